@@ -42,6 +42,7 @@ func TestWhatDidNotBite(t *testing.T) {
 		{"one did not, and the next was not made", scenarios.Scenario{}, []history.Fault{pause(1, history.NotInstalled), pause(1, history.NotMade)}, []string{pauseDid}},
 		{"one was not made, and the next did not", scenarios.Scenario{}, []history.Fault{pause(1, history.NotMade), pause(1, history.NotInstalled)}, []string{pauseDid}},
 		{"two entries, and one bit", chaos, []history.Fault{pause(1, history.Installed), kill(2, history.NotInstalled)}, []string{killDid}},
+		{"one was indeterminate, and the other did not", scenarios.Scenario{}, []history.Fault{pause(1, history.Indeterminate), pause(1, history.NotInstalled)}, []string{pauseDid}},
 		{"every entry bit", chaos, []history.Fault{pause(1, history.Installed), kill(2, history.Installed)}, nil},
 		{"one entry was never injected", chaos, []history.Fault{pause(1, history.Installed)}, []string{"kill was never injected (entry 2 of chaos)"}},
 		{"one step was never injected", steps, []history.Fault{pause(2, history.Installed)}, []string{"kill was never injected (step 3)"}},
@@ -49,6 +50,44 @@ func TestWhatDidNotBite(t *testing.T) {
 		d := directory{scenario: c.scenario, faults: c.faults}
 		if got := d.notBitten(); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// TestOnlyWhatIsInstalledBit: of the injections that were made, an indeterminate one did not.
+func TestOnlyWhatIsInstalledBit(t *testing.T) {
+	var d directory
+	for _, s := range []history.ReceiptStatus{history.Installed, history.Installed, history.NotInstalled, history.Indeterminate, history.NotMade} {
+		d.faults = append(d.faults, history.Fault{Name: "pause", Receipt: history.Receipt{Status: s}})
+	}
+	if c := d.circumstances(&Report{}, nil); c.bit != 2 || c.made != 4 {
+		t.Errorf("%d bit of %d that were made, want 2 of 4", c.bit, c.made)
+	}
+}
+
+// TestWhatWasNotSeenToHeal makes a run unknown, but for a fault that was not there to be healed, and one of which the engine says so itself.
+func TestWhatWasNotSeenToHeal(t *testing.T) {
+	healed := func(s history.ReceiptStatus) *history.Receipt { return &history.Receipt{Status: s} }
+	for _, c := range []struct {
+		receipt history.ReceiptStatus
+		heal    *history.Receipt
+		told    string
+		want    int
+	}{
+		{history.Installed, nil, "", 0},
+		{history.Installed, healed(history.Installed), "", 0},
+		{history.Installed, healed(history.NotInstalled), "", 1},
+		{history.Installed, healed(history.Indeterminate), "", 1},
+		{history.Indeterminate, healed(history.Indeterminate), "", 1},
+		{history.NotInstalled, healed(history.Indeterminate), "", 0},
+		{history.NotMade, healed(history.Indeterminate), "", 0},
+		{history.Installed, healed(history.NotInstalled), "heal of pause on n1: no answer", 0},
+		{history.Installed, healed(history.NotInstalled), "heal of pause on n2: no answer", 1},
+	} {
+		d := directory{env: Env{Unknown: []string{c.told}}}
+		d.faults = []history.Fault{{Name: "pause", Target: "n1", Receipt: history.Receipt{Status: c.receipt}, Healed: c.heal}}
+		if why := d.notHealed(); len(why) != c.want {
+			t.Errorf("%+v: %q", c, why)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 // script is a history written by hand, as testdata/golden has them. Its lines are
 //
 //	run KEY=VALUE...                        what the checkers are told; error=MS of all clocks, error.A=MS of one client's
-//	fault NAME on=USER|nN [hold=N] at=MS until=MS [lag=BYTES] [new=NODE] [locks=NAME,...]
+//	fault NAME on=USER|nN [hold=N] at=MS until=MS [lag=BYTES] [new=NODE] [locks=NAME,...] [status=STATUS]   its receipt is installed where nothing is said
 //	saw STEP BY NODE FACT ANSWER at=MS [until=MS] [took=MS] [whose=USER] [ends-in=MS]   an observation (- is no answer), of a grant of that user's latest acquire so far
 //	MS USER KIND PHASE [KEY=VALUE...]       an event; USER is A, B, ... (clients) or A2 (user 2 of client A)
 //	                                        to=MS: the outcome of what was invoked then; the user's latest invoke of that kind where nothing is said
@@ -260,6 +260,8 @@ func (s *script) fault(f []string) error {
 			x.Lead.Led, err = millis(v)
 		case "selector":
 			x.Selector = v
+		case "status":
+			x.Receipt.Status = history.ReceiptStatus(v)
 		}
 		return err
 	})
