@@ -69,8 +69,11 @@ func (d *drawing) n(label string, n int) int { return rapid.IntRange(0, n-1).Dra
 // one in n, and seldom where the drawing shrinks.
 func (d *drawing) chance(label string, n int) bool { return d.n(label, n) == n-1 }
 
-// drawHistory draws a run and its events, in order and numbered.
-func drawHistory(t *rapid.T) (Run, []history.Event) {
+// drawHistory draws a run and its events, in order and numbered. Clients may have clocks that err.
+func drawHistory(t *rapid.T) (Run, []history.Event) { return drawClocked(t, true) }
+
+// drawClocked does the same. Where clocks are right, no effect comes before its grant.
+func drawClocked(t *rapid.T, err bool) (Run, []history.Event) {
 	d := &drawing{t: t, now: 100 * ms, run: Run{Resource: "register", Errors: map[int]int64{}, Dead: map[int]bool{}}}
 	d.run.Token = []string{"service", "none", "home-made"}[d.n("tokens", 3)]
 	d.locks, d.shared, d.polite = 1+d.n("locks", 2), d.n("shared", 2) == 1, d.n("polite", 2) == 0
@@ -81,7 +84,7 @@ func drawHistory(t *rapid.T) (Run, []history.Event) {
 	for u := range max(clients, 2+d.n("users", 3)) {
 		d.users = append(d.users, &drawnUser{user: history.MakeUser(u%clients, u/clients)})
 	}
-	if d.chance("clocks err", 3) {
+	if err && d.chance("clocks err", 3) {
 		for c := range clients {
 			d.run.Errors[c] = int64(d.n("error", 4)) * ms
 		}
@@ -262,6 +265,9 @@ func (d *drawing) effect(a *drawnUser, h *drawnHold) {
 		e.Phase, e.Code = history.Fail, history.CodeFenced
 	case 5:
 		e.Phase, e.Code = history.Fail, history.CodeOther
+	}
+	if errs := d.run.Errors[a.user.Client()]; errs > 0 && d.chance("before its grant", 4) {
+		e.Time = max(ms, h.start-ms*int64(d.n("early", int(errs/ms)+2))) // by its clock; of more than that it may err the hold is none
 	}
 	d.add(a, e, nil)
 }

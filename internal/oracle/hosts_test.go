@@ -104,8 +104,7 @@ func keep(t *rapid.T, run results.Run, events []history.Event, other elsewhere, 
 
 // drawHosts draws a history on one clock, and who of it runs elsewhere.
 func drawHosts(t *rapid.T) (Run, []history.Event, elsewhere) {
-	run, events := drawHistory(t)
-	run.Errors = map[int]int64{}
+	run, events := drawClocked(t, false)
 	other := elsewhere{"client-2": true, "client-4": true}
 	if rapid.Bool().Draw(t, "the register too") {
 		other["register"] = true

@@ -47,6 +47,8 @@ func Judge(run Run, events []history.Event) map[string]int64 {
 		j.effects(h)
 	}
 	j.writes()
+	reached := run.Resource != "" && slices.ContainsFunc(events, reaches)
+	j.judged(reached, "stale_writes", "late_effects", "fence_saves", "unordered_effects", "false_refusals")
 	j.judged(true, "double_grants", "overlapping_holds", "possible_overlaps", "foreign_releases")
 	j.judged(run.Token == "service" || run.Token == "home-made", "token_regressions")
 	return j.counts
@@ -112,6 +114,14 @@ type news struct{ time, end int64 }
 // owns tells whether an event is about the hold.
 func (h *hold) owns(e history.Event) bool { return e.User == h.User && e.Grant == h.Grant }
 
+// reaches tells whether an event is an access that reached the resource.
+func reaches(e history.Event) bool {
+	return (e.Kind == history.EffectRead || e.Kind == history.EffectWrite) && e.Phase != history.Info
+}
+
+// did tells whether an event is what the resource did for the hold. By a clock that errs its grant may be stamped later.
+func (h *hold) did(e history.Event) bool { return reaches(e) && h.owns(e) && e.Time >= h.Time-h.err }
+
 // hold finds what became of the grant of the acquire ok at a position.
 func (j *judge) hold(at int) *hold {
 	h := &hold{Event: j.events[at], at: at, err: j.Errors[j.events[at].User.Client()]}
@@ -128,7 +138,7 @@ func (j *judge) hold(at int) *hold {
 	h.over = min(taken(0), next(history.Release, history.Invoke))
 	// A death that is told before the grant, by clocks that err, does not tell when it was gone.
 	h.gone = min(taken(h.Time), next(history.Release, history.Ok, history.Fail, history.Info))
-	h.touched = min(next(history.EffectRead, history.Ok), next(history.EffectWrite, history.Ok))
+	h.touched = j.first(0, func(e history.Event) bool { return h.did(e) && e.Phase == history.Ok })
 	over := j.events[h.over]
 	h.told, h.from, h.to = over.Time, h.Time+h.err, over.Time
 	if over.Kind == history.Dead && over.Value > 0 { // when its client was certainly alive
@@ -189,18 +199,17 @@ func (h *hold) covers(from, to int64) bool {
 // exclude tells whether two holds are of one lock and not both shared.
 func exclude(a, b *hold) bool { return a.Lock == b.Lock && (a.Mode == 0 || b.Mode == 0) }
 
-// later tells whether b is later than a: a was in hand before b was asked for; or a was over, as is known at a position,
-// when b came into hand, entitled.
-func later(b, a *hold, now int) bool {
+// later tells whether b is later than a: a was in hand before b was asked for; or a was over when b came into hand, entitled.
+func (j *judge) later(b, a *hold) bool {
 	asked := b.Value > 0 && a.Time+a.err < b.Value-b.err
-	over := a.over < now && a.told+a.err <= b.Time-b.err && a.Time+a.err < b.Time-b.err
+	over := a.over < len(j.events)-1 && a.told+a.err <= b.Time-b.err && a.Time+a.err < b.Time-b.err
 	return a != b && a.Lock == b.Lock && (asked || over && b.fresh && exclude(a, b))
 }
 
 // maybeLater tells whether b may be later than a, as is known at a position, whatever the clocks' errors hide; without errors it is later's answer.
 func (j *judge) maybeLater(b, a *hold, now int) bool {
 	if a.err == 0 && b.err == 0 {
-		return later(b, a, now)
+		return j.later(b, a)
 	}
 	told := j.events[min(a.over, now)].Time // what is told of its end may be under way
 	return a.Time-a.err < b.Value+b.err || told-a.err <= b.Time+b.err && a.Time-a.err < b.Time+b.err
@@ -239,7 +248,7 @@ func (j *judge) contest(h *hold) {
 
 // tokens counts a hold whose token is not above that of an earlier one; two who share may have the same.
 func (j *judge) tokens(h *hold) {
-	earlier := func(k *hold) bool { return h.Token > 0 && k.Token > 0 && later(h, k, len(j.events)-1) }
+	earlier := func(k *hold) bool { return h.Token > 0 && k.Token > 0 && j.later(h, k) }
 	low := func(k *hold) bool { return earlier(k) && (k.Token > h.Token || k.Token == h.Token && exclude(h, k)) }
 	j.add("chances:token_regressions", slices.ContainsFunc(j.holds, earlier))
 	j.add("token_regressions", slices.ContainsFunc(j.holds, low))
@@ -277,7 +286,7 @@ func (j *judge) robbed(v *hold, from, to, err int64) bool {
 // effects counts what the resource did for a user; it matters whether it had served a later one.
 func (j *judge) effects(h *hold) {
 	for i, e := range j.events {
-		if e.Kind != history.EffectRead && e.Kind != history.EffectWrite || e.Phase == history.Info || !h.owns(e) || i < h.at || j.Resource == "" {
+		if !h.did(e) || j.Resource == "" {
 			continue
 		}
 		late, unplaced := j.overtaken(h, i)
@@ -285,7 +294,6 @@ func (j *judge) effects(h *hold) {
 		refused := e.Phase == history.Fail && (e.Code == history.CodeFenced || checked)
 		right := late || h.lapsed(e.Time) || h.told < e.Time-h.err || checked && j.rewritten(h, i)
 		rightful := e.Time < h.to && (!h.known || h.covers(e.Time, e.Time))
-		j.judged(true, "stale_writes", "late_effects", "fence_saves", "unordered_effects", "false_refusals")
 		j.add("chances:stale_writes", late && (served || refused))
 		j.add("stale_writes", late && served && e.Kind == history.EffectWrite && !checked)
 		j.add("late_effects", late && served && e.Kind == history.EffectWrite && checked)
@@ -299,7 +307,7 @@ func (j *judge) effects(h *hold) {
 func (j *judge) rewritten(h *hold, now int) (is bool) {
 	for _, e := range j.events[:now] {
 		if e.Lock == h.Lock && e.Phase == history.Ok && (e.Kind == history.EffectRead || e.Kind == history.EffectWrite) {
-			is = !h.owns(e) && (is || e.Kind == history.EffectWrite)
+			is = !h.did(e) && (is || e.Kind == history.EffectWrite)
 		}
 	}
 	return is
@@ -313,9 +321,9 @@ func (j *judge) overtaken(h *hold, now int) (late, unplaced bool) {
 			continue
 		}
 		tells := j.Token == "service" && h.Token > 0 && k.Token > 0 && h.Token != k.Token
-		before := later(h, k, now)
+		before := j.later(h, k)
 		higher := tells && k.Token > h.Token && !before
-		late = late || later(k, h, now) || higher && !j.maybeLater(h, k, now)
+		late = late || j.later(k, h) || higher && !j.maybeLater(h, k, now)
 		unplaced = unplaced || !before && !tells || higher && j.maybeLater(h, k, now)
 	}
 	return late, unplaced && !late

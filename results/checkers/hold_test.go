@@ -277,41 +277,6 @@ func TestByHowMuchAHoldIsLate(t *testing.T) {
 	}
 }
 
-// TestWhatIsToldBeforeAGrant is kept for as long as the clock of its client may err, and of many grants the latest.
-func TestWhatIsToldBeforeAGrant(t *testing.T) {
-	const err = 5
-	a, b := history.MakeUser(0, 0), history.MakeUser(1, 0)
-	run := results.Run{Processes: []history.Header{{Process: "client-1", ErrorNS: err}, {Process: "client-2", ErrorNS: err}}}
-	ended := func(u history.User, grant uint32, at int64) *history.Event {
-		return &history.Event{Kind: history.Ended, Phase: history.Info, User: u, Grant: grant, Time: at, Valid: at}
-	}
-	for _, c := range []struct {
-		name  string
-		other int64 // when the end of another grant is told of before that; 0: of none
-		more  int   // ends of further grants
-		kept  bool
-	}{
-		{"alone", 0, 0, true},
-		{"for twice the error", 100 + 2*err, 0, true},
-		{"for no longer", 100 + 2*err + 1, 0, false},
-		{"beside as many as there is room for", 0, maxEarly - 1, true},
-		{"beside one more", 0, maxEarly, false},
-	} {
-		tr := newStaleWrites(run).(*staleWrites).t
-		tr.observe(ended(a, 1, 100))
-		if c.other != 0 {
-			tr.observe(ended(b, 1, c.other))
-		}
-		for i := range c.more {
-			tr.observe(ended(b, uint32(1+i), 100))
-		}
-		tr.observe(&history.Event{Kind: history.Acquire, Phase: history.Ok, User: a, Op: 1, Time: 115, Valid: 1000})
-		if h := tr.open(a, 1); (h.ended == 100) != c.kept || h.entitled(200, 200) == c.kept {
-			t.Errorf("%s: %+v", c.name, h)
-		}
-	}
-}
-
 // TestPairsThatFindNoRoomAreDecidedAtOnce.
 func TestPairsThatFindNoRoomAreDecidedAtOnce(t *testing.T) {
 	for _, pending := range []int{0, maxPending} {

@@ -13,7 +13,7 @@ import (
 
 // script is a history written by hand, as testdata/golden has them. Its lines are
 //
-//	run KEY=VALUE...                        what the checkers are told; error=MS of all clocks, error.A=MS of one client's
+//	run KEY=VALUE...                        what the checkers are told; error=MS of all clients' clocks, error.A=MS of one client's, error.register=MS of the resource's
 //	fault NAME on=USER|nN [hold=N] at=MS until=MS [lag=BYTES] [new=NODE] [locks=NAME,...] [status=STATUS]   its receipt is installed where nothing is said
 //	saw STEP BY NODE FACT ANSWER at=MS [until=MS] [took=MS] [whose=USER] [ends-in=MS]   an observation (- is no answer), of a grant of that user's latest acquire so far
 //	MS USER KIND PHASE [KEY=VALUE...]       an event; USER is A, B, ... (clients) or A2 (user 2 of client A)
@@ -201,6 +201,10 @@ func (s *script) tell(k, v string) (err error) {
 		}
 	case "ended": // the same, after lost: its process was seen to
 		s.run.Lost[slices.IndexFunc(s.run.Lost, func(l results.Lost) bool { return l.Name == v })].Ended = "exit status 1"
+	case "error.register": // of the resource's clock
+		p := history.Header{Process: "register"}
+		p.ErrorNS, err = millis(v)
+		s.run.Processes = append(s.run.Processes, p)
 	case "error":
 		for c := range 8 {
 			p := history.Header{Process: clientName(c)}

@@ -40,12 +40,15 @@ import (
 // keptHolds is how many of a user's latest holds are remembered for effects that arrive late.
 const keptHolds = 16
 
+// maxWaiting bounds the effects that wait for the hold of the first of them. Beyond it that one is judged by what is known then.
+const maxWaiting = 1 << 16
+
 type staleWrites struct {
 	run       results.Run
 	t         *tracker
 	resource  []*history.Header         // the processes of the resource whose clock is not the run's
 	past      byUser[[]*hold]           // the latest holds of a user, the open ones included
-	waiting   []waitingEffect           // in their order, those whose holds may not have been told of yet
+	waiting   []waitingEffect           // in the order of arrival, where clocks err; the first waits for its hold
 	refused   map[*hold][]history.Event // accesses that nothing but the end of an open hold can justify
 	locks     []touched
 	stale     int64
@@ -188,7 +191,7 @@ func (s *staleWrites) Observe(e *history.Event) {
 			s.hearOfLost(e)
 		}
 	case e.Phase == history.Info: // it is no effect
-	case len(s.resource) > 0:
+	case len(s.resource) > 0 || len(s.t.clocks) > 0:
 		s.waiting = append(s.waiting, waitingEffect{*e, e.Time + s.wrong(e)})
 	default:
 		s.effect(e)
@@ -201,12 +204,16 @@ type waitingEffect struct {
 	latest int64
 }
 
-// serve judges the effects that waited until a time. By a clock that is 3 ms slow the first read of a hold comes before its acquire ok, and
-// would belong to a hold that nobody knows.
-func (s *staleWrites) serve(until int64) {
+// serve judges the effects that waited until now, in the order of arrival. An effect waits for its hold, and those behind it wait with it: where clocks
+// err, a hold's first effects may be stamped before its acquire ok. Example: the resource, whose clock is right, serves A's read at 10 ms. A's clock is
+// 3 ms fast, so that its acquire ok of 9 ms is stamped 12 ms. It errs by 5 ms at most: when an event of 16 ms comes, no grant of A's can belong to that
+// read any more. A known hold is complete when an event comes that is stamped after its begin: its session may be told to have ended at that moment.
+func (s *staleWrites) serve(now int64) {
 	for len(s.waiting) > 0 {
 		e := &s.waiting[0]
-		if until <= e.latest+s.t.worst {
+		h := s.find(&e.Event)
+		known := h != nil && h.start < now
+		if !known && s.t.clocks.Early(e.User, now) <= e.latest && len(s.waiting) <= maxWaiting {
 			return
 		}
 		s.waiting = s.waiting[1:]
@@ -214,20 +221,21 @@ func (s *staleWrites) serve(until int64) {
 	}
 }
 
-// effect judges one.
+// effect judges one. What certainly came before the grant of its hold is no effect of that.
 func (s *staleWrites) effect(e *history.Event) {
 	s.effects++
-	h := s.find(e)
-	if h == nil {
-		s.unknown++
-		return
-	}
 	for int(e.Lock) >= len(s.locks) {
 		s.locks = append(s.locks, touched{})
 	}
-	l := &s.locks[e.Lock]
+	l, h := &s.locks[e.Lock], s.find(e)
+	known, wrote := h != nil && h.earliest(h.start) <= e.Time+s.wrong(e), e.Phase == history.Ok && e.Kind == history.EffectWrite
 	switch {
-	case e.Phase == history.Ok && e.Kind == history.EffectWrite:
+	case !known:
+		s.unknown++
+		if wrote { // whoever wrote it: what others had read is out of date
+			l.writes, l.written = l.writes+1, touch{}
+		}
+	case wrote:
 		o, _ := overstayed(h, e.Time)
 		s.latest = max(s.latest, o.late)
 		s.write(l, h, e)
@@ -279,7 +287,9 @@ func (s *staleWrites) refuse(l *touched, h *hold, e *history.Event) {
 	case later == nil && e.Code == history.CodeConditional && l.writes > h.saw:
 		s.justified++
 		s.saves++
-		s.keep(&s.saved, "fence_save", "was refused", h, &l.written, e)
+		if l.written.hold != nil {
+			s.keep(&s.saved, "fence_save", "was refused", h, &l.written, e)
+		}
 	case later == nil && h.over.Kind == history.KindNone:
 		s.refused[h] = append(s.refused[h], *e)
 	case later == nil:

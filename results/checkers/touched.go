@@ -20,7 +20,7 @@ type touch struct {
 type touched struct {
 	modes   [2]touchedMode // exclusive, shared
 	writes  int64          // that were applied
-	written touch          // the latest of them
+	written touch          // the latest of them; without its hold, where that is not known
 }
 
 type touchedMode struct {
