@@ -235,7 +235,7 @@ func (x *exclusion) blame(h *hold, from int64, known *int32) int32 {
 	}
 	if *known == entitled {
 		*known = inexcusable
-		if o, ok := overstayed(h, h.end); ok {
+		if o := overstayed(h, h.end); o.late > 0 {
 			*known = int32(len(x.stays))
 			x.stays = append(x.stays, o)
 		}

@@ -437,22 +437,23 @@ type overstay struct {
 	n          int64 // how many violations it alone explains
 }
 
-// overstayed measures by how much a hold had outlived its validity at until. It is not ok for a hold that nothing
-// can excuse: one that never ended, whose validity nobody knows, or whose validity was not over. The stay begins
-// with the request, because validity is counted from there.
-func overstayed(h *hold, until int64) (o overstay, ok bool) {
+// overstayed measures by how much a hold had outlived its validity at until. The stay begins with the request, because
+// validity is counted from there. It is late by 0, and has neither begin nor end, where nothing can excuse it: the hold
+// never ended, its validity is not known, or it was not over.
+func overstayed(h *hold, until int64) overstay {
+	o := overstay{user: h.user, lock: h.lock}
 	valid := h.until()
 	if valid == 0 {
 		valid = h.valid
 	}
 	if valid == history.ValidUnknown || until == results.Forever || valid >= until {
-		return o, false
+		return o
 	}
-	start := h.start
+	o.start, o.end, o.late = h.start, until, until-valid
 	if h.issued > 0 {
-		start = min(start, h.issued)
+		o.start = min(o.start, h.issued)
 	}
-	return overstay{user: h.user, lock: h.lock, start: start, end: until, late: until - valid}, true
+	return o
 }
 
 // excused tells whether the stay would have ended within its validity if no process had stood still that it depends
@@ -468,10 +469,8 @@ func excused(run results.Run, o overstay) (results.Standstill, bool) {
 
 // standingStill names the process whose standstill alone explains how long h stayed. It ends a witness's sentence.
 func standingStill(run results.Run, h *hold, until int64) string {
-	if o, ok := overstayed(h, until); ok {
-		if why, ok := excused(run, o); ok {
-			return "; " + why.Text(run)
-		}
+	if why, ok := excused(run, overstayed(h, until)); ok {
+		return "; " + why.Text(run)
 	}
 	return ""
 }

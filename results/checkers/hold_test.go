@@ -255,24 +255,23 @@ func TestTheErrorsOfClocks(t *testing.T) {
 // TestByHowMuchAHoldIsLate: from the end of its validity on, and nothing before.
 func TestByHowMuchAHoldIsLate(t *testing.T) {
 	for _, c := range []struct {
-		valid, until, late int64
-		ok                 bool
+		valid, until, start, end, late int64
 	}{
-		{100, 99, 0, false},
-		{100, 100, 0, false},
-		{100, 101, 1, true},
-		{100, results.Forever, 0, false},
-		{history.ValidUnknown, 101, 0, false},
+		{100, 99, 0, 0, 0},
+		{100, 100, 0, 0, 0},
+		{100, 101, 5, 101, 1},
+		{100, results.Forever, 0, 0, 0},
+		{history.ValidUnknown, 101, 0, 0, 0},
 	} {
 		h := &hold{start: 10, issued: 5}
 		h.grantValidity(c.valid)
-		if o, ok := overstayed(h, c.until); ok != c.ok || o.late != c.late || ok && (o.start != 5 || o.end != c.until) {
-			t.Errorf("valid until %d, there until %d: %+v, %t", c.valid, c.until, o, ok)
+		if o := overstayed(h, c.until); o.start != c.start || o.end != c.end || o.late != c.late {
+			t.Errorf("valid until %d, there until %d: %+v", c.valid, c.until, o)
 		}
 	}
 	h := &hold{start: 10}
 	h.grantValidity(100)
-	if o, _ := overstayed(h, 101); o.start != 10 {
+	if o := overstayed(h, 101); o.start != 10 {
 		t.Errorf("who did not tell when it asked stayed from %d on, and had the lock from 10 on", o.start)
 	}
 }

@@ -236,8 +236,6 @@ func (s *staleWrites) effect(e *history.Event) {
 			l.writes, l.written = l.writes+1, touch{}
 		}
 	case wrote:
-		o, _ := overstayed(h, e.Time)
-		s.latest = max(s.latest, o.late)
 		s.write(l, h, e)
 		l.add(touch{h, *e})
 		l.writes, l.written = l.writes+1, touch{h, *e}
@@ -265,6 +263,8 @@ func (s *staleWrites) find(e *history.Event) *hold {
 
 func (s *staleWrites) write(l *touched, h *hold, e *history.Event) {
 	later, unordered := s.later(l, h, e)
+	stay := overstayed(h, e.Time)
+	s.latest = max(s.latest, stay.late)
 	switch {
 	case later != nil && !s.inOrder(&later.event, e):
 		s.unordered++
@@ -274,7 +274,7 @@ func (s *staleWrites) write(l *touched, h *hold, e *history.Event) {
 	case later != nil:
 		s.stale++
 		s.overtaken++
-		s.overstay(0, h, e)
+		s.late[0] = append(s.late[0], stay)
 		s.keep(&s.writes, "stale_write", "was applied", h, later, e)
 	case unordered && e.Code != history.CodeConditional:
 		s.unordered++
@@ -297,7 +297,7 @@ func (s *staleWrites) refuse(l *touched, h *hold, e *history.Event) {
 	case s.inOrder(&later.event, e):
 		s.saves++
 		s.overtaken++
-		s.overstay(1, h, e)
+		s.late[1] = append(s.late[1], overstayed(h, e.Time))
 		s.keep(&s.saved, "fence_save", "was refused", h, later, e)
 	}
 }
@@ -312,22 +312,12 @@ func (s *staleWrites) justify(h *hold, e *history.Event) {
 	case over:
 		s.justified++
 		s.saves++
-		s.overstay(1, h, e)
+		s.late[1] = append(s.late[1], overstayed(h, e.Time))
 		s.keep(&s.saved, "fence_save", "was refused", h, nil, e)
 	case until < h.earliest(h.end) && (!h.told || h.entitled(from, until)):
 		s.refusals++
 		s.keep(&s.wronged, "false_refusal", "was refused", h, nil, e)
 	}
-}
-
-// overstay notes by how much the effect of a hold came too late. Where its lateness cannot be measured,
-// no standstill can excuse it.
-func (s *staleWrites) overstay(kind int, h *hold, e *history.Event) {
-	o, ok := overstayed(h, e.Time)
-	if !ok {
-		o = overstay{user: h.user, lock: h.lock, late: results.Forever}
-	}
-	s.late[kind] = append(s.late[kind], o)
 }
 
 // excusals finds which of these effects came too late only because a process stood still.
