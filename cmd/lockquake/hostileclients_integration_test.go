@@ -11,6 +11,52 @@ import (
 	"testing"
 )
 
+// TestWhatAClientLeavesBehind has a client leave children in sessions of their own, with nothing in their environment. They end with it: the run
+// takes no longer, its verdict stands, and it tells what was killed.
+func TestWhatAClientLeavesBehind(t *testing.T) {
+	t.Parallel()
+	dir, err := filepath.Abs("../../clients/python")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"leaves-children", "holds-output"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			mark := filepath.Join(t.TempDir(), "mark")
+			file := filepath.Join(filepath.Dir(mark), "leaves.yaml")
+			text := fmt.Sprintf(`name: leaves
+claim: A client leaves children behind.
+backend:
+  use: external
+  ttl: 2s
+  client: {run: [python3, testdata/toy_lock.py, %s, %q], dir: %q}
+  start: {image: none, command: [redis-server, --port, "{client.port}", --bind, "{listen}", --save, ""], ports: {client: 6379}}
+workload: {use: acquire-release, clients: 2, users: 1, hold: 1ms}
+run: {for: 2s, settle: 1ms}
+expect: {double_grants: ">=0", judged: ">=1"}
+`, kind, mark, dir)
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			p := begin(t, "run", file, "--provider", "local", "-v")
+			code := p.wait(t)
+			said := regexp.MustCompile(`\s+`).ReplaceAllString(p.stdout.String()+p.stderr.String(), " ")
+			if code != codeMet || !regexp.MustCompile(`when client-[12] ended, what it had left behind was killed: python[0-9.]* \(pid [0-9]+\)`).MatchString(said) {
+				t.Errorf("exit code %d\n%s", code, said)
+			}
+			commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, path := range commands {
+				if b, err := os.ReadFile(path); err == nil && strings.Contains(string(b), mark) && !strings.Contains(string(b), "lockquake") {
+					t.Errorf("it left behind %s: %q", path, b)
+				}
+			}
+		})
+	}
+}
+
 // TestHostileClientsLeaveNothing has clients that break the protocol in each way in a run of real processes. It ends with one line that names the
 // client and what came of it, without a verdict on the lock, and leaves nothing behind. Their lock asks no service.
 func TestHostileClientsLeaveNothing(t *testing.T) {

@@ -26,6 +26,7 @@ import (
 // bridge and all links, when the last of these is gone, however it went.
 type hub struct {
 	subnet netip.Prefix
+	tag    string         // the owner's; it stands at the link of each node, by which Sweep knows the namespace
 	origin netns.NsHandle // the supervisor's own
 	bridge netns.NsHandle
 	nodes  []netns.NsHandle
@@ -34,8 +35,8 @@ type hub struct {
 }
 
 // newHub makes the network on the run's thread. On an error nothing is left behind.
-func newHub(t *thread, subnet netip.Prefix, nodes int) (*hub, error) {
-	h := &hub{subnet: subnet, origin: netns.None(), bridge: netns.None()}
+func newHub(t *thread, subnet netip.Prefix, nodes int, tag string) (*hub, error) {
+	h := &hub{subnet: subnet, tag: tag, origin: netns.None(), bridge: netns.None()}
 	err := t.do(func() error {
 		var err error
 		if h.origin, err = netns.Get(); err != nil {
@@ -85,7 +86,7 @@ func (h *hub) addNamespaces(in *netlink.Handle, nodes int) error {
 		}
 		h.nodes = append(h.nodes, ns)
 		addr := netip.PrefixFrom(hostAddr(h.subnet, firstHost+i), h.subnet.Bits())
-		if err := join(in, end{bridgeEnd: bridgeEnd(i), name: "eth0", ns: ns, addr: addr}); err != nil {
+		if err := join(in, end{bridgeEnd: bridgeEnd(i), name: nodeLink, alias: h.tag, ns: ns, addr: addr}); err != nil {
 			return err
 		}
 	}
@@ -112,6 +113,18 @@ func (h *hub) renew(t *thread, from, nodes int) error {
 	})
 }
 
+// nodeLink is the node's end of its link.
+const nodeLink = "eth0"
+
+// network names the namespace of a node as /proc does; "" for the supervisor's own.
+func (h *hub) network(node int) string {
+	var st unix.Stat_t
+	if h == nil || node < 0 || unix.Fstat(int(h.nodes[node]), &st) != nil {
+		return ""
+	}
+	return fmt.Sprintf("net:[%d]", st.Ino)
+}
+
 // bridgeEnd is the bridge's end of a node's link.
 func bridgeEnd(node int) string { return fmt.Sprintf("n%d", node) }
 
@@ -125,6 +138,7 @@ func hardware(a netip.Addr) net.HardwareAddr {
 type end struct {
 	bridgeEnd string
 	name      string
+	alias     string
 	ns        netns.NsHandle
 	addr      netip.Prefix
 }
@@ -152,6 +166,9 @@ func join(in *netlink.Handle, e end) error {
 	link, err := far.LinkByName(e.name)
 	if err != nil {
 		return fmt.Errorf("find the link %s: %w", e.name, err)
+	}
+	if err := far.LinkSetAlias(link, e.alias); err != nil {
+		return fmt.Errorf("mark the link %s: %w", e.name, err)
 	}
 	if err := address(far, link, e.addr); err != nil {
 		return err

@@ -286,7 +286,7 @@ func (r *localRun) connect() (node.Place, string, error) {
 
 func (r *localRun) makeHub() (*hub, node.Place, error) {
 	p := subnet(r.request.Run, 0) // no other process sees it
-	h, err := newHub(r.thread, p, len(r.request.Specs))
+	h, err := newHub(r.thread, p, len(r.request.Specs), r.owner.tag())
 	return h, ownAddresses(r.request.Specs, p), err
 }
 

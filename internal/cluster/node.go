@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,6 +39,8 @@ type ending struct {
 	// closed.
 	how    string
 	killed bool // by a SIGKILL
+	// left names what the process left behind when it ended, and what came of that; "" where there was nothing. To be read as how is.
+	left string
 }
 
 func newEnding() *ending { return &ending{seen: make(chan struct{})} }
@@ -66,7 +69,8 @@ type Node struct {
 	starting sync.Mutex // held while a process is being started
 	mu       sync.Mutex // guards what follows
 	stdio    Stdio
-	end      *ending // of the process that was started last; nil before the first
+	end      *ending  // of the process that was started last; nil before the first
+	left     []string // what those before it left behind
 }
 
 var (
@@ -132,6 +136,9 @@ func (n *Node) Start(ctx context.Context) error {
 	n.starts.Add(1)
 	defer n.clockChanged()()
 	n.mu.Lock()
+	if n.end != nil {
+		n.left = n.end.leftBehind(n.left)
+	}
 	n.stdio, n.end = stdio, end
 	n.mu.Unlock()
 	return n.reapply(ctx)
@@ -193,6 +200,29 @@ func (n *Node) Ended() string {
 	default:
 		return ""
 	}
+}
+
+// LeftBehind tells what processes of the node left behind when they ended, and what came of it; nothing where all ended with them.
+func (n *Node) LeftBehind() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	left := n.left
+	if n.end != nil {
+		left = n.end.leftBehind(left)
+	}
+	return slices.Clone(left)
+}
+
+// leftBehind appends what is known of a process that has ended.
+func (e *ending) leftBehind(to []string) []string {
+	select {
+	case <-e.seen:
+		if e.left != "" {
+			return append(to, e.left)
+		}
+	default:
+	}
+	return to
 }
 
 // Stdio returns the control stream of the running process.

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -88,7 +89,7 @@ func ownedByUs(os.FileInfo) bool { return true }
 // hub stands for the namespaces that only Linux has.
 type hub struct{ subnet netip.Prefix }
 
-func newHub(*thread, netip.Prefix, int) (*hub, error) {
+func newHub(*thread, netip.Prefix, int, string) (*hub, error) {
 	return nil, errors.New("network namespaces need Linux")
 }
 
@@ -98,4 +99,14 @@ func (h *hub) dial(context.Context, string) (net.Conn, error) {
 
 func (h *hub) renew(*thread, int, int) error { return errLinux }
 
+func (h *hub) network(int) string { return "" }
+
 func (h *hub) close() {}
+
+// outlived finds nothing, for the same reason as Sweep.
+func outlived(owner, command, string) []proc.Process { return nil }
+
+// held is not known here.
+func held(*os.File) bool { return false }
+
+func wake(*os.File) {}

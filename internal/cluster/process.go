@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -11,9 +12,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -152,6 +155,7 @@ type child struct {
 	process proc.Process
 	known   bool // process is filled in
 	stdio   Stdio
+	output  *cuttable  // of stdio; nil without
 	files   []*os.File // our ends
 	over    *ending
 }
@@ -184,8 +188,10 @@ func (r *localRun) spawn(c command) (*child, error) {
 		}
 		theirs, out.files = append(theirs, stdoutW), append(out.files, stdoutR)
 		cmd.Stdin, cmd.Stdout = stdinR, stdoutW
-		out.stdio = Stdio{In: stdinW, Out: batchReads(stdoutR)}
+		out.output = &cuttable{f: stdoutR}
+		out.stdio = Stdio{In: stdinW, Out: batchReads(out.output)}
 	}
+	network := r.net.network(c.node)
 	var err error
 	if out.cmd, err = r.startAs(c, cmd); err != nil {
 		out.closeFiles()
@@ -199,9 +205,81 @@ func (r *localRun) spawn(c command) (*child, error) {
 		_ = cmd.Wait() // an exit status of its own is no failure of ours
 		out.over.how = cmd.ProcessState.String()
 		out.over.killed = strings.HasPrefix(out.over.how, "signal: killed")
+		// First: the node's next process begins where these are.
+		out.over.left = endOutlived(func() []proc.Process { return outlived(r.owner, c, network) })
 		close(out.over.seen)
+		if out.output != nil && !out.output.releasedWithin(outputOutlives) {
+			r.log.Warn("its output was closed: something that outlived its process held it open", "node", c.name, "for", outputOutlives)
+		}
 	}()
 	return out, nil
+}
+
+// killsWithin bounds the ending of what a process left behind.
+const killsWithin = 2 * time.Second
+
+// endOutlived kills what a process left behind, and what that starts meanwhile. It says what that was; "" where there was nothing. So a node
+// ends as a container does: with its first process.
+func endOutlived(find func() []proc.Process) string {
+	var killed []string
+	seen := map[proc.Process]bool{}
+	for until := clock.Now() + int64(killsWithin); ; time.Sleep(time.Millisecond) {
+		left := find()
+		for _, p := range left {
+			if !seen[p] {
+				seen[p], killed = true, append(killed, fmt.Sprintf("%s (pid %d)", p.Command(), p.PID))
+			}
+			_ = p.Signal("KILL") // one that cannot be killed is found again
+		}
+		switch {
+		case len(killed) == 0:
+			return ""
+		case len(left) == 0:
+			return "what it had left behind was killed: " + listed(killed)
+		case clock.Now() > until:
+			return fmt.Sprintf("of what it had left behind, %d could not be killed: %s", len(left), listed(killed))
+		}
+	}
+}
+
+// listed names the first of many.
+func listed(names []string) string {
+	const most = 6
+	if len(names) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}
+
+// outputOutlives is how long a control stream may stay open after its process has ended. What is left in the pipe is read within it.
+const outputOutlives = 5 * time.Second
+
+// cuttable is the reading end of a control stream. It ends when nobody holds the other end, or when it is cut.
+type cuttable struct {
+	f   *os.File
+	cut atomic.Bool
+}
+
+// Read reads until the stream ends or is cut.
+func (c *cuttable) Read(p []byte) (int, error) {
+	n, err := c.f.Read(p)
+	if c.cut.Load() {
+		return 0, io.EOF
+	}
+	return n, err
+}
+
+// releasedWithin waits until nobody can write into the stream any more. It cuts one that somebody holds longer than that, and reports whether
+// nobody did.
+func (c *cuttable) releasedWithin(bound time.Duration) bool {
+	for until := clock.Now() + int64(bound); held(c.f); time.Sleep(bound / 50) {
+		if clock.Now() > until {
+			c.cut.Store(true)
+			wake(c.f)
+			return false
+		}
+	}
+	return true
 }
 
 // startAs starts a command. A program in a directory that its user may not enter, such as root's home, is handed over as an open file.

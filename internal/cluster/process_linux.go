@@ -95,6 +95,35 @@ func blockingPipe() (r, w *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), "|0"), os.NewFile(uintptr(fds[1]), "|1"), nil
 }
 
+// held reports whether somebody has the writing end of a pipe.
+func held(r *os.File) (is bool) {
+	if c, err := r.SyscallConn(); err == nil {
+		_ = c.Control(func(fd uintptr) {
+			seen := []unix.PollFd{{Fd: int32(fd)}} // a hang-up is told without being asked for
+			_, err := unix.Poll(seen, 0)
+			is = err == nil && seen[0].Revents&unix.POLLHUP == 0
+		})
+	}
+	return is
+}
+
+// wake has a read return that waits at a pipe for a writer: the end of it alone does not, where the runtime's poller does not watch it. What it
+// reads is one byte that nobody sent. A pipe that is full keeps no reader waiting.
+func wake(r *os.File) {
+	c, err := r.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = c.Control(func(fd uintptr) {
+		w, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_WRONLY|unix.O_NONBLOCK, 0)
+		if err != nil {
+			return
+		}
+		_, _ = w.Write([]byte{0})
+		_ = w.Close()
+	})
+}
+
 // hierarchy is where control groups are made: below one folder that has both controllers (version 2), or below one for
 // each of them (version 1).
 type hierarchy struct {

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"github.com/lockquake/lockquake/internal/agent/proc"
@@ -24,14 +26,21 @@ type marked struct {
 	node  string
 }
 
-// markedProcesses lists the processes of recorded runs. Servers are known by their user, which no other process has. All others are known
-// by their environment, which must name a recorded run. The environment of another user's process is not read: that can block for as
-// long as that user likes.
-func markedProcesses() ([]marked, error) {
+// recordedProcesses lists the processes of recorded runs.
+func recordedProcesses() ([]marked, error) {
 	runs, err := recorded()
 	if err != nil || len(runs) == 0 {
 		return nil, err
 	}
+	found, err := markedProcesses(runs)
+	lost, unread := inTheirNetworks(runs, found)
+	return append(found, lost...), errors.Join(err, unread)
+}
+
+// markedProcesses lists the processes of these runs that tell whose they are. Servers are known by their user, which no other process has.
+// All others are known by their environment. The environment of another user's process is not read: that can block for as long as that
+// user likes.
+func markedProcesses(runs map[string]owner) ([]marked, error) {
 	servers := map[int]owner{}
 	for run, o := range runs {
 		servers[int(serverIdentity(run))] = o
@@ -68,6 +77,69 @@ func markedProcesses() ([]marked, error) {
 	return slices.DeleteFunc(out, func(m marked) bool { return !nodeName.MatchString(m.node) }), nil
 }
 
+// inTheirNetworks lists the other processes in the network namespaces of nodes of these runs: a node's own child may have given itself a session
+// and an environment of its own, and no user but root can put a process there. A namespace is known by what the supervisor wrote at its link.
+func inTheirNetworks(runs map[string]owner, found []marked) ([]marked, error) {
+	if os.Geteuid() != 0 {
+		return nil, nil // there are none
+	}
+	networks, err := proc.ByNetwork()
+	var out []marked
+	for _, processes := range networks {
+		o, ok := ownerTag(linkAlias(processes[0]))
+		if !ok || runs[o.Run] != o {
+			continue
+		}
+		for _, p := range processes {
+			if !slices.ContainsFunc(found, func(m marked) bool { return m.Process == p }) {
+				out = append(out, marked{p, o, "a child"})
+			}
+		}
+	}
+	return out, err
+}
+
+// linkAlias reads what is written at the link of a node, from within the network namespace of a process; "" where nothing is.
+func linkAlias(p proc.Process) (alias string) {
+	ns, err := netns.GetFromPid(p.PID)
+	if err != nil {
+		return "" // it ended
+	}
+	defer func() { _ = ns.Close() }()
+	in, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
+	if err != nil {
+		return ""
+	}
+	defer in.Close()
+	if link, err := in.LinkByName(nodeLink); err == nil {
+		alias = link.Attrs().Alias
+	}
+	return alias
+}
+
+// outlived lists what a node's process left behind when it ended: what is in the network namespace that was the node's alone, or, on the shared
+// loopback address, what still carries its marks.
+func outlived(o owner, c command, network string) []proc.Process {
+	if network != "" {
+		networks, err := proc.ByNetwork()
+		if err != nil {
+			return nil
+		}
+		return slices.DeleteFunc(networks[network], func(p proc.Process) bool { return !p.Running() })
+	}
+	found, err := markedProcesses(map[string]owner{o.Run: o})
+	if err != nil {
+		return nil
+	}
+	var out []proc.Process
+	for _, p := range found {
+		if p.node == c.name && p.Running() {
+			out = append(out, p.Process)
+		}
+	}
+	return out
+}
+
 // userOf tells by its entry in /proc whose a process is.
 func userOf(entry string) (int, error) {
 	var st unix.Stat_t
@@ -77,7 +149,7 @@ func userOf(entry string) (int, error) {
 
 // processes kills the children of dead supervisors.
 func (s *Swept) processes(ctx context.Context, o SweepOptions) error {
-	found, err := markedProcesses()
+	found, err := recordedProcesses()
 	errs := []error{err}
 	for _, p := range found {
 		what := fmt.Sprintf("%s of run %s (pid %d)", p.node, p.owner.Run, p.PID)
@@ -96,7 +168,7 @@ func (s *Swept) processes(ctx context.Context, o SweepOptions) error {
 
 // clocksHere lists the processes of local runs whose clocks an agent may have moved.
 func clocksHere() []clockOf {
-	found, err := markedProcesses()
+	found, err := recordedProcesses()
 	if err != nil {
 		return nil // told when they were swept
 	}

@@ -27,6 +27,7 @@ import (
 func shortly(r *run) {
 	r.within = deadlines{
 		hello: 5 * time.Second, ready: 5 * time.Second, recover: 60 * time.Millisecond, stop: 100 * time.Millisecond, close: 10 * time.Second,
+		collect: 10 * time.Second,
 	}
 }
 

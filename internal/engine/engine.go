@@ -92,8 +92,11 @@ func (e MissingError) Error() string { return e.Text }
 // Unwrap returns Err.
 func (e MissingError) Unwrap() error { return e.Err }
 
-// deadlines bound the phases around the load. answer is how long after its own deadline a client may still answer a step.
-type deadlines struct{ hello, ready, recover, stop, close, answer time.Duration }
+// deadlines bound the phases around the load. collect is how long a stream may stay open after all nodes are gone, and answer is how long after its own deadline a client may still answer a step.
+type deadlines struct{ hello, ready, recover, stop, close, collect, answer time.Duration }
 
 // generous are the deadlines of every run: a busy machine must not turn into a wrong result.
-var generous = deadlines{hello: 30 * time.Second, ready: 60 * time.Second, recover: 45 * time.Second, stop: 20 * time.Second, close: 60 * time.Second, answer: 2 * time.Second}
+var generous = deadlines{
+	hello: 30 * time.Second, ready: 60 * time.Second, recover: 45 * time.Second, stop: 20 * time.Second, close: 60 * time.Second,
+	collect: 10 * time.Second, answer: 2 * time.Second,
+}

@@ -343,6 +343,21 @@ func (s *process) stop(ctx context.Context) error {
 	}
 }
 
+// endedBy reports whether the stream is read to its end before ctx is over.
+func (s *process) endedBy(ctx context.Context) bool {
+	select {
+	case <-s.ended:
+		return true
+	case <-ctx.Done():
+	}
+	select { // both may be: another stream may have taken the time
+	case <-s.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // greeting returns the node's hello frame, or nil when none came.
 func (s *process) greeting() *wire.Hello {
 	s.mu.Lock()

@@ -247,13 +247,13 @@ func (p *processes) stop(ctx context.Context, role node.Role) error {
 	return g.Wait()
 }
 
-// collect closes the histories of all nodes and records what they reported of themselves.
-func (p *processes) collect(ctx context.Context) {
+// collect closes the histories of all nodes and records what they reported of themselves. All share the time that a stream may take to end.
+func (p *processes) collect(ctx context.Context, within time.Duration) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
+	defer cancel()
 	var ended []*process
 	for _, s := range p.all {
-		select {
-		case <-s.ended:
-		case <-ctx.Done():
+		if !s.endedBy(ctx) {
 			p.record.unknown("%s: its stream did not end", s.node.Name())
 			_ = s.conn.Close() // what comes of it is too late
 			continue
@@ -269,6 +269,16 @@ func (p *processes) collect(ctx context.Context) {
 	for _, s := range ended {
 		p.addStats(s)
 	}
+}
+
+// leftBehind tells what was ended with the processes of the nodes. A pass beside it stands: it took part in nothing that was judged.
+func leftBehind(nodes []*cluster.Node) (told []string) {
+	for _, n := range nodes {
+		for _, what := range n.LeftBehind() {
+			told = append(told, "when "+n.Name()+" ended, "+what)
+		}
+	}
+	return told
 }
 
 // addStats notes what a node reported at its end. One that ended unasked and without a report is lost, and may have lost events.

@@ -294,18 +294,24 @@ func (r *run) settle(ctx context.Context) {
 		r.processes.takeReading(context.WithoutCancel(ctx))
 	}
 	r.record.change(func(e *results.Env) { e.End = clock.Now() })
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.within.stop+r.plan.scenario.Workload.Timeout)
-	defer cancel()
-	r.clocks.finish(ctx)
-	if err := r.processes.stop(ctx, node.Client); err != nil {
+	// Each has a time of its own: a client that does not end takes none of the others'.
+	each := func(within time.Duration, do func(context.Context) error) error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
+		defer cancel()
+		return do(ctx)
+	}
+	if err := each(r.within.stop+r.plan.scenario.Workload.Timeout, func(ctx context.Context) error {
+		r.clocks.finish(ctx)
+		return r.processes.stop(ctx, node.Client)
+	}); err != nil {
 		r.record.unknown("stopping the clients: %v", err)
 	}
-	if err := r.processes.finalRead(ctx); err != nil {
+	if err := each(r.within.stop, r.processes.finalRead); err != nil {
 		r.record.unknown("final read: %v", err)
 	} else {
 		r.record.change(func(e *results.Env) { e.FinalRead = true })
 	}
-	if err := r.processes.stop(ctx, node.Resource); err != nil {
+	if err := each(r.within.stop, func(ctx context.Context) error { return r.processes.stop(ctx, node.Resource) }); err != nil {
 		r.record.unknown("stopping the resource: %v", err)
 	}
 }
@@ -321,7 +327,7 @@ func (r *run) finish(ctx context.Context) error {
 	if a := r.options.Attached; a != nil {
 		errs = append(errs, r.nodes.leave(ctx, a, r.reporter.tell))
 	}
-	r.processes.collect(ctx)
+	r.processes.collect(ctx, r.within.collect)
 	r.own.addLate(r.processes.watch.ends())
 	errs = append(errs, r.own.close(), r.clocks.close())
 	r.describeEnd()
@@ -350,6 +356,7 @@ func (r *run) describeEnd() {
 		e.Host["load_after"] = loadAverage()
 		if r.nodes.cluster != nil {
 			e.Cluster = maps.Clone(r.nodes.cluster.Describe) // servers that are kept go on in another run's
+			e.Warnings = append(e.Warnings, leftBehind(r.nodes.cluster.Nodes)...)
 		}
 		if first := r.live.firstGrant(); first != 0 {
 			e.Timings[results.TimeFirstGrant] = (first - r.options.Began) / int64(time.Millisecond)

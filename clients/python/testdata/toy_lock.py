@@ -111,6 +111,19 @@ if KIND in ("floods", "unasked-grant", "unasked-result", "dies"):
         seq, _ = session.stream.event(user, "acquire", "invoke", lock=0)
         session.stream.event(user, "acquire", "ok", True, op=seq, lock=0, grant=seq, token=1, valid=lockquake.now() + 10**9, value=lockquake.now())
     lockquake.Session.on_start = unasked
+if KIND in ("leaves-children", "holds-output"):
+    def leave():
+        """A child of a child, in a session of its own, with nothing of our environment."""
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                for fd in (0, 2) if KIND == "holds-output" else (0, 1, 2):
+                    os.dup2(os.open(os.devnull, os.O_RDWR), fd)
+                os.execve(sys.executable, [sys.executable, "-c", "import time; time.sleep(600)", *sys.argv[2:]], {})
+            os._exit(0)
+        os.wait()
+    for _ in range(3):
+        leave()
 if KIND == "any-version":
     class Any(int):
         def __ne__(self, other):

@@ -4,6 +4,7 @@ package proc
 import (
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/lockquake/lockquake/internal/clock"
@@ -103,4 +104,13 @@ func (p Process) Signal(name string) error {
 		return ErrNoProcess
 	}
 	return send(p.PID, name)
+}
+
+// Command returns the name of the program that a process runs, cut to 15 bytes; "" when it has ended.
+func (p Process) Command() string {
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.PID))
+	if err != nil || len(name) == 0 || !p.Alive() {
+		return ""
+	}
+	return string(name[:len(name)-1])
 }

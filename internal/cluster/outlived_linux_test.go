@@ -1,0 +1,155 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/internal/agent/all"
+	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/internal/wait"
+)
+
+// TestWhatANodeLeavesBehindEndsWithIt has a client's child hold its control stream from a session of its own. In a namespace of its own it has
+// another environment, too.
+func TestWhatANodeLeavesBehindEndsWithIt(t *testing.T) {
+	t.Parallel()
+	for run, c := range map[string]struct {
+		loopback bool
+		begin    string
+	}{"tleftns": {false, "setsid env -i"}, "tleftloop": {true, "setsid"}} {
+		t.Run(run, func(t *testing.T) {
+			t.Parallel()
+			if err := probeNamespaces(); err != nil && !c.loopback {
+				t.Skip(err)
+			}
+			p, err := NewLocal(LocalOptions{Mechanisms: all.All(), Self: testBinary(t), Loopback: c.loopback})
+			if err != nil {
+				t.Fatal(err)
+			}
+			leaves := node.Spec{Name: "client-1", Role: node.Client, Stdio: true, Command: func(node.Place) []string {
+				return []string{"sh", "-c", c.begin + " sleep 600 & echo $!; read line"}
+			}}
+			cl, err := p.Open(t.Context(), Request{Run: run, LogDir: t.TempDir(), Specs: []node.Spec{stdioSpec("client-2"), leaves}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = cl.Close(context.Background()) }()
+			startAll(t, cl)
+			n := cl.Node("client-1")
+			out := bufio.NewReader(n.Stdio().Out)
+			line, err := out.ReadString('\n')
+			if err != nil {
+				t.Fatal(err)
+			}
+			pid, _ := strconv.Atoi(strings.TrimSpace(line))
+			left, err := proc.Find(pid)
+			if err != nil || !wait.Within(patience, func() bool { return left.Command() == "sleep" }) {
+				t.Fatalf("process %q: %v: this test shows nothing", line, err)
+			}
+			_ = n.Stdio().In.Close()
+			if rest, err := io.ReadAll(out); len(rest) > 0 || err != nil { // else for as long as the child holds it
+				t.Errorf("its stream goes on with %q, %v", rest, err)
+			}
+			<-n.Exited()
+			if left.Running() {
+				t.Errorf("process %d lives on", pid)
+			}
+			if told := n.LeftBehind(); len(told) != 1 || !strings.Contains(told[0], "what it had left behind was killed: sleep (pid "+strconv.Itoa(pid)+")") {
+				t.Errorf("told: %q", told)
+			}
+			if other := cl.Node("client-2"); !other.Running() || other.LeftBehind() != nil {
+				t.Errorf("beside it another node runs: %t, and left behind %q", other.Running(), other.LeftBehind())
+			}
+			if err := cl.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+			nothingLeft(t, run)
+		})
+	}
+}
+
+// TestAHeldStreamIsCut: a stream that something else holds ends all the same, and its reader hears it.
+func TestAHeldStreamIsCut(t *testing.T) {
+	t.Parallel()
+	r, w, err := blockingPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	if _, err := w.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	c := &cuttable{f: r}
+	got := make(chan error, 1)
+	go func() {
+		all, err := io.ReadAll(c)
+		if string(all) != "x" {
+			err = errors.Join(err, errors.New("read "+string(all)))
+		}
+		got <- err
+	}()
+	if c.releasedWithin(50 * time.Millisecond) {
+		t.Error("a stream that is held is taken for one that nobody holds")
+	}
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+	_ = w.Close()
+	if !c.releasedWithin(time.Minute) {
+		t.Error("a stream that nobody holds is taken for one that is held")
+	}
+}
+
+// TestSweepFindsWhatIsLeftInANamespace: of a dead supervisor's node, with an environment that tells nothing.
+func TestSweepFindsWhatIsLeftInANamespace(t *testing.T) {
+	if err := probeNamespaces(); err != nil {
+		t.Skip(err)
+	}
+	t.Setenv("TMPDIR", t.TempDir()) // else it finds other runs
+	dead, alive := self("tnsdead", false), self("tnsalive", false)
+	dead.Start++
+	begin := func(o owner) proc.Process {
+		if _, err := runDir(o); err != nil {
+			t.Fatal(err)
+		}
+		thread := newThread()
+		t.Cleanup(thread.close)
+		h, err := newHub(thread, subnet(o.Run, 0), 1, o.tag())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(h.close)
+		cmd := exec.Command("sleep", "600")
+		cmd.Env, cmd.SysProcAttr = []string{"A=b"}, childAttributes(false)
+		if err := thread.start(cmd, placement{hub: h}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill() })
+		go func() { _ = cmd.Wait() }()
+		p, err := proc.Find(cmd.Process.Pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	left, works := begin(dead), begin(alive)
+	var s Swept
+	if err := s.processes(t.Context(), SweepOptions{Mechanisms: all.All()}); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, left)
+	if !works.Running() {
+		t.Errorf("swept too much: %v", s.Processes)
+	}
+	if told := strings.Join(s.Processes, "\n"); !strings.Contains(told, "of run tnsdead (pid "+strconv.Itoa(left.PID)+")") {
+		t.Errorf("swept: %v", s.Processes)
+	}
+}
