@@ -7,12 +7,14 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/scenarios"
@@ -84,6 +86,8 @@ func exitCode(err error) int {
 		return codeUsage
 	case errors.As(err, &missing), errors.As(err, &unavailable):
 		return codeMissing
+	case errors.Is(err, syscall.EMFILE):
+		return codeMissing
 	case errors.Is(err, history.ErrCorrupt):
 		return codeInconclusive
 	case errors.Is(err, fs.ErrNotExist):
@@ -98,7 +102,11 @@ func complain(w io.Writer, err error) {
 	if err == nil || errors.As(err, &told) {
 		return
 	}
-	fmt.Fprintln(w, "lockquake: "+strings.TrimSuffix(err.Error(), "\n"))
+	text := strings.TrimSuffix(err.Error(), "\n")
+	if out := syscall.EMFILE.Error(); strings.HasSuffix(text, out) { // of this process, or of one that it started, which has as many
+		text += fmt.Sprintf(": ulimit -n is %d, raise it", proc.OpenFiles())
+	}
+	fmt.Fprintln(w, "lockquake: "+text)
 }
 
 // verdictCode is the exit code of a judged run.

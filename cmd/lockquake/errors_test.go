@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -13,6 +16,7 @@ import (
 
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/scenarios"
 )
@@ -126,5 +130,24 @@ func TestSeedsDiffer(t *testing.T) {
 	// Readers of JSON keep 53 bits of a number.
 	if a >= 1<<53 {
 		t.Errorf("%d is too large for JSON", a)
+	}
+}
+
+// TestTooLittleOfTheMachineIsTold: a limit of this process has one line with its cure, and the code of what is missing.
+func TestTooLittleOfTheMachineIsTold(t *testing.T) {
+	t.Parallel()
+	err := enoughAddresses("run", 2_000_000<<10)
+	if exitCode(err) != codeMissing || err.Error() != "run is unavailable: ulimit -v allows 1953 MiB of addresses here, and 4096 are needed: ulimit -v unlimited" {
+		t.Errorf("%d, %v", exitCode(err), err)
+	}
+	if err := errors.Join(enoughAddresses("version", 1<<20), enoughAddresses("run", 4<<30)); err != nil {
+		t.Error(err)
+	}
+	out := fmt.Errorf("start client-4: %w", os.NewSyscallError("pipe2", syscall.EMFILE))
+	var said strings.Builder
+	complain(&said, out)
+	want := fmt.Sprintf("lockquake: start client-4: pipe2: too many open files: ulimit -n is %d, raise it\n", proc.OpenFiles())
+	if exitCode(out) != codeMissing || said.String() != want {
+		t.Errorf("%d, %q, want %q", exitCode(out), said.String(), want)
 	}
 }

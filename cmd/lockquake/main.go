@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -13,6 +14,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/agent/proc"
 )
 
 func main() {
@@ -63,6 +67,7 @@ func newRoot(std, people streams) *cobra.Command {
 		SilenceUsage:               true,
 		Args:                       verbOnly,
 		RunE:                       func(c *cobra.Command, _ []string) error { return c.Help() },
+		PersistentPreRunE:          func(c *cobra.Command, _ []string) error { return enoughAddresses(c.Name(), proc.AddressSpace()) },
 	}
 	root.SetIn(people.in)
 	root.SetOut(people.out)
@@ -74,6 +79,19 @@ func newRoot(std, people streams) *cobra.Command {
 		doctorCommand(people), cleanCommand(people), versionCommand(people), composeCommand(people), upCommand(people), imagesCommand(people), clientCommand(people), nodeCommand(people, std),
 	)
 	return root
+}
+
+// enoughAddresses refuses to work where the runtime may find no addresses for its heap: it would end the process in the middle of anything, with its
+// stacks and code 2.
+func enoughAddresses(verb string, may uint64) error {
+	const need = 4 << 30 // a small run takes 1.3 GiB, and the runtime reserves more in large steps
+	if may >= need || verb == "version" || verb == "help" {
+		return nil
+	}
+	return chaos.Unavailable{
+		What:   verb,
+		Reason: fmt.Sprintf("ulimit -v allows %d MiB of addresses here, and %d are needed: ulimit -v unlimited", may>>20, need>>20),
+	}
 }
 
 // strayVerb refuses a word that is no verb also where help is asked for, which comes before all else.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
 )
@@ -135,7 +136,23 @@ func (r Request) checked() (Request, error) {
 	if r.Log == nil {
 		r.Log = slog.New(slog.DiscardHandler)
 	}
-	return r, checkSpecs(r.Specs)
+	if err := checkSpecs(r.Specs); err != nil {
+		return r, err
+	}
+	return r, enoughFiles(len(r.Specs), proc.OpenFiles())
+}
+
+// enoughFiles refuses a run whose processes would run out of file handles half-way: in the supervisor, which has some for each node, or in a
+// server, which has as many as the supervisor.
+func enoughFiles(nodes int, may uint64) error {
+	const base, each = 256, 16
+	if need := uint64(base + each*nodes); may < need {
+		return chaos.Unavailable{
+			What:   fmt.Sprintf("a run of %d nodes", nodes),
+			Reason: fmt.Sprintf("too many open files: ulimit -n allows %d here, and %d are needed; raise the hard limit (ulimit -n %d as root, LimitNOFILE= in systemd, --ulimit nofile in Docker)", may, need, need),
+		}
+	}
+	return nil
 }
 
 // checkSpecs says why no network could have these nodes.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -8,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lockquake/lockquake/chaos"
 )
 
 // TestConfine: what a confined thread starts cannot gain rights; what another one starts is as it was.
@@ -50,5 +53,24 @@ func TestConfine(t *testing.T) {
 	}
 	if text := status(false); !strings.Contains(text, "NoNewPrivs:\t0\n") || drops && strings.Contains(text, none) {
 		t.Errorf("what another thread starts:\n%s", text)
+	}
+}
+
+// TestWhatLimitsTheSupervisorIsTold: a limit that would end a run half-way is one clear reason before it begins.
+func TestWhatLimitsTheSupervisorIsTold(t *testing.T) {
+	var missing chaos.Unavailable
+	err := enoughFiles(9, 64)
+	if !errors.As(err, &missing) || !strings.Contains(err.Error(), "too many open files: ulimit -n allows 64 here, and 400 are needed") {
+		t.Errorf("64 file handles for 9 nodes: %v", err)
+	}
+	if err := enoughFiles(9, 400); err != nil {
+		t.Error(err)
+	}
+	err = withoutCapabilities(func(c uint) bool { return c != unix.CAP_KILL && c != unix.CAP_SETUID })
+	if !errors.As(err, &missing) || !strings.Contains(err.Error(), "this process has no CAP_KILL and no CAP_SETUID: ") {
+		t.Errorf("without KILL and SETUID: %v", err)
+	}
+	if err := withoutCapabilities(func(uint) bool { return true }); err != nil {
+		t.Error(err)
 	}
 }

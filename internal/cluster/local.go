@@ -55,6 +55,11 @@ func (l *local) Name() string { return "local" }
 
 // Offers tells what can be done to a child process.
 func (l *local) Offers(c chaos.Capability, r node.Role) error {
+	if r != node.Client {
+		if err := managesUsers(); err != nil {
+			return err
+		}
+	}
 	if c == CanLimit {
 		_, err := probeLimits()
 		return err
@@ -110,6 +115,11 @@ func (l *local) Open(ctx context.Context, r Request) (*Cluster, error) {
 	r, err := r.checked()
 	if err != nil {
 		return nil, err
+	}
+	if slices.ContainsFunc(r.Specs, func(s node.Spec) bool { return s.Role != node.Client }) {
+		if err := managesUsers(); err != nil {
+			return nil, err
+		}
 	}
 	for key := range r.Images {
 		return nil, chaos.Unavailable{What: "--image " + key, Reason: "the local provider runs programs from PATH; use --provider docker"}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/agent/cgroup"
+	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -43,6 +44,32 @@ func serverIdentity(run string) identity {
 		}
 	}
 	return 0
+}
+
+// managesUsers refuses what root cannot do without the capabilities to start and to end the processes of other users.
+func managesUsers() error {
+	if serverIdentity("") == 0 {
+		return nil
+	}
+	return withoutCapabilities(proc.Capable)
+}
+
+func withoutCapabilities(capable func(uint) bool) error {
+	var lacks []string
+	for name, c := range proc.ManagesUsers {
+		if !capable(c) {
+			lacks = append(lacks, name)
+		}
+	}
+	if len(lacks) == 0 {
+		return nil
+	}
+	slices.Sort(lacks)
+	return chaos.Unavailable{
+		What: "running servers of the local provider",
+		Reason: "root starts them as another user and ends them, and this process has no " + strings.Join(lacks, " and no ") +
+			": give it that (--cap-add in Docker), or start lockquake as another user than root",
+	}
 }
 
 // known tells whether a number stands for a user or group in this user namespace.

@@ -21,3 +21,12 @@ func StartTime(int) (uint64, error) { return 0, Supported() }
 
 // CPU is not known here.
 func CPU(int) (time.Duration, error) { return 0, Supported() }
+
+// Unlimited is what a limit is that is not set.
+const Unlimited = ^uint64(0)
+
+// AddressSpace is not asked for here.
+func AddressSpace() uint64 { return Unlimited }
+
+// OpenFiles is not asked for here.
+func OpenFiles() uint64 { return Unlimited }

@@ -1,0 +1,36 @@
+package proc
+
+import (
+	"golang.org/x/sys/unix"
+)
+
+// Unlimited is what a limit is that the kernel does not set.
+const Unlimited = ^uint64(0)
+
+// AddressSpace returns how many bytes of addresses this process may have (ulimit -v). Whoever has fewer than the runtime reserves dies of it in
+// the middle of anything.
+func AddressSpace() uint64 { return limit(unix.RLIMIT_AS) }
+
+// OpenFiles returns how many files this process may have open at once (ulimit -n): the runtime raises it to the hard limit.
+func OpenFiles() uint64 { return limit(unix.RLIMIT_NOFILE) }
+
+func limit(of int) uint64 {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(of, &l); err != nil {
+		return Unlimited
+	}
+	return l.Cur
+}
+
+// ManagesUsers are the capabilities without which root can neither start a process of another user, nor signal it, nor give it a file.
+var ManagesUsers = map[string]uint{"CAP_SETUID": unix.CAP_SETUID, "CAP_SETGID": unix.CAP_SETGID, "CAP_KILL": unix.CAP_KILL, "CAP_CHOWN": unix.CAP_CHOWN}
+
+// Capable reports whether this process has a capability; true also where the kernel does not say.
+func Capable(capability uint) bool {
+	h := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var has [2]unix.CapUserData
+	if err := unix.Capget(&h, &has[0]); err != nil {
+		return true
+	}
+	return has[capability/32].Effective&(1<<(capability%32)) != 0
+}
