@@ -172,6 +172,9 @@ func hostsText(hosts []cluster.HostSeen) string {
 			fmt.Fprintf(w, "%s\t%s\t%v\t%v\t%d of %d\t%v\n", h.Name, l.To, l.RoundTrip.Mid, l.RoundTrip.High, l.Arrived, l.Sent, l.ClockError)
 		}
 	}
+	if len(hosts) > 1 {
+		fmt.Fprintln(w, "\nencryption of the network between the hosts: "+cluster.OverlayInClear)
+	}
 	_ = w.Flush() // into a builder
 	return out.String() + "\n"
 }

@@ -165,6 +165,8 @@ d     -        -       -           -                             -              
 
 from  to  round trip, median  95 %  arrived    clock error of the pair
 a     b   2ms                 3ms   99 of 100  9ms
+
+encryption of the network between the hosts: none: what passes between hosts, passwords included, can be read on the way
 `
 	got := hostsText([]cluster.HostSeen{
 		{
