@@ -46,6 +46,61 @@ func TestAloneRandomMoments(t *testing.T) {
 	}
 }
 
+// TestAloneInterruptedWhilePrepared ends docker runs while they are being prepared, by each signal at a drawn moment: they end as interrupted, and
+// leave neither a container nor a network nor a file. LOCKQUAKE_MOMENTS sets how many rounds of the three are made, LOCKQUAKE_SEED the moments.
+func TestAloneInterruptedWhilePrepared(t *testing.T) {
+	rounds, err := strconv.Atoi(setting("LOCKQUAKE_MOMENTS", "1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := strconv.ParseUint(setting("LOCKQUAKE_SEED", strconv.FormatInt(time.Now().UnixNano()>>20, 10)), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Printf("LOCKQUAKE_SEED=%d repeats the moments\n", number)
+	random := rand.New(rand.NewPCG(number, 1))
+	for range max(rounds, 1) {
+		for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+			after := 200*time.Millisecond + time.Duration(random.Int64N(int64(5800*time.Millisecond)))
+			t.Run(fmt.Sprintf("%v-%v", s, after.Round(time.Millisecond)), func(t *testing.T) { interruptedAt(t, s, after) })
+		}
+	}
+}
+
+// interruptedAt sends a signal to a run that began some time ago.
+func interruptedAt(t *testing.T, s syscall.Signal, after time.Duration) {
+	t.Setenv("TMPDIR", t.TempDir()) // where only this run leaves anything
+	p := begin(t, "run", "etcd-holder-pause", "--provider", "docker")
+	time.Sleep(after)
+	if err := p.cmd.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+	switch code := p.wait(t); {
+	case code == -1 && after < time.Second && p.stderr.String() == "":
+		t.Log("it came before the program had begun")
+	case code != codeInterrupted:
+		t.Errorf("exit code %d, should be %d\n%s", code, codeInterrupted, p.stderr.String())
+	}
+	gone(t, p)
+	emptied(t)
+}
+
+// emptied demands that nothing is in the folder for temporary files but the state directory, empty.
+func emptied(t *testing.T) {
+	t.Helper()
+	for _, pattern := range []string{"*", "*/*"} {
+		left, err := filepath.Glob(filepath.Join(os.TempDir(), pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range left {
+			if filepath.Base(path) != fmt.Sprintf("lockquake-%d", os.Getuid()) {
+				t.Errorf("left behind: %s", path)
+			}
+		}
+	}
+}
+
 // atMoment sends a signal to a run that began some time ago, and looks at what is left of it.
 func atMoment(t *testing.T, provider string, s syscall.Signal, after time.Duration) {
 	p := begin(t, "run", "etcd-holder-pause", "--provider", provider)

@@ -78,7 +78,7 @@ type helper struct {
 
 // start starts a helper of a run, which may do nothing and reach nothing but what it says. It returns the container's id.
 func (h helper) start(ctx context.Context, r *dockerRun) (string, attached, error) {
-	box, err := r.tc.CreateContainer(ctx, testcontainers.ContainerRequest{
+	req := testcontainers.ContainerRequest{
 		Image: r.images[node.SelfProgram], Name: r.name(h.name), Labels: r.labels(h.name, node.Role(h.kind)),
 		Entrypoint: []string{selfInImage}, Cmd: node.Own(h.kind)[1:],
 		ConfigModifier: func(c *container.Config) {
@@ -95,7 +95,8 @@ func (h helper) start(ctx context.Context, r *dockerRun) (string, attached, erro
 				h.host(c)
 			}
 		},
-	})
+	}
+	box, err := whole(ctx, func(ctx context.Context) (testcontainers.Container, error) { return r.tc.CreateContainer(ctx, req) })
 	if box == nil {
 		return "", attached{}, fmt.Errorf("make the container of %s: %w", h.name, err)
 	}

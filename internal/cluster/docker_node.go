@@ -68,7 +68,7 @@ func (r *dockerRun) create(ctx context.Context, n *Node) (*containerNode, error)
 			req.ExposedPorts = append(req.ExposedPorts, strconv.Itoa(p.Number)+"/tcp")
 		}
 	}
-	box, err := r.tc.CreateContainer(ctx, req)
+	box, err := whole(ctx, func(ctx context.Context) (testcontainers.Container, error) { return r.tc.CreateContainer(ctx, req) })
 	if box != nil {
 		r.locked(func() { r.containers = append(r.containers, box.GetContainerID()) })
 	}

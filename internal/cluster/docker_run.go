@@ -172,9 +172,11 @@ func (r *dockerRun) makeNetwork(ctx context.Context) error {
 		if p, try, err = freeSubnet(r.request.Run, try, used); err != nil {
 			return err
 		}
-		made, err := r.api.NetworkCreate(ctx, r.networkName(), client.NetworkCreateOptions{
-			Driver: "bridge", Labels: r.owner.labels(),
-			IPAM: &network.IPAM{Config: []network.IPAMConfig{{Subnet: p, Gateway: hostAddr(p, 1)}}},
+		made, err := whole(ctx, func(ctx context.Context) (client.NetworkCreateResult, error) {
+			return r.api.NetworkCreate(ctx, r.networkName(), client.NetworkCreateOptions{
+				Driver: "bridge", Labels: r.owner.labels(),
+				IPAM: &network.IPAM{Config: []network.IPAMConfig{{Subnet: p, Gateway: hostAddr(p, 1)}}},
+			})
 		})
 		if err != nil && overlaps(err) {
 			continue // another run took it meanwhile, or a route that we cannot see covers it
@@ -284,6 +286,20 @@ func (r *dockerRun) close(ctx context.Context) error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// makingTimeout bounds one request that makes something.
+const makingTimeout = 30 * time.Second
+
+// whole makes something at the engine. A request that has been sent is not cut short with ctx: the engine would go on, and nobody would know
+// what it made.
+func whole[T any](ctx context.Context, make func(context.Context) (T, error)) (made T, err error) {
+	if err := ctx.Err(); err != nil {
+		return made, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), makingTimeout)
+	defer cancel()
+	return make(ctx)
 }
 
 // resumeAll continues every stopped process of a kept run.

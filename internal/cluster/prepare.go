@@ -327,8 +327,10 @@ func (d *docker) librariesOf(ctx context.Context, image string) (libraries strin
 	if known, ok := d.preloads.of[image]; ok {
 		return known, nil
 	}
-	made, err := d.api.ContainerCreate(ctx, client.ContainerCreateOptions{
-		Config: &container.Config{Image: image, Entrypoint: []string{"none"}, Labels: self("preload", false).labels()},
+	made, err := whole(ctx, func(ctx context.Context) (client.ContainerCreateResult, error) {
+		return d.api.ContainerCreate(ctx, client.ContainerCreateOptions{
+			Config: &container.Config{Image: image, Entrypoint: []string{"none"}, Labels: self("preload", false).labels()},
+		})
 	})
 	if err != nil {
 		return "", fmt.Errorf("look into image %s: %w", image, err)
