@@ -9,6 +9,12 @@ type Receipt struct {
 	Time     int64         `json:"time"`     // ns of CLOCK_MONOTONIC at which it was seen
 	// Sent is just before the signal was sent that did it: whatever came of it is later. 0 where no signal did it.
 	Sent int64 `json:"sent,omitempty"`
+	// Done is when what was asked for had been carried out, by the clock of whoever did it (ns of CLOCK_MONOTONIC): before its effect was measured,
+	// which may take seconds. 0: not known.
+	Done int64 `json:"done,omitempty"`
+	// Slip is how much later (ns) than due that was: after the target was resolved, or after the end of the fault's `for`. Waits on purpose, such as
+	// for a measurement before the fault, are no part of it.
+	Slip int64 `json:"slip,omitempty"`
 	// By is what did it, where a fault can be done in several ways: netem, queue, tbf; vdso, faketime.
 	By string `json:"by,omitempty"`
 	// Figures are numbers of the evidence, by name, where something reckons with them: round_trip_before_ms and
@@ -43,6 +49,7 @@ type Fault struct {
 	Lock     string   `json:"lock,omitempty"`
 	Params   string   `json:"params,omitempty"`    // what it was asked to do, in words
 	Planned  int64    `json:"planned"`             // ns: when the schedule wanted it
+	For      int64    `json:"for,omitempty"`       // ns: how long the schedule wanted it to stand; 0: to the end
 	Start    int64    `json:"start"`               // ns: when the injection began
 	Bit      int64    `json:"bit"`                 // ns: when it was seen to act; 0 when it was not
 	BitError int64    `json:"bit_error,omitempty"` // ns: how wrong Bit may be; 0 where whoever saw it has the run's clock

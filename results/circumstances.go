@@ -23,6 +23,7 @@ type circumstances struct {
 	outOfStep  string              // that many users who were to ask in the same moment were late
 	steps      []string            // how the machine's wall clock moved, where that is what the lock's time goes by
 	stood      Standstill          // the process that stood still the longest
+	late       []string            // which faults were late
 	bit, made  int                 // injections that bit, of all that were made
 	run        Run
 	dropped    int64 // events that are missing
@@ -50,13 +51,14 @@ func (d *directory) circumstances(r *Report, damage error) *circumstances {
 	c.dropped = d.dropped()
 	c.causes = d.causes(c.dropped)
 	c.blind = d.notBitten()
+	c.late = d.lateFaults()
 	c.steps = d.clockSteps()
 	c.stood = d.run.Still.Worst(d.run.Start, max(d.run.Start, d.run.End))
 	for _, f := range d.faults {
 		if f.Receipt.Status != history.NotMade {
 			c.made++
 		}
-		if f.Receipt.Status == history.Installed {
+		if f.Receipt.Status == history.Installed && d.lateness(f) == "" {
 			c.bit++
 		}
 	}
@@ -167,7 +169,7 @@ func (d *directory) dropped() int64 {
 	return n
 }
 
-// notBitten names the faults of the scenario that did not bite at all. One of several injections of an entry is enough.
+// notBitten names the faults of the scenario that did not bite at all, or not in time. One of several injections of an entry is enough.
 func (d *directory) notBitten() []string {
 	type entry struct {
 		number                 int // of the scenario's entry, where it is known; else the rest tells entries apart
@@ -175,6 +177,7 @@ func (d *directory) notBitten() []string {
 	}
 	var order []entry
 	bit := map[entry]bool{}
+	late := map[entry]string{} // the last one that bit, and was late
 	last := map[entry]history.Fault{}
 	injected := map[string]bool{}
 	numbered := false
@@ -191,7 +194,10 @@ func (d *directory) notBitten() []string {
 			continue // another one of this entry was made, and tells
 		}
 		last[x] = f
-		bit[x] = bit[x] || f.Receipt.Status == history.Installed
+		if f.Receipt.Status == history.Installed {
+			late[x] = d.lateness(f)
+			bit[x] = bit[x] || late[x] == ""
+		}
 		if f.Receipt.Status != history.NotMade {
 			all++
 		}
@@ -199,7 +205,11 @@ func (d *directory) notBitten() []string {
 	}
 	var why []string
 	for _, x := range order {
-		if f := last[x]; !bit[x] && f.Receipt.Status != history.NotMade {
+		switch f := last[x]; {
+		case bit[x] || f.Receipt.Status == history.NotMade:
+		case late[x] != "":
+			why = append(why, fmt.Sprintf("%s on %s %s", f.Name, f.Selector, late[x]))
+		default:
 			why = append(why, fmt.Sprintf("%s on %s did not bite: its receipt is %s (%s)", f.Name, f.Selector, f.Receipt.Status, f.Receipt.Evidence))
 		}
 	}

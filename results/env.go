@@ -356,6 +356,7 @@ type FaultResult struct {
 	Misses   int              `json:"misses"`
 	Receipt  history.Receipt  `json:"receipt"`
 	Healed   *history.Receipt `json:"healed"`
+	Late     string           `json:"late,omitempty"` // by how much it or its heal was later than planned: "bit 5.8 s late"
 }
 
 // Operations are what is timed, in the order of a lock's life.

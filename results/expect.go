@@ -50,10 +50,20 @@ func (c *circumstances) judge(x scenarios.Expectation) (res ExpectationResult, a
 	default:
 		res.Verdict, res.Reason = c.measured(x, value)
 	}
+	if res.Verdict == Fail && len(c.late) > 0 && !c.certain(x, value) {
+		res.Verdict, res.Reason = Unknown, res.Reason+but+manyLate(c.late)
+	}
 	if res.Verdict == Fail && c.outOfStep != "" && c.quantity[x.Name].InStep {
 		res.Verdict, res.Reason = Unknown, res.Reason+but+c.outOfStep
 	}
 	return res, true
+}
+
+// certain reports whether a figure proves that the lock broke its promise, however long and whenever a fault stood.
+func (c *circumstances) certain(x scenarios.Expectation, v float64) bool {
+	q := c.quantity[x.Name]
+	forbids := x.Op == "=" || x.Op == "<" || x.Op == "<="
+	return forbids && v > x.Value && q.Tone == Violation && !q.Outlived && c.report.Counts[x.Name] != nil
 }
 
 // bitten asks how many of the injections that were made bit. Too few is never a failure.
@@ -67,6 +77,9 @@ func (c *circumstances) bitten(x scenarios.Expectation, res ExpectationResult) E
 		res.Verdict = Pass
 	} else {
 		res.Reason = fmt.Sprintf("%d of %d injections bit", c.bit, c.made)
+		if len(c.late) > 0 {
+			res.Reason += " in time: " + manyLate(c.late)
+		}
 	}
 	return res
 }

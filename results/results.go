@@ -224,6 +224,8 @@ type Quantity struct {
 	NeedsAll bool `json:"-"`
 	// Timeless tells that no time decides it: it stands also where a clock moved.
 	Timeless bool `json:"-"`
+	// Outlived tells that holders who outlive their validity make it go up, whatever the lock does: a fault that stood longer than planned excuses it.
+	Outlived bool `json:"-"`
 	// InStep tells that the quantity rests on users that ask in the same moment: a demand that is missed where many were late is unknown.
 	InStep bool `json:"-"`
 	// MoreIsBetter tells that a comparison of runs takes less of it for worse; of the others, more is.

@@ -57,6 +57,9 @@ func (d *directory) report(damage error) Report {
 	for _, f := range d.faults {
 		r.Faults = append(r.Faults, d.faultResult(f))
 	}
+	if late := d.lateFaults(); len(late) > 0 {
+		r.Warnings = append(r.Warnings, "late faults prove no zero: "+manyLate(late))
+	}
 	for _, name := range Operations {
 		r.Latency[name] = Quantiles{}
 	}
@@ -125,6 +128,7 @@ func (d *directory) faultResult(f history.Fault) FaultResult {
 	return FaultResult{
 		Name: f.Name, Selector: f.Selector, Target: f.Target, Params: f.Params, Misses: f.Misses, Receipt: f.Receipt, Healed: f.Healed,
 		StartMS: Milli(f.Start - d.env.Start), EndMS: Milli(end - d.env.Start),
+		Late: d.lateness(f),
 	}
 }
 

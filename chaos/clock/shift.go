@@ -120,7 +120,9 @@ func (f clockFault) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, hist
 func (f clockFault) shiftOne(ctx context.Context, s chaos.Scope, w *watched, shiftedNodes *chaos.Hits[*watched]) (history.Receipt, error) {
 	stopped := s.Run != nil && s.Run.Stopped()
 	if !stopped { // else it does not answer
+		waited := clock.Waits(ctx, seenWithin(f.shift)+chaos.AskTimeout)
 		w.look(ctx)
+		waited()
 	}
 	shiftedNodes.Note(w)
 	var err error
@@ -136,7 +138,9 @@ func (f clockFault) shiftOne(ctx context.Context, s chaos.Scope, w *watched, shi
 			return history.Receipt{}, fmt.Errorf("continue it: %w", err)
 		}
 	}
+	waited := clock.Waits(ctx, seenWithin(f.shift)+chaos.AskTimeout)
 	v, err := w.settled(ctx, f.prove)
+	waited()
 	if err != nil {
 		return chaos.Seen(history.Indeterminate, shifted, fmt.Sprintf("%s: its clock could not be asked: %v", w.Name(), err)), nil
 	}

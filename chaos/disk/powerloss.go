@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -82,11 +83,13 @@ func cut(ctx context.Context, n unpowered, cutNodes *chaos.Hits[unpowered]) (his
 	if err != nil || before.Gone() {
 		return none, err
 	}
+	waited := clock.Waits(ctx, readTime)
 	if n.knows(chaos.FactLastWrite) {
 		if _, err := n.writeTime(ctx); err == nil {
 			n.last, _ = n.ask(ctx, chaos.FactLastWrite)
 		}
 	}
+	waited()
 	cutNodes.Note(n)
 	lost, failed := n.CutPower(ctx)
 	after, err := n.Inspect(ctx)

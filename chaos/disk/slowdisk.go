@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
 )
 
 // CanHoldSyncs is the capability of a SyncHolder.
@@ -28,6 +29,9 @@ type slowDisk struct {
 	// By is for how long each call is held before the kernel sees it.
 	By time.Duration `yaml:"by"`
 }
+
+// readTime is how long a server may take to tell of its disk: three questions.
+const readTime = 3 * chaos.AskTimeout
 
 const (
 	minHold = 10 * time.Millisecond
@@ -84,7 +88,9 @@ type slowed struct {
 
 // inject holds the target's calls and looks how the server takes it.
 func (t slowed) inject(ctx context.Context, held *chaos.Hits[slowed]) (history.Receipt, error) {
+	waited := clock.Waits(ctx, readTime)
 	before := t.read(ctx)
+	waited()
 	held.Note(t)
 	was, err := t.HoldSyncs(ctx, t.key, t.by)
 	if err != nil {

@@ -154,7 +154,9 @@ func (b *block) probe(ctx context.Context, patience time.Duration) map[chaos.Nod
 	var mu sync.Mutex
 	seen := make(map[chaos.Node]ProbeResult)
 	_ = chaos.AtAll(b.targets, func(t linked) error {
+		waited := clock.Waits(ctx, patience)
 		s, err := t.ProbeLinks(ctx, b.scope.Peers, b.ask(t, patience))
+		waited()
 		if err != nil {
 			s = ProbeResult{Control: err.Error()}
 		}

@@ -335,7 +335,9 @@ func (x *shapeInjection) measure(ctx context.Context, before map[chaos.Node][]Me
 		if before == nil {
 			m.Count = min(m.Count, gaugeBefore)
 		}
+		waited := clock.Waits(ctx, time.Duration(m.Count)*m.Every+m.Patience)
 		links, err := t.MeasureLinks(ctx, x.scope.Peers, m)
+		waited()
 		if err != nil {
 			links = nil // nothing is known of it, which the receipt says
 		}

@@ -181,7 +181,10 @@ func answering(ctx context.Context, service chaos.Observer, node string) string 
 		return ""
 	}
 	for _, fact := range []string{chaos.FactAnswers, chaos.FactServes, chaos.FactClock} {
-		if asked(ctx, service, node, fact, chaos.AskTimeout) {
+		waited := clock.Waits(ctx, chaos.AskTimeout)
+		answers := asked(ctx, service, node, fact, chaos.AskTimeout)
+		waited()
+		if answers {
 			return fact
 		}
 	}

@@ -93,7 +93,7 @@ func (f restart) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history
 		if err := clock.Sleep(ctx, f.Delay); err != nil {
 			return gone, fmt.Errorf("waiting for the delay: %w", err)
 		}
-		back, err := dead.of(n).revived(ctx, s)
+		back, err := dead.of(n).revived(clock.WithoutActs(ctx), s) // it bit when the process ended
 		back.Evidence = gone.Evidence + "; " + back.Evidence
 		back.Time, back.Sent = gone.Time, gone.Sent
 		return back, err

@@ -86,11 +86,16 @@ type handover struct {
 }
 
 func (h *handover) do(ctx context.Context, target string, f failover) (history.Receipt, error) {
+	waited := clock.Waits(ctx, 2*chaos.AskTimeout)
 	led := h.leaders(ctx)
 	epoch := ""
 	if slices.Contains(led, target) {
 		epoch = chaos.AskEpoch(ctx, h.scope.Service, target)
 	}
+	waited()
+	_, done := clock.Act(ctx)
+	done() // how long the service takes to obey is its own affair, as is what it does to its nodes meanwhile
+	ctx = clock.WithoutActs(ctx)
 	var err error
 	h.begun = true
 	if h.asked, err = h.Promote(ctx, target); err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
 )
@@ -123,9 +124,17 @@ func (c *Client) Inspect(ctx context.Context, p proc.Process) (node.State, error
 // date turns the time of what the agent saw into the run's.
 func (c *Client) date(s *node.State) {
 	if s != nil && c.clock.Separate() {
-		s.Time = c.clock.Run(s.Time)
+		s.Time = c.runTime(s.Time)
 		s.TimeError = c.clock.Error(s.Time)
 	}
+}
+
+// runTime turns a time of the agent's into the run's.
+func (c *Client) runTime(at int64) int64 {
+	if c.clock.Separate() {
+		return c.clock.Run(at)
+	}
+	return at
 }
 
 // Clock is the agent's clock, by which it dates what it sees. A provider whose agents are on other machines has it measured, whatever boot
@@ -223,6 +232,7 @@ func (c *Client) call(ctx context.Context, r request) (response, error) {
 	}
 	select {
 	case a := <-answer:
+		clock.CarriedOut(ctx, c.runTime(a.At))
 		if a.Gone {
 			return a, proc.ErrNoProcess
 		}

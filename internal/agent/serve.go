@@ -112,6 +112,7 @@ func (s *server) answer(r request, do func(request, *response) error) error {
 	if err := do(r, &resp); err != nil {
 		resp.Error, resp.Gone = err.Error(), errors.Is(err, proc.ErrNoProcess)
 	}
+	resp.At = clock.Now()
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	return s.out.Encode(resp)

@@ -19,6 +19,7 @@ import (
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/agent/datadir"
 	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -211,7 +212,10 @@ func (df *diskFaults) CutPower(ctx context.Context) (disk.PowerLost, error) {
 		return disk.PowerLost{}, fmt.Errorf("cut the power of %s: %w", df.node.Name(), proc.ErrNoProcess)
 	}
 	var cut disk.Cut
-	if err := df.node.order(ctx, agent.Order{Do: disk.DoCut, Args: disk.Use{Disk: d.key, Dir: df.node.place.Dir}}, &cut); err != nil {
+	acting, done := clock.Act(ctx)
+	err := df.node.order(acting, agent.Order{Do: disk.DoCut, Args: disk.Use{Disk: d.key, Dir: df.node.place.Dir}}, &cut)
+	done()
+	if err != nil {
 		return disk.PowerLost{}, err
 	}
 	df.node.thawAll(ctx)

@@ -123,11 +123,16 @@ func (n *Node) Start(ctx context.Context) error {
 		return fmt.Errorf("%s cannot be started a second time", n.Name())
 	}
 	if d := n.StartDelay(); d > 0 {
-		if clock.Sleep(ctx, d) != nil {
+		waited := clock.Waits(ctx, d)
+		err := clock.Sleep(ctx, d)
+		waited()
+		if err != nil {
 			return fmt.Errorf("start %s: given up within its restart delay of %v: %w", n.Name(), d, ctx.Err())
 		}
 	}
+	_, done := clock.Act(ctx)
 	stdio, end, err := n.driver.start(ctx)
+	done()
 	if err != nil {
 		return fmt.Errorf("start %s: %w", n.Name(), err)
 	}

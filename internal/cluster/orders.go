@@ -11,6 +11,7 @@ import (
 	"github.com/lockquake/lockquake/chaos/links"
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/clock"
 )
 
 // orders gives the agent orders about one node, and remembers those that outlast the node's process.
@@ -90,6 +91,8 @@ func (h *orders) apply(ctx context.Context, o agent.Order, result any) error {
 		return err
 	}
 	s.given = true // from before its first effect
+	ctx, done := clock.Act(ctx)
+	defer done()
 	return h.order(ctx, o, result)
 }
 
@@ -132,6 +135,8 @@ func (h *orders) takeBack(ctx context.Context, key string, result any) error {
 	if !s.given {
 		return nil
 	}
+	ctx, done := clock.Act(ctx)
+	defer done()
 	return h.undo(ctx, key, result)
 }
 

@@ -132,7 +132,7 @@ func (g *signals) Stop(ctx context.Context) (process.Ended, error) {
 	s, err := g.node.driver.signaller(ctx)
 	if err == nil {
 		out.Sent = clock.Now()
-		err = s.signal(ctx, out.Signal)
+		_, err = sent(ctx, s, out.Signal)
 	}
 	if err != nil {
 		return out, fmt.Errorf("signal %s to %s: %w", out.Signal, g.node.Name(), err)
@@ -194,6 +194,8 @@ type watching interface {
 
 // sent sends a signal, and returns what was seen right after it, if anything.
 func sent(ctx context.Context, s signaller, signal string) (*chaos.ProcessState, error) {
+	ctx, done := clock.Act(ctx)
+	defer done()
 	if w, ok := s.(watching); ok {
 		return w.signalSeen(ctx, signal)
 	}
@@ -335,10 +337,16 @@ func (g *signals) undoFreeze(ctx context.Context) error {
 
 // freeze has the agent make a control group for the process, and freeze it.
 func (p *localNode) freeze(ctx context.Context) error {
+	ctx, done := clock.Act(ctx)
+	defer done()
 	return p.node.orderFreeze(ctx, process.FreezeArgs{})
 }
 
-func (p *localNode) thaw(ctx context.Context) error { return p.node.undoFreeze(ctx) }
+func (p *localNode) thaw(ctx context.Context) error {
+	ctx, done := clock.Act(ctx)
+	defer done()
+	return p.node.undoFreeze(ctx)
+}
 
 func (p *localNode) frozen(context.Context) (process.Frozen, error) {
 	return process.Frozen{Said: "there is no agent to ask", Unseen: "there is no agent to ask", Time: clock.Now()}, nil
@@ -350,6 +358,8 @@ func (c *containerNode) freeze(ctx context.Context) error {
 	if err := c.node.orderFreeze(ctx, process.FreezeArgs{Engine: true}); err != nil {
 		c.run.log.Warn("the agent could not thaw the container by itself", "node", c.spec.Name, "err", err)
 	}
+	_, done := clock.Act(ctx)
+	defer done()
 	if _, err := c.run.api.ContainerPause(ctx, c.box.GetContainerID(), client.ContainerPauseOptions{}); err != nil {
 		return fmt.Errorf("have the engine pause %s: %w", c.spec.Name, err)
 	}
@@ -357,7 +367,9 @@ func (c *containerNode) freeze(ctx context.Context) error {
 }
 
 func (c *containerNode) thaw(ctx context.Context) error {
+	_, done := clock.Act(ctx)
 	_, err := c.run.api.ContainerUnpause(ctx, c.box.GetContainerID(), client.ContainerUnpauseOptions{})
+	done()
 	if err != nil {
 		if paused, said := c.paused(ctx); said == nil && !paused {
 			err = nil // it has ended, or was never paused

@@ -30,15 +30,18 @@ type injected struct {
 	counted *chaos.Counted // what counts its packets, where it does
 	lead    *chaos.Lead    // what follows the lead since, where it does
 	reach   *chaos.Reach   // whom it hits, while it stands and the schedule makes a promise
+	waited  int64          // ns: how long its effect was measured, and
+	over    int64          // ns: how much of that was more than it should be
 }
 
 // add begins the record of an injection.
-func (l *faultLog) add(inj injection, planned int64) *injected {
+func (l *faultLog) add(d due, planned int64) *injected {
+	inj := d.inj
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f := &injected{injection: inj, Fault: &history.Fault{
 		ID: len(l.list) + 1, Entry: inj.entry, Name: inj.kind.Name, As: inj.as, Selector: inj.on, Target: inj.on, Params: inj.params,
-		Planned: planned, Start: clock.Now(), Traits: inj.kind.Traits(inj.fault),
+		Planned: planned, For: int64(d.lasts), Start: clock.Now(), Traits: inj.kind.Traits(inj.fault),
 	}}
 	l.list = append(l.list, f)
 	return f

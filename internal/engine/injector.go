@@ -38,8 +38,8 @@ type injector struct {
 
 // inject resolves the target and injects the fault. It returns the record, complete but for the heal. If the injection fails, its
 // receipt says so.
-func (in *injector) inject(ctx context.Context, inj injection, planned int64) *injected {
-	f := in.faults.add(inj, planned)
+func (in *injector) inject(ctx context.Context, d due, planned int64) *injected {
+	f := in.faults.add(d, planned)
 	var receipt history.Receipt
 	var err error
 	if name, ok := f.selector.Holder(); ok {
@@ -65,7 +65,7 @@ func (in *injector) inject(ctx context.Context, inj injection, planned int64) *i
 	in.faults.write()
 	in.reporter.tell(fmt.Sprintf("%s on %s: %s", f.Name, f.Target, receipt.Status))
 	if !f.kind.Lasting {
-		in.heal(f) // it is over: nothing stands until the end
+		in.heal(f, 0) // it is over: nothing stands until the end
 	}
 	return f
 }
@@ -91,6 +91,7 @@ func (in *injector) injectNodes(ctx context.Context, f *injected) (history.Recei
 	limit := chaos.Limit(nodes)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
+	ctx, acts := clock.WithActs(ctx)
 	scope, err := in.scope(ctx, f, nodes)
 	if err != nil {
 		return history.Receipt{Status: history.NotInstalled}, err
@@ -98,16 +99,28 @@ func (in *injector) injectNodes(ctx context.Context, f *injected) (history.Recei
 	if why := in.promised(f, scope); why != "" {
 		return history.Receipt{Status: history.NotMade, Evidence: why}, nil
 	}
+	from, asked := clock.Now(), clock.Waits(ctx, questionTime)
 	if hit := serversHit(scope); f.kind.Kills && len(hit) > 0 {
 		in.processes.counters.readBeforeKill(ctx)
 		shard := chaos.AskShard(ctx, scope.Service, hit, in.plan.locks)
 		in.faults.change(func() { f.Shard = shard })
 	}
 	in.followLead(ctx, f, scope)
+	asked()
 	heal, receipt, err := f.fault.Inject(ctx, scope)
 	in.heals.Push(f.ID, heal, limit)
+	in.timed(f, &receipt, acts, from)
 	return receipt, err
 }
+
+// timed notes when an injection into targets that were known at ns from was carried out, and how long it was measured since.
+func (in *injector) timed(f *injected, receipt *history.Receipt, acts *clock.Acts, from int64) {
+	receipt.Done, receipt.Slip = acts.Done(), acts.Late(from)
+	in.faults.change(func() { f.waited, f.over = acts.Measured() })
+}
+
+// questionTime is how long servers may take to tell what is asked before an injection.
+const questionTime = time.Second
 
 // injectHolder stops the client of a user that was just granted the lock, reads its stream to the end, and injects the
 // fault when the user still had the grant in hand. A holder that had begun to release is a miss: it is continued,
@@ -146,8 +159,10 @@ func (in *injector) injectOn(ctx context.Context, f *injected, h hold) (receipt 
 	node := in.processes.all[h.user.Client()].node
 	in.faults.change(func() { f.Grant, f.User, f.Lock = h.grant, &h.user, in.plan.locks[h.lock] })
 	in.target(f, []chaos.Node{node}, fmt.Sprintf("user %d, %s", h.user.Index(), f.Lock))
+	from := clock.Now()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), chaos.Timeout)
 	defer cancel()
+	ctx, acts := clock.WithActs(ctx)
 	in.stops.Push(f.ID, resume(node), chaos.Timeout)
 	state, err := node.Pause(ctx)
 	var silent time.Duration
@@ -172,6 +187,7 @@ func (in *injector) injectOn(ctx context.Context, f *injected, h hold) (receipt 
 	scope.Run = &underway{injector: in, fault: f, stopped: true}
 	heal, receipt, err := f.fault.Inject(ctx, scope)
 	in.heals.Push(f.ID, heal, chaos.Timeout) // a client is never started again
+	in.timed(f, &receipt, acts, from)
 	// A fault that stops the target keeps it stopped: the node counts its pauses.
 	err = errors.Join(err, in.continueHolder(f))
 	receipt.Evidence += fmt.Sprintf("; %v held %s by grant %d when it was stopped (%v), and its stream was silent for %v after", h.user, f.Lock, h.grant, state, silent)
@@ -255,11 +271,15 @@ func (in *injector) awaitBitten(ctx context.Context, f *injected) error {
 	}
 }
 
-// heal heals one injection, once, and notes the receipt.
-func (in *injector) heal(f *injected) {
+// heal heals one injection, once, and notes the receipt. It was due at ns due; 0: nobody planned when.
+func (in *injector) heal(f *injected, due int64) {
 	begun := clock.Now()
-	receipt, err, ok := in.heals.Heal(context.Background(), f.ID)
+	ctx, acts := clock.WithActs(context.Background())
+	receipt, err, ok := in.heals.Heal(ctx, f.ID)
 	if ok {
+		if receipt.Done = acts.Done(); due != 0 {
+			receipt.Slip = acts.Late(due)
+		}
 		in.healed(f, begun, receipt, err)
 	}
 }
@@ -296,7 +316,7 @@ func (in *injector) healAll(ctx context.Context) {
 
 // leaveOut records an injection whose turn did not come in time.
 func (in *injector) leaveOut(d due, why string) {
-	f := in.faults.add(d.inj, in.record.start()+int64(d.at))
+	f := in.faults.add(d, in.record.start()+int64(d.at))
 	in.faults.change(func() { f.Receipt = history.Receipt{Status: history.NotMade, Evidence: why, Time: clock.Now()} })
 	in.faults.write()
 }

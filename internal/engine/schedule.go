@@ -66,7 +66,7 @@ const late = 100 * time.Millisecond
 
 // carryOut makes one injection of the schedule, and heals it when its time is over.
 func (s *schedule) carryOut(ctx context.Context, d due) {
-	f := s.injector.inject(ctx, d.inj, s.record.start()+int64(d.at))
+	f := s.injector.inject(ctx, d, s.record.start()+int64(d.at))
 	if !d.inj.kind.Lasting || f.Receipt.Status == history.NotMade {
 		return
 	}
@@ -80,8 +80,13 @@ func (s *schedule) carryOut(ctx context.Context, d due) {
 	if from == 0 {
 		from = clock.Now()
 	}
-	if sleepUntil(ctx, from+int64(d.lasts)) == nil {
-		s.injector.heal(f)
+	until := from + int64(d.lasts)
+	if sleepUntil(ctx, until) == nil {
+		due := until
+		if f.Bit == f.Receipt.Time { // which counts from the end of the measurement
+			due -= f.over
+		}
+		s.injector.heal(f, max(due, f.Receipt.Done+f.waited))
 	}
 }
 

@@ -70,7 +70,7 @@ func (r *stepRunner) step(ctx context.Context, i int, st scenarios.Step) error {
 	case st.Observe != "":
 		return r.observer.observe(ctx, i+1, st)
 	case st.Inject != "":
-		f := r.injector.inject(ctx, r.plan.stepFaults[i], clock.Now())
+		f := r.injector.inject(ctx, due{inj: r.plan.stepFaults[i]}, clock.Now())
 		if st.As != "" {
 			r.named[st.As] = f
 		}
@@ -83,7 +83,7 @@ func (r *stepRunner) step(ctx context.Context, i int, st scenarios.Step) error {
 		if f == nil {
 			return fmt.Errorf("nothing called %q was injected", st.Heal)
 		}
-		r.injector.heal(f)
+		r.injector.heal(f, 0)
 		if f.Healed == nil || f.Healed.Status != history.Installed {
 			return errors.New("it did not heal")
 		}

@@ -51,6 +51,7 @@ type testbed struct {
 	takes       []string          // the orders that the hello of its nodes names
 	servers     int               // how many there are; 0: one
 	faults      map[string]*fakeFault
+	kinds       []chaos.Kind // of faults that are no fake ones
 	ready       func() error
 	closes      func() error // of the service
 	ask         func(node, fact string) (string, error)
@@ -223,6 +224,7 @@ func (p finishedRun) events(t *testing.T, kind history.Kind) []history.Event {
 func (s *testbed) catalog() Catalog {
 	c := Catalog{Backends: []listed.Backend{memory.Backend(), s.backend()}, Workloads: workloads.All(), Resources: resources.All(), Checkers: checkers.All()}
 	c.Resources = append(c.Resources, resource.Kind{Name: "trio", Guards: register.Kinds()[0].Guards, Replicated: true, Specs: trio})
+	c.Faults = append(c.Faults, s.kinds...)
 	for name, f := range s.faults {
 		c.Faults = append(c.Faults, f.listed(name))
 	}
@@ -473,6 +475,7 @@ func (v withSessions) Sessions(context.Context) ([]topology.Session, error) {
 // fakeFault is a fault that bites and heals unless the test says otherwise.
 type fakeFault struct {
 	kind   chaos.Kind
+	during func(ctx context.Context) // before it looks
 	inject func(chaos.Scope) (history.Receipt, error)
 	heal   func() (history.Receipt, error)
 	moment bool              // it is over when it is done
@@ -503,6 +506,9 @@ func (f fakeLinkFault) Ports() (own, far chaos.PortName) { return f.ports[0], f.
 
 // Inject does what the test says.
 func (f *fakeFault) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
+	if f.during != nil {
+		f.during(ctx)
+	}
 	receipt, err := history.Receipt{Status: history.Installed, Evidence: "seen", Time: clock.Now()}, error(nil)
 	if f.inject != nil {
 		receipt, err = f.inject(s)
@@ -513,7 +519,9 @@ func (f *fakeFault) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, hist
 	return f.undo, receipt, err
 }
 
-func (f *fakeFault) undo(context.Context) (history.Receipt, error) {
+func (f *fakeFault) undo(ctx context.Context) (history.Receipt, error) {
+	_, done := clock.Act(ctx)
+	defer done()
 	f.mu.Lock()
 	f.heals++
 	f.mu.Unlock()

@@ -69,8 +69,8 @@ func (d *deployment) hostsOf(nodes []string) []string {
 
 // tryOne injects and heals.
 func (in *injector) tryOne(ctx context.Context, inj injection) (out history.Fault) {
-	f := in.inject(ctx, inj, clock.Now())
-	in.heal(f)
+	f := in.inject(ctx, due{inj: inj}, clock.Now())
+	in.heal(f, 0)
 	in.faults.change(func() { out = *f.Fault })
 	return out
 }

@@ -73,7 +73,7 @@ var staleWritesKind = results.CheckerKind{
 	Counts: []results.Quantity{
 		{
 			Name: "stale_writes", Doc: "effects that were applied after a later, conflicting holder had already read or written there: the harm itself",
-			Tone: results.Violation, Of: "accesses that arrived after a later holder", First: 3, Column: "stale writes", Explains: []string{"lost_updates"},
+			Tone: results.Violation, Of: "accesses that arrived after a later holder", First: 3, Column: "stale writes", Explains: []string{"lost_updates"}, Outlived: true,
 		},
 		{
 			Name: "late_effects",

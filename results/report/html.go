@@ -38,7 +38,7 @@ func CSS() template.CSS { return template.CSS(pageCSS) }
 
 var pageTemplate = template.Must(Template("report").Funcs(template.FuncMap{
 	"words": words, "judged": judged, "measured": measured, "exact": exact, "count": figure.Count[int64],
-	"quantiles": quantiles, "faultTime": faultTime, "whom": whom, "injections": injections, "misses": misses,
+	"quantiles": quantiles, "faultTime": faultTime, "whom": whom, "injections": injections, "misses": misses, "answer": answer,
 	"upper": func(v results.Verdict) string { return strings.ToUpper(string(v)) },
 }).Parse(pageText))
 

@@ -129,7 +129,7 @@ func briefFaults(b *sheet, r results.Report) {
 		return
 	}
 	for _, f := range r.Faults {
-		paragraph(b, "fault   ", fmt.Sprintf("%s on %s: %s, %s%s", f.Name, whom(f), faultTime(f), f.Receipt.Status, misses(f.Misses)))
+		paragraph(b, "fault   ", fmt.Sprintf("%s on %s: %s, %s%s", f.Name, whom(f), faultTime(f), answer(f), misses(f.Misses)))
 	}
 }
 

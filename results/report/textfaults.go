@@ -22,16 +22,30 @@ func textFaults(b *sheet, r results.Report) {
 		if f.Params != "" {
 			head += ", " + f.Params
 		}
-		paragraph(b, "  ", fmt.Sprintf("%s: %s, %s%s", head, faultTime(f), f.Receipt.Status, misses(f.Misses)))
+		paragraph(b, "  ", fmt.Sprintf("%s: %s, %s%s", head, faultTime(f), answer(f), misses(f.Misses)))
 		lead := "      saw: "
 		if f.Receipt.Status == history.NotMade {
 			lead = "      because: "
+		}
+		if f.Late != "" {
+			paragraph(b, "      late: ", "it "+f.Late)
 		}
 		paragraph(b, lead, f.Receipt.Evidence)
 		if f.Healed != nil {
 			paragraph(b, "      healed: ", string(f.Healed.Status)+"; "+f.Healed.Evidence)
 		}
 	}
+}
+
+// late is shown in the place of the receipt's answer where the fault bit, and it or its heal was late.
+const late = "late"
+
+// answer writes what came of an injection.
+func answer(f results.FaultResult) string {
+	if f.Late != "" {
+		return late
+	}
+	return string(f.Receipt.Status)
 }
 
 // whom writes the target, and the scenario's selector where the target was found only at injection.
@@ -44,18 +58,18 @@ func whom(f results.FaultResult) string {
 
 // injections sums up the receipts. One installed receipt without a miss needs no sum.
 func injections(faults []results.FaultResult) string {
-	by, missed := map[history.ReceiptStatus]int{}, 0
+	by, missed := map[string]int{}, 0
 	for _, f := range faults {
-		by[f.Receipt.Status]++
+		by[answer(f)]++
 		missed += f.Misses
 	}
-	if len(faults) < 4 && by[history.NotMade] == 0 {
+	if len(faults) < 4 && by[string(history.NotMade)] == 0 {
 		return ""
 	}
 	var parts []string
-	for _, s := range []history.ReceiptStatus{history.Installed, history.NotInstalled, history.Indeterminate, history.NotMade} {
-		if by[s] > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", by[s], s))
+	for _, s := range []history.ReceiptStatus{history.Installed, late, history.NotInstalled, history.Indeterminate, history.NotMade} {
+		if n := by[string(s)]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, s))
 		}
 	}
 	sum := figure.Of(len(faults), "injection") + ": " + strings.Join(parts, ", ")

@@ -29,7 +29,7 @@ var DoubleBookings = results.CheckerKind{
 	Counts: []results.Quantity{
 		{
 			Name: "double_bookings", Doc: "workload `booking`: acknowledged bookings of a seat that another booking has at the end",
-			Tone: results.Violation, Of: acknowledgedWrites,
+			Tone: results.Violation, Of: acknowledgedWrites, Outlived: true,
 		},
 	},
 }

@@ -44,7 +44,7 @@ var LostElements = results.CheckerKind{
 	Counts: []results.Quantity{
 		{
 			Name: "lost_elements", Doc: "workload `guarded-set`: acknowledged elements that are missing from the set at the end",
-			Tone: results.Violation, Of: acknowledgedWrites,
+			Tone: results.Violation, Of: acknowledgedWrites, Outlived: true,
 		},
 	},
 	Measures: []results.Quantity{

@@ -32,7 +32,7 @@ var LostUpdates = results.CheckerKind{
 	Counts: []results.Quantity{
 		{
 			Name: "lost_updates", Doc: "acknowledged writes that are missing from the final value",
-			Tone: results.Violation, Of: acknowledgedWrites, First: 5,
+			Tone: results.Violation, Of: acknowledgedWrites, First: 5, Outlived: true,
 		},
 	},
 }

@@ -32,7 +32,7 @@ var Oversold = results.CheckerKind{
 	Name: "oversold", New: newOversold,
 	Doc: "No more units of a stock are sold than there were.",
 	Counts: []results.Quantity{
-		{Name: "units_oversold", Doc: "workload `inventory`: acknowledged sales beyond the stock", Tone: results.Violation, Of: acknowledgedWrites},
+		{Name: "units_oversold", Doc: "workload `inventory`: acknowledged sales beyond the stock", Tone: results.Violation, Of: acknowledgedWrites, Outlived: true},
 	},
 }
 

@@ -41,9 +41,9 @@ var Sums = results.CheckerKind{
 	Counts: []results.Quantity{
 		{
 			Name: "accounts_off", Doc: "workload `balance`: accounts that do not hold what was acknowledged for them; writes of unknown outcome are allowed for",
-			Tone: results.Violation, Of: acknowledgedWrites, NeedsAll: true,
+			Tone: results.Violation, Of: acknowledgedWrites, NeedsAll: true, Outlived: true,
 		},
-		{Name: "sum_off", Doc: "workload `balance`: by how much all accounts together are off", Tone: results.Violation, Of: acknowledgedWrites, NeedsAll: true},
+		{Name: "sum_off", Doc: "workload `balance`: by how much all accounts together are off", Tone: results.Violation, Of: acknowledgedWrites, NeedsAll: true, Outlived: true},
 	},
 	Measures: []results.Quantity{
 		{

@@ -1,0 +1,54 @@
+package results
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results/figure"
+)
+
+// slack is by how much an injection or a heal may come later than planned, and slackShare the same as a share of how long the fault was to
+// stand: the larger of the two counts.
+const (
+	slack      = int64(time.Second)
+	slackShare = 10 // 10 %
+)
+
+// lateness says by how much an injection or its heal was later than planned, as a verb phrase; "" where neither was. What did not bite is not
+// late, and of records that do not tell when it was carried out nothing is known.
+//
+// Example: a freeze for 3 s is due at 5 s of a load of 9 s. The agent did not run from 4.9 s to 10.9 s, so it bit at 10.9 s. It proves nothing
+// about a lock that is hardly used any more.
+func (d *directory) lateness(f history.Fault) string {
+	most, made := max(slack, f.For/slackShare), f.Receipt.Status == history.Installed || f.Receipt.Status == history.Indeterminate
+	loadEnd := d.env.Start + int64(d.scenario.Run.For)
+	switch {
+	case made && f.Receipt.Slip > most:
+		return "bit " + figure.Duration(f.Receipt.Slip) + " late"
+	case made && !d.env.Directed && f.Planned < loadEnd && f.Receipt.Done > loadEnd:
+		return "bit " + figure.Duration(f.Receipt.Done-loadEnd) + " after the end of the load"
+	case made && f.Healed != nil && f.Healed.Slip > most:
+		return "was undone " + figure.Duration(f.Healed.Slip) + " late"
+	}
+	return ""
+}
+
+// lateFaults says of every fault that was late by how much.
+func (d *directory) lateFaults() (why []string) {
+	for _, f := range d.faults {
+		if late := d.lateness(f); late != "" {
+			why = append(why, fmt.Sprintf("%s on %s %s", f.Name, f.Target, late))
+		}
+	}
+	return why
+}
+
+// manyLate shortens a list of late faults.
+func manyLate(all []string) string {
+	const told = 2
+	if len(all) <= told {
+		return because(all)
+	}
+	return because(all[:told]) + fmt.Sprintf("; %d more were late", len(all)-told)
+}
