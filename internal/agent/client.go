@@ -129,9 +129,9 @@ func (c *Client) date(s *node.State) {
 	}
 }
 
-// runTime turns a time of the agent's into the run's.
+// runTime turns a time of the agent's into the run's; 0 stays what it is, not known.
 func (c *Client) runTime(at int64) int64 {
-	if c.clock.Separate() {
+	if at != 0 && c.clock.Separate() {
 		return c.clock.Run(at)
 	}
 	return at

@@ -59,7 +59,11 @@ func TestAnAgentElsewhereIsMeasuredAtOnce(t *testing.T) {
 				return
 			}
 			time.Sleep(time.Millisecond)
-			err = enc.Encode(map[string]any{"id": r.ID, "now": clock.Now() + hour, "state": map[string]any{"pid": 9, "time": clock.Now() + hour}})
+			at := clock.Now() + hour
+			if r.Do == "signal" {
+				time.Sleep(100 * time.Millisecond) // its answer is late
+			}
+			err = enc.Encode(map[string]any{"id": r.ID, "at": at, "now": clock.Now() + hour, "state": map[string]any{"pid": 9, "time": clock.Now() + hour}})
 		}
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), agenttest.Patience)
@@ -73,6 +77,16 @@ func TestAnAgentElsewhereIsMeasuredAtOnce(t *testing.T) {
 	s, err := c.Inspect(ctx, proc.Process{PID: 9})
 	if err != nil || s.TimeError <= 0 || s.Time < before-s.TimeError || s.Time > clock.Now()+s.TimeError {
 		t.Errorf("it was asked at %d: %+v, %v", before, s, err)
+	}
+	noted, acts := clock.WithActs(ctx)
+	acting, done := clock.Act(noted)
+	if err := c.Signal(acting, proc.Process{PID: 9}, "STOP"); err != nil {
+		t.Error(err)
+	}
+	answered := clock.Now()
+	done()
+	if at := acts.Done(); at < before || at > answered-int64(100*time.Millisecond)+s.TimeError {
+		t.Errorf("the signal was sent at %d, and the answer came at %d", at, answered)
 	}
 	_ = in.Close()
 	if _, err := c.Clock().Measure(ctx); err == nil || !strings.Contains(err.Error(), "agent: clock: ") {

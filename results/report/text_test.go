@@ -257,3 +257,26 @@ func TestFoldKeepsColumns(t *testing.T) {
 		}
 	}
 }
+
+// TestALateFaultIsCalledLate in the place of its receipt's answer, with by how much.
+func TestALateFaultIsCalledLate(t *testing.T) {
+	r := pausedRun(t, false).report
+	r.Faults[0].Late = "bit 5.84 s late"
+	var brief, whole, page bytes.Buffer
+	must(t, Text(&brief, r))
+	must(t, Text(&whole, r, Whole()))
+	must(t, pageTemplate.Execute(&page, pageData{Report: r}))
+	for what, wants := range map[*bytes.Buffer][]string{&brief: {", late\n"}, &whole: {", late\n", "late: it bit 5.84 s late"}, &page: {`badge late">late</span>`, "it bit 5.84 s late"}} {
+		for _, want := range wants {
+			if !strings.Contains(what.String(), want) {
+				t.Errorf("no %q in %s", want, what)
+			}
+		}
+	}
+	for range 3 {
+		r.Faults = append(r.Faults, pausedRun(t, false).report.Faults[0])
+	}
+	if got, want := injections(r.Faults), "4 injections: 3 installed, 1 late"; !strings.HasPrefix(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
