@@ -24,6 +24,7 @@ type circumstances struct {
 	steps      []string            // how the machine's wall clock moved, where that is what the lock's time goes by
 	stood      Standstill          // the process that stood still the longest
 	late       []string            // which faults were late
+	stopped    []string            // which servers somebody else stopped
 	bit, made  int                 // injections that bit, of all that were made
 	run        Run
 	dropped    int64 // events that are missing
@@ -52,6 +53,7 @@ func (d *directory) circumstances(r *Report, damage error) *circumstances {
 	c.causes = d.causes(c.dropped)
 	c.blind = d.notBitten()
 	c.late = d.lateFaults()
+	_, c.stopped = d.stoppedFromOutside()
 	c.steps = d.clockSteps()
 	c.stood = d.run.Still.Worst(d.run.Start, max(d.run.Start, d.run.End))
 	for _, f := range d.faults {
@@ -62,7 +64,7 @@ func (d *directory) circumstances(r *Report, damage error) *circumstances {
 			c.bit++
 		}
 	}
-	c.weak = append(c.weak, c.blind...)
+	c.weak = append(append(c.weak, c.blind...), c.stopped...)
 	for _, f := range r.Findings {
 		if f.Checker == "stalls" && f.Verdict == Unknown {
 			c.weak = append(c.weak, f.Warnings...)

@@ -113,6 +113,9 @@ type Env struct {
 	ClockSteps []ClockStep `json:"clock_steps,omitempty"`
 	WallClock  bool        `json:"wall_clock,omitempty"`
 
+	// Stopped are servers that were seen stopped during the load though no fault asked for it.
+	Stopped []Stopped `json:"stopped,omitempty"`
+
 	Finished    bool     `json:"finished"`              // the engine came to its end; false is a truncated run
 	Interrupted bool     `json:"interrupted,omitempty"` // by a signal; what was there is judged
 	Recovered   bool     `json:"recovered"`             // the service served again after the heal
@@ -123,6 +126,13 @@ type Env struct {
 	Warnings    []string `json:"warnings,omitempty"`
 
 	Clients []ClientStats `json:"clients"`
+}
+
+// Stopped is a stretch in which every thread of a server was seen stopped.
+type Stopped struct {
+	Node string `json:"node"`
+	From int64  `json:"from"` // ns of CLOCK_MONOTONIC
+	To   int64  `json:"to"`
 }
 
 // Missed is a step with `outcome: ok` that was not done.

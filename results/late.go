@@ -44,11 +44,24 @@ func (d *directory) lateFaults() (why []string) {
 	return why
 }
 
-// manyLate shortens a list of late faults.
-func manyLate(all []string) string {
+// stoppedFromOutside says which servers were stopped though no fault asked for it, and which of that was for longer than half of the TTL: then a zero
+// proves little, as after such a standstill of a client.
+func (d *directory) stoppedFromOutside() (all, long []string) {
+	for _, s := range d.env.Stopped {
+		text := fmt.Sprintf("%s was stopped for %s, from %s on, and no fault asked for that", s.Node, figure.Duration(s.To-s.From), d.run.MS(s.From))
+		all = append(all, text)
+		if s.To-s.From > d.env.TTL/2 {
+			long = append(long, text)
+		}
+	}
+	return all, long
+}
+
+// someOf shortens a list of reasons.
+func someOf(all []string) string {
 	const told = 2
 	if len(all) <= told {
 		return because(all)
 	}
-	return because(all[:told]) + fmt.Sprintf("; %d more were late", len(all)-told)
+	return because(all[:told]) + fmt.Sprintf("; and %d more", len(all)-told)
 }

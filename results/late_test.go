@@ -76,7 +76,7 @@ func TestOneInTimeIsEnough(t *testing.T) {
 		}
 	}
 	many := []string{"a", "b", "c", "d"}
-	if got := manyLate(many); got != "a; b; 2 more were late" {
+	if got := someOf(many); got != "a; b; and 2 more" {
 		t.Errorf("four late faults: %q", got)
 	}
 	c := circumstances{bit: 1, made: 3, late: many[:2]}

@@ -58,8 +58,10 @@ func (d *directory) report(damage error) Report {
 		r.Faults = append(r.Faults, d.faultResult(f))
 	}
 	if late := d.lateFaults(); len(late) > 0 {
-		r.Warnings = append(r.Warnings, "late faults prove no zero: "+manyLate(late))
+		r.Warnings = append(r.Warnings, "late faults prove no zero: "+someOf(late))
 	}
+	stopped, _ := d.stoppedFromOutside()
+	r.Warnings = append(r.Warnings, stopped...)
 	for _, name := range Operations {
 		r.Latency[name] = Quantiles{}
 	}

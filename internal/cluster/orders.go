@@ -149,6 +149,20 @@ func (h *orders) Watched(ctx context.Context) bool {
 	return err == nil
 }
 
+// AgentEnded reports whether the node's agent has ended.
+func (h *orders) AgentEnded(ctx context.Context) bool {
+	a, err := h.reach(ctx)
+	if err != nil {
+		return false
+	}
+	select {
+	case <-a.agent.Ended():
+		return true
+	default:
+		return false
+	}
+}
+
 // Around is what acts on a node's links, and what stands in the whole run, as far as the node's agent reaches.
 type Around struct {
 	links.Around

@@ -58,6 +58,13 @@ func (g *signals) Inspect(ctx context.Context) (chaos.ProcessState, error) {
 	return state, err
 }
 
+// Overseen reports whether the node's process can be looked at often: by an agent or by this process, and not by a container engine.
+func (g *signals) Overseen(ctx context.Context) bool {
+	s, err := g.node.driver.signaller(ctx)
+	_, asks := s.(throughEngine)
+	return err == nil && !asks
+}
+
 // Pause sends SIGSTOP and returns when every thread was seen stopped. Pauses of one process are counted: each is undone by
 // one Resume, also one that did not come to its end.
 func (g *signals) Pause(ctx context.Context) (chaos.ProcessState, error) {

@@ -203,3 +203,50 @@ func TestAStepThatSlips(t *testing.T) {
 		s.wantVerdict(got, want)
 	}
 }
+
+// TestAServerThatIsStoppedFromOutside is told. For longer than half of the TTL, zeros and bounds are unknown, and a broken promise counts. What a
+// fault stops is no news.
+func TestAServerThatIsStoppedFromOutside(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, entry, double string
+		lasts               time.Duration
+		told                bool
+		want                results.Verdict
+	}{
+		{"for 3 s", "", "0", 3 * time.Second, true, results.Unknown},
+		{"for 1 s", "", "0", time.Second, true, results.Pass},
+		{"for 3 s, and the lock is broken", "", "broken", 3 * time.Second, true, results.Fail},
+		{"by a fault", "{use: pause, on: server-1, at: 2s, for: 3s}", "0", 0, false, results.Pass},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := slowAgent(t, nil)
+			stops := func(a *fakeNode) {
+				a.busy.Go(func() {
+					if c.lasts > 0 && a.pause(2*time.Second) {
+						_ = a.bed.signal("server-1", "STOP")
+						a.pause(c.lasts)
+						_ = a.bed.signal("server-1", "CONT")
+					}
+				})
+				cycles(a)
+			}
+			s.scripts = map[string]script{"client-1": {begins: stops}}
+			var entries []string
+			if c.entry != "" {
+				entries = []string{c.entry}
+			}
+			text := long("9s", `double_grants: "0", `, entries...)
+			if c.double == "broken" {
+				text = strings.Replace(text, "clients: 1", "clients: 2", 1)
+			}
+			got := s.run(t.Context(), text)
+			s.wantVerdict(got, c.want)
+			const told = "server-1 was stopped for"
+			if strings.Contains(strings.Join(got.report.Warnings, "\n"), told) != c.told {
+				t.Errorf("told %t: %q, %+v", !c.told, got.report.Warnings, got.env.Stopped)
+			}
+		})
+	}
+}

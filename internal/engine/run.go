@@ -248,6 +248,7 @@ func (r *run) load(ctx context.Context) error {
 	}
 	var watch errgroup.Group
 	watch.Go(func() error { defer cancel(); return r.processes.watchFailure(ctx) })
+	watch.Go(func() error { outsideWatch{r.nodes, r.faults, r.record}.watch(ctx); return nil })
 	err := g.Wait()
 	cancel()
 	return cmp.Or(watch.Wait(), err) // what a failed node cuts short says nothing more

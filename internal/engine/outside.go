@@ -1,0 +1,78 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/results"
+)
+
+// outsideWatch looks for what no fault asked for: a server that is stopped, and an agent that has ended. Whoever did it, the lock did not.
+type outsideWatch struct {
+	nodes  *deployment
+	faults *faultLog
+	record *record
+}
+
+// outsideEvery is the time between two looks at the servers.
+const outsideEvery = 200 * time.Millisecond
+
+// watch looks until ctx ends, and records what it saw.
+func (w outsideWatch) watch(ctx context.Context) {
+	stopped := map[string]*results.Stopped{}
+	agentGone := false
+	for clock.Sleep(ctx, outsideEvery) == nil {
+		for _, n := range w.nodes.cluster.ByRole(node.Server) {
+			if !agentGone && n.AgentEnded(ctx) {
+				agentGone = true
+				w.record.change(func(e *results.Env) {
+					e.Warnings = append(e.Warnings, "the agent ended during the load: what it had done was undone then, and faults that need it cannot be made any more")
+				})
+			}
+			w.look(ctx, n, stopped)
+		}
+	}
+	for _, s := range stopped {
+		w.note(s)
+	}
+}
+
+// look looks at one server. It notes a stop that is over.
+func (w outsideWatch) look(ctx context.Context, n *cluster.Node, stopped map[string]*results.Stopped) {
+	if !n.Running() || !n.Overseen(ctx) {
+		return
+	}
+	at := clock.Now()
+	state, err := n.Inspect(ctx)
+	s := stopped[n.Name()]
+	switch {
+	case err != nil:
+	case !state.Stopped() || w.faults.at(n.Name(), at):
+		w.note(s)
+		delete(stopped, n.Name())
+	case s == nil:
+		stopped[n.Name()] = &results.Stopped{Node: n.Name(), From: at, To: at}
+	default:
+		s.To = at
+	}
+}
+
+// note records a stop that was seen more than once.
+func (w outsideWatch) note(s *results.Stopped) {
+	if s != nil && s.To > s.From {
+		w.record.change(func(e *results.Env) { e.Stopped = append(e.Stopped, *s) })
+	}
+}
+
+// at reports whether a fault hit a node at ns t or later.
+func (l *faultLog) at(node string, t int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.list, func(f *injected) bool {
+		return slices.Contains(f.Targets, node) && (f.End == 0 || f.End >= t)
+	})
+}
