@@ -64,7 +64,8 @@ func (d *directory) circumstances(r *Report, damage error) *circumstances {
 			c.bit++
 		}
 	}
-	c.weak = append(append(c.weak, c.blind...), c.stopped...)
+	c.weak = append(c.weak, c.blind...)
+	c.weak = append(c.weak, c.stopped...)
 	for _, f := range r.Findings {
 		if f.Checker == "stalls" && f.Verdict == Unknown {
 			c.weak = append(c.weak, f.Warnings...)
@@ -179,7 +180,7 @@ func (d *directory) notBitten() []string {
 	}
 	var order []entry
 	bit := map[entry]bool{}
-	late := map[entry]string{} // the last one that bit, and was late
+	inTime, late := map[entry]bool{}, map[entry]string{} // of those that bit: whether one was in time, and by how much the last one was not
 	last := map[entry]history.Fault{}
 	injected := map[string]bool{}
 	numbered := false
@@ -196,9 +197,10 @@ func (d *directory) notBitten() []string {
 			continue // another one of this entry was made, and tells
 		}
 		last[x] = f
+		bit[x] = bit[x] || f.Receipt.Status == history.Installed
 		if f.Receipt.Status == history.Installed {
 			late[x] = d.lateness(f)
-			bit[x] = bit[x] || late[x] == ""
+			inTime[x] = inTime[x] || late[x] == ""
 		}
 		if f.Receipt.Status != history.NotMade {
 			all++
@@ -207,11 +209,10 @@ func (d *directory) notBitten() []string {
 	}
 	var why []string
 	for _, x := range order {
-		switch f := last[x]; {
-		case bit[x] || f.Receipt.Status == history.NotMade:
-		case late[x] != "":
-			why = append(why, fmt.Sprintf("%s on %s %s", f.Name, f.Selector, late[x]))
-		default:
+		if bit[x] && !inTime[x] {
+			why = append(why, fmt.Sprintf("%s on %s %s", x.name, last[x].Selector, late[x]))
+		}
+		if f := last[x]; !bit[x] && f.Receipt.Status != history.NotMade {
 			why = append(why, fmt.Sprintf("%s on %s did not bite: its receipt is %s (%s)", f.Name, f.Selector, f.Receipt.Status, f.Receipt.Evidence))
 		}
 	}

@@ -63,12 +63,14 @@ func (c *circumstances) judge(x scenarios.Expectation) (res ExpectationResult, a
 // stopped the checkers know nothing: there only what no time excuses is certain.
 func (c *circumstances) certain(x scenarios.Expectation, v float64) bool {
 	q := c.quantity[x.Name]
-	forbids := x.Op == "=" || x.Op == "<" || x.Op == "<="
 	if len(c.stopped) > 0 && !slices.Contains(firstZeros, x.Name) {
 		return false
 	}
-	return forbids && v > x.Value && q.Tone == Violation && !q.Outlived && c.report.Counts[x.Name] != nil
+	return forbids(x) && v > x.Value && q.Tone == Violation && !q.Outlived && c.report.Counts[x.Name] != nil
 }
+
+// forbids reports whether an expectation sets an upper bound.
+func forbids(x scenarios.Expectation) bool { return x.Op == "=" || x.Op == "<" || x.Op == "<=" }
 
 // bitten asks how many of the injections that were made bit. Too few is never a failure.
 func (c *circumstances) bitten(x scenarios.Expectation, res ExpectationResult) ExpectationResult {
@@ -162,7 +164,7 @@ func (c *circumstances) notJudged(name string) string {
 // counted holds an expectation against a count. A count is a lower bound: every violation found is certain, but some
 // may have been missed.
 func (c *circumstances) counted(x scenarios.Expectation, v float64) (Verdict, string) {
-	forbids := x.Op == "=" || x.Op == "<" || x.Op == "<="
+	forbids := forbids(x)
 	switch {
 	case v > 0 && len(c.run.Lost) > 0 && c.quantity[x.Name].NeedsAll:
 		return Unknown, found(v) + but + "what explains it may be among the events that are missing"

@@ -34,6 +34,15 @@ type injected struct {
 	over    int64          // ns: how much of that was more than it should be
 }
 
+// healDue returns when (ns) a heal that begins at until should have begun. What is aimed at a holder bit before it was measured, so that its time may
+// be over when that ends. Of other faults the time begins when they were measured, and what that took too long makes the heal late.
+func (f *injected) healDue(until int64) int64 {
+	if f.Bit == f.Receipt.Time {
+		until -= f.over
+	}
+	return max(until, f.Receipt.Done+f.waited)
+}
+
 // add begins the record of an injection.
 func (l *faultLog) add(d due, planned int64) *injected {
 	inj := d.inj

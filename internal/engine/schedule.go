@@ -82,11 +82,7 @@ func (s *schedule) carryOut(ctx context.Context, d due) {
 	}
 	until := from + int64(d.lasts)
 	if sleepUntil(ctx, until) == nil {
-		due := until
-		if f.Bit == f.Receipt.Time { // which counts from the end of the measurement
-			due -= f.over
-		}
-		s.injector.heal(f, max(due, f.Receipt.Done+f.waited))
+		s.injector.heal(f, f.healDue(until))
 	}
 }
 
