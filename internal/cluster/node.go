@@ -131,8 +131,8 @@ func (n *Node) Start(ctx context.Context) error {
 		}
 	}
 	_, done := clock.Act(ctx)
+	done() // an engine takes seconds to start a container, as a server does to serve: that is no slip of who ordered it
 	stdio, end, err := n.driver.start(ctx)
-	done()
 	if err != nil {
 		return fmt.Errorf("start %s: %w", n.Name(), err)
 	}
