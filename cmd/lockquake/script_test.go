@@ -55,6 +55,7 @@ func vacantRedis(e *testscript.Env) (address string, err error) {
 	answers := []struct{ to, is string }{
 		{"HELLO", "-ERR unknown command\r\n"},
 		{"CLIENT", "+OK\r\n"},
+		{"INFO", "$59\r\n# Server\r\nrun_id:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n\r\n"},
 		{"ROLE", "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"},
 		{"DBSIZE", ":0\r\n"},
 		{"SCAN", "*2\r\n$1\r\n0\r\n*0\r\n"},

@@ -435,3 +435,23 @@ func TestWhatACallCosts(t *testing.T) {
 		})
 	}
 }
+
+// TestAnAnswerBehindAnInterruptionRefutesNothing: who must not be granted a lock while a fault stands may be when the interruption heals it.
+func TestAnAnswerBehindAnInterruptionRefutesNothing(t *testing.T) {
+	t.Parallel()
+	for _, async := range []string{"", ", async: true"} {
+		for range 10 { // the answer and the interruption are there at once: either may be seen first
+			ctx, cancel := context.WithCancel(t.Context())
+			s := &testbed{t: t, realTime: true, scripts: map[string]script{"client-1": {commanded: func(a *fakeNode, c wire.Command) *wire.Result {
+				if c.Do == wire.DoRelease {
+					cancel()
+				}
+				a.carryOut(c)
+				return &wire.Result{Outcome: wire.OutcomeOK}
+			}}}}
+			got := s.run(ctx, directed("{do: acquire, user: A}", "{do: release, user: A, outcome: not-ok"+async+"}", "{await: elapsed, for: 100ms}"))
+			s.wantVerdict(got, results.Unknown)
+			cancel()
+		}
+	}
+}
