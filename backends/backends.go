@@ -21,6 +21,7 @@ type Backend struct {
 	Locks []Lock // the first is the default and is never a wrong one
 	// InProcess is true where there are no server nodes and clients run as goroutines of the supervisor.
 	InProcess bool
+	Servers
 }
 
 // Misuse reports whether a key of a backend has clients use its locks in a way for which they are not made: such keys begin with "shared_", and have

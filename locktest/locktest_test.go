@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/all"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/stories"
 	"github.com/lockquake/lockquake/lock"
@@ -71,6 +72,11 @@ func TestExampleIsOutside(t *testing.T) {
 func TestStories(t *testing.T) {
 	t.Parallel()
 	for _, s := range []Service{Redis(), Redlock(), RedisCluster(), RedisSentinel(), Etcd(), ZooKeeper(), Postgres()} {
+		for _, b := range all.All() {
+			if b.Name == s.backend && b.Servers != s.servers {
+				t.Errorf("%s: its servers are %+v, and the backend says %+v", s.backend, s.servers, b.Servers)
+			}
+		}
 		r := &runner{settings: settings{ttl: s.ttl, users: 4, clients: 3}, service: s}
 		r.lock.Name, r.lock.Offers.Token = s.standIn(false), backends.TokenNone
 		r.lock.Points = []string{"before-lock", "half-way", "lock-done", "before-unlock", "unlock-done"}

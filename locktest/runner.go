@@ -204,7 +204,7 @@ func (r *runner) runAll(t *testing.T) {
 // subject is the lock as stories see it.
 func (r *runner) subject() stories.Subject {
 	return stories.Subject{
-		Backend: r.service.backend, Lock: r.lock, TTL: r.ttl, Clients: r.clients, Users: r.users, Quick: testing.Short(),
+		Backend: r.service.backend, Servers: r.service.servers, Lock: r.lock, TTL: r.ttl, Clients: r.clients, Users: r.users, Quick: testing.Short(),
 		NoTokens: r.service.tokens && r.lock.Offers.Token == backends.TokenNone, Elsewhere: !r.service.named,
 	}
 }

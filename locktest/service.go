@@ -16,11 +16,12 @@ type Service struct {
 	lock, tokenLock string
 	ttl             time.Duration
 	endpoints       func(backends.Access) []string
-	voters          int    // how many nodes a client asks for one operation; 0: one
-	direct          string // conformance.Options.Direct
-	tokens          bool   // the grants of lock have tokens
-	named           bool   // the service can be asked about a lock whose key is its name
-	wallClock       bool   // servers tell by their wall clock when a key or a row ends
+	servers         backends.Servers // as lockquake's own backend says of them
+	voters          int              // how many nodes a client asks for one operation; 0: one
+	direct          string           // conformance.Options.Direct
+	tokens          bool             // the grants of lock have tokens
+	named           bool             // the service can be asked about a lock whose key is its name
+	wallClock       bool             // servers tell by their wall clock when a key or a row ends
 	set             map[string]string
 }
 
@@ -40,19 +41,20 @@ const usualTTL = 2 * time.Second
 // Redis is one Redis server. The endpoint is a URL, redis://:PASSWORD@HOST:PORT, which redis.ParseURL of go-redis and
 // rueidis.ParseURL read.
 func Redis() Service {
-	return Service{backend: "redis", lock: "set-px-lua", tokenLock: "set-px-incr", ttl: usualTTL, named: true, wallClock: true, endpoints: redisURLs}
+	return Service{backend: "redis", lock: "set-px-lua", tokenLock: "set-px-incr", ttl: usualTTL, named: true, wallClock: true, endpoints: redisURLs, servers: backends.Servers{CountsConnections: true}}
 }
 
 // Redlock is five independent Redis servers. Each endpoint is a URL as that of Redis.
 func Redlock() Service {
-	return Service{backend: "redlock", lock: "redlock", ttl: usualTTL, named: true, wallClock: true, endpoints: redisURLs, voters: 5}
+	return Service{backend: "redlock", lock: "redlock", ttl: usualTTL, named: true, wallClock: true, endpoints: redisURLs, voters: 5, servers: backends.Servers{Majority: backends.ByClients, CountsConnections: true}}
 }
 
 // RedisCluster is a Redis Cluster of three primaries, each with a replica. The endpoints are URLs of all six, as that of Redis.
 func RedisCluster() Service {
 	return Service{
 		backend: "rediscluster", lock: "set-px-lua", tokenLock: "set-px-incr", ttl: usualTTL, wallClock: true, endpoints: redisURLs,
-		direct: "clients learn the addresses of nodes from the cluster",
+		direct:  "clients learn the addresses of nodes from the cluster",
+		servers: backends.Servers{Standby: true, CountsConnections: true},
 	}
 }
 
@@ -64,20 +66,21 @@ const Master = "lockquake"
 func RedisSentinel() Service {
 	return Service{
 		backend: "sentinel", lock: "set-px-lua", tokenLock: "set-px-incr", ttl: usualTTL, named: true, wallClock: true, endpoints: sentinelURLs,
-		direct: "clients learn the address of the primary from the Sentinels",
+		direct:  "clients learn the address of the primary from the Sentinels",
+		servers: backends.Servers{Standby: true, CountsConnections: true},
 	}
 }
 
 // Etcd is an etcd of three members. Each endpoint is a URL, http://HOST:PORT.
 func Etcd() Service {
-	return Service{backend: "etcd", lock: "mutex", ttl: usualTTL, tokens: true, endpoints: func(a backends.Access) []string {
+	return Service{backend: "etcd", lock: "mutex", ttl: usualTTL, tokens: true, servers: backends.Servers{Majority: backends.AmongThem}, endpoints: func(a backends.Access) []string {
 		return each(a.Addresses("client"), func(address string) string { return "http://" + address })
 	}}
 }
 
 // ZooKeeper is an ensemble of three servers. Each endpoint is HOST:PORT, as zk.Connect takes it.
 func ZooKeeper() Service {
-	return Service{backend: "zookeeper", lock: "sequential", ttl: usualTTL, tokens: true, endpoints: func(a backends.Access) []string {
+	return Service{backend: "zookeeper", lock: "sequential", ttl: usualTTL, tokens: true, servers: backends.Servers{Majority: backends.AmongThem}, endpoints: func(a backends.Access) []string {
 		return a.Addresses("client")
 	}}
 }
@@ -85,7 +88,7 @@ func ZooKeeper() Service {
 // Postgres is one PostgreSQL server. The endpoint is a URL, postgres://USER:PASSWORD@HOST:PORT/postgres?sslmode=disable, of a user who
 // may do everything.
 func Postgres() Service {
-	return Service{backend: "postgres", lock: "lease", ttl: usualTTL, tokens: true, wallClock: true, endpoints: func(a backends.Access) []string {
+	return Service{backend: "postgres", lock: "lease", ttl: usualTTL, tokens: true, wallClock: true, servers: backends.Servers{CountsLate: true, CountsConnections: true, StartTLS: true}, endpoints: func(a backends.Access) []string {
 		login := a.LoginAt("client")
 		return each(a.Addresses("client"), func(address string) string {
 			u := url.URL{Scheme: "postgres", User: url.UserPassword(cmp.Or(login.User, "lockquake"), login.Password), Host: address, Path: "postgres", RawQuery: "sslmode=disable"}

@@ -23,11 +23,12 @@ const (
 func Backend() listed.Backend {
 	return listed.Backend{
 		Backend: backends.Backend{
-			Name:  "etcd",
-			Doc:   "An etcd cluster of an odd number of members (three unless asked for more): lockquake's own binary, or Debian's 3.4.",
-			Locks: []backends.Lock{mutex(), txn(), v3lock(), v3lockBlind(), chubby()},
+			Name:    "etcd",
+			Doc:     "An etcd cluster of an odd number of members (three unless asked for more): lockquake's own binary, or Debian's 3.4.",
+			Locks:   []backends.Lock{mutex(), txn(), v3lock(), v3lockBlind(), chubby()},
+			Servers: backends.Servers{Majority: backends.AmongThem},
 		},
-		Maker: topology.Maker{Attachable: []string{Port}, Majority: topology.AmongThem, New: newTopology},
+		Maker: topology.Maker{Attachable: []string{Port}, New: newTopology},
 	}
 }
 

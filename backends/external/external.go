@@ -26,8 +26,9 @@ const Name = "external"
 func Backend() listed.Backend {
 	return listed.Backend{
 		Backend: backends.Backend{
-			Name: Name,
-			Doc:  "A service that lockquake does not know, with a program of one's own as its client.",
+			Name:    Name,
+			Doc:     "A service that lockquake does not know, with a program of one's own as its client.",
+			Servers: backends.Servers{Unasked: true, CountsConnections: true},
 			Locks: []backends.Lock{{
 				Name: "own", Doc: "What the program of the client makes of it.",
 				Dial: func(context.Context, backends.Access) (backends.Connection, error) {

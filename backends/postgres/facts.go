@@ -154,9 +154,6 @@ func (s *service) Requests(ctx context.Context) map[string]int64 {
 	return s.count(ctx, "xact_commit + xact_rollback")
 }
 
-// CountsLate says so.
-func (s *service) CountsLate() {}
-
 // Connections counts the sessions that the server has begun.
 func (s *service) Connections(ctx context.Context) map[string]int64 { return s.count(ctx, "sessions") }
 

@@ -24,9 +24,10 @@ const serverName = "postgres-1"
 func Backend() listed.Backend {
 	return listed.Backend{
 		Backend: backends.Backend{
-			Name:  "postgres",
-			Doc:   "One PostgreSQL server; what it answered survives a crash, unless synchronous_commit is off.",
-			Locks: []backends.Lock{lease(), advisory(), row()},
+			Name:    "postgres",
+			Doc:     "One PostgreSQL server; what it answered survives a crash, unless synchronous_commit is off.",
+			Locks:   []backends.Lock{lease(), advisory(), row()},
+			Servers: backends.Servers{CountsLate: true, CountsConnections: true, StartTLS: true},
 		},
 		Maker: topology.Maker{Attachable: []string{Port}, New: newTopology, Health: health},
 	}

@@ -31,7 +31,8 @@ func Cluster() listed.Backend {
 			Name: nameCluster,
 			Doc: "Redis Cluster: three primaries that share the keys among them, with a replica each; replication is asynchronous, so that a " +
 				"promoted replica may not know the newest grants.",
-			Locks: outlasting(clusterDefaults().NodeTimeout, locks()),
+			Locks:   outlasting(clusterDefaults().NodeTimeout, locks()),
+			Servers: backends.Servers{Standby: true, CountsConnections: true},
 		},
 		Maker: topology.Maker{Attachable: []string{Port}, Syncing: syncing, OneThread: true, New: newCluster, Health: health},
 	}

@@ -23,11 +23,12 @@ const nameFive = "redlock"
 func Five() listed.Backend {
 	return listed.Backend{
 		Backend: backends.Backend{
-			Name:  nameFive,
-			Doc:   "Five independent Redis servers (or 3, 7, 9) that know nothing of each other; a lock is held where a majority has its key.",
-			Locks: []backends.Lock{redlock(), redlockNoElapsedCheck(), redlockIncr(), redsyncFive()},
+			Name:    nameFive,
+			Doc:     "Five independent Redis servers (or 3, 7, 9) that know nothing of each other; a lock is held where a majority has its key.",
+			Locks:   []backends.Lock{redlock(), redlockNoElapsedCheck(), redlockIncr(), redsyncFive()},
+			Servers: backends.Servers{Majority: backends.ByClients, CountsConnections: true},
 		},
-		Maker: topology.Maker{Attachable: []string{Port}, Syncing: syncing, OneThread: true, Majority: topology.ByClients, New: newFive, Health: health},
+		Maker: topology.Maker{Attachable: []string{Port}, Syncing: syncing, OneThread: true, New: newFive, Health: health},
 	}
 }
 

@@ -28,7 +28,8 @@ func Sentinel() listed.Backend {
 			Name: nameSentinel,
 			Doc: "One Redis primary with two replicas, and three Sentinels that promote a replica when the primary is gone; replication is " +
 				"asynchronous, so that a promoted replica may not know the newest grants.",
-			Locks: outlasting(sentinelDefaults().DownAfter, locks()),
+			Locks:   outlasting(sentinelDefaults().DownAfter, locks()),
+			Servers: backends.Servers{Standby: true, CountsConnections: true},
 		},
 		Maker: topology.Maker{Attachable: []string{Port, sentinelPort}, Syncing: syncing, OneThread: true, New: newSentinel, Health: health},
 	}

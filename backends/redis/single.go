@@ -19,9 +19,10 @@ const nameSingle = "redis"
 func Single() listed.Backend {
 	return listed.Backend{
 		Backend: backends.Backend{
-			Name:  nameSingle,
-			Doc:   "One Redis server; without persistence unless asked for, so that a restart forgets every lock.",
-			Locks: append(locks(), wasteful(), stubborn()),
+			Name:    nameSingle,
+			Doc:     "One Redis server; without persistence unless asked for, so that a restart forgets every lock.",
+			Locks:   append(locks(), wasteful(), stubborn()),
+			Servers: backends.Servers{CountsConnections: true},
 		},
 		Maker: topology.Maker{Attachable: []string{Port}, Syncing: syncing, OneThread: true, New: newSingle, Health: health},
 	}

@@ -13,9 +13,6 @@ type RequestCounter interface {
 	Requests(ctx context.Context) map[string]int64
 }
 
-// LateCounter is a RequestCounter whose servers count some time later what they did: what one operation cost cannot be told.
-type LateCounter interface{ CountsLate() }
-
 // ConnectionCounter is a Service whose servers count the connections that they take.
 type ConnectionCounter interface {
 	// Connections returns, by server, how many connections it has taken since it started; a server that does not answer is left out. Those

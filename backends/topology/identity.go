@@ -65,14 +65,14 @@ func Several(all []Met) []Met {
 }
 
 // CheckMet refuses endpoints behind which the lock's promise does not hold: one with several servers where it rests on one, and, where clients
-// ask servers that know nothing of each other, two that are the same.
-func CheckMet(all []Met, majority Majority) error {
+// ask servers apart, which know nothing of each other, two that are the same.
+func CheckMet(all []Met, apart bool) error {
 	for _, m := range Several(all) {
 		if m.Alone {
 			return fmt.Errorf("%s, and the lock's promise rests on one: give the address of each server itself", m)
 		}
 	}
-	if majority != ByClients {
+	if !apart {
 		return nil
 	}
 	at := map[string]string{}

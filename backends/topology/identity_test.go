@@ -30,21 +30,21 @@ func TestCheckMet(t *testing.T) {
 	one, two, both := Met{"x:1", []string{"a"}, true}, Met{"x:2", []string{"b"}, true}, Met{"x:3", []string{"b", "c"}, true}
 	again, quorum, silent := Met{"x:4", []string{"a"}, true}, Met{"x:5", []string{"a", "b"}, false}, Met{"x:6", nil, true}
 	for _, c := range []struct {
-		name     string
-		met      []Met
-		majority Majority
-		want     string
+		name  string
+		met   []Met
+		apart bool
+		want  string
 	}{
-		{"one server", []Met{one}, NoMajority, ""},
-		{"two servers behind one address", []Met{both}, NoMajority, "2 servers behind x:3 (b, c), and the lock's promise rests on one"},
-		{"two that agree", []Met{quorum, one}, AmongThem, ""},
-		{"one server at two addresses, of a quorum", []Met{one, again}, AmongThem, ""},
-		{"one server at two addresses, of Redlock", []Met{one, two, again}, ByClients, "x:1 and x:4 are one server (a)"},
-		{"three servers of Redlock", []Met{one, two, {"x:7", []string{"c"}, true}}, ByClients, ""},
-		{"several behind one of Redlock's addresses", []Met{one, both}, ByClients, "2 servers behind x:3"},
-		{"servers that tell nothing", []Met{silent, silent}, ByClients, ""},
+		{"one server", []Met{one}, false, ""},
+		{"two servers behind one address", []Met{both}, false, "2 servers behind x:3 (b, c), and the lock's promise rests on one"},
+		{"two that agree", []Met{quorum, one}, false, ""},
+		{"one server at two addresses, of a quorum", []Met{one, again}, false, ""},
+		{"one server at two addresses, of Redlock", []Met{one, two, again}, true, "x:1 and x:4 are one server (a)"},
+		{"three servers of Redlock", []Met{one, two, {"x:7", []string{"c"}, true}}, true, ""},
+		{"several behind one of Redlock's addresses", []Met{one, both}, true, "2 servers behind x:3"},
+		{"servers that tell nothing", []Met{silent, silent}, true, ""},
 	} {
-		if err := CheckMet(c.met, c.majority); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+		if err := CheckMet(c.met, c.apart); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}

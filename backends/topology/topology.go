@@ -23,22 +23,10 @@ type Maker struct {
 	Attachable []string
 	// OneThread says that each server answers all commands by one thread, which a single core can fill.
 	OneThread bool
-	// Majority says which servers must agree on a grant.
-	Majority Majority
 	// Health is the check, as compose writes it, by which a container of the service's image finds out whether its own node answers at
 	// that port. Nil where the nodes are lockquake's own program, which asks for itself.
 	Health func(port int) []string
 }
-
-// Majority says which servers must agree before a lock is granted.
-type Majority uint8
-
-// The kinds of agreement.
-const (
-	NoMajority Majority = iota // one server decides
-	AmongThem                  // a majority of all servers, as they agree among themselves
-	ByClients                  // a majority of servers that know nothing of each other, each asked by the client
-)
 
 // Common is what every backend is told.
 type Common struct {

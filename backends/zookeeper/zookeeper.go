@@ -25,11 +25,12 @@ const (
 func Backend() listed.Backend {
 	return listed.Backend{
 		Backend: backends.Backend{
-			Name:  "zookeeper",
-			Doc:   "A ZooKeeper ensemble of three servers (or five), each a JVM of its own.",
-			Locks: []backends.Lock{sequential(), herd(), single(), zkLock()},
+			Name:    "zookeeper",
+			Doc:     "A ZooKeeper ensemble of three servers (or five), each a JVM of its own.",
+			Locks:   []backends.Lock{sequential(), herd(), single(), zkLock()},
+			Servers: backends.Servers{Majority: backends.AmongThem},
 		},
-		Maker: topology.Maker{Attachable: []string{Port}, Majority: topology.AmongThem, New: newTopology, Health: health},
+		Maker: topology.Maker{Attachable: []string{Port}, New: newTopology, Health: health},
 	}
 }
 

@@ -30,7 +30,6 @@ var nameExceptions = map[string]string{
 	"internal/soak/rows.go":             "rows of the track record are locks in versions",
 	"internal/stories/random.go":        "the faults that are drawn where none are named",
 	"internal/stories/subject.go":       "delay: a value that stories name",
-	"internal/stories/traits.go":        "to be asked of the service",
 	"internal/storypages/families.go":   "words of the pages of stories",
 	"internal/sweep/axis.go":            "rate, own: values of axes",
 	"internal/sweep/request.go":         "rate: the name of an axis",
@@ -43,7 +42,6 @@ var nameExceptions = map[string]string{
 	"results/env.go":                    "memory: of the machine",
 	"results/oldfaults.go":              "faults of run directories that do not tell what a fault does",
 	"results/report/html.go":            "exact: a class of the page",
-	"internal/engine/attached.go":       "to be asked of the service",
 }
 
 // TestNamesStandAtHome demands that what is not a backend's, a lock's or a fault's own folder asks it for a trait, and does not know its name: a

@@ -110,7 +110,7 @@ func TestEveryWrongLockHasAFinding(t *testing.T) {
 
 // applies tells whether a story of the default suite is for that lock.
 func applies(b backends.Backend, l backends.Lock, story string) bool {
-	s := stories.Subject{Backend: b.Name, Lock: l, TTL: time.Second, Clients: 2, Users: 2, InProcess: b.InProcess}
+	s := stories.Subject{Backend: b.Name, Servers: b.Servers, Lock: l, TTL: time.Second, Clients: 2, Users: 2, InProcess: b.InProcess}
 	return slices.ContainsFunc(stories.Of(s), func(x stories.Story) bool { return x.Name == story && x.Why(s) == "" })
 }
 

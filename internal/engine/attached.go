@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
@@ -174,7 +175,7 @@ func (d *deployment) enter(ctx context.Context, a *Attached) error {
 	defer cancel()
 	var g errgroup.Group
 	for _, e := range a.Endpoints {
-		g.Go(func() error { return connects(ctx, d.plan.backend.Name, e) })
+		g.Go(func() error { return connects(ctx, d.plan.backend.StartTLS, e) })
 	}
 	if err := g.Wait(); err != nil {
 		return MissingError{Text: "--attach: " + oneLine(err)}
@@ -211,7 +212,7 @@ func (d *deployment) identify(ctx context.Context) error {
 	}
 	met, err := i.Identify(ctx, cluster.Handles(d.plan.outside))
 	if err == nil {
-		if err := topology.CheckMet(met, d.plan.backend.Majority); err != nil {
+		if err := topology.CheckMet(met, d.plan.backend.Majority == backends.ByClients); err != nil {
 			return UsageError{Text: "--attach: " + oneLine(err)}
 		}
 	}
@@ -223,13 +224,13 @@ func (d *deployment) identify(ctx context.Context) error {
 }
 
 // connects makes one connection to an endpoint, and shakes hands where that comes first.
-func connects(ctx context.Context, backend string, e cluster.Endpoint) error {
+func connects(ctx context.Context, startTLS bool, e cluster.Endpoint) error {
 	d := net.Dialer{Timeout: reachTimeout}
 	conn, err := d.DialContext(ctx, "tcp", e.Address)
 	if err != nil {
 		return fmt.Errorf("endpoint %s does not answer: %w", e.Address, err)
 	}
-	if backend != "postgres" { // where TLS is agreed upon in the service's own protocol
+	if !startTLS {
 		ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 		defer cancel()
 		if conn, err = e.Login.TLS.Over(ctx, conn, e.Address); err != nil {

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/results"
@@ -113,8 +113,8 @@ func describe(o Options, p *Plan, id, dir string) results.Env {
 		Users: sc.Workload.Users*sc.Workload.Clients + len(p.stepUsers),
 	}
 	e.Fair = p.lock.Offers.Fair
-	if p.backend.Majority != topology.NoMajority {
-		e.Majority = &results.Majority{Servers: p.namesOf(node.Server), Apart: p.backend.Majority == topology.ByClients}
+	if p.backend.Majority != backends.NoMajority {
+		e.Majority = &results.Majority{Servers: p.namesOf(node.Server), Apart: p.backend.Majority == backends.ByClients}
 	}
 	for _, n := range p.lock.Notes {
 		e.Notes = append(e.Notes, results.Note(n))

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/results"
 )
@@ -61,10 +61,10 @@ func TestWhatIsKnownBeforeTheStart(t *testing.T) {
 // TestWhoMustAgreeOnAGrantIsRecorded, for whoever judges why there was none.
 func TestWhoMustAgreeOnAGrantIsRecorded(t *testing.T) {
 	t.Parallel()
-	for majority, want := range map[topology.Majority]*results.Majority{
-		topology.NoMajority: nil,
-		topology.AmongThem:  {Servers: []string{"server-1"}},
-		topology.ByClients:  {Servers: []string{"server-1"}, Apart: true},
+	for majority, want := range map[backends.Majority]*results.Majority{
+		backends.NoMajority: nil,
+		backends.AmongThem:  {Servers: []string{"server-1"}},
+		backends.ByClients:  {Servers: []string{"server-1"}, Apart: true},
 	} {
 		o := (&testbed{t: t, faults: map[string]*fakeFault{"trouble": {}}}).options(scheduled())
 		p, err := Check(o)

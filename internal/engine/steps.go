@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/wire"
@@ -207,8 +206,7 @@ func (r *stepRunner) countRequests(ctx context.Context, st scenarios.Step) (done
 	p := r.plan
 	alone := len(p.stepUsers) == 1 && p.workload == nil && len(p.stepFaults) == 0 && len(p.scenario.Chaos) == 0
 	counter := r.processes.counters.requests()
-	_, late := counter.(topology.LateCounter)
-	if counter == nil || late || !alone || (st.Do != wire.DoAcquire && st.Do != wire.DoRelease) || st.Async {
+	if counter == nil || p.backend.CountsLate || !alone || (st.Do != wire.DoAcquire && st.Do != wire.DoRelease) || st.Async {
 		return nil
 	}
 	read := func() map[string]int64 {

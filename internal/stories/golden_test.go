@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/all"
+	"github.com/lockquake/lockquake/backends/external"
 	"github.com/lockquake/lockquake/internal/stories"
 )
 
@@ -67,7 +68,7 @@ func TestScenariosStay(t *testing.T) {
 func goldenOfLock(t *testing.T, out *bytes.Buffer, b backends.Backend, l backends.Lock) {
 	t.Helper()
 	s := stories.Subject{
-		Backend: b.Name, Lock: l, TTL: max(2*time.Second, l.MinTTL), Clients: 3, Users: 4, InProcess: b.InProcess,
+		Backend: b.Name, Servers: b.Servers, Lock: l, TTL: max(2*time.Second, l.MinTTL), Clients: 3, Users: 4, InProcess: b.InProcess,
 	}
 	quick := s
 	quick.Quick, quick.Users = true, 2
@@ -111,6 +112,16 @@ func goldenOfOffers(t *testing.T, out *bytes.Buffer) {
 
 var services = []string{"redis", "redlock", "sentinel", "rediscluster", "etcd", "zookeeper", "postgres", "memory", "external"}
 
+// serversOf is what a service says of its servers.
+func serversOf(name string) backends.Servers {
+	for _, b := range append(all.All(), external.Backend()) {
+		if b.Name == name {
+			return b.Servers
+		}
+	}
+	panic("no backend " + name)
+}
+
 // eachOffer has every combination of what a client of somebody else's can say of itself.
 func eachOffer() []stories.Subject {
 	out := []stories.Subject{{TTL: 2 * time.Second, Clients: 3, Users: 4}}
@@ -125,7 +136,9 @@ func eachOffer() []stories.Subject {
 		}
 		out = more
 	}
-	vary(len(services), func(s *stories.Subject, i int) { s.Backend, s.InProcess = services[i], services[i] == "memory" })
+	vary(len(services), func(s *stories.Subject, i int) {
+		s.Backend, s.Servers, s.InProcess = services[i], serversOf(services[i]), services[i] == "memory"
+	})
 	vary(3, func(s *stories.Subject, i int) { s.Lock.Offers.Renewal = []string{"none", "call", "background"}[i] })
 	vary(3, func(s *stories.Subject, i int) { s.Lock.Points = strings.Fields(points[i]) })
 	for _, flag := range []func(s *stories.Subject){
@@ -159,6 +172,7 @@ func drawnSubject(r *rand.Rand) stories.Subject {
 		Backend: services[r.IntN(len(services))], TTL: []time.Duration{100, 970, 1000, 2000, 5001}[r.IntN(5)] * time.Millisecond, Clients: 1 + r.IntN(5), Users: 1 + r.IntN(5),
 		InProcess: coin(), NoTokens: coin(), Keeps: coin(), Elsewhere: coin(), Quick: coin(),
 	}
+	s.Servers = serversOf(s.Backend)
 	s.Lock = backends.Lock{Name: "mine", Points: strings.Fields(points[r.IntN(3)]), YesToGone: coin(), Waits: coin(), Offers: backends.Offers{
 		Blocking: coin(), Renewal: []string{"none", "call", "background"}[r.IntN(3)], LossSignal: coin(), Expires: coin(), WallClock: coin(), Fair: coin(),
 		Token: []backends.TokenSource{backends.TokenNone, backends.TokenService}[r.IntN(2)],

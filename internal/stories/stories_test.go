@@ -14,7 +14,7 @@ import (
 )
 
 func subject(backend string, l backends.Lock) stories.Subject {
-	return stories.Subject{Backend: backend, Lock: l, TTL: 2 * time.Second, Clients: 2, Users: 2, InProcess: backend == "memory"}
+	return stories.Subject{Backend: backend, Servers: serversOf(backend), Lock: l, TTL: 2 * time.Second, Clients: 2, Users: 2, InProcess: backend == "memory"}
 }
 
 // TestEveryStoryIsAScenario reads each story of each lock as lockquake does.

@@ -10,7 +10,8 @@ import (
 
 // Subject is a lock that is put to stories.
 type Subject struct {
-	Backend string        // as scenarios write it
+	Backend string // as scenarios write it
+	Servers backends.Servers
 	Lock    backends.Lock // its name, what it offers, and what it announces
 	TTL     time.Duration
 	Clients int // client processes that fight, where many do

@@ -48,11 +48,11 @@ var traits = []trait{
 	{"counted", "the service counts requests", "nobody can ask the service how many requests it had", Subject.counted},
 	{
 		"counts-calls", "the service counts requests at once", "the service counts requests late",
-		func(s Subject) bool { return s.Backend != "postgres" },
+		func(s Subject) bool { return !s.Servers.CountsLate },
 	},
 	{
 		"counts-connections", "the service counts connections", "the service does not count connections",
-		func(s Subject) bool { return !slices.Contains([]string{"memory", "etcd", "zookeeper"}, s.Backend) },
+		func(s Subject) bool { return s.Servers.CountsConnections },
 	},
 
 	{"majority", "the lock asks a majority", "the lock asks no majority of servers", Subject.majority},
@@ -62,37 +62,30 @@ var traits = []trait{
 	},
 	{
 		"independent-servers", "a majority of independent servers is asked", "no majority of independent servers is asked",
-		func(s Subject) bool { return s.Backend == independent },
+		func(s Subject) bool { return s.Servers.Majority == backends.ByClients },
 	},
 	{
 		"patient", "one service is asked", "the lock does not wait so long for any server",
-		func(s Subject) bool { return s.Backend != independent },
+		func(s Subject) bool { return s.Servers.Majority != backends.ByClients },
 	},
 	{
 		"several-servers", "several servers", "the service is one server, and the story hang is about its silence",
-		func(s Subject) bool { return s.Backend == independent || slices.Contains(leads, s.Backend) },
+		func(s Subject) bool { return s.Servers.Majority != backends.NoMajority },
 	},
 	{
 		"takeover", "etcd or ZooKeeper", "no server takes over from another without a loss of grants",
-		func(s Subject) bool { return slices.Contains(leads, s.Backend) },
+		func(s Subject) bool { return s.Servers.Majority == backends.AmongThem },
 	},
 	{
 		"no-failover", "not Sentinel or Cluster", "a server that does not answer is replaced by one that may not know its grants",
-		func(s Subject) bool { return !slices.Contains(loses, s.Backend) },
+		func(s Subject) bool { return !s.Servers.Standby },
 	},
 
 	{"quick", "the suite is quick", "the suite is not quick", func(s Subject) bool { return s.Quick }},
 }
 
-// What a service does when it loses a server.
-var (
-	leads       = []string{"etcd", "zookeeper"}        // another one leads, and no grant is lost
-	loses       = []string{"sentinel", "rediscluster"} // another one leads that may not know all grants
-	independent = "redlock"                            // the others go on
-)
-
 // counted reports whether somebody can ask the service what it has of a lock, and what it was asked for.
-func (s Subject) counted() bool { return s.Backend != "external" }
+func (s Subject) counted() bool { return !s.Servers.Unasked }
 
 func (s Subject) asked() bool { return !s.Elsewhere && s.counted() }
 

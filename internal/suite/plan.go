@@ -181,7 +181,7 @@ func (c Config) subject(r known) stories.Subject {
 		users = quickUsers
 	}
 	return stories.Subject{
-		Backend: r.Backend, Lock: r.lock, TTL: max(cmp.Or(c.TTL, usualTTL), r.lock.MinTTL), Clients: cmp.Or(c.Clients, usualClients), Users: cmp.Or(c.Users, users),
+		Backend: r.Backend, Servers: r.backend.Servers, Lock: r.lock, TTL: max(cmp.Or(c.TTL, usualTTL), r.lock.MinTTL), Clients: cmp.Or(c.Clients, usualClients), Users: cmp.Or(c.Users, users),
 		InProcess: r.backend.InProcess, Quick: c.Quick,
 	}
 }

@@ -72,9 +72,12 @@ func TestWritesAreThoseOfTheMeasuredTime(t *testing.T) {
 	t.Parallel()
 	x := tallying{from: 100e6, to: 200e6, users: map[history.User]*counted{}}
 	for _, e := range []history.Event{
-		{Kind: history.EffectWrite, Phase: history.Ok, Time: 99e6}, {Kind: history.EffectWrite, Phase: history.Ok, Time: 100e6},
-		{Kind: history.EffectWrite, Phase: history.Fail, Time: 150e6}, {Kind: history.EffectRead, Phase: history.Ok, Time: 150e6},
-		{Kind: history.EffectWrite, Phase: history.Ok, Time: 199e6}, {Kind: history.EffectWrite, Phase: history.Ok, Time: 200e6},
+		{Kind: history.EffectWrite, Phase: history.Ok, Time: 99e6},
+		{Kind: history.EffectWrite, Phase: history.Ok, Time: 100e6},
+		{Kind: history.EffectWrite, Phase: history.Fail, Time: 150e6},
+		{Kind: history.EffectRead, Phase: history.Ok, Time: 150e6},
+		{Kind: history.EffectWrite, Phase: history.Ok, Time: 199e6},
+		{Kind: history.EffectWrite, Phase: history.Ok, Time: 200e6},
 	} {
 		x.observe(&e)
 	}

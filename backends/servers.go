@@ -1,0 +1,27 @@
+package backends
+
+// Servers says how a service keeps locks on its servers, and what these tell of themselves. Nothing else knows a service by its name.
+type Servers struct {
+	// Majority says which servers must agree on a grant.
+	Majority Majority
+	// Standby says that another server takes over from one that is lost, and may not know all grants.
+	Standby bool
+	// CountsLate says that they count requests some time later: what one operation cost cannot be told.
+	CountsLate bool
+	// CountsConnections says that they count the connections that they take.
+	CountsConnections bool
+	// StartTLS says that TLS is agreed upon in the service's own protocol, and not by a handshake that comes first.
+	StartTLS bool
+	// Unasked says that nobody can ask them who has a lock, nor how much they were asked for.
+	Unasked bool
+}
+
+// Majority says which servers must agree before a lock is granted.
+type Majority uint8
+
+// The kinds of agreement.
+const (
+	NoMajority Majority = iota // one server decides
+	AmongThem                  // a majority of all servers, as they agree among themselves
+	ByClients                  // a majority of servers that know nothing of each other, each asked by the client
+)
