@@ -12,9 +12,11 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
+	mathrand "math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -145,14 +147,20 @@ func etcdUser(t *testing.T, config clientv3.Config, password string) {
 	}
 }
 
+// freeAddress returns an address that a server can take some seconds later. Its port lies below those that the kernel gives to outgoing
+// connections, one of which may have it until then.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	const lowest, ports = 20_000, 12_000
+	for range 100 {
+		at := net.JoinHostPort("127.0.0.1", strconv.Itoa(lowest+mathrand.IntN(ports)))
+		if l, err := net.Listen("tcp", at); err == nil {
+			_ = l.Close()
+			return at
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no port is free")
+	return ""
 }
 
 func portOf(address string) string { return address[strings.LastIndex(address, ":")+1:] }
