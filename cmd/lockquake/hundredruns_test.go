@@ -80,7 +80,7 @@ func TestAloneHundredRuns(t *testing.T) {
 				made, _ := filepath.Glob(filepath.Join(p.dir, "runs", "redis-healthy", "2*"))
 				at := &first
 				switch n := len(made); {
-				case n > 90:
+				case n > 90 && n < 100: // during the last run it may be ending, and holds nothing
 					at = &last
 				case n <= 10 || n > 20:
 					continue
