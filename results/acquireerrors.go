@@ -20,7 +20,7 @@ func (d *directory) brokenAcquires(measures map[string]*float64) []string {
 		return nil
 	}
 	said := ""
-	met := d.clientErrors()
+	met := d.env.clientErrors()
 	for _, text := range mostOften(met) {
 		if !strings.Contains(text, lock.ErrContended.Error()) {
 			said = fmt.Sprintf("; the error that clients met most often is %q (%d)", text, met[text])
@@ -31,9 +31,9 @@ func (d *directory) brokenAcquires(measures map[string]*float64) []string {
 }
 
 // clientErrors counts the errors of all clients by their texts.
-func (d *directory) clientErrors() map[string]int64 {
+func (e Env) clientErrors() map[string]int64 {
 	met := map[string]int64{}
-	for _, c := range d.env.Clients {
+	for _, c := range e.Clients {
 		for text, n := range c.Errors {
 			met[text] += n
 		}

@@ -52,8 +52,8 @@ func (d *directory) circumstances(r *Report, damage error) *circumstances {
 	c.dropped = d.dropped()
 	c.causes = d.causes(c.dropped)
 	c.blind = d.notBitten()
-	c.late = d.lateFaults()
-	_, c.stopped = d.stoppedFromOutside()
+	c.late = lateFaults(r.Faults)
+	c.stopped = d.stoppedFromOutside(d.env.TTL / 2) // then a zero proves little, as after such a standstill of a client
 	c.steps = d.clockSteps()
 	c.stood = d.run.Still.Worst(d.run.Start, max(d.run.Start, d.run.End))
 	for _, f := range d.faults {
@@ -129,7 +129,7 @@ const maxErrors = 3
 // hindered says what kept grants away: the errors that clients met most often, and the process that stood still the
 // longest.
 func (d *directory) hindered(stood Standstill) (why []string) {
-	met := d.clientErrors()
+	met := d.env.clientErrors()
 	var errs []string
 	var others int64
 	for _, text := range mostOften(met) {

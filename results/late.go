@@ -35,26 +35,23 @@ func (d *directory) lateness(f history.Fault) string {
 }
 
 // lateFaults says of every fault that was late by how much.
-func (d *directory) lateFaults() (why []string) {
-	for _, f := range d.faults {
-		if late := d.lateness(f); late != "" {
-			why = append(why, fmt.Sprintf("%s on %s %s", f.Name, f.Target, late))
+func lateFaults(faults []FaultResult) (why []string) {
+	for _, f := range faults {
+		if f.Late != "" {
+			why = append(why, fmt.Sprintf("%s on %s %s", f.Name, f.Target, f.Late))
 		}
 	}
 	return why
 }
 
-// stoppedFromOutside says which servers were stopped though no fault asked for it, and which of that was for longer than half of the TTL: then a zero
-// proves little, as after such a standstill of a client.
-func (d *directory) stoppedFromOutside() (all, long []string) {
+// stoppedFromOutside says which servers were stopped for longer than some ns though no fault asked for it.
+func (d *directory) stoppedFromOutside(longer int64) (why []string) {
 	for _, s := range d.env.Stopped {
-		text := fmt.Sprintf("%s was stopped for %s, from %s on, and no fault asked for that", s.Node, figure.Duration(s.To-s.From), d.run.MS(s.From))
-		all = append(all, text)
-		if s.To-s.From > d.env.TTL/2 {
-			long = append(long, text)
+		if s.To-s.From > longer {
+			why = append(why, fmt.Sprintf("%s was stopped for %s, from %s on, and no fault asked for that", s.Node, figure.Duration(s.To-s.From), d.run.MS(s.From)))
 		}
 	}
-	return all, long
+	return why
 }
 
 // someOf shortens a list of reasons.

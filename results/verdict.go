@@ -57,11 +57,10 @@ func (d *directory) report(damage error) Report {
 	for _, f := range d.faults {
 		r.Faults = append(r.Faults, d.faultResult(f))
 	}
-	if late := d.lateFaults(); len(late) > 0 {
+	if late := lateFaults(r.Faults); len(late) > 0 {
 		r.Warnings = append(r.Warnings, "late faults prove no zero: "+someOf(late))
 	}
-	stopped, _ := d.stoppedFromOutside()
-	r.Warnings = append(r.Warnings, stopped...)
+	r.Warnings = append(r.Warnings, d.stoppedFromOutside(0)...)
 	for _, name := range Operations {
 		r.Latency[name] = Quantiles{}
 	}

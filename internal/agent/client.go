@@ -124,17 +124,17 @@ func (c *Client) Inspect(ctx context.Context, p proc.Process) (node.State, error
 // date turns the time of what the agent saw into the run's.
 func (c *Client) date(s *node.State) {
 	if s != nil && c.clock.Separate() {
-		s.Time = c.runTime(s.Time)
+		s.Time = c.RunTime(s.Time)
 		s.TimeError = c.clock.Error(s.Time)
 	}
 }
 
-// runTime turns a time of the agent's into the run's; 0 stays what it is, not known.
-func (c *Client) runTime(at int64) int64 {
-	if at != 0 && c.clock.Separate() {
-		return c.clock.Run(at)
+// RunTime turns a time of the agent's into the run's; 0 stays what it is, not known.
+func (c *Client) RunTime(at int64) int64 {
+	if at == 0 {
+		return 0
 	}
-	return at
+	return c.clock.Run(at)
 }
 
 // Clock is the agent's clock, by which it dates what it sees. A provider whose agents are on other machines has it measured, whatever boot
@@ -232,7 +232,7 @@ func (c *Client) call(ctx context.Context, r request) (response, error) {
 	}
 	select {
 	case a := <-answer:
-		clock.CarriedOut(ctx, c.runTime(a.At))
+		clock.CarriedOut(ctx, c.RunTime(a.At))
 		if a.Gone {
 			return a, proc.ErrNoProcess
 		}

@@ -60,8 +60,8 @@ func (h *orders) order(ctx context.Context, o agent.Order, result any) error {
 
 // runTime turns a time that the agent told into the run's.
 func (h *orders) runTime(ctx context.Context, t int64) int64 {
-	if a, err := h.reach(ctx); err == nil && t != 0 {
-		return a.agent.Clock().Run(t)
+	if a, err := h.reach(ctx); err == nil {
+		return a.agent.RunTime(t)
 	}
 	return t
 }

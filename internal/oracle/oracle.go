@@ -114,12 +114,12 @@ type news struct{ time, end int64 }
 // owns tells whether an event is about the hold.
 func (h *hold) owns(e history.Event) bool { return e.User == h.User && e.Grant == h.Grant }
 
-// reaches tells whether an event is an access that reached the resource.
+// reaches reports whether an event is an access that reached the resource.
 func reaches(e history.Event) bool {
 	return (e.Kind == history.EffectRead || e.Kind == history.EffectWrite) && e.Phase != history.Info
 }
 
-// did tells whether an event is what the resource did for the hold. By a clock that errs its grant may be stamped later.
+// did reports whether an event is what the resource did for the hold. By a clock that errs its grant may be stamped later.
 func (h *hold) did(e history.Event) bool { return reaches(e) && h.owns(e) && e.Time >= h.Time-h.err }
 
 // hold finds what became of the grant of the acquire ok at a position.
@@ -199,7 +199,7 @@ func (h *hold) covers(from, to int64) bool {
 // exclude tells whether two holds are of one lock and not both shared.
 func exclude(a, b *hold) bool { return a.Lock == b.Lock && (a.Mode == 0 || b.Mode == 0) }
 
-// later tells whether b is later than a: a was in hand before b was asked for; or a was over when b came into hand, entitled.
+// later reports whether b is later than a: a was in hand before b was asked for; or a was over when b came into hand, entitled.
 func (j *judge) later(b, a *hold) bool {
 	asked := b.Value > 0 && a.Time+a.err < b.Value-b.err
 	over := a.over < len(j.events)-1 && a.told+a.err <= b.Time-b.err && a.Time+a.err < b.Time-b.err

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,7 +20,7 @@ type Request struct {
 	Set, Sweep                                       []string
 	// SLO is the objective, such as p99=20ms; "": none.
 	SLO string
-	// Attached is the backend of a service of somebody else; "": the servers are our own.
+	// Attached is the backend of an attached service; "": the servers are our own.
 	Attached string
 }
 
@@ -29,7 +28,7 @@ func usagef(format string, args ...any) error {
 	return engine.UsageError{Text: fmt.Sprintf(format, args...)}
 }
 
-// Asks reports whether it is asked if locks carry a rate.
+// Asks reports whether the question is if the locks carry a rate.
 func (r Request) Asks() bool { return r.SLO != "" && r.Rate != "" }
 
 // Points are those of all locks that were named, with what all runs have in common, by the first lock's scenario. Options make those of a scenario.
@@ -77,24 +76,24 @@ func (r Request) subjects() (out []subject, err error) {
 		return nil, usagef("--backend: %v", err)
 	}
 	locks, err := Words(cmp.Or(r.Lock, "-"))
-	if err != nil {
-		return nil, usagef("--lock: %v", err)
-	}
-	if slices.ContainsFunc(locks, func(l string) bool { return strings.Contains(l, "/") }) {
-		return r.pairs(locks)
-	}
 	switch {
+	case err != nil:
+		return nil, usagef("--lock: %v", err)
+	case strings.Contains(r.Lock, "/"):
+		out, err = r.pairs(locks)
 	case len(backends) > 1 && r.Lock != "":
-		return nil, usagef("--lock: each of several backends is measured with its default lock; name one --backend, or leave --lock out")
-	case len(backends)*len(locks) > 1 && r.Attached != "":
-		return nil, usagef("--attach: it is one service with one lock; leave the others out of --backend and --lock")
-	}
-	for _, b := range backends {
-		for _, l := range locks {
-			out = append(out, subject{strings.TrimPrefix(b, "-"), strings.TrimPrefix(l, "-")})
+		err = usagef("--lock: each of several backends is measured with its default lock; name one --backend, or leave --lock out")
+	default:
+		for _, b := range backends {
+			for _, l := range locks {
+				out = append(out, subject{strings.TrimPrefix(b, "-"), strings.TrimPrefix(l, "-")})
+			}
 		}
 	}
-	return out, nil
+	if err == nil && len(out) > 1 && r.Attached != "" {
+		err = usagef("--attach: it is one service with one lock; leave the others out of --backend and --lock")
+	}
+	return out, err
 }
 
 // pairs are locks of several backends, each named BACKEND/LOCK.
@@ -108,9 +107,6 @@ func (r Request) pairs(locks []string) (out []subject, err error) {
 			return nil, usagef("--lock: %s names its backend; leave --backend out", l)
 		}
 		out = append(out, subject{backend, lock})
-	}
-	if len(out) > 1 && r.Attached != "" {
-		return nil, usagef("--attach: it is one service with one lock; leave the others out of --lock")
 	}
 	return out, nil
 }

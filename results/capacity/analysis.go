@@ -19,7 +19,7 @@ type Reading struct {
 	Verdicts map[string]int      // of the runs that could be used
 	Cycles   Interval            // a second
 	Writes   Interval            // a second, that the resource applied
-	Lost     Interval            // the part of the acknowledged writes that the final value lacks, in percent
+	Lost     Interval            // the part of the acknowledged writes that the final value lacks, 0 to 1
 	Acquires int64               // that were timed, in all samples
 	Latency  map[string]Interval // ms; a quantile that enough acquires tell
 	Cycle    Interval            // ms
@@ -227,7 +227,7 @@ func read(p Point, measured int64) Reading {
 		Setting: p.Setting, Policy: p.Policy, Verdicts: map[string]int{}, Latency: map[string]Interval{}, CPU: map[string]Interval{},
 		Cycles:    sum(func(s Sample) *float64 { return &s.Cycles }),
 		Writes:    sum(func(s Sample) *float64 { return s.Writes }),
-		Lost:      sum(func(s Sample) *float64 { return percentOf(s.Lost) }),
+		Lost:      sum(func(s Sample) *float64 { return s.Lost }),
 		Cycle:     sum(func(s Sample) *float64 { return &s.Cycle }),
 		Hold:      sum(func(s Sample) *float64 { return &s.HoldMean }),
 		Handoff:   sum(func(s Sample) *float64 { return s.Handoff }),

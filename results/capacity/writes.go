@@ -24,11 +24,11 @@ func (r Reading) LostText() string {
 	if r.Lost.N == 0 {
 		return "-"
 	}
-	return figure.Number(r.Lost.Mid) + " %"
+	return figure.Number(100*r.Lost.Mid) + " %"
 }
 
 // lasting is the writes a second that the final value has. Example: of 920 writes a second 83 % are lost: 156 last.
-func (r Reading) lasting() float64 { return r.Writes.Mid * (1 - r.Lost.Mid/100) }
+func (r Reading) lasting() float64 { return r.Writes.Mid * (1 - r.Lost.Mid) }
 
 // mostLasting is the reading of the closed loop with the most lasting writes; nil: nothing was written.
 func (c Curve) mostLasting() *Reading {
@@ -80,12 +80,4 @@ func lastingWrites(curves []Curve) (report.Chart, error) {
 		Title: "Lasting writes over users", Caption: "Medians of the writes that the resource applied, less the part that its final value lacks.",
 		Legend: legend(curves), SVG: svg,
 	}, err
-}
-
-// percentOf turns a share into percent; nil stays nil.
-func percentOf(share *float64) *float64 {
-	if share == nil {
-		return nil
-	}
-	return new(100 * *share)
 }

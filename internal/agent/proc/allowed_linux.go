@@ -4,9 +4,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unlimited is what a limit is that the kernel does not set.
-const Unlimited = ^uint64(0)
-
 // AddressSpace returns how many bytes of addresses this process may have (ulimit -v). Whoever has fewer than the runtime reserves dies of it in
 // the middle of anything.
 func AddressSpace() uint64 { return limit(unix.RLIMIT_AS) }

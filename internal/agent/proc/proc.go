@@ -106,6 +106,9 @@ func (p Process) Signal(name string) error {
 	return send(p.PID, name)
 }
 
+// Unlimited is the value of a limit that is not set.
+const Unlimited = ^uint64(0)
+
 // Command returns the name of the program that a process runs, cut to 15 bytes; "" when it has ended.
 func (p Process) Command() string {
 	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.PID))

@@ -22,9 +22,6 @@ func StartTime(int) (uint64, error) { return 0, Supported() }
 // CPU is not known here.
 func CPU(int) (time.Duration, error) { return 0, Supported() }
 
-// Unlimited is what a limit is that is not set.
-const Unlimited = ^uint64(0)
-
 // AddressSpace is not asked for here.
 func AddressSpace() uint64 { return Unlimited }
 
