@@ -173,10 +173,10 @@ type loopDisk struct {
 	device string
 }
 
-// makeDisk has the agent make a disk.
-func makeDisk(ctx context.Context, a *agent.Client, node string, args disk.Args) (*loopDisk, error) {
+// makeDisk has the agent make a disk; without is why there is none.
+func makeDisk(ctx context.Context, a *agent.Client, without error, node string, args disk.Args) (*loopDisk, error) {
 	if a == nil {
-		return nil, chaos.Unavailable{What: string(disk.LoopDisk), Reason: "the agent, which makes it, was not started; the run's log says why"}
+		return nil, chaos.Unavailable{What: string(disk.LoopDisk), Reason: fmt.Sprintf("the agent, which makes it, was not started: %v", without)}
 	}
 	d := &loopDisk{agent: a, key: "loop-disk/" + node}
 	var made disk.Made
@@ -260,7 +260,7 @@ func loopDiskIn(ctx context.Context, r *dockerRun, n *Node) (prepared, error) {
 	case <-ctx.Done():
 		return prepared{}, ctx.Err()
 	}
-	d, err := makeDisk(ctx, r.agent, n.Name(), disk.Args{Dir: disksInAgent, Dev: devicesInAgent})
+	d, err := makeDisk(ctx, r.agent, r.agentErr, n.Name(), disk.Args{Dir: disksInAgent, Dev: devicesInAgent})
 	if err != nil {
 		return prepared{}, err
 	}
@@ -272,7 +272,7 @@ func loopDiskIn(ctx context.Context, r *dockerRun, n *Node) (prepared, error) {
 func loopDiskHere(_ context.Context, r *localRun, n *Node) (prepared, error) {
 	return prepared{before: func(ctx context.Context) error {
 		if n.loop == nil {
-			d, err := makeDisk(ctx, r.agent, n.Name(), disk.Args{Dir: r.dir, Dev: "/dev"})
+			d, err := makeDisk(ctx, r.agent, r.agentErr, n.Name(), disk.Args{Dir: r.dir, Dev: "/dev"})
 			if err != nil {
 				return err
 			}

@@ -222,12 +222,13 @@ func (c *containerNode) findSignaller(ctx context.Context, id string) (signaller
 	if err != nil {
 		return nil, fmt.Errorf("inspect its container: %w", err)
 	}
-	byEngine := throughEngine{api: c.run.api, container: id, pid: info.Container.State.Pid}
+	byEngine := throughEngine{api: c.run.api, container: id, pid: info.Container.State.Pid, why: c.run.agentErr}
 	if c.run.agent == nil || byEngine.pid < 2 { // a container that ended at once has pid 0
 		return byEngine, nil
 	}
 	p, err := c.run.agent.Own(ctx, byEngine.pid, false)
 	if err != nil {
+		byEngine.why = err
 		c.run.log.Warn("the agent does not see the node's process, signals go through the engine", "node", c.spec.Name, "err", err)
 		return byEngine, nil
 	}

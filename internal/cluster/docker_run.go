@@ -45,6 +45,7 @@ type dockerRun struct {
 	nodes     []*Node
 	agentUp   chan struct{} // closed when the agent was started, or could not be
 	agent     *agent.Client // nil: the engine does what the agent would
+	agentErr  error         // why there is none
 	agentName string        // of its container and its log
 
 	dockerCleanup
@@ -79,27 +80,27 @@ func (r *dockerRun) open(ctx context.Context, c *Cluster) error {
 func (r *dockerRun) fill(ctx context.Context, c *Cluster) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return r.makeNodes(gctx, c, 0, nil) })
-	agentReason := "no scenario of this run needs it"
-	if !r.request.Agent {
-		close(r.agentUp)
-	} else {
-		g.Go(func() error {
-			defer close(r.agentUp)
-			agentReason = "in the engine's pid namespace"
-			if err := r.startAgent(gctx); err != nil {
-				agentReason = "not started, the engine signals instead: " + err.Error()
-				r.log.Warn("the agent cannot be started, signals go through the engine", "agent", r.agentName, "err", err)
-			}
-			return nil
-		})
-	}
+	g.Go(func() error {
+		defer close(r.agentUp)
+		if !r.request.Agent {
+			r.agentErr = errAgentNotNeeded
+		} else if r.agentErr = r.startAgent(gctx); r.agentErr != nil {
+			r.log.Warn("the agent cannot be started, signals go through the engine", "agent", r.agentName, "err", r.agentErr)
+		}
+		return nil
+	})
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	if r.agent != nil {
+	switch {
+	case r.agent != nil:
 		c.AgentClocks = []*wire.RemoteClock{r.agent.Clock()}
+		c.Describe[r.agentName] = "in the engine's pid namespace"
+	case r.request.Agent:
+		c.Describe[r.agentName] = "not started, the engine signals instead: " + r.agentErr.Error()
+	default:
+		c.Describe[r.agentName] = r.agentErr.Error()
 	}
-	c.Describe[r.agentName] = agentReason
 	return nil
 }
 

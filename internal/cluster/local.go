@@ -156,6 +156,7 @@ type localRun struct {
 	reserving sync.Mutex // guards ports and unprepare
 
 	agent        *agent.Client
+	agentErr     error // why there is none
 	agentProcess *child // the agent's process
 }
 
@@ -188,13 +189,15 @@ func (r *localRun) open(ctx context.Context, c *Cluster) error {
 	if err := r.makeNodes(ctx, c, 0); err != nil {
 		return err
 	}
-	c.Describe["agent"] = "the supervisor itself signals its children"
-	if r.request.Agent {
-		c.Describe["agent"] = "a child process"
-		if err := r.startAgent(ctx); err != nil {
-			c.Describe["agent"] = "not started, the supervisor itself signals its children: " + err.Error()
-			r.log.Warn("the agent cannot be started, the supervisor signals by itself", "err", err)
-		}
+	if !r.request.Agent {
+		r.agentErr = errAgentNotNeeded
+		c.Describe["agent"] = "the supervisor itself signals its children"
+		return nil
+	}
+	c.Describe["agent"] = "a child process"
+	if r.agentErr = r.startAgent(ctx); r.agentErr != nil {
+		c.Describe["agent"] = "not started, the supervisor itself signals its children: " + r.agentErr.Error()
+		r.log.Warn("the agent cannot be started, the supervisor signals by itself", "err", r.agentErr)
 	}
 	return nil
 }

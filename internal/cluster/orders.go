@@ -38,11 +38,14 @@ func (h *orders) reach(ctx context.Context) (throughAgent, error) {
 	if err != nil {
 		return throughAgent{}, err
 	}
-	a, ok := s.(throughAgent)
-	if !ok {
-		return throughAgent{}, chaos.Unavailable{What: "the agent", Reason: h.node.Name() + " is not reached by one; the run's log says why"}
+	if a, ok := s.(throughAgent); ok {
+		return a, nil
 	}
-	return a, nil
+	reason := "its provider has none"
+	if w, ok := s.(interface{ agentless() error }); ok && w.agentless() != nil {
+		reason = w.agentless().Error()
+	}
+	return throughAgent{}, chaos.Unavailable{What: "the agent", Reason: h.node.Name() + " is not reached by one: " + reason}
 }
 
 // order has the node's agent do something to the node's process, and says why where there is no agent.

@@ -97,13 +97,20 @@ func (r *localRun) portsOf(name string) {
 
 // signallerOf prefers the agent, which heals even when the supervisor is killed.
 func (r *localRun) signallerOf(ctx context.Context, c *child) signaller {
-	if r.agent != nil && c.known {
-		p, err := r.agent.Own(ctx, c.process.PID, true)
-		if err == nil && p == c.process {
-			return throughAgent{agent: r.agent, process: p, without: direct{c.process}}
-		}
+	d := direct{process: c.process, why: r.agentErr}
+	if r.agent == nil || !c.known {
+		return d
 	}
-	return direct{c.process}
+	p, err := r.agent.Own(ctx, c.process.PID, true)
+	switch {
+	case err != nil:
+		d.why = err
+	case p != c.process:
+		d.why = fmt.Errorf("pid %d is another process to it", c.process.PID)
+	default:
+		return throughAgent{agent: r.agent, process: p, without: d}
+	}
+	return d
 }
 
 func (p *localNode) signaller(context.Context) (signaller, error) {

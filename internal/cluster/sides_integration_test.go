@@ -26,7 +26,7 @@ func another(t *testing.T, n *Node, env ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.sig = throughAgent{agent: second, process: p, without: direct{p}}
+	d.sig = throughAgent{agent: second, process: p, without: direct{process: p}}
 }
 
 // TestLinkFaultsBetweenAgents injects every fault of links between nodes of two agents, and sees it gone.

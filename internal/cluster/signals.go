@@ -238,7 +238,12 @@ func (t throughAgent) signalSeen(ctx context.Context, name string) (*chaos.Proce
 }
 
 // direct signals a process of this machine and pid namespace from the supervisor itself.
-type direct struct{ process proc.Process }
+type direct struct {
+	process proc.Process
+	why     error // there is no agent
+}
+
+func (d direct) agentless() error { return d.why }
 
 func (d direct) inspect(context.Context) (chaos.ProcessState, error) {
 	return d.process.Inspect()
