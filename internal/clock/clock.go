@@ -19,8 +19,9 @@ type pair struct {
 // simulated tells that Now reads Go's own clock.
 var simulated bool
 
-// Simulate has Now read Go's own clock from here on, which a bubble of testing/synctest stops while anything in it runs. It is for
-// the TestMain of a package whose tests use such bubbles. They begin in the year 2000, so the times of Now count from 1970 then.
+// Simulate makes Now read Go's own clock from here on, which a bubble of testing/synctest stops while anything in it runs. It is for
+// the TestMain of a package whose tests use such bubbles, and stands here because the one time base has no other way in. Bubbles begin in the
+// year 2000, so the times of Now count from 1970 then.
 func Simulate() {
 	simulated = true
 	t := time.Now()

@@ -37,8 +37,9 @@ type DockerOptions struct {
 	// Mechanisms are asked what can be done here where containers run on this kernel.
 	Mechanisms agent.Mechanisms
 
-	published bool // dial by published ports even where the engine's networks are within reach (for tests)
-	noAgent   bool // signal through the engine even where an agent could be started (for tests)
+	// What other engines make necessary, forced by this package's tests on the engine at hand.
+	published bool // dial by published ports even where the engine's networks are within reach
+	noAgent   bool // signal through the engine even where an agent could be started
 }
 
 // docker is the provider of containers.

@@ -21,8 +21,8 @@ type inproc struct {
 	kernel *FakeKernel
 }
 
-// FakeKernel stands in for the kernel in tests: it tells what comes of a signal to a node that is a goroutine. So a test can have a
-// node stopped or killed at an exact moment.
+// FakeKernel stands in for the kernel in tests: it handles the signals to nodes that are goroutines, so that a test can stop or kill a node at
+// an exact moment. It stands here because nodes are made by the providers of this package alone.
 type FakeKernel struct {
 	Signal  func(node, name string) error // "STOP", "CONT", "KILL", "TERM", "INT"
 	Inspect func(node string) chaos.ProcessState
