@@ -36,7 +36,7 @@ type Kind struct {
 	Doc   string // one sentence: what it does and what its receipt is
 	// Needs lists the capabilities that each target must have.
 	Needs []Capability
-	// Lasting tells whether the trouble stands until it is healed, so that `for` makes sense.
+	// Lasting tells whether the trouble stands until it is healed, so that `for` makes sense; but for a fault that is Momentary.
 	Lasting bool
 	// Syncs tells whether the fault shows only in a server that syncs to disk what it writes.
 	Syncs bool
@@ -124,6 +124,17 @@ func (k Kind) Trials() []string {
 	return k.Try
 }
 
+// Momentary is a Fault of a lasting Kind that may be over when it is done, by its parameters.
+type Momentary interface {
+	Momentary() bool
+}
+
+// Lasts reports whether the trouble stands until it is healed.
+func (k Kind) Lasts(f Fault) bool {
+	m, ok := f.(Momentary)
+	return k.Lasting && !(ok && m.Momentary())
+}
+
 // Traits are what a fault of this kind does, for the record of an injection.
 func (k Kind) Traits(f Fault) *history.Traits {
 	t := history.Traits{Kills: k.Kills, Returns: k.Kills && slices.Contains(k.Needs, CanStart), Halts: k.Stops && !k.Kills, Idle: k.Idle, AtPeers: k.AtPeers, Began: k.Began, Ended: k.Ended}
@@ -136,11 +147,11 @@ func (k Kind) Traits(f Fault) *history.Traits {
 }
 
 // Fits tells whether an entry of a schedule makes sense for this fault.
-func (k Kind) Fits(e Entry) error {
-	switch {
-	case !k.Lasting && e.For > 0:
+func (k Kind) Fits(f Fault, e Entry) error {
+	switch lasts := k.Lasts(f); {
+	case !lasts && e.For > 0:
 		return fmt.Errorf("%s is over when it is done; leave out for", k.Name)
-	case k.Lasting && e.Every > 0 && e.For == 0:
+	case lasts && e.Every > 0 && e.For == 0:
 		return fmt.Errorf("%s stands until it is healed, so it cannot come again every %s; write for as well", k.Name, e.Every)
 	}
 	return nil

@@ -103,7 +103,7 @@ func TestFits(t *testing.T) {
 		{false, Entry{Every: 1}, true},
 		{false, Entry{For: 1}, false},
 	} {
-		if err := (Kind{Lasting: c.lasting}).Fits(c.entry); (err == nil) != c.ok {
+		if err := (Kind{Lasting: c.lasting}).Fits(nil, c.entry); (err == nil) != c.ok {
 			t.Errorf("lasting %t, %+v: %v", c.lasting, c.entry, err)
 		}
 	}

@@ -6,5 +6,5 @@ import "github.com/lockquake/lockquake/chaos"
 
 // Kinds lists them.
 func Kinds() []chaos.Kind {
-	return []chaos.Kind{partitionKind(), holdBackKind(), delayKind(), lossKind(), duplicateKind(), reorderKind(), corruptKind(), rateKind()}
+	return []chaos.Kind{partitionKind(), holdBackKind(), delayKind(), lossKind(), duplicateKind(), reorderKind(), corruptKind(), rateKind(), resetKind()}
 }

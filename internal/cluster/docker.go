@@ -233,7 +233,7 @@ func (d *docker) EngineID(ctx context.Context) (string, error) {
 // offers holds for all providers of real processes.
 func offers(c chaos.Capability, r node.Role) error {
 	switch c {
-	case chaos.CanInspect, chaos.CanPause, process.CanFreeze, process.CanKill, process.CanStop, links.CanFilter, links.CanHold:
+	case chaos.CanInspect, chaos.CanPause, process.CanFreeze, process.CanKill, process.CanStop, links.CanFilter, links.CanHold, links.CanReset:
 		return nil
 	case disk.CanData, disk.CanHoldSyncs, disk.CanCutPower:
 		if r == node.Server {

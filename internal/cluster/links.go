@@ -15,11 +15,13 @@ import (
 	"github.com/lockquake/lockquake/chaos/links"
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
 var (
 	_ links.Filterer   = (*Node)(nil)
+	_ links.Resetter   = (*Node)(nil)
 	_ links.LinkProber = (*Node)(nil)
 	_ chaos.Ported     = (*Node)(nil)
 )
@@ -86,6 +88,33 @@ func (lf *linkFaults) Filtered(ctx context.Context, key string) (links.Filtered,
 	var f links.Filtered
 	err := lf.node.order(ctx, agent.Order{Do: links.DoFiltered, Args: lf.node.orderKey(key)}, &f)
 	return f, err
+}
+
+// Connections has the agent list the node's established connections with peers.
+func (lf *linkFaults) Connections(ctx context.Context, peers []chaos.Node, own uint16, far []uint16) ([]links.Connection, error) {
+	var rules []links.Rule
+	for i, p := range peers {
+		rules = append(rules, links.Rule{Node: p.Name(), Port: own, PeerPort: far[i]})
+	}
+	rules, err := lf.addressed(rules)
+	if err != nil {
+		return nil, err
+	}
+	var out []links.Connection
+	err = lf.node.order(ctx, agent.Order{Do: links.DoConnections, Args: links.ConnectionsArgs{With: rules}}, &out)
+	for i, c := range out {
+		out[i].Node = rules[slices.IndexFunc(rules, func(r links.Rule) bool { return r.Peer == c.Peer })].Node
+	}
+	return out, err
+}
+
+// Reset has the agent end connections of the node.
+func (lf *linkFaults) Reset(ctx context.Context, those []links.Connection) (int, error) {
+	ctx, done := clock.Act(ctx)
+	defer done()
+	ended := 0
+	err := lf.node.order(ctx, agent.Order{Do: links.DoReset, Args: those}, &ended)
+	return ended, err
 }
 
 // Port returns the number of a named port.

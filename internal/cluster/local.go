@@ -72,12 +72,14 @@ func (l *local) Offers(c chaos.Capability, r node.Role) error {
 			return chaos.Unavailable{What: string(c), Reason: err.Error() + "; the agent makes control groups, for which it needs root and a writable hierarchy: use --provider docker, or pause"}
 		}
 	}
-	if c == links.CanFilter || c == links.CanHold || slices.Contains(shapings, c) {
+	if do := asked[c]; do == links.DoFilter || do == links.DoReset || slices.Contains(shapings, c) {
 		if err := l.ownNetworks(); err != nil {
 			return chaos.Unavailable{What: string(c), Reason: "all nodes share the loopback address: " + err.Error()}
 		}
-		if err := l.options.Mechanisms.Supports(links.DoFilter); err != nil && !slices.Contains(shapings, c) {
-			return chaos.Unavailable{What: string(c), Reason: err.Error()}
+		if !slices.Contains(shapings, c) {
+			if err := l.options.Mechanisms.Supports(do); err != nil {
+				return chaos.Unavailable{What: string(c), Reason: err.Error()}
+			}
 		}
 	}
 	if slices.Contains(shapings, c) {
@@ -156,7 +158,7 @@ type localRun struct {
 	reserving sync.Mutex // guards ports and unprepare
 
 	agent        *agent.Client
-	agentErr     error // why there is none
+	agentErr     error  // why there is none
 	agentProcess *child // the agent's process
 }
 

@@ -40,6 +40,7 @@ func Probe(ctx context.Context, m agent.Mechanisms, images ...string) []ProbeRes
 	}
 	add("network-namespaces", "made one", probeNamespaces())
 	add("packet-filter", "made a table and a queue, and removed them", m.Supports(links.DoFilter))
+	add("reset", "made a connection, and reset it", m.Supports(links.DoReset))
 	add("sch_netem", "the kernel has it", probeNetem())
 	found, err := probePtrace()
 	add("ptrace", found, err)
@@ -171,7 +172,7 @@ type HostLink struct {
 
 // surveyed are the capabilities that hosts are asked about.
 var surveyed = []chaos.Capability{
-	links.CanFilter, links.CanHold, links.CanShape, links.CanNetem, links.CanQueue, links.CanThrottle, wall.CanClock, CanLimit,
+	links.CanFilter, links.CanHold, links.CanReset, links.CanShape, links.CanNetem, links.CanQueue, links.CanThrottle, wall.CanClock, CanLimit,
 }
 
 // Survey makes a run of one node on each host.

@@ -239,7 +239,9 @@ func (r *swarmRun) join(ctx context.Context, m *member, relayAt string, specs []
 }
 
 // asked are the orders that an agent is asked about, for what hosts may differ in. Containers are frozen by their engine.
-var asked = map[chaos.Capability]string{links.CanFilter: links.DoFilter, links.CanHold: links.DoFilter, wall.CanClock: wall.DoClock}
+var asked = map[chaos.Capability]string{
+	links.CanFilter: links.DoFilter, links.CanHold: links.DoFilter, links.CanReset: links.DoReset, wall.CanClock: wall.DoClock,
+}
 
 // offers tells what can be done to nodes on this host. The host's own agent is asked, and its engine for limits. What a fault needs, a host
 // without an agent lacks: the engine could stop processes there, but nobody would let them go when the supervisor is dead.

@@ -64,7 +64,7 @@ func (in *injector) inject(ctx context.Context, d due, planned int64) *injected 
 	})
 	in.faults.write()
 	in.reporter.tell(fmt.Sprintf("%s on %s: %s", f.Name, f.Target, receipt.Status))
-	if !f.kind.Lasting {
+	if !f.kind.Lasts(f.fault) {
 		in.heal(f, 0) // it is over: nothing stands until the end
 	}
 	return f

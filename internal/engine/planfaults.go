@@ -73,7 +73,7 @@ func (p faultPlanner) checkChaos() error {
 		}
 		p.injections = append(p.injections, inj)
 		entry := chaos.Entry{At: in.At, For: in.For, Every: in.Every, Jitter: in.Jitter}
-		if err := inj.kind.Fits(entry); err != nil {
+		if err := inj.kind.Fits(inj.fault, entry); err != nil {
 			return p.place(in.Path, err)
 		}
 		if err := p.possible(inj, in.Path+".on"); err != nil {
@@ -271,10 +271,10 @@ func (p faultPlanner) drawable(i int, f scenarios.RandomFault) (chaos.Drawable, 
 		if err := p.possible(inj, randomPath(i)+".on"); err != nil {
 			return out, err
 		}
-		out.On, out.Lasting = append(out.On, inj.selector), inj.kind.Lasting
+		out.On, out.Lasting = append(out.On, inj.selector), inj.kind.Lasts(inj.fault)
 		_, out.Linked = inj.fault.(chaos.Linked)
 		if f.Timed && !out.Lasting {
-			return out, p.place(randomPath(i)+".for", inj.kind.Fits(chaos.Entry{For: f.For.Low}))
+			return out, p.place(randomPath(i)+".for", inj.kind.Fits(inj.fault, chaos.Entry{For: f.For.Low}))
 		}
 	}
 	return out, nil

@@ -67,7 +67,7 @@ const late = 100 * time.Millisecond
 // carryOut makes one injection of the schedule, and heals it when its time is over.
 func (s *schedule) carryOut(ctx context.Context, d due) {
 	f := s.injector.inject(ctx, d, s.record.start()+int64(d.at))
-	if !d.inj.kind.Lasting || f.Receipt.Status == history.NotMade {
+	if !d.inj.kind.Lasts(d.inj.fault) || f.Receipt.Status == history.NotMade {
 		return
 	}
 	if d.lasts == 0 {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goccy/go-yaml"
+
 	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
@@ -59,7 +61,11 @@ func keys(list ...string) string {
 func One(k chaos.Kind, number int, b listed.Backend) (Options, error) {
 	on, err := target(b)
 	e := Entry{Fault: k.Name, On: on, Keys: k.Trials()[number], At: time.Second}
-	if k.Lasting {
+	f, wrong := k.New(func(into any) error { return yaml.Unmarshal([]byte("{"+e.Keys+"}"), into) })
+	if wrong != nil {
+		return Options{}, fmt.Errorf("fault %s, tried with {%s}: %w", k.Name, e.Keys, wrong)
+	}
+	if k.Lasts(f) {
 		e.For = time.Second
 	}
 	name := fmt.Sprintf("fault-%s-%s", k.Name, b.Name)

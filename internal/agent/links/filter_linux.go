@@ -17,16 +17,18 @@ import (
 func Mechanism() agent.Mechanism {
 	l, s := newLinks(), newSides()
 	return agent.Mechanism{Orders: map[string]agent.Handler{
-		links.DoAround:   {Do: doAround},
-		links.DoEngines:  {Do: func(context.Context, agent.Call) (any, error) { return tryEngines(), nil }, Machine: true},
-		links.DoFilter:   {Do: agent.Takes(l.doFilter), Can: supported},
-		links.DoFiltered: {Do: agent.Takes(l.doFiltered)},
-		links.DoMeasure:  {Do: agent.Takes(doMeasure)},
-		links.DoProbe:    {Do: agent.Takes(doProbe)},
-		links.DoShake:    {Do: agent.Takes(doShake)},
-		links.DoSideOpen: {Do: agent.Takes(s.doOpen)},
-		links.DoSideSend: {Do: agent.Takes(s.doSend)},
-		links.DoSideSeen: {Do: s.doSeen},
+		links.DoAround:      {Do: doAround},
+		links.DoConnections: {Do: agent.Takes(doConnections)},
+		links.DoReset:       {Do: agent.Takes(doReset), Can: canReset},
+		links.DoEngines:     {Do: func(context.Context, agent.Call) (any, error) { return tryEngines(), nil }, Machine: true},
+		links.DoFilter:      {Do: agent.Takes(l.doFilter), Can: supported},
+		links.DoFiltered:    {Do: agent.Takes(l.doFiltered)},
+		links.DoMeasure:     {Do: agent.Takes(doMeasure)},
+		links.DoProbe:       {Do: agent.Takes(doProbe)},
+		links.DoShake:       {Do: agent.Takes(doShake)},
+		links.DoSideOpen:    {Do: agent.Takes(s.doOpen)},
+		links.DoSideSend:    {Do: agent.Takes(s.doSend)},
+		links.DoSideSeen:    {Do: s.doSeen},
 	}}
 }
 

@@ -86,18 +86,27 @@ func tryTBF(space *namespace) error {
 	return tryTree(space, links.Shaping{Engine: links.TBF, Rate: 1_000_000})
 }
 
+// switchOnLoopback returns the loopback link of a new namespace, which is off there.
+func switchOnLoopback(h *netlink.Handle) (netlink.Link, error) {
+	lo, err := h.LinkByName("lo")
+	if err != nil {
+		return nil, fmt.Errorf("find the loopback link: %w", err)
+	}
+	if err := h.LinkSetUp(lo); err != nil {
+		return nil, fmt.Errorf("switch on the loopback link: %w", err)
+	}
+	return lo, nil
+}
+
 func tryTree(space *namespace, s links.Shaping) error {
 	h, err := netlinkIn(space)
 	if err != nil {
 		return err
 	}
 	defer h.Close()
-	lo, err := h.LinkByName("lo")
+	lo, err := switchOnLoopback(h)
 	if err != nil {
-		return fmt.Errorf("find the loopback link: %w", err)
-	}
-	if err := h.LinkSetUp(lo); err != nil {
-		return fmt.Errorf("switch on the loopback link: %w", err)
+		return err
 	}
 	const peer = "192.0.2.1"
 	route := netlink.Route{LinkIndex: lo.Attrs().Index, Dst: &net.IPNet{IP: net.ParseIP(peer), Mask: net.CIDRMask(32, 32)}}

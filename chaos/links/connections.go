@@ -1,0 +1,65 @@
+package links
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lockquake/lockquake/chaos"
+)
+
+// The orders on TCP connections, by name.
+const (
+	DoConnections = "connections" // ConnectionsArgs; answers the established Connections of the process's network namespace
+	DoReset       = "reset"       // the Connections to end, which the kernel does with a reset to the other end; answers how many there were
+)
+
+// CanReset is the capability of a Resetter.
+const CanReset chaos.Capability = "reset"
+
+// Resetter is a node whose established TCP connections can be listed, and ended, at its own end.
+type Resetter interface {
+	// Connections lists the connections that the kernel calls established, with one of the peers, on the ports that are not 0.
+	Connections(ctx context.Context, peers []chaos.Node, own uint16, far []uint16) ([]Connection, error)
+	// Reset ends connections. It returns how many were still there.
+	Reset(ctx context.Context, those []Connection) (int, error)
+}
+
+// ConnectionsArgs are the arguments of DoConnections.
+type ConnectionsArgs struct {
+	With []Rule `json:"with"` // the peers and ports; of each, any that matches
+}
+
+// Connection is a TCP connection as the kernel at one end lists it.
+type Connection struct {
+	Node     string `json:"-"`         // at the other end; the node that is asked fills it in
+	Peer     string `json:"peer"`      // its IPv4 address
+	Own      string `json:"own"`       // that of the end that was asked
+	Port     uint16 `json:"port"`      // at the end that was asked
+	PeerPort uint16 `json:"peer_port"` // at the other
+	Cookie   uint64 `json:"cookie"`    // the kernel's number of the socket, which no later one gets
+}
+
+// among returns those of some connections that are in a later list.
+func among(some, now []Connection) []Connection {
+	return slices.DeleteFunc(slices.Clone(some), func(c Connection) bool {
+		return !slices.ContainsFunc(now, func(n Connection) bool { return n.Cookie == c.Cookie })
+	})
+}
+
+// perPeer counts connections: "client-1 (3), client-2 (1)".
+func perPeer(all []Connection) string {
+	count := map[string]int{}
+	var names []string
+	for _, c := range all {
+		if count[c.Node]++; count[c.Node] == 1 {
+			names = append(names, c.Node)
+		}
+	}
+	slices.Sort(names)
+	for i, n := range names {
+		names[i] = fmt.Sprintf("%s (%d)", n, count[n])
+	}
+	return strings.Join(names, ", ")
+}

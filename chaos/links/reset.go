@@ -1,0 +1,281 @@
+package links
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+)
+
+// reset takes the connections away that are established, while new ones pass: as a firewall, a load balancer or an address translation does
+// that was restarted, or that drops what was idle for too long.
+type reset struct {
+	// From is the other ends: selectors or names; default all other nodes of the run.
+	From    chaos.Names `yaml:"from"`
+	Through `yaml:",inline"`
+	// How is byRST (the default) or byForgetting.
+	How string `yaml:"how"`
+}
+
+// The ways in which connections end.
+const (
+	byRST        = "rst"    // both ends are told at once, and it is over
+	byForgetting = "forget" // what is sent over them vanishes, and nobody is told
+)
+
+func resetKind() chaos.Kind {
+	return chaos.Kind{
+		Name: "reset", Place: 20,
+		Doc: "Takes away the TCP connections between the targets and others that are established at that moment; new ones pass. `how: rst` (default) ends them with " +
+			"a reset, which both ends see at once; `how: forget` lets what is sent over them vanish until it is healed, and resets them then; receipt: the " +
+			"kernels at both ends list none of them any more, or count the packets that vanished while the target's kernel still calls them established.",
+		Needs:   []chaos.Capability{CanReset},
+		Lasting: true,
+		Try:     []string{"", "how: forget"},
+		New: func(decode func(any) error) (chaos.Fault, error) {
+			f := reset{From: chaos.Names{chaos.Rest}, How: byRST}
+			if err := decode(&f); err != nil {
+				return nil, err
+			}
+			if f.How != byRST && f.How != byForgetting {
+				return nil, fmt.Errorf("how of reset is %q: want %s (both ends are told) or %s (what is sent vanishes)", f.How, byRST, byForgetting)
+			}
+			return f, nil
+		},
+	}
+}
+
+// Momentary reports whether it is over when it is done.
+func (f reset) Momentary() bool { return f.How == byRST }
+
+// Needs lists the capabilities that it needs of its targets.
+func (f reset) Needs() []chaos.Capability {
+	if f.How == byForgetting {
+		return []chaos.Capability{CanReset, CanFilter}
+	}
+	return []chaos.Capability{CanReset}
+}
+
+// Words say how the connections end.
+func (f reset) Words() (began, ended string) {
+	if f.How == byForgetting {
+		return "connections with {peers} forgotten", "what is left of them is reset"
+	}
+	return "connections with {peers} reset", ""
+}
+
+// Far names the other ends.
+func (f reset) Far() chaos.Names { return f.From }
+
+// AtOwnEnd says that it needs its own end alone.
+func (f reset) AtOwnEnd() ([]chaos.Capability, error) { return f.Needs(), nil }
+
+// resettable is a target of reset.
+type resettable interface {
+	chaos.Node
+	Resetter
+	Filterer
+}
+
+// Inject takes the connections of all targets away at once.
+func (f reset) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
+	targets, err := chaos.Capable[resettable](s.On, CanReset)
+	if err == nil && len(s.Peers) == 0 {
+		err = errors.New("there is nobody at the other end of the connections")
+	}
+	if err != nil {
+		return chaos.NothingToHeal, chaos.NothingDone(err), err
+	}
+	all := make([]*severed, len(targets))
+	for i, t := range targets {
+		if all[i], err = f.of(t, s); err != nil {
+			return chaos.NothingToHeal, chaos.NothingDone(err), err
+		}
+	}
+	at := func(n resettable) *severed { return all[slices.Index(targets, n)] }
+	if f.How == byRST {
+		receipt, err := chaos.OnEach(targets, func(n resettable) (history.Receipt, error) { return at(n).end(ctx) })
+		return chaos.NothingToHeal, receipt, err
+	}
+	receipt, err := chaos.OnEach(targets, func(n resettable) (history.Receipt, error) { return at(n).forget(ctx) })
+	return func(ctx context.Context) (history.Receipt, error) {
+		return chaos.OnEach(targets, func(n resettable) (history.Receipt, error) { return at(n).heal(ctx) })
+	}, receipt, err
+}
+
+// severed is one target, and its connections that were taken away.
+type severed struct {
+	resettable
+	scope chaos.Scope
+	own   uint16   // the port at the target's end; 0: any
+	far   []uint16 // those of the peers, in their order
+
+	taken []Connection
+	key   string           // of the filter
+	noted *chaos.LinkFault // in scope.LinkFaults
+}
+
+func (f reset) of(t resettable, s chaos.Scope) (*severed, error) {
+	out := &severed{resettable: t, scope: s, key: linkKey("reset")}
+	own, err := f.Port.At(t)
+	out.own = uint16(own)
+	for _, p := range s.Peers {
+		far, wrong := f.PeerPort.At(p)
+		out.far, err = append(out.far, uint16(far)), errors.Join(err, wrong)
+	}
+	return out, err
+}
+
+// list returns the target's connections now.
+func (v *severed) list(ctx context.Context) ([]Connection, error) {
+	return v.Connections(ctx, v.scope.Peers, v.own, v.far)
+}
+
+// take notes the connections that there are.
+func (v *severed) take(ctx context.Context) error {
+	var err error
+	if v.taken, err = v.list(ctx); err == nil && len(v.taken) == 0 {
+		err = errors.New("no connection is established")
+	}
+	return err
+}
+
+// end resets the connections, and looks at both ends.
+func (v *severed) end(ctx context.Context) (history.Receipt, error) {
+	if err := v.take(ctx); err != nil {
+		return history.Receipt{}, err
+	}
+	_, failed := v.Reset(ctx, v.taken)
+	sent := clock.Now()
+	now, err := v.list(ctx)
+	if err = errors.Join(failed, err); err != nil {
+		return history.Receipt{}, err
+	}
+	evidence := fmt.Sprintf("%s: %d connections with %s", v.Name(), len(v.taken), perPeer(v.taken))
+	if still := among(v.taken, now); len(still) > 0 {
+		return chaos.Seen(history.NotInstalled, 0, fmt.Sprintf("%s, of which %d are still established", evidence, len(still))), nil
+	}
+	status, text := v.atPeers(ctx)
+	evidence += ", none of which is established any more; " + text
+	if n := len(now); n > 0 {
+		evidence += fmt.Sprintf("; connections made since: %d", n)
+	}
+	return chaos.Seen(status, sent, evidence), nil
+}
+
+// resetArrives is how long the peers' kernels may take to hear of a reset.
+const resetArrives = time.Second
+
+// atPeers looks for the connections at their other ends.
+func (v *severed) atPeers(ctx context.Context) (history.ReceiptStatus, string) {
+	looked, deadline := 0, clock.Now()+int64(resetArrives)
+	for i, n := range v.scope.Peers {
+		p, ok := n.(Resetter)
+		if !ok || foreign(n) {
+			continue
+		}
+		for {
+			there, err := p.Connections(ctx, []chaos.Node{v.resettable}, v.far[i], []uint16{v.own})
+			if err != nil {
+				break // its process is gone, or was never there
+			}
+			left := slices.DeleteFunc(there, func(c Connection) bool { return !v.has(n.Name(), c) })
+			if len(left) == 0 {
+				looked++
+				break
+			}
+			if clock.Now() > deadline || clock.Sleep(ctx, 10*time.Millisecond) != nil {
+				return history.NotInstalled, fmt.Sprintf("at the end of %s %d are still established: no reset has arrived there", n.Name(), len(left))
+			}
+		}
+	}
+	if looked == 0 {
+		return history.Installed, "the other ends are not ours to look at"
+	}
+	return history.Installed, fmt.Sprintf("nor at the ends of %d others", looked)
+}
+
+// has reports whether c, as a peer sees it, is one of those that were taken away.
+func (v *severed) has(peer string, c Connection) bool {
+	return slices.ContainsFunc(v.taken, func(t Connection) bool { return t.Node == peer && t.Port == c.PeerPort && t.PeerPort == c.Port })
+}
+
+// forgetPatience is how long the first packet that vanishes is waited for.
+const forgetPatience = 2 * time.Second
+
+// forget lets everything vanish that is sent over the connections, and waits for the first packet that does.
+func (v *severed) forget(ctx context.Context) (history.Receipt, error) {
+	if err := v.take(ctx); err != nil {
+		return history.Receipt{}, err
+	}
+	var rules []Rule
+	var lanes []chaos.Lane
+	for _, c := range v.taken {
+		peer := v.scope.Peers[slices.IndexFunc(v.scope.Peers, func(n chaos.Node) bool { return n.Name() == c.Node })]
+		out := chaos.Lane{From: v.resettable, To: peer, FromPort: int(c.Port), ToPort: int(c.PeerPort)}
+		in := chaos.Lane{From: peer, To: v.resettable, FromPort: int(c.PeerPort), ToPort: int(c.Port)}
+		lanes, rules = append(lanes, out, in), append(rules, leaving(out, Drop), arriving(in, Drop))
+	}
+	v.noted = v.scope.LinkFaults.Add("reset on "+v.Name(), lanes)
+	if err := v.Filter(ctx, v.key, rules); err != nil {
+		return history.Receipt{}, err
+	}
+	met, err := v.firstMet(ctx)
+	if err != nil {
+		return history.Receipt{}, err
+	}
+	bit := clock.Now()
+	now, err := v.list(ctx)
+	if err != nil {
+		return history.Receipt{}, err
+	}
+	evidence := fmt.Sprintf("%s: %d connections with %s are forgotten, %d of which its kernel still calls established; %d packets of them vanished",
+		v.Name(), len(v.taken), perPeer(v.taken), len(among(v.taken, now)), met)
+	if met == 0 {
+		return chaos.Seen(history.Indeterminate, bit, evidence+" within "+forgetPatience.String()), nil
+	}
+	return chaos.Seen(history.Installed, bit, evidence), nil
+}
+
+func (v *severed) firstMet(ctx context.Context) (uint64, error) {
+	defer clock.Waits(ctx, forgetPatience)()
+	for deadline := clock.Now() + int64(forgetPatience); ; {
+		met, err := v.Filtered(ctx, v.key)
+		if err != nil || met.Packets > 0 || clock.Now() > deadline || clock.Sleep(ctx, 10*time.Millisecond) != nil {
+			return met.Packets, err
+		}
+	}
+}
+
+// heal resets what is left of the connections, so that none of them comes back to life, and takes the rules down.
+func (v *severed) heal(ctx context.Context) (history.Receipt, error) {
+	if v.noted == nil {
+		return chaos.NothingToHeal(ctx)
+	}
+	now, err := v.list(ctx)
+	left := among(v.taken, now)
+	if err == nil && len(left) > 0 {
+		_, err = v.Reset(ctx, left)
+	}
+	met, failed := v.Unfilter(ctx, v.key)
+	if failed == nil && v.noted != nil {
+		v.scope.LinkFaults.Remove(v.noted)
+	}
+	evidence := fmt.Sprintf("%s: %d of %d connections were left and were reset, %d others are established; %s",
+		v.Name(), len(left), len(v.taken), len(now)-len(left), goneText(met, failed))
+	if err != nil { // its process is gone, and its connections with it
+		evidence = fmt.Sprintf("%s: its connections were not looked at: %v; %s", v.Name(), err, goneText(met, failed))
+	}
+	if len(met.Left) > 0 {
+		failed = errors.Join(failed, fmt.Errorf("%v is left", met.Left))
+	}
+	if failed != nil {
+		return chaos.Seen(history.NotInstalled, 0, evidence), failed
+	}
+	return chaos.Seen(history.Installed, 0, evidence), nil
+}

@@ -1,0 +1,159 @@
+package links
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/lockquake/lockquake/chaos/links"
+	"github.com/lockquake/lockquake/internal/agent"
+)
+
+// tcpEstablished is TCP_ESTABLISHED of include/net/tcp_states.h.
+const tcpEstablished = 1
+
+// doConnections lists the established connections of a process's network namespace.
+func doConnections(_ context.Context, c agent.Call, args links.ConnectionsArgs) (any, error) {
+	var out []links.Connection
+	err := inNamespaceOf(c, func() error {
+		all, err := established()
+		out = slices.DeleteFunc(all, func(one links.Connection) bool {
+			return !slices.ContainsFunc(args.With, func(r links.Rule) bool {
+				return r.Peer == one.Peer && (r.Port == 0 || r.Port == one.Port) && (r.PeerPort == 0 || r.PeerPort == one.PeerPort)
+			})
+		})
+		return err
+	})
+	return out, err
+}
+
+// doReset ends connections: the kernel does what it does when a process aborts one, so that a reset is sent to the other end.
+func doReset(_ context.Context, c agent.Call, those []links.Connection) (any, error) {
+	ended := 0
+	err := inNamespaceOf(c, func() error {
+		var err error
+		ended, err = abort(those)
+		return err
+	})
+	return ended, err
+}
+
+func inNamespaceOf(c agent.Call, f func() error) error {
+	space, err := openNamespace(c.Process)
+	if err != nil {
+		return err
+	}
+	return errors.Join(space.do(f), space.close())
+}
+
+// established lists the connections of the thread's namespace, as the kernel's socket diagnosis tells them. A socket for IPv6 may have a peer
+// with an IPv4 address: those of Java do.
+func established() ([]links.Connection, error) {
+	var out []links.Connection
+	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
+		all, err := tcpSockets(family)
+		if err != nil {
+			return nil, fmt.Errorf("list the connections: %w", err)
+		}
+		for _, s := range all {
+			own, peer := s.ID.Source.To4(), s.ID.Destination.To4()
+			if s.State == tcpEstablished && own != nil && peer != nil {
+				out = append(out, links.Connection{
+					Own: own.String(), Peer: peer.String(), Port: s.ID.SourcePort, PeerPort: s.ID.DestinationPort,
+					Cookie: uint64(s.ID.Cookie[1])<<32 | uint64(s.ID.Cookie[0]),
+				})
+			}
+		}
+	}
+	return out, nil
+}
+
+// tcpSockets asks the kernel again where a change of the list interrupted its answer.
+func tcpSockets(family uint8) (all []*netlink.Socket, err error) {
+	for range 10 {
+		if all, err = netlink.SocketDiagTCP(family); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
+	}
+	return all, err
+}
+
+// abort ends those of some connections in the thread's namespace that are still there, and returns how many were.
+func abort(those []links.Connection) (int, error) {
+	all, err := established()
+	if err != nil {
+		return 0, err
+	}
+	ended := 0
+	for _, c := range those {
+		if !slices.Contains(all, c) {
+			continue
+		}
+		own, peer := net.TCPAddr{IP: net.ParseIP(c.Own), Port: int(c.Port)}, net.TCPAddr{IP: net.ParseIP(c.Peer), Port: int(c.PeerPort)}
+		switch err := netlink.SocketDestroy(&own, &peer); {
+		case errors.Is(err, unix.ENOENT): // it ended meanwhile
+		case err != nil:
+			return ended, fmt.Errorf("end the connection of %v with %v: %w", &own, &peer, err)
+		default:
+			ended++
+		}
+	}
+	return ended, nil
+}
+
+// canReset tells why connections cannot be reset on this machine; nil where they can. It tries once, in a network namespace that is gone
+// afterwards: the kernel must have CONFIG_INET_DIAG_DESTROY.
+var canReset = sync.OnceValue(func() error { return inOwnNamespace(tryReset) })
+
+func tryReset(space *namespace) error {
+	h, err := netlinkIn(space)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	if _, err := switchOnLoopback(h); err != nil {
+		return err
+	}
+	one, other, err := connected("127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer func() { _, _ = one.Close(), other.Close() }()
+	all, err := established()
+	if err != nil {
+		return err
+	}
+	if n, err := abort(all[:min(1, len(all))]); err != nil || n != 1 {
+		return fmt.Errorf("%d of 1 connection ended: %w", n, errors.Join(err, errors.New("the kernel needs CONFIG_INET_DIAG_DESTROY")))
+	}
+	for _, c := range []net.Conn{one, other} {
+		_ = c.SetReadDeadline(time.Now().Add(time.Second))
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) && !errors.Is(err, unix.ECONNABORTED) {
+			return fmt.Errorf("an end of a connection that was reset says %w", err)
+		}
+	}
+	return nil
+}
+
+// connected makes a connection with itself in the thread's namespace, to an address of it.
+func connected(address string) (one, other net.Conn, err error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { _ = l.Close() }()
+	if one, err = net.Dial("tcp", l.Addr().String()); err != nil {
+		return nil, nil, err
+	}
+	if other, err = l.Accept(); err != nil {
+		return nil, nil, errors.Join(err, one.Close())
+	}
+	return one, other, nil
+}
