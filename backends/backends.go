@@ -71,6 +71,7 @@ type Lock struct {
 	Name   string
 	Doc    string // one sentence: recipe or library, and its source
 	Wrong  string // "" for a sound lock, else what is wrong with it
+	Found  Found  // what finds that, where it is wrong
 	Absent bool   // it is no lock: everybody goes ahead at once
 	Offers Offers
 	// Points lists what the adapter announces with lock.At, in the order in which one cycle of a grant passes them.

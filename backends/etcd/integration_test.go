@@ -306,7 +306,7 @@ func sessionOf(u lock.Locker) *session {
 func TestConformance(t *testing.T) {
 	r := start(t, builtIn)
 	t.Run("suite", func(t *testing.T) {
-		conformance.RunAll(t, conformance.Options{Backend: Backend().Backend, Access: r.Access}, nil)
+		conformance.RunAll(t, conformance.Options{Backend: Backend().Backend, Access: r.Access})
 	})
 }
 

@@ -18,6 +18,9 @@ func v3lockBlind() backends.Lock {
 	l.Name = "v3lock-blind"
 	l.Doc = "v3lock without a look at the key or the session behind the server's yes, as Jepsen's test of etcd 3.4.3 called it."
 	l.Wrong = "an etcd before 3.5 also says yes to a waiter whose lease is over (issue 11456), and its yes is believed"
+	l.Found = backends.FoundIn("waiter-cut",
+		"an overlapping hold, with `--set backend.version=3.4` alone", "overlapping_holds 0: found",
+	)
 	l.Offers.Token = backends.TokenNone
 	l.Points = []string{"before-lock", "lock-done", "before-unlock", "unlock-done"}
 	l.Dial = dialer(func(u *user) lock.Locker { return &blindUser{serviceUser{user: u}} })

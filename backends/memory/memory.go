@@ -152,6 +152,7 @@ type variant struct {
 	name  string
 	doc   string
 	wrong string
+	found backends.Found
 	flaws flaws
 }
 
@@ -169,120 +170,155 @@ var variants = []variant{
 		name:  "never-excludes",
 		doc:   "Grants to whoever asks.",
 		wrong: "it grants a lock that another user holds",
+		found: backends.FoundIn("contention", "a double grant", "double_grants 0: found",
+			"cancel", "exclusion-crowd", "exclusion-pair", "expiry", "order",
+			"release-forged", "release-point", "release-stale", "renewal", "token-growth", "token-stopped",
+		),
 		flaws: flaws{neverExcludes: true},
 	},
 	{
 		name:  "expires-early",
 		doc:   "Frees a lock after half of the TTL that it promised.",
 		wrong: "it grants again while the promise to the holder still stands",
+		found: backends.FoundIn("late-release", "a double grant", "double_grants 0: found",
+			"expiry", "renewal", "token-stopped",
+		),
 		flaws: flaws{expiresEarly: true},
 	},
 	{
 		name:  "forgets-renewals",
 		doc:   "Says yes to a renewal and keeps the old end.",
 		wrong: "it grants again while a renewed promise still stands",
+		found: backends.FoundIn("renewal", "a double grant", "double_grants 0: found", "renewal"),
 		flaws: flaws{forgetsRenewals: true},
 	},
 	{
 		name:  "reuses-tokens",
 		doc:   "Gives two grants in a row the same token.",
 		wrong: "a fence cannot tell a holder from the one before it",
+		found: backends.FoundIn("late-release", "a token regression", "token_regressions 0: found", "token-growth"),
 		flaws: flaws{reusesTokens: true},
 	},
 	{
 		name:  "falling-tokens",
 		doc:   "Gives every fourth grant a lower token than the one before.",
 		wrong: "a fence refuses the holder and lets an older one through",
+		found: backends.FoundIn("contention", "a token regression", "token_regressions 0: found", "token-growth"),
 		flaws: flaws{fallingTokens: true},
 	},
 	{
 		name:  "wraps-tokens",
 		doc:   "Begins anew with its tokens after 1000 grants.",
 		wrong: "a fence refuses every holder after the thousandth, and lets an older one through",
+		found: backends.FoundIn("many-holds", "a token regression", "token_regressions 0: found"),
 		flaws: flaws{wrapsTokens: true},
 	},
 	{
 		name:  "late-fence",
 		doc:   "Draws the token in a step of its own after the grant, without a look at whether the grant still stands.",
 		wrong: "a holder that was stopped between the two steps gets a higher token than its successor",
+		found: backends.FoundIn("late-token-granted", "a false refusal", "false_refusals 0: found", "token-stopped"),
 		flaws: flaws{lateFence: true},
 	},
 	{
 		name:  "frees-foreign",
 		doc:   "A release frees the lock whoever holds it.",
 		wrong: "the late release of an old holder frees the lock of the new one",
+		found: backends.FoundIn("late-release", "a double grant", "double_grants 0: found",
+			"release-forged", "release-point", "release-stale",
+		),
 		flaws: flaws{freesForeign: true},
 	},
 	{
 		name:  "never-expires",
 		doc:   "Keeps a lock until it is released.",
 		wrong: "a holder that died keeps the lock for ever",
+		found: backends.FoundIn("overdue", "a lock that is held beyond its validity", "held_beyond_validity_ms <",
+			"check", "expiry", "release-point", "release-stale", "token-stopped",
+		),
 		flaws: flaws{neverExpires: true},
 	},
 	{
 		name:  "last-first",
 		doc:   "Serves the user who came last.",
 		wrong: "users that wait are starved by those who come later",
+		found: backends.FoundIn("queue", "a starved user", "starved_users 0: found", "order"),
 		flaws: flaws{lastFirst: true},
 	},
 	{
 		name:  "never-refuses",
 		doc:   "Says yes to every renewal and release, also of what is gone.",
 		wrong: "a holder that has lost the lock is told that it has it still",
+		found: backends.FoundIn("late-release", "a release of what was gone that says yes", "releases_of_nothing 0: found",
+			"release-forged", "renewal",
+		),
 		flaws: flaws{neverRefuses: true},
 	},
 	{
 		name:  "keeps-released",
 		doc:   "Says yes to a release and keeps the lock until its time is over.",
 		wrong: "others wait for a lock that nobody has",
+		found: backends.FoundIn("answers", "a false result", "false_results 0: found",
+			"cancel", "check", "close", "exclusion-pair", "order", "release-point", "renewal", "token-growth",
+		),
 		flaws: flaws{keepsReleased: true},
 	},
 	{
 		name:  "denies-renewals",
 		doc:   "Renews the grant and says that it is gone.",
 		wrong: "a holder gives up a lock that it has, and that nobody else gets",
+		found: backends.FoundIn("answers", "a false result", "false_results 0: found", "renewal", "validity-late"),
 		flaws: flaws{deniesRenewals: true},
 	},
 	{
 		name:  "grants-to-nobody",
 		doc:   "Grants the lock to waiters who have given up.",
 		wrong: "others wait for a lock that nobody has",
+		found: backends.FoundIn("gives-up", "an orphan", "orphans 0: found", "cancel"),
 		flaws: flaws{grantsToNobody: true},
 	},
 	{
 		name:  "storms",
 		doc:   "Asks again and again without a pause.",
 		wrong: "each waiter keeps the store busy",
+		found: backends.FoundIn("waiting", "a retry storm", "requests_per_wait_s <500: measured"),
 		flaws: flaws{storms: true},
 	},
 	{
 		name:  "deaf",
 		doc:   "A user that waits goes on to wait, whatever it is told.",
 		wrong: "an acquire outlives its deadline, and a waiter cannot give up",
+		found: backends.FoundIn("cancel", "a deaf wait", "deaf_waits 0: found", "cancel"),
 		flaws: flaws{deaf: true},
 	},
 	{
 		name:  "never-tells",
 		doc:   "Offers news of losses, and tells nobody.",
 		wrong: "a holder that lost the lock goes on as if it had it",
+		found: backends.FoundIn("news", "an untold loss", "untold_losses 0: found", "loss"),
 		flaws: flaws{neverTells: true},
 	},
 	{
 		name:  "tells-late",
 		doc:   "Tells of a loss when it is one and a half TTLs old.",
 		wrong: "a holder hears of its loss when another has long been inside",
+		found: backends.FoundIn("news", "an untold loss: it is told when the bound is over", "untold_losses 0: found",
+			"loss",
+		),
 		flaws: flaws{tellsLate: true},
 	},
 	{
 		name:  "wedges",
 		doc:   "A lock object that has lost a grant asks the store no more.",
 		wrong: "a user that lost the lock once never gets it again",
+		found: backends.FoundIn("again", "a wedge", "wedges 0: found"),
 		flaws: flaws{wedges: true},
 	},
 	{
 		name:  "mixes-names",
 		doc:   "Takes the name of a lock for what stands before its first slash.",
 		wrong: "a lock cannot be had while another one is held",
+		found: backends.FoundIn("like-names", "a stuck lock", "stuck_locks 0: found"),
 		flaws: flaws{mixesNames: true},
 	},
 }
@@ -293,7 +329,7 @@ func (v variant) lock() backends.Lock {
 		token = backends.TokenHomeMade
 	}
 	return backends.Lock{
-		Name: v.name, Doc: v.doc, Wrong: v.wrong,
+		Name: v.name, Doc: v.doc, Wrong: v.wrong, Found: v.found,
 		Offers: backends.Offers{
 			Blocking: true, Try: true, Renewal: "call", LossSignal: !v.flaws.silent(), Token: token,
 			Reentrant: "no", Fair: !v.flaws.storms, Expires: true,

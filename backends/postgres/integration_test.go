@@ -27,7 +27,7 @@ func serve(t *testing.T, lockName string) servers.Running {
 func TestConformance(t *testing.T) {
 	r := serve(t, leaseName)
 	t.Run("locks", func(t *testing.T) {
-		conformance.RunAll(t, conformance.Options{Backend: Backend().Backend, Access: r.Access}, nil)
+		conformance.RunAll(t, conformance.Options{Backend: Backend().Backend, Access: r.Access})
 	})
 }
 

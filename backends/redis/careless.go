@@ -13,13 +13,19 @@ import (
 )
 
 // stubborn is set-px-lua as a library writes it that was never tried against a server in trouble. It is wrong on purpose in two ways: a call
-// waits for its answer whatever its deadline says, and a lock object that has met a broken connection never asks again. It fails the conformance checks
-// errors-silence and errors-refused.
+// waits for its answer whatever its deadline says, and a lock object that has met a broken connection never asks again.
 func stubborn() backends.Lock {
 	return expiring(backends.Lock{
-		Name:   "stubborn",
-		Doc:    "set-px-lua whose calls wait for their answer without a deadline, and whose lock objects are of no use after a broken connection.",
-		Wrong:  "a server that hangs keeps its callers for as long, and one that refused a connection once has lost its users",
+		Name:  "stubborn",
+		Doc:   "set-px-lua whose calls wait for their answer without a deadline, and whose lock objects are of no use after a broken connection.",
+		Wrong: "a server that hangs keeps its callers for as long, and one that refused a connection once has lost its users",
+		Found: backends.Found{
+			Checks: []string{"errors-refused", "errors-silence"},
+			Stories: []backends.Finding{
+				{Story: "hang", Shows: "deaf waits", Reasons: []string{"deaf_waits 0: found"}},
+				{Story: "refuse", Shows: "wedges", Reasons: []string{"wedges 0: found"}},
+			},
+		},
 		Offers: backends.Offers{Renewal: "none"},
 		Points: []string{"before-set", "set-done", "before-delete", "release-done"},
 		Dial: dialer(func(u user) lock.Locker {
@@ -64,9 +70,21 @@ const looks = 50
 // beside it, and from its own holder, whose grant would be over before it is answered.
 func wasteful() backends.Lock {
 	return expiring(backends.Lock{
-		Name:   "wasteful",
-		Doc:    "set-px-lua over a new connection for each call, which reads the key fifty times afterwards, and waits in a busy loop.",
-		Wrong:  "it costs a connection for each call, fifty requests beside each that is needed, and a core for each waiter",
+		Name:  "wasteful",
+		Doc:   "set-px-lua over a new connection for each call, which reads the key fifty times afterwards, and waits in a busy loop.",
+		Wrong: "it costs a connection for each call, fifty requests beside each that is needed, and a core for each waiter",
+		Found: backends.Found{
+			Stories: []backends.Finding{
+				{
+					Story: "answers", Shows: "too many requests for an acquire, and for a release",
+					Reasons: []string{"requests_per_acquire <", "requests_per_release <"},
+				},
+				{
+					Story: "waiting", Shows: "too many connections for a grant, and a core for a waiter",
+					Reasons: []string{"connections_per_grant <", "client_cpu_ms_per_wait_s <"},
+				},
+			},
+		},
 		Offers: backends.Offers{Renewal: "none"},
 		Points: []string{"before-set", "set-done", "before-delete", "release-done"},
 		Dial: dialer(func(u user) lock.Locker {

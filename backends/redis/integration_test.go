@@ -19,24 +19,13 @@ func start(t *testing.T) servers.Running {
 	return servers.Shared(t, servers.Options{Backend: Single(), Lock: "set-px-lua", TTL: time.Second, Run: "confredis"})
 }
 
-// fails is what the wrong locks fail, as their doc comments say.
-var fails = map[string][]string{
-	"setnx":        {"expiry", "expiry-process", "release-stale", "errors-acquire", "release-forged", "release-point"},
-	"setnx-expire": {"errors-acquire"},
-	"set-px-del":   {"release-forged", "release-stale", "release-point"},
-	"get-then-del": {"release-between", "release-point"},
-	"stubborn":     {"errors-refused", "errors-silence"},
-	// Where the next holder asks within a millisecond of the old one.
-	"weak-owner": {"release-stale?", "release-between?", "release-point?"},
-}
-
 // TestConformance puts every lock to the suite, on a real server; but wasteful, which says why.
 func TestConformance(t *testing.T) {
 	r := start(t)
 	b := Single().Backend
 	b.Locks = slices.DeleteFunc(slices.Clone(b.Locks), func(l backends.Lock) bool { return l.Name == "wasteful" })
 	t.Run("suite", func(t *testing.T) {
-		conformance.RunAll(t, conformance.Options{Backend: b, Access: r.Access}, fails)
+		conformance.RunAll(t, conformance.Options{Backend: b, Access: r.Access})
 	})
 }
 

@@ -38,6 +38,7 @@ func redlockIncr() backends.Lock {
 		Doc: "redlock, with a counter beside each key (INCR in the same script), the highest of which is a home-made fencing token: " +
 			"which falls when the next majority has counted less.",
 		Wrong:  "each server counts on its own, and an attempt that fails drives up the counters of a minority: a later grant has a lower token",
+		Found:  backends.FoundIn("contention", "a token regression", "token_regressions 0: found"),
 		Offers: backends.Offers{Token: backends.TokenHomeMade},
 		Dial:   dialRedlock(rules{checks: true, counts: true}),
 	})
@@ -53,6 +54,7 @@ func redlockNoElapsedCheck() backends.Lock {
 		Name:  "redlock-no-elapsed-check",
 		Doc:   "redlock without the look at the clock after the last reply, for what that is worth.",
 		Wrong: "hands out a grant whose validity was over before the replies were read",
+		Found: backends.FoundIn("late-replies", "an overlapping hold", "overlapping_holds 0: found"),
 		Dial:  dialRedlock(rules{}),
 	})
 }

@@ -10,13 +10,19 @@ import (
 
 // setNx is the oldest recipe: SETNX takes the key and DEL gives it back. It is wrong on purpose. Nothing ever ends the hold of who died,
 // lost its connection in the middle or forgot; and DEL asks nobody whose key it is. The Redis documentation keeps it as history (SETNX,
-// "Design pattern: Locking with SETNX"). It fails the conformance checks that wait for an expiry (expiry, expiry-process,
-// release-stale, release-point, errors-acquire) and release-forged.
+// "Design pattern: Locking with SETNX"). Of the conformance suite it fails the checks that wait for an expiry, and release-forged.
 func setNx() backends.Lock {
 	return backends.Lock{
 		Name:  "setnx",
 		Doc:   "SETNX, released by DEL (redis.io, SETNX, the design pattern of old).",
 		Wrong: "the key never expires: a holder that crashes blocks the lock for ever; and a release deletes the key whosever it is",
+		Found: backends.Found{
+			Checks: []string{"expiry", "expiry-process", "release-stale", "errors-acquire", "release-forged", "release-point"},
+			Stories: []backends.Finding{
+				{Story: "crash", Shows: "a stuck lock", Reasons: []string{"stuck_locks 0: found"}},
+				{Story: "slow-replies", Shows: "an orphan that stays", Reasons: []string{"orphan_age_ms <"}},
+			},
+		},
 		Offers: backends.Offers{
 			Try: true, Renewal: "none", Token: backends.TokenNone, Reentrant: "no", Expires: false,
 		},
@@ -55,12 +61,13 @@ func (l *recipe) setNx(ctx context.Context, r lock.Request) (lock.Grant, error) 
 // setNxExpire is SETNX followed by an expiry in a command of its own (PEXPIRE, so that a TTL need not be whole
 // seconds). It is wrong on purpose: whoever dies or loses its connection between the two leaves a key that never expires.
 // That is why SET learned NX and EX in one command (Redis 2.6.12; the documentation of SETNX names the gap). It is released by
-// the script of set-px-lua, so that the gap is all that is wrong with it. It fails the conformance check errors-acquire.
+// the script of set-px-lua, so that the gap is all that is wrong with it.
 func setNxExpire() backends.Lock {
 	return expiring(backends.Lock{
 		Name:   "setnx-expire",
 		Doc:    "SETNX, then PEXPIRE as a second command (what was done before Redis 2.6.12); a script deletes only one's own.",
 		Wrong:  "two commands: a holder that crashes between SETNX and PEXPIRE blocks the lock for ever",
+		Found:  backends.FoundIn("crash-setnx-done", "a stuck lock", "stuck_locks 0: found", "errors-acquire"),
 		Offers: backends.Offers{Renewal: "none"},
 		Points: []string{"before-setnx", "setnx-done", "expire-done", "before-delete", "release-done"},
 		Dial:   dialRecipe(means{(*recipe).takeThenExpire, (*recipe).releaseOwn}),

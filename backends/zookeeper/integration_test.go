@@ -177,7 +177,7 @@ func TestHerdIsWoken(t *testing.T) {
 func TestConformance(t *testing.T) {
 	r := start(t, 2*time.Second)
 	t.Run("suite", func(t *testing.T) {
-		conformance.RunAll(t, conformance.Options{Backend: Backend().Backend, Access: r.Access}, nil)
+		conformance.RunAll(t, conformance.Options{Backend: Backend().Backend, Access: r.Access})
 	})
 }
 

@@ -22,7 +22,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockquake/lockquake/backends"
-	"github.com/lockquake/lockquake/backends/all"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wait"
 )
@@ -46,20 +45,6 @@ func at(password string, addresses ...string) backends.Access {
 }
 
 func itself(_ *testing.T, _ *recorder, _ backends.Access, _, address string) string { return address }
-
-// lockOf is a backend's lock of that name.
-func lockOf(t *testing.T, backend, name string) backends.Lock {
-	t.Helper()
-	for _, b := range all.All() {
-		for _, l := range b.Locks {
-			if b.Name == backend && l.Name == name {
-				return l
-			}
-		}
-	}
-	t.Fatalf("%s has no lock %s", backend, name)
-	return backends.Lock{}
-}
 
 // TestAttachToServersBehindOneAddress: where the promise of a lock rests on one server, two behind an address are refused, and so is one server
 // at two of Redlock's addresses. Members that agree among themselves may be behind one address; the run says so.

@@ -41,6 +41,7 @@ func TestTablesInDocs(t *testing.T) {
 			return glossary(func(k results.CheckerKind) []results.Quantity { return k.Measures })
 		}},
 		{"../../docs/suites.md", "stories", suiteStories},
+		{"../../docs/suites.md", "wrong locks", wrongLocks},
 	} {
 		if err := w.hold(*update); err != nil {
 			t.Error(err)
@@ -104,6 +105,22 @@ func suiteStories() [][]string {
 			quick = "yes"
 		}
 		rows = append(rows, []string{"`" + x.Name + "`", quick, x.Where(), strings.TrimSpace(x.Claim + " " + x.Note)})
+	}
+	return rows
+}
+
+// wrongLocks are all locks that are wrong on purpose, with the stories that find them. One that several backends have stands there once.
+func wrongLocks() [][]string {
+	rows := [][]string{{"lock", "story", "what is found"}}
+	for _, b := range catalog().Backends {
+		for _, l := range b.Locks {
+			for _, f := range l.Found.Stories {
+				row := []string{"`" + l.Name + "`", "`" + f.Story + "`", f.Shows}
+				if !slices.ContainsFunc(rows, func(r []string) bool { return slices.Equal(r, row) }) {
+					rows = append(rows, row)
+				}
+			}
+		}
 	}
 	return rows
 }

@@ -41,10 +41,10 @@ func wrongCells(on ...string) (rows []string, want map[string][]string) {
 			continue
 		}
 		for _, l := range b.Locks {
-			for _, f := range findingsOf(b.Name, l.Name) {
-				if leftToAllLocks[b.Name+"/"+l.Name+" "+f.story] == "" || everything() {
-					add(b.Name, l.Name, f.story, f.reason)
-					add(b.Name, b.Locks[0].Name, f.story)
+			for _, f := range l.Found.Stories {
+				if leftToAllLocks[b.Name+"/"+l.Name+" "+f.Story] == "" || everything() {
+					add(b.Name, l.Name, f.Story, f.Reasons...)
+					add(b.Name, b.Locks[0].Name, f.Story)
 				}
 			}
 		}
@@ -142,7 +142,7 @@ locks:
 		t.Fatalf("exit code %d, %d cells", code, len(got.Cells))
 	}
 	blind, careful := got.Cells[0], got.Cells[1]
-	if !redFor(blind, []string{findings["etcd/v3lock-blind"][0].reason}) || !green(t, careful) {
+	if !redFor(blind, lockOf(t, "etcd", "v3lock-blind").Found.Stories[0].Reasons) || !green(t, careful) {
 		t.Errorf("%+v\n%+v", blind, careful)
 	}
 }
