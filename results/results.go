@@ -143,7 +143,47 @@ type CheckerKind struct {
 	Resource bool
 	// Grants tells that it judges grants and holds, of which a run without a lock has none.
 	Grants bool
-	New    func(Run) Checker
+	// Witnesses says how its witnesses are drawn. One of a kind that is not named here has a picture of its own.
+	Witnesses []WitnessKind
+	New       func(Run) Checker
+}
+
+// WitnessKind says how a report draws the witnesses of a kind.
+type WitnessKind struct {
+	Name string // as in Witness.Kind
+	Draw Drawing
+	// Place is the place of the kind among those that a picture may be about, the worst first, from 1. Kinds without a place come last.
+	Place int
+	// Title returns the headline of a picture. who are the holders of two holds, such as "two clients". Nil: the name of the kind is the headline.
+	Title func(w Witness, who string) string
+}
+
+// Drawing is what a report draws of a witness.
+type Drawing uint8
+
+// The drawings.
+const (
+	DrawWhole     Drawing = iota // a picture of its holds, or of two users at its time, with its text as a mark
+	DrawOverlap                  // its two holds, and the time in which they overlap
+	DrawEntitled                 // the same, for two holders who were both entitled
+	DrawOvertaken                // its two holds, and the access of the first one that the resource applied after the second one was there
+	DrawSaved                    // the same, where the resource refused the access
+	DrawRefused                  // its hold, and an access that the resource refused
+	DrawRelease                  // a mark at a release that freed somebody else's hold, which is the first of its holds
+	DrawServers                  // a mark at the time in which the two servers of its observations took writes
+	DrawGap                      // the last grant before its time and the first one after it
+	DrawAside                    // a mark in the picture of something else, where the scenario names its count
+)
+
+// Pictured reports whether a picture may be about a witness that is drawn so. The other drawings are parts of pictures.
+func (d Drawing) Pictured() bool { return d <= DrawRefused }
+
+// Aside returns kinds of witness that are drawn as marks alone.
+func Aside(names ...string) (kinds []WitnessKind) {
+	for _, name := range names {
+		kinds = append(kinds, WitnessKind{Name: name, Draw: DrawAside})
+	}
+	return kinds
 }
 
 // Checkers is a list of them, in the order in which a report shows them.

@@ -58,6 +58,7 @@ var deafWaitsKind = results.CheckerKind{
 	Measures: []results.Quantity{
 		{Name: "deaf_wait_ms_max", Doc: "the longest time from when a call was told to end, by its deadline or by a cancel, to its return"},
 	},
+	Witnesses: results.Aside("deaf_wait"),
 }
 
 func newDeafWaits(run results.Run) results.Checker {

@@ -107,6 +107,14 @@ var exclusionKind = results.CheckerKind{
 		},
 	},
 	Measures: failoverMeasures,
+	Witnesses: []results.WitnessKind{
+		{Name: "double_grant", Draw: results.DrawEntitled, Place: 1, Title: func(w results.Witness, who string) string {
+			return "Double grant: " + who + " hold " + w.Lock + ", both entitled"
+		}},
+		{Name: "overlapping_hold", Draw: results.DrawOverlap, Place: 5, Title: func(_ results.Witness, who string) string {
+			return "Overlapping hold: " + who + " are inside, one past its validity"
+		}},
+	},
 }
 
 func newExclusion(run results.Run) results.Checker {

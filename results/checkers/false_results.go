@@ -71,6 +71,7 @@ var falseResultsKind = results.CheckerKind{
 			Tone: results.Doubtful, NeedsAll: true,
 		},
 	},
+	Witnesses: results.Aside("false_result", "release_of_nothing"),
 }
 
 func newFalseResults(run results.Run) results.Checker {

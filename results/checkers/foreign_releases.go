@@ -76,6 +76,7 @@ var foreignReleasesKind = results.CheckerKind{
 			Tone: results.Violation, Of: "releases by users who were not entitled, while another user was", First: 7, NeedsEnds: true, Explains: []string{"double_grants", "stale_writes", "lost_updates"},
 		},
 	},
+	Witnesses: []results.WitnessKind{{Name: "foreign_release", Draw: results.DrawRelease}},
 }
 
 func newForeignReleases(run results.Run) results.Checker {

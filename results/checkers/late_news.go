@@ -56,6 +56,7 @@ var lateNewsKind = results.CheckerKind{
 	Measures: []results.Quantity{
 		{Name: "late_news_ms_max", Doc: "the longest time from the end of a holder's validity to the moment at which it was told: by the lock, or by a renewal or release that was refused"},
 	},
+	Witnesses: results.Aside("untold_loss"),
 }
 
 func newLateNews(run results.Run) results.Checker {

@@ -8,7 +8,8 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestEveryCheckerHasABrokenHistory wants each count and measure of a checker to be seen above zero in golden histories of its own.
+// TestEveryCheckerHasABrokenHistory wants each count and measure of a checker to be seen above zero in golden histories of its own, and each kind of
+// witness of which it says how it is drawn.
 func TestEveryCheckerHasABrokenHistory(t *testing.T) {
 	for _, k := range All() {
 		b, err := os.ReadFile("testdata/golden/" + k.Name + ".txt")
@@ -23,6 +24,9 @@ func TestEveryCheckerHasABrokenHistory(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, f := range s.judge() {
+				for _, w := range f.Witnesses {
+					red["witness "+w.Kind] = true
+				}
 				for name, n := range f.Counts {
 					red[name] = red[name] || n != nil && *n > 0
 				}
@@ -34,6 +38,11 @@ func TestEveryCheckerHasABrokenHistory(t *testing.T) {
 		for _, name := range (results.Checkers{k}).Names() {
 			if !red[name] {
 				t.Errorf("%s.txt does not show %s", k.Name, name)
+			}
+		}
+		for _, w := range k.Witnesses {
+			if !red["witness "+w.Name] {
+				t.Errorf("%s.txt has no witness %s, of which the checker says how it is drawn", k.Name, w.Name)
 			}
 		}
 	}

@@ -58,6 +58,7 @@ var lostWritesKind = results.CheckerKind{
 			Tone: results.Violation, Of: "grants that a server was seen to have", NeedsAll: true,
 		},
 	},
+	Witnesses: results.Aside("lost_write"),
 }
 
 func newLostWrites(run results.Run) results.Checker {

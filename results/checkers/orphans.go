@@ -56,6 +56,7 @@ var orphansKind = results.CheckerKind{
 	Measures: []results.Quantity{
 		{Name: "orphan_age_ms", Doc: "how long the oldest of them was certainly there after the last user had given up"},
 	},
+	Witnesses: results.Aside("orphan"),
 }
 
 func newOrphans(run results.Run) results.Checker {

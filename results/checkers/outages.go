@@ -254,7 +254,7 @@ func (o *outages) witness() (int, results.Witness) {
 		text = fmt.Sprintf("%s could not be taken for %s s", o.run.LockName(worst), long)
 	}
 	return n, results.Witness{
-		Kind: KindUnavailability, Lock: o.run.LockName(worst), Text: text + o.reason(w, n, all, causes), From: w.from, To: w.to, Events: []history.Event{w.proof},
+		Kind: "unavailability", Lock: o.run.LockName(worst), Text: text + o.reason(w, n, all, causes), From: w.from, To: w.to, Events: []history.Event{w.proof},
 	}
 }
 

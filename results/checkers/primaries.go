@@ -27,6 +27,7 @@ var primariesKind = results.CheckerKind{
 	Measures: []results.Quantity{
 		{Name: "both_primaries_served_ms", Doc: "how long two servers took every write that they were asked to take (`observe: \"takes-writes:LOCK\"`); a lower bound"},
 	},
+	Witnesses: []results.WitnessKind{{Name: "two_primaries", Draw: results.DrawServers}},
 }
 
 func newPrimaries(run results.Run) results.Checker { return primaries{run} }

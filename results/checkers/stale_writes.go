@@ -98,6 +98,20 @@ var staleWritesKind = results.CheckerKind{
 		Name: "late_write_ms_max",
 		Doc:  "the longest time from the end of a holder's validity to a write of its own that the resource applied: how wide the window is that a look before the write leaves",
 	}},
+	Witnesses: []results.WitnessKind{
+		{Name: "stale_write", Draw: results.DrawOvertaken, Place: 2, Title: func(results.Witness, string) string {
+			return "Stale write: a holder whose time was over writes after its successor"
+		}},
+		{Name: "false_refusal", Draw: results.DrawRefused, Place: 3, Title: func(results.Witness, string) string {
+			return "False refusal: the resource refuses the rightful holder"
+		}},
+		{Name: "fence_save", Draw: results.DrawSaved, Place: 4, Title: func(w results.Witness, _ string) string {
+			if slices.ContainsFunc(w.Events, func(e history.Event) bool { return e.Phase == history.Fail && e.Code == history.CodeConditional }) {
+				return "Fence save: the resource refuses a write that was made from an old value"
+			}
+			return "Fence save: the resource refuses a holder whose time was over"
+		}},
+	},
 }
 
 func newStaleWrites(run results.Run) results.Checker {

@@ -32,6 +32,7 @@ var stallsKind = results.CheckerKind{
 	Measures: []results.Quantity{
 		{Name: "own_stall_ms_max", Doc: "the longest time that a process of lockquake stood still unasked"},
 	},
+	Witnesses: results.Aside("own_stall"),
 }
 
 func newStalls(run results.Run) results.Checker {

@@ -68,6 +68,7 @@ var stuckLocksKind = results.CheckerKind{
 		{Name: "stuck_ms_max", Doc: "the longest time that users asked for a lock that nobody had in hand"},
 		{Name: "held_beyond_validity_ms", Doc: "the longest time that users asked for a lock while all who had it in hand had outlived their validity: such a lock is taken, not stuck"},
 	},
+	Witnesses: results.Aside("stuck_lock"),
 }
 
 func newStuckLocks(run results.Run) results.Checker {

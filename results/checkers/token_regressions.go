@@ -102,6 +102,7 @@ var tokenRegressionsKind = results.CheckerKind{
 			Tone: results.Violation, Of: "grants that came after another one with a token", First: 6, Timeless: true,
 		},
 	},
+	Witnesses: results.Aside("token_regression"),
 }
 
 func newTokenRegressions(run results.Run) results.Checker {

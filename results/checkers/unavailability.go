@@ -87,6 +87,7 @@ var unavailabilityKind = results.CheckerKind{
 			First: 2,
 		},
 	},
+	Witnesses: []results.WitnessKind{{Name: "unavailability", Draw: results.DrawGap}},
 }
 
 func newUnavailability(run results.Run) results.Checker {
@@ -208,7 +209,3 @@ func (c *unavailability) Finish() results.Finding {
 	f.Witnesses = []results.Witness{w}
 	return f
 }
-
-// KindUnavailability is the kind of the witness that tells of the longest time for which a lock could not be taken: its From and To, and how
-// many locks were out for about as long, and why.
-const KindUnavailability = "unavailability"

@@ -72,6 +72,7 @@ var wedgesKind = results.CheckerKind{
 	Measures: []results.Quantity{
 		{Name: "wedge_ms_max", Doc: "the longest time that a user asked for a free lock in vain, when all faults had been over for the recovery bound and others were granted locks"},
 	},
+	Witnesses: results.Aside("wedge"),
 }
 
 func newWedges(run results.Run) results.Checker {

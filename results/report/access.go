@@ -92,7 +92,7 @@ func (s accessMarker) access(e history.Event, h *bar) mark {
 			m.Below = NoReason
 			m.Say += ": " + NoReason
 		}
-		for w := range witnesses(s.scene.report, "fence_save", "false_refusal") {
+		for w := range witnesses(s.scene.report, results.DrawSaved, results.DrawRefused) {
 			if slices.ContainsFunc(w.Events, func(o history.Event) bool { return o.Kind == e.Kind && o.Time == e.Time && o.User == e.User }) {
 				m.Below += "; " + words(w.Kind)
 				m.Say += ": " + strings.ToUpper(words(w.Kind))

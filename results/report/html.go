@@ -135,7 +135,7 @@ func page(dir string, r results.Report, m material) error {
 	}
 	for _, f := range r.Findings {
 		for _, w := range f.Witnesses {
-			if w.Kind == checkers.KindUnavailability {
+			if drawing(w) == results.DrawGap {
 				continue // it is told at the top
 			}
 			d.Witnesses = append(d.Witnesses, viewWitness(w, m.env.Start))

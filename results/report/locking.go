@@ -260,7 +260,7 @@ var asked = map[history.Kind]string{history.Release: "released", history.Check: 
 
 // victim returns whose lock a release freed, as the judge found it; without a name where that is nobody.
 func (s lockMarker) victim(release history.Event) (v victim) {
-	for w := range witnesses(s.scene.report, "foreign_release") {
+	for w := range witnesses(s.scene.report, results.DrawRelease) {
 		if w.From == release.Time && len(w.Holds) > 0 && w.Holds[0].User != release.User {
 			v.name = s.scene.name(w.Holds[0].User)
 			theirs := s.scene.reasons[reasonKey{true, w.Holds[0].User, w.Holds[0].Grant}]

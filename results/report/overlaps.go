@@ -19,13 +19,13 @@ func (s overlapMarker) overlaps() {
 		s.longest()
 		return
 	}
-	for w := range witnesses(s.scene.report, "double_grant", "overlapping_hold") {
+	for w := range witnesses(s.scene.report, results.DrawEntitled, results.DrawOverlap) {
 		if len(w.Holds) != 2 {
 			continue
 		}
 		a, b := s.hold(w.Holds[0].User, w.Holds[0].Grant), s.hold(w.Holds[1].User, w.Holds[1].Grant)
 		if a != nil && b != nil {
-			s.region(s.common(*a, *b, w.Kind == "double_grant"))
+			s.region(s.common(*a, *b, drawing(*w) == results.DrawEntitled))
 		}
 	}
 }

@@ -120,7 +120,7 @@ func TestOutage(t *testing.T) {
 	}}
 	writeFaults(t, s.dir, w.faults)
 	s.report.Findings = append(s.report.Findings, results.Finding{Checker: "unavailability", Witnesses: []results.Witness{{
-		Kind: checkers.KindUnavailability, Lock: "lock-0", From: at(2100), To: at(4499), Text: "2 of 3 locks could not be taken for 2.40 s: their holders had died",
+		Kind: "unavailability", Lock: "lock-0", From: at(2100), To: at(4499), Text: "2 of 3 locks could not be taken for 2.40 s: their holders had died",
 	}}})
 	told := toldOf(t, s)
 	if told.Title != "2 of 3 locks could not be taken for 2.40 s; nothing was granted twice" || !strings.HasSuffix(told.Text, ": their holders had died") {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"regexp"
 	"slices"
 	"strconv"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
-	"github.com/lockquake/lockquake/results/checkers"
 )
 
 // A scene is the part of a run that is drawn and told. It is all that the users of a story did, or what lies around
@@ -47,57 +45,6 @@ type key struct {
 	grant uint32
 }
 
-// choice is the order in which witnesses are drawn: the worst first.
-var choice = []string{"double_grant", "stale_write", "false_refusal", "fence_save", "overlapping_hold"}
-
-// choose returns the witness that is drawn, and the one that caused it where that is known. A double grant goes first, and one whose cause
-// the judge names before others. ok is false where there is none of the choice.
-func choose(r results.Report) (w results.Witness, cause *results.Witness, ok bool) {
-	for _, kind := range choice {
-		for x := range witnesses(r, kind) {
-			if len(x.Holds) == 0 {
-				continue
-			}
-			because := causeOf(*x, r)
-			if !ok || cause == nil && because != nil {
-				w, cause, ok = *x, because, true
-			}
-		}
-		if ok {
-			return w, cause, true
-		}
-	}
-	return w, nil, false
-}
-
-// witnesses are those of some kinds, in the order of the findings.
-func witnesses(r results.Report, kinds ...string) iter.Seq[*results.Witness] {
-	return func(yield func(*results.Witness) bool) {
-		for _, f := range r.Findings {
-			for i := range f.Witnesses {
-				if w := &f.Witnesses[i]; slices.Contains(kinds, w.Kind) && !yield(w) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// causeOf finds the foreign release that let the second holder of a double grant in.
-func causeOf(w results.Witness, r results.Report) *results.Witness {
-	if w.Kind != "double_grant" || len(w.Holds) != 2 {
-		return nil
-	}
-	for x := range witnesses(r, "foreign_release") {
-		if len(x.Holds) > 1 && same(x.Holds[0], w.Holds[0]) && same(x.Holds[1], w.Holds[1]) {
-			return x
-		}
-	}
-	return nil
-}
-
-func same(a, b results.HoldRef) bool { return a.User == b.User && a.Grant == b.Grant }
-
 // newScene reads the run directory and returns the part that is drawn; nil where there is none.
 func newScene(dir string, r results.Report, env results.Env) (*scene, error) {
 	sc := &scene{names: names{env: env}, report: r}
@@ -120,6 +67,8 @@ func newScene(dir string, r results.Report, env results.Env) (*scene, error) {
 	}
 	switch {
 	case story || err != nil:
+	case sc.worst != nil && len(sc.worst.Holds) == 0:
+		err = sc.glimpse(dir)
 	case sc.worst != nil:
 		w := betterWitness(dir, *sc.worst, env)
 		sc.worst, sc.holds = &w, slices.Clone(w.Holds)
@@ -234,7 +183,7 @@ func repeats(k history.Kind) bool {
 
 // unavailable finds the witness of the longest time for which a lock could not be taken.
 func unavailable(r results.Report) *results.Witness {
-	for w := range witnesses(r, checkers.KindUnavailability) {
+	for w := range witnesses(r, results.DrawGap) {
 		return w
 	}
 	return nil
@@ -274,8 +223,8 @@ func (sc *scene) outage(dir string) error {
 	return sc.grants(dir, last, next)
 }
 
-// glimpse makes the scene of two users at work, for counts whose witnesses are no holds: at the time of the first witness, else in the middle of
-// the run.
+// glimpse makes the scene of two users at work, for witnesses that are no holds: at the time of the one that is told, of the first one of a count
+// that the scenario names, else in the middle of the run.
 func (sc *scene) glimpse(dir string) error {
 	until := sc.env.Start + (sc.env.End-sc.env.Start)/2
 	for _, x := range sc.topics() {
@@ -283,6 +232,9 @@ func (sc *scene) glimpse(dir string) error {
 			until = w.To
 			break
 		}
+	}
+	if sc.worst != nil {
+		until = sc.worst.To
 	}
 	var first, next *history.Event
 	err := sc.scan(dir, func(e *history.Event) {
@@ -320,7 +272,7 @@ func (sc *scene) scan(dir string, observe func(e *history.Event)) error {
 
 // lock is the name of the lock that the scene is about, where that is one.
 func (sc *scene) lock() string {
-	if sc.worst != nil {
+	if sc.worst != nil && sc.worst.Lock != "" {
 		return sc.worst.Lock
 	}
 	for _, e := range sc.events {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/figure"
 )
 
@@ -37,7 +38,7 @@ func (s seenMarker) seenMarks() {
 
 // primaries adds for how long two servers took writes, as the judge found it.
 func (s seenMarker) primaries() {
-	for w := range witnesses(s.scene.report, "two_primaries") {
+	for w := range witnesses(s.scene.report, results.DrawServers) {
 		if len(w.Observed) != 2 {
 			continue
 		}

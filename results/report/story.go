@@ -175,7 +175,7 @@ func title(sc *scene) string {
 		return "Double grant: " + freed + " frees what is " + sc.name(sc.worst.Holds[0].User) + "'s, and " + sc.name(sc.worst.Holds[1].User) + " is let in"
 	}
 	if sc.worst != nil {
-		return headline(*sc.worst, sc)
+		return capital(headline(*sc.worst, sc))
 	}
 	clean := "nothing was granted twice"
 	for _, name := range []string{"double_grants", "overlapping_holds"} {
@@ -202,30 +202,6 @@ func title(sc *scene) string {
 		return capital(clean)
 	}
 	return sc.env.Scenario
-}
-
-// headline is the title of a kind of witness.
-func headline(w results.Witness, sc *scene) string {
-	who := "two clients"
-	if sc != nil && sc.whole && len(w.Holds) == 2 {
-		who = sc.name(w.Holds[0].User) + " and " + sc.name(w.Holds[1].User)
-	}
-	switch w.Kind {
-	case "double_grant":
-		return "Double grant: " + who + " hold " + w.Lock + ", both entitled"
-	case "stale_write":
-		return "Stale write: a holder whose time was over writes after its successor"
-	case "fence_save":
-		if slices.ContainsFunc(w.Events, func(e history.Event) bool { return e.Phase == history.Fail && e.Code == history.CodeConditional }) {
-			return "Fence save: the resource refuses a write that was made from an old value"
-		}
-		return "Fence save: the resource refuses a holder whose time was over"
-	case "false_refusal":
-		return "False refusal: the resource refuses the rightful holder"
-	case "overlapping_hold":
-		return "Overlapping hold: " + who + " are inside, one past its validity"
-	}
-	return strings.ReplaceAll(w.Kind, "_", " ")
 }
 
 // exactMS is a time to the microsecond, which nobody reads in a sentence.

@@ -112,6 +112,19 @@ func (s topicMarker) marks() {
 		}
 	}
 	s.InAll = list(rest)
+	s.worst()
+}
+
+// worst adds the witness that the picture is about, where no other mark is made of it.
+func (s topicMarker) worst() {
+	w := s.scene.worst
+	if w == nil || drawing(*w) != results.DrawWhole {
+		return
+	}
+	m := s.note(*w, words(w.Kind))
+	if !slices.ContainsFunc(s.Marks, func(o mark) bool { return o.Time == m.Time && strings.HasPrefix(o.Say, s.says(*w)) }) {
+		s.add(m)
+	}
 }
 
 // events gives the marks of the events that the scenario is about the weight of a topic. Where nothing else was found, the first one is the headline.
@@ -143,15 +156,24 @@ func (s topicMarker) witnesses(x topic) (found bool) {
 	if best == nil {
 		return false
 	}
-	lane := s.laneOf(*best)
-	if lane < 0 || slices.ContainsFunc(best.Events, func(e history.Event) bool { return e.Kind == history.Final }) {
+	s.add(s.note(*best, x.String()))
+	return true
+}
+
+// note is the mark of a witness at its time. What is missing in the end stands at the resource.
+func (s topicMarker) note(w results.Witness, label string) mark {
+	lane := s.laneOf(w)
+	if lane < 0 || slices.ContainsFunc(w.Events, func(e history.Event) bool { return e.Kind == history.Final }) {
 		lane = s.middle()
 	}
-	s.add(mark{
-		Time: best.To, Kind: markNote, Lane: lane, To: nowhere, Label: x.String(), Weight: weightTopic,
-		Say: exactMS.ReplaceAllString(s.scene.named(best.Text), "$1 ms") + ": " + strings.ToUpper(x.String()),
-	})
-	return true
+	return mark{
+		Time: w.To, Kind: markNote, Lane: lane, To: nowhere, Label: label, Weight: weightTopic, Say: s.says(w) + ": " + strings.ToUpper(label),
+	}
+}
+
+// says is the text of a witness, as sentences have it.
+func (s topicMarker) says(w results.Witness) string {
+	return exactMS.ReplaceAllString(s.scene.named(w.Text), "$1 ms")
 }
 
 // witness is the first one of a count that is preferred, else the first of all; nil where there is none.

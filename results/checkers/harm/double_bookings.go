@@ -32,6 +32,7 @@ var DoubleBookings = results.CheckerKind{
 			Tone: results.Violation, Of: acknowledgedWrites, Outlived: true,
 		},
 	},
+	Witnesses: results.Aside("double_booking"),
 }
 
 func newDoubleBookings(run results.Run) results.Checker {

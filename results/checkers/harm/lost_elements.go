@@ -51,6 +51,7 @@ var LostElements = results.CheckerKind{
 		{Name: "acknowledged_elements", Doc: "workload `guarded-set`: writes that the resource said yes to, whatever the lock said after", MoreIsBetter: true},
 		{Name: "lost_elements_share", Doc: "which part of them is lost, 0 to 1 (`\"<5%\"`)", Timeless: true},
 	},
+	Witnesses: results.Aside("lost_element"),
 }
 
 func newLostElements(run results.Run) results.Checker {

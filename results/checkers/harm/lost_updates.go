@@ -35,6 +35,7 @@ var LostUpdates = results.CheckerKind{
 			Tone: results.Violation, Of: acknowledgedWrites, First: 5, Outlived: true,
 		},
 	},
+	Witnesses: results.Aside("lost_update"),
 }
 
 func newLostUpdates(run results.Run) results.Checker {

@@ -32,6 +32,7 @@ var MinorityEffects = results.CheckerKind{
 			Of: "effects", Timeless: true, NeedsAll: true,
 		},
 	},
+	Witnesses: results.Aside("minority_effect"),
 }
 
 func newMinorityEffects(run results.Run) results.Checker { return &minorityEffects{run: run} }

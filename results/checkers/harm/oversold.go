@@ -34,6 +34,7 @@ var Oversold = results.CheckerKind{
 	Counts: []results.Quantity{
 		{Name: "units_oversold", Doc: "workload `inventory`: acknowledged sales beyond the stock", Tone: results.Violation, Of: acknowledgedWrites, Outlived: true},
 	},
+	Witnesses: results.Aside("oversold"),
 }
 
 func newOversold(run results.Run) results.Checker {

@@ -50,6 +50,7 @@ var RepeatedWork = results.CheckerKind{
 		{Name: "served_p50_ms", Doc: "workload `once`: from the moment at which a piece of work was wanted to the moment at which a user knew that it was done, median"},
 		{Name: "served_p99_ms", Doc: "the same, 99th percentile"},
 	},
+	Witnesses: results.Aside("repeated_work"),
 }
 
 func newRepeatedWork(run results.Run) results.Checker {

@@ -52,6 +52,7 @@ var Sums = results.CheckerKind{
 			Timeless: true,
 		},
 	},
+	Witnesses: results.Aside("account_off"),
 }
 
 func newSums(run results.Run) results.Checker {
