@@ -16,11 +16,19 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 )
 
+// The servers of a cluster: the first are primaries at the start, with a replica each.
+const (
+	clusterPrimaries = 3
+	clusterServers   = 6
+)
+
+func serverName(i int) string { return "redis-" + strconv.Itoa(i+1) }
+
 // TestClusterFacts asks real nodes for every fact.
 func TestClusterFacts(t *testing.T) {
 	r := calmly(t, Cluster())
-	servers.CountsRequests(t, r, setPxLua())
-	servers.Stored(t, r, setPxLua())
+	servers.CountsRequests(t, r, lockOf(t, Cluster(), "set-px-lua"))
+	servers.Stored(t, r, lockOf(t, Cluster(), "set-px-lua"))
 	a := asker{t: t, service: r.Service}
 	u, g := grant(t, r, "a")
 	primary := a.ask("redis-1", "primary:a")

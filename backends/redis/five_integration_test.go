@@ -5,12 +5,17 @@ package redis
 import (
 	"context"
 	"errors"
+	"net"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/conformance"
 	"github.com/lockquake/lockquake/backends/conformance/servers"
+	"github.com/lockquake/lockquake/backends/redis/access"
+	topologies "github.com/lockquake/lockquake/backends/redis/servers"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -23,7 +28,7 @@ func startFive(t *testing.T) servers.Running {
 	return servers.Shared(t, servers.Options{
 		Backend: Five(), Lock: "redlock", TTL: fiveTTL, Run: "conffive",
 		Decode: func(into any) error {
-			into.(*FiveParams).NodeTimeout = fiveTTL / 2
+			into.(*topologies.FiveParams).NodeTimeout = fiveTTL / 2
 			return nil
 		},
 	})
@@ -32,7 +37,7 @@ func startFive(t *testing.T) servers.Running {
 // TestFiveConformance puts the locks on five servers to the suite.
 func TestFiveConformance(t *testing.T) {
 	r := startFive(t)
-	servers.CountsRequests(t, r, redlock())
+	servers.CountsRequests(t, r, lockOf(t, Five(), "redlock"))
 	for _, l := range Five().Locks {
 		servers.Stored(t, r, l)
 	}
@@ -45,9 +50,9 @@ func TestFiveConformance(t *testing.T) {
 // another one gets the lock meanwhile. With the look at the clock there is no second holder.
 func TestFiveElapsedCheck(t *testing.T) {
 	r := startFive(t)
-	for _, l := range []backends.Lock{redlock(), redlockNoElapsedCheck()} {
+	for _, l := range []backends.Lock{lockOf(t, Five(), "redlock"), lockOf(t, Five(), "redlock-no-elapsed-check")} {
 		t.Run(l.Name, func(t *testing.T) {
-			stopped, other := userOn(t, r, l), userOn(t, r, redlock())
+			stopped, other := userOn(t, r, l), userOn(t, r, lockOf(t, Five(), "redlock"))
 			var held lock.Grant
 			ctx := lock.Arm(t.Context(), func(_ context.Context, point string) {
 				if point != "replies-in" || held.ID != "" {
@@ -79,7 +84,7 @@ func TestFiveElapsedCheck(t *testing.T) {
 func TestFiveServersDown(t *testing.T) {
 	r := startFive(t)
 	ctx := t.Context()
-	u := userOn(t, r, redlock())
+	u := userOn(t, r, lockOf(t, Five(), "redlock"))
 	request := lock.Request{Lock: "down", TTL: time.Minute} // servers that are gone cost a second each time
 	for i, name := range []string{"redlock-1", "redlock-4", "redlock-5"} {
 		end(t, r, name)
@@ -115,9 +120,11 @@ func TestFiveServersDown(t *testing.T) {
 func end(t *testing.T, r servers.Running, name string) {
 	t.Helper()
 	n := r.Cluster.Node(name)
-	m := newMember(n, seen{port: Port, timeout: observeTimeout})
-	defer m.client.Close()
-	_ = m.client.ShutdownNoSave(t.Context()) // the server ends instead of answering
+	o := access.Options(time.Second, n.Login()).Simple()
+	o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return n.Dial(ctx, access.Port) }
+	client := redis.NewClient(o)
+	defer client.Close()
+	_ = client.ShutdownNoSave(t.Context()) // the server ends instead of answering
 	select {
 	case <-n.Exited():
 	case <-time.After(time.Minute):
@@ -133,7 +140,7 @@ func TestFiveFacts(t *testing.T) {
 		t.Helper()
 		return servers.Ask(t, r.Service, node, fact)
 	}
-	u := userOn(t, r, redlock())
+	u := userOn(t, r, lockOf(t, Five(), "redlock"))
 	if v := ask("redlock-1", "majority:a"); v != "none" {
 		t.Errorf("a majority has %s of a free lock", v)
 	}

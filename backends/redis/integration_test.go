@@ -10,6 +10,8 @@ import (
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/conformance"
 	"github.com/lockquake/lockquake/backends/conformance/servers"
+	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/backends/redis/locks"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -32,7 +34,7 @@ func TestConformance(t *testing.T) {
 // TestHolder holds the holder's fact to a grant of each lock, whose ids must be what is at the key.
 func TestHolder(t *testing.T) {
 	r := start(t)
-	for _, l := range locks() {
+	for _, l := range locks.OneClient() {
 		t.Run(l.Name, func(t *testing.T) {
 			u := userOn(t, r, l)
 			g, err := u.Acquire(t.Context(), lock.Request{Lock: l.Name, TTL: time.Second})
@@ -50,6 +52,16 @@ func TestHolder(t *testing.T) {
 			}
 		})
 	}
+}
+
+// lockOf is the lock of that name.
+func lockOf(t *testing.T, b listed.Backend, name string) backends.Lock {
+	t.Helper()
+	l, ok := b.Lock(name)
+	if !ok {
+		t.Fatalf("%s has no lock %s", b.Name, name)
+	}
+	return l
 }
 
 // userOn is a user of a lock on a running service.
@@ -71,11 +83,11 @@ func userOn(t *testing.T, r servers.Running, l backends.Lock) lock.Locker {
 func TestFacts(t *testing.T) {
 	r := start(t)
 	ctx := t.Context()
-	servers.CountsRequests(t, r, setPxLua())
-	for _, l := range locks() {
+	servers.CountsRequests(t, r, lockOf(t, Single(), "set-px-lua"))
+	for _, l := range locks.OneClient() {
 		servers.Stored(t, r, l)
 	}
-	conn, err := setPxLua().Dial(ctx, r.Access)
+	conn, err := lockOf(t, Single(), "set-px-lua").Dial(ctx, r.Access)
 	if err != nil {
 		t.Fatal(err)
 	}

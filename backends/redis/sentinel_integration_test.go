@@ -12,6 +12,7 @@ import (
 	"github.com/lockquake/lockquake/backends/conformance"
 	"github.com/lockquake/lockquake/backends/conformance/servers"
 	"github.com/lockquake/lockquake/backends/listed"
+	topologies "github.com/lockquake/lockquake/backends/redis/servers"
 	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/wait"
@@ -39,9 +40,9 @@ func calm(into any) error { return awayFor(into, 5*time.Second, 2*time.Second) }
 // awayFor sets how long a server is away until it is replaced.
 func awayFor(into any, sentinel, cluster time.Duration) error {
 	switch p := into.(type) {
-	case *SentinelParams:
+	case *topologies.SentinelParams:
 		p.DownAfter = sentinel
-	case *ClusterParams:
+	case *topologies.ClusterParams:
 		p.NodeTimeout = cluster
 	}
 	return nil
@@ -98,7 +99,7 @@ func (a asker) catchesUp(replica, primary string) {
 // grant acquires lock a for a user of its own.
 func grant(t *testing.T, r servers.Running, name string) (lock.Locker, lock.Grant) {
 	t.Helper()
-	u := userOn(t, r, setPxLua())
+	u := userOn(t, r, lockOf(t, Sentinel(), "set-px-lua"))
 	g, err := u.Acquire(t.Context(), lock.Request{Lock: name, TTL: 30 * time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -109,8 +110,8 @@ func grant(t *testing.T, r servers.Running, name string) (lock.Locker, lock.Gran
 // TestSentinelFacts asks real nodes for every fact.
 func TestSentinelFacts(t *testing.T) {
 	r := calmly(t, Sentinel())
-	servers.CountsRequests(t, r, setPxLua())
-	servers.Stored(t, r, setPxLua())
+	servers.CountsRequests(t, r, lockOf(t, Sentinel(), "set-px-lua"))
+	servers.Stored(t, r, lockOf(t, Sentinel(), "set-px-lua"))
 	a := asker{t: t, service: r.Service}
 	u, g := grant(t, r, "a")
 	a.is("redis-1", "holder:a", g.ID)

@@ -11,6 +11,7 @@ import (
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/conformance/servers"
 	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/backends/redis/access"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -24,8 +25,8 @@ func TestWaitForReplicas(t *testing.T) {
 			})
 			with, without := waitingFor(t, r, patience/2), waitingFor(t, r, 100*time.Millisecond) // until they have it; this long for each lock
 			hasty := map[string]lock.Locker{}
-			for _, name := range waiting() {
-				l, _ := b.Lock(name)
+			for _, name := range waiting(b) {
+				l := lockOf(t, b, name)
 				u := userOn(t, with, l)
 				g, err := try(t, u)
 				if err != nil {
@@ -54,10 +55,28 @@ func TestWaitForReplicas(t *testing.T) {
 	}
 }
 
+// patience is what users have for a command on a busy machine.
+const patience = 10 * time.Second
+
+// waiting names the locks that wait for replicas.
+func waiting(b listed.Backend) (names []string) {
+	for _, l := range b.Locks {
+		if l.Waits {
+			names = append(names, l.Name)
+		}
+	}
+	return names
+}
+
+func try(t *testing.T, u lock.Locker) (lock.Grant, error) {
+	t.Helper()
+	return u.(lock.TryAcquirer).TryAcquire(t.Context(), lock.Request{Lock: "a", TTL: time.Second})
+}
+
 // waitingFor is a service whose users wait that long for one replica.
 func waitingFor(t *testing.T, r servers.Running, d time.Duration) servers.Running {
 	t.Helper()
-	p := lockDefaults()
+	p := access.LockDefaults()
 	err := backends.DecodeParams(r.Access.Params, &p)
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +92,7 @@ func waitingFor(t *testing.T, r servers.Running, d time.Duration) servers.Runnin
 func endReplicas(t *testing.T, r servers.Running) (primaries []string) {
 	t.Helper()
 	for _, n := range r.Cluster.Nodes {
-		if n.Address(Port) == "" {
+		if n.Address(access.Port) == "" {
 			continue // a Sentinel
 		}
 		if servers.Ask(t, r.Service, n.Name(), "role") == "master" {

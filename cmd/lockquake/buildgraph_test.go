@@ -2,6 +2,7 @@ package main
 
 import (
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,13 +22,17 @@ func TestBuildGraph(t *testing.T) {
 	for _, folder := range []string{"all", "clock", "disk", "links", "process", "ptrace"} {
 		mechanisms = append(mechanisms, own+"internal/agent/"+folder)
 	}
+	engines := []string{
+		own + "chaos", own + "internal/cluster", own + "internal/agent", "github.com/docker/", "github.com/moby/", "github.com/testcontainers/",
+		"github.com/vishvananda/", "github.com/mdlayher/", "github.com/google/nftables", "github.com/florianl/",
+	}
 	for pkg, forbidden := range map[string][]string{
 		"internal/agent":   mechanisms,
 		"internal/cluster": mechanisms,
 		"internal/engine":  instances,
-		"internal/client": append(instances,
-			own+"backends/", own+"chaos", own+"internal/cluster", own+"internal/agent", "github.com/docker/", "github.com/moby/",
-			"github.com/testcontainers/", "github.com/vishvananda/", "github.com/mdlayher/", "github.com/google/nftables", "github.com/florianl/"),
+		"internal/client":  slices.Concat(instances, engines, []string{own + "backends/"}),
+		"backends/redis/locks": append(engines,
+			own+"backends/listed", own+"backends/topology", own+"backends/redis/servers", own+"workloads"),
 	} {
 		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", own+pkg).Output()
 		if err != nil {

@@ -24,7 +24,7 @@ import (
 	"golang.org/x/perf/benchmath"
 	"golang.org/x/sys/unix"
 
-	redisbackend "github.com/lockquake/lockquake/backends/redis"
+	"github.com/lockquake/lockquake/backends/redis/access"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
@@ -354,7 +354,7 @@ func ask(t *testing.T, n *cluster.Node, command string, calls int64) redisServic
 	t.Helper()
 	c := redis.NewClient(&redis.Options{
 		Password: n.Login().Password, Protocol: 2, DB: 1,
-		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return n.Dial(ctx, redisbackend.Port) },
+		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return n.Dial(ctx, access.Port) },
 	})
 	t.Cleanup(func() { _ = c.Close() })
 	return redisService{c, command, calls}
@@ -363,7 +363,7 @@ func ask(t *testing.T, n *cluster.Node, command string, calls int64) redisServic
 // startBare starts a bare loop, see TestBareLoop.
 func startBare(t *testing.T, beside int, server *cluster.Node, library string) *contender {
 	t.Helper()
-	env := map[string]string{"BARE": library, "BARE_ADDRESS": server.Address(redisbackend.Port), "BARE_PASSWORD": server.Login().Password}
+	env := map[string]string{"BARE": library, "BARE_ADDRESS": server.Address(access.Port), "BARE_PASSWORD": server.Login().Password}
 	c := &contender{name: "bare " + library, service: ask(t, server, "evalsha", 1)}
 	return startBeside(t, beside, c, env, os.Args[0], "-test.run", "^TestBareLoop$")
 }

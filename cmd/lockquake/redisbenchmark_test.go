@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	redisbackend "github.com/lockquake/lockquake/backends/redis"
+	"github.com/lockquake/lockquake/backends/redis/access"
 	"github.com/lockquake/lockquake/internal/cluster"
 )
 
@@ -40,7 +40,7 @@ type benchmarkedRedis struct {
 // startBenchmark starts Redis' own benchmark with one command.
 func startBenchmark(t *testing.T, beside int, server *cluster.Node, command string, words ...string) *contender {
 	t.Helper()
-	host, port, err := net.SplitHostPort(server.Address(redisbackend.Port))
+	host, port, err := net.SplitHostPort(server.Address(access.Port))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/lockquake/lockquake/backends/redis"
+	"github.com/lockquake/lockquake/backends/redis/servers"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/workloads"
@@ -33,7 +33,7 @@ func Kind() resource.Kind {
 			{Name: resource.GuardDecr, Conditional: true, Writes: workloads.Sales, Doc: "counts first, as DECR does, and refuses where what the counter returns is beyond the stock"},
 		},
 		Specs: func() []node.Spec {
-			return []node.Spec{redis.Store(resource.StoreNode), resource.LedgerSpec(name)}
+			return []node.Spec{servers.Store(resource.StoreNode), resource.LedgerSpec(name)}
 		},
 		Dial: dial,
 		Book: func() resource.Book { return &book{} },

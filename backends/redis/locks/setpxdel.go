@@ -1,0 +1,21 @@
+package locks
+
+import "github.com/lockquake/lockquake/backends"
+
+// setPxDel is set-px-lua without the question whose key it deletes. It is wrong on purpose: a holder whose key expired deletes the
+// next holder's, and whoever comes third is inside together with the second. The Redis documentation warns of it ("Correct
+// Implementation with a Single Instance": "It is important to avoid removing a lock that was created by another client").
+func setPxDel() backends.Lock {
+	return expiring(backends.Lock{
+		Name:  "set-px-del",
+		Doc:   "SET NX PX, released by a plain DEL (the mistake that redis.io, distributed locks, warns of).",
+		Wrong: "a release deletes the key whosever it is: a holder who outlived its TTL frees the next holder's lock",
+		Found: backends.FoundIn("late-release", "a double grant", "double_grants 0: found",
+			"release-forged", "release-stale", "release-point",
+		),
+		Offers: backends.Offers{Renewal: "none"},
+		Points: []string{"before-set", "set-done", "wait-done", "before-delete", "release-done"},
+		Waits:  true,
+		Dial:   dialRecipe(means{takePx, releaseAny}),
+	})
+}

@@ -1,0 +1,76 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// looks is how often lock wasteful reads its key when it has taken or deleted it.
+const looks = 50
+
+// wasteful is set-px-lua at a price that nobody should pay. It is wrong on purpose in what it costs, and right in whom it grants the lock. It
+// opens a connection for each call, reads the key fifty times when it has taken or deleted it, and passes the time between two attempts in a
+// loop. Each is the positive control of a bound of the default suite. It is not put to conformance: its waiters would take the processor from the checks
+// beside it, and from its own holder, whose grant would be over before it is answered.
+func wasteful() backends.Lock {
+	return expiring(backends.Lock{
+		Name:  "wasteful",
+		Doc:   "set-px-lua over a new connection for each call, which reads the key fifty times afterwards, and waits in a busy loop.",
+		Wrong: "it costs a connection for each call, fifty requests beside each that is needed, and a core for each waiter",
+		Found: backends.Found{
+			Stories: []backends.Finding{
+				{
+					Story: "answers", Shows: "too many requests for an acquire, and for a release",
+					Reasons: []string{"requests_per_acquire <", "requests_per_release <"},
+				},
+				{
+					Story: "waiting", Shows: "too many connections for a grant, and a core for a waiter",
+					Reasons: []string{"connections_per_grant <", "client_cpu_ms_per_wait_s <"},
+				},
+			},
+		},
+		Offers: backends.Offers{Renewal: "none"},
+		Points: []string{"before-set", "set-done", "before-delete", "release-done"},
+		Dial: dialer(func(u user) lock.Locker {
+			shared := u.client
+			o := *shared.(*redis.Client).Options()
+			o.MaxRetries = -1 // what was none there is written as 0, which means three here
+			o.PoolSize = 1    // the room for one
+			return wastefully{&recipe{user: u, how: around(func(ctx context.Context, l *recipe, name string, do func(context.Context) error) error {
+				client := redis.NewClient(&o)
+				client.AddHook(sendHook{})
+				l.client = client
+				defer func() { l.client, _ = shared, client.Close() }()
+				if err := do(ctx); err != nil {
+					return err
+				}
+				for range looks {
+					_ = client.Get(ctx, l.keys.Key(name)).Err() // the answer is of no use
+				}
+				return nil
+			})}}
+		}),
+	})
+}
+
+// wastefully waits in a loop.
+type wastefully struct{ *recipe }
+
+// Acquire asks every now and then, and does not sleep between.
+func (l wastefully) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	for {
+		lock.Attempt(ctx)
+		g, err := l.TryAcquire(ctx, r)
+		if !errors.Is(err, lock.ErrContended) || ctx.Err() != nil {
+			return g, err
+		}
+		for until := time.Now().Add(l.params.Retry.Delay); time.Now().Before(until) && ctx.Err() == nil; { //nolint:revive // the loop is the point
+		}
+	}
+}

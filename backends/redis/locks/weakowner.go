@@ -1,0 +1,57 @@
+package locks
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// weakOwner is set-px-lua with a value that is not random: the time of the acquire in milliseconds, and the number of the client. It is
+// wrong on purpose. Two users of one client who ask in the same millisecond have one value. Where the first outlives its key and the
+// second has the lock by then, the script of the first finds "its own" value and deletes the key of the second. The Redis
+// documentation asks for a value that is unique across all clients and all requests ("Correct Implementation with a Single
+// Instance"), and calls a time with microseconds and a client id a weaker substitute that suffices in most environments. The
+// conformance suite catches it by chance, where users ask in the same millisecond.
+func weakOwner() backends.Lock {
+	return expiring(backends.Lock{
+		Name:  "weak-owner",
+		Doc:   "set-px-lua with a time in milliseconds and the client's number in the place of a random value.",
+		Wrong: "users of one client who ask in the same millisecond have one value: a holder who outlived its TTL frees the next holder's lock",
+		Found: backends.FoundIn("still-clock", "a double grant", "double_grants 0: found",
+			"release-stale?", "release-between?", "release-point?",
+		),
+		Offers: backends.Offers{Renewal: "none"},
+		Points: []string{"before-set", "set-done", "wait-done", "before-delete", "release-done"},
+		Waits:  true,
+		Dial: dialer(func(u user) lock.Locker {
+			return weaklyOwned{&recipe{user: u, how: means{give: releaseOwn}}}
+		}),
+	})
+}
+
+// weaklyOwned is a recipe whose user draws one value for all attempts of an acquire.
+type weaklyOwned struct{ *recipe }
+
+// Acquire polls until the key was free.
+func (l weaklyOwned) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	return l.poll(ctx, r, l.attemptsFrom(time.Now()))
+}
+
+// TryAcquire makes one attempt.
+func (l weaklyOwned) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	return l.attemptsFrom(time.Now())(ctx, r)
+}
+
+// attemptsFrom are the attempts of an acquire that began then.
+func (l weaklyOwned) attemptsFrom(began time.Time) func(context.Context, lock.Request) (lock.Grant, error) {
+	why := lock.Reason{Cause: lock.CauseOwnerValue, N: began.UnixMilli(), Seen: uint64(l.process)}
+	id := fmt.Sprintf("%d-%d", why.N, why.Seen)
+	return func(ctx context.Context, r lock.Request) (lock.Grant, error) {
+		g, err := l.attemptAs(ctx, r, &owner{id: id}, setPx(l.recipe, r))
+		g.Reason = why
+		return g, err
+	}
+}

@@ -1,0 +1,147 @@
+package servers
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/backends/redis/access"
+	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/internal/node"
+)
+
+const (
+	clusterPrimaries = 3
+	clusterServers   = 2 * clusterPrimaries // each primary has one replica
+)
+
+// busPort is the name of the port on which the servers of a cluster talk to each other.
+const busPort = "bus"
+
+// Cluster is Redis Cluster: three primaries that share the keys, with a replica each. It has these locks.
+func Cluster(list []backends.Lock) listed.Backend {
+	return listed.Backend{
+		Backend: backends.Backend{
+			Name: access.Cluster,
+			Doc: "Redis Cluster: three primaries that share the keys among them, with a replica each; replication is asynchronous, so that a " +
+				"promoted replica may not know the newest grants.",
+			Locks:   list,
+			Servers: backends.Servers{Standby: true, CountsConnections: true},
+		},
+		Maker: topology.Maker{
+			Attachable: []string{access.Port}, Syncing: syncing, OneThread: true, Health: health,
+			New: func(c topology.Common, decode func(into any) error) (topology.Topology, error) {
+				return newCluster(list, c, decode)
+			},
+		},
+	}
+}
+
+// ClusterParams is what a scenario may set beside the keys that all backends have.
+type ClusterParams struct {
+	// Persistence is what each server writes to disk, as for one server; see Params.
+	Persistence string `yaml:"persistence"`
+	// NodeTimeout is how long a server must be silent before others take it for failed.
+	NodeTimeout       time.Duration `yaml:"node_timeout"`
+	WriteRule         `yaml:",inline"`
+	access.LockParams `yaml:",inline"`
+}
+
+// ClusterDetection is how long a dead server goes unnoticed by default.
+const ClusterDetection = 500 * time.Millisecond
+
+func clusterDefaults() ClusterParams {
+	return ClusterParams{Persistence: "none", NodeTimeout: ClusterDetection, LockParams: access.LockDefaults()}
+}
+
+func (p ClusterParams) check() error {
+	if err := checkPersistence(p.Persistence); err != nil {
+		return err
+	}
+	// The servers ping each other from a timer of 100 ms, at half the node timeout.
+	if err := backends.CheckDuration("node_timeout", p.NodeTimeout, 200*time.Millisecond); err != nil {
+		return err
+	}
+	if err := p.WriteRule.check(1); err != nil {
+		return err
+	}
+	return p.LockParams.Check(1)
+}
+
+// sharded is the topology.
+type sharded struct {
+	locks  locks
+	common topology.Common
+	params ClusterParams
+}
+
+func newCluster(list locks, c topology.Common, decode func(into any) error) (topology.Topology, error) {
+	p := clusterDefaults()
+	if err := decode(&p); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(p.check(), list.checkWait(p.LockParams, c), checkPrefix(c)); err != nil {
+		return nil, fmt.Errorf("backend %s: %w", access.Cluster, err)
+	}
+	if c.Attached == nil && c.Nodes != 0 && c.Nodes != clusterServers {
+		return nil, fmt.Errorf("backend %s: nodes is %d; it runs %d primaries with a replica each: leave it out", access.Cluster, c.Nodes, clusterPrimaries)
+	}
+	return sharded{locks: list, common: c, params: p}, nil
+}
+
+// Specs describes the servers. The first three begin as primaries, the fourth follows the first, and so on; Ready introduces them
+// to each other. Of somebody else's cluster they are those that the user named.
+func (s sharded) Specs() []node.Spec {
+	servers := clusterServers
+	if s.common.Attached != nil {
+		servers = s.common.Attached.Ports[access.Port]
+	}
+	specs := make([]node.Spec, 0, servers)
+	for i := range servers {
+		spec := dataNode(serverName(i), func(p node.Place) []string {
+			return s.server(p, p.Address(p.Self, access.Port), p.Address(p.Self, busPort))
+		})
+		spec.Ports = append(spec.Ports, node.Port{Name: busPort, Number: 16379})
+		specs = append(specs, spec)
+	}
+	return specs
+}
+
+// replicaValidity is for how long a replica without its primary may be elected: what Redis' own defaults, ten times 15 s, come to.
+const replicaValidity = 150 * time.Second
+
+// server is the argv of a server that clients reach at address, and the others at bus.
+func (s sharded) server(place node.Place, address, bus string) []string {
+	host, port := splitAddress(address)
+	_, busNumber := splitAddress(bus)
+	return slices.Concat(command(place, address, s.params.Persistence), s.params.WriteRule.options(), []string{
+		"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf",
+		"--cluster-node-timeout", strconv.FormatInt(s.params.NodeTimeout.Milliseconds(), 10),
+		// By default ten times the timeout: at 500 ms a replica that has lost one election is too old for the next, and nobody serves its slots again.
+		"--cluster-replica-validity-factor", strconv.FormatInt(max(10, int64(replicaValidity/s.params.NodeTimeout)), 10),
+		"--cluster-port", busNumber, "--cluster-announce-ip", host, "--cluster-announce-port", port, "--cluster-announce-bus-port", busNumber,
+		// A replica that has heard nothing of its primary's offset is left out of CLUSTER SLOTS: each ping brings it.
+		"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1",
+	})
+}
+
+// Params is what the clients get.
+func (s sharded) Params() any {
+	p := s.params.LockParams
+	p.Detection = s.params.NodeTimeout
+	return p
+}
+
+// Service returns the handle on the running nodes.
+func (s sharded) Service(nodes []node.Handle) topology.Service {
+	servers := membersOf(nodes, seen{port: access.Port, timeout: observeTimeout, keys: access.Keyspace(s.common.Prefix())})
+	guest, setup := clusterGuest{endpoints: servers, common: s.common}, clusterSetup{servers: servers, buses: map[string]string{}}
+	for _, n := range nodes {
+		guest.login, setup.buses[n.Name()] = n.Login(), n.Address(busPort)
+	}
+	return &clusterService{sharded: s, servers: servers, guest: guest, setup: setup}
+}

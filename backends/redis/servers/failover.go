@@ -1,0 +1,92 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/lockquake/lockquake/backends/redis/access"
+	"github.com/lockquake/lockquake/chaos"
+)
+
+// Promotes says that there is nobody to take over.
+func (s *service) Promotes() error {
+	return chaos.Unavailable{What: "a failover in order", Reason: "there is one server, and nobody to take over from it; use backend sentinel or rediscluster, or the fault restart"}
+}
+
+// Promotes says that nobody leads.
+func (s *fiveService) Promotes() error {
+	return chaos.Unavailable{What: "a failover in order", Reason: "the servers of redlock are independent, and none of them leads; use the fault restart"}
+}
+
+// Leaderless says that nobody leads, whatever each says of itself: each calls itself a master.
+func (s *fiveService) Leaderless(string) string {
+	return "the servers of redlock are independent, and none of them leads; write one"
+}
+
+// Leaderless says that each part of the locks has a leader of its own.
+func (s *clusterService) Leaderless(lock string) string {
+	if lock != "" {
+		return ""
+	}
+	return "each part of the locks has a leader of its own; write leader(LOCK), such as leader(lock-0)"
+}
+
+// Promotes is always possible.
+func (s *sentinelService) Promotes() error { return nil }
+
+// Promote has a Sentinel promote a replica of its choice (SENTINEL FAILOVER), without asking the others.
+func (s *sentinelService) Promote(ctx context.Context, node string) (chaos.Promotion, error) {
+	role, err := s.Ask(ctx, node, chaos.FactRole)
+	if err != nil {
+		return chaos.Promotion{}, err
+	}
+	if !chaos.Leads(role) {
+		return chaos.Promotion{}, fmt.Errorf("%s is a %s, and a Sentinel chooses by itself whom it promotes; aim at the leader", node, role)
+	}
+	var errs []error
+	for _, m := range s.nodes.sentinels {
+		if err := m.client.Do(ctx, "SENTINEL", "FAILOVER", access.Monitored).Err(); err != nil {
+			errs = append(errs, fmt.Errorf("SENTINEL FAILOVER of %s: %w", m.name, err))
+			continue
+		}
+		return chaos.Promotion{From: node, How: "SENTINEL FAILOVER, asked of " + m.name}, nil
+	}
+	return chaos.Promotion{}, errors.Join(errs...)
+}
+
+// Settle has nothing to do: the Sentinels make the old primary a replica.
+func (s *sentinelService) Settle(context.Context, chaos.Promotion) error { return nil }
+
+// Promotes is always possible.
+func (s *clusterService) Promotes() error { return nil }
+
+// Promote has a replica take the slots of its primary over (CLUSTER FAILOVER), which the primary agrees to and waits for: the node,
+// or where that is a primary the first of its replicas.
+func (s *clusterService) Promote(ctx context.Context, node string) (chaos.Promotion, error) {
+	m, err := s.servers.find(node)
+	if err != nil {
+		return chaos.Promotion{}, err
+	}
+	v, err := viewOf(ctx, m)
+	if err != nil {
+		return chaos.Promotion{}, err
+	}
+	from, to := pair(v)
+	if from == nil || to == nil {
+		return chaos.Promotion{}, fmt.Errorf("%s knows no replica that could take over", node)
+	}
+	p := chaos.Promotion{From: from.nameAmong(s.servers), To: to.nameAmong(s.servers)}
+	p.How = "CLUSTER FAILOVER, asked of " + p.To
+	replica, err := s.servers.find(p.To)
+	if err != nil {
+		return p, err
+	}
+	if err := replica.client.ClusterFailover(ctx).Err(); err != nil {
+		return p, fmt.Errorf("%s: %w", p.How, err)
+	}
+	return p, nil
+}
+
+// Settle has nothing to do: the old primary follows the new one by itself.
+func (s *clusterService) Settle(context.Context, chaos.Promotion) error { return nil }

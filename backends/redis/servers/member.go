@@ -1,0 +1,355 @@
+package servers
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/lockquake/lockquake/backends/redis/access"
+	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/node"
+)
+
+// observerName is what the harness's own connections are called.
+const observerName = "lockquake-observer"
+
+// holderFact asks for the value at the key of a lock: the random id of its holder.
+const holderFact = history.FactHolder
+
+// member is one server as the harness sees it.
+type member struct {
+	name     string
+	address  string // as the servers know each other
+	password string
+	keys     access.Keyspace
+	master   string // the name under which a Sentinel knows the primary
+	client   *redis.Client
+}
+
+// seen says how the harness asks servers.
+type seen struct {
+	port    string
+	timeout time.Duration
+	keys    access.Keyspace
+	master  string // "": the package's own name
+}
+
+// newMember makes a client that connects to a port of the node by the harness's own way.
+func newMember(n node.Handle, s seen) member {
+	login := n.Login()
+	o := access.Options(s.timeout, login).Simple()
+	o.ClientName = observerName
+	o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		conn, err := n.Dial(ctx, s.port)
+		if err != nil {
+			return nil, err
+		}
+		return login.TLS.Over(ctx, conn, n.Address(s.port))
+	}
+	return member{
+		name: n.Name(), address: n.Address(s.port), password: login.Password, keys: s.keys, master: cmp.Or(s.master, access.Monitored), client: redis.NewClient(o),
+	}
+}
+
+// members is the servers of one kind. What a topology does not say otherwise they answer each for itself.
+type members []member
+
+// Facts lists what can be asked.
+func (members) Facts() map[string]string { return serverFacts() }
+
+// Ask asks one server for one fact.
+func (ms members) Ask(ctx context.Context, node, fact string) (string, error) {
+	m, err := ms.find(node)
+	if err != nil {
+		return "", err
+	}
+	return m.ask(ctx, fact)
+}
+
+// Ready writes a value to every server and reads it back, on all side by side.
+func (ms members) Ready(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, m := range ms {
+		group.Go(func() error { return m.write(ctx, m.client, m.keys.Ready()) })
+	}
+	return group.Wait()
+}
+
+// membersOf makes a member of each node that has the port.
+func membersOf(nodes []node.Handle, s seen) members {
+	var out members
+	for _, n := range nodes {
+		if n.Address(s.port) == "" {
+			continue
+		}
+		out = append(out, newMember(n, s))
+	}
+	return out
+}
+
+// find returns the member of that name.
+func (ms members) find(node string) (member, error) {
+	for _, m := range ms {
+		if m.name == node {
+			return m, nil
+		}
+	}
+	return member{}, fmt.Errorf("redis has no node %q", node)
+}
+
+// Keepers are all servers: a replica may not have heard of a grant, and the servers of a cluster that have not the lock's slot have
+// nothing.
+func (ms members) Keepers() []string {
+	var out []string
+	for _, m := range ms {
+		out = append(out, m.name)
+	}
+	return out
+}
+
+// at returns the name of the member at an address, or the address where none of ours is there.
+func (ms members) at(address string) string {
+	for _, m := range ms {
+		if m.address == address {
+			return m.name
+		}
+	}
+	return address
+}
+
+// version asks for the version of the first that answers.
+func (ms members) version(ctx context.Context) string {
+	err := errors.New("there are no servers")
+	for _, m := range ms {
+		var section map[string]string
+		if section, err = m.info(ctx, "server"); err == nil {
+			return section["redis_version"]
+		}
+	}
+	return "unknown: " + err.Error()
+}
+
+// Close frees the connections.
+func (ms members) Close() error {
+	var errs []error
+	for _, m := range ms {
+		errs = append(errs, m.client.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// serverFacts lists what every server can be asked, whatever its topology. LOCK stands for the name of a lock.
+func serverFacts() map[string]string {
+	return map[string]string{
+		chaos.FactServes:    "the server answers PING",
+		chaos.FactRole:      "first word of the server's ROLE: master or slave",
+		"clock":             "the server's wall clock by TIME, RFC 3339 with microseconds, UTC",
+		"run-id":            "the server's run_id: another after each start",
+		chaos.FactSyncing:   "an fsync of the append-only file waits or is under way (aof_pending_bio_fsync)",
+		"delayed-fsyncs":    "how often the server put a write off because an fsync took too long (aof_delayed_fsync)",
+		chaos.FactLastWrite: "the value that the last of these writes left",
+		"fresh-second":      "true when the server has begun no fsync but that of this second, which is over, and begins none for half a second; asking waits for it",
+		chaos.FactWrites:    "the server takes a write at a key that no lock has; asking writes",
+		holderFact + "LOCK": `the value at the key of lock LOCK on this very server, or "none"`,
+		history.FactTakes + "LOCK": `"true" if the server takes a write beside the key of lock LOCK, in the same slot, else the word with which it ` +
+			"refuses, such as READONLY, NOREPLICAS or CLUSTERDOWN; asking writes",
+	}
+}
+
+// ask answers the facts that every server knows.
+func (m member) ask(ctx context.Context, fact string) (string, error) {
+	if name, ok := strings.CutPrefix(fact, holderFact); ok {
+		return m.holder(ctx, name)
+	}
+	if name, ok := strings.CutPrefix(fact, history.FactTakes); ok {
+		return m.takes(ctx, name)
+	}
+	switch fact {
+	case chaos.FactServes:
+		return strconv.FormatBool(m.client.Ping(ctx).Err() == nil), nil
+	case chaos.FactRole:
+		v, err := m.client.Do(ctx, "ROLE").Slice()
+		if err == nil && len(v) == 0 {
+			err = errors.New("an empty answer")
+		}
+		if err != nil {
+			return "", fmt.Errorf("ROLE of %s: %w", m.name, err)
+		}
+		return fmt.Sprint(v[0]), nil
+	case "clock":
+		t, err := m.client.Time(ctx).Result()
+		if err != nil {
+			return "", fmt.Errorf("TIME of %s: %w", m.name, err)
+		}
+		return clockText(t), nil
+	case chaos.FactSyncing, "delayed-fsyncs":
+		section, err := m.info(ctx, "persistence")
+		if fact == chaos.FactSyncing {
+			pending := section["aof_pending_bio_fsync"]
+			return strconv.FormatBool(pending != "" && pending != "0"), err
+		}
+		return section["aof_delayed_fsync"], err
+	case chaos.FactLastWrite:
+		return m.client.Get(ctx, m.keys.Ready()).Result()
+	case "fresh-second":
+		_, err := m.freshSecond(ctx)
+		return strconv.FormatBool(err == nil), err
+	case chaos.FactWrites:
+		err := m.write(ctx, m.client, m.keys.Ready())
+		return strconv.FormatBool(err == nil), err
+	case "run-id":
+		section, err := m.info(ctx, "server")
+		return section["run_id"], err
+	}
+	return "", fmt.Errorf("redis has no fact %q", fact)
+}
+
+func clockText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z07:00") }
+
+func (m member) holder(ctx context.Context, name string) (string, error) {
+	v, err := m.client.MGet(ctx, m.keys.Anywhere(name)...).Result()
+	return holderIn(v), err
+}
+
+// takes writes a key in the slot of a lock's.
+func (m member) takes(ctx context.Context, name string) (string, error) {
+	err := m.client.Set(ctx, m.keys.Probe(name), m.name, time.Minute).Err()
+	var answer redis.Error
+	switch {
+	case err == nil:
+		return "true", nil
+	case errors.As(err, &answer):
+		word, _, _ := strings.Cut(answer.Error(), " ")
+		return word, nil
+	}
+	return "", fmt.Errorf("SET on %s: %w", m.name, err)
+}
+
+// holderIn is the holder's id among the values at keys.
+func holderIn(values []any) string {
+	for i, v := range values {
+		switch text, ok := v.(string); {
+		case ok && i == 0:
+			return text
+		case ok:
+			return access.Printable(text)
+		}
+	}
+	return "none"
+}
+
+// info returns the fields of one section of INFO.
+func (m member) info(ctx context.Context, section string) (map[string]string, error) {
+	text, err := m.client.Info(ctx, section).Result()
+	if err != nil {
+		return nil, fmt.Errorf("INFO %s of %s: %w", section, m.name, err)
+	}
+	return fields(text), nil
+}
+
+// fields reads lines of the form "name:value".
+func fields(text string) map[string]string {
+	out := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			out[name] = value
+		}
+	}
+	return out
+}
+
+// write has the server take a value at the key and give it back.
+func (m member) write(ctx context.Context, c redis.Cmdable, at string) error {
+	want := time.Now().String()
+	if err := c.Set(ctx, at, want, time.Minute).Err(); err != nil {
+		return fmt.Errorf("%s does not take a write: %w", m.name, err)
+	}
+	got, err := c.Get(ctx, at).Result()
+	if err != nil {
+		return fmt.Errorf("%s does not serve a read: %w", m.name, err)
+	}
+	if got != want {
+		return fmt.Errorf("%s serves %q where %q was written", m.name, got, want)
+	}
+	return nil
+}
+
+// Requests counts the commands that each server has processed: those within scripts, those that a replica hears from its primary and
+// those of Sentinels among them, and questions such as this.
+func (ms members) Requests(ctx context.Context) map[string]int64 {
+	return count(ctx, ms, "total_commands_processed")
+}
+
+// Connections counts those that each server has taken, from replicas and Sentinels too.
+func (ms members) Connections(ctx context.Context) map[string]int64 {
+	return count(ctx, ms, "total_connections_received")
+}
+
+// count asks each server for a number of its statistics.
+func count(ctx context.Context, ms members, field string) map[string]int64 {
+	return topology.CountEach(ms, func(m member) string { return m.name }, func(m member) (int64, error) {
+		section, err := m.info(ctx, "stats")
+		if err != nil {
+			return 0, err
+		}
+		return strconv.ParseInt(section[field], 10, 64)
+	})
+}
+
+// The part of a second, by the server's own clock, in which freshSecond makes its write: later than the server, which looks at its clock ten
+// times a second, notices that the second is another; and the part until which it answers, so that half a second is left.
+const (
+	secondBegins = 150 * time.Millisecond
+	secondEnds   = 300 * time.Millisecond
+	secondSpent  = 500 * time.Millisecond
+)
+
+// freshSecond waits for a moment after which nothing reaches the server's disk for half a second, although the
+// server says yes, and returns what the server's clock says then. With everysec a server begins an fsync at most once in each second of its clock. So after a write
+// early in a second, that second's fsync has begun or is over, and the next one begins in the next second.
+func (m member) freshSecond(ctx context.Context) (time.Time, error) {
+	for {
+		at, err := m.client.Time(ctx).Result()
+		if err != nil {
+			return at, err
+		}
+		if part := time.Duration(at.Nanosecond()); part < secondBegins || part > secondEnds {
+			if clock.Sleep(ctx, secondBegins/10) != nil {
+				return at, ctx.Err()
+			}
+			continue
+		}
+		if err := m.write(ctx, m.client, m.keys.Ready()); err != nil {
+			return at, err
+		}
+		if clock.Sleep(ctx, secondBegins/3) != nil {
+			return at, ctx.Err()
+		}
+		syncing, err := m.ask(ctx, chaos.FactSyncing)
+		if err != nil {
+			return at, err
+		}
+		now, err := m.client.Time(ctx).Result()
+		if err != nil {
+			return at, err
+		}
+		if syncing == "false" && now.Unix() == at.Unix() && time.Duration(now.Nanosecond()) < secondSpent {
+			return now, nil
+		}
+	}
+}
+
+// observeTimeout bounds one command of the harness's own to a server. The clients' node_timeout is theirs: the harness is not in
+// a hurry.
+const observeTimeout = time.Second

@@ -1,0 +1,169 @@
+package servers
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/backends/redis/access"
+	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/internal/node"
+)
+
+const (
+	sentinelServers = 3 // a primary and its replicas
+	sentinelWatches = 3 // Sentinels
+	sentinelQuorum  = 2 // Sentinels that must agree that the primary is down
+)
+
+// Sentinel is one primary, two replicas and three Sentinels that promote a replica when the primary is gone. It has these locks.
+func Sentinel(list []backends.Lock) listed.Backend {
+	return listed.Backend{
+		Backend: backends.Backend{
+			Name: access.Sentinel,
+			Doc: "One Redis primary with two replicas, and three Sentinels that promote a replica when the primary is gone; replication is " +
+				"asynchronous, so that a promoted replica may not know the newest grants.",
+			Locks:   list,
+			Servers: backends.Servers{Standby: true, CountsConnections: true},
+		},
+		Maker: topology.Maker{
+			Attachable: []string{access.Port, access.SentinelPort}, Syncing: syncing, OneThread: true, Health: health,
+			New: func(c topology.Common, decode func(into any) error) (topology.Topology, error) {
+				return newSentinel(list, c, decode)
+			},
+		},
+	}
+}
+
+// SentinelParams is what a scenario may set beside the keys that all backends have.
+type SentinelParams struct {
+	// Persistence is what each data server writes to disk, as for one server; see Params.
+	Persistence string `yaml:"persistence"`
+	// DownAfter is how long a server must be silent before a Sentinel takes it for down.
+	DownAfter time.Duration `yaml:"down_after"`
+	// FailoverTimeout bounds the phases of a failover; the next one is refused for twice as long.
+	FailoverTimeout   time.Duration `yaml:"failover_timeout"`
+	WriteRule         `yaml:",inline"`
+	access.LockParams `yaml:",inline"`
+}
+
+// SentinelDetection is how long a dead server goes unnoticed by default.
+const SentinelDetection = 300 * time.Millisecond
+
+func sentinelDefaults() SentinelParams {
+	return SentinelParams{
+		Persistence: "none", DownAfter: SentinelDetection, FailoverTimeout: time.Second, LockParams: access.LockDefaults(),
+	}
+}
+
+func (p SentinelParams) check() error {
+	if err := checkPersistence(p.Persistence); err != nil {
+		return err
+	}
+	// Sentinels ping every 100 ms: a shorter time would take every server for down.
+	if err := backends.CheckDuration("down_after", p.DownAfter, 200*time.Millisecond); err != nil {
+		return err
+	}
+	if err := backends.CheckDuration("failover_timeout", p.FailoverTimeout, 100*time.Millisecond); err != nil {
+		return err
+	}
+	if err := p.WriteRule.check(sentinelServers - 1); err != nil {
+		return err
+	}
+	return p.LockParams.Check(sentinelServers - 1)
+}
+
+// sentinel is the topology.
+type sentinel struct {
+	locks   locks
+	common  topology.Common
+	params  SentinelParams
+	servers int
+	watches int
+}
+
+func newSentinel(list locks, c topology.Common, decode func(into any) error) (topology.Topology, error) {
+	p := sentinelDefaults()
+	if err := decode(&p); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(p.check(), list.checkWait(p.LockParams, c), checkPrefix(c), checkMaster(c)); err != nil {
+		return nil, fmt.Errorf("backend %s: %w", access.Sentinel, err)
+	}
+	s := sentinel{locks: list, common: c, params: p, servers: sentinelServers, watches: sentinelWatches}
+	if c.Attached != nil {
+		s.servers, s.watches, s.params.Master = c.Attached.Ports[access.Port], c.Attached.Ports[access.SentinelPort], c.Attached.Master
+		return s, nil
+	}
+	if c.Nodes != 0 && c.Nodes != sentinelServers+sentinelWatches {
+		return nil, fmt.Errorf("backend %s: nodes is %d; it runs %d servers and %d Sentinels: leave it out",
+			access.Sentinel, c.Nodes, sentinelServers, sentinelWatches)
+	}
+	return s, nil
+}
+
+// Specs describes the data servers and the Sentinels. All data servers start as primaries: a node that was restarted with the
+// name of a primary in its command line would follow it wherever the primary has moved to, until failover_timeout has passed.
+// Who follows whom is said by Ready at first, and by the Sentinels from then on.
+func (s sentinel) Specs() []node.Spec {
+	specs := make([]node.Spec, 0, s.servers+s.watches)
+	for i := range s.servers {
+		specs = append(specs, dataNode(serverName(i), func(p node.Place) []string { return s.server(p, p.Address(p.Self, access.Port)) }))
+	}
+	for i := range s.watches {
+		specs = append(specs, node.Spec{
+			Name: "sentinel-" + strconv.Itoa(i+1), Role: node.Server, Image: "redis", Restartable: true,
+			Ports:   []node.Port{{Name: access.SentinelPort, Number: 26379}},
+			Secret:  watchSecret,
+			Command: func(p node.Place) []string { return watch(p, p.Address(p.Self, access.SentinelPort)) },
+		})
+	}
+	return specs
+}
+
+// server is the argv of a data server.
+func (s sentinel) server(place node.Place, address string) []string {
+	host, port := splitAddress(address)
+	return slices.Concat(command(place, address, s.params.Persistence), s.params.WriteRule.options(), []string{
+		"--replica-announce-ip", host, "--replica-announce-port", port,
+		"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1",
+	})
+}
+
+// watch is the argv of a Sentinel, which needs a file that it can rewrite: the shell makes the first one and becomes the server. A
+// restarted Sentinel finds in it what it knew.
+func watch(place node.Place, address string) []string {
+	host, port := splitAddress(address)
+	config := []string{
+		"port " + port, "bind " + node.ListenOn(host), "protected-mode no", "daemonize no", "dir " + place.Dir,
+		"sentinel announce-ip " + host, "sentinel announce-port " + port,
+	}
+	const script = `umask 077; [ -s "$0" ] || { printf '%s\n' "$1"; [ -z "$2" ] || cat "$2"; } >"$0"; exec redis-server "$0" --sentinel`
+	return []string{"sh", "-c", script, place.Dir + "/sentinel.conf", strings.Join(config, "\n"), place.Secret}
+}
+
+// watchSecret is the same for a Sentinel: the password that it asks for, and with which it talks to the others.
+func watchSecret(password string) string {
+	return "requirepass " + password + "\nsentinel sentinel-pass " + password + "\n"
+}
+
+// Params is what the clients get.
+func (s sentinel) Params() any {
+	p := s.params.LockParams
+	p.Detection = s.params.DownAfter
+	return p
+}
+
+// Service returns the handle on the running nodes.
+func (s sentinel) Service(nodes []node.Handle) topology.Service {
+	as := seen{port: access.Port, timeout: observeTimeout, keys: access.Keyspace(s.common.Prefix()), master: s.params.Master}
+	watches := as
+	watches.port = access.SentinelPort
+	known := sentinelNodes{servers: membersOf(nodes, as), sentinels: membersOf(nodes, watches)}
+	return &sentinelService{sentinel: s, nodes: known, setup: sentinelSetup{nodes: known, params: s.params}}
+}

@@ -1,0 +1,129 @@
+package servers
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/lockquake/lockquake/backends/redis/access"
+	"github.com/lockquake/lockquake/internal/node"
+)
+
+// syncing are the keys with which a server writes what it is told to disk.
+const syncing = "persistence: everysec"
+
+// health asks the node by itself.
+func health(port int) []string {
+	return []string{"CMD-SHELL", fmt.Sprintf("redis-cli -p %d ping | grep -q PONG", port)}
+}
+
+// persistence is the server's command line for each policy.
+var persistence = map[string][]string{
+	"none":     {"--save", "", "--appendonly", "no"},
+	"snapshot": {"--save", "1 1", "--appendonly", "no"},
+	// Redis' own save points: the first is an hour away, so that only a server that ends in order writes what it knows.
+	"save-points": {"--save", "3600 1 300 100 60 10000", "--appendonly", "no"},
+	"everysec":    {"--save", "", "--appendonly", "yes", "--appendfsync", "everysec"},
+	"always":      {"--save", "", "--appendonly", "yes", "--appendfsync", "always"},
+}
+
+// syncThreads is how the name begins of the thread that syncs a server's data. With "always" it is the main thread, which does all
+// else as well.
+func syncThreads(policy string) []string {
+	if policy == "everysec" {
+		return []string{"bio_aof"}
+	}
+	return nil
+}
+
+func checkPersistence(policy string) error {
+	if _, ok := persistence[policy]; !ok {
+		return fmt.Errorf("persistence is %q; it must be none, snapshot, save-points, everysec or always", policy)
+	}
+	return nil
+}
+
+// secret is the part of a server's configuration that others must not see: its password, with which it also follows a primary.
+func secret(password string) string {
+	return "requirepass " + password + "\nmasterauth " + password + "\n"
+}
+
+// command is the argv of a server that is reached at address. It includes its secret, rather than have it as its configuration file: that the
+// Sentinels would have it rewrite, and a restarted server would find in it whom it once followed.
+func command(place node.Place, address, policy string) []string {
+	host, port := splitAddress(address)
+	argv := []string{
+		"redis-server", "--port", port, "--bind", node.ListenOn(host), "--protected-mode", "no", "--daemonize", "no", "--dir", place.Dir,
+	}
+	if place.Secret != "" {
+		argv = append(argv, "--include", place.Secret)
+	}
+	return append(argv, persistence[policy]...)
+}
+
+// Store describes a Redis server that is not a lock service but what a lock protects, with this package's image and
+// settings. It keeps everything in memory.
+func Store(name string) node.Spec {
+	return node.Spec{
+		Name: name, Role: node.Resource, Image: "redis",
+		Ports:   []node.Port{{Name: access.Port, Number: 6379}},
+		Secret:  secret,
+		Command: func(p node.Place) []string { return command(p, p.Address(name, access.Port), "none") },
+	}
+}
+
+// independent describes a server that knows of no other.
+func independent(name, persistence string, delay time.Duration) node.Spec {
+	spec := dataNode(name, func(p node.Place) []string { return command(p, p.Address(name, access.Port), persistence) })
+	spec.SyncThreads, spec.RestartDelay = syncThreads(persistence), delay
+	return spec
+}
+
+// dataNode describes a server that keeps keys.
+func dataNode(name string, argv func(node.Place) []string) node.Spec {
+	return node.Spec{
+		Name: name, Role: node.Server, Image: "redis", Restartable: true, Ports: []node.Port{{Name: access.Port, Number: 6379}}, Secret: secret, Command: argv,
+	}
+}
+
+// What `restart` may say.
+const (
+	restartImmediate = "immediate"
+	restartDelayed   = "delayed"
+)
+
+func checkRestart(policy string) error {
+	if policy != restartImmediate && policy != restartDelayed {
+		return fmt.Errorf("restart is %q; it must be %s or %s", policy, restartImmediate, restartDelayed)
+	}
+	return nil
+}
+
+// restartMargin is how much longer than a TTL a delayed server stays away: a command may have been on its way for a while
+// when the server ended.
+const restartMargin = 500 * time.Millisecond
+
+// restartDelay is how long a server that ended waits before it starts again: with "delayed" longer than any key that it may
+// have forgotten could have lived (redis.io, "Distributed Locks with Redis", "Performance, crash recovery and fsync").
+func restartDelay(policy string, ttl time.Duration) time.Duration {
+	if policy == restartDelayed {
+		return ttl + restartMargin
+	}
+	return 0
+}
+
+func serverName(i int) string { return "redis-" + strconv.Itoa(i+1) }
+
+// splitAddress takes "host:port" apart; what is no address is a host on the standard port.
+func splitAddress(address string) (host, port string) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return address, "6379"
+	}
+	return host, port
+}
+
+// FailoverTime is what a failover may add to the time after which a lock must be granted again: 1.2 to 1.5 s were measured for
+// Sentinel and about as much for Redis Cluster, where the first vote settles it.
+const FailoverTime = 3 * time.Second

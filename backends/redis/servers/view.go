@@ -1,0 +1,238 @@
+package servers
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockquake/lockquake/backends/redis/access"
+)
+
+// slots is how many there are, over which the keys are spread.
+const slots = 16384
+
+// peer is one line of CLUSTER NODES.
+type peer struct {
+	id      string
+	address string // for clients
+	flags   []string
+	primary string // id of the one that it follows, or "-"
+	slots   [][2]int
+}
+
+// view is what one node of a cluster knows of all.
+type view []peer
+
+// viewOf asks a node for its view.
+func viewOf(ctx context.Context, m member) (view, error) {
+	text, err := m.client.ClusterNodes(ctx).Result()
+	if err != nil {
+		return nil, fmt.Errorf("CLUSTER NODES of %s: %w", m.name, err)
+	}
+	return parseView(text), nil
+}
+
+// parseView reads CLUSTER NODES: "id address@bus flags primary ping pong epoch link slot...". Slots on their way from one node to
+// another, in brackets, are left out.
+func parseView(text string) view {
+	var out view
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		if len(words) < 8 {
+			continue
+		}
+		address, _, _ := strings.Cut(words[1], "@")
+		p := peer{id: words[0], address: address, flags: strings.Split(words[2], ","), primary: words[3]}
+		for _, w := range words[8:] {
+			from, to, ranged := strings.Cut(w, "-")
+			if !ranged {
+				to = from
+			}
+			first, err1 := strconv.Atoi(from)
+			last, err2 := strconv.Atoi(to)
+			if err1 == nil && err2 == nil {
+				p.slots = append(p.slots, [2]int{first, last})
+			}
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// viewOfSlot asks a node for its view, and for the slot of a lock.
+func viewOfSlot(ctx context.Context, m member, lockName string) (view, int, error) {
+	slot, err := m.client.ClusterKeySlot(ctx, m.keys.Key(lockName)).Result()
+	if err != nil {
+		return nil, 0, fmt.Errorf("CLUSTER KEYSLOT of %s: %w", m.name, err)
+	}
+	v, err := viewOf(ctx, m)
+	return v, int(slot), err
+}
+
+// self is the node that was asked.
+func (v view) self() peer {
+	for _, p := range v {
+		if slices.Contains(p.flags, "myself") {
+			p.flags = slices.DeleteFunc(slices.Clone(p.flags), func(f string) bool { return f == "myself" })
+			return p
+		}
+	}
+	return peer{}
+}
+
+// owner is the primary of a slot, or nil.
+func (v view) owner(slot int) *peer {
+	for i := range v {
+		for _, r := range v[i].slots {
+			if r[0] <= slot && slot <= r[1] {
+				return &v[i]
+			}
+		}
+	}
+	return nil
+}
+
+// roleFor is the asked node's own role for a slot.
+func (v view) roleFor(slot int) string {
+	self, owner := v.self(), v.owner(slot)
+	switch {
+	case owner == nil:
+	case owner.id == self.id:
+		return "master"
+	case owner.id == self.primary:
+		return "slave"
+	}
+	return "none"
+}
+
+// slotHolder reads the key on the very node that was asked: READONLY lets a replica answer. A node without the key's slot answers MOVED:
+// the key is certainly not there.
+func slotHolder(ctx context.Context, m member, name string) (string, error) {
+	var get *redis.SliceCmd
+	_, _ = m.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.ReadOnly(ctx) // the connection stays so, which changes nothing for a primary
+		get = p.MGet(ctx, m.keys.Keys(name)...)
+		return nil
+	})
+	v, err := get.Result()
+	if redis.HasErrorPrefix(err, "MOVED") {
+		return "none", nil
+	}
+	return holderIn(v), err
+}
+
+// nameAmong is the node's name among ours.
+func (p *peer) nameAmong(ms members) string {
+	if p == nil {
+		return "none"
+	}
+	return ms.at(p.address)
+}
+
+// failing names those that a node suspects, or holds to have failed.
+func (v view) failing(ms members) string {
+	var out []string
+	for _, p := range v {
+		if slices.Contains(p.flags, "fail") || slices.Contains(p.flags, "fail?") {
+			out = append(out, ms.at(p.address))
+		}
+	}
+	if len(out) == 0 {
+		return "none"
+	}
+	slices.Sort(out)
+	return strings.Join(out, ",")
+}
+
+// clusterInfo is CLUSTER INFO.
+func clusterInfo(ctx context.Context, m member) (map[string]string, error) {
+	text, err := m.client.ClusterInfo(ctx).Result()
+	if err != nil {
+		return nil, fmt.Errorf("CLUSTER INFO of %s: %w", m.name, err)
+	}
+	return fields(text), nil
+}
+
+// shardsOf returns who has which slots in the eyes of one node, and the addresses of the primaries, sorted. Every slot must have one.
+func shardsOf(ctx context.Context, m member) (ranges []redis.ClusterSlot, primaries []string, err error) {
+	ranges, err = m.client.ClusterSlots(ctx).Result() //nolint:staticcheck // CLUSTER SHARDS lists replicas without data too
+	if err != nil {
+		return nil, nil, fmt.Errorf("CLUSTER SLOTS of %s: %w", m.name, err)
+	}
+	covered := 0
+	for _, r := range ranges {
+		if len(r.Nodes) > 0 {
+			covered += r.End - r.Start + 1
+			primaries = append(primaries, r.Nodes[0].Addr)
+		}
+	}
+	if covered != slots {
+		return nil, nil, fmt.Errorf("%s knows primaries for %d of %d slots", m.name, covered, slots)
+	}
+	slices.Sort(primaries)
+	return ranges, slices.Compact(primaries), nil
+}
+
+// writeAll has every primary take a write, at keys that happen to be its own, and so many replicas of each acknowledge it. owner is the
+// address of the primary of a slot, or "".
+func writeAll(ctx context.Context, ms, primaries members, replicas int, owner func(slot int) string) error {
+	missing := map[string]member{}
+	for _, m := range primaries {
+		missing[m.address] = m
+	}
+	asked := ms[0]
+	for n := 0; len(missing) > 0; n++ {
+		if n == access.ReadyKeys {
+			return fmt.Errorf("%s takes none of %v for a primary", asked.name, slices.Collect(maps.Keys(missing)))
+		}
+		at := asked.keys.ReadyAt(n)
+		slot, err := asked.client.ClusterKeySlot(ctx, at).Result()
+		if err != nil {
+			return fmt.Errorf("CLUSTER KEYSLOT: %w", err)
+		}
+		address := owner(int(slot))
+		if address == "" {
+			return fmt.Errorf("slot %d has no primary", slot)
+		}
+		m, ok := missing[address]
+		if !ok {
+			continue
+		}
+		if err := m.replicates(ctx, at, replicas); err != nil {
+			return err
+		}
+		delete(missing, address)
+	}
+	return nil
+}
+
+// pair returns the primary and the replica of a handover away from the node whose view it is, or to it.
+func pair(v view) (primary, replica *peer) {
+	self := v.self()
+	for i := range v {
+		p := &v[i]
+		switch {
+		case slices.Contains(p.flags, "fail"):
+		case p.id == self.id && self.primary != "-":
+			return v.node(self.primary), p
+		case p.id == self.id:
+			primary = p
+		case p.primary == self.id && replica == nil:
+			replica = p
+		}
+	}
+	return primary, replica
+}
+
+func (v view) node(id string) *peer {
+	i := slices.IndexFunc(v, func(p peer) bool { return p.id == id })
+	if i < 0 {
+		return nil
+	}
+	return &v[i]
+}
