@@ -10,8 +10,8 @@ import (
 
 // setNx is the oldest recipe: SETNX takes the key and DEL gives it back. It is wrong on purpose. Nothing ever ends the hold of who died,
 // lost its connection in the middle or forgot; and DEL asks nobody whose key it is. The Redis documentation keeps it as history (SETNX,
-// "Design pattern: Locking with SETNX"). It fails the conformance checks that wait for an expiry (expiry, expiry-process,
-// release-stale, release-point, errors-acquire) and release-forged.
+// "Design pattern: Locking with SETNX"). Of the conformance suite it fails
+// the checks that wait for an expiry, and release-forged.
 func setNx() backends.Lock {
 	return backends.Lock{
 		Name:  "setnx",
