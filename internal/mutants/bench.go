@@ -121,8 +121,8 @@ func (b *bench) overlay(m Mutant) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	file, overlay := filepath.Join(dir, filepath.Base(m.File)), filepath.Join(dir, "overlay.json")
-	replace := map[string]map[string]string{"Replace": {filepath.Join(b.root, filepath.FromSlash(m.File)): file}}
+	file, overlay := filepath.Join(dir, filepath.Base(m.at.file)), filepath.Join(dir, "overlay.json")
+	replace := map[string]map[string]string{"Replace": {filepath.Join(b.root, filepath.FromSlash(m.at.file)): file}}
 	j, err := json.Marshal(replace)
 	return overlay, errors.Join(err, os.WriteFile(file, text, 0o600), os.WriteFile(overlay, j, 0o600))
 }

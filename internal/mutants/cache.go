@@ -35,7 +35,7 @@ func openCache(path string) (*cache, error) {
 // verdict returns the known verdict of a mutant of exactly these sources, or else that of try. With again, a mutant
 // that was killed once counts as killed, whatever the sources are now.
 func (c *cache) verdict(m Mutant, again bool, try func() Verdict) Verdict {
-	sum := sha256.Sum256([]byte(fmt.Sprint(m.File, "\x00", m.Old, "\x00", m.New, m.at)))
+	sum := sha256.Sum256([]byte(fmt.Sprint(m.Package, m.Func, "\x00", m.Old, "\x00", m.New, m.at)))
 	key := hex.EncodeToString(sum[:8])
 	sources, err := c.sources(m)
 	if err != nil {

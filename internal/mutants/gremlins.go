@@ -27,31 +27,37 @@ var swaps = map[string]map[string]string{
 func generated(ctx context.Context, gremlins string, folders []string, known []Mutant) (all []Mutant, err error) {
 	reasons := map[string]string{} // by file and what it becomes
 	for _, m := range known {
-		text, err := m.apply(".")
+		key, err := m.becomes(".")
 		if err != nil {
 			return nil, err
 		}
-		reasons[m.File+"\x00"+string(text)] = m.Equivalent
+		reasons[key] = m.Equivalent
 	}
 	for _, folder := range folders {
-		found, err := find(ctx, gremlins, folder)
+		found, err := look(ctx, gremlins, folder)
 		if err != nil {
 			return nil, err
 		}
 		for _, m := range found {
-			text, err := m.apply(".")
+			key, err := m.becomes(".")
 			if err != nil {
 				return nil, err
 			}
-			m.Equivalent = reasons[m.File+"\x00"+string(text)]
+			m.Equivalent = reasons[key]
 			all = append(all, m)
 		}
 	}
 	return all, nil
 }
 
-// find has gremlins look for mutants in one folder.
-func find(ctx context.Context, gremlins, folder string) (all []Mutant, err error) {
+// becomes is the same for two mutants that make the same of a file, layout aside.
+func (m Mutant) becomes(root string) (string, error) {
+	text, err := m.apply(root)
+	return m.at.file + "\x00" + strings.Join(lexemes(string(text)), " "), err
+}
+
+// look has gremlins look for mutants in one folder.
+func look(ctx context.Context, gremlins, folder string) (all []Mutant, err error) {
 	file := filepath.Join("build", "mutants", "found-"+strings.ReplaceAll(folder, "/", "-")+".json")
 	run := exec.CommandContext(ctx, gremlins, "unleash", "--dry-run", "--silent", "--coverpkg", "./"+folder+"/...", "-E", "(report|capacity)/", "-o", file, "./"+folder)
 	run.Stderr = os.Stderr
@@ -83,7 +89,9 @@ func find(ctx context.Context, gremlins, folder string) (all []Mutant, err error
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Mutant) int { return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.at, b.at)) })
+	slices.SortStableFunc(all, func(a, b Mutant) int {
+		return cmp.Or(cmp.Compare(a.at.file, b.at.file), cmp.Compare(a.at.from, b.at.from))
+	})
 	return all, nil
 }
 
@@ -94,14 +102,15 @@ type mutation struct {
 }
 
 func (g mutation) mutant(file, text string) Mutant {
-	m := Mutant{File: file, at: g.Column - 1, Why: fmt.Sprintf("%d:%d %s", g.Line, g.Column, g.Type)}
+	from := g.Column - 1
 	for range g.Line - 1 {
-		m.at += strings.IndexByte(text[m.at-g.Column+1:], '\n') + 1
+		from += strings.IndexByte(text[from-g.Column+1:], '\n') + 1
 	}
+	m := Mutant{Package: path.Dir(file), Why: fmt.Sprintf("%d:%d %s", g.Line, g.Column, g.Type), at: place{file, from, from}}
 	for _, n := range []int{2, 1} { // "<=" before "<"
-		old := text[m.at : m.at+n]
+		old := text[from : from+n]
 		if to, ok := swaps[g.Type][old]; ok {
-			m.Old, m.New = old, to
+			m.Old, m.New, m.at.to = old, to, from+n
 			break
 		}
 	}

@@ -33,7 +33,7 @@ var (
 )
 
 func main() {
-	only := flag.String("only", "", "the mutants whose file or reason contains this")
+	only := flag.String("only", "", "the mutants whose file, declaration or reason contains this")
 	again := flag.Bool("again", false, "only those that survived last time; what was killed then counts as killed still")
 	gremlins := flag.String("gremlins", "", "this program, which finds mutants in the folders that are the arguments; they are tried in place of the list")
 	jobs := flag.Int("jobs", runtime.GOMAXPROCS(0), "how many are run side by side")
@@ -69,14 +69,14 @@ func run(o options) error {
 	if o.gremlins != "" {
 		wanted, text = 0, found // what it finds is for reading: much of it changes nothing that a verdict rests on
 	}
-	all, err := parse(text)
+	all, err := parse(".", text)
 	if err == nil && o.gremlins != "" {
 		all, err = generated(ctx, o.gremlins, o.folders, all)
 	}
 	if err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(m Mutant) bool { return !strings.Contains(m.File+" "+m.Why, o.only) })
+	all = slices.DeleteFunc(all, func(m Mutant) bool { return !strings.Contains(m.String(), o.only) })
 	b, err := newBench(".")
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func run(o options) error {
 		group.Go(func() {
 			for i := range queue {
 				verdicts[i] = known.verdict(all[i], o.again, func() Verdict { return b.try(ctx, all[i]) })
-				fmt.Fprintf(o.out, "%-8s %s: %s%s\n", verdicts[i].Outcome, all[i].File, all[i].Why, verdicts[i].by())
+				fmt.Fprintf(o.out, "%-8s %s%s\n", verdicts[i].Outcome, all[i], verdicts[i].by())
 			}
 		})
 	}
@@ -113,15 +113,15 @@ func tell(out io.Writer, all []Mutant, verdicts []Verdict, wanted float64) error
 	for i, m := range all {
 		switch {
 		case m.Equivalent != "":
-			fmt.Fprintf(out, "equivalent: %s: %s: %s\n", m.File, m.Why, m.Equivalent)
+			fmt.Fprintf(out, "equivalent: %s: %s\n", m, m.Equivalent)
 		case verdicts[i].Outcome == Killed:
 			killed++
 		case verdicts[i].Outcome == Survived:
 			unnamed++
-			fmt.Fprintf(out, "SURVIVED: %s: %s\n\t-%s\n\t+%s\n", m.File, m.Why, indented(m.Old), indented(m.New))
+			fmt.Fprintf(out, "SURVIVED: %s\n\t-%s\n\t+%s\n", m, indented(m.Old), indented(m.New))
 		default:
 			broken++
-			fmt.Fprintf(out, "BROKEN: %s: %s: %s\n", m.File, m.Why, verdicts[i].By)
+			fmt.Fprintf(out, "BROKEN: %s: %s\n", m, verdicts[i].By)
 		}
 	}
 	if len(all) == 0 {
