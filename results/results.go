@@ -120,6 +120,20 @@ type ProcessChecker interface {
 	ObserveFrom(process *history.Header, e *history.Event)
 }
 
+// Stream makes something of the events of a run that several checkers look at, such as its holds: it is made once for
+// all of them.
+type Stream interface {
+	// Follow has a checker see the events, and what the stream makes of them, in one order with the others that follow.
+	// crashed is told, at most once, why the checker cannot go on.
+	Follow(c Checker, crashed func(why any))
+	Observe(e *history.Event)
+	// Finish is called behind the last event, before that of the checkers.
+	Finish()
+}
+
+// StreamKind is a Stream that kinds of checkers name.
+type StreamKind struct{ New func(Run) Stream }
+
 // Timer is a Checker that timed the operations.
 type Timer interface {
 	// Latency returns how long each of the Operations took; those that nothing was timed of have N 0 and no figures.
@@ -146,6 +160,8 @@ type CheckerKind struct {
 	// Witnesses says how its witnesses are drawn. One of a kind that is not named here has a picture of its own.
 	Witnesses []WitnessKind
 	New       func(Run) Checker
+	// Follows is what shows it the events, made once for all checkers of a run that name it; nil: it sees them by itself.
+	Follows *StreamKind
 }
 
 // WitnessKind says how a report draws the witnesses of a kind.

@@ -105,29 +105,40 @@ var kinds = slices.DeleteFunc(checkers.All(), func(k results.CheckerKind) bool {
 
 // judged returns what package results counts.
 func judged(r Run, events []history.Event) map[string]int64 {
+	from := make([]string, len(events))
+	for i := range events {
+		from[i] = process(&events[i])
+	}
+	counts := judgedIn(resultsRun(r, events), events, from)
+	maps.DeleteFunc(counts, func(name string, _ int64) bool { return !slices.Contains(names, name) })
+	return counts
+}
+
+// judgedIn returns all that package results counts of a history; from names the process of each event.
+func judgedIn(run results.Run, events []history.Event, from []string) map[string]int64 {
+	headers := make([]*history.Header, len(events))
+	for i := range events {
+		h, _ := run.Process(from[i])
+		headers[i] = &h
+	}
+	runner := results.NewCheckerRunner(kinds, run)
+	runner.Observe(slices.Clone(events), headers)
+	findings, _ := runner.Finish()
 	counts := map[string]int64{}
-	run := resultsRun(r, events)
-	for _, k := range kinds {
-		c := k.New(run)
-		from, byProcess := c.(results.ProcessChecker)
-		for i := range events {
-			e := events[i]
-			if byProcess {
-				h, _ := run.Process(process(&e))
-				from.ObserveFrom(&h, &e)
-			} else {
-				c.Observe(&e)
+	for _, f := range findings {
+		for _, w := range f.Warnings {
+			if strings.HasPrefix(w, results.Crashed) {
+				panic(f.Checker + ": " + w)
 			}
 		}
-		f := c.Finish()
 		for name, n := range f.Counts {
-			if n != nil && slices.Contains(names, name) {
+			if n != nil {
 				counts[name] = *n
 			}
 		}
 		for name, n := range f.Chances {
-			if name = "chances:" + name; n.N > 0 && slices.Contains(names, name) {
-				counts[name] = n.N
+			if n.N > 0 {
+				counts["chances:"+name] = n.N
 			}
 		}
 	}

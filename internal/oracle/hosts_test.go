@@ -179,35 +179,6 @@ func endsAtItsBegin(events []history.Event) bool {
 	return false
 }
 
-// judgedIn returns what package results counts, as judged does, of histories whose processes are named beside the events.
-func judgedIn(run results.Run, events []history.Event, from []string) map[string]int64 {
-	counts := map[string]int64{}
-	for _, k := range kinds {
-		c := k.New(run)
-		byProcess, ok := c.(results.ProcessChecker)
-		for i := range events {
-			e := events[i]
-			if h, _ := run.Process(from[i]); ok {
-				byProcess.ObserveFrom(&h, &e)
-			} else {
-				c.Observe(&e)
-			}
-		}
-		f := c.Finish()
-		for name, n := range f.Counts {
-			if n != nil {
-				counts[name] = *n
-			}
-		}
-		for name, n := range f.Chances {
-			if n.N > 0 {
-				counts["chances:"+name] = n.N
-			}
-		}
-	}
-	return counts
-}
-
 // A double grant of a second is found, though the clock of one host is known to a few milliseconds only.
 func TestADoubleGrantBetweenHostsIsFound(t *testing.T) {
 	var drafts []draft

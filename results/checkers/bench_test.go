@@ -11,6 +11,7 @@ import (
 	"runtime/metrics"
 	"slices"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -206,7 +207,8 @@ func judgeFromDisk(b *testing.B, dir string) (judged int, f results.Finding) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	x := newExclusion(results.Run{Locks: m.Locks(), Processes: m.Processes(), TTL: 10e9})
+	run := results.Run{Locks: m.Locks(), Processes: m.Processes(), TTL: 10e9}
+	x := followed(run, newExclusion(run))
 	var e history.Event
 	for {
 		if _, err = m.Next(&e); err != nil {
@@ -244,4 +246,51 @@ func watchHeap() (stop func() uint64) {
 		}
 	}()
 	return func() uint64 { close(done); <-ended; return peak.Load() }
+}
+
+// BenchmarkEveryChecker judges the history of BenchmarkExclusion10M by all checkers. It prints the time, that of all
+// processors, and the peak heap, and runs once whatever -benchtime says.
+func BenchmarkEveryChecker(b *testing.B) {
+	n := *benchHolds
+	dir := b.TempDir()
+	writeBenchHistory(b, dir, n)
+	m, err := history.OpenAll(dir)
+	if err != nil {
+		b.Fatal(err)
+	}
+	runtime.GC()
+	b.ResetTimer()
+	heap, start, spent := watchHeap(), time.Now(), processorTime(b)
+	runner := results.NewCheckerRunner(All(), results.Run{Locks: m.Locks(), Processes: m.Processes(), TTL: 10e9, Token: TokenNone})
+	events, from := make([]history.Event, 1024), make([]*history.Header, 1024)
+	for err == nil {
+		i := 0
+		for ; i < len(events); i++ {
+			if from[i], err = m.Next(&events[i]); err != nil {
+				break
+			}
+		}
+		runner.Observe(events[:i], from[:i])
+	}
+	if !errors.Is(err, io.EOF) || m.Close() != nil {
+		b.Fatal(err)
+	}
+	findings, _ := runner.Finish()
+	judging, used, peak := time.Since(start), processorTime(b)-spent, heap()
+	if found := *findings[0].Counts["double_grants"]; found != 1 {
+		b.Fatalf("%d double grants, and 1 was planted", found)
+	}
+	b.ReportMetric(float64(judging.Nanoseconds())/float64(n), "ns/hold")
+	b.ReportMetric(float64(used.Nanoseconds())/float64(n), "cpu-ns/hold")
+	b.ReportMetric(float64(peak)/(1<<20), "peak-heap-MiB")
+}
+
+// processorTime is what this process has used so far.
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

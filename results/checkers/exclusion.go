@@ -62,12 +62,15 @@ const (
 type exclusion struct {
 	run         results.Run
 	t           *tracker
+	clocks      results.Clocks
+	pairs       map[*hold][]pair // of an open hold: its overlaps with those that ended before
+	outlived    map[*hold]*bool  // of an open hold that had outlived its validity in an overlap: whether it was counted
 	double      int64
 	overlapping int64
 	lateHolds   int64 // that had outlived their validity in such a pair
 	possible    possible
 	unsure      int64          // pairs whose order lies within the errors of clocks
-	follow      int64          // grants that followed a conflicting hold of another user, where clocks are not one
+	follows     int64          // grants that followed a conflicting hold of another user, where clocks are not one
 	ends        []*clockedEnds // by lock: of holds, where clocks are not one
 	rivals      rivals
 	looks       looks     // at pairs
@@ -84,7 +87,7 @@ type exclusion struct {
 }
 
 var exclusionKind = results.CheckerKind{
-	Name: "exclusion", New: newExclusion, Grants: true,
+	Name: "exclusion", New: newExclusion, Follows: holdsOnce, Grants: true,
 	Doc: "No two conflicting holds of one lock overlap: while both are entitled (double grant), or after a validity ran out (overlapping hold).",
 	Counts: []results.Quantity{
 		{
@@ -119,12 +122,15 @@ var exclusionKind = results.CheckerKind{
 
 func newExclusion(run results.Run) results.Checker {
 	x := &exclusion{
-		run: run, rivals: newRivals(run), looks: looks{most: maxLooks}, doubles: shortlist{room: results.MaxWitnesses}, overlaps: shortlist{room: results.MaxWitnesses}, excusals: results.NewLedger(), failovers: newFailovers(run),
+		run: run, clocks: run.Clocks(), pairs: map[*hold][]pair{}, outlived: map[*hold]*bool{}, rivals: newRivals(run), looks: looks{most: maxLooks}, doubles: shortlist{room: results.MaxWitnesses}, overlaps: shortlist{room: results.MaxWitnesses}, excusals: results.NewLedger(), failovers: newFailovers(run),
 	}
-	x.t = newTracker(run, x)
-	x.t.reuse = true
-	x.possible.clocks = x.t.clocks
+	x.possible.clocks = x.clocks
 	return x
+}
+
+func (x *exclusion) follow(t *tracker) watch {
+	x.t = t
+	return watch{began: x.began, takenBack: x.takenBack, ended: x.ended, last: x.last, left: x.ended}
 }
 
 // Observe takes the next event.
@@ -132,24 +138,26 @@ func (x *exclusion) Observe(e *history.Event) {
 	x.possible.observe(e)
 	x.rivals.observe(e)
 	x.failovers.pass(e.Time, x.t.locks)
-	x.t.observe(e)
 }
+
+func (x *exclusion) last(t *tracker) { x.failovers.pass(results.Forever, t.locks) }
 
 func (x *exclusion) began(h *hold) {
 	x.rivals.began(h, x.t.locks[h.lock])
-	if len(x.t.clocks) > 0 {
+	if len(x.clocks) > 0 {
 		x.unsure += conflicting(endsOf(&x.ends, h.lock).after(h.user, h.earliest(h.start)), h.mode)
 		if endsOf(&x.ends, h.lock).follows(h.user, h.mode) {
-			x.follow++
+			x.follows++
 		}
 	}
 }
 
 // takenBack corrects the pairs that relied on a validity which was taken back.
-func (x *exclusion) takenBack(h *hold, cut int64) {
-	for i := range h.pairs {
-		if h.pairs[i].both >= cut {
-			h.pairs[i].both = results.Forever
+func (x *exclusion) takenBack(c curtailed) {
+	pairs := x.pairs[c.hold]
+	for i := range pairs {
+		if pairs[i].both >= c.cut {
+			pairs[i].both = results.Forever
 		}
 	}
 }
@@ -157,13 +165,14 @@ func (x *exclusion) takenBack(h *hold, cut int64) {
 // ended decides the overlaps of h with holds that ended before it, and leaves those with holds that go on to them.
 func (x *exclusion) ended(h *hold) {
 	x.rivals.ended(h)
-	if len(x.t.clocks) > 0 && h.end != results.Forever {
-		endsOf(&x.ends, h.lock).add(x.t.clocks, clockedEnd{h.latest(h.end), h.user, min(h.mode, 1)}, h.end)
+	if len(x.clocks) > 0 && h.end != results.Forever {
+		endsOf(&x.ends, h.lock).add(x.clocks, clockedEnd{h.latest(h.end), h.user, min(h.mode, 1)}, h.end)
 	}
-	for _, p := range h.pairs {
+	defer x.forget(h)
+	for _, p := range x.pairs[h] {
 		x.decide(h, p)
 	}
-	x.pending -= len(h.pairs)
+	x.pending -= len(x.pairs[h])
 	stay := entitled
 	for _, k := range x.t.locks[h.lock] {
 		if !x.looks.take(1) {
@@ -180,11 +189,11 @@ func (x *exclusion) ended(h *hold) {
 			continue
 		}
 		p.both = bothEntitled(h, k, p.from, p.to)
-		if len(x.t.clocks) > 0 {
+		if len(x.clocks) > 0 {
 			p.other, h.pinned = h, true
 		}
 		if p.blame = x.blame(h, p.from, &stay); p.blame != entitled {
-			p.late = h.lateness()
+			p.late = x.lateness(h)
 		}
 		kind := 0
 		if p.both != results.Forever {
@@ -194,8 +203,8 @@ func (x *exclusion) ended(h *hold) {
 			*room++
 			p.other, p.kept, h.pinned = h, room, true
 		}
-		if len(k.pairs) < maxPairs && x.pending < maxPending {
-			k.pairs = append(k.pairs, p)
+		if len(x.pairs[k]) < maxPairs && x.pending < maxPending {
+			x.pairs[k] = append(x.pairs[k], p)
 			x.pending++
 		} else {
 			x.decide(k, p)
@@ -215,7 +224,7 @@ func (x *exclusion) decide(k *hold, p pair) {
 		p.drop()
 		return
 	}
-	if len(x.t.clocks) > 0 {
+	if len(x.clocks) > 0 {
 		p.both = bothEntitled(p.other, k, p.from, p.to)
 	}
 	if p.both < p.to {
@@ -272,7 +281,7 @@ func (x *exclusion) excuse(k *hold, p pair) {
 func (x *exclusion) late(k *hold, p pair) {
 	holders := []*bool{p.late}
 	if !k.entitled(p.from, p.from) {
-		holders = append(holders, k.lateness())
+		holders = append(holders, x.lateness(k))
 	}
 	for _, counted := range holders {
 		if counted != nil && !*counted {
@@ -283,11 +292,17 @@ func (x *exclusion) late(k *hold, p pair) {
 }
 
 // lateness points to the mark that the hold was counted among those that outlived their validity.
-func (h *hold) lateness() *bool {
-	if h.late == nil {
-		h.late = new(bool)
+func (x *exclusion) lateness(h *hold) *bool {
+	if x.outlived[h] == nil {
+		x.outlived[h] = new(bool)
 	}
-	return h.late
+	return x.outlived[h]
+}
+
+// forget drops what is kept of an open hold.
+func (x *exclusion) forget(h *hold) {
+	delete(x.pairs, h)
+	delete(x.outlived, h)
 }
 
 // excuseOverlaps finds the overlaps that are there only because a holder's process stood still.
@@ -340,11 +355,11 @@ func (x *exclusion) text(kind string, a, b *hold, p pair) string {
 	if kind == "double_grant" {
 		return fmt.Sprintf("%s; both were entitled at %s", inside, x.run.MS(p.both))
 	}
-	return fmt.Sprintf("%s; %s", inside, x.outlived(a, b, p.from))
+	return fmt.Sprintf("%s; %s", inside, x.runOut(a, b, p.from))
 }
 
-// outlived says whose validity had run out.
-func (x *exclusion) outlived(a, b *hold, from int64) string {
+// runOut says whose validity had run out.
+func (x *exclusion) runOut(a, b *hold, from int64) string {
 	for _, h := range []*hold{a, b} {
 		if !h.entitled(from, from) {
 			if h.valid == history.ValidUnknown {
@@ -371,8 +386,6 @@ func bothEntitled(a, b *hold, from, to int64) int64 {
 
 // Finish returns the finding.
 func (x *exclusion) Finish() results.Finding {
-	x.failovers.pass(results.Forever, x.t.locks)
-	x.t.finish()
 	x.excuseOverlaps()
 	f := results.Finding{Verdict: results.VerdictOf(x.double + x.overlapping), Ledger: x.excusals}
 	x.looks.bound(&f, x.double, "so many holds overlap that not all were held against each other: the counts are lower bounds")
@@ -385,8 +398,8 @@ func (x *exclusion) Finish() results.Finding {
 		"double_grants": new(x.double), "overlapping_holds": new(x.overlapping), "outlived_holds": new(x.lateHolds),
 		"possible_overlaps": new(max(0, x.possible.pairs()-x.double-x.overlapping)),
 	}
-	if len(x.t.clocks) > 0 {
-		f.Counts["unsure_pairs"], f.Chances["unsure_pairs"] = new(x.unsure), results.Chances{N: x.follow}
+	if len(x.clocks) > 0 {
+		f.Counts["unsure_pairs"], f.Chances["unsure_pairs"] = new(x.unsure), results.Chances{N: x.follows}
 	}
 	x.failovers.into(&f)
 	doubles, overlaps := x.doubles.witnesses(x.run), x.overlaps.witnesses(x.run)

@@ -81,7 +81,7 @@ var foreignReleasesKind = results.CheckerKind{
 
 func newForeignReleases(run results.Run) results.Checker {
 	c := &foreignReleases{run: run, victims: map[*hold]*victim{}, looks: looks{most: maxForeignLooks}, list: shortlist{room: results.MaxWitnesses}}
-	c.t = newTracker(run, c)
+	c.t = own(run, watch{began: c.began, ended: c.ended, left: c.ended})
 	return c
 }
 
@@ -196,8 +196,6 @@ func (v *victim) refuse(e *history.Event) {
 		v.refused = append(v.refused, *e)
 	}
 }
-
-func (c *foreignReleases) takenBack(*hold, int64) {}
 
 // ended confirms suspects once it is known for how long the victim held. A victim that releases is kept until its
 // release is answered: the answer may be that it has no grant.

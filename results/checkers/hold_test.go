@@ -140,27 +140,48 @@ func TestWhatIsKnownOfAValidity(t *testing.T) {
 	}
 }
 
+// alone is a checker that follows the holds of a run as the only one.
+type alone struct {
+	*tracker
+	checker results.Checker
+}
+
+func followed(run results.Run, c results.Checker) alone {
+	t := newTracker(run)
+	t.Follow(c, func(why any) { panic(why) })
+	return alone{t, c}
+}
+
+func (a alone) Finish() results.Finding {
+	a.tracker.Finish()
+	return a.checker.Finish()
+}
+
 // ends is told of the ends of holds.
 type ends struct {
 	order []*hold
 	taken []int64
 }
 
-func (*ends) began(*hold)                    {}
-func (w *ends) takenBack(_ *hold, cut int64) { w.taken = append(w.taken, cut) }
-func (w *ends) ended(h *hold)                { w.order = append(w.order, h) }
+func (*ends) Observe(*history.Event)  {}
+func (*ends) Finish() results.Finding { return results.Finding{} }
+func (w *ends) takenBack(c curtailed) { w.taken = append(w.taken, c.cut) }
+func (w *ends) ended(h *hold)         { w.order = append(w.order, h) }
+func (w *ends) follow(*tracker) watch {
+	return watch{began: func(h *hold) { h.pinned = true }, takenBack: w.takenBack, ended: w.ended, left: w.ended}
+}
 
-// follow plays events of one client to a tracker. Each is its time, its kind, and its grant.
-func follow(run results.Run, es ...history.Event) *ends {
+// play plays events of one client to a tracker. Each is its time, its kind, and its grant.
+func play(run results.Run, es ...history.Event) *ends {
 	w := &ends{}
-	t := newTracker(run, w)
+	t := followed(run, w)
 	for i := range es {
 		if es[i].Phase == history.PhaseNone {
 			es[i].Phase = history.Info
 		}
-		t.observe(&es[i])
+		t.Observe(&es[i])
 	}
-	t.finish()
+	t.Finish()
 	return w
 }
 
@@ -188,7 +209,7 @@ func TestHowAHoldEnds(t *testing.T) {
 		{"the last sign of life of who was killed", killed, []history.Event{ok(1, 10, 0), {Time: 30, Kind: history.Check, Phase: history.Invoke, Grant: 1}}, []int64{30}, []int64{results.Forever}},
 		{"no sign of life of who was killed", killed, []history.Event{ok(1, 10, 0), {Time: 30, Kind: history.Stall, Value: 5}}, []int64{10}, []int64{results.Forever}},
 	} {
-		w := follow(c.run, c.es...)
+		w := play(c.run, c.es...)
 		var end, was []int64
 		for _, h := range w.order {
 			end, was = append(end, h.end), append(was, h.overAt())
@@ -219,7 +240,7 @@ func TestWhatRenewsAHold(t *testing.T) {
 		{"the end of its session before", history.Event{Kind: history.Ended, Valid: 5}, span{}, false, []int64{5}},
 	} {
 		c.e.Time, c.e.Grant = 50, 1
-		w := follow(run, history.Event{Time: 10, Kind: history.Acquire, Phase: history.Ok, Op: 1, Grant: 1, Valid: 100, Value: 9}, c.e)
+		w := play(run, history.Event{Time: 10, Kind: history.Acquire, Phase: history.Ok, Op: 1, Grant: 1, Valid: 100, Value: 9}, c.e)
 		h := w.order[0]
 		var got span
 		if len(h.spans) > 0 {
@@ -233,12 +254,10 @@ func TestWhatRenewsAHold(t *testing.T) {
 
 // TestTheErrorsOfClocks: each hold has that of its client, and the worst is that of any so far.
 func TestTheErrorsOfClocks(t *testing.T) {
-	tr := newTracker(results.Run{Processes: []history.Header{{Process: "client-2", ErrorNS: 9}, {Process: "engine"}, {Process: "client-1", ErrorNS: 3}}}, &ends{})
+	tr := newTracker(results.Run{Processes: []history.Header{{Process: "client-2", ErrorNS: 9}, {Process: "engine"}, {Process: "client-1", ErrorNS: 3}}})
 	if a, b, c := tr.clocks.Of(history.MakeUser(0, 4)), tr.clocks.Of(history.MakeUser(1, 0)), tr.clocks.Of(history.MakeUser(2, 0)); a.ErrorNS != 3 || b.ErrorNS != 9 || c != nil {
 		t.Errorf("clocks %+v, %+v, %+v", a, b, c)
 	}
-	w := &ends{}
-	tr.watch, tr.reuse = w, true
 	most := int64(0)
 	for client, want := range []int64{3, 9, 0, 3} {
 		most = max(most, want)
@@ -279,8 +298,10 @@ func TestByHowMuchAHoldIsLate(t *testing.T) {
 // TestPairsThatFindNoRoomAreDecidedAtOnce.
 func TestPairsThatFindNoRoomAreDecidedAtOnce(t *testing.T) {
 	for _, pending := range []int{0, maxPending} {
-		x := newExclusion(results.Run{Locks: []string{"lock-0"}}).(*exclusion)
+		run := results.Run{Locks: []string{"lock-0"}}
+		x := newExclusion(run).(*exclusion)
 		x.pending = pending
+		holds := followed(run, x)
 		for i, e := range []history.Event{
 			{Time: 10, Kind: history.Acquire, Phase: history.Ok, Op: 1, Valid: 1000},
 			{Time: 20, Kind: history.Acquire, Phase: history.Ok, Op: 1, Valid: 1000, User: history.MakeUser(1, 0)},
@@ -288,12 +309,12 @@ func TestPairsThatFindNoRoomAreDecidedAtOnce(t *testing.T) {
 			{Time: 40, Kind: history.Release, Phase: history.Invoke, Grant: 1, User: history.MakeUser(1, 0)},
 		} {
 			e.Seq = uint32(i + 1)
-			x.Observe(&e)
+			holds.Observe(&e)
 			if x.pending > maxPending {
 				t.Errorf("%d pairs are pending", x.pending)
 			}
 		}
-		if f := x.Finish(); *f.Counts["double_grants"] != 1 {
+		if f := holds.Finish(); *f.Counts["double_grants"] != 1 {
 			t.Errorf("with %d pairs pending, %d double grants", pending, *f.Counts["double_grants"])
 		}
 	}
@@ -301,16 +322,18 @@ func TestPairsThatFindNoRoomAreDecidedAtOnce(t *testing.T) {
 
 // TestAHoldHasNoMorePairs than are bounded, however many holds end beside it.
 func TestAHoldHasNoMorePairs(t *testing.T) {
-	x := newExclusion(results.Run{Locks: []string{"lock-0"}}).(*exclusion)
-	x.Observe(&history.Event{Time: 1, Seq: 1, Kind: history.Acquire, Phase: history.Ok, Op: 1, Valid: 1e9})
+	run := results.Run{Locks: []string{"lock-0"}}
+	x := newExclusion(run).(*exclusion)
+	holds := followed(run, x)
+	holds.Observe(&history.Event{Time: 1, Seq: 1, Kind: history.Acquire, Phase: history.Ok, Op: 1, Valid: 1e9})
 	for i := range int64(maxPairs + 10) {
 		e := history.Event{Time: 2 + 2*i, Seq: uint32(1 + 2*i), Kind: history.Acquire, Phase: history.Ok, Op: uint32(1 + i), Valid: 1e9, User: history.MakeUser(1, 0)}
-		x.Observe(&e)
+		holds.Observe(&e)
 		e.Time, e.Seq, e.Kind, e.Phase, e.Grant = e.Time+1, e.Seq+1, history.Release, history.Invoke, e.Op
-		x.Observe(&e)
+		holds.Observe(&e)
 	}
-	if h := x.t.locks[0][0]; len(h.pairs) != maxPairs {
-		t.Errorf("%d pairs of one hold are undecided, want %d", len(h.pairs), maxPairs)
+	if n := len(x.pairs[x.t.locks[0][0]]); n != maxPairs {
+		t.Errorf("%d pairs of one hold are undecided, want %d", n, maxPairs)
 	}
 }
 

@@ -61,7 +61,7 @@ var lateNewsKind = results.CheckerKind{
 
 func newLateNews(run results.Run) results.Checker {
 	c := &lateNews{run: run, bound: bound(run), looks: looks{most: maxNewsLooks}, list: shortlist{room: results.MaxWitnesses}}
-	c.t = newTracker(run, c)
+	c.t = own(run, watch{began: c.began, ended: c.ended})
 	return c
 }
 
@@ -102,8 +102,6 @@ func (c *lateNews) began(h *hold) {
 		}
 	}
 }
-
-func (c *lateNews) takenBack(*hold, int64) {}
 
 func (c *lateNews) ended(h *hold) {
 	c.outlived(h, h.end)

@@ -94,8 +94,7 @@ var latencyKind = results.CheckerKind{
 
 func newLatency(run results.Run) results.Checker {
 	c := &latency{run: run, digits: 3, handoff: make([]int64, len(run.Locks))}
-	c.t = newTracker(run, c)
-	c.t.reuse = true
+	c.t = own(run, watch{began: c.began, ended: c.ended})
 	c.asks = newAsks(run, c, false)
 	var cuts []int64
 	for _, f := range run.Faults[:min(len(run.Faults), mostPhased)] {
@@ -161,8 +160,6 @@ func (c *latency) began(h *hold) {
 		c.handoff[h.lock] = 0
 	}
 }
-
-func (c *latency) takenBack(*hold, int64) {}
 
 func (c *latency) ended(h *hold) {
 	c.record(opHold, h.start, h.end)

@@ -63,7 +63,7 @@ var lostWritesKind = results.CheckerKind{
 
 func newLostWrites(run results.Run) results.Checker {
 	c := &lostWrites{run: run, looks: map[uint16]*look{}, releases: map[uint16][]*span{}, open: map[opOf]*span{}, list: shortlist{room: results.MaxWitnesses}}
-	c.t = newTracker(run, c)
+	c.t = own(run, watch{began: c.began, ended: c.ended})
 	locks := map[string]uint16{}
 	for i, name := range run.Locks {
 		locks[name] = uint16(i)
@@ -156,9 +156,8 @@ func (c *lostWrites) Observe(e *history.Event) {
 	c.t.observe(e)
 }
 
-func (c *lostWrites) began(h *hold)          { c.holds = append(c.holds, h) }
-func (c *lostWrites) takenBack(*hold, int64) {}
-func (c *lostWrites) ended(*hold)            {}
+func (c *lostWrites) began(h *hold) { c.holds = append(c.holds, h) }
+func (c *lostWrites) ended(*hold)   {}
 
 // lost tells whether the hold's key should be there and is not.
 func (c *lostWrites) lost(h *hold, l *look) bool {

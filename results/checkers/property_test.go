@@ -58,7 +58,8 @@ func cycleEvents(cs []cycle) []history.Event {
 }
 
 func sweep(es []history.Event) results.Finding {
-	x := newExclusion(results.Run{Locks: []string{"lock-0"}, TTL: 1000})
+	run := results.Run{Locks: []string{"lock-0"}, TTL: 1000}
+	x := followed(run, newExclusion(run))
 	for i := range es {
 		x.Observe(&es[i])
 	}
@@ -168,8 +169,10 @@ func TestTooManyLooksAreALowerBound(t *testing.T) {
 		cs = append(cs, cycle{user: history.MakeUser(i, 0), invoke: at - 50, ok: at, valid: history.ValidEndless, release: at + 100, released: at + 101})
 	}
 	for bound, want := range map[int]results.Verdict{maxLooks: results.Violated, 100: results.Violated, 0: results.Unknown} {
-		x := newExclusion(results.Run{Locks: []string{"lock-0"}, TTL: 1000}).(*exclusion)
-		x.looks.most = bound
+		run := results.Run{Locks: []string{"lock-0"}, TTL: 1000}
+		c := newExclusion(run).(*exclusion)
+		c.looks.most = bound
+		x := followed(run, c)
 		for _, e := range cycleEvents(cs) {
 			x.Observe(&e)
 		}

@@ -36,22 +36,21 @@ func (r *rivals) observe(e *history.Event) {
 	}
 }
 
-// contest marks the uncontested holds that conflict with a user who asks for the lock or holds it.
+// contest strikes out the uncontested holds that conflict with a user who asks for the lock or holds it.
 func (r *rivals) contest(lock uint16, by history.User, mode uint8) {
 	r.alone[lock] = slices.DeleteFunc(r.alone[lock], func(h *hold) bool {
-		h.contested = h.user != by && conflict(h.mode, mode)
-		return h.contested
+		return h.user != by && conflict(h.mode, mode)
 	})
 }
 
 // began looks who else is there when h begins; open are the open holds of its lock, h among them.
 func (r *rivals) began(h *hold, open []*hold) {
-	h.contested = r.asks.against(h.lock, h.mode) > 0
-	for i := 0; i < len(open) && !h.contested; i++ {
-		h.contested = open[i].user != h.user && conflict(open[i].mode, h.mode)
+	contested := r.asks.against(h.lock, h.mode) > 0
+	for i := 0; i < len(open) && !contested; i++ {
+		contested = open[i].user != h.user && conflict(open[i].mode, h.mode)
 	}
 	r.contest(h.lock, h.user, h.mode)
-	if !h.contested {
+	if !contested {
 		r.alone[h.lock] = append(r.alone[h.lock], h)
 	}
 }
@@ -59,11 +58,10 @@ func (r *rivals) began(h *hold, open []*hold) {
 func (r *rivals) ended(h *hold) {
 	if i := slices.Index(r.alone[h.lock], h); i >= 0 {
 		r.alone[h.lock] = slices.Delete(r.alone[h.lock], i, i+1)
+		return
 	}
-	if h.contested {
-		r.contested++
-		if h.fresh {
-			r.entitled++
-		}
+	r.contested++
+	if h.fresh {
+		r.entitled++
 	}
 }

@@ -118,7 +118,7 @@ func newStaleWrites(run results.Run) results.Checker {
 	s := &staleWrites{
 		run: run, locks: make([]touched, len(run.Locks)), refused: map[*hold][]history.Event{}, writes: shortlist{room: results.MaxWitnesses}, saved: shortlist{room: results.MaxWitnesses / 2}, wronged: shortlist{room: results.MaxWitnesses / 2},
 	}
-	s.t = newTracker(run, s)
+	s.t = own(run, watch{began: s.began, ended: s.ended})
 	for i := range run.Processes {
 		p := &run.Processes[i]
 		if _, client := history.ClientOf(p.Process); !client && !p.Exact() {
@@ -150,8 +150,6 @@ func (s *staleWrites) began(h *hold) {
 	}
 	*past = append(*past, h)
 }
-
-func (s *staleWrites) takenBack(*hold, int64) {}
 
 // ended judges the refusals that waited for it. Of a client that is lost the service may tell more.
 func (s *staleWrites) ended(h *hold) {

@@ -73,7 +73,7 @@ var stuckLocksKind = results.CheckerKind{
 
 func newStuckLocks(run results.Run) results.Checker {
 	c := &stuckLocks{run: run, bound: bound(run), heard: allHeard(run), clocks: run.Clocks(), locks: make([]stuckLock, len(run.Locks)), list: shortlist{room: results.MaxWitnesses}}
-	c.t = newTracker(run, c)
+	c.t = own(run, watch{began: c.began, ended: c.ended})
 	c.asks = newAsks(run, c, true)
 	return c
 }
@@ -156,8 +156,6 @@ func (c *stuckLocks) began(h *hold) {
 	c.over(h.lock, h.start, &h.ok)
 	c.lock(h.lock).asked.Kind = history.KindNone
 }
-
-func (c *stuckLocks) takenBack(*hold, int64) {}
 
 func (c *stuckLocks) ended(h *hold) {
 	l := c.lock(h.lock)

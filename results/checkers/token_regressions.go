@@ -107,7 +107,7 @@ var tokenRegressionsKind = results.CheckerKind{
 
 func newTokenRegressions(run results.Run) results.Checker {
 	c := &tokenRegressions{run: run, locks: make([]tokenLock, len(run.Locks)), list: shortlist{room: results.MaxWitnesses}}
-	c.t = newTracker(run, c)
+	c.t = own(run, watch{began: c.began, ended: c.ended})
 	return c
 }
 
@@ -138,8 +138,6 @@ func (c *tokenRegressions) began(h *hold) {
 	}
 	c.begun = append(c.begun, h)
 }
-
-func (c *tokenRegressions) takenBack(*hold, int64) {}
 
 // ended notes when the hold is over, for those that begin from then on. A hold of no length ends after it began.
 func (c *tokenRegressions) ended(h *hold) {

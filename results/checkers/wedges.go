@@ -80,8 +80,7 @@ func newWedges(run results.Run) results.Checker {
 		run: run, bound: bound(run), heard: allHeard(run), faults: run.Faults, healed: run.Start, asks: map[uint16]map[history.User]*vainAsk{}, dead: map[int]bool{}, looks: looks{most: maxAskLooks}, found: map[results.Place]vainSpan{},
 		free: make([]int64, len(run.Locks)),
 	}
-	c.t = newTracker(run, c)
-	c.t.reuse = true
+	c.t = own(run, watch{began: c.began, ended: c.ended})
 	return c
 }
 
@@ -235,8 +234,6 @@ func (c *wedges) began(h *hold) {
 		}
 	}
 }
-
-func (c *wedges) takenBack(*hold, int64) {}
 
 func (c *wedges) ended(h *hold) {
 	for int(h.lock) >= len(c.free) {

@@ -1,0 +1,352 @@
+package checkers
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+// follower is a checker that follows the holds of a run.
+type follower interface {
+	// follow is called before the first event; t has the open holds.
+	follow(t *tracker) watch
+}
+
+// watch is what a follower wants to know beside the events, of which its Observe sees each before that changes a hold.
+type watch struct {
+	// began: the hold is among the open ones of its lock.
+	began func(h *hold)
+	// takenBack: a shorter validity was learned.
+	takenBack func(c curtailed)
+	// ended: an event ended the hold, and it is no longer among the open ones of its lock.
+	ended func(h *hold)
+	// after takes each event behind what it changed.
+	after func(e *history.Event)
+	// last: the history is at its end, and what no event ended is open.
+	last func(t *tracker)
+	// left takes each hold that no event ended, behind last. It has an end where its client was killed.
+	left func(h *hold)
+}
+
+// curtailed is a hold of which a shorter validity was learned, and from when on it was taken back.
+type curtailed struct {
+	hold *hold
+	cut  int64
+}
+
+// seat is the place of a checker among those that follow. One that crashes is told nothing more.
+type seat struct {
+	watch
+	before  func(e *history.Event)
+	crashed func(why any)
+	gone    bool
+}
+
+// tell calls f, if there is one.
+func tell[T any](s *seat, f func(T), x T) {
+	if f == nil || s.gone {
+		return
+	}
+	defer func() {
+		if why := recover(); why != nil {
+			s.gone = true
+			s.crashed(why)
+		}
+	}()
+	f(x)
+}
+
+// holdsOnce is the stream of a run's holds.
+var holdsOnce = &results.StreamKind{New: func(run results.Run) results.Stream { return newTracker(run) }}
+
+// tracker follows the holds of all users from acquire ok to release invoke, loss or death, for all checkers of a run.
+//
+// A hold is used again for another one when it has ended, unless a follower has pinned it.
+type tracker struct {
+	seats  []*seat
+	users  byUser[[]*hold] // the open holds of a user
+	locks  [][]*hold       // the open holds of a lock
+	clocks results.Clocks
+	early  []history.Event // of the engine, whose grants are told of later by clocks that err
+	dead   map[int]int64   // clients that gave no last word: when the last of their events came
+	lost   []lostClient    // those of them whose end nobody saw and that had more to tell, the next one first
+	free   []*hold
+	worst  int64 // the largest error of a hold's start so far
+}
+
+func newTracker(run results.Run) *tracker {
+	t := &tracker{clocks: run.Clocks(), locks: make([][]*hold, len(run.Locks)), dead: map[int]int64{}, lost: lostClients(run)}
+	for _, c := range deadClients(run) {
+		t.dead[c] = 0
+	}
+	return t
+}
+
+// own is the tracker of a checker that does not follow that of the run.
+func own(run results.Run, w watch) *tracker {
+	t := newTracker(run)
+	began := w.began
+	w.began = func(h *hold) { h.pinned = true; began(h) }
+	t.seats = []*seat{{watch: w, crashed: func(why any) { panic(why) }}}
+	return t
+}
+
+// Follow adds a checker.
+func (t *tracker) Follow(c results.Checker, crashed func(why any)) {
+	t.seats = append(t.seats, &seat{watch: c.(follower).follow(t), before: c.Observe, crashed: crashed})
+}
+
+// Observe shows the next event to the followers, and changes the holds.
+func (t *tracker) Observe(e *history.Event) {
+	for _, s := range t.seats {
+		tell(s, s.before, e)
+	}
+	t.observe(e)
+	for _, s := range t.seats {
+		tell(s, s.after, e)
+	}
+}
+
+// Finish ends the holds that no event ended.
+func (t *tracker) Finish() {
+	for _, s := range t.seats {
+		tell(s, s.last, t)
+	}
+	t.finish()
+}
+
+// observe takes the next event. Operations that open, renew or end no hold are passed over.
+func (t *tracker) observe(e *history.Event) {
+	for len(t.lost) > 0 && t.lost[0].last < e.Time {
+		t.lose(t.lost[0])
+		t.lost = t.lost[1:]
+	}
+	if len(t.dead) > 0 {
+		t.hear(e)
+	}
+	if len(t.clocks) > 0 {
+		t.keepEarly(e)
+	}
+	switch e.Kind {
+	case history.Acquire:
+		if e.Phase == history.Ok {
+			t.begin(e)
+		}
+	case history.Release:
+		if e.Phase == history.Invoke {
+			t.end(e)
+		}
+	case history.Renew:
+		if e.Phase == history.Ok {
+			t.renew(e)
+		}
+	case history.Renewed, history.Ended:
+		t.renew(e)
+	case history.Lost, history.Dead:
+		t.end(e)
+	default:
+	}
+}
+
+// lose ends the holds of a client at its last event: up to then they are certain. What became of them is not known, so none of them counts as over, and
+// another hold is not later for that.
+func (t *tracker) lose(l lostClient) {
+	for _, u := range t.users.client(l.client) {
+		for len(*u) > 0 {
+			t.close((*u)[0], l.last, nil)
+		}
+	}
+}
+
+// hear notes that a killed client was still alive.
+func (t *tracker) hear(e *history.Event) {
+	switch e.Kind {
+	case history.Acquire, history.Release, history.Renew, history.Check, history.Read, history.Write, history.Renewed, history.Lost:
+		if _, ok := t.dead[e.User.Client()]; ok {
+			t.dead[e.User.Client()] = e.Time
+		}
+	default:
+	}
+}
+
+func (t *tracker) begin(e *history.Event) {
+	h := t.fresh()
+	h.user, h.grant, h.lock, h.mode, h.token = e.User, e.Op, e.Lock, e.Mode, e.Token
+	h.issued, h.start, h.end, h.ok = e.Value, e.Time, results.Forever, *e
+	if h.clock = t.clocks.Of(e.User); h.clock != nil {
+		t.worst = max(t.worst, h.clock.Error(h.start))
+	}
+	h.grantValidity(e.Valid)
+	u := t.users.at(e.User)
+	*u = append(*u, h)
+	for int(e.Lock) >= len(t.locks) {
+		t.locks = append(t.locks, nil)
+	}
+	h.at = len(t.locks[e.Lock])
+	t.locks[e.Lock] = append(t.locks[e.Lock], h)
+	for _, s := range t.seats {
+		tell(s, s.began, h)
+	}
+	for i := range t.early {
+		if x := t.early[i]; x.User == h.user && x.Grant == h.grant {
+			t.observe(&x)
+		}
+	}
+}
+
+// maxEarly bounds what is kept for grants to come: the latest.
+const maxEarly = 1 << 8
+
+// keepEarly keeps what the engine tells of a grant before the grant itself, which only clocks that err can do, for as long as they err. Example:
+// the service was last certain to stand by a grant at 116.000 ms, and by its client's clock it came into hand at 116.004 ms. Passed over, the
+// end would leave the grant valid for ever.
+func (t *tracker) keepEarly(e *history.Event) {
+	clock := t.clocks.Of(e.User)
+	if clock == nil || e.Kind != history.Ended && e.Kind != history.Dead || t.open(e.User, e.Grant) != nil {
+		return
+	}
+	t.early = slices.DeleteFunc(t.early, func(x history.Event) bool {
+		return x.Time+2*t.clocks.Of(x.User).Error(x.Time) < e.Time
+	})
+	t.early = append(slices.Delete(t.early, 0, max(0, len(t.early)-maxEarly+1)), *e)
+}
+
+// fresh returns an empty hold, a used one where holds are reused.
+func (t *tracker) fresh() *hold {
+	n := len(t.free)
+	if n == 0 {
+		return &hold{}
+	}
+	h := t.free[n-1]
+	t.free = t.free[:n-1]
+	*h = hold{spans: h.spans[:0], renewals: h.renewals[:0]}
+	return h
+}
+
+// open finds an open hold by user and grant.
+func (t *tracker) open(u history.User, grant uint32) *hold {
+	for _, h := range *t.users.at(u) {
+		if h.grant == grant {
+			return h
+		}
+	}
+	return nil
+}
+
+func (t *tracker) renew(e *history.Event) {
+	h := t.open(e.User, e.Grant)
+	if h == nil {
+		return
+	}
+	if len(h.renewals) == maxRenewals {
+		h.renewals = slices.Delete(h.renewals, 0, 1)
+	}
+	h.renewals = append(h.renewals, *e)
+	valid := e.Valid
+	switch {
+	case e.Kind == history.Ended:
+		h.ended, h.fresh = e.Time, h.fresh && valid > h.start
+	case h.ended > 0 && h.earliest(e.Time) <= h.ended: // it may have been learned before: it takes the end not back
+		valid = min(valid, h.valid)
+	}
+	if cut := h.renewValidity(e.Time, valid); cut != results.Forever {
+		for _, s := range t.seats {
+			tell(s, s.takenBack, curtailed{h, cut})
+		}
+	}
+}
+
+// heldUntil is when e ends a hold. A dead holder certainly held only until it was last known to live, which the Value
+// of its death tells.
+func heldUntil(e *history.Event) int64 {
+	if e.Kind == history.Dead && e.Value > 0 {
+		return min(e.Time, e.Value)
+	}
+	return e.Time
+}
+
+// end closes the hold that e names. A death, or a loss that names no grant, closes all holds of the user.
+func (t *tracker) end(e *history.Event) {
+	at := heldUntil(e)
+	if e.Grant == 0 && e.Kind != history.Release {
+		for u := t.users.at(e.User); len(*u) > 0; {
+			t.close((*u)[0], at, e)
+		}
+		return
+	}
+	if h := t.open(e.User, e.Grant); h != nil {
+		t.close(h, at, e)
+	}
+}
+
+// close ends a hold by an event, or without one.
+func (t *tracker) close(h *hold, at int64, e *history.Event) {
+	t.shut(h, at, e)
+	for _, s := range t.seats {
+		tell(s, s.ended, h)
+	}
+	t.spare(h)
+}
+
+// shut gives a hold its end, and takes it out of the open ones.
+func (t *tracker) shut(h *hold, at int64, e *history.Event) {
+	h.end = max(at, h.start)
+	if e != nil {
+		h.over = *e
+		h.fresh = h.fresh && e.Time > h.start // that the service had ended it by then may be told after its end
+	}
+	u := t.users.at(h.user)
+	*u = without(*u, h)
+	t.leave(h)
+}
+
+// spare keeps a hold that is over for another one.
+func (t *tracker) spare(h *hold) {
+	if !h.pinned {
+		t.free = append(t.free, h)
+	}
+}
+
+// leave takes h out of the open holds of its lock; the last of them gets its place.
+func (t *tracker) leave(h *hold) {
+	open := t.locks[h.lock]
+	last := len(open) - 1
+	open[h.at] = open[last]
+	open[h.at].at = h.at
+	open[last] = nil
+	t.locks[h.lock] = open[:last]
+}
+
+// without takes h out of list and keeps the order of the others.
+func without(list []*hold, h *hold) []*hold {
+	i := slices.Index(list, h)
+	copy(list[i:], list[i+1:])
+	list[len(list)-1] = nil
+	return list[:len(list)-1]
+}
+
+// finish ends the holds that no event ended. Those of a killed client end at its last sign of life, which is
+// certain; the others are still held.
+func (t *tracker) finish() {
+	var rest []*hold
+	for _, list := range t.locks {
+		rest = append(rest, list...)
+	}
+	at := func(h *hold) int64 {
+		if seen, ok := t.dead[h.user.Client()]; ok {
+			return max(seen, h.start)
+		}
+		return results.Forever
+	}
+	slices.SortStableFunc(rest, func(a, b *hold) int {
+		return cmp.Or(cmp.Compare(at(a), at(b)), cmp.Compare(a.start, b.start), cmp.Compare(a.user, b.user))
+	})
+	for _, h := range rest {
+		t.shut(h, at(h), nil)
+		for _, s := range t.seats {
+			tell(s, s.left, h)
+		}
+	}
+}
