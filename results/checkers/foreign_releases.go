@@ -29,7 +29,7 @@ type openRelease struct {
 	invoke   history.Event
 	mode     uint8
 	entitled bool  // the user itself was, when it began
-	own      *hold // what it gave back; nil when it had lost it before
+	own      *hold // what it gave back; nil when it had lost it before, or was entitled
 }
 
 // suspect is a release that may have freed the grant of others; one that is confirmed is counted once.
@@ -68,7 +68,7 @@ type foreignReleases struct {
 }
 
 var foreignReleasesKind = results.CheckerKind{
-	Name: "foreign_releases", New: newForeignReleases, Grants: true,
+	Name: "foreign_releases", New: newForeignReleases, Follows: holdsOnce, Grants: true,
 	Doc: "No release takes away the grant of another user.",
 	Counts: []results.Quantity{
 		{
@@ -80,9 +80,12 @@ var foreignReleasesKind = results.CheckerKind{
 }
 
 func newForeignReleases(run results.Run) results.Checker {
-	c := &foreignReleases{run: run, victims: map[*hold]*victim{}, looks: looks{most: maxForeignLooks}, list: shortlist{room: results.MaxWitnesses}}
-	c.t = own(run, watch{began: c.began, ended: c.ended, left: c.ended})
-	return c
+	return &foreignReleases{run: run, victims: map[*hold]*victim{}, looks: looks{most: maxForeignLooks}, list: shortlist{room: results.MaxWitnesses}}
+}
+
+func (c *foreignReleases) follow(t *tracker) watch {
+	c.t = t
+	return watch{began: c.began, ended: c.ended, left: c.ended}
 }
 
 // Observe takes the next event.
@@ -105,14 +108,15 @@ func (c *foreignReleases) Observe(e *history.Event) {
 		}
 	default:
 	}
-	c.t.observe(e)
 }
 
 func (c *foreignReleases) invoke(e *history.Event) {
 	g := openRelease{op: e.Op, invoke: *e, mode: e.Mode}
 	if h := c.t.open(e.User, e.Grant); h != nil {
-		g.own, g.mode = h, h.mode
-		g.entitled = h.mayLast(e.Time) // in doubt, it is
+		g.mode, g.entitled = h.mode, h.mayLast(e.Time) // in doubt, it is
+		if !g.entitled {
+			g.own, h.pinned = h, true
+		}
 	}
 	if !g.entitled && c.watch(e, g.mode) {
 		c.chances++
@@ -135,7 +139,7 @@ func (c *foreignReleases) watch(e *history.Event, mode uint8) (entitled bool) {
 		}
 		entitled = entitled || h.mayLast(e.Time)
 		if c.victims[h] == nil {
-			c.victims[h] = &victim{hold: h}
+			c.victims[h], h.pinned = &victim{hold: h}, true
 		}
 	}
 	return entitled
@@ -186,7 +190,7 @@ func (c *foreignReleases) began(h *hold) {
 // third keeps a hold that was granted while the victim held.
 func (v *victim) third(h *hold) {
 	if h != v.hold && h.user != v.hold.user && conflict(h.mode, v.hold.mode) && len(v.thirds) < maxMissed && !slices.Contains(v.thirds, h) {
-		v.thirds = append(v.thirds, h)
+		v.thirds, h.pinned = append(v.thirds, h), true
 	}
 }
 
@@ -279,7 +283,6 @@ func (c *foreignReleases) confirm(s *suspect, v *victim, third *hold, refusal *h
 
 // Finish returns the finding.
 func (c *foreignReleases) Finish() results.Finding {
-	c.t.finish()
 	for _, v := range c.ending.all() {
 		c.confirmAll(*v)
 	}

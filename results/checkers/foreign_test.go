@@ -9,7 +9,9 @@ import (
 
 // victimised is a hold from 10 to 100, entitled to 60, and the clock of who releases may be wrong by 5.
 func victimised() (*foreignReleases, *hold) {
-	c := newForeignReleases(results.Run{Locks: []string{"lock-0"}}).(*foreignReleases)
+	run := results.Run{Locks: []string{"lock-0"}}
+	c := newForeignReleases(run).(*foreignReleases)
+	followed(run, c)
 	c.t.clocks = results.Clocks{{ErrorNS: 5}}
 	return c, &hold{user: history.MakeUser(1, 0), start: 10, end: 100, spans: []span{{10, 60}}}
 }

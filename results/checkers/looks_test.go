@@ -68,10 +68,14 @@ fault partition on=A at=100 until=2000
 				if most >= 0 {
 					c.looks(x).most = most
 				}
-				for _, e := range slices.Clone(s.events[:events]) {
-					x.Observe(&e)
+				seen := x
+				if _, ok := x.(follower); ok {
+					seen = followed(s.run, x)
 				}
-				return x.Finish(), c.looks(x).made
+				for _, e := range slices.Clone(s.events[:events]) {
+					seen.Observe(&e)
+				}
+				return seen.Finish(), c.looks(x).made
 			}
 			want, needs := judge(-1)
 			if f, _ := judge(needs); f.Verdict != want.Verdict || !reflect.DeepEqual(f.Counts, want.Counts) || len(want.Warnings)+len(f.Warnings) > 0 {
