@@ -30,7 +30,7 @@ func TestWhatIsToldBeforeAGrant(t *testing.T) {
 		{"beside as many as there is room for", 0, maxEarly - 1, true},
 		{"beside one more", 0, maxEarly, false},
 	} {
-		tr := newStaleWrites(run).(*staleWrites).t
+		tr := newTracker(run)
 		tr.observe(ended(a, 1, 100))
 		if c.other != 0 {
 			tr.observe(ended(b, 1, c.other))
@@ -64,8 +64,9 @@ func TestEffectsWaitForTheirHolds(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := newStaleWrites(s.run).(*staleWrites)
+		holds := followed(s.run, c)
 		for i := range s.events {
-			c.Observe(&s.events[i])
+			holds.Observe(&s.events[i])
 		}
 		if len(c.waiting) != 0 || c.unknown != x.unknown {
 			t.Errorf("%s, granted at %d ms: %d effects wait, and %d have no hold", x.run, x.ok, len(c.waiting), c.unknown)

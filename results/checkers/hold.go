@@ -36,11 +36,6 @@ type hold struct {
 
 	at     int  // its place among the open holds of its lock
 	pinned bool // somebody keeps it: it is not used again for another hold
-
-	lost int64 // late news only: when another user's grant showed that it was gone; 0: nothing did
-
-	touched bool  // stale writes only: the resource served it
-	saw     int64 // stale writes only: how many writes had been applied there when the resource served it last
 }
 
 // notHeld tells whether a code says that the service certainly has the grant no more.

@@ -386,7 +386,7 @@ func TestALadderOfGrantsOutOfOrder(t *testing.T) {
 
 // TestAHoldIsRememberedOnce, however often it reads and writes.
 func TestAHoldIsRememberedOnce(t *testing.T) {
-	l, h := &touched{}, &hold{issued: 5, start: 10, fresh: true}
+	l, h := &touched{}, &accessor{hold: &hold{issued: 5, start: 10, fresh: true}}
 	for range 3 * maxTouches {
 		l.add(touch{hold: h})
 	}
@@ -400,11 +400,11 @@ func TestAHoldIsRememberedOnce(t *testing.T) {
 func TestWhatIsForgottenMayHaveBeenBeside(t *testing.T) {
 	l := &touched{}
 	for i := range int64(2 * maxTouches) {
-		l.add(touch{hold: &hold{issued: 100 + i, start: 100 + i, fresh: true}})
+		l.add(touch{hold: &accessor{hold: &hold{issued: 100 + i, start: 100 + i, fresh: true}}})
 	}
 	m := &l.modes[0]
 	for issued, want := range map[int64]bool{50: true, m.droppedStart: true, m.droppedStart + 1: false} {
-		if others := m.beside(&hold{issued: issued, start: 1 << 30}, 0, func(*touch) {}); others != want {
+		if others := m.beside(&accessor{hold: &hold{issued: issued, start: 1 << 30}}, 0, func(*touch) {}); others != want {
 			t.Errorf("asked for at %d, and the last forgotten was granted at %d: %t", issued, m.droppedStart, others)
 		}
 	}
@@ -414,10 +414,10 @@ func TestWhatIsForgottenMayHaveBeenBeside(t *testing.T) {
 func TestWhatIsForgottenAndWasOverStandsBesideNobody(t *testing.T) {
 	l := &touched{}
 	for i := range int64(2 * maxTouches) {
-		l.add(touch{hold: &hold{issued: 100 + i, start: 100 + i, over: over(5000), fresh: true}})
+		l.add(touch{hold: &accessor{hold: &hold{issued: 100 + i, start: 100 + i, over: over(5000), fresh: true}}})
 	}
 	for start, want := range map[int64]bool{4999: true, 5000: false, 5001: false} {
-		if others := l.modes[0].beside(&hold{issued: 50, start: start, fresh: true}, 0, func(*touch) {}); others != want {
+		if others := l.modes[0].beside(&accessor{hold: &hold{issued: 50, start: start, fresh: true}}, 0, func(*touch) {}); others != want {
 			t.Errorf("granted at %d, and the forgotten were over at 5000: %t", start, others)
 		}
 	}
@@ -461,10 +461,10 @@ func TestWhatStaleWritesWarnOf(t *testing.T) {
 // TestOnlyWhoWasEntitledComesAfterWhatWasOver: one that came too late does not take the place of one that did not.
 func TestOnlyWhoWasEntitledComesAfterWhatWasOver(t *testing.T) {
 	l := &touched{}
-	entitled := &hold{user: history.MakeUser(1, 0), issued: 5, start: 100, fresh: true}
+	entitled := &accessor{hold: &hold{user: history.MakeUser(1, 0), issued: 5, start: 100, fresh: true}}
 	l.add(touch{hold: entitled})
-	l.add(touch{hold: &hold{user: history.MakeUser(2, 0), issued: 6, start: 200}})
-	if got := l.modes[0].after(&hold{issued: 2, start: 10, over: over(50)}); got == nil || got.hold != entitled {
+	l.add(touch{hold: &accessor{hold: &hold{user: history.MakeUser(2, 0), issued: 6, start: 200}}})
+	if got := l.modes[0].after(&accessor{hold: &hold{issued: 2, start: 10, over: over(50)}}); got == nil || got.hold != entitled {
 		t.Errorf("after it came %+v", got)
 	}
 }

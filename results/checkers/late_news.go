@@ -29,7 +29,8 @@ type lateNews struct {
 	t       *tracker
 	bound   int64
 	last    int64
-	outlive int64 // holds that were lost to another user
+	lost    map[*hold]int64 // of an open hold: when another user's grant showed that it was gone
+	outlive int64           // holds that were lost to another user
 	untold  []overstay
 	looks   looks // at holds of others
 	list    shortlist
@@ -45,7 +46,7 @@ type outlived struct {
 }
 
 var lateNewsKind = results.CheckerKind{
-	Name: "late_news", New: newLateNews, Grants: true,
+	Name: "late_news", New: newLateNews, Follows: holdsOnce, Grants: true,
 	Doc: "How long it took until a holder was told that it had lost the lock.",
 	Counts: []results.Quantity{
 		{
@@ -60,9 +61,12 @@ var lateNewsKind = results.CheckerKind{
 }
 
 func newLateNews(run results.Run) results.Checker {
-	c := &lateNews{run: run, bound: bound(run), looks: looks{most: maxNewsLooks}, list: shortlist{room: results.MaxWitnesses}}
-	c.t = own(run, watch{began: c.began, ended: c.ended})
-	return c
+	return &lateNews{run: run, bound: bound(run), lost: map[*hold]int64{}, looks: looks{most: maxNewsLooks}, list: shortlist{room: results.MaxWitnesses}}
+}
+
+func (c *lateNews) follow(t *tracker) watch {
+	c.t = t
+	return watch{began: c.began, ended: c.ended, last: c.end}
 }
 
 // Observe takes the next event.
@@ -74,7 +78,6 @@ func (c *lateNews) Observe(e *history.Event) {
 			c.hear(h.until(), e.Time)
 		}
 	}
-	c.t.observe(e)
 	if u := c.over.at(e.User); e.Kind == history.Release && e.Phase != history.Invoke && u.op == e.Op && u.until != 0 {
 		if gone {
 			c.hear(u.until, e.Time)
@@ -97,14 +100,15 @@ func (c *lateNews) began(h *hold) {
 		if !c.looks.take(1) {
 			return
 		}
-		if over := o.until(); o.user != h.user && conflict(o.mode, h.mode) && o.lost == 0 && over != 0 && o.latest(over) <= h.earliest(h.start) {
-			o.lost = h.latest(h.start)
+		if over := o.until(); o.user != h.user && conflict(o.mode, h.mode) && c.lost[o] == 0 && over != 0 && o.latest(over) <= h.earliest(h.start) {
+			c.lost[o] = h.latest(h.start)
 		}
 	}
 }
 
 func (c *lateNews) ended(h *hold) {
 	c.outlived(h, h.end)
+	delete(c.lost, h)
 	switch until := h.until(); {
 	case h.over.Kind == history.Lost:
 		c.hear(until, h.over.Time)
@@ -115,12 +119,12 @@ func (c *lateNews) ended(h *hold) {
 
 // outlived takes a hold that its user had in hand until then, without news.
 func (c *lateNews) outlived(h *hold, until int64) {
-	over := h.until()
-	if !c.run.Tells || c.bound <= 0 || h.lost == 0 || h.lost < over || h.over.Kind == history.Dead { // a renewal after the other's grant: that was no loss
+	over, lost := h.until(), c.lost[h]
+	if !c.run.Tells || c.bound <= 0 || lost == 0 || lost < over || h.over.Kind == history.Dead { // a renewal after the other's grant: that was no loss
 		return
 	}
 	c.outlive++
-	process, lost := clientName(h.user.Client()), h.lost
+	process := clientName(h.user.Client())
 	late := h.earliest(until) - lost - c.run.Still.Asked(process, lost, until) - c.bound
 	if late <= 0 {
 		return
@@ -132,16 +136,20 @@ func (c *lateNews) outlived(h *hold, until int64) {
 	}})
 }
 
-// Finish returns the finding.
-func (c *lateNews) Finish() results.Finding {
+// end takes those who have a lock in hand at the end of the history.
+func (c *lateNews) end(t *tracker) {
 	dead := deadClients(c.run)
-	for _, open := range c.t.locks {
+	for _, open := range t.locks {
 		for _, h := range open {
 			if !slices.Contains(dead, h.user.Client()) {
 				c.outlived(h, c.last)
 			}
 		}
 	}
+}
+
+// Finish returns the finding.
+func (c *lateNews) Finish() results.Finding {
 	f := results.Finding{Verdict: results.Clean, Measures: map[string]*float64{"late_news_ms_max": nil}}
 	if c.told > 0 {
 		f.Measures["late_news_ms_max"] = new(results.Milli(c.longest))

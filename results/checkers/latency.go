@@ -57,7 +57,6 @@ type stretch struct {
 type latency struct {
 	run       results.Run
 	digits    int
-	t         *tracker
 	asks      *asks
 	stretches []stretch
 	users     byUser[timing]
@@ -87,14 +86,13 @@ func latencyMeasures() []results.Quantity {
 }
 
 var latencyKind = results.CheckerKind{
-	Name: "latency", New: newLatency, Grants: true,
+	Name: "latency", New: newLatency, Follows: holdsOnce, Grants: true,
 	Doc:      "How long acquire, hold, release and handoff took, in the whole run and before, during and after each fault.",
 	Measures: latencyMeasures(),
 }
 
 func newLatency(run results.Run) results.Checker {
 	c := &latency{run: run, digits: 3, handoff: make([]int64, len(run.Locks))}
-	c.t = own(run, watch{began: c.began, ended: c.ended})
 	c.asks = newAsks(run, c, false)
 	var cuts []int64
 	for _, f := range run.Faults[:min(len(run.Faults), mostPhased)] {
@@ -146,8 +144,9 @@ func (c *latency) Observe(e *history.Event) {
 	default:
 	}
 	c.asks.observe(e)
-	c.t.observe(e)
 }
+
+func (c *latency) follow(*tracker) watch { return watch{began: c.began, ended: c.ended} }
 
 func (c *latency) touch(uint16, int64) {}
 

@@ -23,8 +23,9 @@ func timed(t *testing.T, text string) *latency {
 		t.Fatal(err)
 	}
 	c := newLatency(s.run).(*latency)
+	holds := followed(s.run, c)
 	for i := range s.events {
-		c.Observe(&s.events[i])
+		holds.Observe(&s.events[i])
 	}
 	return c
 }

@@ -22,7 +22,7 @@ import (
 
 type lostWrites struct {
 	run      results.Run
-	t        *tracker
+	clocks   results.Clocks
 	looks    map[uint16]*look // by lock
 	holds    []*hold
 	releases map[uint16][]*span // by lock: each from its begin to its answer, or without end
@@ -50,7 +50,7 @@ type opOf struct {
 }
 
 var lostWritesKind = results.CheckerKind{
-	Name: "lost_writes", New: newLostWrites,
+	Name: "lost_writes", New: newLostWrites, Follows: holdsOnce,
 	Doc: "A grant that a server was seen to have is there until its time is over, or somebody releases the lock; where servers were asked at the end.",
 	Counts: []results.Quantity{
 		{
@@ -62,8 +62,7 @@ var lostWritesKind = results.CheckerKind{
 }
 
 func newLostWrites(run results.Run) results.Checker {
-	c := &lostWrites{run: run, looks: map[uint16]*look{}, releases: map[uint16][]*span{}, open: map[opOf]*span{}, list: shortlist{room: results.MaxWitnesses}}
-	c.t = own(run, watch{began: c.began, ended: c.ended})
+	c := &lostWrites{run: run, clocks: run.Clocks(), looks: map[uint16]*look{}, releases: map[uint16][]*span{}, open: map[opOf]*span{}, list: shortlist{room: results.MaxWitnesses}}
 	locks := map[string]uint16{}
 	for i, name := range run.Locks {
 		locks[name] = uint16(i)
@@ -142,22 +141,27 @@ func (c *lostWrites) Observe(e *history.Event) {
 	}
 	switch {
 	case e.Kind == history.Release && e.Phase == history.Invoke:
-		r := &span{c.t.clocks.Early(e.User, e.Time), results.Forever}
+		r := &span{c.clocks.Early(e.User, e.Time), results.Forever}
 		c.open[opOf{e.User, e.Op}] = r
 		c.releases[e.Lock] = append(c.releases[e.Lock], r)
 	case e.Kind == history.Release:
 		op := opOf{e.User, e.Op}
 		if r := c.open[op]; r != nil && e.Phase != history.Info {
-			r.until = c.t.clocks.Late(e.User, e.Time)
+			r.until = c.clocks.Late(e.User, e.Time)
 		}
 		delete(c.open, op)
 	default:
 	}
-	c.t.observe(e)
 }
 
-func (c *lostWrites) began(h *hold) { c.holds = append(c.holds, h) }
-func (c *lostWrites) ended(*hold)   {}
+func (c *lostWrites) follow(*tracker) watch {
+	if len(c.looks) == 0 {
+		return watch{}
+	}
+	return watch{began: c.began}
+}
+
+func (c *lostWrites) began(h *hold) { c.holds, h.pinned = append(c.holds, h), true }
 
 // lost tells whether the hold's key should be there and is not.
 func (c *lostWrites) lost(h *hold, l *look) bool {
@@ -175,7 +179,6 @@ func (c *lostWrites) Finish() results.Finding {
 	if len(c.looks) == 0 {
 		return f.NotApplicable("no server was asked at the end what it has of a lock")
 	}
-	c.t.finish()
 	var lost int64
 	seen := 0
 	for _, l := range c.looks {

@@ -46,10 +46,11 @@ const maxWaiting = 1 << 16
 type staleWrites struct {
 	run       results.Run
 	t         *tracker
-	resource  []*history.Header         // the processes of the resource whose clock is not the run's
-	past      byUser[[]*hold]           // the latest holds of a user, the open ones included
-	waiting   []waitingEffect           // in the order of arrival, where clocks err; the first waits for its hold
-	refused   map[*hold][]history.Event // accesses that nothing but the end of an open hold can justify
+	clocks    results.Clocks
+	resource  []*history.Header   // the processes of the resource whose clock is not the run's
+	past      byUser[[]*accessor] // the latest holds of a user, the open ones included
+	waiting   []waitingEffect     // in the order of arrival, where clocks err; the first waits for its hold
+	refused   map[*hold][]refusal // accesses that nothing but the end of an open hold can justify
 	locks     []touched
 	stale     int64
 	harmless  int64
@@ -68,7 +69,7 @@ type staleWrites struct {
 }
 
 var staleWritesKind = results.CheckerKind{
-	Name: "stale_writes", New: newStaleWrites, Resource: true, Grants: true,
+	Name: "stale_writes", New: newStaleWrites, Follows: holdsOnce, Resource: true, Grants: true,
 	Doc: "The resource applies no write of a hold after a later, conflicting hold has read or written there; a refused one is a fence save.",
 	Counts: []results.Quantity{
 		{
@@ -116,9 +117,8 @@ var staleWritesKind = results.CheckerKind{
 
 func newStaleWrites(run results.Run) results.Checker {
 	s := &staleWrites{
-		run: run, locks: make([]touched, len(run.Locks)), refused: map[*hold][]history.Event{}, writes: shortlist{room: results.MaxWitnesses}, saved: shortlist{room: results.MaxWitnesses / 2}, wronged: shortlist{room: results.MaxWitnesses / 2},
+		run: run, locks: make([]touched, len(run.Locks)), clocks: run.Clocks(), refused: map[*hold][]refusal{}, writes: shortlist{room: results.MaxWitnesses}, saved: shortlist{room: results.MaxWitnesses / 2}, wronged: shortlist{room: results.MaxWitnesses / 2},
 	}
-	s.t = own(run, watch{began: s.began, ended: s.ended})
 	for i := range run.Processes {
 		p := &run.Processes[i]
 		if _, client := history.ClientOf(p.Process); !client && !p.Exact() {
@@ -126,6 +126,14 @@ func newStaleWrites(run results.Run) results.Checker {
 		}
 	}
 	return s
+}
+
+func (s *staleWrites) follow(t *tracker) watch {
+	s.t = t
+	if s.run.Resource == "" {
+		return watch{}
+	}
+	return watch{began: s.began, ended: s.ended, after: s.after}
 }
 
 // wrong is by how much the resource's time of an event may be wrong.
@@ -148,7 +156,7 @@ func (s *staleWrites) began(h *hold) {
 	if len(*past) == keptHolds {
 		*past = without(*past, (*past)[0])
 	}
-	*past = append(*past, h)
+	*past, h.pinned = append(*past, &accessor{hold: h}), true
 }
 
 // ended judges the refusals that waited for it. Of a client that is lost the service may tell more.
@@ -156,39 +164,42 @@ func (s *staleWrites) ended(h *hold) {
 	if h.over.Kind == history.KindNone {
 		return
 	}
-	for i := range s.refused[h] {
-		s.justify(h, &s.refused[h][i])
+	for _, r := range s.refused[h] {
+		s.justify(r.hold.hold, &r.event)
 	}
 	delete(s.refused, h)
 }
 
-// hearOfLost takes the end of a session whose client is lost: the tracker has closed its holds by then, and passes over it.
-func (s *staleWrites) hearOfLost(e *history.Event) {
-	if h := s.find(e); h != nil && h.end != results.Forever && h.over.Kind == history.KindNone {
-		h.ended = e.Time
+// after takes the end of a session whose client is lost: the tracker has closed its holds by then, and passes over it.
+func (s *staleWrites) after(e *history.Event) {
+	if e.Kind != history.Ended {
+		return
+	}
+	if a := s.find(e); a != nil && a.end != results.Forever && a.over.Kind == history.KindNone {
+		h := *a.hold // the others see it as it was
+		h.spans, h.ended = slices.Clone(h.spans), e.Time
 		h.renewValidity(e.Time, e.Valid)
+		a.hold = &h
 	}
 }
 
 // open judges the refusals of holds that no event ended, in the order of time.
 func (s *staleWrites) open() {
 	var list []refusal
-	for h, events := range s.refused {
-		for _, e := range events {
-			list = append(list, refusal{h, e})
-		}
+	for _, refused := range s.refused {
+		list = append(list, refused...)
 	}
 	slices.SortStableFunc(list, func(a, b refusal) int {
 		return cmp.Or(cmp.Compare(a.event.Time, b.event.Time), cmp.Compare(a.event.User, b.event.User), cmp.Compare(a.event.Seq, b.event.Seq))
 	})
 	for i := range list {
-		s.justify(list[i].hold, &list[i].event)
+		s.justify(list[i].hold.hold, &list[i].event)
 	}
 }
 
 // refusal is an access that the resource refused.
 type refusal struct {
-	hold  *hold
+	hold  *accessor
 	event history.Event
 }
 
@@ -198,12 +209,8 @@ func (s *staleWrites) Observe(e *history.Event) {
 	s.serve(e.Time)
 	switch {
 	case !effect:
-		s.t.observe(e)
-		if e.Kind == history.Ended {
-			s.hearOfLost(e)
-		}
 	case e.Phase == history.Info: // it is no effect
-	case len(s.resource) > 0 || len(s.t.clocks) > 0:
+	case len(s.resource) > 0 || len(s.clocks) > 0:
 		s.waiting = append(s.waiting, waitingEffect{*e, e.Time + s.wrong(e)})
 	default:
 		s.effect(e)
@@ -225,7 +232,7 @@ func (s *staleWrites) serve(now int64) {
 		e := &s.waiting[0]
 		h := s.find(&e.Event)
 		known := h != nil && h.start < now
-		if !known && s.t.clocks.Early(e.User, now) <= e.latest && len(s.waiting) <= maxWaiting {
+		if !known && s.clocks.Early(e.User, now) <= e.latest && len(s.waiting) <= maxWaiting {
 			return
 		}
 		s.waiting = s.waiting[1:]
@@ -264,7 +271,7 @@ func (s *staleWrites) effect(e *history.Event) {
 	}
 }
 
-func (s *staleWrites) find(e *history.Event) *hold {
+func (s *staleWrites) find(e *history.Event) *accessor {
 	for _, h := range *s.past.at(e.User) {
 		if h.grant == e.Grant {
 			return h
@@ -273,9 +280,9 @@ func (s *staleWrites) find(e *history.Event) *hold {
 	return nil
 }
 
-func (s *staleWrites) write(l *touched, h *hold, e *history.Event) {
+func (s *staleWrites) write(l *touched, h *accessor, e *history.Event) {
 	later, unordered := s.later(l, h, e)
-	stay := overstayed(h, e.Time)
+	stay := overstayed(h.hold, e.Time)
 	s.latest = max(s.latest, stay.late)
 	switch {
 	case later != nil && !s.inOrder(&later.event, e):
@@ -287,30 +294,30 @@ func (s *staleWrites) write(l *touched, h *hold, e *history.Event) {
 		s.stale++
 		s.overtaken++
 		s.late[0] = append(s.late[0], stay)
-		s.keep(&s.writes, "stale_write", "was applied", h, later, e)
+		s.keep(&s.writes, "stale_write", "was applied", h.hold, later, e)
 	case unordered && e.Code != history.CodeConditional:
 		s.unordered++
 	}
 }
 
-func (s *staleWrites) refuse(l *touched, h *hold, e *history.Event) {
+func (s *staleWrites) refuse(l *touched, h *accessor, e *history.Event) {
 	later, _ := s.later(l, h, e)
 	switch {
 	case later == nil && e.Code == history.CodeConditional && l.writes > h.saw:
 		s.justified++
 		s.saves++
 		if l.written.hold != nil {
-			s.keep(&s.saved, "fence_save", "was refused", h, &l.written, e)
+			s.keep(&s.saved, "fence_save", "was refused", h.hold, &l.written, e)
 		}
 	case later == nil && h.over.Kind == history.KindNone:
-		s.refused[h] = append(s.refused[h], *e)
+		s.refused[h.hold] = append(s.refused[h.hold], refusal{h, *e})
 	case later == nil:
-		s.justify(h, e)
+		s.justify(h.hold, e)
 	case s.inOrder(&later.event, e):
 		s.saves++
 		s.overtaken++
-		s.late[1] = append(s.late[1], overstayed(h, e.Time))
-		s.keep(&s.saved, "fence_save", "was refused", h, later, e)
+		s.late[1] = append(s.late[1], overstayed(h.hold, e.Time))
+		s.keep(&s.saved, "fence_save", "was refused", h.hold, later, e)
 	}
 }
 
@@ -345,7 +352,7 @@ func (s *staleWrites) excusals(kind int) *results.Ledger {
 // later finds an effect of a later, conflicting hold. Where there is none, unordered tells whether there is an
 // effect of a hold that neither time nor token can order. Time goes first: the token is what a broken lock gets
 // wrong.
-func (s *staleWrites) later(l *touched, h *hold, e *history.Event) (found *touch, unordered bool) {
+func (s *staleWrites) later(l *touched, h *accessor, e *history.Event) (found *touch, unordered bool) {
 	for mode := range l.modes {
 		if conflict(h.mode, uint8(mode)) && found == nil {
 			found = l.modes[mode].after(h)
@@ -360,7 +367,7 @@ func (s *staleWrites) later(l *touched, h *hold, e *history.Event) (found *touch
 			case s.run.Token != TokenService || h.token == 0 || t.hold.token == 0 || t.hold.token == h.token:
 				unordered = true
 			case t.hold.token < h.token:
-			case maybeBefore(t.hold, h, e.Time-s.wrong(e)):
+			case maybeBefore(t.hold.hold, h.hold, e.Time-s.wrong(e)):
 				unordered = true
 			default:
 				found = t // of several the one that was granted first, for they come from the latest on
@@ -394,7 +401,7 @@ func (s *staleWrites) keep(list *shortlist, kind, what string, h *hold, t *touch
 	}
 	if t != nil {
 		other := *t
-		p.from, p.holds, p.events = other.event.Time, []*hold{h, other.hold}, []history.Event{other.event, event}
+		p.from, p.holds, p.events = other.event.Time, []*hold{h, other.hold.hold}, []history.Event{other.event, event}
 		p.text = func() string {
 			return says(fmt.Sprintf("after %v, granted it at %s, had touched the resource at %s", other.hold.user, s.run.MS(other.hold.start), s.run.MS(other.event.Time)))
 		}
@@ -405,7 +412,6 @@ func (s *staleWrites) keep(list *shortlist, kind, what string, h *hold, t *touch
 // Finish returns the finding.
 func (s *staleWrites) Finish() results.Finding {
 	s.serve(math.MaxInt64)
-	s.t.finish()
 	s.open()
 	f := results.Finding{Verdict: results.VerdictOf(s.stale), Measures: map[string]*float64{"late_write_ms_max": nil}}
 	if s.run.Resource == "" {

@@ -56,7 +56,7 @@ type stuckLock struct {
 }
 
 var stuckLocksKind = results.CheckerKind{
-	Name: "stuck_locks", New: newStuckLocks, Grants: true,
+	Name: "stuck_locks", New: newStuckLocks, Follows: holdsOnce, Grants: true,
 	Doc: "When users ask for a lock that nobody alive has in hand, somebody gets it within its recovery bound.",
 	Counts: []results.Quantity{
 		{
@@ -73,9 +73,13 @@ var stuckLocksKind = results.CheckerKind{
 
 func newStuckLocks(run results.Run) results.Checker {
 	c := &stuckLocks{run: run, bound: bound(run), heard: allHeard(run), clocks: run.Clocks(), locks: make([]stuckLock, len(run.Locks)), list: shortlist{room: results.MaxWitnesses}}
-	c.t = own(run, watch{began: c.began, ended: c.ended})
 	c.asks = newAsks(run, c, true)
 	return c
+}
+
+func (c *stuckLocks) follow(t *tracker) watch {
+	c.t = t
+	return watch{began: c.began, ended: c.ended, last: c.end}
 }
 
 // bound is how long a lock may stay without a grant after its holder is gone.
@@ -106,7 +110,6 @@ func (c *stuckLocks) Observe(e *history.Event) {
 			l.asked = *e
 		}
 	}
-	c.t.observe(e)
 }
 
 func (c *stuckLocks) lock(i uint16) *stuckLock {
@@ -219,12 +222,18 @@ func (c *stuckLocks) decide() (stuck map[uint16]bool, l *results.Ledger) {
 	return stuck, l
 }
 
+// end ends the waits at the end of the history.
+func (c *stuckLocks) end(*tracker) {
+	for i := range c.locks {
+		c.touch(uint16(i), c.last)
+		c.over(uint16(i), c.last, nil)
+	}
+}
+
 // Finish returns the finding.
 func (c *stuckLocks) Finish() results.Finding {
 	var longest, outlast int64
 	for i := range c.locks {
-		c.touch(uint16(i), c.last)
-		c.over(uint16(i), c.last, nil)
 		longest, outlast = max(longest, c.locks[i].longest), max(outlast, c.locks[i].outlast)
 	}
 	stuck, l := c.decide()

@@ -83,7 +83,6 @@ type tokenLock struct {
 
 type tokenRegressions struct {
 	run         results.Run
-	t           *tracker
 	locks       []tokenLock
 	begun       []*hold // of the latest moment, at which more may happen
 	regressions int64
@@ -94,7 +93,7 @@ type tokenRegressions struct {
 }
 
 var tokenRegressionsKind = results.CheckerKind{
-	Name: "token_regressions", New: newTokenRegressions, Grants: true,
+	Name: "token_regressions", New: newTokenRegressions, Follows: holdsOnce, Grants: true,
 	Doc: "A later grant of a lock has a higher fencing token.",
 	Counts: []results.Quantity{
 		{
@@ -106,22 +105,23 @@ var tokenRegressionsKind = results.CheckerKind{
 }
 
 func newTokenRegressions(run results.Run) results.Checker {
-	c := &tokenRegressions{run: run, locks: make([]tokenLock, len(run.Locks)), list: shortlist{room: results.MaxWitnesses}}
-	c.t = own(run, watch{began: c.began, ended: c.ended})
-	return c
+	return &tokenRegressions{run: run, locks: make([]tokenLock, len(run.Locks)), list: shortlist{room: results.MaxWitnesses}}
+}
+
+func (c *tokenRegressions) follow(*tracker) watch {
+	if !c.applies() {
+		return watch{}
+	}
+	return watch{began: c.began, ended: c.ended}
 }
 
 func (c *tokenRegressions) applies() bool { return c.run.Token != TokenNone && c.run.Token != "" }
 
 // Observe takes the next event.
 func (c *tokenRegressions) Observe(e *history.Event) {
-	if !c.applies() {
-		return
-	}
 	if len(c.begun) > 0 && e.Time > c.begun[0].start {
 		c.judge()
 	}
-	c.t.observe(e)
 }
 
 func (c *tokenRegressions) lock(i uint16) *tokenLock {
@@ -136,7 +136,7 @@ func (c *tokenRegressions) began(h *hold) {
 		c.missing++
 		return
 	}
-	c.begun = append(c.begun, h)
+	c.begun, h.pinned = append(c.begun, h), true
 }
 
 // ended notes when the hold is over, for those that begin from then on. A hold of no length ends after it began.

@@ -10,9 +10,16 @@ import (
 // maxTouches bounds how many of one lock's holds are remembered that have read or written.
 const maxTouches = 256
 
+// accessor is a hold as the resource knows it.
+type accessor struct {
+	*hold
+	touched bool  // the resource served it
+	saw     int64 // how many writes had been applied there when the resource served it last
+}
+
 // touch is the first effect of a hold that the resource served.
 type touch struct {
-	hold  *hold
+	hold  *accessor
 	event history.Event
 }
 
@@ -58,9 +65,9 @@ func (l *touched) add(t touch) {
 }
 
 // after returns the effect of a hold that came after h by time, or nil.
-func (m *touchedMode) after(h *hold) *touch {
+func (m *touchedMode) after(h *accessor) *touch {
 	for _, t := range []*touch{&m.issued, &m.fresh} {
-		if t.hold != nil && t.hold != h && before(h, t.hold) {
+		if t.hold != nil && t.hold != h && before(h.hold, t.hold.hold) {
 			return t
 		}
 	}
@@ -69,14 +76,14 @@ func (m *touchedMode) after(h *hold) *touch {
 
 // beside calls f with each hold but h that time does not place before h. It returns whether there may be others that
 // are no longer remembered. worst is the largest error of a clock.
-func (m *touchedMode) beside(h *hold, worst int64, f func(t *touch)) (others bool) {
+func (m *touchedMode) beside(h *accessor, worst int64, f func(t *touch)) (others bool) {
 	first := h.earliest(h.issued)
 	for i := len(m.latest) - 1; i >= 0; i-- {
 		t := &m.latest[i]
 		if t.hold.start+worst < first {
 			break
 		}
-		if t.hold != h && !before(t.hold, h) {
+		if t.hold != h && !before(t.hold.hold, h.hold) {
 			f(t)
 		}
 	}

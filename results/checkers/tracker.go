@@ -84,15 +84,6 @@ func newTracker(run results.Run) *tracker {
 	return t
 }
 
-// own is the tracker of a checker that does not follow that of the run.
-func own(run results.Run, w watch) *tracker {
-	t := newTracker(run)
-	began := w.began
-	w.began = func(h *hold) { h.pinned = true; began(h) }
-	t.seats = []*seat{{watch: w, crashed: func(why any) { panic(why) }}}
-	return t
-}
-
 // Follow adds a checker.
 func (t *tracker) Follow(c results.Checker, crashed func(why any)) {
 	t.seats = append(t.seats, &seat{watch: c.(follower).follow(t), before: c.Observe, crashed: crashed})
@@ -320,10 +311,10 @@ func (t *tracker) leave(h *hold) {
 }
 
 // without takes h out of list and keeps the order of the others.
-func without(list []*hold, h *hold) []*hold {
+func without[T comparable](list []T, h T) []T {
 	i := slices.Index(list, h)
 	copy(list[i:], list[i+1:])
-	list[len(list)-1] = nil
+	clear(list[len(list)-1:])
 	return list[:len(list)-1]
 }
 

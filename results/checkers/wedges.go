@@ -61,7 +61,7 @@ type vainSpan struct {
 }
 
 var wedgesKind = results.CheckerKind{
-	Name: "wedges", New: newWedges, Grants: true,
+	Name: "wedges", New: newWedges, Follows: holdsOnce, Grants: true,
 	Doc: "A user whose lock object was in trouble gets the lock again when the trouble is over and the lock is free.",
 	Counts: []results.Quantity{
 		{
@@ -76,22 +76,28 @@ var wedgesKind = results.CheckerKind{
 }
 
 func newWedges(run results.Run) results.Checker {
-	c := &wedges{
+	return &wedges{
 		run: run, bound: bound(run), heard: allHeard(run), faults: run.Faults, healed: run.Start, asks: map[uint16]map[history.User]*vainAsk{}, dead: map[int]bool{}, looks: looks{most: maxAskLooks}, found: map[results.Place]vainSpan{},
 		free: make([]int64, len(run.Locks)),
 	}
-	c.t = own(run, watch{began: c.began, ended: c.ended})
-	return c
 }
 
-// Observe takes the next event.
+func (c *wedges) follow(t *tracker) watch {
+	c.t = t
+	return watch{began: c.began, ended: c.ended, after: c.after, last: c.end}
+}
+
+// Observe takes the next event, before it begins or ends a hold.
 func (c *wedges) Observe(e *history.Event) {
 	c.pass(e.Time)
 	c.last = max(c.last, e.Time)
 	if e.Kind == history.Acquire && e.Phase == history.Ok {
 		c.overtaken(e)
 	}
-	c.t.observe(e)
+}
+
+// after takes an event behind what it did to holds.
+func (c *wedges) after(e *history.Event) {
 	if e.Kind == history.Dead {
 		c.dead[e.User.Client()] = true
 	}
@@ -242,12 +248,8 @@ func (c *wedges) ended(h *hold) {
 	c.free[h.lock] = max(c.free[h.lock], h.end)
 }
 
-// Finish returns the finding.
-func (c *wedges) Finish() results.Finding {
-	f := results.Finding{Verdict: results.Clean}
-	if c.bound <= 0 {
-		return f.NotApplicable("neither a recovery bound nor a ttl is known")
-	}
+// end takes those who ask in vain at the end of the history.
+func (c *wedges) end(*tracker) {
 	for _, client := range deadClients(c.run) {
 		c.dead[client] = true
 	}
@@ -257,6 +259,14 @@ func (c *wedges) Finish() results.Finding {
 				c.inVain(results.Place{User: u, Lock: lock}, a, c.last, nil)
 			}
 		}
+	}
+}
+
+// Finish returns the finding.
+func (c *wedges) Finish() results.Finding {
+	f := results.Finding{Verdict: results.Clean}
+	if c.bound <= 0 {
+		return f.NotApplicable("neither a recovery bound nor a ttl is known")
 	}
 	l, list := results.NewLedger(), shortlist{room: results.MaxWitnesses}
 	for _, p := range slices.SortedFunc(maps.Keys(c.found), func(a, b results.Place) int { return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Lock, b.Lock)) }) {
