@@ -80,7 +80,7 @@ func TestStories(t *testing.T) {
 		r := &runner{settings: settings{ttl: s.ttl, users: 4, clients: 3}, service: s}
 		r.lock.Name, r.lock.Offers.Token = s.standIn(false), backends.TokenNone
 		r.lock.Points = []string{"before-lock", "half-way", "lock-done", "before-unlock", "unlock-done"}
-		r.lock.Recovery = func(ttl time.Duration) time.Duration { return ttl }
+		r.lock.Recovery = backends.RecoversIn(func(ttl time.Duration) time.Duration { return ttl })
 		list := stories.Of(r.subject())
 		for _, name := range []string{"crash-half-way", "late-release-before-unlock"} {
 			if !slices.ContainsFunc(list, func(x stories.Story) bool { return x.Name == name }) {

@@ -60,7 +60,7 @@ func newRunner(t *testing.T, set settings, s Service, connect Connect, me run) (
 	})
 	t.Cleanup(r.end)
 	r.lock = backends.Lock{
-		Recovery: func(ttl time.Duration) time.Duration { return cmp.Or(r.recovery, 2*ttl+5*time.Second) },
+		Recovery: backends.RecoversIn(func(ttl time.Duration) time.Duration { return cmp.Or(r.recovery, 2*ttl+5*time.Second) }),
 		Dial:     s.dial(connect),
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

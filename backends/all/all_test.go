@@ -1,7 +1,11 @@
 package all
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +31,26 @@ func TestGrantsThatEndByAWallClock(t *testing.T) {
 	}
 }
 
+// fileOf returns the file of a backend's folder in which a lock has its name.
+func fileOf(t *testing.T, folder, lock string) string {
+	t.Helper()
+	files, err := filepath.Glob("../" + folder + "/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile(`(?i)name:? *=? *` + strconv.Quote(lock))
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(f, "_test.go") && named.Match(text) {
+			return "backends/" + folder + "/" + filepath.Base(f)
+		}
+	}
+	return "backends/" + folder
+}
+
 // TestList holds every backend to what the contract says of its data.
 func TestList(t *testing.T) {
 	list := All()
@@ -45,8 +69,8 @@ func TestList(t *testing.T) {
 			if l.Name == "" || l.Doc == "" || l.Dial == nil || len(l.Points) == 0 || l.Offers.Token == "" || l.Offers.Renewal == "" {
 				t.Errorf("%s/%s lacks a name, a doc, a dial, points, or what it offers", b.Name, l.Name)
 			}
-			if l.Offers.Expires && l.Recovery == nil && l.RecoveryWith == nil {
-				t.Errorf("%s/%s expires but names no recovery bound", b.Name, l.Name)
+			if l.Recovery == nil || l.Bound(10*time.Second, nil) <= 0 {
+				t.Errorf("%s: lock %s of %s has no Recovery, or one that is not above 0", fileOf(t, Folder(b.Name), l.Name), l.Name, b.Name)
 			}
 			if got, ok := b.Lock(l.Name); !ok || got.Name != l.Name {
 				t.Errorf("%s does not find its lock %s", b.Name, l.Name)

@@ -20,12 +20,12 @@ import (
 // Nobody queues, so users who share can keep out for ever one who wants the lock alone.
 func chubby() backends.Lock {
 	return leased(backends.Lock{
-		Name:         "chubby",
-		Doc:          "Chubby's ideas (Burrows, OSDI 2006, section 2.4): exclusive and shared mode, a sequencer with the lock's generation, and a lock-delay before a lock that a dead session held is granted again.",
-		Offers:       backends.Offers{Try: true, Reentrant: "no", Shared: true, Sequencer: true},
-		Points:       []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
-		RecoveryWith: backends.RecoveryBy(lockParams, chubbyRecovery),
-		Dial:         dialer(func(u *user) lock.Locker { return &chubbyUser{user: u} }),
+		Name:     "chubby",
+		Doc:      "Chubby's ideas (Burrows, OSDI 2006, section 2.4): exclusive and shared mode, a sequencer with the lock's generation, and a lock-delay before a lock that a dead session held is granted again.",
+		Offers:   backends.Offers{Try: true, Reentrant: "no", Shared: true, Sequencer: true},
+		Points:   []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
+		Recovery: backends.RecoveryBy(lockParams, chubbyRecovery),
+		Dial:     dialer(func(u *user) lock.Locker { return &chubbyUser{user: u} }),
 	})
 }
 

@@ -21,6 +21,7 @@ func mutex() backends.Lock {
 		Doc:       "Mutex and Session of go.etcd.io/etcd/client/v3/concurrency, one session a user; the recipe runs in the client.",
 		Offers:    backends.Offers{Try: true, Reentrant: "session", Fair: true},
 		Points:    []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
+		Recovery:  backends.RecoveryBy(lockParams, recovery),
 		YesToGone: true,
 		Notes: []backends.Note{{
 			Measure: "acquire_p50_ms", Least: 80, Most: 130,
@@ -35,9 +36,6 @@ func mutex() backends.Lock {
 func leased(l backends.Lock) backends.Lock {
 	l.Offers.Blocking, l.Offers.Renewal, l.Offers.LossSignal, l.Offers.Token, l.Offers.Expires = true, "background", true, backends.TokenService, true
 	l.MinTTL = time.Second
-	if l.RecoveryWith == nil {
-		l.RecoveryWith = backends.RecoveryBy(lockParams, recovery)
-	}
 	return l
 }
 

@@ -18,11 +18,12 @@ import (
 // txn is the short recipe that many write by hand: whoever creates the key has the lock.
 func txn() backends.Lock {
 	return leased(backends.Lock{
-		Name:   "txn",
-		Doc:    "One fixed key, put under the session's lease if its create revision is 0; every waiter watches that key and asks again when it goes: a herd.",
-		Offers: backends.Offers{Try: true, Reentrant: "no"},
-		Points: []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
-		Dial:   dialer(func(u *user) lock.Locker { return &txnUser{user: u} }),
+		Name:     "txn",
+		Doc:      "One fixed key, put under the session's lease if its create revision is 0; every waiter watches that key and asks again when it goes: a herd.",
+		Offers:   backends.Offers{Try: true, Reentrant: "no"},
+		Points:   []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
+		Recovery: backends.RecoveryBy(lockParams, recovery),
+		Dial:     dialer(func(u *user) lock.Locker { return &txnUser{user: u} }),
 	})
 }
 

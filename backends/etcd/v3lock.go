@@ -25,6 +25,7 @@ func v3lock() backends.Lock {
 		Doc:       "The server's own lock service (RPC v3lockpb.Lock), with the key read back for its create revision; the recipe runs in the server, in the server's version.",
 		Offers:    backends.Offers{Reentrant: "session", Fair: true},
 		Points:    []string{"before-lock", "lock-answered", "lock-done", "before-unlock", "unlock-done"},
+		Recovery:  backends.RecoveryBy(lockParams, recovery),
 		YesToGone: true,
 		Dial:      dialer(func(u *user) lock.Locker { return &serviceUser{user: u} }),
 	})

@@ -140,12 +140,12 @@ func (s setup) Declare(l backends.Lock) backends.Lock {
 	l.Offers = backends.Offers{Renewal: "call", LossSignal: true, Token: backends.TokenSource(p.Token), Reentrant: "no", Expires: p.Expires}
 	l.MinTTL = p.MinTTL
 	if p.Expires {
-		l.Recovery = func(ttl time.Duration) time.Duration {
+		l.Recovery = backends.RecoversIn(func(ttl time.Duration) time.Duration {
 			if p.Recovery > 0 {
 				return p.Recovery
 			}
 			return ttl + 3*time.Second
-		}
+		})
 	}
 	return l
 }

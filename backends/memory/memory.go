@@ -336,9 +336,9 @@ func (v variant) lock() backends.Lock {
 		},
 		Points: []string{"before-acquire", "granted", "acquire-done", "before-free", "release-done"},
 		MinTTL: 10 * time.Millisecond,
-		Recovery: func(ttl time.Duration) time.Duration {
+		Recovery: backends.RecoversIn(func(ttl time.Duration) time.Duration {
 			return ttl + 250*time.Millisecond
-		},
+		}),
 		Dial: func(_ context.Context, a backends.Access) (backends.Connection, error) {
 			if a.Run == "" {
 				return nil, errors.New("memory: access names no run")

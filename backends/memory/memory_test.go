@@ -33,7 +33,7 @@ func TestConformance(t *testing.T) {
 			if os.Getenv("LOCKQUAKE_TEST_ALL") == "" {
 				t.Skip("left to make test-all: it keeps a core busy for each waiter, and is right but for that, by the code of the other locks")
 			}
-			l.Recovery = func(ttl time.Duration) time.Duration { return ttl + 5*time.Second }
+			l.Recovery = backends.RecoversIn(func(ttl time.Duration) time.Duration { return ttl + 5*time.Second })
 			o.Access.TTL, o.Backend.Locks = 2*time.Second, []backends.Lock{l}
 			conformance.RunWrong(t, o)
 		})

@@ -29,7 +29,7 @@ func advisory() backends.Lock {
 			Reentrant: "connection", Fair: true,
 		},
 		Points:   []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
-		Recovery: func(time.Duration) time.Duration { return sessionRecovery },
+		Recovery: backends.RecoversIn(func(time.Duration) time.Duration { return sessionRecovery }),
 		Dial:     dialAdvisory,
 	}
 }

@@ -33,7 +33,7 @@ func lease() backends.Lock {
 		Points: []string{"before-lease", "lease-done", "before-release", "release-done"},
 		MinTTL: 10 * time.Millisecond,
 		// Who asks when the row expires may be waiting for the answer to an attempt before it, for as long as a statement may take.
-		RecoveryWith: func(ttl time.Duration, params json.RawMessage) time.Duration {
+		Recovery: func(ttl time.Duration, params json.RawMessage) time.Duration {
 			var p LockParams
 			if err := json.Unmarshal(params, &p); err != nil {
 				p.Timeout = 0

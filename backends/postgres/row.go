@@ -29,7 +29,7 @@ func row() backends.Lock {
 			Blocking: true, Try: true, Renewal: "none", LossSignal: true, Token: backends.TokenNone, Reentrant: "no",
 		},
 		Points:   []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
-		Recovery: func(time.Duration) time.Duration { return sessionRecovery },
+		Recovery: backends.RecoversIn(func(time.Duration) time.Duration { return sessionRecovery }),
 		Dial: recipe{
 			take: takeRow, give: giveRow, alone: true,
 			undo: func(ctx context.Context, c *pgx.Conn, _ string) error {

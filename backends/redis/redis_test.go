@@ -91,16 +91,13 @@ func TestSpecs(t *testing.T) {
 // TestRecoveryAllowsForAFailover gives the locks of a topology that must find a new primary more time than those of one server.
 func TestRecoveryAllowsForAFailover(t *testing.T) {
 	for i, l := range locks.OneClient() {
-		if l.Recovery == nil {
-			continue
-		}
-		want := l.Recovery(time.Minute) + servers.FailoverTime
+		want := l.Bound(time.Minute, nil) + servers.FailoverTime
 		for _, of := range []struct {
 			b     listed.Backend
 			usual time.Duration
 		}{{Sentinel(), servers.SentinelDetection}, {Cluster(), servers.ClusterDetection}} {
 			b, usual := of.b, of.usual
-			if got := b.Locks[i].Recovery(time.Minute); b.Locks[i].Name != l.Name || got != want {
+			if got := b.Locks[i].Bound(time.Minute, nil); b.Locks[i].Name != l.Name || got != want {
 				t.Errorf("%s of %s: %s, not %s", l.Name, b.Name, got, want)
 			}
 			for _, detection := range []time.Duration{0, usual, 10 * time.Second} {

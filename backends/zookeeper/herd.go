@@ -16,13 +16,13 @@ import (
 // servers count (zookeeper.notifications in env.json), and each client process for itself.
 func herd() backends.Lock {
 	return backends.Lock{
-		Name:         "herd",
-		Doc:          "The queue of sequential, but every waiter watches all of it and is woken by each change (the herd effect of ZooKeeper's recipes).",
-		Offers:       offers(),
-		Points:       points,
-		MinTTL:       minTTL,
-		RecoveryWith: backends.RecoveryBy(lockParams, recovery),
-		Dial:         dialer(func(u user) lock.Locker { return &recipe{user: u, take: watcher(watchAll).take} }),
+		Name:     "herd",
+		Doc:      "The queue of sequential, but every waiter watches all of it and is woken by each change (the herd effect of ZooKeeper's recipes).",
+		Offers:   offers(),
+		Points:   points,
+		MinTTL:   minTTL,
+		Recovery: backends.RecoveryBy(lockParams, recovery),
+		Dial:     dialer(func(u user) lock.Locker { return &recipe{user: u, take: watcher(watchAll).take} }),
 	}
 }
 

@@ -20,13 +20,13 @@ import (
 //   - the transaction that made the node is the fencing token
 func sequential() backends.Lock {
 	return backends.Lock{
-		Name:         "sequential",
-		Doc:          "Ephemeral sequential nodes, each waiter watches the one before its own (ZooKeeper's recipe for locks); czxid as token.",
-		Offers:       offers(),
-		Points:       points,
-		MinTTL:       minTTL,
-		RecoveryWith: backends.RecoveryBy(lockParams, recovery),
-		Dial:         dialer(func(u user) lock.Locker { return &recipe{user: u, take: watcher(watchAhead).take} }),
+		Name:     "sequential",
+		Doc:      "Ephemeral sequential nodes, each waiter watches the one before its own (ZooKeeper's recipe for locks); czxid as token.",
+		Offers:   offers(),
+		Points:   points,
+		MinTTL:   minTTL,
+		Recovery: backends.RecoveryBy(lockParams, recovery),
+		Dial:     dialer(func(u user) lock.Locker { return &recipe{user: u, take: watcher(watchAhead).take} }),
 	}
 }
 

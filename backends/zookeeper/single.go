@@ -18,13 +18,13 @@ func single() backends.Lock {
 	o := offers()
 	o.Fair = false
 	return backends.Lock{
-		Name:         "single",
-		Doc:          "One ephemeral node, created or waited for by an exists watch (the simple lock of Hunt et al., ZooKeeper, USENIX ATC 2010, 2.4); czxid as token.",
-		Offers:       o,
-		Points:       points,
-		MinTTL:       minTTL,
-		RecoveryWith: backends.RecoveryBy(lockParams, recovery),
-		Dial:         dialer(func(u user) lock.Locker { return &recipe{user: u, take: alone} }),
+		Name:     "single",
+		Doc:      "One ephemeral node, created or waited for by an exists watch (the simple lock of Hunt et al., ZooKeeper, USENIX ATC 2010, 2.4); czxid as token.",
+		Offers:   o,
+		Points:   points,
+		MinTTL:   minTTL,
+		Recovery: backends.RecoveryBy(lockParams, recovery),
+		Dial:     dialer(func(u user) lock.Locker { return &recipe{user: u, take: alone} }),
 	}
 }
 

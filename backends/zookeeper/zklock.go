@@ -22,13 +22,13 @@ func zkLock() backends.Lock {
 	o := offers()
 	o.Try = false
 	return backends.Lock{
-		Name:         "zk-lock",
-		Doc:          "Lock of github.com/go-zookeeper/zk v1.0.4; a wait that is given up closes the user's session, for the library's Lock knows no context.",
-		Offers:       o,
-		Points:       []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
-		MinTTL:       minTTL,
-		RecoveryWith: backends.RecoveryBy(lockParams, recovery),
-		Dial:         dialer(func(u user) lock.Locker { return &library{user: u} }),
+		Name:     "zk-lock",
+		Doc:      "Lock of github.com/go-zookeeper/zk v1.0.4; a wait that is given up closes the user's session, for the library's Lock knows no context.",
+		Offers:   o,
+		Points:   []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
+		MinTTL:   minTTL,
+		Recovery: backends.RecoveryBy(lockParams, recovery),
+		Dial:     dialer(func(u user) lock.Locker { return &library{user: u} }),
 	}
 }
 

@@ -335,7 +335,7 @@ func fakeLock(name string) backends.Lock {
 	return backends.Lock{
 		Name: name, Doc: "A lock of a test.", MinTTL: time.Millisecond,
 		Offers:   backends.Offers{Renewal: "call", Token: backends.TokenService, Expires: true, LossSignal: true},
-		Recovery: func(ttl time.Duration) time.Duration { return ttl },
+		Recovery: backends.RecoversIn(func(ttl time.Duration) time.Duration { return ttl }),
 		Dial: func(context.Context, backends.Access) (backends.Connection, error) {
 			return nil, errors.New("the clients of this test are fake")
 		},

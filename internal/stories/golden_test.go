@@ -3,6 +3,7 @@ package stories_test
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"hash"
@@ -163,7 +164,7 @@ func eachOffer() []stories.Subject {
 
 var points = []string{"", "before-lock half-way lock-done before-unlock between unlock-done", "before-set asked replies-in set-done before-del del-done"}
 
-func twice(ttl time.Duration) time.Duration { return 2 * ttl }
+func twice(ttl time.Duration, _ json.RawMessage) time.Duration { return 2 * ttl }
 
 // drawnSubject differs in all that a scenario can depend on.
 func drawnSubject(r *rand.Rand) stories.Subject {

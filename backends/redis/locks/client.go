@@ -100,7 +100,7 @@ func (u user) poll(ctx context.Context, r lock.Request, try func(context.Context
 func expiring(l backends.Lock) backends.Lock {
 	l.Offers.Try, l.Offers.Reentrant, l.Offers.Expires, l.Offers.WallClock = true, "no", true, true
 	l.Offers.Token = cmp.Or(l.Offers.Token, backends.TokenNone)
-	l.MinTTL, l.Recovery = 10*time.Millisecond, recovery
+	l.MinTTL, l.Recovery = 10*time.Millisecond, backends.RecoversIn(recovery)
 	return l
 }
 

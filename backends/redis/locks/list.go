@@ -30,12 +30,8 @@ func Quorum() []backends.Lock {
 func WithFailover(detection, failover time.Duration) []backends.Lock {
 	list := OneClient()
 	for i, l := range list {
-		if l.Recovery == nil {
-			continue
-		}
-		list[i].Recovery = func(ttl time.Duration) time.Duration { return l.Recovery(ttl) + failover }
-		list[i].RecoveryWith = backends.RecoveryBy(access.DecodeLock, func(ttl time.Duration, p access.LockParams) time.Duration {
-			return list[i].Recovery(ttl) + 2*max(0, p.Detection-detection)
+		list[i].Recovery = backends.RecoveryBy(access.DecodeLock, func(ttl time.Duration, p access.LockParams) time.Duration {
+			return l.Bound(ttl, nil) + failover + 2*max(0, p.Detection-detection)
 		})
 	}
 	return list

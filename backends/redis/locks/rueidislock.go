@@ -52,7 +52,7 @@ func rueidisLock() backends.Lock {
 		Points: []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
 		MinTTL: 100 * time.Millisecond,
 		// A deaf waiter asks again when its turn is over. (A holder that fell silent believes in its last renewal for up to a TTL and a half.)
-		Recovery: func(ttl time.Duration) time.Duration { return 2*ttl + time.Second },
+		Recovery: backends.RecoversIn(func(ttl time.Duration) time.Duration { return 2*ttl + time.Second }),
 		Dial:     dialRueidis,
 	}
 }

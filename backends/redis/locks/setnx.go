@@ -28,7 +28,7 @@ func setNx() backends.Lock {
 			Try: true, Renewal: "none", Token: backends.TokenNone, Reentrant: "no", Expires: false,
 		},
 		Points:   []string{"before-setnx", "setnx-done", "before-delete", "release-done"},
-		Recovery: recovery, // what its users hope for; nothing delivers it
+		Recovery: backends.RecoversIn(recovery), // what its users hope for; nothing delivers it
 		Dial:     dialRecipe(means{takeForEver, releaseAny}),
 	}
 }
