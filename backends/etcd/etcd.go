@@ -28,7 +28,7 @@ func Backend() listed.Backend {
 			Locks:   []backends.Lock{mutex(), txn(), v3lock(), v3lockBlind(), chubby()},
 			Servers: backends.Servers{Majority: backends.AmongThem},
 		},
-		Maker: topology.Maker{Attachable: []string{Port}, New: newTopology},
+		Maker: topology.Maker{Profile: 1, Attachable: []string{Port}, New: newTopology},
 	}
 }
 

@@ -29,7 +29,7 @@ func Backend() listed.Backend {
 			Locks:   []backends.Lock{lease(), advisory(), row()},
 			Servers: backends.Servers{CountsLate: true, CountsConnections: true, StartTLS: true},
 		},
-		Maker: topology.Maker{Attachable: []string{Port}, New: newTopology, Health: health},
+		Maker: topology.Maker{Profile: 3, Attachable: []string{Port}, New: newTopology, Health: health},
 	}
 }
 

@@ -30,7 +30,7 @@ func Backend() listed.Backend {
 			Locks:   []backends.Lock{sequential(), herd(), single(), zkLock()},
 			Servers: backends.Servers{Majority: backends.AmongThem},
 		},
-		Maker: topology.Maker{Attachable: []string{Port}, New: newTopology, Health: health},
+		Maker: topology.Maker{Profile: 8, Attachable: []string{Port}, New: newTopology, Health: health},
 	}
 }
 

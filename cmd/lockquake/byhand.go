@@ -26,6 +26,7 @@ import (
 // byHand is a backend's topology in a network that compose runs, with everything as a scenario has it that sets nothing.
 type byHand struct {
 	backend  string
+	profile  int // topology.Maker.Profile
 	network  netip.Prefix
 	topology topology.Topology
 	health   func(port int) []string // topology.Maker.Health
@@ -40,7 +41,7 @@ const (
 	composeNetIn = "LOCKQUAKE_NET"
 )
 
-// newByHand makes the topology. Each backend has addresses of its own, by its place in the list.
+// newByHand makes the topology. Each backend has addresses of its own, by topology.Maker.Profile.
 func newByHand(name string) (byHand, error) { return newByHandIn(name, composeNet) }
 
 // newByHandIn makes it in another network, such as 10.99.
@@ -49,7 +50,7 @@ func newByHandIn(name, network string) (byHand, error) {
 	if err != nil {
 		return byHand{}, usagef("%s is %q; write the first two numbers of a network's addresses, such as %s", composeNetIn, network, composeNet)
 	}
-	for i, b := range all.All() {
+	for _, b := range all.All() {
 		if b.Name != name {
 			continue
 		}
@@ -58,8 +59,8 @@ func newByHandIn(name, network string) (byHand, error) {
 			return byHand{}, fmt.Errorf("topology of %s: %w", name, err)
 		}
 		base := whole.Addr().As4()
-		base[2] = byte(i + 1)
-		p := byHand{backend: name, network: netip.PrefixFrom(netip.AddrFrom4(base), 24), topology: t, health: b.Health, specs: t.Specs()}
+		base[2] = byte(b.Profile)
+		p := byHand{backend: name, network: netip.PrefixFrom(netip.AddrFrom4(base), 24), topology: t, profile: b.Profile, health: b.Health, specs: t.Specs()}
 		p.nodes = cluster.At(p.specs, p.network)
 		return p, nil
 	}

@@ -122,8 +122,17 @@ func (p byHand) serviceName(node string) string {
 	return p.backend + "-" + node
 }
 
-// published is the port of this machine's loopback address behind which a node serves: 20101 for the first of the first backend.
-func (p byHand) published(i int) int { return 20001 + 100*int(p.network.Addr().As4()[2]) + i }
+// mostProfiles is the highest topology.Maker.Profile for which there are ports, and portsEach how many it has at least.
+const (
+	mostProfiles = 39
+	portsEach    = 20
+)
+
+// published is the port of this machine's loopback address behind which a node serves. Profile 1 begins at 20101, 2 at 20201, and so on; all are
+// below 21000. Profile 11 shares the hundred of 1, and begins at 20121.
+func (p byHand) published(i int) int {
+	return 20001 + 100*(p.profile%10) + portsEach*(p.profile/10) + i
+}
 
 // service is one server node.
 func (p byHand) service(i int) (composeService, error) {

@@ -6,11 +6,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/goccy/go-yaml"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockquake/lockquake/backends/all"
 )
 
 func TestComposeSaysWhatTheBackendsSay(t *testing.T) {
@@ -58,6 +61,42 @@ func TestComposePublishesOnLoopback(t *testing.T) {
 	}
 	if len(seen) < len(servedBackends()) {
 		t.Errorf("only %d servers are published", len(seen))
+	}
+}
+
+// TestEveryBackendHasAProfile: a backend with servers has a number of its own, from which its addresses and ports are made.
+func TestEveryBackendHasAProfile(t *testing.T) {
+	t.Parallel()
+	used := map[int]string{}
+	for _, b := range all.All() {
+		if !b.InProcess {
+			if other := used[b.Profile]; other != "" {
+				t.Errorf("topology.Maker.Profile is %d in %s and in %s", b.Profile, other, b.Name)
+			}
+			used[b.Profile] = b.Name
+		}
+	}
+	free := 1
+	for used[free] != "" {
+		free++
+	}
+	for number, name := range used {
+		if number < 1 || number > mostProfiles {
+			t.Errorf("topology.Maker.Profile of %s is %d, want 1 to %d", name, number, mostProfiles)
+		}
+	}
+	if t.Failed() {
+		t.Logf("%d is free", free)
+	}
+	ports := map[int]string{}
+	for profile := range mostProfiles + 1 {
+		for i := range portsEach {
+			port := byHand{profile: profile}.published(i)
+			if other := ports[port]; other != "" || port < 20001 || port > 20999 {
+				t.Errorf("profile %d has port %d, which is out of range, or that of profile %s", profile, port, other)
+			}
+			ports[port] = strconv.Itoa(profile)
+		}
 	}
 }
 
