@@ -21,6 +21,8 @@ type Backend struct {
 	Locks []Lock // the first is the default and is never a wrong one
 	// InProcess is true where there are no server nodes and clients run as goroutines of the supervisor.
 	InProcess bool
+	// Modules are the Go modules with which a client speaks to the service. Reports name their versions.
+	Modules []string
 	Servers
 }
 
@@ -73,7 +75,9 @@ type Lock struct {
 	Wrong  string // "" for a sound lock, else what is wrong with it
 	Found  Found  // what finds that, where it is wrong
 	Absent bool   // it is no lock: everybody goes ahead at once
-	Offers Offers
+	// Modules are the Go modules that its clients are made of, where these are not those of the backend.
+	Modules []string
+	Offers  Offers
 	// Points lists what the adapter announces with lock.At, in the order in which one cycle of a grant passes them.
 	Points []string
 	// YesToGone says that a release is answered ok also where the grant had gone: its library or service does not tell.

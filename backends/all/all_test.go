@@ -18,7 +18,7 @@ import (
 func TestGrantsThatEndByAWallClock(t *testing.T) {
 	for _, b := range All() {
 		for _, l := range b.Locks {
-			want := l.Offers.Expires && (Folder(b.Name) == "redis" || b.Name == "postgres")
+			want := l.Offers.Expires && (Folder(b) == "redis" || b.Name == "postgres")
 			top, err := b.New(topology.Common{TTL: 10 * time.Second, Lock: l.Name}, func(any) error { return nil })
 			if err != nil {
 				t.Errorf("%s of %s: %v", l.Name, b.Name, err)
@@ -70,7 +70,7 @@ func TestList(t *testing.T) {
 				t.Errorf("%s/%s lacks a name, a doc, a dial, points, or what it offers", b.Name, l.Name)
 			}
 			if l.Recovery == nil || l.Bound(10*time.Second, nil) <= 0 {
-				t.Errorf("%s: lock %s of %s has no Recovery, or one that is not above 0", fileOf(t, Folder(b.Name), l.Name), l.Name, b.Name)
+				t.Errorf("%s: lock %s of %s has no Recovery, or one that is not above 0", fileOf(t, Folder(b), l.Name), l.Name, b.Name)
 			}
 			if got, ok := b.Lock(l.Name); !ok || got.Name != l.Name {
 				t.Errorf("%s does not find its lock %s", b.Name, l.Name)

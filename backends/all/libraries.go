@@ -1,44 +1,35 @@
 package all
 
 import (
-	"maps"
+	"reflect"
+	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
+
+	"github.com/lockquake/lockquake/backends/listed"
 )
 
-// folders names the folder of each backend that shares one with others; the others live in one of their own name.
-var folders = map[string]string{"sentinel": "redis", "rediscluster": "redis", "redlock": "redis"}
-
 // Folder returns the folder within backends/ that a backend's code is in.
-func Folder(backend string) string {
-	if f, ok := folders[backend]; ok {
-		return f
-	}
-	return backend
-}
-
-// builtIn are the modules of the server that this program has within it, and of what restores its data.
-var builtIn = []string{"go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/etcdutl/v3"}
-
-// ofClients names, by folder, the modules with which a client speaks to the service, and by the name of a lock those of one that is
-// made of others.
-var ofClients = map[string][]string{
-	"redis":              {"github.com/redis/go-redis/v9"},
-	"redislock":          {"github.com/redis/go-redis/v9", "github.com/bsm/redislock"},
-	"redsync":            {"github.com/redis/go-redis/v9", "github.com/go-redsync/redsync/v4"},
-	"rueidislock":        {"github.com/redis/rueidis", "github.com/redis/rueidis/rueidislock"},
-	"rueidis-set-px-lua": {"github.com/redis/rueidis"},
-	"etcd":               {"go.etcd.io/etcd/client/v3", "go.etcd.io/etcd/api/v3"},
-	"zookeeper":          {"github.com/go-zookeeper/zk"},
-	"postgres":           {"github.com/jackc/pgx/v5"},
+func Folder(b listed.Backend) string {
+	made := runtime.FuncForPC(reflect.ValueOf(b.New).Pointer()).Name() // github.com/lockquake/lockquake/backends/redis.newFive
+	_, in, _ := strings.Cut(made, "/backends/")
+	folder, _, _ := strings.Cut(in, ".")
+	return folder
 }
 
 // OfClient names the modules that a client of a lock is made of.
 func OfClient(backend, lock string) []string {
-	if list, ok := ofClients[lock]; ok {
-		return list
+	for _, b := range All() {
+		if b.Name != backend {
+			continue
+		}
+		if l, ok := b.Lock(lock); ok && len(l.Modules) > 0 {
+			return l.Modules
+		}
+		return b.Modules
 	}
-	return ofClients[Folder(backend)]
+	return nil
 }
 
 // Libraries returns the modules that a backend's lock is made of, with the versions that this program was built with.
@@ -46,7 +37,14 @@ func Libraries(backend, lock string) map[string]string { return builtWith(OfClie
 
 // Built returns the modules of all locks and of the server within, with the versions that this program was built with.
 func Built() map[string]string {
-	return builtWith(append(slices.Concat(slices.Collect(maps.Values(ofClients))...), builtIn...))
+	var names []string
+	for _, b := range All() {
+		names = slices.Concat(names, b.Modules, b.BuiltIn)
+		for _, l := range b.Locks {
+			names = append(names, l.Modules...)
+		}
+	}
+	return builtWith(names)
 }
 
 func builtWith(names []string) map[string]string {

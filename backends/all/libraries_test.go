@@ -18,16 +18,16 @@ var plumbing = []string{"google.golang.org/grpc", "go.uber.org/zap", "golang.org
 // What a backend imports is what its reports name the version of.
 func TestLibrariesAreNamed(t *testing.T) {
 	for _, b := range All() {
-		folder := filepath.Join("..", Folder(b.Name))
+		folder := filepath.Join("..", Folder(b))
 		if _, err := os.Stat(folder); err != nil {
 			t.Errorf("backend %s has no folder: %v", b.Name, err)
 			continue
 		}
 		for path, file := range imports(t, folder) {
-			named := slices.ContainsFunc(modules(Folder(b.Name)), func(m string) bool { return path == m || strings.HasPrefix(path, m+"/") })
+			named := slices.ContainsFunc(modules(Folder(b)), func(m string) bool { return path == m || strings.HasPrefix(path, m+"/") })
 			known := slices.ContainsFunc(plumbing, func(p string) bool { return strings.HasPrefix(path, p) })
 			if !named && !known {
-				t.Errorf("%s imports %s; its module belongs into backends/all/libraries.go, so that reports name its version", file, path)
+				t.Errorf("%s imports %s; its module belongs into Modules of the backend or of the lock (BuiltIn for a server within), so that reports name its version", file, path)
 			}
 		}
 	}
@@ -35,33 +35,16 @@ func TestLibrariesAreNamed(t *testing.T) {
 
 // modules are those of the locks in a folder, and of its server where that is within this program.
 func modules(folder string) (out []string) {
-	if folder == "etcd" {
-		out = append(out, builtIn...)
-	}
 	for _, b := range All() {
+		if Folder(b) != folder {
+			continue
+		}
+		out = slices.Concat(out, b.Modules, b.BuiltIn)
 		for _, l := range b.Locks {
-			if Folder(b.Name) == folder {
-				out = append(out, OfClient(b.Name, l.Name)...)
-			}
+			out = append(out, l.Modules...)
 		}
 	}
 	return out
-}
-
-// What is named as made of modules is there.
-func TestClientsAreOfFoldersAndLocks(t *testing.T) {
-	locks := map[string]bool{}
-	for _, b := range All() {
-		locks[Folder(b.Name)] = true
-		for _, l := range b.Locks {
-			locks[l.Name] = true
-		}
-	}
-	for name := range ofClients {
-		if !locks[name] {
-			t.Errorf("%s is neither a folder nor a lock", name)
-		}
-	}
 }
 
 // A run names the libraries of its own lock, not of all that the service has.

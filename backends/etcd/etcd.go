@@ -26,9 +26,13 @@ func Backend() listed.Backend {
 			Name:    "etcd",
 			Doc:     "An etcd cluster of an odd number of members (three unless asked for more): lockquake's own binary, or Debian's 3.4.",
 			Locks:   []backends.Lock{mutex(), txn(), v3lock(), v3lockBlind(), chubby()},
+			Modules: []string{"go.etcd.io/etcd/client/v3", "go.etcd.io/etcd/api/v3"},
 			Servers: backends.Servers{Majority: backends.AmongThem},
 		},
-		Maker: topology.Maker{Profile: 1, Attachable: []string{Port}, New: newTopology},
+		Maker: topology.Maker{
+			Profile: 1, Attachable: []string{Port}, New: newTopology,
+			BuiltIn: []string{"go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/etcdutl/v3"}, // the latter restores its data
+		},
 	}
 }
 

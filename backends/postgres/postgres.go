@@ -27,6 +27,7 @@ func Backend() listed.Backend {
 			Name:    "postgres",
 			Doc:     "One PostgreSQL server; what it answered survives a crash, unless synchronous_commit is off.",
 			Locks:   []backends.Lock{lease(), advisory(), row()},
+			Modules: []string{"github.com/jackc/pgx/v5"},
 			Servers: backends.Servers{CountsLate: true, CountsConnections: true, StartTLS: true},
 		},
 		Maker: topology.Maker{Profile: 3, Attachable: []string{Port}, New: newTopology, Health: health},

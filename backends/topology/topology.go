@@ -26,6 +26,8 @@ type Maker struct {
 	Attachable []string
 	// OneThread says that each server answers all commands by one thread, which a single core can fill.
 	OneThread bool
+	// BuiltIn are the Go modules of a server that this program has within it.
+	BuiltIn []string
 	// Health is the check, as compose writes it, by which a container of the service's image finds out whether its own node answers at
 	// that port. Nil where the nodes are lockquake's own program, which asks for itself.
 	Health func(port int) []string

@@ -28,6 +28,7 @@ func Backend() listed.Backend {
 			Name:    "zookeeper",
 			Doc:     "A ZooKeeper ensemble of three servers (or five), each a JVM of its own.",
 			Locks:   []backends.Lock{sequential(), herd(), single(), zkLock()},
+			Modules: []string{"github.com/go-zookeeper/zk"},
 			Servers: backends.Servers{Majority: backends.AmongThem},
 		},
 		Maker: topology.Maker{Profile: 8, Attachable: []string{Port}, New: newTopology, Health: health},

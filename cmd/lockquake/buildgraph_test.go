@@ -16,7 +16,7 @@ func TestBuildGraph(t *testing.T) {
 	const own = "github.com/lockquake/lockquake/"
 	instances := []string{own + "workloads/resource/", own + "backends/all", own + "chaos/all", own + "chaos/service"}
 	for _, b := range all.All() {
-		instances = append(instances, own+"backends/"+all.Folder(b.Name))
+		instances = append(instances, own+"backends/"+all.Folder(b))
 	}
 	mechanisms := []string{"github.com/google/nftables", "github.com/florianl/"}
 	for _, folder := range []string{"all", "clock", "disk", "links", "process", "ptrace"} {

@@ -19,6 +19,9 @@ const (
 // Monitored is the name under which the Sentinels know the primary and its replicas.
 const Monitored = "lockquake"
 
+// GoRedis is the Go module of the client.
+const GoRedis = "github.com/redis/go-redis/v9"
+
 // The numbers of independent servers that make a majority worth having.
 const (
 	FewestServers = 3

@@ -9,6 +9,7 @@ import (
 	"github.com/bsm/redislock"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/redis/access"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -17,10 +18,11 @@ import (
 // library itself tells no time but what the server has left of the TTL.
 func redisLock() backends.Lock {
 	return expiring(backends.Lock{
-		Name:   "redislock",
-		Doc:    "The library github.com/bsm/redislock v0.10: a random value set and removed by scripts.",
-		Offers: backends.Offers{Renewal: "call"},
-		Points: []string{"before-obtain", "obtain-done", "before-release", "release-done"},
+		Name:    "redislock",
+		Doc:     "The library github.com/bsm/redislock v0.10: a random value set and removed by scripts.",
+		Modules: []string{access.GoRedis, "github.com/bsm/redislock"},
+		Offers:  backends.Offers{Renewal: "call"},
+		Points:  []string{"before-obtain", "obtain-done", "before-release", "release-done"},
 		Dial: dialer(func(u user) lock.Locker {
 			return &redisLockUser{user: u, library: redislock.New(u.client)}
 		}),

@@ -10,6 +10,7 @@ import (
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/redis/access"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -20,10 +21,11 @@ import (
 // is not used.
 func redSync() backends.Lock {
 	return expiring(backends.Lock{
-		Name:   "redsync",
-		Doc:    "The library github.com/go-redsync/redsync v4.18 on one pool: SET NX PX, scripts to extend and delete one's own.",
-		Offers: backends.Offers{Renewal: "call"},
-		Points: []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
+		Name:    "redsync",
+		Doc:     "The library github.com/go-redsync/redsync v4.18 on one pool: SET NX PX, scripts to extend and delete one's own.",
+		Modules: []string{access.GoRedis, "github.com/go-redsync/redsync/v4"},
+		Offers:  backends.Offers{Renewal: "call"},
+		Points:  []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
 		Dial: dialer(func(u user) lock.Locker {
 			return &redSyncUser{user: u, library: redsync.New(goredis.NewPool(u.client))}
 		}),

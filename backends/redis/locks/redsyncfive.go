@@ -26,10 +26,11 @@ import (
 // Servers are always asked side by side. What each answered is read from the library's errors.
 func redsyncFive() backends.Lock {
 	return quorumLock(backends.Lock{
-		Name:   "redsync",
-		Doc:    "go-redsync v4 over a pool for each of the independent servers.",
-		Points: []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
-		Dial:   dialRedsyncFive,
+		Name:    "redsync",
+		Doc:     "go-redsync v4 over a pool for each of the independent servers.",
+		Modules: []string{access.GoRedis, "github.com/go-redsync/redsync/v4"},
+		Points:  []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
+		Dial:    dialRedsyncFive,
 	})
 }
 

@@ -46,6 +46,7 @@ func rueidisLock() backends.Lock {
 		Name: "rueidislock",
 		Doc: "The library github.com/redis/rueidis/rueidislock v1.0.79 on one client: waits for the server's invalidation messages, " +
 			"renews by itself, expires keys by the client's wall clock.",
+		Modules: []string{"github.com/redis/rueidis", "github.com/redis/rueidis/rueidislock"},
 		Offers: backends.Offers{
 			Blocking: true, Try: true, Renewal: "background", LossSignal: true, Token: backends.TokenNone, Reentrant: "no", Expires: true, WallClock: true,
 		},

@@ -22,10 +22,11 @@ import (
 // earlier: the holder believes in it for less time than it could.
 func rueidisSetPxLua() backends.Lock {
 	return expiring(backends.Lock{
-		Name:   "rueidis-set-px-lua",
-		Doc:    "The same recipe as set-px-lua over the library github.com/redis/rueidis, whose users share one connection (automatic pipelining).",
-		Offers: backends.Offers{Renewal: "call"},
-		Points: []string{"before-set", "set-done", "before-delete", "release-done"},
+		Name:    "rueidis-set-px-lua",
+		Doc:     "The same recipe as set-px-lua over the library github.com/redis/rueidis, whose users share one connection (automatic pipelining).",
+		Modules: []string{"github.com/redis/rueidis"},
+		Offers:  backends.Offers{Renewal: "call"},
+		Points:  []string{"before-set", "set-done", "before-delete", "release-done"},
 		Dial: func(_ context.Context, a backends.Access) (backends.Connection, error) {
 			o, p, err := rueidisOptions(a)
 			if err != nil {

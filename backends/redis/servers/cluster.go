@@ -29,6 +29,7 @@ func Cluster(list []backends.Lock) listed.Backend {
 			Name: access.Cluster,
 			Doc: "Redis Cluster: three primaries that share the keys among them, with a replica each; replication is asynchronous, so that a " +
 				"promoted replica may not know the newest grants.",
+			Modules: []string{access.GoRedis},
 			Locks:   list,
 			Servers: backends.Servers{Standby: true, CountsConnections: true},
 		},

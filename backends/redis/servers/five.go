@@ -23,10 +23,11 @@ func Five(list []backends.Lock) listed.Backend {
 		Backend: backends.Backend{
 			Name:    access.Five,
 			Doc:     "Five independent Redis servers (or 3, 7, 9) that know nothing of each other; a lock is held where a majority has its key.",
+			Modules: []string{access.GoRedis},
 			Locks:   list,
 			Servers: backends.Servers{Majority: backends.ByClients, CountsConnections: true},
 		},
-		Maker: topology.Maker{Attachable: []string{access.Port}, Syncing: syncing, OneThread: true, New: newFive, Health: health},
+		Maker: topology.Maker{Profile: 6, Attachable: []string{access.Port}, Syncing: syncing, OneThread: true, New: newFive, Health: health},
 	}
 }
 

@@ -28,11 +28,12 @@ func Sentinel(list []backends.Lock) listed.Backend {
 			Name: access.Sentinel,
 			Doc: "One Redis primary with two replicas, and three Sentinels that promote a replica when the primary is gone; replication is " +
 				"asynchronous, so that a promoted replica may not know the newest grants.",
+			Modules: []string{access.GoRedis},
 			Locks:   list,
 			Servers: backends.Servers{Standby: true, CountsConnections: true},
 		},
 		Maker: topology.Maker{
-			Attachable: []string{access.Port, access.SentinelPort}, Syncing: syncing, OneThread: true, Health: health,
+			Profile: 7, Attachable: []string{access.Port, access.SentinelPort}, Syncing: syncing, OneThread: true, Health: health,
 			New: func(c topology.Common, decode func(into any) error) (topology.Topology, error) {
 				return newSentinel(list, c, decode)
 			},

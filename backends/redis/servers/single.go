@@ -18,11 +18,12 @@ func Single(list []backends.Lock) listed.Backend {
 		Backend: backends.Backend{
 			Name:    access.Single,
 			Doc:     "One Redis server; without persistence unless asked for, so that a restart forgets every lock.",
+			Modules: []string{access.GoRedis},
 			Locks:   list,
 			Servers: backends.Servers{CountsConnections: true},
 		},
 		Maker: topology.Maker{
-			Attachable: []string{access.Port}, Syncing: syncing, OneThread: true, Health: health,
+			Profile: 4, Attachable: []string{access.Port}, Syncing: syncing, OneThread: true, Health: health,
 			New: func(c topology.Common, decode func(into any) error) (topology.Topology, error) {
 				return newSingle(list, c, decode)
 			},
