@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	"github.com/lockquake/lockquake/backends/all"
+	"github.com/lockquake/lockquake/chaos"
 	faults "github.com/lockquake/lockquake/chaos/all"
+	"github.com/lockquake/lockquake/internal/tryout"
 	"github.com/lockquake/lockquake/scenarios"
 )
 
@@ -41,7 +43,11 @@ func TestEveryFaultHasItsRows(t *testing.T) {
 	for _, k := range faults.Kinds() {
 		for _, b := range all.All() {
 			has := slices.ContainsFunc(rows, func(r Row) bool { return r.Scenario == "fault-"+k.Name+"-"+b.Name })
-			leads := slices.Contains([]string{"etcd", "zookeeper", "sentinel", "rediscluster"}, b.Name)
+			top, err := tryout.Topology(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, leads := top.Service(nil).(chaos.Promoter)
 			if want := !b.InProcess && k.Name != "noop" && (k.Name != "failover" || leads); has != want {
 				t.Errorf("%s on %s has a row: %t, want %t", k.Name, b.Name, has, want)
 			}
