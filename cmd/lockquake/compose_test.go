@@ -14,6 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockquake/lockquake/backends/all"
+	"github.com/lockquake/lockquake/images"
+	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/scenarios"
 )
 
 func TestComposeSaysWhatTheBackendsSay(t *testing.T) {
@@ -96,6 +99,39 @@ func TestEveryBackendHasAProfile(t *testing.T) {
 				t.Errorf("profile %d has port %d, which is out of range, or that of profile %s", profile, port, other)
 			}
 			ports[port] = strconv.Itoa(profile)
+		}
+	}
+}
+
+// TestEveryBackendHasItsImageScenarioAndDocs: what a service needs beside its folder, and no list in the code would miss.
+func TestEveryBackendHasItsImageScenarioAndDocs(t *testing.T) {
+	t.Parallel()
+	docs := map[string]string{}
+	for _, name := range []string{"README.md", "docs/commands.md"} {
+		text, err := os.ReadFile("../../" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		docs[name] = string(text)
+	}
+	for _, name := range servedBackends() {
+		p, err := newByHand(name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for _, s := range p.specs {
+			if s.Image != node.SelfProgram && !slices.Contains(images.Names(), s.Image) {
+				t.Errorf("%s of %s runs in the image %q, and images/ has no folder of that name", s.Name, name, s.Image)
+			}
+		}
+		if _, err := scenarios.Load(name + "-healthy"); err != nil {
+			t.Errorf("scenarios/healthy/%s-healthy.yaml: %v", name, err)
+		}
+		for doc, text := range docs {
+			if !strings.Contains(text, "`"+name+"`") {
+				t.Errorf("%s does not name the backend `%s`", doc, name)
+			}
 		}
 	}
 }

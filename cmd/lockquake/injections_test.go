@@ -147,7 +147,8 @@ func (s *injectionsSoak) ask(backend string) {
 			if err != nil {
 				s.t.Fatal(err)
 			}
-			if _, err = engine.Check(engine.Options{Scenario: parsed, Provider: s.provider, Catalog: catalog()}); err != nil {
+			plan, err := engine.Check(engine.Options{Scenario: parsed, Provider: s.provider, Catalog: catalog()})
+			if err != nil {
 				first, _, _ := strings.Cut(err.Error(), "\n")
 				s.refused[k.Name] = append(s.refused[k.Name], fmt.Sprintf("%s of %s: %s", on, backend, first))
 				continue
@@ -155,14 +156,11 @@ func (s *injectionsSoak) ask(backend string) {
 			if on == "leader(lock-0)" && backend != "rediscluster" {
 				continue // whoever leads, leads for every lock
 			}
-			if on == "leader" && slices.Contains([]string{"redis", "postgres"}, backend) {
-				continue // there is one server
+			if (on == "leader" || on == "minority") && plan.Facts().Servers == 1 {
+				continue
 			}
 			if k.Single && on != "leader" && slices.Contains([]string{"sentinel", "zookeeper"}, backend) {
 				continue // only the leader can be asked to go
-			}
-			if on == "minority" && slices.Contains([]string{"redis", "postgres"}, backend) {
-				continue // there is one server
 			}
 			targets = append(targets, on)
 		}
