@@ -1,6 +1,7 @@
 package all
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -35,17 +36,18 @@ func TestGrantsThatEndByAWallClock(t *testing.T) {
 func fileOf(t *testing.T, folder, lock string) string {
 	t.Helper()
 	files, err := filepath.Glob("../" + folder + "/*.go")
-	if err != nil {
+	below, wrong := filepath.Glob("../" + folder + "/*/*.go")
+	if err = errors.Join(err, wrong); err != nil {
 		t.Fatal(err)
 	}
 	named := regexp.MustCompile(`(?i)name:? *=? *` + strconv.Quote(lock))
-	for _, f := range files {
+	for _, f := range slices.Concat(files, below) {
 		text, err := os.ReadFile(f)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !strings.HasSuffix(f, "_test.go") && named.Match(text) {
-			return "backends/" + folder + "/" + filepath.Base(f)
+			return "backends/" + strings.TrimPrefix(f, "../")
 		}
 	}
 	return "backends/" + folder

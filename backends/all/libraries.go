@@ -14,8 +14,7 @@ import (
 func Folder(b listed.Backend) string {
 	made := runtime.FuncForPC(reflect.ValueOf(b.New).Pointer()).Name() // github.com/lockquake/lockquake/backends/redis.newFive
 	_, in, _ := strings.Cut(made, "/backends/")
-	folder, _, _ := strings.Cut(in, ".")
-	return folder
+	return in[:strings.IndexAny(in, "./")]
 }
 
 // OfClient names the modules that a client of a lock is made of.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"io"
 	"os/exec"
 	"slices"
 	"syscall"
@@ -117,6 +118,19 @@ func TestEndOfInputInside(t *testing.T) {
 	}
 	if err := <-r.result; !errors.Is(err, wire.ErrSupervisorGone) {
 		t.Errorf("before the start: got %v", err)
+	}
+}
+
+// A supervisor that no longer reads tells its client to stop: the goodbye cannot be sent.
+func TestAGoodbyeThatNobodyHears(t *testing.T) {
+	r := inside(t, newToy())
+	r.begin(nil)
+	if err := r.stdout.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.send(wire.Frame{Type: wire.TypeStop})
+	if err := <-r.result; !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -59,6 +59,7 @@ type rig struct {
 	t      *testing.T
 	conn   *wire.Conn
 	stdin  io.WriteCloser
+	stdout *io.PipeReader // of a client inside
 	frames chan *wire.Frame
 	ended  chan struct{} // the stream is read to its end
 	mu     sync.Mutex    // of events, until the stream has ended
@@ -75,6 +76,7 @@ func inside(t *testing.T, y *toy) *rig {
 	toClient, stdin := io.Pipe()
 	stdout, fromClient := io.Pipe()
 	r := newRig(t, stdin, stdout)
+	r.stdout = stdout
 	o := options(y, toClient, fromClient)
 	o.InProcess = true
 	go func() { r.result <- Main(context.Background(), o) }()

@@ -103,8 +103,9 @@ func (s *session) finish() error {
 		return s.conn.Send(wire.Frame{Type: wire.TypeDone, Done: &wire.Done{}})
 	}
 	s.disconnect()
-	d := wire.Done{Stall: s.pulse.Stop(), Errors: s.tally.texts()}
-	if err := s.rec.Close(); err != nil {
+	d := wire.Done{Errors: s.tally.texts()}
+	var err error
+	if d.Stall, err = s.closeRecord(); err != nil {
 		return fmt.Errorf("events: %w", err)
 	}
 	d.Recorded, d.Dropped = s.rec.Counts()
@@ -127,11 +128,19 @@ func (s *session) Abandon() {
 	s.end(context.Canceled)
 	s.each((*user).dismiss)
 	s.running.Wait()
-	if s.pulse != nil {
-		s.pulse.Stop()
-		_ = s.rec.Close() // nobody reads it
-	}
+	_, _ = s.closeRecord() // nobody reads it
 	s.disconnect()
+}
+
+// closeRecord ends the watch and the record, once: a client whose goodbye nobody hears is abandoned when it has finished. It returns the longest
+// gap in ns.
+func (s *session) closeRecord() (stall int64, err error) {
+	if s.pulse == nil {
+		return 0, nil
+	}
+	stall = s.pulse.Stop()
+	s.pulse = nil
+	return stall, s.rec.Close()
 }
 
 // disconnect closes lockers and connections. What does not close in time is left behind.

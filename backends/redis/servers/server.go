@@ -1,3 +1,4 @@
+// Package servers has the side of Redis that the harness sees: the topologies, how their servers are started, asked and made as they were.
 package servers
 
 import (

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockquake/lockquake/chaos/links"
 	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/clock"
 )
 
 // tcpEstablished is TCP_ESTABLISHED of include/net/tcp_states.h.
@@ -134,7 +135,7 @@ func tryReset(space *namespace) error {
 		return fmt.Errorf("%d of 1 connection ended: %w", n, errors.Join(err, errors.New("the kernel needs CONFIG_INET_DIAG_DESTROY")))
 	}
 	for _, c := range []net.Conn{one, other} {
-		_ = c.SetReadDeadline(time.Now().Add(time.Second))
+		_ = c.SetReadDeadline(clock.Time(clock.Now() + int64(time.Second)))
 		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) && !errors.Is(err, unix.ECONNABORTED) {
 			return fmt.Errorf("an end of a connection that was reset says %w", err)
 		}
