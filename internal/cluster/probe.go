@@ -40,7 +40,7 @@ func Probe(ctx context.Context, m agent.Mechanisms, images ...string) []ProbeRes
 	}
 	add("network-namespaces", "made one", probeNamespaces())
 	add("packet-filter", "made a table and a queue, and removed them", m.Supports(links.DoFilter))
-	add("reset", "made a connection, and reset it", m.Supports(links.DoReset))
+	add("tcp-reset", "made a connection, and reset it", m.Supports(links.DoReset))
 	add("sch_netem", "the kernel has it", probeNetem())
 	found, err := probePtrace()
 	add("ptrace", found, err)
