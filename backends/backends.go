@@ -86,7 +86,8 @@ type Lock struct {
 	Waits bool
 	// MinTTL is the shortest TTL that the service honours; shorter ones are refused at load time.
 	MinTTL time.Duration
-	// Recovery bounds the time to the next grant after a holder's death. Every lock says it: the judge, the suites and the stories go by it.
+	// Recovery bounds the time to the next grant after a holder's death. Every lock says it: the judge, the suites and the
+	// stories go by it.
 	Recovery Recovery
 	// Notes explain figures of this lock to a reader of a report.
 	Notes []Note
@@ -101,11 +102,12 @@ type Note struct {
 	Text        string // whole sentences
 }
 
-// Recovery returns within what time after the death of a holder the service must grant again. params is what Topology.Params returned, as JSON;
-// none are the defaults.
+// Recovery returns within what time after the death of a holder the service must grant again. params is what
+// Topology.Params returned, as JSON; none are the defaults.
 type Recovery func(ttl time.Duration, params json.RawMessage) time.Duration
 
-// Bound asks Recovery. It returns 0 for a lock that names no bound: no lock at all, or one of another program that says that it never expires.
+// Bound asks Recovery. It returns 0 for a lock that names no bound: no lock at all, or one of another program that says
+// that it never expires.
 func (l Lock) Bound(ttl time.Duration, params json.RawMessage) time.Duration {
 	if l.Recovery == nil {
 		return 0
@@ -118,8 +120,8 @@ func RecoversIn(bound func(ttl time.Duration) time.Duration) Recovery {
 	return func(ttl time.Duration, _ json.RawMessage) time.Duration { return bound(ttl) }
 }
 
-// RecoveryBy returns a Recovery that depends on decoded parameters. read decodes them, and returns the defaults for none: these are used if the
-// parameters cannot be read.
+// RecoveryBy returns a Recovery that depends on decoded parameters. read decodes them, and returns the defaults for
+// none: these are used if the parameters cannot be read.
 func RecoveryBy[P any](read func(json.RawMessage) (P, error), bound func(ttl time.Duration, p P) time.Duration) Recovery {
 	return func(ttl time.Duration, params json.RawMessage) time.Duration {
 		p, err := read(params)

@@ -2,7 +2,8 @@ package backends
 
 // Found says what finds the mistake of a lock that is wrong on purpose. All tests and documents ask the lock for it.
 type Found struct {
-	// Checks are exactly those of the conformance suite that the lock fails. A check with "?" behind its name finds the mistake by chance.
+	// Checks are exactly those of the conformance suite that the lock fails. A check with "?" behind its name finds the
+	// mistake by chance.
 	Checks []string
 	// Stories are those of the default suite that are red. There is at least one.
 	Stories []Finding

@@ -168,9 +168,9 @@ type CheckerKind struct {
 type WitnessKind struct {
 	Name string // as in Witness.Kind
 	Draw Drawing
-	// Place is the place of the kind among those that a picture may be about, the worst first, from 1. Kinds without a place come last.
+	// Place orders the kinds that a picture may be about: 1 is the worst, and kinds without a place come last.
 	Place int
-	// Title returns the headline of a picture. who are the holders of two holds, such as "two clients". Nil: the name of the kind is the headline.
+	// Title returns the headline of a picture; who names the two holders, such as "two clients". Nil: the kind's name.
 	Title func(w Witness, who string) string
 }
 
@@ -182,10 +182,10 @@ const (
 	DrawWhole     Drawing = iota // a picture of its holds, or of two users at its time, with its text as a mark
 	DrawOverlap                  // its two holds, and the time in which they overlap
 	DrawEntitled                 // the same, for two holders who were both entitled
-	DrawOvertaken                // its two holds, and the access of the first one that the resource applied after the second one was there
+	DrawOvertaken                // its two holds: the resource applied an access of the first after the second was there
 	DrawSaved                    // the same, where the resource refused the access
 	DrawRefused                  // its hold, and an access that the resource refused
-	DrawRelease                  // a mark at a release that freed somebody else's hold, which is the first of its holds
+	DrawRelease                  // a mark at a release that freed the first of its holds, which was somebody else's
 	DrawServers                  // a mark at the time in which the two servers of its observations took writes
 	DrawGap                      // the last grant before its time and the first one after it
 	DrawAside                    // a mark in the picture of something else, where the scenario names its count

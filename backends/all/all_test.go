@@ -72,7 +72,8 @@ func TestList(t *testing.T) {
 				t.Errorf("%s/%s lacks a name, a doc, a dial, points, or what it offers", b.Name, l.Name)
 			}
 			if l.Recovery == nil || l.Bound(10*time.Second, nil) <= 0 {
-				t.Errorf("%s: lock %s of %s has no Recovery, or one that is not above 0", fileOf(t, Folder(b), l.Name), l.Name, b.Name)
+				file := fileOf(t, Folder(b), l.Name)
+				t.Errorf("%s: lock %s of %s has no Recovery, or one that is not above 0", file, l.Name, b.Name)
 			}
 			if got, ok := b.Lock(l.Name); !ok || got.Name != l.Name {
 				t.Errorf("%s does not find its lock %s", b.Name, l.Name)

@@ -12,7 +12,8 @@ import (
 
 // Folder returns the folder within backends/ that a backend's code is in.
 func Folder(b listed.Backend) string {
-	made := runtime.FuncForPC(reflect.ValueOf(b.New).Pointer()).Name() // github.com/lockquake/lockquake/backends/redis.newFive
+	// Such as "github.com/lockquake/lockquake/backends/redis.newFive".
+	made := runtime.FuncForPC(reflect.ValueOf(b.New).Pointer()).Name()
 	_, in, _ := strings.Cut(made, "/backends/")
 	return in[:strings.IndexAny(in, "./")]
 }

@@ -27,7 +27,8 @@ func TestLibrariesAreNamed(t *testing.T) {
 			named := slices.ContainsFunc(modules(Folder(b)), func(m string) bool { return path == m || strings.HasPrefix(path, m+"/") })
 			known := slices.ContainsFunc(plumbing, func(p string) bool { return strings.HasPrefix(path, p) })
 			if !named && !known {
-				t.Errorf("%s imports %s; its module belongs into Modules of the backend or of the lock (BuiltIn for a server within), so that reports name its version", file, path)
+				t.Errorf("%s imports %s; its module belongs into Modules of the backend or of the lock (BuiltIn for a server within), "+
+					"so that reports name its version", file, path)
 			}
 		}
 	}

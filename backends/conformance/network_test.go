@@ -80,7 +80,9 @@ func TestWhatWasSentIsNotCertain(t *testing.T) {
 		"not sent, not by name": {hasty{anew: true, says: lock.ErrNotSent, calls: "it"}, "called certain"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := backends.Lock{Name: "hasty", Offers: backends.Offers{Renewal: "none", Expires: true}, Recovery: backends.RecoversIn(recoversAt)}
+			l := backends.Lock{
+				Name: "hasty", Offers: backends.Offers{Renewal: "none", Expires: true}, Recovery: backends.RecoversIn(recoversAt),
+			}
 			checkOnEcho(t, "errors-silence", l, false, c.want, func(connect dialer) (lock.Locker, error) {
 				u := c.locker
 				u.connect = connect

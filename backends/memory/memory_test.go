@@ -16,8 +16,8 @@ func TestMain(m *testing.M) {
 	conformance.Main(m, Backend().Backend)
 }
 
-// TestConformance puts each lock to the suite, and holds it to the checks that it says it fails: a right one to none. The
-// store is in this process, so that time can be that of a bubble, in which a machine that stalls delays nothing.
+// TestConformance puts each lock to the suite, and holds it to the checks that it says it fails: a right one to none.
+// The store is in this process, so that time can be that of a bubble, in which a machine that stalls delays nothing.
 func TestConformance(t *testing.T) {
 	b := Backend().Backend
 	for _, l := range b.Locks {

@@ -13,8 +13,8 @@ import (
 
 // Maker makes the topology of a backend.
 type Maker struct {
-	// Profile is its number in docker-compose.yml, from 1, which no other backend has: its network and ports there are made of it. It stays, so that
-	// those who attached to them find them again. 0 where there are no server nodes.
+	// Profile is its number in docker-compose.yml, from 1, which no other backend has: its network and ports there are
+	// made of it. It stays, so that those who attached to them find them again. 0 where there are no server nodes.
 	Profile int
 	// Syncing is the scenario's keys, as YAML, with which the servers sync to disk what they write; "" where they do so anyway.
 	Syncing string

@@ -60,7 +60,10 @@ func newByHandIn(name, network string) (byHand, error) {
 		}
 		base := whole.Addr().As4()
 		base[2] = byte(b.Profile)
-		p := byHand{backend: name, network: netip.PrefixFrom(netip.AddrFrom4(base), 24), topology: t, profile: b.Profile, health: b.Health, specs: t.Specs()}
+		p := byHand{
+			backend: name, profile: b.Profile, network: netip.PrefixFrom(netip.AddrFrom4(base), 24),
+			topology: t, health: b.Health, specs: t.Specs(),
+		}
 		p.nodes = cluster.At(p.specs, p.network)
 		return p, nil
 	}

@@ -128,8 +128,8 @@ const (
 	portsEach    = 20
 )
 
-// published is the port of this machine's loopback address behind which a node serves. Profile 1 begins at 20101, 2 at 20201, and so on; all are
-// below 21000. Profile 11 shares the hundred of 1, and begins at 20121.
+// published is the port of this machine's loopback address behind which a node serves. Profile 1 begins at 20101, 2 at
+// 20201, and so on; all are below 21000. Profile 11 shares the hundred of 1, and begins at 20121.
 func (p byHand) published(i int) int {
 	return 20001 + 100*(p.profile%10) + portsEach*(p.profile/10) + i
 }

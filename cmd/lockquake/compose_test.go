@@ -67,7 +67,7 @@ func TestComposePublishesOnLoopback(t *testing.T) {
 	}
 }
 
-// TestEveryBackendHasAProfile: a backend with servers has a number of its own, from which its addresses and ports are made.
+// TestEveryBackendHasAProfile: each backend with servers has a number of its own, which gives it addresses and ports.
 func TestEveryBackendHasAProfile(t *testing.T) {
 	t.Parallel()
 	used := map[int]string{}
@@ -103,7 +103,7 @@ func TestEveryBackendHasAProfile(t *testing.T) {
 	}
 }
 
-// TestEveryBackendHasItsImageScenarioAndDocs: what a service needs beside its folder, and no list in the code would miss.
+// TestEveryBackendHasItsImageScenarioAndDocs names what a service needs beside its folder.
 func TestEveryBackendHasItsImageScenarioAndDocs(t *testing.T) {
 	t.Parallel()
 	docs := map[string]string{}

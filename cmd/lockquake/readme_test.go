@@ -109,7 +109,8 @@ func suiteStories() [][]string {
 	return rows
 }
 
-// wrongLocks are all locks that are wrong on purpose, with the stories that find them. One that several backends have stands there once.
+// wrongLocks are all locks that are wrong on purpose, with the stories that find them. One that several backends have
+// stands there once.
 func wrongLocks() [][]string {
 	rows := [][]string{{"lock", "story", "what is found"}}
 	for _, b := range catalog().Backends {

@@ -40,8 +40,8 @@ func lockOf(t *testing.T, backend, name string) backends.Lock {
 	return backends.Lock{}
 }
 
-// TestEveryWrongLockSaysWhatFindsIt: a wrong lock names stories that apply to it, and checks of the conformance suite that there are. A right one
-// names none.
+// TestEveryWrongLockSaysWhatFindsIt: a wrong lock names stories that apply to it, and checks of the conformance suite
+// that there are. A right one names none.
 func TestEveryWrongLockSaysWhatFindsIt(t *testing.T) {
 	t.Parallel()
 	checks := map[string]bool{}
@@ -71,7 +71,8 @@ func TestEveryWrongLockSaysWhatFindsIt(t *testing.T) {
 	}
 }
 
-// TestWhatIsLeftToAllIsSeen: the reason for which a cell is red that is left to make test-all is seen by make test in that of another lock.
+// TestWhatIsLeftToAllIsSeen: the reason for which a cell is red that is left to make test-all is seen by make test in
+// that of another lock.
 func TestWhatIsLeftToAllIsSeen(t *testing.T) {
 	t.Parallel()
 	for cell, like := range leftToAllLocks {

@@ -20,14 +20,19 @@ func (c madeUp) Finish() results.Finding {
 	return f.Judged("napping_holders", 1, 2)
 }
 
-// TestAWitnessOfANewCheckerIsDrawn: whether it has holds or none, and whether the run is a story of steps or a load, the picture is about it.
+// TestAWitnessOfANewCheckerIsDrawn: whether it has holds or none, and whether the run is a story of steps or a load,
+// the picture is about it.
 func TestAWitnessOfANewCheckerIsDrawn(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		story, holds, fault, named bool
 	}{
-		"a load, with holds": {holds: true}, "a load": {}, "a load in which something was broken": {fault: true},
-		"a story, with holds": {story: true, holds: true}, "a story": {story: true}, "a load that names the count": {named: true},
+		"a load, with holds":                   {holds: true},
+		"a load":                               {},
+		"a load in which something was broken": {fault: true},
+		"a load that names the count":          {named: true},
+		"a story, with holds":                  {story: true, holds: true},
+		"a story":                              {story: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -40,7 +45,9 @@ func TestAWitnessOfANewCheckerIsDrawn(t *testing.T) {
 			b := w.acquire(history.MakeUser(1, 0), 5010, 5060, 8, 2000)
 			w.release(b, 5090, history.Ok, 0)
 			dir := w.write(a, b)
-			witness := results.Witness{Kind: "napping_holder", Lock: "lock-0", From: at(5070), To: at(5080), Text: "client-2/0 napped at 5080.123 ms"}
+			witness := results.Witness{
+				Kind: "napping_holder", Lock: "lock-0", From: at(5070), To: at(5080), Text: "client-2/0 napped at 5080.123 ms",
+			}
 			if c.holds {
 				witness.Holds = []results.HoldRef{b.ref}
 			}
@@ -51,7 +58,9 @@ func TestAWitnessOfANewCheckerIsDrawn(t *testing.T) {
 			}}, results.Run{}).Finish()
 			if c.named {
 				r.Counts["napping_holders"] = ptr(int64(1))
-				r.Expectations = append(r.Expectations, results.ExpectationResult{Name: "napping_holders", Want: ">0", Got: ptr(1.0), Verdict: results.Pass})
+				r.Expectations = append(r.Expectations, results.ExpectationResult{
+					Name: "napping_holders", Want: ">0", Got: ptr(1.0), Verdict: results.Pass,
+				})
 			}
 			if c.fault {
 				writeFaults(t, dir, []history.Fault{pauseFault(a.user, a)})

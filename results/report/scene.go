@@ -223,8 +223,8 @@ func (sc *scene) outage(dir string) error {
 	return sc.grants(dir, last, next)
 }
 
-// glimpse makes the scene of two users at work, for witnesses that are no holds: at the time of the one that is told, of the first one of a count
-// that the scenario names, else in the middle of the run.
+// glimpse makes the scene of two users at work, for witnesses that are no holds: at the time of the one that is told,
+// of the first one of a count that the scenario names, else in the middle of the run.
 func (sc *scene) glimpse(dir string) error {
 	until := sc.env.Start + (sc.env.End-sc.env.Start)/2
 	for _, x := range sc.topics() {

@@ -122,7 +122,8 @@ func (s topicMarker) worst() {
 		return
 	}
 	m := s.note(*w, words(w.Kind))
-	if !slices.ContainsFunc(s.Marks, func(o mark) bool { return o.Time == m.Time && strings.HasPrefix(o.Say, s.says(*w)) }) {
+	told := func(o mark) bool { return o.Time == m.Time && strings.HasPrefix(o.Say, s.says(*w)) }
+	if !slices.ContainsFunc(s.Marks, told) {
 		s.add(m)
 	}
 }
@@ -167,7 +168,8 @@ func (s topicMarker) note(w results.Witness, label string) mark {
 		lane = s.middle()
 	}
 	return mark{
-		Time: w.To, Kind: markNote, Lane: lane, To: nowhere, Label: label, Weight: weightTopic, Say: s.says(w) + ": " + strings.ToUpper(label),
+		Time: w.To, Kind: markNote, Lane: lane, To: nowhere, Weight: weightTopic,
+		Label: label, Say: s.says(w) + ": " + strings.ToUpper(label),
 	}
 }
 

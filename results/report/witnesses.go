@@ -61,8 +61,8 @@ func placeOf(w results.Witness) int {
 	return len(witnessKinds()) + 1 // behind all that have a place
 }
 
-// choose returns the witness that is drawn, and the one that caused it where that is known. The worst kind goes first, and of that kind a
-// witness whose cause the judge names. ok is false where there is none that a picture may be about.
+// choose returns the witness that is drawn, and the one that caused it where that is known. The worst kind goes first,
+// and of that kind a witness whose cause the judge names. ok is false where there is none that a picture may be about.
 func choose(r results.Report) (w results.Witness, cause *results.Witness, ok bool) {
 	for _, x := range pictured(r) {
 		if ok && placeOf(*x) != placeOf(w) {
