@@ -6,7 +6,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/lockquake/lockquake/results/capacity"
@@ -114,14 +113,7 @@ func (r Result) legend() []string {
 
 // Text writes the table for a terminal.
 func (r Result) Text(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, line := range r.table() {
-		fmt.Fprintln(t, strings.TrimRight(strings.Join(line, "\t"), "\t"))
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprintln(w)
+	fmt.Fprintln(w, figure.Table(r.table()).Text())
 	for _, line := range append(r.Left(), r.legend()...) {
 		fmt.Fprintln(w, line)
 	}
@@ -161,14 +153,6 @@ func (r Result) Page() sheet.Page {
 
 // Markdown writes the table as one of a page.
 func (r Result) Markdown(w io.Writer) error {
-	for i, line := range r.table() {
-		if _, err := fmt.Fprintf(w, "| %s |\n", strings.Join(line, " | ")); err != nil {
-			return err
-		}
-		if i == 0 {
-			fmt.Fprintln(w, strings.Repeat("|---", len(line))+"|")
-		}
-	}
-	_, err := fmt.Fprintf(w, "\n%s\n\n`%s`\n", strings.Join(append(r.Left(), r.legend()...), "\n"), r.Command)
+	_, err := fmt.Fprintf(w, "%s\n%s\n\n`%s`\n", figure.Table(r.table()).Markdown(), strings.Join(append(r.Left(), r.legend()...), "\n"), r.Command)
 	return err
 }

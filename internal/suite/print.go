@@ -5,10 +5,11 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/jstemmer/go-junit-report/v2/junit"
+
+	"github.com/lockquake/lockquake/results/figure"
 )
 
 // withWarnings marks a green cell with trouble that its story does not name.
@@ -51,11 +52,7 @@ func (r Result) told() []Cell {
 
 // Text writes the suite for people.
 func (r Result) Text(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, row := range r.table() {
-		fmt.Fprintln(t, strings.TrimRight(strings.Join(row, "\t"), "\t"))
-	}
-	if err := t.Flush(); err != nil {
+	if _, err := io.WriteString(w, figure.Table(r.table()).Text()); err != nil {
 		return err
 	}
 	for _, c := range r.told() {
@@ -73,9 +70,10 @@ var marks = map[State]string{Green: "✅ ", Red: "❌ ", Unknown: "❔ ", NotRun
 
 // Markdown writes the suite as a table for the summary of a CI job.
 func (r Result) Markdown(w io.Writer) error {
-	for i, row := range r.table() {
+	table := figure.Table(r.table())
+	for i, row := range table {
 		for k := range row {
-			row[k] = cellText(row[k])
+			row[k] = figure.Cell(row[k])
 			for state, mark := range marks {
 				if i > 0 && k > 0 && strings.HasPrefix(row[k], string(state)) {
 					row[k] = mark + row[k]
@@ -85,21 +83,12 @@ func (r Result) Markdown(w io.Writer) error {
 				row[k] = strings.Replace(row[k], marks[Green], "🟡 ", 1)
 			}
 		}
-		fmt.Fprintf(w, "| %s |\n", strings.Join(row, " | "))
-		if i == 0 {
-			fmt.Fprintf(w, "%s|\n", strings.Repeat("|---", len(row)))
-		}
 	}
-	fmt.Fprintf(w, "\n%v\n\n", r.Sums())
+	fmt.Fprintf(w, "%s\n%v\n\n", table.Markdown(), r.Sums())
 	for _, c := range r.told() {
-		fmt.Fprintf(w, "- **%s, %s**: %s: %s\n", cellText(c.Lock), cellText(c.Story), c.word(), cellText(c.reason()))
+		fmt.Fprintf(w, "- **%s, %s**: %s: %s\n", figure.Cell(c.Lock), figure.Cell(c.Story), c.word(), figure.Cell(c.reason()))
 	}
 	return nil
-}
-
-// cellText is text that neither ends a cell nor begins markup.
-func cellText(s string) string {
-	return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;", "*", `\*`, "`", "'").Replace(s)
 }
 
 // JUnit writes the suite as JUnit XML: a suite for each lock, a case for each story. A red cell is a failure, an unknown one an error,

@@ -65,7 +65,7 @@ func (a Analysis) paragraph(of Setting, group []Curve) string {
 	if len(throughputs) == 0 {
 		throughputs = []string{"nothing was measured in a closed loop"}
 	}
-	parts := []string{strings.Join(a.title(of, group), ", ") + ": " + list(throughputs)}
+	parts := []string{strings.Join(a.title(of, group), ", ") + ": " + figure.List(throughputs)}
 	if len(limits) > 0 {
 		parts = append(parts, "the limit "+together(limits))
 	}
@@ -185,7 +185,7 @@ func (a Analysis) Title() string {
 			locks = append(locks, name)
 		}
 	}
-	return "Capacity of " + cmp.Or(list(locks), a.Scenario)
+	return "Capacity of " + cmp.Or(figure.List(locks), a.Scenario)
 }
 
 // circumstances say on what the figures rest.
@@ -273,14 +273,6 @@ func (a Analysis) plan(c Curve) string {
 		return fmt.Sprintf("no rate was confirmed for %s: %s", a.Objective, c.Kept.Why)
 	}
 	return fmt.Sprintf("plan for at most %s acquires/s at %s", figure.Number(round(c.Kept.Rate)), a.Objective)
-}
-
-// list writes "a, b and c".
-func list(parts []string) string {
-	if len(parts) < 2 {
-		return strings.Join(parts, "")
-	}
-	return strings.Join(parts[:len(parts)-1], ", ") + " and " + parts[len(parts)-1]
 }
 
 // law writes the fit in figures.

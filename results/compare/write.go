@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/lockquake/lockquake/results/capacity"
@@ -55,11 +54,7 @@ func text(w io.Writer, p sheet.Page) error {
 		if t.Title != "" {
 			fmt.Fprintln(w, t.Title)
 		}
-		columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		for _, row := range slices.Concat(t.Heads, t.Rows) {
-			fmt.Fprintln(columns, strings.Join(row, "\t"))
-		}
-		if err := columns.Flush(); err != nil {
+		if _, err := io.WriteString(w, figure.Table(slices.Concat(t.Heads, t.Rows)).Text()); err != nil {
 			return err
 		}
 		for i, line := range t.Below {

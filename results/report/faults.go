@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results/figure"
 )
 
 // faultMarker draws which faults hit whom, and when.
@@ -152,7 +153,7 @@ func (s faultMarker) who(f history.Fault) string {
 	for _, t := range f.Targets {
 		out = append(out, s.scene.nodeName(t))
 	}
-	return list(brief(out))
+	return figure.List(brief(out))
 }
 
 // brief shortens a list of many.
@@ -177,7 +178,7 @@ func (s faultMarker) faultWords(f history.Fault) faultText {
 				if key = strings.Trim(key, "{}"); key != "peers" {
 					return param(f.Params, key)
 				}
-				return list(brief(far))
+				return figure.List(brief(far))
 			})
 		}
 		return faultText{fill(t.Began), fill(t.Ended)}

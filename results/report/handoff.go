@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results/figure"
 )
 
 // handoff is the time from a holder's release to the next one's grant, with those who had asked by then and had no
@@ -98,7 +99,7 @@ func (s *story) waitMark() {
 			costs = append(costs, fmt.Sprintf(c.say, *m))
 		}
 	}
-	label := fmt.Sprintf("%d wait; a handoff: %s", h.waiting, list(labels))
-	say := fmt.Sprintf("%d users wait for %s; in the mean of the run a handoff %s", h.waiting, s.scene.lockName(h.last.Lock), list(costs))
+	label := fmt.Sprintf("%d wait; a handoff: %s", h.waiting, figure.List(labels))
+	say := fmt.Sprintf("%d users wait for %s; in the mean of the run a handoff %s", h.waiting, s.scene.lockName(h.last.Lock), figure.List(costs))
 	s.add(mark{Time: h.released, Kind: markNote, Lane: s.client(h.last.User), To: nowhere, Label: label, Say: say, Weight: weightTurn})
 }

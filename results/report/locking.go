@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
@@ -152,7 +151,7 @@ func (s lockMarker) granted(e history.Event, f *history.Event, h *bar, word stri
 	to, at, by := s.service(), []int(nil), ""
 	have := s.scene.keepers(h.Ref)
 	if who := s.scene.answered(h.Ref, have); len(who) > 0 {
-		by = " by " + list(brief(who))
+		by = " by " + figure.List(brief(who))
 		seen := have
 		if len(seen) == 0 { // nobody looked
 			seen = who
@@ -166,7 +165,7 @@ func (s lockMarker) granted(e history.Event, f *history.Event, h *bar, word stri
 			to = s.farthest(h.Lane, at)
 		}
 		if silent := slices.DeleteFunc(slices.Clone(have), func(n string) bool { return slices.Contains(who, n) }); len(silent) > 0 {
-			by += " (" + list(silent) + " " + map[bool]string{true: "has", false: "have"}[len(silent) == 1] + " the key, too, but no answer came)"
+			by += " (" + figure.List(silent) + " " + map[bool]string{true: "has", false: "have"}[len(silent) == 1] + " the key, too, but no answer came)"
 		}
 	}
 	label, say, weight := "granted", "", weightGrant
@@ -279,11 +278,3 @@ type victim struct{ name, why string }
 
 // at writes a time as explanations do.
 func (s *story) at(t int64) string { return fmt.Sprintf("t+%.3f s", float64(t-s.Start)/1e9) }
-
-// list writes words with commas and an and.
-func list(words []string) string {
-	if n := len(words); n > 1 {
-		return strings.Join(words[:n-1], ", ") + " and " + words[n-1]
-	}
-	return strings.Join(words, "")
-}

@@ -40,7 +40,7 @@ func Matrix(w io.Writer, rs []results.Report, opts ...Option) error {
 	for i := range rows {
 		rows[i] = append(rows[i], "#") // where the verdict goes: colour codes must not be measured
 	}
-	table(&plain, 0, rows)
+	indented(&plain, figure.Table(rows).Text())
 	for i, line := range bytes.Split(bytes.TrimSuffix(plain.Bytes(), []byte("\n")), []byte("\n")) {
 		verdict := "verdict"
 		if i > 0 {

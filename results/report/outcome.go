@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results/figure"
 )
 
 // outcome describes an operation that was not simply done, in a few words and in a sentence.
@@ -20,7 +21,7 @@ func (s lockMarker) outcome(e history.Event, f *history.Event) (short, long stri
 	if r, ok := s.scene.reasonOf(*f); ok {
 		short, long = causeWords(r, *f)
 		if dead := s.scene.env.Majority.Dead(s.scene.faults, e.Time, f.Time); r.Code == history.CauseNoMajority && len(dead) > 0 {
-			long += ", where " + list(dead) + " " + are(len(dead)) + " dead"
+			long += ", where " + figure.List(dead) + " " + are(len(dead)) + " dead"
 		}
 		return short, long
 	}

@@ -120,5 +120,5 @@ func answers(r history.Event, yes, no string) string {
 			out = append(out, fmt.Sprintf("%d %s", x.n, x.what))
 		}
 	}
-	return list(out)
+	return figure.List(out)
 }

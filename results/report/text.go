@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/checkers"
@@ -210,17 +209,10 @@ func reasons(b *sheet, text string) {
 	}
 }
 
-// table writes rows of cells in aligned columns, two spaces apart and indented by two.
-func table(b io.StringWriter, align uint, rows [][]string) {
-	var cells bytes.Buffer
-	t := tabwriter.NewWriter(&cells, 0, 0, 2, ' ', align)
-	for _, r := range rows {
-		fmt.Fprintln(t, strings.Join(r, "\t")+"\t")
-	}
-	// Neither the tabwriter nor the buffer under it can fail.
-	_ = t.Flush()
-	for line := range strings.Lines(cells.String()) {
-		_, _ = b.WriteString("  " + strings.TrimRight(line, " \n") + "\n")
+// indented writes lines two spaces from the margin.
+func indented(b io.StringWriter, lines string) {
+	for line := range strings.Lines(lines) {
+		_, _ = b.WriteString("  " + line)
 	}
 }
 
@@ -234,7 +226,7 @@ func textExpectations(b *sheet, r results.Report, st style) {
 		rows = append(rows, []string{e.Name, e.Want, got(e), strings.ToUpper(string(e.Verdict))})
 	}
 	var plain bytes.Buffer
-	table(&plain, 0, rows)
+	indented(&plain, figure.Table(rows).Text())
 	// Colours go in after the columns are aligned: their codes have no width.
 	for i, line := range slices.Collect(strings.Lines(plain.String())) {
 		if i == 0 {
@@ -338,7 +330,7 @@ func textCounts(b *sheet, r results.Report) {
 		rows = append(rows, row)
 	}
 	var beside bytes.Buffer
-	table(&beside, 0, rows)
+	indented(&beside, figure.Table(rows).Text())
 	if slices.ContainsFunc(slices.Collect(strings.Lines(beside.String())), func(l string) bool { return len([]rune(l)) > b.width }) {
 		beside.Reset()
 		var below [][]string
@@ -349,7 +341,7 @@ func textCounts(b *sheet, r results.Report) {
 				}
 			}
 		}
-		table(&beside, 0, below)
+		indented(&beside, figure.Table(below).Text())
 	}
 	b.Write(beside.Bytes())
 	for _, s := range r.Strength {
@@ -367,7 +359,7 @@ func textLatency(b *sheet, r results.Report) {
 		rows = append(rows, append([]string{n}, quantiles(r.Latency[n])...))
 	}
 	b.WriteString("\nlatency in ms\n")
-	table(b, tabwriter.AlignRight, rows)
+	indented(b, figure.Table(rows).TextRight())
 }
 
 // quantiles writes the cells of one distribution; one without samples has no figures.

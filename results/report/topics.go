@@ -80,11 +80,11 @@ func (sc *scene) headed(title string) string {
 	case len(more) == 0:
 		return title
 	case title == sc.env.Scenario: // which says nothing
-		return capital(list(more))
+		return capital(figure.List(more))
 	case sc.worst == nil:
-		return capital(list(more)) + "; " + lower(title)
+		return capital(figure.List(more)) + "; " + lower(title)
 	}
-	return title + "; " + list(more)
+	return title + "; " + figure.List(more)
 }
 
 // Names reports whether a text names a count, such as stale_writes by "STALE WRITE" or "2 stale writes".
@@ -111,7 +111,7 @@ func (s topicMarker) marks() {
 			rest = append(rest, x.String())
 		}
 	}
-	s.InAll = list(rest)
+	s.InAll = figure.List(rest)
 	s.worst()
 }
 
