@@ -4,10 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	_ "embed" // page.tmpl
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -28,56 +27,36 @@ var pageText string
 // The page is to stay below 36 kB: it shows so many runs that did not pass, and so many bytes of a reason.
 const mostFailures, mostReason = 13, 80
 
-// oldPage is what the page says already: a row without runs in the record, which is not in git, stays as it was.
-type oldPage struct {
-	rows     map[string]string // by their first cell
-	on       []string          // machines and versions
-	failures []string
-	demands  string
-	missing  string
-}
-
-func readPage(path string) (p oldPage, err error) {
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	p.rows = map[string]string{}
-	for l := range strings.Lines(string(text)) {
-		if on, ok := strings.CutPrefix(l, "Made on: "); ok {
-			p.on = strings.Split(strings.TrimSuffix(on, ".\n"), ", ")
-		} else if strings.HasPrefix(l, "| ") {
-			first, _, _ := strings.Cut(l[2:], " |")
-			p.rows[first] = l
-		} else if strings.HasPrefix(l, "- ") && strings.Contains(l, ", load ") {
-			p.failures = append(p.failures, l)
-		} else if strings.HasPrefix(l, "- Members ") {
-			p.demands += l
-		} else if strings.Contains(l, " rows are missing on this machine") {
-			p.missing += l
-		}
-	}
-	return p, err
+// pages makes the page of the runs made so far, beside what it said before.
+type pages struct {
+	rec      *record
+	old, now shown
 }
 
 // row is a line of a table that so many runs are behind.
-func (p oldPage) row(runs []Run, cells ...string) string {
-	if old := p.rows[cells[0]]; old != "" && len(runs) == 0 {
-		return old
+func (p pages) row(runs []Run, cells ...string) string {
+	was, ok := p.old.Rows[cells[0]]
+	if ok && len(runs) == 0 {
+		cells = was
+	}
+	if ok || len(runs) > 0 {
+		p.now.Rows[cells[0]] = cells
 	}
 	return line(cells...)
 }
 
-// writePage writes the page of the runs made so far.
+// writePage writes the page of the runs made so far, and its data.
 func writePage(rec *record, path string) error {
-	old, err := readPage(path)
+	old, err := readShown(path)
 	if err != nil {
 		return err
 	}
-	parts := map[string]string{"on": old.madeOn(rec), "matrix": old.matrix(rec), "rest": old.rest(rec)}
+	p := pages{rec, old, shown{Rows: map[string][]string{}, Faults: map[string]map[string]string{}, On: madeOn(rec, old.On)}}
+	parts := map[string]string{"on": strings.Join(p.now.On, ", "), "matrix": p.matrix()}
+	parts["rest"], p.now.Failures, p.now.Missing = p.rest()
 	for _, row := range storyRows() {
 		if runs, local := rec.runs[row.ID], rec.runs[row.local().ID]; row.Provider == "docker" {
-			parts["stories"] += old.row(slices.Concat(runs, local), row.Scenario, score(runs), score(local), found(slices.Concat(runs, local)), when(slices.Concat(runs, local)))
+			parts["stories"] += p.row(slices.Concat(runs, local), row.Scenario, score(runs), score(local), found(slices.Concat(runs, local)), when(slices.Concat(runs, local)))
 		}
 	}
 	for _, row := range healthyRows() {
@@ -85,28 +64,32 @@ func writePage(rec *record, path string) error {
 		for _, r := range runs {
 			grants += r.Judged.Grants
 		}
-		parts["healthy"] += old.row(runs, strings.TrimSuffix(row.ID, "@docker"), score(runs), fmt.Sprint(grants), found(runs), when(runs))
+		parts["healthy"] += p.row(runs, strings.TrimSuffix(row.ID, "@docker"), score(runs), figure.Count(grants), found(runs), when(runs))
 	}
 	for _, row := range familyRows() {
 		runs, name := rec.runs[row.ID], strings.TrimPrefix(row.ID, familyStory+"+")
-		if _, lost := losses(runs); len(runs) > 0 || old.rows[name] != "" {
-			parts["family"] += old.row(runs, name, score(runs), lost, when(runs))
+		if _, lost := losses(runs); len(runs) > 0 || old.Rows[name] != nil {
+			parts["family"] += p.row(runs, name, score(runs), lost, when(runs))
 		}
 	}
 	for _, row := range rateRows() {
 		runs := rec.runs[row.ID]
 		if strings.HasPrefix(row.Scenario, "work-") {
-			parts["work"] += old.row(runs, row.Scenario, score(runs), repeats(runs), when(runs))
+			parts["work"] += p.row(runs, slices.Concat([]string{row.Scenario, score(runs)}, repeats(runs), []string{when(runs)})...)
 		} else {
-			parts["rates"] += old.row(runs, row.Scenario, score(runs), failovers(runs), when(runs))
+			parts["rates"] += p.row(runs, slices.Concat([]string{row.Scenario, score(runs)}, failovers(runs), []string{when(runs)})...)
 		}
 	}
-	parts["demands"], _ = demands(rec)
-	if old.demands != "" && !slices.ContainsFunc(familyRows(), func(r Row) bool { return len(rec.runs[r.ID]) > 0 }) {
-		parts["demands"] = old.demands
+	p.now.Demands, _ = demands(rec)
+	if old.Demands != "" && !slices.ContainsFunc(familyRows(), func(r Row) bool { return len(rec.runs[r.ID]) > 0 }) {
+		p.now.Demands = old.Demands
 	}
+	parts["demands"] = p.now.Demands
 	var b bytes.Buffer
 	if err := template.Must(template.New("page").Parse(pageText)).Execute(&b, parts); err != nil {
+		return err
+	}
+	if err := p.now.write(path); err != nil {
 		return err
 	}
 	return os.WriteFile(path, b.Bytes(), 0o644)
@@ -163,83 +146,94 @@ func found(runs []Run) string {
 	return strings.Join(out, ", ")
 }
 
+// whenHead is the head of the column that says when the runs of a fault were made.
+const whenHead = "commits, date"
+
 // matrix is the table of faults and backends.
-func (p oldPage) matrix(rec *record) string {
+func (p pages) matrix() string {
 	cells := map[string]string{} // by scenario
 	for _, row := range faultRows() {
 		cells[row.Scenario] = "not run"
-		if rec.missing[row.ID] != "" {
+		if p.rec.missing[row.ID] != "" {
 			cells[row.Scenario] = "missing"
-		} else if runs := rec.runs[row.ID]; len(runs) > 0 {
+		} else if runs := p.rec.runs[row.ID]; len(runs) > 0 {
 			cells[row.Scenario] = score(runs)
 		}
 	}
-	head, table := []string{"fault"}, ""
-	for i, k := range faults.Kinds() {
-		var runs []Run
-		row := []string{k.Name}
-		for _, b := range all.All() {
-			if b.InProcess {
-				continue
-			}
-			if i == 0 {
-				head = append(head, b.Name)
-			}
-			name := "fault-" + k.Name + "-" + b.Name
-			row, runs = append(row, cmp.Or(cells[name], "–")), append(runs, rec.runs[name+"@docker"]...)
-		}
-		for i, was := range strings.Split(p.rows[k.Name], " | ") { // of the backends that were there
-			if i > 0 && i < len(row) && row[i] == "not run" {
-				row[i] = was
-			}
-		}
-		if slices.ContainsFunc(row[1:], func(cell string) bool { return cell != "–" }) {
-			table += p.row(runs, append(row, when(runs))...)
+	table := figure.Table{{"fault"}}
+	for _, b := range all.All() {
+		if !b.InProcess {
+			table[0] = append(table[0], b.Name)
 		}
 	}
-	return line(append(head, "commits, date")...) + strings.Repeat("|---", len(head)+1) + "|\n" + table
+	for _, k := range faults.Kinds() {
+		var runs []Run
+		row, was, now := []string{k.Name}, p.old.Faults[k.Name], map[string]string{}
+		for _, backend := range table[0][1:] {
+			name := "fault-" + k.Name + "-" + backend
+			cell := cmp.Or(cells[name], "–")
+			if cell == "not run" {
+				cell = cmp.Or(was[backend], cell)
+			}
+			now[backend], row, runs = cell, append(row, cell), append(runs, p.rec.runs[name+"@docker"]...)
+		}
+		if !slices.ContainsFunc(row[1:], func(cell string) bool { return cell != "–" }) {
+			continue
+		}
+		now[whenHead] = when(runs)
+		if len(runs) == 0 {
+			now[whenHead] = cmp.Or(was[whenHead], now[whenHead])
+		}
+		p.now.Faults[k.Name], table = now, append(table, append(row, now[whenHead]))
+	}
+	table[0] = append(table[0], whenHead)
+	return table.Markdown()
 }
 
 // rest names the runs that did not pass, and counts the rows that are missing or were not run.
-func (p oldPage) rest(rec *record) string {
-	failures := slices.DeleteFunc(slices.Clone(p.failures), func(l string) bool {
-		id, _, _ := strings.Cut(l[2:], ", load ")
-		return len(rec.runs[id]) > 0
-	})
-	left, lacks := 0, map[string]int{} // rows by the reason
+func (p pages) rest() (text string, failures []failure, lacks map[string]int) {
+	failures = slices.DeleteFunc(slices.Clone(p.old.Failures), func(f failure) bool { return len(p.rec.runs[f.Row]) > 0 })
+	left, lacks := 0, map[string]int{}
 	for _, row := range allRows() {
-		runs := rec.runs[row.ID]
+		runs := p.rec.runs[row.ID]
 		for _, r := range runs {
 			if r.Verdict != passed {
-				minute, _, _ := strings.Cut(r.Load, " ")
-				why, most := strings.Join(r.Reasons, "; "), 2*mostReason
-				if _, after, ok := strings.Cut(why, ": "); ok && r.Verdict == results.Unknown { // before are the expectations without an answer
-					why, most = after, mostReason
-				}
-				failures = append(failures, fmt.Sprintf("- %s, load %s: %s, %.*s\n", row.ID, cmp.Or(minute, "unknown"), r.Verdict, most, why))
+				failures = append(failures, failed(row, r))
 			}
 		}
-		if why := rec.missing[row.ID]; why != "" {
+		if why := p.rec.missing[row.ID]; why != "" {
 			lacks[why[max(0, strings.Index(why, "cannot be delivered")):]]++ // before is the row
 		} else if len(runs) == 0 {
 			left++
 		}
 	}
-	out := fmt.Sprintf("%s did not pass; at most %d are listed. %d of %d rows are not in this record: they are as they were, or have no runs.\n\n", figure.Of(len(failures), "run"), mostFailures, left, len(allRows()))
-	out += strings.Join(failures[:min(len(failures), mostFailures)], "")
 	if len(lacks) == 0 {
-		out += p.missing
+		lacks = p.old.Missing
+	}
+	text = fmt.Sprintf("%s did not pass; at most %d are listed. %d of %d rows are not in this record: they are as they were, or have no runs.\n\n", figure.Of(len(failures), "run"), mostFailures, left, len(allRows()))
+	for _, f := range failures[:min(len(failures), mostFailures)] {
+		text += fmt.Sprintf("- %s, %s\n", f.Row, f.Said)
 	}
 	for _, why := range slices.Sorted(maps.Keys(lacks)) {
-		out += fmt.Sprintf("- %d rows are missing on this machine: %.*s\n", lacks[why], 2*mostReason, why)
+		text += fmt.Sprintf("- %d rows are missing on this machine: %.*s\n", lacks[why], 2*mostReason, why)
 	}
-	return out
+	return text, failures, lacks
 }
 
-// madeOn names the machines and the versions of the services; those of the libraries are the commit's.
-func (p oldPage) madeOn(rec *record) string {
+// failed says what became of a run that did not pass.
+func failed(row Row, r Run) failure {
+	minute, _, _ := strings.Cut(r.Load, " ")
+	why, most := strings.Join(r.Reasons, "; "), 2*mostReason
+	if _, after, ok := strings.Cut(why, ": "); ok && r.Verdict == results.Unknown { // before are the expectations without an answer
+		why, most = after, mostReason
+	}
+	return failure{row.ID, fmt.Sprintf("load %s: %s, %.*s", cmp.Or(minute, "unknown"), r.Verdict, most, why)}
+}
+
+// madeOn names the machines and the versions of the services, beside those named before; those of the libraries are the commit's.
+func madeOn(rec *record, before []string) []string {
 	on := map[string]bool{}
-	for _, what := range p.on {
+	for _, what := range before {
 		on[what] = true
 	}
 	for _, runs := range rec.runs {
@@ -254,7 +248,7 @@ func (p oldPage) madeOn(rec *record) string {
 			}
 		}
 	}
-	return strings.Join(slices.Sorted(maps.Keys(on)), ", ")
+	return slices.Sorted(maps.Keys(on))
 }
 
 // losses adds up the lost elements in the judged runs of some members. The text has the interval, and the least and
@@ -274,12 +268,12 @@ func losses(runs []Run) (lost int64, text string) {
 		return 0, "–"
 	}
 	all := rates.Share(int(lost), int(of))
-	return lost, fmt.Sprintf("%d of %d, %.1f %% (%.1f–%.1f), %.0f–%.0f", lost, of, 100*all.Value, 100*all.Low, 100*all.High, least, most)
+	return lost, fmt.Sprintf("%s of %s, %.1f %% (%.1f–%.1f), %.0f–%.0f", figure.Count(lost), figure.Count(of), 100*all.Value, 100*all.Low, 100*all.High, least, most)
 }
 
 // failovers pools the failovers of runs: how many there were, and after how many another server led; the lag; the locks held; the double grants,
 // and of how many failovers they are; how many such a one has; and these for each failover and for each lock that was held.
-func failovers(runs []Run) string {
+func failovers(runs []Run) []string {
 	var all []results.Failover
 	for _, r := range runs {
 		if r.Verdict != results.Unknown {
@@ -287,12 +281,12 @@ func failovers(runs []Run) string {
 		}
 	}
 	if len(all) == 0 {
-		return strings.Join(slices.Repeat([]string{"–"}, 9), " | ")
+		return slices.Repeat([]string{"–"}, 9)
 	}
 	rate := results.RateOf(all)
 	behind, size, perHeld := "–", "–", "–"
 	if rate.Lag != nil {
-		behind = fmt.Sprintf("%.0f", *rate.Lag)
+		behind = figure.Number(math.Round(*rate.Lag))
 	}
 	if rate.Size != nil {
 		size = estimate(*rate.Size)
@@ -300,12 +294,14 @@ func failovers(runs []Run) string {
 	if rate.Held > 0 {
 		perHeld = estimate(rate.Rate.Over(rate.Held))
 	}
-	return fmt.Sprintf("%d | %d of %d | %s | %.0f | %d | %s | %s | %s | %s", rate.N, rate.Promoted, rate.Asked, behind, rate.Held, rate.DoubleGrants,
-		hits(rate), size, estimate(rate.Rate), perHeld)
+	return []string{
+		figure.Count(rate.N), fmt.Sprintf("%d of %d", rate.Promoted, rate.Asked), behind, fmt.Sprintf("%.0f", rate.Held), figure.Count(rate.DoubleGrants),
+		hits(rate), size, estimate(rate.Rate), perHeld,
+	}
 }
 
 // repeats pools what was done of work, and how much of it again.
-func repeats(runs []Run) string {
+func repeats(runs []Run) []string {
 	var pieces, again int64
 	for _, r := range runs {
 		if done, n := r.Measures["work_done"], r.Counts["repeated_work"]; r.Verdict != results.Unknown && done != nil && n != nil {
@@ -313,10 +309,10 @@ func repeats(runs []Run) string {
 		}
 	}
 	if pieces == 0 {
-		return "– | – | –"
+		return slices.Repeat([]string{"–"}, 3)
 	}
 	share := rates.Share(int(min(again, pieces)), int(pieces))
-	return fmt.Sprintf("%d | %d | %.0f (%.0f–%.0f)", pieces, again, 1e4*share.Value, 1e4*share.Low, 1e4*share.High)
+	return []string{figure.Count(pieces), figure.Count(again), fmt.Sprintf("%.0f (%.0f–%.0f)", 1e4*share.Value, 1e4*share.Low, 1e4*share.High)}
 }
 
 func hits(r results.FailoverRate) string {

@@ -44,11 +44,11 @@ func TestFailoversArePooled(t *testing.T) {
 		}
 		return r
 	}
-	got := failovers([]Run{run(passed, 20, 0), run(results.Unknown, 90), run(passed, 0, 0), run(passed)})
+	got := strings.Join(failovers([]Run{run(passed, 20, 0), run(results.Unknown, 90), run(passed, 0, 0), run(passed)}), " | ")
 	if want := "4 | 2 of 4 | 50 | 100 | 20 | 1 of 4, 25 % (0.631–80.6) | 20 (1–100) | 5 (0.00631–80.6) | 0.05 (6.31e-05–0.806)"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if got, want := failovers(nil), "– | – | – | – | – | – | – | – | –"; got != want {
+	if got, want := strings.Join(failovers(nil), " | "), "– | – | – | – | – | – | – | – | –"; got != want {
 		t.Errorf("no runs are %s", got)
 	}
 }
@@ -58,11 +58,11 @@ func TestRepeatedWorkIsPooled(t *testing.T) {
 	run := func(verdict results.Verdict, done float64, again int64) Run {
 		return Run{Result: campaign.Result{Verdict: verdict, Counts: map[string]*int64{"repeated_work": &again}, Measures: map[string]*float64{"work_done": &done}}}
 	}
-	got := repeats([]Run{run(passed, 60, 10), run(results.Unknown, 60, 60), run(passed, 50, 0), {Result: campaign.Result{Verdict: passed}}})
+	got := strings.Join(repeats([]Run{run(passed, 60, 10), run(results.Unknown, 60, 60), run(passed, 50, 0), {Result: campaign.Result{Verdict: passed}}}), " | ")
 	if want := "100 | 10 | 1000 (490–1762)"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if got, want := repeats(nil), "– | – | –"; got != want {
+	if got, want := strings.Join(repeats(nil), " | "), "– | – | –"; got != want {
 		t.Errorf("no runs are %s", got)
 	}
 }
@@ -146,7 +146,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// A record that lacks rows of the page leaves them as they are, and takes the place of those that it has.
+// A record that lacks rows of the page leaves them as they are, and takes the place of those that it has. The text of the page is not read back.
 func TestThePageKeepsWhatTheRecordLacks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "page.md")
 	first := ran(passed, 50, 4)
@@ -160,6 +160,7 @@ func TestThePageKeepsWhatTheRecordLacks(t *testing.T) {
 		},
 		{"etcd-holder-pause@docker": {first, first}, "fault-pause-etcd@docker": {first, first}},
 	} {
+		write(t, path, "what a person wrote into the page")
 		if err := writePage(&record{runs: runs}, path); err != nil {
 			t.Fatal(err)
 		}
