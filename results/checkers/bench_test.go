@@ -44,10 +44,10 @@ func BenchmarkExclusion10M(b *testing.B) {
 	runtime.GC()
 
 	b.ResetTimer()
-	heap := watchHeap()
+	heap, spent := watchHeap(), processorTime(b)
 	start = time.Now()
 	judged, f := judgeFromDisk(b, dir)
-	judging := time.Since(start)
+	judging, used := time.Since(start), processorTime(b)-spent
 	peak := heap()
 	b.StopTimer()
 
@@ -58,6 +58,7 @@ func BenchmarkExclusion10M(b *testing.B) {
 	ratio := judging.Seconds() / sorting.Seconds()
 	b.ReportMetric(ratio, "x-sorting")
 	b.ReportMetric(float64(judging.Nanoseconds())/float64(n), "ns/hold")
+	b.ReportMetric(float64(used.Nanoseconds())/float64(n), "cpu-ns/hold")
 	b.ReportMetric(float64(peak)/(1<<20), "peak-heap-MiB")
 	b.Logf("sorting %d ends in memory %v; judging from disk %v; ratio %.2f; peak heap while judging %.1f MiB",
 		2*n, sorting.Round(time.Millisecond), judging.Round(time.Millisecond), ratio, float64(peak)/(1<<20))
