@@ -36,7 +36,7 @@ type Kind struct {
 	Doc   string // one sentence: what it does and what its receipt is
 	// Needs lists the capabilities that each target must have.
 	Needs []Capability
-	// Lasting tells whether the trouble stands until it is healed, so that `for` makes sense; but for a fault that is Momentary.
+	// Lasting tells whether the trouble stands until it is healed, so that `for` makes sense. A Momentary fault is the exception.
 	Lasting bool
 	// Syncs tells whether the fault shows only in a server that syncs to disk what it writes.
 	Syncs bool
@@ -124,7 +124,7 @@ func (k Kind) Trials() []string {
 	return k.Try
 }
 
-// Momentary is a Fault of a lasting Kind that may be over when it is done, by its parameters.
+// Momentary is a Fault of a lasting Kind that, with some parameters, is over once it is injected.
 type Momentary interface {
 	Momentary() bool
 }

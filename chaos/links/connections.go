@@ -20,9 +20,9 @@ const CanReset chaos.Capability = "reset"
 
 // Resetter is a node whose established TCP connections can be listed, and ended, at its own end.
 type Resetter interface {
-	// Connections lists the connections that the kernel calls established, with one of the peers, on the ports that are not 0.
+	// Connections returns the established connections with any of the peers. Port 0 means any port.
 	Connections(ctx context.Context, peers []chaos.Node, own uint16, far []uint16) ([]Connection, error)
-	// Reset ends connections. It returns how many were still there.
+	// Reset ends connections and returns how many still existed.
 	Reset(ctx context.Context, those []Connection) (int, error)
 }
 
@@ -41,14 +41,14 @@ type Connection struct {
 	Cookie   uint64 `json:"cookie"`    // the kernel's number of the socket, which no later one gets
 }
 
-// among returns those of some connections that are in a later list.
+// among returns the connections of some that are still in now.
 func among(some, now []Connection) []Connection {
 	return slices.DeleteFunc(slices.Clone(some), func(c Connection) bool {
 		return !slices.ContainsFunc(now, func(n Connection) bool { return n.Cookie == c.Cookie })
 	})
 }
 
-// perPeer counts connections: "client-1 (3), client-2 (1)".
+// perPeer returns the number of connections per peer, such as "client-1 (3), client-2 (1)".
 func perPeer(all []Connection) string {
 	count := map[string]int{}
 	var names []string

@@ -12,8 +12,8 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// reset takes the connections away that are established, while new ones pass: as a firewall, a load balancer or an address translation does
-// that was restarted, or that drops what was idle for too long.
+// reset ends the established connections and lets new ones pass, like a firewall, a load balancer or a NAT that restarts or drops idle
+// connections.
 type reset struct {
 	// From is the other ends: selectors or names; default all other nodes of the run.
 	From    chaos.Names `yaml:"from"`
@@ -24,8 +24,8 @@ type reset struct {
 
 // The ways in which connections end.
 const (
-	byRST        = "rst"    // both ends are told at once, and it is over
-	byForgetting = "forget" // what is sent over them vanishes, and nobody is told
+	byRST        = "rst"    // both ends see a reset at once
+	byForgetting = "forget" // whatever is sent over them vanishes; neither end is told
 )
 
 func resetKind() chaos.Kind {
@@ -50,10 +50,10 @@ func resetKind() chaos.Kind {
 	}
 }
 
-// Momentary reports whether it is over when it is done.
+// Momentary reports whether the fault is over once it is injected.
 func (f reset) Momentary() bool { return f.How == byRST }
 
-// Needs lists the capabilities that it needs of its targets.
+// Needs lists the capabilities that the targets must have.
 func (f reset) Needs() []chaos.Capability {
 	if f.How == byForgetting {
 		return []chaos.Capability{CanReset, CanFilter}
@@ -72,7 +72,7 @@ func (f reset) Words() (began, ended string) {
 // Far names the other ends.
 func (f reset) Far() chaos.Names { return f.From }
 
-// AtOwnEnd says that it needs its own end alone.
+// AtOwnEnd lists what the targets need where the far ends are external: the same.
 func (f reset) AtOwnEnd() ([]chaos.Capability, error) { return f.Needs(), nil }
 
 // resettable is a target of reset.
@@ -97,18 +97,17 @@ func (f reset) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.R
 			return chaos.NothingToHeal, chaos.NothingDone(err), err
 		}
 	}
-	at := func(n resettable) *severed { return all[slices.Index(targets, n)] }
 	if f.How == byRST {
-		receipt, err := chaos.OnEach(targets, func(n resettable) (history.Receipt, error) { return at(n).end(ctx) })
+		receipt, err := chaos.OnEach(all, func(v *severed) (history.Receipt, error) { return v.end(ctx) })
 		return chaos.NothingToHeal, receipt, err
 	}
-	receipt, err := chaos.OnEach(targets, func(n resettable) (history.Receipt, error) { return at(n).forget(ctx) })
+	receipt, err := chaos.OnEach(all, func(v *severed) (history.Receipt, error) { return v.forget(ctx) })
 	return func(ctx context.Context) (history.Receipt, error) {
-		return chaos.OnEach(targets, func(n resettable) (history.Receipt, error) { return at(n).heal(ctx) })
+		return chaos.OnEach(all, func(v *severed) (history.Receipt, error) { return v.heal(ctx) })
 	}, receipt, err
 }
 
-// severed is one target, and its connections that were taken away.
+// severed is a target and the connections that it loses.
 type severed struct {
 	resettable
 	scope chaos.Scope
@@ -136,7 +135,7 @@ func (v *severed) list(ctx context.Context) ([]Connection, error) {
 	return v.Connections(ctx, v.scope.Peers, v.own, v.far)
 }
 
-// take notes the connections that there are.
+// take records the current connections; without any, there is nothing to reset.
 func (v *severed) take(ctx context.Context) error {
 	var err error
 	if v.taken, err = v.list(ctx); err == nil && len(v.taken) == 0 {
@@ -145,7 +144,7 @@ func (v *severed) take(ctx context.Context) error {
 	return err
 }
 
-// end resets the connections, and looks at both ends.
+// end resets the connections and checks both ends.
 func (v *severed) end(ctx context.Context) (history.Receipt, error) {
 	if err := v.take(ctx); err != nil {
 		return history.Receipt{}, err
@@ -168,7 +167,7 @@ func (v *severed) end(ctx context.Context) (history.Receipt, error) {
 	return chaos.Seen(status, sent, evidence), nil
 }
 
-// resetArrives is how long the peers' kernels may take to hear of a reset.
+// resetArrives bounds the time until a reset is seen at the other end.
 const resetArrives = time.Second
 
 // atPeers looks for the connections at their other ends.
@@ -200,15 +199,15 @@ func (v *severed) atPeers(ctx context.Context) (history.ReceiptStatus, string) {
 	return history.Installed, fmt.Sprintf("nor at the ends of %d others", looked)
 }
 
-// has reports whether c, as a peer sees it, is one of those that were taken away.
+// has reports whether c, as listed by a peer, is one of the taken connections.
 func (v *severed) has(peer string, c Connection) bool {
 	return slices.ContainsFunc(v.taken, func(t Connection) bool { return t.Node == peer && t.Port == c.PeerPort && t.PeerPort == c.Port })
 }
 
-// forgetPatience is how long the first packet that vanishes is waited for.
+// forgetPatience bounds the wait for the first packet that vanishes.
 const forgetPatience = 2 * time.Second
 
-// forget lets everything vanish that is sent over the connections, and waits for the first packet that does.
+// forget drops whatever is sent over the connections, and waits for the first dropped packet.
 func (v *severed) forget(ctx context.Context) (history.Receipt, error) {
 	if err := v.take(ctx); err != nil {
 		return history.Receipt{}, err
@@ -252,7 +251,7 @@ func (v *severed) firstMet(ctx context.Context) (uint64, error) {
 	}
 }
 
-// heal resets what is left of the connections, so that none of them comes back to life, and takes the rules down.
+// heal resets the connections that are left, so that none revives, and then removes the rules.
 func (v *severed) heal(ctx context.Context) (history.Receipt, error) {
 	if v.noted == nil {
 		return chaos.NothingToHeal(ctx)

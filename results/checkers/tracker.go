@@ -204,7 +204,7 @@ func (t *tracker) keepEarly(e *history.Event) {
 	t.early = append(slices.Delete(t.early, 0, max(0, len(t.early)-maxEarly+1)), *e)
 }
 
-// fresh returns an empty hold, a used one where holds are reused.
+// fresh returns an empty hold. It reuses one that has ended if it can.
 func (t *tracker) fresh() *hold {
 	n := len(t.free)
 	if n == 0 {

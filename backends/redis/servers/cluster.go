@@ -33,12 +33,7 @@ func Cluster(list []backends.Lock) listed.Backend {
 			Locks:   list,
 			Servers: backends.Servers{Standby: true, CountsConnections: true},
 		},
-		Maker: topology.Maker{
-			Profile: 5, Attachable: []string{access.Port}, Syncing: syncing, OneThread: true, Health: health,
-			New: func(c topology.Common, decode func(into any) error) (topology.Topology, error) {
-				return newCluster(list, c, decode)
-			},
-		},
+		Maker: maker(5, with(list, newCluster), access.Port),
 	}
 }
 

@@ -27,7 +27,7 @@ func Five(list []backends.Lock) listed.Backend {
 			Locks:   list,
 			Servers: backends.Servers{Majority: backends.ByClients, CountsConnections: true},
 		},
-		Maker: topology.Maker{Profile: 6, Attachable: []string{access.Port}, Syncing: syncing, OneThread: true, New: newFive, Health: health},
+		Maker: maker(6, newFive, access.Port),
 	}
 }
 

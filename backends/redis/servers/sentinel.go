@@ -32,12 +32,7 @@ func Sentinel(list []backends.Lock) listed.Backend {
 			Locks:   list,
 			Servers: backends.Servers{Standby: true, CountsConnections: true},
 		},
-		Maker: topology.Maker{
-			Profile: 7, Attachable: []string{access.Port, access.SentinelPort}, Syncing: syncing, OneThread: true, Health: health,
-			New: func(c topology.Common, decode func(into any) error) (topology.Topology, error) {
-				return newSentinel(list, c, decode)
-			},
-		},
+		Maker: maker(7, with(list, newSentinel), access.Port, access.SentinelPort),
 	}
 }
 

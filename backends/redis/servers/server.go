@@ -1,4 +1,4 @@
-// Package servers has the side of Redis that the harness sees: the topologies, how their servers are started, asked and made as they were.
+// Package servers is the provider's side of Redis: its topologies, and how their servers are started, queried and reset.
 package servers
 
 import (
@@ -8,11 +8,27 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/backends/redis/access"
+	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
 // syncing are the keys with which a server writes what it is told to disk.
 const syncing = "persistence: everysec"
+
+// build makes a topology of what a scenario says.
+type build = func(c topology.Common, decode func(into any) error) (topology.Topology, error)
+
+// maker returns the Maker of a topology, with what all topologies of Redis share.
+func maker(profile int, make build, ports ...string) topology.Maker {
+	return topology.Maker{Profile: profile, Attachable: ports, Syncing: syncing, OneThread: true, Health: health, New: make}
+}
+
+// with returns the build of a topology that knows its locks.
+func with(list locks, make func(locks, topology.Common, func(any) error) (topology.Topology, error)) build {
+	return func(c topology.Common, decode func(any) error) (topology.Topology, error) {
+		return make(list, c, decode)
+	}
+}
 
 // health asks the node by itself.
 func health(port int) []string {

@@ -22,12 +22,7 @@ func Single(list []backends.Lock) listed.Backend {
 			Locks:   list,
 			Servers: backends.Servers{CountsConnections: true},
 		},
-		Maker: topology.Maker{
-			Profile: 4, Attachable: []string{access.Port}, Syncing: syncing, OneThread: true, Health: health,
-			New: func(c topology.Common, decode func(into any) error) (topology.Topology, error) {
-				return newSingle(list, c, decode)
-			},
-		},
+		Maker: maker(4, with(list, newSingle), access.Port),
 	}
 }
 

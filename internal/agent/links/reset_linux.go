@@ -35,7 +35,7 @@ func doConnections(_ context.Context, c agent.Call, args links.ConnectionsArgs) 
 	return out, err
 }
 
-// doReset ends connections: the kernel does what it does when a process aborts one, so that a reset is sent to the other end.
+// doReset aborts connections: the kernel sends a reset to the other end.
 func doReset(_ context.Context, c agent.Call, those []links.Connection) (any, error) {
 	ended := 0
 	err := inNamespaceOf(c, func() error {
@@ -76,7 +76,7 @@ func established() ([]links.Connection, error) {
 	return out, nil
 }
 
-// tcpSockets asks the kernel again where a change of the list interrupted its answer.
+// tcpSockets returns the sockets of one address family. It retries when a change interrupted the dump.
 func tcpSockets(family uint8) (all []*netlink.Socket, err error) {
 	for range 10 {
 		if all, err = netlink.SocketDiagTCP(family); !errors.Is(err, netlink.ErrDumpInterrupted) {
@@ -86,7 +86,7 @@ func tcpSockets(family uint8) (all []*netlink.Socket, err error) {
 	return all, err
 }
 
-// abort ends those of some connections in the thread's namespace that are still there, and returns how many were.
+// abort ends the given connections of the thread's namespace that still exist, and returns their number.
 func abort(those []links.Connection) (int, error) {
 	all, err := established()
 	if err != nil {
@@ -109,7 +109,7 @@ func abort(those []links.Connection) (int, error) {
 	return ended, nil
 }
 
-// canReset tells why connections cannot be reset on this machine; nil where they can. It tries once, in a network namespace that is gone
+// canReset returns why connections cannot be reset on this machine, or nil. It tries once, in a network namespace that is gone
 // afterwards: the kernel must have CONFIG_INET_DIAG_DESTROY.
 var canReset = sync.OnceValue(func() error { return inOwnNamespace(tryReset) })
 
@@ -143,7 +143,7 @@ func tryReset(space *namespace) error {
 	return nil
 }
 
-// connected makes a connection with itself in the thread's namespace, to an address of it.
+// connected returns both ends of a connection to an address of the thread's namespace.
 func connected(address string) (one, other net.Conn, err error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
