@@ -225,26 +225,34 @@ func (r *localRun) spawn(c command) (*child, error) {
 // killsWithin bounds the ending of what a process left behind.
 const killsWithin = 2 * time.Second
 
-// endOutlived kills what a process left behind, and what that starts meanwhile. It says what that was; "" where there was nothing. So a node
-// ends as a container does: with its first process.
+// endOutlived kills what a process left behind, and what that starts meanwhile, and waits until all of it has ended. It says what that was; ""
+// where there was nothing. So a node ends as a container does: with its first process.
+//
+// A dying process loses its memory and its namespaces, by which find knows it, before it ends: one that was found once is waited for by its pid.
 func endOutlived(find func() []proc.Process) string {
 	var killed []string
 	seen := map[proc.Process]bool{}
 	for until := clock.Now() + int64(killsWithin); ; time.Sleep(time.Millisecond) {
-		left := find()
-		for _, p := range left {
+		found := find()
+		for _, p := range found {
 			if !seen[p] {
 				seen[p], killed = true, append(killed, fmt.Sprintf("%s (pid %d)", p.Command(), p.PID))
 			}
 			_ = p.Signal("KILL") // one that cannot be killed is found again
 		}
+		left := 0
+		for p := range seen {
+			if p.Running() {
+				left++
+			}
+		}
 		switch {
 		case len(killed) == 0:
 			return ""
-		case len(left) == 0:
+		case len(found)+left == 0:
 			return "what it had left behind was killed: " + listed(killed)
 		case clock.Now() > until:
-			return fmt.Sprintf("of what it had left behind, %d could not be killed: %s", len(left), listed(killed))
+			return fmt.Sprintf("of what it had left behind, %d could not be killed: %s", left, listed(killed))
 		}
 	}
 }
