@@ -10,6 +10,8 @@ type Servers struct {
 	CountsLate bool
 	// CountsConnections says that they count the connections that they take.
 	CountsConnections bool
+	// WholeSeconds says that a TTL is a whole number of seconds.
+	WholeSeconds bool
 	// StartTLS says that TLS is agreed upon in the service's own protocol, and not by a handshake that comes first.
 	StartTLS bool
 	// Unasked says that nobody can ask them who has a lock, nor how much they were asked for.

@@ -73,7 +73,7 @@ func RedisSentinel() Service {
 
 // Etcd is an etcd of three members. Each endpoint is a URL, http://HOST:PORT.
 func Etcd() Service {
-	return Service{backend: "etcd", lock: "mutex", ttl: usualTTL, tokens: true, servers: backends.Servers{Majority: backends.AmongThem}, endpoints: func(a backends.Access) []string {
+	return Service{backend: "etcd", lock: "mutex", ttl: usualTTL, tokens: true, servers: backends.Servers{Majority: backends.AmongThem, WholeSeconds: true}, endpoints: func(a backends.Access) []string {
 		return each(a.Addresses("client"), func(address string) string { return "http://" + address })
 	}}
 }

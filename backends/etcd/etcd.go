@@ -27,7 +27,7 @@ func Backend() listed.Backend {
 			Doc:     "An etcd cluster of an odd number of members (three unless asked for more): lockquake's own binary, or Debian's 3.4.",
 			Locks:   []backends.Lock{mutex(), txn(), v3lock(), v3lockBlind(), chubby()},
 			Modules: []string{"go.etcd.io/etcd/client/v3", "go.etcd.io/etcd/api/v3"},
-			Servers: backends.Servers{Majority: backends.AmongThem},
+			Servers: backends.Servers{Majority: backends.AmongThem, WholeSeconds: true},
 		},
 		Maker: topology.Maker{
 			Profile: 1, Attachable: []string{Port}, New: newTopology,

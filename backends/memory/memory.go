@@ -103,6 +103,17 @@ func (s service) Requests(context.Context) map[string]int64 {
 	return map[string]int64{"memory": st.requests.Load()}
 }
 
+// Contents counts the store's records.
+func (s service) Contents(context.Context) (map[string]topology.Content, error) {
+	c := topology.Content{PerLock: 1}
+	if st := s.store(); st != nil {
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		c.N = int64(len(st.locks)) + st.left
+	}
+	return map[string]topology.Content{"records": c}, nil
+}
+
 // Ask answers.
 func (service) Ask(_ context.Context, _, fact string) (string, error) {
 	if fact == chaos.FactServes {
@@ -184,6 +195,13 @@ var variants = []variant{
 			"expiry", "renewal", "token-stopped",
 		),
 		flaws: flaws{expiresEarly: true},
+	},
+	{
+		name:  "cuts-ttl",
+		doc:   "Cuts a TTL to whole seconds.",
+		wrong: "it grants again while the promise to the holder still stands",
+		found: backends.FoundIn("odd-ttl", "a double grant", "double_grants 0: found"),
+		flaws: flaws{cutsTTL: true},
 	},
 	{
 		name:  "forgets-renewals",
@@ -320,6 +338,13 @@ var variants = []variant{
 		wrong: "a lock cannot be had while another one is held",
 		found: backends.FoundIn("like-names", "a stuck lock", "stuck_locks 0: found"),
 		flaws: flaws{mixesNames: true},
+	},
+	{
+		name:  "leaves-records",
+		doc:   "Keeps a record of each grant for ever.",
+		wrong: "the store grows with every grant, until it is full",
+		found: backends.FoundIn("many-holds", "leftovers", "leftovers 0: found"),
+		flaws: flaws{leavesRecords: true},
 	},
 }
 

@@ -35,12 +35,14 @@ type flaws struct {
 	tellsLate       bool
 	wedges          bool
 	mixesNames      bool
+	leavesRecords   bool
+	cutsTTL         bool
 }
 
 // silent tells whether the store says nothing when a grant ends: one that told its victims would hide what it did to
 // them, because a hold ends when its user learns of the loss.
 func (f flaws) silent() bool {
-	return f.neverRefuses || f.neverExcludes || f.expiresEarly || f.forgetsRenewals || f.freesForeign || f.neverExpires
+	return f.neverRefuses || f.neverExcludes || f.expiresEarly || f.forgetsRenewals || f.cutsTTL || f.freesForeign || f.neverExpires
 }
 
 // store is the service: what a server would keep.
@@ -55,6 +57,7 @@ type store struct {
 	mu     sync.Mutex
 	locks  map[string]*record
 	grants uint64 // ids and tokens are drawn from it
+	left   int64  // records of grants that are over
 }
 
 // record is one lock.
@@ -178,6 +181,9 @@ func (s *store) life(ttl time.Duration) time.Duration {
 	if s.flaws.expiresEarly {
 		return ttl / 2
 	}
+	if s.flaws.cutsTTL && ttl > time.Second {
+		return ttl.Truncate(time.Second)
+	}
 	return ttl
 }
 
@@ -256,6 +262,9 @@ func (s *store) free(name string, id uint64) bool {
 func (s *store) next(name string) {
 	r := s.record(name)
 	r.holder = nil
+	if s.flaws.leavesRecords {
+		s.left++
+	}
 	if r.timer != nil {
 		r.timer.Stop()
 	}

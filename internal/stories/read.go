@@ -29,7 +29,7 @@ type line struct {
 //
 // Beside the keys of a scenario it has those of header.
 var (
-	header   = []string{"name", "claim", "note", "turn", "quick", "needs", "takes", "grants", "per", "like"}
+	header   = []string{"name", "claim", "note", "turn", "quick", "needs", "ttl", "takes", "grants", "per", "like"}
 	sections = []string{"workload", "chaos", "steps", "run", "expect"}
 	joined   = []string{"workload", "run", "expect"}
 	whenForm = regexp.MustCompile(`^  - \{when: ([^,{}]+), `)
@@ -155,6 +155,9 @@ func (r *reader) head(key, value string) (err error) {
 		t.Grants, err = strconv.ParseInt(value, 10, 64)
 	case "takes":
 		t.takes = value
+		_, err = Subject{}.time(value)
+	case "ttl":
+		t.ttl = value
 		_, err = Subject{}.time(value)
 	case "needs":
 		t.Needs = strings.Split(strings.Trim(value, "[]"), ", ")

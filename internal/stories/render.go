@@ -18,6 +18,7 @@ func (t Story) Scenario(prefix string, s Subject) (string, error) {
 	if t.err != nil {
 		return "", t.err
 	}
+	s = t.with(s)
 	var out strings.Builder
 	fmt.Fprintf(&out, "name: %s%s\nclaim: %s\nbackend: {use: %s, lock: %s, ttl: %v}\n",
 		prefix, t.Name, t.Claim, s.Backend, s.Lock.Name, s.TTL.Round(time.Millisecond))
@@ -45,6 +46,14 @@ func (t Story) Scenario(prefix string, s Subject) (string, error) {
 		text = strings.Replace(text, "expect: {", `expect: {token_regressions: ">=0", `, 1)
 	}
 	return text, nil
+}
+
+// with returns the lock with the TTL that the story gives it.
+func (t Story) with(s Subject) Subject {
+	if t.ttl != "" {
+		s.TTL, _ = s.time(t.ttl) // that it can be read was seen when it was
+	}
+	return s
 }
 
 // holds reports whether a line is part of the scenario of a lock.

@@ -28,6 +28,7 @@ type Story struct {
 	Text   string   // its file
 
 	turn  int    // among the stories of a lock
+	ttl   string // of the lock; "": as the suite has it
 	takes string // about how long; "": its steps wait for one grant to end
 	per   string // the points that it is told for each of; "": for none
 	like  string // the story whose lines it has; "": its own
@@ -69,6 +70,7 @@ func (t Story) Where() string {
 
 // Estimate is about how long a run of the story takes, without the start of servers.
 func (t Story) Estimate(s Subject) time.Duration {
+	s = t.with(s)
 	const starts, settles = 1500 * time.Millisecond, 1500 * time.Millisecond // clients start, and what was broken settles
 	if t.takes == "" {
 		return starts + s.TTL

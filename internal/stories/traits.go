@@ -33,6 +33,7 @@ var traits = []trait{
 		func(s Subject) bool { return !s.Keeps && s.Lock.Offers.Renewal != "background" },
 	},
 	{"bounded", "the recovery has a bound", "the lock names no bound for its recovery", func(s Subject) bool { return s.bound() > 0 }},
+	{"any-ttl", "TTLs need be no whole seconds", "a TTL of %s is a whole number of seconds", func(s Subject) bool { return !s.Servers.WholeSeconds }},
 	{"watches", "the lock tells of a loss", "the lock tells nobody of a loss", func(s Subject) bool { return s.Lock.Offers.LossSignal }},
 	{"tokens", "the lock has tokens", "the lock has no fencing tokens", func(s Subject) bool { return s.Lock.Offers.Token != backends.TokenNone }},
 	{"fair", "the lock is fair", "the lock does not promise to serve users in order", func(s Subject) bool { return s.Lock.Offers.Fair }},

@@ -1,7 +1,8 @@
-// False results: what a renewal or release was answered is what the service has.
+// False results: what an acquire, renewal or release was answered is what the service has.
 //
 // In a run by steps the service as a whole is asked after each grant, and after each answer to a renewal or release, who has the lock and
 // until when. An answer is false when one of these readings contradicts it:
+//   - an acquire was ok, and the grant ends sooner than its user was told
 //   - a renewal was ok, and while it should be valid the grant is not there, or ends sooner
 //   - a release was ok, and the grant is there afterwards
 //   - a renewal or release was certainly not held, and the grant is there afterwards
@@ -60,11 +61,11 @@ type underway struct {
 
 var falseResultsKind = results.CheckerKind{
 	Name: "false_results", New: newFalseResults, Grants: true,
-	Doc: "What a renewal or release was answered is what the service has; in runs by steps, where the service says who has a lock.",
+	Doc: "What an acquire, renewal or release was answered is what the service has; in runs by steps, where the service says who has a lock.",
 	Counts: []results.Quantity{
 		{
-			Name: "false_results", Doc: "renewals and releases that were answered ok, and the service had it otherwise, or that certainly failed, and were done ([asked](#what-the-service-has) after each answer)",
-			Tone: results.Violation, Of: "renewals and releases whose answer was held against what the service had", NeedsAll: true,
+			Name: "false_results", Doc: "acquires, renewals and releases that were answered ok, and the service had it otherwise, or that certainly failed, and were done ([asked](#what-the-service-has) after each answer)",
+			Tone: results.Violation, Of: "acquires, renewals and releases whose answer was held against what the service had", NeedsAll: true,
 		},
 		{
 			Name: "releases_of_nothing", Doc: "releases that were answered ok although the grant had been gone before: their users do not hear that they had lost the lock",
@@ -132,8 +133,10 @@ func (c *falseResults) Observe(e *history.Event) {
 	switch {
 	case e.Kind == history.Acquire && e.Phase == history.Invoke:
 		c.acquires[results.PlaceOf(e)] = append(c.acquires[results.PlaceOf(e)], e.Time)
+		c.open[grantOf{e.User, e.Op}] = &answeredOp{invoke: *e}
 	case e.Kind == history.Acquire && e.Phase == history.Ok:
 		c.granted[grantOf{e.User, e.Op}] = *e
+		c.answered(grantOf{e.User, e.Op}, e)
 	case e.Kind == history.Lost || e.Kind == history.Dead:
 		c.leaves(g, heldUntil(e))
 	case e.Kind != history.Renew && e.Kind != history.Release:
@@ -187,6 +190,9 @@ type judgedOp struct {
 // place finds the readings of an operation: those after it end where its user asks again.
 func (c *falseResults) place(op *answeredOp) judgedOp {
 	j := judgedOp{answeredOp: op, grant: grantOf{op.invoke.User, op.invoke.Grant}}
+	if op.invoke.Kind == history.Acquire {
+		j.grant.grant = op.invoke.Op
+	}
 	again := results.Forever
 	for _, at := range c.acquires[results.PlaceOf(&op.invoke)] {
 		if at > op.invoke.Time {
@@ -230,7 +236,7 @@ func (c *falseResults) contradiction(j judgedOp) (why string, by *history.Observ
 	return "", nil, j.after != nil || j.before != nil
 }
 
-// unkept says how a reading contradicts a renewal that was ok. It must lie within the new validity, and before its user gave the grant back.
+// unkept says how a reading contradicts an acquire or renewal that was ok. It must lie within the new validity, and before its user gave the grant back.
 func (c *falseResults) unkept(j judgedOp) (why string, by *history.Observation, judged bool) {
 	o := j.after
 	end := j.answer.Valid
@@ -240,8 +246,10 @@ func (c *falseResults) unkept(j judgedOp) (why string, by *history.Observation, 
 	switch {
 	case o == nil || end == history.ValidUnknown || o.Answered >= c.clocks.Early(j.grant.user, end) || !c.alone(j, c.clocks.Early(j.grant.user, j.invoke.Time), o.Answered):
 		return "", nil, false
-	case c.lacks(o, j.grant):
+	case j.invoke.Kind == history.Renew && c.lacks(o, j.grant):
 		return "the grant was not there", o, true
+	case j.invoke.Kind == history.Acquire && (o.EndsIn == nil || j.answer.Valid == history.ValidEndless):
+		return "", nil, false // all that is asked of it is when it ends
 	case has(o, j.grant) && o.EndsIn != nil && j.answer.Valid != history.ValidEndless && o.Answered+*o.EndsIn+endSlack < c.clocks.Early(j.grant.user, j.answer.Valid):
 		return fmt.Sprintf("the grant was to end at %s, and its user was told %s", c.run.MS(o.Answered+*o.EndsIn), c.run.MS(j.answer.Valid)), o, true
 	}
@@ -286,7 +294,7 @@ func (c *falseResults) Finish() results.Finding {
 		}
 	}
 	if chances == 0 {
-		return f.NotApplicable("no renewal or release was answered before the service said what it has")
+		return f.NotApplicable("no acquire, renewal or release was answered before the service said what it has")
 	}
 	out := f.Judged("false_results", n, chances)
 	out.Counts["releases_of_nothing"] = new(nothing)
