@@ -98,6 +98,8 @@ type Env struct {
 	// Readings are what servers and clients had counted before the workload was let go, and before it was stopped; with a
 	// warm-up, at both ends of what was measured. Between the first and the last are those of the servers alone, just before one was killed.
 	Readings []Reading `json:"readings,omitempty"`
+	// Contents is what the service kept; nil: it was not asked.
+	Contents *Contents `json:"contents,omitempty"`
 	// Acquires and Releases are what all servers together were asked for each, in a run of steps in which one user is alone and nothing is broken.
 	Acquires []int64 `json:"acquire_requests,omitempty"`
 	Releases []int64 `json:"release_requests,omitempty"`

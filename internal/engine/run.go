@@ -43,6 +43,7 @@ type run struct {
 	steps     *stepRunner
 	observer  *observer // of the service, for the steps
 	live      *live
+	contents  contentsReader
 	wall      *clockWatch // nil before the load
 }
 
@@ -93,6 +94,7 @@ func newRun(o Options, p *Plan) *run {
 	}
 	r.schedule = &schedule{plan: p, record: r.record, injector: r.injector}
 	r.observer = &observer{plan: p, nodes: r.nodes, live: r.live, seen: newObservations()}
+	r.contents = contentsReader{p, r.nodes, r.record, o.Attached != nil}
 	r.steps = &stepRunner{
 		plan: p, within: &r.within, live: r.live, processes: r.processes, injector: r.injector, observer: r.observer, record: r.record,
 		reporter: r.reporter, read: lastRead{}, named: map[string]*injected{},
@@ -150,6 +152,7 @@ func (r *run) do(ctx context.Context) (err error) {
 	pulse := r.watchSelf()
 	defer pulse.Stop() // before finish closes the engine's history
 	r.nodes.explain(ctx, false)
+	r.contents.before(ctx)
 	if !r.plan.warms() {
 		r.processes.takeReading(ctx)
 	}
@@ -294,6 +297,7 @@ func (r *run) settle(ctx context.Context) {
 	if !r.plan.warms() {
 		r.processes.takeReading(context.WithoutCancel(ctx))
 	}
+	r.contents.loaded(context.WithoutCancel(ctx))
 	r.record.change(func(e *results.Env) { e.End = clock.Now() })
 	// Each has a time of its own: a client that does not end takes none of the others'.
 	each := func(within time.Duration, do func(context.Context) error) error {
@@ -306,6 +310,8 @@ func (r *run) settle(ctx context.Context) {
 		return r.processes.stop(ctx, node.Client)
 	}); err != nil {
 		r.record.unknown("stopping the clients: %v", err)
+	} else {
+		r.contents.after(ctx)
 	}
 	if err := each(r.within.stop, r.processes.finalRead); err != nil {
 		r.record.unknown("final read: %v", err)

@@ -21,6 +21,7 @@ import (
 //	                                        code=NAME: the class of its error
 //	                                        on=N: replica N did it, as the user's access number=N; of=NAME: that process did it
 //	reading MS requests=N,... notifications=N,... connections=N,... cpu=MS,... starts=N,...   what servers and clients had counted
+//	keeps WHEN USERS KIND=N,PERUSER,PERLOCK...   what the service keeps before, loaded or after; a kind that begins with + ends with its client
 //	want NAME=VALUE...                      counts and measures (null where nothing is judged), verdict:CHECKER, witnesses:CHECKER (how many), excused:NAME, chances:NAME
 //
 // Times are ms. hold=N names the user's Nth acquire, its latest one where nothing is said; all names none, as a death of all its holds does.
@@ -70,6 +71,8 @@ func (s *script) line(f []string) error {
 		return s.saw(f[1:])
 	case "reading":
 		return s.reading(f[1:])
+	case "keeps":
+		return s.keeps(f[1], f[2], f[3:])
 	case "want":
 		return each(f[1:], func(k, v string) error { s.want[k] = v; return nil })
 	}
@@ -110,6 +113,27 @@ func (s *script) reading(f []string) error {
 			}
 		}
 		return nil
+	})
+}
+
+// keeps takes what the service said of its contents.
+func (s *script) keeps(when, users string, f []string) (err error) {
+	c := s.run.Contents
+	if c == nil {
+		c = &results.Contents{}
+		s.run.Contents = c
+	}
+	if s.run.Users, err = strconv.Atoi(users); err != nil {
+		return err
+	}
+	into := map[string]*map[string]results.Content{"before": &c.Before, "loaded": &c.Loaded, "after": &c.After}[when]
+	*into = map[string]results.Content{}
+	return each(f, func(kind, v string) error {
+		x := results.Content{}
+		kind, x.Attached = strings.TrimPrefix(kind, "+"), strings.HasPrefix(kind, "+")
+		_, err := fmt.Sscanf(v, "%d,%d,%d", &x.N, &x.PerUser, &x.PerLock)
+		(*into)[kind] = x
+		return err
 	})
 }
 

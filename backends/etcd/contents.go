@@ -1,0 +1,39 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/lockquake/lockquake/backends/topology"
+)
+
+var _ topology.ContentCounter = (*service)(nil)
+
+// Contents counts keys and leases through a member that answers.
+func (s *service) Contents(ctx context.Context) (out map[string]topology.Content, err error) {
+	err = errors.New("there are no members")
+	for _, m := range s.members {
+		if out, err = m.contents(ctx); err == nil {
+			return out, nil
+		}
+	}
+	return nil, err
+}
+
+func (m member) contents(ctx context.Context) (map[string]topology.Content, error) {
+	keys, err := m.client.Get(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithCountOnly())
+	if err != nil {
+		return nil, fmt.Errorf("count the keys through %s: %w", m.name, err)
+	}
+	leases, err := m.client.Leases(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("leases of %s: %w", m.name, err)
+	}
+	return map[string]topology.Content{
+		"keys":   {N: keys.Count, PerUser: 1, PerLock: 4},
+		"leases": {N: int64(len(leases.Leases)), PerUser: 1},
+	}, nil
+}
