@@ -115,6 +115,9 @@ type Env struct {
 	ClockSteps []ClockStep `json:"clock_steps,omitempty"`
 	WallClock  bool        `json:"wall_clock,omitempty"`
 
+	// Hung are clients that did not end when they were told to, though their processes lived and were not stopped.
+	Hung []Hung `json:"hung,omitempty"`
+
 	// Stopped are servers that were seen stopped during the load though no fault asked for it.
 	Stopped []Stopped `json:"stopped,omitempty"`
 
@@ -255,6 +258,12 @@ type Reading struct {
 type Syncs struct {
 	N  int64 `json:"n"`
 	NS int64 `json:"ns"`
+}
+
+// Hung is a client that was waited for in vain.
+type Hung struct {
+	Name  string `json:"name"`
+	Until int64  `json:"until"` // ns: it was seen to live, and its calls had not returned
 }
 
 // SameMachine names what of Env.Host must be equal for figures to be comparable.

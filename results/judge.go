@@ -74,7 +74,7 @@ func (d *directory) makeRun(m *Log, lost []Lost) {
 	d.run = Run{
 		TTL: e.TTL, Locks: m.Locks(), Token: e.Token, Expires: e.Expires, Recovery: e.Recovery, NoLock: e.NoLock, Tells: e.tells(), Fair: e.Fair, Majority: e.Majority, Increments: e.Increments,
 		Writes: e.Writes, Terms: e.Terms, Directed: e.Directed, Stepped: e.Directed || len(e.People) > 0, Resource: e.Resource, Protected: e.ResourceNodes, Guard: e.Guard, Replicas: e.Replicas, Faults: made(d.faults), Observed: d.observed,
-		Processes: m.merge.Processes(), Clients: e.Clients, Readings: e.Readings, Contents: e.Contents, Users: e.Users, Acquires: e.Acquires, Releases: e.Releases, Start: e.Start, End: e.End, Measured: e.Measured,
+		Processes: m.merge.Processes(), Clients: e.Clients, Readings: e.Readings, Contents: e.Contents, Hung: e.Hung, Users: e.Users, Acquires: e.Acquires, Releases: e.Releases, Start: e.Start, End: e.End, Measured: e.Measured,
 		Lost: lost,
 	}
 	d.run.Cores, _ = strconv.Atoi(e.Host["cores"]) // 0 where the host did not tell

@@ -53,6 +53,7 @@ type Run struct {
 	Lost      []Lost           // clients, and processes of the resource, whose end no fault asked for
 	// Readings are what servers and clients had counted before and at the end of the workload; between them, the servers alone.
 	Readings []Reading
+	Hung     []Hung        // clients that lived, and did not end when they were told to
 	Contents *Contents     // what the service kept; nil: it was not asked
 	Users    int           // how many there were
 	Acquires []int64       // what servers were asked for each acquire of a user who is alone

@@ -160,7 +160,6 @@ func (d *directory) expect(r *Report, damage error) {
 	}
 	if len(c.causes) > 0 {
 		r.Verdict = worse(r.Verdict, Unknown)
-		r.Reasons = append(r.Reasons, c.causes...)
 	}
 	for _, x := range all {
 		res, applies := c.judge(x)
@@ -174,8 +173,15 @@ func (d *directory) expect(r *Report, damage error) {
 		}
 	}
 	r.Uncovered = c.uncovered(r.Expectations)
-	if damage == nil {
-		r.Reasons = append(r.Reasons, reasons(c.causesFirst(r.Expectations))...)
+	if damage != nil {
+		r.Reasons = append(r.Reasons, c.causes...)
+	} else { // what a run fails for comes before what makes others of its figures unknown
+		ordered := c.causesFirst(r.Expectations)
+		failed := slices.IndexFunc(ordered, func(x ExpectationResult) bool { return x.Verdict != Fail })
+		if failed < 0 {
+			failed = len(ordered)
+		}
+		r.Reasons = append(r.Reasons, slices.Concat(reasons(ordered[:failed]), c.causes, reasons(ordered[failed:]))...)
 		if n := r.Counts["double_grants"]; n != nil && *n > 0 && r.Verdict == Fail {
 			r.Reasons = append(r.Reasons, d.env.blames()...)
 		}

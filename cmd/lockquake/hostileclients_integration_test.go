@@ -58,7 +58,8 @@ expect: {double_grants: ">=0", judged: ">=1"}
 }
 
 // TestHostileClientsLeaveNothing has clients that break the protocol in each way in a run of real processes. It ends with one line that names the
-// client and what came of it, without a verdict on the lock, and leaves nothing behind. Their lock asks no service.
+// client and what came of it, without a verdict on the lock, and leaves nothing behind. Their lock asks no service. One breaks no rule of the
+// protocol: its library hangs in a release, which the run fails for.
 func TestHostileClientsLeaveNothing(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.Abs("../../clients/python")
@@ -83,10 +84,11 @@ func TestHostileClientsLeaveNothing(t *testing.T) {
 		{"unasked-grant", codeInconclusive, `client-[12]: .*event [0-9]+ \(acquire invoke of client-[12]/1\): nobody asked for it`},
 		{"unasked-result", codeInconclusive, `client-[12]: .*: result: its id is 99, and no order waits for it`},
 		{"answers-late", codeInconclusive, `A acquire: client-1: acquire: no result within 3s`},
+		{"hangs", codeFailed, `deaf_waits 0: found 1`},
 	} {
 		tests.add(c.kind, func(t *testing.T) {
 			load := "workload: {use: acquire-release, clients: 2, users: 1, hold: 1ms}\nrun: {for: 40s, settle: 1ms}"
-			if c.kind == "answers-late" {
+			if c.kind == "answers-late" || c.kind == "hangs" {
 				load = "workload: {}\nsteps: [{do: acquire, user: A, within: 1s}, {do: release, user: A, within: 1s}]\nrun: {settle: 1ms}"
 			}
 			file := filepath.Join(t.TempDir(), "hostile.yaml")

@@ -241,10 +241,29 @@ func (p *processes) stop(ctx context.Context, role node.Role) error {
 	var g errgroup.Group
 	for _, s := range p.all {
 		if s.node.Role() == role && s.node.Running() {
-			g.Go(func() error { return s.stop(ctx) })
+			g.Go(func() error {
+				err := s.stop(ctx)
+				if err != nil {
+					p.hung(s)
+				}
+				return err
+			})
 		}
 	}
 	return g.Wait()
+}
+
+// hung records that a node did not end though it was told to, and that its process lives and is not stopped: what it was asked for until now has
+// not returned.
+func (p *processes) hung(s *process) {
+	ctx, cancel := context.WithTimeout(context.Background(), readingTimeout)
+	defer cancel()
+	now := clock.Now()
+	state, err := s.node.Inspect(ctx)
+	if err != nil || state.Gone() || state.Stopped() {
+		return
+	}
+	p.record.change(func(e *results.Env) { e.Hung = append(e.Hung, results.Hung{Name: s.node.Name(), Until: now}) })
 }
 
 // collect closes the histories of all nodes and records what they reported of themselves. All share the time that a stream may take to end.

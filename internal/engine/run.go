@@ -289,6 +289,9 @@ func (r *run) heal(ctx context.Context) {
 	r.injector.leading.Wait() // until it is known who leads after each fault at a leader
 }
 
+// interrupted is what a client has to end, and the resource to answer, when the run was interrupted.
+const interrupted = 2 * time.Second
+
 // settle lets the clients work on for a while, stops them, and reads what the lock protected.
 func (r *run) settle(ctx context.Context) {
 	if r.plan.workload != nil {
@@ -301,9 +304,10 @@ func (r *run) settle(ctx context.Context) {
 	r.record.change(func(e *results.Env) { e.End = clock.Now() })
 	// Each has a time of its own: a client that does not end takes none of the others'.
 	each := func(within time.Duration, do func(context.Context) error) error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 		defer cancel()
-		return do(ctx)
+		defer context.AfterFunc(ctx, func() { time.AfterFunc(interrupted, cancel) })()
+		return do(bounded)
 	}
 	if err := each(r.within.stop+r.plan.scenario.Workload.Timeout, func(ctx context.Context) error {
 		r.clocks.finish(ctx)

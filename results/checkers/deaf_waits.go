@@ -6,6 +6,9 @@
 // Example: A asks at 0 s with a deadline of 1 s, and is told at 3.5 s that it did not get the lock. With a TTL of 2 s the wait is deaf: it was
 // 2.5 s late. Had A been stopped by SIGSTOP for one of these seconds, it would not be: that time does not count.
 //
+// A client that hangs has no last word. It is told to end when the run is over, and waited for; a process that lives then, and is not stopped, has
+// not returned from what it had begun.
+//
 // It cannot see calls whose deadline the client does not tell. A user that a scenario holds at a point longer than its deadline seems deaf.
 
 package checkers
@@ -80,6 +83,7 @@ func (c *deafWaits) Observe(e *history.Event) {
 	case history.Dead:
 		if client := e.User.Client(); !c.dead[client] { // it is told for each of its holds
 			c.dead[client] = true
+			c.hung(client)
 			for _, u := range c.calls.client(client) {
 				*u = (*u)[:0]
 			}
@@ -138,9 +142,29 @@ func (c *deafWaits) returned(x call, at int64, end *history.Event) {
 	}
 }
 
+// hung takes the calls of a client that did not end when the run was over. It was seen to live, and then killed: none of them returned.
+func (c *deafWaits) hung(client int) {
+	for _, h := range c.run.Hung {
+		if h.Name != clientName(client) {
+			continue
+		}
+		for _, u := range c.calls.client(client) {
+			for _, x := range *u {
+				c.returned(x, h.Until, nil)
+			}
+			*u = (*u)[:0]
+		}
+	}
+}
+
 // Finish returns the finding.
 func (c *deafWaits) Finish() results.Finding {
 	dead := deadClients(c.run)
+	for _, h := range c.run.Hung {
+		if client, ok := history.ClientOf(h.Name); ok {
+			c.hung(client)
+		}
+	}
 	for user, calls := range c.calls.all() {
 		for _, x := range *calls {
 			if !slices.Contains(dead, user.Client()) {

@@ -21,6 +21,7 @@ import (
 //	                                        code=NAME: the class of its error
 //	                                        on=N: replica N did it, as the user's access number=N; of=NAME: that process did it
 //	reading MS requests=N,... notifications=N,... connections=N,... cpu=MS,... starts=N,...   what servers and clients had counted
+//	hung CLIENT MS                          a client that lived until then, and did not end when it was told to
 //	keeps WHEN USERS KIND=N,PERUSER,PERLOCK...   what the service keeps before, loaded or after; a kind that begins with + ends with its client
 //	want NAME=VALUE...                      counts and measures (null where nothing is judged), verdict:CHECKER, witnesses:CHECKER (how many), excused:NAME, chances:NAME
 //
@@ -71,6 +72,10 @@ func (s *script) line(f []string) error {
 		return s.saw(f[1:])
 	case "reading":
 		return s.reading(f[1:])
+	case "hung":
+		until, err := millis(f[2])
+		s.run.Hung = append(s.run.Hung, results.Hung{Name: clientName(int(f[1][0] - 'A')), Until: until})
+		return err
 	case "keeps":
 		return s.keeps(f[1], f[2], f[3:])
 	case "want":

@@ -43,6 +43,8 @@ class ToyLock(lockquake.Lock):
         return grant
 
     def release(self, grant):
+        if KIND == "hangs":
+            time.sleep(600)
         if KIND != "never-excludes":
             grant.handle.release()
 
