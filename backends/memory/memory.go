@@ -340,6 +340,13 @@ var variants = []variant{
 		flaws: flaws{mixesNames: true},
 	},
 	{
+		name:  "loses-wakeups",
+		doc:   "Wakes nobody at every twentieth release; the first waiter gets the lock when the TTL is over.",
+		wrong: "a lock stays free while users wait for it",
+		found: backends.FoundIn("contention", "a lost wake-up", "stuck_ms_max <"),
+		flaws: flaws{losesWakeups: true},
+	},
+	{
 		name:  "leaves-records",
 		doc:   "Keeps a record of each grant for ever.",
 		wrong: "the store grows with every grant, until it is full",
