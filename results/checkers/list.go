@@ -12,6 +12,6 @@ import (
 func All() results.Checkers {
 	return results.Checkers{
 		exclusionKind, staleWritesKind, harm.MinorityEffects, harm.LostUpdates, harm.LostElements, harm.Oversold, harm.DoubleBookings, harm.RepeatedWork, harm.Sums, tokenRegressionsKind, foreignReleasesKind, primariesKind, lostWritesKind, falseResultsKind,
-		orphansKind, leftoversKind, stuckLocksKind, wedgesKind, deafWaitsKind, unavailabilityKind, throughputKind, contestsKind, loadKind, unfairnessKind, lateNewsKind, latencyKind, costKind, generatorKind, stallsKind,
+		orphansKind, leftoversKind, stuckLocksKind, wedgesKind, afterRecoveryKind, deafWaitsKind, unavailabilityKind, throughputKind, contestsKind, loadKind, unfairnessKind, lateNewsKind, latencyKind, costKind, generatorKind, stallsKind,
 	}
 }

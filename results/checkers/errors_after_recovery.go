@@ -1,0 +1,241 @@
+// Errors after recovery: when the trouble is over, calls do not end in errors.
+//
+// A call is an acquire, a renewal or a release. It is judged if it begins when every fault has been healed for at least the lock's
+// recovery bound, and if no fault begins before it ends. Contended, not held and lost are answers. Any other failure is an error.
+//
+// Example: a server restarts and serves again at 3 s, with its data, but without the scripts that it was sent. The bound is 2 s.
+// A's releases at 6 s and at 9 s end with "NOSCRIPT": the first is forgiven, the second is an error after recovery.
+//
+// What is forgiven:
+//   - the first error of a user since a fault began, and the first judged one by which it learns that a connection is broken
+//   - an acquire that ends at its deadline: the user may have waited for another one
+//   - a time-out, unless the user's two judged calls of that kind before it ended in errors too: the machine may be busy
+//   - a class of error that calls of that kind had before the first fault: then it is not the recovery that fails
+//
+// It cannot see calls that nobody makes after the bound, so a run must go on for longer than that. It does not judge a run without a
+// fault, and whether an answer is true is for false_results.
+
+package checkers
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+type afterRecovery struct {
+	run    results.Run
+	bound  int64
+	clocks results.Clocks
+	faults []history.Fault // that have not begun yet
+	epoch  int             // how many have begun
+	last   history.Fault   // of those, the one that was healed last
+	healed int64           // when; results.Forever while one stands to the end
+	calls  byUser[[]callAfter]
+	users  byUser[userAfter]
+	usual  map[failure]bool // errors from before the first fault
+	judged int64
+	found  []errorAfter
+	list   shortlist
+}
+
+// callAfter is a call that is under way, and the epoch in which it began.
+type callAfter struct {
+	invoke history.Event
+	epoch  int
+}
+
+// failure is a class of error of a kind of call.
+type failure struct {
+	kind history.Kind
+	code uint8
+}
+
+// userAfter is what a user has met. Epochs are those in which it last did; 0: never.
+type userAfter struct {
+	erred  int                       // an error
+	broken int                       // a judged error of its connection
+	inARow [history.Renew + 1]streak // by kind of call
+}
+
+// streak is how many judged calls in a row ended in errors.
+type streak struct{ epoch, n int }
+
+// maxInARow is the number of errors in a row, of one user and one kind of call, from which on time-outs count.
+const maxInARow = 3
+
+// errorAfter is a call that ended in an error after the recovery.
+type errorAfter struct {
+	lock     uint16
+	from, to int64
+}
+
+var afterRecoveryKind = results.CheckerKind{
+	Name: "errors_after_recovery", New: newAfterRecovery, Grants: true,
+	Doc: "When every fault has been healed for the recovery bound, acquires, renewals and releases do not end in errors.",
+	Counts: []results.Quantity{{
+		Name: "errors_after_recovery", Doc: "acquires, renewals and releases that began when every fault had been healed for the lock's recovery bound, and that ended in an error other than contended, not held or lost; a user's first error after a fault is forgiven",
+		Tone: results.Violation, Of: "calls that began when every fault had been healed for the recovery bound",
+	}},
+	Witnesses: results.Aside("error_after_recovery"),
+}
+
+func newAfterRecovery(run results.Run) results.Checker {
+	faults := slices.DeleteFunc(slices.Clone(run.Faults), func(f history.Fault) bool { return f.Traits != nil && f.Traits.Idle })
+	return &afterRecovery{
+		run: run, bound: bound(run), clocks: run.Clocks(), faults: faults, usual: map[failure]bool{}, list: shortlist{room: results.MaxWitnesses},
+	}
+}
+
+// Observe takes the next event.
+func (c *afterRecovery) Observe(e *history.Event) {
+	if e.Kind != history.Acquire && e.Kind != history.Renew && e.Kind != history.Release {
+		return
+	}
+	c.pass(c.clocks.Late(e.User, e.Time))
+	calls := c.calls.at(e.User)
+	if e.Phase == history.Invoke {
+		*calls = append(*calls, callAfter{*e, c.epoch})
+		return
+	}
+	i := slices.IndexFunc(*calls, func(x callAfter) bool { return x.invoke.Op == e.Op })
+	if i < 0 {
+		return
+	}
+	x := (*calls)[i]
+	*calls = slices.Delete(*calls, i, i+1)
+	c.ended(x, e)
+}
+
+// pass takes the faults that begin up to t.
+func (c *afterRecovery) pass(t int64) {
+	for len(c.faults) > 0 && c.faults[0].Start <= t {
+		f := c.faults[0]
+		c.faults = c.faults[1:]
+		if f.End == 0 {
+			f.End = results.Forever
+		}
+		c.epoch++
+		if f.End >= c.healed {
+			c.healed, c.last = f.End, f
+		}
+	}
+}
+
+// ended takes the outcome of a call.
+func (c *afterRecovery) ended(x callAfter, e *history.Event) {
+	failed := isError(x.invoke, e)
+	if c.epoch == 0 {
+		if failed {
+			c.usual[failure{e.Kind, e.Code}] = true
+		}
+		return
+	}
+	u := c.users.at(e.User)
+	first := u.erred != c.epoch
+	if failed {
+		u.erred = c.epoch
+	}
+	if !c.judges(x) {
+		return
+	}
+	c.judged++
+	row := &u.inARow[e.Kind]
+	if row.epoch != c.epoch || !failed {
+		*row = streak{epoch: c.epoch}
+	}
+	if !failed {
+		return
+	}
+	row.n++
+	if !c.usual[failure{e.Kind, e.Code}] && !c.forgives(u, e.Code, first, row.n) {
+		c.add(x.invoke, e)
+	}
+}
+
+// judges reports whether a call began after the recovery, and no fault since then.
+func (c *afterRecovery) judges(x callAfter) bool {
+	began := c.clocks.Early(x.invoke.User, x.invoke.Time)
+	return x.epoch == c.epoch && c.healed != results.Forever && began >= c.healed+c.bound && (c.run.End == 0 || x.invoke.Time < c.run.End)
+}
+
+// forgives reports whether an error of a judged call is no reproach. first tells that it is the user's first one since the fault began.
+func (c *afterRecovery) forgives(u *userAfter, code uint8, first bool, inARow int) bool {
+	switch code {
+	case history.CodeTimeout:
+		return inARow < maxInARow
+	case history.CodeConnection:
+		known := u.broken == c.epoch
+		u.broken = c.epoch
+		return !known
+	}
+	return first
+}
+
+// isError reports whether a call ended in an error. A certain no without a class may be an answer.
+func isError(invoke history.Event, e *history.Event) bool {
+	if e.Phase == history.Ok {
+		return false
+	}
+	switch e.Code {
+	case history.CodeContended, history.CodeNotHeld, history.CodeLost, history.CodeCancelled, history.CodeFenced:
+		return false
+	case history.CodeNone:
+		if e.Phase == history.Fail {
+			return false
+		}
+	}
+	return e.Kind != history.Acquire || invoke.Valid <= 0 || e.Time < invoke.Valid
+}
+
+// add notes an error after recovery.
+func (c *afterRecovery) add(invoke history.Event, e *history.Event) {
+	c.found = append(c.found, errorAfter{e.Lock, invoke.Time, e.Time})
+	since := invoke.Time - c.healed
+	p := proof{kind: "error_after_recovery", from: invoke.Time, to: e.Time, rank: int(since / 1e6), events: []history.Event{invoke, *e}}
+	if !c.list.wants(p.rank) {
+		return
+	}
+	class := history.CodeName(e.Code)
+	if class == "" {
+		class = "of no class"
+	}
+	text := fmt.Sprintf("%s of %v began %.3f ms after %s on %s was healed, and ended in an error (%s) at %s; the bound is %.3f ms",
+		e.Kind, e.User, results.Milli(since), c.last.Name, c.last.Target, class, c.run.MS(e.Time), results.Milli(c.bound))
+	p.text = func() string { return text }
+	c.list.add(p)
+}
+
+// excuse returns the process of lockquake that stood still the longest around an error, and whether that may explain it: it did so during the
+// call, or for more than a quarter of the TTL since as long before it as the bound.
+func (c *afterRecovery) excuse(x errorAfter) (results.Standstill, bool) {
+	if during := c.run.Still.Worst(x.from, x.to); during.Total > 0 {
+		return during, true
+	}
+	before := c.run.Still.Worst(x.from-c.bound, x.to)
+	return before, before.Total > c.run.TTL/4
+}
+
+// Finish returns the finding.
+func (c *afterRecovery) Finish() results.Finding {
+	f := results.Finding{Verdict: results.Clean}
+	switch {
+	case len(c.run.Faults) == 0:
+		return f.NotApplicable("nothing was broken")
+	case c.bound <= 0:
+		return f.NotApplicable("neither a recovery bound nor a ttl is known")
+	case c.judged == 0:
+		return f.NotApplicable("nobody called when every fault had been healed for the recovery bound")
+	}
+	l := results.NewLedger()
+	for _, x := range c.found {
+		still, excused := c.excuse(x)
+		l.Add(c.run, x.lock, 1, still, excused)
+	}
+	f = f.Judged("errors_after_recovery", int64(len(c.found)), c.judged)
+	l.Into(&f, "errors_after_recovery")
+	f.Witnesses = c.list.witnesses(c.run)
+	return f
+}
