@@ -16,6 +16,10 @@ type Servers struct {
 	StartTLS bool
 	// Unasked says that nobody can ask them who has a lock, nor how much they were asked for.
 	Unasked bool
+	// Durable is the backend's key, with its value, under which servers have their data again after a restart; "": they always do.
+	Durable string
+	// Forgets says that a server whose data are lost comes back without them and serves.
+	Forgets bool
 }
 
 // Majority says which servers must agree before a lock is granted.

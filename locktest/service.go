@@ -38,15 +38,18 @@ func (s Service) With(key, value string) Service {
 // usualTTL is short, for the checks that let a grant end, and long enough for etcd and ZooKeeper.
 const usualTTL = 2 * time.Second
 
+// redisDurable is the key that has a Redis know all that it has answered when it is started again.
+const redisDurable = "persistence: always"
+
 // Redis is one Redis server. The endpoint is a URL, redis://:PASSWORD@HOST:PORT, which redis.ParseURL of go-redis and
 // rueidis.ParseURL read.
 func Redis() Service {
-	return Service{backend: "redis", lock: "set-px-lua", tokenLock: "set-px-incr", ttl: usualTTL, named: true, wallClock: true, endpoints: redisURLs, servers: backends.Servers{CountsConnections: true}}
+	return Service{backend: "redis", lock: "set-px-lua", tokenLock: "set-px-incr", ttl: usualTTL, named: true, wallClock: true, endpoints: redisURLs, servers: backends.Servers{CountsConnections: true, Durable: redisDurable, Forgets: true}}
 }
 
 // Redlock is five independent Redis servers. Each endpoint is a URL as that of Redis.
 func Redlock() Service {
-	return Service{backend: "redlock", lock: "redlock", ttl: usualTTL, named: true, wallClock: true, endpoints: redisURLs, voters: 5, servers: backends.Servers{Majority: backends.ByClients, CountsConnections: true}}
+	return Service{backend: "redlock", lock: "redlock", ttl: usualTTL, named: true, wallClock: true, endpoints: redisURLs, voters: 5, servers: backends.Servers{Majority: backends.ByClients, CountsConnections: true, Durable: redisDurable, Forgets: true}}
 }
 
 // RedisCluster is a Redis Cluster of three primaries, each with a replica. The endpoints are URLs of all six, as that of Redis.
@@ -54,7 +57,7 @@ func RedisCluster() Service {
 	return Service{
 		backend: "rediscluster", lock: "set-px-lua", tokenLock: "set-px-incr", ttl: usualTTL, wallClock: true, endpoints: redisURLs,
 		direct:  "clients learn the addresses of nodes from the cluster",
-		servers: backends.Servers{Standby: true, CountsConnections: true},
+		servers: backends.Servers{Standby: true, CountsConnections: true, Durable: redisDurable, Forgets: true},
 	}
 }
 
@@ -67,7 +70,7 @@ func RedisSentinel() Service {
 	return Service{
 		backend: "sentinel", lock: "set-px-lua", tokenLock: "set-px-incr", ttl: usualTTL, named: true, wallClock: true, endpoints: sentinelURLs,
 		direct:  "clients learn the address of the primary from the Sentinels",
-		servers: backends.Servers{Standby: true, CountsConnections: true},
+		servers: backends.Servers{Standby: true, CountsConnections: true, Durable: redisDurable, Forgets: true},
 	}
 }
 

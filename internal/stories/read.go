@@ -29,7 +29,7 @@ type line struct {
 //
 // Beside the keys of a scenario it has those of header.
 var (
-	header   = []string{"name", "claim", "note", "turn", "quick", "needs", "ttl", "takes", "grants", "per", "like"}
+	header   = []string{"name", "claim", "note", "turn", "quick", "needs", "ttl", "takes", "grants", "durable", "per", "like"}
 	sections = []string{"workload", "chaos", "steps", "run", "expect"}
 	joined   = []string{"workload", "run", "expect"}
 	whenForm = regexp.MustCompile(`^  - \{when: ([^,{}]+), `)
@@ -153,6 +153,8 @@ func (r *reader) head(key, value string) (err error) {
 		t.Quick, err = strconv.ParseBool(value)
 	case "grants":
 		t.Grants, err = strconv.ParseInt(value, 10, 64)
+	case "durable":
+		t.durable, err = strconv.ParseBool(value)
 	case "takes":
 		t.takes = value
 		_, err = Subject{}.time(value)

@@ -20,8 +20,12 @@ func (t Story) Scenario(prefix string, s Subject) (string, error) {
 	}
 	s = t.with(s)
 	var out strings.Builder
-	fmt.Fprintf(&out, "name: %s%s\nclaim: %s\nbackend: {use: %s, lock: %s, ttl: %v}\n",
-		prefix, t.Name, t.Claim, s.Backend, s.Lock.Name, s.TTL.Round(time.Millisecond))
+	more := ""
+	if t.durable && s.Servers.Durable != "" {
+		more = ", " + s.Servers.Durable
+	}
+	fmt.Fprintf(&out, "name: %s%s\nclaim: %s\nbackend: {use: %s, lock: %s, ttl: %v%s}\n",
+		prefix, t.Name, t.Claim, s.Backend, s.Lock.Name, s.TTL.Round(time.Millisecond), more)
 	for rest := t.lines; len(rest) > 0; {
 		into, n := rest[0].into, 1
 		for into != "" && n < len(rest) && rest[n].into == into {

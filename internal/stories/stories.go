@@ -30,10 +30,12 @@ type Story struct {
 	turn  int    // among the stories of a lock
 	ttl   string // of the lock; "": as the suite has it
 	takes string // about how long; "": its steps wait for one grant to end
-	per   string // the points that it is told for each of; "": for none
-	like  string // the story whose lines it has; "": its own
-	lines []line
-	err   error // why its file cannot be read
+	// durable says that its servers have their data again after a restart, whatever the backend's default is.
+	durable bool
+	per     string // the points that it is told for each of; "": for none
+	like    string // the story whose lines it has; "": its own
+	lines   []line
+	err     error // why its file cannot be read
 
 	point string
 	place int // of the point among those of the lock

@@ -81,6 +81,10 @@ var traits = []trait{
 		"no-failover", "not Sentinel or Cluster", "a server that does not answer is replaced by one that may not know its grants",
 		func(s Subject) bool { return !s.Servers.Standby },
 	},
+	{
+		"forgets", "a server that lost its data serves without them", "a server of %s that lost its data does not serve without them",
+		func(s Subject) bool { return s.Servers.Forgets },
+	},
 
 	{"quick", "the suite is quick", "the suite is not quick", func(s Subject) bool { return s.Quick }},
 }

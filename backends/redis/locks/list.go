@@ -17,7 +17,7 @@ func OneClient() []backends.Lock {
 }
 
 // OneServer lists the locks on one server.
-func OneServer() []backends.Lock { return append(OneClient(), wasteful(), stubborn()) }
+func OneServer() []backends.Lock { return append(OneClient(), wasteful(), stubborn(), evalshaOnly()) }
 
 // Quorum lists the locks on independent servers.
 func Quorum() []backends.Lock {

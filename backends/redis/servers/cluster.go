@@ -31,7 +31,7 @@ func Cluster(list []backends.Lock) listed.Backend {
 				"promoted replica may not know the newest grants.",
 			Modules: []string{access.GoRedis},
 			Locks:   list,
-			Servers: backends.Servers{Standby: true, CountsConnections: true},
+			Servers: backends.Servers{Standby: true, CountsConnections: true, Durable: durable, Forgets: true},
 		},
 		Maker: maker(5, with(list, newCluster), access.Port),
 	}

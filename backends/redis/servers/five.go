@@ -25,7 +25,7 @@ func Five(list []backends.Lock) listed.Backend {
 			Doc:     "Five independent Redis servers (or 3, 7, 9) that know nothing of each other; a lock is held where a majority has its key.",
 			Modules: []string{access.GoRedis},
 			Locks:   list,
-			Servers: backends.Servers{Majority: backends.ByClients, CountsConnections: true},
+			Servers: backends.Servers{Majority: backends.ByClients, CountsConnections: true, Durable: durable, Forgets: true},
 		},
 		Maker: maker(6, newFive, access.Port),
 	}

@@ -30,7 +30,7 @@ func Sentinel(list []backends.Lock) listed.Backend {
 				"asynchronous, so that a promoted replica may not know the newest grants.",
 			Modules: []string{access.GoRedis},
 			Locks:   list,
-			Servers: backends.Servers{Standby: true, CountsConnections: true},
+			Servers: backends.Servers{Standby: true, CountsConnections: true, Durable: durable, Forgets: true},
 		},
 		Maker: maker(7, with(list, newSentinel), access.Port, access.SentinelPort),
 	}

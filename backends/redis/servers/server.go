@@ -54,6 +54,9 @@ func syncThreads(policy string) []string {
 	return nil
 }
 
+// durable is the key that has a server know all that it has answered when it is started again.
+const durable = "persistence: always"
+
 func checkPersistence(policy string) error {
 	if _, ok := persistence[policy]; !ok {
 		return fmt.Errorf("persistence is %q; it must be none, snapshot, save-points, everysec or always", policy)
