@@ -12,6 +12,7 @@ import (
 
 // beyondMemory are the violations that no lock of memory can show, and why.
 var beyondMemory = map[string]string{
+	"minority_denials":         "memory has no servers; redlock/redlock-unanimous shows it in the story hang-one",
 	"errors_after_recovery":    "nothing can be broken there; redis/evalsha-only shows it in the story restart",
 	"acknowledged_writes_lost": "it rests on what servers answer, and memory has none",
 }

@@ -30,6 +30,7 @@ var alone = map[string]string{
 	"deaf_waits":               "which clients stood still by a fault is what the oracle is not told",
 	"untold_losses":            "which clients stood still by a fault is what the oracle is not told",
 	"errors_after_recovery":    "when all trouble was over is a matter of the faults, which the oracle is not told",
+	"minority_denials":         "on which servers faults stand is what the oracle is not told",
 	"stuck_locks":              "whose waiting counts is a matter of the faults, which the oracle is not told",
 	"acknowledged_writes_lost": "it rests on what servers answered, and a drawn history has no servers",
 	"leftovers":                "it rests on what the service keeps, and a drawn history has none",

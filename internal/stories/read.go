@@ -14,7 +14,7 @@ import (
 // line is one of a scenario, as its story has it.
 type line struct {
 	text string
-	when string // a trait or the name of a story, perhaps behind "not "; "": always
+	when string // traits and names of stories, each perhaps behind "not ", with " and " between them; "": always
 	into string // the section that it is a part of; "": it stands for itself
 }
 
@@ -98,8 +98,10 @@ func (r *reader) entry() error {
 	l := line{text: r.text, into: r.into}
 	if m := whenForm.FindStringSubmatch(l.text); m != nil {
 		l.when, l.text = m[1], "  - {"+l.text[len(m[0]):]
-		if word := strings.TrimPrefix(l.when, "not "); !r.knows(word) {
-			return r.errorf(word, "%q is no trait and no story; traits: %s", word, words())
+		for part := range strings.SplitSeq(l.when, " and ") {
+			if word := strings.TrimPrefix(part, "not "); !r.knows(word) {
+				return r.errorf(word, "%q is no trait and no story; traits: %s", word, words())
+			}
 		}
 	}
 	if l.into != "" {

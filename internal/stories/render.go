@@ -33,7 +33,7 @@ func (t Story) Scenario(prefix string, s Subject) (string, error) {
 		}
 		var parts []string
 		for _, l := range rest[:n] {
-			if t.holds(l.when, s) {
+			if t.holdsAll(l.when, s) {
 				parts = append(parts, s.expand(strings.ReplaceAll(l.text, "POINT", t.point)))
 			}
 		}
@@ -60,7 +60,17 @@ func (t Story) with(s Subject) Subject {
 	return s
 }
 
-// holds reports whether a line is part of the scenario of a lock.
+// holdsAll reports whether a line is part of the scenario of a lock.
+func (t Story) holdsAll(when string, s Subject) bool {
+	for word := range strings.SplitSeq(when, " and ") {
+		if !t.holds(word, s) {
+			return false
+		}
+	}
+	return true
+}
+
+// holds reports whether one condition is met.
 func (t Story) holds(when string, s Subject) bool {
 	word, not := strings.CutPrefix(when, "not ")
 	if x, ok := traitOf(word); ok {

@@ -83,7 +83,7 @@ var afterRecoveryKind = results.CheckerKind{
 }
 
 func newAfterRecovery(run results.Run) results.Checker {
-	faults := slices.DeleteFunc(slices.Clone(run.Faults), func(f history.Fault) bool { return f.Traits != nil && f.Traits.Idle })
+	faults := slices.DeleteFunc(slices.Clone(run.Faults), idleFault)
 	return &afterRecovery{
 		run: run, bound: bound(run), clocks: run.Clocks(), faults: faults, usual: map[failure]bool{}, list: shortlist{room: results.MaxWitnesses},
 	}

@@ -11,7 +11,39 @@ import (
 // it protects, then how well users were served, at what cost, and whether the run itself kept up.
 func All() results.Checkers {
 	return results.Checkers{
-		exclusionKind, staleWritesKind, harm.MinorityEffects, harm.LostUpdates, harm.LostElements, harm.Oversold, harm.DoubleBookings, harm.RepeatedWork, harm.Sums, tokenRegressionsKind, foreignReleasesKind, primariesKind, lostWritesKind, falseResultsKind,
-		orphansKind, leftoversKind, stuckLocksKind, wedgesKind, afterRecoveryKind, deafWaitsKind, unavailabilityKind, throughputKind, contestsKind, loadKind, unfairnessKind, lateNewsKind, latencyKind, costKind, generatorKind, stallsKind,
+		// The lock, and what it protects.
+		exclusionKind,
+		staleWritesKind,
+		harm.MinorityEffects,
+		harm.LostUpdates,
+		harm.LostElements,
+		harm.Oversold,
+		harm.DoubleBookings,
+		harm.RepeatedWork,
+		harm.Sums,
+		tokenRegressionsKind,
+		foreignReleasesKind,
+		primariesKind,
+		lostWritesKind,
+		falseResultsKind,
+		orphansKind,
+		leftoversKind,
+		// How users are served, and at what cost.
+		stuckLocksKind,
+		wedgesKind,
+		afterRecoveryKind,
+		minorityDenialsKind,
+		deafWaitsKind,
+		unavailabilityKind,
+		throughputKind,
+		contestsKind,
+		loadKind,
+		unfairnessKind,
+		lateNewsKind,
+		latencyKind,
+		costKind,
+		// The run itself.
+		generatorKind,
+		stallsKind,
 	}
 }

@@ -21,7 +21,7 @@ func OneServer() []backends.Lock { return append(OneClient(), wasteful(), stubbo
 
 // Quorum lists the locks on independent servers.
 func Quorum() []backends.Lock {
-	return []backends.Lock{redlock(), redlockNoElapsedCheck(), redlockIncr(), redsyncFive()}
+	return []backends.Lock{redlock(), redlockNoElapsedCheck(), redlockIncr(), redsyncFive(), redlockUnanimous()}
 }
 
 // WithFailover lists the locks of OneClient with recovery bounds that allow for a failover, which may take that long once the dead server is

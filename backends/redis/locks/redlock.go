@@ -49,6 +49,15 @@ type fiveConnection struct {
 type rules struct {
 	checks bool // the elapsed time is looked at
 	counts bool // each server counts its grants
+	all    bool // a majority is not enough
+}
+
+// granted reports whether enough servers have set the key.
+func (r rules) granted(v vote) bool {
+	if r.all {
+		return v.count(yes) == len(v.answers)
+	}
+	return v.count(yes) >= v.quorum()
 }
 
 func dialRedlock(r rules) func(context.Context, backends.Access) (backends.Connection, error) {
@@ -119,7 +128,7 @@ func (l *redlocker) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant,
 		}
 		return err == nil, err
 	})
-	if v.count(yes) < v.quorum() {
+	if !l.rules.granted(v) {
 		l.takeBack(ctx, r.Lock, id, v)
 		return lock.Grant{}, fmt.Errorf("SET NX: %w", v.refusal())
 	}

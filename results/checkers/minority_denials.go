@@ -1,0 +1,237 @@
+// Minority denials: while a majority of the servers is untouched, a free lock is granted.
+//
+// It is judged where a majority of servers decides, and while faults stand on some of them. A server is touched if it is a target of a
+// standing fault or at the other end of a broken link. A user asks in vain when nobody has the lock in hand, more than half of the
+// servers are untouched, and no fault is on its own client. If it does so for longer than twice the recovery bound, it is denied the
+// lock: by one acquire of more than the bound, or by three at least without a grant between them. The time counts anew from each fault
+// that begins or ends. The first bound is for servers that must agree anew, such as on a leader, and the second one for the user.
+//
+// Example: of five servers one is stopped at 10 s, and the bound is 3 s. A asks from 11 s to 15 s in vain, and again from 16 s to 19.5 s.
+// It is denied the lock: four servers were there.
+//
+// It cannot see a lock for which nobody asks meanwhile, and it says nothing of one that somebody has in hand.
+
+package checkers
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+type minorityDenials struct {
+	run     results.Run
+	bound   int64
+	heard   int64 // until when it is known who has what in hand
+	t       *tracker
+	changes []int64          // the times at which faults begin and end, that are still to come
+	changed int64            // the latest one
+	next    int              // the first of the run's faults that has not begun
+	stands  []history.Fault  // since then
+	touched []string         // servers, by these
+	broken  []string         // other nodes, by these
+	free    map[uint16]int64 // by lock: when the latest hold ended
+	asks    map[results.Place]*deniedAsk
+	asked   int64
+	found   map[results.Place]vainSpan // the longest of each that is beyond the limit
+	last    int64
+}
+
+// deniedAsk is a user that asks for a lock, and how many acquires in a row were in vain since the last change.
+type deniedAsk struct {
+	vainAsk
+	n int
+}
+
+// fewestDenied is how many acquires in vain are none by chance, such as by time-outs of a busy machine.
+const fewestDenied = 3
+
+var minorityDenialsKind = results.CheckerKind{
+	Name: "minority_denials", New: newMinorityDenials, Follows: holdsOnce, Grants: true,
+	Doc: "While faults stand on a minority of the servers that decide, a user who asks for a free lock gets it.",
+	Counts: []results.Quantity{{
+		Name: "minority_denials", Doc: "users that asked for a free lock in vain for longer than twice its recovery bound, while faults stood on a minority of the servers that decide; each counts once for a lock",
+		Tone: results.Violation, Of: "acquires that ended while faults stood on a minority of the servers", NeedsEnds: true,
+	}},
+	Witnesses: results.Aside("minority_denial"),
+}
+
+func newMinorityDenials(run results.Run) results.Checker {
+	c := &minorityDenials{
+		run: run, bound: bound(run), heard: allHeard(run), changed: run.Start, free: map[uint16]int64{},
+		asks: map[results.Place]*deniedAsk{}, found: map[results.Place]vainSpan{},
+	}
+	for _, f := range run.Faults {
+		if run.Majority != nil && !idleFault(f) {
+			c.changes = append(c.changes, f.Start)
+			if f.End != 0 {
+				c.changes = append(c.changes, f.End)
+			}
+		}
+	}
+	slices.Sort(c.changes)
+	return c
+}
+
+// idleFault reports whether nothing happens in a fault.
+func idleFault(f history.Fault) bool { return f.Traits != nil && f.Traits.Idle }
+
+func (c *minorityDenials) follow(t *tracker) watch {
+	c.t = t
+	return watch{ended: c.ended, after: c.after, last: c.end}
+}
+
+// Observe takes the next event, before it begins or ends a hold.
+func (c *minorityDenials) Observe(e *history.Event) {
+	c.last = max(c.last, e.Time)
+	for len(c.changes) > 0 && c.changes[0] <= e.Time {
+		at := c.changes[0]
+		c.changes = c.changes[1:]
+		c.lookAt(at, func(results.Place) bool { return true })
+		for _, a := range c.asks {
+			a.n = 0
+		}
+		c.changed = at
+		c.stand(at)
+	}
+	if e.Kind == history.Acquire && e.Phase == history.Ok { // the lock is free no more
+		c.lookAt(e.Time, func(p results.Place) bool { return p.Lock == e.Lock })
+	}
+}
+
+// stand notes what faults stand on from t on.
+func (c *minorityDenials) stand(t int64) {
+	for ; c.next < len(c.run.Faults) && c.run.Faults[c.next].Start <= t; c.next++ {
+		c.stands = append(c.stands, c.run.Faults[c.next])
+	}
+	c.stands = slices.DeleteFunc(c.stands, func(f history.Fault) bool { return idleFault(f) || f.End != 0 && f.End <= t })
+	c.touched, c.broken = nil, nil
+	for _, f := range c.stands {
+		c.broken = append(c.broken, f.Targets...)
+		if f.Traits == nil || f.Traits.AtPeers {
+			c.broken = append(c.broken, f.Peers...)
+		}
+		for _, s := range slices.Concat(f.Targets, f.Peers) {
+			if slices.Contains(c.run.Majority.Servers, s) && !slices.Contains(c.touched, s) {
+				c.touched = append(c.touched, s)
+			}
+		}
+	}
+}
+
+// judges reports whether a minority is touched, and nothing is on a user's client.
+func (c *minorityDenials) judges(u history.User) bool {
+	return len(c.touched) > 0 && 2*len(c.touched) < len(c.run.Majority.Servers) && !slices.Contains(c.broken, clientName(u.Client()))
+}
+
+// after takes an event behind what it did to holds.
+func (c *minorityDenials) after(e *history.Event) {
+	if c.run.Majority == nil {
+		return
+	}
+	if e.Kind == history.Dead {
+		maps.DeleteFunc(c.asks, func(p results.Place, _ *deniedAsk) bool { return p.User.Client() == e.User.Client() })
+	}
+	if e.Kind != history.Acquire {
+		return
+	}
+	p := results.PlaceOf(e)
+	a := c.asks[p]
+	switch {
+	case e.Phase == history.Invoke:
+		if a == nil {
+			a = &deniedAsk{vainAsk: vainAsk{since: e.Time}}
+			c.asks[p] = a
+		}
+		a.open = *e
+	case a == nil || e.Op != a.open.Op:
+	default:
+		if c.judges(e.User) {
+			c.asked++
+		}
+		if e.Phase == history.Ok {
+			delete(c.asks, p)
+			return
+		}
+		a.n++
+		c.inVain(p, a, e.Time, e)
+		a.open = history.Event{}
+	}
+}
+
+// inVain takes an acquire that has not got its lock up to t. end is its outcome, or nil.
+func (c *minorityDenials) inVain(p results.Place, a *deniedAsk, t int64, end *history.Event) {
+	if a.open.Kind == history.KindNone || !c.judges(p.User) || int(p.Lock) < len(c.t.locks) && len(c.t.locks[p.Lock]) > 0 {
+		return
+	}
+	from, t := max(c.changed, c.free[p.Lock], a.since), min(t, c.heard)
+	if a.n < fewestDenied && t-max(from, a.open.Time) <= c.bound {
+		return
+	}
+	if was := c.found[p]; t-from <= 2*c.bound || t-from <= was.to-was.from {
+		return
+	}
+	s := vainSpan{from, t, []history.Event{a.open}}
+	if end != nil {
+		s.events = append(s.events, *end)
+	}
+	c.found[p] = s
+}
+
+// lookAt takes those who ask, up to t. Mostly there was a change only a moment ago.
+func (c *minorityDenials) lookAt(t int64, who func(results.Place) bool) {
+	if len(c.touched) == 0 || t-c.changed <= 2*c.bound {
+		return
+	}
+	for p, a := range c.asks {
+		if who(p) && t-c.free[p.Lock] > 2*c.bound {
+			c.inVain(p, a, t, nil)
+		}
+	}
+}
+
+func (c *minorityDenials) ended(h *hold) { c.free[h.lock] = max(c.free[h.lock], h.end) }
+
+// end takes those who ask in vain at the end of the history.
+func (c *minorityDenials) end(*tracker) {
+	dead := deadClients(c.run)
+	maps.DeleteFunc(c.asks, func(p results.Place, _ *deniedAsk) bool { return slices.Contains(dead, p.User.Client()) })
+	c.lookAt(c.last, func(results.Place) bool { return true })
+}
+
+// Finish returns the finding.
+func (c *minorityDenials) Finish() results.Finding {
+	f := results.Finding{Verdict: results.Clean}
+	switch {
+	case c.run.Majority == nil:
+		return f.NotApplicable("no majority of servers decides")
+	case c.bound <= 0:
+		return f.NotApplicable("neither a recovery bound nor a ttl is known")
+	case c.asked == 0 && len(c.found) == 0:
+		return f.NotApplicable("nobody asked while faults stood on a minority of the servers")
+	}
+	l, list := results.NewLedger(), shortlist{room: results.MaxWitnesses}
+	order := func(a, b results.Place) int { return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Lock, b.Lock)) }
+	for _, p := range slices.SortedFunc(maps.Keys(c.found), order) {
+		s := c.found[p]
+		x := c.run.Still.Worst(s.from, s.to)
+		l.Add(c.run, p.Lock, 1, x, x.Total > min(s.to-s.from-2*c.bound, c.run.TTL/4))
+		list.add(c.proof(p, s))
+	}
+	f = f.Judged("minority_denials", int64(len(c.found)), c.asked)
+	l.Into(&f, "minority_denials")
+	f.Witnesses = list.witnesses(c.run)
+	return f
+}
+
+func (c *minorityDenials) proof(p results.Place, s vainSpan) proof {
+	waited := s.to - s.from
+	return proof{kind: "minority_denial", from: s.from, to: s.to, rank: int(waited / 1e6), events: s.events, text: func() string {
+		return fmt.Sprintf("%v asked for %s in vain for %.3f ms from %s to %s: nobody had it in hand, and most of the %d servers were untouched; it may take %.3f ms",
+			p.User, c.run.LockName(p.Lock), results.Milli(waited), c.run.MS(s.from), c.run.MS(s.to), len(c.run.Majority.Servers), results.Milli(2*c.bound))
+	}}
+}
