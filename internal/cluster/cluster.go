@@ -229,14 +229,6 @@ func limitsKey(node string) string  { return "limits_" + node }
 // nanoCPUs is the CPU limit in the unit of container engines.
 func nanoCPUs(l node.Limits) int64 { return int64(math.Round(l.CPUs * 1e9)) }
 
-// unlimited is the subject of what keeps nodes from being held to limits.
-const unlimited = "holding nodes to limits"
-
-// notHeld is the error of a limit that was set and is not there when read back.
-func notHeld(l node.Limits, found string) error {
-	return chaos.Unavailable{What: "limiting a node to " + l.String(), Reason: "what was set reads back as " + found}
-}
-
 // keeper is how a provider keeps its servers between runs, with their network and the agent.
 type keeper interface {
 	// vacate ends a node that is no server and removes what the run made for it.

@@ -66,11 +66,4 @@ func TestWhatLimitsTheSupervisorIsTold(t *testing.T) {
 	if err := enoughFiles(9, 400); err != nil {
 		t.Error(err)
 	}
-	err = withoutCapabilities(func(c uint) bool { return c != unix.CAP_KILL && c != unix.CAP_SETUID })
-	if !errors.As(err, &missing) || !strings.Contains(err.Error(), "this process has no CAP_KILL and no CAP_SETUID: ") {
-		t.Errorf("without KILL and SETUID: %v", err)
-	}
-	if err := withoutCapabilities(func(uint) bool { return true }); err != nil {
-		t.Error(err)
-	}
 }

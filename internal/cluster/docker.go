@@ -26,6 +26,7 @@ import (
 	"github.com/lockquake/lockquake/chaos/process"
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/cluster/owner"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -270,7 +271,7 @@ func (d *docker) Open(ctx context.Context, r Request) (*Cluster, error) {
 
 // newRun has nothing yet.
 func (d *docker) newRun(r Request) *dockerRun {
-	return &dockerRun{docker: d, agentUp: make(chan struct{}), agentName: "agent", request: r, owner: self(r.Run, r.Keep), password: rand.Text()}
+	return &dockerRun{docker: d, agentUp: make(chan struct{}), agentName: "agent", request: r, owner: owner.Self(r.Run, r.Keep), password: rand.Text()}
 }
 
 // useOwnConnections has a provider of testcontainers talk to its engine by a connection of its own for each request. With
@@ -339,7 +340,7 @@ func (d *docker) ourKernel() bool {
 // clocks lists the processes of runs' containers whose clocks an agent may have moved. The kernel must say that a process is in the
 // container that the engine names: a pid of an engine on another machine means another process here.
 func (d *docker) clocks(ctx context.Context) []clockOf {
-	boxes, err := d.api.ContainerList(ctx, client.ContainerListOptions{Filters: make(client.Filters).Add("label", label+"run")})
+	boxes, err := d.api.ContainerList(ctx, client.ContainerListOptions{Filters: make(client.Filters).Add("label", owner.Label+"run")})
 	if err != nil {
 		return nil // the engine was asked just before, and its error told
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/cluster/owner"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
 )
@@ -28,7 +29,7 @@ import (
 type dockerRun struct {
 	*docker
 	request  Request
-	owner    owner
+	owner    owner.Mark
 	logs     *nodeLogs
 	place    node.Place
 	password string            // of all servers that ask for one
@@ -175,7 +176,7 @@ func (r *dockerRun) makeNetwork(ctx context.Context) error {
 		}
 		made, err := whole(ctx, func(ctx context.Context) (client.NetworkCreateResult, error) {
 			return r.api.NetworkCreate(ctx, r.networkName(), client.NetworkCreateOptions{
-				Driver: "bridge", Labels: r.owner.labels(),
+				Driver: "bridge", Labels: r.owner.Labels(),
 				IPAM: &network.IPAM{Config: []network.IPAMConfig{{Subnet: p, Gateway: hostAddr(p, 1)}}},
 			})
 		})
@@ -240,8 +241,8 @@ func (o *dockerCleanup) locked(f func()) {
 
 // labels returns the labels of one container.
 func (r *dockerRun) labels(name string, role node.Role) map[string]string {
-	out := maps.Clone(r.owner.labels())
-	out[label+"node"], out[label+"role"] = name, string(role)
+	out := maps.Clone(r.owner.Labels())
+	out[owner.Label+"node"], out[owner.Label+"role"] = name, string(role)
 	return out
 }
 

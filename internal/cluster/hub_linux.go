@@ -6,15 +6,15 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"os/exec"
 	"sync"
 	"syscall"
 
-	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/lockquake/lockquake/internal/agent/proc"
 )
 
 // hub is the network of a local run: one namespace for each node, and one more that holds the bridge which joins them.
@@ -338,9 +338,4 @@ func childAttributes(survives bool) *syscall.SysProcAttr {
 		a.Pdeathsig = syscall.SIGKILL
 	}
 	return a
-}
-
-func ownedByUs(info os.FileInfo) bool {
-	s, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(s.Uid) == os.Getuid()
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/chaos/process"
+	"github.com/lockquake/lockquake/internal/cluster/owner"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -69,7 +70,7 @@ func (p *inproc) Open(_ context.Context, r Request) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := runDir(self(r.Run, false))
+	dir, err := runDir(owner.Self(r.Run, false))
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/agent/all"
+	"github.com/lockquake/lockquake/internal/cluster/owner"
 )
 
 func init() {
@@ -51,9 +52,9 @@ func init() {
 			t.Logf("no engine to look at: %v", err)
 			return
 		}
-		of := make(client.Filters).Add("label", label+"run="+run)
+		of := make(client.Filters).Add("label", owner.Label+"run="+run)
 		if run == "probe" || run == "preload" { // programs beside this one have such as well
-			of = of.Add("label", label+"supervisor-pid="+strconv.Itoa(os.Getpid()))
+			of = of.Add("label", owner.Label+"supervisor-pid="+strconv.Itoa(os.Getpid()))
 		}
 		boxes, err := d.api.ContainerList(context.Background(), client.ContainerListOptions{All: true, Filters: of})
 		if err != nil || len(boxes.Items) > 0 {

@@ -20,6 +20,7 @@ import (
 	"github.com/lockquake/lockquake/chaos/process"
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/cluster/owner"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -126,7 +127,7 @@ func (l *local) Open(ctx context.Context, r Request) (*Cluster, error) {
 	for key := range r.Images {
 		return nil, chaos.Unavailable{What: "--image " + key, Reason: "the local provider runs programs from PATH; use --provider docker"}
 	}
-	run := &localRun{local: l, request: r, owner: self(r.Run, r.Keep), thread: newThread(), servers: serverIdentity(r.Run), password: rand.Text()}
+	run := &localRun{local: l, request: r, owner: owner.Self(r.Run, r.Keep), thread: newThread(), servers: serverIdentity(r.Run), password: rand.Text()}
 	c := &Cluster{close: run.close, Describe: map[string]string{"provider": "local"}}
 	if r.Reuse {
 		c.keeper = run
@@ -141,7 +142,7 @@ func (l *local) Open(ctx context.Context, r Request) (*Cluster, error) {
 type localRun struct {
 	*local
 	request   Request
-	owner     owner
+	owner     owner.Mark
 	servers   identity // who all nodes but clients are
 	password  string   // of all servers that ask for one
 	logs      *nodeLogs
@@ -301,7 +302,7 @@ func (r *localRun) connect() (node.Place, string, error) {
 
 func (r *localRun) makeHub() (*hub, node.Place, error) {
 	p := subnet(r.request.Run, 0) // no other process sees it
-	h, err := newHub(r.thread, p, len(r.request.Specs), r.owner.tag())
+	h, err := newHub(r.thread, p, len(r.request.Specs), r.owner.Tag())
 	return h, ownAddresses(r.request.Specs, p), err
 }
 
@@ -373,7 +374,7 @@ func (r *localRun) environment(c command) []string {
 			env = append(env, e)
 		}
 	}
-	env = append(env, "LOCKQUAKE_RUN="+r.request.Run, "LOCKQUAKE_NODE="+c.name, ownerVariable+r.owner.tag())
+	env = append(env, "LOCKQUAKE_RUN="+r.request.Run, "LOCKQUAKE_NODE="+c.name, ownerVariable+r.owner.Tag())
 	return append(env, c.env...)
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/lockquake/lockquake/chaos/process"
 	"github.com/lockquake/lockquake/internal/agent/all"
 	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/cluster/owner"
 	"github.com/lockquake/lockquake/internal/cluster/testdata/testnode"
 	"github.com/lockquake/lockquake/internal/node"
 )
@@ -199,7 +200,7 @@ func TestSweepKillsStoppedOrphansOnly(t *testing.T) {
 		t.Skip(err)
 	}
 	t.Setenv("TMPDIR", t.TempDir()) // else it finds other runs, and they find these
-	start := func(o owner, recorded bool) proc.Process {
+	start := func(o owner.Mark, recorded bool) proc.Process {
 		if recorded {
 			dir, err := runDir(o)
 			if err != nil {
@@ -208,7 +209,7 @@ func TestSweepKillsStoppedOrphansOnly(t *testing.T) {
 			t.Cleanup(func() { _ = os.RemoveAll(dir) })
 		}
 		cmd := exec.Command("sleep", "60")
-		cmd.Env = append(os.Environ(), ownerVariable+o.tag(), "LOCKQUAKE_NODE=n")
+		cmd.Env = append(os.Environ(), ownerVariable+o.Tag(), "LOCKQUAKE_NODE=n")
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -223,7 +224,7 @@ func TestSweepKillsStoppedOrphansOnly(t *testing.T) {
 		}
 		return p
 	}
-	mine, theirs, kept := self("tlive", false), self("tdead", false), self("tkept", true)
+	mine, theirs, kept := owner.Self("tlive", false), owner.Self("tdead", false), owner.Self("tkept", true)
 	theirs.Start++ // the pid was reused: that supervisor is dead
 	kept.Start++
 	forged := theirs
@@ -257,7 +258,7 @@ func TestProxyVariables(t *testing.T) {
 		role    node.Role
 		proxied bool
 	}{{node.Server, false}, {node.Client, true}} {
-		r := &localRun{request: Request{Run: "tproxy", Specs: []node.Spec{{Name: "one", Role: c.role}}}, owner: self("tproxy", false)}
+		r := &localRun{request: Request{Run: "tproxy", Specs: []node.Spec{{Name: "one", Role: c.role}}}, owner: owner.Self("tproxy", false)}
 		if has := strings.Contains(strings.Join(r.environment(command{name: "one"}), " "), "192.0.2.1"); has != c.proxied {
 			t.Errorf("nodes beside a %s have the variables: %t", c.role, has)
 		}

@@ -7,9 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"time"
-
-	"github.com/lockquake/lockquake/internal/clock"
 )
 
 // nodeLogs is the log directory of a run. Servers that outlive the run go on in the
@@ -143,34 +140,4 @@ func (b *nodeLogs) forChild(name string, pipe bool) (*os.File, error) {
 		_ = s.Close()
 	}()
 	return w, nil
-}
-
-const (
-	// batchFor is how long a busy stream is left to fill before it is read again. All streams are read at the same
-	// moments, so that this process wakes up once for all of them.
-	batchFor = 8 * time.Millisecond
-	// busy is how soon after the last one a read counts as part of a busy stream.
-	busy = batchFor
-)
-
-// batchReader reads a stream that the operating system buffers. A client that records sends thousands of small writes a
-// second, and each would wake its reader; on a machine with few cores that costs more than what is read. So a busy
-// stream is left alone for a moment after each read. It delays what arrives by no more than batchFor, where a read returns all that has
-// gathered: one of a TLS connection returns one record, so that a busy one would fall behind for ever. It spares the
-// wake-ups only where the reader is not watched by the runtime's poller: see blockingPipe.
-type batchReader struct {
-	r    io.Reader
-	last int64 // ns: when the last read returned
-}
-
-func batchReads(r io.Reader) io.Reader { return &batchReader{r: r} }
-
-// Read reads what has gathered.
-func (g *batchReader) Read(p []byte) (int, error) {
-	if g.last != 0 && clock.Now()-g.last < int64(busy) {
-		time.Sleep(batchFor - time.Duration(clock.Now())%batchFor)
-	}
-	n, err := g.r.Read(p)
-	g.last = clock.Now()
-	return n, err
 }

@@ -7,50 +7,12 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"os"
 	"os/exec"
 	"syscall"
 
-	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/agent/proc"
-	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/internal/cluster/owner"
 )
-
-// groups stands for the control groups that only Linux has.
-type groups struct{}
-
-// group stands for the control group of one node.
-type group struct{}
-
-func openGroups(string, string) (*groups, error) { return nil, errNoGroups }
-
-func (g *groups) node(string, node.Limits) (*group, string, error) { return nil, "", errNoGroups }
-
-func (g *groups) remove() error { return nil }
-
-func (n *group) remove() error { return nil }
-
-func sweepGroups(string) error { return nil }
-
-func probeLimits() (string, error) { return "", errNoGroups }
-
-func noLimits(err error) error { return err }
-
-var errNoGroups = chaos.Unavailable{What: unlimited, Reason: "control groups need Linux"}
-
-// identity is for Linux only: elsewhere servers are the supervisor's own user.
-type identity uint32
-
-func serverIdentity(string) identity { return 0 }
-
-func managesUsers() error { return nil }
-
-func (identity) take(*syscall.SysProcAttr) {}
-
-func (identity) give(string) error { return nil }
-
-// blockingPipe is os.Pipe: off Linux the runtime's poller wakes up more often than necessary.
-func blockingPipe() (r, w *os.File, err error) { return os.Pipe() }
 
 var errLinux = errors.New("it needs Linux")
 
@@ -86,8 +48,6 @@ type placement struct {
 
 func childAttributes(bool) *syscall.SysProcAttr { return nil }
 
-func ownedByUs(os.FileInfo) bool { return true }
-
 // hub stands for the namespaces that only Linux has.
 type hub struct{ subnet netip.Prefix }
 
@@ -106,9 +66,4 @@ func (h *hub) network(int) string { return "" }
 func (h *hub) close() {}
 
 // outlived finds nothing, for the same reason as Sweep.
-func outlived(owner, command, string) []proc.Process { return nil }
-
-// held is not known here.
-func held(*os.File) bool { return false }
-
-func wake(*os.File) {}
+func outlived(owner.Mark, command, string) []proc.Process { return nil }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockquake/lockquake/internal/agent/all"
 	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/cluster/owner"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wait"
 )
@@ -114,15 +115,15 @@ func TestSweepFindsWhatIsLeftInANamespace(t *testing.T) {
 		t.Skip(err)
 	}
 	t.Setenv("TMPDIR", t.TempDir()) // else it finds other runs
-	dead, alive := self("tnsdead", false), self("tnsalive", false)
+	dead, alive := owner.Self("tnsdead", false), owner.Self("tnsalive", false)
 	dead.Start++
-	begin := func(o owner) proc.Process {
+	begin := func(o owner.Mark) proc.Process {
 		if _, err := runDir(o); err != nil {
 			t.Fatal(err)
 		}
 		thread := newThread()
 		t.Cleanup(thread.close)
-		h, err := newHub(thread, subnet(o.Run, 0), 1, o.tag())
+		h, err := newHub(thread, subnet(o.Run, 0), 1, o.Tag())
 		if err != nil {
 			t.Fatal(err)
 		}

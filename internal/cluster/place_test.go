@@ -59,52 +59,6 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-func TestOwnerSurvivesLabelsAndTag(t *testing.T) {
-	o := self("abc", true)
-	if got := ownerOf(o.labels()); got != o {
-		t.Errorf("labels: %+v, want %+v", got, o)
-	}
-	if got, ok := ownerTag(o.tag()); !ok || got != o {
-		t.Errorf("tag: %+v, want %+v", got, o)
-	}
-	for _, s := range []string{"", "run=x", "pid=3", "hello, world"} {
-		if _, ok := ownerTag(s); ok {
-			t.Errorf("%q was read as a tag", s)
-		}
-	}
-}
-
-func TestLivenessOfSupervisors(t *testing.T) {
-	if self("x", false).Start == 0 {
-		t.Skip("needs /proc")
-	}
-	for what, c := range map[string]struct {
-		change func(*owner)
-		want   liveness
-		swept  bool // without All
-		all    bool
-	}{
-		"running":               {func(*owner) {}, alive, false, false},
-		"running and kept":      {func(o *owner) { o.Keep = true }, alive, false, false},
-		"pid reused":            {func(o *owner) { o.Start++ }, dead, true, true},
-		"no such pid":           {func(o *owner) { o.PID = 1 << 30 }, dead, true, true},
-		"dead and kept":         {func(o *owner) { o.Start++; o.Keep = true }, dead, false, true},
-		"before the last boot":  {func(o *owner) { o.Boot = "other" }, dead, true, true},
-		"on another machine":    {func(o *owner) { o.Boot, o.Host = "other", "elsewhere" }, unknown, false, true},
-		"in another namespace":  {func(o *owner) { o.PIDNS = "pid:[1]" }, unknown, false, true},
-		"labels of a later day": {func(o *owner) { *o = owner{Run: "x"} }, unknown, false, true},
-	} {
-		o := self("x", false)
-		c.change(&o)
-		if got := o.liveness(); got != c.want {
-			t.Errorf("%s: liveness %d, want %d", what, got, c.want)
-		}
-		if o.leftover(false) != c.swept || o.leftover(true) != c.all {
-			t.Errorf("%s: swept %t, with All %t", what, o.leftover(false), o.leftover(true))
-		}
-	}
-}
-
 func TestThreadStatesOfTheEnginesPs(t *testing.T) {
 	rows := [][]string{{"7", "7", "Tsl"}, {"7", "9", "Tl"}, {"8", "8", "S"}, {"7"}}
 	s, err := threadStates(7, []string{"PID", "LWP", "STAT"}, rows)

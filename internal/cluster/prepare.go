@@ -19,6 +19,7 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 	wall "github.com/lockquake/lockquake/chaos/clock"
 	"github.com/lockquake/lockquake/chaos/disk"
+	"github.com/lockquake/lockquake/internal/cluster/owner"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -329,7 +330,7 @@ func (d *docker) librariesOf(ctx context.Context, image string) (libraries strin
 	}
 	made, err := whole(ctx, func(ctx context.Context) (client.ContainerCreateResult, error) {
 		return d.api.ContainerCreate(ctx, client.ContainerCreateOptions{
-			Config: &container.Config{Image: image, Entrypoint: []string{"none"}, Labels: self("preload", false).labels()},
+			Config: &container.Config{Image: image, Entrypoint: []string{"none"}, Labels: owner.Self("preload", false).Labels()},
 		})
 	})
 	if err != nil {

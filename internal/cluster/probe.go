@@ -18,6 +18,7 @@ import (
 	"github.com/lockquake/lockquake/chaos/process"
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/cluster/owner"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -104,7 +105,7 @@ func (d *docker) withAgent(ctx context.Context, ask func(*agent.Client) error) e
 	if err != nil {
 		return err
 	}
-	r := &dockerRun{docker: d, owner: self("probe", false), request: Request{Run: fmt.Sprintf("p%x", os.Getpid()), Agent: true}, logs: logs}
+	r := &dockerRun{docker: d, owner: owner.Self("probe", false), request: Request{Run: fmt.Sprintf("p%x", os.Getpid()), Agent: true}, logs: logs}
 	defer func() { _ = (&Cluster{close: r.close}).Close(ctx) }()
 	if err := r.resolveImages(ctx); err != nil {
 		return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -12,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockquake/lockquake/internal/agent/proc"
@@ -264,37 +262,6 @@ func listed(names []string) string {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 	}
 	return strings.Join(names, ", ")
-}
-
-// outputOutlives is how long a control stream may stay open after its process has ended. What is left in the pipe is read within it.
-const outputOutlives = 5 * time.Second
-
-// cuttable is the reading end of a control stream. It ends when nobody holds the other end, or when it is cut.
-type cuttable struct {
-	f   *os.File
-	cut atomic.Bool
-}
-
-// Read reads until the stream ends or is cut.
-func (c *cuttable) Read(p []byte) (int, error) {
-	n, err := c.f.Read(p)
-	if c.cut.Load() {
-		return 0, io.EOF
-	}
-	return n, err
-}
-
-// releasedWithin waits until nobody can write into the stream any more. It cuts one that somebody holds longer than that, and reports whether
-// nobody did.
-func (c *cuttable) releasedWithin(bound time.Duration) bool {
-	for until := clock.Now() + int64(bound); held(c.f); time.Sleep(bound / 50) {
-		if clock.Now() > until {
-			c.cut.Store(true)
-			wake(c.f)
-			return false
-		}
-	}
-	return true
 }
 
 // startAs starts a command. A program in a directory that its user may not enter, such as root's home, is handed over as an open file.

@@ -20,6 +20,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/cluster/owner"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -262,7 +263,7 @@ func (d *docker) ensureSelfImage(ctx context.Context) (string, error) {
 	go func() { _ = w.CloseWithError(writeImage(w, path)) }()
 	defer func() { _ = body.Close() }()
 	answer, err := d.api.ImageImport(ctx, client.ImageImportSource{Source: body, SourceName: "-"}, selfImage, client.ImageImportOptions{
-		Tag: sum, Message: "lockquake's own binary", Changes: []string{"LABEL " + label + "self=true"},
+		Tag: sum, Message: "lockquake's own binary", Changes: []string{"LABEL " + owner.Label + "self=true"},
 	})
 	if err != nil {
 		return "", fmt.Errorf("make image %s: %w", ref, err)

@@ -9,13 +9,16 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/lockquake/lockquake/internal/cluster/owner"
 )
 
 // ownerFile is the state file in a run's directory.
 const ownerFile = "owner"
 
 // runDir makes the directory of a run, with the owner in it by which Sweep knows whose it is.
-func runDir(o owner) (string, error) {
+func runDir(o owner.Mark) (string, error) {
 	dir, err := stateDir()
 	if err != nil {
 		return "", err
@@ -26,7 +29,7 @@ func runDir(o owner) (string, error) {
 	}
 	err = os.Chmod(path, stateMode()) // whatever the umask is
 	if err == nil {
-		err = os.WriteFile(filepath.Join(path, ownerFile), []byte(o.tag()+"\n"), 0o600)
+		err = os.WriteFile(filepath.Join(path, ownerFile), []byte(o.Tag()+"\n"), 0o600)
 	}
 	if err != nil {
 		return "", errors.Join(fmt.Errorf("write the run's state: %w", err), os.RemoveAll(path))
@@ -37,7 +40,7 @@ func runDir(o owner) (string, error) {
 // Scratch makes a directory for what is needed only while this process runs, such as logs of a node that answers a question. It is removed by
 // remove, or by Sweep where this process was killed before that.
 func Scratch(name string) (dir string, remove func() error, err error) {
-	if dir, err = runDir(self(name+"-"+strings.ToLower(rand.Text()[:8]), false)); err != nil {
+	if dir, err = runDir(owner.Self(name+"-"+strings.ToLower(rand.Text()[:8]), false)); err != nil {
 		return "", nil, err
 	}
 	return dir, func() error { return os.RemoveAll(dir) }, nil
@@ -122,4 +125,46 @@ func stateDirName() string {
 		tmp = real // what is done in the name of a target follows no links
 	}
 	return filepath.Join(tmp, fmt.Sprintf("lockquake-%d", os.Getuid()))
+}
+
+// stateEntries lists the directories of runs in this user's state directories, which need not be there.
+func stateEntries() (paths []string, err error) {
+	dirs, err := stateDirs()
+	for _, dir := range dirs {
+		entries, unread := os.ReadDir(dir)
+		if unread != nil {
+			err = errors.Join(err, fmt.Errorf("list the state directory: %w", unread))
+		}
+		for _, e := range entries {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	return paths, err
+}
+
+// recorded lists the local runs in this user's state directories, by their ids. Nothing else proves that a process belongs to a run: anybody
+// can write the same into an environment.
+func recorded() (map[string]owner.Mark, error) {
+	paths, err := stateEntries()
+	out := make(map[string]owner.Mark, len(paths))
+	for _, path := range paths {
+		if o, ok := readOwner(path); ok && o.Run == filepath.Base(path) {
+			out[o.Run] = o
+		}
+	}
+	return out, err
+}
+
+func readOwner(dir string) (owner.Mark, bool) {
+	b, err := os.ReadFile(filepath.Join(dir, ownerFile))
+	if err != nil {
+		return owner.Mark{}, false
+	}
+	return owner.Parse(strings.TrimSpace(string(b)))
+}
+
+// abandoned tells whether a directory without owner is no run that is just beginning.
+func abandoned(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && time.Since(info.ModTime()) > time.Minute
 }

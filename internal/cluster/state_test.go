@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/lockquake/lockquake/internal/agent/all"
+	"github.com/lockquake/lockquake/internal/cluster/owner"
 )
 
 // TestStateDirectory: where another user has taken the usual name, runs have one that nobody could take first, and what is left in either is swept.
@@ -51,9 +52,9 @@ func TestStateDirectory(t *testing.T) {
 	if err := s.directories(SweepOptions{Mechanisms: all.All()}); err != nil || len(s.Directories) > 0 {
 		t.Errorf("%v was swept, which is under way: %v", s.Directories, err)
 	}
-	dead := self(filepath.Base(scratch), false)
+	dead := owner.Self(filepath.Base(scratch), false)
 	dead.PID, dead.Start = 1<<22+1, 1
-	if err := os.WriteFile(filepath.Join(scratch, ownerFile), []byte(dead.tag()), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(scratch, ownerFile), []byte(dead.Tag()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.directories(SweepOptions{Mechanisms: all.All()}); err != nil || !slices.Equal(s.Directories, []string{scratch}) {

@@ -279,7 +279,7 @@ func (r *swarmRun) makeRelays(ctx context.Context, between, ref string) (string,
 		return "", err
 	}
 	made, err := r.api.ServiceCreate(ctx, client.ServiceCreateOptions{Spec: swarmapi.ServiceSpec{
-		Annotations: swarmapi.Annotations{Name: r.manager.name("relays"), Labels: r.manager.owner.labels()},
+		Annotations: swarmapi.Annotations{Name: r.manager.name("relays"), Labels: r.manager.owner.Labels()},
 		Mode:        swarmapi.ServiceMode{Global: &swarmapi.GlobalService{}},
 		// Virtual addresses need IPVS, which not every kernel has.
 		EndpointSpec: &swarmapi.EndpointSpec{Mode: swarmapi.ResolutionModeDNSRR},

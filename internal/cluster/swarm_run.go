@@ -340,7 +340,7 @@ func (r *swarmRun) overlay(ctx context.Context, name string, closed bool) (id st
 		upper := whole.Addr().As4()
 		upper[2]++
 		made, err := r.api.NetworkCreate(ctx, name, client.NetworkCreateOptions{
-			Driver: "overlay", Attachable: true, Internal: closed, Labels: r.manager.owner.labels(),
+			Driver: "overlay", Attachable: true, Internal: closed, Labels: r.manager.owner.Labels(),
 			IPAM: &network.IPAM{Config: []network.IPAMConfig{{
 				Subnet: whole, IPRange: netip.PrefixFrom(netip.AddrFrom4(upper), 24), Gateway: hostAddr(nodes, 1),
 			}}},

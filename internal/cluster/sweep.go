@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/moby/moby/api/types/image"
 	"github.com/moby/moby/client"
@@ -21,6 +19,7 @@ import (
 	"github.com/lockquake/lockquake/chaos/process"
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/cluster/owner"
 )
 
 // SweepOptions says what to remove.
@@ -154,9 +153,9 @@ type clockOf struct {
 }
 
 // leave notes what is not removed. What belongs to a run that still goes on is not mentioned.
-func (s *Swept) leave(what string, o owner) {
+func (s *Swept) leave(what string, o owner.Mark) {
 	switch {
-	case o.liveness() == alive:
+	case o.Liveness() == owner.Alive:
 	case o.Keep:
 		s.Left = append(s.Left, what+": kept on purpose")
 	default:
@@ -170,7 +169,7 @@ func (s *Swept) directories(o SweepOptions) error {
 	errs := []error{err}
 	for _, path := range paths {
 		own, known := readOwner(path)
-		if !known && !abandoned(path) || known && !own.leftover(o.All) {
+		if !known && !abandoned(path) || known && !own.Leftover(o.All) {
 			if known {
 				s.leave(path, own)
 			}
@@ -197,48 +196,6 @@ func (o SweepOptions) unlessLook(remove func() error) error {
 		return nil
 	}
 	return remove()
-}
-
-// stateEntries lists the directories of runs in this user's state directories, which need not be there.
-func stateEntries() (paths []string, err error) {
-	dirs, err := stateDirs()
-	for _, dir := range dirs {
-		entries, unread := os.ReadDir(dir)
-		if unread != nil {
-			err = errors.Join(err, fmt.Errorf("list the state directory: %w", unread))
-		}
-		for _, e := range entries {
-			paths = append(paths, filepath.Join(dir, e.Name()))
-		}
-	}
-	return paths, err
-}
-
-// recorded lists the local runs in this user's state directories, by their ids. Nothing else proves that a process belongs to a run: anybody
-// can write the same into an environment.
-func recorded() (map[string]owner, error) {
-	paths, err := stateEntries()
-	out := make(map[string]owner, len(paths))
-	for _, path := range paths {
-		if o, ok := readOwner(path); ok && o.Run == filepath.Base(path) {
-			out[o.Run] = o
-		}
-	}
-	return out, err
-}
-
-func readOwner(dir string) (owner, bool) {
-	b, err := os.ReadFile(filepath.Join(dir, ownerFile))
-	if err != nil {
-		return owner{}, false
-	}
-	return ownerTag(strings.TrimSpace(string(b)))
-}
-
-// abandoned tells whether a directory without owner is no run that is just beginning.
-func abandoned(path string) bool {
-	info, err := os.Lstat(path)
-	return err == nil && time.Since(info.ModTime()) > time.Minute
 }
 
 // otherHosts removes what is on the other hosts of a swarm, by relays of its own. One that cannot be looked at keeps no other from it.
@@ -296,8 +253,8 @@ func (s *Swept) services(ctx context.Context, d *docker, o SweepOptions, marked 
 	}
 	var errs []error
 	for _, one := range list.Items {
-		own := ownerOf(one.Spec.Labels)
-		if !own.leftover(o.All) {
+		own := owner.Of(one.Spec.Labels)
+		if !own.Leftover(o.All) {
 			s.leave("service "+one.Spec.Name, own)
 			continue
 		}
@@ -315,15 +272,15 @@ func (s *Swept) services(ctx context.Context, d *docker, o SweepOptions, marked 
 
 // containers removes containers, and notes whose.
 func (s *Swept) containers(ctx context.Context, d *docker, o SweepOptions, emptied map[string]bool) error {
-	marked := make(client.Filters).Add("label", label+"run")
+	marked := make(client.Filters).Add("label", owner.Label+"run")
 	boxes, err := d.api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: marked})
 	if err != nil {
 		return fmt.Errorf("list containers: %w", err)
 	}
 	var g errgroup.Group
 	for _, c := range boxes.Items {
-		own, name := ownerOf(c.Labels), strings.TrimPrefix(strings.Join(c.Names, " "), "/")
-		if !own.leftover(o.All) {
+		own, name := owner.Of(c.Labels), strings.TrimPrefix(strings.Join(c.Names, " "), "/")
+		if !own.Leftover(o.All) {
 			s.leave("container "+name, own)
 			continue
 		}
@@ -339,15 +296,15 @@ func (s *Swept) containers(ctx context.Context, d *docker, o SweepOptions, empti
 func (s *Swept) engine(ctx context.Context, d *docker, o SweepOptions) error {
 	emptied := map[string]bool{} // runs whose containers are removed here
 	errs := []error{s.containers(ctx, d, o, emptied)}
-	marked := make(client.Filters).Add("label", label+"run")
+	marked := make(client.Filters).Add("label", owner.Label+"run")
 	errs = append(errs, s.services(ctx, d, o, marked))
 	networks, err := d.api.NetworkList(ctx, client.NetworkListOptions{Filters: marked})
 	if err != nil {
 		return errors.Join(append(errs, fmt.Errorf("list networks: %w", err))...)
 	}
 	for _, n := range networks.Items {
-		own := ownerOf(n.Labels)
-		if !own.leftover(o.All) {
+		own := owner.Of(n.Labels)
+		if !own.Leftover(o.All) {
 			s.leave("network "+n.Name, own)
 			continue
 		}
@@ -373,7 +330,7 @@ func (s *Swept) engine(ctx context.Context, d *docker, o SweepOptions) error {
 
 // images removes the images of the own binary that no container uses: all, or all but the newest.
 func (s *Swept) images(ctx context.Context, d *docker, o SweepOptions) error {
-	list, err := d.api.ImageList(ctx, client.ImageListOptions{Filters: make(client.Filters).Add("label", label+"self")})
+	list, err := d.api.ImageList(ctx, client.ImageListOptions{Filters: make(client.Filters).Add("label", owner.Label+"self")})
 	if err != nil {
 		return fmt.Errorf("list images: %w", err)
 	}

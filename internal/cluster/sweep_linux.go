@@ -17,12 +17,13 @@ import (
 
 	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/cluster/owner"
 )
 
 // marked is a process of a local run.
 type marked struct {
 	proc.Process
-	owner owner
+	owner owner.Mark
 	node  string
 }
 
@@ -40,8 +41,8 @@ func recordedProcesses() ([]marked, error) {
 // markedProcesses lists the processes of these runs that tell whose they are. Servers are known by their user, which no other process has.
 // All others are known by their environment. The environment of another user's process is not read: that can block for as long as that
 // user likes.
-func markedProcesses(runs map[string]owner) ([]marked, error) {
-	servers := map[int]owner{}
+func markedProcesses(runs map[string]owner.Mark) ([]marked, error) {
+	servers := map[int]owner.Mark{}
 	for run, o := range runs {
 		servers[int(serverIdentity(run))] = o
 	}
@@ -79,14 +80,14 @@ func markedProcesses(runs map[string]owner) ([]marked, error) {
 
 // inTheirNetworks lists the other processes in the network namespaces of nodes of these runs: a node's own child may have given itself a session
 // and an environment of its own, and no user but root can put a process there. A namespace is known by what the supervisor wrote at its link.
-func inTheirNetworks(runs map[string]owner, found []marked) ([]marked, error) {
+func inTheirNetworks(runs map[string]owner.Mark, found []marked) ([]marked, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil // there are none
 	}
 	networks, err := proc.ByNetwork()
 	var out []marked
 	for _, processes := range networks {
-		o, ok := ownerTag(linkAlias(processes[0]))
+		o, ok := owner.Parse(linkAlias(processes[0]))
 		if !ok || runs[o.Run] != o {
 			continue
 		}
@@ -119,7 +120,7 @@ func linkAlias(p proc.Process) (alias string) {
 
 // outlived lists what a node's process left behind when it ended: what is in the network namespace that was the node's alone, or, on the shared
 // loopback address, what still carries its marks.
-func outlived(o owner, c command, network string) []proc.Process {
+func outlived(o owner.Mark, c command, network string) []proc.Process {
 	if network != "" {
 		networks, err := proc.ByNetwork()
 		if err != nil {
@@ -127,7 +128,7 @@ func outlived(o owner, c command, network string) []proc.Process {
 		}
 		return slices.DeleteFunc(networks[network], func(p proc.Process) bool { return !p.Running() })
 	}
-	found, err := markedProcesses(map[string]owner{o.Run: o})
+	found, err := markedProcesses(map[string]owner.Mark{o.Run: o})
 	if err != nil {
 		return nil
 	}
@@ -153,7 +154,7 @@ func (s *Swept) processes(ctx context.Context, o SweepOptions) error {
 	errs := []error{err}
 	for _, p := range found {
 		what := fmt.Sprintf("%s of run %s (pid %d)", p.node, p.owner.Run, p.PID)
-		if !p.owner.leftover(o.All) {
+		if !p.owner.Leftover(o.All) {
 			s.leave("process "+what, p.owner)
 			continue
 		}
@@ -180,14 +181,14 @@ func clocksHere() []clockOf {
 }
 
 // markedProcess reads the marks of a run's child; others' processes, whose environment cannot be read, have none.
-func markedProcess(path string) (o owner, name string, ok bool) {
+func markedProcess(path string) (o owner.Mark, name string, ok bool) {
 	env, err := os.ReadFile(path)
 	if err != nil || !bytes.Contains(env, []byte(ownerVariable)) {
-		return owner{}, "", false
+		return owner.Mark{}, "", false
 	}
 	for setting := range bytes.SplitSeq(env, []byte{0}) {
 		if value, found := bytes.CutPrefix(setting, []byte(ownerVariable)); found {
-			o, ok = ownerTag(string(value))
+			o, ok = owner.Parse(string(value))
 		}
 		if value, found := bytes.CutPrefix(setting, []byte("LOCKQUAKE_NODE=")); found {
 			name = string(value)

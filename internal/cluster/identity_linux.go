@@ -1,0 +1,99 @@
+package cluster
+
+import (
+	"hash/fnv"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/agent/proc"
+)
+
+// identity is the user, and the group of the same number, of a local run's servers where the supervisor is root.
+type identity uint32
+
+// The numbers that identities are taken from: nobody gives these to users. The first range is between those of containers (as systemd
+// counts them) and those that programs take for negative; the second, which distributions leave alone, is for the root of a user namespace,
+// who has not so many.
+var identityRanges = []struct{ first, count uint32 }{{0x70000000, 1 << 24}, {30000, 29999}}
+
+// serverIdentity returns the identity of a run's servers. It is 0, the supervisor's own user, where that is not root or cannot change
+// users.
+func serverIdentity(run string) identity {
+	if os.Geteuid() != 0 {
+		return 0
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(run))
+	for _, r := range identityRanges {
+		id := r.first + h.Sum32()%r.count
+		if known("/proc/self/uid_map", id) && known("/proc/self/gid_map", id) {
+			return identity(id)
+		}
+	}
+	return 0
+}
+
+// managesUsers refuses what root cannot do without the capabilities to start and to end the processes of other users.
+func managesUsers() error {
+	if serverIdentity("") == 0 {
+		return nil
+	}
+	return withoutCapabilities(proc.Capable)
+}
+
+func withoutCapabilities(capable func(uint) bool) error {
+	var lacks []string
+	for name, c := range proc.ManagesUsers {
+		if !capable(c) {
+			lacks = append(lacks, name)
+		}
+	}
+	if len(lacks) == 0 {
+		return nil
+	}
+	slices.Sort(lacks)
+	return chaos.Unavailable{
+		What: "running servers of the local provider",
+		Reason: "root starts them as another user and ends them, and this process has no " + strings.Join(lacks, " and no ") +
+			": give it that (--cap-add in Docker), or start lockquake as another user than root",
+	}
+}
+
+// known tells whether a number stands for a user or group in this user namespace.
+func known(file string, id uint32) bool {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(b)) {
+		fields := strings.Fields(line)
+		if len(fields) != 3 {
+			continue
+		}
+		first, err1 := strconv.ParseUint(fields[0], 10, 32)
+		count, err2 := strconv.ParseUint(fields[2], 10, 32)
+		if err1 == nil && err2 == nil && uint64(id) >= first && uint64(id) < first+count {
+			return true
+		}
+	}
+	return false
+}
+
+// take has a child become that user.
+func (i identity) take(a *syscall.SysProcAttr) {
+	if i != 0 {
+		a.Credential = &syscall.Credential{Uid: uint32(i), Gid: uint32(i)}
+	}
+}
+
+// give makes the identity the owner of a file.
+func (i identity) give(path string) error {
+	if i == 0 {
+		return nil
+	}
+	return os.Chown(path, int(i), int(i))
+}
