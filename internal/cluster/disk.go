@@ -20,6 +20,7 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/datadir"
 	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/cluster/identity"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -284,7 +285,7 @@ func loopDiskHere(_ context.Context, r *localRun, n *Node) (prepared, error) {
 
 // onDisk is the command of a process that runs on the node's disk: lockquake mounts it for itself alone, and becomes the user and
 // the program.
-func (p *localNode) onDisk(path string, argv []string, user identity) (string, []string, error) {
+func (p *localNode) onDisk(path string, argv []string, user identity.User) (string, []string, error) {
 	if p.node.loop == nil {
 		return path, argv, nil
 	}

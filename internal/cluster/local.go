@@ -20,6 +20,7 @@ import (
 	"github.com/lockquake/lockquake/chaos/process"
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/cluster/identity"
 	"github.com/lockquake/lockquake/internal/cluster/owner"
 	"github.com/lockquake/lockquake/internal/node"
 )
@@ -57,7 +58,7 @@ func (l *local) Name() string { return "local" }
 // Offers tells what can be done to a child process.
 func (l *local) Offers(c chaos.Capability, r node.Role) error {
 	if r != node.Client {
-		if err := managesUsers(); err != nil {
+		if err := identity.CheckCapabilities(); err != nil {
 			return err
 		}
 	}
@@ -120,14 +121,14 @@ func (l *local) Open(ctx context.Context, r Request) (*Cluster, error) {
 		return nil, err
 	}
 	if slices.ContainsFunc(r.Specs, func(s node.Spec) bool { return s.Role != node.Client }) {
-		if err := managesUsers(); err != nil {
+		if err := identity.CheckCapabilities(); err != nil {
 			return nil, err
 		}
 	}
 	for key := range r.Images {
 		return nil, chaos.Unavailable{What: "--image " + key, Reason: "the local provider runs programs from PATH; use --provider docker"}
 	}
-	run := &localRun{local: l, request: r, owner: owner.Self(r.Run, r.Keep), thread: newThread(), servers: serverIdentity(r.Run), password: rand.Text()}
+	run := &localRun{local: l, request: r, owner: owner.Self(r.Run, r.Keep), thread: newThread(), servers: identity.OfServers(r.Run), password: rand.Text()}
 	c := &Cluster{close: run.close, Describe: map[string]string{"provider": "local"}}
 	if r.Reuse {
 		c.keeper = run
@@ -143,8 +144,8 @@ type localRun struct {
 	*local
 	request   Request
 	owner     owner.Mark
-	servers   identity // who all nodes but clients are
-	password  string   // of all servers that ask for one
+	servers   identity.User // who all nodes but clients are
+	password  string        // of all servers that ask for one
 	logs      *nodeLogs
 	place     node.Place
 	dir       string // of the run; its data and state file
@@ -231,7 +232,7 @@ func (r *localRun) newNode(ctx context.Context, index int, spec node.Spec) (*Nod
 	if err := os.Mkdir(data, 0o700); err != nil {
 		return nil, nil, fmt.Errorf("make the data directory of %s: %w", spec.Name, err)
 	}
-	if err := r.identityOf(spec.Role).give(data); err != nil {
+	if err := r.identityOf(spec.Role).Give(data); err != nil {
 		return nil, nil, fmt.Errorf("give the data directory of %s to its server: %w", spec.Name, err)
 	}
 	place := r.place.Of(spec.Name, data).Guarded(spec, data+".secret").Beside(spec, spec.Folder)
@@ -258,11 +259,11 @@ func (r *localRun) leaveSecret(p node.Place, s node.Spec) error {
 	if err := os.WriteFile(p.Secret, []byte(s.Secret(r.password)), 0o600); err != nil {
 		return err
 	}
-	return r.identityOf(s.Role).give(p.Secret)
+	return r.identityOf(s.Role).Give(p.Secret)
 }
 
 // identityOf returns the user of a node's process. A client is the supervisor's own user, who chose its program.
-func (r *localRun) identityOf(role node.Role) identity {
+func (r *localRun) identityOf(role node.Role) identity.User {
 	if role == node.Client {
 		return 0
 	}

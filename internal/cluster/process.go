@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/cluster/identity"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -143,7 +144,7 @@ func (p *localNode) end(ctx context.Context) error {
 type command struct {
 	path     string
 	argv     []string
-	user     identity
+	user     identity.User
 	name     string
 	node     int // index of its network namespace; -1 for the supervisor's own
 	dir      string
@@ -172,7 +173,7 @@ func (r *localRun) spawn(c command) (*child, error) {
 		Path: c.path, Args: c.argv, Dir: c.dir, Env: r.environment(c), Stdout: c.log, Stderr: c.log,
 		SysProcAttr: childAttributes(c.survives),
 	}
-	c.user.take(cmd.SysProcAttr)
+	c.user.Take(cmd.SysProcAttr)
 	out := &child{over: newEnding()}
 	var theirs []*os.File
 	defer func() {

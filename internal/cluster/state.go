@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockquake/lockquake/internal/cluster/identity"
 	"github.com/lockquake/lockquake/internal/cluster/owner"
 )
 
@@ -112,7 +113,7 @@ func isDir(path string) bool {
 // stateMode is the mode of the state directory and of those of runs in it: this user's alone. Where servers are another user, that one passes
 // through on the way to its own data, and can neither list nor write.
 func stateMode() fs.FileMode {
-	if serverIdentity("") != 0 {
+	if identity.OfServers("") != 0 {
 		return 0o711
 	}
 	return 0o700

@@ -17,6 +17,7 @@ import (
 
 	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/cluster/identity"
 	"github.com/lockquake/lockquake/internal/cluster/owner"
 )
 
@@ -44,7 +45,7 @@ func recordedProcesses() ([]marked, error) {
 func markedProcesses(runs map[string]owner.Mark) ([]marked, error) {
 	servers := map[int]owner.Mark{}
 	for run, o := range runs {
-		servers[int(serverIdentity(run))] = o
+		servers[int(identity.OfServers(run))] = o
 	}
 	delete(servers, 0) // nobody's own
 	paths, err := filepath.Glob("/proc/[0-9]*")

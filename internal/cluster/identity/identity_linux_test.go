@@ -1,4 +1,4 @@
-package cluster
+package identity
 
 import (
 	"errors"

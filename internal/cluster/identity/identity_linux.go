@@ -1,4 +1,5 @@
-package cluster
+// Package identity is the user that servers of the local provider run as.
+package identity
 
 import (
 	"hash/fnv"
@@ -12,17 +13,17 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/proc"
 )
 
-// identity is the user, and the group of the same number, of a local run's servers where the supervisor is root.
-type identity uint32
+// User is the user, and the group of the same number, of a local run's servers where the supervisor is root.
+type User uint32
 
 // The numbers that identities are taken from: nobody gives these to users. The first range is between those of containers (as systemd
 // counts them) and those that programs take for negative; the second, which distributions leave alone, is for the root of a user namespace,
 // who has not so many.
 var identityRanges = []struct{ first, count uint32 }{{0x70000000, 1 << 24}, {30000, 29999}}
 
-// serverIdentity returns the identity of a run's servers. It is 0, the supervisor's own user, where that is not root or cannot change
+// OfServers returns the identity of a run's servers. It is 0, the supervisor's own user, where that is not root or cannot change
 // users.
-func serverIdentity(run string) identity {
+func OfServers(run string) User {
 	if os.Geteuid() != 0 {
 		return 0
 	}
@@ -31,15 +32,15 @@ func serverIdentity(run string) identity {
 	for _, r := range identityRanges {
 		id := r.first + h.Sum32()%r.count
 		if known("/proc/self/uid_map", id) && known("/proc/self/gid_map", id) {
-			return identity(id)
+			return User(id)
 		}
 	}
 	return 0
 }
 
-// managesUsers refuses what root cannot do without the capabilities to start and to end the processes of other users.
-func managesUsers() error {
-	if serverIdentity("") == 0 {
+// CheckCapabilities refuses what root cannot do without the capabilities to start and to end the processes of other users.
+func CheckCapabilities() error {
+	if OfServers("") == 0 {
 		return nil
 	}
 	return withoutCapabilities(proc.Capable)
@@ -63,7 +64,7 @@ func withoutCapabilities(capable func(uint) bool) error {
 	}
 }
 
-// known tells whether a number stands for a user or group in this user namespace.
+// known reports whether a number stands for a user or group in this user namespace.
 func known(file string, id uint32) bool {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -83,15 +84,15 @@ func known(file string, id uint32) bool {
 	return false
 }
 
-// take has a child become that user.
-func (i identity) take(a *syscall.SysProcAttr) {
+// Take has a child become that user.
+func (i User) Take(a *syscall.SysProcAttr) {
 	if i != 0 {
 		a.Credential = &syscall.Credential{Uid: uint32(i), Gid: uint32(i)}
 	}
 }
 
-// give makes the identity the owner of a file.
-func (i identity) give(path string) error {
+// Give makes the identity the owner of a file.
+func (i User) Give(path string) error {
 	if i == 0 {
 		return nil
 	}
