@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockquake/lockquake/internal/clientcheck"
-	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/cluster/state"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/gobuild"
 	"github.com/lockquake/lockquake/internal/wire"
@@ -109,7 +109,7 @@ func (f *clientCheckFlags) run(ctx context.Context, std streams, argv []string) 
 	if err = stop.or(err); err != nil {
 		return err
 	}
-	out, remove, err := cluster.Scratch("client")
+	out, remove, err := state.Scratch("client")
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/lockquake/lockquake/chaos/disk"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/cluster/state"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/tryout"
@@ -147,7 +148,7 @@ type doctor struct {
 
 // newDoctor makes a doctor; done removes what it wrote.
 func newDoctor(log *slog.Logger, tell func(string, ...any)) (d *doctor, done func(), err error) {
-	out, remove, err := cluster.Scratch("doctor")
+	out, remove, err := state.Scratch("doctor")
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a directory for what is tried: %w", err)
 	}

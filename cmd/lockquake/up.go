@@ -21,6 +21,7 @@ import (
 	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/cluster/state"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/scenarios"
 )
@@ -119,7 +120,7 @@ func newUp(backend string, sets []string) (*up, error) {
 
 // run starts the servers, calls serves when they do, waits for the end of ctx, and removes them.
 func (u *up) run(ctx context.Context, p cluster.Provider, serves func() error) (err error) {
-	logs, remove, err := cluster.Scratch("up") // where it fails they stay, until clean takes them
+	logs, remove, err := state.Scratch("up") // where it fails they stay, until clean takes them
 	if err != nil {
 		return fmt.Errorf("make a directory for the servers' logs: %w", err)
 	}

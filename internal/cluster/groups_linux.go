@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/agent/cgroup"
+	"github.com/lockquake/lockquake/internal/cluster/state"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -256,7 +257,7 @@ func moveThread(to hierarchy) error {
 
 // probeLimits makes a group with limits and removes it.
 func probeLimits() (string, error) {
-	dir, remove, err := Scratch("probe")
+	dir, remove, err := state.Scratch("probe")
 	if err != nil {
 		return "", err
 	}

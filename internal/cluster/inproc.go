@@ -13,6 +13,7 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/chaos/process"
 	"github.com/lockquake/lockquake/internal/cluster/owner"
+	"github.com/lockquake/lockquake/internal/cluster/state"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -70,7 +71,7 @@ func (p *inproc) Open(_ context.Context, r Request) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := runDir(owner.Self(r.Run, false))
+	dir, err := state.Make(owner.Self(r.Run, false))
 	if err != nil {
 		return nil, err
 	}

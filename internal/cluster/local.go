@@ -22,6 +22,7 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/cluster/identity"
 	"github.com/lockquake/lockquake/internal/cluster/owner"
+	"github.com/lockquake/lockquake/internal/cluster/state"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -165,7 +166,7 @@ type localRun struct {
 }
 
 func (r *localRun) open(ctx context.Context, c *Cluster) error {
-	if _, err := stateDir(); err != nil {
+	if _, err := state.Dir(); err != nil {
 		return err
 	}
 	if r.servers != 0 {
@@ -187,7 +188,7 @@ func (r *localRun) open(ctx context.Context, c *Cluster) error {
 		c.Describe["proxy_variables"] = set + ": clients that know them go to the service by a proxy"
 	}
 	// The state file comes before anything that it describes.
-	if r.dir, err = runDir(r.owner); err != nil {
+	if r.dir, err = state.Make(r.owner); err != nil {
 		return err
 	}
 	if err := r.makeNodes(ctx, c, 0); err != nil {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/all"
 	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/cluster/owner"
+	"github.com/lockquake/lockquake/internal/cluster/state"
 	"github.com/lockquake/lockquake/internal/cluster/testdata/testnode"
 	"github.com/lockquake/lockquake/internal/node"
 )
@@ -23,7 +23,7 @@ import (
 // nothingLeft looks for what a local run could have left behind.
 func nothingLeft(t testing.TB, run string) {
 	t.Helper()
-	if _, err := os.Stat(filepath.Join(stateDirName(), run)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(state.Of(run)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the run's directory is left: %v", err)
 	}
 	localLeft(t, run)
@@ -159,7 +159,7 @@ func TestInproc(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o, ok := readOwner(filepath.Join(stateDirName(), "tinproc")); !ok || o.Run != "tinproc" || o.PID != os.Getpid() {
+	if o, ok := state.ReadOwner(state.Of("tinproc")); !ok || o.Run != "tinproc" || o.PID != os.Getpid() {
 		t.Errorf("the run's directory, should it be left, belongs to %+v", o)
 	}
 	startAll(t, c)
@@ -202,7 +202,7 @@ func TestSweepKillsStoppedOrphansOnly(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir()) // else it finds other runs, and they find these
 	start := func(o owner.Mark, recorded bool) proc.Process {
 		if recorded {
-			dir, err := runDir(o)
+			dir, err := state.Make(o)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/all"
 	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/cluster/owner"
+	"github.com/lockquake/lockquake/internal/cluster/state"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wait"
 )
@@ -118,7 +119,7 @@ func TestSweepFindsWhatIsLeftInANamespace(t *testing.T) {
 	dead, alive := owner.Self("tnsdead", false), owner.Self("tnsalive", false)
 	dead.Start++
 	begin := func(o owner.Mark) proc.Process {
-		if _, err := runDir(o); err != nil {
+		if _, err := state.Make(o); err != nil {
 			t.Fatal(err)
 		}
 		thread := newThread()

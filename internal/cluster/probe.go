@@ -19,6 +19,7 @@ import (
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster/owner"
+	"github.com/lockquake/lockquake/internal/cluster/state"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -96,7 +97,7 @@ func probeEngine(ctx context.Context, images []string) []ProbeResult {
 
 // withAgent starts an agent of no run, and removes it.
 func (d *docker) withAgent(ctx context.Context, ask func(*agent.Client) error) error {
-	dir, remove, err := Scratch("probe")
+	dir, remove, err := state.Scratch("probe")
 	if err != nil {
 		return err
 	}

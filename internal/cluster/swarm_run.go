@@ -23,6 +23,7 @@ import (
 	"github.com/lockquake/lockquake/chaos/links"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/cluster/state"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/relay"
 )
@@ -74,7 +75,7 @@ func (s *swarm) Open(ctx context.Context, r Request) (*Cluster, error) {
 
 // visit opens a run on all hosts that can be had, which leaves nothing, has it looked at, and closes it.
 func (s *swarm) visit(ctx context.Context, r Request, look func(*swarmRun, *Cluster) error) error {
-	logs, remove, err := Scratch("swarm")
+	logs, remove, err := state.Scratch("swarm")
 	if err != nil {
 		return fmt.Errorf("make a directory for the logs of hosts: %w", err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/cluster/owner"
+	"github.com/lockquake/lockquake/internal/cluster/state"
 )
 
 // SweepOptions says what to remove.
@@ -165,11 +166,11 @@ func (s *Swept) leave(what string, o owner.Mark) {
 
 // directories removes the state and data of local runs.
 func (s *Swept) directories(o SweepOptions) error {
-	paths, err := stateEntries()
+	paths, err := state.Entries()
 	errs := []error{err}
 	for _, path := range paths {
-		own, known := readOwner(path)
-		if !known && !abandoned(path) || known && !own.Leftover(o.All) {
+		own, known := state.ReadOwner(path)
+		if !known && !state.Abandoned(path) || known && !own.Leftover(o.All) {
 			if known {
 				s.leave(path, own)
 			}

@@ -19,6 +19,7 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster/identity"
 	"github.com/lockquake/lockquake/internal/cluster/owner"
+	"github.com/lockquake/lockquake/internal/cluster/state"
 )
 
 // marked is a process of a local run.
@@ -30,7 +31,7 @@ type marked struct {
 
 // recordedProcesses lists the processes of recorded runs.
 func recordedProcesses() ([]marked, error) {
-	runs, err := recorded()
+	runs, err := state.Recorded()
 	if err != nil || len(runs) == 0 {
 		return nil, err
 	}
@@ -176,7 +177,7 @@ func clocksHere() []clockOf {
 	}
 	out := make([]clockOf, 0, len(found))
 	for _, p := range found {
-		out = append(out, clockOf{p.Process, faketimeHere(stateOf(p.owner.Run), p.node)})
+		out = append(out, clockOf{p.Process, faketimeHere(state.Of(p.owner.Run), p.node)})
 	}
 	return out
 }

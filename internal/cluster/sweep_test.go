@@ -17,6 +17,7 @@ import (
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/agent/all"
 	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/cluster/state"
 	"github.com/lockquake/lockquake/internal/wait"
 )
 
@@ -155,7 +156,7 @@ func orphans(t *testing.T, provider, run string, withAgent bool) {
 		t.Fatal(err)
 	}
 	t.Setenv("TMPDIR", tmp) // else a run of another package's tests may sweep what is to be found here
-	dir := filepath.Join(stateDirName(), run)
+	dir := state.Of(run)
 	earlier := frozenGroups(t)
 	var groups []string
 	orders := abandon(t, provider, run, testBinary(t), withAgent, func() {

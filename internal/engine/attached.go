@@ -18,6 +18,7 @@ import (
 	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/cluster/state"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
@@ -312,7 +313,7 @@ const (
 
 // reach has a node in a client's place connect to all addresses, and returns what the fastest connect took.
 func reach(ctx context.Context, o Options, id string, addresses []string) (trip time.Duration, err error) {
-	logs, remove, err := cluster.Scratch("reach")
+	logs, remove, err := state.Scratch("reach")
 	if err != nil {
 		return 0, MissingError{Text: err.Error()}
 	}

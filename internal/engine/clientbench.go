@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/cluster/state"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
 )
@@ -57,7 +58,7 @@ func Hellos(ctx context.Context, o Options) (hellos []*wire.Hello, err error) {
 	if err != nil || len(p.programs) == 0 {
 		return nil, err
 	}
-	logs, remove, err := cluster.Scratch("hello")
+	logs, remove, err := state.Scratch("hello")
 	if err != nil {
 		return nil, err
 	}

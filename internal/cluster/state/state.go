@@ -1,4 +1,5 @@
-package cluster
+// Package state is the directories in which this user keeps state and data of runs, each with the mark of whose it is.
+package state
 
 import (
 	"crypto/rand"
@@ -15,12 +16,12 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster/owner"
 )
 
-// ownerFile is the state file in a run's directory.
-const ownerFile = "owner"
+// OwnerFile is the state file in a run's directory.
+const OwnerFile = "owner"
 
-// runDir makes the directory of a run, with the owner in it by which Sweep knows whose it is.
-func runDir(o owner.Mark) (string, error) {
-	dir, err := stateDir()
+// Make makes the directory of a run, with the owner in it by which Sweep knows whose it is.
+func Make(o owner.Mark) (string, error) {
+	dir, err := Dir()
 	if err != nil {
 		return "", err
 	}
@@ -28,9 +29,9 @@ func runDir(o owner.Mark) (string, error) {
 	if err := os.Mkdir(path, 0o700); err != nil {
 		return "", fmt.Errorf("make the run's directory: %w", err)
 	}
-	err = os.Chmod(path, stateMode()) // whatever the umask is
+	err = os.Chmod(path, mode()) // whatever the umask is
 	if err == nil {
-		err = os.WriteFile(filepath.Join(path, ownerFile), []byte(o.Tag()+"\n"), 0o600)
+		err = os.WriteFile(filepath.Join(path, OwnerFile), []byte(o.Tag()+"\n"), 0o600)
 	}
 	if err != nil {
 		return "", errors.Join(fmt.Errorf("write the run's state: %w", err), os.RemoveAll(path))
@@ -41,21 +42,21 @@ func runDir(o owner.Mark) (string, error) {
 // Scratch makes a directory for what is needed only while this process runs, such as logs of a node that answers a question. It is removed by
 // remove, or by Sweep where this process was killed before that.
 func Scratch(name string) (dir string, remove func() error, err error) {
-	if dir, err = runDir(owner.Self(name+"-"+strings.ToLower(rand.Text()[:8]), false)); err != nil {
+	if dir, err = Make(owner.Self(name+"-"+strings.ToLower(rand.Text()[:8]), false)); err != nil {
 		return "", nil, err
 	}
 	return dir, func() error { return os.RemoveAll(dir) }, nil
 }
 
-// stateDir returns this user's directory for the state and data of runs, and makes it. Where another user has taken its name, it is one whose name
+// Dir returns this user's directory for the state and data of runs, and makes it. Where another user has taken its name, it is one whose name
 // nobody can know before.
-func stateDir() (string, error) {
-	dir := stateDirName()
+func Dir() (string, error) {
+	dir := usualDir()
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", fmt.Errorf("make the state directory: %w", err)
 	}
 	if !ours(dir) {
-		others, err := stateDirs()
+		others, err := existing()
 		if len(others) > 0 {
 			dir = others[0]
 		} else if err == nil {
@@ -65,7 +66,7 @@ func stateDir() (string, error) {
 			return "", fmt.Errorf("make the state directory: %w", err)
 		}
 	}
-	if err := os.Chmod(dir, stateMode()); err != nil {
+	if err := os.Chmod(dir, mode()); err != nil {
 		return "", fmt.Errorf("open the state directory for servers: %w", err)
 	}
 	return dir, nil
@@ -74,12 +75,12 @@ func stateDir() (string, error) {
 // ours reports whether a directory is there and this user's alone.
 func ours(dir string) bool {
 	info, err := os.Lstat(dir)
-	return err == nil && info.IsDir() && info.Mode().Perm()&^stateMode() == 0 && ownedByUs(info)
+	return err == nil && info.IsDir() && info.Mode().Perm()&^mode() == 0 && ownedByUs(info)
 }
 
-// stateDirs lists the state directories that are there and this user's alone: that of the usual name, and those that took its place.
-func stateDirs() (dirs []string, err error) {
-	usual := stateDirName()
+// existing lists the state directories that are there and this user's alone: that of the usual name, and those that took its place.
+func existing() (dirs []string, err error) {
+	usual := usualDir()
 	entries, err := os.ReadDir(filepath.Dir(usual))
 	if err != nil {
 		return nil, fmt.Errorf("look for the state directory: %w", err)
@@ -96,13 +97,13 @@ func stateDirs() (dirs []string, err error) {
 	return dirs, nil
 }
 
-// stateOf returns where the state of a run is, or would be.
-func stateOf(run string) string {
-	dirs, _ := stateDirs() // else it is told when they are swept
+// Of returns where the state of a run is, or would be.
+func Of(run string) string {
+	dirs, _ := existing() // else it is told when they are swept
 	if i := slices.IndexFunc(dirs, func(dir string) bool { return isDir(filepath.Join(dir, run)) }); i >= 0 {
 		return filepath.Join(dirs[i], run)
 	}
-	return filepath.Join(stateDirName(), run)
+	return filepath.Join(usualDir(), run)
 }
 
 func isDir(path string) bool {
@@ -110,17 +111,17 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// stateMode is the mode of the state directory and of those of runs in it: this user's alone. Where servers are another user, that one passes
+// mode is the mode of the state directory and of those of runs in it: this user's alone. Where servers are another user, that one passes
 // through on the way to its own data, and can neither list nor write.
-func stateMode() fs.FileMode {
+func mode() fs.FileMode {
 	if identity.OfServers("") != 0 {
 		return 0o711
 	}
 	return 0o700
 }
 
-// stateDirName is the usual name of the state directory.
-func stateDirName() string {
+// usualDir is the usual name of the state directory.
+func usualDir() string {
 	tmp := os.TempDir()
 	if real, err := filepath.EvalSymlinks(tmp); err == nil {
 		tmp = real // what is done in the name of a target follows no links
@@ -128,9 +129,9 @@ func stateDirName() string {
 	return filepath.Join(tmp, fmt.Sprintf("lockquake-%d", os.Getuid()))
 }
 
-// stateEntries lists the directories of runs in this user's state directories, which need not be there.
-func stateEntries() (paths []string, err error) {
-	dirs, err := stateDirs()
+// Entries lists the directories of runs in this user's state directories, which need not be there.
+func Entries() (paths []string, err error) {
+	dirs, err := existing()
 	for _, dir := range dirs {
 		entries, unread := os.ReadDir(dir)
 		if unread != nil {
@@ -143,29 +144,30 @@ func stateEntries() (paths []string, err error) {
 	return paths, err
 }
 
-// recorded lists the local runs in this user's state directories, by their ids. Nothing else proves that a process belongs to a run: anybody
+// Recorded lists the local runs in this user's state directories, by their ids. Nothing else proves that a process belongs to a run: anybody
 // can write the same into an environment.
-func recorded() (map[string]owner.Mark, error) {
-	paths, err := stateEntries()
+func Recorded() (map[string]owner.Mark, error) {
+	paths, err := Entries()
 	out := make(map[string]owner.Mark, len(paths))
 	for _, path := range paths {
-		if o, ok := readOwner(path); ok && o.Run == filepath.Base(path) {
+		if o, ok := ReadOwner(path); ok && o.Run == filepath.Base(path) {
 			out[o.Run] = o
 		}
 	}
 	return out, err
 }
 
-func readOwner(dir string) (owner.Mark, bool) {
-	b, err := os.ReadFile(filepath.Join(dir, ownerFile))
+// ReadOwner reads the mark in the directory of a run.
+func ReadOwner(dir string) (owner.Mark, bool) {
+	b, err := os.ReadFile(filepath.Join(dir, OwnerFile))
 	if err != nil {
 		return owner.Mark{}, false
 	}
 	return owner.Parse(strings.TrimSpace(string(b)))
 }
 
-// abandoned tells whether a directory without owner is no run that is just beginning.
-func abandoned(path string) bool {
+// Abandoned reports whether a directory without owner is no run that is just beginning.
+func Abandoned(path string) bool {
 	info, err := os.Lstat(path)
 	return err == nil && time.Since(info.ModTime()) > time.Minute
 }
