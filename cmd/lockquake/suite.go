@@ -48,7 +48,7 @@ is listed as "not run" with the reason. Servers are kept from cell to cell. With
 "red 2 of 5". A cell that the machine disturbed is unknown.
 
 It leaves a directory with suite.json, junit.xml, summary.md and the directories of all runs; it is the last line printed. Ctrl-C reports what there is and ends with exit
-code 130; --resume goes on with it. Exit code 1: a cell is red, or with --baseline, one is red that was green there. 4: a cell is unknown, or
+code 130; --resume goes on with it. Exit code 1: a cell is red, or with --baseline, one is red that was green there, or costs more. 4: a cell is unknown, or
 cannot be delivered here. 3: none can be.`
 
 func suiteCommand(std streams) *cobra.Command {

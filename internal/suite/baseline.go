@@ -17,10 +17,18 @@ func (x *Comparison) before(c Cell) string {
 	return "it was " + was.word() + " in the baseline"
 }
 
-// regressed tells whether a cell is red that was green.
+// regressed tells whether a cell is red that was green, or costs more than it did.
 func (x *Comparison) regressed(c Cell) bool {
 	was := x.Baseline.find(c)
-	return was != nil && was.State() == Green && c.State() == Red
+	return was != nil && was.State() == Green && c.State() == Red || len(x.dearer(c)) > 0
+}
+
+// dearer says what a cell costs more than in the baseline.
+func (x *Comparison) dearer(c Cell) []string {
+	if was := x.Baseline.find(c); was != nil {
+		return dearer(c, *was)
+	}
+	return nil
 }
 
 // unanswered tells whether a cell that was green has no answer now, although it was asked for one: what the budget left out was not.
@@ -29,7 +37,7 @@ func (x *Comparison) unanswered(c Cell) bool {
 	return was != nil && was.State() == Green && (c.State() == Unknown || c.State() == NotRun && c.Missing)
 }
 
-// Regressions is how many cells are red that were green, and Unanswered how many that were green have no answer.
+// Regressions is how many cells are red that were green or cost more than they did, and Unanswered how many that were green have no answer.
 func (x *Comparison) Regressions() (regressions, unanswered int) {
 	for _, c := range x.Now.Cells {
 		if x.regressed(c) {
@@ -48,7 +56,8 @@ func (x *Comparison) Text(w io.Writer) error {
 	told := 0
 	for _, c := range x.Now.Cells {
 		was := x.Baseline.find(c)
-		if was == nil && (c.State() == Green || c.State() == Apart) || was != nil && was.word() == c.word() {
+		more := x.dearer(c)
+		if was == nil && (c.State() == Green || c.State() == Apart) || was != nil && was.word() == c.word() && len(more) == 0 {
 			continue
 		}
 		told++
@@ -62,6 +71,9 @@ func (x *Comparison) Text(w io.Writer) error {
 		why := ""
 		if c.State() == NotRun {
 			why = ", for " + c.NotRun
+		}
+		for _, m := range more {
+			why += "; " + m
 		}
 		fmt.Fprintf(w, "  %s: %s, %s: %s%s; %s\n", word, c.Lock, c.Story, c.word(), why, x.before(c))
 	}

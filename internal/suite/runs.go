@@ -62,7 +62,8 @@ func (r *Result) Fill(done []campaign.Result) {
 // runOf is a run as its cell has it.
 func runOf(d campaign.Result) Run {
 	run := Run{
-		Dir: d.Dir, Verdict: d.Verdict, Seed: d.Seed, Grants: d.Judged.Grants, Took: d.Took, Reasons: d.Reasons, Uncovered: d.Uncovered, Replay: d.Replay,
+		Dir: d.Dir, Verdict: d.Verdict, Seed: d.Seed, Grants: d.Judged.Grants, Took: d.Took, Reasons: d.Reasons, Uncovered: d.Uncovered, Cost: costsOf(d.Measures),
+		Replay: d.Replay,
 	}
 	switch {
 	case run.Verdict == "":

@@ -74,7 +74,9 @@ type Run struct {
 	Reasons []string        `json:"reasons,omitempty"` // why it is no pass
 	// Uncovered are counts of trouble that the story does not name, as in the run's verdict.
 	Uncovered results.Uncovered `json:"uncovered,omitempty"`
-	Replay    string            `json:"replay,omitempty"`
+	// Cost is what a comparison looks at: measures of cost by their names.
+	Cost   map[string]float64 `json:"cost,omitempty"`
+	Replay string             `json:"replay,omitempty"`
 }
 
 // State is what came of a cell.

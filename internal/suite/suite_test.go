@@ -18,6 +18,7 @@ import (
 	"github.com/lockquake/lockquake/internal/suite"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers"
 	"github.com/lockquake/lockquake/scenarios"
 )
 
@@ -353,6 +354,52 @@ against the baseline of then, version 1:
 	was.Cells[1].Runs, was.Cells[2].Runs = runs(results.Unknown), runs(results.Fail)
 	if r, u := (&suite.Comparison{Now: sample(), Baseline: was}).Regressions(); r != 0 || u != 0 {
 		t.Errorf("%d regressions, %d without an answer of what was never green", r, u)
+	}
+}
+
+// TestBaselineOfCosts: each run must cost more than every run of the baseline, by a ratio and by an amount.
+func TestBaselineOfCosts(t *testing.T) {
+	t.Parallel()
+	with := func(name string, values ...float64) suite.Result {
+		r := suite.Result{Cells: []suite.Cell{{Lock: "a/b", Story: "answers", Runs: runs(results.Pass)}}}
+		r.Cells[0].Runs = nil
+		for _, v := range values {
+			x := runs(results.Pass)[0]
+			x.Cost = map[string]float64{name: v}
+			r.Cells[0].Runs = append(r.Cells[0].Runs, x)
+		}
+		return r
+	}
+	for _, name := range suite.Costs() {
+		if !checkers.All().Has(name, nil) {
+			t.Errorf("no checker has the measure %s", name)
+		}
+	}
+	for _, c := range []struct {
+		measure     string
+		was, now    []float64
+		regressions int
+	}{
+		{"requests_per_acquire", []float64{1}, []float64{2}, 1},
+		{"requests_per_acquire", []float64{3}, []float64{4}, 1},
+		{"requests_per_acquire", []float64{4}, []float64{5}, 0},
+		{"requests_per_acquire", []float64{2}, []float64{1}, 0},
+		{"requests_per_acquire", []float64{1, 2}, []float64{2, 3}, 0},
+		{"requests_per_release", []float64{2}, []float64{3}, 1},
+		{"connections_per_grant", []float64{0.01}, []float64{0.1}, 0},
+		{"connections_per_grant", []float64{0.01}, []float64{1}, 1},
+		{"requests_per_wait_s", []float64{70}, []float64{100}, 0},
+		{"requests_per_wait_s", []float64{70}, []float64{200}, 1},
+		{"handoff_p99_ms", []float64{1}, []float64{100}, 0},
+	} {
+		x := suite.Comparison{Now: with(c.measure, c.now...), Baseline: with(c.measure, c.was...)}
+		if r, u := x.Regressions(); r != c.regressions || u != 0 {
+			t.Errorf("%s of %v after %v: %d regressions, want %d", c.measure, c.now, c.was, r, c.regressions)
+		}
+		var out bytes.Buffer
+		if err := x.Text(&out); err != nil || strings.Contains(out.String(), "REGRESSION: a/b, answers: green; ") != (c.regressions > 0) {
+			t.Errorf("%v: %s", err, &out)
+		}
 	}
 }
 
