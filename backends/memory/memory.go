@@ -340,6 +340,13 @@ var variants = []variant{
 		flaws: flaws{mixesNames: true},
 	},
 	{
+		name:  "hashes-names",
+		doc:   "Keeps a lock by the CRC32 of its name.",
+		wrong: "a lock cannot be had while another one is held",
+		found: backends.FoundIn("names-apart", "a stuck lock", "stuck_locks 0: found"),
+		flaws: flaws{hashesNames: true},
+	},
+	{
 		name:  "loses-wakeups",
 		doc:   "Wakes nobody at every twentieth release; the first waiter gets the lock when the TTL is over.",
 		wrong: "a lock stays free while users wait for it",
