@@ -27,7 +27,7 @@ help: ## print this
 .PHONY: build
 build: ## build build/lockquake, one static binary
 	@mkdir -p build
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X main.commit=$(COMMIT)" -o build/lockquake ./cmd/lockquake
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X github.com/lockquake/lockquake/internal/cli.commit=$(COMMIT)" -o build/lockquake ./cmd/lockquake
 
 .PHONY: demo
 demo: build ## five stories on real services and what they found, in a minute or two

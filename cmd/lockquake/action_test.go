@@ -13,6 +13,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/suite"
 )
 
@@ -67,7 +68,7 @@ func TestActionIsWhole(t *testing.T) {
 	t.Parallel()
 	a := readAction(t)
 	used := map[string]bool{}
-	known := map[string]*cobra.Command{"suite": suiteCommand(streams{}), "images": imagesCommand(streams{})}
+	known := map[string]*cobra.Command{"suite": suiteCommand(cli.Streams{}), "images": imagesCommand(cli.Streams{})}
 	for _, s := range a.Runs.Steps {
 		if strings.Contains(s.Run, "${{") {
 			t.Errorf("step %s: a value is part of the script: %s", s.ID, s.Run)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -18,10 +17,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"github.com/vbauerster/mpb/v8/cwriter"
 
 	"github.com/lockquake/lockquake/backends/all"
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/node"
@@ -82,15 +81,15 @@ func (a *attachFlags) read() (*engine.Attached, error) {
 	if a.file == "" {
 		switch {
 		case a.yes:
-			return nil, usagef("--yes: there is nothing to be asked without --attach")
+			return nil, cli.Usagef("--yes: there is nothing to be asked without --attach")
 		case len(a.secrets) > 0:
-			return nil, usagef("--secret: nothing is sent without --attach")
+			return nil, cli.Usagef("--secret: nothing is sent without --attach")
 		}
 		return nil, nil
 	}
 	data, err := history.ReadFile(a.file, history.MostText)
 	if err != nil {
-		return nil, usagef("--attach: %v", err)
+		return nil, cli.Usagef("--attach: %v", err)
 	}
 	var f attachFile
 	p, err := scenarios.ReadParams(data, a.file)
@@ -112,10 +111,10 @@ func withoutPasswordLine(err error) error {
 	text, line, _ := strings.Cut(err.Error(), "\n")
 	switch {
 	case errors.As(err, &wrong) && strings.Contains(wrong.Path, "password"):
-		return usagef("%s:%d:%d: %s: a file with a password in it is easily passed on; say where it is: {env: NAME} or {file: PATH}",
+		return cli.Usagef("%s:%d:%d: %s: a file with a password in it is easily passed on; say where it is: {env: NAME} or {file: PATH}",
 			wrong.File, wrong.Line, wrong.Column, wrong.Path)
 	case strings.Contains(line, "password"):
-		return usagef("%s", text)
+		return cli.Usagef("%s", text)
 	}
 	return err
 }
@@ -268,17 +267,17 @@ func (r *attachReader) tls(t *attachTLS) (*node.TLS, error) {
 }
 
 // agree looks at the attached service, and asks before anything is written into it, or a password is sent to it that the file has from elsewhere.
-func (a *attachFlags) agree(ctx context.Context, std streams, o engine.Options) error {
+func (a *attachFlags) agree(ctx context.Context, std cli.Streams, o engine.Options) error {
 	if o.Attached == nil {
 		return nil
 	}
 	if len(a.strange) > 0 {
 		what := fmt.Sprintf("the password in %s to %s", strings.Join(a.strange, " and "), o.Attached.Addresses())
-		if !canAsk(std) || a.yes {
-			return usagef("--attach: %s would send %s: if it may, say --secret %s", a.file, what, quoted(a.strange[0]))
+		if !cli.CanAsk(std) || a.yes {
+			return cli.Usagef("--attach: %s would send %s: if it may, say --secret %s", a.file, what, cli.Quoted(a.strange[0]))
 		}
-		if !askYes(ctx, std, a.file+" sends "+what+". Go on?") {
-			return usagef("--attach: nothing was sent")
+		if !cli.AskYes(ctx, std, a.file+" sends "+what+". Go on?") {
+			return cli.Usagef("--attach: nothing was sent")
 		}
 	}
 	where, partly, err := engine.Visit(ctx, o)
@@ -286,53 +285,26 @@ func (a *attachFlags) agree(ctx context.Context, std streams, o engine.Options) 
 		return err
 	}
 	if partly != "" {
-		fmt.Fprintf(std.err, "lockquake: --attach: not all keys were looked at for what is below %q: %s\n", o.Attached.Prefix, partly)
+		fmt.Fprintf(std.Err, "lockquake: --attach: not all keys were looked at for what is below %q: %s\n", o.Attached.Prefix, partly)
 	}
 	if a.yes {
 		return nil
 	}
-	if !canAsk(std) {
-		return usagef("--attach: the runs would write %s; nobody can be asked here, so say --yes", where)
+	if !cli.CanAsk(std) {
+		return cli.Usagef("--attach: the runs would write %s; nobody can be asked here, so say --yes", where)
 	}
 	from := ""
 	if len(a.sent) > 0 {
 		from = ", with the password in " + strings.Join(a.sent, " and ")
 	}
-	if !askYes(ctx, std, "The runs write "+where+from+", nowhere else, and remove it in the end. Go on?") {
-		return usagef("--attach: nothing was written")
+	if !cli.AskYes(ctx, std, "The runs write "+where+from+", nowhere else, and remove it in the end. Go on?") {
+		return cli.Usagef("--attach: nothing was written")
 	}
 	return nil
 }
 
-// canAsk reports whether somebody can be asked.
-func canAsk(std streams) bool {
-	in, ok := std.in.(*os.File)
-	return ok && cwriter.IsTerminal(int(in.Fd()))
-}
-
-// askYes reports whether somebody answered a question with yes.
-func askYes(ctx context.Context, std streams, question string) bool {
-	fmt.Fprint(std.err, question+" [y/N] ")
-	answer := make(chan string, 1)
-	go func() {
-		line, _ := bufio.NewReader(oneByte{std.in}).ReadString('\n') // no answer is no
-		answer <- strings.ToLower(strings.TrimSpace(line))
-	}()
-	select {
-	case said := <-answer:
-		return said == "y" || said == "yes"
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// oneByte reads no further than it must: what follows is the answer to the next question.
-type oneByte struct{ io.Reader }
-
-func (r oneByte) Read(b []byte) (int, error) { return r.Reader.Read(b[:min(1, len(b))]) }
-
 // reachCommand is the node that tells from a client's place which addresses it can connect to.
-func reachCommand(std streams) *cobra.Command {
+func reachCommand(std cli.Streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   engine.ReachVerb + " ADDRESS...",
 		Short: "Tell which addresses cannot be connected to from here, and what the fastest connect took",
@@ -350,11 +322,11 @@ func reachCommand(std streams) *cobra.Command {
 			}
 			all.Wait()
 			for _, line := range append(slices.DeleteFunc(said, func(s string) bool { return s == "" }), engine.ReachDone+strconv.FormatInt(slices.Min(took), 10)) {
-				if _, err := fmt.Fprintln(std.out, line); err != nil {
+				if _, err := fmt.Fprintln(std.Out, line); err != nil {
 					return err
 				}
 			}
-			_, _ = io.Copy(io.Discard, std.in) // until nobody listens any more
+			_, _ = io.Copy(io.Discard, std.In) // until nobody listens any more
 			return nil
 		},
 	}

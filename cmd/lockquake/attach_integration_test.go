@@ -21,6 +21,7 @@ import (
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/all"
 	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/wait"
 	"github.com/lockquake/lockquake/results/capacity"
 )
@@ -89,7 +90,7 @@ func TestAttachFromContainers(t *testing.T) {
 	a := attachedRun{backend: "redis", prefix: "bench:", in: "docker", least: 20}
 	l := all.All()[slices.IndexFunc(all.All(), func(b listed.Backend) bool { return b.Name == "redis" })].Locks[0]
 	a.watch = func(_ *testing.T, _ *recorder, _ backends.Access, _, address string) string { return address }
-	a.refused(t, access, l, codeMissing, "from where clients run (provider docker): "+access.Addresses("client")[0]+" cannot be reached")
+	a.refused(t, access, l, cli.CodeMissing, "from where clients run (provider docker): "+access.Addresses("client")[0]+" cannot be reached")
 	a.watch = func(t *testing.T, r *recorder, _ backends.Access, _, address string) string {
 		return tapAt(t, machineAddress(t), address, r.reads)
 	}
@@ -107,7 +108,7 @@ func (a attachedRun) away(t *testing.T, access backends.Access) {
 	p := a.attach(t, access, a.watched(t, &recorder{t: t, under: a.prefix}, access), "capacity", "--users", "2", "--locks", "own", "--rtt", "0,5ms", "--for", "1s", "--repeat", "1", "--format", "json")
 	code := p.wait(t)
 	var s capacity.Sweep
-	if err := json.Unmarshal([]byte(p.stdout.String()), &s); code != codeMet || err != nil || len(s.Points) != 2 {
+	if err := json.Unmarshal([]byte(p.stdout.String()), &s); code != cli.CodeMet || err != nil || len(s.Points) != 2 {
 		t.Fatalf("exit code %d, no sweep of two points (%v):\n%s\n%s", code, err, p.stdout.String(), p.stderr.String())
 	}
 	for _, point := range s.Points {
@@ -167,7 +168,7 @@ func TestAttachToALargeRedis(t *testing.T) {
 	if err := client.Set(t.Context(), "bench:lockquake", "r0", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	a.refused(t, access, last, codeUsage, "run r0 is there, or was cut short")
+	a.refused(t, access, last, cli.CodeUsage, "run r0 is there, or was cut short")
 }
 
 // machineAddress is an address of this machine that is not the loopback one.
@@ -202,7 +203,7 @@ func servers(t *testing.T, provider, backend string, sets []string) (backends.Ac
 		if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
 			t.Error(err)
 		}
-		if code := p.wait(t); code != codeMet {
+		if code := p.wait(t); code != cli.CodeMet {
 			t.Errorf("the servers ended with %d\n%s", code, p.stderr.String())
 		}
 	}
@@ -222,7 +223,7 @@ func (a attachedRun) run(t *testing.T, access backends.Access, l backends.Lock) 
 	r := &recorder{t: t, under: a.prefix}
 	p := a.begin(t, access, l, a.watched(t, r, access))
 	code := p.wait(t)
-	if code == codeUsage || code == codeMissing || l.Wrong == "" && code != codeMet {
+	if code == cli.CodeUsage || code == cli.CodeMissing || l.Wrong == "" && code != cli.CodeMet {
 		t.Errorf("exit code %d\n%s\n%s", code, p.stdout.String(), p.stderr.String())
 	}
 	if !strings.Contains(p.stderr.String(), "removed from the attached service") {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/all"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wait"
 )
@@ -75,7 +76,7 @@ func TestAttachByTLS(t *testing.T) {
 			for _, l := range s.tried() {
 				t.Run(l.Name, func(t *testing.T) { trusting.run(t, access, l) })
 			}
-			distrusting.refused(t, access, s.tried()[0], codeMissing, "certificate")
+			distrusting.refused(t, access, s.tried()[0], cli.CodeMissing, "certificate")
 		})
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wait"
 )
@@ -54,17 +55,17 @@ func TestAttachToServersBehindOneAddress(t *testing.T) {
 	defer end()
 	a := access.Addresses("client")
 	one := attachedRun{backend: "redis", prefix: "bench:", watch: itself}
-	one.refused(t, at(access.Password, inTurns(t, a[0], a[1])), lockOf(t, "redis", "setnx"), codeUsage, "2 servers behind 127.0.0.1:")
+	one.refused(t, at(access.Password, inTurns(t, a[0], a[1])), lockOf(t, "redis", "setnx"), cli.CodeUsage, "2 servers behind 127.0.0.1:")
 	redlock := attachedRun{backend: "redlock", prefix: "bench:", watch: itself}
-	redlock.refused(t, at(access.Password, a[0], a[1], inTurns(t, a[0])), lockOf(t, "redlock", "redlock"), codeUsage, "are one server")
-	redlock.refused(t, at(access.Password, a[0], a[1], inTurns(t, a[1], a[2])), lockOf(t, "redlock", "redlock"), codeUsage, "2 servers behind 127.0.0.1:")
+	redlock.refused(t, at(access.Password, a[0], a[1], inTurns(t, a[0])), lockOf(t, "redlock", "redlock"), cli.CodeUsage, "are one server")
+	redlock.refused(t, at(access.Password, a[0], a[1], inTurns(t, a[1], a[2])), lockOf(t, "redlock", "redlock"), cli.CodeUsage, "2 servers behind 127.0.0.1:")
 
 	quorum, over := servers(t, "local", "etcd", []string{"nodes=3"})
 	defer over()
 	etcd := attachedRun{backend: "etcd", prefix: "bench/", watch: itself}
 	members := quorum.Addresses("client")
 	p := etcd.begin(t, at(quorum.Password, inTurns(t, members[0], members[1])), lockOf(t, "etcd", "txn"), map[string][]string{"client": {inTurns(t, members[0], members[1])}})
-	if code := p.wait(t); code != codeMet {
+	if code := p.wait(t); code != cli.CodeMet {
 		t.Errorf("exit code %d\n%s\n%s", code, p.stdout.String(), p.stderr.String())
 	}
 	env, err := filepath.Glob(filepath.Join(p.dir, "runs", "*", "latest", "env.json"))
@@ -88,9 +89,9 @@ func TestAttachToAPooler(t *testing.T) {
 	run := attachedRun{backend: "postgres", prefix: "bench_", watch: itself, yaml: "user: lockquake\n"}
 	for _, mode := range []string{"transaction", "session"} {
 		pooler := pgbouncer(t, access, "pool_mode = "+mode, "ignore_startup_parameters = extra_float_digits, search_path, options")
-		run.refused(t, at(access.Password, pooler), lockOf(t, "postgres", "advisory"), codeUsage, "a pooler stands between")
+		run.refused(t, at(access.Password, pooler), lockOf(t, "postgres", "advisory"), cli.CodeUsage, "a pooler stands between")
 	}
-	run.refused(t, at(access.Password, pgbouncer(t, access, "pool_mode = session")), lockOf(t, "postgres", "lease"), codeUsage, "unsupported startup parameter")
+	run.refused(t, at(access.Password, pgbouncer(t, access, "pool_mode = session")), lockOf(t, "postgres", "lease"), cli.CodeUsage, "unsupported startup parameter")
 	run.run(t, access, lockOf(t, "postgres", "advisory"))
 }
 

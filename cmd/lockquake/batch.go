@@ -3,13 +3,13 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 
 	mechanisms "github.com/lockquake/lockquake/internal/agent/all"
 	"github.com/lockquake/lockquake/internal/campaign"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
@@ -21,9 +21,9 @@ import (
 
 // batch is the runs of one command line.
 type batch struct {
-	std     streams
-	tell    *progress
-	stop    interrupt
+	std     cli.Streams
+	tell    *cli.Progress
+	stop    cli.Interrupt
 	format  string // text, json or table
 	several bool   // scenarios: one that cannot be run must not keep the others from it
 	explain bool
@@ -54,7 +54,7 @@ func (b *batch) Begin(j campaign.Job, o *engine.Options) {
 		o.Began = clock.Now()
 	}
 	b.sweep(*o)
-	o.Progress, b.followed = b.tell.update, func(string) {}
+	o.Progress, b.followed = b.tell.Update, func(string) {}
 	if b.metrics != nil {
 		b.followed = follow(b.metrics, o)
 	}
@@ -62,7 +62,7 @@ func (b *batch) Begin(j campaign.Job, o *engine.Options) {
 
 func (b *batch) announce(j campaign.Job) {
 	for _, line := range j.Title {
-		b.tell.say("%s", line)
+		b.tell.Say("%s", line)
 	}
 }
 
@@ -71,20 +71,20 @@ func (b *batch) End(j campaign.Job, r *campaign.Result) error {
 	if j.Cannot != nil { // it did not begin
 		b.announce(j)
 	}
-	b.tell.finish()
-	code := exitCode(r.Err)
+	b.tell.Finish()
+	code := cli.ExitCode(r.Err)
 	b.fail(r.Err)
 	switch {
 	case r.NotMade != "": // nothing ran, so there is nothing to judge
 		if r.At != "" {
-			b.tell.say("what the nodes wrote is in %s", shorten(filepath.Join(r.At, results.DirLogs)))
+			b.tell.Say("what the nodes wrote is in %s", cli.Shorten(filepath.Join(r.At, results.DirLogs)))
 		}
 		b.notRun(j.Options, code, r.Err)
 	default:
-		code = worse(code, b.judged(r))
+		code = cli.Worse(code, b.judged(r))
 	}
-	if r.NotMade == "" || code != codeMissing { // close tells what that means beside others
-		b.code = worse(b.code, code)
+	if r.NotMade == "" || code != cli.CodeMissing { // close tells what that means beside others
+		b.code = cli.Worse(b.code, code)
 	}
 	if b.followed != nil {
 		b.followed(string(r.Verdict))
@@ -99,19 +99,19 @@ func (b *batch) sweep(o engine.Options) {
 		return
 	}
 	b.swept = true
-	swept, err := cluster.Sweep(b.stop.ctx, cluster.SweepOptions{Log: o.Log, Mechanisms: mechanisms.All()})
+	swept, err := cluster.Sweep(b.stop.Ctx, cluster.SweepOptions{Log: o.Log, Mechanisms: mechanisms.All()})
 	if err != nil {
 		o.Log.Warn("what dead runs left behind could not be removed", "error", err)
 	}
 	if !swept.Empty() {
-		b.tell.say("removed what dead runs left behind: %v", swept)
+		b.tell.Say("removed what dead runs left behind: %v", swept)
 	}
 }
 
 // notRun reports a run that was not made. Where it is the only one, the message alone is told.
 func (b *batch) notRun(o engine.Options, code int, err error) {
-	b.missing = b.missing || code == codeMissing
-	if err == nil || !b.several && code == codeMissing {
+	b.missing = b.missing || code == cli.CodeMissing
+	if err == nil || !b.several && code == cli.CodeMissing {
 		return
 	}
 	if werr := b.show(results.NotRun(checkers.All(), o.Scenario, o.Provider.Name(), err.Error())); werr != nil {
@@ -124,12 +124,12 @@ func (b *batch) show(rep results.Report) error {
 	b.reports = append(b.reports, rep)
 	switch b.format {
 	case "json":
-		return writeJSON(b.std.out, rep)
+		return cli.WriteJSON(b.std.Out, rep)
 	case "table":
-		b.tell.say("%s: %s", rep.Scenario, rep.Verdict)
+		b.tell.Say("%s: %s", rep.Scenario, rep.Verdict)
 		return nil
 	}
-	return report.Text(b.std.out, rep, manner(b.std.out, b.whole)...)
+	return report.Text(b.std.Out, rep, cli.Manner(b.std.Out, b.whole)...)
 }
 
 // judged draws the report of a run, and prints its verdict.
@@ -140,33 +140,33 @@ func (b *batch) judged(r *campaign.Result) int {
 		if r.Report.Schema != "" {
 			b.reports = append(b.reports, r.Report)
 		}
-		return exitCode(r.Unjudged)
+		return cli.ExitCode(r.Unjudged)
 	}
 	b.some = true
-	if err := draw(r.At, r.Report); err != nil {
+	if err := cli.DrawReport(r.At, r.Report); err != nil {
 		b.fail(err) // the verdict stands without its pictures
 	}
 	err := b.show(r.Report)
 	if err == nil && b.explain {
-		err = explain(b.std.out, r.At, r.Report)
+		err = cli.Explain(b.std.Out, r.At, r.Report)
 	}
 	if err != nil {
 		b.fail(err)
-		return exitCode(err)
+		return cli.ExitCode(err)
 	}
-	return verdictCode(r.Verdict)
+	return cli.VerdictCode(r.Verdict)
 }
 
-func (b *batch) fail(err error) { complain(b.tell, err) }
+func (b *batch) fail(err error) { cli.Complain(b.tell, err) }
 
 // close prints what belongs to all runs together, and returns the exit code as an error. Where one of several
 // scenarios could not be run, the batch is inconclusive; where none could be, something needed is missing.
 func (b *batch) close() error {
 	switch {
 	case b.missing && (!b.several || !b.some):
-		b.code = worse(b.code, codeMissing)
+		b.code = cli.Worse(b.code, cli.CodeMissing)
 	case b.missing:
-		b.code = worse(b.code, codeInconclusive)
+		b.code = cli.Worse(b.code, cli.CodeInconclusive)
 	}
 	if err := b.table(); err != nil {
 		return err
@@ -174,12 +174,12 @@ func (b *batch) close() error {
 	if b.last != "" && b.format == "text" {
 		page := filepath.Join(b.last, results.FileReport)
 		if _, err := os.Stat(page); err == nil {
-			fmt.Fprintf(b.std.out, "report  %s\n", shorten(page))
+			fmt.Fprintf(b.std.Out, "report  %s\n", cli.Shorten(page))
 		}
-		fmt.Fprintln(b.std.out, shorten(b.last))
+		fmt.Fprintln(b.std.Out, cli.Shorten(b.last))
 	}
-	if b.code != codeMet {
-		return exit{code: b.code}
+	if b.code != cli.CodeMet {
+		return cli.Exit{Code: b.code}
 	}
 	return nil
 }
@@ -188,79 +188,15 @@ func (b *batch) close() error {
 func (b *batch) table() error {
 	switch {
 	case b.format == "table" && len(b.reports) > 0:
-		return report.Matrix(b.std.out, b.reports, manner(b.std.out, false)...)
+		return report.Matrix(b.std.Out, b.reports, cli.Manner(b.std.Out, false)...)
 	case len(b.reports) < 2:
 		return nil
 	case b.format == "text":
-		fmt.Fprintln(b.std.out)
-		return report.Matrix(b.std.out, b.reports, manner(b.std.out, false)...)
+		fmt.Fprintln(b.std.Out)
+		return report.Matrix(b.std.Out, b.reports, cli.Manner(b.std.Out, false)...)
 	}
 	var plain bytes.Buffer
 	err := report.Matrix(&plain, b.reports)
-	b.tell.say("\n%s", strings.TrimSuffix(plain.String(), "\n"))
+	b.tell.Say("\n%s", strings.TrimSuffix(plain.String(), "\n"))
 	return err
-}
-
-// draw writes the report for people.
-func draw(dir string, rep results.Report) error {
-	return unlessPanic(dir, func() error { return report.Write(dir, rep) })
-}
-
-// drawPage writes a page into a file.
-func drawPage(file string, html func(io.Writer) error) error {
-	var page bytes.Buffer
-	if err := unlessPanic(file, func() error { return html(&page) }); err != nil {
-		return err
-	}
-	return results.WriteAtomically(file, page.Bytes())
-}
-
-// unlessPanic calls what draws a page. Charts are drawn by a library that panics at figures that it cannot place.
-func unlessPanic(where string, page func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%s: the report could not be drawn: %v", where, p)
-		}
-	}()
-	return page()
-}
-
-// explain tells in plain words what happened in a run.
-func explain(w io.Writer, dir string, rep results.Report) error {
-	var plain bytes.Buffer
-	if err := report.Explain(&plain, dir, rep); err != nil {
-		return err
-	}
-	return report.Fold(w, "\n"+plain.String(), manner(w, false)...)
-}
-
-// manner says how to write: folded at the width of a terminal, and there in colours, which may be switched off as usual.
-func manner(w io.Writer, whole bool) []report.Option {
-	var out []report.Option
-	if whole {
-		out = append(out, report.Whole())
-	}
-	p, ok := w.(*printed)
-	if !ok || p.terminal() == nil {
-		return out
-	}
-	if os.Getenv("NO_COLOR") == "" {
-		out = append(out, report.Colour(p.escape))
-	}
-	if n := terminalWidth(w); n > 0 {
-		out = append(out, report.Width(n))
-	}
-	return out
-}
-
-// shorten returns a path relative to the working directory where it lies below it.
-func shorten(path string) string {
-	wd, err := os.Getwd()
-	if err != nil {
-		return path
-	}
-	if rel, err := filepath.Rel(wd, path); err == nil && filepath.IsLocal(rel) {
-		return rel
-	}
-	return path
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/lockquake/lockquake/backends/all"
 	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/images"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
@@ -48,7 +49,7 @@ func newByHand(name string) (byHand, error) { return newByHandIn(name, composeNe
 func newByHandIn(name, network string) (byHand, error) {
 	whole, err := netip.ParsePrefix(network + ".0.0/16")
 	if err != nil {
-		return byHand{}, usagef("%s is %q; write the first two numbers of a network's addresses, such as %s", composeNetIn, network, composeNet)
+		return byHand{}, cli.Usagef("%s is %q; write the first two numbers of a network's addresses, such as %s", composeNetIn, network, composeNet)
 	}
 	for _, b := range all.All() {
 		if b.Name != name {
@@ -67,11 +68,11 @@ func newByHandIn(name, network string) (byHand, error) {
 		p.nodes = cluster.At(p.specs, p.network)
 		return p, nil
 	}
-	return byHand{}, usagef("there is no backend %q; `lockquake list backends` lists them", name)
+	return byHand{}, cli.Usagef("there is no backend %q; `lockquake list backends` lists them", name)
 }
 
 // nodeCommands are what the containers of docker-compose.yml run beside the servers.
-func nodeCommands(std streams) []*cobra.Command {
+func nodeCommands(std cli.Streams) []*cobra.Command {
 	var check bool
 	ready := &cobra.Command{
 		Use:   "ready BACKEND",
@@ -98,7 +99,7 @@ program. The program carries the Dockerfiles. Where no registry answers, the bas
 
 The images of clients in other languages are made only when they are named: lockquake images ` + strings.Join(cluster.OnDemand, " ") + `.`
 
-func imagesCommand(std streams) *cobra.Command {
+func imagesCommand(std cli.Streams) *cobra.Command {
 	return &cobra.Command{
 		Use:       "images [NAME...]",
 		Short:     "Make the images of the nodes",
@@ -107,21 +108,21 @@ func imagesCommand(std streams) *cobra.Command {
 		Args: func(_ *cobra.Command, args []string) error {
 			for _, name := range args {
 				if !slices.Contains(images.Names(), name) {
-					return usagef("images: there is no image %q; there are %s", name, strings.Join(images.Names(), ", "))
+					return cli.Usagef("images: there is no image %q; there are %s", name, strings.Join(images.Names(), ", "))
 				}
 			}
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			switch err := images.Build(c.Context(), std.err, args...); {
+			switch err := images.Build(c.Context(), std.Err, args...); {
 			case errors.Is(err, images.ErrMissing):
-				return exit{code: codeMissing} // it was told
+				return cli.Exit{Code: cli.CodeMissing} // it was told
 			case err != nil || len(args) > 0:
 				return err
 			}
 			ref, err := cluster.SelfImage(c.Context())
 			if err == nil {
-				_, err = fmt.Fprintln(std.out, ref)
+				_, err = fmt.Fprintln(std.Out, ref)
 			}
 			return err
 		},
@@ -140,7 +141,7 @@ func asked(file string) error {
 
 // keepReady asks again and again whether the topology serves, which also forms it where its nodes have to be introduced
 // to each other.
-func keepReady(ctx context.Context, std streams, backend string) error {
+func keepReady(ctx context.Context, std cli.Streams, backend string) error {
 	p, err := newByHandIn(backend, cmp.Or(os.Getenv(composeNetIn), composeNet))
 	if err != nil {
 		return err
@@ -162,7 +163,7 @@ func keepReady(ctx context.Context, std streams, backend string) error {
 			pause, text = 100*time.Millisecond, err.Error()
 		}
 		if text != told {
-			fmt.Fprintf(std.err, "%s: %s\n", backend, text)
+			fmt.Fprintf(std.Err, "%s: %s\n", backend, text)
 			told = text
 		}
 		if clock.Sleep(ctx, pause) != nil {

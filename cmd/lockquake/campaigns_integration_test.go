@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/internal/campaign"
+	"github.com/lockquake/lockquake/internal/cli"
 )
 
 // TestCampaigns: each verb that makes many runs is interrupted, dies within a line of its journal, keeps a budget, and goes on, all in the same way.
@@ -21,10 +22,10 @@ func TestCampaigns(t *testing.T) {
 		runs  int // in all
 		spent int // exit code where the budget has no time for any run
 	}{
-		"run":      {[]string{"memory-healthy", "--set", "run.for=500ms", "--set", "run.settle=0s", "--repeat", "4"}, 4, codeInconclusive},
-		"suite":    {[]string{"memory", "--story", "contention", "--set", "run.for=500ms", "--repeat", "4"}, 4, codeInconclusive},
-		"capacity": {[]string{"--backend", "memory", "--users", "1,2", "--repeat", "2", "--for", "500ms", "--warmup", "50ms"}, 4, codeUsage},
-		"choose":   {[]string{"redis", "--quick", "--for", "500ms", "--provider", "local"}, 3, codeInconclusive},
+		"run":      {[]string{"memory-healthy", "--set", "run.for=500ms", "--set", "run.settle=0s", "--repeat", "4"}, 4, cli.CodeInconclusive},
+		"suite":    {[]string{"memory", "--story", "contention", "--set", "run.for=500ms", "--repeat", "4"}, 4, cli.CodeInconclusive},
+		"capacity": {[]string{"--backend", "memory", "--users", "1,2", "--repeat", "2", "--for", "500ms", "--warmup", "50ms"}, 4, cli.CodeUsage},
+		"choose":   {[]string{"redis", "--quick", "--for", "500ms", "--provider", "local"}, 3, cli.CodeInconclusive},
 	} {
 		t.Run(verb, func(t *testing.T) {
 			t.Parallel()
@@ -33,7 +34,7 @@ func TestCampaigns(t *testing.T) {
 			if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
 				t.Fatal(err)
 			}
-			if code := p.wait(t); code != codeInterrupted {
+			if code := p.wait(t); code != cli.CodeInterrupted {
 				t.Fatalf("interrupted: exit code %d\n%s", code, p.stderr.String())
 			}
 			whole := resultsIn(t, path)
@@ -49,13 +50,13 @@ func TestCampaigns(t *testing.T) {
 				budget string
 				code   int
 				runs   int
-			}{{"1ms", c.spent, len(whole) - 1}, {"0", codeMet, c.runs}} {
+			}{{"1ms", c.spent, len(whole) - 1}, {"0", cli.CodeMet, c.runs}} {
 				q := begin(t, append([]string{verb, "--resume", filepath.Dir(path), "--budget", again.budget}, c.args...)...)
 				code := q.wait(t)
-				if code == codeInconclusive && again.code == codeMet {
-					code = codeMet // the machine disturbed a run, which was made all the same
+				if code == cli.CodeInconclusive && again.code == cli.CodeMet {
+					code = cli.CodeMet // the machine disturbed a run, which was made all the same
 				}
-				if code != again.code || again.code == codeInconclusive && !strings.Contains(q.stdout.String()+q.stderr.String(), "the budget of 1ms") {
+				if code != again.code || again.code == cli.CodeInconclusive && !strings.Contains(q.stdout.String()+q.stderr.String(), "the budget of 1ms") {
 					t.Fatalf("--budget %s: exit code %d, want %d\n%s%s", again.budget, code, again.code, q.stdout.String(), q.stderr.String())
 				}
 				if n := len(resultsIn(t, path)); n != again.runs {
@@ -66,7 +67,7 @@ func TestCampaigns(t *testing.T) {
 				t.Errorf("what was run before is another: %v\n%s\nwas\n%s", err, text, kept)
 			}
 			other := begin(t, append([]string{verb, "--resume", filepath.Dir(path), "--set", "backend.ttl=7s"}, c.args...)...)
-			if code := other.wait(t); verb != "choose" && (code != codeUsage || !strings.Contains(other.stderr.String(), "the command is another one")) {
+			if code := other.wait(t); verb != "choose" && (code != cli.CodeUsage || !strings.Contains(other.stderr.String(), "the command is another one")) {
 				t.Errorf("gone on with by another command: exit code %d\n%s", code, other.stderr.String())
 			}
 		})

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/lockquake/lockquake/internal/campaign"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/sweep"
 	"github.com/lockquake/lockquake/results"
@@ -32,7 +33,7 @@ type capacityFlags struct {
 	verbose                bool
 	where                  nodeFlags
 	metrics                metricsFlag
-	format                 *format
+	format                 *cli.Format
 }
 
 const capacityDoc = `Capacity measures how much load a lock takes, and where it bends. It runs a scenario again and again with more and more
@@ -55,7 +56,7 @@ is and ends with exit code 130; --resume goes on with it. --budget bounds the ti
 curve has fewer numbers of users, at least 6, then whole curves are left out; the search has half of it at least, if it needs that. Exit code 1 says that no rate kept the objective, that one that was asked for does not, or that a lock broke its promise; 4 that
 the runs cannot tell, for they were spoilt or the load generator was late.`
 
-func capacityCommand(std streams) *cobra.Command {
+func capacityCommand(std cli.Streams) *cobra.Command {
 	var f capacityFlags
 	c := &cobra.Command{
 		Use:   "capacity",
@@ -66,7 +67,7 @@ func capacityCommand(std streams) *cobra.Command {
   lockquake capacity --backend redis,etcd --users 64 --locks 64 --rate 2000 --slo p99=20ms
   lockquake capacity --backend etcd --lock mutex --users 1,2,4..256 --locks 1,64 --rtt 0,1ms,5ms --slo p99=20ms --budget 10m
   lockquake capacity --backend redis --retry spin,jittered,exponential --sweep backend.persistence=none,always`,
-		Args: noArgs,
+		Args: cli.NoArgs,
 	}
 	fl := c.Flags()
 	f.flags = fl
@@ -94,7 +95,7 @@ func capacityCommand(std streams) *cobra.Command {
 	fl.StringVar(&f.resume, "resume", "", "the directory of a sweep to go on with, made by the same command on the same machine")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "note on standard error what is done")
 	f.metrics.add(fl)
-	f.format = formatFlag(c, "text", "json")
+	f.format = cli.AddFormat(c, "text", "json")
 	completeBackendAndLock(c)
 	completeFlag(c, "scenario", completeScenario)
 	completeFlag(c, "retry", cobra.FixedCompletions(slices.Sorted(maps.Keys(sweep.Policies)), cobra.ShellCompDirectiveNoFileComp))
@@ -104,20 +105,20 @@ func capacityCommand(std streams) *cobra.Command {
 }
 
 // run checks everything first, so that nothing is started or written for a command line that cannot be carried out.
-func (f *capacityFlags) run(ctx context.Context, std streams) error {
-	tell := newProgress(std.err, false)
-	defer tell.close()
-	s := sweep.Sweep{Budget: f.budget, Say: tell.say, Progress: tell.update}
+func (f *capacityFlags) run(ctx context.Context, std cli.Streams) error {
+	tell := cli.NewProgress(std.Err, false)
+	defer tell.Close()
+	s := sweep.Sweep{Budget: f.budget, Say: tell.Say, Progress: tell.Update}
 	if err := f.header(&s, tell); err != nil {
 		return err
 	}
-	stop := interruptible(ctx, tell)
-	defer stop.done()
-	o, points, err := f.points(stop.ctx)
-	if err = stop.or(err); err != nil {
+	stop := cli.Interruptible(ctx, tell)
+	defer stop.Done()
+	o, points, err := f.points(stop.Ctx)
+	if err = stop.Or(err); err != nil {
 		return err
 	}
-	o.Log, o.Out = logger(tell, f.verbose), s.Dir
+	o.Log, o.Out = cli.Logger(tell, f.verbose), s.Dir
 	delayed := slices.ContainsFunc(points, func(p sweep.Point) bool { return len(p.Scenario.Chaos) > 0 })
 	if o.Attached == nil {
 		o.Kept = &engine.KeptServers{Agent: delayed}
@@ -135,30 +136,30 @@ func (f *capacityFlags) run(ctx context.Context, std streams) error {
 		defer served.Close()
 		s.Follow = func(o *engine.Options) func(string) { return follow(served, o) }
 	}
-	if err := f.where.attach.agree(stop.ctx, std, o); err != nil {
+	if err := f.where.attach.agree(stop.Ctx, std, o); err != nil {
 		return err
 	}
-	tell.say("provider %s: %s", o.Provider.Name(), o.ProviderReason)
-	tell.say("points: %d, which take about %v", s.Points(), s.Takes().Round(time.Second))
+	tell.Say("provider %s: %s", o.Provider.Name(), o.ProviderReason)
+	tell.Say("points: %d, which take about %v", s.Points(), s.Takes().Round(time.Second))
 	(&batch{tell: tell, stop: stop}).sweep(o)
-	err = s.Run(stop.ctx)
-	tell.close()
-	return f.report(std, &s, err, stop.interrupted())
+	err = s.Run(stop.Ctx)
+	tell.Close()
+	return f.report(std, &s, err, stop.Interrupted())
 }
 
 // header is what is known of the sweep before it begins, with a new journal or the one to go on with.
-func (f *capacityFlags) header(s *sweep.Sweep, tell *progress) error {
+func (f *capacityFlags) header(s *sweep.Sweep, tell *cli.Progress) error {
 	switch {
 	case f.repeat < 1:
-		return usagef("--repeat: %d is too few; at least 1", f.repeat)
+		return cli.Usagef("--repeat: %d is too few; at least 1", f.repeat)
 	case f.measured < 100*time.Millisecond:
-		return usagef("--for: %v measures nothing; at least 100ms", f.measured)
+		return cli.Usagef("--for: %v measures nothing; at least 100ms", f.measured)
 	case f.warm < time.Millisecond:
-		return usagef("--warmup: %v is none; at least 1ms", f.warm)
+		return cli.Usagef("--warmup: %v is none; at least 1ms", f.warm)
 	case f.budget < 0:
-		return usagef("--budget: %v is negative", f.budget)
+		return cli.Usagef("--budget: %v is negative", f.budget)
 	}
-	if err := f.format.check(); err != nil {
+	if err := f.format.Check(); err != nil {
 		return err
 	}
 	objective, err := sweep.ParseObjective(f.SLO)
@@ -168,15 +169,15 @@ func (f *capacityFlags) header(s *sweep.Sweep, tell *progress) error {
 	var asked []float64
 	if f.Asks() {
 		if asked, err = sweep.Rates(f.Rate); err != nil {
-			return usagef("--rate: %v", err)
+			return cli.Usagef("--rate: %v", err)
 		}
 		if f.repeat < capacity.LeastRuns {
-			return usagef("--repeat: %d is too few for an answer; at least %d", f.repeat, capacity.LeastRuns)
+			return cli.Usagef("--repeat: %d is too few for an answer; at least %d", f.repeat, capacity.LeastRuns)
 		}
 	}
 	open := opening{
 		verb: "capacity", what: "sweep", out: f.out, resume: f.resume, seeded: true, seed: f.seed, older: olderSweep,
-		command: commandOf(f.flags, "capacity", nil, "resume", "seed", "out", "format", "verbose", "budget", "yes", "metrics-addr"),
+		command: cli.CommandOf(f.flags, "capacity", nil, "resume", "seed", "out", "format", "verbose", "budget", "yes", "metrics-addr"),
 	}
 	s.File = capacity.Sweep{
 		Schema: capacity.Schema, Objective: objective, Asked: asked, Repeat: f.repeat, Warm: int64(f.warm), Measured: int64(f.measured),
@@ -218,36 +219,36 @@ func (f *capacityFlags) points(ctx context.Context) (engine.Options, []sweep.Poi
 
 // drawCapacity writes the page for people into a file.
 func drawCapacity(file string, a capacity.Analysis) error {
-	return drawPage(file, func(w io.Writer) error { return capacity.HTML(w, a) })
+	return cli.DrawPage(file, func(w io.Writer) error { return capacity.HTML(w, a) })
 }
 
 // report writes the reports of what was measured, and says with what exit code to end.
-func (f *capacityFlags) report(std streams, s *sweep.Sweep, failed error, interrupted bool) error {
+func (f *capacityFlags) report(std cli.Streams, s *sweep.Sweep, failed error, interrupted bool) error {
 	if len(s.File.Points) == 0 {
 		if failed == nil && interrupted {
-			return exit{code: codeInterrupted}
+			return cli.Exit{Code: cli.CodeInterrupted}
 		}
 		return failed
 	}
 	a := capacity.Analyse(s.File)
 	err := drawCapacity(filepath.Join(s.Dir, capacity.FileReport), a)
 	if err != nil {
-		complain(std.err, err) // the figures stand without their page
+		cli.Complain(std.Err, err) // the figures stand without their page
 	}
-	if f.format.value == "json" {
-		err = writeJSON(std.out, s.File)
+	if f.format.Value == "json" {
+		err = cli.WriteJSON(std.Out, s.File)
 	} else {
-		err = capacity.Text(std.out, a, manner(std.out, f.verbose)...)
-		fmt.Fprintln(std.out, shorten(s.Dir))
+		err = capacity.Text(std.Out, a, cli.Manner(std.Out, f.verbose)...)
+		fmt.Fprintln(std.Out, cli.Shorten(s.Dir))
 	}
-	complain(std.err, failed)
-	code := max(exitCode(failed), exitCode(err))
+	cli.Complain(std.Err, failed)
+	code := max(cli.ExitCode(failed), cli.ExitCode(err))
 	broken, confirmed, unproven, spoilt := 0, false, "", false
 	for _, p := range s.File.Points {
 		for _, one := range p.Samples {
 			if one.Verdict == string(results.Fail) {
 				broken++
-				fmt.Fprintf(std.err, "lockquake: a run failed at %s: %s\n", sweep.Name(p.Setting), shorten(filepath.Join(s.Dir, one.Run)))
+				fmt.Fprintf(std.Err, "lockquake: a run failed at %s: %s\n", sweep.Name(p.Setting), cli.Shorten(filepath.Join(s.Dir, one.Run)))
 			}
 		}
 	}
@@ -259,23 +260,23 @@ func (f *capacityFlags) report(std streams, s *sweep.Sweep, failed error, interr
 	}
 	switch answered := capacity.Worst(a.Answers()); {
 	case broken > 0, answered == capacity.No:
-		code = worse(code, codeFailed)
+		code = cli.Worse(code, cli.CodeFailed)
 	case spoilt, answered == capacity.NobodyCanSay:
-		code = worse(code, codeInconclusive)
+		code = cli.Worse(code, cli.CodeInconclusive)
 	case len(s.File.Asked) > 0:
 	case s.File.Objective == nil, confirmed:
 	case unproven != "":
-		fmt.Fprintf(std.err, "lockquake: no rate was confirmed for %v: %s\n", *s.File.Objective, unproven)
-		code = worse(code, codeInconclusive)
+		fmt.Fprintf(std.Err, "lockquake: no rate was confirmed for %v: %s\n", *s.File.Objective, unproven)
+		code = cli.Worse(code, cli.CodeInconclusive)
 	case !interrupted:
-		fmt.Fprintf(std.err, "lockquake: no rate that was tried keeps %v\n", *s.File.Objective)
-		code = worse(code, codeFailed)
+		fmt.Fprintf(std.Err, "lockquake: no rate that was tried keeps %v\n", *s.File.Objective)
+		code = cli.Worse(code, cli.CodeFailed)
 	}
 	if interrupted {
-		code = codeInterrupted
+		code = cli.CodeInterrupted
 	}
-	if code != codeMet {
-		return exit{code: code}
+	if code != cli.CodeMet {
+		return cli.Exit{Code: code}
 	}
 	return nil
 }

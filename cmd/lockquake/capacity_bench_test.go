@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/results/capacity"
 )
 
@@ -50,7 +51,7 @@ func TestCapacityFindsWhatIsKnown(t *testing.T) {
 			for i := range tries {
 				out := t.TempDir()
 				args := append([]string{"capacity", "--backend", "memory", "--lock", "metered", "--for", "3s", "--warmup", "500ms", "--out", out}, c.args...)
-				if code := execute(args, streams{out: io.Discard, err: io.Discard}); code != 0 {
+				if code := execute(args, cli.Streams{Out: io.Discard, Err: io.Discard}); code != 0 {
 					t.Fatalf("exit code %d", code)
 				}
 				files, err := filepath.Glob(filepath.Join(out, "capacity-*", capacity.File))

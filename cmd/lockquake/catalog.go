@@ -13,6 +13,7 @@ import (
 	"github.com/lockquake/lockquake/backends/external"
 	faults "github.com/lockquake/lockquake/chaos/all"
 	mechanisms "github.com/lockquake/lockquake/internal/agent/all"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/gobuild"
@@ -53,7 +54,7 @@ func chooseProviderWith(ctx context.Context, name string, o cluster.ChooseOption
 // checkProvider refuses a value of --provider.
 func checkProvider(name string) error {
 	if !slices.Contains(providers, name) {
-		return usagef("--provider: there is no provider %q; there are %s", name, strings.Join(providers, ", "))
+		return cli.Usagef("--provider: there is no provider %q; there are %s", name, strings.Join(providers, ", "))
 	}
 	return nil
 }
@@ -168,7 +169,7 @@ func (n *nodeSource) options(ctx context.Context, s scenarios.Scenario) (o engin
 		}
 	}
 	o = engine.Options{
-		Scenario: s, Catalog: n.catalog, Images: n.images, Attached: n.attached, Version: version,
+		Scenario: s, Catalog: n.catalog, Images: n.images, Attached: n.attached, Version: cli.Version,
 		Libraries: all.Libraries(s.Backend.Use, s.Backend.Lock), ClientModules: all.OfClient,
 	}
 	if s.Backend.Use == external.Name && slices.Contains(s.Backend.Params.Keys(), "endpoints") {
@@ -215,18 +216,18 @@ func (n *nodeSource) replay(name string, set []string, provider string) string {
 		words = append(words, "--attach", n.flags.attach.file)
 	}
 	for i, w := range words {
-		words[i] = quoted(w)
+		words[i] = cli.Quoted(w)
 	}
-	words = append([]string{invocation}, words...)
+	words = append([]string{cli.Invocation}, words...)
 	if n.other != "" && provider != inproc {
-		words = append([]string{cluster.SelfVariable + "=" + quoted(n.other)}, words...)
+		words = append([]string{cluster.SelfVariable + "=" + cli.Quoted(n.other)}, words...)
 	}
 	return strings.Join(words, " ")
 }
 
 // inProcess is the main function of a node that is a goroutine: the same verbs, on other streams.
 func inProcess(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error {
-	std := streams{in: stdin, out: stdout, err: io.Discard, goroutine: true}
+	std := cli.Streams{In: stdin, Out: stdout, Err: io.Discard, Goroutine: true}
 	root := newRoot(std, std)
 	root.SetArgs(args)
 	return root.ExecuteContext(ctx)

@@ -13,6 +13,7 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 	faults "github.com/lockquake/lockquake/chaos/all"
 	"github.com/lockquake/lockquake/chaos/links"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
 )
@@ -172,7 +173,7 @@ func (d *doctor) refused(p cluster.Provider, a attempt) (*way, error) {
 	case errors.As(err, &why) && why.Never:
 		return &way{Keys: a.keys, Answer: never}, nil
 	case errors.As(err, &missing) && missing.Err != nil:
-		return &way{Keys: a.keys, Answer: no, Reason: inOneLine(missing.Err)}, nil // it may be several, with a line for each
+		return &way{Keys: a.keys, Answer: no, Reason: cli.InOneLine(missing.Err)}, nil // it may be several, with a line for each
 	}
 	return nil, err
 }

@@ -6,12 +6,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/checkers"
 	"github.com/lockquake/lockquake/results/report"
 )
 
-func checkCommand(std streams) *cobra.Command {
+func checkCommand(std cli.Streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check RUN-DIR",
 		Short: "Judge a run again from its directory",
@@ -20,15 +21,15 @@ func checkCommand(std streams) *cobra.Command {
 		Args:              oneRun,
 		ValidArgsFunction: completeRunDir,
 	}
-	f := formatFlag(c, "text", "json")
+	f := cli.AddFormat(c, "text", "json")
 	verbose := c.Flags().BoolP("verbose", "v", false, "print all counts, latencies, receipts and versions")
 	tell := c.Flags().Bool("explain", false, "tell in about ten lines of plain words what happened, behind the verdict")
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		if err := f.check(); err != nil {
+		if err := f.Check(); err != nil {
 			return err
 		}
-		if *tell && f.value == "json" {
-			return usagef("--explain: it is for people, and --format json prints the verdict only")
+		if *tell && f.Value == "json" {
+			return cli.Usagef("--explain: it is for people, and --format json prints the verdict only")
 		}
 		dir, err := runDir(args[0])
 		if err != nil {
@@ -38,24 +39,24 @@ func checkCommand(std streams) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if f.value == "json" {
-			err = writeJSON(std.out, rep)
+		if f.Value == "json" {
+			err = cli.WriteJSON(std.Out, rep)
 		} else {
-			err = report.Text(std.out, rep, manner(std.out, *verbose)...)
+			err = report.Text(std.Out, rep, cli.Manner(std.Out, *verbose)...)
 		}
 		if err != nil {
 			return err
 		}
 		if *tell {
-			if err := explain(std.out, dir, rep); err != nil {
+			if err := cli.Explain(std.Out, dir, rep); err != nil {
 				return err
 			}
 		}
-		if f.value == "text" {
-			fmt.Fprintln(std.out, shorten(dir))
+		if f.Value == "text" {
+			fmt.Fprintln(std.Out, cli.Shorten(dir))
 		}
-		if code := verdictCode(rep.Verdict); code != codeMet {
-			return exit{code: code}
+		if code := cli.VerdictCode(rep.Verdict); code != cli.CodeMet {
+			return cli.Exit{Code: code}
 		}
 		return nil
 	}
@@ -77,4 +78,13 @@ func realDir(arg string) (string, error) {
 		return "", err
 	}
 	return filepath.Abs(dir)
+}
+
+// oneRun refuses anything but one argument, the directory of a run.
+func oneRun(c *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return cli.Usagef("`%s` takes one argument, the directory of a run such as runs/etcd-holder-pause/latest; there are %d",
+			c.CommandPath(), len(args))
+	}
+	return nil
 }

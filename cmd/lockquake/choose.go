@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockquake/lockquake/internal/campaign"
 	"github.com/lockquake/lockquake/internal/choose"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/suite"
 	"github.com/lockquake/lockquake/results"
@@ -32,7 +33,7 @@ type chooseFlags struct {
 	out      string
 	resume   string
 	verbose  bool
-	format   *format
+	format   *cli.Format
 }
 
 const chooseDoc = `Choose puts locks side by side for whoever has to take one. It runs the same load on each (32 users on one lock, then on 64), and then
@@ -44,7 +45,7 @@ Without arguments it runs all locks that are right; --quick takes one of each to
 "BACKEND/*" all. It says first how long it takes. It leaves a directory with choose.json, a page (choose.html) and the directories of all runs;
 it is the last line printed. Ctrl-C reports what there is and ends with exit code 130; --resume goes on with it. Exit code 4: a lock could not be run, or the loss of its server was not judged.`
 
-func chooseCommand(std streams) *cobra.Command {
+func chooseCommand(std cli.Streams) *cobra.Command {
 	var f chooseFlags
 	c := &cobra.Command{
 		Use:   "choose [LOCK...]",
@@ -65,33 +66,33 @@ func chooseCommand(std streams) *cobra.Command {
 	fl.StringVar(&f.out, "out", "runs", "folder of all runs")
 	fl.StringVar(&f.resume, "resume", "", "the directory of a choose to go on with, made by the same command on the same machine")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "note on standard error what is done")
-	f.format = formatFlag(c, "text", "json", "markdown")
+	f.format = cli.AddFormat(c, "text", "json", "markdown")
 	completeDir(c, "out", "resume")
 	c.RunE = func(c *cobra.Command, args []string) error { return f.run(c.Context(), std, args) }
 	return c
 }
 
 // run checks everything first, so that nothing is started for a command line that cannot be carried out.
-func (f *chooseFlags) run(ctx context.Context, std streams, args []string) error {
+func (f *chooseFlags) run(ctx context.Context, std cli.Streams, args []string) error {
 	switch {
 	case f.repeat < 0:
-		return usagef("--repeat: %d is negative", f.repeat)
+		return cli.Usagef("--repeat: %d is negative", f.repeat)
 	case f.budget < 0:
-		return usagef("--budget: %v is negative", f.budget)
+		return cli.Usagef("--budget: %v is negative", f.budget)
 	case f.measured < 100*time.Millisecond:
-		return usagef("--for: %v measures nothing; at least 100ms", f.measured)
+		return cli.Usagef("--for: %v measures nothing; at least 100ms", f.measured)
 	}
-	if err := f.format.check(); err != nil {
+	if err := f.format.Check(); err != nil {
 		return err
 	}
-	tell := newProgress(std.err, false)
-	defer tell.close()
+	tell := cli.NewProgress(std.Err, false)
+	defer tell.Close()
 	nodes, err := f.where.read()
 	if err != nil {
 		return err
 	}
 	if nodes.attached != nil {
-		return usagef("--attach: a server is to be killed, and those are not ours; `lockquake capacity --attach` measures their load")
+		return cli.Usagef("--attach: a server is to be killed, and those are not ours; `lockquake capacity --attach` measures their load")
 	}
 	rows, err := chooseRows(nodes.catalog, args, f.quick)
 	if err != nil {
@@ -103,7 +104,7 @@ func (f *chooseFlags) run(ctx context.Context, std streams, args []string) error
 	}
 	open := opening{
 		verb: "choose", what: "choose", out: f.out, resume: f.resume, seeded: true, seed: f.seed,
-		command: commandOf(f.flags, "choose", args, "seed", "out", "resume", "budget", "format", "verbose"),
+		command: cli.CommandOf(f.flags, "choose", args, "seed", "out", "resume", "budget", "format", "verbose"),
 	}
 	dir, journal, drawn, err := open.journal(tell)
 	if err != nil {
@@ -112,21 +113,21 @@ func (f *chooseFlags) run(ctx context.Context, std streams, args []string) error
 	result := &choose.Result{
 		Schema: choose.Schema, Origin: journal.Header.Origin, Seed: drawn, Users: choose.Users, Measured: int64(f.measured), Repeat: once,
 	}
-	r := choose.Run{Dir: dir, Journal: journal, Budget: f.budget, Kept: &engine.KeptServers{Agent: true}, Say: tell.say, Result: result}
-	stop := interruptible(ctx, tell)
-	defer stop.done()
-	list, err := f.candidates(stop.ctx, nodes, rows, func(o *engine.Options) {
-		o.Log, o.Out, o.Progress, result.Provider = logger(tell, f.verbose), r.Dir, tell.update, o.Provider.Name()
+	r := choose.Run{Dir: dir, Journal: journal, Budget: f.budget, Kept: &engine.KeptServers{Agent: true}, Say: tell.Say, Result: result}
+	stop := cli.Interruptible(ctx, tell)
+	defer stop.Done()
+	list, err := f.candidates(stop.Ctx, nodes, rows, func(o *engine.Options) {
+		o.Log, o.Out, o.Progress, result.Provider = cli.Logger(tell, f.verbose), r.Dir, tell.Update, o.Provider.Name()
 		o.Replay = nodes.replay(results.FileScenario, nil, o.Provider.Name())
 	})
-	if err = stop.or(err); err != nil {
+	if err = stop.Or(err); err != nil {
 		return err
 	}
 	r.Cost = campaign.CostOf(result.Provider, f.out)
-	tell.say("locks: %d, which take about %v", len(list), choose.Takes(list, once, f.measured, r.Cost).Round(time.Second))
+	tell.Say("locks: %d, which take about %v", len(list), choose.Takes(list, once, f.measured, r.Cost).Round(time.Second))
 	(&batch{tell: tell, stop: stop}).sweep(list[slices.IndexFunc(list, func(c choose.Candidate) bool { return c.NotRun == "" })].Options())
-	err = r.All(stop.ctx, list)
-	tell.close()
+	err = r.All(stop.Ctx, list)
+	tell.Close()
 	return f.report(std, r, err)
 }
 
@@ -138,7 +139,7 @@ func chooseRows(catalog engine.Catalog, args []string, quick bool) ([]choose.Row
 	}
 	rows, err := choose.Catalog{Backends: ownBackends(catalog), Stories: stories, Checkers: catalog.Checkers}.Rows(args, quick)
 	if errors.Is(err, suite.ErrNoLock) {
-		return nil, usagef("choose: %v; `lockquake list locks` lists them all", err)
+		return nil, cli.Usagef("choose: %v; `lockquake list locks` lists them all", err)
 	}
 	return rows, err
 }
@@ -157,7 +158,7 @@ func (f *chooseFlags) candidates(ctx context.Context, nodes *nodeSource, rows []
 		})
 		switch {
 		case errors.As(err, &missing):
-			c.NotRun = inOneLine(err)
+			c.NotRun = cli.InOneLine(err)
 		case err != nil:
 			return nil, fmt.Errorf("%s/%s: %w", row.Backend, row.Lock, err)
 		default:
@@ -172,31 +173,31 @@ func (f *chooseFlags) candidates(ctx context.Context, nodes *nodeSource, rows []
 }
 
 // report prints the table, and says with what exit code to end.
-func (f *chooseFlags) report(std streams, r choose.Run, failed error) (err error) {
-	switch f.format.value {
+func (f *chooseFlags) report(std cli.Streams, r choose.Run, failed error) (err error) {
+	switch f.format.Value {
 	case "json":
-		err = writeJSON(std.out, r.Result)
+		err = cli.WriteJSON(std.Out, r.Result)
 	case "markdown":
-		err = r.Result.Markdown(std.out)
+		err = r.Result.Markdown(std.Out)
 	default:
-		err = folded(std.out, r.Result.Text)
+		err = cli.Folded(std.Out, r.Result.Text)
 	}
 	page := filepath.Join(r.Dir, choose.FileReport)
-	if err := drawPage(page, r.Result.Page().HTML); err != nil {
-		complain(std.err, err) // the table stands without its page
-	} else if f.format.value == "text" {
-		fmt.Fprintf(std.out, "\nreport  %s\n%s\n", shorten(page), shorten(r.Dir))
+	if err := cli.DrawPage(page, r.Result.Page().HTML); err != nil {
+		cli.Complain(std.Err, err) // the table stands without its page
+	} else if f.format.Value == "text" {
+		fmt.Fprintf(std.Out, "\nreport  %s\n%s\n", cli.Shorten(page), cli.Shorten(r.Dir))
 	}
-	complain(std.err, failed)
-	code := max(exitCode(failed), exitCode(err))
+	cli.Complain(std.Err, failed)
+	code := max(cli.ExitCode(failed), cli.ExitCode(err))
 	switch {
 	case r.Result.Interrupted:
-		code = codeInterrupted
+		code = cli.CodeInterrupted
 	case len(r.Result.Left()) > 0:
-		code = worse(code, codeInconclusive)
+		code = cli.Worse(code, cli.CodeInconclusive)
 	}
-	if code != codeMet {
-		return exit{code: code}
+	if code != cli.CodeMet {
+		return cli.Exit{Code: code}
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/lockquake/lockquake/internal/choose"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestChoose(t *testing.T) {
 	t.Parallel()
 	p := begin(t, "choose", "redis", "--quick", "--for", "500ms", "--provider", "local", "--format", "json")
-	if code := p.wait(t); code != codeMet {
+	if code := p.wait(t); code != cli.CodeMet {
 		t.Fatalf("exit code %d\n%s", code, p.stderr.String())
 	}
 	var r choose.Result

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/cluster"
 )
 
@@ -71,7 +72,7 @@ func TestCleanAllAsks(t *testing.T) {
 		if cmd.ProcessState == nil {
 			t.Fatal(err)
 		}
-		if code := cmd.ProcessState.ExitCode(); code != codeUsage {
+		if code := cmd.ProcessState.ExitCode(); code != cli.CodeUsage {
 			t.Errorf("%s: exit code %d", name, code)
 		}
 		for _, want := range []string{"directory " + kept + "\n", c.says} {
@@ -94,14 +95,14 @@ func TestAgree(t *testing.T) {
 		if _, err := person.WriteString(answer); err != nil {
 			t.Fatal(err)
 		}
-		if err := agree(streams{in: seat, err: io.Discard}, found); (err == nil) != want {
+		if err := agree(t.Context(), cli.Streams{In: seat, Err: io.Discard}, found); (err == nil) != want {
 			t.Errorf("%q: %v", answer, err)
 		}
 	}
-	if err := agree(streams{in: strings.NewReader("y\n"), err: io.Discard}, found); exitCode(err) != codeUsage {
+	if err := agree(t.Context(), cli.Streams{In: strings.NewReader("y\n"), Err: io.Discard}, found); cli.ExitCode(err) != cli.CodeUsage {
 		t.Errorf("asked where there is no terminal: %v", err)
 	}
-	if err := agree(streams{in: strings.NewReader(""), err: io.Discard}, cluster.Swept{}); err != nil {
+	if err := agree(t.Context(), cli.Streams{In: strings.NewReader(""), Err: io.Discard}, cluster.Swept{}); err != nil {
 		t.Errorf("asked about nothing: %v", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/clientcheck"
 	"github.com/lockquake/lockquake/internal/cluster/state"
 	"github.com/lockquake/lockquake/internal/engine"
@@ -35,7 +36,7 @@ type clientCheckFlags struct {
 	verbose       bool
 }
 
-func clientCommand(std streams) *cobra.Command {
+func clientCommand(std cli.Streams) *cobra.Command {
 	var f clientCheckFlags
 	check := &cobra.Command{
 		Use:   "check -- COMMAND...",
@@ -46,7 +47,7 @@ func clientCommand(std streams) *cobra.Command {
   lockquake client check --backend zookeeper --client-image python:3.12 -- python3 my_lock.py`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("client check: no program is named; write it behind --, such as `lockquake client check -- python3 my_lock.py`")
+				return cli.Usagef("client check: no program is named; write it behind --, such as `lockquake client check -- python3 my_lock.py`")
 			}
 			return nil
 		},
@@ -61,7 +62,7 @@ func clientCommand(std streams) *cobra.Command {
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "note on standard error what is done")
 	completeBackendAndLock(check)
 	c := &cobra.Command{
-		Use: "client", Short: "Test a client of your own", Long: clientDoc, Args: verbOnly,
+		Use: "client", Short: "Test a client of your own", Long: clientDoc, Args: cli.VerbOnly,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(check)
@@ -91,7 +92,7 @@ expect: {judged: ">=0"}
 `, f.backend, lock, clientcheck.Count(), key), "client-check")
 }
 
-func (f *clientCheckFlags) run(ctx context.Context, std streams, argv []string) (err error) {
+func (f *clientCheckFlags) run(ctx context.Context, std cli.Streams, argv []string) (err error) {
 	s, err := f.scenario(argv)
 	if err != nil {
 		return err
@@ -100,13 +101,13 @@ func (f *clientCheckFlags) run(ctx context.Context, std streams, argv []string) 
 	if err != nil {
 		return err
 	}
-	tell := newProgress(std.err, false)
-	defer tell.close()
-	nodes.builder.Tell = tell.say
-	stop := interruptible(ctx, tell)
-	defer stop.done()
-	o, err := nodes.options(stop.ctx, s)
-	if err = stop.or(err); err != nil {
+	tell := cli.NewProgress(std.Err, false)
+	defer tell.Close()
+	nodes.builder.Tell = tell.Say
+	stop := cli.Interruptible(ctx, tell)
+	defer stop.Done()
+	o, err := nodes.options(stop.Ctx, s)
+	if err = stop.Or(err); err != nil {
 		return err
 	}
 	out, remove, err := state.Scratch("client")
@@ -115,19 +116,19 @@ func (f *clientCheckFlags) run(ctx context.Context, std streams, argv []string) 
 	}
 	defer func() { _ = remove() }()
 	o.Out = out
-	o.Log, o.Started = logger(std.err, f.verbose), time.Now()
-	bench, err := engine.OpenClientBench(stop.ctx, o)
-	if err = stop.or(err); err != nil {
+	o.Log, o.Started = cli.Logger(std.Err, f.verbose), time.Now()
+	bench, err := engine.OpenClientBench(stop.Ctx, o)
+	if err = stop.Or(err); err != nil {
 		return err
 	}
 	right := true
 	defer func() {
 		err = errors.Join(err, bench.Close(context.WithoutCancel(ctx)))
 		if said := bench.LastWords(); !right && said != nil {
-			fmt.Fprintln(std.err, said)
+			fmt.Fprintln(std.Err, said)
 		}
 	}()
-	right, err = clientcheck.Run(stop.ctx, clientcheck.Options{
+	right, err = clientcheck.Run(stop.Ctx, clientcheck.Options{
 		Start: func(ctx context.Context, number int) (clientcheck.Process, error) {
 			n, _, err := bench.Client(number)
 			if err == nil {
@@ -147,12 +148,12 @@ func (f *clientCheckFlags) run(ctx context.Context, std streams, argv []string) 
 				wrong = []string{"ok"}
 			}
 			for _, line := range wrong {
-				fmt.Fprintf(std.out, "%-10s  %s\n", check, line)
+				fmt.Fprintf(std.Out, "%-10s  %s\n", check, line)
 			}
 		},
 	})
 	if err == nil && !right {
-		err = exit{code: codeFailed}
+		err = cli.Exit{Code: cli.CodeFailed}
 	}
 	return err
 }
@@ -161,7 +162,7 @@ func (f *clientCheckFlags) run(ctx context.Context, std streams, argv []string) 
 // modules that it is built with, and -tags=A,B. Relative names in it begin in the current folder.
 func clientFromWords(words []string) (c scenarios.Client, err error) {
 	if len(words) == 0 {
-		return c, usagef("--client: it names no program")
+		return c, cli.Usagef("--client: it names no program")
 	}
 	if c.Dir, err = os.Getwd(); err != nil {
 		return c, err
@@ -178,7 +179,7 @@ func clientFromWords(words []string) (c scenarios.Client, err error) {
 			continue
 		}
 		if _, ok := scenarios.ReadPin(word); !ok {
-			return c, usagef("%s is a folder, so that a Go client is built there, and %q is neither MODULE@VERSION, MODULE=OTHER@VERSION, MODULE=./FOLDER nor -tags=TAG", c.Go, word)
+			return c, cli.Usagef("%s is a folder, so that a Go client is built there, and %q is neither MODULE@VERSION, MODULE=OTHER@VERSION, MODULE=./FOLDER nor -tags=TAG", c.Go, word)
 		}
 		c.With = append(c.With, word)
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -133,7 +134,7 @@ func TestAWrongLockInPython(t *testing.T) {
 	p := begin(t, "run", "redis-healthy", "--provider", "docker", "--format", "json", "--set", "run.for=3s",
 		"--set", neverLock(t))
 	code := p.wait(t)
-	if r := p.report(t); code != codeFailed || r.Verdict != results.Fail || r.Counts["double_grants"] == nil || *r.Counts["double_grants"] == 0 {
+	if r := p.report(t); code != cli.CodeFailed || r.Verdict != results.Fail || r.Counts["double_grants"] == nil || *r.Counts["double_grants"] == 0 {
 		t.Errorf("exit code %d, %s, %v", code, r.Verdict, r.Counts["double_grants"])
 	}
 }
@@ -167,11 +168,11 @@ expect: {double_grants: "0", judged: ">=2"}
 	}
 	client := pythonClient(t, "redis_lock.py")
 	p := begin(t, "run", story("lock-done"), "--provider", "docker", "--format", "json", "--set", client)
-	if code := p.wait(t); code != codeMet {
+	if code := p.wait(t); code != cli.CodeMet {
 		t.Errorf("exit code %d\n%s\n%s", code, p.stdout.String(), p.stderr.String())
 	}
 	p = begin(t, "run", story("set-done"), "--provider", "docker", "--set", client)
-	if code := p.wait(t); code != codeUsage || !strings.Contains(p.stderr.String(), "steps.0.point: redis-py Lock does not announce it; it announces acquired") {
+	if code := p.wait(t); code != cli.CodeUsage || !strings.Contains(p.stderr.String(), "steps.0.point: redis-py Lock does not announce it; it announces acquired") {
 		t.Errorf("exit code %d\n%s", code, p.stderr.String())
 	}
 }

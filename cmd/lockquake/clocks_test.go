@@ -16,6 +16,7 @@ import (
 
 	provided "github.com/lockquake/lockquake/backends/conformance/servers"
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/wait"
 	"github.com/lockquake/lockquake/results"
 )
@@ -117,7 +118,7 @@ func TestClockFaultsOverlap(t *testing.T) {
 			p := begin(t, "run", scenarioFile(t, text), "--provider", testProvider(), "--format", "json")
 			code := p.wait(t)
 			r := p.report(t)
-			if code != codeMet || len(r.Faults) != strings.Count(text, "inject") {
+			if code != cli.CodeMet || len(r.Faults) != strings.Count(text, "inject") {
 				t.Fatalf("exit code %d, faults %+v\n%s", code, r.Faults, p.stderr.String())
 			}
 			for _, f := range r.Faults {
@@ -153,7 +154,7 @@ func TestClocksStrobe(t *testing.T) {
 	p := begin(t, "run", scenarioFile(t, strobed), "--provider", testProvider(), "--format", "json")
 	code := p.wait(t)
 	r := p.report(t)
-	if code != codeMet || len(r.Faults) < 3 {
+	if code != cli.CodeMet || len(r.Faults) < 3 {
 		t.Fatalf("exit code %d, faults %+v\n%s", code, r.Faults, p.stderr.String())
 	}
 	for _, f := range r.Faults {
@@ -181,7 +182,7 @@ func TestFaketimeThatDoesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := beginProgram(t, "env", "PATH="+bare+":"+os.Getenv("PATH"), program(t), "run", "redis-clock-jump-faketime", "--provider", "local", "--format", "json")
-	if code := p.wait(t); code != codeInconclusive {
+	if code := p.wait(t); code != cli.CodeInconclusive {
 		t.Errorf("exit code %d\n%s", code, p.stderr.String())
 	}
 	r := p.report(t)
@@ -196,11 +197,11 @@ func TestFaketimeIsRefused(t *testing.T) {
 	t.Parallel()
 	text := strings.Replace(moved("etcd", "etcd-2"), "by: +60s, as: server", "by: +60s, how: faketime, as: server", 1)
 	p := begin(t, "run", scenarioFile(t, text), "--provider", testProvider())
-	if code := p.wait(t); code != codeMissing || !strings.Contains(p.stderr.String(), "etcd-2: preload is unavailable: it is a Go program") {
+	if code := p.wait(t); code != cli.CodeMissing || !strings.Contains(p.stderr.String(), "etcd-2: preload is unavailable: it is a Go program") {
 		t.Errorf("exit code %d\n%s", code, p.stderr.String())
 	}
 	p = begin(t, "run", scenarioFile(t, told+"  - {inject: clock-drift, on: all, rate: 1.5}\n"), "--provider", testProvider())
-	if code := p.wait(t); code != codeMissing || !strings.Contains(p.stderr.String(), "use one how for all clock faults of a node") {
+	if code := p.wait(t); code != cli.CodeMissing || !strings.Contains(p.stderr.String(), "use one how for all clock faults of a node") {
 		t.Errorf("exit code %d\n%s", code, p.stderr.String())
 	}
 }

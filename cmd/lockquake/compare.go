@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/capacity"
 	"github.com/lockquake/lockquake/results/checkers"
@@ -50,7 +51,7 @@ type compareFlags struct {
 	failOn string
 	allow  []string
 	out    string
-	format *format
+	format *cli.Format
 }
 
 // The files of a comparison.
@@ -59,7 +60,7 @@ const (
 	comparePage = "compare.html"
 )
 
-func compareCommand(std streams) *cobra.Command {
+func compareCommand(std cli.Streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "compare RUN-DIR... [-- RUN-DIR...] | compare SWEEP-DIR... [-- SWEEP-DIR...]",
 		Short: "Set the figures of runs, or of sweeps, side by side",
@@ -68,7 +69,7 @@ func compareCommand(std streams) *cobra.Command {
   lockquake compare --fail-on p99=10%,throughput=5% before/capacity-* -- runs/capacity-*`,
 		ValidArgsFunction: completeRunDir,
 	}
-	f := compareFlags{flags: c.Flags(), format: formatFlag(c, "text", "json", "bench")}
+	f := compareFlags{flags: c.Flags(), format: cli.AddFormat(c, "text", "json", "bench")}
 	c.Flags().StringVar(&f.failOn, "fail-on", "", "end with exit code 1 where one of these became worse, such as p99=10%,throughput=5%,double_grants")
 	c.Flags().StringSliceVar(&f.allow, "allow", nil, "compare although these differ: machine, settings")
 	c.Flags().StringVar(&f.out, "out", "runs", "folder of all runs, where the comparison gets a directory of its own")
@@ -79,22 +80,22 @@ func compareCommand(std streams) *cobra.Command {
 			dash = len(args)
 		}
 		if dash == 0 {
-			return usagef("name the directories of runs, such as runs/etcd-healthy/latest; `%s --help` tells how", c.CommandPath())
+			return cli.Usagef("name the directories of runs, such as runs/etcd-healthy/latest; `%s --help` tells how", c.CommandPath())
 		}
 		return f.run(std, args[:dash], args[dash:])
 	}
 	return c
 }
 
-func (f *compareFlags) run(std streams, a, b []string) error {
-	if err := f.format.check(); err != nil {
+func (f *compareFlags) run(std cli.Streams, a, b []string) error {
+	if err := f.format.Check(); err != nil {
 		return err
 	}
 	if i := slices.IndexFunc(b, func(arg string) bool { return strings.HasPrefix(arg, "--") }); i >= 0 {
-		return usagef("%s stands behind --, where only directories are: put it before them", b[i])
+		return cli.Usagef("%s stands behind --, where only directories are: put it before them", b[i])
 	}
 	if f.failOn != "" && len(b) == 0 {
-		return usagef("--fail-on: there is one group; put -- between what was before and what is now")
+		return cli.Usagef("--fail-on: there is one group; put -- between what was before and what is now")
 	}
 	sweeps, err := areSweeps(slices.Concat(a, b))
 	if err != nil {
@@ -108,12 +109,12 @@ func (f *compareFlags) run(std streams, a, b []string) error {
 	var demands []compare.Demand
 	if f.failOn != "" {
 		if demands, err = compare.ParseDemands(f.failOn, known, list); err != nil {
-			return usagef("--fail-on: %v", err)
+			return cli.Usagef("--fail-on: %v", err)
 		}
 	}
 	allow, err := compare.ParseAllow(f.allow)
 	if err != nil {
-		return usagef("--allow: %v", err)
+		return cli.Usagef("--allow: %v", err)
 	}
 	var res comparison
 	if sweeps {
@@ -133,15 +134,15 @@ func (f *compareFlags) run(std streams, a, b []string) error {
 
 // command is what makes the comparison again.
 func (f *compareFlags) command(a, b []string) string {
-	words := []string{commandOf(f.flags, "compare", nil, "out", "format")}
+	words := []string{cli.CommandOf(f.flags, "compare", nil, "out", "format")}
 	for _, dir := range a {
-		words = append(words, quoted(dir))
+		words = append(words, cli.Quoted(dir))
 	}
 	if len(b) > 0 {
 		words = append(words, "--")
 	}
 	for _, dir := range b {
-		words = append(words, quoted(dir))
+		words = append(words, cli.Quoted(dir))
 	}
 	return strings.Join(words, " ")
 }
@@ -159,7 +160,7 @@ func areSweeps(dirs []string) (bool, error) {
 		}
 	}
 	if sweep != "" && run != "" {
-		return false, usagef("%s is the directory of a run, and %s that of a sweep: name either", run, sweep)
+		return false, cli.Usagef("%s is the directory of a run, and %s that of a sweep: name either", run, sweep)
 	}
 	return sweep != "", nil
 }
@@ -184,7 +185,7 @@ func compareGroups[T any, R comparison](a, b []string, allow compare.Allow, read
 			}
 			at := slices.Index(seen, dir)
 			if at >= 0 && at < before {
-				return nil, usagef("%s is in both groups", shorten(dir))
+				return nil, cli.Usagef("%s is in both groups", cli.Shorten(dir))
 			}
 			if at >= 0 {
 				continue
@@ -198,25 +199,25 @@ func compareGroups[T any, R comparison](a, b []string, allow compare.Allow, read
 	}
 	res, err := of(groups[0], groups[1], allow)
 	if err != nil {
-		return nil, usagef("%v", err)
+		return nil, cli.Usagef("%v", err)
 	}
 	return res, nil
 }
 
 // print writes a comparison with what became of the demands, which decide the exit code.
-func (f *compareFlags) print(std streams, res comparison, demands []compare.Demand, command string) error {
-	code := codeMet
+func (f *compareFlags) print(std cli.Streams, res comparison, demands []compare.Demand, command string) error {
+	code := cli.CodeMet
 	for _, one := range res.Hold(demands) {
-		code = worse(code, verdictCode(one.Verdict))
+		code = cli.Worse(code, cli.VerdictCode(one.Verdict))
 	}
 	var err error
-	switch f.format.value {
+	switch f.format.Value {
 	case "json":
-		err = writeJSON(std.out, res)
+		err = cli.WriteJSON(std.Out, res)
 	case "bench":
-		err = res.Bench(std.out)
+		err = res.Bench(std.Out)
 	default:
-		err = folded(std.out, res.Text)
+		err = cli.Folded(std.Out, res.Text)
 	}
 	if err != nil {
 		return err
@@ -224,13 +225,13 @@ func (f *compareFlags) print(std streams, res comparison, demands []compare.Dema
 	dir := filepath.Join(f.out, "compare-"+time.Now().UTC().Format("20060102T150405.000"))
 	page := res.Page()
 	page.Command = command
-	if err := errors.Join(os.MkdirAll(dir, 0o755), results.WriteJSON(filepath.Join(dir, compareFile), res), drawPage(filepath.Join(dir, comparePage), page.HTML)); err != nil {
-		complain(std.err, err) // the figures stand without their page
-	} else if f.format.value == "text" {
-		fmt.Fprintf(std.out, "\nreport  %s\n%s\n", shorten(filepath.Join(dir, comparePage)), shorten(dir))
+	if err := errors.Join(os.MkdirAll(dir, 0o755), results.WriteJSON(filepath.Join(dir, compareFile), res), cli.DrawPage(filepath.Join(dir, comparePage), page.HTML)); err != nil {
+		cli.Complain(std.Err, err) // the figures stand without their page
+	} else if f.format.Value == "text" {
+		fmt.Fprintf(std.Out, "\nreport  %s\n%s\n", cli.Shorten(filepath.Join(dir, comparePage)), cli.Shorten(dir))
 	}
-	if code != codeMet {
-		return exit{code: code}
+	if code != cli.CodeMet {
+		return cli.Exit{Code: code}
 	}
 	return nil
 }

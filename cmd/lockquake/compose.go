@@ -11,20 +11,21 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockquake/lockquake/backends/all"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-func composeCommand(std streams) *cobra.Command {
+func composeCommand(std cli.Streams) *cobra.Command {
 	return &cobra.Command{
 		Use:    "compose",
 		Short:  "Print docker-compose.yml: one profile for each backend",
 		Hidden: true,
-		Args:   noArgs,
+		Args:   cli.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			text, err := composeFile(servedBackends()...)
 			if err == nil {
-				_, err = std.out.Write(text)
+				_, err = std.Out.Write(text)
 			}
 			return err
 		},

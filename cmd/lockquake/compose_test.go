@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockquake/lockquake/backends/all"
 	"github.com/lockquake/lockquake/images"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/scenarios"
 )
@@ -203,7 +204,7 @@ func TestComposeMoves(t *testing.T) {
 	if err != nil || p.nodes[0].Host() != moved.Services["etcd-1"].Networks["default"].Address {
 		t.Errorf("the program asks %s of %+v: %v", p.nodes[0].Host(), moved.Services["etcd-1"], err)
 	}
-	if _, err := newByHandIn("etcd", "10"); exitCode(err) != codeUsage {
+	if _, err := newByHandIn("etcd", "10"); cli.ExitCode(err) != cli.CodeUsage {
 		t.Errorf("a network that is none: %v", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -61,8 +62,8 @@ func TestAClientThatNobodyKilled(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	if code := p.wait(t); code != codeInconclusive {
-		t.Errorf("exit code %d, want %d\n%s", code, codeInconclusive, p.stderr.String())
+	if code := p.wait(t); code != cli.CodeInconclusive {
+		t.Errorf("exit code %d, want %d\n%s", code, cli.CodeInconclusive, p.stderr.String())
 	}
 	r := p.report(t)
 	if r.Verdict != results.Unknown || !strings.Contains(strings.Join(r.Reasons, "; "), "ended although no fault asked for it") {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	mechanisms "github.com/lockquake/lockquake/internal/agent/all"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/node"
 )
@@ -41,17 +42,17 @@ times of the two may be wrong against each other. Faults are then tried on the h
 // everyProvider stands for all providers that can be had.
 const everyProvider = "all"
 
-func doctorCommand(std streams) *cobra.Command {
+func doctorCommand(std cli.Streams) *cobra.Command {
 	var fresh, verbose bool
 	var provider string
 	c := &cobra.Command{
 		Use:               "doctor",
 		Short:             "Try what can be delivered on this machine, and tell why the rest cannot",
 		Long:              doctorDoc,
-		Args:              noArgs,
+		Args:              cli.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	f := formatFlag(c, "text", "json")
+	f := cli.AddFormat(c, "text", "json")
 	c.Flags().StringVar(&provider, "provider", everyProvider, "with what faults are tried: docker, local, swarm, or all that can be had")
 	known := append([]string{everyProvider}, providers[1:]...)
 	// The flag was added above: this cannot fail.
@@ -59,43 +60,43 @@ func doctorCommand(std streams) *cobra.Command {
 	c.Flags().BoolVar(&fresh, "fresh", false, "try everything again, whatever was seen before")
 	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "note on standard error what is done")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		if err := f.check(); err != nil {
+		if err := f.Check(); err != nil {
 			return err
 		}
 		with := providers[1:]
 		switch {
 		case !slices.Contains(known, provider):
-			return usagef("doctor --provider: there is no %q; there are %s", provider, strings.Join(known, ", "))
+			return cli.Usagef("doctor --provider: there is no %q; there are %s", provider, strings.Join(known, ", "))
 		case provider != everyProvider:
 			if _, _, err := chooseProvider(c.Context(), provider); err != nil {
 				return err
 			}
 			with = []string{provider}
 		}
-		tell := newProgress(std.err, true)
-		stop := interruptible(c.Context(), tell)
-		defer stop.done()
+		tell := cli.NewProgress(std.Err, true)
+		stop := cli.Interruptible(c.Context(), tell)
+		defer stop.Done()
 		log := slog.New(slog.DiscardHandler) // what becomes of nodes that are thrown away is nobody's business
 		if verbose {
-			log = logger(std.err, verbose)
+			log = cli.Logger(std.Err, verbose)
 		}
-		doc, done, err := newDoctor(log, tell.say)
+		doc, done, err := newDoctor(log, tell.Say)
 		if err != nil {
 			return err
 		}
 		defer done()
-		d, err := doc.diagnose(stop.ctx, with, fresh)
-		if stop.interrupted() {
-			return exit{code: codeInterrupted}
+		d, err := doc.diagnose(stop.Ctx, with, fresh)
+		if stop.Interrupted() {
+			return cli.Exit{Code: cli.CodeInterrupted}
 		}
 		if err != nil {
 			return err
 		}
-		if err := d.print(std, f.value); err != nil {
+		if err := d.print(std, f.Value); err != nil {
 			return err
 		}
 		if d.Provider == "" {
-			return exit{code: codeMissing}
+			return cli.Exit{Code: cli.CodeMissing}
 		}
 		return nil
 	}
@@ -182,11 +183,11 @@ func hostsText(hosts []cluster.HostSeen) string {
 // cannot is what a host cannot do, with the reasons.
 func cannot(h cluster.HostSeen) string {
 	if h.Lacks != "" {
-		return "have nodes (" + oneLine(h.Lacks) + ")"
+		return "have nodes (" + cli.OneLine(h.Lacks) + ")"
 	}
 	var out []string
 	for _, c := range slices.Sorted(maps.Keys(h.Cannot)) {
-		out = append(out, c+" ("+oneLine(strings.TrimPrefix(h.Cannot[c], c+" is unavailable: "))+")")
+		out = append(out, c+" ("+cli.OneLine(strings.TrimPrefix(h.Cannot[c], c+" is unavailable: "))+")")
 	}
 	return strings.Join(out, "; ")
 }
@@ -211,11 +212,11 @@ func imageKeys() ([]string, error) {
 	return keys, nil
 }
 
-func (d diagnosis) print(std streams, format string) error {
+func (d diagnosis) print(std cli.Streams, format string) error {
 	if format == "json" {
-		return writeJSON(std.out, d)
+		return cli.WriteJSON(std.Out, d)
 	}
-	w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(std.Out, 0, 0, 2, ' ', 0)
 	for _, m := range d.Machine {
 		answer := no
 		if m.Available {
@@ -226,13 +227,13 @@ func (d diagnosis) print(std streams, format string) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprint(std.out, hostsText(d.Hosts)+matrixText(d.Faults)); err != nil {
+	if _, err := fmt.Fprint(std.Out, hostsText(d.Hosts)+matrixText(d.Faults)); err != nil {
 		return err
 	}
 	if d.Provider == "" {
-		_, err := fmt.Fprintf(std.out, "\nno provider: %s\n", d.Reason)
+		_, err := fmt.Fprintf(std.Out, "\nno provider: %s\n", d.Reason)
 		return err
 	}
-	_, err := fmt.Fprintf(std.out, "\n--provider auto takes %s: %s\n", d.Provider, d.Reason)
+	_, err := fmt.Fprintf(std.Out, "\n--provider auto takes %s: %s\n", d.Provider, d.Reason)
 	return err
 }

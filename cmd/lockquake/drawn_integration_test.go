@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -41,7 +42,7 @@ func TestTheMajorityIsSpared(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := begin(t, "run", file, "--provider", provider, "--dry-run")
-	if code := p.wait(t); code != codeUsage || !strings.Contains(p.stderr.String(), "spared.yaml:10:24: chaos.schedule.1.on: pause on followers can never be made with spare: majority") {
+	if code := p.wait(t); code != cli.CodeUsage || !strings.Contains(p.stderr.String(), "spared.yaml:10:24: chaos.schedule.1.on: pause on followers can never be made with spare: majority") {
 		t.Errorf("exit code %d\n%s", code, p.stderr.String())
 	}
 	// Two of these are not the leader: at most one of three is hit beside it.
@@ -51,7 +52,7 @@ func TestTheMajorityIsSpared(t *testing.T) {
 	}
 	for range 2 {
 		p = begin(t, "run", file, "--provider", provider, "--format", "json", "--out", out)
-		if code := p.wait(t); code != codeMet {
+		if code := p.wait(t); code != cli.CodeMet {
 			t.Fatalf("exit code %d\n%s", code, p.stderr.String())
 		}
 		r := p.report(t)

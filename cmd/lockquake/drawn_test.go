@@ -18,6 +18,7 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 	faults "github.com/lockquake/lockquake/chaos/all"
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/node"
@@ -195,7 +196,7 @@ func TestTheSameInjectionsAgain(t *testing.T) {
 	}
 	dir, said, code := runIn(t, out, file, "-v", "--seed", "5")
 	first := injected(t, dir)
-	if code != codeMet || len(first) < 5 {
+	if code != cli.CodeMet || len(first) < 5 {
 		t.Fatalf("exit code %d, %d injections\n%s", code, len(first), said)
 	}
 	drawn := filepath.Join(dir, results.FileDrawn)
@@ -206,7 +207,7 @@ func TestTheSameInjectionsAgain(t *testing.T) {
 		t.Errorf("the report does not tell how to repeat the run, and what is not repeated:\n%s", said)
 	}
 	dir, said, code = runIn(t, out, drawn)
-	if again := injected(t, dir); code != codeMet || !reflect.DeepEqual(again, first) {
+	if again := injected(t, dir); code != cli.CodeMet || !reflect.DeepEqual(again, first) {
 		t.Errorf("exit code %d: the drawn file made\n%+v\nnot\n%+v\n%s", code, again, first, said)
 	}
 	text, err := os.ReadFile(drawn)
@@ -226,7 +227,7 @@ func TestTheSameInjectionsAgain(t *testing.T) {
 	}
 	dir, _, code = runIn(t, out, trimmed)
 	want := first[1:]
-	if got := injected(t, dir); code != codeMet || !reflect.DeepEqual(got, want) {
+	if got := injected(t, dir); code != cli.CodeMet || !reflect.DeepEqual(got, want) {
 		t.Errorf("exit code %d: the trimmed file made\n%+v\nnot\n%+v", code, got, want)
 	}
 }
@@ -252,7 +253,7 @@ expect: {judged: ">=1"}
 	}
 	dir, said, code := runIn(t, out, file, "-v")
 	faults, err := results.ReadFaults(dir)
-	if err != nil || len(faults) != 3 || code != codeMet {
+	if err != nil || len(faults) != 3 || code != cli.CodeMet {
 		t.Fatalf("exit code %d, %v: %+v\n%s", code, err, faults, said)
 	}
 	for i, want := range []history.ReceiptStatus{history.Installed, history.NotMade, history.Installed} {
@@ -292,7 +293,7 @@ func TestNoTwoOverlap(t *testing.T) {
 	}
 	dir, said, code := runIn(t, out, file, "--seed", "3")
 	faults, err := results.ReadFaults(dir)
-	if err != nil || code != codeMet || len(faults) < 3 {
+	if err != nil || code != cli.CodeMet || len(faults) < 3 {
 		t.Fatalf("exit code %d, %v: %+v\n%s", code, err, faults, said)
 	}
 	for i := 1; i < len(faults); i++ {

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -14,60 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/lockquake/lockquake/chaos"
-	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/agent/proc"
-	"github.com/lockquake/lockquake/internal/engine"
-	"github.com/lockquake/lockquake/scenarios"
+	"github.com/lockquake/lockquake/internal/cli"
 )
-
-func TestExitCodes(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		err  error
-		code int
-	}{
-		{nil, 0},
-		{exit{code: 1}, 1},
-		{engine.UsageError{Text: "x"}, 2},
-		{fmt.Errorf("run: %w", engine.UsageError{Text: "x"}), 2},
-		{fmt.Errorf("run: %w", &scenarios.Error{Message: "x"}), 2},
-		{engine.MissingError{Text: "x"}, 3},
-		{fmt.Errorf("run: %w", chaos.Unavailable{What: "x"}), 3},
-		{fmt.Errorf("check: %w", history.ErrCorrupt), 4},
-		{io.ErrUnexpectedEOF, 4},
-	} {
-		if got := exitCode(c.err); got != c.code {
-			t.Errorf("%v: exit code %d, should be %d", c.err, got, c.code)
-		}
-	}
-}
-
-func TestTheWorstExitCodeWins(t *testing.T) {
-	t.Parallel()
-	order := []int{codeMet, codeInconclusive, codeFailed, codeUsage, codeMissing, codeInterrupted}
-	for i, a := range order {
-		for j, b := range order {
-			if got, want := worse(a, b), order[max(i, j)]; got != want {
-				t.Errorf("%d and %d make %d, should be %d", a, b, got, want)
-			}
-		}
-	}
-}
-
-func TestAToldErrorIsNotToldAgain(t *testing.T) {
-	t.Parallel()
-	var b bytes.Buffer
-	complain(&b, exit{code: 1})
-	complain(&b, nil)
-	if b.Len() > 0 {
-		t.Errorf("printed %q", b.String())
-	}
-	complain(&b, errors.New("what: where"))
-	if b.String() != "lockquake: what: where\n" {
-		t.Errorf("printed %q", b.String())
-	}
-}
 
 func TestReplayCanBePasted(t *testing.T) {
 	t.Parallel()
@@ -110,7 +57,7 @@ func TestEveryFlagSaysWhatItTakes(t *testing.T) {
 	var visit func(c *cobra.Command)
 	visit = func(c *cobra.Command) {
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			if kind := f.Value.Type(); flagValues[kind] == "" && !slices.Contains([]string{"string", "stringArray"}, kind) {
+			if kind := f.Value.Type(); cli.FlagValues[kind] == "" && !slices.Contains([]string{"string", "stringArray"}, kind) {
 				t.Errorf("%s --%s is a %s, which flagValues does not have", c.CommandPath(), f.Name, kind)
 			}
 		})
@@ -118,7 +65,7 @@ func TestEveryFlagSaysWhatItTakes(t *testing.T) {
 			visit(sub)
 		}
 	}
-	visit(newRoot(streams{}, streams{}))
+	visit(newRoot(cli.Streams{}, cli.Streams{}))
 }
 
 func TestSeedsDiffer(t *testing.T) {
@@ -137,17 +84,17 @@ func TestSeedsDiffer(t *testing.T) {
 func TestTooLittleOfTheMachineIsTold(t *testing.T) {
 	t.Parallel()
 	err := enoughAddresses("run", 2_000_000<<10)
-	if exitCode(err) != codeMissing || err.Error() != "run is unavailable: ulimit -v allows 1953 MiB of addresses here, and 4096 are needed: ulimit -v unlimited" {
-		t.Errorf("%d, %v", exitCode(err), err)
+	if cli.ExitCode(err) != cli.CodeMissing || err.Error() != "run is unavailable: ulimit -v allows 1953 MiB of addresses here, and 4096 are needed: ulimit -v unlimited" {
+		t.Errorf("%d, %v", cli.ExitCode(err), err)
 	}
 	if err := errors.Join(enoughAddresses("version", 1<<20), enoughAddresses("run", 4<<30)); err != nil {
 		t.Error(err)
 	}
 	out := fmt.Errorf("start client-4: %w", os.NewSyscallError("pipe2", syscall.EMFILE))
 	var said strings.Builder
-	complain(&said, out)
+	cli.Complain(&said, out)
 	want := fmt.Sprintf("lockquake: start client-4: pipe2: too many open files: ulimit -n is %d, raise it\n", proc.OpenFiles())
-	if exitCode(out) != codeMissing || said.String() != want {
-		t.Errorf("%d, %q, want %q", exitCode(out), said.String(), want)
+	if cli.ExitCode(out) != cli.CodeMissing || said.String() != want {
+		t.Errorf("%d, %q, want %q", cli.ExitCode(out), said.String(), want)
 	}
 }

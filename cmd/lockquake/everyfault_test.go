@@ -10,13 +10,14 @@ import (
 	"time"
 
 	faults "github.com/lockquake/lockquake/chaos/all"
+	"github.com/lockquake/lockquake/internal/cli"
 )
 
 // examine runs doctor, with its caches in dir, and reads what it says.
 func examine(t *testing.T, dir string, args ...string) (diagnosis, *process) {
 	t.Helper()
 	p := beginProgram(t, "env", append([]string{"XDG_CACHE_HOME=" + dir, program(t), "doctor", "--format", "json"}, args...)...)
-	if code := p.wait(t); code != codeMet {
+	if code := p.wait(t); code != cli.CodeMet {
 		t.Fatalf("exit code %d\n%s", code, p.stderr.String())
 	}
 	var d diagnosis
@@ -127,7 +128,7 @@ func TestDoctorIsInterrupted(t *testing.T) {
 			if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
 				t.Fatal(err)
 			}
-			if code := p.wait(t); code != codeInterrupted || p.stdout.String() != "" {
+			if code := p.wait(t); code != cli.CodeInterrupted || p.stdout.String() != "" {
 				t.Errorf("exit code %d\n%s%s", code, p.stdout.String(), p.stderr.String())
 			}
 			gone(t, p)

@@ -11,6 +11,7 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 	faults "github.com/lockquake/lockquake/chaos/all"
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/tryout"
 	"github.com/lockquake/lockquake/results"
 )
@@ -43,7 +44,7 @@ func TestFaults(t *testing.T) {
 			}
 			p := begin(t, "run", scenarioFile(t, tryout.Scenario(o)), "--provider", provider, "--format", "json")
 			switch code := p.wait(t); code {
-			case codeMissing:
+			case cli.CodeMissing:
 				// Not every kernel has what every fault needs. It must say so before anything starts, and say what is missing.
 				if said := p.stderr.String(); k.Name != "duplicate" || !strings.Contains(said, "sch_netem") || p.stdout.String() != "" {
 					t.Errorf("it cannot be delivered here: %s", said)

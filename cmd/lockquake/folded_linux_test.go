@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/lockquake/lockquake/internal/cli"
 )
 
 // inTerminal carries out a command line in a terminal of that many columns, and returns what stands there.
@@ -40,7 +42,7 @@ func inTerminal(t *testing.T, width int, args ...string) string {
 		shown <- string(text)
 	}()
 	var said bytes.Buffer
-	if code := execute(args, streams{in: strings.NewReader(""), out: terminal, err: &said}); code != codeMet {
+	if code := execute(args, cli.Streams{In: strings.NewReader(""), Out: terminal, Err: &said}); code != cli.CodeMet {
 		t.Errorf("%q ends with %d: %s", args, code, said.String())
 	}
 	terminal.Close()
@@ -53,7 +55,7 @@ func TestVerbsFoldAtTheWidthOfTheTerminal(t *testing.T) {
 	const width = 80
 	runs := t.TempDir()
 	var said bytes.Buffer
-	if code := execute([]string{"run", "memory-healthy", "--set", "run.for=200ms", "--set", `expect.judged=">=0"`, "--out", runs}, streams{out: io.Discard, err: &said}); code == codeUsage {
+	if code := execute([]string{"run", "memory-healthy", "--set", "run.for=200ms", "--set", `expect.judged=">=0"`, "--out", runs}, cli.Streams{Out: io.Discard, Err: &said}); code == cli.CodeUsage {
 		t.Fatal(said.String())
 	}
 	made, err := filepath.Glob(filepath.Join(runs, "memory-healthy", "2*"))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/wire"
@@ -133,7 +134,7 @@ func TestForeignClientsThatMakeNoSense(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rep, env, err := runForeign(t, c.change)
-			if rep.Verdict != results.Unknown || rep.Counts["double_grants"] != nil || exitCode(err) != codeInconclusive {
+			if rep.Verdict != results.Unknown || rep.Counts["double_grants"] != nil || cli.ExitCode(err) != cli.CodeInconclusive {
 				t.Fatalf("%s, double grants %v: %v", rep.Verdict, rep.Counts["double_grants"], err)
 			}
 			if !place.MatchString(err.Error()) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/suite"
 	"github.com/lockquake/lockquake/results"
 )
@@ -33,7 +34,7 @@ func TestVersionsOfAGoLibrary(t *testing.T) {
 	}
 	out := t.TempDir()
 	got, code := runSuite(t, file, "--provider", "local", "--out", out)
-	if code != codeFailed || len(got.Cells) != 4 {
+	if code != cli.CodeFailed || len(got.Cells) != 4 {
 		t.Fatalf("exit code %d, %d cells", code, len(got.Cells))
 	}
 	for i, want := range []struct {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/scenarios"
 )
 
@@ -24,7 +25,7 @@ func TestClientFromWords(t *testing.T) {
 		f := nodeFlags{clients: strings.Split(words, "|")}
 		key, err := f.clientKey()
 		if err != nil {
-			if exitCode(err) != codeUsage || !strings.Contains(err.Error(), want) {
+			if cli.ExitCode(err) != cli.CodeUsage || !strings.Contains(err.Error(), want) {
 				t.Errorf("%q: %v, want %q", words, err, want)
 			}
 			continue
@@ -79,8 +80,8 @@ func TestBuildClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = "mine (lib@v1.0.0): go get: go: example.org/lib@v1.0.0: module lookup disabled by GOPROXY=off"
-	if _, err := n.buildClients(t.Context(), s); err == nil || exitCode(err) != codeMissing || err.Error() != want {
-		t.Errorf("exit code %d, %v; want %q", exitCode(err), err, want)
+	if _, err := n.buildClients(t.Context(), s); err == nil || cli.ExitCode(err) != cli.CodeMissing || err.Error() != want {
+		t.Errorf("exit code %d, %v; want %q", cli.ExitCode(err), err, want)
 	}
 	if s, err = list[0].With([]string{"workload.client={run: [a]}"}); err != nil {
 		t.Fatal(err)

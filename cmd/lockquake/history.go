@@ -12,10 +12,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/results"
 )
 
-func historyCommand(std streams) *cobra.Command {
+func historyCommand(std cli.Streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "history RUN-DIR",
 		Short: "Print the events of a run in the order of time",
@@ -24,9 +25,9 @@ func historyCommand(std streams) *cobra.Command {
 		Args:              oneRun,
 		ValidArgsFunction: completeRunDir,
 	}
-	f := formatFlag(c, "jsonl", "text")
+	f := cli.AddFormat(c, "jsonl", "text")
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		if err := f.check(); err != nil {
+		if err := f.Check(); err != nil {
 			return err
 		}
 		if err := isRunDir(args[0]); err != nil {
@@ -37,11 +38,11 @@ func historyCommand(std streams) *cobra.Command {
 			return err
 		}
 		defer func() { _ = m.Close() }() // files that were only read
-		if f.value == "jsonl" {
-			return history.WriteJSONL(std.out, m)
+		if f.Value == "jsonl" {
+			return history.WriteJSONL(std.Out, m)
 		}
 		env, _ := results.ReadEnv(args[0]) // where it cannot be read, nobody knows the start
-		return historyText(std.out, m, env.Start)
+		return historyText(std.Out, m, env.Start)
 	}
 	return c
 }
@@ -51,11 +52,11 @@ func isRunDir(dir string) error {
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return usagef("%s: no such directory; runs are in runs/SCENARIO/", dir)
+		return cli.Usagef("%s: no such directory; runs are in runs/SCENARIO/", dir)
 	case err != nil:
 		return err
 	case !info.IsDir():
-		return usagef("%s: not a directory; a run is a directory such as runs/etcd-holder-pause/latest", dir)
+		return cli.Usagef("%s: not a directory; a run is a directory such as runs/etcd-holder-pause/latest", dir)
 	}
 	var missing []string
 	wanted := []string{results.FileEnv, results.FileScenario, results.DirHistory}
@@ -68,7 +69,7 @@ func isRunDir(dir string) error {
 	case 0:
 		return nil
 	case len(wanted):
-		return usagef("%s: not the directory of a run, it has no %s", dir, missing[0])
+		return cli.Usagef("%s: not the directory of a run, it has no %s", dir, missing[0])
 	}
 	return fmt.Errorf("%w: %s: it is missing", history.ErrCorrupt, filepath.Join(dir, missing[0]))
 }

@@ -11,6 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -22,7 +23,7 @@ const hostile = "\x1b]0;owned\a\x1b[2J\x1b[1A\r\u202e\u2066\u009b31m\x9b\x7f"
 func printedBy(t *testing.T, args ...string) string {
 	t.Helper()
 	var out bytes.Buffer
-	execute(args, streams{in: strings.NewReader(""), out: &out, err: &out})
+	execute(args, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
 	return out.String()
 }
 
@@ -145,7 +146,7 @@ func TestNothingPrintedObeysARunDirectory(t *testing.T) {
 // What is JSON stays the same JSON, however it is cut into writes; what is coloured is coloured.
 func TestPrinted(t *testing.T) {
 	var b bytes.Buffer
-	p := newPrinted(&b)
+	p := cli.NewPrinted(&b)
 	text := raw(t, "é\u202e\x7f\U000e0001😀"+"\x1b")
 	for i := range text {
 		if n, err := p.Write(text[i : i+1]); n != 1 || err != nil {
@@ -158,7 +159,7 @@ func TestPrinted(t *testing.T) {
 	}
 	tame(t, "printed", b.String())
 	b.Reset()
-	if _, err := p.Write([]byte(p.escape + "[1;32mPASS" + p.escape + "[0m \x1b[1;32mPASS")); err != nil || b.String() != "\x1b[1;32mPASS\x1b[0m \\u001b[1;32mPASS" {
+	if _, err := p.Write([]byte(p.Escape + "[1;32mPASS" + p.Escape + "[0m \x1b[1;32mPASS")); err != nil || b.String() != "\x1b[1;32mPASS\x1b[0m \\u001b[1;32mPASS" {
 		t.Errorf("%q, %v", b.String(), err)
 	}
 }

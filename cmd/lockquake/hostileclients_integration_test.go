@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/lockquake/lockquake/internal/cli"
 )
 
 // TestWhatAClientLeavesBehind has a client leave children in sessions of their own, with nothing in their environment. They end with it: the run
@@ -41,7 +43,7 @@ expect: {double_grants: ">=0", judged: ">=1"}
 			p := begin(t, "run", file, "--provider", "local", "-v")
 			code := p.wait(t)
 			said := regexp.MustCompile(`\s+`).ReplaceAllString(p.stdout.String()+p.stderr.String(), " ")
-			if code != codeMet || !regexp.MustCompile(`when client-[12] ended, what it had left behind was killed: python[0-9.]* \(pid [0-9]+\)`).MatchString(said) {
+			if code != cli.CodeMet || !regexp.MustCompile(`when client-[12] ended, what it had left behind was killed: python[0-9.]* \(pid [0-9]+\)`).MatchString(said) {
 				t.Errorf("exit code %d\n%s", code, said)
 			}
 			commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -66,7 +68,7 @@ func TestHostileClientsLeaveNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const never = codeMissing // the run does not come up
+	const never = cli.CodeMissing // the run does not come up
 	var tests patient
 	for _, c := range []struct {
 		kind string
@@ -77,14 +79,14 @@ func TestHostileClientsLeaveNothing(t *testing.T) {
 		{"silent", never, `client-[12]: no hello: not within 30s`},
 		{"crashes", never, `client-[12]: OSError: no way to the service \(toy_lock.py, line [0-9]+\)`},
 		{"never-ready", never, `client-[12]: no ready: not within 30s`},
-		{"dies", codeInconclusive, `client-[12](: no ready: its control stream ended| ended (although no fault asked for it|without its last word))`},
-		{"floods", codeInconclusive, `client-[12]: .*: log: more than 10000 frames that nobody asked for`},
+		{"dies", cli.CodeInconclusive, `client-[12](: no ready: its control stream ended| ended (although no fault asked for it|without its last word))`},
+		{"floods", cli.CodeInconclusive, `client-[12]: .*: log: more than 10000 frames that nobody asked for`},
 		{"floods-a-line", never, `client-[12]: .*: a frame of more than 16777216 bytes`},
 		{"another-clock", never, `client-[12]: hello: its now is .* ahead of CLOCK_MONOTONIC`},
-		{"unasked-grant", codeInconclusive, `client-[12]: .*event [0-9]+ \(acquire invoke of client-[12]/1\): nobody asked for it`},
-		{"unasked-result", codeInconclusive, `client-[12]: .*: result: its id is 99, and no order waits for it`},
-		{"answers-late", codeInconclusive, `A acquire: client-1: acquire: no result within 3s`},
-		{"hangs", codeFailed, `deaf_waits 0: found 1`},
+		{"unasked-grant", cli.CodeInconclusive, `client-[12]: .*event [0-9]+ \(acquire invoke of client-[12]/1\): nobody asked for it`},
+		{"unasked-result", cli.CodeInconclusive, `client-[12]: .*: result: its id is 99, and no order waits for it`},
+		{"answers-late", cli.CodeInconclusive, `A acquire: client-1: acquire: no result within 3s`},
+		{"hangs", cli.CodeFailed, `deaf_waits 0: found 1`},
 	} {
 		tests.add(c.kind, func(t *testing.T) {
 			load := "workload: {use: acquire-release, clients: 2, users: 1, hold: 1ms}\nrun: {for: 40s, settle: 1ms}"
@@ -108,7 +110,7 @@ expect: {double_grants: ">=0", judged: ">=1"}
 			p := begin(t, "run", file, "--provider", "local")
 			code := p.wait(t)
 			said := p.stdout.String() + p.stderr.String()
-			early := code == never && c.code == codeInconclusive // it broke the protocol before the other client was ready
+			early := code == never && c.code == cli.CodeInconclusive // it broke the protocol before the other client was ready
 			if code != c.code && !early || !regexp.MustCompile(c.line).MatchString(said) || strings.Contains(said, "PASS") {
 				t.Errorf("exit code %d, want %d and a line like %s\n%s", code, c.code, c.line, said)
 			}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/lockquake/lockquake/internal/cli"
 )
 
 // held is what a process has of the machine.
@@ -71,7 +73,7 @@ func TestAloneHundredRuns(t *testing.T) {
 			for code := -2; code == -2; time.Sleep(5 * time.Millisecond) {
 				select {
 				case code = <-ended:
-					if code != codeMet && code != codeInconclusive { // so short a load may be too little to judge
+					if code != cli.CodeMet && code != cli.CodeInconclusive { // so short a load may be too little to judge
 						t.Errorf("exit code %d\n%s", code, p.stderr.String())
 					}
 					continue

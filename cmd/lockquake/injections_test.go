@@ -20,6 +20,7 @@ import (
 
 	faults "github.com/lockquake/lockquake/chaos/all"
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/results"
@@ -196,7 +197,7 @@ func (s *injectionsSoak) run(backend string, seed, n int) {
 	cmd, said := s.command(backend, seed)
 	err := cmd.Run()
 	code := cmd.ProcessState.ExitCode()
-	if code != codeMet && code != codeFailed && code != codeInconclusive {
+	if code != cli.CodeMet && code != cli.CodeFailed && code != cli.CodeInconclusive {
 		s.t.Errorf("%s, seed %d: %v\n%s", backend, seed, err, said.String())
 		return
 	}
@@ -265,7 +266,7 @@ func (s *injectionsSoak) end(backend string, signal os.Signal) {
 // clean runs the verb, and returns what it removed, but for images of earlier builds, which no fault leaves.
 func (s *injectionsSoak) clean() string {
 	var out, said bytes.Buffer
-	if code := execute([]string{"clean"}, streams{in: strings.NewReader(""), out: &out, err: &said}); code != codeMet {
+	if code := execute([]string{"clean"}, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &said}); code != cli.CodeMet {
 		s.t.Errorf("clean: exit code %d: %s", code, said.String())
 	}
 	return regexp.MustCompile(`(?m)^image .*\n`).ReplaceAllString(out.String(), "")

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/report"
 	"github.com/lockquake/lockquake/scenarios"
@@ -249,13 +250,13 @@ const mostAway = 200
 // is told and proves nothing: that it is unknown then is right.
 func wantPassed(t *testing.T, code int, runs []results.Report) {
 	t.Helper()
-	want := codeMet
+	want := cli.CodeMet
 	for _, r := range runs {
 		away := r.Measures["own_stall_ms_max"]
 		switch {
 		case r.Verdict == results.Pass:
 		case r.Verdict == results.Unknown && away != nil && *away > mostAway:
-			want = codeInconclusive
+			want = cli.CodeInconclusive
 			t.Logf("%s is not looked at: the machine stood still for %.0f ms: %v", r.Scenario, *away, r.Reasons)
 		default:
 			t.Errorf("verdict %s of %s: %v", r.Verdict, r.Scenario, r.Reasons)
@@ -349,7 +350,7 @@ func checkAgain(t *testing.T, r results.Report) {
 func TestFenceWithoutTokenStartsNothing(t *testing.T) {
 	t.Parallel()
 	p := begin(t, "run", "redis-holder-pause", "--set", "workload.resource.guard=fence")
-	if code := p.wait(t); code != codeUsage {
+	if code := p.wait(t); code != cli.CodeUsage {
 		t.Errorf("exit code %d", code)
 	}
 	if !strings.Contains(p.stderr.String(), "fence needs a fencing token") {
@@ -366,14 +367,14 @@ func TestEngineThatIsNotThere(t *testing.T) {
 	const nowhere = "DOCKER_HOST=unix:///nonexistent/docker.sock"
 	t.Parallel()
 	p := beginProgram(t, "env", nowhere, program(t), "run", "etcd-healthy", "--provider", "docker")
-	if code := p.wait(t); code != codeMissing {
+	if code := p.wait(t); code != cli.CodeMissing {
 		t.Errorf("exit code %d: %s", code, p.stderr.String())
 	}
 	if !strings.Contains(p.stderr.String(), "--provider local") {
 		t.Errorf("the message does not say what would help: %q", p.stderr.String())
 	}
 	p = beginProgram(t, "env", nowhere, program(t), "run", "etcd-healthy", "--dry-run")
-	if code := p.wait(t); code != codeMet || !strings.Contains(p.stdout.String(), "provider local: ") {
+	if code := p.wait(t); code != cli.CodeMet || !strings.Contains(p.stdout.String(), "provider local: ") {
 		t.Errorf("auto: exit code %d, %s%s", code, p.stdout.String(), p.stderr.String())
 	}
 }

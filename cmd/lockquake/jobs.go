@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/lockquake/lockquake/internal/campaign"
+	"github.com/lockquake/lockquake/internal/cli"
 )
 
 // jobLine is a job of `run -`, a line of standard input.
@@ -80,7 +81,7 @@ func (p *jobsPlan) Next(done []campaign.Result) (j campaign.Job, ok bool) {
 				return j, false
 			}
 			p.begin(line, len(done))
-		case <-p.stop.ctx.Done():
+		case <-p.stop.Ctx.Done():
 			return j, false
 		}
 	}
@@ -91,7 +92,7 @@ func (p *jobsPlan) begin(line []byte, results int) {
 	p.job, p.first = jobLine{}, results
 	list, err := p.read(line)
 	if err != nil {
-		p.answer(jobDone{Job: p.job.Job, Code: exitCode(err), Error: inOneLine(err)})
+		p.answer(jobDone{Job: p.job.Job, Code: cli.ExitCode(err), Error: cli.InOneLine(err)})
 		return
 	}
 	plan := p.flags.planOf(list, max(1, p.job.Repeat))
@@ -103,10 +104,10 @@ func (p *jobsPlan) read(line []byte) ([]candidate, error) {
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&p.job); err != nil {
-		return nil, usagef("run -: %s: %v", beginningOf(line), err)
+		return nil, cli.Usagef("run -: %s: %v", beginningOf(line), err)
 	}
 	if p.job.Scenario == "" || p.job.Repeat < 0 {
-		return nil, usagef("run -: %s: a job has a scenario, and runs it once or more", beginningOf(line))
+		return nil, cli.Usagef("run -: %s: a job has a scenario, and runs it once or more", beginningOf(line))
 	}
 	provider := cmp.Or(p.job.Provider, p.flags.nodes.provider)
 	nodes := p.nodes[provider]
@@ -120,7 +121,7 @@ func (p *jobsPlan) read(line []byte) ([]candidate, error) {
 		p.nodes[provider] = nodes
 	}
 	set := slices.Concat(p.flags.set, p.job.Set)
-	list, err := p.flags.prepare(p.stop.ctx, nodes, []string{p.job.Scenario}, set, p.tell)
+	list, err := p.flags.prepare(p.stop.Ctx, nodes, []string{p.job.Scenario}, set, p.tell)
 	if err == nil && len(list) == 1 {
 		err = list[0].cannot
 	}
@@ -142,11 +143,11 @@ func (p *jobsPlan) end(done []campaign.Result) {
 	for _, r := range done {
 		switch {
 		case r.NotMade == "":
-			d.Runs, d.Code = d.Runs+1, worse(d.Code, verdictCode(r.Verdict))
+			d.Runs, d.Code = d.Runs+1, cli.Worse(d.Code, cli.VerdictCode(r.Verdict))
 		case r.Err == nil: // the budget
-			d.Error, d.Code = r.NotMade, worse(d.Code, codeInconclusive)
+			d.Error, d.Code = r.NotMade, cli.Worse(d.Code, cli.CodeInconclusive)
 		default:
-			d.Error, d.Code = r.NotMade, worse(d.Code, exitCode(r.Err))
+			d.Error, d.Code = r.NotMade, cli.Worse(d.Code, cli.ExitCode(r.Err))
 		}
 	}
 	p.answer(d)
@@ -154,8 +155,8 @@ func (p *jobsPlan) end(done []campaign.Result) {
 }
 
 func (p *jobsPlan) answer(d jobDone) {
-	p.code = worse(p.code, d.Code)
-	if err := writeJSON(p.std.out, d); err != nil {
+	p.code = cli.Worse(p.code, d.Code)
+	if err := cli.WriteJSON(p.std.Out, d); err != nil {
 		p.fail(err)
 	}
 }

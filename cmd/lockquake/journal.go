@@ -1,18 +1,18 @@
 package main
 
 import (
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/lockquake/lockquake/internal/campaign"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/results"
 )
@@ -32,9 +32,9 @@ type opening struct {
 }
 
 // journal returns the directory, the journal and the seed. Nothing is written before there is a result.
-func (o opening) journal(tell *progress) (dir string, j *campaign.Journal, seed uint64, err error) {
+func (o opening) journal(tell *cli.Progress) (dir string, j *campaign.Journal, seed uint64, err error) {
 	now := time.Now().UTC()
-	origin := results.Origin{Version: version, Started: now.Format(time.RFC3339), Host: engine.Host()}
+	origin := results.Origin{Version: cli.Version, Started: now.Format(time.RFC3339), Host: engine.Host()}
 	dir, seed = o.resume, o.seed
 	if o.resume != "" {
 		if j, err = o.open(); err != nil {
@@ -58,10 +58,10 @@ func (o opening) journal(tell *progress) (dir string, j *campaign.Journal, seed 
 		return dir, campaign.New(dir, origin), seed, nil
 	}
 	if err := j.Header.Refuse(o.what, origin); err != nil {
-		return "", nil, 0, usagef("--resume: %v", err)
+		return "", nil, 0, cli.Usagef("--resume: %v", err)
 	}
 	if j.Dropped {
-		tell.say("--resume: the last line of %s was cut off; its run is made again", campaign.File)
+		tell.Say("--resume: the last line of %s was cut off; its run is made again", campaign.File)
 	}
 	return dir, j, seed, nil
 }
@@ -78,9 +78,9 @@ func (o opening) open() (*campaign.Journal, error) {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, usagef("--resume: %s is no directory of a %s: it has no %s", o.resume, o.what, campaign.File)
+		return nil, cli.Usagef("--resume: %s is no directory of a %s: it has no %s", o.resume, o.what, campaign.File)
 	case err != nil:
-		return nil, usagef("--resume: %v", err)
+		return nil, cli.Usagef("--resume: %v", err)
 	}
 	return j, nil
 }
@@ -90,37 +90,15 @@ func seedOf(command string) (uint64, error) {
 	_, text, _ := strings.Cut(command, " --seed ")
 	seed, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return 0, usagef("--resume: its command has no seed: %s", command)
+		return 0, cli.Usagef("--resume: its command has no seed: %s", command)
 	}
 	return seed, nil
 }
 
-// commandOf is the command line that makes something again: a verb, its arguments and the flags that were given, but for some.
-func commandOf(flags *pflag.FlagSet, verb string, args []string, without ...string) string {
-	words := []string{invocation, verb}
-	for _, a := range args {
-		words = append(words, quoted(a))
-	}
-	return strings.Join(append(words, flagWords(flags, without...)...), " ")
-}
-
-// flagWords are the flags that were given, as a shell takes them, but for some.
-func flagWords(flags *pflag.FlagSet, without ...string) (words []string) {
-	flags.Visit(func(fl *pflag.Flag) {
-		if slices.Contains(without, fl.Name) {
-			return
-		}
-		values := []string{fl.Value.String()}
-		if list, ok := fl.Value.(pflag.SliceValue); ok {
-			values = list.GetSlice()
-		}
-		for _, v := range values {
-			if fl.Value.Type() == "bool" { // which takes no word behind it
-				words = append(words, "--"+fl.Name+"="+v)
-				continue
-			}
-			words = append(words, "--"+fl.Name, quoted(v))
-		}
-	})
-	return words
+// drawSeed returns a seed other than 0, small enough for every reader of JSON.
+func drawSeed() uint64 {
+	var b [8]byte
+	// It cannot fail: the Go runtime ends the program where the system has no randomness.
+	_, _ = rand.Read(b[:])
+	return binary.LittleEndian.Uint64(b[:])>>22 + 1
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/lockquake/lockquake/backends/all"
 	wall "github.com/lockquake/lockquake/chaos/clock"
 	"github.com/lockquake/lockquake/chaos/links"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/results"
@@ -405,8 +406,8 @@ func TestInterruptOnKeptServers(t *testing.T) {
 			if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
 				t.Fatal(err)
 			}
-			if code := p.wait(t); code != codeInterrupted {
-				t.Errorf("exit code %d, should be %d\n%s", code, codeInterrupted, p.stderr.String())
+			if code := p.wait(t); code != cli.CodeInterrupted {
+				t.Errorf("exit code %d, should be %d\n%s", code, cli.CodeInterrupted, p.stderr.String())
 			}
 			got := p.reports(t)
 			if len(got) != 2 || got[0].Verdict != results.Pass || !got[1].Kept || got[1].Verdict == results.Pass {

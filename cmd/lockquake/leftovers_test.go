@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/wait"
 	"github.com/lockquake/lockquake/results"
@@ -66,12 +67,12 @@ func clean(t *testing.T) string {
 	code := p.wait(t)
 	for line := range strings.Lines(p.stderr.String()) {
 		if id := refused.FindStringSubmatch(line); id != nil && miscounted(t, id[1]) {
-			code = codeMet
+			code = cli.CodeMet
 		} else if !strings.HasPrefix(line, "left: ") {
 			t.Errorf("clean: %s", line)
 		}
 	}
-	if code != codeMet {
+	if code != cli.CodeMet {
 		t.Errorf("clean: exit code %d", code)
 	}
 	return p.stdout.String() + p.stderr.String()
@@ -174,8 +175,8 @@ func TestInterruptInAFault(t *testing.T) {
 				}
 				time.Sleep(50 * time.Millisecond)
 			}
-			if code := p.wait(t); code != codeInterrupted {
-				t.Errorf("exit code %d, should be %d\n%s", code, codeInterrupted, p.stderr.String())
+			if code := p.wait(t); code != cli.CodeInterrupted {
+				t.Errorf("exit code %d, should be %d\n%s", code, cli.CodeInterrupted, p.stderr.String())
 			}
 			if !strings.Contains(p.stderr.String(), "still healing") {
 				t.Errorf("the second Ctrl-C was not answered:\n%s", p.stderr.String())
@@ -218,7 +219,7 @@ func TestAloneSupervisorKilled(t *testing.T) {
 		{"local-panic-clean", "local", syscall.SIGABRT, 2, cleaned},
 		{"local-next-run", "local", syscall.SIGKILL, -1, func(t *testing.T) {
 			next := begin(t, "run", "memory-healthy", "--set", "run.for=500ms")
-			if next.wait(t) != codeMet {
+			if next.wait(t) != cli.CodeMet {
 				t.Errorf("the next run: %s%s", next.stdout.String(), next.stderr.String())
 			}
 		}},

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -77,9 +78,9 @@ func withAndWithout(t *testing.T, text, orders, provider string, look func(deaf 
 		if !deaf && !everything() {
 			continue // TestEveryFault sees it bite
 		}
-		nodes, want, verdict := real, codeMet, results.Pass
+		nodes, want, verdict := real, cli.CodeMet, results.Pass
 		if deaf {
-			nodes, want, verdict, provider = deafProgram(t, orders), codeInconclusive, results.Unknown, "local"
+			nodes, want, verdict, provider = deafProgram(t, orders), cli.CodeInconclusive, results.Unknown, "local"
 		}
 		p := beginProgram(t, "env", "LOCKQUAKE_BIN="+nodes, real, "run", scenarioFile(t, text), "--provider", provider, "--format", "json")
 		if code := p.wait(t); code != want {
@@ -102,7 +103,7 @@ func TestFaultsOfOneLinkAreHealedOneByOne(t *testing.T) {
 		t.Skip("network namespaces of the local provider need root")
 	}
 	p := begin(t, "run", scenarioFile(t, entangled), "--provider", "local", "--format", "json")
-	if code := p.wait(t); code != codeMet {
+	if code := p.wait(t); code != cli.CodeMet {
 		t.Errorf("exit code %d\n%s", code, p.stderr.String())
 	}
 	r := p.report(t)

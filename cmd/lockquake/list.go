@@ -13,6 +13,7 @@ import (
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/external"
 	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/suite"
 	"github.com/lockquake/lockquake/results"
@@ -54,7 +55,7 @@ var lists = map[string]func() []item{
 // listNames is the keys of lists in the order of the help.
 var listNames = []string{"backends", "locks", "workloads", "faults", "scenarios", "checkers", "measures"}
 
-func listCommand(std streams) *cobra.Command {
+func listCommand(std cli.Streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:       "list " + strings.Join(listNames, "|") + " [PATTERN]",
 		Short:     "List what a scenario can name",
@@ -62,28 +63,28 @@ func listCommand(std streams) *cobra.Command {
 		ValidArgs: listNames,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 || len(args) > 2 {
-				return usagef("list: name one of %s, and at most one pattern", strings.Join(listNames, ", "))
+				return cli.Usagef("list: name one of %s, and at most one pattern", strings.Join(listNames, ", "))
 			}
 			if lists[args[0]] == nil {
-				return usagef("list: there is no list of %q; there are %s", args[0], strings.Join(listNames, ", "))
+				return cli.Usagef("list: there is no list of %q; there are %s", args[0], strings.Join(listNames, ", "))
 			}
 			return nil
 		},
 	}
-	f := formatFlag(c, "text", "json")
+	f := cli.AddFormat(c, "text", "json")
 	wide := c.Flags().Bool("wide", false, "of locks, all columns: what each offers, what it is, and what is wrong with it")
 	ofSuite := c.Flags().Bool("suite", false, "of scenarios, the stories of the regression suite, which any lock can be put to (docs/suites.md)")
 	backend := c.Flags().String("for", "", "of scenarios and locks, those of this backend alone")
 	// The flag was added on the line before: this cannot fail.
 	_ = c.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(backendNames(listed.Clients(catalog().Backends)), cobra.ShellCompDirectiveNoFileComp))
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		if err := f.check(); err != nil {
+		if err := f.Check(); err != nil {
 			return err
 		}
 		list := lists[args[0]]
 		if *ofSuite {
 			if args[0] != "scenarios" || *backend != "" {
-				return usagef("list --suite: it is of scenarios, and for any backend")
+				return cli.Usagef("list --suite: it is of scenarios, and for any backend")
 			}
 			list = listSuite
 		}
@@ -91,8 +92,8 @@ func listCommand(std streams) *cobra.Command {
 		switch {
 		case err != nil:
 			return err
-		case f.value == "json":
-			return writeJSON(std.out, items)
+		case f.Value == "json":
+			return cli.WriteJSON(std.Out, items)
 		case args[0] == "locks":
 			return printLocks(std, items, *wide)
 		}
@@ -100,7 +101,7 @@ func listCommand(std streams) *cobra.Command {
 		for i, x := range items {
 			lines[i] = [2]string{x.Name, x.Doc}
 		}
-		return report.Glossary(std.out, lines, manner(std.out, false)...)
+		return report.Glossary(std.Out, lines, cli.Manner(std.Out, false)...)
 	}
 	return c
 }
@@ -109,30 +110,30 @@ func listCommand(std streams) *cobra.Command {
 func chosenItems(items []item, args []string, backend string) ([]item, error) {
 	if backend != "" {
 		if names := backendNames(listed.Clients(catalog().Backends)); !slices.Contains(names, backend) {
-			return nil, usagef("list --for: there is no backend %q; there are %s", backend, strings.Join(names, ", "))
+			return nil, cli.Usagef("list --for: there is no backend %q; there are %s", backend, strings.Join(names, ", "))
 		}
 		if items = slices.DeleteFunc(items, func(i item) bool { return i.Backend != backend }); len(items) == 0 {
-			return nil, usagef("list: --for is for scenarios and locks, and %s have no backend", args[0])
+			return nil, cli.Usagef("list: --for is for scenarios and locks, and %s have no backend", args[0])
 		}
 	}
 	if len(args) == 1 {
 		return items, nil
 	}
 	if _, err := path.Match(args[1], ""); err != nil {
-		return nil, usagef("list: %q is no pattern: %v", args[1], err)
+		return nil, cli.Usagef("list: %q is no pattern: %v", args[1], err)
 	}
 	items = slices.DeleteFunc(items, func(i item) bool {
 		return !scenarios.Listing{Name: strings.TrimPrefix(i.Name, suite.Folder), Path: i.path}.Matches(args[1])
 	})
 	if len(items) == 0 {
-		return nil, usagef("list: no entry of %s matches %q; `lockquake list %[1]s` lists all", args[0], args[1])
+		return nil, cli.Usagef("list: no entry of %s matches %q; `lockquake list %[1]s` lists all", args[0], args[1])
 	}
 	return items, nil
 }
 
 // printLocks prints a table with a head, and all columns of it only where they were asked for.
-func printLocks(std streams, items []item, wide bool) error {
-	w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
+func printLocks(std cli.Streams, items []item, wide bool) error {
+	w := tabwriter.NewWriter(std.Out, 0, 0, 2, ' ', 0)
 	for i, r := range append([][]string{lockColumns}, lockRows(catalog().Backends, false)...) {
 		if i > 0 && !slices.ContainsFunc(items, func(x item) bool { return x.Backend == r[0] && x.Name == r[1] }) {
 			continue
@@ -143,7 +144,7 @@ func printLocks(std streams, items []item, wide bool) error {
 		fmt.Fprintln(w, strings.Join(r, "\t"))
 	}
 	if !wide {
-		fmt.Fprintln(std.err, "list locks --wide tells what else each lock offers, and what it is")
+		fmt.Fprintln(std.Err, "list locks --wide tells what else each lock offers, and what it is")
 	}
 	return w.Flush()
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/pflag"
 
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/metrics"
 )
@@ -15,16 +16,16 @@ func (m *metricsFlag) add(fl *pflag.FlagSet) {
 }
 
 // serve begins to serve, where that was asked for. The server must be closed; nil: it was not.
-func (m *metricsFlag) serve(tell *progress, verbose bool) (*metrics.Server, error) {
+func (m *metricsFlag) serve(tell *cli.Progress, verbose bool) (*metrics.Server, error) {
 	if m.addr == "" {
 		return nil, nil
 	}
 	s, err := metrics.Listen(m.addr)
 	if err != nil {
-		return nil, usagef("--metrics-addr: %v", err)
+		return nil, cli.Usagef("--metrics-addr: %v", err)
 	}
-	go s.Serve(logger(tell, verbose))
-	tell.say("metrics: %s", s.URL())
+	go s.Serve(cli.Logger(tell, verbose))
+	tell.Say("metrics: %s", s.URL())
 	return s, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/wait"
 )
 
@@ -49,7 +50,7 @@ func TestMetricsWhileARunLasts(t *testing.T) {
 		t.Error(err)
 	}
 	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != codeInterrupted {
+	if code := cmd.ProcessState.ExitCode(); code != cli.CodeInterrupted {
 		t.Errorf("exit code %d", code)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -78,8 +79,8 @@ func interruptedAt(t *testing.T, s syscall.Signal, after time.Duration) {
 	switch code := p.wait(t); {
 	case code == -1 && after < time.Second && p.stderr.String() == "":
 		t.Log("it came before the program had begun")
-	case code != codeInterrupted:
-		t.Errorf("exit code %d, should be %d\n%s", code, codeInterrupted, p.stderr.String())
+	case code != cli.CodeInterrupted:
+		t.Errorf("exit code %d, should be %d\n%s", code, cli.CodeInterrupted, p.stderr.String())
 	}
 	gone(t, p)
 	emptied(t)
@@ -119,8 +120,8 @@ func atMoment(t *testing.T, provider string, s syscall.Signal, after time.Durati
 	case code == -1 && len(begun) > 0:
 		t.Errorf("%v ended a run that had begun, before it healed\n%s", s, p.stderr.String())
 	case code == -1: // it came before anything had begun
-	case code != codeInterrupted:
-		t.Errorf("exit code %d, should be %d\n%s", code, codeInterrupted, p.stderr.String())
+	case code != cli.CodeInterrupted:
+		t.Errorf("exit code %d, should be %d\n%s", code, cli.CodeInterrupted, p.stderr.String())
 	case len(begun) > 0:
 		readable(t, begun[0])
 	}

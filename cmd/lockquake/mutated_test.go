@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/wire"
@@ -153,9 +154,9 @@ func (o outcomeOfCheck) wrong() string {
 		return "it took too much memory"
 	case strings.Contains(o.out, "checker crashed"):
 		return "a checker crashed"
-	case o.verdict != "" && o.code != verdictCode(results.Verdict(o.verdict)):
+	case o.verdict != "" && o.code != cli.VerdictCode(results.Verdict(o.verdict)):
 		return "verdict and exit code differ"
-	case o.verdict == "" && o.code != codeInconclusive:
+	case o.verdict == "" && o.code != cli.CodeInconclusive:
 		return "the exit code is not 4"
 	case o.verdict == "" && !placed.MatchString(o.err):
 		return "nobody says where it is broken"
@@ -187,7 +188,7 @@ func checkRun(t *testing.T, run runFiles, draw bool) (o outcomeOfCheck) {
 	for i, args := range verbs {
 		var out, errs bytes.Buffer
 		before, began := allocated(), wire.CPU()
-		code := execute(args, streams{in: strings.NewReader(""), out: &out, err: &errs})
+		code := execute(args, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
 		o.took = max(o.took, time.Duration(wire.CPU()-began))
 		o.allocated = max(o.allocated, allocated()-before)
 		if i == 0 {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/suite"
 	"github.com/lockquake/lockquake/scenarios"
 )
@@ -25,14 +26,14 @@ var newTemplate = template.Must(template.New("new").Parse(newText))
 // newTTL is that of a new scenario, where the lock can have it.
 const newTTL = 2 * time.Second
 
-func newCommand(std streams) *cobra.Command {
+func newCommand(std cli.Streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "new NAME --backend BACKEND",
 		Short:   "Write a scenario with comments, to be changed and run",
 		Example: "  lockquake new my-story --backend redis && lockquake run my-story.yaml",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usagef("new: give the scenario one name, as in `lockquake new my-story --backend redis`")
+				return cli.Usagef("new: give the scenario one name, as in `lockquake new my-story --backend redis`")
 			}
 			return nil
 		},
@@ -43,12 +44,12 @@ func newCommand(std streams) *cobra.Command {
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		b, locks, err := suite.Locks(*backend, *lockName, ownBackends(catalog()))
 		if err != nil {
-			return usagef("new: %v", err)
+			return cli.Usagef("new: %v", err)
 		}
 		text, err := newScenario(args[0], b, locks[0])
 		var wrong *scenarios.Error
 		if errors.As(err, &wrong) {
-			return usagef("new: %s", wrong.Message)
+			return cli.Usagef("new: %s", wrong.Message)
 		}
 		if err != nil {
 			return err
@@ -57,8 +58,8 @@ func newCommand(std streams) *cobra.Command {
 		if err := writeNew(file, text); err != nil {
 			return err
 		}
-		fmt.Fprintf(std.out, "%s\n", file)
-		fmt.Fprintf(std.err, "run it with `lockquake run %s`; docs/scenarios.md has all keys, and `lockquake list` what can be named\n", file)
+		fmt.Fprintf(std.Out, "%s\n", file)
+		fmt.Fprintf(std.Err, "run it with `lockquake run %s`; docs/scenarios.md has all keys, and `lockquake list` what can be named\n", file)
 		return nil
 	}
 	return c
@@ -79,10 +80,10 @@ func newScenario(name string, b backends.Backend, l backends.Lock) ([]byte, erro
 func writeNew(file string, text []byte) (err error) {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		return usagef("new: %s is there already; give another name, or remove it", file)
+		return cli.Usagef("new: %s is there already; give another name, or remove it", file)
 	}
 	if err != nil {
-		return usagef("new: %v", err)
+		return cli.Usagef("new: %v", err)
 	}
 	_, err = f.Write(text)
 	return errors.Join(err, f.Close())

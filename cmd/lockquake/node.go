@@ -17,6 +17,7 @@ import (
 	"github.com/lockquake/lockquake/internal/agent"
 	mechanisms "github.com/lockquake/lockquake/internal/agent/all"
 	"github.com/lockquake/lockquake/internal/agent/disk"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/client"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/relay"
@@ -33,23 +34,23 @@ of docs/protocol.md over standard streams, and end when their standard input doe
 streams, and heals all that it did when its input ends.`
 
 // nodeCommand is what runs on nodes. Those kinds that speak a protocol are given std as it is.
-func nodeCommand(people, std streams) *cobra.Command {
+func nodeCommand(people, std cli.Streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:    "node",
 		Short:  "Be a node of a run",
 		Long:   nodeDoc,
 		Hidden: true,
-		Args:   verbOnly,
+		Args:   cli.VerbOnly,
 		RunE:   func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(&cobra.Command{
 		Use:   "client",
 		Short: "Be a client process: many lock users",
-		Args:  noArgs,
+		Args:  cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return client.Main(c.Context(), client.Options{
 				Backends: listed.Clients(all.All()), Workloads: workloads.All(), Resources: resources.All(),
-				In: std.in, Out: std.out, Version: version, Libraries: all.Built(), InProcess: std.goroutine,
+				In: std.In, Out: std.Out, Version: cli.Version, Libraries: all.Built(), InProcess: std.Goroutine,
 			})
 		},
 	}, listening("register", ":7070", "Be the register: the resource that locks protect in a run", std, func(ctx context.Context, o resource.Options) error {
@@ -60,14 +61,14 @@ func nodeCommand(people, std streams) *cobra.Command {
 		Short: "Be the ledger of a resource that is a real service: lay out its store, and tell what its log says",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return resource.Ledger(c.Context(), resource.Options{In: std.in, Out: std.out, Version: version}, resources.All(), args[0])
+			return resource.Ledger(c.Context(), resource.Options{In: std.In, Out: std.Out, Version: cli.Version}, resources.All(), args[0])
 		},
 	}, &cobra.Command{
 		Use:   "agent",
 		Short: "Act on the processes of a run from the host's pid namespace",
-		Args:  noArgs,
+		Args:  cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return agent.Main(c.Context(), std.in, std.out, mechanisms.All())
+			return agent.Main(c.Context(), std.In, std.Out, mechanisms.All())
 		},
 	}, &cobra.Command{
 		Use:                "etcd [ETCD-FLAGS]",
@@ -82,7 +83,7 @@ func nodeCommand(people, std streams) *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			user, err := strconv.ParseUint(args[2], 10, 31)
 			if err != nil {
-				return usagef("USER is %q; it must be a number", args[2])
+				return cli.Usagef("USER is %q; it must be a number", args[2])
 			}
 			return disk.OnDisk(args[0], args[1], int(user), args[3:])
 		},
@@ -94,20 +95,20 @@ func nodeCommand(people, std streams) *cobra.Command {
 }
 
 // swarmCommands are what connects the supervisor to the hosts of a swarm.
-func swarmCommands(std streams) []*cobra.Command {
+func swarmCommands(std cli.Streams) []*cobra.Command {
 	return []*cobra.Command{{
 		Use:   "hub",
 		Short: "Dial into the networks of a swarm for the supervisor, over standard streams",
-		Args:  noArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return relay.Hub(c.Context(), std.in, std.out) },
+		Args:  cli.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return relay.Hub(c.Context(), std.In, std.Out) },
 	}, {
 		Use:   "relay",
 		Short: "Pass connections that show the run's key on to the engine of this host",
-		Args:  noArgs,
+		Args:  cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			key, err := relay.ParseKey(os.Getenv(relay.KeyVariable))
 			if err != nil {
-				return usagef("%s: %v", relay.KeyVariable, err)
+				return cli.Usagef("%s: %v", relay.KeyVariable, err)
 			}
 			return relay.Serve(c.Context(), key, ":"+relay.Port, cluster.EngineSocket)
 		},
@@ -115,17 +116,17 @@ func swarmCommands(std streams) []*cobra.Command {
 }
 
 // listening is a node that serves users at an address.
-func listening(kind, address, short string, std streams, serve func(context.Context, resource.Options) error) *cobra.Command {
-	c := &cobra.Command{Use: kind, Short: short, Args: noArgs}
+func listening(kind, address, short string, std cli.Streams, serve func(context.Context, resource.Options) error) *cobra.Command {
+	c := &cobra.Command{Use: kind, Short: short, Args: cli.NoArgs}
 	listen := c.Flags().String("listen", address, "address to listen on, host:port")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return serve(c.Context(), resource.Options{Listen: *listen, In: std.in, Out: std.out, Version: version})
+		return serve(c.Context(), resource.Options{Listen: *listen, In: std.In, Out: std.Out, Version: cli.Version})
 	}
 	return c
 }
 
 // objectsCommand is an object store, which has a directory too.
-func objectsCommand(std streams) *cobra.Command {
+func objectsCommand(std cli.Streams) *cobra.Command {
 	var dir string
 	c := listening("objects", ":7072", "Be an object store over HTTP: a resource that locks protect in a run", std, func(ctx context.Context, o resource.Options) error {
 		return objects.Main(ctx, o, dir)

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/stories"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/checkers"
@@ -183,5 +184,5 @@ func TestFlagsHaveNoBackQuotes(t *testing.T) {
 			look(sub)
 		}
 	}
-	look(newRoot(streams{}, streams{}))
+	look(newRoot(cli.Streams{}, cli.Streams{}))
 }

@@ -8,12 +8,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockquake/lockquake/internal/campaign"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/capacity"
 	"github.com/lockquake/lockquake/results/checkers"
 )
 
-func reportCommand(std streams) *cobra.Command {
+func reportCommand(std cli.Streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "report RUN-DIR | report SWEEP-DIR...",
 		Short: "Judge a run again and write its verdict and report anew; or put sweeps on one page",
@@ -38,7 +39,7 @@ func reportCommand(std streams) *cobra.Command {
 			return reportSweeps(std, args, *page)
 		}
 		if *page != "" {
-			return usagef("--out: the report of a run goes into its directory; leave it out")
+			return cli.Usagef("--out: the report of a run goes into its directory; leave it out")
 		}
 		dir, err := runDir(args[0])
 		if err != nil {
@@ -48,15 +49,15 @@ func reportCommand(std streams) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := draw(dir, rep); err != nil {
+		if err := cli.DrawReport(dir, rep); err != nil {
 			return err
 		}
 		if *tell {
-			if err := explain(std.out, dir, rep); err != nil {
+			if err := cli.Explain(std.Out, dir, rep); err != nil {
 				return err
 			}
 		}
-		_, err = fmt.Fprintln(std.out, shorten(filepath.Join(dir, results.FileReport)))
+		_, err = fmt.Fprintln(std.Out, cli.Shorten(filepath.Join(dir, results.FileReport)))
 		return err
 	}
 	return c
@@ -69,10 +70,10 @@ func isSweep(dir string) bool {
 }
 
 // reportSweeps draws sweeps on one page, and prints where it is.
-func reportSweeps(std streams, dirs []string, page string) error {
+func reportSweeps(std cli.Streams, dirs []string, page string) error {
 	if page == "" {
 		if len(dirs) > 1 {
-			return usagef("report: --out is missing: say in which file the page of %d sweeps goes", len(dirs))
+			return cli.Usagef("report: --out is missing: say in which file the page of %d sweeps goes", len(dirs))
 		}
 		page = filepath.Join(dirs[0], capacity.FileReport)
 	}
@@ -80,17 +81,17 @@ func reportSweeps(std streams, dirs []string, page string) error {
 	for _, dir := range dirs {
 		s, err := capacity.Read(filepath.Join(dir, capacity.File))
 		if err != nil {
-			return usagef("report: %v", err)
+			return cli.Usagef("report: %v", err)
 		}
 		sweeps = append(sweeps, s)
 	}
 	all, err := capacity.Merge(sweeps...)
 	if err != nil {
-		return usagef("report: %v", err)
+		return cli.Usagef("report: %v", err)
 	}
 	if err := drawCapacity(page, capacity.Analyse(all)); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(std.out, shorten(page))
+	_, err = fmt.Fprintln(std.Out, cli.Shorten(page))
 	return err
 }

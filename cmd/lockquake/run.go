@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"slices"
@@ -14,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/suite"
@@ -32,7 +31,7 @@ type runFlags struct {
 	budget  time.Duration
 	out     string
 	resume  string
-	format  *format
+	format  *cli.Format
 	keep    bool
 	dryRun  bool
 	verbose bool
@@ -63,7 +62,7 @@ With - in place of scenarios, jobs are read from standard input, a JSON object a
 {"job": "a name", "scenario": "etcd-healthy", "set": ["run.for=5s"], "provider": "local", "repeat": 3}. Behind the verdicts of a job, of
 --format json, stands {"job": "a name", "runs": 3, "code": 0}. The end of the input is the end of the servers.`
 
-func runCommand(std streams) *cobra.Command {
+func runCommand(std cli.Streams) *cobra.Command {
 	var f runFlags
 	c := &cobra.Command{
 		Use:   "run SCENARIO-NAME-OR-FILE... | -",
@@ -76,7 +75,7 @@ func runCommand(std streams) *cobra.Command {
 		ValidArgsFunction: completeAnyScenario,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("run: no scenario is named; `lockquake list scenarios` lists them, and a YAML file will do")
+				return cli.Usagef("run: no scenario is named; `lockquake list scenarios` lists them, and a YAML file will do")
 			}
 			return nil
 		},
@@ -97,33 +96,33 @@ func runCommand(std streams) *cobra.Command {
 	fl.BoolVar(&f.explain, "explain", false, "tell in about ten lines of plain words what happened, behind each verdict")
 	f.metrics.add(fl)
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "print all counts, latencies, receipts and versions, and note on standard error what is done")
-	f.format = formatFlag(c, "text", "json", "table")
+	f.format = cli.AddFormat(c, "text", "json", "table")
 	completeDir(c, "out", "resume")
 	c.RunE = func(c *cobra.Command, args []string) error { return f.run(c.Context(), std, args) }
 	return c
 }
 
 // run checks everything first, so that nothing is started for a command line that cannot be carried out.
-func (f *runFlags) run(ctx context.Context, std streams, args []string) error {
+func (f *runFlags) run(ctx context.Context, std cli.Streams, args []string) error {
 	if err := f.check(args); err != nil {
 		return err
 	}
-	tell := newProgress(std.err, f.dryRun)
-	defer tell.close()
-	stop := interruptible(ctx, tell) // before anything is tried out: that starts containers, too
-	defer stop.done()
-	r := runs{flags: f, batch: &batch{std: std, tell: tell, stop: stop, format: f.format.value, explain: f.explain, whole: f.verbose, began: clock.ProcessStart()}}
+	tell := cli.NewProgress(std.Err, f.dryRun)
+	defer tell.Close()
+	stop := cli.Interruptible(ctx, tell) // before anything is tried out: that starts containers, too
+	defer stop.Done()
+	r := runs{flags: f, batch: &batch{std: std, tell: tell, stop: stop, format: f.format.Value, explain: f.explain, whole: f.verbose, began: clock.ProcessStart()}}
 	if f.ofJobs(args) {
 		return r.run(func() {
-			r.all(&jobsPlan{runs: &r, lines: linesOf(r.stop.ctx, std.in, r.fail), nodes: map[string]*nodeSource{}}, f.shared(true))
+			r.all(&jobsPlan{runs: &r, lines: linesOf(r.stop.Ctx, std.In, r.fail), nodes: map[string]*nodeSource{}}, f.shared(true))
 		})
 	}
 	nodes, err := f.nodes.read()
 	if err != nil {
 		return err
 	}
-	r.list, err = f.prepare(stop.ctx, nodes, args, f.set, tell)
-	if err = stop.or(err); err != nil {
+	r.list, err = f.prepare(stop.Ctx, nodes, args, f.set, tell)
+	if err = stop.Or(err); err != nil {
 		return err
 	}
 	if len(r.list) == 1 && r.list[0].cannot != nil {
@@ -156,28 +155,28 @@ func (f *runFlags) shared(agent bool) *engine.KeptServers {
 func (f *runFlags) check(args []string) error {
 	switch {
 	case f.repeat < 1:
-		return usagef("--repeat: %d is too few; at least 1", f.repeat)
+		return cli.Usagef("--repeat: %d is too few; at least 1", f.repeat)
 	case f.budget < 0:
-		return usagef("--budget: %v is negative", f.budget)
+		return cli.Usagef("--budget: %v is negative", f.budget)
 	case !f.ofJobs(args):
-	case f.format.value != "json":
-		return usagef("run -: a program that gives jobs reads their verdicts: it takes --format json")
+	case f.format.Value != "json":
+		return cli.Usagef("run -: a program that gives jobs reads their verdicts: it takes --format json")
 	case f.dryRun, f.resume != "", f.repeat > 1, f.nodes.attach.file != "":
-		return usagef("run -: it has no --dry-run, --resume, --repeat or --attach; each job has its own repeat")
+		return cli.Usagef("run -: it has no --dry-run, --resume, --repeat or --attach; each job has its own repeat")
 	}
 	if f.lock != "" && !f.ofJobs(args) && !slices.ContainsFunc(args, ofSuite) {
-		return usagef("--lock: it is for stories of the regression suite, such as suite/late-release; a scenario names its own lock, which --set backend.lock=NAME replaces")
+		return cli.Usagef("--lock: it is for stories of the regression suite, such as suite/late-release; a scenario names its own lock, which --set backend.lock=NAME replaces")
 	}
-	if f.explain && f.format.value != "text" {
-		return usagef("--explain: it stands behind the text of a verdict, and --format %s prints none; `lockquake report --explain RUN-DIR` tells a run afterwards", f.format.value)
+	if f.explain && f.format.Value != "text" {
+		return cli.Usagef("--explain: it stands behind the text of a verdict, and --format %s prints none; `lockquake report --explain RUN-DIR` tells a run afterwards", f.format.Value)
 	}
-	return f.format.check()
+	return f.format.Check()
 }
 
 // prepare resolves names, keys and providers, with some keys changed, and checks that each run can be delivered here. Where one cannot be, its candidate
 // says why.
-func (f *runFlags) prepare(ctx context.Context, nodes *nodeSource, args, changed []string, tell *progress) ([]candidate, error) {
-	nodes.builder.Tell = tell.say
+func (f *runFlags) prepare(ctx context.Context, nodes *nodeSource, args, changed []string, tell *cli.Progress) ([]candidate, error) {
+	nodes.builder.Tell = tell.Say
 	set := changed
 	if f.seed != 0 {
 		set = append(set[:len(set):len(set)], fmt.Sprintf("run.seed=%d", f.seed))
@@ -186,7 +185,7 @@ func (f *runFlags) prepare(ctx context.Context, nodes *nodeSource, args, changed
 	if err != nil {
 		return nil, err
 	}
-	lock := against{lock: f.lock, client: program, set: changed, ask: nodes.hellos(ctx, logger(tell, f.verbose)), tell: tell.say}
+	lock := against{lock: f.lock, client: program, set: changed, ask: nodes.hellos(ctx, cli.Logger(tell, f.verbose)), tell: tell.Say}
 	var out []candidate
 	for _, arg := range args {
 		found, err := lock.load(arg)
@@ -204,10 +203,10 @@ func (f *runFlags) prepare(ctx context.Context, nodes *nodeSource, args, changed
 				return nil, err
 			}
 			o, missing := nodes.options(ctx, s)
-			if missing != nil && (o.Provider == nil || exitCode(missing) != codeMissing) {
+			if missing != nil && (o.Provider == nil || cli.ExitCode(missing) != cli.CodeMissing) {
 				return nil, missing
 			}
-			o.Out, o.Keep, o.Log = f.out, f.keep, logger(tell, f.verbose)
+			o.Out, o.Keep, o.Log = f.out, f.keep, cli.Logger(tell, f.verbose)
 			nodes.lock = s.Backend.Use + "/" + s.Backend.Lock
 			o.Replay = nodes.replay(nameOf(arg, s), changed, o.Provider.Name())
 			o.Drawn = func(file string) string { return nodes.replay(file, nil, o.Provider.Name()) } // what was set is written in the file
@@ -215,7 +214,7 @@ func (f *runFlags) prepare(ctx context.Context, nodes *nodeSource, args, changed
 			if missing != nil {
 				err = missing
 			}
-			if err != nil && exitCode(err) != codeMissing {
+			if err != nil && cli.ExitCode(err) != cli.CodeMissing {
 				return nil, err
 			}
 			out = append(out, candidate{Options: o, agent: err == nil && plan.NeedsAgent(), cannot: err})
@@ -235,37 +234,29 @@ func nameOf(arg string, s scenarios.Scenario) string {
 	return arg
 }
 
-// quoted is a word as a shell takes it.
-func quoted(word string) string {
-	if !strings.ContainsAny(word, " \t\n*?[]{}()<>|&;$\"'`\\!#~") {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-}
-
 // plan prints what would be done.
-func (f *runFlags) plan(std streams, list []candidate) error {
+func (f *runFlags) plan(std cli.Streams, list []candidate) error {
 	var missing error
 	for i, o := range list {
 		if o.cannot != nil {
-			fmt.Fprintf(std.err, "lockquake: %s: it cannot be run here: %v\n", o.Scenario.Name, o.cannot)
-			missing = exit{code: codeMissing}
+			fmt.Fprintf(std.Err, "lockquake: %s: it cannot be run here: %v\n", o.Scenario.Name, o.cannot)
+			missing = cli.Exit{Code: cli.CodeMissing}
 			continue
 		}
 		p, err := engine.Check(o.Options)
 		if err != nil {
 			return err
 		}
-		if f.format.value == "json" {
-			if err := writeJSON(std.out, p); err != nil {
+		if f.format.Value == "json" {
+			if err := cli.WriteJSON(std.Out, p); err != nil {
 				return err
 			}
 			continue
 		}
 		if i > 0 {
-			fmt.Fprintln(std.out)
+			fmt.Fprintln(std.Out)
 		}
-		err = folded(std.out, func(w io.Writer) error {
+		err = cli.Folded(std.Out, func(w io.Writer) error {
 			_, err := fmt.Fprintf(w, "%s\nprovider %s: %s\n", strings.TrimRight(p.Text(), "\n"), o.Provider.Name(), o.ProviderReason)
 			return err
 		})
@@ -282,19 +273,11 @@ func parseImages(flags []string) (map[string]string, error) {
 	for _, f := range flags {
 		key, image, ok := strings.Cut(f, "=")
 		if !ok || key == "" || image == "" {
-			return nil, usagef("--image %s: not of the form KEY=IMAGE, such as redis=redis:7.4", f)
+			return nil, cli.Usagef("--image %s: not of the form KEY=IMAGE, such as redis=redis:7.4", f)
 		}
 		images[key] = image
 	}
 	return images, nil
-}
-
-// drawSeed returns a seed other than 0, small enough for every reader of JSON.
-func drawSeed() uint64 {
-	var b [8]byte
-	// It cannot fail: the Go runtime ends the program where the system has no randomness.
-	_, _ = rand.Read(b[:])
-	return binary.LittleEndian.Uint64(b[:])>>22 + 1
 }
 
 // reworded marks the claim of a scenario, which speaks of it as it was before --set, unless it was set itself.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/internal/campaign"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/checkers"
@@ -30,7 +31,7 @@ func (r *runs) begin(args []string) (err error) {
 	if !f.several(r.list) && f.resume == "" {
 		return nil
 	}
-	command := commandOf(f.flags, "run", args, "resume", "out", "format", "verbose", "explain", "budget", "metrics-addr", "dry-run", "keep")
+	command := cli.CommandOf(f.flags, "run", args, "resume", "out", "format", "verbose", "explain", "budget", "metrics-addr", "dry-run", "keep")
 	r.dir, r.journal, _, err = opening{verb: "run", what: "batch of runs", out: f.out, resume: f.resume, command: command}.journal(r.tell)
 	return err
 }
@@ -57,14 +58,14 @@ func (r *runs) run(all func()) (err error) {
 	}
 	for _, c := range r.list {
 		if c.cannot == nil { // all are about one service
-			if err := r.flags.nodes.attach.agree(r.stop.ctx, r.std, c.Options); err != nil {
+			if err := r.flags.nodes.attach.agree(r.stop.Ctx, r.std, c.Options); err != nil {
 				return err
 			}
 			break
 		}
 	}
 	all()
-	r.tell.close()
+	r.tell.Close()
 	return r.close()
 }
 
@@ -76,10 +77,10 @@ func (r *runs) all(p campaign.Plan, kept *engine.KeptServers) {
 		}
 	}
 	c := campaign.Campaign{Dir: r.dir, Journal: r.journal, Kept: kept, Budget: r.flags.budget, Reader: r.batch}
-	done, err := c.Run(r.stop.ctx, p)
+	done, err := c.Run(r.stop.Ctx, p)
 	if err != nil {
 		r.fail(err)
-		r.code = worse(r.code, exitCode(err))
+		r.code = cli.Worse(r.code, cli.ExitCode(err))
 	}
 	spent := false
 	for _, d := range done {
@@ -87,11 +88,11 @@ func (r *runs) all(p campaign.Plan, kept *engine.KeptServers) {
 			spent = true
 		}
 	}
-	if c.Interrupted || r.stop.interrupted() {
-		r.code = worse(r.code, codeInterrupted)
+	if c.Interrupted || r.stop.Interrupted() {
+		r.code = cli.Worse(r.code, cli.CodeInterrupted)
 	}
 	if r.journal != nil && len(r.journal.Results()) > 0 && (c.Interrupted || spent) {
-		r.tell.say("to go on: %s --resume %s", r.journal.Header.Command, quoted(shorten(r.dir)))
+		r.tell.Say("to go on: %s --resume %s", r.journal.Header.Command, cli.Quoted(cli.Shorten(r.dir)))
 	}
 }
 
@@ -103,9 +104,9 @@ func (r *runs) before(done campaign.Result) {
 		rep = results.Report{Schema: results.ReportSchema, Scenario: done.Job, Verdict: done.Verdict, Reasons: done.Reasons, Judged: done.Judged, Counts: done.Counts, Measures: done.Measures}
 	}
 	r.reports, r.some = append(r.reports, rep), true
-	r.code = worse(r.code, verdictCode(done.Verdict))
+	r.code = cli.Worse(r.code, cli.VerdictCode(done.Verdict))
 	if done.Broke != "" {
-		r.code = worse(r.code, codeInconclusive)
+		r.code = cli.Worse(r.code, cli.CodeInconclusive)
 	}
 }
 
@@ -117,13 +118,13 @@ func (r *runs) leave(d campaign.Result) bool {
 	p := runPlan{list: r.list}
 	for i, c := range r.list {
 		if p.name(i) == d.Job {
-			r.tell.say("not run: %s: %s", d.Job, d.NotMade)
+			r.tell.Say("not run: %s: %s", d.Job, d.NotMade)
 			if err := r.show(results.NotRun(checkers.All(), c.Scenario, c.Provider.Name(), d.NotMade)); err != nil {
 				r.fail(err)
 			}
 		}
 	}
-	r.code = worse(r.code, codeInconclusive)
+	r.code = cli.Worse(r.code, cli.CodeInconclusive)
 	return true
 }
 
@@ -154,9 +155,9 @@ func (p runPlan) name(at int) string {
 func (p runPlan) Next(done []campaign.Result) (j campaign.Job, ok bool) {
 	made, over := map[string]int{}, map[string]bool{}
 	for _, r := range done {
-		code := exitCode(r.Err)
-		missing := r.NotMade != "" && code == codeMissing
-		if missing && len(p.list) == 1 || r.NotMade != "" && code == codeUsage {
+		code := cli.ExitCode(r.Err)
+		missing := r.NotMade != "" && code == cli.CodeMissing
+		if missing && len(p.list) == 1 || r.NotMade != "" && code == cli.CodeUsage {
 			return j, false
 		}
 		made[r.Job]++

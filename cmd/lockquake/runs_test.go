@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/internal/campaign"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/scenarios"
@@ -59,7 +60,7 @@ func TestRunPlan(t *testing.T) {
 					t.Errorf("%s: no seed was drawn", name)
 				}
 			}
-			if exitCode(r.Err) == codeMissing || exitCode(r.Err) == codeUsage {
+			if cli.ExitCode(r.Err) == cli.CodeMissing || cli.ExitCode(r.Err) == cli.CodeUsage {
 				r.NotMade = r.Err.Error()
 			}
 			done = append(done, r)

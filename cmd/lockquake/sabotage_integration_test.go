@@ -10,6 +10,7 @@ import (
 
 	faults "github.com/lockquake/lockquake/chaos/all"
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/tryout"
 	"github.com/lockquake/lockquake/results"
 )
@@ -51,10 +52,10 @@ func TestSabotage(t *testing.T) {
 func sabotaged(t *testing.T, fault string, p *process) {
 	t.Helper()
 	code := p.wait(t)
-	if code == codeMissing {
+	if code == cli.CodeMissing {
 		t.Skipf("it cannot be delivered here, sabotaged or not: %s", p.stderr.String())
 	}
-	if code != codeInconclusive {
+	if code != cli.CodeInconclusive {
 		t.Errorf("exit code %d\n%s", code, p.stderr.String())
 	}
 	r := p.report(t)

@@ -28,6 +28,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"golang.org/x/sys/unix"
+
+	"github.com/lockquake/lockquake/internal/cli"
 )
 
 // stranger is a user of the machine who has nothing to do with any run.
@@ -228,7 +230,7 @@ func finish(t *testing.T, p *process) {
 	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	if code := p.wait(t); code != codeInterrupted {
+	if code := p.wait(t); code != cli.CodeInterrupted {
 		t.Errorf("exit code %d\n%s", code, p.stderr.String())
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
@@ -16,7 +17,7 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-func showCommand(std streams) *cobra.Command {
+func showCommand(std cli.Streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:               "show SCENARIO-NAME-OR-FILE...",
 		Short:             "Print scenarios as YAML, twins and --set applied",
@@ -30,9 +31,9 @@ func showCommand(std streams) *cobra.Command {
 	c.Args = func(_ *cobra.Command, args []string) error {
 		switch {
 		case *schema && len(args) > 0:
-			return usagef("show: --schema is of all scenarios; name none beside it")
+			return cli.Usagef("show: --schema is of all scenarios; name none beside it")
 		case !*schema && len(args) == 0:
-			return usagef("show: no scenario is named; `lockquake list scenarios` lists them")
+			return cli.Usagef("show: no scenario is named; `lockquake list scenarios` lists them")
 		}
 		return nil
 	}
@@ -40,19 +41,19 @@ func showCommand(std streams) *cobra.Command {
 		if *schema {
 			text, err := scenarios.Schema(vocabulary(catalog()))
 			if err == nil {
-				_, err = std.out.Write(text)
+				_, err = std.Out.Write(text)
 			}
 			return err
 		}
 		var texts [][]byte
 		for _, name := range args {
-			some, err := textsOf(name, lock, *set, newProgress(std.err, false).say)
+			some, err := textsOf(name, lock, *set, cli.NewProgress(std.Err, false).Say)
 			if err != nil {
 				return err
 			}
 			texts = append(texts, some...)
 		}
-		_, err := std.out.Write(bytes.Join(texts, []byte("---\n")))
+		_, err := std.Out.Write(bytes.Join(texts, []byte("---\n")))
 		return err
 	}
 	return c

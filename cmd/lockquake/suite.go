@@ -17,6 +17,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/campaign"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/suite"
@@ -36,7 +37,7 @@ type suiteFlags struct {
 	out, resume, baseline string
 	quick, dryRun         bool
 	verbose               bool
-	format                *format
+	format                *cli.Format
 }
 
 const suiteDoc = `Suite puts locks to stories and prints a table of what came of them. A lock is BACKEND, which is its default lock, BACKEND/LOCK, or
@@ -51,7 +52,7 @@ It leaves a directory with suite.json, junit.xml, summary.md and the directories
 code 130; --resume goes on with it. Exit code 1: a cell is red, or with --baseline, one is red that was green there, or costs more. 4: a cell is unknown, or
 cannot be delivered here. 3: none can be.`
 
-func suiteCommand(std streams) *cobra.Command {
+func suiteCommand(std cli.Streams) *cobra.Command {
 	var f suiteFlags
 	c := &cobra.Command{
 		Use:   "suite FILE.yaml | LOCK...",
@@ -62,7 +63,7 @@ func suiteCommand(std streams) *cobra.Command {
   lockquake suite suite.yaml --repeat 5 --baseline runs/suite-20261124T080000.000-7`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("suite: no lock is named: want redis, redis/set-px-lua, or a YAML file; `lockquake list locks` lists them")
+				return cli.Usagef("suite: no lock is named: want redis, redis/set-px-lua, or a YAML file; `lockquake list locks` lists them")
 			}
 			return nil
 		},
@@ -84,7 +85,7 @@ func suiteCommand(std streams) *cobra.Command {
 	fl.StringVar(&f.baseline, "baseline", "", "the directory of a suite; exit code 1 then means that a cell is red which was green there")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "list the cells and what does not apply, and start no run: a client of one's own is asked what it offers, and no more")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "note on standard error what is done")
-	f.format = formatFlag(c, "text", "json", "junit", "markdown")
+	f.format = cli.AddFormat(c, "text", "json", "junit", "markdown")
 	completeFlag(c, "story", completeStory)
 	completeDir(c, "out", "resume", "baseline")
 	c.RunE = func(c *cobra.Command, args []string) error { return f.run(c.Context(), std, args) }
@@ -94,9 +95,9 @@ func suiteCommand(std streams) *cobra.Command {
 // suiteRun is a suite under way.
 type suiteRun struct {
 	*suiteFlags
-	std     streams
-	tell    *progress
-	stop    interrupt
+	std     cli.Streams
+	tell    *cli.Progress
+	stop    cli.Interrupt
 	nodes   *nodeSource
 	config  suite.Config
 	dir     string
@@ -107,16 +108,16 @@ type suiteRun struct {
 }
 
 // run checks everything first, so that nothing is started for a command line that cannot be carried out.
-func (f *suiteFlags) run(ctx context.Context, std streams, args []string) error {
-	tell := newProgress(std.err, f.dryRun)
-	defer tell.close()
-	r := suiteRun{suiteFlags: f, std: std, tell: tell, stop: interruptible(ctx, tell)}
-	defer r.stop.done()
-	if err := r.stop.or(r.prepare(args)); err != nil {
+func (f *suiteFlags) run(ctx context.Context, std cli.Streams, args []string) error {
+	tell := cli.NewProgress(std.Err, f.dryRun)
+	defer tell.Close()
+	r := suiteRun{suiteFlags: f, std: std, tell: tell, stop: cli.Interruptible(ctx, tell)}
+	defer r.stop.Done()
+	if err := r.stop.Or(r.prepare(args)); err != nil {
 		return err
 	}
-	options, err := r.check(r.stop.ctx)
-	if err = r.stop.or(err); err != nil {
+	options, err := r.check(r.stop.Ctx)
+	if err = r.stop.Or(err); err != nil {
 		return err
 	}
 	for _, o := range options {
@@ -130,17 +131,17 @@ func (f *suiteFlags) run(ctx context.Context, std streams, args []string) error 
 		return nil
 	}
 	code := r.runAll(options)
-	tell.close()
+	tell.Close()
 	return r.report(code)
 }
 
 // prepare reads the command line and what it names, and makes the cells.
 func (r *suiteRun) prepare(args []string) (err error) {
-	if err := r.format.check(); err != nil {
+	if err := r.format.Check(); err != nil {
 		return err
 	}
 	if r.repeat < 0 || r.most < 0 || r.budget < 0 || r.ttl < 0 {
-		return usagef("suite: --repeat, --most, --budget and --ttl are not negative")
+		return cli.Usagef("suite: --repeat, --most, --budget and --ttl are not negative")
 	}
 	command := r.command(args) // read moves what --client says
 	if r.config, err = r.read(args); err != nil {
@@ -149,9 +150,9 @@ func (r *suiteRun) prepare(args []string) (err error) {
 	if r.nodes, err = r.where.read(); err != nil {
 		return err
 	}
-	r.nodes.builder.Tell = r.tell.say
+	r.nodes.builder.Tell = r.tell.Say
 	if r.nodes.attached != nil {
-		return usagef("--attach: the stories break servers, which are not ours there; `lockquake run` takes scenarios that do not")
+		return cli.Usagef("--attach: the stories break servers, which are not ours there; `lockquake run` takes scenarios that do not")
 	}
 	if r.baseline != "" {
 		before, err := readSuite("--baseline", r.baseline)
@@ -160,10 +161,10 @@ func (r *suiteRun) prepare(args []string) (err error) {
 		}
 		r.before = &before
 	}
-	cells, err := suite.Plan(r.config, r.nodes.catalog.Backends, r.nodes.hellos(r.stop.ctx, logger(r.tell, r.verbose)))
+	cells, err := suite.Plan(r.config, r.nodes.catalog.Backends, r.nodes.hellos(r.stop.Ctx, cli.Logger(r.tell, r.verbose)))
 	switch {
 	case errors.Is(err, suite.ErrNoLock):
-		return usagef("suite: %v; `lockquake list locks` lists them all", err)
+		return cli.Usagef("suite: %v; `lockquake list locks` lists them all", err)
 	case err != nil:
 		return err
 	}
@@ -192,7 +193,7 @@ func (n *nodeSource) hellos(ctx context.Context, log *slog.Logger) suite.Ask {
 			hellos, err = engine.Hellos(ctx, o)
 		}
 		if err != nil {
-			return nil, errors.New(inOneLine(err))
+			return nil, errors.New(cli.InOneLine(err))
 		}
 		return hellos, nil
 	}
@@ -203,9 +204,9 @@ func readSuite(flag, dir string) (suite.Result, error) {
 	old, err := suite.Read(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return old, usagef("%s: %s is no directory of a suite: it has no %s", flag, dir, suite.File)
+		return old, cli.Usagef("%s: %s is no directory of a suite: it has no %s", flag, dir, suite.File)
 	case err != nil:
-		return old, usagef("%s: %v", flag, err)
+		return old, cli.Usagef("%s: %v", flag, err)
 	}
 	return old, nil
 }
@@ -217,13 +218,13 @@ func (r *suiteRun) read(args []string) (c suite.Config, err error) {
 	case len(args) == 1 && isFile(args[0]):
 		data, err := history.ReadFile(args[0], history.MostText)
 		if err != nil {
-			return c, usagef("suite: %v", err)
+			return c, cli.Usagef("suite: %v", err)
 		}
 		if c, err = suite.ReadFile(data, args[0]); err != nil {
 			return c, err
 		}
 	case slices.ContainsFunc(args, isFile):
-		return c, usagef("suite: one file, or locks; not both")
+		return c, cli.Usagef("suite: one file, or locks; not both")
 	}
 	if len(c.Locks) == 0 {
 		for _, arg := range args {
@@ -270,7 +271,7 @@ func (r *suiteRun) read(args []string) (c suite.Config, err error) {
 
 // command is what makes the suite again.
 func (r *suiteRun) command(args []string) string {
-	return commandOf(r.flags, "suite", args, "resume", "out", "format", "verbose", "budget", "baseline", "dry-run")
+	return cli.CommandOf(r.flags, "suite", args, "resume", "out", "format", "verbose", "budget", "baseline", "dry-run")
 }
 
 // check finds out which cells can be run here, and how.
@@ -283,7 +284,7 @@ func (r *suiteRun) check(ctx context.Context) ([]engine.Options, error) {
 		}
 		o, err := r.nodes.options(ctx, c.Scenario)
 		if err == nil {
-			o.Out, o.Log = r.dir, logger(r.tell, r.verbose)
+			o.Out, o.Log = r.dir, cli.Logger(r.tell, r.verbose)
 			o.Replay = r.nodes.replay(results.FileScenario, nil, o.Provider.Name())
 			o.Drawn = func(file string) string { return r.nodes.replay(file, nil, o.Provider.Name()) }
 			err = r.tryOn(c, o)
@@ -291,7 +292,7 @@ func (r *suiteRun) check(ctx context.Context) ([]engine.Options, error) {
 		var missing engine.MissingError
 		switch {
 		case errors.As(err, &missing) || err != nil && c.Foreign:
-			c.NotRun, c.Missing = inOneLine(err), true
+			c.NotRun, c.Missing = cli.InOneLine(err), true
 		case err != nil:
 			return nil, fmt.Errorf("%s, %s: %w", c.Lock, c.Story, err)
 		}
@@ -314,9 +315,9 @@ func (r *suiteRun) tryOn(c *suite.Cell, o engine.Options) error {
 
 // announce says what will be run, about how long it takes, and what will not be: on the standard output where nothing else is asked for.
 func (r *suiteRun) announce() {
-	say := r.tell.say
+	say := r.tell.Say
 	if r.dryRun {
-		say = func(format string, args ...any) { fmt.Fprintf(r.std.out, format+"\n", args...) }
+		say = func(format string, args ...any) { fmt.Fprintf(r.std.Out, format+"\n", args...) }
 	}
 	due := 0
 	for _, c := range r.result.Cells {
@@ -343,14 +344,14 @@ func (r *suiteRun) announce() {
 func (r *suiteRun) runAll(options []engine.Options) int {
 	b := suiteReader{&batch{std: r.std, tell: r.tell, stop: r.stop, format: "table", several: true, began: clock.ProcessStart()}}
 	c := campaign.Campaign{Dir: r.dir, Journal: r.journal, Kept: &engine.KeptServers{Agent: true}, Budget: r.config.Budget, Reader: b}
-	done, err := c.Run(r.stop.ctx, suite.Runs{Result: &r.result, Options: options, Seed: r.drawn})
+	done, err := c.Run(r.stop.Ctx, suite.Runs{Result: &r.result, Options: options, Seed: r.drawn})
 	b.fail(err)
 	r.result.Fill(done)
 	if r.result.Interrupted = c.Interrupted; c.Interrupted {
 		r.leave()
-		return codeInterrupted
+		return cli.CodeInterrupted
 	}
-	return exitCode(err)
+	return cli.ExitCode(err)
 }
 
 // drawn is the seed of a cell's n-th run from 0 whose story has none.
@@ -394,9 +395,9 @@ func (r *suiteRun) report(code int) error {
 	}
 	var out bytes.Buffer
 	var err error
-	switch r.format.value {
+	switch r.format.Value {
 	case "json":
-		err = writeJSON(&out, r.result)
+		err = cli.WriteJSON(&out, r.result)
 	case "junit":
 		err = r.result.JUnit(&out, x)
 	case "markdown":
@@ -405,25 +406,25 @@ func (r *suiteRun) report(code int) error {
 		err = r.result.Text(&out)
 	}
 	if err == nil && x != nil {
-		if r.format.value == "text" {
+		if r.format.Value == "text" {
 			err = x.Text(&out)
 		} else {
-			err = x.Text(r.std.err)
+			err = x.Text(r.std.Err)
 		}
 	}
 	switch {
 	case err != nil:
-	case r.format.value == "text":
-		fmt.Fprintln(&out, shorten(r.dir))
-		err = printFolded(r.std.out, out.String())
+	case r.format.Value == "text":
+		fmt.Fprintln(&out, cli.Shorten(r.dir))
+		err = cli.PrintFolded(r.std.Out, out.String())
 	default:
-		_, err = r.std.out.Write(out.Bytes())
+		_, err = r.std.Out.Write(out.Bytes())
 	}
 	if err != nil {
 		return err
 	}
-	if code = worse(code, r.code(x)); code != codeMet {
-		return exit{code: code}
+	if code = cli.Worse(code, r.code(x)); code != cli.CodeMet {
+		return cli.Exit{Code: code}
 	}
 	return nil
 }
@@ -434,25 +435,25 @@ func (r *suiteRun) code(x *suite.Comparison) int {
 	ran := s.Green + s.Red + s.Unknown
 	switch {
 	case ran == 0 && s.Missing > 0:
-		return codeMissing
+		return cli.CodeMissing
 	case ran == 0:
-		return codeInconclusive
+		return cli.CodeInconclusive
 	}
 	if x != nil {
 		regressions, unanswered := x.Regressions()
 		switch {
 		case regressions > 0:
-			return codeFailed
+			return cli.CodeFailed
 		case unanswered > 0:
-			return codeInconclusive
+			return cli.CodeInconclusive
 		}
-		return codeMet
+		return cli.CodeMet
 	}
 	switch {
 	case s.Red > 0:
-		return codeFailed
+		return cli.CodeFailed
 	case s.Unknown > 0 || s.Missing > 0:
-		return codeInconclusive
+		return cli.CodeInconclusive
 	}
-	return codeMet
+	return cli.CodeMet
 }

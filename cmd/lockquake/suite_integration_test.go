@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/suite"
 	"github.com/lockquake/lockquake/results"
 )
@@ -73,7 +74,7 @@ func TestSuiteFindsWrongLocks(t *testing.T) {
 		t.Run(strconv.Itoa(first+1), func(t *testing.T) {
 			t.Parallel()
 			got, code := runSuite(t, scenarioFile(t, "locks:\n"+strings.Join(part, "")), "--quick", "--ttl", "1s", "--provider", "local")
-			if code == codeMet || len(got.Cells) != len(part) {
+			if code == cli.CodeMet || len(got.Cells) != len(part) {
 				t.Errorf("exit code %d, %d cells of %d rows", code, len(got.Cells), len(part))
 			}
 			for _, c := range got.Cells {
@@ -96,7 +97,7 @@ func TestAnEagerWaiterIsFound(t *testing.T) {
 	leftToAll(t, "TestSuiteFindsBrokenLocks has memory/storms, and TestSuiteFindsWrongLocks a lock that is wasteful while it waits")
 	const rows = "locks:\n  - {backend: redis, lock: set-px-lua, set: [backend.retry.delay=0s], stories: [waiting]}\n"
 	got, code := runSuite(t, scenarioFile(t, rows), "--quick", "--ttl", "1s", "--provider", "local")
-	if code != codeFailed || len(got.Cells) != 1 || !redFor(got.Cells[0], []string{"requests_per_wait_s <500: measured"}) {
+	if code != cli.CodeFailed || len(got.Cells) != 1 || !redFor(got.Cells[0], []string{"requests_per_wait_s <500: measured"}) {
 		t.Errorf("exit code %d: %+v", code, got.Cells)
 	}
 }
@@ -138,7 +139,7 @@ locks:
 		t.Fatal(err)
 	}
 	got, code := runSuite(t, file, "--provider", "docker")
-	if code != codeFailed || len(got.Cells) != 2 {
+	if code != cli.CodeFailed || len(got.Cells) != 2 {
 		t.Fatalf("exit code %d, %d cells", code, len(got.Cells))
 	}
 	blind, careful := got.Cells[0], got.Cells[1]

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/lockquake/lockquake/backends/memory"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/suite"
 )
 
@@ -36,14 +37,14 @@ func TestSuiteFindsBrokenLocks(t *testing.T) {
 		exact = append(exact, "--story", want.Story)
 		tests.add(name, func(t *testing.T) {
 			got, code := runSuite(t, name, "--quick", "--ttl", "1s", "--story", want.Story)
-			if code == codeMet || len(got.Cells) != 1 || !redFor(got.Cells[0], want.Reasons) {
+			if code == cli.CodeMet || len(got.Cells) != 1 || !redFor(got.Cells[0], want.Reasons) {
 				t.Errorf("exit code %d, %+v", code, got.Cells)
 			}
 		})
 	}
 	tests.add("exact", func(t *testing.T) {
 		got, code := runSuite(t, exact...)
-		if len(got.Cells) < 7 || code != codeMet && code != codeInconclusive {
+		if len(got.Cells) < 7 || code != cli.CodeMet && code != cli.CodeInconclusive {
 			t.Errorf("exit code %d, %d cells", code, len(got.Cells))
 		}
 		for _, c := range got.Cells {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/stories"
 	"github.com/lockquake/lockquake/internal/suite"
@@ -39,16 +40,16 @@ func (a against) load(word string) ([]scenarios.Scenario, error) {
 		return scenarios.Load(word)
 	}
 	if a.lock == "" {
-		return nil, usagef("%s: a story of the regression suite is for any lock; name one, such as --lock redis/set-px-lua", word)
+		return nil, cli.Usagef("%s: a story of the regression suite is for any lock; name one, such as --lock redis/set-px-lua", word)
 	}
 	backend, lock, _ := strings.Cut(a.lock, "/")
 	row := suite.Row{Backend: backend, Lock: lock, Client: a.client, Set: a.set}
 	cells, err := suite.Plan(suite.Config{Locks: []suite.Row{row}, Stories: []string{word}}, catalog().Backends, a.ask)
 	switch {
 	case errors.Is(err, suite.ErrNoLock):
-		return nil, usagef("--lock: %v; `lockquake list locks` lists them all", err)
+		return nil, cli.Usagef("--lock: %v; `lockquake list locks` lists them all", err)
 	case errors.Is(err, suite.ErrNoStory), err == nil && len(cells) == 0:
-		return nil, usagef("%s: %s has no such story; `lockquake list scenarios --suite` lists them", word, a.lock)
+		return nil, cli.Usagef("%s: %s has no such story; `lockquake list scenarios --suite` lists them", word, a.lock)
 	case err != nil:
 		return nil, err
 	}
@@ -58,7 +59,7 @@ func (a against) load(word string) ([]scenarios.Scenario, error) {
 		case c.NotRun != "":
 			return nil, engine.MissingError{Text: fmt.Sprintf("%s, %s: %s", c.Lock, c.Story, c.NotRun)}
 		case c.Apart != "" && len(cells) == 1:
-			return nil, usagef("%s does not apply to %s: %s", suite.Folder+c.Story, c.Lock, c.Apart)
+			return nil, cli.Usagef("%s does not apply to %s: %s", suite.Folder+c.Story, c.Lock, c.Apart)
 		case c.Apart != "":
 			a.tell("does not apply: %s, %s: %s", c.Lock, c.Story, c.Apart)
 		default:
@@ -98,7 +99,7 @@ func suiteFiles(word string) (out [][]byte, err error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, usagef("%s: there is no such story; `lockquake list scenarios --suite` lists them", word)
+		return nil, cli.Usagef("%s: there is no such story; `lockquake list scenarios --suite` lists them", word)
 	}
 	return out, nil
 }

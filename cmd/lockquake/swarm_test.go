@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wait"
@@ -49,11 +50,11 @@ func onSwarm(t *testing.T, args ...string) (results.Report, int) {
 		t.Fatalf("exit code %d\n%s", code, p.stderr.String())
 	}
 	r := p.report(t)
-	if code != codeMet {
+	if code != cli.CodeMet {
 		t.Logf("exit code %d, %s\n%s", code, r.Verdict, p.stderr.String())
 	}
 	for _, w := range r.Warnings {
-		if all := noneMeasured.FindStringSubmatch(w); code == codeMet && all != nil && all[1] == all[2] {
+		if all := noneMeasured.FindStringSubmatch(w); code == cli.CodeMet && all != nil && all[1] == all[2] {
 			t.Error(w)
 		}
 	}
@@ -85,7 +86,7 @@ func TestSwarmStories(t *testing.T) {
 			file := scenarioFile(t, string(text))
 			for round := range swarmRounds(t) {
 				r, code := onSwarm(t, file+tt.twin)
-				if code != codeMet {
+				if code != cli.CodeMet {
 					t.Errorf("round %d: exit code %d, verdict %s", round+1, code, r.Verdict)
 				}
 				for node, host := range placesOf(t, r) {
@@ -154,7 +155,7 @@ func TestSwarmFaults(t *testing.T) {
 				name = scenarioFile(t, name)
 			}
 			r, code := onSwarm(t, name)
-			if code != codeMet {
+			if code != cli.CodeMet {
 				t.Errorf("exit code %d, verdict %s: %q", code, r.Verdict, r.Reasons)
 			}
 			faults, err := results.ReadFaults(r.RunDir)
@@ -187,7 +188,7 @@ func TestSwarmJudges(t *testing.T) {
 	few := []string{"redis-healthy", "--set", "run.for=5s", "--set", "workload.clients=2", "--set", "hosts.rule=servers-apart-from-clients"}
 	for round := range swarmRounds(t) {
 		r, code := onSwarm(t, append(few, "--set", neverLock(t))...)
-		if code != codeFailed || r.Counts["double_grants"] == nil || *r.Counts["double_grants"] == 0 {
+		if code != cli.CodeFailed || r.Counts["double_grants"] == nil || *r.Counts["double_grants"] == 0 {
 			t.Errorf("round %d: a lock that grants to everybody: exit code %d, double grants %v", round+1, code, r.Counts["double_grants"])
 		} else {
 			t.Logf("a lock that grants to everybody: %d double grants among %d grants", *r.Counts["double_grants"], r.Judged.Grants)
@@ -197,7 +198,7 @@ func TestSwarmJudges(t *testing.T) {
 		}
 		onTwoHosts(t, r)
 		r, code = onSwarm(t, few...)
-		if code != codeMet {
+		if code != cli.CodeMet {
 			t.Errorf("round %d: a safe lock: exit code %d, verdict %s", round+1, code, r.Verdict)
 		}
 		onTwoHosts(t, r)
@@ -279,7 +280,7 @@ func TestSwarmUnfitHosts(t *testing.T) {
 		}
 	}
 	p := begin(t, "clean", "--provider", "swarm", "--format", "json")
-	if code := p.wait(t); code != codeMissing {
+	if code := p.wait(t); code != cli.CodeMissing {
 		t.Errorf("clean: exit code %d\n%s", code, p.stderr.String())
 	}
 	var swept cluster.Swept
@@ -288,7 +289,7 @@ func TestSwarmUnfitHosts(t *testing.T) {
 		t.Errorf("clean did not look at %q: %v", swept.Unseen, err)
 	}
 	q := begin(t, "run", "redis-healthy", "--provider", "swarm")
-	if code := q.wait(t); code != codeMissing || !strings.Contains(q.stderr.String(), "the relay of host "+without) {
+	if code := q.wait(t); code != cli.CodeMissing || !strings.Contains(q.stderr.String(), "the relay of host "+without) {
 		t.Errorf("a run: exit code %d\n%s", code, q.stderr.String())
 	}
 	nothingOnTheSwarm(t)
@@ -303,7 +304,7 @@ func TestSwarmUnfitManager(t *testing.T) {
 		docker(t, manager, "node", "update", "--availability", availability, name)
 		for _, args := range [][]string{{"run", "redis-healthy"}, {"capacity", "--backend", "redis"}, {"doctor"}, {"clean"}} {
 			p := begin(t, append(args, "--provider", "swarm")...)
-			if code := p.wait(t); code != codeMissing || !strings.Contains(p.stderr.String(), fmt.Sprintf("host %s, whose availability is %q", name, availability)) {
+			if code := p.wait(t); code != cli.CodeMissing || !strings.Contains(p.stderr.String(), fmt.Sprintf("host %s, whose availability is %q", name, availability)) {
 				t.Errorf("%s, %v: exit code %d\n%s", availability, args, code, p.stderr.String())
 			}
 		}
@@ -318,8 +319,8 @@ func TestSwarmRefuses(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"--image", "relay=lockquake-none:1"}, codeMissing, "the relay of host " + strings.TrimSuffix(nameOfHost(t, 1), "1")},
-		{[]string{"--set", "hosts.servers=disk=tape"}, codeMissing, "a host for redis-1"},
+		{[]string{"--image", "relay=lockquake-none:1"}, cli.CodeMissing, "the relay of host " + strings.TrimSuffix(nameOfHost(t, 1), "1")},
+		{[]string{"--set", "hosts.servers=disk=tape"}, cli.CodeMissing, "a host for redis-1"},
 	} {
 		p := begin(t, append([]string{"run", "redis-healthy", "--provider", "swarm"}, tt.args...)...)
 		if code := p.wait(t); code != tt.code || !strings.Contains(p.stderr.String(), tt.want) {
@@ -331,7 +332,7 @@ func TestSwarmRefuses(t *testing.T) {
 
 func TestSwarmCapacity(t *testing.T) {
 	p := begin(t, "capacity", "--provider", "swarm", "--backend", "redis", "--users", "1,4", "--locks", "own", "--for", "1s", "--repeat", "1", "--format", "json")
-	if code := p.wait(t); code != codeMet {
+	if code := p.wait(t); code != cli.CodeMet {
 		t.Fatalf("exit code %d\n%s", code, p.stderr.String())
 	}
 	var s capacity.Sweep
@@ -352,7 +353,7 @@ func TestSwarmCapacity(t *testing.T) {
 // TestSwarmSuite: a suite keeps servers from story to story on several hosts, too.
 func TestSwarmSuite(t *testing.T) {
 	p := begin(t, "suite", "redis", "--provider", "swarm", "--quick", "--story", "contention", "--story", "late-release", "--story", "holder-pauses")
-	if code := p.wait(t); code != codeMet || !strings.Contains(p.stdout.String(), "3 green") {
+	if code := p.wait(t); code != cli.CodeMet || !strings.Contains(p.stdout.String(), "3 green") {
 		t.Errorf("exit code %d\n%s\n%s", code, p.stdout.String(), p.stderr.String())
 	}
 	nothingOnTheSwarm(t)
@@ -367,7 +368,7 @@ func TestSwarmAfterKillNine(t *testing.T) {
 	}
 	_ = p.cmd.Wait()
 	c := begin(t, "clean", "--provider", "swarm")
-	if code := c.wait(t); code != codeMet {
+	if code := c.wait(t); code != cli.CodeMet {
 		t.Errorf("clean: exit code %d\n%s", code, c.stderr.String())
 	}
 	for _, what := range []string{"container", "container " + nameOfHost(t, 2) + "/", "service", "network"} {

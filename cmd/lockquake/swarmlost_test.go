@@ -14,6 +14,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/wait"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/checkers"
@@ -44,7 +45,7 @@ func (l loss) happens(t *testing.T) {
 	code := p.wait(t)
 	if l.refused != "" {
 		q := begin(t, "run", "redis-healthy", "--provider", "swarm")
-		if code := q.wait(t); code != codeMissing || !strings.Contains(q.stderr.String(), l.refused) {
+		if code := q.wait(t); code != cli.CodeMissing || !strings.Contains(q.stderr.String(), l.refused) {
 			t.Errorf("a run meanwhile: exit code %d\n%s", code, q.stderr.String())
 		}
 	}
@@ -52,7 +53,7 @@ func (l loss) happens(t *testing.T) {
 		l.give(t, engine)
 	}
 	r := p.report(t)
-	if code == codeMet || r.Verdict != results.Unknown {
+	if code == cli.CodeMet || r.Verdict != results.Unknown {
 		t.Errorf("exit code %d, verdict %s, want it unknown", code, r.Verdict)
 	}
 	lostWith(t, r, lost)
@@ -112,7 +113,7 @@ func cleanHosts(t *testing.T) {
 	var c *process
 	if !wait.Within(4*time.Minute, func() bool {
 		c = begin(t, "clean", "--provider", "swarm")
-		return c.wait(t) == codeMet
+		return c.wait(t) == cli.CodeMet
 	}) {
 		t.Errorf("clean: %s", c.stderr.String())
 	}
@@ -210,7 +211,7 @@ func TestSwarmStandingFaults(t *testing.T) {
 		{
 			"cut off", func(t *testing.T, _ *process) { cutOff(t, 2) }, func(t *testing.T, p *process) {
 				backAgain(t, 2)
-				if code := p.wait(t); code == codeMet {
+				if code := p.wait(t); code == cli.CodeMet {
 					t.Errorf("a run without one of its hosts: exit code %d", code)
 				}
 			}, []int{2},

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/lockquake/lockquake/chaos"
@@ -14,6 +13,7 @@ import (
 	wall "github.com/lockquake/lockquake/chaos/clock"
 	"github.com/lockquake/lockquake/chaos/disk"
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/cluster/state"
 	"github.com/lockquake/lockquake/internal/engine"
@@ -135,7 +135,7 @@ func (d *doctor) options(p cluster.Provider, list []attempt) (engine.Options, er
 	}
 	s, err := scenarios.Parse([]byte(tryout.Scenario(o)), o.Name+".yaml")
 	return engine.Options{
-		Scenario: s, Provider: p, Catalog: catalog(), Out: d.out, Version: version, Started: time.Now(), Log: d.log,
+		Scenario: s, Provider: p, Catalog: catalog(), Out: d.out, Version: cli.Version, Started: time.Now(), Log: d.log,
 	}, err
 }
 
@@ -178,7 +178,7 @@ func (d *doctor) try(ctx context.Context, p cluster.Provider, list []attempt, to
 	case !errors.As(err, &missing):
 		return err
 	case len(list) == 1:
-		w := way{Answer: no, Reason: "the nodes that it was to be tried on do not start: " + oneLine(err.Error())}
+		w := way{Answer: no, Reason: "the nodes that it was to be tried on do not start: " + cli.OneLine(err.Error())}
 		d.tell("%s: %s: %s", p.Name(), list[0], w.word())
 		told(list[0], w)
 		return nil
@@ -223,14 +223,9 @@ func seenOf(f history.Fault) way {
 	}
 	switch {
 	case f.Receipt.Status != history.Installed:
-		w.Answer, w.Reason = no, fmt.Sprintf("tried, and it was %s: %s", f.Receipt.Status, oneLine(f.Receipt.Evidence))
+		w.Answer, w.Reason = no, fmt.Sprintf("tried, and it was %s: %s", f.Receipt.Status, cli.OneLine(f.Receipt.Evidence))
 	case f.Healed == nil || f.Healed.Status == history.NotInstalled:
-		w.Answer, w.Reason = no, "tried, and it was not healed: "+oneLine(w.Healed)
+		w.Answer, w.Reason = no, "tried, and it was not healed: "+cli.OneLine(w.Healed)
 	}
 	return w
 }
-
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
-
-// inOneLine is an error as the cells of a table have it.
-func inOneLine(err error) string { return oneLine(strings.ReplaceAll(err.Error(), "\n", "; ")) }

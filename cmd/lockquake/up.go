@@ -20,6 +20,7 @@ import (
 	"github.com/lockquake/lockquake/backends/all"
 	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/cluster/state"
 	"github.com/lockquake/lockquake/internal/engine"
@@ -35,7 +36,7 @@ keeps its standard input open, and gives --until-eof: then the servers are gone 
 // upPatience is how long the servers may take until they serve.
 const upPatience = 2 * time.Minute
 
-func upCommand(std streams) *cobra.Command {
+func upCommand(std cli.Streams) *cobra.Command {
 	var provider string
 	var sets []string
 	var untilEOF bool
@@ -45,18 +46,18 @@ func upCommand(std streams) *cobra.Command {
 		Long:  upDoc,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usagef("up takes one backend: %s", strings.Join(servedBackends(), ", "))
+				return cli.Usagef("up takes one backend: %s", strings.Join(servedBackends(), ", "))
 			}
 			return nil
 		},
 		ValidArgsFunction: cobra.FixedCompletions(servedBackends(), cobra.ShellCompDirectiveNoFileComp),
 	}
-	f := formatFlag(c, "text", "json")
+	f := cli.AddFormat(c, "text", "json")
 	c.Flags().StringVar(&provider, "provider", providers[0], "what the servers run as: auto, docker or local")
 	c.Flags().StringArrayVar(&sets, "set", nil, "set a key of the backend section, such as version=3.4; may be repeated")
 	c.Flags().BoolVar(&untilEOF, "until-eof", false, "end also when standard input ends")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := f.check(); err != nil {
+		if err := f.Check(); err != nil {
 			return err
 		}
 		u, err := newUp(args[0], sets)
@@ -67,19 +68,19 @@ func upCommand(std streams) *cobra.Command {
 		defer stop()
 		if untilEOF {
 			go func() {
-				_, _ = io.Copy(io.Discard, std.in) // an error is an end, too
+				_, _ = io.Copy(io.Discard, std.In) // an error is an end, too
 				stop()
 			}()
 		}
 		if provider == "swarm" {
-			return usagef("up --provider swarm: the addresses of its servers are those of a closed network between the hosts, which no client of yours is in; there are auto, docker and local")
+			return cli.Usagef("up --provider swarm: the addresses of its servers are those of a closed network between the hosts, which no client of yours is in; there are auto, docker and local")
 		}
 		// As child processes the servers listen on 127.0.0.1: clients of this machine do not reach a run's own network.
 		p, _, err := chooseProviderWith(ctx, provider, cluster.ChooseOptions{Loopback: true})
 		if err != nil {
 			return err
 		}
-		return u.run(ctx, p, func() error { return u.print(std, f.value) })
+		return u.run(ctx, p, func() error { return u.print(std, f.Value) })
 	}
 	return c
 }
@@ -94,7 +95,7 @@ type up struct {
 func newUp(backend string, sets []string) (*up, error) {
 	i := slices.IndexFunc(all.All(), func(b listed.Backend) bool { return b.Name == backend && !b.InProcess })
 	if i < 0 {
-		return nil, usagef("up: there is no backend %q with servers; there are %s", backend, strings.Join(servedBackends(), ", "))
+		return nil, cli.Usagef("up: there is no backend %q with servers; there are %s", backend, strings.Join(servedBackends(), ", "))
 	}
 	s, err := scenarios.Parse([]byte("name: up\nclaim: Servers for the clients of somebody else.\nbackend: {use: "+backend+"}\nworkload: {use: acquire-release}\n"), "up")
 	if err != nil {
@@ -109,11 +110,11 @@ func newUp(backend string, sets []string) (*up, error) {
 	b := all.All()[i]
 	l, ok := b.Lock(s.Backend.Lock)
 	if !ok {
-		return nil, usagef("up --set: %s has no lock %q; `lockquake list locks` lists them", backend, s.Backend.Lock)
+		return nil, cli.Usagef("up --set: %s has no lock %q; `lockquake list locks` lists them", backend, s.Backend.Lock)
 	}
 	t, err := b.New(topology.Common{Nodes: s.Backend.Nodes, TTL: s.Backend.TTL, Lock: l.Name}, s.Backend.Params.Decode)
 	if err != nil {
-		return nil, usagef("up --set: %v", err)
+		return nil, cli.Usagef("up --set: %v", err)
 	}
 	return &up{topology: t, access: backends.Access{Backend: backend, Lock: l.Name, TTL: s.Backend.TTL}}, nil
 }
@@ -160,11 +161,11 @@ func (u *up) run(ctx context.Context, p cluster.Provider, serves func() error) (
 }
 
 // print tells where the servers are.
-func (u *up) print(std streams, format string) error {
+func (u *up) print(std cli.Streams, format string) error {
 	if format == "json" {
-		return writeJSON(std.out, u.access)
+		return cli.WriteJSON(std.Out, u.access)
 	}
-	w := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(std.Out, 0, 0, 2, ' ', 0)
 	for i, s := range u.topology.Specs() {
 		for _, port := range s.Ports {
 			fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, port.Name, u.access.Nodes[i].Addresses[port.Name])
@@ -174,8 +175,8 @@ func (u *up) print(std streams, format string) error {
 		return err
 	}
 	if u.access.Password != "" {
-		fmt.Fprintf(std.out, "password %s\n", u.access.Password)
+		fmt.Fprintf(std.Out, "password %s\n", u.access.Password)
 	}
-	fmt.Fprintln(std.err, "Ctrl-C ends them")
+	fmt.Fprintln(std.Err, "Ctrl-C ends them")
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/wait"
 )
 
@@ -37,7 +38,7 @@ func TestUpUntilEOF(t *testing.T) {
 	if err := in.Close(); err != nil {
 		t.Error(err)
 	}
-	if code := p.wait(t); code != codeMet {
+	if code := p.wait(t); code != cli.CodeMet {
 		t.Errorf("exit code %d\n%s", code, p.stderr.String())
 	}
 	gone(t, p)
@@ -64,7 +65,7 @@ func TestUp(t *testing.T) {
 		if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
 			t.Fatal(err)
 		}
-		if code := p.wait(t); code != codeMet {
+		if code := p.wait(t); code != cli.CodeMet {
 			t.Errorf("%s: exit code %d\n%s", provider, code, p.stderr.String())
 		}
 		gone(t, p)

@@ -12,6 +12,7 @@ import (
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/conformance"
 	"github.com/lockquake/lockquake/backends/external"
+	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/stories"
 )
 
@@ -121,8 +122,8 @@ func TestSuiteIsPlannable(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out, told bytes.Buffer
-	code := execute([]string{"suite", file, "--dry-run", "--provider", "local"}, streams{in: strings.NewReader(""), out: &out, err: &told})
-	if code != codeMet || strings.Contains(out.String(), "not run:") || strings.Count(out.String(), ", random-1: Users fight") < 30 {
+	code := execute([]string{"suite", file, "--dry-run", "--provider", "local"}, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &told})
+	if code != cli.CodeMet || strings.Contains(out.String(), "not run:") || strings.Count(out.String(), ", random-1: Users fight") < 30 {
 		t.Errorf("exit code %d\n%s\n%s", code, &out, &told)
 	}
 	for _, want := range []string{

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"errors"
@@ -22,32 +22,32 @@ import (
 
 // The exit codes.
 const (
-	codeMet          = 0
-	codeFailed       = 1
-	codeUsage        = 2
-	codeMissing      = 3
-	codeInconclusive = 4
-	codeInterrupted  = 130
+	CodeMet          = 0
+	CodeFailed       = 1
+	CodeUsage        = 2
+	CodeMissing      = 3
+	CodeInconclusive = 4
+	CodeInterrupted  = 130
 )
 
-// exit is an exit code whose reason was told already, such as a verdict.
-type exit struct{ code int }
+// Exit is an exit code whose reason was told already, such as a verdict.
+type Exit struct{ Code int }
 
 // Error names the code; nobody reads it.
-func (e exit) Error() string { return fmt.Sprintf("exit code %d", e.code) }
+func (e Exit) Error() string { return fmt.Sprintf("exit code %d", e.Code) }
 
-// usagef makes an error of the command line.
-func usagef(format string, args ...any) error {
+// Usagef makes an error of the command line.
+func Usagef(format string, args ...any) error {
 	return engine.UsageError{Text: fmt.Sprintf(format, args...)}
 }
 
-// flagValues says what a flag of each type takes; a flag of any text has none.
-var flagValues = map[string]string{
+// FlagValues says what a flag of each type takes; a flag of any text has none.
+var FlagValues = map[string]string{
 	"bool": "true or false", "int": "a whole number", "uint64": "a whole number from 0 on", "stringSlice": "a list of words with commas between them", "duration": "a duration with its unit, such as 300ms, 2s or 10m",
 }
 
-// wrongFlag says what is wrong with a flag in words of the command line.
-func wrongFlag(c *cobra.Command, err error) error {
+// WrongFlag says what is wrong with a flag in words of the command line.
+func WrongFlag(c *cobra.Command, err error) error {
 	var (
 		unknown *pflag.NotExistError
 		unfit   *pflag.InvalidValueError
@@ -62,16 +62,16 @@ func wrongFlag(c *cobra.Command, err error) error {
 			text += fmt.Sprintf(" did you mean --%s?", near[0])
 		}
 	case errors.As(err, &unfit):
-		text = fmt.Sprintf("--%s: %q is not %s;", unfit.GetFlag().Name, unfit.GetValue(), flagValues[unfit.GetFlag().Value.Type()])
+		text = fmt.Sprintf("--%s: %q is not %s;", unfit.GetFlag().Name, unfit.GetValue(), FlagValues[unfit.GetFlag().Value.Type()])
 	}
-	return usagef("%s `%s --help` lists the flags", text, c.CommandPath())
+	return Usagef("%s `%s --help` lists the flags", text, c.CommandPath())
 }
 
-// exitCode maps an error to the exit code. A run that broke without an answer is inconclusive: 1 is kept for an
+// ExitCode maps an error to the exit code. A run that broke without an answer is inconclusive: 1 is kept for an
 // expectation that was held against a run and failed.
-func exitCode(err error) int {
+func ExitCode(err error) int {
 	var (
-		told        exit
+		told        Exit
 		usage       engine.UsageError
 		missing     engine.MissingError
 		unavailable chaos.Unavailable
@@ -79,26 +79,26 @@ func exitCode(err error) int {
 	)
 	switch {
 	case err == nil:
-		return codeMet
+		return CodeMet
 	case errors.As(err, &told):
-		return told.code
+		return told.Code
 	case errors.As(err, &usage), errors.As(err, &scenario):
-		return codeUsage
+		return CodeUsage
 	case errors.As(err, &missing), errors.As(err, &unavailable):
-		return codeMissing
+		return CodeMissing
 	case errors.Is(err, syscall.EMFILE):
-		return codeMissing
+		return CodeMissing
 	case errors.Is(err, history.ErrCorrupt):
-		return codeInconclusive
+		return CodeInconclusive
 	case errors.Is(err, fs.ErrNotExist):
-		return codeUsage
+		return CodeUsage
 	}
-	return codeInconclusive
+	return CodeInconclusive
 }
 
-// complain prints an error for people, unless it was told already.
-func complain(w io.Writer, err error) {
-	var told exit
+// Complain prints an error for people, unless it was told already.
+func Complain(w io.Writer, err error) {
+	var told Exit
 	if err == nil || errors.As(err, &told) {
 		return
 	}
@@ -109,37 +109,39 @@ func complain(w io.Writer, err error) {
 	fmt.Fprintln(w, "lockquake: "+text)
 }
 
-// verdictCode is the exit code of a judged run.
-func verdictCode(v results.Verdict) int {
+// VerdictCode is the exit code of a judged run.
+func VerdictCode(v results.Verdict) int {
 	switch v {
 	case results.Pass:
-		return codeMet
+		return CodeMet
 	case results.Fail:
-		return codeFailed
+		return CodeFailed
 	}
-	return codeInconclusive
+	return CodeInconclusive
 }
 
-// worse returns the exit code to end with after two runs: an interruption, then what is missing or wrong, then a
+// Worse returns the exit code to end with after two runs: an interruption, then what is missing or wrong, then a
 // failure, then no answer.
-func worse(a, b int) int {
-	order := []int{codeMet, codeInconclusive, codeFailed, codeUsage, codeMissing, codeInterrupted}
+func Worse(a, b int) int {
+	order := []int{CodeMet, CodeInconclusive, CodeFailed, CodeUsage, CodeMissing, CodeInterrupted}
 	return order[max(slices.Index(order, a), slices.Index(order, b))]
 }
 
-// noArgs refuses any argument.
-func noArgs(c *cobra.Command, args []string) error {
+// NoArgs refuses any argument.
+func NoArgs(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usagef("`%s` takes no argument, and there is %q", c.CommandPath(), args[0])
+		return Usagef("`%s` takes no argument, and there is %q", c.CommandPath(), args[0])
 	}
 	return nil
 }
 
-// oneRun refuses anything but one argument, the directory of a run.
-func oneRun(c *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return usagef("`%s` takes one argument, the directory of a run such as runs/etcd-holder-pause/latest; there are %d",
-			c.CommandPath(), len(args))
+// VerbOnly refuses a first word that is no verb.
+func VerbOnly(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
 	}
-	return nil
+	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+		return Usagef("there is no verb %q; did you mean %q? `lockquake --help` lists them", args[0], near[0])
+	}
+	return Usagef("there is no verb %q; `lockquake --help` lists them", args[0])
 }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"os"
@@ -15,16 +15,16 @@ func TestTheProgramIsNamedAsAShellFindsIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	for word, want := range map[string]string{
-		"build/lockquake": "build/lockquake", "/opt/my tools/lockquake": "'/opt/my tools/lockquake'", "lockquake": quoted(self),
+		"build/lockquake": "build/lockquake", "/opt/my tools/lockquake": "'/opt/my tools/lockquake'", "lockquake": Quoted(self),
 	} {
-		if got := startedAs(word); got != want {
+		if got := StartedAs(word); got != want {
 			t.Errorf("%s is named %s, want %s", word, got, want)
 		}
 	}
 	if err := os.WriteFile(filepath.Join(dir, "lockquake"), []byte("#!/bin/sh\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if got := startedAs("build/lockquake"); got != "lockquake" {
+	if got := StartedAs("build/lockquake"); got != "lockquake" {
 		t.Errorf("it is on the PATH, and named %s", got)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"bytes"
@@ -20,30 +20,31 @@ import (
 	"github.com/lockquake/lockquake/results/report"
 )
 
-// format is the --format flag of a verb.
-type format struct {
-	value string
+// Format is the --format flag of a verb.
+type Format struct {
+	Value string
 	known []string
 }
 
-// formatFlag adds --format with the given values; the first is the default.
-func formatFlag(c *cobra.Command, known ...string) *format {
-	f := &format{value: known[0], known: known}
-	c.Flags().StringVar(&f.value, "format", known[0], "what is written on standard output: "+strings.Join(known, " or "))
+// AddFormat adds --format with the given values; the first is the default.
+func AddFormat(c *cobra.Command, known ...string) *Format {
+	f := &Format{Value: known[0], known: known}
+	c.Flags().StringVar(&f.Value, "format", known[0], "what is written on standard output: "+strings.Join(known, " or "))
 	// The flag was added on the line before: this cannot fail.
 	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(known, cobra.ShellCompDirectiveNoFileComp))
 	return f
 }
 
-func (f *format) check() error {
-	if !slices.Contains(f.known, f.value) {
-		return usagef("--format: there is no format %q; there are %s", f.value, strings.Join(f.known, ", "))
+// Check refuses a format that the verb does not have.
+func (f *Format) Check() error {
+	if !slices.Contains(f.known, f.Value) {
+		return Usagef("--format: there is no format %q; there are %s", f.Value, strings.Join(f.known, ", "))
 	}
 	return nil
 }
 
-// writeJSON writes v as indented JSON and a newline.
-func writeJSON(w io.Writer, v any) error {
+// WriteJSON writes v as indented JSON and a newline.
+func WriteJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false)
@@ -57,10 +58,11 @@ type printed struct {
 	w    io.Writer
 	rest []byte // the beginning of a character that the next Write completes
 	// escape stands for the escape character where a verb colours a word. It is drawn, so that no text can hold it.
-	escape string
+	Escape string
 }
 
-func newPrinted(w io.Writer) *printed { return &printed{w: w, escape: rand.Text()} }
+// NewPrinted makes what prints for people on w.
+func NewPrinted(w io.Writer) *printed { return &printed{w: w, Escape: rand.Text()} }
 
 // Write prints b.
 func (p *printed) Write(b []byte) (int, error) {
@@ -75,7 +77,7 @@ func (p *printed) Write(b []byte) (int, error) {
 		}
 	}
 	p.rest = bytes.Clone(text[whole:])
-	if _, err := p.w.Write(bytes.ReplaceAll(escaped(text[:whole]), []byte(p.escape), []byte("\x1b"))); err != nil {
+	if _, err := p.w.Write(bytes.ReplaceAll(escaped(text[:whole]), []byte(p.Escape), []byte("\x1b"))); err != nil {
 		return 0, err
 	}
 	return len(b), nil
@@ -127,8 +129,8 @@ func terminalWidth(w io.Writer) int {
 	return n
 }
 
-// printFolded prints text that fits into the terminal, where there is one.
-func printFolded(w io.Writer, text string) error {
+// PrintFolded prints text that fits into the terminal, where there is one.
+func PrintFolded(w io.Writer, text string) error {
 	if n := terminalWidth(w); n > 0 {
 		return report.Fold(w, text, report.Width(n))
 	}
@@ -136,20 +138,20 @@ func printFolded(w io.Writer, text string) error {
 	return err
 }
 
-// folded prints what write writes so.
-func folded(w io.Writer, write func(w io.Writer) error) error {
+// Folded prints what write writes so.
+func Folded(w io.Writer, write func(w io.Writer) error) error {
 	var text bytes.Buffer
 	if err := write(&text); err != nil {
 		return err
 	}
-	return printFolded(w, text.String())
+	return PrintFolded(w, text.String())
 }
 
 // broken is where a paragraph goes on in the next line.
 var broken = regexp.MustCompile(`(\S)\n(\w)`)
 
-// foldedHelp prints the help of a verb. In a terminal its paragraphs are filled anew. Examples are there to be copied, and are not folded.
-func foldedHelp(w io.Writer, usual func(*cobra.Command, []string)) func(*cobra.Command, []string) {
+// FoldedHelp prints the help of a verb. In a terminal its paragraphs are filled anew. Examples are there to be copied, and are not folded.
+func FoldedHelp(w io.Writer, usual func(*cobra.Command, []string)) func(*cobra.Command, []string) {
 	return func(c *cobra.Command, args []string) {
 		var plain bytes.Buffer
 		c.SetOut(&plain)
@@ -163,10 +165,35 @@ func foldedHelp(w io.Writer, usual func(*cobra.Command, []string)) func(*cobra.C
 		if !ok || c.Example == "" {
 			before, after = text, ""
 		}
-		_ = printFolded(w, before) // what cannot be printed cannot be complained of either
+		_ = PrintFolded(w, before) // what cannot be printed cannot be complained of either
 		if ok && c.Example != "" {
 			_, _ = io.WriteString(w, c.Example)
 		}
-		_ = printFolded(w, after)
+		_ = PrintFolded(w, after)
 	}
+}
+
+// OneLine returns text with single spaces for all white space.
+func OneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// InOneLine returns an error as the cells of a table have it.
+func InOneLine(err error) string { return OneLine(strings.ReplaceAll(err.Error(), "\n", "; ")) }
+
+// Manner says how to write: folded at the width of a terminal, and there in colours, which may be switched off as usual.
+func Manner(w io.Writer, whole bool) []report.Option {
+	var out []report.Option
+	if whole {
+		out = append(out, report.Whole())
+	}
+	p, ok := w.(*printed)
+	if !ok || p.terminal() == nil {
+		return out
+	}
+	if os.Getenv("NO_COLOR") == "" {
+		out = append(out, report.Colour(p.Escape))
+	}
+	if n := terminalWidth(w); n > 0 {
+		out = append(out, report.Width(n))
+	}
+	return out
 }

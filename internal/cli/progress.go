@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 
+	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/results/figure"
 )
@@ -18,21 +19,21 @@ import (
 // plainEvery is how often a run without a terminal says how far it is.
 const plainEvery = 10 * time.Second
 
-// progress shows how far a run has come: as a bar where standard error is a terminal, as lines where it is not. Whatever
+// Progress shows how far a run has come: as a bar where standard error is a terminal, as lines where it is not. Whatever
 // else is written to it appears above the bar.
-type progress struct {
+type Progress struct {
 	mu    sync.Mutex
 	w     io.Writer
 	bars  *mpb.Progress                   // nil: lines
 	bar   *mpb.Bar                        // of the run under way
 	state atomic.Pointer[engine.Progress] // read while the bar is drawn, which may happen under mu
 	phase string
-	lines time.Time // when the last line without news was written
+	lines int64 // clock.Now() when the last line without news was written
 }
 
-// newProgress makes the progress of a command line; quiet leaves the bar out.
-func newProgress(w io.Writer, quiet bool) *progress {
-	p := &progress{w: w}
+// NewProgress makes the progress of a command line; quiet leaves the bar out.
+func NewProgress(w io.Writer, quiet bool) *Progress {
+	p := &Progress{w: w}
 	if out, ok := w.(*printed); ok && !quiet {
 		if f := out.terminal(); f != nil {
 			p.bars = mpb.New(mpb.WithOutput(f), mpb.WithWidth(30), mpb.WithRefreshRate(200*time.Millisecond))
@@ -42,7 +43,7 @@ func newProgress(w io.Writer, quiet bool) *progress {
 }
 
 // Write writes lines for people.
-func (p *progress) Write(b []byte) (int, error) {
+func (p *Progress) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	bars := p.bars
 	p.mu.Unlock()
@@ -54,38 +55,38 @@ func (p *progress) Write(b []byte) (int, error) {
 	return p.w.Write(b)
 }
 
-// say writes one line for people.
-func (p *progress) say(format string, args ...any) {
+// Say writes one line for people.
+func (p *Progress) Say(format string, args ...any) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, format+"\n", args...)
 	_, _ = p.Write(b.Bytes()) // standard error is gone: there is nobody left to tell
 }
 
-// update takes what the engine tells.
-func (p *progress) update(s engine.Progress) {
+// Update takes what the engine tells.
+func (p *Progress) Update(s engine.Progress) {
 	p.mu.Lock()
 	bars, news := p.bars, s.Text != "" || s.Phase != p.phase
 	p.state.Store(&s)
 	p.phase = s.Phase
 	if bars != nil {
 		p.draw(s)
-	} else if time.Since(p.lines) >= plainEvery {
+	} else if clock.Now()-p.lines >= int64(plainEvery) {
 		news = true
 	}
 	if news {
-		p.lines = time.Now()
+		p.lines = clock.Now()
 	}
 	p.mu.Unlock()
 	switch {
 	case bars != nil && s.Text != "":
-		p.say("%s", s.Text)
+		p.Say("%s", s.Text)
 	case bars == nil && news:
-		p.say("%s", plainLine(s))
+		p.Say("%s", plainLine(s))
 	}
 }
 
 // draw moves the bar; the lock is held.
-func (p *progress) draw(s engine.Progress) {
+func (p *Progress) draw(s engine.Progress) {
 	total := max(s.Total.Milliseconds(), 1)
 	if p.bar == nil {
 		p.bar = p.bars.New(total, mpb.BarStyle(),
@@ -99,11 +100,11 @@ func (p *progress) draw(s engine.Progress) {
 	p.bar.SetCurrent(min(s.Elapsed.Milliseconds(), total))
 }
 
-func (p *progress) head() string {
+func (p *Progress) head() string {
 	return p.state.Load().Phase
 }
 
-func (p *progress) tail() string {
+func (p *Progress) tail() string {
 	s := p.state.Load()
 	if s.Left > 0 {
 		return fmt.Sprintf("%v, about %v left", s.Elapsed.Truncate(time.Second), s.Left.Round(time.Second))
@@ -126,11 +127,11 @@ func plainLine(s engine.Progress) string {
 	return line
 }
 
-// finish takes away the bar of the run that ended.
-func (p *progress) finish() {
+// Finish takes away the bar of the run that ended.
+func (p *Progress) Finish() {
 	p.mu.Lock()
 	bar := p.bar
-	p.bar, p.phase, p.lines = nil, "", time.Time{}
+	p.bar, p.phase, p.lines = nil, "", 0
 	p.mu.Unlock()
 	if bar != nil {
 		bar.Abort(true)
@@ -138,9 +139,9 @@ func (p *progress) finish() {
 	}
 }
 
-// close leaves the terminal as it was. It may be called more than once.
-func (p *progress) close() {
-	p.finish()
+// Close leaves the terminal as it was. It may be called more than once.
+func (p *Progress) Close() {
+	p.Finish()
 	p.mu.Lock()
 	bars := p.bars
 	p.bars = nil
