@@ -15,6 +15,7 @@ import (
 	mechanisms "github.com/lockquake/lockquake/internal/agent/all"
 	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/cluster/executable"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/gobuild"
 	"github.com/lockquake/lockquake/internal/node"
@@ -107,7 +108,7 @@ func (f *nodeFlags) add(c *cobra.Command) {
 
 // read looks up what the flags name. What runs the clients in place of this program is taken from the environment.
 func (f *nodeFlags) read() (*nodeSource, error) {
-	s := &nodeSource{flags: f, catalog: catalog(), other: cluster.OtherProgram()}
+	s := &nodeSource{flags: f, catalog: catalog(), other: executable.Other()}
 	var err error
 	if s.images, err = parseImages(f.images); err != nil {
 		return nil, err
@@ -220,7 +221,7 @@ func (n *nodeSource) replay(name string, set []string, provider string) string {
 	}
 	words = append([]string{cli.Invocation}, words...)
 	if n.other != "" && provider != inproc {
-		words = append([]string{cluster.SelfVariable + "=" + cli.Quoted(n.other)}, words...)
+		words = append([]string{executable.SelfVariable + "=" + cli.Quoted(n.other)}, words...)
 	}
 	return strings.Join(words, " ")
 }

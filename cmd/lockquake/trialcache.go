@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/cluster/executable"
 )
 
 // trialCache is what doctor has seen to work with one provider. It is valid for one boot of the machine, one program, one
@@ -32,7 +33,7 @@ type trialKey struct {
 
 // openTrialCache reads what was tried before; a cache of another boot, program, user or engine is an empty one.
 func openTrialCache(ctx context.Context, p cluster.Provider) (*trialCache, error) {
-	hash, err := cluster.SelfHash()
+	hash, err := executable.SelfHash()
 	if err != nil {
 		return nil, fmt.Errorf("hash the own binary: %w", err)
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"regexp"
 	"slices"
 	"sync"
@@ -19,6 +18,9 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/cluster/address"
+	"github.com/lockquake/lockquake/internal/cluster/executable"
+	"github.com/lockquake/lockquake/internal/cluster/nodelog"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
 )
@@ -164,8 +166,8 @@ func checkSpecs(specs []node.Spec) error {
 		}
 		seen[s.Name] = true
 	}
-	if len(specs) > maxNodes {
-		return fmt.Errorf("%d nodes are more than the %d that one network takes", len(specs), maxNodes)
+	if len(specs) > address.MaxNodes {
+		return fmt.Errorf("%d nodes are more than the %d that one network takes", len(specs), address.MaxNodes)
 	}
 	return nil
 }
@@ -211,11 +213,11 @@ func Choose(ctx context.Context, want string, o ChooseOptions) (p Provider, reas
 }
 
 func runsInImage(self string) error {
-	path, err := selfProgram(self)
+	path, err := executable.Self(self)
 	if err != nil {
 		return err
 	}
-	return staticLinux(path)
+	return executable.Static(path)
 }
 
 // CanLimit is what a provider offers that can hold a node to Limits.
@@ -226,9 +228,6 @@ func addressKey(node string) string { return "address_" + node }
 func programKey(node string) string { return "program_" + node }
 func limitsKey(node string) string  { return "limits_" + node }
 
-// nanoCPUs is the CPU limit in the unit of container engines.
-func nanoCPUs(l node.Limits) int64 { return int64(math.Round(l.CPUs * 1e9)) }
-
 // keeper is how a provider keeps its servers between runs, with their network and the agent.
 type keeper interface {
 	// vacate ends a node that is no server and removes what the run made for it.
@@ -237,7 +236,7 @@ type keeper interface {
 	// were vacated are still there. No server is being asked anything meanwhile: each sees where the others are placed.
 	renew(ctx context.Context, c *Cluster, next Request, from int) error
 	// nodeLogs are the files that the output of the nodes goes to.
-	nodeLogs() *nodeLogs
+	nodeLogs() *nodelog.Logs
 }
 
 // errNotKept says that a cluster ends with its run.
@@ -279,7 +278,11 @@ func (c *Cluster) Renew(ctx context.Context, next Request) error {
 			return fmt.Errorf("%s is number %d of the nodes, and the %d servers come first", s.Name, i+1, servers)
 		}
 	}
-	if err := c.keeper.nodeLogs().switchTo(next.LogDir, c.Nodes[servers:]); err != nil {
+	var ended []string
+	for _, n := range c.Nodes[servers:] {
+		ended = append(ended, n.Name())
+	}
+	if err := c.keeper.nodeLogs().SwitchTo(next.LogDir, ended); err != nil {
 		return err
 	}
 	for _, n := range c.Nodes[servers:] {

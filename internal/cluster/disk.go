@@ -20,6 +20,7 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/datadir"
 	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/cluster/executable"
 	"github.com/lockquake/lockquake/internal/cluster/identity"
 	"github.com/lockquake/lockquake/internal/node"
 )
@@ -289,7 +290,7 @@ func (p *localNode) onDisk(path string, argv []string, user identity.User) (stri
 	if p.node.loop == nil {
 		return path, argv, nil
 	}
-	self, err := selfProgram(p.run.options.Self)
+	self, err := executable.Self(p.run.options.Self)
 	if err != nil {
 		return "", nil, err
 	}

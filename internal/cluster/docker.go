@@ -26,6 +26,7 @@ import (
 	"github.com/lockquake/lockquake/chaos/process"
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/cluster/limits"
 	"github.com/lockquake/lockquake/internal/cluster/owner"
 	"github.com/lockquake/lockquake/internal/node"
 )
@@ -210,7 +211,7 @@ func (d *docker) limits() (string, error) {
 	}
 	i := answer.Info
 	if !i.CPUCfsQuota || !i.MemoryLimit {
-		return "", chaos.Unavailable{What: unlimited, Reason: fmt.Sprintf(
+		return "", chaos.Unavailable{What: limits.Unlimited, Reason: fmt.Sprintf(
 			"the engine's kernel lacks them (CPU quota %t, memory limit %t); leave cpus and memory out", i.CPUCfsQuota, i.MemoryLimit)}
 	}
 	return fmt.Sprintf("the engine has %d processors and limits CPU time and memory by control groups of version %s", i.NCPU, i.CgroupVersion), nil

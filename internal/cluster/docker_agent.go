@@ -114,7 +114,7 @@ func (h helper) start(ctx context.Context, r *dockerRun) (string, attached, erro
 	if err != nil {
 		return id, attached{}, fmt.Errorf("make the container of %s: %w", h.name, err)
 	}
-	logFile, err := r.logs.writer(h.name)
+	logFile, err := r.logs.Writer(h.name)
 	if err != nil {
 		return id, attached{}, err
 	}

@@ -18,6 +18,8 @@ import (
 	"github.com/moby/moby/client"
 	"github.com/testcontainers/testcontainers-go"
 
+	"github.com/lockquake/lockquake/internal/cluster/limits"
+	"github.com/lockquake/lockquake/internal/cluster/pipe"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -90,15 +92,15 @@ func limitsOf(ctx context.Context, api client.APIClient, id string, want node.Li
 	}
 	h := info.Container.HostConfig
 	found := fmt.Sprintf("NanoCpus %d, Memory %d, MemorySwap %d", h.NanoCPUs, h.Memory, h.MemorySwap)
-	if h.NanoCPUs != nanoCPUs(want) || h.Memory != want.Memory {
-		return "", notHeld(want, found)
+	if h.NanoCPUs != limits.NanoCPUs(want) || h.Memory != want.Memory {
+		return "", limits.NotHeld(want, found)
 	}
 	return want.String() + " (" + found + ")", nil
 }
 
 func (r *dockerRun) hostConfig(h *container.HostConfig, spec node.Spec, f prepared) {
 	h.NetworkMode = container.NetworkMode(r.networkName())
-	h.NanoCPUs, h.Memory, h.MemorySwap = nanoCPUs(spec.Limits), spec.Limits.Memory, spec.Limits.Memory
+	h.NanoCPUs, h.Memory, h.MemorySwap = limits.NanoCPUs(spec.Limits), spec.Limits.Memory, spec.Limits.Memory
 	if spec.Stdio {
 		h.LogConfig = container.LogConfig{Type: "none"} // every event would be written twice
 	} else {
@@ -145,7 +147,7 @@ func (c *containerNode) start(ctx context.Context) (Stdio, *ending, error) {
 	if err := do(ctx, c.prepared.before); err != nil {
 		return Stdio{}, nil, err
 	}
-	logFile, err := c.run.logs.writer(c.spec.Name)
+	logFile, err := c.run.logs.Writer(c.spec.Name)
 	if err != nil {
 		return Stdio{}, nil, err
 	}
@@ -305,7 +307,7 @@ func (r *dockerRun) attach(ctx context.Context, a attachment) (attached, error) 
 	}
 	var from io.Reader = hijacked.Reader
 	if a.batched {
-		from = batchReads(from)
+		from = pipe.Batched(from)
 	}
 	go func() {
 		_, err := stdcopy.StdCopy(stdout, a.log, from)

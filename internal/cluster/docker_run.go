@@ -20,6 +20,8 @@ import (
 
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/cluster/address"
+	"github.com/lockquake/lockquake/internal/cluster/nodelog"
 	"github.com/lockquake/lockquake/internal/cluster/owner"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
@@ -30,7 +32,7 @@ type dockerRun struct {
 	*docker
 	request  Request
 	owner    owner.Mark
-	logs     *nodeLogs
+	logs     *nodelog.Logs
 	place    node.Place
 	password string            // of all servers that ask for one
 	images   map[string]string // image key -> reference
@@ -63,7 +65,7 @@ type dockerCleanup struct {
 
 func (r *dockerRun) open(ctx context.Context, c *Cluster) error {
 	var err error
-	if r.logs, err = newNodeLogs(r.request.LogDir); err != nil {
+	if r.logs, err = nodelog.Open(r.request.LogDir); err != nil {
 		return err
 	}
 	if err := r.resolveImages(ctx); err != nil {
@@ -72,7 +74,7 @@ func (r *dockerRun) open(ctx context.Context, c *Cluster) error {
 	if err := r.makeNetwork(ctx); err != nil {
 		return err
 	}
-	r.place = ownAddresses(r.request.Specs, r.subnet)
+	r.place = address.PutAll(r.request.Specs, r.subnet)
 	c.Describe["network"] = r.subnet.String()
 	return r.fill(ctx, c)
 }
@@ -171,13 +173,13 @@ func (r *dockerRun) makeNetwork(ctx context.Context) error {
 	}
 	for try := 0; try < 64; try++ {
 		var p netip.Prefix
-		if p, try, err = freeSubnet(r.request.Run, try, used); err != nil {
+		if p, try, err = address.FreeSubnet(r.request.Run, try, used); err != nil {
 			return err
 		}
 		made, err := whole(ctx, func(ctx context.Context) (client.NetworkCreateResult, error) {
 			return r.api.NetworkCreate(ctx, r.networkName(), client.NetworkCreateOptions{
 				Driver: "bridge", Labels: r.owner.Labels(),
-				IPAM: &network.IPAM{Config: []network.IPAMConfig{{Subnet: p, Gateway: hostAddr(p, 1)}}},
+				IPAM: &network.IPAM{Config: []network.IPAMConfig{{Subnet: p, Gateway: address.Numbered(p, 1)}}},
 			})
 		})
 		if err != nil && overlaps(err) {
@@ -187,7 +189,7 @@ func (r *dockerRun) makeNetwork(ctx context.Context) error {
 			return fmt.Errorf("make the run's network %v: %w", p, err)
 		}
 		r.network, r.subnet = made.ID, p
-		r.near = !r.options.published && hasAddress(hostAddr(p, 1))
+		r.near = !r.options.published && hasAddress(address.Numbered(p, 1))
 		return nil
 	}
 	return errors.New("make the run's network: every subnet tried overlaps another")
@@ -195,7 +197,7 @@ func (r *dockerRun) makeNetwork(ctx context.Context) error {
 
 // usedSubnets lists what the networks of the engine and of this machine cover.
 func (d *docker) usedSubnets(ctx context.Context) ([]netip.Prefix, error) {
-	used := hostPrefixes()
+	used := address.HostPrefixes()
 	list, err := d.api.NetworkList(ctx, client.NetworkListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list the engine's networks: %w", err)
@@ -217,7 +219,7 @@ func overlaps(err error) bool {
 // hasAddress tells whether the address is one of this machine's: the engine's bridge is here, so containers can be
 // reached by their own addresses.
 func hasAddress(a netip.Addr) bool {
-	return slices.ContainsFunc(hostPrefixes(), func(p netip.Prefix) bool { return p.Addr() == a })
+	return slices.ContainsFunc(address.HostPrefixes(), func(p netip.Prefix) bool { return p.Addr() == a })
 }
 
 func (r *dockerRun) networkName() string   { return "lockquake-" + r.request.Run }
@@ -380,7 +382,7 @@ func miscounted(ctx context.Context, api networkInspector, id string, err error)
 	return err == nil && len(info.Network.Containers) == 0
 }
 
-func (r *dockerRun) nodeLogs() *nodeLogs { return r.logs }
+func (r *dockerRun) nodeLogs() *nodelog.Logs { return r.logs }
 
 // vacate ends the node's process. The container of our own binary stays, for renew to look at; any other is removed.
 func (r *dockerRun) vacate(ctx context.Context, n *Node) error {
@@ -435,7 +437,7 @@ func (r *dockerRun) renew(ctx context.Context, c *Cluster, next Request, from in
 		return err
 	}
 	for i, s := range specs[from:] {
-		ownAddress(r.place, s, from+i, r.subnet)
+		address.Put(r.place, s, from+i, r.subnet)
 	}
 	boxes := map[int]*containerNode{}
 	var mu sync.Mutex

@@ -12,6 +12,8 @@ import (
 
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/chaos/process"
+	"github.com/lockquake/lockquake/internal/cluster/address"
+	"github.com/lockquake/lockquake/internal/cluster/nodelog"
 	"github.com/lockquake/lockquake/internal/cluster/owner"
 	"github.com/lockquake/lockquake/internal/cluster/state"
 	"github.com/lockquake/lockquake/internal/node"
@@ -67,7 +69,7 @@ func (p *inproc) Open(_ context.Context, r Request) (*Cluster, error) {
 			return nil, fmt.Errorf("%s runs %s, which cannot be a goroutine", s.Name, words[0])
 		}
 	}
-	logs, err := newNodeLogs(r.LogDir)
+	logs, err := nodelog.Open(r.LogDir)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +77,7 @@ func (p *inproc) Open(_ context.Context, r Request) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	place, ports, err := loopback(r.Specs)
+	place, ports, err := address.Loopback(r.Specs)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -96,12 +98,12 @@ type inprocRun struct {
 	ctx    context.Context // ends at Close
 	cancel context.CancelFunc
 	dir    string
-	logs   *nodeLogs
+	logs   *nodelog.Logs
 	place  node.Place
 	nodes  []*Node
 
 	mu    sync.Mutex
-	ports reservation
+	ports address.Reservation
 }
 
 // makeNodes makes the nodes from that number on.
@@ -116,7 +118,7 @@ func (r *inprocRun) makeNodes(c *Cluster, specs []node.Spec, from int) {
 	r.nodes = c.Nodes
 }
 
-func (r *inprocRun) nodeLogs() *nodeLogs { return r.logs }
+func (r *inprocRun) nodeLogs() *nodelog.Logs { return r.logs }
 
 func (r *inprocRun) vacate(ctx context.Context, n *Node) error {
 	return errors.Join(n.driver.(*routine).end(ctx), os.RemoveAll(n.place.Dir))
@@ -124,7 +126,7 @@ func (r *inprocRun) vacate(ctx context.Context, n *Node) error {
 
 func (r *inprocRun) renew(_ context.Context, c *Cluster, next Request, from int) error {
 	for _, s := range next.Specs[from:] {
-		if err := r.ports.place(r.place, s); err != nil {
+		if err := r.ports.Place(r.place, s); err != nil {
 			return err
 		}
 	}
@@ -135,7 +137,7 @@ func (r *inprocRun) renew(_ context.Context, c *Cluster, next Request, from int)
 func (r *inprocRun) close(ctx context.Context) error {
 	r.cancel()
 	r.mu.Lock()
-	r.ports.release()
+	r.ports.Release()
 	r.mu.Unlock()
 	for _, n := range r.nodes {
 		if err := n.driver.(*routine).end(ctx); err != nil {
@@ -147,7 +149,7 @@ func (r *inprocRun) close(ctx context.Context) error {
 
 // tell writes into a node's log why it ended.
 func (r *inprocRun) tell(node string, why error) {
-	if f, err := r.logs.file(node); err == nil {
+	if f, err := r.logs.File(node); err == nil {
 		_, _ = fmt.Fprintln(f, why)
 		_ = f.Close()
 	}
@@ -196,7 +198,7 @@ func (t *routine) start(context.Context) (Stdio, *ending, error) {
 		return Stdio{}, nil, fmt.Errorf("make its data directory: %w", err)
 	}
 	t.run.mu.Lock()
-	t.run.ports.release(t.node.Name())
+	t.run.ports.Release(t.node.Name())
 	t.run.mu.Unlock()
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()

@@ -19,6 +19,7 @@ import (
 
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/agent/all"
+	"github.com/lockquake/lockquake/internal/cluster/netspace"
 	"github.com/lockquake/lockquake/internal/cluster/owner"
 )
 
@@ -104,7 +105,7 @@ func engine(t testing.TB, o DockerOptions) *docker {
 
 func needRoot(t testing.TB) {
 	t.Helper()
-	if err := probeNamespaces(); err != nil {
+	if err := netspace.Probe(); err != nil {
 		t.Skip(err)
 	}
 }

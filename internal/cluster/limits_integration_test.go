@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/internal/agent/all"
+	"github.com/lockquake/lockquake/internal/cluster/limits"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wait"
 )
@@ -128,19 +129,19 @@ func TestLimitsOfProcesses(t *testing.T) {
 func TestGroupsOfADeadRunAreSwept(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	g, err := openGroups("tswept", dir)
+	g, err := limits.Open("tswept", dir)
 	if err != nil {
-		t.Skip(noLimits(err))
+		t.Skip(limits.Lacking(err))
 	}
-	if _, _, err := g.node("a", node.Limits{CPUs: 0.5}); err != nil {
+	if _, _, err := g.Node("a", node.Limits{CPUs: 0.5}); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // the second time nothing is left to remove
-		if err := sweepGroups(dir); err != nil {
+		if err := limits.Sweep(dir); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, top := range g.tops {
+	for _, top := range g.Tops {
 		if _, err := os.Stat(top); !os.IsNotExist(err) {
 			t.Errorf("%s is left: %v", top, err)
 		}

@@ -20,7 +20,12 @@ import (
 	"github.com/lockquake/lockquake/chaos/process"
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/cluster/address"
+	"github.com/lockquake/lockquake/internal/cluster/executable"
 	"github.com/lockquake/lockquake/internal/cluster/identity"
+	"github.com/lockquake/lockquake/internal/cluster/limits"
+	"github.com/lockquake/lockquake/internal/cluster/netspace"
+	"github.com/lockquake/lockquake/internal/cluster/nodelog"
 	"github.com/lockquake/lockquake/internal/cluster/owner"
 	"github.com/lockquake/lockquake/internal/cluster/state"
 	"github.com/lockquake/lockquake/internal/node"
@@ -64,7 +69,7 @@ func (l *local) Offers(c chaos.Capability, r node.Role) error {
 		}
 	}
 	if c == CanLimit {
-		_, err := probeLimits()
+		_, err := limits.Probe()
 		return err
 	}
 	if err := proc.Supported(); err != nil && c != chaos.CanStart {
@@ -112,7 +117,7 @@ func (l *local) ownNetworks() error {
 	if l.options.Loopback {
 		return errors.New("asked for")
 	}
-	return probeNamespaces()
+	return netspace.Probe()
 }
 
 // Open finds the programs and makes the network; nothing is started but, where asked for, the agent.
@@ -129,7 +134,7 @@ func (l *local) Open(ctx context.Context, r Request) (*Cluster, error) {
 	for key := range r.Images {
 		return nil, chaos.Unavailable{What: "--image " + key, Reason: "the local provider runs programs from PATH; use --provider docker"}
 	}
-	run := &localRun{local: l, request: r, owner: owner.Self(r.Run, r.Keep), thread: newThread(), servers: identity.OfServers(r.Run), password: rand.Text()}
+	run := &localRun{local: l, request: r, owner: owner.Self(r.Run, r.Keep), thread: netspace.NewThread(), servers: identity.OfServers(r.Run), password: rand.Text()}
 	c := &Cluster{close: run.close, Describe: map[string]string{"provider": "local"}}
 	if r.Reuse {
 		c.keeper = run
@@ -147,14 +152,14 @@ type localRun struct {
 	owner     owner.Mark
 	servers   identity.User // who all nodes but clients are
 	password  string        // of all servers that ask for one
-	logs      *nodeLogs
+	logs      *nodelog.Logs
 	place     node.Place
 	dir       string // of the run; its data and state file
-	thread    *thread
-	confined  *thread // that servers are started from, where they are another user; else nil
-	groups    *groups // nil: no node has limits
-	net       *hub    // nil: all on the loopback address
-	ports     reservation
+	thread    *netspace.Thread
+	confined  *netspace.Thread // that servers are started from, where they are another user; else nil
+	groups    *limits.Groups   // nil: no node has limits
+	net       *netspace.Hub    // nil: all on the loopback address
+	ports     address.Reservation
 	nodes     []*Node
 	unprepare []func(context.Context) error // undoes what nodes were prepared with
 
@@ -170,13 +175,13 @@ func (r *localRun) open(ctx context.Context, c *Cluster) error {
 		return err
 	}
 	if r.servers != 0 {
-		r.confined = newThread()
-		if err := r.confined.confine(); err != nil {
+		r.confined = netspace.NewThread()
+		if err := r.confined.Confine(); err != nil {
 			return err
 		}
 	}
 	var err error
-	if r.logs, err = newNodeLogs(r.request.LogDir); err != nil {
+	if r.logs, err = nodelog.Open(r.request.LogDir); err != nil {
 		return err
 	}
 	var network string
@@ -277,11 +282,11 @@ func (r *localRun) limit(p *localNode, c *Cluster) (err error) {
 		return nil
 	}
 	if r.groups == nil {
-		if r.groups, err = openGroups(r.request.Run, r.dir); err != nil {
-			return noLimits(err)
+		if r.groups, err = limits.Open(r.request.Run, r.dir); err != nil {
+			return limits.Lacking(err)
 		}
 	}
-	p.group, c.Describe[limitsKey(p.spec.Name)], err = r.groups.node(p.spec.Name, p.spec.Limits)
+	p.group, c.Describe[limitsKey(p.spec.Name)], err = r.groups.Node(p.spec.Name, p.spec.Limits)
 	return err
 }
 
@@ -292,29 +297,29 @@ func (r *localRun) connect() (node.Place, string, error) {
 		hub, place, err := r.makeHub()
 		if err == nil {
 			r.net = hub
-			return place, "namespaces, " + hub.subnet.String(), nil
+			return place, "namespaces, " + hub.Subnet.String(), nil
 		}
 		reason = err.Error()
 		r.log.Info("no network namespaces, all nodes share the loopback address", "reason", reason)
 	}
-	place, ports, err := loopback(r.request.Specs)
+	place, ports, err := address.Loopback(r.request.Specs)
 	r.ports = ports
 	return place, "loopback: " + reason, err
 }
 
-func (r *localRun) makeHub() (*hub, node.Place, error) {
-	p := subnet(r.request.Run, 0) // no other process sees it
-	h, err := newHub(r.thread, p, len(r.request.Specs), r.owner.Tag())
-	return h, ownAddresses(r.request.Specs, p), err
+func (r *localRun) makeHub() (*netspace.Hub, node.Place, error) {
+	p := address.Subnet(r.request.Run, 0) // no other process sees it
+	h, err := netspace.NewHub(r.thread, p, len(r.request.Specs), r.owner.Tag())
+	return h, address.PutAll(r.request.Specs, p), err
 }
 
 func (r *localRun) startAgent(ctx context.Context) error {
-	path, err := selfProgram(r.options.Self)
+	path, err := executable.Self(r.options.Self)
 	if err != nil {
 		return err
 	}
 	// The file itself, also where the servers outlive their run: behind a pipe, the agent would end with the supervisor.
-	logFile, err := r.logs.file("agent")
+	logFile, err := r.logs.File("agent")
 	if err != nil {
 		return err
 	}
@@ -343,12 +348,12 @@ func (r *localRun) close(ctx context.Context) error {
 	for _, undo := range r.unprepare {
 		errs = append(errs, do(ctx, undo))
 	}
-	r.ports.release()
+	r.ports.Release()
 	if r.net != nil {
-		r.net.close()
+		r.net.Close()
 	}
 	if r.groups != nil {
-		errs = append(errs, r.groups.remove())
+		errs = append(errs, r.groups.Remove())
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err // the record stays, so that clean knows whose the rest is
@@ -358,9 +363,9 @@ func (r *localRun) close(ctx context.Context) error {
 			return err
 		}
 	}
-	r.thread.close()
+	r.thread.Close()
 	if r.confined != nil {
-		r.confined.close()
+		r.confined.Close()
 	}
 	return nil
 }
@@ -402,7 +407,7 @@ var forServers = []string{"PATH", "LANG", "LC_ALL", "TZ", "JAVA_HOME", "LD_LIBRA
 // ownerVariable begins the environment setting that marks a child.
 const ownerVariable = "LOCKQUAKE_OWNER="
 
-func (r *localRun) nodeLogs() *nodeLogs { return r.logs }
+func (r *localRun) nodeLogs() *nodelog.Logs { return r.logs }
 
 // vacate ends the node's process and removes its data and its control group.
 func (r *localRun) vacate(ctx context.Context, n *Node) error {
@@ -410,7 +415,7 @@ func (r *localRun) vacate(ctx context.Context, n *Node) error {
 	if err := p.end(ctx); err != nil {
 		return err
 	}
-	if err := p.group.remove(); err != nil {
+	if err := p.group.Remove(); err != nil {
 		return fmt.Errorf("remove its control group: %w", err)
 	}
 	for _, path := range []string{n.place.Dir, n.place.Secret} {
@@ -430,13 +435,13 @@ func (r *localRun) renew(ctx context.Context, c *Cluster, next Request, from int
 	r.request.Specs = specs
 	for i, s := range specs[from:] {
 		if r.net != nil {
-			ownAddress(r.place, s, from+i, r.net.subnet)
-		} else if err := r.ports.place(r.place, s); err != nil {
+			address.Put(r.place, s, from+i, r.net.Subnet)
+		} else if err := r.ports.Place(r.place, s); err != nil {
 			return err
 		}
 	}
 	if r.net != nil {
-		if err := r.net.renew(r.thread, from, len(specs)); err != nil {
+		if err := r.net.Renew(r.thread, from, len(specs)); err != nil {
 			return err
 		}
 	}

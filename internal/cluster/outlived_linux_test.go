@@ -3,16 +3,16 @@ package cluster
 import (
 	"bufio"
 	"context"
-	"errors"
 	"io"
 	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/lockquake/lockquake/internal/agent/all"
 	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/cluster/address"
+	"github.com/lockquake/lockquake/internal/cluster/netspace"
 	"github.com/lockquake/lockquake/internal/cluster/owner"
 	"github.com/lockquake/lockquake/internal/cluster/state"
 	"github.com/lockquake/lockquake/internal/node"
@@ -29,7 +29,7 @@ func TestWhatANodeLeavesBehindEndsWithIt(t *testing.T) {
 	}{"tleftns": {false, "setsid env -i"}, "tleftloop": {true, "setsid"}} {
 		t.Run(run, func(t *testing.T) {
 			t.Parallel()
-			if err := probeNamespaces(); err != nil && !c.loopback {
+			if err := netspace.Probe(); err != nil && !c.loopback {
 				t.Skip(err)
 			}
 			p, err := NewLocal(LocalOptions{Mechanisms: all.All(), Self: testBinary(t), Loopback: c.loopback})
@@ -78,41 +78,9 @@ func TestWhatANodeLeavesBehindEndsWithIt(t *testing.T) {
 	}
 }
 
-// TestAHeldStreamIsCut: a stream that something else holds ends all the same, and its reader hears it.
-func TestAHeldStreamIsCut(t *testing.T) {
-	t.Parallel()
-	r, w, err := blockingPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = r.Close() }()
-	if _, err := w.Write([]byte("x")); err != nil {
-		t.Fatal(err)
-	}
-	c := &cuttable{f: r}
-	got := make(chan error, 1)
-	go func() {
-		all, err := io.ReadAll(c)
-		if string(all) != "x" {
-			err = errors.Join(err, errors.New("read "+string(all)))
-		}
-		got <- err
-	}()
-	if c.releasedWithin(50 * time.Millisecond) {
-		t.Error("a stream that is held is taken for one that nobody holds")
-	}
-	if err := <-got; err != nil {
-		t.Error(err)
-	}
-	_ = w.Close()
-	if !c.releasedWithin(time.Minute) {
-		t.Error("a stream that nobody holds is taken for one that is held")
-	}
-}
-
 // TestSweepFindsWhatIsLeftInANamespace: of a dead supervisor's node, with an environment that tells nothing.
 func TestSweepFindsWhatIsLeftInANamespace(t *testing.T) {
-	if err := probeNamespaces(); err != nil {
+	if err := netspace.Probe(); err != nil {
 		t.Skip(err)
 	}
 	t.Setenv("TMPDIR", t.TempDir()) // else it finds other runs
@@ -122,16 +90,16 @@ func TestSweepFindsWhatIsLeftInANamespace(t *testing.T) {
 		if _, err := state.Make(o); err != nil {
 			t.Fatal(err)
 		}
-		thread := newThread()
-		t.Cleanup(thread.close)
-		h, err := newHub(thread, subnet(o.Run, 0), 1, o.Tag())
+		thread := netspace.NewThread()
+		t.Cleanup(thread.Close)
+		h, err := netspace.NewHub(thread, address.Subnet(o.Run, 0), 1, o.Tag())
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(h.close)
+		t.Cleanup(h.Close)
 		cmd := exec.Command("sleep", "600")
 		cmd.Env, cmd.SysProcAttr = []string{"A=b"}, childAttributes(false)
-		if err := thread.start(cmd, placement{hub: h}); err != nil {
+		if err := (placement{hub: h}).start(thread, cmd); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = cmd.Process.Kill() })

@@ -9,13 +9,14 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/lockquake/lockquake/internal/cluster/address"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
 // At returns the nodes of specs in a network that is not ours, at the addresses that a run in that network would
 // give them. They can be dialled and asked for their commands; starting and signalling them is not ours.
 func At(specs []node.Spec, network netip.Prefix) []*Node {
-	place := ownAddresses(specs, network)
+	place := address.PutAll(specs, network)
 	nodes := make([]*Node, 0, len(specs))
 	for _, s := range specs {
 		n := newNode(s, place.Of(s.Name, dataDir))

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
@@ -20,6 +19,7 @@ import (
 	wall "github.com/lockquake/lockquake/chaos/clock"
 	"github.com/lockquake/lockquake/chaos/disk"
 	"github.com/lockquake/lockquake/internal/cluster/owner"
+	"github.com/lockquake/lockquake/internal/cluster/preload"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -109,83 +109,22 @@ func preparable(p node.Preparation, s node.Spec) error {
 	return nil
 }
 
-// libraryDirs are where distributions keep libraries.
-var libraryDirs = []string{
-	"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib",
-	"/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu",
-}
-
-// faketimeFiles and mallocFiles are what is preloaded, below one of libraryDirs. The other malloc is loaded first where it is there:
-// Debian's redis-server is linked with a jemalloc that asks for the time while libfaketime is being set up, and would hang.
-var (
-	faketimeFiles = []string{"faketime/libfaketimeMT.so.1", "libfaketimeMT.so.1"}
-	mallocFiles   = []string{"libtcmalloc_minimal.so.4"}
-)
-
-// preload finds the libraries to be preloaded and returns the value of LD_PRELOAD.
-func preload(there func(path string) (bool, error)) (string, error) {
-	find := func(names []string) (string, error) {
-		for _, dir := range libraryDirs {
-			for _, name := range names {
-				path := dir + "/" + name
-				if ok, err := there(path); ok || err != nil {
-					return path, err
-				}
-			}
-		}
-		return "", nil
-	}
-	faketime, err := find(faketimeFiles)
-	if err != nil {
-		return "", err
-	}
-	if faketime == "" {
-		return "", chaos.Unavailable{What: string(wall.Preload), Reason: "there is no libfaketimeMT.so.1"}
-	}
-	malloc, err := find(mallocFiles)
-	if err != nil {
-		return "", err
-	}
-	return strings.TrimPrefix(malloc+":"+faketime, ":"), nil
-}
-
-// faketimeEnv is the environment of a process whose wall clock is told by a file. The monotonic clock stays the machine's: one that
-// goes back freezes Redis and the JVM. The file is read once a second, because reading it each time costs a third of the throughput. Without
-// the setting FORCE_MONOTONIC_FIX a JVM's timed waits last far too long: a ZooKeeper server took 11 s and more to serve, instead of 1 s.
-func faketimeEnv(preload, file string) []string {
-	return []string{
-		"LD_PRELOAD=" + preload, "FAKETIME_TIMESTAMP_FILE=" + file, "FAKETIME_CACHE_DURATION=1", "FAKETIME_DONT_FAKE_MONOTONIC=1",
-		"DONT_FAKE_MONOTONIC=1", "FAKETIME_DISABLE_SHM=1", "NO_FAKE_STAT=1", "FAKETIME_FORCE_MONOTONIC_FIX=0",
-	}
-}
-
-// noFaketime is the content of the file while no fault stands.
-const noFaketime = "+0\n"
-
 // localPreparations are what the local provider can prepare.
 var localPreparations = map[node.Preparation]func(context.Context, *localRun, *Node) (prepared, error){
 	disk.LoopDisk: loopDiskHere,
 	wall.Preload: func(_ context.Context, r *localRun, n *Node) (prepared, error) {
-		libraries, err := preload(onThisMachine)
+		libraries, err := preload.Find(preload.Here)
 		if err != nil {
 			return prepared{}, err
 		}
-		n.faketime = faketimeHere(r.dir, n.Name())
+		n.faketime = preload.File(r.dir, n.Name())
 		return prepared{
-			env: faketimeEnv(libraries, n.faketime),
+			env: preload.Env(libraries, n.faketime),
 			before: func(context.Context) error {
-				return errors.Join(os.WriteFile(n.faketime, []byte(noFaketime), 0o644), os.Chmod(n.faketime, 0o644)) // whatever the umask is
+				return errors.Join(os.WriteFile(n.faketime, []byte(preload.NoShift), 0o644), os.Chmod(n.faketime, 0o644)) // whatever the umask is
 			},
 		}, nil
 	},
-}
-
-// faketimeHere is where a local run keeps the file that tells a node's wall clock.
-func faketimeHere(runDir, node string) string { return filepath.Join(runDir, node+".faketime") }
-
-func onThisMachine(path string) (bool, error) {
-	_, err := os.Stat(path)
-	return err == nil, nil //nolint:nilerr // what cannot be seen cannot be loaded
 }
 
 // Prepares looks for what the preparation needs on this machine.
@@ -194,7 +133,7 @@ func (l *local) Prepares(p node.Preparation, s node.Spec, _ string) error {
 		return err
 	}
 	if p == wall.Preload {
-		_, err := preload(onThisMachine)
+		_, err := preload.Find(preload.Here)
 		return hint(err, "on this machine; run `.ci/setup faketime`, or install libfaketime and libtcmalloc-minimal4")
 	}
 	if p == disk.LoopDisk {
@@ -225,9 +164,9 @@ var dockerPreparations = map[node.Preparation]func(context.Context, *dockerRun, 
 		}
 		n.faketime = faketimeInImage
 		return prepared{
-			env: faketimeEnv(libraries, n.faketime),
+			env: preload.Env(libraries, n.faketime),
 			before: func(ctx context.Context) error {
-				return r.put(ctx, n.driver.(*containerNode).box.GetContainerID(), faketimeInImage, noFaketime)
+				return r.put(ctx, n.driver.(*containerNode).box.GetContainerID(), faketimeInImage, preload.NoShift)
 			},
 		}, nil
 	},
@@ -337,7 +276,7 @@ func (d *docker) librariesOf(ctx context.Context, image string) (libraries strin
 		return "", fmt.Errorf("look into image %s: %w", image, err)
 	}
 	defer func() { err = errors.Join(err, removeContainer(context.WithoutCancel(ctx), d.api, made.ID)) }()
-	libraries, err = preload(func(path string) (bool, error) {
+	libraries, err = preload.Find(func(path string) (bool, error) {
 		_, err := d.api.ContainerStatPath(ctx, made.ID, client.ContainerStatPathOptions{Path: path})
 		if cerrdefs.IsNotFound(err) {
 			return false, nil

@@ -18,6 +18,10 @@ import (
 	"github.com/lockquake/lockquake/chaos/process"
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/cluster/executable"
+	"github.com/lockquake/lockquake/internal/cluster/limits"
+	"github.com/lockquake/lockquake/internal/cluster/netspace"
+	"github.com/lockquake/lockquake/internal/cluster/nodelog"
 	"github.com/lockquake/lockquake/internal/cluster/owner"
 	"github.com/lockquake/lockquake/internal/cluster/state"
 	"github.com/lockquake/lockquake/internal/node"
@@ -40,18 +44,18 @@ func Probe(ctx context.Context, m agent.Mechanisms, images ...string) []ProbeRes
 	} else {
 		add("root", "", fmt.Errorf("runs as user %d: the local provider puts all nodes on the loopback address", os.Geteuid()))
 	}
-	add("network-namespaces", "made one", probeNamespaces())
+	add("network-namespaces", "made one", netspace.Probe())
 	add("packet-filter", "made a table and a queue, and removed them", m.Supports(links.DoFilter))
 	add("tcp-reset", "made a connection, and reset it", m.Supports(links.DoReset))
-	add("sch_netem", "the kernel has it", probeNetem())
+	add("sch_netem", "the kernel has it", netspace.ProbeNetem())
 	found, err := probePtrace()
 	add("ptrace", found, err)
-	found, err = probeLimits()
+	found, err = limits.Probe()
 	add("limits", found, err)
 	out = append(out, probeProgram(ctx, "redis-server"))
-	path, err := selfProgram("")
+	path, err := executable.Self("")
 	if err == nil {
-		err = staticLinux(path)
+		err = executable.Static(path)
 	}
 	add("static-binary", path, err)
 	return out
@@ -66,7 +70,7 @@ func probed(name, found string, err error) ProbeResult {
 
 // probeProgram looks for a server of the local provider.
 func probeProgram(ctx context.Context, name string) ProbeResult {
-	path, err := program(name, "")
+	path, err := executable.Find(name, "")
 	if err != nil {
 		return probed(name, "", err)
 	}
@@ -102,7 +106,7 @@ func (d *docker) withAgent(ctx context.Context, ask func(*agent.Client) error) e
 		return err
 	}
 	defer func() { _ = remove() }()
-	logs, err := newNodeLogs(dir)
+	logs, err := nodelog.Open(dir)
 	if err != nil {
 		return err
 	}

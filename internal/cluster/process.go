@@ -15,7 +15,10 @@ import (
 
 	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/cluster/executable"
 	"github.com/lockquake/lockquake/internal/cluster/identity"
+	"github.com/lockquake/lockquake/internal/cluster/limits"
+	"github.com/lockquake/lockquake/internal/cluster/pipe"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -27,7 +30,7 @@ type localNode struct {
 	index    int
 	path     string
 	argv     []string
-	group    *group // nil: no limits
+	group    *limits.Group // nil: no limits
 	prepared prepared
 
 	mu    sync.Mutex
@@ -41,7 +44,7 @@ func (r *localRun) newProcess(ctx context.Context, n *Node, index int) (*localNo
 	if len(argv) == 0 {
 		return nil, fmt.Errorf("the command of %s is empty", n.Name())
 	}
-	path, err := program(argv[0], r.options.Self)
+	path, err := executable.Find(argv[0], r.options.Self)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +59,7 @@ func (r *localRun) newProcess(ctx context.Context, n *Node, index int) (*localNo
 }
 
 func (p *localNode) start(ctx context.Context) (Stdio, *ending, error) {
-	logFile, err := p.run.logs.forChild(p.spec.Name, p.spec.Stdio || p.run.request.Reuse && p.spec.Role == node.Server)
+	logFile, err := p.run.logs.ForChild(p.spec.Name, p.spec.Stdio || p.run.request.Reuse && p.spec.Role == node.Server)
 	if err != nil {
 		return Stdio{}, nil, err
 	}
@@ -91,7 +94,7 @@ func (p *localNode) start(ctx context.Context) (Stdio, *ending, error) {
 func (r *localRun) portsOf(name string) {
 	r.reserving.Lock()
 	defer r.reserving.Unlock()
-	r.ports.release(name)
+	r.ports.Release(name)
 }
 
 // signallerOf prefers the agent, which heals even when the supervisor is killed.
@@ -123,7 +126,7 @@ func (p *localNode) signaller(context.Context) (signaller, error) {
 
 func (p *localNode) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	if p.run.net != nil {
-		return p.run.net.dial(ctx, address)
+		return p.run.net.Dial(ctx, dialer, address)
 	}
 	return dialer.DialContext(ctx, "tcp", address)
 }
@@ -149,7 +152,7 @@ type command struct {
 	node     int // index of its network namespace; -1 for the supervisor's own
 	dir      string
 	env      []string
-	group    *group // nil: no limits
+	group    *limits.Group // nil: no limits
 	stdio    bool
 	log      *os.File
 	survives bool // the death of the supervisor
@@ -161,8 +164,8 @@ type child struct {
 	process proc.Process
 	known   bool // process is filled in
 	stdio   Stdio
-	output  *cuttable  // of stdio; nil without
-	files   []*os.File // our ends
+	output  *pipe.Reader // of stdio; nil without
+	files   []*os.File   // our ends
 	over    *ending
 }
 
@@ -187,17 +190,17 @@ func (r *localRun) spawn(c command) (*child, error) {
 			return nil, err
 		}
 		theirs, out.files = append(theirs, stdinR), append(out.files, stdinW)
-		stdoutR, stdoutW, err := blockingPipe()
+		stdoutR, stdoutW, err := pipe.New()
 		if err != nil {
 			_ = stdinW.Close()
 			return nil, err
 		}
 		theirs, out.files = append(theirs, stdoutW), append(out.files, stdoutR)
 		cmd.Stdin, cmd.Stdout = stdinR, stdoutW
-		out.output = &cuttable{f: stdoutR}
-		out.stdio = Stdio{In: stdinW, Out: batchReads(out.output)}
+		out.output = pipe.NewReader(stdoutR)
+		out.stdio = Stdio{In: stdinW, Out: pipe.Batched(out.output)}
 	}
-	network := r.net.network(c.node)
+	network := r.net.Network(c.node)
 	var err error
 	if out.cmd, err = r.startAs(c, cmd); err != nil {
 		out.closeFiles()
@@ -212,9 +215,9 @@ func (r *localRun) spawn(c command) (*child, error) {
 		out.over.how = cmd.ProcessState.String()
 		out.over.killed = strings.HasPrefix(out.over.how, "signal: killed")
 		// First: the node's next process begins where these are.
-		out.over.left = endOutlived(func() []proc.Process { return outlived(r.owner, c, network) })
+		out.over.left = endOutlived(func() []proc.Process { return outlived(r.owner, c.name, network) })
 		close(out.over.seen)
-		if out.output != nil && !out.output.releasedWithin(outputOutlives) {
+		if out.output != nil && !out.output.ReleasedWithin(outputOutlives) {
 			r.log.Warn("its output was closed: something that outlived its process held it open", "node", c.name, "for", outputOutlives)
 		}
 	}()
@@ -273,7 +276,7 @@ func (r *localRun) startAs(c command, cmd *exec.Cmd) (*exec.Cmd, error) {
 	if c.user != 0 {
 		from = r.confined
 	}
-	err := from.start(cmd, place)
+	err := place.start(from, cmd)
 	if c.user == 0 || !errors.Is(err, fs.ErrPermission) {
 		return cmd, err
 	}
@@ -286,7 +289,7 @@ func (r *localRun) startAs(c command, cmd *exec.Cmd) (*exec.Cmd, error) {
 		Path: "/proc/self/fd/3", ExtraFiles: []*os.File{f}, // the first of these is number 3
 		Args: cmd.Args, Dir: cmd.Dir, Env: cmd.Env, Stdin: cmd.Stdin, Stdout: cmd.Stdout, Stderr: cmd.Stderr, SysProcAttr: &attributes,
 	}
-	if err := from.start(again, place); err != nil {
+	if err := place.start(from, again); err != nil {
 		return nil, fmt.Errorf("as user %d, who may have no way to %s or to %s: %w", c.user, c.path, c.dir, err)
 	}
 	return again, nil
@@ -317,3 +320,6 @@ func (c *child) closeFiles() {
 		_ = f.Close()
 	}
 }
+
+// outputOutlives is how long a control stream may stay open after its process has ended. What is left in the pipe is read within it.
+const outputOutlives = 5 * time.Second

@@ -23,6 +23,8 @@ import (
 	"github.com/lockquake/lockquake/chaos/links"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/agent"
+	"github.com/lockquake/lockquake/internal/cluster/address"
+	"github.com/lockquake/lockquake/internal/cluster/nodelog"
 	"github.com/lockquake/lockquake/internal/cluster/state"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/relay"
@@ -128,7 +130,7 @@ func (r *swarmRun) open(ctx context.Context, c *Cluster) error {
 	if err != nil {
 		return err
 	}
-	if r.manager.logs, err = newNodeLogs(r.request.LogDir); err != nil {
+	if r.manager.logs, err = nodelog.Open(r.request.LogDir); err != nil {
 		return err
 	}
 	if r.key, err = relay.NewKey(); err != nil {
@@ -148,7 +150,7 @@ func (r *swarmRun) open(ctx context.Context, c *Cluster) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	r.place = ownAddresses(r.request.Specs, r.subnet)
+	r.place = address.PutAll(r.request.Specs, r.subnet)
 	for _, h := range hosts {
 		r.members = append(r.members, &member{host: h, of: Cluster{Describe: map[string]string{}}, lacks: relays.lacks[h.id]})
 	}
@@ -333,7 +335,7 @@ func (r *swarmRun) overlay(ctx context.Context, name string, closed bool) (id st
 	}
 	for try := 0; try < 64; try++ {
 		var p netip.Prefix
-		if p, try, err = freeSubnet(name, try, used); err != nil {
+		if p, try, err = address.FreeSubnet(name, try, used); err != nil {
 			return "", nodes, err
 		}
 		whole := netip.PrefixFrom(p.Addr(), 23).Masked()
@@ -343,7 +345,7 @@ func (r *swarmRun) overlay(ctx context.Context, name string, closed bool) (id st
 		made, err := r.api.NetworkCreate(ctx, name, client.NetworkCreateOptions{
 			Driver: "overlay", Attachable: true, Internal: closed, Labels: r.manager.owner.Labels(),
 			IPAM: &network.IPAM{Config: []network.IPAMConfig{{
-				Subnet: whole, IPRange: netip.PrefixFrom(netip.AddrFrom4(upper), 24), Gateway: hostAddr(nodes, 1),
+				Subnet: whole, IPRange: netip.PrefixFrom(netip.AddrFrom4(upper), 24), Gateway: address.Numbered(nodes, 1),
 			}}},
 		})
 		if err != nil && overlaps(err) {
@@ -406,7 +408,7 @@ func (r *swarmRun) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (r *swarmRun) nodeLogs() *nodeLogs { return r.manager.logs }
+func (r *swarmRun) nodeLogs() *nodelog.Logs { return r.manager.logs }
 
 // vacate removes the node's container.
 func (r *swarmRun) vacate(ctx context.Context, n *Node) error {
@@ -426,7 +428,7 @@ func (r *swarmRun) renew(ctx context.Context, c *Cluster, next Request, from int
 		return err
 	}
 	for i, s := range specs[from:] {
-		ownAddress(r.place, s, from+i, r.subnet)
+		address.Put(r.place, s, from+i, r.subnet)
 	}
 	if err := r.each(func(i int, m *member) error {
 		m.run.request.Specs = ownOf(specs, on, i)

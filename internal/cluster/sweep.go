@@ -19,6 +19,7 @@ import (
 	"github.com/lockquake/lockquake/chaos/process"
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/cluster/limits"
 	"github.com/lockquake/lockquake/internal/cluster/owner"
 	"github.com/lockquake/lockquake/internal/cluster/state"
 )
@@ -177,7 +178,7 @@ func (s *Swept) directories(o SweepOptions) error {
 			continue
 		}
 		if err := o.unlessLook(func() error {
-			err := sweepGroups(path) // first: the directory names them
+			err := limits.Sweep(path) // first: the directory names them
 			if err == nil {
 				err = os.RemoveAll(path)
 			}

@@ -18,7 +18,9 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster/identity"
+	"github.com/lockquake/lockquake/internal/cluster/netspace"
 	"github.com/lockquake/lockquake/internal/cluster/owner"
+	"github.com/lockquake/lockquake/internal/cluster/preload"
 	"github.com/lockquake/lockquake/internal/cluster/state"
 )
 
@@ -114,7 +116,7 @@ func linkAlias(p proc.Process) (alias string) {
 		return ""
 	}
 	defer in.Close()
-	if link, err := in.LinkByName(nodeLink); err == nil {
+	if link, err := in.LinkByName(netspace.Link); err == nil {
 		alias = link.Attrs().Alias
 	}
 	return alias
@@ -122,7 +124,7 @@ func linkAlias(p proc.Process) (alias string) {
 
 // outlived lists what a node's process left behind when it ended: what is in the network namespace that was the node's alone, or, on the shared
 // loopback address, what still carries its marks.
-func outlived(o owner.Mark, c command, network string) []proc.Process {
+func outlived(o owner.Mark, name, network string) []proc.Process {
 	if network != "" {
 		networks, err := proc.ByNetwork()
 		if err != nil {
@@ -136,7 +138,7 @@ func outlived(o owner.Mark, c command, network string) []proc.Process {
 	}
 	var out []proc.Process
 	for _, p := range found {
-		if p.node == c.name && p.Running() {
+		if p.node == name && p.Running() {
 			out = append(out, p.Process)
 		}
 	}
@@ -177,7 +179,7 @@ func clocksHere() []clockOf {
 	}
 	out := make([]clockOf, 0, len(found))
 	for _, p := range found {
-		out = append(out, clockOf{p.Process, faketimeHere(state.Of(p.owner.Run), p.node)})
+		out = append(out, clockOf{p.Process, preload.File(state.Of(p.owner.Run), p.node)})
 	}
 	return out
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/cluster/executable"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/scenarios"
@@ -231,7 +232,7 @@ func (p planner) findImage(c *program, path string) error {
 	own, isOwn := strings.CutPrefix(c.argv[0], inFolder)
 	switch {
 	case c.named:
-	case isOwn && cluster.RunsAlone(filepath.Join(c.folder, own)):
+	case isOwn && executable.RunsAlone(filepath.Join(c.folder, own)):
 		c.image = node.SelfProgram // which has nothing that could be in its way
 	case strings.HasPrefix(first, "python"):
 		c.image = "python"

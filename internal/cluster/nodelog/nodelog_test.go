@@ -1,4 +1,4 @@
-package cluster
+package nodelog
 
 import (
 	"fmt"
@@ -6,24 +6,27 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wait"
 )
+
+// patience ends a test that hangs.
+const patience = time.Minute
 
 // TestALogGoesOnInTheNextRun writes before and after a switch, directly and through a pipe as a child process does.
 func TestALogGoesOnInTheNextRun(t *testing.T) {
 	t.Parallel()
 	first, second := filepath.Join(t.TempDir(), "1"), filepath.Join(t.TempDir(), "2")
-	b, err := newNodeLogs(first)
+	b, err := Open(first)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := b.writer("server-1")
+	s, err := b.Writer("server-1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	pipe, err := b.forChild("server-2", true)
+	pipe, err := b.ForChild("server-2", true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,11 +34,11 @@ func TestALogGoesOnInTheNextRun(t *testing.T) {
 	fmt.Fprintln(pipe, "two")
 	// It passes through a goroutine.
 	wait.Until(t, patience, "what was written into the pipe arrives", func() bool { return has(t, first, "server-2") == "two\n" })
-	ended, err := b.writer("client-1")
+	ended, err := b.Writer("client-1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.switchTo(second, []*Node{{spec: node.Spec{Name: "client-1"}}}); err != nil {
+	if err := b.SwitchTo(second, []string{"client-1"}); err != nil {
 		t.Fatal(err)
 	}
 	fmt.Fprintln(ended, "last words")
@@ -70,11 +73,11 @@ func TestALogGoesOnInTheNextRun(t *testing.T) {
 func TestALogIsBounded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	b, err := newNodeLogs(dir)
+	b, err := Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := b.writer("client-1")
+	s, err := b.Writer("client-1")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,5 @@
-package cluster
+// Package address gives the nodes of a run their addresses.
+package address
 
 import (
 	"errors"
@@ -13,23 +14,23 @@ import (
 
 // Each run has a /24 of its own: the supervisor or the engine is .1, nodes begin at .10.
 const (
-	firstHost = 10
-	maxNodes  = 240
+	FirstHost = 10
+	MaxNodes  = 240
 )
 
-// subnet returns the n-th candidate for the run's network, out of 10.128.0.0/10. The candidates follow from the run's id, so that two
+// Subnet returns the n-th candidate for the run's network, out of 10.128.0.0/10. The candidates follow from the run's id, so that two
 // runs seldom try the same one.
-func subnet(run string, n int) netip.Prefix {
+func Subnet(run string, n int) netip.Prefix {
 	h := fnv.New32a()
 	_, _ = fmt.Fprintf(h, "%s/%d", run, n)
 	v := h.Sum32()
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 128 + byte(v>>8)%64, byte(v), 0}), 24)
 }
 
-// freeSubnet returns the first candidate from number n on that overlaps none of the networks in use, and its number.
-func freeSubnet(run string, n int, used []netip.Prefix) (netip.Prefix, int, error) {
+// FreeSubnet returns the first candidate from number n on that overlaps none of the networks in use, and its number.
+func FreeSubnet(run string, n int, used []netip.Prefix) (netip.Prefix, int, error) {
 	for end := n + 256; n < end; n++ {
-		p := subnet(run, n)
+		p := Subnet(run, n)
 		free := true
 		for _, u := range used {
 			// A route of /8 or shorter, such as the default of a VPN, is no network that a run could collide with.
@@ -42,8 +43,8 @@ func freeSubnet(run string, n int, used []netip.Prefix) (netip.Prefix, int, erro
 	return netip.Prefix{}, n, errors.New("no free subnet in 10.128.0.0/10")
 }
 
-// hostPrefixes lists the addresses of this machine's interfaces, each with the length of its network.
-func hostPrefixes() []netip.Prefix {
+// HostPrefixes lists the addresses of this machine's interfaces, each with the length of its network.
+func HostPrefixes() []netip.Prefix {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
 		return nil
@@ -57,47 +58,47 @@ func hostPrefixes() []netip.Prefix {
 	return out
 }
 
-// hostAddr returns the address with the number in the network.
-func hostAddr(p netip.Prefix, number int) netip.Addr {
+// Numbered returns the address with the number in the network.
+func Numbered(p netip.Prefix, number int) netip.Addr {
 	b := p.Addr().As4()
 	b[3] = byte(number)
 	return netip.AddrFrom4(b)
 }
 
-// ownAddresses places each node at an address of its own with its standard ports.
-func ownAddresses(specs []node.Spec, p netip.Prefix) node.Place {
+// PutAll places each node at an address of its own with its standard ports.
+func PutAll(specs []node.Spec, p netip.Prefix) node.Place {
 	place := node.NewPlace()
 	for i, s := range specs {
-		ownAddress(place, s, i, p)
+		Put(place, s, i, p)
 	}
 	return place
 }
 
-// ownAddress places the node of that number.
-func ownAddress(place node.Place, s node.Spec, number int, p netip.Prefix) {
-	place.Put(s.Name, hostAddr(p, firstHost+number).String())
+// Put places the node of that number.
+func Put(place node.Place, s node.Spec, number int, p netip.Prefix) {
+	place.Put(s.Name, Numbered(p, FirstHost+number).String())
 	for _, port := range s.Ports {
 		place.Open(s.Name, port.Name, strconv.Itoa(port.Number))
 	}
 }
 
-// reservation holds the ports of nodes that share the loopback address until each node is started.
-type reservation map[string][]net.Listener // by node
+// Reservation holds the ports of nodes that share the loopback address until each node is started.
+type Reservation map[string][]net.Listener // by node
 
-// loopback places all nodes at 127.0.0.1 with a free port each.
-func loopback(specs []node.Spec) (node.Place, reservation, error) {
-	place, held := node.NewPlace(), reservation{}
+// Loopback places all nodes at 127.0.0.1 with a free port each.
+func Loopback(specs []node.Spec) (node.Place, Reservation, error) {
+	place, held := node.NewPlace(), Reservation{}
 	for _, s := range specs {
-		if err := held.place(place, s); err != nil {
-			held.release()
+		if err := held.Place(place, s); err != nil {
+			held.Release()
 			return node.Place{}, nil, err
 		}
 	}
 	return place, held, nil
 }
 
-// place places a node at 127.0.0.1 with free ports, and holds them.
-func (r reservation) place(place node.Place, s node.Spec) error {
+// Place places a node at 127.0.0.1 with free ports, and holds them.
+func (r Reservation) Place(place node.Place, s node.Spec) error {
 	place.Put(s.Name, "127.0.0.1")
 	for _, port := range s.Ports {
 		l, err := freePort()
@@ -129,8 +130,8 @@ func freePort() (net.Listener, error) {
 	return nil, fmt.Errorf("no free port between %d and %d on 127.0.0.1", low, high)
 }
 
-// release gives the named nodes' ports free, or all.
-func (r reservation) release(names ...string) {
+// Release gives the named nodes' ports free, or all.
+func (r Reservation) Release(names ...string) {
 	if len(names) == 0 {
 		for name := range r {
 			names = append(names, name)

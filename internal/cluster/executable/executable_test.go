@@ -1,10 +1,8 @@
-package cluster
+package executable
 
 import (
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 )
 
@@ -29,27 +27,28 @@ func TestOtherProgram(t *testing.T) {
 	}
 	for named, want := range map[string]string{"": "", own: "", twin: "", changed: changed, missing: missing, "/bin/sh": "/bin/sh"} {
 		t.Setenv(SelfVariable, named)
-		if got := OtherProgram(); got != want {
+		if got := Other(); got != want {
 			t.Errorf("%s=%s: %q stands in, should be %q", SelfVariable, named, got, want)
 		}
 	}
 }
 
-// What is built on demand is told by its Dockerfile, which build.sh reads.
-func TestOnDemand(t *testing.T) {
-	t.Parallel()
-	files, err := filepath.Glob("../../images/*/Dockerfile")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%q, %v", files, err)
+func TestStaticBinaryIsTold(t *testing.T) {
+	if err := Static("/bin/sh"); err == nil {
+		t.Error("a program with shared libraries was taken")
 	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		key := filepath.Base(filepath.Dir(file))
-		if says := strings.Contains(string(text), "\nLABEL org.lockquake.on-demand=true\n"); says != slices.Contains(OnDemand, key) {
-			t.Errorf("image %s: its Dockerfile says on demand: %v", key, says)
-		}
+	if err := Static("place_test.go"); err == nil {
+		t.Error("a text was taken for a program")
+	}
+	t.Setenv("LOCKQUAKE_BIN", "")
+	if _, err := Self(""); err == nil {
+		t.Error("the test binary was taken for lockquake's own")
+	}
+	t.Setenv("LOCKQUAKE_BIN", "/bin/sh")
+	if got, err := Self(""); err != nil || got != "/bin/sh" {
+		t.Errorf("LOCKQUAKE_BIN gives %q, %v", got, err)
+	}
+	if _, err := os.Stat("/bin/sh"); err != nil {
+		t.Skip(err)
 	}
 }

@@ -1,7 +1,6 @@
-package cluster
+package netspace
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,22 +8,20 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/lockquake/lockquake/chaos"
 )
 
 // TestConfine: what a confined thread starts cannot gain rights; what another one starts is as it was.
 func TestConfine(t *testing.T) {
 	status := func(confined bool) string {
-		thread := newThread()
-		defer thread.close()
+		thread := NewThread()
+		defer thread.Close()
 		if confined {
-			if err := thread.confine(); err != nil {
+			if err := thread.Confine(); err != nil {
 				t.Fatal(err)
 			}
 		}
 		cmd := exec.Command("sleep", "60")
-		if err := thread.start(cmd, placement{}); err != nil {
+		if err := thread.Do(cmd.Start); err != nil {
 			t.Fatal(err)
 		}
 		defer func() {
@@ -53,17 +50,5 @@ func TestConfine(t *testing.T) {
 	}
 	if text := status(false); !strings.Contains(text, "NoNewPrivs:\t0\n") || drops && strings.Contains(text, none) {
 		t.Errorf("what another thread starts:\n%s", text)
-	}
-}
-
-// TestWhatLimitsTheSupervisorIsTold: a limit that would end a run half-way is one clear reason before it begins.
-func TestWhatLimitsTheSupervisorIsTold(t *testing.T) {
-	var missing chaos.Unavailable
-	err := enoughFiles(9, 64)
-	if !errors.As(err, &missing) || !strings.Contains(err.Error(), "too many open files: ulimit -n allows 64 here, and 400 are needed") {
-		t.Errorf("64 file handles for 9 nodes: %v", err)
-	}
-	if err := enoughFiles(9, 400); err != nil {
-		t.Error(err)
 	}
 }

@@ -1,4 +1,4 @@
-package cluster
+package limits
 
 import (
 	"errors"
@@ -82,35 +82,35 @@ func ownGroup(text, controller string) string {
 	return "/"
 }
 
-// groups is the control groups of a run: a folder in each hierarchy, and below it one for each node that has limits.
-type groups struct {
+// Groups is the control groups of a run: a folder in each hierarchy, and below it one for each node that has limits.
+type Groups struct {
 	hierarchy
-	tops []string // the run's own folders
+	Tops []string // the run's own folders
 }
 
 // groupsFile in a run's directory names the run's own folders, for Sweep.
 const groupsFile = "groups"
 
-// openGroups makes the run's own folders, after it has written down in dir which they are. On an error nothing is left.
-func openGroups(run, dir string) (*groups, error) {
+// Open makes the run's own folders, after it has written down in dir which they are. On an error nothing is left.
+func Open(run, dir string) (*Groups, error) {
 	h, err := findHierarchy()
 	if err != nil {
 		return nil, err
 	}
-	g := &groups{hierarchy: h}
+	g := &Groups{hierarchy: h}
 	for _, f := range h.folders() {
-		g.tops = append(g.tops, filepath.Join(f, "lockquake-"+run))
+		g.Tops = append(g.Tops, filepath.Join(f, "lockquake-"+run))
 	}
-	if err := os.WriteFile(filepath.Join(dir, groupsFile), []byte(strings.Join(g.tops, "\n")), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, groupsFile), []byte(strings.Join(g.Tops, "\n")), 0o600); err != nil {
 		return nil, fmt.Errorf("write the run's state: %w", err)
 	}
-	for i, top := range g.tops {
+	for i, top := range g.Tops {
 		err := os.Mkdir(top, 0o755)
 		if err == nil && h.version == 2 {
 			err = errors.Join(delegate(h.folders()[i]), delegate(top))
 		}
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("make a control group: %w", err), g.remove())
+			return nil, errors.Join(fmt.Errorf("make a control group: %w", err), g.Remove())
 		}
 	}
 	return g, nil
@@ -126,7 +126,8 @@ func delegate(folder string) error {
 	return os.WriteFile(filepath.Join(folder, file), []byte(controllers), 0)
 }
 
-func (g *groups) remove() error { return removeGroups(g.tops) }
+// Remove removes the folders of the run.
+func (g *Groups) Remove() error { return removeGroups(g.Tops) }
 
 // removeGroups removes the folders of a run, with those of its nodes; what is gone is no error.
 func removeGroups(tops []string) error {
@@ -141,8 +142,8 @@ func removeGroups(tops []string) error {
 	return errors.Join(errs...)
 }
 
-// sweepGroups removes the control groups of the run whose directory that is.
-func sweepGroups(dir string) error {
+// Sweep removes the control groups of the run whose directory that is.
+func Sweep(dir string) error {
 	tops, err := os.ReadFile(filepath.Join(dir, groupsFile))
 	if err != nil || len(tops) == 0 {
 		return nil //nolint:nilerr // a run without limits
@@ -150,8 +151,8 @@ func sweepGroups(dir string) error {
 	return removeGroups(strings.Split(string(tops), "\n"))
 }
 
-// group is the control group of one node.
-type group struct {
+// Group is the control group of one node.
+type Group struct {
 	hierarchy           // the node's own folders
 	back      hierarchy // where the run's thread belongs
 }
@@ -159,10 +160,10 @@ type group struct {
 // cpuPeriod is the time in µs within which a CPU limit holds, the kernel's own default.
 const cpuPeriod = 100000
 
-// node makes the group of one node. The text says what was read back.
-func (g *groups) node(name string, l node.Limits) (*group, string, error) {
-	n := &group{back: g.hierarchy}
-	n.version, n.cpu, n.memory = g.version, filepath.Join(g.tops[0], name), filepath.Join(g.tops[len(g.tops)-1], name)
+// Node makes the group of one node. The text says what was read back.
+func (g *Groups) Node(name string, l node.Limits) (*Group, string, error) {
+	n := &Group{back: g.hierarchy}
+	n.version, n.cpu, n.memory = g.version, filepath.Join(g.Tops[0], name), filepath.Join(g.Tops[len(g.Tops)-1], name)
 	for _, f := range n.folders() {
 		if err := os.Mkdir(f, 0o755); err != nil {
 			return nil, "", fmt.Errorf("make a control group: %w", err)
@@ -183,15 +184,15 @@ func (g *groups) node(name string, l node.Limits) (*group, string, error) {
 		}
 		got := s.file + " " + strings.TrimSpace(string(b))
 		if got != s.file+" "+s.value {
-			return nil, "", notHeld(l, got)
+			return nil, "", NotHeld(l, got)
 		}
 		found = append(found, got)
 	}
 	return n, l.String() + " (" + strings.Join(found, ", ") + ")", nil
 }
 
-// remove removes the group; a node without limits has none.
-func (n *group) remove() error {
+// Remove removes the group; a node without limits has none.
+func (n *Group) Remove() error {
 	if n == nil {
 		return nil
 	}
@@ -208,7 +209,7 @@ type setting struct {
 	optional            bool // kernels without swap accounting do not have it
 }
 
-func (n *group) settings(l node.Limits) []setting {
+func (n *Group) settings(l node.Limits) []setting {
 	var out []setting
 	quota := strconv.FormatInt(int64(math.Round(l.CPUs*cpuPeriod)), 10)
 	// The kernel counts whole pages.
@@ -229,9 +230,9 @@ func (n *group) settings(l node.Limits) []setting {
 	return out
 }
 
-// enter makes the next child of the calling thread begin within the group, so that no moment of it is unlimited. back,
+// Enter makes the next child of the calling thread begin within the group, so that no moment of it is unlimited. back,
 // never nil, undoes that for the thread itself.
-func (n *group) enter(cmd *exec.Cmd) (back func() error, err error) {
+func (n *Group) Enter(cmd *exec.Cmd) (back func() error, err error) {
 	if n.version == 2 {
 		f, err := os.Open(n.cpu)
 		if err != nil {
@@ -255,26 +256,26 @@ func moveThread(to hierarchy) error {
 	return nil
 }
 
-// probeLimits makes a group with limits and removes it.
-func probeLimits() (string, error) {
+// Probe makes a group with limits and removes it.
+func Probe() (string, error) {
 	dir, remove, err := state.Scratch("probe")
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = remove() }()
-	g, err := openGroups(fmt.Sprintf("p%x", os.Getpid()), dir)
+	g, err := Open(fmt.Sprintf("p%x", os.Getpid()), dir)
 	if err != nil {
-		return "", noLimits(err)
+		return "", Lacking(err)
 	}
-	_, _, err = g.node("probe", node.Limits{CPUs: 1, Memory: 64 << 20})
-	if err = errors.Join(err, g.remove()); err != nil {
-		return "", noLimits(err)
+	_, _, err = g.Node("probe", node.Limits{CPUs: 1, Memory: 64 << 20})
+	if err = errors.Join(err, g.Remove()); err != nil {
+		return "", Lacking(err)
 	}
 	return g.hierarchy.String(), nil
 }
 
-// noLimits says why this machine cannot hold a process to limits, and what would help.
-func noLimits(err error) error {
-	return chaos.Unavailable{What: unlimited, Reason: err.Error() +
+// Lacking says why this machine cannot hold a process to limits, and what would help.
+func Lacking(err error) error {
+	return chaos.Unavailable{What: Unlimited, Reason: err.Error() +
 		"; the local provider makes control groups, for which it needs root and a writable hierarchy: use --provider docker, or leave cpus and memory out"}
 }

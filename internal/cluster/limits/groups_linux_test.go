@@ -1,4 +1,4 @@
-package cluster
+package limits
 
 import (
 	"reflect"
@@ -34,7 +34,7 @@ func TestSettingsOfAGroup(t *testing.T) {
 		2: {"cpu.max=29000 100000", "memory.max=67108864", "memory.swap.max=0"},
 	} {
 		var got []string
-		for _, s := range (&group{hierarchy: hierarchy{version: version}}).settings(l) {
+		for _, s := range (&Group{hierarchy: hierarchy{version: version}}).settings(l) {
 			got = append(got, s.file+"="+s.value)
 		}
 		if !reflect.DeepEqual(got, want) {

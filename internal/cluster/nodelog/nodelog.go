@@ -1,4 +1,5 @@
-package cluster
+// Package nodelog is the log files of the nodes of a run.
+package nodelog
 
 import (
 	"fmt"
@@ -9,16 +10,17 @@ import (
 	"sync"
 )
 
-// nodeLogs is the log directory of a run. Servers that outlive the run go on in the
+// Logs is the log directory of a run. Servers that outlive the run go on in the
 // directory of the next, from one line to the next.
-type nodeLogs struct {
+type Logs struct {
 	mu   sync.Mutex
 	dir  string
-	open map[*nodeLog]bool
+	open map[*Writer]bool
 }
 
-func newNodeLogs(dir string) (*nodeLogs, error) {
-	b := &nodeLogs{dir: dir, open: map[*nodeLog]bool{}}
+// Open makes the directory.
+func Open(dir string) (*Logs, error) {
+	b := &Logs{dir: dir, open: map[*Writer]bool{}}
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, fmt.Errorf("make the log directory: %w", err)
 	}
@@ -28,9 +30,9 @@ func newNodeLogs(dir string) (*nodeLogs, error) {
 // maxLog is how many bytes of one node's output a run keeps: a client is anybody's program, and may flood it.
 const maxLog = 64 << 20
 
-// nodeLog is one node's file in it.
-type nodeLog struct {
-	logs *nodeLogs
+// Writer is one node's file in it.
+type Writer struct {
+	logs *Logs
 	name string
 
 	mu   sync.Mutex
@@ -38,8 +40,8 @@ type nodeLog struct {
 	left int64 // bytes until the file is full
 }
 
-// file opens NAME.log, behind what it holds.
-func (b *nodeLogs) file(name string) (*os.File, error) {
+// File opens NAME.log, behind what it holds.
+func (b *Logs) File(name string) (*os.File, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return openLog(b.dir, name)
@@ -53,13 +55,13 @@ func openLog(dir, name string) (*os.File, error) {
 	return f, nil
 }
 
-// writer opens NAME.log, whichever the directory is at the time of each write.
-func (b *nodeLogs) writer(name string) (*nodeLog, error) {
-	f, err := b.file(name)
+// Writer opens NAME.log, whichever the directory is at the time of each write.
+func (b *Logs) Writer(name string) (*Writer, error) {
+	f, err := b.File(name)
 	if err != nil {
 		return nil, err
 	}
-	s := &nodeLog{logs: b, name: name, file: f, left: maxLog}
+	s := &Writer{logs: b, name: name, file: f, left: maxLog}
 	if info, err := f.Stat(); err == nil { // a node that was started again goes on in its file
 		s.left -= info.Size()
 	}
@@ -69,16 +71,16 @@ func (b *nodeLogs) writer(name string) (*nodeLog, error) {
 	return s, nil
 }
 
-// switchTo has everything that is open go on in another directory, but for the logs of nodes that ended: their last lines may still be under
+// SwitchTo has everything that is open go on in another directory, but for the logs of nodes that ended: their last lines may still be under
 // way, and belong to their own run. A file says at its beginning where it comes from.
-func (b *nodeLogs) switchTo(dir string, ended []*Node) error {
+func (b *Logs) SwitchTo(dir string, ended []string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return fmt.Errorf("make the log directory: %w", err)
 	}
 	for s := range b.open {
-		if slices.ContainsFunc(ended, func(n *Node) bool { return n.Name() == s.name }) {
+		if slices.Contains(ended, s.name) {
 			continue
 		}
 		f, err := openLog(dir, s.name)
@@ -96,7 +98,7 @@ func (b *nodeLogs) switchTo(dir string, ended []*Node) error {
 }
 
 // Write writes to the file of the run that is under way, until that is full. The rest is read and left out, so that nobody waits for it.
-func (s *nodeLog) Write(p []byte) (int, error) {
+func (s *Writer) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.left < 0 {
@@ -110,7 +112,7 @@ func (s *nodeLog) Write(p []byte) (int, error) {
 }
 
 // Close closes the file.
-func (s *nodeLog) Close() error {
+func (s *Writer) Close() error {
 	s.logs.mu.Lock()
 	delete(s.logs.open, s)
 	s.logs.mu.Unlock()
@@ -119,13 +121,13 @@ func (s *nodeLog) Close() error {
 	return s.file.Close()
 }
 
-// forChild is what a child process writes its log to: the file itself, or a pipe, behind which the supervisor finds the file. A server that
+// ForChild is what a child process writes its log to: the file itself, or a pipe, behind which the supervisor finds the file. A server that
 // outlives its run needs the pipe, and a client, whose output is bounded.
-func (b *nodeLogs) forChild(name string, pipe bool) (*os.File, error) {
+func (b *Logs) ForChild(name string, pipe bool) (*os.File, error) {
 	if !pipe {
-		return b.file(name)
+		return b.File(name)
 	}
-	s, err := b.writer(name)
+	s, err := b.Writer(name)
 	if err != nil {
 		return nil, err
 	}

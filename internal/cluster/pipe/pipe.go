@@ -1,4 +1,5 @@
-package cluster
+// Package pipe is the control streams of child processes: pipes that are read in batches, and cut where something else holds them open.
+package pipe
 
 import (
 	"io"
@@ -9,17 +10,17 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// outputOutlives is how long a control stream may stay open after its process has ended. What is left in the pipe is read within it.
-const outputOutlives = 5 * time.Second
-
-// cuttable is the reading end of a control stream. It ends when nobody holds the other end, or when it is cut.
-type cuttable struct {
+// Reader is the reading end of a control stream. It ends when nobody holds the other end, or when it is cut.
+type Reader struct {
 	f   *os.File
 	cut atomic.Bool
 }
 
+// NewReader returns the stream that a file is the reading end of.
+func NewReader(f *os.File) *Reader { return &Reader{f: f} }
+
 // Read reads until the stream ends or is cut.
-func (c *cuttable) Read(p []byte) (int, error) {
+func (c *Reader) Read(p []byte) (int, error) {
 	n, err := c.f.Read(p)
 	if c.cut.Load() {
 		return 0, io.EOF
@@ -27,9 +28,9 @@ func (c *cuttable) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// releasedWithin waits until nobody can write into the stream any more. It cuts one that somebody holds longer than that, and reports whether
+// ReleasedWithin waits until nobody can write into the stream any more. It cuts one that somebody holds longer than that, and reports whether
 // nobody did.
-func (c *cuttable) releasedWithin(bound time.Duration) bool {
+func (c *Reader) ReleasedWithin(bound time.Duration) bool {
 	for until := clock.Now() + int64(bound); held(c.f); time.Sleep(bound / 50) {
 		if clock.Now() > until {
 			c.cut.Store(true)
@@ -58,7 +59,8 @@ type batchReader struct {
 	last int64 // ns: when the last read returned
 }
 
-func batchReads(r io.Reader) io.Reader { return &batchReader{r: r} }
+// Batched reads a stream in batches while it is busy.
+func Batched(r io.Reader) io.Reader { return &batchReader{r: r} }
 
 // Read reads what has gathered.
 func (g *batchReader) Read(p []byte) (int, error) {
