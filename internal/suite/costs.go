@@ -31,11 +31,13 @@ func Costs() (names []string) {
 	return names
 }
 
-// costsOf keeps of a run's measures those that are compared.
-func costsOf(measures map[string]*float64) map[string]float64 {
-	out := map[string]float64{}
+// costsOf keeps of a run's measures those that are compared; nil: there are none.
+func costsOf(measures map[string]*float64) (out map[string]float64) {
 	for _, c := range costs {
 		if v := measures[c.measure]; v != nil {
+			if out == nil {
+				out = map[string]float64{}
+			}
 			out[c.measure] = *v
 		}
 	}
