@@ -44,6 +44,9 @@ func (h *hold) follow() {
 	if w, ok := h.user.lock.(Watcher); ok {
 		w.OnLost(h.grant, h.gone)
 	}
+	if w, ok := h.user.lock.(RenewalWatcher); ok {
+		w.OnRenewed(h.grant, h.renewed)
+	}
 	if h.user.s.start.Renew {
 		go h.keep()
 	}
@@ -66,6 +69,19 @@ func (h *hold) keep() {
 			return
 		}
 	}
+}
+
+// renewed records that the library renewed the grant by itself.
+func (h *hold) renewed(valid int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ended || h.lost {
+		return
+	}
+	h.valid = valid
+	e := h.event(kindRenewed)
+	e.phase, e.valid, e.value = info, valid, Now()
+	h.user.s.stream.event(e)
 }
 
 // gone records that the grant is lost.

@@ -51,6 +51,11 @@ type (
 	Watcher interface {
 		OnLost(g Grant, lost func())
 	}
+	// RenewalWatcher arranges for renewed to be called after each renewal that the library made by itself, with the new end of the validity. It
+	// counts from when the renewal was sent; Unknown where the library does not say.
+	RenewalWatcher interface {
+		OnRenewed(g Grant, renewed func(valid int64))
+	}
 	// Keeper says that a grant lasts while the process lives, though nobody asks for more time, as where a session is kept alive. Keeps is never called.
 	Keeper interface {
 		Keeps()

@@ -31,6 +31,7 @@ import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.IntSupplier;
+import java.util.function.LongConsumer;
 
 /**
  * The half of lockquake's control stream (docs/protocol.md) that every client needs: frames, clocks, workloads, events, points.
@@ -169,7 +170,7 @@ public final class Lockquake {
      */
     public abstract static class Lock {
         protected final Access access;
-        private final boolean tells = has("onLost");
+        private final boolean tells = has("onLost"), tellsRenewals = has("onRenewed");
 
         protected Lock(Access access) { this.access = access; }
 
@@ -193,6 +194,12 @@ public final class Lockquake {
 
         /** Optional: arrange for tell to be run when the library says that the grant is gone. */
         public void onLost(Grant grant, Runnable tell) throws Exception { throw new UnsupportedOperationException(); }
+
+        /**
+         * Optional: arrange for tell to be called after each renewal that the library made by itself, with the new end of the validity. It counts from when the
+         * renewal was sent; UNKNOWN where the library does not say.
+         */
+        public void onRenewed(Grant grant, LongConsumer tell) throws Exception { throw new UnsupportedOperationException(); }
 
         /** Free what the lock holds. */
         public void close() throws Exception {}
@@ -738,6 +745,7 @@ public final class Lockquake {
         /** From here on the user hears of a loss, and extends the grant where it is told to. */
         void follow() throws Exception {
             if (user.lock.tells) { user.lock.onLost(grant, this::gone); }
+            if (user.lock.tellsRenewals) { user.lock.onRenewed(grant, this::renewed); }
             if (user.session.start.flag("renew")) { daemon(this::keep); }
         }
 
@@ -753,6 +761,17 @@ public final class Lockquake {
                 }
             } catch (InterruptedException e) {
                 user.session.tally(e); // nobody interrupts it
+            }
+        }
+
+        /** The library renewed the grant by itself. */
+        void renewed(long until) {
+            synchronized (mu) {
+                if (ended || lost) { return; }
+                valid = until;
+                Fields f = fields().value(now());
+                f.valid = until;
+                user.stream.event(user.name, "renewed", "info", false, f);
             }
         }
 

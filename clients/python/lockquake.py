@@ -121,6 +121,11 @@ class Lock:
         """Optional: arrange for tell() to be called when the library says that the grant is gone."""
         raise NotImplementedError
 
+    def on_renewed(self, grant, tell):
+        """Optional: arrange for tell(valid) to be called after each renewal that the library made by itself, with the new end of the validity. It
+        counts from when the renewal was sent; UNKNOWN where the library does not say."""
+        raise NotImplementedError
+
     def cancel(self):
         """Optional: have the acquire that is under way end, in another thread. It raises Cancelled, or Contended where certainly nothing was granted."""
         raise NotImplementedError
@@ -340,6 +345,8 @@ class Hold:
         """From here on the user hears of a loss, and extends the grant where it is told to."""
         if self.user.has("on_lost"):
             self.user.lock.on_lost(self.grant, self.gone)
+        if self.user.has("on_renewed"):
+            self.user.lock.on_renewed(self.grant, self.renewed)
         if self.user.session.start.get("renew"):
             threading.Thread(target=self.keep, daemon=True).start()
 
@@ -353,6 +360,13 @@ class Hold:
                 return
             except Exception:
                 pass  # recorded and counted
+
+    def renewed(self, valid):
+        """The library renewed the grant by itself."""
+        with self.mu:
+            if not (self.ended or self.lost):
+                self.valid = valid
+                self.user.stream.event(self.user.name, "renewed", "info", valid=valid, value=now(), **self.fields)
 
     def gone(self):
         """The grant is lost."""

@@ -303,6 +303,22 @@ func TestALossThatTheLibraryTells(t *testing.T) {
 	}
 }
 
+// A renewal that the library made by itself makes the grant last longer than it said at first.
+func TestARenewalThatTheLibraryTells(t *testing.T) {
+	t.Parallel()
+	for language, toy := range toys {
+		t.Run(language, func(t *testing.T) {
+			t.Parallel()
+			w := wire.Workload{Use: "counter", Params: []byte(`{"locks":1}`)}
+			c := work(t, toy(t, "renews"), w, func(*wire.Start) {})
+			found, renewed := c.found(), c.count(history.Renewed, history.Info)
+			if len(found) > 0 || surprising(c.done.Errors) || renewed < len(c.grants) || renewed == 0 {
+				t.Errorf("%d grants, %d renewed, %q, errors %v", len(c.grants), renewed, found, c.done.Errors)
+			}
+		})
+	}
+}
+
 // surprising tells whether there are errors beside those of a wait that the end of the run cut short, and of a write that was held back.
 func surprising(errors map[string]int64) bool {
 	for text := range errors {

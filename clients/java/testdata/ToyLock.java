@@ -45,8 +45,17 @@ public class ToyLock extends Lockquake.Lock {
         @Override public void onLost(Lockquake.Grant grant, Runnable tell) { tell.run(); }
     }
 
+    /** A library that renews by itself, and tells. */
+    public static class Renewing extends ToyLock {
+        Renewing(Lockquake.Access access) { super(access); }
+
+        @Override public void onRenewed(Lockquake.Grant grant, java.util.function.LongConsumer tell) {
+            tell.accept(Lockquake.valid(Lockquake.now(), access.ttl.toNanos()));
+        }
+    }
+
     public static void main(String[] args) {
         kind = args.length > 0 ? args[0] : "";
-        Lockquake.main("toy", kind.equals("loses") ? Losing.class : ToyLock.class, Map.of("toy", "1"), kind.equals("no-points") ? "no-such-point" : "taken");
+        Lockquake.main("toy", kind.equals("loses") ? Losing.class : kind.equals("renews") ? Renewing.class : ToyLock.class, Map.of("toy", "1"), kind.equals("no-points") ? "no-such-point" : "taken");
     }
 }

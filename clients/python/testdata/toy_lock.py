@@ -68,6 +68,13 @@ class Losing(ToyLock):
         tell()
 
 
+class Renewing(ToyLock):
+    """A library that renews by itself, and tells."""
+
+    def on_renewed(self, grant, tell):
+        tell(lockquake.valid(lockquake.now(), self.access.ttl_ns))
+
+
 if KIND == "silent":
     sys.stdin.read()
     sys.exit(0)
@@ -131,4 +138,4 @@ if KIND == "any-version":
         def __ne__(self, other):
             return False
     lockquake.VERSION = Any(1)
-lockquake.main(Losing if KIND == "loses" else ToyLock, "" if KIND == "nameless" else "toy", toy="1")
+lockquake.main({"loses": Losing, "renews": Renewing}.get(KIND, ToyLock), "" if KIND == "nameless" else "toy", toy="1")

@@ -30,6 +30,9 @@ func main() {
 	if kind == "loses" {
 		lockquake.Main("toy", func(a *lockquake.Access) (losing, error) { return losing{toy{a}}, nil }, points...)
 	}
+	if kind == "renews" {
+		lockquake.Main("toy", func(a *lockquake.Access) (renewing, error) { return renewing{toy{a}}, nil }, points...)
+	}
 	lockquake.Main("toy", func(a *lockquake.Access) (toy, error) { return toy{a}, nil }, points...)
 }
 
@@ -88,6 +91,14 @@ type losing struct{ toy }
 
 // OnLost tells so.
 func (losing) OnLost(_ lockquake.Grant, lost func()) { lost() }
+
+// renewing is a library that renews by itself, and tells.
+type renewing struct{ toy }
+
+// OnRenewed tells so.
+func (r renewing) OnRenewed(_ lockquake.Grant, renewed func(int64)) {
+	renewed(r.access.Valid(lockquake.Now()))
+}
 
 // Renew always works.
 func (t toy) Renew(context.Context, lockquake.Grant) (int64, error) {
