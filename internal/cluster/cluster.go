@@ -21,6 +21,7 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster/address"
 	"github.com/lockquake/lockquake/internal/cluster/executable"
 	"github.com/lockquake/lockquake/internal/cluster/nodelog"
+	"github.com/lockquake/lockquake/internal/cluster/processes"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
 )
@@ -125,10 +126,7 @@ type Stdio struct {
 	Out io.Reader
 }
 
-var (
-	runName  = regexp.MustCompile(`^[a-z0-9]{1,10}$`)
-	nodeName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,40}$`)
-)
+var runName = regexp.MustCompile(`^[a-z0-9]{1,10}$`)
 
 // checked returns the request with its defaults, or what is wrong with it.
 func (r Request) checked() (Request, error) {
@@ -161,7 +159,7 @@ func enoughFiles(nodes int, may uint64) error {
 func checkSpecs(specs []node.Spec) error {
 	seen := make(map[string]bool, len(specs))
 	for _, s := range specs {
-		if !nodeName.MatchString(s.Name) || seen[s.Name] {
+		if !processes.NodeName.MatchString(s.Name) || seen[s.Name] {
 			return fmt.Errorf("node name %q is used twice or holds more than a-z, 0-9 and -", s.Name)
 		}
 		seen[s.Name] = true

@@ -3,6 +3,8 @@ package cluster
 import (
 	"path/filepath"
 	"testing"
+
+	"github.com/lockquake/lockquake/internal/cluster/processes"
 )
 
 // localLeft looks for processes of a run on this machine. With the last of them its network is gone.
@@ -13,7 +15,7 @@ func localLeft(t testing.TB, run string) {
 		t.Error(err)
 	}
 	for _, path := range paths {
-		if o, name, ok := markedProcess(path); ok && o.Run == run {
+		if o, name, ok := processes.ReadMark(path); ok && o.Run == run {
 			t.Errorf("the process of %s is left at %s", name, path)
 		}
 	}

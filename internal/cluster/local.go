@@ -27,6 +27,7 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster/netspace"
 	"github.com/lockquake/lockquake/internal/cluster/nodelog"
 	"github.com/lockquake/lockquake/internal/cluster/owner"
+	"github.com/lockquake/lockquake/internal/cluster/processes"
 	"github.com/lockquake/lockquake/internal/cluster/state"
 	"github.com/lockquake/lockquake/internal/node"
 )
@@ -381,7 +382,7 @@ func (r *localRun) environment(c command) []string {
 			env = append(env, e)
 		}
 	}
-	env = append(env, "LOCKQUAKE_RUN="+r.request.Run, "LOCKQUAKE_NODE="+c.name, ownerVariable+r.owner.Tag())
+	env = append(env, "LOCKQUAKE_RUN="+r.request.Run, "LOCKQUAKE_NODE="+c.name, processes.OwnerVariable+r.owner.Tag())
 	return append(env, c.env...)
 }
 
@@ -403,9 +404,6 @@ func (r Request) proxies() string {
 
 // forServers names the settings of ours that servers of another user get.
 var forServers = []string{"PATH", "LANG", "LC_ALL", "TZ", "JAVA_HOME", "LD_LIBRARY_PATH"}
-
-// ownerVariable begins the environment setting that marks a child.
-const ownerVariable = "LOCKQUAKE_OWNER="
 
 func (r *localRun) nodeLogs() *nodelog.Logs { return r.logs }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/all"
 	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/cluster/owner"
+	"github.com/lockquake/lockquake/internal/cluster/processes"
 	"github.com/lockquake/lockquake/internal/cluster/state"
 	"github.com/lockquake/lockquake/internal/cluster/testdata/testnode"
 	"github.com/lockquake/lockquake/internal/node"
@@ -209,7 +210,7 @@ func TestSweepKillsStoppedOrphansOnly(t *testing.T) {
 			t.Cleanup(func() { _ = os.RemoveAll(dir) })
 		}
 		cmd := exec.Command("sleep", "60")
-		cmd.Env = append(os.Environ(), ownerVariable+o.Tag(), "LOCKQUAKE_NODE=n")
+		cmd.Env = append(os.Environ(), processes.OwnerVariable+o.Tag(), "LOCKQUAKE_NODE=n")
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}

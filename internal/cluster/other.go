@@ -7,10 +7,8 @@ import (
 	"os/exec"
 	"syscall"
 
-	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/cluster/limits"
 	"github.com/lockquake/lockquake/internal/cluster/netspace"
-	"github.com/lockquake/lockquake/internal/cluster/owner"
 )
 
 func probePtrace() (string, error) { return "", netspace.ErrLinux }
@@ -31,6 +29,3 @@ type placement struct {
 }
 
 func childAttributes(bool) *syscall.SysProcAttr { return nil }
-
-// outlived finds nothing, for the same reason as Sweep.
-func outlived(owner.Mark, string, string) []proc.Process { return nil }

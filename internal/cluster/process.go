@@ -19,6 +19,7 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster/identity"
 	"github.com/lockquake/lockquake/internal/cluster/limits"
 	"github.com/lockquake/lockquake/internal/cluster/pipe"
+	"github.com/lockquake/lockquake/internal/cluster/processes"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -215,7 +216,7 @@ func (r *localRun) spawn(c command) (*child, error) {
 		out.over.how = cmd.ProcessState.String()
 		out.over.killed = strings.HasPrefix(out.over.how, "signal: killed")
 		// First: the node's next process begins where these are.
-		out.over.left = endOutlived(func() []proc.Process { return outlived(r.owner, c.name, network) })
+		out.over.left = endOutlived(func() []proc.Process { return processes.Outlived(r.owner, c.name, network) })
 		close(out.over.seen)
 		if out.output != nil && !out.output.ReleasedWithin(outputOutlives) {
 			r.log.Warn("its output was closed: something that outlived its process held it open", "node", c.name, "for", outputOutlives)
