@@ -19,6 +19,7 @@ import (
 	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/cluster/imagestore"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/scenarios"
@@ -97,7 +98,7 @@ func nodeCommands(std cli.Streams) []*cobra.Command {
 var imagesDoc = `Images makes the images of the nodes that the container engine does not have, or that were made from other Dockerfiles, and that of this
 program. The program carries the Dockerfiles. Where no registry answers, the base image is made out of Debian's packages, as root.
 
-The images of clients in other languages are made only when they are named: lockquake images ` + strings.Join(cluster.OnDemand, " ") + `.`
+The images of clients in other languages are made only when they are named: lockquake images ` + strings.Join(imagestore.OnDemand, " ") + `.`
 
 func imagesCommand(std cli.Streams) *cobra.Command {
 	return &cobra.Command{

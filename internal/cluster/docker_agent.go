@@ -19,6 +19,7 @@ import (
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/cluster/imagestore"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -84,7 +85,7 @@ type helper struct {
 func (h helper) start(ctx context.Context, r *dockerRun) (string, attached, error) {
 	req := testcontainers.ContainerRequest{
 		Image: r.images[node.SelfProgram], Name: r.name(h.name), Labels: r.labels(h.name, node.Role(h.kind)),
-		Entrypoint: []string{selfInImage}, Cmd: node.Own(h.kind)[1:],
+		Entrypoint: []string{imagestore.SelfPath}, Cmd: node.Own(h.kind)[1:],
 		ConfigModifier: func(c *container.Config) {
 			c.OpenStdin, c.StdinOnce, c.AttachStdin = true, true, true
 		},

@@ -21,6 +21,7 @@ import (
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster/address"
+	"github.com/lockquake/lockquake/internal/cluster/copyin"
 	"github.com/lockquake/lockquake/internal/cluster/nodelog"
 	"github.com/lockquake/lockquake/internal/cluster/owner"
 	"github.com/lockquake/lockquake/internal/node"
@@ -136,7 +137,7 @@ func (r *dockerRun) makeNodes(ctx context.Context, c *Cluster, from int, boxes m
 
 // newNode makes a node with a new container, or with one that is there already.
 func (r *dockerRun) newNode(ctx context.Context, spec node.Spec, box *containerNode) (*Node, error) {
-	n := newNode(spec, r.place.Of(spec.Name, dataDir).Guarded(spec, secretInImage).Beside(spec, folderInImage))
+	n := newNode(spec, r.place.Of(spec.Name, dataDir).Guarded(spec, secretInImage).Beside(spec, copyin.FolderPath))
 	if box != nil {
 		n.driver = &containerNode{run: r, spec: spec, node: n, box: box.box, limits: box.limits, prepared: box.prepared}
 		return n, nil
@@ -151,19 +152,16 @@ func (r *dockerRun) newNode(ctx context.Context, spec node.Spec, box *containerN
 	n.driver = driver
 	if n.place.Secret != "" {
 		// Readable for every user of the image: only the node's own programs see these files.
-		err = r.put(ctx, driver.box.GetContainerID(), n.place.Secret, spec.Secret(r.password))
+		err = copyin.File(ctx, r.api, driver.box.GetContainerID(), n.place.Secret, spec.Secret(r.password))
 	}
 	if spec.Folder != "" && err == nil {
-		err = r.putFolder(ctx, driver.box.GetContainerID(), spec.Folder)
+		err = copyin.Folder(ctx, r.api, driver.box.GetContainerID(), spec.Folder)
 	}
 	return n, err
 }
 
-// Where a container finds its password, and the folder that it is given.
-const (
-	secretInImage = "/lockquake-secret"
-	folderInImage = "/lockquake-program"
-)
+// secretInImage is where a container finds its password.
+const secretInImage = "/lockquake-secret"
 
 // makeNetwork makes a private network with a subnet of its own: the engine gives fixed addresses only in such.
 func (r *dockerRun) makeNetwork(ctx context.Context) error {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/lockquake/lockquake/internal/cluster/address"
+	"github.com/lockquake/lockquake/internal/cluster/imagestore"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -29,9 +30,9 @@ func At(specs []node.Spec, network netip.Prefix) []*Node {
 // ContainerImage is the project's own image for a node's image key, and ContainerData the directory for its data there.
 func ContainerImage(key string) string {
 	if key == node.SelfProgram {
-		return selfImage + ":latest"
+		return imagestore.SelfRepository + ":latest"
 	}
-	return projectImage(key)
+	return imagestore.Project(key)
 }
 
 // ContainerData is Place.Dir in containers.
@@ -47,7 +48,7 @@ func (n *Node) Host() string { return n.place.Host(n.Name()) }
 func inContainer(argv []string) []string {
 	argv = slices.Clone(argv)
 	if len(argv) > 0 && argv[0] == node.SelfProgram {
-		argv[0] = selfInImage
+		argv[0] = imagestore.SelfPath
 	}
 	return argv
 }

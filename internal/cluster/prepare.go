@@ -1,15 +1,10 @@
 package cluster
 
 import (
-	"archive/tar"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
-	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/container"
@@ -18,6 +13,8 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 	wall "github.com/lockquake/lockquake/chaos/clock"
 	"github.com/lockquake/lockquake/chaos/disk"
+	"github.com/lockquake/lockquake/internal/cluster/copyin"
+	"github.com/lockquake/lockquake/internal/cluster/imagestore"
 	"github.com/lockquake/lockquake/internal/cluster/owner"
 	"github.com/lockquake/lockquake/internal/cluster/preload"
 	"github.com/lockquake/lockquake/internal/node"
@@ -166,72 +163,10 @@ var dockerPreparations = map[node.Preparation]func(context.Context, *dockerRun, 
 		return prepared{
 			env: preload.Env(libraries, n.faketime),
 			before: func(ctx context.Context) error {
-				return r.put(ctx, n.driver.(*containerNode).box.GetContainerID(), faketimeInImage, preload.NoShift)
+				return copyin.File(ctx, r.api, n.driver.(*containerNode).box.GetContainerID(), faketimeInImage, preload.NoShift)
 			},
 		}, nil
 	},
-}
-
-// put writes a small file into a container, which need not run.
-func (d *docker) put(ctx context.Context, box, path, content string) error {
-	var b bytes.Buffer
-	t := tar.NewWriter(&b)
-	err := t.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: path[1:], Mode: 0o644, Size: int64(len(content)), ModTime: time.Unix(0, 0)})
-	if err == nil {
-		_, err = t.Write([]byte(content))
-	}
-	if err = errors.Join(err, t.Close()); err != nil {
-		return err
-	}
-	if _, err := d.api.CopyToContainer(ctx, box, client.CopyToContainerOptions{DestinationPath: "/", Content: &b}); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
-}
-
-// maxFolder bounds what is copied into each container, in bytes.
-const maxFolder = 64 << 20
-
-// putFolder copies a folder of this machine into a container that was made and not started.
-func (d *docker) putFolder(ctx context.Context, box, folder string) error {
-	var b bytes.Buffer
-	t := tar.NewWriter(&b)
-	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := entry.Info()
-		if err != nil || !entry.IsDir() && !info.Mode().IsRegular() {
-			return err
-		}
-		if size := int64(b.Len()) + info.Size(); !entry.IsDir() && size > maxFolder {
-			return fmt.Errorf("it holds more than the %d MiB that are copied into each container: put the program into a folder of its own", maxFolder>>20)
-		}
-		head, err := tar.FileInfoHeader(info, "")
-		if err != nil {
-			return err
-		}
-		below, err := filepath.Rel(folder, path)
-		if err != nil {
-			return err
-		}
-		head.Name, head.Uid, head.Gid, head.Uname, head.Gname = filepath.ToSlash(filepath.Join(folderInImage[1:], below)), 0, 0, "", ""
-		if err := t.WriteHeader(head); err != nil || entry.IsDir() {
-			return err
-		}
-		content, err := os.ReadFile(path)
-		if err == nil {
-			_, err = t.Write(content)
-		}
-		return err
-	})
-	if err = errors.Join(err, t.Close()); err != nil {
-		return fmt.Errorf("copy folder %s: %w", folder, err)
-	}
-	if _, err := d.api.CopyToContainer(ctx, box, client.CopyToContainerOptions{DestinationPath: "/", Content: &b}); err != nil {
-		return fmt.Errorf("copy folder %s: %w", folder, err)
-	}
-	return nil
 }
 
 // Prepares looks for what the preparation needs in the image of the node, if the engine has the image.
@@ -245,10 +180,10 @@ func (d *docker) Prepares(p node.Preparation, s node.Spec, image string) error {
 	case s.Named:
 		image = s.Image
 	case image == "":
-		image = projectImage(s.Image)
+		image = imagestore.Project(s.Image)
 	}
 	if p == wall.Preload {
-		if found, err := d.hasImage(ctx, image); !found || err != nil {
+		if found, err := d.store().Has(ctx, image); !found || err != nil {
 			return err // Open says more
 		}
 		_, err := d.librariesOf(ctx, image)

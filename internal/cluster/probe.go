@@ -19,6 +19,7 @@ import (
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster/executable"
+	"github.com/lockquake/lockquake/internal/cluster/imagestore"
 	"github.com/lockquake/lockquake/internal/cluster/limits"
 	"github.com/lockquake/lockquake/internal/cluster/netspace"
 	"github.com/lockquake/lockquake/internal/cluster/nodelog"
@@ -88,7 +89,7 @@ func probeEngine(ctx context.Context, images []string) []ProbeResult {
 	limits, err := d.limits()
 	out = append(out, probed("engine-limits", limits, err))
 	for _, key := range images {
-		ref := projectImage(key)
+		ref := imagestore.Project(key)
 		if info, err := d.api.ImageInspect(ctx, ref); err != nil {
 			out = append(out, ProbeResult{Name: "image-" + key, Reason: ref + " is not there: run `lockquake images`, or name another with --image " + key + "=IMAGE"})
 		} else {

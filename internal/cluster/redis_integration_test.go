@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/internal/agent/all"
+	"github.com/lockquake/lockquake/internal/cluster/imagestore"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wait"
 )
@@ -151,7 +152,7 @@ func TestMissingImages(t *testing.T) {
 func TestImageOfTheUser(t *testing.T) {
 	t.Parallel()
 	r := request(t, "tuserimg")
-	r.Specs, r.Images = []node.Spec{redisSpec("redis-1")}, map[string]string{"redis": projectImage("redis")}
+	r.Specs, r.Images = []node.Spec{redisSpec("redis-1")}, map[string]string{"redis": imagestore.Project("redis")}
 	c, err := engine(t, DockerOptions{Mechanisms: all.All()}).Open(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/chaos/disk"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/cluster/imagestore"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/relay"
 )
@@ -287,7 +288,7 @@ func (r *swarmRun) makeRelays(ctx context.Context, between, ref string) (string,
 			ContainerSpec: &swarmapi.ContainerSpec{
 				// A host that has left the swarm keeps its container, which is then told by its own labels alone.
 				Labels: r.manager.labels("relay", "relay"),
-				Image:  ref, Command: []string{selfInImage}, Args: node.Own("relay")[1:], Env: []string{relay.KeyVariable + "=" + key},
+				Image:  ref, Command: []string{imagestore.SelfPath}, Args: node.Own("relay")[1:], Env: []string{relay.KeyVariable + "=" + key},
 				ReadOnly: true, CapabilityDrop: []string{"ALL"},
 				Mounts: []mount.Mount{{Type: mount.TypeBind, Source: EngineSocket, Target: EngineSocket}},
 			},
@@ -358,7 +359,7 @@ func (s *swarm) elsewhere(of host, dial func(context.Context) (net.Conn, error))
 
 // give copies an image of the manager's engine to another, and tells whether the manager has it.
 func (s *swarm) give(ctx context.Context, to *docker, ref string) (bool, error) {
-	if found, err := s.hasImage(ctx, ref); !found || err != nil {
+	if found, err := s.store().Has(ctx, ref); !found || err != nil {
 		return false, err
 	}
 	to.log.Info("copying image", "image", ref)

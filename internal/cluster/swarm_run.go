@@ -364,7 +364,7 @@ func (r *swarmRun) overlay(ctx context.Context, name string, closed bool) (id st
 
 // startHub starts the hub in both networks.
 func (r *swarmRun) startHub(ctx context.Context, between string) error {
-	image, err := r.ensureSelfImage(ctx)
+	image, err := r.store().EnsureSelf(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package cluster
+package imagestore
 
 import (
 	"os"
@@ -11,7 +11,7 @@ import (
 // What is built on demand is told by its Dockerfile, which build.sh reads.
 func TestOnDemand(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("../../images/*/Dockerfile")
+	files, err := filepath.Glob("../../../images/*/Dockerfile")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%q, %v", files, err)
 	}
