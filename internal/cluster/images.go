@@ -67,7 +67,7 @@ type Imager interface {
 
 // store is the images of the engine.
 func (d *docker) store() imagestore.Store {
-	return imagestore.Store{Api: d.api, Self: d.options.Self, Log: d.log, Lend: d.lend}
+	return imagestore.Store{API: d.api, Self: d.options.Self, Log: d.log, Lend: d.lend}
 }
 
 // HasImage asks the engine.

@@ -34,7 +34,7 @@ func Project(key string) string { return "lockquake-" + key + ":latest" }
 
 // Store is the images of one engine.
 type Store struct {
-	Api  client.APIClient
+	API  client.APIClient
 	Self string // lockquake's own binary; "" as in executable.Self
 	Log  *slog.Logger
 	// Lend has another engine give this one an image that it lacks, and reports whether that had it; nil where there is no other.
@@ -56,7 +56,7 @@ func (s Store) HasProject(ctx context.Context, key string) error {
 
 // Has reports whether the engine has an image, or has been lent it.
 func (s Store) Has(ctx context.Context, ref string) (bool, error) {
-	_, err := s.Api.ImageInspect(ctx, ref)
+	_, err := s.API.ImageInspect(ctx, ref)
 	if cerrdefs.IsNotFound(err) {
 		if s.Lend != nil {
 			return s.Lend(ctx, ref)
@@ -76,7 +76,7 @@ func (s Store) EnsurePulled(ctx context.Context, ref string) error {
 		return err
 	}
 	s.Log.Info("pulling image", "image", ref)
-	pull, err := s.Api.ImagePull(ctx, ref, client.ImagePullOptions{})
+	pull, err := s.API.ImagePull(ctx, ref, client.ImagePullOptions{})
 	if err == nil {
 		err = errors.Join(pull.Wait(ctx), pull.Close())
 	}
@@ -109,7 +109,7 @@ func (s Store) EnsureSelf(ctx context.Context) (string, error) {
 	body, w := io.Pipe()
 	go func() { _ = w.CloseWithError(writeImage(w, path)) }()
 	defer func() { _ = body.Close() }()
-	answer, err := s.Api.ImageImport(ctx, client.ImageImportSource{Source: body, SourceName: "-"}, SelfRepository, client.ImageImportOptions{
+	answer, err := s.API.ImageImport(ctx, client.ImageImportSource{Source: body, SourceName: "-"}, SelfRepository, client.ImageImportOptions{
 		Tag: sum, Message: "lockquake's own binary", Changes: []string{"LABEL " + owner.Label + "self=true"},
 	})
 	if err != nil {
