@@ -27,3 +27,6 @@ func AddressSpace() uint64 { return Unlimited }
 
 // OpenFiles is not asked for here.
 func OpenFiles() uint64 { return Unlimited }
+
+// Running is asked only about processes that were found. There are none here.
+func (p Process) Running() bool { return p.Alive() }
