@@ -12,6 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/lockquake/lockquake/cmd/lockquake/batch"
+	"github.com/lockquake/lockquake/cmd/lockquake/nodes"
+	"github.com/lockquake/lockquake/cmd/lockquake/words"
 	"github.com/lockquake/lockquake/internal/campaign"
 	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/engine"
@@ -31,8 +34,8 @@ type capacityFlags struct {
 	repeat                 int
 	measured, warm, budget time.Duration
 	verbose                bool
-	where                  nodeFlags
-	metrics                metricsFlag
+	where                  nodes.Flags
+	metrics                batch.MetricsFlag
 	format                 *cli.Format
 }
 
@@ -89,17 +92,17 @@ func capacityCommand(std cli.Streams) *cobra.Command {
 	fl.DurationVar(&f.measured, "for", 3*time.Second, "how long each run is measured, behind its warm-up")
 	fl.DurationVar(&f.warm, "warmup", time.Second, "how long each run goes before anything counts; a second more where --rtt delays links")
 	fl.DurationVar(&f.budget, "budget", 0, "how long the whole may take, such as 10m; 0: as long as it needs")
-	f.where.add(c)
+	f.where.Add(c)
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of the order and of everything that is random in the runs; 0: drawn and written down")
 	fl.StringVar(&f.out, "out", "runs", "folder of all runs")
 	fl.StringVar(&f.resume, "resume", "", "the directory of a sweep to go on with, made by the same command on the same machine")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "note on standard error what is done")
-	f.metrics.add(fl)
+	f.metrics.Add(fl)
 	f.format = cli.AddFormat(c, "text", "json")
-	completeBackendAndLock(c)
-	completeFlag(c, "scenario", completeScenario)
-	completeFlag(c, "retry", cobra.FixedCompletions(slices.Sorted(maps.Keys(sweep.Policies)), cobra.ShellCompDirectiveNoFileComp))
-	completeDir(c, "out", "resume")
+	words.CompleteBackendAndLock(c)
+	words.CompleteFlag(c, "scenario", words.CompleteScenario)
+	words.CompleteFlag(c, "retry", cobra.FixedCompletions(slices.Sorted(maps.Keys(sweep.Policies)), cobra.ShellCompDirectiveNoFileComp))
+	words.CompleteDir(c, "out", "resume")
 	c.RunE = func(c *cobra.Command, _ []string) error { return f.run(c.Context(), std) }
 	return c
 }
@@ -128,20 +131,20 @@ func (f *capacityFlags) run(ctx context.Context, std cli.Streams) error {
 	if err := s.Plan(points); err != nil {
 		return err
 	}
-	served, err := f.metrics.serve(tell, f.verbose)
+	served, err := f.metrics.Serve(tell, f.verbose)
 	if err != nil {
 		return err
 	}
 	if served != nil {
 		defer served.Close()
-		s.Follow = func(o *engine.Options) func(string) { return follow(served, o) }
+		s.Follow = func(o *engine.Options) func(string) { return batch.Follow(served, o) }
 	}
-	if err := f.where.attach.agree(stop.Ctx, std, o); err != nil {
+	if err := f.where.Attach.Agree(stop.Ctx, std, o); err != nil {
 		return err
 	}
 	tell.Say("provider %s: %s", o.Provider.Name(), o.ProviderReason)
 	tell.Say("points: %d, which take about %v", s.Points(), s.Takes().Round(time.Second))
-	(&batch{tell: tell, stop: stop}).sweep(o)
+	(&batch.Batch{Tell: tell, Stop: stop}).Sweep(o)
 	err = s.Run(stop.Ctx)
 	tell.Close()
 	return f.report(std, &s, err, stop.Interrupted())
@@ -175,14 +178,14 @@ func (f *capacityFlags) header(s *sweep.Sweep, tell *cli.Progress) error {
 			return cli.Usagef("--repeat: %d is too few for an answer; at least %d", f.repeat, capacity.LeastRuns)
 		}
 	}
-	open := opening{
-		verb: "capacity", what: "sweep", out: f.out, resume: f.resume, seeded: true, seed: f.seed, older: olderSweep,
-		command: cli.CommandOf(f.flags, "capacity", nil, "resume", "seed", "out", "format", "verbose", "budget", "yes", "metrics-addr"),
+	open := batch.Opening{
+		Verb: "capacity", What: "sweep", Out: f.out, Resume: f.resume, Seeded: true, Seed: f.seed, Older: olderSweep,
+		Command: cli.CommandOf(f.flags, "capacity", nil, "resume", "seed", "out", "format", "verbose", "budget", "yes", "metrics-addr"),
 	}
 	s.File = capacity.Sweep{
 		Schema: capacity.Schema, Objective: objective, Asked: asked, Repeat: f.repeat, Warm: int64(f.warm), Measured: int64(f.measured),
 	}
-	if s.Dir, s.Journal, s.File.Seed, err = open.journal(tell); err != nil {
+	if s.Dir, s.Journal, s.File.Seed, err = open.Journal(tell); err != nil {
 		return err
 	}
 	s.File.Origin = s.Journal.Header.Origin
@@ -201,17 +204,17 @@ func olderSweep(dir string) (results.Origin, []campaign.Result, error) {
 
 // points are those of the request, with the options that all runs have in common.
 func (f *capacityFlags) points(ctx context.Context) (engine.Options, []sweep.Point, error) {
-	nodes, err := f.where.read()
+	nodes, err := f.where.Read()
 	if err != nil {
 		return engine.Options{}, nil, err
 	}
-	if nodes.attached != nil {
-		f.Attached = nodes.attached.Backend
+	if nodes.Attached != nil {
+		f.Attached = nodes.Attached.Backend
 	}
 	return f.Points(func(s scenarios.Scenario) (engine.Options, error) {
-		o, err := nodes.options(ctx, s)
+		o, err := nodes.Options(ctx, s)
 		if err == nil {
-			o.Replay = nodes.replay(results.FileScenario, nil, o.Provider.Name())
+			o.Replay = nodes.Replay(results.FileScenario, nil, o.Provider.Name())
 		}
 		return o, err
 	})

@@ -2,10 +2,10 @@ package main
 
 import (
 	"fmt"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockquake/lockquake/cmd/lockquake/words"
 	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/checkers"
@@ -18,8 +18,8 @@ func checkCommand(std cli.Streams) *cobra.Command {
 		Short: "Judge a run again from its directory",
 		Long: "Check judges a run from what is on disk, prints the verdict and ends with its exit code. It writes nothing. A history\n" +
 			"that is truncated or damaged is not judged: the place is named and the exit code is 4.",
-		Args:              oneRun,
-		ValidArgsFunction: completeRunDir,
+		Args:              words.OneRun,
+		ValidArgsFunction: words.CompleteRunDir,
 	}
 	f := cli.AddFormat(c, "text", "json")
 	verbose := c.Flags().BoolP("verbose", "v", false, "print all counts, latencies, receipts and versions")
@@ -31,7 +31,7 @@ func checkCommand(std cli.Streams) *cobra.Command {
 		if *tell && f.Value == "json" {
 			return cli.Usagef("--explain: it is for people, and --format json prints the verdict only")
 		}
-		dir, err := runDir(args[0])
+		dir, err := words.RunDir(args[0])
 		if err != nil {
 			return err
 		}
@@ -61,30 +61,4 @@ func checkCommand(std cli.Streams) *cobra.Command {
 		return nil
 	}
 	return c
-}
-
-// runDir returns the absolute path of a run's directory, links such as `latest` resolved.
-func runDir(arg string) (string, error) {
-	if err := isRunDir(arg); err != nil {
-		return "", err
-	}
-	return realDir(arg)
-}
-
-// realDir is the absolute path of a directory, links resolved.
-func realDir(arg string) (string, error) {
-	dir, err := filepath.EvalSymlinks(arg)
-	if err != nil {
-		return "", err
-	}
-	return filepath.Abs(dir)
-}
-
-// oneRun refuses anything but one argument, the directory of a run.
-func oneRun(c *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return cli.Usagef("`%s` takes one argument, the directory of a run such as runs/etcd-holder-pause/latest; there are %d",
-			c.CommandPath(), len(args))
-	}
-	return nil
 }

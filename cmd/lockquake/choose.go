@@ -12,6 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/lockquake/lockquake/cmd/lockquake/batch"
+	"github.com/lockquake/lockquake/cmd/lockquake/nodes"
+	"github.com/lockquake/lockquake/cmd/lockquake/words"
 	"github.com/lockquake/lockquake/internal/campaign"
 	"github.com/lockquake/lockquake/internal/choose"
 	"github.com/lockquake/lockquake/internal/cli"
@@ -24,7 +27,7 @@ import (
 // chooseFlags is the command line of choose.
 type chooseFlags struct {
 	flags    *pflag.FlagSet
-	where    nodeFlags
+	where    nodes.Flags
 	quick    bool
 	repeat   int
 	measured time.Duration
@@ -54,20 +57,20 @@ func chooseCommand(std cli.Streams) *cobra.Command {
 		Example: `  lockquake choose --quick
   lockquake choose redis/redislock redis/redsync etcd zookeeper --format markdown`,
 	}
-	c.ValidArgsFunction = completeLock(cobra.ShellCompDirectiveNoFileComp)
+	c.ValidArgsFunction = words.CompleteLock(cobra.ShellCompDirectiveNoFileComp)
 	fl := c.Flags()
 	f.flags = fl
 	fl.BoolVar(&f.quick, "quick", false, "one lock of each topology, and one run of each load")
 	fl.IntVar(&f.repeat, "repeat", 0, "runs of each load; 0: 3, or with --quick 1")
 	fl.DurationVar(&f.measured, "for", 3*time.Second, "how long each load is measured, behind its warm-up")
-	f.where.add(c)
+	f.where.Add(c)
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of everything that is random; 0: drawn and written down")
 	fl.DurationVar(&f.budget, "budget", 0, "how long the whole may take, such as 10m; 0: as long as it needs")
 	fl.StringVar(&f.out, "out", "runs", "folder of all runs")
 	fl.StringVar(&f.resume, "resume", "", "the directory of a choose to go on with, made by the same command on the same machine")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "note on standard error what is done")
 	f.format = cli.AddFormat(c, "text", "json", "markdown")
-	completeDir(c, "out", "resume")
+	words.CompleteDir(c, "out", "resume")
 	c.RunE = func(c *cobra.Command, args []string) error { return f.run(c.Context(), std, args) }
 	return c
 }
@@ -87,14 +90,14 @@ func (f *chooseFlags) run(ctx context.Context, std cli.Streams, args []string) e
 	}
 	tell := cli.NewProgress(std.Err, false)
 	defer tell.Close()
-	nodes, err := f.where.read()
+	nodes, err := f.where.Read()
 	if err != nil {
 		return err
 	}
-	if nodes.attached != nil {
+	if nodes.Attached != nil {
 		return cli.Usagef("--attach: a server is to be killed, and those are not ours; `lockquake capacity --attach` measures their load")
 	}
-	rows, err := chooseRows(nodes.catalog, args, f.quick)
+	rows, err := chooseRows(nodes.Catalog, args, f.quick)
 	if err != nil {
 		return err
 	}
@@ -102,11 +105,11 @@ func (f *chooseFlags) run(ctx context.Context, std cli.Streams, args []string) e
 	if f.quick {
 		once = cmp.Or(f.repeat, 1)
 	}
-	open := opening{
-		verb: "choose", what: "choose", out: f.out, resume: f.resume, seeded: true, seed: f.seed,
-		command: cli.CommandOf(f.flags, "choose", args, "seed", "out", "resume", "budget", "format", "verbose"),
+	open := batch.Opening{
+		Verb: "choose", What: "choose", Out: f.out, Resume: f.resume, Seeded: true, Seed: f.seed,
+		Command: cli.CommandOf(f.flags, "choose", args, "seed", "out", "resume", "budget", "format", "verbose"),
 	}
-	dir, journal, drawn, err := open.journal(tell)
+	dir, journal, drawn, err := open.Journal(tell)
 	if err != nil {
 		return err
 	}
@@ -118,14 +121,14 @@ func (f *chooseFlags) run(ctx context.Context, std cli.Streams, args []string) e
 	defer stop.Done()
 	list, err := f.candidates(stop.Ctx, nodes, rows, func(o *engine.Options) {
 		o.Log, o.Out, o.Progress, result.Provider = cli.Logger(tell, f.verbose), r.Dir, tell.Update, o.Provider.Name()
-		o.Replay = nodes.replay(results.FileScenario, nil, o.Provider.Name())
+		o.Replay = nodes.Replay(results.FileScenario, nil, o.Provider.Name())
 	})
 	if err = stop.Or(err); err != nil {
 		return err
 	}
 	r.Cost = campaign.CostOf(result.Provider, f.out)
 	tell.Say("locks: %d, which take about %v", len(list), choose.Takes(list, once, f.measured, r.Cost).Round(time.Second))
-	(&batch{tell: tell, stop: stop}).sweep(list[slices.IndexFunc(list, func(c choose.Candidate) bool { return c.NotRun == "" })].Options())
+	(&batch.Batch{Tell: tell, Stop: stop}).Sweep(list[slices.IndexFunc(list, func(c choose.Candidate) bool { return c.NotRun == "" })].Options())
 	err = r.All(stop.Ctx, list)
 	tell.Close()
 	return f.report(std, r, err)
@@ -137,7 +140,7 @@ func chooseRows(catalog engine.Catalog, args []string, quick bool) ([]choose.Row
 	if err != nil {
 		return nil, err
 	}
-	rows, err := choose.Catalog{Backends: ownBackends(catalog), Stories: stories, Checkers: catalog.Checkers}.Rows(args, quick)
+	rows, err := choose.Catalog{Backends: nodes.OwnBackends(catalog), Stories: stories, Checkers: catalog.Checkers}.Rows(args, quick)
 	if errors.Is(err, suite.ErrNoLock) {
 		return nil, cli.Usagef("choose: %v; `lockquake list locks` lists them all", err)
 	}
@@ -145,12 +148,12 @@ func chooseRows(catalog engine.Catalog, args []string, quick bool) ([]choose.Row
 }
 
 // candidates plans the runs of all locks. What this machine lacks is told; it is an error only where no lock can be run.
-func (f *chooseFlags) candidates(ctx context.Context, nodes *nodeSource, rows []choose.Row, with func(*engine.Options)) (out []choose.Candidate, err error) {
+func (f *chooseFlags) candidates(ctx context.Context, nodes *nodes.Source, rows []choose.Row, with func(*engine.Options)) (out []choose.Candidate, err error) {
 	var missing engine.MissingError
 	some := false
 	for _, row := range rows {
 		c, err := choose.NewCandidate(row, func(s scenarios.Scenario) (engine.Options, error) {
-			o, err := nodes.options(ctx, s)
+			o, err := nodes.Options(ctx, s)
 			if err == nil {
 				with(&o)
 			}

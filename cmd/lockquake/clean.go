@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockquake/lockquake/cmd/lockquake/nodes"
 	mechanisms "github.com/lockquake/lockquake/internal/agent/all"
 	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/cluster"
@@ -38,7 +39,7 @@ func cleanCommand(std cli.Streams) *cobra.Command {
 		if err := f.Check(); err != nil {
 			return err
 		}
-		if err := checkProvider(provider); err != nil {
+		if err := nodes.CheckProvider(provider); err != nil {
 			return err
 		}
 		o := cluster.SweepOptions{All: all, Images: true, Swarm: provider == "swarm", Log: cli.Logger(std.Err, verbose), Mechanisms: mechanisms.All()}

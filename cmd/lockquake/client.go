@@ -5,18 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockquake/lockquake/cmd/lockquake/nodes"
+	"github.com/lockquake/lockquake/cmd/lockquake/words"
 	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/clientcheck"
 	"github.com/lockquake/lockquake/internal/cluster/state"
 	"github.com/lockquake/lockquake/internal/engine"
-	"github.com/lockquake/lockquake/internal/gobuild"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/scenarios"
 )
@@ -30,7 +28,7 @@ Exit codes: 0 nothing is wrong, 1 something is, 2 bad usage, 3 something needed 
 
 // clientCheckFlags is the command line of client check.
 type clientCheckFlags struct {
-	nodes         nodeFlags
+	nodes         nodes.Flags
 	backend, lock string
 	image         string
 	verbose       bool
@@ -57,10 +55,10 @@ func clientCommand(std cli.Streams) *cobra.Command {
 	fl.StringVar(&f.backend, "backend", "redis", "the service that the client locks on; 'lockquake list backends' has them")
 	fl.StringVar(&f.lock, "lock", "", "the lock whose promises it makes; the backend's default where none is named")
 	fl.StringVar(&f.image, "client-image", "", "image of the client's containers, where its first word does not tell")
-	fl.StringVar(&f.nodes.provider, "provider", "auto", "what the nodes are: docker (containers), local (processes), or auto: docker where an engine answers")
-	fl.StringArrayVar(&f.nodes.images, "image", nil, "image of a kind of node instead of the project's own, such as redis=redis:7.4; may be repeated")
+	fl.StringVar(&f.nodes.Provider, "provider", "auto", "what the nodes are: docker (containers), local (processes), or auto: docker where an engine answers")
+	fl.StringArrayVar(&f.nodes.Images, "image", nil, "image of a kind of node instead of the project's own, such as redis=redis:7.4; may be repeated")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "note on standard error what is done")
-	completeBackendAndLock(check)
+	words.CompleteBackendAndLock(check)
 	c := &cobra.Command{
 		Use: "client", Short: "Test a client of your own", Long: clientDoc, Args: cli.VerbOnly,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
@@ -71,7 +69,7 @@ func clientCommand(std cli.Streams) *cobra.Command {
 
 // scenario has a client for each check.
 func (f *clientCheckFlags) scenario(argv []string) (scenarios.Scenario, error) {
-	program, err := clientFromWords(argv)
+	program, err := nodes.ClientFromWords(argv)
 	if err != nil {
 		return scenarios.Scenario{}, err
 	}
@@ -97,16 +95,16 @@ func (f *clientCheckFlags) run(ctx context.Context, std cli.Streams, argv []stri
 	if err != nil {
 		return err
 	}
-	nodes, err := f.nodes.read()
+	nodes, err := f.nodes.Read()
 	if err != nil {
 		return err
 	}
 	tell := cli.NewProgress(std.Err, false)
 	defer tell.Close()
-	nodes.builder.Tell = tell.Say
+	nodes.Builder.Tell = tell.Say
 	stop := cli.Interruptible(ctx, tell)
 	defer stop.Done()
-	o, err := nodes.options(stop.Ctx, s)
+	o, err := nodes.Options(stop.Ctx, s)
 	if err = stop.Or(err); err != nil {
 		return err
 	}
@@ -156,78 +154,4 @@ func (f *clientCheckFlags) run(ctx context.Context, std cli.Streams, argv []stri
 		err = cli.Exit{Code: cli.CodeFailed}
 	}
 	return err
-}
-
-// clientFromWords reads the words that name a program in the place of lockquake's own client: a command, or the folder of a Go program with the versions of
-// modules that it is built with, and -tags=A,B. Relative names in it begin in the current folder.
-func clientFromWords(words []string) (c scenarios.Client, err error) {
-	if len(words) == 0 {
-		return c, cli.Usagef("--client: it names no program")
-	}
-	if c.Dir, err = os.Getwd(); err != nil {
-		return c, err
-	}
-	if info, err := os.Stat(words[0]); err != nil || !info.IsDir() {
-		c.Run = words
-		return c, nil
-	}
-	c.Go = words[0]
-	for _, word := range words[1:] {
-		tags, ok := strings.CutPrefix(word, "-tags=")
-		if ok {
-			c.Tags = strings.Split(tags, ",")
-			continue
-		}
-		if _, ok := scenarios.ReadPin(word); !ok {
-			return c, cli.Usagef("%s is a folder, so that a Go client is built there, and %q is neither MODULE@VERSION, MODULE=OTHER@VERSION, MODULE=./FOLDER nor -tags=TAG", c.Go, word)
-		}
-		c.With = append(c.With, word)
-	}
-	return c, nil
-}
-
-// buildClients builds the programs that a scenario names for its clients. It returns their paths, "" for one that is not made of Go sources.
-func (n *nodeSource) buildClients(ctx context.Context, s scenarios.Scenario) ([]string, error) {
-	var paths []string
-	for _, c := range s.Programs() {
-		path, err := n.buildClient(ctx, s, c)
-		if err != nil {
-			return nil, err
-		}
-		paths = append(paths, path)
-	}
-	return paths, nil
-}
-
-func (n *nodeSource) buildClient(ctx context.Context, s scenarios.Scenario, c scenarios.Client) (string, error) {
-	if c.Go == "" {
-		return "", nil
-	}
-	dir, err := engine.ClientFolder(s, c)
-	if err != nil {
-		return "", err
-	}
-	if n.builder.Cache == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			return "", err
-		}
-		n.builder.Cache = filepath.Join(cache, "lockquake", "clients")
-	}
-	source := gobuild.Source{Dir: c.Go, Tags: c.Tags}
-	if !filepath.IsAbs(source.Dir) {
-		source.Dir = filepath.Join(dir, source.Dir)
-	}
-	for _, text := range c.With {
-		p, _ := scenarios.ReadPin(text) // the scenario was read with it
-		if p.Version == "" && !filepath.IsAbs(p.Replacement) {
-			p.Replacement = filepath.Join(dir, p.Replacement)
-		}
-		source.With = append(source.With, gobuild.Module{Path: p.Module, Replacement: p.Replacement, Version: p.Version})
-	}
-	path, err := n.builder.Build(ctx, source)
-	if err != nil {
-		return "", engine.MissingError{Text: c.String() + ": " + err.Error()}
-	}
-	return path, nil
 }

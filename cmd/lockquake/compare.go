@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/lockquake/lockquake/cmd/lockquake/words"
 	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/capacity"
@@ -67,13 +68,13 @@ func compareCommand(std cli.Streams) *cobra.Command {
 		Long:  compareDoc,
 		Example: `  lockquake compare --fail-on p99=10% before/etcd-healthy/2* -- runs/etcd-healthy/2*
   lockquake compare --fail-on p99=10%,throughput=5% before/capacity-* -- runs/capacity-*`,
-		ValidArgsFunction: completeRunDir,
+		ValidArgsFunction: words.CompleteRunDir,
 	}
 	f := compareFlags{flags: c.Flags(), format: cli.AddFormat(c, "text", "json", "bench")}
 	c.Flags().StringVar(&f.failOn, "fail-on", "", "end with exit code 1 where one of these became worse, such as p99=10%,throughput=5%,double_grants")
 	c.Flags().StringSliceVar(&f.allow, "allow", nil, "compare although these differ: machine, settings")
 	c.Flags().StringVar(&f.out, "out", "runs", "folder of all runs, where the comparison gets a directory of its own")
-	completeDir(c, "out")
+	words.CompleteDir(c, "out")
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		dash := c.ArgsLenAtDash()
 		if dash < 0 {
@@ -151,9 +152,9 @@ func (f *compareFlags) command(a, b []string) string {
 func areSweeps(dirs []string) (bool, error) {
 	sweep, run := "", ""
 	for _, dir := range dirs {
-		if isSweep(dir) {
+		if words.IsSweep(dir) {
 			sweep = cmp.Or(sweep, dir)
-		} else if err := isRunDir(dir); err != nil {
+		} else if err := words.IsRunDir(dir); err != nil {
 			return false, err
 		} else {
 			run = cmp.Or(run, dir)
@@ -179,7 +180,7 @@ func compareGroups[T any, R comparison](a, b []string, allow compare.Allow, read
 	for i, args := range [][]string{a, b} {
 		before := len(seen)
 		for _, arg := range args {
-			dir, err := realDir(arg)
+			dir, err := words.RealDir(arg)
 			if err != nil {
 				return nil, err
 			}

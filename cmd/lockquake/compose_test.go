@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,14 +12,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockquake/lockquake/backends/all"
-	"github.com/lockquake/lockquake/images"
+	"github.com/lockquake/lockquake/cmd/lockquake/compose"
 	"github.com/lockquake/lockquake/internal/cli"
-	"github.com/lockquake/lockquake/internal/node"
-	"github.com/lockquake/lockquake/scenarios"
 )
 
 func TestComposeSaysWhatTheBackendsSay(t *testing.T) {
-	want, err := composeFile(servedBackends()...)
+	want, err := compose.File(compose.Backends()...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +59,7 @@ func TestComposePublishesOnLoopback(t *testing.T) {
 			t.Errorf("the header does not say that %s is behind port %s", name, host)
 		}
 	}
-	if len(seen) < len(servedBackends()) {
+	if len(seen) < len(compose.Backends()) {
 		t.Errorf("only %d servers are published", len(seen))
 	}
 }
@@ -85,54 +81,21 @@ func TestEveryBackendHasAProfile(t *testing.T) {
 		free++
 	}
 	for number, name := range used {
-		if number < 1 || number > mostProfiles {
-			t.Errorf("topology.Maker.Profile of %s is %d, want 1 to %d", name, number, mostProfiles)
+		if number < 1 || number > compose.MostProfiles {
+			t.Errorf("topology.Maker.Profile of %s is %d, want 1 to %d", name, number, compose.MostProfiles)
 		}
 	}
 	if t.Failed() {
 		t.Logf("%d is free", free)
 	}
 	ports := map[int]string{}
-	for profile := range mostProfiles + 1 {
-		for i := range portsEach {
-			port := byHand{profile: profile}.published(i)
+	for profile := range compose.MostProfiles + 1 {
+		for i := range compose.PortsEach {
+			port := compose.ByHand{Profile: profile}.Published(i)
 			if other := ports[port]; other != "" || port < 20001 || port > 20999 {
 				t.Errorf("profile %d has port %d, which is out of range, or that of profile %s", profile, port, other)
 			}
 			ports[port] = strconv.Itoa(profile)
-		}
-	}
-}
-
-// TestEveryBackendHasItsImageScenarioAndDocs names what a service needs beside its folder.
-func TestEveryBackendHasItsImageScenarioAndDocs(t *testing.T) {
-	t.Parallel()
-	docs := map[string]string{}
-	for _, name := range []string{"README.md", "docs/commands.md"} {
-		text, err := os.ReadFile("../../" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		docs[name] = string(text)
-	}
-	for _, name := range servedBackends() {
-		p, err := newByHand(name)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		for _, s := range p.specs {
-			if s.Image != node.SelfProgram && !slices.Contains(images.Names(), s.Image) {
-				t.Errorf("%s of %s runs in the image %q, and images/ has no folder of that name", s.Name, name, s.Image)
-			}
-		}
-		if _, err := scenarios.Load(name + "-healthy"); err != nil {
-			t.Errorf("scenarios/healthy/%s-healthy.yaml: %v", name, err)
-		}
-		for doc, text := range docs {
-			if !strings.Contains(text, "`"+name+"`") {
-				t.Errorf("%s does not name the backend `%s`", doc, name)
-			}
 		}
 	}
 }
@@ -191,7 +154,7 @@ func TestComposeMoves(t *testing.T) {
 		if back := strings.ReplaceAll(strings.Join(s.Command, " "), "10.99.", "10.127."); back != strings.Join(was.Command, " ") {
 			t.Errorf("%s has another command line: %s", name, back)
 		}
-		if strings.HasSuffix(s.Image, "node:latest") && !slices.Contains(s.Environment, composeNetIn+"=10.99") {
+		if strings.HasSuffix(s.Image, "node:latest") && !slices.Contains(s.Environment, compose.NetVariable+"=10.99") {
 			t.Errorf("%s does not know where the network is: %v", name, s.Environment)
 		}
 		for i, port := range s.Ports {
@@ -200,55 +163,25 @@ func TestComposeMoves(t *testing.T) {
 			}
 		}
 	}
-	p, err := newByHandIn("etcd", "10.99")
-	if err != nil || p.nodes[0].Host() != moved.Services["etcd-1"].Networks["default"].Address {
-		t.Errorf("the program asks %s of %+v: %v", p.nodes[0].Host(), moved.Services["etcd-1"], err)
+	p, err := compose.NewIn("etcd", "10.99")
+	if err != nil || p.Nodes[0].Host() != moved.Services["etcd-1"].Networks["default"].Address {
+		t.Errorf("the program asks %s of %+v: %v", p.Nodes[0].Host(), moved.Services["etcd-1"], err)
 	}
-	if _, err := newByHandIn("etcd", "10"); cli.ExitCode(err) != cli.CodeUsage {
+	if _, err := compose.NewIn("etcd", "10"); cli.ExitCode(err) != cli.CodeUsage {
 		t.Errorf("a network that is none: %v", err)
-	}
-}
-
-// TestDemoMakesTheImagesOfCompose runs the demo with everything that it calls replaced by what writes down how it was called.
-func TestDemoMakesTheImagesOfCompose(t *testing.T) {
-	dir := t.TempDir()
-	demo, err := os.ReadFile("../../.ci/demo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	note := "#!/bin/sh\necho \"$0 $*\" >>called\n"
-	for name, text := range map[string]string{".ci/demo": string(demo), ".ci/engine": note, "build/lockquake": note} {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	said, err := exec.Command("bash", filepath.Join(dir, ".ci/demo"), "docker").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, said)
-	}
-	called, err := os.ReadFile(filepath.Join(dir, "called"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if made, run := strings.Index(string(called), "lockquake images"), strings.Index(string(called), "lockquake run"); made < 0 || run < made {
-		t.Errorf("it does not make lockquake-node:latest:\n%s", called)
 	}
 }
 
 func TestNetworksOfComposeDoNotMeet(t *testing.T) {
 	seen := map[string]string{}
-	for _, name := range servedBackends() {
-		p, err := newByHand(name)
+	for _, name := range compose.Backends() {
+		p, err := compose.New(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if other := seen[p.network.String()]; other != "" {
-			t.Errorf("%s and %s have the same network %v", name, other, p.network)
+		if other := seen[p.Network.String()]; other != "" {
+			t.Errorf("%s and %s have the same network %v", name, other, p.Network)
 		}
-		seen[p.network.String()] = name
+		seen[p.Network.String()] = name
 	}
 }

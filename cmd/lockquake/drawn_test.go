@@ -17,6 +17,7 @@ import (
 
 	"github.com/lockquake/lockquake/chaos"
 	faults "github.com/lockquake/lockquake/chaos/all"
+	"github.com/lockquake/lockquake/cmd/lockquake/nodes"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/cluster"
@@ -42,7 +43,7 @@ func (generous) Open(context.Context, cluster.Request) (*cluster.Cluster, error)
 // dryRun reads a scenario, and returns its schedule as --dry-run tells it and as the drawn file.
 func dryRun(t *testing.T, s scenarios.Scenario) (schedule []map[string]any, drawn []byte) {
 	t.Helper()
-	p, err := engine.Check(engine.Options{Scenario: s, Provider: generous{}, Catalog: catalog()})
+	p, err := engine.Check(engine.Options{Scenario: s, Provider: generous{}, Catalog: nodes.Catalog()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,40 +16,6 @@ import (
 	"github.com/lockquake/lockquake/internal/cli"
 )
 
-func TestReplayCanBePasted(t *testing.T) {
-	t.Parallel()
-	set := []string{"expect.double_grants=>0", "run.for=3s"}
-	n := nodeSource{flags: &nodeFlags{images: []string{"redis=redis:7.4"}}}
-	want := "lockquake run etcd-healthy --provider docker --set 'expect.double_grants=>0' --set run.for=3s --image redis=redis:7.4"
-	if got := n.replay("etcd-healthy", set, "docker"); got != want {
-		t.Errorf("replay is\n%s\nshould be\n%s", got, want)
-	}
-	n.other = "/opt/a client"
-	if got := n.replay("it's.yaml", set, "inproc"); got != `lockquake run 'it'\''s.yaml' --set 'expect.double_grants=>0' --set run.for=3s --image redis=redis:7.4` {
-		t.Errorf("replay is %s", got)
-	}
-}
-
-// TestReplayNamesTheProgramThatStoodIn repeats a run with what its nodes ran, which the name of the lock does not tell.
-func TestReplayNamesTheProgramThatStoodIn(t *testing.T) {
-	t.Parallel()
-	n := nodeSource{flags: &nodeFlags{images: []string{"lockquake=mine:1"}}, other: "/opt/a client"}
-	want := "LOCKQUAKE_BIN='/opt/a client' lockquake run etcd-healthy --provider local --image lockquake=mine:1"
-	if got := n.replay("etcd-healthy", nil, "local"); got != want {
-		t.Errorf("replay is\n%s\nshould be\n%s", got, want)
-	}
-	image := map[string]string{"lockquake": "mine:1"}
-	for _, c := range []struct {
-		provider string
-		images   map[string]string
-		want     string
-	}{{"local", nil, "/opt/client"}, {"docker", image, "image mine:1"}, {"inproc", nil, ""}} {
-		if got := standIn(c.provider, c.images, "/opt/client"); got != c.want {
-			t.Errorf("on %s with images %v it is %q that stood in, should be %q", c.provider, c.images, got, c.want)
-		}
-	}
-}
-
 // TestEveryFlagSaysWhatItTakes: a value that a flag refuses is answered with what would be right, whatever the type of
 // the flag.
 func TestEveryFlagSaysWhatItTakes(t *testing.T) {
@@ -66,18 +32,6 @@ func TestEveryFlagSaysWhatItTakes(t *testing.T) {
 		}
 	}
 	visit(newRoot(cli.Streams{}, cli.Streams{}))
-}
-
-func TestSeedsDiffer(t *testing.T) {
-	t.Parallel()
-	a, b := drawSeed(), drawSeed()
-	if a == b || a == 0 || b == 0 {
-		t.Errorf("drew %d and %d", a, b)
-	}
-	// Readers of JSON keep 53 bits of a number.
-	if a >= 1<<53 {
-		t.Errorf("%d is too large for JSON", a)
-	}
 }
 
 // TestTooLittleOfTheMachineIsTold: a limit of this process has one line with its cure, and the code of what is missing.

@@ -10,17 +10,18 @@ import (
 	"time"
 
 	faults "github.com/lockquake/lockquake/chaos/all"
+	"github.com/lockquake/lockquake/cmd/lockquake/doctor"
 	"github.com/lockquake/lockquake/internal/cli"
 )
 
 // examine runs doctor, with its caches in dir, and reads what it says.
-func examine(t *testing.T, dir string, args ...string) (diagnosis, *process) {
+func examine(t *testing.T, dir string, args ...string) (doctor.Diagnosis, *process) {
 	t.Helper()
 	p := beginProgram(t, "env", append([]string{"XDG_CACHE_HOME=" + dir, program(t), "doctor", "--format", "json"}, args...)...)
 	if code := p.wait(t); code != cli.CodeMet {
 		t.Fatalf("exit code %d\n%s", code, p.stderr.String())
 	}
-	var d diagnosis
+	var d doctor.Diagnosis
 	if err := json.Unmarshal([]byte(p.stdout.String()), &d); err != nil {
 		t.Fatalf("%v\n%s", err, p.stdout.String())
 	}
@@ -55,7 +56,7 @@ func TestEveryFault(t *testing.T) {
 }
 
 // lacking says for which faults the kernel lacks a part, by what doctor found of the machine.
-func lacking(d diagnosis) map[string]string {
+func lacking(d doctor.Diagnosis) map[string]string {
 	out := map[string]string{}
 	for _, m := range d.Machine {
 		if m.Name == "sch_netem" && !m.Available {
@@ -66,27 +67,27 @@ func lacking(d diagnosis) map[string]string {
 }
 
 // showsItself looks at one cell, and returns how many ways were tried in it.
-func showsItself(t *testing.T, c cell, lacks map[string]string) (tried int) {
+func showsItself(t *testing.T, c doctor.Cell, lacks map[string]string) (tried int) {
 	for _, w := range c.Ways {
 		if part, known := lacks[c.Fault]; known {
-			if w.Answer != no || !strings.Contains(w.Reason, part) || !w.At.IsZero() {
+			if w.Answer != doctor.No || !strings.Contains(w.Reason, part) || !w.At.IsZero() {
 				t.Errorf("{%s} without %s: %+v", w.Keys, part, w)
 			}
 			continue
 		}
 		tried++
-		if w.Answer != yes || w.Evidence == "" || w.Healed == "" || w.At.IsZero() || w.Cached {
-			t.Errorf("{%s}: %s; acting: %s; healed: %s", w.Keys, w.word(), w.Evidence, w.Healed)
+		if w.Answer != doctor.Yes || w.Evidence == "" || w.Healed == "" || w.At.IsZero() || w.Cached {
+			t.Errorf("{%s}: %s; acting: %s; healed: %s", w.Keys, w.Word(), w.Evidence, w.Healed)
 			continue
 		}
-		t.Logf("{%s}: %s: %s", w.Keys, w.word(), w.Evidence)
+		t.Logf("{%s}: %s: %s", w.Keys, w.Word(), w.Evidence)
 	}
-	want := never
+	want := doctor.Never
 	switch {
 	case len(c.Ways) > 0 && lacks[c.Fault] != "":
-		want = no
+		want = doctor.No
 	case len(c.Ways) > 0:
-		want = yes
+		want = doctor.Yes
 	}
 	if c.Answer != want {
 		t.Errorf("the answer is %s, want %s", c.Answer, want)
@@ -95,7 +96,7 @@ func showsItself(t *testing.T, c cell, lacks map[string]string) (tried int) {
 }
 
 // remembered asks again: nothing is tried a second time, and the answers are the same.
-func remembered(t *testing.T, first diagnosis, caches, provider string) {
+func remembered(t *testing.T, first doctor.Diagnosis, caches, provider string) {
 	begun := time.Now()
 	again, p := examine(t, caches, "--provider", provider)
 	if strings.Contains(p.stderr.String(), ": yes") {
@@ -110,7 +111,7 @@ func remembered(t *testing.T, first diagnosis, caches, provider string) {
 			t.Errorf("%s on %s: %s, and %s before", c.Fault, c.Node, c.Answer, first.Faults[i].Answer)
 		}
 		for _, w := range c.Ways {
-			if w.Answer == yes && w.Cached == w.At.IsZero() {
+			if w.Answer == doctor.Yes && w.Cached == w.At.IsZero() {
 				t.Errorf("%s on %s {%s}: cached %t, tried at %v", c.Fault, c.Node, w.Keys, w.Cached, w.At)
 			}
 		}

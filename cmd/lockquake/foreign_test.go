@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockquake/lockquake/cmd/lockquake/asnode"
+	"github.com/lockquake/lockquake/cmd/lockquake/nodes"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/cluster"
@@ -61,10 +63,10 @@ func shared(phase string) func(line) {
 func foreign(change func(line)) func(context.Context, []string, io.Reader, io.Writer) error {
 	return func(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 		if args[1] != "client" {
-			return inProcess(ctx, args, in, out)
+			return asnode.InProcess(ctx, args, in, out)
 		}
 		r, w := io.Pipe()
-		go func() { _ = w.CloseWithError(errors.Join(inProcess(ctx, args, in, w), io.EOF)) }()
+		go func() { _ = w.CloseWithError(errors.Join(asnode.InProcess(ctx, args, in, w), io.EOF)) }()
 		own := wire.NewDecoder(r)
 		for {
 			item, err := own.Next()
@@ -169,7 +171,7 @@ func runForeign(t *testing.T, change func(line), set ...string) (results.Report,
 		t.Fatal(err)
 	}
 	dir, err := engine.Run(t.Context(), engine.Options{
-		Scenario: sc, Provider: cluster.NewInproc(foreign(change)), Catalog: catalog(), Out: t.TempDir(), Version: "test",
+		Scenario: sc, Provider: cluster.NewInproc(foreign(change)), Catalog: nodes.Catalog(), Out: t.TempDir(), Version: "test",
 		Started: time.Now(), Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

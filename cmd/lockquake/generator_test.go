@@ -25,6 +25,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/lockquake/lockquake/backends/redis/access"
+	"github.com/lockquake/lockquake/cmd/lockquake/nodes"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
@@ -300,7 +301,7 @@ func startRun(t *testing.T, p cluster.Provider, c *contender, text string, recor
 	go func() {
 		defer close(done)
 		_, err = engine.Run(ctx, engine.Options{
-			Scenario: sc, Provider: tap, Catalog: catalog(), Out: out, Version: "bench", Started: time.Now(), NoRecord: !record,
+			Scenario: sc, Provider: tap, Catalog: nodes.Catalog(), Out: out, Version: "bench", Started: time.Now(), NoRecord: !record,
 			Log: slog.New(slog.DiscardHandler),
 			Progress: func(p engine.Progress) {
 				if p.Grants > 0 || p.Elapsed > slice {

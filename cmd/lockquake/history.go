@@ -1,16 +1,14 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockquake/lockquake/cmd/lockquake/words"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/results"
@@ -22,15 +20,15 @@ func historyCommand(std cli.Streams) *cobra.Command {
 		Short: "Print the events of a run in the order of time",
 		Long: "History prints the events of all processes of a run, merged by time: as a line for people (text), or as JSON Lines\n" +
 			"whose times are nanoseconds of CLOCK_MONOTONIC.",
-		Args:              oneRun,
-		ValidArgsFunction: completeRunDir,
+		Args:              words.OneRun,
+		ValidArgsFunction: words.CompleteRunDir,
 	}
 	f := cli.AddFormat(c, "jsonl", "text")
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if err := f.Check(); err != nil {
 			return err
 		}
-		if err := isRunDir(args[0]); err != nil {
+		if err := words.IsRunDir(args[0]); err != nil {
 			return err
 		}
 		m, err := history.OpenAll(filepath.Join(args[0], results.DirHistory))
@@ -45,33 +43,6 @@ func historyCommand(std cli.Streams) *cobra.Command {
 		return historyText(std.Out, m, env.Start)
 	}
 	return c
-}
-
-// isRunDir tells in one line when a directory is not that of a run.
-func isRunDir(dir string) error {
-	info, err := os.Stat(dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return cli.Usagef("%s: no such directory; runs are in runs/SCENARIO/", dir)
-	case err != nil:
-		return err
-	case !info.IsDir():
-		return cli.Usagef("%s: not a directory; a run is a directory such as runs/etcd-holder-pause/latest", dir)
-	}
-	var missing []string
-	wanted := []string{results.FileEnv, results.FileScenario, results.DirHistory}
-	for _, f := range wanted {
-		if _, err := os.Stat(filepath.Join(dir, f)); err != nil {
-			missing = append(missing, f)
-		}
-	}
-	switch len(missing) {
-	case 0:
-		return nil
-	case len(wanted):
-		return cli.Usagef("%s: not the directory of a run, it has no %s", dir, missing[0])
-	}
-	return fmt.Errorf("%w: %s: it is missing", history.ErrCorrupt, filepath.Join(dir, missing[0]))
 }
 
 // historyText writes one line for each event; times are relative to start, or to the first event.

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	faults "github.com/lockquake/lockquake/chaos/all"
+	"github.com/lockquake/lockquake/cmd/lockquake/compose"
+	"github.com/lockquake/lockquake/cmd/lockquake/nodes"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/cluster"
@@ -73,7 +75,7 @@ func TestRandomInjections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, why, err := chooseProvider(t.Context(), setting("LOCKQUAKE_TEST_PROVIDER", "docker"))
+	p, why, err := nodes.Choose(t.Context(), setting("LOCKQUAKE_TEST_PROVIDER", "docker"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +84,7 @@ func TestRandomInjections(t *testing.T) {
 	if dir := os.Getenv("LOCKQUAKE_OUT"); dir != "" {
 		s.out = dir
 	}
-	backends := servedBackends()
+	backends := compose.Backends()
 	if list := os.Getenv("LOCKQUAKE_BACKENDS"); list != "" {
 		backends = strings.Split(list, ",")
 	}
@@ -148,7 +150,7 @@ func (s *injectionsSoak) ask(backend string) {
 			if err != nil {
 				s.t.Fatal(err)
 			}
-			plan, err := engine.Check(engine.Options{Scenario: parsed, Provider: s.provider, Catalog: catalog()})
+			plan, err := engine.Check(engine.Options{Scenario: parsed, Provider: s.provider, Catalog: nodes.Catalog()})
 			if err != nil {
 				first, _, _ := strings.Cut(err.Error(), "\n")
 				s.refused[k.Name] = append(s.refused[k.Name], fmt.Sprintf("%s of %s: %s", on, backend, first))

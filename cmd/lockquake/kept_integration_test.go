@@ -24,6 +24,7 @@ import (
 	"github.com/lockquake/lockquake/backends/all"
 	wall "github.com/lockquake/lockquake/chaos/clock"
 	"github.com/lockquake/lockquake/chaos/links"
+	"github.com/lockquake/lockquake/cmd/lockquake/nodes"
 	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
@@ -45,7 +46,7 @@ func newKeptRuns(t *testing.T, scenario string, set ...string) *keptRuns {
 
 func newKeptRunsOn(t *testing.T, provider, scenario string, set ...string) *keptRuns {
 	t.Helper()
-	p, why, err := chooseProvider(t.Context(), provider)
+	p, why, err := nodes.Choose(t.Context(), provider)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +60,7 @@ func newKeptRunsOn(t *testing.T, provider, scenario string, set ...string) *kept
 	}
 	g := &keptRuns{}
 	g.options = engine.Options{
-		Scenario: s, Provider: p, ProviderReason: why, Catalog: catalog(), Out: t.TempDir(), Replay: "none", Kept: &engine.KeptServers{},
+		Scenario: s, Provider: p, ProviderReason: why, Catalog: nodes.Catalog(), Out: t.TempDir(), Replay: "none", Kept: &engine.KeptServers{},
 		Log: slog.New(slog.DiscardHandler), Progress: func(p engine.Progress) {
 			if p.Text != "" {
 				g.said = append(g.said, p.Text)

@@ -11,10 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockquake/lockquake/backends"
-	"github.com/lockquake/lockquake/backends/external"
 	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/cmd/lockquake/nodes"
 	"github.com/lockquake/lockquake/internal/cli"
-	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/internal/stories"
 	"github.com/lockquake/lockquake/internal/suite"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/checkers"
@@ -76,7 +76,7 @@ func listCommand(std cli.Streams) *cobra.Command {
 	ofSuite := c.Flags().Bool("suite", false, "of scenarios, the stories of the regression suite, which any lock can be put to (docs/suites.md)")
 	backend := c.Flags().String("for", "", "of scenarios and locks, those of this backend alone")
 	// The flag was added on the line before: this cannot fail.
-	_ = c.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(backendNames(listed.Clients(catalog().Backends)), cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(nodes.BackendNames(listed.Clients(nodes.Catalog().Backends)), cobra.ShellCompDirectiveNoFileComp))
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if err := f.Check(); err != nil {
 			return err
@@ -109,7 +109,7 @@ func listCommand(std cli.Streams) *cobra.Command {
 // chosenItems returns the items of a list that the pattern, if there is one, and the backend leave.
 func chosenItems(items []item, args []string, backend string) ([]item, error) {
 	if backend != "" {
-		if names := backendNames(listed.Clients(catalog().Backends)); !slices.Contains(names, backend) {
+		if names := nodes.BackendNames(listed.Clients(nodes.Catalog().Backends)); !slices.Contains(names, backend) {
 			return nil, cli.Usagef("list --for: there is no backend %q; there are %s", backend, strings.Join(names, ", "))
 		}
 		if items = slices.DeleteFunc(items, func(i item) bool { return i.Backend != backend }); len(items) == 0 {
@@ -134,7 +134,7 @@ func chosenItems(items []item, args []string, backend string) ([]item, error) {
 // printLocks prints a table with a head, and all columns of it only where they were asked for.
 func printLocks(std cli.Streams, items []item, wide bool) error {
 	w := tabwriter.NewWriter(std.Out, 0, 0, 2, ' ', 0)
-	for i, r := range append([][]string{lockColumns}, lockRows(catalog().Backends, false)...) {
+	for i, r := range append([][]string{lockColumns}, lockRows(nodes.Catalog().Backends, false)...) {
 		if i > 0 && !slices.ContainsFunc(items, func(x item) bool { return x.Backend == r[0] && x.Name == r[1] }) {
 			continue
 		}
@@ -149,22 +149,9 @@ func printLocks(std cli.Streams, items []item, wide bool) error {
 	return w.Flush()
 }
 
-// ownBackends are those whose locks lockquake knows; those of the other are in a program.
-func ownBackends(catalog engine.Catalog) []backends.Backend {
-	return slices.DeleteFunc(listed.Clients(catalog.Backends), func(b backends.Backend) bool { return b.Name == external.Name })
-}
-
-func backendNames(list []backends.Backend) []string {
-	var names []string
-	for _, b := range list {
-		names = append(names, b.Name)
-	}
-	return names
-}
-
 func listBackends() []item {
 	out := []item{}
-	for _, b := range catalog().Backends {
+	for _, b := range nodes.Catalog().Backends {
 		i := item{Name: b.Name, Doc: b.Doc}
 		for _, l := range b.Locks {
 			i.Locks = append(i.Locks, l.Name)
@@ -176,7 +163,7 @@ func listBackends() []item {
 
 func listLocks() []item {
 	out := []item{}
-	for _, b := range catalog().Backends {
+	for _, b := range nodes.Catalog().Backends {
 		for _, l := range b.Locks {
 			i := item{Name: l.Name, Backend: b.Name, Doc: l.Doc, Wrong: l.Wrong, Offers: &l.Offers, Points: l.Points}
 			if l.MinTTL > 0 {
@@ -190,7 +177,7 @@ func listLocks() []item {
 
 func listWorkloads() []item {
 	out := []item{}
-	for _, w := range catalog().Workloads {
+	for _, w := range nodes.Catalog().Workloads {
 		out = append(out, item{Name: w.Name, Doc: w.Doc})
 	}
 	return out
@@ -198,7 +185,7 @@ func listWorkloads() []item {
 
 func listFaults() []item {
 	out := []item{}
-	for _, k := range catalog().Faults {
+	for _, k := range nodes.Catalog().Faults {
 		i := item{Name: k.Name, Doc: k.Doc}
 		if k.Sample != "" {
 			i.Doc += " A random schedule that gives it no keys takes " + k.Sample + "."
@@ -242,6 +229,16 @@ func listMeasures() []item {
 	out := []item{}
 	for _, q := range checkers.All().Quantities() {
 		out = append(out, item{Name: q.Name, Doc: strings.TrimSuffix(report.Plain(q.Doc), ".") + "." + tones[q.Tone], Tone: q.Tone})
+	}
+	return out
+}
+
+// listSuite lists the stories of the regression suite.
+func listSuite() []item {
+	var out []item
+	for _, t := range stories.All() {
+		name := suite.Folder + t.Name
+		out = append(out, item{Name: name, Doc: t.Claim, Needs: t.Needs, File: name + ".yaml", path: name})
 	}
 	return out
 }

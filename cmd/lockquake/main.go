@@ -12,6 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/cmd/lockquake/asnode"
+	"github.com/lockquake/lockquake/cmd/lockquake/compose"
+	"github.com/lockquake/lockquake/cmd/lockquake/doctor"
+	"github.com/lockquake/lockquake/cmd/lockquake/run"
 	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/cli"
 )
@@ -63,8 +67,8 @@ func newRoot(std, people cli.Streams) *cobra.Command {
 	root.SetFlagErrorFunc(cli.WrongFlag)
 	root.SetHelpFunc(cli.FoldedHelp(people.Out, root.HelpFunc()))
 	root.AddCommand(
-		runCommand(people), suiteCommand(people), capacityCommand(people), chooseCommand(people), listCommand(people), showCommand(people), newCommand(people), checkCommand(people), reportCommand(people), historyCommand(people), compareCommand(people),
-		doctorCommand(people), cleanCommand(people), versionCommand(people), composeCommand(people), upCommand(people), imagesCommand(people), clientCommand(people), nodeCommand(people, std),
+		run.Command(people), suiteCommand(people), capacityCommand(people), chooseCommand(people), listCommand(people), showCommand(people), newCommand(people), checkCommand(people), reportCommand(people), historyCommand(people), compareCommand(people),
+		doctor.Command(people), cleanCommand(people), versionCommand(people), compose.Command(people), upCommand(people), imagesCommand(people), clientCommand(people), asnode.Command(people, std),
 	)
 	return root
 }

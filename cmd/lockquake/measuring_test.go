@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockquake/lockquake/cmd/lockquake/compose"
+	"github.com/lockquake/lockquake/cmd/lockquake/nodes"
 	"github.com/lockquake/lockquake/internal/cluster"
 )
 
@@ -26,13 +28,13 @@ func times(t *testing.T, name string, otherwise int) int {
 
 // measured are the backends to measure, as LOCKQUAKE_BACKENDS names them, or all.
 func measured() []string {
-	return strings.Split(setting("LOCKQUAKE_BACKENDS", strings.Join(servedBackends(), ",")), ",")
+	return strings.Split(setting("LOCKQUAKE_BACKENDS", strings.Join(compose.Backends(), ",")), ",")
 }
 
 // providerFor opens a provider. Where it is not to be had, the test says what was not measured, and why.
 func providerFor(t *testing.T, name, what string) cluster.Provider {
 	t.Helper()
-	p, _, err := chooseProvider(t.Context(), name)
+	p, _, err := nodes.Choose(t.Context(), name)
 	if err != nil {
 		fmt.Printf("%s was not measured: %v\n", what, err)
 		t.Skip(err)

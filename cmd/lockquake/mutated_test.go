@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockquake/lockquake/cmd/lockquake/asnode"
+	"github.com/lockquake/lockquake/cmd/lockquake/nodes"
 	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
@@ -219,7 +221,7 @@ func runMutated(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	dir, err := engine.Run(t.Context(), engine.Options{
-		Scenario: sc, Provider: cluster.NewInproc(inProcess), Catalog: catalog(), Out: t.TempDir(), Version: "test",
+		Scenario: sc, Provider: cluster.NewInproc(asnode.InProcess), Catalog: nodes.Catalog(), Out: t.TempDir(), Version: "test",
 		Started: time.Now(), Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -20,9 +20,9 @@ var nameHomes = []string{"backends/", "chaos/", "clients/", "workloads/resource/
 
 // nameExceptions are the other files that may write the name of a backend, a lock or a fault as a string, and why.
 var nameExceptions = map[string]string{
-	"cmd/lockquake/cells.go":                    "the testbeds of doctor are listed in an order",
+	"cmd/lockquake/doctor/cells.go":             "the testbeds of doctor are listed in an order",
 	"cmd/lockquake/client.go":                   "redis is what `client check` locks on where none is named",
-	"cmd/lockquake/trial.go":                    "the testbeds of doctor: a service that is built in, and one in C",
+	"cmd/lockquake/doctor/trial.go":             "the testbeds of doctor: a service that is built in, and one in C",
 	"internal/cluster/limits/groups_linux.go":   "memory: a control group",
 	"internal/cluster/executable/executable.go": "Debian's packages of programs",
 	"internal/cluster/signals.go":               "freeze: what a control group does",

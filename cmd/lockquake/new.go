@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/cmd/lockquake/nodes"
+	"github.com/lockquake/lockquake/cmd/lockquake/words"
 	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/suite"
 	"github.com/lockquake/lockquake/scenarios"
@@ -40,9 +42,9 @@ func newCommand(std cli.Streams) *cobra.Command {
 	}
 	backend := c.Flags().String("backend", "", "what is locked, as lockquake list backends has it")
 	lockName := c.Flags().String("lock", "", "one of its locks; the backend's first by default")
-	completeBackendAndLock(c)
+	words.CompleteBackendAndLock(c)
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		b, locks, err := suite.Locks(*backend, *lockName, ownBackends(catalog()))
+		b, locks, err := suite.Locks(*backend, *lockName, nodes.OwnBackends(nodes.Catalog()))
 		if err != nil {
 			return cli.Usagef("new: %v", err)
 		}

@@ -17,6 +17,8 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/lockquake/lockquake/cmd/lockquake/asnode"
+	"github.com/lockquake/lockquake/cmd/lockquake/nodes"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/wire"
@@ -69,7 +71,7 @@ func (o *overheard) add(line string) {
 // node is a node whose frames are overheard, each event as a frame of its own.
 func (o *overheard) node(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 	if len(args) < 2 || args[1] == "etcd" {
-		return inProcess(ctx, args, in, out)
+		return asnode.InProcess(ctx, args, in, out)
 	}
 	heard, toNode := io.Pipe()
 	go func() {
@@ -87,7 +89,7 @@ func (o *overheard) node(ctx context.Context, args []string, in io.Reader, out i
 		}
 	}()
 	r, w := io.Pipe()
-	go func() { _ = w.CloseWithError(errors.Join(inProcess(ctx, args, heard, w), io.EOF)) }()
+	go func() { _ = w.CloseWithError(errors.Join(asnode.InProcess(ctx, args, heard, w), io.EOF)) }()
 	own := wire.NewDecoder(r)
 	for {
 		item, err := own.Next()
@@ -136,7 +138,7 @@ expect: {judged: ">=0"}
 		}
 		var heard overheard
 		_, err = engine.Run(t.Context(), engine.Options{
-			Scenario: sc, Provider: cluster.NewInproc(heard.node), Catalog: catalog(), Out: t.TempDir(), Version: "test",
+			Scenario: sc, Provider: cluster.NewInproc(heard.node), Catalog: nodes.Catalog(), Out: t.TempDir(), Version: "test",
 			Started: time.Now(), Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {

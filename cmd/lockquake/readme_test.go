@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/cmd/lockquake/nodes"
 	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/stories"
 	"github.com/lockquake/lockquake/results"
@@ -31,7 +32,7 @@ type written struct {
 func TestTablesInDocs(t *testing.T) {
 	for _, w := range []written{
 		{"../../docs/backends.md", "locks", func() [][]string {
-			services := slices.DeleteFunc(catalog().Backends, func(b listed.Backend) bool { return b.InProcess })
+			services := slices.DeleteFunc(nodes.Catalog().Backends, func(b listed.Backend) bool { return b.InProcess })
 			return append([][]string{lockColumns}, lockRows(services, true)...)
 		}},
 		{"../../docs/backends.md", "broken locks", brokenLocks},
@@ -87,7 +88,7 @@ func TestReadmeSaysWhatLocalNeeds(t *testing.T) {
 // brokenLocks are those of memory.
 func brokenLocks() [][]string {
 	rows := [][]string{{"lock", "what it does", "what is wrong"}}
-	for _, b := range catalog().Backends {
+	for _, b := range nodes.Catalog().Backends {
 		for _, l := range b.Locks {
 			if b.InProcess && l.Wrong != "" {
 				rows = append(rows, []string{"`" + l.Name + "`", l.Doc, l.Wrong})
@@ -114,7 +115,7 @@ func suiteStories() [][]string {
 // stands there once.
 func wrongLocks() [][]string {
 	rows := [][]string{{"lock", "story", "what is found"}}
-	for _, b := range catalog().Backends {
+	for _, b := range nodes.Catalog().Backends {
 		for _, l := range b.Locks {
 			for _, f := range l.Found.Stories {
 				row := []string{"`" + l.Name + "`", "`" + f.Story + "`", f.Shows}

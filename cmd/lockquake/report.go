@@ -2,11 +2,11 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockquake/lockquake/cmd/lockquake/words"
 	"github.com/lockquake/lockquake/internal/campaign"
 	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/results"
@@ -25,23 +25,23 @@ func reportCommand(std cli.Streams) *cobra.Command {
 		Example: `  lockquake report runs/etcd-holder-pause/latest --explain
   lockquake report runs/capacity-20261124T045637.160 runs/capacity-20261124T051201.402 --out etcd-and-redis.html`,
 		Args: func(c *cobra.Command, args []string) error {
-			if len(args) > 0 && isSweep(args[0]) {
+			if len(args) > 0 && words.IsSweep(args[0]) {
 				return nil
 			}
-			return oneRun(c, args)
+			return words.OneRun(c, args)
 		},
-		ValidArgsFunction: completeRunDir,
+		ValidArgsFunction: words.CompleteRunDir,
 	}
 	tell := c.Flags().Bool("explain", false, "tell in about ten lines of plain words what happened, before the path")
 	page := c.Flags().String("out", "", "of sweeps: the file of the page, in place of the sweep's own capacity.html")
 	c.RunE = func(_ *cobra.Command, args []string) error {
-		if isSweep(args[0]) {
+		if words.IsSweep(args[0]) {
 			return reportSweeps(std, args, *page)
 		}
 		if *page != "" {
 			return cli.Usagef("--out: the report of a run goes into its directory; leave it out")
 		}
-		dir, err := runDir(args[0])
+		dir, err := words.RunDir(args[0])
 		if err != nil {
 			return err
 		}
@@ -61,12 +61,6 @@ func reportCommand(std cli.Streams) *cobra.Command {
 		return err
 	}
 	return c
-}
-
-// isSweep tells whether a directory is that of a sweep.
-func isSweep(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, capacity.File))
-	return err == nil
 }
 
 // reportSweeps draws sweeps on one page, and prints where it is.

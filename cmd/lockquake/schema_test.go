@@ -12,6 +12,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/lockquake/lockquake/cmd/lockquake/nodes"
 	"github.com/lockquake/lockquake/scenarios"
 )
 
@@ -19,7 +20,7 @@ import (
 func scenarioSchema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	const file = "../../docs/scenario.schema.json"
-	made, err := scenarios.Schema(vocabulary(catalog()))
+	made, err := scenarios.Schema(vocabulary(nodes.Catalog()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +94,7 @@ func TestSchemaOfScenariosHoldsWhatShips(t *testing.T) {
 			t.Errorf("%s: %v", sc.Name, err)
 		}
 	}
-	for _, b := range ownBackends(catalog()) {
+	for _, b := range nodes.OwnBackends(nodes.Catalog()) {
 		text, err := newScenario("new", b, b.Locks[0])
 		if err != nil {
 			t.Fatal(err)
@@ -177,7 +178,7 @@ expect: {double_grants: ">0"}
 // TestNewScenariosNameTheirSchema, by the line that editors read.
 func TestNewScenariosNameTheirSchema(t *testing.T) {
 	t.Parallel()
-	b := ownBackends(catalog())[0]
+	b := nodes.OwnBackends(nodes.Catalog())[0]
 	text, err := newScenario("new", b, b.Locks[0])
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/cmd/lockquake/nodes"
+	"github.com/lockquake/lockquake/cmd/lockquake/words"
 	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/wire"
@@ -22,11 +24,11 @@ func showCommand(std cli.Streams) *cobra.Command {
 		Use:               "show SCENARIO-NAME-OR-FILE...",
 		Short:             "Print scenarios as YAML, twins and --set applied",
 		Example:           "  lockquake show redlock-holder-pause > mine.yaml\n  lockquake show suite/late-release --lock redis/redislock\n  lockquake show --schema > scenario.schema.json",
-		ValidArgsFunction: completeAnyScenario,
+		ValidArgsFunction: words.CompleteAnyScenario,
 	}
 	schema := c.Flags().Bool("schema", false, "print the JSON Schema of scenarios instead, by which editors complete them (docs/scenarios.md)")
 	var lock string
-	addLock(c, &lock)
+	words.AddLock(c, &lock)
 	set := c.Flags().StringArray("set", nil, "replace a key of the scenario, such as workload.resource.guard=fence; may be repeated")
 	c.Args = func(_ *cobra.Command, args []string) error {
 		switch {
@@ -39,7 +41,7 @@ func showCommand(std cli.Streams) *cobra.Command {
 	}
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if *schema {
-			text, err := scenarios.Schema(vocabulary(catalog()))
+			text, err := scenarios.Schema(vocabulary(nodes.Catalog()))
 			if err == nil {
 				_, err = std.Out.Write(text)
 			}
@@ -61,13 +63,13 @@ func showCommand(std cli.Streams) *cobra.Command {
 
 // textsOf are the scenarios that a word names, with keys replaced. Stories of the regression suite are those of the lock; without one, they are their files.
 func textsOf(word, lock string, set []string, tell func(string, ...any)) (out [][]byte, err error) {
-	if ofSuite(word) && lock == "" && len(set) == 0 {
-		return suiteFiles(word)
+	if nodes.OfSuite(word) && lock == "" && len(set) == 0 {
+		return words.StoryFiles(word)
 	}
 	none := func(scenarios.Scenario) ([]*wire.Hello, error) {
 		return nil, errors.New("what a client of one's own can do is asked by run alone; `lockquake run --dry-run` starts no more than that")
 	}
-	list, err := against{lock: lock, set: set, ask: none, tell: tell}.load(word)
+	list, err := words.Against{Lock: lock, Set: set, Ask: none, Tell: tell}.Load(word)
 	for _, s := range list {
 		if s, err = s.With(set); err != nil {
 			return nil, err

@@ -18,6 +18,7 @@ import (
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
+	"github.com/lockquake/lockquake/cmd/lockquake/compose"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/wait"
 )
@@ -73,12 +74,12 @@ func (t *trial) text(of int) string {
 // startOurs brings the servers up as a run does, and takes them down again.
 func startOurs(t *testing.T, p cluster.Provider, name string, round int) (up, down time.Duration) {
 	t.Helper()
-	hand, err := newByHand(name)
+	hand, err := compose.New(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	begin := time.Now()
-	c, err := p.Open(t.Context(), cluster.Request{Run: fmt.Sprintf("b%x%d", os.Getpid(), round), Specs: hand.specs, LogDir: t.TempDir()})
+	c, err := p.Open(t.Context(), cluster.Request{Run: fmt.Sprintf("b%x%d", os.Getpid(), round), Specs: hand.Specs, LogDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +93,7 @@ func startOurs(t *testing.T, p cluster.Provider, name string, round int) (up, do
 			t.Fatal(err)
 		}
 	}
-	service := hand.topology.Service(cluster.Handles(c.Nodes))
+	service := hand.Topology.Service(cluster.Handles(c.Nodes))
 	until(t, name, func() error { return service.Ready(t.Context()) })
 	up = time.Since(begin)
 	_ = service.Close()
@@ -140,7 +141,7 @@ func findCompose() (*composer, error) {
 // start brings one profile up and polls until every health check passes, because v1 cannot wait for them by itself.
 func (c *composer) start(t *testing.T, name string) (up, down time.Duration) {
 	t.Helper()
-	text, err := composeFile(name)
+	text, err := compose.File(name)
 	if err != nil {
 		t.Fatal(err)
 	}

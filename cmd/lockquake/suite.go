@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -15,21 +14,22 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/lockquake/lockquake/cmd/lockquake/batch"
+	"github.com/lockquake/lockquake/cmd/lockquake/nodes"
+	"github.com/lockquake/lockquake/cmd/lockquake/words"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/campaign"
 	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/suite"
-	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
-	"github.com/lockquake/lockquake/scenarios"
 )
 
 // suiteFlags is the command line of suite.
 type suiteFlags struct {
 	flags                 *pflag.FlagSet
-	where                 nodeFlags
+	where                 nodes.Flags
 	set, stories          []string
 	ttl, budget           time.Duration
 	repeat, most          int
@@ -68,7 +68,7 @@ func suiteCommand(std cli.Streams) *cobra.Command {
 			return nil
 		},
 	}
-	c.ValidArgsFunction = completeLock(cobra.ShellCompDirectiveDefault)
+	c.ValidArgsFunction = words.CompleteLock(cobra.ShellCompDirectiveDefault)
 	fl := c.Flags()
 	f.flags = fl
 	fl.StringArrayVar(&f.stories, "story", nil, `a story in place of the default suite: its name, a pattern such as "late-*", "quick", a scenario, or a YAML file; may be repeated`)
@@ -78,7 +78,7 @@ func suiteCommand(std cli.Streams) *cobra.Command {
 	fl.DurationVar(&f.budget, "budget", 0, "how long the whole may take, such as 10m; 0: as long as it needs. Not given: what the file says, else 25m where neither stories nor repeats are named")
 	fl.DurationVar(&f.ttl, "ttl", 0, "lease, session or key lives; 0: what the file says, else 2s, or the shortest that the lock honours")
 	fl.StringArrayVar(&f.set, "set", nil, "replace a key of every scenario, such as backend.nodes=5; may be repeated")
-	f.where.add(c)
+	f.where.Add(c)
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of the first run of each cell, one more for each further; 0: drawn for each run and written down")
 	fl.StringVar(&f.out, "out", "runs", "folder of all runs")
 	fl.StringVar(&f.resume, "resume", "", "the directory of a suite to go on with, made by the same command on the same machine")
@@ -86,8 +86,8 @@ func suiteCommand(std cli.Streams) *cobra.Command {
 	fl.BoolVar(&f.dryRun, "dry-run", false, "list the cells and what does not apply, and start no run: a client of one's own is asked what it offers, and no more")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "note on standard error what is done")
 	f.format = cli.AddFormat(c, "text", "json", "junit", "markdown")
-	completeFlag(c, "story", completeStory)
-	completeDir(c, "out", "resume", "baseline")
+	words.CompleteFlag(c, "story", words.CompleteStory)
+	words.CompleteDir(c, "out", "resume", "baseline")
 	c.RunE = func(c *cobra.Command, args []string) error { return f.run(c.Context(), std, args) }
 	return c
 }
@@ -98,7 +98,7 @@ type suiteRun struct {
 	std     cli.Streams
 	tell    *cli.Progress
 	stop    cli.Interrupt
-	nodes   *nodeSource
+	nodes   *nodes.Source
 	config  suite.Config
 	dir     string
 	journal *campaign.Journal
@@ -147,11 +147,11 @@ func (r *suiteRun) prepare(args []string) (err error) {
 	if r.config, err = r.read(args); err != nil {
 		return err
 	}
-	if r.nodes, err = r.where.read(); err != nil {
+	if r.nodes, err = r.where.Read(); err != nil {
 		return err
 	}
-	r.nodes.builder.Tell = r.tell.Say
-	if r.nodes.attached != nil {
+	r.nodes.Builder.Tell = r.tell.Say
+	if r.nodes.Attached != nil {
 		return cli.Usagef("--attach: the stories break servers, which are not ours there; `lockquake run` takes scenarios that do not")
 	}
 	if r.baseline != "" {
@@ -161,14 +161,14 @@ func (r *suiteRun) prepare(args []string) (err error) {
 		}
 		r.before = &before
 	}
-	cells, err := suite.Plan(r.config, r.nodes.catalog.Backends, r.nodes.hellos(r.stop.Ctx, cli.Logger(r.tell, r.verbose)))
+	cells, err := suite.Plan(r.config, r.nodes.Catalog.Backends, r.nodes.Hellos(r.stop.Ctx, cli.Logger(r.tell, r.verbose)))
 	switch {
 	case errors.Is(err, suite.ErrNoLock):
 		return cli.Usagef("suite: %v; `lockquake list locks` lists them all", err)
 	case err != nil:
 		return err
 	}
-	r.dir, r.journal, _, err = opening{verb: "suite", what: "suite", out: r.out, resume: r.resume, command: command, older: olderSuite}.journal(r.tell)
+	r.dir, r.journal, _, err = batch.Opening{Verb: "suite", What: "suite", Out: r.out, Resume: r.resume, Command: command, Older: olderSuite}.Journal(r.tell)
 	if err != nil {
 		return err
 	}
@@ -181,22 +181,6 @@ func (r *suiteRun) prepare(args []string) (err error) {
 func olderSuite(dir string) (results.Origin, []campaign.Result, error) {
 	old, err := suite.Read(dir)
 	return old.Origin, old.Results(), err
-}
-
-// hellos asks the programs that stand in for lockquake's own client.
-func (n *nodeSource) hellos(ctx context.Context, log *slog.Logger) suite.Ask {
-	return func(s scenarios.Scenario) ([]*wire.Hello, error) {
-		o, err := n.options(ctx, s)
-		var hellos []*wire.Hello
-		if err == nil {
-			o.Log = log
-			hellos, err = engine.Hellos(ctx, o)
-		}
-		if err != nil {
-			return nil, errors.New(cli.InOneLine(err))
-		}
-		return hellos, nil
-	}
 }
 
 // readSuite reads an earlier suite that a flag names.
@@ -233,7 +217,7 @@ func (r *suiteRun) read(args []string) (c suite.Config, err error) {
 		}
 	}
 	set := r.set
-	client, err := r.where.program()
+	client, err := r.where.Program()
 	if err != nil {
 		return c, err
 	}
@@ -241,7 +225,7 @@ func (r *suiteRun) read(args []string) (c suite.Config, err error) {
 		for i := range c.Locks {
 			c.Locks[i].Client = client
 		}
-		r.where.clients = nil // it is part of the rows now
+		r.where.Clients = nil // it is part of the rows now
 	}
 	for i := range c.Locks {
 		c.Locks[i].Set = append(slices.Clone(c.Locks[i].Set), set...)
@@ -282,11 +266,11 @@ func (r *suiteRun) check(ctx context.Context) ([]engine.Options, error) {
 		if c.Apart != "" || c.NotRun != "" {
 			continue
 		}
-		o, err := r.nodes.options(ctx, c.Scenario)
+		o, err := r.nodes.Options(ctx, c.Scenario)
 		if err == nil {
 			o.Out, o.Log = r.dir, cli.Logger(r.tell, r.verbose)
-			o.Replay = r.nodes.replay(results.FileScenario, nil, o.Provider.Name())
-			o.Drawn = func(file string) string { return r.nodes.replay(file, nil, o.Provider.Name()) }
+			o.Replay = r.nodes.Replay(results.FileScenario, nil, o.Provider.Name())
+			o.Drawn = func(file string) string { return r.nodes.Replay(file, nil, o.Provider.Name()) }
 			err = r.tryOn(c, o)
 		}
 		var missing engine.MissingError
@@ -342,10 +326,10 @@ func (r *suiteRun) announce() {
 
 // runAll makes the runs. It returns the exit code of what went wrong beside verdicts.
 func (r *suiteRun) runAll(options []engine.Options) int {
-	b := suiteReader{&batch{std: r.std, tell: r.tell, stop: r.stop, format: "table", several: true, began: clock.ProcessStart()}}
+	b := suiteReader{&batch.Batch{Std: r.std, Tell: r.tell, Stop: r.stop, Format: "table", Several: true, Began: clock.ProcessStart()}}
 	c := campaign.Campaign{Dir: r.dir, Journal: r.journal, Kept: &engine.KeptServers{Agent: true}, Budget: r.config.Budget, Reader: b}
 	done, err := c.Run(r.stop.Ctx, suite.Runs{Result: &r.result, Options: options, Seed: r.drawn})
-	b.fail(err)
+	b.Fail(err)
 	r.result.Fill(done)
 	if r.result.Interrupted = c.Interrupted; c.Interrupted {
 		r.leave()
@@ -357,18 +341,18 @@ func (r *suiteRun) runAll(options []engine.Options) int {
 // drawn is the seed of a cell's n-th run from 0 whose story has none.
 func (r *suiteRun) drawn(n int) uint64 {
 	if r.seed == 0 {
-		return drawSeed()
+		return batch.DrawSeed()
 	}
 	return r.seed + uint64(n)
 }
 
 // suiteReader tells of the runs of a suite, whose table is made of its cells.
-type suiteReader struct{ *batch }
+type suiteReader struct{ *batch.Batch }
 
 // End tells of a run, and keeps no report: there may be many.
 func (s suiteReader) End(j campaign.Job, r *campaign.Result) error {
-	err := s.batch.End(j, r)
-	s.reports = nil
+	err := s.Batch.End(j, r)
+	s.Reports = nil
 	return err
 }
 

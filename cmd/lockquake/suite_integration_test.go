@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockquake/lockquake/cmd/lockquake/nodes"
 	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/suite"
 	"github.com/lockquake/lockquake/results"
@@ -37,7 +38,7 @@ func wrongCells(on ...string) (rows []string, want map[string][]string) {
 		}
 		want[cell] = append(want[cell], reasons...)
 	}
-	for _, b := range catalog().Backends {
+	for _, b := range nodes.Catalog().Backends {
 		if !slices.Contains(on, b.Name) {
 			continue
 		}

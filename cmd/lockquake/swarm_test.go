@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockquake/lockquake/cmd/lockquake/doctor"
+	"github.com/lockquake/lockquake/cmd/lockquake/nodes"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/cluster"
@@ -224,15 +226,15 @@ func onTwoHosts(t *testing.T, r results.Report) {
 // survey is what doctor finds of the hosts.
 func survey(t *testing.T) []cluster.HostSeen {
 	t.Helper()
-	p, _, err := chooseProvider(t.Context(), "swarm")
+	p, _, err := nodes.Choose(t.Context(), "swarm")
 	if err != nil {
 		t.Fatal(err)
 	}
-	hosts, err := p.(cluster.Surveyor).Survey(t.Context(), prober)
+	hosts, err := p.(cluster.Surveyor).Survey(t.Context(), doctor.Prober)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Log(hostsText(hosts))
+	t.Log(doctor.HostsText(hosts))
 	if len(hosts) != 3 {
 		t.Fatalf("%d hosts, want 3", len(hosts))
 	}

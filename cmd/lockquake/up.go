@@ -20,6 +20,8 @@ import (
 	"github.com/lockquake/lockquake/backends/all"
 	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/cmd/lockquake/compose"
+	"github.com/lockquake/lockquake/cmd/lockquake/nodes"
 	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/cluster/state"
@@ -46,14 +48,14 @@ func upCommand(std cli.Streams) *cobra.Command {
 		Long:  upDoc,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return cli.Usagef("up takes one backend: %s", strings.Join(servedBackends(), ", "))
+				return cli.Usagef("up takes one backend: %s", strings.Join(compose.Backends(), ", "))
 			}
 			return nil
 		},
-		ValidArgsFunction: cobra.FixedCompletions(servedBackends(), cobra.ShellCompDirectiveNoFileComp),
+		ValidArgsFunction: cobra.FixedCompletions(compose.Backends(), cobra.ShellCompDirectiveNoFileComp),
 	}
 	f := cli.AddFormat(c, "text", "json")
-	c.Flags().StringVar(&provider, "provider", providers[0], "what the servers run as: auto, docker or local")
+	c.Flags().StringVar(&provider, "provider", nodes.Providers[0], "what the servers run as: auto, docker or local")
 	c.Flags().StringArrayVar(&sets, "set", nil, "set a key of the backend section, such as version=3.4; may be repeated")
 	c.Flags().BoolVar(&untilEOF, "until-eof", false, "end also when standard input ends")
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -76,7 +78,7 @@ func upCommand(std cli.Streams) *cobra.Command {
 			return cli.Usagef("up --provider swarm: the addresses of its servers are those of a closed network between the hosts, which no client of yours is in; there are auto, docker and local")
 		}
 		// As child processes the servers listen on 127.0.0.1: clients of this machine do not reach a run's own network.
-		p, _, err := chooseProviderWith(ctx, provider, cluster.ChooseOptions{Loopback: true})
+		p, _, err := nodes.ChooseWith(ctx, provider, cluster.ChooseOptions{Loopback: true})
 		if err != nil {
 			return err
 		}
@@ -95,7 +97,7 @@ type up struct {
 func newUp(backend string, sets []string) (*up, error) {
 	i := slices.IndexFunc(all.All(), func(b listed.Backend) bool { return b.Name == backend && !b.InProcess })
 	if i < 0 {
-		return nil, cli.Usagef("up: there is no backend %q with servers; there are %s", backend, strings.Join(servedBackends(), ", "))
+		return nil, cli.Usagef("up: there is no backend %q with servers; there are %s", backend, strings.Join(compose.Backends(), ", "))
 	}
 	s, err := scenarios.Parse([]byte("name: up\nclaim: Servers for the clients of somebody else.\nbackend: {use: "+backend+"}\nworkload: {use: acquire-release}\n"), "up")
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/conformance"
 	"github.com/lockquake/lockquake/backends/external"
+	"github.com/lockquake/lockquake/cmd/lockquake/nodes"
 	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/stories"
 )
@@ -30,7 +31,7 @@ var leftToAllLocks = map[string]string{
 // lockOf returns a lock of a backend.
 func lockOf(t *testing.T, backend, name string) backends.Lock {
 	t.Helper()
-	for _, b := range catalog().Backends {
+	for _, b := range nodes.Catalog().Backends {
 		for _, l := range b.Locks {
 			if b.Name == backend && l.Name == name {
 				return l
@@ -49,7 +50,7 @@ func TestEveryWrongLockSaysWhatFindsIt(t *testing.T) {
 	for _, c := range conformance.Checks() {
 		checks[c.Name] = true
 	}
-	for _, b := range catalog().Backends {
+	for _, b := range nodes.Catalog().Backends {
 		for _, l := range b.Locks {
 			name := b.Name + "/" + l.Name
 			if len(l.Found.Stories) > 0 != (l.Wrong != "") || l.Wrong == "" && len(l.Found.Checks) > 0 {
@@ -111,7 +112,7 @@ func TestSuiteIsPlannable(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := "random: {seeds: [1]}\nstories: [default]\nlocks:\n"
-	for _, b := range catalog().Backends {
+	for _, b := range nodes.Catalog().Backends {
 		if b.Name == external.Name { // whose locks are in a program
 			text += "  - {backend: external, client: {run: [python3, toy_lock.py], dir: " + python + "}, set: ['backend.start={command: [x], ports: {client: 1}}']}\n"
 			continue

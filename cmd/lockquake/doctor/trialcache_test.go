@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"context"
@@ -10,10 +10,15 @@ import (
 
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // unable is a provider that accepts every fault and starts no node, so that every attempt fails.
-type unable struct{ generous }
+type unable struct{}
+
+func (unable) Name() string                                       { return "unable" }
+func (unable) Offers(chaos.Capability, node.Role) error           { return nil }
+func (unable) Prepares(node.Preparation, node.Spec, string) error { return nil }
 
 func (unable) Open(context.Context, cluster.Request) (*cluster.Cluster, error) {
 	return nil, chaos.Unavailable{What: "a node", Reason: "it is made to fail"}
@@ -46,7 +51,7 @@ func TestWhatWasTriedInVainIsTriedAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.note(worked, way{Answer: yes, Evidence: "it stood"})
+	b.note(worked, way{Answer: Yes, Evidence: "it stood"})
 	if err := b.save(); err != nil {
 		t.Fatal(err)
 	}
@@ -66,10 +71,10 @@ func TestWhatWasTriedInVainIsTriedAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if w := ways[0]; w.Answer != yes || !w.Cached {
+		if w := ways[0]; w.Answer != Yes || !w.Cached {
 			t.Errorf("doctor %d: %s, which had worked: %+v", round+1, worked, w)
 		}
-		if w := ways[1]; w.Answer != no || w.Cached || !strings.Contains(said.String(), failed.String()) {
+		if w := ways[1]; w.Answer != No || w.Cached || !strings.Contains(said.String(), failed.String()) {
 			t.Errorf("doctor %d: %s, which had not: %+v", round+1, failed, w)
 		}
 	}

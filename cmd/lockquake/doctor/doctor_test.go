@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"os"
@@ -77,13 +77,13 @@ func TestTheAnswerIsWhatTheReceiptsSay(t *testing.T) {
 		answer string
 		reason string
 	}{
-		"bit and healed":      {history.Fault{Receipt: installed, Healed: &installed}, yes, ""},
-		"cannot tell healed":  {history.Fault{Receipt: installed, Healed: &unsure}, yes, ""},
-		"did not bite":        {history.Fault{Receipt: bad, Healed: &installed}, no, "tried, and it was not-installed: it did not"},
-		"cannot tell":         {history.Fault{Receipt: unsure, Healed: &installed}, no, "tried, and it was indeterminate: who knows"},
-		"was not healed":      {history.Fault{Receipt: installed, Healed: &bad}, no, "tried, and it was not healed: it did not"},
-		"was never healed":    {history.Fault{Receipt: installed}, no, "tried, and it was not healed: "},
-		"bit by other means ": {history.Fault{Receipt: history.Receipt{Status: history.Installed}, Healed: &installed}, yes, ""},
+		"bit and healed":      {history.Fault{Receipt: installed, Healed: &installed}, Yes, ""},
+		"cannot tell healed":  {history.Fault{Receipt: installed, Healed: &unsure}, Yes, ""},
+		"did not bite":        {history.Fault{Receipt: bad, Healed: &installed}, No, "tried, and it was not-installed: it did not"},
+		"cannot tell":         {history.Fault{Receipt: unsure, Healed: &installed}, No, "tried, and it was indeterminate: who knows"},
+		"was not healed":      {history.Fault{Receipt: installed, Healed: &bad}, No, "tried, and it was not healed: it did not"},
+		"was never healed":    {history.Fault{Receipt: installed}, No, "tried, and it was not healed: "},
+		"bit by other means ": {history.Fault{Receipt: history.Receipt{Status: history.Installed}, Healed: &installed}, Yes, ""},
 	} {
 		w := seenOf(c.f)
 		if w.Answer != c.answer || w.Reason != c.reason || w.By != c.f.Receipt.By || w.At.IsZero() {
@@ -96,7 +96,7 @@ func TestTheAnswerIsWhatTheReceiptsSay(t *testing.T) {
 func TestTheHostsThatWereTriedAreTold(t *testing.T) {
 	at := time.Unix(1, 0)
 	got := matrixText(cellsOf("swarm", "pause", map[string][]way{
-		onServer: {{Answer: yes, At: at, Hosts: []string{"b", "a"}}}, onClient: {{Answer: yes, At: at, Hosts: []string{"b"}}},
+		onServer: {{Answer: Yes, At: at, Hosts: []string{"b", "a"}}}, onClient: {{Answer: Yes, At: at, Hosts: []string{"b"}}},
 	}))
 	if want := "\ntried on host a: 1\ntried on host b: 2\n"; !strings.HasSuffix(got, want) {
 		t.Errorf("%q, want %q behind it", got, want)
@@ -104,10 +104,10 @@ func TestTheHostsThatWereTriedAreTold(t *testing.T) {
 }
 
 // cellsOf makes the four cells of a fault.
-func cellsOf(provider, fault string, ways map[string][]way) []cell {
-	var out []cell
+func cellsOf(provider, fault string, ways map[string][]way) []Cell {
+	var out []Cell
 	for _, column := range columns {
-		c := cell{Provider: provider, Fault: fault, Node: column, Answer: never}
+		c := Cell{Provider: provider, Fault: fault, Node: column, Answer: Never}
 		for _, w := range ways[column] {
 			c.add(w)
 		}
@@ -118,15 +118,15 @@ func cellsOf(provider, fault string, ways map[string][]way) []cell {
 
 func TestMatrixIsDrawn(t *testing.T) {
 	at := time.Unix(1, 0)
-	lacks := way{Answer: no, Reason: "this kernel has no sch_netem"}
-	var cells []cell
+	lacks := way{Answer: No, Reason: "this kernel has no sch_netem"}
+	var cells []Cell
 	for _, provider := range []string{"docker", "local"} {
 		cells = append(cells, cellsOf(provider, "pause", map[string][]way{
-			onServer: {{Answer: yes, At: at}}, onClient: {{Answer: yes, At: at, Cached: true}}, onResource: {{Answer: no, Reason: "tried, and it was not-installed: it runs", At: at}},
+			onServer: {{Answer: Yes, At: at}}, onClient: {{Answer: Yes, At: at, Cached: true}}, onResource: {{Answer: No, Reason: "tried, and it was not-installed: it runs", At: at}},
 		})...)
 		cells = append(cells, cellsOf(provider, "clock-jump", map[string][]way{
-			onServer: {{Keys: "by: +60s", Answer: yes, By: "vdso", At: at}, {Keys: "by: +60s, how: faketime", Answer: no, Reason: "no library"}},
-			onClient: {{Keys: "by: +60s", Answer: yes, By: "vdso", At: at}, {Keys: "by: +60s, how: faketime", Answer: never, Reason: "it is a Go program"}},
+			onServer: {{Keys: "by: +60s", Answer: Yes, By: "vdso", At: at}, {Keys: "by: +60s, how: faketime", Answer: No, Reason: "no library"}},
+			onClient: {{Keys: "by: +60s", Answer: Yes, By: "vdso", At: at}, {Keys: "by: +60s, how: faketime", Answer: Never, Reason: "it is a Go program"}},
 		})...)
 		cells = append(cells, cellsOf(provider, "duplicate", map[string][]way{onLink: {lacks}})...)
 	}
@@ -168,7 +168,7 @@ a     b   2ms                 3ms   99 of 100  9ms
 
 encryption of the network between the hosts: none: what passes between hosts, passwords included, can be read on the way
 `
-	got := hostsText([]cluster.HostSeen{
+	got := HostsText([]cluster.HostSeen{
 		{
 			Name: "a", Engine: "27.0.1", Kernel: "6.1", Processors: 8, Supervisor: true, Agent: "in the engine's pid namespace", Clock: &cluster.ClockSeen{},
 			Cannot: map[string]string{"queue": "none", "netem": "netem is unavailable: no\n module"},
@@ -181,7 +181,7 @@ encryption of the network between the hosts: none: what passes between hosts, pa
 	if strings.Join(strings.Fields(got), " ") != strings.Join(strings.Fields(want), " ") || strings.Count(got, "\n") != strings.Count(want, "\n")+1 {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if got := hostsText(nil); got != "" {
+	if got := HostsText(nil); got != "" {
 		t.Errorf("of no swarm: %q", got)
 	}
 }
@@ -199,9 +199,9 @@ func TestATrialCacheHoldsForItsKeyAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := attempt{kind: chaos.Kind{Name: "loss"}, keys: "share: 30%, engine: queue", column: onLink}
-	first.note(a, way{Keys: a.keys, Answer: yes, Evidence: "30 of 100 were lost"})
+	first.note(a, way{Keys: a.keys, Answer: Yes, Evidence: "30 of 100 were lost"})
 	failed := attempt{kind: chaos.Kind{Name: "delay"}, column: onLink}
-	first.note(failed, way{Answer: no, Reason: "tried, and nothing was late"})
+	first.note(failed, way{Answer: No, Reason: "tried, and nothing was late"})
 	if err := first.save(); err != nil {
 		t.Fatal(err)
 	}

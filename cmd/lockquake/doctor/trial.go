@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	faults "github.com/lockquake/lockquake/chaos/all"
 	wall "github.com/lockquake/lockquake/chaos/clock"
 	"github.com/lockquake/lockquake/chaos/disk"
+	"github.com/lockquake/lockquake/cmd/lockquake/nodes"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/cluster"
@@ -135,7 +136,7 @@ func (d *doctor) options(p cluster.Provider, list []attempt) (engine.Options, er
 	}
 	s, err := scenarios.Parse([]byte(tryout.Scenario(o)), o.Name+".yaml")
 	return engine.Options{
-		Scenario: s, Provider: p, Catalog: catalog(), Out: d.out, Version: cli.Version, Started: time.Now(), Log: d.log,
+		Scenario: s, Provider: p, Catalog: nodes.Catalog(), Out: d.out, Version: cli.Version, Started: time.Now(), Log: d.log,
 	}, err
 }
 
@@ -166,7 +167,7 @@ func (d *doctor) try(ctx context.Context, p cluster.Provider, list []attempt, to
 		tried++
 		w := seenOf(t.Fault)
 		w.Hosts = t.Hosts
-		d.tell("%s: %s: %s", p.Name(), list[t.Entry], w.word())
+		d.tell("%s: %s: %s", p.Name(), list[t.Entry], w.Word())
 		told(list[t.Entry], w)
 	})
 	var missing engine.MissingError
@@ -178,8 +179,8 @@ func (d *doctor) try(ctx context.Context, p cluster.Provider, list []attempt, to
 	case !errors.As(err, &missing):
 		return err
 	case len(list) == 1:
-		w := way{Answer: no, Reason: "the nodes that it was to be tried on do not start: " + cli.OneLine(err.Error())}
-		d.tell("%s: %s: %s", p.Name(), list[0], w.word())
+		w := way{Answer: No, Reason: "the nodes that it was to be tried on do not start: " + cli.OneLine(err.Error())}
+		d.tell("%s: %s: %s", p.Name(), list[0], w.Word())
 		told(list[0], w)
 		return nil
 	}
@@ -217,15 +218,15 @@ func roundsOf(list []attempt) [][][]int {
 
 // seenOf reads the answer from the receipts.
 func seenOf(f history.Fault) way {
-	w := way{Answer: yes, By: f.Receipt.By, Evidence: f.Receipt.Evidence, At: time.Now().UTC().Truncate(time.Second)}
+	w := way{Answer: Yes, By: f.Receipt.By, Evidence: f.Receipt.Evidence, At: time.Now().UTC().Truncate(time.Second)}
 	if f.Healed != nil {
 		w.Healed = f.Healed.Evidence
 	}
 	switch {
 	case f.Receipt.Status != history.Installed:
-		w.Answer, w.Reason = no, fmt.Sprintf("tried, and it was %s: %s", f.Receipt.Status, cli.OneLine(f.Receipt.Evidence))
+		w.Answer, w.Reason = No, fmt.Sprintf("tried, and it was %s: %s", f.Receipt.Status, cli.OneLine(f.Receipt.Evidence))
 	case f.Healed == nil || f.Healed.Status == history.NotInstalled:
-		w.Answer, w.Reason = no, "tried, and it was not healed: "+cli.OneLine(w.Healed)
+		w.Answer, w.Reason = No, "tried, and it was not healed: "+cli.OneLine(w.Healed)
 	}
 	return w
 }

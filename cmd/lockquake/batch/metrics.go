@@ -1,4 +1,4 @@
-package main
+package batch
 
 import (
 	"github.com/spf13/pflag"
@@ -8,15 +8,16 @@ import (
 	"github.com/lockquake/lockquake/internal/metrics"
 )
 
-// metricsFlag is where a verb serves metrics of its runs.
-type metricsFlag struct{ addr string }
+// MetricsFlag is where a verb serves metrics of its runs.
+type MetricsFlag struct{ addr string }
 
-func (m *metricsFlag) add(fl *pflag.FlagSet) {
+// Add adds --metrics-addr.
+func (m *MetricsFlag) Add(fl *pflag.FlagSet) {
 	fl.StringVar(&m.addr, "metrics-addr", "", "serve metrics for Prometheus at this address while runs last, such as :9464 (loopback) or 0.0.0.0:9464")
 }
 
-// serve begins to serve, where that was asked for. The server must be closed; nil: it was not.
-func (m *metricsFlag) serve(tell *cli.Progress, verbose bool) (*metrics.Server, error) {
+// Serve begins to serve, where that was asked for. The server must be closed; nil: it was not.
+func (m *MetricsFlag) Serve(tell *cli.Progress, verbose bool) (*metrics.Server, error) {
 	if m.addr == "" {
 		return nil, nil
 	}
@@ -29,8 +30,8 @@ func (m *metricsFlag) serve(tell *cli.Progress, verbose bool) (*metrics.Server, 
 	return s, nil
 }
 
-// follow has a run tell its metrics, until the function that it returns is called with the verdict.
-func follow(s *metrics.Server, o *engine.Options) (end func(verdict string)) {
+// Follow has a run tell its metrics, until the function that it returns is called with the verdict.
+func Follow(s *metrics.Server, o *engine.Options) (end func(verdict string)) {
 	lock, show := o.Scenario.Backend.Lock, o.Progress
 	for _, k := range o.Catalog.Backends {
 		if l, ok := k.Lock(lock); ok && k.Name == o.Scenario.Backend.Use {

@@ -1,12 +1,19 @@
-package main
+// Package asnode is the verb node: what this program does on the nodes of a run.
+package asnode
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"math"
+	"net"
 	"os"
+	"slices"
 	"strconv"
+	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,12 +21,14 @@ import (
 	"github.com/lockquake/lockquake/backends/all"
 	etcdnode "github.com/lockquake/lockquake/backends/etcd/node"
 	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/cmd/lockquake/compose"
 	"github.com/lockquake/lockquake/internal/agent"
 	mechanisms "github.com/lockquake/lockquake/internal/agent/all"
 	"github.com/lockquake/lockquake/internal/agent/disk"
 	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/client"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/relay"
 	"github.com/lockquake/lockquake/lock"
 	"github.com/lockquake/lockquake/workloads"
@@ -33,8 +42,8 @@ const nodeDoc = `Node is what lockquake starts on the nodes of a run; nobody els
 of docs/protocol.md over standard streams, and end when their standard input does. Agent acts on the processes of a run over standard
 streams, and heals all that it did when its input ends.`
 
-// nodeCommand is what runs on nodes. Those kinds that speak a protocol are given std as it is.
-func nodeCommand(people, std cli.Streams) *cobra.Command {
+// Command is what runs on nodes. Those kinds that speak a protocol are given std as it is.
+func Command(people, std cli.Streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:    "node",
 		Short:  "Be a node of a run",
@@ -90,7 +99,7 @@ func nodeCommand(people, std cli.Streams) *cobra.Command {
 	})
 	c.AddCommand(reachCommand(std))
 	c.AddCommand(swarmCommands(std)...)
-	c.AddCommand(nodeCommands(people)...)
+	c.AddCommand(compose.NodeCommands(people)...)
 	return c
 }
 
@@ -171,4 +180,63 @@ func sequencers(ctx context.Context, access json.RawMessage) (resource.Sequencer
 		return asker{c, locker, conn}, nil
 	}
 	return nil, fmt.Errorf("there is no lock %s of %s", a.Lock, a.Backend)
+}
+
+// InProcess is the main function of a node that is a goroutine: the same verb, on other streams.
+func InProcess(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error {
+	std := cli.Streams{In: stdin, Out: stdout, Err: io.Discard, Goroutine: true}
+	root := &cobra.Command{Use: "lockquake", SilenceErrors: true, SilenceUsage: true}
+	root.AddCommand(Command(std, std))
+	root.SetArgs(args)
+	return root.ExecuteContext(ctx)
+}
+
+// reachCommand is the node that tells from a client's place which addresses it can connect to.
+func reachCommand(std cli.Streams) *cobra.Command {
+	return &cobra.Command{
+		Use:   engine.ReachVerb + " ADDRESS...",
+		Short: "Tell which addresses cannot be connected to from here, and what the fastest connect took",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			said, took := make([]string, len(args)), make([]int64, len(args))
+			var all sync.WaitGroup
+			for i, address := range args {
+				all.Go(func() {
+					var err error
+					if took[i], err = fastestConnect(c.Context(), address); err != nil {
+						said[i] = fmt.Sprintf("%s cannot be reached: %v", address, errors.Unwrap(err))
+					}
+				})
+			}
+			all.Wait()
+			for _, line := range append(slices.DeleteFunc(said, func(s string) bool { return s == "" }), engine.ReachDone+strconv.FormatInt(slices.Min(took), 10)) {
+				if _, err := fmt.Fprintln(std.Out, line); err != nil {
+					return err
+				}
+			}
+			_, _ = io.Copy(io.Discard, std.In) // until nobody listens any more
+			return nil
+		},
+	}
+}
+
+// connects is how often an address is connected to: the fastest connect is one round trip and little else.
+const connects = 5
+
+// fastestConnect returns the ns that the fastest of some connects took.
+func fastestConnect(ctx context.Context, address string) (ns int64, err error) {
+	ns = math.MaxInt64
+	d := net.Dialer{Timeout: 5 * time.Second}
+	for range connects {
+		began := time.Now()
+		conn, err := d.DialContext(ctx, "tcp", address)
+		ns = min(ns, int64(time.Since(began)))
+		if err == nil {
+			err = conn.Close()
+		}
+		if err != nil {
+			return ns, err
+		}
+	}
+	return ns, nil
 }

@@ -1,21 +1,15 @@
-package main
+package nodes
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"math"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
-	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/lockquake/lockquake/backends/all"
@@ -29,7 +23,7 @@ import (
 
 // attachFlags are the flags of a verb whose runs may use a service that somebody else runs.
 type attachFlags struct {
-	file    string
+	File    string
 	yes     bool
 	secrets []string // files and variables that it may read beside its own
 	sent    []string // the files and variables that its passwords are from
@@ -37,7 +31,7 @@ type attachFlags struct {
 }
 
 func (a *attachFlags) add(fl *pflag.FlagSet) {
-	fl.StringVar(&a.file, "attach", "", "use the service that this file describes, which somebody else runs, instead of servers of one's own (docs/attach.md)")
+	fl.StringVar(&a.File, "attach", "", "use the service that this file describes, which somebody else runs, instead of servers of one's own (docs/attach.md)")
 	fl.BoolVar(&a.yes, "yes", false, "with --attach: do not ask before anything is written there")
 	fl.StringArrayVar(&a.secrets, "secret", nil, "with --attach: a file, or a variable of the environment, whose password may be sent there, where it is neither beside the file nor named LOCKQUAKE_...; may be repeated")
 }
@@ -78,7 +72,7 @@ type secret struct {
 
 // read returns the service, or nil without --attach.
 func (a *attachFlags) read() (*engine.Attached, error) {
-	if a.file == "" {
+	if a.File == "" {
 		switch {
 		case a.yes:
 			return nil, cli.Usagef("--yes: there is nothing to be asked without --attach")
@@ -87,19 +81,19 @@ func (a *attachFlags) read() (*engine.Attached, error) {
 		}
 		return nil, nil
 	}
-	data, err := history.ReadFile(a.file, history.MostText)
+	data, err := history.ReadFile(a.File, history.MostText)
 	if err != nil {
 		return nil, cli.Usagef("--attach: %v", err)
 	}
 	var f attachFile
-	p, err := scenarios.ReadParams(data, a.file)
+	p, err := scenarios.ReadParams(data, a.File)
 	if err == nil {
 		err = p.Decode(&f)
 	}
 	if err != nil {
 		return nil, withoutPasswordLine(err)
 	}
-	r := &attachReader{dir: filepath.Dir(a.file), params: p}
+	r := &attachReader{dir: filepath.Dir(a.File), params: p}
 	out, err := r.service(f)
 	a.sent, a.strange = r.secrets, slices.DeleteFunc(slices.Clone(r.secrets), func(s string) bool { return r.own(s) || slices.Contains(a.secrets, s) })
 	return out, err
@@ -266,17 +260,17 @@ func (r *attachReader) tls(t *attachTLS) (*node.TLS, error) {
 	return out, nil
 }
 
-// agree looks at the attached service, and asks before anything is written into it, or a password is sent to it that the file has from elsewhere.
-func (a *attachFlags) agree(ctx context.Context, std cli.Streams, o engine.Options) error {
+// Agree looks at the attached service, and asks before anything is written into it, or a password is sent to it that the file has from elsewhere.
+func (a *attachFlags) Agree(ctx context.Context, std cli.Streams, o engine.Options) error {
 	if o.Attached == nil {
 		return nil
 	}
 	if len(a.strange) > 0 {
 		what := fmt.Sprintf("the password in %s to %s", strings.Join(a.strange, " and "), o.Attached.Addresses())
 		if !cli.CanAsk(std) || a.yes {
-			return cli.Usagef("--attach: %s would send %s: if it may, say --secret %s", a.file, what, cli.Quoted(a.strange[0]))
+			return cli.Usagef("--attach: %s would send %s: if it may, say --secret %s", a.File, what, cli.Quoted(a.strange[0]))
 		}
-		if !cli.AskYes(ctx, std, a.file+" sends "+what+". Go on?") {
+		if !cli.AskYes(ctx, std, a.File+" sends "+what+". Go on?") {
 			return cli.Usagef("--attach: nothing was sent")
 		}
 	}
@@ -301,54 +295,4 @@ func (a *attachFlags) agree(ctx context.Context, std cli.Streams, o engine.Optio
 		return cli.Usagef("--attach: nothing was written")
 	}
 	return nil
-}
-
-// reachCommand is the node that tells from a client's place which addresses it can connect to.
-func reachCommand(std cli.Streams) *cobra.Command {
-	return &cobra.Command{
-		Use:   engine.ReachVerb + " ADDRESS...",
-		Short: "Tell which addresses cannot be connected to from here, and what the fastest connect took",
-		Args:  cobra.MinimumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			said, took := make([]string, len(args)), make([]int64, len(args))
-			var all sync.WaitGroup
-			for i, address := range args {
-				all.Go(func() {
-					var err error
-					if took[i], err = fastestConnect(c.Context(), address); err != nil {
-						said[i] = fmt.Sprintf("%s cannot be reached: %v", address, errors.Unwrap(err))
-					}
-				})
-			}
-			all.Wait()
-			for _, line := range append(slices.DeleteFunc(said, func(s string) bool { return s == "" }), engine.ReachDone+strconv.FormatInt(slices.Min(took), 10)) {
-				if _, err := fmt.Fprintln(std.Out, line); err != nil {
-					return err
-				}
-			}
-			_, _ = io.Copy(io.Discard, std.In) // until nobody listens any more
-			return nil
-		},
-	}
-}
-
-// connects is how often an address is connected to: the fastest connect is one round trip and little else.
-const connects = 5
-
-// fastestConnect returns the ns that the fastest of some connects took.
-func fastestConnect(ctx context.Context, address string) (ns int64, err error) {
-	ns = math.MaxInt64
-	d := net.Dialer{Timeout: 5 * time.Second}
-	for range connects {
-		began := time.Now()
-		conn, err := d.DialContext(ctx, "tcp", address)
-		ns = min(ns, int64(time.Since(began)))
-		if err == nil {
-			err = conn.Close()
-		}
-		if err != nil {
-			return ns, err
-		}
-	}
-	return ns, nil
 }

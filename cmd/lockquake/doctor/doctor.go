@@ -1,4 +1,5 @@
-package main
+// Package doctor is the verb doctor: it tries every fault on nodes that are thrown away, and remembers what worked.
+package doctor
 
 import (
 	"cmp"
@@ -13,19 +14,21 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lockquake/lockquake/cmd/lockquake/compose"
+	"github.com/lockquake/lockquake/cmd/lockquake/nodes"
 	mechanisms "github.com/lockquake/lockquake/internal/agent/all"
 	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// diagnosis is what doctor found.
-type diagnosis struct {
+// Diagnosis is what doctor found.
+type Diagnosis struct {
 	Provider string                `json:"provider"` // what auto takes
 	Reason   string                `json:"reason"`
 	Machine  []cluster.ProbeResult `json:"machine"`
 	Hosts    []cluster.HostSeen    `json:"hosts,omitempty"` // of a swarm
-	Faults   []cell                `json:"faults"`
+	Faults   []Cell                `json:"faults"`
 }
 
 const doctorDoc = `Doctor tries what runs need: an engine and what may be done through it, root, namespaces, ptrace, programs. Then it tries every
@@ -42,7 +45,8 @@ times of the two may be wrong against each other. Faults are then tried on the h
 // everyProvider stands for all providers that can be had.
 const everyProvider = "all"
 
-func doctorCommand(std cli.Streams) *cobra.Command {
+// Command is the verb doctor.
+func Command(std cli.Streams) *cobra.Command {
 	var fresh, verbose bool
 	var provider string
 	c := &cobra.Command{
@@ -54,7 +58,7 @@ func doctorCommand(std cli.Streams) *cobra.Command {
 	}
 	f := cli.AddFormat(c, "text", "json")
 	c.Flags().StringVar(&provider, "provider", everyProvider, "with what faults are tried: docker, local, swarm, or all that can be had")
-	known := append([]string{everyProvider}, providers[1:]...)
+	known := append([]string{everyProvider}, nodes.Providers[1:]...)
 	// The flag was added above: this cannot fail.
 	_ = c.RegisterFlagCompletionFunc("provider", cobra.FixedCompletions(known, cobra.ShellCompDirectiveNoFileComp))
 	c.Flags().BoolVar(&fresh, "fresh", false, "try everything again, whatever was seen before")
@@ -63,12 +67,12 @@ func doctorCommand(std cli.Streams) *cobra.Command {
 		if err := f.Check(); err != nil {
 			return err
 		}
-		with := providers[1:]
+		with := nodes.Providers[1:]
 		switch {
 		case !slices.Contains(known, provider):
 			return cli.Usagef("doctor --provider: there is no %q; there are %s", provider, strings.Join(known, ", "))
 		case provider != everyProvider:
-			if _, _, err := chooseProvider(c.Context(), provider); err != nil {
+			if _, _, err := nodes.Choose(c.Context(), provider); err != nil {
 				return err
 			}
 			with = []string{provider}
@@ -104,25 +108,25 @@ func doctorCommand(std cli.Streams) *cobra.Command {
 }
 
 // diagnose looks at the machine and tries the faults with every provider that can be had.
-func (d *doctor) diagnose(ctx context.Context, with []string, fresh bool) (diagnosis, error) {
-	var out diagnosis
+func (d *doctor) diagnose(ctx context.Context, with []string, fresh bool) (Diagnosis, error) {
+	var out Diagnosis
 	images, err := imageKeys()
 	if err != nil {
 		return out, err
 	}
 	out.Machine = cluster.Probe(ctx, mechanisms.All(), images...)
-	if p, reason, err := chooseProvider(ctx, providers[0]); err != nil {
+	if p, reason, err := nodes.Choose(ctx, nodes.Providers[0]); err != nil {
 		out.Reason = err.Error()
 	} else {
 		out.Provider, out.Reason = p.Name(), reason
 	}
 	for _, name := range with {
-		p, _, err := chooseProvider(ctx, name)
+		p, _, err := nodes.Choose(ctx, name)
 		if err != nil {
 			continue // the machine's part says why
 		}
 		if s, ok := p.(cluster.Surveyor); ok {
-			if out.Hosts, err = s.Survey(ctx, prober); err != nil {
+			if out.Hosts, err = s.Survey(ctx, Prober); err != nil {
 				return out, err
 			}
 		}
@@ -135,8 +139,8 @@ func (d *doctor) diagnose(ctx context.Context, with []string, fresh bool) (diagn
 	return out, nil
 }
 
-// prober is a node that listens, and does nothing else.
-func prober(name string) node.Spec {
+// Prober is a node that listens, and does nothing else.
+func Prober(name string) node.Spec {
 	const port = "probe"
 	return node.Spec{
 		Name: name, Role: node.Resource, Image: node.SelfProgram, Stdio: true, Ports: []node.Port{{Name: port, Number: 7070}},
@@ -144,8 +148,8 @@ func prober(name string) node.Spec {
 	}
 }
 
-// hostsText is a table of the hosts of a swarm, and one of the ways between them.
-func hostsText(hosts []cluster.HostSeen) string {
+// HostsText is a table of the hosts of a swarm, and one of the ways between them.
+func HostsText(hosts []cluster.HostSeen) string {
 	if len(hosts) == 0 {
 		return ""
 	}
@@ -198,12 +202,12 @@ func dash(text string) string { return cmp.Or(text, "-") }
 // imageKeys names the images that the backends' nodes need, as long as a scenario asks for no other version.
 func imageKeys() ([]string, error) {
 	var keys []string
-	for _, name := range servedBackends() {
-		p, err := newByHand(name)
+	for _, name := range compose.Backends() {
+		p, err := compose.New(name)
 		if err != nil {
 			return nil, err
 		}
-		for _, s := range p.specs {
+		for _, s := range p.Specs {
 			if s.Image != node.SelfProgram && !slices.Contains(keys, s.Image) {
 				keys = append(keys, s.Image)
 			}
@@ -212,22 +216,22 @@ func imageKeys() ([]string, error) {
 	return keys, nil
 }
 
-func (d diagnosis) print(std cli.Streams, format string) error {
+func (d Diagnosis) print(std cli.Streams, format string) error {
 	if format == "json" {
 		return cli.WriteJSON(std.Out, d)
 	}
 	w := tabwriter.NewWriter(std.Out, 0, 0, 2, ' ', 0)
 	for _, m := range d.Machine {
-		answer := no
+		answer := No
 		if m.Available {
-			answer = yes
+			answer = Yes
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\n", m.Name, answer, m.Reason)
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprint(std.Out, hostsText(d.Hosts)+matrixText(d.Faults)); err != nil {
+	if _, err := fmt.Fprint(std.Out, HostsText(d.Hosts)+matrixText(d.Faults)); err != nil {
 		return err
 	}
 	if d.Provider == "" {

@@ -1,4 +1,4 @@
-package main
+package nodes
 
 import (
 	"os"
@@ -11,7 +11,10 @@ import (
 )
 
 func TestClientFromWords(t *testing.T) {
-	t.Parallel()
+	t.Chdir(t.TempDir())
+	if err := os.Mkdir("testdata", 0o755); err != nil {
+		t.Fatal(err)
+	}
 	for words, want := range map[string]string{
 		"testdata a.org/b@v1.0.0|python3 x.py": `{"dir":"HERE","go":"testdata","with":["a.org/b@v1.0.0"],"beside":[{"run":["python3","x.py"],"dir":"HERE"}]}`,
 		"python3 x.py":                         `{"run":["python3","x.py"],"dir":"HERE"}`,
@@ -22,7 +25,7 @@ func TestClientFromWords(t *testing.T) {
 		"testdata a.org/b":                     `"a.org/b" is neither MODULE@VERSION`,
 		"  ":                                   "names no program",
 	} {
-		f := nodeFlags{clients: strings.Split(words, "|")}
+		f := Flags{Clients: strings.Split(words, "|")}
 		key, err := f.clientKey()
 		if err != nil {
 			if cli.ExitCode(err) != cli.CodeUsage || !strings.Contains(err.Error(), want) {
@@ -63,7 +66,7 @@ func TestBuildClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var n nodeSource
+	var n Source
 	s, err := list[0].With([]string{"workload.client.beside=[{run: [a]}]"})
 	if err != nil {
 		t.Fatal(err)

@@ -1,10 +1,11 @@
-package main
+package run
 
 import (
 	"fmt"
 	"path/filepath"
 	"time"
 
+	"github.com/lockquake/lockquake/cmd/lockquake/batch"
 	"github.com/lockquake/lockquake/internal/campaign"
 	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/engine"
@@ -14,7 +15,7 @@ import (
 
 // runs are the runs of one command line, under way.
 type runs struct {
-	*batch
+	*batch.Batch
 	flags *runFlags
 	list  []candidate
 
@@ -32,7 +33,7 @@ func (r *runs) begin(args []string) (err error) {
 		return nil
 	}
 	command := cli.CommandOf(f.flags, "run", args, "resume", "out", "format", "verbose", "explain", "budget", "metrics-addr", "dry-run", "keep")
-	r.dir, r.journal, _, err = opening{verb: "run", what: "batch of runs", out: f.out, resume: f.resume, command: command}.journal(r.tell)
+	r.dir, r.journal, _, err = batch.Opening{Verb: "run", What: "batch of runs", Out: f.out, Resume: f.resume, Command: command}.Journal(r.Tell)
 	return err
 }
 
@@ -49,24 +50,24 @@ func (f *runFlags) planOf(list []candidate, repeat int) runPlan {
 
 // run sets up metrics, calls all to make the runs, and prints what belongs to all of them.
 func (r *runs) run(all func()) (err error) {
-	r.several = len(r.list) != 1
-	if r.metrics, err = r.flags.metrics.serve(r.tell, r.flags.verbose); err != nil {
+	r.Several = len(r.list) != 1
+	if r.Metrics, err = r.flags.metrics.Serve(r.Tell, r.flags.verbose); err != nil {
 		return err
 	}
-	if r.metrics != nil {
-		defer r.metrics.Close()
+	if r.Metrics != nil {
+		defer r.Metrics.Close()
 	}
 	for _, c := range r.list {
 		if c.cannot == nil { // all are about one service
-			if err := r.flags.nodes.attach.agree(r.stop.Ctx, r.std, c.Options); err != nil {
+			if err := r.flags.nodes.Attach.Agree(r.Stop.Ctx, r.Std, c.Options); err != nil {
 				return err
 			}
 			break
 		}
 	}
 	all()
-	r.tell.Close()
-	return r.close()
+	r.Tell.Close()
+	return r.Close()
 }
 
 // all makes the runs of a plan, on servers that are kept from run to run.
@@ -76,11 +77,11 @@ func (r *runs) all(p campaign.Plan, kept *engine.KeptServers) {
 			r.before(done)
 		}
 	}
-	c := campaign.Campaign{Dir: r.dir, Journal: r.journal, Kept: kept, Budget: r.flags.budget, Reader: r.batch}
-	done, err := c.Run(r.stop.Ctx, p)
+	c := campaign.Campaign{Dir: r.dir, Journal: r.journal, Kept: kept, Budget: r.flags.budget, Reader: r.Batch}
+	done, err := c.Run(r.Stop.Ctx, p)
 	if err != nil {
-		r.fail(err)
-		r.code = cli.Worse(r.code, cli.ExitCode(err))
+		r.Fail(err)
+		r.Code = cli.Worse(r.Code, cli.ExitCode(err))
 	}
 	spent := false
 	for _, d := range done {
@@ -88,25 +89,25 @@ func (r *runs) all(p campaign.Plan, kept *engine.KeptServers) {
 			spent = true
 		}
 	}
-	if c.Interrupted || r.stop.Interrupted() {
-		r.code = cli.Worse(r.code, cli.CodeInterrupted)
+	if c.Interrupted || r.Stop.Interrupted() {
+		r.Code = cli.Worse(r.Code, cli.CodeInterrupted)
 	}
 	if r.journal != nil && len(r.journal.Results()) > 0 && (c.Interrupted || spent) {
-		r.tell.Say("to go on: %s --resume %s", r.journal.Header.Command, cli.Quoted(cli.Shorten(r.dir)))
+		r.Tell.Say("to go on: %s --resume %s", r.journal.Header.Command, cli.Quoted(cli.Shorten(r.dir)))
 	}
 }
 
 // before adds a run of the journal to the table and the exit code.
 func (r *runs) before(done campaign.Result) {
-	r.last = filepath.Join(r.dir, done.Dir)
-	rep, err := results.ReadReport(r.last)
+	r.Last = filepath.Join(r.dir, done.Dir)
+	rep, err := results.ReadReport(r.Last)
 	if err != nil { // its directory is gone: the journal has what it was about
 		rep = results.Report{Schema: results.ReportSchema, Scenario: done.Job, Verdict: done.Verdict, Reasons: done.Reasons, Judged: done.Judged, Counts: done.Counts, Measures: done.Measures}
 	}
-	r.reports, r.some = append(r.reports, rep), true
-	r.code = cli.Worse(r.code, cli.VerdictCode(done.Verdict))
+	r.Reports, r.Some = append(r.Reports, rep), true
+	r.Code = cli.Worse(r.Code, cli.VerdictCode(done.Verdict))
 	if done.Broke != "" {
-		r.code = cli.Worse(r.code, cli.CodeInconclusive)
+		r.Code = cli.Worse(r.Code, cli.CodeInconclusive)
 	}
 }
 
@@ -118,13 +119,13 @@ func (r *runs) leave(d campaign.Result) bool {
 	p := runPlan{list: r.list}
 	for i, c := range r.list {
 		if p.name(i) == d.Job {
-			r.tell.Say("not run: %s: %s", d.Job, d.NotMade)
-			if err := r.show(results.NotRun(checkers.All(), c.Scenario, c.Provider.Name(), d.NotMade)); err != nil {
-				r.fail(err)
+			r.Tell.Say("not run: %s: %s", d.Job, d.NotMade)
+			if err := r.Show(results.NotRun(checkers.All(), c.Scenario, c.Provider.Name(), d.NotMade)); err != nil {
+				r.Fail(err)
 			}
 		}
 	}
-	r.code = cli.Worse(r.code, cli.CodeInconclusive)
+	r.Code = cli.Worse(r.Code, cli.CodeInconclusive)
 	return true
 }
 
@@ -189,7 +190,7 @@ func (p runPlan) job(at, n int) campaign.Job {
 		j.Title = append(j.Title, fmt.Sprintf("%s, run %d of %d", j.Name, n+1, p.repeat))
 	}
 	if p.draw && c.Scenario.Run.Seed == 0 {
-		j.Seed = drawSeed()
+		j.Seed = batch.DrawSeed()
 	}
 	return j
 }
@@ -208,4 +209,11 @@ func (p runPlan) toldBefore(at int) string {
 func (p runPlan) provider(at int) string {
 	o := p.list[at].Options
 	return "provider " + o.Provider.Name() + ": " + o.ProviderReason
+}
+
+// candidate is a scenario to be run, or why it cannot be.
+type candidate struct {
+	engine.Options
+	agent  bool // its faults need the agent
+	cannot error
 }

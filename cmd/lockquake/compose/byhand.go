@@ -1,56 +1,51 @@
-package main
+package compose
 
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/lockquake/lockquake/backends/all"
 	"github.com/lockquake/lockquake/backends/topology"
-	"github.com/lockquake/lockquake/images"
 	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
-	"github.com/lockquake/lockquake/internal/cluster/imagestore"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// byHand is a backend's topology in a network that compose runs, with everything as a scenario has it that sets nothing.
-type byHand struct {
+// ByHand is a backend's topology in a network that compose runs, with everything as a scenario has it that sets nothing.
+type ByHand struct {
 	backend  string
-	profile  int // topology.Maker.Profile
-	network  netip.Prefix
-	topology topology.Topology
+	Profile  int // topology.Maker.Profile
+	Network  netip.Prefix
+	Topology topology.Topology
 	health   func(port int) []string // topology.Maker.Health
-	specs    []node.Spec
-	nodes    []*cluster.Node
+	Specs    []node.Spec
+	Nodes    []*cluster.Node
 }
 
 // The network of docker-compose.yml: the first two numbers of its addresses, and the variable of .env that replaces them. Networks of runs are
 // in 10.128.0.0/10.
 const (
-	composeNet   = "10.127"
-	composeNetIn = "LOCKQUAKE_NET"
+	composeNet  = "10.127"
+	NetVariable = "LOCKQUAKE_NET"
 )
 
-// newByHand makes the topology. Each backend has addresses of its own, by topology.Maker.Profile.
-func newByHand(name string) (byHand, error) { return newByHandIn(name, composeNet) }
+// New makes the topology. Each backend has addresses of its own, by topology.Maker.Profile.
+func New(name string) (ByHand, error) { return NewIn(name, composeNet) }
 
-// newByHandIn makes it in another network, such as 10.99.
-func newByHandIn(name, network string) (byHand, error) {
+// NewIn makes it in another network, such as 10.99.
+func NewIn(name, network string) (ByHand, error) {
 	whole, err := netip.ParsePrefix(network + ".0.0/16")
 	if err != nil {
-		return byHand{}, cli.Usagef("%s is %q; write the first two numbers of a network's addresses, such as %s", composeNetIn, network, composeNet)
+		return ByHand{}, cli.Usagef("%s is %q; write the first two numbers of a network's addresses, such as %s", NetVariable, network, composeNet)
 	}
 	for _, b := range all.All() {
 		if b.Name != name {
@@ -58,22 +53,22 @@ func newByHandIn(name, network string) (byHand, error) {
 		}
 		t, err := b.New(topology.Common{TTL: scenarios.DefaultTTL, Lock: b.Locks[0].Name}, func(any) error { return nil })
 		if err != nil {
-			return byHand{}, fmt.Errorf("topology of %s: %w", name, err)
+			return ByHand{}, fmt.Errorf("topology of %s: %w", name, err)
 		}
 		base := whole.Addr().As4()
 		base[2] = byte(b.Profile)
-		p := byHand{
-			backend: name, profile: b.Profile, network: netip.PrefixFrom(netip.AddrFrom4(base), 24),
-			topology: t, health: b.Health, specs: t.Specs(),
+		p := ByHand{
+			backend: name, Profile: b.Profile, Network: netip.PrefixFrom(netip.AddrFrom4(base), 24),
+			Topology: t, health: b.Health, Specs: t.Specs(),
 		}
-		p.nodes = cluster.At(p.specs, p.network)
+		p.Nodes = cluster.At(p.Specs, p.Network)
 		return p, nil
 	}
-	return byHand{}, cli.Usagef("there is no backend %q; `lockquake list backends` lists them", name)
+	return ByHand{}, cli.Usagef("there is no backend %q; `lockquake list backends` lists them", name)
 }
 
-// nodeCommands are what the containers of docker-compose.yml run beside the servers.
-func nodeCommands(std cli.Streams) []*cobra.Command {
+// NodeCommands are what the containers of docker-compose.yml run beside the servers.
+func NodeCommands(std cli.Streams) []*cobra.Command {
 	var check bool
 	ready := &cobra.Command{
 		Use:   "ready BACKEND",
@@ -95,41 +90,6 @@ func nodeCommands(std cli.Streams) []*cobra.Command {
 	}}
 }
 
-var imagesDoc = `Images makes the images of the nodes that the container engine does not have, or that were made from other Dockerfiles, and that of this
-program. The program carries the Dockerfiles. Where no registry answers, the base image is made out of Debian's packages, as root.
-
-The images of clients in other languages are made only when they are named: lockquake images ` + strings.Join(imagestore.OnDemand, " ") + `.`
-
-func imagesCommand(std cli.Streams) *cobra.Command {
-	return &cobra.Command{
-		Use:       "images [NAME...]",
-		Short:     "Make the images of the nodes",
-		Long:      imagesDoc,
-		ValidArgs: images.Names(),
-		Args: func(_ *cobra.Command, args []string) error {
-			for _, name := range args {
-				if !slices.Contains(images.Names(), name) {
-					return cli.Usagef("images: there is no image %q; there are %s", name, strings.Join(images.Names(), ", "))
-				}
-			}
-			return nil
-		},
-		RunE: func(c *cobra.Command, args []string) error {
-			switch err := images.Build(c.Context(), std.Err, args...); {
-			case errors.Is(err, images.ErrMissing):
-				return cli.Exit{Code: cli.CodeMissing} // it was told
-			case err != nil || len(args) > 0:
-				return err
-			}
-			ref, err := cluster.SelfImage(c.Context())
-			if err == nil {
-				_, err = fmt.Fprintln(std.Out, ref)
-			}
-			return err
-		},
-	}
-}
-
 // readyFile is there while the nodes serve.
 const readyFile = cluster.ContainerData + "/ready"
 
@@ -143,11 +103,11 @@ func asked(file string) error {
 // keepReady asks again and again whether the topology serves, which also forms it where its nodes have to be introduced
 // to each other.
 func keepReady(ctx context.Context, std cli.Streams, backend string) error {
-	p, err := newByHandIn(backend, cmp.Or(os.Getenv(composeNetIn), composeNet))
+	p, err := NewIn(backend, cmp.Or(os.Getenv(NetVariable), composeNet))
 	if err != nil {
 		return err
 	}
-	service := p.topology.Service(cluster.Handles(p.nodes))
+	service := p.Topology.Service(cluster.Handles(p.Nodes))
 	defer func() { _ = service.Close() }()
 	told := ""
 	for {
@@ -175,11 +135,11 @@ func keepReady(ctx context.Context, std cli.Streams, backend string) error {
 
 // serves asks one node.
 func serves(ctx context.Context, backend, node string) error {
-	p, err := newByHandIn(backend, cmp.Or(os.Getenv(composeNetIn), composeNet))
+	p, err := NewIn(backend, cmp.Or(os.Getenv(NetVariable), composeNet))
 	if err != nil {
 		return err
 	}
-	service := p.topology.Service(cluster.Handles(p.nodes))
+	service := p.Topology.Service(cluster.Handles(p.Nodes))
 	defer func() { _ = service.Close() }()
 	answer, err := service.Ask(ctx, node, "serves")
 	if err == nil && answer != "true" {

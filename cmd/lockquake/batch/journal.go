@@ -1,4 +1,4 @@
-package main
+package batch
 
 import (
 	"crypto/rand"
@@ -17,47 +17,47 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// opening is how the campaign of a verb begins, or goes on.
-type opening struct {
-	verb string // its directory is named after it
-	what string // names it in messages, such as "suite"
+// Opening is how the campaign of a verb begins, or goes on.
+type Opening struct {
+	Verb string // its directory is named after it
+	What string // names it in messages, such as "suite"
 
-	out, resume string // as the flags say
+	Out, Resume string // as the flags say
 	// command makes it again. Where it takes a seed, that follows it: seed, or one that is drawn for 0, or that of the campaign that is gone on with.
-	command string
-	seeded  bool
-	seed    uint64
+	Command string
+	Seeded  bool
+	Seed    uint64
 	// older reads the results of releases that wrote no journal; nil if every release wrote one.
-	older func(dir string) (results.Origin, []campaign.Result, error)
+	Older func(dir string) (results.Origin, []campaign.Result, error)
 }
 
-// journal returns the directory, the journal and the seed. Nothing is written before there is a result.
-func (o opening) journal(tell *cli.Progress) (dir string, j *campaign.Journal, seed uint64, err error) {
+// Journal returns the directory, the journal and the seed. Nothing is written before there is a result.
+func (o Opening) Journal(tell *cli.Progress) (dir string, j *campaign.Journal, seed uint64, err error) {
 	now := time.Now().UTC()
 	origin := results.Origin{Version: cli.Version, Started: now.Format(time.RFC3339), Host: engine.Host()}
-	dir, seed = o.resume, o.seed
-	if o.resume != "" {
+	dir, seed = o.Resume, o.Seed
+	if o.Resume != "" {
 		if j, err = o.open(); err != nil {
 			return "", nil, 0, err
 		}
-		if o.seeded && seed == 0 {
+		if o.Seeded && seed == 0 {
 			if seed, err = seedOf(j.Header.Command); err != nil {
 				return "", nil, 0, err
 			}
 		}
 	}
-	if o.seeded && seed == 0 {
-		seed = drawSeed()
+	if o.Seeded && seed == 0 {
+		seed = DrawSeed()
 	}
-	origin.Command = o.command
-	if o.seeded {
+	origin.Command = o.Command
+	if o.Seeded {
 		origin.Command += fmt.Sprintf(" --seed %d", seed)
 	}
 	if j == nil {
-		dir = filepath.Join(o.out, o.verb+"-"+now.Format("20060102T150405.000"))
+		dir = filepath.Join(o.Out, o.Verb+"-"+now.Format("20060102T150405.000"))
 		return dir, campaign.New(dir, origin), seed, nil
 	}
-	if err := j.Header.Refuse(o.what, origin); err != nil {
+	if err := j.Header.Refuse(o.What, origin); err != nil {
 		return "", nil, 0, cli.Usagef("--resume: %v", err)
 	}
 	if j.Dropped {
@@ -67,18 +67,18 @@ func (o opening) journal(tell *cli.Progress) (dir string, j *campaign.Journal, s
 }
 
 // open returns the journal in the directory that --resume names.
-func (o opening) open() (*campaign.Journal, error) {
-	j, err := campaign.Open(o.resume)
-	if errors.Is(err, fs.ErrNotExist) && o.older != nil {
+func (o Opening) open() (*campaign.Journal, error) {
+	j, err := campaign.Open(o.Resume)
+	if errors.Is(err, fs.ErrNotExist) && o.Older != nil {
 		var origin results.Origin
 		var done []campaign.Result
-		if origin, done, err = o.older(o.resume); err == nil {
-			j = campaign.New(o.resume, origin, done...)
+		if origin, done, err = o.Older(o.Resume); err == nil {
+			j = campaign.New(o.Resume, origin, done...)
 		}
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, cli.Usagef("--resume: %s is no directory of a %s: it has no %s", o.resume, o.what, campaign.File)
+		return nil, cli.Usagef("--resume: %s is no directory of a %s: it has no %s", o.Resume, o.What, campaign.File)
 	case err != nil:
 		return nil, cli.Usagef("--resume: %v", err)
 	}
@@ -95,8 +95,8 @@ func seedOf(command string) (uint64, error) {
 	return seed, nil
 }
 
-// drawSeed returns a seed other than 0, small enough for every reader of JSON.
-func drawSeed() uint64 {
+// DrawSeed returns a seed other than 0, small enough for every reader of JSON.
+func DrawSeed() uint64 {
 	var b [8]byte
 	// It cannot fail: the Go runtime ends the program where the system has no randomness.
 	_, _ = rand.Read(b[:])

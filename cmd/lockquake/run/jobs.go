@@ -1,4 +1,4 @@
-package main
+package run
 
 import (
 	"bufio"
@@ -10,6 +10,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/lockquake/lockquake/cmd/lockquake/nodes"
 	"github.com/lockquake/lockquake/internal/campaign"
 	"github.com/lockquake/lockquake/internal/cli"
 )
@@ -35,7 +36,7 @@ type jobDone struct {
 type jobsPlan struct {
 	*runs
 	lines <-chan []byte
-	nodes map[string]*nodeSource // by provider
+	nodes map[string]*nodes.Source // by provider
 
 	job   jobLine  // under way
 	under *runPlan // its runs; nil: none is under way
@@ -81,7 +82,7 @@ func (p *jobsPlan) Next(done []campaign.Result) (j campaign.Job, ok bool) {
 				return j, false
 			}
 			p.begin(line, len(done))
-		case <-p.stop.Ctx.Done():
+		case <-p.Stop.Ctx.Done():
 			return j, false
 		}
 	}
@@ -109,19 +110,19 @@ func (p *jobsPlan) read(line []byte) ([]candidate, error) {
 	if p.job.Scenario == "" || p.job.Repeat < 0 {
 		return nil, cli.Usagef("run -: %s: a job has a scenario, and runs it once or more", beginningOf(line))
 	}
-	provider := cmp.Or(p.job.Provider, p.flags.nodes.provider)
+	provider := cmp.Or(p.job.Provider, p.flags.nodes.Provider)
 	nodes := p.nodes[provider]
 	if nodes == nil {
 		flags := p.flags.nodes
-		flags.provider = provider
+		flags.Provider = provider
 		var err error
-		if nodes, err = flags.read(); err != nil {
+		if nodes, err = flags.Read(); err != nil {
 			return nil, err
 		}
 		p.nodes[provider] = nodes
 	}
 	set := slices.Concat(p.flags.set, p.job.Set)
-	list, err := p.flags.prepare(p.stop.Ctx, nodes, []string{p.job.Scenario}, set, p.tell)
+	list, err := p.flags.prepare(p.Stop.Ctx, nodes, []string{p.job.Scenario}, set, p.Tell)
 	if err == nil && len(list) == 1 {
 		err = list[0].cannot
 	}
@@ -151,12 +152,12 @@ func (p *jobsPlan) end(done []campaign.Result) {
 		}
 	}
 	p.answer(d)
-	p.under, p.reports = nil, nil
+	p.under, p.Reports = nil, nil
 }
 
 func (p *jobsPlan) answer(d jobDone) {
-	p.code = cli.Worse(p.code, d.Code)
-	if err := cli.WriteJSON(p.std.Out, d); err != nil {
-		p.fail(err)
+	p.Code = cli.Worse(p.Code, d.Code)
+	if err := cli.WriteJSON(p.Std.Out, d); err != nil {
+		p.Fail(err)
 	}
 }

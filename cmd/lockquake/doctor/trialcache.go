@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"context"
@@ -71,7 +71,7 @@ func readTrialCache(path string) *trialCache {
 // note records what worked. What did not is tried again the next time, because the machine may have been busy. What
 // the machine lacks is asked each time and never tried.
 func (c *trialCache) note(a attempt, w way) {
-	if w.Answer == no {
+	if w.Answer == No {
 		return
 	}
 	if c.Ways == nil {

@@ -1,4 +1,5 @@
-package main
+// Package run is the verb run: scenarios, or jobs that a program gives, one after another.
+package run
 
 import (
 	"context"
@@ -12,6 +13,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/lockquake/lockquake/cmd/lockquake/batch"
+	"github.com/lockquake/lockquake/cmd/lockquake/nodes"
+	"github.com/lockquake/lockquake/cmd/lockquake/words"
 	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/engine"
@@ -22,7 +26,7 @@ import (
 // runFlags is the command line of run.
 type runFlags struct {
 	flags   *pflag.FlagSet
-	nodes   nodeFlags
+	nodes   nodes.Flags
 	lock    string
 	set     []string
 	seed    uint64
@@ -36,11 +40,8 @@ type runFlags struct {
 	dryRun  bool
 	verbose bool
 	explain bool
-	metrics metricsFlag
+	metrics batch.MetricsFlag
 }
-
-// inproc is the name of the provider of goroutines.
-const inproc = "inproc"
 
 const runDoc = `Run carries out scenarios, one after another, judges each, and writes a run directory for each with the history, the
 verdict and a report. A scenario is one that comes with lockquake (` + "`lockquake list scenarios`" + `), a pattern of such names
@@ -62,7 +63,8 @@ With - in place of scenarios, jobs are read from standard input, a JSON object a
 {"job": "a name", "scenario": "etcd-healthy", "set": ["run.for=5s"], "provider": "local", "repeat": 3}. Behind the verdicts of a job, of
 --format json, stands {"job": "a name", "runs": 3, "code": 0}. The end of the input is the end of the servers.`
 
-func runCommand(std cli.Streams) *cobra.Command {
+// Command is the verb run.
+func Command(std cli.Streams) *cobra.Command {
 	var f runFlags
 	c := &cobra.Command{
 		Use:   "run SCENARIO-NAME-OR-FILE... | -",
@@ -72,7 +74,7 @@ func runCommand(std cli.Streams) *cobra.Command {
   lockquake run redis-healthy --provider local --set run.for=10s --set workload.clients=4
   lockquake run 'etcd-*' --repeat 20 --format json
   lockquake run suite/late-release --lock redis/redislock`,
-		ValidArgsFunction: completeAnyScenario,
+		ValidArgsFunction: words.CompleteAnyScenario,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cli.Usagef("run: no scenario is named; `lockquake list scenarios` lists them, and a YAML file will do")
@@ -82,8 +84,8 @@ func runCommand(std cli.Streams) *cobra.Command {
 	}
 	fl := c.Flags()
 	f.flags = fl
-	f.nodes.add(c)
-	addLock(c, &f.lock)
+	f.nodes.Add(c)
+	words.AddLock(c, &f.lock)
 	fl.StringArrayVar(&f.set, "set", nil, "replace a key of the scenario, such as workload.resource.guard=fence; may be repeated")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of everything that is random in the run; 0: the scenario's, else drawn and written down")
 	fl.IntVar(&f.repeat, "repeat", 1, "run each scenario this many times, keep every run, and end with the worst exit code")
@@ -94,10 +96,10 @@ func runCommand(std cli.Streams) *cobra.Command {
 	fl.BoolVar(&f.keep, "keep", false, "leave the nodes up after the run; clean --all removes them")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "print schedule, steps and what can be delivered, and start nothing")
 	fl.BoolVar(&f.explain, "explain", false, "tell in about ten lines of plain words what happened, behind each verdict")
-	f.metrics.add(fl)
+	f.metrics.Add(fl)
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "print all counts, latencies, receipts and versions, and note on standard error what is done")
 	f.format = cli.AddFormat(c, "text", "json", "table")
-	completeDir(c, "out", "resume")
+	words.CompleteDir(c, "out", "resume")
 	c.RunE = func(c *cobra.Command, args []string) error { return f.run(c.Context(), std, args) }
 	return c
 }
@@ -111,13 +113,13 @@ func (f *runFlags) run(ctx context.Context, std cli.Streams, args []string) erro
 	defer tell.Close()
 	stop := cli.Interruptible(ctx, tell) // before anything is tried out: that starts containers, too
 	defer stop.Done()
-	r := runs{flags: f, batch: &batch{std: std, tell: tell, stop: stop, format: f.format.Value, explain: f.explain, whole: f.verbose, began: clock.ProcessStart()}}
+	r := runs{flags: f, Batch: &batch.Batch{Std: std, Tell: tell, Stop: stop, Format: f.format.Value, Explain: f.explain, Whole: f.verbose, Began: clock.ProcessStart()}}
 	if f.ofJobs(args) {
 		return r.run(func() {
-			r.all(&jobsPlan{runs: &r, lines: linesOf(r.stop.Ctx, std.In, r.fail), nodes: map[string]*nodeSource{}}, f.shared(true))
+			r.all(&jobsPlan{runs: &r, lines: linesOf(r.Stop.Ctx, std.In, r.Fail), nodes: map[string]*nodes.Source{}}, f.shared(true))
 		})
 	}
-	nodes, err := f.nodes.read()
+	nodes, err := f.nodes.Read()
 	if err != nil {
 		return err
 	}
@@ -146,7 +148,7 @@ func (f *runFlags) ofJobs(args []string) bool { return len(args) == 1 && args[0]
 
 // shared is what several runs keep of servers for each other; nil where each has its own. Some may need the agent.
 func (f *runFlags) shared(agent bool) *engine.KeptServers {
-	if f.fresh || f.keep || f.nodes.attach.file != "" {
+	if f.fresh || f.keep || f.nodes.Attach.File != "" {
 		return nil
 	}
 	return &engine.KeptServers{Agent: agent}
@@ -161,10 +163,10 @@ func (f *runFlags) check(args []string) error {
 	case !f.ofJobs(args):
 	case f.format.Value != "json":
 		return cli.Usagef("run -: a program that gives jobs reads their verdicts: it takes --format json")
-	case f.dryRun, f.resume != "", f.repeat > 1, f.nodes.attach.file != "":
+	case f.dryRun, f.resume != "", f.repeat > 1, f.nodes.Attach.File != "":
 		return cli.Usagef("run -: it has no --dry-run, --resume, --repeat or --attach; each job has its own repeat")
 	}
-	if f.lock != "" && !f.ofJobs(args) && !slices.ContainsFunc(args, ofSuite) {
+	if f.lock != "" && !f.ofJobs(args) && !slices.ContainsFunc(args, nodes.OfSuite) {
 		return cli.Usagef("--lock: it is for stories of the regression suite, such as suite/late-release; a scenario names its own lock, which --set backend.lock=NAME replaces")
 	}
 	if f.explain && f.format.Value != "text" {
@@ -175,20 +177,20 @@ func (f *runFlags) check(args []string) error {
 
 // prepare resolves names, keys and providers, with some keys changed, and checks that each run can be delivered here. Where one cannot be, its candidate
 // says why.
-func (f *runFlags) prepare(ctx context.Context, nodes *nodeSource, args, changed []string, tell *cli.Progress) ([]candidate, error) {
-	nodes.builder.Tell = tell.Say
+func (f *runFlags) prepare(ctx context.Context, nodes *nodes.Source, args, changed []string, tell *cli.Progress) ([]candidate, error) {
+	nodes.Builder.Tell = tell.Say
 	set := changed
 	if f.seed != 0 {
 		set = append(set[:len(set):len(set)], fmt.Sprintf("run.seed=%d", f.seed))
 	}
-	program, err := nodes.flags.program()
+	program, err := nodes.Flags.Program()
 	if err != nil {
 		return nil, err
 	}
-	lock := against{lock: f.lock, client: program, set: changed, ask: nodes.hellos(ctx, cli.Logger(tell, f.verbose)), tell: tell.Say}
+	lock := words.Against{Lock: f.lock, Client: program, Set: changed, Ask: nodes.Hellos(ctx, cli.Logger(tell, f.verbose)), Tell: tell.Say}
 	var out []candidate
 	for _, arg := range args {
-		found, err := lock.load(arg)
+		found, err := lock.Load(arg)
 		if err != nil {
 			return nil, err
 		}
@@ -202,14 +204,14 @@ func (f *runFlags) prepare(ctx context.Context, nodes *nodeSource, args, changed
 			if err != nil {
 				return nil, err
 			}
-			o, missing := nodes.options(ctx, s)
+			o, missing := nodes.Options(ctx, s)
 			if missing != nil && (o.Provider == nil || cli.ExitCode(missing) != cli.CodeMissing) {
 				return nil, missing
 			}
 			o.Out, o.Keep, o.Log = f.out, f.keep, cli.Logger(tell, f.verbose)
-			nodes.lock = s.Backend.Use + "/" + s.Backend.Lock
-			o.Replay = nodes.replay(nameOf(arg, s), changed, o.Provider.Name())
-			o.Drawn = func(file string) string { return nodes.replay(file, nil, o.Provider.Name()) } // what was set is written in the file
+			nodes.Lock = s.Backend.Use + "/" + s.Backend.Lock
+			o.Replay = nodes.Replay(nameOf(arg, s), changed, o.Provider.Name())
+			o.Drawn = func(file string) string { return nodes.Replay(file, nil, o.Provider.Name()) } // what was set is written in the file
 			plan, err := engine.Check(o)
 			if missing != nil {
 				err = missing
@@ -225,7 +227,7 @@ func (f *runFlags) prepare(ctx context.Context, nodes *nodeSource, args, changed
 
 // nameOf is what to say on a command line to get this scenario again.
 func nameOf(arg string, s scenarios.Scenario) string {
-	if ofSuite(arg) {
+	if nodes.OfSuite(arg) {
 		return suite.Folder + strings.TrimPrefix(s.Name, "suite-")
 	}
 	if known, err := scenarios.Load(s.Name); err == nil && len(known) == 1 && known[0].File == s.File {
@@ -265,19 +267,6 @@ func (f *runFlags) plan(std cli.Streams, list []candidate) error {
 		}
 	}
 	return missing
-}
-
-// parseImages reads the --image flags.
-func parseImages(flags []string) (map[string]string, error) {
-	images := map[string]string{}
-	for _, f := range flags {
-		key, image, ok := strings.Cut(f, "=")
-		if !ok || key == "" || image == "" {
-			return nil, cli.Usagef("--image %s: not of the form KEY=IMAGE, such as redis=redis:7.4", f)
-		}
-		images[key] = image
-	}
-	return images, nil
 }
 
 // reworded marks the claim of a scenario, which speaks of it as it was before --set, unless it was set itself.

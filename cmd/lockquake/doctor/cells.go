@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"context"
@@ -20,13 +20,13 @@ import (
 
 // The answers of a cell.
 const (
-	yes   = "yes"
-	no    = "no"
-	never = "does-not-apply"
+	Yes   = "yes"
+	No    = "no"
+	Never = "does-not-apply"
 )
 
-// cell is one fault in one column with one provider.
-type cell struct {
+// Cell is one fault in one column with one provider.
+type Cell struct {
 	Provider string `json:"provider"`
 	Fault    string `json:"fault"`
 	Node     string `json:"node"`   // server, client, resource or link
@@ -47,10 +47,10 @@ type way struct {
 	Cached   bool      `json:"cached"`             // it was tried by an earlier doctor
 }
 
-// word says how it went in a few words.
-func (w way) word() string {
+// Word says how it went in a few words.
+func (w way) Word() string {
 	switch {
-	case w.Answer == no:
+	case w.Answer == No:
 		return "no: " + w.Reason
 	case w.By != "":
 		return "yes, by " + w.By
@@ -60,7 +60,7 @@ func (w way) word() string {
 
 // matrix fills all cells of a provider. What is refused is not tried. What worked with this program since the
 // machine was booted is not tried again.
-func (d *doctor) matrix(ctx context.Context, p cluster.Provider, fresh bool) ([]cell, error) {
+func (d *doctor) matrix(ctx context.Context, p cluster.Provider, fresh bool) ([]Cell, error) {
 	list, err := attempts()
 	if err != nil {
 		return nil, err
@@ -76,13 +76,13 @@ func (d *doctor) matrix(ctx context.Context, p cluster.Provider, fresh bool) ([]
 	if err != nil {
 		return nil, err
 	}
-	var out []cell
+	var out []Cell
 	for _, k := range faults.Kinds() {
 		if !slices.ContainsFunc(list, func(a attempt) bool { return a.kind.Name == k.Name }) {
 			continue
 		}
 		for _, column := range columns {
-			c := cell{Provider: p.Name(), Fault: k.Name, Node: column, Answer: never}
+			c := Cell{Provider: p.Name(), Fault: k.Name, Node: column, Answer: Never}
 			for i, a := range list {
 				if w, ok := ways[i]; ok && a.kind.Name == k.Name && a.column == column {
 					c.add(w)
@@ -95,12 +95,12 @@ func (d *doctor) matrix(ctx context.Context, p cluster.Provider, fresh bool) ([]
 }
 
 // add counts a way in.
-func (c *cell) add(w way) {
-	rank := []string{never, no, yes}
+func (c *Cell) add(w way) {
+	rank := []string{Never, No, Yes}
 	if slices.Index(rank, w.Answer) > slices.Index(rank, c.Answer) {
 		c.Answer = w.Answer
 	}
-	if w.Answer != never {
+	if w.Answer != Never {
 		c.Ways = append(c.Ways, w)
 	}
 }
@@ -171,15 +171,15 @@ func (d *doctor) refused(p cluster.Provider, a attempt) (*way, error) {
 	case err == nil:
 		return nil, nil
 	case errors.As(err, &why) && why.Never:
-		return &way{Keys: a.keys, Answer: never}, nil
+		return &way{Keys: a.keys, Answer: Never}, nil
 	case errors.As(err, &missing) && missing.Err != nil:
-		return &way{Keys: a.keys, Answer: no, Reason: cli.InOneLine(missing.Err)}, nil // it may be several, with a line for each
+		return &way{Keys: a.keys, Answer: No, Reason: cli.InOneLine(missing.Err)}, nil // it may be several, with a line for each
 	}
 	return nil, err
 }
 
 // matrixText is the cells as tables, one for each provider, with the reasons below.
-func matrixText(cells []cell) string {
+func matrixText(cells []Cell) string {
 	var b strings.Builder
 	var notes []string
 	var total sums
@@ -246,20 +246,20 @@ func (s *sums) text() string {
 }
 
 // text is a cell of the table. Each reason has one note, wherever it stands.
-func (c cell) text(notes *[]string) string {
-	if c.Answer == never {
+func (c Cell) text(notes *[]string) string {
+	if c.Answer == Never {
 		return "-"
 	}
 	var by, marks []string
 	for _, w := range c.Ways {
-		if w.Answer == yes {
+		if w.Answer == Yes {
 			if w.By != "" && !slices.Contains(by, w.By) {
 				by = append(by, w.By)
 			}
 			continue
 		}
 		note := w.Reason
-		if w.Keys != "" && c.Answer == yes {
+		if w.Keys != "" && c.Answer == Yes {
 			note = w.Keys + ": " + note
 		}
 		i := slices.Index(*notes, note)

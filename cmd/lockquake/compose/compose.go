@@ -1,4 +1,5 @@
-package main
+// Package compose makes docker-compose.yml out of what the backends say of their nodes, and what its containers run beside the servers.
+package compose
 
 import (
 	"bytes"
@@ -16,14 +17,15 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-func composeCommand(std cli.Streams) *cobra.Command {
+// Command is the verb compose.
+func Command(std cli.Streams) *cobra.Command {
 	return &cobra.Command{
 		Use:    "compose",
 		Short:  "Print docker-compose.yml: one profile for each backend",
 		Hidden: true,
 		Args:   cli.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			text, err := composeFile(servedBackends()...)
+			text, err := File(Backends()...)
 			if err == nil {
 				_, err = std.Out.Write(text)
 			}
@@ -51,8 +53,8 @@ const composeHead = `# Each backend with the command lines that its runs have, f
 # Redis Cluster answer with the addresses of their network, which reach from this machine only where containers run on it.
 `
 
-// servedBackends names the backends that have nodes.
-func servedBackends() []string {
+// Backends names the backends that have nodes.
+func Backends() []string {
 	var out []string
 	for _, b := range all.All() {
 		if !b.InProcess {
@@ -62,21 +64,21 @@ func servedBackends() []string {
 	return out
 }
 
-// composeFile is the text of docker-compose.yml for some backends. Values are written as JSON, which YAML reads, so that none needs care.
-func composeFile(names ...string) ([]byte, error) {
+// File is the text of docker-compose.yml for some backends. Values are written as JSON, which YAML reads, so that none needs care.
+func File(names ...string) ([]byte, error) {
 	var ports, services bytes.Buffer
 	for _, name := range names {
-		p, err := newByHand(name)
+		p, err := New(name)
 		if err != nil {
 			return nil, err
 		}
-		for i, n := range p.nodes {
+		for i, n := range p.Nodes {
 			s, err := p.service(i)
 			if err != nil {
 				return nil, err
 			}
 			s.write(&services, p.serviceName(n.Name()))
-			fmt.Fprintf(&ports, "#   %d  %s\n", p.published(i), p.serviceName(n.Name()))
+			fmt.Fprintf(&ports, "#   %d  %s\n", p.Published(i), p.serviceName(n.Name()))
 		}
 		p.readyService().write(&services, name+"-ready")
 	}
@@ -111,33 +113,33 @@ var (
 
 // movable has variables for the network and for the ports of this machine, with what they are where .env sets none.
 func movable(text string) string {
-	text = composeAddress.ReplaceAllString(text, "$${"+composeNetIn+":-"+composeNet+"}")
+	text = composeAddress.ReplaceAllString(text, "$${"+NetVariable+":-"+composeNet+"}")
 	return composePort.ReplaceAllString(text, `"127.0.0.1:$${LOCKQUAKE_PORTS:-20}$1:`)
 }
 
 // serviceName is the name of a node among those of all backends.
-func (p byHand) serviceName(node string) string {
+func (p ByHand) serviceName(node string) string {
 	if strings.HasPrefix(node, p.backend+"-") {
 		return node
 	}
 	return p.backend + "-" + node
 }
 
-// mostProfiles is the highest topology.Maker.Profile for which there are ports, and portsEach how many it has at least.
+// MostProfiles is the highest topology.Maker.Profile for which there are ports, and portsEach how many it has at least.
 const (
-	mostProfiles = 39
-	portsEach    = 20
+	MostProfiles = 39
+	PortsEach    = 20
 )
 
-// published is the port of this machine's loopback address behind which a node serves. Profile 1 begins at 20101, 2 at
+// Published is the port of this machine's loopback address behind which a node serves. Profile 1 begins at 20101, 2 at
 // 20201, and so on; all are below 21000. Profile 11 shares the hundred of 1, and begins at 20121.
-func (p byHand) published(i int) int {
-	return 20001 + 100*(p.profile%10) + portsEach*(p.profile/10) + i
+func (p ByHand) Published(i int) int {
+	return 20001 + 100*(p.Profile%10) + PortsEach*(p.Profile/10) + i
 }
 
 // service is one server node.
-func (p byHand) service(i int) (composeService, error) {
-	n, spec := p.nodes[i], p.specs[i]
+func (p ByHand) service(i int) (composeService, error) {
+	n, spec := p.Nodes[i], p.Specs[i]
 	argv := n.ContainerCommand()
 	test, err := p.healthOf(spec)
 	if err != nil {
@@ -148,14 +150,14 @@ func (p byHand) service(i int) (composeService, error) {
 		s = append(s, composeService{{"environment", env}}...)
 	}
 	return append(s, composeService{
-		{"ports", []string{fmt.Sprintf("127.0.0.1:%d:%d", p.published(i), spec.Ports[0].Number)}},
+		{"ports", []string{fmt.Sprintf("127.0.0.1:%d:%d", p.Published(i), spec.Ports[0].Number)}},
 		{"networks", map[string]any{"default": map[string]string{"ipv4_address": n.Host()}}},
 		{"healthcheck", healthcheck(test)},
 	}...), nil
 }
 
 // readyService is the container that brings the nodes together.
-func (p byHand) readyService() composeService {
+func (p ByHand) readyService() composeService {
 	verb := []string{"/lockquake", "node", "ready", p.backend}
 	return append(p.container(node.SelfProgram, "ready", verb), composeService{
 		{"environment", environment(node.SelfProgram, nil)},
@@ -168,11 +170,11 @@ func environment(image string, of []string) []string {
 	if image != node.SelfProgram {
 		return of
 	}
-	return append(slices.Clone(of), composeNetIn+"="+composeNet)
+	return append(slices.Clone(of), NetVariable+"="+composeNet)
 }
 
 // container is what all services have.
-func (p byHand) container(image, hostname string, argv []string) composeService {
+func (p ByHand) container(image, hostname string, argv []string) composeService {
 	return composeService{
 		{"profiles", []string{p.backend}},
 		{"image", cluster.ContainerImage(image)},
@@ -189,7 +191,7 @@ func healthcheck(test []string) map[string]any {
 }
 
 // healthOf is how a container finds out whether its own node answers.
-func (p byHand) healthOf(s node.Spec) ([]string, error) {
+func (p ByHand) healthOf(s node.Spec) ([]string, error) {
 	switch {
 	case s.Image == node.SelfProgram:
 		return []string{"CMD", "/lockquake", "node", "serves", p.backend, s.Name}, nil

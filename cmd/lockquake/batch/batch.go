@@ -1,0 +1,197 @@
+// Package batch shows the runs that a verb makes by internal/campaign, and opens their journal.
+package batch
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	mechanisms "github.com/lockquake/lockquake/internal/agent/all"
+	"github.com/lockquake/lockquake/internal/campaign"
+	"github.com/lockquake/lockquake/internal/cli"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/internal/metrics"
+	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers"
+	"github.com/lockquake/lockquake/results/report"
+)
+
+// Batch is the runs of one command line.
+type Batch struct {
+	Std     cli.Streams
+	Tell    *cli.Progress
+	Stop    cli.Interrupt
+	Format  string // text, json or table
+	Several bool   // scenarios: one that cannot be run must not keep the others from it
+	Explain bool
+	Whole   bool            // all that is known of a run is printed
+	Metrics *metrics.Server // nil: not asked for
+	Reports []results.Report
+	Began   int64  // when the process began; 0 after its first run
+	Last    string // directory of the last run
+	swept   bool   // what dead runs left behind
+	Some    bool   // at least one run was judged
+	missing bool   // at least one run was not made, for something that it needs is not there
+	Code    int
+
+	followed func(verdict string) // ends the metrics of the run under way
+}
+
+// Begin tells of a run, and has it tell how far it is.
+func (b *Batch) Begin(j campaign.Job, o *engine.Options) {
+	b.announce(j)
+	if o.Began, b.Began = b.Began, 0; o.Began == 0 {
+		o.Began = clock.Now()
+	}
+	b.Sweep(*o)
+	o.Progress, b.followed = b.Tell.Update, func(string) {}
+	if b.Metrics != nil {
+		b.followed = Follow(b.Metrics, o)
+	}
+}
+
+func (b *Batch) announce(j campaign.Job) {
+	for _, line := range j.Title {
+		b.Tell.Say("%s", line)
+	}
+}
+
+// End shows the verdict of a run. Whatever comes of it, there is a report.
+func (b *Batch) End(j campaign.Job, r *campaign.Result) error {
+	if j.Cannot != nil { // it did not begin
+		b.announce(j)
+	}
+	b.Tell.Finish()
+	code := cli.ExitCode(r.Err)
+	b.Fail(r.Err)
+	switch {
+	case r.NotMade != "": // nothing ran, so there is nothing to judge
+		if r.At != "" {
+			b.Tell.Say("what the nodes wrote is in %s", cli.Shorten(filepath.Join(r.At, results.DirLogs)))
+		}
+		b.notRun(j.Options, code, r.Err)
+	default:
+		code = cli.Worse(code, b.judged(r))
+	}
+	if r.NotMade == "" || code != cli.CodeMissing { // close tells what that means beside others
+		b.Code = cli.Worse(b.Code, code)
+	}
+	if b.followed != nil {
+		b.followed(string(r.Verdict))
+		b.followed = nil
+	}
+	return nil
+}
+
+// Sweep removes what dead runs left behind, once: what this command leaves behind is its own to remove.
+func (b *Batch) Sweep(o engine.Options) {
+	if b.swept {
+		return
+	}
+	b.swept = true
+	swept, err := cluster.Sweep(b.Stop.Ctx, cluster.SweepOptions{Log: o.Log, Mechanisms: mechanisms.All()})
+	if err != nil {
+		o.Log.Warn("what dead runs left behind could not be removed", "error", err)
+	}
+	if !swept.Empty() {
+		b.Tell.Say("removed what dead runs left behind: %v", swept)
+	}
+}
+
+// notRun reports a run that was not made. Where it is the only one, the message alone is told.
+func (b *Batch) notRun(o engine.Options, code int, err error) {
+	b.missing = b.missing || code == cli.CodeMissing
+	if err == nil || !b.Several && code == cli.CodeMissing {
+		return
+	}
+	if werr := b.Show(results.NotRun(checkers.All(), o.Scenario, o.Provider.Name(), err.Error())); werr != nil {
+		b.Fail(werr)
+	}
+}
+
+// Show prints a report and keeps it for the table.
+func (b *Batch) Show(rep results.Report) error {
+	b.Reports = append(b.Reports, rep)
+	switch b.Format {
+	case "json":
+		return cli.WriteJSON(b.Std.Out, rep)
+	case "table":
+		b.Tell.Say("%s: %s", rep.Scenario, rep.Verdict)
+		return nil
+	}
+	return report.Text(b.Std.Out, rep, cli.Manner(b.Std.Out, b.Whole)...)
+}
+
+// judged draws the report of a run, and prints its verdict.
+func (b *Batch) judged(r *campaign.Result) int {
+	b.Last = r.At
+	if r.Unjudged != nil {
+		b.Fail(r.Unjudged)
+		if r.Report.Schema != "" {
+			b.Reports = append(b.Reports, r.Report)
+		}
+		return cli.ExitCode(r.Unjudged)
+	}
+	b.Some = true
+	if err := cli.DrawReport(r.At, r.Report); err != nil {
+		b.Fail(err) // the verdict stands without its pictures
+	}
+	err := b.Show(r.Report)
+	if err == nil && b.Explain {
+		err = cli.Explain(b.Std.Out, r.At, r.Report)
+	}
+	if err != nil {
+		b.Fail(err)
+		return cli.ExitCode(err)
+	}
+	return cli.VerdictCode(r.Verdict)
+}
+
+// Fail prints an error of a run.
+func (b *Batch) Fail(err error) { cli.Complain(b.Tell, err) }
+
+// Close prints what belongs to all runs together, and returns the exit code as an error. Where one of several
+// scenarios could not be run, the batch is inconclusive; where none could be, something needed is missing.
+func (b *Batch) Close() error {
+	switch {
+	case b.missing && (!b.Several || !b.Some):
+		b.Code = cli.Worse(b.Code, cli.CodeMissing)
+	case b.missing:
+		b.Code = cli.Worse(b.Code, cli.CodeInconclusive)
+	}
+	if err := b.table(); err != nil {
+		return err
+	}
+	if b.Last != "" && b.Format == "text" {
+		page := filepath.Join(b.Last, results.FileReport)
+		if _, err := os.Stat(page); err == nil {
+			fmt.Fprintf(b.Std.Out, "report  %s\n", cli.Shorten(page))
+		}
+		fmt.Fprintln(b.Std.Out, cli.Shorten(b.Last))
+	}
+	if b.Code != cli.CodeMet {
+		return cli.Exit{Code: b.Code}
+	}
+	return nil
+}
+
+// table prints the row of each scenario, where there is more than one run. Standard output is a program's where it reads objects there.
+func (b *Batch) table() error {
+	switch {
+	case b.Format == "table" && len(b.Reports) > 0:
+		return report.Matrix(b.Std.Out, b.Reports, cli.Manner(b.Std.Out, false)...)
+	case len(b.Reports) < 2:
+		return nil
+	case b.Format == "text":
+		fmt.Fprintln(b.Std.Out)
+		return report.Matrix(b.Std.Out, b.Reports, cli.Manner(b.Std.Out, false)...)
+	}
+	var plain bytes.Buffer
+	err := report.Matrix(&plain, b.Reports)
+	b.Tell.Say("\n%s", strings.TrimSuffix(plain.String(), "\n"))
+	return err
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/lockquake/lockquake/cmd/lockquake/compose"
+	"github.com/lockquake/lockquake/images"
+	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// TestEveryBackendHasItsImageScenarioAndDocs names what a service needs beside its folder.
+func TestEveryBackendHasItsImageScenarioAndDocs(t *testing.T) {
+	t.Parallel()
+	docs := map[string]string{}
+	for _, name := range []string{"README.md", "docs/commands.md"} {
+		text, err := os.ReadFile("../../" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		docs[name] = string(text)
+	}
+	for _, name := range compose.Backends() {
+		p, err := compose.New(name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for _, s := range p.Specs {
+			if s.Image != node.SelfProgram && !slices.Contains(images.Names(), s.Image) {
+				t.Errorf("%s of %s runs in the image %q, and images/ has no folder of that name", s.Name, name, s.Image)
+			}
+		}
+		if _, err := scenarios.Load(name + "-healthy"); err != nil {
+			t.Errorf("scenarios/healthy/%s-healthy.yaml: %v", name, err)
+		}
+		for doc, text := range docs {
+			if !strings.Contains(text, "`"+name+"`") {
+				t.Errorf("%s does not name the backend `%s`", doc, name)
+			}
+		}
+	}
+}
+
+// TestDemoMakesTheImagesOfCompose runs the demo with everything that it calls replaced by what writes down how it was called.
+func TestDemoMakesTheImagesOfCompose(t *testing.T) {
+	dir := t.TempDir()
+	demo, err := os.ReadFile("../../.ci/demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	note := "#!/bin/sh\necho \"$0 $*\" >>called\n"
+	for name, text := range map[string]string{".ci/demo": string(demo), ".ci/engine": note, "build/lockquake": note} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	said, err := exec.Command("bash", filepath.Join(dir, ".ci/demo"), "docker").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	called, err := os.ReadFile(filepath.Join(dir, "called"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if made, run := strings.Index(string(called), "lockquake images"), strings.Index(string(called), "lockquake run"); made < 0 || run < made {
+		t.Errorf("it does not make lockquake-node:latest:\n%s", called)
+	}
+}

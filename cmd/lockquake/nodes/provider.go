@@ -1,0 +1,75 @@
+package nodes
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lockquake/lockquake/cmd/lockquake/asnode"
+	mechanisms "github.com/lockquake/lockquake/internal/agent/all"
+	"github.com/lockquake/lockquake/internal/cli"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// inproc is the name of the provider of goroutines.
+const inproc = "inproc"
+
+// Providers are the values of --provider.
+var Providers = []string{"auto", "docker", "local", "swarm"}
+
+// Choose returns the provider that --provider names, and why it is that one.
+func Choose(ctx context.Context, name string) (cluster.Provider, string, error) {
+	return ChooseWith(ctx, name, cluster.ChooseOptions{})
+}
+
+// ChooseWith is Choose with options.
+func ChooseWith(ctx context.Context, name string, o cluster.ChooseOptions) (cluster.Provider, string, error) {
+	if err := CheckProvider(name); err != nil {
+		return nil, "", err
+	}
+	o.Mechanisms = mechanisms.All()
+	p, reason, err := cluster.Choose(ctx, name, o)
+	if err != nil {
+		return nil, "", engine.MissingError{Text: fmt.Sprintf("--provider %s: %v; `lockquake doctor` tells more", name, err)}
+	}
+	return p, reason, nil
+}
+
+// CheckProvider refuses a value of --provider.
+func CheckProvider(name string) error {
+	if !slices.Contains(Providers, name) {
+		return cli.Usagef("--provider: there is no provider %q; there are %s", name, strings.Join(Providers, ", "))
+	}
+	return nil
+}
+
+// chooser finds the provider of each scenario: a backend without server nodes runs within this process, the others share
+// one provider that is looked for once, when the first of them needs it.
+type chooser struct {
+	name string
+	// outward says that clients must reach what this machine reaches: child processes then share its network.
+	outward bool
+	found   cluster.Provider
+	reason  string
+}
+
+func (c *chooser) pick(ctx context.Context, s scenarios.Scenario, known engine.Catalog) (cluster.Provider, string, error) {
+	if err := CheckProvider(c.name); err != nil {
+		return nil, "", err
+	}
+	for _, b := range known.Backends {
+		if b.Name == s.Backend.Use && b.InProcess {
+			return cluster.NewInproc(asnode.InProcess), "backend " + b.Name + " runs within lockquake's own process", nil
+		}
+	}
+	if c.found == nil {
+		var err error
+		if c.found, c.reason, err = ChooseWith(ctx, c.name, cluster.ChooseOptions{Loopback: c.outward}); err != nil {
+			return nil, "", err
+		}
+	}
+	return c.found, c.reason, nil
+}

@@ -1,0 +1,91 @@
+package words
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockquake/lockquake/cmd/lockquake/nodes"
+	"github.com/lockquake/lockquake/internal/cli"
+	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/internal/stories"
+	"github.com/lockquake/lockquake/internal/suite"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// Against is a lock that stories of the regression suite are told of: --lock, and what else says what the lock is.
+type Against struct {
+	Lock   string // BACKEND or BACKEND/LOCK; "": none is named
+	Client *scenarios.Client
+	Set    []string
+	Ask    suite.Ask
+	Tell   func(format string, args ...any) // that a story does not apply, where others may
+}
+
+// AddLock adds --lock.
+func AddLock(c *cobra.Command, into *string) {
+	c.Flags().StringVar(into, "lock", "", "of stories of the regression suite, such as suite/late-release: the lock that is put to them, BACKEND or BACKEND/LOCK")
+	CompleteFlag(c, "lock", CompleteLock(cobra.ShellCompDirectiveNoFileComp))
+}
+
+// Load returns the scenarios that a word names: those that the lock is put to by stories of the suite, and others as they are.
+func (a Against) Load(word string) ([]scenarios.Scenario, error) {
+	if !nodes.OfSuite(word) {
+		return scenarios.Load(word)
+	}
+	if a.Lock == "" {
+		return nil, cli.Usagef("%s: a story of the regression suite is for any lock; name one, such as --lock redis/set-px-lua", word)
+	}
+	backend, lock, _ := strings.Cut(a.Lock, "/")
+	row := suite.Row{Backend: backend, Lock: lock, Client: a.Client, Set: a.Set}
+	cells, err := suite.Plan(suite.Config{Locks: []suite.Row{row}, Stories: []string{word}}, nodes.Catalog().Backends, a.Ask)
+	switch {
+	case errors.Is(err, suite.ErrNoLock):
+		return nil, cli.Usagef("--lock: %v; `lockquake list locks` lists them all", err)
+	case errors.Is(err, suite.ErrNoStory), err == nil && len(cells) == 0:
+		return nil, cli.Usagef("%s: %s has no such story; `lockquake list scenarios --suite` lists them", word, a.Lock)
+	case err != nil:
+		return nil, err
+	}
+	var out []scenarios.Scenario
+	for _, c := range cells {
+		switch {
+		case c.NotRun != "":
+			return nil, engine.MissingError{Text: fmt.Sprintf("%s, %s: %s", c.Lock, c.Story, c.NotRun)}
+		case c.Apart != "" && len(cells) == 1:
+			return nil, cli.Usagef("%s does not apply to %s: %s", suite.Folder+c.Story, c.Lock, c.Apart)
+		case c.Apart != "":
+			a.Tell("does not apply: %s, %s: %s", c.Lock, c.Story, c.Apart)
+		default:
+			out = append(out, c.Scenario)
+		}
+	}
+	return out, nil
+}
+
+// CompleteAnyScenario offers the scenarios that come with lockquake, files, and once its name is begun, the regression suite.
+func CompleteAnyScenario(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	out, rest := CompleteScenario(c, args, begun)
+	for _, t := range stories.All() {
+		if name := suite.Folder + t.Name; len(begun) > 1 && strings.HasPrefix(name, begun) {
+			claim, _, _ := strings.Cut(t.Claim, ". ")
+			out = append(out, cobra.CompletionWithDesc(name, claim))
+		}
+	}
+	return out, rest
+}
+
+// StoryFiles are the files of stories of the suite, as they are.
+func StoryFiles(word string) (out [][]byte, err error) {
+	for _, x := range stories.All() {
+		if (scenarios.Listing{Path: suite.Folder + x.Name}).Matches(word) {
+			out = append(out, []byte(x.Text))
+		}
+	}
+	if len(out) == 0 {
+		return nil, cli.Usagef("%s: there is no such story; `lockquake list scenarios --suite` lists them", word)
+	}
+	return out, nil
+}
