@@ -3,10 +3,10 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"path"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -18,6 +18,7 @@ import (
 	"github.com/lockquake/lockquake/internal/suite"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/checkers"
+	"github.com/lockquake/lockquake/results/figure"
 	"github.com/lockquake/lockquake/results/report"
 	"github.com/lockquake/lockquake/scenarios"
 )
@@ -133,7 +134,7 @@ func chosenItems(items []item, args []string, backend string) ([]item, error) {
 
 // printLocks prints a table with a head, and all columns of it only where they were asked for.
 func printLocks(std cli.Streams, items []item, wide bool) error {
-	w := tabwriter.NewWriter(std.Out, 0, 0, 2, ' ', 0)
+	var table figure.Table
 	for i, r := range append([][]string{lockColumns}, lockRows(nodes.Catalog().Backends, false)...) {
 		if i > 0 && !slices.ContainsFunc(items, func(x item) bool { return x.Backend == r[0] && x.Name == r[1] }) {
 			continue
@@ -141,12 +142,13 @@ func printLocks(std cli.Streams, items []item, wide bool) error {
 		if !wide {
 			r = narrow(r)
 		}
-		fmt.Fprintln(w, strings.Join(r, "\t"))
+		table = append(table, r)
 	}
 	if !wide {
 		fmt.Fprintln(std.Err, "list locks --wide tells what else each lock offers, and what it is")
 	}
-	return w.Flush()
+	_, err := io.WriteString(std.Out, table.Text())
+	return err
 }
 
 func listBackends() []item {

@@ -67,8 +67,11 @@ func newRoot(std, people cli.Streams) *cobra.Command {
 	root.SetFlagErrorFunc(cli.WrongFlag)
 	root.SetHelpFunc(cli.FoldedHelp(people.Out, root.HelpFunc()))
 	root.AddCommand(
-		run.Command(people), suiteCommand(people), capacityCommand(people), chooseCommand(people), listCommand(people), showCommand(people), newCommand(people), checkCommand(people), reportCommand(people), historyCommand(people), compareCommand(people),
-		doctor.Command(people), cleanCommand(people), versionCommand(people), compose.Command(people), upCommand(people), imagesCommand(people), clientCommand(people), asnode.Command(people, std),
+		run.Command(people), suiteCommand(people), capacityCommand(people), chooseCommand(people),
+		listCommand(people), showCommand(people), newCommand(people),
+		checkCommand(people), reportCommand(people), historyCommand(people), compareCommand(people),
+		doctor.Command(people), cleanCommand(people), versionCommand(people), compose.Command(people),
+		upCommand(people), imagesCommand(people), clientCommand(people), asnode.Command(people, std),
 	)
 	return root
 }

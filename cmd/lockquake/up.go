@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,6 +25,7 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/cluster/state"
 	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/results/figure"
 	"github.com/lockquake/lockquake/scenarios"
 )
 
@@ -167,13 +167,13 @@ func (u *up) print(std cli.Streams, format string) error {
 	if format == "json" {
 		return cli.WriteJSON(std.Out, u.access)
 	}
-	w := tabwriter.NewWriter(std.Out, 0, 0, 2, ' ', 0)
+	var table figure.Table
 	for i, s := range u.topology.Specs() {
 		for _, port := range s.Ports {
-			fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, port.Name, u.access.Nodes[i].Addresses[port.Name])
+			table = append(table, []string{s.Name, port.Name, u.access.Nodes[i].Addresses[port.Name]})
 		}
 	}
-	if err := w.Flush(); err != nil {
+	if _, err := io.WriteString(std.Out, table.Text()); err != nil {
 		return err
 	}
 	if u.access.Password != "" {

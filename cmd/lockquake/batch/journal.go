@@ -23,11 +23,11 @@ type Opening struct {
 	What string // names it in messages, such as "suite"
 
 	Out, Resume string // as the flags say
-	// command makes it again. Where it takes a seed, that follows it: seed, or one that is drawn for 0, or that of the campaign that is gone on with.
+	// Command makes it again. Where it takes a seed, that follows it: Seed, or one that is drawn for 0, or that of the campaign that is gone on with.
 	Command string
 	Seeded  bool
 	Seed    uint64
-	// older reads the results of releases that wrote no journal; nil if every release wrote one.
+	// Older reads the results of releases that wrote no journal; nil if every release wrote one.
 	Older func(dir string) (results.Origin, []campaign.Result, error)
 }
 

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/lockquake/lockquake/chaos"
@@ -16,6 +15,7 @@ import (
 	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/results/figure"
 )
 
 // The answers of a cell.
@@ -186,19 +186,18 @@ func matrixText(cells []Cell) string {
 	for i := 0; i < len(cells); {
 		provider := cells[i].Provider
 		fmt.Fprintf(&b, "\nprovider %s\n", provider)
-		w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-		fmt.Fprintf(w, "  fault\t%s\n", strings.Join(columns, "\t"))
+		table := figure.Table{append([]string{"  fault"}, columns...)}
 		for ; i < len(cells) && cells[i].Provider == provider; i += len(columns) {
-			row := []string{cells[i].Fault}
+			row := []string{"  " + cells[i].Fault}
 			for _, c := range cells[i : i+len(columns)] {
 				row = append(row, c.text(&notes))
 				for _, x := range c.Ways {
 					total.add(x)
 				}
 			}
-			fmt.Fprintf(w, "  %s\n", strings.Join(row, "\t"))
+			table = append(table, row)
 		}
-		_ = w.Flush() // a strings.Builder takes everything
+		b.WriteString(table.Text())
 	}
 	if len(notes) > 0 {
 		b.WriteByte('\n')

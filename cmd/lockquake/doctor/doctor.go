@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/results/figure"
 )
 
 // Diagnosis is what doctor found.
@@ -153,9 +153,8 @@ func HostsText(hosts []cluster.HostSeen) string {
 	if len(hosts) == 0 {
 		return ""
 	}
-	var out strings.Builder
-	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "\nhost\tengine\tkernel\tprocessors\tclock\tagent\tcannot")
+	table := figure.Table{{"host", "engine", "kernel", "processors", "clock", "agent", "cannot"}}
+	links := figure.Table{{"from", "to", "round trip, median", "95 %", "arrived", "clock error of the pair"}}
 	for _, h := range hosts {
 		processors, clock := "", ""
 		if h.Processors > 0 {
@@ -167,21 +166,20 @@ func HostsText(hosts []cluster.HostSeen) string {
 				clock = "the supervisor's own"
 			}
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", h.Name, dash(h.Engine), dash(h.Kernel), dash(processors), dash(clock), dash(h.Agent), dash(cannot(h)))
-	}
-	if slices.ContainsFunc(hosts, func(h cluster.HostSeen) bool { return len(h.Links) > 0 }) {
-		fmt.Fprintln(w, "\nfrom\tto\tround trip, median\t95 %\tarrived\tclock error of the pair")
-	}
-	for _, h := range hosts {
+		table = append(table, []string{h.Name, dash(h.Engine), dash(h.Kernel), dash(processors), dash(clock), dash(h.Agent), dash(cannot(h))})
 		for _, l := range h.Links {
-			fmt.Fprintf(w, "%s\t%s\t%v\t%v\t%d of %d\t%v\n", h.Name, l.To, l.RoundTrip.Mid, l.RoundTrip.High, l.Arrived, l.Sent, l.ClockError)
+			arrived := fmt.Sprintf("%d of %d", l.Arrived, l.Sent)
+			links = append(links, []string{h.Name, l.To, l.RoundTrip.Mid.String(), l.RoundTrip.High.String(), arrived, l.ClockError.String()})
 		}
 	}
-	if len(hosts) > 1 {
-		fmt.Fprintln(w, "\nencryption of the network between the hosts: "+cluster.OverlayInClear)
+	out := "\n" + table.Text()
+	if len(links) > 1 {
+		out += "\n" + links.Text()
 	}
-	_ = w.Flush() // into a builder
-	return out.String() + "\n"
+	if len(hosts) > 1 {
+		out += "\nencryption of the network between the hosts: " + cluster.OverlayInClear + "\n"
+	}
+	return out + "\n"
 }
 
 // cannot is what a host cannot do, with the reasons.
@@ -220,18 +218,15 @@ func (d Diagnosis) print(std cli.Streams, format string) error {
 	if format == "json" {
 		return cli.WriteJSON(std.Out, d)
 	}
-	w := tabwriter.NewWriter(std.Out, 0, 0, 2, ' ', 0)
+	var machine figure.Table
 	for _, m := range d.Machine {
 		answer := No
 		if m.Available {
 			answer = Yes
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\n", m.Name, answer, m.Reason)
+		machine = append(machine, []string{m.Name, answer, m.Reason})
 	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	if _, err := fmt.Fprint(std.Out, HostsText(d.Hosts)+matrixText(d.Faults)); err != nil {
+	if _, err := fmt.Fprint(std.Out, machine.Text()+HostsText(d.Hosts)+matrixText(d.Faults)); err != nil {
 		return err
 	}
 	if d.Provider == "" {
