@@ -53,7 +53,7 @@ const (
 // second, and each would wake its reader; on a machine with few cores that costs more than what is read. So a busy
 // stream is left alone for a moment after each read. It delays what arrives by no more than batchFor, where a read returns all that has
 // gathered: one of a TLS connection returns one record, so that a busy one would fall behind for ever. It spares the
-// wake-ups only where the reader is not watched by the runtime's poller: see blockingPipe.
+// wake-ups only where the reader is not watched by the runtime's poller: see New.
 type batchReader struct {
 	r    io.Reader
 	last int64 // ns: when the last read returned
