@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -23,7 +24,7 @@ func (s *service) Promotes() error {
 
 // Promote has the leader move its leadership (Maintenance.MoveLeader): to the node, or from it to the member that is furthest on.
 func (s *service) Promote(ctx context.Context, node string) (chaos.Promotion, error) {
-	states := s.states(ctx)
+	states := statesOf(ctx, s.members, s.params.Timeout)
 	leader := ""
 	for name, st := range states {
 		if st.Leader == st.Header.MemberId {
@@ -69,14 +70,14 @@ func furthest(states map[string]*clientv3.StatusResponse, leader string) string 
 	return best
 }
 
-// states asks all members at once; those that do not answer are left out.
-func (s *service) states(ctx context.Context) map[string]*clientv3.StatusResponse {
-	ctx, done := context.WithTimeout(ctx, s.params.Timeout)
+// statesOf asks all members at once; those that do not answer in time are left out.
+func statesOf(ctx context.Context, members []member, within time.Duration) map[string]*clientv3.StatusResponse {
+	ctx, done := context.WithTimeout(ctx, within)
 	defer done()
 	out := map[string]*clientv3.StatusResponse{}
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	for _, m := range s.members {
+	for _, m := range members {
 		all.Go(func() {
 			st, err := m.client.Status(ctx, m.addr)
 			if err != nil {

@@ -38,7 +38,7 @@ func (s *service) Promotes() error { return nil }
 // Promote removes the leader from the ensemble (reconfig): ZooKeeper has no other way to have it step down in order. Before it
 // goes it names a successor, and follows it then without a vote. Settle takes it back into the ensemble.
 func (s *service) Promote(ctx context.Context, node string) (chaos.Promotion, error) {
-	leader, number := s.leader(ctx), 0
+	leader, number := leaderOf(ctx, s.members), 0
 	for i, m := range s.members {
 		if m.name == node {
 			number = i + 1
@@ -78,7 +78,7 @@ func (s *service) Settle(ctx context.Context, _ chaos.Promotion) error {
 const settleTime = 5 * time.Second
 
 func (s *service) settle(ctx context.Context) error {
-	name := s.leader(ctx)
+	name := leaderOf(ctx, s.members)
 	m, err := s.member(name)
 	if err != nil {
 		return errors.New("nobody leads")

@@ -106,7 +106,7 @@ func (s *service) Ask(ctx context.Context, node, fact string) (string, error) {
 		answer, err := m.word(ctx, "ruok")
 		return strconv.FormatBool(err == nil && answer == "imok"), nil
 	case "leader":
-		return s.leader(ctx), nil
+		return leaderOf(ctx, s.members), nil
 	case "clock":
 		return m.clock(ctx)
 	case "monotonic":
@@ -146,12 +146,12 @@ func statesOf(ctx context.Context, members []member) []state {
 	return out
 }
 
-// leader names the leader. A paused one that comes back may call itself so beside its successor: the later epoch counts.
-func (s *service) leader(ctx context.Context) string {
+// leaderOf names the leader. A paused one that comes back may call itself so beside its successor: the later epoch counts.
+func leaderOf(ctx context.Context, members []member) string {
 	name, latest := "none", int64(-1)
-	for i, st := range statesOf(ctx, s.members) {
+	for i, st := range statesOf(ctx, members) {
 		if st.role == "leader" && st.zxid>>32 > latest {
-			name, latest = s.members[i].name, st.zxid>>32
+			name, latest = members[i].name, st.zxid>>32
 		}
 	}
 	return name
@@ -162,7 +162,7 @@ func (s *service) Ready(ctx context.Context) error {
 	ctx, done := context.WithTimeout(ctx, s.params.Timeout)
 	defer done()
 	if s.common.Attached != nil {
-		return s.makeRoots(ctx)
+		return makeRoots(ctx, s.members)
 	}
 	leaders := 0
 	for i, st := range statesOf(ctx, s.members) {
@@ -177,12 +177,12 @@ func (s *service) Ready(ctx context.Context) error {
 	if leaders != 1 {
 		return fmt.Errorf("%d servers call themselves leader", leaders)
 	}
-	return s.makeRoots(ctx)
+	return makeRoots(ctx, s.members)
 }
 
 // makeRoots has each server take a write through the quorum.
-func (s *service) makeRoots(ctx context.Context) error {
-	return chaos.AtAll(s.members, func(m member) error { return m.visit(ctx, func(v *session) error { return m.makeRoot(ctx, v) }) })
+func makeRoots(ctx context.Context, members []member) error {
+	return chaos.AtAll(members, func(m member) error { return m.visit(ctx, func(v *session) error { return m.makeRoot(ctx, v) }) })
 }
 
 // Describe returns the versions of server and JVM and what decides about results.

@@ -244,7 +244,7 @@ func (p *processes) stop(ctx context.Context, role node.Role) error {
 			g.Go(func() error {
 				err := s.stop(ctx)
 				if err != nil {
-					p.hung(s)
+					recordHung(p.record, s)
 				}
 				return err
 			})
@@ -253,9 +253,9 @@ func (p *processes) stop(ctx context.Context, role node.Role) error {
 	return g.Wait()
 }
 
-// hung records that a node did not end though it was told to, and that its process lives and is not stopped: what it was asked for until now has
-// not returned.
-func (p *processes) hung(s *process) {
+// recordHung records that a client did not end though it was told to, and that its process lives and is not stopped: what it was asked for until
+// now has not returned.
+func recordHung(r *record, s *process) {
 	ctx, cancel := context.WithTimeout(context.Background(), readingTimeout)
 	defer cancel()
 	now := clock.Now()
@@ -263,7 +263,7 @@ func (p *processes) hung(s *process) {
 	if err != nil || state.Gone() || state.Stopped() {
 		return
 	}
-	p.record.change(func(e *results.Env) { e.Hung = append(e.Hung, results.Hung{Name: s.node.Name(), Until: now}) })
+	r.change(func(e *results.Env) { e.Hung = append(e.Hung, results.Hung{Name: s.node.Name(), Until: now}) })
 }
 
 // collect closes the histories of all nodes and records what they reported of themselves. All share the time that a stream may take to end.
