@@ -1,6 +1,6 @@
-// Package backends is what is locked, as a client process needs it: the contract of the locks that run on a service. What a
-// provider needs of the service's nodes is in topology, and listed joins both. One folder per service, one file per topology and
-// per lock; all is the list.
+// Package backends is what is locked, as a client process needs it: the contract of the locks that run on a service.
+// What a provider needs of the service's nodes is in topology, and listed joins both. One folder per service, one file
+// per topology and per lock; all is the list.
 package backends
 
 import (
@@ -26,8 +26,8 @@ type Backend struct {
 	Servers
 }
 
-// Misuse reports whether a key of a backend has clients use its locks in a way for which they are not made: such keys begin with "shared_", and have
-// users share what a lock belongs to. What breaks then is the program, not the lock.
+// Misuse reports whether a key of a backend has clients use its locks in a way for which they are not made: such keys
+// begin with "shared_", and have users share what a lock belongs to. What breaks then is the program, not the lock.
 func Misuse(key string) bool { return strings.HasPrefix(key, "shared_") }
 
 // Lock returns the named lock, or the default for ""; every backend has NoLock beside those of its list.
@@ -60,12 +60,13 @@ type Offers struct {
 	Renewal    string      `json:"renewal"`     // "none", "call" (lock.Renewer), "background" (keep-alive)
 	LossSignal bool        `json:"loss_signal"` // lock.Watcher reports losses
 	Token      TokenSource `json:"token"`
-	Reentrant  string      `json:"reentrant"`  // "no", or what it is re-entrant by
-	Fair       bool        `json:"fair"`       // grants in the order of asking
-	Expires    bool        `json:"expires"`    // a dead holder's grant ends by itself
-	WallClock  bool        `json:"wall_clock"` // that end is told by the wall clock of servers or clients, which can be set
-	Shared     bool        `json:"shared"`     // knows lock.Shared beside lock.Exclusive
-	Sequencer  bool        `json:"sequencer"`  // lock.SequencerChecker
+	Reentrant  string      `json:"reentrant"` // "no", or what it is re-entrant by
+	Fair       bool        `json:"fair"`      // grants in the order of asking
+	Expires    bool        `json:"expires"`   // a dead holder's grant ends by itself
+	// that end is told by the wall clock of servers or clients, which can be set
+	WallClock bool `json:"wall_clock"`
+	Shared    bool `json:"shared"`    // knows lock.Shared beside lock.Exclusive
+	Sequencer bool `json:"sequencer"` // lock.SequencerChecker
 }
 
 // Lock is one way to lock on a backend.
@@ -86,8 +87,8 @@ type Lock struct {
 	Waits bool
 	// MinTTL is the shortest TTL that the service honours; shorter ones are refused at load time.
 	MinTTL time.Duration
-	// Recovery bounds the time to the next grant after a holder's death. Every lock says it: the judge, the suites and the
-	// stories go by it.
+	// Recovery bounds the time to the next grant after a holder's death. Every lock says it: the judge, the suites and
+	// the stories go by it.
 	Recovery Recovery
 	// Notes explain figures of this lock to a reader of a report.
 	Notes []Note
@@ -122,7 +123,9 @@ func RecoversIn(bound func(ttl time.Duration) time.Duration) Recovery {
 
 // RecoveryBy returns a Recovery that depends on decoded parameters. read decodes them, and returns the defaults for
 // none: these are used if the parameters cannot be read.
-func RecoveryBy[P any](read func(json.RawMessage) (P, error), bound func(ttl time.Duration, p P) time.Duration) Recovery {
+func RecoveryBy[P any](read func(json.RawMessage) (P, error),
+	bound func(ttl time.Duration, p P) time.Duration,
+) Recovery {
 	return func(ttl time.Duration, params json.RawMessage) time.Duration {
 		p, err := read(params)
 		if err != nil {
@@ -141,12 +144,13 @@ type Access struct {
 	Params  json.RawMessage `json:"params,omitempty"`
 	Run     string          `json:"run"`    // id of the run; the key of in-process services
 	Client  int             `json:"client"` // index of the client process within the run, from 0
-	// Prefix begins every key, node, path or name of a schema that a client makes; "": the lock's own way, which begins with "lockquake".
+	// Prefix begins every key, node, path or name of a schema that a client makes; "": the lock's own way, which begins
+	// with "lockquake".
 	Prefix string `json:"prefix,omitempty"`
 	// Login is what the service asks for.
 	node.Login
-	// Via says where to dial instead of an address of the service, for clients that learn addresses from the service itself. Nil but
-	// in the conformance suite, which puts a proxy before each server.
+	// Via says where to dial instead of an address of the service, for clients that learn addresses from the service
+	// itself. Nil but in the conformance suite, which puts a proxy before each server.
 	Via map[string]string `json:"via,omitempty"`
 }
 

@@ -13,7 +13,8 @@ type Found struct {
 type Finding struct {
 	Story string
 	Shows string // what it finds, such as "a double grant"
-	// Reasons are the beginnings of reasons in its verdict, such as "double_grants 0: found". The verdict has all of them.
+	// Reasons are the beginnings of reasons in its verdict, such as "double_grants 0: found". The verdict has all of
+	// them.
 	Reasons []string
 }
 

@@ -11,11 +11,12 @@ import (
 // NoLock is the name under which a scenario asks for no lock at all.
 const NoLock = "none"
 
-// noLock grants whatever is asked for, at once, and asks nobody. Nothing is promised, so no holder is ever entitled: what is left is the
-// resource with its own guard, under the same demand.
+// noLock grants whatever is asked for, at once, and asks nobody. Nothing is promised, so no holder is ever entitled:
+// what is left is the resource with its own guard, under the same demand.
 func noLock() Lock {
 	return Lock{
-		Name: NoLock, Doc: "No lock: everybody goes ahead at once, and nobody is asked.", Wrong: "it excludes nobody", Absent: true,
+		Name: NoLock, Doc: "No lock: everybody goes ahead at once, and nobody is asked.", Wrong: "it excludes nobody",
+		Absent: true,
 		Offers: Offers{Try: true, Renewal: "none", Token: TokenNone, Reentrant: "no"},
 		Dial:   func(context.Context, Access) (Connection, error) { return open{}, nil },
 	}

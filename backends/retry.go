@@ -16,11 +16,14 @@ import (
 // Retry is the policy of a lock that waits by asking again. On a contended lock the policy is the result, so every
 // report names it.
 type Retry struct {
-	Delay  time.Duration `yaml:"delay" json:"delay_ns"`          // between two attempts; 0: the next one follows at once
-	Jitter float64       `yaml:"jitter" json:"jitter"`           // each delay is drawn from Delay times 1-Jitter to 1+Jitter
-	Growth float64       `yaml:"growth" json:"growth,omitempty"` // each delay of an acquire is that many times the one before; 0 and 1: all are alike
-	Most   time.Duration `yaml:"most" json:"most_ns,omitempty"`  // to which delays grow; 0: without end
-	Tries  int           `yaml:"tries" json:"tries"`             // attempts of one acquire; 0: until its context ends
+	// between two attempts; 0: the next one follows at once
+	Delay time.Duration `yaml:"delay" json:"delay_ns"`
+	// each delay is drawn from Delay times 1-Jitter to 1+Jitter
+	Jitter float64 `yaml:"jitter" json:"jitter"`
+	// each delay of an acquire is that many times the one before; 0 and 1: all are alike
+	Growth float64       `yaml:"growth" json:"growth,omitempty"`
+	Most   time.Duration `yaml:"most" json:"most_ns,omitempty"` // to which delays grow; 0: without end
+	Tries  int           `yaml:"tries" json:"tries"`            // attempts of one acquire; 0: until its context ends
 }
 
 // String names the policy as reports show it.
@@ -73,11 +76,14 @@ func CheckDuration(key string, d, least time.Duration) error {
 	return nil
 }
 
-// Poll calls try until it grants, fails in a way whose outcome nobody knows, was called Tries times, or ctx ends. It asks
-// again only where the attempt certainly granted nothing. When ctx ends between two attempts the last attempt's error is
-// returned, so that the caller learns that nothing was granted and why. Where ctx ends within an attempt, the error keeps what that leaves
-// open, with the reason of the attempts before: the wait was for a lock that was held. It announces each attempt (lock.Attempt).
-func (r Retry) Poll(ctx context.Context, random *rand.Rand, try func(context.Context) (lock.Grant, error)) (lock.Grant, error) {
+// Poll calls try until it grants, fails in a way whose outcome nobody knows, was called Tries times, or ctx ends. It
+// asks again only where the attempt certainly granted nothing. When ctx ends between two attempts the last attempt's
+// error is returned, so that the caller learns that nothing was granted and why. Where ctx ends within an attempt, the
+// error keeps what that leaves open, with the reason of the attempts before: the wait was for a lock that was held. It
+// announces each attempt (lock.Attempt).
+func (r Retry) Poll(ctx context.Context, random *rand.Rand, try func(context.Context) (lock.Grant, error)) (lock.Grant,
+	error,
+) {
 	next := r.Delay
 	var timer *time.Timer // of no use to an attempt that succeeds
 	var held error        // what the last attempt was told that the service answered
@@ -88,7 +94,8 @@ func (r Retry) Poll(ctx context.Context, random *rand.Rand, try func(context.Con
 		if errors.Is(err, lock.ErrContended) {
 			held = err
 		} else if held != nil && over(ctx) && errors.Is(err, lock.ErrNotSent) {
-			err = fmt.Errorf("%w; gave up waiting: %w", held, cmp.Or(ctx.Err(), context.DeadlineExceeded)) // it was not asked once more
+			// it was not asked once more
+			err = fmt.Errorf("%w; gave up waiting: %w", held, cmp.Or(ctx.Err(), context.DeadlineExceeded))
 		}
 		if err == nil || !lock.Certain(err) {
 			return g, cutOff(ctx, held, err, began)
@@ -118,8 +125,8 @@ func over(ctx context.Context) bool {
 	return ctx.Err() != nil || ok && !time.Now().Before(end)
 }
 
-// cutOff adds to the error of an attempt that the end of ctx cut off why the ones before had not been granted, held: else all that is told of a
-// wait for a lock that was held is that its last request had no answer.
+// cutOff adds to the error of an attempt that the end of ctx cut off why the ones before had not been granted, held:
+// else all that is told of a wait for a lock that was held is that its last request had no answer.
 func cutOff(ctx context.Context, held, err error, began time.Time) error {
 	if err == nil || held == nil || !over(ctx) {
 		return err

@@ -1,6 +1,7 @@
 package backends
 
-// Servers says how a service keeps locks on its servers, and what these tell of themselves. Nothing else knows a service by its name.
+// Servers says how a service keeps locks on its servers, and what these tell of themselves. Nothing else knows a
+// service by its name.
 type Servers struct {
 	// Majority says which servers must agree on a grant.
 	Majority Majority
@@ -16,7 +17,8 @@ type Servers struct {
 	StartTLS bool
 	// Unasked says that nobody can ask them who has a lock, nor how much they were asked for.
 	Unasked bool
-	// Durable is the backend's key, with its value, under which servers have their data again after a restart; "": they always do.
+	// Durable is the backend's key, with its value, under which servers have their data again after a restart; "": they
+	// always do.
 	Durable string
 	// Forgets says that a server whose data are lost comes back without them and serves.
 	Forgets bool

@@ -1,6 +1,6 @@
-// Package chaos is what goes wrong in a run: the contract of a fault, the targets, the schedule that says when one is injected, and
-// the stack of heals that undoes them. It knows no fault, no cluster and no service. The faults are in the folders below: one for each
-// mechanism, with one file per fault; all lists them.
+// Package chaos is what goes wrong in a run: the contract of a fault, the targets, the schedule that says when one is
+// injected, and the stack of heals that undoes them. It knows no fault, no cluster and no service. The faults are in
+// the folders below: one for each mechanism, with one file per fault; all lists them.
 package chaos
 
 import (
@@ -20,8 +20,8 @@ type Node interface {
 // Capability names something that a fault needs of a node.
 type Capability string
 
-// The capabilities that are needed whatever the fault; the others are declared beside the faults that need them. A provider says for
-// each, before a run, whether it has it or why not.
+// The capabilities that are needed whatever the fault; the others are declared beside the faults that need them. A
+// provider says for each, before a run, whether it has it or why not.
 const (
 	CanInspect Capability = "inspect" // Inspector
 	CanPause   Capability = "pause"   // process.Pauser; a holder is stopped in order to aim at it

@@ -26,7 +26,8 @@ type Linked interface {
 	Ports() (own, far PortName)
 }
 
-// OneEnded is a Linked that can work where somebody else runs the far ends: it is done, and seen, at the targets' own ends.
+// OneEnded is a Linked that can work where somebody else runs the far ends: it is done, and seen, at the targets' own
+// ends.
 type OneEnded interface {
 	// AtOwnEnd lists what it needs of its targets then, or returns an Unavailable with the reason why it cannot be.
 	AtOwnEnd() ([]Capability, error)

@@ -24,7 +24,8 @@ type Worded interface {
 
 // Wanting is a fault that needs something of the service itself, beside what it needs of nodes.
 type Wanting interface {
-	// Wants returns nil where the service has it, else an Unavailable with the reason. It is asked before anything starts.
+	// Wants returns nil where the service has it, else an Unavailable with the reason. It is asked before anything
+	// starts.
 	Wants(service Observer) error
 }
 
@@ -36,7 +37,8 @@ type Kind struct {
 	Doc   string // one sentence: what it does and what its receipt is
 	// Needs lists the capabilities that each target must have.
 	Needs []Capability
-	// Lasting tells whether the trouble stands until it is healed, so that `for` makes sense. A Momentary fault is the exception.
+	// Lasting tells whether the trouble stands until it is healed, so that `for` makes sense. A Momentary fault is the
+	// exception.
 	Lasting bool
 	// Syncs tells whether the fault shows only in a server that syncs to disk what it writes.
 	Syncs bool
@@ -57,14 +59,14 @@ type Kind struct {
 	Idle bool
 	// AtPeers tells whether pictures show the fault at the other ends of the links, and not at its targets.
 	AtPeers bool
-	// Began and Ended are what a picture says of the fault's begin and end, as in history.Traits. Both empty: that it begins and is healed. A
-	// fault whose words depend on its keys is a Worded.
+	// Began and Ended are what a picture says of the fault's begin and end, as in history.Traits. Both empty: that it
+	// begins and is healed. A fault whose words depend on its keys is a Worded.
 	Began, Ended string
-	// Sample is the fault's own keys as a scenario writes them, such as "{by: 1s..60s}", for a random schedule that names the
-	// fault alone; a fault that needs none leaves it empty.
+	// Sample is the fault's own keys as a scenario writes them, such as "{by: 1s..60s}", for a random schedule that
+	// names the fault alone; a fault that needs none leaves it empty.
 	Sample string
-	// Try lists the keys, as YAML ("by: +60s"), with which the fault is tried out by doctor and by the tests of all faults: one entry for
-	// each way in which it works. Empty: once, without keys.
+	// Try lists the keys, as YAML ("by: +60s"), with which the fault is tried out by doctor and by the tests of all
+	// faults: one entry for each way in which it works. Empty: once, without keys.
 	Try []string
 	// New makes the fault; decode fills a struct with the scenario's own parameters, strictly.
 	New func(decode func(into any) error) (Fault, error)
@@ -79,20 +81,20 @@ func Lookup(kinds []Kind, name string) (Kind, bool) {
 	return kinds[i], true
 }
 
-// Prepared is a Fault that needs preparations, by its kind or by its parameters. Whoever starts the nodes gives them to every node
-// that may be a target, and refuses the fault before anything starts where one cannot be had.
+// Prepared is a Fault that needs preparations, by its kind or by its parameters. Whoever starts the nodes gives them to
+// every node that may be a target, and refuses the fault before anything starts where one cannot be had.
 type Prepared interface {
 	Preparations() []node.Preparation
 }
 
-// Excluding is a Fault that cannot be injected into nodes that were prepared for some other fault in a certain way. A scenario that
-// asks for both is refused before anything starts.
+// Excluding is a Fault that cannot be injected into nodes that were prepared for some other fault in a certain way. A
+// scenario that asks for both is refused before anything starts.
 type Excluding interface {
 	Excludes() (p node.Preparation, why string)
 }
 
-// Damaging is a Fault that may take data away for good, by its kind or by its parameters: its targets are not as they were, even when it is
-// healed.
+// Damaging is a Fault that may take data away for good, by its kind or by its parameters: its targets are not as they
+// were, even when it is healed.
 type Damaging interface {
 	Damages() bool
 }
@@ -137,7 +139,8 @@ func (k Kind) Lasts(f Fault) bool {
 
 // Traits are what a fault of this kind does, for the record of an injection.
 func (k Kind) Traits(f Fault) *history.Traits {
-	t := history.Traits{Kills: k.Kills, Returns: k.Kills && slices.Contains(k.Needs, CanStart), Halts: k.Stops && !k.Kills, Idle: k.Idle, AtPeers: k.AtPeers, Began: k.Began, Ended: k.Ended}
+	t := history.Traits{Kills: k.Kills, Returns: k.Kills && slices.Contains(k.Needs, CanStart), Halts: k.Stops &&
+		!k.Kills, Idle: k.Idle, AtPeers: k.AtPeers, Began: k.Began, Ended: k.Ended}
 	if w, ok := f.(Worded); ok {
 		t.Began, t.Ended = w.Words()
 	}
@@ -152,7 +155,8 @@ func (k Kind) Fits(f Fault, e Entry) error {
 	case !lasts && e.For > 0:
 		return fmt.Errorf("%s is over when it is done; leave out for", k.Name)
 	case lasts && e.Every > 0 && e.For == 0:
-		return fmt.Errorf("%s stands until it is healed, so it cannot come again every %s; write for as well", k.Name, e.Every)
+		return fmt.Errorf("%s stands until it is healed, so it cannot come again every %s; write for as well", k.Name,
+			e.Every)
 	}
 	return nil
 }
@@ -172,5 +176,6 @@ func (k Kind) Aim(s Selector, service Observer, servers, clients []string) strin
 			leader = "leader(LOCK)"
 		}
 	}
-	return fmt.Sprintf("%s has one target at a time, and %s; write %s, one, or the name of one server", k.Name, why, leader)
+	return fmt.Sprintf("%s has one target at a time, and %s; write %s, one, or the name of one server", k.Name, why,
+		leader)
 }

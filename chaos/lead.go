@@ -12,14 +12,16 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// lagTime is how long an injection waits to learn the replication lag, or which locks a leader has: one that hangs must not delay it.
+// lagTime is how long an injection waits to learn the replication lag, or which locks a leader has: one that hangs must
+// not delay it.
 const lagTime = 100 * time.Millisecond
 
 // Leads tells whether an answer to FactRole is that of a node that leads.
 func Leads(role string) bool { return slices.Contains(leading, role) }
 
-// Lead asks the servers for their roles, to learn which one leads after another did, and when the old leader says that it does not lead
-// any more. Every server is asked by a goroutine of its own, so that one that does not answer delays no other.
+// Lead asks the servers for their roles, to learn which one leads after another did, and when the old leader says that
+// it does not lead any more. Every server is asked by a goroutine of its own, so that one that does not answer delays
+// no other.
 type Lead struct {
 	service Observer
 	fact    string
@@ -39,11 +41,15 @@ type Following struct {
 	Also []string // nodes that lead besides: something else than what Old does
 }
 
-// Follow reads how far the followers of the node that leads are behind, and begins to ask who leads. It goes on until Stop.
+// Follow reads how far the followers of the node that leads are behind, and begins to ask who leads. It goes on until
+// Stop.
 func (s Scope) Follow(ctx context.Context, f Following) *Lead {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	lag := askLag(ctx, s.Service, f.Old)
-	l := &Lead{service: s.Service, fact: s.RoleFact(), done: ctx.Done(), stop: stop, seen: history.Lead{Old: f.Old, From: clock.Now(), Lag: lag}}
+	l := &Lead{
+		service: s.Service, fact: s.RoleFact(), done: ctx.Done(), stop: stop,
+		seen: history.Lead{Old: f.Old, From: clock.Now(), Lag: lag},
+	}
 	_, l.numbered = s.Service.Facts()[FactEpoch]
 	for _, name := range s.Servers {
 		switch {
@@ -187,8 +193,8 @@ func (l *Lead) complete() bool {
 	return s.New != "" && (s.Noticed != 0 || s.Old == "") && (s.Epoch != "" || !l.numbered)
 }
 
-// Wait returns when a new leader is known and the old one has noticed, after Stop, or when its time is over: led bounds the wait for the
-// new leader, both the wait for everything.
+// Wait returns when a new leader is known and the old one has noticed, after Stop, or when its time is over: led bounds
+// the wait for the new leader, both the wait for everything.
 func (l *Lead) Wait(ctx context.Context, led, both time.Duration) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

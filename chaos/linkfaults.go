@@ -20,12 +20,12 @@ func (l Lane) hits(sent Lane) bool {
 	return l.From == sent.From && l.To == sent.To && port(l.FromPort, sent.FromPort) && port(l.ToPort, sent.ToPort)
 }
 
-// LinkFaults records which link faults of a run stand, and stood, on which directions of which links. The datagrams that prove a fault
-// or its heal meet all faults of their link at once, so they prove something only where no other fault interferes. The zero value has
-// none, and so does nil.
+// LinkFaults records which link faults of a run stand, and stood, on which directions of which links. The datagrams
+// that prove a fault or its heal meet all faults of their link at once, so they prove something only where no other
+// fault interferes. The zero value has none, and so does nil.
 //
-// Example: a loss of 30 % on redis-2 is healed while a partition of redis-2 stands. No datagram arrives, which says nothing about the
-// loss. The receipt of the heal names the partition and relies on the kernel's list of rules instead.
+// Example: a loss of 30 % on redis-2 is healed while a partition of redis-2 stands. No datagram arrives, which says
+// nothing about the loss. The receipt of the heal names the partition and relies on the kernel's list of rules instead.
 type LinkFaults struct {
 	mu  sync.Mutex
 	all []*LinkFault

@@ -19,25 +19,25 @@ type Observer interface {
 // FactServes is the fact that every Observer knows: the node answers a request of its own protocol.
 const FactServes = "serves"
 
-// FactAnswers is the fact that the node answers by itself, with or without the others that it needs in order to serve. Not every
-// Observer knows it.
+// FactAnswers is the fact that the node answers by itself, with or without the others that it needs in order to serve.
+// Not every Observer knows it.
 const FactAnswers = "answers"
 
-// FactRole is the fact by which the targets leader and followers are found. A leader answers leader, primary or master. A node that
-// answers sentinel or none is neither, and one with any other answer is a follower. A service with a leader for each part of
-// its locks also knows "role:LOCK", which leader(LOCK) and followers(LOCK) ask.
+// FactRole is the fact by which the targets leader and followers are found. A leader answers leader, primary or master.
+// A node that answers sentinel or none is neither, and one with any other answer is a follower. A service with a leader
+// for each part of its locks also knows "role:LOCK", which leader(LOCK) and followers(LOCK) ask.
 const FactRole = "role"
 
-// FactEpoch is the fact that tells the number of the term that a node lives in, which grows when another takes the lead: Raft's term,
-// the epochs of ZooKeeper, of Redis Cluster and of the Sentinels. Not every Observer knows it.
+// FactEpoch is the fact that tells the number of the term that a node lives in, which grows when another takes the
+// lead: Raft's term, the epochs of ZooKeeper, of Redis Cluster and of the Sentinels. Not every Observer knows it.
 const FactEpoch = "epoch"
 
-// FactLag is the fact that tells the replication lag of a node that leads: how many bytes of what it had written the best of its followers
-// had not received, at least. Not every Observer knows it.
+// FactLag is the fact that tells the replication lag of a node that leads: how many bytes of what it had written the
+// best of its followers had not received, at least. Not every Observer knows it.
 const FactLag = "replication-lag"
 
-// FactClock is the fact that tells a node's wall clock, in RFC 3339; FactMonotonic tells its monotonic clock in nanoseconds, from whatever
-// start. Either may be followed by a space and by how it came to be known.
+// FactClock is the fact that tells a node's wall clock, in RFC 3339; FactMonotonic tells its monotonic clock in
+// nanoseconds, from whatever start. Either may be followed by a space and by how it came to be known.
 const (
 	FactClock     = "clock"
 	FactMonotonic = "monotonic"
@@ -49,7 +49,8 @@ const (
 	FactSyncing = "syncing"
 	// FactSyncTime is the time that the server has spent in syncs of its log since it started, in milliseconds.
 	FactSyncTime = "sync-ms"
-	// FactWrites is "true" when the server took a write of ours, at a key that no lock has. Asking for it makes the write.
+	// FactWrites is "true" when the server took a write of ours, at a key that no lock has. Asking for it makes the
+	// write.
 	FactWrites = "writes"
 	// FactLastWrite is what the server has at the key that FactWrites writes: another value after each.
 	FactLastWrite = "last-write"
@@ -84,11 +85,14 @@ type Sharder interface {
 
 // Promoter is an Observer of a service that can hand its lead over in order, while all its nodes are well.
 type Promoter interface {
-	// Promotes returns nil where the service can do it, else an Unavailable with the reason. It is asked before anything starts.
+	// Promotes returns nil where the service can do it, else an Unavailable with the reason. It is asked before
+	// anything starts.
 	Promotes() error
-	// Promote has the service begin: away from the node where it leads, to it where it follows. It need not wait for the effect.
+	// Promote has the service begin: away from the node where it leads, to it where it follows. It need not wait for
+	// the effect.
 	Promote(ctx context.Context, node string) (Promotion, error)
-	// Settle takes back what a handover needs only while it goes on, when the new leader is known or nobody leads. It may be called again.
+	// Settle takes back what a handover needs only while it goes on, when the new leader is known or nobody leads. It
+	// may be called again.
 	Settle(ctx context.Context, p Promotion) error
 }
 
@@ -98,7 +102,8 @@ type Promotion struct {
 	How      string // what was asked of whom, for a receipt
 }
 
-// ClockReading is one reading of a node's wall clock: it showed Shown at some moment between From and To of this machine's clocks.
+// ClockReading is one reading of a node's wall clock: it showed Shown at some moment between From and To of this
+// machine's clocks.
 type ClockReading struct {
 	Shown            time.Time
 	Whole            bool   // Shown is in whole seconds
@@ -112,7 +117,8 @@ func (r ClockReading) Ahead() (low, high time.Duration) {
 	return r.Shown.Sub(r.To), r.Shown.Sub(r.From)
 }
 
-// staleClock is how much older than its question an answer may be: servers that keep one time for a round of their event loop.
+// staleClock is how much older than its question an answer may be: servers that keep one time for a round of their
+// event loop.
 const staleClock = 5 * time.Millisecond
 
 // ReadClock asks a node for its wall clock once, by FactClock.
@@ -131,8 +137,8 @@ func ReadClock(ctx context.Context, service Observer, node string) (r ClockReadi
 	return r, err
 }
 
-// ClockAhead asks a node for its wall clock once, by FactClock. By how much it is ahead of this machine's lies between the two; the
-// answer's own grain is within them.
+// ClockAhead asks a node for its wall clock once, by FactClock. By how much it is ahead of this machine's lies between
+// the two; the answer's own grain is within them.
 func ClockAhead(ctx context.Context, service Observer, node string) (low, high time.Duration, err error) {
 	r, err := ReadClock(ctx, service, node)
 	if err != nil {

@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// Promise is what a schedule must not do to the service. An injection that would break it is not made, so that a result says what the
-// lock does while a majority of its servers is well, for example. The zero value promises nothing.
+// Promise is what a schedule must not do to the service. An injection that would break it is not made, so that a result
+// says what the lock does while a majority of its servers is well, for example. The zero value promises nothing.
 //
-// Example: with Majority and three servers, a pause of etcd-1 stands. A kill of etcd-2 comes due: one of three servers would be left,
-// which is no majority. The kill is recorded as not made, with that reason. A second fault on etcd-1 would be made, unless Apart.
+// Example: with Majority and three servers, a pause of etcd-1 stands. A kill of etcd-2 comes due: one of three servers
+// would be left, which is no majority. The kill is recorded as not made, with that reason. A second fault on etcd-1
+// would be made, unless Apart.
 type Promise struct {
 	Apart    bool // no node is the target of two injections at once
 	Serial   bool // no two injections stand at once
@@ -23,8 +24,8 @@ func (p Promise) None() bool { return p == Promise{} }
 // Reach is the nodes that one injection hits.
 type Reach struct {
 	Targets []string
-	// Servers are those that can no longer be counted on: the targets among the servers, or, of a link fault, the side with
-	// fewer servers. If these were away, every link that is left would be whole.
+	// Servers are those that can no longer be counted on: the targets among the servers, or, of a link fault, the side
+	// with fewer servers. If these were away, every link that is left would be whole.
 	Servers []string
 }
 
@@ -64,7 +65,8 @@ func (p Promise) Broken(servers []string, standing []Reach, next Reach) string {
 	down := slices.Clone(next.Servers)
 	for _, s := range standing {
 		if both := common(s.Targets, next.Targets); p.Apart && len(both) > 0 {
-			return fmt.Sprintf("another one stands on %s, and only those on other nodes may overlap", strings.Join(both, ", "))
+			return fmt.Sprintf("another one stands on %s, and only those on other nodes may overlap",
+				strings.Join(both, ", "))
 		}
 		down = append(down, s.Servers...)
 	}
@@ -81,7 +83,8 @@ func (p Promise) Broken(servers []string, standing []Reach, next Reach) string {
 	for _, s := range servers {
 		kind := serverKind(s)
 		if left := all[kind] - len(hit[kind]); 2*left <= all[kind] {
-			return fmt.Sprintf("with %s hit, %d of %d servers would be left alone, which is no majority", strings.Join(hit[kind], ", "), left, all[kind])
+			return fmt.Sprintf("with %s hit, %d of %d servers would be left alone, which is no majority",
+				strings.Join(hit[kind], ", "), left, all[kind])
 		}
 	}
 	return ""

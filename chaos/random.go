@@ -37,19 +37,20 @@ type Drawn struct {
 	Chosen Selector      // as the scenario has it
 }
 
-// Tries before giving up: of one injection that would break the promise, of a schedule without any, and of injections in all
-// these schedules together.
+// Tries before giving up: of one injection that would break the promise, of a schedule without any, and of injections
+// in all these schedules together.
 const (
 	pickTries = 20
 	planTries = 100
 	maxDraws  = 2 * maxPlanned
 )
 
-// Draw makes the injections of a run from its seed. The gaps are exponential around MeanGap: from the start of one to the
-// start of the next, or, where none may overlap, from the end of one. Each lies within the run, its end included, in whole
-// milliseconds. It is a function of its arguments alone and uses whole numbers only: the same on any machine.
+// Draw makes the injections of a run from its seed. The gaps are exponential around MeanGap: from the start of one to
+// the start of the next, or, where none may overlap, from the end of one. Each lies within the run, its end included,
+// in whole milliseconds. It is a function of its arguments alone and uses whole numbers only: the same on any machine.
 //
-// What is known beforehand is drawn so that the promise holds; who leads or holds a lock, and how long a heal takes, is not.
+// What is known beforehand is drawn so that the promise holds; who leads or holds a lock, and how long a heal takes, is
+// not.
 func (r Random) Draw(runFor time.Duration, runSeed uint64) ([]Drawn, error) {
 	if len(r.Faults) == 0 || r.MeanGap <= 0 {
 		return nil, errors.New("a random schedule needs faults, and a mean gap above 0s")
@@ -67,7 +68,8 @@ func (r Random) Draw(runFor time.Duration, runSeed uint64) ([]Drawn, error) {
 			return out, err
 		}
 	}
-	return nil, fmt.Errorf("no injection fits into the run (%s) with a mean gap of %s and what is promised", runFor, r.MeanGap)
+	return nil, fmt.Errorf("no injection fits into the run (%s) with a mean gap of %s and what is promised", runFor,
+		r.MeanGap)
 }
 
 func (r Random) tooMany(runFor time.Duration) error {
@@ -117,7 +119,8 @@ func (r Random) one(at time.Duration, standing []standingUntil, random *rand.Ran
 		d.Chosen = f.On[random.IntN(len(f.On))]
 		d.On = d.Chosen.Settle(r.Servers, random)
 		if f.Lasting {
-			d.For = f.Shortest + time.Duration(random.Int64N(int64((f.Longest-f.Shortest)/time.Millisecond)+1))*time.Millisecond
+			d.For = f.Shortest + time.Duration(random.Int64N(int64((f.Longest-f.Shortest)/time.Millisecond)+
+				1))*time.Millisecond
 		}
 		if r.Promise.Broken(r.Servers, beside, r.reach(d)) == "" {
 			return d, true
@@ -126,8 +129,8 @@ func (r Random) one(at time.Duration, standing []standingUntil, random *rand.Ran
 	return Drawn{}, false
 }
 
-// reach is the reach of an injection, as far as it is known beforehand. The other ends of a link fault are not: it counts against the
-// targets, unless these alone would break the promise.
+// reach is the reach of an injection, as far as it is known beforehand. The other ends of a link fault are not: it
+// counts against the targets, unless these alone would break the promise.
 func (r Random) reach(d Drawn) Reach {
 	names := d.On.Named()
 	out := NewReach(names, nil, r.Servers, r.Clients)
@@ -137,7 +140,8 @@ func (r Random) reach(d Drawn) Reach {
 	return out
 }
 
-// Never says why no injection of a fault on these targets could keep the promise, even with nothing else standing, or "".
+// Never says why no injection of a fault on these targets could keep the promise, even with nothing else standing, or
+// "".
 func (p Promise) Never(on Selector, servers []string, random *rand.Rand) string {
 	why := ""
 	for range pickTries {
@@ -153,8 +157,8 @@ func (p Promise) Never(on Selector, servers []string, random *rand.Rand) string 
 	return why
 }
 
-// exponential draws from the exponential distribution by von Neumann's method, which compares random numbers and needs no
-// logarithm: processors differ in the last bit of one.
+// exponential draws from the exponential distribution by von Neumann's method, which compares random numbers and needs
+// no logarithm: processors differ in the last bit of one.
 func exponential(mean time.Duration, random *rand.Rand) time.Duration {
 	for whole := time.Duration(0); ; whole++ {
 		first := random.Uint64()

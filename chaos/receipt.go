@@ -26,7 +26,8 @@ func Worse(a, b history.ReceiptStatus) bool { return severity[a] > severity[b] }
 // severity orders the answers of a receipt.
 var severity = map[history.ReceiptStatus]int{history.Installed: 0, history.Indeterminate: 1, history.NotInstalled: 2}
 
-// joined is the receipt for several targets: as good as the worst, and as late as the last. Its signal was sent when the first was.
+// joined is the receipt for several targets: as good as the worst, and as late as the last. Its signal was sent when
+// the first was.
 func joined(receipts []history.Receipt) history.Receipt {
 	out := history.Receipt{Status: history.Installed}
 	var evidence []string
@@ -56,7 +57,8 @@ func OnEach[T Node](targets []T, act func(T) (history.Receipt, error)) (history.
 		all.Go(func() {
 			r, err := act(n)
 			if err != nil {
-				r = Seen(history.NotInstalled, r.Time, strings.TrimPrefix(r.Evidence+"; "+n.Name()+": "+err.Error(), "; "))
+				r = Seen(history.NotInstalled, r.Time, strings.TrimPrefix(r.Evidence+"; "+n.Name()+": "+err.Error(),
+					"; "))
 			}
 			receipts[i], errs[i] = r, err
 		})
@@ -76,8 +78,8 @@ func AtAll[T any](list []T, act func(T) error) error {
 	return errors.Join(errs...)
 }
 
-// Capable returns the targets as the type that a fault needs. A target of another type is an Unavailable error, before anything was
-// done to any of them.
+// Capable returns the targets as the type that a fault needs. A target of another type is an Unavailable error, before
+// anything was done to any of them.
 func Capable[T any](on []Node, what Capability) ([]T, error) {
 	var out []T
 	for _, n := range on {
@@ -90,7 +92,8 @@ func Capable[T any](on []Node, what Capability) ([]T, error) {
 	return out, nil
 }
 
-// Before reads the state of a target whose process is about to be changed. Where it has none, the receipt tells that there was nothing to do.
+// Before reads the state of a target whose process is about to be changed. Where it has none, the receipt tells that
+// there was nothing to do.
 func Before(ctx context.Context, n inspected, what string) (state ProcessState, none history.Receipt, err error) {
 	if state, err = n.Inspect(ctx); err != nil {
 		return state, none, fmt.Errorf("its state could not be read: %w", err)
@@ -106,8 +109,8 @@ func NothingDone(err error) history.Receipt {
 	return Seen(history.NotInstalled, 0, "nothing was done: "+err.Error())
 }
 
-// Hits are the targets that an injection has begun to change, each with what its heal needs. A target is noted right before it is
-// changed: what was only half done must be undone too.
+// Hits are the targets that an injection has begun to change, each with what its heal needs. A target is noted right
+// before it is changed: what was only half done must be undone too.
 type Hits[T Node] struct {
 	mu  sync.Mutex
 	all []T
@@ -137,7 +140,8 @@ func (h *Hits[T]) Heal(ctx context.Context, one func(T) (history.Receipt, error)
 }
 
 // AtOnce injects into all targets of a scope at once. inject notes each in hits, with what heal needs to know of it.
-func AtOnce[N, T Node](s Scope, c Capability, inject func(n N, hits *Hits[T]) (history.Receipt, error), heal func(context.Context, T) (history.Receipt, error),
+func AtOnce[N, T Node](s Scope, c Capability, inject func(n N, hits *Hits[T]) (history.Receipt, error),
+	heal func(context.Context, T) (history.Receipt, error),
 ) (Heal, history.Receipt, error) {
 	targets, err := Capable[N](s.On, c)
 	if err != nil {

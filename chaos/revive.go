@@ -26,8 +26,8 @@ type inspected interface {
 }
 
 // Revive starts a node that was killed and waits until it serves again. While other faults stand it need only answer: a
-// member of a quorum cannot serve before enough of the others are healed, which comes after this heal. A node that is never
-// started a second time, as a client, stays dead; that is its healed state.
+// member of a quorum cannot serve before enough of the others are healed, which comes after this heal. A node that is
+// never started a second time, as a client, stays dead; that is its healed state.
 func Revive(ctx context.Context, n inspected, s Scope) (history.Receipt, error) {
 	starter, ok := n.(Starter)
 	if !ok || !starter.Restartable() {
@@ -72,7 +72,8 @@ func Revive(ctx context.Context, n inspected, s Scope) (history.Receipt, error) 
 	return Seen(history.Installed, state.Time, evidence), nil
 }
 
-// restarted waits until the old process was reaped and starts a new one. A node that runs already is left alone, and started is false.
+// restarted waits until the old process was reaped and starts a new one. A node that runs already is left alone, and
+// started is false.
 func restarted(ctx context.Context, n inspected, starter Starter) (started bool, err error) {
 	for starter.Running() {
 		state, err := n.Inspect(ctx)
@@ -86,8 +87,8 @@ func restarted(ctx context.Context, n inspected, starter Starter) (started bool,
 	return true, starter.Start(ctx)
 }
 
-// servesBeside waits until the node serves. Where it does not within reviveGrace while other faults stand, waits is true: it
-// waits for them. The run's last look at the service demands that it serves.
+// servesBeside waits until the node serves. Where it does not within reviveGrace while other faults stand, waits is
+// true: it waits for them. The run's last look at the service demands that it serves.
 func servesBeside(ctx context.Context, node string, s Scope) (waits bool, err error) {
 	for s.Service != nil {
 		looking, cancel := context.WithTimeout(ctx, reviveGrace)

@@ -28,8 +28,8 @@ type Planned struct {
 // maxPlanned bounds a schedule: more than that is a slip in a unit.
 const maxPlanned = 10000
 
-// Plan makes the injections of a run, in their order. It is a function of its arguments alone: an entry's jitter does not
-// depend on the other entries.
+// Plan makes the injections of a run, in their order. It is a function of its arguments alone: an entry's jitter does
+// not depend on the other entries.
 func Plan(entries []Entry, runFor time.Duration, runSeed uint64) ([]Planned, error) {
 	var out []Planned
 	for i, e := range entries {
@@ -46,7 +46,8 @@ func Plan(entries []Entry, runFor time.Duration, runSeed uint64) ([]Planned, err
 				out = append(out, Planned{Entry: i, At: at, For: e.For})
 			}
 			if len(out) > maxPlanned {
-				return nil, fmt.Errorf("entry %d: every %s for %s is more than %d injections", i, e.Every, runFor, maxPlanned)
+				return nil, fmt.Errorf("entry %d: every %s for %s is more than %d injections", i, e.Every, runFor,
+					maxPlanned)
 			}
 			if e.Every == 0 {
 				break
@@ -64,7 +65,8 @@ func (e Entry) check(runFor time.Duration) error {
 	case e.At+e.Jitter >= runFor:
 		return fmt.Errorf("at %s is not before the end of the run (%s)", e.At+e.Jitter, runFor)
 	case e.Every > 0 && e.For+e.Jitter >= e.Every:
-		return fmt.Errorf("every %s is too soon: the one before may last until %s after it was due", e.Every, e.For+e.Jitter)
+		return fmt.Errorf("every %s is too soon: the one before may last until %s after it was due", e.Every,
+			e.For+e.Jitter)
 	}
 	return nil
 }

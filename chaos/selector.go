@@ -12,7 +12,8 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// word is a target that is no node's name. One of draws, picks and byRole finds its nodes. A word without any is found by its grant.
+// word is a target that is no node's name. One of draws, picks and byRole finds its nodes. A word without any is found
+// by its grant.
 type word struct {
 	name   string
 	of     node.Role                              // of the nodes that it may pick; "": any
@@ -30,7 +31,10 @@ var words = []word{
 	{name: "minority", of: node.Server, draws: func(n int) int { return (n - 1) / 2 }},
 	{name: "majority", of: node.Server, draws: func(n int) int { return min(n, n/2+1) }},
 	{name: "all", of: node.Server, picks: func(v View) []Node { return v.Servers }},
-	{name: "leader", of: node.Server, lock: true, leads: true, byRole: func(leaders, _ []Node) []Node { return leaders }},
+	{
+		name: "leader", of: node.Server, lock: true, leads: true,
+		byRole: func(leaders, _ []Node) []Node { return leaders },
+	},
 	{name: "followers", of: node.Server, lock: true, byRole: func(_, followers []Node) []Node { return followers }},
 	{name: "holder", of: node.Client, lock: true},
 	{name: "clients", of: node.Client, picks: func(v View) []Node { return v.Clients }},
@@ -50,18 +54,20 @@ var lockForm = regexp.MustCompile(`^(\w+)\(([^()\s]+)\)$`)
 // primary is the other name of leader in a target.
 var primary = regexp.MustCompile(`^primary(\(|$)`)
 
-// leading are the answers to FactRole of a node that leads, aside those of one that takes no part: it watches the others, or has
-// nothing to do with the lock that was named.
+// leading are the answers to FactRole of a node that leads, aside those of one that takes no part: it watches the
+// others, or has nothing to do with the lock that was named.
 var (
 	leading = []string{"leader", "primary", "master"}
 	aside   = []string{"sentinel", "none"}
 )
 
-// Selector says what a fault is aimed at. It is resolved when the fault is injected, since who leads or holds a lock is not known before.
-// Random choices are made from the seed, by Settle, so that a schedule can be written down before it runs.
+// Selector says what a fault is aimed at. It is resolved when the fault is injected, since who leads or holds a lock is
+// not known before. Random choices are made from the seed, by Settle, so that a schedule can be written down before it
+// runs.
 //
-// Example: "minority or leader" with etcd-1 to etcd-5. Settle draws "minority" for the first injection and makes it "etcd-2, etcd-4";
-// for the second it draws "leader", which stays. When that one is due, Resolve asks all five for their role and finds etcd-3.
+// Example: "minority or leader" with etcd-1 to etcd-5. Settle draws "minority" for the first injection and makes it
+// "etcd-2, etcd-4"; for the second it draws "leader", which stays. When that one is due, Resolve asks all five for
+// their role and finds etcd-3.
 type Selector struct {
 	text    string
 	parts   []part     // what any of them picks is picked
@@ -75,9 +81,9 @@ type part struct {
 	lock string // that it names
 }
 
-// ParseSelector reads a target: a word such as "leader", "holder(lock-0)", or one of the given names of nodes; several of
-// them with commas between; or alternatives with " or " between, of which one is drawn for each injection. A holder stands
-// alone.
+// ParseSelector reads a target: a word such as "leader", "holder(lock-0)", or one of the given names of nodes; several
+// of them with commas between; or alternatives with " or " between, of which one is drawn for each injection. A holder
+// stands alone.
 func ParseSelector(text string, nodes []string) (Selector, error) {
 	if strings.Contains(text, alternatively) {
 		return parseAlternatives(text, nodes)
@@ -85,8 +91,8 @@ func ParseSelector(text string, nodes []string) (Selector, error) {
 	return parseSelector(text, strings.Split(text, ","), nodes, word.isTarget)
 }
 
-// ParseFar reads the other ends of a link fault: the words and names of targets but holder, and the word rest, for everybody
-// who is no target.
+// ParseFar reads the other ends of a link fault: the words and names of targets but holder, and the word rest, for
+// everybody who is no target.
 func ParseFar(far Names, nodes []string) (Selector, error) {
 	return parseSelector(strings.Join(far, ", "), far, nodes, word.isFar)
 }
@@ -130,7 +136,8 @@ func parsePart(text string, nodes []string, fits func(word) bool) (part, error) 
 			withLock = append(withLock, w.name+"(LOCK)")
 		}
 	}
-	return part{}, fmt.Errorf("there is no target %q; targets are %s, or a node: %s", text, strings.Join(append(kinds, withLock...), ", "), strings.Join(nodes, ", "))
+	return part{}, fmt.Errorf("there is no target %q; targets are %s, or a node: %s", text,
+		strings.Join(append(kinds, withLock...), ", "), strings.Join(nodes, ", "))
 }
 
 // String returns the selector as it was written.
@@ -148,8 +155,8 @@ func (s Selector) Parts() []string {
 	return out
 }
 
-// Settle draws one of the alternatives, and returns it with one, minority and majority replaced by servers that are drawn
-// now; the other words and the names stay.
+// Settle draws one of the alternatives, and returns it with one, minority and majority replaced by servers that are
+// drawn now; the other words and the names stay.
 func (s Selector) Settle(servers []string, random *rand.Rand) Selector {
 	s = s.draw(random)
 	n := len(servers)
@@ -205,7 +212,8 @@ func (s Selector) Leader(service Observer) (fact string, ok bool) {
 
 func (p part) leads() bool { return p.word != nil && p.word.leads }
 
-// fact is what the servers are asked: their role for the named lock where the service tells them apart, else their role.
+// fact is what the servers are asked: their role for the named lock where the service tells them apart, else their
+// role.
 func (p part) fact(service Observer) string {
 	if _, ok := service.Facts()[FactRole+":LOCK"]; ok && p.lock != "" {
 		return FactRole + ":" + p.lock
@@ -215,12 +223,13 @@ func (p part) fact(service Observer) string {
 
 // MayPick tells whether a node of that name and role may be among those that the selector picks.
 func (s Selector) MayPick(name string, role node.Role) bool {
-	return slices.ContainsFunc(s.choices, func(c Selector) bool { return c.MayPick(name, role) }) || slices.ContainsFunc(s.parts, func(p part) bool {
-		if p.word == nil {
-			return p.text == name
-		}
-		return p.word.of == "" || p.word.of == role
-	})
+	return slices.ContainsFunc(s.choices, func(c Selector) bool { return c.MayPick(name, role) }) ||
+		slices.ContainsFunc(s.parts, func(p part) bool {
+			if p.word == nil {
+				return p.text == name
+			}
+			return p.word.of == "" || p.word.of == role
+		})
 }
 
 // View is the run's nodes as a selector sees them.
@@ -245,7 +254,8 @@ func (s Selector) Resolve(ctx context.Context, v View) ([]Node, error) {
 	}
 	out := without(picked, v.Except)
 	if len(out) == 0 {
-		return nil, fmt.Errorf("target %s: none among %d servers and %d clients", s.text, len(without(v.Servers, v.Except)), len(without(v.Clients, v.Except)))
+		return nil, fmt.Errorf("target %s: none among %d servers and %d clients", s.text,
+			len(without(v.Servers, v.Except)), len(without(v.Clients, v.Except)))
 	}
 	slices.SortStableFunc(out, func(a, b Node) int { return slices.Index(v.All, a) - slices.Index(v.All, b) })
 	return slices.Compact(out), nil
@@ -256,8 +266,8 @@ func without(nodes, others []Node) []Node {
 	return slices.DeleteFunc(slices.Clone(nodes), func(n Node) bool { return slices.Contains(others, n) })
 }
 
-// resolve returns what one part picks. How many a minority and a majority are goes by all servers; they are drawn from those
-// that are not excepted, so that a majority is one without the targets.
+// resolve returns what one part picks. How many a minority and a majority are goes by all servers; they are drawn from
+// those that are not excepted, so that a majority is one without the targets.
 func (p part) resolve(ctx context.Context, v View) ([]Node, error) {
 	switch {
 	case p.word == nil:
@@ -283,7 +293,8 @@ func (p part) resolve(ctx context.Context, v View) ([]Node, error) {
 func pick(v View, word string, k int) ([]Node, error) {
 	servers := without(v.Servers, v.Except)
 	if k > len(servers) {
-		return nil, fmt.Errorf("target %s: %d servers of %d, and there are %d beside the targets", word, k, len(v.Servers), len(servers))
+		return nil, fmt.Errorf("target %s: %d servers of %d, and there are %d beside the targets", word, k,
+			len(v.Servers), len(servers))
 	}
 	if k <= 0 {
 		return nil, nil
@@ -359,8 +370,9 @@ func (s Selector) draw(random *rand.Rand) Selector {
 	return s.choices[random.IntN(len(s.choices))]
 }
 
-// Several says which part of the selector, or of one of its alternatives, picks more than one node for certain: "minority is 2 of 6
-// servers". It is "" where it may be one. A server that does not answer is no follower, so all are taken to answer.
+// Several says which part of the selector, or of one of its alternatives, picks more than one node for certain:
+// "minority is 2 of 6 servers". It is "" where it may be one. A server that does not answer is no follower, so all are
+// taken to answer.
 func (s Selector) Several(servers, clients []string) string {
 	for _, c := range s.choices {
 		if why := c.Several(servers, clients); why != "" {
@@ -390,8 +402,8 @@ func (s Selector) Several(servers, clients []string) string {
 	return ""
 }
 
-// certain returns the nodes that the part picks for certain, or any as many. The followers on a named lock may be few, and some servers
-// of several kinds follow none.
+// certain returns the nodes that the part picks for certain, or any as many. The followers on a named lock may be few,
+// and some servers of several kinds follow none.
 func (p part) certain(servers, clients []string) []string {
 	switch {
 	case p.word == nil:

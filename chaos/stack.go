@@ -43,9 +43,11 @@ func (s *Stack) Push(id int, heal Heal, limit time.Duration) {
 	s.standing = append(s.standing, &standing{id: id, heal: heal, limit: limit, done: make(chan struct{})})
 }
 
-// Heal heals one injection. ok is false when nothing of that id stands: it was healed before, or is being healed. A heal
-// runs to its end, at most its limit, even when ctx is cancelled.
-func (s *Stack) Heal(ctx context.Context, id int) (receipt history.Receipt, err error, ok bool) { //nolint:staticcheck,revive // ok says whether there is an error to speak of
+// Heal heals one injection. ok is false when nothing of that id stands: it was healed before, or is being healed. A
+// heal runs to its end, at most its limit, even when ctx is cancelled.
+func (s *Stack) Heal(ctx context.Context, id int) (receipt history.Receipt, err error,
+	ok bool,
+) { //nolint:staticcheck,revive // ok says whether there is an error to speak of
 	s.mu.Lock()
 	i := slices.IndexFunc(s.standing, func(h *standing) bool { return h.id == id && !h.taken })
 	if i < 0 {

@@ -11,8 +11,8 @@ import (
 	"sort"
 )
 
-// Clocks is the name of the file, within the history folder, that holds the measurements of clocks that are not the run's. There is none
-// where all clocks are one.
+// Clocks is the name of the file, within the history folder, that holds the measurements of clocks that are not the
+// run's. There is none where all clocks are one.
 const Clocks = "clocks.jsonl"
 
 // Measurement is one comparison of a process's own clock with the run's: a line of the file Clocks.
@@ -23,8 +23,9 @@ type Measurement struct {
 	ErrorNS  int64  `json:"error_ns"`  // how wrong that may be
 }
 
-// RateShare bounds the difference of two clocks' rates: a nanosecond in so many, which is 500 ppm. Crystals differ by some 100 ppm, and the
-// kernel lets NTP discipline a clock by at most 500 ppm. Measurements that contradict the bound are seen: see Clock.Step.
+// RateShare bounds the difference of two clocks' rates: a nanosecond in so many, which is 500 ppm. Crystals differ by
+// some 100 ppm, and the kernel lets NTP discipline a clock by at most 500 ppm. Measurements that contradict the bound
+// are seen: see Clock.Step.
 const RateShare = 2000
 
 // drift is how far two clocks can move against each other within d, rounded up.
@@ -32,16 +33,19 @@ func drift(d int64) int64 { return (d + RateShare - 1) / RateShare }
 
 // Clock is how a process's own clock relates to the run's, by measurements. It is linear between two of them.
 //
-// Each measurement leaves the offset an interval. What the rate bound allows carries that interval to every other moment, where it gets
-// wider by 500 ppm. The offset lies in all of them, so in their intersection.
+// Each measurement leaves the offset an interval. What the rate bound allows carries that interval to every other
+// moment, where it gets wider by 500 ppm. The offset lies in all of them, so in their intersection.
 //
-// Example: at 10 s of the process's clock the offset is measured as 7.0 ms, right to 0.1 ms, and at 12 s as 7.2 ms, likewise.
-//   - At 11 s the line says 7.1 ms. By the first measurement the offset is 6.9 to 7.1 ms there, give or take 0.5 ms: 6.4 to 7.6 ms. By the
-//     second it is 6.6 to 7.8 ms. So it is 6.6 to 7.6 ms, and the line errs by 0.5 ms at most.
+// Example: at 10 s of the process's clock the offset is measured as 7.0 ms, right to 0.1 ms, and at 12 s as 7.2 ms,
+// likewise.
+//   - At 11 s the line says 7.1 ms. By the first measurement the offset is 6.9 to 7.1 ms there, give or take 0.5 ms:
+//     6.4 to 7.6 ms. By the second it is 6.6 to 7.8 ms. So it is 6.6 to 7.6 ms, and the line errs by 0.5 ms at most.
 //   - At 14 s, with no later measurement, it is 7.2 ms, give or take 0.1 ms and the 1 ms of two seconds.
-//   - Had the second been 9 ms, no offset would fit both: 7.1 ms can become 8.1 ms in two seconds, and no more. The clock was set.
+//   - Had the second been 9 ms, no offset would fit both: 7.1 ms can become 8.1 ms in two seconds, and no more. The
+//     clock was set.
 //
-// A paused process answers late, and its clock is measured to 40 ms. That does no harm: its neighbours two seconds away say more.
+// A paused process answers late, and its clock is measured to 40 ms. That does no harm: its neighbours two seconds away
+// say more.
 type Clock struct {
 	points []point
 	step   *Measurement
@@ -96,8 +100,8 @@ func (p point) within(o point) point {
 	return p
 }
 
-// Step returns the first measurement that contradicts those before it, or nil. The clock was set then, or stood still: nothing is known of
-// its times, and its error is an hour.
+// Step returns the first measurement that contradicts those before it, or nil. The clock was set then, or stood still:
+// nothing is known of its times, and its error is an hour.
 func (c *Clock) Step() *Measurement { return c.step }
 
 // Run turns a time of the process's clock into one of the run's. Later times never become earlier ones.

@@ -12,8 +12,8 @@ import (
 // Kind says what an event is about.
 type Kind uint8
 
-// The kinds of events. Acquire, Release, Renew, Check, Read, Write and Close are operations with an invoke and an outcome;
-// the others stand alone, mostly with phase Info.
+// The kinds of events. Acquire, Release, Renew, Check, Read, Write and Close are operations with an invoke and an
+// outcome; the others stand alone, mostly with phase Info.
 const (
 	KindNone    Kind = iota
 	Acquire          // a user asks for a lock
@@ -31,10 +31,13 @@ const (
 	Dropped          // a process dropped Value events for want of room
 	Final            // the final read of the resource: Lock, Value; Valid holds the number of applied writes
 	Clean            // the trailer of a file that was closed in order; Value is the number of events before it
-	Ended            // the service was last certain to stand by the grant at Valid, which is also the event's Time: dated back by the engine
-	Reason           // why what is told at Op came about, by whoever decided: Code is the cause, Token and Value its facts
-	Cancel           // a user was told to give up the operation Op, which is under way
-	Close            // a user closes its lock object, with all that it holds
+	// the service was last certain to stand by the grant at Valid, which is also the event's Time: dated back by the
+	// engine
+	Ended
+	// why what is told at Op came about, by whoever decided: Code is the cause, Token and Value its facts
+	Reason
+	Cancel // a user was told to give up the operation Op, which is under way
+	Close  // a user closes its lock object, with all that it holds
 	kindEnd
 )
 
@@ -112,11 +115,15 @@ type Event struct {
 	Kind  Kind   // about what
 	Phase Phase  // which part of it
 	Mode  uint8  // 0 exclusive, 1 shared
-	Code  uint8  // for Fail and Info: an error class of this package; of a Reason: a cause; of an EffectWrite: CodeConditional, too
-	Tries uint32 // of the outcome of an Acquire: how many attempts it made, the one that was granted included; 0: it is not known
+	// for Fail and Info: an error class of this package; of a Reason: a cause; of an EffectWrite: CodeConditional, too
+	Code uint8
+	// of the outcome of an Acquire: how many attempts it made, the one that was granted included; 0: it is not known
+	Tries uint32
 	Token uint64 // fencing token, 0 for none
-	Valid int64  // end of the validity: a time, ValidEndless or ValidUnknown; of an invoke: the deadline of the call, 0 where none was told
-	Value int64  // Acquire invoke: intended start (0: closed loop); Acquire ok: issued; Read, Write, Effect*: the value
+	// end of the validity: a time, ValidEndless or ValidUnknown; of an invoke: the deadline of the call, 0 where none
+	// was told
+	Valid int64
+	Value int64 // Acquire invoke: intended start (0: closed loop); Acquire ok: issued; Read, Write, Effect*: the value
 }
 
 // Error classes for Event.Code.
@@ -149,8 +156,8 @@ const (
 	CauseAnsweredBy
 	CauseConditionFalse
 	CauseKeyTaken
-	// CodeConditional is of the effect of a write. Ok: what its writer had read was compared in the same step, or did not matter. Fail: the
-	// condition was false, as after another's write.
+	// CodeConditional is of the effect of a write. Ok: what its writer had read was compared in the same step, or did
+	// not matter. Fail: the condition was false, as after another's write.
 	CodeConditional
 	CauseNoMajority // causes of later releases follow here: a number once given stays
 	CauseNotReplicated
@@ -161,7 +168,8 @@ const (
 
 var codeNames = [...]string{
 	"", "contended", "not-held", "lost", "timeout", "connection", "fenced", "cancelled", "unavailable", "other",
-	"token-lower", "token-missing", "version-changed", "version-missing", "owner-changed", "owner-missing", "sequencer-ended", "key-gone",
+	"token-lower", "token-missing", "version-changed", "version-missing", "owner-changed", "owner-missing",
+	"sequencer-ended", "key-gone",
 	"too-late", "wait-over", "answered-by", "condition-false", "key-taken",
 	"conditional", "no-majority", "not-replicated", "few-replicas", "owner-value",
 }

@@ -9,11 +9,11 @@ type Receipt struct {
 	Time     int64         `json:"time"`     // ns of CLOCK_MONOTONIC at which it was seen
 	// Sent is just before the signal was sent that did it: whatever came of it is later. 0 where no signal did it.
 	Sent int64 `json:"sent,omitempty"`
-	// Done is when what was asked for had been carried out, by the clock of whoever did it (ns of CLOCK_MONOTONIC): before its effect was measured,
-	// which may take seconds. 0: not known.
+	// Done is when what was asked for had been carried out, by the clock of whoever did it (ns of CLOCK_MONOTONIC):
+	// before its effect was measured, which may take seconds. 0: not known.
 	Done int64 `json:"done,omitempty"`
-	// Slip is how much later (ns) than due that was: after the target was resolved, or after the end of the fault's `for`. Waits on purpose, such as
-	// for a measurement before the fault, are no part of it.
+	// Slip is how much later (ns) than due that was: after the target was resolved, or after the end of the fault's
+	// `for`. Waits on purpose, such as for a measurement before the fault, are no part of it.
 	Slip int64 `json:"slip,omitempty"`
 	// By is what did it, where a fault can be done in several ways: netem, queue, tbf; vdso, faketime.
 	By string `json:"by,omitempty"`
@@ -30,7 +30,8 @@ const (
 	Installed     ReceiptStatus = "installed"
 	NotInstalled  ReceiptStatus = "not-installed"
 	Indeterminate ReceiptStatus = "indeterminate"
-	// NotMade is the answer for an injection that was left out, because it would have broken what the schedule promises.
+	// NotMade is the answer for an injection that was left out, because it would have broken what the schedule
+	// promises.
 	NotMade ReceiptStatus = "not-made"
 )
 
@@ -47,20 +48,26 @@ type Fault struct {
 	User     *User    `json:"user,omitempty"`  // the holder, where the selector asked for one
 	Grant    uint32   `json:"grant,omitempty"`
 	Lock     string   `json:"lock,omitempty"`
-	Params   string   `json:"params,omitempty"`    // what it was asked to do, in words
-	Planned  int64    `json:"planned"`             // ns: when the schedule wanted it
-	For      int64    `json:"for,omitempty"`       // ns: how long the schedule wanted it to stand; 0: to the end
-	Start    int64    `json:"start"`               // ns: when the injection began
-	Bit      int64    `json:"bit"`                 // ns: when it was seen to act; 0 when it was not
-	BitError int64    `json:"bit_error,omitempty"` // ns: how wrong Bit may be; 0 where whoever saw it has the run's clock
-	Undo     int64    `json:"undo"`                // ns: when the heal began, up to which the fault certainly acted; 0 when it never did
-	End      int64    `json:"end"`                 // ns: when the heal was seen to be done; 0 when it never was
-	Misses   int      `json:"misses"`              // targets that slipped away before this one
-	Receipt  Receipt  `json:"receipt"`             // of the injection
-	Healed   *Receipt `json:"healed,omitempty"`    // of the heal; nil where nothing is healed
-	Lead     *Lead    `json:"lead,omitempty"`      // who led after the target; nil where the fault was not aimed at a leader
-	Shard    *Shard   `json:"shard,omitempty"`     // which locks the targets had, of a service that spreads them over several leaders; nil: all, or the fault kills nobody
-	Traits   *Traits  `json:"traits,omitempty"`    // what the fault does, by its own account; nil in records of older programs
+	Params   string   `json:"params,omitempty"` // what it was asked to do, in words
+	Planned  int64    `json:"planned"`          // ns: when the schedule wanted it
+	For      int64    `json:"for,omitempty"`    // ns: how long the schedule wanted it to stand; 0: to the end
+	Start    int64    `json:"start"`            // ns: when the injection began
+	Bit      int64    `json:"bit"`              // ns: when it was seen to act; 0 when it was not
+	// ns: how wrong Bit may be; 0 where whoever saw it has the run's clock
+	BitError int64 `json:"bit_error,omitempty"`
+	// ns: when the heal began, up to which the fault certainly acted; 0 when it never did
+	Undo    int64    `json:"undo"`
+	End     int64    `json:"end"`              // ns: when the heal was seen to be done; 0 when it never was
+	Misses  int      `json:"misses"`           // targets that slipped away before this one
+	Receipt Receipt  `json:"receipt"`          // of the injection
+	Healed  *Receipt `json:"healed,omitempty"` // of the heal; nil where nothing is healed
+	// who led after the target; nil where the fault was not aimed at a leader
+	Lead *Lead `json:"lead,omitempty"`
+	// which locks the targets had, of a service that spreads them over several leaders; nil: all, or the fault kills
+	// nobody
+	Shard *Shard `json:"shard,omitempty"`
+	// what the fault does, by its own account; nil in records of older programs
+	Traits *Traits `json:"traits,omitempty"`
 }
 
 // Shard is the part of the locks that servers lead.
@@ -69,15 +76,17 @@ type Shard struct {
 	Unknown string   `json:"unknown,omitempty"` // why they are not known
 }
 
-// Has reports whether a lock is among them. All locks are in the shard of a service that has only one, and in one that is not known.
+// Has reports whether a lock is among them. All locks are in the shard of a service that has only one, and in one that
+// is not known.
 func (s *Shard) Has(lock string) bool {
 	return s == nil || s.Unknown != "" || slices.Contains(s.Locks, lock)
 }
 
 // Traits are what a fault does, by its own account: whoever reads the record needs to know no fault by name.
 type Traits struct {
-	Kills   bool `json:"kills,omitempty"`    // the target's process ends
-	Returns bool `json:"returns,omitempty"`  // of a fault that kills: every target is started again; else servers alone are
+	Kills bool `json:"kills,omitempty"` // the target's process ends
+	// of a fault that kills: every target is started again; else servers alone are
+	Returns bool `json:"returns,omitempty"`
 	Halts   bool `json:"halts,omitempty"`    // the target's process does not run until the heal
 	Idle    bool `json:"idle,omitempty"`     // nothing happens
 	AtPeers bool `json:"at_peers,omitempty"` // it shows at the other ends of the links
@@ -94,7 +103,8 @@ type Lead struct {
 	Old   string `json:"old,omitempty"`   // the node that led; "" where it is not known
 	New   string `json:"new,omitempty"`   // the first other node that was seen to lead; "": nobody
 	Epoch string `json:"epoch,omitempty"` // the new leader's epoch by its own account, where it tells one
-	// Lag is how many bytes of what the old leader had written no follower had received just before From, at least; nil where it is not known.
+	// Lag is how many bytes of what the old leader had written no follower had received just before From, at least; nil
+	// where it is not known.
 	Lag     *int64 `json:"lag_bytes,omitempty"`
 	From    int64  `json:"from"`              // when the asking began
 	Led     int64  `json:"led,omitempty"`     // when the new leader was first seen to lead

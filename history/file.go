@@ -15,8 +15,8 @@ const Version = 1
 // Engine is the name of the process that runs the others; it writes a history too.
 const Engine = "engine"
 
-// HostOf and the name of a node, or Engine, is the key of what a run tells of its cluster that names the host of it, where there are several; CoresOf
-// and the name of a host the key of its processors.
+// HostOf and the name of a node, or Engine, is the key of what a run tells of its cluster that names the host of it,
+// where there are several; CoresOf and the name of a host the key of its processors.
 const (
 	HostOf  = "host_"
 	CoresOf = "cores_"
@@ -30,7 +30,8 @@ type Header struct {
 	Locks   []string `json:"locks"`             // names of the locks; Event.Lock is an index into it
 	// Exclusive says that nothing in the run asks for shared mode, so that an event in it is nonsense.
 	Exclusive bool `json:"exclusive,omitempty"`
-	// LeaseNS is how long a grant or a renewal can be valid, at most, after the process had the answer in hand, in ns; 0: it is not known.
+	// LeaseNS is how long a grant or a renewal can be valid, at most, after the process had the answer in hand, in ns;
+	// 0: it is not known.
 	LeaseNS int64 `json:"lease_ns,omitempty"`
 	// OffsetNS is what has to be added to the process's own clock, by which its records are stamped, to get the
 	// run's, as it was measured before the first of them. ErrorNS is how wrong that may be. Both are 0 where the

@@ -142,7 +142,8 @@ func lockName(i uint16, locks []string) string {
 // Event turns a line back into an event; locks is the table that its lock's name is looked up in.
 func (l Line) Event(locks []string) (Event, error) {
 	e := Event{
-		Time: l.Time, Seq: l.Seq, Op: l.Op, Grant: l.Grant, Token: l.Token, Valid: int64(l.Valid), Value: l.Value, Tries: l.Tries,
+		Time: l.Time, Seq: l.Seq, Op: l.Op, Grant: l.Grant, Token: l.Token, Valid: int64(l.Valid), Value: l.Value,
+		Tries: l.Tries,
 	}
 	kind := slices.Index(kindNames[:], l.Kind)
 	if kind <= 0 {

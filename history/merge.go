@@ -15,8 +15,8 @@ import (
 // Pattern matches the history files within the history folder of a run directory.
 const Pattern = "*.lqh"
 
-// batchSize is how many events are read at once, and batches how many such batches there are: while the events of one are judged, the others are
-// read and decoded.
+// batchSize is how many events are read at once, and batches how many such batches there are: while the events of one
+// are judged, the others are read and decoded.
 const (
 	batchSize = 1 << 12
 	batches   = 3
@@ -78,9 +78,11 @@ func OpenAll(dir string) (*Merge, error) {
 		}
 		switch {
 		case r.Header.Process != strings.TrimSuffix(name, filepath.Ext(Pattern)):
-			return nil, errors.Join(fmt.Errorf("%w: %s: it is the history of %q by its header", ErrCorrupt, p, r.Header.Process), m.Close())
+			return nil, errors.Join(fmt.Errorf("%w: %s: it is the history of %q by its header", ErrCorrupt, p,
+				r.Header.Process), m.Close())
 		case !slices.Equal(m.locks, r.Header.Locks):
-			return nil, errors.Join(fmt.Errorf("%w: %s names other locks than the files before it", ErrCorrupt, p), m.Close())
+			return nil, errors.Join(fmt.Errorf("%w: %s names other locks than the files before it", ErrCorrupt, p),
+				m.Close())
 		}
 		r.Header.Locks = m.locks // one copy will do
 		r.Header.Clock = clocks[r.Header.Process]

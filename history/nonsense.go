@@ -23,11 +23,13 @@ func (n *Nonsense) Error() string {
 // nonsense makes the error for e.
 func nonsense(process string, e *Event, format string, args ...any) error {
 	return &Nonsense{
-		Process: process, Seq: e.Seq, what: fmt.Sprintf("%v %v of %v", e.Kind, e.Phase, e.User), why: fmt.Sprintf(format, args...),
+		Process: process, Seq: e.Seq, what: fmt.Sprintf("%v %v of %v", e.Kind, e.Phase, e.User),
+		why: fmt.Sprintf(format, args...),
 	}
 }
 
-// ClientOf returns the index of the client whose process has that name: 0 for "client-1"; ok is false for every other process.
+// ClientOf returns the index of the client whose process has that name: 0 for "client-1"; ok is false for every other
+// process.
 func ClientOf(process string) (index int, ok bool) {
 	digits, ok := strings.CutPrefix(process, "client-")
 	n, err := strconv.ParseUint(digits, 10, 32)

@@ -1,7 +1,7 @@
 package history
 
-// Observation is one answer that the service gave when it was asked from outside any fault: a line of observed.jsonl. Where a
-// question is asked again and again, equal answers in a row are one observation.
+// Observation is one answer that the service gave when it was asked from outside any fault: a line of observed.jsonl.
+// Where a question is asked again and again, equal answers in a row are one observation.
 type Observation struct {
 	Step int    `json:"step"` // of the scenario, from 1: on whose account it was asked
 	By   string `json:"by"`   // ByAwait, ByGrant, ByAnswer, ByObserve or ByPoint
@@ -18,7 +18,8 @@ type Observation struct {
 	Count        int   `json:"count"`         // how many questions had this answer
 	Gap          int64 `json:"gap_ns"`        // the longest time from one such answer to the next question
 
-	// EndsIn is how long the grant lasts from the first answer on, as the service as a whole said with it, in ns; nil: it did not say.
+	// EndsIn is how long the grant lasts from the first answer on, as the service as a whole said with it, in ns; nil:
+	// it did not say.
 	EndsIn *int64 `json:"ends_in_ns,omitempty"`
 
 	// User and Grant name the grant whose id the answer is, where that is known.
@@ -32,19 +33,21 @@ const (
 	ByGrant   = "grant"   // a user had just been granted a lock
 	ByAnswer  = "answer"  // a user had just been told what came of its acquire, renewal or release
 	ByObserve = "observe" // a step wanted it on record
-	ByPoint   = "point"   // a user came to a point, or went on from it: the fact is the point's name, the answer reached, died or left
+	// a user came to a point, or went on from it: the fact is the point's name, the answer reached, died or left
+	ByPoint = "point"
 )
 
 // Facts about a lock, which a run is judged by. The name of the lock stands behind them. Not every service knows them.
 const (
 	// FactHolder tells the id of the grant that has the lock, or "none".
 	FactHolder = "holder:"
-	// FactKeys tells the ids of all grants that are there, those among them that too few servers have for a user to have the lock; or "none".
+	// FactKeys tells the ids of all grants that are there, those among them that too few servers have for a user to
+	// have the lock; or "none".
 	FactKeys = "keys:"
 	// FactTakes tells whether the node takes a write where the lock is kept: "true", or the word with which it refuses.
 	FactTakes = "takes-writes:"
 )
 
-// Service is asked in place of a node for what the service as a whole has of a lock: by what its grants depend on, such as the primary or
-// a majority.
+// Service is asked in place of a node for what the service as a whole has of a lock: by what its grants depend on, such
+// as the primary or a majority.
 const Service = "service"

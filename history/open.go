@@ -14,15 +14,15 @@ const (
 	MostList = 512 << 20 // many lines or cells
 )
 
-// OpenFile opens a file that somebody else may have made. It must be a regular file: a pipe would be waited for, and a device may have no end. The
-// error wraps ErrCorrupt where it is none.
+// OpenFile opens a file that somebody else may have made. It must be a regular file: a pipe would be waited for, and a
+// device may have no end. The error wraps ErrCorrupt where it is none.
 func OpenFile(path string) (*os.File, int64, error) { return open(path, 0) }
 
 // ReadFile reads such a file, which has at most so many bytes.
 func ReadFile(path string, most int64) ([]byte, error) { return read(path, 0, most) }
 
-// ReadOwn reads a file that belongs to a directory which somebody else may have made. A link is refused: it could lead to a file that only the reader
-// may read, and whose beginning an error would quote.
+// ReadOwn reads a file that belongs to a directory which somebody else may have made. A link is refused: it could lead
+// to a file that only the reader may read, and whose beginning an error would quote.
 func ReadOwn(path string, most int64) ([]byte, error) { return read(path, noFollow, most) }
 
 func open(path string, flags int) (*os.File, int64, error) {

@@ -114,7 +114,8 @@ func (r *Reader) Next(e *Event) error {
 		return r.err
 	}
 	if e.Time < r.time && r.n > 0 || e.Seq != r.seq+1 && e.Kind != Clean {
-		r.err = r.at(fmt.Errorf("%w: event %d at %d ns comes after event %d at %d ns", ErrCorrupt, e.Seq, e.Time, r.seq, r.time))
+		r.err = r.at(fmt.Errorf("%w: event %d at %d ns comes after event %d at %d ns", ErrCorrupt, e.Seq, e.Time, r.seq,
+			r.time))
 		return r.err
 	}
 	if e.Kind == Clean {
@@ -185,8 +186,8 @@ func because(err error) string {
 	return ": " + err.Error()
 }
 
-// Shift turns every time in e from the process's own clock into the run's, each by its own place on the clock's line. By is a header, or
-// a clock.
+// Shift turns every time in e from the process's own clock into the run's, each by its own place on the clock's line.
+// By is a header, or a clock.
 func Shift(e *Event, by interface{ Run(own int64) int64 }) {
 	e.Time = by.Run(e.Time)
 	deadline := e.Phase == Invoke && e.Kind.isOperation()

@@ -165,8 +165,8 @@ func (s *Sense) granted(e *Event, asked int64) error {
 	return nil
 }
 
-// valid checks the end of a validity. Left out, it would entitle nobody, and no double grant could be found; beyond the lease, it would make a right
-// lock grant twice.
+// valid checks the end of a validity. Left out, it would entitle nobody, and no double grant could be found; beyond the
+// lease, it would make a right lock grant twice.
 func (s *Sense) valid(e *Event) error {
 	switch {
 	case e.Valid == ValidEndless || e.Valid == ValidUnknown:

@@ -1,4 +1,5 @@
-// Package images makes the node images of lockquake: the program carries the Dockerfiles, so that it needs no copy of the repository.
+// Package images makes the node images of lockquake: the program carries the Dockerfiles, so that it needs no copy of
+// the repository.
 package images
 
 import (
@@ -36,8 +37,8 @@ func Names() []string {
 	return dirs
 }
 
-// Build makes those of the named images, or of all, that the engine does not have or that were made from another Dockerfile. It tells
-// people on w what it does. An error wraps ErrMissing where there is no engine or no base image.
+// Build makes those of the named images, or of all, that the engine does not have or that were made from another
+// Dockerfile. It tells people on w what it does. An error wraps ErrMissing where there is no engine or no base image.
 func Build(ctx context.Context, w io.Writer, names ...string) (err error) {
 	dir, err := os.MkdirTemp("", "lockquake-images-")
 	if err != nil {

@@ -31,9 +31,9 @@ func CountAttempts(ctx context.Context, n *atomic.Uint32) context.Context {
 	return context.WithValue(ctx, attemptsKey{}, n)
 }
 
-// Attempt announces that an adapter asks the service for a lock, once of possibly many times within one acquire. Who waits in a queue
-// of the service, or for a library that asks again by itself, announces nothing: nobody knows how often it asked. It does nothing unless
-// the context counts.
+// Attempt announces that an adapter asks the service for a lock, once of possibly many times within one acquire. Who
+// waits in a queue of the service, or for a library that asks again by itself, announces nothing: nobody knows how
+// often it asked. It does nothing unless the context counts.
 func Attempt(ctx context.Context) {
 	if n, ok := ctx.Value(attemptsKey{}).(*atomic.Uint32); ok {
 		n.Add(1)

@@ -13,17 +13,24 @@ const (
 	CauseVersionMissing Cause = "version-missing" // nothing was read
 	CauseOwnerChanged   Cause = "owner-changed"   // another grant is registered, or none
 	CauseOwnerMissing   Cause = "owner-missing"   // the grant has no name of its own
-	CauseSequencerEnded Cause = "sequencer-ended" // the lock service says that the sequencer of token Seen describes the lock no more
-	CauseKeyGone        Cause = "key-gone"        // the key that was granted is gone, or another's
-	CauseTooLate        Cause = "too-late"        // the validity was over N ns before all replies were in
-	CauseWaitOver       Cause = "wait-over"       // the lock was held whenever the service answered, and the wait was given up after N ns
+	// the lock service says that the sequencer of token Seen describes the lock no more
+	CauseSequencerEnded Cause = "sequencer-ended"
+	CauseKeyGone        Cause = "key-gone" // the key that was granted is gone, or another's
+	CauseTooLate        Cause = "too-late" // the validity was over N ns before all replies were in
+	// the lock was held whenever the service answered, and the wait was given up after N ns
+	CauseWaitOver       Cause = "wait-over"
 	CauseConditionFalse Cause = "condition-false" // the condition of the statement itself did not hold
 	CauseKeyTaken       Cause = "key-taken"       // a row with that unique key is there already
-	CauseAnsweredBy     Cause = "answered-by"     // of a grant: bit i of Seen is set where server i said yes, of N servers
-	CauseOwnerValue     Cause = "owner-value"     // of a grant: the value at its key is made of the time N, in ms since 1970, and the client's number Seen
-	CauseNoMajority     Cause = "no-majority"     // of N servers that were asked, neither those that said yes nor those that said no were a majority: Seen is a Vote
-	CauseNotReplicated  Cause = "not-replicated"  // within N ns, the low half of Seen was how many replicas acknowledged the key, of as many as the high half
-	CauseFewReplicas    Cause = "few-replicas"    // the server takes no write, for it has heard of too few replicas lately
+	// of a grant: bit i of Seen is set where server i said yes, of N servers
+	CauseAnsweredBy Cause = "answered-by"
+	// of a grant: the value at its key is made of the time N, in ms since 1970, and the client's number Seen
+	CauseOwnerValue Cause = "owner-value"
+	// of N servers that were asked, neither those that said yes nor those that said no were a majority: Seen is a Vote
+	CauseNoMajority Cause = "no-majority"
+	// within N ns, the low half of Seen was how many replicas acknowledged the key, of as many as the high half
+	CauseNotReplicated Cause = "not-replicated"
+	// the server takes no write, for it has heard of too few replicas lately
+	CauseFewReplicas Cause = "few-replicas"
 )
 
 // Vote is how many servers answered what to one request. A Reason holds it as one number, a byte each.
@@ -41,7 +48,10 @@ func (v Vote) Seen() uint64 {
 
 // VoteOf is the vote that Reason.Seen holds.
 func VoteOf(seen uint64) Vote {
-	return Vote{Yes: uint8(seen), No: uint8(seen >> 8), Refused: uint8(seen >> 16), NotSent: uint8(seen >> 24), Silent: uint8(seen >> 32)}
+	return Vote{
+		Yes: uint8(seen), No: uint8(seen >> 8), Refused: uint8(seen >> 16), NotSent: uint8(seen >> 24),
+		Silent: uint8(seen >> 32),
+	}
 }
 
 // Reason is a cause with its facts.

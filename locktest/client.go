@@ -23,7 +23,8 @@ import (
 	"github.com/lockquake/lockquake/workloads/resource/register"
 )
 
-// mark is the first argument, behind the flags, of a process that is run again: Run follows, and what the lock announces.
+// mark is the first argument, behind the flags, of a process that is run again: Run follows, and what the lock
+// announces.
 const mark = "locktest"
 
 // run tells one Run of a test's binary from the others.
@@ -63,15 +64,16 @@ type again struct {
 	out *os.File // standard output as it was, which belongs to the protocol
 }
 
-// announced is what a client says of its lock in its hello, which comes before the lock is there. Whoever starts it has seen it.
+// announced is what a client says of its lock in its hello, which comes before the lock is there. Whoever starts it has
+// seen it.
 type announced struct {
 	Points []string
 	Tells  bool // its holders are told of a loss
 }
 
-// Main is to be called by TestMain. It runs the tests, eight parallel ones at once unless -parallel says otherwise: those of the
-// conformance suite wait for clocks, not for a processor. In a process that lockquake started it is a client instead, and does not return.
-// What a TestMain does before is done in clients too.
+// Main is to be called by TestMain. It runs the tests, eight parallel ones at once unless -parallel says otherwise:
+// those of the conformance suite wait for clocks, not for a processor. In a process that lockquake started it is a
+// client instead, and does not return. What a TestMain does before is done in clients too.
 func Main(m *testing.M) {
 	mainCalled = true
 	conformance.Parallel()
@@ -90,11 +92,13 @@ func Main(m *testing.M) {
 	second.run = run{args[1], number}
 	os.Stdout = os.Stderr // what tests print must not come between frames
 	m.Run()
-	fmt.Fprintf(os.Stderr, "locktest: as a client, test %s does not come to its call number %d of locktest.Run\n", second.test, number+1)
+	fmt.Fprintf(os.Stderr, "locktest: as a client, test %s does not come to its call number %d of locktest.Run\n",
+		second.test, number+1)
 	os.Exit(2)
 }
 
-// arguments are those with which this program, run again, is a client of the Run, whose lock announces that. The author's own flags are passed on.
+// arguments are those with which this program, run again, is a client of the Run, whose lock announces that. The
+// author's own flags are passed on.
 func (r run) arguments(a announced) []string {
 	var pattern []string
 	for part := range strings.SplitSeq(r.test, "/") {
@@ -127,7 +131,8 @@ func (a *again) become(t *testing.T, me run, s Service, connect Connect) {
 	software, libraries := built()
 	err := client.Main(context.Background(), client.Options{
 		Backends: []backends.Backend{b}, Workloads: workloads.All(), Resources: register.Kinds(),
-		In: os.Stdin, Out: a.out, Process: filepath.Base(os.Args[0]) + " " + a.test, Version: software, Libraries: libraries, Points: a.Points, Tells: a.Tells,
+		In: os.Stdin, Out: a.out, Process: filepath.Base(os.Args[0]) + " " + a.test, Version: software,
+		Libraries: libraries, Points: a.Points, Tells: a.Tells,
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "locktest:", err)

@@ -12,20 +12,20 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// Library makes a lock.Locker out of a library that hands out a handle H for each grant. A Connect returns its Locker. A library that
-// does more, such as to wait in the service, to keep grants alive, to tell of losses or to hand out fencing tokens, needs a
-// lock.Locker of its own.
+// Library makes a lock.Locker out of a library that hands out a handle H for each grant. A Connect returns its Locker.
+// A library that does more, such as to wait in the service, to keep grants alive, to tell of losses or to hand out
+// fencing tokens, needs a lock.Locker of its own.
 type Library[H any] struct {
-	// Obtain makes one attempt, for the name and the TTL of the request. The client must not ask a second time by itself: nobody would
-	// know which of the requests was granted.
+	// Obtain makes one attempt, for the name and the TTL of the request. The client must not ask a second time by
+	// itself: nobody would know which of the requests was granted.
 	Obtain  func(ctx context.Context, r lock.Request) (H, error)
 	Release func(ctx context.Context, handle H) error
 	// Renew extends the grant by another TTL from now on. Nil: the library cannot.
 	Renew func(ctx context.Context, handle H, ttl time.Duration) error
 	// Close frees the connection. Nil: there is nothing to free.
 	Close func() error
-	// Contended is the library's error for a lock that somebody else has, NotHeld that for a grant that is gone. Of any other error
-	// nobody knows whether it was done.
+	// Contended is the library's error for a lock that somebody else has, NotHeld that for a grant that is gone. Of any
+	// other error nobody knows whether it was done.
 	Contended, NotHeld error
 	// Pause is how long a waiter waits before it asks again; 0: 10 ms.
 	Pause time.Duration
@@ -60,7 +60,8 @@ func means(err, library, ours error) error {
 // Acquire asks until the lock is granted.
 func (u *libraryUser[H]) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	poll := backends.Retry{Delay: u.library.Pause, Jitter: 0.5}
-	return poll.Poll(ctx, backends.Random(rand.Text(), 0), func(ctx context.Context) (lock.Grant, error) { return u.TryAcquire(ctx, r) })
+	return poll.Poll(ctx, backends.Random(rand.Text(), 0),
+		func(ctx context.Context) (lock.Grant, error) { return u.TryAcquire(ctx, r) })
 }
 
 // TryAcquire makes one attempt.
@@ -143,9 +144,9 @@ func (u *renewingUser[H]) Renew(ctx context.Context, g lock.Grant, ttl time.Dura
 	return g, nil
 }
 
-// Grant is what a Locker returns for a request that was sent at that time, before anything went to the service, and granted for the
-// TTL that it asks for. Its holder may believe in it until the TTL is over, less what clocks may drift apart. id tells it from all
-// other grants.
+// Grant is what a Locker returns for a request that was sent at that time, before anything went to the service, and
+// granted for the TTL that it asks for. Its holder may believe in it until the TTL is over, less what clocks may drift
+// apart. id tells it from all other grants.
 func Grant(r lock.Request, id string, sent time.Time) lock.Grant {
 	return lock.Grant{Lock: r.Lock, Mode: r.Mode, ID: id, Issued: sent, ValidUntil: backends.Validity(sent, r.TTL)}
 }

@@ -8,9 +8,10 @@
 //		})
 //	}
 //
-// Run has the program lockquake start the service. It puts the lock to the conformance suite, has many users fight over it, and
-// breaks the world under them. Clients are processes of their own, so that every fault reaches them: Main runs the test's own binary
-// again as each of them. A subtest fails with what proves it, in plain words, and with the path of the run's report.
+// Run has the program lockquake start the service. It puts the lock to the conformance suite, has many users fight over
+// it, and breaks the world under them. Clients are processes of their own, so that every fault reaches them: Main runs
+// the test's own binary again as each of them. A subtest fails with what proves it, in plain words, and with the path
+// of the run's report.
 //
 // docs/locktest.md tells what is judged, and what a lock.Locker must say for that.
 package locktest
@@ -26,9 +27,9 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// Connect makes what one user of the lock calls, with a connection to the service of its own. It is called in the test's process and
-// in those of clients, which run the test up to Run and no further. The context bounds the call alone: what goes on behind it must
-// not end with it. Files of this machine may be out of reach.
+// Connect makes what one user of the lock calls, with a connection to the service of its own. It is called in the
+// test's process and in those of clients, which run the test up to Run and no further. The context bounds the call
+// alone: what goes on behind it must not end with it. Files of this machine may be out of reach.
 type Connect func(ctx context.Context, endpoints []string) (lock.Locker, error)
 
 // settings are what the options of a Run say.
@@ -48,47 +49,49 @@ type settings struct {
 // Option is a setting of Run.
 type Option func(*settings)
 
-// TTL is what grants are asked for with. Checks that let one end take longer with a longer one. The default is that of the Service.
+// TTL is what grants are asked for with. Checks that let one end take longer with a longer one. The default is that of
+// the Service.
 func TTL(d time.Duration) Option { return func(s *settings) { s.ttl = d } }
 
-// Recovery is within what time after the death of a holder the lock must be granted again. The default is twice the TTL and five
-// seconds.
+// Recovery is within what time after the death of a holder the lock must be granted again. The default is twice the TTL
+// and five seconds.
 func Recovery(d time.Duration) Option { return func(s *settings) { s.recovery = d } }
 
-// Users is how many users fight over the lock in each of how many client processes. The default is four in each of three.
+// Users is how many users fight over the lock in each of how many client processes. The default is four in each of
+// three.
 func Users(users, clients int) Option {
 	return func(s *settings) { s.users, s.clients = users, clients }
 }
 
-// Provider is what servers and clients run as: "docker" (containers), "local" (processes of this machine), or "auto": docker where a
-// container engine answers. The default is what the environment says in LOCKTEST_PROVIDER, or auto.
+// Provider is what servers and clients run as: "docker" (containers), "local" (processes of this machine), or "auto":
+// docker where a container engine answers. The default is what the environment says in LOCKTEST_PROVIDER, or auto.
 func Provider(name string) Option { return func(s *settings) { s.provider = name } }
 
 // Budget is how long the runs may take together. One that would take longer is skipped, and says so.
 func Budget(d time.Duration) Option { return func(s *settings) { s.budget = d } }
 
-// Out is the folder of all runs, and of their reports. The default is a new one in os.TempDir, which is removed where no check
-// failed.
+// Out is the folder of all runs, and of their reports. The default is a new one in os.TempDir, which is removed where
+// no check failed.
 func Out(dir string) Option { return func(s *settings) { s.out = dir } }
 
 // Seed is that of everything random in the runs; 0, the default, has each draw its own.
 func Seed(n uint64) Option { return func(s *settings) { s.seed = n } }
 
-// Scenario adds scenarios to those that every Run has: names of those that come with lockquake, whose backend must be that of the
-// Service, or YAML files of one's own.
+// Scenario adds scenarios to those that every Run has: names of those that come with lockquake, whose backend must be
+// that of the Service, or YAML files of one's own.
 func Scenario(names ...string) Option {
 	return func(s *settings) { s.scenarios = append(s.scenarios, names...) }
 }
 
-// Offers changes what Run has found out of what the lock can do. Run looks at the optional interfaces that its lock.Locker has
-// (TryAcquirer, Renewer, Watcher), and whether the first grant names an end and has a token. It does not find out whether the lock
-// serves its waiters in order (Fair) and whether it knows shared mode (Shared).
+// Offers changes what Run has found out of what the lock can do. Run looks at the optional interfaces that its
+// lock.Locker has (TryAcquirer, Renewer, Watcher), and whether the first grant names an end and has a token. It does
+// not find out whether the lock serves its waiters in order (Fair) and whether it knows shared mode (Shared).
 func Offers(change func(*backends.Offers)) Option {
 	return func(s *settings) { s.offers = append(s.offers, change) }
 }
 
-// Run tests the lock: a subtest for each check of the conformance suite, and one for each scenario. With -short these are the quick
-// ones. It needs a TestMain that calls Main.
+// Run tests the lock: a subtest for each check of the conformance suite, and one for each scenario. With -short these
+// are the quick ones. It needs a TestMain that calls Main.
 func Run(t *testing.T, s Service, connect Connect, options ...Option) {
 	t.Helper()
 	set := settings{ttl: s.ttl, users: 4, clients: 3, provider: cmp.Or(os.Getenv("LOCKTEST_PROVIDER"), "auto")}

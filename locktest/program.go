@@ -210,8 +210,8 @@ func (j *jobs) ended() error {
 	return nil
 }
 
-// do makes the runs of a scenario, or of a pattern, and returns their verdicts. An error wraps errMissing where this machine cannot run them, and
-// errSpent where there is no time for them.
+// do makes the runs of a scenario, or of a pattern, and returns their verdicts. An error wraps errMissing where this
+// machine cannot run them, and errSpent where there is no time for them.
 func (j *jobs) do(scenario string, set []string) (list []verdict, err error) {
 	if err := json.NewEncoder(j.in).Encode(map[string]any{"scenario": scenario, "set": set}); err != nil {
 		return nil, errors.Join(err, j.ended())
@@ -229,7 +229,8 @@ func (j *jobs) do(scenario string, set []string) (list []verdict, err error) {
 		switch {
 		case answer.Runs == nil && answer.RunDir != "":
 			list = append(list, answer.verdict)
-		case answer.Runs == nil, answer.Error == "" && *answer.Runs > 0: // it was not made, as its job tells; or all were
+		case answer.Runs == nil, answer.Error == "" &&
+			*answer.Runs > 0: // it was not made, as its job tells; or all were
 		case answer.Code == 3:
 			return nil, fmt.Errorf("%w: %s%s", errMissing, complaint, answer.Error)
 		case answer.Code == 4:

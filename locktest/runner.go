@@ -60,8 +60,11 @@ func newRunner(t *testing.T, set settings, s Service, connect Connect, me run) (
 	})
 	t.Cleanup(r.end)
 	r.lock = backends.Lock{
-		Recovery: backends.RecoversIn(func(ttl time.Duration) time.Duration { return cmp.Or(r.recovery, 2*ttl+5*time.Second) }),
-		Dial:     s.dial(connect),
+		Recovery: backends.RecoversIn(func(ttl time.Duration) time.Duration {
+			return cmp.Or(r.recovery,
+				2*ttl+5*time.Second)
+		}),
+		Dial: s.dial(connect),
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -142,7 +145,8 @@ func (r *runner) look(ctx context.Context) error {
 func (r *runner) conformance(t *testing.T) {
 	conformance.Run(t, conformance.Options{
 		Backend: backends.Backend{Name: r.service.backend, Locks: []backends.Lock{r.lock}},
-		Access:  r.access, Voters: r.service.voters, Again: r.me.arguments(announced{}), Direct: r.service.direct, Foreign: true,
+		Access:  r.access, Voters: r.service.voters, Again: r.me.arguments(announced{}), Direct: r.service.direct,
+		Foreign: true,
 	})
 }
 
@@ -163,7 +167,10 @@ func (r *runner) runAll(t *testing.T) {
 		ctx, cancel = context.WithDeadline(ctx, end.Add(-2*patience))
 		defer cancel()
 	}
-	common := append([]string{"--provider", r.provider, "--out", r.folder, "--seed", fmt.Sprint(r.seed), "--budget", r.budget.String()}, client...)
+	common := append([]string{
+		"--provider", r.provider, "--out", r.folder, "--seed", fmt.Sprint(r.seed), "--budget",
+		r.budget.String(),
+	}, client...)
 	if r.jobs, err = r.program.jobs(ctx, append(common, r.sets("backend.")...)); err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +191,8 @@ func (r *runner) runAll(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			file := filepath.Join(dir, s.Name+".yaml") // which stays where the run failed: the command that runs it again names it
+			// which stays where the run failed: the command that runs it again names it
+			file := filepath.Join(dir, s.Name+".yaml")
 			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -204,13 +212,14 @@ func (r *runner) runAll(t *testing.T) {
 // subject is the lock as stories see it.
 func (r *runner) subject() stories.Subject {
 	return stories.Subject{
-		Backend: r.service.backend, Servers: r.service.servers, Lock: r.lock, TTL: r.ttl, Clients: r.clients, Users: r.users, Quick: testing.Short(),
+		Backend: r.service.backend, Servers: r.service.servers, Lock: r.lock, TTL: r.ttl, Clients: r.clients,
+		Users: r.users, Quick: testing.Short(),
 		NoTokens: r.service.tokens && r.lock.Offers.Token == backends.TokenNone, Elsewhere: !r.service.named,
 	}
 }
 
-// clientName is the copy of this program that lockquake starts as clients: in a folder without much else, for that is copied into
-// containers.
+// clientName is the copy of this program that lockquake starts as clients: in a folder without much else, for that is
+// copied into containers.
 const clientName = "client"
 
 // client copies this program, and returns the arguments with which lockquake makes clients of it.
@@ -226,11 +235,13 @@ func (r *runner) client(dir string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("copy the test's program: %w", err)
 	}
-	key, err := json.Marshal(map[string]any{"run": append([]string{"./" + clientName}, r.me.arguments(announced{r.lock.Points, r.lock.Offers.LossSignal})...), "dir": dir})
+	key, err := json.Marshal(map[string]any{"run": append([]string{"./" + clientName},
+		r.me.arguments(announced{r.lock.Points, r.lock.Offers.LossSignal})...), "dir": dir})
 	return []string{"--set", "workload.client=" + string(key)}, err
 }
 
-// run runs one scenario, or those of a pattern, with keys replaced, and judges what comes of it. It may be about a number of grants.
+// run runs one scenario, or those of a pattern, with keys replaced, and judges what comes of it. It may be about a
+// number of grants.
 func (r *runner) run(t *testing.T, scenario string, set []string, about int64) {
 	t.Helper()
 	verdicts, err := r.jobs.do(scenario, set)
@@ -238,7 +249,8 @@ func (r *runner) run(t *testing.T, scenario string, set []string, about int64) {
 	case errors.Is(err, errMissing), errors.Is(err, errSpent):
 		t.Skip(err)
 	case err != nil && linked():
-		t.Fatalf("%v\nThe test's program needs shared libraries, which containers do not have: CGO_ENABLED=0 go test", err)
+		t.Fatalf("%v\nThe test's program needs shared libraries, which containers do not have: CGO_ENABLED=0 go test",
+			err)
 	case err != nil:
 		t.Fatal(err)
 	case len(verdicts) == 1:
@@ -270,7 +282,8 @@ func (r *runner) judge(t *testing.T, v verdict, about int64) {
 	case pass:
 		t.Log(cmp.Or(stories.Short(v.Judged.Grants, about), fmt.Sprintf("%d grants judged", v.Judged.Grants)))
 	default:
-		t.Errorf("%s\n\nWhat happened, and the report:\n%s\n\nagain: %s", v.text(), r.program.explain(t.Context(), v.RunDir), v.Replay)
+		t.Errorf("%s\n\nWhat happened, and the report:\n%s\n\nagain: %s", v.text(),
+			r.program.explain(t.Context(), v.RunDir), v.Replay)
 	}
 	r.judged++
 }

@@ -12,7 +12,8 @@ import (
 // Service is a service that Run starts, in one topology.
 type Service struct {
 	backend string
-	// lock is the one of lockquake's own that promises the same to the judge; that with a token of its own is tokenLock.
+	// lock is the one of lockquake's own that promises the same to the judge; that with a token of its own is
+	// tokenLock.
 	lock, tokenLock string
 	ttl             time.Duration
 	endpoints       func(backends.Access) []string
@@ -44,20 +45,34 @@ const redisDurable = "persistence: always"
 // Redis is one Redis server. The endpoint is a URL, redis://:PASSWORD@HOST:PORT, which redis.ParseURL of go-redis and
 // rueidis.ParseURL read.
 func Redis() Service {
-	return Service{backend: "redis", lock: "set-px-lua", tokenLock: "set-px-incr", ttl: usualTTL, named: true, wallClock: true, endpoints: redisURLs, servers: backends.Servers{CountsConnections: true, Durable: redisDurable, Forgets: true}}
+	return Service{
+		backend: "redis", lock: "set-px-lua", tokenLock: "set-px-incr", ttl: usualTTL, named: true,
+		wallClock: true, endpoints: redisURLs, servers: backends.Servers{
+			CountsConnections: true, Durable: redisDurable,
+			Forgets: true,
+		},
+	}
 }
 
 // Redlock is five independent Redis servers. Each endpoint is a URL as that of Redis.
 func Redlock() Service {
-	return Service{backend: "redlock", lock: "redlock", ttl: usualTTL, named: true, wallClock: true, endpoints: redisURLs, voters: 5, servers: backends.Servers{Majority: backends.ByClients, CountsConnections: true, Durable: redisDurable, Forgets: true}}
+	return Service{
+		backend: "redlock", lock: "redlock", ttl: usualTTL, named: true, wallClock: true,
+		endpoints: redisURLs, voters: 5, servers: backends.Servers{
+			Majority:          backends.ByClients,
+			CountsConnections: true, Durable: redisDurable, Forgets: true,
+		},
+	}
 }
 
-// RedisCluster is a Redis Cluster of three primaries, each with a replica. The endpoints are URLs of all six, as that of Redis.
+// RedisCluster is a Redis Cluster of three primaries, each with a replica. The endpoints are URLs of all six, as that
+// of Redis.
 func RedisCluster() Service {
 	return Service{
-		backend: "rediscluster", lock: "set-px-lua", tokenLock: "set-px-incr", ttl: usualTTL, wallClock: true, endpoints: redisURLs,
-		direct:  "clients learn the addresses of nodes from the cluster",
-		servers: backends.Servers{Standby: true, CountsConnections: true, Durable: redisDurable, Forgets: true},
+		backend: "rediscluster", lock: "set-px-lua", tokenLock: "set-px-incr", ttl: usualTTL, wallClock: true,
+		endpoints: redisURLs,
+		direct:    "clients learn the addresses of nodes from the cluster",
+		servers:   backends.Servers{Standby: true, CountsConnections: true, Durable: redisDurable, Forgets: true},
 	}
 }
 
@@ -68,36 +83,52 @@ const Master = "lockquake"
 // redis://:PASSWORD@HOST:PORT?master_name=lockquake&sentinel_password=PASSWORD.
 func RedisSentinel() Service {
 	return Service{
-		backend: "sentinel", lock: "set-px-lua", tokenLock: "set-px-incr", ttl: usualTTL, named: true, wallClock: true, endpoints: sentinelURLs,
-		direct:  "clients learn the address of the primary from the Sentinels",
-		servers: backends.Servers{Standby: true, CountsConnections: true, Durable: redisDurable, Forgets: true},
+		backend: "sentinel", lock: "set-px-lua", tokenLock: "set-px-incr", ttl: usualTTL, named: true, wallClock: true,
+		endpoints: sentinelURLs,
+		direct:    "clients learn the address of the primary from the Sentinels",
+		servers:   backends.Servers{Standby: true, CountsConnections: true, Durable: redisDurable, Forgets: true},
 	}
 }
 
 // Etcd is an etcd of three members. Each endpoint is a URL, http://HOST:PORT.
 func Etcd() Service {
-	return Service{backend: "etcd", lock: "mutex", ttl: usualTTL, tokens: true, servers: backends.Servers{Majority: backends.AmongThem, WholeSeconds: true}, endpoints: func(a backends.Access) []string {
-		return each(a.Addresses("client"), func(address string) string { return "http://" + address })
-	}}
+	return Service{
+		backend: "etcd", lock: "mutex", ttl: usualTTL, tokens: true,
+		servers: backends.Servers{Majority: backends.AmongThem, WholeSeconds: true},
+		endpoints: func(a backends.Access) []string {
+			return each(a.Addresses("client"), func(address string) string { return "http://" + address })
+		},
+	}
 }
 
 // ZooKeeper is an ensemble of three servers. Each endpoint is HOST:PORT, as zk.Connect takes it.
 func ZooKeeper() Service {
-	return Service{backend: "zookeeper", lock: "sequential", ttl: usualTTL, tokens: true, servers: backends.Servers{Majority: backends.AmongThem}, endpoints: func(a backends.Access) []string {
-		return a.Addresses("client")
-	}}
+	return Service{
+		backend: "zookeeper", lock: "sequential", ttl: usualTTL, tokens: true,
+		servers: backends.Servers{Majority: backends.AmongThem}, endpoints: func(a backends.Access) []string {
+			return a.Addresses("client")
+		},
+	}
 }
 
-// Postgres is one PostgreSQL server. The endpoint is a URL, postgres://USER:PASSWORD@HOST:PORT/postgres?sslmode=disable, of a user who
-// may do everything.
+// Postgres is one PostgreSQL server. The endpoint is a URL,
+// postgres://USER:PASSWORD@HOST:PORT/postgres?sslmode=disable, of a user who may do everything.
 func Postgres() Service {
-	return Service{backend: "postgres", lock: "lease", ttl: usualTTL, tokens: true, wallClock: true, servers: backends.Servers{CountsLate: true, CountsConnections: true, StartTLS: true}, endpoints: func(a backends.Access) []string {
-		login := a.LoginAt("client")
-		return each(a.Addresses("client"), func(address string) string {
-			u := url.URL{Scheme: "postgres", User: url.UserPassword(cmp.Or(login.User, "lockquake"), login.Password), Host: address, Path: "postgres", RawQuery: "sslmode=disable"}
-			return u.String()
-		})
-	}}
+	return Service{
+		backend: "postgres", lock: "lease", ttl: usualTTL, tokens: true, wallClock: true,
+		servers: backends.Servers{CountsLate: true, CountsConnections: true, StartTLS: true},
+		endpoints: func(a backends.Access) []string {
+			login := a.LoginAt("client")
+			return each(a.Addresses("client"), func(address string) string {
+				u := url.URL{
+					Scheme: "postgres", User: url.UserPassword(cmp.Or(login.User, "lockquake"),
+						login.Password),
+					Host: address, Path: "postgres", RawQuery: "sslmode=disable",
+				}
+				return u.String()
+			})
+		},
+	}
 }
 
 // standIn is the lock whose promises the judge holds this one to.
@@ -120,7 +151,10 @@ func sentinelURLs(a backends.Access) []string {
 	login, watch := a.LoginAt("client"), a.LoginAt("sentinel")
 	query := url.Values{"master_name": {Master}, "sentinel_password": {watch.Password}}
 	return each(a.Addresses("sentinel"), func(address string) string {
-		u := url.URL{Scheme: "redis", User: url.UserPassword(login.User, login.Password), Host: address, RawQuery: query.Encode()}
+		u := url.URL{
+			Scheme: "redis", User: url.UserPassword(login.User, login.Password), Host: address,
+			RawQuery: query.Encode(),
+		}
 		return u.String()
 	})
 }

@@ -33,7 +33,10 @@ type circumstances struct {
 
 // circumstances collects why what was not found may have been there.
 func (d *directory) circumstances(r *Report, damage error) *circumstances {
-	c := &circumstances{report: r, finding: map[string]*Finding{}, quantity: map[string]Quantity{}, damage: damage, run: d.run}
+	c := &circumstances{
+		report: r, finding: map[string]*Finding{}, quantity: map[string]Quantity{}, damage: damage,
+		run: d.run,
+	}
 	for _, q := range d.checkers.Quantities() {
 		c.quantity[q.Name] = q
 	}
@@ -109,7 +112,8 @@ func (d *directory) causes(dropped int64) []string {
 func (d *directory) notHealed() []string {
 	var why []string
 	for _, f := range d.faults {
-		if f.Healed == nil || f.Healed.Status == history.Installed || f.Receipt.Status == history.NotInstalled || f.Receipt.Status == history.NotMade {
+		if f.Healed == nil || f.Healed.Status == history.Installed || f.Receipt.Status == history.NotInstalled ||
+			f.Receipt.Status == history.NotMade {
 			continue
 		}
 		told := func(reason string) bool {
@@ -172,7 +176,8 @@ func (d *directory) dropped() int64 {
 	return n
 }
 
-// notBitten names the faults of the scenario that did not bite at all, or not in time. One of several injections of an entry is enough.
+// notBitten names the faults of the scenario that did not bite at all, or not in time. One of several injections of an
+// entry is enough.
 func (d *directory) notBitten() []string {
 	type entry struct {
 		number                 int // of the scenario's entry, where it is known; else the rest tells entries apart
@@ -180,7 +185,8 @@ func (d *directory) notBitten() []string {
 	}
 	var order []entry
 	bit := map[entry]bool{}
-	inTime, late := map[entry]bool{}, map[entry]string{} // of those that bit: whether one was in time, and by how much the last one was not
+	// of those that bit: whether one was in time, and by how much the last one was not
+	inTime, late := map[entry]bool{}, map[entry]string{}
 	last := map[entry]history.Fault{}
 	injected := map[string]bool{}
 	numbered := false
@@ -213,11 +219,13 @@ func (d *directory) notBitten() []string {
 			why = append(why, fmt.Sprintf("%s on %s %s", x.name, last[x].Selector, late[x]))
 		}
 		if f := last[x]; !bit[x] && f.Receipt.Status != history.NotMade {
-			why = append(why, fmt.Sprintf("%s on %s did not bite: its receipt is %s (%s)", f.Name, f.Selector, f.Receipt.Status, f.Receipt.Evidence))
+			why = append(why, fmt.Sprintf("%s on %s did not bite: its receipt is %s (%s)", f.Name, f.Selector,
+				f.Receipt.Status, f.Receipt.Evidence))
 		}
 	}
 	if all == 0 && len(d.faults) > 0 {
-		why = append(why, fmt.Sprintf("none of %d injections was made: what the schedule promises forbade each", len(d.faults)))
+		why = append(why, fmt.Sprintf("none of %d injections was made: what the schedule promises forbade each",
+			len(d.faults)))
 	}
 	for _, p := range plannedFaults(d.scenario) {
 		_, ok := last[entry{number: p.number, name: p.name}]

@@ -6,8 +6,8 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// Clocks tell how wrong the times of the clients' events may be: by index the headers of those whose clock is not the run's. It is empty where
-// all clocks are one.
+// Clocks tell how wrong the times of the clients' events may be: by index the headers of those whose clock is not the
+// run's. It is empty where all clocks are one.
 type Clocks []*history.Header
 
 // Clocks are those of the run's clients.
@@ -55,12 +55,14 @@ func Early(clock *history.Header, t int64) int64 {
 
 // ReportClocks is how well times of several clocks compare, and what that left open.
 type ReportClocks struct {
-	Compared    int     `json:"compared"`              // processes whose clock was compared with the run's
-	MaxErrorMS  float64 `json:"max_error_ms"`          // by how much the time of an event may be wrong, at most
-	UnsurePairs *int64  `json:"unsure_pairs"`          // pairs of holds whose order lies within the errors; null: not judged
-	UnsureOf    int64   `json:"unsure_of"`             // grants that followed a conflicting hold of another user, each of which makes a pair at least
-	Unordered   *int64  `json:"unordered_effects"`     // as among the counts
-	ByResource  bool    `json:"by_resource,omitempty"` // the resource's own order of arrival is a witness, too
+	Compared   int     `json:"compared"`     // processes whose clock was compared with the run's
+	MaxErrorMS float64 `json:"max_error_ms"` // by how much the time of an event may be wrong, at most
+	// pairs of holds whose order lies within the errors; null: not judged
+	UnsurePairs *int64 `json:"unsure_pairs"`
+	// grants that followed a conflicting hold of another user, each of which makes a pair at least
+	UnsureOf   int64  `json:"unsure_of"`
+	Unordered  *int64 `json:"unordered_effects"`     // as among the counts
+	ByResource bool   `json:"by_resource,omitempty"` // the resource's own order of arrival is a witness, too
 }
 
 // Text says it for people, in a sentence.
@@ -99,7 +101,8 @@ func (d *directory) reportClocks(counts map[string]*int64) *ReportClocks {
 		of += f.Chances["unsure_pairs"].N
 	}
 	return &ReportClocks{
-		Compared: n, UnsureOf: of, MaxErrorMS: Milli(d.tally.clockError), UnsurePairs: counts["unsure_pairs"], Unordered: counts["unordered_effects"],
+		Compared: n, UnsureOf: of, MaxErrorMS: Milli(d.tally.clockError), UnsurePairs: counts["unsure_pairs"],
+		Unordered:  counts["unordered_effects"],
 		ByResource: d.tally.judged.Effects > 0,
 	}
 }

@@ -38,20 +38,25 @@ type Env struct {
 	Run      string `json:"run"`    // id of the run
 	Scenario string `json:"scenario"`
 	Seed     uint64 `json:"seed"`
-	Version  string `json:"version"`         // of lockquake
-	Started  string `json:"started"`         // RFC 3339
-	Replay   string `json:"replay"`          // the command that repeats the run
-	Drawn    string `json:"drawn,omitempty"` // the command that runs the schedule as it was drawn; "" where there is none
+	Version  string `json:"version"` // of lockquake
+	Started  string `json:"started"` // RFC 3339
+	Replay   string `json:"replay"`  // the command that repeats the run
+	// the command that runs the schedule as it was drawn; "" where there is none
+	Drawn string `json:"drawn,omitempty"`
 
 	Provider       string            `json:"provider"`
-	ProviderReason string            `json:"provider_reason"`    // why this one
-	Cluster        map[string]string `json:"cluster"`            // what the nodes run on
-	Service        map[string]string `json:"service"`            // versions and settings, the retry policy included
-	Settings       []Setting         `json:"settings,omitempty"` // of the servers, and what they counted: what may explain a finding
-	Program        string            `json:"program,omitempty"`  // what ran the clients, where it is not the program that ran the scenario: a path or an image
-	Host           map[string]string `json:"host"`               // kernel, cores, memory, load averages before and after
-	Libraries      map[string]string `json:"libraries"`          // modules that the lock is made of, with their versions
-	Timings        map[string]int64  `json:"timings_ms"`         // of each phase; the names are explained below
+	ProviderReason string            `json:"provider_reason"` // why this one
+	Cluster        map[string]string `json:"cluster"`         // what the nodes run on
+	Service        map[string]string `json:"service"`         // versions and settings, the retry policy included
+	// of the servers, and what they counted: what may explain a finding
+	Settings []Setting `json:"settings,omitempty"`
+	// what ran the clients, where it is not the program that ran the scenario: a path or an image
+	Program string `json:"program,omitempty"`
+	// kernel, cores, memory, load averages before and after
+	Host map[string]string `json:"host"`
+	// modules that the lock is made of, with their versions
+	Libraries map[string]string `json:"libraries"`
+	Timings   map[string]int64  `json:"timings_ms"` // of each phase; the names are explained below
 
 	Backend  string `json:"backend"`
 	Lock     string `json:"lock"`
@@ -59,16 +64,18 @@ type Env struct {
 	Token    string `json:"token"` // "none", "service", "home-made"
 	Expires  bool   `json:"expires"`
 	Recovery int64  `json:"recovery_ns"`
-	NoLock   bool   `json:"no_lock,omitempty"`      // there is no lock: users go ahead at once, and what is judged is what they did to the resource
-	Tells    bool   `json:"tells_losses,omitempty"` // the lock tells its holders of a loss; of another program, its hello says that
-	// Fair says that grants go to those who wait in the order of their asking; Majority is who must agree on one, nil where one server decides.
-	// Runs of older releases have neither.
+	// there is no lock: users go ahead at once, and what is judged is what they did to the resource
+	NoLock bool `json:"no_lock,omitempty"`
+	// the lock tells its holders of a loss; of another program, its hello says that
+	Tells bool `json:"tells_losses,omitempty"`
+	// Fair says that grants go to those who wait in the order of their asking; Majority is who must agree on one, nil
+	// where one server decides. Runs of older releases have neither.
 	Fair       bool      `json:"fair,omitempty"`
 	Majority   *Majority `json:"majority,omitempty"`
 	Workload   string    `json:"workload"`   // "" for steps only
 	Increments bool      `json:"increments"` // each acknowledged write adds one to what the lock protects
-	// Writes is what the workload's writes mean beside, as workloads.Meaning names it; Terms are the numbers that they are
-	// judged by.
+	// Writes is what the workload's writes mean beside, as workloads.Meaning names it; Terms are the numbers that they
+	// are judged by.
 	Writes   string           `json:"writes,omitempty"`
 	Terms    map[string]int64 `json:"terms,omitempty"`
 	Resource string           `json:"resource"`
@@ -85,8 +92,9 @@ type Env struct {
 	// Kept says that the servers, their network and the agent are those of an earlier run, which left them clean.
 	// The proof is what was seen of them before this run's clients were connected. Fresh is why the servers of an
 	// earlier run were not kept; "" where there were none, or none was to be kept.
-	Kept      bool    `json:"kept"`
-	KeptFrom  string  `json:"kept_from,omitempty"` // the directory of the run that started them, as seen from the one that this run's is in
+	Kept bool `json:"kept"`
+	// the directory of the run that started them, as seen from the one that this run's is in
+	KeptFrom  string  `json:"kept_from,omitempty"`
 	KeptProof []Proof `json:"kept_proof,omitempty"`
 	Fresh     string  `json:"fresh,omitempty"`
 
@@ -95,23 +103,28 @@ type Env struct {
 	// Measured is what figures are made of, where the run had a warm-up; nil: all from Start to End.
 	Measured *Interval `json:"measured,omitempty"`
 
-	// Readings are what servers and clients had counted before the workload was let go, and before it was stopped; with a
-	// warm-up, at both ends of what was measured. Between the first and the last are those of the servers alone, just before one was killed.
+	// Readings are what servers and clients had counted before the workload was let go, and before it was stopped; with
+	// a warm-up, at both ends of what was measured. Between the first and the last are those of the servers alone, just
+	// before one was killed.
 	Readings []Reading `json:"readings,omitempty"`
 	// Contents is what the service kept; nil: it was not asked.
 	Contents *Contents `json:"contents,omitempty"`
-	// Acquires and Releases are what all servers together were asked for each, in a run of steps in which one user is alone and nothing is broken.
+	// Acquires and Releases are what all servers together were asked for each, in a run of steps in which one user is
+	// alone and nothing is broken.
 	Acquires []int64 `json:"acquire_requests,omitempty"`
 	Releases []int64 `json:"release_requests,omitempty"`
 
-	// ServerCores is how much of the machine one server can use at most: its limit, or 1 where one thread of it answers; 0: all of it.
+	// ServerCores is how much of the machine one server can use at most: its limit, or 1 where one thread of it
+	// answers; 0: all of it.
 	ServerCores float64 `json:"server_cores,omitempty"`
 
-	// MustBeZero are the counts that had to be 0 unless the scenario named them. Releases that did not record it had firstZeros.
+	// MustBeZero are the counts that had to be 0 unless the scenario named them. Releases that did not record it had
+	// firstZeros.
 	MustBeZero []string `json:"must_be_zero,omitempty"`
 	// Notes are what the lock says of figures that it is known for.
 	Notes []Note `json:"notes,omitempty"`
-	// ClockSteps are the moves of the machine's wall clock against its monotonic one; WallClock says that the service ends grants by it.
+	// ClockSteps are the moves of the machine's wall clock against its monotonic one; WallClock says that the service
+	// ends grants by it.
 	ClockSteps []ClockStep `json:"clock_steps,omitempty"`
 	WallClock  bool        `json:"wall_clock,omitempty"`
 
@@ -126,9 +139,11 @@ type Env struct {
 	Recovered   bool     `json:"recovered"`             // the service served again after the heal
 	FinalRead   bool     `json:"final_read"`            // the resource was read at the end (true where there is none)
 	Refuted     []string `json:"refuted,omitempty"`     // steps that were done, and must not be: the run fails
-	Missed      []Missed `json:"missed,omitempty"`      // steps that had to be done and were not; each is among Unknown, too
-	Unknown     []string `json:"unknown,omitempty"`     // reasons why no pass may be given: a step that was not met, dropped events
-	Warnings    []string `json:"warnings,omitempty"`
+	// steps that had to be done and were not; each is among Unknown, too
+	Missed []Missed `json:"missed,omitempty"`
+	// reasons why no pass may be given: a step that was not met, dropped events
+	Unknown  []string `json:"unknown,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
 
 	Clients []ClientStats `json:"clients"`
 }
@@ -152,21 +167,23 @@ type Missed struct {
 // The timings of a run. TimeUp is the sum of those that begin with its name, TimeReady and TimeHello side by side; the
 // others are one after another.
 const (
-	TimeUp         = "up"
-	TimeReset      = "up_reset"    // where servers are kept: until they were shown to be clean, or not to be
-	TimeOpen       = "up_open"     // network, containers or namespaces, not yet started
-	TimeStart      = "up_start"    // until every process was started
-	TimeServe      = "up_serve"    // from then until the service serves
-	TimeHello      = "up_hello"    // from then until every client and the resource said hello
-	TimeConnect    = "up_connect"  // until every client is connected to the service
-	TimeFirstGrant = "first_grant" // from the start of the run (of the process, for its first run) to the first judged grant
+	TimeUp      = "up"
+	TimeReset   = "up_reset"   // where servers are kept: until they were shown to be clean, or not to be
+	TimeOpen    = "up_open"    // network, containers or namespaces, not yet started
+	TimeStart   = "up_start"   // until every process was started
+	TimeServe   = "up_serve"   // from then until the service serves
+	TimeHello   = "up_hello"   // from then until every client and the resource said hello
+	TimeConnect = "up_connect" // until every client is connected to the service
+	// from the start of the run (of the process, for its first run) to the first judged grant
+	TimeFirstGrant = "first_grant"
 	TimeLoad       = "load"
 	TimeHeal       = "heal"
 	TimeSettle     = "settle"
 	TimeDown       = "down" // teardown of all nodes, or of all but the servers where these are kept
 )
 
-// ClockStep is a move of the machine's wall clock against its monotonic one: set by somebody, or by a machine that was suspended.
+// ClockStep is a move of the machine's wall clock against its monotonic one: set by somebody, or by a machine that was
+// suspended.
 type ClockStep struct {
 	Time int64 `json:"time"`  // ns of CLOCK_MONOTONIC at which it was seen
 	By   int64 `json:"by_ns"` // ns, forward or (negative) back
@@ -196,8 +213,8 @@ type ClientStats struct {
 	Lag       int64 `json:"lag_ns"`
 	CPU       int64 `json:"cpu_ns"`
 	Dead      bool  `json:"dead"` // it was killed
-	// Lost says that it ended without its last word although no fault asked for that: what it did after the Recorded events is not known.
-	// Ended is how its process was seen to end; "" where nobody saw that.
+	// Lost says that it ended without its last word although no fault asked for that: what it did after the Recorded
+	// events is not known. Ended is how its process was seen to end; "" where nobody saw that.
 	Lost   bool             `json:"lost,omitempty"`
 	Ended  string           `json:"ended,omitempty"`
 	Errors map[string]int64 `json:"errors,omitempty"`
@@ -220,7 +237,8 @@ type Client struct {
 	Software  string            `json:"software"`            // its version
 	Libraries map[string]string `json:"libraries,omitempty"` // modules that its lock is made of, with their versions
 	Foreign   bool              `json:"foreign,omitempty"`   // it is not lockquake's own
-	Tells     bool              `json:"tells,omitempty"`     // one that is not lockquake's own says so: its locks tell of a loss
+	// one that is not lockquake's own says so: its locks tell of a loss
+	Tells bool `json:"tells,omitempty"`
 }
 
 // ReportClient is a program that was judged, and the nodes that ran it.
@@ -229,8 +247,8 @@ type ReportClient struct {
 	Client
 }
 
-// lackingEnds tells which processes' histories may lack their last events: of those that were killed or are lost, or had no room
-// for events.
+// lackingEnds tells which processes' histories may lack their last events: of those that were killed or are lost, or
+// had no room for events.
 func (e Env) lackingEnds() func(process string) bool {
 	told := map[string]bool{}
 	for _, c := range e.Clients {
@@ -244,14 +262,19 @@ func (e Env) lackingEnds() func(process string) bool {
 
 // Reading is what servers and clients have counted up to a moment. Who did not tell is left out.
 type Reading struct {
-	Time          int64            `json:"time"`                     // ns of CLOCK_MONOTONIC
-	Starts        map[string]int   `json:"starts,omitempty"`         // by server: how many processes it has had, a new one counts from zero; nil: not recorded
-	Requests      map[string]int64 `json:"requests,omitempty"`       // by server: what it was asked since it started
-	Connections   map[string]int64 `json:"connections,omitempty"`    // by server: how many connections it took since it started
-	Notifications map[string]int64 `json:"notifications,omitempty"`  // by client: how often watches woke its users
-	CPU           map[string]int64 `json:"cpu_ns,omitempty"`         // by node, and of the engine: user and system time; clients within the engine's process count with it
-	Syncs         map[string]Syncs `json:"syncs,omitempty"`          // by server, in its own words: writes to disk that it waited for
-	Machine       int64            `json:"machine_cpu_ns,omitempty"` // processor time that all programs of the machine have used since it started; 0: not known
+	Time int64 `json:"time"` // ns of CLOCK_MONOTONIC
+	// by server: how many processes it has had, a new one counts from zero; nil: not recorded
+	Starts   map[string]int   `json:"starts,omitempty"`
+	Requests map[string]int64 `json:"requests,omitempty"` // by server: what it was asked since it started
+	// by server: how many connections it took since it started
+	Connections   map[string]int64 `json:"connections,omitempty"`
+	Notifications map[string]int64 `json:"notifications,omitempty"` // by client: how often watches woke its users
+	// by node, and of the engine: user and system time; clients within the engine's process count with it
+	CPU map[string]int64 `json:"cpu_ns,omitempty"`
+	// by server, in its own words: writes to disk that it waited for
+	Syncs map[string]Syncs `json:"syncs,omitempty"`
+	// processor time that all programs of the machine have used since it started; 0: not known
+	Machine int64 `json:"machine_cpu_ns,omitempty"`
 }
 
 // Syncs is how often a server had its log written to disk, and how long that took in all.
@@ -286,7 +309,8 @@ type Report struct {
 	Backend  string   `json:"backend"`
 	Lock     string   `json:"lock"`
 
-	// Clients are the programs that asked for the lock, and those that stood in for the resource; Program is as in env.json.
+	// Clients are the programs that asked for the lock, and those that stood in for the resource; Program is as in
+	// env.json.
 	Clients []ReportClient `json:"clients"`
 	Program string         `json:"program,omitempty"`
 
@@ -318,7 +342,8 @@ type Report struct {
 	RunDir       string               `json:"run_dir"`
 }
 
-// Uncovered are counts above zero that tell of trouble and that no expectation names: the verdict does not speak of them.
+// Uncovered are counts above zero that tell of trouble and that no expectation names: the verdict does not speak of
+// them.
 type Uncovered map[string]int64
 
 // Add adds those of another run.
@@ -348,7 +373,8 @@ type Judged struct {
 	Effects  int64 `json:"effects"` // reads and writes that the resource served or refused
 }
 
-// Subject returns how much there was to judge, and of what: each a grant, or an access of the resource where there is no lock.
+// Subject returns how much there was to judge, and of what: each a grant, or an access of the resource where there is
+// no lock.
 func (r *Report) Subject() (n int64, what string) {
 	if r.NoLock {
 		return r.Judged.Effects, "access"
@@ -377,7 +403,8 @@ type FaultResult struct {
 	Misses   int              `json:"misses"`
 	Receipt  history.Receipt  `json:"receipt"`
 	Healed   *history.Receipt `json:"healed"`
-	Late     string           `json:"late,omitempty"` // by how much it or its heal was later than planned: "bit 5.8 s late"
+	// by how much it or its heal was later than planned: "bit 5.8 s late"
+	Late string `json:"late,omitempty"`
 }
 
 // Operations are what is timed, in the order of a lock's life.

@@ -27,7 +27,8 @@ func (c *circumstances) judge(x scenarios.Expectation) (res ExpectationResult, a
 	got, ratio := c.value(x.Name)
 	f := c.finding[x.Name]
 	switch {
-	case got == nil && f != nil && (x.Forced || x.Free()) && (f.Skipped != "" || len(f.Warnings) == 0): // a lock that tells of no losses has no untold ones
+	case got == nil && f != nil && (x.Forced || x.Free()) &&
+		(f.Skipped != "" || len(f.Warnings) == 0): // a lock that tells of no losses has no untold ones
 		return res, false
 	case got == nil:
 		res.Reason = c.notJudged(x.Name)
@@ -50,7 +51,8 @@ func (c *circumstances) judge(x scenarios.Expectation) (res ExpectationResult, a
 	default:
 		res.Verdict, res.Reason = c.measured(x, value)
 	}
-	if doubts := append(slices.Clone(c.late), c.stopped...); res.Verdict == Fail && len(doubts) > 0 && !c.certain(x, value) {
+	if doubts := append(slices.Clone(c.late), c.stopped...); res.Verdict == Fail && len(doubts) > 0 &&
+		!c.certain(x, value) {
 		res.Verdict, res.Reason = Unknown, res.Reason+but+someOf(doubts)
 	}
 	if res.Verdict == Fail && c.outOfStep != "" && c.quantity[x.Name].InStep {
@@ -59,8 +61,8 @@ func (c *circumstances) judge(x scenarios.Expectation) (res ExpectationResult, a
 	return res, true
 }
 
-// certain reports whether a figure proves that the lock broke its promise, however long and whenever a fault stood. Of a server that somebody else
-// stopped the checkers know nothing: there only what no time excuses is certain.
+// certain reports whether a figure proves that the lock broke its promise, however long and whenever a fault stood. Of
+// a server that somebody else stopped the checkers know nothing: there only what no time excuses is certain.
 func (c *circumstances) certain(x scenarios.Expectation, v float64) bool {
 	q := c.quantity[x.Name]
 	if len(c.stopped) > 0 && !slices.Contains(firstZeros, x.Name) {
@@ -100,7 +102,8 @@ func (c *circumstances) excusing(x scenarios.Expectation, v float64, n int64) (V
 	}
 	sure := v * float64(n-e.N) / float64(n)
 	if x.Holds(sure) != x.Holds(v) || x.Op == "=" && sure < x.Value && x.Value < v {
-		return Unknown, fmt.Sprintf("%s%s%d of them only because a process of lockquake stood still: %s", found(v), but, e.N, e.Why)
+		return Unknown, fmt.Sprintf("%s%s%d of them only because a process of lockquake stood still: %s", found(v), but,
+			e.N, e.Why)
 	}
 	return c.counted(x, v)
 }
@@ -131,8 +134,8 @@ func (c *circumstances) judged(x scenarios.Expectation, res ExpectationResult) E
 	return res
 }
 
-// value finds a count or a measure. ratio is what a percentage means: of a count, its share of the judged grants, or accesses where there is
-// no lock; of a measure, itself.
+// value finds a count or a measure. ratio is what a percentage means: of a count, its share of the judged grants, or
+// accesses where there is no lock; of a measure, itself.
 func (c *circumstances) value(name string) (got *float64, ratio float64) {
 	if n := c.report.Counts[name]; n != nil {
 		v := float64(*n)
@@ -179,7 +182,8 @@ func (c *circumstances) counted(x scenarios.Expectation, v float64) (Verdict, st
 	case forbids && (x.Op != "=" || v > x.Value):
 		return Fail, found(v)
 	}
-	if verdict, why := c.sound(x.Name); verdict != Pass { // a run that could not have shown it does not show that it is not there
+	// a run that could not have shown it does not show that it is not there
+	if verdict, why := c.sound(x.Name); verdict != Pass {
 		return verdict, found(v) + but + why
 	}
 	return Fail, found(v)
@@ -191,7 +195,8 @@ func (c *circumstances) measured(x scenarios.Expectation, v float64) (Verdict, s
 	switch {
 	case x.Holds(v):
 		return c.sound(x.Name)
-	case IsTime(x.Name) && (x.Holds(least) || x.Op == "=" && least < x.Value && x.Value < v): // a lower bound that is not met is not met by less
+	case IsTime(x.Name) && (x.Holds(least) || x.Op == "=" && least < x.Value &&
+		x.Value < v): // a lower bound that is not met is not met by less
 		return Unknown, "measured " + digits(v) + but + stood.Text(c.run)
 	case !IsTime(x.Name) && c.few != "": // a ratio or a rate of too few
 		return Unknown, "measured " + digits(v) + but + c.few
@@ -203,10 +208,12 @@ func (c *circumstances) measured(x scenarios.Expectation, v float64) (Verdict, s
 	return Fail, fmt.Sprintf("measured %s", digits(v))
 }
 
-// without returns the least that a time (ms) would have been without the standstills in it, and who stood still the longest meanwhile. If the window of
-// the time is not known, all standstills of the run are taken to be in it. A latency is one window, so it has at most as many as any window of its length.
+// without returns the least that a time (ms) would have been without the standstills in it, and who stood still the
+// longest meanwhile. If the window of the time is not known, all standstills of the run are taken to be in it. A
+// latency is one window, so it has at most as many as any window of its length.
 //
-// Example: the longest wait is 1,810 ms, and processes stood still for 120 ms of it, and for 2,534 ms of the whole run. It would have been 1,690 ms.
+// Example: the longest wait is 1,810 ms, and processes stood still for 120 ms of it, and for 2,534 ms of the whole run.
+// It would have been 1,690 ms.
 func (c *circumstances) without(name string, v float64) (least float64, x Standstill) {
 	f := c.finding[name]
 	if f == nil {
@@ -226,7 +233,8 @@ func (c *circumstances) without(name string, v float64) (least float64, x Stands
 // sound passes a small figure if the run could have shown a larger one.
 func (c *circumstances) sound(name string) (Verdict, string) {
 	why := c.weak
-	if f := c.finding[name]; f != nil && f.Verdict == Unknown && f.Checker != "stalls" && f.Skipped == "" && len(f.Missing) == 0 {
+	if f := c.finding[name]; f != nil && f.Verdict == Unknown && f.Checker != "stalls" && f.Skipped == "" &&
+		len(f.Missing) == 0 {
 		why = append(append([]string{}, f.Warnings...), why...)
 	}
 	if c.few != "" {
@@ -261,7 +269,8 @@ func (c *circumstances) strength(x scenarios.Expectation) string {
 	if chances.N < fewChances {
 		zero += ": too few to bound a rate"
 	} else {
-		zero = fmt.Sprintf("%s: the rate is below 3/%s = %.2g %% with 95 %% confidence", zero, figure.Count(chances.N), 300/float64(chances.N))
+		zero = fmt.Sprintf("%s: the rate is below 3/%s = %.2g %% with 95 %% confidence", zero, figure.Count(chances.N),
+			300/float64(chances.N))
 	}
 	if c.bit < c.made {
 		zero += fmt.Sprintf("; bit %d of %d", c.bit, c.made)

@@ -6,13 +6,16 @@ import (
 	"github.com/lockquake/lockquake/results/rates"
 )
 
-// Failover is an injection that ended a server's process, whether another server took its place or the same one came back.
+// Failover is an injection that ended a server's process, whether another server took its place or the same one came
+// back.
 type Failover struct {
-	Fault        int    `json:"fault"`               // its number among the injections of the run
-	Held         int64  `json:"held"`                // locks of that server to which somebody was entitled when it was killed
-	DoubleGrants int64  `json:"double_grants"`       // after it, and before the next one
-	Promoted     *bool  `json:"promoted,omitempty"`  // another server was seen to lead; nil: nobody asked
-	Lag          *int64 `json:"lag_bytes,omitempty"` // what the server had written and no replica had received, at least; nil: not known
+	Fault int `json:"fault"` // its number among the injections of the run
+	// locks of that server to which somebody was entitled when it was killed
+	Held         int64 `json:"held"`
+	DoubleGrants int64 `json:"double_grants"`      // after it, and before the next one
+	Promoted     *bool `json:"promoted,omitempty"` // another server was seen to lead; nil: nobody asked
+	// what the server had written and no replica had received, at least; nil: not known
+	Lag *int64 `json:"lag_bytes,omitempty"`
 }
 
 // FailoverRate is what failovers come to, of one run or of several.
@@ -25,7 +28,8 @@ type FailoverRate struct {
 	rates.Bunched
 }
 
-// RateOf pools failovers, of which there is at least one. The double grants of one are no more than the locks that were held.
+// RateOf pools failovers, of which there is at least one. The double grants of one are no more than the locks that were
+// held.
 func RateOf(fs []Failover) FailoverRate {
 	r := FailoverRate{N: len(fs)}
 	var doubles []int64
@@ -57,7 +61,8 @@ func RateOf(fs []Failover) FailoverRate {
 // Figures are the measures of these names, with those of the ends of their intervals.
 func (r FailoverRate) Figures() map[string]*float64 {
 	out := map[string]*float64{
-		"failovers": new(float64(r.N)), "failovers_with_double_grants": new(float64(r.Hit)), "held_at_failover": &r.Held, "lag_at_failover_bytes": r.Lag,
+		"failovers": new(float64(r.N)), "failovers_with_double_grants": new(float64(r.Hit)),
+		"held_at_failover": &r.Held, "lag_at_failover_bytes": r.Lag,
 	}
 	if r.Asked > 0 {
 		out["promotions"] = new(float64(r.Promoted))
@@ -80,9 +85,11 @@ func (r FailoverRate) Figures() map[string]*float64 {
 func (r FailoverRate) Text(format func(float64) string) string {
 	between := func(e rates.Estimate) string { return format(e.Low) + " to " + format(e.High) }
 	percent := rates.Estimate{Value: 100 * r.Share.Value, Low: 100 * r.Share.Low, High: 100 * r.Share.High}
-	text := fmt.Sprintf("%d of %d failovers had double grants: %s %% (95 %%: %s)", r.Hit, r.N, format(percent.Value), between(percent))
+	text := fmt.Sprintf("%d of %d failovers had double grants: %s %% (95 %%: %s)", r.Hit, r.N, format(percent.Value),
+		between(percent))
 	if r.Size != nil {
 		text += fmt.Sprintf("; one that had any, %s (%s)", format(r.Size.Value), between(*r.Size))
 	}
-	return text + fmt.Sprintf("; a failover, %s (%s), of %s locks held on the server that was killed", format(r.Rate.Value), between(r.Rate), format(r.Held))
+	return text + fmt.Sprintf("; a failover, %s (%s), of %s locks held on the server that was killed",
+		format(r.Rate.Value), between(r.Rate), format(r.Held))
 }

@@ -72,9 +72,13 @@ func Judge(dir string, checkers Checkers) (Report, error) {
 func (d *directory) makeRun(m *Log, lost []Lost) {
 	e := d.env
 	d.run = Run{
-		TTL: e.TTL, Locks: m.Locks(), Token: e.Token, Expires: e.Expires, Recovery: e.Recovery, NoLock: e.NoLock, Tells: e.tells(), Fair: e.Fair, Majority: e.Majority, Increments: e.Increments,
-		Writes: e.Writes, Terms: e.Terms, Directed: e.Directed, Stepped: e.Directed || len(e.People) > 0, Resource: e.Resource, Protected: e.ResourceNodes, Guard: e.Guard, Replicas: e.Replicas, Faults: made(d.faults), Observed: d.observed,
-		Processes: m.merge.Processes(), Clients: e.Clients, Readings: e.Readings, Contents: e.Contents, Hung: e.Hung, Users: e.Users, Acquires: e.Acquires, Releases: e.Releases, Start: e.Start, End: e.End, Measured: e.Measured,
+		TTL: e.TTL, Locks: m.Locks(), Token: e.Token, Expires: e.Expires, Recovery: e.Recovery, NoLock: e.NoLock,
+		Tells: e.tells(), Fair: e.Fair, Majority: e.Majority, Increments: e.Increments,
+		Writes: e.Writes, Terms: e.Terms, Directed: e.Directed, Stepped: e.Directed || len(e.People) > 0,
+		Resource: e.Resource, Protected: e.ResourceNodes, Guard: e.Guard, Replicas: e.Replicas, Faults: made(d.faults),
+		Observed:  d.observed,
+		Processes: m.merge.Processes(), Clients: e.Clients, Readings: e.Readings, Contents: e.Contents, Hung: e.Hung,
+		Users: e.Users, Acquires: e.Acquires, Releases: e.Releases, Start: e.Start, End: e.End, Measured: e.Measured,
 		Lost: lost,
 	}
 	d.run.Cores, _ = strconv.Atoi(e.Host["cores"]) // 0 where the host did not tell
@@ -146,7 +150,8 @@ func (d *directory) readHistory() (err error) {
 // A killed process cannot tell, and in a run that was cut short nobody did.
 func (d *directory) complete(heard map[string]int64) error {
 	missing := func(process, why string) error {
-		return fmt.Errorf("%w: %s: %s", history.ErrCorrupt, filepath.Join(d.dir, DirHistory, process+filepath.Ext(history.Pattern)), why)
+		return fmt.Errorf("%w: %s: %s", history.ErrCorrupt,
+			filepath.Join(d.dir, DirHistory, process+filepath.Ext(history.Pattern)), why)
 	}
 	if _, ok := d.run.Process(history.Engine); !ok {
 		return missing(history.Engine, "the file is missing")
@@ -159,7 +164,8 @@ func (d *directory) complete(heard map[string]int64) error {
 			return missing(c.Name, "the file is missing")
 		}
 		if n := heard[c.Name]; d.env.Finished && !c.Dead && n != c.Recorded {
-			return missing(c.Name, fmt.Sprintf("it holds %d events, and the process says that it sent %d", n, c.Recorded))
+			return missing(c.Name, fmt.Sprintf("it holds %d events, and the process says that it sent %d", n,
+				c.Recorded))
 		}
 	}
 	return nil

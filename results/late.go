@@ -8,20 +8,21 @@ import (
 	"github.com/lockquake/lockquake/results/figure"
 )
 
-// slack is by how much an injection or a heal may come later than planned, and slackShare the same as a share of how long the fault was to
-// stand: the larger of the two counts.
+// slack is by how much an injection or a heal may come later than planned, and slackShare the same as a share of how
+// long the fault was to stand: the larger of the two counts.
 const (
 	slack      = int64(time.Second)
 	slackShare = 10 // 10 %
 )
 
-// lateness says by how much an injection or its heal was later than planned, as a verb phrase; "" where neither was. What did not bite is not
-// late, and of records that do not tell when it was carried out nothing is known.
+// lateness says by how much an injection or its heal was later than planned, as a verb phrase; "" where neither was.
+// What did not bite is not late, and of records that do not tell when it was carried out nothing is known.
 //
-// Example: a freeze for 3 s is due at 5 s of a load of 9 s. The agent did not run from 4.9 s to 10.9 s, so it bit at 10.9 s. It proves nothing
-// about a lock that is hardly used any more.
+// Example: a freeze for 3 s is due at 5 s of a load of 9 s. The agent did not run from 4.9 s to 10.9 s, so it bit at
+// 10.9 s. It proves nothing about a lock that is hardly used any more.
 func (d *directory) lateness(f history.Fault) string {
-	most, made := max(slack, f.For/slackShare), f.Receipt.Status == history.Installed || f.Receipt.Status == history.Indeterminate
+	most, made := max(slack, f.For/slackShare), f.Receipt.Status == history.Installed ||
+		f.Receipt.Status == history.Indeterminate
 	loadEnd := d.env.Start + int64(d.scenario.Run.For)
 	switch {
 	case made && f.Receipt.Slip > most:
@@ -48,7 +49,8 @@ func lateFaults(faults []FaultResult) (why []string) {
 func (d *directory) stoppedFromOutside(longer int64) (why []string) {
 	for _, s := range d.env.Stopped {
 		if s.To-s.From > longer {
-			why = append(why, fmt.Sprintf("%s was stopped for %s, from %s on, and no fault asked for that", s.Node, figure.Duration(s.To-s.From), d.run.MS(s.From)))
+			why = append(why, fmt.Sprintf("%s was stopped for %s, from %s on, and no fault asked for that", s.Node,
+				figure.Duration(s.To-s.From), d.run.MS(s.From)))
 		}
 	}
 	return why

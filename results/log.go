@@ -50,8 +50,8 @@ func (l *Log) Locks() []string { return l.merge.Locks() }
 // Close closes all files.
 func (l *Log) Close() error { return l.merge.Close() }
 
-// Next reads the next event into e and says whose it is. It returns io.EOF at the end. What is damaged or makes no sense is an error
-// that wraps history.ErrCorrupt and says where.
+// Next reads the next event into e and says whose it is. It returns io.EOF at the end. What is damaged or makes no
+// sense is an error that wraps history.ErrCorrupt and says where.
 func (l *Log) Next(e *history.Event) (*history.Header, error) {
 	for !l.read {
 		process, err := l.merge.Next(e)

@@ -13,8 +13,9 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// Lost is a process that ended without its last word although no fault asked for that. What it did after its last event is not known. Example: a host is
-// cut off at 5 s. Its client is heard until then, and holds lock-0. Nobody knows whether it released that at 6 s or wrote at 7 s, nor whether it was granted another.
+// Lost is a process that ended without its last word although no fault asked for that. What it did after its last event
+// is not known. Example: a host is cut off at 5 s. Its client is heard until then, and holds lock-0. Nobody knows
+// whether it released that at 6 s or wrote at 7 s, nor whether it was granted another.
 type Lost struct {
 	Name  string
 	Host  string               // where there are several; else ""
@@ -35,7 +36,10 @@ func (d *directory) lost() (out []Lost, err error) {
 	for _, c := range d.env.Clients {
 		if _, known := at[c.Name]; c.Lost && !known {
 			at[c.Name] = len(out)
-			out = append(out, Lost{Name: c.Name, Host: d.env.Cluster[history.HostOf+c.Name], Ended: c.Ended, Open: map[openGrant]uint16{}})
+			out = append(out, Lost{
+				Name: c.Name, Host: d.env.Cluster[history.HostOf+c.Name], Ended: c.Ended,
+				Open: map[openGrant]uint16{},
+			})
 		}
 	}
 	if len(out) == 0 {
@@ -107,8 +111,9 @@ func (l *Lost) reason(r Run) string {
 	return text + ", nor what it had in hand then: " + strings.Join(open, ", ")
 }
 
-// unprove takes back what the missing events of lost processes could refute: a zero, and a count of what did not happen. What the events that came prove
-// stays a violation. A kind without counts finds no zeros; and what a resource would have told is nothing to those that look at clients alone.
+// unprove takes back what the missing events of lost processes could refute: a zero, and a count of what did not
+// happen. What the events that came prove stays a violation. A kind without counts finds no zeros; and what a resource
+// would have told is nothing to those that look at clients alone.
 func unprove(f *Finding, k CheckerKind, lost []Lost) {
 	if len(k.Counts) == 0 || f.Verdict == Unknown {
 		return

@@ -11,15 +11,15 @@ import (
 // Majority is who must agree before a lock is granted: more than half of some servers.
 type Majority struct {
 	Servers []string `json:"servers"`
-	// Apart says that the servers know nothing of each other, so that each client has to reach a majority itself. Else one of them is
-	// enough that reaches a majority.
+	// Apart says that the servers know nothing of each other, so that each client has to reach a majority itself. Else
+	// one of them is enough that reaches a majority.
 	Apart bool `json:"apart,omitempty"`
 }
 
-// Missing reports whether there certainly was no majority from one time to another, as the receipts of the faults say that stood all that
-// time, and which servers there were. With a client's name these are the ones that it could reach; without one, the most that could reach
-// each other. Example: etcd-3 is cut off, with client-1, from etcd-1 and etcd-2. Client-1 reaches etcd-3, which reaches nobody: none of the
-// servers that client-1 reaches has a majority.
+// Missing reports whether there certainly was no majority from one time to another, as the receipts of the faults say
+// that stood all that time, and which servers there were. With a client's name these are the ones that it could reach;
+// without one, the most that could reach each other. Example: etcd-3 is cut off, with client-1, from etcd-1 and etcd-2.
+// Client-1 reaches etcd-3, which reaches nobody: none of the servers that client-1 reaches has a majority.
 func (m *Majority) Missing(faults []history.Fault, client string, from, to int64) (left []string, missing bool) {
 	if m == nil || len(m.Servers) == 0 {
 		return nil, false
@@ -31,7 +31,8 @@ func (m *Majority) Missing(faults []history.Fault, client string, from, to int64
 		})
 	}
 	linked := func(a, b string) bool {
-		return a == b || !slices.ContainsFunc(faults, func(f history.Fault) bool { return f.Traits.Cuts && between(f, a, b) })
+		return a == b || !slices.ContainsFunc(faults,
+			func(f history.Fault) bool { return f.Traits.Cuts && between(f, a, b) })
 	}
 	var most []string
 	for _, s := range m.Servers {
@@ -74,12 +75,14 @@ func stands(f history.Fault, from, to int64) bool {
 	if f.Undo != 0 && f.Traits != nil && !f.Traits.Kills { // who was killed serves when the heal is done
 		end = f.Undo
 	}
-	return f.Traits != nil && f.Receipt.Status == history.Installed && f.Bit != 0 && f.Bit <= from && (end == 0 || end >= to)
+	return f.Traits != nil && f.Receipt.Status == history.Installed && f.Bit != 0 && f.Bit <= from &&
+		(end == 0 || end >= to)
 }
 
 // between reports whether a link fault is on the link of two nodes.
 func between(f history.Fault, a, b string) bool {
-	return slices.Contains(f.Targets, a) && slices.Contains(f.Peers, b) || slices.Contains(f.Targets, b) && slices.Contains(f.Peers, a)
+	return slices.Contains(f.Targets, a) && slices.Contains(f.Peers, b) || slices.Contains(f.Targets, b) &&
+		slices.Contains(f.Peers, a)
 }
 
 // Left says of which servers there were too few.

@@ -1,6 +1,7 @@
 package results
 
-// Origin says what made a file of many runs. Files of two origins can be put together where their hosts agree in SameMachine.
+// Origin says what made a file of many runs. Files of two origins can be put together where their hosts agree in
+// SameMachine.
 type Origin struct {
 	Version string            `json:"version"` // of lockquake
 	Command string            `json:"command"` // that makes it again

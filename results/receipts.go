@@ -3,8 +3,8 @@
 // A fault that was aimed at a holder bit only if that grant was in hand when the target was seen to stop: granted
 // before, and neither released nor lost before. An event stamped before the stop may arrive after the heal. Example:
 // the stop was seen at 5.000 s, and after the heal comes a release invoke stamped 4.998 s. The holder had let go
-// before it was stopped, so the fault did not bite. Where holder and agent have clocks of their own, and the two moments lie within their
-// errors, nobody knows: the receipt is indeterminate.
+// before it was stopped, so the fault did not bite. Where holder and agent have clocks of their own, and the two
+// moments lie within their errors, nobody knows: the receipt is indeterminate.
 //
 // It cannot check receipts of faults that were aimed at nobody's grant.
 
@@ -74,9 +74,11 @@ func (r *receipts) faults() []history.Fault {
 		case a.ok.Kind == history.KindNone:
 			why = "it has no such grant"
 		case r.clocks.Early(*f.User, a.ok.Time) > f.Bit+f.BitError:
-			why = fmt.Sprintf("the grant was in hand only at %s, the stop was seen at %s", r.run.MS(a.ok.Time), r.run.MS(f.Bit))
+			why = fmt.Sprintf("the grant was in hand only at %s, the stop was seen at %s", r.run.MS(a.ok.Time),
+				r.run.MS(f.Bit))
 		case ended && r.clocks.Late(*f.User, over) < f.Bit-f.BitError:
-			why = fmt.Sprintf("a %s of that grant is stamped %s, the stop was seen at %s", a.over.Kind, r.run.MS(over), r.run.MS(f.Bit))
+			why = fmt.Sprintf("a %s of that grant is stamped %s, the stop was seen at %s", a.over.Kind, r.run.MS(over),
+				r.run.MS(f.Bit))
 		case ended && r.clocks.Early(*f.User, over) < f.Bit+f.BitError:
 			f.Receipt.Status = history.Indeterminate
 			f.Receipt.Evidence += fmt.Sprintf("; but a %s of that grant is stamped %s, and the stop was seen at %s: the clocks may err by more than that", a.over.Kind, r.run.MS(over), r.run.MS(f.Bit))
@@ -91,5 +93,6 @@ func (r *receipts) faults() []history.Fault {
 
 // made are the injections that were made; one that was left out has done nothing that a checker must know of.
 func made(all []history.Fault) []history.Fault {
-	return slices.DeleteFunc(slices.Clone(all), func(f history.Fault) bool { return f.Receipt.Status == history.NotMade })
+	return slices.DeleteFunc(slices.Clone(all),
+		func(f history.Fault) bool { return f.Receipt.Status == history.NotMade })
 }

@@ -27,31 +27,34 @@ const (
 
 // Run is what the checkers are told about the run before its events.
 type Run struct {
-	TTL        int64            // ns
-	Locks      []string         // names, by Event.Lock
-	Token      string           // "none", "service" or "home-made"
-	Expires    bool             // a dead holder's grant ends by itself
-	Recovery   int64            // ns: the lock's declared recovery bound
-	NoLock     bool             // there is no lock: users go ahead at once
-	Tells      bool             // the lock tells its holders of a loss
-	Fair       bool             // grants go to those who wait in the order of their asking
-	Majority   *Majority        // who must agree on a grant; nil where one server decides
-	Increments bool             // each acknowledged write adds one to what the lock protects
-	Writes     string           // what the workload's writes mean beside: "sales", "seats", "transfers", "elements" or ""
-	Terms      map[string]int64 // numbers that they are judged by
-	Directed   bool             // by steps: whoever asks does so because it was told to
-	Stepped    bool             // by steps, with a workload beside them or not
-	Resource   string           // "" where nothing is protected
-	Protected  []string         // the nodes of what is protected
-	Guard      string           // of the resource
-	Replicas   []string         // names of the processes that the resource consists of, where what a majority did counts; else none
-	Faults     []history.Fault  // in the order of their start
+	TTL        int64     // ns
+	Locks      []string  // names, by Event.Lock
+	Token      string    // "none", "service" or "home-made"
+	Expires    bool      // a dead holder's grant ends by itself
+	Recovery   int64     // ns: the lock's declared recovery bound
+	NoLock     bool      // there is no lock: users go ahead at once
+	Tells      bool      // the lock tells its holders of a loss
+	Fair       bool      // grants go to those who wait in the order of their asking
+	Majority   *Majority // who must agree on a grant; nil where one server decides
+	Increments bool      // each acknowledged write adds one to what the lock protects
+	// what the workload's writes mean beside: "sales", "seats", "transfers", "elements" or ""
+	Writes    string
+	Terms     map[string]int64 // numbers that they are judged by
+	Directed  bool             // by steps: whoever asks does so because it was told to
+	Stepped   bool             // by steps, with a workload beside them or not
+	Resource  string           // "" where nothing is protected
+	Protected []string         // the nodes of what is protected
+	Guard     string           // of the resource
+	// names of the processes that the resource consists of, where what a majority did counts; else none
+	Replicas []string
+	Faults   []history.Fault // in the order of their start
 	// Observed is what the service said when steps asked it.
 	Observed  []history.Observation
 	Processes []history.Header // one per history file
 	Dead      []string         // names of the clients that gave no last word: they were killed, or are lost
 	Lost      []Lost           // clients, and processes of the resource, whose end no fault asked for
-	// Readings are what servers and clients had counted before and at the end of the workload; between them, the servers alone.
+	// Readings are what servers and clients had counted before and at the end of the workload; between them, the
+	// servers alone.
 	Readings []Reading
 	Hung     []Hung        // clients that lived, and did not end when they were told to
 	Contents *Contents     // what the service kept; nil: it was not asked
@@ -67,8 +70,8 @@ type Run struct {
 	Still *Standstills // whole when the checkers finish; nil where nothing is known of them
 }
 
-// Figures returns what throughput, times and costs are made of: what lies behind the warm-up and before the heal, or all of the
-// run where it had no warm-up. Violations are judged over everything.
+// Figures returns what throughput, times and costs are made of: what lies behind the warm-up and before the heal, or
+// all of the run where it had no warm-up. Violations are judged over everything.
 func (r Run) Figures() (from, to int64) {
 	if r.Measured == nil {
 		return r.Start, r.End
@@ -163,7 +166,8 @@ type CheckerKind struct {
 	// Witnesses says how its witnesses are drawn. One of a kind that is not named here has a picture of its own.
 	Witnesses []WitnessKind
 	New       func(Run) Checker
-	// Follows is what shows it the events, made once for all checkers of a run that name it; nil: it sees them by itself.
+	// Follows is what shows it the events, made once for all checkers of a run that name it; nil: it sees them by
+	// itself.
 	Follows *StreamKind
 }
 
@@ -182,16 +186,17 @@ type Drawing uint8
 
 // The drawings.
 const (
-	DrawWhole     Drawing = iota // a picture of its holds, or of two users at its time, with its text as a mark
-	DrawOverlap                  // its two holds, and the time in which they overlap
-	DrawEntitled                 // the same, for two holders who were both entitled
-	DrawOvertaken                // its two holds: the resource applied an access of the first after the second was there
-	DrawSaved                    // the same, where the resource refused the access
-	DrawRefused                  // its hold, and an access that the resource refused
-	DrawRelease                  // a mark at a release that freed the first of its holds, which was somebody else's
-	DrawServers                  // a mark at the time in which the two servers of its observations took writes
-	DrawGap                      // the last grant before its time and the first one after it
-	DrawAside                    // a mark in the picture of something else, where the scenario names its count
+	DrawWhole    Drawing = iota // a picture of its holds, or of two users at its time, with its text as a mark
+	DrawOverlap                 // its two holds, and the time in which they overlap
+	DrawEntitled                // the same, for two holders who were both entitled
+	// its two holds: the resource applied an access of the first after the second was there
+	DrawOvertaken
+	DrawSaved   // the same, where the resource refused the access
+	DrawRefused // its hold, and an access that the resource refused
+	DrawRelease // a mark at a release that freed the first of its holds, which was somebody else's
+	DrawServers // a mark at the time in which the two servers of its observations took writes
+	DrawGap     // the last grant before its time and the first one after it
+	DrawAside   // a mark in the picture of something else, where the scenario names its count
 )
 
 // Pictured reports whether a picture may be about a witness that is drawn so. The other drawings are parts of pictures.
@@ -243,11 +248,12 @@ var numbered = regexp.MustCompile(`_[1-9][0-9]*$`)
 
 // Has tells whether a run with these faults is judged by a count or measure of that name.
 func (cs Checkers) Has(name string, faults []string) bool {
-	return slices.Contains(cs.Names(), name) || numbered.MatchString(name) && slices.ContainsFunc(faults, func(fault string) bool {
-		return slices.ContainsFunc(cs, func(k CheckerKind) bool {
-			return k.PerFault != "" && numbered.ReplaceAllString(name, "_") == FaultMeasure(k.PerFault, fault, "")
+	return slices.Contains(cs.Names(), name) || numbered.MatchString(name) &&
+		slices.ContainsFunc(faults, func(fault string) bool {
+			return slices.ContainsFunc(cs, func(k CheckerKind) bool {
+				return k.PerFault != "" && numbered.ReplaceAllString(name, "_") == FaultMeasure(k.PerFault, fault, "")
+			})
 		})
-	})
 }
 
 // unfit is what the name of a measure cannot have.
@@ -264,12 +270,14 @@ func IsTime(name string) bool { return strings.Contains(name, "_ms") }
 // Quantity is a count or a measure.
 type Quantity struct {
 	Name string `json:"name"`
-	Doc  string `json:"doc"` // what it counts, in one sentence of Markdown; the glossary of docs/verdict.md is made of these
+	// what it counts, in one sentence of Markdown; the glossary of docs/verdict.md is made of these
+	Doc  string `json:"doc"`
 	Tone Tone   `json:"tone,omitempty"`
 
 	// Of names the chances of the count to go up, in words: "grants that ...". "": a zero of it has no strength.
 	Of string `json:"-"`
-	// First is its place among those that a report shows first, judged or not, from 1. The others follow by name, where they were judged: 0.
+	// First is its place among those that a report shows first, judged or not, from 1. The others follow by name, where
+	// they were judged: 0.
 	First int `json:"-"`
 	// Explains names the counts that this one may cause. It is reported before them.
 	Explains []string `json:"-"`
@@ -278,14 +286,16 @@ type Quantity struct {
 	// NeedsEnds tells that the quantity rests on when holds and waits ended: where a release or a grant was
 	// dropped, it may count what never was.
 	NeedsEnds bool `json:"-"`
-	// NeedsAll tells that the quantity rests on what did not happen: where the last events of a process are missing, too, it may count what
-	// never was.
+	// NeedsAll tells that the quantity rests on what did not happen: where the last events of a process are missing,
+	// too, it may count what never was.
 	NeedsAll bool `json:"-"`
 	// Timeless tells that no time decides it: it stands also where a clock moved.
 	Timeless bool `json:"-"`
-	// Outlived tells that holders who outlive their validity make it go up, whatever the lock does: a fault that stood longer than planned excuses it.
+	// Outlived tells that holders who outlive their validity make it go up, whatever the lock does: a fault that stood
+	// longer than planned excuses it.
 	Outlived bool `json:"-"`
-	// InStep tells that the quantity rests on users that ask in the same moment: a demand that is missed where many were late is unknown.
+	// InStep tells that the quantity rests on users that ask in the same moment: a demand that is missed where many
+	// were late is unknown.
 	InStep bool `json:"-"`
 	// MoreIsBetter tells that a comparison of runs takes less of it for worse; of the others, more is.
 	MoreIsBetter bool `json:"-"`
@@ -304,18 +314,21 @@ const (
 
 // Finding is what one checker found.
 type Finding struct {
-	Checker   string              `json:"checker"`
-	Verdict   Verdict             `json:"verdict"`
-	Counts    map[string]*int64   `json:"counts,omitempty"`   // nil: not judged
-	Measures  map[string]*float64 `json:"measures,omitempty"` // nil: not judged
-	Skipped   string              `json:"skipped,omitempty"`  // why the property does not apply to this run
-	Chances   map[string]Chances  `json:"chances,omitempty"`  // of a count: how often it could have gone up
-	Excused   map[string]Excused  `json:"excused,omitempty"`  // of a count: what only a standstill of the machine explains
-	Missing   []string            `json:"missing,omitempty"`  // processes whose last events are missing, so that a zero proves nothing
-	Warnings  []string            `json:"warnings,omitempty"`
-	Witnesses []Witness           `json:"witnesses,omitempty"` // at most MaxWitnesses
+	Checker  string              `json:"checker"`
+	Verdict  Verdict             `json:"verdict"`
+	Counts   map[string]*int64   `json:"counts,omitempty"`   // nil: not judged
+	Measures map[string]*float64 `json:"measures,omitempty"` // nil: not judged
+	Skipped  string              `json:"skipped,omitempty"`  // why the property does not apply to this run
+	Chances  map[string]Chances  `json:"chances,omitempty"`  // of a count: how often it could have gone up
+	// of a count: what only a standstill of the machine explains
+	Excused map[string]Excused `json:"excused,omitempty"`
+	// processes whose last events are missing, so that a zero proves nothing
+	Missing   []string  `json:"missing,omitempty"`
+	Warnings  []string  `json:"warnings,omitempty"`
+	Witnesses []Witness `json:"witnesses,omitempty"` // at most MaxWitnesses
 
-	// Failovers are the servers' deaths in the order of time, where the checker counts what came after them. The report has them.
+	// Failovers are the servers' deaths in the order of time, where the checker counts what came after them. The report
+	// has them.
 	Failovers []Failover `json:"-"`
 
 	// Spans holds the window of each measure that is the longest of several times.
@@ -333,7 +346,8 @@ func (f Finding) NotApplicable(why string) Finding {
 	return f
 }
 
-// Lacking makes f the finding of a run in which something is missing without which nothing can be told; why is its warning.
+// Lacking makes f the finding of a run in which something is missing without which nothing can be told; why is its
+// warning.
 func (f Finding) Lacking(why string) Finding {
 	f = f.NotApplicable("")
 	f.Warnings, f.Witnesses, f.ByLock = []string{why}, nil, nil

@@ -28,8 +28,8 @@ func (s Setting) String() string {
 	return s.Before + ", and after the load " + s.After
 }
 
-// blames says what happened to the servers' locks beside what the run did to them, as the servers have counted it. A server that was started
-// anew has counted from 0.
+// blames says what happened to the servers' locks beside what the run did to them, as the servers have counted it. A
+// server that was started anew has counted from 0.
 func (e Env) blames() []string {
 	var why []string
 	for _, s := range e.Settings {

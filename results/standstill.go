@@ -81,7 +81,8 @@ func (s *Standstills) unasked(process string, stall period) []period {
 	var out []period
 	from := max(stall.from, s.run.Start)
 	asked := s.asked[process]
-	for i := sort.Search(len(asked), func(i int) bool { return asked[i].until > from }); i < len(asked) && asked[i].from < stall.until; i++ {
+	for i := sort.Search(len(asked), func(i int) bool { return asked[i].until > from }); i < len(asked) &&
+		asked[i].from < stall.until; i++ {
 		if from < asked[i].from {
 			out = append(out, period{from, asked[i].from})
 		}
@@ -149,7 +150,8 @@ func (s *Standstills) Longest(from, until int64, among func(process string) bool
 		if !among(process) {
 			continue
 		}
-		if x := s.within(process, from, until); cmp.Or(cmp.Compare(x.Total, w.Total), cmp.Compare(w.Process, x.Process)) > 0 {
+		if x := s.within(process, from, until); cmp.Or(cmp.Compare(x.Total, w.Total),
+			cmp.Compare(w.Process, x.Process)) > 0 {
 			w = x
 		}
 	}
@@ -191,8 +193,8 @@ func (s *Standstills) inside(w Interval) int64 {
 	return stoodUpTo(s.together(), w.To) - stoodUpTo(s.together(), w.From)
 }
 
-// fullest returns the window of the given length (ns) with the most standstill in it. A longer window has at most as much more standstill as it is
-// longer, so what remains of it without standstills is never less.
+// fullest returns the window of the given length (ns) with the most standstill in it. A longer window has at most as
+// much more standstill as it is longer, so what remains of it without standstills is never less.
 func (s *Standstills) fullest(length int64) (w Interval) {
 	if s == nil {
 		return w
@@ -210,7 +212,8 @@ func (s *Standstills) fullest(length int64) (w Interval) {
 
 // Text says it for people.
 func (x Standstill) Text(run Run) string {
-	return fmt.Sprintf("%s did not run for %.3f ms, from %s on, and no fault asked for that", x.Process, Milli(x.Total), run.MS(x.from))
+	return fmt.Sprintf("%s did not run for %.3f ms, from %s on, and no fault asked for that", x.Process, Milli(x.Total),
+		run.MS(x.from))
 }
 
 // Excused is how many of a count are there only because a process of lockquake stood still, which no fault asked for.

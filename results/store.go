@@ -50,7 +50,8 @@ func ReadEnv(dir string) (Env, error) {
 		return Env{}, err
 	}
 	if e.Schema != EnvSchema {
-		return Env{}, fmt.Errorf("%w: %s: schema is %q; this program reads %q", history.ErrCorrupt, path, e.Schema, EnvSchema)
+		return Env{}, fmt.Errorf("%w: %s: schema is %q; this program reads %q", history.ErrCorrupt, path, e.Schema,
+			EnvSchema)
 	}
 	reasons := len(e.Unknown)
 	for _, c := range e.Clients {
@@ -62,7 +63,8 @@ func ReadEnv(dir string) (Env, error) {
 		return Env{}, fmt.Errorf("%w: %s: no run is unknown for %d reasons", history.ErrCorrupt, path, reasons)
 	}
 	if len(e.Replicas) > quorum.MaxReplicas {
-		return Env{}, fmt.Errorf("%w: %s: the resource has %d replicas; this program counts the votes of %d", history.ErrCorrupt, path, len(e.Replicas), quorum.MaxReplicas)
+		return Env{}, fmt.Errorf("%w: %s: the resource has %d replicas; this program counts the votes of %d",
+			history.ErrCorrupt, path, len(e.Replicas), quorum.MaxReplicas)
 	}
 	return e, nil
 }
@@ -164,7 +166,8 @@ func WriteJSON(path string, v any) error {
 	return WriteAtomically(path, append(b, '\n'))
 }
 
-// MakeOwn makes a folder of a directory which somebody else may have made, unless it is there. A link is refused: what is written would land elsewhere.
+// MakeOwn makes a folder of a directory which somebody else may have made, unless it is there. A link is refused: what
+// is written would land elsewhere.
 func MakeOwn(path string) error {
 	err := os.Mkdir(path, 0o755)
 	if !errors.Is(err, fs.ErrExist) {
@@ -176,7 +179,8 @@ func MakeOwn(path string) error {
 	return nil
 }
 
-// WriteAtomically writes a file so that a reader sees the old one or the new one. A link in its place is replaced, and not followed.
+// WriteAtomically writes a file so that a reader sees the old one or the new one. A link in its place is replaced, and
+// not followed.
 func WriteAtomically(path string, b []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {

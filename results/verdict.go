@@ -27,10 +27,13 @@ func worse(a, b Verdict) Verdict {
 func (d *directory) report(damage error) Report {
 	e := d.env
 	r := Report{
-		Schema: ReportSchema, Scenario: d.scenario.Name, Claim: d.scenario.Claim, About: d.scenario.About, Verdict: Pass, Seed: e.Seed, Replay: e.Replay, Drawn: e.Drawn,
+		Schema: ReportSchema, Scenario: d.scenario.Name, Claim: d.scenario.Claim, About: d.scenario.About,
+		Verdict: Pass, Seed: e.Seed, Replay: e.Replay, Drawn: e.Drawn,
 		Kept: e.Kept, KeptProof: e.KeptProof, Fresh: e.Fresh,
-		Provider: e.Provider, Backend: e.Backend, Lock: e.Lock, Clients: clients(e), Program: e.Program, NoLock: e.NoLock, Judged: d.tally.judged, RunDir: d.dir,
-		Versions: versions(e), Timings: map[string]int64{}, Counts: map[string]*int64{}, Measures: map[string]*float64{}, Latency: map[string]Quantiles{},
+		Provider: e.Provider, Backend: e.Backend, Lock: e.Lock, Clients: clients(e), Program: e.Program,
+		NoLock: e.NoLock, Judged: d.tally.judged, RunDir: d.dir,
+		Versions: versions(e), Timings: map[string]int64{}, Counts: map[string]*int64{},
+		Measures: map[string]*float64{}, Latency: map[string]Quantiles{},
 		Reasons: []string{}, Strength: []string{}, Expectations: []ExpectationResult{}, Faults: []FaultResult{},
 		Phases: []PhaseLatency{}, Findings: d.findings, Warnings: append([]string{}, e.Warnings...),
 	}
@@ -48,8 +51,9 @@ func (d *directory) report(damage error) Report {
 		}
 		for _, name := range slices.Sorted(maps.Keys(f.Excused)) {
 			x := f.Excused[name]
-			r.Warnings = append(r.Warnings, fmt.Sprintf("%s: %d of %d %s are there only because a process of lockquake stood still: %s",
-				f.Checker, x.N, *f.Counts[name], name, x.Why))
+			r.Warnings = append(r.Warnings,
+				fmt.Sprintf("%s: %d of %d %s are there only because a process of lockquake stood still: %s",
+					f.Checker, x.N, *f.Counts[name], name, x.Why))
 		}
 	}
 	r.Warnings = append(append(r.Warnings, d.brokenAcquires(r.Measures)...), e.blames()...)
@@ -80,7 +84,8 @@ func (d *directory) report(damage error) Report {
 // NotRun is the report of a run that was not made: unknown, for the reason given, and in it nothing is judged.
 func NotRun(checkers Checkers, s scenarios.Scenario, provider, why string) Report {
 	d := directory{checkers: checkers, scenario: s, env: Env{
-		Provider: provider, Backend: s.Backend.Use, Lock: s.Backend.Lock, Seed: s.Run.Seed, Directed: len(s.Steps) > 0 && s.Workload.Use == "",
+		Provider: provider, Backend: s.Backend.Use, Lock: s.Backend.Lock, Seed: s.Run.Seed,
+		Directed:   len(s.Steps) > 0 && s.Workload.Use == "",
 		MustBeZero: checkers.MustBeZero(),
 	}}
 	for _, k := range checkers {
@@ -102,7 +107,8 @@ func versions(e Env) map[string]string {
 	return out
 }
 
-// clients lists the programs that were at work as clients, and those of others that stood in for the resource, each once.
+// clients lists the programs that were at work as clients, and those of others that stood in for the resource, each
+// once.
 func clients(e Env) []ReportClient {
 	out := []ReportClient{}
 	for _, c := range e.Clients {
@@ -127,7 +133,8 @@ func (d *directory) faultResult(f history.Fault) FaultResult {
 		}
 	}
 	return FaultResult{
-		Name: f.Name, Selector: f.Selector, Target: f.Target, Params: f.Params, Misses: f.Misses, Receipt: f.Receipt, Healed: f.Healed,
+		Name: f.Name, Selector: f.Selector, Target: f.Target, Params: f.Params, Misses: f.Misses, Receipt: f.Receipt,
+		Healed:  f.Healed,
 		StartMS: Milli(f.Start - d.env.Start), EndMS: Milli(end - d.env.Start),
 		Late: d.lateness(f),
 	}
@@ -143,9 +150,11 @@ func (d *directory) expect(r *Report, damage error) {
 			continue
 		}
 		if n, what := r.Subject(); !x.Holds(float64(n)) {
-			c.few = because(append([]string{fmt.Sprintf("only %s %s judged", figure.Of(n, what), map[bool]string{true: "was", false: "were"}[n == 1])}, d.hindered(c.stood)...))
+			c.few = because(append([]string{fmt.Sprintf("only %s %s judged", figure.Of(n, what),
+				map[bool]string{true: "was", false: "were"}[n == 1])}, d.hindered(c.stood)...))
 		} else if !r.NoLock && !x.Holds(float64(r.Judged.Entitled)) {
-			c.unentitled = fmt.Sprintf("only %s of %s were entitled: the others can be no double grant", figure.Count(r.Judged.Entitled), figure.Of(r.Judged.Grants, "grant"))
+			c.unentitled = fmt.Sprintf("only %s of %s were entitled: the others can be no double grant",
+				figure.Count(r.Judged.Entitled), figure.Of(r.Judged.Grants, "grant"))
 		}
 	}
 	if c.unentitled == "" && !d.env.Directed && 2*d.tally.brief > r.Judged.Entitled {
@@ -237,10 +246,14 @@ func (c *circumstances) uncovered(named []ExpectationResult) Uncovered {
 // maxUnserved is the share of arrivals without a user from which on the latencies of the others say little.
 const maxUnserved = 0.01
 
-// unserved says that the latencies of an open loop lack those of whom nobody served; "" where these are few, or expected.
+// unserved says that the latencies of an open loop lack those of whom nobody served; "" where these are few, or
+// expected.
 func unserved(r *Report, all []scenarios.Expectation) string {
 	share := r.Measures["unserved_share"]
-	expected := slices.ContainsFunc(all, func(x scenarios.Expectation) bool { return x.Name == "unserved" || x.Name == "unserved_share" })
+	expected := slices.ContainsFunc(all, func(x scenarios.Expectation) bool {
+		return x.Name == "unserved" ||
+			x.Name == "unserved_share"
+	})
 	if share == nil || *share <= maxUnserved || expected {
 		return ""
 	}
@@ -257,7 +270,8 @@ func outOfStep(r *Report) string {
 	if share == nil || *share <= maxLate {
 		return ""
 	}
-	return fmt.Sprintf("%.1f %% of those who were to ask in the same moment were late: they were not in step", 100**share)
+	return fmt.Sprintf("%.1f %% of those who were to ask in the same moment were late: they were not in step",
+		100**share)
 }
 
 // reasons says what was not met. Expectations that one cause leaves open share a line.
@@ -320,7 +334,10 @@ func withDefaults(named []scenarios.Expectation, e Env) []scenarios.Expectation 
 	for _, name := range zeros {
 		defaults = append(defaults, scenarios.Expectation{Name: name, Op: "=", Text: "0", Forced: true})
 	}
-	defaults = append(defaults, scenarios.Expectation{Name: scenarios.Judged, Op: ">=", Value: least, Text: fmt.Sprintf(">=%.0f", least), Forced: true})
+	defaults = append(defaults, scenarios.Expectation{
+		Name: scenarios.Judged, Op: ">=", Value: least,
+		Text: fmt.Sprintf(">=%.0f", least), Forced: true,
+	})
 	all := slices.Clone(named)
 	for _, x := range defaults {
 		if !slices.ContainsFunc(all, func(y scenarios.Expectation) bool { return y.Name == x.Name }) {

@@ -13,21 +13,25 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// Client is a program that takes the place of lockquake's own client process: one that is there, or one that is built of Go sources.
-// Without Run and Go it is lockquake's own.
+// Client is a program that takes the place of lockquake's own client process: one that is there, or one that is built
+// of Go sources. Without Run and Go it is lockquake's own.
 type Client struct {
-	Run   []string `yaml:"run" json:"run,omitempty"`     // the program and its arguments
-	Image string   `yaml:"image" json:"image,omitempty"` // of its containers; "": one that has what the first word of Run names
-	Dir   string   `yaml:"dir" json:"dir,omitempty"`     // where relative names in Run, and Go, begin; "": the folder of the scenario's file
-	Go    string   `yaml:"go" json:"go,omitempty"`       // the folder of a main package with a go.mod
+	Run []string `yaml:"run" json:"run,omitempty"` // the program and its arguments
+	// of its containers; "": one that has what the first word of Run names
+	Image string `yaml:"image" json:"image,omitempty"`
+	// where relative names in Run, and Go, begin; "": the folder of the scenario's file
+	Dir string `yaml:"dir" json:"dir,omitempty"`
+	Go  string `yaml:"go" json:"go,omitempty"` // the folder of a main package with a go.mod
 	// With are the modules that it is built with in place of those of its go.mod, and Tags the build tags.
 	With []string `yaml:"with" json:"with,omitempty"` // MODULE@VERSION, MODULE=OTHER@VERSION or MODULE=FOLDER
 	Tags []string `yaml:"tags" json:"tags,omitempty"`
-	// Beside are other programs that lock beside it: the first client is this one, the next is the first of those, and so on in turn.
+	// Beside are other programs that lock beside it: the first client is this one, the next is the first of those, and
+	// so on in turn.
 	Beside []Client `yaml:"beside" json:"beside,omitempty"`
 }
 
-// All returns the programs of the clients, which take turns: this one, and those beside it; none where it is lockquake's own.
+// All returns the programs of the clients, which take turns: this one, and those beside it; none where it is
+// lockquake's own.
 func (c Client) All() []Client {
 	if c.IsOwn() {
 		return nil
@@ -37,7 +41,8 @@ func (c Client) All() []Client {
 	return slices.Concat([]Client{first}, c.Beside)
 }
 
-// Programs are those that stand in for lockquake's own client, in the order of the clients; none: it is lockquake's own.
+// Programs are those that stand in for lockquake's own client, in the order of the clients; none: it is lockquake's
+// own.
 func (s Scenario) Programs() []Client {
 	if !s.Workload.Client.IsOwn() {
 		return s.Workload.Client.All()
@@ -66,7 +71,8 @@ func (c Client) Set() (string, error) {
 	return "workload.client=" + string(text), err
 }
 
-// String names the programs in a few words: the command; or the folder with the versions that it is built with, as in "redsync (redsync@v4.0.3)".
+// String names the programs in a few words: the command; or the folder with the versions that it is built with, as in
+// "redsync (redsync@v4.0.3)".
 func (c Client) String() string {
 	if all := c.All(); len(all) > 1 {
 		names := make([]string, len(all))
@@ -149,7 +155,8 @@ func (r reader) client(section *ast.MappingNode, path string) (c Client, err err
 func (r reader) checkClient(c Client, path string) error {
 	switch {
 	case c.Go != "" && len(c.Run) > 0:
-		return r.errorf(path+".run", "stands beside %s.go: a program is there (run), or is built of Go sources (go)", path)
+		return r.errorf(path+".run", "stands beside %s.go: a program is there (run), or is built of Go sources (go)",
+			path)
 	case c.Go == "" && (len(c.With) > 0 || len(c.Tags) > 0):
 		return r.missing(path+".go", "the folder of the Go program that is built, such as clients/go/redsync")
 	case c.Go == "" && (len(c.Run) == 0 || c.Run[0] == ""):
@@ -157,7 +164,8 @@ func (r reader) checkClient(c Client, path string) error {
 	}
 	for _, text := range c.With {
 		if _, ok := ReadPin(text); !ok {
-			return r.errorf(path+".with", "%q names no version: want MODULE@VERSION, MODULE=OTHER@VERSION or MODULE=./FOLDER", text)
+			return r.errorf(path+".with",
+				"%q names no version: want MODULE@VERSION, MODULE=OTHER@VERSION or MODULE=./FOLDER", text)
 		}
 	}
 	for i, b := range c.Beside {

@@ -90,7 +90,8 @@ func instead(word string, valid []string) string {
 // Closest returns up to n of the candidates that are near enough to word to be meant by it, the nearest first.
 func Closest(word string, candidates []string, n int) []string {
 	limit := max(2, len(word)/3)
-	return slices.DeleteFunc(nearest(candidates, n, func(c string) int { return levenshtein.ComputeDistance(word, c) }), func(c string) bool { return levenshtein.ComputeDistance(word, c) > limit })
+	return slices.DeleteFunc(nearest(candidates, n, func(c string) int { return levenshtein.ComputeDistance(word, c) }),
+		func(c string) bool { return levenshtein.ComputeDistance(word, c) > limit })
 }
 
 // nearest returns the n candidates that are least far.

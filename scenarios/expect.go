@@ -45,7 +45,8 @@ func (r reader) expectation(v *ast.MappingValueNode) (Expectation, error) {
 	name := keyOf(v)
 	path := join("expect", name)
 	if !countForm.MatchString(name) {
-		return Expectation{}, r.src.at(tokenOf(v.Key), path, "is not the name of a count or measure, such as double_grants")
+		return Expectation{}, r.src.at(tokenOf(v.Key), path,
+			"is not the name of a count or measure, such as double_grants")
 	}
 	if v.Value == nil || v.Value.Type() == ast.NullType {
 		return Expectation{}, r.src.at(tokenOf(v.Key), path, "has no value")

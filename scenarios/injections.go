@@ -82,7 +82,10 @@ func (r chaosReader) entries(s *Scenario, list []*ast.MappingNode, under string)
 		if err != nil {
 			return err
 		}
-		in := Injection{Use: k.Use, On: string(k.On), At: k.At, For: k.For, Every: k.Every, Jitter: k.Jitter, Held: k.Held, Params: p, Path: path}
+		in := Injection{
+			Use: k.Use, On: string(k.On), At: k.At, For: k.For, Every: k.Every, Jitter: k.Jitter,
+			Held: k.Held, Params: p, Path: path,
+		}
 		if err := r.injection(in, path, s.Run.For); err != nil {
 			return err
 		}
@@ -102,11 +105,13 @@ func (r chaosReader) injection(in Injection, path string, runFor time.Duration) 
 	case in.Use == "":
 		return r.missing(join(path, "use"), "the name of a fault, such as pause")
 	case in.On == "":
-		return r.missing(join(path, "on"), "the target: one, minority, majority, all, leader, followers, holder, clients or a node")
+		return r.missing(join(path, "on"),
+			"the target: one, minority, majority, all, leader, followers, holder, clients or a node")
 	case runFor > 0 && in.At+in.Jitter >= runFor:
 		return r.errorf(join(path, "at"), "%s is not before the end of the run (run.for: %s)", in.At+in.Jitter, runFor)
 	case in.Every > 0 && in.For+in.Jitter >= in.Every:
-		return r.errorf(join(path, "every"), "%s is too soon: the one before may last until %s after it was due (for and jitter)",
+		return r.errorf(join(path, "every"),
+			"%s is too soon: the one before may last until %s after it was due (for and jitter)",
 			in.Every, in.For+in.Jitter)
 	}
 	return nil

@@ -87,10 +87,12 @@ func checkSize(src *source, n ast.Node, path string) error {
 // limits checks the limits that were read from a section.
 func (r reader) limits(m *ast.MappingNode, path string, l Limits) error {
 	if entry(m, "cpus") != nil && (l.CPUs < minCPUs || l.CPUs > maxCPUs) {
-		return r.errorf(path+".cpus", "%g is out of range: %g to %g processors' worth of time", l.CPUs, minCPUs, maxCPUs)
+		return r.errorf(path+".cpus", "%g is out of range: %g to %g processors' worth of time", l.CPUs, minCPUs,
+			maxCPUs)
 	}
 	if v := entry(m, "memory"); v != nil && (l.Memory < minMemory || l.Memory > maxMemory) {
-		return r.errorf(path+".memory", "%s is out of range: %s to %s", shown(v.Value), Size(minMemory), Size(maxMemory))
+		return r.errorf(path+".memory", "%s is out of range: %s to %s", shown(v.Value), Size(minMemory),
+			Size(maxMemory))
 	}
 	return nil
 }

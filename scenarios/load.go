@@ -72,7 +72,8 @@ func Names() []Listing {
 }
 
 func listing(s Scenario) Listing {
-	return Listing{Name: s.Name, Backend: s.Backend.Use, File: s.File, Claim: s.Claim, Path: path.Dir(s.File) + "/" + s.Name}
+	return Listing{Name: s.Name, Backend: s.Backend.Use, File: s.File, Claim: s.Claim, Path: path.Dir(s.File) + "/" +
+		s.Name}
 }
 
 // Matches reports whether a pattern such as "etcd-*" or "stories/*" names the scenario.
@@ -90,7 +91,8 @@ func (l Listing) Matches(pattern string) bool {
 func Load(nameOrPath string) ([]Scenario, error) {
 	pattern := strings.ContainsAny(nameOrPath, "*?[")
 	read := catalog
-	if !pattern { // to read them all takes longer than all else that is done before a run; a twin's name begins with its file's
+	// to read them all takes longer than all else that is done before a run; a twin's name begins with its file's
+	if !pattern {
 		read = func() ([]Scenario, error) {
 			return families(func(name string) bool { return strings.HasPrefix(path.Base(nameOrPath), name) })
 		}

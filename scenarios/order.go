@@ -19,7 +19,8 @@ func (r stepsReader) order(steps []Step) error {
 		case s.Do == "arm":
 			armed[spot] = s.Action
 		case s.Do == "continue" && armed[spot] != "wait":
-			return r.errorf(join(path, "point"), "user %s does not wait at %q: no step before armed it with action: wait",
+			return r.errorf(join(path, "point"),
+				"user %s does not wait at %q: no step before armed it with action: wait",
 				s.User, s.Point)
 		case s.Await == "point" && armed[spot] == "":
 			return r.errorf(join(path, "point"), "user %s never stops at %q: no step before armed it", s.User, s.Point)

@@ -33,9 +33,16 @@ const (
 var (
 	hostRules = []string{HostsSpread, HostsApart}
 	labelForm = regexp.MustCompile(`^[^=\s]+=\S+$`)
-	rootKeys  = []string{"name", "claim", "source", "about", "backend", "workload", "chaos", "steps", "run", "hosts", "expect", "twins"}
-	nameForm  = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
-	guards    = []string{"none", "fence", "fence-writes", "fence-version", "cas-version", "cas-owner", "check-then-write", "sequencer", "ask-then-write", "condition", "decr", "unique", "lock-key", "if-match", "majority", "one", "all"}
+	rootKeys  = []string{
+		"name", "claim", "source", "about", "backend", "workload", "chaos", "steps", "run", "hosts",
+		"expect", "twins",
+	}
+	nameForm = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+	guards   = []string{
+		"none", "fence", "fence-writes", "fence-version", "cas-version", "cas-owner",
+		"check-then-write", "sequencer", "ask-then-write", "condition", "decr", "unique", "lock-key", "if-match",
+		"majority", "one", "all",
+	}
 	looks     = []string{"signal", "validity"}
 	maxIndex  = 1 << 16 // clients, and users of one client: the history numbers them with 16 bits
 	maxLength = 64      // of a name
@@ -214,14 +221,16 @@ func (r reader) head(s *Scenario) error {
 		return r.missing("name", "every scenario has one, such as etcd-holder-pause")
 	}
 	if !nameForm.MatchString(h.Name) || len(h.Name) > maxLength {
-		return r.errorf("name", "%q is not a name: at most %d lower-case letters, digits and single dashes", h.Name, maxLength)
+		return r.errorf("name", "%q is not a name: at most %d lower-case letters, digits and single dashes", h.Name,
+			maxLength)
 	}
 	if strings.TrimSpace(h.Claim) == "" {
 		return r.missing("claim", "one or two sentences on what the run shows")
 	}
 	for i, name := range h.About {
 		if !IsEvent(name) && !countForm.MatchString(name) {
-			return r.errorf(fmt.Sprintf("about.%d", i), "%q is no count, measure or event, such as lost_updates or %q", name, "renew ok")
+			return r.errorf(fmt.Sprintf("about.%d", i), "%q is no count, measure or event, such as lost_updates or %q",
+				name, "renew ok")
 		}
 	}
 	s.Name, s.Claim, s.Source, s.About = h.Name, h.Claim, h.Source, h.About

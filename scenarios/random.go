@@ -197,7 +197,8 @@ func (r chaosReader) random(s *Scenario, m *ast.MappingNode) error {
 	case k.MeanGap < time.Millisecond:
 		return r.errorf("chaos.mean_gap", "injections come on whole milliseconds; write a time from 1ms on")
 	case s.Run.For > 0 && k.MeanGap >= s.Run.For:
-		return r.errorf("chaos.mean_gap", "%s is not before the end of the run (run.for: %s): hardly an injection would come", k.MeanGap, s.Run.For)
+		return r.errorf("chaos.mean_gap",
+			"%s is not before the end of the run (run.for: %s): hardly an injection would come", k.MeanGap, s.Run.For)
 	case s.Run.For > 0 && k.For.Low >= s.Run.For:
 		return r.errorf("chaos.for", "%s is not before the end of the run (run.for: %s)", k.For.Low, s.Run.For)
 	}
@@ -230,7 +231,8 @@ func (r chaosReader) randomFault(n ast.Node, path string, runFor time.Duration) 
 	}
 	m, ok := n.(*ast.MappingNode)
 	if !ok {
-		return RandomFault{}, r.errorf(path, "%s is no fault: want a name, or a map such as {use: pause, on: leader, for: 1s..4s}", shown(n))
+		return RandomFault{}, r.errorf(path,
+			"%s is no fault: want a name, or a map such as {use: pause, on: leader, for: 1s..4s}", shown(n))
 	}
 	var k drawnKeys
 	p, err := r.own(m, path, &k)
@@ -239,14 +241,17 @@ func (r chaosReader) randomFault(n ast.Node, path string, runFor time.Duration) 
 	}
 	for _, key := range writtenKeys {
 		if slices.Contains(p.Keys(), key) {
-			return RandomFault{}, r.errorf(join(path, key), "is for a schedule that is written down; here the times are drawn (mean_gap)")
+			return RandomFault{}, r.errorf(join(path, key),
+				"is for a schedule that is written down; here the times are drawn (mean_gap)")
 		}
 	}
 	switch {
 	case k.Use == "":
 		return RandomFault{}, r.missing(join(path, "use"), "the name of a fault, such as pause")
 	case runFor > 0 && k.For.Low >= runFor:
-		return RandomFault{}, r.errorf(join(path, "for"), "%s is not before the end of the run (run.for: %s)", k.For.Low, runFor)
+		return RandomFault{}, r.errorf(join(path, "for"), "%s is not before the end of the run (run.for: %s)",
+			k.For.Low, runFor)
 	}
-	return RandomFault{Use: k.Use, On: k.On, For: k.For, Timed: entry(m, "for") != nil, Aimed: k.On != nil, Params: p}, nil
+	return RandomFault{Use: k.Use, On: k.On, For: k.For, Timed: entry(m, "for") != nil, Aimed: k.On != nil, Params: p},
+		nil
 }

@@ -83,8 +83,8 @@ func (p Params) inPlaceOf(n ast.Node, value string) (ast.Node, error) {
 	return out, nil
 }
 
-// within picks a value between the two ends: durations in steps of 1 ms (1 µs where an end is no multiple of that), whole
-// numbers by 1, others by 0.001 or as fine as they are written.
+// within picks a value between the two ends: durations in steps of 1 ms (1 µs where an end is no multiple of that),
+// whole numbers by 1, others by 0.001 or as fine as they are written.
 func within(low, high string, pick func(int64) int64) (string, error) {
 	a, errA := time.ParseDuration(low)
 	b, errB := time.ParseDuration(high)

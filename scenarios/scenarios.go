@@ -19,7 +19,8 @@ type Scenario struct {
 	File   string // where it came from, for error messages
 	Claim  string // what the run shows, in words
 	Source string // where the argument comes from: a text, a bug report
-	// About is what headline, words and picture tell first: counts, measures, and events such as "renew ok". None: what Expect names.
+	// About is what headline, words and picture tell first: counts, measures, and events such as "renew ok". None: what
+	// Expect names.
 	About    []string
 	Backend  Backend
 	Workload Workload
@@ -38,7 +39,8 @@ type Scenario struct {
 	root *ast.MappingNode // what was read, for variants
 }
 
-// Folder is where relative names in the scenario begin: the folder of its file, or the current one where it has none on disk.
+// Folder is where relative names in the scenario begin: the folder of its file, or the current one where it has none on
+// disk.
 func (s Scenario) Folder() string {
 	if info, err := os.Stat(s.File); err == nil && info.Mode().IsRegular() {
 		return filepath.Dir(s.File)
@@ -96,14 +98,17 @@ type Injection struct {
 type Step struct {
 	Line int `yaml:"-"` // in the file, for messages
 
-	Do      string // acquire, read, check, write, release, renew, arm, continue
-	User    string // who does it, or whom an await is about: a name such as "A"; each name is a client of its own
-	Lock    string // default "lock-0"
-	Mode    string // for acquire: "exclusive" (default) or "shared"
-	Value   int64  // for write
-	Plus    int64  // for write, in place of Value: this much more than what the user read last under that lock; 0 is none
-	Outcome string // "ok" (default), "fail", "info" or "any": anything else makes the run unknown; NotOK: an ok makes it fail
-	// Demanded says that "ok" is written out: where the lock certainly did not do it, and nothing is to blame but the lock, the run fails.
+	Do    string // acquire, read, check, write, release, renew, arm, continue
+	User  string // who does it, or whom an await is about: a name such as "A"; each name is a client of its own
+	Lock  string // default "lock-0"
+	Mode  string // for acquire: "exclusive" (default) or "shared"
+	Value int64  // for write
+	// for write, in place of Value: this much more than what the user read last under that lock; 0 is none
+	Plus int64
+	// "ok" (default), "fail", "info" or "any": anything else makes the run unknown; NotOK: an ok makes it fail
+	Outcome string
+	// Demanded says that "ok" is written out: where the lock certainly did not do it, and nothing is to blame but the
+	// lock, the run fails.
 	Demanded bool   `yaml:"-"`
 	Async    bool   // go on without waiting for the outcome
 	Point    string // for arm and continue
@@ -125,8 +130,9 @@ type Step struct {
 	For   time.Duration // for await elapsed
 	Of    string        // for await bitten and led: the name given by `as`
 
-	Observe string        // a fact that is put on record; On lists the nodes to ask
-	Every   time.Duration // for observe: from one question to the next, until the steps are over; 0: each node is asked once
+	Observe string // a fact that is put on record; On lists the nodes to ask
+	// for observe: from one question to the next, until the steps are over; 0: each node is asked once
+	Every time.Duration
 
 	Within time.Duration // deadline of the step; default 10s
 }
@@ -136,10 +142,12 @@ type Run struct {
 	For    time.Duration // how long the workload runs; with steps only: until the last step
 	Seed   uint64        // 0: drawn, and written down
 	Settle time.Duration // between heal and the final read; default 1s
-	Warmup time.Duration // how much of For is no part of any figure: throughput, latency, cost; violations are judged over everything
+	// how much of For is no part of any figure: throughput, latency, cost; violations are judged over everything
+	Warmup time.Duration
 }
 
-// Takes is about how long a run takes on servers that stand, beside what its provider takes. Steps end when they are done, mostly within ten seconds.
+// Takes is about how long a run takes on servers that stand, beside what its provider takes. Steps end when they are
+// done, mostly within ten seconds.
 func (s Scenario) Takes() time.Duration {
 	const ofSteps = 10 * time.Second
 	takes := s.Run.Settle

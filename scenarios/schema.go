@@ -34,8 +34,9 @@ type Instance struct {
 // clientDefinition is the part of the schema that describes a Client. It refers to itself.
 const clientDefinition = "client"
 
-// Schema returns the JSON Schema of a scenario as indented text. It is made of the structs that Parse fills and of the words that it knows.
-// It holds each key to its type and its words. What keys say about each other, such as the order of steps, is left to Parse.
+// Schema returns the JSON Schema of a scenario as indented text. It is made of the structs that Parse fills and of the
+// words that it knows. It holds each key to its type and its words. What keys say about each other, such as the order
+// of steps, is left to Parse.
 func Schema(v Vocabulary) ([]byte, error) {
 	text, err := json.MarshalIndent(v.schema(), "", " ")
 	return append(text, '\n'), err
@@ -61,14 +62,16 @@ func (v Vocabulary) schema() *js.Schema {
 	s.Schema, s.ID, s.Title = "http://json-schema.org/draft-07/schema#", SchemaAddress, "A scenario of lockquake"
 	s.AnyOf = []*js.Schema{{Required: []string{"workload"}}, {Required: []string{"steps"}}}
 	s.Definitions = map[string]*js.Schema{
-		clientDefinition: object(properties(Client{})), "about": v.about(), "expect": v.expect(), "step": v.step(), "steps": {Type: "array", Items: reference("step")},
+		clientDefinition: object(properties(Client{})), "about": v.about(), "expect": v.expect(), "step": v.step(),
+		"steps":     {Type: "array", Items: reference("step")},
 		"injection": section(v.Faults, "use", properties(injectionKeys{}), "on"),
 	}
 	return s
 }
 
 func (v Vocabulary) backend() *js.Schema {
-	s := section(v.Backends, "use", append(properties(Backend{TTL: DefaultTTL}), property{"client", reference(clientDefinition)}))
+	s := section(v.Backends, "use", append(properties(Backend{TTL: DefaultTTL}),
+		property{"client", reference(clientDefinition)}))
 	return worded(s, "lock", v.Backends)
 }
 
@@ -76,10 +79,14 @@ func (v Vocabulary) workload() *js.Schema {
 	protected := section(v.Resources, "use", properties(Resource{}))
 	worded(protected, "guard", v.Resources)
 	common := append(properties(Workload{Clients: 1, Users: 1, Timeout: DefaultTimeout}),
-		property{"check", oneOf(looks...)}, property{"client", reference(clientDefinition)}, property{"resource", protected})
+		property{"check", oneOf(looks...)}, property{"client", reference(clientDefinition)},
+		property{"resource", protected})
 	s := section(v.Workloads, "use", common)
 	s.Required = nil // steps may be all that acts
-	s.AllOf = append(s.AllOf, &js.Schema{If: &js.Schema{Not: &js.Schema{Required: []string{"use"}}}, Then: object(common)})
+	s.AllOf = append(s.AllOf, &js.Schema{
+		If:   &js.Schema{Not: &js.Schema{Required: []string{"use"}}},
+		Then: object(common),
+	})
 	return s
 }
 
@@ -91,11 +98,15 @@ func (v Vocabulary) chaos() *js.Schema {
 	for _, branch := range fault.AllOf {
 		drawn(branch.Then)
 	}
-	random := &js.Schema{Type: "array", MinItems: new(1), Items: &js.Schema{AnyOf: []*js.Schema{oneOf(namesOf(v.Faults)...), fault}}}
+	random := &js.Schema{
+		Type: "array", MinItems: new(1),
+		Items: &js.Schema{AnyOf: []*js.Schema{oneOf(namesOf(v.Faults)...), fault}},
+	}
 	return &js.Schema{AnyOf: []*js.Schema{
 		list,
 		object(append(promises, property{"schedule", list}), "schedule"),
-		object(slices.Concat(properties(scheduleKeys{MeanGap: DefaultMeanGap}), promises, []property{{"random", random}}), "random"),
+		object(slices.Concat(properties(scheduleKeys{MeanGap: DefaultMeanGap}), promises,
+			[]property{{"random", random}}), "random"),
 	}}
 }
 
@@ -107,7 +118,10 @@ func drawn(fault *js.Schema) {
 		case slices.Contains(writtenKeys, name):
 			delete(fault.Properties, name)
 		case !slices.Contains(common, name):
-			fault.Properties[name] = &js.Schema{AnyOf: []*js.Schema{s, {Type: "string", Pattern: `[0-9]\.\.[+-]?[0-9]`}}}
+			fault.Properties[name] = &js.Schema{AnyOf: []*js.Schema{
+				s,
+				{Type: "string", Pattern: `[0-9]\.\.[+-]?[0-9]`},
+			}}
 		}
 	}
 }
@@ -149,7 +163,8 @@ func twinsSchema(steps, expect *js.Schema) *js.Schema {
 		{"about", reference("about")},
 		{"expect", expect},
 		{"same", filled("Why one run may meet both its own expectations and the story's.")},
-		{"set", &js.Schema{Type: "object", PropertyNames: &js.Schema{Pattern: `^(` + strings.Join(rootKeys, "|") + `)(\.|$)`}}},
+		{"set", &js.Schema{Type: "object", PropertyNames: &js.Schema{Pattern: `^(` + strings.Join(rootKeys, "|") +
+			`)(\.|$)`}}},
 		{"steps", steps},
 	}, "claim", "expect")
 	return &js.Schema{Type: "object", PropertyNames: &js.Schema{Pattern: nameForm.String()}, AdditionalProperties: twin}
@@ -158,8 +173,10 @@ func twinsSchema(steps, expect *js.Schema) *js.Schema {
 // step has a branch for each verb, each await and each fault, and one for each other kind of step.
 func (v Vocabulary) step() *js.Schema {
 	all := append(properties(rawStep{Step: Step{Within: DefaultWithin}}),
-		property{"outcome", oneOf(outcomes...)}, property{"action", oneOf(actions...)}, property{"mode", oneOf(lock.Exclusive.String(), lock.Shared.String())},
-		property{"event", oneOf(eventNames()...)}, property{"user", &js.Schema{Type: "string", Pattern: userForm.String()}})
+		property{"outcome", oneOf(outcomes...)}, property{"action", oneOf(actions...)},
+		property{"mode", oneOf(lock.Exclusive.String(), lock.Shared.String())},
+		property{"event", oneOf(eventNames()...)},
+		property{"user", &js.Schema{Type: "string", Pattern: userForm.String()}})
 	take := func(keys ...string) (out []property) {
 		for _, p := range all {
 			if slices.Contains(keys, p.name) {
@@ -168,7 +185,10 @@ func (v Vocabulary) step() *js.Schema {
 		}
 		return out
 	}
-	s := &js.Schema{Type: "object", Properties: map[string]*js.Schema{"do": oneOf(verbs...), "await": oneOf(awaits...), "inject": oneOf(namesOf(v.Faults)...)}}
+	s := &js.Schema{Type: "object", Properties: map[string]*js.Schema{
+		"do": oneOf(verbs...), "await": oneOf(awaits...),
+		"inject": oneOf(namesOf(v.Faults)...),
+	}}
 	for _, kind := range stepKinds {
 		s.AnyOf = append(s.AnyOf, &js.Schema{Required: []string{kind}})
 	}
@@ -177,7 +197,8 @@ func (v Vocabulary) step() *js.Schema {
 		s.AllOf = append(s.AllOf, branch("do", Word{Name: verb}, take(keys...), append(needed[verb], "user")...))
 	}
 	for _, await := range awaits {
-		s.AllOf = append(s.AllOf, branch("await", Word{Name: await}, take(append(keysOfAwait[await], "within")...), needed[await]...))
+		s.AllOf = append(s.AllOf, branch("await", Word{Name: await}, take(append(keysOfAwait[await], "within")...),
+			needed[await]...))
 	}
 	s.AllOf = append(s.AllOf, section(v.Faults, "inject", take("on", "as", "within"), "on").AllOf...)
 	return also(also(s, "heal", take("heal", "within")), "observe", take("observe", "on", "every", "within"), "on")

@@ -17,7 +17,10 @@ type property struct {
 
 // object is a map that has these keys and no others. Of two with one name the last is meant.
 func object(list []property, required ...string) *js.Schema {
-	s := &js.Schema{Type: "object", Properties: map[string]*js.Schema{}, Required: required, AdditionalProperties: &js.Schema{Not: &js.Schema{}}}
+	s := &js.Schema{
+		Type: "object", Properties: map[string]*js.Schema{}, Required: required,
+		AdditionalProperties: &js.Schema{Not: &js.Schema{}},
+	}
 	for _, p := range list {
 		if s.Properties[p.name] == nil {
 			s.PropertyOrder = append(s.PropertyOrder, p.name)
@@ -104,7 +107,10 @@ func typeSchema(t reflect.Type) *js.Schema {
 
 // section is a map in which a key names an instance, which has keys of its own beside those that all have.
 func section(list []Instance, by string, common []property, required ...string) *js.Schema {
-	s := &js.Schema{Type: "object", Properties: map[string]*js.Schema{by: oneOf(namesOf(list)...)}, Required: []string{by}}
+	s := &js.Schema{
+		Type: "object", Properties: map[string]*js.Schema{by: oneOf(namesOf(list)...)},
+		Required: []string{by},
+	}
 	for _, i := range list {
 		var own []property
 		if i.Own != nil {
@@ -115,14 +121,19 @@ func section(list []Instance, by string, common []property, required ...string) 
 	return s
 }
 
-// branch is what a map takes where a key of it is that word. additionalProperties sees only the keys beside it, so a branch has all of them.
+// branch is what a map takes where a key of it is that word. additionalProperties sees only the keys beside it, so a
+// branch has all of them.
 func branch(by string, word Word, list []property, required ...string) *js.Schema {
 	is := func(doc string) *js.Schema {
 		var c any = word.Name
 		return &js.Schema{Const: &c, Description: doc}
 	}
-	list = append([]property{{by, is(word.Doc)}}, slices.DeleteFunc(list, func(p property) bool { return p.name == by })...)
-	return &js.Schema{If: &js.Schema{Properties: map[string]*js.Schema{by: is("")}, Required: []string{by}}, Then: object(list, required...)}
+	list = append([]property{{by, is(word.Doc)}},
+		slices.DeleteFunc(list, func(p property) bool { return p.name == by })...)
+	return &js.Schema{
+		If:   &js.Schema{Properties: map[string]*js.Schema{by: is("")}, Required: []string{by}},
+		Then: object(list, required...),
+	}
 }
 
 // worded holds a key of a section to the words of the instance that the branch is of.

@@ -113,10 +113,12 @@ func setPath(src *source, root *ast.MappingNode, keys []string, pair *ast.Mappin
 		keys = []string{"expect", strings.Join(keys[1:], ".")}
 	}
 	if !slices.Contains(rootKeys, keys[0]) {
-		return nil, src.at(tokenOf(pair.Key), strings.Join(keys, "."), "unknown key %q; %s", keys[0], instead(keys[0], rootKeys))
+		return nil, src.at(tokenOf(pair.Key), strings.Join(keys, "."), "unknown key %q; %s", keys[0],
+			instead(keys[0], rootKeys))
 	}
 	if keys[0] == "twins" || keys[0] == "name" {
-		return nil, src.at(tokenOf(pair.Key), strings.Join(keys, "."), "cannot be set; give the variant a file or a twin of its own")
+		return nil, src.at(tokenOf(pair.Key), strings.Join(keys, "."),
+			"cannot be set; give the variant a file or a twin of its own")
 	}
 	n, err := replaced(src, root, keys, 0, pair)
 	if err != nil {
@@ -139,7 +141,8 @@ func replaced(src *source, n ast.Node, keys []string, depth int, pair *ast.Mappi
 			below, keyNode = old.Value, old.Key
 		} else {
 			if depth+1 < len(keys) && number(keys[depth+1]) {
-				return nil, src.at(tokenOf(pair.Key), path, "there is no list %s; write the whole of it", strings.Join(keys[:depth+1], "."))
+				return nil, src.at(tokenOf(pair.Key), path, "there is no list %s; write the whole of it",
+					strings.Join(keys[:depth+1], "."))
 			}
 			k := *tokenOf(pair.Key)
 			k.Value = key

@@ -29,7 +29,8 @@ var (
 		"acquire": {"lock", "mode", "outcome", "async"}, "read": {"lock", "outcome", "async"},
 		"check": {"lock", "outcome", "async"}, "write": {"lock", "value", "plus", "outcome", "async"},
 		"release": {"lock", "outcome", "async"}, "renew": {"lock", "outcome", "async"},
-		"arm": {"point", "action"}, "continue": {"point", "async"}, "cancel": {"outcome"}, "close": {"outcome", "async"},
+		"arm": {"point", "action"}, "continue": {"point", "async"}, "cancel": {"outcome"},
+		"close": {"outcome", "async"},
 	}
 	awaits = []string{"event", "validity-over", "fact", "point", "elapsed", "bitten", "led"}
 	// keysOfAwait are the keys that an await takes beside await and within.
@@ -39,8 +40,9 @@ var (
 	}
 	needed = map[string][]string{
 		"arm": {"point", "action"}, "continue": {"point"},
-		"event": {"event", "user"}, "validity-over": {"user"}, "fact": {"fact", "node"}, "point": {"user", "point"}, "elapsed": {"for"},
-		"bitten": {"of"}, "led": {"of"},
+		"event": {"event", "user"}, "validity-over": {"user"}, "fact": {"fact", "node"}, "point": {"user", "point"},
+		"elapsed": {"for"},
+		"bitten":  {"of"}, "led": {"of"},
 	}
 )
 
@@ -75,7 +77,8 @@ func (r stepsReader) step(m *ast.MappingNode, path string) (Step, error) {
 			continue
 		}
 		if kind != "" {
-			return Step{}, r.src.at(tokenOf(v.Key), path, "has %s and %s; a step is exactly one of %s", kind, keyOf(v), listed(stepKinds))
+			return Step{}, r.src.at(tokenOf(v.Key), path, "has %s and %s; a step is exactly one of %s", kind, keyOf(v),
+				listed(stepKinds))
 		}
 		kind = keyOf(v)
 	}
@@ -112,7 +115,8 @@ func (r stepsReader) rawStep(m *ast.MappingNode, path, kind string) (rawStep, Pa
 		keys = append(keys, "on", "every")
 	case "do":
 		if !slices.Contains(verbs, text) {
-			return raw, Params{}, r.errorf(join(path, "do"), "%q is nothing that a user can do; %s", text, instead(text, verbs))
+			return raw, Params{}, r.errorf(join(path, "do"), "%q is nothing that a user can do; %s", text,
+				instead(text, verbs))
 		}
 		keys = append(append(keys, "user"), keysOfVerb[text]...)
 		raw.Outcome = "ok"
@@ -179,15 +183,18 @@ func (r stepsReader) stepValues(m *ast.MappingNode, s Step, path string) error {
 	case s.Within == 0:
 		return r.errorf(join(path, "within"), "nothing is done in no time; write a time above 0s")
 	case s.Do == "write" && (entry(m, "value") == nil) == (entry(m, "plus") == nil):
-		return r.src.at(tokenOf(m), path, "do write needs value, what is to stand there, or plus, how much more than was read")
+		return r.src.at(tokenOf(m), path,
+			"do write needs value, what is to stand there, or plus, how much more than was read")
 	case entry(m, "plus") != nil && s.Plus == 0:
 		return r.errorf(join(path, "plus"), "0 changes nothing; write a number such as 1")
 	case s.Do != "" && s.User == "":
 		return r.src.at(tokenOf(m), path, "do %s needs user: who does it, a name such as A", s.Do)
 	case entry(m, "user") != nil && !userForm.MatchString(s.User):
-		return r.errorf(join(path, "user"), "%q is not a user's name: letters and digits, the first an upper-case letter, such as A", s.User)
+		return r.errorf(join(path, "user"),
+			"%q is not a user's name: letters and digits, the first an upper-case letter, such as A", s.User)
 	case entry(m, "lock") != nil && !isLockName(s.Lock):
-		return r.errorf(join(path, "lock"), "%q is no name of a lock: 1 to 250 characters that can be seen; those of a workload are named lock-0, lock-1, ...", s.Lock)
+		return r.errorf(join(path, "lock"),
+			"%q is no name of a lock: 1 to 250 characters that can be seen; those of a workload are named lock-0, lock-1, ...", s.Lock)
 	case entry(m, "is") != nil && entry(m, "is_not") != nil:
 		return r.errorf(join(path, "is_not"), "is one too many beside is; write one of them")
 	case s.Observe != "" && s.On == "":
@@ -202,7 +209,10 @@ func (r stepsReader) stepValues(m *ast.MappingNode, s Step, path string) error {
 		}
 		return r.errorf(join(path, "for"), "%s is longer than the step's deadline; write within as well", s.For)
 	}
-	for _, key := range []string{"inject", "heal", "observe", "on", "as", "of", "point", "fact", "node", "is", "is_not"} {
+	for _, key := range []string{
+		"inject", "heal", "observe", "on", "as", "of", "point", "fact", "node", "is",
+		"is_not",
+	} {
 		if v := entry(m, key); v != nil {
 			if text, ok := textOf(v.Value); ok && strings.TrimSpace(text) == "" {
 				return r.src.at(tokenOf(v.Value), join(path, key), "is empty")
@@ -215,7 +225,8 @@ func (r stepsReader) stepValues(m *ast.MappingNode, s Step, path string) error {
 	return nil
 }
 
-// isLockName reports whether a text has 1 to 250 characters that can be seen. As a regular expression this takes 10 MB, at each start of each client.
+// isLockName reports whether a text has 1 to 250 characters that can be seen. As a regular expression this takes 10 MB,
+// at each start of each client.
 func isLockName(s string) bool {
 	n := utf8.RuneCountInString(s)
 	return 0 < n && n <= 250 && !strings.ContainsFunc(s, func(r rune) bool { return unicode.Is(unicode.C, r) })
@@ -227,7 +238,10 @@ func IsEvent(name string) bool { return slices.Contains(eventNames(), name) }
 // eventNames lists what an await can wait for in the history.
 func eventNames() []string {
 	var out []string
-	for _, k := range []history.Kind{history.Acquire, history.Release, history.Renew, history.Check, history.Read, history.Write, history.Close} {
+	for _, k := range []history.Kind{
+		history.Acquire, history.Release, history.Renew, history.Check, history.Read,
+		history.Write, history.Close,
+	} {
 		for _, p := range []history.Phase{history.Invoke, history.Ok, history.Fail, history.Info} {
 			out = append(out, k.String()+" "+p.String())
 		}

@@ -19,7 +19,9 @@ func twins(s Scenario) ([]Scenario, error) {
 	for _, v := range m.Values {
 		word, path := keyOf(v), join("twins", keyOf(v))
 		if !nameForm.MatchString(word) || len(s.Name)+1+len(word) > maxLength {
-			return nil, s.src.at(tokenOf(v.Key), path, "is no name for a twin: lower-case letters, digits and single dashes, %d with the scenario's own name", maxLength)
+			return nil, s.src.at(tokenOf(v.Key), path,
+				"is no name for a twin: lower-case letters, digits and single dashes, %d with the scenario's own name",
+				maxLength)
 		}
 		def, err := r.mapping(v.Value, path, v)
 		if err != nil {
@@ -39,7 +41,8 @@ func (r reader) twin(s Scenario, word string, def *ast.MappingNode) (Scenario, e
 	path := join("twins", word)
 	for _, key := range []string{"claim", "expect"} {
 		if entry(def, key) == nil {
-			return Scenario{}, r.errorf(join(path, key), "is missing: a twin says for itself what it shows and what is expected")
+			return Scenario{}, r.errorf(join(path, key),
+				"is missing: a twin says for itself what it shows and what is expected")
 		}
 	}
 	root := without(r.root, "twins")
@@ -56,7 +59,8 @@ func (r reader) twin(s Scenario, word string, def *ast.MappingNode) (Scenario, e
 			root = put(root, key, v)
 		case "same":
 			if same, _ = textOf(v.Value); same == "" {
-				return Scenario{}, r.src.at(tokenOf(v.Key), join(path, key), "is no text: it should say why the same is expected as of the story")
+				return Scenario{}, r.src.at(tokenOf(v.Key), join(path, key),
+					"is no text: it should say why the same is expected as of the story")
 			}
 		case "set":
 			m, err := r.mapping(v.Value, join(path, "set"), v)

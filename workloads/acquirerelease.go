@@ -8,7 +8,8 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// AcquireRelease is the workload that takes a lock, keeps it for a while, and gives it back. It says how fast a lock is.
+// AcquireRelease is the workload that takes a lock, keeps it for a while, and gives it back. It says how fast a lock
+// is.
 type AcquireRelease struct {
 	// Count is the number of locks; each cycle takes one of them at random.
 	Count int `yaml:"locks" json:"locks"`
@@ -61,7 +62,8 @@ func (w *AcquireRelease) check() error {
 	case w.OwnLocks && w.Count != 1:
 		return fmt.Errorf("locks is %d beside own_locks: leave locks out, each user has one lock of its own", w.Count)
 	case !(w.Rate >= 0 && w.Rate <= maxRate):
-		return fmt.Errorf("rate is %v: want arrivals a second above 0 and at most %.0f, or 0 for a closed loop", w.Rate, maxRate)
+		return fmt.Errorf("rate is %v: want arrivals a second above 0 and at most %.0f, or 0 for a closed loop", w.Rate,
+			maxRate)
 	case w.Arrivals != Poisson && w.Arrivals != Uniform:
 		return fmt.Errorf("arrivals is %q: want %s or %s", w.Arrivals, Poisson, Uniform)
 	case w.Rate > 0 && w.Think > 0:

@@ -70,8 +70,8 @@ func (w *Balance) Run(ctx context.Context, u User) error {
 	})
 }
 
-// transfer moves an amount from the first account to the second. Errors are recorded by the client; where the first write
-// was not acknowledged the second is not made.
+// transfer moves an amount from the first account to the second. Errors are recorded by the client; where the first
+// write was not acknowledged the second is not made.
 func (w *Balance) transfer(ctx context.Context, first, second Hold, amount int64) {
 	a, err := first.Read(ctx)
 	if err != nil {

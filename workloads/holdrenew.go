@@ -8,8 +8,8 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// HoldRenew is the workload of long holds: take a lock and keep it for longer than its TTL, while a watchdog extends the grant.
-// It says whether renewals keep what they promise.
+// HoldRenew is the workload of long holds: take a lock and keep it for longer than its TTL, while a watchdog extends
+// the grant. It says whether renewals keep what they promise.
 type HoldRenew struct {
 	Cycles `yaml:",inline"`
 	// Touch is the time from one use of the resource to the next within a hold: read, and write one more. 0: it is not

@@ -26,8 +26,8 @@ func closed(ctx context.Context, think time.Duration, u User, cycle func() error
 	return nil
 }
 
-// inside runs closed cycles, each of which takes the lock that choose names, does what is to be done under it, and gives it back.
-// Errors there are recorded by the client.
+// inside runs closed cycles, each of which takes the lock that choose names, does what is to be done under it, and
+// gives it back. Errors there are recorded by the client.
 func inside(ctx context.Context, think time.Duration, u User, choose func() int, do func(Hold)) error {
 	return closed(ctx, think, u, func() error {
 		h, err := u.Acquire(ctx, choose(), time.Time{})
@@ -40,8 +40,8 @@ func inside(ctx context.Context, think time.Duration, u User, choose func() int,
 	})
 }
 
-// rounds does something at the same moments as all other users, until ctx ends: multiples of every on the run's clock, which all processes
-// share. A user that is still busy at such a moment misses it.
+// rounds does something at the same moments as all other users, until ctx ends: multiples of every on the run's clock,
+// which all processes share. A user that is still busy at such a moment misses it.
 func rounds(ctx context.Context, every time.Duration, do func(at int64)) error {
 	for ctx.Err() == nil {
 		at := (clock.Now()/int64(every) + 1) * int64(every)

@@ -8,8 +8,9 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// Once is the workload of work that should be done once, such as a mail, a report, or a value for a cache. At each moment all users of the
-// run want the same piece of work done. Whoever has its lock and does not find it done does it, and says so.
+// Once is the workload of work that should be done once, such as a mail, a report, or a value for a cache. At each
+// moment all users of the run want the same piece of work done. Whoever has its lock and does not find it done does it,
+// and says so.
 type Once struct {
 	// Every is the time from one such moment to the next.
 	Every time.Duration `yaml:"every" json:"every"`

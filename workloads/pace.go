@@ -16,8 +16,8 @@ const (
 )
 
 // pace is the schedule of an open loop: intended arrivals, which the users of one process take in turn. Each process
-// has its share of the rate; independent arrivals of several processes add up to independent arrivals. One goroutine waits
-// for what is due next and hands it to a user who is free: a timer for each user would be late in many places.
+// has its share of the rate; independent arrivals of several processes add up to independent arrivals. One goroutine
+// waits for what is due next and hands it to a user who is free: a timer for each user would be late in many places.
 type pace struct {
 	rate    float64 // arrivals a second over all users of the run
 	uniform bool

@@ -8,7 +8,8 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// Stampede is the workload in which all users of the run ask for the one lock at the same moments. It says what a crowd costs.
+// Stampede is the workload in which all users of the run ask for the one lock at the same moments. It says what a crowd
+// costs.
 type Stampede struct {
 	// Every is the time from one such moment to the next.
 	Every time.Duration `yaml:"every" json:"every"`

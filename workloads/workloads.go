@@ -1,5 +1,5 @@
-// Package workloads is what clients do: the contract of a workload and the list of all. One file per workload; resource/
-// is what the lock protects.
+// Package workloads is what clients do: the contract of a workload and the list of all. One file per workload;
+// resource/ is what the lock protects.
 package workloads
 
 import (
@@ -109,9 +109,11 @@ const (
 	Seats Meaning = "seats"
 	// Transfers: each write is one half of a transfer between two locks' accounts; the sum over all stays 0.
 	Transfers Meaning = "transfers"
-	// Elements: each write replaces a set by what was read and one element more, which its value names; 0 is the empty set.
+	// Elements: each write replaces a set by what was read and one element more, which its value names; 0 is the empty
+	// set.
 	Elements Meaning = "elements"
-	// Work: each write says that the piece of work is done that its value names. Later pieces of one lock have higher values.
+	// Work: each write says that the piece of work is done that its value names. Later pieces of one lock have higher
+	// values.
 	Work Meaning = "work"
 )
 

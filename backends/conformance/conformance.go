@@ -23,19 +23,20 @@ import (
 // Options says what is put to the test.
 type Options struct {
 	Backend backends.Backend
-	// Access reaches the running service; Backend, Lock, TTL and Run must be set. The TTL decides how long the suite takes: some
-	// checks wait for it two or three times, side by side.
+	// Access reaches the running service; Backend, Lock, TTL and Run must be set. The TTL decides how long the suite
+	// takes: some checks wait for it two or three times, side by side.
 	Access backends.Access
-	// Voters is how many nodes a client asks for one operation and counts the answers of; 0 where it asks one, whatever happens
-	// behind that.
+	// Voters is how many nodes a client asks for one operation and counts the answers of; 0 where it asks one, whatever
+	// happens behind that.
 	Voters int
-	// Again are the arguments with which this program, run again, comes to Child. None are needed where its TestMain is Main.
+	// Again are the arguments with which this program, run again, comes to Child. None are needed where its TestMain is
+	// Main.
 	Again []string
-	// Direct is why clients cannot be led through a proxy, as those that learn addresses from the service itself; "": they can. The checks
-	// that need one do not apply then.
+	// Direct is why clients cannot be led through a proxy, as those that learn addresses from the service itself; "":
+	// they can. The checks that need one do not apply then.
 	Direct string
-	// Foreign says that the lock is not one of lockquake's. Nothing is known of its requests, and Issued of a grant may be when its first
-	// attempt began.
+	// Foreign says that the lock is not one of lockquake's. Nothing is known of its requests, and Issued of a grant may
+	// be when its first attempt began.
 	Foreign bool
 
 	network network // of the gates; nil: TCP on this machine
@@ -48,7 +49,8 @@ func (o Options) majority() int { return o.Voters/2 + 1 }
 type Check struct {
 	Name string
 	Doc  string // what is wrong with a lock that fails it
-	// least is the shortest TTL of its grants, whatever Access says: so that none ends too early on a machine that stalls.
+	// least is the shortest TTL of its grants, whatever Access says: so that none ends too early on a machine that
+	// stalls.
 	least time.Duration
 	// needs returns "" or why the check does not apply.
 	needs func(b *bench) string
@@ -186,8 +188,8 @@ func RunWrong(t *testing.T, o Options) {
 	}
 }
 
-// RunAll puts every lock of a backend to the suite, side by side, on one running service: sound locks must pass it, wrong ones
-// must fail exactly the checks that they name.
+// RunAll puts every lock of a backend to the suite, side by side, on one running service: sound locks must pass it,
+// wrong ones must fail exactly the checks that they name.
 func RunAll(t *testing.T, o Options) {
 	t.Helper()
 	for _, l := range o.Backend.Locks {
@@ -317,8 +319,9 @@ type possession struct {
 	grant lock.Grant
 }
 
-// entitled reports whether the grant is valid now, by the latest end of its validity that its user was told. That the grant is lost does not count:
-// what took it away may be the very mistake that a check looks for. Where nothing is known of its validity, it is valid.
+// entitled reports whether the grant is valid now, by the latest end of its validity that its user was told. That the
+// grant is lost does not count: what took it away may be the very mistake that a check looks for. Where nothing is
+// known of its validity, it is valid.
 func (p possession) entitled(ctx context.Context) bool {
 	now, valid := time.Now(), p.grant.ValidUntil
 	if w, ok := p.by.(lock.Watcher); ok {
@@ -333,8 +336,8 @@ func (p possession) entitled(ctx context.Context) bool {
 	return valid == lock.Unknown() || valid.Covers(now)
 }
 
-// refusal has somebody who must not get the lock ask for it, and returns an error when it was granted or when the lock was
-// not certain about it. The grant of the holder is held.
+// refusal has somebody who must not get the lock ask for it, and returns an error when it was granted or when the lock
+// was not certain about it. The grant of the holder is held.
 func (b *bench) refusal(ctx context.Context, who lock.Locker, held possession, when string) error {
 	return b.refusalOf(ctx, who, b.request(), held, when)
 }
@@ -342,8 +345,8 @@ func (b *bench) refusal(ctx context.Context, who lock.Locker, held possession, w
 // onlyWaits reports whether the lock can only wait. Giving up a wait takes another call, whose outcome may be unknown.
 func (b *bench) onlyWaits() bool { return !b.lock.Offers.Try }
 
-// mayBeUnsure is how often in a row the outcome of a call may be unknown: a busy machine breaks connections and passes deadlines, which says
-// nothing of the lock.
+// mayBeUnsure is how often in a row the outcome of a call may be unknown: a busy machine breaks connections and passes
+// deadlines, which says nothing of the lock.
 const mayBeUnsure = 2
 
 // unsure reports whether the outcome of a call is unknown, or the call was never made.
@@ -354,8 +357,8 @@ func unsure(err error) bool {
 // notHeld reports whether the service certainly has the grant no more.
 func notHeld(err error) bool { return errors.Is(err, lock.ErrNotHeld) || errors.Is(err, lock.ErrLost) }
 
-// freed releases a grant. A release of unknown outcome is made again: the first one may have been carried out, so that "not held" is a good
-// answer to the next. It also is one once the grant is not valid any more.
+// freed releases a grant. A release of unknown outcome is made again: the first one may have been carried out, so that
+// "not held" is a good answer to the next. It also is one once the grant is not valid any more.
 func freed(ctx context.Context, who lock.Locker, g lock.Grant) error {
 	for n := 0; ; n++ {
 		err := who.Release(ctx, g)
@@ -372,9 +375,10 @@ func freed(ctx context.Context, who lock.Locker, g lock.Grant) error {
 // third far longer than a machine stalls.
 const brief = 200 * time.Millisecond
 
-// refusalOf makes an attempt, and further ones as long as their outcome is unknown. A lock that never gives a certain no fails all the same.
-// A further attempt proves something only if the holder still stands by then: its grant is kept alive in the background, or the first attempt
-// left time for another one. A second grant proves nothing either once the first one is not valid any more.
+// refusalOf makes an attempt, and further ones as long as their outcome is unknown. A lock that never gives a certain
+// no fails all the same. A further attempt proves something only if the holder still stands by then: its grant is kept
+// alive in the background, or the first attempt left time for another one. A second grant proves nothing either once
+// the first one is not valid any more.
 func (b *bench) refusalOf(ctx context.Context, who lock.Locker, r lock.Request, held possession, when string) error {
 	stands := b.lock.Offers.Renewal == "background"
 	began, patience := time.Now(), brief
@@ -393,8 +397,10 @@ func (b *bench) refusalOf(ctx context.Context, who lock.Locker, r lock.Request, 
 			patience *= 4
 		}
 		switch {
-		case err == nil && !b.o.Foreign && !held.entitled(ctx): // the validity of one that is not ours may count from its first attempt
-			return fmt.Errorf("%w: %s: granted as %s, but the validity of %s is over: the service was too slow for it", errSkip, when, g.ID, held.grant.ID)
+		case err == nil && !b.o.Foreign &&
+			!held.entitled(ctx): // the validity of one that is not ours may count from its first attempt
+			return fmt.Errorf("%w: %s: granted as %s, but the validity of %s is over: the service was too slow for it",
+				errSkip, when, g.ID, held.grant.ID)
 		case err == nil:
 			return fmt.Errorf("%s: granted a second time, as %s", when, g.ID)
 		case errors.Is(err, lock.ErrContended):
@@ -424,8 +430,9 @@ func (b *bench) lastingWithin(ctx context.Context, who lock.Locker, d time.Durat
 // attempt is Acquire or TryAcquire of a user.
 type attempt func(context.Context, lock.Request) (lock.Grant, error)
 
-// grantOf asks again when the outcome of an attempt is unknown, or when it was not sent: the service did not answer in time, be it to a request or to a
-// connect, which says nothing of the lock. An attempt of the first kind may have left a grant behind, so that the next one is refused until that is over.
+// grantOf asks again when the outcome of an attempt is unknown, or when it was not sent: the service did not answer in
+// time, be it to a request or to a connect, which says nothing of the lock. An attempt of the first kind may have left
+// a grant behind, so that the next one is refused until that is over.
 func grantOf(ctx context.Context, ask attempt, r lock.Request, d time.Duration, when string) (lock.Grant, error) {
 	bounded, cancel := context.WithTimeout(ctx, d)
 	defer cancel()

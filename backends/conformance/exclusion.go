@@ -30,11 +30,14 @@ func exclusionChecks() []Check {
 		},
 		{
 			Name: "order", Doc: "waiters are not served in the order of asking", least: lasting,
-			needs: offers(func(o backends.Offers) bool { return o.Fair }, "the lock does not promise an order"), run: order,
+			needs: offers(func(o backends.Offers) bool { return o.Fair }, "the lock does not promise an order"),
+			run:   order,
 		},
 		{
-			Name: "shared", Doc: "a shared grant keeps out who would share it, or lets in who would not", least: lasting,
-			needs: offers(func(o backends.Offers) bool { return o.Shared }, "the lock knows no shared mode"), run: shared,
+			Name: "shared", Doc: "a shared grant keeps out who would share it, or lets in who would not",
+			least: lasting,
+			needs: offers(func(o backends.Offers) bool { return o.Shared }, "the lock knows no shared mode"),
+			run:   shared,
 		},
 	}
 }
@@ -126,7 +129,8 @@ func cycle(ctx context.Context, u lock.Locker, r lock.Request, more func(hold) b
 	for goOn := true; goOn && ctx.Err() == nil; {
 		g, err := u.Acquire(ctx, r)
 		if err != nil {
-			if end, _ := ctx.Deadline(); !time.Now().Before(end) { // a connection's deadline is seen before the context's
+			// a connection's deadline is seen before the context's
+			if end, _ := ctx.Deadline(); !time.Now().Before(end) {
 				break
 			}
 			if doubts++; unsure(err) && doubts <= mayBeUnsure {
@@ -162,7 +166,10 @@ func exclusionCrowd(ctx context.Context, b *bench) error {
 		return err
 	}
 	over := time.Now().Add(fightTime)
-	holds, err := fight(ctx, users, b.request(), func(all []hold) bool { return len(all) >= leastGrants && time.Now().After(over) })
+	holds, err := fight(ctx, users, b.request(), func(all []hold) bool {
+		return len(all) >= leastGrants &&
+			time.Now().After(over)
+	})
 	if err != nil {
 		return err
 	}
@@ -245,7 +252,8 @@ func shared(ctx context.Context, b *bench) error {
 		grants = append(grants, g)
 	}
 	for i, u := range users[:2] {
-		if err := b.refusal(ctx, third, possession{u, grants[i]}, fmt.Sprintf("while %d users share it", len(grants)-i)); err != nil {
+		if err := b.refusal(ctx, third, possession{u, grants[i]},
+			fmt.Sprintf("while %d users share it", len(grants)-i)); err != nil {
 			return err
 		}
 		if err := freed(ctx, u, grants[i]); err != nil {

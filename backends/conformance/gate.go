@@ -43,7 +43,8 @@ type gate struct {
 	network network
 }
 
-// openGate starts a proxy for each endpoint and returns the access that goes through them. It knows a request by the name of its lock.
+// openGate starts a proxy for each endpoint and returns the access that goes through them. It knows a request by the
+// name of its lock.
 func openGate(o Options, name string) (backends.Access, *gate, error) {
 	g := &gate{name: []byte(name), open: make(chan struct{}), conns: map[net.Conn]struct{}{}, network: o.network}
 	if g.network == nil {
@@ -136,8 +137,8 @@ type piece struct {
 // inFlight is how many pieces one direction of a connection keeps before it reads no more.
 const inFlight = 1024
 
-// pass copies until an error, each piece as late as late says when it comes; seen tells whether the bytes may go on. Reading goes on
-// while a piece waits, so that each is late by the same, however many there are.
+// pass copies until an error, each piece as late as late says when it comes; seen tells whether the bytes may go on.
+// Reading goes on while a piece waits, so that each is late by the same, however many there are.
 func (l *link) pass(from, to net.Conn, late func([]byte) time.Duration, seen func([]byte) bool) {
 	pieces := make(chan piece, inFlight)
 	go func() {

@@ -10,16 +10,16 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// promptAnswers is how many grants are taken whose answers come at once. The one with the most validity left counts: a busy machine
-// can only leave less.
+// promptAnswers is how many grants are taken whose answers come at once. The one with the most validity left counts: a
+// busy machine can only leave less.
 const promptAnswers = 3
 
-// countedFromSending holds every promise to the send time of its request: an answer that comes 0.3 TTL late must leave that much less
-// of the validity, of grants, of renewals and of keep-alives. What is left is compared with the lock's own when answers come at once,
-// for some locks take more off than the drift of clocks.
+// countedFromSending holds every promise to the send time of its request: an answer that comes 0.3 TTL late must leave
+// that much less of the validity, of grants, of renewals and of keep-alives. What is left is compared with the lock's
+// own when answers come at once, for some locks take more off than the drift of clocks.
 //
-// It sees the last promise before the user hears of it. One that was followed by another before that (etcd's LeaseGrant by the first
-// keep-alive, ZooKeeper's connect by the first request) is the adapters' unit tests' to judge.
+// It sees the last promise before the user hears of it. One that was followed by another before that (etcd's LeaseGrant
+// by the first keep-alive, ZooKeeper's connect by the first request) is the adapters' unit tests' to judge.
 func countedFromSending(ctx context.Context, b *bench) error {
 	a, err := b.distant(ctx)
 	if err != nil {
@@ -44,8 +44,8 @@ func countedFromSending(ctx context.Context, b *bench) error {
 	})
 }
 
-// answerLate makes the user hear late of what it asks for. Without a network it is stopped at the last point of its acquire, which
-// every lock announces after the answer.
+// answerLate makes the user hear late of what it asks for. Without a network it is stopped at the last point of its
+// acquire, which every lock announces after the answer.
 func (b *bench) answerLate(ctx context.Context, a distant, d time.Duration) (context.Context, error) {
 	if a.gate != nil {
 		a.gate.answerLate(d)
@@ -58,7 +58,8 @@ func (b *bench) answerLate(ctx context.Context, a distant, d time.Duration) (con
 	if len(points) == 0 {
 		return ctx, fmt.Errorf("%w: there is no network, and an acquire announces no point", errSkip)
 	}
-	b.tell("there is no network: the answer to an acquire is held back at %s, the one to a renewal not at all", points[len(points)-1])
+	b.tell("there is no network: the answer to an acquire is held back at %s, the one to a renewal not at all",
+		points[len(points)-1])
 	return lock.Arm(ctx, func(ctx context.Context, p string) {
 		if p == points[len(points)-1] {
 			clock.Sleep(ctx, d)
@@ -107,7 +108,8 @@ func renewed(ctx context.Context, a distant, g *lock.Grant, ttl time.Duration, h
 	return hear("a renewal", next.ValidUntil)
 }
 
-// keepAlives is how many keep-alives are heard of for one grant. The answer to the first may have come with the grant's.
+// keepAlives is how many keep-alives are heard of for one grant. The answer to the first may have come with the
+// grant's.
 const keepAlives = 2
 
 func keptAlive(ctx context.Context, u lock.Locker, g lock.Grant, ttl time.Duration, hear hearer) error {
@@ -155,8 +157,8 @@ func (r *remaining) atOnce(what string, v lock.Validity) error {
 	return nil
 }
 
-// late refuses a promise that is hardly shorter for its late answer. Half of the delay is left to a machine on which even the answers
-// that came at once were slow.
+// late refuses a promise that is hardly shorter for its late answer. Half of the delay is left to a machine on which
+// even the answers that came at once were slow.
 func (r *remaining) late(what string, v lock.Validity) error {
 	d, err := left(what, v)
 	if err != nil {

@@ -18,19 +18,27 @@ func leaseChecks() []Check {
 		{Name: "validity", Doc: "a fresh grant promises what the service does not keep", run: validity},
 		{
 			Name: "validity-late", Doc: "the validity is not counted from the send time: an answer that comes late makes it end later",
-			needs: offers(func(o backends.Offers) bool { return o.Expires }, "grants name no end"), run: countedFromSending,
+			needs: offers(func(o backends.Offers) bool { return o.Expires }, "grants name no end"),
+			run:   countedFromSending,
 		},
-		{Name: "expiry", Doc: "a silent holder's lock is not granted again in time, or is too early", needs: expires, run: expired},
+		{
+			Name: "expiry", Doc: "a silent holder's lock is not granted again in time, or is too early", needs: expires,
+			run: expired,
+		},
 		{
 			Name: "expiry-process", Doc: "a killed process's lock is not granted again in time, or is too early",
 			needs: func(b *bench) string { return needsProcesses(b) + expires(b) }, run: expiryProcess,
 		},
-		{Name: "renewal", Doc: "a renewed grant does not outlive its first TTL", least: steady, needs: renews, run: renewal},
+		{
+			Name: "renewal", Doc: "a renewed grant does not outlive its first TTL", least: steady, needs: renews,
+			run: renewal,
+		},
 		{Name: "loss", Doc: "the loss of a grant is not told, or the user is stuck after it", needs: tells, run: loss},
 	}
 }
 
-// expires is the condition that grants expire. Of a wrong lock it is not asked: where that is the fault, it is to be found.
+// expires is the condition that grants expire. Of a wrong lock it is not asked: where that is the fault, it is to be
+// found.
 func expires(b *bench) string {
 	if b.lock.Wrong != "" || b.lock.Offers.Expires {
 		return ""

@@ -13,7 +13,10 @@ import (
 
 func mannerChecks() []Check {
 	return []Check{
-		{Name: "cancel", Doc: "a cancelled wait does not return, or leaves something in the queue", least: lasting, run: cancelled},
+		{
+			Name: "cancel", Doc: "a cancelled wait does not return, or leaves something in the queue", least: lasting,
+			run: cancelled,
+		},
 		{Name: "close", Doc: "a closed locker keeps its lock", least: lasting, run: closed},
 		{Name: "check", Doc: "the service's word on a grant is not what it is", run: checked},
 		{Name: "try", Doc: "a lock that says it can answer at once cannot", run: try},

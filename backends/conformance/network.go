@@ -12,10 +12,22 @@ import (
 
 func networkChecks() []Check {
 	return []Check{
-		{Name: "errors-acquire", Doc: "an acquire whose reply was cut off is called certain, or blocks the lock", needs: remote, run: errorsAcquire},
-		{Name: "errors-release", Doc: "a release whose reply was cut off is called certain, or blocks the lock", needs: remote, run: errorsRelease},
-		{Name: "errors-silence", Doc: "a release into silence is called certain, does not return, or blocks the lock", needs: remote, run: errorsSilence},
-		{Name: "errors-refused", Doc: "a user without connection does not get an error in time, or is stuck after it", needs: remote, run: errorsRefused},
+		{
+			Name: "errors-acquire", Doc: "an acquire whose reply was cut off is called certain, or blocks the lock",
+			needs: remote, run: errorsAcquire,
+		},
+		{
+			Name: "errors-release", Doc: "a release whose reply was cut off is called certain, or blocks the lock",
+			needs: remote, run: errorsRelease,
+		},
+		{
+			Name: "errors-silence", Doc: "a release into silence is called certain, does not return, or blocks the lock",
+			needs: remote, run: errorsSilence,
+		},
+		{
+			Name: "errors-refused", Doc: "a user without connection does not get an error in time, or is stuck after it",
+			needs: remote, run: errorsRefused,
+		},
 	}
 }
 
@@ -117,7 +129,8 @@ func errorsSilence(ctx context.Context, b *bench) error {
 	case <-time.After(patience + soon):
 		return fmt.Errorf("the release has not returned after %s; its deadline was %s", patience+soon, patience)
 	}
-	unsent := before > 0 && a.gate.requests() == before // as of one that connects anew for each call: it may say that nothing was done
+	// as of one that connects anew for each call: it may say that nothing was done
+	unsent := before > 0 && a.gate.requests() == before
 	if !unsent || err == nil {
 		if err := unknown(err); err != nil {
 			return err

@@ -44,8 +44,8 @@ var atEnd []func() error
 // AtEnd has Main do something after the last test, the last of these first.
 func AtEnd(end func() error) { atEnd = append(atEnd, end) }
 
-// Main is the TestMain of the tests of one or more backends: where this process is a second one it does its job instead of
-// the tests.
+// Main is the TestMain of the tests of one or more backends: where this process is a second one it does its job instead
+// of the tests.
 func Main(m *testing.M, list ...backends.Backend) {
 	if IsChild() {
 		os.Exit(Child(os.Stdout, list...))
@@ -61,8 +61,8 @@ func Main(m *testing.M, list ...backends.Backend) {
 	os.Exit(code)
 }
 
-// Parallel lets eight parallel tests run at once, unless the command line says otherwise: those of the suite wait for clocks, not for a
-// processor. It must be called before the tests are run.
+// Parallel lets eight parallel tests run at once, unless the command line says otherwise: those of the suite wait for
+// clocks, not for a processor. It must be called before the tests are run.
 func Parallel() { _ = flag.Set("test.parallel", strconv.Itoa(atOnce)) }
 
 // IsChild tells whether this process is a second one, which has a job to do instead of the tests.

@@ -14,17 +14,18 @@ import (
 const (
 	// pulseEvery is how long a pulse waits between two questions, and pulseLimit what one may take.
 	pulseEvery, pulseLimit = brief, 5 * time.Second
-	// sluggish is from when on a service is too slow to judge its locks. This project's locks give an operation up after a second, and one question is
-	// two operations.
+	// sluggish is from when on a service is too slow to judge its locks. This project's locks give an operation up
+	// after a second, and one question is two operations.
 	sluggish = 500 * time.Millisecond
 )
 
-// errSlow says that a check failed while the service hardly answered, for example on a busy machine, which says nothing about the lock. Example: for
-// five seconds a Redis answers no command within one second, so the next user of an ended lock is not granted it within five.
+// errSlow says that a check failed while the service hardly answered, for example on a busy machine, which says nothing
+// about the lock. Example: for five seconds a Redis answers no command within one second, so the next user of an ended
+// lock is not granted it within five.
 var errSlow = errors.New("the service was too slow to tell")
 
-// pulse acquires a free lock again and again while checks run, with the first lock of the backend's list, which is sound. It does not use the lock
-// under test, so a lock that hangs is still found.
+// pulse acquires a free lock again and again while checks run, with the first lock of the backend's list, which is
+// sound. It does not use the lock under test, so a lock that hangs is still found.
 type pulse struct {
 	mu    sync.Mutex
 	asked time.Time // the question under way; zero: none is
@@ -90,7 +91,8 @@ func (p *pulse) ask(ctx context.Context, user lock.Locker, r lock.Request) error
 	return err
 }
 
-// excuse wraps the failure of a check in errSlow if the service hardly answered since the check began. Any other error is returned unchanged.
+// excuse wraps the failure of a check in errSlow if the service hardly answered since the check began. Any other error
+// is returned unchanged.
 func (p *pulse) excuse(began time.Time, err error) error {
 	if err == nil || errors.Is(err, errSkip) {
 		return err

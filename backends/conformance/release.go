@@ -12,13 +12,22 @@ import (
 
 func releaseChecks() []Check {
 	return []Check{
-		{Name: "release-forged", Doc: "a release of a grant that one never had frees the holder's lock", least: lasting, run: releaseForged},
-		{Name: "release-stale", Doc: "the late release of an old holder frees the new one's lock", needs: expires, run: releaseStale},
+		{
+			Name: "release-forged", Doc: "a release of a grant that one never had frees the holder's lock", least: lasting,
+			run: releaseForged,
+		},
+		{
+			Name: "release-stale", Doc: "the late release of an old holder frees the new one's lock", needs: expires,
+			run: releaseStale,
+		},
 		{
 			Name: "release-between", Doc: "a release that is held up after its first request frees the new holder's lock",
 			needs: func(b *bench) string { return remote(b) + expires(b) }, run: releaseBetween,
 		},
-		{Name: "release-point", Doc: "a release that is stopped at one of its points frees the new holder's lock", needs: expires, run: releasePoint},
+		{
+			Name: "release-point", Doc: "a release that is stopped at one of its points frees the new holder's lock",
+			needs: expires, run: releasePoint,
+		},
 	}
 }
 
@@ -38,7 +47,8 @@ func releaseForged(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// lateHolder returns a distant user who has the lock and is to release it late, its grant, the user who is granted it next, and a third one.
+// lateHolder returns a distant user who has the lock and is to release it late, its grant, the user who is granted it
+// next, and a third one.
 func lateHolder(ctx context.Context, b *bench) (a distant, old lock.Grant, next, third lock.Locker, err error) {
 	if a, old, next, err = b.distantHolder(ctx); err == nil {
 		third, err = b.user(ctx)
@@ -63,8 +73,9 @@ func releaseStale(ctx context.Context, b *bench) error {
 	return b.refusal(ctx, third, possession{next, g}, "after the old holder's late release")
 }
 
-// releaseBetween lets one request of a release through, and the next ones only after another user was granted the lock. It finds a release that
-// asks whose the lock is, and deletes it by a second request. A release of one request passes by ending.
+// releaseBetween lets one request of a release through, and the next ones only after another user was granted the lock.
+// It finds a release that asks whose the lock is, and deletes it by a second request. A release of one request passes
+// by ending.
 func releaseBetween(ctx context.Context, b *bench) error {
 	a, old, next, third, err := lateHolder(ctx, b)
 	if err != nil {
@@ -142,13 +153,14 @@ func releaseStoppedAt(ctx context.Context, b *bench, point string) error {
 	return nil
 }
 
-// stands looks several times whether a lock is still held by whom it was granted to: what would free it may be on its way. It looks no longer
-// than that grant is valid for certain.
+// stands looks several times whether a lock is still held by whom it was granted to: what would free it may be on its
+// way. It looks no longer than that grant is valid for certain.
 func stands(ctx context.Context, b *bench, held possession, third lock.Locker, when string) error {
 	const looks = 5
 	for i := range looks {
 		err := b.refusal(ctx, third, held, when)
-		if end, ok := held.grant.ValidUntil.Time(); i > 0 && ok && b.lock.Offers.Renewal != "background" && !time.Now().Before(end) {
+		if end, ok := held.grant.ValidUntil.Time(); i > 0 && ok && b.lock.Offers.Renewal != "background" &&
+			!time.Now().Before(end) {
 			return nil
 		}
 		if err == nil {

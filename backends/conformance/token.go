@@ -16,10 +16,17 @@ func tokenChecks() []Check {
 	return []Check{
 		{
 			Name: "token-none", Doc: "a lock without tokens hands one out",
-			needs: offers(func(o backends.Offers) bool { return o.Token == backends.TokenNone }, "grants have tokens"), run: tokenNone,
+			needs: offers(func(o backends.Offers) bool { return o.Token == backends.TokenNone }, "grants have tokens"),
+			run:   tokenNone,
 		},
-		{Name: "token-growth", Doc: "a later grant's token is not higher", least: lasting, needs: tokens, run: tokenGrowth},
-		{Name: "token-stopped", Doc: "a holder that was stopped at a point of its acquire has a token out of order", needs: tokens, run: tokenStopped},
+		{
+			Name: "token-growth", Doc: "a later grant's token is not higher", least: lasting, needs: tokens,
+			run: tokenGrowth,
+		},
+		{
+			Name: "token-stopped", Doc: "a holder that was stopped at a point of its acquire has a token out of order",
+			needs: tokens, run: tokenStopped,
+		},
 	}
 }
 
@@ -49,7 +56,8 @@ func tokenGrowth(ctx context.Context, b *bench) error {
 			return err
 		}
 		waiting := b.asks(ctx, other, soon, "a waiter")
-		clock.Sleep(ctx, 20*time.Millisecond) // until it waits; a release before that is followed by an uncontended grant
+		// until it waits; a release before that is followed by an uncontended grant
+		clock.Sleep(ctx, 20*time.Millisecond)
 		if err := freed(ctx, a, g); err != nil {
 			return err
 		}
@@ -109,7 +117,8 @@ func pointsOfAcquire(ctx context.Context, b *bench) ([]string, error) {
 		return nil, err
 	}
 	var points []string
-	g, err := b.grantWithin(lock.Arm(ctx, func(_ context.Context, p string) { points = append(points, p) }), u, soon, "a free lock")
+	g, err := b.grantWithin(lock.Arm(ctx, func(_ context.Context, p string) { points = append(points, p) }), u, soon,
+		"a free lock")
 	if err != nil {
 		return nil, err
 	}

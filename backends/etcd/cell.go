@@ -19,7 +19,7 @@ import (
 //	generation     no lease. Put whenever the lock goes from free to held: its mod revision is the lock's generation,
 //	               the fencing token, which those who share have in common.
 //	held/LEASE     under the session's lease: the session holds the lock. Goes with the session.
-//	mark/x/LEASE   no lease. Put and deleted together with held/LEASE, in exclusive mode (mark/s/LEASE in shared mode).
+//	mark/x/LEASE   no lease. Put and deleted together with held/LEASE, in exclusive mode (mark/s/LEASE in shared).
 //	               It is marks that keep others out: one without its held key is what a dead session left behind.
 //	               It is then put under a lease of the length of the lock-delay, and goes with that.
 type cell struct {
@@ -61,7 +61,8 @@ func (k keys) take(t clientv3.Txn, owner string, lease clientv3.LeaseID) clientv
 	free, next := nothing(k.marks), clientv3.OpPut(k.generation, k.mode.String())
 	if k.mode == lock.Shared {
 		free = nothing(k.exclusive)
-		next = clientv3.OpTxn([]clientv3.Cmp{nothing(k.marks)}, []clientv3.Op{next}, []clientv3.Op{clientv3.OpGet(k.generation)})
+		next = clientv3.OpTxn([]clientv3.Cmp{nothing(k.marks)}, []clientv3.Op{next},
+			[]clientv3.Op{clientv3.OpGet(k.generation)})
 	}
 	return t.If(free, clientv3.Compare(clientv3.CreateRevision(k.held), "=", 0)).
 		Then(next, clientv3.OpPut(k.mark, owner), clientv3.OpPut(k.held, owner, clientv3.WithLease(lease))).
@@ -174,17 +175,18 @@ func (s *session) delay(ctx context.Context, path string, mark *mvccpb.KeyValue)
 	return err
 }
 
-// checkSequencer asks etcd whether the chubby lock that is kept at the path is still held as the sequencer says: in that mode, in that
-// generation, by at least one living session. It returns lock.ErrNotHeld when it is not; any other error means that
-// nobody knows. A resource calls it before it acts; what happens between the answer and the act it cannot see, which is
-// why Burrows also has it compare with the latest sequencer it has seen.
+// checkSequencer asks etcd whether the chubby lock that is kept at the path is still held as the sequencer says: in
+// that mode, in that generation, by at least one living session. It returns lock.ErrNotHeld when it is not; any other
+// error means that nobody knows. A resource calls it before it acts; what happens between the answer and the act it
+// cannot see, which is why Burrows also has it compare with the latest sequencer it has seen.
 func checkSequencer(ctx context.Context, kv clientv3.KV, path string, q lock.Sequencer) error {
 	c, err := readCell(ctx, kv, path)
 	if err != nil {
 		return err
 	}
 	if c.generation != int64(q.Generation) {
-		return fmt.Errorf("%w: %s is in generation %d, the sequencer's is %d", lock.ErrNotHeld, q.Lock, c.generation, q.Generation)
+		return fmt.Errorf("%w: %s is in generation %d, the sequencer's is %d", lock.ErrNotHeld, q.Lock, c.generation,
+			q.Generation)
 	}
 	for _, m := range c.marks {
 		if mode, lease := c.split(m); mode == q.Mode && c.held[lease] != nil {

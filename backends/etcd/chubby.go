@@ -29,8 +29,8 @@ func chubby() backends.Lock {
 	})
 }
 
-// chubbyRecovery counts the lock-delay's lease as that of the session: renewed once by a new leader, and looked at twice
-// a second.
+// chubbyRecovery counts the lock-delay's lease as that of the session: renewed once by a new leader, and looked at
+// twice a second.
 func chubbyRecovery(ttl time.Duration, p LockParams) time.Duration {
 	if p.LockDelay == 0 {
 		return recovery(ttl, p)
@@ -93,8 +93,8 @@ func (u *chubbyUser) attempt(ctx context.Context, s *session, r lock.Request) (l
 	return u.granted(r, issued, lock.Token(generation), h), revision, nil
 }
 
-// contended begins the lock-delays that are due. Whatever comes of it, nothing was granted. Where one could not be begun
-// there is no revision to wait from, since nothing may ever go.
+// contended begins the lock-delays that are due. Whatever comes of it, nothing was granted. Where one could not be
+// begun there is no revision to wait from, since nothing may ever go.
 func (u *chubbyUser) contended(ctx context.Context, s *session, c cell, seen int64) (lock.Grant, int64, error) {
 	for _, mark := range c.dead() {
 		if err := s.delay(ctx, c.path, mark); err != nil {

@@ -31,7 +31,8 @@ func Backend() listed.Backend {
 		},
 		Maker: topology.Maker{
 			Profile: 1, Attachable: []string{Port}, New: newTopology,
-			BuiltIn: []string{"go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/etcdutl/v3"}, // the latter restores its data
+			// the latter restores its data
+			BuiltIn: []string{"go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/etcdutl/v3"},
 		},
 	}
 }
@@ -58,17 +59,19 @@ type Params struct {
 	Heartbeat time.Duration `yaml:"heartbeat"` // between two heartbeats of the leader
 	// NoFsync leaves out every fsync: a power cut then loses acknowledged writes.
 	NoFsync bool `yaml:"unsafe_no_fsync"`
-	// Bump is by how much a member raises its revisions before it serves from data that were put back from a copy; 0: it serves from them as they are.
+	// Bump is by how much a member raises its revisions before it serves from data that were put back from a copy; 0:
+	// it serves from them as they are.
 	Bump       int64 `yaml:"bump_revision"`
 	LockParams `yaml:",inline"`
 }
 
 // LockParams is what a client process is told, and what the locks' recovery bounds rest on.
 type LockParams struct {
-	// Election is how long a follower waits for a heartbeat before it stands for election, at least; at most twice that.
+	// Election is how long a follower waits for a heartbeat before it stands for election, at least; at most twice
+	// that.
 	Election time.Duration `yaml:"election" json:"election_ns"`
-	// Timeout bounds each call to etcd. Where a pause is shorter than it, the call waits; where it is longer, the call's
-	// outcome is unknown.
+	// Timeout bounds each call to etcd. Where a pause is shorter than it, the call waits; where it is longer, the
+	// call's outcome is unknown.
 	Timeout time.Duration `yaml:"timeout" json:"timeout_ns"`
 	// LockDelay is how long lock chubby keeps a lock that a dead session held; 0 is no delay. Only lock chubby has
 	// one.
@@ -76,8 +79,8 @@ type LockParams struct {
 	// Pinned has each client process talk to one member only: the first to the first, and so on; further clients
 	// begin again with the first member. A client whose member is away has no other.
 	Pinned bool `yaml:"pinned" json:"pinned,omitempty"`
-	// SharedSession has the users of a client process share one session, as an application does that opens one at its start. Mutex and v3lock are
-	// re-entrant within a session: they exclude such users no more.
+	// SharedSession has the users of a client process share one session, as an application does that opens one at its
+	// start. Mutex and v3lock are re-entrant within a session: they exclude such users no more.
 	SharedSession bool `yaml:"shared_session" json:"shared_session,omitempty"`
 }
 
@@ -114,10 +117,12 @@ func (p Params) check() error {
 	case p.Version == version3_4 && p.Bump > 0:
 		return fmt.Errorf("bump_revision is not known to etcd %s; leave it out, or use version: %s", p.Version, builtIn)
 	case p.Version == version3_4 && p.NoFsync:
-		return fmt.Errorf("unsafe_no_fsync is not known to etcd %s; leave it out, or use version: %s", p.Version, builtIn)
+		return fmt.Errorf("unsafe_no_fsync is not known to etcd %s; leave it out, or use version: %s", p.Version,
+			builtIn)
 	}
 	if p.Election < 5*p.Heartbeat || p.Election > 50*time.Second {
-		return fmt.Errorf("election is %s; it must be at least five heartbeats (%s) and at most 50s", p.Election, 5*p.Heartbeat)
+		return fmt.Errorf("election is %s; it must be at least five heartbeats (%s) and at most 50s", p.Election,
+			5*p.Heartbeat)
 	}
 	return nil
 }
@@ -128,7 +133,8 @@ func (p Params) checkTTL(ttl time.Duration) error {
 			ttl, p.Election, least)
 	}
 	if ttl%time.Second != 0 {
-		return fmt.Errorf("ttl is %s; etcd's leases are whole seconds, such as %s", ttl, ttl.Truncate(time.Second)+time.Second)
+		return fmt.Errorf("ttl is %s; etcd's leases are whole seconds, such as %s", ttl,
+			ttl.Truncate(time.Second)+time.Second)
 	}
 	return nil
 }
@@ -141,7 +147,8 @@ func (p Params) checkDelay() error {
 		return fmt.Errorf("lock_delay is %s; it is a lease, and with an election timeout of %s etcd keeps none shorter than %s: raise it, or write 0s for none",
 			p.LockDelay, p.Election, least)
 	case p.LockDelay%time.Second != 0:
-		return fmt.Errorf("lock_delay is %s; etcd's leases are whole seconds, such as %s", p.LockDelay, p.LockDelay.Truncate(time.Second)+time.Second)
+		return fmt.Errorf("lock_delay is %s; etcd's leases are whole seconds, such as %s", p.LockDelay,
+			p.LockDelay.Truncate(time.Second)+time.Second)
 	}
 	return nil
 }

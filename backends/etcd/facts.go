@@ -150,5 +150,9 @@ func (s *service) waiters(ctx context.Context, m member, lockName string) (strin
 
 // Stored asks the members, one of which answers by a linearizable read.
 func (s *service) Stored(ctx context.Context, name string) (topology.Stored, error) {
-	return topology.StoredBy(ctx, s.members, func(ctx context.Context, m member) (string, error) { return s.Ask(ctx, m.name, holderFact+name) })
+	return topology.StoredBy(ctx, s.members, func(ctx context.Context, m member) (string,
+		error,
+	) {
+		return s.Ask(ctx, m.name, holderFact+name)
+	})
 }

@@ -19,7 +19,8 @@ func (s *service) Vacant(ctx context.Context) (string, error) {
 	ctx, done := context.WithTimeout(ctx, s.params.Timeout)
 	defer done()
 	for _, m := range s.members {
-		found, err := m.client.Get(ctx, s.common.Attached.Under, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(1))
+		found, err := m.client.Get(ctx, s.common.Attached.Under, clientv3.WithPrefix(), clientv3.WithKeysOnly(),
+			clientv3.WithLimit(1))
 		if err != nil {
 			return "", fmt.Errorf("%s does not serve a read: %w", m.addr, err)
 		}

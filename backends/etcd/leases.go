@@ -35,7 +35,9 @@ type lease struct {
 func newLeases() *leases { return &leases{byID: map[int64]*lease{}} }
 
 // unary notes the send time of LeaseGrant. It runs within the client's retries, so that each attempt has its own.
-func (ls *leases) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (ls *leases) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+	invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+) error {
 	if method != grantMethod {
 		return invoke(ctx, method, req, reply, cc, opts...)
 	}
@@ -48,7 +50,9 @@ func (ls *leases) unary(ctx context.Context, method string, req, reply any, cc *
 }
 
 // stream wraps the keep-alive stream.
-func (ls *leases) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func (ls *leases) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
+	open grpc.Streamer, opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
 	s, err := open(ctx, desc, cc, method, opts...)
 	if err != nil || method != keepAliveMethod {
 		return s, err

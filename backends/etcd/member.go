@@ -58,7 +58,10 @@ func newMember(p place) (member, error) {
 		DialOptions: []grpc.DialOption{
 			// gRPC's own back-off grows to two minutes: a member that came back would look away.
 			grpc.WithConnectParams(grpc.ConnectParams{
-				Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5, MaxDelay: 250 * time.Millisecond},
+				Backoff: backoff.Config{
+					BaseDelay: 50 * time.Millisecond, Multiplier: 1.5,
+					MaxDelay: 250 * time.Millisecond,
+				},
 				MinConnectTimeout: time.Second,
 			}),
 			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return p.dial(ctx) }),
@@ -113,8 +116,8 @@ func (m member) metric(ctx context.Context, name string) (float64, error) {
 	return 0, fmt.Errorf("the metrics of %s have no %s", m.name, name)
 }
 
-// requests counts the messages that clients have sent to the member, whatever they are about: calls, and what goes over the
-// streams of watches and keep-alives.
+// requests counts the messages that clients have sent to the member, whatever they are about: calls, and what goes over
+// the streams of watches and keep-alives.
 func (m member) requests(ctx context.Context) (int64, error) {
 	resp, err := m.get(ctx, "/metrics")
 	if err != nil {

@@ -34,7 +34,8 @@ func mutex() backends.Lock {
 
 // leased fills in what the locks have in common whose keys stand under the lease of a session.
 func leased(l backends.Lock) backends.Lock {
-	l.Offers.Blocking, l.Offers.Renewal, l.Offers.LossSignal, l.Offers.Token, l.Offers.Expires = true, "background", true, backends.TokenService, true
+	l.Offers.Blocking, l.Offers.Renewal, l.Offers.LossSignal, l.Offers.Token, l.Offers.Expires = true, "background",
+		true, backends.TokenService, true
 	l.MinTTL = time.Second
 	return l
 }
@@ -59,7 +60,9 @@ func (u *mutexUser) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant,
 	return u.acquire(ctx, r, (*concurrency.Mutex).TryLock)
 }
 
-func (u *mutexUser) acquire(ctx context.Context, r lock.Request, how func(*concurrency.Mutex, context.Context) error) (lock.Grant, error) {
+func (u *mutexUser) acquire(ctx context.Context, r lock.Request,
+	how func(*concurrency.Mutex, context.Context) error,
+) (lock.Grant, error) {
 	s, err := u.exclusively(ctx, r)
 	if err != nil {
 		return lock.Grant{}, err
@@ -74,7 +77,10 @@ func (u *mutexUser) acquire(ctx context.Context, r lock.Request, how func(*concu
 	cmp := m.IsOwner()
 	revision := cmp.GetCompare().GetCreateRevision()
 	// The library's Unlock says yes also when the key had gone with its lease.
-	return u.granted(r, issued, lock.Token(revision), &held{key: m.Key(), revision: revision, session: s, unlock: m.Unlock}), nil
+	return u.granted(r, issued, lock.Token(revision), &held{
+		key: m.Key(), revision: revision, session: s,
+		unlock: m.Unlock,
+	}), nil
 }
 
 // errSessionEnded says why a call was given up that its caller went on waiting for.
@@ -108,8 +114,8 @@ func guarded(ctx, session context.Context, call func(context.Context) error) (re
 	}
 }
 
-// gaveUp reports whether the user's own time is over. The server knows the deadline, and may say that it has passed a moment before the user's
-// own timer does.
+// gaveUp reports whether the user's own time is over. The server knows the deadline, and may say that it has passed a
+// moment before the user's own timer does.
 func gaveUp(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || strings.Contains(err.Error(), context.DeadlineExceeded.Error())
 }

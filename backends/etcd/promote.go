@@ -17,12 +17,16 @@ var _ chaos.Promoter = (*service)(nil)
 // Promotes refuses a cluster of one.
 func (s *service) Promotes() error {
 	if s.nodes < 2 {
-		return chaos.Unavailable{What: "a failover in order", Reason: "the cluster has one member; set backend.nodes to 3"}
+		return chaos.Unavailable{
+			What:   "a failover in order",
+			Reason: "the cluster has one member; set backend.nodes to 3",
+		}
 	}
 	return nil
 }
 
-// Promote has the leader move its leadership (Maintenance.MoveLeader): to the node, or from it to the member that is furthest on.
+// Promote has the leader move its leadership (Maintenance.MoveLeader): to the node, or from it to the member that is
+// furthest on.
 func (s *service) Promote(ctx context.Context, node string) (chaos.Promotion, error) {
 	states := statesOf(ctx, s.members, s.params.Timeout)
 	leader := ""

@@ -47,7 +47,11 @@ func recordsOf(name string) records {
 	case "txn":
 		return records{
 			recipe: inClient, waits: "waiters watch the one key; all of them ask again when it goes",
-			holder: func(ctx context.Context, kv clientv3.KV, path string) (string, error) { return first(ctx, kv, path) },
+			holder: func(ctx context.Context, kv clientv3.KV, path string) (string,
+				error,
+			) {
+				return first(ctx, kv, path)
+			},
 		}
 	case "chubby":
 		return records{
@@ -55,9 +59,15 @@ func recordsOf(name string) records {
 			holder: chubbyHolders,
 		}
 	case "v3lock", "v3lock-blind":
-		return records{recipe: "runs in the server", waits: "the server's waiters watch the key before theirs", holder: queueHead, waiters: queueLength}
+		return records{
+			recipe: "runs in the server", waits: "the server's waiters watch the key before theirs",
+			holder: queueHead, waiters: queueLength,
+		}
 	default:
-		return records{recipe: inClient, waits: "waiters watch the key before theirs", holder: queueHead, waiters: queueLength}
+		return records{
+			recipe: inClient, waits: "waiters watch the key before theirs", holder: queueHead,
+			waiters: queueLength,
+		}
 	}
 }
 

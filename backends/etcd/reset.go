@@ -14,8 +14,8 @@ import (
 
 var _ topology.Resetter = (*service)(nil)
 
-// resetPatience is how long the effect of a reset is waited for: a member hears of a revoked lease within a heartbeat, and of the end of a
-// client's watch when its connection ends.
+// resetPatience is how long the effect of a reset is waited for: a member hears of a revoked lease within a heartbeat,
+// and of the end of a client's watch when its connection ends.
 const resetPatience = 3 * time.Second
 
 // Reset revokes all leases, and deletes all keys of locks. The revision goes on from where it is.
@@ -39,7 +39,8 @@ func (s *service) Reset(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("delete the keys of locks through %s: %w", m.name, err)
 	}
-	evidence := []string{fmt.Sprintf("%d leases were revoked and %d keys of locks deleted, through %s", len(list.Leases), deleted.Deleted, m.name)}
+	evidence := []string{fmt.Sprintf("%d leases were revoked and %d keys of locks deleted, through %s",
+		len(list.Leases), deleted.Deleted, m.name)}
 	for _, m := range s.members {
 		if err := topology.Until(ctx, resetPatience, m.nothingLeft); err != nil {
 			return nil, err
@@ -89,7 +90,8 @@ func (s *service) Settings(ctx context.Context) (map[string]string, error) {
 		}
 		out[m.name+" cluster"] = fmt.Sprintf("%x", list.Header.ClusterId)
 		for _, known := range list.Members {
-			out[m.name+" member "+known.Name] = fmt.Sprintf("%x at %s, learner %t", known.ID, strings.Join(known.PeerURLs, " "), known.IsLearner)
+			out[m.name+" member "+known.Name] = fmt.Sprintf("%x at %s, learner %t", known.ID,
+				strings.Join(known.PeerURLs, " "), known.IsLearner)
 		}
 	}
 	return out, nil

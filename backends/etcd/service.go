@@ -44,7 +44,10 @@ func places(nodes []node.Handle) []place {
 }
 
 func newService(t setup, places []place) *service {
-	s := &service{common: t.common, keys: keyspace(t.common.Prefix()), params: t.params, ttl: t.common.TTL, lock: t.common.Lock, nodes: t.common.Nodes, records: recordsOf(t.common.Lock)}
+	s := &service{
+		common: t.common, keys: keyspace(t.common.Prefix()), params: t.params, ttl: t.common.TTL,
+		lock: t.common.Lock, nodes: t.common.Nodes, records: recordsOf(t.common.Lock),
+	}
 	for _, p := range places {
 		m, err := newMember(p)
 		if err != nil {
@@ -92,9 +95,10 @@ func (s *service) Describe(ctx context.Context) map[string]string {
 		"lock.retry":     "none: " + s.records.waits,
 		"lock.recipe":    s.records.recipe,
 		"lock.library":   "go.etcd.io/etcd/client/v3 " + version.Version,
-		"lock.reconnect": fmt.Sprintf("after %s, later after at most %s", reconnect.Backoff.BaseDelay, reconnect.Backoff.MaxDelay),
-		"lock.timeout":   s.params.Timeout.String(),
-		"lock.ttl":       s.ttl.String(),
+		"lock.reconnect": fmt.Sprintf("after %s, later after at most %s", reconnect.Backoff.BaseDelay,
+			reconnect.Backoff.MaxDelay),
+		"lock.timeout": s.params.Timeout.String(),
+		"lock.ttl":     s.ttl.String(),
 	}
 	if s.params.Pinned {
 		out["lock.endpoints"] = "one: client i talks to member i only"
@@ -118,8 +122,8 @@ func (s *service) Describe(ctx context.Context) map[string]string {
 	return out
 }
 
-// Requests counts the messages that clients have sent to each member, questions such as this among them. What the members send
-// each other is not.
+// Requests counts the messages that clients have sent to each member, questions such as this among them. What the
+// members send each other is not.
 func (s *service) Requests(ctx context.Context) map[string]int64 {
 	ctx, done := context.WithTimeout(ctx, s.params.Timeout)
 	defer done()
@@ -133,14 +137,15 @@ func (s *service) Syncs(ctx context.Context) map[string]topology.Syncs {
 	ctx, done := context.WithTimeout(ctx, s.params.Timeout)
 	defer done()
 	const name = "etcd_disk_wal_fsync_duration_seconds"
-	return topology.CountEach(s.members, func(m member) string { return m.name }, func(m member) (topology.Syncs, error) {
-		n, err := m.metric(ctx, name+"_count")
-		if err != nil {
-			return topology.Syncs{}, err
-		}
-		sum, err := m.metric(ctx, name+"_sum")
-		return topology.Syncs{N: int64(n), Took: time.Duration(sum * 1e9)}, err
-	})
+	return topology.CountEach(s.members, func(m member) string { return m.name },
+		func(m member) (topology.Syncs, error) {
+			n, err := m.metric(ctx, name+"_count")
+			if err != nil {
+				return topology.Syncs{}, err
+			}
+			sum, err := m.metric(ctx, name+"_sum")
+			return topology.Syncs{N: int64(n), Took: time.Duration(sum * 1e9)}, err
+		})
 }
 
 // Close frees the connections.

@@ -33,7 +33,10 @@ type connection struct {
 // reconnect is how a client comes back to a member. gRPC's own back-off grows to two minutes, which after a long outage
 // would make the lock look stuck.
 var reconnect = grpc.ConnectParams{
-	Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+	Backoff: backoff.Config{
+		BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
+		MaxDelay: time.Second,
+	},
 	MinConnectTimeout: 2 * time.Second,
 }
 
@@ -103,8 +106,8 @@ func (c *connection) Locker(ctx context.Context, _ int) (lock.Locker, error) {
 // keys is where the locks are kept.
 func (c *connection) keys() keyspace { return keyspace(c.access.Prefix) }
 
-// Notifications counts what watches have told the users of this process: how often somebody was woken. Where the lock waits in the
-// server (v3lock), nobody watches.
+// Notifications counts what watches have told the users of this process: how often somebody was woken. Where the lock
+// waits in the server (v3lock), nobody watches.
 func (c *connection) Notifications() int64 { return c.wakes.count.Load() }
 
 // next returns a session for a user that has none: one of its own, or the one that all users of the process share.
@@ -207,7 +210,9 @@ func (b boundedKV) Get(ctx context.Context, key string, opts ...clientv3.OpOptio
 }
 
 // Delete is bounded.
-func (b boundedKV) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
+func (b boundedKV) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.DeleteResponse,
+	error,
+) {
 	ctx, done := context.WithTimeout(ctx, b.timeout)
 	defer done()
 	return b.KV.Delete(ctx, key, opts...)

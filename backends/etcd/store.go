@@ -12,8 +12,8 @@ import (
 	"github.com/lockquake/lockquake/backends"
 )
 
-// Store opens a client of the cluster that grants the locks, for one who keeps in it what they protect too. access is what a
-// client process is told of the service; each call is bounded by its caller.
+// Store opens a client of the cluster that grants the locks, for one who keeps in it what they protect too. access is
+// what a client process is told of the service; each call is bounded by its caller.
 func Store(ctx context.Context, access json.RawMessage) (*clientv3.Client, error) {
 	var a backends.Access
 	if err := json.Unmarshal(access, &a); err != nil {

@@ -39,7 +39,8 @@ func (u *txnUser) Acquire(ctx context.Context, r lock.Request) (lock.Grant, erro
 	if err != nil {
 		return lock.Grant{}, err
 	}
-	return s.persist(ctx, u.conn.keys().at(r.Lock), nil, func() (lock.Grant, int64, error) { return u.attempt(ctx, s, r) })
+	return s.persist(ctx, u.conn.keys().at(r.Lock), nil,
+		func() (lock.Grant, int64, error) { return u.attempt(ctx, s, r) })
 }
 
 // TryAcquire makes one attempt.
@@ -105,7 +106,8 @@ func (s *session) commit(ctx context.Context, build func(clientv3.Txn) clientv3.
 
 // remove ends a grant by deleting what stands for it, if its key is still the grant's own.
 func (s *session) remove(ctx context.Context, h *held, ops ...clientv3.Op) error {
-	resp, err := s.conn.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(h.key), "=", h.revision)).Then(ops...).Commit()
+	resp, err := s.conn.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(h.key), "=",
+		h.revision)).Then(ops...).Commit()
 	if err != nil {
 		return err
 	}
@@ -117,7 +119,9 @@ func (s *session) remove(ctx context.Context, h *held, ops ...clientv3.Op) error
 
 // persist calls attempt until it is not refused any more, each time that something was deleted under key, watched with
 // opts, after the revision that the attempt saw; after a moment where it saw none.
-func (s *session) persist(ctx context.Context, key string, opts []clientv3.OpOption, attempt func() (lock.Grant, int64, error)) (lock.Grant, error) {
+func (s *session) persist(ctx context.Context, key string, opts []clientv3.OpOption,
+	attempt func() (lock.Grant, int64, error),
+) (lock.Grant, error) {
 	for {
 		g, seen, err := attempt()
 		if !errors.Is(err, lock.ErrContended) {

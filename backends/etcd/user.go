@@ -35,7 +35,8 @@ type held struct {
 // begin opens what an acquire needs. Its errors are certain.
 func (u *user) begin(ctx context.Context, r lock.Request) (*session, error) {
 	if r.TTL != u.conn.access.TTL {
-		return nil, fmt.Errorf("%w: ttl %s asked for, but the session has %s", lock.ErrNotSent, r.TTL, u.conn.access.TTL)
+		return nil, fmt.Errorf("%w: ttl %s asked for, but the session has %s", lock.ErrNotSent, r.TTL,
+			u.conn.access.TTL)
 	}
 	s, err := u.live(ctx)
 	if err != nil {
@@ -96,8 +97,8 @@ func (u *user) granted(r lock.Request, issued time.Time, token lock.Token, h *he
 	return g
 }
 
-// Release gives the grant back. Where nobody knows whether the service heard of it, the session is given up with it: its
-// keep-alive would hold the lock for ever.
+// Release gives the grant back. Where nobody knows whether the service heard of it, the session is given up with it:
+// its keep-alive would hold the lock for ever.
 func (u *user) Release(ctx context.Context, g lock.Grant) error {
 	lock.At(ctx, "before-unlock")
 	h, ok := u.held[g.ID]

@@ -15,10 +15,11 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// v3lock is the lock service of the server: the same recipe as mutex, but run by whichever member gets the call, in that
-// member's version. Its Lock says yes with the key that the caller owns; the create revision of that key, which is the
-// token, takes a read of its own, because after a wait the revision in the answer's header is another number. That read
-// also finds out what an etcd before 3.5 does not look at: that the key had gone with its lease while the caller waited.
+// v3lock is the lock service of the server: the same recipe as mutex, but run by whichever member gets the call, in
+// that member's version. Its Lock says yes with the key that the caller owns; the create revision of that key, which is
+// the token, takes a read of its own, because after a wait the revision in the answer's header is another number. That
+// read also finds out what an etcd before 3.5 does not look at: that the key had gone with its lease while the caller
+// waited.
 func v3lock() backends.Lock {
 	return leased(backends.Lock{
 		Name:      "v3lock",
@@ -62,7 +63,8 @@ func (u *serviceUser) Acquire(ctx context.Context, r lock.Request) (lock.Grant, 
 	}
 	lock.At(ctx, "lock-done")
 	revision := resp.Kvs[0].CreateRevision
-	return u.granted(r, issued, lock.Token(revision), &held{key: key, revision: revision, session: s, unlock: u.unlock(key)}), nil
+	return u.granted(r, issued, lock.Token(revision),
+		&held{key: key, revision: revision, session: s, unlock: u.unlock(key)}), nil
 }
 
 // unlock gives a key back. The service says yes also when the key had gone with its lease.
@@ -85,10 +87,11 @@ func (u *serviceUser) ask(ctx context.Context, s *session, name string) (key str
 	return string(resp.Key), nil
 }
 
-// refused says what an error of the service means. Where the caller gave up, the server may go on to queue and to grant:
-// only a lease that was revoked with an answer makes it certain that nothing is left of it.
+// refused says what an error of the service means. Where the caller gave up, the server may go on to queue and to
+// grant: only a lease that was revoked with an answer makes it certain that nothing is left of it.
 func (u *serviceUser) refused(ctx context.Context, s *session, err error) error {
-	gone := errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseNotFound) || strings.Contains(err.Error(), concurrency.ErrSessionExpired.Error())
+	gone := errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseNotFound) ||
+		strings.Contains(err.Error(), concurrency.ErrSessionExpired.Error())
 	if gaveUp(ctx, err) && !gone {
 		u.session = nil
 		bounded, done := context.WithTimeout(context.WithoutCancel(ctx), grace)

@@ -37,7 +37,10 @@ func (u *blindUser) Acquire(ctx context.Context, r lock.Request) (lock.Grant, er
 		return lock.Grant{}, err
 	}
 	issued := time.Now()
-	resp, err := u.stub().Lock(ctx, &v3lockpb.LockRequest{Name: []byte(u.conn.keys().at(r.Lock)), Lease: int64(s.lease)})
+	resp, err := u.stub().Lock(ctx, &v3lockpb.LockRequest{
+		Name:  []byte(u.conn.keys().at(r.Lock)),
+		Lease: int64(s.lease),
+	})
 	if err != nil {
 		return lock.Grant{}, u.refused(ctx, s, err)
 	}

@@ -15,7 +15,9 @@ const watchMethod = "/etcdserverpb.Watch/Watch"
 type wakes struct{ count atomic.Int64 }
 
 // stream wraps the streams of watches.
-func (w *wakes) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func (w *wakes) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
+	open grpc.Streamer, opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
 	s, err := open(ctx, desc, cc, method, opts...)
 	if err != nil || method != watchMethod {
 		return s, err

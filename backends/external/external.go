@@ -1,5 +1,5 @@
-// Package external is a lock service that lockquake does not know: its locks are in the program of the client alone. The scenario says what
-// they promise, and how the servers are started or where they are.
+// Package external is a lock service that lockquake does not know: its locks are in the program of the client alone.
+// The scenario says what they promise, and how the servers are started or where they are.
 package external
 
 import (
@@ -62,8 +62,8 @@ type Start struct {
 	Stop string `yaml:"stop_signal"`
 }
 
-// Ready is how it is found out whether a server serves: it takes connections at a port, and answers what is sent there by a text that has
-// another in it.
+// Ready is how it is found out whether a server serves: it takes connections at a port, and answers what is sent there
+// by a text that has another in it.
 type Ready struct {
 	Port   string `yaml:"port"` // "": the first by name
 	Send   string `yaml:"send"`
@@ -134,10 +134,14 @@ func (s setup) check() error {
 	return nil
 }
 
-// Declare gives the lock what the scenario says of it. What the program cannot do, such as renew, it refuses when it is started.
+// Declare gives the lock what the scenario says of it. What the program cannot do, such as renew, it refuses when it is
+// started.
 func (s setup) Declare(l backends.Lock) backends.Lock {
 	p := s.params
-	l.Offers = backends.Offers{Renewal: "call", LossSignal: true, Token: backends.TokenSource(p.Token), Reentrant: "no", Expires: p.Expires}
+	l.Offers = backends.Offers{
+		Renewal: "call", LossSignal: true, Token: backends.TokenSource(p.Token), Reentrant: "no",
+		Expires: p.Expires,
+	}
 	l.MinTTL = p.MinTTL
 	if p.Expires {
 		l.Recovery = backends.RecoversIn(func(ttl time.Duration) time.Duration {
@@ -171,15 +175,16 @@ func (s setup) Specs() []node.Spec {
 	}
 	for i := range s.common.Nodes {
 		out = append(out, node.Spec{
-			Name: name(i), Role: node.Server, Ports: s.ports, Image: start.Image, Named: start.Image != "", Env: env, Restartable: true, StopSignal: start.Stop,
+			Name: name(i), Role: node.Server, Ports: s.ports, Image: start.Image, Named: start.Image != "", Env: env,
+			Restartable: true, StopSignal: start.Stop,
 			Command: s.command,
 		})
 	}
 	return out
 }
 
-// command fills in where the server is, and where the others are: {host}, {listen} (the address to listen on), {dir}, {PORT} (host:port of
-// its own), {PORT.port} and {service-2.PORT}.
+// command fills in where the server is, and where the others are: {host}, {listen} (the address to listen on), {dir},
+// {PORT} (host:port of its own), {PORT.port} and {service-2.PORT}.
 func (s setup) command(p node.Place) []string {
 	host := p.Host(p.Self)
 	words := []string{"{host}", host, "{listen}", node.ListenOn(host), "{dir}", p.Dir}
@@ -276,7 +281,10 @@ func (v service) serves(ctx context.Context, n node.Handle) error {
 
 // Describe tells what the scenario says.
 func (v service) Describe(context.Context) map[string]string {
-	out := map[string]string{"external.token": v.params.Token, "external.expires": strconv.FormatBool(v.params.Expires), "lock.ttl": v.common.TTL.String()}
+	out := map[string]string{
+		"external.token": v.params.Token, "external.expires": strconv.FormatBool(v.params.Expires),
+		"lock.ttl": v.common.TTL.String(),
+	}
 	if start := v.params.Start; start != nil {
 		out["external.command"], out["external.image"] = strings.Join(start.Command, " "), start.Image
 	}

@@ -13,17 +13,17 @@ import (
 // metered is the lock that has a price: the positive control of what measures capacity.
 const metered = "metered"
 
-// price is what lock metered takes for a grant, so that the figures of a sweep are known before it is made. It is paid in time that
-// passes, not in work. The zero value is lock exact.
+// price is what lock metered takes for a grant, so that the figures of a sweep are known before it is made. It is paid
+// in time that passes, not in work. The zero value is lock exact.
 type price struct {
-	// Serial is how long the one server takes for each acquire, one after the other, whatever their locks: it serves 1/Serial cycles a
-	// second at most.
+	// Serial is how long the one server takes for each acquire, one after the other, whatever their locks: it serves
+	// 1/Serial cycles a second at most.
 	Serial time.Duration `yaml:"serial" json:"serial_ns,omitempty"`
 	// Handoff is how long a lock that was released takes to its next waiter.
 	Handoff time.Duration `yaml:"handoff" json:"handoff_ns,omitempty"`
-	// Service is the pace of a user who is alone: an acquire ends no sooner than that after the one before. Of N users each has the pace
-	// Service times (1 + Contention*(N-1) + Coherency*N*(N-1)): where each has a lock of its own, and keeps it for less, that is the
-	// Universal Scalability Law.
+	// Service is the pace of a user who is alone: an acquire ends no sooner than that after the one before. Of N users
+	// each has the pace Service times (1 + Contention*(N-1) + Coherency*N*(N-1)): where each has a lock of its own, and
+	// keeps it for less, that is the Universal Scalability Law.
 	Service    time.Duration `yaml:"service" json:"service_ns,omitempty"`
 	Contention float64       `yaml:"contention" json:"contention,omitempty"`
 	Coherency  float64       `yaml:"coherency" json:"coherency,omitempty"`
@@ -56,7 +56,8 @@ func (p price) String() string {
 	if p == (price{}) {
 		return ""
 	}
-	return fmt.Sprintf("serial %v, handoff %v, service %v, contention %g, coherency %g", p.Serial, p.Handoff, p.Service, p.Contention, p.Coherency)
+	return fmt.Sprintf("serial %v, handoff %v, service %v, contention %g, coherency %g", p.Serial, p.Handoff, p.Service,
+		p.Contention, p.Coherency)
 }
 
 // service is the pace of each of that many users.
@@ -85,8 +86,8 @@ func (s *server) take(work time.Duration) time.Time {
 // mostBehind is how far a user may fall behind its own pace and still make up for it, in steps of that pace.
 const mostBehind = 4
 
-// pay returns when what an acquire takes is over. It keeps a user's pace, so that what a busy machine adds to one cycle, it takes off the
-// next.
+// pay returns when what an acquire takes is over. It keeps a user's pace, so that what a busy machine adds to one
+// cycle, it takes off the next.
 func (l *locker) pay(ctx context.Context) error {
 	p := l.store.price
 	if p == (price{}) {
@@ -119,8 +120,8 @@ func (l *locker) pay(ctx context.Context) error {
 	}
 }
 
-// handOver serves the queue of a free lock after what a handoff takes. What a machine adds that wakes late, is taken off the next one.
-// The caller holds the mutex.
+// handOver serves the queue of a free lock after what a handoff takes. What a machine adds that wakes late, is taken
+// off the next one. The caller holds the mutex.
 func (s *store) handOver(name string) {
 	r := s.record(name)
 	wait := s.price.Handoff - r.late

@@ -45,7 +45,8 @@ type flaws struct {
 // silent tells whether the store says nothing when a grant ends: one that told its victims would hide what it did to
 // them, because a hold ends when its user learns of the loss.
 func (f flaws) silent() bool {
-	return f.neverRefuses || f.neverExcludes || f.expiresEarly || f.forgetsRenewals || f.cutsTTL || f.freesForeign || f.neverExpires
+	return f.neverRefuses || f.neverExcludes || f.expiresEarly || f.forgetsRenewals || f.cutsTTL || f.freesForeign ||
+		f.neverExpires
 }
 
 // store is the service: what a server would keep.

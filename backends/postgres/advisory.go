@@ -16,10 +16,11 @@ const sessionRecovery = 5 * time.Second
 
 // advisory is the session-level advisory lock: the server's own lock table, in memory.
 //
-// Its key is a 64-bit hash of the lock's name, made by the server; with a prefix, two integers: a class of the prefix, and a hash of the name. It is re-entrant within a session. It is held until it
-// is unlocked or the session ends, so a stopped client holds it as long as it is stopped: its kernel still answers. There is
-// no fencing token. A wait that is cancelled is followed by an unlock: the cancel may have come too late to keep the
-// server from granting, and an error does not take a session-level lock back.
+// Its key is a 64-bit hash of the lock's name, made by the server; with a prefix, two integers: a class of the prefix,
+// and a hash of the name. It is re-entrant within a session. It is held until it is unlocked or the session ends, so a
+// stopped client holds it as long as it is stopped: its kernel still answers. There is no fencing token. A wait that is
+// cancelled is followed by an unlock: the cancel may have come too late to keep the server from granting, and an error
+// does not take a session-level lock back.
 func advisory() backends.Lock {
 	return backends.Lock{
 		Name: advisoryName,
@@ -40,7 +41,8 @@ func dialAdvisory(ctx context.Context, a backends.Access) (backends.Connection, 
 	var (
 		key    = `(` + keys.advisory() + `)`
 		unlock = `SELECT pg_advisory_unlock` + key
-		has    = `SELECT EXISTS (SELECT FROM pg_locks WHERE granted AND pid = pg_backend_pid() AND ` + keys.entry() + `)`
+		has    = `SELECT EXISTS (SELECT FROM pg_locks WHERE granted AND pid = pg_backend_pid() AND ` + keys.entry() +
+			`)`
 	)
 	return recipe{
 		take: func(ctx context.Context, c *pgx.Conn, name string, wait bool) (bool, error) {

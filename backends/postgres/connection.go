@@ -56,8 +56,8 @@ func (c *connection) Close() error {
 	return nil
 }
 
-// firstConnect is how long a user may take to connect when its client starts: all users connect at once then, which costs each side some
-// milliseconds of processor time a password, and no load is waiting.
+// firstConnect is how long a user may take to connect when its client starts: all users connect at once then, which
+// costs each side some milliseconds of processor time a password, and no load is waiting.
 const firstConnect = 10 * time.Second
 
 // first opens a user's first session.
@@ -93,12 +93,14 @@ func (c *connection) openOne(ctx context.Context, user int, within time.Duration
 	dialer := net.Dialer{
 		Timeout: within,
 		KeepAliveConfig: net.KeepAliveConfig{
-			Enable: true, Idle: c.params.TCPTimeout / 2, Interval: probe, Count: max(1, int(c.params.TCPTimeout/2/probe)),
+			Enable: true, Idle: c.params.TCPTimeout / 2, Interval: probe,
+			Count: max(1, int(c.params.TCPTimeout/2/probe)),
 		},
 	}
 	return open(ctx, target{
-		address: c.address, login: asClient(c.access.Login), keys: keyspace(c.access.Prefix), database: c.params.Database,
-		name: sessionName(c.access, user), dial: dialer.DialContext, timeout: within,
+		address: c.address, login: asClient(c.access.Login), keys: keyspace(c.access.Prefix),
+		database: c.params.Database,
+		name:     sessionName(c.access, user), dial: dialer.DialContext, timeout: within,
 	})
 }
 

@@ -9,9 +9,11 @@ import (
 
 var _ topology.Explainer = setup{}
 
-// explaining are the settings that end a wait, a statement or a session of a lock user's, or let a restart forget what was promised.
+// explaining are the settings that end a wait, a statement or a session of a lock user's, or let a restart forget what
+// was promised.
 var explaining = []string{
-	"lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout", "deadlock_timeout",
+	"lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout",
+	"deadlock_timeout",
 	"default_transaction_isolation", "synchronous_commit", "fsync", "full_page_writes",
 }
 

@@ -51,7 +51,8 @@ var waiters = map[string]string{
 		WHERE r.name = $1`,
 }
 
-// sessionPrefix begins the names of the sessions of this service's lock users: on servers of somebody else, those of this run.
+// sessionPrefix begins the names of the sessions of this service's lock users: on servers of somebody else, those of
+// this run.
 func (s *service) sessionPrefix() string {
 	if s.common.Attached != nil {
 		return sessionPrefix + s.common.Attached.Run + " "
@@ -63,13 +64,19 @@ func (s *service) sessionPrefix() string {
 func (s *service) question(fact string) (question, error) {
 	if name, ok := strings.CutPrefix(fact, holderFact); ok {
 		if s.lock == advisoryName {
-			return question{sql: `SELECT pid::text FROM pg_locks WHERE granted AND ` + s.keys.entry(), args: []any{name}}, nil
+			return question{
+				sql:  `SELECT pid::text FROM pg_locks WHERE granted AND ` + s.keys.entry(),
+				args: []any{name},
+			}, nil
 		}
 		return question{sql: holders[s.lock], args: []any{name}}, nil
 	}
 	if name, ok := strings.CutPrefix(fact, waitersFact); ok {
 		if s.lock == advisoryName {
-			return question{sql: `SELECT count(*)::text FROM pg_locks WHERE NOT granted AND ` + s.keys.entry(), args: []any{name}}, nil
+			return question{
+				sql:  `SELECT count(*)::text FROM pg_locks WHERE NOT granted AND ` + s.keys.entry(),
+				args: []any{name},
+			}, nil
 		}
 		if sql := waiters[s.lock]; sql != "" {
 			return question{sql: sql, args: []any{name}}, nil
@@ -77,7 +84,10 @@ func (s *service) question(fact string) (question, error) {
 		return question{}, fmt.Errorf("the server does not know who waits for lock %s: its users poll", s.lock)
 	}
 	if fact == "sessions" {
-		return question{sql: `SELECT count(*)::text FROM pg_stat_activity WHERE starts_with(application_name, $1)`, args: []any{s.sessionPrefix()}}, nil
+		return question{
+			sql:  `SELECT count(*)::text FROM pg_stat_activity WHERE starts_with(application_name, $1)`,
+			args: []any{s.sessionPrefix()},
+		}, nil
 	}
 	if sql := plainQuestions[fact]; sql != "" {
 		return question{sql: sql}, nil
@@ -148,8 +158,9 @@ func (s *service) Stored(ctx context.Context, name string) (topology.Stored, err
 	return out, err
 }
 
-// Requests counts the transactions that have ended in all databases: each statement of a lock is one, but for those of row, which holds one
-// open; the server counts what a session did about a second later. Questions such as this count too.
+// Requests counts the transactions that have ended in all databases: each statement of a lock is one, but for those of
+// row, which holds one open; the server counts what a session did about a second later. Questions such as this count
+// too.
 func (s *service) Requests(ctx context.Context) map[string]int64 {
 	return s.count(ctx, "xact_commit + xact_rollback")
 }
@@ -159,21 +170,24 @@ func (s *service) Connections(ctx context.Context) map[string]int64 { return s.c
 
 // count adds up a statistic of all databases.
 func (s *service) count(ctx context.Context, what string) map[string]int64 {
-	return topology.CountEach([]*member{s.member}, func(m *member) string { return m.name }, func(m *member) (n int64, err error) {
-		err = m.ask(ctx, func(ctx context.Context, c *pgx.Conn) error {
-			return c.QueryRow(ctx, `SELECT sum(`+what+`)::bigint FROM pg_stat_database`).Scan(&n)
+	return topology.CountEach([]*member{s.member}, func(m *member) string { return m.name },
+		func(m *member) (n int64, err error) {
+			err = m.ask(ctx, func(ctx context.Context, c *pgx.Conn) error {
+				return c.QueryRow(ctx, `SELECT sum(`+what+`)::bigint FROM pg_stat_database`).Scan(&n)
+			})
+			return n, err
 		})
-		return n, err
-	})
 }
 
-// Syncs tells how long the server waited for its log to be on disk. Nobody knows where track_wal_io_timing is off, which is the default, nor from
-// version 18 on, whose pg_stat_wal has no such columns.
+// Syncs tells how long the server waited for its log to be on disk. Nobody knows where track_wal_io_timing is off,
+// which is the default, nor from version 18 on, whose pg_stat_wal has no such columns.
 func (s *service) Syncs(ctx context.Context) map[string]topology.Syncs {
-	return topology.CountEach([]*member{s.member}, func(m *member) string { return m.name }, func(m *member) (x topology.Syncs, err error) {
-		err = m.ask(ctx, func(ctx context.Context, c *pgx.Conn) error {
-			return c.QueryRow(ctx, `SELECT wal_sync, (wal_sync_time * 1000000)::bigint FROM pg_stat_wal`).Scan(&x.N, &x.Took)
+	return topology.CountEach([]*member{s.member}, func(m *member) string { return m.name },
+		func(m *member) (x topology.Syncs, err error) {
+			err = m.ask(ctx, func(ctx context.Context, c *pgx.Conn) error {
+				return c.QueryRow(ctx, `SELECT wal_sync, (wal_sync_time * 1000000)::bigint FROM pg_stat_wal`).Scan(&x.N,
+					&x.Took)
+			})
+			return x, err
 		})
-		return x, err
-	})
 }

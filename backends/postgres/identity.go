@@ -25,9 +25,10 @@ type seenSession struct {
 	started string // when the server came up, which no other server shares
 }
 
-// Identify opens connections two at a time and asks both twice, in turns. Each must have one process of the server's as long as it stands,
-// which no other connection has, and the settings that it began with. A pooler in transaction mode gives one process to both; one in session
-// mode may drop the settings, and then tables would be made outside of the prefix.
+// Identify opens connections two at a time and asks both twice, in turns. Each must have one process of the server's as
+// long as it stands, which no other connection has, and the settings that it began with. A pooler in transaction mode
+// gives one process to both; one in session mode may drop the settings, and then tables would be made outside of the
+// prefix.
 func (t setup) Identify(ctx context.Context, endpoints []node.Handle) ([]topology.Met, error) {
 	p := t.params.LockParams
 	p.Timeout = max(p.Timeout, firstConnect) // nothing is in a hurry yet
@@ -89,7 +90,8 @@ func (t target) odd(seen []seenSession) string {
 	for _, v := range seen {
 		switch {
 		case t.keys != "" && (v.path != t.keys.quoted() || v.schema != "" && v.schema != t.keys.schema()):
-			return fmt.Sprintf("the session's search_path is %s where %s was asked for (current_schema() is %q)", v.path, t.keys.quoted(), v.schema)
+			return fmt.Sprintf("the session's search_path is %s where %s was asked for (current_schema() is %q)",
+				v.path, t.keys.quoted(), v.schema)
 		case v.name != t.name:
 			return fmt.Sprintf("the session's application_name is %q where %q was asked for", v.name, t.name)
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/lockquake/lockquake/backends/topology"
 )
 
-// keyspace is where locks are kept: in a schema and a class of advisory locks of its own, both made of a prefix; or "" for the package's
-// own tables and all 64 bits of the advisory locks.
+// keyspace is where locks are kept: in a schema and a class of advisory locks of its own, both made of a prefix; or ""
+// for the package's own tables and all 64 bits of the advisory locks.
 type keyspace string
 
 // schema is the name of the schema; "": the one that the server takes by itself.
@@ -27,7 +27,8 @@ func (k keyspace) class() int32 {
 	return int32(h.Sum32())
 }
 
-// advisory is the key of the lock named $1, as the server's functions take it. With a class, what is left of the name is 32 bits.
+// advisory is the key of the lock named $1, as the server's functions take it. With a class, what is left of the name
+// is 32 bits.
 func (k keyspace) advisory() string {
 	if k == "" {
 		return `hashtextextended($1, 0)`
@@ -57,8 +58,10 @@ func checkPrefix(c topology.Common) error {
 		return nil
 	}
 	under := c.Attached.Under
-	if len(under) > longestSchema || strings.HasPrefix(under, "pg_") || strings.Trim(under, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
-		return fmt.Errorf("prefix is %q; it begins the name of a schema, and must be of a-z, 0-9 and _, such as bench_", under)
+	if len(under) > longestSchema || strings.HasPrefix(under, "pg_") ||
+		strings.Trim(under, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
+		return fmt.Errorf("prefix is %q; it begins the name of a schema, and must be of a-z, 0-9 and _, such as bench_",
+			under)
 	}
 	return nil
 }

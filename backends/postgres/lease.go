@@ -22,7 +22,8 @@ const leaseName = "lease"
 //
 // The token counts the grants in the very row version that makes the grant, under the row's lock, in one statement: it
 // goes to the server's log with the grant or not at all, and orders grants as the server did. It is a number of the
-// service therefore, not a counter beside the lock. With synchronous_commit off a crash forgets grant and number together.
+// service therefore, not a counter beside the lock. With synchronous_commit off a crash forgets grant and number
+// together.
 func lease() backends.Lock {
 	return backends.Lock{
 		Name: leaseName,
@@ -32,7 +33,8 @@ func lease() backends.Lock {
 		},
 		Points: []string{"before-lease", "lease-done", "before-release", "release-done"},
 		MinTTL: 10 * time.Millisecond,
-		// Who asks when the row expires may be waiting for the answer to an attempt before it, for as long as a statement may take.
+		// Who asks when the row expires may be waiting for the answer to an attempt before it, for as long as a
+		// statement may take.
 		Recovery: func(ttl time.Duration, params json.RawMessage) time.Duration {
 			var p LockParams
 			if err := json.Unmarshal(params, &p); err != nil {
@@ -161,13 +163,15 @@ func (l *leaser) change(ctx context.Context, sql string, args ...any) (found boo
 // may still come, from a statement that is under way, so it is asked for each time until its validity is over.
 func (l *leaser) releaseDoubtful(ctx context.Context) {
 	for id, g := range l.doubted {
-		if found, _, err := l.change(ctx, leaseGive, g.Lock, id); err == nil && found || !g.ValidUntil.Covers(time.Now()) {
+		if found, _, err := l.change(ctx, leaseGive, g.Lock, id); err == nil && found ||
+			!g.ValidUntil.Covers(time.Now()) {
 			delete(l.doubted, id)
 		}
 	}
 }
 
-// Release gives the row back if it is still this grant's. Where it may have failed, the user's next attempt gives it back first.
+// Release gives the row back if it is still this grant's. Where it may have failed, the user's next attempt gives it
+// back first.
 func (l *leaser) Release(ctx context.Context, g lock.Grant) error {
 	lock.At(ctx, "before-release")
 	delete(l.held, g.ID)

@@ -44,7 +44,8 @@ type Params struct {
 
 // LockParams is what a client process is told.
 type LockParams struct {
-	// Timeout bounds one statement that does not wait for a lock, and one connect but a user's first, which has 10 s at least.
+	// Timeout bounds one statement that does not wait for a lock, and one connect but a user's first, which has 10 s at
+	// least.
 	Timeout time.Duration `yaml:"timeout" json:"timeout_ns"`
 	// TCPTimeout is after what silence of the other side's kernel either side gives a connection up. It is what frees
 	// the session locks of a client that was cut off; a stopped process has a kernel that still answers.
@@ -53,8 +54,8 @@ type LockParams struct {
 	Retry backends.Retry `yaml:"retry" json:"retry"`
 	// Database is where the schema of a run on somebody else's server is.
 	Database string `yaml:"-" json:"database,omitempty"`
-	// SharedConnection has the users of a client process share one connection, and so one session. An advisory lock is re-entrant within it: it excludes
-	// them no more.
+	// SharedConnection has the users of a client process share one connection, and so one session. An advisory lock is
+	// re-entrant within it: it excludes them no more.
 	SharedConnection bool `yaml:"shared_connection" json:"shared_connection,omitempty"`
 }
 
@@ -74,7 +75,8 @@ var commits = []string{"on", "off", "local", "remote_write", "remote_apply"}
 
 func (p Params) check() error {
 	if !slices.Contains(commits, p.SynchronousCommit) {
-		return fmt.Errorf("synchronous_commit is %q; it must be one of %s", p.SynchronousCommit, strings.Join(commits, ", "))
+		return fmt.Errorf("synchronous_commit is %q; it must be one of %s", p.SynchronousCommit,
+			strings.Join(commits, ", "))
 	}
 	if err := backends.CheckDuration("timeout", p.Timeout, time.Millisecond); err != nil {
 		return err
@@ -104,7 +106,8 @@ func newTopology(c topology.Common, decode func(into any) error) (topology.Topol
 		return nil, fmt.Errorf("backend postgres: %w", err)
 	}
 	if p.SharedConnection && c.Lock != "" && c.Lock != advisoryName {
-		return nil, fmt.Errorf("backend postgres: shared_connection is not for lock %s; it is for %s", c.Lock, advisoryName)
+		return nil, fmt.Errorf("backend postgres: shared_connection is not for lock %s; it is for %s", c.Lock,
+			advisoryName)
 	}
 	if c.Attached != nil {
 		p.Database = c.Attached.Database

@@ -31,7 +31,8 @@ const remains = `
 func (s *service) Reset(ctx context.Context) ([]string, error) {
 	var ended int
 	err := s.member.ask(ctx, func(ctx context.Context, c *pgx.Conn) error {
-		err := c.QueryRow(ctx, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = $1`, clientRole).Scan(&ended)
+		err := c.QueryRow(ctx, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = $1`,
+			clientRole).Scan(&ended)
 		if err != nil {
 			return fmt.Errorf("end the sessions of lock users: %w", err)
 		}
@@ -81,7 +82,8 @@ func (s *service) Settings(ctx context.Context) (map[string]string, error) {
 			return err
 		}
 		var name, value string
-		_, err = pgx.ForEachRow(rows, []any{&name, &value}, func() error { out[s.member.name+" "+name] = value; return nil })
+		_, err = pgx.ForEachRow(rows, []any{&name, &value},
+			func() error { out[s.member.name+" "+name] = value; return nil })
 		return err
 	})
 	if err != nil {

@@ -59,7 +59,8 @@ func takeRow(ctx context.Context, c *pgx.Conn, name string, wait bool) (bool, er
 		var answer *pgconn.PgError
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
-		case !wait && errors.As(err, &answer) && answer.Code == codeLockNotAvailable: // who waits has met the server's lock_timeout
+		case !wait && errors.As(err, &answer) &&
+			answer.Code == codeLockNotAvailable: // who waits has met the server's lock_timeout
 			_, err = c.Exec(ctx, "ROLLBACK")
 			return false, err
 		default:
@@ -68,7 +69,8 @@ func takeRow(ctx context.Context, c *pgx.Conn, name string, wait bool) (bool, er
 		if _, err := c.Exec(ctx, "ROLLBACK"); err != nil {
 			return false, err
 		}
-		if _, err := c.Exec(ctx, `INSERT INTO lockquake_row (name) VALUES ($1) ON CONFLICT DO NOTHING`, name); err != nil {
+		if _, err := c.Exec(ctx, `INSERT INTO lockquake_row (name) VALUES ($1) ON CONFLICT DO NOTHING`,
+			name); err != nil {
 			return false, err
 		}
 	}

@@ -11,12 +11,13 @@ import (
 // maxConnections is what the server takes; each user of a client has a connection of its own.
 const maxConnections = 500
 
-// start brings a server up in the directory $1 and becomes it, with the rest of the arguments. Its users have the password in the file $2; "": they
-// need none.
+// start brings a server up in the directory $1 and becomes it, with the rest of the arguments. Its users have the
+// password in the file $2; "": they need none.
 //
-// The server refuses to run as root: in a container it becomes the user postgres. The local provider starts it as another user than root. A user
-// of whom the machine has no name, which initdb wants, is called nobody in a user namespace of its own. The namespace for System V shared
-// memory takes the server's segment with it when the server is killed, which nothing else would remove.
+// The server refuses to run as root: in a container it becomes the user postgres. The local provider starts it as
+// another user than root. A user of whom the machine has no name, which initdb wants, is called nobody in a user
+// namespace of its own. The namespace for System V shared memory takes the server's segment with it when the server is
+// killed, which nothing else would remove.
 //
 // All processes of a server inherit descriptor 9. A killed one leaves children behind for a moment, still attached to
 // its data; the lock on the descriptor is free when the last of them is gone.

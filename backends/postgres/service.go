@@ -45,7 +45,8 @@ func newMember(nodes []node.Handle, c topology.Common, p LockParams) *member {
 		},
 		of: func() target {
 			t := target{
-				address: "postgres:5432", name: "the supervisor", login: node.Login{User: superuser}, keys: keyspace(c.Prefix()), database: p.Database, timeout: p.Timeout,
+				address: "postgres:5432", name: "the supervisor", login: node.Login{User: superuser},
+				keys: keyspace(c.Prefix()), database: p.Database, timeout: p.Timeout,
 			}
 			if len(nodes) > 0 {
 				t.login, t.address = nodes[0].Login(), nodes[0].Address(Port)
@@ -81,7 +82,8 @@ func (m *member) connect(ctx context.Context) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil } // the node knows
+	// the node knows
+	c.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
 	conn, err := pgx.ConnectConfig(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", m.name, err)
@@ -144,7 +146,10 @@ func (s *service) needed() string {
 	if s.common.Attached == nil {
 		return schema
 	}
-	return strings.Join([]string{`SET client_min_messages = warning`, `CREATE SCHEMA IF NOT EXISTS ` + s.keys.quoted(), readyTable, leaseTable, rowTable}, ";\n")
+	return strings.Join([]string{
+		`SET client_min_messages = warning`, `CREATE SCHEMA IF NOT EXISTS ` + s.keys.quoted(),
+		readyTable, leaseTable, rowTable,
+	}, ";\n")
 }
 
 // Ready makes what the locks need where it is missing, and writes.
@@ -215,7 +220,10 @@ var settings = []string{
 
 // Describe returns the server's version and what decides about results.
 func (s *service) Describe(ctx context.Context) map[string]string {
-	out := map[string]string{"lock.timeout": s.params.Timeout.String(), "lock.tcp-timeout": s.params.TCPTimeout.String()}
+	out := map[string]string{
+		"lock.timeout":     s.params.Timeout.String(),
+		"lock.tcp-timeout": s.params.TCPTimeout.String(),
+	}
 	if s.lock == leaseName {
 		out["lock.retry"], out["lock.ttl"] = s.params.Retry.String(), s.ttl.String()
 	} else {
@@ -243,5 +251,8 @@ func (s *service) Close() error {
 
 // Promotes says that there is nobody to take over.
 func (s *service) Promotes() error {
-	return chaos.Unavailable{What: "a failover in order", Reason: "there is one server without a standby, and nobody to take over from it; use the fault restart"}
+	return chaos.Unavailable{
+		What:   "a failover in order",
+		Reason: "there is one server without a standby, and nobody to take over from it; use the fault restart",
+	}
 }

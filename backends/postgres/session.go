@@ -21,7 +21,8 @@ import (
 const grace = 500 * time.Millisecond
 
 // session is one connection to the server, which is what it calls a session. Between two statements somebody listens on
-// it, so that its end is seen at once. Its methods are called one at a time; where users share it, each waits for its turn.
+// it, so that its end is seen at once. Its methods are called one at a time; where users share it, each waits for its
+// turn.
 type session struct {
 	turn   chan struct{} // has room for the user whose turn it is; nil where nobody shares it
 	conn   *pgx.Conn
@@ -265,9 +266,9 @@ func classify(err error, sent time.Time) error {
 	return err
 }
 
-// withdrawn reports whether the server gave up a statement because its caller did: one that was to take a lock did not get it. Where the server
-// gave up by itself, as by its lock_timeout or statement_timeout, that is an error: nobody was said to have the lock. For a statement that was
-// to give a lock back this would be the wrong answer.
+// withdrawn reports whether the server gave up a statement because its caller did: one that was to take a lock did not
+// get it. Where the server gave up by itself, as by its lock_timeout or statement_timeout, that is an error: nobody was
+// said to have the lock. For a statement that was to give a lock back this would be the wrong answer.
 func withdrawn(ctx context.Context, err error) bool {
 	var answer *pgconn.PgError
 	return ctx.Err() != nil && errors.As(err, &answer) && answer.SeverityUnlocalized == "ERROR" &&

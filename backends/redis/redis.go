@@ -1,5 +1,5 @@
-// Package redis is Redis as a lock service: it joins the locks of package locks with the topologies of package servers. Package
-// access has what both share.
+// Package redis is Redis as a lock service: it joins the locks of package locks with the topologies of package servers.
+// Package access has what both share.
 package redis
 
 import (
@@ -8,8 +8,8 @@ import (
 	"github.com/lockquake/lockquake/backends/redis/servers"
 )
 
-// Backends returns all topologies of Redis. Each has the same locks; only where there is no single client for all of its
-// servers are there others.
+// Backends returns all topologies of Redis. Each has the same locks; only where there is no single client for all of
+// its servers are there others.
 func Backends() []listed.Backend {
 	return []listed.Backend{Single(), Sentinel(), Cluster(), Five()}
 }

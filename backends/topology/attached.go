@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// Attached is what a topology on somebody else's servers is told. It makes none of them and changes no setting of theirs; it writes below
-// the prefix alone.
+// Attached is what a topology on somebody else's servers is told. It makes none of them and changes no setting of
+// theirs; it writes below the prefix alone.
 type Attached struct {
 	Run    string // id of the run
 	Under  string // what the user gave as prefix; nothing is there before the run
@@ -51,11 +51,12 @@ type Outside interface {
 
 // Guest is a Service that knows how to be on somebody else's servers.
 type Guest interface {
-	// Vacant looks whether anything is below Attached.Under. It writes nothing. An error that wraps ErrOccupied says what is there; any
-	// other, that nobody knows. It returns what was looked at where that is not all, such as "some 100000 of 84000000 keys", else "".
+	// Vacant looks whether anything is below Attached.Under. It writes nothing. An error that wraps ErrOccupied says
+	// what is there; any other, that nobody knows. It returns what was looked at where that is not all, such as "some
+	// 100000 of 84000000 keys", else "".
 	Vacant(ctx context.Context) (partly string, err error)
-	// Remove removes what is below Attached.Prefix, and whatever else the run made, and tells what that was. No client lives any more.
-	// locks names all locks of the run.
+	// Remove removes what is below Attached.Prefix, and whatever else the run made, and tells what that was. No client
+	// lives any more. locks names all locks of the run.
 	Remove(ctx context.Context, locks []string) (string, error)
 }
 

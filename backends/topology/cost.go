@@ -15,8 +15,8 @@ type RequestCounter interface {
 
 // ConnectionCounter is a Service whose servers count the connections that they take.
 type ConnectionCounter interface {
-	// Connections returns, by server, how many connections it has taken since it started; a server that does not answer is left out. Those
-	// of the harness, and of servers to each other, count too.
+	// Connections returns, by server, how many connections it has taken since it started; a server that does not answer
+	// is left out. Those of the harness, and of servers to each other, count too.
 	Connections(ctx context.Context) map[string]int64
 }
 

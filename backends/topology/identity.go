@@ -10,23 +10,25 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// Identified is a Topology whose servers can be told apart. What stands at an endpoint need not be the server itself: a pooler deals out
-// sessions of its own, and a load balancer has several servers behind one address.
+// Identified is a Topology whose servers can be told apart. What stands at an endpoint need not be the server itself: a
+// pooler deals out sessions of its own, and a load balancer has several servers behind one address.
 type Identified interface {
-	// Identify connects Meetings times to each endpoint and returns who answered there. It writes nothing. An error that wraps ErrNotItself
-	// says that a connection is not the session that was asked for; after any other, nobody knows.
+	// Identify connects Meetings times to each endpoint and returns who answered there. It writes nothing. An error
+	// that wraps ErrNotItself says that a connection is not the session that was asked for; after any other, nobody
+	// knows.
 	Identify(ctx context.Context, endpoints []node.Handle) ([]Met, error)
 }
 
-// Meetings is how often each endpoint is connected to: of two servers that take turns, one connect in two finds the other, and of two that are
-// drawn at random one is missed in 1 of 128 looks.
+// Meetings is how often each endpoint is connected to: of two servers that take turns, one connect in two finds the
+// other, and of two that are drawn at random one is missed in 1 of 128 looks.
 const Meetings = 8
 
 // Met is what answered at one endpoint.
 type Met struct {
 	Address string
 	Servers []string // ids of the servers, each once, in order; a server that tells no id is not among them
-	// Alone says that the promise of the lock rests on the one server at this address. A second one behind it has locks of its own.
+	// Alone says that the promise of the lock rests on the one server at this address. A second one behind it has locks
+	// of its own.
 	Alone bool
 }
 
@@ -39,7 +41,9 @@ func NotItself(address, how string) error {
 }
 
 // Meet asks an endpoint for its server's id, over a fresh connection each time.
-func Meet(ctx context.Context, address string, alone bool, ask func(context.Context) (id string, err error)) (Met, error) {
+func Meet(ctx context.Context, address string, alone bool, ask func(context.Context) (id string, err error)) (Met,
+	error,
+) {
 	m := Met{Address: address, Alone: alone}
 	for range Meetings {
 		id, err := ask(ctx)
@@ -64,8 +68,8 @@ func Several(all []Met) []Met {
 	return slices.DeleteFunc(slices.Clone(all), func(m Met) bool { return len(m.Servers) < 2 })
 }
 
-// CheckMet refuses endpoints behind which the lock's promise does not hold: one with several servers where it rests on one, and, where clients
-// ask servers apart, which know nothing of each other, two that are the same.
+// CheckMet refuses endpoints behind which the lock's promise does not hold: one with several servers where it rests on
+// one, and, where clients ask servers apart, which know nothing of each other, two that are the same.
 func CheckMet(all []Met, apart bool) error {
 	for _, m := range Several(all) {
 		if m.Alone {
@@ -79,7 +83,8 @@ func CheckMet(all []Met, apart bool) error {
 	for _, m := range all {
 		for _, id := range m.Servers {
 			if first, known := at[id]; known {
-				return fmt.Errorf("%s and %s are one server (%s): a majority of the endpoints is none of the servers", first, m.Address, id)
+				return fmt.Errorf("%s and %s are one server (%s): a majority of the endpoints is none of the servers",
+					first, m.Address, id)
 			}
 			at[id] = m.Address
 		}

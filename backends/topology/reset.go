@@ -8,12 +8,12 @@ import (
 // Resetter is a Service that can be brought back to how it was when it began to serve, with its processes as they
 // are. That is asked between runs that follow each other on the same servers, when no client lives.
 type Resetter interface {
-	// Reset removes what lock users leave behind and nothing else: keys, sessions, leases, waits. Then it has every server asked, over
-	// the service's own protocol, that nothing is there any more; what it does not know is not removed, and an error. It returns the
-	// evidence. The service need not serve before the next Ready.
+	// Reset removes what lock users leave behind and nothing else: keys, sessions, leases, waits. Then it has every
+	// server asked, over the service's own protocol, that nothing is there any more; what it does not know is not
+	// removed, and an error. It returns the evidence. The service need not serve before the next Ready.
 	Reset(ctx context.Context) (evidence []string, err error)
-	// Settings returns by name what must be now as it was when the service began to serve: who has which role, where that is given
-	// and not found out, and what can be set while the servers run.
+	// Settings returns by name what must be now as it was when the service began to serve: who has which role, where
+	// that is given and not found out, and what can be set while the servers run.
 	Settings(ctx context.Context) (map[string]string, error)
 }
 

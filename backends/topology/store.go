@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Store is a Service that says as a whole what it has of a lock: by what its grants depend on, such as the primary, or a majority. The
-// engine asks it as history.Service.
+// Store is a Service that says as a whole what it has of a lock: by what its grants depend on, such as the primary, or
+// a majority. The engine asks it as history.Service.
 type Store interface {
 	Stored(ctx context.Context, lock string) (Stored, error)
 }
@@ -18,7 +18,8 @@ type Stored struct {
 	Holder string // id of the grant that has the lock, "none", or those of several who share it, with commas
 	// EndsIn is how long the grant lasts if nobody renews it; nil where the service does not say, or names no end.
 	EndsIn *time.Duration
-	// Keys are the ids of all grants that are there, those among them that too few servers have; nil: Holder is all there is.
+	// Keys are the ids of all grants that are there, those among them that too few servers have; nil: Holder is all
+	// there is.
 	Keys []string
 }
 

@@ -16,20 +16,21 @@ type Maker struct {
 	// Profile is its number in docker-compose.yml, from 1, which no other backend has: its network and ports there are
 	// made of it. It stays, so that those who attached to them find them again. 0 where there are no server nodes.
 	Profile int
-	// Syncing is the scenario's keys, as YAML, with which the servers sync to disk what they write; "" where they do so anyway.
+	// Syncing is the scenario's keys, as YAML, with which the servers sync to disk what they write; "" where they do so
+	// anyway.
 	Syncing string
 	// New makes the topology from the scenario; decode fills a struct with the backend's own parameters, strictly. An
 	// error names the key that is wrong and what would be right.
 	New func(c Common, decode func(into any) error) (Topology, error)
-	// Attachable names the ports by which the locks run on servers that somebody else runs, one kind of endpoint each; nil: they cannot. Its
-	// Service is then a Guest.
+	// Attachable names the ports by which the locks run on servers that somebody else runs, one kind of endpoint each;
+	// nil: they cannot. Its Service is then a Guest.
 	Attachable []string
 	// OneThread says that each server answers all commands by one thread, which a single core can fill.
 	OneThread bool
 	// BuiltIn are the Go modules of a server that this program has within it.
 	BuiltIn []string
-	// Health is the check, as compose writes it, by which a container of the service's image finds out whether its own node answers at
-	// that port. Nil where the nodes are lockquake's own program, which asks for itself.
+	// Health is the check, as compose writes it, by which a container of the service's image finds out whether its own
+	// node answers at that port. Nil where the nodes are lockquake's own program, which asks for itself.
 	Health func(port int) []string
 }
 
@@ -53,7 +54,8 @@ type Topology interface {
 	Service(nodes []node.Handle) Service
 }
 
-// WallClocked is a Topology that decides by itself, such as by the version of its servers, what Offers.WallClock says of its locks.
+// WallClocked is a Topology that decides by itself, such as by the version of its servers, what Offers.WallClock says
+// of its locks.
 type WallClocked interface {
 	// WallClock tells whether grants that expire do so by the wall clock of servers.
 	WallClock() bool

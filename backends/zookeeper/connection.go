@@ -13,8 +13,8 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// connection is one client process. Each of its users has a session, and so a TCP connection, of its own, unless they are to share one: what goes wrong
-// for one user ends no other's grants.
+// connection is one client process. Each of its users has a session, and so a TCP connection, of its own, unless they
+// are to share one: what goes wrong for one user ends no other's grants.
 type connection struct {
 	access backends.Access
 	params LockParams

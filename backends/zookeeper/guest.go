@@ -13,15 +13,16 @@ import (
 
 var _ topology.Guest = (*service)(nil)
 
-// checkGuest refuses to guess at an ensemble of somebody else's: for how long a server may answer pings without its leader decides about
-// every validity, and no server tells it to a client.
+// checkGuest refuses to guess at an ensemble of somebody else's: for how long a server may answer pings without its
+// leader decides about every validity, and no server tells it to a client.
 func checkGuest(c topology.Common, p Params) error {
 	if c.Attached == nil {
 		return nil
 	}
 	under := c.Attached.Under
 	switch {
-	case len(under) < 3 || under[0] != '/' || !strings.HasSuffix(under, "/") || strings.HasPrefix(under, "/zookeeper/") || strings.Contains(under, "//"):
+	case len(under) < 3 || under[0] != '/' || !strings.HasSuffix(under, "/") ||
+		strings.HasPrefix(under, "/zookeeper/") || strings.Contains(under, "//"):
 		return fmt.Errorf("prefix is %q; it must be a path with a slash at its end such as /bench/, and not below /zookeeper", under)
 	case p.TickTime == 0 || p.SyncLimit == 0:
 		return errors.New("tick_time and sync_limit are not given; say what the attached ensemble has in its tickTime and syncLimit, " +
@@ -30,7 +31,8 @@ func checkGuest(c topology.Common, p Params) error {
 	return nil
 }
 
-// Vacant opens a session at every server and looks for nodes below the path. It notes which nodes of the path are not there.
+// Vacant opens a session at every server and looks for nodes below the path. It notes which nodes of the path are not
+// there.
 func (s *service) Vacant(ctx context.Context) (string, error) {
 	under := strings.TrimSuffix(s.common.Attached.Under, "/")
 	for i, m := range s.members {
@@ -40,7 +42,11 @@ func (s *service) Vacant(ctx context.Context) (string, error) {
 			}
 			s.made = nil
 			for path := under; path != ""; path = path[:strings.LastIndex(path, "/")] {
-				children, err := ask(ctx, v, func(c *zk.Conn) ([]string, error) { list, _, err := c.Children(path); return list, err })
+				children, err := ask(ctx, v, func(c *zk.Conn) ([]string, error) {
+					list, _,
+						err := c.Children(path)
+					return list, err
+				})
 				switch {
 				case errors.Is(err, zk.ErrNoNode):
 					s.made = append(s.made, path)

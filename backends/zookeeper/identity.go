@@ -10,7 +10,8 @@ import (
 
 var _ topology.Identified = setup{}
 
-// Identify opens sessions through each endpoint. It may be another server each time: servers agree among themselves on who has a lock.
+// Identify opens sessions through each endpoint. It may be another server each time: servers agree among themselves on
+// who has a lock.
 func (t setup) Identify(ctx context.Context, endpoints []node.Handle) ([]topology.Met, error) {
 	var out []topology.Met
 	for _, m := range t.members(endpoints) {

@@ -67,7 +67,8 @@ func (m member) state(ctx context.Context) (state, error) {
 	if err != nil {
 		return state{}, err
 	}
-	mode, zxid, version := modeLine.FindStringSubmatch(text), zxidLine.FindStringSubmatch(text), versionLine.FindStringSubmatch(text)
+	mode, zxid, version := modeLine.FindStringSubmatch(text), zxidLine.FindStringSubmatch(text),
+		versionLine.FindStringSubmatch(text)
 	if mode == nil || zxid == nil || version == nil {
 		return state{}, fmt.Errorf("srvr of %s: %s", m.name, strings.TrimSpace(text))
 	}
@@ -87,7 +88,8 @@ func (m member) metrics(ctx context.Context, names ...string) (sum int64, err er
 	return sum, err
 }
 
-// monitored reads the numbers of mntr whose names are asked for, all of one answer. A server without quorum does not tell: an error.
+// monitored reads the numbers of mntr whose names are asked for, all of one answer. A server without quorum does not
+// tell: an error.
 func (m member) monitored(ctx context.Context, names ...string) (map[string]int64, error) {
 	text, err := m.word(ctx, "mntr")
 	if err != nil {
@@ -122,8 +124,8 @@ func (m member) syncs(ctx context.Context) (topology.Syncs, error) {
 	return topology.Syncs{N: n[times], Took: time.Duration(n[sum]) * time.Millisecond}, err
 }
 
-// monotonic tells for how long the server has been serving, in ns, and since which election of its process: each begins the time anew,
-// a server that comes back to the same leader counts as one too.
+// monotonic tells for how long the server has been serving, in ns, and since which election of its process: each begins
+// the time anew, a server that comes back to the same leader counts as one too.
 func (m member) monotonic(ctx context.Context) (string, error) {
 	const uptime, elections = "zk_uptime", "zk_looking_count"
 	n, err := m.monitored(ctx, uptime, elections)
@@ -157,8 +159,8 @@ func (m member) makeRoot(ctx context.Context, s *session) error {
 	return nil
 }
 
-// clock opens a session, and reads by the word cons when the server says that the session's connection came to be: by its own wall
-// clock. (The ctime of a fresh node is the leader's, through whatever server it was made.)
+// clock opens a session, and reads by the word cons when the server says that the session's connection came to be: by
+// its own wall clock. (The ctime of a fresh node is the leader's, through whatever server it was made.)
 func (m member) clock(ctx context.Context) (string, error) {
 	var at time.Time
 	err := m.visit(ctx, func(s *session) error {

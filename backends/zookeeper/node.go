@@ -19,7 +19,8 @@ const (
 // jvm keeps a server small and quick to start. The performance data file would be written to /tmp.
 var jvm = []string{
 	"-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-XX:+ExitOnOutOfMemoryError",
-	"-Djava.net.preferIPv4Stack=true", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true",
+	"-Djava.net.preferIPv4Stack=true", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+	"-Dorg.slf4j.simpleLogger.showDateTime=true",
 	"-Dzookeeper.jmx.log4j.disable=true",
 	// These two warn of each client that connects without knowing of read-only servers, and of each that hangs up.
 	"-Dorg.slf4j.simpleLogger.log.org.apache.zookeeper.server.ZooKeeperServer=error",
@@ -70,7 +71,8 @@ func (p Params) config(s seat) string {
 		"initLimit=10", // ticks that a follower has to connect to a new leader and catch up
 		fmt.Sprintf("syncLimit=%d", p.SyncLimit),
 		fmt.Sprintf("cnxTimeout=%d", p.CnxTimeout.Milliseconds()),
-		// A server alone in an election asks again after 200 ms, twice that, and so on up to this; ZooKeeper's own bound is a minute.
+		// A server alone in an election asks again after 200 ms, twice that, and so on up to this; ZooKeeper's own
+		// bound is a minute.
 		"fastleader.maxNotificationInterval=1000",
 		"maxClientCnxns=0", // no bound: all clients of a run may come from one address
 		"4lw.commands.whitelist=*",

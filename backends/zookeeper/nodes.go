@@ -16,7 +16,11 @@ import (
 // create makes a node, and its parents where they are missing.
 func create(ctx context.Context, s *session, path string, flags int32) (string, error) {
 	for {
-		made, err := ask(ctx, s, func(c *zk.Conn) (string, error) { return c.Create(path, nil, flags, access(s.set.login)) })
+		made, err := ask(ctx, s, func(c *zk.Conn) (string,
+			error,
+		) {
+			return c.Create(path, nil, flags, access(s.set.login))
+		})
 		if !errors.Is(err, zk.ErrNoNode) {
 			return made, err
 		}
@@ -33,7 +37,8 @@ func create(ctx context.Context, s *session, path string, flags int32) (string, 
 // contender begins the names of the nodes in a queue; the server adds so many digits.
 const contender, digits = "lock-", 10
 
-// sequence returns the number in a contender's name; ok is false for other nodes. Libraries have other words before it, such as a GUID.
+// sequence returns the number in a contender's name; ok is false for other nodes. Libraries have other words before it,
+// such as a GUID.
 func sequence(node string) (n int, ok bool) {
 	if len(node) < digits {
 		return 0, false

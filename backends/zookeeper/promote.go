@@ -35,8 +35,8 @@ const configNode = "/zookeeper/config"
 // Promotes is always possible: from version 3.5 on the servers know reconfig.
 func (s *service) Promotes() error { return nil }
 
-// Promote removes the leader from the ensemble (reconfig): ZooKeeper has no other way to have it step down in order. Before it
-// goes it names a successor, and follows it then without a vote. Settle takes it back into the ensemble.
+// Promote removes the leader from the ensemble (reconfig): ZooKeeper has no other way to have it step down in order.
+// Before it goes it names a successor, and follows it then without a vote. Settle takes it back into the ensemble.
 func (s *service) Promote(ctx context.Context, node string) (chaos.Promotion, error) {
 	leader, number := leaderOf(ctx, s.members), 0
 	for i, m := range s.members {

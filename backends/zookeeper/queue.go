@@ -49,8 +49,8 @@ func deleteNode(ctx context.Context, h *held) error { return remove(ctx, h.sessi
 // Check asks for the node.
 func (c *recipe) Check(ctx context.Context, g lock.Grant) error { return c.check(ctx, g) }
 
-// watcher has users stand in a queue of ephemeral sequential nodes; what a waiter watches is the difference between queues. It
-// returns nil when own is the first contender under path, else what tells when to look again.
+// watcher has users stand in a queue of ephemeral sequential nodes; what a waiter watches is the difference between
+// queues. It returns nil when own is the first contender under path, else what tells when to look again.
 type watcher func(ctx context.Context, s *session, path, own string, try bool) (<-chan zk.Event, error)
 
 // take joins the queue.

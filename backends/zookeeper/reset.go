@@ -15,8 +15,8 @@ import (
 
 var _ topology.Resetter = (*service)(nil)
 
-// resetPatience is how long the sessions of clients that could not say goodbye are waited for, at least. A session that lasts longer than
-// most cannot be ended from outside.
+// resetPatience is how long the sessions of clients that could not say goodbye are waited for, at least. A session that
+// lasts longer than most cannot be ended from outside.
 const resetPatience = 3 * time.Second
 
 // Reset removes all nodes below the parent of all locks, and waits until the sessions of former clients are over.
@@ -26,7 +26,11 @@ func (s *service) Reset(ctx context.Context) ([]string, error) {
 	}
 	removed := 0
 	first := s.members[0]
-	if err := first.visit(ctx, func(v *session) (err error) { removed, err = removeBelow(ctx, v, s.keys.root()); return err }); err != nil {
+	if err := first.visit(ctx, func(v *session) (err error) {
+		removed,
+			err = removeBelow(ctx, v, s.keys.root())
+		return err
+	}); err != nil {
 		return nil, fmt.Errorf("remove the nodes of locks: %w", err)
 	}
 	evidence := []string{fmt.Sprintf("%d nodes of locks were removed, through %s", removed, first.name)}
@@ -39,7 +43,8 @@ func (s *service) Reset(ctx context.Context) ([]string, error) {
 		if err := topology.Until(ctx, max(resetPatience, s.ttl+time.Second), m.unused); err != nil {
 			return nil, err
 		}
-		evidence = append(evidence, m.name+": no node but its own, after a sync; no session, no ephemeral node, no watch (mntr)")
+		evidence = append(evidence, m.name+
+			": no node but its own, after a sync; no session, no ephemeral node, no watch (mntr)")
 	}
 	s.notified, _ = s.notifications(ctx)
 	return evidence, nil
@@ -111,7 +116,8 @@ func (m member) unused(ctx context.Context) error {
 	return nil
 }
 
-// notifications counts what all servers' watches have told clients since the servers started; ok is false where one does not tell.
+// notifications counts what all servers' watches have told clients since the servers started; ok is false where one
+// does not tell.
 func (s *service) notifications(ctx context.Context) (sum int64, ok bool) {
 	for _, m := range s.members {
 		ctx, done := context.WithTimeout(ctx, s.params.Timeout)
@@ -140,8 +146,8 @@ func (s *service) Settings(ctx context.Context) (map[string]string, error) {
 	return out, nil
 }
 
-// configured reads the answer to "conf", but what is no setting in it: the sizes of files grow with each write, and a member names the address for
-// clients behind its own once it has joined the others.
+// configured reads the answer to "conf", but what is no setting in it: the sizes of files grow with each write, and a
+// member names the address for clients behind its own once it has joined the others.
 func configured(text string) map[string]string {
 	out := map[string]string{}
 	for line := range strings.Lines(text) {

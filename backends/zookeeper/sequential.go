@@ -30,8 +30,8 @@ func sequential() backends.Lock {
 	}
 }
 
-// watchAhead watches the contender just before one's own. It reads data instead of asking for existence: a watch on a node
-// that is gone would stay for ever.
+// watchAhead watches the contender just before one's own. It reads data instead of asking for existence: a watch on a
+// node that is gone would stay for ever.
 func watchAhead(ctx context.Context, s *session, path, own string, try bool) (<-chan zk.Event, error) {
 	for {
 		nodes, err := ask(ctx, s, func(c *zk.Conn) ([]string, error) {

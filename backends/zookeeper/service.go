@@ -39,7 +39,8 @@ type service struct {
 // Service returns the handle on the running servers.
 func (t setup) Service(nodes []node.Handle) topology.Service {
 	return &service{
-		common: t.common, keys: keyspace(t.common.Prefix()), params: t.params, ttl: t.common.TTL, lock: t.common.Lock, members: t.members(nodes),
+		common: t.common, keys: keyspace(t.common.Prefix()), params: t.params, ttl: t.common.TTL, lock: t.common.Lock,
+		members: t.members(nodes),
 	}
 }
 
@@ -48,8 +49,9 @@ func (t setup) members(nodes []node.Handle) []member {
 	var out []member
 	for _, n := range nodes {
 		out = append(out, member{
-			name: n.Name(), address: n.Address(Port), seat: ensembleSeat(n.Address), ttl: t.common.TTL, timeout: t.params.Timeout,
-			keys: keyspace(t.common.Prefix()), login: n.Login(),
+			name: n.Name(), address: n.Address(Port), seat: ensembleSeat(n.Address), ttl: t.common.TTL,
+			timeout: t.params.Timeout,
+			keys:    keyspace(t.common.Prefix()), login: n.Login(),
 			dial: func(ctx context.Context) (net.Conn, error) {
 				conn, err := n.Dial(ctx, Port)
 				if err != nil {
@@ -146,7 +148,8 @@ func statesOf(ctx context.Context, members []member) []state {
 	return out
 }
 
-// leaderOf names the leader. A paused one that comes back may call itself so beside its successor: the later epoch counts.
+// leaderOf names the leader. A paused one that comes back may call itself so beside its successor: the later epoch
+// counts.
 func leaderOf(ctx context.Context, members []member) string {
 	name, latest := "none", int64(-1)
 	for i, st := range statesOf(ctx, members) {
@@ -182,7 +185,10 @@ func (s *service) Ready(ctx context.Context) error {
 
 // makeRoots has each server take a write through the quorum.
 func makeRoots(ctx context.Context, members []member) error {
-	return chaos.AtAll(members, func(m member) error { return m.visit(ctx, func(v *session) error { return m.makeRoot(ctx, v) }) })
+	return chaos.AtAll(members, func(m member) error {
+		return m.visit(ctx,
+			func(v *session) error { return m.makeRoot(ctx, v) })
+	})
 }
 
 // Describe returns the versions of server and JVM and what decides about results.
@@ -205,15 +211,16 @@ func (s *service) Describe(ctx context.Context) map[string]string {
 		m.describe(ctx, out)
 		done()
 	}
-	s.common.Drop(out, "zookeeper.min-session-timeout", "zookeeper.max-session-timeout", "zookeeper.cnx-timeout", "zookeeper.fsync", "zookeeper.jvm")
+	s.common.Drop(out, "zookeeper.min-session-timeout", "zookeeper.max-session-timeout", "zookeeper.cnx-timeout",
+		"zookeeper.fsync", "zookeeper.jvm")
 	if n, ok := s.notifications(ctx); ok {
 		out["zookeeper.notifications"] = strconv.FormatInt(n-s.notified, 10)
 	}
 	return out
 }
 
-// Requests counts the packets that each server has received from clients: requests, pings of sessions, and questions such as this.
-// What the servers send each other is not among them.
+// Requests counts the packets that each server has received from clients: requests, pings of sessions, and questions
+// such as this. What the servers send each other is not among them.
 func (s *service) Requests(ctx context.Context) map[string]int64 {
 	ctx, done := context.WithTimeout(ctx, s.params.Timeout)
 	defer done()
@@ -222,14 +229,15 @@ func (s *service) Requests(ctx context.Context) map[string]int64 {
 	})
 }
 
-// Syncs tells how long the servers waited for their logs to be on disk. A server counts the whole milliseconds of each sync, so that this is
-// too little by up to 1 ms a sync, and on a fast disk nothing.
+// Syncs tells how long the servers waited for their logs to be on disk. A server counts the whole milliseconds of each
+// sync, so that this is too little by up to 1 ms a sync, and on a fast disk nothing.
 func (s *service) Syncs(ctx context.Context) map[string]topology.Syncs {
 	ctx, done := context.WithTimeout(ctx, s.params.Timeout)
 	defer done()
-	return topology.CountEach(s.members, func(m member) string { return m.name }, func(m member) (topology.Syncs, error) {
-		return m.syncs(ctx)
-	})
+	return topology.CountEach(s.members, func(m member) string { return m.name },
+		func(m member) (topology.Syncs, error) {
+			return m.syncs(ctx)
+		})
 }
 
 // waiting says how each lock waits.
@@ -242,7 +250,11 @@ var waiting = map[string]string{
 
 // Stored asks the servers, one of which answers by a read after all writes.
 func (s *service) Stored(ctx context.Context, name string) (topology.Stored, error) {
-	return topology.StoredBy(ctx, s.members, func(ctx context.Context, m member) (string, error) { return s.Ask(ctx, m.name, holderFact+name) })
+	return topology.StoredBy(ctx, s.members, func(ctx context.Context, m member) (string,
+		error,
+	) {
+		return s.Ask(ctx, m.name, holderFact+name)
+	})
 }
 
 // Close does nothing: no connection outlives its question.

@@ -87,7 +87,8 @@ func open(ctx context.Context, set setting) (*session, error) {
 		set: set, made: make(chan struct{}), ready: make(chan struct{}), over: make(chan struct{}),
 		changed: make(chan struct{}),
 	}
-	conn, _, err := zk.Connect(set.servers, set.ask, zk.WithDialer(s.dial), zk.WithLogger(silent{}), zk.WithLogInfo(false))
+	conn, _, err := zk.Connect(set.servers, set.ask, zk.WithDialer(s.dial), zk.WithLogger(silent{}),
+		zk.WithLogInfo(false))
 	if err != nil {
 		return nil, fmt.Errorf("zookeeper client: %w", err)
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// single is one ephemeral node of a fixed name: who creates it holds the lock, the others watch it and try again when it
-// is gone. A release wakes all of them, and the quickest wins. A late release deletes nobody else's node, although the name
-// is the same: the service does nothing for a session that has expired.
+// single is one ephemeral node of a fixed name: who creates it holds the lock, the others watch it and try again when
+// it is gone. A release wakes all of them, and the quickest wins. A late release deletes nobody else's node, although
+// the name is the same: the service does nothing for a session that has expired.
 func single() backends.Lock {
 	o := offers()
 	o.Fair = false

@@ -49,7 +49,8 @@ func offers() backends.Offers {
 const minTTL = 400 * time.Millisecond
 
 // recovery allows for the session of a dead holder, for a new leader just before its end, which gives every session its
-// whole length again, and for the election: that begins when followers let go of a leader that does not answer, after lag.
+// whole length again, and for the election: that begins when followers let go of a leader that does not answer, after
+// lag.
 func recovery(ttl time.Duration, p LockParams) time.Duration {
 	return 2*ttl + 3*time.Second + 2*max(0, p.Lag-defaults().derived().Lag)
 }
@@ -89,7 +90,8 @@ func (u *user) live(ctx context.Context) (*session, error) {
 // begin is how every acquire begins.
 func (u *user) begin(ctx context.Context, r lock.Request, point string) (*session, error) {
 	if r.TTL != u.conn.access.TTL {
-		return nil, fmt.Errorf("%w: ttl %s asked for, but the session has %s", lock.ErrNotSent, r.TTL, u.conn.access.TTL)
+		return nil, fmt.Errorf("%w: ttl %s asked for, but the session has %s", lock.ErrNotSent, r.TTL,
+			u.conn.access.TTL)
 	}
 	s, err := u.live(ctx)
 	if err != nil {
@@ -164,8 +166,8 @@ func (u *user) release(ctx context.Context, g lock.Grant, remove func(context.Co
 	return fmt.Errorf("zookeeper delete: %w", err)
 }
 
-// ended says what becomes of a grant whose session was over before it was asked about: it is certainly not held when the
-// service knows no such session.
+// ended says what becomes of a grant whose session was over before it was asked about: it is certainly not held when
+// the service knows no such session.
 func (h *held) ended(ctx context.Context, why error) error {
 	ctx, cancel := context.WithTimeout(ctx, h.session.set.timeout)
 	defer cancel()

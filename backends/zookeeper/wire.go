@@ -20,8 +20,8 @@ const (
 	codeMoved   = -118
 )
 
-// keptOfFrame is how many bytes of a frame are looked at: enough for a connect request or response, with its password of
-// 16 bytes, and for the head of any other.
+// keptOfFrame is how many bytes of a frame are looked at: enough for a connect request or response, with its password
+// of 16 bytes, and for the head of any other.
 const keptOfFrame = 64
 
 // maxFrame is far above what a server sends or takes (jute.maxbuffer, 1 MiB); a longer one is no frame.
@@ -29,8 +29,8 @@ const maxFrame = 64 << 20
 
 var errNoFrame = errors.New("not a frame of ZooKeeper's protocol")
 
-// framer cuts a stream into frames: four bytes of length, then as many bytes. It hands on the beginning of each frame as
-// soon as it has come, with the time at which the frame's first byte did.
+// framer cuts a stream into frames: four bytes of length, then as many bytes. It hands on the beginning of each frame
+// as soon as it has come, with the time at which the frame's first byte did.
 type framer struct {
 	seen  func(beginning []byte, began time.Time) error
 	kept  []byte // the length and the beginning of the frame under way
@@ -92,7 +92,8 @@ type hello struct {
 	password []byte
 }
 
-// listener is told what goes over a connection. A request that it does not allow is not written, nor is anything after it.
+// listener is told what goes over a connection. A request that it does not allow is not written, nor is anything after
+// it.
 type listener interface {
 	greeted(sent time.Time, h hello)
 	asked(r request) (allowed bool)
@@ -149,8 +150,8 @@ func (t *tap) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// feed looks at bytes as long as they can be understood. A connection that cannot be is of no use: its session could vouch
-// for nothing.
+// feed looks at bytes as long as they can be understood. A connection that cannot be is of no use: its session could
+// vouch for nothing.
 func (t *tap) feed(f *framer, b []byte) {
 	if t.deaf {
 		return

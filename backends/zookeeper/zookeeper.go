@@ -1,4 +1,5 @@
-// Package zookeeper is ZooKeeper as a lock service: an ensemble of servers, and the locks that run on it, one file each.
+// Package zookeeper is ZooKeeper as a lock service: an ensemble of servers, and the locks that run on it, one file
+// each.
 package zookeeper
 
 import (
@@ -53,14 +54,14 @@ type Params struct {
 
 // LockParams is what a client process is told.
 type LockParams struct {
-	// Timeout bounds each request. Where a pause is shorter than it, the request waits; where it is longer, the request's
-	// outcome is unknown.
+	// Timeout bounds each request. Where a pause is shorter than it, the request waits; where it is longer, the
+	// request's outcome is unknown.
 	Timeout time.Duration `yaml:"timeout" json:"timeout_ns"`
 	// Lag is taken off a grant's validity: for how long a server may go on answering pings that the leader never hears
 	// of. It follows from TickTime and SyncLimit.
 	Lag time.Duration `yaml:"-" json:"lag_ns"`
-	// SharedSession has the users of a client process share one session. Each still has nodes of its own, so the locks exclude them; but what ends the session
-	// ends the grants of all.
+	// SharedSession has the users of a client process share one session. Each still has nodes of its own, so the locks
+	// exclude them; but what ends the session ends the grants of all.
 	SharedSession bool `yaml:"shared_session" json:"shared_session,omitempty"`
 }
 
@@ -111,13 +112,15 @@ func (p Params) checkTTL(ttl time.Duration) error {
 	case ttl < p.MinSession:
 		return fmt.Errorf("ttl is %s; the servers raise sessions to min_session_timeout, %s", ttl, p.MinSession)
 	case ttl > p.MaxSession:
-		return fmt.Errorf("ttl is %s; the servers cut sessions to max_session_timeout, %s: raise it, or lower ttl", ttl, p.MaxSession)
+		return fmt.Errorf("ttl is %s; the servers cut sessions to max_session_timeout, %s: raise it, or lower ttl", ttl,
+			p.MaxSession)
 	case ttl%time.Millisecond != 0:
 		return fmt.Errorf("ttl is %s; ZooKeeper's sessions are whole milliseconds", ttl)
 	case ttl-p.Lag-backends.Drift(ttl) <= ttl/3:
 		// The library pings at every third of the session.
 		return fmt.Errorf("ttl is %s; a server may answer pings for %s (sync_limit + 1 ticks) without the leader, so that a holder "+
-			"could hardly ever be sure: raise ttl above %s, or lower tick_time or sync_limit", ttl, p.Lag, leastTTL(p.Lag))
+			"could hardly ever be sure: raise ttl above %s, or lower tick_time or sync_limit", ttl, p.Lag,
+			leastTTL(p.Lag))
 	}
 	return nil
 }
@@ -158,7 +161,8 @@ func newTopology(c topology.Common, decode func(into any) error) (topology.Topol
 		return nil, fmt.Errorf("backend zookeeper: %w", err)
 	}
 	if p.SharedSession && c.Lock != "" && !slices.Contains(queues, c.Lock) {
-		return nil, fmt.Errorf("backend zookeeper: shared_session is not for lock %s; it is for %s", c.Lock, strings.Join(queues, " and "))
+		return nil, fmt.Errorf("backend zookeeper: shared_session is not for lock %s; it is for %s", c.Lock,
+			strings.Join(queues, " and "))
 	}
 	return setup{common: c, params: p}, nil
 }
@@ -197,5 +201,6 @@ func lockParams(raw json.RawMessage) (LockParams, error) {
 
 // health asks the node for its mode, which only one that serves tells.
 func health(port int) []string {
-	return []string{"CMD", "bash", "-c", fmt.Sprintf("exec 3<>/dev/tcp/127.0.0.1/%d; echo srvr >&3; grep -q Mode <&3", port)}
+	return []string{"CMD", "bash", "-c", fmt.Sprintf("exec 3<>/dev/tcp/127.0.0.1/%d; echo srvr >&3; grep -q Mode <&3",
+		port)}
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// clockDrift lets a node's wall clock run fast or slow, as a clock without a time server does (by some 1e-5), or a virtual machine
-// that is short of processor time (by a lot). Its monotonic clock is not touched. The heal sets the clock right at once.
+// clockDrift lets a node's wall clock run fast or slow, as a clock without a time server does (by some 1e-5), or a
+// virtual machine that is short of processor time (by a lot). Its monotonic clock is not touched. The heal sets the
+// clock right at once.
 type clockDrift struct {
 	// Rate is how many seconds the clock goes on in a second.
 	Rate float64 `yaml:"rate"`
@@ -67,7 +68,8 @@ func drifted(ctx context.Context, w *watched) (verdict, error) {
 	}
 	low, high := rate(from, to)
 	want := 1 + w.said.Gain
-	text := fmt.Sprintf("by %s it ran at %.4f to %.4f for %v, want %.4f", w.account(), low, high, time.Duration(to.ToMono-from.FromMono).Round(time.Millisecond), want)
+	text := fmt.Sprintf("by %s it ran at %.4f to %.4f for %v, want %.4f", w.account(), low, high,
+		time.Duration(to.ToMono-from.FromMono).Round(time.Millisecond), want)
 	switch {
 	case want < low || want > high:
 		return verdict{history.NotInstalled, text + ": it does not"}, nil

@@ -9,8 +9,8 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// clockJump sets a node's wall clock forward or back at once, as an operator, a bad time server or a resumed virtual machine
-// would. Its monotonic clock is not touched: a service that measures its leases by that one does not notice.
+// clockJump sets a node's wall clock forward or back at once, as an operator, a bad time server or a resumed virtual
+// machine would. Its monotonic clock is not touched: a service that measures its leases by that one does not notice.
 type clockJump struct {
 	// By is how far the clock goes forward, or back where it is negative.
 	// It is text, because the durations of scenarios are never negative.
@@ -41,7 +41,8 @@ func clockJumpKind() chaos.Kind {
 			}
 			by, err := time.ParseDuration(f.By)
 			if err != nil || by.Abs() < minJump || by.Abs() > maxJump {
-				return nil, fmt.Errorf("by of clock-jump is %q: want %s to 10 years, forward (+60s) or back (-1h)", f.By, minJump)
+				return nil, fmt.Errorf("by of clock-jump is %q: want %s to 10 years, forward (+60s) or back (-1h)",
+					f.By, minJump)
 			}
 			if f.How != ByVDSO && f.How != ByFaketime {
 				return nil, fmt.Errorf("how of clock-jump is %q: want %s or %s", f.How, ByVDSO, ByFaketime)

@@ -1,4 +1,5 @@
-// Package clock has the faults of the wall clocks of processes. Beside them is what they ask of the agent: its orders and its answers.
+// Package clock has the faults of the wall clocks of processes. Beside them is what they ask of the agent: its orders
+// and its answers.
 package clock
 
 import "github.com/lockquake/lockquake/chaos"

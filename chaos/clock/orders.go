@@ -4,12 +4,13 @@ import "time"
 
 // The ways in which a clock can be moved.
 const (
-	ByVDSO     = "vdso"     // any process, as it runs: the functions of its vDSO that tell the time are patched
-	ByFaketime = "faketime" // processes that were started with libfaketime (Preload): jumps only, seen within a second or two
+	ByVDSO = "vdso" // any process, as it runs: the functions of its vDSO that tell the time are patched
+	// processes that were started with libfaketime (Preload): jumps only, seen within a second or two
+	ByFaketime = "faketime"
 )
 
-// DoClock is the order that shifts the wall clock of a process and of all its descendants: Shift, answered with Clocked. The
-// shifts of one process add up, and each is undone for itself.
+// DoClock is the order that shifts the wall clock of a process and of all its descendants: Shift, answered with
+// Clocked. The shifts of one process add up, and each is undone for itself.
 const DoClock = "clock"
 
 // DoClocked is the order that only tells what stands: no arguments, answered with Clocked.
@@ -18,14 +19,15 @@ const DoClocked = "clocked"
 // Shift is one shift of a wall clock.
 type Shift struct {
 	Jump time.Duration `json:"jump,omitempty"`
-	Gain float64       `json:"gain,omitempty"` // seconds that each second gains, counted from Since: 0.1 runs a tenth too fast
-	// Since is in ns since 1970 by the machine's clock; 0 is now. A process that takes the place of one that was killed goes on with
-	// the drift that its predecessor had.
+	// seconds that each second gains, counted from Since: 0.1 runs a tenth too fast
+	Gain float64 `json:"gain,omitempty"`
+	// Since is in ns since 1970 by the machine's clock; 0 is now. A process that takes the place of one that was killed
+	// goes on with the drift that its predecessor had.
 	Since int64 `json:"since,omitempty"`
 	// How is ByVDSO or ByFaketime, as a fault asks for it; the agent goes by File, which the node fills in.
 	How string `json:"-"`
-	// File is where the process, with libfaketime loaded into it, looks for its time, by its own path; then it is written there, once,
-	// for the descendants as well. "" is the other way: the vDSO of each of them is patched.
+	// File is where the process, with libfaketime loaded into it, looks for its time, by its own path; then it is
+	// written there, once, for the descendants as well. "" is the other way: the vDSO of each of them is patched.
 	File string `json:"file,omitempty"`
 }
 
@@ -40,8 +42,9 @@ type Clocked struct {
 	Gone      bool    `json:"gone,omitempty"`  // after an undo: the process had ended
 }
 
-// DoReadClocks is the order that has a process read its own clocks: no arguments, answered with Readings. One of its threads is made
-// to call the function of the vDSO that its programs call, while the others are held, and then goes on where it was.
+// DoReadClocks is the order that has a process read its own clocks: no arguments, answered with Readings. One of its
+// threads is made to call the function of the vDSO that its programs call, while the others are held, and then goes on
+// where it was.
 const DoReadClocks = "read-clocks"
 
 // Readings is what a process reads on its clocks, in ns.
@@ -50,8 +53,8 @@ type Readings struct {
 	Mono int64 `json:"mono"`
 }
 
-// DoRestore is the order that sets clocks right that a dead agent had moved: RestoreArgs, about the processes that the order is given
-// with, answered with a line of text for each that it set right. It leaves nothing standing.
+// DoRestore is the order that sets clocks right that a dead agent had moved: RestoreArgs, about the processes that the
+// order is given with, answered with a line of text for each that it set right. It leaves nothing standing.
 const DoRestore = "restore-clocks"
 
 // RestoreArgs has for each process the file that tells its clock, as the process sees it; "" where there is none.

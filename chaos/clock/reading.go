@@ -43,8 +43,8 @@ const (
 	secondEvery = 2 * time.Millisecond
 )
 
-// askClock reads a node's clock over the service's own protocol. Of a clock that tells whole seconds it waits for the moment at
-// which a second begins.
+// askClock reads a node's clock over the service's own protocol. Of a clock that tells whole seconds it waits for the
+// moment at which a second begins.
 func askClock(ctx context.Context, service chaos.Observer, node string) (stamp, error) {
 	if service == nil {
 		return stamp{}, errors.New("there is no service to ask")

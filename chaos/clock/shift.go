@@ -15,14 +15,15 @@ import (
 // CanClock is the capability of a Shifter.
 const CanClock chaos.Capability = "clock"
 
-// Preload has the node's programs load libfaketime before the C library, so that their wall clock can be told to them. It
-// reaches programs that ask the C library for the time: C and the JVM, not Go.
+// Preload has the node's programs load libfaketime before the C library, so that their wall clock can be told to them.
+// It reaches programs that ask the C library for the time: C and the JVM, not Go.
 const Preload node.Preparation = "preload"
 
 // Shifter is a node whose process's wall clock can be moved, while its monotonic clock goes on as before.
 type Shifter interface {
-	// ShiftClock moves the clock by a shift that stands under the key. Shifts of one node add up. A process that takes the place of
-	// one that ended gets those that stand; of a node that does not run the answer says Gone, and its next process gets it.
+	// ShiftClock moves the clock by a shift that stands under the key. Shifts of one node add up. A process that takes
+	// the place of one that ended gets those that stand; of a node that does not run the answer says Gone, and its next
+	// process gets it.
 	ShiftClock(ctx context.Context, key string, s Shift) (Shifted, error)
 	// UnshiftClock takes one shift back.
 	UnshiftClock(ctx context.Context, key string) (Shifted, error)
@@ -38,7 +39,8 @@ type Shifted struct {
 	Time  int64         // and when its answer had arrived
 	How   string        // for a receipt
 	Gone  bool          // there is no process: the clock went with it
-	// Changes grows with everything that is done to the clock of the node: where two answers have the same, nothing was done between.
+	// Changes grows with everything that is done to the clock of the node: where two answers have the same, nothing was
+	// done between.
 	Changes int64
 }
 
@@ -65,11 +67,12 @@ type shiftable interface {
 // shiftKey makes the keys of shifts.
 var shiftKey atomic.Int64
 
-// clockFault is what clock-jump and clock-drift have in common: a shift, and how a receipt is taken from the moved clock.
+// clockFault is what clock-jump and clock-drift have in common: a shift, and how a receipt is taken from the moved
+// clock.
 //
-// Example: clock-jump by +60s on redis-1. Before it, TIME of redis-1 is 0.2 ms ahead of this machine. The agent moves the clock. Now TIME
-// is 60.0003 s ahead, within the time that the question took: installed. Had it stayed at 0.2 ms, the receipt would be not-installed,
-// whatever the agent says.
+// Example: clock-jump by +60s on redis-1. Before it, TIME of redis-1 is 0.2 ms ahead of this machine. The agent moves
+// the clock. Now TIME is 60.0003 s ahead, within the time that the question took: installed. Had it stayed at 0.2 ms,
+// the receipt would be not-installed, whatever the agent says.
 type clockFault struct {
 	shift Shift
 	// prove tells whether the clock is seen to do what was asked for.
@@ -84,8 +87,8 @@ func (f clockFault) Preparations() []node.Preparation {
 	return nil
 }
 
-// Excludes keeps the two mechanisms apart. libfaketime uses the patched clock to decide when to read its file again: set back by an
-// hour, it would not read for an hour.
+// Excludes keeps the two mechanisms apart. libfaketime uses the patched clock to decide when to read its file again:
+// set back by an hour, it would not read for an hour.
 func (f clockFault) Excludes() (p node.Preparation, why string) {
 	if f.shift.How == ByFaketime {
 		return "", ""
@@ -109,15 +112,21 @@ type verdict struct {
 
 // Inject moves the clocks of all targets at once, and looks at them.
 func (f clockFault) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
-	heal, receipt, err := chaos.AtOnce(s, CanClock, func(n shiftable, shiftedNodes *chaos.Hits[*watched]) (history.Receipt, error) {
-		w := &watched{shiftable: n, service: s.Service, key: fmt.Sprintf("clock-%d", shiftKey.Add(1)), shift: f.shift}
-		return f.shiftOne(ctx, s, w, shiftedNodes)
-	}, func(ctx context.Context, w *watched) (history.Receipt, error) { return w.unshift(ctx) })
+	heal, receipt, err := chaos.AtOnce(s, CanClock,
+		func(n shiftable, shiftedNodes *chaos.Hits[*watched]) (history.Receipt, error) {
+			w := &watched{
+				shiftable: n, service: s.Service, key: fmt.Sprintf("clock-%d", shiftKey.Add(1)),
+				shift: f.shift,
+			}
+			return f.shiftOne(ctx, s, w, shiftedNodes)
+		}, func(ctx context.Context, w *watched) (history.Receipt, error) { return w.unshift(ctx) })
 	receipt.By = f.shift.How
 	return heal, receipt, err
 }
 
-func (f clockFault) shiftOne(ctx context.Context, s chaos.Scope, w *watched, shiftedNodes *chaos.Hits[*watched]) (history.Receipt, error) {
+func (f clockFault) shiftOne(ctx context.Context, s chaos.Scope, w *watched,
+	shiftedNodes *chaos.Hits[*watched],
+) (history.Receipt, error) {
 	stopped := s.Run != nil && s.Run.Stopped()
 	if !stopped { // else it does not answer
 		waited := clock.Waits(ctx, seenWithin(f.shift)+chaos.AskTimeout)
@@ -130,7 +139,8 @@ func (f clockFault) shiftOne(ctx context.Context, s chaos.Scope, w *watched, shi
 		return history.Receipt{}, err
 	}
 	if w.said.Gone {
-		return chaos.Seen(history.Indeterminate, w.said.Time, w.Name()+": it has no process whose clock could be moved; the next one's will be"), nil
+		return chaos.Seen(history.Indeterminate, w.said.Time, w.Name()+
+			": it has no process whose clock could be moved; the next one's will be"), nil
 	}
 	shifted := w.said.Time
 	if stopped {
@@ -142,7 +152,8 @@ func (f clockFault) shiftOne(ctx context.Context, s chaos.Scope, w *watched, shi
 	v, err := w.settled(ctx, f.prove)
 	waited()
 	if err != nil {
-		return chaos.Seen(history.Indeterminate, shifted, fmt.Sprintf("%s: its clock could not be asked: %v", w.Name(), err)), nil
+		return chaos.Seen(history.Indeterminate, shifted, fmt.Sprintf("%s: its clock could not be asked: %v", w.Name(),
+			err)), nil
 	}
 	if f.shift.How == ByFaketime {
 		shifted = clock.Now() // it was told by then, and not before
@@ -176,7 +187,8 @@ func (w *watched) unshift(ctx context.Context) (history.Receipt, error) {
 	})
 	if err != nil {
 		// It was written back and read back; a server that is down or paused by another fault cannot be asked.
-		return chaos.Seen(history.Indeterminate, at, fmt.Sprintf("%s: its clock was put back, but could not be asked: %v", w.Name(), err)), nil
+		return chaos.Seen(history.Indeterminate, at,
+			fmt.Sprintf("%s: its clock was put back, but could not be asked: %v", w.Name(), err)), nil
 	}
 	if w.shift.How == ByFaketime {
 		at = clock.Now()

@@ -71,7 +71,9 @@ func (w *watched) look(ctx context.Context) {
 }
 
 // settled looks at the clock until the process must have seen the shift, and until no other fault moved it meanwhile.
-func (w *watched) settled(ctx context.Context, prove func(context.Context, *watched) (verdict, error)) (verdict, error) {
+func (w *watched) settled(ctx context.Context, prove func(context.Context, *watched) (verdict, error)) (verdict,
+	error,
+) {
 	end := clock.Now() + int64(seenWithin(w.shift))
 	for unsettled := 0; unsettled < maxUnsettled; {
 		v, err := prove(ctx, w)
@@ -149,7 +151,8 @@ func (w *watched) monotonic(ctx context.Context) (text string, moved bool) {
 	case !asked:
 		return "its monotonic clock was not asked before, or in another way", false
 	case by.Abs() > monoTolerance+now.err+w.mono.err:
-		return fmt.Sprintf("its monotonic clock moved by %v, which it should not%s", by.Round(time.Millisecond), now.how), true
+		return fmt.Sprintf("its monotonic clock moved by %v, which it should not%s", by.Round(time.Millisecond),
+			now.how), true
 	}
 	return fmt.Sprintf("its monotonic clock is where it was, to %v%s", by.Abs().Round(time.Millisecond), now.how), false
 }

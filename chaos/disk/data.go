@@ -12,8 +12,8 @@ const CanData chaos.Capability = "data"
 
 // DataHolder is a node with a data directory that can be looked into from outside.
 type DataHolder interface {
-	// HoldData opens the directory of the running process. What it returns is of use when the process is gone, too. The error
-	// is an Unavailable one for a node that keeps no data.
+	// HoldData opens the directory of the running process. What it returns is of use when the process is gone, too. The
+	// error is an Unavailable one for a node that keeps no data.
 	HoldData(ctx context.Context) (Data, error)
 }
 
@@ -31,8 +31,9 @@ type Data interface {
 	Release(ctx context.Context) error
 }
 
-// DoData is the order that looks into the data directory of a process, and empties it, saves it or restores it: DataArgs, answered with Listing. What
-// is held stays open under the order's key until it is undone, so that it can be looked into when the process is gone.
+// DoData is the order that looks into the data directory of a process, and empties it, saves it or restores it:
+// DataArgs, answered with Listing. What is held stays open under the order's key until it is undone, so that it can be
+// looked into when the process is gone.
 const DoData = "data"
 
 // What DataArgs asks for.

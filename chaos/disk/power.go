@@ -2,12 +2,13 @@ package disk
 
 // The orders about disks that can lose their power: ext4 in a loop file.
 //
-// DoDisk makes such a disk, which stands under the order's key: Args, answered with Made. It is about no process. DoMark, DoCut and
-// DoLook are about a disk that stands, by its key, in Use.
+// DoDisk makes such a disk, which stands under the order's key: Args, answered with Made. It is about no process.
+// DoMark, DoCut and DoLook are about a disk that stands, by its key, in Use.
 const (
 	DoDisk = "disk"
 	DoMark = "disk-mark" // while it is not mounted: leave a file on it that is synced, and none that is not
-	DoCut  = "disk-cut"  // write a file that is not synced, drop what was not synced from now on, and kill the process; answered with Cut
+	// write a file that is not synced, drop what was not synced from now on, and kill the process; answered with Cut
+	DoCut  = "disk-cut"
 	DoLook = "disk-look" // when it is not mounted any more: tell which of the files are there; answered with Seen
 )
 

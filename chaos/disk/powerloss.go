@@ -21,12 +21,13 @@ const LoopDisk node.Preparation = "loop-disk"
 // PowerCutter is a node on a disk whose power can be cut.
 type PowerCutter interface {
 	chaos.Inspector
-	// CutPower drops what was not synced, kills the process, and looks at what is on the disk when it is not mounted any more.
+	// CutPower drops what was not synced, kills the process, and looks at what is on the disk when it is not mounted
+	// any more.
 	CutPower(ctx context.Context) (PowerLost, error)
 }
 
-// PowerLost is what was found on a disk after its power was cut. Two files tell: one was written and synced before the process
-// started, the other was written right before the cut, and not synced.
+// PowerLost is what was found on a disk after its power was cut. Two files tell: one was written and synced before the
+// process started, the other was written right before the cut, and not synced.
 type PowerLost struct {
 	Seen
 	Gap  time.Duration // from the cut to the SIGKILL
@@ -96,7 +97,8 @@ func cut(ctx context.Context, n unpowered, cutNodes *chaos.Hits[unpowered]) (his
 	if err = errors.Join(failed, err); err != nil {
 		return history.Receipt{}, err
 	}
-	text := fmt.Sprintf("%s: before %s, after %s, killed %v after its file system was shut down", n.Name(), before, after,
+	text := fmt.Sprintf("%s: before %s, after %s, killed %v after its file system was shut down", n.Name(), before,
+		after,
 		lost.Gap.Round(time.Microsecond))
 	if !after.Gone() {
 		return chaos.Seen(history.NotInstalled, after.Time, text+": it is still there"), nil
@@ -108,11 +110,13 @@ func cut(ctx context.Context, n unpowered, cutNodes *chaos.Hits[unpowered]) (his
 	case !lost.Synced:
 		return chaos.Seen(history.NotInstalled, lost.Time, text+", without the file that was synced"), nil
 	}
-	return chaos.Seen(history.Installed, lost.Time, text+", with the file that was synced before it started and without the one that was written "+
-		"right before, and not synced"), nil
+	return chaos.Seen(history.Installed, lost.Time,
+		text+", with the file that was synced before it started and without the one that was written "+
+			"right before, and not synced"), nil
 }
 
-// back gives a target its power back: it is started, and the receipt tells what became of the write that it had acknowledged last.
+// back gives a target its power back: it is started, and the receipt tells what became of the write that it had
+// acknowledged last.
 func (n unpowered) back(ctx context.Context, s chaos.Scope) (history.Receipt, error) {
 	r, err := chaos.Revive(ctx, n.powered, s)
 	if n.last == "" || err != nil {

@@ -24,7 +24,8 @@ type SyncHolder interface {
 	LetSyncsGo(ctx context.Context, key string) (Syncs, error)
 }
 
-// slowDisk makes each fsync of a server take longer, as a disk does that is worn, busy or at the other end of a network.
+// slowDisk makes each fsync of a server take longer, as a disk does that is worn, busy or at the other end of a
+// network.
 type slowDisk struct {
 	// By is for how long each call is held before the kernel sees it.
 	By time.Duration `yaml:"by"`
@@ -73,7 +74,10 @@ var slowKey atomic.Int64
 // Inject begins to hold the calls of all targets at once, and waits until each was seen to wait for its disk.
 func (f slowDisk) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
 	return chaos.AtOnce(s, CanHoldSyncs, func(n syncHolding, held *chaos.Hits[slowed]) (history.Receipt, error) {
-		t := slowed{syncHolding: n, gauge: gauge{s.Service, n.Name()}, by: f.By, key: fmt.Sprintf("slow-%d", slowKey.Add(1))}
+		t := slowed{
+			syncHolding: n, gauge: gauge{s.Service, n.Name()}, by: f.By,
+			key: fmt.Sprintf("slow-%d", slowKey.Add(1)),
+		}
 		return t.inject(ctx, held)
 	}, func(ctx context.Context, t slowed) (history.Receipt, error) { return t.heal(ctx) })
 }
@@ -102,7 +106,8 @@ func (t slowed) inject(ctx context.Context, held *chaos.Hits[slowed]) (history.R
 	if err != nil {
 		return history.Receipt{}, err
 	}
-	text := fmt.Sprintf("%s: %s; %d calls were held by now, %d of its threads are watched", t.Name(), p.text, p.held.Calls-was.Calls, p.held.Traced)
+	text := fmt.Sprintf("%s: %s; %d calls were held by now, %d of its threads are watched", t.Name(), p.text,
+		p.held.Calls-was.Calls, p.held.Traced)
 	return chaos.Seen(p.status, 0, text), nil
 }
 
@@ -129,9 +134,11 @@ func (t slowed) heal(ctx context.Context) (history.Receipt, error) {
 	}
 	took, err := t.writeTime(ctx)
 	if err != nil {
-		return chaos.Seen(history.Installed, 0, text+"; none of its threads is watched any more"), nil //nolint:nilerr // it may be down for another reason
+		return chaos.Seen(history.Installed, 0, text+"; none of its threads is watched any more"),
+			nil //nolint:nilerr // it may be down for another reason
 	}
-	text += fmt.Sprintf("; none of its threads is watched any more, and it takes a write in %v", took.Round(100*time.Microsecond))
+	text += fmt.Sprintf("; none of its threads is watched any more, and it takes a write in %v",
+		took.Round(100*time.Microsecond))
 	if took >= t.by {
 		return chaos.Seen(history.Indeterminate, 0, text), nil
 	}

@@ -123,8 +123,8 @@ type proof struct {
 	text   string
 }
 
-// proveTime is how long a server is given to sync something, beside the time for which that is held: those that sync once a
-// second, twice.
+// proveTime is how long a server is given to sync something, beside the time for which that is held: those that sync
+// once a second, twice.
 const proveTime = 3 * time.Second
 
 // prove waits until calls were held and the server was seen to wait for them.
@@ -172,11 +172,15 @@ func (p *proof) met(by time.Duration, now reading, during bool) bool {
 	case now.syncing && during:
 		p.text = "by its own account it waits for a sync of its log, while a call of it is held"
 	case now.hasSpent && p.before.hasSpent && now.spent-p.before.spent >= nearly:
-		p.text = fmt.Sprintf("by its own account it has spent %v more in syncs of its log", (now.spent - p.before.spent).Round(time.Millisecond))
-	case w.took >= min(nearly, chaos.AskTimeout/2) && w.err != nil && during && p.before.hasWrites && p.before.write < by/2:
-		p.text = fmt.Sprintf("it took no write within %v, before in %v", w.took.Round(time.Millisecond), p.before.write.Round(100*time.Microsecond))
+		p.text = fmt.Sprintf("by its own account it has spent %v more in syncs of its log",
+			(now.spent - p.before.spent).Round(time.Millisecond))
+	case w.took >= min(nearly, chaos.AskTimeout/2) && w.err != nil && during && p.before.hasWrites &&
+		p.before.write < by/2:
+		p.text = fmt.Sprintf("it took no write within %v, before in %v", w.took.Round(time.Millisecond),
+			p.before.write.Round(100*time.Microsecond))
 	case w.took >= nearly && w.err == nil && p.before.hasWrites && p.before.write < by/2:
-		p.text = fmt.Sprintf("it took a write in %v, before in %v", w.took.Round(time.Millisecond), p.before.write.Round(100*time.Microsecond))
+		p.text = fmt.Sprintf("it took a write in %v, before in %v", w.took.Round(time.Millisecond),
+			p.before.write.Round(100*time.Microsecond))
 	default:
 		return false
 	}

@@ -1,6 +1,7 @@
 package links
 
-// DoAround is the order that tells what acts on the packets of a process, put there by us or not: no arguments, answered with Around.
+// DoAround is the order that tells what acts on the packets of a process, put there by us or not: no arguments,
+// answered with Around.
 const DoAround = "around"
 
 // Around is what is put on the links of a process.

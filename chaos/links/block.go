@@ -15,9 +15,10 @@ import (
 
 // block is one injection of a fault that keeps packets from arriving, by rules in the network namespaces of nodes.
 //
-// Example: a partition of etcd-1 from etcd-2 has four rules. etcd-1 drops what it sends to etcd-2 and what arrives from there, and etcd-2
-// does the same with etcd-1. Before and after, the agent sends datagrams between the two namespaces, by sockets of its own. They arrived
-// before, and none does now, while a dial inside the namespace of etcd-1 still reaches its server: installed.
+// Example: a partition of etcd-1 from etcd-2 has four rules. etcd-1 drops what it sends to etcd-2 and what arrives from
+// there, and etcd-2 does the same with etcd-1. Before and after, the agent sends datagrams between the two namespaces,
+// by sockets of its own. They arrived before, and none does now, while a dial inside the namespace of etcd-1 still
+// reaches its server: installed.
 type block struct {
 	fault     string // its name
 	key       string
@@ -148,8 +149,8 @@ func (b *block) install(ctx context.Context) error {
 	return chaos.AtAll(b.at, func(f Filterer) error { return f.Filter(ctx, b.key, b.rules[f.(chaos.Node)]) })
 }
 
-// probe sends datagrams over all links of all targets. A target that could not be probed has no entry for any peer, and says why
-// in Control.
+// probe sends datagrams over all links of all targets. A target that could not be probed has no entry for any peer, and
+// says why in Control.
 func (b *block) probe(ctx context.Context, patience time.Duration) map[chaos.Node]ProbeResult {
 	var mu sync.Mutex
 	seen := make(map[chaos.Node]ProbeResult)
@@ -189,7 +190,8 @@ func (b *block) ends(t chaos.Node) (own ProbeEnd, peers []ProbeEnd) {
 	return port(b.through.Port, t), peers
 }
 
-// silence is how long nothing must arrive before a link counts as cut: long enough for the slowest that was seen before.
+// silence is how long nothing must arrive before a link counts as cut: long enough for the slowest that was seen
+// before.
 func (b *block) silence() time.Duration {
 	longest := probeSilence
 	for _, s := range b.before {
@@ -236,7 +238,11 @@ func (b *block) heal(ctx context.Context) (history.Receipt, error) {
 	met, failed := b.takeDown(ctx)
 	text, wrong := marked.told()
 	now := b.probe(ctx, probePatience)
-	receipt, err := chaos.OnEach(b.targets, func(t linked) (history.Receipt, error) { return b.judgeHealed(t, now[t], begun) })
+	receipt, err := chaos.OnEach(b.targets, func(t linked) (history.Receipt,
+		error,
+	) {
+		return b.judgeHealed(t, now[t], begun)
+	})
 	receipt.Evidence += "; " + goneText(met, failed)
 	if b.how == Hold {
 		receipt.Evidence += fmt.Sprintf("; %d packets were let go, %s", max(0, met.Held-marked.held), text)
@@ -247,7 +253,8 @@ func (b *block) heal(ctx context.Context) (history.Receipt, error) {
 	return receipt, errors.Join(failed, err, wrong)
 }
 
-// takeDown takes the rules down everywhere, sees by the kernel's own lists that they are gone, and adds up what they met.
+// takeDown takes the rules down everywhere, sees by the kernel's own lists that they are gone, and adds up what they
+// met.
 func (b *block) takeDown(ctx context.Context) (Filtered, error) {
 	var mu sync.Mutex
 	var met Filtered
@@ -268,8 +275,8 @@ func (b *block) takeDown(ctx context.Context) (Filtered, error) {
 	return met, failed
 }
 
-// each calls f for every lane of a target with what was seen of it before and is seen now. A peer without process is passed
-// over, and named in missing.
+// each calls f for every lane of a target with what was seen of it before and is seen now. A peer without process is
+// passed over, and named in missing.
 func (b *block) each(t chaos.Node, now ProbeResult, f func(l seenLane)) (missing []string) {
 	for i, is := range now.Peers {
 		peer := b.scope.Peers[i]
@@ -279,10 +286,16 @@ func (b *block) each(t chaos.Node, now ProbeResult, f func(l seenLane)) (missing
 		}
 		was := b.before[t].Peers[i]
 		if is.Shake != nil && was.Shake != nil {
-			f(seenLane{Lane: b.lane(t, peer, true), peer: peer.Name(), outward: true, asked: true, shaken: true, was: *was.Shake, is: *is.Shake})
+			f(seenLane{
+				Lane: b.lane(t, peer, true), peer: peer.Name(), outward: true, asked: true, shaken: true,
+				was: *was.Shake, is: *is.Shake,
+			})
 			continue
 		}
-		f(seenLane{Lane: b.lane(t, peer, true), peer: peer.Name(), outward: true, asked: b.direction.out(), was: was.Out, is: is.Out})
+		f(seenLane{
+			Lane: b.lane(t, peer, true), peer: peer.Name(), outward: true, asked: b.direction.out(),
+			was: was.Out, is: is.Out,
+		})
 		f(seenLane{Lane: b.lane(t, peer, false), peer: peer.Name(), asked: b.direction.in(), was: was.In, is: is.In})
 	}
 	return missing

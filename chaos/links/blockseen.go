@@ -106,18 +106,21 @@ func (l seenLane) word(datagrams, connections string) string {
 
 // gone says in words what was seen of a lane that is cut.
 func (b *block) gone(l seenLane) string {
-	text := fmt.Sprintf(l.word("passed before, nothing of %d datagrams arrives now", "connections were answered before, none of %d is now"), l.is.Sent)
+	text := fmt.Sprintf(l.word("passed before, nothing of %d datagrams arrives now",
+		"connections were answered before, none of %d is now"), l.is.Sent)
 	if l.is.Dial == Refused {
 		text += ", a connection is refused at once"
 	}
 	return text
 }
 
-// judgeHealed makes the receipt of the heal at one target: what was cut passes again. Where another link fault has stood on the
-// same lane since the heal was begun, nothing follows from what does not pass; that the rules are gone must do.
+// judgeHealed makes the receipt of the heal at one target: what was cut passes again. Where another link fault has
+// stood on the same lane since the heal was begun, nothing follows from what does not pass; that the rules are gone
+// must do.
 func (b *block) judgeHealed(t chaos.Node, now ProbeResult, begun int64) (history.Receipt, error) {
 	if len(now.Peers) == 0 {
-		return chaos.Seen(history.Installed, 0, t.Name()+": the rules are gone; its links were not probed: "+now.Control), nil
+		return chaos.Seen(history.Installed, 0, t.Name()+": the rules are gone; its links were not probed: "+
+			now.Control), nil
 	}
 	var found findings
 	var still []string
@@ -131,7 +134,8 @@ func (b *block) judgeHealed(t chaos.Node, now ProbeResult, begun int64) (history
 			found.add(l.way()+" does not pass, which is not judged: "+others.String(), l.peer)
 		default:
 			still = append(still, l.way()+" "+l.peer)
-			found.add(fmt.Sprintf("%s does not pass again within %s", l.way(), probePatience.Round(time.Second)), l.peer)
+			found.add(fmt.Sprintf("%s does not pass again within %s", l.way(), probePatience.Round(time.Second)),
+				l.peer)
 		}
 	})
 	for _, name := range missing {

@@ -11,8 +11,10 @@ import (
 
 // The orders on TCP connections, by name.
 const (
-	DoConnections = "connections" // ConnectionsArgs; answers the established Connections of the process's network namespace
-	DoReset       = "reset"       // the Connections to end, which the kernel does with a reset to the other end; answers how many there were
+	// ConnectionsArgs; answers the established Connections of the process's network namespace
+	DoConnections = "connections"
+	// the Connections to end, which the kernel does with a reset to the other end; answers how many there were
+	DoReset = "reset"
 )
 
 // CanReset is the capability of a Resetter.

@@ -7,9 +7,9 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// corrupt turns one bit in a share of the packets of links, behind the checksum's back. That is what corruption on a wire looks
-// like: the receiver's kernel finds the checksum wrong and throws the packet away, so a service sees losses. Packets that pass the
-// checksum by chance, one in 65,536 with several bits turned, are not made.
+// corrupt turns one bit in a share of the packets of links, behind the checksum's back. That is what corruption on a
+// wire looks like: the receiver's kernel finds the checksum wrong and throws the packet away, so a service sees losses.
+// Packets that pass the checksum by chance, one in 65,536 with several bits turned, are not made.
 type corrupt struct {
 	OnShare `yaml:",inline"`
 }
@@ -41,7 +41,8 @@ func (f corrupt) shapeFault() shapeFault {
 	}
 }
 
-// shows wants losses, and wrong checksums as their cause. netem turns any bit of a packet, also some that no checksum covers.
+// shows wants losses, and wrong checksums as their cause. netem turns any bit of a packet, also some that no checksum
+// covers.
 func (f corrupt) shows(l shapedLane) history.ReceiptStatus {
 	status := tally(lost).status(l, l.share(f.Share), f.Correlation)
 	if l.ways > 0 && !f.Direction.in() {
@@ -54,7 +55,8 @@ func (f corrupt) shows(l shapedLane) history.ReceiptStatus {
 }
 
 func (f corrupt) text(lanes []shapedLane) string {
-	seen := fmt.Sprintf("%s do not arrive now (asked: %v are damaged), %s before", tally(lost).now(lanes), f.Share, tally(lost).before(lanes))
+	seen := fmt.Sprintf("%s do not arrive now (asked: %v are damaged), %s before", tally(lost).now(lanes), f.Share,
+		tally(lost).before(lanes))
 	if lanes[0].ways > 0 && !f.Direction.in() {
 		return seen + "; wrong checksums are counted at the other end, which is not ours to look at"
 	}
@@ -62,5 +64,6 @@ func (f corrupt) text(lanes []shapedLane) string {
 	for _, l := range lanes { // one count for all that arrive at one node
 		damaged, before = max(damaged, l.is.Damaged), max(before, l.was.Damaged)
 	}
-	return fmt.Sprintf("%s; the receiver's kernel threw away %d packets at most with a wrong checksum, %d before", seen, damaged, before)
+	return fmt.Sprintf("%s; the receiver's kernel threw away %d packets at most with a wrong checksum, %d before", seen,
+		damaged, before)
 }

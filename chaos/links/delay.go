@@ -63,9 +63,9 @@ func (f delay) shapeFault() shapeFault {
 	}
 }
 
-// shows compares what nearly all datagrams take at least: what a busy machine adds, it does not add to all of them. Where the
-// jitter is most of the delay, it compares the medians. Where the times before were all over the place, what was added to them does not
-// tell that nothing was; that even now they are shorter than the delay does.
+// shows compares what nearly all datagrams take at least: what a busy machine adds, it does not add to all of them.
+// Where the jitter is most of the delay, it compares the medians. Where the times before were all over the place, what
+// was added to them does not tell that nothing was; that even now they are shorter than the delay does.
 func (f delay) shows(l shapedLane) history.ReceiptStatus {
 	was, is := f.time(l.was), f.time(l.is)
 	switch {
@@ -79,15 +79,15 @@ func (f delay) shows(l shapedLane) history.ReceiptStatus {
 	return history.NotInstalled
 }
 
-// judgedJitter is the least that is looked for: a busy machine makes times differ by as much. With more correlation than
-// judgedCorrelation so few datagrams differ too little.
+// judgedJitter is the least that is looked for: a busy machine makes times differ by as much. With more correlation
+// than judgedCorrelation so few datagrams differ too little.
 const (
 	judgedJitter      = 2 * time.Millisecond
 	judgedCorrelation = 0.5
 )
 
-// jitters tells of a delay that is there whether it differs from datagram to datagram by at least half of what the jitter makes it: evenly
-// drawn from 2 jitters, 90 % of the times lie within 1.8, and correlation narrows that.
+// jitters tells of a delay that is there whether it differs from datagram to datagram by at least half of what the
+// jitter makes it: evenly drawn from 2 jitters, 90 % of the times lie within 1.8, and correlation narrows that.
 func (f delay) jitters(l shapedLane) history.ReceiptStatus {
 	if !f.judges() {
 		return history.Installed
@@ -122,7 +122,8 @@ func (f delay) time(of Flow) time.Duration {
 	return took(of).Low
 }
 
-// leastOf is the smallest growth on a lane. Of a round trip that is delayed both ways, it is more than a delay of one way alone can make.
+// leastOf is the smallest growth on a lane. Of a round trip that is delayed both ways, it is more than a delay of one
+// way alone can make.
 func (f delay) leastOf(l shapedLane) time.Duration {
 	if l.is.TwoClocks {
 		return time.Duration(2*f.Direction.ways()-1) * f.least()
@@ -159,7 +160,8 @@ func (f delay) text(lanes []shapedLane) string {
 	if lanes[0].is.TwoClocks {
 		text += "; times of one way, which take two clocks to tell, differ by " + over(lanes, oneWayDiffers)
 	} else {
-		text += fmt.Sprintf("; round trips %s before, %s now", over(lanes, func(l shapedLane) time.Duration { return l.was.Round.Mid }),
+		text += fmt.Sprintf("; round trips %s before, %s now",
+			over(lanes, func(l shapedLane) time.Duration { return l.was.Round.Mid }),
 			over(lanes, func(l shapedLane) time.Duration { return l.is.Round.Mid }))
 	}
 	return text + "; " + arrived(lanes)

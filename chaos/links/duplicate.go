@@ -8,8 +8,9 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// duplicate makes a share of the packets of links arrive twice. TCP throws the second away; a protocol on datagrams must do so
-// itself. Only the kernel's netem can: it owns the packet when it is sent, while the agent's queue is asked for one verdict on it.
+// duplicate makes a share of the packets of links arrive twice. TCP throws the second away; a protocol on datagrams
+// must do so itself. Only the kernel's netem can: it owns the packet when it is sent, while the agent's queue is asked
+// for one verdict on it.
 type duplicate struct {
 	OnShare `yaml:",inline"`
 }
@@ -53,5 +54,6 @@ func (f duplicate) text(lanes []shapedLane) string {
 	if lanes[0].ways > 0 {
 		what = "are answered twice"
 	}
-	return fmt.Sprintf("%s %s now (asked: %v), %s before", tally(copied).now(lanes), what, f.Share, tally(copied).before(lanes))
+	return fmt.Sprintf("%s %s now (asked: %v), %s before", tally(copied).now(lanes), what, f.Share,
+		tally(copied).before(lanes))
 }

@@ -26,8 +26,8 @@ type Rule struct {
 	How      string `json:"how"`                 // Drop, Reject, Hold or Shape
 }
 
-// FilterArgs are the arguments of DoFilter. The same key again, for the process that took the first one's place, carries
-// the filter over to it.
+// FilterArgs are the arguments of DoFilter. The same key again, for the process that took the first one's place,
+// carries the filter over to it.
 type FilterArgs struct {
 	Rules   []Rule   `json:"rules"`
 	Shaping *Shaping `json:"shaping,omitempty"` // of the rules that shape
@@ -45,8 +45,8 @@ type Filtered struct {
 	Others int `json:"others,omitempty"`
 }
 
-// ProbeArgs are the arguments of DoProbe: datagrams are sent between the target's namespace and those of its peers, from
-// sockets that the agent opens there for the purpose.
+// ProbeArgs are the arguments of DoProbe: datagrams are sent between the target's namespace and those of its peers,
+// from sockets that the agent opens there for the purpose.
 type ProbeArgs struct {
 	ProbeEnd               // the target's
 	Peers    []ProbeEnd    `json:"peers"`              // in the order of the processes
@@ -76,17 +76,19 @@ type Seen struct {
 
 	Out Arrival `json:"out"` // from the target to the peer
 	In  Arrival `json:"in"`  // from the peer to the target
-	// Shake is what became of connections to a peer that somebody else runs, in place of Out and In. The node that is asked fills it in.
+	// Shake is what became of connections to a peer that somebody else runs, in place of Out and In. The node that is
+	// asked fills it in.
 	Shake *Arrival `json:"-"`
 }
 
 // Arrival is what became of the datagrams, and of a dial, in one direction.
 type Arrival struct {
-	Arrived bool          `json:"arrived"`
-	After   time.Duration `json:"after_ns"`       // from the first sending to the first arrival; between two agents as the echo shows it
-	Sent    int           `json:"sent"`           // datagrams
-	Dial    string        `json:"dial,omitempty"` // Connected, Refused, or another outcome in words
-	Took    time.Duration `json:"took_ns,omitempty"`
+	Arrived bool `json:"arrived"`
+	// from the first sending to the first arrival; between two agents as the echo shows it
+	After time.Duration `json:"after_ns"`
+	Sent  int           `json:"sent"`           // datagrams
+	Dial  string        `json:"dial,omitempty"` // Connected, Refused, or another outcome in words
+	Took  time.Duration `json:"took_ns,omitempty"`
 }
 
 // Outcomes of a dial.

@@ -8,10 +8,10 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// holdBack keeps packets on their way: they have left their sender, whatever becomes of it, and arrive only at the heal. It is
-// the packet that a network may delay for any time: a write of a holder that is long dead. The packets wait in the
-// receiver's namespace, in a queue of its kernel. When the agent, which reads the queue, dies, they are dropped (TCP sends them
-// again if the sender still lives) and nothing is held back any more.
+// holdBack keeps packets on their way: they have left their sender, whatever becomes of it, and arrive only at the
+// heal. It is the packet that a network may delay for any time: a write of a holder that is long dead. The packets wait
+// in the receiver's namespace, in a queue of its kernel. When the agent, which reads the queue, dies, they are dropped
+// (TCP sends them again if the sender still lives) and nothing is held back any more.
 type holdBack struct {
 	// To is who the packets are for: selectors or names.
 	To      chaos.Names `yaml:"to"`

@@ -41,8 +41,8 @@ func engineText(e Engine) string {
 type Shaper interface {
 	// Engines tries which engines there are, and says for each why it cannot be had; "" when it can.
 	Engines(ctx context.Context) (Engines, error)
-	// Shape puts up rules under a key that is unique in the run, whose packets are shaped. It is undone by Unfilter, and
-	// outlasts a restart of the node, as filters do.
+	// Shape puts up rules under a key that is unique in the run, whose packets are shaped. It is undone by Unfilter,
+	// and outlasts a restart of the node, as filters do.
 	Shape(ctx context.Context, key string, rules []Rule, s Shaping) error
 	// MeasureLinks sends numbered datagrams over links, by sockets that are no part of the nodes' own processes.
 	// The peers are as in ProbeLinks.
@@ -64,7 +64,8 @@ func shapedText(s *Shaped) string {
 		}
 	}
 	if s.LateMax > 0 {
-		text += fmt.Sprintf("; late by %v (half of them), %v (99 %%), %v (at most)", rounded(s.LateMid), rounded(s.LateP99), rounded(s.LateMax))
+		text += fmt.Sprintf("; late by %v (half of them), %v (99 %%), %v (at most)", rounded(s.LateMid),
+			rounded(s.LateP99), rounded(s.LateMax))
 	}
 	return text
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// loss makes a share of the packets of links vanish. TCP sends them again, which a service sees as delays of 200 ms and more.
+// loss makes a share of the packets of links vanish. TCP sends them again, which a service sees as delays of 200 ms and
+// more.
 type loss struct {
 	OnShare `yaml:",inline"`
 }
@@ -44,5 +45,6 @@ func (f loss) shows(l shapedLane) history.ReceiptStatus {
 }
 
 func (f loss) text(lanes []shapedLane) string {
-	return fmt.Sprintf("%s are lost now (asked: %v), %s before", tally(lost).now(lanes), f.Share, tally(lost).before(lanes))
+	return fmt.Sprintf("%s are lost now (asked: %v), %s before", tally(lost).now(lanes), f.Share,
+		tally(lost).before(lanes))
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// Marks are datagrams that are sent behind the packets that a link holds, right before these are let go: what becomes of the marks
-// tells in which order the queue was emptied.
+// Marks are datagrams that are sent behind the packets that a link holds, right before these are let go: what becomes
+// of the marks tells in which order the queue was emptied.
 const (
 	markCount = 20 // on each link
 	markEvery = time.Millisecond
-	// markWait is how long the kernel is given to say that they wait too, and markPatience how long they are waited for at the
-	// other end.
+	// markWait is how long the kernel is given to say that they wait too, and markPatience how long they are waited for
+	// at the other end.
 	markWait     = 500 * time.Millisecond
 	markPatience = 4 * time.Second
 )
@@ -87,7 +87,8 @@ func (b *block) measureMarks(ctx context.Context) []Flow {
 	return flows
 }
 
-// told says in which order the queue was emptied, as far as the marks show it. It is an error if that was not the order of arrival.
+// told says in which order the queue was emptied, as far as the marks show it. It is an error if that was not the order
+// of arrival.
 func (o order) told() (string, error) {
 	if o.seen == nil {
 		return o.why, nil
@@ -96,14 +97,16 @@ func (o order) told() (string, error) {
 	for _, f := range <-o.seen {
 		sent, arrived, leapt = sent+f.Sent, arrived+f.Arrived, leapt+f.Leapt
 	}
-	text := fmt.Sprintf("of %d datagrams that were sent behind them right before, %d waited as well, and %d arrived", sent, min(sent, o.held), arrived)
+	text := fmt.Sprintf("of %d datagrams that were sent behind them right before, %d waited as well, and %d arrived",
+		sent, min(sent, o.held), arrived)
 	switch who := o.others(); {
 	case who != "":
 		return text + ", which is not judged: " + who, nil
 	case sent == 0:
 		return "in which order could not be seen: no sender and receiver are left", nil
 	case leapt > 0:
-		return fmt.Sprintf("%s, %d of them before an earlier one", text, leapt), errors.New("packets were let go in another order than they came")
+		return fmt.Sprintf("%s, %d of them before an earlier one", text, leapt),
+			errors.New("packets were let go in another order than they came")
 	case arrived < sent:
 		return text, fmt.Errorf("%d of %d packets that were held did not arrive", sent-arrived, sent)
 	}

@@ -19,8 +19,8 @@ const (
 // Filterer is a node at whose own end of its links packets can be counted and kept from arriving, those of existing
 // connections included. What the harness asks of the node never passes a link between nodes.
 type Filterer interface {
-	// Filter puts up rules under a key that is unique in the run. They outlast a restart of the node: those of a node that is
-	// not running are put up when it starts. Where it fails, Unfilter is still owed.
+	// Filter puts up rules under a key that is unique in the run. They outlast a restart of the node: those of a node
+	// that is not running are put up when it starts. Where it fails, Unfilter is still owed.
 	Filter(ctx context.Context, key string, rules []Rule) error
 	// Filtered tells what the rules have met so far.
 	Filtered(ctx context.Context, key string) (Filtered, error)
@@ -30,8 +30,8 @@ type Filterer interface {
 
 // LinkProber is a node whose links can be probed.
 type LinkProber interface {
-	// ProbeLinks sends datagrams to and from the peers, by sockets that are no part of the nodes' own processes. p.Peers has the
-	// ports of the peers in their order; the node fills in the addresses.
+	// ProbeLinks sends datagrams to and from the peers, by sockets that are no part of the nodes' own processes.
+	// p.Peers has the ports of the peers in their order; the node fills in the addresses.
 	ProbeLinks(ctx context.Context, peers []chaos.Node, p ProbeArgs) (ProbeResult, error)
 }
 
@@ -57,7 +57,8 @@ func addMet(sum *Filtered, other Filtered) {
 		sum.Shaped = &Shaped{Engine: other.Shaped.Engine}
 	}
 	s, o := sum.Shaped, other.Shaped
-	s.Waiting, s.Passed, s.Lost, s.Corrupted, s.Dropped = s.Waiting+o.Waiting, s.Passed+o.Passed, s.Lost+o.Lost, s.Corrupted+o.Corrupted, s.Dropped+o.Dropped
+	s.Waiting, s.Passed, s.Lost, s.Corrupted, s.Dropped = s.Waiting+o.Waiting, s.Passed+o.Passed, s.Lost+o.Lost,
+		s.Corrupted+o.Corrupted, s.Dropped+o.Dropped
 	s.LateMid, s.LateP99, s.LateMax = max(s.LateMid, o.LateMid), max(s.LateP99, o.LateP99), max(s.LateMax, o.LateMax)
 }
 
@@ -78,7 +79,8 @@ const (
 
 func (d Direction) check() error {
 	if !slices.Contains([]Direction{Both, Out, In}, d) {
-		return fmt.Errorf("direction is %q: want both, out (what the targets send) or in (what is sent to them)", string(d))
+		return fmt.Errorf("direction is %q: want both, out (what the targets send) or in (what is sent to them)",
+			string(d))
 	}
 	return nil
 }

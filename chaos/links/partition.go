@@ -8,9 +8,9 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// partition cuts links between its targets and other nodes by packet filter rules at both ends. The targets keep the links
-// among themselves, and so do the others: it splits the run in two sides. What the harness asks of a node does not pass these
-// links and goes on.
+// partition cuts links between its targets and other nodes by packet filter rules at both ends. The targets keep the
+// links among themselves, and so do the others: it splits the run in two sides. What the harness asks of a node does
+// not pass these links and goes on.
 type partition struct {
 	// From is the other side: selectors or names; default all other nodes of the run.
 	From chaos.Names `yaml:"from"`

@@ -7,18 +7,22 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// The orders on one agent's side of a Plan, by name. They have one key, and the supervisor gives each to all sides before the next one.
+// The orders on one agent's side of a Plan, by name. They have one key, and the supervisor gives each to all sides
+// before the next one.
 //
-// Example: redis-1 and redis-2 are on two hosts, each with its agent. Both agents open a socket in the namespace of their node and tell its
-// port. Then both send, and when the last has sent, both tell what they saw: one that it sent 100 datagrams of which each took 0.4 ms to
-// come back, the other that 100 arrived and none overtook another. That makes one Flow.
+// Example: redis-1 and redis-2 are on two hosts, each with its agent. Both agents open a socket in the namespace of
+// their node and tell its port. Then both send, and when the last has sent, both tell what they saw: one that it sent
+// 100 datagrams of which each took 0.4 ms to come back, the other that 100 arrived and none overtook another. That
+// makes one Flow.
 const (
-	DoSideOpen = "side-open" // OpenArgs, with the processes of its ends; answers an OpenEnd of each. The undo closes them
+	// OpenArgs, with the processes of its ends; answers an OpenEnd of each. The undo closes them
+	DoSideOpen = "side-open"
 	DoSideSend = "side-send" // all ends as []OpenEnd; answers when the datagrams are sent and the dials made
 	DoSideSeen = "side-seen" // answers a Sight, when all has arrived or is not waited for any longer
 )
 
-// Plan is what is sent between the ends of some links, by one agent whose ends they all are or by several: a measurement, or a probe.
+// Plan is what is sent between the ends of some links, by one agent whose ends they all are or by several: a
+// measurement, or a probe.
 type Plan struct {
 	Number   uint64        `json:"number"`   // tells its datagrams from those of others
 	Ends     []ProbeEnd    `json:"ends"`     // the target's, and then its peers'
@@ -28,7 +32,8 @@ type Plan struct {
 	Size     int           `json:"size,omitempty"`
 	Echo     bool          `json:"echo,omitempty"` // each datagram is answered
 	Patience time.Duration `json:"patience_ns"`
-	// Probe asks only whether anything arrives: no more is sent on a flow on which something has. Patience is then for the sending.
+	// Probe asks only whether anything arrives: no more is sent on a flow on which something has. Patience is then for
+	// the sending.
 	Probe   bool   `json:"probe,omitempty"`
 	Control string `json:"control,omitempty"` // as in ProbeArgs
 }
@@ -52,7 +57,8 @@ type OpenEnd struct {
 	Listener string `json:"listener,omitempty"` // host:port that is dialled
 }
 
-// Sight is what one agent saw of a plan: of each flow what the agent of its sender knows, or that of its receiver, or both.
+// Sight is what one agent saw of a plan: of each flow what the agent of its sender knows, or that of its receiver, or
+// both.
 type Sight struct {
 	Flows    []Flow    `json:"flows,omitempty"`    // of a measurement
 	Arrivals []Arrival `json:"arrivals,omitempty"` // of a probe
@@ -69,7 +75,8 @@ const (
 // Plan has up to two flows for each peer, out and in.
 func (m MeasureArgs) Plan() Plan {
 	p := Plan{
-		Number: uint64(clock.Now()), Ends: append([]ProbeEnd{m.ProbeEnd}, m.Peers...), Count: m.Count, Every: m.Every, Size: m.Size, Echo: m.Echo,
+		Number: uint64(clock.Now()), Ends: append([]ProbeEnd{m.ProbeEnd}, m.Peers...), Count: m.Count, Every: m.Every,
+		Size: m.Size, Echo: m.Echo,
 		Patience: m.Patience,
 	}
 	for i := range m.Peers {
@@ -87,7 +94,8 @@ func (m MeasureArgs) Plan() Plan {
 func (a ProbeArgs) Plan() Plan {
 	p := Plan{
 		Number: uint64(clock.Now()), Ends: append([]ProbeEnd{a.ProbeEnd}, a.Peers...), Flows: []PlannedFlow{{}},
-		Count: max(ProbeLeast, int(a.Patience/probeEvery)+1), Every: probeEvery, Patience: a.Patience, Probe: true, Control: a.Control,
+		Count: max(ProbeLeast, int(a.Patience/probeEvery)+1), Every: probeEvery, Patience: a.Patience, Probe: true,
+		Control: a.Control,
 	}
 	for i := range a.Peers {
 		p.Flows = append(p.Flows, PlannedFlow{To: i + 1, Dial: a.DialOut}, PlannedFlow{From: i + 1, Dial: a.DialIn})
@@ -155,14 +163,18 @@ func (p Plan) Join(sides []Sight, by []int) (Sight, error) {
 	return out, nil
 }
 
-// joinFlows joins what the agents of a flow's sender and of its receiver saw. The receiver's has subtracted times by two clocks, which may be
-// days apart. So of one-way times only the differences mean something, and they are laid above half of the shortest round trip.
+// joinFlows joins what the agents of a flow's sender and of its receiver saw. The receiver's has subtracted times by
+// two clocks, which may be days apart. So of one-way times only the differences mean something, and they are laid above
+// half of the shortest round trip.
 func joinFlows(sender, receiver Flow) Flow {
 	out := receiver
 	out.Sent, out.Round, out.TwoClocks = sender.Sent, sender.Round, true
 	if out.Arrived > 0 {
 		by := sender.Round.Low/2 - receiver.OneWay.Low
-		out.OneWay = Spread{Low: receiver.OneWay.Low + by, Mid: receiver.OneWay.Mid + by, High: receiver.OneWay.High + by, Max: receiver.OneWay.Max + by}
+		out.OneWay = Spread{
+			Low: receiver.OneWay.Low + by, Mid: receiver.OneWay.Mid + by,
+			High: receiver.OneWay.High + by, Max: receiver.OneWay.Max + by,
+		}
 	}
 	return out
 }

@@ -8,12 +8,12 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// proportion judges, from a count of datagrams, whether a fault hits the share of them that was asked for. A count varies by chance, so
-// it speaks for or against the fault only where chance is unlikely (doubt).
+// proportion judges, from a count of datagrams, whether a fault hits the share of them that was asked for. A count
+// varies by chance, so it speaks for or against the fault only where chance is unlikely (doubt).
 //
-// Example: loss of 30 %, 100 datagrams. Half of what was asked for would lose 15 on average, and 4 or fewer in less than one of 1000
-// measurements: 4 lost are NotInstalled. 25 lost are Installed if none was lost before. If 20 were lost before too, 25 are
-// Indeterminate: that can be chance.
+// Example: loss of 30 %, 100 datagrams. Half of what was asked for would lose 15 on average, and 4 or fewer in less
+// than one of 1000 measurements: 4 lost are NotInstalled. 25 lost are Installed if none was lost before. If 20 were
+// lost before too, 25 are Indeterminate: that can be chance.
 type proportion struct {
 	share       float64 // asked for
 	correlation float64 // of one outcome with the one before it
@@ -24,8 +24,8 @@ type proportion struct {
 // doubt is how unlikely a count must be to speak against what was asked for, or against what was before.
 const doubt = 1e-3
 
-// status is NotInstalled where even half of the share would hardly hit so few, and Installed where chance, as it was before, would hardly
-// hit so many. Correlated packets prove less: they count as a smaller, effective number.
+// status is NotInstalled where even half of the share would hardly hit so few, and Installed where chance, as it was
+// before, would hardly hit so many. Correlated packets prove less: they count as a smaller, effective number.
 func (t proportion) status() history.ReceiptStatus {
 	effective := (1 - t.correlation) / (1 + t.correlation)
 	n, k := int(float64(t.of)*effective), int(math.Ceil(float64(t.is)*effective))
@@ -94,9 +94,13 @@ func atMost(k, n int, p float64) float64 {
 
 // enoughFor says how many datagrams are sent so that half of a share would be missed by one link in a thousand at most.
 func enoughFor(share, correlation Share) MeasureArgs {
-	n := math.Log(1/doubt) / (float64(share) / 2) * (1 + float64(correlation)) / (1 - float64(min(correlation, mostCorrelation)))
+	n := math.Log(1/doubt) / (float64(share) / 2) * (1 +
+		float64(correlation)) / (1 - float64(min(correlation, mostCorrelation)))
 	n = min(max(n, 100), 14000)
-	return MeasureArgs{Count: int(math.Ceil(n)), Every: max(min(time.Millisecond, time.Duration(float64(2*time.Second)/n)), 200*time.Microsecond)}
+	return MeasureArgs{
+		Count: int(math.Ceil(n)),
+		Every: max(min(time.Millisecond, time.Duration(float64(2*time.Second)/n)), 200*time.Microsecond),
+	}
 }
 
 // mostCorrelation bounds correlations: beyond, nothing can be told in the time that there is.

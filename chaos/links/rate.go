@@ -12,8 +12,8 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// throttle lets links carry no more than so many bits per second, each link and direction for itself. What comes faster waits in a
-// queue of 200 ms, and beyond that is dropped.
+// throttle lets links carry no more than so many bits per second, each link and direction for itself. What comes faster
+// waits in a queue of 200 ms, and beyond that is dropped.
 type throttle struct {
 	OnLinks `yaml:",inline"`
 	// Limit is what each link carries in each direction that is hit, with the headers of its packets.
@@ -92,7 +92,8 @@ func rateKind() chaos.Kind {
 func (f throttle) shapeFault() shapeFault {
 	every := time.Duration(float64(time.Second) * rateWire * 8 / (2 * float64(f.Limit)))
 	return shapeFault{
-		OnLinks: f.OnLinks, kind: "rate", by: []Engine{TBF}, needs: []chaos.Capability{CanThrottle}, longest: 250 * time.Millisecond,
+		OnLinks: f.OnLinks, kind: "rate", by: []Engine{TBF}, needs: []chaos.Capability{CanThrottle},
+		longest: 250 * time.Millisecond,
 		shaping: Shaping{Rate: uint64(f.Limit)},
 		gauge:   MeasureArgs{Count: max(int(rateFor/every), 10), Every: every, Size: rateSize, Burst: f.burst()},
 		effect:  effect{shows: f.shows, text: f.text, noisy: f.noisy},
@@ -102,8 +103,8 @@ func (f throttle) shapeFault() shapeFault {
 // behindBurst is for how long the limit holds up what leaves behind a burst.
 const behindBurst = 150 * time.Millisecond
 
-// burst is how many bytes leave before a connection to somebody else's server is opened: what the token bucket lets pass at once, and what then
-// takes behindBurst. All of it finds room in the bucket's queue.
+// burst is how many bytes leave before a connection to somebody else's server is opened: what the token bucket lets
+// pass at once, and what then takes behindBurst. All of it finds room in the bucket's queue.
 func (f throttle) burst() int {
 	return int(TBFBurst(uint64(f.Limit)/8)) + int(behindBurst.Seconds()*float64(f.Limit)/8)
 }
@@ -136,8 +137,8 @@ func (f throttle) showsBehindBurst(l shapedLane) history.ReceiptStatus {
 	return history.Installed
 }
 
-// noisy: where arrivals are read late by some tenths of the time that is measured, they seem to come faster than they do. Where
-// sending stood still for as long, the link seems to have carried too little before to show a limit.
+// noisy: where arrivals are read late by some tenths of the time that is measured, they seem to come faster than they
+// do. Where sending stood still for as long, the link seems to have carried too little before to show a limit.
 func (f throttle) noisy(was Flow) bool {
 	if was.Bits == 0 { // of connections
 		return was.OneWay.High > behindBurst/2
@@ -151,7 +152,8 @@ func (f throttle) text(lanes []shapedLane) string {
 			return over(lanes, func(l shapedLane) time.Duration { return of(l).OneWay.Mid })
 		}
 		return fmt.Sprintf("behind a burst of %d bytes an answer takes %s now, %s before (asked: %v, by which the burst alone takes %v); %s", f.burst(),
-			mid(func(l shapedLane) Flow { return l.is }), mid(func(l shapedLane) Flow { return l.was }), f.Limit, behindBurst, arrived(lanes))
+			mid(func(l shapedLane) Flow { return l.is }), mid(func(l shapedLane) Flow { return l.was }), f.Limit,
+			behindBurst, arrived(lanes))
 	}
 	bits := func(f func(shapedLane) float64) string {
 		low, high := math.Inf(1), 0.0
@@ -163,6 +165,7 @@ func (f throttle) text(lanes []shapedLane) string {
 		}
 		return fmt.Sprintf("%v to %v", Bits(low), Bits(high))
 	}
-	return fmt.Sprintf("%s arrive in a second now (asked: at most %v), %s before; %s", bits(func(l shapedLane) float64 { return l.is.Bits }), f.Limit,
+	return fmt.Sprintf("%s arrive in a second now (asked: at most %v), %s before; %s",
+		bits(func(l shapedLane) float64 { return l.is.Bits }), f.Limit,
 		bits(func(l shapedLane) float64 { return l.was.Bits }), arrived(lanes))
 }

@@ -74,5 +74,8 @@ func (f reorder) text(lanes []shapedLane) string {
 	case lanes[0].ways > 0:
 		what = "an answer takes"
 	}
-	return text + what + " " + within(lanes, func(l shapedLane) (time.Duration, time.Duration) { return l.is.OneWay.Low, l.is.OneWay.High })
+	return text + what + " " + within(lanes, func(l shapedLane) (time.Duration, time.Duration) {
+		return l.is.OneWay.Low,
+			l.is.OneWay.High
+	})
 }

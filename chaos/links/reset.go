@@ -12,8 +12,8 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// reset ends the established connections and lets new ones pass, like a firewall, a load balancer or a NAT that restarts or drops idle
-// connections.
+// reset ends the established connections and lets new ones pass, like a firewall, a load balancer or a NAT that
+// restarts or drops idle connections.
 type reset struct {
 	// From is the other ends: selectors or names; default all other nodes of the run.
 	From    chaos.Names `yaml:"from"`
@@ -43,7 +43,8 @@ func resetKind() chaos.Kind {
 				return nil, err
 			}
 			if f.How != byRST && f.How != byForgetting {
-				return nil, fmt.Errorf("how of reset is %q: want %s (both ends are told) or %s (what is sent vanishes)", f.How, byRST, byForgetting)
+				return nil, fmt.Errorf("how of reset is %q: want %s (both ends are told) or %s (what is sent vanishes)",
+					f.How, byRST, byForgetting)
 			}
 			return f, nil
 		},
@@ -157,7 +158,8 @@ func (v *severed) end(ctx context.Context) (history.Receipt, error) {
 	}
 	evidence := fmt.Sprintf("%s: %d connections with %s", v.Name(), len(v.taken), perPeer(v.taken))
 	if still := among(v.taken, now); len(still) > 0 {
-		return chaos.Seen(history.NotInstalled, 0, fmt.Sprintf("%s, of which %d are still established", evidence, len(still))), nil
+		return chaos.Seen(history.NotInstalled, 0, fmt.Sprintf("%s, of which %d are still established", evidence,
+			len(still))), nil
 	}
 	status, text := v.atPeers(ctx)
 	evidence += ", none of which is established any more; " + text
@@ -189,7 +191,9 @@ func (v *severed) atPeers(ctx context.Context) (history.ReceiptStatus, string) {
 				break
 			}
 			if clock.Now() > deadline || clock.Sleep(ctx, 10*time.Millisecond) != nil {
-				return history.NotInstalled, fmt.Sprintf("at the end of %s %d are still established: no reset has arrived there", n.Name(), len(left))
+				return history.NotInstalled,
+					fmt.Sprintf("at the end of %s %d are still established: no reset has arrived there", n.Name(),
+						len(left))
 			}
 		}
 	}
@@ -201,7 +205,10 @@ func (v *severed) atPeers(ctx context.Context) (history.ReceiptStatus, string) {
 
 // has reports whether c, as listed by a peer, is one of the taken connections.
 func (v *severed) has(peer string, c Connection) bool {
-	return slices.ContainsFunc(v.taken, func(t Connection) bool { return t.Node == peer && t.Port == c.PeerPort && t.PeerPort == c.Port })
+	return slices.ContainsFunc(v.taken, func(t Connection) bool {
+		return t.Node == peer && t.Port == c.PeerPort &&
+			t.PeerPort == c.Port
+	})
 }
 
 // forgetPatience bounds the wait for the first packet that vanishes.

@@ -7,11 +7,11 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 )
 
-// DoShake is the order that opens connections from the target's namespace to servers that somebody else runs, where no socket of ours can
-// be: ShakeArgs; answers Shaken. Nothing is sent over them.
+// DoShake is the order that opens connections from the target's namespace to servers that somebody else runs, where no
+// socket of ours can be: ShakeArgs; answers Shaken. Nothing is sent over them.
 //
-// Example: client-1 has a delay of 50 ms to an attached redis-1. Its SYN waits for 50 ms in its own namespace, and so does the answer. A
-// connection that took 0.2 ms now takes 100.3 ms.
+// Example: client-1 has a delay of 50 ms to an attached redis-1. Its SYN waits for 50 ms in its own namespace, and so
+// does the answer. A connection that took 0.2 ms now takes 100.3 ms.
 const DoShake = "shake"
 
 // ShakeArgs are the arguments of DoShake.
@@ -27,7 +27,8 @@ type ShakeArgs struct {
 // BurstSize is the payload of a datagram of a burst.
 const BurstSize = 1200
 
-// Shaken answers DoShake. In a Flow of connections, those arrived that were answered at the first try, and copies are second answers.
+// Shaken answers DoShake. In a Flow of connections, those arrived that were answered at the first try, and copies are
+// second answers.
 type Shaken struct {
 	Peers []Flow `json:"peers"` // in the order of the request
 }
@@ -38,8 +39,8 @@ func foreign(n chaos.Node) bool {
 	return ok && f.Foreign()
 }
 
-// AtOwnEnd says what a fault needs of its targets where somebody else runs the far ends: what is sent there is shaped where it leaves, and what
-// comes from there where it arrives, which the agent's queue can alone.
+// AtOwnEnd says what a fault needs of its targets where somebody else runs the far ends: what is sent there is shaped
+// where it leaves, and what comes from there where it arrives, which the agent's queue can alone.
 func (b shapeFault) AtOwnEnd() ([]chaos.Capability, error) {
 	if !b.Direction.in() {
 		return b.needs, nil

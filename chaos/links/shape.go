@@ -20,11 +20,12 @@ type Engine string
 const (
 	Netem Engine = "netem" // the kernel's own, where packets leave; it stands at the sender
 	Queue Engine = "queue" // the agent, to which the kernel hands packets where they arrive; it stands at the receiver
-	TBF   Engine = "tbf"   // the kernel's token bucket, where packets leave; it stands at the sender, and limits a rate only
+	// the kernel's token bucket, where packets leave; it stands at the sender, and limits a rate only
+	TBF Engine = "tbf"
 )
 
-// Shaping is what is done to packets. Shares are from 0 to 1, and so are correlations: how much the outcome of one packet
-// follows that of the one before it.
+// Shaping is what is done to packets. Shares are from 0 to 1, and so are correlations: how much the outcome of one
+// packet follows that of the one before it.
 type Shaping struct {
 	Engine      Engine        `json:"engine"`
 	Delay       time.Duration `json:"delay_ns,omitempty"`
@@ -38,15 +39,17 @@ type Shaping struct {
 	Seed        uint64        `json:"seed,omitempty"` // of what is left to chance, where the engine takes one
 }
 
-// TBFBurst is how many bytes the token bucket lets pass at once, at a rate in bytes per second: 10 ms, and no less than two packets.
+// TBFBurst is how many bytes the token bucket lets pass at once, at a rate in bytes per second: 10 ms, and no less than
+// two packets.
 func TBFBurst(rate uint64) uint32 { return max(uint32(rate/100), 2*1600) }
 
 // Shaped is what an engine counted.
 type Shaped struct {
-	Engine    Engine `json:"engine"`
-	Waiting   int    `json:"waiting"`             // packets, now
-	Passed    uint64 `json:"passed"`              // sent on, whenever
-	Lost      uint64 `json:"lost,omitempty"`      // on purpose; where an engine does not tell them apart, Dropped has them too
+	Engine  Engine `json:"engine"`
+	Waiting int    `json:"waiting"` // packets, now
+	Passed  uint64 `json:"passed"`  // sent on, whenever
+	// on purpose; where an engine does not tell them apart, Dropped has them too
+	Lost      uint64 `json:"lost,omitempty"`
 	Corrupted uint64 `json:"corrupted,omitempty"` // on purpose
 	Dropped   uint64 `json:"dropped,omitempty"`   // for want of room, by the kernel's counters
 	// How late packets were sent on after the time that was chosen for them; zero where the engine cannot tell.
@@ -58,8 +61,8 @@ type Shaped struct {
 // Engines tells for each engine why it cannot be had; "" when it was tried and can.
 type Engines map[Engine]string
 
-// MeasureArgs are the arguments of DoMeasure: numbered datagrams are sent between the target's namespace and those of its
-// peers, from sockets that the agent opens there for the purpose.
+// MeasureArgs are the arguments of DoMeasure: numbered datagrams are sent between the target's namespace and those of
+// its peers, from sockets that the agent opens there for the purpose.
 type MeasureArgs struct {
 	ProbeEnd               // the target's
 	Peers    []ProbeEnd    `json:"peers"`           // in the order of the processes
@@ -85,7 +88,8 @@ type MeasuredLink struct {
 
 	Out Flow `json:"out"` // from the target to the peer
 	In  Flow `json:"in"`  // from the peer to the target
-	// Shake is what was seen of connections to a peer that somebody else runs, in place of Out and In. The node that is asked fills it in.
+	// Shake is what was seen of connections to a peer that somebody else runs, in place of Out and In. The node that is
+	// asked fills it in.
 	Shake *Flow `json:"-"`
 }
 
@@ -98,12 +102,13 @@ type Flow struct {
 	OneWay  Spread  `json:"one_way"`
 	Round   Spread  `json:"round"` // sending to echo's arrival, by the sender's clock alone
 	Bits    float64 `json:"bits"`  // per second on the wire between the first and the last arrival, the first left out
-	// Damaged is by how much the receiver's kernel raised its counts of wrong checksums meanwhile, for whatever traffic.
+	// Damaged is by how much the receiver's kernel raised its counts of wrong checksums meanwhile, for whatever
+	// traffic.
 	Damaged uint64 `json:"damaged"`
 	// Refused counts connections that were refused.
 	Refused int `json:"refused,omitempty"`
-	// TwoClocks tells that its ends are those of two agents. How OneWay varies was measured then, and its level is a guess: half of the shortest
-	// round trip, or zero where none was measured.
+	// TwoClocks tells that its ends are those of two agents. How OneWay varies was measured then, and its level is a
+	// guess: half of the shortest round trip, or zero where none was measured.
 	TwoClocks bool `json:"two_clocks,omitempty"`
 }
 

@@ -30,12 +30,13 @@ type shapeFault struct {
 type effect struct {
 	// shows tells whether one lane was hit: Installed, NotInstalled, or Indeterminate where too little was seen.
 	shows func(l shapedLane) history.ReceiptStatus
-	// complete tells whether the rest of the request shows too on a lane that was hit, such as the jitter of a delay. nil: there is no rest.
+	// complete tells whether the rest of the request shows too on a lane that was hit, such as the jitter of a delay.
+	// nil: there is no rest.
 	complete func(l shapedLane) history.ReceiptStatus
 	// text describes the measured effect on some lanes, next to the measurement before and the request.
 	text func(lanes []shapedLane) string
-	// noisy tells that a lane looked so much like the fault before it, or varied so much from datagram to datagram, that one measurement
-	// hardly proves anything.
+	// noisy tells that a lane looked so much like the fault before it, or varied so much from datagram to datagram,
+	// that one measurement hardly proves anything.
 	noisy func(was Flow) bool
 }
 
@@ -43,7 +44,9 @@ type effect struct {
 type shapedLane struct {
 	peer    string
 	outward bool // from the target
-	ways    int  // directions that are hit and that a connection needs, where connections to somebody else's server were measured; else 0
+	// directions that are hit and that a connection needs, where connections to somebody else's server were measured;
+	// else 0
+	ways    int
 	was, is Flow
 	// others are the link faults whose doing the difference may be.
 	others chaos.Beside
@@ -89,8 +92,8 @@ const (
 	// gaugeTime is how long is measured, and gaugeBefore how many datagrams must do before the fault.
 	gaugeTime   = 3 * time.Second
 	gaugeBefore = 300
-	// congestedSpread is by how much the times of datagrams differ where more are sent than the machine carries. There they are sent
-	// sparser times slower.
+	// congestedSpread is by how much the times of datagrams differ where more are sent than the machine carries. There
+	// they are sent sparser times slower.
 	congestedSpread = 5 * time.Millisecond
 	sparser         = 8
 	// gaugePatience is how long what should arrive is waited for, beside what it was seen to take.
@@ -101,7 +104,10 @@ const (
 
 // Inject measures the links, puts up the rules, and measures again.
 func (b shapeFault) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
-	x := &shapeInjection{shapeFault: b, block: block{fault: b.kind, scope: s, direction: b.Direction, through: Through{Port: b.Port, PeerPort: b.PeerPort}, how: Shape}}
+	x := &shapeInjection{shapeFault: b, block: block{
+		fault: b.kind, scope: s, direction: b.Direction,
+		through: Through{Port: b.Port, PeerPort: b.PeerPort}, how: Shape,
+	}}
 	x.shaping.Seed = s.Seed
 	if err := x.prepare(ctx); err != nil {
 		return chaos.NothingToHeal, chaos.NothingDone(err), err
@@ -116,7 +122,8 @@ func (b shapeFault) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, hist
 	failed := chaos.AtAll(x.at, func(f Filterer) error {
 		n, ok := f.(shapable)
 		if !ok {
-			return chaos.Unavailable{What: string(CanShape), Reason: f.(chaos.Node).Name() + " is a node whose links cannot be shaped"}
+			return chaos.Unavailable{What: string(CanShape), Reason: f.(chaos.Node).Name() +
+				" is a node whose links cannot be shaped"}
 		}
 		return n.Shape(ctx, x.key, x.rules[n], x.shaping)
 	})
@@ -131,7 +138,8 @@ func (b shapeFault) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, hist
 	}
 	met, err := x.sum(ctx, err)
 	receipt.By = string(x.shaping.Engine)
-	receipt.Evidence += fmt.Sprintf("; by %v: the rules met %d packets, %v", engineText(x.shaping.Engine), met.Packets, shapedText(met.Shaped))
+	receipt.Evidence += fmt.Sprintf("; by %v: the rules met %d packets, %v", engineText(x.shaping.Engine), met.Packets,
+		shapedText(met.Shaped))
 	if x.shaping.Correlation > 0 {
 		receipt.Evidence += "; how much the fate of one packet is that of the one before it was not measured"
 	}
@@ -144,7 +152,10 @@ func (b shapeFault) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, hist
 // look measures the links with the rules up, and judges them.
 func (x *shapeInjection) look(ctx context.Context) (history.Receipt, error) {
 	now := x.measure(ctx, x.was)
-	r, err := chaos.OnEach(x.shapers, func(t shapable) (history.Receipt, error) { return x.judgeShaped(t, now[t]), nil })
+	r, err := chaos.OnEach(x.shapers, func(t shapable) (history.Receipt, error) {
+		return x.judgeShaped(t, now[t]),
+			nil
+	})
 	if x.gauge.Echo {
 		r.Figures = map[string]float64{"round_trip_before_ms": x.roundTrip(x.was), "round_trip_ms": x.roundTrip(now)}
 	}
@@ -166,7 +177,8 @@ func (x *shapeInjection) roundTrip(seen map[chaos.Node][]MeasuredLink) float64 {
 	return sum.Seconds() * 1e3 / float64(max(n, 1))
 }
 
-// congested tells that datagrams waited for each other, on a machine that is too slow for so many. That wait is not a delay of the link.
+// congested tells that datagrams waited for each other, on a machine that is too slow for so many. That wait is not a
+// delay of the link.
 func congested(f Flow) bool { return f.OneWay.High-f.OneWay.Low > congestedSpread }
 
 // flows are what was measured of one link in a direction, or in both.
@@ -264,8 +276,8 @@ func (x *shapeInjection) lacks(e Engine, there map[chaos.Node]Engines) string {
 	return ""
 }
 
-// askEngines asks all nodes for the engines that there are. Those that cannot be asked have none of their own to choose: nothing stands at a
-// node that was never started.
+// askEngines asks all nodes for the engines that there are. Those that cannot be asked have none of their own to
+// choose: nothing stands at a node that was never started.
 func (x *shapeInjection) askEngines(ctx context.Context) (map[chaos.Node]Engines, error) {
 	first, err := x.shapers[0].Engines(ctx)
 	if err != nil {
@@ -305,7 +317,9 @@ func (x *shapeInjection) standsAt(e Engine, n chaos.Node) bool {
 
 // measure measures all links of all targets, waiting longer for what was seen to take long before.
 // Before the fault, before is nil.
-func (x *shapeInjection) measure(ctx context.Context, before map[chaos.Node][]MeasuredLink) map[chaos.Node][]MeasuredLink {
+func (x *shapeInjection) measure(ctx context.Context,
+	before map[chaos.Node][]MeasuredLink,
+) map[chaos.Node][]MeasuredLink {
 	patience := gaugePatience + 2*x.longest
 	for _, links := range before {
 		for _, l := range links {

@@ -12,8 +12,11 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// compare pairs what is seen now with what was seen before. besides tells of the other faults that may have made a difference.
-func (x *shapeInjection) compare(t chaos.Node, now []MeasuredLink, besides func(chaos.Lane) chaos.Beside) (lanes []shapedLane, missing []string) {
+// compare pairs what is seen now with what was seen before. besides tells of the other faults that may have made a
+// difference.
+func (x *shapeInjection) compare(t chaos.Node, now []MeasuredLink,
+	besides func(chaos.Lane) chaos.Beside,
+) (lanes []shapedLane, missing []string) {
 	for i, is := range now {
 		peer := x.scope.Peers[i]
 		if is.Missing || len(x.was[t]) == 0 || x.was[t][i].Missing {
@@ -23,12 +26,18 @@ func (x *shapeInjection) compare(t chaos.Node, now []MeasuredLink, besides func(
 		was := x.was[t][i]
 		if is.Shake != nil && was.Shake != nil {
 			others := append(besides(x.lane(t, peer, true)), besides(x.lane(t, peer, false))...)
-			lanes = append(lanes, shapedLane{peer: peer.Name(), outward: true, ways: x.Direction.ways(), was: *was.Shake, is: *is.Shake, others: others})
+			lanes = append(lanes, shapedLane{
+				peer: peer.Name(), outward: true, ways: x.Direction.ways(),
+				was: *was.Shake, is: *is.Shake, others: others,
+			})
 			continue
 		}
 		add := func(outward bool, before, now Flow) {
 			l := x.lane(t, peer, outward)
-			lanes = append(lanes, shapedLane{peer: peer.Name(), outward: outward, was: before, is: now, others: besides(l)})
+			lanes = append(lanes, shapedLane{
+				peer: peer.Name(), outward: outward, was: before, is: now,
+				others: besides(l),
+			})
 		}
 		if x.Direction.out() {
 			add(true, was.Out, is.Out)
@@ -40,10 +49,13 @@ func (x *shapeInjection) compare(t chaos.Node, now []MeasuredLink, besides func(
 	return lanes, missing
 }
 
-// judgeShaped makes the receipt of one target: as good as its worst link, where some show it; those of which too little was seen
-// do not speak against it.
+// judgeShaped makes the receipt of one target: as good as its worst link, where some show it; those of which too little
+// was seen do not speak against it.
 func (x *shapeInjection) judgeShaped(t chaos.Node, now []MeasuredLink) history.Receipt {
-	lanes, missing := x.compare(t, now, func(l chaos.Lane) chaos.Beside { return x.scope.LinkFaults.Changed(x.noted, l, x.since) })
+	lanes, missing := x.compare(t, now, func(l chaos.Lane) chaos.Beside {
+		return x.scope.LinkFaults.Changed(x.noted, l,
+			x.since)
+	})
 	by := map[history.ReceiptStatus]int{}
 	var lacking []string
 	for _, l := range lanes {
@@ -69,7 +81,8 @@ func (x *shapeInjection) judgeShaped(t chaos.Node, now []MeasuredLink) history.R
 	return chaos.Seen(status, 0, evidence)
 }
 
-// status tells whether a lane was hit. That it was not does not follow where another fault came or went since it was measured before.
+// status tells whether a lane was hit. That it was not does not follow where another fault came or went since it was
+// measured before.
 func (x *shapeInjection) status(l shapedLane) history.ReceiptStatus {
 	if l.was.Arrived == 0 {
 		return history.Indeterminate
@@ -85,12 +98,19 @@ func (x *shapeInjection) status(l shapedLane) history.ReceiptStatus {
 func (x *shapeInjection) evidence(lanes []shapedLane, missing []string) string {
 	var parts []string
 	apart := Flow{TwoClocks: true}
-	for _, kind := range []shapedLane{{outward: true}, {}, {outward: true, is: apart}, {is: apart}, {outward: true, ways: x.Direction.ways()}} {
+	for _, kind := range []shapedLane{
+		{outward: true},
+		{},
+		{outward: true, is: apart},
+		{is: apart},
+		{outward: true, ways: x.Direction.ways()},
+	} {
 		for _, status := range []history.ReceiptStatus{history.Installed, history.NotInstalled, history.Indeterminate} {
 			var group []shapedLane
 			var names []string
 			for _, l := range lanes {
-				if l.outward == kind.outward && l.ways == kind.ways && l.is.TwoClocks == kind.is.TwoClocks && x.status(l) == status {
+				if l.outward == kind.outward && l.ways == kind.ways && l.is.TwoClocks == kind.is.TwoClocks &&
+					x.status(l) == status {
 					group, names = append(group, l), append(names, l.peer)
 				}
 			}
@@ -110,12 +130,13 @@ func (x *shapeInjection) evidence(lanes []shapedLane, missing []string) string {
 	return strings.Join(parts, "; ")
 }
 
-// mostLooks is how often the links are looked at after a heal, as long as they show the fault: a burst of datagrams that a busy
-// machine loses or holds up looks like one.
+// mostLooks is how often the links are looked at after a heal, as long as they show the fault: a burst of datagrams
+// that a busy machine loses or holds up looks like one.
 const mostLooks = 3
 
-// unshape takes the rules down everywhere, and sees that the links are as before and that nothing is left. Where another link fault has
-// stood on the same lane since the heal was begun, nothing follows from what is measured; that the rules are gone must do.
+// unshape takes the rules down everywhere, and sees that the links are as before and that nothing is left. Where
+// another link fault has stood on the same lane since the heal was begun, nothing follows from what is measured; that
+// the rules are gone must do.
 func (x *shapeInjection) unshape(ctx context.Context) (history.Receipt, error) {
 	begun := clock.Now()
 	met, failed := x.takeDown(ctx)

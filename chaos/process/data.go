@@ -71,8 +71,8 @@ type dataSeen struct {
 	why    error        // it could not be looked into
 }
 
-// openData opens the data directory of a process that is about to be killed, and lists it. A failure stops the fault only where the data
-// is to be changed.
+// openData opens the data directory of a process that is about to be killed, and lists it. A failure stops the fault
+// only where the data is to be changed.
 func openData(ctx context.Context, n chaos.Node, option dataOption) (*dataSeen, error) {
 	l := &dataSeen{}
 	h, ok := n.(disk.DataHolder)
@@ -102,8 +102,8 @@ func (l *dataSeen) release(ctx context.Context) error {
 	return d.Release(ctx)
 }
 
-// settle is called when the process is gone: it has the data lost where that was asked for, and looks again. The receipt is
-// the one of the death, made worse where the directory is not as it should be.
+// settle is called when the process is gone: it has the data lost where that was asked for, and looks again. The
+// receipt is the one of the death, made worse where the directory is not as it should be.
 func (l *dataSeen) settle(ctx context.Context, option dataOption, r history.Receipt) (history.Receipt, error) {
 	if l.data == nil {
 		if l.why != nil {
@@ -162,7 +162,8 @@ func (l *dataSeen) again(ctx context.Context, n chaos.Node, r history.Receipt) h
 		r.Evidence += fmt.Sprintf("; its data directory cannot be looked into now: %v", err)
 	case now.ID != l.dead.ID:
 		r.Status = history.Indeterminate
-		r.Evidence += fmt.Sprintf("; it has another data directory now (%s, not %s), which holds %s", now.ID, l.dead.ID, now)
+		r.Evidence += fmt.Sprintf("; it has another data directory now (%s, not %s), which holds %s", now.ID, l.dead.ID,
+			now)
 	default:
 		r.Evidence += fmt.Sprintf("; the same directory holds %s now", now)
 	}

@@ -40,8 +40,11 @@ func (v *endedTargets) kill(ctx context.Context, n killable) (history.Receipt, e
 	})
 }
 
-// end ends one target and checks that its process is gone. A target that had no process before is left alone, also by the heal.
-func (v *endedTargets) end(ctx context.Context, n killable, by func(context.Context) (endResult, error)) (history.Receipt, error) {
+// end ends one target and checks that its process is gone. A target that had no process before is left alone, also by
+// the heal.
+func (v *endedTargets) end(ctx context.Context, n killable,
+	by func(context.Context) (endResult, error),
+) (history.Receipt, error) {
 	before, none, err := chaos.Before(ctx, n, "to end")
 	if err != nil || before.Gone() {
 		return none, err

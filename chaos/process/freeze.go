@@ -14,12 +14,12 @@ import (
 // CanFreeze is the capability of a node that is a Freezer.
 const CanFreeze chaos.Capability = "freeze"
 
-// Freezer is a node whose process and descendants can be halted by the kernel's freezer of control groups. A node that counts
-// its freezes, so that several can overlap, tells their number by a method Freezes.
+// Freezer is a node whose process and descendants can be halted by the kernel's freezer of control groups. A node that
+// counts its freezes, so that several can overlap, tells their number by a method Freezes.
 type Freezer interface {
 	chaos.Inspector
-	// Freeze halts them, and returns when the agent or the engine says so. Each call that found a process is undone by one of Thaw, whatever
-	// it returned.
+	// Freeze halts them, and returns when the agent or the engine says so. Each call that found a process is undone by
+	// one of Thaw, whatever it returned.
 	Freeze(ctx context.Context) error
 	// Thaw undoes one Freeze.
 	Thaw(ctx context.Context) error
@@ -27,11 +27,12 @@ type Freezer interface {
 	Frozen(ctx context.Context) (Frozen, error)
 }
 
-// freeze halts a process and all its descendants by the freezer of its control group, as a container engine's pause or a snapshot of a
-// machine does. It is not a signal: no process inside can catch it, and no parent is told. The kernel acknowledges what arrives.
+// freeze halts a process and all its descendants by the freezer of its control group, as a container engine's pause or
+// a snapshot of a machine does. It is not a signal: no process inside can catch it, and no parent is told. The kernel
+// acknowledges what arrives.
 //
-// Example: a freeze of redis-1 on this machine. The agent moves the server and its children into a new group and writes 1 to cgroup.freeze. The kernel
-// then says "frozen 1", and the threads get no processor time in 20 ms: installed.
+// Example: a freeze of redis-1 on this machine. The agent moves the server and its children into a new group and writes
+// 1 to cgroup.freeze. The kernel then says "frozen 1", and the threads get no processor time in 20 ms: installed.
 type freeze struct{}
 
 func freezeKind() chaos.Kind {
@@ -68,7 +69,9 @@ type frozen struct {
 	pid int
 }
 
-func freezeOne(ctx context.Context, n freezable, service chaos.Observer, frozenNodes *chaos.Hits[frozen]) (history.Receipt, error) {
+func freezeOne(ctx context.Context, n freezable, service chaos.Observer,
+	frozenNodes *chaos.Hits[frozen],
+) (history.Receipt, error) {
 	before, none, err := chaos.Before(ctx, n, "to freeze")
 	if err != nil || before.Gone() {
 		return none, err
@@ -97,17 +100,20 @@ func freezeOne(ctx context.Context, n freezable, service chaos.Observer, frozenN
 		status, text := silent(ctx, service, n.Name(), answers)
 		return chaos.Seen(status, first.Time, evidence+"; "+text), nil
 	case first.Outside > 0:
-		return chaos.Seen(history.NotInstalled, first.Time, fmt.Sprintf("%s, but %d of its processes are in other groups", evidence, first.Outside)), nil
+		return chaos.Seen(history.NotInstalled, first.Time,
+			fmt.Sprintf("%s, but %d of its processes are in other groups", evidence, first.Outside)), nil
 	}
 	text, err := still(ctx, n, first)
 	if err != nil {
-		return chaos.Seen(history.NotInstalled, first.Time, evidence+", but "+err.Error()), nil //nolint:nilerr // it did not bite
+		return chaos.Seen(history.NotInstalled, first.Time, evidence+", but "+err.Error()),
+			nil //nolint:nilerr // it did not bite
 	}
 	return chaos.Seen(history.Installed, first.Time, evidence+"; "+text), nil
 }
 
 const (
-	// stillFor is how long a frozen process is watched: longer than the ticks of any server here are apart, were it only slow.
+	// stillFor is how long a frozen process is watched: longer than the ticks of any server here are apart, were it
+	// only slow.
 	stillFor = 20 * time.Millisecond
 	// stillTries: another fault may have it held at the very moment, which takes a little of a processor.
 	stillTries = 3
@@ -127,7 +133,8 @@ func still(ctx context.Context, n Freezer, from Frozen) (string, error) {
 		case !now.Frozen:
 			return "", fmt.Errorf("soon after it was not: %s", now.Said)
 		case now.Ran == from.Ran:
-			return fmt.Sprintf("its threads had no processor in %v", time.Duration(now.Time-from.Time).Round(time.Millisecond)), nil
+			return fmt.Sprintf("its threads had no processor in %v",
+				time.Duration(now.Time-from.Time).Round(time.Millisecond)), nil
 		}
 		ran = time.Duration(now.Ran - from.Ran)
 		from = now
@@ -135,7 +142,8 @@ func still(ctx context.Context, n Freezer, from Frozen) (string, error) {
 	return "", fmt.Errorf("its threads ran for %v within %v", ran, stillFor)
 }
 
-// thawed thaws a target and checks that it is not frozen any more, unless another freeze of it stands, nor stopped, unless by a pause.
+// thawed thaws a target and checks that it is not frozen any more, unless another freeze of it stands, nor stopped,
+// unless by a pause.
 func (n frozen) thawed(ctx context.Context) (history.Receipt, error) {
 	if r, ended := endedMeanwhile(ctx, n.freezable, n.pid); ended {
 		return r, nil
@@ -146,7 +154,8 @@ func (n frozen) thawed(ctx context.Context) (history.Receipt, error) {
 	if err = errors.Join(failed, err); err != nil {
 		return history.Receipt{Evidence: fmt.Sprintf("%s: %s", n.Name(), now.Said)}, err
 	}
-	state, paused, err := around(func() int { return pauses(n.freezable) }, func() (chaos.ProcessState, error) { return n.Inspect(ctx) })
+	state, paused, err := around(func() int { return pauses(n.freezable) },
+		func() (chaos.ProcessState, error) { return n.Inspect(ctx) })
 	if err != nil {
 		return history.Receipt{}, fmt.Errorf("its state could not be read: %w", err)
 	}
@@ -155,15 +164,18 @@ func (n frozen) thawed(ctx context.Context) (history.Receipt, error) {
 	case now.Gone || state.Gone():
 		return chaos.Seen(history.Installed, now.Time, evidence+": it ended meanwhile"), nil
 	case now.Frozen && others > 0:
-		return chaos.Seen(history.Installed, now.Time, fmt.Sprintf("%s: %d other freezes of it stand", evidence, others)), nil
+		return chaos.Seen(history.Installed, now.Time, fmt.Sprintf("%s: %d other freezes of it stand", evidence,
+			others)), nil
 	case now.Frozen:
 		return chaos.Seen(history.NotInstalled, now.Time, evidence), errors.New("it is still frozen")
 	case state.Threads["T"] > 0 && paused == 0:
-		return chaos.Seen(history.NotInstalled, state.Time, evidence), errors.New("it is stopped, and nobody asked for that")
+		return chaos.Seen(history.NotInstalled, state.Time, evidence),
+			errors.New("it is stopped, and nobody asked for that")
 	case state.Threads["T"] > 0:
 		evidence += fmt.Sprintf(": %d pauses of it stand", paused)
 	}
-	return chaos.Seen(history.Installed, now.Time, fmt.Sprintf("%s, %v after the thaw was asked for", evidence, time.Duration(now.Time-begun).Round(100*time.Microsecond))), nil
+	return chaos.Seen(history.Installed, now.Time, fmt.Sprintf("%s, %v after the thaw was asked for", evidence,
+		time.Duration(now.Time-begun).Round(100*time.Microsecond))), nil
 }
 
 // freezes is how many freezes of the node stand, as far as it counts them.
@@ -174,8 +186,8 @@ func (n frozen) freezes() int {
 	return 0
 }
 
-// answering finds a fact that the node answers now, "" where it answers none. Where the kernel cannot be asked, the receipt rests on
-// the node's silence.
+// answering finds a fact that the node answers now, "" where it answers none. Where the kernel cannot be asked, the
+// receipt rests on the node's silence.
 func answering(ctx context.Context, service chaos.Observer, node string) string {
 	if service == nil {
 		return ""

@@ -9,8 +9,9 @@ import (
 
 // kill ends a process with SIGKILL: a crash. What it had handed to the kernel is safe; this is no loss of power.
 type kill struct {
-	// Data is what becomes of the data directory of a server: "keep" (the default); "lose", as with a disk that is gone as
-	// well; "save", where a copy is put aside; or "restore", where the copy takes its place, as when a backup is played back.
+	// Data is what becomes of the data directory of a server: "keep" (the default); "lose", as with a disk that is gone
+	// as well; "save", where a copy is put aside; or "restore", where the copy takes its place, as when a backup is
+	// played back.
 	Data dataOption `yaml:"data"`
 }
 

@@ -1,20 +1,20 @@
 package process
 
-// DoFreeze is the order that halts a process and its descendants by the kernel's freezer: FreezeArgs. DoFrozen asks the kernel
-// whether they are halted: answered with Frozen. It looks for itself, whatever DoFreeze came to.
+// DoFreeze is the order that halts a process and its descendants by the kernel's freezer: FreezeArgs. DoFrozen asks the
+// kernel whether they are halted: answered with Frozen. It looks for itself, whatever DoFreeze came to.
 const (
 	DoFreeze = "freeze"
 	DoFrozen = "frozen"
 )
 
-// DoRestore is the order that thaws what dead agents had frozen, anywhere on the machine: no arguments, answered with a line of text
-// for each group that it removed. It leaves nothing standing.
+// DoRestore is the order that thaws what dead agents had frozen, anywhere on the machine: no arguments, answered with a
+// line of text for each group that it removed. It leaves nothing standing.
 const DoRestore = "restore-frozen"
 
 // FreezeArgs says who freezes.
 type FreezeArgs struct {
-	// Engine tells that the container engine does it, in the control group that it made for the process. The agent then only looks
-	// that it reaches that group, and thaws it when the order is undone.
+	// Engine tells that the container engine does it, in the control group that it made for the process. The agent then
+	// only looks that it reaches that group, and thaws it when the order is undone.
 	Engine bool `json:"engine,omitempty"`
 }
 

@@ -10,7 +10,8 @@ import (
 )
 
 // pause stops a process with SIGSTOP, as a long garbage collection, a live migration or a suspended laptop would. Its
-// connections stay open, and the kernel goes on to acknowledge what arrives. Only the missing answers show that it is stopped.
+// connections stay open, and the kernel goes on to acknowledge what arrives. Only the missing answers show that it is
+// stopped.
 type pause struct{}
 
 func pauseKind() chaos.Kind {
@@ -68,13 +69,15 @@ func stop(ctx context.Context, n pausable, held *chaos.Hits[stopped]) (history.R
 	return chaos.Seen(history.Installed, sent.Time, evidence), nil
 }
 
-// resumed continues a target and checks that none of its threads is stopped any more, unless another pause of it stands.
+// resumed continues a target and checks that none of its threads is stopped any more, unless another pause of it
+// stands.
 func (n stopped) resumed(ctx context.Context) (history.Receipt, error) {
 	if r, ended := endedMeanwhile(ctx, n.pausable, n.pid); ended {
 		return r, nil
 	}
 	going, failed := n.Resume(ctx)
-	state, others, err := around(func() int { return pauses(n.pausable) }, func() (chaos.ProcessState, error) { return n.Inspect(ctx) })
+	state, others, err := around(func() int { return pauses(n.pausable) },
+		func() (chaos.ProcessState, error) { return n.Inspect(ctx) })
 	evidence := fmt.Sprintf("%s: %s", n.Name(), state)
 	switch {
 	case err != nil:
@@ -84,15 +87,17 @@ func (n stopped) resumed(ctx context.Context) (history.Receipt, error) {
 	case failed != nil:
 		return history.Receipt{Time: state.Time, Evidence: evidence}, failed
 	case (state.Threads["T"] > 0 || state.Waits) && others > 0:
-		return chaos.Seen(history.Installed, state.Time, fmt.Sprintf("%s: %d other pauses of it stand", evidence, others)), nil
+		return chaos.Seen(history.Installed, state.Time,
+			fmt.Sprintf("%s: %d other pauses of it stand", evidence, others)), nil
 	case state.Threads["T"] > 0 || state.Waits:
-		return chaos.Seen(history.NotInstalled, state.Time, evidence+": it is still stopped"), errors.New("it is still stopped")
+		return chaos.Seen(history.NotInstalled, state.Time, evidence+": it is still stopped"),
+			errors.New("it is still stopped")
 	}
 	return chaos.Seen(history.Installed, going.Time, evidence), nil
 }
 
-// endedMeanwhile tells whether the process that was stopped or frozen is not there any more. A node that knows by itself that it runs is not
-// inspected: the target would go on that much later.
+// endedMeanwhile tells whether the process that was stopped or frozen is not there any more. A node that knows by
+// itself that it runs is not inspected: the target would go on that much later.
 func endedMeanwhile(ctx context.Context, n interface {
 	chaos.Node
 	chaos.Inspector
@@ -108,7 +113,8 @@ func endedMeanwhile(ctx context.Context, n interface {
 	return chaos.Seen(history.Installed, state.Time, fmt.Sprintf("%s: %s: it ended meanwhile", n.Name(), state)), true
 }
 
-// around makes a look, and tells how many others stood: before it or after it, for one may begin or be healed meanwhile.
+// around makes a look, and tells how many others stood: before it or after it, for one may begin or be healed
+// meanwhile.
 func around[T any](standing func() int, look func() (T, error)) (seen T, others int, err error) {
 	before := standing()
 	seen, err = look()

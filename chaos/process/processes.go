@@ -12,12 +12,12 @@ const (
 	CanStop chaos.Capability = "stop" // Stopper
 )
 
-// Pauser is a node whose process can be stopped and continued by signals. A node that counts its pauses, so that several
-// can overlap, tells their number by a method Pauses.
+// Pauser is a node whose process can be stopped and continued by signals. A node that counts its pauses, so that
+// several can overlap, tells their number by a method Pauses.
 type Pauser interface {
 	chaos.Inspector
-	// Pause sends SIGSTOP and returns when every thread was seen stopped, or with an error. Each call that found a process is
-	// undone by one of Resume, whatever it returned.
+	// Pause sends SIGSTOP and returns when every thread was seen stopped, or with an error. Each call that found a
+	// process is undone by one of Resume, whatever it returned.
 	Pause(ctx context.Context) (chaos.ProcessState, error)
 	// Resume undoes one Pause. When none is left it sends SIGCONT and returns when no thread is stopped any more.
 	Resume(ctx context.Context) (chaos.ProcessState, error)
@@ -26,14 +26,16 @@ type Pauser interface {
 // Killer is a node whose process can be killed with SIGKILL.
 type Killer interface {
 	chaos.Inspector
-	// Kill sends SIGKILL and returns when the process is gone and can be started again, with when it was first seen gone.
+	// Kill sends SIGKILL and returns when the process is gone and can be started again, with when it was first seen
+	// gone.
 	Kill(ctx context.Context) (chaos.ProcessState, error)
 }
 
 // Stopper is a node whose process can be asked to end in order.
 type Stopper interface {
 	Killer
-	// Stop sends the signal that asks for it, and returns when the process has ended and can be started again, or when ctx is over.
+	// Stop sends the signal that asks for it, and returns when the process has ended and can be started again, or when
+	// ctx is over.
 	Stop(ctx context.Context) (Ended, error)
 }
 

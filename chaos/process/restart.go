@@ -12,7 +12,8 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// restart is a crash and an immediate return, as of a server that a supervisor starts again after an out-of-memory kill.
+// restart is a crash and an immediate return, as of a server that a supervisor starts again after an out-of-memory
+// kill.
 type restart struct {
 	// Delay is how long the node stays away; default 0, at most maxDelay.
 	Delay time.Duration `yaml:"delay"`
@@ -113,7 +114,8 @@ func (f restart) end(ctx context.Context, dead *endedTargets, n killable) (histo
 func restartable(on []chaos.Node) error {
 	for _, n := range on {
 		if s, ok := n.(chaos.Starter); !ok || !s.Restartable() {
-			return chaos.Unavailable{What: string(chaos.CanStart), Reason: n.Name() + " cannot be started a second time; use kill"}
+			return chaos.Unavailable{What: string(chaos.CanStart), Reason: n.Name() +
+				" cannot be started a second time; use kill"}
 		}
 	}
 	return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// gracefulStop asks a server to end in order, as an operator or a supervisor does: it may save its state before it ends. For a crash there is
-// kill.
+// gracefulStop asks a server to end in order, as an operator or a supervisor does: it may save its state before it
+// ends. For a crash there is kill.
 type gracefulStop struct{}
 
 // How a restart ends its targets.
@@ -70,13 +70,17 @@ func (v *endedTargets) stop(ctx context.Context, n stoppable) (history.Receipt, 
 		case err != nil:
 			out.mayYetEnd = true
 		case !e.Gone:
-			out.status, out.text, out.mayYetEnd = history.NotInstalled, fmt.Sprintf("asked by SIG%s, it has not ended within %s", e.Signal, stopPatience), true
+			out.status, out.text, out.mayYetEnd = history.NotInstalled,
+				fmt.Sprintf("asked by SIG%s, it has not ended within %s", e.Signal, stopPatience), true
 		case e.Killed:
-			out.status, out.text = history.NotInstalled, fmt.Sprintf("asked by SIG%s, it was ended by a SIGKILL (%s)", e.Signal, e.How)
+			out.status, out.text = history.NotInstalled, fmt.Sprintf("asked by SIG%s, it was ended by a SIGKILL (%s)",
+				e.Signal, e.How)
 		case e.How == "":
-			out.status, out.text = history.Indeterminate, fmt.Sprintf("asked by SIG%s, it ended, and nobody saw how", e.Signal)
+			out.status, out.text = history.Indeterminate,
+				fmt.Sprintf("asked by SIG%s, it ended, and nobody saw how", e.Signal)
 		default:
-			out.status, out.text = history.Installed, fmt.Sprintf("asked by SIG%s, it ended by itself: %s", e.Signal, e.How)
+			out.status, out.text = history.Installed, fmt.Sprintf("asked by SIG%s, it ended by itself: %s", e.Signal,
+				e.How)
 		}
 		return out, err
 	})

@@ -15,13 +15,14 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// failover has a service hand its lead over in order, as for maintenance. Unplanned failovers come from kill, pause and partition.
+// failover has a service hand its lead over in order, as for maintenance. Unplanned failovers come from kill, pause and
+// partition.
 type failover struct {
 	led, noticed time.Duration // how long each is waited for
 }
 
-// How long a handover may take to be seen, and then until the node that led says so itself. A Sentinel turns an old primary into a
-// replica within a second of the promotion; the servers of ZooKeeper elect in between.
+// How long a handover may take to be seen, and then until the node that led says so itself. A Sentinel turns an old
+// primary into a replica within a second of the promotion; the servers of ZooKeeper elect in between.
 const (
 	ledTime    = 8 * time.Second
 	noticeTime = 4 * time.Second // after settling, which has the rest of Timeout
@@ -57,7 +58,10 @@ func promoter(service chaos.Observer) (chaos.Promoter, error) {
 			return nil, err
 		}
 	}
-	return nil, chaos.Unavailable{What: "a failover in order", Reason: "the service knows no lead that could be handed over"}
+	return nil, chaos.Unavailable{
+		What:   "a failover in order",
+		Reason: "the service knows no lead that could be handed over",
+	}
 }
 
 // Inject asks for the handover and waits until it is seen.
@@ -162,7 +166,8 @@ func (h *handover) leaders(ctx context.Context) []string {
 	return out
 }
 
-// heal undoes what is left of a handover that was cut short, and checks that some node leads. The lead is not handed back.
+// heal undoes what is left of a handover that was cut short, and checks that some node leads. The lead is not handed
+// back.
 func (h *handover) heal(ctx context.Context) (history.Receipt, error) {
 	if !h.begun {
 		return chaos.NothingToHeal(ctx)

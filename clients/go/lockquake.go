@@ -1,5 +1,6 @@
-// Package lockquake is the half of lockquake's control stream (docs/protocol.md) that every client in Go needs: frames, clocks, workloads, events, points.
-// It needs the standard library alone, and is a module of its own: whoever imports it keeps the versions of all other modules.
+// Package lockquake is the half of lockquake's control stream (docs/protocol.md) that every client in Go needs: frames,
+// clocks, workloads, events, points. It needs the standard library alone, and is a module of its own: whoever imports
+// it keeps the versions of all other modules.
 //
 // A client is a type with Acquire and Release, and a call of Main:
 //
@@ -26,10 +27,11 @@ import (
 	"unsafe"
 )
 
-// Lock is one user's lock, with a connection of its own. Its methods are called one at a time. Their contexts end with the time that an operation
-// may take; that of Acquire also ends when the client is told to stop.
+// Lock is one user's lock, with a connection of its own. Its methods are called one at a time. Their contexts end with
+// the time that an operation may take; that of Acquire also ends when the client is told to stop.
 //
-// An error that is one of ErrContended, ErrNotHeld, ErrLost, ErrNotSent and ErrRefused means certainly. After any other one nobody knows what was done.
+// An error that is one of ErrContended, ErrNotHeld, ErrLost, ErrNotSent and ErrRefused means certainly. After any other
+// one nobody knows what was done.
 type Lock interface {
 	// Acquire takes the lock, or says why not.
 	Acquire(ctx context.Context, name string) (Grant, error)
@@ -39,7 +41,8 @@ type Lock interface {
 
 // What a Lock may do beside; an io.Closer is closed at the end.
 type (
-	// Renewer asks for more time, and returns the new end of the validity. ErrNotHeld and ErrLost say that the grant is gone.
+	// Renewer asks for more time, and returns the new end of the validity. ErrNotHeld and ErrLost say that the grant is
+	// gone.
 	Renewer interface {
 		Renew(ctx context.Context, g Grant) (valid int64, err error)
 	}
@@ -51,16 +54,18 @@ type (
 	Watcher interface {
 		OnLost(g Grant, lost func())
 	}
-	// RenewalWatcher arranges for renewed to be called after each renewal that the library made by itself, with the new end of the validity. It
-	// counts from when the renewal was sent; Unknown where the library does not say.
+	// RenewalWatcher arranges for renewed to be called after each renewal that the library made by itself, with the new
+	// end of the validity. It counts from when the renewal was sent; Unknown where the library does not say.
 	RenewalWatcher interface {
 		OnRenewed(g Grant, renewed func(valid int64))
 	}
-	// Keeper says that a grant lasts while the process lives, though nobody asks for more time, as where a session is kept alive. Keeps is never called.
+	// Keeper says that a grant lasts while the process lives, though nobody asks for more time, as where a session is
+	// kept alive. Keeps is never called.
 	Keeper interface {
 		Keeps()
 	}
-	// Hider says that the lock is at another key than the one at which lockquake asks the service for it. Elsewhere is never called.
+	// Hider says that the lock is at another key than the one at which lockquake asks the service for it. Elsewhere is
+	// never called.
 	Hider interface {
 		Elsewhere()
 	}
@@ -154,8 +159,8 @@ func At(ctx context.Context, point string) {
 	}
 }
 
-// Poll asks for the lock at once and then every 10 ms, each time by one request, until it is granted for a TTL. What it calls returns the id and the
-// handle of the grant, or ErrContended.
+// Poll asks for the lock at once and then every 10 ms, each time by one request, until it is granted for a TTL. What it
+// calls returns the id and the handle of the grant, or ErrContended.
 func (a *Access) Poll(ctx context.Context, ask func() (id string, handle interface{}, err error)) (Grant, error) {
 	for {
 		sent := Now()
@@ -186,7 +191,8 @@ func NewID() string {
 // points are passed around Acquire and Release of every lock.
 var points = []string{"before-lock", "lock-done", "before-unlock", "unlock-done"}
 
-// Within calls lock, of a library that knows no context, and gives up when ctx is over. What it is granted after that, unlock gives back.
+// Within calls lock, of a library that knows no context, and gives up when ctx is over. What it is granted after that,
+// unlock gives back.
 func Within(ctx context.Context, lock, unlock func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- lock() }()
@@ -203,8 +209,9 @@ func Within(ctx context.Context, lock, unlock func() error) error {
 	}
 }
 
-// Main is the life of a client. Connect is called for each user; name is what reports call the program; names are more points, which its lock passes to At.
-// What connect returns is the lock's own type and no interface, for the client says before the start what of all this it is.
+// Main is the life of a client. Connect is called for each user; name is what reports call the program; names are more
+// points, which its lock passes to At. What connect returns is the lock's own type and no interface, for the client
+// says before the start what of all this it is.
 func Main[L Lock](name string, connect func(*Access) (L, error), names ...string) {
 	var kind L
 	if any(kind) == nil {

@@ -47,7 +47,8 @@ func (r *register) write(ctx context.Context, h *hold, value int64) error {
 
 func (r *register) ask(ctx context.Context, h *hold, q request) (int64, error) {
 	s := h.user.s.start
-	q.Lock, q.User, q.Grant, q.Token = s.Locks[h.lock], fmt.Sprintf("client-%d/%d", s.Index+1, h.user.number), h.op, h.grant.Token
+	q.Lock, q.User, q.Grant, q.Token = s.Locks[h.lock], fmt.Sprintf("client-%d/%d", s.Index+1, h.user.number), h.op,
+		h.grant.Token
 	switch v := r.versions[h.lock]; {
 	case r.guard == "cas-owner":
 		q.Owner = h.grant.ID

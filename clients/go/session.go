@@ -110,7 +110,10 @@ func (s *session) serve(in io.Reader, hello map[string]interface{}) {
 			}
 			if f.Type == "ping" {
 				t := time.Now()
-				s.stream.send("pong", map[string]int64{"id": int64(f.Ping.ID), "now": Now(), "wall": t.UnixNano(), "mono": began + int64(t.Sub(origin))})
+				s.stream.send("pong", map[string]int64{
+					"id": int64(f.Ping.ID), "now": Now(), "wall": t.UnixNano(),
+					"mono": began + int64(t.Sub(origin)),
+				})
 				continue
 			}
 			frames <- f
@@ -163,7 +166,8 @@ func greeting(name string, points []string) map[string]interface{} {
 		}
 	}
 	return map[string]interface{}{
-		"version": protocol, "process": name, "software": runtime.Version(), "libraries": libraries, "boot_id": strings.TrimSpace(string(boot)),
+		"version": protocol, "process": name, "software": runtime.Version(), "libraries": libraries,
+		"boot_id": strings.TrimSpace(string(boot)),
 		"time_ns": space, "now": Now(), "formats": []string{"records"}, "pid": os.Getpid(), "points": points,
 	}
 }
@@ -181,7 +185,8 @@ func (s *session) begin(st *start) error {
 	case w != nil && w.Params.Shared > 0:
 		return errShared
 	case r != nil && (r.Use != "register" || r.Guard == "sequencer"):
-		return fmt.Errorf("resource %s with guard %s: this client knows the register, and not its sequencer", r.Use, r.Guard)
+		return fmt.Errorf("resource %s with guard %s: this client knows the register, and not its sequencer", r.Use,
+			r.Guard)
 	}
 	if s.start, s.timeout = st, time.Duration(st.Timeout); s.timeout <= 0 {
 		s.timeout = 10 * time.Second
@@ -243,7 +248,8 @@ func (s *session) run(life func()) {
 	}()
 }
 
-// command hands an order to its user. Arming, continuing and giving up act at once: they are meant for a user in the middle of an operation.
+// command hands an order to its user. Arming, continuing and giving up act at once: they are meant for a user in the
+// middle of an operation.
 func (s *session) command(o order) error {
 	switch o.Do {
 	case "acquire", "release", "renew", "check", "read", "write", "arm", "continue", "cancel", "close":

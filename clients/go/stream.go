@@ -33,7 +33,8 @@ type event struct {
 	valid, value      int64
 }
 
-// stream is the standard output. Each event gets its number and its time under one lock, and they are written in that order.
+// stream is the standard output. Each event gets its number and its time under one lock, and they are written in that
+// order.
 type stream struct {
 	out  sync.Mutex // held while something is written
 	to   io.Writer

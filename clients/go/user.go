@@ -40,7 +40,8 @@ type user struct {
 
 func newUser(s *session, number int) *user {
 	u := &user{
-		s: s, number: number, id: uint32(s.start.Index)<<16 | uint32(number), holds: map[int]*hold{}, points: map[string]string{},
+		s: s, number: number, id: uint32(s.start.Index)<<16 | uint32(number), holds: map[int]*hold{},
+		points: map[string]string{},
 		random: rand.New(rand.NewSource(int64(s.start.Seed)*7919 + int64(number))),
 	}
 	u.base = context.WithValue(context.Background(), userKey{}, u)
@@ -71,7 +72,10 @@ func (u *user) acquire(lock int, intended int64, timeout time.Duration) (*hold, 
 	if late := Now() - larger(intended, u.free); intended != 0 && late > u.lag {
 		u.lag = late
 	}
-	e := event{user: u.id, kind: kindAcquire, phase: invoke, lock: uint16(lock), value: intended, valid: Now() + int64(timeout)}
+	e := event{
+		user: u.id, kind: kindAcquire, phase: invoke, lock: uint16(lock), value: intended,
+		valid: Now() + int64(timeout),
+	}
 	seq, asked := u.s.stream.event(e)
 	ctx, cancel := context.WithTimeout(u.load, timeout)
 	defer cancel()
@@ -209,9 +213,11 @@ func outcome(err error) (phase, code byte) {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return info, 7
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &timeout) &&
+		timeout.Timeout():
 		return info, 4
-	case errors.As(err, &network), errors.As(err, &number), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
+	case errors.As(err, &network), errors.As(err, &number), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
+		errors.Is(err, net.ErrClosed):
 		return info, 5
 	}
 	return info, 9

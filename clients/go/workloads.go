@@ -25,7 +25,8 @@ var workloads map[string]func(*session, *user, *params)
 
 func init() { // it would refer to itself
 	workloads = map[string]func(*session, *user, *params){
-		"acquire-release": acquireRelease, "counter": counter, "guarded-set": guardedSet, "inventory": inventory, "booking": booking,
+		"acquire-release": acquireRelease, "counter": counter, "guarded-set": guardedSet, "inventory": inventory,
+		"booking": booking,
 		"balance": balance, "hold-renew": holdRenew, "stampede": stampede, "spread": spread, "once": once,
 	}
 }
@@ -117,7 +118,10 @@ func guardedSet(s *session, u *user, p *params) {
 }
 
 func inventory(s *session, u *user, p *params) {
-	inside(s, u, p, anyOf(u, p), func(h *hold) { h.change(p.Hold, func(sold int64) (int64, bool) { return sold + 1, sold < p.Stock }) })
+	inside(s, u, p, anyOf(u, p), func(h *hold) {
+		h.change(p.Hold,
+			func(sold int64) (int64, bool) { return sold + 1, sold < p.Stock })
+	})
 }
 
 func booking(s *session, u *user, p *params) {
@@ -233,7 +237,8 @@ func spread(s *session, u *user, p *params) {
 	inside(s, u, p, choose, func(*hold) { s.sleep(p.Hold) })
 }
 
-// nextArrival waits for the next arrival of an open loop; false at the stop. One user waits for it, the others for their turn.
+// nextArrival waits for the next arrival of an open loop; false at the stop. One user waits for it, the others for
+// their turn.
 func (s *session) nextArrival(p *params) (int64, bool) {
 	s.turn.Lock()
 	defer s.turn.Unlock()

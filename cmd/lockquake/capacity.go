@@ -39,25 +39,32 @@ type capacityFlags struct {
 	format                 *cli.Format
 }
 
-const capacityDoc = `Capacity measures how much load a lock takes, and where it bends. It runs a scenario again and again with more and more
-users, on servers that are kept from run to run, each run with a warm-up, and every point several times, in an order that is drawn. With
---slo it then looks for the highest rate of an open loop that keeps the objective, timed from the moment at which each acquire was due.
+const capacityDoc = `Capacity measures how much load a lock takes, and where it bends. It runs a scenario again and
+again with more and more users, on servers that are kept from run to run, each run with a warm-up, and every point
+several times, in an order that is drawn. With --slo it then looks for the highest rate of an open loop that keeps the
+objective, timed from the moment at which each acquire was due.
 
-With --rate and --slo it answers, in one line for each lock: does it carry that rate? It makes three runs at each rate, and one without a rate for the peak. Several backends may be named.
+With --rate and --slo it answers, in one line for each lock: does it carry that rate? It makes three runs at each rate,
+and one without a rate for the peak. Several backends may be named.
 
-Where the scenario writes to a resource, the report compares the writes that last: those that the resource applied, less what its final value lacks.
+Where the scenario writes to a resource, the report compares the writes that last: those that the resource applied, less
+what its final value lacks.
 
-A list names several values of an axis; every combination of values is a point. In lists of whole numbers, 4..256 doubles: it is 4, 8, 16, 32,
-64, 128, 256. --users, --locks, --hold, --ttl, --nodes, --rtt, --retry and --rate are axes; --sweep KEY=A,B,C makes one of any other key of
-the scenario, and --set gives a key one value. The scenario is one that takes and gives back locks, or the one that --scenario names.
+A list names several values of an axis; every combination of values is a point. In lists of whole numbers, 4..256
+doubles: it is 4, 8, 16, 32, 64, 128, 256. --users, --locks, --hold, --ttl, --nodes, --rtt, --retry and --rate are axes;
+--sweep KEY=A,B,C makes one of any other key of the scenario, and --set gives a key one value. The scenario is one that
+takes and gives back locks, or the one that --scenario names.
 
---rtt adds a delay between the clients and the servers, at the clients' end; the round trip is measured and reported. --retry is how a lock that polls waits for its next
-attempt: spin (not at all), fixed (10ms), jittered (5ms to 15ms), exponential (1ms, doubled up to 100ms).
+--rtt adds a delay between the clients and the servers, at the clients' end; the round trip is measured and reported.
+--retry is how a lock that polls waits for its next attempt: spin (not at all), fixed (10ms), jittered (5ms to 15ms),
+exponential (1ms, doubled up to 100ms).
 
-It leaves a directory with capacity.json, capacity.html and the directories of all runs; it is the last line printed. Ctrl-C reports what there
-is and ends with exit code 130; --resume goes on with it. --budget bounds the time of the whole: first each point is run less often, then each
-curve has fewer numbers of users, at least 6, then whole curves are left out; the search has half of it at least, if it needs that. Exit code 1 says that no rate kept the objective, that one that was asked for does not, or that a lock broke its promise; 4 that
-the runs cannot tell, for they were spoilt or the load generator was late.`
+It leaves a directory with capacity.json, capacity.html and the directories of all runs; it is the last line printed.
+Ctrl-C reports what there is and ends with exit code 130; --resume goes on with it. --budget bounds the time of the
+whole: first each point is run less often, then each curve has fewer numbers of users, at least 6, then whole curves are
+left out; the search has half of it at least, if it needs that. Exit code 1 says that no rate kept the objective, that
+one that was asked for does not, or that a lock broke its promise; 4 that the runs cannot tell, for they were spoilt or
+the load generator was late.`
 
 func capacityCommand(std cli.Streams) *cobra.Command {
 	var f capacityFlags
@@ -68,15 +75,17 @@ func capacityCommand(std cli.Streams) *cobra.Command {
 		Example: `  lockquake capacity --backend redis
   lockquake capacity --scenario counted-row --lock redis/none,redis/set-px-lua,etcd/mutex --users 1,10,100
   lockquake capacity --backend redis,etcd --users 64 --locks 64 --rate 2000 --slo p99=20ms
-  lockquake capacity --backend etcd --lock mutex --users 1,2,4..256 --locks 1,64 --rtt 0,1ms,5ms --slo p99=20ms --budget 10m
+  lockquake capacity --backend etcd --lock mutex --users 1,2,4..256 --locks 1,64 --rtt 0,1ms --slo p99=20ms --budget 10m
   lockquake capacity --backend redis --retry spin,jittered,exponential --sweep backend.persistence=none,always`,
 		Args: cli.NoArgs,
 	}
 	fl := c.Flags()
 	f.flags = fl
-	fl.StringVar(&f.Backend, "backend", "", "what is locked, such as redis, or several: redis,etcd; 'lockquake list backends' has them")
+	fl.StringVar(&f.Backend, "backend", "",
+		"what is locked, such as redis, or several: redis,etcd; 'lockquake list backends' has them")
 	fl.StringVar(&f.Lock, "lock", "", "the lock, or several of one backend, or of several: redis/none,etcd/mutex; the backend's default where none is named")
-	fl.StringVar(&f.Scenario, "scenario", "", "the scenario to be swept, by name or file, in place of --backend and --lock")
+	fl.StringVar(&f.Scenario, "scenario", "",
+		"the scenario to be swept, by name or file, in place of --backend and --lock")
 	fl.StringVar(&f.Users, "users", "", "numbers of users, all clients together; 4..64 doubles: 4,8,16,32,64; left out: 1,2,4..64, or with --rate and --slo 64")
 	fl.StringVar(&f.Locks, "locks", "", "numbers of locks, of which each cycle takes one; own: each user has one of its own")
 	fl.StringVar(&f.Hold, "hold", "", "how long each grant is kept, such as 0s,5ms")
@@ -85,23 +94,28 @@ func capacityCommand(std cli.Streams) *cobra.Command {
 	fl.StringVar(&f.RTT, "rtt", "", "round trips to be added between clients and servers, such as 0,1ms,5ms")
 	fl.StringVar(&f.Retry, "retry", "", "retry policies of a lock that polls: spin, fixed, jittered, exponential")
 	fl.StringVar(&f.Rate, "rate", "", "rates of an open loop, in acquires a second over all users, such as 100,200; with --slo: does the lock carry them?")
-	fl.StringArrayVar(&f.Sweep, "sweep", nil, "an axis of any other key of the scenario, such as workload.think=0s,5ms; may be repeated")
-	fl.StringArrayVar(&f.Set, "set", nil, "replace a key of the scenario for all points, such as workload.clients=4; may be repeated")
+	fl.StringArrayVar(&f.Sweep, "sweep", nil,
+		"an axis of any other key of the scenario, such as workload.think=0s,5ms; may be repeated")
+	fl.StringArrayVar(&f.Set, "set", nil,
+		"replace a key of the scenario for all points, such as workload.clients=4; may be repeated")
 	fl.StringVar(&f.SLO, "slo", "", "the objective of the open loop, such as p99=20ms: the highest rate that keeps it is searched, unless --rate names some")
 	fl.IntVar(&f.repeat, "repeat", 3, "runs of each point")
 	fl.DurationVar(&f.measured, "for", 3*time.Second, "how long each run is measured, behind its warm-up")
-	fl.DurationVar(&f.warm, "warmup", time.Second, "how long each run goes before anything counts; a second more where --rtt delays links")
+	fl.DurationVar(&f.warm, "warmup", time.Second,
+		"how long each run goes before anything counts; a second more where --rtt delays links")
 	fl.DurationVar(&f.budget, "budget", 0, "how long the whole may take, such as 10m; 0: as long as it needs")
 	f.where.Add(c)
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of the order and of everything that is random in the runs; 0: drawn and written down")
 	fl.StringVar(&f.out, "out", "runs", "folder of all runs")
-	fl.StringVar(&f.resume, "resume", "", "the directory of a sweep to go on with, made by the same command on the same machine")
+	fl.StringVar(&f.resume, "resume", "",
+		"the directory of a sweep to go on with, made by the same command on the same machine")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "note on standard error what is done")
 	f.metrics.Add(fl)
 	f.format = cli.AddFormat(c, "text", "json")
 	words.CompleteBackendAndLock(c)
 	words.CompleteFlag(c, "scenario", words.CompleteScenario)
-	words.CompleteFlag(c, "retry", cobra.FixedCompletions(slices.Sorted(maps.Keys(sweep.Policies)), cobra.ShellCompDirectiveNoFileComp))
+	words.CompleteFlag(c, "retry", cobra.FixedCompletions(slices.Sorted(maps.Keys(sweep.Policies)),
+		cobra.ShellCompDirectiveNoFileComp))
 	words.CompleteDir(c, "out", "resume")
 	c.RunE = func(c *cobra.Command, _ []string) error { return f.run(c.Context(), std) }
 	return c
@@ -127,7 +141,8 @@ func (f *capacityFlags) run(ctx context.Context, std cli.Streams) error {
 		o.Kept = &engine.KeptServers{Agent: delayed}
 	}
 	s.Runner = &sweep.Runner{Options: o, Warm: f.warm, For: f.measured}
-	s.File.Scenario, s.File.Text, s.File.Provider, s.File.Attached = o.Scenario.Name, string(o.Scenario.Text), o.Provider.Name(), o.Attached != nil
+	s.File.Scenario, s.File.Text, s.File.Provider, s.File.Attached = o.Scenario.Name, string(o.Scenario.Text),
+		o.Provider.Name(), o.Attached != nil
 	if err := s.Plan(points); err != nil {
 		return err
 	}
@@ -180,10 +195,12 @@ func (f *capacityFlags) header(s *sweep.Sweep, tell *cli.Progress) error {
 	}
 	open := batch.Opening{
 		Verb: "capacity", What: "sweep", Out: f.out, Resume: f.resume, Seeded: true, Seed: f.seed, Older: olderSweep,
-		Command: cli.CommandOf(f.flags, "capacity", nil, "resume", "seed", "out", "format", "verbose", "budget", "yes", "metrics-addr"),
+		Command: cli.CommandOf(f.flags, "capacity", nil, "resume", "seed", "out", "format", "verbose", "budget", "yes",
+			"metrics-addr"),
 	}
 	s.File = capacity.Sweep{
-		Schema: capacity.Schema, Objective: objective, Asked: asked, Repeat: f.repeat, Warm: int64(f.warm), Measured: int64(f.measured),
+		Schema: capacity.Schema, Objective: objective, Asked: asked, Repeat: f.repeat, Warm: int64(f.warm),
+		Measured: int64(f.measured),
 	}
 	if s.Dir, s.Journal, s.File.Seed, err = open.Journal(tell); err != nil {
 		return err
@@ -251,7 +268,8 @@ func (f *capacityFlags) report(std cli.Streams, s *sweep.Sweep, failed error, in
 		for _, one := range p.Samples {
 			if one.Verdict == string(results.Fail) {
 				broken++
-				fmt.Fprintf(std.Err, "lockquake: a run failed at %s: %s\n", sweep.Name(p.Setting), cli.Shorten(filepath.Join(s.Dir, one.Run)))
+				fmt.Fprintf(std.Err, "lockquake: a run failed at %s: %s\n", sweep.Name(p.Setting),
+					cli.Shorten(filepath.Join(s.Dir, one.Run)))
 			}
 		}
 	}

@@ -39,14 +39,17 @@ type chooseFlags struct {
 	format   *cli.Format
 }
 
-const chooseDoc = `Choose puts locks side by side for whoever has to take one. It runs the same load on each (32 users on one lock, then on 64), and then
-kills a server under them: the one that leads, the one that has a lock, or one of equals. It prints a table: grants a second, the time that an
-acquire took, handoff, requests of a grant, how long nobody got a lock when the server was gone, whether a fencing token comes with the grant, and
-the stories that show what breaks the lock. docs/choosing.md says what follows from them.
+const chooseDoc = `Choose puts locks side by side for whoever has to take one. It runs the same load on each (32 users
+on one lock, then on 64), and then kills a server under them: the one that leads, the one that has a lock, or one of
+equals. It prints a table: grants a second, the time that an acquire took, handoff, requests of a grant, how long nobody
+got a lock when the server was gone, whether a fencing token comes with the grant, and the stories that show what breaks
+the lock. docs/choosing.md says what follows from them.
 
-Without arguments it runs all locks that are right; --quick takes one of each topology. BACKEND names its default lock, BACKEND/LOCK another one,
-"BACKEND/*" all. It says first how long it takes. It leaves a directory with choose.json, a page (choose.html) and the directories of all runs;
-it is the last line printed. Ctrl-C reports what there is and ends with exit code 130; --resume goes on with it. Exit code 4: a lock could not be run, or the loss of its server was not judged.`
+Without arguments it runs all locks that are right; --quick takes one of each topology. BACKEND names its default lock,
+BACKEND/LOCK another one, "BACKEND/*" all. It says first how long it takes. It leaves a directory with choose.json, a
+page (choose.html) and the directories of all runs; it is the last line printed. Ctrl-C reports what there is and ends
+with exit code 130; --resume goes on with it. Exit code 4: a lock could not be run, or the loss of its server was not
+judged.`
 
 func chooseCommand(std cli.Streams) *cobra.Command {
 	var f chooseFlags
@@ -67,7 +70,8 @@ func chooseCommand(std cli.Streams) *cobra.Command {
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of everything that is random; 0: drawn and written down")
 	fl.DurationVar(&f.budget, "budget", 0, "how long the whole may take, such as 10m; 0: as long as it needs")
 	fl.StringVar(&f.out, "out", "runs", "folder of all runs")
-	fl.StringVar(&f.resume, "resume", "", "the directory of a choose to go on with, made by the same command on the same machine")
+	fl.StringVar(&f.resume, "resume", "",
+		"the directory of a choose to go on with, made by the same command on the same machine")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "note on standard error what is done")
 	f.format = cli.AddFormat(c, "text", "json", "markdown")
 	words.CompleteDir(c, "out", "resume")
@@ -114,9 +118,13 @@ func (f *chooseFlags) run(ctx context.Context, std cli.Streams, args []string) e
 		return err
 	}
 	result := &choose.Result{
-		Schema: choose.Schema, Origin: journal.Header.Origin, Seed: drawn, Users: choose.Users, Measured: int64(f.measured), Repeat: once,
+		Schema: choose.Schema, Origin: journal.Header.Origin, Seed: drawn, Users: choose.Users,
+		Measured: int64(f.measured), Repeat: once,
 	}
-	r := choose.Run{Dir: dir, Journal: journal, Budget: f.budget, Kept: &engine.KeptServers{Agent: true}, Say: tell.Say, Result: result}
+	r := choose.Run{
+		Dir: dir, Journal: journal, Budget: f.budget, Kept: &engine.KeptServers{Agent: true}, Say: tell.Say,
+		Result: result,
+	}
 	stop := cli.Interruptible(ctx, tell)
 	defer stop.Done()
 	list, err := f.candidates(stop.Ctx, nodes, rows, func(o *engine.Options) {
@@ -127,8 +135,10 @@ func (f *chooseFlags) run(ctx context.Context, std cli.Streams, args []string) e
 		return err
 	}
 	r.Cost = campaign.CostOf(result.Provider, f.out)
-	tell.Say("locks: %d, which take about %v", len(list), choose.Takes(list, once, f.measured, r.Cost).Round(time.Second))
-	(&batch.Batch{Tell: tell, Stop: stop}).Sweep(list[slices.IndexFunc(list, func(c choose.Candidate) bool { return c.NotRun == "" })].Options())
+	tell.Say("locks: %d, which take about %v", len(list),
+		choose.Takes(list, once, f.measured, r.Cost).Round(time.Second))
+	(&batch.Batch{Tell: tell, Stop: stop}).Sweep(list[slices.IndexFunc(list,
+		func(c choose.Candidate) bool { return c.NotRun == "" })].Options())
 	err = r.All(stop.Ctx, list)
 	tell.Close()
 	return f.report(std, r, err)
@@ -140,15 +150,21 @@ func chooseRows(catalog engine.Catalog, args []string, quick bool) ([]choose.Row
 	if err != nil {
 		return nil, err
 	}
-	rows, err := choose.Catalog{Backends: nodes.OwnBackends(catalog), Stories: stories, Checkers: catalog.Checkers}.Rows(args, quick)
+	rows, err := choose.Catalog{
+		Backends: nodes.OwnBackends(catalog), Stories: stories,
+		Checkers: catalog.Checkers,
+	}.Rows(args, quick)
 	if errors.Is(err, suite.ErrNoLock) {
 		return nil, cli.Usagef("choose: %v; `lockquake list locks` lists them all", err)
 	}
 	return rows, err
 }
 
-// candidates plans the runs of all locks. What this machine lacks is told; it is an error only where no lock can be run.
-func (f *chooseFlags) candidates(ctx context.Context, nodes *nodes.Source, rows []choose.Row, with func(*engine.Options)) (out []choose.Candidate, err error) {
+// candidates plans the runs of all locks. What this machine lacks is told; it is an error only where no lock can be
+// run.
+func (f *chooseFlags) candidates(ctx context.Context, nodes *nodes.Source, rows []choose.Row,
+	with func(*engine.Options),
+) (out []choose.Candidate, err error) {
 	var missing engine.MissingError
 	some := false
 	for _, row := range rows {

@@ -30,9 +30,11 @@ func cleanCommand(std cli.Streams) *cobra.Command {
 		Args:              cli.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	c.Flags().BoolVar(&all, "all", false, "also what was kept on purpose (run --keep), what belongs to supervisors out of sight, such as on another machine, and the images of lockquake's own binary")
+	c.Flags().BoolVar(&all, "all", false,
+		"also what was kept on purpose (run --keep), what belongs to supervisors out of sight, such as on another machine, and the images of lockquake's own binary")
 	c.Flags().BoolVar(&yes, "yes", false, "with --all: do not ask")
-	c.Flags().StringVar(&provider, "provider", "auto", "swarm: also on all other hosts of the Docker Swarm; with any other, on this machine and its engine")
+	c.Flags().StringVar(&provider, "provider", "auto",
+		"swarm: also on all other hosts of the Docker Swarm; with any other, on this machine and its engine")
 	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "note on standard error what is done")
 	f := cli.AddFormat(c, "text", "json")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -42,7 +44,10 @@ func cleanCommand(std cli.Streams) *cobra.Command {
 		if err := nodes.CheckProvider(provider); err != nil {
 			return err
 		}
-		o := cluster.SweepOptions{All: all, Images: true, Swarm: provider == "swarm", Log: cli.Logger(std.Err, verbose), Mechanisms: mechanisms.All()}
+		o := cluster.SweepOptions{
+			All: all, Images: true, Swarm: provider == "swarm", Log: cli.Logger(std.Err, verbose),
+			Mechanisms: mechanisms.All(),
+		}
 		if all && !yes {
 			o.Look = true
 			found, err := cluster.Sweep(c.Context(), o)

@@ -19,10 +19,10 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-const clientDoc = `Check tests a client of your own, a program that speaks the protocol of docs/protocol.md, before it is put into a run. A command that begins with a
-folder is built there of Go sources, with the versions of modules behind it (docs/clients.md). It starts the service,
-the register, and a process of the program for each check, speaks to it as a run would, and prints a line for each check: ok, or what is wrong
-and in which frame.
+const clientDoc = `Check tests a client of your own, a program that speaks the protocol of docs/protocol.md, before it
+is put into a run. A command that begins with a folder is built there of Go sources, with the versions of modules behind
+it (docs/clients.md). It starts the service, the register, and a process of the program for each check, speaks to it as
+a run would, and prints a line for each check: ok, or what is wrong and in which frame.
 
 Exit codes: 0 nothing is wrong, 1 something is, 2 bad usage, 3 something needed is missing.`
 
@@ -52,11 +52,14 @@ func clientCommand(std cli.Streams) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error { return f.run(c.Context(), std, args) },
 	}
 	fl := check.Flags()
-	fl.StringVar(&f.backend, "backend", "redis", "the service that the client locks on; 'lockquake list backends' has them")
+	fl.StringVar(&f.backend, "backend", "redis",
+		"the service that the client locks on; 'lockquake list backends' has them")
 	fl.StringVar(&f.lock, "lock", "", "the lock whose promises it makes; the backend's default where none is named")
 	fl.StringVar(&f.image, "client-image", "", "image of the client's containers, where its first word does not tell")
-	fl.StringVar(&f.nodes.Provider, "provider", "auto", "what the nodes are: docker (containers), local (processes), or auto: docker where an engine answers")
-	fl.StringArrayVar(&f.nodes.Images, "image", nil, "image of a kind of node instead of the project's own, such as redis=redis:7.4; may be repeated")
+	fl.StringVar(&f.nodes.Provider, "provider", "auto",
+		"what the nodes are: docker (containers), local (processes), or auto: docker where an engine answers")
+	fl.StringArrayVar(&f.nodes.Images, "image", nil,
+		"image of a kind of node instead of the project's own, such as redis=redis:7.4; may be repeated")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "note on standard error what is done")
 	words.CompleteBackendAndLock(check)
 	c := &cobra.Command{

@@ -23,16 +23,18 @@ import (
 	"github.com/lockquake/lockquake/results/sheet"
 )
 
-const compareDoc = `Compare judges runs of one scenario anew and sets their figures side by side: medians with their intervals, and of two groups, which -- tells
-apart, how likely the difference is by chance. Measures are tested by Mann and Whitney's U test, counts by Fisher's exact test of how many
-runs have them. It refuses to compare different machines or settings, unless --allow names them.
+const compareDoc = `Compare judges runs of one scenario anew and sets their figures side by side: medians with their
+intervals, and of two groups, which -- tells apart, how likely the difference is by chance. Measures are tested by Mann
+and Whitney's U test, counts by Fisher's exact test of how many runs have them. It refuses to compare different machines
+or settings, unless --allow names them.
 
-Of the directories of sweeps, which ` + "`lockquake capacity`" + ` left, it compares each point that both groups have, and says of each curve where it bends, what
-it does at most and which rate keeps the objective. The sweeps of a group become one.
+Of the directories of sweeps, which ` + "`lockquake capacity`" + ` left, it compares each point that both groups have,
+and says of each curve where it bends, what it does at most and which rate keeps the objective. The sweeps of a group
+become one.
 
---fail-on p99=10%,throughput=5%,double_grants ends with 1 where B is worse than A: the median of a measure by more than that, with p below
-0.05; a count that A never has and B has, or that significantly more runs of B have. Too few runs to tell end with 4. Of sweeps the worst point
-decides, with p below 0.05 divided by the number of points.
+--fail-on p99=10%,throughput=5%,double_grants ends with 1 where B is worse than A: the median of a measure by more than
+that, with p below 0.05; a count that A never has and B has, or that significantly more runs of B have. Too few runs to
+tell end with 4. Of sweeps the worst point decides, with p below 0.05 divided by the number of points.
 
 It leaves a directory with compare.json and a page, compare.html; it is the last line printed.
 
@@ -71,7 +73,8 @@ func compareCommand(std cli.Streams) *cobra.Command {
 		ValidArgsFunction: words.CompleteRunDir,
 	}
 	f := compareFlags{flags: c.Flags(), format: cli.AddFormat(c, "text", "json", "bench")}
-	c.Flags().StringVar(&f.failOn, "fail-on", "", "end with exit code 1 where one of these became worse, such as p99=10%,throughput=5%,double_grants")
+	c.Flags().StringVar(&f.failOn, "fail-on", "",
+		"end with exit code 1 where one of these became worse, such as p99=10%,throughput=5%,double_grants")
 	c.Flags().StringSliceVar(&f.allow, "allow", nil, "compare although these differ: machine, settings")
 	c.Flags().StringVar(&f.out, "out", "runs", "folder of all runs, where the comparison gets a directory of its own")
 	words.CompleteDir(c, "out")
@@ -81,7 +84,8 @@ func compareCommand(std cli.Streams) *cobra.Command {
 			dash = len(args)
 		}
 		if dash == 0 {
-			return cli.Usagef("name the directories of runs, such as runs/etcd-healthy/latest; `%s --help` tells how", c.CommandPath())
+			return cli.Usagef("name the directories of runs, such as runs/etcd-healthy/latest; `%s --help` tells how",
+				c.CommandPath())
 		}
 		return f.run(std, args[:dash], args[dash:])
 	}
@@ -105,7 +109,8 @@ func (f *compareFlags) run(std cli.Streams, a, b []string) error {
 	known, list := checkers.All(), "`lockquake list measures` lists them"
 	if sweeps {
 		known = compare.SweepFigures(known)
-		list = "there are " + strings.Join(results.Checkers{{Measures: compare.SweepMeasures()}}.Names(), ", ") + " and the counts of `lockquake list measures`"
+		list = "there are " + strings.Join(results.Checkers{{Measures: compare.SweepMeasures()}}.Names(), ", ") +
+			" and the counts of `lockquake list measures`"
 	}
 	var demands []compare.Demand
 	if f.failOn != "" {
@@ -119,11 +124,14 @@ func (f *compareFlags) run(std cli.Streams, a, b []string) error {
 	}
 	var res comparison
 	if sweeps {
-		res, err = compareGroups(a, b, allow, sweepAt, func(a, b []compare.Sweep, allow compare.Allow) (*compare.SweepResult, error) {
-			return compare.OfSweeps(a, b, known, allow)
-		})
+		res, err = compareGroups(a, b, allow, sweepAt,
+			func(a, b []compare.Sweep, allow compare.Allow) (*compare.SweepResult, error) {
+				return compare.OfSweeps(a, b, known, allow)
+			})
 	} else {
-		res, err = compareGroups(a, b, allow, judgedRun, func(a, b []compare.Run, allow compare.Allow) (*compare.Result, error) {
+		res, err = compareGroups(a, b, allow, judgedRun, func(a, b []compare.Run, allow compare.Allow) (*compare.Result,
+			error,
+		) {
 			return compare.Of(a, b, known, allow)
 		})
 	}
@@ -173,8 +181,11 @@ func sweepAt(dir string) (compare.Sweep, error) {
 	return compare.Sweep{Dir: dir, Sweep: s}, err
 }
 
-// compareGroups reads two groups and compares them. A directory that is named twice in one, such as by latest, counts once.
-func compareGroups[T any, R comparison](a, b []string, allow compare.Allow, read func(dir string) (T, error), of func(a, b []T, allow compare.Allow) (R, error)) (comparison, error) {
+// compareGroups reads two groups and compares them. A directory that is named twice in one, such as by latest, counts
+// once.
+func compareGroups[T any, R comparison](a, b []string, allow compare.Allow, read func(dir string) (T, error),
+	of func(a, b []T, allow compare.Allow) (R, error),
+) (comparison, error) {
 	var groups [2][]T
 	var seen []string
 	for i, args := range [][]string{a, b} {
@@ -226,7 +237,8 @@ func (f *compareFlags) print(std cli.Streams, res comparison, demands []compare.
 	dir := filepath.Join(f.out, "compare-"+time.Now().UTC().Format("20060102T150405.000"))
 	page := res.Page()
 	page.Command = command
-	if err := errors.Join(os.MkdirAll(dir, 0o755), results.WriteJSON(filepath.Join(dir, compareFile), res), cli.DrawPage(filepath.Join(dir, comparePage), page.HTML)); err != nil {
+	if err := errors.Join(os.MkdirAll(dir, 0o755), results.WriteJSON(filepath.Join(dir, compareFile), res),
+		cli.DrawPage(filepath.Join(dir, comparePage), page.HTML)); err != nil {
 		cli.Complain(std.Err, err) // the figures stand without their page
 	} else if f.format.Value == "text" {
 		fmt.Fprintf(std.Out, "\nreport  %s\n%s\n", cli.Shorten(filepath.Join(dir, comparePage)), cli.Shorten(dir))

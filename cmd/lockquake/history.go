@@ -76,7 +76,8 @@ func eventText(e *history.Event, process string, locks []string, start int64) st
 			s += fmt.Sprintf("  valid until %.3f ms", ms(e.Valid-start))
 		}
 	}
-	if e.Kind == history.Read || e.Kind == history.Write || e.Kind == history.EffectRead || e.Kind == history.EffectWrite ||
+	if e.Kind == history.Read || e.Kind == history.Write || e.Kind == history.EffectRead ||
+		e.Kind == history.EffectWrite ||
 		e.Kind == history.Final {
 		s += fmt.Sprintf("  value %d", e.Value)
 	}

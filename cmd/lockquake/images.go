@@ -14,10 +14,12 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster/imagestore"
 )
 
-var imagesDoc = `Images makes the images of the nodes that the container engine does not have, or that were made from other Dockerfiles, and that of this
-program. The program carries the Dockerfiles. Where no registry answers, the base image is made out of Debian's packages, as root.
+var imagesDoc = `Images makes the images of the nodes that the container engine does not have, or that were made from
+other Dockerfiles, and that of this program. The program carries the Dockerfiles. Where no registry answers, the base
+image is made out of Debian's packages, as root.
 
-The images of clients in other languages are made only when they are named: lockquake images ` + strings.Join(imagestore.OnDemand, " ") + `.`
+The images of clients in other languages are made only when they are named:
+lockquake images ` + strings.Join(imagestore.OnDemand, " ") + `.`
 
 func imagesCommand(std cli.Streams) *cobra.Command {
 	return &cobra.Command{
@@ -28,7 +30,8 @@ func imagesCommand(std cli.Streams) *cobra.Command {
 		Args: func(_ *cobra.Command, args []string) error {
 			for _, name := range args {
 				if !slices.Contains(images.Names(), name) {
-					return cli.Usagef("images: there is no image %q; there are %s", name, strings.Join(images.Names(), ", "))
+					return cli.Usagef("images: there is no image %q; there are %s", name,
+						strings.Join(images.Names(), ", "))
 				}
 			}
 			return nil

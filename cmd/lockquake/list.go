@@ -73,11 +73,15 @@ func listCommand(std cli.Streams) *cobra.Command {
 		},
 	}
 	f := cli.AddFormat(c, "text", "json")
-	wide := c.Flags().Bool("wide", false, "of locks, all columns: what each offers, what it is, and what is wrong with it")
-	ofSuite := c.Flags().Bool("suite", false, "of scenarios, the stories of the regression suite, which any lock can be put to (docs/suites.md)")
+	wide := c.Flags().Bool("wide", false,
+		"of locks, all columns: what each offers, what it is, and what is wrong with it")
+	ofSuite := c.Flags().Bool("suite", false,
+		"of scenarios, the stories of the regression suite, which any lock can be put to (docs/suites.md)")
 	backend := c.Flags().String("for", "", "of scenarios and locks, those of this backend alone")
 	// The flag was added on the line before: this cannot fail.
-	_ = c.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(nodes.BackendNames(listed.Clients(nodes.Catalog().Backends)), cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("for",
+		cobra.FixedCompletions(nodes.BackendNames(listed.Clients(nodes.Catalog().Backends)),
+			cobra.ShellCompDirectiveNoFileComp))
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if err := f.Check(); err != nil {
 			return err
@@ -111,7 +115,8 @@ func listCommand(std cli.Streams) *cobra.Command {
 func chosenItems(items []item, args []string, backend string) ([]item, error) {
 	if backend != "" {
 		if names := nodes.BackendNames(listed.Clients(nodes.Catalog().Backends)); !slices.Contains(names, backend) {
-			return nil, cli.Usagef("list --for: there is no backend %q; there are %s", backend, strings.Join(names, ", "))
+			return nil, cli.Usagef("list --for: there is no backend %q; there are %s", backend,
+				strings.Join(names, ", "))
 		}
 		if items = slices.DeleteFunc(items, func(i item) bool { return i.Backend != backend }); len(items) == 0 {
 			return nil, cli.Usagef("list: --for is for scenarios and locks, and %s have no backend", args[0])
@@ -223,14 +228,18 @@ func listCheckers() []item {
 
 // tones say what the judge does with a count above zero that expect does not name.
 var tones = map[results.Tone]string{
-	results.Violation: " It must be 0 unless expect names it.", results.Doubtful: " Told next to the verdict unless expect names it.",
+	results.Violation: " It must be 0 unless expect names it.",
+	results.Doubtful:  " Told next to the verdict unless expect names it.",
 }
 
 // listMeasures lists what expect can name.
 func listMeasures() []item {
 	out := []item{}
 	for _, q := range checkers.All().Quantities() {
-		out = append(out, item{Name: q.Name, Doc: strings.TrimSuffix(report.Plain(q.Doc), ".") + "." + tones[q.Tone], Tone: q.Tone})
+		out = append(out, item{
+			Name: q.Name, Doc: strings.TrimSuffix(report.Plain(q.Doc), ".") + "." + tones[q.Tone],
+			Tone: q.Tone,
+		})
 	}
 	return out
 }

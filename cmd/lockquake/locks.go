@@ -10,7 +10,8 @@ import (
 
 // lockColumns heads the table of locks, which docs/backends.md carries too.
 var lockColumns = []string{
-	"backend", "lock", "waits", "try", "renewal", "tells loss", "token", "re-entrant", "fair", "expires", "shared", "what it is",
+	"backend", "lock", "waits", "try", "renewal", "tells loss", "token", "re-entrant", "fair", "expires", "shared",
+	"what it is",
 }
 
 // wrongMark begins, behind what a lock is, what is wrong with it on purpose.
@@ -49,7 +50,8 @@ func lockRow(backend string, l backends.Lock) []string {
 	}
 	o := l.Offers
 	return []string{
-		backend, l.Name, mark(o.Blocking), mark(o.Try), unlessNo(o.Renewal), mark(o.LossSignal), unlessNo(string(o.Token)),
+		backend, l.Name, mark(o.Blocking), mark(o.Try), unlessNo(o.Renewal), mark(o.LossSignal),
+		unlessNo(string(o.Token)),
 		unlessNo(o.Reentrant), mark(o.Fair), mark(o.Expires), mark(o.Shared), doc,
 	}
 }

@@ -27,7 +27,10 @@ func main() {
 
 // execute carries out one command line and returns the exit code.
 func execute(args []string, std cli.Streams) int {
-	people := cli.Streams{In: std.In, Out: cli.NewPrinted(std.Out), Err: cli.NewPrinted(std.Err), Goroutine: std.Goroutine}
+	people := cli.Streams{
+		In: std.In, Out: cli.NewPrinted(std.Out), Err: cli.NewPrinted(std.Err),
+		Goroutine: std.Goroutine,
+	}
 	root := newRoot(std, people)
 	root.SetArgs(args)
 	err := strayVerb(root, args)
@@ -38,15 +41,16 @@ func execute(args []string, std cli.Streams) int {
 	return cli.ExitCode(err)
 }
 
-const rootDoc = `lockquake starts real lock services, makes clients fight over locks in them, pauses, kills and restarts what is
-under them, and reports how fast the lock was and how often it was not a lock.
+const rootDoc = `lockquake starts real lock services, makes clients fight over locks in them, pauses, kills and restarts
+what is under them, and reports how fast the lock was and how often it was not a lock.
 
 Exit codes: 0 expectations met, 1 an expectation failed, 2 bad usage or scenario, 3 something needed is missing,
 4 inconclusive, 130 interrupted after healing.
 
 The verb node is what lockquake starts on its nodes; it has help of its own.`
 
-// newRoot makes the verbs. Those for people print through people; those that nodes run have std as it is, for they speak a protocol over it.
+// newRoot makes the verbs. Those for people print through people; those that nodes run have std as it is, for they
+// speak a protocol over it.
 func newRoot(std, people cli.Streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "lockquake",
@@ -59,7 +63,11 @@ func newRoot(std, people cli.Streams) *cobra.Command {
 		SilenceUsage:               true,
 		Args:                       cli.VerbOnly,
 		RunE:                       func(c *cobra.Command, _ []string) error { return c.Help() },
-		PersistentPreRunE:          func(c *cobra.Command, _ []string) error { return enoughAddresses(c.Name(), proc.AddressSpace()) },
+		PersistentPreRunE: func(c *cobra.Command,
+			_ []string,
+		) error {
+			return enoughAddresses(c.Name(), proc.AddressSpace())
+		},
 	}
 	root.SetIn(people.In)
 	root.SetOut(people.Out)
@@ -76,16 +84,17 @@ func newRoot(std, people cli.Streams) *cobra.Command {
 	return root
 }
 
-// enoughAddresses refuses to work where the runtime may find no addresses for its heap: it would end the process in the middle of anything, with its
-// stacks and code 2.
+// enoughAddresses refuses to work where the runtime may find no addresses for its heap: it would end the process in the
+// middle of anything, with its stacks and code 2.
 func enoughAddresses(verb string, may uint64) error {
 	const need = 4 << 30 // a small run takes 1.3 GiB, and the runtime reserves more in large steps
 	if may >= need || verb == "version" || verb == "help" {
 		return nil
 	}
 	return chaos.Unavailable{
-		What:   verb,
-		Reason: fmt.Sprintf("ulimit -v allows %d MiB of addresses here, and %d are needed: ulimit -v unlimited", may>>20, need>>20),
+		What: verb,
+		Reason: fmt.Sprintf("ulimit -v allows %d MiB of addresses here, and %d are needed: ulimit -v unlimited",
+			may>>20, need>>20),
 	}
 }
 
@@ -97,8 +106,10 @@ func strayVerb(root *cobra.Command, args []string) error {
 		args = args[1:]
 	}
 	c, rest, err := root.Find(args)
-	if err != nil || !c.HasSubCommands() || len(args) > 0 && strings.HasPrefix(args[0], "__") { // a shell asks for completions
+	// a shell asks for completions
+	if err != nil || !c.HasSubCommands() || len(args) > 0 && strings.HasPrefix(args[0], "__") {
 		return nil
 	}
-	return cli.VerbOnly(c, slices.DeleteFunc(slices.Clone(rest), func(word string) bool { return strings.HasPrefix(word, "-") }))
+	return cli.VerbOnly(c, slices.DeleteFunc(slices.Clone(rest),
+		func(word string) bool { return strings.HasPrefix(word, "-") }))
 }

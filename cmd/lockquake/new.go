@@ -70,7 +70,10 @@ func newCommand(std cli.Streams) *cobra.Command {
 // newScenario writes a scenario that is right.
 func newScenario(name string, b backends.Backend, l backends.Lock) ([]byte, error) {
 	var text bytes.Buffer
-	err := newTemplate.Execute(&text, map[string]any{"Schema": scenarios.SchemaAddress, "Name": name, "Backend": b.Name, "Lock": l.Name, "TTL": max(newTTL, l.MinTTL), "Pause": max(newTTL, l.MinTTL) / 2, "Faults": !b.InProcess})
+	err := newTemplate.Execute(&text, map[string]any{
+		"Schema": scenarios.SchemaAddress, "Name": name, "Backend": b.Name,
+		"Lock": l.Name, "TTL": max(newTTL, l.MinTTL), "Pause": max(newTTL, l.MinTTL) / 2, "Faults": !b.InProcess,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -26,10 +26,12 @@ func showCommand(std cli.Streams) *cobra.Command {
 		Example:           "  lockquake show redlock-holder-pause > mine.yaml\n  lockquake show suite/late-release --lock redis/redislock\n  lockquake show --schema > scenario.schema.json",
 		ValidArgsFunction: words.CompleteAnyScenario,
 	}
-	schema := c.Flags().Bool("schema", false, "print the JSON Schema of scenarios instead, by which editors complete them (docs/scenarios.md)")
+	schema := c.Flags().Bool("schema", false,
+		"print the JSON Schema of scenarios instead, by which editors complete them (docs/scenarios.md)")
 	var lock string
 	words.AddLock(c, &lock)
-	set := c.Flags().StringArray("set", nil, "replace a key of the scenario, such as workload.resource.guard=fence; may be repeated")
+	set := c.Flags().StringArray("set", nil,
+		"replace a key of the scenario, such as workload.resource.guard=fence; may be repeated")
 	c.Args = func(_ *cobra.Command, args []string) error {
 		switch {
 		case *schema && len(args) > 0:
@@ -61,7 +63,8 @@ func showCommand(std cli.Streams) *cobra.Command {
 	return c
 }
 
-// textsOf are the scenarios that a word names, with keys replaced. Stories of the regression suite are those of the lock; without one, they are their files.
+// textsOf are the scenarios that a word names, with keys replaced. Stories of the regression suite are those of the
+// lock; without one, they are their files.
 func textsOf(word, lock string, set []string, tell func(string, ...any)) (out [][]byte, err error) {
 	if nodes.OfSuite(word) && lock == "" && len(set) == 0 {
 		return words.StoryFiles(word)
@@ -83,7 +86,11 @@ func textsOf(word, lock string, set []string, tell func(string, ...any)) (out []
 func vocabulary(c engine.Catalog) scenarios.Vocabulary {
 	var v scenarios.Vocabulary
 	for _, b := range c.Backends {
-		i := instance(b.Name, b.Doc, func(decode decoder) (any, error) { return b.New(topology.Common{Lock: b.Locks[0].Name}, decode) })
+		i := instance(b.Name, b.Doc, func(decode decoder) (any,
+			error,
+		) {
+			return b.New(topology.Common{Lock: b.Locks[0].Name}, decode)
+		})
 		for _, l := range b.Locks {
 			i.Words = append(i.Words, l.Name)
 		}
@@ -91,7 +98,8 @@ func vocabulary(c engine.Catalog) scenarios.Vocabulary {
 		v.Backends = append(v.Backends, i)
 	}
 	for _, w := range c.Workloads {
-		v.Workloads = append(v.Workloads, instance(w.Name, w.Doc, func(decode decoder) (any, error) { return w.New(decode) }))
+		v.Workloads = append(v.Workloads,
+			instance(w.Name, w.Doc, func(decode decoder) (any, error) { return w.New(decode) }))
 	}
 	for _, r := range c.Resources {
 		i := scenarios.Instance{Word: scenarios.Word{Name: r.Name, Doc: r.Doc}}

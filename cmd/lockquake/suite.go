@@ -40,17 +40,19 @@ type suiteFlags struct {
 	format                *cli.Format
 }
 
-const suiteDoc = `Suite puts locks to stories and prints a table of what came of them. A lock is BACKEND, which is its default lock, BACKEND/LOCK, or
-"BACKEND/*". Its default suite is chosen by what it offers: contention, many short holds, renewals, late releases, crashes, a cut in each call,
-paused holders, moved clocks. A FILE.yaml names locks, stories, random chaos, clients of one's own and bounds (docs/suites.md).
+const suiteDoc = `Suite puts locks to stories and prints a table of what came of them. A lock is BACKEND, which is its
+default lock, BACKEND/LOCK, or "BACKEND/*". Its default suite is chosen by what it offers: contention, many short holds,
+renewals, late releases, crashes, a cut in each call, paused holders, moved clocks. A FILE.yaml names locks, stories,
+random chaos, clients of one's own and bounds (docs/suites.md).
 
-It prints first how many cells there are and about how long they take. What does not fit into the --budget, or cannot be delivered on this machine,
-is listed as "not run" with the reason. Servers are kept from cell to cell. With --repeat, a cell is red if one of its runs is: it is told as
-"red 2 of 5". A cell that the machine disturbed is unknown.
+It prints first how many cells there are and about how long they take. What does not fit into the --budget, or cannot be
+delivered on this machine, is listed as "not run" with the reason. Servers are kept from cell to cell. With --repeat, a
+cell is red if one of its runs is: it is told as "red 2 of 5". A cell that the machine disturbed is unknown.
 
-It leaves a directory with suite.json, junit.xml, summary.md and the directories of all runs; it is the last line printed. Ctrl-C reports what there is and ends with exit
-code 130; --resume goes on with it. Exit code 1: a cell is red, or with --baseline, one is red that was green there, or costs more. 4: a cell is unknown, or
-cannot be delivered here. 3: none can be.`
+It leaves a directory with suite.json, junit.xml, summary.md and the directories of all runs; it is the last line
+printed. Ctrl-C reports what there is and ends with exit code 130; --resume goes on with it. Exit code 1: a cell is red,
+or with --baseline, one is red that was green there, or costs more. 4: a cell is unknown, or cannot be delivered here.
+3: none can be.`
 
 func suiteCommand(std cli.Streams) *cobra.Command {
 	var f suiteFlags
@@ -71,19 +73,24 @@ func suiteCommand(std cli.Streams) *cobra.Command {
 	c.ValidArgsFunction = words.CompleteLock(cobra.ShellCompDirectiveDefault)
 	fl := c.Flags()
 	f.flags = fl
-	fl.StringArrayVar(&f.stories, "story", nil, `a story in place of the default suite: its name, a pattern such as "late-*", "quick", a scenario, or a YAML file; may be repeated`)
+	fl.StringArrayVar(&f.stories, "story", nil,
+		`a story in place of the default suite: its name, a pattern such as "late-*", "quick", a scenario, or a YAML file; may be repeated`)
 	fl.BoolVar(&f.quick, "quick", false, "the quick stories alone, with short runs and few users; at most 8 of a lock")
 	fl.IntVar(&f.most, "most", 0, "at most this many stories of a lock; 0: all, and with --quick 8")
 	fl.IntVar(&f.repeat, "repeat", 0, "runs of each cell; 0: what the file says, else 1")
-	fl.DurationVar(&f.budget, "budget", 0, "how long the whole may take, such as 10m; 0: as long as it needs. Not given: what the file says, else 25m where neither stories nor repeats are named")
+	fl.DurationVar(&f.budget, "budget", 0,
+		"how long the whole may take, such as 10m; 0: as long as it needs. Not given: what the file says, else 25m where neither stories nor repeats are named")
 	fl.DurationVar(&f.ttl, "ttl", 0, "lease, session or key lives; 0: what the file says, else 2s, or the shortest that the lock honours")
 	fl.StringArrayVar(&f.set, "set", nil, "replace a key of every scenario, such as backend.nodes=5; may be repeated")
 	f.where.Add(c)
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of the first run of each cell, one more for each further; 0: drawn for each run and written down")
 	fl.StringVar(&f.out, "out", "runs", "folder of all runs")
-	fl.StringVar(&f.resume, "resume", "", "the directory of a suite to go on with, made by the same command on the same machine")
-	fl.StringVar(&f.baseline, "baseline", "", "the directory of a suite; exit code 1 then means that a cell is red which was green there")
-	fl.BoolVar(&f.dryRun, "dry-run", false, "list the cells and what does not apply, and start no run: a client of one's own is asked what it offers, and no more")
+	fl.StringVar(&f.resume, "resume", "",
+		"the directory of a suite to go on with, made by the same command on the same machine")
+	fl.StringVar(&f.baseline, "baseline", "",
+		"the directory of a suite; exit code 1 then means that a cell is red which was green there")
+	fl.BoolVar(&f.dryRun, "dry-run", false,
+		"list the cells and what does not apply, and start no run: a client of one's own is asked what it offers, and no more")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "note on standard error what is done")
 	f.format = cli.AddFormat(c, "text", "json", "junit", "markdown")
 	words.CompleteFlag(c, "story", words.CompleteStory)
@@ -161,18 +168,25 @@ func (r *suiteRun) prepare(args []string) (err error) {
 		}
 		r.before = &before
 	}
-	cells, err := suite.Plan(r.config, r.nodes.Catalog.Backends, r.nodes.Hellos(r.stop.Ctx, cli.Logger(r.tell, r.verbose)))
+	cells, err := suite.Plan(r.config, r.nodes.Catalog.Backends,
+		r.nodes.Hellos(r.stop.Ctx, cli.Logger(r.tell, r.verbose)))
 	switch {
 	case errors.Is(err, suite.ErrNoLock):
 		return cli.Usagef("suite: %v; `lockquake list locks` lists them all", err)
 	case err != nil:
 		return err
 	}
-	r.dir, r.journal, _, err = batch.Opening{Verb: "suite", What: "suite", Out: r.out, Resume: r.resume, Command: command, Older: olderSuite}.Journal(r.tell)
+	r.dir, r.journal, _, err = batch.Opening{
+		Verb: "suite", What: "suite", Out: r.out, Resume: r.resume,
+		Command: command, Older: olderSuite,
+	}.Journal(r.tell)
 	if err != nil {
 		return err
 	}
-	r.result = suite.Result{Schema: suite.Schema, Origin: r.journal.Header.Origin, Repeat: max(1, r.config.Repeat), Cells: cells}
+	r.result = suite.Result{
+		Schema: suite.Schema, Origin: r.journal.Header.Origin, Repeat: max(1, r.config.Repeat),
+		Cells: cells,
+	}
 	r.result.Fill(r.journal.Results())
 	return nil
 }
@@ -297,7 +311,8 @@ func (r *suiteRun) tryOn(c *suite.Cell, o engine.Options) error {
 	return nil
 }
 
-// announce says what will be run, about how long it takes, and what will not be: on the standard output where nothing else is asked for.
+// announce says what will be run, about how long it takes, and what will not be: on the standard output where nothing
+// else is asked for.
 func (r *suiteRun) announce() {
 	say := r.tell.Say
 	if r.dryRun {
@@ -321,13 +336,20 @@ func (r *suiteRun) announce() {
 	}
 	s := r.result.Sums()
 	say("cells: %d of %d, each run %d times, which take about %v; %d more do not apply",
-		due, len(r.result.Cells)-s.Apart, r.result.Repeat, suite.Takes(r.result.Cells, r.result.Repeat, r.start).Round(time.Second), s.Apart)
+		due, len(r.result.Cells)-s.Apart, r.result.Repeat,
+		suite.Takes(r.result.Cells, r.result.Repeat, r.start).Round(time.Second), s.Apart)
 }
 
 // runAll makes the runs. It returns the exit code of what went wrong beside verdicts.
 func (r *suiteRun) runAll(options []engine.Options) int {
-	b := suiteReader{&batch.Batch{Std: r.std, Tell: r.tell, Stop: r.stop, Format: "table", Several: true, Began: clock.ProcessStart()}}
-	c := campaign.Campaign{Dir: r.dir, Journal: r.journal, Kept: &engine.KeptServers{Agent: true}, Budget: r.config.Budget, Reader: b}
+	b := suiteReader{&batch.Batch{
+		Std: r.std, Tell: r.tell, Stop: r.stop, Format: "table", Several: true,
+		Began: clock.ProcessStart(),
+	}}
+	c := campaign.Campaign{
+		Dir: r.dir, Journal: r.journal, Kept: &engine.KeptServers{Agent: true},
+		Budget: r.config.Budget, Reader: b,
+	}
 	done, err := c.Run(r.stop.Ctx, suite.Runs{Result: &r.result, Options: options, Seed: r.drawn})
 	b.Fail(err)
 	r.result.Fill(done)

@@ -29,11 +29,13 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-const upDoc = `Up starts the servers that a run would start, prints where they listen once they serve a write, and waits for Ctrl-C. Then it removes them.
-Keys of the scenario's backend section are set with --set, such as --set version=3.4 or --set ttl=2s.
+const upDoc = `Up starts the servers that a run would start, prints where they listen once they serve a write, and waits
+for Ctrl-C. Then it removes them. Keys of the scenario's backend section are set with --set, such as --set version=3.4
+or --set ttl=2s.
 
-With --format json it prints what a client process finds in ` + "`access`" + ` of its start frame (docs/protocol.md). A program that starts it
-keeps its standard input open, and gives --until-eof: then the servers are gone when that program is.`
+With --format json it prints what a client process finds in ` + "`access`" + ` of its start frame (docs/protocol.md). A
+program that starts it keeps its standard input open, and gives --until-eof: then the servers are gone when that program
+is.`
 
 // upPatience is how long the servers may take until they serve.
 const upPatience = 2 * time.Minute
@@ -56,7 +58,8 @@ func upCommand(std cli.Streams) *cobra.Command {
 	}
 	f := cli.AddFormat(c, "text", "json")
 	c.Flags().StringVar(&provider, "provider", nodes.Providers[0], "what the servers run as: auto, docker or local")
-	c.Flags().StringArrayVar(&sets, "set", nil, "set a key of the backend section, such as version=3.4; may be repeated")
+	c.Flags().StringArrayVar(&sets, "set", nil,
+		"set a key of the backend section, such as version=3.4; may be repeated")
 	c.Flags().BoolVar(&untilEOF, "until-eof", false, "end also when standard input ends")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := f.Check(); err != nil {
@@ -97,9 +100,11 @@ type up struct {
 func newUp(backend string, sets []string) (*up, error) {
 	i := slices.IndexFunc(all.All(), func(b listed.Backend) bool { return b.Name == backend && !b.InProcess })
 	if i < 0 {
-		return nil, cli.Usagef("up: there is no backend %q with servers; there are %s", backend, strings.Join(compose.Backends(), ", "))
+		return nil, cli.Usagef("up: there is no backend %q with servers; there are %s", backend,
+			strings.Join(compose.Backends(), ", "))
 	}
-	s, err := scenarios.Parse([]byte("name: up\nclaim: Servers for the clients of somebody else.\nbackend: {use: "+backend+"}\nworkload: {use: acquire-release}\n"), "up")
+	s, err := scenarios.Parse([]byte("name: up\nclaim: Servers for the clients of somebody else.\nbackend: {use: "+
+		backend+"}\nworkload: {use: acquire-release}\n"), "up")
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +117,8 @@ func newUp(backend string, sets []string) (*up, error) {
 	b := all.All()[i]
 	l, ok := b.Lock(s.Backend.Lock)
 	if !ok {
-		return nil, cli.Usagef("up --set: %s has no lock %q; `lockquake list locks` lists them", backend, s.Backend.Lock)
+		return nil, cli.Usagef("up --set: %s has no lock %q; `lockquake list locks` lists them", backend,
+			s.Backend.Lock)
 	}
 	t, err := b.New(topology.Common{Nodes: s.Backend.Nodes, TTL: s.Backend.TTL, Lock: l.Name}, s.Backend.Params.Decode)
 	if err != nil {
@@ -150,7 +156,8 @@ func (u *up) run(ctx context.Context, p cluster.Provider, serves func() error) (
 	case ctx.Err() != nil:
 		return nil
 	case err != nil:
-		return engine.MissingError{Text: fmt.Sprintf("%s does not serve: %v; its servers' logs are in %s", u.access.Backend, err, logs)}
+		return engine.MissingError{Text: fmt.Sprintf("%s does not serve: %v; its servers' logs are in %s",
+			u.access.Backend, err, logs)}
 	}
 	if u.access, err = listed.Reach(u.access, u.topology, cluster.Handles(c.Nodes)); err != nil {
 		return err

@@ -33,8 +33,8 @@ type Client struct {
 // ErrEnded means that the agent is gone.
 var ErrEnded = errors.New("the agent's control stream has ended")
 
-// Connect waits for the greeting of the agent on the other end of the two streams. Where that says that its clock is another, it measures
-// it.
+// Connect waits for the greeting of the agent on the other end of the two streams. Where that says that its clock is
+// another, it measures it.
 func Connect(ctx context.Context, in io.WriteCloser, out io.Reader) (*Client, error) {
 	c := &Client{in: in, done: make(chan struct{}), pending: make(map[uint64]chan response)}
 	c.clock = wire.NewRemoteClock("agent", c.now)
@@ -137,8 +137,8 @@ func (c *Client) RunTime(at int64) int64 {
 	return c.clock.Run(at)
 }
 
-// Clock is the agent's clock, by which it dates what it sees. A provider whose agents are on other machines has it measured, whatever boot
-// ids say; from then on what Inspect and Signal return is in the run's time.
+// Clock is the agent's clock, by which it dates what it sees. A provider whose agents are on other machines has it
+// measured, whatever boot ids say; from then on what Inspect and Signal return is in the run's time.
 func (c *Client) Clock() *wire.RemoteClock { return c.clock }
 
 // now asks the agent for the time.
@@ -153,7 +153,8 @@ func (c *Client) Signal(ctx context.Context, p proc.Process, name string) error 
 	return err
 }
 
-// SignalSeen sends the named signal, and returns the state that was seen right after a STOP or CONT; nil where none was looked for.
+// SignalSeen sends the named signal, and returns the state that was seen right after a STOP or CONT; nil where none was
+// looked for.
 func (c *Client) SignalSeen(ctx context.Context, p proc.Process, name string) (*node.State, error) {
 	r, err := c.call(ctx, request{Do: doSignal, Process: p, Signal: name})
 	c.date(r.State)

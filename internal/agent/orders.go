@@ -13,12 +13,13 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/proc"
 )
 
-// Handler is how an order of a mechanism is carried out: what the agent does beyond looking at a process and signalling it.
+// Handler is how an order of a mechanism is carried out: what the agent does beyond looking at a process and signalling
+// it.
 type Handler struct {
 	// Do carries it out. What it returns is the answer.
 	Do func(ctx context.Context, c Call) (any, error)
-	// Can tells why the order cannot be carried out on this machine; nil where it can. It tries, and leaves nothing behind. A Handler
-	// without Can is carried out wherever an agent runs.
+	// Can tells why the order cannot be carried out on this machine; nil where it can. It tries, and leaves nothing
+	// behind. A Handler without Can is carried out wherever an agent runs.
 	Can func() error
 	// Machine tells that the order is about the machine, and needs no process.
 	Machine bool
@@ -30,8 +31,8 @@ type Call struct {
 	With    []proc.Process // further processes of the run that it is about
 	Key     string         // what it leaves standing is undone by this name
 	Args    json.RawMessage
-	// Stand registers what undoes the order. It must be called before the first effect, so that a half-done order is undone
-	// as well. An undo may be called when nothing was done, and when the process is gone.
+	// Stand registers what undoes the order. It must be called before the first effect, so that a half-done order is
+	// undone as well. An undo may be called when nothing was done, and when the process is gone.
 	Stand func(Undo)
 }
 
@@ -52,8 +53,8 @@ func Takes[A any](do func(ctx context.Context, c Call, args A) (any, error)) fun
 // Mechanism is one way to act on processes: what a folder below gives to the agent.
 type Mechanism struct {
 	Orders map[string]Handler // by the names that the mechanism's folder in chaos gives them
-	// Signal sends a signal by send, once nothing that the mechanism does to the process keeps it from taking effect; nil where nothing
-	// can.
+	// Signal sends a signal by send, once nothing that the mechanism does to the process keeps it from taking effect;
+	// nil where nothing can.
 	Signal func(p proc.Process, name string, send func() error) error
 }
 
@@ -150,8 +151,8 @@ func (s *standing) take(key string) (Undo, bool) {
 	return u, ok
 }
 
-// last returns the key of what was done last, and with it those right before it that belong to the same fault: keys that
-// are equal up to a slash.
+// last returns the key of what was done last, and with it those right before it that belong to the same fault: keys
+// that are equal up to a slash.
 func (s *standing) last() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +167,8 @@ func (s *standing) last() []string {
 	return slices.Clone(s.keys[i:])
 }
 
-// heal undoes everything, the last order first. All orders of one fault are undone at once, since it may stand at many processes.
+// heal undoes everything, the last order first. All orders of one fault are undone at once, since it may stand at many
+// processes.
 func (s *standing) heal() error {
 	ctx, cancel := context.WithTimeout(context.Background(), healTime)
 	defer cancel()
@@ -212,7 +214,8 @@ func (s *server) perform(ctx context.Context, r request, resp *response) error {
 	default:
 		h, _ := s.mechanisms.handler(r.Do)
 		result, err = h.Do(ctx, Call{
-			Process: r.Process, With: r.With, Key: r.Key, Args: r.Args, Stand: func(u Undo) { s.standing.add(r.Key, u) },
+			Process: r.Process, With: r.With, Key: r.Key, Args: r.Args,
+			Stand: func(u Undo) { s.standing.add(r.Key, u) },
 		})
 	}
 	if result != nil {

@@ -50,7 +50,8 @@ type response struct {
 	Process *proc.Process `json:"process,omitempty"`
 	State   *node.State   `json:"state,omitempty"`
 	Now     int64         `json:"now,omitempty"` // ns
-	// At is when the request had been carried out, in ns of the agent's CLOCK_MONOTONIC: the answer may be read long after that.
+	// At is when the request had been carried out, in ns of the agent's CLOCK_MONOTONIC: the answer may be read long
+	// after that.
 	At int64 `json:"at"`
 	// Result is what an order answers.
 	Result json.RawMessage `json:"result,omitempty"`

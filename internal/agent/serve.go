@@ -32,8 +32,8 @@ type server struct {
 	out     *json.Encoder
 }
 
-// Main serves requests from stdin until it ends or ctx is cancelled, and then undoes what still stands. It is the body of `lockquake
-// agent`.
+// Main serves requests from stdin until it ends or ctx is cancelled, and then undoes what still stands. It is the body
+// of `lockquake agent`.
 func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, m Mechanisms) error {
 	if err := proc.Supported(); err != nil {
 		return err
@@ -44,7 +44,10 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, m Mechanisms) 
 	defer s.heal()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // before heal: an order under way gives up
-	err := s.out.Encode(hello{Version: Version, PID: os.Getpid(), BootID: clock.BootID(), TimeNS: clock.TimeNamespace()})
+	err := s.out.Encode(hello{
+		Version: Version, PID: os.Getpid(), BootID: clock.BootID(),
+		TimeNS: clock.TimeNamespace(),
+	})
 	if err != nil {
 		return fmt.Errorf("greet the supervisor: %w", err)
 	}
@@ -102,7 +105,8 @@ func (s *server) serve(ctx context.Context, r request) error {
 		return s.answer(r, s.do)
 	}
 	s.orders.Go(func() {
-		_ = s.answer(r, func(r request, resp *response) error { return s.perform(ctx, r, resp) }) // the loop sees the end of the stream
+		// the loop sees the end of the stream
+		_ = s.answer(r, func(r request, resp *response) error { return s.perform(ctx, r, resp) })
 	})
 	return nil
 }
@@ -160,8 +164,8 @@ func (s *server) do(r request, resp *response) error {
 	return fmt.Errorf("unknown order %q", r.Do)
 }
 
-// heal undoes what orders left standing, and leaves no target stopped, and none alive that was to be killed. Processes that have
-// ended are passed over.
+// heal undoes what orders left standing, and leaves no target stopped, and none alive that was to be killed. Processes
+// that have ended are passed over.
 func (s *server) heal() {
 	for p, t := range s.owned {
 		if t.kill {

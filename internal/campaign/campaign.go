@@ -1,9 +1,10 @@
-// Package campaign makes many runs, one after another. A Plan says which run comes next, knowing the results so far. The campaign makes it on
-// servers that it keeps from run to run, appends its result to a journal, keeps to a budget, ends in order when it is interrupted, and goes on later.
-// A Reader follows it: tables, pages and verdicts are made of the results, and are no business of the campaign.
+// Package campaign makes many runs, one after another. A Plan says which run comes next, knowing the results so far.
+// The campaign makes it on servers that it keeps from run to run, appends its result to a journal, keeps to a budget,
+// ends in order when it is interrupted, and goes on later. A Reader follows it: tables, pages and verdicts are made of
+// the results, and are no business of the campaign.
 //
-// Example: a plan of ten runs is interrupted in its fourth. The journal has three results. The same plan, given the same journal, is asked for the
-// run that follows three results, and makes seven more.
+// Example: a plan of ten runs is interrupted in its fourth. The journal has three results. The same plan, given the
+// same journal, is asked for the run that follows three results, and makes seven more.
 package campaign
 
 import (
@@ -23,8 +24,8 @@ import (
 
 // Plan says which run comes next.
 type Plan interface {
-	// Next returns the job that follows all results so far, those of the journal first; ok is false where there is none. A job that was not
-	// made is among the results, with the reason: the plan may go on with another one.
+	// Next returns the job that follows all results so far, those of the journal first; ok is false where there is
+	// none. A job that was not made is among the results, with the reason: the plan may go on with another one.
 	Next(done []Result) (j Job, ok bool)
 }
 
@@ -48,7 +49,8 @@ type Job struct {
 type Reader interface {
 	// Begin is called before a run, whose options it may change.
 	Begin(j Job, o *engine.Options)
-	// End is called with what came of a job, before that stands in the journal. It may add a note. An error ends the campaign.
+	// End is called with what came of a job, before that stands in the journal. It may add a note. An error ends the
+	// campaign.
 	End(j Job, r *Result) error
 }
 
@@ -67,8 +69,8 @@ type Campaign struct {
 	judge func(dir string, c results.Checkers) (results.Report, error) // Judge, but for tests
 }
 
-// Run makes the runs of a plan, and returns all results, those of the journal first. Where ctx ends, the run under way is healed, torn down and
-// judged, and none follows. An error says that the rest cannot be made.
+// Run makes the runs of a plan, and returns all results, those of the journal first. Where ctx ends, the run under way
+// is healed, torn down and judged, and none follows. An error says that the rest cannot be made.
 func (c *Campaign) Run(ctx context.Context, p Plan) (done []Result, err error) {
 	if c.run == nil {
 		c.run, c.judge = engine.Run, Judge
@@ -148,7 +150,8 @@ func (c *Campaign) make(ctx context.Context, j Job) Result {
 // nothingRan reports whether a run ended before it began, because something is missing or wrong.
 func nothingRan(err error) bool {
 	var scenario *scenarios.Error
-	return errors.As(err, new(engine.MissingError)) || errors.As(err, new(chaos.Unavailable)) || errors.As(err, new(engine.UsageError)) || errors.As(err, &scenario)
+	return errors.As(err, new(engine.MissingError)) || errors.As(err, new(chaos.Unavailable)) ||
+		errors.As(err, new(engine.UsageError)) || errors.As(err, &scenario)
 }
 
 // Judge judges a run and writes its verdict into its directory.

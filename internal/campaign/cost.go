@@ -26,7 +26,8 @@ var usual = map[string]Cost{
 // enough is how many earlier runs a cost is the median of.
 const enough = 9
 
-// CostOf is what runs of a provider took that are in a folder of runs, each scenario's latest; where there are none, the usual.
+// CostOf is what runs of a provider took that are in a folder of runs, each scenario's latest; where there are none,
+// the usual.
 func CostOf(provider, runs string) Cost {
 	var starts, besides []time.Duration
 	latest, _ := filepath.Glob(filepath.Join(runs, "*", "latest")) // the patterns are well formed
@@ -46,7 +47,8 @@ func CostOf(provider, runs string) Cost {
 			return sum
 		}
 		if env.Kept {
-			besides = append(besides, took(results.TimeReset, results.TimeHello, results.TimeConnect, results.TimeHeal, results.TimeSettle, results.TimeDown))
+			besides = append(besides, took(results.TimeReset, results.TimeHello, results.TimeConnect, results.TimeHeal,
+				results.TimeSettle, results.TimeDown))
 		} else if serve := took(results.TimeOpen, results.TimeStart, results.TimeServe); serve > 0 {
 			starts = append(starts, serve)
 		}

@@ -29,8 +29,8 @@ type Header struct {
 	results.Origin
 }
 
-// Refuse returns why a campaign cannot go on with what another command, version or machine began: their figures could not be put together.
-// what names the thing in the message.
+// Refuse returns why a campaign cannot go on with what another command, version or machine began: their figures could
+// not be put together. what names the thing in the message.
 func (h Header) Refuse(what string, now results.Origin) error {
 	switch {
 	case arguments(h.Command) != arguments(now.Command):
@@ -52,8 +52,9 @@ func arguments(command string) string {
 	return rest
 }
 
-// Journal is the results of a campaign in a file, one JSON object a line behind its header. It is made with its first result. A line is
-// written whole or, where the machine dies, cut off at the end of the file; whoever opens it then drops that line.
+// Journal is the results of a campaign in a file, one JSON object a line behind its header. It is made with its first
+// result. A line is written whole or, where the machine dies, cut off at the end of the file; whoever opens it then
+// drops that line.
 type Journal struct {
 	Header  Header
 	Dropped bool // a last line was cut off, and is gone
@@ -63,7 +64,8 @@ type Journal struct {
 	file *os.File
 }
 
-// New returns a journal in a directory that need not be there yet. It begins with the results done, of an older form of the same campaign.
+// New returns a journal in a directory that need not be there yet. It begins with the results done, of an older form of
+// the same campaign.
 func New(dir string, o results.Origin, done ...Result) *Journal {
 	return &Journal{Header: Header{Schema, o}, path: filepath.Join(dir, File), done: done}
 }

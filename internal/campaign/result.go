@@ -6,7 +6,8 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// Result is what came of a job: a line of the journal. It has of the run's verdict.json what outlives the run's directory.
+// Result is what came of a job: a line of the journal. It has of the run's verdict.json what outlives the run's
+// directory.
 type Result struct {
 	Job  string `json:"job"` // its name
 	Seed uint64 `json:"seed,omitempty"`
@@ -29,10 +30,11 @@ type Result struct {
 	// Note is what the campaign's reader has added.
 	Note json.RawMessage `json:"note,omitempty"`
 
-	// NotMade says why the run was not made; "": it was. Such a job may be made when the campaign goes on, so it is not in the journal.
+	// NotMade says why the run was not made; "": it was. Such a job may be made when the campaign goes on, so it is not
+	// in the journal.
 	NotMade string `json:"-"`
-	// What follows is known in the process that made the run: the error that it ended with, or that no run could be made with; the one of its judging;
-	// its whole verdict; and its directory ("": none).
+	// What follows is known in the process that made the run: the error that it ended with, or that no run could be
+	// made with; the one of its judging; its whole verdict; and its directory ("": none).
 	Err         error          `json:"-"`
 	Unjudged    error          `json:"-"`
 	Report      results.Report `json:"-"`
@@ -43,6 +45,7 @@ type Result struct {
 // take keeps of a verdict what a journal has.
 func (r *Result) take(rep results.Report) {
 	r.Report = rep
-	r.Verdict, r.Reasons, r.Judged, r.Counts, r.Measures, r.Failovers = rep.Verdict, rep.Reasons, rep.Judged, rep.Counts, rep.Measures, rep.Failovers
+	r.Verdict, r.Reasons, r.Judged, r.Counts, r.Measures, r.Failovers = rep.Verdict, rep.Reasons, rep.Judged,
+		rep.Counts, rep.Measures, rep.Failovers
 	r.Uncovered, r.Versions, r.Kept, r.Replay = rep.Uncovered, rep.Versions, rep.Kept, rep.Replay
 }

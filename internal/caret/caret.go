@@ -1,4 +1,5 @@
-// Package caret shows a place in a text file as errors do: the place and what is wrong there, and below it the line with a caret.
+// Package caret shows a place in a text file as errors do: the place and what is wrong there, and below it the line
+// with a caret.
 package caret
 
 import (
@@ -16,7 +17,8 @@ func Text(file string, line, column int, message, source string) string {
 		return message
 	}
 	number := fmt.Sprintf("%4d", line)
-	return fmt.Sprintf("%s\n%s | %s\n%s | %s^", message, number, source, strings.Repeat(" ", len(number)), indent(source, column-1))
+	return fmt.Sprintf("%s\n%s | %s\n%s | %s^", message, number, source, strings.Repeat(" ", len(number)),
+		indent(source, column-1))
 }
 
 // indent returns white space as wide as the first n characters of line.

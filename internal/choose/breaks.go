@@ -12,8 +12,9 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// breaksOf lists the stories that demand a violation of a lock, the worst first: counts come in the order of the checkers. Stories of another lock
-// of the same service count where a double grant is demanded and that lock is a right one: then it is the service that broke its promise.
+// breaksOf lists the stories that demand a violation of a lock, the worst first: counts come in the order of the
+// checkers. Stories of another lock of the same service count where a double grant is demanded and that lock is a right
+// one: then it is the service that broke its promise.
 func (c Catalog) breaksOf(b backends.Backend, lock string) []Breaks {
 	var order []string
 	for _, q := range c.Checkers.Quantities() {
@@ -75,12 +76,13 @@ type Catalog struct {
 	Checkers results.Checkers
 }
 
-// Rows are the locks that are named as BACKEND, BACKEND/LOCK or "BACKEND/*". Where none is, all right locks of services that have servers;
-// with quick, the default lock of each.
+// Rows are the locks that are named as BACKEND, BACKEND/LOCK or "BACKEND/*". Where none is, all right locks of services
+// that have servers; with quick, the default lock of each.
 func (c Catalog) Rows(names []string, quick bool) (out []Row, err error) {
 	add := func(b backends.Backend, l backends.Lock) {
 		out = append(out, Row{
-			Backend: b.Name, Lock: l.Name, Doc: l.Doc, Token: string(cmp.Or(l.Offers.Token, backends.TokenNone)), Waits: l.Offers.Blocking,
+			Backend: b.Name, Lock: l.Name, Doc: l.Doc, Token: string(cmp.Or(l.Offers.Token, backends.TokenNone)),
+			Waits:  l.Offers.Blocking,
 			Breaks: c.breaksOf(b, l.Name),
 		})
 	}
@@ -88,7 +90,8 @@ func (c Catalog) Rows(names []string, quick bool) (out []Row, err error) {
 		backend, lock, _ := strings.Cut(name, "/")
 		b, locks, err := suite.Locks(backend, lock, c.Backends)
 		if err == nil && b.InProcess {
-			err = fmt.Errorf("%w to be compared: %s has no servers of which one could be killed", suite.ErrNoLock, b.Name)
+			err = fmt.Errorf("%w to be compared: %s has no servers of which one could be killed", suite.ErrNoLock,
+				b.Name)
 		}
 		if err != nil {
 			return nil, err

@@ -1,5 +1,5 @@
-// Package choose puts locks side by side for whoever has to take one: one load on each, healthy and through the loss of a server, with
-// what its stories say breaks it. It leaves choose.json, of which the table can be made again.
+// Package choose puts locks side by side for whoever has to take one: one load on each, healthy and through the loss of
+// a server, with what its stories say breaks it. It leaves choose.json, of which the table can be made again.
 package choose
 
 import (

@@ -26,7 +26,8 @@ workload: {use: acquire-release, clients: 2, users: %d, locks: %d}
 expect: {judged: ">=1"}
 `
 
-// broken has users think, so that it is not the processor that they wait for. What is counted is told, and nothing is demanded.
+// broken has users think, so that it is not the processor that they wait for. What is counted is told, and nothing is
+// demanded.
 const broken = `name: choose-loss
 claim: A server is killed, and comes back.
 backend: {use: %s, lock: %s, ttl: %v}
@@ -36,7 +37,8 @@ chaos:
 expect: {double_grants: ">=0", foreign_releases: ">=0", stuck_locks: ">=0", wedges: ">=0", judged: ">=1"%s}
 `
 
-// targets are whom to kill, the first that the service has: the primary of the shard that has the lock, who leads, one of equals.
+// targets are whom to kill, the first that the service has: the primary of the shard that has the lock, who leads, one
+// of equals.
 var targets = []string{"leader(lock-0)", "leader", "one"}
 
 // Options are what all runs of it are made with, but for their scenarios.
@@ -49,7 +51,8 @@ func NewCandidate(row Row, options func(scenarios.Scenario) (engine.Options, err
 		c.Loads = append(c.Loads, Load{Locks: locks})
 	}
 	for _, locks := range loads {
-		s, err := scenarios.Parse(fmt.Appendf(nil, healthy, strconv.Quote(row.Backend), strconv.Quote(row.Lock), Users/2, locks), "choose.yaml")
+		s, err := scenarios.Parse(fmt.Appendf(nil, healthy, strconv.Quote(row.Backend), strconv.Quote(row.Lock),
+			Users/2, locks), "choose.yaml")
 		if err != nil {
 			return c, err
 		}
@@ -70,7 +73,8 @@ func NewCandidate(row Row, options func(scenarios.Scenario) (engine.Options, err
 	}
 	var err, first error
 	for _, who := range targets {
-		text := fmt.Appendf(nil, broken, strconv.Quote(row.Backend), strconv.Quote(row.Lock), ttl, Users/4, Many, who, warm+lossAt, lossFor, tokens)
+		text := fmt.Appendf(nil, broken, strconv.Quote(row.Backend), strconv.Quote(row.Lock), ttl, Users/4, Many, who,
+			warm+lossAt, lossFor, tokens)
 		if c.loss, err = scenarios.Parse(text, "choose-loss.yaml"); err != nil {
 			return c, err
 		}

@@ -26,7 +26,8 @@ func (r Result) table() [][]string {
 		over = append(append(over, figure.Of(n, "lock")), make([]string, len(loadColumns)-1)...)
 		head = append(head, loadColumns...)
 	}
-	over, head = append(over, "a server is killed", "", "", ""), append(append(head, lossColumns...), "token", "what breaks it")
+	over, head = append(over, "a server is killed", "", "", ""),
+		append(append(head, lossColumns...), "token", "what breaks it")
 	out := [][]string{over, head}
 	for _, row := range r.Rows {
 		line := []string{row.Backend + "/" + row.Lock}
@@ -68,8 +69,10 @@ func (l Load) cells() []string {
 		}
 	}
 	return []string{
-		median(func(s capacity.Sample) *float64 { return &s.Cycles }), median(quantile("p50", 0.5)), median(quantile("p99", 0.99)),
-		median(func(s capacity.Sample) *float64 { return s.Handoff }), median(func(s capacity.Sample) *float64 { return s.Requests }),
+		median(func(s capacity.Sample) *float64 { return &s.Cycles }), median(quantile("p50", 0.5)),
+		median(quantile("p99", 0.99)),
+		median(func(s capacity.Sample) *float64 { return s.Handoff }),
+		median(func(s capacity.Sample) *float64 { return s.Requests }),
 	}
 }
 
@@ -143,7 +146,8 @@ func (r Result) Page() sheet.Page {
 	return sheet.Page{
 		Title: "Locks side by side",
 		Head: []string{
-			fmt.Sprintf("%d locks, provider %s, one machine of %s cores; seed %d; lockquake %s, %s", len(r.Rows), r.Provider, cmp.Or(r.Host["cores"], "unknown"), r.Seed, r.Version, r.Started),
+			fmt.Sprintf("%d locks, provider %s, one machine of %s cores; seed %d; lockquake %s, %s", len(r.Rows),
+				r.Provider, cmp.Or(r.Host["cores"], "unknown"), r.Seed, r.Version, r.Started),
 		},
 		Tables:  []sheet.Table{{Heads: t[:2], Rows: t[2:], Below: r.Left()}},
 		Notes:   r.legend(),
@@ -153,6 +157,7 @@ func (r Result) Page() sheet.Page {
 
 // Markdown writes the table as one of a page.
 func (r Result) Markdown(w io.Writer) error {
-	_, err := fmt.Fprintf(w, "%s\n%s\n\n`%s`\n", figure.Table(r.table()).Markdown(), strings.Join(append(r.Left(), r.legend()...), "\n"), r.Command)
+	_, err := fmt.Fprintf(w, "%s\n%s\n\n`%s`\n", figure.Table(r.table()).Markdown(),
+		strings.Join(append(r.Left(), r.legend()...), "\n"), r.Command)
 	return err
 }

@@ -50,8 +50,8 @@ type job struct {
 	measured  time.Duration
 }
 
-// jobs are all runs in their order. Those of one service follow each other, so that its servers are kept: first all loads, in turn, so that
-// what the machine does meanwhile meets all of its locks; then the losses.
+// jobs are all runs in their order. Those of one service follow each other, so that its servers are kept: first all
+// loads, in turn, so that what the machine does meanwhile meets all of its locks; then the losses.
 func (r *Run) jobs(list []Candidate) (out []job) {
 	for first := 0; first < len(list); {
 		next := first + 1
@@ -62,7 +62,10 @@ func (r *Run) jobs(list []Candidate) (out []job) {
 			for k, n := range loads {
 				for i := first; i < next; i++ {
 					if list[i].NotRun == "" {
-						out = append(out, job{i, k, figure.Of(Users, "user") + ", " + figure.Of(n, "lock"), list[i].loads[k], time.Duration(r.Result.Measured)})
+						out = append(out, job{
+							i, k, figure.Of(Users, "user") + ", " + figure.Of(n, "lock"),
+							list[i].loads[k], time.Duration(r.Result.Measured),
+						})
 					}
 				}
 			}
@@ -77,7 +80,8 @@ func (r *Run) jobs(list []Candidate) (out []job) {
 	return out
 }
 
-// All runs everything. Where ctx ends or the budget is spent, the result has what there is. An error says that the rest cannot be run.
+// All runs everything. Where ctx ends or the budget is spent, the result has what there is. An error says that the rest
+// cannot be run.
 func (r *Run) All(ctx context.Context, list []Candidate) error {
 	for _, c := range list {
 		r.Result.Rows = append(r.Result.Rows, c.Row)
@@ -195,7 +199,10 @@ func (r *Run) take(one job, n noted) {
 
 // lossOf is what a run shows in which a server is killed.
 func lossOf(dir string, m sweep.Measured) *Loss {
-	loss := &Loss{Run: dir, Verdict: m.Report.Verdict, Reasons: m.Report.Reasons, Double: m.Report.Counts["double_grants"]}
+	loss := &Loss{
+		Run: dir, Verdict: m.Report.Verdict, Reasons: m.Report.Reasons,
+		Double: m.Report.Counts["double_grants"],
+	}
 	for _, f := range m.Report.Faults {
 		loss.Target, loss.Bit = f.Target, f.Receipt.Status == history.Installed
 	}

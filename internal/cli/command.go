@@ -36,7 +36,8 @@ func StartedAs(word string) string {
 	return Quoted(word)
 }
 
-// CommandOf is the command line that makes something again: a verb, its arguments and the flags that were given, but for some.
+// CommandOf is the command line that makes something again: a verb, its arguments and the flags that were given, but
+// for some.
 func CommandOf(flags *pflag.FlagSet, verb string, args []string, without ...string) string {
 	words := []string{Invocation, verb}
 	for _, a := range args {

@@ -43,7 +43,9 @@ func Usagef(format string, args ...any) error {
 
 // FlagValues says what a flag of each type takes; a flag of any text has none.
 var FlagValues = map[string]string{
-	"bool": "true or false", "int": "a whole number", "uint64": "a whole number from 0 on", "stringSlice": "a list of words with commas between them", "duration": "a duration with its unit, such as 300ms, 2s or 10m",
+	"bool": "true or false", "int": "a whole number", "uint64": "a whole number from 0 on",
+	"stringSlice": "a list of words with commas between them",
+	"duration":    "a duration with its unit, such as 300ms, 2s or 10m",
 }
 
 // WrongFlag says what is wrong with a flag in words of the command line.
@@ -62,7 +64,8 @@ func WrongFlag(c *cobra.Command, err error) error {
 			text += fmt.Sprintf(" did you mean --%s?", near[0])
 		}
 	case errors.As(err, &unfit):
-		text = fmt.Sprintf("--%s: %q is not %s;", unfit.GetFlag().Name, unfit.GetValue(), FlagValues[unfit.GetFlag().Value.Type()])
+		text = fmt.Sprintf("--%s: %q is not %s;", unfit.GetFlag().Name, unfit.GetValue(),
+			FlagValues[unfit.GetFlag().Value.Type()])
 	}
 	return Usagef("%s `%s --help` lists the flags", text, c.CommandPath())
 }
@@ -103,7 +106,8 @@ func Complain(w io.Writer, err error) {
 		return
 	}
 	text := strings.TrimSuffix(err.Error(), "\n")
-	if out := syscall.EMFILE.Error(); strings.HasSuffix(text, out) { // of this process, or of one that it started, which has as many
+	// of this process, or of one that it started, which has as many
+	if out := syscall.EMFILE.Error(); strings.HasSuffix(text, out) {
 		text += fmt.Sprintf(": ulimit -n is %d, raise it", proc.OpenFiles())
 	}
 	fmt.Fprintln(w, "lockquake: "+text)

@@ -17,8 +17,9 @@ type Interrupt struct {
 	Done func()
 }
 
-// Interruptible returns a context that ends with the first SIGINT, SIGTERM or SIGHUP. Later ones are answered and change
-// nothing: what was broken must be healed first. That nobody reads what is told, as behind `| head`, ends nothing.
+// Interruptible returns a context that ends with the first SIGINT, SIGTERM or SIGHUP. Later ones are answered and
+// change nothing: what was broken must be healed first. That nobody reads what is told, as behind `| head`, ends
+// nothing.
 func Interruptible(parent context.Context, tell *Progress) Interrupt {
 	wire.OutliveReader()
 	ctx, cancel := context.WithCancel(parent)

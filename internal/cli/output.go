@@ -29,7 +29,8 @@ type Format struct {
 // AddFormat adds --format with the given values; the first is the default.
 func AddFormat(c *cobra.Command, known ...string) *Format {
 	f := &Format{Value: known[0], known: known}
-	c.Flags().StringVar(&f.Value, "format", known[0], "what is written on standard output: "+strings.Join(known, " or "))
+	c.Flags().StringVar(&f.Value, "format", known[0], "what is written on standard output: "+
+		strings.Join(known, " or "))
 	// The flag was added on the line before: this cannot fail.
 	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(known, cobra.ShellCompDirectiveNoFileComp))
 	return f
@@ -150,7 +151,8 @@ func Folded(w io.Writer, write func(w io.Writer) error) error {
 // broken is where a paragraph goes on in the next line.
 var broken = regexp.MustCompile(`(\S)\n(\w)`)
 
-// FoldedHelp prints the help of a verb. In a terminal its paragraphs are filled anew. Examples are there to be copied, and are not folded.
+// FoldedHelp prints the help of a verb. In a terminal its paragraphs are filled anew. Examples are there to be copied,
+// and are not folded.
 func FoldedHelp(w io.Writer, usual func(*cobra.Command, []string)) func(*cobra.Command, []string) {
 	return func(c *cobra.Command, args []string) {
 		var plain bytes.Buffer
@@ -179,7 +181,8 @@ func OneLine(text string) string { return strings.Join(strings.Fields(text), " "
 // InOneLine returns an error as the cells of a table have it.
 func InOneLine(err error) string { return OneLine(strings.ReplaceAll(err.Error(), "\n", "; ")) }
 
-// Manner says how to write: folded at the width of a terminal, and there in colours, which may be switched off as usual.
+// Manner says how to write: folded at the width of a terminal, and there in colours, which may be switched off as
+// usual.
 func Manner(w io.Writer, whole bool) []report.Option {
 	var out []report.Option
 	if whole {

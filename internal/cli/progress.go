@@ -19,8 +19,8 @@ import (
 // plainEvery is how often a run without a terminal says how far it is.
 const plainEvery = 10 * time.Second
 
-// Progress shows how far a run has come: as a bar where standard error is a terminal, as lines where it is not. Whatever
-// else is written to it appears above the bar.
+// Progress shows how far a run has come: as a bar where standard error is a terminal, as lines where it is not.
+// Whatever else is written to it appears above the bar.
 type Progress struct {
 	mu    sync.Mutex
 	w     io.Writer
@@ -109,7 +109,8 @@ func (p *Progress) tail() string {
 	if s.Left > 0 {
 		return fmt.Sprintf("%v, about %v left", s.Elapsed.Truncate(time.Second), s.Left.Round(time.Second))
 	}
-	return fmt.Sprintf("%v, %s, %s", s.Elapsed.Truncate(time.Second), figure.Of(s.Grants, "grant"), figure.Of(s.Faults, "fault"))
+	return fmt.Sprintf("%v, %s, %s", s.Elapsed.Truncate(time.Second), figure.Of(s.Grants, "grant"),
+		figure.Of(s.Faults, "fault"))
 }
 
 // plainLine is the progress as a line.

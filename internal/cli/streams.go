@@ -1,4 +1,5 @@
-// Package cli is what all verbs of the command line have in common: streams, formats, exit codes, progress and Ctrl-C. It knows no verb.
+// Package cli is what all verbs of the command line have in common: streams, formats, exit codes, progress and Ctrl-C.
+// It knows no verb.
 package cli
 
 import (

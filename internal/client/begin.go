@@ -155,7 +155,10 @@ func (s *session) newUser(ctx context.Context, number int) (*user, error) {
 			checkSignal, s.access.Lock, checkValidity)
 	}
 	if s.resource != nil {
-		t := resource.Target{Address: s.start.Resource.Address, Guard: s.start.Resource.Guard, Password: s.start.Resource.Password, Access: s.start.Access}
+		t := resource.Target{
+			Address: s.start.Resource.Address, Guard: s.start.Resource.Guard,
+			Password: s.start.Resource.Password, Access: s.start.Access,
+		}
 		if u.res, err = s.resource.Dial(ctx, t); err != nil {
 			_ = u.locker.Close()
 			return nil, fmt.Errorf("resource of user %d: %w", number, err)

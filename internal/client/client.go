@@ -27,7 +27,8 @@ type Options struct {
 	Version string // of this software
 	// Libraries are the modules, with their versions, that all locks of this software are made of.
 	Libraries map[string]string
-	// Points and Tells are what wire.Hello has, where this is not lockquake's own client: of its locks the list of backends tells.
+	// Points and Tells are what wire.Hello has, where this is not lockquake's own client: of its locks the list of
+	// backends tells.
 	Points []string
 	Tells  bool
 	// InProcess says that the client shares its process with others: it cannot be killed alone, and its processor time
@@ -47,7 +48,9 @@ func Main(ctx context.Context, o Options) error {
 	hello := wire.NewHello(cmp.Or(o.Process, wire.ProcessClient), o.Version)
 	hello.Orders = wire.Optional
 	hello.Libraries, hello.Points, hello.Tells = o.Libraries, o.Points, o.Tells
-	return wire.Serve(ctx, o.In, o.Out, hello, func(life context.Context, end context.CancelCauseFunc, conn *wire.Conn) (wire.Body, error) {
+	return wire.Serve(ctx, o.In, o.Out, hello, func(life context.Context, end context.CancelCauseFunc,
+		conn *wire.Conn,
+	) (wire.Body, error) {
 		return newSession(life, end, o, conn), nil
 	})
 }

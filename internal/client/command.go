@@ -49,9 +49,13 @@ func (s *session) command(c wire.Command) error {
 func (s *session) notifications(c wire.Command) error {
 	n, ok := s.service.(backends.NotificationCounter)
 	if !ok {
-		return s.answer(c, result{err: refusal("lock " + s.access.Lock + " does not tell how often its users were woken")})
+		return s.answer(c, result{err: refusal("lock " + s.access.Lock +
+			" does not tell how often its users were woken")})
 	}
-	return s.conn.Send(wire.Frame{Type: wire.TypeResult, Result: &wire.Result{ID: c.ID, Outcome: wire.OutcomeOK, Count: n.Notifications()}})
+	return s.conn.Send(wire.Frame{
+		Type:   wire.TypeResult,
+		Result: &wire.Result{ID: c.ID, Outcome: wire.OutcomeOK, Count: n.Notifications()},
+	})
 }
 
 // person finds whom an order is for, and checks that it may have it.
@@ -64,7 +68,8 @@ func (s *session) person(c wire.Command) (*user, error) {
 	}
 	switch c.Do {
 	case wire.DoArm, wire.DoContinue:
-	case wire.DoAcquire, wire.DoRelease, wire.DoRenew, wire.DoCheck, wire.DoRead, wire.DoWrite, wire.DoCancel, wire.DoClose:
+	case wire.DoAcquire, wire.DoRelease, wire.DoRenew, wire.DoCheck, wire.DoRead, wire.DoWrite, wire.DoCancel,
+		wire.DoClose:
 		if w := s.start.Workload; w != nil && c.User < w.Users {
 			return nil, refusal(fmt.Sprintf("user %d runs a workload: it can be armed and continued only", c.User))
 		}
@@ -150,7 +155,8 @@ func (u *user) carryOut(c wire.Command) (r result) {
 		return u.take(h, demand{lock: c.Lock, mode: mode, timeout: timeout})
 	}
 	if h == nil {
-		return result{err: refusal(fmt.Sprintf("user %d has no grant of %s in hand", u.number, u.s.start.Locks[c.Lock]))}
+		return result{err: refusal(fmt.Sprintf("user %d has no grant of %s in hand", u.number,
+			u.s.start.Locks[c.Lock]))}
 	}
 	switch c.Do {
 	case wire.DoRelease:
@@ -173,7 +179,8 @@ func (u *user) carryOut(c wire.Command) (r result) {
 func (u *user) take(old *hold, d demand) result {
 	if old != nil {
 		if old.stands() {
-			return result{err: refusal(fmt.Sprintf("user %d has %s in hand already", u.number, u.s.start.Locks[d.lock]))}
+			return result{err: refusal(fmt.Sprintf("user %d has %s in hand already", u.number,
+				u.s.start.Locks[d.lock]))}
 		}
 		old.changed(lock.Change{At: time.Now(), Lost: true}) // what is over ends here at the latest
 		old.leave()

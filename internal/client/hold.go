@@ -168,6 +168,7 @@ func (h *hold) event(k history.Kind) history.Event {
 
 func (h *hold) touch() resource.Access {
 	return resource.Access{
-		Lock: h.u.s.start.Locks[h.lock], User: h.u.name, Grant: h.op, Token: h.token, Mode: h.mode, Owner: h.current().ID,
+		Lock: h.u.s.start.Locks[h.lock], User: h.u.name, Grant: h.op, Token: h.token, Mode: h.mode,
+		Owner: h.current().ID,
 	}
 }

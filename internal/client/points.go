@@ -63,7 +63,10 @@ func (p *points) reached(_ context.Context, point string) {
 
 	s := p.user.s
 	s.rec.Flush()
-	err := s.conn.Send(wire.Frame{Type: wire.TypePoint, Point: &wire.Point{User: p.user.number, Point: point, Time: clock.Now()}})
+	err := s.conn.Send(wire.Frame{
+		Type:  wire.TypePoint,
+		Point: &wire.Point{User: p.user.number, Point: point, Time: clock.Now()},
+	})
 	if err != nil {
 		s.end(fmt.Errorf("point %s: %w", point, err))
 		return

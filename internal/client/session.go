@@ -132,8 +132,8 @@ func (s *session) Abandon() {
 	s.disconnect()
 }
 
-// closeRecord ends the watch and the record, once: a client whose goodbye nobody hears is abandoned when it has finished. It returns the longest
-// gap in ns.
+// closeRecord ends the watch and the record, once: a client whose goodbye nobody hears is abandoned when it has
+// finished. It returns the longest gap in ns.
 func (s *session) closeRecord() (stall int64, err error) {
 	if s.pulse == nil {
 		return 0, nil

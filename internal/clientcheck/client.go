@@ -53,7 +53,9 @@ const inbox = 10_000
 
 func newClient(p Process, start *wire.Start, waits time.Duration) *client {
 	c := &client{
-		process: p, conn: wire.NewConn(p.Out, p.In), start: start, waits: waits, starts: startPatience, results: map[int]wire.Result{}, asked: map[int]int{}, frames: make(chan *wire.Frame, inbox), ended: make(chan struct{}),
+		process: p, conn: wire.NewConn(p.Out, p.In), start: start, waits: waits, starts: startPatience,
+		results: map[int]wire.Result{}, asked: map[int]int{}, frames: make(chan *wire.Frame, inbox),
+		ended: make(chan struct{}),
 		sense: history.NewSense(history.Header{Process: start.Name, Locks: start.Locks}), seen: map[kindAndPhase]int{},
 	}
 	go c.read()
@@ -85,7 +87,8 @@ func (c *client) read() {
 		if item.Frame != nil {
 			if total++; total > inbox {
 				c.mu.Lock()
-				c.broken = fmt.Errorf("%w: %s: more than %d frames that nobody asked for", wire.ErrProtocol, item.Frame.Type, inbox)
+				c.broken = fmt.Errorf("%w: %s: more than %d frames that nobody asked for", wire.ErrProtocol,
+					item.Frame.Type, inbox)
 				c.mu.Unlock()
 				return
 			}
@@ -299,7 +302,8 @@ func (c *client) clocks(h *wire.Hello, p *wire.Pong) {
 	}
 	const room = int64(10 * time.Millisecond)
 	if ahead := p.Now - now(); ahead > room || ahead < -int64(patience) {
-		c.wrong("pong: now is %v from CLOCK_MONOTONIC, and by boot_id and time_ns of hello it is that clock", time.Duration(ahead))
+		c.wrong("pong: now is %v from CLOCK_MONOTONIC, and by boot_id and time_ns of hello it is that clock",
+			time.Duration(ahead))
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package clientcheck tests a client against docs/protocol.md without a judge: each check starts a process of it, speaks to it as a run
-// would, and says in one line what is wrong.
+// Package clientcheck tests a client against docs/protocol.md without a judge: each check starts a process of it,
+// speaks to it as a run would, and says in one line what is wrong.
 package clientcheck
 
 import (
@@ -44,7 +44,14 @@ type check struct {
 
 // checks are all of them, the simplest first: what fails there makes the rest fail too.
 var checks = []check{
-	{"hello", hello}, {"version", otherVersion}, {"input ends", inputEnds}, {"orders", orders}, {"giving up", givingUp}, {"points", points}, {"death", death}, {"workload", workload},
+	{"hello", hello},
+	{"version", otherVersion},
+	{"input ends", inputEnds},
+	{"orders", orders},
+	{"giving up", givingUp},
+	{"points", points},
+	{"death", death},
+	{"workload", workload},
 }
 
 // Count is how many processes a Run starts.
@@ -70,7 +77,8 @@ func Run(ctx context.Context, o Options) (right bool, err error) {
 // patience is how long a check waits for any one thing that a client must do.
 const patience = 10 * time.Second
 
-// startPatience is how long the first frame may take: an interpreter or a JVM has to start before, on a machine that may be busy.
+// startPatience is how long the first frame may take: an interpreter or a JVM has to start before, on a machine that
+// may be busy.
 const startPatience = 30 * time.Second
 
 // one makes one check.
@@ -182,11 +190,20 @@ func orders(ctx context.Context, c *client) error {
 		{"a read", wire.Command{Do: wire.DoRead}, wire.OutcomeOK, 7},
 		{"an acquire of another lock", wire.Command{Do: wire.DoAcquire, Lock: 1}, wire.OutcomeOK, 0},
 		{"a release of that lock", wire.Command{Do: wire.DoRelease, Lock: 1}, wire.OutcomeOK, 0},
-		{"an acquire of another user, for 300 ms", wire.Command{Do: wire.DoAcquire, User: 1, Timeout: brief}, "not ok", 0},
+		{
+			"an acquire of another user, for 300 ms",
+			wire.Command{Do: wire.DoAcquire, User: 1, Timeout: brief},
+			"not ok",
+			0,
+		},
 		{"a release", wire.Command{Do: wire.DoRelease}, wire.OutcomeOK, 0},
 		{"an acquire of another user", wire.Command{Do: wire.DoAcquire, User: 1}, "", 0},
 		{"an order that there is not", wire.Command{Do: "dance"}, wire.OutcomeFail, 0},
-		{"an order about a lock that there is not", wire.Command{Do: wire.DoAcquire, User: 2, Lock: 99}, wire.OutcomeFail, 0},
+		{
+			"an order about a lock that there is not",
+			wire.Command{Do: wire.DoAcquire, User: 2, Lock: 99},
+			wire.OutcomeFail, 0,
+		},
 	} {
 		if !c.hello.Takes(step.order.Do) {
 			continue
@@ -207,14 +224,16 @@ func orders(ctx context.Context, c *client) error {
 	return c.stop(ctx)
 }
 
-// givingUp wants the orders to be carried out that a client takes beside those of every client: a waiter is told to give up, and closes its lock.
+// givingUp wants the orders to be carried out that a client takes beside those of every client: a waiter is told to
+// give up, and closes its lock.
 func givingUp(ctx context.Context, c *client) error {
 	if err := c.begin(ctx, nil); err != nil {
 		return err
 	}
 	if c.hello.Takes(wire.DoCancel) {
 		if r, err := c.ask(ctx, wire.Command{Do: wire.DoAcquire}); err != nil || r.Outcome != wire.OutcomeOK {
-			return fmt.Errorf("an acquire: result: outcome is %q (%s), want ok (%w)", r.Outcome, r.Error, orNothing(err))
+			return fmt.Errorf("an acquire: result: outcome is %q (%s), want ok (%w)", r.Outcome, r.Error,
+				orNothing(err))
 		}
 		waits := c.order(wire.Command{Do: wire.DoAcquire, User: 1, Timeout: int64(time.Minute)})
 		asked, cancel := context.WithTimeout(ctx, c.waits)
@@ -226,7 +245,8 @@ func givingUp(ctx context.Context, c *client) error {
 		}
 		clock.Sleep(ctx, 100*time.Millisecond)
 		if r, err := c.ask(ctx, wire.Command{Do: wire.DoCancel, User: 1}); err != nil || r.Outcome != wire.OutcomeOK {
-			return fmt.Errorf("a cancel of an acquire that waits: result: outcome is %q (%s), want ok (%w)", r.Outcome, r.Error, orNothing(err))
+			return fmt.Errorf("a cancel of an acquire that waits: result: outcome is %q (%s), want ok (%w)", r.Outcome,
+				r.Error, orNothing(err))
 		}
 		r, err := c.result(ctx, waits)
 		switch {
@@ -239,10 +259,12 @@ func givingUp(ctx context.Context, c *client) error {
 		}
 	}
 	if c.hello.Takes(wire.DoClose) {
-		if r, err := c.ask(ctx, wire.Command{Do: wire.DoClose, User: 1}); err != nil || r.Outcome != wire.OutcomeOK || c.count(history.Close, history.Ok) == 0 {
+		if r, err := c.ask(ctx, wire.Command{Do: wire.DoClose, User: 1}); err != nil || r.Outcome != wire.OutcomeOK ||
+			c.count(history.Close, history.Ok) == 0 {
 			return fmt.Errorf("a close: result: outcome is %q (%s), want ok, and the events close invoke and ok before it (%w)", r.Outcome, r.Error, orNothing(err))
 		}
-		if r, err := c.ask(ctx, wire.Command{Do: wire.DoAcquire, User: 1}); err == nil && r.Outcome != wire.OutcomeFail {
+		if r, err := c.ask(ctx, wire.Command{Do: wire.DoAcquire, User: 1}); err == nil &&
+			r.Outcome != wire.OutcomeFail {
 			c.wrong("an acquire of a user that has closed its lock: result: outcome is %q: want fail", r.Outcome)
 		}
 	}
@@ -255,8 +277,10 @@ func points(ctx context.Context, c *client) error {
 		return err
 	}
 	for _, point := range append([]string{"acquired", "before-release"}, c.hello.Points...) {
-		if r, err := c.ask(ctx, wire.Command{Do: wire.DoArm, Point: point, Action: wire.ActionWait}); err != nil || r.Outcome != wire.OutcomeOK {
-			return fmt.Errorf("arm of %s: result: outcome is %q (%s), want ok (%w)", point, r.Outcome, r.Error, orNothing(err))
+		if r, err := c.ask(ctx, wire.Command{Do: wire.DoArm, Point: point, Action: wire.ActionWait}); err != nil ||
+			r.Outcome != wire.OutcomeOK {
+			return fmt.Errorf("arm of %s: result: outcome is %q (%s), want ok (%w)", point, r.Outcome, r.Error,
+				orNothing(err))
 		}
 		taken, freed := c.order(wire.Command{Do: wire.DoAcquire}), c.order(wire.Command{Do: wire.DoRelease})
 		f, err := c.next(ctx, wire.TypePoint)
@@ -269,12 +293,15 @@ func points(ctx context.Context, c *client) error {
 		case point == "acquired" && c.count(history.Acquire, history.Ok) == 0:
 			c.wrong("point acquired: it came before the event acquire ok, which was before it")
 		}
-		if r, err := c.ask(ctx, wire.Command{Do: wire.DoContinue, Point: point}); err != nil || r.Outcome != wire.OutcomeOK {
-			return fmt.Errorf("continue at %s: result: outcome is %q (%s), want ok (%w)", point, r.Outcome, r.Error, orNothing(err))
+		if r, err := c.ask(ctx, wire.Command{Do: wire.DoContinue, Point: point}); err != nil ||
+			r.Outcome != wire.OutcomeOK {
+			return fmt.Errorf("continue at %s: result: outcome is %q (%s), want ok (%w)", point, r.Outcome, r.Error,
+				orNothing(err))
 		}
 		for _, id := range []int{taken, freed} {
 			if r, err := c.result(ctx, id); err != nil || r.Outcome != wire.OutcomeOK {
-				return fmt.Errorf("behind point %s: result: outcome is %q (%s), want ok (%w)", point, r.Outcome, r.Error, orNothing(err))
+				return fmt.Errorf("behind point %s: result: outcome is %q (%s), want ok (%w)", point, r.Outcome,
+					r.Error, orNothing(err))
 			}
 		}
 	}
@@ -313,7 +340,10 @@ func death(ctx context.Context, c *client) error {
 
 // workload lets four users count for two seconds.
 func workload(ctx context.Context, c *client) error {
-	if err := c.begin(ctx, &wire.Workload{Use: "counter", Users: 4, Total: 4, Params: []byte(`{"locks":2,"hold":1000000}`)}); err != nil {
+	if err := c.begin(ctx, &wire.Workload{
+		Use: "counter", Users: 4, Total: 4,
+		Params: []byte(`{"locks":2,"hold":1000000}`),
+	}); err != nil {
 		return err
 	}
 	from := now() + int64(300*time.Millisecond)
@@ -332,7 +362,8 @@ func workload(ctx context.Context, c *client) error {
 		return fmt.Errorf("no user was granted a lock in two seconds: %s", strings.Join(c.causes(), "; "))
 	}
 	if first := c.grants[0]; first.Value < from {
-		return fmt.Errorf("event %d (acquire ok): its request was sent %v before the time in go", first.Seq, time.Duration(from-first.Value))
+		return fmt.Errorf("event %d (acquire ok): its request was sent %v before the time in go", first.Seq,
+			time.Duration(from-first.Value))
 	}
 	if int64(len(c.grants)) != c.done.Cycles {
 		return fmt.Errorf("done: cycles is %d, and %d grants were recorded", c.done.Cycles, len(c.grants))

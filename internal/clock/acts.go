@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// Acts notes when the acts of one injection or heal were carried out, and what it waited for on purpose. It travels in a context: a mechanism
-// that acts need not know for whom.
+// Acts notes when the acts of one injection or heal were carried out, and what it waited for on purpose. It travels in
+// a context: a mechanism that acts need not know for whom.
 //
-// Example: a delay is due at 5.0 s. Its links are measured until 5.4 s, which is a wait. The agent says that its rules stood at 5.5 s. The links
-// are measured again until 11.8 s. The delay was carried out at 5.5 s and is 0.1 s late.
+// Example: a delay is due at 5.0 s. Its links are measured until 5.4 s, which is a wait. The agent says that its rules
+// stood at 5.5 s. The links are measured again until 11.8 s. The delay was carried out at 5.5 s and is 0.1 s late.
 type Acts struct {
 	mu    sync.Mutex
 	done  int64
@@ -66,7 +66,8 @@ func CarriedOut(ctx context.Context, at int64) {
 	}
 }
 
-// Waits begins a wait on purpose, which should take at most so long. Whatever it takes beyond that makes the injection late.
+// Waits begins a wait on purpose, which should take at most so long. Whatever it takes beyond that makes the injection
+// late.
 func Waits(ctx context.Context, most time.Duration) (over func()) {
 	a, from := actsOf(ctx), Now()
 	return func() {
@@ -93,7 +94,8 @@ func (a *Acts) Late(due int64) int64 {
 	return max(0, a.done-due-a.waited(due, a.done))
 }
 
-// Measured returns for how long (ns) it waited on purpose since the last act, and by how much that was more than it should be.
+// Measured returns for how long (ns) it waited on purpose since the last act, and by how much that was more than it
+// should be.
 func (a *Acts) Measured() (waited, over int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

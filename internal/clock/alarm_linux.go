@@ -11,8 +11,8 @@ import (
 // spin is what an Alarm waits for busily: about what a thread takes to wake up.
 const spin = 20 * time.Microsecond
 
-// Alarm waits for moments of Now, one after another, for one caller. A timer of Go's is late by half a millisecond where its process is idle,
-// because Go has the kernel wait for whole milliseconds. A timer of the kernel's own is not.
+// Alarm waits for moments of Now, one after another, for one caller. A timer of Go's is late by half a millisecond
+// where its process is idle, because Go has the kernel wait for whole milliseconds. A timer of the kernel's own is not.
 type Alarm struct {
 	ctx   context.Context
 	fd    int

@@ -19,9 +19,9 @@ type pair struct {
 // simulated tells that Now reads Go's own clock.
 var simulated bool
 
-// Simulate makes Now read Go's own clock from here on, which a bubble of testing/synctest stops while anything in it runs. It is for
-// the TestMain of a package whose tests use such bubbles, and stands here because the one time base has no other way in. Bubbles begin in the
-// year 2000, so the times of Now count from 1970 then.
+// Simulate makes Now read Go's own clock from here on, which a bubble of testing/synctest stops while anything in it
+// runs. It is for the TestMain of a package whose tests use such bubbles, and stands here because the one time base has
+// no other way in. Bubbles begin in the year 2000, so the times of Now count from 1970 then.
 func Simulate() {
 	simulated = true
 	t := time.Now()
@@ -29,8 +29,8 @@ func Simulate() {
 	zero = Time(0)
 }
 
-// Now returns the host's CLOCK_MONOTONIC in nanoseconds. Off Linux no clock is shared with the nodes: there it counts from the start of
-// this process, and the difference to theirs has to be measured.
+// Now returns the host's CLOCK_MONOTONIC in nanoseconds. Off Linux no clock is shared with the nodes: there it counts
+// from the start of this process, and the difference to theirs has to be measured.
 func Now() int64 {
 	if simulated {
 		return Mono()
@@ -93,8 +93,8 @@ func TimeNamespace() string {
 // zero is the moment at which CLOCK_MONOTONIC was zero.
 var zero = Time(0)
 
-// Mono returns the host's CLOCK_MONOTONIC as Go's own time package reads it: by the vDSO, which takes a tenth of the system call that
-// Now makes. The two differ by the error of a calibration, unless somebody moved what the vDSO tells.
+// Mono returns the host's CLOCK_MONOTONIC as Go's own time package reads it: by the vDSO, which takes a tenth of the
+// system call that Now makes. The two differ by the error of a calibration, unless somebody moved what the vDSO tells.
 func Mono() int64 { return int64(time.Since(zero)) }
 
 // Reading is one look at the machine's wall clock, ns since 1970, between two at Now.

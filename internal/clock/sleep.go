@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Sleep waits for d, or until ctx ends; then it returns why ctx did. Where d is not above 0 it only tells whether ctx has
-// ended.
+// Sleep waits for d, or until ctx ends; then it returns why ctx did. Where d is not above 0 it only tells whether ctx
+// has ended.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return context.Cause(ctx)

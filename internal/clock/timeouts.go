@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// Timeouts gives the operations of one caller their contexts. They do what those of context.WithTimeout do, and cost less where operations follow
-// each other under the same parent: one timer and one registration with the parent serve them all. The zero value is ready.
+// Timeouts gives the operations of one caller their contexts. They do what those of context.WithTimeout do, and cost
+// less where operations follow each other under the same parent: one timer and one registration with the parent serve
+// them all. The zero value is ready.
 //
-// Example: operations with a timeout of 10 s each take 1 ms. The first sets the timer to 10 s. The others find it set to a time before
-// their own deadlines. When it goes off, it is set again to the deadline of the one that is under way.
+// Example: operations with a timeout of 10 s each take 1 ms. The first sets the timer to 10 s. The others find it set
+// to a time before their own deadlines. When it goes off, it is set again to the deadline of the one that is under way.
 type Timeouts struct {
 	mu     sync.Mutex
 	parent context.Context
@@ -34,8 +35,8 @@ type Limited struct {
 	parts []*Limited           // of this operation, with timeouts of their own
 }
 
-// Within returns a context that ends with its parent, after d, or by End, which must be called when the operation is over. Where the parent is an
-// operation itself, this is a part of it, and its Timeouts serve both.
+// Within returns a context that ends with its parent, after d, or by End, which must be called when the operation is
+// over. Where the parent is an operation itself, this is a part of it, and its Timeouts serve both.
 func (t *Timeouts) Within(parent context.Context, d time.Duration) *Limited {
 	l := &Limited{Context: parent, of: t, deadline: time.Now().Add(d), done: make(chan struct{})}
 	if before, ok := parent.Deadline(); ok && before.Before(l.deadline) {
@@ -62,7 +63,8 @@ func (t *Timeouts) Within(parent context.Context, d time.Duration) *Limited {
 	return l
 }
 
-// follow registers with a parent. The operations of the one before are left to their deadlines, see Within. The caller holds mu.
+// follow registers with a parent. The operations of the one before are left to their deadlines, see Within. The caller
+// holds mu.
 func (t *Timeouts) follow(parent context.Context) {
 	if t.leave != nil {
 		t.leave()
@@ -161,8 +163,8 @@ func (l *Limited) Err() error {
 	return l.err
 }
 
-// AfterFunc has f called, by a goroutine of its own, at the end, unless stop is called before. The package context uses it for the contexts that are
-// made from this one.
+// AfterFunc has f called, by a goroutine of its own, at the end, unless stop is called before. The package context uses
+// it for the contexts that are made from this one.
 func (l *Limited) AfterFunc(f func()) (stop func() bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

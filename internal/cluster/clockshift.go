@@ -24,11 +24,13 @@ type clockFaults struct {
 	changes  atomic.Int64 // beginnings and ends of what is done to its clock
 }
 
-// ShiftClock has the agent move the wall clock of the node's process and its descendants, and of the process that takes its place.
+// ShiftClock has the agent move the wall clock of the node's process and its descendants, and of the process that takes
+// its place.
 func (cf *clockFaults) ShiftClock(ctx context.Context, key string, s wall.Shift) (wall.Shifted, error) {
 	if s.How == wall.ByFaketime {
 		if s.File = cf.faketime; s.File == "" {
-			return wall.Shifted{}, chaos.Unavailable{What: s.How, Reason: cf.node.Name() + " was not started with libfaketime"}
+			return wall.Shifted{}, chaos.Unavailable{What: s.How, Reason: cf.node.Name() +
+				" was not started with libfaketime"}
 		}
 	}
 	defer cf.clockChanged()() // also while it is under way
@@ -71,14 +73,16 @@ func (cf *clockFaults) clockChanged() (done func()) {
 	return func() { cf.changes.Add(1) }
 }
 
-// shifted turns the agent's answer into the fault's. The jumps come from the supervisor's own list of orders, so that an agent that does
-// nothing cannot hide it. Only the drift since then comes from the agent. A process that has ended is not an error.
+// shifted turns the agent's answer into the fault's. The jumps come from the supervisor's own list of orders, so that
+// an agent that does nothing cannot hide it. Only the drift since then comes from the agent. A process that has ended
+// is not an error.
 func (cf *clockFaults) shifted(asked int64, c wall.Clocked, err error) (wall.Shifted, error) {
 	if errors.Is(err, proc.ErrNoProcess) {
 		c.Gone, err = true, nil
 	}
 	out := wall.Shifted{
-		Ahead: time.Duration(c.Drifted), Asked: asked, Time: clock.Now(), How: c.How, Gone: c.Gone || !cf.node.Running(),
+		Ahead: time.Duration(c.Drifted), Asked: asked, Time: clock.Now(), How: c.How, Gone: c.Gone ||
+			!cf.node.Running(),
 		Changes: cf.changes.Load() + 1, // when the change under way has ended
 	}
 	cf.node.orders.mu.Lock()
@@ -92,8 +96,8 @@ func (cf *clockFaults) shifted(asked int64, c wall.Clocked, err error) (wall.Shi
 	return out, err
 }
 
-// ReadClocks has a thread of the node's own process read its wall clock and its monotonic clock, in ns. The latter is told as the run's,
-// by the agent's offset.
+// ReadClocks has a thread of the node's own process read its wall clock and its monotonic clock, in ns. The latter is
+// told as the run's, by the agent's offset.
 func (cf *clockFaults) ReadClocks(ctx context.Context) (now, mono int64, err error) {
 	if !cf.node.Running() {
 		return 0, 0, fmt.Errorf("%s: %w", cf.node.Name(), proc.ErrNoProcess)

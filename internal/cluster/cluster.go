@@ -1,5 +1,6 @@
-// Package cluster is where nodes run: containers (docker), containers on several machines (swarm), child processes (local), or goroutines
-// of this process (inproc). All are one type, Node, with the machine capabilities that chaos asks for.
+// Package cluster is where nodes run: containers (docker), containers on several machines (swarm), child processes
+// (local), or goroutines of this process (inproc). All are one type, Node, with the machine capabilities that chaos
+// asks for.
 package cluster
 
 import (
@@ -42,7 +43,8 @@ type Request struct {
 	Reuse bool
 	// Hosts says how the nodes are spread where there are several machines (swarm).
 	Hosts node.Hosts
-	// Needs is what will be asked of each node, by its name. Offers speaks for a provider as a whole; one with several machines asks each of them.
+	// Needs is what will be asked of each node, by its name. Offers speaks for a provider as a whole; one with several
+	// machines asks each of them.
 	Needs map[string][]chaos.Capability
 	Log   *slog.Logger // may be nil
 }
@@ -64,11 +66,11 @@ type Cluster struct {
 	changed sync.RWMutex // held while Renew changes Nodes
 	// Describe says what the nodes run on, for env.json: provider, engine version, addresses, images.
 	Describe map[string]string
-	// SeparateClocks says that the nodes' clocks are not the run's, whatever boot ids say: they are always measured. It is for nodes on
-	// several machines, and for machines that are simulated on one.
+	// SeparateClocks says that the nodes' clocks are not the run's, whatever boot ids say: they are always measured. It
+	// is for nodes on several machines, and for machines that are simulated on one.
 	SeparateClocks bool
-	// AgentClocks are the clocks of the agents. Those that were measured are measured again every few seconds, since what an agent sees
-	// is dated by its own clock.
+	// AgentClocks are the clocks of the agents. Those that were measured are measured again every few seconds, since
+	// what an agent sees is dated by its own clock.
 	AgentClocks []*wire.RemoteClock
 	close       func(ctx context.Context) error
 	keeper      keeper // nil where no node outlives a run
@@ -119,8 +121,8 @@ func (c *Cluster) Close(ctx context.Context) error {
 // closeTimeout bounds one Close.
 const closeTimeout = 30 * time.Second
 
-// Stdio is the control stream of a running node. A stopped node takes no more than what the pipe holds: a Write beyond it
-// waits.
+// Stdio is the control stream of a running node. A stopped node takes no more than what the pipe holds: a Write beyond
+// it waits.
 type Stdio struct {
 	In  io.WriteCloser
 	Out io.Reader
@@ -142,8 +144,8 @@ func (r Request) checked() (Request, error) {
 	return r, enoughFiles(len(r.Specs), proc.OpenFiles())
 }
 
-// enoughFiles refuses a run whose processes would run out of file handles half-way: in the supervisor, which has some for each node, or in a
-// server, which has as many as the supervisor.
+// enoughFiles refuses a run whose processes would run out of file handles half-way: in the supervisor, which has some
+// for each node, or in a server, which has as many as the supervisor.
 func enoughFiles(nodes int, may uint64) error {
 	const base, each = 256, 16
 	if need := uint64(base + each*nodes); may < need {
@@ -179,8 +181,8 @@ type ChooseOptions struct {
 	Mechanisms agent.Mechanisms // as in both
 }
 
-// Choose returns the provider of that name, or for "auto" (and "") docker where an engine answers and our own binary can
-// run in it, else local. The reason says why in one phrase.
+// Choose returns the provider of that name, or for "auto" (and "") docker where an engine answers and our own binary
+// can run in it, else local. The reason says why in one phrase.
 func Choose(ctx context.Context, want string, o ChooseOptions) (p Provider, reason string, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, "", err
@@ -221,7 +223,8 @@ func runsInImage(self string) error {
 // CanLimit is what a provider offers that can hold a node to Limits.
 const CanLimit chaos.Capability = "limits"
 
-// The keys under which Cluster.Describe tells of a node: its address, its program (local), and what limits were read back.
+// The keys under which Cluster.Describe tells of a node: its address, its program (local), and what limits were read
+// back.
 func addressKey(node string) string { return "address_" + node }
 func programKey(node string) string { return "program_" + node }
 func limitsKey(node string) string  { return "limits_" + node }
@@ -230,8 +233,9 @@ func limitsKey(node string) string  { return "limits_" + node }
 type keeper interface {
 	// vacate ends a node that is no server and removes what the run made for it.
 	vacate(ctx context.Context, n *Node) error
-	// renew makes the nodes of the next run's specs from that number on, not yet started, and puts them behind the servers in c.Nodes. Those that
-	// were vacated are still there. No server is being asked anything meanwhile: each sees where the others are placed.
+	// renew makes the nodes of the next run's specs from that number on, not yet started, and puts them behind the
+	// servers in c.Nodes. Those that were vacated are still there. No server is being asked anything meanwhile: each
+	// sees where the others are placed.
 	renew(ctx context.Context, c *Cluster, next Request, from int) error
 	// nodeLogs are the files that the output of the nodes goes to.
 	nodeLogs() *nodelog.Logs
@@ -261,8 +265,9 @@ func (c *Cluster) Vacate(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Renew makes the nodes of another run in a cluster that was vacated: of the request its Specs, LogDir and Needs count. The servers stay, and
-// come first in the specs. Every other node is new: it has its own place, and no process yet. The servers log to LogDir from now on.
+// Renew makes the nodes of another run in a cluster that was vacated: of the request its Specs, LogDir and Needs count.
+// The servers stay, and come first in the specs. Every other node is new: it has its own place, and no process yet. The
+// servers log to LogDir from now on.
 func (c *Cluster) Renew(ctx context.Context, next Request) error {
 	if c.keeper == nil {
 		return errNotKept
@@ -314,7 +319,8 @@ func (n *Node) Differs(s node.Spec) string {
 		{"environment", slices.Equal(own.Env, s.Env)},
 		{"command", slices.Equal(own.Command(n.place), s.Command(n.place))},
 		{"restart delay", own.RestartDelay == s.RestartDelay},
-		{"nature", own.Stdio == s.Stdio && own.Restartable == s.Restartable && own.StopSignal == s.StopSignal && own.Go == s.Go &&
+		{"nature", own.Stdio == s.Stdio && own.Restartable == s.Restartable && own.StopSignal == s.StopSignal &&
+			own.Go == s.Go &&
 			(own.Secret == nil) == (s.Secret == nil) && slices.Equal(own.SyncThreads, s.SyncThreads)},
 	} {
 		if !of.same {

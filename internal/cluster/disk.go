@@ -124,10 +124,14 @@ var _ disk.SyncHolder = (*Node)(nil)
 // syncKey begins the keys of orders to hold syncs.
 const syncKey = "syncs-"
 
-// HoldSyncs has the agent hold the calls to fsync back of this process of the node and of each that is started after it.
+// HoldSyncs has the agent hold the calls to fsync back of this process of the node and of each that is started after
+// it.
 func (df *diskFaults) HoldSyncs(ctx context.Context, key string, by time.Duration) (disk.Syncs, error) {
 	if df.node.spec.Role != node.Server {
-		return disk.Syncs{}, chaos.Unavailable{What: string(disk.CanHoldSyncs), Reason: df.node.Name() + " keeps no data"}
+		return disk.Syncs{}, chaos.Unavailable{
+			What:   string(disk.CanHoldSyncs),
+			Reason: df.node.Name() + " keeps no data",
+		}
 	}
 	was, err := df.SyncsHeld(ctx)
 	if err != nil {
@@ -166,9 +170,10 @@ func (df *diskFaults) LetSyncsGo(ctx context.Context, key string) (disk.Syncs, e
 
 var _ disk.PowerCutter = (*Node)(nil)
 
-// loopDisk is a disk that the agent made for one node: ext4 in a file that has no name, behind a loop device. It is mounted where the
-// node's process is and for as long as that lives: by the engine as the container's volume, or in mounts of the process's own. The agent
-// holds the device meanwhile. So it is gone when the node and the agent are, however they end.
+// loopDisk is a disk that the agent made for one node: ext4 in a file that has no name, behind a loop device. It is
+// mounted where the node's process is and for as long as that lives: by the engine as the container's volume, or in
+// mounts of the process's own. The agent holds the device meanwhile. So it is gone when the node and the agent are,
+// however they end.
 type loopDisk struct {
 	agent  *agent.Client
 	key    string
@@ -178,7 +183,10 @@ type loopDisk struct {
 // makeDisk has the agent make a disk; without is why there is none.
 func makeDisk(ctx context.Context, a *agent.Client, without error, node string, args disk.Args) (*loopDisk, error) {
 	if a == nil {
-		return nil, chaos.Unavailable{What: string(disk.LoopDisk), Reason: fmt.Sprintf("the agent, which makes it, was not started: %v", without)}
+		return nil, chaos.Unavailable{
+			What:   string(disk.LoopDisk),
+			Reason: fmt.Sprintf("the agent, which makes it, was not started: %v", without),
+		}
 	}
 	d := &loopDisk{agent: a, key: "loop-disk/" + node}
 	var made disk.Made
@@ -186,7 +194,10 @@ func makeDisk(ctx context.Context, a *agent.Client, without error, node string, 
 		return nil, chaos.Unavailable{What: string(disk.LoopDisk), Reason: err.Error()}
 	}
 	if !strings.HasPrefix(made.Device, "/dev/loop") {
-		return nil, chaos.Unavailable{What: string(disk.LoopDisk), Reason: fmt.Sprintf("the agent made the device %q", made.Device)}
+		return nil, chaos.Unavailable{
+			What:   string(disk.LoopDisk),
+			Reason: fmt.Sprintf("the agent made the device %q", made.Device),
+		}
 	}
 	d.device = made.Device
 	return d, nil
@@ -204,11 +215,15 @@ func (d *loopDisk) order(ctx context.Context, do string, result any) error {
 	return d.agent.Order(ctx, agent.Order{Do: do, Key: d.key + "/" + do, Args: disk.Use{Disk: d.key}}, result)
 }
 
-// CutPower has the agent shut the node's file system down under it and kill it, and then look at what is left on the disk.
+// CutPower has the agent shut the node's file system down under it and kill it, and then look at what is left on the
+// disk.
 func (df *diskFaults) CutPower(ctx context.Context) (disk.PowerLost, error) {
 	d, exited := df.loop, df.node.Exited()
 	if d == nil {
-		return disk.PowerLost{}, chaos.Unavailable{What: string(disk.CanCutPower), Reason: df.node.Name() + " has no disk of its own"}
+		return disk.PowerLost{}, chaos.Unavailable{
+			What:   string(disk.CanCutPower),
+			Reason: df.node.Name() + " has no disk of its own",
+		}
 	}
 	if !df.node.Running() {
 		return disk.PowerLost{}, fmt.Errorf("cut the power of %s: %w", df.node.Name(), proc.ErrNoProcess)
@@ -232,7 +247,8 @@ func (df *diskFaults) CutPower(ctx context.Context) (disk.PowerLost, error) {
 	if err := d.order(ctx, disk.DoLook, &found); err != nil {
 		return disk.PowerLost{}, fmt.Errorf("the disk of %s after its power was cut: %w", df.node.Name(), err)
 	}
-	return disk.PowerLost{Seen: found, Gap: time.Duration(cut.Killed - cut.Shut), Time: df.node.runTime(ctx, cut.Shut)}, nil
+	return disk.PowerLost{Seen: found, Gap: time.Duration(cut.Killed - cut.Shut), Time: df.node.runTime(ctx, cut.Shut)},
+		nil
 }
 
 // Where the agent's container has what it needs to make disks.
@@ -241,10 +257,14 @@ const (
 	devicesInAgent = "/lockquake-dev"
 )
 
-// disksForAgent lets the agent's container make loop devices: it may use them and no other device, and has a volume for their files.
+// disksForAgent lets the agent's container make loop devices: it may use them and no other device, and has a volume for
+// their files.
 func disksForAgent(h *container.HostConfig) {
 	h.DeviceCgroupRules = append(h.DeviceCgroupRules, "c 10:237 rw", "b 7:* rw") // loop-control; loop devices
-	h.Mounts = append(h.Mounts, mount.Mount{Type: mount.TypeBind, Source: "/dev", Target: devicesInAgent, ReadOnly: true},
+	h.Mounts = append(h.Mounts, mount.Mount{
+		Type: mount.TypeBind, Source: "/dev", Target: devicesInAgent,
+		ReadOnly: true,
+	},
 		mount.Mount{Type: mount.TypeVolume, Target: disksInAgent})
 }
 
@@ -284,8 +304,8 @@ func loopDiskHere(_ context.Context, r *localRun, n *Node) (prepared, error) {
 	}}, nil
 }
 
-// onDisk is the command of a process that runs on the node's disk: lockquake mounts it for itself alone, and becomes the user and
-// the program.
+// onDisk is the command of a process that runs on the node's disk: lockquake mounts it for itself alone, and becomes
+// the user and the program.
 func (p *localNode) onDisk(path string, argv []string, user identity.User) (string, []string, error) {
 	if p.node.loop == nil {
 		return path, argv, nil
@@ -294,7 +314,8 @@ func (p *localNode) onDisk(path string, argv []string, user identity.User) (stri
 	if err != nil {
 		return "", nil, err
 	}
-	return self, append(node.Own("on-disk", p.node.loop.device, p.node.place.Dir, strconv.Itoa(int(user)), path), argv...), nil
+	return self, append(node.Own("on-disk", p.node.loop.device, p.node.place.Dir, strconv.Itoa(int(user)), path),
+		argv...), nil
 }
 
 // canLoop tells why this machine's kernel has no loop disks; nil where it may have.
@@ -305,7 +326,8 @@ func canLoop() error {
 		err = errors.Join(err, errors.New("the kernel has no ext4"))
 	}
 	if err = errors.Join(control, err); err != nil {
-		return chaos.Unavailable{What: string(disk.LoopDisk), Reason: strings.ReplaceAll(err.Error(), "\n", "; ") + "; it takes loop devices and ext4"}
+		return chaos.Unavailable{What: string(disk.LoopDisk), Reason: strings.ReplaceAll(err.Error(), "\n", "; ") +
+			"; it takes loop devices and ext4"}
 	}
 	return nil
 }
@@ -313,7 +335,10 @@ func canLoop() error {
 // disksHere tells why processes of this machine can have no loop disks.
 func disksHere() error {
 	if os.Geteuid() != 0 {
-		return chaos.Unavailable{What: string(disk.LoopDisk), Reason: "only root makes loop devices and mounts; use --provider docker"}
+		return chaos.Unavailable{
+			What:   string(disk.LoopDisk),
+			Reason: "only root makes loop devices and mounts; use --provider docker",
+		}
 	}
 	return canLoop()
 }

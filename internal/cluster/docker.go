@@ -55,7 +55,8 @@ type docker struct {
 	canClock func() error                  // why clocks cannot be moved where the engine runs; asked once
 	shapers  func() (links.Engines, error) // asked once
 
-	// lend has another engine give this one an image that it lacks, and tells whether that had it; nil where there is no other.
+	// lend has another engine give this one an image that it lacks, and tells whether that had it; nil where there is
+	// no other.
 	lend func(ctx context.Context, ref string) (bool, error)
 
 	preloads struct { // what was found in images
@@ -97,7 +98,8 @@ func newDocker(o DockerOptions) (*docker, error) {
 
 func noEngine(err error) error {
 	text := strings.Join(strings.Fields(err.Error()), " ")
-	return chaos.Unavailable{What: "the docker provider", Reason: "no container engine answers (" + text + "); start one or set DOCKER_HOST, or run with --provider local"}
+	return chaos.Unavailable{What: "the docker provider", Reason: "no container engine answers (" + text +
+		"); start one or set DOCKER_HOST, or run with --provider local"}
 }
 
 func connect(o DockerOptions) (*docker, error) {
@@ -212,9 +214,11 @@ func (d *docker) limits() (string, error) {
 	i := answer.Info
 	if !i.CPUCfsQuota || !i.MemoryLimit {
 		return "", chaos.Unavailable{What: limits.Unlimited, Reason: fmt.Sprintf(
-			"the engine's kernel lacks them (CPU quota %t, memory limit %t); leave cpus and memory out", i.CPUCfsQuota, i.MemoryLimit)}
+			"the engine's kernel lacks them (CPU quota %t, memory limit %t); leave cpus and memory out", i.CPUCfsQuota,
+			i.MemoryLimit)}
 	}
-	return fmt.Sprintf("the engine has %d processors and limits CPU time and memory by control groups of version %s", i.NCPU, i.CgroupVersion), nil
+	return fmt.Sprintf("the engine has %d processors and limits CPU time and memory by control groups of version %s",
+		i.NCPU, i.CgroupVersion), nil
 }
 
 // Engined is a provider that stands on a container engine.
@@ -235,18 +239,25 @@ func (d *docker) EngineID(ctx context.Context) (string, error) {
 // offers holds for all providers of real processes.
 func offers(c chaos.Capability, r node.Role) error {
 	switch c {
-	case chaos.CanInspect, chaos.CanPause, process.CanFreeze, process.CanKill, process.CanStop, links.CanFilter, links.CanHold, links.CanReset:
+	case chaos.CanInspect, chaos.CanPause, process.CanFreeze, process.CanKill, process.CanStop, links.CanFilter,
+		links.CanHold, links.CanReset:
 		return nil
 	case disk.CanData, disk.CanHoldSyncs, disk.CanCutPower:
 		if r == node.Server {
 			return nil
 		}
-		return chaos.Unavailable{What: string(c), Reason: "a " + string(r) + " keeps no data; use it on servers", Never: true}
+		return chaos.Unavailable{
+			What: string(c), Reason: "a " + string(r) + " keeps no data; use it on servers",
+			Never: true,
+		}
 	case chaos.CanStart:
 		if r == node.Server {
 			return nil
 		}
-		return chaos.Unavailable{What: "starting a " + string(r) + " again", Reason: "what it knew died with its process; use it on servers", Never: true}
+		return chaos.Unavailable{
+			What:   "starting a " + string(r) + " again",
+			Reason: "what it knew died with its process; use it on servers", Never: true,
+		}
 	}
 	return chaos.Unavailable{What: string(c), Reason: "no provider has it"}
 }
@@ -259,7 +270,8 @@ func (d *docker) Open(ctx context.Context, r Request) (*Cluster, error) {
 	}
 	run := d.newRun(r)
 	c := &Cluster{close: run.close, Describe: map[string]string{
-		"provider": "docker", "engine": d.version.Version, "engine_api": d.api.ClientVersion(), "engine_host": d.api.DaemonHost(),
+		"provider": "docker", "engine": d.version.Version, "engine_api": d.api.ClientVersion(),
+		"engine_host": d.api.DaemonHost(),
 	}}
 	if r.Reuse {
 		c.keeper = run
@@ -272,13 +284,16 @@ func (d *docker) Open(ctx context.Context, r Request) (*Cluster, error) {
 
 // newRun has nothing yet.
 func (d *docker) newRun(r Request) *dockerRun {
-	return &dockerRun{docker: d, agentUp: make(chan struct{}), agentName: "agent", request: r, owner: owner.Self(r.Run, r.Keep), password: rand.Text()}
+	return &dockerRun{
+		docker: d, agentUp: make(chan struct{}), agentName: "agent", request: r,
+		owner: owner.Self(r.Run, r.Keep), password: rand.Text(),
+	}
 }
 
-// useOwnConnections has a provider of testcontainers talk to its engine by a connection of its own for each request. With
-// connections that are kept, what testcontainers does at the end of each call, closing those that are idle, can hit one that
-// another goroutine has just taken for its request: the start of a container then fails with "http: CloseIdleConnections called".
-// Nor are there idle ones to be left behind.
+// useOwnConnections has a provider of testcontainers talk to its engine by a connection of its own for each request.
+// With connections that are kept, what testcontainers does at the end of each call, closing those that are idle, can
+// hit one that another goroutine has just taken for its request: the start of a container then fails with "http:
+// CloseIdleConnections called". Nor are there idle ones to be left behind.
 func useOwnConnections(ctx context.Context, p *testcontainers.DockerProvider) error {
 	options := []client.Opt{
 		client.WithHTTPClient(&http.Client{Transport: ownTransport(), CheckRedirect: client.CheckRedirect}),
@@ -286,7 +301,8 @@ func useOwnConnections(ctx context.Context, p *testcontainers.DockerProvider) er
 	}
 	if c := testcontainers.ReadConfig().Config; c.TLSVerify == 1 {
 		options = append(options, client.WithTLSClientConfig(
-			filepath.Join(c.CertPath, "ca.pem"), filepath.Join(c.CertPath, "cert.pem"), filepath.Join(c.CertPath, "key.pem")))
+			filepath.Join(c.CertPath, "ca.pem"), filepath.Join(c.CertPath, "cert.pem"),
+			filepath.Join(c.CertPath, "key.pem")))
 	}
 	return useClient(ctx, p, append(options, client.WithHost(p.Client().DaemonHost()))...)
 }
@@ -294,7 +310,8 @@ func useOwnConnections(ctx context.Context, p *testcontainers.DockerProvider) er
 // ownTransport makes a connection for each request.
 func ownTransport() *http.Transport {
 	var protocols http.Protocols
-	protocols.SetHTTP1(true) // with HTTP/2 a transport makes itself settings of TLS, and the client then takes every engine for one behind TLS
+	// with HTTP/2 a transport makes itself settings of TLS, and the client then takes every engine for one behind TLS
+	protocols.SetHTTP1(true)
 	return &http.Transport{DisableKeepAlives: true, Protocols: &protocols}
 }
 
@@ -325,8 +342,8 @@ func (d *docker) askClock() error {
 	return noClock(d.agentSupports(wall.DoClock))
 }
 
-// ourKernel tells whether the engine runs on the kernel that this process runs on, as far as can be seen: what a process is given
-// there is then what we are given.
+// ourKernel tells whether the engine runs on the kernel that this process runs on, as far as can be seen: what a
+// process is given there is then what we are given.
 func (d *docker) ourKernel() bool {
 	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
 	if err != nil || remote(d.api.DaemonHost()) || d.version.Arch != runtime.GOARCH {
@@ -338,10 +355,11 @@ func (d *docker) ourKernel() bool {
 	return err == nil && info.Info.KernelVersion+"\n" == string(release)
 }
 
-// clocks lists the processes of runs' containers whose clocks an agent may have moved. The kernel must say that a process is in the
-// container that the engine names: a pid of an engine on another machine means another process here.
+// clocks lists the processes of runs' containers whose clocks an agent may have moved. The kernel must say that a
+// process is in the container that the engine names: a pid of an engine on another machine means another process here.
 func (d *docker) clocks(ctx context.Context) []clockOf {
-	boxes, err := d.api.ContainerList(ctx, client.ContainerListOptions{Filters: make(client.Filters).Add("label", owner.Label+"run")})
+	boxes, err := d.api.ContainerList(ctx,
+		client.ContainerListOptions{Filters: make(client.Filters).Add("label", owner.Label+"run")})
 	if err != nil {
 		return nil // the engine was asked just before, and its error told
 	}

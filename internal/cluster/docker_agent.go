@@ -24,12 +24,15 @@ import (
 )
 
 // agentCapabilities is all that the agent gets; it is never privileged. KILL sends signals to processes of other
-// users, DAC_OVERRIDE empties their data directories, and SYS_NICE lets it act in time on a machine that its targets keep busy; the others
-// are for link and clock faults.
-var agentCapabilities = []string{"SYS_ADMIN", "NET_ADMIN", "SYS_PTRACE", "KILL", "DAC_READ_SEARCH", "DAC_OVERRIDE", "SYS_NICE"}
+// users, DAC_OVERRIDE empties their data directories, and SYS_NICE lets it act in time on a machine that its targets
+// keep busy; the others are for link and clock faults.
+var agentCapabilities = []string{
+	"SYS_ADMIN", "NET_ADMIN", "SYS_PTRACE", "KILL", "DAC_READ_SEARCH", "DAC_OVERRIDE",
+	"SYS_NICE",
+}
 
-// agentStartTimeout bounds the start of the agent. An engine under load took 20 s to start a container, and a run without its agent proves nothing:
-// so it is as patient as the start of a server.
+// agentStartTimeout bounds the start of the agent. An engine under load took 20 s to start a container, and a run
+// without its agent proves nothing: so it is as patient as the start of a server.
 const agentStartTimeout = time.Minute
 
 // errAgentNotNeeded is why a run that orders nothing has no agent.
@@ -49,7 +52,8 @@ func (r *dockerRun) startAgent(ctx context.Context) error {
 		// AppArmor's profile for containers forbids writing below /proc; the default seccomp filter opens with the
 		// capabilities and stays.
 		h.SecurityOpt = []string{"apparmor=unconfined", "no-new-privileges"}
-		if slices.ContainsFunc(r.request.Specs, func(s node.Spec) bool { return slices.Contains(s.Preparations, disk.LoopDisk) }) {
+		if slices.ContainsFunc(r.request.Specs,
+			func(s node.Spec) bool { return slices.Contains(s.Preparations, disk.LoopDisk) }) {
 			disksForAgent(h)
 		}
 	}}.start(startCtx, r)
@@ -81,7 +85,8 @@ type helper struct {
 	host     func(*container.HostConfig) // says what it needs beside; may be nil
 }
 
-// start starts a helper of a run, which may do nothing and reach nothing but what it says. It returns the container's id.
+// start starts a helper of a run, which may do nothing and reach nothing but what it says. It returns the container's
+// id.
 func (h helper) start(ctx context.Context, r *dockerRun) (string, attached, error) {
 	req := testcontainers.ContainerRequest{
 		Image: r.images[node.SelfProgram], Name: r.name(h.name), Labels: r.labels(h.name, node.Role(h.kind)),
@@ -101,7 +106,11 @@ func (h helper) start(ctx context.Context, r *dockerRun) (string, attached, erro
 			}
 		},
 	}
-	box, err := whole(ctx, func(ctx context.Context) (testcontainers.Container, error) { return r.tc.CreateContainer(ctx, req) })
+	box, err := whole(ctx, func(ctx context.Context) (testcontainers.Container,
+		error,
+	) {
+		return r.tc.CreateContainer(ctx, req)
+	})
 	if box == nil {
 		return "", attached{}, fmt.Errorf("make the container of %s: %w", h.name, err)
 	}
@@ -165,7 +174,8 @@ func (t throughEngine) signal(ctx context.Context, name string) error {
 
 // inspect asks the engine's ps, which runs outside the container.
 func (t throughEngine) inspect(ctx context.Context) (chaos.ProcessState, error) {
-	top, err := t.api.ContainerTop(ctx, t.container, client.ContainerTopOptions{Arguments: []string{"-eLo", "pid,lwp,stat"}})
+	top, err := t.api.ContainerTop(ctx, t.container,
+		client.ContainerTopOptions{Arguments: []string{"-eLo", "pid,lwp,stat"}})
 	if err != nil {
 		info, err2 := t.api.ContainerInspect(ctx, t.container, client.ContainerInspectOptions{})
 		if cerrdefs.IsNotFound(err2) || err2 == nil && info.Container.State.Pid != t.pid {

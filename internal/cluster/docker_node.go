@@ -61,7 +61,8 @@ func (r *dockerRun) create(ctx context.Context, n *Node) (*containerNode, error)
 		EndpointSettingsModifier: func(e map[string]*network.EndpointSettings) {
 			addr, _ := netip.ParseAddr(n.place.Host(n.spec.Name)) // made from a netip.Addr
 			e[r.networkName()] = &network.EndpointSettings{
-				NetworkID: r.network, IPAMConfig: &network.EndpointIPAMConfig{IPv4Address: addr}, Aliases: []string{n.spec.Name},
+				NetworkID: r.network, IPAMConfig: &network.EndpointIPAMConfig{IPv4Address: addr},
+				Aliases: []string{n.spec.Name},
 			}
 		},
 	}
@@ -70,7 +71,11 @@ func (r *dockerRun) create(ctx context.Context, n *Node) (*containerNode, error)
 			req.ExposedPorts = append(req.ExposedPorts, strconv.Itoa(p.Number)+"/tcp")
 		}
 	}
-	box, err := whole(ctx, func(ctx context.Context) (testcontainers.Container, error) { return r.tc.CreateContainer(ctx, req) })
+	box, err := whole(ctx, func(ctx context.Context) (testcontainers.Container,
+		error,
+	) {
+		return r.tc.CreateContainer(ctx, req)
+	})
 	if box != nil {
 		r.locked(func() { r.containers = append(r.containers, box.GetContainerID()) })
 	}
@@ -159,7 +164,8 @@ func (c *containerNode) start(ctx context.Context) (Stdio, *ending, error) {
 		return Stdio{}, nil, err
 	}
 	waitCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	wait := c.run.api.ContainerWait(waitCtx, id, client.ContainerWaitOptions{Condition: container.WaitConditionNextExit})
+	wait := c.run.api.ContainerWait(waitCtx, id,
+		client.ContainerWaitOptions{Condition: container.WaitConditionNextExit})
 	if err := c.startBox(ctx); err != nil {
 		stop()
 		s.close()
@@ -209,13 +215,15 @@ func (c *containerNode) startBox(ctx context.Context) error {
 	}
 }
 
-// attachTries is how often a container in a swarm is started where its engine gives up waiting for the manager, which a busy machine can
-// bring about.
+// attachTries is how often a container in a swarm is started where its engine gives up waiting for the manager, which a
+// busy machine can bring about.
 const attachTries = 3
 
-// notAttached tells whether a container did not start because the manager of the swarm did not give it an address in time.
+// notAttached tells whether a container did not start because the manager of the swarm did not give it an address in
+// time.
 func notAttached(err error) bool {
-	return strings.Contains(err.Error(), "attaching to network failed") || strings.Contains(err.Error(), "ttach to network")
+	return strings.Contains(err.Error(), "attaching to network failed") ||
+		strings.Contains(err.Error(), "ttach to network")
 }
 
 // findSignaller looks up the process that was just started, which a later look could take for another.
@@ -231,7 +239,8 @@ func (c *containerNode) findSignaller(ctx context.Context, id string) (signaller
 	p, err := c.run.agent.Own(ctx, byEngine.pid, false)
 	if err != nil {
 		byEngine.why = err
-		c.run.log.Warn("the agent does not see the node's process, signals go through the engine", "node", c.spec.Name, "err", err)
+		c.run.log.Warn("the agent does not see the node's process, signals go through the engine", "node", c.spec.Name,
+			"err", err)
 		return byEngine, nil
 	}
 	return throughAgent{agent: c.run.agent, process: p, without: byEngine}, nil

@@ -89,7 +89,8 @@ func (r *dockerRun) fill(ctx context.Context, c *Cluster) error {
 		if !r.request.Agent {
 			r.agentErr = errAgentNotNeeded
 		} else if r.agentErr = r.startAgent(gctx); r.agentErr != nil {
-			r.log.Warn("the agent cannot be started, signals go through the engine", "agent", r.agentName, "err", r.agentErr)
+			r.log.Warn("the agent cannot be started, signals go through the engine", "agent", r.agentName, "err",
+				r.agentErr)
 		}
 		return nil
 	})
@@ -293,8 +294,8 @@ func (r *dockerRun) close(ctx context.Context) error {
 // makingTimeout bounds one request that makes something.
 const makingTimeout = 30 * time.Second
 
-// whole makes something at the engine. A request that has been sent is not cut short with ctx: the engine would go on, and nobody would know
-// what it made.
+// whole makes something at the engine. A request that has been sent is not cut short with ctx: the engine would go on,
+// and nobody would know what it made.
 func whole[T any](ctx context.Context, make func(context.Context) (T, error)) (made T, err error) {
 	if err := ctx.Err(); err != nil {
 		return made, err
@@ -325,7 +326,8 @@ func removeContainer(ctx context.Context, api client.APIClient, id string) error
 		if err == nil || cerrdefs.IsNotFound(err) {
 			return nil
 		}
-		if !cerrdefs.IsConflict(err) || clock.Sleep(ctx, 50*time.Millisecond) != nil { // a conflict: its removal is under way
+		// a conflict: its removal is under way
+		if !cerrdefs.IsConflict(err) || clock.Sleep(ctx, 50*time.Millisecond) != nil {
 			break
 		}
 	}
@@ -425,9 +427,9 @@ func (o *dockerCleanup) stopStreams(node string) {
 	}
 }
 
-// renew makes the containers of another run. One of our own binary is started again where the same node has the same address and nothing
-// was written into it: the engine gives it another process, in other namespaces, and what it sees of files is as it was. That is twice as
-// quick as another container.
+// renew makes the containers of another run. One of our own binary is started again where the same node has the same
+// address and nothing was written into it: the engine gives it another process, in other namespaces, and what it sees
+// of files is as it was. That is twice as quick as another container.
 func (r *dockerRun) renew(ctx context.Context, c *Cluster, next Request, from int) error {
 	specs := next.Specs
 	r.request.Specs = specs
@@ -462,8 +464,10 @@ func (r *dockerRun) renew(ctx context.Context, c *Cluster, next Request, from in
 	return r.makeNodes(ctx, c, from, boxes)
 }
 
-// untouched asks the engine whether a container's files are those of its image; the empty data directory is the engine's own work.
+// untouched asks the engine whether a container's files are those of its image; the empty data directory is the
+// engine's own work.
 func (c *containerNode) untouched(ctx context.Context) bool {
 	diff, err := c.run.api.ContainerDiff(ctx, c.box.GetContainerID(), client.ContainerDiffOptions{})
-	return err == nil && !slices.ContainsFunc(diff.Changes, func(f container.FilesystemChange) bool { return f.Path != dataDir })
+	return err == nil && !slices.ContainsFunc(diff.Changes,
+		func(f container.FilesystemChange) bool { return f.Path != dataDir })
 }

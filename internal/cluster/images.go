@@ -60,8 +60,8 @@ func (r *dockerRun) resolve(ctx context.Context, key string) (string, error) {
 
 // Imager is a provider whose nodes are made from images.
 type Imager interface {
-	// HasImage returns nil where there is the project's own image of that key, or where Open makes it; else a chaos.Unavailable that says how
-	// to get it.
+	// HasImage returns nil where there is the project's own image of that key, or where Open makes it; else a
+	// chaos.Unavailable that says how to get it.
 	HasImage(key string) error
 }
 

@@ -25,15 +25,17 @@ type inproc struct {
 	kernel *FakeKernel
 }
 
-// FakeKernel stands in for the kernel in tests: it handles the signals to nodes that are goroutines, so that a test can stop or kill a node at
-// an exact moment. It stands here because nodes are made by the providers of this package alone.
+// FakeKernel stands in for the kernel in tests: it handles the signals to nodes that are goroutines, so that a test can
+// stop or kill a node at an exact moment. It stands here because nodes are made by the providers of this package alone.
 type FakeKernel struct {
 	Signal  func(node, name string) error // "STOP", "CONT", "KILL", "TERM", "INT"
 	Inspect func(node string) chaos.ProcessState
 }
 
 // NewInprocOn is NewInproc with nodes that can be inspected and signalled through the fake kernel.
-func NewInprocOn(main func(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error, h FakeKernel) Provider {
+func NewInprocOn(main func(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error,
+	h FakeKernel,
+) Provider {
 	return &inproc{main: main, kernel: &h}
 }
 
@@ -55,7 +57,10 @@ func (p *inproc) Offers(c chaos.Capability, _ node.Role) error {
 }
 
 func noProcess(what string) error {
-	return chaos.Unavailable{What: what, Reason: "nodes of the memory backend are goroutines of the supervisor, which cannot be stopped, killed or limited one by one; use another backend"}
+	return chaos.Unavailable{
+		What:   what,
+		Reason: "nodes of the memory backend are goroutines of the supervisor, which cannot be stopped, killed or limited one by one; use another backend",
+	}
 }
 
 // Open places the nodes on free ports of the loopback address.

@@ -80,7 +80,8 @@ func (lf *linkFaults) Unfilter(ctx context.Context, key string) (links.Filtered,
 // Filtered asks what rules have met. Those of a node that never ran have met nothing.
 func (lf *linkFaults) Filtered(ctx context.Context, key string) (links.Filtered, error) {
 	lf.node.orders.mu.Lock()
-	i := slices.IndexFunc(lf.node.orders.standing, func(s *standingOrder) bool { return s.order.Key == lf.node.orderKey(key) && s.given })
+	i := slices.IndexFunc(lf.node.orders.standing,
+		func(s *standingOrder) bool { return s.order.Key == lf.node.orderKey(key) && s.given })
 	lf.node.orders.mu.Unlock()
 	if i < 0 {
 		return links.Filtered{}, nil
@@ -91,7 +92,9 @@ func (lf *linkFaults) Filtered(ctx context.Context, key string) (links.Filtered,
 }
 
 // Connections has the agent list the node's established connections with peers.
-func (lf *linkFaults) Connections(ctx context.Context, peers []chaos.Node, own uint16, far []uint16) ([]links.Connection, error) {
+func (lf *linkFaults) Connections(ctx context.Context, peers []chaos.Node, own uint16,
+	far []uint16,
+) ([]links.Connection, error) {
 	var rules []links.Rule
 	for i, p := range peers {
 		rules = append(rules, links.Rule{Node: p.Name(), Port: own, PeerPort: far[i]})
@@ -129,15 +132,20 @@ func (lf *linkFaults) Port(name string) (int, bool) {
 // probeGrace is what a probe is given beside its patience: to open its sockets, and to dial.
 const probeGrace = 5 * time.Second
 
-// ProbeLinks has the agent send datagrams over the node's links, between sockets of its own in the namespaces at both ends. A
-// peer without a process has no end to send from.
-func (lf *linkFaults) ProbeLinks(ctx context.Context, peers []chaos.Node, p links.ProbeArgs) (links.ProbeResult, error) {
+// ProbeLinks has the agent send datagrams over the node's links, between sockets of its own in the namespaces at both
+// ends. A peer without a process has no end to send from.
+func (lf *linkFaults) ProbeLinks(ctx context.Context, peers []chaos.Node, p links.ProbeArgs) (links.ProbeResult,
+	error,
+) {
 	if len(lf.node.spec.Ports) > 0 {
 		p.Control = lf.node.Address(lf.node.spec.Ports[0].Name)
 	}
 	var answer, out links.ProbeResult
 	own, far := p.ProbeEnd, slices.Clone(p.Peers)
-	missing, err := lf.overLinks(ctx, peers, linkOrder{do: links.DoProbe, own: &p.ProbeEnd, far: &p.Peers, args: &p, within: p.Patience, answer: &answer})
+	missing, err := lf.overLinks(ctx, peers, linkOrder{
+		do: links.DoProbe, own: &p.ProbeEnd, far: &p.Peers, args: &p,
+		within: p.Patience, answer: &answer,
+	})
 	if err != nil {
 		return out, err
 	}
@@ -148,7 +156,10 @@ func (lf *linkFaults) ProbeLinks(ctx context.Context, peers []chaos.Node, p link
 	if !answer.Self {
 		out.Control = "not even a datagram to itself arrives"
 	}
-	shaken, err := lf.shake(ctx, peers, links.ShakeArgs{Count: probeShakes, Every: probeShakeEvery, Patience: p.Patience}, own, far)
+	shaken, err := lf.shake(ctx, peers, links.ShakeArgs{
+		Count: probeShakes, Every: probeShakeEvery,
+		Patience: p.Patience,
+	}, own, far)
 	for i, f := range shaken {
 		a := links.Arrival{Arrived: f.Arrived > 0, After: f.Round.Low, Sent: f.Sent}
 		switch {
@@ -178,9 +189,11 @@ const (
 	shakeBehind = 500 * time.Millisecond
 )
 
-// shake has the agent open connections to those peers that somebody else runs, and returns what became of them, by the place among the
-// peers. Which packets leave from a port of one's own nobody can tell by that.
-func (lf *linkFaults) shake(ctx context.Context, peers []chaos.Node, args links.ShakeArgs, own links.ProbeEnd, far []links.ProbeEnd) (map[int]links.Flow, error) {
+// shake has the agent open connections to those peers that somebody else runs, and returns what became of them, by the
+// place among the peers. Which packets leave from a port of one's own nobody can tell by that.
+func (lf *linkFaults) shake(ctx context.Context, peers []chaos.Node, args links.ShakeArgs, own links.ProbeEnd,
+	far []links.ProbeEnd,
+) (map[int]links.Flow, error) {
 	var places []int
 	for i, n := range peers {
 		peer, ok := n.(*Node)
@@ -226,8 +239,8 @@ type linkOrder struct {
 // missing says of a peer whether it had no end to send from, at the beginning or until the end.
 type missing struct{ before, after bool }
 
-// overLinks fills in the addresses of the ends and has the plan carried out, with those peers that have a process: by the node's agent, if it
-// is theirs too.
+// overLinks fills in the addresses of the ends and has the plan carried out, with those peers that have a process: by
+// the node's agent, if it is theirs too.
 func (lf *linkFaults) overLinks(ctx context.Context, peers []chaos.Node, o linkOrder) ([]missing, error) {
 	host, err := ownHost(lf.node.place, lf.node.Name())
 	if err != nil {
@@ -245,7 +258,8 @@ func (lf *linkFaults) overLinks(ctx context.Context, peers []chaos.Node, o linkO
 	for i, peer := range peers {
 		through, host, err := probedEnd(ctx, peer)
 		if out[i].before = err != nil; err == nil {
-			ends, far = append(ends, reachedEnd{peer.Name(), through}), append(far, links.ProbeEnd{Address: host, Port: (*o.far)[i].Port})
+			ends, far = append(ends, reachedEnd{peer.Name(), through}),
+				append(far, links.ProbeEnd{Address: host, Port: (*o.far)[i].Port})
 		}
 	}
 	*o.far = far
@@ -285,8 +299,8 @@ func (lf *linkFaults) carryOut(ctx context.Context, o linkOrder, ends []reachedE
 	return lf.node.order(ctx, order, o.answer)
 }
 
-// inPlace puts the agent's answers, which are about the peers that had a process, in the places of all peers, and marks those that are
-// missing.
+// inPlace puts the agent's answers, which are about the peers that had a process, in the places of all peers, and marks
+// those that are missing.
 func inPlace[T any](answers []T, peers []missing, mark func(*T)) ([]T, error) {
 	out := make([]T, len(peers))
 	for i, p := range peers {
@@ -316,7 +330,8 @@ func lasting(n *Node, peers []chaos.Node) []func() bool {
 	return out
 }
 
-// probedEnd returns what a probe needs of the node at the other end: its agent's access to its process, and its address.
+// probedEnd returns what a probe needs of the node at the other end: its agent's access to its process, and its
+// address.
 func probedEnd(ctx context.Context, n chaos.Node) (throughAgent, string, error) {
 	peer, ok := n.(*Node)
 	if !ok {
@@ -340,7 +355,10 @@ var shapings = []chaos.Capability{links.CanShape, links.CanNetem, links.CanQueue
 
 // offersShaping tells whether links can be shaped where these engines were tried.
 func offersShaping(c chaos.Capability, e links.Engines) error {
-	why := map[chaos.Capability]string{links.CanNetem: e[links.Netem], links.CanQueue: e[links.Queue], links.CanThrottle: e[links.TBF]}[c]
+	why := map[chaos.Capability]string{
+		links.CanNetem: e[links.Netem], links.CanQueue: e[links.Queue],
+		links.CanThrottle: e[links.TBF],
+	}[c]
 	if c == links.CanShape && e[links.Netem] != "" && e[links.Queue] != "" {
 		why = fmt.Sprintf("netem: %s; queue: %s", e[links.Netem], e[links.Queue])
 	}
@@ -370,11 +388,16 @@ func (lf *linkFaults) Shape(ctx context.Context, key string, rules []links.Rule,
 }
 
 // MeasureLinks has the agent send numbered datagrams over the node's links.
-func (lf *linkFaults) MeasureLinks(ctx context.Context, peers []chaos.Node, m links.MeasureArgs) ([]links.MeasuredLink, error) {
+func (lf *linkFaults) MeasureLinks(ctx context.Context, peers []chaos.Node, m links.MeasureArgs) ([]links.MeasuredLink,
+	error,
+) {
 	var answer links.Measured
 	own, far := m.ProbeEnd, slices.Clone(m.Peers) // overLinks fills in those that it can
 	within := time.Duration(m.Count)*m.Every + m.Patience
-	missing, err := lf.overLinks(ctx, peers, linkOrder{do: links.DoMeasure, own: &m.ProbeEnd, far: &m.Peers, args: &m, within: within, answer: &answer})
+	missing, err := lf.overLinks(ctx, peers, linkOrder{
+		do: links.DoMeasure, own: &m.ProbeEnd, far: &m.Peers, args: &m,
+		within: within, answer: &answer,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -382,7 +405,10 @@ func (lf *linkFaults) MeasureLinks(ctx context.Context, peers []chaos.Node, m li
 	if err != nil {
 		return nil, err
 	}
-	args := links.ShakeArgs{Count: min(m.Count, shakeMost), Every: max(m.Every, shakeEvery), Patience: m.Patience, Burst: m.Burst}
+	args := links.ShakeArgs{
+		Count: min(m.Count, shakeMost), Every: max(m.Every, shakeEvery), Patience: m.Patience,
+		Burst: m.Burst,
+	}
 	switch {
 	case m.Burst > 0:
 		args.Count, args.Every = shakeBurst, shakeBehind

@@ -78,7 +78,8 @@ func (l *local) Offers(c chaos.Capability, r node.Role) error {
 	}
 	if c == process.CanFreeze {
 		if err := l.options.Mechanisms.Supports(process.DoFreeze); err != nil {
-			return chaos.Unavailable{What: string(c), Reason: err.Error() + "; the agent makes control groups, for which it needs root and a writable hierarchy: use --provider docker, or pause"}
+			return chaos.Unavailable{What: string(c), Reason: err.Error() +
+				"; the agent makes control groups, for which it needs root and a writable hierarchy: use --provider docker, or pause"}
 		}
 	}
 	if do := asked[c]; do == links.DoFilter || do == links.DoReset || slices.Contains(shapings, c) {
@@ -100,7 +101,10 @@ func (l *local) Offers(c chaos.Capability, r node.Role) error {
 	}
 	if c == wall.CanClock {
 		if os.Geteuid() != 0 {
-			return chaos.Unavailable{What: string(c), Reason: "the agent writes into the memory of processes, for which it needs root; use --provider docker"}
+			return chaos.Unavailable{
+				What:   string(c),
+				Reason: "the agent writes into the memory of processes, for which it needs root; use --provider docker",
+			}
 		}
 		return noClock(l.options.Mechanisms.Supports(wall.DoClock))
 	}
@@ -108,7 +112,10 @@ func (l *local) Offers(c chaos.Capability, r node.Role) error {
 		return disksHere()
 	}
 	if c == disk.CanHoldSyncs && os.Geteuid() != 0 {
-		return chaos.Unavailable{What: string(c), Reason: "the agent traces processes, for which it needs root; use --provider docker"}
+		return chaos.Unavailable{
+			What:   string(c),
+			Reason: "the agent traces processes, for which it needs root; use --provider docker",
+		}
 	}
 	return offers(c, r)
 }
@@ -133,9 +140,15 @@ func (l *local) Open(ctx context.Context, r Request) (*Cluster, error) {
 		}
 	}
 	for key := range r.Images {
-		return nil, chaos.Unavailable{What: "--image " + key, Reason: "the local provider runs programs from PATH; use --provider docker"}
+		return nil, chaos.Unavailable{
+			What:   "--image " + key,
+			Reason: "the local provider runs programs from PATH; use --provider docker",
+		}
 	}
-	run := &localRun{local: l, request: r, owner: owner.Self(r.Run, r.Keep), thread: netspace.NewThread(), servers: identity.OfServers(r.Run), password: rand.Text()}
+	run := &localRun{
+		local: l, request: r, owner: owner.Self(r.Run, r.Keep), thread: netspace.NewThread(),
+		servers: identity.OfServers(r.Run), password: rand.Text(),
+	}
 	c := &Cluster{close: run.close, Describe: map[string]string{"provider": "local"}}
 	if r.Reuse {
 		c.keeper = run
@@ -319,14 +332,18 @@ func (r *localRun) startAgent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The file itself, also where the servers outlive their run: behind a pipe, the agent would end with the supervisor.
+	// The file itself, also where the servers outlive their run: behind a pipe, the agent would end with the
+	// supervisor.
 	logFile, err := r.logs.File("agent")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = logFile.Close() }()
 	// It must outlive the supervisor by the moment that healing takes, so it does not die with it.
-	r.agentProcess, err = r.spawn(command{path: path, argv: node.Own("agent"), env: r.agentEnv, name: "agent", node: -1, stdio: true, log: logFile, survives: true})
+	r.agentProcess, err = r.spawn(command{
+		path: path, argv: node.Own("agent"), env: r.agentEnv, name: "agent", node: -1,
+		stdio: true, log: logFile, survives: true,
+	})
 	if err != nil {
 		return err
 	}
@@ -371,8 +388,8 @@ func (r *localRun) close(ctx context.Context) error {
 	return nil
 }
 
-// environment returns the environment of a child: ours, the marks by which Sweep finds it, and the node's own. A child of another user
-// gets only what programs need to run of ours, which may hold secrets.
+// environment returns the environment of a child: ours, the marks by which Sweep finds it, and the node's own. A child
+// of another user gets only what programs need to run of ours, which may hold secrets.
 func (r *localRun) environment(c command) []string {
 	var env []string
 	for _, e := range os.Environ() {
@@ -387,19 +404,25 @@ func (r *localRun) environment(c command) []string {
 }
 
 // proxyVariables name a proxy, by which some clients would go to private addresses, too, and nobody would answer.
-var proxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"}
+var proxyVariables = []string{
+	"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
+	"all_proxy", "no_proxy",
+}
 
-// ownServers reports whether the run has servers of its own. Those are reached directly; others as the environment says.
+// ownServers reports whether the run has servers of its own. Those are reached directly; others as the environment
+// says.
 func (r Request) ownServers() bool {
 	return slices.ContainsFunc(r.Specs, func(s node.Spec) bool { return s.Role == node.Server })
 }
 
-// proxies names the variables by which the clients of a run without servers of its own may take a proxy; "": none is set.
+// proxies names the variables by which the clients of a run without servers of its own may take a proxy; "": none is
+// set.
 func (r Request) proxies() string {
 	if r.ownServers() {
 		return ""
 	}
-	return strings.Join(slices.DeleteFunc(slices.Clone(proxyVariables), func(name string) bool { return os.Getenv(name) == "" }), ", ")
+	return strings.Join(slices.DeleteFunc(slices.Clone(proxyVariables),
+		func(name string) bool { return os.Getenv(name) == "" }), ", ")
 }
 
 // forServers names the settings of ours that servers of another user get.

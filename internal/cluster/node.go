@@ -23,8 +23,8 @@ import (
 
 // driver is one node as its provider starts and reaches it.
 type driver interface {
-	// start starts a process for the node and returns its control stream (zero without Spec.Stdio) and what tells of its
-	// end. The process outlives ctx.
+	// start starts a process for the node and returns its control stream (zero without Spec.Stdio) and what tells of
+	// its end. The process outlives ctx.
 	start(ctx context.Context) (Stdio, *ending, error)
 	// dial connects to a named port of the node, which has that address in the run's network, from the supervisor.
 	dial(ctx context.Context, port, address string) (net.Conn, error)
@@ -39,7 +39,8 @@ type ending struct {
 	// closed.
 	how    string
 	killed bool // by a SIGKILL
-	// left names what the process left behind when it ended, and what came of that; "" where there was nothing. To be read as how is.
+	// left names what the process left behind when it ended, and what came of that; "" where there was nothing. To be
+	// read as how is.
 	left string
 }
 
@@ -171,8 +172,8 @@ func (n *Node) Running() bool {
 	}
 }
 
-// lasts returns a function that tells whether the process of now still runs. The network of a container ends with its process, so
-// packets that were sent there meanwhile were not lost by a fault.
+// lasts returns a function that tells whether the process of now still runs. The network of a container ends with its
+// process, so packets that were sent there meanwhile were not lost by a fault.
 func (n *Node) lasts() func() bool {
 	exited := n.Exited()
 	return func() bool { return n.Exited() == exited && n.Running() }
@@ -191,8 +192,8 @@ func (n *Node) Exited() <-chan struct{} {
 	return n.end.seen
 }
 
-// Ended tells how the process that was started last was seen to end, such as "exit status 0"; "" while it runs, and where nobody saw that, as
-// on a host that cannot be reached any more.
+// Ended tells how the process that was started last was seen to end, such as "exit status 0"; "" while it runs, and
+// where nobody saw that, as on a host that cannot be reached any more.
 func (n *Node) Ended() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -207,7 +208,8 @@ func (n *Node) Ended() string {
 	}
 }
 
-// LeftBehind tells what processes of the node left behind when they ended, and what came of it; nothing where all ended with them.
+// LeftBehind tells what processes of the node left behind when they ended, and what came of it; nothing where all ended
+// with them.
 func (n *Node) LeftBehind() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -260,12 +262,15 @@ type meter interface {
 	used(ctx context.Context) (time.Duration, error)
 }
 
-// CPU returns the user and system time of all that runs in the node, since it was started. Only differences mean something: what
-// ended meanwhile may be missing.
+// CPU returns the user and system time of all that runs in the node, since it was started. Only differences mean
+// something: what ended meanwhile may be missing.
 func (n *Node) CPU(ctx context.Context) (time.Duration, error) {
 	m, ok := n.driver.(meter)
 	if !ok {
-		return 0, chaos.Unavailable{What: "the processor time of " + n.Name(), Reason: "it shares its process with others"}
+		return 0, chaos.Unavailable{
+			What:   "the processor time of " + n.Name(),
+			Reason: "it shares its process with others",
+		}
 	}
 	return m.used(ctx)
 }

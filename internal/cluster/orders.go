@@ -16,9 +16,10 @@ import (
 
 // orders gives the agent orders about one node, and remembers those that outlast the node's process.
 //
-// A fault is about a node, the agent acts on a process. Example: a partition of redis-2 stands as packet filter rules in the network
-// namespace of its container. A kill and a restart give redis-2 another process in another namespace, without rules. So the order is
-// given again for the new process, and the node stays cut off until the partition is healed.
+// A fault is about a node, the agent acts on a process. Example: a partition of redis-2 stands as packet filter rules
+// in the network namespace of its container. A kill and a restart give redis-2 another process in another namespace,
+// without rules. So the order is given again for the new process, and the node stays cut off until the partition is
+// healed.
 type orders struct {
 	node *Node
 
@@ -26,7 +27,8 @@ type orders struct {
 	standing []*standingOrder
 }
 
-// standingOrder is an order on the node's links or clock that outlasts its processes: it is given again for each that is started.
+// standingOrder is an order on the node's links or clock that outlasts its processes: it is given again for each that
+// is started.
 type standingOrder struct {
 	order agent.Order
 	given bool // to the agent, so that it must be undone
@@ -45,7 +47,8 @@ func (h *orders) reach(ctx context.Context) (throughAgent, error) {
 	if w, ok := s.(interface{ agentless() error }); ok && w.agentless() != nil {
 		reason = w.agentless().Error()
 	}
-	return throughAgent{}, chaos.Unavailable{What: "the agent", Reason: h.node.Name() + " is not reached by one: " + reason}
+	return throughAgent{}, chaos.Unavailable{What: "the agent", Reason: h.node.Name() + " is not reached by one: " +
+		reason}
 }
 
 // order has the node's agent do something to the node's process, and says why where there is no agent.
@@ -120,7 +123,8 @@ func (h *orders) reapply(ctx context.Context) error {
 		errs = append(errs, h.order(ctx, s.order, nil))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("%s runs, but the faults that stand on its links, clock and disk were not put up again: %w", h.node.Name(), err)
+		return fmt.Errorf("%s runs, but the faults that stand on its links, clock and disk were not put up again: %w",
+			h.node.Name(), err)
 	}
 	return nil
 }

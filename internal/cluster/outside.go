@@ -75,8 +75,8 @@ type Endpoint struct {
 	Login   node.Login
 }
 
-// Attach returns nodes for servers that somebody else runs: each spec takes the next endpoint of its first port. They can be dialled, are
-// never started, signalled or ended, and count as running.
+// Attach returns nodes for servers that somebody else runs: each spec takes the next endpoint of its first port. They
+// can be dialled, are never started, signalled or ended, and count as running.
 func Attach(specs []node.Spec, endpoints []Endpoint) ([]*Node, error) {
 	place := node.NewPlace()
 	rest := slices.Clone(endpoints)

@@ -9,7 +9,8 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster/netspace"
 )
 
-// start starts a command there, from a thread. If the thread cannot leave that again, the child is killed: others would start there too.
+// start starts a command there, from a thread. If the thread cannot leave that again, the child is killed: others would
+// start there too.
 func (s placement) start(t *netspace.Thread, cmd *exec.Cmd) error {
 	return t.Do(func() error {
 		back, err := s.enter(cmd)
@@ -25,8 +26,8 @@ func (s placement) start(t *netspace.Thread, cmd *exec.Cmd) error {
 	})
 }
 
-// placement is where a child belongs: in a node's network namespace (the supervisor's own for node -1 or without hub), and in
-// a control group where it has limits.
+// placement is where a child belongs: in a node's network namespace (the supervisor's own for node -1 or without hub),
+// and in a control group where it has limits.
 type placement struct {
 	hub   *netspace.Hub
 	node  int

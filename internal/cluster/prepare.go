@@ -22,24 +22,28 @@ import (
 
 // Preparer is a provider that can give nodes what a fault needs of them before they start.
 type Preparer interface {
-	// Prepares returns nil when nodes like that one can be prepared so, else a chaos.Unavailable with the reason. image is what the
-	// user named instead of the project's own image; "" where there is none. A node that cannot be looked at before Open, because its
-	// image is not there yet, is refused by Open.
+	// Prepares returns nil when nodes like that one can be prepared so, else a chaos.Unavailable with the reason. image
+	// is what the user named instead of the project's own image; "" where there is none. A node that cannot be looked
+	// at before Open, because its image is not there yet, is refused by Open.
 	Prepares(p node.Preparation, s node.Spec, image string) error
 }
 
-// prepared is what the preparations of one node add to its start. Each provider has a table of functions that return one.
+// prepared is what the preparations of one node add to its start. Each provider has a table of functions that return
+// one.
 type prepared struct {
 	// env holds "KEY=value" settings beside the spec's own.
 	env []string
-	// data is a directory of the machine that the nodes run on, in the place of the node's usual data directory; "" for that one.
+	// data is a directory of the machine that the nodes run on, in the place of the node's usual data directory; "" for
+	// that one.
 	data string
-	// disk is a block device of that machine, with ext4 on it, in the place of the node's usual data directory; "" for that one.
+	// disk is a block device of that machine, with ext4 on it, in the place of the node's usual data directory; "" for
+	// that one.
 	disk string
-	// before is called before each start of the node, when its container (docker) or data directory (local) is there; may be nil.
+	// before is called before each start of the node, when its container (docker) or data directory (local) is there;
+	// may be nil.
 	before func(ctx context.Context) error
-	// undo is called when the node has ended for good and its container is gone; also for nodes that never started. It may be nil,
-	// and may be called again when it did not succeed.
+	// undo is called when the node has ended for good and its container is gone; also for nodes that never started. It
+	// may be nil, and may be called again when it did not succeed.
 	undo func(ctx context.Context) error
 }
 
@@ -75,7 +79,9 @@ func do(ctx context.Context, f func(context.Context) error) error {
 }
 
 // prepareNode makes a node's preparations. What was done is returned also beside an error.
-func prepareNode[R any](ctx context.Context, run R, n *Node, table map[node.Preparation]func(context.Context, R, *Node) (prepared, error)) (prepared, error) {
+func prepareNode[R any](ctx context.Context, run R, n *Node,
+	table map[node.Preparation]func(context.Context, R, *Node) (prepared, error),
+) (prepared, error) {
 	var all prepared
 	for _, p := range n.spec.Preparations {
 		prepare, ok := table[p]
@@ -98,10 +104,15 @@ func unknownPreparation(p node.Preparation) error {
 // preparable holds for all providers: what a node's own nature forbids.
 func preparable(p node.Preparation, s node.Spec) error {
 	if p == wall.Preload && (s.Go || s.Image == node.SelfProgram) {
-		return chaos.Unavailable{What: string(p), Reason: "it is a Go program, which asks the kernel for the time and not the C library; use how: vdso", Never: true}
+		return chaos.Unavailable{
+			What:   string(p),
+			Reason: "it is a Go program, which asks the kernel for the time and not the C library; use how: vdso",
+			Never:  true,
+		}
 	}
 	if p == disk.LoopDisk && s.Role != node.Server {
-		return chaos.Unavailable{What: string(p), Reason: "a " + string(s.Role) + " keeps no data; use power-loss on servers", Never: true}
+		return chaos.Unavailable{What: string(p), Reason: "a " + string(s.Role) +
+			" keeps no data; use power-loss on servers", Never: true}
 	}
 	return nil
 }
@@ -118,7 +129,9 @@ var localPreparations = map[node.Preparation]func(context.Context, *localRun, *N
 		return prepared{
 			env: preload.Env(libraries, n.faketime),
 			before: func(context.Context) error {
-				return errors.Join(os.WriteFile(n.faketime, []byte(preload.NoShift), 0o644), os.Chmod(n.faketime, 0o644)) // whatever the umask is
+				// whatever the umask is
+				return errors.Join(os.WriteFile(n.faketime, []byte(preload.NoShift), 0o644),
+					os.Chmod(n.faketime, 0o644))
 			},
 		}, nil
 	},
@@ -163,7 +176,8 @@ var dockerPreparations = map[node.Preparation]func(context.Context, *dockerRun, 
 		return prepared{
 			env: preload.Env(libraries, n.faketime),
 			before: func(ctx context.Context) error {
-				return copyin.File(ctx, r.api, n.driver.(*containerNode).box.GetContainerID(), faketimeInImage, preload.NoShift)
+				return copyin.File(ctx, r.api, n.driver.(*containerNode).box.GetContainerID(), faketimeInImage,
+					preload.NoShift)
 			},
 		}, nil
 	},
@@ -204,7 +218,10 @@ func (d *docker) librariesOf(ctx context.Context, image string) (libraries strin
 	}
 	made, err := whole(ctx, func(ctx context.Context) (client.ContainerCreateResult, error) {
 		return d.api.ContainerCreate(ctx, client.ContainerCreateOptions{
-			Config: &container.Config{Image: image, Entrypoint: []string{"none"}, Labels: owner.Self("preload", false).Labels()},
+			Config: &container.Config{
+				Image: image, Entrypoint: []string{"none"},
+				Labels: owner.Self("preload", false).Labels(),
+			},
 		})
 	})
 	if err != nil {
@@ -219,7 +236,8 @@ func (d *docker) librariesOf(ctx context.Context, image string) (libraries strin
 		return err == nil, err
 	})
 	if err != nil {
-		return "", hint(err, "in image "+image+"; use how: vdso, or an image with libfaketime and libtcmalloc-minimal4 in it (`lockquake images` makes those of the project)")
+		return "", hint(err, "in image "+image+
+			"; use how: vdso, or an image with libfaketime and libtcmalloc-minimal4 in it (`lockquake images` makes those of the project)")
 	}
 	if d.preloads.of == nil {
 		d.preloads.of = map[string]string{}

@@ -35,15 +35,16 @@ type ProbeResult struct {
 	Reason    string `json:"reason"` // what was found, or why not and what would help
 }
 
-// Probe tries what this machine can deliver, by the mechanisms of an agent. images are the keys of the images that nodes may need. Where
-// an engine answers, Probe starts one container for a moment. It leaves nothing behind.
+// Probe tries what this machine can deliver, by the mechanisms of an agent. images are the keys of the images that
+// nodes may need. Where an engine answers, Probe starts one container for a moment. It leaves nothing behind.
 func Probe(ctx context.Context, m agent.Mechanisms, images ...string) []ProbeResult {
 	out := probeEngine(ctx, images)
 	add := func(name, found string, err error) { out = append(out, probed(name, found, err)) }
 	if os.Geteuid() == 0 {
 		add("root", "runs as root", nil)
 	} else {
-		add("root", "", fmt.Errorf("runs as user %d: the local provider puts all nodes on the loopback address", os.Geteuid()))
+		add("root", "", fmt.Errorf("runs as user %d: the local provider puts all nodes on the loopback address",
+			os.Geteuid()))
 	}
 	add("network-namespaces", "made one", netspace.Probe())
 	add("packet-filter", "made a table and a queue, and removed them", m.Supports(links.DoFilter))
@@ -83,21 +84,28 @@ func probeProgram(ctx context.Context, name string) ProbeResult {
 func probeEngine(ctx context.Context, images []string) []ProbeResult {
 	d, err := newDocker(DockerOptions{})
 	if err != nil {
-		return []ProbeResult{probed("engine", "", err), {Name: "agent", Reason: "no engine answers; the local provider's runs as a child process"}}
+		return []ProbeResult{
+			probed("engine", "", err),
+			{Name: "agent", Reason: "no engine answers; the local provider's runs as a child process"},
+		}
 	}
-	out := []ProbeResult{probed("engine", fmt.Sprintf("%s at %s, API %s", d.version.Version, d.api.DaemonHost(), d.api.ClientVersion()), nil)}
+	out := []ProbeResult{probed("engine", fmt.Sprintf("%s at %s, API %s", d.version.Version, d.api.DaemonHost(),
+		d.api.ClientVersion()), nil)}
 	limits, err := d.limits()
 	out = append(out, probed("engine-limits", limits, err))
 	for _, key := range images {
 		ref := imagestore.Project(key)
 		if info, err := d.api.ImageInspect(ctx, ref); err != nil {
-			out = append(out, ProbeResult{Name: "image-" + key, Reason: ref + " is not there: run `lockquake images`, or name another with --image " + key + "=IMAGE"})
+			out = append(out, ProbeResult{Name: "image-" + key, Reason: ref +
+				" is not there: run `lockquake images`, or name another with --image " + key + "=IMAGE"})
 		} else {
 			out = append(out, probed("image-"+key, ref+" "+info.ID, nil))
 		}
 	}
-	agentErr := d.withAgent(ctx, func(*agent.Client) error { return nil }) // refused where it does not share the engine's pid namespace
-	return append(out, probed("agent", "started in the engine's pid namespace with "+strings.Join(agentCapabilities, ", "), agentErr))
+	// refused where it does not share the engine's pid namespace
+	agentErr := d.withAgent(ctx, func(*agent.Client) error { return nil })
+	return append(out, probed("agent", "started in the engine's pid namespace with "+
+		strings.Join(agentCapabilities, ", "), agentErr))
 }
 
 // withAgent starts an agent of no run, and removes it.
@@ -111,7 +119,10 @@ func (d *docker) withAgent(ctx context.Context, ask func(*agent.Client) error) e
 	if err != nil {
 		return err
 	}
-	r := &dockerRun{docker: d, owner: owner.Self("probe", false), request: Request{Run: fmt.Sprintf("p%x", os.Getpid()), Agent: true}, logs: logs}
+	r := &dockerRun{
+		docker: d, owner: owner.Self("probe", false),
+		request: Request{Run: fmt.Sprintf("p%x", os.Getpid()), Agent: true}, logs: logs,
+	}
 	defer func() { _ = (&Cluster{close: r.close}).Close(ctx) }()
 	if err := r.resolveImages(ctx); err != nil {
 		return err
@@ -143,23 +154,25 @@ func (d *docker) askEngines() (links.Engines, error) {
 
 // Surveyor is a provider with several hosts, which can say what each of them is good for.
 type Surveyor interface {
-	// Survey looks at all hosts, by a node on each that listens at port "probe" and is thrown away. Those that it finds unfit for nodes are
-	// given none from then on.
+	// Survey looks at all hosts, by a node on each that listens at port "probe" and is thrown away. Those that it finds
+	// unfit for nodes are given none from then on.
 	Survey(ctx context.Context, listener func(name string) node.Spec) ([]HostSeen, error)
 }
 
 // HostSeen is what was found of one host.
 type HostSeen struct {
-	Name       string            `json:"name"`
-	Lacks      string            `json:"lacks,omitempty"` // why it gets no nodes, and nothing is known of what stays empty
-	Engine     string            `json:"engine"`          // its version
-	Kernel     string            `json:"kernel"`
-	Processors int               `json:"processors"`
-	Supervisor bool              `json:"supervisor"` // the supervisor talks to its engine without a relay
-	Cannot     map[string]string `json:"cannot"`     // capability -> why it cannot be delivered there; empty: all that was asked about can
-	Agent      string            `json:"agent"`      // where it runs, or why it does not
-	Clock      *ClockSeen        `json:"clock"`      // null: not measured
-	Links      []HostLink        `json:"links"`      // to every other host
+	Name string `json:"name"`
+	// why it gets no nodes, and nothing is known of what stays empty
+	Lacks      string `json:"lacks,omitempty"`
+	Engine     string `json:"engine"` // its version
+	Kernel     string `json:"kernel"`
+	Processors int    `json:"processors"`
+	Supervisor bool   `json:"supervisor"` // the supervisor talks to its engine without a relay
+	// capability -> why it cannot be delivered there; empty: all that was asked about can
+	Cannot map[string]string `json:"cannot"`
+	Agent  string            `json:"agent"` // where it runs, or why it does not
+	Clock  *ClockSeen        `json:"clock"` // null: not measured
+	Links  []HostLink        `json:"links"` // to every other host
 }
 
 // ClockSeen is how a host's monotonic clock stands to the supervisor's. Where it is the supervisor's, both are 0.
@@ -170,16 +183,18 @@ type ClockSeen struct {
 
 // HostLink is the way to another host.
 type HostLink struct {
-	To         string        `json:"to"`
-	RoundTrip  links.Spread  `json:"round_trip"`
-	Sent       int           `json:"sent"` // datagrams
-	Arrived    int           `json:"arrived"`
-	ClockError time.Duration `json:"clock_error_ns"` // by which times of the two hosts may be wrong against each other: the errors of both clocks
+	To        string       `json:"to"`
+	RoundTrip links.Spread `json:"round_trip"`
+	Sent      int          `json:"sent"` // datagrams
+	Arrived   int          `json:"arrived"`
+	// by which times of the two hosts may be wrong against each other: the errors of both clocks
+	ClockError time.Duration `json:"clock_error_ns"`
 }
 
 // surveyed are the capabilities that hosts are asked about.
 var surveyed = []chaos.Capability{
-	links.CanFilter, links.CanHold, links.CanReset, links.CanShape, links.CanNetem, links.CanQueue, links.CanThrottle, wall.CanClock, CanLimit,
+	links.CanFilter, links.CanHold, links.CanReset, links.CanShape, links.CanNetem, links.CanQueue, links.CanThrottle,
+	wall.CanClock, CanLimit,
 }
 
 // Survey makes a run of one node on each host.
@@ -254,7 +269,10 @@ func (h *HostSeen) ask(ctx context.Context, m *member) error {
 	}
 	h.Clock = &ClockSeen{}
 	if now := clock.Now(); a.Clock().Separate() {
-		h.Clock = &ClockSeen{Offset: time.Duration(now - a.Clock().Own(now)), Error: time.Duration(a.Clock().Error(now))}
+		h.Clock = &ClockSeen{
+			Offset: time.Duration(now - a.Clock().Own(now)),
+			Error:  time.Duration(a.Clock().Error(now)),
+		}
 	}
 	offers := m.offers(ctx)
 	for _, c := range surveyed {
@@ -293,7 +311,8 @@ func (h *HostSeen) measure(ctx context.Context, run *swarmRun, all []HostSeen, o
 		return
 	}
 	measured, err := run.members[own].of.Nodes[0].MeasureLinks(ctx, peers, links.MeasureArgs{
-		Count: 100, Every: time.Millisecond, Out: true, Echo: true, Patience: 500 * time.Millisecond, Peers: make([]links.ProbeEnd, len(peers)),
+		Count: 100, Every: time.Millisecond, Out: true, Echo: true, Patience: 500 * time.Millisecond,
+		Peers: make([]links.ProbeEnd, len(peers)),
 	})
 	if err != nil {
 		h.Lacks = "its links cannot be measured: " + err.Error()

@@ -80,7 +80,8 @@ func (p *localNode) start(ctx context.Context) (Stdio, *ending, error) {
 		user = 0 // only root mounts; who did becomes that user
 	}
 	c, err := p.run.spawn(command{
-		path: path, argv: argv, user: user, name: p.spec.Name, node: p.index, dir: p.node.place.Dir, env: slices.Concat(p.spec.Env, p.prepared.env),
+		path: path, argv: argv, user: user, name: p.spec.Name, node: p.index, dir: p.node.place.Dir,
+		env:   slices.Concat(p.spec.Env, p.prepared.env),
 		group: p.group, stdio: p.spec.Stdio, log: logFile,
 	})
 	if err != nil {
@@ -219,7 +220,8 @@ func (r *localRun) spawn(c command) (*child, error) {
 		out.over.left = endOutlived(func() []proc.Process { return processes.Outlived(r.owner, c.name, network) })
 		close(out.over.seen)
 		if out.output != nil && !out.output.ReleasedWithin(outputOutlives) {
-			r.log.Warn("its output was closed: something that outlived its process held it open", "node", c.name, "for", outputOutlives)
+			r.log.Warn("its output was closed: something that outlived its process held it open", "node", c.name, "for",
+				outputOutlives)
 		}
 	}()
 	return out, nil
@@ -228,10 +230,11 @@ func (r *localRun) spawn(c command) (*child, error) {
 // killsWithin bounds the ending of what a process left behind.
 const killsWithin = 2 * time.Second
 
-// endOutlived kills what a process left behind, and what that starts meanwhile, and waits until all of it has ended. It says what that was; ""
-// where there was nothing. So a node ends as a container does: with its first process.
+// endOutlived kills what a process left behind, and what that starts meanwhile, and waits until all of it has ended. It
+// says what that was; "" where there was nothing. So a node ends as a container does: with its first process.
 //
-// A dying process loses its memory and its namespaces, by which find knows it, before it ends: one that was found once is waited for by its pid.
+// A dying process loses its memory and its namespaces, by which find knows it, before it ends: one that was found once
+// is waited for by its pid.
 func endOutlived(find func() []proc.Process) string {
 	var killed []string
 	seen := map[proc.Process]bool{}
@@ -269,7 +272,8 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// startAs starts a command. A program in a directory that its user may not enter, such as root's home, is handed over as an open file.
+// startAs starts a command. A program in a directory that its user may not enter, such as root's home, is handed over
+// as an open file.
 func (r *localRun) startAs(c command, cmd *exec.Cmd) (*exec.Cmd, error) {
 	place := placement{hub: r.net, node: c.node, group: c.group}
 	attributes := *cmd.SysProcAttr // start adds to them
@@ -288,7 +292,8 @@ func (r *localRun) startAs(c command, cmd *exec.Cmd) (*exec.Cmd, error) {
 	defer func() { _ = f.Close() }()
 	again := &exec.Cmd{
 		Path: "/proc/self/fd/3", ExtraFiles: []*os.File{f}, // the first of these is number 3
-		Args: cmd.Args, Dir: cmd.Dir, Env: cmd.Env, Stdin: cmd.Stdin, Stdout: cmd.Stdout, Stderr: cmd.Stderr, SysProcAttr: &attributes,
+		Args: cmd.Args, Dir: cmd.Dir, Env: cmd.Env, Stdin: cmd.Stdin, Stdout: cmd.Stdout, Stderr: cmd.Stderr,
+		SysProcAttr: &attributes,
 	}
 	if err := place.start(from, again); err != nil {
 		return nil, fmt.Errorf("as user %d, who may have no way to %s or to %s: %w", c.user, c.path, c.dir, err)
@@ -322,5 +327,6 @@ func (c *child) closeFiles() {
 	}
 }
 
-// outputOutlives is how long a control stream may stay open after its process has ended. What is left in the pipe is read within it.
+// outputOutlives is how long a control stream may stay open after its process has ended. What is left in the pipe is
+// read within it.
 const outputOutlives = 5 * time.Second

@@ -60,7 +60,10 @@ func divide(plan links.Plan, ends []reachedEnd) (sides []*side, by []int) {
 		i := slices.IndexFunc(sides, func(s *side) bool { return s.agent == e.agent })
 		if i < 0 {
 			i = len(sides)
-			sides = append(sides, &side{agent: e.agent, open: agent.Order{Do: links.DoSideOpen, Key: key, Process: e.process}})
+			sides = append(sides, &side{
+				agent: e.agent,
+				open:  agent.Order{Do: links.DoSideOpen, Key: key, Process: e.process},
+			})
 		} else {
 			sides[i].open.With = append(sides[i].open.With, e.process)
 		}
@@ -81,7 +84,8 @@ func (s *side) order(ctx context.Context, o agent.Order, result any) error {
 	return nil
 }
 
-// openSides opens all ends. It waits for the answer of every agent, also where the run is over: an undo must not come before.
+// openSides opens all ends. It waits for the answer of every agent, also where the run is over: an undo must not come
+// before.
 func openSides(ctx context.Context, sides []*side) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeGrace)
 	defer cancel()

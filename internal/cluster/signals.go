@@ -58,15 +58,16 @@ func (g *signals) Inspect(ctx context.Context) (chaos.ProcessState, error) {
 	return state, err
 }
 
-// Overseen reports whether the node's process can be looked at often: by an agent or by this process, and not by a container engine.
+// Overseen reports whether the node's process can be looked at often: by an agent or by this process, and not by a
+// container engine.
 func (g *signals) Overseen(ctx context.Context) bool {
 	s, err := g.node.driver.signaller(ctx)
 	_, asks := s.(throughEngine)
 	return err == nil && !asks
 }
 
-// Pause sends SIGSTOP and returns when every thread was seen stopped. Pauses of one process are counted: each is undone by
-// one Resume, also one that did not come to its end.
+// Pause sends SIGSTOP and returns when every thread was seen stopped. Pauses of one process are counted: each is undone
+// by one Resume, also one that did not come to its end.
 func (g *signals) Pause(ctx context.Context) (chaos.ProcessState, error) {
 	g.pausing.Lock()
 	defer g.pausing.Unlock()
@@ -88,7 +89,8 @@ func (g *signals) Resume(ctx context.Context) (chaos.ProcessState, error) {
 	})
 }
 
-// PID is the process that was started last, in the agent's pid namespace; 0 where none runs, or none is known without asking.
+// PID is the process that was started last, in the agent's pid namespace; 0 where none runs, or none is known without
+// asking.
 func (g *signals) PID() int {
 	if !g.node.Running() {
 		return 0
@@ -103,8 +105,8 @@ func (g *signals) PID() int {
 // Pauses is how many pauses of the process have not been undone.
 func (g *signals) Pauses() int { return int(g.pauses.Load()) }
 
-// Kill sends SIGKILL and returns when the process is gone and can be started again, with when it was first seen gone: an engine may take a
-// second more to tell. A process that is gone already is no error.
+// Kill sends SIGKILL and returns when the process is gone and can be started again, with when it was first seen gone:
+// an engine may take a second more to tell. A process that is gone already is no error.
 func (g *signals) Kill(ctx context.Context) (chaos.ProcessState, error) {
 	exited := g.node.Exited()
 	if exited == nil || !g.node.Running() {
@@ -126,8 +128,8 @@ func (g *signals) Kill(ctx context.Context) (chaos.ProcessState, error) {
 	}
 }
 
-// Stop asks the process to end in order, by SIGTERM or the signal that its service takes for it, and returns when it has ended and can be
-// started again, or when ctx is over.
+// Stop asks the process to end in order, by SIGTERM or the signal that its service takes for it, and returns when it
+// has ended and can be started again, or when ctx is over.
 func (g *signals) Stop(ctx context.Context) (process.Ended, error) {
 	g.node.mu.Lock()
 	e := g.node.end
@@ -154,9 +156,12 @@ func (g *signals) Stop(ctx context.Context) (process.Ended, error) {
 
 // act sends a signal and looks until its effect is seen. A process that ended on the way is an error, unless its end
 // was the effect.
-func (g *signals) act(ctx context.Context, signal, what string, done func(chaos.ProcessState) bool) (chaos.ProcessState, error) {
+func (g *signals) act(ctx context.Context, signal, what string, done func(chaos.ProcessState) bool) (chaos.ProcessState,
+	error,
+) {
 	if !g.node.Running() {
-		return chaos.ProcessState{Time: clock.Now()}, fmt.Errorf("signal %s to %s: %w", signal, g.node.Name(), proc.ErrNoProcess)
+		return chaos.ProcessState{Time: clock.Now()}, fmt.Errorf("signal %s to %s: %w", signal, g.node.Name(),
+			proc.ErrNoProcess)
 	}
 	s, err := g.node.driver.signaller(ctx)
 	if err != nil {
@@ -261,8 +266,8 @@ type freezable interface {
 	frozen(ctx context.Context) (process.Frozen, error)
 }
 
-// Freeze halts the node's process and its descendants by the kernel's freezer. Freezes of one process are counted: each is undone
-// by one Thaw, also one that did not come to its end.
+// Freeze halts the node's process and its descendants by the kernel's freezer. Freezes of one process are counted: each
+// is undone by one Thaw, also one that did not come to its end.
 func (g *signals) Freeze(ctx context.Context) error {
 	g.pausing.Lock()
 	defer g.pausing.Unlock()
@@ -313,8 +318,8 @@ func (g *signals) Frozen(ctx context.Context) (process.Frozen, error) {
 // noProcessLeft is why the freezer of a node was not asked.
 const noProcessLeft = "there is no process"
 
-// thawAll thaws a process however often it was frozen, so that it can die: one that was sent SIGKILL takes that before anything
-// else.
+// thawAll thaws a process however often it was frozen, so that it can die: one that was sent SIGKILL takes that before
+// anything else.
 func (g *signals) thawAll(ctx context.Context) {
 	if g.freezes.Load() == 0 {
 		return
@@ -364,8 +369,8 @@ func (p *localNode) frozen(context.Context) (process.Frozen, error) {
 	return process.Frozen{Said: "there is no agent to ask", Unseen: "there is no agent to ask", Time: clock.Now()}, nil
 }
 
-// freeze has the engine pause the container. The agent is told first, so that it thaws the container when the supervisor is gone;
-// where it cannot, `clean` removes the container.
+// freeze has the engine pause the container. The agent is told first, so that it thaws the container when the
+// supervisor is gone; where it cannot, `clean` removes the container.
 func (c *containerNode) freeze(ctx context.Context) error {
 	if err := c.node.orderFreeze(ctx, process.FreezeArgs{Engine: true}); err != nil {
 		c.run.log.Warn("the agent could not thaw the container by itself", "node", c.spec.Name, "err", err)
@@ -403,5 +408,8 @@ func (c *containerNode) paused(ctx context.Context) (bool, error) {
 
 func (c *containerNode) frozen(ctx context.Context) (process.Frozen, error) {
 	paused, err := c.paused(ctx)
-	return process.Frozen{Frozen: paused, Unseen: "only the engine knows", Said: fmt.Sprintf("paused: %t, says the engine itself", paused), Time: clock.Now()}, err
+	return process.Frozen{
+		Frozen: paused, Unseen: "only the engine knows",
+		Said: fmt.Sprintf("paused: %t, says the engine itself", paused), Time: clock.Now(),
+	}, err
 }

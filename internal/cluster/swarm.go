@@ -26,16 +26,18 @@ import (
 	"github.com/lockquake/lockquake/internal/relay"
 )
 
-// RelayImage is the key of the image that relays run from, for Request.Images: each host must have it, or get it from a registry.
+// RelayImage is the key of the image that relays run from, for Request.Images: each host must have it, or get it from a
+// registry.
 const RelayImage = "relay"
 
 // swarm is the provider of containers on the hosts of a Docker Swarm.
 //
-// The swarm gives a run two things: a network over all hosts, and a relay on each, through which the supervisor talks to that host's
-// engine. The nodes themselves are plain containers in that network, as on one machine, and no tasks of services: a task cannot be
-// started again with the address and the data that it had; its container is not given its standard input, nor the pid namespace of its
-// host; and the swarm starts another in its place while it may still run, on a host that was cut off. Example: redis-2 is placed on host
-// B. Its container is made by B's own engine, a kill and a restart of it are B's engine's too, and B's agent acts on it.
+// The swarm gives a run two things: a network over all hosts, and a relay on each, through which the supervisor talks
+// to that host's engine. The nodes themselves are plain containers in that network, as on one machine, and no tasks of
+// services: a task cannot be started again with the address and the data that it had; its container is not given its
+// standard input, nor the pid namespace of its host; and the swarm starts another in its place while it may still run,
+// on a host that was cut off. Example: redis-2 is placed on host B. Its container is made by B's own engine, a kill and
+// a restart of it are B's engine's too, and B's agent acts on it.
 type swarm struct {
 	*docker   // of the manager that the supervisor talks to
 	local     string
@@ -44,8 +46,8 @@ type swarm struct {
 	turns     int               // runs since then
 }
 
-// NewSwarm connects to the engine that the environment names, which must be a manager of a swarm. The error is a chaos.Unavailable where
-// it is none.
+// NewSwarm connects to the engine that the environment names, which must be a manager of a swarm. The error is a
+// chaos.Unavailable where it is none.
 func NewSwarm(o DockerOptions) (Provider, error) {
 	s, err := newSwarm(o)
 	if err != nil {
@@ -57,7 +59,8 @@ func NewSwarm(o DockerOptions) (Provider, error) {
 func newSwarm(o DockerOptions) (*swarm, error) {
 	d, err := newDocker(o)
 	if missing := (chaos.Unavailable{}); errors.As(err, &missing) {
-		return nil, chaos.Unavailable{What: "the swarm provider", Reason: missing.Reason + "; nor does a manager answer whose swarm has no quorum of managers"}
+		return nil, chaos.Unavailable{What: "the swarm provider", Reason: missing.Reason +
+			"; nor does a manager answer whose swarm has no quorum of managers"}
 	}
 	if err != nil {
 		return nil, err
@@ -69,7 +72,8 @@ func newSwarm(o DockerOptions) (*swarm, error) {
 		return nil, noEngine(err)
 	}
 	refused := func(reason string) error {
-		return chaos.Unavailable{What: "the swarm provider", Reason: "the engine at " + d.api.DaemonHost() + " " + reason}
+		return chaos.Unavailable{What: "the swarm provider", Reason: "the engine at " + d.api.DaemonHost() + " " +
+			reason}
 	}
 	switch of := answer.Info.Swarm; {
 	case of.LocalNodeState != swarmapi.LocalNodeStateActive:
@@ -79,10 +83,11 @@ func newSwarm(o DockerOptions) (*swarm, error) {
 	}
 	own, err := d.api.NodeInspect(ctx, answer.Info.Swarm.NodeID, client.NodeInspectOptions{})
 	if err != nil {
-		return nil, refused("does not tell of its own host, as it does where there is a quorum of managers: " + err.Error())
+		return nil, refused("does not tell of its own host, as it does where there is a quorum of managers: " +
+			err.Error())
 	}
-	// Hub and nodes are attached to the networks of a run by tasks, and the swarm starts none where it starts no others: the engine would wait
-	// in vain, 20 s for each container.
+	// Hub and nodes are attached to the networks of a run by tasks, and the swarm starts none where it starts no
+	// others: the engine would wait in vain, 20 s for each container.
 	if a := own.Node.Spec.Availability; a != swarmapi.NodeAvailabilityActive {
 		return nil, refused(fmt.Sprintf("is that of host %s, whose availability is %q: it attaches no container to the networks of a run; set DOCKER_HOST to an active manager, "+
 			"or `docker node update --availability active %s`", answer.Info.Name, a, answer.Info.Name))
@@ -93,8 +98,8 @@ func newSwarm(o DockerOptions) (*swarm, error) {
 // Name returns "swarm".
 func (s *swarm) Name() string { return "swarm" }
 
-// Offers tells what every host can do, as far as it is known before the run: what the manager's engine can, but for disks of a node's own.
-// A host that cannot is named by Open.
+// Offers tells what every host can do, as far as it is known before the run: what the manager's engine can, but for
+// disks of a node's own. A host that cannot is named by Open.
 func (s *swarm) Offers(c chaos.Capability, r node.Role) error {
 	if c == disk.CanCutPower && r == node.Server {
 		return noDisks()
@@ -120,7 +125,10 @@ func (s *swarm) Prepares(p node.Preparation, spec node.Spec, image string) error
 }
 
 func noDisks() error {
-	return chaos.Unavailable{What: string(disk.CanCutPower), Reason: "disks are made on the supervisor's own machine only; use --provider docker"}
+	return chaos.Unavailable{
+		What:   string(disk.CanCutPower),
+		Reason: "disks are made on the supervisor's own machine only; use --provider docker",
+	}
 }
 
 // EngineID names the swarm and its hosts.
@@ -160,8 +168,9 @@ func (s *swarm) hosts(ctx context.Context) (in, away []host, err error) {
 	}
 	for _, n := range list.Items {
 		h := host{
-			id: n.ID, name: n.Description.Hostname, labels: n.Spec.Labels, local: n.ID == s.local, cores: n.Description.Resources.NanoCPUs / 1e9,
-			away: s.unfit[n.ID],
+			id: n.ID, name: n.Description.Hostname, labels: n.Spec.Labels, local: n.ID == s.local,
+			cores: n.Description.Resources.NanoCPUs / 1e9,
+			away:  s.unfit[n.ID],
 		}
 		if n.Spec.Availability != swarmapi.NodeAvailabilityActive || n.Status.State != swarmapi.NodeStateReady {
 			h.away = fmt.Sprintf("%s, %s", n.Status.State, n.Spec.Availability)
@@ -189,8 +198,9 @@ func (s *swarm) inTurn(hosts []host) []host {
 	return slices.Concat(hosts[first:], hosts[:first])
 }
 
-// placeOn chooses a host for each node: all hosts that may have it, in turn. Servers come first in specs. Example: one Redis, two clients
-// and a register on three hosts: redis-1 on the first, a client on each of the others, the register on the first.
+// placeOn chooses a host for each node: all hosts that may have it, in turn. Servers come first in specs. Example: one
+// Redis, two clients and a register on three hosts: redis-1 on the first, a client on each of the others, the register
+// on the first.
 func placeOn(specs []node.Spec, hosts []host, rule node.Hosts) ([]int, error) {
 	servers := 0
 	for _, s := range specs {
@@ -223,7 +233,10 @@ func placeOn(specs []node.Spec, hosts []host, rule node.Hosts) ([]int, error) {
 			}
 		}
 		if len(may) == 0 {
-			return nil, chaos.Unavailable{What: "a host for " + s.Name, Reason: fmt.Sprintf("none of the %d hosts of the swarm may have it by hosts: %v", len(hosts), rule)}
+			return nil, chaos.Unavailable{
+				What:   "a host for " + s.Name,
+				Reason: fmt.Sprintf("none of the %d hosts of the swarm may have it by hosts: %v", len(hosts), rule),
+			}
 		}
 		out[i] = may[number%len(may)]
 	}
@@ -257,11 +270,15 @@ func (r *swarmRun) startRelays(ctx context.Context, between string, hosts []host
 		if err != nil {
 			return found, err
 		}
-		starting := slices.DeleteFunc(slices.Clone(hosts), func(h host) bool { return found.at[h.id] != "" || found.lacks[h.id] != nil })
+		starting := slices.DeleteFunc(slices.Clone(hosts),
+			func(h host) bool { return found.at[h.id] != "" || found.lacks[h.id] != nil })
 		waiting := len(starting) > 0 && clock.Sleep(ctx, 50*time.Millisecond) == nil
 		for _, h := range starting {
 			if !waiting {
-				found.lacks[h.id] = chaos.Unavailable{What: "the relay of host " + h.name, Reason: fmt.Sprintf("it does not start: %v", context.Cause(ctx))}
+				found.lacks[h.id] = chaos.Unavailable{
+					What:   "the relay of host " + h.name,
+					Reason: fmt.Sprintf("it does not start: %v", context.Cause(ctx)),
+				}
 			}
 		}
 		if !r.visit && len(found.lacks) > 0 {
@@ -288,7 +305,8 @@ func (r *swarmRun) makeRelays(ctx context.Context, between, ref string) (string,
 			ContainerSpec: &swarmapi.ContainerSpec{
 				// A host that has left the swarm keeps its container, which is then told by its own labels alone.
 				Labels: r.manager.labels("relay", "relay"),
-				Image:  ref, Command: []string{imagestore.SelfPath}, Args: node.Own("relay")[1:], Env: []string{relay.KeyVariable + "=" + key},
+				Image:  ref, Command: []string{imagestore.SelfPath}, Args: node.Own("relay")[1:],
+				Env:      []string{relay.KeyVariable + "=" + key},
 				ReadOnly: true, CapabilityDrop: []string{"ALL"},
 				Mounts: []mount.Mount{{Type: mount.TypeBind, Source: EngineSocket, Target: EngineSocket}},
 			},
@@ -326,12 +344,16 @@ func (r *swarmRun) relaysOf(ctx context.Context, service, between string, hosts 
 					found.at[t.NodeID] = net.JoinHostPort(a.Addresses[0].Addr().String(), relay.Port)
 				}
 			}
-		case swarmapi.TaskStateRejected, swarmapi.TaskStateFailed, swarmapi.TaskStateComplete, swarmapi.TaskStateOrphaned:
+		case swarmapi.TaskStateRejected, swarmapi.TaskStateFailed, swarmapi.TaskStateComplete,
+			swarmapi.TaskStateOrphaned:
 			advice := ""
 			if strings.Contains(t.Status.Err, "No such image") {
 				advice = fmt.Sprintf("; the host needs image %s: `docker save` it here and `docker load` it there, or name one of a registry with --image %s=IMAGE", ref, RelayImage)
 			}
-			found.lacks[t.NodeID] = chaos.Unavailable{What: "the relay of host " + hosts[i].name, Reason: fmt.Sprintf("its task is %s (%s)%s", t.Status.State, t.Status.Err, advice)}
+			found.lacks[t.NodeID] = chaos.Unavailable{
+				What:   "the relay of host " + hosts[i].name,
+				Reason: fmt.Sprintf("its task is %s (%s)%s", t.Status.State, t.Status.Err, advice),
+			}
 		}
 	}
 	return found, nil

@@ -33,10 +33,11 @@ import (
 const (
 	// relaysTimeout bounds the start of the hub, and that of the relays, which every host does at its own pace.
 	relaysTimeout = time.Minute
-	// startsAtOnce is how many containers a host starts at a time. Each is attached to the network by the manager, one after another, and the
-	// engine gives up after 20 s: of ten at once the last took 14.
+	// startsAtOnce is how many containers a host starts at a time. Each is attached to the network by the manager, one
+	// after another, and the engine gives up after 20 s: of ten at once the last took 14.
 	startsAtOnce = 4
-	// overlayTries is how often a network over several hosts is removed again, which each of them has to leave: within 20 s.
+	// overlayTries is how often a network over several hosts is removed again, which each of them has to leave: within
+	// 20 s.
 	overlayTries = 400
 )
 
@@ -97,8 +98,9 @@ func (s *swarm) openRun(ctx context.Context, r Request, visit bool) (*swarmRun, 
 	}
 	run := &swarmRun{swarm: s, request: r, manager: s.newRun(r), visit: visit}
 	c := &Cluster{close: run.close, SeparateClocks: true, Describe: map[string]string{
-		"provider": "swarm", "engine": s.version.Version, "engine_api": s.api.ClientVersion(), "engine_host": s.api.DaemonHost(),
-		"hosts_rule": r.Hosts.String(),
+		"provider": "swarm", "engine": s.version.Version, "engine_api": s.api.ClientVersion(),
+		"engine_host": s.api.DaemonHost(),
+		"hosts_rule":  r.Hosts.String(),
 	}}
 	if r.Reuse {
 		c.keeper = run
@@ -115,7 +117,10 @@ func (r *swarmRun) open(ctx context.Context, c *Cluster) error {
 		return err
 	}
 	if len(hosts) == 0 && !r.visit {
-		return chaos.Unavailable{What: "the swarm provider", Reason: "no host of the swarm is ready and active; see `docker node ls`"}
+		return chaos.Unavailable{
+			What:   "the swarm provider",
+			Reason: "no host of the swarm is ready and active; see `docker node ls`",
+		}
 	}
 	hosts = r.inTurn(hosts)
 	var out []string
@@ -152,7 +157,10 @@ func (r *swarmRun) open(ctx context.Context, c *Cluster) error {
 	}
 	r.place = address.PutAll(r.request.Specs, r.subnet)
 	for _, h := range hosts {
-		r.members = append(r.members, &member{host: h, of: Cluster{Describe: map[string]string{}}, lacks: relays.lacks[h.id]})
+		r.members = append(r.members, &member{
+			host: h, of: Cluster{Describe: map[string]string{}},
+			lacks: relays.lacks[h.id],
+		})
 	}
 	c.Describe["network"], c.Describe["network_encryption"] = r.subnet.String(), OverlayInClear
 	if err := r.each(func(i int, m *member) error {
@@ -170,9 +178,10 @@ func (r *swarmRun) open(ctx context.Context, c *Cluster) error {
 	return nil
 }
 
-// OverlayInClear says what a network of several hosts does not hide. The engine's own encryption is not asked for. Where a kernel lacks what that
-// needs, engines before 20.10.24 and 23.0.3 send in clear all the same (CVE-2023-28841), others start no container in such a network, and with
-// some kernels nothing arrives (moby/moby#43359): a promise that nobody checks is worth less than none.
+// OverlayInClear says what a network of several hosts does not hide. The engine's own encryption is not asked for.
+// Where a kernel lacks what that needs, engines before 20.10.24 and 23.0.3 send in clear all the same (CVE-2023-28841),
+// others start no container in such a network, and with some kernels nothing arrives (moby/moby#43359): a promise that
+// nobody checks is worth less than none.
 const OverlayInClear = "none: what passes between hosts, passwords included, can be read on the way"
 
 // each does something on all hosts side by side, and names the host in its error.
@@ -219,7 +228,8 @@ func (r *swarmRun) join(ctx context.Context, m *member, relayAt string, specs []
 	run.place, run.subnet, run.network, run.guest = r.place, r.subnet, r.networks[1], true
 	run.reach, run.agentName, run.starting = r.hub.Dial, "agent-"+m.name, make(chan struct{}, startsAtOnce)
 	m.run = run
-	m.of.Describe["engine_"+m.name], m.of.Describe[history.CoresOf+m.name] = engine.version.Version, strconv.FormatInt(m.cores, 10)
+	m.of.Describe["engine_"+m.name], m.of.Describe[history.CoresOf+m.name] = engine.version.Version,
+		strconv.FormatInt(m.cores, 10)
 	if m.local {
 		m.of.Describe[history.HostOf+history.Engine] = m.name
 	}
@@ -241,13 +251,16 @@ func (r *swarmRun) join(ctx context.Context, m *member, relayAt string, specs []
 	return nil
 }
 
-// asked are the orders that an agent is asked about, for what hosts may differ in. Containers are frozen by their engine.
+// asked are the orders that an agent is asked about, for what hosts may differ in. Containers are frozen by their
+// engine.
 var asked = map[chaos.Capability]string{
-	links.CanFilter: links.DoFilter, links.CanHold: links.DoFilter, links.CanReset: links.DoReset, wall.CanClock: wall.DoClock,
+	links.CanFilter: links.DoFilter, links.CanHold: links.DoFilter, links.CanReset: links.DoReset,
+	wall.CanClock: wall.DoClock,
 }
 
-// offers tells what can be done to nodes on this host. The host's own agent is asked, and its engine for limits. What a fault needs, a host
-// without an agent lacks: the engine could stop processes there, but nobody would let them go when the supervisor is dead.
+// offers tells what can be done to nodes on this host. The host's own agent is asked, and its engine for limits. What a
+// fault needs, a host without an agent lacks: the engine could stop processes there, but nobody would let them go when
+// the supervisor is dead.
 func (m *member) offers(ctx context.Context) func(chaos.Capability, node.Role) error {
 	return func(c chaos.Capability, r node.Role) error {
 		a, refused := m.run.agent, func(why string) error { return chaos.Unavailable{What: string(c), Reason: why} }
@@ -274,7 +287,9 @@ func (m *member) offers(ctx context.Context) func(chaos.Capability, node.Role) e
 }
 
 // lacking says what is needed of the nodes of a host that the host does not offer.
-func lacking(specs []node.Spec, needs map[string][]chaos.Capability, offers func(chaos.Capability, node.Role) error) error {
+func lacking(specs []node.Spec, needs map[string][]chaos.Capability,
+	offers func(chaos.Capability, node.Role) error,
+) error {
 	var errs []error
 	for _, s := range specs {
 		for _, c := range slices.Compact(slices.Sorted(slices.Values(needs[s.Name]))) {
@@ -325,9 +340,10 @@ func (r *swarmRun) makeNetworks(ctx context.Context) (between string, err error)
 	return between, err
 }
 
-// overlay makes a network over all hosts, out of which nothing leads where it is closed. It returns the half of its addresses that nodes
-// have to themselves; what the swarm places, such as the hub, comes into the other. The subnet is the run's own: where each run had the
-// first free one, a host that still had the network of the run before would refuse this one.
+// overlay makes a network over all hosts, out of which nothing leads where it is closed. It returns the half of its
+// addresses that nodes have to themselves; what the swarm places, such as the hub, comes into the other. The subnet is
+// the run's own: where each run had the first free one, a host that still had the network of the run before would
+// refuse this one.
 func (r *swarmRun) overlay(ctx context.Context, name string, closed bool) (id string, nodes netip.Prefix, err error) {
 	used, err := r.usedSubnets(ctx)
 	if err != nil {
@@ -345,7 +361,8 @@ func (r *swarmRun) overlay(ctx context.Context, name string, closed bool) (id st
 		made, err := r.api.NetworkCreate(ctx, name, client.NetworkCreateOptions{
 			Driver: "overlay", Attachable: true, Internal: closed, Labels: r.manager.owner.Labels(),
 			IPAM: &network.IPAM{Config: []network.IPAMConfig{{
-				Subnet: whole, IPRange: netip.PrefixFrom(netip.AddrFrom4(upper), 24), Gateway: address.Numbered(nodes, 1),
+				Subnet: whole, IPRange: netip.PrefixFrom(netip.AddrFrom4(upper), 24),
+				Gateway: address.Numbered(nodes, 1),
 			}}},
 		})
 		if err != nil && overlaps(err) {
@@ -395,7 +412,8 @@ func (r *swarmRun) close(ctx context.Context) error {
 	r.owedMu.Unlock()
 	errs = append(errs, r.manager.close(ctx))
 	if service != "" {
-		if _, err := r.api.ServiceRemove(ctx, service, client.ServiceRemoveOptions{}); err != nil && !cerrdefs.IsNotFound(err) {
+		if _, err := r.api.ServiceRemove(ctx, service, client.ServiceRemoveOptions{}); err != nil &&
+			!cerrdefs.IsNotFound(err) {
 			errs = append(errs, fmt.Errorf("remove the service of the relays: %w", err))
 		}
 	}

@@ -59,7 +59,8 @@ type Swept struct {
 
 // Empty tells whether nothing was removed.
 func (s Swept) Empty() bool {
-	return len(s.Containers)+len(s.Services)+len(s.Networks)+len(s.Processes)+len(s.Directories)+len(s.Images)+len(s.Clocks)+len(s.Frozen) == 0
+	return len(s.Containers)+len(s.Services)+len(s.Networks)+len(s.Processes)+len(s.Directories)+len(s.Images)+
+		len(s.Clocks)+len(s.Frozen) == 0
 }
 
 // String says in one line how much was removed.
@@ -85,8 +86,8 @@ func (s Swept) String() string {
 }
 
 // Sweep removes what runs left behind whose supervisor is dead: processes (stopped ones too), directories,
-// containers and networks. What a dead agent left frozen is thawed, and the clocks that it left moved, in processes that go on, are set
-// right. It does what it can and returns all errors.
+// containers and networks. What a dead agent left frozen is thawed, and the clocks that it left moved, in processes
+// that go on, are set right. It does what it can and returns all errors.
 func Sweep(ctx context.Context, o SweepOptions) (Swept, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -140,7 +141,8 @@ func (s *Swept) thaw(ctx context.Context, o SweepOptions) error {
 	return err
 }
 
-// restore has a mechanism undo what dead agents left, and says what that was. On a system without agents there is nothing.
+// restore has a mechanism undo what dead agents left, and says what that was. On a system without agents there is
+// nothing.
 func (o SweepOptions) restore(ctx context.Context, order agent.Order) (restored []string, err error) {
 	if proc.Supported() == nil {
 		err = o.Mechanisms.Ask(ctx, order, &restored)
@@ -200,7 +202,8 @@ func (o SweepOptions) unlessLook(remove func() error) error {
 	return remove()
 }
 
-// otherHosts removes what is on the other hosts of a swarm, by relays of its own. One that cannot be looked at keeps no other from it.
+// otherHosts removes what is on the other hosts of a swarm, by relays of its own. One that cannot be looked at keeps no
+// other from it.
 func (s *Swept) otherHosts(ctx context.Context, o SweepOptions) error {
 	p, err := newSwarm(DockerOptions{Log: o.Log, Mechanisms: o.Mechanisms})
 	if err != nil {
@@ -310,7 +313,8 @@ func (s *Swept) engine(ctx context.Context, d *docker, o SweepOptions) error {
 			s.leave("network "+n.Name, own)
 			continue
 		}
-		tries := 1 // the engine can keep a network for ever that it believes in use; waiting for it would cost every run the time
+		// the engine can keep a network for ever that it believes in use; waiting for it would cost every run the time
+		tries := 1
 		switch {
 		case n.Scope == "swarm": // its relays have just been removed
 			tries = overlayTries
@@ -332,7 +336,8 @@ func (s *Swept) engine(ctx context.Context, d *docker, o SweepOptions) error {
 
 // images removes the images of the own binary that no container uses: all, or all but the newest.
 func (s *Swept) images(ctx context.Context, d *docker, o SweepOptions) error {
-	list, err := d.api.ImageList(ctx, client.ImageListOptions{Filters: make(client.Filters).Add("label", owner.Label+"self")})
+	list, err := d.api.ImageList(ctx, client.ImageListOptions{Filters: make(client.Filters).Add("label",
+		owner.Label+"self")})
 	if err != nil {
 		return fmt.Errorf("list images: %w", err)
 	}
@@ -342,7 +347,8 @@ func (s *Swept) images(ctx context.Context, d *docker, o SweepOptions) error {
 			continue
 		}
 		// An image with several names goes with the last of them. Older engines call one without any "<none>:<none>".
-		names := slices.DeleteFunc(slices.Clone(one.RepoTags), func(n string) bool { return strings.HasPrefix(n, "<none>") })
+		names := slices.DeleteFunc(slices.Clone(one.RepoTags),
+			func(n string) bool { return strings.HasPrefix(n, "<none>") })
 		if len(names) == 0 {
 			names = []string{one.ID}
 		}

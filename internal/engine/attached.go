@@ -24,15 +24,16 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// Attached is a service that somebody else runs. A run writes below the prefix alone, under a name of its own there, and removes what it
-// wrote. It changes nothing else of the service.
+// Attached is a service that somebody else runs. A run writes below the prefix alone, under a name of its own there,
+// and removes what it wrote. It changes nothing else of the service.
 type Attached struct {
 	Backend   string
 	Prefix    string
 	Master    string             // the name under which Sentinels know the primary
 	Database  string             // of Postgres; "": postgres
 	Endpoints []cluster.Endpoint // of servers
-	// Trip is the round trip to the nearest endpoint from where clients run: the fastest of some connects. Visit sets it.
+	// Trip is the round trip to the nearest endpoint from where clients run: the fastest of some connects. Visit sets
+	// it.
 	Trip time.Duration
 }
 
@@ -68,7 +69,8 @@ func (p planner) common(c topology.Common) (topology.Common, error) {
 	}
 	if len(p.backend.Attachable) == 0 {
 		return c, UsageError{Text: fmt.Sprintf("--attach: %s cannot be attached to; these can: %s", s.Use,
-			names(slices.DeleteFunc(slices.Clone(p.Catalog.Backends), func(b listed.Backend) bool { return len(b.Attachable) == 0 }),
+			names(slices.DeleteFunc(slices.Clone(p.Catalog.Backends),
+				func(b listed.Backend) bool { return len(b.Attachable) == 0 }),
 				func(b listed.Backend) string { return b.Name }))}
 	}
 	ports, n := a.ports(), len(a.Endpoints)
@@ -79,10 +81,12 @@ func (p planner) common(c topology.Common) (topology.Common, error) {
 		n -= ports[port]
 	}
 	if n != 0 {
-		return c, UsageError{Text: fmt.Sprintf("--attach: backend %s has endpoints of %s alone; the file has others", s.Use, strings.Join(p.backend.Attachable, ", "))}
+		return c, UsageError{Text: fmt.Sprintf("--attach: backend %s has endpoints of %s alone; the file has others",
+			s.Use, strings.Join(p.backend.Attachable, ", "))}
 	}
 	if s.Nodes != 0 && s.Nodes != len(a.Endpoints) {
-		return c, p.wrong("backend.nodes", "%d nodes are asked for, and --attach has %d endpoints", s.Nodes, len(a.Endpoints))
+		return c, p.wrong("backend.nodes", "%d nodes are asked for, and --attach has %d endpoints", s.Nodes,
+			len(a.Endpoints))
 	}
 	if !limits(s.Limits).None() {
 		return c, p.wrong("backend", "attached servers are not ours to limit; leave cpus and memory out")
@@ -90,7 +94,10 @@ func (p planner) common(c topology.Common) (topology.Common, error) {
 	p.id = newID()
 	p.prefix = a.below(p.id)
 	c.Nodes = len(a.Endpoints)
-	c.Attached = &topology.Attached{Run: p.id, Under: a.Prefix, Prefix: p.prefix, Ports: ports, Master: a.Master, Database: a.Database}
+	c.Attached = &topology.Attached{
+		Run: p.id, Under: a.Prefix, Prefix: p.prefix, Ports: ports, Master: a.Master,
+		Database: a.Database,
+	}
 	return c, nil
 }
 
@@ -119,7 +126,10 @@ func (p planner) attach() (err error) {
 }
 
 // errNotOurs is why an attached server is no target.
-var errNotOurs = chaos.Unavailable{What: "a fault on an attached server", Reason: "attached servers are not ours to break; aim at clients", Never: true}
+var errNotOurs = chaos.Unavailable{
+	What:   "a fault on an attached server",
+	Reason: "attached servers are not ours to break; aim at clients", Never: true,
+}
 
 // checkAttached refuses what would do more to attached servers than use them.
 func (p deliveryPlanner) checkAttached() error {
@@ -129,7 +139,9 @@ func (p deliveryPlanner) checkAttached() error {
 	case p.Keep:
 		return UsageError{Text: "--keep: clients that go on would go on writing into the attached service; leave it out"}
 	case p.resource != nil && p.resource.Within != "":
-		return p.wrong("workload.resource.use", "%s keeps its values in the lock service, and an attached one is not ours to lay out; use register", p.resource.Name)
+		return p.wrong("workload.resource.use",
+			"%s keeps its values in the lock service, and an attached one is not ours to lay out; use register",
+			p.resource.Name)
 	}
 	server := func(s node.Spec) bool { return s.Role == node.Server }
 	for _, inj := range p.allInjections() {
@@ -149,7 +161,10 @@ func (p deliveryPlanner) checkAttached() error {
 func (p deliveryPlanner) deliverableHere(inj injection) error {
 	f, ok := inj.fault.(chaos.OneEnded)
 	if !ok {
-		return chaos.Unavailable{What: inj.kind.Name + " of links to attached servers", Reason: "attached servers are not ours to enter", Never: true}
+		return chaos.Unavailable{
+			What:   inj.kind.Name + " of links to attached servers",
+			Reason: "attached servers are not ours to enter", Never: true,
+		}
 	}
 	needs, err := f.AtOwnEnd()
 	errs := []error{err}
@@ -163,14 +178,15 @@ func (p deliveryPlanner) deliverableHere(inj injection) error {
 
 // ownSpecs are the nodes that the run starts itself.
 func (p *Plan) ownSpecs() []node.Spec {
-	return slices.DeleteFunc(slices.Clone(p.specs), func(s node.Spec) bool { return len(p.outside) > 0 && s.Role == node.Server })
+	return slices.DeleteFunc(slices.Clone(p.specs),
+		func(s node.Spec) bool { return len(p.outside) > 0 && s.Role == node.Server })
 }
 
 // lookTimeout bounds one look at an attached service, at which each endpoint is connected to several times.
 const lookTimeout = 40 * time.Second
 
-// enter looks whether the attached service answers, and has nothing below the prefix. It writes nothing. The handle that it leaves knows
-// what to remove in the end.
+// enter looks whether the attached service answers, and has nothing below the prefix. It writes nothing. The handle
+// that it leaves knows what to remove in the end.
 func (d *deployment) enter(ctx context.Context, a *Attached) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -194,7 +210,8 @@ func (d *deployment) enter(ctx context.Context, a *Attached) error {
 	switch {
 	case errors.As(err, &wrong):
 	case errors.Is(err, topology.ErrOccupied):
-		err = UsageError{Text: fmt.Sprintf("--attach: prefix %q: %s; give another, or remove what is there", a.Prefix, oneLine(err))}
+		err = UsageError{Text: fmt.Sprintf("--attach: prefix %q: %s; give another, or remove what is there", a.Prefix,
+			oneLine(err))}
 	case err != nil:
 		err = MissingError{Text: "--attach: " + oneLine(err)}
 	}
@@ -277,9 +294,9 @@ func (d *deployment) leave(ctx context.Context, a *Attached, tell func(string)) 
 	return nil
 }
 
-// Visit looks, before anything is written, whether a run on an attached service can be made: whether the service answers and has nothing
-// below the prefix, and whether its servers are within reach of the place where clients run. It says in one line what would be written
-// where, and, unless that is "", how much of the service was looked at.
+// Visit looks, before anything is written, whether a run on an attached service can be made: whether the service
+// answers and has nothing below the prefix, and whether its servers are within reach of the place where clients run. It
+// says in one line what would be written where, and, unless that is "", how much of the service was looked at.
 func Visit(ctx context.Context, o Options) (where, partly string, err error) {
 	p, err := Check(o)
 	if err != nil {
@@ -302,10 +319,12 @@ func Visit(ctx context.Context, o Options) (where, partly string, err error) {
 	if o.Attached.Trip, err = reach(ctx, o, p.id, addresses); err != nil {
 		return "", "", err
 	}
-	return fmt.Sprintf("below %q on the %s service at %s", o.Attached.Prefix, p.backend.Name, o.Attached.Addresses()), d.partly, nil
+	return fmt.Sprintf("below %q on the %s service at %s", o.Attached.Prefix, p.backend.Name, o.Attached.Addresses()),
+		d.partly, nil
 }
 
-// ReachVerb is the node that tells which addresses it can connect to: a line for each that it cannot, and then ReachDone with the ns of the fastest connect.
+// ReachVerb is the node that tells which addresses it can connect to: a line for each that it cannot, and then
+// ReachDone with the ns of the fastest connect.
 const (
 	ReachVerb = "reach"
 	ReachDone = "done "
@@ -318,10 +337,13 @@ func reach(ctx context.Context, o Options, id string, addresses []string) (trip 
 		return 0, MissingError{Text: err.Error()}
 	}
 	defer func() { _ = remove() }()
-	c, err := o.Provider.Open(ctx, cluster.Request{Run: id, LogDir: logs, Images: o.Images, Log: o.Log, Specs: []node.Spec{{
-		Name: clientName(0), Role: node.Client, Image: node.SelfProgram, Stdio: true,
-		Command: func(node.Place) []string { return node.Own(ReachVerb, addresses...) },
-	}}})
+	c, err := o.Provider.Open(ctx, cluster.Request{
+		Run: id, LogDir: logs, Images: o.Images, Log: o.Log,
+		Specs: []node.Spec{{
+			Name: clientName(0), Role: node.Client, Image: node.SelfProgram, Stdio: true,
+			Command: func(node.Place) []string { return node.Own(ReachVerb, addresses...) },
+		}},
+	})
 	if err != nil {
 		return 0, MissingError{Text: fmt.Sprintf("--attach: start a node in a client's place: %v", err)}
 	}
@@ -343,7 +365,8 @@ func reach(ctx context.Context, o Options, id string, addresses []string) (trip 
 			ns, err := strconv.ParseInt(took, 10, 64)
 			return time.Duration(ns), err
 		}
-		return 0, MissingError{Text: fmt.Sprintf("--attach: from where clients run (provider %s): %s%s", o.Provider.Name(), strings.Join(cannot, "; "), elsewhere(o.Provider))}
+		return 0, MissingError{Text: fmt.Sprintf("--attach: from where clients run (provider %s): %s%s",
+			o.Provider.Name(), strings.Join(cannot, "; "), elsewhere(o.Provider))}
 	}
 	return 0, MissingError{Text: "--attach: the node in a client's place ended without a word"}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/lockquake/lockquake/internal/wire"
 )
 
-// ClientBench is the nodes of a scenario, of which the clients are left to the caller: a test of their program starts them one by one, and
-// speaks to them.
+// ClientBench is the nodes of a scenario, of which the clients are left to the caller: a test of their program starts
+// them one by one, and speaks to them.
 type ClientBench struct{ run *run }
 
 // OpenClientBench starts the service and the resource of a scenario, and makes its clients. It must be closed.
@@ -51,8 +51,9 @@ func (b *ClientBench) Close(ctx context.Context) error {
 	return errors.Join(b.run.processes.stop(ctx, node.Resource), b.run.finish(ctx))
 }
 
-// Hellos starts one client of each program that stands in for lockquake's own client, and returns what they say of themselves. No server is started for
-// that: a hello comes unasked, before a client is told where the service is. There are none where the clients are lockquake's own.
+// Hellos starts one client of each program that stands in for lockquake's own client, and returns what they say of
+// themselves. No server is started for that: a hello comes unasked, before a client is told where the service is. There
+// are none where the clients are lockquake's own.
 func Hellos(ctx context.Context, o Options) (hellos []*wire.Hello, err error) {
 	p, err := Check(o)
 	if err != nil || len(p.programs) == 0 {
@@ -67,7 +68,10 @@ func Hellos(ctx context.Context, o Options) (hellos []*wire.Hello, err error) {
 	for i := range specs {
 		specs[i] = planner{Plan: p, Options: o}.clientSpec(i)
 	}
-	c, err := o.Provider.Open(ctx, cluster.Request{Run: newID(), Specs: specs, Images: o.Images, LogDir: logs, Log: o.Log})
+	c, err := o.Provider.Open(ctx, cluster.Request{
+		Run: newID(), Specs: specs, Images: o.Images, LogDir: logs,
+		Log: o.Log,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -108,13 +112,15 @@ func lastWords(logs, names string) error {
 		text, err := os.ReadFile(file)
 		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 		if errs = append(errs, err); lines[0] != "" {
-			errs = append(errs, fmt.Errorf("%s: its last line: %s", strings.TrimSuffix(filepath.Base(file), ".log"), lines[len(lines)-1]))
+			errs = append(errs, fmt.Errorf("%s: its last line: %s", strings.TrimSuffix(filepath.Base(file), ".log"),
+				lines[len(lines)-1]))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Lacks says what the scenario of a plan asks of clients that the hellos of their programs, which take turns, do not announce; nil: nothing.
+// Lacks says what the scenario of a plan asks of clients that the hellos of their programs, which take turns, do not
+// announce; nil: nothing.
 func Lacks(p *Plan, hellos []*wire.Hello) error {
 	for i := range p.namesOf(node.Client) {
 		if len(hellos) == 0 {

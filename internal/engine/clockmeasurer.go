@@ -20,8 +20,8 @@ import (
 const (
 	// maxDrift is the error of a measured clock beyond which no interval could be judged.
 	maxDrift = 50 * time.Millisecond
-	// measureEvery is the pause between two measurements of a clock. In the middle between two, the rate bound of 500 ppm adds 0.5 ms to
-	// the error.
+	// measureEvery is the pause between two measurements of a clock. In the middle between two, the rate bound of 500
+	// ppm adds 0.5 ms to the error.
 	measureEvery = 2 * time.Second
 	// measureWithin bounds one measurement. A process that is stopped does not answer; then it is left out.
 	measureWithin = time.Second
@@ -48,8 +48,8 @@ type measuredClock struct {
 	stepped bool        // and it was told
 }
 
-// meet looks at the clock of a process that has said hello. One that is not the run's is measured, and is from now on; always says that
-// none of them is.
+// meet looks at the clock of a process that has said hello. One that is not the run's is measured, and is from now on;
+// always says that none of them is.
 func (m *clockMeasurer) meet(ctx context.Context, s *process, always bool) error {
 	shared, err := s.clock.shared(s.greeting())
 	if err != nil || shared && !always {
@@ -61,7 +61,8 @@ func (m *clockMeasurer) meet(ctx context.Context, s *process, always bool) error
 		return err
 	}
 	if first.ErrorNS > int64(maxDrift) {
-		return fmt.Errorf("%s: its clock can be compared to %v only, which would prove nothing", c.name, time.Duration(first.ErrorNS))
+		return fmt.Errorf("%s: its clock can be compared to %v only, which would prove nothing", c.name,
+			time.Duration(first.ErrorNS))
 	}
 	m.clocks = append(m.clocks, c)
 	return m.write(first)
@@ -130,12 +131,14 @@ func (m *clockMeasurer) finish(ctx context.Context) {
 	m.record.change(func(e *results.Env) {
 		for i, c := range m.clocks {
 			if err := last[i]; err != nil && !errors.Is(err, errEnded) {
-				e.Warnings = append(e.Warnings, fmt.Sprintf("the clock of %s was not measured after the load (%v): from the last measurement on, the error of its times grows by %d ppm",
-					c.name, err, 1_000_000/history.RateShare))
+				e.Warnings = append(e.Warnings,
+					fmt.Sprintf("the clock of %s was not measured after the load (%v): from the last measurement on, the error of its times grows by %d ppm",
+						c.name, err, 1_000_000/history.RateShare))
 			}
 			if c.missed > 0 {
-				e.Warnings = append(e.Warnings, fmt.Sprintf("%d of %d measurements of the clock of %s were left out, for it did not answer within %v: the error of its times is larger there",
-					c.missed, c.made, c.name, measureWithin))
+				e.Warnings = append(e.Warnings,
+					fmt.Sprintf("%d of %d measurements of the clock of %s were left out, for it did not answer within %v: the error of its times is larger there",
+						c.missed, c.made, c.name, measureWithin))
 			}
 		}
 	})

@@ -34,7 +34,8 @@ func newRemoteClock(name string, conn *wire.Conn, ended <-chan struct{}) *remote
 	return c
 }
 
-// clockRoom is by how much two readings of one clock may seem to be in the wrong order: a runtime may read it in two ways.
+// clockRoom is by how much two readings of one clock may seem to be in the wrong order: a runtime may read it in two
+// ways.
 const clockRoom = 10 * time.Millisecond
 
 // shared tells whether the node's clock is the run's, by what its hello says.
@@ -100,8 +101,8 @@ func (c *remoteClock) pong(ctx context.Context, id int) (wire.Pong, error) {
 	}
 }
 
-// clocks is the service's Observer, which also answers for clocks that the service does not tell. Clients and resources are asked over
-// their control streams. A server is made to read its clocks on one of its own threads.
+// clocks is the service's Observer, which also answers for clocks that the service does not tell. Clients and resources
+// are asked over their control streams. A server is made to read its clocks on one of its own threads.
 type clocks struct {
 	nodes     *deployment
 	processes *processes
@@ -135,7 +136,8 @@ func (c clocks) Ask(ctx context.Context, node, fact string) (string, error) {
 	_, known := c.nodes.service.Facts()[fact]
 	if known {
 		answer, err := c.nodes.service.Ask(ctx, node, fact)
-		if err == nil || fact == chaos.FactClock { // a server that does not answer is not asked in another way: it may be paused
+		// a server that does not answer is not asked in another way: it may be paused
+		if err == nil || fact == chaos.FactClock {
 			return answer, err
 		}
 	}

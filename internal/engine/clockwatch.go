@@ -8,19 +8,19 @@ import (
 )
 
 const (
-	// clockStep is the smallest move of the wall clock between two looks that counts as a step. It is less than the drift that locks
-	// allow for a TTL of a second, and more than slewing does within a beat.
+	// clockStep is the smallest move of the wall clock between two looks that counts as a step. It is less than the
+	// drift that locks allow for a TTL of a second, and more than slewing does within a beat.
 	clockStep = 10 * time.Millisecond
-	// clockSlew is the smallest move since the last step, or since the start, that counts as one. Slewing by the usual 500 ppm takes
-	// 100 s for it; by 10 %, as chrony may, half a second.
+	// clockSlew is the smallest move since the last step, or since the start, that counts as one. Slewing by the usual
+	// 500 ppm takes 100 s for it; by 10 %, as chrony may, half a second.
 	clockSlew = 50 * time.Millisecond
 	// clockTries is how often the clocks are read again when the thread was interrupted between two readings.
 	clockTries = 3
 )
 
-// clockWatch finds moves of the machine's wall clock against its monotonic one: servers that end grants by the wall clock then end
-// them at the wrong time. A suspended machine shows as a move too, since only its wall clock goes on. Clock faults do not: they
-// move what their targets read, not the machine's clocks.
+// clockWatch finds moves of the machine's wall clock against its monotonic one: servers that end grants by the wall
+// clock then end them at the wrong time. A suspended machine shows as a move too, since only its wall clock goes on.
+// Clock faults do not: they move what their targets read, not the machine's clocks.
 type clockWatch struct {
 	read  func() clock.Reading
 	last  offset // at the last look

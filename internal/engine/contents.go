@@ -9,8 +9,8 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// The times for what is left when all clients have ended: endsWithin is how long after its TTL a service may take to end a grant, such as two
-// ticks of a ZooKeeper; longestTTL is the longest TTL that is waited for.
+// The times for what is left when all clients have ended: endsWithin is how long after its TTL a service may take to
+// end a grant, such as two ticks of a ZooKeeper; longestTTL is the longest TTL that is waited for.
 const (
 	endsWithin = 5 * time.Second
 	longestTTL = 20 * time.Second
@@ -24,7 +24,8 @@ type contentsReader struct {
 	attached bool // others use the servers, too
 }
 
-// read asks the service; nil: it does not count what it keeps, or it did not answer, and what depends on it is not judged.
+// read asks the service; nil: it does not count what it keeps, or it did not answer, and what depends on it is not
+// judged.
 func (r contentsReader) read(ctx context.Context) map[string]results.Content {
 	counter, ok := r.nodes.service.(topology.ContentCounter)
 	if !ok || r.attached || r.plan.workload == nil {
@@ -60,8 +61,8 @@ func (r contentsReader) loaded(ctx context.Context) {
 	})
 }
 
-// after counts what is there when all clients have ended. Grants that nobody gave back end with their TTL: where there is more than users and
-// lock names explain, it waits for that.
+// after counts what is there when all clients have ended. Grants that nobody gave back end with their TTL: where there
+// is more than users and lock names explain, it waits for that.
 func (r contentsReader) after(ctx context.Context) {
 	var now results.Contents
 	var users int

@@ -46,8 +46,8 @@ func (c serverCounters) read(ctx context.Context) (r results.Reading) {
 	return r
 }
 
-// readBeforeKill asks the servers just before one of them is killed: the next process counts from zero. What a server that is stopped does
-// not answer in time is not waited for, and what depends on it is not judged.
+// readBeforeKill asks the servers just before one of them is killed: the next process counts from zero. What a server
+// that is stopped does not answer in time is not waited for, and what depends on it is not judged.
 func (c serverCounters) readBeforeKill(ctx context.Context) {
 	const patience = 200 * time.Millisecond
 	begun := false

@@ -27,7 +27,8 @@ type deployment struct {
 	partly  string           // what of the attached service was looked at before the run; "": all
 	several []topology.Met   // attached endpoints with more than one server behind them
 	left    node.Role        // nodes of this role are left to somebody else to start; "": none are
-	guest   topology.Service // a topology.Guest in an attached service, which it leaves in the end; nil: the servers are ours
+	// a topology.Guest in an attached service, which it leaves in the end; nil: the servers are ours
+	guest topology.Service
 }
 
 // open makes all nodes and starts them.
@@ -35,7 +36,8 @@ func (d *deployment) open(ctx context.Context, o Options, id string) error {
 	d.agent = d.plan.NeedsAgent() || o.Kept != nil && o.Kept.Agent
 	err := d.record.timing(results.TimeOpen, func() (err error) {
 		d.cluster, err = o.Provider.Open(ctx, cluster.Request{
-			Run: id, Specs: d.plan.ownSpecs(), Images: o.Images, Agent: d.agent, Hosts: d.plan.scenario.Hosts, Needs: d.plan.needs,
+			Run: id, Specs: d.plan.ownSpecs(), Images: o.Images, Agent: d.agent, Hosts: d.plan.scenario.Hosts,
+			Needs:  d.plan.needs,
 			LogDir: d.record.logDir(), Keep: o.Keep, Reuse: o.Kept != nil, Log: d.record.log,
 		})
 		return err
@@ -43,7 +45,8 @@ func (d *deployment) open(ctx context.Context, o Options, id string) error {
 	if err != nil {
 		return err
 	}
-	started := slices.DeleteFunc(slices.Clone(d.cluster.Nodes), func(n *cluster.Node) bool { return n.Role() == d.left })
+	started := slices.DeleteFunc(slices.Clone(d.cluster.Nodes),
+		func(n *cluster.Node) bool { return n.Role() == d.left })
 	if err := d.record.timing(results.TimeStart, func() error { return cluster.StartAll(ctx, started) }); err != nil {
 		return err
 	}
@@ -82,7 +85,8 @@ func (d *deployment) awaitReady(ctx context.Context, limit time.Duration) error 
 			if dead.Ended() == "" {
 				how = "is out of sight"
 			}
-			return fmt.Errorf("%s %s; see %s", dead.Name(), how, filepath.Join(d.record.dir, results.DirLogs, dead.Name()+".log"))
+			return fmt.Errorf("%s %s; see %s", dead.Name(), how,
+				filepath.Join(d.record.dir, results.DirLogs, dead.Name()+".log"))
 		}
 		if clock.Sleep(ctx, 20*time.Millisecond) != nil {
 			return fmt.Errorf("%s does not serve after %v: %w", d.plan.backend.Name, limit, err)

@@ -1,7 +1,8 @@
 // Package engine is the run loop: up, load, chaos, heal, settle. It leaves a run directory for results to judge, and
 // knows backends, workloads and faults by their contracts alone.
 //
-// Check makes a Plan of a scenario: what will be done, with nothing started. A run carries it out. Its parts own their state:
+// Check makes a Plan of a scenario: what will be done, with nothing started. A run carries it out. Its parts own their
+// state:
 //
 //   - deployment: the cluster and the service; takeover: servers that an earlier run kept
 //   - processes: clients and resource behind their control streams; live: which grants they have in hand
@@ -49,15 +50,17 @@ type Options struct {
 	Libraries      map[string]string        // module -> version of what the lock is made of, for env.json
 	// ClientModules names the modules that a client of a lock is made of: lockquake's own client tells of all locks.
 	ClientModules func(backend, lock string) []string
-	Built         []string     // the programs of the clients, as Scenario.Programs: of each that is built of Go sources the path, else ""
-	Program       string       // what ran the clients, where it is not the running program: a path or an image
-	NoRecord      bool         // count grants only: the baseline of the recording benchmark
-	Keep          bool         // leave the nodes up after the run
-	Kept          *KeptServers // servers that the run before left, and this one leaves; nil: none
-	Attached      *Attached    // the servers, where somebody else runs them; nil: the run starts its own
-	Log           *slog.Logger
-	Progress      func(Progress)
-	// Events takes the events of each client as they come, in batches that it must not keep. Several clients call it at once. nil: nobody asked.
+	// the programs of the clients, as Scenario.Programs: of each that is built of Go sources the path, else ""
+	Built    []string
+	Program  string       // what ran the clients, where it is not the running program: a path or an image
+	NoRecord bool         // count grants only: the baseline of the recording benchmark
+	Keep     bool         // leave the nodes up after the run
+	Kept     *KeptServers // servers that the run before left, and this one leaves; nil: none
+	Attached *Attached    // the servers, where somebody else runs them; nil: the run starts its own
+	Log      *slog.Logger
+	Progress func(Progress)
+	// Events takes the events of each client as they come, in batches that it must not keep. Several clients call it at
+	// once. nil: nobody asked.
 	Events func(batch []history.Event)
 }
 
@@ -92,11 +95,13 @@ func (e MissingError) Error() string { return e.Text }
 // Unwrap returns Err.
 func (e MissingError) Unwrap() error { return e.Err }
 
-// deadlines bound the phases around the load. collect is how long a stream may stay open after all nodes are gone, and answer is how long after its own deadline a client may still answer a step.
+// deadlines bound the phases around the load. collect is how long a stream may stay open after all nodes are gone, and
+// answer is how long after its own deadline a client may still answer a step.
 type deadlines struct{ hello, ready, recover, stop, close, collect, answer time.Duration }
 
 // generous are the deadlines of every run: a busy machine must not turn into a wrong result.
 var generous = deadlines{
-	hello: 30 * time.Second, ready: 60 * time.Second, recover: 45 * time.Second, stop: 20 * time.Second, close: 60 * time.Second,
+	hello: 30 * time.Second, ready: 60 * time.Second, recover: 45 * time.Second, stop: 20 * time.Second,
+	close:   60 * time.Second,
 	collect: 10 * time.Second, answer: 2 * time.Second,
 }

@@ -14,7 +14,8 @@ import (
 // explainTimeout bounds a look at the settings of all servers.
 const explainTimeout = 2 * time.Second
 
-// explain asks the servers for what may explain a finding, and records it as what was there before the load, or after it.
+// explain asks the servers for what may explain a finding, and records it as what was there before the load, or after
+// it.
 func (d *deployment) explain(ctx context.Context, after bool) {
 	e, ok := d.plan.topology.(topology.Explainer)
 	if !ok || d.cluster == nil {
@@ -25,9 +26,13 @@ func (d *deployment) explain(ctx context.Context, after bool) {
 	said := e.Explain(ctx, cluster.Handles(d.cluster.ByRole(node.Server)))
 	d.record.change(func(env *results.Env) {
 		for _, s := range said {
-			i := slices.IndexFunc(env.Settings, func(o results.Setting) bool { return o.Server == s.Server && o.Name == s.Name })
+			i := slices.IndexFunc(env.Settings, func(o results.Setting) bool {
+				return o.Server == s.Server &&
+					o.Name == s.Name
+			})
 			if i < 0 {
-				i, env.Settings = len(env.Settings), append(env.Settings, results.Setting{Server: s.Server, Name: s.Name})
+				i, env.Settings = len(env.Settings),
+					append(env.Settings, results.Setting{Server: s.Server, Name: s.Name})
 			}
 			o := &env.Settings[i]
 			if o.Blames = s.Blames; after {

@@ -34,8 +34,9 @@ type injected struct {
 	over    int64          // ns: how much of that was more than it should be
 }
 
-// healDue returns when (ns) a heal that begins at until should have begun. What is aimed at a holder bit before it was measured, so that its time may
-// be over when that ends. Of other faults the time begins when they were measured, and what that took too long makes the heal late.
+// healDue returns when (ns) a heal that begins at until should have begun. What is aimed at a holder bit before it was
+// measured, so that its time may be over when that ends. Of other faults the time begins when they were measured, and
+// what that took too long makes the heal late.
 func (f *injected) healDue(until int64) int64 {
 	if f.Bit == f.Receipt.Time {
 		until -= f.over
@@ -49,7 +50,8 @@ func (l *faultLog) add(d due, planned int64) *injected {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f := &injected{injection: inj, Fault: &history.Fault{
-		ID: len(l.list) + 1, Entry: inj.entry, Name: inj.kind.Name, As: inj.as, Selector: inj.on, Target: inj.on, Params: inj.params,
+		ID: len(l.list) + 1, Entry: inj.entry, Name: inj.kind.Name, As: inj.as, Selector: inj.on, Target: inj.on,
+		Params:  inj.params,
 		Planned: planned, For: int64(d.lasts), Start: clock.Now(), Traits: inj.kind.Traits(inj.fault),
 	}}
 	l.list = append(l.list, f)

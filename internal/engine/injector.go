@@ -36,8 +36,8 @@ type injector struct {
 	leading    sync.WaitGroup   // goroutines that ask who leads after a heal
 }
 
-// inject resolves the target and injects the fault. It returns the record, complete but for the heal. If the injection fails, its
-// receipt says so.
+// inject resolves the target and injects the fault. It returns the record, complete but for the heal. If the injection
+// fails, its receipt says so.
 func (in *injector) inject(ctx context.Context, d due, planned int64) *injected {
 	f := in.faults.add(d, planned)
 	var receipt history.Receipt
@@ -113,7 +113,8 @@ func (in *injector) injectNodes(ctx context.Context, f *injected) (history.Recei
 	return receipt, err
 }
 
-// timed notes when an injection into targets that were known at ns from was carried out, and how long it was measured since.
+// timed notes when an injection into targets that were known at ns from was carried out, and how long it was measured
+// since.
 func (in *injector) timed(f *injected, receipt *history.Receipt, acts *clock.Acts, from int64) {
 	receipt.Done, receipt.Slip = acts.Done(), acts.Late(from)
 	in.faults.change(func() { f.waited, f.over = acts.Measured() })
@@ -150,11 +151,12 @@ func (in *injector) injectHolder(ctx context.Context, f *injected, name string) 
 		}
 		in.faults.change(func() { f.Misses++ })
 	}
-	return history.Receipt{Status: history.NotInstalled}, fmt.Errorf("%d holders in turn had begun to release before they were stopped", f.Misses)
+	return history.Receipt{Status: history.NotInstalled},
+		fmt.Errorf("%d holders in turn had begun to release before they were stopped", f.Misses)
 }
 
-// injectOn is one attempt on one holder; held tells whether it still had the grant in hand when it was stopped. The stop has a
-// heal of its own, which stays on the stack until it is done, whatever fails.
+// injectOn is one attempt on one holder; held tells whether it still had the grant in hand when it was stopped. The
+// stop has a heal of its own, which stays on the stack until it is done, whatever fails.
 func (in *injector) injectOn(ctx context.Context, f *injected, h hold) (receipt history.Receipt, held bool, err error) {
 	node := in.processes.all[h.user.Client()].node
 	in.faults.change(func() { f.Grant, f.User, f.Lock = h.grant, &h.user, in.plan.locks[h.lock] })
@@ -211,8 +213,8 @@ func (in *injector) continueHolder(f *injected) error {
 	return err
 }
 
-// promised says why an injection would break what the schedule promises, or "": then it stands until it is healed. If its heal
-// fails, it stands to the end of the run.
+// promised says why an injection would break what the schedule promises, or "": then it stands until it is healed. If
+// its heal fails, it stands to the end of the run.
 func (in *injector) promised(f *injected, s chaos.Scope) string {
 	p := in.plan
 	if p.promise.None() {
@@ -226,7 +228,8 @@ func (in *injector) promised(f *injected, s chaos.Scope) string {
 // scope is where an injection goes, with the other ends of its links as they are now.
 func (in *injector) scope(ctx context.Context, f *injected, on []chaos.Node) (chaos.Scope, error) {
 	s := chaos.Scope{
-		On: on, Service: clocks{in.nodes, in.processes}, Seed: seed.Split(in.plan.scenario.Run.Seed, fmt.Sprintf("fault-%d", f.ID)),
+		On: on, Service: clocks{in.nodes, in.processes},
+		Seed:       seed.Split(in.plan.scenario.Run.Seed, fmt.Sprintf("fault-%d", f.ID)),
 		LinkFaults: &in.linkFaults, Run: &underway{injector: in, fault: f},
 	}
 	for _, n := range in.nodes.cluster.ByRole(node.Server) {
@@ -332,8 +335,8 @@ func serversHit(s chaos.Scope) []string {
 	return slices.DeleteFunc(nodeNames(s.On), func(name string) bool { return !slices.Contains(s.Servers, name) })
 }
 
-// followLead begins to follow who leads after the target, where a fault hits a leader, alone or with clients, and does not follow the
-// lead by itself.
+// followLead begins to follow who leads after the target, where a fault hits a leader, alone or with clients, and does
+// not follow the lead by itself.
 func (in *injector) followLead(ctx context.Context, f *injected, s chaos.Scope) {
 	hit := serversHit(s)
 	if _, own := f.fault.(chaos.Wanting); own || len(hit) != 1 {

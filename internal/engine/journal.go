@@ -10,8 +10,8 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// journal is the engine's own history file: the deaths of clients, the ends of their sessions, the final read. It is written at the
-// end, because some events are known late and have an earlier time.
+// journal is the engine's own history file: the deaths of clients, the ends of their sessions, the final read. It is
+// written at the end, because some events are known late and have an earlier time.
 type journal struct {
 	mu     sync.Mutex
 	w      *history.Writer

@@ -18,15 +18,17 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// KeptServers are servers that runs use one after another, with their network and the agent. Starting servers takes seconds, resetting
-// them a fraction of one. A run takes them over if it would start the same ones, and if it can prove that nothing of the run before is
-// left. Otherwise it starts servers of its own, which are kept instead. Every run has its own clients and resource. The zero value is
-// ready for a first run. It must be closed.
+// KeptServers are servers that runs use one after another, with their network and the agent. Starting servers takes
+// seconds, resetting them a fraction of one. A run takes them over if it would start the same ones, and if it can prove
+// that nothing of the run before is left. Otherwise it starts servers of its own, which are kept instead. Every run has
+// its own clients and resource. The zero value is ready for a first run. It must be closed.
 //
-// Example: ten runs of one scenario on three Redis servers. Run 1 starts the servers and notes their settings. Runs 2 to 5 reset them.
-// Run 6 finds a server with another pid than run 5 left, says so, and starts three new ones, which run 7 takes over.
+// Example: ten runs of one scenario on three Redis servers. Run 1 starts the servers and notes their settings. Runs 2
+// to 5 reset them. Run 6 finds a server with another pid than run 5 left, says so, and starts three new ones, which run
+// 7 takes over.
 type KeptServers struct {
-	// Agent says that some run to come needs the agent. Servers that began to serve without one are not taken over by such a run.
+	// Agent says that some run to come needs the agent. Servers that began to serve without one are not taken over by
+	// such a run.
 	Agent    bool
 	cluster  *cluster.Cluster // nil: the next run starts its own
 	provider cluster.Provider
@@ -77,8 +79,9 @@ type takeover struct {
 	left     error // what of the kept servers could not be removed, where this run starts its own
 }
 
-// takeOver makes the kept servers those of this run, where there are any and they are proved to be clean. If the proof fails, it ends
-// them and notes the reason. What cannot be removed does not hinder the run, which has a network of its own.
+// takeOver makes the kept servers those of this run, where there are any and they are proved to be clean. If the proof
+// fails, it ends them and notes the reason. What cannot be removed does not hinder the run, which has a network of its
+// own.
 func (t *takeover) takeOver(ctx context.Context) (bool, error) {
 	k := t.kept
 	if k == nil {
@@ -131,14 +134,18 @@ func (t *takeover) reuse(ctx context.Context) ([]results.Proof, error) {
 	if _, err := p.alive(ctx); err != nil { // a server that is gone or stopped would not answer
 		return nil, err
 	}
-	if err := t.nodes.cluster.Renew(ctx, cluster.Request{Specs: t.plan.specs, LogDir: t.record.logDir(), Needs: t.plan.needs}); err != nil {
+	if err := t.nodes.cluster.Renew(ctx, cluster.Request{
+		Specs: t.plan.specs, LogDir: t.record.logDir(),
+		Needs: t.plan.needs,
+	}); err != nil {
 		return nil, err
 	}
 	t.nodes.connect()
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return p.reset(gctx) })
 	g.Go(func() error {
-		return cluster.StartAll(gctx, slices.Concat(t.nodes.cluster.ByRole(node.Client), t.nodes.cluster.ByRole(node.Resource)))
+		return cluster.StartAll(gctx, slices.Concat(t.nodes.cluster.ByRole(node.Client),
+			t.nodes.cluster.ByRole(node.Resource)))
 	})
 	if err := g.Wait(); err != nil {
 		return nil, err

@@ -12,11 +12,12 @@ import (
 	"github.com/lockquake/lockquake/internal/wire"
 )
 
-// live is the table of what the clients have told so far: who has which grant in hand, and when each client was last heard. The target
-// holder and the awaits of steps read it; nothing is judged from it.
+// live is the table of what the clients have told so far: who has which grant in hand, and when each client was last
+// heard. The target holder and the awaits of steps read it; nothing is judged from it.
 type live struct {
-	mu      sync.Mutex
-	holds   map[grantKey]hold  // in hand now: granted, and no release begun; values, since each grant of a run passes here
+	mu sync.Mutex
+	// in hand now: granted, and no release begun; values, since each grant of a run passes here
+	holds   map[grantKey]hold
 	latest  map[lockKey]hold   // the last grant of a user and lock, directed runs only
 	seen    map[occurrence]int // events of a user since its last acquire was ordered, directed runs only
 	points  map[string]int     // "user point" -> times reached
@@ -259,9 +260,10 @@ func (l *live) removeHolds(client int) []hold {
 	return out
 }
 
-// keeps reports whether a user whose client was stopped still has a grant in hand. It reads the client's stream until that brings the grant's
-// end, or was silent for long enough to be read to its end: counted from now at the earliest, and at least twice as long as any event was
-// under way lately. A busy machine delays what a client wrote before it was stopped.
+// keeps reports whether a user whose client was stopped still has a grant in hand. It reads the client's stream until
+// that brings the grant's end, or was silent for long enough to be read to its end: counted from now at the earliest,
+// and at least twice as long as any event was under way lately. A busy machine delays what a client wrote before it was
+// stopped.
 func (l *live) keeps(ctx context.Context, u history.User, grant uint32) (held bool, silent time.Duration, err error) {
 	since := clock.Now()
 	for {
@@ -284,7 +286,8 @@ func (l *live) keeps(ctx context.Context, u history.User, grant uint32) (held bo
 const (
 	// silence is how long a stopped client's stream must bring nothing before it counts as read to its end.
 	silence = 20 * time.Millisecond
-	// maxSilence bounds what a slow stream makes of it: a holder that is stopped for long is another fault than the one that was asked for.
+	// maxSilence bounds what a slow stream makes of it: a holder that is stopped for long is another fault than the one
+	// that was asked for.
 	maxSilence = 500 * time.Millisecond
 	// delaysKept is for how long a delay is remembered, and for at most twice as long.
 	delaysKept = 2 * time.Second

@@ -26,10 +26,11 @@ import (
 const (
 	askAgain = 10 * time.Millisecond // after an answer that is not the one that a step waits for
 	askLimit = time.Second           // for one answer
-	// holderWait is how long a step that was granted the lock waits until the servers have said who holds it. The next step may break
-	// them.
+	// holderWait is how long a step that was granted the lock waits until the servers have said who holds it. The next
+	// step may break them.
 	holderWait = 50 * time.Millisecond
-	// maxGap is the longest time between two equal answers of one observation. After a longer one the answer may have been another meanwhile.
+	// maxGap is the longest time between two equal answers of one observation. After a longer one the answer may have
+	// been another meanwhile.
 	maxGap = 100 * time.Millisecond
 )
 
@@ -69,9 +70,11 @@ func (s *observations) add(q question, r reply) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := s.latest[q]
-	if last == nil || last.Answer != r.answer || (last.Error == "") != (text == "") || r.asked-last.LastAnswered > int64(maxGap) {
+	if last == nil || last.Answer != r.answer || (last.Error == "") != (text == "") ||
+		r.asked-last.LastAnswered > int64(maxGap) {
 		last = &history.Observation{
-			Step: q.step, By: q.by, Node: q.node, Fact: q.fact, Answer: r.answer, Error: text, Asked: r.asked, Answered: r.answered,
+			Step: q.step, By: q.by, Node: q.node, Fact: q.fact, Answer: r.answer, Error: text, Asked: r.asked,
+			Answered:     r.answered,
 			LastAnswered: r.asked, EndsIn: r.endsIn,
 		}
 		s.attribute(last)
@@ -82,10 +85,11 @@ func (s *observations) add(q question, r reply) {
 	last.Count++
 }
 
-// attribute names the grant whose id an answer is, where the engine was told of it. The process id of a session stands for one grant after
-// the other, so this is done when the answer comes, and for the rest at the end.
+// attribute names the grant whose id an answer is, where the engine was told of it. The process id of a session stands
+// for one grant after the other, so this is done when the answer comes, and for the rest at the end.
 func (s *observations) attribute(o *history.Observation) {
-	if k, ok := s.grants[o.Answer]; ok && o.User == nil && (strings.HasPrefix(o.Fact, history.FactHolder) || strings.HasPrefix(o.Fact, history.FactKeys)) {
+	if k, ok := s.grants[o.Answer]; ok && o.User == nil &&
+		(strings.HasPrefix(o.Fact, history.FactHolder) || strings.HasPrefix(o.Fact, history.FactKeys)) {
 		o.User, o.Grant = &k.user, k.grant
 	}
 }
@@ -98,7 +102,8 @@ func (s *observations) granted(id string, k grantKey) {
 		return
 	}
 	s.grants[id] = k
-	if session, _, ok := strings.Cut(id, "/"); ok { // all that Postgres knows of a grant that lasts as long as a session
+	// all that Postgres knows of a grant that lasts as long as a session
+	if session, _, ok := strings.Cut(id, "/"); ok {
 		s.grants[session] = k
 	}
 }
@@ -208,7 +213,8 @@ func (o *observer) askUntilAnswered(ctx context.Context, q question, once bool) 
 	}
 }
 
-// granted notes what a user was granted, and asks the service for it, and the servers that may disagree which of them know of it.
+// granted notes what a user was granted, and asks the service for it, and the servers that may disagree which of them
+// know of it.
 func (o *observer) granted(number int, user history.User, lock int, res wire.Result) {
 	if h, ok := o.live.last(user, lock); ok {
 		o.seen.granted(res.Grant, grantKey{user, h.grant})

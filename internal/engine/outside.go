@@ -11,7 +11,8 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// outsideWatch looks for what no fault asked for: a server that is stopped, and an agent that has ended. Whoever did it, the lock did not.
+// outsideWatch looks for what no fault asked for: a server that is stopped, and an agent that has ended. Whoever did
+// it, the lock did not.
 type outsideWatch struct {
 	nodes  *deployment
 	faults *faultLog
@@ -30,7 +31,8 @@ func (w outsideWatch) watch(ctx context.Context) {
 			if !agentGone && n.AgentEnded(ctx) {
 				agentGone = true
 				w.record.change(func(e *results.Env) {
-					e.Warnings = append(e.Warnings, "the agent ended during the load: what it had done was undone then, and faults that need it cannot be made any more")
+					e.Warnings = append(e.Warnings,
+						"the agent ended during the load: what it had done was undone then, and faults that need it cannot be made any more")
 				})
 			}
 			w.look(ctx, n, stopped)

@@ -57,11 +57,16 @@ type planner struct {
 // Check resolves every name of the scenario and decodes every parameter, without starting anything. Its errors are
 // UsageError and MissingError.
 func Check(o Options) (*Plan, error) {
-	p := planner{Plan: &Plan{scenario: o.Scenario, stepFaults: map[int]injection{}, observed: map[int][]string{}, needs: map[string][]chaos.Capability{}}, Options: o}
+	p := planner{Plan: &Plan{
+		scenario: o.Scenario, stepFaults: map[int]injection{}, observed: map[int][]string{},
+		needs: map[string][]chaos.Capability{},
+	}, Options: o}
 	faults, delivery := faultPlanner{p}, deliveryPlanner{p}
 	for _, check := range []func() error{
-		p.checkBackend, p.findPrograms, p.checkWorkload, p.checkOffers, p.checkResource, p.checkStepUsers, p.checkPrograms, p.checkImages,
-		faults.checkChaos, stepPlanner{faults}.check, p.checkExpect, delivery.checkAttached, delivery.prepare, delivery.check,
+		p.checkBackend, p.findPrograms, p.checkWorkload, p.checkOffers, p.checkResource, p.checkStepUsers,
+		p.checkPrograms, p.checkImages,
+		faults.checkChaos, stepPlanner{faults}.check, p.checkExpect, delivery.checkAttached, delivery.prepare,
+		delivery.check,
 	} {
 		if err := check(); err != nil {
 			return nil, err
@@ -187,12 +192,14 @@ func (p planner) checkBackend() error {
 	s := p.scenario.Backend
 	i := slices.IndexFunc(p.Catalog.Backends, func(b listed.Backend) bool { return b.Name == s.Use })
 	if i < 0 {
-		return p.wrong("backend.use", "there is no backend %q; there are %s", s.Use, names(p.Catalog.Backends, func(b listed.Backend) string { return b.Name }))
+		return p.wrong("backend.use", "there is no backend %q; there are %s", s.Use,
+			names(p.Catalog.Backends, func(b listed.Backend) string { return b.Name }))
 	}
 	p.backend = p.Catalog.Backends[i]
 	var ok bool
 	if p.lock, ok = p.backend.Lock(s.Lock); !ok {
-		return p.wrong("backend.lock", "%s has no lock %q; it has %s", s.Use, s.Lock, names(p.backend.Locks, func(l backends.Lock) string { return l.Name }))
+		return p.wrong("backend.lock", "%s has no lock %q; it has %s", s.Use, s.Lock,
+			names(p.backend.Locks, func(l backends.Lock) string { return l.Name }))
 	}
 	if err := p.checkTTL(); err != nil {
 		return err
@@ -226,7 +233,8 @@ func (p planner) checkBackend() error {
 // checkTTL refuses a TTL that the service would not keep to.
 func (p planner) checkTTL() error {
 	if s := p.scenario.Backend; s.TTL < p.lock.MinTTL {
-		return p.wrong("backend.ttl", "%v is less than %s honours: its %s lock takes %v and more", s.TTL, s.Use, p.lock.Name, p.lock.MinTTL)
+		return p.wrong("backend.ttl", "%v is less than %s honours: its %s lock takes %v and more", s.TTL, s.Use,
+			p.lock.Name, p.lock.MinTTL)
 	}
 	return nil
 }
@@ -235,13 +243,15 @@ func (p planner) checkWorkload() error {
 	s := p.scenario.Workload
 	if s.Use == "" {
 		if len(p.scenario.Steps) == 0 {
-			return p.wrong("workload.use", "there is neither a workload nor steps; workloads are %s", names(p.Catalog.Workloads, func(k workloads.Kind) string { return k.Name }))
+			return p.wrong("workload.use", "there is neither a workload nor steps; workloads are %s",
+				names(p.Catalog.Workloads, func(k workloads.Kind) string { return k.Name }))
 		}
 		return nil
 	}
 	i := slices.IndexFunc(p.Catalog.Workloads, func(k workloads.Kind) bool { return k.Name == s.Use })
 	if i < 0 {
-		return p.wrong("workload.use", "there is no workload %q; there are %s", s.Use, names(p.Catalog.Workloads, func(k workloads.Kind) string { return k.Name }))
+		return p.wrong("workload.use", "there is no workload %q; there are %s", s.Use,
+			names(p.Catalog.Workloads, func(k workloads.Kind) string { return k.Name }))
 	}
 	p.kind = p.Catalog.Workloads[i]
 	w, err := p.kind.New(s.Params.Decode)
@@ -257,7 +267,8 @@ func (p planner) checkWorkload() error {
 		p.locks = append(p.locks, workloads.LockName(i))
 	}
 	if w.NeedsResource() && s.Resource.Use == "" {
-		return p.wrong("workload.resource", "%s reads and writes what the lock protects; give one of %s", s.Use, names(p.Catalog.Resources, func(r resource.Kind) string { return r.Name }))
+		return p.wrong("workload.resource", "%s reads and writes what the lock protects; give one of %s", s.Use,
+			names(p.Catalog.Resources, func(r resource.Kind) string { return r.Name }))
 	}
 	for i := range s.Clients {
 		p.specs = append(p.specs, p.clientSpec(i))
@@ -292,11 +303,14 @@ func (p planner) checkOffers() error {
 	}
 	switch {
 	case p.renews && has.Renewal == "none":
-		return p.wrong("workload.use", "%s extends its grants, and lock %s of %s cannot be renewed", s.Use, p.lock.Name, p.backend.Name)
+		return p.wrong("workload.use", "%s extends its grants, and lock %s of %s cannot be renewed", s.Use, p.lock.Name,
+			p.backend.Name)
 	case s.Renew && has.Renewal == "none":
 		return p.wrong("workload.renew", "lock %s of %s cannot be renewed", p.lock.Name, p.backend.Name)
 	case s.Check == "signal" && !has.LossSignal && !s.Renew && !p.renews:
-		return p.wrong("workload.check", "lock %s of %s tells nobody of a loss; use check: validity, or renew: true, whose answers tell", p.lock.Name, p.backend.Name)
+		return p.wrong("workload.check",
+			"lock %s of %s tells nobody of a loss; use check: validity, or renew: true, whose answers tell",
+			p.lock.Name, p.backend.Name)
 	}
 	return nil
 }
@@ -308,29 +322,38 @@ func (p planner) checkResource() error {
 	}
 	r, ok := resource.Find(p.Catalog.Resources, s.Use)
 	if !ok {
-		return p.wrong("workload.resource.use", "there is no resource %q; there are %s", s.Use, names(p.Catalog.Resources, func(r resource.Kind) string { return r.Name }))
+		return p.wrong("workload.resource.use", "there is no resource %q; there are %s", s.Use,
+			names(p.Catalog.Resources, func(r resource.Kind) string { return r.Name }))
 	}
 	g := slices.IndexFunc(r.Guards, func(g resource.Guard) bool { return g.Name == s.Guard })
 	if g < 0 {
-		return p.wrong("workload.resource.guard", "%s has no guard %q; it has %s", s.Use, s.Guard, names(r.Guards, func(g resource.Guard) string { return g.Name }))
+		return p.wrong("workload.resource.guard", "%s has no guard %q; it has %s", s.Use, s.Guard,
+			names(r.Guards, func(g resource.Guard) string { return g.Name }))
 	}
 	p.guard = r.Guards[g]
 	if p.guard.Token && p.lock.Offers.Token == backends.TokenNone {
-		return p.wrong("workload.resource.guard", "%s needs a fencing token, and lock %s of %s has none; use guard none, or a lock with a token (`lockquake list locks`)",
+		return p.wrong("workload.resource.guard",
+			"%s needs a fencing token, and lock %s of %s has none; use guard none, or a lock with a token (`lockquake list locks`)",
 			s.Guard, p.lock.Name, p.backend.Name)
 	}
 	if p.guard.Sequencer && !p.lock.Offers.Sequencer {
-		return p.wrong("workload.resource.guard", "%s asks the lock service whether a sequencer still describes the lock, and lock %s of %s cannot be asked; use lock chubby of etcd",
+		return p.wrong("workload.resource.guard",
+			"%s asks the lock service whether a sequencer still describes the lock, and lock %s of %s cannot be asked; use lock chubby of etcd",
 			s.Guard, p.lock.Name, p.backend.Name)
 	}
 	if p.guard.Writes != "" && p.kind.Writes != p.guard.Writes {
-		return p.wrong("workload.resource.guard", "%s is about %s, which the writes of this workload are not", s.Guard, p.guard.Writes)
+		return p.wrong("workload.resource.guard", "%s is about %s, which the writes of this workload are not", s.Guard,
+			p.guard.Writes)
 	}
 	if r.Within != "" && r.Within != p.backend.Name {
-		return p.wrong("workload.resource.use", "%s keeps the values in the lock service itself, which must be %s and is %s; use register", s.Use, r.Within, p.backend.Name)
+		return p.wrong("workload.resource.use",
+			"%s keeps the values in the lock service itself, which must be %s and is %s; use register", s.Use, r.Within,
+			p.backend.Name)
 	}
-	if i := slices.IndexFunc(r.Specs(), func(s node.Spec) bool { return s.Image != node.SelfProgram }); i >= 0 && p.backend.InProcess {
-		return p.wrong("workload.resource.use", "%s needs processes of its own, and backend %s has none; use register", s.Use, p.backend.Name)
+	if i := slices.IndexFunc(r.Specs(), func(s node.Spec) bool { return s.Image != node.SelfProgram }); i >= 0 &&
+		p.backend.InProcess {
+		return p.wrong("workload.resource.use", "%s needs processes of its own, and backend %s has none; use register",
+			s.Use, p.backend.Name)
 	}
 	p.resource = &r
 	p.specs = append(p.specs, r.Specs()...)
@@ -350,7 +373,8 @@ func (p planner) checkImages() error {
 	}
 	for key := range p.Images {
 		if !slices.Contains(keys, key) {
-			return UsageError{Text: fmt.Sprintf("--image %s=...: %s has no such nodes; it has %s", key, p.scenario.Name, strings.Join(keys, ", "))}
+			return UsageError{Text: fmt.Sprintf("--image %s=...: %s has no such nodes; it has %s", key, p.scenario.Name,
+				strings.Join(keys, ", "))}
 		}
 	}
 	return p.hasImages()
@@ -399,7 +423,8 @@ func (p planner) checkStepUsers() error {
 	return nil
 }
 
-// checkExpect refuses names, in expect and in about, that no run is judged by: a typing error would otherwise cost a whole run.
+// checkExpect refuses names, in expect and in about, that no run is judged by: a typing error would otherwise cost a
+// whole run.
 func (p planner) checkExpect() error {
 	var faults []string
 	for _, i := range p.injections {
@@ -465,18 +490,4 @@ func names[T any](list []T, name func(T) string) string {
 	}
 	slices.Sort(out)
 	return strings.Join(out, ", ")
-}
-
-// Facts are what a plan says to who sweeps over scenarios.
-type Facts struct {
-	Lock      backends.Lock      // that the scenario uses
-	Locks     int                // how many of it there are
-	Servers   int                // members of the service
-	Workload  workloads.Workload // what each user does; nil: steps only
-	InProcess bool               // the clients are goroutines of this process: they have no links of their own
-}
-
-// Facts returns what was found in the catalogue.
-func (p *Plan) Facts() Facts {
-	return Facts{Lock: p.lock, Locks: len(p.locks), Servers: len(p.namesOf(node.Server)), Workload: p.workload, InProcess: p.backend.InProcess}
 }

@@ -10,11 +10,12 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// deliveryPlanner checks that every fault and limit can be delivered here, and notes how nodes must be prepared for that.
+// deliveryPlanner checks that every fault and limit can be delivered here, and notes how nodes must be prepared for
+// that.
 type deliveryPlanner struct{ planner }
 
-// prepare adds to every node that a fault may hit the preparations that the fault needs. It refuses those that the provider does
-// not have.
+// prepare adds to every node that a fault may hit the preparations that the fault needs. It refuses those that the
+// provider does not have.
 func (p deliveryPlanner) prepare() error {
 	for _, inj := range p.allInjections() {
 		f, ok := inj.fault.(chaos.Prepared)

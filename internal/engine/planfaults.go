@@ -90,7 +90,8 @@ func (p faultPlanner) checkChaos() error {
 		if err != nil {
 			return err
 		}
-		sel := inj.selector.Settle(p.namesOf(node.Server), seed.Rand(p.scenario.Run.Seed, fmt.Sprintf("selector-%d", i+1)))
+		sel := inj.selector.Settle(p.namesOf(node.Server),
+			seed.Rand(p.scenario.Run.Seed, fmt.Sprintf("selector-%d", i+1)))
 		inj.settle(i+1, sel, x.At.String())
 		p.schedule = append(p.schedule, due{at: x.At, lasts: x.For, inj: inj})
 	}
@@ -108,14 +109,15 @@ func (p faultPlanner) scheduled(i int) (injection, error) {
 	return inj, err
 }
 
-// possible refuses a target on which every injection would break what the schedule promises. It cannot tell for link faults:
-// their other ends are found when they are injected.
+// possible refuses a target on which every injection would break what the schedule promises. It cannot tell for link
+// faults: their other ends are found when they are injected.
 func (p faultPlanner) possible(inj injection, path string) error {
 	if _, linked := inj.fault.(chaos.Linked); linked {
 		return nil
 	}
 	if why := p.promise.Never(inj.selector, p.namesOf(node.Server), seed.Rand(1, path)); why != "" {
-		return p.wrong(path, "%s on %s can never be made with spare: %s: %s", inj.kind.Name, inj.on, scenarios.SpareMajority, why)
+		return p.wrong(path, "%s on %s can never be made with spare: %s: %s", inj.kind.Name, inj.on,
+			scenarios.SpareMajority, why)
 	}
 	return nil
 }
@@ -132,7 +134,8 @@ type faultKeys struct {
 func (p faultPlanner) injection(a faultKeys) (injection, error) {
 	kind, ok := chaos.Lookup(p.Catalog.Faults, a.use)
 	if !ok {
-		return injection{}, p.wrong(a.path+"."+a.key, "there is no fault %q; there are %s", a.use, names(p.Catalog.Faults, func(k chaos.Kind) string { return k.Name }))
+		return injection{}, p.wrong(a.path+"."+a.key, "there is no fault %q; there are %s", a.use,
+			names(p.Catalog.Faults, func(k chaos.Kind) string { return k.Name }))
 	}
 	inj := injection{kind: kind, on: a.on, params: a.params.String(), own: a.params}
 	var err error
@@ -221,7 +224,10 @@ func (p faultPlanner) checkPort(port chaos.PortName, of chaos.Selector) error {
 // checkRandom checks everything that a random schedule may draw, and draws the schedule.
 func (p faultPlanner) checkRandom() error {
 	r := p.scenario.Random
-	draw := chaos.Random{MeanGap: r.MeanGap, Promise: p.promise, Servers: p.namesOf(node.Server), Clients: p.namesOf(node.Client)}
+	draw := chaos.Random{
+		MeanGap: r.MeanGap, Promise: p.promise, Servers: p.namesOf(node.Server),
+		Clients: p.namesOf(node.Client),
+	}
 	for i, f := range r.Faults {
 		d, err := p.drawable(i, f)
 		if err != nil {
@@ -239,7 +245,8 @@ func (p faultPlanner) checkRandom() error {
 	}
 	for n, x := range drawn {
 		random := seed.Rand(runSeed, "chaos-params-"+strconv.Itoa(n))
-		inj, err := p.randomInjection(x.Fault, x.Chosen.String(), func(last int64) int64 { return random.Int64N(last + 1) })
+		inj, err := p.randomInjection(x.Fault, x.Chosen.String(),
+			func(last int64) int64 { return random.Int64N(last + 1) })
 		if err != nil {
 			return err
 		}
@@ -251,8 +258,8 @@ func (p faultPlanner) checkRandom() error {
 
 func randomPath(i int) string { return fmt.Sprintf("chaos.random.%d", i) }
 
-// drawable checks one fault that may be drawn: on each of its targets, with both ends of its ranges. So a scenario is refused
-// whatever its seed.
+// drawable checks one fault that may be drawn: on each of its targets, with both ends of its ranges. So a scenario is
+// refused whatever its seed.
 func (p faultPlanner) drawable(i int, f scenarios.RandomFault) (chaos.Drawable, error) {
 	out := chaos.Drawable{Shortest: f.For.Low, Longest: f.For.High}
 	targets, err := p.fitting(f)
@@ -260,7 +267,10 @@ func (p faultPlanner) drawable(i int, f scenarios.RandomFault) (chaos.Drawable, 
 		return out, err
 	}
 	for _, on := range targets {
-		for _, pick := range []func(int64) int64{func(int64) int64 { return 0 }, func(last int64) int64 { return last }} {
+		for _, pick := range []func(int64) int64{
+			func(int64) int64 { return 0 },
+			func(last int64) int64 { return last },
+		} {
 			inj, err := p.randomInjection(i, on, pick)
 			if err != nil {
 				return out, err
@@ -330,14 +340,18 @@ func (p stepPlanner) check() error {
 	for i, st := range p.scenario.Steps {
 		switch {
 		case st.Inject != "":
-			inj, err := p.injection(faultKeys{path: fmt.Sprintf("steps.%d", i), key: "inject", use: st.Inject, on: st.On, params: st.Params})
+			inj, err := p.injection(faultKeys{
+				path: fmt.Sprintf("steps.%d", i), key: "inject", use: st.Inject,
+				on: st.On, params: st.Params,
+			})
 			if err != nil {
 				return err
 			}
 			inj.as, inj.entry = st.As, i+1
 			p.stepFaults[i] = inj
 		case st.Await != "" && st.User != "" && !slices.Contains(p.stepUsers, st.User):
-			return p.wrong(stepPath(i, "user"), "nobody called %q does anything in these steps; there are %s", st.User, strings.Join(p.stepUsers, ", "))
+			return p.wrong(stepPath(i, "user"), "nobody called %q does anything in these steps; there are %s", st.User,
+				strings.Join(p.stepUsers, ", "))
 		case st.Await == "fact":
 			if err := p.checkQuestion(i, "node", st.Node, "fact", st.Fact); err != nil {
 				return err
@@ -384,7 +398,8 @@ func (p stepPlanner) checkQuestion(i int, nodeKey, node, factKey, fact string) e
 		return p.wrong(stepPath(i, nodeKey), "%s does not say as a whole what it has of a lock", p.backend.Name)
 	}
 	if !strings.HasPrefix(fact, history.FactHolder) && !strings.HasPrefix(fact, history.FactKeys) {
-		return p.wrong(stepPath(i, factKey), "the service as a whole cannot be asked for %q; it answers %sLOCK, %sLOCK", fact, history.FactHolder, history.FactKeys)
+		return p.wrong(stepPath(i, factKey), "the service as a whole cannot be asked for %q; it answers %sLOCK, %sLOCK",
+			fact, history.FactHolder, history.FactKeys)
 	}
 	return nil
 }
@@ -405,7 +420,8 @@ func (p stepPlanner) checkFact(i int, key, fact string) error {
 		prefix, named := strings.CutSuffix(f, "LOCK")
 		return f == fact || named && strings.HasPrefix(fact, prefix)
 	}) {
-		return p.wrong(stepPath(i, key), "%s cannot be asked for %q; it answers %s", p.backend.Name, fact, strings.Join(known, ", "))
+		return p.wrong(stepPath(i, key), "%s cannot be asked for %q; it answers %s", p.backend.Name, fact,
+			strings.Join(known, ", "))
 	}
 	return nil
 }

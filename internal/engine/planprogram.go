@@ -21,7 +21,8 @@ import (
 	"github.com/lockquake/lockquake/workloads/resource"
 )
 
-// program is a program that takes the place of lockquake's own client: it speaks docs/protocol.md, and locks in its own way.
+// program is a program that takes the place of lockquake's own client: it speaks docs/protocol.md, and locks in its own
+// way.
 type program struct {
 	run    []string
 	folder string   // of this machine, which its nodes are given; "": all that it needs is in its image
@@ -120,7 +121,8 @@ func (p planner) findProgram(i int, c scenarios.Client, path string) (*program, 
 	return found, p.findImage(found, path)
 }
 
-// findFiles finds the folder of the program and the words that name files in it. A class path of Java is a list of names, also of folders.
+// findFiles finds the folder of the program and the words that name files in it. A class path of Java is a list of
+// names, also of folders.
 func (c *program) findFiles(dir string) {
 	for i, word := range c.run {
 		names := []string{word}
@@ -131,7 +133,8 @@ func (c *program) findFiles(dir string) {
 		for j, name := range names {
 			path := filepath.Join(dir, name)
 			info, err := os.Stat(strings.TrimSuffix(path, "/*"))
-			if name == "" || filepath.IsAbs(name) || err != nil || !(info.Mode().IsRegular() || info.IsDir() && c.isClassPath(i)) {
+			if name == "" || filepath.IsAbs(name) || err != nil ||
+				!(info.Mode().IsRegular() || info.IsDir() && c.isClassPath(i)) {
 				continue
 			}
 			c.folder = cmp.Or(c.folder, filepath.Dir(path))
@@ -147,7 +150,8 @@ func (c *program) isClassPath(i int) bool {
 	return i > 0 && slices.Contains([]string{"-cp", "-classpath", "--class-path"}, c.run[i-1])
 }
 
-// classFolder is the folder that has all of a class path that is there: target of target/classes:target/lib/*. A folder that stands alone is it.
+// classFolder is the folder that has all of a class path that is there: target of target/classes:target/lib/*. A folder
+// that stands alone is it.
 func classFolder(dir string, names []string) string {
 	folder := ""
 	for _, name := range names {
@@ -160,7 +164,8 @@ func classFolder(dir string, names []string) string {
 			path = filepath.Dir(path)
 		}
 		folder = cmp.Or(folder, path)
-		for below, err := filepath.Rel(folder, path); err != nil || !filepath.IsLocal(below); below, err = filepath.Rel(folder, path) {
+		for below, err := filepath.Rel(folder, path); err != nil || !filepath.IsLocal(below); below,
+			err = filepath.Rel(folder, path) {
 			folder = filepath.Dir(folder)
 		}
 	}
@@ -183,7 +188,8 @@ func (p planner) builtProgram(i int, c scenarios.Client) (*program, error) {
 	}
 	folder, name := filepath.Split(p.Built[i])
 	found := &program{
-		run: []string{name}, argv: []string{filepath.Join(inFolder, name)}, folder: filepath.Clean(folder), image: node.SelfProgram, what: c.String(), pins: map[string]string{},
+		run: []string{name}, argv: []string{filepath.Join(inFolder, name)}, folder: filepath.Clean(folder),
+		image: node.SelfProgram, what: c.String(), pins: map[string]string{},
 	}
 	if found.named = c.Image != ""; found.named {
 		found.image = c.Image
@@ -196,7 +202,8 @@ func (p planner) builtProgram(i int, c scenarios.Client) (*program, error) {
 	return found, nil
 }
 
-// otherVersions says how what a program tells of itself differs from the versions that were asked for; "" where it does not.
+// otherVersions says how what a program tells of itself differs from the versions that were asked for; "" where it does
+// not.
 func (c *program) otherVersions(h *wire.Hello) string {
 	if c == nil {
 		return ""
@@ -267,9 +274,12 @@ func (p planner) checkPrograms() error {
 	case p.Attached != nil:
 		return p.wrong(path, "nobody knows whether a program of one's own keeps to the prefix of an attached service; leave --attach out")
 	case p.resource != nil && p.resource.Name != "register":
-		return p.wrong("workload.resource.use", "a program of one's own reaches the register alone, and not %s", p.resource.Name)
+		return p.wrong("workload.resource.use", "a program of one's own reaches the register alone, and not %s",
+			p.resource.Name)
 	case p.guard.Sequencer:
-		return p.wrong("workload.resource.guard", "%s asks the lock service about a lock of lockquake's own, which %s does not take", p.guard.Name, p.programs[0].run[0])
+		return p.wrong("workload.resource.guard",
+			"%s asks the lock service about a lock of lockquake's own, which %s does not take", p.guard.Name,
+			p.programs[0].run[0])
 	case shared != "":
 		return p.wrong(shared, "a program of one's own takes locks in exclusive mode alone")
 	}
@@ -279,8 +289,9 @@ func (p planner) checkPrograms() error {
 	return nil
 }
 
-// lease returns how long a grant of these programs can be valid, in ns: the TTL, which a service may round up to a whole second. It is 0 if grants do
-// not expire, or if lockquake's own client takes them: the conformance suite holds that one to its TTL.
+// lease returns how long a grant of these programs can be valid, in ns: the TTL, which a service may round up to a
+// whole second. It is 0 if grants do not expire, or if lockquake's own client takes them: the conformance suite holds
+// that one to its TTL.
 func (ps programs) lease(l backends.Lock, ttl time.Duration) int64 {
 	if len(ps) == 0 || !l.Offers.Expires {
 		return 0
@@ -291,8 +302,9 @@ func (ps programs) lease(l backends.Lock, ttl time.Duration) int64 {
 // everywhere are the points that every client announces.
 var everywhere = []string{workloads.PointAcquired, workloads.PointRead, workloads.PointWrite, workloads.PointRelease}
 
-// checkAnnounced refuses steps of a client, a program of somebody else, that arm a point which it does not announce, for that would never be
-// passed, or that give an order which it does not take; and a workload that extends what it cannot.
+// checkAnnounced refuses steps of a client, a program of somebody else, that arm a point which it does not announce,
+// for that would never be passed, or that give an order which it does not take; and a workload that extends what it
+// cannot.
 func checkAnnounced(p *Plan, client string, h *wire.Hello) error {
 	if h.Process == wire.ProcessClient {
 		return nil
@@ -302,7 +314,8 @@ func checkAnnounced(p *Plan, client string, h *wire.Hello) error {
 	switch {
 	case renews && !h.Takes(wire.DoRenew):
 		return UsageError{Text: fmt.Sprintf("%s: workload: %s cannot extend its grants: its hello does not name renew among orders", client, h.Process)}
-	case slices.ContainsFunc(p.scenario.Expect, func(e scenarios.Expectation) bool { return e.Name == "untold_losses" }):
+	case slices.ContainsFunc(p.scenario.Expect,
+		func(e scenarios.Expectation) bool { return e.Name == "untold_losses" }):
 		untold = "expect.untold_losses"
 	case w.Check == "signal" && !renews:
 		untold = "workload.check"
@@ -320,13 +333,15 @@ func checkAnnounced(p *Plan, client string, h *wire.Hello) error {
 			continue
 		}
 		if !h.Takes(st.Do) {
-			err := p.scenario.Errorf(stepPath(i, "do"), "%s takes no order %s: its hello does not name it among orders", h.Process, st.Do)
+			err := p.scenario.Errorf(stepPath(i, "do"), "%s takes no order %s: its hello does not name it among orders",
+				h.Process, st.Do)
 			return UsageError{Text: fmt.Sprintf("%s: %v", client, err)}
 		}
 		if st.Do != wire.DoArm || slices.Contains(known, st.Point) {
 			continue
 		}
-		err := p.scenario.Errorf(stepPath(i, "point"), "%s does not announce it; it announces %s", h.Process, strings.Join(known, ", "))
+		err := p.scenario.Errorf(stepPath(i, "point"), "%s does not announce it; it announces %s", h.Process,
+			strings.Join(known, ", "))
 		return UsageError{Text: fmt.Sprintf("%s: %v", client, err)}
 	}
 	return nil

@@ -9,6 +9,8 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/results/figure"
 	"github.com/lockquake/lockquake/scenarios"
 	"github.com/lockquake/lockquake/workloads"
@@ -16,16 +18,17 @@ import (
 
 // outline is a Plan as --dry-run prints it. Everything in it can be delivered: a plan that cannot be is an error.
 type outline struct {
-	Scenario string        `json:"scenario"`
-	Claim    string        `json:"claim"`
-	Seed     uint64        `json:"seed"`
-	Backend  string        `json:"backend"`
-	Lock     string        `json:"lock"`
-	TTL      string        `json:"ttl"`
-	Workload string        `json:"workload,omitempty"`
-	Users    int           `json:"users"`
-	Locks    int           `json:"locks,omitempty"` // that the workload's users want
-	Keys     string        `json:"keys,omitempty"`  // of the workload: rate, hold and what else it has, with what is not set
+	Scenario string `json:"scenario"`
+	Claim    string `json:"claim"`
+	Seed     uint64 `json:"seed"`
+	Backend  string `json:"backend"`
+	Lock     string `json:"lock"`
+	TTL      string `json:"ttl"`
+	Workload string `json:"workload,omitempty"`
+	Users    int    `json:"users"`
+	Locks    int    `json:"locks,omitempty"` // that the workload's users want
+	// of the workload: rate, hold and what else it has, with what is not set
+	Keys     string        `json:"keys,omitempty"`
 	Resource string        `json:"resource,omitempty"`
 	Guard    string        `json:"guard,omitempty"`
 	Nodes    []outlineNode `json:"nodes"`
@@ -57,7 +60,8 @@ type outlineItem struct {
 func (p *Plan) outline() outline {
 	sc := p.scenario
 	o := outline{
-		Scenario: sc.Name, Claim: sc.Claim, Seed: sc.Run.Seed, Backend: p.backend.Name, Lock: p.lock.Name, TTL: sc.Backend.TTL.String(),
+		Scenario: sc.Name, Claim: sc.Claim, Seed: sc.Run.Seed, Backend: p.backend.Name, Lock: p.lock.Name,
+		TTL:      sc.Backend.TTL.String(),
 		Workload: sc.Workload.Use, Users: len(p.stepUsers),
 	}
 	if p.workload != nil {
@@ -69,11 +73,17 @@ func (p *Plan) outline() outline {
 		o.Resource, o.Guard = p.resource.Name, sc.Workload.Resource.Guard
 	}
 	for _, s := range p.specs {
-		o.Nodes = append(o.Nodes, outlineNode{Name: s.Name, Role: string(s.Role), CPUs: s.Limits.CPUs, Memory: s.Limits.Memory})
+		o.Nodes = append(o.Nodes, outlineNode{
+			Name: s.Name, Role: string(s.Role), CPUs: s.Limits.CPUs,
+			Memory: s.Limits.Memory,
+		})
 	}
 	o.Random, o.Promises = sc.Random.String(), p.promises()
 	for _, x := range p.schedule {
-		item := outlineItem{At: x.at.Round(time.Millisecond).String(), Fault: x.inj.kind.Name, On: x.inj.selector.String(), Params: x.inj.params}
+		item := outlineItem{
+			At: x.at.Round(time.Millisecond).String(), Fault: x.inj.kind.Name,
+			On: x.inj.selector.String(), Params: x.inj.params,
+		}
 		if x.inj.on != item.On {
 			item.Chosen = x.inj.on
 		}
@@ -148,7 +158,8 @@ func (p *Plan) Text() string {
 	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(w, "backend\t%s, lock %s, TTL %s\n", o.Backend, o.Lock, o.TTL)
 	if o.Workload != "" {
-		fmt.Fprintf(w, "workload\t%s, %s, %s, for %s\n\t%s\n", o.Workload, figure.Of(o.Users, "user"), figure.Of(o.Locks, "lock"), o.For, o.Keys)
+		fmt.Fprintf(w, "workload\t%s, %s, %s, for %s\n\t%s\n", o.Workload, figure.Of(o.Users, "user"),
+			figure.Of(o.Locks, "lock"), o.For, o.Keys)
 	}
 	if o.Resource != "" {
 		fmt.Fprintf(w, "resource\t%s, guard %s\n", o.Resource, o.Guard)
@@ -199,12 +210,15 @@ func (p *Plan) Text() string {
 // Drawn returns the plan's schedule, with every random pick made, as a plain scenario.
 func (p *Plan) Drawn() []byte { return p.drawn(nil) }
 
-// drawn is the schedule as it was drawn, as a plain scenario. The outcome of each injection, by its place in the schedule, is a
-// comment behind it.
+// drawn is the schedule as it was drawn, as a plain scenario. The outcome of each injection, by its place in the
+// schedule, is a comment behind it.
 func (p *Plan) drawn(outcomes map[int]string) []byte {
 	var list []scenarios.Plain
 	for i, d := range p.schedule {
-		x := scenarios.Plain{Use: d.inj.kind.Name, On: d.inj.selector.String(), At: d.at, For: d.lasts, Params: d.inj.own}
+		x := scenarios.Plain{
+			Use: d.inj.kind.Name, On: d.inj.selector.String(), At: d.at, For: d.lasts,
+			Params: d.inj.own,
+		}
 		if x.Note = outcomes[i]; x.Note == "" && d.inj.on != x.On {
 			x.Note = d.inj.on
 		}
@@ -213,4 +227,21 @@ func (p *Plan) drawn(outcomes map[int]string) []byte {
 	head := fmt.Sprintf(`The schedule of %s as seed %d drew it. lockquake run takes this file as it is, or trimmed.
 Who is drawn is written down; leader, followers and holder are found anew.`, p.scenario.Name, p.scenario.Run.Seed)
 	return p.scenario.Drawn(head, list)
+}
+
+// Facts are what a plan says to who sweeps over scenarios.
+type Facts struct {
+	Lock      backends.Lock      // that the scenario uses
+	Locks     int                // how many of it there are
+	Servers   int                // members of the service
+	Workload  workloads.Workload // what each user does; nil: steps only
+	InProcess bool               // the clients are goroutines of this process: they have no links of their own
+}
+
+// Facts returns what was found in the catalogue.
+func (p *Plan) Facts() Facts {
+	return Facts{
+		Lock: p.lock, Locks: len(p.locks), Servers: len(p.namesOf(node.Server)), Workload: p.workload,
+		InProcess: p.backend.InProcess,
+	}
 }

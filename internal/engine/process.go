@@ -57,7 +57,8 @@ var errEnded = errors.New("its control stream ended")
 // openProcess takes over the control stream of a running node.
 func openProcess(n *cluster.Node, index int, p *processes) *process {
 	s := newProcess(n, index, p.live, wire.NewConn(n.Stdio().Out, n.Stdio().In))
-	s.watch, s.told, s.log, s.directed = p.watch, p.options.Events, p.record.log.With("node", n.Name()), len(p.plan.stepUsers) > 0
+	s.watch, s.told, s.log, s.directed = p.watch, p.options.Events, p.record.log.With("node", n.Name()),
+		len(p.plan.stepUsers) > 0
 	go s.read()
 	return s
 }
@@ -84,7 +85,8 @@ func (s *process) expect(st *wire.Start) {
 // record opens the file that the node's events go to. It must come before the node is told to start.
 func (s *process) record(dir string, p *Plan) error {
 	h := history.Header{
-		Process: s.node.Name(), Locks: p.locks, Exclusive: sharedAt(p.workload, p.scenario.Steps) == "", LeaseNS: p.programs.lease(p.lock, p.scenario.Backend.TTL),
+		Process: s.node.Name(), Locks: p.locks, Exclusive: sharedAt(p.workload, p.scenario.Steps) == "",
+		LeaseNS: p.programs.lease(p.lock, p.scenario.Backend.TTL),
 	}
 	if s.clock.Separate() {
 		now := s.clock.Own(clock.Now())
@@ -169,7 +171,8 @@ func (s *process) take(batch []history.Event, raw []byte) (refused error) {
 	return refused
 }
 
-// unasked refuses an acquire that nobody asked for: of a user that the workload does not have, or, where there is none, without an order.
+// unasked refuses an acquire that nobody asked for: of a user that the workload does not have, or, where there is none,
+// without an order.
 func (s *process) unasked(e *history.Event) error {
 	if s.index < 0 || e.Kind != history.Acquire || e.Phase != history.Invoke {
 		return nil
@@ -183,8 +186,8 @@ func (s *process) unasked(e *history.Event) error {
 	return fmt.Errorf("%w: event %d (acquire invoke of %v): nobody asked for it", wire.ErrProtocol, e.Seq, e.User)
 }
 
-// punctual refuses events of times that cannot be: before the process was told to start, or after they came. A client whose clock is
-// not the one that its hello says would move its holds out of each other's way.
+// punctual refuses events of times that cannot be: before the process was told to start, or after they came. A client
+// whose clock is not the one that its hello says would move its holds out of each other's way.
 func (s *process) punctual(batch []history.Event) error {
 	first, last := &batch[0], &batch[len(batch)-1]
 	from, until := s.clock.Run(first.Time), s.clock.Run(last.Time)
@@ -269,7 +272,8 @@ func (s *process) failure() error {
 	return s.err
 }
 
-// refusal returns the failure that no fault explains: the node sent what breaks the protocol, or events that contradict each other.
+// refusal returns the failure that no fault explains: the node sent what breaks the protocol, or events that contradict
+// each other.
 func (s *process) refusal() error {
 	var n *history.Nonsense
 	if err := s.failure(); errors.As(err, &n) || errors.Is(err, wire.ErrProtocol) {

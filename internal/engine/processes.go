@@ -141,8 +141,8 @@ func (p *processes) watchDeaths() {
 	}
 }
 
-// watchDeath writes the end of the holds of a client whose process was seen dead. Where nobody saw that, nothing is known of their ends: the client
-// of a host that is cut off goes on there.
+// watchDeath writes the end of the holds of a client whose process was seen dead. Where nobody saw that, nothing is
+// known of their ends: the client of a host that is cut off goes on there.
 func (p *processes) watchDeath(s *process) {
 	select {
 	case <-s.ended:
@@ -160,13 +160,17 @@ func (p *processes) watchDeath(s *process) {
 	_, last := s.heard()
 	alive := max(last, p.faults.killedAt(s.node.Name()))
 	for _, h := range holds {
-		e := history.Event{Kind: history.Dead, Phase: history.Info, User: h.user, Grant: h.grant, Lock: h.lock, Value: alive}
+		e := history.Event{
+			Kind: history.Dead, Phase: history.Info, User: h.user, Grant: h.grant, Lock: h.lock,
+			Value: alive,
+		}
 		p.own.add(e)
 		p.live.mark(e)
 	}
 }
 
-// dateDeaths dates the deaths of clients that a fault killed by when their processes were seen gone: their streams may end a second later.
+// dateDeaths dates the deaths of clients that a fault killed by when their processes were seen gone: their streams may
+// end a second later.
 func (p *processes) dateDeaths() {
 	p.own.change(func(e *history.Event) {
 		if e.Kind != history.Dead {
@@ -227,8 +231,8 @@ func (p *processes) expectDeath(n *cluster.Node) {
 	p.toDie = append(p.toDie, n.Name())
 }
 
-// mayBeDead tells whether a node was asked to end: by a fault that kills and has not been healed, or by a point at which
-// its user dies.
+// mayBeDead tells whether a node was asked to end: by a fault that kills and has not been healed, or by a point at
+// which its user dies.
 func (p *processes) mayBeDead(n *cluster.Node) bool {
 	p.mu.Lock()
 	toDie := slices.Contains(p.toDie, n.Name())
@@ -253,8 +257,8 @@ func (p *processes) stop(ctx context.Context, role node.Role) error {
 	return g.Wait()
 }
 
-// recordHung records that a client did not end though it was told to, and that its process lives and is not stopped: what it was asked for until
-// now has not returned.
+// recordHung records that a client did not end though it was told to, and that its process lives and is not stopped:
+// what it was asked for until now has not returned.
 func recordHung(r *record, s *process) {
 	ctx, cancel := context.WithTimeout(context.Background(), readingTimeout)
 	defer cancel()
@@ -266,7 +270,8 @@ func recordHung(r *record, s *process) {
 	r.change(func(e *results.Env) { e.Hung = append(e.Hung, results.Hung{Name: s.node.Name(), Until: now}) })
 }
 
-// collect closes the histories of all nodes and records what they reported of themselves. All share the time that a stream may take to end.
+// collect closes the histories of all nodes and records what they reported of themselves. All share the time that a
+// stream may take to end.
 func (p *processes) collect(ctx context.Context, within time.Duration) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
@@ -290,7 +295,8 @@ func (p *processes) collect(ctx context.Context, within time.Duration) {
 	}
 }
 
-// leftBehind tells what was ended with the processes of the nodes. A pass beside it stands: it took part in nothing that was judged.
+// leftBehind tells what was ended with the processes of the nodes. A pass beside it stands: it took part in nothing
+// that was judged.
 func leftBehind(nodes []*cluster.Node) (told []string) {
 	for _, n := range nodes {
 		for _, what := range n.LeftBehind() {
@@ -300,7 +306,8 @@ func leftBehind(nodes []*cluster.Node) (told []string) {
 	return told
 }
 
-// addStats notes what a node reported at its end. One that ended unasked and without a report is lost, and may have lost events.
+// addStats notes what a node reported at its end. One that ended unasked and without a report is lost, and may have
+// lost events.
 func (p *processes) addStats(s *process) {
 	d, dies := s.finished(), p.mayBeDead(s.node)
 	st := results.ClientStats{Name: s.node.Name(), Dead: dies, Lost: !dies}
@@ -325,7 +332,8 @@ func (p *processes) addStats(s *process) {
 	p.record.change(func(e *results.Env) { e.Clients = append(e.Clients, st) })
 }
 
-// addProgram notes what program a node is. Lockquake's own client names the modules of all locks; only those of this run's lock count.
+// addProgram notes what program a node is. Lockquake's own client names the modules of all locks; only those of this
+// run's lock count.
 func (p *processes) addProgram(st *results.ClientStats, s *process) {
 	h := s.greeting()
 	if h == nil {
@@ -342,7 +350,8 @@ func (p *processes) addProgram(st *results.ClientStats, s *process) {
 		maps.DeleteFunc(st.Libraries, func(module, _ string) bool { return !slices.Contains(used, module) })
 	}
 	if h.Process == "" {
-		p.record.unknown("%s does not say in its hello what program it is (process): nobody can tell who was judged", st.Name)
+		p.record.unknown("%s does not say in its hello what program it is (process): nobody can tell who was judged",
+			st.Name)
 	}
 	if s.index >= 0 {
 		if other := p.plan.programs.of(s.index).otherVersions(h); other != "" {
@@ -351,13 +360,14 @@ func (p *processes) addProgram(st *results.ClientStats, s *process) {
 	}
 }
 
-// readingTimeout bounds a reading. A node that does not answer in time is left out, and what depends on it is not judged.
+// readingTimeout bounds a reading. A node that does not answer in time is left out, and what depends on it is not
+// judged.
 const readingTimeout = 2 * time.Second
 
-// takeReading asks the servers how many requests they had, the clients how often they were woken, and how much processor time each
-// node has used. It is called before the workload
-// begins and before it is stopped: at the stop every waiter leaves its queue, which costs as much as many handoffs do. A run of steps
-// alone has no reading: the engine's own questions would be most of it.
+// takeReading asks the servers how many requests they had, the clients how often they were woken, and how much
+// processor time each node has used. It is called before the workload begins and before it is stopped: at the stop
+// every waiter leaves its queue, which costs as much as many handoffs do. A run of steps alone has no reading: the
+// engine's own questions would be most of it.
 func (p *processes) takeReading(ctx context.Context) {
 	if p.plan.workload == nil {
 		return
@@ -394,7 +404,8 @@ func (p *processes) takeReading(ctx context.Context) {
 		})
 	}
 	group.Wait()
-	counted.Time, counted.Machine, counted.Notifications, counted.CPU, counted.Syncs = (began+clock.Now())/2, (machine+machineCPU())/2, woken, used, syncs
+	counted.Time, counted.Machine, counted.Notifications, counted.CPU, counted.Syncs = (began+clock.Now())/2,
+		(machine+machineCPU())/2, woken, used, syncs
 	p.record.change(func(e *results.Env) { e.Readings = append(e.Readings, counted) })
 }
 
@@ -417,7 +428,10 @@ func (p *processes) finalRead(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		e := history.Event{Kind: history.Final, Phase: history.Info, Lock: uint16(i), Value: res.Value, Valid: res.Count}
+		e := history.Event{
+			Kind: history.Final, Phase: history.Info, Lock: uint16(i), Value: res.Value,
+			Valid: res.Count,
+		}
 		p.own.add(e)
 	}
 	return nil

@@ -19,12 +19,13 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// prover proves that kept servers are as they were when they began to serve. What one run leaves behind would be taken for the doing
-// of the next: a packet filter that still drops looks like a partition that nobody injected. So the prover reads back all that a fault
-// can change, and one difference is enough to refuse the servers.
+// prover proves that kept servers are as they were when they began to serve. What one run leaves behind would be taken
+// for the doing of the next: a packet filter that still drops looks like a partition that nobody injected. So the
+// prover reads back all that a fault can change, and one difference is enough to refuse the servers.
 //
-// Example: a run delayed redis-2 and healed it. Before the next run redis-2 has the pid that the run left, no order stands, its link has
-// the queueing disciplines of the start, its clock is within 50 ms, and its settings are those of the start.
+// Example: a run delayed redis-2 and healed it. Before the next run redis-2 has the pid that the run left, no order
+// stands, its link has the queueing disciplines of the start, its clock is within 50 ms, and its settings are those of
+// the start.
 type prover struct {
 	*deployment
 	clocks  clocks
@@ -36,8 +37,8 @@ type prover struct {
 // resetTimeout bounds a reset: after that a fresh start is quicker.
 const resetTimeout = 15 * time.Second
 
-// clockTolerance is how far the clock of a server may seem to be off. A busy server answers late, and no fault moves a clock by so
-// little.
+// clockTolerance is how far the clock of a server may seem to be off. A busy server answers late, and no fault moves a
+// clock by so little.
 const clockTolerance = 50 * time.Millisecond
 
 // reset has the service cleared, and waits until it serves again.
@@ -54,7 +55,8 @@ func (p *prover) reset(ctx context.Context) (err error) {
 	return p.awaitReady(ctx, resetTimeout)
 }
 
-// answered repeats a question that timed out, until the context ends: the silence of a busy server says nothing about its state.
+// answered repeats a question that timed out, until the context ends: the silence of a busy server says nothing about
+// its state.
 func answered[T any](ctx context.Context, ask func(context.Context) (T, error)) (T, error) {
 	for {
 		out, err := ask(ctx)
@@ -150,7 +152,8 @@ func each(nodes []*cluster.Node, ask func(*cluster.Node) (string, error)) ([]str
 	return slices.DeleteFunc(said, func(s string) bool { return s == "" }), errors.Join(errs...)
 }
 
-// alive checks that every server still has the process that the run before left: its first one, or one that a heal started.
+// alive checks that every server still has the process that the run before left: its first one, or one that a heal
+// started.
 func (p *prover) alive(ctx context.Context) ([]string, error) {
 	return each(p.cluster.ByRole(node.Server), func(n *cluster.Node) (string, error) {
 		state, err := n.Inspect(ctx)
@@ -162,7 +165,8 @@ func (p *prover) alive(ctx context.Context) ([]string, error) {
 		case state.Threads["T"] > 0 || state.Frozen != "":
 			return "", fmt.Errorf("%s is stopped (%v)", n.Name(), state)
 		case p.left[n.Name()] != state.PID:
-			return "", fmt.Errorf("%s is pid %d, and was pid %d at the end of the run before", n.Name(), state.PID, p.left[n.Name()])
+			return "", fmt.Errorf("%s is pid %d, and was pid %d at the end of the run before", n.Name(), state.PID,
+				p.left[n.Name()])
 		case n.Starts() > 1:
 			return fmt.Sprintf("%s: %v, started for the %d. time by a heal", n.Name(), state, n.Starts()), nil
 		}
@@ -180,8 +184,8 @@ func (p *prover) undone(context.Context) ([]string, error) {
 	})
 }
 
-// links has the agent read what filters and shapes packets at every server, and compares it with the baseline. The other nodes have
-// new networks.
+// links has the agent read what filters and shapes packets at every server, and compares it with the baseline. The
+// other nodes have new networks.
 func (p *prover) links(ctx context.Context) ([]string, error) {
 	if p.start.links == nil {
 		return []string{"no fault of these runs reaches a link, and there is no agent"}, nil
@@ -201,7 +205,8 @@ func unchanged(name string, now cluster.Around, was []string) (string, error) {
 	case len(now.Standing) > 0:
 		return "", fmt.Errorf("the agent owes an undo of %s", strings.Join(now.Standing, ", "))
 	case !slices.Equal(now.Links, was):
-		return "", fmt.Errorf("on the links of %s there is [%s], and was [%s]", name, strings.Join(now.Links, ", "), strings.Join(was, ", "))
+		return "", fmt.Errorf("on the links of %s there is [%s], and was [%s]", name, strings.Join(now.Links, ", "),
+			strings.Join(was, ", "))
 	case now.Shared:
 		return name + ": the machine's own network", nil
 	case len(was) > 0:
@@ -210,7 +215,8 @@ func unchanged(name string, now cluster.Around, was []string) (string, error) {
 	return name + ": nothing", nil
 }
 
-// readClocks asks every server for its wall clock, over its own protocol; one that tells whole seconds has one of its threads read it too.
+// readClocks asks every server for its wall clock, over its own protocol; one that tells whole seconds has one of its
+// threads read it too.
 func (p *prover) readClocks(ctx context.Context) ([]string, error) {
 	return each(p.cluster.ByRole(node.Server), func(n *cluster.Node) (string, error) {
 		low, high, err := chaos.ClockAhead(ctx, p.clocks, n.Name())
@@ -225,9 +231,11 @@ func (p *prover) readClocks(ctx context.Context) ([]string, error) {
 			if err != nil {
 				return "", fmt.Errorf("the clock of %s: %w", n.Name(), err)
 			}
-			low, high, how = time.Unix(0, wall).Sub(after), time.Unix(0, wall).Sub(before), "as a thread of its own reads it"
+			low, high, how = time.Unix(0, wall).Sub(after), time.Unix(0, wall).Sub(before),
+				"as a thread of its own reads it"
 		}
-		text := fmt.Sprintf("%s is %s to %s ahead of this machine, %s", n.Name(), low.Round(time.Millisecond/10), high.Round(time.Millisecond/10), how)
+		text := fmt.Sprintf("%s is %s to %s ahead of this machine, %s", n.Name(), low.Round(time.Millisecond/10),
+			high.Round(time.Millisecond/10), how)
 		if isOff(low, high) {
 			return "", errors.New("the clock of " + text)
 		}

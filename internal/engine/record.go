@@ -106,11 +106,14 @@ func describe(o Options, p *Plan, id, dir string) results.Env {
 		Schema: results.EnvSchema, Run: id, Scenario: sc.Name, Seed: sc.Run.Seed, Version: o.Version,
 		Started: o.Started.UTC().Format(time.RFC3339Nano), Replay: fmt.Sprintf("%s --seed %d", o.Replay, sc.Run.Seed),
 		Provider: o.Provider.Name(), ProviderReason: o.ProviderReason,
-		Libraries: o.Libraries, Program: cmp.Or(p.programs.String(), o.Program), Host: Host(), Timings: map[string]int64{},
+		Libraries: o.Libraries, Program: cmp.Or(p.programs.String(), o.Program), Host: Host(),
+		Timings: map[string]int64{},
 		Backend: p.backend.Name, Lock: p.lock.Name, TTL: int64(sc.Backend.TTL),
-		Token: string(p.lock.Offers.Token), Expires: p.lock.Offers.Expires, Tells: p.lock.Offers.LossSignal, NoLock: p.lock.Absent,
-		Workload: sc.Workload.Use, Increments: p.kind.Increments || p.workload == nil && increments(sc.Steps), Directed: p.workload == nil,
-		Users: sc.Workload.Users*sc.Workload.Clients + len(p.stepUsers),
+		Token: string(p.lock.Offers.Token), Expires: p.lock.Offers.Expires, Tells: p.lock.Offers.LossSignal,
+		NoLock:   p.lock.Absent,
+		Workload: sc.Workload.Use, Increments: p.kind.Increments || p.workload == nil && increments(sc.Steps),
+		Directed: p.workload == nil,
+		Users:    sc.Workload.Users*sc.Workload.Clients + len(p.stepUsers),
 	}
 	e.Fair = p.lock.Offers.Fair
 	if p.backend.Majority != backends.NoMajority {
@@ -151,7 +154,10 @@ func describe(o Options, p *Plan, id, dir string) results.Env {
 
 // Host tells what machine this is, as env.json does.
 func Host() map[string]string {
-	h := map[string]string{"os": runtime.GOOS, "arch": runtime.GOARCH, "cores": fmt.Sprint(runtime.NumCPU()), "go": runtime.Version()}
+	h := map[string]string{
+		"os": runtime.GOOS, "arch": runtime.GOARCH, "cores": fmt.Sprint(runtime.NumCPU()),
+		"go": runtime.Version(),
+	}
 	var u unix.Utsname
 	if unix.Uname(&u) == nil {
 		h["kernel"] = unix.ByteSliceToString(u.Release[:])
@@ -172,8 +178,8 @@ func serverCores(p *Plan) float64 {
 	return most
 }
 
-// machineCPU is the processor time in ns that all programs of this machine have used, by /proc/stat; 0 where there is none. What a hypervisor took away counts: it
-// is as little to be had as what others use.
+// machineCPU is the processor time in ns that all programs of this machine have used, by /proc/stat; 0 where there is
+// none. What a hypervisor took away counts: it is as little to be had as what others use.
 func machineCPU() int64 {
 	b, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -182,7 +188,8 @@ func machineCPU() int64 {
 	return usedTicks(string(b)) * (1e9 / 100) // the kernel counts in hundredths of a second
 }
 
-// usedTicks adds up the first line of /proc/stat, of all cores: user, nice, system, idle, iowait, irq, softirq, steal. What guests use is in user already.
+// usedTicks adds up the first line of /proc/stat, of all cores: user, nice, system, idle, iowait, irq, softirq, steal.
+// What guests use is in user already.
 func usedTicks(stat string) (sum int64) {
 	line, _, _ := strings.Cut(stat, "\n")
 	fields := strings.Fields(line)

@@ -65,7 +65,8 @@ func Run(ctx context.Context, o Options) (dir string, err error) {
 	return r.record.dir, r.do(ctx)
 }
 
-// sharing is the servers that a run may take over, reset, and leave: none where it starts none, or where they are somebody else's.
+// sharing is the servers that a run may take over, reset, and leave: none where it starts none, or where they are
+// somebody else's.
 func (o Options) sharing(p *Plan) *KeptServers {
 	if len(p.namesOf(node.Server)) == 0 || o.Attached != nil {
 		return nil
@@ -82,21 +83,25 @@ func newRun(o Options, p *Plan) *run {
 	r.nodes = &deployment{plan: p, record: r.record}
 	r.clocks = &clockMeasurer{record: r.record}
 	r.processes = &processes{
-		plan: p, options: o, within: &r.within, nodes: r.nodes, live: r.live, faults: r.faults, record: r.record, clocks: r.clocks, own: r.own,
+		plan: p, options: o, within: &r.within, nodes: r.nodes, live: r.live, faults: r.faults, record: r.record,
+		clocks: r.clocks, own: r.own,
 		counters: serverCounters{r.nodes, r.record, o.Attached != nil}, over: make(chan struct{}),
 	}
 	r.takeover = &takeover{
-		kept: o.Kept, plan: p, options: o, nodes: r.nodes, clocks: clocks{r.nodes, r.processes}, faults: r.faults, record: r.record, reporter: r.reporter,
+		kept: o.Kept, plan: p, options: o, nodes: r.nodes, clocks: clocks{r.nodes, r.processes}, faults: r.faults,
+		record: r.record, reporter: r.reporter,
 	}
 	r.injector = &injector{
-		plan: p, nodes: r.nodes, processes: r.processes, live: r.live, faults: r.faults, record: r.record, reporter: r.reporter,
-		heals: chaos.NewStack(), stops: chaos.NewStack(),
+		plan: p, nodes: r.nodes, processes: r.processes, live: r.live, faults: r.faults, record: r.record,
+		reporter: r.reporter,
+		heals:    chaos.NewStack(), stops: chaos.NewStack(),
 	}
 	r.schedule = &schedule{plan: p, record: r.record, injector: r.injector}
 	r.observer = &observer{plan: p, nodes: r.nodes, live: r.live, seen: newObservations()}
 	r.contents = contentsReader{p, r.nodes, r.record, o.Attached != nil}
 	r.steps = &stepRunner{
-		plan: p, within: &r.within, live: r.live, processes: r.processes, injector: r.injector, observer: r.observer, record: r.record,
+		plan: p, within: &r.within, live: r.live, processes: r.processes, injector: r.injector, observer: r.observer,
+		record:   r.record,
 		reporter: r.reporter, read: lastRead{}, named: map[string]*injected{},
 	}
 	return r
@@ -173,8 +178,8 @@ func (r *run) phase(name string, f func() error) error {
 	return r.record.timing(name, f)
 }
 
-// up starts all nodes side by side; of servers that an earlier run kept, it takes over those that are clean. It returns when the
-// service serves and every client is connected to it.
+// up starts all nodes side by side; of servers that an earlier run kept, it takes over those that are clean. It returns
+// when the service serves and every client is connected to it.
 func (r *run) up(ctx context.Context) error {
 	if a := r.options.Attached; a != nil {
 		if err := r.nodes.enter(ctx, a); err != nil {
@@ -210,7 +215,8 @@ func (r *run) up(ctx context.Context) error {
 	return r.record.timing(results.TimeConnect, func() error { return r.processes.start(ctx, r.id) })
 }
 
-// watchSelf records the engine's own stalls, which make it inject and heal late. At every beat it compares the machine's clocks.
+// watchSelf records the engine's own stalls, which make it inject and heal late. At every beat it compares the
+// machine's clocks.
 func (r *run) watchSelf() *wire.Pulse {
 	r.wall = newClockWatch(clock.Read)
 	return wire.Watch(func(gap int64) {
@@ -322,7 +328,10 @@ func (r *run) settle(ctx context.Context) {
 	} else {
 		r.record.change(func(e *results.Env) { e.FinalRead = true })
 	}
-	if err := each(r.within.stop, func(ctx context.Context) error { return r.processes.stop(ctx, node.Resource) }); err != nil {
+	if err := each(r.within.stop, func(ctx context.Context) error {
+		return r.processes.stop(ctx,
+			node.Resource)
+	}); err != nil {
 		r.record.unknown("stopping the resource: %v", err)
 	}
 }

@@ -19,8 +19,8 @@ type schedule struct {
 	injecting sync.WaitGroup
 }
 
-// follow makes the injections of the plan at their times, side by side unless none may overlap, and heals each when its time is
-// over.
+// follow makes the injections of the plan at their times, side by side unless none may overlap, and heals each when its
+// time is over.
 func (s *schedule) follow(ctx context.Context) {
 	over := make(chan struct{})
 	close(over)
@@ -41,8 +41,8 @@ func (s *schedule) follow(ctx context.Context) {
 	}
 }
 
-// turn waits until the injection before is healed. It tells whether this one can still be healed before the end; if not, the
-// injection is recorded as not made.
+// turn waits until the injection before is healed. It tells whether this one can still be healed before the end; if
+// not, the injection is recorded as not made.
 func (s *schedule) turn(ctx context.Context, d due, over <-chan struct{}) bool {
 	why := "the run ended while the one before it stood"
 	select {
@@ -54,7 +54,8 @@ func (s *schedule) turn(ctx context.Context, d due, over <-chan struct{}) bool {
 		if clock.Now() < s.record.start()+int64(d.at)+int64(late) || rest > int64(d.lasts) {
 			return true
 		}
-		why = fmt.Sprintf("when the one before it was healed, only %s of the run were left", time.Duration(rest).Round(time.Millisecond))
+		why = fmt.Sprintf("when the one before it was healed, only %s of the run were left",
+			time.Duration(rest).Round(time.Millisecond))
 	case <-ctx.Done():
 	}
 	s.injector.leaveOut(d, why)

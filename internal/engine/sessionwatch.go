@@ -13,13 +13,14 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// sessionsEvery is how often the service is asked for its sessions. A holder whose session ended is entitled up to the last
-// answer that showed it, so a double grant within less than this of a session's end can be missed; none is invented.
+// sessionsEvery is how often the service is asked for its sessions. A holder whose session ended is entitled up to the
+// last answer that showed it, so a double grant within less than this of a session's end can be missed; none is
+// invented.
 const sessionsEvery = 100 * time.Millisecond
 
-// sessionWatch finds the end of holds that last as long as their user's session with the service. The user cannot know when the
-// service ended it, so the engine asks. A session that is listed was there all the time before, even while it could not be asked.
-// So nothing is decided until the run is over.
+// sessionWatch finds the end of holds that last as long as their user's session with the service. The user cannot know
+// when the service ended it, so the engine asks. A session that is listed was there all the time before, even while it
+// could not be asked. So nothing is decided until the run is over.
 //
 // Example: a ZooKeeper session is listed at 10.0 s and missing at 10.1 s. Its user's hold is entitled until 10.0 s.
 type sessionWatch struct {
@@ -84,7 +85,8 @@ func (w *sessionWatch) observe(batch []history.Event) {
 					h.end = e.Time
 				}
 			}
-			s.holds = slices.DeleteFunc(s.holds, func(h sessionHold) bool { return h.end != 0 && s.until(h) == forever })
+			s.holds = slices.DeleteFunc(s.holds,
+				func(h sessionHold) bool { return h.end != 0 && s.until(h) == forever })
 		}
 	}
 }
@@ -144,7 +146,8 @@ func (w *sessionWatch) ends() []history.Event {
 			if t := s.until(h); t != forever {
 				e := h.event
 				out = append(out, history.Event{
-					Time: t, Kind: history.Ended, Phase: history.Info, User: e.User, Grant: e.Op, Lock: e.Lock, Mode: e.Mode, Valid: t,
+					Time: t, Kind: history.Ended, Phase: history.Info, User: e.User, Grant: e.Op, Lock: e.Lock,
+					Mode: e.Mode, Valid: t,
 				})
 			}
 		}

@@ -30,11 +30,15 @@ func (f startFrames) of(s *process) (*wire.Start, error) {
 		Locks: f.plan.locks, Timeout: int64(sc.Workload.Timeout), TTL: int64(sc.Backend.TTL), Record: f.record,
 	}
 	if res := f.plan.resource; res != nil {
-		st.Resource = &wire.Resource{Use: res.Name, Guard: sc.Workload.Resource.Guard, Address: f.resourceAddress(), Password: f.resourcePassword()}
+		st.Resource = &wire.Resource{
+			Use: res.Name, Guard: sc.Workload.Resource.Guard, Address: f.resourceAddress(),
+			Password: f.resourcePassword(),
+		}
 	}
 	if s.index < 0 {
 		st.Guard, st.Terms = sc.Workload.Resource.Guard, f.plan.terms()
-		if f.plan.guard.Sequencer || f.plan.resource.Within != "" { // it is a client of the service too, one behind all others
+		// it is a client of the service too, one behind all others
+		if f.plan.guard.Sequencer || f.plan.resource.Within != "" {
 			return st, f.access(st, f.plan.stepUserIndex(len(f.plan.stepUsers)))
 		}
 		return st, nil
@@ -49,7 +53,10 @@ func (f startFrames) of(s *process) (*wire.Start, error) {
 		if err != nil {
 			return nil, fmt.Errorf("parameters of workload %s: %w", sc.Workload.Use, err)
 		}
-		st.Workload = &wire.Workload{Use: sc.Workload.Use, Users: sc.Workload.Users, Total: sc.Workload.Users * sc.Workload.Clients, Params: params}
+		st.Workload = &wire.Workload{
+			Use: sc.Workload.Use, Users: sc.Workload.Users,
+			Total: sc.Workload.Users * sc.Workload.Clients, Params: params,
+		}
 	}
 	return st, nil
 }
@@ -59,8 +66,8 @@ func speaks(of *resource.Kind, name string) bool {
 	return slices.ContainsFunc(of.Specs(), func(s node.Spec) bool { return s.Name == name && s.Stdio })
 }
 
-// resourceAddress is where users reach the resource: the first port of each of its nodes, with commas between. A resource within
-// the lock service is reached at the servers.
+// resourceAddress is where users reach the resource: the first port of each of its nodes, with commas between. A
+// resource within the lock service is reached at the servers.
 func (f startFrames) resourceAddress() string {
 	var list []string
 	specs := f.plan.resource.Specs()
@@ -88,7 +95,8 @@ func (f startFrames) resourcePassword() string {
 // access tells a node how to reach the service, as the client of that number.
 func (f startFrames) access(st *wire.Start, client int) error {
 	access, err := listed.Reach(backends.Access{
-		Backend: f.plan.backend.Name, Lock: f.plan.lock.Name, TTL: f.plan.scenario.Backend.TTL, Run: f.run, Client: client, Prefix: f.plan.prefix,
+		Backend: f.plan.backend.Name, Lock: f.plan.lock.Name, TTL: f.plan.scenario.Backend.TTL, Run: f.run,
+		Client: client, Prefix: f.plan.prefix,
 	}, f.plan.topology, cluster.Handles(f.nodes.cluster.ByRole(node.Server)))
 	if err != nil {
 		return err

@@ -16,11 +16,12 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// stepRunner takes the scenario's steps, one after another. A story must come out the same every time, so its steps wait for events and
-// facts, not for a time to pass. Each has a deadline. A run whose step was not met is unknown: nothing was shown about the lock.
+// stepRunner takes the scenario's steps, one after another. A story must come out the same every time, so its steps
+// wait for events and facts, not for a time to pass. Each has a deadline. A run whose step was not met is unknown:
+// nothing was shown about the lock.
 //
-// Example: "A acquire", "inject kill on redis-1", "await fact role of redis-2 is master, within 10s", "B acquire". B asks only when the
-// failover was seen.
+// Example: "A acquire", "inject kill on redis-1", "await fact role of redis-2 is master, within 10s", "B acquire". B
+// asks only when the failover was seen.
 type stepRunner struct {
 	plan      *Plan
 	within    *deadlines
@@ -166,7 +167,8 @@ func (r *stepRunner) doStep(ctx context.Context, number int, st scenarios.Step) 
 	}
 	// The client's own deadline is the same: its answer, which says more, should come first.
 	limit := st.Within + r.within.answer
-	actx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), limit, fmt.Errorf("no result within %s", limit))
+	actx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), limit,
+		fmt.Errorf("no result within %s", limit))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() {
 		if errors.Is(ctx.Err(), context.Canceled) {
@@ -197,16 +199,18 @@ func unwanted(st scenarios.Step, res wire.Result) error {
 	return nil
 }
 
-// countRequests counts what the servers are asked for an acquire or a release. It returns what to call when that was done, or nil where the figure
-// would not be exact: others are there, something is broken, or the servers do not count. The counters are read twice before, since a
-// reading is a request too.
+// countRequests counts what the servers are asked for an acquire or a release. It returns what to call when that was
+// done, or nil where the figure would not be exact: others are there, something is broken, or the servers do not count.
+// The counters are read twice before, since a reading is a request too.
 //
-// Example: the counters stand at 100 and at 101 before the release, and at 105 after it. It took 4 - 1 = 3 requests: a script, and the GET and DEL in it.
+// Example: the counters stand at 100 and at 101 before the release, and at 105 after it. It took 4 - 1 = 3 requests: a
+// script, and the GET and DEL in it.
 func (r *stepRunner) countRequests(ctx context.Context, st scenarios.Step) (done func()) {
 	p := r.plan
 	alone := len(p.stepUsers) == 1 && p.workload == nil && len(p.stepFaults) == 0 && len(p.scenario.Chaos) == 0
 	counter := r.processes.counters.requests()
-	if counter == nil || p.backend.CountsLate || !alone || (st.Do != wire.DoAcquire && st.Do != wire.DoRelease) || st.Async {
+	if counter == nil || p.backend.CountsLate || !alone || (st.Do != wire.DoAcquire && st.Do != wire.DoRelease) ||
+		st.Async {
 		return nil
 	}
 	read := func() map[string]int64 {
@@ -233,13 +237,15 @@ func (r *stepRunner) countRequests(ctx context.Context, st scenarios.Step) (done
 	}
 }
 
-// done records what the result of a step shows. Where the steps were cut short, by Ctrl-C or at their end, faults may be healed before the answer
-// comes: an acquire that must not succeed while they stand may then.
+// done records what the result of a step shows. Where the steps were cut short, by Ctrl-C or at their end, faults may
+// be healed before the answer comes: an acquire that must not succeed while they stand may then.
 func (r *stepRunner) done(ctx context.Context, number int, st scenarios.Step, res wire.Result) {
 	s, user := r.user(st.User)
-	if st.Outcome == scenarios.NotOK && res.Outcome == wire.OutcomeOK && !errors.Is(ctx.Err(), context.Canceled) { // what the scenario claims is not so
+	// what the scenario claims is not so
+	if st.Outcome == scenarios.NotOK && res.Outcome == wire.OutcomeOK && !errors.Is(ctx.Err(), context.Canceled) {
 		r.record.change(func(e *results.Env) {
-			e.Refuted = append(e.Refuted, fmt.Sprintf("step %d, %s of %s, was done, and must not be", number, st.Do, st.User))
+			e.Refuted = append(e.Refuted, fmt.Sprintf("step %d, %s of %s, was done, and must not be", number, st.Do,
+				st.User))
 		})
 	}
 	switch {

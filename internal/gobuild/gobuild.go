@@ -1,8 +1,8 @@
-// Package gobuild builds a client of one's own out of its Go sources, with the versions of modules that are asked for. Each set of versions is a
-// program of its own, so that several are judged side by side.
+// Package gobuild builds a client of one's own out of its Go sources, with the versions of modules that are asked for.
+// Each set of versions is a program of its own, so that several are judged side by side.
 //
-// It works on a copy of the go.mod alone (go build -modfile): the sources stay where they are. What was built is kept, by the hash of the
-// sources, the versions and the version of go.
+// It works on a copy of the go.mod alone (go build -modfile): the sources stay where they are. What was built is kept,
+// by the hash of the sources, the versions and the version of go.
 package gobuild
 
 import (
@@ -182,7 +182,8 @@ func (s Source) compile(ctx context.Context, work string) error {
 func (s Source) run(ctx context.Context, args ...string) ([]byte, error) {
 	c := exec.CommandContext(ctx, "go", args...)
 	c.Dir = s.Dir
-	c.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -mod=mod"), "GOWORK=off", "CGO_ENABLED=0", "GOOS=linux")
+	c.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -mod=mod"), "GOWORK=off",
+		"CGO_ENABLED=0", "GOOS=linux")
 	var errs bytes.Buffer
 	c.Stderr = &errs
 	out, err := c.Output()
@@ -191,7 +192,8 @@ func (s Source) run(ctx context.Context, args ...string) ([]byte, error) {
 	}
 	var lines []string
 	for line := range strings.Lines(errs.String()) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "go: downloading") && !strings.HasPrefix(line, "#") {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "go: downloading") &&
+			!strings.HasPrefix(line, "#") {
 			lines = append(lines, line)
 		}
 	}
@@ -201,7 +203,8 @@ func (s Source) run(ctx context.Context, args ...string) ([]byte, error) {
 	return nil, fmt.Errorf("go %s: %s", args[0], strings.Join(lines, "; "))
 }
 
-// check tells whether a program is there, and is built with these versions: it is what it says of itself that counts, not what was asked for.
+// check tells whether a program is there, and is built with these versions: it is what it says of itself that counts,
+// not what was asked for.
 func check(path string, with []Module) error {
 	info, err := buildinfo.ReadFile(path)
 	if err != nil {
@@ -221,13 +224,15 @@ func check(path string, with []Module) error {
 			}
 		}
 		if got != m.Version && got != m.Version+"+incompatible" {
-			return fmt.Errorf("%s was asked for, and the program is built with %s", m, cmp.Or(got, "one without a version"))
+			return fmt.Errorf("%s was asked for, and the program is built with %s", m,
+				cmp.Or(got, "one without a version"))
 		}
 	}
 	return nil
 }
 
-// hashOf names what a program is made of: its sources, those of the folders that stand in for modules, the versions and go's own.
+// hashOf names what a program is made of: its sources, those of the folders that stand in for modules, the versions and
+// go's own.
 func hashOf(ctx context.Context, s Source) (string, error) {
 	h := sha256.New()
 	version, err := s.run(ctx, "env", "GOVERSION", "GOARCH")

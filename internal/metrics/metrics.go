@@ -1,5 +1,5 @@
-// Package metrics offers what runs do while they last, in the format of Prometheus. Nothing is judged from it: events that a client has not yet
-// sent are missing, and a grant whose client died counts no hold.
+// Package metrics offers what runs do while they last, in the format of Prometheus. Nothing is judged from it: events
+// that a client has not yet sent are missing, and a grant whose client died counts no hold.
 package metrics
 
 import (
@@ -20,8 +20,8 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// Whoever can connect may ask, so connections are bounded in number and time: others need the files that they would take. One that is too many is
-// served when another one ends.
+// Whoever can connect may ask, so connections are bounded in number and time: others need the files that they would
+// take. One that is too many is served when another one ends.
 const (
 	mostConnections = 32
 	patience        = 5 * time.Second
@@ -51,7 +51,8 @@ var bounds = prometheus.ExponentialBuckets(50e-6, 2, 22)
 func Listen(addr string) (*Server, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return nil, fmt.Errorf("%q is no address: want HOST:PORT, such as 127.0.0.1:9464, or :9464 for loopback alone", addr)
+		return nil, fmt.Errorf("%q is no address: want HOST:PORT, such as 127.0.0.1:9464, or :9464 for loopback alone",
+			addr)
 	}
 	if host == "" {
 		host = "127.0.0.1"
@@ -61,24 +62,31 @@ func Listen(addr string) (*Server, error) {
 		return nil, err
 	}
 	gauge := func(name, help string, more ...string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, append(labels[:len(labels):len(labels)], more...))
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help},
+			append(labels[:len(labels):len(labels)], more...))
 	}
 	counter := func(name, help string, more ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append(labels[:len(labels):len(labels)], more...))
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help},
+			append(labels[:len(labels):len(labels)], more...))
 	}
 	histogram := func(name, help string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: bounds}, labels)
 	}
 	s := &Server{
-		listener:   l,
-		operations: counter("lockquake_operations_total", "Operations of the users that ended, by outcome: ok, fail (certainly not done), info (nobody knows).", "operation", "outcome"),
-		acquire:    histogram("lockquake_acquire_seconds", "From the acquire to its grant; in an open loop from the intended start."),
-		hold:       histogram("lockquake_hold_seconds", "From a grant to the beginning of its release."),
-		held:       gauge("lockquake_grants_in_hand", "Grants that users have in hand."),
-		injected:   gauge("lockquake_faults_injected", "Injections of the run under way that were made or tried."),
-		standing:   gauge("lockquake_faults_standing", "Injections that are not yet healed."),
-		phase:      gauge("lockquake_run_phase", "1 for the phase that the run is in: up, load, heal, settle or down.", "phase"),
-		verdicts:   counter("lockquake_runs_total", "Runs that were judged, by verdict: pass, fail or unknown.", "verdict"),
+		listener: l,
+		operations: counter("lockquake_operations_total",
+			"Operations of the users that ended, by outcome: ok, fail (certainly not done), info (nobody knows).",
+			"operation", "outcome"),
+		acquire: histogram("lockquake_acquire_seconds",
+			"From the acquire to its grant; in an open loop from the intended start."),
+		hold:     histogram("lockquake_hold_seconds", "From a grant to the beginning of its release."),
+		held:     gauge("lockquake_grants_in_hand", "Grants that users have in hand."),
+		injected: gauge("lockquake_faults_injected", "Injections of the run under way that were made or tried."),
+		standing: gauge("lockquake_faults_standing", "Injections that are not yet healed."),
+		phase: gauge("lockquake_run_phase", "1 for the phase that the run is in: up, load, heal, settle or down.",
+			"phase"),
+		verdicts: counter("lockquake_runs_total", "Runs that were judged, by verdict: pass, fail or unknown.",
+			"verdict"),
 	}
 	r := prometheus.NewRegistry()
 	r.MustRegister(s.operations, s.acquire, s.hold, s.held, s.injected, s.standing, s.phase, s.verdicts,
@@ -135,12 +143,14 @@ type grant struct {
 func (s *Server) Run(scenario, backend, lock string) *Run {
 	v := []string{scenario, backend, lock}
 	r := &Run{
-		server: s, values: v, operations: map[outcome]prometheus.Counter{}, acquire: s.acquire.WithLabelValues(v...), hold: s.hold.WithLabelValues(v...),
+		server: s, values: v, operations: map[outcome]prometheus.Counter{}, acquire: s.acquire.WithLabelValues(v...),
+		hold:  s.hold.WithLabelValues(v...),
 		asked: map[history.User]int64{}, granted: map[grant]int64{},
 	}
 	for kind := history.Acquire; kind <= history.Write; kind++ {
 		for _, phase := range []history.Phase{history.Ok, history.Fail, history.Info} {
-			r.operations[outcome{kind, phase}] = s.operations.WithLabelValues(append(v[:3:3], kind.String(), phase.String())...)
+			r.operations[outcome{kind, phase}] = s.operations.WithLabelValues(append(v[:3:3], kind.String(),
+				phase.String())...)
 		}
 	}
 	return r

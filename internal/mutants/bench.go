@@ -52,7 +52,8 @@ type bench struct {
 	plain map[string]error // by package and tests: what they say of the code without a mutant
 }
 
-// inMemory is where temporary files cost no disk: on a busy one the second judge's two hosts, whose histories are files, took 240 s in place of 10.
+// inMemory is where temporary files cost no disk: on a busy one the second judge's two hosts, whose histories are
+// files, took 240 s in place of 10.
 const inMemory = "/dev/shm"
 
 func newBench(root string) (*bench, error) {
@@ -84,7 +85,8 @@ func (b *bench) try(ctx context.Context, m Mutant) Verdict {
 		case ctx.Err() != nil:
 			return Verdict{Outcome: Broken, By: ctx.Err().Error()}
 		case err == nil:
-		case !errors.As(err, &exited) || strings.Contains(out, "[build failed]") || strings.Contains(out, "[setup failed]"):
+		case !errors.As(err, &exited) || strings.Contains(out, "[build failed]") ||
+			strings.Contains(out, "[setup failed]"):
 			return Verdict{Outcome: Broken, By: lastLines(out)}
 		default:
 			if err := b.unchanged(ctx, pkg, m.Run); err != nil {
@@ -128,7 +130,8 @@ func (b *bench) overlay(m Mutant) (string, error) {
 }
 
 func (b *bench) test(ctx context.Context, overlay, pkg, run string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-vet=off", "-failfast", "-count=1", "-run", run, "-skip", skipped, "-timeout", timeout.String(), pkg)
+	cmd := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-vet=off", "-failfast", "-count=1", "-run", run,
+		"-skip", skipped, "-timeout", timeout.String(), pkg)
 	cmd.Dir, cmd.Env = b.root, append(os.Environ(), "TMPDIR="+b.dir, "GOTMPDIR="+b.dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // with the tests that it starts
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

@@ -22,8 +22,9 @@ var swaps = map[string]map[string]string{
 	"INVERT_NEGATIVES":      {"-": "+"},
 }
 
-// generated are the mutants that gremlins finds in a folder, where the tests of that folder run. Gremlins itself would try them against the
-// tests of the mutant's own package alone, one mutant after the other. The reasons why some are equivalent are those of known.
+// generated are the mutants that gremlins finds in a folder, where the tests of that folder run. Gremlins itself would
+// try them against the tests of the mutant's own package alone, one mutant after the other. The reasons why some are
+// equivalent are those of known.
 func generated(ctx context.Context, gremlins string, folders []string, known []Mutant) (all []Mutant, err error) {
 	reasons := map[string]string{} // by file and what it becomes
 	for _, m := range known {
@@ -59,7 +60,8 @@ func (m Mutant) becomes(root string) (string, error) {
 // look has gremlins look for mutants in one folder.
 func look(ctx context.Context, gremlins, folder string) (all []Mutant, err error) {
 	file := filepath.Join("build", "mutants", "found-"+strings.ReplaceAll(folder, "/", "-")+".json")
-	run := exec.CommandContext(ctx, gremlins, "unleash", "--dry-run", "--silent", "--coverpkg", "./"+folder+"/...", "-E", "(report|capacity)/", "-o", file, "./"+folder)
+	run := exec.CommandContext(ctx, gremlins, "unleash", "--dry-run", "--silent", "--coverpkg", "./"+folder+"/...",
+		"-E", "(report|capacity)/", "-o", file, "./"+folder)
 	run.Stderr = os.Stderr
 	if err := run.Run(); err != nil {
 		return nil, fmt.Errorf("gremlins: %s: %w", folder, err)
@@ -106,7 +108,10 @@ func (g mutation) mutant(file, text string) Mutant {
 	for range g.Line - 1 {
 		from += strings.IndexByte(text[from-g.Column+1:], '\n') + 1
 	}
-	m := Mutant{Package: path.Dir(file), Why: fmt.Sprintf("%d:%d %s", g.Line, g.Column, g.Type), at: place{file, from, from}}
+	m := Mutant{
+		Package: path.Dir(file), Why: fmt.Sprintf("%d:%d %s", g.Line, g.Column, g.Type),
+		at: place{file, from, from},
+	}
 	for _, n := range []int{2, 1} { // "<=" before "<"
 		old := text[from : from+n]
 		if to, ok := swaps[g.Type][old]; ok {

@@ -1,5 +1,5 @@
-// Mutants runs the tests against wrong variants of what decides a verdict: the list in mutants.yaml. A mutant that no test notices is a
-// hole in the tests. Each is laid over its file by `go test -overlay`; the work tree stays as it is.
+// Mutants runs the tests against wrong variants of what decides a verdict: the list in mutants.yaml. A mutant that no
+// test notices is a hole in the tests. Each is laid over its file by `go test -overlay`; the work tree stays as it is.
 package main
 
 import (
@@ -21,7 +21,8 @@ import (
 // least is the share of mutants that the tests must kill.
 const least = 0.95
 
-// memory bounds each process, in bytes of address space: a mutant that keeps all it sees is noticed before the machine has none left.
+// memory bounds each process, in bytes of address space: a mutant that keeps all it sees is noticed before the machine
+// has none left.
 const memory = 8 << 30
 
 // list is the mutants that are tried. found is those of gremlins' mutants that no test can notice, with the reason.
@@ -35,7 +36,8 @@ var (
 func main() {
 	only := flag.String("only", "", "the mutants whose file, declaration or reason contains this")
 	again := flag.Bool("again", false, "only those that survived last time; what was killed then counts as killed still")
-	gremlins := flag.String("gremlins", "", "this program, which finds mutants in the folders that are the arguments; they are tried in place of the list")
+	gremlins := flag.String("gremlins", "",
+		"this program, which finds mutants in the folders that are the arguments; they are tried in place of the list")
 	jobs := flag.Int("jobs", runtime.GOMAXPROCS(0), "how many are run side by side")
 	flag.Parse()
 	if err := run(options{*only, *again, *gremlins, flag.Args(), *jobs, os.Stdout}); err != nil {
@@ -128,7 +130,8 @@ func tell(out io.Writer, all []Mutant, verdicts []Verdict, wanted float64) error
 		return errors.New("no mutant is chosen")
 	}
 	share := float64(killed) / float64(len(all))
-	fmt.Fprintf(out, "%d mutants: %d killed (%.1f %%), %d equivalent, %d survived without a reason\n", len(all), killed, 100*share,
+	fmt.Fprintf(out, "%d mutants: %d killed (%.1f %%), %d equivalent, %d survived without a reason\n", len(all), killed,
+		100*share,
 		len(all)-killed-unnamed-broken, unnamed)
 	switch {
 	case broken > 0 && wanted > 0: // gremlins finds some that do not compile

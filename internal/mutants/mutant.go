@@ -18,7 +18,8 @@ type Mutant struct {
 	Why     string `yaml:"why"` // what is wrong with it
 	// Tests are the packages whose tests may notice, beside the mutant's own; from the root.
 	Tests []string `yaml:"tests,omitempty"`
-	// Run names the tests that may notice, as -run of go test takes it; "": all. A package whose tests take minutes needs it.
+	// Run names the tests that may notice, as -run of go test takes it; "": all. A package whose tests take minutes
+	// needs it.
 	Run string `yaml:"run,omitempty"`
 	// Equivalent is why no test can notice: such a mutant is not tried, and counts as one that survived.
 	Equivalent string `yaml:"equivalent,omitempty"`

@@ -1,8 +1,8 @@
 //go:build linux
 
-// Command netemvm is the first process of a User-Mode Linux whose kernel has sch_netem: it loads the modules, runs the tests of
-// the faults that shape links and a scenario, each as on any machine, and switches the machine off. The guest's exit code is
-// lost, so it prints what came of it; `make test-netem` reads that.
+// Command netemvm is the first process of a User-Mode Linux whose kernel has sch_netem: it loads the modules, runs the
+// tests of the faults that shape links and a scenario, each as on any machine, and switches the machine off. The
+// guest's exit code is lost, so it prints what came of it; `make test-netem` reads that.
 package main
 
 import (
@@ -44,13 +44,22 @@ type step struct {
 var steps = []step{
 	{
 		name: "agent", in: "internal/agent/links",
-		command: []string{"build/netem/agent.test", "-test.v", "-test.timeout", "120s", "-test.run", "^(TestShaping|TestShapingsOfPorts|TestShapingsCompose|TestShapingsGoWithTheControlStream|TestRate|TestTree.*)$"},
-		says:    []string{"--- PASS: TestShaping/netem/delay", "--- PASS: TestShaping/netem/duplicate", "--- PASS: TestShapingsOfPorts/netem"},
+		command: []string{
+			"build/netem/agent.test", "-test.v", "-test.timeout", "120s", "-test.run",
+			"^(TestShaping|TestShapingsOfPorts|TestShapingsCompose|TestShapingsGoWithTheControlStream|TestRate|TestTree.*)$",
+		},
+		says: []string{
+			"--- PASS: TestShaping/netem/delay", "--- PASS: TestShaping/netem/duplicate",
+			"--- PASS: TestShapingsOfPorts/netem",
+		},
 	},
 	{
 		name: "faults", in: "internal/cluster",
-		command: []string{"build/netem/cluster.test", "-test.v", "-test.timeout", "180s", "-test.run", "^(TestEveryFaultThatShapesLinks|TestAgentThatShapesNothing|TestEveryLinkFaultToForeignServers|TestForeignServersSeeNoFault)$"},
-		says:    []string{"by netem of the kernel", "duplicate {share: 30%}: installed"},
+		command: []string{
+			"build/netem/cluster.test", "-test.v", "-test.timeout", "180s", "-test.run",
+			"^(TestEveryFaultThatShapesLinks|TestAgentThatShapesNothing|TestEveryLinkFaultToForeignServers|TestForeignServersSeeNoFault)$",
+		},
+		says: []string{"by netem of the kernel", "duplicate {share: 30%}: installed"},
 	},
 	{
 		name: "run", in: scratch,
@@ -86,13 +95,14 @@ func run() error {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("step %s: %w", s.name, err))
 		}
-		fmt.Printf("NETEM-VM step %s took %.1f s (a system call %v before, %v after): %v\n", s.name, time.Since(begin).Seconds(), call, systemCall(), err)
+		fmt.Printf("NETEM-VM step %s took %.1f s (a system call %v before, %v after): %v\n", s.name,
+			time.Since(begin).Seconds(), call, systemCall(), err)
 	}
 	return errors.Join(errs...)
 }
 
-// systemCall measures how long one takes on average: what this machine can carry, and how busy its host is. Without a clock in user
-// space, reading the time is one too.
+// systemCall measures how long one takes on average: what this machine can carry, and how busy its host is. Without a
+// clock in user space, reading the time is one too.
 func systemCall() time.Duration {
 	const n = 2000
 	begin := time.Now()
@@ -171,7 +181,8 @@ func (s step) run(tree string) error {
 	if cmd.Dir = s.in; !filepath.IsAbs(s.in) {
 		cmd.Dir = filepath.Join(tree, s.in)
 	}
-	cmd.Env = append(os.Environ(), "HOME="+scratch, "TMPDIR="+scratch, "LOCKQUAKE_TEST_NETEM=required", "LOCKQUAKE_BIN="+filepath.Join(tree, "build/lockquake"))
+	cmd.Env = append(os.Environ(), "HOME="+scratch, "TMPDIR="+scratch, "LOCKQUAKE_TEST_NETEM=required",
+		"LOCKQUAKE_BIN="+filepath.Join(tree, "build/lockquake"))
 	var said strings.Builder
 	cmd.Stdout, cmd.Stderr = &said, &said
 	err := cmd.Run()

@@ -16,7 +16,8 @@ type Login struct {
 	TLS      *TLS   `json:"tls,omitempty"` // nil: no TLS
 }
 
-// TLS is how a connection to a server is protected. Certificates and keys are PEM, for a client process has no files of ours.
+// TLS is how a connection to a server is protected. Certificates and keys are PEM, for a client process has no files of
+// ours.
 type TLS struct {
 	CA   string `json:"ca,omitempty"`          // whom to trust; "": the machine's own list
 	Cert string `json:"cert,omitempty"`        // of the client; "": none
@@ -49,8 +50,8 @@ func (t *TLS) Config(host string) (*tls.Config, error) {
 	return c, nil
 }
 
-// Over shakes hands over a connection to an address; without TLS it returns the connection as it is. It closes the connection on an
-// error.
+// Over shakes hands over a connection to an address; without TLS it returns the connection as it is. It closes the
+// connection on an error.
 func (t *TLS) Over(ctx context.Context, conn net.Conn, address string) (net.Conn, error) {
 	if t == nil {
 		return conn, nil

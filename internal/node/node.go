@@ -1,4 +1,5 @@
-// Package node describes the nodes of a run: what each is to be, where it is placed, and how it is reached once it runs.
+// Package node describes the nodes of a run: what each is to be, where it is placed, and how it is reached once it
+// runs.
 package node
 
 import (
@@ -37,7 +38,8 @@ type Spec struct {
 	Image string
 	// Named says that Image is an image itself, and no key.
 	Named bool
-	// Folder is a folder of this machine that the node has at Place.Folder; "": none. It is for programs that are in no image.
+	// Folder is a folder of this machine that the node has at Place.Folder; "": none. It is for programs that are in no
+	// image.
 	Folder string
 	// Command makes argv. The first word is a program found on PATH, or SelfProgram for lockquake's own binary.
 	Command func(Place) []string
@@ -50,8 +52,8 @@ type Spec struct {
 	Limits Limits
 	// Go says that the program is written in Go, and so asks the kernel for the time, not the C library.
 	Go bool
-	// SyncThreads is what the names of the program's threads begin with that call fsync and its like, where it is known that no
-	// others do.
+	// SyncThreads is what the names of the program's threads begin with that call fsync and its like, where it is known
+	// that no others do.
 	SyncThreads []string
 	// Preparations are what the run's faults need of the node before it starts.
 	Preparations []Preparation

@@ -19,8 +19,8 @@ type Place struct {
 	hosts map[string]string // node -> host
 }
 
-// RestoredMark is an empty file in a node's Place.Dir: its data were put back from a copy. A program that prepares such data before it serves
-// removes the file then.
+// RestoredMark is an empty file in a node's Place.Dir: its data were put back from a copy. A program that prepares such
+// data before it serves removes the file then.
 const RestoredMark = ".lockquake-restored"
 
 // NewPlace is what all nodes of a run know, before any has been placed.

@@ -9,14 +9,18 @@ import (
 
 // State is the state of a node's process as seen from outside it.
 type State struct {
-	PID     int            `json:"pid"`               // in the observer's pid namespace; 0 when there is no process
-	Threads map[string]int `json:"threads,omitempty"` // number of threads by state letter of /proc/PID/task/*/stat: R, S, D, T, ...
-	Time    int64          `json:"time"`              // ns of CLOCK_MONOTONIC after the last thread was read
-	// TimeError is how wrong Time may be, in ns: the observer's clock was compared with the run's. 0 where the clock is the run's.
+	PID int `json:"pid"` // in the observer's pid namespace; 0 when there is no process
+	// number of threads by state letter of /proc/PID/task/*/stat: R, S, D, T, ...
+	Threads map[string]int `json:"threads,omitempty"`
+	Time    int64          `json:"time"` // ns of CLOCK_MONOTONIC after the last thread was read
+	// TimeError is how wrong Time may be, in ns: the observer's clock was compared with the run's. 0 where the clock is
+	// the run's.
 	TimeError int64 `json:"time_error,omitempty"`
-	// Sent is just before the signal was sent that this is the effect of: whatever came of it is later. 0 where no signal was sent.
+	// Sent is just before the signal was sent that this is the effect of: whatever came of it is later. 0 where no
+	// signal was sent.
 	Sent int64 `json:"sent,omitempty"`
-	// Frozen is what the freezer says, where the process is frozen: its threads then do not show whether they were stopped.
+	// Frozen is what the freezer says, where the process is frozen: its threads then do not show whether they were
+	// stopped.
 	Frozen string `json:"frozen,omitempty"`
 	// Waits says that a SIGSTOP waits until the process is thawed.
 	Waits bool `json:"waits,omitempty"`
@@ -47,7 +51,8 @@ func (s State) String() string {
 
 // threadStates are the state letters of /proc/PID/task/*/stat in words.
 var threadStates = map[string]string{
-	"R": "running", "S": "sleeping", "D": "in a wait that no signal ends", "T": "stopped", "t": "halted by a tracer", "I": "idle", "Z": "dead", "X": "dead",
+	"R": "running", "S": "sleeping", "D": "in a wait that no signal ends", "T": "stopped", "t": "halted by a tracer",
+	"I": "idle", "Z": "dead", "X": "dead",
 }
 
 // threads tells the states of the threads in words, such as "all 6 threads stopped".

@@ -85,7 +85,10 @@ func (j *judge) judged(is bool, names ...string) {
 
 // first is the position of the first event that is so, from a position on.
 func (j *judge) first(from int, so func(e history.Event) bool) int {
-	return from + slices.IndexFunc(j.events[from:], func(e history.Event) bool { return e.Kind == history.Clean || so(e) })
+	return from + slices.IndexFunc(j.events[from:], func(e history.Event) bool {
+		return e.Kind == history.Clean ||
+			so(e)
+	})
 }
 
 // outcome is the position of the outcome of the operation that was invoked at a position.
@@ -119,14 +122,18 @@ func reaches(e history.Event) bool {
 	return (e.Kind == history.EffectRead || e.Kind == history.EffectWrite) && e.Phase != history.Info
 }
 
-// did reports whether an event is what the resource did for the hold. By a clock that errs its grant may be stamped later.
+// did reports whether an event is what the resource did for the hold. By a clock that errs its grant may be stamped
+// later.
 func (h *hold) did(e history.Event) bool { return reaches(e) && h.owns(e) && e.Time >= h.Time-h.err }
 
 // hold finds what became of the grant of the acquire ok at a position.
 func (j *judge) hold(at int) *hold {
 	h := &hold{Event: j.events[at], at: at, err: j.Errors[j.events[at].User.Client()]}
 	next := func(k history.Kind, ps ...history.Phase) int {
-		return j.first(at+1, func(e history.Event) bool { return e.Kind == k && slices.Contains(ps, e.Phase) && h.owns(e) })
+		return j.first(at+1, func(e history.Event) bool {
+			return e.Kind == k && slices.Contains(ps, e.Phase) &&
+				h.owns(e)
+		})
 	}
 	taken := func(from int64) int { // one that names no grant is about all that the user holds
 		of := func(e history.Event) bool { return h.owns(e) || e.User == h.User && e.Grant == 0 }
@@ -134,7 +141,10 @@ func (j *judge) hold(at int) *hold {
 			return (e.Kind == history.Lost || e.Kind == history.Dead) && of(e) && e.Time >= from
 		})
 	}
-	h.asked = j.first(0, func(e history.Event) bool { return e.Kind == history.Acquire && e.User == h.User && e.Op == h.Op })
+	h.asked = j.first(0, func(e history.Event) bool {
+		return e.Kind == history.Acquire && e.User == h.User &&
+			e.Op == h.Op
+	})
 	h.over = min(taken(0), next(history.Release, history.Invoke))
 	// A death that is told before the grant, by clocks that err, does not tell when it was gone.
 	h.gone = min(taken(h.Time), next(history.Release, history.Ok, history.Fail, history.Info))
@@ -145,7 +155,8 @@ func (j *judge) hold(at int) *hold {
 		h.to = min(h.to, over.Value)
 	}
 	for _, e := range j.events { // nobody saw it die: then that is told by its last event
-		if over.Kind == history.Clean && j.Dead[h.User.Client()] && e.User.Client() == h.User.Client() && (e.Kind <= history.Write || e.Kind == history.Renewed || e.Kind == history.Lost) {
+		if over.Kind == history.Clean && j.Dead[h.User.Client()] && e.User.Client() == h.User.Client() &&
+			(e.Kind <= history.Write || e.Kind == history.Renewed || e.Kind == history.Lost) {
 			h.to = e.Time
 		}
 	}
@@ -158,7 +169,8 @@ func (j *judge) hold(at int) *hold {
 			e.Valid = e.Time
 		}
 		renewed := e.Kind == history.Renew && e.Phase == history.Ok || e.Kind == history.Renewed
-		if renewed && e.Time-h.err <= ended.time { // nobody knows whether it was learned after the end: it takes that not back
+		// nobody knows whether it was learned after the end: it takes that not back
+		if renewed && e.Time-h.err <= ended.time {
 			e.Valid = min(e.Valid, ended.end)
 		}
 		if h.owns(e) && e.Kind == history.Ended {
@@ -193,20 +205,23 @@ func (h *hold) lapsed(t int64) bool {
 // covers tells whether the user was entitled from one time to another, both included, whatever its clock's error.
 func (h *hold) covers(from, to int64) bool {
 	from, to = from-h.err, to+h.err
-	return h.entitled(from) && !slices.ContainsFunc(h.news, func(n news) bool { return from < n.end && n.end <= to && !h.entitled(n.end) })
+	return h.entitled(from) && !slices.ContainsFunc(h.news,
+		func(n news) bool { return from < n.end && n.end <= to && !h.entitled(n.end) })
 }
 
 // exclude tells whether two holds are of one lock and not both shared.
 func exclude(a, b *hold) bool { return a.Lock == b.Lock && (a.Mode == 0 || b.Mode == 0) }
 
-// later reports whether b is later than a: a was in hand before b was asked for; or a was over when b came into hand, entitled.
+// later reports whether b is later than a: a was in hand before b was asked for; or a was over when b came into hand,
+// entitled.
 func (j *judge) later(b, a *hold) bool {
 	asked := b.Value > 0 && a.Time+a.err < b.Value-b.err
 	over := a.over < len(j.events)-1 && a.told+a.err <= b.Time-b.err && a.Time+a.err < b.Time-b.err
 	return a != b && a.Lock == b.Lock && (asked || over && b.fresh && exclude(a, b))
 }
 
-// maybeLater tells whether b may be later than a, as is known at a position, whatever the clocks' errors hide; without errors it is later's answer.
+// maybeLater tells whether b may be later than a, as is known at a position, whatever the clocks' errors hide; without
+// errors it is later's answer.
 func (j *judge) maybeLater(b, a *hold, now int) bool {
 	if a.err == 0 && b.err == 0 {
 		return j.later(b, a)
@@ -230,16 +245,21 @@ func (j *judge) overlaps(h *hold, before []*hold) {
 		j.add("double_grants", pair && double)
 		j.add("overlapping_holds", pair && both && !double)
 		gone, asked := j.events[k.gone].Time, j.events[h.asked].Time
-		doubt := h.User.Client() != k.User.Client() && gone != math.MaxInt64 && gone+k.err > asked-h.err && h.err+k.err > 0
+		doubt := h.User.Client() != k.User.Client() && gone != math.MaxInt64 && gone+k.err > asked-h.err &&
+			h.err+k.err > 0
 		j.add("possible_overlaps", pair && !both && (k.gone > h.asked || doubt))
 	}
 }
 
 // contest counts a hold whose lock another user asked for or held meanwhile, in a mode that conflicts.
 func (j *judge) contest(h *hold) {
-	wanted := slices.ContainsFunc(j.holds, func(k *hold) bool { return k.User != h.User && exclude(k, h) && k.at < h.over && k.over > h.at })
+	wanted := slices.ContainsFunc(j.holds, func(k *hold) bool {
+		return k.User != h.User && exclude(k, h) &&
+			k.at < h.over && k.over > h.at
+	})
 	for i, e := range j.events {
-		asks := e.Kind == history.Acquire && e.Phase == history.Invoke && e.User != h.User && e.Lock == h.Lock && (e.Mode == 0 || h.Mode == 0)
+		asks := e.Kind == history.Acquire && e.Phase == history.Invoke && e.User != h.User && e.Lock == h.Lock &&
+			(e.Mode == 0 || h.Mode == 0)
 		wanted = wanted || asks && i < h.over && j.outcome(i) > h.at
 	}
 	j.add("chances:overlapping_holds", wanted)
@@ -257,7 +277,8 @@ func (j *judge) tokens(h *hold) {
 // releases counts those of a user who was not entitled, and those that were answered ok and robbed another user.
 func (j *judge) releases(h *hold) {
 	for i, e := range j.events {
-		foreign := i != h.over || !slices.ContainsFunc(h.news, func(n news) bool { return h.entitled(max(n.time, e.Time-h.err)) })
+		foreign := i != h.over || !slices.ContainsFunc(h.news,
+			func(n news) bool { return h.entitled(max(n.time, e.Time-h.err)) })
 		if e.Kind != history.Release || e.Phase != history.Invoke || !h.owns(e) || !foreign {
 			continue
 		}
@@ -306,7 +327,8 @@ func (j *judge) effects(h *hold) {
 // rewritten tells whether another hold wrote between what the resource last did for a hold and a position.
 func (j *judge) rewritten(h *hold, now int) (is bool) {
 	for _, e := range j.events[:now] {
-		if e.Lock == h.Lock && e.Phase == history.Ok && (e.Kind == history.EffectRead || e.Kind == history.EffectWrite) {
+		if e.Lock == h.Lock && e.Phase == history.Ok &&
+			(e.Kind == history.EffectRead || e.Kind == history.EffectWrite) {
 			is = !h.did(e) && (is || e.Kind == history.EffectWrite)
 		}
 	}
@@ -343,7 +365,8 @@ func (j *judge) writesOf(lock uint16) (ws []write) {
 		}
 		w := write{value: e.Value, phase: j.events[j.outcome(i)].Phase}
 		for _, r := range j.events[:i] {
-			if r.User == e.User && r.Lock == lock && r.Phase == history.Ok && (r.Kind == history.Read || r.Kind == history.Write && j.Writes == "transfers") {
+			if r.User == e.User && r.Lock == lock && r.Phase == history.Ok &&
+				(r.Kind == history.Read || r.Kind == history.Write && j.Writes == "transfers") {
 				w.onto = r.Value
 			}
 		}
@@ -361,7 +384,8 @@ func (j *judge) writes() {
 		}
 	}
 	acked, whole, linked := false, true, true
-	var off, doubt int64 // of all accounts: what cannot be explained, and what may be explained by writes of unknown outcome
+	// of all accounts: what cannot be explained, and what may be explained by writes of unknown outcome
+	var off, doubt int64
 	for lock := range locks {
 		ws := j.writesOf(lock)
 		last, read := finals[lock]

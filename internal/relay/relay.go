@@ -1,15 +1,17 @@
-// Package relay carries connections to where the supervisor cannot connect itself: to addresses in the private networks of a swarm, and
-// to the container engines of its other hosts.
+// Package relay carries connections to where the supervisor cannot connect itself: to addresses in the private networks
+// of a swarm, and to the container engines of its other hosts.
 //
-// There are two ends. The hub is a container on the supervisor's own engine, with a foot in each of the run's networks; it dials what it
-// is asked to, and all its connections share its standard streams. A relay is a task on every other host that passes what it hears on to
-// the engine's socket there. Example: the supervisor starts redis-2 on host B. It opens a stream to the hub, asks it for the address of B's
-// relay, shows the key of the run, and speaks the engine's own protocol from there on:
+// There are two ends. The hub is a container on the supervisor's own engine, with a foot in each of the run's networks;
+// it dials what it is asked to, and all its connections share its standard streams. A relay is a task on every other
+// host that passes what it hears on to the engine's socket there. Example: the supervisor starts redis-2 on host B. It
+// opens a stream to the hub, asks it for the address of B's relay, shows the key of the run, and speaks the engine's
+// own protocol from there on:
 //
 //	supervisor == standard streams of the hub == hub -- overlay network -- relay on B -- /var/run/docker.sock of B
 //
-// Whoever reaches an engine's socket is root on that host. So a relay asks for the key, which only the supervisor and the relays of one
-// run have, and what passes between them is encrypted from end to end: neither the hub nor the network reads along.
+// Whoever reaches an engine's socket is root on that host. So a relay asks for the key, which only the supervisor and
+// the relays of one run have, and what passes between them is encrypted from end to end: neither the hub nor the
+// network reads along.
 package relay
 
 import (
@@ -31,12 +33,13 @@ import (
 const (
 	// dialTimeout bounds one connection of the hub.
 	dialTimeout = 5 * time.Second
-	// silence is how long the other end may leave what was sent to it unacknowledged. A host that is cut off is noticed after it.
+	// silence is how long the other end may leave what was sent to it unacknowledged. A host that is cut off is noticed
+	// after it.
 	silence = 15 * time.Second
 	// window is how much of one connection may be under way in bytes: events of clients come in bursts.
 	window = 1 << 20
-	// tcpUserTimeout is TCP_USER_TIMEOUT, of which x/sys knows the number on Linux alone. Hub and relay are containers, hence Linux, but the
-	// program with both in it builds for macOS too.
+	// tcpUserTimeout is TCP_USER_TIMEOUT, of which x/sys knows the number on Linux alone. Hub and relay are containers,
+	// hence Linux, but the program with both in it builds for macOS too.
 	tcpUserTimeout = 18
 )
 

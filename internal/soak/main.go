@@ -1,6 +1,7 @@
-// Soak runs each story and twin, each lock without faults, each fault on each backend and the family jepsen-etcd-lock, as often as
-// their rows say, and writes docs/track-record.md, with what it shows as data beside it. It is started at the top of the tree. It appends
-// each run to .soak/record.jsonl, outside of git; interrupted, it goes on where it was, and without that file it begins anew.
+// Soak runs each story and twin, each lock without faults, each fault on each backend and the family jepsen-etcd-lock,
+// as often as their rows say, and writes docs/track-record.md, with what it shows as data beside it. It is started at
+// the top of the tree. It appends each run to .soak/record.jsonl, outside of git; interrupted, it goes on where it was,
+// and without that file it begins anew.
 package main
 
 import (

@@ -51,12 +51,16 @@ func writePage(rec *record, path string) error {
 	if err != nil {
 		return err
 	}
-	p := pages{rec, old, shown{Rows: map[string][]string{}, Faults: map[string]map[string]string{}, On: madeOn(rec, old.On)}}
+	p := pages{rec, old, shown{
+		Rows: map[string][]string{}, Faults: map[string]map[string]string{},
+		On: madeOn(rec, old.On),
+	}}
 	parts := map[string]string{"on": strings.Join(p.now.On, ", "), "matrix": p.matrix()}
 	parts["rest"], p.now.Failures, p.now.Missing = p.rest()
 	for _, row := range storyRows() {
 		if runs, local := rec.runs[row.ID], rec.runs[row.local().ID]; row.Provider == "docker" {
-			parts["stories"] += p.row(slices.Concat(runs, local), row.Scenario, score(runs), score(local), found(slices.Concat(runs, local)), when(slices.Concat(runs, local)))
+			parts["stories"] += p.row(slices.Concat(runs, local), row.Scenario, score(runs), score(local),
+				found(slices.Concat(runs, local)), when(slices.Concat(runs, local)))
 		}
 	}
 	for _, row := range healthyRows() {
@@ -64,7 +68,8 @@ func writePage(rec *record, path string) error {
 		for _, r := range runs {
 			grants += r.Judged.Grants
 		}
-		parts["healthy"] += p.row(runs, strings.TrimSuffix(row.ID, "@docker"), score(runs), figure.Count(grants), found(runs), when(runs))
+		parts["healthy"] += p.row(runs, strings.TrimSuffix(row.ID, "@docker"), score(runs), figure.Count(grants),
+			found(runs), when(runs))
 	}
 	for _, row := range familyRows() {
 		runs, name := rec.runs[row.ID], strings.TrimPrefix(row.ID, familyStory+"+")
@@ -75,9 +80,11 @@ func writePage(rec *record, path string) error {
 	for _, row := range rateRows() {
 		runs := rec.runs[row.ID]
 		if strings.HasPrefix(row.Scenario, "work-") {
-			parts["work"] += p.row(runs, slices.Concat([]string{row.Scenario, score(runs)}, repeats(runs), []string{when(runs)})...)
+			parts["work"] += p.row(runs, slices.Concat([]string{row.Scenario, score(runs)}, repeats(runs),
+				[]string{when(runs)})...)
 		} else {
-			parts["rates"] += p.row(runs, slices.Concat([]string{row.Scenario, score(runs)}, failovers(runs), []string{when(runs)})...)
+			parts["rates"] += p.row(runs, slices.Concat([]string{row.Scenario, score(runs)}, failovers(runs),
+				[]string{when(runs)})...)
 		}
 	}
 	p.now.Demands, _ = demands(rec)
@@ -192,7 +199,8 @@ func (p pages) matrix() string {
 
 // rest names the runs that did not pass, and counts the rows that are missing or were not run.
 func (p pages) rest() (text string, failures []failure, lacks map[string]int) {
-	failures = slices.DeleteFunc(slices.Clone(p.old.Failures), func(f failure) bool { return len(p.rec.runs[f.Row]) > 0 })
+	failures = slices.DeleteFunc(slices.Clone(p.old.Failures),
+		func(f failure) bool { return len(p.rec.runs[f.Row]) > 0 })
 	left, lacks := 0, map[string]int{}
 	for _, row := range allRows() {
 		runs := p.rec.runs[row.ID]
@@ -224,13 +232,15 @@ func (p pages) rest() (text string, failures []failure, lacks map[string]int) {
 func failed(row Row, r Run) failure {
 	minute, _, _ := strings.Cut(r.Load, " ")
 	why, most := strings.Join(r.Reasons, "; "), 2*mostReason
-	if _, after, ok := strings.Cut(why, ": "); ok && r.Verdict == results.Unknown { // before are the expectations without an answer
+	// before are the expectations without an answer
+	if _, after, ok := strings.Cut(why, ": "); ok && r.Verdict == results.Unknown {
 		why, most = after, mostReason
 	}
 	return failure{row.ID, fmt.Sprintf("load %s: %s, %.*s", cmp.Or(minute, "unknown"), r.Verdict, most, why)}
 }
 
-// madeOn names the machines and the versions of the services, beside those named before; those of the libraries are the commit's.
+// madeOn names the machines and the versions of the services, beside those named before; those of the libraries are the
+// commit's.
 func madeOn(rec *record, before []string) []string {
 	on := map[string]bool{}
 	for _, what := range before {
@@ -268,11 +278,13 @@ func losses(runs []Run) (lost int64, text string) {
 		return 0, "–"
 	}
 	all := rates.Share(int(lost), int(of))
-	return lost, fmt.Sprintf("%s of %s, %.1f %% (%.1f–%.1f), %.0f–%.0f", figure.Count(lost), figure.Count(of), 100*all.Value, 100*all.Low, 100*all.High, least, most)
+	return lost, fmt.Sprintf("%s of %s, %.1f %% (%.1f–%.1f), %.0f–%.0f", figure.Count(lost), figure.Count(of),
+		100*all.Value, 100*all.Low, 100*all.High, least, most)
 }
 
-// failovers pools the failovers of runs: how many there were, and after how many another server led; the lag; the locks held; the double grants,
-// and of how many failovers they are; how many such a one has; and these for each failover and for each lock that was held.
+// failovers pools the failovers of runs: how many there were, and after how many another server led; the lag; the locks
+// held; the double grants, and of how many failovers they are; how many such a one has; and these for each failover and
+// for each lock that was held.
 func failovers(runs []Run) []string {
 	var all []results.Failover
 	for _, r := range runs {
@@ -295,7 +307,8 @@ func failovers(runs []Run) []string {
 		perHeld = estimate(rate.Rate.Over(rate.Held))
 	}
 	return []string{
-		figure.Count(rate.N), fmt.Sprintf("%d of %d", rate.Promoted, rate.Asked), behind, fmt.Sprintf("%.0f", rate.Held), figure.Count(rate.DoubleGrants),
+		figure.Count(rate.N), fmt.Sprintf("%d of %d", rate.Promoted, rate.Asked), behind,
+		fmt.Sprintf("%.0f", rate.Held), figure.Count(rate.DoubleGrants),
 		hits(rate), size, estimate(rate.Rate), perHeld,
 	}
 }
@@ -304,7 +317,8 @@ func failovers(runs []Run) []string {
 func repeats(runs []Run) []string {
 	var pieces, again int64
 	for _, r := range runs {
-		if done, n := r.Measures["work_done"], r.Counts["repeated_work"]; r.Verdict != results.Unknown && done != nil && n != nil {
+		if done, n := r.Measures["work_done"], r.Counts["repeated_work"]; r.Verdict != results.Unknown && done != nil &&
+			n != nil {
 			pieces, again = pieces+int64(*done)-*n, again+*n
 		}
 	}
@@ -312,11 +326,15 @@ func repeats(runs []Run) []string {
 		return slices.Repeat([]string{"–"}, 3)
 	}
 	share := rates.Share(int(min(again, pieces)), int(pieces))
-	return []string{figure.Count(pieces), figure.Count(again), fmt.Sprintf("%.0f (%.0f–%.0f)", 1e4*share.Value, 1e4*share.Low, 1e4*share.High)}
+	return []string{
+		figure.Count(pieces), figure.Count(again),
+		fmt.Sprintf("%.0f (%.0f–%.0f)", 1e4*share.Value, 1e4*share.Low, 1e4*share.High),
+	}
 }
 
 func hits(r results.FailoverRate) string {
-	return fmt.Sprintf("%d of %d, %.3g %% (%.3g–%.3g)", r.Hit, r.N, 100*r.Share.Value, 100*r.Share.Low, 100*r.Share.High)
+	return fmt.Sprintf("%d of %d, %.3g %% (%.3g–%.3g)", r.Hit, r.N, 100*r.Share.Value, 100*r.Share.Low,
+		100*r.Share.High)
 }
 
 func estimate(e rates.Estimate) string {

@@ -21,7 +21,8 @@ const (
 	missing = "missing" // the row cannot be run on this machine
 )
 
-// Run is one run of a row, a line of the record: what a campaign keeps of it, and where it was made. Its job is the row.
+// Run is one run of a row, a line of the record: what a campaign keeps of it, and where it was made. Its job is the
+// row.
 type Run struct {
 	campaign.Result
 	Row string `json:"row,omitempty"` // the job, in lines of before

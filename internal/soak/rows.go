@@ -29,7 +29,8 @@ func allRows() []Row {
 	return slices.Concat(storyRows(), healthyRows(), faultRows(), familyRows(), rateRows())
 }
 
-// storyRows are the stories and their twins, 20 and 5 times with containers, and as processes. The family has rows of its own.
+// storyRows are the stories and their twins, 20 and 5 times with containers, and as processes. The family has rows of
+// its own.
 func storyRows() []Row {
 	var docker, local []Row
 	for _, l := range scenarios.Names() {
@@ -51,7 +52,8 @@ func (r Row) local() Row {
 	return r
 }
 
-// healthyRows are two backends as their scenarios have them, and every lock that is not wrong on purpose, wanted by 50 users for 30 s.
+// healthyRows are two backends as their scenarios have them, and every lock that is not wrong on purpose, wanted by 50
+// users for 30 s.
 func healthyRows() []Row {
 	out := []Row{
 		{ID: "etcd-healthy@docker", Scenario: "etcd-healthy", Provider: "docker", Count: 20},
@@ -63,8 +65,9 @@ func healthyRows() []Row {
 				continue
 			}
 			out = append(out, Row{
-				ID: b.Name + "-healthy+" + l.Name + "@docker", Scenario: b.Name + "-healthy", Provider: "docker", Count: 3,
-				Set: []string{"backend.lock=" + l.Name, "run.for=30s", "workload.clients=10", "workload.users=5"},
+				ID: b.Name + "-healthy+" + l.Name + "@docker", Scenario: b.Name + "-healthy", Provider: "docker",
+				Count: 3,
+				Set:   []string{"backend.lock=" + l.Name, "run.for=30s", "workload.clients=10", "workload.users=5"},
 			})
 		}
 	}
@@ -83,7 +86,10 @@ func faultRows() []Row {
 			if err != nil { // a backend with servers has one to hit
 				panic(err)
 			}
-			out = append(out, Row{ID: o.Name + "@docker", Scenario: o.Name, Text: tryout.Scenario(o), Provider: "docker", Count: 3, Quick: true})
+			out = append(out, Row{
+				ID: o.Name + "@docker", Scenario: o.Name, Text: tryout.Scenario(o),
+				Provider: "docker", Count: 3, Quick: true,
+			})
 		}
 	}
 	return out
@@ -93,8 +99,8 @@ func faultRows() []Row {
 // and their runs are pooled.
 const familyStory = "jepsen-etcd-lock"
 
-// familyQuick are the four members that tell most: Jepsen's own, the one that loses most, the newest etcd with only the holder stopped,
-// and the one whose fence loses nothing.
+// familyQuick are the four members that tell most: Jepsen's own, the one that loses most, the newest etcd with only the
+// holder stopped, and the one whose fence loses nothing.
 var familyQuick = []string{
 	familyStory + "+v3lock-blind+3.4+leader-or-all@docker", familyStory + "+v3lock-blind+3.4+leader@docker",
 	familyStory + "+mutex+built-in+holder@docker", familyStory + "-fenced@docker",
@@ -104,7 +110,10 @@ var familyQuick = []string{
 func familyRows() []Row {
 	var docker, local []Row
 	add := func(id, scenario string, set ...string) {
-		docker = append(docker, Row{ID: id, Scenario: scenario, Set: set, Provider: "docker", Count: 5, Quick: slices.Contains(familyQuick, id)})
+		docker = append(docker, Row{
+			ID: id, Scenario: scenario, Set: set, Provider: "docker", Count: 5,
+			Quick: slices.Contains(familyQuick, id),
+		})
 	}
 	for _, version := range []string{"3.4", "built-in"} {
 		for _, l := range []string{"v3lock-blind", "v3lock", "mutex"} {
@@ -113,7 +122,8 @@ func familyRows() []Row {
 				if version != "3.4" || target == "holder" { // a server of 3.4 that was stopped grants twice
 					set = append(set, "expect.double_grants=0")
 				}
-				id := strings.Join([]string{familyStory, l, version, strings.ReplaceAll(target, " ", "-")}, "+") + "@docker"
+				id := strings.Join([]string{familyStory, l, version, strings.ReplaceAll(target, " ", "-")}, "+") +
+					"@docker"
 				add(id, familyStory, set...)
 			}
 		}
@@ -130,8 +140,9 @@ func familyRows() []Row {
 	return append(docker, local...)
 }
 
-// rateRows are the scenarios that ask how often something happens. Their runs are pooled: ten of them have a hundred failovers, on servers
-// that are kept from run to run. A row that was interrupted goes on with the next ten failovers, on new servers.
+// rateRows are the scenarios that ask how often something happens. Their runs are pooled: ten of them have a hundred
+// failovers, on servers that are kept from run to run. A row that was interrupted goes on with the next ten failovers,
+// on new servers.
 func rateRows() (out []Row) {
 	for _, l := range scenarios.Names() {
 		if strings.HasPrefix(l.File, "rates/") {
@@ -149,8 +160,8 @@ func fenced(id string) bool {
 // rated tells whether the row is one of the family.
 func (r Row) rated() bool { return strings.HasPrefix(r.Scenario, familyStory) }
 
-// choose picks the rows that the patterns name, all or the quick ones, and sets how often they are run. A pattern without a row is an
-// error.
+// choose picks the rows that the patterns name, all or the quick ones, and sets how often they are run. A pattern
+// without a row is an error.
 func choose(rows []Row, only string, quick bool, runs int) (out []Row, err error) {
 	patterns, used := strings.Split(cmp.Or(only, "*"), ","), map[string]bool{}
 	for _, row := range rows {

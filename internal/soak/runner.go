@@ -20,8 +20,8 @@ import (
 // The exit codes that are no verdict.
 const exitUsage, exitMissing, exitInterrupted = 2, 3, 130
 
-// runner runs scenarios by the built program, as a user would, at the top of the tree. One process makes the runs of all rows, and keeps clean
-// servers between them.
+// runner runs scenarios by the built program, as a user would, at the top of the tree. One process makes the runs of
+// all rows, and keeps clean servers between them.
 type runner struct {
 	bin    string // the program
 	commit string // that it is built of
@@ -37,8 +37,8 @@ type process struct {
 	said    bytes.Buffer // on standard error
 }
 
-// job and answer are what goes into the program and what comes out of it, as `run -` has them. An answer is the verdict of a run or, with Runs, the
-// end of a job.
+// job and answer are what goes into the program and what comes out of it, as `run -` has them. An answer is the verdict
+// of a run or, with Runs, the end of a job.
 type (
 	job struct {
 		Job      string   `json:"job"`
@@ -55,8 +55,8 @@ type (
 	}
 )
 
-// bring makes the runs that a row still lacks. A program that ends without a verdict is a run that did not pass. A run that was interrupted does not
-// count.
+// bring makes the runs that a row still lacks. A program that ends without a verdict is a run that did not pass. A run
+// that was interrupted does not count.
 func (r *runner) bring(ctx context.Context, row Row, rec *record) error {
 	n := row.Count - len(rec.runs[row.ID])
 	if n <= 0 {
@@ -160,7 +160,8 @@ func (r Row) job(n int) (job, error) {
 // recordError is one of the record: no run must go uncounted.
 type recordError struct{ error }
 
-// follow records the runs of a row as the program prints their verdicts, until the end of the job. begun is when the run began that got none.
+// follow records the runs of a row as the program prints their verdicts, until the end of the job. begun is when the
+// run began that got none.
 func (r *runner) follow(row Row, rec *record) (ended *answer, begun time.Time, err error) {
 	for {
 		begun = time.Now()

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// shown is what the page says, as data: a row without runs in the record, which is not in git, stays as it was. It is kept beside the page.
+// shown is what the page says, as data: a row without runs in the record, which is not in git, stays as it was. It is
+// kept beside the page.
 type shown struct {
 	On       []string                     `json:"on"`       // machines and versions
 	Rows     map[string][]string          `json:"rows"`     // cells by the first of them

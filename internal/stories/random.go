@@ -16,7 +16,8 @@ type Draw struct {
 	Expect map[string]string // beside what every such story expects, or in its place
 }
 
-// Random is users that fight while faults come that are drawn from the seed. Holders may outlive their grants, and nothing refuses what they write.
+// Random is users that fight while faults come that are drawn from the seed. Holders may outlive their grants, and
+// nothing refuses what they write.
 func Random(seed uint64, d Draw) Story {
 	if len(d.Faults) == 0 {
 		d.Faults = []string{"pause", "partition", "{use: delay, to: all, by: (0.1ttl)}"}

@@ -29,7 +29,10 @@ type line struct {
 //
 // Beside the keys of a scenario it has those of header.
 var (
-	header   = []string{"name", "claim", "note", "turn", "quick", "needs", "ttl", "takes", "grants", "durable", "per", "like"}
+	header = []string{
+		"name", "claim", "note", "turn", "quick", "needs", "ttl", "takes", "grants", "durable", "per",
+		"like",
+	}
 	sections = []string{"workload", "chaos", "steps", "run", "expect"}
 	joined   = []string{"workload", "run", "expect"}
 	whenForm = regexp.MustCompile(`^  - \{when: ([^,{}]+), `)

@@ -1,6 +1,6 @@
-// Package stories has the default suite of a lock: the stories of scenarios/suite, each of which becomes a scenario for every lock that
-// offers what it is about. `lockquake suite` and package locktest both take them from here. Other modules link it with locktest, so it
-// imports the standard library alone.
+// Package stories has the default suite of a lock: the stories of scenarios/suite, each of which becomes a scenario for
+// every lock that offers what it is about. `lockquake suite` and package locktest both take them from here. Other
+// modules link it with locktest, so it imports the standard library alone.
 package stories
 
 import (
@@ -15,8 +15,9 @@ import (
 	"github.com/lockquake/lockquake/scenarios/suite"
 )
 
-// Story is a scenario that a lock is put to. It expects what is true of every lock, whatever breaks: no grants that meet, no release
-// that frees another's grant, no tokens that fall (which are lockquake's defaults), no lock that stays taken.
+// Story is a scenario that a lock is put to. It expects what is true of every lock, whatever breaks: no grants that
+// meet, no release that frees another's grant, no tokens that fall (which are lockquake's defaults), no lock that stays
+// taken.
 type Story struct {
 	Name   string // in Of with a point of the lock in the place of POINT, for one about points
 	Family string // its name in All; "": it is drawn
@@ -73,7 +74,8 @@ func (t Story) Where() string {
 // Estimate is about how long a run of the story takes, without the start of servers.
 func (t Story) Estimate(s Subject) time.Duration {
 	s = t.with(s)
-	const starts, settles = 1500 * time.Millisecond, 1500 * time.Millisecond // clients start, and what was broken settles
+	// clients start, and what was broken settles
+	const starts, settles = 1500 * time.Millisecond, 1500 * time.Millisecond
 	if t.takes == "" {
 		return starts + s.TTL
 	}
@@ -81,8 +83,8 @@ func (t Story) Estimate(s Subject) time.Duration {
 	return starts + settles + takes
 }
 
-// Of lists the stories of a lock in the order in which they are run, also those that do not apply. Those about its points have a
-// point of this lock in their name.
+// Of lists the stories of a lock in the order in which they are run, also those that do not apply. Those about its
+// points have a point of this lock in their name.
 func Of(s Subject) []Story { return of(All(), s) }
 
 func of(all []Story, s Subject) []Story {
@@ -117,8 +119,8 @@ func All() []Story { return slices.Clone(own()) }
 
 var own = sync.OnceValue(func() []Story { return Read(suite.Files) })
 
-// Read reads the stories in the files of a folder. Whatever is wrong with a file is told by the Scenario of its story, and by no
-// other.
+// Read reads the stories in the files of a folder. Whatever is wrong with a file is told by the Scenario of its story,
+// and by no other.
 func Read(folder fs.FS) []Story {
 	files, err := fs.Glob(folder, "*.yaml")
 	if err != nil {

@@ -28,10 +28,11 @@ type Subject struct {
 	Quick bool
 }
 
-// times are what a story can name between parentheses, alone or in sums such as (bound+500ms). Beside them are multiples of
-// the TTL, such as (0.5ttl).
+// times are what a story can name between parentheses, alone or in sums such as (bound+500ms). Beside them are
+// multiples of the TTL, such as (0.5ttl).
 var times = map[string]func(Subject) time.Duration{
-	"bound": Subject.bound, "calm": Subject.calm, "delay": Subject.delay, "long": Subject.long, "patience": Subject.patience,
+	"bound": Subject.bound, "calm": Subject.calm, "delay": Subject.delay, "long": Subject.long,
+	"patience": Subject.patience,
 }
 
 // bound is within what time after a holder's death the lock must be granted again; 0: it names none.
@@ -53,8 +54,8 @@ func (s Subject) patience() time.Duration {
 	return s.TTL + slack
 }
 
-// calm is for how long nothing happens before a user that was in trouble must be able to use its lock again: longer than
-// the bound that the judge leaves it.
+// calm is for how long nothing happens before a user that was in trouble must be able to use its lock again: longer
+// than the bound that the judge leaves it.
 func (s Subject) calm() time.Duration {
 	if bound := s.bound(); bound > 0 && s.Lock.Offers.Expires {
 		return bound + s.TTL/4
@@ -70,10 +71,11 @@ func (s Subject) delay() time.Duration {
 	return s.TTL / 16
 }
 
-// points are what a story is told for each of, by the words of `per`. Each half of a cycle begins with a point "before-...".
-// Points that the lock comes to only where a scenario asks for it are left out.
+// points are what a story is told for each of, by the words of `per`. Each half of a cycle begins with a point
+// "before-...". Points that the lock comes to only where a scenario asks for it are left out.
 func (s Subject) points() map[string][]string {
-	acquire := slices.DeleteFunc(slices.Clone(s.Lock.Points), func(p string) bool { return s.Lock.Waits && p == "wait-done" })
+	acquire := slices.DeleteFunc(slices.Clone(s.Lock.Points),
+		func(p string) bool { return s.Lock.Waits && p == "wait-done" })
 	var release []string
 	for i, p := range acquire {
 		if i > 0 && strings.HasPrefix(p, "before-") {

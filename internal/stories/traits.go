@@ -22,8 +22,14 @@ var traits = []trait{
 		func(s Subject) bool { return !s.InProcess },
 	},
 	{"expires", "grants end", "the lock's grants name no end", func(s Subject) bool { return s.Lock.Offers.Expires }},
-	{"renews", "the holder can extend", "the lock is no lock.Renewer", func(s Subject) bool { return s.Lock.Offers.Renewal == "call" }},
-	{"extended", "grants are extended", "nothing extends the lock's grants", func(s Subject) bool { return s.Lock.Offers.Renewal != "none" }},
+	{
+		"renews", "the holder can extend", "the lock is no lock.Renewer",
+		func(s Subject) bool { return s.Lock.Offers.Renewal == "call" },
+	},
+	{
+		"extended", "grants are extended", "nothing extends the lock's grants",
+		func(s Subject) bool { return s.Lock.Offers.Renewal != "none" },
+	},
 	{
 		"keeps", "a holder can keep the lock", "the lock's grants end, and nothing extends them",
 		func(s Subject) bool { return !s.Lock.Offers.Expires || s.Lock.Offers.Renewal != "none" },
@@ -32,14 +38,38 @@ var traits = []trait{
 		"lapses", "nothing renews by itself", "the lock renews grants by itself",
 		func(s Subject) bool { return !s.Keeps && s.Lock.Offers.Renewal != "background" },
 	},
-	{"bounded", "the recovery has a bound", "the lock names no bound for its recovery", func(s Subject) bool { return s.bound() > 0 }},
-	{"any-ttl", "TTLs need be no whole seconds", "a TTL of %s is a whole number of seconds", func(s Subject) bool { return !s.Servers.WholeSeconds }},
-	{"watches", "the lock tells of a loss", "the lock tells nobody of a loss", func(s Subject) bool { return s.Lock.Offers.LossSignal }},
-	{"tokens", "the lock has tokens", "the lock has no fencing tokens", func(s Subject) bool { return s.Lock.Offers.Token != backends.TokenNone }},
-	{"fair", "the lock is fair", "the lock does not promise to serve users in order", func(s Subject) bool { return s.Lock.Offers.Fair }},
-	{"shared", "the lock can be shared", "the lock can be held by one user alone", func(s Subject) bool { return s.Lock.Offers.Shared }},
-	{"blocking", "the lock waits in the service", "the lock is polled for", func(s Subject) bool { return s.Lock.Offers.Blocking }},
-	{"wall-clock", "a wall clock ends grants", "no wall clock ends the lock's grants", func(s Subject) bool { return s.Lock.Offers.WallClock }},
+	{
+		"bounded", "the recovery has a bound", "the lock names no bound for its recovery",
+		func(s Subject) bool { return s.bound() > 0 },
+	},
+	{
+		"any-ttl", "TTLs need be no whole seconds", "a TTL of %s is a whole number of seconds",
+		func(s Subject) bool { return !s.Servers.WholeSeconds },
+	},
+	{
+		"watches", "the lock tells of a loss", "the lock tells nobody of a loss",
+		func(s Subject) bool { return s.Lock.Offers.LossSignal },
+	},
+	{
+		"tokens", "the lock has tokens", "the lock has no fencing tokens",
+		func(s Subject) bool { return s.Lock.Offers.Token != backends.TokenNone },
+	},
+	{
+		"fair", "the lock is fair", "the lock does not promise to serve users in order",
+		func(s Subject) bool { return s.Lock.Offers.Fair },
+	},
+	{
+		"shared", "the lock can be shared", "the lock can be held by one user alone",
+		func(s Subject) bool { return s.Lock.Offers.Shared },
+	},
+	{
+		"blocking", "the lock waits in the service", "the lock is polled for",
+		func(s Subject) bool { return s.Lock.Offers.Blocking },
+	},
+	{
+		"wall-clock", "a wall clock ends grants", "no wall clock ends the lock's grants",
+		func(s Subject) bool { return s.Lock.Offers.WallClock },
+	},
 
 	{"asked", "the service can be asked", "nobody can ask the service what it has of the lock", Subject.asked},
 	{
@@ -62,7 +92,8 @@ var traits = []trait{
 		func(s Subject) bool { return !s.majority() },
 	},
 	{
-		"independent-servers", "a majority of independent servers is asked", "no majority of independent servers is asked",
+		"independent-servers", "a majority of independent servers is asked",
+		"no majority of independent servers is asked",
 		func(s Subject) bool { return s.Servers.Majority == backends.ByClients },
 	},
 	{
@@ -78,11 +109,13 @@ var traits = []trait{
 		func(s Subject) bool { return s.Servers.Majority == backends.AmongThem },
 	},
 	{
-		"no-failover", "not Sentinel or Cluster", "a server that does not answer is replaced by one that may not know its grants",
+		"no-failover", "not Sentinel or Cluster",
+		"a server that does not answer is replaced by one that may not know its grants",
 		func(s Subject) bool { return !s.Servers.Standby },
 	},
 	{
-		"forgets", "a server that lost its data serves without them", "a server of %s that lost its data does not serve without them",
+		"forgets", "a server that lost its data serves without them",
+		"a server of %s that lost its data does not serve without them",
 		func(s Subject) bool { return s.Servers.Forgets },
 	},
 

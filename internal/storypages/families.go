@@ -9,43 +9,54 @@ type family struct {
 	Stories []string
 }
 
-// families are all of them; a story belongs to the first that names it. One that none names is on no page, which a test refuses.
+// families are all of them; a story belongs to the first that names it. One that none names is on no page, which a test
+// refuses.
 var families = []family{
 	{
 		Question: "Does a failover, or a restart, give my lock away?",
 		Stories: []string{
-			"sentinel-lost-lock", "sentinel-split-brain", "cluster-lost-lock", "redis-restart-amnesia", "redlock-restart", "redlock-power-cut", "incr-token-failover",
+			"sentinel-lost-lock", "sentinel-split-brain", "cluster-lost-lock", "redis-restart-amnesia",
+			"redlock-restart", "redlock-power-cut", "incr-token-failover",
 			"counter-on-five", "etcd-tokens-fall", "sentinel-failover",
 		},
 	},
 	{
 		Question: "Whose clock must be right?",
-		Stories:  []string{"redlock-clock-jump", "redis-clock-jump", "redlock-pause-before-reply", "redlock-client-clock", "redlock-slow-link", "*-clock-*"},
+		Stories: []string{
+			"redlock-clock-jump", "redis-clock-jump", "redlock-pause-before-reply",
+			"redlock-client-clock", "redlock-slow-link", "*-clock-*",
+		},
 	},
 	{
 		Question: "What if the holder sleeps?",
 		Stories: []string{
-			"etcd-holder-pause", "*-holder-pause", "*-holder-pause-advisory", "*-holder-pause-single", "both-holders-paused", "session-check", "lease-guard", "renewal-keeps",
+			"etcd-holder-pause", "*-holder-pause", "*-holder-pause-advisory", "*-holder-pause-single",
+			"both-holders-paused", "session-check", "lease-guard", "renewal-keeps",
 			"zookeeper-long-work", "lease-dilemma",
 		},
 	},
 	{
 		Question: "What do the network, and the service's own troubles, do?",
 		Stories: []string{
-			"late-packet-*", "*-expiry", "redis-holder-cut-off", "etcd-slow-leader", "*-leader-failover", "*-minority-leader", "redlock-*", "postgres-session-end",
+			"late-packet-*", "*-expiry", "redis-holder-cut-off", "etcd-slow-leader", "*-leader-failover",
+			"*-minority-leader", "redlock-*", "postgres-session-end",
 			"*-slow-network", "herd", "polling", "mass-disconnect",
 		},
 	},
 	{
 		Question: "What must the thing behind the lock check?",
 		Stories: []string{
-			"random-token-cas", "check-then-write", "fence-*", "names-in-turn", "half-transfer", "chubby-*", "sequencer-*", "lock-delay-*", "conditional-put",
+			"random-token-cas", "check-then-write", "fence-*", "names-in-turn", "half-transfer", "chubby-*",
+			"sequencer-*", "lock-delay-*", "conditional-put",
 			"etcd-lock-key", "epoch-*",
 		},
 	},
 	{
 		Question: "What is the lock for: correctness, or less work?",
-		Stories:  []string{"flash-sale", "moutai", "double-booking", "gatekeeper", "work-done-twice", "counter-with-losses", "cache-stampede"},
+		Stories: []string{
+			"flash-sale", "moutai", "double-booking", "gatekeeper", "work-done-twice",
+			"counter-with-losses", "cache-stampede",
+		},
 	},
 	{
 		Question: "Which mistakes do programs make?",

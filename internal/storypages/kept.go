@@ -26,8 +26,8 @@ var judgedFiles = []string{
 // archive is the file that keeps the runs of a story: a folder for the story, and one for each twin.
 func archive(story string) string { return filepath.Join(runsDir, story+".zip") }
 
-// keep puts a run directory into the archive of its story, in place of an earlier run of the same scenario. Runs of scenarios that are not
-// among the forms are dropped.
+// keep puts a run directory into the archive of its story, in place of an earlier run of the same scenario. Runs of
+// scenarios that are not among the forms are dropped.
 func keep(file, dir, scenario string, forms []string) error {
 	tmp, err := os.CreateTemp(filepath.Dir(file), ".kept-*")
 	if err != nil {
@@ -35,7 +35,11 @@ func keep(file, dir, scenario string, forms []string) error {
 	}
 	defer func() { _ = os.Remove(tmp.Name()) }() // gone, where it was renamed
 	out := zip.NewWriter(tmp)
-	out.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) { return flate.NewWriter(w, flate.BestCompression) })
+	out.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser,
+		error,
+	) {
+		return flate.NewWriter(w, flate.BestCompression)
+	})
 	err = errors.Join(copyOthers(out, file, scenario, forms), addRun(out, dir, scenario), out.Close(), tmp.Close())
 	if err != nil {
 		return err
@@ -99,8 +103,8 @@ func addFile(out *zip.Writer, file, name string) error {
 	return err
 }
 
-// transposed puts the first bytes of all rows first, then the second ones, and so on: a history's records of one size take a quarter less in an
-// archive that way. What is left behind the last whole row stays.
+// transposed puts the first bytes of all rows first, then the second ones, and so on: a history's records of one size
+// take a quarter less in an archive that way. What is left behind the last whole row stays.
 func transposed(data []byte, row int) []byte {
 	out, rows := slices.Clone(data), len(data)/row
 	for i := range rows * row {

@@ -1,6 +1,7 @@
-// Storypages writes what the pages show of the stories: docs/stories.md lists them by question, docs/stories/NAME.md has a story's claim, a run's
-// findings, its picture, its words and its twins, and the README has one picture. Its arguments are run directories, or folders of
-// runs, from which it keeps the latest run of each story and twin. Without arguments it writes the pages anew from what it kept.
+// Storypages writes what the pages show of the stories: docs/stories.md lists them by question, docs/stories/NAME.md
+// has a story's claim, a run's findings, its picture, its words and its twins, and the README has one picture. Its
+// arguments are run directories, or folders of runs, from which it keeps the latest run of each story and twin. Without
+// arguments it writes the pages anew from what it kept.
 package main
 
 import (
@@ -103,7 +104,8 @@ func shows(dir string) error {
 	case strings.Contains(env.Replay, "--set"):
 		return fmt.Errorf("the run is of another scenario (%s); one of the story's own should be shown", env.Replay)
 	case !ofCommit(env.Version):
-		return fmt.Errorf("the run was made by %s, which nobody else can build; one of a commit should be shown", env.Version)
+		return fmt.Errorf("the run was made by %s, which nobody else can build; one of a commit should be shown",
+			env.Version)
 	}
 	if r, err := results.ReadReport(dir); err != nil || r.Verdict != results.Pass {
 		return errors.Join(err, fmt.Errorf("the run is %q; one that passed should be shown", r.Verdict))

@@ -72,12 +72,14 @@ func (s *story) page() string {
 	if len(s.Twins) > 0 {
 		b.WriteString("\n| twin | the same, but | a run found | verdict |\n|---|---|---|---|\n")
 		for _, t := range s.Twins {
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", strings.TrimPrefix(t.Name, s.Name), cell(t.Claim), s.Found[t.Name].results(), s.Found[t.Name].verdict())
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", strings.TrimPrefix(t.Name, s.Name), cell(t.Claim),
+				s.Found[t.Name].results(), s.Found[t.Name].verdict())
 		}
 	}
 	for _, t := range s.Twins {
 		if f, ok := s.Found[t.Name]; ok {
-			fmt.Fprintf(&b, "\n<details><summary><code>%s</code> in words</summary>\n\n%s</details>\n", t.Name, f.block())
+			fmt.Fprintf(&b, "\n<details><summary><code>%s</code> in words</summary>\n\n%s</details>\n", t.Name,
+				f.block())
 		}
 	}
 	fmt.Fprintf(&b, "\nWords and picture are made of the events of these runs, as `--explain` and `lockquake picture` do. [All stories](../stories.md)\n")
@@ -90,13 +92,15 @@ func (f found) block() string { return "```\n" + strings.Join(f.Words, "\n") + "
 // onReadme is the story whose picture the README has.
 const onReadme = "sentinel-lost-lock"
 
-// readmeText is the part of README.md: one story's claim, its picture, and what the run found; "" where there is no picture.
+// readmeText is the part of README.md: one story's claim, its picture, and what the run found; "" where there is no
+// picture.
 func readmeText(all []*story) string {
 	i := slices.IndexFunc(all, func(s *story) bool { return s.Name == onReadme })
 	if i < 0 || all[i].Found[onReadme].Picture == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s\n\n![%s, as it happened](docs/stories/%s.svg)\n\n%s\n", oneLine(all[i].Claim), onReadme, onReadme, all[i].Found[onReadme].sentence())
+	return fmt.Sprintf("%s\n\n![%s, as it happened](docs/stories/%s.svg)\n\n%s\n", oneLine(all[i].Claim), onReadme,
+		onReadme, all[i].Found[onReadme].sentence())
 }
 
 // sentence says what a run found, and which.
@@ -110,7 +114,8 @@ func (f found) sentence() string {
 	if strings.HasPrefix(f.Of, "access") { // it was stored as accesses
 		thing = "access"
 	}
-	out := fmt.Sprintf("A run found, among %s: %s (%s).", figure.Of(f.Grants, thing), f.figures(), strings.Join(on, ", "))
+	out := fmt.Sprintf("A run found, among %s: %s (%s).", figure.Of(f.Grants, thing), f.figures(),
+		strings.Join(on, ", "))
 	if f.Verdict != "pass" {
 		out += fmt.Sprintf(" Its verdict is **%s**: %s.", f.Verdict, strings.Join(f.Reasons, "; "))
 	}

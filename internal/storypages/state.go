@@ -35,7 +35,8 @@ type found struct {
 
 // shown are the counts that a page shows when they are above zero; the others are in the small print of a report.
 var shown = []string{
-	"double_grants", "overlapping_holds", "stale_writes", "fence_saves", "lost_updates", "lost_elements", "units_oversold", "double_bookings",
+	"double_grants", "overlapping_holds", "stale_writes", "fence_saves", "lost_updates", "lost_elements",
+	"units_oversold", "double_bookings",
 	"token_regressions", "foreign_releases", "stuck_locks", "acknowledged_writes_lost", "false_results", "orphans",
 }
 
@@ -54,7 +55,8 @@ func read(dir string) (f found, err error) {
 		return f, err
 	}
 	f = found{
-		Verdict: string(r.Verdict), Reasons: r.Reasons, Provider: r.Provider, Seed: r.Seed, Replay: published(r.Replay), Made: env.Version,
+		Verdict: string(r.Verdict), Reasons: r.Reasons, Provider: r.Provider, Seed: r.Seed, Replay: published(r.Replay),
+		Made:   env.Version,
 		Counts: map[string]int64{}, Measures: map[string]*float64{}, Versions: map[string]string{},
 	}
 	f.Grants, f.Of = r.Subject()
@@ -109,7 +111,10 @@ func untold(r results.Report, f found) []string {
 		if n := r.Counts[e.Name]; e.Default || n == nil || *n == 0 || ok && x.Free() {
 			continue
 		}
-		for where, text := range map[string]string{"headline": f.Words[0], "words": strings.Join(f.Words[1:], "\n"), "picture": drawn.String()} {
+		for where, text := range map[string]string{
+			"headline": f.Words[0], "words": strings.Join(f.Words[1:], "\n"),
+			"picture": drawn.String(),
+		} {
 			if !report.Names(text, e.Name) {
 				out = append(out, e.Name+" is not in the "+where)
 			}

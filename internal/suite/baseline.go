@@ -31,13 +31,15 @@ func (x *Comparison) dearer(c Cell) []string {
 	return nil
 }
 
-// unanswered tells whether a cell that was green has no answer now, although it was asked for one: what the budget left out was not.
+// unanswered tells whether a cell that was green has no answer now, although it was asked for one: what the budget left
+// out was not.
 func (x *Comparison) unanswered(c Cell) bool {
 	was := x.Baseline.find(c)
 	return was != nil && was.State() == Green && (c.State() == Unknown || c.State() == NotRun && c.Missing)
 }
 
-// Regressions is how many cells are red that were green or cost more than they did, and Unanswered how many that were green have no answer.
+// Regressions is how many cells are red that were green or cost more than they did, and Unanswered how many that were
+// green have no answer.
 func (x *Comparison) Regressions() (regressions, unanswered int) {
 	for _, c := range x.Now.Cells {
 		if x.regressed(c) {
@@ -57,7 +59,8 @@ func (x *Comparison) Text(w io.Writer) error {
 	for _, c := range x.Now.Cells {
 		was := x.Baseline.find(c)
 		more := x.dearer(c)
-		if was == nil && (c.State() == Green || c.State() == Apart) || was != nil && was.word() == c.word() && len(more) == 0 {
+		if was == nil && (c.State() == Green || c.State() == Apart) || was != nil && was.word() == c.word() &&
+			len(more) == 0 {
 			continue
 		}
 		told++

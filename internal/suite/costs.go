@@ -11,8 +11,8 @@ import (
 // cost is a measure of what a lock costs, as a suite compares it with its baseline.
 type cost struct {
 	measure, unit string
-	// A run costs more if the measure is above so many times the baseline's, and by at least so much. Counts of one acquire or release are exact.
-	// What waiting costs also depends on how soon a busy machine lets a user ask again.
+	// A run costs more if the measure is above so many times the baseline's, and by at least so much. Counts of one
+	// acquire or release are exact. What waiting costs also depends on how soon a busy machine lets a user ask again.
 	ratio, more float64
 }
 
@@ -58,8 +58,10 @@ func dearer(now, before Cell) (told []string) {
 				most = max(most, v)
 			}
 		}
-		if known := !math.IsInf(least, 0) && !math.IsInf(most, 0); known && least > c.ratio*most && least-most >= c.more {
-			told = append(told, fmt.Sprintf("%s %s, %s in the baseline", figure.Number(least), c.unit, figure.Number(most)))
+		if known := !math.IsInf(least, 0) && !math.IsInf(most, 0); known && least > c.ratio*most &&
+			least-most >= c.more {
+			told = append(told, fmt.Sprintf("%s %s, %s in the baseline", figure.Number(least), c.unit,
+				figure.Number(most)))
 		}
 	}
 	slices.Sort(told)

@@ -44,7 +44,8 @@ type Random struct {
 	Faults []string      `yaml:"faults"` // none: pause, partition, delay
 	On     []string      `yaml:"on"`     // none: holder, clients
 	For    time.Duration `yaml:"for"`    // 0: ten TTLs
-	// Expect is laid over what a story of drawn faults expects: "lost_updates: 0" for a lock whose resource refuses late writes.
+	// Expect is laid over what a story of drawn faults expects: "lost_updates: 0" for a lock whose resource refuses
+	// late writes.
 	Expect map[string]string `yaml:"expect"`
 }
 

@@ -26,13 +26,15 @@ const (
 	quickUsers   = 2
 )
 
-// ErrNoLock says that a row names no lock that there is, and ErrNoStory that a name begins with Folder and is of no story.
+// ErrNoLock says that a row names no lock that there is, and ErrNoStory that a name begins with Folder and is of no
+// story.
 var (
 	ErrNoLock  = errors.New("no such lock")
 	ErrNoStory = errors.New("no such story")
 )
 
-// Ask asks the programs that stand in for lockquake's own client in a scenario what they say of themselves. There are no answers where there are none.
+// Ask asks the programs that stand in for lockquake's own client in a scenario what they say of themselves. There are
+// no answers where there are none.
 type Ask func(scenarios.Scenario) ([]*wire.Hello, error)
 
 // once asks the programs of several rows once.
@@ -47,7 +49,8 @@ func (ask Ask) once() Ask {
 	}
 }
 
-// Plan makes the cells: each lock put to each story, those of one topology together. The cells of a lock whose clients cannot be asked are not run.
+// Plan makes the cells: each lock put to each story, those of one topology together. The cells of a lock whose clients
+// cannot be asked are not run.
 func Plan(c Config, known []listed.Backend, ask Ask) ([]Cell, error) {
 	ask = ask.once()
 	if len(c.Stories) == 0 && c.Random == nil {
@@ -71,7 +74,8 @@ func Plan(c Config, known []listed.Backend, ask Ask) ([]Cell, error) {
 	for _, cell := range out {
 		key := cell.Lock + "\x00" + cell.Story
 		if seen[key] {
-			return nil, c.locate("locks", fmt.Errorf("%s has the story %s twice; give one of the rows a name of its own", cell.Lock, cell.Story))
+			return nil, c.locate("locks",
+				fmt.Errorf("%s has the story %s twice; give one of the rows a name of its own", cell.Lock, cell.Story))
 		}
 		seen[key] = true
 	}
@@ -110,7 +114,8 @@ func Locks(backend, lock string, list []backends.Backend) (b backends.Backend, l
 		for _, b := range list {
 			names = append(names, b.Name)
 		}
-		return b, nil, fmt.Errorf("%w: there is no backend %q; there are %s", ErrNoLock, backend, strings.Join(names, ", "))
+		return b, nil, fmt.Errorf("%w: there is no backend %q; there are %s", ErrNoLock, backend,
+			strings.Join(names, ", "))
 	}
 	if b = list[i]; lock == "*" {
 		return b, b.Locks, nil
@@ -121,7 +126,8 @@ func Locks(backend, lock string, list []backends.Backend) (b backends.Backend, l
 		for _, l := range b.Locks {
 			names = append(names, l.Name)
 		}
-		return b, nil, fmt.Errorf("%w: %s has no lock %q; it has %s", ErrNoLock, b.Name, lock, strings.Join(names, ", "))
+		return b, nil, fmt.Errorf("%w: %s has no lock %q; it has %s", ErrNoLock, b.Name, lock,
+			strings.Join(names, ", "))
 	}
 	return b, []backends.Lock{l}, nil
 }
@@ -165,7 +171,10 @@ func (c Config) cells(r known, ask Ask) ([]Cell, error) {
 	}
 	if c.Random != nil {
 		for _, seed := range c.Random.Seeds {
-			t := stories.Random(seed, stories.Draw{Faults: c.Random.Faults, On: c.Random.On, For: c.Random.For, Expect: c.Random.Expect})
+			t := stories.Random(seed, stories.Draw{
+				Faults: c.Random.Faults, On: c.Random.On, For: c.Random.For,
+				Expect: c.Random.Expect,
+			})
 			if err := m.template(t, fmt.Sprintf("random-%d", seed)); err != nil {
 				return nil, err
 			}
@@ -181,7 +190,8 @@ func (c Config) subject(r known) stories.Subject {
 		users = quickUsers
 	}
 	return stories.Subject{
-		Backend: r.Backend, Servers: r.backend.Servers, Lock: r.lock, TTL: max(cmp.Or(c.TTL, usualTTL), r.lock.MinTTL), Clients: cmp.Or(c.Clients, usualClients), Users: cmp.Or(c.Users, users),
+		Backend: r.Backend, Servers: r.backend.Servers, Lock: r.lock, TTL: max(cmp.Or(c.TTL, usualTTL), r.lock.MinTTL),
+		Clients: cmp.Or(c.Clients, usualClients), Users: cmp.Or(c.Users, users),
 		InProcess: r.backend.InProcess, Quick: c.Quick,
 	}
 }
@@ -195,14 +205,16 @@ type maker struct {
 	cells   []Cell
 }
 
-// meet finds out what the lock is in this row: the keys of the backend may declare what it offers, and a program of somebody else's says what it can do.
+// meet finds out what the lock is in this row: the keys of the backend may declare what it offers, and a program of
+// somebody else's says what it can do.
 func (m *maker) meet(c Config, ask Ask) error {
 	m.subject = c.subject(m.row)
 	lone, err := m.sample()
 	if err != nil {
 		return err
 	}
-	t, err := m.row.backend.New(topology.Common{Nodes: lone.Backend.Nodes, TTL: lone.Backend.TTL, Lock: m.row.Lock}, lone.Backend.Params.Decode)
+	t, err := m.row.backend.New(topology.Common{Nodes: lone.Backend.Nodes, TTL: lone.Backend.TTL, Lock: m.row.Lock},
+		lone.Backend.Params.Decode)
 	if err != nil {
 		return err
 	}
@@ -236,7 +248,8 @@ func (m *maker) sample() (scenarios.Scenario, error) {
 	}))
 }
 
-// announced is the lock as it is in programs of somebody else's, which take turns: what one of them lacks, no story may ask for.
+// announced is the lock as it is in programs of somebody else's, which take turns: what one of them lacks, no story may
+// ask for.
 func announced(l backends.Lock, hellos []*wire.Hello) backends.Lock {
 	lacks := func(has func(*wire.Hello) bool) bool {
 		return slices.ContainsFunc(hellos, func(h *wire.Hello) bool { return !has(h) })
@@ -285,7 +298,8 @@ func (m *maker) word(c Config, word string) error {
 		return nil
 	}
 	if own {
-		return c.locate("stories", fmt.Errorf("%w: %s; those of the default suite are %s", ErrNoStory, Folder+word, strings.Join(stories.Names(), ", ")))
+		return c.locate("stories", fmt.Errorf("%w: %s; those of the default suite are %s", ErrNoStory, Folder+word,
+			strings.Join(stories.Names(), ", ")))
 	}
 	name := word
 	if strings.HasSuffix(word, ".yaml") && !path.IsAbs(word) && c.dir != "" {
@@ -294,7 +308,8 @@ func (m *maker) word(c Config, word string) error {
 	list, err := scenarios.Load(name)
 	var wrong *scenarios.Error
 	if errors.As(err, &wrong) && wrong.Line == 0 {
-		return c.locate("stories", fmt.Errorf("%w; the stories of the default suite are %s", err, strings.Join(stories.Names(), ", ")))
+		return c.locate("stories", fmt.Errorf("%w; the stories of the default suite are %s", err,
+			strings.Join(stories.Names(), ", ")))
 	}
 	if err != nil {
 		return err
@@ -323,10 +338,12 @@ func (m *maker) add(cell Cell) {
 	}
 }
 
-// template adds a story of the default suite, or one that is drawn. One of the suite that cannot be read is not run, and stops no other.
+// template adds a story of the default suite, or one that is drawn. One of the suite that cannot be read is not run,
+// and stops no other.
 func (m *maker) template(t stories.Story, name string) error {
 	cell := m.base
-	cell.Story, cell.Claim, cell.Estimate, cell.About, cell.Apart = name, t.Claim, t.Estimate(m.subject).Milliseconds(), t.Grants, t.Why(m.subject)
+	cell.Story, cell.Claim, cell.Estimate, cell.About, cell.Apart = name, t.Claim, t.Estimate(m.subject).Milliseconds(),
+		t.Grants, t.Why(m.subject)
 	if cell.Apart == "" {
 		s, err := m.read(t, name)
 		switch {

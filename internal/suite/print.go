@@ -45,9 +45,11 @@ func (r Result) table() [][]string {
 	return append([][]string{head}, rows...)
 }
 
-// told are the cells of which a reader wants to know more: those that are not green, or are worth less than they look, but for those that do not apply.
+// told are the cells of which a reader wants to know more: those that are not green, or are worth less than they look,
+// but for those that do not apply.
 func (r Result) told() []Cell {
-	return slices.DeleteFunc(slices.Clone(r.Cells), func(c Cell) bool { return c.State() == Green && c.warning() == "" || c.State() == Apart })
+	return slices.DeleteFunc(slices.Clone(r.Cells),
+		func(c Cell) bool { return c.State() == Green && c.warning() == "" || c.State() == Apart })
 }
 
 // Text writes the suite for people.
@@ -86,13 +88,15 @@ func (r Result) Markdown(w io.Writer) error {
 	}
 	fmt.Fprintf(w, "%s\n%v\n\n", table.Markdown(), r.Sums())
 	for _, c := range r.told() {
-		fmt.Fprintf(w, "- **%s, %s**: %s: %s\n", figure.Cell(c.Lock), figure.Cell(c.Story), c.word(), figure.Cell(c.reason()))
+		fmt.Fprintf(w, "- **%s, %s**: %s: %s\n", figure.Cell(c.Lock), figure.Cell(c.Story), c.word(),
+			figure.Cell(c.reason()))
 	}
 	return nil
 }
 
-// JUnit writes the suite as JUnit XML: a suite for each lock, a case for each story. A red cell is a failure, an unknown one an error,
-// and one that was not run or does not apply is skipped. With a comparison, a failure is a regression; what was red before is skipped.
+// JUnit writes the suite as JUnit XML: a suite for each lock, a case for each story. A red cell is a failure, an
+// unknown one an error, and one that was not run or does not apply is skipped. With a comparison, a failure is a
+// regression; what was red before is skipped.
 func (r Result) JUnit(w io.Writer, with *Comparison) error {
 	all := junit.Testsuites{Name: "lockquake"}
 	var locks []string
@@ -127,9 +131,13 @@ func (c Cell) junit(took time.Duration, with *Comparison) junit.Testcase {
 	out := junit.Testcase{Name: c.Story, Classname: c.Lock, Time: seconds(took)}
 	var data []string
 	for _, run := range c.Runs {
-		data = append(data, fmt.Sprintf("%s, seed %d: %s: %s", run.Verdict, run.Seed, strings.Join(run.Reasons, "; "), run.Dir), run.Replay)
+		data = append(data, fmt.Sprintf("%s, seed %d: %s: %s", run.Verdict, run.Seed, strings.Join(run.Reasons, "; "),
+			run.Dir), run.Replay)
 	}
-	what := &junit.Result{Message: c.word() + ": " + c.reason(), Type: string(c.State()), Data: strings.Join(data, "\n")}
+	what := &junit.Result{
+		Message: c.word() + ": " + c.reason(), Type: string(c.State()),
+		Data: strings.Join(data, "\n"),
+	}
 	switch state := c.State(); {
 	case c.warning() != "":
 		out.SystemOut = &junit.Output{Data: c.warning()}

@@ -29,8 +29,9 @@ func (p Runs) Next(done []campaign.Result) (j campaign.Job, ok bool) {
 			continue
 		}
 		j = campaign.Job{
-			Name: c.Name(), Title: []string{fmt.Sprintf("%s: run %d of %d", c.Name(), n+1, p.Result.Repeat)}, Options: p.Options[i],
-			Takes: time.Duration(c.Estimate) * time.Millisecond,
+			Name: c.Name(), Title: []string{fmt.Sprintf("%s: run %d of %d", c.Name(), n+1, p.Result.Repeat)},
+			Options: p.Options[i],
+			Takes:   time.Duration(c.Estimate) * time.Millisecond,
 		}
 		if c.Scenario.Run.Seed == 0 {
 			j.Seed = p.Seed(n)
@@ -62,7 +63,8 @@ func (r *Result) Fill(done []campaign.Result) {
 // runOf is a run as its cell has it.
 func runOf(d campaign.Result) Run {
 	run := Run{
-		Dir: d.Dir, Verdict: d.Verdict, Seed: d.Seed, Grants: d.Judged.Grants, Took: d.Took, Reasons: d.Reasons, Uncovered: d.Uncovered, Cost: costsOf(d.Measures),
+		Dir: d.Dir, Verdict: d.Verdict, Seed: d.Seed, Grants: d.Judged.Grants, Took: d.Took, Reasons: d.Reasons,
+		Uncovered: d.Uncovered, Cost: costsOf(d.Measures),
 		Replay: d.Replay,
 	}
 	switch {

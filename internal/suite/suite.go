@@ -1,5 +1,5 @@
-// Package suite puts many locks to many stories: it reads what is asked for, makes the cells, plans their runs for a campaign, and prints what came
-// of them.
+// Package suite puts many locks to many stories: it reads what is asked for, makes the cells, plans their runs for a
+// campaign, and prints what came of them.
 package suite
 
 import (
@@ -21,7 +21,8 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// Schema names the version of suite.json. The others are files in the directory of a suite: itself, and what CI systems read of it.
+// Schema names the version of suite.json. The others are files in the directory of a suite: itself, and what CI systems
+// read of it.
 const (
 	Schema       = "lockquake/suite/1"
 	File         = "suite.json"
@@ -46,7 +47,8 @@ type Cell struct {
 	Estimate int64  `json:"estimate_ms"` // about how long one run takes
 	// About is how many grants the story is about; 0: it is not about a number.
 	About int64 `json:"about_grants,omitempty"`
-	// Apart says why the story does not apply to the lock, and NotRun why the runs that are missing were not made; "": neither.
+	// Apart says why the story does not apply to the lock, and NotRun why the runs that are missing were not made; "":
+	// neither.
 	Apart  string `json:"does_not_apply,omitempty"`
 	NotRun string `json:"not_run,omitempty"`
 	// Missing says that something that it needs is not on this machine.
@@ -54,7 +56,8 @@ type Cell struct {
 	Runs    []Run `json:"runs,omitempty"`
 
 	Scenario scenarios.Scenario `json:"-"`
-	// Foreign says that clients are somebody else's program, which may lack what the story asks of it; Hellos are what these say of themselves.
+	// Foreign says that clients are somebody else's program, which may lack what the story asks of it; Hellos are what
+	// these say of themselves.
 	Foreign  bool          `json:"-"`
 	Hellos   []*wire.Hello `json:"-"`
 	topology string        // cells of one topology share servers
@@ -134,7 +137,8 @@ func (c Cell) word() string {
 	return string(state)
 }
 
-// short says what a green cell is worth that had fewer grants than its story is about; "": it had as many, or is not green.
+// short says what a green cell is worth that had fewer grants than its story is about; "": it had as many, or is not
+// green.
 func (c Cell) short() string {
 	if c.State() != Green {
 		return ""
@@ -143,7 +147,8 @@ func (c Cell) short() string {
 	return stories.Short(least.Grants, c.About)
 }
 
-// uncovered returns the counts of trouble in a green cell that its story does not name; "" where there are none, or the cell is not green.
+// uncovered returns the counts of trouble in a green cell that its story does not name; "" where there are none, or the
+// cell is not green.
 func (c Cell) uncovered() string {
 	all := results.Uncovered{}
 	for _, r := range c.Runs {
@@ -157,7 +162,8 @@ func (c Cell) uncovered() string {
 
 // warning says why a green cell is worth less than it looks; "": nothing, or it is not green.
 func (c Cell) warning() string {
-	return strings.Join(slices.DeleteFunc([]string{c.short(), c.uncovered()}, func(s string) bool { return s == "" }), "; ")
+	return strings.Join(slices.DeleteFunc([]string{c.short(), c.uncovered()}, func(s string) bool { return s == "" }),
+		"; ")
 }
 
 // reason is why a cell is not green: all that the first run of its state has against it; or what a green one is worth.
@@ -188,7 +194,8 @@ func (c Cell) shown() string {
 	return ""
 }
 
-// Takes is about how long the runs take that are still to be made, where the servers of a topology take so long to start.
+// Takes is about how long the runs take that are still to be made, where the servers of a topology take so long to
+// start.
 func Takes(cells []Cell, repeat int, start time.Duration) time.Duration {
 	var out time.Duration
 	topologies := map[string]bool{}
@@ -206,8 +213,9 @@ func Takes(cells []Cell, repeat int, start time.Duration) time.Duration {
 	return out
 }
 
-// Fit marks as not run what is beyond the stories that a lock may have, and what does not fit into the budget; 0: all does. The first stories of all
-// locks come before the second of any. What does not apply, or cannot be run here, takes nobody's place.
+// Fit marks as not run what is beyond the stories that a lock may have, and what does not fit into the budget; 0: all
+// does. The first stories of all locks come before the second of any. What does not apply, or cannot be run here, takes
+// nobody's place.
 func Fit(cells []Cell, most, repeat int, budget, start time.Duration) {
 	turns := map[string]int{}
 	for i := range cells {
@@ -269,7 +277,8 @@ func (r Result) Write(dir string) error {
 	return results.WriteJSON(filepath.Join(dir, File), r)
 }
 
-// WriteReports writes the suite into its directory as JUnit XML and as Markdown. Where there is a comparison, both tell of regressions.
+// WriteReports writes the suite into its directory as JUnit XML and as Markdown. Where there is a comparison, both tell
+// of regressions.
 func (r Result) WriteReports(dir string, with *Comparison) error {
 	var xml, text bytes.Buffer
 	err := errors.Join(r.JUnit(&xml, with), r.Markdown(&text))
@@ -281,7 +290,8 @@ func (r Result) WriteReports(dir string, with *Comparison) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(results.WriteAtomically(filepath.Join(dir, FileJUnit), xml.Bytes()), results.WriteAtomically(filepath.Join(dir, FileMarkdown), text.Bytes()))
+	return errors.Join(results.WriteAtomically(filepath.Join(dir, FileJUnit), xml.Bytes()),
+		results.WriteAtomically(filepath.Join(dir, FileMarkdown), text.Bytes()))
 }
 
 // Sums are how many cells came out how.
@@ -313,5 +323,6 @@ func (r Result) Sums() (s Sums) {
 }
 
 func (s Sums) String() string {
-	return fmt.Sprintf("%d green, %d red, %d unknown, %d not run, %d do not apply", s.Green, s.Red, s.Unknown, s.NotRun, s.Apart)
+	return fmt.Sprintf("%d green, %d red, %d unknown, %d not run, %d do not apply", s.Green, s.Red, s.Unknown, s.NotRun,
+		s.Apart)
 }

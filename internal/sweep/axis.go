@@ -1,8 +1,8 @@
-// Package sweep measures points: runs of one scenario that differ in some keys, on servers that are kept from run to run, each with a
-// warm-up. It yields what results/capacity reads. Verbs call it; it knows no command line.
+// Package sweep measures points: runs of one scenario that differ in some keys, on servers that are kept from run to
+// run, each with a warm-up. It yields what results/capacity reads. Verbs call it; it knows no command line.
 //
-// A sweep has axes. An axis has choices, each of which sets keys of the scenario. Every combination of choices is a point, and is run
-// several times, in an order that is drawn from the seed.
+// A sweep has axes. An axis has choices, each of which sets keys of the scenario. Every combination of choices is a
+// point, and is run several times, in an order that is drawn from the seed.
 package sweep
 
 import (
@@ -36,8 +36,8 @@ type Choice struct {
 // most is how many values one axis may have.
 const most = 1000
 
-// Numbers reads a list of whole numbers such as "1,2,4..256". Two dots double the number before them until the one behind them is
-// reached, which is always in it: 4..256 is 4, 8, 16, 32, 64, 128, 256.
+// Numbers reads a list of whole numbers such as "1,2,4..256". Two dots double the number before them until the one
+// behind them is reached, which is always in it: 4..256 is 4, 8, 16, 32, 64, 128, 256.
 func Numbers(text string) ([]int, error) {
 	var out []int
 	for _, word := range strings.Split(text, ",") {
@@ -87,14 +87,16 @@ func Rates(text string) ([]float64, error) {
 		case err != nil || math.IsNaN(f) || math.IsInf(f, 0):
 			return nil, fmt.Errorf("%q is no rate: arrivals a second, such as 500", strings.TrimSpace(word))
 		case f <= 0:
-			return nil, fmt.Errorf("%s is no rate: an open loop offers something; leave it out for a closed loop", strings.TrimSpace(word))
+			return nil, fmt.Errorf("%s is no rate: an open loop offers something; leave it out for a closed loop",
+				strings.TrimSpace(word))
 		}
 		out = append(out, f)
 	}
 	return distinct(out)
 }
 
-// Asked is the axis of rates of which it is asked whether they are carried. One run without a rate tells what the lock does at most.
+// Asked is the axis of rates of which it is asked whether they are carried. One run without a rate tells what the lock
+// does at most.
 func Asked(list []float64) Axis {
 	a, _ := Keys("rate", "workload.rate", list, nil)
 	a.Choices = append([]Choice{{Once: true}}, a.Choices...)
@@ -142,7 +144,8 @@ func distinct[T comparable](list []T) ([]T, error) {
 	return list, nil
 }
 
-// Users is the axis of the number of users. They are spread evenly over as many client processes as divide them, at most that many.
+// Users is the axis of the number of users. They are spread evenly over as many client processes as divide them, at
+// most that many.
 func Users(text string, processes int) (Axis, error) {
 	list, err := Numbers(text)
 	return axis("users", list, err, func(n int) Choice {
@@ -150,7 +153,10 @@ func Users(text string, processes int) (Axis, error) {
 		for n%clients != 0 {
 			clients--
 		}
-		return Choice{Set: []string{fmt.Sprintf("workload.clients=%d", clients), fmt.Sprintf("workload.users=%d", n/clients)}}
+		return Choice{Set: []string{
+			fmt.Sprintf("workload.clients=%d", clients),
+			fmt.Sprintf("workload.users=%d", n/clients),
+		}}
 	})
 }
 
@@ -180,7 +186,8 @@ func Locks(text string) (Axis, error) {
 // Keys is the axis of a key of the scenario that holds a duration or a number, whose values the reader has read.
 func Keys[T any](name, key string, list []T, err error) (Axis, error) {
 	return axis(name, list, err, func(v T) Choice {
-		return Choice{Set: []string{fmt.Sprintf("%s=%v", key, v)}, Server: strings.HasPrefix(key, "backend.") && key != "backend.ttl"}
+		return Choice{Set: []string{fmt.Sprintf("%s=%v", key, v)}, Server: strings.HasPrefix(key, "backend.") &&
+			key != "backend.ttl"}
 	})
 }
 
@@ -190,7 +197,8 @@ const (
 	mostTrip  = 5 * time.Second
 )
 
-// Trips is the axis of the round trip that is added between clients and servers; 0 adds none. All of it is added on the way there.
+// Trips is the axis of the round trip that is added between clients and servers; 0 adds none. All of it is added on the
+// way there.
 func Trips(text string) (Axis, error) {
 	list, err := Durations(text)
 	for _, d := range list {

@@ -40,12 +40,13 @@ func (c cost) of(curves [][]Point, repeat int) (points, searches time.Duration) 
 	return points, searches
 }
 
-// leastOfCurve is how many points a curve keeps while there are curves to leave out: those that a fit needs, and one that may be marked.
+// leastOfCurve is how many points a curve keeps while there are curves to leave out: those that a fit needs, and one
+// that may be marked.
 const leastOfCurve = 6
 
-// within fits a sweep into a budget. First it makes fewer runs of each point, down to one. Then each curve keeps fewer numbers of users, evenly
-// from the least to the most. Then whole curves are left out, evenly; the last one may get shorter still. The searches count for half of the
-// budget at most: they take what remains.
+// within fits a sweep into a budget. First it makes fewer runs of each point, down to one. Then each curve keeps fewer
+// numbers of users, evenly from the least to the most. Then whole curves are left out, evenly; the last one may get
+// shorter still. The searches count for half of the budget at most: they take what remains.
 func within(points []Point, repeat int, budget time.Duration, c cost) (schedule, error) {
 	all := byUsers(points)
 	closed, searches := c.of(all, repeat)
@@ -97,7 +98,8 @@ func within(points []Point, repeat int, budget time.Duration, c cost) (schedule,
 	if closed+searches > budget {
 		why = append(why, fmt.Sprintf("the search of rates has about %v", (budget-closed).Round(time.Second)))
 	}
-	s.why = fmt.Sprintf("the sweep would take about %v, and the budget is %v: %s", whole.Round(time.Second), budget, strings.Join(why, ", and "))
+	s.why = fmt.Sprintf("the sweep would take about %v, and the budget is %v: %s", whole.Round(time.Second), budget,
+		strings.Join(why, ", and "))
 	return s, nil
 }
 
@@ -176,8 +178,9 @@ func evenly[T any](all []T, n int) []T {
 	return out
 }
 
-// rounds is the order of all runs. Each round runs every point once, in an order of its own, so that what changes with time is no
-// part of the difference between points. Points that share servers stay together, for servers take long to start.
+// rounds is the order of all runs. Each round runs every point once, in an order of its own, so that what changes with
+// time is no part of the difference between points. Points that share servers stay together, for servers take long to
+// start.
 func rounds(points []Point, repeat int, from uint64) []Point {
 	random := seed.Rand(from, "order of the sweep")
 	var blocks [][]Point

@@ -45,7 +45,8 @@ func Points(base engine.Options, axes []Axis) ([]Point, error) {
 			}
 		}
 		if combinations = next; len(combinations) > capacity.MostPoints {
-			return nil, engine.UsageError{Text: fmt.Sprintf("the sweep has more than %d points; give fewer values", capacity.MostPoints)}
+			return nil, engine.UsageError{Text: fmt.Sprintf("the sweep has more than %d points; give fewer values",
+				capacity.MostPoints)}
 		}
 	}
 	var out []Point
@@ -67,7 +68,8 @@ func apart(axes []Axis) error {
 			for _, set := range c.Set {
 				key, _, _ := strings.Cut(set, "=")
 				if was, ok := axisOf[key]; ok && was != i {
-					return engine.UsageError{Text: fmt.Sprintf("--%s and --%s both set %s; leave one of them out", axes[was].Name, a.Name, key)}
+					return engine.UsageError{Text: fmt.Sprintf("--%s and --%s both set %s; leave one of them out",
+						axes[was].Name, a.Name, key)}
 				}
 				axisOf[key] = i
 			}
@@ -98,12 +100,14 @@ func newPoint(base engine.Options, pick []Choice) (Point, error) {
 	}
 	found := plan.Facts()
 	if found.Workload == nil {
-		return p, engine.UsageError{Text: fmt.Sprintf("%s has steps alone and no workload: there is no load to sweep", p.Scenario.Name)}
+		return p, engine.UsageError{Text: fmt.Sprintf("%s has steps alone and no workload: there is no load to sweep",
+			p.Scenario.Name)}
 	}
 	w := p.Scenario.Workload
 	p.Setting = capacity.Setting{
-		Backend: p.Scenario.Backend.Use, Lock: found.Lock.Name, Nodes: found.Servers, Users: w.Clients * w.Users, Locks: found.Locks,
-		TTL: int64(p.Scenario.Backend.TTL),
+		Backend: p.Scenario.Backend.Use, Lock: found.Lock.Name, Nodes: found.Servers, Users: w.Clients * w.Users,
+		Locks: found.Locks,
+		TTL:   int64(p.Scenario.Backend.TTL),
 	}
 	if a, ok := found.Workload.(*workloads.AcquireRelease); ok {
 		p.Hold, p.Rate, p.busy = int64(a.Hold), a.Rate, a.Rate == 0 && a.Think == 0
@@ -124,7 +128,8 @@ func newPoint(base engine.Options, pick []Choice) (Point, error) {
 
 // at is the same point as an open loop of that rate.
 func (p Point) at(rate float64) (Point, error) {
-	return newPoint(p.base, append(slices.Clone(p.pick), Choice{Set: []string{fmt.Sprintf("workload.rate=%.10g", rate)}}))
+	return newPoint(p.base, append(slices.Clone(p.pick),
+		Choice{Set: []string{fmt.Sprintf("workload.rate=%.10g", rate)}}))
 }
 
 // curve is the setting of all points that differ in users and rate alone.

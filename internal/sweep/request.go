@@ -31,8 +31,11 @@ func usagef(format string, args ...any) error {
 // Asks reports whether the question is if the locks carry a rate.
 func (r Request) Asks() bool { return r.SLO != "" && r.Rate != "" }
 
-// Points are those of all locks that were named, with what all runs have in common, by the first lock's scenario. Options make those of a scenario.
-func (r Request) Points(options func(scenarios.Scenario) (engine.Options, error)) (first engine.Options, all []Point, err error) {
+// Points are those of all locks that were named, with what all runs have in common, by the first lock's scenario.
+// Options make those of a scenario.
+func (r Request) Points(options func(scenarios.Scenario) (engine.Options, error)) (first engine.Options, all []Point,
+	err error,
+) {
 	subjects, err := r.subjects()
 	if err != nil {
 		return first, nil, err
@@ -215,7 +218,8 @@ func (r Request) axes(o engine.Options) ([]Axis, error) {
 		}
 		return Keys("rate", "workload.rate", list, err)
 	})
-	add(cmp.Or(r.Users, r.usualUsers()), func(text string) (Axis, error) { return Users(text, o.Scenario.Workload.Clients) })
+	add(cmp.Or(r.Users, r.usualUsers()),
+		func(text string) (Axis, error) { return Users(text, o.Scenario.Workload.Clients) })
 	return out, err
 }
 
@@ -225,10 +229,14 @@ func ParseObjective(text string) (*capacity.Objective, error) {
 		return nil, nil
 	}
 	name, value, _ := strings.Cut(text, "=")
-	quantiles := map[string]float64{"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "p999": 0.999, "p99.99": 0.9999, "p9999": 0.9999}
+	quantiles := map[string]float64{
+		"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "p999": 0.999,
+		"p99.99": 0.9999, "p9999": 0.9999,
+	}
 	q, ok := quantiles[strings.TrimSpace(name)]
 	if !ok {
-		return nil, usagef("--slo: %q is not of the form p99=20ms; the quantiles are p50, p90, p99, p99.9 and p99.99", text)
+		return nil, usagef("--slo: %q is not of the form p99=20ms; the quantiles are p50, p90, p99, p99.9 and p99.99",
+			text)
 	}
 	d, err := time.ParseDuration(strings.TrimSpace(value))
 	if err != nil || d <= 0 {

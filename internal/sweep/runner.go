@@ -20,8 +20,8 @@ type Runner struct {
 	Warm, For time.Duration
 }
 
-// shapingTime is how much longer the warm-up is where links are delayed: the fault is measured before and after it is put up, and stands
-// when something counts.
+// shapingTime is how much longer the warm-up is where links are delayed: the fault is measured before and after it is
+// put up, and stands when something counts.
 const shapingTime = time.Second
 
 // warm is the warm-up of a scenario.
@@ -36,7 +36,10 @@ func (r *Runner) warm(s scenarios.Scenario) time.Duration {
 func (r *Runner) Job(name string, s scenarios.Scenario, seed uint64) campaign.Job {
 	warm := r.warm(s)
 	j := campaign.Job{Name: name, Options: r.Options, Seed: seed}
-	j.Options.Scenario, j.Cannot = s.With([]string{fmt.Sprintf("run.for=%v", warm+r.For), fmt.Sprintf("run.warmup=%v", warm), "run.settle=0s"})
+	j.Options.Scenario, j.Cannot = s.With([]string{
+		fmt.Sprintf("run.for=%v", warm+r.For),
+		fmt.Sprintf("run.warmup=%v", warm), "run.settle=0s",
+	})
 	return j
 }
 

@@ -146,8 +146,8 @@ type counted struct {
 	asked, granted int64 // ns; 0: not
 }
 
-// tally goes through the history, by means that no checker shares: how many cycles ended, how long they and their holds took, and how
-// many users were in one on average.
+// tally goes through the history, by means that no checker shares: how many cycles ended, how long they and their holds
+// took, and how many users were in one on average.
 func tally(dir string, env results.Env, s *capacity.Sample) (err error) {
 	log, err := results.OpenLog(dir, env)
 	if err != nil {
@@ -267,8 +267,8 @@ func network(rep results.Report, s *capacity.Sample) {
 // supervisor is what the CPU of the engine, and of all that runs within its process, is called in a sample.
 const supervisor = "supervisor"
 
-// use tells the cores that were used between the two readings, and how long servers waited for their disks. Of several hosts it tells the cores of
-// the fullest, for that one is the first to be a limit.
+// use tells the cores that were used between the two readings, and how long servers waited for their disks. Of several
+// hosts it tells the cores of the fullest, for that one is the first to be a limit.
 func use(env results.Env, s *capacity.Sample) {
 	if len(env.Readings) < 2 {
 		return

@@ -11,7 +11,8 @@ import (
 	"github.com/lockquake/lockquake/results/capacity"
 )
 
-// searches look on each curve for the highest rate that keeps the objective, with as many users as the curve has at most.
+// searches look on each curve for the highest rate that keeps the objective, with as many users as the curve has at
+// most.
 type searches struct {
 	sweep *Sweep
 	left  []Point       // the points from which they begin; the first is under way
@@ -35,8 +36,8 @@ func (x *searches) next() (j campaign.Job, ok bool) {
 	return j, false
 }
 
-// share is when the search of the next curve must end, after the sweep began; 0: whenever. What remains of the budget is for all curves that
-// were not searched yet: the first does not take the time of the last.
+// share is when the search of the next curve must end, after the sweep began; 0: whenever. What remains of the budget
+// is for all curves that were not searched yet: the first does not take the time of the last.
 func (x *searches) share() time.Duration {
 	s := x.sweep
 	if s.Budget <= 0 {
@@ -49,7 +50,10 @@ func (x *searches) share() time.Duration {
 // point is what the search under way asks for. There is none where it is done, or has no more time.
 func (x *searches) point() (at Point, ok bool, err error) {
 	s, from := x.sweep, x.left[0]
-	search := capacity.Search{Objective: *s.File.Objective, Start: peak(curve(s.File.Points, from.curve())), Confirm: s.File.Confirm, Measured: s.File.Measured}
+	search := capacity.Search{
+		Objective: *s.File.Objective, Start: peak(curve(s.File.Points, from.curve())),
+		Confirm: s.File.Confirm, Measured: s.File.Measured,
+	}
 	rate, done := search.Next(curve(s.File.Points, from.curve()))
 	if done {
 		return at, false, nil

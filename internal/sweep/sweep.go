@@ -30,7 +30,8 @@ type Sweep struct {
 	// Say tells people what is not to be seen in the result: a reason; Progress how far it is.
 	Say      func(format string, args ...any)
 	Progress func(engine.Progress)
-	// Follow is called before each run, and what it returns after it, with the verdict or "" where there is none; nil: nobody follows.
+	// Follow is called before each run, and what it returns after it, with the verdict or "" where there is none; nil:
+	// nobody follows.
 	Follow func(o *engine.Options) (end func(verdict string))
 
 	plan     schedule
@@ -77,7 +78,8 @@ func (p *pace) progress(began int64) engine.Progress {
 	elapsed, under := time.Duration(now-began), time.Duration(now-p.since)
 	left := max(0, p.each()-under) + p.each()*time.Duration(max(0, p.all-p.done-1))
 	return engine.Progress{
-		Phase: fmt.Sprintf("run %d of %d: %s", p.done+1, max(p.all, p.done+1), p.name), Elapsed: elapsed, Total: (elapsed + left).Round(time.Second), Left: left,
+		Phase: fmt.Sprintf("run %d of %d: %s", p.done+1, max(p.all, p.done+1), p.name), Elapsed: elapsed,
+		Total: (elapsed + left).Round(time.Second), Left: left,
 	}
 }
 
@@ -131,8 +133,8 @@ func (s *Sweep) cost() cost {
 	return c
 }
 
-// Run measures what was planned. It returns when all is done, the budget is used up or ctx ended; File has what is known then, and has
-// been written. An error says that the sweep cannot go on.
+// Run measures what was planned. It returns when all is done, the budget is used up or ctx ended; File has what is
+// known then, and has been written. An error says that the sweep cannot go on.
 func (s *Sweep) Run(ctx context.Context) (err error) {
 	s.began = clock.Now()
 	s.File.Left = slices.Clone(s.plan.left)
@@ -186,7 +188,8 @@ func (s *Sweep) Next([]campaign.Result) (j campaign.Job, ok bool) {
 // job is the run of a point.
 func (s *Sweep) job(p Point) campaign.Job {
 	s.under = []Point{p}
-	return s.Runner.Job(Name(p.Setting), p.Scenario, seed.Rand(s.File.Seed, fmt.Sprintf("run %d", s.order)).Uint64()>>22+1)
+	return s.Runner.Job(Name(p.Setting), p.Scenario,
+		seed.Rand(s.File.Seed, fmt.Sprintf("run %d", s.order)).Uint64()>>22+1)
 }
 
 // mustEnd says why no run may follow, where all of them end so long after the sweep began (0: whenever), or "".
@@ -203,7 +206,10 @@ func (s *Sweep) mustEnd(end time.Duration) string {
 // leave notes the points that have no sample.
 func (s *Sweep) leave(points []Point, why string) {
 	for _, p := range points {
-		has := slices.ContainsFunc(s.File.Points, func(o capacity.Point) bool { return o.Setting == p.Setting && len(o.Samples) > 0 })
+		has := slices.ContainsFunc(s.File.Points, func(o capacity.Point) bool {
+			return o.Setting == p.Setting &&
+				len(o.Samples) > 0
+		})
 		if !has && !slices.ContainsFunc(s.File.Left, func(l capacity.Left) bool { return l.Setting == p.Setting }) {
 			s.File.Left = append(s.File.Left, capacity.Left{Setting: p.Setting, Why: why})
 		}
@@ -220,7 +226,8 @@ func (s *Sweep) Begin(j campaign.Job, o *engine.Options) {
 	}
 }
 
-// End adds what a run has measured. One that broke is a spoilt sample, unless something is missing that every run needs.
+// End adds what a run has measured. One that broke is a spoilt sample, unless something is missing that every run
+// needs.
 func (s *Sweep) End(j campaign.Job, r *campaign.Result) (err error) {
 	if s.followed != nil {
 		s.followed(string(r.Verdict))
@@ -238,7 +245,10 @@ func (s *Sweep) End(j campaign.Job, r *campaign.Result) (err error) {
 	m, err := s.Runner.Read(r)
 	s.pace.is(func(p *pace) { p.done, p.took = p.done+1, p.took+m.Took })
 	if err != nil {
-		m.Sample = capacity.Sample{Verdict: string(results.Unknown), Spoilt: strings.ReplaceAll(err.Error(), "\n", "; ")}
+		m.Sample = capacity.Sample{
+			Verdict: string(results.Unknown),
+			Spoilt:  strings.ReplaceAll(err.Error(), "\n", "; "),
+		}
 	}
 	if m.Sample.Spoilt != "" {
 		s.Say("%s: this run cannot be used: %s", j.Name, m.Sample.Spoilt)
@@ -253,7 +263,8 @@ func (s *Sweep) End(j campaign.Job, r *campaign.Result) (err error) {
 	return errors.Join(err, s.write())
 }
 
-// noted is what the journal has of a run beside its verdict: the sample of its point. Service is nil where the run broke.
+// noted is what the journal has of a run beside its verdict: the sample of its point. Service is nil where the run
+// broke.
 type noted struct {
 	Setting capacity.Setting  `json:"setting"`
 	Sample  capacity.Sample   `json:"sample"`
@@ -278,7 +289,10 @@ func Results(old capacity.Sweep) (out []campaign.Result, err error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, campaign.Result{Job: Name(n.Setting), Dir: n.Sample.Run, Verdict: results.Verdict(n.Sample.Verdict), Note: note})
+		out = append(out, campaign.Result{
+			Job: Name(n.Setting), Dir: n.Sample.Run,
+			Verdict: results.Verdict(n.Sample.Verdict), Note: note,
+		})
 	}
 	return out, nil
 }
@@ -309,7 +323,11 @@ func (s *Sweep) add(n noted) {
 		}
 	}
 	// What differs from point to point stands in the run's own env.json. Another service has other keys.
-	maps.DeleteFunc(s.File.Service, func(key, value string) bool { v, known := n.Service[key]; return known && v != value })
+	maps.DeleteFunc(s.File.Service, func(key, value string) bool {
+		v, known := n.Service[key]
+		return known &&
+			v != value
+	})
 }
 
 func (s *Sweep) write() error {

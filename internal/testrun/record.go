@@ -142,7 +142,9 @@ func (p *pkg) closes(out io.Writer) {
 }
 
 // judge runs again what failed while the machine stood still, prints what failed, and returns how many packages did.
-func (r *record) judge(out io.Writer, watched *stalls, again func(*pkg, string) (*record, error)) (failed int, err error) {
+func (r *record) judge(out io.Writer, watched *stalls, again func(*pkg, string) (*record, error)) (failed int,
+	err error,
+) {
 	for _, p := range r.pkgs {
 		if !p.failed {
 			continue

@@ -115,7 +115,10 @@ func flakyRuns(dir string) (runs []flakyRun, err error) {
 		if err != nil {
 			return nil, err
 		}
-		run := flakyRun{name: filepath.Base(filepath.Dir(path)), result: strings.TrimSpace(string(result)), took: map[string]float64{}}
+		run := flakyRun{
+			name: filepath.Base(filepath.Dir(path)), result: strings.TrimSpace(string(result)),
+			took: map[string]float64{},
+		}
 		for _, p := range r.pkgs {
 			name := strings.TrimPrefix(p.name, module)
 			for _, t := range p.leaves() {
@@ -124,7 +127,8 @@ func flakyRuns(dir string) (runs []flakyRun, err error) {
 					run.red = append(run.red, name+" "+t.name)
 				}
 			}
-			if p.byName[""] != nil && p.byName[""].red && !slices.ContainsFunc(p.leaves(), func(t *outcome) bool { return t.red }) {
+			if p.byName[""] != nil && p.byName[""].red &&
+				!slices.ContainsFunc(p.leaves(), func(t *outcome) bool { return t.red }) {
 				run.red = append(run.red, name+" (the package)")
 			}
 		}

@@ -46,7 +46,8 @@ func Scenario(o Options) string {
 		if e.For > 0 {
 			lasts = "for: " + e.For.String()
 		}
-		fmt.Fprintf(&b, "  - {%s}\n", keys("use: "+e.Fault, fmt.Sprintf("on: %q", e.On), e.Keys, "at: "+e.At.String(), lasts))
+		fmt.Fprintf(&b, "  - {%s}\n", keys("use: "+e.Fault, fmt.Sprintf("on: %q", e.On), e.Keys, "at: "+e.At.String(),
+			lasts))
 	}
 	fmt.Fprintf(&b, "run: {for: %s, seed: 1}\n", o.For)
 	b.WriteString(`expect: {judged: ">=1", double_grants: ">=0", foreign_releases: ">=0", stale_writes: ">=0", lost_updates: ">=0", stuck_locks: ">=0", wedges: ">=0"}` + "\n")

@@ -1,4 +1,5 @@
-// Package wait is how tests wait for what others do. The patience is there so that a test ends; no test judges by how long it took.
+// Package wait is how tests wait for what others do. The patience is there so that a test ends; no test judges by how
+// long it took.
 package wait
 
 import (

@@ -55,7 +55,8 @@ func NewNodeConn(r io.Reader, w io.Writer) *Conn {
 	return &Conn{dec: NewDecoder(r), w: w}
 }
 
-// Send sends one frame. It fills in the protocol's version. On the supervisor's side an error tells of an earlier frame.
+// Send sends one frame. It fills in the protocol's version. On the supervisor's side an error tells of an earlier
+// frame.
 func (c *Conn) Send(f Frame) error {
 	f = c.prepare(f)
 	line, err := json.Marshal(f)

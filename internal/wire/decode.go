@@ -106,7 +106,8 @@ func (d *Decoder) openBatch(first byte) error {
 	if first != BatchMark {
 		text, _ := d.r.Peek(d.r.Buffered())
 		text, _, _ = bytes.Cut(text, []byte("\n"))
-		return fmt.Errorf("%w: %s where a frame or a batch begins: standard output is for these alone", ErrProtocol, clip(text))
+		return fmt.Errorf("%w: %s where a frame or a batch begins: standard output is for these alone", ErrProtocol,
+			clip(text))
 	}
 	head, err := d.r.Peek(batchHeader)
 	if err != nil {

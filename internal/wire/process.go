@@ -39,8 +39,8 @@ type Pulse struct {
 	ended   chan struct{}
 }
 
-// StartPulse begins to watch. Stalls are recorded in r under the name of user. Where r cannot send any more, broken is called once,
-// unless it is nil.
+// StartPulse begins to watch. Stalls are recorded in r under the name of user. Where r cannot send any more, broken is
+// called once, unless it is nil.
 func StartPulse(r *Recorder, user history.User, broken func(error)) *Pulse {
 	return Watch(func(gap int64) { r.Stood(user, gap) }, func() {
 		if err := r.Err(); err != nil && broken != nil {

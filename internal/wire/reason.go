@@ -9,6 +9,7 @@ import (
 func Because(e *history.Event, r lock.Reason) (reason history.Event, ok bool) {
 	code, ok := history.CauseOf(string(r.Cause))
 	return history.Event{
-		Kind: history.Reason, Phase: history.Info, Op: e.Op, User: e.User, Lock: e.Lock, Grant: e.Grant, Code: code, Token: r.Seen, Value: r.N,
+		Kind: history.Reason, Phase: history.Info, Op: e.Op, User: e.User, Lock: e.Lock, Grant: e.Grant, Code: code,
+		Token: r.Seen, Value: r.N,
 	}, ok
 }

@@ -16,8 +16,9 @@ const (
 	crowded = 4 << 10
 	// gather is how long events that nobody waits for may be kept while others are being written.
 	gather = 750 * time.Microsecond
-	// rounds is how often a user who writes for others lets others run first, as long as the group grows by it. It never
-	// waits while nobody could run: users who wait for one write would fall into step, and leave the machine idle.
+	// rounds is how often a user who writes for others lets others run first, as long as the group grows by it. It
+	// never waits while nobody could run: users who wait for one write would fall into step, and leave the machine
+	// idle.
 	rounds = 8
 )
 
@@ -88,8 +89,8 @@ func (r *Recorder) Append(e *history.Event) Stamp {
 	return s
 }
 
-// AppendAt records e as what happened at ns of the run's clock; where that is before the last event, at that one's time. It returns
-// when there is room.
+// AppendAt records e as what happened at ns of the run's clock; where that is before the last event, at that one's
+// time. It returns when there is room.
 func (r *Recorder) AppendAt(e *history.Event, at int64) Stamp {
 	if r == nil {
 		return Stamp{}
@@ -129,7 +130,8 @@ func (r *Recorder) Stood(user history.User, ns int64) {
 	defer r.mu.Unlock()
 	until := clock.Mono()
 	from := until - ns
-	for _, w := range r.waits { // a user who waits since before that does not run either, and what is on record is not told again
+	// a user who waits since before that does not run either, and what is on record is not told again
+	for _, w := range r.waits {
 		if w.since != 0 {
 			from = min(from, w.since)
 		}

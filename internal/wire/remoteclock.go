@@ -11,8 +11,8 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// RemoteClock is the monotonic clock of a process beyond a stream: of a client, a resource or an agent. It is the run's until it is
-// measured: then its times are turned into the run's by all measurements so far.
+// RemoteClock is the monotonic clock of a process beyond a stream: of a client, a resource or an agent. It is the run's
+// until it is measured: then its times are turned into the run's by all measurements so far.
 type RemoteClock struct {
 	name      string
 	ask       func(ctx context.Context) (now int64, err error)
@@ -36,8 +36,8 @@ func SameClock(bootID, timeNS string) bool {
 // questions is how often a clock is asked for in one measurement; the quickest answer counts.
 const questions = 30
 
-// Measure compares the clock with the run's. The time that the quickest answer took bounds the error: it was read within that. A
-// measurement without an answer to each question is none.
+// Measure compares the clock with the run's. The time that the quickest answer took bounds the error: it was read
+// within that. A measurement without an answer to each question is none.
 func (c *RemoteClock) Measure(ctx context.Context) (history.Measurement, error) {
 	c.measuring.Lock()
 	defer c.measuring.Unlock()
@@ -66,7 +66,8 @@ func (c *RemoteClock) Measure(ctx context.Context) (history.Measurement, error) 
 // Separate tells whether the clock was measured: it is not the run's, or nobody knows.
 func (c *RemoteClock) Separate() bool { return c.now() != nil }
 
-// Stepped says how the measurements contradict each other: the clock was set, or stood still, and its times prove nothing. "": they do not.
+// Stepped says how the measurements contradict each other: the clock was set, or stood still, and its times prove
+// nothing. "": they do not.
 func (c *RemoteClock) Stepped() string {
 	line := c.now()
 	if line == nil || line.Step() == nil {

@@ -20,16 +20,18 @@ var ErrSupervisorGone = errors.New("the control stream ended")
 
 // Body is what a node does. Its methods are called one at a time.
 type Body interface {
-	// Handle carries out one frame; done is true after the stop. The supervisor is told of an error, which ends the node.
+	// Handle carries out one frame; done is true after the stop. The supervisor is told of an error, which ends the
+	// node.
 	Handle(f *Frame) (done bool, err error)
-	// Abandon leaves everything as it is and frees what it can: the supervisor is gone, or a frame could not be carried out.
+	// Abandon leaves everything as it is and frees what it can: the supervisor is gone, or a frame could not be carried
+	// out.
 	Abandon()
 }
 
-// Serve is a node's life: it introduces itself with hello, and hands over frames one after the other until the stop. It returns nil
-// after a stop that was carried out. When in ends before that, ctx does, or the body calls end, it returns within 2 s whatever is
-// going on. Calls that do not end are left behind, so that the process should end too. At the end it closes in and out where they
-// are io.Closers.
+// Serve is a node's life: it introduces itself with hello, and hands over frames one after the other until the stop. It
+// returns nil after a stop that was carried out. When in ends before that, ctx does, or the body calls end, it returns
+// within 2 s whatever is going on. Calls that do not end are left behind, so that the process should end too. At the
+// end it closes in and out where they are io.Closers.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, hello *Hello,
 	begin func(life context.Context, end context.CancelCauseFunc, conn *Conn) (Body, error),
 ) error {

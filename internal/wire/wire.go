@@ -19,7 +19,8 @@ const (
 	TypeGo      = "go"      // Go: begin the workload
 	TypeStop    = "stop"    // no more acquires; finish what is held, send what is buffered, answer TypeDone, end
 	TypeCommand = "command" // Command: command mode
-	TypePing    = "ping"    // Ping: answer TypePong at once; asked between hello and start where clocks may differ, and around clock faults
+	// Ping: answer TypePong at once; asked between hello and start where clocks may differ, and around clock faults
+	TypePing = "ping"
 )
 
 // The types of frames from a node to the supervisor.
@@ -75,13 +76,16 @@ type Hello struct {
 	Software string   `json:"software"`
 	// Libraries are the modules, with their versions, that the node's locks are made of; of a resource none.
 	Libraries map[string]string `json:"libraries,omitempty"`
-	// Points are what a client announces beside those that every client has: the lock's own, within its acquire and release.
+	// Points are what a client announces beside those that every client has: the lock's own, within its acquire and
+	// release.
 	Points []string `json:"points,omitempty"`
 	// Orders are those of Optional that a client takes.
 	Orders []string `json:"orders,omitempty"`
-	// Tells says that the locks of this client tell their holders of a loss; lockquake's own client leaves it to what the lock offers.
+	// Tells says that the locks of this client tell their holders of a loss; lockquake's own client leaves it to what
+	// the lock offers.
 	Tells bool `json:"tells,omitempty"`
-	// Keeps says that a grant of this client does not end while its process lives, though its holder asks for nothing, as where a session is kept alive.
+	// Keeps says that a grant of this client does not end while its process lives, though its holder asks for nothing,
+	// as where a session is kept alive.
 	Keeps bool `json:"keeps,omitempty"`
 	// Elsewhere says that this client keeps its locks at other keys than those at which the service is asked for them.
 	Elsewhere bool `json:"elsewhere,omitempty"`
@@ -97,8 +101,8 @@ type Ping struct {
 	ID int `json:"id"`
 }
 
-// Pong tells a node's clocks. Wall and Mono are as the node's own program reads them, which a clock fault can move; both are 0 where
-// it does not tell.
+// Pong tells a node's clocks. Wall and Mono are as the node's own program reads them, which a clock fault can move;
+// both are 0 where it does not tell.
 type Pong struct {
 	ID   int   `json:"id"`
 	Now  int64 `json:"now"`            // the node's CLOCK_MONOTONIC, ns
@@ -157,8 +161,9 @@ type Go struct {
 
 // Command is one order to a named user. Commands of one user are carried out in order, those of several side by side.
 type Command struct {
-	ID      int    `json:"id"`
-	Do      string `json:"do"` // acquire, release, renew, check, read, write, arm, continue, cancel, close, final, notifications
+	ID int `json:"id"`
+	// acquire, release, renew, check, read, write, arm, continue, cancel, close, final, notifications
+	Do      string `json:"do"`
 	User    int    `json:"user"`
 	Lock    int    `json:"lock"`             // index of the lock
 	Mode    string `json:"mode,omitempty"`   // for acquire: "shared"; "" is exclusive
@@ -209,7 +214,8 @@ type Result struct {
 	Value   int64  `json:"value,omitempty"`
 	Count   int64  `json:"count,omitempty"` // final: applied writes; notifications: how many
 	Grant   string `json:"grant,omitempty"` // acquire: the lock's own id of the grant, by which the service knows it
-	// Epoch and Number say, in the final of a replica, when the value was put down: under which epoch, as which one of it.
+	// Epoch and Number say, in the final of a replica, when the value was put down: under which epoch, as which one of
+	// it.
 	Epoch  uint64 `json:"epoch,omitempty"`
 	Number int64  `json:"number,omitempty"`
 }

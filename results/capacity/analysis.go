@@ -31,7 +31,8 @@ type Reading struct {
 	Late, LateStarts, Unserved Interval
 	// HandoffMean is how long a lock was free while somebody waited, in ms a cycle.
 	HandoffMean Interval
-	// Within and Counted are the users in service by Little's law, and as they were counted; Ratio is that of each sample.
+	// Within and Counted are the users in service by Little's law, and as they were counted; Ratio is that of each
+	// sample.
 	Within, Counted, Ratio Interval
 	// Outside is the part of the users of a closed loop who were in no cycle, and did not think.
 	Outside Interval
@@ -41,11 +42,13 @@ type Reading struct {
 	Machine, Busiest Interval
 	ServerCores      float64 // what one server can use at most; 0: the machine
 	Cores            int
-	Host             string // of several hosts the fullest, in all samples the same or else "several hosts"; "": all ran on one
-	Little           Little
-	Limit            Limit
-	Tried            Trial // of an open loop: whether its runs kept the objective; none without one
-	// Marks are why the point is not fitted; none: it may be. Wrong are those of them that say that its figures are none of a lock.
+	// of several hosts the fullest, in all samples the same or else "several hosts"; "": all ran on one
+	Host   string
+	Little Little
+	Limit  Limit
+	Tried  Trial // of an open loop: whether its runs kept the objective; none without one
+	// Marks are why the point is not fitted; none: it may be. Wrong are those of them that say that its figures are
+	// none of a lock.
 	Marks, Wrong []string
 }
 
@@ -193,7 +196,8 @@ func (c Curve) Usable() bool {
 	return len(readings) == 0 || slices.ContainsFunc(readings, func(r Reading) bool { return r.Samples > 0 })
 }
 
-// Peak is the reading with the most cycles a second in the closed loop, of those that are the lock's own; nil: there is none.
+// Peak is the reading with the most cycles a second in the closed loop, of those that are the lock's own; nil: there is
+// none.
 func (c Curve) Peak() *Reading {
 	var best *Reading
 	for i, r := range c.Closed {
@@ -224,7 +228,8 @@ func (p Point) values(of func(Sample) *float64) []float64 {
 func read(p Point, measured int64) Reading {
 	sum := func(of func(Sample) *float64) Interval { return Summary(p.values(of)) }
 	r := Reading{
-		Setting: p.Setting, Policy: p.Policy, Verdicts: map[string]int{}, Latency: map[string]Interval{}, CPU: map[string]Interval{},
+		Setting: p.Setting, Policy: p.Policy, Verdicts: map[string]int{}, Latency: map[string]Interval{},
+		CPU:       map[string]Interval{},
 		Cycles:    sum(func(s Sample) *float64 { return &s.Cycles }),
 		Writes:    sum(func(s Sample) *float64 { return s.Writes }),
 		Lost:      sum(func(s Sample) *float64 { return s.Lost }),
@@ -291,7 +296,8 @@ func read(p Point, measured int64) Reading {
 	return r
 }
 
-// try says in how many runs a reading of an open loop kept the objective: all that is said of a rate rests on this count.
+// try says in how many runs a reading of an open loop kept the objective: all that is said of a rate rests on this
+// count.
 func (r *Reading) try(s Sweep) {
 	if r.Rate == 0 || s.Objective == nil {
 		return
@@ -314,7 +320,8 @@ func (r *Reading) judge(one float64, o *Objective) {
 		r.Wrong = append(r.Wrong, "Little's law does not hold: "+r.Little.String())
 	}
 	if n := r.Verdicts["fail"]; n > 0 {
-		r.Wrong = append(r.Wrong, fmt.Sprintf("the verdict is fail in %d of %d runs: what was measured is no lock", n, r.Samples))
+		r.Wrong = append(r.Wrong, fmt.Sprintf("the verdict is fail in %d of %d runs: what was measured is no lock", n,
+			r.Samples))
 	}
 	if c := r.Limit.Cause; c == Generator || c == Emulation {
 		r.Marks = append(r.Marks, fmt.Sprintf("%s was the limit: %s", c, r.Limit.Evidence))

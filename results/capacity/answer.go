@@ -28,7 +28,8 @@ type Answer struct {
 // LeastRuns is how many runs must agree to an answer.
 const LeastRuns = 3
 
-// Answers are of each curve and each rate that was asked for, in their order; none where no rate was asked for with an objective.
+// Answers are of each curve and each rate that was asked for, in their order; none where no rate was asked for with an
+// objective.
 func (a Analysis) Answers() (out []Answer) {
 	if a.Objective == nil {
 		return nil
@@ -93,7 +94,8 @@ func (a Analysis) answer(c Curve, rate float64) (Answered, string) {
 	case t.Failed > 0 && t.Kept > 0:
 		return NobodyCanSay, fmt.Sprintf("%d of %s at %s kept %s, %d did not (%s): ask for fewer, or for longer runs with --for", t.Kept, runs, per, a.Objective, t.Failed, took)
 	case t.Late > 0 && t.Kept+t.Failed < LeastRuns:
-		return NobodyCanSay, fmt.Sprintf("the load generator was late in %d of %s at %s: %s", t.Late, runs, per, lessToDo)
+		return NobodyCanSay, fmt.Sprintf("the load generator was late in %d of %s at %s: %s", t.Late, runs, per,
+			lessToDo)
 	case t.Spoilt > 0 && t.Kept+t.Failed < LeastRuns:
 		why := "too few acquires were timed; " + longerRuns
 		if len(r.Spoilt) > 0 {
@@ -106,16 +108,19 @@ func (a Analysis) answer(c Curve, rate float64) (Answered, string) {
 		return No, c.misses(r, took)
 	case t.acquires < figure.Samples(a.Objective.Quantile):
 		return NobodyCanSay, fmt.Sprintf("%s at %s, and %s needs %s: %s",
-			figure.Of(t.acquires, "acquire"), per, quantile, figure.Count(figure.Samples(a.Objective.Quantile)), longerRuns)
+			figure.Of(t.acquires, "acquire"), per, quantile, figure.Count(figure.Samples(a.Objective.Quantile)),
+			longerRuns)
 	}
 	return Yes, fmt.Sprintf("%s at %s", took, per)
 }
 
-// misses says how a rate was not carried, and what the limit is: in the closed loop, where the lock does all that it can.
+// misses says how a rate was not carried, and what the limit is: in the closed loop, where the lock does all that it
+// can.
 func (c Curve) misses(r Reading, took string) string {
 	text := fmt.Sprintf("%s at %s/s", took, figure.Number(r.Rate))
 	if r.Verdicts["fail"] > 0 {
-		return fmt.Sprintf("the lock was none in %d of %s at %s/s", r.Verdicts["fail"], figure.Of(r.Samples, "run"), figure.Number(r.Rate))
+		return fmt.Sprintf("the lock was none in %d of %s at %s/s", r.Verdicts["fail"], figure.Of(r.Samples, "run"),
+			figure.Number(r.Rate))
 	}
 	if r.Cycles.Mid < servedPart*r.Rate {
 		text = fmt.Sprintf("%s/s of %s are served", figure.Number(r.Cycles.Mid), figure.Number(r.Rate))

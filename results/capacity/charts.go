@@ -71,7 +71,8 @@ func (e extent) axis(a *plot.Axis) {
 	a.Min, a.Max = e.low/1.2, e.high*1.2
 }
 
-// throughput is drawn over users: what was measured with its intervals, the law that explains it, and the ranges of its knee and its peak. An objective's rate is a line across.
+// throughput is drawn over users: what was measured with its intervals, the law that explains it, and the ranges of its
+// knee and its peak. An objective's rate is a line across.
 func (a Analysis) throughput(curves []Curve) (report.Chart, error) {
 	p := report.NewPlot("users", "cycles/s")
 	var x, y extent
@@ -90,10 +91,12 @@ func (a Analysis) throughput(curves []Curve) (report.Chart, error) {
 				continue
 			}
 			dots = append(dots, at)
-			low, high = append(low, plotter.XY{X: at.X, Y: max(r.Cycles.Low, at.Y/1e3)}), append(high, plotter.XY{X: at.X, Y: r.Cycles.High})
+			low, high = append(low, plotter.XY{X: at.X, Y: max(r.Cycles.Low, at.Y/1e3)}),
+				append(high, plotter.XY{X: at.X, Y: r.Cycles.High})
 		}
 		slices.Reverse(high)
-		if err := add(p, style, shape{area: slices.Concat(low, high)}, shape{line: dots}, shape{dots: dots, glyph: draw.CircleGlyph{}}, shape{dots: out, glyph: draw.CrossGlyph{}}); err != nil {
+		if err := add(p, style, shape{area: slices.Concat(low, high)}, shape{line: dots},
+			shape{dots: dots, glyph: draw.CircleGlyph{}}, shape{dots: out, glyph: draw.CrossGlyph{}}); err != nil {
 			return report.Chart{}, err
 		}
 		if c.Fit == nil {
@@ -109,7 +112,8 @@ func (a Analysis) throughput(curves []Curve) (report.Chart, error) {
 			if c.Fit.users(r) == "" {
 				continue
 			}
-			if err := add(p, wide, shape{line: c.Fit.between(r.Low*0.97, min(r.High*1.03, float64(c.Fit.To)))}); err != nil {
+			if err := add(p, wide, shape{line: c.Fit.between(r.Low*0.97,
+				min(r.High*1.03, float64(c.Fit.To)))}); err != nil {
 				return report.Chart{}, err
 			}
 		}
@@ -122,7 +126,10 @@ func (a Analysis) throughput(curves []Curve) (report.Chart, error) {
 			y.add(c.Kept.Rate)
 			style := report.Style(i)
 			style.Width, style.Color = 0.9, faint{style.Color, 170}
-			if err := add(p, style, shape{line: plotter.XYs{{X: x.low / 1.2, Y: c.Kept.Rate}, {X: x.high * 1.2, Y: c.Kept.Rate}}}); err != nil {
+			if err := add(p, style, shape{line: plotter.XYs{
+				{X: x.low / 1.2, Y: c.Kept.Rate},
+				{X: x.high * 1.2, Y: c.Kept.Rate},
+			}}); err != nil {
 				return report.Chart{}, err
 			}
 		}
@@ -168,7 +175,8 @@ func (a Analysis) latency(curves []Curve) (report.Chart, error) {
 				}
 			}
 		}
-		if err := add(p, report.Style(i), shape{line: loops[0]}, shape{dots: loops[0], glyph: draw.CircleGlyph{}}, shape{dots: loops[1], glyph: draw.TriangleGlyph{}}); err != nil {
+		if err := add(p, report.Style(i), shape{line: loops[0]}, shape{dots: loops[0], glyph: draw.CircleGlyph{}},
+			shape{dots: loops[1], glyph: draw.TriangleGlyph{}}); err != nil {
 			return report.Chart{}, err
 		}
 	}
@@ -179,7 +187,8 @@ func (a Analysis) latency(curves []Curve) (report.Chart, error) {
 	if o := a.Objective; o != nil {
 		most := float64(o.Most) / 1e6
 		y.add(most)
-		if err := add(p, draw.LineStyle{Color: report.Ink, Width: 1, Dashes: []vg.Length{6, 4}}, shape{line: plotter.XYs{{X: x.low / 1.2, Y: most}, {X: x.high * 1.2, Y: most}}}); err != nil {
+		if err := add(p, draw.LineStyle{Color: report.Ink, Width: 1, Dashes: []vg.Length{6, 4}},
+			shape{line: plotter.XYs{{X: x.low / 1.2, Y: most}, {X: x.high * 1.2, Y: most}}}); err != nil {
 			return report.Chart{}, err
 		}
 		caption += " The level line is the objective, " + figure.Milli(most) + "."
@@ -197,10 +206,14 @@ func (c Curve) spectra() ([]report.Chart, error) {
 		name     string
 		readings []Reading
 	}{{"closed loop", c.Closed}, {"open loop", c.Open}} {
-		measured := slices.DeleteFunc(slices.Clone(loop.readings), func(r Reading) bool { return !(r.Latency["p50"].Mid > 0) })
+		measured := slices.DeleteFunc(slices.Clone(loop.readings),
+			func(r Reading) bool { return !(r.Latency["p50"].Mid > 0) })
 		for some := range slices.Chunk(measured, report.Styles) {
 			p := report.NewPlot("percentile", "acquire, ms")
-			ch := report.Chart{Title: c.Name() + ", " + loop.name, Caption: "Medians over the samples. Every decade to the right is ten times rarer."}
+			ch := report.Chart{
+				Title:   c.Name() + ", " + loop.name,
+				Caption: "Medians over the samples. Every decade to the right is ten times rarer.",
+			}
 			var y extent
 			for i, r := range some {
 				var pts plotter.XYs
@@ -218,7 +231,8 @@ func (c Curve) spectra() ([]report.Chart, error) {
 			y.axis(&p.Y)
 			p.X.Scale, p.X.Tick.Marker, p.X.Min, p.X.Max = plot.LogScale{}, report.Percentiles(10_000)[1:], 2, 10_000
 			var err error
-			if ch.SVG, err = report.Inline(p, "Latency of an acquire in ms by percentile; the table has the figures."); err != nil {
+			if ch.SVG, err = report.Inline(p,
+				"Latency of an acquire in ms by percentile; the table has the figures."); err != nil {
 				return nil, err
 			}
 			out = append(out, ch)
@@ -264,8 +278,8 @@ func add(p *plot.Plot, style draw.LineStyle, shapes ...shape) error {
 	return nil
 }
 
-// faint is a colour that lets through what is behind it. The SVG backend rounds colours down: what it reads must lie a little above, or the page does not
-// know the colour again.
+// faint is a colour that lets through what is behind it. The SVG backend rounds colours down: what it reads must lie a
+// little above, or the page does not know the colour again.
 type faint struct {
 	color.Color
 	alpha uint32

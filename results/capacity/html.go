@@ -91,7 +91,10 @@ type fact struct{ Name, Value string }
 
 // HTML writes the report as a page in one file.
 func HTML(w io.Writer, a Analysis) error {
-	d := pageData{Analysis: a, CSS: report.CSS(), Head: a.head(), Answers: a.Answers(), Paragraphs: a.Paragraphs(), Overview: a.overview()}
+	d := pageData{
+		Analysis: a, CSS: report.CSS(), Head: a.head(), Answers: a.Answers(), Paragraphs: a.Paragraphs(),
+		Overview: a.overview(),
+	}
 	var err error
 	if d.Charts, err = a.charts(); err != nil {
 		return err

@@ -16,8 +16,8 @@ const confidence = 0.95
 type Interval struct {
 	N   int     `json:"n"`   // samples that have it
 	Mid float64 `json:"mid"` // their median
-	// Low and High bound the median with a confidence of at least 95 %. Where the samples are too few for that (less than 6), they are the
-	// lowest and the highest, and Spread is true.
+	// Low and High bound the median with a confidence of at least 95 %. Where the samples are too few for that (less
+	// than 6), they are the lowest and the highest, and Spread is true.
 	Low    float64 `json:"low"`
 	High   float64 `json:"high"`
 	Spread bool    `json:"spread,omitempty"`
@@ -28,7 +28,8 @@ func Summary(values []float64) Interval {
 	if len(values) == 0 {
 		return Interval{}
 	}
-	sum := benchmath.AssumeNothing.Summary(benchmath.NewSample(slices.Clone(values), &benchmath.DefaultThresholds), confidence)
+	sum := benchmath.AssumeNothing.Summary(benchmath.NewSample(slices.Clone(values), &benchmath.DefaultThresholds),
+		confidence)
 	i := Interval{N: len(values), Mid: sum.Center, Low: sum.Lo, High: sum.Hi}
 	if math.IsInf(sum.Lo, 0) || math.IsInf(sum.Hi, 0) {
 		i.Low, i.High, i.Spread = slices.Min(values), slices.Max(values), true

@@ -11,8 +11,8 @@ import (
 // Cause is what limits a point.
 type Cause string
 
-// The causes, in the order in which they are named where several are near: first those that make the point worthless, then the more
-// specific before the more general.
+// The causes, in the order in which they are named where several are near: first those that make the point worthless,
+// then the more specific before the more general.
 const (
 	Generator Cause = "the load generator"
 	Emulation Cause = "the emulation of the network"
@@ -34,8 +34,9 @@ const (
 	generatorPart = 0.50
 	serverFull    = 0.90 // of what one server can use: its limit, or one core
 	othersPart    = 0.25 // of the cores that other programs use at least, to be in the way
-	// queuePackets is the least that the packet queue which stands in for netem lets through a second, as far as was seen: on a machine that had other things
-	// to do. At its best it lets through twice as many (docs/performance.md). A point that is marked for nothing is not fitted; one that is not marked would be.
+	// queuePackets is the least that the packet queue which stands in for netem lets through a second, as far as was
+	// seen: on a machine that had other things to do. At its best it lets through twice as many (docs/performance.md).
+	// A point that is marked for nothing is not fitted; one that is not marked would be.
 	queuePackets = 22_000
 	queueFull    = 0.90
 	fsyncPart    = 0.50 // of the time that waits for it
@@ -46,7 +47,8 @@ const (
 	alone        = 0.90 // of what as many users as these would do if none was in another's way
 	aloneMost    = 1.25 // far above it, something else had slowed the one who was alone
 	servedPart   = 0.97 // of the arrivals offered
-	// lateMost is how late a generator may begin what it begins, p99, in parts of the objective's time; without an objective of lateMS.
+	// lateMost is how late a generator may begin what it begins, p99, in parts of the objective's time; without an
+	// objective of lateMS.
 	lateMost = 0.10
 	lateMS   = 10
 )
@@ -69,7 +71,8 @@ type Limit struct {
 	Candidates []Candidate
 }
 
-// limitOf names what limits a reading. One is how many cycles a second a single user does on the same setting; 0 where it was not measured.
+// limitOf names what limits a reading. One is how many cycles a second a single user does on the same setting; 0 where
+// it was not measured.
 func limitOf(r Reading, one float64, o *Objective) Limit {
 	l := Limit{Cause: Unknown, Evidence: "no candidate is near its ceiling"}
 	if r.Cycles.N == 0 {
@@ -78,7 +81,10 @@ func limitOf(r Reading, one float64, o *Objective) Limit {
 	}
 	generator, processor := r.processors(o)
 	users := r.users(one)
-	l.Candidates = []Candidate{generator, r.emulation(), processor, r.fsync(), r.serial(), r.distance(users.Reached), users, r.others()}
+	l.Candidates = []Candidate{
+		generator, r.emulation(), processor, r.fsync(), r.serial(), r.distance(users.Reached),
+		users, r.others(),
+	}
 	for _, c := range l.Candidates {
 		if c.Reached {
 			l.Cause, l.Evidence = c.Cause, c.Evidence
@@ -120,12 +126,16 @@ func (l Limit) String() string {
 	return s + ": more --users would show it"
 }
 
-// processors looks at the CPU. Who shares a full machine is in the way of the others: the limit is the generator's where clients and supervisor
-// use most of it.
+// processors looks at the CPU. Who shares a full machine is in the way of the others: the limit is the generator's
+// where clients and supervisor use most of it.
 func (r Reading) processors(o *Objective) (generator, servers Candidate) {
 	generator, servers = Candidate{Cause: Generator}, Candidate{Cause: Processor}
 	if late, most := r.Late.Mid, lateAllowed(o); r.Rate > 0 && late > most {
-		generator = Candidate{Cause: Generator, Known: true, Share: late / most, Reached: true, Evidence: fmt.Sprintf("it began arrivals %s late (p99), and %s is allowed", figure.Milli(late), figure.Milli(most))}
+		generator = Candidate{
+			Cause: Generator, Known: true, Share: late / most, Reached: true,
+			Evidence: fmt.Sprintf("it began arrivals %s late (p99), and %s is allowed", figure.Milli(late),
+				figure.Milli(most)),
+		}
 	}
 	if r.Cores == 0 || len(r.CPU) == 0 {
 		return generator, servers
@@ -143,14 +153,18 @@ func (r Reading) processors(o *Objective) (generator, servers Candidate) {
 		on = " on " + r.Host
 	}
 	said := fmt.Sprintf("%.2f of %d cores used%s: %s", sum, r.Cores, on, strings.Join(parts, ", "))
-	used := sum // what else runs, the kernel on its own account among it, fills the machine too; where that is much, see others
+	// what else runs, the kernel on its own account among it, fills the machine too; where that is much, see others
+	used := sum
 	if rest := r.Machine.Mid - sum; r.Machine.N > 0 && rest > 0 && rest < othersPart*float64(r.Cores) {
 		used = r.Machine.Mid
 		said += fmt.Sprintf("; %.2f in use on the whole machine", r.Machine.Mid)
 	}
 	share := used / float64(r.Cores)
 	if r.CPU["servers"].N+r.CPU["clients"].N == 0 && r.Host == "" { // all of them are one process
-		return generator, Candidate{Machine, true, share, cpuFull, ofCores, share >= cpuFull, said + ", in whose process are servers and clients"}
+		return generator, Candidate{
+			Machine, true, share, cpuFull, ofCores, share >= cpuFull,
+			said + ", in whose process are servers and clients",
+		}
 	}
 	load := sum - r.CPU["servers"].Mid // a resource is of the load, and not of the lock
 	byLoad := load >= generatorPart*sum
@@ -163,7 +177,8 @@ func (r Reading) processors(o *Objective) (generator, servers Candidate) {
 	serverIs := r.ServerCores > 0 && one >= serverFull // whoever else is busy: no server can do more
 	if serverIs || r.ServerCores > 0 && (byLoad || one > share) {
 		servers.Share, servers.Bound, servers.Of, servers.Reached = one, serverFull, "what one server can use", serverIs
-		servers.Evidence = fmt.Sprintf("the busiest server used %.2f of the %.2g cores that one can use", r.Busiest.Mid, r.ServerCores)
+		servers.Evidence = fmt.Sprintf("the busiest server used %.2f of the %.2g cores that one can use", r.Busiest.Mid,
+			r.ServerCores)
 	}
 	if !generator.Reached {
 		generator.Known, generator.Share, generator.Evidence = true, load/float64(r.Cores), said
@@ -181,7 +196,8 @@ const ofCores = "the cores"
 // processes are who uses CPU.
 var processes = []string{"servers", "clients", "supervisor", "resource"}
 
-// others looks at the other programs of the machine. They are named last: a full machine slows nobody who waits for something else.
+// others looks at the other programs of the machine. They are named last: a full machine slows nobody who waits for
+// something else.
 func (r Reading) others() Candidate {
 	c := Candidate{Cause: Others}
 	if r.Machine.N == 0 || r.Cores == 0 || len(r.CPU) == 0 {
@@ -196,7 +212,8 @@ func (r Reading) others() Candidate {
 		c.Bound = cpuFull
 	}
 	c.Reached = c.Share >= cpuFull // where they use less than othersPart, processors has named one of the runs' own
-	c.Evidence = fmt.Sprintf("%.2f of %d cores in use, %.2f of them by programs that are no part of the runs", r.Machine.Mid, r.Cores, max(0, r.Machine.Mid-own))
+	c.Evidence = fmt.Sprintf("%.2f of %d cores in use, %.2f of them by programs that are no part of the runs",
+		r.Machine.Mid, r.Cores, max(0, r.Machine.Mid-own))
 	return c
 }
 
@@ -215,12 +232,14 @@ func (r Reading) emulation() Candidate {
 	}
 	c.Known, c.Share, c.Bound, c.Of = true, r.Packets.Mid/queuePackets, queueFull, "what it surely can"
 	c.Reached = c.Share >= queueFull
-	c.Evidence = fmt.Sprintf("%s packets/s of the %s that the packet queue is sure to let through", figure.Number(r.Packets.Mid), figure.Number(queuePackets))
+	c.Evidence = fmt.Sprintf("%s packets/s of the %s that the packet queue is sure to let through",
+		figure.Number(r.Packets.Mid), figure.Number(queuePackets))
 	return c
 }
 
-// serial looks at the locks: each has one holder at a time, so all of them together cannot do more than Locks/(hold + handoff). The handoff is its mean, where
-// that was measured: locks that are always in use then have a share of 1. A median says less of it.
+// serial looks at the locks: each has one holder at a time, so all of them together cannot do more than Locks/(hold +
+// handoff). The handoff is its mean, where that was measured: locks that are always in use then have a share of 1. A
+// median says less of it.
 func (r Reading) serial() Candidate {
 	c := Candidate{Cause: Serial}
 	handoff := r.handoff()
@@ -234,7 +253,8 @@ func (r Reading) serial() Candidate {
 	ceiling := float64(locks) * 1e3 / (r.Hold.Mid + handoff.Mid)
 	c.Known, c.Share, c.Bound, c.Of = true, r.Cycles.Mid/ceiling, busy, "it"
 	c.Reached = c.Share >= busy && c.Share <= 1/busy // far above it, the median of the handoffs is not their mean
-	c.Evidence = fmt.Sprintf("%s cycles/s of at most %s: %s / (hold %s + handoff %s)", figure.Number(r.Cycles.Mid), figure.Number(ceiling), figure.Of(locks, "lock"), figure.Milli(r.Hold.Mid), figure.Milli(handoff.Mid))
+	c.Evidence = fmt.Sprintf("%s cycles/s of at most %s: %s / (hold %s + handoff %s)", figure.Number(r.Cycles.Mid),
+		figure.Number(ceiling), figure.Of(locks, "lock"), figure.Milli(r.Hold.Mid), figure.Milli(handoff.Mid))
 	return c
 }
 
@@ -246,8 +266,8 @@ func (r Reading) handoff() Interval {
 	return r.Handoff
 }
 
-// fsync looks at the time that waits for a write to disk: one in a handoff, where locks are always busy; two in a cycle, to take and to give
-// back, where they are not.
+// fsync looks at the time that waits for a write to disk: one in a handoff, where locks are always busy; two in a
+// cycle, to take and to give back, where they are not.
 func (r Reading) fsync() Candidate {
 	c := Candidate{Cause: Fsync}
 	if r.Fsync.N == 0 {
@@ -262,14 +282,16 @@ func (r Reading) fsync() Candidate {
 	}
 	c.Known, c.Share, c.Bound, c.Of = true, n*r.Fsync.Mid/of, fsyncPart, what
 	c.Reached = c.Share >= fsyncPart && c.Share <= 1.5 // more than all of it is another thing's time
-	c.Evidence = fmt.Sprintf("%g × fsync of %s is %s of %s, %s", n, figure.Milli(r.Fsync.Mid), percent(c.Share), what, figure.Milli(of))
+	c.Evidence = fmt.Sprintf("%g × fsync of %s is %s of %s, %s", n, figure.Milli(r.Fsync.Mid), percent(c.Share), what,
+		figure.Milli(of))
 	return c
 }
 
-// distance compares a cycle, its hold aside, with the time that its messages travel. A server may count more requests than there were round trips: those that go side
-// by side, or that a script makes. The share is then above 1, or there are more of them than maxTrips; where nobody was in another's way, as many round trips as fit
-// into the cycle are taken for them, up to maxTrips: with more, some number of trips fits into any cycle. Where nobody counts requests, as on an attached
-// service, two are taken: a cycle of one who is alone has no fewer.
+// distance compares a cycle, its hold aside, with the time that its messages travel. A server may count more requests
+// than there were round trips: those that go side by side, or that a script makes. The share is then above 1, or there
+// are more of them than maxTrips; where nobody was in another's way, as many round trips as fit into the cycle are
+// taken for them, up to maxTrips: with more, some number of trips fits into any cycle. Where nobody counts requests, as
+// on an attached service, two are taken: a cycle of one who is alone has no fewer.
 func (r Reading) distance(alone bool) Candidate {
 	c := Candidate{Cause: Distance}
 	away := r.Trip.Mid
@@ -285,7 +307,8 @@ func (r Reading) distance(alone bool) Candidate {
 	many := trips >= maxTrips+0.5
 	if !counted { // nobody is in another's way
 		trips, said = 2, " (one to take and one to give back: requests were not counted)"
-	} else if fit := math.Floor(of / away); (many || trips*away/of > 1/distancePart) && alone && fit >= 1 && fit <= maxTrips {
+	} else if fit := math.Floor(of / away); (many || trips*away/of > 1/distancePart) && alone && fit >= 1 &&
+		fit <= maxTrips {
 		many, trips = false, fit
 		said = fmt.Sprintf(" (the servers counted %s requests)", figure.Number(r.Requests.Mid))
 	}
@@ -294,7 +317,8 @@ func (r Reading) distance(alone bool) Candidate {
 		c.Bound = distancePart
 	}
 	c.Reached = c.Share >= distancePart && c.Share <= 1/distancePart && !many
-	c.Evidence = fmt.Sprintf("%s of %s are %s of the cycle but for the hold, %s%s", roundTrips(trips), figure.Milli(away), percent(c.Share), figure.Milli(of), said)
+	c.Evidence = fmt.Sprintf("%s of %s are %s of the cycle but for the hold, %s%s", roundTrips(trips),
+		figure.Milli(away), percent(c.Share), figure.Milli(of), said)
 	return c
 }
 
@@ -310,7 +334,8 @@ func (r Reading) users(one float64) Candidate {
 	if r.Rate > 0 {
 		c := Candidate{Cause: Offered, Known: true, Share: r.Cycles.Mid / r.Rate, Bound: servedPart, Of: "it"}
 		c.Reached = c.Share >= servedPart
-		c.Evidence = fmt.Sprintf("%s of %s offered a second were served", figure.Number(r.Cycles.Mid), figure.Number(r.Rate))
+		c.Evidence = fmt.Sprintf("%s of %s offered a second were served", figure.Number(r.Cycles.Mid),
+			figure.Number(r.Rate))
 		return c
 	}
 	c := Candidate{Cause: Users}
@@ -320,21 +345,23 @@ func (r Reading) users(one float64) Candidate {
 	free := float64(r.Users) * one
 	c.Known, c.Share, c.Bound, c.Of = true, r.Cycles.Mid/free, alone, "what each would do alone"
 	c.Reached = c.Share >= alone && c.Share <= aloneMost
-	c.Evidence = fmt.Sprintf("%s cycles/s of the %s that %s would do, each as fast as one alone (%s/s)", figure.Number(r.Cycles.Mid), figure.Number(free), figure.Of(r.Users, "user"), figure.Number(one))
+	c.Evidence = fmt.Sprintf("%s cycles/s of the %s that %s would do, each as fast as one alone (%s/s)",
+		figure.Number(r.Cycles.Mid), figure.Number(free), figure.Of(r.Users, "user"), figure.Number(one))
 	return c
 }
 
 // littleMost is how far a point may be from Little's law, in parts.
 const littleMost = 0.10
 
-// Little holds a reading against Little's law, L = λW: the mean number in service is the throughput times the time of each. Source: J. D. C. Little, A Proof for the
-// Queuing Formula L = λW, Operations Research 9 (1961).
+// Little holds a reading against Little's law, L = λW: the mean number in service is the throughput times the time of
+// each. Source: J. D. C. Little, A Proof for the Queuing Formula L = λW, Operations Research 9 (1961).
 type Little struct {
-	Known    bool
-	Within   float64 // throughput × mean cycle
-	Counted  float64 // users that were counted in service; in a closed loop where nobody counted, all of them
-	Off      float64 // |Counted/Within - 1|
-	Outside  float64 // part of the users who were in no cycle: Counted and Within are of the same events, and know nothing of them
+	Known   bool
+	Within  float64 // throughput × mean cycle
+	Counted float64 // users that were counted in service; in a closed loop where nobody counted, all of them
+	Off     float64 // |Counted/Within - 1|
+	// part of the users who were in no cycle: Counted and Within are of the same events, and know nothing of them
+	Outside  float64
 	Violated bool
 }
 
@@ -352,7 +379,8 @@ func littleOf(r Reading) Little {
 // within is how many users are in service by Little's law.
 func (s Sample) within() float64 { return s.Cycles * s.Cycle / 1e3 }
 
-// counted is how many users were counted in service; in a closed loop where nobody counted, all of them. Nil: not known.
+// counted is how many users were counted in service; in a closed loop where nobody counted, all of them. Nil: not
+// known.
 func (s Sample) counted(of Setting) *float64 {
 	n := s.InService
 	if n == 0 && of.Rate == 0 {
@@ -369,7 +397,8 @@ func (l Little) String() string {
 	if !l.Known {
 		return notKnown
 	}
-	said := fmt.Sprintf("%s users counted, throughput × cycle says %s: off by %s, %s is allowed", figure.Number(l.Counted), figure.Number(l.Within), percent(l.Off), percent(littleMost))
+	said := fmt.Sprintf("%s users counted, throughput × cycle says %s: off by %s, %s is allowed",
+		figure.Number(l.Counted), figure.Number(l.Within), percent(l.Off), percent(littleMost))
 	if l.Outside > littleMost {
 		said += fmt.Sprintf("; %s of the users were inside the generator", percent(l.Outside))
 	}

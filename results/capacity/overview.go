@@ -12,7 +12,8 @@ import (
 	"github.com/lockquake/lockquake/results/report"
 )
 
-// numeric is a number in which curves may differ. Taken out of two settings, it leaves what is equal if they differ in it alone.
+// numeric is a number in which curves may differ. Taken out of two settings, it leaves what is equal if they differ in
+// it alone.
 type numeric struct {
 	name, unit string
 	take       func(*Setting) float64
@@ -76,7 +77,8 @@ func (a Analysis) differs(c Curve) string {
 		return !slices.ContainsFunc(a.Curves, func(d Curve) bool { return !slices.Contains(d.words(), w) })
 	})
 	for _, n := range numerics {
-		if s := c.Setting; n.take(&s) == 0 && slices.ContainsFunc(a.Curves, func(d Curve) bool { return n.take(&d.Setting) > 0 }) {
+		if s := c.Setting; n.take(&s) == 0 && slices.ContainsFunc(a.Curves,
+			func(d Curve) bool { return n.take(&d.Setting) > 0 }) {
 			words = append(words, n.name+" 0")
 		}
 	}
@@ -121,7 +123,8 @@ func (of numeric) best(lines []line) (report.Chart, error) {
 		x.add(left, right)
 		y.add(low, high)
 		curves = append(curves, l.Curve)
-		if err := add(p, report.Style(i), shape{line: l.all}, shape{dots: l.exact, glyph: draw.CircleGlyph{}}, shape{dots: l.atLeast, glyph: draw.TriangleGlyph{}}); err != nil {
+		if err := add(p, report.Style(i), shape{line: l.all}, shape{dots: l.exact, glyph: draw.CircleGlyph{}},
+			shape{dots: l.atLeast, glyph: draw.TriangleGlyph{}}); err != nil {
 			return report.Chart{}, err
 		}
 	}
@@ -130,5 +133,9 @@ func (of numeric) best(lines []line) (report.Chart, error) {
 	}
 	y.axis(&p.Y)
 	svg, err := report.Inline(p, "Best cycles a second by "+of.name+"; the overview has the figures.")
-	return report.Chart{Title: "Best throughput over " + of.name, Caption: "A line joins curves that differ in this alone. A triangle is at least so much.", Legend: legend(curves), SVG: svg}, err
+	return report.Chart{
+		Title:   "Best throughput over " + of.name,
+		Caption: "A line joins curves that differ in this alone. A triangle is at least so much.",
+		Legend:  legend(curves), SVG: svg,
+	}, err
 }

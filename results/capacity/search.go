@@ -10,8 +10,8 @@ import (
 	"github.com/lockquake/lockquake/results/figure"
 )
 
-// Search looks for the highest rate of an open loop that keeps an objective. It remembers nothing: Next is told all that was measured so far. It goes by
-// bisection on a logarithmic scale, and confirms what it found.
+// Search looks for the highest rate of an open loop that keeps an objective. It remembers nothing: Next is told all
+// that was measured so far. It goes by bisection on a logarithmic scale, and confirms what it found.
 type Search struct {
 	Objective Objective
 	Start     float64 // arrivals a second to try first: the peak of the closed loop
@@ -53,7 +53,8 @@ func (t Trial) Runs() int { return t.Kept + t.Failed + t.Late + t.Spoilt }
 // unproven is how many of the runs prove nothing.
 func (t Trial) unproven() int { return t.Late + t.Spoilt }
 
-// String says in how many of the runs the rate kept the objective, and what the others were: "1 of 2 runs (1 with a late generator)".
+// String says in how many of the runs the rate kept the objective, and what the others were: "1 of 2 runs (1 with a
+// late generator)".
 func (t Trial) String() string {
 	s := fmt.Sprintf("%d of %s", t.Kept, figure.Of(t.Runs(), "run"))
 	var others []string
@@ -98,9 +99,10 @@ const (
 	spoilt
 )
 
-// judge tells whether a run kept the objective. One in which the lock was none did not, whatever its latency. More arrivals without a user than
-// come due in the objective's time did not keep it. A generator that lagged may be why a run did not keep it, so that this proves nothing, unless the
-// run missed it by much more than that lag. A run that kept it did so with the lag in its latencies, which count from when an acquire was due.
+// judge tells whether a run kept the objective. One in which the lock was none did not, whatever its latency. More
+// arrivals without a user than come due in the objective's time did not keep it. A generator that lagged may be why a
+// run did not keep it, so that this proves nothing, unless the run missed it by much more than that lag. A run that
+// kept it did so with the lag in its latencies, which count from when an acquire was due.
 func (o Objective) judge(s Sample) kind {
 	latency, known := s.Latency[o.name()]
 	// Who came due last and waits at the end of the run may yet keep it.
@@ -120,8 +122,8 @@ func (o Objective) judge(s Sample) kind {
 	return failed
 }
 
-// served reports whether the cycles kept up with the arrivals. Those that were under way when the measured time began and ended make a difference of
-// one or two, which is more than a few percent of few arrivals.
+// served reports whether the cycles kept up with the arrivals. Those that were under way when the measured time began
+// and ended make a difference of one or two, which is more than a few percent of few arrivals.
 func (s Sample) served() bool {
 	due := cmp.Or(s.Due, s.Offered)
 	few := s.Acquires > 0 && s.Cycles > 0 && float64(s.Acquires)*(due/s.Cycles-1) <= 2
@@ -191,7 +193,8 @@ func (s Search) confirm() int {
 	return 3
 }
 
-// more is how many runs at a rate are still needed to confirm it: so many as are asked for, and as have enough acquires for the quantile.
+// more is how many runs at a rate are still needed to confirm it: so many as are asked for, and as have enough acquires
+// for the quantile.
 func (s Search) more(t Trial) int {
 	runs := s.confirm() - t.Kept
 	if lack := needed(s.Objective.Quantile) - t.acquires; lack > 0 && t.acquires > 0 {
@@ -275,7 +278,8 @@ func (s Search) Found(points []Point) Kept {
 		k.Why = fmt.Sprintf("at %s %s kept it: %s", per(*st.blocked), *st.blocked, lessToDo)
 		return k
 	case st.low == nil:
-		k.Why = fmt.Sprintf("%s of %s, the lowest that was tried, did not keep it: ask for more than %s with --slo", figure.Of(st.high.Failed, "run"), per(*st.high), s.Objective)
+		k.Why = fmt.Sprintf("%s of %s, the lowest that was tried, did not keep it: ask for more than %s with --slo",
+			figure.Of(st.high.Failed, "run"), per(*st.high), s.Objective)
 		return k
 	}
 	k.Rate, k.Runs = st.low.Rate, st.low.Kept
@@ -288,7 +292,8 @@ func (s Search) Found(points []Point) Kept {
 		k.Why = fmt.Sprintf("and %d are needed: %s", s.confirm(), moreTime)
 	case st.low.acquires < needed(s.Objective.Quantile):
 		k.Why = fmt.Sprintf("with %s timed, and %s needs %s: %s",
-			figure.Of(st.low.acquires, "acquire"), dotted(s.Objective.name()), figure.Count(needed(s.Objective.Quantile)), longerRuns)
+			figure.Of(st.low.acquires, "acquire"), dotted(s.Objective.name()),
+			figure.Count(needed(s.Objective.Quantile)), longerRuns)
 	case k.Fails/k.Rate > step*1.000001:
 		k.Why = fmt.Sprintf("and between it and %s/s nothing was tried: %s", figure.Number(k.Fails), moreTime)
 	default:

@@ -77,10 +77,12 @@ func (s Sweep) check() error {
 		return fmt.Errorf("%d points are more than a sweep has: at most %d", n, MostPoints)
 	}
 	if s.Repeat < 0 || s.Repeat > maxSamples || s.Warm < 0 || s.Measured < 0 {
-		return fmt.Errorf("repeat %d, warm_ns %d and measured_ns %d: none is below 0, and repeat is at most %d", s.Repeat, s.Warm, s.Measured, maxSamples)
+		return fmt.Errorf("repeat %d, warm_ns %d and measured_ns %d: none is below 0, and repeat is at most %d",
+			s.Repeat, s.Warm, s.Measured, maxSamples)
 	}
 	if o := s.Objective; o != nil && (!(o.Quantile > 0 && o.Quantile < 1) || o.Most <= 0) {
-		return fmt.Errorf("objective: quantile %g within %d ns: the quantile is between 0 and 1, the time above 0", o.Quantile, o.Most)
+		return fmt.Errorf("objective: quantile %g within %d ns: the quantile is between 0 and 1, the time above 0",
+			o.Quantile, o.Most)
 	}
 	for i, p := range s.Points {
 		if err := p.check(); err != nil {
@@ -101,7 +103,10 @@ func (s Setting) check() error {
 			return fmt.Errorf("%d %s: from 1 to %d make sense", n, name, maxUsers)
 		}
 	}
-	for name, n := range map[string]int64{"nodes": int64(s.Nodes), "hold_ns": s.Hold, "ttl_ns": s.TTL, "rtt_ns": s.RTT} {
+	for name, n := range map[string]int64{
+		"nodes": int64(s.Nodes), "hold_ns": s.Hold, "ttl_ns": s.TTL,
+		"rtt_ns": s.RTT,
+	} {
 		if n < 0 {
 			return fmt.Errorf("%s is %d: it is never below 0", name, n)
 		}
@@ -140,13 +145,17 @@ func (p Point) check() error {
 // figures are all numbers of a sample by name.
 func (s Sample) figures() map[string]float64 {
 	all := map[string]float64{
-		"cycles_per_s": s.Cycles, "cycle_ms": s.Cycle, "hold_ms": s.HoldMean, "in_service": s.InService, "offered_per_s": s.Offered, "due_per_s": s.Due,
-		"unserved": float64(s.Unserved), "late_p99_ms": s.Late, "cores": float64(s.Cores), "order": float64(s.Order), "late_starts": float64(s.LateStarts), "acquires": float64(s.Acquires),
+		"cycles_per_s": s.Cycles, "cycle_ms": s.Cycle, "hold_ms": s.HoldMean, "in_service": s.InService,
+		"offered_per_s": s.Offered, "due_per_s": s.Due,
+		"unserved": float64(s.Unserved), "late_p99_ms": s.Late, "cores": float64(s.Cores), "order": float64(s.Order),
+		"late_starts": float64(s.LateStarts), "acquires": float64(s.Acquires),
 		"server_cores": s.ServerCores,
 	}
 	for name, f := range map[string]*float64{
-		"handoff_ms": s.Handoff, "handoff_mean_ms": s.HandoffMean, "requests_per_grant": s.Requests, "rtt_ms": s.RTT, "machine_cores": s.Machine,
-		"writes_per_s": s.Writes, "lost_share": s.Lost, "busiest_server_cores": s.Busiest, "fsync_ms": s.Fsync, "packets_per_s": s.Packets, "outside": s.Outside,
+		"handoff_ms": s.Handoff, "handoff_mean_ms": s.HandoffMean, "requests_per_grant": s.Requests, "rtt_ms": s.RTT,
+		"machine_cores": s.Machine,
+		"writes_per_s":  s.Writes, "lost_share": s.Lost, "busiest_server_cores": s.Busiest, "fsync_ms": s.Fsync,
+		"packets_per_s": s.Packets, "outside": s.Outside,
 	} {
 		if f != nil {
 			all[name] = *f
@@ -174,7 +183,8 @@ func shorten(s string) string {
 	return s
 }
 
-// Merge puts sweeps of one machine into one, so that one report compares them. Samples of equal settings become those of one point.
+// Merge puts sweeps of one machine into one, so that one report compares them. Samples of equal settings become those
+// of one point.
 func Merge(sweeps ...Sweep) (Sweep, error) {
 	if len(sweeps) == 0 {
 		return Sweep{}, errors.New("there is no sweep to merge")
@@ -185,14 +195,16 @@ func Merge(sweeps ...Sweep) (Sweep, error) {
 	for i, s := range sweeps[1:] {
 		for _, name := range results.SameMachine {
 			if s.Host[name] != out.Host[name] {
-				return Sweep{}, fmt.Errorf("sweeps 1 and %d are of two machines: %s is %q and %q", i+2, name, out.Host[name], s.Host[name])
+				return Sweep{}, fmt.Errorf("sweeps 1 and %d are of two machines: %s is %q and %q", i+2, name,
+					out.Host[name], s.Host[name])
 			}
 		}
 		if (s.Objective == nil) != (out.Objective == nil) || s.Objective != nil && *s.Objective != *out.Objective {
 			return Sweep{}, fmt.Errorf("sweeps 1 and %d have different objectives", i+2)
 		}
 		if s.Provider != out.Provider || s.Measured != out.Measured {
-			return Sweep{}, fmt.Errorf("sweeps 1 and %d differ: providers %s and %s, measured %s and %s", i+2, out.Provider, s.Provider, figure.Duration(out.Measured), figure.Duration(s.Measured))
+			return Sweep{}, fmt.Errorf("sweeps 1 and %d differ: providers %s and %s, measured %s and %s", i+2,
+				out.Provider, s.Provider, figure.Duration(out.Measured), figure.Duration(s.Measured))
 		}
 		for j, t := range sweeps[:i+1] {
 			if t.Text != s.Text && slices.ContainsFunc(t.Points, func(p Point) bool { return s.has(p.Setting) }) {
@@ -213,7 +225,10 @@ func Merge(sweeps ...Sweep) (Sweep, error) {
 		out.Left = append(out.Left, s.Left...)
 	}
 	out.Left = slices.DeleteFunc(out.Left, func(l Left) bool {
-		return slices.ContainsFunc(out.Points, func(p Point) bool { return p.Setting == l.Setting && len(p.Samples) > 0 })
+		return slices.ContainsFunc(out.Points, func(p Point) bool {
+			return p.Setting == l.Setting &&
+				len(p.Samples) > 0
+		})
 	})
 	return out, nil
 }

@@ -28,7 +28,8 @@ func Text(w io.Writer, a Analysis, opts ...report.Option) error {
 	}
 	overview := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for i, row := range a.overview() {
-		fmt.Fprintf(overview, "%s  %s\t%s\n", map[bool]string{true: "\n"}[i == 0], strings.Join(row[1:], "\t"), row[0]) // the name is long
+		// the name is long
+		fmt.Fprintf(overview, "%s  %s\t%s\n", map[bool]string{true: "\n"}[i == 0], strings.Join(row[1:], "\t"), row[0])
 	}
 	_ = overview.Flush() // b is a buffer
 	for _, c := range a.Curves {
@@ -78,13 +79,17 @@ func (t table) text(w io.Writer) {
 		}
 		return nil
 	}
-	answer, bounds, rest := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight), tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight), tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	answer, bounds, rest := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight),
+		tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight),
+		tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	write := func(to io.Writer, last string, cells ...[]string) {
 		fmt.Fprintf(to, "%s\t %s\n", strings.Join(slices.Concat(cells...), "\t"), last)
 	}
-	write(answer, "limit", []string{t.First, "cycles/s"}, only(t.Writes(), "writes/s", "lost"), []string{"p50", "p99"}, only(tried, "kept it"))
+	write(answer, "limit", []string{t.First, "cycles/s"}, only(t.Writes(), "writes/s", "lost"), []string{"p50", "p99"},
+		only(tried, "kept it"))
 	write(bounds, "n", []string{t.First, "cycles/s"}, only(t.Writes(), "writes/s"), []string{"p50", "p99"})
-	write(rest, "acquires", []string{t.First, "p99.9", "p99.99"}, only(open, "unserved", "late", "own lag"), only(t.Trips(), "RTT"))
+	write(rest, "acquires", []string{t.First, "p99.9", "p99.99"}, only(open, "unserved", "late", "own lag"),
+		only(t.Trips(), "RTT"))
 	some := false
 	for _, r := range t.Readings {
 		x := r.X()
@@ -93,9 +98,13 @@ func (t table) text(w io.Writer) {
 		}
 		some = some || r.Cycles.N > 1
 		p50, p99 := r.LatencyParts("p50"), r.LatencyParts("p99")
-		write(answer, strings.TrimPrefix(string(r.Limit.Cause), "the "), []string{x, r.Cycles.Parts()[0]}, only(t.Writes(), r.Writes.Parts()[0], r.LostText()), []string{p50[0], p99[0]}, only(tried, r.Tried.String()))
-		write(bounds, strconv.Itoa(r.Samples), []string{x, r.Cycles.Parts()[1]}, only(t.Writes(), r.Writes.Parts()[1]), []string{p50[1], p99[1]})
-		write(rest, figure.Count(r.Acquires), []string{x, r.latency("p999"), r.latency("p9999")}, only(open, r.Unserved.String(), r.LateStarts.String(), span(r.Late)), only(t.Trips(), span(r.Trip)))
+		write(answer, strings.TrimPrefix(string(r.Limit.Cause), "the "), []string{x, r.Cycles.Parts()[0]},
+			only(t.Writes(), r.Writes.Parts()[0], r.LostText()), []string{p50[0], p99[0]},
+			only(tried, r.Tried.String()))
+		write(bounds, strconv.Itoa(r.Samples), []string{x, r.Cycles.Parts()[1]}, only(t.Writes(), r.Writes.Parts()[1]),
+			[]string{p50[1], p99[1]})
+		write(rest, figure.Count(r.Acquires), []string{x, r.latency("p999"), r.latency("p9999")},
+			only(open, r.Unserved.String(), r.LateStarts.String(), span(r.Late)), only(t.Trips(), span(r.Trip)))
 	}
 	_ = answer.Flush() // w is a buffer
 	if some {
@@ -116,7 +125,10 @@ func (r Reading) latency(name string) string {
 
 // legend says how to read the tables.
 func (a Analysis) legend() string {
-	out := []string{"Figures are medians over n samples.", a.Brackets(), "Latencies are those of the acquire.", a.Tails()}
+	out := []string{
+		"Figures are medians over n samples.", a.Brackets(), "Latencies are those of the acquire.",
+		a.Tails(),
+	}
 	if slices.ContainsFunc(a.Curves, func(c Curve) bool { return len(c.Open) > 0 }) {
 		out = append(out, openWords)
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/lockquake/lockquake/results/figure"
 )
 
-// USL is Gunther's Universal Scalability Law: X(N) = λN / (1 + σ(N-1) + κN(N-1)), with λ the throughput of one user, σ the
-// part of the work that is serial (contention), and κ the cost of agreeing with every other (coherency). None is below 0.
-// Source: N. J. Gunther, Guerrilla Capacity Planning, Springer 2007, chapters 4 to 6.
+// USL is Gunther's Universal Scalability Law: X(N) = λN / (1 + σ(N-1) + κN(N-1)), with λ the throughput of one user, σ
+// the part of the work that is serial (contention), and κ the cost of agreeing with every other (coherency). None is
+// below 0. Source: N. J. Gunther, Guerrilla Capacity Planning, Springer 2007, chapters 4 to 6.
 type USL struct {
 	Lambda float64 `json:"lambda"`
 	Sigma  float64 `json:"sigma"`
@@ -27,7 +27,8 @@ func (u USL) At(n float64) float64 {
 	return u.Lambda * n / (1 + u.Sigma*(n-1) + u.Kappa*n*(n-1))
 }
 
-// Peak is how many users have the highest throughput, sqrt((1-σ)/κ), by Gunther. It is +Inf where κ is 0: the curve then only flattens.
+// Peak is how many users have the highest throughput, sqrt((1-σ)/κ), by Gunther. It is +Inf where κ is 0: the curve
+// then only flattens.
 func (u USL) Peak() float64 {
 	if u.Sigma >= 1 {
 		return 1
@@ -35,8 +36,9 @@ func (u USL) Peak() float64 {
 	return max(1, math.Sqrt((1-u.Sigma)/u.Kappa))
 }
 
-// Knee is where the curve bends: how many users a lock that scales without loss (λN) would need for the highest throughput of this one. That
-// is the saturation point of operational analysis (Denning and Buzen 1978): 1/σ where κ is 0. It is +Inf where nothing bends.
+// Knee is where the curve bends: how many users a lock that scales without loss (λN) would need for the highest
+// throughput of this one. That is the saturation point of operational analysis (Denning and Buzen 1978): 1/σ where κ is
+// 0. It is +Inf where nothing bends.
 func (u USL) Knee() float64 {
 	if peak := u.Peak(); !math.IsInf(peak, 1) {
 		return u.At(peak) / u.Lambda
@@ -52,9 +54,11 @@ type Fit struct {
 	USL
 	LambdaRange, SigmaRange, KappaRange Range
 	PeakRange, KneeRange                Range
-	// Miss and Worst are how far the line is from the points, in parts of the throughput: the root of the mean square, and the most.
+	// Miss and Worst are how far the line is from the points, in parts of the throughput: the root of the mean square,
+	// and the most.
 	Miss, Worst float64
-	// Spread is the standard deviation of a sample within its point, in parts of the throughput; 0 where no point has two.
+	// Spread is the standard deviation of a sample within its point, in parts of the throughput; 0 where no point has
+	// two.
 	Spread float64
 	Points int
 	// From and To are the users of the first and the last point that the fit rests on.
@@ -94,11 +98,15 @@ func fit(levels []level, rnd *rand.Rand) (*Fit, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Fit{USL: u, Points: len(levels), From: int(levels[0].users), To: int(levels[len(levels)-1].users), Spread: spread(levels)}
-	// The residuals are made those of one sample, the freedom that three coefficients took is given back, and what so few residuals say of their own spread is
-	// widened as in Student's t.
+	f := &Fit{
+		USL: u, Points: len(levels), From: int(levels[0].users), To: int(levels[len(levels)-1].users),
+		Spread: spread(levels),
+	}
+	// The residuals are made those of one sample, the freedom that three coefficients took is given back, and what so
+	// few residuals say of their own spread is widened as in Student's t.
 	free := float64(len(levels) - 3)
-	student := distuv.StudentsT{Sigma: 1, Nu: free}.Quantile((1+confidence)/2) / distuv.UnitNormal.Quantile((1+confidence)/2)
+	student := distuv.StudentsT{Sigma: 1, Nu: free}.Quantile((1+confidence)/2) / distuv.UnitNormal.Quantile((1+
+		confidence)/2)
 	var residuals []float64
 	sum := 0.0
 	for _, l := range levels {
@@ -114,9 +122,10 @@ func fit(levels []level, rnd *rand.Rand) (*Fit, error) {
 	return f, f.bootstrap(levels, residuals, rnd)
 }
 
-// solve finds the coefficients by weighted least squares. N/X = (1/λ)(1 + σ(N-1) + κN(N-1)) is linear in 1/λ, σ/λ and κ/λ; weighed by X/N, its
-// residuals are those of the throughput in parts of itself. So there is one minimum, and it needs no start. A coefficient that would be below 0 is left out: of the
-// four ways to do so, the one with the smallest residuals is taken.
+// solve finds the coefficients by weighted least squares. N/X = (1/λ)(1 + σ(N-1) + κN(N-1)) is linear in 1/λ, σ/λ and
+// κ/λ; weighed by X/N, its residuals are those of the throughput in parts of itself. So there is one minimum, and it
+// needs no start. A coefficient that would be below 0 is left out: of the four ways to do so, the one with the smallest
+// residuals is taken.
 func solve(levels []level) (USL, error) {
 	best, found := math.Inf(1), USL{}
 	for _, columns := range [][]int{{0, 1, 2}, {0, 1}, {0, 2}, {0}} {
@@ -195,7 +204,10 @@ func (f *Fit) bootstrap(levels []level, residuals []float64, rnd *rand.Rand) err
 	for i, to := range []*Range{&f.LambdaRange, &f.SigmaRange, &f.KappaRange, &f.PeakRange, &f.KneeRange} {
 		slices.Sort(all[i])
 		mid := []float64{f.Lambda, f.Sigma, f.Kappa, f.Peak(), f.Knee()}[i]
-		*to = Range{mid, stat.Quantile((1-confidence)/2, stat.Empirical, all[i], nil), stat.Quantile((1+confidence)/2, stat.Empirical, all[i], nil)}
+		*to = Range{
+			mid, stat.Quantile((1-confidence)/2, stat.Empirical, all[i], nil),
+			stat.Quantile((1+confidence)/2, stat.Empirical, all[i], nil),
+		}
 	}
 	return nil
 }

@@ -47,7 +47,8 @@ func (a Analysis) paragraph(of Setting, group []Curve) string {
 	var limits, bends, writes, plans []said
 	for _, c := range group {
 		if peak := c.Peak(); peak != nil {
-			most := fmt.Sprintf("%s cycles/s %s (%s)", figure.Number(peak.Cycles.Mid), c.over(), figure.Of(peak.Users, "user"))
+			most := fmt.Sprintf("%s cycles/s %s (%s)", figure.Number(peak.Cycles.Mid), c.over(),
+				figure.Of(peak.Users, "user"))
 			if c.AtLeast(*peak) {
 				most = "at least " + most
 			}
@@ -95,7 +96,8 @@ func together(all []said) string {
 	return strings.Join(parts, ", ")
 }
 
-// title names the setting of a group with the version of its service, the round trip that was achieved, and what its retry policy is.
+// title names the setting of a group with the version of its service, the round trip that was achieved, and what its
+// retry policy is.
 func (a Analysis) title(of Setting, group []Curve) []string {
 	var out []string
 	for _, w := range of.words() {
@@ -171,7 +173,8 @@ const openWords = "Of an open loop, unserved are arrivals of a run that never go
 // Tails says where a quantile is not told.
 func (a Analysis) Tails() string {
 	return fmt.Sprintf("A - stands for a quantile that too few acquires tell, in all samples together: p90 needs %s of them, p99 %s, p99.9 %s, p99.99 %s.",
-		figure.Count(figure.Samples(0.9)), figure.Count(figure.Samples(0.99)), figure.Count(figure.Samples(0.999)), figure.Count(figure.Samples(0.9999)))
+		figure.Count(figure.Samples(0.9)), figure.Count(figure.Samples(0.99)), figure.Count(figure.Samples(0.999)),
+		figure.Count(figure.Samples(0.9999)))
 }
 
 // Title names what was measured: the scenario, or the locks where it is the one that capacity makes itself.
@@ -215,9 +218,11 @@ func (c Curve) over() string {
 	return "over " + figure.Of(c.Locks, "lock")
 }
 
-// AtLeast tells of a peak that it is none of the lock's: more users would do more, or the generator or the network could not.
+// AtLeast tells of a peak that it is none of the lock's: more users would do more, or the generator or the network
+// could not.
 func (c Curve) AtLeast(peak Reading) bool {
-	return slices.ContainsFunc(peak.Limit.Candidates, func(c Candidate) bool { return c.Cause == Users && c.Reached }) ||
+	return slices.ContainsFunc(peak.Limit.Candidates,
+		func(c Candidate) bool { return c.Cause == Users && c.Reached }) ||
 		slices.ContainsFunc(c.Closed, func(r Reading) bool {
 			return r.Users > peak.Users && (r.Limit.Cause == Generator || r.Limit.Cause == Emulation)
 		})
@@ -239,7 +244,8 @@ func (c Curve) bend() string {
 	return fmt.Sprintf("it bends at %s and is highest at %s", knee, peak)
 }
 
-// Bends says from how many users on the curve bends, and with how many it is highest: with their ranges, as far as that is known.
+// Bends says from how many users on the curve bends, and with how many it is highest: with their ranges, as far as that
+// is known.
 func (c Curve) Bends() (knee, peak string) {
 	if c.Fit == nil {
 		return "no law fits", "no law fits"
@@ -278,7 +284,8 @@ func (a Analysis) plan(c Curve) string {
 // law writes the fit in figures.
 func (f Fit) law() string {
 	r := func(r Range) string { return fmt.Sprintf("%.3g (%.3g to %.3g)", r.Mid, r.Low, r.High) }
-	s := fmt.Sprintf("λ %s, σ %s, κ %s; the line misses the %d points up to %s by %s, at worst by %s", r(f.LambdaRange), r(f.SigmaRange), r(f.KappaRange), f.Points, figure.Of(f.To, "user"), percent(f.Miss), percent(f.Worst))
+	s := fmt.Sprintf("λ %s, σ %s, κ %s; the line misses the %d points up to %s by %s, at worst by %s", r(f.LambdaRange),
+		r(f.SigmaRange), r(f.KappaRange), f.Points, figure.Of(f.To, "user"), percent(f.Miss), percent(f.Worst))
 	if f.Spread > 0 {
 		s += fmt.Sprintf("; samples of one point differ by %s", percent(f.Spread))
 	}
@@ -287,7 +294,8 @@ func (f Fit) law() string {
 
 // head says what the sweep was.
 func (a Analysis) head() []string {
-	out := []string{fmt.Sprintf("each point %s of %s, behind a warm-up of %s; seed %d; lockquake %s", figure.Of(a.Repeat, "run"), figure.Duration(a.Measured), figure.Duration(a.Warm), a.Seed, a.Version)}
+	out := []string{fmt.Sprintf("each point %s of %s, behind a warm-up of %s; seed %d; lockquake %s",
+		figure.Of(a.Repeat, "run"), figure.Duration(a.Measured), figure.Duration(a.Warm), a.Seed, a.Version)}
 	if a.Objective != nil {
 		out = append(out, "objective: "+a.Objective.String()+", from the intended start of an acquire to its grant")
 	}
@@ -314,7 +322,8 @@ func (c Curve) omitted() []string {
 	return out
 }
 
-// limits names the limit of each point: once for neighbours that have the same, with the figures of the one that did most.
+// limits names the limit of each point: once for neighbours that have the same, with the figures of the one that did
+// most.
 func (c Curve) limits() []string {
 	var out []string
 	for i := 0; i < len(c.Closed); {

@@ -11,8 +11,8 @@ import (
 	"github.com/lockquake/lockquake/results/report"
 )
 
-// Where the load writes to a resource, its writes are what a lock is for: a sweep of them compares locks with each other, with what
-// the resource refuses by itself, and with the error without a lock.
+// Where the load writes to a resource, its writes are what a lock is for: a sweep of them compares locks with each
+// other, with what the resource refuses by itself, and with the error without a lock.
 
 // Writes reports whether a resource was written in any of the runs.
 func (t table) Writes() bool {
@@ -48,9 +48,11 @@ func (c Curve) lasts() string {
 	case r == nil:
 		return ""
 	case r.Lost.N == 0:
-		return fmt.Sprintf("%s writes/s were applied (%s), and what was lost of them is not known", figure.Number(r.Writes.Mid), figure.Of(r.Users, "user"))
+		return fmt.Sprintf("%s writes/s were applied (%s), and what was lost of them is not known",
+			figure.Number(r.Writes.Mid), figure.Of(r.Users, "user"))
 	}
-	return fmt.Sprintf("%s writes/s last (%s; %s of what was acknowledged is lost)", figure.Number(r.lasting()), figure.Of(r.Users, "user"), r.LostText())
+	return fmt.Sprintf("%s writes/s last (%s; %s of what was acknowledged is lost)", figure.Number(r.lasting()),
+		figure.Of(r.Users, "user"), r.LostText())
 }
 
 // lastingWrites draws them over users.
@@ -77,7 +79,8 @@ func lastingWrites(curves []Curve) (report.Chart, error) {
 	y.axis(&p.Y)
 	svg, err := report.Inline(p, "Lasting writes a second by the number of users, on logarithmic scales; the tables have the figures.")
 	return report.Chart{
-		Title: "Lasting writes over users", Caption: "Medians of the writes that the resource applied, less the part that its final value lacks.",
-		Legend: legend(curves), SVG: svg,
+		Title:   "Lasting writes over users",
+		Caption: "Medians of the writes that the resource applied, less the part that its final value lacks.",
+		Legend:  legend(curves), SVG: svg,
 	}, err
 }

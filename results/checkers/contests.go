@@ -1,15 +1,17 @@
 // Contests: how many rounds of a contest had no winner.
 //
-// Users that ask for one lock in the same moment are a contest: the workloads stampede and once have them. Where waiters ask again by themselves,
-// the attempts of the same number are a round: everybody who has not won yet makes one. A round without a winner is one of which no
-// attempt was granted: on several servers it may be a split vote. It is counted up to the latest round of which an outcome tells.
+// Users that ask for one lock in the same moment are a contest: the workloads stampede and once have them. Where
+// waiters ask again by themselves, the attempts of the same number are a round: everybody who has not won yet makes
+// one. A round without a winner is one of which no attempt was granted: on several servers it may be a split vote. It
+// is counted up to the latest round of which an outcome tells.
 //
-// Example: three users ask in the same moment. All fail at their first attempt, one is granted the lock with its second, and the
-// others with their fourth and fifth. The first and the third round had no winner: two.
+// Example: three users ask in the same moment. All fail at their first attempt, one is granted the lock with its
+// second, and the others with their fourth and fifth. The first and the third round had no winner: two.
 //
-// Where each waits for a time of its own, the attempts of a round are not made in one moment, but are counted all the same. late_askers_share tells
-// how many were late for the moment itself: users that are out of step get out of each other's way, so a figure that rests on their being in step
-// is unknown where a demand on it is missed and more than one of twenty was late.
+// Where each waits for a time of its own, the attempts of a round are not made in one moment, but are counted all the
+// same. late_askers_share tells how many were late for the moment itself: users that are out of step get out of each
+// other's way, so a figure that rests on their being in step is unknown where a demand on it is missed and more than
+// one of twenty was late.
 //
 // It cannot see contests of users who do not tell their attempts: nothing is judged then.
 
@@ -22,7 +24,8 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// lateAsker is how much later than the moment an acquire begins that is out of step: some round trips, and several times what a timer lags.
+// lateAsker is how much later than the moment an acquire begins that is out of step: some round trips, and several
+// times what a timer lags.
 const lateAsker = int64(5 * time.Millisecond)
 
 // contest is the users that asked for a lock in one moment.

@@ -1,30 +1,34 @@
-// Cost: how often waiters were woken for each handoff, what the servers were asked for each handoff, each grant and each second of
-// waiting, how many connections a grant took, and how much of the clients' processor time.
+// Cost: how often waiters were woken for each handoff, what the servers were asked for each handoff, each grant and
+// each second of waiting, how many connections a grant took, and how much of the clients' processor time.
 //
-// The clients count the notifications of their watches, the servers count their requests and connections, each in its own way. All are
-// read before the workload is let go and before it is stopped, and the servers also just before one of them is killed. The differences
-// are divided by the handoffs (a release followed by a grant of the same lock), by the grants between, and by the time that users spent
-// in acquires meanwhile, added up. Of that last the server counts that was asked most, so that the number of servers does not matter.
+// The clients count the notifications of their watches, the servers count their requests and connections, each in its
+// own way. All are read before the workload is let go and before it is stopped, and the servers also just before one of
+// them is killed. The differences are divided by the handoffs (a release followed by a grant of the same lock), by the
+// grants between, and by the time that users spent in acquires meanwhile, added up. Of that last the server counts that
+// was asked most, so that the number of servers does not matter.
 //
-// A process that is started anew counts from zero. So a stretch between two readings counts only where every server had one process
-// all the while. Example: a Redis took 9,000 requests for 1,000 grants, was killed, and has taken 7,000 since. Nobody knows how many
-// lie between; the figure is that of the stretch up to the kill, 9 a grant.
+// A process that is started anew counts from zero. So a stretch between two readings counts only where every server had
+// one process all the while. Example: a Redis took 9,000 requests for 1,000 grants, was killed, and has taken 7,000
+// since. Nobody knows how many lie between; the figure is that of the stretch up to the kill, 9 a grant.
 //
-// Example: one user holds the lock for 2 s, and nine wait. They ask again every 10 ms, so the server takes 1800 requests in 18 s of
-// waiting: 100 for each second. A library that asks again without a pause has thousands.
+// Example: one user holds the lock for 2 s, and nine wait. They ask again every 10 ms, so the server takes 1800
+// requests in 18 s of waiting: 100 for each second. A library that asks again without a pause has thousands.
 //
-// What an acquire of a free lock and a release cost is counted in runs of steps in which one user is alone and nothing is broken, as in the story answers:
-// the counters are read before and after each. Of several the least counts: whatever else is asked meanwhile, such as pings, or a script
-// that the server does not know yet, only adds.
+// What an acquire of a free lock and a release cost is counted in runs of steps in which one user is alone and nothing
+// is broken, as in the story answers: the counters are read before and after each. Of several the least counts:
+// whatever else is asked meanwhile, such as pings, or a script that the server does not know yet, only adds.
 //
 // It judges nothing. Pings of sessions count as requests, and so does what lockquake itself asks while faults stand.
 // It cannot see:
 //   - the requests of servers that do not count them
-//   - what an acquire or a release costs while others wait or something is broken: their requests cannot be told from its own
+//   - what an acquire or a release costs while others wait or something is broken: their requests cannot be told from
+//     its own
 //   - what a kill costs: the stretch from it to the next reading is left out
-//   - that a server was started anew, in run directories of versions that did not record it, where it has counted beyond its first reading
+//   - that a server was started anew, in run directories of versions that did not record it, where it has counted
+//     beyond its first reading
 //   - users who poll, or waiters whom the server itself wakes: no watch notifies them
-//   - what waiting alone costs, where users take and give back all the time: the requests of their grants are among those of the waiting
+//   - what waiting alone costs, where users take and give back all the time: the requests of their grants are among
+//     those of the waiting
 //
 // There is no figure where a server or client is missing from a reading, or began to count anew, in every stretch.
 
@@ -58,13 +62,26 @@ var costKind = results.CheckerKind{
 	Measures: []results.Quantity{
 		{Name: "wakeups_per_handoff", Doc: "notifications of watches for each handoff ([cost](#cost))", Timeless: true},
 		{Name: "requests_per_handoff", Doc: "requests to the servers for each handoff ([cost](#cost))", Timeless: true},
-		{Name: "requests_per_grant", Doc: "requests to the servers for each grant ([cost](#cost))", Timeless: true, InStep: true},
+		{
+			Name: "requests_per_grant", Doc: "requests to the servers for each grant ([cost](#cost))", Timeless: true,
+			InStep: true,
+		},
 		{Name: "requests_per_acquire", Doc: "requests to the servers for an acquire of a free lock, by a user who is alone, the least of the run ([cost](#cost))", Timeless: true},
 		{Name: "requests_per_release", Doc: "requests to the servers for a release of a lock that nobody waits for, the least of the run ([cost](#cost))", Timeless: true},
 		{Name: "requests_per_wait_s", Doc: "requests to the server that was asked most, for each second that a user waited for a lock ([cost](#cost))", Timeless: true},
-		{Name: "connections_per_grant", Doc: "connections that the servers took, for each grant ([cost](#cost))", Timeless: true},
-		{Name: "client_cpu_ms_per_grant", Doc: "processor time of the clients for each grant ([cost](#cost))", Timeless: true},
-		{Name: "client_cpu_ms_per_wait_s", Doc: "processor time of the clients for each second that a user waited for a lock ([cost](#cost))", Timeless: true},
+		{
+			Name: "connections_per_grant", Doc: "connections that the servers took, for each grant ([cost](#cost))",
+			Timeless: true,
+		},
+		{
+			Name: "client_cpu_ms_per_grant", Doc: "processor time of the clients for each grant ([cost](#cost))",
+			Timeless: true,
+		},
+		{
+			Name:     "client_cpu_ms_per_wait_s",
+			Doc:      "processor time of the clients for each second that a user waited for a lock ([cost](#cost))",
+			Timeless: true,
+		},
 	},
 }
 
@@ -125,7 +142,10 @@ func (c *cost) waited(since, until int64) {
 // Finish returns the finding.
 func (c *cost) Finish() results.Finding {
 	f := results.Finding{Verdict: results.Clean, Measures: map[string]*float64{}}
-	for name, each := range map[string][]int64{"requests_per_acquire": c.run.Acquires, "requests_per_release": c.run.Releases} {
+	for name, each := range map[string][]int64{
+		"requests_per_acquire": c.run.Acquires,
+		"requests_per_release": c.run.Releases,
+	} {
 		if len(each) > 0 {
 			f.Measures[name] = new(float64(slices.Min(each)))
 		}
@@ -147,7 +167,8 @@ func (c *cost) Finish() results.Finding {
 	if byServer, s := c.counted(func(r *results.Reading) map[string]int64 { return r.Requests }); byServer != nil {
 		n := sum(byServer)
 		f.Measures["requests_per_handoff"], f.Measures["requests_per_grant"] = per(n, s.handoffs), per(n, s.grants)
-		f.Measures["requests_per_wait_s"] = perSecond(float64(slices.Max(slices.Collect(maps.Values(byServer)))), s.waited)
+		f.Measures["requests_per_wait_s"] = perSecond(float64(slices.Max(slices.Collect(maps.Values(byServer)))),
+			s.waited)
 	}
 	if byServer, s := c.counted(func(r *results.Reading) map[string]int64 { return r.Connections }); byServer != nil {
 		f.Measures["connections_per_grant"] = per(sum(byServer), s.grants)
@@ -161,8 +182,8 @@ func (c *cost) Finish() results.Finding {
 	return f
 }
 
-// counted adds up, by server, what the stretches counted in which every server had one process, and what happened in these. It is nil
-// where there is no such stretch.
+// counted adds up, by server, what the stretches counted in which every server had one process, and what happened in
+// these. It is nil where there is no such stretch.
 func (c *cost) counted(of func(*results.Reading) map[string]int64) (byServer map[string]int64, whole period) {
 	for _, s := range c.periods {
 		before, after := of(s.before), of(s.after)

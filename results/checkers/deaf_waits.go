@@ -1,15 +1,18 @@
 // Deaf waits: a call that was told to end returns.
 //
-// A call is an acquire, a renewal, a release or a close of the lock object. It is told to end by its deadline, which its invoke names, or by a
-// cancel. A call that does not return within a TTL of that, or within a second where the TTL is shorter, is deaf.
+// A call is an acquire, a renewal, a release or a close of the lock object. It is told to end by its deadline, which
+// its invoke names, or by a cancel. A call that does not return within a TTL of that, or within a second where the TTL
+// is shorter, is deaf.
 //
-// Example: A asks at 0 s with a deadline of 1 s, and is told at 3.5 s that it did not get the lock. With a TTL of 2 s the wait is deaf: it was
-// 2.5 s late. Had A been stopped by SIGSTOP for one of these seconds, it would not be: that time does not count.
+// Example: A asks at 0 s with a deadline of 1 s, and is told at 3.5 s that it did not get the lock. With a TTL of 2 s
+// the wait is deaf: it was 2.5 s late. Had A been stopped by SIGSTOP for one of these seconds, it would not be: that
+// time does not count.
 //
-// A client that hangs has no last word. It is told to end when the run is over, and waited for; a process that lives then, and is not stopped, has
-// not returned from what it had begun.
+// A client that hangs has no last word. It is told to end when the run is over, and waited for; a process that lives
+// then, and is not stopped, has not returned from what it had begun.
 //
-// It cannot see calls whose deadline the client does not tell. A user that a scenario holds at a point longer than its deadline seems deaf.
+// It cannot see calls whose deadline the client does not tell. A user that a scenario holds at a point longer than its
+// deadline seems deaf.
 
 package checkers
 
@@ -65,7 +68,10 @@ var deafWaitsKind = results.CheckerKind{
 }
 
 func newDeafWaits(run results.Run) results.Checker {
-	return &deafWaits{run: run, dead: map[int]bool{}, bound: max(run.TTL, int64(time.Second)), list: shortlist{room: results.MaxWitnesses}}
+	return &deafWaits{
+		run: run, dead: map[int]bool{}, bound: max(run.TTL, int64(time.Second)),
+		list: shortlist{room: results.MaxWitnesses},
+	}
 }
 
 // Observe takes the next event.
@@ -135,14 +141,16 @@ func (c *deafWaits) returned(x call, at int64, end *history.Event) {
 	}
 	p.text = func() string {
 		return fmt.Sprintf("%s of %v had to end at %s (%s) and %s at %s, %.3f ms late; the bound is %.3f ms",
-			x.invoke.Kind, user, c.run.MS(x.until), how, what, c.run.MS(at), results.Milli(took), results.Milli(c.bound))
+			x.invoke.Kind, user, c.run.MS(x.until), how, what, c.run.MS(at), results.Milli(took),
+			results.Milli(c.bound))
 	}
 	if c.list.wants(p.rank) {
 		c.list.add(p)
 	}
 }
 
-// hung takes the calls of a client that did not end when the run was over. It was seen to live, and then killed: none of them returned.
+// hung takes the calls of a client that did not end when the run was over. It was seen to live, and then killed: none
+// of them returned.
 func (c *deafWaits) hung(client int) {
 	for _, h := range c.run.Hung {
 		if h.Name != clientName(client) {

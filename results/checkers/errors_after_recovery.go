@@ -1,19 +1,23 @@
 // Errors after recovery: when the trouble is over, calls do not end in errors.
 //
-// A call is an acquire, a renewal or a release. It is judged if it begins when every fault has been healed for at least the lock's
-// recovery bound, and if no fault begins before it ends. Contended, not held and lost are answers. Any other failure is an error.
+// A call is an acquire, a renewal or a release. It is judged if it begins when every fault has been healed for at least
+// the lock's recovery bound, and if no fault begins before it ends. Contended, not held and lost are answers. Any other
+// failure is an error.
 //
-// Example: a server restarts and serves again at 3 s, with its data, but without the scripts that it was sent. The bound is 2 s.
-// A's releases at 6 s and at 9 s end with "NOSCRIPT": the first is forgiven, the second is an error after recovery.
+// Example: a server restarts and serves again at 3 s, with its data, but without the scripts that it was sent. The
+// bound is 2 s. A's releases at 6 s and at 9 s end with "NOSCRIPT": the first is forgiven, the second is an error after
+// recovery.
 //
 // What is forgiven:
-//   - the first error of a user since a fault began, and the first judged one by which it learns that a connection is broken
+//   - the first error of a user since a fault began, and the first judged one by which it learns that a connection is
+//     broken
 //   - an acquire that ends at its deadline: the user may have waited for another one
-//   - a time-out, unless the user's two judged calls of that kind before it ended in errors too: the machine may be busy
+//   - a time-out, unless the user's two judged calls of that kind before it ended in errors too: the machine may be
+//     busy
 //   - a class of error that calls of that kind had before the first fault: then it is not the recovery that fails
 //
-// It cannot see calls that nobody makes after the bound, so a run must go on for longer than that. It does not judge a run without a
-// fault, and whether an answer is true is for false_results.
+// It cannot see calls that nobody makes after the bound, so a run must go on for longer than that. It does not judge a
+// run without a fault, and whether an answer is true is for false_results.
 
 package checkers
 
@@ -85,7 +89,8 @@ var afterRecoveryKind = results.CheckerKind{
 func newAfterRecovery(run results.Run) results.Checker {
 	faults := slices.DeleteFunc(slices.Clone(run.Faults), idleFault)
 	return &afterRecovery{
-		run: run, bound: bound(run), clocks: run.Clocks(), faults: faults, usual: map[failure]bool{}, list: shortlist{room: results.MaxWitnesses},
+		run: run, bound: bound(run), clocks: run.Clocks(), faults: faults, usual: map[failure]bool{},
+		list: shortlist{room: results.MaxWitnesses},
 	}
 }
 
@@ -158,10 +163,12 @@ func (c *afterRecovery) ended(x callAfter, e *history.Event) {
 // judges reports whether a call began after the recovery, and no fault since then.
 func (c *afterRecovery) judges(x callAfter) bool {
 	began := c.clocks.Early(x.invoke.User, x.invoke.Time)
-	return x.epoch == c.epoch && c.healed != results.Forever && began >= c.healed+c.bound && (c.run.End == 0 || x.invoke.Time < c.run.End)
+	return x.epoch == c.epoch && c.healed != results.Forever && began >= c.healed+c.bound &&
+		(c.run.End == 0 || x.invoke.Time < c.run.End)
 }
 
-// forgives reports whether an error of a judged call is no reproach. first tells that it is the user's first one since the fault began.
+// forgives reports whether an error of a judged call is no reproach. first tells that it is the user's first one since
+// the fault began.
 func (c *afterRecovery) forgives(u *userAfter, code uint8, first bool, inARow int) bool {
 	switch code {
 	case history.CodeTimeout:
@@ -194,7 +201,10 @@ func isError(invoke history.Event, e *history.Event) bool {
 func (c *afterRecovery) add(invoke history.Event, e *history.Event) {
 	c.found = append(c.found, errorAfter{e.Lock, invoke.Time, e.Time})
 	since := invoke.Time - c.healed
-	p := proof{kind: "error_after_recovery", from: invoke.Time, to: e.Time, rank: int(since / 1e6), events: []history.Event{invoke, *e}}
+	p := proof{
+		kind: "error_after_recovery", from: invoke.Time, to: e.Time, rank: int(since / 1e6),
+		events: []history.Event{invoke, *e},
+	}
 	if !c.list.wants(p.rank) {
 		return
 	}
@@ -203,13 +213,14 @@ func (c *afterRecovery) add(invoke history.Event, e *history.Event) {
 		class = "of no class"
 	}
 	text := fmt.Sprintf("%s of %v began %.3f ms after %s on %s was healed, and ended in an error (%s) at %s; the bound is %.3f ms",
-		e.Kind, e.User, results.Milli(since), c.last.Name, c.last.Target, class, c.run.MS(e.Time), results.Milli(c.bound))
+		e.Kind, e.User, results.Milli(since), c.last.Name, c.last.Target, class, c.run.MS(e.Time),
+		results.Milli(c.bound))
 	p.text = func() string { return text }
 	c.list.add(p)
 }
 
-// excuse returns the process of lockquake that stood still the longest around an error, and whether that may explain it: it did so during the
-// call, or for more than a quarter of the TTL since as long before it as the bound.
+// excuse returns the process of lockquake that stood still the longest around an error, and whether that may explain
+// it: it did so during the call, or for more than a quarter of the TTL since as long before it as the bound.
 func (c *afterRecovery) excuse(x errorAfter) (results.Standstill, bool) {
 	if during := c.run.Still.Worst(x.from, x.to); during.Total > 0 {
 		return during, true

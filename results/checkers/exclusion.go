@@ -73,11 +73,13 @@ type exclusion struct {
 	follows     int64          // grants that followed a conflicting hold of another user, where clocks are not one
 	ends        []*clockedEnds // by lock: of holds, where clocks are not one
 	rivals      rivals
-	looks       looks     // at pairs
-	pending     int       // pairs that are undecided
-	kept        [2][2]int // pairs kept for a witness, by rank and by whether they are double grants: many of the one kind leave room for the other
-	doubles     shortlist
-	overlaps    shortlist
+	looks       looks // at pairs
+	pending     int   // pairs that are undecided
+	// pairs kept for a witness, by rank and by whether they are double grants: many of the one kind leave room for the
+	// other
+	kept     [2][2]int
+	doubles  shortlist
+	overlaps shortlist
 
 	stays    []overstay // of holds that had outlived their validity when an overlap began
 	both     [][2]int32 // indexes of those that overlapped each other
@@ -92,12 +94,14 @@ var exclusionKind = results.CheckerKind{
 	Counts: []results.Quantity{
 		{
 			Name: "double_grants", Doc: "pairs of conflicting holds whose *entitled* parts overlap: the lock broke its promise",
-			Tone: results.Violation, Of: "entitled grants of a lock that another user asked for or held meanwhile", First: 1, Column: "double grants", NeedsEnds: true,
+			Tone: results.Violation, Of: "entitled grants of a lock that another user asked for or held meanwhile",
+			First: 1, Column: "double grants", NeedsEnds: true,
 			Explains: []string{"stale_writes", "lost_updates"},
 		},
 		{
 			Name: "overlapping_holds", Doc: "pairs of conflicting holds that overlap where at least one was entitled no more: the service did what it said",
-			Tone: results.Doubtful, Of: "grants of a lock that another user asked for or held meanwhile", First: 2, Column: "overlapping holds", NeedsEnds: true,
+			Tone: results.Doubtful, Of: "grants of a lock that another user asked for or held meanwhile", First: 2,
+			Column: "overlapping holds", NeedsEnds: true,
 		},
 		{Name: "outlived_holds", Doc: "holds that had outlived their validity in such a pair: how many holders were late, however many came in meanwhile"},
 		{
@@ -114,15 +118,20 @@ var exclusionKind = results.CheckerKind{
 		{Name: "double_grant", Draw: results.DrawEntitled, Place: 1, Title: func(w results.Witness, who string) string {
 			return "Double grant: " + who + " hold " + w.Lock + ", both entitled"
 		}},
-		{Name: "overlapping_hold", Draw: results.DrawOverlap, Place: 5, Title: func(_ results.Witness, who string) string {
-			return "Overlapping hold: " + who + " are inside, one past its validity"
-		}},
+		{
+			Name: "overlapping_hold", Draw: results.DrawOverlap, Place: 5,
+			Title: func(_ results.Witness, who string) string {
+				return "Overlapping hold: " + who + " are inside, one past its validity"
+			},
+		},
 	},
 }
 
 func newExclusion(run results.Run) results.Checker {
 	x := &exclusion{
-		run: run, clocks: run.Clocks(), pairs: map[*hold][]pair{}, outlived: map[*hold]*bool{}, rivals: newRivals(run), looks: looks{most: maxLooks}, doubles: shortlist{room: results.MaxWitnesses}, overlaps: shortlist{room: results.MaxWitnesses}, excusals: results.NewLedger(), failovers: newFailovers(run),
+		run: run, clocks: run.Clocks(), pairs: map[*hold][]pair{}, outlived: map[*hold]*bool{}, rivals: newRivals(run),
+		looks: looks{most: maxLooks}, doubles: shortlist{room: results.MaxWitnesses},
+		overlaps: shortlist{room: results.MaxWitnesses}, excusals: results.NewLedger(), failovers: newFailovers(run),
 	}
 	x.possible.clocks = x.clocks
 	return x
@@ -212,9 +221,10 @@ func (x *exclusion) ended(h *hold) {
 	}
 }
 
-// decide counts the overlap of k with a hold that ended before it. Where clocks are not one, what k learned later tells of the time before that
-// end, too. Example: k's clock errs by 3 ms and its validity ends at 111 ms, so it is entitled until 108 ms for certain. The other hold begins
-// at 108 ms and ends at 109 ms. A renewal that k learns at 111 ms, by its clock, leaves no gap: it was entitled all the while.
+// decide counts the overlap of k with a hold that ended before it. Where clocks are not one, what k learned later tells
+// of the time before that end, too. Example: k's clock errs by 3 ms and its validity ends at 111 ms, so it is entitled
+// until 108 ms for certain. The other hold begins at 108 ms and ends at 109 ms. A renewal that k learns at 111 ms, by
+// its clock, leaves no gap: it was entitled all the while.
 func (x *exclusion) decide(k *hold, p pair) {
 	p.to = min(p.to, k.earliest(k.end))
 	if p.from >= p.to {
@@ -350,7 +360,8 @@ func (x *exclusion) rank(a, b *hold) int {
 }
 
 func (x *exclusion) text(kind string, a, b *hold, p pair) string {
-	inside := fmt.Sprintf("%v held %s from %s to %s, %v from %s to %s", a.user, x.run.LockName(a.lock), x.run.MS(a.start), x.run.MS(a.end),
+	inside := fmt.Sprintf("%v held %s from %s to %s, %v from %s to %s", a.user, x.run.LockName(a.lock),
+		x.run.MS(a.start), x.run.MS(a.end),
 		b.user, x.run.MS(b.start), x.run.MS(b.end))
 	if kind == "double_grant" {
 		return fmt.Sprintf("%s; both were entitled at %s", inside, x.run.MS(p.both))
@@ -365,7 +376,8 @@ func (x *exclusion) runOut(a, b *hold, from int64) string {
 			if h.valid == history.ValidUnknown {
 				return fmt.Sprintf("nothing is known of the validity of %v", h.user)
 			}
-			return fmt.Sprintf("the validity of %v had ended at %s", h.user, x.run.MS(h.valid)) + standingStill(x.run, h, h.end)
+			return fmt.Sprintf("the validity of %v had ended at %s", h.user, x.run.MS(h.valid)) +
+				standingStill(x.run, h, h.end)
 		}
 	}
 	return "at no time were both entitled"

@@ -1,16 +1,20 @@
 // Failovers: how many double grants a killed server costs.
 //
-// Each injection that bit and ended a server's process is a failover, whether another server took its place or the same came back. A double
-// grant is of the last failover before its second grant. Double grants of one failover come in bunches and are no independent events, so three
-// things are told: how many failovers had any, how many double grants such a one had, and the product, each with an interval of 95 %. See results/rates
-// for how these are made. Beside them stand the locks of the killed server to which somebody was entitled, and the replication lag just before.
+// Each injection that bit and ended a server's process is a failover, whether another server took its place or the same
+// came back. A double grant is of the last failover before its second grant. Double grants of one failover come in
+// bunches and are no independent events, so three things are told: how many failovers had any, how many double grants
+// such a one had, and the product, each with an interval of 95 %. See results/rates for how these are made. Beside them
+// stand the locks of the killed server to which somebody was entitled, and the replication lag just before.
 //
-// Example: ten failovers with 64 locks held at each, and two double grants, both after the third kill. One failover of ten had any (0.3 to 45 %).
-// That is 0.2 a failover. But one bunch says little of the size of others, so the interval goes from 0.0025 (each such failover has one) to 28 (each has all 64).
+// Example: ten failovers with 64 locks held at each, and two double grants, both after the third kill. One failover of
+// ten had any (0.3 to 45 %). That is 0.2 a failover. But one bunch says little of the size of others, so the interval
+// goes from 0.0025 (each such failover has one) to 28 (each has all 64).
 //
 // It is a part of the checker of exclusion, which knows the open holds and the double grants. It cannot see:
-//   - which failover a double grant came of, but by time: one that comes later than the next kill is taken for that one's
-//   - which locks a server had, where the service spreads them and did not tell: then those of all servers count, with a warning
+//   - which failover a double grant came of, but by time: one that comes later than the next kill is taken for that
+//     one's
+//   - which locks a server had, where the service spreads them and did not tell: then those of all servers count, with
+//     a warning
 //   - a promotion that was seen by nobody within a second of the heal: it counts as a server that returned
 
 package checkers
@@ -41,20 +45,27 @@ var failoverMeasures = slices.Concat(
 	[]results.Quantity{
 		{Name: "failovers", Doc: "injections that ended a server's process"},
 		{Name: "promotions", Doc: "of these, those after which another server was seen to lead; after the others the same server came back"},
-		{Name: "failovers_with_double_grants", Doc: "of these, those that a double grant came after: its second grant lies between this kill and the next one"},
+		{
+			Name: "failovers_with_double_grants",
+			Doc:  "of these, those that a double grant came after: its second grant lies between this kill and the next one",
+		},
 		{Name: "held_at_failover", Doc: "locks of the killed server to which somebody was entitled at that moment, mean of the failovers"},
 		{Name: "lag_at_failover_bytes", Doc: "what the killed servers had written and no replica had received, in bytes, at least: mean of the failovers for which it was read"},
 	},
-	estimated("failovers_with_double_grants_share", "which part of the failovers had double grants, 0 to 1 (interval of Clopper and Pearson)"),
+	estimated("failovers_with_double_grants_share",
+		"which part of the failovers had double grants, 0 to 1 (interval of Clopper and Pearson)"),
 	estimated("double_grants_when_any", "double grants of a failover that had any; null where none had ([interval](#rates-of-failovers))"),
-	estimated("double_grants_per_failover", "the product of these two; where few failovers had any, it is bounded by the locks that were held ([interval](#rates-of-failovers))"),
+	estimated("double_grants_per_failover",
+		"the product of these two; where few failovers had any, it is bounded by the locks that were held ([interval](#rates-of-failovers))"),
 	estimated("double_grants_per_held", "the same for each lock that was held on the killed server"),
 )
 
 // estimated are a measure and the ends of its interval.
 func estimated(name, doc string) []results.Quantity {
 	return []results.Quantity{
-		{Name: name, Doc: doc}, {Name: name + "_low", Doc: "lower end of its 95 % interval"}, {Name: name + "_high", Doc: "upper end of its 95 % interval"},
+		{Name: name, Doc: doc},
+		{Name: name + "_low", Doc: "lower end of its 95 % interval"},
+		{Name: name + "_high", Doc: "upper end of its 95 % interval"},
 	}
 }
 
@@ -96,7 +107,8 @@ func (c *failovers) pass(t int64, locks [][]*hold) {
 	for ; c.passed < len(c.killed) && c.killed[c.passed].at < t; c.passed++ {
 		k := &c.killed[c.passed]
 		for i, open := range locks {
-			if k.record.Shard.Has(c.run.LockName(uint16(i))) && slices.ContainsFunc(open, func(h *hold) bool { return h.entitled(k.at, k.at) }) {
+			if k.record.Shard.Has(c.run.LockName(uint16(i))) &&
+				slices.ContainsFunc(open, func(h *hold) bool { return h.entitled(k.at, k.at) }) {
 				k.Held++
 			}
 		}
@@ -113,7 +125,8 @@ func (c *failovers) into(f *results.Finding) {
 		f.Failovers = append(f.Failovers, k.Failover)
 		if s := k.record.Shard; s != nil && s.Unknown != "" {
 			if unknown++; unknown == 1 {
-				f.Warnings = append(f.Warnings, fmt.Sprintf("which locks %s had when it was killed is not known (%s): those of all servers are counted as held there", k.record.Target, s.Unknown))
+				f.Warnings = append(f.Warnings,
+					fmt.Sprintf("which locks %s had when it was killed is not known (%s): those of all servers are counted as held there", k.record.Target, s.Unknown))
 			}
 		}
 	}

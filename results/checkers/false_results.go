@@ -1,24 +1,27 @@
 // False results: what an acquire, renewal or release was answered is what the service has.
 //
-// In a run by steps the service as a whole is asked after each grant, and after each answer to a renewal or release, who has the lock and
-// until when. An answer is false when one of these readings contradicts it:
+// In a run by steps the service as a whole is asked after each grant, and after each answer to a renewal or release,
+// who has the lock and until when. An answer is false when one of these readings contradicts it:
 //   - an acquire was ok, and the grant ends sooner than its user was told
 //   - a renewal was ok, and while it should be valid the grant is not there, or ends sooner
 //   - a release was ok, and the grant is there afterwards
 //   - a renewal or release was certainly not held, and the grant is there afterwards
-//   - a renewal or release certainly failed, and was done: the grant has a later end, or is gone before the end that it had
+//   - a renewal or release certainly failed, and was done: the grant has a later end, or is gone before the end that it
+//     had
 //
-// A release that was ok although a reading shows that the grant had been gone before is counted apart. Some services delete what may not be
-// there and say yes to that, as etcd's Unlock does. It does no harm by itself, but its user never hears that others may have been inside.
+// A release that was ok although a reading shows that the grant had been gone before is counted apart. Some services
+// delete what may not be there and say yes to that, as etcd's Unlock does. It does no harm by itself, but its user
+// never hears that others may have been inside.
 //
-// Example: A's grant ends at 2 s, B is granted the lock at 2.1 s, and at 2.2 s a reading says that B has it. A renews at 3 s and is told
-// ok, valid until 5 s; at 3.1 s a reading says that B has it. That ok is false.
+// Example: A's grant ends at 2 s, B is granted the lock at 2.1 s, and at 2.2 s a reading says that B has it. A renews
+// at 3 s and is told ok, valid until 5 s; at 3.1 s a reading says that B has it. That ok is false.
 //
-// A reading counts only where nobody else can explain it. It lies wholly before the request or after the answer. The user has not asked
-// for the lock again, nor begun to release it, nor learned of its loss, nor died. No other user's release was under way. No server was broken.
+// A reading counts only where nobody else can explain it. It lies wholly before the request or after the answer. The
+// user has not asked for the lock again, nor begun to release it, nor learned of its loss, nor died. No other user's
+// release was under way. No server was broken.
 //
-// It cannot see what no reading shows: an answer after which the service did not say what it has in time. A grant whose id its client does
-// not tell is known to be gone only while nobody has the lock.
+// It cannot see what no reading shows: an answer after which the service did not say what it has in time. A grant whose
+// id its client does not tell is known to be gone only while nobody has the lock.
 
 package checkers
 
@@ -37,9 +40,10 @@ import (
 const endSlack = int64(20 * time.Millisecond)
 
 type falseResults struct {
-	run      results.Run
-	reads    map[uint16][]history.Observation // by lock: what the service as a whole said, in the order of the questions
-	known    map[grantOf]bool                 // grants whose id is known
+	run results.Run
+	// by lock: what the service as a whole said, in the order of the questions
+	reads    map[uint16][]history.Observation
+	known    map[grantOf]bool // grants whose id is known
 	clocks   results.Clocks
 	ops      []*answeredOp
 	open     map[grantOf]*answeredOp // the renewal or release that is under way
@@ -68,7 +72,8 @@ var falseResultsKind = results.CheckerKind{
 			Tone: results.Violation, Of: "acquires, renewals and releases whose answer was held against what the service had", NeedsAll: true,
 		},
 		{
-			Name: "releases_of_nothing", Doc: "releases that were answered ok although the grant had been gone before: their users do not hear that they had lost the lock",
+			Name: "releases_of_nothing",
+			Doc:  "releases that were answered ok although the grant had been gone before: their users do not hear that they had lost the lock",
 			Tone: results.Doubtful, NeedsAll: true,
 		},
 	},
@@ -77,8 +82,10 @@ var falseResultsKind = results.CheckerKind{
 
 func newFalseResults(run results.Run) results.Checker {
 	c := &falseResults{
-		run: run, reads: readings(run, history.FactHolder), known: map[grantOf]bool{}, open: map[grantOf]*answeredOp{}, granted: map[grantOf]history.Event{},
-		left: map[grantOf]int64{}, acquires: map[results.Place][]int64{}, releases: map[uint16][]underway{}, clocks: run.Clocks(),
+		run: run, reads: readings(run, history.FactHolder), known: map[grantOf]bool{}, open: map[grantOf]*answeredOp{},
+		granted: map[grantOf]history.Event{},
+		left:    map[grantOf]int64{}, acquires: map[results.Place][]int64{}, releases: map[uint16][]underway{},
+		clocks: run.Clocks(),
 	}
 	for _, list := range c.reads {
 		for _, o := range list {
@@ -90,8 +97,9 @@ func newFalseResults(run results.Run) results.Checker {
 	return c
 }
 
-// readings are what the service as a whole answered to questions that begin with one of the facts, by lock, in their order, up to the
-// first fault at a server. A lock that it was never seen to have is left out: its client may keep it where nobody looks.
+// readings are what the service as a whole answered to questions that begin with one of the facts, by lock, in their
+// order, up to the first fault at a server. A lock that it was never seen to have is left out: its client may keep it
+// where nobody looks.
 func readings(run results.Run, facts ...string) map[uint16][]history.Observation {
 	broken := results.Forever
 	for i := range run.Faults {
@@ -160,7 +168,8 @@ func (c *falseResults) leaves(g grantOf, at int64) {
 // answered ends an operation.
 func (c *falseResults) answered(g grantOf, e *history.Event) {
 	for i := range c.releases[e.Lock] {
-		if r := &c.releases[e.Lock][i]; r.user == e.User && r.op == e.Op && e.Phase != history.Info { // else it may still be on its way
+		// else it may still be on its way
+		if r := &c.releases[e.Lock][i]; r.user == e.User && r.op == e.Op && e.Phase != history.Info {
 			r.until = e.Time
 		}
 	}
@@ -204,9 +213,11 @@ func (c *falseResults) place(op *answeredOp) judgedOp {
 	for i := range reads {
 		o := &reads[i]
 		switch {
-		case ok.Time > 0 && o.Asked > c.clocks.Late(user, ok.Time) && o.LastAnswered < c.clocks.Early(user, op.invoke.Time):
+		case ok.Time > 0 && o.Asked > c.clocks.Late(user, ok.Time) &&
+			o.LastAnswered < c.clocks.Early(user, op.invoke.Time):
 			j.before = o
-		case j.after == nil && o.Asked > c.clocks.Late(user, op.answer.Time) && o.LastAnswered < c.clocks.Early(user, again):
+		case j.after == nil && o.Asked > c.clocks.Late(user, op.answer.Time) &&
+			o.LastAnswered < c.clocks.Early(user, again):
 			j.after = o
 		}
 	}
@@ -216,11 +227,13 @@ func (c *falseResults) place(op *answeredOp) judgedOp {
 // alone tells whether no other user's release was under way from one time to another.
 func (c *falseResults) alone(j judgedOp, from, until int64) bool {
 	return !slices.ContainsFunc(c.releases[j.invoke.Lock], func(r underway) bool {
-		return r.user != j.grant.user && c.clocks.Early(r.user, r.from) <= until && c.clocks.Late(r.user, r.until) >= from
+		return r.user != j.grant.user && c.clocks.Early(r.user, r.from) <= until &&
+			c.clocks.Late(r.user, r.until) >= from
 	})
 }
 
-// contradiction says how a reading contradicts the answer, and which one; "": none does. judged is false where none could.
+// contradiction says how a reading contradicts the answer, and which one; "": none does. judged is false where none
+// could.
 func (c *falseResults) contradiction(j judgedOp) (why string, by *history.Observation, judged bool) {
 	ok, release := j.answer.Phase == history.Ok, j.invoke.Kind == history.Release
 	switch {
@@ -236,7 +249,8 @@ func (c *falseResults) contradiction(j judgedOp) (why string, by *history.Observ
 	return "", nil, j.after != nil || j.before != nil
 }
 
-// unkept says how a reading contradicts an acquire or renewal that was ok. It must lie within the new validity, and before its user gave the grant back.
+// unkept says how a reading contradicts an acquire or renewal that was ok. It must lie within the new validity, and
+// before its user gave the grant back.
 func (c *falseResults) unkept(j judgedOp) (why string, by *history.Observation, judged bool) {
 	o := j.after
 	end := j.answer.Valid
@@ -244,28 +258,34 @@ func (c *falseResults) unkept(j judgedOp) (why string, by *history.Observation, 
 		end = min(end, left)
 	}
 	switch {
-	case o == nil || end == history.ValidUnknown || o.Answered >= c.clocks.Early(j.grant.user, end) || !c.alone(j, c.clocks.Early(j.grant.user, j.invoke.Time), o.Answered):
+	case o == nil || end == history.ValidUnknown || o.Answered >= c.clocks.Early(j.grant.user, end) ||
+		!c.alone(j, c.clocks.Early(j.grant.user, j.invoke.Time), o.Answered):
 		return "", nil, false
 	case j.invoke.Kind == history.Renew && c.lacks(o, j.grant):
 		return "the grant was not there", o, true
 	case j.invoke.Kind == history.Acquire && (o.EndsIn == nil || j.answer.Valid == history.ValidEndless):
 		return "", nil, false // all that is asked of it is when it ends
-	case has(o, j.grant) && o.EndsIn != nil && j.answer.Valid != history.ValidEndless && o.Answered+*o.EndsIn+endSlack < c.clocks.Early(j.grant.user, j.answer.Valid):
-		return fmt.Sprintf("the grant was to end at %s, and its user was told %s", c.run.MS(o.Answered+*o.EndsIn), c.run.MS(j.answer.Valid)), o, true
+	case has(o, j.grant) && o.EndsIn != nil && j.answer.Valid != history.ValidEndless && o.Answered+*o.EndsIn+
+		endSlack < c.clocks.Early(j.grant.user, j.answer.Valid):
+		return fmt.Sprintf("the grant was to end at %s, and its user was told %s", c.run.MS(o.Answered+*o.EndsIn),
+			c.run.MS(j.answer.Valid)), o, true
 	}
 	return "", nil, has(o, j.grant)
 }
 
-// done says how a reading shows that what certainly failed was done: only where the service had said before until when the grant lasts.
+// done says how a reading shows that what certainly failed was done: only where the service had said before until when
+// the grant lasts.
 func (c *falseResults) done(j judgedOp) (why string, by *history.Observation, judged bool) {
 	before, after := j.before, j.after
-	if before == nil || after == nil || !has(before, j.grant) || before.EndsIn == nil || !c.alone(j, before.Asked, after.Answered) {
+	if before == nil || after == nil || !has(before, j.grant) || before.EndsIn == nil ||
+		!c.alone(j, before.Asked, after.Answered) {
 		return "", nil, after != nil
 	}
 	switch {
 	case c.lacks(after, j.grant) && after.Answered < before.Asked+*before.EndsIn-endSlack:
 		return "it was done: the grant is gone, and it had not ended", after, true
-	case j.invoke.Kind == history.Renew && has(after, j.grant) && after.EndsIn != nil && after.Asked+*after.EndsIn > before.Answered+*before.EndsIn+endSlack:
+	case j.invoke.Kind == history.Renew && has(after, j.grant) && after.EndsIn != nil &&
+		after.Asked+*after.EndsIn > before.Answered+*before.EndsIn+endSlack:
 		return "it was done: the grant ends later than before", after, true
 	}
 	return "", nil, true
@@ -280,7 +300,8 @@ func (c *falseResults) Finish() results.Finding {
 	var n, chances, nothing int64
 	for _, op := range c.ops {
 		j := c.place(op)
-		if j.invoke.Kind == history.Release && j.answer.Phase == history.Ok && j.before != nil && c.lacks(j.before, j.grant) {
+		if j.invoke.Kind == history.Release && j.answer.Phase == history.Ok && j.before != nil &&
+			c.lacks(j.before, j.grant) {
 			nothing++
 			f.Prove(c.witness("release_of_nothing", j, "the grant had been gone before", j.before))
 		}
@@ -307,10 +328,12 @@ func (c *falseResults) witness(kind string, j judgedOp, why string, by *history.
 		told = history.CodeName(j.answer.Code)
 	}
 	return results.Witness{
-		Kind: kind, Lock: c.run.LockName(j.invoke.Lock), From: min(j.invoke.Time, by.Asked), To: max(j.answer.Time, by.Answered),
+		Kind: kind, Lock: c.run.LockName(j.invoke.Lock), From: min(j.invoke.Time, by.Asked),
+		To:     max(j.answer.Time, by.Answered),
 		Events: c.events(j), Observed: []history.Observation{*by},
 		Text: fmt.Sprintf("the %s of %s by %v, asked for at %s, was answered %s at %s; the service, asked at %s, said that %s: %s", j.invoke.Kind,
-			c.run.LockName(j.invoke.Lock), j.grant.user, c.run.MS(j.invoke.Time), told, c.run.MS(j.answer.Time), c.run.MS(by.Asked), whose(by), why),
+			c.run.LockName(j.invoke.Lock), j.grant.user, c.run.MS(j.invoke.Time), told, c.run.MS(j.answer.Time),
+			c.run.MS(by.Asked), whose(by), why),
 	}
 }
 

@@ -73,14 +73,18 @@ var foreignReleasesKind = results.CheckerKind{
 	Counts: []results.Quantity{
 		{
 			Name: "foreign_releases", Doc: "releases that ended somebody else's entitled hold, and that somebody missed; where one leads to the next, the length of the cascade",
-			Tone: results.Violation, Of: "releases by users who were not entitled, while another user was", First: 7, NeedsEnds: true, Explains: []string{"double_grants", "stale_writes", "lost_updates"},
+			Tone: results.Violation, Of: "releases by users who were not entitled, while another user was", First: 7,
+			NeedsEnds: true, Explains: []string{"double_grants", "stale_writes", "lost_updates"},
 		},
 	},
 	Witnesses: []results.WitnessKind{{Name: "foreign_release", Draw: results.DrawRelease}},
 }
 
 func newForeignReleases(run results.Run) results.Checker {
-	return &foreignReleases{run: run, victims: map[*hold]*victim{}, looks: looks{most: maxForeignLooks}, list: shortlist{room: results.MaxWitnesses}}
+	return &foreignReleases{
+		run: run, victims: map[*hold]*victim{}, looks: looks{most: maxForeignLooks},
+		list: shortlist{room: results.MaxWitnesses},
+	}
 }
 
 func (c *foreignReleases) follow(t *tracker) watch {
@@ -124,8 +128,8 @@ func (c *foreignReleases) invoke(e *history.Event) {
 	*c.gives.at(e.User) = g
 }
 
-// watch makes every other holder of the lock a possible victim, and reports whether one may be entitled. It begins at the release's invoke: a third
-// may come and go before the release is answered.
+// watch makes every other holder of the lock a possible victim, and reports whether one may be entitled. It begins at
+// the release's invoke: a third may come and go before the release is answered.
 func (c *foreignReleases) watch(e *history.Event, mode uint8) (entitled bool) {
 	if int(e.Lock) >= len(c.t.locks) {
 		return false
@@ -161,13 +165,15 @@ func (c *foreignReleases) outcome(e *history.Event) {
 		if !c.looks.take(1) {
 			return
 		}
-		if v := c.victims[h]; v != nil && h.user != e.User && conflict(h.mode, given.mode) { // whether it lies inside is known at the end
+		// whether it lies inside is known at the end
+		if v := c.victims[h]; v != nil && h.user != e.User && conflict(h.mode, given.mode) {
 			v.by = append(v.by, s)
 		}
 	}
 }
 
-// inside tells whether a release lies wholly inside the time in which h was held and entitled, by all that is known so far.
+// inside tells whether a release lies wholly inside the time in which h was held and entitled, by all that is known so
+// far.
 func (c *foreignReleases) inside(s *suspect, h *hold) bool {
 	from, to := c.t.clocks.Early(s.invoke.User, s.invoke.Time), c.t.clocks.Late(s.ok.User, s.ok.Time)
 	return h.latest(h.start) < from && to < h.earliest(h.end) && h.entitled(from, to)
@@ -189,7 +195,8 @@ func (c *foreignReleases) began(h *hold) {
 
 // third keeps a hold that was granted while the victim held.
 func (v *victim) third(h *hold) {
-	if h != v.hold && h.user != v.hold.user && conflict(h.mode, v.hold.mode) && len(v.thirds) < maxMissed && !slices.Contains(v.thirds, h) {
+	if h != v.hold && h.user != v.hold.user && conflict(h.mode, v.hold.mode) && len(v.thirds) < maxMissed &&
+		!slices.Contains(v.thirds, h) {
 		v.thirds, h.pinned = append(v.thirds, h), true
 	}
 }
@@ -243,7 +250,8 @@ func (c *foreignReleases) missed(s *suspect, v *victim) (third *hold, refusal *h
 	from, to := c.t.clocks.Late(s.invoke.User, s.invoke.Time), c.t.clocks.Late(s.ok.User, s.ok.Time)
 	for _, x := range v.thirds {
 		late := !x.fresh && x.earliest(x.issued) <= from
-		if !late && x.earliest(x.start) > from && x.latest(x.start) < h.earliest(h.end) && h.entitled(x.earliest(x.start), x.latest(x.start)) {
+		if !late && x.earliest(x.start) > from && x.latest(x.start) < h.earliest(h.end) &&
+			h.entitled(x.earliest(x.start), x.latest(x.start)) {
 			return x, nil, true
 		}
 	}
@@ -269,7 +277,8 @@ func (c *foreignReleases) confirm(s *suspect, v *victim, third *hold, refusal *h
 		how = fmt.Sprintf("%v was granted it at %s", third.user, c.run.MS(third.start))
 	} else {
 		p.events, p.to = append(p.events, *refusal), refusal.Time
-		how = fmt.Sprintf("its own %s was told %s at %s", refusal.Kind, history.CodeName(refusal.Code), c.run.MS(refusal.Time))
+		how = fmt.Sprintf("its own %s was told %s at %s", refusal.Kind, history.CodeName(refusal.Code),
+			c.run.MS(refusal.Time))
 	}
 	if s.own != nil && s.own != third {
 		p.holds = append(p.holds, s.own)

@@ -5,9 +5,10 @@
 // Where more than one in a hundred was not served, an expectation of a latency is unknown, unless the scenario
 // expects something of the unserved.
 //
-// How late a start was is told from the history. A start is late by its own fault where a user was free and did not begin
-// in time: the generator lagged. Where all users were busy, the lock kept them, and the wait is part of the latency. Both
-// are of arrivals behind the warm-up, where the run had one; arrivals and those that nobody served are of the whole run.
+// How late a start was is told from the history. A start is late by its own fault where a user was free and did not
+// begin in time: the generator lagged. Where all users were busy, the lock kept them, and the wait is part of the
+// latency. Both are of arrivals behind the warm-up, where the run had one; arrivals and those that nobody served are of
+// the whole run.
 //
 // It cannot see what the rest of the machine took from the clients, nor the share of clients that run within another
 // process: they do not tell.
@@ -87,7 +88,8 @@ func (c *generator) begun(e *history.Event) {
 // Finish returns the finding.
 func (c *generator) Finish() results.Finding {
 	f := results.Finding{Verdict: results.Clean, Measures: map[string]*float64{
-		"offered_per_s": nil, "unserved": nil, "unserved_share": nil, "late_starts": nil, "generator_lag_p99_ms": nil, "client_cpu_share": nil,
+		"offered_per_s": nil, "unserved": nil, "unserved_share": nil, "late_starts": nil, "generator_lag_p99_ms": nil,
+		"client_cpu_share": nil,
 	}}
 	if c.lag != nil {
 		f.Measures["late_starts"] = new(float64(c.late))
@@ -107,7 +109,8 @@ func (c *generator) Finish() results.Finding {
 	}
 	if offered := c.served + unstarted; offered > 0 && c.run.End > c.run.Start {
 		f.Measures["offered_per_s"] = new(float64(offered) / (float64(c.run.End-c.run.Start) / 1e9))
-		f.Measures["unserved"], f.Measures["unserved_share"] = new(float64(unstarted)), new(float64(unstarted)/float64(offered))
+		f.Measures["unserved"], f.Measures["unserved_share"] = new(float64(unstarted)),
+			new(float64(unstarted)/float64(offered))
 	}
 	if late.Lag > lateStart {
 		f.Warnings = append(f.Warnings, fmt.Sprintf("the schedule of the open loop lagged: %s began what was due up to %.3f ms late", late.Name, results.Milli(late.Lag)))
@@ -119,7 +122,8 @@ func (c *generator) Finish() results.Finding {
 	f.Measures["client_cpu_share"] = new(share)
 	if share > crowdedShare {
 		f.Warnings = append(f.Warnings, fmt.Sprintf(
-			"the clients used %.0f %% of the machine's CPU: the load generator, not the lock, may be the limit", 100*share))
+			"the clients used %.0f %% of the machine's CPU: the load generator, not the lock, may be the limit",
+			100*share))
 	}
 	return f
 }

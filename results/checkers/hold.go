@@ -60,7 +60,10 @@ func (h *hold) entitled(from, until int64) bool {
 
 // maybeEntitled reports whether the hold's validity may cover a moment within [from, until], whatever ended the hold.
 func (h *hold) maybeEntitled(from, until int64) bool {
-	return slices.ContainsFunc(h.spans, func(s span) bool { return h.earliest(s.from) <= until && from < h.latest(s.until) })
+	return slices.ContainsFunc(h.spans, func(s span) bool {
+		return h.earliest(s.from) <= until &&
+			from < h.latest(s.until)
+	})
 }
 
 // mayLast reports whether the hold may be entitled beyond t, by what is known so far and whatever its clock's error.
@@ -99,14 +102,16 @@ func before(a, b *hold) bool {
 	return b.fresh && a.latest(a.overAt()) <= b.earliest(b.start) && a.latest(a.start) < b.earliest(b.start)
 }
 
-// maybeBefore tells whether a may have come before b by time alone, as far as it is known at now: it is before's answer where the clocks are
-// right, and else what before would say at best. An order that lies within the clocks' errors is none.
+// maybeBefore tells whether a may have come before b by time alone, as far as it is known at now: it is before's answer
+// where the clocks are right, and else what before would say at best. An order that lies within the clocks' errors is
+// none.
 func maybeBefore(a, b *hold, now int64) bool {
 	if a.clock == nil && b.clock == nil {
 		return before(a, b)
 	}
 	over := min(a.overAt(), now) // what is told of its end may be under way
-	return a.earliest(a.start) < b.latest(b.issued) || a.earliest(over) <= b.latest(b.start) && a.earliest(a.start) < b.latest(b.start)
+	return a.earliest(a.start) < b.latest(b.issued) || a.earliest(over) <= b.latest(b.start) &&
+		a.earliest(a.start) < b.latest(b.start)
 }
 
 // grantValidity opens the first span.

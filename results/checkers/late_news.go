@@ -4,12 +4,13 @@
 // (lost), or by a renewal or release that the service refused because the grant was not there. In between a user
 // acts upon a grant that it no longer has.
 //
-// Where the lock tells of losses, a holder is untold whose validity ended, whose lock another user was granted then, and who has its grant in hand for
-// longer than the recovery bound after that, without news. While a fault has its process stand still, no time passes for it. The other user's grant is
-// what proves the loss: a client may keep a grant alive and tell of no renewals.
+// Where the lock tells of losses, a holder is untold whose validity ended, whose lock another user was granted then,
+// and who has its grant in hand for longer than the recovery bound after that, without news. While a fault has its
+// process stand still, no time passes for it. The other user's grant is what proves the loss: a client may keep a grant
+// alive and tell of no renewals.
 //
-// It cannot see what a user could have known by its own clock, not holders that released before the bound was over, and not losses after which nobody
-// was granted the lock.
+// It cannot see what a user could have known by its own clock, not holders that released before the bound was over, and
+// not losses after which nobody was granted the lock.
 
 package checkers
 
@@ -61,7 +62,10 @@ var lateNewsKind = results.CheckerKind{
 }
 
 func newLateNews(run results.Run) results.Checker {
-	return &lateNews{run: run, bound: bound(run), lost: map[*hold]int64{}, looks: looks{most: maxNewsLooks}, list: shortlist{room: results.MaxWitnesses}}
+	return &lateNews{
+		run: run, bound: bound(run), lost: map[*hold]int64{}, looks: looks{most: maxNewsLooks},
+		list: shortlist{room: results.MaxWitnesses},
+	}
 }
 
 func (c *lateNews) follow(t *tracker) watch {
@@ -100,7 +104,8 @@ func (c *lateNews) began(h *hold) {
 		if !c.looks.take(1) {
 			return
 		}
-		if over := o.until(); o.user != h.user && conflict(o.mode, h.mode) && c.lost[o] == 0 && over != 0 && o.latest(over) <= h.earliest(h.start) {
+		if over := o.until(); o.user != h.user && conflict(o.mode, h.mode) && c.lost[o] == 0 && over != 0 &&
+			o.latest(over) <= h.earliest(h.start) {
 			c.lost[o] = h.latest(h.start)
 		}
 	}
@@ -120,7 +125,8 @@ func (c *lateNews) ended(h *hold) {
 // outlived takes a hold that its user had in hand until then, without news.
 func (c *lateNews) outlived(h *hold, until int64) {
 	over, lost := h.until(), c.lost[h]
-	if !c.run.Tells || c.bound <= 0 || lost == 0 || lost < over || h.over.Kind == history.Dead { // a renewal after the other's grant: that was no loss
+	// a renewal after the other's grant: that was no loss
+	if !c.run.Tells || c.bound <= 0 || lost == 0 || lost < over || h.over.Kind == history.Dead {
 		return
 	}
 	c.outlive++
@@ -130,10 +136,13 @@ func (c *lateNews) outlived(h *hold, until int64) {
 		return
 	}
 	c.untold = append(c.untold, overstay{user: h.user, lock: h.lock, start: lost, end: until, late: late})
-	c.list.add(proof{kind: "untold_loss", from: lost, to: until, holds: []*hold{h}, rank: int(late / 1e6), text: func() string {
-		return fmt.Sprintf("the validity of %v was over at %s, another user was granted the lock at %s, and it was not told of the loss by %s; the bound is %.3f ms",
-			h.user, c.run.MS(over), c.run.MS(lost), c.run.MS(until), results.Milli(c.bound))
-	}})
+	c.list.add(proof{
+		kind: "untold_loss", from: lost, to: until, holds: []*hold{h}, rank: int(late / 1e6),
+		text: func() string {
+			return fmt.Sprintf("the validity of %v was over at %s, another user was granted the lock at %s, and it was not told of the loss by %s; the bound is %.3f ms",
+				h.user, c.run.MS(over), c.run.MS(lost), c.run.MS(until), results.Milli(c.bound))
+		},
+	})
 }
 
 // end takes those who have a lock in hand at the end of the history.

@@ -71,13 +71,20 @@ type timing struct {
 // latencyMeasures are the quantiles of each operation.
 func latencyMeasures() []results.Quantity {
 	docs := [opCount]string{
-		"from an acquire's invoke (in an open loop: from its intended start) to the grant", "from the grant to the begin of the release, the loss or the death",
-		"from a release's invoke to its answer", "from one holder's release to the next one's grant, where somebody had asked before the release",
+		"from an acquire's invoke (in an open loop: from its intended start) to the grant",
+		"from the grant to the begin of the release, the loss or the death",
+		"from a release's invoke to its answer",
+		"from one holder's release to the next one's grant, where somebody had asked before the release",
 	}
 	var all []results.Quantity
 	for op, name := range results.Operations {
 		for _, q := range []struct{ name, doc string }{
-			{"p50", "median"}, {"p90", "90th percentile"}, {"p95", "95th percentile"}, {"p99", "99th percentile"}, {"p999", "99.9th percentile"}, {"max", "maximum"},
+			{"p50", "median"},
+			{"p90", "90th percentile"},
+			{"p95", "95th percentile"},
+			{"p99", "99th percentile"},
+			{"p999", "99.9th percentile"},
+			{"max", "maximum"},
 		} {
 			all = append(all, results.Quantity{Name: name + "_" + q.name + "_ms", Doc: q.doc + ", " + docs[op]})
 		}
@@ -162,7 +169,8 @@ func (c *latency) began(h *hold) {
 
 func (c *latency) ended(h *hold) {
 	c.record(opHold, h.start, h.end)
-	if h.over.Kind == history.Release && c.handoff[h.lock] == 0 && h.entitled(h.end, h.end) && c.asks.asking[h.lock] > 0 {
+	if h.over.Kind == history.Release && c.handoff[h.lock] == 0 && h.entitled(h.end, h.end) &&
+		c.asks.asking[h.lock] > 0 {
 		c.handoff[h.lock] = h.end
 	}
 }
@@ -197,12 +205,16 @@ func (c *latency) Finish() results.Finding {
 	f := results.Finding{Verdict: results.Clean, Measures: map[string]*float64{}}
 	for op, name := range results.Operations {
 		q, _ := c.quantiles(op, func(stretch) bool { return true })
-		for quantile, v := range map[string]*float64{"p50": q.P50, "p90": q.P90, "p95": q.P95, "p99": q.P99, "p999": q.P999, "max": q.Max} {
+		for quantile, v := range map[string]*float64{
+			"p50": q.P50, "p90": q.P90, "p95": q.P95, "p99": q.P99,
+			"p999": q.P999, "max": q.Max,
+		} {
 			f.Measures[name+"_"+quantile+"_ms"] = v
 		}
 	}
 	if n := len(c.run.Faults); n > mostPhased {
-		f.Warnings = append(f.Warnings, fmt.Sprintf("latency is told by phases for the first %d of %d injections", mostPhased, n))
+		f.Warnings = append(f.Warnings, fmt.Sprintf("latency is told by phases for the first %d of %d injections",
+			mostPhased, n))
 	}
 	return f
 }
@@ -219,7 +231,10 @@ func (c *latency) quantiles(op int, want func(stretch) bool) (q results.Quantile
 		return results.Quantiles{}, false
 	}
 	at := func(p float64) *float64 { return new(results.Milli(sum.ValueAtQuantile(p))) }
-	return results.Quantiles{N: sum.TotalCount(), P50: at(50), P90: at(90), P95: at(95), P99: at(99), P999: at(99.9), Max: new(results.Milli(sum.Max()))}, true
+	return results.Quantiles{
+		N: sum.TotalCount(), P50: at(50), P90: at(90), P95: at(95), P99: at(99), P999: at(99.9),
+		Max: new(results.Milli(sum.Max())),
+	}, true
 }
 
 // all returns the latencies of the stretches that are wanted, by operation. An operation without samples has N 0 and

@@ -1,16 +1,19 @@
 // Leftovers: what the service keeps for grants that are over.
 //
-// The service is asked how many things it keeps, by kind: keys, rows, nodes, leases, and sessions and connections. Things that end with the
-// client that made them are counted before the load and at its end, while the clients live. The others are counted before the load and when
-// all clients have ended and the TTL is over, when even what nobody gave back is gone. What a service keeps more than before is a leftover,
-// beyond so many things for each user and each lock name as the service says, and 1 % of the grants.
+// The service is asked how many things it keeps, by kind: keys, rows, nodes, leases, and sessions and connections.
+// Things that end with the client that made them are counted before the load and at its end, while the clients live.
+// The others are counted before the load and when all clients have ended and the TTL is over, when even what nobody
+// gave back is gone. What a service keeps more than before is a leftover, beyond so many things for each user and each
+// lock name as the service says, and 1 % of the grants.
 //
-// Example: 4 users take 2 locks on Redis 1,000 times. Before the load the server has 1 key, afterwards 1,003. 4 keys for the users, 8 for the
-// locks and 10 for the grants are no leftovers; 980 are. A lock that also keeps a token for each lock name has 3 keys afterwards, and none.
+// Example: 4 users take 2 locks on Redis 1,000 times. Before the load the server has 1 key, afterwards 1,003. 4 keys
+// for the users, 8 for the locks and 10 for the grants are no leftovers; 980 are. A lock that also keeps a token for
+// each lock name has 3 keys afterwards, and none.
 //
 // It cannot see:
 //   - less than one thing in 100 grants, nor a few for each user and lock name
-//   - what ends by itself within the TTL, nor, where the TTL is too long to wait for, any leftovers but those of living clients
+//   - what ends by itself within the TTL, nor, where the TTL is too long to wait for, any leftovers but those of living
+//     clients
 //   - what a kind is not counted of: the contents of a key that grows, other tables of attached servers
 //   - what a client keeps in its own memory
 
@@ -61,8 +64,9 @@ func (c *leftovers) Finish() results.Finding {
 	for _, l := range c.run.Contents.Left(c.run.Users, len(c.run.Locks), c.grants) {
 		n += l.More - l.Explained
 		f.Prove(results.Witness{
-			Kind: "leftover", Lock: c.run.LockName(c.last.Lock), From: c.run.End, To: c.run.End, Events: []history.Event{c.last},
-			Text: fmt.Sprintf("after %d grants the service keeps %d more %s than before; its users and lock names explain %d", c.grants, l.More, l.Kind, l.Explained),
+			Kind: "leftover", Lock: c.run.LockName(c.last.Lock), From: c.run.End, To: c.run.End,
+			Events: []history.Event{c.last},
+			Text:   fmt.Sprintf("after %d grants the service keeps %d more %s than before; its users and lock names explain %d", c.grants, l.More, l.Kind, l.Explained),
 		})
 	}
 	return f.Judged("leftovers", n, c.grants)

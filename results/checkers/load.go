@@ -2,8 +2,8 @@
 //
 // It divides the reads and writes that reached the resource, served or refused, by the writes that a client saw
 // acknowledged. A lock before an optimistic resource is a gatekeeper: it keeps away the accesses that could only be
-// refused. The same story without the lock shows how many those are. Refusals are counted as they are, right ones and false
-// ones, so that a run without a lock, which has no holders, has them too.
+// refused. The same story without the lock shows how many those are. Refusals are counted as they are, right ones and
+// false ones, so that a run without a lock, which has no holders, has them too.
 //
 // It cannot see requests that never arrived, and does not tell those of the workload from those of steps.
 
@@ -25,7 +25,10 @@ var loadKind = results.CheckerKind{
 	Name: "load", New: newLoad,
 	Doc: "How many reads and writes reached the resource, served or refused, for each write that was acknowledged.",
 	Counts: []results.Quantity{
-		{Name: "guard_refusals", Doc: "reads and writes that the resource's guard refused, whoever was right", Of: "accesses", Timeless: true},
+		{
+			Name: "guard_refusals", Doc: "reads and writes that the resource's guard refused, whoever was right",
+			Of: "accesses", Timeless: true,
+		},
 	},
 	Measures: []results.Quantity{
 		{

@@ -2,8 +2,8 @@ package checkers
 
 import "github.com/lockquake/lockquake/results"
 
-// looks counts how often a checker held two things against each other, so that a history cannot keep it busy for ever: where n holds are open at
-// once, the next one is held against n others.
+// looks counts how often a checker held two things against each other, so that a history cannot keep it busy for ever:
+// where n holds are open at once, the next one is held against n others.
 type looks struct{ made, most int }
 
 // take takes n looks, and tells whether there were as many left.

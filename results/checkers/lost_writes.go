@@ -6,7 +6,8 @@
 // DEL that comes late takes away any key. Where none of the servers asked has it, the acknowledged write is lost.
 //
 // It cannot see the loss of a grant that no server was seen to have, nor of one whose lock was released in between,
-// or by somebody who never learned of it, so the count is a lower bound. It looks once: at the last time that a scenario asked for the lock.
+// or by somebody who never learned of it, so the count is a lower bound. It looks once: at the last time that a
+// scenario asked for the lock.
 
 package checkers
 
@@ -54,7 +55,8 @@ var lostWritesKind = results.CheckerKind{
 	Doc: "A grant that a server was seen to have is there until its time is over, or somebody releases the lock; where servers were asked at the end.",
 	Counts: []results.Quantity{
 		{
-			Name: "acknowledged_writes_lost", Doc: "grants that a server was seen to have and that none of those asked at the end has, though they are valid still and no release of the lock was under way since they were asked for ([asked by](scenarios.md#steps) `observe: \"holder:LOCK\"`)",
+			Name: "acknowledged_writes_lost",
+			Doc:  "grants that a server was seen to have and that none of those asked at the end has, though they are valid still and no release of the lock was under way since they were asked for ([asked by](scenarios.md#steps) `observe: \"holder:LOCK\"`)",
 			Tone: results.Violation, Of: "grants that a server was seen to have", NeedsAll: true,
 		},
 	},
@@ -62,7 +64,10 @@ var lostWritesKind = results.CheckerKind{
 }
 
 func newLostWrites(run results.Run) results.Checker {
-	c := &lostWrites{run: run, clocks: run.Clocks(), looks: map[uint16]*look{}, releases: map[uint16][]*span{}, open: map[opOf]*span{}, list: shortlist{room: results.MaxWitnesses}}
+	c := &lostWrites{
+		run: run, clocks: run.Clocks(), looks: map[uint16]*look{}, releases: map[uint16][]*span{},
+		open: map[opOf]*span{}, list: shortlist{room: results.MaxWitnesses},
+	}
 	locks := map[string]uint16{}
 	for i, name := range run.Locks {
 		locks[name] = uint16(i)
@@ -170,7 +175,10 @@ func (c *lostWrites) lost(h *hold, l *look) bool {
 	if !ok || seen.Answered >= l.at.from || l.keep[g] || !h.entitled(l.at.from, l.at.until) {
 		return false
 	}
-	return !slices.ContainsFunc(c.releases[h.lock], func(r *span) bool { return r.until >= h.earliest(h.issued) && r.from < l.at.until })
+	return !slices.ContainsFunc(c.releases[h.lock], func(r *span) bool {
+		return r.until >= h.earliest(h.issued) &&
+			r.from < l.at.until
+	})
 }
 
 // Finish returns the finding.
@@ -197,10 +205,14 @@ func (c *lostWrites) Finish() results.Finding {
 		for _, node := range slices.Sorted(maps.Keys(l.last)) {
 			proved = append(proved, l.last[node])
 		}
-		c.list.add(proof{kind: "lost_write", from: had.Answered, to: at, holds: []*hold{h}, observed: proved, text: func() string {
-			return fmt.Sprintf("%v was granted %s at %s, valid until %s, and %s had its key at %s; at %s it is nowhere: %s", h.user,
-				c.run.LockName(h.lock), c.run.MS(h.start), c.run.MS(h.valid), had.Node, c.run.MS(had.Answered), c.run.MS(at), l.text())
-		}})
+		c.list.add(proof{
+			kind: "lost_write", from: had.Answered, to: at, holds: []*hold{h}, observed: proved,
+			text: func() string {
+				return fmt.Sprintf("%v was granted %s at %s, valid until %s, and %s had its key at %s; at %s it is nowhere: %s", h.user,
+					c.run.LockName(h.lock), c.run.MS(h.start), c.run.MS(h.valid), had.Node, c.run.MS(had.Answered),
+					c.run.MS(at), l.text())
+			},
+		})
 	}
 	f.Witnesses = c.list.witnesses(c.run)
 	return f.Judged("acknowledged_writes_lost", lost, int64(seen))

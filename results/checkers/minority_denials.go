@@ -1,13 +1,14 @@
 // Minority denials: while a majority of the servers is untouched, a free lock is granted.
 //
-// It is judged where a majority of servers decides, and while faults stand on some of them. A server is touched if it is a target of a
-// standing fault or at the other end of a broken link. A user asks in vain when nobody has the lock in hand, more than half of the
-// servers are untouched, and no fault is on its own client. If it does so for longer than twice the recovery bound, it is denied the
-// lock: by one acquire of more than the bound, or by three at least without a grant between them. The time counts anew from each fault
-// that begins or ends. The first bound is for servers that must agree anew, such as on a leader, and the second one for the user.
+// It is judged where a majority of servers decides, and while faults stand on some of them. A server is touched if it
+// is a target of a standing fault or at the other end of a broken link. A user asks in vain when nobody has the lock in
+// hand, more than half of the servers are untouched, and no fault is on its own client. If it does so for longer than
+// twice the recovery bound, it is denied the lock: by one acquire of more than the bound, or by three at least without
+// a grant between them. The time counts anew from each fault that begins or ends. The first bound is for servers that
+// must agree anew, such as on a leader, and the second one for the user.
 //
-// Example: of five servers one is stopped at 10 s, and the bound is 3 s. A asks from 11 s to 15 s in vain, and again from 16 s to 19.5 s.
-// It is denied the lock: four servers were there.
+// Example: of five servers one is stopped at 10 s, and the bound is 3 s. A asks from 11 s to 15 s in vain, and again
+// from 16 s to 19.5 s. It is denied the lock: four servers were there.
 //
 // It cannot see a lock for which nobody asks meanwhile, and it says nothing of one that somebody has in hand.
 
@@ -55,7 +56,8 @@ var minorityDenialsKind = results.CheckerKind{
 	Doc: "While faults stand on a minority of the servers that decide, a user who asks for a free lock gets it.",
 	Counts: []results.Quantity{{
 		Name: "minority_denials", Doc: "users that asked for a free lock in vain for longer than twice its recovery bound, while faults stood on a minority of the servers that decide; each counts once for a lock",
-		Tone: results.Violation, Of: "acquires that ended while faults stood on a minority of the servers", NeedsEnds: true,
+		Tone: results.Violation, Of: "acquires that ended while faults stood on a minority of the servers",
+		NeedsEnds: true,
 	}},
 	Witnesses: results.Aside("minority_denial"),
 }
@@ -108,7 +110,10 @@ func (c *minorityDenials) stand(t int64) {
 	for ; c.next < len(c.run.Faults) && c.run.Faults[c.next].Start <= t; c.next++ {
 		c.stands = append(c.stands, c.run.Faults[c.next])
 	}
-	c.stands = slices.DeleteFunc(c.stands, func(f history.Fault) bool { return idleFault(f) || f.End != 0 && f.End <= t })
+	c.stands = slices.DeleteFunc(c.stands, func(f history.Fault) bool {
+		return idleFault(f) || f.End != 0 &&
+			f.End <= t
+	})
 	c.touched, c.broken = nil, nil
 	for _, f := range c.stands {
 		c.broken = append(c.broken, f.Targets...)
@@ -125,7 +130,8 @@ func (c *minorityDenials) stand(t int64) {
 
 // judges reports whether a minority is touched, and nothing is on a user's client.
 func (c *minorityDenials) judges(u history.User) bool {
-	return len(c.touched) > 0 && 2*len(c.touched) < len(c.run.Majority.Servers) && !slices.Contains(c.broken, clientName(u.Client()))
+	return len(c.touched) > 0 && 2*len(c.touched) < len(c.run.Majority.Servers) &&
+		!slices.Contains(c.broken, clientName(u.Client()))
 }
 
 // after takes an event behind what it did to holds.
@@ -165,7 +171,8 @@ func (c *minorityDenials) after(e *history.Event) {
 
 // inVain takes an acquire that has not got its lock up to t. end is its outcome, or nil.
 func (c *minorityDenials) inVain(p results.Place, a *deniedAsk, t int64, end *history.Event) {
-	if a.open.Kind == history.KindNone || !c.judges(p.User) || int(p.Lock) < len(c.t.locks) && len(c.t.locks[p.Lock]) > 0 {
+	if a.open.Kind == history.KindNone || !c.judges(p.User) || int(p.Lock) < len(c.t.locks) &&
+		len(c.t.locks[p.Lock]) > 0 {
 		return
 	}
 	from, t := max(c.changed, c.free[p.Lock], a.since), min(t, c.heard)
@@ -230,8 +237,12 @@ func (c *minorityDenials) Finish() results.Finding {
 
 func (c *minorityDenials) proof(p results.Place, s vainSpan) proof {
 	waited := s.to - s.from
-	return proof{kind: "minority_denial", from: s.from, to: s.to, rank: int(waited / 1e6), events: s.events, text: func() string {
-		return fmt.Sprintf("%v asked for %s in vain for %.3f ms from %s to %s: nobody had it in hand, and most of the %d servers were untouched; it may take %.3f ms",
-			p.User, c.run.LockName(p.Lock), results.Milli(waited), c.run.MS(s.from), c.run.MS(s.to), len(c.run.Majority.Servers), results.Milli(2*c.bound))
-	}}
+	return proof{
+		kind: "minority_denial", from: s.from, to: s.to, rank: int(waited / 1e6), events: s.events,
+		text: func() string {
+			return fmt.Sprintf("%v asked for %s in vain for %.3f ms from %s to %s: nobody had it in hand, and most of the %d servers were untouched; it may take %.3f ms",
+				p.User, c.run.LockName(p.Lock), results.Milli(waited), c.run.MS(s.from), c.run.MS(s.to),
+				len(c.run.Majority.Servers), results.Milli(2*c.bound))
+		},
+	}
 }

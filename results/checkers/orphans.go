@@ -1,15 +1,16 @@
 // Orphans: locks that the service has and that no user believes it holds.
 //
-// The service as a whole is asked who has a lock (observe: keys:LOCK or holder:LOCK on service). A grant is an orphan that is there while
-// nobody holds the lock, asks for it, or waits for the answer to a release. It was left by an acquire that came to nothing for its user, by
-// a release whose answer was lost, or by a lock that told its holder of a loss. Its age counts from the moment at which the last user gave
-// up, to the last time at which it was certainly still there.
+// The service as a whole is asked who has a lock (observe: keys:LOCK or holder:LOCK on service). A grant is an orphan
+// that is there while nobody holds the lock, asks for it, or waits for the answer to a release. It was left by an
+// acquire that came to nothing for its user, by a release whose answer was lost, or by a lock that told its holder of a
+// loss. Its age counts from the moment at which the last user gave up, to the last time at which it was certainly still
+// there.
 //
-// Example: A asks at 0 s and gives up at 1 s. At 1.5 s the service says that somebody has the lock, at 2 s it says none. Nobody else asks.
-// That is one orphan, 0.5 s old at least.
+// Example: A asks at 0 s and gives up at 1 s. At 1.5 s the service says that somebody has the lock, at 2 s it says
+// none. Nobody else asks. That is one orphan, 0.5 s old at least.
 //
-// Some orphans no library can prevent: the request arrived, the answer was lost, and the service cannot be reached. So the count judges
-// nothing by itself. A scenario bounds it where nothing was broken, and the age where something was.
+// Some orphans no library can prevent: the request arrived, the answer was lost, and the service cannot be reached. So
+// the count judges nothing by itself. A scenario bounds it where nothing was broken, and the age where something was.
 //
 // It cannot see an orphan while others use the lock, nor one that a killed client left, which its time ends.
 
@@ -32,8 +33,8 @@ type orphans struct {
 
 // idle is the times in which nobody uses a lock.
 type idle struct {
-	// busy is who holds it, asks for it or gives it back: the op of the latest that is under way. Who was killed does so for ever: what it
-	// left is no orphan.
+	// busy is who holds it, asks for it or gives it back: the op of the latest that is under way. Who was killed does
+	// so for ever: what it left is no orphan.
 	busy  map[history.User]uint32
 	spans []unused
 }
@@ -61,7 +62,8 @@ var orphansKind = results.CheckerKind{
 
 func newOrphans(run results.Run) results.Checker {
 	return &orphans{
-		run: run, reads: readings(run, history.FactHolder, history.FactKeys), locks: map[uint16]*idle{}, clocks: run.Clocks(),
+		run: run, reads: readings(run, history.FactHolder, history.FactKeys), locks: map[uint16]*idle{},
+		clocks: run.Clocks(),
 	}
 }
 
@@ -164,8 +166,10 @@ func (c *orphans) witness(lock uint16, o *history.Observation, u unused, asked, 
 		what = fmt.Sprintf("the grant of %v", *o.User)
 	}
 	return results.Witness{
-		Kind: "orphan", Lock: c.run.LockName(lock), From: u.from, To: answered, Events: []history.Event{u.began}, Observed: []history.Observation{*o},
-		Text: fmt.Sprintf("nobody used %s from %s on (%s %s of %v), and at %s the service still had what is left of %s", c.run.LockName(lock), c.run.MS(u.from),
+		Kind: "orphan", Lock: c.run.LockName(lock), From: u.from, To: answered, Events: []history.Event{u.began},
+		Observed: []history.Observation{*o},
+		Text: fmt.Sprintf("nobody used %s from %s on (%s %s of %v), and at %s the service still had what is left of %s",
+			c.run.LockName(lock), c.run.MS(u.from),
 			u.began.Kind, u.began.Phase, u.began.User, c.run.MS(asked), what),
 	}
 }

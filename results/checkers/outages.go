@@ -1,7 +1,7 @@
 // Outages: why a lock could not be taken for the longest time.
 //
-// It follows from what became of the last holder, from who died while it waited, and from which servers a fault took away. A cause is told only
-// where events and receipts prove it.
+// It follows from what became of the last holder, from who died while it waited, and from which servers a fault took
+// away. A cause is told only where events and receipts prove it.
 
 package checkers
 
@@ -34,12 +34,18 @@ const (
 
 // outageCauses says it of several locks and of one.
 var outageCauses = map[outageCause][2]string{
-	causeHeld:        {"their holders had them in hand", "its holder had it in hand"},
-	causeReleasing:   {"the releases of their holders had no answer", "the release of its holder had no answer"},
-	causeUnreleased:  {"the releases of their holders did not come through, so the grants stood until their time was over", "the release of its holder did not come through, so the grant stood until its time was over"},
-	causeDead:        {"their holders had died, so the grants stood until their time was over", "its holder had died, so the grant stood until its time was over"},
-	causeLost:        {"their holders had lost them", "its holder had lost it"},
-	causeFree:        {"they had been released, and the service granted them to nobody", "it had been released, and the service granted it to nobody"},
+	causeHeld:       {"their holders had them in hand", "its holder had it in hand"},
+	causeReleasing:  {"the releases of their holders had no answer", "the release of its holder had no answer"},
+	causeUnreleased: {"the releases of their holders did not come through, so the grants stood until their time was over", "the release of its holder did not come through, so the grant stood until its time was over"},
+	causeDead: {
+		"their holders had died, so the grants stood until their time was over",
+		"its holder had died, so the grant stood until its time was over",
+	},
+	causeLost: {"their holders had lost them", "its holder had lost it"},
+	causeFree: {
+		"they had been released, and the service granted them to nobody",
+		"it had been released, and the service granted it to nobody",
+	},
 	causeDeadWaiters: {"users that had died stood in their queues", "users that had died stood in its queue"},
 	causeNoMajority:  {"there was no majority of the servers", "there was no majority of the servers"},
 	causeNoLeader:    {"nobody led the service", "nobody led the service"},
@@ -89,7 +95,8 @@ func (o *outages) observe(e *history.Event) {
 		o.wait(e)
 	}
 	if e.Kind == history.Dead {
-		if l := o.at(e.Lock); l.user == e.User && (l.grant == e.Grant || e.Grant == 0) && (l.state == causeHeld || l.state == causeReleasing) {
+		if l := o.at(e.Lock); l.user == e.User && (l.grant == e.Grant || e.Grant == 0) &&
+			(l.state == causeHeld || l.state == causeReleasing) {
 			l.before = append(l.before, stateSpan{l.state, l.last, e.Time})
 			l.state, l.last = causeDead, *e
 		}
@@ -126,9 +133,9 @@ func (o *outages) wait(e *history.Event) {
 	}
 }
 
-// deadWaiters counts the users of killed clients that stood in the queue of a lock, if one of them stood before the one that was granted it
-// at t. Example: A, B and C wait for lock-0, in that order, and A and C are killed. The service grants nothing to B until it has ended A's
-// session. A holder that dies while it releases keeps its place, too.
+// deadWaiters counts the users of killed clients that stood in the queue of a lock, if one of them stood before the one
+// that was granted it at t. Example: A, B and C wait for lock-0, in that order, and A and C are killed. The service
+// grants nothing to B until it has ended A's session. A holder that dies while it releases keeps its place, too.
 func (o *outages) deadWaiters(l *lockOutage, lock uint16, t int64) (n int) {
 	if !o.run.Fair {
 		return 0
@@ -153,7 +160,8 @@ func (o *outages) deadWaiters(l *lockOutage, lock uint16, t int64) (n int) {
 // killed reports whether a user's client was killed by a fault before t.
 func (o *outages) killed(u history.User, t int64) bool {
 	return slices.ContainsFunc(o.run.Faults, func(f history.Fault) bool {
-		return f.Traits != nil && f.Traits.Kills && f.Receipt.Status == history.Installed && f.Start < t && slices.Contains(f.Targets, clientName(u.Client()))
+		return f.Traits != nil && f.Traits.Kills && f.Receipt.Status == history.Installed && f.Start < t &&
+			slices.Contains(f.Targets, clientName(u.Client()))
 	})
 }
 
@@ -202,8 +210,9 @@ func (o *outages) add(lock uint16, asked, fault, t int64) {
 	}
 }
 
-// leaderless returns what is known of the lead of a lock's servers if at t the leader did not run and nobody else had been seen to lead; else nil.
-// A leader that is only cut off may still serve its clients, and one that is back may lead again.
+// leaderless returns what is known of the lead of a lock's servers if at t the leader did not run and nobody else had
+// been seen to lead; else nil. A leader that is only cut off may still serve its clients, and one that is back may lead
+// again.
 func (o *outages) leaderless(lock uint16, t int64) *history.Lead {
 	for i := range o.run.Faults {
 		f := &o.run.Faults[i]
@@ -254,7 +263,8 @@ func (o *outages) witness() (int, results.Witness) {
 		text = fmt.Sprintf("%s could not be taken for %s s", o.run.LockName(worst), long)
 	}
 	return n, results.Witness{
-		Kind: "unavailability", Lock: o.run.LockName(worst), Text: text + o.reason(w, n, all, causes), From: w.from, To: w.to, Events: []history.Event{w.proof},
+		Kind: "unavailability", Lock: o.run.LockName(worst), Text: text + o.reason(w, n, all, causes), From: w.from,
+		To: w.to, Events: []history.Event{w.proof},
 	}
 }
 
@@ -265,8 +275,8 @@ type stateSpan struct {
 	until int64
 }
 
-// mostly returns the state that took the most of the time from from to to, and what made it. Example: a holder that was paused releases the
-// lock 4 s late, and 1 ms later it is granted: the holder had it in hand.
+// mostly returns the state that took the most of the time from from to to, and what made it. Example: a holder that was
+// paused releases the lock 4 s late, and 1 ms later it is granted: the holder had it in hand.
 func (l *lockOutage) mostly(from, to int64) (state outageCause, by history.Event) {
 	longest, at := int64(-1), from
 	for _, s := range append(slices.Clone(l.before), stateSpan{l.state, l.last, to}) {
@@ -287,7 +297,8 @@ func (l *lockOutage) longest() int64 {
 
 // reason says why most of n locks could not be taken, where that is known; w is the one that was out the longest.
 func (o *outages) reason(w *lockOutage, n, all int, causes map[outageCause]int) string {
-	why := slices.MaxFunc(slices.Sorted(maps.Keys(causes)), func(a, b outageCause) int { return cmp.Compare(causes[a], causes[b]) })
+	why := slices.MaxFunc(slices.Sorted(maps.Keys(causes)),
+		func(a, b outageCause) int { return cmp.Compare(causes[a], causes[b]) })
 	words, known := outageCauses[why]
 	if known && why == w.why {
 		words = o.details(w, words)

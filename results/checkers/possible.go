@@ -158,14 +158,15 @@ func endsOf(all *[]*clockedEnds, lock uint16) *clockedEnds {
 	return (*all)[lock]
 }
 
-// fewEnds is how many ends are kept before those are dropped that nothing can come before any more. maxEnds bounds them where clocks err by so
-// much that none is dropped; beyond it the counts are lower bounds.
+// fewEnds is how many ends are kept before those are dropped that nothing can come before any more. maxEnds bounds them
+// where clocks err by so much that none is dropped; beyond it the counts are lower bounds.
 const (
 	fewEnds = 64
 	maxEnds = 1 << 12
 )
 
-// add notes an end that was told at now. What is told later lies later, also at the earliest: a clock's error never grows as fast as time.
+// add notes an end that was told at now. What is told later lies later, also at the earliest: a clock's error never
+// grows as fast as time.
 func (c *clockedEnds) add(clocks results.Clocks, e clockedEnd, now int64) {
 	c.list = append(c.list, e)
 	if len(c.list) < max(c.prune, fewEnds) {
@@ -180,8 +181,8 @@ func (c *clockedEnds) add(clocks results.Clocks, e clockedEnd, now int64) {
 	c.prune = 2 * len(c.list)
 }
 
-// after counts, by mode, the ends told of by other clients that may lie behind a moment. The users of one client share its clock: what it
-// told before was before.
+// after counts, by mode, the ends told of by other clients that may lie behind a moment. The users of one client share
+// its clock: what it told before was before.
 func (c *clockedEnds) after(u history.User, moment int64) (n [2]int64) {
 	for _, e := range c.list {
 		if e.at > moment && e.user.Client() != u.Client() {

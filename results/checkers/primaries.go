@@ -25,7 +25,10 @@ var primariesKind = results.CheckerKind{
 	Name: "primaries", New: newPrimaries,
 	Doc: "At no time do two servers take writes where one lock is kept; where they were asked all the time.",
 	Measures: []results.Quantity{
-		{Name: "both_primaries_served_ms", Doc: "how long two servers took every write that they were asked to take (`observe: \"takes-writes:LOCK\"`); a lower bound"},
+		{
+			Name: "both_primaries_served_ms",
+			Doc:  "how long two servers took every write that they were asked to take (`observe: \"takes-writes:LOCK\"`); a lower bound",
+		},
 	},
 	Witnesses: []results.WitnessKind{{Name: "two_primaries", Draw: results.DrawServers}},
 }
@@ -87,7 +90,8 @@ type shared struct {
 	span
 }
 
-// overlaps lists the first times that two servers have in common, in their order. The services of one server do not overlap.
+// overlaps lists the first times that two servers have in common, in their order. The services of one server do not
+// overlap.
 func (list services) overlaps(most int) []shared {
 	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(a, b service) int { return cmp.Compare(a.from, b.from) })
@@ -142,9 +146,11 @@ func (c primaries) witnesses(lock string, list []shared) []results.Witness {
 	var out []results.Witness
 	for _, s := range list {
 		out = append(out, results.Witness{
-			Kind: "two_primaries", Lock: lock, From: s.from, To: s.until, Events: []history.Event{}, Observed: []history.Observation{s.a.said, s.b.said},
+			Kind: "two_primaries", Lock: lock, From: s.from, To: s.until, Events: []history.Event{},
+			Observed: []history.Observation{s.a.said, s.b.said},
 			Text: fmt.Sprintf("%s took each of %d writes beside %s that it was asked to take from %s to %s, and %s each of %d from %s to %s",
-				s.a.said.Node, s.a.said.Count, lock, c.run.MS(s.a.from), c.run.MS(s.a.until), s.b.said.Node, s.b.said.Count, c.run.MS(s.b.from), c.run.MS(s.b.until)),
+				s.a.said.Node, s.a.said.Count, lock, c.run.MS(s.a.from), c.run.MS(s.a.until), s.b.said.Node,
+				s.b.said.Count, c.run.MS(s.b.from), c.run.MS(s.b.until)),
 		})
 	}
 	return out

@@ -7,18 +7,18 @@
 //   - by token only where time leaves two holds unordered, and only where the service itself gives the token. An
 //     order that lies within the errors of clocks is unordered, and no token decides it.
 //
-// A late write that was applied is a stale write. A write whose order nothing tells is an unordered effect. A late write
-// whose condition was checked in the step that applied it does no harm, and is a late effect: the resource says so of
-// each (history.CodeConditional).
+// A late write that was applied is a stale write. A write whose order nothing tells is an unordered effect. A late
+// write whose condition was checked in the step that applied it does no harm, and is a late effect: the resource says
+// so of each (history.CodeConditional).
 //
 // A refused access is a fence save where the refusal is right:
 //   - a later, conflicting hold had read or written there
 //   - the hold was over, or its validity had run out
 //   - its condition was false (history.CodeConditional), for another hold had written since its own last access
 //
-// A refusal that certainly hit the rightful holder is a false one. Whether a hold was over is known when it has ended, because
-// deaths and ended sessions are told late. So such a refusal waits for that. What errors of clocks, or the time in which a
-// user died, leave open is counted as neither.
+// A refusal that certainly hit the rightful holder is a false one. Whether a hold was over is known when it has ended,
+// because deaths and ended sessions are told late. So such a refusal waits for that. What errors of clocks, or the time
+// in which a user died, leave open is counted as neither.
 //
 // It cannot see harm that never reached the resource, reads that returned what a stale write left there, or effects
 // of a resource that keeps no log.
@@ -40,7 +40,8 @@ import (
 // keptHolds is how many of a user's latest holds are remembered for effects that arrive late.
 const keptHolds = 16
 
-// maxWaiting bounds the effects that wait for the hold of the first of them. Beyond it that one is judged by what is known then.
+// maxWaiting bounds the effects that wait for the hold of the first of them. Beyond it that one is judged by what is
+// known then.
 const maxWaiting = 1 << 16
 
 type staleWrites struct {
@@ -74,7 +75,8 @@ var staleWritesKind = results.CheckerKind{
 	Counts: []results.Quantity{
 		{
 			Name: "stale_writes", Doc: "effects that were applied after a later, conflicting holder had already read or written there: the harm itself",
-			Tone: results.Violation, Of: "accesses that arrived after a later holder", First: 3, Column: "stale writes", Explains: []string{"lost_updates"}, Outlived: true,
+			Tone: results.Violation, Of: "accesses that arrived after a later holder", First: 3, Column: "stale writes",
+			Explains: []string{"lost_updates"}, Outlived: true,
 		},
 		{
 			Name: "late_effects",
@@ -107,7 +109,10 @@ var staleWritesKind = results.CheckerKind{
 			return "False refusal: the resource refuses the rightful holder"
 		}},
 		{Name: "fence_save", Draw: results.DrawSaved, Place: 4, Title: func(w results.Witness, _ string) string {
-			if slices.ContainsFunc(w.Events, func(e history.Event) bool { return e.Phase == history.Fail && e.Code == history.CodeConditional }) {
+			if slices.ContainsFunc(w.Events, func(e history.Event) bool {
+				return e.Phase == history.Fail &&
+					e.Code == history.CodeConditional
+			}) {
 				return "Fence save: the resource refuses a write that was made from an old value"
 			}
 			return "Fence save: the resource refuses a holder whose time was over"
@@ -117,7 +122,9 @@ var staleWritesKind = results.CheckerKind{
 
 func newStaleWrites(run results.Run) results.Checker {
 	s := &staleWrites{
-		run: run, locks: make([]touched, len(run.Locks)), clocks: run.Clocks(), refused: map[*hold][]refusal{}, writes: shortlist{room: results.MaxWitnesses}, saved: shortlist{room: results.MaxWitnesses / 2}, wronged: shortlist{room: results.MaxWitnesses / 2},
+		run: run, locks: make([]touched, len(run.Locks)), clocks: run.Clocks(), refused: map[*hold][]refusal{},
+		writes: shortlist{room: results.MaxWitnesses}, saved: shortlist{room: results.MaxWitnesses / 2},
+		wronged: shortlist{room: results.MaxWitnesses / 2},
 	}
 	for i := range run.Processes {
 		p := &run.Processes[i]
@@ -144,8 +151,8 @@ func (s *staleWrites) wrong(e *history.Event) (wrong int64) {
 	return wrong
 }
 
-// inOrder tells whether the resource certainly served one event before another that came later. A single process has an order of its own.
-// What a majority of replicas did has that of their clocks.
+// inOrder tells whether the resource certainly served one event before another that came later. A single process has an
+// order of its own. What a majority of replicas did has that of their clocks.
 func (s *staleWrites) inOrder(a, b *history.Event) bool {
 	wrong := s.wrong(a) + s.wrong(b)
 	return len(s.run.Replicas) == 0 || wrong == 0 || a.Time+wrong < b.Time
@@ -190,7 +197,8 @@ func (s *staleWrites) open() {
 		list = append(list, refused...)
 	}
 	slices.SortStableFunc(list, func(a, b refusal) int {
-		return cmp.Or(cmp.Compare(a.event.Time, b.event.Time), cmp.Compare(a.event.User, b.event.User), cmp.Compare(a.event.Seq, b.event.Seq))
+		return cmp.Or(cmp.Compare(a.event.Time, b.event.Time), cmp.Compare(a.event.User, b.event.User),
+			cmp.Compare(a.event.Seq, b.event.Seq))
 	})
 	for i := range list {
 		s.justify(list[i].hold.hold, &list[i].event)
@@ -223,10 +231,12 @@ type waitingEffect struct {
 	latest int64
 }
 
-// serve judges the effects that waited until now, in the order of arrival. An effect waits for its hold, and those behind it wait with it: where clocks
-// err, a hold's first effects may be stamped before its acquire ok. Example: the resource, whose clock is right, serves A's read at 10 ms. A's clock is
-// 3 ms fast, so that its acquire ok of 9 ms is stamped 12 ms. It errs by 5 ms at most: when an event of 16 ms comes, no grant of A's can belong to that
-// read any more. A known hold is complete when an event comes that is stamped after its begin: its session may be told to have ended at that moment.
+// serve judges the effects that waited until now, in the order of arrival. An effect waits for its hold, and those
+// behind it wait with it: where clocks err, a hold's first effects may be stamped before its acquire ok. Example: the
+// resource, whose clock is right, serves A's read at 10 ms. A's clock is 3 ms fast, so that its acquire ok of 9 ms is
+// stamped 12 ms. It errs by 5 ms at most: when an event of 16 ms comes, no grant of A's can belong to that read any
+// more. A known hold is complete when an event comes that is stamped after its begin: its session may be told to have
+// ended at that moment.
 func (s *staleWrites) serve(now int64) {
 	for len(s.waiting) > 0 {
 		e := &s.waiting[0]
@@ -247,7 +257,8 @@ func (s *staleWrites) effect(e *history.Event) {
 		s.locks = append(s.locks, touched{})
 	}
 	l, h := &s.locks[e.Lock], s.find(e)
-	known, wrote := h != nil && h.earliest(h.start) <= e.Time+s.wrong(e), e.Phase == history.Ok && e.Kind == history.EffectWrite
+	known, wrote := h != nil && h.earliest(h.start) <= e.Time+s.wrong(e), e.Phase == history.Ok &&
+		e.Kind == history.EffectWrite
 	switch {
 	case !known:
 		s.unknown++
@@ -321,9 +332,9 @@ func (s *staleWrites) refuse(l *touched, h *accessor, e *history.Event) {
 	}
 }
 
-// justify judges a refusal by what became of the hold. Where no event told its validity, only its end justifies one. Neither right nor wrong is
-// what lies within the errors of clocks, between the last sign of life of a user and its death as it was seen, or after the moment at which a
-// session was last certain to stand.
+// justify judges a refusal by what became of the hold. Where no event told its validity, only its end justifies one.
+// Neither right nor wrong is what lies within the errors of clocks, between the last sign of life of a user and its
+// death as it was seen, or after the moment at which a session was last certain to stand.
 func (s *staleWrites) justify(h *hold, e *history.Event) {
 	from, until := e.Time-s.wrong(e), e.Time+s.wrong(e)
 	over := h.latest(h.overAt()) < from || h.told && h.ended == 0 && !h.maybeEntitled(from, until)
@@ -378,7 +389,8 @@ func (s *staleWrites) later(l *touched, h *accessor, e *history.Event) (found *t
 	return found, unordered && found == nil
 }
 
-// keep keeps the proof of what the access e of h came to: t had come before it; or, where t is nil, h was over, or was not.
+// keep keeps the proof of what the access e of h came to: t had come before it; or, where t is nil, h was over, or was
+// not.
 func (s *staleWrites) keep(list *shortlist, kind, what string, h *hold, t *touch, e *history.Event) {
 	rank := 0
 	if aimedAt(s.run, h) {
@@ -389,10 +401,15 @@ func (s *staleWrites) keep(list *shortlist, kind, what string, h *hold, t *touch
 	}
 	event := *e
 	says := func(why string) string {
-		return fmt.Sprintf("the %s of %v, granted %s at %s, %s at %s, %s", strings.TrimPrefix(event.Kind.String(), "effect-"), h.user,
-			s.run.LockName(h.lock), s.run.MS(h.start), what, s.run.MS(event.Time), why) + standingStill(s.run, h, event.Time)
+		return fmt.Sprintf("the %s of %v, granted %s at %s, %s at %s, %s",
+			strings.TrimPrefix(event.Kind.String(), "effect-"), h.user,
+			s.run.LockName(h.lock), s.run.MS(h.start), what, s.run.MS(event.Time), why) +
+			standingStill(s.run, h, event.Time)
 	}
-	p := proof{kind: kind, from: event.Time, to: event.Time, holds: []*hold{h}, rank: rank, events: []history.Event{event}}
+	p := proof{
+		kind: kind, from: event.Time, to: event.Time, holds: []*hold{h}, rank: rank,
+		events: []history.Event{event},
+	}
 	p.text = func() string {
 		if kind == "false_refusal" {
 			return says("though nothing had taken the lock from it")
@@ -403,7 +420,8 @@ func (s *staleWrites) keep(list *shortlist, kind, what string, h *hold, t *touch
 		other := *t
 		p.from, p.holds, p.events = other.event.Time, []*hold{h, other.hold.hold}, []history.Event{other.event, event}
 		p.text = func() string {
-			return says(fmt.Sprintf("after %v, granted it at %s, had touched the resource at %s", other.hold.user, s.run.MS(other.hold.start), s.run.MS(other.event.Time)))
+			return says(fmt.Sprintf("after %v, granted it at %s, had touched the resource at %s", other.hold.user,
+				s.run.MS(other.hold.start), s.run.MS(other.event.Time)))
 		}
 	}
 	list.add(p)
@@ -425,7 +443,9 @@ func (s *staleWrites) Finish() results.Finding {
 		"unordered_effects": new(s.unordered), "false_refusals": new(s.refusals),
 	}
 	f.Chances = map[string]results.Chances{
-		"stale_writes": {N: s.overtaken}, "late_effects": {N: s.overtaken}, "fence_saves": {N: s.overtaken + s.justified}, "unordered_effects": {N: s.effects}, "false_refusals": {N: s.effects},
+		"stale_writes": {N: s.overtaken}, "late_effects": {N: s.overtaken},
+		"fence_saves": {N: s.overtaken + s.justified}, "unordered_effects": {N: s.effects},
+		"false_refusals": {N: s.effects},
 	}
 	f.Measures["late_write_ms_max"] = new(results.Milli(s.latest))
 	f.Ledger = s.excusals(0)
@@ -435,10 +455,12 @@ func (s *staleWrites) Finish() results.Finding {
 		f.Warnings = append(f.Warnings, "the resource refused "+figure.Of(s.refusals, "access")+" of rightful holders")
 	}
 	if s.unordered > 0 {
-		f.Warnings = append(f.Warnings, fmt.Sprintf("%s could be placed neither by time nor by a token of the service", figure.Of(s.unordered, "write")))
+		f.Warnings = append(f.Warnings, fmt.Sprintf("%s could be placed neither by time nor by a token of the service",
+			figure.Of(s.unordered, "write")))
 	}
 	if s.unknown > 0 {
-		f.Warnings = append(f.Warnings, figure.Of(s.unknown, "effect")+" of holds that the history does not know, or that are long over")
+		f.Warnings = append(f.Warnings, figure.Of(s.unknown, "effect")+
+			" of holds that the history does not know, or that are long over")
 		if s.stale == 0 {
 			f.Verdict = results.Unknown
 		}

@@ -1,8 +1,8 @@
 // Own stalls: no process of lockquake stood still for longer than half of the ttl unless a fault asked for it.
 //
 // A process that does not run stamps late, renews late and misses the very moments that the others are judged by; after
-// such a stall a zero proves nothing. What a pause on that process explains does not count, nor what lies before the workload was
-// let go: nobody had asked for a lock yet.
+// such a stall a zero proves nothing. What a pause on that process explains does not count, nor what lies before the
+// workload was let go: nobody had asked for a lock yet.
 //
 // It cannot see a stall of a process that died before it could tell.
 

@@ -1,11 +1,11 @@
 // Stuck locks: when users ask for a lock that nobody alive has in hand, somebody gets it within its recovery bound.
 //
-// The bound is the one that the lock declares; where its grants never expire, the scenario's ttl. Only time during which
-// somebody asks counts, from an acquire's invoke to its outcome, and only users whose client no fault stands on.
+// The bound is the one that the lock declares; where its grants never expire, the scenario's ttl. Only time during
+// which somebody asks counts, from an acquire's invoke to its outcome, and only users whose client no fault stands on.
 //
-// stuck_locks counts locks, however often one was stuck. held_beyond_validity_ms is the longest time that users asked for a lock while all
-// who had it in hand had outlived their validity: a lock that stays taken, such as by a paused client, is not stuck by the definition
-// above, and yet nobody gets it.
+// stuck_locks counts locks, however often one was stuck. held_beyond_validity_ms is the longest time that users asked
+// for a lock while all who had it in hand had outlived their validity: a lock that stays taken, such as by a paused
+// client, is not stuck by the definition above, and yet nobody gets it.
 //
 // It cannot see a lock that is stuck while nobody asks for it, and does not tell a lock that stays taken from a service
 // that is down: a fault that outlasts the bound shows here too, and its witness says so.
@@ -66,13 +66,19 @@ var stuckLocksKind = results.CheckerKind{
 	},
 	Measures: []results.Quantity{
 		{Name: "stuck_ms_max", Doc: "the longest time that users asked for a lock that nobody had in hand"},
-		{Name: "held_beyond_validity_ms", Doc: "the longest time that users asked for a lock while all who had it in hand had outlived their validity: such a lock is taken, not stuck"},
+		{
+			Name: "held_beyond_validity_ms",
+			Doc:  "the longest time that users asked for a lock while all who had it in hand had outlived their validity: such a lock is taken, not stuck",
+		},
 	},
 	Witnesses: results.Aside("stuck_lock"),
 }
 
 func newStuckLocks(run results.Run) results.Checker {
-	c := &stuckLocks{run: run, bound: bound(run), heard: allHeard(run), clocks: run.Clocks(), locks: make([]stuckLock, len(run.Locks)), list: shortlist{room: results.MaxWitnesses}}
+	c := &stuckLocks{
+		run: run, bound: bound(run), heard: allHeard(run), clocks: run.Clocks(),
+		locks: make([]stuckLock, len(run.Locks)), list: shortlist{room: results.MaxWitnesses},
+	}
 	c.asks = newAsks(run, c, true)
 	return c
 }
@@ -95,7 +101,8 @@ func (c *stuckLocks) Observe(e *history.Event) {
 	c.last = e.Time
 	c.asks.observe(e)
 	switch e.Kind {
-	case history.Renew, history.Renewed, history.Ended, history.Release, history.Lost, history.Dead: // before what is inside changes
+	case history.Renew, history.Renewed, history.Ended, history.Release, history.Lost,
+		history.Dead: // before what is inside changes
 		c.touch(e.Lock, e.Time)
 		for i := 0; i < len(c.locks) && e.Grant == 0; i++ { // of all that the user has
 			c.touch(uint16(i), e.Time)
@@ -246,7 +253,10 @@ func (c *stuckLocks) Finish() results.Finding {
 	}
 	f.Counts = map[string]*int64{"stuck_locks": new(n)}
 	f.Chances = map[string]results.Chances{"stuck_locks": {N: c.holds}}
-	f.Measures = map[string]*float64{"stuck_ms_max": new(results.Milli(longest)), "held_beyond_validity_ms": new(results.Milli(outlast))}
+	f.Measures = map[string]*float64{
+		"stuck_ms_max":            new(results.Milli(longest)),
+		"held_beyond_validity_ms": new(results.Milli(outlast)),
+	}
 	l.Into(&f, "stuck_locks")
 	f.Witnesses = c.list.witnesses(c.run)
 	return f

@@ -1,14 +1,17 @@
 // Throughput: how many grants a second the clients got, from the moment they were let go to the moment at which they
-// were told to begin no more acquires; with a warm-up, from its end until the load was over. Beside it, which part of the
-// acquires that ended in that time was turned away: certainly not granted. And how often users asked in vain for each grant, where the
-// locks ask again and again; and how many acquires an error ended, neither because somebody else had the lock nor because their time was over. Where no fault was planned and most acquires ended at their deadline, a warning says that the figures are of users who
-// give up.
+// were told to begin no more acquires; with a warm-up, from its end until the load was over. Beside it, which part of
+// the acquires that ended in that time was turned away: certainly not granted. And how often users asked in vain for
+// each grant, where the locks ask again and again; and how many acquires an error ended, neither because somebody else
+// had the lock nor because their time was over. Where no fault was planned and most acquires ended at their deadline, a
+// warning says that the figures are of users who give up.
 //
-// Example: eight users ask for one lock. The first is granted it at once, the second at its third attempt: 2 failed attempts for 2 grants.
+// Example: eight users ask for one lock. The first is granted it at once, the second at its third attempt: 2 failed
+// attempts for 2 grants.
 //
-// It judges nothing. It cannot see whether the lock or the load generator was the limit. It sees the attempts within one acquire only
-// where the lock's adapter makes them: not those of a library that asks again by itself, nor of a client in another language that does
-// not tell. There is no such figure unless every grant tells its attempts; and acquires that are still under way are not in it.
+// It judges nothing. It cannot see whether the lock or the load generator was the limit. It sees the attempts within
+// one acquire only where the lock's adapter makes them: not those of a library that asks again by itself, nor of a
+// client in another language that does not tell. There is no such figure unless every grant tells its attempts; and
+// acquires that are still under way are not in it.
 
 package checkers
 
@@ -40,7 +43,10 @@ var throughputKind = results.CheckerKind{
 	Doc: "How many grants a second the clients got.",
 	Measures: []results.Quantity{
 		{Name: "throughput_per_s", Doc: "grants per second", First: 1, Timeless: true, MoreIsBetter: true},
-		{Name: "failed_attempts_per_grant", Doc: "attempts of acquires that were granted nothing, for each grant; null unless every grant tells its attempts: where a lock asks again by itself", Timeless: true, InStep: true},
+		{
+			Name: "failed_attempts_per_grant",
+			Doc:  "attempts of acquires that were granted nothing, for each grant; null unless every grant tells its attempts: where a lock asks again by itself", Timeless: true, InStep: true,
+		},
 		{Name: "turned_away_share", Doc: "which part of the acquires that ended was certainly not granted, 0 to 1: what a gatekeeper keeps away", Timeless: true},
 		{Name: results.AcquireErrors, Doc: "acquires that an error ended: neither because somebody else had the lock, nor at their deadline, nor because the client was told to stop", Timeless: true},
 	},
@@ -82,10 +88,12 @@ func (c *throughput) Observe(e *history.Event) {
 	}
 }
 
-// brokeOff reports whether an error ended an acquire. A client that tells no class of it, and one that was late and had no answer, only gave up.
+// brokeOff reports whether an error ended an acquire. A client that tells no class of it, and one that was late and had
+// no answer, only gave up.
 func brokeOff(e *history.Event, late bool) bool {
 	switch {
-	case e.Phase == history.Ok, e.Code == history.CodeNone, e.Code == history.CodeContended, e.Code == history.CodeCancelled:
+	case e.Phase == history.Ok, e.Code == history.CodeNone, e.Code == history.CodeContended,
+		e.Code == history.CodeCancelled:
 		return false
 	case e.Code == history.CodeTimeout:
 		return !late
@@ -95,7 +103,10 @@ func brokeOff(e *history.Event, late bool) bool {
 
 // Finish returns the finding.
 func (c *throughput) Finish() results.Finding {
-	f := results.Finding{Verdict: results.Clean, Measures: map[string]*float64{"throughput_per_s": nil, "turned_away_share": nil, "failed_attempts_per_grant": nil, results.AcquireErrors: nil}}
+	f := results.Finding{Verdict: results.Clean, Measures: map[string]*float64{
+		"throughput_per_s":  nil,
+		"turned_away_share": nil, "failed_attempts_per_grant": nil, results.AcquireErrors: nil,
+	}}
 	if c.to <= c.from {
 		f.Verdict, f.Skipped = results.Unknown, "the run has no end: it was cut short"
 		return f

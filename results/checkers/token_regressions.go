@@ -66,7 +66,8 @@ func (l *ladder) add(key int64, h *hold) {
 	}
 }
 
-// below returns the hold with the highest token of all with a key below bound, or nil; known is false where it may have been forgotten.
+// below returns the hold with the highest token of all with a key below bound, or nil; known is false where it may have
+// been forgotten.
 func (l *ladder) below(bound int64) (h *hold, known bool) {
 	n := sort.Search(len(l.rungs), func(i int) bool { return l.rungs[i].key >= bound })
 	if n == 0 {
@@ -105,7 +106,10 @@ var tokenRegressionsKind = results.CheckerKind{
 }
 
 func newTokenRegressions(run results.Run) results.Checker {
-	return &tokenRegressions{run: run, locks: make([]tokenLock, len(run.Locks)), list: shortlist{room: results.MaxWitnesses}}
+	return &tokenRegressions{
+		run: run, locks: make([]tokenLock, len(run.Locks)),
+		list: shortlist{room: results.MaxWitnesses},
+	}
 }
 
 func (c *tokenRegressions) follow(*tracker) watch {

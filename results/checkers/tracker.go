@@ -77,7 +77,10 @@ type tracker struct {
 }
 
 func newTracker(run results.Run) *tracker {
-	t := &tracker{clocks: run.Clocks(), locks: make([][]*hold, len(run.Locks)), dead: map[int]int64{}, lost: lostClients(run)}
+	t := &tracker{
+		clocks: run.Clocks(), locks: make([][]*hold, len(run.Locks)), dead: map[int]int64{},
+		lost: lostClients(run),
+	}
 	for _, c := range deadClients(run) {
 		t.dead[c] = 0
 	}
@@ -141,8 +144,8 @@ func (t *tracker) observe(e *history.Event) {
 	}
 }
 
-// lose ends the holds of a client at its last event: up to then they are certain. What became of them is not known, so none of them counts as over, and
-// another hold is not later for that.
+// lose ends the holds of a client at its last event: up to then they are certain. What became of them is not known, so
+// none of them counts as over, and another hold is not later for that.
 func (t *tracker) lose(l lostClient) {
 	for _, u := range t.users.client(l.client) {
 		for len(*u) > 0 {
@@ -154,7 +157,8 @@ func (t *tracker) lose(l lostClient) {
 // hear notes that a killed client was still alive.
 func (t *tracker) hear(e *history.Event) {
 	switch e.Kind {
-	case history.Acquire, history.Release, history.Renew, history.Check, history.Read, history.Write, history.Renewed, history.Lost:
+	case history.Acquire, history.Release, history.Renew, history.Check, history.Read, history.Write, history.Renewed,
+		history.Lost:
 		if _, ok := t.dead[e.User.Client()]; ok {
 			t.dead[e.User.Client()] = e.Time
 		}
@@ -190,9 +194,9 @@ func (t *tracker) begin(e *history.Event) {
 // maxEarly bounds what is kept for grants to come: the latest.
 const maxEarly = 1 << 8
 
-// keepEarly keeps what the engine tells of a grant before the grant itself, which only clocks that err can do, for as long as they err. Example:
-// the service was last certain to stand by a grant at 116.000 ms, and by its client's clock it came into hand at 116.004 ms. Passed over, the
-// end would leave the grant valid for ever.
+// keepEarly keeps what the engine tells of a grant before the grant itself, which only clocks that err can do, for as
+// long as they err. Example: the service was last certain to stand by a grant at 116.000 ms, and by its client's clock
+// it came into hand at 116.004 ms. Passed over, the end would leave the grant valid for ever.
 func (t *tracker) keepEarly(e *history.Event) {
 	clock := t.clocks.Of(e.User)
 	if clock == nil || e.Kind != history.Ended && e.Kind != history.Dead || t.open(e.User, e.Grant) != nil {

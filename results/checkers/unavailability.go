@@ -83,7 +83,8 @@ var unavailabilityKind = results.CheckerKind{
 	Measures: []results.Quantity{
 		{Name: "unavailable_locks", Doc: "locks that could not be taken for at least half of `unavailability_ms_max`"},
 		{
-			Name: "unavailability_ms_max", Doc: "the longest time that one lock could not be taken though somebody asked, during a fault and until recovery; `unavailability_ms_FAULT_N` is the same for one injection",
+			Name:  "unavailability_ms_max",
+			Doc:   "the longest time that one lock could not be taken though somebody asked, during a fault and until recovery; `unavailability_ms_FAULT_N` is the same for one injection",
 			First: 2,
 		},
 	},
@@ -91,7 +92,10 @@ var unavailabilityKind = results.CheckerKind{
 }
 
 func newUnavailability(run results.Run) results.Checker {
-	c := &unavailability{run: run, locks: make([]availableLock, len(run.Locks)), worst: make([]outage, len(run.Faults)), looks: looks{most: maxFaultLooks}}
+	c := &unavailability{
+		run: run, locks: make([]availableLock, len(run.Locks)), worst: make([]outage, len(run.Faults)),
+		looks: looks{most: maxFaultLooks},
+	}
 	c.asks = newAsks(run, c, false)
 	c.outs.run, c.outs.lost = run, lostClients(run)
 	return c
@@ -103,7 +107,8 @@ func (c *unavailability) touch(lock uint16, t int64) {
 		c.locks = append(c.locks, availableLock{})
 	}
 	l := &c.locks[lock]
-	b := begun{first: l.next, from: l.seen, asked: l.asked, asking: int(lock) < len(c.asks.asking) && c.asks.asking[lock] > 0}
+	b := begun{first: l.next, from: l.seen, asked: l.asked, asking: int(lock) < len(c.asks.asking) &&
+		c.asks.asking[lock] > 0}
 	for l.next < len(c.run.Faults) && c.run.Faults[l.next].Start <= t {
 		l.next++
 	}
@@ -180,7 +185,10 @@ func (c *unavailability) Finish() results.Finding {
 			*l = availableLock{}
 		}
 	}
-	f := results.Finding{Verdict: results.Clean, Measures: map[string]*float64{"unavailability_ms_max": nil, "unavailable_locks": nil}}
+	f := results.Finding{Verdict: results.Clean, Measures: map[string]*float64{
+		"unavailability_ms_max": nil,
+		"unavailable_locks":     nil,
+	}}
 	longest, asked := int64(0), false
 	for i, o := range c.worst {
 		name := results.FaultMeasure(perFault, c.run.Faults[i].Name, strconv.Itoa(c.run.Faults[i].ID))

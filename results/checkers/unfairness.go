@@ -1,12 +1,13 @@
 // Unfairness: who asks for a lock gets it, and about as often as the others.
 //
 // starved_users is the number of users who asked for longer than the lock's recovery bound (or half of the run, where
-// that is shorter) and got nothing, while others did. jain_index is Jain's index of the grants of all users that asked: 1
-// when all got the same, 1/n when one got all. longest_wait_ms is the longest time from an acquire's invoke (in an open
-// loop: from its intended start) to its outcome, whatever that was; longest_vain_wait_ms is that of the acquires that were answered by
-// something else than a grant.
+// that is shorter) and got nothing, while others did. jain_index is Jain's index of the grants of all users that asked:
+// 1 when all got the same, 1/n when one got all. longest_wait_ms is the longest time from an acquire's invoke (in an
+// open loop: from its intended start) to its outcome, whatever that was; longest_vain_wait_ms is that of the acquires
+// that were answered by something else than a grant.
 //
-// Where the run had a warm-up, grants and waits count that came or began behind it; starved users are judged over everything.
+// Where the run had a warm-up, grants and waits count that came or began behind it; starved users are judged over
+// everything.
 //
 // It cannot see who was overtaken by whom, and does not tell users that wanted less from users that got less: in a
 // directed run whoever asks was told to, so nothing is judged there but the longest wait.
@@ -45,7 +46,10 @@ var unfairnessKind = results.CheckerKind{
 	Name: "unfairness", New: newUnfairness, Grants: true,
 	Doc: "Who asks for a lock gets it, and about as often as the others.",
 	Counts: []results.Quantity{
-		{Name: "starved_users", Doc: "users who asked all the time and got nothing", Of: "users who asked for a lock", NeedsEnds: true},
+		{
+			Name: "starved_users", Doc: "users who asked all the time and got nothing", Of: "users who asked for a lock",
+			NeedsEnds: true,
+		},
 	},
 	Measures: []results.Quantity{
 		{Name: "jain_index", Doc: "how evenly grants went to those who asked: 1 is the same for all, 1/n is all for one of n", MoreIsBetter: true},

@@ -119,8 +119,8 @@ func lostClients(run results.Run) []lostClient {
 	return cs
 }
 
-// allHeard is until when it is known what all users have in hand: from the last event of a client on whose end nobody saw, it may have been granted
-// any lock. Forever where there is none.
+// allHeard is until when it is known what all users have in hand: from the last event of a client on whose end nobody
+// saw, it may have been granted any lock. Forever where there is none.
 func allHeard(run results.Run) int64 {
 	for _, l := range lostClients(run) {
 		return l.last

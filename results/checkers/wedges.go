@@ -1,14 +1,15 @@
 // Wedges: a lock object that was in trouble can be used again.
 //
-// A user asks in vain when the lock is free for it: nobody has it in hand, no fault stands, the last one ended a recovery bound ago, and another
-// user was granted a lock since then, which proves that the service serves. A user that asks so for longer than the bound, by one acquire or by
-// several without a grant between them, is wedged. A run without faults counts from its start.
+// A user asks in vain when the lock is free for it: nobody has it in hand, no fault stands, the last one ended a
+// recovery bound ago, and another user was granted a lock since then, which proves that the service serves. A user that
+// asks so for longer than the bound, by one acquire or by several without a grant between them, is wedged. A run
+// without faults counts from its start.
 //
-// Example: the bound is 2 s, and a cut of A ends at 10 s. B is granted the lock at 10.1 s and releases it. A asks at 13 s and gets an error at
-// once, and the same at 16 s: it is wedged, for others get the lock.
+// Example: the bound is 2 s, and a cut of A ends at 10 s. B is granted the lock at 10.1 s and releases it. A asks at 13
+// s and gets an error at once, and the same at 16 s: it is wedged, for others get the lock.
 //
-// It cannot see a lock object that nobody uses again, and not what renewals and releases do after the grant. It takes no notice of users that wait while
-// others hold the lock: these may be starved.
+// It cannot see a lock object that nobody uses again, and not what renewals and releases do after the grant. It takes
+// no notice of users that wait while others hold the lock: these may be starved.
 
 package checkers
 
@@ -51,7 +52,8 @@ type vainAsk struct {
 	since int64         // the first of those that ended in vain, one after the other
 }
 
-// maxAskLooks bounds how often a grant is held against those who ask for its lock. Beyond it the count is a lower bound.
+// maxAskLooks bounds how often a grant is held against those who ask for its lock. Beyond it the count is a lower
+// bound.
 const maxAskLooks = 1 << 23
 
 // vainSpan is a time beyond the bound for which a user asked in vain, and the acquire with which it ended.
@@ -77,8 +79,10 @@ var wedgesKind = results.CheckerKind{
 
 func newWedges(run results.Run) results.Checker {
 	return &wedges{
-		run: run, bound: bound(run), heard: allHeard(run), faults: run.Faults, healed: run.Start, asks: map[uint16]map[history.User]*vainAsk{}, dead: map[int]bool{}, looks: looks{most: maxAskLooks}, found: map[results.Place]vainSpan{},
-		free: make([]int64, len(run.Locks)),
+		run: run, bound: bound(run), heard: allHeard(run), faults: run.Faults, healed: run.Start,
+		asks: map[uint16]map[history.User]*vainAsk{}, dead: map[int]bool{}, looks: looks{most: maxAskLooks},
+		found: map[results.Place]vainSpan{},
+		free:  make([]int64, len(run.Locks)),
 	}
 }
 
@@ -209,8 +213,8 @@ func (c *wedges) inVain(p results.Place, a *vainAsk, t int64, end *history.Event
 	c.found[p] = s
 }
 
-// overtaken takes a grant: whoever asked for that lock beside its user did so in vain up to now. Mostly the lock was free for so short a time that
-// it is nobody's longest wait.
+// overtaken takes a grant: whoever asked for that lock beside its user did so in vain up to now. Mostly the lock was
+// free for so short a time that it is nobody's longest wait.
 func (c *wedges) overtaken(e *history.Event) {
 	from, free := c.idle(e.Lock)
 	if waited := e.Time - from; !free || waited <= c.bound && waited <= c.longest {
@@ -269,7 +273,8 @@ func (c *wedges) Finish() results.Finding {
 		return f.NotApplicable("neither a recovery bound nor a ttl is known")
 	}
 	l, list := results.NewLedger(), shortlist{room: results.MaxWitnesses}
-	for _, p := range slices.SortedFunc(maps.Keys(c.found), func(a, b results.Place) int { return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Lock, b.Lock)) }) {
+	for _, p := range slices.SortedFunc(maps.Keys(c.found),
+		func(a, b results.Place) int { return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Lock, b.Lock)) }) {
 		s := c.found[p]
 		x := c.run.Still.Worst(s.from, s.to)
 		l.Add(c.run, p.Lock, 1, x, x.Total > s.to-s.from-c.bound)
@@ -289,6 +294,7 @@ func (c *wedges) proof(p results.Place, s vainSpan) proof {
 	waited := s.to - s.from
 	return proof{kind: "wedge", from: s.from, to: s.to, rank: int(waited / 1e6), events: s.events, text: func() string {
 		return fmt.Sprintf("%v asked for %s in vain for %.3f ms from %s to %s: nobody had it in hand, nothing was broken any more, and others were granted locks; the bound is %.3f ms",
-			p.User, c.run.LockName(p.Lock), results.Milli(waited), c.run.MS(s.from), c.run.MS(s.to), results.Milli(c.bound))
+			p.User, c.run.LockName(p.Lock), results.Milli(waited), c.run.MS(s.from), c.run.MS(s.to),
+			results.Milli(c.bound))
 	}}
 }

@@ -1,5 +1,5 @@
-// Package compare sets figures side by side: of runs of one scenario, and of sweeps of capacity, point by point. There is one group of them,
-// or there are two.
+// Package compare sets figures side by side: of runs of one scenario, and of sweeps of capacity, point by point. There
+// is one group of them, or there are two.
 package compare
 
 import (
@@ -56,7 +56,10 @@ func refuse(all []subject, allow Allow) error {
 			what    string
 			allowed bool
 			a, b    map[string]string
-		}{{"machine", allow.Machine, first.machine, s.machine}, {"settings", allow.Settings, first.settings, s.settings}} {
+		}{
+			{"machine", allow.Machine, first.machine, s.machine},
+			{"settings", allow.Settings, first.settings, s.settings},
+		} {
 			for _, name := range slices.Sorted(maps.Keys(c.a)) {
 				if c.allowed || c.a[name] == c.b[name] {
 					continue
@@ -65,7 +68,8 @@ func refuse(all []subject, allow Allow) error {
 				if strings.Contains(values, "\n") {
 					values = ""
 				}
-				return fmt.Errorf("%s and %s differ in their %s%s; --allow %s compares them all the same", first.name, s.name, name, values, c.what)
+				return fmt.Errorf("%s and %s differ in their %s%s; --allow %s compares them all the same", first.name,
+					s.name, name, values, c.what)
 			}
 		}
 	}
@@ -88,7 +92,8 @@ type Differs struct {
 	B []string `json:"b"`
 }
 
-// differing are the versions that are not the same in both groups; none where there is one group. Each group is a list of names with versions.
+// differing are the versions that are not the same in both groups; none where there is one group. Each group is a list
+// of names with versions.
 func differing(a, b []map[string]string) map[string]Differs {
 	of := func(group []map[string]string) map[string][]string {
 		out := map[string][]string{}
@@ -129,7 +134,8 @@ func settingsOf(group []subject) (out []map[string]string) {
 // Side is what one group has of a figure.
 type Side struct {
 	Values []float64 `json:"values"` // of the runs that have it
-	// Median is of the values; Low and High bound it with a confidence of at least 95 %, and are nil where there are too few values.
+	// Median is of the values; Low and High bound it with a confidence of at least 95 %, and are nil where there are
+	// too few values.
 	Median float64  `json:"median"`
 	Low    *float64 `json:"low"`
 	High   *float64 `json:"high"`
@@ -145,9 +151,9 @@ type Figure struct {
 	B     *Side `json:"b,omitempty"` // nil where there is one group
 	// Change is that of the median from A to B, in parts of A's; nil where that is 0.
 	Change *float64 `json:"change,omitempty"`
-	// P is how likely such a difference is by chance, by Mann and Whitney's U test for a measure, by Fisher's exact test of how many
-	// runs have it above zero for a count: violations within one run come in bunches. Nil where nothing was tested. A difference counts as one
-	// where P is below Alpha.
+	// P is how likely such a difference is by chance, by Mann and Whitney's U test for a measure, by Fisher's exact
+	// test of how many runs have it above zero for a count: violations within one run come in bunches. Nil where
+	// nothing was tested. A difference counts as one where P is below Alpha.
 	P     *float64 `json:"p,omitempty"`
 	Alpha float64  `json:"alpha,omitempty"`
 	// TooFew says how many runs of each group a test would take.
@@ -185,9 +191,11 @@ func compared(q results.Quantity, count bool, alpha float64, groups ...[]float64
 			f.TooFew = w.Error()
 		}
 	}
-	// The library looks at groups of one size alone. The least p of all is that of groups which do not overlap: one order of all values in two.
+	// The library looks at groups of one size alone. The least p of all is that of groups which do not overlap: one
+	// order of all values in two.
 	if least := 2 / mathx.Choose(len(a)+len(b), len(a)); f.TooFew == "" && least >= alpha {
-		f.TooFew = fmt.Sprintf("with %d and %d samples p is at least %.2g, and a difference needs less than %.2g", len(a), len(b), least, alpha)
+		f.TooFew = fmt.Sprintf("with %d and %d samples p is at least %.2g, and a difference needs less than %.2g",
+			len(a), len(b), least, alpha)
 	}
 	f.P = &found.P
 	return f, true
@@ -220,8 +228,8 @@ func side(values []float64) Side {
 	return s
 }
 
-// fisher is the two-sided P of Fisher's exact test: k of n runs in one group, l of m in the other. It adds up the tables that are no more
-// likely than this one, given how many runs have it in all.
+// fisher is the two-sided P of Fisher's exact test: k of n runs in one group, l of m in the other. It adds up the
+// tables that are no more likely than this one, given how many runs have it in all.
 func fisher(k, n, l, m int) float64 {
 	d := stats.HypergeometicDist{N: n + m, K: k + l, Draws: n}
 	seen, p := d.PMF(float64(k)), 0.0

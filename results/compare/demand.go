@@ -19,12 +19,14 @@ type Demand struct {
 
 // short are short names of figures.
 var short = map[string]string{
-	"p50": "acquire_p50_ms", "p90": "acquire_p90_ms", "p99": "acquire_p99_ms", "p999": "acquire_p999_ms", "p99.9": "acquire_p999_ms",
-	"p9999": "acquire_p9999_ms", "p99.99": "acquire_p9999_ms", "max": "acquire_max_ms", "throughput": "throughput_per_s",
+	"p50": "acquire_p50_ms", "p90": "acquire_p90_ms", "p99": "acquire_p99_ms", "p999": "acquire_p999_ms",
+	"p99.9": "acquire_p999_ms",
+	"p9999": "acquire_p9999_ms", "p99.99": "acquire_p9999_ms", "max": "acquire_max_ms",
+	"throughput": "throughput_per_s",
 }
 
-// ParseDemands reads entries such as "p99=10%", "throughput=5%" and "double_grants", with commas between. List says in words where the names
-// of the counts and measures are found.
+// ParseDemands reads entries such as "p99=10%", "throughput=5%" and "double_grants", with commas between. List says in
+// words where the names of the counts and measures are found.
 func ParseDemands(text string, known results.Checkers, list string) ([]Demand, error) {
 	var out []Demand
 	for entry := range strings.SplitSeq(text, ",") {
@@ -64,8 +66,8 @@ type Answer struct {
 	Reason  string          `json:"reason"`
 }
 
-// Hold holds demands against a comparison of two groups of runs. An answer is unknown where the figure was not judged, or too few runs were made
-// to tell.
+// Hold holds demands against a comparison of two groups of runs. An answer is unknown where the figure was not judged,
+// or too few runs were made to tell.
 func (r *Result) Hold(demands []Demand) []Answer {
 	for _, d := range demands {
 		r.Answers = append(r.Answers, held(r.Figures, d))
@@ -87,7 +89,8 @@ func held(figures []Figure, d Demand) Answer {
 
 // more fails where the first group has none and the second has some, or where significantly more runs have it.
 func (f Figure) more(d Demand) Answer {
-	reason := fmt.Sprintf("%d of %d runs have %s, before %d of %d (p=%.2g)", f.B.Above, len(f.B.Values), f.Name, f.A.Above, len(f.A.Values), *f.P)
+	reason := fmt.Sprintf("%d of %d runs have %s, before %d of %d (p=%.2g)", f.B.Above, len(f.B.Values), f.Name,
+		f.A.Above, len(f.A.Values), *f.P)
 	if f.A.Above == 0 && f.B.Above > 0 || f.differs() && f.B.Above*len(f.A.Values) > f.A.Above*len(f.B.Values) {
 		return Answer{d.text, results.Fail, reason}
 	}
@@ -100,7 +103,8 @@ func (f Figure) worse(d Demand) Answer {
 	if f.MoreIsBetter {
 		bad = -bad
 	}
-	reason := fmt.Sprintf("the median of %s is %s, before %s (p=%.2g)", f.Name, figure.Number(f.B.Median), figure.Number(f.A.Median), *f.P)
+	reason := fmt.Sprintf("the median of %s is %s, before %s (p=%.2g)", f.Name, figure.Number(f.B.Median),
+		figure.Number(f.A.Median), *f.P)
 	switch {
 	case f.TooFew != "":
 		return Answer{d.text, results.Unknown, reason + ": " + f.TooFew}

@@ -45,7 +45,8 @@ func Read(dir string, checkers results.Checkers) (Run, error) {
 
 func (r Run) subject() subject {
 	return subject{r.Dir, machineOf(r.Env.Host), map[string]string{
-		"provider": r.Report.Provider, "backend": r.Report.Backend, "lock": r.Report.Lock, "scenario": r.Report.Scenario, "text of the scenario": r.text,
+		"provider": r.Report.Provider, "backend": r.Report.Backend, "lock": r.Report.Lock,
+		"scenario": r.Report.Scenario, "text of the scenario": r.text,
 	}}
 }
 
@@ -65,8 +66,8 @@ type Result struct {
 	runs     [2][]Run
 }
 
-// Of compares two groups of runs; b may be empty. The figures are those of the checkers that some run judged, those that reports show first
-// before the others.
+// Of compares two groups of runs; b may be empty. The figures are those of the checkers that some run judged, those
+// that reports show first before the others.
 func Of(a, b []Run, checkers results.Checkers, allow Allow) (*Result, error) {
 	if len(a) == 0 {
 		return nil, errors.New("there is no run to compare")
@@ -86,7 +87,8 @@ func Of(a, b []Run, checkers results.Checkers, allow Allow) (*Result, error) {
 		for _, r := range runs {
 			dirs[i] = append(dirs[i], r.Dir)
 			versions[i] = append(versions[i], r.versions())
-			ran = append(ran, fmt.Sprintf("%s (%s, lock %s, provider %s)", r.Report.Scenario, r.Report.Backend, r.Report.Lock, r.Report.Provider))
+			ran = append(ran, fmt.Sprintf("%s (%s, lock %s, provider %s)", r.Report.Scenario, r.Report.Backend,
+				r.Report.Lock, r.Report.Provider))
 			n := out.Verdicts[string(r.Report.Verdict)]
 			n[i]++
 			out.Verdicts[string(r.Report.Verdict)] = n
@@ -94,7 +96,10 @@ func Of(a, b []Run, checkers results.Checkers, allow Allow) (*Result, error) {
 		slices.Sort(ran)
 		out.Ran[i] = strings.Join(slices.Compact(ran), " and ")
 	}
-	out.Sides = Sides{A: dirs[0], B: dirs[1], Differs: differing(versions[0], versions[1]), Settings: differing(settingsOf(all[:len(a)]), settingsOf(all[len(a):])), Answers: []Answer{}}
+	out.Sides = Sides{
+		A: dirs[0], B: dirs[1], Differs: differing(versions[0], versions[1]),
+		Settings: differing(settingsOf(all[:len(a)]), settingsOf(all[len(a):])), Answers: []Answer{},
+	}
 	for _, k := range checkers {
 		for i, q := range slices.Concat(k.Counts, k.Measures) {
 			groups := [][]float64{values(q.Name, a), values(q.Name, b)}
@@ -106,7 +111,10 @@ func Of(a, b []Run, checkers results.Checkers, allow Allow) (*Result, error) {
 			}
 		}
 	}
-	slices.SortStableFunc(out.Figures, func(x, y Figure) int { return cmp.Compare(cmp.Or(x.First, math.MaxInt), cmp.Or(y.First, math.MaxInt)) })
+	slices.SortStableFunc(out.Figures, func(x, y Figure) int {
+		return cmp.Compare(cmp.Or(x.First, math.MaxInt),
+			cmp.Or(y.First, math.MaxInt))
+	})
 	return out, nil
 }
 

@@ -21,8 +21,8 @@ type Sweep struct {
 	capacity.Sweep
 }
 
-// SweepFigures are what points of sweeps are compared by, as if one checker had told them: measures, and the counts of all checkers, of which a
-// sample has those that must be zero.
+// SweepFigures are what points of sweeps are compared by, as if one checker had told them: measures, and the counts of
+// all checkers, of which a sample has those that must be zero.
 func SweepFigures(all results.Checkers) results.Checkers {
 	k := results.CheckerKind{Name: "capacity", Measures: SweepMeasures()}
 	for _, c := range all {
@@ -43,7 +43,8 @@ func SweepMeasures() []results.Quantity {
 // latencies are the names of those that a sample may have.
 var latencies = append(slices.Clone(capacity.Quantiles), "max")
 
-// figures are what a sample has by the names of SweepFigures. What it measured may be spoilt; what it counted is compared all the same, as it is of a run.
+// figures are what a sample has by the names of SweepFigures. What it measured may be spoilt; what it counted is
+// compared all the same, as it is of a run.
 func figures(s capacity.Sample) map[string]float64 {
 	out := map[string]float64{}
 	for name, n := range s.Counts {
@@ -65,8 +66,8 @@ func figures(s capacity.Sample) map[string]float64 {
 type SweepResult struct {
 	Sides
 	Swept [2]string `json:"swept"` // what each group swept, in words
-	// Alpha is that of each point. There is some luck in every test, so that of many points one differs by chance alone: the Alpha of one test is
-	// divided by the number of points that both groups have (Bonferroni).
+	// Alpha is that of each point. There is some luck in every test, so that of many points one differs by chance
+	// alone: the Alpha of one test is divided by the number of points that both groups have (Bonferroni).
 	Alpha  float64      `json:"alpha"`
 	Curves []SweepCurve `json:"curves"`
 	// Alone are the closed loops that one group has and the other has not, in words.
@@ -90,19 +91,22 @@ type SweepPoint struct {
 	Users   int      `json:"users"`
 	Rate    float64  `json:"rate,omitempty"`
 	Figures []Figure `json:"figures"`
-	// Marks are why a group does not fit the point; Wrong is why its figures say nothing, "": they do. A point that the load generator limits is compared all
-	// the same: the client is part of the lock, and of both groups.
+	// Marks are why a group does not fit the point; Wrong is why its figures say nothing, "": they do. A point that the
+	// load generator limits is compared all the same: the client is part of the lock, and of both groups.
 	Marks []string `json:"marks,omitempty"`
 	Wrong string   `json:"wrong,omitempty"`
 }
 
 // Whole is what a group says of a whole curve.
 type Whole struct {
-	Best      *capacity.Interval `json:"best_cycles_per_s"` // the most of the closed loop; nil: nothing that can be used was measured
+	// the most of the closed loop; nil: nothing that can be used was measured
+	Best      *capacity.Interval `json:"best_cycles_per_s"`
 	BestUsers int                `json:"best_users,omitempty"`
-	AtLeast   bool               `json:"best_is_at_least,omitempty"` // more users would do more, or the load generator could not
-	Limit     string             `json:"limit"`                      // of that point
-	// Knee and Peak are the users from which on the curve bends, and with which it is highest, with their ranges, in words.
+	// more users would do more, or the load generator could not
+	AtLeast bool   `json:"best_is_at_least,omitempty"`
+	Limit   string `json:"limit"` // of that point
+	// Knee and Peak are the users from which on the curve bends, and with which it is highest, with their ranges, in
+	// words.
 	Knee      string  `json:"knee"`
 	Peak      string  `json:"peak"`
 	Kept      float64 `json:"kept_per_s"` // the highest rate that keeps the objective; 0: none is known
@@ -120,7 +124,8 @@ func whole(c capacity.Curve) Whole {
 	return w
 }
 
-// OfSweeps compares two groups of sweeps by SweepFigures; b may be empty. The sweeps of a group become one, with the samples of all.
+// OfSweeps compares two groups of sweeps by SweepFigures; b may be empty. The sweeps of a group become one, with the
+// samples of all.
 func OfSweeps(a, b []Sweep, known results.Checkers, allow Allow) (*SweepResult, error) {
 	if len(a) == 0 {
 		return nil, errors.New("there is no sweep to compare")
@@ -146,12 +151,16 @@ func OfSweeps(a, b []Sweep, known results.Checkers, allow Allow) (*SweepResult, 
 		}
 		out.analyses[i] = capacity.Analyse(merged)
 		subjects = append(subjects, subjectOf(sweeps, merged))
-		out.Swept[i] = fmt.Sprintf("%s (%s, provider %s)", merged.Scenario, subjects[i].settings["lock"], merged.Provider)
+		out.Swept[i] = fmt.Sprintf("%s (%s, provider %s)", merged.Scenario, subjects[i].settings["lock"],
+			merged.Provider)
 	}
 	if err := refuse(subjects, allow); err != nil {
 		return nil, err
 	}
-	out.Sides = Sides{A: dirs[0], B: dirs[1], Differs: differing(versions[0], versions[1]), Settings: differing(settingsOf(subjects[:1]), settingsOf(subjects[1:])), Answers: []Answer{}}
+	out.Sides = Sides{
+		A: dirs[0], B: dirs[1], Differs: differing(versions[0], versions[1]),
+		Settings: differing(settingsOf(subjects[:1]), settingsOf(subjects[1:])), Answers: []Answer{},
+	}
 	return out, out.pair(allow)
 }
 
@@ -173,8 +182,10 @@ func subjectOf(sweeps []Sweep, merged capacity.Sweep) subject {
 		return strings.Join(slices.Compact(values), " and ")
 	}
 	s.settings = map[string]string{
-		"provider": merged.Provider, "backend": all(backends), "lock": all(locks), "scenario": merged.Scenario, "text of the scenario": all(texts),
-		"measured time": time.Duration(merged.Measured).String(), "warm-up": time.Duration(merged.Warm).String(), "objective": "none",
+		"provider": merged.Provider, "backend": all(backends), "lock": all(locks), "scenario": merged.Scenario,
+		"text of the scenario": all(texts),
+		"measured time":        time.Duration(merged.Measured).String(), "warm-up": time.Duration(merged.Warm).String(),
+		"objective": "none",
 	}
 	if o := merged.Objective; o != nil {
 		s.settings["objective"] = o.String()
@@ -233,8 +244,8 @@ func (r *SweepResult) pair(allow Allow) error {
 	return nil
 }
 
-// telling returns what of a setting tells the curves of both groups apart: all of it; or, where settings may differ, all but what has one value in each
-// group. So two locks, or two TTLs, are compared over the axes that both have.
+// telling returns what of a setting tells the curves of both groups apart: all of it; or, where settings may differ,
+// all but what has one value in each group. So two locks, or two TTLs, are compared over the axes that both have.
 func telling(a, b []capacity.Curve, lenient bool) func(capacity.Setting) capacity.Setting {
 	var blank []int
 	if lenient {
@@ -276,7 +287,8 @@ func (r *SweepResult) points(a, b capacity.Curve) []SweepPoint {
 			y, ok := twin(b, x)
 			if !ok {
 				if x.Rate == 0 { // the search tries rates of its own
-					r.Alone = append(r.Alone, fmt.Sprintf("only in A: %s, %s", SweepPoint{Users: x.Users}.at(), a.Name()))
+					r.Alone = append(r.Alone, fmt.Sprintf("only in A: %s, %s", SweepPoint{Users: x.Users}.at(),
+						a.Name()))
 				}
 				continue
 			}

@@ -16,7 +16,8 @@ import (
 // Text writes a comparison of runs for people.
 func (r *Result) Text(w io.Writer) error { return text(w, r.Page()) }
 
-// Page is a comparison of runs for people. Figures that are zero in every run are left out, unless reports show them first.
+// Page is a comparison of runs for people. Figures that are zero in every run are left out, unless reports show them
+// first.
 func (r *Result) Page() sheet.Page {
 	p := sheet.Page{Title: "Runs side by side", Answers: r.answered()}
 	for i, dirs := range [][]string{r.A, r.B} {
@@ -27,7 +28,8 @@ func (r *Result) Page() sheet.Page {
 			}
 		}
 		if len(dirs) > 0 {
-			p.Head = append(p.Head, fmt.Sprintf("%c: %s of %s: %s; %s", group(i), figure.Of(len(dirs), "run"), r.Ran[i], strings.Join(verdicts, ", "), where(dirs)))
+			p.Head = append(p.Head, fmt.Sprintf("%c: %s of %s: %s; %s", group(i), figure.Of(len(dirs), "run"), r.Ran[i],
+				strings.Join(verdicts, ", "), where(dirs)))
 		}
 	}
 	p.Head = append(p.Head, r.differing()...)
@@ -179,7 +181,8 @@ func (r *SweepResult) Page() sheet.Page {
 	p := sheet.Page{Title: "Sweeps side by side", Answers: r.answered(), Notes: r.Alone}
 	for i, dirs := range [][]string{r.A, r.B} {
 		if len(dirs) > 0 {
-			p.Head = append(p.Head, fmt.Sprintf("%c: %s of %s; %s", group(i), figure.Of(len(dirs), "sweep"), r.Swept[i], where(dirs)))
+			p.Head = append(p.Head, fmt.Sprintf("%c: %s of %s; %s", group(i), figure.Of(len(dirs), "sweep"), r.Swept[i],
+				where(dirs)))
 		}
 	}
 	p.Head = append(p.Head, r.differing()...)
@@ -218,7 +221,13 @@ func (c SweepCurve) tables(alpha float64) []sheet.Table {
 	if c.B != nil {
 		wholes = append(wholes, *c.B)
 	}
-	whole := sheet.Table{Heads: [][]string{{""}}, Rows: [][]string{{"best throughput"}, {"its limit"}, {"bends at"}, {"highest at"}, {"keeps the objective"}}}
+	whole := sheet.Table{Heads: [][]string{{""}}, Rows: [][]string{
+		{"best throughput"},
+		{"its limit"},
+		{"bends at"},
+		{"highest at"},
+		{"keeps the objective"},
+	}}
 	for i, one := range wholes {
 		whole.Heads[0] = append(whole.Heads[0], string(group(i)))
 		for j, cell := range []string{one.best(), one.Limit, one.Knee, one.Peak, one.keeps()} {
@@ -265,11 +274,12 @@ func (f Figure) cell(s Side) string {
 	case s.Low == nil:
 		return fmt.Sprintf("%s, n=%d", figure.Number(s.Median), len(s.Values))
 	}
-	return fmt.Sprintf("%s (%s to %s), n=%d", figure.Number(s.Median), figure.Number(*s.Low), figure.Number(*s.High), len(s.Values))
+	return fmt.Sprintf("%s (%s to %s), n=%d", figure.Number(s.Median), figure.Number(*s.Low), figure.Number(*s.High),
+		len(s.Values))
 }
 
-// Bench writes the runs in the format of Go's benchmarks, which benchstat reads: a line for each run, whose iterations are the grants that
-// were judged. The key group tells the groups apart: benchstat -col group.
+// Bench writes the runs in the format of Go's benchmarks, which benchstat reads: a line for each run, whose iterations
+// are the grants that were judged. The key group tells the groups apart: benchstat -col group.
 func (r *Result) Bench(w io.Writer) error {
 	for i, runs := range r.runs {
 		for _, r := range runs {
@@ -287,7 +297,8 @@ func (r *Result) Bench(w io.Writer) error {
 					figures[name] = float64(*v)
 				}
 			}
-			if err := benchLine(w, "Run/scenario="+r.Report.Scenario+"/lock="+r.Report.Lock, r.Report.Judged.Grants, figures); err != nil {
+			if err := benchLine(w, "Run/scenario="+r.Report.Scenario+"/lock="+r.Report.Lock, r.Report.Judged.Grants,
+				figures); err != nil {
 				return err
 			}
 		}
@@ -312,7 +323,8 @@ func benchLine(w io.Writer, name string, iterations int64, figures map[string]fl
 	return err
 }
 
-// Bench writes the samples of sweeps as those of benchmarks: a line for each that can be used, whose iterations are its cycles.
+// Bench writes the samples of sweeps as those of benchmarks: a line for each that can be used, whose iterations are its
+// cycles.
 func (r *SweepResult) Bench(w io.Writer) error {
 	for i, a := range r.analyses {
 		for _, p := range a.Points {
@@ -330,7 +342,8 @@ func (r *SweepResult) Bench(w io.Writer) error {
 	return nil
 }
 
-// benchName names a point in the way of Go's benchmarks: users stand last, for a number behind a dash in the end would be that of processors.
+// benchName names a point in the way of Go's benchmarks: users stand last, for a number behind a dash in the end would
+// be that of processors.
 func benchName(s capacity.Setting) string {
 	name := "Capacity"
 	locks := fmt.Sprint(s.Locks)

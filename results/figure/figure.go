@@ -66,8 +66,9 @@ func Milli(ms float64) string {
 	return Number(ms/1e3) + " s"
 }
 
-// Samples returns how many samples a quantile needs to be shown: two are expected beyond it, which makes 20 for p90, 200 for p99 and 2,000 for
-// p99.9. A median is shown of two samples. With fewer, the quantile would be the slowest sample alone.
+// Samples returns how many samples a quantile needs to be shown: two are expected beyond it, which makes 20 for p90,
+// 200 for p99 and 2,000 for p99.9. A median is shown of two samples. With fewer, the quantile would be the slowest
+// sample alone.
 func Samples(quantile float64) int64 {
 	if quantile <= 0.5 {
 		return 2

@@ -8,8 +8,8 @@ import (
 // Table is rows of cells; the first row is the head. Package sheet makes it a page of HTML.
 type Table [][]string
 
-// Text writes the rows for a terminal: columns two spaces apart, aligned to the left. A head that ends in blank cells, as headings of groups do,
-// makes the column before these no wider.
+// Text writes the rows for a terminal: columns two spaces apart, aligned to the left. A head that ends in blank cells,
+// as headings of groups do, makes the column before these no wider.
 func (t Table) Text() string { return t.aligned(0) }
 
 // TextRight is Text with columns aligned to the right, as figures are.

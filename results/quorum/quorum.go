@@ -10,9 +10,9 @@ import (
 
 // Quorum makes one resource's effects of what its replicas did.
 //
-// An effect counts from the moment at which a majority of the replicas has applied it; it is refused from the moment at which
-// so many have refused it that no majority is left. What was applied on fewer is no effect of the resource: it comes at the
-// end, with phase info.
+// An effect counts from the moment at which a majority of the replicas has applied it; it is refused from the moment at
+// which so many have refused it that no majority is left. What was applied on fewer is no effect of the resource: it
+// comes at the end, with phase info.
 type Quorum struct {
 	replicas []string
 	open     map[accessKey]*ballot
@@ -115,7 +115,8 @@ func (q *Quorum) Minority() []history.Event {
 		}
 	}
 	slices.SortFunc(out, func(a, b history.Event) int {
-		return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.User, b.User), cmp.Compare(a.Valid, b.Valid), cmp.Compare(a.Lock, b.Lock))
+		return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.User, b.User), cmp.Compare(a.Valid, b.Valid),
+			cmp.Compare(a.Lock, b.Lock))
 	})
 	for i := range out {
 		out[i].Time, out[i].Phase, out[i].Code = q.last, history.Info, history.CodeNone

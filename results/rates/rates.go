@@ -1,4 +1,5 @@
-// Package rates says how often something happens, and how sure that is: figures with intervals of 95 %, also of events that come in bunches.
+// Package rates says how often something happens, and how sure that is: figures with intervals of 95 %, also of events
+// that come in bunches.
 package rates
 
 import (
@@ -19,8 +20,8 @@ type Estimate struct{ Value, Low, High float64 }
 // Over returns the estimate of a quantity that is the n-th part.
 func (e Estimate) Over(n float64) Estimate { return Estimate{e.Value / n, e.Low / n, e.High / n} }
 
-// Share is how often k of n trials had something. Its interval is exact: quantiles of beta distributions (Clopper and Pearson, Biometrika 26,
-// 1934).
+// Share is how often k of n trials had something. Its interval is exact: quantiles of beta distributions (Clopper and
+// Pearson, Biometrika 26, 1934).
 func Share(k, n int) Estimate {
 	e := Estimate{Value: float64(k) / float64(n), High: 1}
 	if k > 0 {
@@ -39,22 +40,26 @@ type Bunched struct {
 	Rate  Estimate  // events for each trial
 }
 
-// Few is how many trials with events must have been seen before the sizes of their bunches are taken for those of the others.
+// Few is how many trials with events must have been seen before the sizes of their bunches are taken for those of the
+// others.
 const Few = 5
 
 // Bunches makes the rate of the events of each trial. most is how many events one can have at most.
 //
-// The interval of the size is a bootstrap over the trials that had any (Efron and Tibshirani, "An Introduction to the Bootstrap", chapter 13).
-// Where these are few, nothing is known of the size but that it lies between 1 and most. The interval of the rate is made of those of share and
-// size, as if both were measured apart: on logarithms, the distances of both ends are added like the sides of a right angle (Zou, Huang and Zhang, Computational
-// Statistics & Data Analysis 53, 2009).
+// The interval of the size is a bootstrap over the trials that had any (Efron and Tibshirani, "An Introduction to the
+// Bootstrap", chapter 13). Where these are few, nothing is known of the size but that it lies between 1 and most. The
+// interval of the rate is made of those of share and size, as if both were measured apart: on logarithms, the distances
+// of both ends are added like the sides of a right angle (Zou, Huang and Zhang, Computational Statistics & Data
+// Analysis 53, 2009).
 //
-// A sample says nothing of a kind of bunch that is not in it. Of n trials, those of a kind that was not seen may be the upper end of 0 of n, and
-// each of them may have most events: both upper ends have these on top. So no rate has a lower upper end than one of which nothing was seen.
+// A sample says nothing of a kind of bunch that is not in it. Of n trials, those of a kind that was not seen may be the
+// upper end of 0 of n, and each of them may have most events: both upper ends have these on top. So no rate has a lower
+// upper end than one of which nothing was seen.
 //
-// Example: 75 locks were granted twice after one failover of 110, and none after the others; 150 were held at each. That is 0.68 a failover, and
-// the interval says how little one failover tells: from 0.02 % of them with one lock each, to 5 % with all 150, which is 7.4. Another example: after 98 failovers
-// of 100 it was 4.7 locks, of 150. That is 4.6, from 4.2 to 10.6: 3.6 % may be such that all 150 are granted twice.
+// Example: 75 locks were granted twice after one failover of 110, and none after the others; 150 were held at each.
+// That is 0.68 a failover, and the interval says how little one failover tells: from 0.02 % of them with one lock each,
+// to 5 % with all 150, which is 7.4. Another example: after 98 failovers of 100 it was 4.7 locks, of 150. That is 4.6,
+// from 4.2 to 10.6: 3.6 % may be such that all 150 are granted twice.
 func Bunches(trials []int64, most float64) Bunched {
 	var sizes []float64
 	for _, n := range trials {
@@ -88,7 +93,8 @@ func Bunches(trials []int64, most float64) Bunched {
 // resamples is how often a bootstrap draws.
 const resamples = 1000
 
-// resampled is the interval of the mean of sizes by the percentiles of a bootstrap. The same sizes have the same interval.
+// resampled is the interval of the mean of sizes by the percentiles of a bootstrap. The same sizes have the same
+// interval.
 func resampled(sizes []float64) (low, high float64) {
 	draw := rand.New(rand.NewPCG(uint64(len(sizes)), resamples))
 	means := make([]float64, resamples)

@@ -60,8 +60,9 @@ func (s accessMarker) keep(ms []mark) []mark {
 func (s accessMarker) access(e history.Event, h *bar) mark {
 	name, on := s.Lanes[h.Lane].Name, s.which("", e.Lock)
 	m := mark{
-		Event: ended(e, &e), Time: e.Time, Lane: h.Lane, Kind: markWrite, Label: "write " + s.value(e.Value) + on, Weight: weightAccess,
-		Say: fmt.Sprintf("%s writes %s%s, and it is applied", name, s.value(e.Value), on),
+		Event: ended(e, &e), Time: e.Time, Lane: h.Lane, Kind: markWrite, Label: "write " + s.value(e.Value) + on,
+		Weight: weightAccess,
+		Say:    fmt.Sprintf("%s writes %s%s, and it is applied", name, s.value(e.Value), on),
 	}
 	kind, verb := history.Write, "write"
 	if e.Kind == history.EffectRead {
@@ -93,7 +94,10 @@ func (s accessMarker) access(e history.Event, h *bar) mark {
 			m.Say += ": " + NoReason
 		}
 		for w := range witnesses(s.scene.report, results.DrawSaved, results.DrawRefused) {
-			if slices.ContainsFunc(w.Events, func(o history.Event) bool { return o.Kind == e.Kind && o.Time == e.Time && o.User == e.User }) {
+			if slices.ContainsFunc(w.Events, func(o history.Event) bool {
+				return o.Kind == e.Kind && o.Time == e.Time &&
+					o.User == e.User
+			}) {
 				m.Below += "; " + words(w.Kind)
 				m.Say += ": " + strings.ToUpper(words(w.Kind))
 			}
@@ -109,7 +113,8 @@ func (s accessMarker) access(e history.Event, h *bar) mark {
 			m.Say = fmt.Sprintf("the write %s of %s%s is applied after %s: its condition is checked in the same step, and true: late effect", s.value(e.Value), name, late, after)
 		case after != "":
 			m.Kind, m.Label, m.Below, m.Weight = markStale, "stale "+m.Label, "after "+after, weightHarm
-			m.Say = fmt.Sprintf("the write %s of %s%s is applied after %s: STALE WRITE", s.value(e.Value), name, late, after)
+			m.Say = fmt.Sprintf("the write %s of %s%s is applied after %s: STALE WRITE", s.value(e.Value), name, late,
+				after)
 		case late != "":
 			m.Say = fmt.Sprintf("the write %s of %s%s is applied", s.value(e.Value), name, late)
 		}
@@ -134,7 +139,8 @@ func (s accessMarker) value(v int64) string {
 func (s accessMarker) sentAt(effect history.Event, k history.Kind) int64 {
 	var sent int64
 	for _, e := range s.scene.events {
-		if e.Kind == k && e.Phase == history.Invoke && e.User == effect.User && e.Grant == effect.Grant && e.Time <= effect.Time {
+		if e.Kind == k && e.Phase == history.Invoke && e.User == effect.User && e.Grant == effect.Grant &&
+			e.Time <= effect.Time {
 			sent = max(sent, e.Time)
 		}
 	}

@@ -59,7 +59,8 @@ func (c *canvas) rect(class string, x, y, w, h, r float64) {
 	if w <= 0 || h <= 0 {
 		return
 	}
-	c.f(`<rect class="%s" x="%s" y="%s" width="%s" height="%s" rx="%s"/>`+"\n", class, px(x), px(y), px(w), px(h), px(r))
+	c.f(`<rect class="%s" x="%s" y="%s" width="%s" height="%s" rx="%s"/>`+"\n", class, px(x), px(y), px(w), px(h),
+		px(r))
 }
 
 func (c *canvas) line(class string, x1, y1, x2, y2 float64) {
@@ -83,7 +84,8 @@ func (c *canvas) anchored(class string, x, y float64, anchor, s string) {
 
 // label is a text that nothing may cross.
 func (c *canvas) label(class string, x, y float64, anchor, s string) {
-	fmt.Fprintf(&c.over, `<text class="lq-label%s" x="%s" y="%s" text-anchor="%s">%s</text>`+"\n", class, px(x), px(y), anchor, escape(s))
+	fmt.Fprintf(&c.over, `<text class="lq-label%s" x="%s" y="%s" text-anchor="%s">%s</text>`+"\n", class, px(x), px(y),
+		anchor, escape(s))
 }
 
 // drawLabels puts the labels on top of what was drawn.
@@ -96,7 +98,8 @@ func pillWidth(s string) float64 { return 7.4*float64(len(s)) + 24 }
 // pill is a text on a rounded background, centred.
 func (c *canvas) pill(class string, x, y float64, s string) {
 	w := pillWidth(s)
-	fmt.Fprintf(&c.over, `<rect class="%s" x="%s" y="%s" width="%s" height="24" rx="12"/>`+"\n", class, px(x-w/2), px(y-12), px(w))
+	fmt.Fprintf(&c.over, `<rect class="%s" x="%s" y="%s" width="%s" height="24" rx="12"/>`+"\n", class, px(x-w/2),
+		px(y-12), px(w))
 	c.label(" "+class+"-text", x, y+4, "middle", s)
 }
 
@@ -114,7 +117,8 @@ func (c *canvas) defineBreaks() {
 	for _, name := range []string{"axis", "lane"} {
 		half := breaks[name]
 		wave := func(y float64) string {
-			return fmt.Sprintf("M%s %sQ%s %s 0 %sT%s %s", px(-half), px(y), px(-half/2), px(y-5), px(y), px(half), px(y))
+			return fmt.Sprintf("M%s %sQ%s %s 0 %sT%s %s", px(-half), px(y), px(-half/2), px(y-5), px(y), px(half),
+				px(y))
 		}
 		c.f(`<g id="lq-tear-%s"><path class="lq-tear-paper" d="%s"/><path class="lq-tear" d="%s"/><path class="lq-tear" d="%s"/></g>`+"\n",
 			name, wave(0), wave(-3), wave(3))

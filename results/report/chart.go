@@ -106,7 +106,8 @@ func Inline(p *plot.Plot, label string) (template.HTML, error) {
 	if _, err := c.WriteTo(&b); err != nil {
 		return "", err
 	}
-	head := fmt.Sprintf(`<svg class="chart" role="img" aria-label="%s" viewBox="0 0 %g %g">`, escape(label), chartWidth.Points(), chartHeight.Points())
+	head := fmt.Sprintf(`<svg class="chart" role="img" aria-label="%s" viewBox="0 0 %g %g">`, escape(label),
+		chartWidth.Points(), chartHeight.Points())
 	svg := chartHead.ReplaceAllString(b.String(), "")
 	svg = chartFont.ReplaceAllString(themed.Replace(svg), "")
 	return template.HTML(head + svg), nil
@@ -163,7 +164,12 @@ func tick(v float64) plot.Tick {
 
 // Percentiles labels an axis of 1/(1-quantile).
 func Percentiles(deepest float64) plot.ConstantTicks {
-	ticks := plot.ConstantTicks{{Value: 1, Label: "0 %"}, {Value: 2, Label: "50 %"}, {Value: 4, Label: "75 %"}, {Value: 10, Label: "90 %"}}
+	ticks := plot.ConstantTicks{
+		{Value: 1, Label: "0 %"},
+		{Value: 2, Label: "50 %"},
+		{Value: 4, Label: "75 %"},
+		{Value: 10, Label: "90 %"},
+	}
 	if deepest < 1000 {
 		ticks = append(ticks[:3], plot.Tick{Value: 20.0 / 3, Label: "85 %"}, ticks[3])
 	}

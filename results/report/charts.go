@@ -99,7 +99,8 @@ func (s spectrum) chart() (Chart, error) {
 // leastMS is the lowest latency on a logarithmic axis, in ms.
 const leastMS = 1e-4
 
-// shownMS is a latency of so many ns in ms. None is below the axis: a holder that died as soon as it had the lock held it for no time.
+// shownMS is a latency of so many ns in ms. None is below the axis: a holder that died as soon as it had the lock held
+// it for no time.
 func shownMS(ns int64) float64 { return max(float64(ns)/1e6, leastMS) }
 
 // logY gives a chart whole decades.
@@ -136,7 +137,12 @@ func (t *timeline) bands(faults []history.Fault) []span {
 // shadeBands adds the faults behind the series.
 func shadeBands(p *plot.Plot, bands []span, low, high float64) error {
 	for _, b := range bands {
-		poly, err := plotter.NewPolygon(plotter.XYs{{X: b.from, Y: low}, {X: b.to, Y: low}, {X: b.to, Y: high}, {X: b.from, Y: high}})
+		poly, err := plotter.NewPolygon(plotter.XYs{
+			{X: b.from, Y: low},
+			{X: b.to, Y: low},
+			{X: b.to, Y: high},
+			{X: b.from, Y: high},
+		})
 		if err != nil {
 			return err
 		}
@@ -179,7 +185,8 @@ func (t *timeline) latencyChart(bands []span) (Chart, error) {
 	p.Y.Min, p.Y.Max = low, high
 	p.X.Tick.Marker = LinearTicks
 	svg, err := Inline(p, "Median and worst acquire latency in ms over the run's time, faults shaded.")
-	caption := "By the time of the grant, in steps of " + figure.Duration(t.width) + "; where the line is broken nobody got a lock."
+	caption := "By the time of the grant, in steps of " + figure.Duration(t.width) +
+		"; where the line is broken nobody got a lock."
 	return Chart{"Acquire latency over time", caption, entries(bands, "median", "worst"), svg}, err
 }
 
@@ -201,5 +208,8 @@ func (t *timeline) grantsChart(bands []span) (Chart, error) {
 	p.Y.Min, p.Y.Max = 0, high
 	p.X.Tick.Marker, p.Y.Tick.Marker = LinearTicks, LinearTicks
 	svg, err := Inline(p, "Number of grants in each "+figure.Duration(t.width)+" of the run, faults shaded.")
-	return Chart{"Grants over time", "In steps of " + figure.Duration(t.width) + "; at zero nobody got a lock.", entries(bands, "grants"), svg}, err
+	return Chart{
+		"Grants over time", "In steps of " + figure.Duration(t.width) + "; at zero nobody got a lock.",
+		entries(bands, "grants"), svg,
+	}, err
 }

@@ -73,7 +73,8 @@ func (s faultMarker) fault(f history.Fault, hit []int, begin int64) {
 	}
 	s.add(mark{
 		Time: begin, Kind: markFault, Lane: hit[0], To: nowhere, Label: label, Weight: weightTurn,
-		Say: fmt.Sprintf("%s: %s (receipt %s: %s)", who, words.began, f.Receipt.Status, shortened(s.scene.named(firstClause(f.Receipt.Evidence)), 80)),
+		Say: fmt.Sprintf("%s: %s (receipt %s: %s)", who, words.began, f.Receipt.Status,
+			shortened(s.scene.named(firstClause(f.Receipt.Evidence)), 80)),
 	})
 	if end != 0 && words.ended != "" {
 		label := words.ended
@@ -106,12 +107,16 @@ func (s faultMarker) lead(l *history.Lead) {
 		if l.Epoch != "" {
 			label += ", in epoch " + l.Epoch
 		}
-		s.add(mark{Time: l.Led, Kind: markSeen, Lane: n, To: nowhere, Label: label, Say: l.New + " " + label, Weight: weightTurn})
+		s.add(mark{
+			Time: l.Led, Kind: markSeen, Lane: n, To: nowhere, Label: label, Say: l.New + " " + label,
+			Weight: weightTurn,
+		})
 	}
 	if n := s.node(l.Old); n >= 0 && l.Noticed != 0 {
 		s.add(mark{
-			Time: l.Noticed, Kind: markSeen, Lane: n, To: nowhere, Label: "says that it does not lead", Weight: weightEnd,
-			Say: l.Old + " says that it does not lead",
+			Time: l.Noticed, Kind: markSeen, Lane: n, To: nowhere, Label: "says that it does not lead",
+			Weight: weightEnd,
+			Say:    l.Old + " says that it does not lead",
 		})
 	}
 }

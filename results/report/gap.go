@@ -10,7 +10,8 @@ func (s *story) gapMark() {
 	}
 	lane := max(s.lane(laneService), s.lane(laneNode), 0)
 	s.add(mark{
-		Time: g.To - 1, Kind: markNote, Lane: lane, To: nowhere, Label: "not to be had for " + figure.Duration(g.To-g.From),
+		Time: g.To - 1, Kind: markNote, Lane: lane, To: nowhere, Label: "not to be had for " +
+			figure.Duration(g.To-g.From),
 		Say: "until here, " + s.scene.named(g.Text), Weight: weightTurn,
 	})
 }

@@ -40,7 +40,8 @@ func (x *handoffs) observe(e *history.Event) {
 	case e.Kind == history.Acquire && e.Phase == history.Invoke:
 		x.asked[e.Lock] = append(x.asked[e.Lock], *e)
 	case e.Kind == history.Acquire:
-		x.asked[e.Lock] = slices.DeleteFunc(x.asked[e.Lock], func(a history.Event) bool { return a.User == e.User && a.Op == e.Op })
+		x.asked[e.Lock] = slices.DeleteFunc(x.asked[e.Lock],
+			func(a history.Event) bool { return a.User == e.User && a.Op == e.Op })
 		if e.Phase != history.Ok {
 			return
 		}
@@ -100,6 +101,10 @@ func (s *story) waitMark() {
 		}
 	}
 	label := fmt.Sprintf("%d wait; a handoff: %s", h.waiting, figure.List(labels))
-	say := fmt.Sprintf("%d users wait for %s; in the mean of the run a handoff %s", h.waiting, s.scene.lockName(h.last.Lock), figure.List(costs))
-	s.add(mark{Time: h.released, Kind: markNote, Lane: s.client(h.last.User), To: nowhere, Label: label, Say: say, Weight: weightTurn})
+	say := fmt.Sprintf("%d users wait for %s; in the mean of the run a handoff %s", h.waiting,
+		s.scene.lockName(h.last.Lock), figure.List(costs))
+	s.add(mark{
+		Time: h.released, Kind: markNote, Lane: s.client(h.last.User), To: nowhere, Label: label, Say: say,
+		Weight: weightTurn,
+	})
 }

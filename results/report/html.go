@@ -38,8 +38,9 @@ func CSS() template.CSS { return template.CSS(pageCSS) }
 
 var pageTemplate = template.Must(Template("report").Funcs(template.FuncMap{
 	"words": words, "judged": judged, "measured": measured, "exact": exact, "count": figure.Count[int64],
-	"quantiles": quantiles, "faultTime": faultTime, "whom": whom, "injections": injections, "misses": misses, "answer": answer,
-	"upper": func(v results.Verdict) string { return strings.ToUpper(string(v)) },
+	"quantiles": quantiles, "faultTime": faultTime, "whom": whom, "injections": injections, "misses": misses,
+	"answer": answer,
+	"upper":  func(v results.Verdict) string { return strings.ToUpper(string(v)) },
 }).Parse(pageText))
 
 // pageData is what the page is made of.
@@ -111,7 +112,8 @@ var (
 // page writes report.html.
 func page(dir string, r results.Report, m material) error {
 	d := pageData{
-		Report: r, Env: m.env, CSS: CSS(), Charts: m.charts, Missing: m.missing, Sentence: sentence(r), Headlines: headlines(r), Outage: outage(r), Notes: notes(r, m.env),
+		Report: r, Env: m.env, CSS: CSS(), Charts: m.charts, Missing: m.missing, Sentence: sentence(r),
+		Headlines: headlines(r), Outage: outage(r), Notes: notes(r, m.env),
 		Latencies: latencyRows(r.Latency), Facts: environment(m.env, r), Who: clientLines(r),
 	}
 	d.Cards, d.Quiet = cards(r)
@@ -131,7 +133,10 @@ func page(dir string, r results.Report, m material) error {
 		d.Measured = append(d.Measured, quantity{n, measured(r.Measures[n]), Plain(about[n].Doc)})
 	}
 	for _, p := range r.Phases {
-		d.Phases = append(d.Phases, phase{p.Name, fmt.Sprintf("%.0f", p.FromMS), fmt.Sprintf("%.0f", p.ToMS), latencyRows(p.Latency)})
+		d.Phases = append(d.Phases, phase{
+			p.Name, fmt.Sprintf("%.0f", p.FromMS), fmt.Sprintf("%.0f", p.ToMS),
+			latencyRows(p.Latency),
+		})
 	}
 	for _, f := range r.Findings {
 		for _, w := range f.Witnesses {
@@ -208,7 +213,8 @@ func sentence(r results.Report) string {
 	case results.Pass:
 		switch {
 		case len(r.Uncovered) > 0:
-			return "PASS: every expectation was met. The run also found what no expectation covers: " + r.Uncovered.String() + "."
+			return "PASS: every expectation was met. The run also found what no expectation covers: " +
+				r.Uncovered.String() + "."
 		case len(broken(r, results.Violation, results.Doubtful)) > 0:
 			return "PASS: the run found what it was to show."
 		}
@@ -326,7 +332,14 @@ func environment(env results.Env, r results.Report) []facts {
 	for _, g := range []struct {
 		name string
 		m    map[string]string
-	}{{"Service", env.Service}, {"Settings of the servers", settings}, {"Libraries", env.Libraries}, {"Nodes", env.Cluster}, {"Host", env.Host}, {"Time spent", timings}} {
+	}{
+		{"Service", env.Service},
+		{"Settings of the servers", settings},
+		{"Libraries", env.Libraries},
+		{"Nodes", env.Cluster},
+		{"Host", env.Host},
+		{"Time spent", timings},
+	} {
 		var ps []pair
 		for _, k := range slices.Sorted(maps.Keys(g.m)) {
 			ps = append(ps, pair{k, g.m[k]})
@@ -339,7 +352,8 @@ func environment(env results.Env, r results.Report) []facts {
 }
 
 func viewWitness(w results.Witness, start int64) witnessView {
-	v := witnessView{Witness: w, Title: headline(w, nil), Window: since(w.From, start) + " to " + since(w.To, start) + " ms"}
+	v := witnessView{Witness: w, Title: headline(w, nil), Window: since(w.From, start) + " to " + since(w.To, start) +
+		" ms"}
 	for _, e := range w.Events {
 		v.Events = append(v.Events, viewEvent(e, start))
 	}

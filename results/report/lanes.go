@@ -27,13 +27,19 @@ func (s *story) lanes() {
 			continue
 		}
 		if len(nodes) == 0 && !sc.env.NoLock {
-			s.Lanes = append(s.Lanes, lane{Kind: laneService, Name: "lock service", Sub: cmp.Or(sc.env.Backend, "unknown")})
+			s.Lanes = append(s.Lanes, lane{
+				Kind: laneService, Name: "lock service",
+				Sub: cmp.Or(sc.env.Backend, "unknown"),
+			})
 		}
 		for _, n := range nodes {
 			s.Lanes = append(s.Lanes, lane{Kind: laneNode, Name: n})
 		}
 		if sc.touched() {
-			s.Lanes = append(s.Lanes, lane{Kind: laneResource, Name: cmp.Or(sc.env.Resource, "resource"), Sub: "guard " + cmp.Or(sc.env.Guard, "none")})
+			s.Lanes = append(s.Lanes, lane{
+				Kind: laneResource, Name: cmp.Or(sc.env.Resource, "resource"),
+				Sub: "guard " + cmp.Or(sc.env.Guard, "none"),
+			})
 		}
 	}
 }

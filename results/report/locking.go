@@ -35,7 +35,8 @@ func (s lockMarker) lockMarks() {
 		switch {
 		case e.Kind == history.Acquire && e.Phase == history.Invoke:
 			s.acquire(i, e, lane)
-		case (e.Kind == history.Release || e.Kind == history.Check || e.Kind == history.Renew) && e.Phase == history.Invoke:
+		case (e.Kind == history.Release || e.Kind == history.Check || e.Kind == history.Renew) &&
+			e.Phase == history.Invoke:
 			s.operation(i, e, lane)
 		case e.Kind == history.Renewed, e.Kind == history.Renew && e.Phase == history.Ok:
 			if h := s.hold(e.User, e.Grant); h != nil {
@@ -44,11 +45,18 @@ func (s lockMarker) lockMarks() {
 		case e.Kind == history.Lost:
 			s.lost(e, lane)
 		case e.Kind == history.Dead && !s.killed(clientName(e.User), 0):
-			s.add(mark{Time: e.Time, Kind: markNote, Lane: lane, To: nowhere, Label: "process is dead", Event: "dead", Weight: weightTurn, Say: name + " is dead"})
+			s.add(mark{
+				Time: e.Time, Kind: markNote, Lane: lane, To: nowhere, Label: "process is dead", Event: "dead",
+				Weight: weightTurn, Say: name + " is dead",
+			})
 		}
 	}
 	for _, h := range s.Holds {
-		if h.Ref.End != 0 && !s.hasMark(h.Lane, h.Ref.End) && !slices.ContainsFunc(s.scene.events, func(e history.Event) bool { return e.Kind == history.Dead && e.User == h.Ref.User }) {
+		if h.Ref.End != 0 && !s.hasMark(h.Lane, h.Ref.End) &&
+			!slices.ContainsFunc(s.scene.events, func(e history.Event) bool {
+				return e.Kind == history.Dead &&
+					e.User == h.Ref.User
+			}) {
 			s.add(mark{Time: h.Ref.End, Kind: markNote, Lane: h.Lane, To: nowhere, Label: "hold ends"})
 		}
 	}
@@ -57,14 +65,18 @@ func (s lockMarker) lockMarks() {
 // lost adds that a user is told that its grant is gone, and how long after the end of its validity.
 func (s lockMarker) lost(e history.Event, lane int) {
 	say := s.Lanes[lane].Name + " is told that it lost " + s.scene.lockName(e.Lock)
-	if h := s.hold(e.User, e.Grant); h != nil && h.Ref.Valid != history.ValidUnknown && h.Ref.Valid < e.Time { // one without an end is later than all
+	// one without an end is later than all
+	if h := s.hold(e.User, e.Grant); h != nil && h.Ref.Valid != history.ValidUnknown && h.Ref.Valid < e.Time {
 		since := " after its validity ended"
 		if s.sessionEnded(h.Ref) {
 			since = " after its session was last seen"
 		}
 		say += ", " + figure.Duration(e.Time-h.Ref.Valid) + since
 	}
-	s.add(mark{Time: e.Time, Kind: markNote, Lane: lane, To: nowhere, Label: "told: grant lost", Event: "lost", Weight: weightLoss, Say: say})
+	s.add(mark{
+		Time: e.Time, Kind: markNote, Lane: lane, To: nowhere, Label: "told: grant lost", Event: "lost",
+		Weight: weightLoss, Say: say,
+	})
 }
 
 // hold finds the bar of a grant.
@@ -124,7 +136,8 @@ func (s lockMarker) acquire(i int, e history.Event, lane int) {
 	why, long := s.outcome(e, f)
 	say := fmt.Sprintf("%s asks for %s and is not granted it: %s", name, lock, long)
 	if f == nil || f.Time-e.Time <= atOnce {
-		ask.Kind, ask.Label, ask.Bad, ask.Say, ask.Weight, ask.Event = markExchange, word+": "+why, true, say, weightLoss, ended(e, f)
+		ask.Kind, ask.Label, ask.Bad, ask.Say, ask.Weight, ask.Event = markExchange, word+": "+why, true, say,
+			weightLoss, ended(e, f)
 		switch {
 		case f != nil:
 		case s.died(e):
@@ -140,8 +153,10 @@ func (s lockMarker) acquire(i int, e history.Event, lane int) {
 	}
 	s.add(ask)
 	s.add(mark{
-		Event: ended(e, f), Time: f.Time, Kind: markAnswer, Lane: lane, To: service, Label: why, Bad: true, Weight: weightGrant, // as heavy as what it waited for
-		Say: fmt.Sprintf("%s, which had asked for %s at %s, is not granted it: %s", name, lock, s.at(e.Time), long),
+		// as heavy as what it waited for
+		Event: ended(e, f), Time: f.Time, Kind: markAnswer, Lane: lane, To: service, Label: why, Bad: true,
+		Weight: weightGrant,
+		Say:    fmt.Sprintf("%s, which had asked for %s at %s, is not granted it: %s", name, lock, s.at(e.Time), long),
 	})
 }
 
@@ -164,12 +179,15 @@ func (s lockMarker) granted(e history.Event, f *history.Event, h *bar, word stri
 		if len(at) > 0 {
 			to = s.farthest(h.Lane, at)
 		}
-		if silent := slices.DeleteFunc(slices.Clone(have), func(n string) bool { return slices.Contains(who, n) }); len(silent) > 0 {
-			by += " (" + figure.List(silent) + " " + map[bool]string{true: "has", false: "have"}[len(silent) == 1] + " the key, too, but no answer came)"
+		if silent := slices.DeleteFunc(slices.Clone(have),
+			func(n string) bool { return slices.Contains(who, n) }); len(silent) > 0 {
+			by += " (" + figure.List(silent) + " " + map[bool]string{true: "has", false: "have"}[len(silent) == 1] +
+				" the key, too, but no answer came)"
 		}
 	}
 	label, say, weight := "granted", "", weightGrant
-	if w := s.scene.worst; w != nil && slices.ContainsFunc(w.Holds, func(x results.HoldRef) bool { return same(x, h.Ref) }) {
+	if w := s.scene.worst; w != nil && slices.ContainsFunc(w.Holds,
+		func(x results.HoldRef) bool { return same(x, h.Ref) }) {
 		weight = weightTurn // without it nobody understands what is told of the two
 	}
 	if h.Ref.Token != 0 {
@@ -191,13 +209,17 @@ func (s lockMarker) granted(e history.Event, f *history.Event, h *bar, word stri
 	}
 	if took <= atOnce {
 		s.add(mark{
-			Event: ended(e, f), Time: f.Time, Kind: markExchange, Lane: h.Lane, To: to, At: at, Label: word + ": " + label, Weight: weight,
+			Event: ended(e, f), Time: f.Time, Kind: markExchange, Lane: h.Lane, To: to, At: at,
+			Label: word + ": " + label, Weight: weight,
 			Say: fmt.Sprintf("%s asks for %s and is granted it%s%s", name, lock, by, say),
 		})
 		h.Asked = f.Time
 		return
 	}
-	s.add(mark{Time: e.Time, Kind: markAsk, Lane: h.Lane, To: to, Label: word, Weight: weightTrifle, Say: name + " asks for " + lock})
+	s.add(mark{
+		Time: e.Time, Kind: markAsk, Lane: h.Lane, To: to, Label: word, Weight: weightTrifle,
+		Say: name + " asks for " + lock,
+	})
 	s.add(mark{
 		Event: ended(e, f), Time: f.Time, Kind: markAnswer, Lane: h.Lane, To: to, At: at, Label: label, Weight: weight,
 		Say: fmt.Sprintf("%s, which had asked at %s, is granted %s%s%s", name, s.at(e.Time), lock, by, say),
@@ -209,14 +231,19 @@ func (s lockMarker) farthest(from int, lanes []int) int {
 	return slices.MaxFunc(lanes, func(a, b int) int { return max(a-from, from-a) - max(b-from, from-b) })
 }
 
-// operation adds a release, a check, or a renewal that the user itself asked for. An answer that came later stands at its own time.
+// operation adds a release, a check, or a renewal that the user itself asked for. An answer that came later stands at
+// its own time.
 func (s lockMarker) operation(i int, e history.Event, lane int) {
 	f := s.answer(i)
 	why, long := s.outcome(e, f)
 	name, lock := s.Lanes[lane].Name, s.scene.lockName(e.Lock)
-	verb := map[history.Kind]string{history.Release: "releases", history.Check: "asks whether it still has", history.Renew: "renews"}[e.Kind]
+	verb := map[history.Kind]string{
+		history.Release: "releases", history.Check: "asks whether it still has",
+		history.Renew: "renews",
+	}[e.Kind]
 	m := mark{
-		Event: ended(e, f), Time: e.Time, Kind: markAsk, Lane: lane, To: s.service(), Label: s.which(e.Kind.String(), e.Lock), Bad: why != "",
+		Event: ended(e, f), Time: e.Time, Kind: markAsk, Lane: lane, To: s.service(),
+		Label: s.which(e.Kind.String(), e.Lock), Bad: why != "",
 		Say: fmt.Sprintf("%s %s %s", name, verb, lock), Weight: weightEnd,
 	}
 	if e.Kind == history.Check && why == "" {
@@ -239,7 +266,8 @@ func (s lockMarker) operation(i int, e history.Event, lane int) {
 	}
 	if whose := s.victim(e); e.Kind == history.Release && whose.name != "" {
 		m.Label, m.Bad, m.Weight = "foreign release: frees what is "+whose.name+"'s", true, weightHarm
-		m.Say = fmt.Sprintf("%s, whose time was over, releases %s, and frees what is %s's%s: FOREIGN RELEASE", name, lock, whose.name, whose.why)
+		m.Say = fmt.Sprintf("%s, whose time was over, releases %s, and frees what is %s's%s: FOREIGN RELEASE", name,
+			lock, whose.name, whose.why)
 	}
 	s.add(m)
 	if late {
@@ -248,14 +276,18 @@ func (s lockMarker) operation(i int, e history.Event, lane int) {
 			why, long = "done", "it is done"
 		}
 		s.add(mark{
-			Event: ended(e, f), Time: f.Time, Kind: markAnswer, Lane: lane, To: m.To, Label: why, Bad: bad, Weight: weightLoss,
-			Say: fmt.Sprintf("%s, which %s %s at %s, is told: %s", name, asked[e.Kind], lock, s.at(e.Time), long),
+			Event: ended(e, f), Time: f.Time, Kind: markAnswer, Lane: lane, To: m.To, Label: why, Bad: bad,
+			Weight: weightLoss,
+			Say:    fmt.Sprintf("%s, which %s %s at %s, is told: %s", name, asked[e.Kind], lock, s.at(e.Time), long),
 		})
 	}
 }
 
 // asked is what was asked, once the answer comes.
-var asked = map[history.Kind]string{history.Release: "released", history.Check: "had asked whether it still has", history.Renew: "had asked to renew"}
+var asked = map[history.Kind]string{
+	history.Release: "released", history.Check: "had asked whether it still has",
+	history.Renew: "had asked to renew",
+}
 
 // victim returns whose lock a release freed, as the judge found it; without a name where that is nobody.
 func (s lockMarker) victim(release history.Event) (v victim) {
@@ -264,7 +296,8 @@ func (s lockMarker) victim(release history.Event) (v victim) {
 			v.name = s.scene.name(w.Holds[0].User)
 			theirs := s.scene.reasons[reasonKey{true, w.Holds[0].User, w.Holds[0].Grant}]
 			own := s.scene.reasons[reasonKey{true, release.User, release.Grant}]
-			if own.Code == history.CauseOwnerValue && theirs.Code == own.Code && theirs.Value == own.Value && theirs.Token == own.Token {
+			if own.Code == history.CauseOwnerValue && theirs.Code == own.Code && theirs.Value == own.Value &&
+				theirs.Token == own.Token {
 				v.why = fmt.Sprintf(" (the value at the key is %d-%d for both)", own.Value, own.Token)
 			}
 			return v

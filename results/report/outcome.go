@@ -20,7 +20,8 @@ func (s lockMarker) outcome(e history.Event, f *history.Event) (short, long stri
 	}
 	if r, ok := s.scene.reasonOf(*f); ok {
 		short, long = causeWords(r, *f)
-		if dead := s.scene.env.Majority.Dead(s.scene.faults, e.Time, f.Time); r.Code == history.CauseNoMajority && len(dead) > 0 {
+		if dead := s.scene.env.Majority.Dead(s.scene.faults, e.Time, f.Time); r.Code == history.CauseNoMajority &&
+			len(dead) > 0 {
 			long += ", where " + figure.List(dead) + " " + are(len(dead)) + " dead"
 		}
 		return short, long
@@ -34,7 +35,10 @@ func (s lockMarker) outcome(e history.Event, f *history.Event) (short, long stri
 }
 
 // unanswered are the error classes of requests of which servers said nothing, or that they cannot serve.
-var unanswered = map[uint8]bool{history.CodeTimeout: true, history.CodeConnection: true, history.CodeUnavailable: true, history.CodeOther: true}
+var unanswered = map[uint8]bool{
+	history.CodeTimeout: true, history.CodeConnection: true, history.CodeUnavailable: true,
+	history.CodeOther: true,
+}
 
 func are(n int) string {
 	if n == 1 {
@@ -43,7 +47,8 @@ func are(n int) string {
 	return "are"
 }
 
-// died reports whether the process that asked died before it had an answer: killed by a fault, at a point, or of itself.
+// died reports whether the process that asked died before it had an answer: killed by a fault, at a point, or of
+// itself.
 func (s lockMarker) died(e history.Event) bool {
 	return s.killed(clientName(e.User), e.Time) || slices.ContainsFunc(s.scene.events, func(d history.Event) bool {
 		return d.Kind == history.Dead && d.User.Client() == e.User.Client() && d.Time >= e.Time

@@ -32,7 +32,10 @@ func (s overlapMarker) overlaps() {
 
 // common is the time that two holds have in common; of a double grant, the time in which both were entitled.
 func (s overlapMarker) common(a, b bar, double bool) region {
-	r := region{A: a.Lane, B: b.Lane, From: max(a.Ref.Start, b.Ref.Start), To: min(s.end(a.Ref), s.end(b.Ref)), Double: double}
+	r := region{
+		A: a.Lane, B: b.Lane, From: max(a.Ref.Start, b.Ref.Start), To: min(s.end(a.Ref), s.end(b.Ref)),
+		Double: double,
+	}
 	if double {
 		r.To = min(r.To, a.Ref.Valid, b.Ref.Valid)
 	}
@@ -67,8 +70,10 @@ func (s overlapMarker) region(r region) {
 	long := figure.Duration(r.To - r.From)
 	a, b := s.Lanes[r.A].Name, s.Lanes[r.B].Name
 	m := mark{
-		Time: r.From, Kind: markRegion, Lane: r.A, To: r.B, Weight: weightHarm, Label: "both inside for " + long + ": overlapping hold",
-		Say: fmt.Sprintf("%s and %s are both inside for %s, one of them past its validity: overlapping hold", a, b, long),
+		Time: r.From, Kind: markRegion, Lane: r.A, To: r.B, Weight: weightHarm, Label: "both inside for " + long +
+			": overlapping hold",
+		Say: fmt.Sprintf("%s and %s are both inside for %s, one of them past its validity: overlapping hold", a, b,
+			long),
 	}
 	if r.Double {
 		m.Label = "both entitled for " + long + ": DOUBLE GRANT"
@@ -110,9 +115,11 @@ func (s overlapMarker) validityMarks() {
 			}
 		case (h.Ref.End == 0 || v <= h.Ref.End) && s.sessionEnded(h.Ref):
 			m.Label, m.Weight = "session last seen standing", weightLoss
-			m.Say = "the session of " + name + " is seen standing for the last time; nothing shows that " + name + " is entitled from here on, and it is still inside"
+			m.Say = "the session of " + name + " is seen standing for the last time; nothing shows that " + name +
+				" is entitled from here on, and it is still inside"
 		case h.Ref.End == 0 || v <= h.Ref.End:
-			m.Label, m.Say, m.Weight = "validity ends", "the validity of "+name+" ends, and it is still inside", weightLoss
+			m.Label, m.Say, m.Weight = "validity ends", "the validity of "+name+" ends, and it is still inside",
+				weightLoss
 		case s.isDouble():
 			m.Label = "validity would end"
 		default:
@@ -125,11 +132,13 @@ func (s overlapMarker) validityMarks() {
 // sessionEnded reports whether a hold without an end was over because nobody saw its session standing after that.
 func (s *story) sessionEnded(h results.HoldRef) bool {
 	return slices.ContainsFunc(s.scene.events, func(e history.Event) bool {
-		return e.Kind == history.Ended && e.User == h.User && e.Grant == h.Grant && (e.Valid == h.Valid || e.Time <= h.Start)
+		return e.Kind == history.Ended && e.User == h.User && e.Grant == h.Grant &&
+			(e.Valid == h.Valid || e.Time <= h.Start)
 	})
 }
 
-// matters tells whether the end of a hold's validity says anything: it lies within the hold, or the hold is one of an overlap.
+// matters tells whether the end of a hold's validity says anything: it lies within the hold, or the hold is one of an
+// overlap.
 func (s overlapMarker) matters(h results.HoldRef) bool {
 	if h.End == 0 || h.Valid <= h.End {
 		return true

@@ -190,7 +190,10 @@ func drawRow(c *canvas, l *layout, r placed) {
 }
 
 func (l *layout) isPillDouble(r placed) bool {
-	return slices.ContainsFunc(l.Regions, func(g region) bool { return g.Double && g.From == r.Time && g.A == r.Lane && g.B == r.To })
+	return slices.ContainsFunc(l.Regions, func(g region) bool {
+		return g.Double && g.From == r.Time && g.A == r.Lane &&
+			g.B == r.To
+	})
 }
 
 // drawMessage draws what a client and the lock service said to each other, and at which servers a grant was seen.

@@ -93,7 +93,8 @@ func gather(dir string, r results.Report) material {
 	if err != nil {
 		lack("the latency spectrum is not drawn", err)
 	} else if len(latencies) == 0 && len(r.Latency) > 0 {
-		lack("the latency spectrum is not drawn", fmt.Errorf("no histogram logs in %s", filepath.Join(dir, results.DirLatency)))
+		lack("the latency spectrum is not drawn", fmt.Errorf("no histogram logs in %s",
+			filepath.Join(dir, results.DirLatency)))
 	}
 	if m.charts, err = charts(latencies, t, faults); err != nil {
 		lack("the charts are not drawn", err)

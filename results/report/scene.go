@@ -162,7 +162,8 @@ func (sc *scene) around(dir string) error {
 			}
 		case mine[key{e.User, grant}], e.Kind == history.Dead && users[e.User]:
 			sc.events = append(sc.events, *e)
-		case e.Kind == history.Acquire && e.Phase == history.Ok && sc.lockName(e.Lock) == sc.lock() && e.Time >= from && e.Time <= to:
+		case e.Kind == history.Acquire && e.Phase == history.Ok && sc.lockName(e.Lock) == sc.lock() && e.Time >= from &&
+			e.Time <= to:
 			sc.crowd = append(sc.crowd, *e)
 		}
 	})
@@ -175,7 +176,8 @@ func (sc *scene) around(dir string) error {
 // repeats tells whether a hold may have any number of events of this kind.
 func repeats(k history.Kind) bool {
 	switch k {
-	case history.Read, history.Write, history.EffectRead, history.EffectWrite, history.Renew, history.Renewed, history.Check:
+	case history.Read, history.Write, history.EffectRead, history.EffectWrite, history.Renew, history.Renewed,
+		history.Check:
 		return true
 	}
 	return false
@@ -197,7 +199,8 @@ func outage(r results.Report) string {
 	return ""
 }
 
-// outage makes the scene of the longest time for which a lock could not be taken: the last hold before and the first one after.
+// outage makes the scene of the longest time for which a lock could not be taken: the last hold before and the first
+// one after.
 func (sc *scene) outage(dir string) error {
 	w := unavailable(sc.report)
 	if w == nil {
@@ -335,7 +338,8 @@ func (c *names) isServer(node string) bool {
 
 // isResource tells whether a node is one of what the lock protects.
 func (c *names) isResource(node string) bool {
-	return slices.Contains(c.env.ResourceNodes, node) || len(c.env.ResourceNodes) == 0 && c.env.Resource != "" && strings.HasPrefix(node, c.env.Resource)
+	return slices.Contains(c.env.ResourceNodes, node) || len(c.env.ResourceNodes) == 0 && c.env.Resource != "" &&
+		strings.HasPrefix(node, c.env.Resource)
 }
 
 // observer takes events with the name of the process that recorded them.
@@ -379,7 +383,8 @@ func holdsOf(events []history.Event) []results.HoldRef {
 			continue
 		}
 		for j := range out {
-			if h := &out[j]; h.User == e.User && (h.Grant == e.Grant || e.Grant == 0 && (e.Kind == history.Lost || e.Kind == history.Dead)) {
+			if h := &out[j]; h.User == e.User && (h.Grant == e.Grant || e.Grant == 0 &&
+				(e.Kind == history.Lost || e.Kind == history.Dead)) {
 				follow(h, e)
 			}
 		}

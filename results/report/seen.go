@@ -45,7 +45,8 @@ func (s seenMarker) primaries() {
 		a, b, long := w.Observed[0].Node, w.Observed[1].Node, figure.Duration(w.To-w.From)
 		if n := s.node(b); n >= 0 {
 			s.add(mark{
-				Time: w.From, Kind: markSeen, Lane: n, To: nowhere, Weight: weightTurn, Label: "takes writes beside " + a + ", for " + long,
+				Time: w.From, Kind: markSeen, Lane: n, To: nowhere, Weight: weightTurn, Label: "takes writes beside " +
+					a + ", for " + long,
 				Say: a + " and " + b + " both take writes, for " + long,
 			})
 		}
@@ -59,13 +60,17 @@ func (s seenMarker) point(o history.Observation) {
 	if !ok || l < 0 {
 		return
 	}
-	what := map[string]string{"reached": "is held at the point " + o.Fact, "died": "dies at the point " + o.Fact, "left": "goes on"}[o.Answer]
+	what := map[string]string{
+		"reached": "is held at the point " + o.Fact, "died": "dies at the point " + o.Fact,
+		"left": "goes on",
+	}[o.Answer]
 	at := o.Answered
 	if o.Answer == "left" {
 		at = s.wentOn(o)
 	}
 	s.add(mark{
-		Time: at, Kind: markNote, Lane: l, To: nowhere, Label: what, Say: s.Lanes[l].Name + " " + what, Weight: weightLoss,
+		Time: at, Kind: markNote, Lane: l, To: nowhere, Label: what, Say: s.Lanes[l].Name + " " + what,
+		Weight: weightLoss,
 	})
 }
 
@@ -73,13 +78,15 @@ func (s seenMarker) point(o history.Observation) {
 func (s seenMarker) wentOn(left history.Observation) int64 {
 	var held int64
 	for _, o := range s.scene.seen {
-		if o.By == history.ByPoint && o.Node == left.Node && o.Fact == left.Fact && o.Answer == "reached" && o.Answered < left.Answered {
+		if o.By == history.ByPoint && o.Node == left.Node && o.Fact == left.Fact && o.Answer == "reached" &&
+			o.Answered < left.Answered {
 			held = max(held, o.Answered)
 		}
 	}
 	c, _ := clientNumber(left.Node)
 	for _, e := range s.scene.events {
-		if e.User.Client() == c && e.Time > held && e.Time <= left.Answered && (e.Phase != history.Info || e.Kind < history.Renewed) {
+		if e.User.Client() == c && e.Time > held && e.Time <= left.Answered &&
+			(e.Phase != history.Info || e.Kind < history.Renewed) {
 			return e.Time - 1
 		}
 	}
@@ -99,7 +106,8 @@ func (s seenMarker) keySeen(o history.Observation) {
 		who := s.scene.name(*o.User)
 		s.add(mark{
 			Time: o.Answered, Kind: markSeen, Lane: n, To: nowhere, Label: on + "still has the key of " + who,
-			Say: o.Node + " still has the key of " + who + ", although " + who + " has given it back", Weight: weightTurn,
+			Say:    o.Node + " still has the key of " + who + ", although " + who + " has given it back",
+			Weight: weightTurn,
 		})
 		return
 	}
@@ -124,14 +132,16 @@ func (s seenMarker) keySeen(o history.Observation) {
 	})
 }
 
-// left reports whether a server has a key whose holder was told what came of its release before. Only the first such answer is news.
+// left reports whether a server has a key whose holder was told what came of its release before. Only the first such
+// answer is news.
 func (s seenMarker) left(o history.Observation) bool {
 	if o.User == nil {
 		return false
 	}
 	over := func(before int64) bool {
 		return slices.ContainsFunc(s.scene.events, func(e history.Event) bool {
-			return e.Kind == history.Release && e.Phase != history.Invoke && e.User == *o.User && e.Grant == o.Grant && e.Time < before
+			return e.Kind == history.Release && e.Phase != history.Invoke && e.User == *o.User && e.Grant == o.Grant &&
+				e.Time < before
 		})
 	}
 	told := slices.ContainsFunc(s.scene.seen, func(p history.Observation) bool {
@@ -143,7 +153,8 @@ func (s seenMarker) left(o history.Observation) bool {
 // released tells whether the holder of a key began to give it back between two observations.
 func (s seenMarker) released(before, after history.Observation) bool {
 	return slices.ContainsFunc(s.scene.events, func(e history.Event) bool {
-		return e.Kind == history.Release && e.Phase == history.Invoke && e.User == *before.User && e.Grant == before.Grant && e.Time < after.Answered
+		return e.Kind == history.Release && e.Phase == history.Invoke && e.User == *before.User &&
+			e.Grant == before.Grant && e.Time < after.Answered
 	})
 }
 
@@ -168,7 +179,10 @@ func (s seenMarker) awaited(o history.Observation) {
 		label = "says: state " + o.Answer
 	}
 	if label != "" {
-		s.add(mark{Time: o.Answered, Kind: markSeen, Lane: lane, To: nowhere, Label: label, Say: s.Lanes[lane].Name + " is " + label, Weight: weightTurn})
+		s.add(mark{
+			Time: o.Answered, Kind: markSeen, Lane: lane, To: nowhere, Label: label,
+			Say: s.Lanes[lane].Name + " is " + label, Weight: weightTurn,
+		})
 	}
 	if strings.HasPrefix(label, "says") {
 		s.Marks[len(s.Marks)-1].Say = o.Node + " " + label
@@ -180,10 +194,12 @@ func (s seenMarker) known(o history.Observation) bool {
 	granted := false
 	for _, p := range s.scene.seen {
 		fact, _, _ := strings.Cut(p.Fact, ":")
-		if p.By == history.ByAwait && (fact == "primary" || fact == "master" || fact == "leader") && p.Answer == o.Answer && p.Asked < o.Asked {
+		if p.By == history.ByAwait && (fact == "primary" || fact == "master" || fact == "leader") &&
+			p.Answer == o.Answer && p.Asked < o.Asked {
 			return true
 		}
-		granted = granted || p.By == history.ByGrant && p.Node == o.Answer && p.Fact == "role" && leads(p.Answer) && p.Answered < o.Asked
+		granted = granted || p.By == history.ByGrant && p.Node == o.Answer && p.Fact == "role" && leads(p.Answer) &&
+			p.Answered < o.Asked
 	}
 	return granted
 }

@@ -20,7 +20,8 @@ func readSpectrum(dir string) (spectrum, error) {
 	s := spectrum{}
 	for _, op := range results.Operations {
 		h := hdrhistogram.New(1, longest, 3)
-		err := results.EachInterval(filepath.Join(dir, results.DirLatency, op+".hlog"), func(interval *hdrhistogram.Histogram) { h.Merge(interval) })
+		err := results.EachInterval(filepath.Join(dir, results.DirLatency, op+".hlog"),
+			func(interval *hdrhistogram.Histogram) { h.Merge(interval) })
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -137,7 +137,8 @@ func tell(sc *scene) *story {
 	s.gapMark()
 	s.others()
 	slices.SortStableFunc(s.Marks, func(a, b mark) int { return cmp.Compare(a.Time, b.Time) })
-	if w := sc.worst; w != nil && slices.ContainsFunc(w.Holds, func(h results.HoldRef) bool { return s.hold(h.User, h.Grant) == nil }) {
+	if w := sc.worst; w != nil && slices.ContainsFunc(w.Holds,
+		func(h results.HoldRef) bool { return s.hold(h.User, h.Grant) == nil }) {
 		s.Text = s.harmSentence(s.Text)
 	}
 	return s
@@ -172,7 +173,8 @@ func title(sc *scene) string {
 		freed := sc.name(sc.cause.Events[slices.IndexFunc(sc.cause.Events, func(e history.Event) bool {
 			return e.Kind == history.Release && e.Time == sc.cause.From
 		})].User)
-		return "Double grant: " + freed + " frees what is " + sc.name(sc.worst.Holds[0].User) + "'s, and " + sc.name(sc.worst.Holds[1].User) + " is let in"
+		return "Double grant: " + freed + " frees what is " + sc.name(sc.worst.Holds[0].User) + "'s, and " +
+			sc.name(sc.worst.Holds[1].User) + " is let in"
 	}
 	if sc.worst != nil {
 		return capital(headline(*sc.worst, sc))

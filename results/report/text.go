@@ -15,8 +15,8 @@ import (
 	"github.com/lockquake/lockquake/results/figure"
 )
 
-// textWidth is the number of columns that the text report keeps to where it is not told another; only a path or a command may be
-// longer.
+// textWidth is the number of columns that the text report keeps to where it is not told another; only a path or a
+// command may be longer.
 const textWidth = 100
 
 // Option changes how text is written.
@@ -42,8 +42,8 @@ type sheet struct {
 	width int
 }
 
-// Colour marks verdicts with the colour codes of terminals; without it the text is plain. The codes begin with escape: the escape
-// character, or what the writer takes for it.
+// Colour marks verdicts with the colour codes of terminals; without it the text is plain. The codes begin with escape:
+// the escape character, or what the writer takes for it.
 func Colour(escape string) Option { return func(s *style) { s.escape = escape } }
 
 func newStyle(opts []Option) style {
@@ -148,8 +148,8 @@ func Glossary(w io.Writer, entries [][2]string, opts ...Option) error {
 	return err
 }
 
-// Fold writes lines that are too long on several. Those after the first stand below the last column, where that leaves half of the width, else a
-// little deeper.
+// Fold writes lines that are too long on several. Those after the first stand below the last column, where that leaves
+// half of the width, else a little deeper.
 func Fold(w io.Writer, text string, opts ...Option) error {
 	b := sheet{width: newStyle(opts).width}
 	for line := range strings.Lines(text) {
@@ -181,7 +181,8 @@ func (b *sheet) fold(line string) {
 	}
 }
 
-// lastSpace is where a line can be broken: the last space up to the width that a word stands before, else the first behind it; -1: nowhere.
+// lastSpace is where a line can be broken: the last space up to the width that a word stands before, else the first
+// behind it; -1: nowhere.
 func lastSpace(line []rune, lead, width int) int {
 	for lead < len(line) && line[lead] == ' ' {
 		lead++
@@ -312,9 +313,11 @@ func measureNames(r results.Report) []string {
 // textCounts writes counts and measures side by side.
 func textCounts(b *sheet, r results.Report) {
 	b.WriteString("\n")
-	among := fmt.Sprintf("found among %s grants, %s events, %s accesses of the resource", figure.Count(r.Judged.Grants), figure.Count(r.Judged.Events), figure.Count(r.Judged.Effects))
+	among := fmt.Sprintf("found among %s grants, %s events, %s accesses of the resource", figure.Count(r.Judged.Grants),
+		figure.Count(r.Judged.Events), figure.Count(r.Judged.Effects))
 	if r.NoLock {
-		among = fmt.Sprintf("found among %s accesses of the resource, %s events; there is no lock", figure.Count(r.Judged.Effects), figure.Count(r.Judged.Events))
+		among = fmt.Sprintf("found among %s accesses of the resource, %s events; there is no lock",
+			figure.Count(r.Judged.Effects), figure.Count(r.Judged.Events))
 	}
 	paragraph(b, "", among)
 	counts, measures := countNames(r), measureNames(r)
@@ -331,7 +334,8 @@ func textCounts(b *sheet, r results.Report) {
 	}
 	var beside bytes.Buffer
 	indented(&beside, figure.Table(rows).Text())
-	if slices.ContainsFunc(slices.Collect(strings.Lines(beside.String())), func(l string) bool { return len([]rune(l)) > b.width }) {
+	if slices.ContainsFunc(slices.Collect(strings.Lines(beside.String())),
+		func(l string) bool { return len([]rune(l)) > b.width }) {
 		beside.Reset()
 		var below [][]string
 		for _, side := range []int{0, 2} {
@@ -406,7 +410,9 @@ func textWorld(b *sheet, r results.Report) {
 	}
 	var took []string
 	for _, t := range []struct{ name, text string }{
-		{results.TimeUp, "%s to start up"}, {results.TimeFirstGrant, "%s from the start to the first grant"}, {results.TimeDown, "%s to tear down"},
+		{results.TimeUp, "%s to start up"},
+		{results.TimeFirstGrant, "%s from the start to the first grant"},
+		{results.TimeDown, "%s to tear down"},
 	} {
 		if ms, ok := r.Timings[t.name]; ok {
 			took = append(took, fmt.Sprintf(t.text, figure.Duration(ms*1e6)))
@@ -424,7 +430,8 @@ func textWorld(b *sheet, r results.Report) {
 		for _, p := range r.KeptProof {
 			seen = append(seen, p.What)
 		}
-		paragraph(b, "kept    ", "the servers are those of an earlier run, and were seen to be clean: "+strings.Join(seen, ", "))
+		paragraph(b, "kept    ", "the servers are those of an earlier run, and were seen to be clean: "+
+			strings.Join(seen, ", "))
 	case r.Fresh != "":
 		paragraph(b, "fresh   ", "the servers of the run before were not kept: "+r.Fresh)
 	}

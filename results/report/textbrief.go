@@ -101,14 +101,16 @@ func briefFigures(b *sheet, r results.Report) {
 	paragraph(b, "judged  ", text)
 }
 
-// failoverLine tells how often servers that were killed cost double grants, in one run or in several together; nothing where none was killed.
+// failoverLine tells how often servers that were killed cost double grants, in one run or in several together; nothing
+// where none was killed.
 func failoverLine(b *sheet, lead string, rs ...results.Report) {
 	if text := failoverText(rs...); text != "" {
 		paragraph(b, lead, text)
 	}
 }
 
-// failoverText is the same as text. Runs without an answer are left out where there are several: what was not judged cannot be pooled.
+// failoverText is the same as text. Runs without an answer are left out where there are several: what was not judged
+// cannot be pooled.
 func failoverText(rs ...results.Report) string {
 	var all []results.Failover
 	for _, r := range rs {
@@ -129,7 +131,8 @@ func briefFaults(b *sheet, r results.Report) {
 		return
 	}
 	for _, f := range r.Faults {
-		paragraph(b, "fault   ", fmt.Sprintf("%s on %s: %s, %s%s", f.Name, whom(f), faultTime(f), answer(f), misses(f.Misses)))
+		paragraph(b, "fault   ", fmt.Sprintf("%s on %s: %s, %s%s", f.Name, whom(f), faultTime(f), answer(f),
+			misses(f.Misses)))
 	}
 }
 
@@ -141,7 +144,8 @@ func got(e results.ExpectationResult) string {
 	}
 	x, ok := scenarios.ParseExpectation(e.Name, e.Want)
 	near := figure.Number(*e.Got)
-	if rounded, err := strconv.ParseFloat(strings.ReplaceAll(near, ",", ""), 64); ok && err == nil && x.Holds(rounded) == x.Holds(*e.Got) && (rounded != x.Value || rounded == *e.Got) {
+	if rounded, err := strconv.ParseFloat(strings.ReplaceAll(near, ",", ""), 64); ok && err == nil &&
+		x.Holds(rounded) == x.Holds(*e.Got) && (rounded != x.Value || rounded == *e.Got) {
 		return near
 	}
 	return text

@@ -67,7 +67,10 @@ func injections(faults []results.FaultResult) string {
 		return ""
 	}
 	var parts []string
-	for _, s := range []history.ReceiptStatus{history.Installed, late, history.NotInstalled, history.Indeterminate, history.NotMade} {
+	for _, s := range []history.ReceiptStatus{
+		history.Installed, late, history.NotInstalled, history.Indeterminate,
+		history.NotMade,
+	} {
 		if n := by[string(s)]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, s))
 		}

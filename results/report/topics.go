@@ -11,14 +11,16 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// A topic is a figure above zero that the scenario names, under `about` or in its expectations: what the story is about.
+// A topic is a figure above zero that the scenario names, under `about` or in its expectations: what the story is
+// about.
 type topic struct {
 	name  string
 	value float64
 	count bool // it is a count; else a measure
 }
 
-// topics lists them, counts first: those that the scenario says it is about, then the others in the order of the expectations.
+// topics lists them, counts first: those that the scenario says it is about, then the others in the order of the
+// expectations.
 func (sc *scene) topics() []topic {
 	names := slices.Clone(sc.report.About)
 	for _, e := range sc.report.Expectations {
@@ -61,14 +63,16 @@ func (s topic) String() string {
 // names reports whether a kind of witness is named after the count: lost_write after acknowledged_writes_lost.
 func (s topic) names(kind string) bool {
 	for word := range strings.SplitSeq(kind, "_") {
-		if !slices.ContainsFunc(strings.Split(s.name, "_"), func(w string) bool { return strings.HasPrefix(w, strings.TrimSuffix(word, "s")) }) {
+		if !slices.ContainsFunc(strings.Split(s.name, "_"),
+			func(w string) bool { return strings.HasPrefix(w, strings.TrimSuffix(word, "s")) }) {
 			return false
 		}
 	}
 	return true
 }
 
-// headed lays what the scenario names over a headline, where that does not say it: counts, and measures that it is about.
+// headed lays what the scenario names over a headline, where that does not say it: counts, and measures that it is
+// about.
 func (sc *scene) headed(title string) string {
 	var more []string
 	for _, x := range sc.topics() {
@@ -97,8 +101,8 @@ func Names(text, count string) bool {
 // topicMarker draws what the scenario names and no other mark tells.
 type topicMarker struct{ *story }
 
-// marks adds the witnesses of such counts, each at its time: what is missing in the end stands at the final read. Counts without a witness, and
-// measures, have no time.
+// marks adds the witnesses of such counts, each at its time: what is missing in the end stands at the final read.
+// Counts without a witness, and measures, have no time.
 func (s topicMarker) marks() {
 	s.events()
 	var rest []string
@@ -128,7 +132,8 @@ func (s topicMarker) worst() {
 	}
 }
 
-// events gives the marks of the events that the scenario is about the weight of a topic. Where nothing else was found, the first one is the headline.
+// events gives the marks of the events that the scenario is about the weight of a topic. Where nothing else was found,
+// the first one is the headline.
 func (s topicMarker) events() {
 	first := ""
 	for i := range s.Marks {
@@ -144,7 +149,10 @@ func (s topicMarker) events() {
 
 // told reports whether a mark names a count already, and gives that mark the weight of a topic.
 func (s topicMarker) told(x topic) bool {
-	i := slices.IndexFunc(s.Marks, func(m mark) bool { return Names(m.Label+" "+m.Below, x.name) && Names(m.Say, x.name) })
+	i := slices.IndexFunc(s.Marks, func(m mark) bool {
+		return Names(m.Label+" "+m.Below, x.name) &&
+			Names(m.Say, x.name)
+	})
 	if i >= 0 {
 		s.Marks[i].Weight = max(s.Marks[i].Weight, weightTopic)
 	}
@@ -187,7 +195,8 @@ func (sc *scene) witness(x topic, preferred func(results.Witness) bool) *results
 		}
 		for i := range f.Witnesses {
 			w := &f.Witnesses[i]
-			if mine := len(f.Counts) == 1 || x.names(w.Kind); mine && (best == nil || !preferred(*best) && preferred(*w)) {
+			if mine := len(f.Counts) == 1 || x.names(w.Kind); mine &&
+				(best == nil || !preferred(*best) && preferred(*w)) {
 				best = w
 			}
 		}

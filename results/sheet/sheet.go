@@ -1,4 +1,5 @@
-// Package sheet writes pages of tables and lines, in the style of the report: for what puts locks, runs or sweeps side by side.
+// Package sheet writes pages of tables and lines, in the style of the report: for what puts locks, runs or sweeps side
+// by side.
 package sheet
 
 import (

@@ -1,4 +1,5 @@
-// Package suite has the stories of the regression suite, a file each. Package internal/stories reads them, and says what is true of all of them.
+// Package suite has the stories of the regression suite, a file each. Package internal/stories reads them, and says
+// what is true of all of them.
 package suite
 
 import "embed"

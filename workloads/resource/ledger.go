@@ -62,8 +62,8 @@ const (
 	maxClockShift = 5 * time.Millisecond
 )
 
-// Ledger is the process beside a resource that is a real service: it lays out the store, and at the end tells the supervisor
-// what the store's own log says.
+// Ledger is the process beside a resource that is a real service: it lays out the store, and at the end tells the
+// supervisor what the store's own log says.
 func Ledger(ctx context.Context, o Options, kinds []Kind, name string) error {
 	return Drive(ctx, o, ledgerNode, func(context.Context) (Body, error) {
 		k, ok := Find(kinds, name)
@@ -140,7 +140,10 @@ func (l *ledger) Final(ctx context.Context, number int) (Final, error) {
 	if !ok {
 		return Final{}, fmt.Errorf("the store has nothing under %s", l.locks[number])
 	}
-	l.rec.Append(&history.Event{Kind: history.Final, Phase: history.Info, Lock: uint16(number), Value: f.Value, Valid: f.Applied})
+	l.rec.Append(&history.Event{
+		Kind: history.Final, Phase: history.Info, Lock: uint16(number), Value: f.Value,
+		Valid: f.Applied,
+	})
 	return f, nil
 }
 
@@ -179,7 +182,8 @@ func (l *ledger) event(x Entry) (history.Event, error) {
 		return history.Event{}, fmt.Errorf("the store's log names lock %q, which the run has not", x.Lock)
 	}
 	e := history.Event{
-		Kind: history.EffectRead, Phase: history.Ok, User: u, Grant: x.Grant, Lock: uint16(i), Token: x.Token, Value: x.Value,
+		Kind: history.EffectRead, Phase: history.Ok, User: u, Grant: x.Grant, Lock: uint16(i), Token: x.Token,
+		Value: x.Value,
 	}
 	if x.Write {
 		e.Kind = history.EffectWrite

@@ -16,9 +16,11 @@ type Options struct {
 	Out     io.Writer
 	Version string // of this software
 
-	// Listen is for the register, a replica and the object store: host:port; port 0 takes a free one, which the ready frame tells.
+	// Listen is for the register, a replica and the object store: host:port; port 0 takes a free one, which the ready
+	// frame tells.
 	Listen string
-	// Sequencers connects to the lock service as start.access tells, for guards that ask it; nil: that guard is not to be had.
+	// Sequencers connects to the lock service as start.access tells, for guards that ask it; nil: that guard is not to
+	// be had.
 	Sequencers func(ctx context.Context, access json.RawMessage) (SequencerChecker, error)
 }
 
@@ -52,7 +54,9 @@ type Final struct {
 // Drive is a resource's process, as wire.Serve says. The name is that of its kind of process.
 func Drive(ctx context.Context, o Options, name string, begin func(context.Context) (Body, error)) error {
 	hello := wire.NewHello(wire.ProcessOwn+name, o.Version)
-	return wire.Serve(ctx, o.In, o.Out, hello, func(life context.Context, end context.CancelCauseFunc, conn *wire.Conn) (wire.Body, error) {
+	return wire.Serve(ctx, o.In, o.Out, hello, func(life context.Context, end context.CancelCauseFunc,
+		conn *wire.Conn,
+	) (wire.Body, error) {
 		b, err := begin(life)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)

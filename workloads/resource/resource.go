@@ -21,14 +21,16 @@ type Guard struct {
 	Doc  string // one sentence: what it refuses
 	// Token says that it compares fencing tokens, so that the lock must have one.
 	Token bool
-	// Conditional says that the step that applies a write compares what its writer had read, or changes what stands there without it. A late write
-	// does no harm then.
+	// Conditional says that the step that applies a write compares what its writer had read, or changes what stands
+	// there without it. A late write does no harm then.
 	Conditional bool
 	// Writes is what the workload's writes must mean for it; "" is anything.
 	Writes workloads.Meaning
-	// Sequencer says that it asks the lock service (lock.SequencerChecker), so that the lock must be one that can be asked.
+	// Sequencer says that it asks the lock service (lock.SequencerChecker), so that the lock must be one that can be
+	// asked.
 	Sequencer bool
-	// TwoSteps says that a write is looked at in one step and applied in another. The writer announces PointTokenChecked in between.
+	// TwoSteps says that a write is looked at in one step and applied in another. The writer announces
+	// PointTokenChecked in between.
 	TwoSteps bool
 }
 
@@ -37,14 +39,14 @@ type Kind struct {
 	Name   string
 	Doc    string  // one sentence
 	Guards []Guard // the first is the default
-	// Within names the backend whose service keeps the values: the very one that grants the locks. "" where the resource has
-	// servers of its own.
+	// Within names the backend whose service keeps the values: the very one that grants the locks. "" where the
+	// resource has servers of its own.
 	Within string
-	// Specs describes the nodes that the resource is. Users reach those with a port, at their first one. Those with a control
-	// stream (Stdio) speak the protocol: they are told what there is, and tell what was done to it.
+	// Specs describes the nodes that the resource is. Users reach those with a port, at their first one. Those with a
+	// control stream (Stdio) speak the protocol: they are told what there is, and tell what was done to it.
 	Specs func() []node.Spec
-	// Replicated says that its nodes are replicas of one store, each with a log of its own: an effect counts when a majority of
-	// them has applied it.
+	// Replicated says that its nodes are replicas of one store, each with a log of its own: an effect counts when a
+	// majority of them has applied it.
 	Replicated bool
 	// Dial connects one user to the resource.
 	Dial func(ctx context.Context, t Target) (Connection, error)

@@ -12,8 +12,8 @@ import (
 // cycles is how often CountsRequests takes a lock and gives it back.
 const cycles = 20
 
-// mostRequests is how many an acquire of a free lock, or a release, may cost at each server. Those of the recipes and libraries here cost
-// fewer than ten.
+// mostRequests is how many an acquire of a free lock, or a release, may cost at each server. Those of the recipes and
+// libraries here cost fewer than ten.
 const mostRequests = 20
 
 func sumOf(counts map[string]int64) (sum int64) {
@@ -23,8 +23,8 @@ func sumOf(counts map[string]int64) (sum int64) {
 	return sum
 }
 
-// CountsRequests has the running servers count what they are asked: each tells a number, and all together tell of each acquire
-// and each release that a user makes meanwhile.
+// CountsRequests has the running servers count what they are asked: each tells a number, and all together tell of each
+// acquire and each release that a user makes meanwhile.
 func CountsRequests(t *testing.T, r Running, l backends.Lock) {
 	t.Helper()
 	counter, ok := r.Service.(topology.RequestCounter)

@@ -17,7 +17,8 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster"
 )
 
-// ProviderEnv names the provider that conformance runs use: docker, local, or auto (the default). A swarm's servers would be out of the tests' reach.
+// ProviderEnv names the provider that conformance runs use: docker, local, or auto (the default). A swarm's servers
+// would be out of the tests' reach.
 const ProviderEnv = "LOCKQUAKE_TEST_PROVIDER"
 
 // Options says what service is to be brought up.
@@ -53,8 +54,8 @@ func Start(t *testing.T, o Options) Running {
 // standing are the services that tests of this process share, by their runs.
 var standing = map[string]Running{}
 
-// Shared brings a real service up for all tests of a package that name its run, one after the other; conformance.Main ends it. A test leaves it
-// serving, and leaves it no users.
+// Shared brings a real service up for all tests of a package that name its run, one after the other; conformance.Main
+// ends it. A test leaves it serving, and leaves it no users.
 func Shared(t *testing.T, o Options) Running {
 	t.Helper()
 	r, stands := standing[o.Run]
@@ -128,7 +129,9 @@ func chooseProvider(t *testing.T) cluster.Provider {
 		}
 		self = exe
 	}
-	p, reason, err := cluster.Choose(t.Context(), os.Getenv(ProviderEnv), cluster.ChooseOptions{Self: self, Loopback: true, Mechanisms: mechanisms.All()}) // the users are in this process, which no network of a run lets in
+	// the users are in this process, which no network of a run lets in
+	p, reason, err := cluster.Choose(t.Context(), os.Getenv(ProviderEnv),
+		cluster.ChooseOptions{Self: self, Loopback: true, Mechanisms: mechanisms.All()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,8 +158,8 @@ func Await(ctx context.Context, t *testing.T, s topology.Service) {
 	}
 }
 
-// Ask asks a node for a fact, again where the question timed out: a busy machine makes a server slow, and says nothing about its state. It ends the
-// test where there is no answer.
+// Ask asks a node for a fact, again where the question timed out: a busy machine makes a server slow, and says nothing
+// about its state. It ends the test where there is no answer.
 func Ask(t *testing.T, s topology.Service, node, fact string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)

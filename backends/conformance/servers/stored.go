@@ -9,8 +9,8 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// Stored has the running service say as a whole who has a lock: the grant by its id, or the session that it begins with, until it ends where the lock can be renewed by a call,
-// and nobody before it and after it.
+// Stored has the running service say as a whole who has a lock: the grant by its id, or the session that it begins
+// with, until it ends where the lock can be renewed by a call, and nobody before it and after it.
 func Stored(t *testing.T, r Running, l backends.Lock) {
 	t.Helper()
 	store, ok := r.Service.(topology.Store)
@@ -28,7 +28,8 @@ func Stored(t *testing.T, r Running, l backends.Lock) {
 	is := func(when, want string) topology.Stored {
 		t.Helper()
 		got, err := store.Stored(t.Context(), name)
-		if err != nil || got.Holder != want && !strings.HasPrefix(want, got.Holder+"/") || got.Keys != nil && (len(got.Keys) > 0) != (want != "none") {
+		if err != nil || got.Holder != want && !strings.HasPrefix(want, got.Holder+"/") || got.Keys != nil &&
+			(len(got.Keys) > 0) != (want != "none") {
 			t.Errorf("%s: %+v, %v; want %s", when, got, err, want)
 		}
 		return got

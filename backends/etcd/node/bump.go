@@ -14,12 +14,13 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// BumpFlag is the one flag that etcd does not know: by how much revisions are raised where the data directory was put back from a copy.
+// BumpFlag is the one flag that etcd does not know: by how much revisions are raised where the data directory was put
+// back from a copy.
 const BumpFlag = "bump-revision"
 
-// bump does what `etcdutl snapshot restore --skip-hash-check --bump-revision BY --mark-compacted` does, and puts the result in the place of the data
-// directory. It does nothing to data that the member has written itself.
-// Source: etcd documentation, "Disaster recovery", section "Restoring with revision bump".
+// bump does what `etcdutl snapshot restore --skip-hash-check --bump-revision BY --mark-compacted` does, and puts the
+// result in the place of the data directory. It does nothing to data that the member has written itself. Source: etcd
+// documentation, "Disaster recovery", section "Restoring with revision bump".
 func (f *flags) bump(by string) error {
 	n, err := strconv.ParseUint(by, 10, 63)
 	if err != nil || n == 0 {
@@ -45,8 +46,10 @@ func (f *flags) bump(by string) error {
 		func() error { return os.RemoveAll(raised) },
 		func() error {
 			return snapshot.NewV3(log).Restore(snapshot.RestoreConfig{
-				SnapshotPath: filepath.Join(dir, "member", "snap", "db"), SkipHashCheck: true, // it has none: it is a data directory's
-				OutputDataDir: raised, Name: name, InitialCluster: cluster, InitialClusterToken: token, PeerURLs: []string{peer},
+				// it has none: it is a data directory's
+				SnapshotPath: filepath.Join(dir, "member", "snap", "db"), SkipHashCheck: true,
+				OutputDataDir: raised, Name: name, InitialCluster: cluster, InitialClusterToken: token,
+				PeerURLs:     []string{peer},
 				RevisionBump: n, MarkCompacted: true,
 			})
 		},

@@ -14,8 +14,9 @@ import (
 // container made from nothing may not let it write to.
 var ErrNoDataDir = errors.New("node etcd: --data-dir is missing")
 
-// RunNode runs the real etcd server with args: the flags of etcd itself, and BumpFlag. It does not return once the server was started: the
-// process ends with the server, which closes in order on SIGTERM and SIGINT, also as the first process of a container.
+// RunNode runs the real etcd server with args: the flags of etcd itself, and BumpFlag. It does not return once the
+// server was started: the process ends with the server, which closes in order on SIGTERM and SIGINT, also as the first
+// process of a container.
 func RunNode(args []string) error {
 	flags := newFlags(args)
 	if _, ok := flags.value("data-dir"); !ok {

@@ -1,5 +1,5 @@
-// Package access is what the locks on Redis and the harness around its servers share: names, keys, parameters, and how a
-// client reaches a server. It knows neither side.
+// Package access is what the locks on Redis and the harness around its servers share: names, keys, parameters, and how
+// a client reaches a server. It knows neither side.
 package access
 
 // Topologies of Redis, by the name of their backend.

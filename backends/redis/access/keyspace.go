@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// Keyspace is where locks are kept: below a prefix, or "" for the package's own names. All keys of one lock are in one slot of Redis
-// Cluster, which is that of what stands in braces.
+// Keyspace is where locks are kept: below a prefix, or "" for the package's own names. All keys of one lock are in one
+// slot of Redis Cluster, which is that of what stands in braces.
 type Keyspace string
 
 // Own is what lockquake's own keys begin with.
@@ -39,13 +39,14 @@ func (k Keyspace) RueidisPrefix() string {
 	return string(k)
 }
 
-// Keys lists where a lock may be kept: by most locks, and by rueidislock, which adds the number of the key (there is one, 0).
+// Keys lists where a lock may be kept: by most locks, and by rueidislock, which adds the number of the key (there is
+// one, 0).
 func (k Keyspace) Keys(name string) []string {
 	return []string{k.Key(name), k.RueidisPrefix() + ":0:" + k.Slot(name)}
 }
 
-// Anywhere lists the keys, and where a client of others keeps a lock whose key is its name, or has rueidislock's own prefix. Those are in
-// other slots of a cluster.
+// Anywhere lists the keys, and where a client of others keeps a lock whose key is its name, or has rueidislock's own
+// prefix. Those are in other slots of a cluster.
 func (k Keyspace) Anywhere(name string) []string {
 	if k == "" {
 		return append(k.Keys(name), name, "rueidislock:0:"+name)

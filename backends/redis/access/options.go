@@ -12,19 +12,20 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// poolSize bounds the connections of one client process. Up to that many users never wait for a connection of another one. Many more would not
-// help: 10,000 users served by 8,192 connections get half as much done as by 1,024, where both keep the one thread of the server busy.
+// poolSize bounds the connections of one client process. Up to that many users never wait for a connection of another
+// one. Many more would not help: 10,000 users served by 8,192 connections get half as much done as by 1,024, where both
+// keep the one thread of the server busy.
 const poolSize = 1024
 
-// dialsAtOnce bounds the connects under way in one client process. Redis has 511 of them in its queue; the kernel drops what comes beyond, and a
-// dropped connect is tried again after 1 s, 3 s and 7 s.
+// dialsAtOnce bounds the connects under way in one client process. Redis has 511 of them in its queue; the kernel drops
+// what comes beyond, and a dropped connect is tried again after 1 s, 3 s and 7 s.
 const dialsAtOnce = 128
 
 // poolTimeout bounds the wait for a connection of another user's. The deadline of a call ends it earlier.
 const poolTimeout = time.Minute
 
-// Options returns settings in which one command is one attempt on the wire: nothing is sent a second time behind the caller's
-// back, and nothing is asked of the server that the caller did not ask.
+// Options returns settings in which one command is one attempt on the wire: nothing is sent a second time behind the
+// caller's back, and nothing is asked of the server that the caller did not ask.
 func Options(timeout time.Duration, login node.Login) *redis.UniversalOptions {
 	quiet()
 	return &redis.UniversalOptions{
@@ -50,9 +51,10 @@ func Options(timeout time.Duration, login node.Login) *redis.UniversalOptions {
 	}
 }
 
-// Detour dials another address than the one that was found, where there is one, and shakes hands where there is TLS. The timeout is that
-// of either.
-func Detour(via map[string]string, timeout time.Duration, tls *node.TLS) func(context.Context, string, string) (net.Conn, error) {
+// Detour dials another address than the one that was found, where there is one, and shakes hands where there is TLS.
+// The timeout is that of either.
+func Detour(via map[string]string, timeout time.Duration, tls *node.TLS) func(context.Context, string,
+	string) (net.Conn, error) {
 	d := net.Dialer{Timeout: timeout}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		to := address
@@ -69,8 +71,9 @@ func Detour(via map[string]string, timeout time.Duration, tls *node.TLS) func(co
 	}
 }
 
-// MapInterval is the age at which a cluster client reads the map of slots anew at its next command. Without it, go-redis would keep asking
-// a dead primary for a minute: only a redirect makes it look earlier, and a dead node sends none.
+// MapInterval is the age at which a cluster client reads the map of slots anew at its next command. Without it,
+// go-redis would keep asking a dead primary for a minute: only a redirect makes it look earlier, and a dead node sends
+// none.
 const MapInterval = 500 * time.Millisecond
 
 // Redirects is how many MOVED and ASK replies one command follows.

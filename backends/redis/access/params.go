@@ -10,7 +10,8 @@ import (
 
 // LockParams is what a client process is told that reaches the service through one client.
 type LockParams struct {
-	// Timeout bounds one command on the wire, and one connect; finding the primary by way of a Sentinel that hangs takes four.
+	// Timeout bounds one command on the wire, and one connect; finding the primary by way of a Sentinel that hangs
+	// takes four.
 	Timeout time.Duration  `yaml:"timeout" json:"timeout_ns"`
 	Retry   backends.Retry `yaml:"retry" json:"retry"`
 	// Wait is how many replicas must have acknowledged a grant (WAIT after SET) before it counts; 0 asks none.
@@ -45,7 +46,8 @@ func (p LockParams) Check(replicas int) error {
 	case p.Wait > 0 && p.WaitTimeout >= p.Timeout:
 		return fmt.Errorf("wait_timeout is %s; it must be less than timeout (%s), or the client gives up before the server", p.WaitTimeout, p.Timeout)
 	}
-	if err := backends.CheckDuration("wait_timeout", p.WaitTimeout, time.Millisecond); err != nil { // WAIT 0 would wait for ever
+	// WAIT 0 would wait for ever
+	if err := backends.CheckDuration("wait_timeout", p.WaitTimeout, time.Millisecond); err != nil {
 		return err
 	}
 	return p.Retry.Check()

@@ -9,18 +9,20 @@ import (
 
 // QuorumParams is what a client process is told that asks independent servers.
 type QuorumParams struct {
-	// ClockDrift is the part of the TTL by which the clocks of the servers and of the client may differ within it. Another 2 ms are
-	// taken off for what Redis' own expiry may be late.
+	// ClockDrift is the part of the TTL by which the clocks of the servers and of the client may differ within it.
+	// Another 2 ms are taken off for what Redis' own expiry may be late.
 	ClockDrift float64 `yaml:"clock_drift" json:"clock_drift"`
-	// NodeTimeout bounds one command to one server, connecting included. It should be small against the TTL, or a dead server
-	// eats the validity up; it may be as long as the TTL to show just that. The default is redsync's: a twentieth of the TTL.
+	// NodeTimeout bounds one command to one server, connecting included. It should be small against the TTL, or a dead
+	// server eats the validity up; it may be as long as the TTL to show just that. The default is redsync's: a
+	// twentieth of the TTL.
 	NodeTimeout time.Duration `yaml:"node_timeout" json:"node_timeout_ns"`
 	// Order is "parallel" (all servers at once, as libraries do) or "sequential" (one after the other, as published).
 	Order string `yaml:"order" json:"order"`
-	// Elapsed is the clock by which a client measures how long asking took: "monotonic", or "wall", as implementations do that subtract two
-	// times of day. A wall clock that is set back meanwhile hides that the validity is over.
+	// Elapsed is the clock by which a client measures how long asking took: "monotonic", or "wall", as implementations
+	// do that subtract two times of day. A wall clock that is set back meanwhile hides that the validity is over.
 	Elapsed string `yaml:"elapsed" json:"elapsed,omitempty"`
-	// Release is whom a client asks to delete its key: "all" servers, or those that "granted" it. The key stays on a server whose yes was lost.
+	// Release is whom a client asks to delete its key: "all" servers, or those that "granted" it. The key stays on a
+	// server whose yes was lost.
 	Release string         `yaml:"release" json:"release,omitempty"`
 	Retry   backends.Retry `yaml:"retry" json:"retry"`
 }
@@ -76,11 +78,14 @@ func (p QuorumParams) Check(ttl time.Duration) error {
 	}
 	switch {
 	case p.NodeTimeout > ttl:
-		return fmt.Errorf("node_timeout is %s; it must be at most the ttl (%s), and should be a small part of it", p.NodeTimeout, ttl)
+		return fmt.Errorf("node_timeout is %s; it must be at most the ttl (%s), and should be a small part of it",
+			p.NodeTimeout, ttl)
 	case p.ClockDrift < 0 || p.ClockDrift >= 1:
-		return fmt.Errorf("clock_drift is %g; it must be a part of the ttl, from 0 to below 1, such as 0.01", p.ClockDrift)
+		return fmt.Errorf("clock_drift is %g; it must be a part of the ttl, from 0 to below 1, such as 0.01",
+			p.ClockDrift)
 	case p.Drift(ttl) >= ttl:
-		return fmt.Errorf("clock_drift is %g; with the 2ms beside it, it leaves nothing of the ttl (%s)", p.ClockDrift, ttl)
+		return fmt.Errorf("clock_drift is %g; with the 2ms beside it, it leaves nothing of the ttl (%s)", p.ClockDrift,
+			ttl)
 	case p.Order != OrderParallel && p.Order != OrderSequential:
 		return fmt.Errorf("order is %q; it must be %s or %s", p.Order, OrderParallel, OrderSequential)
 	case p.Elapsed != ElapsedMonotonic && p.Elapsed != ElapsedWall:

@@ -14,8 +14,9 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// connect makes a client as a user's program would for the topology that a.Backend names: for one server by its address, for
-// Sentinel by asking the Sentinels for the primary, for Redis Cluster by its map of slots. It connects at the first command.
+// connect makes a client as a user's program would for the topology that a.Backend names: for one server by its
+// address, for Sentinel by asking the Sentinels for the primary, for Redis Cluster by its map of slots. It connects at
+// the first command.
 func connect(a backends.Access, p access.LockParams) (redis.UniversalClient, error) {
 	o := access.Options(p.Timeout, a.Login)
 	o.Dialer = access.Detour(a.Via, p.Timeout, a.TLS)
@@ -33,8 +34,8 @@ func connect(a backends.Access, p access.LockParams) (redis.UniversalClient, err
 		if len(o.Addrs) == 0 {
 			return nil, fmt.Errorf("redis: no address of port %q; the Sentinels' are needed", access.SentinelPort)
 		}
-		// A Sentinel that hangs is asked twice, and a third time beside the others. Where a connect is over before that, go-redis never
-		// gets to the others.
+		// A Sentinel that hangs is asked twice, and a third time beside the others. Where a connect is over before
+		// that, go-redis never gets to the others.
 		o.DialTimeout = 4 * p.Timeout
 		return redis.NewFailoverClient(o.Failover()), nil
 	case access.Cluster:
@@ -44,11 +45,12 @@ func connect(a backends.Access, p access.LockParams) (redis.UniversalClient, err
 		}
 		return access.NewClusterClient(o), nil
 	}
-	return nil, fmt.Errorf("redis: backend %q is none of %s, %s and %s", a.Backend, access.Single, access.Sentinel, access.Cluster)
+	return nil, fmt.Errorf("redis: backend %q is none of %s, %s and %s", a.Backend, access.Single, access.Sentinel,
+		access.Cluster)
 }
 
-// connection is one client process's pool of connections to the service, which all of its users share: owner values are random for
-// each grant.
+// connection is one client process's pool of connections to the service, which all of its users share: owner values are
+// random for each grant.
 type connection struct {
 	access backends.Access
 	params access.LockParams
@@ -75,7 +77,8 @@ func dialer(locker func(user) lock.Locker) func(context.Context, backends.Access
 // Locker returns a locker for one user.
 func (c *connection) Locker(_ context.Context, number int) (lock.Locker, error) {
 	return c.locker(user{
-		client: c.client, keys: access.Keyspace(c.access.Prefix), params: c.params, random: backends.Random(c.access.Run, number), process: c.access.Client,
+		client: c.client, keys: access.Keyspace(c.access.Prefix), params: c.params,
+		random: backends.Random(c.access.Run, number), process: c.access.Client,
 	}), nil
 }
 
@@ -92,7 +95,9 @@ type user struct {
 }
 
 // poll asks until the lock was free.
-func (u user) poll(ctx context.Context, r lock.Request, try func(context.Context, lock.Request) (lock.Grant, error)) (lock.Grant, error) {
+func (u user) poll(ctx context.Context, r lock.Request,
+	try func(context.Context, lock.Request) (lock.Grant, error),
+) (lock.Grant, error) {
 	return u.params.Retry.Poll(ctx, u.random, func(ctx context.Context) (lock.Grant, error) { return try(ctx, r) })
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// evalshaOnly is set-px-lua whose release names a script that was loaded once. It is wrong on purpose: a server that restarts, or is told
-// SCRIPT FLUSH, has forgotten the script, and every release fails from then on.
+// evalshaOnly is set-px-lua whose release names a script that was loaded once. It is wrong on purpose: a server that
+// restarts, or is told SCRIPT FLUSH, has forgotten the script, and every release fails from then on.
 func evalshaOnly() backends.Lock {
 	return expiring(backends.Lock{
 		Name:   "evalsha-only",

@@ -58,8 +58,8 @@ func (f *fleet) close() error {
 // request asks one server for something that id's owner wants. It returns whether the server did it.
 type request func(ctx context.Context, c *redis.Client, o *owner) (done bool, err error)
 
-// ask sends a command to every server, each within a deadline of its own, and returns when all have answered or run out of
-// time.
+// ask sends a command to every server, each within a deadline of its own, and returns when all have answered or run out
+// of time.
 func (f *fleet) ask(ctx context.Context, id string, send request) vote {
 	v := vote{answers: make([]answer, len(f.clients)), errs: make([]error, len(f.clients))}
 	one := func(i int) {
@@ -146,7 +146,8 @@ func (v vote) String() string {
 		len(v.answers), v.count(yes), v.count(no), v.count(refused), v.count(notSent), v.count(unknown))
 }
 
-// because adds how the servers answered to an error, where neither those that said yes nor those that said no are a majority.
+// because adds how the servers answered to an error, where neither those that said yes nor those that said no are a
+// majority.
 func (v vote) because(err error) error {
 	if v.count(yes) >= v.quorum() || v.count(no) >= v.quorum() {
 		return err
@@ -168,11 +169,11 @@ func (v vote) why(a answer) error {
 
 // refusal is the error of an attempt to set a key that certainly did not reach a majority, or perhaps did.
 //
-// The user has nothing in hand in either case. The service may have granted it where the servers that said yes and those that said nothing
-// are a majority together: nobody knows, and the keys, if they are there and the release did not reach them, end with the TTL. Otherwise
-// the attempt certainly failed: because the key was found (ErrContended), because servers answered with errors (ErrRefused), or
-// because too few were reached (ErrNotSent). Keys on a minority of servers are no grant; until they are deleted or expire they can only
-// get in others' way.
+// The user has nothing in hand in either case. The service may have granted it where the servers that said yes and
+// those that said nothing are a majority together: nobody knows, and the keys, if they are there and the release did
+// not reach them, end with the TTL. Otherwise the attempt certainly failed: because the key was found (ErrContended),
+// because servers answered with errors (ErrRefused), or because too few were reached (ErrNotSent). Keys on a minority
+// of servers are no grant; until they are deleted or expire they can only get in others' way.
 func (v vote) refusal() error { return v.because(v.unset()) }
 
 func (v vote) unset() error {
@@ -187,9 +188,9 @@ func (v vote) unset() error {
 	return fmt.Errorf("%w: %s: %v", lock.ErrNotSent, v, v.why(notSent))
 }
 
-// own is what a vote on something that only the holder of the value can do says about the holder: nil when a majority did
-// it, ErrNotHeld when a majority does not have the value, so that the service does not either. Where no server can have done
-// anything the error says so; any other is of unknown outcome.
+// own is what a vote on something that only the holder of the value can do says about the holder: nil when a majority
+// did it, ErrNotHeld when a majority does not have the value, so that the service does not either. Where no server can
+// have done anything the error says so; any other is of unknown outcome.
 func (v vote) own() error {
 	if v.count(yes) >= v.quorum() {
 		return nil
@@ -209,8 +210,8 @@ func (v vote) disowned() error {
 	return fmt.Errorf("%w: %s: %v", lock.ErrNotSent, v, v.why(notSent))
 }
 
-// undecided is an error of which nobody knows what it left behind. Only a silent server's error is wrapped: what was certain of
-// one server is not of the service.
+// undecided is an error of which nobody knows what it left behind. Only a silent server's error is wrapped: what was
+// certain of one server is not of the service.
 func (v vote) undecided() error {
 	if err := v.why(unknown); err != nil {
 		return fmt.Errorf("%s: %w", v, err)

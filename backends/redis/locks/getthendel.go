@@ -11,9 +11,10 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// getThenDel is set-px-lua without the script: the client itself compares what GET returned with its own value, and sends DEL. It is wrong
-// on purpose. A holder whose key expires between the two deletes the next holder's, and whoever comes third is inside together with
-// the second. (Redis documentation, "Distributed Locks with Redis", "Correct Implementation with a Single Instance", has a script for that reason.)
+// getThenDel is set-px-lua without the script: the client itself compares what GET returned with its own value, and
+// sends DEL. It is wrong on purpose. A holder whose key expires between the two deletes the next holder's, and whoever
+// comes third is inside together with the second. (Redis documentation, "Distributed Locks with Redis", "Correct
+// Implementation with a Single Instance", has a script for that reason.)
 func getThenDel() backends.Lock {
 	return expiring(backends.Lock{
 		Name:  "get-then-del",

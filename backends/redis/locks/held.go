@@ -11,8 +11,8 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// held is what one user was granted and has not given back, with what the lock needs to do that: the handle of a library. The zero
-// value is empty. Its methods may be called from several goroutines.
+// held is what one user was granted and has not given back, with what the lock needs to do that: the handle of a
+// library. The zero value is empty. Its methods may be called from several goroutines.
 type held[H any] struct {
 	mu   sync.Mutex
 	list []kept[H] // seldom more than one

@@ -35,8 +35,8 @@ func (o *owner) MarshalBinary() ([]byte, error) {
 // String returns the text that is sent; a cluster client finds the slot of a key by it.
 func (o *owner) String() string { return o.id }
 
-// classify says what an error of a command with this owner means: certainly not done where nothing was sent or the server answered
-// with an error, else the error as it is, of which nobody knows.
+// classify says what an error of a command with this owner means: certainly not done where nothing was sent or the
+// server answered with an error, else the error as it is, of which nobody knows.
 func (o *owner) classify(err error) error {
 	var answer redis.Error
 	switch {
@@ -60,8 +60,8 @@ func sending(ctx context.Context, o *owner) context.Context {
 	return context.WithValue(ctx, sendingKey{}, o)
 }
 
-// sendHook puts the owner of a command's context into the command, as its last argument with the same text, so that it learns
-// when that is written to the connection. The time at which a hook is called is no send time: the command has
+// sendHook puts the owner of a command's context into the command, as its last argument with the same text, so that it
+// learns when that is written to the connection. The time at which a hook is called is no send time: the command has
 // yet to wait for a connection, perhaps for one to be made.
 type sendHook struct{}
 
@@ -76,7 +76,8 @@ func (sendHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			last := len(args) - 1
 			o.id = fmt.Sprint(args[last])
 			args[last] = o
-			ctx = context.WithValue(ctx, sendingKey{}, nil) // a connection that is made for it says HELLO under the same context
+			// a connection that is made for it says HELLO under the same context
+			ctx = context.WithValue(ctx, sendingKey{}, nil)
 		}
 		return next(ctx, cmd)
 	}

@@ -20,7 +20,8 @@ const (
 
 var deleteOwn, extendOwn = redis.NewScript(deleteOwnText), redis.NewScript(extendOwnText)
 
-// recipe is one user of a lock that is a value at a key, by commands of this package. The locks say how it is taken and given back.
+// recipe is one user of a lock that is a value at a key, by commands of this package. The locks say how it is taken and
+// given back.
 type recipe struct {
 	user
 	held held[struct{}]
@@ -143,11 +144,12 @@ func (l *recipe) Check(ctx context.Context, g lock.Grant) error {
 	return nil
 }
 
-// setter sends the request that takes a key for an owner and returns the token that came with it; redis.Nil says that the key was
-// taken.
+// setter sends the request that takes a key for an owner and returns the token that came with it; redis.Nil says that
+// the key was taken.
 type setter func(ctx context.Context, via link, o *owner) (lock.Token, error)
 
-// attempt asks for the key once. Where the scenario wants the grant on replicas (wait), it is in hand only when enough of them acknowledged.
+// attempt asks for the key once. Where the scenario wants the grant on replicas (wait), it is in hand only when enough
+// of them acknowledged.
 func (l *recipe) attempt(ctx context.Context, r lock.Request, set setter) (lock.Grant, error) {
 	return l.attemptAs(ctx, r, newOwner(), set)
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// redisLock is the library bsm/redislock. Each attempt is one Obtain without the library's retry strategy, which is its default; how
-// often to ask is the scenario's to say. The adapter adds the send time of the script that granted, by a hook of the client: the
-// library itself tells no time but what the server has left of the TTL.
+// redisLock is the library bsm/redislock. Each attempt is one Obtain without the library's retry strategy, which is its
+// default; how often to ask is the scenario's to say. The adapter adds the send time of the script that granted, by a
+// hook of the client: the library itself tells no time but what the server has left of the TTL.
 func redisLock() backends.Lock {
 	return expiring(backends.Lock{
 		Name:    "redislock",

@@ -15,11 +15,11 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// redlock is the algorithm of redis.io, "Distributed Locks with Redis", as published: the same key and the same random value
-// on all servers, granted by a majority within the TTL, counted from before the first request; a failed attempt is taken back on all
-// servers, also on those that did not answer, and tried again after a random delay. It differs in one thing: an attempt of
-// which nobody knows whether a majority took it ends the acquire with an error of unknown outcome (see vote.refusal), where
-// the published client would go on asking.
+// redlock is the algorithm of redis.io, "Distributed Locks with Redis", as published: the same key and the same random
+// value on all servers, granted by a majority within the TTL, counted from before the first request; a failed attempt
+// is taken back on all servers, also on those that did not answer, and tried again after a random delay. It differs in
+// one thing: an attempt of which nobody knows whether a majority took it ends the acquire with an error of unknown
+// outcome (see vote.refusal), where the published client would go on asking.
 func redlock() backends.Lock {
 	return quorumLock(backends.Lock{
 		Name: "redlock",
@@ -78,7 +78,8 @@ func dialFive(a backends.Access) (*fiveConnection, error) {
 	}
 	addresses := a.Addresses(access.Port)
 	if len(addresses) < access.FewestServers {
-		return nil, fmt.Errorf("redlock: %d addresses of port %q; %d are needed", len(addresses), access.Port, access.FewestServers)
+		return nil, fmt.Errorf("redlock: %d addresses of port %q; %d are needed", len(addresses), access.Port,
+			access.FewestServers)
 	}
 	return &fiveConnection{access: a, params: p, fleet: newFleet(addresses, a.Login, p)}, nil
 }
@@ -114,8 +115,8 @@ func (l *redlocker) Acquire(ctx context.Context, r lock.Request) (lock.Grant, er
 	})
 }
 
-// TryAcquire makes one attempt on all servers. One that came too late is answered with ErrContended: it was given up, and what the servers
-// had granted is over.
+// TryAcquire makes one attempt on all servers. One that came too late is answered with ErrContended: it was given up,
+// and what the servers had granted is over.
 func (l *redlocker) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	id := newOwner().id
 	lock.At(ctx, "before-set")
@@ -137,12 +138,14 @@ func (l *redlocker) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant,
 	if late := l.params.Late(end); l.rules.checks && late >= 0 {
 		l.takeBack(ctx, r.Lock, id, v)
 		return lock.Grant{}, lock.Because(lock.Reason{Cause: lock.CauseTooLate, N: int64(late)},
-			fmt.Errorf("%w: given up: the validity was over %s before the replies were in", lock.ErrContended, late.Round(time.Millisecond)))
+			fmt.Errorf("%w: given up: the validity was over %s before the replies were in", lock.ErrContended,
+				late.Round(time.Millisecond)))
 	}
 	lock.At(ctx, "set-done")
 	g := lock.Grant{
-		Lock: r.Lock, Mode: lock.Exclusive, ID: id, Token: lock.Token(token.Load()), Issued: start, ValidUntil: lock.Until(end),
-		Reason: v.grantedBy(),
+		Lock: r.Lock, Mode: lock.Exclusive, ID: id, Token: lock.Token(token.Load()), Issued: start,
+		ValidUntil: lock.Until(end),
+		Reason:     v.grantedBy(),
 	}
 	l.held.keep(g, struct{}{})
 	return g, nil
@@ -179,8 +182,8 @@ func (l *redlocker) deleteFrom(name string) request {
 	}
 }
 
-// Release deletes the keys on all servers, or on those that granted them. It is done when a majority of those had the value; ErrNotHeld when a
-// majority did not.
+// Release deletes the keys on all servers, or on those that granted them. It is done when a majority of those had the
+// value; ErrNotHeld when a majority did not.
 func (l *redlocker) Release(ctx context.Context, g lock.Grant) error {
 	lock.At(ctx, "before-delete")
 	err := l.holders(g.Reason).ask(ctx, g.ID, l.deleteFrom(g.Lock)).own()
@@ -194,8 +197,8 @@ func (l *redlocker) Release(ctx context.Context, g lock.Grant) error {
 	return nil
 }
 
-// Renew sets the keys' expiry anew where they still have this grant's value. It is renewed when a majority did so before the
-// new validity, counted from before the first request, was over.
+// Renew sets the keys' expiry anew where they still have this grant's value. It is renewed when a majority did so
+// before the new validity, counted from before the first request, was over.
 func (l *redlocker) Renew(ctx context.Context, g lock.Grant, ttl time.Duration) (lock.Grant, error) {
 	start := time.Now()
 	err := l.fleet.ask(ctx, g.ID, func(ctx context.Context, c *redis.Client, o *owner) (bool, error) {
@@ -210,7 +213,8 @@ func (l *redlocker) Renew(ctx context.Context, g lock.Grant, ttl time.Duration) 
 	}
 	end := l.params.End(start, ttl)
 	if late := time.Since(end); l.rules.checks && late >= 0 {
-		return g, fmt.Errorf("extended, but the new validity was over %s before the replies were in", late.Round(time.Millisecond))
+		return g, fmt.Errorf("extended, but the new validity was over %s before the replies were in",
+			late.Round(time.Millisecond))
 	}
 	g.ValidUntil = lock.Until(end)
 	l.held.keep(g, struct{}{})

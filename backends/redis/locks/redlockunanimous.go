@@ -2,8 +2,8 @@ package locks
 
 import "github.com/lockquake/lockquake/backends"
 
-// redlockUnanimous is redlock that wants the key on every server. It is wrong on purpose: with one server down nobody is granted a lock, which is
-// what several servers are there to prevent.
+// redlockUnanimous is redlock that wants the key on every server. It is wrong on purpose: with one server down nobody
+// is granted a lock, which is what several servers are there to prevent.
 func redlockUnanimous() backends.Lock {
 	return quorumLock(backends.Lock{
 		Name:  "redlock-unanimous",

@@ -14,11 +14,11 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// redSync is the library go-redsync on one pool: with one server its quorum is that server. Each attempt is one TryLock; the loop
-// of Lock (32 tries, 50 to 250 ms apart) would hide what became of the attempts before the last, so the adapter asks again as the scenario says.
-// A command may take the scenario's timeout rather than the library's 5 % of the TTL, which is meant for several
-// servers asked at once. The adapter adds the send time of the request that granted, by a hook of the client; the library's Until
-// is not used.
+// redSync is the library go-redsync on one pool: with one server its quorum is that server. Each attempt is one
+// TryLock; the loop of Lock (32 tries, 50 to 250 ms apart) would hide what became of the attempts before the last, so
+// the adapter asks again as the scenario says. A command may take the scenario's timeout rather than the library's 5 %
+// of the TTL, which is meant for several servers asked at once. The adapter adds the send time of the request that
+// granted, by a hook of the client; the library's Until is not used.
 func redSync() backends.Lock {
 	return expiring(backends.Lock{
 		Name:    "redsync",
@@ -49,7 +49,8 @@ func (l *redSyncUser) Acquire(ctx context.Context, r lock.Request) (lock.Grant, 
 	return l.poll(ctx, r, l.TryAcquire)
 }
 
-// TryAcquire makes one attempt. The library deletes what a failed one may have left, and does not say whether that worked.
+// TryAcquire makes one attempt. The library deletes what a failed one may have left, and does not say whether that
+// worked.
 func (l *redSyncUser) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	m := l.mutex(r.Lock, r.TTL, "")
 	lock.At(ctx, "before-lock")
@@ -66,8 +67,8 @@ func (l *redSyncUser) TryAcquire(ctx context.Context, r lock.Request) (lock.Gran
 	return g, nil
 }
 
-// unlessTaken classifies an error of the library. Its word for a key with another value, or none, is "taken" whatever was
-// asked; taken says what that means.
+// unlessTaken classifies an error of the library. Its word for a key with another value, or none, is "taken" whatever
+// was asked; taken says what that means.
 func unlessTaken(o *owner, err, taken error) error {
 	var other *redsync.ErrTaken
 	if errors.As(err, &other) || errors.Is(err, redsync.ErrLockAlreadyExpired) {

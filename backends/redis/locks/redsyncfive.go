@@ -64,8 +64,8 @@ func (c *redsyncFiveConnection) Locker(_ context.Context, user int) (lock.Locker
 	}, nil
 }
 
-// sentHook adds ErrNotSent to the error of a command that was never written to a connection. The library makes its commands
-// itself, so their last argument is replaced by an owner with the same text.
+// sentHook adds ErrNotSent to the error of a command that was never written to a connection. The library makes its
+// commands itself, so their last argument is replaced by an owner with the same text.
 type sentHook struct{}
 
 // DialHook changes nothing.
@@ -119,8 +119,8 @@ func (l *redsyncer) Acquire(ctx context.Context, r lock.Request) (lock.Grant, er
 	})
 }
 
-// TryAcquire makes one attempt on all servers. One that came too late is answered with ErrContended: the library gave it up,
-// and what the servers had granted is over.
+// TryAcquire makes one attempt on all servers. One that came too late is answered with ErrContended: the library gave
+// it up, and what the servers had granted is over.
 func (l *redsyncer) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	m := l.mutex(r.Lock, "", r.TTL)
 	lock.At(ctx, "before-lock")
@@ -162,7 +162,8 @@ func (l *redsyncer) Release(ctx context.Context, g lock.Grant) error {
 	return nil
 }
 
-// Renew extends on all servers. The library's Extend knows one expiry for each mutex, so a new one takes the value over.
+// Renew extends on all servers. The library's Extend knows one expiry for each mutex, so a new one takes the value
+// over.
 func (l *redsyncer) Renew(ctx context.Context, g lock.Grant, ttl time.Duration) (lock.Grant, error) {
 	if _, err := l.held.handle(g); err != nil {
 		return g, err
@@ -189,8 +190,8 @@ func (l *redsyncer) Renew(ctx context.Context, g lock.Grant, ttl time.Duration) 
 // Close frees what the user may still hold; what is left expires.
 func (l *redsyncer) Close() error { return l.held.free(l.params.NodeTimeout, l.Release) }
 
-// voteOf counts the servers' answers in an error of the library. It names those that did not do what they were asked, in no order;
-// whoever is not named did it. Where a majority had the key with another value, it names only these.
+// voteOf counts the servers' answers in an error of the library. It names those that did not do what they were asked,
+// in no order; whoever is not named did it. Where a majority had the key with another value, it names only these.
 func voteOf(err error, nodes int) vote {
 	var v vote
 	var taken *redsync.ErrTaken

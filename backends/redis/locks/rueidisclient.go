@@ -18,7 +18,8 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// rueidisRefresh is how often a client asks the Sentinels for the primary beside hearing of it, as the library recommends.
+// rueidisRefresh is how often a client asks the Sentinels for the primary beside hearing of it, as the library
+// recommends.
 const rueidisRefresh = 5 * time.Second
 
 // rueidisConnection is one client process's Locker of the library.
@@ -93,12 +94,14 @@ func rueidisOptions(a backends.Access) (rueidis.ClientOption, access.LockParams,
 		o.InitAddress = a.Addresses(access.SentinelPort)
 		watch := a.LoginAt(access.SentinelPort)
 		o.Sentinel = rueidis.SentinelOption{
-			MasterSet: cmp.Or(p.Master, access.Monitored), Username: watch.User, Password: watch.Password, Dialer: o.Dialer, TopologyRefreshInterval: rueidisRefresh,
+			MasterSet: cmp.Or(p.Master, access.Monitored), Username: watch.User, Password: watch.Password,
+			Dialer: o.Dialer, TopologyRefreshInterval: rueidisRefresh,
 		}
 	case access.Cluster:
 		o.InitAddress = a.Addresses(access.Port)
 	default:
-		return o, p, fmt.Errorf("rueidislock: backend %q is none of %s, %s and %s", a.Backend, access.Single, access.Sentinel, access.Cluster)
+		return o, p, fmt.Errorf("rueidislock: backend %q is none of %s, %s and %s", a.Backend, access.Single,
+			access.Sentinel, access.Cluster)
 	}
 	if len(o.InitAddress) == 0 {
 		return o, p, fmt.Errorf("rueidislock: backend %s has no address", a.Backend)
@@ -130,8 +133,8 @@ const (
 	rueidisDeadline = 5
 )
 
-// Do tells the grant that the command is about. The library's commands are three: SET and the renewals run under the context of
-// the grant, the delete under none.
+// Do tells the grant that the command is about. The library's commands are three: SET and the renewals run under the
+// context of the grant, the delete under none.
 func (h rueidisHook) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
 	words := cmd.Commands()
 	if len(words) != rueidisWords {

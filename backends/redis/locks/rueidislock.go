@@ -14,7 +14,8 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// rueidisGrace is how long a call of the library may go on after its context ended: it deletes what it may have left behind.
+// rueidisGrace is how long a call of the library may go on after its context ended: it deletes what it may have left
+// behind.
 const rueidisGrace = 500 * time.Millisecond
 
 // rueidisLock is the library rueidislock on one client, so its KeyMajority is 1. All users of a process share one of
@@ -48,11 +49,13 @@ func rueidisLock() backends.Lock {
 			"renews by itself, expires keys by the client's wall clock.",
 		Modules: []string{"github.com/redis/rueidis", "github.com/redis/rueidis/rueidislock"},
 		Offers: backends.Offers{
-			Blocking: true, Try: true, Renewal: "background", LossSignal: true, Token: backends.TokenNone, Reentrant: "no", Expires: true, WallClock: true,
+			Blocking: true, Try: true, Renewal: "background", LossSignal: true, Token: backends.TokenNone,
+			Reentrant: "no", Expires: true, WallClock: true,
 		},
 		Points: []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
 		MinTTL: 100 * time.Millisecond,
-		// A deaf waiter asks again when its turn is over. (A holder that fell silent believes in its last renewal for up to a TTL and a half.)
+		// A deaf waiter asks again when its turn is over. (A holder that fell silent believes in its last renewal for
+		// up to a TTL and a half.)
 		Recovery: backends.RecoversIn(func(ttl time.Duration) time.Duration { return 2*ttl + time.Second }),
 		Dial:     dialRueidis,
 	}
@@ -67,8 +70,8 @@ type rueidisUser struct {
 // rueidisCall is either way to ask.
 type rueidisCall func(ctx context.Context, name string) (context.Context, context.CancelFunc, error)
 
-// Acquire waits for the key to be free, in turns of a TTL. Within one, the library asks again by itself, also after an attempt of unknown
-// outcome.
+// Acquire waits for the key to be free, in turns of a TTL. Within one, the library asks again by itself, also after an
+// attempt of unknown outcome.
 func (l *rueidisUser) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	for {
 		turn, cancel := context.WithTimeout(ctx, r.TTL)
@@ -88,7 +91,8 @@ func (l *rueidisUser) TryAcquire(ctx context.Context, r lock.Request) (lock.Gran
 
 func (l *rueidisUser) acquire(ctx context.Context, r lock.Request, call rueidisCall) (lock.Grant, error) {
 	if ttl := l.conn.access.TTL; r.TTL != ttl {
-		return lock.Grant{}, fmt.Errorf("%w: ttl %s asked for, but the library was set up for %s", lock.ErrNotSent, r.TTL, ttl)
+		return lock.Grant{}, fmt.Errorf("%w: ttl %s asked for, but the library was set up for %s", lock.ErrNotSent,
+			r.TTL, ttl)
 	}
 	lock.At(ctx, "before-lock")
 	a := newRueidisGrant(r.TTL)
@@ -309,7 +313,8 @@ func (a *rueidisGrant) grant(name string) lock.Grant {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return lock.Grant{
-		Lock: name, Mode: lock.Exclusive, ID: access.Printable(a.value), Token: lock.NoToken, Issued: a.issued, ValidUntil: a.valid,
+		Lock: name, Mode: lock.Exclusive, ID: access.Printable(a.value), Token: lock.NoToken, Issued: a.issued,
+		ValidUntil: a.valid,
 	}
 }
 
@@ -322,7 +327,8 @@ func (a *rueidisGrant) refused(ctx context.Context, err error) error {
 	}
 	switch {
 	case a.standing || a.left:
-		return fmt.Errorf("rueidislock, with an attempt of unknown outcome: %v", err) // nor is the last one's certainty the call's
+		// nor is the last one's certainty the call's
+		return fmt.Errorf("rueidislock, with an attempt of unknown outcome: %v", err)
 	case a.why == nil:
 		return fmt.Errorf("%w: %w", lock.ErrNotSent, err)
 	case ctx.Err() != nil && errors.Is(a.why, errTakenBack):

@@ -14,12 +14,12 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// rueidisSetPxLua is the recipe of set-px-lua over the library rueidis, which sends the commands of all users of a process over one
-// connection that they share, as many at a time as there are (automatic pipelining). It asks less of client and server for
-// each command than a connection for each user, and a connection that hangs delays all users.
+// rueidisSetPxLua is the recipe of set-px-lua over the library rueidis, which sends the commands of all users of a
+// process over one connection that they share, as many at a time as there are (automatic pipelining). It asks less of
+// client and server for each command than a connection for each user, and a connection that hangs delays all users.
 //
-// The library tells nobody when it writes a command. So a grant is valid from when the command was handed to the library, which is
-// earlier: the holder believes in it for less time than it could.
+// The library tells nobody when it writes a command. So a grant is valid from when the command was handed to the
+// library, which is earlier: the holder believes in it for less time than it could.
 func rueidisSetPxLua() backends.Lock {
 	return expiring(backends.Lock{
 		Name:    "rueidis-set-px-lua",
@@ -32,9 +32,11 @@ func rueidisSetPxLua() backends.Lock {
 			if err != nil {
 				return nil, err
 			}
-			o.DisableCache = true                   // nobody waits for changes of a key
-			o.PipelineMultiplex = -1                // one connection: the more commands share a write, the less each costs
-			o.MaxFlushDelay = 20 * time.Microsecond // as the library recommends; it waits only while several commands are under way
+			o.DisableCache = true // nobody waits for changes of a key
+			// one connection: the more commands share a write, the less each costs
+			o.PipelineMultiplex = -1
+			// as the library recommends; it waits only while several commands are under way
+			o.MaxFlushDelay = 20 * time.Microsecond
 			client, err := rueidis.NewClient(o)
 			if err != nil {
 				return nil, fmt.Errorf("rueidis: %w", err)
@@ -58,7 +60,10 @@ type pipelined struct {
 
 // Locker returns a locker for one user.
 func (c pipelined) Locker(_ context.Context, number int) (lock.Locker, error) {
-	return &pipelinedUser{user: user{keys: access.Keyspace(c.access.Prefix), params: c.params, random: backends.Random(c.access.Run, number)}, client: c.client}, nil
+	return &pipelinedUser{user: user{
+		keys: access.Keyspace(c.access.Prefix), params: c.params,
+		random: backends.Random(c.access.Run, number),
+	}, client: c.client}, nil
 }
 
 // Close closes the connections; keys that are still held expire.
@@ -93,7 +98,10 @@ func (l *pipelinedUser) TryAcquire(ctx context.Context, r lock.Request) (lock.Gr
 		return lock.Grant{}, fmt.Errorf("SET NX: %w", err)
 	}
 	lock.At(ctx, "set-done")
-	g := lock.Grant{Lock: r.Lock, Mode: lock.Exclusive, ID: id, Issued: sent, ValidUntil: backends.Validity(sent, r.TTL)}
+	g := lock.Grant{
+		Lock: r.Lock, Mode: lock.Exclusive, ID: id, Issued: sent,
+		ValidUntil: backends.Validity(sent, r.TTL),
+	}
 	l.keep(g, struct{}{})
 	return g, nil
 }
@@ -139,7 +147,9 @@ func (l *pipelinedUser) Check(ctx context.Context, g lock.Grant) error {
 func (l *pipelinedUser) Close() error { return l.free(l.params.Timeout, l.Release) }
 
 // run runs a script that says 0 where the key has another value or none: then the grant is over, as after a delete.
-func (l *pipelinedUser) run(ctx context.Context, script *rueidis.Lua, g lock.Grant, more ...string) (sent time.Time, err error) {
+func (l *pipelinedUser) run(ctx context.Context, script *rueidis.Lua, g lock.Grant, more ...string) (sent time.Time,
+	err error,
+) {
 	var n int64
 	sent, err = l.do(ctx, func(ctx context.Context) (err error) {
 		n, err = script.Exec(ctx, l.client, []string{l.keys.Key(g.Lock)}, append([]string{g.ID}, more...)).AsInt64()
@@ -157,8 +167,8 @@ func (l *pipelinedUser) run(ctx context.Context, script *rueidis.Lua, g lock.Gra
 	return sent, nil
 }
 
-// do hands a command to the library, bounds it, and says when that was and what an error means: certainly not done where the server
-// answered with an error, or where no connection could be made (see rueidisOptions).
+// do hands a command to the library, bounds it, and says when that was and what an error means: certainly not done
+// where the server answered with an error, or where no connection could be made (see rueidisOptions).
 func (l *pipelinedUser) do(ctx context.Context, command func(context.Context) error) (handed time.Time, err error) {
 	limited := l.commands.Within(ctx, l.params.Timeout)
 	defer limited.End()

@@ -8,9 +8,9 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// setNx is the oldest recipe: SETNX takes the key and DEL gives it back. It is wrong on purpose. Nothing ever ends the hold of who died,
-// lost its connection in the middle or forgot; and DEL asks nobody whose key it is. The Redis documentation keeps it as history (SETNX,
-// "Design pattern: Locking with SETNX"). Of the conformance suite it fails
+// setNx is the oldest recipe: SETNX takes the key and DEL gives it back. It is wrong on purpose. Nothing ever ends the
+// hold of who died, lost its connection in the middle or forgot; and DEL asks nobody whose key it is. The Redis
+// documentation keeps it as history (SETNX, "Design pattern: Locking with SETNX"). Of the conformance suite it fails
 // the checks that wait for an expiry, and release-forged.
 func setNx() backends.Lock {
 	return backends.Lock{
@@ -18,7 +18,10 @@ func setNx() backends.Lock {
 		Doc:   "SETNX, released by DEL (redis.io, SETNX, the design pattern of old).",
 		Wrong: "the key never expires: a holder that crashes blocks the lock for ever; and a release deletes the key whosever it is",
 		Found: backends.Found{
-			Checks: []string{"expiry", "expiry-process", "release-stale", "errors-acquire", "release-forged", "release-point"},
+			Checks: []string{
+				"expiry", "expiry-process", "release-stale", "errors-acquire", "release-forged",
+				"release-point",
+			},
 			Stories: []backends.Finding{
 				{Story: "crash", Shows: "a stuck lock", Reasons: []string{"stuck_locks 0: found"}},
 				{Story: "slow-replies", Shows: "an orphan that stays", Reasons: []string{"orphan_age_ms <"}},

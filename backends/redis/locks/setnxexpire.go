@@ -9,9 +9,9 @@ import (
 )
 
 // setNxExpire is SETNX followed by an expiry in a command of its own (PEXPIRE, so that a TTL need not be whole
-// seconds). It is wrong on purpose: whoever dies or loses its connection between the two leaves a key that never expires.
-// That is why SET learned NX and EX in one command (Redis 2.6.12; the documentation of SETNX names the gap). It is released by
-// the script of set-px-lua, so that the gap is all that is wrong with it.
+// seconds). It is wrong on purpose: whoever dies or loses its connection between the two leaves a key that never
+// expires. That is why SET learned NX and EX in one command (Redis 2.6.12; the documentation of SETNX names the gap).
+// It is released by the script of set-px-lua, so that the gap is all that is wrong with it.
 func setNxExpire() backends.Lock {
 	return expiring(backends.Lock{
 		Name:   "setnx-expire",

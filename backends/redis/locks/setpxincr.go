@@ -37,7 +37,8 @@ var setIncr = redis.NewScript(`if redis.call("SET", KEYS[1], ARGV[1], "NX", "PX"
 
 func takePxIncr(ctx context.Context, l *recipe, r lock.Request) (lock.Grant, error) {
 	return l.attempt(ctx, r, func(ctx context.Context, via link, o *owner) (lock.Token, error) {
-		n, err := setIncr.Run(ctx, via, []string{l.keys.Key(r.Lock), l.keys.Counter(r.Lock)}, o, r.TTL.Milliseconds()).Uint64()
+		n, err := setIncr.Run(ctx, via, []string{l.keys.Key(r.Lock), l.keys.Counter(r.Lock)}, o,
+			r.TTL.Milliseconds()).Uint64()
 		return lock.Token(n), err
 	})
 }

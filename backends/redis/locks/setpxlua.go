@@ -30,6 +30,7 @@ func takePx(ctx context.Context, l *recipe, r lock.Request) (lock.Grant, error) 
 // setPx sends SET with NX and PX.
 func setPx(l *recipe, r lock.Request) setter {
 	return func(ctx context.Context, via link, o *owner) (lock.Token, error) {
-		return lock.NoToken, via.Process(ctx, redis.NewStatusCmd(ctx, "SET", l.keys.Key(r.Lock), o, "NX", "PX", r.TTL.Milliseconds()))
+		return lock.NoToken, via.Process(ctx, redis.NewStatusCmd(ctx, "SET", l.keys.Key(r.Lock), o, "NX", "PX",
+			r.TTL.Milliseconds()))
 	}
 }

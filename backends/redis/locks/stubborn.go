@@ -12,9 +12,9 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// stubborn is set-px-lua as a library writes it that was never tried against a server in trouble. It is wrong on purpose in two ways: a call
-// waits for its answer whatever its deadline says, and a lock object that has met a broken connection never asks again. It fails the conformance checks
-// errors-silence and errors-refused.
+// stubborn is set-px-lua as a library writes it that was never tried against a server in trouble. It is wrong on
+// purpose in two ways: a call waits for its answer whatever its deadline says, and a lock object that has met a broken
+// connection never asks again. It fails the conformance checks errors-silence and errors-refused.
 func stubborn() backends.Lock {
 	return expiring(backends.Lock{
 		Name:  "stubborn",
@@ -32,7 +32,9 @@ func stubborn() backends.Lock {
 		Dial: dialer(func(u user) lock.Locker {
 			u.client = u.client.(*redis.Client).WithTimeout(time.Hour)
 			var broken error // what ended all use of this object
-			return &recipe{user: u, how: around(func(ctx context.Context, _ *recipe, _ string, do func(context.Context) error) error {
+			return &recipe{user: u, how: around(func(ctx context.Context, _ *recipe, _ string,
+				do func(context.Context) error,
+			) error {
 				if broken != nil {
 					return fmt.Errorf("%w: an earlier call had a broken connection: %w", lock.ErrNotSent, broken)
 				}

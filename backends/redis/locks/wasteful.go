@@ -14,10 +14,11 @@ import (
 // looks is how often lock wasteful reads its key when it has taken or deleted it.
 const looks = 50
 
-// wasteful is set-px-lua at a price that nobody should pay. It is wrong on purpose in what it costs, and right in whom it grants the lock. It
-// opens a connection for each call, reads the key fifty times when it has taken or deleted it, and passes the time between two attempts in a
-// loop. Each is the positive control of a bound of the default suite. It is not put to conformance: its waiters would take the processor from the checks
-// beside it, and from its own holder, whose grant would be over before it is answered.
+// wasteful is set-px-lua at a price that nobody should pay. It is wrong on purpose in what it costs, and right in whom
+// it grants the lock. It opens a connection for each call, reads the key fifty times when it has taken or deleted it,
+// and passes the time between two attempts in a loop. Each is the positive control of a bound of the default suite. It
+// is not put to conformance: its waiters would take the processor from the checks beside it, and from its own holder,
+// whose grant would be over before it is answered.
 func wasteful() backends.Lock {
 	return expiring(backends.Lock{
 		Name:  "wasteful",
@@ -42,19 +43,22 @@ func wasteful() backends.Lock {
 			o := *shared.(*redis.Client).Options()
 			o.MaxRetries = -1 // what was none there is written as 0, which means three here
 			o.PoolSize = 1    // the room for one
-			return wastefully{&recipe{user: u, how: around(func(ctx context.Context, l *recipe, name string, do func(context.Context) error) error {
-				client := redis.NewClient(&o)
-				client.AddHook(sendHook{})
-				l.client = client
-				defer func() { l.client, _ = shared, client.Close() }()
-				if err := do(ctx); err != nil {
-					return err
-				}
-				for range looks {
-					_ = client.Get(ctx, l.keys.Key(name)).Err() // the answer is of no use
-				}
-				return nil
-			})}}
+			return wastefully{&recipe{
+				user: u,
+				how: around(func(ctx context.Context, l *recipe, name string, do func(context.Context) error) error {
+					client := redis.NewClient(&o)
+					client.AddHook(sendHook{})
+					l.client = client
+					defer func() { l.client, _ = shared, client.Close() }()
+					if err := do(ctx); err != nil {
+						return err
+					}
+					for range looks {
+						_ = client.Get(ctx, l.keys.Key(name)).Err() // the answer is of no use
+					}
+					return nil
+				}),
+			}}
 		}),
 	})
 }
@@ -70,7 +74,8 @@ func (l wastefully) Acquire(ctx context.Context, r lock.Request) (lock.Grant, er
 		if !errors.Is(err, lock.ErrContended) || ctx.Err() != nil {
 			return g, err
 		}
-		for until := time.Now().Add(l.params.Retry.Delay); time.Now().Before(until) && ctx.Err() == nil; { //nolint:revive // the loop is the point
+		for until := time.Now().Add(l.params.Retry.Delay); time.Now().Before(until) &&
+			ctx.Err() == nil; { //nolint:revive // the loop is the point
 		}
 	}
 }

@@ -9,12 +9,13 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// weakOwner is set-px-lua with a value that is not random: the time of the acquire in milliseconds, and the number of the client. It is
-// wrong on purpose. Two users of one client who ask in the same millisecond have one value. Where the first outlives its key and the
-// second has the lock by then, the script of the first finds "its own" value and deletes the key of the second. The Redis
-// documentation asks for a value that is unique across all clients and all requests ("Correct Implementation with a Single
-// Instance"), and calls a time with microseconds and a client id a weaker substitute that suffices in most environments. The
-// conformance suite catches it by chance, where users ask in the same millisecond.
+// weakOwner is set-px-lua with a value that is not random: the time of the acquire in milliseconds, and the number of
+// the client. It is wrong on purpose. Two users of one client who ask in the same millisecond have one value. Where the
+// first outlives its key and the second has the lock by then, the script of the first finds "its own" value and deletes
+// the key of the second. The Redis documentation asks for a value that is unique across all clients and all requests
+// ("Correct Implementation with a Single Instance"), and calls a time with microseconds and a client id a weaker
+// substitute that suffices in most environments. The conformance suite catches it by chance, where users ask in the
+// same millisecond.
 func weakOwner() backends.Lock {
 	return expiring(backends.Lock{
 		Name:  "weak-owner",

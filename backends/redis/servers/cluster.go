@@ -84,13 +84,14 @@ func newCluster(list locks, c topology.Common, decode func(into any) error) (top
 		return nil, fmt.Errorf("backend %s: %w", access.Cluster, err)
 	}
 	if c.Attached == nil && c.Nodes != 0 && c.Nodes != clusterServers {
-		return nil, fmt.Errorf("backend %s: nodes is %d; it runs %d primaries with a replica each: leave it out", access.Cluster, c.Nodes, clusterPrimaries)
+		return nil, fmt.Errorf("backend %s: nodes is %d; it runs %d primaries with a replica each: leave it out",
+			access.Cluster, c.Nodes, clusterPrimaries)
 	}
 	return sharded{locks: list, common: c, params: p}, nil
 }
 
-// Specs describes the servers. The first three begin as primaries, the fourth follows the first, and so on; Ready introduces them
-// to each other. Of somebody else's cluster they are those that the user named.
+// Specs describes the servers. The first three begin as primaries, the fourth follows the first, and so on; Ready
+// introduces them to each other. Of somebody else's cluster they are those that the user named.
 func (s sharded) Specs() []node.Spec {
 	servers := clusterServers
 	if s.common.Attached != nil {
@@ -107,7 +108,8 @@ func (s sharded) Specs() []node.Spec {
 	return specs
 }
 
-// replicaValidity is for how long a replica without its primary may be elected: what Redis' own defaults, ten times 15 s, come to.
+// replicaValidity is for how long a replica without its primary may be elected: what Redis' own defaults, ten times 15
+// s, come to.
 const replicaValidity = 150 * time.Second
 
 // server is the argv of a server that clients reach at address, and the others at bus.
@@ -117,9 +119,12 @@ func (s sharded) server(place node.Place, address, bus string) []string {
 	return slices.Concat(command(place, address, s.params.Persistence), s.params.WriteRule.options(), []string{
 		"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf",
 		"--cluster-node-timeout", strconv.FormatInt(s.params.NodeTimeout.Milliseconds(), 10),
-		// By default ten times the timeout: at 500 ms a replica that has lost one election is too old for the next, and nobody serves its slots again.
-		"--cluster-replica-validity-factor", strconv.FormatInt(max(10, int64(replicaValidity/s.params.NodeTimeout)), 10),
-		"--cluster-port", busNumber, "--cluster-announce-ip", host, "--cluster-announce-port", port, "--cluster-announce-bus-port", busNumber,
+		// By default ten times the timeout: at 500 ms a replica that has lost one election is too old for the next, and
+		// nobody serves its slots again.
+		"--cluster-replica-validity-factor", strconv.FormatInt(max(10, int64(replicaValidity/s.params.NodeTimeout)),
+			10),
+		"--cluster-port", busNumber, "--cluster-announce-ip", host, "--cluster-announce-port", port,
+		"--cluster-announce-bus-port", busNumber,
 		// A replica that has heard nothing of its primary's offset is left out of CLUSTER SLOTS: each ping brings it.
 		"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1",
 	})
@@ -134,8 +139,12 @@ func (s sharded) Params() any {
 
 // Service returns the handle on the running nodes.
 func (s sharded) Service(nodes []node.Handle) topology.Service {
-	servers := membersOf(nodes, seen{port: access.Port, timeout: observeTimeout, keys: access.Keyspace(s.common.Prefix())})
-	guest, setup := clusterGuest{endpoints: servers, common: s.common}, clusterSetup{servers: servers, buses: map[string]string{}}
+	servers := membersOf(nodes, seen{
+		port: access.Port, timeout: observeTimeout,
+		keys: access.Keyspace(s.common.Prefix()),
+	})
+	guest, setup := clusterGuest{endpoints: servers, common: s.common},
+		clusterSetup{servers: servers, buses: map[string]string{}}
 	for _, n := range nodes {
 		guest.login, setup.buses[n.Name()] = n.Login(), n.Address(busPort)
 	}

@@ -26,8 +26,8 @@ type clusterGuest struct {
 	primaries int // that took a write
 }
 
-// attached finds the primaries by the addresses that the cluster gives to clients. All endpoints must agree upon them. Those that are no
-// endpoints are reached there, with the endpoints' login. It also returns who has which slots.
+// attached finds the primaries by the addresses that the cluster gives to clients. All endpoints must agree upon them.
+// Those that are no endpoints are reached there, with the endpoints' login. It also returns who has which slots.
 func (g *clusterGuest) attached(ctx context.Context) (attachedServers, []redis.ClusterSlot, error) {
 	var shards []redis.ClusterSlot
 	var primaries []string
@@ -37,7 +37,8 @@ func (g *clusterGuest) attached(ctx context.Context) (attachedServers, []redis.C
 			return attachedServers{}, nil, err
 		}
 		if i > 0 && !slices.Equal(seen, primaries) {
-			return attachedServers{}, nil, fmt.Errorf("%s takes %s for the primaries of its cluster, and %s takes %s", m.address, strings.Join(seen, ", "),
+			return attachedServers{}, nil, fmt.Errorf("%s takes %s for the primaries of its cluster, and %s takes %s",
+				m.address, strings.Join(seen, ", "),
 				g.endpoints[0].address, strings.Join(primaries, ", "))
 		}
 		shards, primaries = its, seen
@@ -46,8 +47,9 @@ func (g *clusterGuest) attached(ctx context.Context) (attachedServers, []redis.C
 	for _, r := range shards {
 		for _, n := range r.Nodes {
 			if host, port, err := net.SplitHostPort(n.Addr); err != nil || host == "" || host == "?" || port == "0" {
-				return attachedServers{}, nil, fmt.Errorf("the cluster of %s gives clients %q as the address of a server; it must announce one that they can use (cluster-announce-ip, tls-cluster)",
-					g.endpoints[0].address, n.Addr)
+				return attachedServers{}, nil,
+					fmt.Errorf("the cluster of %s gives clients %q as the address of a server; it must announce one that they can use (cluster-announce-ip, tls-cluster)",
+						g.endpoints[0].address, n.Addr)
 			}
 			if _, err := g.endpoints.find(g.endpoints.at(n.Addr)); err != nil && !slices.Contains(g.announced, n.Addr) {
 				g.announced = append(g.announced, n.Addr)
@@ -69,7 +71,10 @@ func (g *clusterGuest) serverAt(address string) member {
 	if m, err := g.found.find(address); err == nil {
 		return m
 	}
-	m := newMember(foundServer{address, g.login}, seen{port: access.Port, timeout: observeTimeout, keys: access.Keyspace(g.common.Prefix())})
+	m := newMember(foundServer{address, g.login}, seen{
+		port: access.Port, timeout: observeTimeout,
+		keys: access.Keyspace(g.common.Prefix()),
+	})
 	g.found = append(g.found, m)
 	return m
 }

@@ -15,8 +15,8 @@ type clusterSetup struct {
 	formed  bool              // ready has seen it whole once: from then on the cluster alone says who follows whom
 }
 
-// form gives the primaries their slots, has all nodes meet and the replicas follow. Each part is left out where it was done; a replica that
-// has not heard of its primary yet is an error, and done at the next call.
+// form gives the primaries their slots, has all nodes meet and the replicas follow. Each part is left out where it was
+// done; a replica that has not heard of its primary yet is an error, and done at the next call.
 func (s *clusterSetup) form(ctx context.Context) error {
 	views := make([]view, len(s.servers))
 	for i, m := range s.servers {
@@ -49,8 +49,8 @@ func (s *clusterSetup) form(ctx context.Context) error {
 	return nil
 }
 
-// prepare sets what a node must have before it meets others: an epoch of its own, so that no two primaries quarrel about one,
-// and a primary's slots.
+// prepare sets what a node must have before it meets others: an epoch of its own, so that no two primaries quarrel
+// about one, and a primary's slots.
 func (s *clusterSetup) prepare(ctx context.Context, i int, v view) error {
 	m := s.servers[i]
 	// Refused where an earlier call that was cut short has set it: the slots tell whether all is done.
@@ -74,7 +74,8 @@ func (s *clusterSetup) meet(ctx context.Context, m, other member) error {
 	return nil
 }
 
-// follow makes a node a replica of the primary with that id, unless it is one, or was promoted already on a slow machine.
+// follow makes a node a replica of the primary with that id, unless it is one, or was promoted already on a slow
+// machine.
 func follow(ctx context.Context, m member, v view, primary string) error {
 	if self := v.self(); self.primary == primary || len(self.slots) > 0 {
 		return nil
@@ -92,7 +93,8 @@ func (s *clusterSetup) whole(ctx context.Context, m member) ([]string, error) {
 		return nil, err
 	}
 	for name, want := range map[string]string{
-		"cluster_state": "ok", "cluster_slots_ok": strconv.Itoa(slots), "cluster_known_nodes": strconv.Itoa(clusterServers),
+		"cluster_state": "ok", "cluster_slots_ok": strconv.Itoa(slots),
+		"cluster_known_nodes": strconv.Itoa(clusterServers),
 	} {
 		if info[name] != want {
 			return nil, fmt.Errorf("%s of %s is %s; awaited is %s", name, m.name, info[name], want)
@@ -134,7 +136,8 @@ func (s *clusterSetup) ready(ctx context.Context) error {
 			primaries = seen
 		}
 		if !slices.Equal(seen, primaries) {
-			return fmt.Errorf("%s takes %s for the primaries, others %s", m.name, strings.Join(seen, ", "), strings.Join(primaries, ", "))
+			return fmt.Errorf("%s takes %s for the primaries, others %s", m.name, strings.Join(seen, ", "),
+				strings.Join(primaries, ", "))
 		}
 	}
 	v, err := viewOf(ctx, s.servers[0])

@@ -13,8 +13,8 @@ import (
 
 var _ topology.ContentCounter = members(nil)
 
-// Contents counts keys of all databases, connections and channels, each on the server that has most. Connections are bounded as go-redis
-// does: ten for each core of a client.
+// Contents counts keys of all databases, connections and channels, each on the server that has most. Connections are
+// bounded as go-redis does: ten for each core of a client.
 func (ms members) Contents(ctx context.Context) (map[string]topology.Content, error) {
 	return contents(ctx, ms, func(a, b int64) int64 { return max(a, b) })
 }

@@ -29,7 +29,8 @@ func (sharded) Explain(ctx context.Context, servers []node.Handle) []topology.Se
 	return explain(ctx, servers)
 }
 
-// told is what INFO says of a server that may explain a finding, by section. CONFIG, which says more, is often forbidden.
+// told is what INFO says of a server that may explain a finding, by section. CONFIG, which says more, is often
+// forbidden.
 var told = []struct{ section, field string }{
 	{"memory", "maxmemory"},
 	{"memory", "maxmemory_policy"},

@@ -11,12 +11,18 @@ import (
 
 // Promotes says that there is nobody to take over.
 func (s *service) Promotes() error {
-	return chaos.Unavailable{What: "a failover in order", Reason: "there is one server, and nobody to take over from it; use backend sentinel or rediscluster, or the fault restart"}
+	return chaos.Unavailable{
+		What:   "a failover in order",
+		Reason: "there is one server, and nobody to take over from it; use backend sentinel or rediscluster, or the fault restart",
+	}
 }
 
 // Promotes says that nobody leads.
 func (s *fiveService) Promotes() error {
-	return chaos.Unavailable{What: "a failover in order", Reason: "the servers of redlock are independent, and none of them leads; use the fault restart"}
+	return chaos.Unavailable{
+		What:   "a failover in order",
+		Reason: "the servers of redlock are independent, and none of them leads; use the fault restart",
+	}
 }
 
 // Leaderless says that nobody leads, whatever each says of itself: each calls itself a master.
@@ -61,8 +67,8 @@ func (s *sentinelService) Settle(context.Context, chaos.Promotion) error { retur
 // Promotes is always possible.
 func (s *clusterService) Promotes() error { return nil }
 
-// Promote has a replica take the slots of its primary over (CLUSTER FAILOVER), which the primary agrees to and waits for: the node,
-// or where that is a primary the first of its replicas.
+// Promote has a replica take the slots of its primary over (CLUSTER FAILOVER), which the primary agrees to and waits
+// for: the node, or where that is a primary the first of its replicas.
 func (s *clusterService) Promote(ctx context.Context, node string) (chaos.Promotion, error) {
 	m, err := s.servers.find(node)
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// Five is a handful of Redis servers that know nothing of each other, as the Redlock algorithm wants them. It has these locks.
+// Five is a handful of Redis servers that know nothing of each other, as the Redlock algorithm wants them. It has these
+// locks.
 func Five(list []backends.Lock) listed.Backend {
 	return listed.Backend{
 		Backend: backends.Backend{
@@ -25,7 +26,10 @@ func Five(list []backends.Lock) listed.Backend {
 			Doc:     "Five independent Redis servers (or 3, 7, 9) that know nothing of each other; a lock is held where a majority has its key.",
 			Modules: []string{access.GoRedis},
 			Locks:   list,
-			Servers: backends.Servers{Majority: backends.ByClients, CountsConnections: true, Durable: durable, Forgets: true},
+			Servers: backends.Servers{
+				Majority: backends.ByClients, CountsConnections: true, Durable: durable,
+				Forgets: true,
+			},
 		},
 		Maker: maker(6, newFive, access.Port),
 	}
@@ -35,7 +39,8 @@ func Five(list []backends.Lock) listed.Backend {
 type FiveParams struct {
 	// Persistence is "none", "snapshot", "save-points", "everysec" or "always", as for one server.
 	Persistence string `yaml:"persistence" json:"persistence"`
-	// Restart is "immediate", or "delayed": a server that ended comes back only when every key that it may have forgotten is over.
+	// Restart is "immediate", or "delayed": a server that ended comes back only when every key that it may have
+	// forgotten is over.
 	Restart             string `yaml:"restart" json:"restart"`
 	access.QuorumParams `yaml:",inline"`
 }
@@ -52,7 +57,8 @@ func newFive(c topology.Common, decode func(into any) error) (topology.Topology,
 	if err := decode(&p); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(checkPersistence(p.Persistence), checkRestart(p.Restart), p.Check(c.TTL), checkPrefix(c)); err != nil {
+	if err := errors.Join(checkPersistence(p.Persistence), checkRestart(p.Restart), p.Check(c.TTL),
+		checkPrefix(c)); err != nil {
 		return nil, fmt.Errorf("backend redlock: %w", err)
 	}
 	f := five{common: c, params: p, nodes: 5}
@@ -60,7 +66,8 @@ func newFive(c topology.Common, decode func(into any) error) (topology.Topology,
 		f.nodes = c.Nodes
 	}
 	if f.nodes < access.FewestServers || f.nodes > access.MostServers || f.nodes%2 == 0 {
-		return nil, fmt.Errorf("backend redlock: nodes is %d; it runs an odd number of servers from %d to %d", c.Nodes, access.FewestServers, access.MostServers)
+		return nil, fmt.Errorf("backend redlock: nodes is %d; it runs an odd number of servers from %d to %d", c.Nodes,
+			access.FewestServers, access.MostServers)
 	}
 	return f, nil
 }
@@ -69,7 +76,8 @@ func newFive(c topology.Common, decode func(into any) error) (topology.Topology,
 func (f five) Specs() []node.Spec {
 	specs := make([]node.Spec, f.nodes)
 	for i := range specs {
-		specs[i] = independent(fmt.Sprintf("redlock-%d", i+1), f.params.Persistence, restartDelay(f.params.Restart, f.common.TTL))
+		specs[i] = independent(fmt.Sprintf("redlock-%d", i+1), f.params.Persistence,
+			restartDelay(f.params.Restart, f.common.TTL))
 	}
 	return specs
 }
@@ -79,7 +87,10 @@ func (f five) Params() any { return f.params.QuorumParams }
 
 // Service returns the handle on the running servers.
 func (f five) Service(nodes []node.Handle) topology.Service {
-	servers := membersOf(nodes, seen{port: access.Port, timeout: observeTimeout, keys: access.Keyspace(f.common.Prefix())})
+	servers := membersOf(nodes, seen{
+		port: access.Port, timeout: observeTimeout,
+		keys: access.Keyspace(f.common.Prefix()),
+	})
 	return &fiveService{independents(servers, f.common), f}
 }
 
@@ -146,7 +157,8 @@ func freshSeconds(ctx context.Context, ms members) (string, error) {
 	}
 }
 
-// majorityOf returns the value that more than half have, where "none" stands for no key. Servers with an error may have any.
+// majorityOf returns the value that more than half have, where "none" stands for no key. Servers with an error may have
+// any.
 func majorityOf(values []string, errs []error) (string, error) {
 	quorum := len(values)/2 + 1
 	count := map[string]int{}
@@ -165,7 +177,8 @@ func majorityOf(values []string, errs []error) (string, error) {
 		}
 	}
 	if most+silent >= quorum {
-		return "", fmt.Errorf("%d of %d servers do not answer, too many to tell what a majority has: %w", silent, len(values), last)
+		return "", fmt.Errorf("%d of %d servers do not answer, too many to tell what a majority has: %w", silent,
+			len(values), last)
 	}
 	return "none", nil
 }

@@ -37,16 +37,18 @@ func checkMaster(c topology.Common) error {
 	return nil
 }
 
-// attachedServers are the servers of a service that take writes. Where they are somebody else's, the run enters and leaves them.
+// attachedServers are the servers of a service that take writes. Where they are somebody else's, the run enters and
+// leaves them.
 type attachedServers struct {
 	servers members // those that take writes
 	common  topology.Common
-	// route sends each command to the server that has its key, where they share the keys; nil: every server has all of them.
+	// route sends each command to the server that has its key, where they share the keys; nil: every server has all of
+	// them.
 	route redis.Cmdable
 }
 
-// marker is a key below a prefix that a run leaves there until it has removed the rest. Whatever else a server has, one look tells whether
-// another run is there, or was cut short.
+// marker is a key below a prefix that a run leaves there until it has removed the rest. Whatever else a server has, one
+// look tells whether another run is there, or was cut short.
 func marker(under string) string { return under + "lockquake" }
 
 // clients lists by whom each key is reached: one that finds its server, or every server by itself.
@@ -61,8 +63,8 @@ func (v attachedServers) clients() []redis.Cmdable {
 	return out
 }
 
-// Vacant is an error where any server has the marker, or a key with that beginning among those that are looked at. It says what was not. A
-// server with a role other than master is refused: it takes no writes.
+// Vacant is an error where any server has the marker, or a key with that beginning among those that are looked at. It
+// says what was not. A server with a role other than master is refused: it takes no writes.
 func (v attachedServers) Vacant(ctx context.Context) (string, error) {
 	under := v.common.Attached.Under
 	for _, m := range v.servers {
@@ -119,7 +121,8 @@ func (v attachedServers) Ready(ctx context.Context) error {
 	return v.servers.Ready(ctx)
 }
 
-// Remove deletes the keys of the run's locks by their names, what else a look finds below the run's prefix, and in the end the marker.
+// Remove deletes the keys of the run's locks by their names, what else a look finds below the run's prefix, and in the
+// end the marker.
 func (v attachedServers) Remove(ctx context.Context, locks []string) (string, error) {
 	prefix := v.common.Prefix()
 	keys := access.Keyspace(prefix)
@@ -178,8 +181,8 @@ func deleteKeys(ctx context.Context, c redis.Cmdable, keys []string) (int, error
 	return removed, nil
 }
 
-// scan goes through the keys with that beginning, and stops at an error. A SCAN looks at every key of the server, whatever it matches, so on
-// a large one scan stops after guestKeys, and says so.
+// scan goes through the keys with that beginning, and stops at an error. A SCAN looks at every key of the server,
+// whatever it matches, so on a large one scan stops after guestKeys, and says so.
 func (m member) scan(ctx context.Context, prefix string, found func(keys []string) error) (missed string, err error) {
 	var cursor uint64
 	for looked := 0; ; {

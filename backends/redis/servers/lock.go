@@ -33,12 +33,16 @@ func (list locks) checkWait(p access.LockParams, c topology.Common) error {
 			waiting = append(waiting, l.Name)
 		}
 	}
-	return fmt.Errorf("wait is %d; the lock %s does not wait for replicas, only %s do", p.Wait, c.Lock, strings.Join(waiting, ", "))
+	return fmt.Errorf("wait is %d; the lock %s does not wait for replicas, only %s do", p.Wait, c.Lock,
+		strings.Join(waiting, ", "))
 }
 
 // describe is the part of a service's description that the lock's parameters are.
 func (list locks) describe(p access.LockParams, c topology.Common) map[string]string {
-	out := map[string]string{"lock.retry": p.Retry.String(), "lock.timeout": p.Timeout.String(), "lock.ttl": c.TTL.String()}
+	out := map[string]string{
+		"lock.retry": p.Retry.String(), "lock.timeout": p.Timeout.String(),
+		"lock.ttl": c.TTL.String(),
+	}
 	if list.named(c.Lock).Offers.Blocking {
 		out["lock.retry"] = "none: the server tells waiters that the key has changed"
 	}

@@ -58,7 +58,8 @@ func newMember(n node.Handle, s seen) member {
 		return login.TLS.Over(ctx, conn, n.Address(s.port))
 	}
 	return member{
-		name: n.Name(), address: n.Address(s.port), password: login.Password, keys: s.keys, master: cmp.Or(s.master, access.Monitored), client: redis.NewClient(o),
+		name: n.Name(), address: n.Address(s.port), password: login.Password, keys: s.keys,
+		master: cmp.Or(s.master, access.Monitored), client: redis.NewClient(o),
 	}
 }
 
@@ -108,8 +109,8 @@ func (ms members) find(node string) (member, error) {
 	return member{}, fmt.Errorf("redis has no node %q", node)
 }
 
-// Keepers are all servers: a replica may not have heard of a grant, and the servers of a cluster that have not the lock's slot have
-// nothing.
+// Keepers are all servers: a replica may not have heard of a grant, and the servers of a cluster that have not the
+// lock's slot have nothing.
 func (ms members) Keepers() []string {
 	var out []string
 	for _, m := range ms {
@@ -285,8 +286,8 @@ func (m member) write(ctx context.Context, c redis.Cmdable, at string) error {
 	return nil
 }
 
-// Requests counts the commands that each server has processed: those within scripts, those that a replica hears from its primary and
-// those of Sentinels among them, and questions such as this.
+// Requests counts the commands that each server has processed: those within scripts, those that a replica hears from
+// its primary and those of Sentinels among them, and questions such as this.
 func (ms members) Requests(ctx context.Context) map[string]int64 {
 	return count(ctx, ms, "total_commands_processed")
 }
@@ -307,8 +308,9 @@ func count(ctx context.Context, ms members, field string) map[string]int64 {
 	})
 }
 
-// The part of a second, by the server's own clock, in which freshSecond makes its write: later than the server, which looks at its clock ten
-// times a second, notices that the second is another; and the part until which it answers, so that half a second is left.
+// The part of a second, by the server's own clock, in which freshSecond makes its write: later than the server, which
+// looks at its clock ten times a second, notices that the second is another; and the part until which it answers, so
+// that half a second is left.
 const (
 	secondBegins = 150 * time.Millisecond
 	secondEnds   = 300 * time.Millisecond
@@ -316,8 +318,9 @@ const (
 )
 
 // freshSecond waits for a moment after which nothing reaches the server's disk for half a second, although the
-// server says yes, and returns what the server's clock says then. With everysec a server begins an fsync at most once in each second of its clock. So after a write
-// early in a second, that second's fsync has begun or is over, and the next one begins in the next second.
+// server says yes, and returns what the server's clock says then. With everysec a server begins an fsync at most once
+// in each second of its clock. So after a write early in a second, that second's fsync has begun or is over, and the
+// next one begins in the next second.
 func (m member) freshSecond(ctx context.Context) (time.Time, error) {
 	for {
 		at, err := m.client.Time(ctx).Result()
@@ -350,6 +353,6 @@ func (m member) freshSecond(ctx context.Context) (time.Time, error) {
 	}
 }
 
-// observeTimeout bounds one command of the harness's own to a server. The clients' node_timeout is theirs: the harness is not in
-// a hurry.
+// observeTimeout bounds one command of the harness's own to a server. The clients' node_timeout is theirs: the harness
+// is not in a hurry.
 const observeTimeout = time.Second

@@ -79,8 +79,8 @@ func askReplication(ctx context.Context, ms members, m member, fact string) (str
 	return "", fmt.Errorf("redis has no fact %q", fact)
 }
 
-// lag tells by how many bytes the best replica of a primary is behind. What the primary says of its replicas may be a second old, so
-// they are asked themselves.
+// lag tells by how many bytes the best replica of a primary is behind. What the primary says of its replicas may be a
+// second old, so they are asked themselves.
 func lag(ctx context.Context, ms members, primary member, replication map[string]string) (string, error) {
 	written, err := strconv.ParseInt(replication["master_repl_offset"], 10, 64)
 	if err != nil {
@@ -131,8 +131,8 @@ func online(replication map[string]string) int {
 // ackWithin is how long a write that proves readiness may take to reach the replicas.
 const ackWithin = 500 * time.Millisecond
 
-// replicates has a primary take a value at the key, give it back, and so many replicas acknowledge it. A replica calls its link up
-// before its primary sends it anything.
+// replicates has a primary take a value at the key, give it back, and so many replicas acknowledge it. A replica calls
+// its link up before its primary sends it anything.
 func (m member) replicates(ctx context.Context, at string, replicas int) error {
 	if replicas == 0 {
 		return m.write(ctx, m.client, at)

@@ -15,8 +15,8 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 )
 
-// Reset gives the slots back to the servers that had them at the start, where replicas were promoted, and clears all of them. The epochs
-// go on growing.
+// Reset gives the slots back to the servers that had them at the start, where replicas were promoted, and clears all of
+// them. The epochs go on growing.
 func (s *clusterService) Reset(ctx context.Context) ([]string, error) {
 	var evidence []string
 	for i, m := range s.servers[:clusterPrimaries] {
@@ -37,14 +37,15 @@ func (s *clusterService) Reset(ctx context.Context) ([]string, error) {
 	return append(evidence, cleared...), err
 }
 
-// takeSlotsBack makes the node the primary of a slot that it had at the start, with all that go with it, unless it is. The promoted
-// replica hands them over without loss, and follows it again.
+// takeSlotsBack makes the node the primary of a slot that it had at the start, with all that go with it, unless it is.
+// The promoted replica hands them over without loss, and follows it again.
 func takeSlotsBack(ctx context.Context, m member, slot int) (back bool, err error) {
 	v, err := viewOf(ctx, m)
 	if err != nil || v.roleFor(slot) == "master" {
 		return false, err
 	}
-	ask := func(ctx context.Context) error { return m.client.ClusterFailover(ctx).Err() } // refused until it is in touch with the primary
+	// refused until it is in touch with the primary
+	ask := func(ctx context.Context) error { return m.client.ClusterFailover(ctx).Err() }
 	if err := topology.Until(ctx, resetPatience, ask); err != nil {
 		return false, fmt.Errorf("have %s take its slots back: %w", m.name, err)
 	}
@@ -57,8 +58,8 @@ func takeSlotsBack(ctx context.Context, m member, slot int) (back bool, err erro
 	})
 }
 
-// Settings returns every server's role, slots and configuration. Where a replica was promoted, or took the slots over, that is not as it was
-// at the start.
+// Settings returns every server's role, slots and configuration. Where a replica was promoted, or took the slots over,
+// that is not as it was at the start.
 func (s *clusterService) Settings(ctx context.Context) (map[string]string, error) {
 	out, err := s.servers.Settings(ctx)
 	if err != nil {
@@ -75,11 +76,12 @@ func (s *clusterService) Settings(ctx context.Context) (map[string]string, error
 	return out, nil
 }
 
-// Reset brings the nodes together anew, as at the start: the Sentinels forget the primary that they watched, with what they knew of
-// failovers, the first server becomes the primary again, and the others copy it when it is empty.
+// Reset brings the nodes together anew, as at the start: the Sentinels forget the primary that they watched, with what
+// they knew of failovers, the first server becomes the primary again, and the others copy it when it is empty.
 func (s *sentinelService) Reset(ctx context.Context) ([]string, error) {
 	for _, m := range s.nodes.sentinels {
-		if err := m.client.Do(ctx, "SENTINEL", "REMOVE", access.Monitored).Err(); err != nil && !strings.Contains(err.Error(), "No such master") {
+		if err := m.client.Do(ctx, "SENTINEL", "REMOVE", access.Monitored).Err(); err != nil &&
+			!strings.Contains(err.Error(), "No such master") {
 			return nil, fmt.Errorf("have %s forget the primary: %w", m.name, err)
 		}
 	}
@@ -102,7 +104,8 @@ func (s *sentinelService) Reset(ctx context.Context) ([]string, error) {
 			return nil, err
 		}
 		if v["config-epoch"] != "0" || v["flags"] != "master" {
-			return nil, fmt.Errorf("%s watches the primary in epoch %s with the flags %s, and not as at the start", m.name, v["config-epoch"], v["flags"])
+			return nil, fmt.Errorf("%s watches the primary in epoch %s with the flags %s, and not as at the start",
+				m.name, v["config-epoch"], v["flags"])
 		}
 		evidence = append(evidence, fmt.Sprintf("%s was made to watch %s anew: epoch 0, no failover, %s replicas, %s other Sentinels",
 			m.name, s.nodes.servers.at(v["ip"]+":"+v["port"]), v["num-slaves"], v["num-other-sentinels"]))
@@ -121,7 +124,10 @@ func (s *sentinelService) Settings(ctx context.Context) (map[string]string, erro
 		if err != nil {
 			return nil, err
 		}
-		for _, name := range []string{"ip", "port", "quorum", "down-after-milliseconds", "failover-timeout", "parallel-syncs"} {
+		for _, name := range []string{
+			"ip", "port", "quorum", "down-after-milliseconds", "failover-timeout",
+			"parallel-syncs",
+		} {
 			out[m.name+" "+name] = v[name]
 		}
 	}
@@ -179,8 +185,8 @@ func (ms members) Reset(ctx context.Context) ([]string, error) {
 // ours tells whether a key is one that locks or the harness make.
 func ours(k string) bool { return strings.HasPrefix(strings.TrimPrefix(k, "{"), access.Own+":") }
 
-// clear deletes the keys of lock users on a primary, and on every server forgets their scripts, their connections and what was
-// counted since its start. Keys of others are left alone. It returns how many it deleted.
+// clear deletes the keys of lock users on a primary, and on every server forgets their scripts, their connections and
+// what was counted since its start. Keys of others are left alone. It returns how many it deleted.
 func (m member) clear(ctx context.Context) (int, error) {
 	role, err := m.ask(ctx, chaos.FactRole)
 	if err != nil {
@@ -244,7 +250,8 @@ func (m member) empty(ctx context.Context) error {
 	return err
 }
 
-// saveEmpty writes the RDB file of an empty server anew, where there are save points: one of before would bring deleted keys back after a crash.
+// saveEmpty writes the RDB file of an empty server anew, where there are save points: one of before would bring deleted
+// keys back after a crash.
 func (m member) saveEmpty(ctx context.Context) (saved bool, err error) {
 	config, err := m.client.ConfigGet(ctx, "save").Result()
 	if err != nil {
@@ -253,13 +260,15 @@ func (m member) saveEmpty(ctx context.Context) (saved bool, err error) {
 	if config["save"] == "" {
 		return false, nil
 	}
-	err = topology.Until(ctx, resetPatience, func(ctx context.Context) error { return m.client.Save(ctx).Err() }) // refused while one is written
+	// refused while one is written
+	err = topology.Until(ctx, resetPatience, func(ctx context.Context) error { return m.client.Save(ctx).Err() })
 	if err != nil {
 		return false, fmt.Errorf("SAVE on %s: %w", m.name, err)
 	}
 	return true, nil
 }
 
-// resetPatience is how long the effect of a reset is waited for: replicas hear of a deletion within a moment, and Sentinels
-// find each other within some 400 ms, on a busy machine within seconds. Servers that take longer are started anew.
+// resetPatience is how long the effect of a reset is waited for: replicas hear of a deletion within a moment, and
+// Sentinels find each other within some 400 ms, on a busy machine within seconds. Servers that take longer are started
+// anew.
 const resetPatience = 10 * time.Second

@@ -21,7 +21,8 @@ const (
 	sentinelQuorum  = 2 // Sentinels that must agree that the primary is down
 )
 
-// Sentinel is one primary, two replicas and three Sentinels that promote a replica when the primary is gone. It has these locks.
+// Sentinel is one primary, two replicas and three Sentinels that promote a replica when the primary is gone. It has
+// these locks.
 func Sentinel(list []backends.Lock) listed.Backend {
 	return listed.Backend{
 		Backend: backends.Backend{
@@ -53,7 +54,8 @@ const SentinelDetection = 300 * time.Millisecond
 
 func sentinelDefaults() SentinelParams {
 	return SentinelParams{
-		Persistence: "none", DownAfter: SentinelDetection, FailoverTimeout: time.Second, LockParams: access.LockDefaults(),
+		Persistence: "none", DownAfter: SentinelDetection, FailoverTimeout: time.Second,
+		LockParams: access.LockDefaults(),
 	}
 }
 
@@ -93,7 +95,8 @@ func newSentinel(list locks, c topology.Common, decode func(into any) error) (to
 	}
 	s := sentinel{locks: list, common: c, params: p, servers: sentinelServers, watches: sentinelWatches}
 	if c.Attached != nil {
-		s.servers, s.watches, s.params.Master = c.Attached.Ports[access.Port], c.Attached.Ports[access.SentinelPort], c.Attached.Master
+		s.servers, s.watches, s.params.Master = c.Attached.Ports[access.Port], c.Attached.Ports[access.SentinelPort],
+			c.Attached.Master
 		return s, nil
 	}
 	if c.Nodes != 0 && c.Nodes != sentinelServers+sentinelWatches {
@@ -103,13 +106,14 @@ func newSentinel(list locks, c topology.Common, decode func(into any) error) (to
 	return s, nil
 }
 
-// Specs describes the data servers and the Sentinels. All data servers start as primaries: a node that was restarted with the
-// name of a primary in its command line would follow it wherever the primary has moved to, until failover_timeout has passed.
-// Who follows whom is said by Ready at first, and by the Sentinels from then on.
+// Specs describes the data servers and the Sentinels. All data servers start as primaries: a node that was restarted
+// with the name of a primary in its command line would follow it wherever the primary has moved to, until
+// failover_timeout has passed. Who follows whom is said by Ready at first, and by the Sentinels from then on.
 func (s sentinel) Specs() []node.Spec {
 	specs := make([]node.Spec, 0, s.servers+s.watches)
 	for i := range s.servers {
-		specs = append(specs, dataNode(serverName(i), func(p node.Place) []string { return s.server(p, p.Address(p.Self, access.Port)) }))
+		specs = append(specs, dataNode(serverName(i),
+			func(p node.Place) []string { return s.server(p, p.Address(p.Self, access.Port)) }))
 	}
 	for i := range s.watches {
 		specs = append(specs, node.Spec{
@@ -131,8 +135,8 @@ func (s sentinel) server(place node.Place, address string) []string {
 	})
 }
 
-// watch is the argv of a Sentinel, which needs a file that it can rewrite: the shell makes the first one and becomes the server. A
-// restarted Sentinel finds in it what it knew.
+// watch is the argv of a Sentinel, which needs a file that it can rewrite: the shell makes the first one and becomes
+// the server. A restarted Sentinel finds in it what it knew.
 func watch(place node.Place, address string) []string {
 	host, port := splitAddress(address)
 	config := []string{
@@ -157,7 +161,10 @@ func (s sentinel) Params() any {
 
 // Service returns the handle on the running nodes.
 func (s sentinel) Service(nodes []node.Handle) topology.Service {
-	as := seen{port: access.Port, timeout: observeTimeout, keys: access.Keyspace(s.common.Prefix()), master: s.params.Master}
+	as := seen{
+		port: access.Port, timeout: observeTimeout, keys: access.Keyspace(s.common.Prefix()),
+		master: s.params.Master,
+	}
 	watches := as
 	watches.port = access.SentinelPort
 	known := sentinelNodes{servers: membersOf(nodes, as), sentinels: membersOf(nodes, watches)}

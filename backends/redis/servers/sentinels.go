@@ -64,8 +64,8 @@ func (n sentinelNodes) named(ctx context.Context, m member) (string, error) {
 	return n.servers.at(net.JoinHostPort(v[0], v[1])), nil
 }
 
-// elected is the server that a majority of the Sentinels names and whose own ROLE is master. A Sentinel that does not answer
-// has no voice.
+// elected is the server that a majority of the Sentinels names and whose own ROLE is master. A Sentinel that does not
+// answer has no voice.
 func (n sentinelNodes) elected(ctx context.Context) (string, error) {
 	votes := map[string]int{}
 	for _, m := range n.sentinels {
@@ -118,7 +118,8 @@ func (m member) primary(ctx context.Context) (map[string]string, error) {
 	return v, nil
 }
 
-// followers returns the addresses of the replicas that a Sentinel sees in good order, with the primary that each follows.
+// followers returns the addresses of the replicas that a Sentinel sees in good order, with the primary that each
+// follows.
 func (n sentinelNodes) followers(ctx context.Context, m member) (map[string]string, error) {
 	cmd := redis.NewMapStringStringSliceCmd(ctx, "SENTINEL", "REPLICAS", m.master)
 	_ = m.client.Process(ctx, cmd)
@@ -149,7 +150,8 @@ func (n sentinelNodes) primary(ctx context.Context) (member, error) {
 	return n.servers.find(name)
 }
 
-// epochOf is the configuration epoch with which the Sentinels name a server as the primary: the latest; "none" where none does.
+// epochOf is the configuration epoch with which the Sentinels name a server as the primary: the latest; "none" where
+// none does.
 func (n sentinelNodes) epochOf(ctx context.Context, server string) (string, error) {
 	epoch, found := "none", -1
 	var errs []error
@@ -160,7 +162,8 @@ func (n sentinelNodes) epochOf(ctx context.Context, server string) (string, erro
 			continue
 		}
 		number := 0
-		if _, err := fmt.Sscan(v["config-epoch"], &number); err == nil && number > found && n.servers.at(v["ip"]+":"+v["port"]) == server {
+		if _, err := fmt.Sscan(v["config-epoch"], &number); err == nil && number > found &&
+			n.servers.at(v["ip"]+":"+v["port"]) == server {
 			epoch, found = v["config-epoch"], number
 		}
 	}

@@ -71,7 +71,8 @@ func (s *sentinelService) Describe(ctx context.Context) map[string]string {
 		periods = append(periods, fmt.Sprintf("%s %dms", t.name, t.ms))
 	}
 	out["sentinel.pace"] = strings.Join(periods, ", ")
-	s.sentinel.common.Drop(out, "redis.persistence", writeRuleKey, "sentinel.quorum", "sentinel.down-after", "sentinel.failover-timeout", "sentinel.pace")
+	s.sentinel.common.Drop(out, "redis.persistence", writeRuleKey, "sentinel.quorum", "sentinel.down-after",
+		"sentinel.failover-timeout", "sentinel.pace")
 	return out
 }
 
@@ -116,7 +117,8 @@ func (s *sentinelService) attached(ctx context.Context) (attachedServers, error)
 	return attachedServers{servers: members{primary}, common: s.sentinel.common}, err
 }
 
-// Ready brings the nodes together. Of somebody else's it has the primary take a write: it forms nothing, and sets no timer of a Sentinel.
+// Ready brings the nodes together. Of somebody else's it has the primary take a write: it forms nothing, and sets no
+// timer of a Sentinel.
 func (s *sentinelService) Ready(ctx context.Context) error {
 	if s.sentinel.common.Attached == nil {
 		return s.setup.ready(ctx)

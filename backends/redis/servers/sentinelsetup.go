@@ -16,9 +16,9 @@ type sentinelSetup struct {
 	formed bool // ready has seen it whole once: from then on only the Sentinels say who follows whom
 }
 
-// pace is how often the Sentinels do what they do, by SENTINEL DEBUG (Redis 7 and later): with the built-in periods of a second
-// and more, a failover takes ten seconds, and an old primary that comes back takes writes as long. It is no part of a Sentinel's
-// file: a Sentinel that was restarted works at the built-in pace until ready sets it again.
+// pace is how often the Sentinels do what they do, by SENTINEL DEBUG (Redis 7 and later): with the built-in periods of
+// a second and more, a failover takes ten seconds, and an old primary that comes back takes writes as long. It is no
+// part of a Sentinel's file: a Sentinel that was restarted works at the built-in pace until ready sets it again.
 var pace = []struct {
 	name string
 	ms   int
@@ -37,8 +37,8 @@ func (s *sentinelSetup) setPace(ctx context.Context) error {
 	return nil
 }
 
-// form makes the first server the primary of the others and has every Sentinel watch it. It may be called again where an
-// earlier call was cut short.
+// form makes the first server the primary of the others and has every Sentinel watch it. It may be called again where
+// an earlier call was cut short.
 func (s *sentinelSetup) form(ctx context.Context) error {
 	primary := ""
 	known := map[string]map[string]string{}
@@ -64,11 +64,13 @@ func (s *sentinelSetup) form(ctx context.Context) error {
 	return nil
 }
 
-// monitor has one Sentinel watch the primary, unless it does already, and sets the timers that are not as they should be.
+// monitor has one Sentinel watch the primary, unless it does already, and sets the timers that are not as they should
+// be.
 func (s *sentinelSetup) monitor(ctx context.Context, m member, primary string, known map[string]string) error {
 	if known == nil {
 		host, port := splitAddress(primary)
-		if err := m.client.Do(ctx, "SENTINEL", "MONITOR", access.Monitored, host, port, sentinelQuorum).Err(); err != nil {
+		if err := m.client.Do(ctx, "SENTINEL", "MONITOR", access.Monitored, host, port,
+			sentinelQuorum).Err(); err != nil {
 			return fmt.Errorf("have %s watch %s: %w", m.name, primary, err)
 		}
 		if m.password != "" {
@@ -79,7 +81,8 @@ func (s *sentinelSetup) monitor(ctx context.Context, m member, primary string, k
 		}
 	}
 	for name, want := range map[string]int64{
-		"down-after-milliseconds": s.params.DownAfter.Milliseconds(), "failover-timeout": s.params.FailoverTimeout.Milliseconds(),
+		"down-after-milliseconds": s.params.DownAfter.Milliseconds(),
+		"failover-timeout":        s.params.FailoverTimeout.Milliseconds(),
 	} {
 		if known[name] == strconv.FormatInt(want, 10) {
 			continue
@@ -110,7 +113,8 @@ func (s *sentinelSetup) agreed(ctx context.Context) (member, error) {
 			{"counts other Sentinels as", v["num-other-sentinels"], strconv.Itoa(sentinelWatches - 1)},
 		} {
 			if c.got != c.want {
-				return member{}, fmt.Errorf("%s %s %q; awaited is %q (%s names %s)", m.name, c.what, c.got, c.want, name, s.nodes.servers.at(first))
+				return member{}, fmt.Errorf("%s %s %q; awaited is %q (%s names %s)", m.name, c.what, c.got, c.want,
+					name, s.nodes.servers.at(first))
 			}
 		}
 		if err := s.content(ctx, m, first); err != nil {
@@ -133,7 +137,8 @@ func (s *sentinelSetup) content(ctx context.Context, m member, primary string) e
 		}
 	}
 	if n != sentinelServers-1 {
-		return fmt.Errorf("%s sees %d of %d replicas follow %s with their links up", m.name, n, sentinelServers-1, s.nodes.servers.at(primary))
+		return fmt.Errorf("%s sees %d of %d replicas follow %s with their links up", m.name, n, sentinelServers-1,
+			s.nodes.servers.at(primary))
 	}
 	if err := m.client.Do(ctx, "SENTINEL", "CKQUORUM", access.Monitored).Err(); err != nil {
 		return fmt.Errorf("%s: %w", m.name, err)

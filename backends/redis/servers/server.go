@@ -1,4 +1,5 @@
-// Package servers is the provider's side of Redis: its topologies, and how their servers are started, queried and reset.
+// Package servers is the provider's side of Redis: its topologies, and how their servers are started, queried and
+// reset.
 package servers
 
 import (
@@ -20,7 +21,10 @@ type build = func(c topology.Common, decode func(into any) error) (topology.Topo
 
 // maker returns the Maker of a topology, with what all topologies of Redis share.
 func maker(profile int, make build, ports ...string) topology.Maker {
-	return topology.Maker{Profile: profile, Attachable: ports, Syncing: syncing, OneThread: true, Health: health, New: make}
+	return topology.Maker{
+		Profile: profile, Attachable: ports, Syncing: syncing, OneThread: true, Health: health,
+		New: make,
+	}
 }
 
 // with returns the build of a topology that knows its locks.
@@ -45,8 +49,8 @@ var persistence = map[string][]string{
 	"always":      {"--save", "", "--appendonly", "yes", "--appendfsync", "always"},
 }
 
-// syncThreads is how the name begins of the thread that syncs a server's data. With "always" it is the main thread, which does all
-// else as well.
+// syncThreads is how the name begins of the thread that syncs a server's data. With "always" it is the main thread,
+// which does all else as well.
 func syncThreads(policy string) []string {
 	if policy == "everysec" {
 		return []string{"bio_aof"}
@@ -64,17 +68,20 @@ func checkPersistence(policy string) error {
 	return nil
 }
 
-// secret is the part of a server's configuration that others must not see: its password, with which it also follows a primary.
+// secret is the part of a server's configuration that others must not see: its password, with which it also follows a
+// primary.
 func secret(password string) string {
 	return "requirepass " + password + "\nmasterauth " + password + "\n"
 }
 
-// command is the argv of a server that is reached at address. It includes its secret, rather than have it as its configuration file: that the
-// Sentinels would have it rewrite, and a restarted server would find in it whom it once followed.
+// command is the argv of a server that is reached at address. It includes its secret, rather than have it as its
+// configuration file: that the Sentinels would have it rewrite, and a restarted server would find in it whom it once
+// followed.
 func command(place node.Place, address, policy string) []string {
 	host, port := splitAddress(address)
 	argv := []string{
-		"redis-server", "--port", port, "--bind", node.ListenOn(host), "--protected-mode", "no", "--daemonize", "no", "--dir", place.Dir,
+		"redis-server", "--port", port, "--bind", node.ListenOn(host), "--protected-mode", "no", "--daemonize", "no",
+		"--dir", place.Dir,
 	}
 	if place.Secret != "" {
 		argv = append(argv, "--include", place.Secret)
@@ -103,7 +110,8 @@ func independent(name, persistence string, delay time.Duration) node.Spec {
 // dataNode describes a server that keeps keys.
 func dataNode(name string, argv func(node.Place) []string) node.Spec {
 	return node.Spec{
-		Name: name, Role: node.Server, Image: "redis", Restartable: true, Ports: []node.Port{{Name: access.Port, Number: 6379}}, Secret: secret, Command: argv,
+		Name: name, Role: node.Server, Image: "redis", Restartable: true,
+		Ports: []node.Port{{Name: access.Port, Number: 6379}}, Secret: secret, Command: argv,
 	}
 }
 
@@ -120,12 +128,13 @@ func checkRestart(policy string) error {
 	return nil
 }
 
-// restartMargin is how much longer than a TTL a delayed server stays away: a command may have been on its way for a while
-// when the server ended.
+// restartMargin is how much longer than a TTL a delayed server stays away: a command may have been on its way for a
+// while when the server ended.
 const restartMargin = 500 * time.Millisecond
 
-// restartDelay is how long a server that ended waits before it starts again: with "delayed" longer than any key that it may
-// have forgotten could have lived (redis.io, "Distributed Locks with Redis", "Performance, crash recovery and fsync").
+// restartDelay is how long a server that ended waits before it starts again: with "delayed" longer than any key that it
+// may have forgotten could have lived (redis.io, "Distributed Locks with Redis", "Performance, crash recovery and
+// fsync").
 func restartDelay(policy string, ttl time.Duration) time.Duration {
 	if policy == restartDelayed {
 		return ttl + restartMargin
@@ -144,6 +153,6 @@ func splitAddress(address string) (host, port string) {
 	return host, port
 }
 
-// FailoverTime is what a failover may add to the time after which a lock must be granted again: 1.2 to 1.5 s were measured for
-// Sentinel and about as much for Redis Cluster, where the first vote settles it.
+// FailoverTime is what a failover may add to the time after which a lock must be granted again: 1.2 to 1.5 s were
+// measured for Sentinel and about as much for Redis Cluster, where the first vote settles it.
 const FailoverTime = 3 * time.Second

@@ -28,10 +28,12 @@ func Single(list []backends.Lock) listed.Backend {
 
 // Params is what a scenario may set beside the keys that all backends have.
 type Params struct {
-	// Persistence is "none", "snapshot" (an RDB file within a second of a change), "save-points" (Redis' own: after an hour, or sooner after
-	// many changes; and when it is stopped in order), "everysec" or "always" (an append-only file with that fsync policy).
+	// Persistence is "none", "snapshot" (an RDB file within a second of a change), "save-points" (Redis' own: after an
+	// hour, or sooner after many changes; and when it is stopped in order), "everysec" or "always" (an append-only file
+	// with that fsync policy).
 	Persistence string `yaml:"persistence" json:"persistence"`
-	// Restart is "immediate", or "delayed": a server that ended comes back only when every key that it may have forgotten is over.
+	// Restart is "immediate", or "delayed": a server that ended comes back only when every key that it may have
+	// forgotten is over.
 	Restart           string `yaml:"restart" json:"restart"`
 	access.LockParams `yaml:",inline"`
 }
@@ -48,7 +50,8 @@ func newSingle(list locks, c topology.Common, decode func(into any) error) (topo
 	if err := decode(&p); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(checkPersistence(p.Persistence), checkRestart(p.Restart), p.Check(0), checkPrefix(c)); err != nil {
+	if err := errors.Join(checkPersistence(p.Persistence), checkRestart(p.Restart), p.Check(0),
+		checkPrefix(c)); err != nil {
 		return nil, fmt.Errorf("backend redis: %w", err)
 	}
 	if c.Nodes > 1 {
@@ -67,7 +70,10 @@ func (s single) Params() any { return s.params.LockParams }
 
 // Service returns the handle on the running server.
 func (s single) Service(nodes []node.Handle) topology.Service {
-	servers := membersOf(nodes, seen{port: access.Port, timeout: s.params.Timeout, keys: access.Keyspace(s.common.Prefix())})
+	servers := membersOf(nodes, seen{
+		port: access.Port, timeout: s.params.Timeout,
+		keys: access.Keyspace(s.common.Prefix()),
+	})
 	return &service{independents(servers, s.common), s}
 }
 

@@ -42,7 +42,9 @@ func (m member) stored(ctx context.Context, name string, keys []string) (topolog
 }
 
 // storedByAll asks all servers side by side.
-func storedByAll(ctx context.Context, ms members, name string, keys func(access.Keyspace, string) []string) ([]topology.Stored, []error) {
+func storedByAll(ctx context.Context, ms members, name string,
+	keys func(access.Keyspace, string) []string,
+) ([]topology.Stored, []error) {
 	said, errs := make([]topology.Stored, len(ms)), make([]error, len(ms))
 	var group sync.WaitGroup
 	for i, m := range ms {
@@ -71,8 +73,8 @@ func (s *sentinelService) Stored(ctx context.Context, name string) (topology.Sto
 	return m.stored(ctx, name, m.keys.Anywhere(name))
 }
 
-// Stored asks the server that takes itself for the primary of the lock's slot: all others send whoever asks to it. While there are two,
-// nobody knows.
+// Stored asks the server that takes itself for the primary of the lock's slot: all others send whoever asks to it.
+// While there are two, nobody knows.
 func (s *clusterService) Stored(ctx context.Context, name string) (out topology.Stored, err error) {
 	said, errs := storedByAll(ctx, s.servers, name, access.Keyspace.Keys)
 	primaries := 0
@@ -83,12 +85,14 @@ func (s *clusterService) Stored(ctx context.Context, name string) (out topology.
 		}
 	}
 	if primaries != 1 {
-		return topology.Stored{}, fmt.Errorf("%d servers say that they have the slot of %s: %w", primaries, name, errors.Join(errs...))
+		return topology.Stored{}, fmt.Errorf("%d servers say that they have the slot of %s: %w", primaries, name,
+			errors.Join(errs...))
 	}
 	return out, nil
 }
 
-// Stored asks all servers. Who has the lock has its key on a majority, which stands until the last but one of a bare majority is gone.
+// Stored asks all servers. Who has the lock has its key on a majority, which stands until the last but one of a bare
+// majority is gone.
 func (s *fiveService) Stored(ctx context.Context, name string) (topology.Stored, error) {
 	said, errs := storedByAll(ctx, s.members, name, access.Keyspace.Anywhere)
 	values := make([]string, len(said))

@@ -37,8 +37,8 @@ func viewOf(ctx context.Context, m member) (view, error) {
 	return parseView(text), nil
 }
 
-// parseView reads CLUSTER NODES: "id address@bus flags primary ping pong epoch link slot...". Slots on their way from one node to
-// another, in brackets, are left out.
+// parseView reads CLUSTER NODES: "id address@bus flags primary ping pong epoch link slot...". Slots on their way from
+// one node to another, in brackets, are left out.
 func parseView(text string) view {
 	var out view
 	for line := range strings.Lines(text) {
@@ -110,8 +110,8 @@ func (v view) roleFor(slot int) string {
 	return "none"
 }
 
-// slotHolder reads the key on the very node that was asked: READONLY lets a replica answer. A node without the key's slot answers MOVED:
-// the key is certainly not there.
+// slotHolder reads the key on the very node that was asked: READONLY lets a replica answer. A node without the key's
+// slot answers MOVED: the key is certainly not there.
 func slotHolder(ctx context.Context, m member, name string) (string, error) {
 	var get *redis.SliceCmd
 	_, _ = m.client.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -158,7 +158,8 @@ func clusterInfo(ctx context.Context, m member) (map[string]string, error) {
 	return fields(text), nil
 }
 
-// shardsOf returns who has which slots in the eyes of one node, and the addresses of the primaries, sorted. Every slot must have one.
+// shardsOf returns who has which slots in the eyes of one node, and the addresses of the primaries, sorted. Every slot
+// must have one.
 func shardsOf(ctx context.Context, m member) (ranges []redis.ClusterSlot, primaries []string, err error) {
 	ranges, err = m.client.ClusterSlots(ctx).Result() //nolint:staticcheck // CLUSTER SHARDS lists replicas without data too
 	if err != nil {
@@ -178,8 +179,8 @@ func shardsOf(ctx context.Context, m member) (ranges []redis.ClusterSlot, primar
 	return ranges, slices.Compact(primaries), nil
 }
 
-// writeAll has every primary take a write, at keys that happen to be its own, and so many replicas of each acknowledge it. owner is the
-// address of the primary of a slot, or "".
+// writeAll has every primary take a write, at keys that happen to be its own, and so many replicas of each acknowledge
+// it. owner is the address of the primary of a slot, or "".
 func writeAll(ctx context.Context, ms, primaries members, replicas int, owner func(slot int) string) error {
 	missing := map[string]member{}
 	for _, m := range primaries {

@@ -17,7 +17,10 @@ type user struct {
 func main() { lockquake.Main("redislock", connect) }
 
 func connect(a *lockquake.Access) (*user, error) {
-	return &user{a, redis.NewClient(&redis.Options{Addr: a.Addresses("client")[0], Username: a.User, Password: a.Password, MaxRetries: -1})}, nil
+	return &user{a, redis.NewClient(&redis.Options{
+		Addr: a.Addresses("client")[0], Username: a.User,
+		Password: a.Password, MaxRetries: -1,
+	})}, nil
 }
 
 // Acquire asks until it gets the lock, each time by one request.

@@ -1,4 +1,4 @@
-// Command redsync is redsync v4 on one Redis server, or on several: of the version that it is built with. Each question is a Lock of one try.
+// Command redsync is redsync v4 on one Redis server or several, of the version it is built with. A question is one try.
 package main
 
 import (
@@ -22,9 +22,9 @@ func main() { lockquake.Main("redsync", connect) }
 func connect(a *lockquake.Access) (*user, error) {
 	var pools []redis.Pool
 	for _, address := range a.Addresses("client") {
-		address := address
+		at, read := address, redigo.DialReadTimeout(a.Timeout())
 		pools = append(pools, adapter.NewPool(&redigo.Pool{MaxIdle: 2, Dial: func() (redigo.Conn, error) {
-			return redigo.Dial("tcp", address, redigo.DialPassword(a.Password), redigo.DialConnectTimeout(a.Timeout()), redigo.DialReadTimeout(a.Timeout()))
+			return redigo.Dial("tcp", at, redigo.DialPassword(a.Password), redigo.DialConnectTimeout(a.Timeout()), read)
 		}}))
 	}
 	return &user{a, redsync.New(pools...)}, nil

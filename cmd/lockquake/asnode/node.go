@@ -38,9 +38,9 @@ import (
 	"github.com/lockquake/lockquake/workloads/resource/register"
 )
 
-const nodeDoc = `Node is what lockquake starts on the nodes of a run; nobody else needs to. Client, register, replica, objects and ledger speak the protocol
-of docs/protocol.md over standard streams, and end when their standard input does. Agent acts on the processes of a run over standard
-streams, and heals all that it did when its input ends.`
+const nodeDoc = `Node is what lockquake starts on the nodes of a run; nobody else needs to. Client, register, replica,
+objects and ledger speak the protocol of docs/protocol.md over standard streams, and end when their standard input does.
+Agent acts on the processes of a run over standard streams, and heals all that it did when its input ends.`
 
 // Command is what runs on nodes. Those kinds that speak a protocol are given std as it is.
 func Command(people, std cli.Streams) *cobra.Command {
@@ -62,41 +62,44 @@ func Command(people, std cli.Streams) *cobra.Command {
 				In: std.In, Out: std.Out, Version: cli.Version, Libraries: all.Built(), InProcess: std.Goroutine,
 			})
 		},
-	}, listening("register", ":7070", "Be the register: the resource that locks protect in a run", std, func(ctx context.Context, o resource.Options) error {
-		o.Sequencers = sequencers
-		return register.Main(ctx, o)
-	}), listening("replica", ":7071", "Be one replica of a replicated resource", std, register.Replica), objectsCommand(std), &cobra.Command{
-		Use:   "ledger RESOURCE",
-		Short: "Be the ledger of a resource that is a real service: lay out its store, and tell what its log says",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			return resource.Ledger(c.Context(), resource.Options{In: std.In, Out: std.Out, Version: cli.Version}, resources.All(), args[0])
-		},
-	}, &cobra.Command{
-		Use:   "agent",
-		Short: "Act on the processes of a run from the host's pid namespace",
-		Args:  cli.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return agent.Main(c.Context(), std.In, std.Out, mechanisms.All())
-		},
-	}, &cobra.Command{
-		Use:                "etcd [ETCD-FLAGS]",
-		Short:              "Be an etcd member: the real server, with all of etcd's own flags",
-		DisableFlagParsing: true,
-		RunE:               func(_ *cobra.Command, args []string) error { return etcdnode.RunNode(args) },
-	}, &cobra.Command{
-		Use:                "on-disk DEVICE DIRECTORY USER PROGRAM ARGV...",
-		Short:              "Mount a disk for this process alone, and become a user (0: as it is) and a program on it",
-		Args:               cobra.MinimumNArgs(5),
-		DisableFlagParsing: true,
-		RunE: func(_ *cobra.Command, args []string) error {
-			user, err := strconv.ParseUint(args[2], 10, 31)
-			if err != nil {
-				return cli.Usagef("USER is %q; it must be a number", args[2])
-			}
-			return disk.OnDisk(args[0], args[1], int(user), args[3:])
-		},
-	})
+	}, listening("register", ":7070", "Be the register: the resource that locks protect in a run", std,
+		func(ctx context.Context, o resource.Options) error {
+			o.Sequencers = sequencers
+			return register.Main(ctx, o)
+		}), listening("replica", ":7071", "Be one replica of a replicated resource", std, register.Replica),
+		objectsCommand(std), &cobra.Command{
+			Use:   "ledger RESOURCE",
+			Short: "Be the ledger of a resource that is a real service: lay out its store, and tell what its log says",
+			Args:  cobra.ExactArgs(1),
+			RunE: func(c *cobra.Command, args []string) error {
+				return resource.Ledger(c.Context(), resource.Options{In: std.In, Out: std.Out, Version: cli.Version},
+					resources.All(), args[0])
+			},
+		}, &cobra.Command{
+			Use:   "agent",
+			Short: "Act on the processes of a run from the host's pid namespace",
+			Args:  cli.NoArgs,
+			RunE: func(c *cobra.Command, _ []string) error {
+				return agent.Main(c.Context(), std.In, std.Out, mechanisms.All())
+			},
+		}, &cobra.Command{
+			Use:                "etcd [ETCD-FLAGS]",
+			Short:              "Be an etcd member: the real server, with all of etcd's own flags",
+			DisableFlagParsing: true,
+			RunE:               func(_ *cobra.Command, args []string) error { return etcdnode.RunNode(args) },
+		}, &cobra.Command{
+			Use:                "on-disk DEVICE DIRECTORY USER PROGRAM ARGV...",
+			Short:              "Mount a disk for this process alone, and become a user (0: as it is) and a program on it",
+			Args:               cobra.MinimumNArgs(5),
+			DisableFlagParsing: true,
+			RunE: func(_ *cobra.Command, args []string) error {
+				user, err := strconv.ParseUint(args[2], 10, 31)
+				if err != nil {
+					return cli.Usagef("USER is %q; it must be a number", args[2])
+				}
+				return disk.OnDisk(args[0], args[1], int(user), args[3:])
+			},
+		})
 	c.AddCommand(reachCommand(std))
 	c.AddCommand(swarmCommands(std)...)
 	c.AddCommand(compose.NodeCommands(people)...)
@@ -125,7 +128,9 @@ func swarmCommands(std cli.Streams) []*cobra.Command {
 }
 
 // listening is a node that serves users at an address.
-func listening(kind, address, short string, std cli.Streams, serve func(context.Context, resource.Options) error) *cobra.Command {
+func listening(kind, address, short string, std cli.Streams,
+	serve func(context.Context, resource.Options) error,
+) *cobra.Command {
 	c := &cobra.Command{Use: kind, Short: short, Args: cli.NoArgs}
 	listen := c.Flags().String("listen", address, "address to listen on, host:port")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -137,9 +142,10 @@ func listening(kind, address, short string, std cli.Streams, serve func(context.
 // objectsCommand is an object store, which has a directory too.
 func objectsCommand(std cli.Streams) *cobra.Command {
 	var dir string
-	c := listening("objects", ":7072", "Be an object store over HTTP: a resource that locks protect in a run", std, func(ctx context.Context, o resource.Options) error {
-		return objects.Main(ctx, o, dir)
-	})
+	c := listening("objects", ":7072", "Be an object store over HTTP: a resource that locks protect in a run", std,
+		func(ctx context.Context, o resource.Options) error {
+			return objects.Main(ctx, o, dir)
+		})
 	c.Flags().StringVar(&dir, "dir", ".", "directory of its objects")
 	return c
 }
@@ -175,7 +181,8 @@ func sequencers(ctx context.Context, access json.RawMessage) (resource.Sequencer
 		}
 		c, ok := locker.(lock.SequencerChecker)
 		if !ok {
-			return nil, errors.Join(fmt.Errorf("lock %s of %s cannot be asked about sequencers", a.Lock, a.Backend), locker.Close(), conn.Close())
+			return nil, errors.Join(fmt.Errorf("lock %s of %s cannot be asked about sequencers", a.Lock, a.Backend),
+				locker.Close(), conn.Close())
 		}
 		return asker{c, locker, conn}, nil
 	}
@@ -209,7 +216,8 @@ func reachCommand(std cli.Streams) *cobra.Command {
 				})
 			}
 			all.Wait()
-			for _, line := range append(slices.DeleteFunc(said, func(s string) bool { return s == "" }), engine.ReachDone+strconv.FormatInt(slices.Min(took), 10)) {
+			for _, line := range append(slices.DeleteFunc(said, func(s string) bool { return s == "" }),
+				engine.ReachDone+strconv.FormatInt(slices.Min(took), 10)) {
 				if _, err := fmt.Fprintln(std.Out, line); err != nil {
 					return err
 				}

@@ -179,7 +179,8 @@ func (b *Batch) Close() error {
 	return nil
 }
 
-// table prints the row of each scenario, where there is more than one run. Standard output is a program's where it reads objects there.
+// table prints the row of each scenario, where there is more than one run. Standard output is a program's where it
+// reads objects there.
 func (b *Batch) table() error {
 	switch {
 	case b.Format == "table" && len(b.Reports) > 0:

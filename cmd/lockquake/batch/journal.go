@@ -23,7 +23,8 @@ type Opening struct {
 	What string // names it in messages, such as "suite"
 
 	Out, Resume string // as the flags say
-	// Command makes it again. Where it takes a seed, that follows it: Seed, or one that is drawn for 0, or that of the campaign that is gone on with.
+	// Command makes it again. Where it takes a seed, that follows it: Seed, or one that is drawn for 0, or that of the
+	// campaign that is gone on with.
 	Command string
 	Seeded  bool
 	Seed    uint64

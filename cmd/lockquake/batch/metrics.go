@@ -13,7 +13,8 @@ type MetricsFlag struct{ addr string }
 
 // Add adds --metrics-addr.
 func (m *MetricsFlag) Add(fl *pflag.FlagSet) {
-	fl.StringVar(&m.addr, "metrics-addr", "", "serve metrics for Prometheus at this address while runs last, such as :9464 (loopback) or 0.0.0.0:9464")
+	fl.StringVar(&m.addr, "metrics-addr", "",
+		"serve metrics for Prometheus at this address while runs last, such as :9464 (loopback) or 0.0.0.0:9464")
 }
 
 // Serve begins to serve, where that was asked for. The server must be closed; nil: it was not.

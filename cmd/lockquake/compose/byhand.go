@@ -20,7 +20,8 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// ByHand is a backend's topology in a network that compose runs, with everything as a scenario has it that sets nothing.
+// ByHand is a backend's topology in a network that compose runs, with everything as a scenario has it that sets
+// nothing.
 type ByHand struct {
 	backend  string
 	Profile  int // topology.Maker.Profile
@@ -31,8 +32,8 @@ type ByHand struct {
 	Nodes    []*cluster.Node
 }
 
-// The network of docker-compose.yml: the first two numbers of its addresses, and the variable of .env that replaces them. Networks of runs are
-// in 10.128.0.0/10.
+// The network of docker-compose.yml: the first two numbers of its addresses, and the variable of .env that replaces
+// them. Networks of runs are in 10.128.0.0/10.
 const (
 	composeNet  = "10.127"
 	NetVariable = "LOCKQUAKE_NET"
@@ -45,13 +46,15 @@ func New(name string) (ByHand, error) { return NewIn(name, composeNet) }
 func NewIn(name, network string) (ByHand, error) {
 	whole, err := netip.ParsePrefix(network + ".0.0/16")
 	if err != nil {
-		return ByHand{}, cli.Usagef("%s is %q; write the first two numbers of a network's addresses, such as %s", NetVariable, network, composeNet)
+		return ByHand{}, cli.Usagef("%s is %q; write the first two numbers of a network's addresses, such as %s",
+			NetVariable, network, composeNet)
 	}
 	for _, b := range all.All() {
 		if b.Name != name {
 			continue
 		}
-		t, err := b.New(topology.Common{TTL: scenarios.DefaultTTL, Lock: b.Locks[0].Name}, func(any) error { return nil })
+		t, err := b.New(topology.Common{TTL: scenarios.DefaultTTL, Lock: b.Locks[0].Name},
+			func(any) error { return nil })
 		if err != nil {
 			return ByHand{}, fmt.Errorf("topology of %s: %w", name, err)
 		}
@@ -81,7 +84,8 @@ func NodeCommands(std cli.Streams) []*cobra.Command {
 			return keepReady(c.Context(), std, args[0])
 		},
 	}
-	ready.Flags().BoolVar(&check, "check", false, "only tell whether the one that runs in this container found them serving")
+	ready.Flags().BoolVar(&check, "check", false,
+		"only tell whether the one that runs in this container found them serving")
 	return []*cobra.Command{ready, {
 		Use:   "serves BACKEND NODE",
 		Short: "Ask one node of a compose profile whether it serves",

@@ -1,4 +1,5 @@
-// Package compose makes docker-compose.yml out of what the backends say of their nodes, and what its containers run beside the servers.
+// Package compose makes docker-compose.yml out of what the backends say of their nodes, and what its containers run
+// beside the servers.
 package compose
 
 import (
@@ -64,7 +65,8 @@ func Backends() []string {
 	return out
 }
 
-// File is the text of docker-compose.yml for some backends. Values are written as JSON, which YAML reads, so that none needs care.
+// File is the text of docker-compose.yml for some backends. Values are written as JSON, which YAML reads, so that none
+// needs care.
 func File(names ...string) ([]byte, error) {
 	var ports, services bytes.Buffer
 	for _, name := range names {
@@ -196,7 +198,8 @@ func (p ByHand) healthOf(s node.Spec) ([]string, error) {
 	case s.Image == node.SelfProgram:
 		return []string{"CMD", "/lockquake", "node", "serves", p.backend, s.Name}, nil
 	case p.health == nil:
-		return nil, fmt.Errorf("backend %s: nothing is known of how an image %q is asked whether its server answers", p.backend, s.Image)
+		return nil, fmt.Errorf("backend %s: nothing is known of how an image %q is asked whether its server answers",
+			p.backend, s.Image)
 	}
 	return p.health(s.Ports[0].Number), nil
 }

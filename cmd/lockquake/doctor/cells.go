@@ -36,9 +36,10 @@ type Cell struct {
 
 // way is one way in which a fault works.
 type way struct {
-	Keys     string    `json:"keys,omitempty"`     // of the fault, as a scenario writes them
-	Answer   string    `json:"answer"`             // as of a cell
-	By       string    `json:"by,omitempty"`       // what does it, where there are several: netem, queue, tbf, vdso, faketime
+	Keys   string `json:"keys,omitempty"` // of the fault, as a scenario writes them
+	Answer string `json:"answer"`         // as of a cell
+	// what does it, where there are several: netem, queue, tbf, vdso, faketime
+	By       string    `json:"by,omitempty"`
 	Reason   string    `json:"reason,omitempty"`   // why not
 	Evidence string    `json:"evidence,omitempty"` // of the receipt, where it was tried
 	Healed   string    `json:"healed,omitempty"`   // of the receipt of the heal
@@ -107,7 +108,9 @@ func (c *Cell) add(w way) {
 
 // answers finds the answer of each attempt, by its index in the list. An attempt that would repeat another one has
 // none.
-func (d *doctor) answers(ctx context.Context, p cluster.Provider, list []attempt, cache *trialCache) (map[int]way, error) {
+func (d *doctor) answers(ctx context.Context, p cluster.Provider, list []attempt, cache *trialCache) (map[int]way,
+	error,
+) {
 	ways, due := map[int]way{}, map[string][]attempt{}
 	for i, a := range list {
 		refused, err := d.refused(p, a)
@@ -173,7 +176,8 @@ func (d *doctor) refused(p cluster.Provider, a attempt) (*way, error) {
 	case errors.As(err, &why) && why.Never:
 		return &way{Keys: a.keys, Answer: Never}, nil
 	case errors.As(err, &missing) && missing.Err != nil:
-		return &way{Keys: a.keys, Answer: No, Reason: cli.InOneLine(missing.Err)}, nil // it may be several, with a line for each
+		// it may be several, with a line for each
+		return &way{Keys: a.keys, Answer: No, Reason: cli.InOneLine(missing.Err)}, nil
 	}
 	return nil, err
 }

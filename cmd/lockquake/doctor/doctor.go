@@ -31,16 +31,19 @@ type Diagnosis struct {
 	Faults   []Cell                `json:"faults"`
 }
 
-const doctorDoc = `Doctor tries what runs need: an engine and what may be done through it, root, namespaces, ptrace, programs. Then it tries every
-fault in every way in which it works, on nodes of its own that are thrown away: it is injected, seen to act by its own
-receipt, healed, and seen to be healed. That takes a minute or two for each provider. What worked is kept for as long as the machine is
-up and the program is the same; what did not is tried again the next time, and --fresh tries everything again. Doctor leaves nothing behind.
+const doctorDoc = `Doctor tries what runs need: an engine and what may be done through it, root, namespaces, ptrace,
+programs. Then it tries every fault in every way in which it works, on nodes of its own that are thrown away: it is
+injected, seen to act by its own receipt, healed, and seen to be healed. That takes a minute or two for each provider.
+What worked is kept for as long as the machine is up and the program is the same; what did not is tried again the next
+time, and --fresh tries everything again. Doctor leaves nothing behind.
 
-In the matrix "yes" is one way, a word such as netem or vdso names what does it, "no" has its reason below, and "-" means
-that the fault does not apply. A link fault is tried on the links of a client to every other node. The exit code is 3 when no provider can be had at all.
+In the matrix "yes" is one way, a word such as netem or vdso names what does it, "no" has its reason below, and "-"
+means that the fault does not apply. A link fault is tried on the links of a client to every other node. The exit code
+is 3 when no provider can be had at all.
 
-Of a Docker Swarm it lists all hosts: what the agent on each says it cannot do, or why the host can have no nodes; the round trips between each two; and by how much
-times of the two may be wrong against each other. Faults are then tried on the hosts that can have nodes.`
+Of a Docker Swarm it lists all hosts: what the agent on each says it cannot do, or why the host can have no nodes; the
+round trips between each two; and by how much times of the two may be wrong against each other. Faults are then tried on
+the hosts that can have nodes.`
 
 // everyProvider stands for all providers that can be had.
 const everyProvider = "all"
@@ -57,7 +60,8 @@ func Command(std cli.Streams) *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	f := cli.AddFormat(c, "text", "json")
-	c.Flags().StringVar(&provider, "provider", everyProvider, "with what faults are tried: docker, local, swarm, or all that can be had")
+	c.Flags().StringVar(&provider, "provider", everyProvider,
+		"with what faults are tried: docker, local, swarm, or all that can be had")
 	known := append([]string{everyProvider}, nodes.Providers[1:]...)
 	// The flag was added above: this cannot fail.
 	_ = c.RegisterFlagCompletionFunc("provider", cobra.FixedCompletions(known, cobra.ShellCompDirectiveNoFileComp))
@@ -143,7 +147,8 @@ func (d *doctor) diagnose(ctx context.Context, with []string, fresh bool) (Diagn
 func Prober(name string) node.Spec {
 	const port = "probe"
 	return node.Spec{
-		Name: name, Role: node.Resource, Image: node.SelfProgram, Stdio: true, Ports: []node.Port{{Name: port, Number: 7070}},
+		Name: name, Role: node.Resource, Image: node.SelfProgram, Stdio: true,
+		Ports:   []node.Port{{Name: port, Number: 7070}},
 		Command: func(p node.Place) []string { return node.Own("register", "--listen", p.Address(name, port)) },
 	}
 }
@@ -166,10 +171,16 @@ func HostsText(hosts []cluster.HostSeen) string {
 				clock = "the supervisor's own"
 			}
 		}
-		table = append(table, []string{h.Name, dash(h.Engine), dash(h.Kernel), dash(processors), dash(clock), dash(h.Agent), dash(cannot(h))})
+		table = append(table, []string{
+			h.Name, dash(h.Engine), dash(h.Kernel), dash(processors), dash(clock),
+			dash(h.Agent), dash(cannot(h)),
+		})
 		for _, l := range h.Links {
 			arrived := fmt.Sprintf("%d of %d", l.Arrived, l.Sent)
-			links = append(links, []string{h.Name, l.To, l.RoundTrip.Mid.String(), l.RoundTrip.High.String(), arrived, l.ClockError.String()})
+			links = append(links, []string{
+				h.Name, l.To, l.RoundTrip.Mid.String(), l.RoundTrip.High.String(), arrived,
+				l.ClockError.String(),
+			})
 		}
 	}
 	out := "\n" + table.Text()

@@ -23,7 +23,8 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// The columns of doctor's matrix: what a fault is tried on. A link fault is tried on the links of a client to all other nodes.
+// The columns of doctor's matrix: what a fault is tried on. A link fault is tried on the links of a client to all other
+// nodes.
 const (
 	onServer   = string(node.Server)
 	onClient   = string(node.Client)
@@ -41,14 +42,20 @@ type testbed struct {
 	on      map[string]string
 }
 
-// testbeds are what faults are tried on. etcd is built in, so it can be had everywhere. On three hosts that have the nodes in turn, etcd-1, client-2
-// and the register are on one each.
+// testbeds are what faults are tried on. etcd is built in, so it can be had everywhere. On three hosts that have the
+// nodes in turn, etcd-1, client-2 and the register are on one each.
 var testbeds = map[string]testbed{
-	"plain": {name: "plain", backend: "etcd", on: map[string]string{onServer: "etcd-1", onClient: "client-2", onResource: "register", onLink: "client-2"}},
+	"plain": {name: "plain", backend: "etcd", on: map[string]string{
+		onServer: "etcd-1", onClient: "client-2",
+		onResource: "register", onLink: "client-2",
+	}},
 	// A disk of its own, which must be there before the server starts.
 	"disk": {name: "disk", backend: "etcd", on: map[string]string{onServer: "etcd-1"}},
 	// A program in C, for what Go programs cannot be told, with data that it can do without.
-	"redis": {name: "redis", backend: "redis", set: "persistence: everysec", on: map[string]string{onServer: "redis-1"}},
+	"redis": {
+		name: "redis", backend: "redis", set: "persistence: everysec",
+		on: map[string]string{onServer: "redis-1"},
+	},
 }
 
 // attempt is one way in which a fault works, to be tried in one column.
@@ -130,13 +137,17 @@ func (a attempt) String() string {
 
 // options is the run of some attempts on their testbed.
 func (d *doctor) options(p cluster.Provider, list []attempt) (engine.Options, error) {
-	o := tryout.Options{Name: "doctor-" + list[0].testbed.name, Backend: list[0].testbed.backend, Set: list[0].testbed.set, For: 2 * time.Second}
+	o := tryout.Options{
+		Name: "doctor-" + list[0].testbed.name, Backend: list[0].testbed.backend,
+		Set: list[0].testbed.set, For: 2 * time.Second,
+	}
 	for _, a := range list {
 		o.Entries = append(o.Entries, tryout.Entry{Fault: a.kind.Name, On: a.on, Keys: a.keys})
 	}
 	s, err := scenarios.Parse([]byte(tryout.Scenario(o)), o.Name+".yaml")
 	return engine.Options{
-		Scenario: s, Provider: p, Catalog: nodes.Catalog(), Out: d.out, Version: cli.Version, Started: time.Now(), Log: d.log,
+		Scenario: s, Provider: p, Catalog: nodes.Catalog(), Out: d.out, Version: cli.Version, Started: time.Now(),
+		Log: d.log,
 	}, err
 }
 
@@ -224,7 +235,8 @@ func seenOf(f history.Fault) way {
 	}
 	switch {
 	case f.Receipt.Status != history.Installed:
-		w.Answer, w.Reason = No, fmt.Sprintf("tried, and it was %s: %s", f.Receipt.Status, cli.OneLine(f.Receipt.Evidence))
+		w.Answer, w.Reason = No, fmt.Sprintf("tried, and it was %s: %s", f.Receipt.Status,
+			cli.OneLine(f.Receipt.Evidence))
 	case f.Healed == nil || f.Healed.Status == history.NotInstalled:
 		w.Answer, w.Reason = No, "tried, and it was not healed: "+cli.OneLine(w.Healed)
 	}

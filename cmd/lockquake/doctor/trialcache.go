@@ -14,8 +14,8 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster/executable"
 )
 
-// trialCache is what doctor has seen to work with one provider. It is valid for one boot of the machine, one program, one
-// user and one engine.
+// trialCache is what doctor has seen to work with one provider. It is valid for one boot of the machine, one program,
+// one user and one engine.
 type trialCache struct {
 	Key  trialKey       `json:"key"`
 	Ways map[string]way `json:"ways"` // by the id of an attempt

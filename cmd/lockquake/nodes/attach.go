@@ -33,7 +33,8 @@ type attachFlags struct {
 func (a *attachFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&a.File, "attach", "", "use the service that this file describes, which somebody else runs, instead of servers of one's own (docs/attach.md)")
 	fl.BoolVar(&a.yes, "yes", false, "with --attach: do not ask before anything is written there")
-	fl.StringArrayVar(&a.secrets, "secret", nil, "with --attach: a file, or a variable of the environment, whose password may be sent there, where it is neither beside the file nor named LOCKQUAKE_...; may be repeated")
+	fl.StringArrayVar(&a.secrets, "secret", nil,
+		"with --attach: a file, or a variable of the environment, whose password may be sent there, where it is neither beside the file nor named LOCKQUAKE_...; may be repeated")
 }
 
 // attachFile is a service that somebody else runs.
@@ -95,11 +96,13 @@ func (a *attachFlags) read() (*engine.Attached, error) {
 	}
 	r := &attachReader{dir: filepath.Dir(a.File), params: p}
 	out, err := r.service(f)
-	a.sent, a.strange = r.secrets, slices.DeleteFunc(slices.Clone(r.secrets), func(s string) bool { return r.own(s) || slices.Contains(a.secrets, s) })
+	a.sent, a.strange = r.secrets, slices.DeleteFunc(slices.Clone(r.secrets),
+		func(s string) bool { return r.own(s) || slices.Contains(a.secrets, s) })
 	return out, err
 }
 
-// withoutPasswordLine is an error of the file without the line that it is about, where that may have the password that should not be there.
+// withoutPasswordLine is an error of the file without the line that it is about, where that may have the password that
+// should not be there.
 func withoutPasswordLine(err error) error {
 	var wrong *scenarios.Error
 	text, line, _ := strings.Cut(err.Error(), "\n")
@@ -123,8 +126,9 @@ type attachReader struct {
 // ownVariable begins the names of variables that an attach file may read without being asked.
 const ownVariable = "$LOCKQUAKE_"
 
-// own reports whether a secret belongs to the attach file: a file of its folder, links followed, or a variable of lockquake's. Any other may be a
-// secret that has nothing to do with the service, and would reach the author of the attach file.
+// own reports whether a secret belongs to the attach file: a file of its folder, links followed, or a variable of
+// lockquake's. Any other may be a secret that has nothing to do with the service, and would reach the author of the
+// attach file.
 func (r *attachReader) own(secret string) bool {
 	if strings.HasPrefix(secret, "$") {
 		return strings.HasPrefix(secret, ownVariable)
@@ -139,8 +143,10 @@ func (r *attachReader) service(f attachFile) (*engine.Attached, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(f.Prefix) < 2 || len(f.Prefix) > 100 || strings.ContainsFunc(f.Prefix, func(c rune) bool { return c <= ' ' || c > '~' }) {
-		return nil, r.params.Errorf("prefix", "it is %q; all keys of the runs begin with it, and it must be 2 to 100 letters, digits and signs, such as bench:", f.Prefix)
+	if len(f.Prefix) < 2 || len(f.Prefix) > 100 || strings.ContainsFunc(f.Prefix,
+		func(c rune) bool { return c <= ' ' || c > '~' }) {
+		return nil, r.params.Errorf("prefix",
+			"it is %q; all keys of the runs begin with it, and it must be 2 to 100 letters, digits and signs, such as bench:", f.Prefix)
 	}
 	login := node.Login{User: f.User}
 	if login.Password, err = r.secret("password", f.Password); err != nil {
@@ -159,7 +165,8 @@ func (r *attachReader) service(f attachFile) (*engine.Attached, error) {
 	case len(ports) == 1:
 		return out, nil
 	case s == nil:
-		return nil, r.params.Errorf("sentinels", "backend %s needs their endpoints and the name of their master", f.Backend)
+		return nil, r.params.Errorf("sentinels", "backend %s needs their endpoints and the name of their master",
+			f.Backend)
 	}
 	login.User, out.Master = f.Sentinels.User, f.Sentinels.Master
 	if login.Password, err = r.secret("sentinels", f.Sentinels.Password); err != nil {
@@ -181,7 +188,8 @@ func (r *attachReader) ports(backend string) ([]string, error) {
 			known = append(known, b.Name)
 		}
 	}
-	return nil, r.params.Errorf("backend", "it is %q; what can be attached to is %s", backend, strings.Join(known, ", "))
+	return nil, r.params.Errorf("backend", "it is %q; what can be attached to is %s", backend,
+		strings.Join(known, ", "))
 }
 
 func (r *attachReader) endpoints(key string, list []string, port string, login node.Login) ([]cluster.Endpoint, error) {
@@ -260,7 +268,8 @@ func (r *attachReader) tls(t *attachTLS) (*node.TLS, error) {
 	return out, nil
 }
 
-// Agree looks at the attached service, and asks before anything is written into it, or a password is sent to it that the file has from elsewhere.
+// Agree looks at the attached service, and asks before anything is written into it, or a password is sent to it that
+// the file has from elsewhere.
 func (a *attachFlags) Agree(ctx context.Context, std cli.Streams, o engine.Options) error {
 	if o.Attached == nil {
 		return nil
@@ -268,7 +277,8 @@ func (a *attachFlags) Agree(ctx context.Context, std cli.Streams, o engine.Optio
 	if len(a.strange) > 0 {
 		what := fmt.Sprintf("the password in %s to %s", strings.Join(a.strange, " and "), o.Attached.Addresses())
 		if !cli.CanAsk(std) || a.yes {
-			return cli.Usagef("--attach: %s would send %s: if it may, say --secret %s", a.File, what, cli.Quoted(a.strange[0]))
+			return cli.Usagef("--attach: %s would send %s: if it may, say --secret %s", a.File, what,
+				cli.Quoted(a.strange[0]))
 		}
 		if !cli.AskYes(ctx, std, a.File+" sends "+what+". Go on?") {
 			return cli.Usagef("--attach: nothing was sent")
@@ -279,7 +289,8 @@ func (a *attachFlags) Agree(ctx context.Context, std cli.Streams, o engine.Optio
 		return err
 	}
 	if partly != "" {
-		fmt.Fprintf(std.Err, "lockquake: --attach: not all keys were looked at for what is below %q: %s\n", o.Attached.Prefix, partly)
+		fmt.Fprintf(std.Err, "lockquake: --attach: not all keys were looked at for what is below %q: %s\n",
+			o.Attached.Prefix, partly)
 	}
 	if a.yes {
 		return nil

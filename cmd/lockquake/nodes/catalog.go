@@ -1,5 +1,5 @@
-// Package nodes finds the nodes of a verb's runs by its flags: the provider, images, programs in place of the own client, an attached service.
-// Its catalog names everything that a scenario may name.
+// Package nodes finds the nodes of a verb's runs by its flags: the provider, images, programs in place of the own
+// client, an attached service. Its catalog names everything that a scenario may name.
 package nodes
 
 import (
@@ -19,13 +19,15 @@ import (
 // Catalog is everything that a scenario may name.
 func Catalog() engine.Catalog {
 	return engine.Catalog{
-		Backends: append(all.All(), external.Backend()), Workloads: workloads.All(), Faults: faults.Kinds(), Resources: resources.All(), Checkers: checkers.All(),
+		Backends: append(all.All(), external.Backend()), Workloads: workloads.All(), Faults: faults.Kinds(),
+		Resources: resources.All(), Checkers: checkers.All(),
 	}
 }
 
 // OwnBackends are those whose locks lockquake knows; those of the other are in a program.
 func OwnBackends(catalog engine.Catalog) []backends.Backend {
-	return slices.DeleteFunc(listed.Clients(catalog.Backends), func(b backends.Backend) bool { return b.Name == external.Name })
+	return slices.DeleteFunc(listed.Clients(catalog.Backends),
+		func(b backends.Backend) bool { return b.Name == external.Name })
 }
 
 // BackendNames returns the names of backends.

@@ -12,8 +12,9 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// ClientFromWords reads the words that name a program in the place of lockquake's own client: a command, or the folder of a Go program with the versions of
-// modules that it is built with, and -tags=A,B. Relative names in it begin in the current folder.
+// ClientFromWords reads the words that name a program in the place of lockquake's own client: a command, or the folder
+// of a Go program with the versions of modules that it is built with, and -tags=A,B. Relative names in it begin in the
+// current folder.
 func ClientFromWords(words []string) (c scenarios.Client, err error) {
 	if len(words) == 0 {
 		return c, cli.Usagef("--client: it names no program")
@@ -40,7 +41,8 @@ func ClientFromWords(words []string) (c scenarios.Client, err error) {
 	return c, nil
 }
 
-// buildClients builds the programs that a scenario names for its clients. It returns their paths, "" for one that is not made of Go sources.
+// buildClients builds the programs that a scenario names for its clients. It returns their paths, "" for one that is
+// not made of Go sources.
 func (n *Source) buildClients(ctx context.Context, s scenarios.Scenario) ([]string, error) {
 	var paths []string
 	for _, c := range s.Programs() {
@@ -77,7 +79,10 @@ func (n *Source) buildClient(ctx context.Context, s scenarios.Scenario, c scenar
 		if p.Version == "" && !filepath.IsAbs(p.Replacement) {
 			p.Replacement = filepath.Join(dir, p.Replacement)
 		}
-		source.With = append(source.With, gobuild.Module{Path: p.Module, Replacement: p.Replacement, Version: p.Version})
+		source.With = append(source.With, gobuild.Module{
+			Path: p.Module, Replacement: p.Replacement,
+			Version: p.Version,
+		})
 	}
 	path, err := n.Builder.Build(ctx, source)
 	if err != nil {

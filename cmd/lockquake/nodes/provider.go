@@ -33,7 +33,8 @@ func ChooseWith(ctx context.Context, name string, o cluster.ChooseOptions) (clus
 	o.Mechanisms = mechanisms.All()
 	p, reason, err := cluster.Choose(ctx, name, o)
 	if err != nil {
-		return nil, "", engine.MissingError{Text: fmt.Sprintf("--provider %s: %v; `lockquake doctor` tells more", name, err)}
+		return nil, "", engine.MissingError{Text: fmt.Sprintf("--provider %s: %v; `lockquake doctor` tells more", name,
+			err)}
 	}
 	return p, reason, nil
 }
@@ -46,8 +47,8 @@ func CheckProvider(name string) error {
 	return nil
 }
 
-// chooser finds the provider of each scenario: a backend without server nodes runs within this process, the others share
-// one provider that is looked for once, when the first of them needs it.
+// chooser finds the provider of each scenario: a backend without server nodes runs within this process, the others
+// share one provider that is looked for once, when the first of them needs it.
 type chooser struct {
 	name string
 	// outward says that clients must reach what this machine reaches: child processes then share its network.
@@ -56,13 +57,16 @@ type chooser struct {
 	reason  string
 }
 
-func (c *chooser) pick(ctx context.Context, s scenarios.Scenario, known engine.Catalog) (cluster.Provider, string, error) {
+func (c *chooser) pick(ctx context.Context, s scenarios.Scenario, known engine.Catalog) (cluster.Provider, string,
+	error,
+) {
 	if err := CheckProvider(c.name); err != nil {
 		return nil, "", err
 	}
 	for _, b := range known.Backends {
 		if b.Name == s.Backend.Use && b.InProcess {
-			return cluster.NewInproc(asnode.InProcess), "backend " + b.Name + " runs within lockquake's own process", nil
+			return cluster.NewInproc(asnode.InProcess), "backend " + b.Name + " runs within lockquake's own process",
+				nil
 		}
 	}
 	if c.found == nil {

@@ -75,7 +75,8 @@ func (n *Source) Options(ctx context.Context, s scenarios.Scenario) (o engine.Op
 	return o, err
 }
 
-// standIn names what runs the clients, where that is not this program: another image, or another program of this machine.
+// standIn names what runs the clients, where that is not this program: another image, or another program of this
+// machine.
 func standIn(provider string, images map[string]string, other string) string {
 	if provider == inproc {
 		return ""

@@ -43,25 +43,28 @@ type runFlags struct {
 	metrics batch.MetricsFlag
 }
 
-const runDoc = `Run carries out scenarios, one after another, judges each, and writes a run directory for each with the history, the
-verdict and a report. A scenario is one that comes with lockquake (` + "`lockquake list scenarios`" + `), a pattern of such names
-("etcd-*"), or a YAML file. With --lock it is also a story of the regression suite, such as suite/late-release (` + "`lockquake list scenarios --suite`" + `).
+const runDoc = `Run carries out scenarios, one after another, judges each, and writes a run directory for each with the
+history, the verdict and a report. A scenario is one that comes with lockquake (` + "`lockquake list scenarios`" + `), a pattern of
+such names ("etcd-*"), or a YAML file. With --lock it is also a story of the regression suite, such as
+suite/late-release (` + "`lockquake list scenarios --suite`" + `).
 
 The directory of the run is the last line printed, and before it of several runs a table: a row for each scenario, also
-for one that cannot be run here, which is unknown. With --format table that table is all that is printed; with --format json the verdict is, one object
-a run. Progress goes to standard error. Ctrl-C heals what was broken, tears down, judges what there is, prints the table
-of it and ends with exit code 130.
+for one that cannot be run here, which is unknown. With --format table that table is all that is printed; with --format
+json the verdict is, one object a run. Progress goes to standard error. Ctrl-C heals what was broken, tears down, judges
+what there is, prints the table of it and ends with exit code 130.
 
-Of several runs, be it of one scenario or of many, the servers of one are kept for the next that needs such servers, where
-they are shown to be as they were when they began to serve; clients and resource are always new. Where the next run needs
-others, or that cannot be shown, the reason is told, and the run starts its own. --fresh starts every run on its own.
+Of several runs, be it of one scenario or of many, the servers of one are kept for the next that needs such servers,
+where they are shown to be as they were when they began to serve; clients and resource are always new. Where the next
+run needs others, or that cannot be shown, the reason is told, and the run starts its own. --fresh starts every run on
+its own.
 
-Several runs have a journal in a folder of their own, campaign.jsonl. What was interrupted, killed or did not fit into the --budget is made by the
-same command with --resume.
+Several runs have a journal in a folder of their own, campaign.jsonl. What was interrupted, killed or did not fit into
+the --budget is made by the same command with --resume.
 
-With - in place of scenarios, jobs are read from standard input, a JSON object a line, each as soon as the one before is done:
-{"job": "a name", "scenario": "etcd-healthy", "set": ["run.for=5s"], "provider": "local", "repeat": 3}. Behind the verdicts of a job, of
---format json, stands {"job": "a name", "runs": 3, "code": 0}. The end of the input is the end of the servers.`
+With - in place of scenarios, jobs are read from standard input, a JSON object a line, each as soon as the one before is
+done: {"job": "a name", "scenario": "etcd-healthy", "set": ["run.for=5s"], "provider": "local", "repeat": 3}. Behind the
+verdicts of a job, of --format json, stands {"job": "a name", "runs": 3, "code": 0}. The end of the input is the end of
+the servers.`
 
 // Command is the verb run.
 func Command(std cli.Streams) *cobra.Command {
@@ -86,18 +89,23 @@ func Command(std cli.Streams) *cobra.Command {
 	f.flags = fl
 	f.nodes.Add(c)
 	words.AddLock(c, &f.lock)
-	fl.StringArrayVar(&f.set, "set", nil, "replace a key of the scenario, such as workload.resource.guard=fence; may be repeated")
+	fl.StringArrayVar(&f.set, "set", nil,
+		"replace a key of the scenario, such as workload.resource.guard=fence; may be repeated")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of everything that is random in the run; 0: the scenario's, else drawn and written down")
 	fl.IntVar(&f.repeat, "repeat", 1, "run each scenario this many times, keep every run, and end with the worst exit code")
-	fl.BoolVar(&f.fresh, "fresh", false, "start every run on servers of its own, instead of keeping those of the run before that were shown to be clean")
+	fl.BoolVar(&f.fresh, "fresh", false,
+		"start every run on servers of its own, instead of keeping those of the run before that were shown to be clean")
 	fl.DurationVar(&f.budget, "budget", 0, "how long several runs may take, such as 10m; 0: as long as they need")
 	fl.StringVar(&f.out, "out", "runs", "folder of all runs")
-	fl.StringVar(&f.resume, "resume", "", "the directory of several runs to go on with, made by the same command on the same machine")
+	fl.StringVar(&f.resume, "resume", "",
+		"the directory of several runs to go on with, made by the same command on the same machine")
 	fl.BoolVar(&f.keep, "keep", false, "leave the nodes up after the run; clean --all removes them")
 	fl.BoolVar(&f.dryRun, "dry-run", false, "print schedule, steps and what can be delivered, and start nothing")
-	fl.BoolVar(&f.explain, "explain", false, "tell in about ten lines of plain words what happened, behind each verdict")
+	fl.BoolVar(&f.explain, "explain", false,
+		"tell in about ten lines of plain words what happened, behind each verdict")
 	f.metrics.Add(fl)
-	fl.BoolVarP(&f.verbose, "verbose", "v", false, "print all counts, latencies, receipts and versions, and note on standard error what is done")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false,
+		"print all counts, latencies, receipts and versions, and note on standard error what is done")
 	f.format = cli.AddFormat(c, "text", "json", "table")
 	words.CompleteDir(c, "out", "resume")
 	c.RunE = func(c *cobra.Command, args []string) error { return f.run(c.Context(), std, args) }
@@ -113,10 +121,14 @@ func (f *runFlags) run(ctx context.Context, std cli.Streams, args []string) erro
 	defer tell.Close()
 	stop := cli.Interruptible(ctx, tell) // before anything is tried out: that starts containers, too
 	defer stop.Done()
-	r := runs{flags: f, Batch: &batch.Batch{Std: std, Tell: tell, Stop: stop, Format: f.format.Value, Explain: f.explain, Whole: f.verbose, Began: clock.ProcessStart()}}
+	r := runs{flags: f, Batch: &batch.Batch{
+		Std: std, Tell: tell, Stop: stop, Format: f.format.Value,
+		Explain: f.explain, Whole: f.verbose, Began: clock.ProcessStart(),
+	}}
 	if f.ofJobs(args) {
 		return r.run(func() {
-			r.all(&jobsPlan{runs: &r, lines: linesOf(r.Stop.Ctx, std.In, r.Fail), nodes: map[string]*nodes.Source{}}, f.shared(true))
+			r.all(&jobsPlan{runs: &r, lines: linesOf(r.Stop.Ctx, std.In, r.Fail), nodes: map[string]*nodes.Source{}},
+				f.shared(true))
 		})
 	}
 	nodes, err := f.nodes.Read()
@@ -175,9 +187,11 @@ func (f *runFlags) check(args []string) error {
 	return f.format.Check()
 }
 
-// prepare resolves names, keys and providers, with some keys changed, and checks that each run can be delivered here. Where one cannot be, its candidate
-// says why.
-func (f *runFlags) prepare(ctx context.Context, nodes *nodes.Source, args, changed []string, tell *cli.Progress) ([]candidate, error) {
+// prepare resolves names, keys and providers, with some keys changed, and checks that each run can be delivered here.
+// Where one cannot be, its candidate says why.
+func (f *runFlags) prepare(ctx context.Context, nodes *nodes.Source, args, changed []string,
+	tell *cli.Progress,
+) ([]candidate, error) {
 	nodes.Builder.Tell = tell.Say
 	set := changed
 	if f.seed != 0 {
@@ -187,7 +201,10 @@ func (f *runFlags) prepare(ctx context.Context, nodes *nodes.Source, args, chang
 	if err != nil {
 		return nil, err
 	}
-	lock := words.Against{Lock: f.lock, Client: program, Set: changed, Ask: nodes.Hellos(ctx, cli.Logger(tell, f.verbose)), Tell: tell.Say}
+	lock := words.Against{
+		Lock: f.lock, Client: program, Set: changed,
+		Ask: nodes.Hellos(ctx, cli.Logger(tell, f.verbose)), Tell: tell.Say,
+	}
 	var out []candidate
 	for _, arg := range args {
 		found, err := lock.Load(arg)
@@ -211,7 +228,8 @@ func (f *runFlags) prepare(ctx context.Context, nodes *nodes.Source, args, chang
 			o.Out, o.Keep, o.Log = f.out, f.keep, cli.Logger(tell, f.verbose)
 			nodes.Lock = s.Backend.Use + "/" + s.Backend.Lock
 			o.Replay = nodes.Replay(nameOf(arg, s), changed, o.Provider.Name())
-			o.Drawn = func(file string) string { return nodes.Replay(file, nil, o.Provider.Name()) } // what was set is written in the file
+			// what was set is written in the file
+			o.Drawn = func(file string) string { return nodes.Replay(file, nil, o.Provider.Name()) }
 			plan, err := engine.Check(o)
 			if missing != nil {
 				err = missing
@@ -259,7 +277,8 @@ func (f *runFlags) plan(std cli.Streams, list []candidate) error {
 			fmt.Fprintln(std.Out)
 		}
 		err = cli.Folded(std.Out, func(w io.Writer) error {
-			_, err := fmt.Fprintf(w, "%s\nprovider %s: %s\n", strings.TrimRight(p.Text(), "\n"), o.Provider.Name(), o.ProviderReason)
+			_, err := fmt.Fprintf(w, "%s\nprovider %s: %s\n", strings.TrimRight(p.Text(), "\n"), o.Provider.Name(),
+				o.ProviderReason)
 			return err
 		})
 		if err != nil {

@@ -32,8 +32,12 @@ func (r *runs) begin(args []string) (err error) {
 	if !f.several(r.list) && f.resume == "" {
 		return nil
 	}
-	command := cli.CommandOf(f.flags, "run", args, "resume", "out", "format", "verbose", "explain", "budget", "metrics-addr", "dry-run", "keep")
-	r.dir, r.journal, _, err = batch.Opening{Verb: "run", What: "batch of runs", Out: f.out, Resume: f.resume, Command: command}.Journal(r.Tell)
+	command := cli.CommandOf(f.flags, "run", args, "resume", "out", "format", "verbose", "explain", "budget",
+		"metrics-addr", "dry-run", "keep")
+	r.dir, r.journal, _, err = batch.Opening{
+		Verb: "run", What: "batch of runs", Out: f.out, Resume: f.resume,
+		Command: command,
+	}.Journal(r.Tell)
 	return err
 }
 
@@ -102,7 +106,10 @@ func (r *runs) before(done campaign.Result) {
 	r.Last = filepath.Join(r.dir, done.Dir)
 	rep, err := results.ReadReport(r.Last)
 	if err != nil { // its directory is gone: the journal has what it was about
-		rep = results.Report{Schema: results.ReportSchema, Scenario: done.Job, Verdict: done.Verdict, Reasons: done.Reasons, Judged: done.Judged, Counts: done.Counts, Measures: done.Measures}
+		rep = results.Report{
+			Schema: results.ReportSchema, Scenario: done.Job, Verdict: done.Verdict,
+			Reasons: done.Reasons, Judged: done.Judged, Counts: done.Counts, Measures: done.Measures,
+		}
 	}
 	r.Reports, r.Some = append(r.Reports, rep), true
 	r.Code = cli.Worse(r.Code, cli.VerdictCode(done.Verdict))
@@ -151,8 +158,8 @@ func (p runPlan) name(at int) string {
 	return name
 }
 
-// Next is the next run. A scenario that cannot be run here, or for which there is no time, keeps no other from it; what is wrong in any other way
-// ends all.
+// Next is the next run. A scenario that cannot be run here, or for which there is no time, keeps no other from it; what
+// is wrong in any other way ends all.
 func (p runPlan) Next(done []campaign.Result) (j campaign.Job, ok bool) {
 	made, over := map[string]int{}, map[string]bool{}
 	for _, r := range done {

@@ -1,4 +1,5 @@
-// Package words knows what a word of a command line may name (scenarios, stories, locks, directories of runs), and completes it.
+// Package words knows what a word of a command line may name (scenarios, stories, locks, directories of runs), and
+// completes it.
 package words
 
 import (
@@ -18,7 +19,8 @@ func CompleteFlag(c *cobra.Command, flag string, by cobra.CompletionFunc) {
 
 // CompleteBackendAndLock completes --backend, and --lock by the locks of that backend; without one, by those of all.
 func CompleteBackendAndLock(c *cobra.Command) {
-	CompleteFlag(c, "backend", cobra.FixedCompletions(nodes.BackendNames(nodes.OwnBackends(nodes.Catalog())), cobra.ShellCompDirectiveNoFileComp))
+	CompleteFlag(c, "backend", cobra.FixedCompletions(nodes.BackendNames(nodes.OwnBackends(nodes.Catalog())),
+		cobra.ShellCompDirectiveNoFileComp))
 	CompleteFlag(c, "lock", func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		backend, _ := c.Flags().GetString("backend") // it was added
 		var out []string

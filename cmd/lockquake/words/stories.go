@@ -26,11 +26,13 @@ type Against struct {
 
 // AddLock adds --lock.
 func AddLock(c *cobra.Command, into *string) {
-	c.Flags().StringVar(into, "lock", "", "of stories of the regression suite, such as suite/late-release: the lock that is put to them, BACKEND or BACKEND/LOCK")
+	c.Flags().StringVar(into, "lock", "",
+		"of stories of the regression suite, such as suite/late-release: the lock that is put to them, BACKEND or BACKEND/LOCK")
 	CompleteFlag(c, "lock", CompleteLock(cobra.ShellCompDirectiveNoFileComp))
 }
 
-// Load returns the scenarios that a word names: those that the lock is put to by stories of the suite, and others as they are.
+// Load returns the scenarios that a word names: those that the lock is put to by stories of the suite, and others as
+// they are.
 func (a Against) Load(word string) ([]scenarios.Scenario, error) {
 	if !nodes.OfSuite(word) {
 		return scenarios.Load(word)
@@ -40,7 +42,8 @@ func (a Against) Load(word string) ([]scenarios.Scenario, error) {
 	}
 	backend, lock, _ := strings.Cut(a.Lock, "/")
 	row := suite.Row{Backend: backend, Lock: lock, Client: a.Client, Set: a.Set}
-	cells, err := suite.Plan(suite.Config{Locks: []suite.Row{row}, Stories: []string{word}}, nodes.Catalog().Backends, a.Ask)
+	cells, err := suite.Plan(suite.Config{Locks: []suite.Row{row}, Stories: []string{word}}, nodes.Catalog().Backends,
+		a.Ask)
 	switch {
 	case errors.Is(err, suite.ErrNoLock):
 		return nil, cli.Usagef("--lock: %v; `lockquake list locks` lists them all", err)
@@ -65,7 +68,8 @@ func (a Against) Load(word string) ([]scenarios.Scenario, error) {
 	return out, nil
 }
 
-// CompleteAnyScenario offers the scenarios that come with lockquake, files, and once its name is begun, the regression suite.
+// CompleteAnyScenario offers the scenarios that come with lockquake, files, and once its name is begun, the regression
+// suite.
 func CompleteAnyScenario(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	out, rest := CompleteScenario(c, args, begun)
 	for _, t := range stories.All() {

@@ -45,7 +45,8 @@ func (u *user) open(ctx context.Context) error {
 	return err
 }
 
-// Acquire believes the library when it says that the lock is had, as a user does who does not watch the session. It lasts as long as the session, which the library keeps alive by itself.
+// Acquire believes the library when it says that the lock is had, as a user does who does not watch the session. It
+// lasts as long as the session, which the library keeps alive by itself.
 func (u *user) Acquire(ctx context.Context, name string) (lockquake.Grant, error) {
 	if err := u.open(ctx); err != nil {
 		return lockquake.Grant{}, err

@@ -51,7 +51,8 @@ func (u *user) Acquire(ctx context.Context, name string) (lockquake.Grant, error
 	}
 	key := reflect.ValueOf(m).Elem().FieldByName("myKey").Elem().FieldByName("RemoteKV")
 	g := lockquake.Grant{
-		ID: key.FieldByName("key").String(), Token: uint64(key.FieldByName("rev").Int()), Sent: sent, Valid: lockquake.Unknown, Handle: m,
+		ID: key.FieldByName("key").String(), Token: uint64(key.FieldByName("rev").Int()), Sent: sent,
+		Valid: lockquake.Unknown, Handle: m,
 	}
 	if valid, err := u.Renew(ctx, g); err == nil {
 		g.Valid = valid

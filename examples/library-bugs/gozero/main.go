@@ -18,7 +18,8 @@ type user struct {
 
 func main() {
 	lockquake.Main("go-zero RedisLock", func(a *lockquake.Access) (*user, error) {
-		return &user{a, redis.New(a.Addresses("client")[0], redis.WithPass(a.Password)), map[string]*redis.RedisLock{}}, nil
+		return &user{a, redis.New(a.Addresses("client")[0], redis.WithPass(a.Password)), map[string]*redis.RedisLock{}},
+			nil
 	})
 }
 

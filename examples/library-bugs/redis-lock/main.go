@@ -1,4 +1,5 @@
-// Command redis-lock is github.com/bsm/redis-lock, whose successor is bsm/redislock. Each grant has a Locker of its own.
+// Command redis-lock is github.com/bsm/redis-lock, whose successor is bsm/redislock. Each grant has a Locker of its
+// own.
 package main
 
 import (
@@ -19,7 +20,10 @@ type user struct {
 
 func main() {
 	lockquake.Main("redis-lock", func(a *lockquake.Access) (*user, error) {
-		return &user{a, redis.NewClient(&redis.Options{Addr: a.Addresses("client")[0], Password: a.Password, ReadTimeout: a.Timeout()})}, nil
+		return &user{a, redis.NewClient(&redis.Options{
+			Addr: a.Addresses("client")[0], Password: a.Password,
+			ReadTimeout: a.Timeout(),
+		})}, nil
 	})
 }
 

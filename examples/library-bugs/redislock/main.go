@@ -19,7 +19,8 @@ type user struct {
 func main() {
 	lockquake.Main("redislock", func(a *lockquake.Access) (*user, error) {
 		return &user{a, redislock.New(redis.NewClient(&redis.Options{
-			Addr: a.Addresses("client")[0], Password: a.Password, MaxRetries: -1, ReadTimeout: a.Timeout(), ContextTimeoutEnabled: true,
+			Addr: a.Addresses("client")[0], Password: a.Password, MaxRetries: -1, ReadTimeout: a.Timeout(),
+			ContextTimeoutEnabled: true,
 		}))}, nil
 	})
 }

@@ -1,5 +1,5 @@
-// Command redsync is redsync v4 by go-redis, on one Redis server or on several, as its README has it: Lock tries again by itself, and each try takes 5 % of
-// the expiry at most.
+// Command redsync is redsync v4 by go-redis, on one Redis server or on several, as its README has it: Lock tries again
+// by itself, and each try takes 5 % of the expiry at most.
 package main
 
 import (
@@ -27,7 +27,10 @@ func main() {
 		u := &user{access: a}
 		var pools []library.Pool
 		for _, address := range a.Addresses("client") {
-			c := redis.NewClient(&redis.Options{Addr: address, Password: a.Password, MaxRetries: -1, MinIdleConns: 2, ReadTimeout: a.Timeout()})
+			c := redis.NewClient(&redis.Options{
+				Addr: address, Password: a.Password, MaxRetries: -1, MinIdleConns: 2,
+				ReadTimeout: a.Timeout(),
+			})
 			c.AddHook(u)
 			pools = append(pools, goredis.NewPool(c))
 		}

@@ -20,7 +20,8 @@ type user struct {
 func main() {
 	lockquake.Main("redsync v1", func(a *lockquake.Access) (*user, error) {
 		pool := &redis.Pool{MaxIdle: 2, Dial: func() (redis.Conn, error) {
-			return redis.Dial("tcp", a.Addresses("client")[0], redis.DialConnectTimeout(a.Timeout()), redis.DialReadTimeout(a.Timeout()),
+			return redis.Dial("tcp", a.Addresses("client")[0], redis.DialConnectTimeout(a.Timeout()),
+				redis.DialReadTimeout(a.Timeout()),
 				redis.DialPassword(a.Password))
 		}}
 		return &user{a, redsync.New([]redsync.Pool{pool})}, nil
@@ -30,10 +31,11 @@ func main() {
 // Acquire asks until it gets the lock, each time by a Lock of one try.
 func (u *user) Acquire(ctx context.Context, name string) (lockquake.Grant, error) {
 	value := ""
-	m := u.library.NewMutex("lockquake:"+name, redsync.SetExpiry(u.access.TTL()), redsync.SetTries(1), redsync.SetGenValueFunc(func() (string, error) {
-		value = strconv.FormatInt(rand.Int63(), 36)
-		return value, nil
-	}))
+	m := u.library.NewMutex("lockquake:"+name, redsync.SetExpiry(u.access.TTL()), redsync.SetTries(1),
+		redsync.SetGenValueFunc(func() (string, error) {
+			value = strconv.FormatInt(rand.Int63(), 36)
+			return value, nil
+		}))
 	for ctx.Err() == nil {
 		sent := lockquake.Now()
 		if m.Lock() == nil {

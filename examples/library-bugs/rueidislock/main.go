@@ -1,5 +1,5 @@
-// Command rueidislock is github.com/redis/rueidis/rueidislock on one Redis server, with the settings of the example in its README. The users of a
-// process share one Locker, as they are meant to.
+// Command rueidislock is github.com/redis/rueidis/rueidislock on one Redis server, with the settings of the example in
+// its README. The users of a process share one Locker, as they are meant to.
 package main
 
 import (
@@ -37,7 +37,8 @@ func main() {
 			shared.look, failed = rueidis.NewClient(to)
 			if failed == nil {
 				shared.locks, failed = rueidislock.NewLocker(rueidislock.LockerOption{
-					ClientOption: to, KeyPrefix: "lockquake", KeyValidity: a.TTL(), KeyMajority: 1, NoLoopTracking: true, TryNextAfter: a.Timeout(),
+					ClientOption: to, KeyPrefix: "lockquake", KeyValidity: a.TTL(), KeyMajority: 1,
+					NoLoopTracking: true, TryNextAfter: a.Timeout(),
 				})
 			}
 		})
@@ -66,7 +67,10 @@ func (u user) Acquire(ctx context.Context, name string) (lockquake.Grant, error)
 		cancel()
 		return lockquake.Grant{}, errors.New("the key is gone again")
 	}
-	return lockquake.Grant{ID: hex.EncodeToString([]byte(value)), Sent: at, Valid: at + left*int64(time.Millisecond), Handle: handle{life, cancel}}, nil
+	return lockquake.Grant{
+		ID: hex.EncodeToString([]byte(value)), Sent: at, Valid: at + left*int64(time.Millisecond),
+		Handle: handle{life, cancel},
+	}, nil
 }
 
 func (u user) Release(_ context.Context, g lockquake.Grant) error {

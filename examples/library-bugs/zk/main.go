@@ -1,4 +1,5 @@
-// Command zk is the Lock of github.com/go-zookeeper/zk. Each user has a session of its own, and keeps it when an acquire ends with an error.
+// Command zk is the Lock of github.com/go-zookeeper/zk. Each user has a session of its own, and keeps it when an
+// acquire ends with an error.
 package main
 
 import (
@@ -22,8 +23,8 @@ func main() {
 	})
 }
 
-// Acquire gives up when its time is over; the library's Lock knows no context. The answer to a read renews the session, less what a server answers
-// without its leader.
+// Acquire gives up when its time is over; the library's Lock knows no context. The answer to a read renews the session,
+// less what a server answers without its leader.
 func (u *user) Acquire(ctx context.Context, name string) (lockquake.Grant, error) {
 	sent := lockquake.Now()
 	l := zk.NewLock(u.conn, "/lockquake/"+name, zk.WorldACL(zk.PermAll))

@@ -105,7 +105,8 @@ func Load() string {
 // ChildEnv is the environment variable that makes a test binary the program of Child.
 const ChildEnv = "LOCKQUAKE_AGENT_TEST_CHILD"
 
-// Child starts the test binary as another program: "agent", or a path for one that syncs a file there, and has several threads.
+// Child starts the test binary as another program: "agent", or a path for one that syncs a file there, and has several
+// threads.
 func Child(t *testing.T, value string) (*exec.Cmd, io.WriteCloser, io.Reader) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^$")

@@ -47,8 +47,8 @@ func Mounts(mountinfo string) []Mount {
 // Has tells whether the hierarchy has a version 1 controller.
 func (m Mount) Has(controller string) bool { return slices.Contains(m.Controllers, controller) }
 
-// Folder returns the folder of a group, below the root directory of the process that has it mounted; ok is false where the group is not
-// within what is mounted, or is not there.
+// Folder returns the folder of a group, below the root directory of the process that has it mounted; ok is false where
+// the group is not within what is mounted, or is not there.
 func (m Mount) Folder(root, group string) (path string, ok bool) {
 	rel, err := filepath.Rel(m.Root, group)
 	if err != nil || !filepath.IsLocal(rel) {
@@ -59,8 +59,8 @@ func (m Mount) Folder(root, group string) (path string, ok bool) {
 	return path, err == nil
 }
 
-// Group reads from a file such as /proc/self/cgroup the group in the hierarchy of a version 1 controller; in that of version
-// 2 for "".
+// Group reads from a file such as /proc/self/cgroup the group in the hierarchy of a version 1 controller; in that of
+// version 2 for "".
 func Group(text, controller string) (group string, ok bool) {
 	for line := range strings.Lines(text) {
 		f := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)

@@ -1,11 +1,12 @@
 // Package clock moves the wall clocks of processes, and has processes read their own.
 //
-// A process reads the time by a function of the vDSO, a small library that the kernel maps into it, mostly without a system call. The
-// agent writes a jump to code of its own over the beginning of that function. The code makes the system call and adds the shift.
+// A process reads the time by a function of the vDSO, a small library that the kernel maps into it, mostly without a
+// system call. The agent writes a jump to code of its own over the beginning of that function. The code makes the
+// system call and adds the shift.
 //
-// Example: +60s for an etcd. Its threads are held, the code is written behind the vDSO's own and the jumps after it, and the threads go
-// on. clock_gettime(CLOCK_REALTIME) is 60 s ahead from then on, CLOCK_MONOTONIC as before, and no other process has changed. The undo
-// writes the original bytes back, which are those of the agent's own vDSO.
+// Example: +60s for an etcd. Its threads are held, the code is written behind the vDSO's own and the jumps after it,
+// and the threads go on. clock_gettime(CLOCK_REALTIME) is 60 s ahead from then on, CLOCK_MONOTONIC as before, and no
+// other process has changed. The undo writes the original bytes back, which are those of the agent's own vDSO.
 package clock
 
 import (
@@ -68,8 +69,8 @@ func Mechanism(holder ptrace.Holder) agent.Mechanism {
 	}}
 }
 
-// supported tells why the wall clock of processes cannot be moved on this machine; nil where it can. It looks at our own vDSO,
-// which is the same as that of any target.
+// supported tells why the wall clock of processes cannot be moved on this machine; nil where it can. It looks at our
+// own vDSO, which is the same as that of any target.
 func supported() error {
 	_, err := ownVDSO()
 	return err
@@ -78,7 +79,8 @@ func supported() error {
 // doClock shifts the wall clock of a process and of its descendants.
 func (m *mover) doClock(ctx context.Context, c agent.Call, args wall.Shift) (any, error) {
 	if math.IsNaN(args.Gain) || args.Gain <= -1 || args.Gain > maxGain {
-		return nil, fmt.Errorf("a clock cannot gain %g s each second: want more than -1, at most %d", args.Gain, maxGain)
+		return nil, fmt.Errorf("a clock cannot gain %g s each second: want more than -1, at most %d", args.Gain,
+			maxGain)
 	}
 	if args.File != "" && args.Gain != 0 {
 		return nil, errors.New("libfaketime counts a rate from the start of each program, so a clock that drifts is not told by a file")
@@ -89,7 +91,10 @@ func (m *mover) doClock(ctx context.Context, c agent.Call, args wall.Shift) (any
 		}
 	}
 	s := m.skewsOf(c.Process)
-	one := &skew{jump: int64(args.Jump), gain: int64(math.Round(args.Gain * (1 << 32))), file: args.File, epoch: args.Since}
+	one := &skew{
+		jump: int64(args.Jump), gain: int64(math.Round(args.Gain * (1 << 32))), file: args.File,
+		epoch: args.Since,
+	}
 	c.Stand(func(ctx context.Context) (any, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -209,7 +214,8 @@ func (s *skewed) apply(ctx context.Context, p proc.Process) (wall.Clocked, error
 // keepEvery is how often a patch that stands is looked at.
 const keepEvery = 100 * time.Millisecond
 
-// keep puts the patch back when a process loses it by an exec: a server that is just being started by a shell, or by a container engine.
+// keep puts the patch back when a process loses it by an exec: a server that is just being started by a shell, or by a
+// container engine.
 func (s *skewed) keep(p proc.Process) {
 	for {
 		time.Sleep(keepEvery)
@@ -240,8 +246,8 @@ func lost(pid int) bool {
 	return err == nil && !h.stands()
 }
 
-// patchAll patches the process and its descendants, and tells how many they are. A child that is forked by a patched process inherits the
-// patch, so it looks for unpatched ones until there is none.
+// patchAll patches the process and its descendants, and tells how many they are. A child that is forked by a patched
+// process inherits the patch, so it looks for unpatched ones until there is none.
 func (s *skewed) patchAll(ctx context.Context, p proc.Process, h stubHeader) (processes int, err error) {
 	for round := 0; ; round++ {
 		family, err := proc.Descendants(p.PID)

@@ -35,7 +35,8 @@ func (m *mover) doReadClocks(ctx context.Context, c agent.Call) (any, error) {
 			if err != nil {
 				return err
 			}
-			*one.into = int64(binary.LittleEndian.Uint64(spec[:]))*int64(time.Second) + int64(binary.LittleEndian.Uint64(spec[8:]))
+			*one.into = int64(binary.LittleEndian.Uint64(spec[:]))*int64(time.Second) +
+				int64(binary.LittleEndian.Uint64(spec[8:]))
 		}
 		return nil
 	})

@@ -10,9 +10,10 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/proc"
 )
 
-// restore sets right the wall clocks of these processes and their descendants that a dead agent had moved, and says which. The patch of a
-// vDSO describes itself, and the original is the same in every process, so nothing need have been saved. Processes that this one may not
-// read are passed over. Only the named processes and their descendants are looked at.
+// restore sets right the wall clocks of these processes and their descendants that a dead agent had moved, and says
+// which. The patch of a vDSO describes itself, and the original is the same in every process, so nothing need have been
+// saved. Processes that this one may not read are passed over. Only the named processes and their descendants are
+// looked at.
 func (m *mover) restore(ctx context.Context, c agent.Call, args wall.RestoreArgs) (any, error) {
 	if len(args.Files) != len(c.With) {
 		return nil, fmt.Errorf("%d files for %d processes", len(args.Files), len(c.With))

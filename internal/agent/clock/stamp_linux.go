@@ -23,8 +23,8 @@ const maxStamp = 4096
 // errNoStamp says that something else stands where the file should be that tells a clock.
 var errNoStamp = errors.New("it is no small regular file")
 
-// stampDir opens the directory of the file that tells a process its clock. A symbolic link in the target's file system cannot lead out of
-// that file system.
+// stampDir opens the directory of the file that tells a process its clock. A symbolic link in the target's file system
+// cannot lead out of that file system.
 func stampDir(pid int, path string) (dir *os.Root, name string, err error) {
 	if !filepath.IsAbs(path) {
 		return nil, "", fmt.Errorf("%q is no absolute path", path)
@@ -50,8 +50,9 @@ func stampInfo(dir *os.Root, name string) (fs.FileInfo, error) {
 	return info, err
 }
 
-// writeStamp tells the programs of a process's file system their wall clock: by how many ns it is ahead. libfaketime, where it was
-// loaded into them, reads the file once a second, so they never see half of one. Its comment says whose work it is.
+// writeStamp tells the programs of a process's file system their wall clock: by how many ns it is ahead. libfaketime,
+// where it was loaded into them, reads the file once a second, so they never see half of one. Its comment says whose
+// work it is.
 func writeStamp(pid int, path string, ahead int64, by proc.Program) (err error) {
 	defer func() {
 		if err != nil {
@@ -66,7 +67,8 @@ func writeStamp(pid int, path string, ahead int64, by proc.Program) (err error) 
 	if _, err := stampInfo(dir, name); err != nil {
 		return err
 	}
-	text := fmt.Sprintf("# %s %d %d %d\n%+d.%09d\n", stampMark, by.PID, by.NS, by.Start, ahead/int64(time.Second), abs(ahead%int64(time.Second)))
+	text := fmt.Sprintf("# %s %d %d %d\n%+d.%09d\n", stampMark, by.PID, by.NS, by.Start, ahead/int64(time.Second),
+		abs(ahead%int64(time.Second)))
 	if ahead > -int64(time.Second) && ahead < 0 {
 		text = strings.Replace(text, "+0.", "-0.", 1)
 	}
@@ -91,7 +93,8 @@ func abs(n int64) int64 { return max(n, -n) }
 // stampMark begins the comment of such a file.
 const stampMark = "lockquake clock, by"
 
-// readStamp returns who wrote the file that tells the clock of a process, and whether it says that the clock is shifted.
+// readStamp returns who wrote the file that tells the clock of a process, and whether it says that the clock is
+// shifted.
 func readStamp(pid int, path string) (by proc.Program, stands bool) {
 	b, err := stampText(pid, path)
 	if err != nil {

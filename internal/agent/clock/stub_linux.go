@@ -1,9 +1,9 @@
 package clock
 
-// stubCode is code for amd64. It is position-independent and stands right behind a stubHeader. It makes the system call that the vDSO spares, and
-// shifts what it answers for CLOCK_REALTIME and CLOCK_REALTIME_COARSE; other clocks and errors are returned as they came. It
-// uses no register that a callee must keep. `call 28` is the shift of rax, the nanoseconds since 1970:
-// rax + (rax-epoch)*rate/2^32 + offset, as seconds in rax and nanoseconds in rdx.
+// stubCode is code for amd64. It is position-independent and stands right behind a stubHeader. It makes the system call
+// that the vDSO spares, and shifts what it answers for CLOCK_REALTIME and CLOCK_REALTIME_COARSE; other clocks and
+// errors are returned as they came. It uses no register that a callee must keep. `call 28` is the shift of rax, the
+// nanoseconds since 1970: rax + (rax-epoch)*rate/2^32 + offset, as seconds in rax and nanoseconds in rdx.
 var stubCode = []byte{
 	// shift:
 	0x48, 0x89, 0xc1, // mov rcx,rax

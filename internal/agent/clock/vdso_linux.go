@@ -34,8 +34,8 @@ type stubHeader struct {
 
 var stubMagic = [4]byte([]byte("lqck"))
 
-// vdso is an image of a process's vDSO: the small library that the kernel maps into every process, in which programs read the
-// clock without a system call. Each process has its own copy once it is written to.
+// vdso is an image of a process's vDSO: the small library that the kernel maps into every process, in which programs
+// read the clock without a system call. Each process has its own copy once it is written to.
 type vdso struct {
 	base  uint64
 	image []byte
@@ -89,8 +89,8 @@ type original struct {
 	hooks []hook
 }
 
-// ownVDSO reads our own vDSO, which no clock fault touches. The kernel gives the same image to every process of the same
-// architecture, so it is what a target's must look like, and what an undo writes back.
+// ownVDSO reads our own vDSO, which no clock fault touches. The kernel gives the same image to every process of the
+// same architecture, so it is what a target's must look like, and what an undo writes back.
 var ownVDSO = sync.OnceValues(func() (original, error) {
 	v, err := readVDSO(os.Getpid())
 	if err != nil {
@@ -102,17 +102,19 @@ var ownVDSO = sync.OnceValues(func() (original, error) {
 // dissect finds the functions to be patched and room for the stub in an image.
 func dissect(image []byte) (original, error) {
 	if runtime.GOARCH != "amd64" {
-		return original{}, fmt.Errorf("the code that shifts a clock exists for amd64 alone, and this is %s", runtime.GOARCH)
+		return original{}, fmt.Errorf("the code that shifts a clock exists for amd64 alone, and this is %s",
+			runtime.GOARCH)
 	}
 	p := original{image: image}
 	f, err := elf.NewFile(bytes.NewReader(image))
 	if err != nil {
 		return p, fmt.Errorf("the vDSO is no ELF image: %w", err)
 	}
-	// The room is behind all that the image holds, in its last page: threads that are inside a function of the vDSO when it is
-	// patched finish it undisturbed.
+	// The room is behind all that the image holds, in its last page: threads that are inside a function of the vDSO
+	// when it is patched finish it undisturbed.
 	p.stub = (len(image) - binary.Size(stubHeader{}) - len(stubCode)) &^ 15
-	if p.stub < 0 || slices.ContainsFunc(image[p.stub:], func(b byte) bool { return b != 0 }) || loaded(f) > uint64(p.stub) {
+	if p.stub < 0 || slices.ContainsFunc(image[p.stub:], func(b byte) bool { return b != 0 }) ||
+		loaded(f) > uint64(p.stub) {
 		return p, fmt.Errorf("the vDSO has no room of %d bytes behind its end", binary.Size(stubHeader{})+len(stubCode))
 	}
 	symbols, err := f.DynamicSymbols()
@@ -147,8 +149,8 @@ func loaded(f *elf.File) uint64 {
 	return end
 }
 
-// patch returns the image with a header's shift in force; a zero one leaves the stub where it is, without a way into it: a thread
-// may be inside.
+// patch returns the image with a header's shift in force; a zero one leaves the stub where it is, without a way into
+// it: a thread may be inside.
 func (p original) patch(h stubHeader) []byte {
 	h.Magic = stubMagic
 	out := slices.Clone(p.image)
@@ -165,8 +167,8 @@ func (p original) patch(h stubHeader) []byte {
 
 func (h stubHeader) stands() bool { return h.Rate != 0 || h.Offset != 0 }
 
-// header returns the shift that an image carries. It is an error if the rest is not as the kernel made it: then another program has
-// changed it, or it is from another kernel, and it must not be written to.
+// header returns the shift that an image carries. It is an error if the rest is not as the kernel made it: then another
+// program has changed it, or it is from another kernel, and it must not be written to.
 func (p original) header(image []byte) (h stubHeader, err error) {
 	if bytes.Equal(image, p.image) {
 		return stubHeader{}, nil

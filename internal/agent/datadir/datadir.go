@@ -84,7 +84,8 @@ func (d *Directory) remove(chosen func(name string) bool) error {
 	return errors.Join(errs...)
 }
 
-// aside is where a copy of the data is, within the directory: whoever can open that has no other room that is as large, and outlives the process.
+// aside is where a copy of the data is, within the directory: whoever can open that has no other room that is as large,
+// and outlives the process.
 const aside = ".lockquake-aside"
 
 // ErrNoCopy says that there is nothing to restore.
@@ -119,7 +120,8 @@ func (d *Directory) Restore() error {
 	return mark.Close()
 }
 
-// copy copies what is in one directory into another, with owners and modes. Whatever is neither a file nor a directory, such as a socket, is left out.
+// copy copies what is in one directory into another, with owners and modes. Whatever is neither a file nor a directory,
+// such as a socket, is left out.
 func (d *Directory) copy(from, to string) error {
 	return fs.WalkDir(d.root.FS(), from, func(at string, e fs.DirEntry, err error) error {
 		switch {

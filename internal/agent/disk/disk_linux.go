@@ -1,4 +1,5 @@
-// Package disk takes data away from processes, holds back their calls to fsync, and makes disks that can lose their power.
+// Package disk takes data away from processes, holds back their calls to fsync, and makes disks that can lose their
+// power.
 package disk
 
 import (
@@ -39,12 +40,14 @@ func Mechanism() agent.Mechanism {
 	}
 }
 
-// loopDisk is a loop device over a file that has no name. Both are gone when no process has them open any more: the device is mounted for
-// a server, and the agent holds it open between two starts. So nothing has to be swept, whichever process dies.
+// loopDisk is a loop device over a file that has no name. Both are gone when no process has them open any more: the
+// device is mounted for a server, and the agent holds it open between two starts. So nothing has to be swept, whichever
+// process dies.
 //
-// Example: power-loss on redis-1. Before its start a file was written to the disk and synced. At the cut a second one is written without a
-// sync, the file system is shut down without flushing its log, and the server is killed. Mounted again, the disk has the first file and
-// not the second: what redis-1 had written and not synced is lost in the same way.
+// Example: power-loss on redis-1. Before its start a file was written to the disk and synced. At the cut a second one
+// is written without a sync, the file system is shut down without flushing its log, and the server is killed. Mounted
+// again, the disk has the first file and not the second: what redis-1 had written and not synced is lost in the same
+// way.
 type loopDisk struct {
 	name string   // of the device, such as loop3
 	path string   // of the device, as the agent sees it
@@ -56,8 +59,8 @@ type loopDisk struct {
 // disks are those that stand, by key.
 var disks sync.Map // string -> *loopDisk
 
-// emptyExt4 is a file system of 1 GiB with nothing on it: of each block of 4 KiB that is not all zero its number and what is in it. It
-// was made by
+// emptyExt4 is a file system of 1 GiB with nothing on it: of each block of 4 KiB that is not all zero its number and
+// what is in it. It was made by
 //
 //	mke2fs -t ext4 -b 4096 -N 16384 -J size=16 -m 0 -E lazy_itable_init=1,nodiscard,root_owner=0:0 \
 //	  -L lockquake -U 6c6f636b-7175-616b-6500-000000000000
@@ -125,7 +128,8 @@ func newDisk(args disk.Args) (*loopDisk, error) {
 	return nil, errors.New("find a free loop device: each was taken by another")
 }
 
-// attach configures the device, and then holds it for reading only: some kernels mount no device that is open for writing.
+// attach configures the device, and then holds it for reading only: some kernels mount no device that is open for
+// writing.
 func (d *loopDisk) attach(file *os.File) error {
 	device, err := os.OpenFile(d.path, os.O_RDWR, 0)
 	if err != nil {

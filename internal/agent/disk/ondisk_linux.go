@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OnDisk mounts a device at a directory for this program alone, and becomes the user (0: as it is) and the program of argv, whose directory that
-// is. The mount goes with the last of its processes. It returns only beside an error.
+// OnDisk mounts a device at a directory for this program alone, and becomes the user (0: as it is) and the program of
+// argv, whose directory that is. The mount goes with the last of its processes. It returns only beside an error.
 func OnDisk(device, dir string, user int, argv []string) error {
 	runtime.LockOSThread() // it is this thread that becomes the program
 	if len(argv) == 0 {
@@ -43,7 +43,8 @@ func OnDisk(device, dir string, user int, argv []string) error {
 	return fmt.Errorf("become %s: %w", argv[0], err)
 }
 
-// become gives the directory to a user and has the process be that user. Who changes users no longer dies with the parent, unless it asks again.
+// become gives the directory to a user and has the process be that user. Who changes users no longer dies with the
+// parent, unless it asks again.
 func become(user int, dir string) error {
 	for _, step := range []func() error{
 		func() error { return os.Chown(dir, user, user) },

@@ -16,7 +16,8 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// The files that show what a loss of power took: one was synced before the server started, the other is written without a sync.
+// The files that show what a loss of power took: one was synced before the server started, the other is written without
+// a sync.
 const (
 	syncedFile   = ".lockquake-synced"
 	unsyncedFile = ".lockquake-unsynced"
@@ -59,8 +60,8 @@ func doMark(ctx context.Context, _ agent.Call, use disk.Use) (any, error) {
 	})
 }
 
-// doCut takes the power away. Between the shutdown of the file system and the SIGKILL the server can do no more than learn that its disk
-// is gone.
+// doCut takes the power away. Between the shutdown of the file system and the SIGKILL the server can do no more than
+// learn that its disk is gone.
 func doCut(_ context.Context, c agent.Call, use disk.Use) (any, error) {
 	if _, err := standingDisk(use); err != nil {
 		return nil, err
@@ -89,7 +90,8 @@ func doCut(_ context.Context, c agent.Call, use disk.Use) (any, error) {
 		return nil, fmt.Errorf("shut the file system of the data directory down: %w", err)
 	}
 	out.Shut = clock.Now()
-	if err = signalled(c.Process, "KILL", func() error { return c.Process.Signal("KILL") }); errors.Is(err, proc.ErrNoProcess) {
+	if err = signalled(c.Process, "KILL", func() error { return c.Process.Signal("KILL") }); errors.Is(err,
+		proc.ErrNoProcess) {
 		err = nil // it learned that its disk is gone, and ended before the signal came
 	}
 	out.Killed = clock.Now()
@@ -132,8 +134,8 @@ func (d *loopDisk) has(name string) bool {
 	return err == nil && string(b) == string(marker(name))
 }
 
-// mounted runs f while the disk is mounted at d.at, for f alone: on a thread with mounts of its own, which go with it. Mounting it
-// recovers what the log holds, as the first mount after a loss of power does.
+// mounted runs f while the disk is mounted at d.at, for f alone: on a thread with mounts of its own, which go with it.
+// Mounting it recovers what the log holds, as the first mount after a loss of power does.
 func (d *loopDisk) mounted(ctx context.Context, f func() error) error {
 	if err := d.idle(ctx); err != nil {
 		return err

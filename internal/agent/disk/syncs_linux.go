@@ -17,12 +17,14 @@ import (
 
 // slowed is a process whose calls to fsync are held back.
 //
-// The tracer is a thread of the agent that ends when nothing is to be traced: the kernel then lets every thread of the target go,
-// wherever it is held. So the death of the agent undoes this, too. It also ends while the target is stopped by a signal, since a
-// traced thread does not show that it is stopped, and while another thread of ours holds the target to move its clock.
+// The tracer is a thread of the agent that ends when nothing is to be traced: the kernel then lets every thread of the
+// target go, wherever it is held. So the death of the agent undoes this, too. It also ends while the target is stopped
+// by a signal, since a traced thread does not show that it is stopped, and while another thread of ours holds the
+// target to move its clock.
 //
-// Example: slow-disk by 500 ms on redis-1. Its thread bio_aof calls fdatasync and stops at the entry of that call. 500 ms later the tracer
-// lets it go on, and the kernel begins to sync. Redis itself measures that its sync took half a second.
+// Example: slow-disk by 500 ms on redis-1. Its thread bio_aof calls fdatasync and stops at the entry of that call. 500
+// ms later the tracer lets it go on, and the kernel begins to sync. Redis itself measures that its sync took half a
+// second.
 type slowed struct {
 	process proc.Process
 
@@ -168,7 +170,8 @@ func tracedThreads(p proc.Process) (int, error) {
 	return n, nil
 }
 
-// Untraced runs do while no tracer of this package traces the process: do traces it itself. Calls that are held are let go early.
+// Untraced runs do while no tracer of this package traces the process: do traces it itself. Calls that are held are let
+// go early.
 func Untraced(ctx context.Context, pid int, do func() error) error {
 	var at []*slowed
 	slow.Range(func(_, v any) bool {
@@ -199,8 +202,8 @@ func (s *slowed) suspend(ctx context.Context, more int) error {
 	return s.adapt(ctx)
 }
 
-// signalled sends a signal while nothing is traced. A process that was stopped is traced again when it goes on; one that is killed never
-// is.
+// signalled sends a signal while nothing is traced. A process that was stopped is traced again when it goes on; one
+// that is killed never is.
 func signalled(p proc.Process, name string, send func() error) error {
 	found, ok := slow.Load(p)
 	if !ok || name == "TERM" || name == "INT" {

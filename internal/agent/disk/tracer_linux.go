@@ -21,7 +21,8 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// tracer is one thread that traces the system calls of a process and its descendants, and holds back those that wait for a disk.
+// tracer is one thread that traces the system calls of a process and its descendants, and holds back those that wait
+// for a disk.
 type tracer struct {
 	process proc.Process
 	only    []string // what the names of the threads to look at begin with; empty: all
@@ -45,7 +46,10 @@ type tracee struct {
 
 // trace starts a tracer, and returns when it traces what there is.
 func trace(p proc.Process, only []string, by time.Duration) (*tracer, error) {
-	t := &tracer{process: p, only: only, quit: make(chan struct{}), done: make(chan struct{}), threads: map[int]*tracee{}}
+	t := &tracer{
+		process: p, only: only, quit: make(chan struct{}), done: make(chan struct{}),
+		threads: map[int]*tracee{},
+	}
 	t.by.Store(int64(by))
 	ready := make(chan error, 1)
 	go proc.OnOwnThread(func() { t.run(ready) }) // with the thread's end the kernel lets go of what it traces
@@ -122,8 +126,8 @@ func (t *tracer) run(ready chan<- error) {
 // always can be received from.
 var always = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// collectSome takes what events there are, but not so many that nothing else is done. The channel can be received from where
-// there may be more.
+// collectSome takes what events there are, but not so many that nothing else is done. The channel can be received from
+// where there may be more.
 func (t *tracer) collectSome() <-chan struct{} {
 	for range 64 {
 		if !t.collect() {
@@ -255,12 +259,13 @@ var diskCalls = []uint64{unix.SYS_FSYNC, unix.SYS_FDATASYNC, unix.SYS_SYNCFS, un
 // waitsForDisk tells whether a thread is about to enter such a call.
 func (t *tracer) waitsForDisk(tid int) bool {
 	var info syscallInfo
-	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_GET_SYSCALL_INFO, uintptr(tid), unsafe.Sizeof(info), uintptr(unsafe.Pointer(&info)), 0, 0)
+	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_GET_SYSCALL_INFO, uintptr(tid), unsafe.Sizeof(info),
+		uintptr(unsafe.Pointer(&info)), 0, 0)
 	return errno == 0 && info.op == syscallEntry && slices.Contains(diskCalls, info.nr)
 }
 
-// rescan is how often the tracer looks for threads that it does not trace yet: those that were stopped, and new ones where it
-// only looks at some.
+// rescan is how often the tracer looks for threads that it does not trace yet: those that were stopped, and new ones
+// where it only looks at some.
 const rescan = 50 * time.Millisecond
 
 // scan takes the threads that are not traced yet. Those that are stopped by a signal are left alone until they go on.
@@ -297,7 +302,8 @@ func (t *tracer) wanted(task string) bool {
 		return true
 	}
 	name, err := os.ReadFile(task + "/comm")
-	return err == nil && slices.ContainsFunc(t.only, func(begin string) bool { return strings.HasPrefix(string(name), begin) })
+	return err == nil && slices.ContainsFunc(t.only,
+		func(begin string) bool { return strings.HasPrefix(string(name), begin) })
 }
 
 // take begins to trace a thread. It stops once, and goes on from there to its next system call.

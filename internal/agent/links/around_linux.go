@@ -28,8 +28,8 @@ func doAround(_ context.Context, c agent.Call) (any, error) {
 	return out, errors.Join(err, space.close())
 }
 
-// ruled lists what acts on the packets of a namespace: the packet filter tables of either kind, and the traffic control of each link that
-// is not the kernel's default.
+// ruled lists what acts on the packets of a namespace: the packet filter tables of either kind, and the traffic control
+// of each link that is not the kernel's default.
 func (n *namespace) ruled(pid int) ([]string, error) {
 	var out []string
 	tables, err := allTables(n)

@@ -1,4 +1,5 @@
-// Package links filters, holds back and shapes the packets of processes in network namespaces of their own, and measures what passes.
+// Package links filters, holds back and shapes the packets of processes in network namespaces of their own, and
+// measures what passes.
 package links
 
 import (
@@ -20,15 +21,18 @@ func Mechanism() agent.Mechanism {
 		links.DoAround:      {Do: doAround},
 		links.DoConnections: {Do: agent.Takes(doConnections)},
 		links.DoReset:       {Do: agent.Takes(doReset), Can: canReset},
-		links.DoEngines:     {Do: func(context.Context, agent.Call) (any, error) { return tryEngines(), nil }, Machine: true},
-		links.DoFilter:      {Do: agent.Takes(l.doFilter), Can: supported},
-		links.DoFiltered:    {Do: agent.Takes(l.doFiltered)},
-		links.DoMeasure:     {Do: agent.Takes(doMeasure)},
-		links.DoProbe:       {Do: agent.Takes(doProbe)},
-		links.DoShake:       {Do: agent.Takes(doShake)},
-		links.DoSideOpen:    {Do: agent.Takes(s.doOpen)},
-		links.DoSideSend:    {Do: agent.Takes(s.doSend)},
-		links.DoSideSeen:    {Do: s.doSeen},
+		links.DoEngines: {
+			Do:      func(context.Context, agent.Call) (any, error) { return tryEngines(), nil },
+			Machine: true,
+		},
+		links.DoFilter:   {Do: agent.Takes(l.doFilter), Can: supported},
+		links.DoFiltered: {Do: agent.Takes(l.doFiltered)},
+		links.DoMeasure:  {Do: agent.Takes(doMeasure)},
+		links.DoProbe:    {Do: agent.Takes(doProbe)},
+		links.DoShake:    {Do: agent.Takes(doShake)},
+		links.DoSideOpen: {Do: agent.Takes(s.doOpen)},
+		links.DoSideSend: {Do: agent.Takes(s.doSend)},
+		links.DoSideSeen: {Do: s.doSeen},
 	}}
 }
 
@@ -48,7 +52,10 @@ type tablePlace struct {
 
 func newLinks() *linkFilters {
 	shared() // before any thread is elsewhere
-	return &linkFilters{filters: make(map[string]*keyedFilter), tables: make(map[tablePlace]bool), trees: make(map[uint64]*tree)}
+	return &linkFilters{
+		filters: make(map[string]*keyedFilter), tables: make(map[tablePlace]bool),
+		trees: make(map[uint64]*tree),
+	}
 }
 
 // keyedFilter is what stands under one key: a filter in the namespace of a process, or of each process that took the
@@ -103,8 +110,8 @@ func (l *linkFilters) keyed(key string, make bool) *keyedFilter {
 	return l.filters[key]
 }
 
-// put puts a filter up in the process's namespace. Where the key's filter stands in that very namespace already, because the
-// process took the place of one that lived there too, it is left as it is: no packet slips through between.
+// put puts a filter up in the process's namespace. Where the key's filter stands in that very namespace already,
+// because the process took the place of one that lived there too, it is left as it is: no packet slips through between.
 func (l *linkFilters) put(key string, p proc.Process, args links.FilterArgs) error {
 	k := l.keyed(key, true)
 	k.mu.Lock()
@@ -278,8 +285,8 @@ func (l *linkFilters) remove(key string) (any, error) {
 	return out, errors.Join(errs...)
 }
 
-// look notes which tables of ours, and what traffic control, are in a namespace: those of filters that stand, and others. No filter
-// comes or goes meanwhile, so that none is taken for what another has left.
+// look notes which tables of ours, and what traffic control, are in a namespace: those of filters that stand, and
+// others. No filter comes or goes meanwhile, so that none is taken for what another has left.
 func (l *linkFilters) look(space *namespace, out *links.Filtered) error {
 	faults, strays, err := l.lookAtTree(space)
 	if err != nil {

@@ -79,12 +79,15 @@ func (e *gaugeEnd) listen() error {
 	})
 }
 
-// widen gives the socket room for what comes while this process is kept from the processor: what its own buffer loses is not the
-// link's loss.
+// widen gives the socket room for what comes while this process is kept from the processor: what its own buffer loses
+// is not the link's loss.
 func (e *gaugeEnd) widen() {
 	raw, err := e.socket.SyscallConn()
 	if err == nil {
-		err = raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, gaugeBuffer) })
+		err = raw.Control(func(fd uintptr) {
+			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE,
+				gaugeBuffer)
+		})
 	}
 	if err != nil {
 		_ = e.socket.SetReadBuffer(gaugeBuffer) // as much as anybody may have
@@ -127,8 +130,8 @@ func (e *gaugeEnd) dial(ctx context.Context, address string) (outcome string, to
 	return err.Error(), took
 }
 
-// wrongChecksums reads how many segments and datagrams the kernel of this thread's network namespace has thrown away because
-// their checksum was wrong.
+// wrongChecksums reads how many segments and datagrams the kernel of this thread's network namespace has thrown away
+// because their checksum was wrong.
 func wrongChecksums() (uint64, error) {
 	f, err := os.Open("/proc/thread-self/net/snmp")
 	if err != nil {
@@ -147,7 +150,8 @@ func wrongChecksums() (uint64, error) {
 			names[protocol] = fields
 			continue
 		}
-		if i := slices.Index(names[protocol], "InCsumErrors"); (protocol == "Tcp:" || protocol == "Udp:") && i > 0 && i < len(fields) {
+		if i := slices.Index(names[protocol], "InCsumErrors"); (protocol == "Tcp:" || protocol == "Udp:") && i > 0 &&
+			i < len(fields) {
 			n, err := strconv.ParseUint(fields[i], 10, 64)
 			if err != nil {
 				return 0, fmt.Errorf("read the network's counters: %w", err)

@@ -22,8 +22,8 @@ const (
 	gaugeHead = 8 + 1 + 2 + 4 + 8
 	// gaugeMost bounds what one measurement may send.
 	gaugeMost = 200_000
-	// gaugeLook is how often is looked whether all has arrived. Where some are lost that goes on for the whole patience, and
-	// must not keep a slow machine busy.
+	// gaugeLook is how often is looked whether all has arrived. Where some are lost that goes on for the whole
+	// patience, and must not keep a slow machine busy.
 	gaugeLook = 5 * time.Millisecond
 	// wireHead is what a datagram has on the wire beside its payload: headers of Ethernet, IP and UDP.
 	wireHead = 14 + 20 + 8
@@ -66,7 +66,8 @@ func runPlan(ctx context.Context, c agent.Call, plan links.Plan, take func(links
 	return err
 }
 
-// gauge sends numbered datagrams between the namespaces of processes and notes what arrives: this agent's part of a plan.
+// gauge sends numbered datagrams between the namespaces of processes and notes what arrives: this agent's part of a
+// plan.
 type gauge struct {
 	plan  links.Plan
 	ends  []*gaugeEnd // in the plan's order; nil for those of other agents
@@ -106,8 +107,8 @@ func newGauge(plan links.Plan) (*gauge, error) {
 	return &gauge{plan: plan, ends: make([]*gaugeEnd, len(plan.Ends))}, nil
 }
 
-// open opens an end in the namespace of each process of an order, and begins to note what arrives there. own says which of the plan's ends
-// they are.
+// open opens an end in the namespace of each process of an order, and begins to note what arrives there. own says which
+// of the plan's ends they are.
 func (g *gauge) open(ctx context.Context, c agent.Call, own []int) ([]links.OpenEnd, error) {
 	processes := append([]proc.Process{c.Process}, c.With...)
 	if len(processes) != len(own) {
@@ -126,7 +127,8 @@ func (g *gauge) open(ctx context.Context, c agent.Call, own []int) ([]links.Open
 	}
 	for _, planned := range g.plan.Flows {
 		f := &gaugeFlow{from: g.ends[planned.From], to: g.ends[planned.To]}
-		f.sent, f.arrived, f.echoed = make([]int64, g.plan.Count), make([]int64, g.plan.Count), make([]int64, g.plan.Count)
+		f.sent, f.arrived, f.echoed = make([]int64, g.plan.Count), make([]int64, g.plan.Count),
+			make([]int64, g.plan.Count)
 		g.flows = append(g.flows, f)
 		if planned.Dial && f.to != nil {
 			if err := f.to.listen(); err != nil {
@@ -278,8 +280,8 @@ func (g *gauge) look(ctx context.Context) (links.Sight, error) {
 	return out, errors.Join(errs...)
 }
 
-// complete tells whether all has arrived at this agent's ends, and all echoes have. Of what is sent to another agent's, echoes of all are
-// waited for.
+// complete tells whether all has arrived at this agent's ends, and all echoes have. Of what is sent to another agent's,
+// echoes of all are waited for.
 func (g *gauge) complete() bool {
 	return !slices.ContainsFunc(g.flows, func(f *gaugeFlow) bool {
 		f.mu.Lock()

@@ -21,14 +21,15 @@ const tablePrefix = "lockquake_"
 
 // table is a packet filter table of ours in one namespace.
 //
-// It is made by netlink and not by the iptables program. A table of our own shares no chain with other tables, so nothing of a
-// container's own rules (its DNS lives in them) can be touched, and filters that overlap are put up and taken down
-// independently. All of it appears, and vanishes, in one transaction. Nothing need be installed on the machine or in the
-// agent's image, and a change takes a millisecond. Counters are read from the rules themselves, not from the text of a program.
+// It is made by netlink and not by the iptables program. A table of our own shares no chain with other tables, so
+// nothing of a container's own rules (its DNS lives in them) can be touched, and filters that overlap are put up and
+// taken down independently. All of it appears, and vanishes, in one transaction. Nothing need be installed on the
+// machine or in the agent's image, and a change takes a millisecond. Counters are read from the rules themselves, not
+// from the text of a program.
 //
-// Example: redis-2 (10.1.2.11) is cut off from 10.1.2.10. The table lockquake_partition_1 in the namespace of redis-2 gets a chain on the
-// input hook with "not from lo, source address 10.1.2.10: count and drop", and one on the output hook with "destination address 10.1.2.10:
-// count and drop". The undo deletes the table.
+// Example: redis-2 (10.1.2.11) is cut off from 10.1.2.10. The table lockquake_partition_1 in the namespace of redis-2
+// gets a chain on the input hook with "not from lo, source address 10.1.2.10: count and drop", and one on the output
+// hook with "destination address 10.1.2.10: count and drop". The undo deletes the table.
 type table struct {
 	space *namespace
 	name  string
@@ -52,7 +53,8 @@ func (t table) ref() *nftables.Table {
 	return &nftables.Table{Name: t.name, Family: nftables.TableFamilyIPv4}
 }
 
-// queueTarget is how a rule ends that hands its packets to a handler: native, or legacy for a kernel without the native expression.
+// queueTarget is how a rule ends that hands its packets to a handler: native, or legacy for a kernel without the native
+// expression.
 type queueTarget struct{ native, legacy []expr.Any }
 
 // install makes the table with its rules, whole or not at all. to is for rules that do not judge by themselves.
@@ -91,7 +93,10 @@ func (t table) installWith(rules []links.Rule, to []expr.Any) error {
 
 // baseChain is a chain that the kernel passes every packet through that leaves or enters the namespace.
 func baseChain(t *nftables.Table, out bool) *nftables.Chain {
-	c := &nftables.Chain{Name: "in", Table: t, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookInput, Priority: nftables.ChainPriorityFilter}
+	c := &nftables.Chain{
+		Name: "in", Table: t, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookInput,
+		Priority: nftables.ChainPriorityFilter,
+	}
 	if out {
 		c.Name, c.Hooknum = "out", nftables.ChainHookOutput
 	}
@@ -200,8 +205,8 @@ func ruleExprs(r links.Rule, to []expr.Any) ([][]expr.Any, error) {
 	return out, nil
 }
 
-// peerExprs compares the address of the other end. What enters by the loopback interface comes from here, whatever its sender's
-// address says: the answer that a rejecting rule gives to its own node, above all.
+// peerExprs compares the address of the other end. What enters by the loopback interface comes from here, whatever its
+// sender's address says: the answer that a rejecting rule gives to its own node, above all.
 func peerExprs(r links.Rule, peer []byte) []expr.Any {
 	const sourceAddress, destinationAddress = 12, 16 // offsets in the IPv4 header
 	if r.Out {
@@ -220,7 +225,10 @@ func port(offset uint32, number uint16) []expr.Any {
 	if number == 0 {
 		return nil
 	}
-	return []expr.Any{payload(expr.PayloadBaseTransportHeader, offset, 2), equal1(binary.BigEndian.AppendUint16(nil, number))}
+	return []expr.Any{
+		payload(expr.PayloadBaseTransportHeader, offset, 2),
+		equal1(binary.BigEndian.AppendUint16(nil, number)),
+	}
 }
 
 func payload(base expr.PayloadBase, offset, length uint32) expr.Any {
@@ -248,8 +256,8 @@ func endExprs(r links.Rule, tcp bool, to []expr.Any) ([]expr.Any, error) {
 	return nil, fmt.Errorf("nothing can be done to packets by %q", r.How)
 }
 
-// toQueue hands packets to a queue. They pass where no process reads it, so that an agent that died holds nothing back. Where the
-// kernel has no nft_queue, iptables' target may be there.
+// toQueue hands packets to a queue. They pass where no process reads it, so that an agent that died holds nothing back.
+// Where the kernel has no nft_queue, iptables' target may be there.
 func toQueue(number uint16) queueTarget {
 	return queueTarget{
 		native: []expr.Any{&expr.Queue{Num: number, Total: 1, Flag: expr.QueueFlagBypass}},

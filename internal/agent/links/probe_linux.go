@@ -34,7 +34,8 @@ func (g *gauge) probe(ctx context.Context, ends []links.OpenEnd) error {
 		}
 	}
 	over := g.begun + int64(g.plan.Patience)
-	for n := 0; n < g.plan.Count && g.missing() && ctx.Err() == nil && (n < links.ProbeLeast || clock.Now() < over); n++ {
+	for n := 0; n < g.plan.Count && g.missing() && ctx.Err() == nil &&
+		(n < links.ProbeLeast || clock.Now() < over); n++ {
 		g.round(ctx, n)
 	}
 	beside.Wait()
@@ -58,7 +59,8 @@ func (g *gauge) round(ctx context.Context, n int) {
 
 func (g *gauge) missing() bool { return slices.ContainsFunc(g.flows, (*gaugeFlow).missing) }
 
-// missing tells whether one of this agent's datagrams has yet to arrive. That it has at another agent's end, only its echo tells.
+// missing tells whether one of this agent's datagrams has yet to arrive. That it has at another agent's end, only its
+// echo tells.
 func (f *gaugeFlow) missing() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -84,8 +86,8 @@ func (f *gaugeFlow) arrival(begun int64) links.Arrival {
 	return a
 }
 
-// after tells how long after the first sending a datagram arrived. Where the other end is another agent's, that is not known by one clock: it
-// is half a round trip after its own sending, or counts from when this agent was told to begin.
+// after tells how long after the first sending a datagram arrived. Where the other end is another agent's, that is not
+// known by one clock: it is half a round trip after its own sending, or counts from when this agent was told to begin.
 func (f *gaugeFlow) after(n int, begun int64) (time.Duration, bool) {
 	switch {
 	case f.to == nil:

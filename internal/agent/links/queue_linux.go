@@ -17,9 +17,9 @@ import (
 	"github.com/lockquake/lockquake/chaos/links"
 )
 
-// queue is a packet queue of the kernel in one namespace, read by the agent: each packet that a rule sends there waits for the agent's
-// verdict. Packets stay in the kernel; only their numbers come here. When the agent dies, the kernel drops what waits, which TCP sends
-// again, and rules with the bypass flag let everything pass.
+// queue is a packet queue of the kernel in one namespace, read by the agent: each packet that a rule sends there waits
+// for the agent's verdict. Packets stay in the kernel; only their numbers come here. When the agent dies, the kernel
+// drops what waits, which TCP sends again, and rules with the bypass flag let everything pass.
 type queue struct {
 	space  *namespace
 	number uint16
@@ -60,8 +60,9 @@ func openQueue(space *namespace, o queueOptions) (*queue, error) {
 func bindQueue(space *namespace, number uint16, o queueOptions) (*queue, error) {
 	q := &queue{space: space, number: number}
 	config := nfqueue.Config{
-		NetNS: space.fd(), NfQueue: number, MaxQueueLen: queueRoom, Copymode: nfqueue.NfQnlCopyMeta, AfFamily: unix.AF_INET,
-		Flags: nfqueue.NfQaCfgFlagGSO, // a large packet comes whole, as the sender's kernel made it
+		NetNS: space.fd(), NfQueue: number, MaxQueueLen: queueRoom, Copymode: nfqueue.NfQnlCopyMeta,
+		AfFamily: unix.AF_INET,
+		Flags:    nfqueue.NfQaCfgFlagGSO, // a large packet comes whole, as the sender's kernel made it
 	}
 	if o.payload {
 		config.Copymode, config.MaxPacketLen, config.Flags = nfqueue.NfQnlCopyPacket, queueCopy, 0
@@ -99,8 +100,8 @@ func (q *queue) pass(upTo uint32) error { return q.q.SetVerdictBatch(upTo, nfque
 // within 2^31.
 const unread = 1 << 30
 
-// passAll lets all packets go that wait in the kernel, in their order. newest is the last that was read, or 0. On a busy
-// machine packets wait whose numbers have not been read yet; closing the queue would drop them.
+// passAll lets all packets go that wait in the kernel, in their order. newest is the last that was read, or 0. On a
+// busy machine packets wait whose numbers have not been read yet; closing the queue would drop them.
 func (q *queue) passAll(newest uint32) error { return q.pass(newest + unread) }
 
 // passOne lets one packet go.
@@ -135,13 +136,15 @@ func (q *queue) length() (queueLength, error) {
 		}
 		defer func() { _ = f.Close() }()
 		for lines := bufio.NewScanner(f); lines.Scan(); {
-			// Number, port id, packets that wait, how much is copied and of what, dropped for a full queue, for a full socket, ...
+			// Number, port id, packets that wait, how much is copied and of what, dropped for a full queue, for a full
+			// socket, ...
 			fields := strings.Fields(lines.Text())
 			if len(fields) < 7 || fields[0] != strconv.Itoa(int(q.number)) {
 				continue
 			}
 			var full, unread uint64
-			if _, err := fmt.Sscan(strings.Join([]string{fields[2], fields[5], fields[6]}, " "), &out.waiting, &full, &unread); err != nil {
+			if _, err := fmt.Sscan(strings.Join([]string{fields[2], fields[5], fields[6]}, " "), &out.waiting, &full,
+				&unread); err != nil {
 				return fmt.Errorf("read the line of packet queue %d: %w", q.number, err)
 			}
 			out.dropped = full + unread
@@ -192,8 +195,8 @@ func (h *holder) arrived(q *queue, a nfqueue.Attribute) {
 	h.held, h.newest = h.held+1, id
 }
 
-// release lets everything go in the order in which it arrived, and from now on what arrives, and returns how many packets
-// had been held.
+// release lets everything go in the order in which it arrived, and from now on what arrives, and returns how many
+// packets had been held.
 func (h *holder) release() int {
 	waiting, _ := h.queue.waiting()
 	h.mu.Lock()

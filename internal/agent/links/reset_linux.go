@@ -27,7 +27,8 @@ func doConnections(_ context.Context, c agent.Call, args links.ConnectionsArgs) 
 		all, err := established()
 		out = slices.DeleteFunc(all, func(one links.Connection) bool {
 			return !slices.ContainsFunc(args.With, func(r links.Rule) bool {
-				return r.Peer == one.Peer && (r.Port == 0 || r.Port == one.Port) && (r.PeerPort == 0 || r.PeerPort == one.PeerPort)
+				return r.Peer == one.Peer && (r.Port == 0 || r.Port == one.Port) &&
+					(r.PeerPort == 0 || r.PeerPort == one.PeerPort)
 			})
 		})
 		return err
@@ -54,8 +55,8 @@ func inNamespaceOf(c agent.Call, f func() error) error {
 	return errors.Join(space.do(f), space.close())
 }
 
-// established lists the connections of the thread's namespace, as the kernel's socket diagnosis tells them. A socket for IPv6 may have a peer
-// with an IPv4 address: those of Java do.
+// established lists the connections of the thread's namespace, as the kernel's socket diagnosis tells them. A socket
+// for IPv6 may have a peer with an IPv4 address: those of Java do.
 func established() ([]links.Connection, error) {
 	var out []links.Connection
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
@@ -97,7 +98,8 @@ func abort(those []links.Connection) (int, error) {
 		if !slices.Contains(all, c) {
 			continue
 		}
-		own, peer := net.TCPAddr{IP: net.ParseIP(c.Own), Port: int(c.Port)}, net.TCPAddr{IP: net.ParseIP(c.Peer), Port: int(c.PeerPort)}
+		own, peer := net.TCPAddr{IP: net.ParseIP(c.Own), Port: int(c.Port)},
+			net.TCPAddr{IP: net.ParseIP(c.Peer), Port: int(c.PeerPort)}
 		switch err := netlink.SocketDestroy(&own, &peer); {
 		case errors.Is(err, unix.ENOENT): // it ended meanwhile
 		case err != nil:
@@ -109,8 +111,8 @@ func abort(those []links.Connection) (int, error) {
 	return ended, nil
 }
 
-// canReset returns why connections cannot be reset on this machine, or nil. It tries once, in a network namespace that is gone
-// afterwards: the kernel must have CONFIG_INET_DIAG_DESTROY.
+// canReset returns why connections cannot be reset on this machine, or nil. It tries once, in a network namespace that
+// is gone afterwards: the kernel must have CONFIG_INET_DIAG_DESTROY.
 var canReset = sync.OnceValue(func() error { return inOwnNamespace(tryReset) })
 
 func tryReset(space *namespace) error {
@@ -132,7 +134,8 @@ func tryReset(space *namespace) error {
 		return err
 	}
 	if n, err := abort(all[:min(1, len(all))]); err != nil || n != 1 {
-		return fmt.Errorf("%d of 1 connection ended: %w", n, errors.Join(err, errors.New("the kernel needs CONFIG_INET_DIAG_DESTROY")))
+		return fmt.Errorf("%d of 1 connection ended: %w", n,
+			errors.Join(err, errors.New("the kernel needs CONFIG_INET_DIAG_DESTROY")))
 	}
 	for _, c := range []net.Conn{one, other} {
 		_ = c.SetReadDeadline(clock.Time(clock.Now() + int64(time.Second)))

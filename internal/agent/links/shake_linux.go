@@ -21,16 +21,17 @@ const (
 	shakeHold = 20 * time.Millisecond
 	// shakePoll is how often connections that were answered are looked at.
 	shakePoll = 5 * time.Millisecond
-	// burstPort is where datagrams go that only have to leave: the port of the protocol discard. With a time to live of one they get no
-	// further than the next hop.
+	// burstPort is where datagrams go that only have to leave: the port of the protocol discard. With a time to live of
+	// one they get no further than the next hop.
 	burstPort, burstHops = 9, 1
 )
 
-// doShake opens connections from a process's namespace to servers that nobody can look into, and closes them at once. All that is
-// known of such a link is what its servers' kernels answer.
+// doShake opens connections from a process's namespace to servers that nobody can look into, and closes them at once.
+// All that is known of such a link is what its servers' kernels answer.
 func doShake(ctx context.Context, c agent.Call, args links.ShakeArgs) (any, error) {
 	if n := args.Count * len(args.Peers); args.Count < 1 || n > shakeMost {
-		return nil, fmt.Errorf("%d connections to each of %d peers: want 1 to %d in all", args.Count, len(args.Peers), shakeMost)
+		return nil, fmt.Errorf("%d connections to each of %d peers: want 1 to %d in all", args.Count, len(args.Peers),
+			shakeMost)
 	}
 	s := &shaker{args: args}
 	for _, p := range args.Peers {
@@ -38,7 +39,10 @@ func doShake(ctx context.Context, c agent.Call, args links.ShakeArgs) (any, erro
 		if err != nil || !at.Addr().Is4() {
 			return nil, fmt.Errorf("%q is no IPv4 address with a port", p)
 		}
-		s.peers = append(s.peers, &shakenPeer{at: at, gaugeFlow: gaugeFlow{sent: make([]int64, args.Count), arrived: make([]int64, args.Count)}})
+		s.peers = append(s.peers, &shakenPeer{at: at, gaugeFlow: gaugeFlow{
+			sent:    make([]int64, args.Count),
+			arrived: make([]int64, args.Count),
+		}})
 	}
 	space, err := openNamespace(c.Process)
 	if err != nil {
@@ -138,7 +142,8 @@ func (s *shaker) begin(p *shakenPeer, number int) error {
 		port = burstPort
 	}
 	for left := s.args.Burst; left > 0; left -= links.BurstSize + wireHead {
-		_ = unix.Sendto(s.burst, datagram, 0, &unix.SockaddrInet4{Addr: p.at.Addr().As4(), Port: port}) // one that is refused just does not leave
+		// one that is refused just does not leave
+		_ = unix.Sendto(s.burst, datagram, 0, &unix.SockaddrInet4{Addr: p.at.Addr().As4(), Port: port})
 	}
 	p.sent[number] = clock.Now()
 	err = unix.Connect(fd, &unix.SockaddrInet4{Addr: p.at.Addr().As4(), Port: int(p.at.Port())})

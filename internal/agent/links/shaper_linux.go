@@ -18,9 +18,9 @@ import (
 	"github.com/lockquake/lockquake/internal/seed"
 )
 
-// shaper shapes packets in the agent: the kernel hands them over by a queue in the namespace where they arrive, and they go
-// on when their time has come. They wait in the receiver's kernel and not in the sender's, where those of one connection would
-// count against what TCP lets it have in its own queues, and two in flight would be all.
+// shaper shapes packets in the agent: the kernel hands them over by a queue in the namespace where they arrive, and
+// they go on when their time has come. They wait in the receiver's kernel and not in the sender's, where those of one
+// connection would count against what TCP lets it have in its own queues, and two in flight would be all.
 type shaper struct {
 	queue *queue
 	what  links.Shaping
@@ -52,8 +52,9 @@ const latest = int64(time.Minute)
 
 func newShaper(space *namespace, key string, what links.Shaping) (*shaper, error) {
 	s := &shaper{
-		what: what, ended: make(chan struct{}), random: seed.Rand(what.Seed, key), count: links.Shaped{Engine: links.Queue},
-		late: hdrhistogram.New(1, latest, 2),
+		what: what, ended: make(chan struct{}), random: seed.Rand(what.Seed, key),
+		count: links.Shaped{Engine: links.Queue},
+		late:  hdrhistogram.New(1, latest, 2),
 	}
 	for i := range s.last {
 		s.last[i] = s.random.Float64()
@@ -70,8 +71,8 @@ func newShaper(space *namespace, key string, what links.Shaping) (*shaper, error
 	return s, nil
 }
 
-// draw returns a number from 0 to 1. Correlated ones are, in that share of draws, the number of the draw before: unlike a
-// weighted mean of the two, this leaves all numbers equally likely, so that a loss of 30 % is one.
+// draw returns a number from 0 to 1. Correlated ones are, in that share of draws, the number of the draw before: unlike
+// a weighted mean of the two, this leaves all numbers equally likely, so that a loss of 30 % is one.
 func (s *shaper) draw(what int) float64 {
 	if s.what.Correlation == 0 || s.random.Float64() >= s.what.Correlation {
 		s.last[what] = s.random.Float64()
@@ -113,8 +114,8 @@ func (s *shaper) arrived(q *queue, a nfqueue.Attribute) {
 	}
 }
 
-// damage turns one bit of a packet beyond its IP header: a checksum of TCP or UDP covers all of that. It tells whether there
-// was anything to turn.
+// damage turns one bit of a packet beyond its IP header: a checksum of TCP or UDP covers all of that. It tells whether
+// there was anything to turn.
 func (s *shaper) damage(packet []byte) bool {
 	if len(packet) == 0 {
 		return false
@@ -163,8 +164,8 @@ func (s *shaper) sendOn() {
 	}
 }
 
-// release lets everything go in the order in which it arrived, and from now on what arrives, and returns how many packets
-// had been waiting.
+// release lets everything go in the order in which it arrived, and from now on what arrives, and returns how many
+// packets had been waiting.
 func (s *shaper) release() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,8 +267,8 @@ func (a *delayQueue) all() []waiter {
 	return out
 }
 
-// waker wakes one thread at a given time, or by wake. It waits in the kernel, on a thread of its own: Go's timers are late by half a
-// millisecond and more, this one by a tenth.
+// waker wakes one thread at a given time, or by wake. It waits in the kernel, on a thread of its own: Go's timers are
+// late by half a millisecond and more, this one by a tenth.
 type waker struct{ event int }
 
 func newWaker() (*waker, error) {
@@ -278,9 +279,10 @@ func newWaker() (*waker, error) {
 	return &waker{event: bell}, nil
 }
 
-// own keeps the calling goroutine on its thread for good, and has the kernel wake that on time: before other work, where that is allowed.
-// It asks for no real-time priority. Go's scheduler waits in loops for other threads, which a loop of that priority keeps from the
-// processor: packets then waited for 100 ms and more, whenever memory was collected on a busy machine.
+// own keeps the calling goroutine on its thread for good, and has the kernel wake that on time: before other work,
+// where that is allowed. It asks for no real-time priority. Go's scheduler waits in loops for other threads, which a
+// loop of that priority keeps from the processor: packets then waited for 100 ms and more, whenever memory was
+// collected on a busy machine.
 func (a *waker) own() {
 	runtime.LockOSThread()
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // else it may sleep 50 µs too long

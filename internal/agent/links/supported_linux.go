@@ -14,8 +14,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// supported tells why packets cannot be filtered and held on this machine; nil where they can. It tries once, in a network
-// namespace that is gone afterwards.
+// supported tells why packets cannot be filtered and held on this machine; nil where they can. It tries once, in a
+// network namespace that is gone afterwards.
 var supported = sync.OnceValue(func() error { return inOwnNamespace(tryFilter) })
 
 // inOwnNamespace runs f on a thread in a new network namespace, which is gone when both are.
@@ -38,7 +38,11 @@ func inNewNamespace(f func(*namespace) error) error {
 }
 
 func tryFilter(space *namespace) error {
-	rules := []links.Rule{{Peer: "192.0.2.1", How: links.Drop}, {Peer: "192.0.2.2", How: links.Reject, Out: true}, {Peer: "192.0.2.3", How: links.Hold}}
+	rules := []links.Rule{
+		{Peer: "192.0.2.1", How: links.Drop},
+		{Peer: "192.0.2.2", How: links.Reject, Out: true},
+		{Peer: "192.0.2.3", How: links.Hold},
+	}
 	f, err := newLinks().newFilter(space, "try", links.FilterArgs{Rules: rules})
 	if err != nil {
 		return err
@@ -65,7 +69,8 @@ func inWords(try func(*namespace) error) string {
 
 // tryQueue shapes nothing, by the rules and the queue that shape.
 func tryQueue(space *namespace) error {
-	return tryShaping(space, links.Rule{Peer: "192.0.2.1", How: links.Shape}, links.Shaping{Engine: links.Queue, Delay: time.Millisecond})
+	return tryShaping(space, links.Rule{Peer: "192.0.2.1", How: links.Shape},
+		links.Shaping{Engine: links.Queue, Delay: time.Millisecond})
 }
 
 func tryShaping(space *namespace, r links.Rule, s links.Shaping) error {
@@ -109,7 +114,10 @@ func tryTree(space *namespace, s links.Shaping) error {
 		return err
 	}
 	const peer = "192.0.2.1"
-	route := netlink.Route{LinkIndex: lo.Attrs().Index, Dst: &net.IPNet{IP: net.ParseIP(peer), Mask: net.CIDRMask(32, 32)}}
+	route := netlink.Route{
+		LinkIndex: lo.Attrs().Index,
+		Dst:       &net.IPNet{IP: net.ParseIP(peer), Mask: net.CIDRMask(32, 32)},
+	}
 	if err := h.RouteAdd(&route); err != nil {
 		return fmt.Errorf("make a route: %w", err)
 	}

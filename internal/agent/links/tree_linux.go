@@ -16,12 +16,13 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// tree is the traffic control of ours on one link of one namespace. Its root sorts packets into classes, by their destination and by the
-// faults that hit them. Each class has a chain with one qdisc for each of these faults, so that overlapping faults add up. Packets that
-// no fault hits pass none of them.
+// tree is the traffic control of ours on one link of one namespace. Its root sorts packets into classes, by their
+// destination and by the faults that hit them. Each class has a chain with one qdisc for each of these faults, so that
+// overlapping faults add up. Packets that no fault hits pass none of them.
 //
-// Example: redis-1 has a delay of 50 ms to all and a loss of 30 % to redis-2. What it sends to redis-3 is in a class with one netem, of 50
-// ms. What it sends to redis-2 is in a class whose first netem delays, and whose second one drops.
+// Example: redis-1 has a delay of 50 ms to all and a loss of 30 % to redis-2. What it sends to redis-3 is in a class
+// with one netem, of 50 ms. What it sends to redis-2 is in a class whose first netem delays, and whose second one
+// drops.
 //
 // It needs htb and u32, which kernels with netem have. It needs no packet filter, which some of those lack.
 type tree struct {
@@ -120,8 +121,8 @@ func (t *tree) removeFault(space *namespace, slot int) error {
 	return errors.Join(err, t.drop(h, slot))
 }
 
-// number returns a peer's. Where packets are duplicated all peers share one class: newer kernels let a netem that duplicates stand
-// beside no other.
+// number returns a peer's. Where packets are duplicated all peers share one class: newer kernels let a netem that
+// duplicates stand beside no other.
 func (t *tree) number(peer string) uint16 {
 	if t.duplicates() {
 		return treePeers
@@ -142,8 +143,8 @@ type choice struct {
 
 func (t *tree) class(c choice) uint16 { return t.number(c.peer)<<peerShift | c.faults }
 
-// wanted lists the classes: for each peer those faults that hit all packets to it, with each choice of those that hit some ports
-// only.
+// wanted lists the classes: for each peer those faults that hit all packets to it, with each choice of those that hit
+// some ports only.
 func (t *tree) wanted() []choice {
 	var out []choice
 	for _, peer := range t.peers {
@@ -185,7 +186,10 @@ func (t *tree) wanted() []choice {
 func (t *tree) drop(h *netlink.Handle, slot int) error {
 	t.faults[slot] = nil
 	if t.faults == [treeFaults]*treeFault{} {
-		root := netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: t.link, Handle: netlink.MakeHandle(treeMajor, 0), Parent: netlink.HANDLE_ROOT})
+		root := netlink.NewHtb(netlink.QdiscAttrs{
+			LinkIndex: t.link, Handle: netlink.MakeHandle(treeMajor, 0),
+			Parent: netlink.HANDLE_ROOT,
+		})
 		link := t.link
 		t.link, t.peers, t.handle, t.sorted, t.classes = 0, nil, 0, 0, map[uint16]*treeClass{}
 		if err := h.QdiscDel(root); err != nil && !gone(err) {
@@ -250,7 +254,10 @@ func (t *tree) addRoot(h *netlink.Handle, rules []links.Rule) error {
 	if err != nil {
 		return err
 	}
-	err = h.QdiscAdd(netlink.NewHtb(netlink.QdiscAttrs{LinkIndex: link, Handle: netlink.MakeHandle(treeMajor, 0), Parent: netlink.HANDLE_ROOT}))
+	err = h.QdiscAdd(netlink.NewHtb(netlink.QdiscAttrs{
+		LinkIndex: link, Handle: netlink.MakeHandle(treeMajor, 0),
+		Parent: netlink.HANDLE_ROOT,
+	}))
 	if err != nil {
 		return fmt.Errorf("make the root of traffic control (htb): %w", err)
 	}
@@ -322,15 +329,20 @@ func qdiscOf(a netlink.QdiscAttrs, s links.Shaping) netlink.Qdisc {
 		rate := s.Rate / 8
 		burst := links.TBFBurst(rate)
 		return &netlink.Tbf{
-			QdiscAttrs: a, Rate: rate, Buffer: netlink.Xmittime(rate, burst), Limit: burst + max(uint32(rate/5), 10*1600), // 200 ms
+			// 200 ms
+			QdiscAttrs: a, Rate: rate, Buffer: netlink.Xmittime(rate, burst),
+			Limit: burst + max(uint32(rate/5), 10*1600),
 		}
 	}
 	percent := func(share float64) float32 { return float32(100 * share) }
 	return netlink.NewNetem(a, netlink.NetemQdiscAttrs{
 		Limit:   treeRoom, // by default 1000 packets, beyond which a delay is a loss
-		Latency: uint32(s.Delay.Microseconds()), Jitter: uint32(s.Jitter.Microseconds()), DelayCorr: percent(s.Correlation),
-		Loss: percent(s.Loss), LossCorr: percent(s.Correlation), Duplicate: percent(s.Duplicate), DuplicateCorr: percent(s.Correlation),
-		ReorderProb: percent(s.Reorder), ReorderCorr: percent(s.Correlation), CorruptProb: percent(s.Corrupt), CorruptCorr: percent(s.Correlation),
+		Latency: uint32(s.Delay.Microseconds()), Jitter: uint32(s.Jitter.Microseconds()),
+		DelayCorr: percent(s.Correlation),
+		Loss:      percent(s.Loss), LossCorr: percent(s.Correlation), Duplicate: percent(s.Duplicate),
+		DuplicateCorr: percent(s.Correlation),
+		ReorderProb:   percent(s.Reorder), ReorderCorr: percent(s.Correlation), CorruptProb: percent(s.Corrupt),
+		CorruptCorr: percent(s.Correlation),
 	})
 }
 

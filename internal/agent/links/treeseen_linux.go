@@ -32,7 +32,8 @@ func (t *tree) counted(h *netlink.Handle, slot int) (links.Shaped, error) {
 		if s == nil || s.Basic == nil || s.Queue == nil || !t.owns(slot, q.Attrs().Handle) {
 			continue
 		}
-		out.Passed, out.Dropped, out.Waiting = out.Passed+uint64(s.Basic.Packets), out.Dropped+uint64(s.Queue.Drops), out.Waiting+int(s.Queue.Qlen)
+		out.Passed, out.Dropped, out.Waiting = out.Passed+uint64(s.Basic.Packets), out.Dropped+uint64(s.Queue.Drops),
+			out.Waiting+int(s.Queue.Qlen)
 	}
 	return out, nil
 }
@@ -60,7 +61,8 @@ func (t *tree) remember(h *netlink.Handle, slot int) error {
 		if err != nil {
 			return err
 		}
-		b.past.Passed, b.past.Dropped = b.past.Passed+before.Passed-after.Passed, b.past.Dropped+before.Dropped-after.Dropped
+		b.past.Passed, b.past.Dropped = b.past.Passed+before.Passed-after.Passed,
+			b.past.Dropped+before.Dropped-after.Dropped
 	}
 	return nil
 }
@@ -99,7 +101,8 @@ func (t *tree) strays(space *namespace) ([]string, error) {
 	var out []string
 	for _, q := range all {
 		handle := q.Attrs().Handle
-		owned := handle == 0 || handle == netlink.MakeHandle(treeMajor, 0) // the kernel's own at the end of a chain; the root
+		// the kernel's own at the end of a chain; the root
+		owned := handle == 0 || handle == netlink.MakeHandle(treeMajor, 0)
 		for slot, b := range t.faults {
 			owned = owned || b != nil && t.owns(slot, handle)
 		}

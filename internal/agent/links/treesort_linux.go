@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sort makes the classes that packets may come to now, and the filters that send them there, and then takes the filters away that
-// did so before. Classes that get no packets any more stay until one of their faults is removed: packets may wait in them.
+// sort makes the classes that packets may come to now, and the filters that send them there, and then takes the filters
+// away that did so before. Classes that get no packets any more stay until one of their faults is removed: packets may
+// wait in them.
 func (t *tree) sort(h *netlink.Handle) error {
 	wanted := t.wanted()
 	for _, c := range wanted {
@@ -61,11 +62,14 @@ func (t *tree) firstFilter() uint16 {
 }
 
 func (t *tree) filter(priority uint16) netlink.FilterAttrs {
-	return netlink.FilterAttrs{LinkIndex: t.link, Parent: netlink.MakeHandle(treeMajor, 0), Priority: priority, Protocol: unix.ETH_P_IP}
+	return netlink.FilterAttrs{
+		LinkIndex: t.link, Parent: netlink.MakeHandle(treeMajor, 0), Priority: priority,
+		Protocol: unix.ETH_P_IP,
+	}
 }
 
-// keys says by what words of a packet it is known: its destination, and its ports, of TCP and UDP, behind an IP header without
-// options. Several lists are several ways to be known. None is there where ports contradict each other.
+// keys says by what words of a packet it is known: its destination, and its ports, of TCP and UDP, behind an IP header
+// without options. Several lists are several ways to be known. None is there where ports contradict each other.
 func (c choice) keys() ([][]netlink.TcU32Key, error) {
 	peer, err := netip.ParseAddr(c.peer)
 	if err != nil || !peer.Is4() {

@@ -4,11 +4,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AddressSpace returns how many bytes of addresses this process may have (ulimit -v). Whoever has fewer than the runtime reserves dies of it in
-// the middle of anything.
+// AddressSpace returns how many bytes of addresses this process may have (ulimit -v). Whoever has fewer than the
+// runtime reserves dies of it in the middle of anything.
 func AddressSpace() uint64 { return limit(unix.RLIMIT_AS) }
 
-// OpenFiles returns how many files this process may have open at once (ulimit -n): the runtime raises it to the hard limit.
+// OpenFiles returns how many files this process may have open at once (ulimit -n): the runtime raises it to the hard
+// limit.
 func OpenFiles() uint64 { return limit(unix.RLIMIT_NOFILE) }
 
 func limit(of int) uint64 {
@@ -19,8 +20,12 @@ func limit(of int) uint64 {
 	return l.Cur
 }
 
-// ManagesUsers are the capabilities without which root can neither start a process of another user, nor signal it, nor give it a file.
-var ManagesUsers = map[string]uint{"CAP_SETUID": unix.CAP_SETUID, "CAP_SETGID": unix.CAP_SETGID, "CAP_KILL": unix.CAP_KILL, "CAP_CHOWN": unix.CAP_CHOWN}
+// ManagesUsers are the capabilities without which root can neither start a process of another user, nor signal it, nor
+// give it a file.
+var ManagesUsers = map[string]uint{
+	"CAP_SETUID": unix.CAP_SETUID, "CAP_SETGID": unix.CAP_SETGID,
+	"CAP_KILL": unix.CAP_KILL, "CAP_CHOWN": unix.CAP_CHOWN,
+}
 
 // Capable reports whether this process has a capability; true also where the kernel does not say.
 func Capable(capability uint) bool {

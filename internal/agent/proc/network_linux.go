@@ -13,8 +13,8 @@ func Network(pid int) string {
 	return name
 }
 
-// ByNetwork lists the processes that can be seen from here by their network namespaces, but for this process's own namespace and those that
-// this user may not look into.
+// ByNetwork lists the processes that can be seen from here by their network namespaces, but for this process's own
+// namespace and those that this user may not look into.
 func ByNetwork() (map[string][]Process, error) {
 	entries, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {

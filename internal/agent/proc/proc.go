@@ -11,8 +11,8 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// Unseen stands among the state letters, with the number 1, where threads came and went so fast that the list of them is
-// not whole: such a process is never taken for one whose threads are all in one state.
+// Unseen stands among the state letters, with the number 1, where threads came and went so fast that the list of them
+// is not whole: such a process is never taken for one whose threads are all in one state.
 const Unseen = "?"
 
 // Process identifies a process, also after its pid was reused.
@@ -52,11 +52,12 @@ func (p Process) Inspect() (node.State, error) {
 	return node.State{PID: p.PID, Threads: threads, Time: clock.Now()}, err
 }
 
-// watchTime is how long the effect of a signal is waited for beside the signal: a stop and its undoing take some 0.1 ms.
+// watchTime is how long the effect of a signal is waited for beside the signal: a stop and its undoing take some 0.1
+// ms.
 const watchTime = 3 * time.Millisecond
 
-// Watch waits for the effect of a STOP or CONT, for watchTime at most, and returns the state that it saw last. So the sender need not ask
-// again. It is nil for other signals.
+// Watch waits for the effect of a STOP or CONT, for watchTime at most, and returns the state that it saw last. So the
+// sender need not ask again. It is nil for other signals.
 func (p Process) Watch(signal string) *node.State {
 	if signal != "STOP" && signal != "CONT" {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Program identifies a running program, also after its pid was reused. An agent marks with its own what would outlive it. So what a dead
-// agent left is told from what a living one will still undo.
+// Program identifies a running program, also after its pid was reused. An agent marks with its own what would outlive
+// it. So what a dead agent left is told from what a living one will still undo.
 type Program struct {
 	PID   uint32 // in its own pid namespace
 	NS    uint32 // that namespace's inode
@@ -33,7 +33,8 @@ func pidNamespace() uint32 {
 	return uint32(st.Ino)
 }
 
-// Dead tells whether the program is known to have ended, reaped or not. One of another pid namespace cannot be looked for from here.
+// Dead tells whether the program is known to have ended, reaped or not. One of another pid namespace cannot be looked
+// for from here.
 func (h Program) Dead() bool {
 	if h.PID == 0 || h.NS != pidNamespace() {
 		return false

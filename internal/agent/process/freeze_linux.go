@@ -20,8 +20,8 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// frozenPrefix begins the names of the groups that an agent makes. The agent's own mark follows, so that what a dead agent left is told
-// from what a living one will still undo.
+// frozenPrefix begins the names of the groups that an agent makes. The agent's own mark follows, so that what a dead
+// agent left is told from what a living one will still undo.
 const frozenPrefix = "lockquake-frozen-"
 
 // freezing is a process that was frozen, or is to be.
@@ -62,8 +62,8 @@ func freeze(ctx context.Context, c agent.Call, args process.FreezeArgs) (any, er
 	return nil, f.by.set(ctx, true)
 }
 
-// gather moves the process and its descendants into the group. A child that is born there stays there, so those that are found
-// outside are looked for again until there is none.
+// gather moves the process and its descendants into the group. A child that is born there stays there, so those that
+// are found outside are looked for again until there is none.
 func (f *freezing) gather() error {
 	for range 100 {
 		in, err := f.by.members()
@@ -193,8 +193,8 @@ func agentOf(name string) (h proc.Program, ok bool) {
 	return h, err == nil && n == 4
 }
 
-// restore thaws the processes that a dead agent had frozen, removes its groups, and says which. It looks through the hierarchies that are
-// mounted here.
+// restore thaws the processes that a dead agent had frozen, removes its groups, and says which. It looks through the
+// hierarchies that are mounted here.
 func restore(ctx context.Context, _ agent.Call) (any, error) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -226,7 +226,8 @@ func restore(ctx context.Context, _ agent.Call) (any, error) {
 	return restored, errors.Join(append(errs, ctx.Err())...)
 }
 
-// madeByUs tells whether a control group is this user's: another user can make groups of any name in a part of the hierarchy.
+// madeByUs tells whether a control group is this user's: another user can make groups of any name in a part of the
+// hierarchy.
 func madeByUs(d fs.DirEntry) bool {
 	info, err := d.Info()
 	if err != nil {

@@ -22,9 +22,9 @@ import (
 
 // freezer is a control group that can be frozen, as it is reached from here.
 //
-// Example: pid 4711 is in the group /lockquake-run1/redis-1 of version 2, which is mounted at /sys/fs/cgroup. below makes the group
-// lockquake-frozen-... in it, take moves the pid there, and set writes 1 to its cgroup.freeze. When cgroup.events says "frozen 1", all
-// its threads are halted. The undo moves the pid back and removes the group.
+// Example: pid 4711 is in the group /lockquake-run1/redis-1 of version 2, which is mounted at /sys/fs/cgroup. below
+// makes the group lockquake-frozen-... in it, take moves the pid there, and set writes 1 to its cgroup.freeze. When
+// cgroup.events says "frozen 1", all its threads are halted. The undo moves the pid back and removes the group.
 type freezer struct {
 	version  int
 	folder   string
@@ -39,11 +39,12 @@ var (
 	freezeWord = map[int]map[bool]string{1: {true: "FROZEN", false: "THAWED"}, 2: {true: "1", false: "0"}}
 )
 
-// freezeTime bounds the wait for the kernel: a thread that sleeps in it, uninterruptible, is frozen only when it wakes up.
+// freezeTime bounds the wait for the kernel: a thread that sleeps in it, uninterruptible, is frozen only when it wakes
+// up.
 const freezeTime = 5 * time.Second
 
-// freezersOf lists the groups by which a process may be frozen, those that may be written to first. Version 1 comes before version
-// 2: where both are mounted, container engines use that.
+// freezersOf lists the groups by which a process may be frozen, those that may be written to first. Version 1 comes
+// before version 2: where both are mounted, container engines use that.
 func freezersOf(pid int) ([]freezer, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {
@@ -78,8 +79,8 @@ func freezersOf(pid int) ([]freezer, error) {
 	return all, nil
 }
 
-// viewsOf lists the processes whose mounts may show the group of a process: our own, and its parent. The mounts of our own container end
-// at our own group. The parent of a container is the program by which the engine made its group.
+// viewsOf lists the processes whose mounts may show the group of a process: our own, and its parent. The mounts of our
+// own container end at our own group. The parent of a container is the program by which the engine made its group.
 func viewsOf(pid int) []string {
 	views := []string{"/proc/self"}
 	if fields, err := proc.StatFields(fmt.Sprintf("/proc/%d/stat", pid)); err == nil && len(fields) > 1 {
@@ -101,7 +102,10 @@ func freezerSeen(version int, root, mounts, own string) (freezer, bool) {
 			continue
 		}
 		if folder, ok := m.Folder(root, group); ok {
-			return freezer{version: version, folder: folder, group: group, readOnly: unix.Access(folder, unix.W_OK) != nil}, true
+			return freezer{
+				version: version, folder: folder, group: group,
+				readOnly: unix.Access(folder, unix.W_OK) != nil,
+			}, true
 		}
 	}
 	return freezer{}, false
@@ -123,7 +127,8 @@ func (f freezer) state() (frozen bool, said string, err error) {
 			said = "frozen 1"
 		}
 	}
-	return said == "FROZEN" || said == "frozen 1", fmt.Sprintf("%s %s in the group %s", frozenFile[f.version], said, f.group), nil
+	return said == "FROZEN" || said == "frozen 1", fmt.Sprintf("%s %s in the group %s", frozenFile[f.version], said,
+		f.group), nil
 }
 
 // set freezes or thaws, and returns when the kernel says that it is done.

@@ -9,9 +9,9 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/ptrace"
 )
 
-// thawedGroup is a group that was frozen by version 1 and is thawed while every thread in it is held by ptrace. A thread that version 1 froze
-// sleeps where ptrace does not wake it; thawed, it comes to its halt before it goes back to its program. With version 2 a frozen
-// thread can be held as it is.
+// thawedGroup is a group that was frozen by version 1 and is thawed while every thread in it is held by ptrace. A
+// thread that version 1 froze sleeps where ptrace does not wake it; thawed, it comes to its halt before it goes back to
+// its program. With version 2 a frozen thread can be held as it is.
 type thawedGroup struct {
 	by     *freezing
 	froze  bool           // it is to be frozen again
@@ -24,8 +24,8 @@ func Thaw(ctx context.Context, h *ptrace.Held) (again func() error, err error) {
 	return m.freezeAgain, err
 }
 
-// thawHeld thaws the process of h, where version 1 froze it; else it returns nil. What it returns, also beside an error, must freeze
-// again before h lets go.
+// thawHeld thaws the process of h, where version 1 froze it; else it returns nil. What it returns, also beside an
+// error, must freeze again before h lets go.
 func thawHeld(ctx context.Context, h *ptrace.Held) (*thawedGroup, error) {
 	by := frozenAt(h.PID)
 	if by == nil {

@@ -1,8 +1,8 @@
 // Package ptrace holds all threads of a process for a moment, by ptrace, and has one of them call a function meanwhile.
 //
-// Example: the wall clock of a running Go server is to be moved. Holder.Hold seizes its nine threads, and looks again until it finds no
-// new one. If none of them is within the bytes to be changed, these are written, and all threads go on. The server got no signal and
-// sees only a short delay.
+// Example: the wall clock of a running Go server is to be moved. Holder.Hold seizes its nine threads, and looks again
+// until it finds no new one. If none of them is within the bytes to be changed, these are written, and all threads go
+// on. The server got no signal and sees only a short delay.
 package ptrace
 
 import (
@@ -35,17 +35,20 @@ func New(pid int) *Held {
 	return &Held{PID: pid, threads: make(map[int]unix.Signal), seized: make(map[int]bool)}
 }
 
-// HoldTime bounds the wait for the threads of one process: one that sleeps in the kernel, uninterruptible, cannot be held.
+// HoldTime bounds the wait for the threads of one process: one that sleeps in the kernel, uninterruptible, cannot be
+// held.
 const HoldTime = 2 * time.Second
 
 // holdings are the processes that are being held: the kernel allows one tracer for each.
 var holdings = pidLocks{busy: make(map[int]chan struct{})}
 
-// Holder holds processes. Its functions come from mechanisms of the agent that act on the same threads; nil: there is none.
+// Holder holds processes. Its functions come from mechanisms of the agent that act on the same threads; nil: there is
+// none.
 type Holder struct {
 	// Untraced calls do while nothing else of this program traces the process: the kernel allows one tracer.
 	Untraced func(ctx context.Context, pid int, do func() error) error
-	// Thaw wakes threads that are frozen where ptrace does not reach them. again, never nil, freezes them before the process is let go.
+	// Thaw wakes threads that are frozen where ptrace does not reach them. again, never nil, freezes them before the
+	// process is let go.
 	Thaw func(ctx context.Context, h *Held) (again func() error, err error)
 }
 
@@ -67,7 +70,8 @@ type BusyError string
 
 func (e BusyError) Error() string { return string(e) }
 
-// busyTime bounds the tries to find a moment in which no thread stands in the way. The places are a few instructions long.
+// busyTime bounds the tries to find a moment in which no thread stands in the way. The places are a few instructions
+// long.
 const busyTime = time.Second
 
 // HoldFree is Hold, again and again while do returns a BusyError.
@@ -239,8 +243,8 @@ type stop struct {
 	paused bool        // it was stopped by a signal already
 }
 
-// stopOf tells whether a thread that is traced has stopped. It looks first, so that the end of a process that is a child of ours as
-// well is left to who waits for it.
+// stopOf tells whether a thread that is traced has stopped. It looks first, so that the end of a process that is a
+// child of ours as well is left to who waits for it.
 func stopOf(tid int) (stop, error) {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_PID, tid, &info, unix.WSTOPPED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, nil)

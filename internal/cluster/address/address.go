@@ -18,8 +18,8 @@ const (
 	MaxNodes  = 240
 )
 
-// Subnet returns the n-th candidate for the run's network, out of 10.128.0.0/10. The candidates follow from the run's id, so that two
-// runs seldom try the same one.
+// Subnet returns the n-th candidate for the run's network, out of 10.128.0.0/10. The candidates follow from the run's
+// id, so that two runs seldom try the same one.
 func Subnet(run string, n int) netip.Prefix {
 	h := fnv.New32a()
 	_, _ = fmt.Fprintf(h, "%s/%d", run, n)

@@ -19,14 +19,20 @@ import (
 func File(ctx context.Context, api client.APIClient, box, path, content string) error {
 	var b bytes.Buffer
 	t := tar.NewWriter(&b)
-	err := t.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: path[1:], Mode: 0o644, Size: int64(len(content)), ModTime: time.Unix(0, 0)})
+	err := t.WriteHeader(&tar.Header{
+		Typeflag: tar.TypeReg, Name: path[1:], Mode: 0o644, Size: int64(len(content)),
+		ModTime: time.Unix(0, 0),
+	})
 	if err == nil {
 		_, err = t.Write([]byte(content))
 	}
 	if err = errors.Join(err, t.Close()); err != nil {
 		return err
 	}
-	if _, err := api.CopyToContainer(ctx, box, client.CopyToContainerOptions{DestinationPath: "/", Content: &b}); err != nil {
+	if _, err := api.CopyToContainer(ctx, box, client.CopyToContainerOptions{
+		DestinationPath: "/",
+		Content:         &b,
+	}); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
@@ -61,7 +67,8 @@ func Folder(ctx context.Context, api client.APIClient, box, folder string) error
 		if err != nil {
 			return err
 		}
-		head.Name, head.Uid, head.Gid, head.Uname, head.Gname = filepath.ToSlash(filepath.Join(FolderPath[1:], below)), 0, 0, "", ""
+		head.Name, head.Uid, head.Gid, head.Uname, head.Gname = filepath.ToSlash(filepath.Join(FolderPath[1:], below)),
+			0, 0, "", ""
 		if err := t.WriteHeader(head); err != nil || entry.IsDir() {
 			return err
 		}
@@ -74,7 +81,10 @@ func Folder(ctx context.Context, api client.APIClient, box, folder string) error
 	if err = errors.Join(err, t.Close()); err != nil {
 		return fmt.Errorf("copy folder %s: %w", folder, err)
 	}
-	if _, err := api.CopyToContainer(ctx, box, client.CopyToContainerOptions{DestinationPath: "/", Content: &b}); err != nil {
+	if _, err := api.CopyToContainer(ctx, box, client.CopyToContainerOptions{
+		DestinationPath: "/",
+		Content:         &b,
+	}); err != nil {
 		return fmt.Errorf("copy folder %s: %w", folder, err)
 	}
 	return nil

@@ -64,7 +64,10 @@ func Self(named string) (string, error) {
 			return "", fmt.Errorf("find the running program: %w", err)
 		}
 		if strings.HasSuffix(exe, ".test") {
-			return "", chaos.Unavailable{What: "lockquake's own binary", Reason: "the running program is a test binary; set LOCKQUAKE_BIN to the built one"}
+			return "", chaos.Unavailable{
+				What:   "lockquake's own binary",
+				Reason: "the running program is a test binary; set LOCKQUAKE_BIN to the built one",
+			}
 		}
 		path = exe
 	}
@@ -82,19 +85,28 @@ func Self(named string) (string, error) {
 func Static(path string) error {
 	f, err := elf.Open(path)
 	if err != nil {
-		return chaos.Unavailable{What: "an image of " + path, Reason: "it is no Linux program; set LOCKQUAKE_BIN to one built with GOOS=linux CGO_ENABLED=0"}
+		return chaos.Unavailable{
+			What:   "an image of " + path,
+			Reason: "it is no Linux program; set LOCKQUAKE_BIN to one built with GOOS=linux CGO_ENABLED=0",
+		}
 	}
 	defer func() { _ = f.Close() }()
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP {
-			return chaos.Unavailable{What: "an image of " + path, Reason: "it needs shared libraries; build it with CGO_ENABLED=0"}
+			return chaos.Unavailable{
+				What:   "an image of " + path,
+				Reason: "it needs shared libraries; build it with CGO_ENABLED=0",
+			}
 		}
 	}
 	return nil
 }
 
 // packages names the Debian package of each program that nodes run.
-var packages = map[string]string{"redis-server": "redis-server", "redis-sentinel": "redis-sentinel", "etcd": "etcd-server"}
+var packages = map[string]string{
+	"redis-server": "redis-server", "redis-sentinel": "redis-sentinel",
+	"etcd": "etcd-server",
+}
 
 // Find finds the first word of a node's command on this machine.
 func Find(word, self string) (string, error) {
@@ -112,10 +124,12 @@ func Find(word, self string) (string, error) {
 	return "", chaos.Unavailable{What: word, Reason: "it is not on PATH; " + hint + ", or run with --provider docker"}
 }
 
-// RunsAlone reports whether a program runs in an image that has nothing else: it is for Linux, and needs no shared library.
+// RunsAlone reports whether a program runs in an image that has nothing else: it is for Linux, and needs no shared
+// library.
 func RunsAlone(path string) bool { return Static(path) == nil }
 
-// SelfHash is a hash of lockquake's own binary: the one that nodes run, and with it the one that runs, where that is another.
+// SelfHash is a hash of lockquake's own binary: the one that nodes run, and with it the one that runs, where that is
+// another.
 func SelfHash() (string, error) {
 	nodes, err := Self("")
 	if err != nil {
@@ -133,7 +147,8 @@ func SelfHash() (string, error) {
 	return hash + "-" + other, err
 }
 
-// hashed remembers hashes of files by fileState: every run asks for that of the own binary, and in a swarm every host of it.
+// hashed remembers hashes of files by fileState: every run asks for that of the own binary, and in a swarm every host
+// of it.
 var hashed sync.Map
 
 type fileState struct {

@@ -16,13 +16,13 @@ import (
 // User is the user, and the group of the same number, of a local run's servers where the supervisor is root.
 type User uint32
 
-// The numbers that identities are taken from: nobody gives these to users. The first range is between those of containers (as systemd
-// counts them) and those that programs take for negative; the second, which distributions leave alone, is for the root of a user namespace,
-// who has not so many.
+// The numbers that identities are taken from: nobody gives these to users. The first range is between those of
+// containers (as systemd counts them) and those that programs take for negative; the second, which distributions leave
+// alone, is for the root of a user namespace, who has not so many.
 var identityRanges = []struct{ first, count uint32 }{{0x70000000, 1 << 24}, {30000, 29999}}
 
-// OfServers returns the identity of a run's servers. It is 0, the supervisor's own user, where that is not root or cannot change
-// users.
+// OfServers returns the identity of a run's servers. It is 0, the supervisor's own user, where that is not root or
+// cannot change users.
 func OfServers(run string) User {
 	if os.Geteuid() != 0 {
 		return 0
@@ -38,7 +38,8 @@ func OfServers(run string) User {
 	return 0
 }
 
-// CheckCapabilities refuses what root cannot do without the capabilities to start and to end the processes of other users.
+// CheckCapabilities refuses what root cannot do without the capabilities to start and to end the processes of other
+// users.
 func CheckCapabilities() error {
 	if OfServers("") == 0 {
 		return nil
@@ -59,7 +60,8 @@ func withoutCapabilities(capable func(uint) bool) error {
 	slices.Sort(lacks)
 	return chaos.Unavailable{
 		What: "running servers of the local provider",
-		Reason: "root starts them as another user and ends them, and this process has no " + strings.Join(lacks, " and no ") +
+		Reason: "root starts them as another user and ends them, and this process has no " +
+			strings.Join(lacks, " and no ") +
 			": give it that (--cap-add in Docker), or start lockquake as another user than root",
 	}
 }

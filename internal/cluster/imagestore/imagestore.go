@@ -26,7 +26,8 @@ const (
 	SelfPath       = "/lockquake"
 )
 
-// OnDemand are the keys of those images that are built only when they are asked for: clients in other languages run in them.
+// OnDemand are the keys of those images that are built only when they are asked for: clients in other languages run in
+// them.
 var OnDemand = []string{"python", "java"}
 
 // Project returns the project's own image for an image key; `lockquake images` makes it.
@@ -37,7 +38,8 @@ type Store struct {
 	API  client.APIClient
 	Self string // lockquake's own binary; "" as in executable.Self
 	Log  *slog.Logger
-	// Lend has another engine give this one an image that it lacks, and reports whether that had it; nil where there is no other.
+	// Lend has another engine give this one an image that it lacks, and reports whether that had it; nil where there is
+	// no other.
 	Lend func(ctx context.Context, ref string) (bool, error)
 }
 
@@ -51,7 +53,8 @@ func (s Store) HasProject(ctx context.Context, key string) error {
 	if slices.Contains(OnDemand, key) {
 		build += " " + key
 	}
-	return chaos.Unavailable{What: "image " + ref, Reason: "the engine does not have it; run `" + build + "`, or name another with --image " + key + "=IMAGE"}
+	return chaos.Unavailable{What: "image " + ref, Reason: "the engine does not have it; run `" + build +
+		"`, or name another with --image " + key + "=IMAGE"}
 }
 
 // Has reports whether the engine has an image, or has been lent it.
@@ -81,7 +84,8 @@ func (s Store) EnsurePulled(ctx context.Context, ref string) error {
 		err = errors.Join(pull.Wait(ctx), pull.Close())
 	}
 	if err != nil {
-		return chaos.Unavailable{What: "image " + ref, Reason: "the engine does not have it and cannot pull it: " + err.Error()}
+		return chaos.Unavailable{What: "image " + ref, Reason: "the engine does not have it and cannot pull it: " +
+			err.Error()}
 	}
 	return nil
 }
@@ -109,9 +113,10 @@ func (s Store) EnsureSelf(ctx context.Context) (string, error) {
 	body, w := io.Pipe()
 	go func() { _ = w.CloseWithError(writeImage(w, path)) }()
 	defer func() { _ = body.Close() }()
-	answer, err := s.API.ImageImport(ctx, client.ImageImportSource{Source: body, SourceName: "-"}, SelfRepository, client.ImageImportOptions{
-		Tag: sum, Message: "lockquake's own binary", Changes: []string{"LABEL " + owner.Label + "self=true"},
-	})
+	answer, err := s.API.ImageImport(ctx, client.ImageImportSource{Source: body, SourceName: "-"}, SelfRepository,
+		client.ImageImportOptions{
+			Tag: sum, Message: "lockquake's own binary", Changes: []string{"LABEL " + owner.Label + "self=true"},
+		})
 	if err != nil {
 		return "", fmt.Errorf("make image %s: %w", ref, err)
 	}
@@ -143,7 +148,10 @@ func writeImage(w io.Writer, path string) error {
 	if err := t.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "tmp/", Mode: 0o1777}); err != nil {
 		return err
 	}
-	if err := t.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: SelfPath[1:], Mode: 0o755, Size: info.Size()}); err != nil {
+	if err := t.WriteHeader(&tar.Header{
+		Typeflag: tar.TypeReg, Name: SelfPath[1:], Mode: 0o755,
+		Size: info.Size(),
+	}); err != nil {
 		return err
 	}
 	if _, err := io.Copy(t, f); err != nil {

@@ -48,7 +48,8 @@ func findHierarchy() (hierarchy, error) {
 	for _, m := range cgroup.Mounts(string(mounts)) {
 		if m.Version == 2 {
 			has, err := os.ReadFile(filepath.Join(m.Point, "cgroup.controllers"))
-			if f := strings.Fields(string(has)); err == nil && slices.Contains(f, "cpu") && slices.Contains(f, "memory") {
+			if f := strings.Fields(string(has)); err == nil && slices.Contains(f, "cpu") &&
+				slices.Contains(f, "memory") {
 				return hierarchy{version: 2, cpu: m.Point, memory: m.Point}, nil
 			}
 			continue

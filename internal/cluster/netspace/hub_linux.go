@@ -17,8 +17,9 @@ import (
 
 // Hub is the network of a local run: one namespace for each node, and one more that holds the bridge which joins them.
 // The bridge is not in the supervisor's namespace: there the machine's own packet filter (Docker's, say, which
-// drops what is forwarded) would rule over it, and every user of the machine could reach the nodes. No link leads out of the network: the
-// supervisor dials from within the bridge's namespace, and a node reaches nothing but the other nodes.
+// drops what is forwarded) would rule over it, and every user of the machine could reach the nodes. No link leads out
+// of the network: the supervisor dials from within the bridge's namespace, and a node reaches nothing but the other
+// nodes.
 //
 // Namespaces have no names: they are held open by this process and its children, so the kernel removes them, with the
 // bridge and all links, when the last of these is gone, however it went.
@@ -126,8 +127,8 @@ func (h *Hub) Network(node int) string {
 // bridgeEnd is the bridge's end of a node's link.
 func bridgeEnd(node int) string { return fmt.Sprintf("n%d", node) }
 
-// hardware returns the hardware address for an IP address. It is the same for all nodes that have the address one after another, or the
-// neighbour tables of the other nodes would be wrong.
+// hardware returns the hardware address for an IP address. It is the same for all nodes that have the address one after
+// another, or the neighbour tables of the other nodes would be wrong.
 func hardware(a netip.Addr) net.HardwareAddr {
 	return append(net.HardwareAddr{0x02, 0x42}, a.AsSlice()...)
 }
@@ -149,7 +150,10 @@ func join(in *netlink.Handle, e end) error {
 	}
 	attrs := named(e.bridgeEnd)
 	attrs.MasterIndex = br.Attrs().Index
-	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: e.name, PeerNamespace: netlink.NsFd(int(e.ns)), PeerHardwareAddr: hardware(e.addr.Addr())}
+	veth := &netlink.Veth{
+		LinkAttrs: attrs, PeerName: e.name, PeerNamespace: netlink.NsFd(int(e.ns)),
+		PeerHardwareAddr: hardware(e.addr.Addr()),
+	}
 	if err := in.LinkAdd(veth); err != nil {
 		return fmt.Errorf("make the link %s: %w", e.name, err)
 	}
@@ -185,7 +189,8 @@ func assign(h *netlink.Handle, link netlink.Link, addr netip.Prefix) error {
 	return nil
 }
 
-// Dial connects to a node from within the bridge's namespace, on a thread that ends with it: a socket stays in the namespace that it was made in.
+// Dial connects to a node from within the bridge's namespace, on a thread that ends with it: a socket stays in the
+// namespace that it was made in.
 func (h *Hub) Dial(ctx context.Context, d net.Dialer, addr string) (conn net.Conn, err error) {
 	h.dialing.RLock()
 	defer h.dialing.RUnlock()

@@ -36,7 +36,10 @@ func ProbeNetem() error {
 			return err
 		}
 		err = netlink.QdiscAdd(netlink.NewNetem(
-			netlink.QdiscAttrs{LinkIndex: lo.Attrs().Index, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT},
+			netlink.QdiscAttrs{
+				LinkIndex: lo.Attrs().Index, Handle: netlink.MakeHandle(1, 0),
+				Parent: netlink.HANDLE_ROOT,
+			},
 			netlink.NetemQdiscAttrs{Latency: 1000},
 		))
 		if errors.Is(err, unix.ENOENT) {

@@ -1,4 +1,5 @@
-// Package netspace is the network of a local run, a namespace for each node, and the threads that children are started from.
+// Package netspace is the network of a local run, a namespace for each node, and the threads that children are started
+// from.
 package netspace
 
 import (
@@ -45,8 +46,9 @@ func (t *Thread) Close() {
 	<-t.done
 }
 
-// Confine permanently prevents what the thread starts from gaining rights: it sets no_new_privs and empties the bounding set of capabilities. Servers
-// run as another user and have none. Without CAP_SETPCAP the bounding set stays as it is; no_new_privs alone suffices.
+// Confine permanently prevents what the thread starts from gaining rights: it sets no_new_privs and empties the
+// bounding set of capabilities. Servers run as another user and have none. Without CAP_SETPCAP the bounding set stays
+// as it is; no_new_privs alone suffices.
 func (t *Thread) Confine() error {
 	return t.Do(func() error {
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {

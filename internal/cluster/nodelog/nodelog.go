@@ -71,8 +71,8 @@ func (b *Logs) Writer(name string) (*Writer, error) {
 	return s, nil
 }
 
-// SwitchTo has everything that is open go on in another directory, but for the logs of nodes that ended: their last lines may still be under
-// way, and belong to their own run. A file says at its beginning where it comes from.
+// SwitchTo has everything that is open go on in another directory, but for the logs of nodes that ended: their last
+// lines may still be under way, and belong to their own run. A file says at its beginning where it comes from.
 func (b *Logs) SwitchTo(dir string, ended []string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -88,7 +88,8 @@ func (b *Logs) SwitchTo(dir string, ended []string) error {
 			return err
 		}
 		s.mu.Lock()
-		fmt.Fprintf(f, "lockquake: %s runs on from an earlier run; what it said before is in %s\n", s.name, s.file.Name())
+		fmt.Fprintf(f, "lockquake: %s runs on from an earlier run; what it said before is in %s\n", s.name,
+			s.file.Name())
 		_ = s.file.Close()
 		s.file, s.left = f, maxLog
 		s.mu.Unlock()
@@ -97,7 +98,8 @@ func (b *Logs) SwitchTo(dir string, ended []string) error {
 	return nil
 }
 
-// Write writes to the file of the run that is under way, until that is full. The rest is read and left out, so that nobody waits for it.
+// Write writes to the file of the run that is under way, until that is full. The rest is read and left out, so that
+// nobody waits for it.
 func (s *Writer) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +107,8 @@ func (s *Writer) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	if s.left -= int64(len(p)); s.left < 0 {
-		_, err := fmt.Fprintf(s.file, "\nlockquake: %s wrote more than %d MiB; the rest is left out\n", s.name, maxLog>>20)
+		_, err := fmt.Fprintf(s.file, "\nlockquake: %s wrote more than %d MiB; the rest is left out\n", s.name,
+			maxLog>>20)
 		return len(p), err
 	}
 	return s.file.Write(p)
@@ -121,8 +124,8 @@ func (s *Writer) Close() error {
 	return s.file.Close()
 }
 
-// ForChild is what a child process writes its log to: the file itself, or a pipe, behind which the supervisor finds the file. A server that
-// outlives its run needs the pipe, and a client, whose output is bounded.
+// ForChild is what a child process writes its log to: the file itself, or a pipe, behind which the supervisor finds the
+// file. A server that outlives its run needs the pipe, and a client, whose output is bounded.
 func (b *Logs) ForChild(name string, pipe bool) (*os.File, error) {
 	if !pipe {
 		return b.File(name)

@@ -1,5 +1,5 @@
-// Package owner marks what a run makes with the run and its supervisor, so that leftovers are told from the things of a run that is still
-// going on.
+// Package owner marks what a run makes with the run and its supervisor, so that leftovers are told from the things of a
+// run that is still going on.
 package owner
 
 import (
@@ -71,7 +71,8 @@ func (o Mark) Tag() string {
 		}
 		return r
 	}, o.Host)
-	return fmt.Sprintf("run=%s,pid=%d,start=%d,boot=%s,pidns=%s,host=%s,keep=%t", o.Run, o.PID, o.Start, o.Boot, o.PIDNS, host, o.Keep)
+	return fmt.Sprintf("run=%s,pid=%d,start=%d,boot=%s,pidns=%s,host=%s,keep=%t", o.Run, o.PID, o.Start, o.Boot,
+		o.PIDNS, host, o.Keep)
 }
 
 // Parse reads a tag back; ok is false where it is none.
@@ -101,7 +102,8 @@ func Parse(s string) (o Mark, ok bool) {
 // Liveness is what is known of a supervisor.
 type Liveness int
 
-// What is known of a supervisor. Unknown is one that runs, or ran, where this process cannot look: another machine or pid namespace.
+// What is known of a supervisor. Unknown is one that runs, or ran, where this process cannot look: another machine or
+// pid namespace.
 const (
 	Unknown Liveness = iota
 	Alive

@@ -1,4 +1,5 @@
-// Package pipe is the control streams of child processes: pipes that are read in batches, and cut where something else holds them open.
+// Package pipe is the control streams of child processes: pipes that are read in batches, and cut where something else
+// holds them open.
 package pipe
 
 import (
@@ -28,8 +29,8 @@ func (c *Reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// ReleasedWithin waits until nobody can write into the stream any more. It cuts one that somebody holds longer than that, and reports whether
-// nobody did.
+// ReleasedWithin waits until nobody can write into the stream any more. It cuts one that somebody holds longer than
+// that, and reports whether nobody did.
 func (c *Reader) ReleasedWithin(bound time.Duration) bool {
 	for until := clock.Now() + int64(bound); held(c.f); time.Sleep(bound / 50) {
 		if clock.Now() > until {
@@ -51,9 +52,9 @@ const (
 
 // batchReader reads a stream that the operating system buffers. A client that records sends thousands of small writes a
 // second, and each would wake its reader; on a machine with few cores that costs more than what is read. So a busy
-// stream is left alone for a moment after each read. It delays what arrives by no more than batchFor, where a read returns all that has
-// gathered: one of a TLS connection returns one record, so that a busy one would fall behind for ever. It spares the
-// wake-ups only where the reader is not watched by the runtime's poller: see New.
+// stream is left alone for a moment after each read. It delays what arrives by no more than batchFor, where a read
+// returns all that has gathered: one of a TLS connection returns one record, so that a busy one would fall behind for
+// ever. It spares the wake-ups only where the reader is not watched by the runtime's poller: see New.
 type batchReader struct {
 	r    io.Reader
 	last int64 // ns: when the last read returned

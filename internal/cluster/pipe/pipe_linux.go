@@ -34,8 +34,8 @@ func held(r *os.File) (is bool) {
 	return is
 }
 
-// wake has a read return that waits at a pipe for a writer: the end of it alone does not, where the runtime's poller does not watch it. What it
-// reads is one byte that nobody sent. A pipe that is full keeps no reader waiting.
+// wake has a read return that waits at a pipe for a writer: the end of it alone does not, where the runtime's poller
+// does not watch it. What it reads is one byte that nobody sent. A pipe that is full keeps no reader waiting.
 func wake(r *os.File) {
 	c, err := r.SyscallConn()
 	if err != nil {

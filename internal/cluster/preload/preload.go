@@ -16,8 +16,9 @@ var libraryDirs = []string{
 	"/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu",
 }
 
-// faketimeFiles and mallocFiles are what is preloaded, below one of libraryDirs. The other malloc is loaded first where it is there:
-// Debian's redis-server is linked with a jemalloc that asks for the time while libfaketime is being set up, and would hang.
+// faketimeFiles and mallocFiles are what is preloaded, below one of libraryDirs. The other malloc is loaded first where
+// it is there: Debian's redis-server is linked with a jemalloc that asks for the time while libfaketime is being set
+// up, and would hang.
 var (
 	faketimeFiles = []string{"faketime/libfaketimeMT.so.1", "libfaketimeMT.so.1"}
 	mallocFiles   = []string{"libtcmalloc_minimal.so.4"}
@@ -50,12 +51,14 @@ func Find(there func(path string) (bool, error)) (string, error) {
 	return strings.TrimPrefix(malloc+":"+faketime, ":"), nil
 }
 
-// Env is the environment of a process whose wall clock is told by a file. The monotonic clock stays the machine's: one that
-// goes back freezes Redis and the JVM. The file is read once a second, because reading it each time costs a third of the throughput. Without
-// the setting FORCE_MONOTONIC_FIX a JVM's timed waits last far too long: a ZooKeeper server took 11 s and more to serve, instead of 1 s.
+// Env is the environment of a process whose wall clock is told by a file. The monotonic clock stays the machine's: one
+// that goes back freezes Redis and the JVM. The file is read once a second, because reading it each time costs a third
+// of the throughput. Without the setting FORCE_MONOTONIC_FIX a JVM's timed waits last far too long: a ZooKeeper server
+// took 11 s and more to serve, instead of 1 s.
 func Env(preload, file string) []string {
 	return []string{
-		"LD_PRELOAD=" + preload, "FAKETIME_TIMESTAMP_FILE=" + file, "FAKETIME_CACHE_DURATION=1", "FAKETIME_DONT_FAKE_MONOTONIC=1",
+		"LD_PRELOAD=" + preload, "FAKETIME_TIMESTAMP_FILE=" + file, "FAKETIME_CACHE_DURATION=1",
+		"FAKETIME_DONT_FAKE_MONOTONIC=1",
 		"DONT_FAKE_MONOTONIC=1", "FAKETIME_DISABLE_SHM=1", "NO_FAKE_STAT=1", "FAKETIME_FORCE_MONOTONIC_FIX=0",
 	}
 }

@@ -1,4 +1,5 @@
-// Package processes marks the processes of local runs, and finds those that outlived a node or a supervisor by their marks.
+// Package processes marks the processes of local runs, and finds those that outlived a node or a supervisor by their
+// marks.
 package processes
 
 import "regexp"

@@ -41,9 +41,9 @@ func Recorded() ([]Marked, error) {
 	return append(found, lost...), errors.Join(err, unread)
 }
 
-// markedProcesses lists the processes of these runs that tell whose they are. Servers are known by their user, which no other process has.
-// All others are known by their environment. The environment of another user's process is not read: that can block for as long as that
-// user likes.
+// markedProcesses lists the processes of these runs that tell whose they are. Servers are known by their user, which no
+// other process has. All others are known by their environment. The environment of another user's process is not read:
+// that can block for as long as that user likes.
 func markedProcesses(runs map[string]owner.Mark) ([]Marked, error) {
 	servers := map[int]owner.Mark{}
 	for run, o := range runs {
@@ -81,8 +81,9 @@ func markedProcesses(runs map[string]owner.Mark) ([]Marked, error) {
 	return slices.DeleteFunc(out, func(m Marked) bool { return !NodeName.MatchString(m.Node) }), nil
 }
 
-// inTheirNetworks lists the other processes in the network namespaces of nodes of these runs: a node's own child may have given itself a session
-// and an environment of its own, and no user but root can put a process there. A namespace is known by what the supervisor wrote at its link.
+// inTheirNetworks lists the other processes in the network namespaces of nodes of these runs: a node's own child may
+// have given itself a session and an environment of its own, and no user but root can put a process there. A namespace
+// is known by what the supervisor wrote at its link.
 func inTheirNetworks(runs map[string]owner.Mark, found []Marked) ([]Marked, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil // there are none
@@ -103,7 +104,8 @@ func inTheirNetworks(runs map[string]owner.Mark, found []Marked) ([]Marked, erro
 	return out, err
 }
 
-// linkAlias reads what is written at the link of a node, from within the network namespace of a process; "" where nothing is.
+// linkAlias reads what is written at the link of a node, from within the network namespace of a process; "" where
+// nothing is.
 func linkAlias(p proc.Process) (alias string) {
 	ns, err := netns.GetFromPid(p.PID)
 	if err != nil {
@@ -121,8 +123,8 @@ func linkAlias(p proc.Process) (alias string) {
 	return alias
 }
 
-// Outlived lists what a node's process left behind when it ended: what is in the network namespace that was the node's alone, or, on the shared
-// loopback address, what still carries its marks.
+// Outlived lists what a node's process left behind when it ended: what is in the network namespace that was the node's
+// alone, or, on the shared loopback address, what still carries its marks.
 func Outlived(o owner.Mark, name, network string) []proc.Process {
 	if network != "" {
 		networks, err := proc.ByNetwork()

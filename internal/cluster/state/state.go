@@ -39,8 +39,8 @@ func Make(o owner.Mark) (string, error) {
 	return path, nil
 }
 
-// Scratch makes a directory for what is needed only while this process runs, such as logs of a node that answers a question. It is removed by
-// remove, or by Sweep where this process was killed before that.
+// Scratch makes a directory for what is needed only while this process runs, such as logs of a node that answers a
+// question. It is removed by remove, or by Sweep where this process was killed before that.
 func Scratch(name string) (dir string, remove func() error, err error) {
 	if dir, err = Make(owner.Self(name+"-"+strings.ToLower(rand.Text()[:8]), false)); err != nil {
 		return "", nil, err
@@ -48,8 +48,8 @@ func Scratch(name string) (dir string, remove func() error, err error) {
 	return dir, func() error { return os.RemoveAll(dir) }, nil
 }
 
-// Dir returns this user's directory for the state and data of runs, and makes it. Where another user has taken its name, it is one whose name
-// nobody can know before.
+// Dir returns this user's directory for the state and data of runs, and makes it. Where another user has taken its
+// name, it is one whose name nobody can know before.
 func Dir() (string, error) {
 	dir := usualDir()
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -78,7 +78,8 @@ func ours(dir string) bool {
 	return err == nil && info.IsDir() && info.Mode().Perm()&^mode() == 0 && ownedByUs(info)
 }
 
-// existing lists the state directories that are there and this user's alone: that of the usual name, and those that took its place.
+// existing lists the state directories that are there and this user's alone: that of the usual name, and those that
+// took its place.
 func existing() (dirs []string, err error) {
 	usual := usualDir()
 	entries, err := os.ReadDir(filepath.Dir(usual))
@@ -111,8 +112,8 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// mode is the mode of the state directory and of those of runs in it: this user's alone. Where servers are another user, that one passes
-// through on the way to its own data, and can neither list nor write.
+// mode is the mode of the state directory and of those of runs in it: this user's alone. Where servers are another
+// user, that one passes through on the way to its own data, and can neither list nor write.
 func mode() fs.FileMode {
 	if identity.OfServers("") != 0 {
 		return 0o711
@@ -144,8 +145,8 @@ func Entries() (paths []string, err error) {
 	return paths, err
 }
 
-// Recorded lists the local runs in this user's state directories, by their ids. Nothing else proves that a process belongs to a run: anybody
-// can write the same into an environment.
+// Recorded lists the local runs in this user's state directories, by their ids. Nothing else proves that a process
+// belongs to a run: anybody can write the same into an environment.
 func Recorded() (map[string]owner.Mark, error) {
 	paths, err := Entries()
 	out := make(map[string]owner.Mark, len(paths))

@@ -56,7 +56,8 @@ var LostElements = results.CheckerKind{
 
 func newLostElements(run results.Run) results.Checker {
 	return &lostElements{
-		run: run, reads: map[results.Place]int64{}, onto: map[element]int64{}, acked: map[uint16][]history.Event{}, finals: finals{},
+		run: run, reads: map[results.Place]int64{}, onto: map[element]int64{}, acked: map[uint16][]history.Event{},
+		finals: finals{},
 	}
 }
 
@@ -91,7 +92,8 @@ func (c *lostElements) Finish() results.Finding {
 		}
 		set, whole := c.set(lock, final.Value)
 		if !whole {
-			return f.Lacking(fmt.Sprintf("the set of %s has an element that nobody is known to have added", c.run.LockName(lock)))
+			return f.Lacking(fmt.Sprintf("the set of %s has an element that nobody is known to have added",
+				c.run.LockName(lock)))
 		}
 		var gone []history.Event
 		for _, e := range c.acked[lock] {

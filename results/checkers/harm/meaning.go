@@ -1,5 +1,5 @@
-// Package harm has the checkers that look only at what the lock protects: whether each acknowledged effect is there at the end, and
-// nothing was sold, booked or done twice. They know no holds.
+// Package harm has the checkers that look only at what the lock protects: whether each acknowledged effect is there at
+// the end, and nothing was sold, booked or done twice. They know no holds.
 package harm
 
 import (
@@ -32,7 +32,8 @@ func (f finals) observe(e *history.Event) {
 	}
 }
 
-// notRead says why nothing is judged where writes under a lock were acknowledged, and nobody knows what it protects at the end.
+// notRead says why nothing is judged where writes under a lock were acknowledged, and nobody knows what it protects at
+// the end.
 func notRead(r results.Run, lock uint16) string {
 	return fmt.Sprintf("there was no final read of %s", r.LockName(lock))
 }

@@ -48,8 +48,10 @@ func (c *minorityEffects) Observe(e *history.Event) {
 	c.n++
 	if len(c.list) < results.MaxWitnesses {
 		c.list = append(c.list, results.Witness{
-			Kind: "minority_effect", Lock: c.run.LockName(e.Lock), From: e.Time, To: e.Time, Events: []history.Event{*e},
-			Text: fmt.Sprintf("a write of %d by %v under %s never came to a majority of the replicas", e.Value, e.User, c.run.LockName(e.Lock)),
+			Kind: "minority_effect", Lock: c.run.LockName(e.Lock), From: e.Time, To: e.Time,
+			Events: []history.Event{*e},
+			Text: fmt.Sprintf("a write of %d by %v under %s never came to a majority of the replicas", e.Value, e.User,
+				c.run.LockName(e.Lock)),
 		})
 	}
 }

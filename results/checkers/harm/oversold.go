@@ -1,10 +1,10 @@
 // Oversold units: no more units of a stock are sold than there were.
 //
-// Where each acknowledged write sells one unit, the sales that the clients saw acknowledged must not be more than the stock
-// under that lock.
+// Where each acknowledged write sells one unit, the sales that the clients saw acknowledged must not be more than the
+// stock under that lock.
 //
-// It cannot see a unit that was sold and never acknowledged, so the count is a lower bound; nor which of two buyers of one
-// unit has it.
+// It cannot see a unit that was sold and never acknowledged, so the count is a lower bound; nor which of two buyers of
+// one unit has it.
 
 package harm
 
@@ -32,7 +32,10 @@ var Oversold = results.CheckerKind{
 	Name: "oversold", New: newOversold,
 	Doc: "No more units of a stock are sold than there were.",
 	Counts: []results.Quantity{
-		{Name: "units_oversold", Doc: "workload `inventory`: acknowledged sales beyond the stock", Tone: results.Violation, Of: acknowledgedWrites, Outlived: true},
+		{
+			Name: "units_oversold", Doc: "workload `inventory`: acknowledged sales beyond the stock",
+			Tone: results.Violation, Of: acknowledgedWrites, Outlived: true,
+		},
 	},
 	Witnesses: results.Aside("oversold"),
 }

@@ -1,8 +1,9 @@
 // Repeated work: a piece of work that should be done once is done once.
 //
-// Each write says that the piece of work is done that its value names. Every acknowledged write beyond the first of one value is work that
-// was done again: a second mail, another computation of what a cache lacks. Beside it stands how long users waited for work that was wanted:
-// from the moment at which all wanted it to the moment at which one knew that it was done, because it read so or did it.
+// Each write says that the piece of work is done that its value names. Every acknowledged write beyond the first of one
+// value is work that was done again: a second mail, another computation of what a cache lacks. Beside it stands how
+// long users waited for work that was wanted: from the moment at which all wanted it to the moment at which one knew
+// that it was done, because it read so or did it.
 //
 // It cannot see work that was done and never acknowledged.
 
@@ -56,8 +57,9 @@ var RepeatedWork = results.CheckerKind{
 func newRepeatedWork(run results.Run) results.Checker {
 	const longest, digits = int64(1e12), 3 // ns
 	return &repeatedWork{
-		run: run, first: map[piece]history.Event{}, wanted: map[history.User]int64{}, read: map[history.User]int64{}, served: hdrhistogram.New(1, longest, digits),
-		found: results.Finding{Verdict: results.Clean},
+		run: run, first: map[piece]history.Event{}, wanted: map[history.User]int64{}, read: map[history.User]int64{},
+		served: hdrhistogram.New(1, longest, digits),
+		found:  results.Finding{Verdict: results.Clean},
 	}
 }
 

@@ -4,8 +4,9 @@
 // At the end each account must hold the sum of its acknowledged changes (accounts_off counts those that do not). All
 // accounts together must hold the sum of all of these (sum_off is by how much they do not).
 //
-// A transfer whose second half was refused, or never made, is no change that is lost: each account holds what was acknowledged. But what it took
-// from one account no other got: money_missing is by how much all accounts together do not hold 0.
+// A transfer whose second half was refused, or never made, is no change that is lost: each account holds what was
+// acknowledged. But what it took from one account no other got: money_missing is by how much all accounts together do
+// not hold 0.
 //
 // A write of unknown outcome may or may not have been made. The accounts may be off by as much, and only the rest
 // counts, so the counts are lower bounds. It cannot see losses that make up for each other within one account.
@@ -43,7 +44,10 @@ var Sums = results.CheckerKind{
 			Name: "accounts_off", Doc: "workload `balance`: accounts that do not hold what was acknowledged for them; writes of unknown outcome are allowed for",
 			Tone: results.Violation, Of: acknowledgedWrites, NeedsAll: true, Outlived: true,
 		},
-		{Name: "sum_off", Doc: "workload `balance`: by how much all accounts together are off", Tone: results.Violation, Of: acknowledgedWrites, NeedsAll: true, Outlived: true},
+		{
+			Name: "sum_off", Doc: "workload `balance`: by how much all accounts together are off", Tone: results.Violation,
+			Of: acknowledgedWrites, NeedsAll: true, Outlived: true,
+		},
 	},
 	Measures: []results.Quantity{
 		{
@@ -56,7 +60,10 @@ var Sums = results.CheckerKind{
 }
 
 func newSums(run results.Run) results.Checker {
-	return &sums{run: run, reads: map[results.Place]int64{}, pending: map[results.Place]int64{}, accounts: map[uint16]*account{}, finals: finals{}}
+	return &sums{
+		run: run, reads: map[results.Place]int64{}, pending: map[results.Place]int64{},
+		accounts: map[uint16]*account{}, finals: finals{},
+	}
 }
 
 // Observe takes the next event.

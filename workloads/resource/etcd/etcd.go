@@ -28,7 +28,10 @@ func Kind() resource.Kind {
 		Doc:  "The etcd that grants the locks: a key for each lock's value, read and written by transactions that also keep the log.",
 		Guards: []resource.Guard{
 			{Name: resource.GuardNone, Doc: "refuses nothing"},
-			{Name: resource.GuardLockKey, Token: true, Doc: "refuses a read or write when the lock's key is gone, or was made at another revision than the one that was granted"},
+			{
+				Name: resource.GuardLockKey, Token: true,
+				Doc: "refuses a read or write when the lock's key is gone, or was made at another revision than the one that was granted",
+			},
 		},
 		Within: "etcd",
 		Specs:  func() []node.Spec { return []node.Spec{resource.LedgerSpec(name)} },
@@ -86,7 +89,8 @@ func (l *link) Read(ctx context.Context, a resource.Access) (int64, error) {
 
 // Write writes it.
 func (l *link) Write(ctx context.Context, a resource.Access, value int64) error {
-	_, err := l.do(ctx, a, effect{Write: true, Value: value}, clientv3.OpPut(cellPrefix+a.Lock, strconv.FormatInt(value, 10)))
+	_, err := l.do(ctx, a, effect{Write: true, Value: value},
+		clientv3.OpPut(cellPrefix+a.Lock, strconv.FormatInt(value, 10)))
 	return err
 }
 
@@ -113,7 +117,8 @@ func (l *link) do(ctx context.Context, a resource.Access, e effect, access clien
 		}
 		txn = txn.If(clientv3.Compare(clientv3.CreateRevision(key), "=", revision))
 	}
-	resp, err := txn.Then(access, clientv3.OpPut(line, string(applied))).Else(clientv3.OpPut(line, string(refused))).Commit()
+	resp, err := txn.Then(access, clientv3.OpPut(line, string(applied))).Else(clientv3.OpPut(line,
+		string(refused))).Commit()
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, fmt.Errorf("etcd: %w", context.Cause(ctx))
@@ -154,7 +159,8 @@ func (b *book) Open(ctx context.Context, s *wire.Start) (err error) {
 func (b *book) Now(context.Context) (int64, error) { return clock.Now(), nil }
 
 func (b *book) Read(ctx context.Context) ([]resource.Entry, map[string]resource.Final, error) {
-	resp, err := b.client.Get(ctx, effectPrefix, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	resp, err := b.client.Get(ctx, effectPrefix, clientv3.WithPrefix(),
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -191,7 +197,10 @@ func retrace(locks []string, lines []effect) (log []resource.Entry, cells map[st
 	last := int64(0)
 	for _, e := range lines {
 		last = max(last+1, e.Sent)
-		x := resource.Entry{At: last, Lock: e.Lock, User: e.User, Grant: e.Grant, Token: e.Token, Write: e.Write, OK: e.OK, Value: e.Value}
+		x := resource.Entry{
+			At: last, Lock: e.Lock, User: e.User, Grant: e.Grant, Token: e.Token, Write: e.Write,
+			OK: e.OK, Value: e.Value,
+		}
 		c := cells[e.Lock]
 		switch {
 		case e.Write && e.OK:

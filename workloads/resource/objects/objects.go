@@ -1,5 +1,5 @@
-// Package objects keeps what locks protect in an object store that is spoken to over HTTP. Its only guard is the condition of a
-// request, as of Amazon S3 since 2024.
+// Package objects keeps what locks protect in an object store that is spoken to over HTTP. Its only guard is the
+// condition of a request, as of Amazon S3 since 2024.
 package objects
 
 import (
@@ -29,7 +29,10 @@ func Kind() resource.Kind {
 		Doc:  "An object store over HTTP: an object for each lock, got and put whole, with an ETag that changes with each write; it knows no tokens.",
 		Guards: []resource.Guard{
 			{Name: resource.GuardNone, Doc: "refuses nothing: a plain PUT"},
-			{Name: resource.GuardIfMatch, Conditional: true, Doc: "a PUT names the ETag that was read, or wants that there is no object yet (If-Match, If-None-Match: *), and is refused where that is not so"},
+			{
+				Name: resource.GuardIfMatch, Conditional: true,
+				Doc: "a PUT names the ETag that was read, or wants that there is no object yet (If-Match, If-None-Match: *), and is refused where that is not so",
+			},
 		},
 		Specs: func() []node.Spec {
 			return []node.Spec{{

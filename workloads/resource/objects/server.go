@@ -42,8 +42,8 @@ type server struct {
 	over    bool
 }
 
-// object is the file of one lock. Condition, write and log entry are one step under its mutex, so that the order of the log is
-// the order in which requests were carried out.
+// object is the file of one lock. Condition, write and log entry are one step under its mutex, so that the order of the
+// log is the order in which requests were carried out.
 type object struct {
 	mu     sync.Mutex
 	number uint16 // of the lock
@@ -68,7 +68,8 @@ func (s *server) Start(_ context.Context, start *wire.Start, rec *wire.Recorder)
 
 func (s *server) Final(_ context.Context, number int) (resource.Final, error) {
 	if number < 0 || number >= len(s.objects) {
-		return resource.Final{}, fmt.Errorf("%w: there is no lock with number %d of %d", resource.ErrRefused, number, len(s.objects))
+		return resource.Final{}, fmt.Errorf("%w: there is no lock with number %d of %d", resource.ErrRefused, number,
+			len(s.objects))
 	}
 	o := &s.objects[number]
 	o.mu.Lock()
@@ -183,7 +184,8 @@ func (s *server) put(o *object, e history.Event, h http.Header) answer {
 		return failed(err)
 	}
 	if conditional && from != version {
-		why := resource.Fenced(lock.Reason{Cause: lock.CauseVersionChanged, Seen: uint64(from), N: version}, "version %d was read, and %d stands there", from, version)
+		why := resource.Fenced(lock.Reason{Cause: lock.CauseVersionChanged, Seen: uint64(from), N: version},
+			"version %d was read, and %d stands there", from, version)
 		e.Phase, e.Code = history.Fail, resource.RefusalCode(why)
 		s.record(&e)
 		resource.RecordReason(s.record, &e, why)

@@ -28,10 +28,22 @@ func Kind() resource.Kind {
 		Doc:  "A PostgreSQL server: a row for each lock, with a last fencing token, a version and a stock; seats with a unique key; and a log of effects.",
 		Guards: []resource.Guard{
 			{Name: resource.GuardNone, Doc: "refuses nothing: what was read is compared by the client, if at all"},
-			{Name: resource.GuardFence, Token: true, Doc: "the row keeps the last fencing token; reads and writes with a lower one find no row"},
-			{Name: resource.GuardCASVersion, Conditional: true, Doc: "an optimistic lock: UPDATE ... WHERE version = what was read"},
-			{Name: resource.GuardCondition, Conditional: true, Writes: workloads.Sales, Doc: "UPDATE ... WHERE sold + change <= stock"},
-			{Name: resource.GuardUnique, Conditional: true, Writes: workloads.Seats, Doc: "INSERT of a row with the seat as its unique key"},
+			{
+				Name: resource.GuardFence, Token: true,
+				Doc: "the row keeps the last fencing token; reads and writes with a lower one find no row",
+			},
+			{
+				Name: resource.GuardCASVersion, Conditional: true,
+				Doc: "an optimistic lock: UPDATE ... WHERE version = what was read",
+			},
+			{
+				Name: resource.GuardCondition, Conditional: true, Writes: workloads.Sales,
+				Doc: "UPDATE ... WHERE sold + change <= stock",
+			},
+			{
+				Name: resource.GuardUnique, Conditional: true, Writes: workloads.Seats,
+				Doc: "INSERT of a row with the seat as its unique key",
+			},
 		},
 		Specs: func() []node.Spec {
 			return []node.Spec{postgres.Store(resource.StoreNode), resource.LedgerSpec(name)}
@@ -81,7 +93,8 @@ var statements = map[string]struct{ read, write string }{
 	resource.GuardCondition: {plainRead, logged(`UPDATE cells SET value = value + ($5 - $6::bigint), version = version + 1
 		WHERE lock = $1 AND value + ($5 - $6::bigint) <= stock RETURNING value, version`, true, "$5")},
 	resource.GuardUnique: {
-		logged(`SELECT coalesce((SELECT booking FROM seats WHERE seat = $1), 0) AS value, 1::bigint AS version`, false, "0"),
+		logged(`SELECT coalesce((SELECT booking FROM seats WHERE seat = $1), 0) AS value, 1::bigint AS version`, false,
+			"0"),
 		logged(`INSERT INTO seats (seat, booking) VALUES ($1, $5) ON CONFLICT (seat) DO NOTHING RETURNING booking AS value, 2::bigint AS version`, true, "$5"),
 	},
 }
@@ -141,7 +154,8 @@ func (l *link) Write(ctx context.Context, a resource.Access, value int64) error 
 		args = append(args, from.Version)
 	case resource.GuardCondition:
 		if from.Version == 0 {
-			return fmt.Errorf("%w: this grant has read nothing, so nobody knows what change it means", resource.ErrRefused)
+			return fmt.Errorf("%w: this grant has read nothing, so nobody knows what change it means",
+				resource.ErrRefused)
 		}
 		args = append(args, from.Value)
 	}
@@ -248,7 +262,8 @@ func (b *book) Read(ctx context.Context) (log []resource.Entry, cells map[string
 	}
 	var name string
 	var f resource.Final
-	_, err = pgx.ForEachRow(rows, []any{&name, &f.Value, &f.Applied}, func() error { cells[strings.Clone(name)] = f; return nil })
+	_, err = pgx.ForEachRow(rows, []any{&name, &f.Value, &f.Applied},
+		func() error { cells[strings.Clone(name)] = f; return nil })
 	return log, cells, err
 }
 

@@ -26,11 +26,26 @@ func Kind() resource.Kind {
 		Doc:  "A Redis server of its own: a hash for each lock, read and written by one script that is also the guard, and a list of effects.",
 		Guards: []resource.Guard{
 			{Name: resource.GuardNone, Doc: "refuses nothing"},
-			{Name: resource.GuardFence, Token: true, Doc: "the hash keeps the highest token; reads and writes with a lower one are refused"},
-			{Name: resource.GuardCASVersion, Conditional: true, Doc: "refuses a write that does not come from a read of what stands there"},
-			{Name: resource.GuardCASOwner, Doc: "refuses a write of any but the grant that read last, by the grant's random name"},
-			{Name: resource.GuardCondition, Conditional: true, Writes: workloads.Sales, Doc: "the script compares, and then counts: if sold + change <= stock"},
-			{Name: resource.GuardDecr, Conditional: true, Writes: workloads.Sales, Doc: "counts first, as DECR does, and refuses where what the counter returns is beyond the stock"},
+			{
+				Name: resource.GuardFence, Token: true,
+				Doc: "the hash keeps the highest token; reads and writes with a lower one are refused",
+			},
+			{
+				Name: resource.GuardCASVersion, Conditional: true,
+				Doc: "refuses a write that does not come from a read of what stands there",
+			},
+			{
+				Name: resource.GuardCASOwner,
+				Doc:  "refuses a write of any but the grant that read last, by the grant's random name",
+			},
+			{
+				Name: resource.GuardCondition, Conditional: true, Writes: workloads.Sales,
+				Doc: "the script compares, and then counts: if sold + change <= stock",
+			},
+			{
+				Name: resource.GuardDecr, Conditional: true, Writes: workloads.Sales,
+				Doc: "counts first, as DECR does, and refuses where what the counter returns is beyond the stock",
+			},
 		},
 		Specs: func() []node.Spec {
 			return []node.Spec{servers.Store(resource.StoreNode), resource.LedgerSpec(name)}
@@ -40,7 +55,8 @@ func Kind() resource.Kind {
 	}
 }
 
-// effectsKey is the list of effects, stockKey how many units there are under each lock; a hash is at cellKey of its lock.
+// effectsKey is the list of effects, stockKey how many units there are under each lock; a hash is at cellKey of its
+// lock.
 const (
 	effectsKey = "effects"
 	stockKey   = "stock"
@@ -91,7 +107,10 @@ type link struct {
 
 // newClient makes a client that sends each command once: a script that is sent twice could be applied twice.
 func newClient(address, password string) *goredis.Client {
-	return goredis.NewClient(&goredis.Options{Addr: address, Password: password, MaxRetries: -1, PoolSize: 1, ContextTimeoutEnabled: true, DisableIdentity: true})
+	return goredis.NewClient(&goredis.Options{
+		Addr: address, Password: password, MaxRetries: -1, PoolSize: 1,
+		ContextTimeoutEnabled: true, DisableIdentity: true,
+	})
 }
 
 func dial(ctx context.Context, t resource.Target) (resource.Connection, error) {
@@ -116,11 +135,13 @@ func (l *link) Write(ctx context.Context, a resource.Access, value int64) error 
 func (l *link) do(ctx context.Context, a resource.Access, op string, value int64) (int64, error) {
 	from := l.seen.Of(a)
 	if op == "write" && from.Version == 0 && (l.guard == resource.GuardCondition || l.guard == resource.GuardDecr) {
-		return 0, fmt.Errorf("%w: this grant has read nothing, so nobody knows what change it means", resource.ErrRefused)
+		return 0, fmt.Errorf("%w: this grant has read nothing, so nobody knows what change it means",
+			resource.ErrRefused)
 	}
 	// EVAL and not EVALSHA first: what was not known there would have to be sent again.
 	got, err := accessScript.Eval(ctx, l.client, []string{cellKey(a.Lock), effectsKey, stockKey},
-		op, l.guard, a.Lock, a.User.String(), a.Grant, uint64(a.Token), value, from.Version, a.Owner, from.Value).StringSlice()
+		op, l.guard, a.Lock, a.User.String(), a.Grant, uint64(a.Token), value, from.Version, a.Owner,
+		from.Value).StringSlice()
 	var said goredis.Error
 	switch {
 	case errors.As(err, &said):

@@ -21,8 +21,8 @@ const (
 	// GuardOne marks the epoch on the first replica that answers, and only that one refuses lower epochs. The mark
 	// is lost with that replica.
 	GuardOne = "one"
-	// GuardAll has each grant mark its epoch on all replicas, as where a write goes to all of them. A late write is refused everywhere. But one
-	// replica that does not answer stops everybody.
+	// GuardAll has each grant mark its epoch on all replicas, as where a write goes to all of them. A late write is
+	// refused everywhere. But one replica that does not answer stops everybody.
 	GuardAll = "all"
 )
 
@@ -38,7 +38,10 @@ var epoch = resource.Kind{
 	Doc:  "Three replicas, each a register: an effect counts when a majority has applied it.",
 	Guards: []resource.Guard{
 		{Name: resource.GuardNone, Doc: "refuses nothing: no epoch is marked"},
-		{Name: GuardMajority, Token: true, Doc: "each grant marks its epoch (its token) on a majority before its first access; a replica refuses lower ones"},
+		{
+			Name: GuardMajority, Token: true,
+			Doc: "each grant marks its epoch (its token) on a majority before its first access; a replica refuses lower ones",
+		},
 		{Name: GuardAll, Token: true, Doc: "the same on all replicas: where one does not answer, nobody gets on"},
 		{Name: GuardOne, Token: true, Doc: "the same on one replica only; the mark is lost with it"},
 	},
@@ -132,7 +135,10 @@ func keepsOrder(guard string) bool { return guard == GuardMajority || guard == G
 func (l *epochLink) request(a resource.Access, kind string) replicaRequest {
 	l.accesses++
 	return replicaRequest{
-		For: kind, Lock: a.Lock, who: who{User: a.User.String(), Grant: a.Grant, Token: uint64(a.Token), Access: l.accesses},
+		For: kind, Lock: a.Lock, who: who{
+			User: a.User.String(), Grant: a.Grant, Token: uint64(a.Token),
+			Access: l.accesses,
+		},
 	}
 }
 
@@ -197,7 +203,8 @@ func (l *epochLink) put(ctx context.Context, r replicaRequest) error {
 	case len(v.done)+v.unknown+v.open == 0:
 		return fmt.Errorf("%w: %w", resource.ErrRefused, errors.Join(v.errs...))
 	}
-	return fmt.Errorf("applied by %d of %d replicas, refused by %d: %w", len(v.done), len(l.queues), len(v.refused), v.trouble())
+	return fmt.Errorf("applied by %d of %d replicas, refused by %d: %w", len(v.done), len(l.queues), len(v.refused),
+		v.trouble())
 }
 
 // fenced is the error of an access that enough guards refused.
@@ -216,7 +223,8 @@ var errMinority = errors.New("whoever comes next may find it")
 // trouble is why the fate of a value is unknown. It wraps no error that means that certainly nothing was done.
 func (v *votes) trouble() error {
 	for _, err := range v.errs {
-		if !errors.Is(err, resource.ErrFenced) && !errors.Is(err, resource.ErrRefused) && !errors.Is(err, lock.ErrNotSent) {
+		if !errors.Is(err, resource.ErrFenced) && !errors.Is(err, resource.ErrRefused) &&
+			!errors.Is(err, lock.ErrNotSent) {
 			return err
 		}
 	}

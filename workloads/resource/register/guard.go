@@ -10,14 +10,32 @@ import (
 // guards lists the register's guards.
 var guards = []resource.Guard{
 	{Name: resource.GuardNone, Doc: "refuses nothing"},
-	{Name: resource.GuardFence, Token: true, Doc: "refuses a read or write whose token is lower than the highest that one has shown"},
+	{
+		Name: resource.GuardFence, Token: true,
+		Doc: "refuses a read or write whose token is lower than the highest that one has shown",
+	},
 	{Name: resource.GuardFenceWrites, Token: true, Doc: "the same for writes; it does not look at reads"},
-	{Name: resource.GuardCASVersion, Conditional: true, Doc: "refuses a write that does not come from a read of what stands there"},
-	{Name: resource.GuardFenceVersion, Token: true, Conditional: true, Doc: "fence-writes and cas-version at once: a write wants both"},
+	{
+		Name: resource.GuardCASVersion, Conditional: true,
+		Doc: "refuses a write that does not come from a read of what stands there",
+	},
+	{
+		Name: resource.GuardFenceVersion, Token: true, Conditional: true,
+		Doc: "fence-writes and cas-version at once: a write wants both",
+	},
 	{Name: resource.GuardCASOwner, Doc: "refuses a write of any but the grant that read last, by the grant's random name"},
-	{Name: resource.GuardCheckThenWrite, Token: true, TwoSteps: true, Doc: "fence, but a write is looked at in one step and applied in another"},
-	{Name: resource.GuardSequencer, Token: true, Sequencer: true, Doc: "fence, and the lock service says that the sequencer still describes the lock"},
-	{Name: resource.GuardAskThenWrite, Token: true, Sequencer: true, TwoSteps: true, Doc: "the lock service says so in one step, and the write is applied in another"},
+	{
+		Name: resource.GuardCheckThenWrite, Token: true, TwoSteps: true,
+		Doc: "fence, but a write is looked at in one step and applied in another",
+	},
+	{
+		Name: resource.GuardSequencer, Token: true, Sequencer: true,
+		Doc: "fence, and the lock service says that the sequencer still describes the lock",
+	},
+	{
+		Name: resource.GuardAskThenWrite, Token: true, Sequencer: true, TwoSteps: true,
+		Doc: "the lock service says so in one step, and the write is applied in another",
+	},
 }
 
 // kindOf returns a guard of the register by its name; the zero Guard where there is none.
@@ -73,7 +91,8 @@ func fence(c *cell, op operation) error {
 		return resource.ErrNoToken
 	}
 	if op.Token < c.seen {
-		return resource.Fenced(lock.Reason{Cause: lock.CauseTokenLower, Seen: uint64(c.seen)}, "token %d is lower than %d", op.Token, c.seen)
+		return resource.Fenced(lock.Reason{Cause: lock.CauseTokenLower, Seen: uint64(c.seen)},
+			"token %d is lower than %d", op.Token, c.seen)
 	}
 	c.seen = op.Token
 	return nil
@@ -95,7 +114,8 @@ func sameVersion(c *cell, op operation) error {
 	case op.version == 0:
 		return resource.Fenced(lock.Reason{Cause: lock.CauseVersionMissing}, "it wants the version that was read")
 	case op.version != c.version():
-		return resource.Fenced(lock.Reason{Cause: lock.CauseVersionChanged, Seen: uint64(op.version), N: c.version()}, "version %d was read, and %d stands there", op.version, c.version())
+		return resource.Fenced(lock.Reason{Cause: lock.CauseVersionChanged, Seen: uint64(op.version), N: c.version()},
+			"version %d was read, and %d stands there", op.version, c.version())
 	}
 	return nil
 }

@@ -30,8 +30,8 @@ func (l *line) connect(ctx context.Context) error {
 	return nil
 }
 
-// ask sends a request and reads the answer. An error that wraps lock.ErrNotSent says that it was certainly not sent; after any
-// other one nobody knows.
+// ask sends a request and reads the answer. An error that wraps lock.ErrNotSent says that it was certainly not sent;
+// after any other one nobody knows.
 func (l *line) ask(ctx context.Context, request, answer any) error {
 	if l.conn == nil {
 		if err := l.connect(ctx); err != nil {

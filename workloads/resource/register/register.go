@@ -1,4 +1,5 @@
-// Package register is the resources that are processes of ours: the register, and the epoch, which is three replicas of one.
+// Package register is the resources that are processes of ours: the register, and the epoch, which is three replicas of
+// one.
 package register
 
 import (

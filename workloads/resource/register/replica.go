@@ -89,9 +89,13 @@ type replicaCell struct {
 
 func newReplica(guard string, locks []string, record func(*history.Event)) (*replica, error) {
 	if guard != resource.GuardNone && guard != GuardMajority && guard != GuardAll && guard != GuardOne {
-		return nil, fmt.Errorf("guard is %q: want %s, %s, %s or %s", guard, resource.GuardNone, GuardMajority, GuardAll, GuardOne)
+		return nil, fmt.Errorf("guard is %q: want %s, %s, %s or %s", guard, resource.GuardNone, GuardMajority, GuardAll,
+			GuardOne)
 	}
-	r := &replica{guard: guard, names: make(map[string]int, len(locks)), record: record, cells: make([]replicaCell, len(locks))}
+	r := &replica{
+		guard: guard, names: make(map[string]int, len(locks)), record: record,
+		cells: make([]replicaCell, len(locks)),
+	}
 	for i, name := range locks {
 		r.names[name] = i
 	}
@@ -106,7 +110,10 @@ func (r *replica) answer(_ context.Context, line []byte) any {
 	}
 	got, err := r.apply(q)
 	if err != nil {
-		return replicaReply{Outcome: wire.OutcomeFail, Fenced: errors.Is(err, resource.ErrFenced), Error: err.Error(), standing: got}
+		return replicaReply{
+			Outcome: wire.OutcomeFail, Fenced: errors.Is(err, resource.ErrFenced), Error: err.Error(),
+			standing: got,
+		}
 	}
 	return replicaReply{Outcome: wire.OutcomeOK, standing: got}
 }
@@ -138,7 +145,8 @@ func (r *replica) apply(q replicaRequest) (standing, error) {
 	case opPut:
 		return c.standing, r.put(c, q, asker)
 	default:
-		return standing{}, fmt.Errorf("%w: op is %q: want %s, %s or %s", resource.ErrRefused, q.Op, opGet, opMark, opPut)
+		return standing{}, fmt.Errorf("%w: op is %q: want %s, %s or %s", resource.ErrRefused, q.Op, opGet, opMark,
+			opPut)
 	}
 	return c.standing, nil
 }
@@ -151,7 +159,8 @@ func (r *replica) look(c *replicaCell, epoch uint64) error {
 	case epoch == 0:
 		return resource.ErrNoToken
 	case epoch < c.seen:
-		return resource.Fenced(lock.Reason{Cause: lock.CauseTokenLower, Seen: c.seen}, "epoch %d is lower than %d", epoch, c.seen)
+		return resource.Fenced(lock.Reason{Cause: lock.CauseTokenLower, Seen: c.seen}, "epoch %d is lower than %d",
+			epoch, c.seen)
 	}
 	return nil
 }
@@ -196,7 +205,8 @@ func (r *replica) event(lock int, w who, kind string) (history.Event, error) {
 		return history.Event{}, fmt.Errorf("%w: %w", resource.ErrRefused, err)
 	}
 	e := history.Event{
-		Kind: history.EffectWrite, Phase: history.Ok, User: u, Grant: w.Grant, Lock: uint16(lock), Token: w.Token, Valid: w.Access,
+		Kind: history.EffectWrite, Phase: history.Ok, User: u, Grant: w.Grant, Lock: uint16(lock), Token: w.Token,
+		Valid: w.Access,
 	}
 	switch kind {
 	case opRead:
@@ -224,12 +234,16 @@ func (r *replica) refused(e history.Event, value int64, why error) {
 // final reads a cell for the judge.
 func (r *replica) final(i int) (resource.Final, error) {
 	if i < 0 || i >= len(r.cells) {
-		return resource.Final{}, fmt.Errorf("%w: there is no lock with number %d of %d", resource.ErrRefused, i, len(r.cells))
+		return resource.Final{}, fmt.Errorf("%w: there is no lock with number %d of %d", resource.ErrRefused, i,
+			len(r.cells))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.cells[i]
-	r.record(&history.Event{Kind: history.Final, Phase: history.Info, Lock: uint16(i), Value: c.Value, Valid: c.applied})
+	r.record(&history.Event{
+		Kind: history.Final, Phase: history.Info, Lock: uint16(i), Value: c.Value,
+		Valid: c.applied,
+	})
 	return resource.Final{Value: c.Value, Applied: c.applied, Epoch: c.Epoch, Number: c.Number}, nil
 }
 

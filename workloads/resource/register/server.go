@@ -192,7 +192,10 @@ func parse(line []byte) (operation, error) {
 		return operation{}, fmt.Errorf("mode is %q: want %s or %s", r.Mode, lock.Exclusive, lock.Shared)
 	}
 	return operation{
-		Access: resource.Access{Lock: r.Lock, User: u, Grant: r.Grant, Token: lock.Token(r.Token), Mode: mode, Owner: r.Owner},
-		kind:   r.Op, value: r.Value, version: r.Version,
+		Access: resource.Access{
+			Lock: r.Lock, User: u, Grant: r.Grant, Token: lock.Token(r.Token), Mode: mode,
+			Owner: r.Owner,
+		},
+		kind: r.Op, value: r.Value, version: r.Version,
 	}, nil
 }

@@ -53,7 +53,10 @@ func newStore(guard string, locks []string, record func(*history.Event)) (*store
 		}
 		return nil, fmt.Errorf("guard is %q: want one of %v", guard, names)
 	}
-	s := &store{guard: guard, conditional: kind.Conditional, look: lookOf(guard), record: record, names: make(map[string]int, len(locks)), cells: make([]cell, len(locks))}
+	s := &store{
+		guard: guard, conditional: kind.Conditional, look: lookOf(guard), record: record,
+		names: make(map[string]int, len(locks)), cells: make([]cell, len(locks)),
+	}
 	for i, name := range locks {
 		s.names[name] = i
 	}
@@ -85,7 +88,8 @@ func (s *store) apply(ctx context.Context, op operation) (applied, error) {
 		return applied{}, gone // nobody knows, so nothing is done
 	}
 	e := history.Event{
-		Kind: history.EffectWrite, Phase: history.Ok, User: op.User, Grant: op.Grant, Lock: uint16(i), Token: uint64(op.Token),
+		Kind: history.EffectWrite, Phase: history.Ok, User: op.User, Grant: op.Grant, Lock: uint16(i),
+		Token: uint64(op.Token),
 		Value: op.value,
 	}
 	if op.kind == opRead {
@@ -133,7 +137,8 @@ func (s *store) stands(ctx context.Context, op operation) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, lock.ErrNotHeld):
-		return resource.Fenced(lock.Reason{Cause: lock.CauseSequencerEnded, Seen: uint64(op.Token)}, "the lock service says that sequencer (%s, %s, %d) describes the lock no more", op.Lock, op.Mode, op.Token)
+		return resource.Fenced(lock.Reason{Cause: lock.CauseSequencerEnded, Seen: uint64(op.Token)},
+			"the lock service says that sequencer (%s, %s, %d) describes the lock no more", op.Lock, op.Mode, op.Token)
 	}
 	return fmt.Errorf("%w: the lock service did not tell whether the sequencer stands: %w", resource.ErrRefused, err)
 }
@@ -141,11 +146,15 @@ func (s *store) stands(ctx context.Context, op operation) error {
 // final reads a cell for the judge, past the guard.
 func (s *store) final(i int) (resource.Final, error) {
 	if i < 0 || i >= len(s.cells) {
-		return resource.Final{}, fmt.Errorf("%w: there is no lock with number %d of %d", resource.ErrRefused, i, len(s.cells))
+		return resource.Final{}, fmt.Errorf("%w: there is no lock with number %d of %d", resource.ErrRefused, i,
+			len(s.cells))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.cells[i]
-	s.record(&history.Event{Kind: history.Final, Phase: history.Info, Lock: uint16(i), Value: c.value, Valid: c.applied})
+	s.record(&history.Event{
+		Kind: history.Final, Phase: history.Info, Lock: uint16(i), Value: c.value,
+		Valid: c.applied,
+	})
 	return resource.Final{Value: c.value, Applied: c.applied}, nil
 }

@@ -27,7 +27,10 @@ func Start(t *testing.T, main func(in io.Reader, out io.Writer) error) *Process 
 	t.Helper()
 	toNode, stdin := io.Pipe()
 	stdout, fromNode := io.Pipe()
-	r := &Process{t: t, Conn: wire.NewConn(stdout, stdin), Stdin: stdin, frames: make(chan *wire.Frame, 100), Result: make(chan error, 1)}
+	r := &Process{
+		t: t, Conn: wire.NewConn(stdout, stdin), Stdin: stdin, frames: make(chan *wire.Frame, 100),
+		Result: make(chan error, 1),
+	}
 	go func() { r.Result <- main(toNode, fromNode) }()
 	go func() {
 		defer close(r.frames)

@@ -14,8 +14,8 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/all"
 )
 
-// Deaf is the environment variable that names orders, with commas between, that an agent says it carried out, and does not: the name of
-// an order, or signal:STOP for one signal.
+// Deaf is the environment variable that names orders, with commas between, that an agent says it carried out, and does
+// not: the name of an order, or signal:STOP for one signal.
 const Deaf = "TESTNODE_DEAF"
 
 // DeafAnswer is the environment variable with what such an agent answers, as JSON.
@@ -41,7 +41,8 @@ func deafAgent(ctx context.Context, deaf, answer string, stdin io.Reader, stdout
 		if err := json.Unmarshal(s.Bytes(), &r); err != nil {
 			return err
 		}
-		ours := keys[r.Key] && r.Do == "undo" || slices.Contains(orders, r.Do) || r.Do == "signal" && slices.Contains(orders, "signal:"+r.Signal)
+		ours := keys[r.Key] && r.Do == "undo" || slices.Contains(orders, r.Do) || r.Do == "signal" &&
+			slices.Contains(orders, "signal:"+r.Signal)
 		if !ours {
 			fmt.Fprintf(forward, "%s\n", s.Bytes())
 			continue

@@ -19,7 +19,8 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/disk"
 )
 
-// Main is the main function of a node: "agent", "on-disk DEVICE DIR USER PROGRAM ARGV...", "echo ADDRESS DIR", "stdio", "busy" or "eat MIB ADDRESS DIR".
+// Main is the main function of a node: "agent", "on-disk DEVICE DIR USER PROGRAM ARGV...", "echo ADDRESS DIR", "stdio",
+// "busy" or "eat MIB ADDRESS DIR".
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error {
 	if len(args) == 0 {
 		return errors.New("usage: agent | echo ADDRESS DIR | stdio | busy | eat MIB ADDRESS DIR")
