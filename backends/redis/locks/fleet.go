@@ -167,18 +167,19 @@ func (v vote) why(a answer) error {
 	return nil
 }
 
-// refusal is the error of an attempt to set a key that certainly did not reach a majority, or perhaps did.
+// refusal is the error of an attempt to set a key that certainly did not reach as many servers as are needed, a
+// majority of them, or perhaps did.
 //
 // The user has nothing in hand in either case. The service may have granted it where the servers that said yes and
-// those that said nothing are a majority together: nobody knows, and the keys, if they are there and the release did
+// those that said nothing are enough together: nobody knows, and the keys, if they are there and the release did
 // not reach them, end with the TTL. Otherwise the attempt certainly failed: because the key was found (ErrContended),
 // because servers answered with errors (ErrRefused), or because too few were reached (ErrNotSent). Keys on a minority
 // of servers are no grant; until they are deleted or expire they can only get in others' way.
-func (v vote) refusal() error { return v.because(v.unset()) }
+func (v vote) refusal(needed int) error { return v.because(v.unset(needed)) }
 
-func (v vote) unset() error {
+func (v vote) unset(needed int) error {
 	switch {
-	case v.count(yes)+v.count(unknown) >= v.quorum():
+	case v.count(yes)+v.count(unknown) >= needed:
 		return v.undecided()
 	case v.count(no) > 0:
 		return fmt.Errorf("%w: %s", lock.ErrContended, v)

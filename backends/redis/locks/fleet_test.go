@@ -41,7 +41,7 @@ func TestVotes(t *testing.T) {
 		if v.count(yes) >= v.quorum() {
 			continue
 		}
-		if err := v.refusal(); !says(err, c.set) {
+		if err := v.refusal(v.quorum()); !says(err, c.set) {
 			t.Errorf("refusal of %s: %v, want %v", c.text, err, c.set)
 		}
 	}
@@ -57,7 +57,7 @@ func TestWhoHadNoMajority(t *testing.T) {
 		"rr???": {Refused: 2, Silent: 3},
 	} {
 		v := votes(text)
-		for what, err := range map[string]error{"own": v.own(), "refusal": v.refusal()} {
+		for what, err := range map[string]error{"own": v.own(), "refusal": v.refusal(v.quorum())} {
 			r, told := lock.ReasonOf(err)
 			switch {
 			case told != (want != nil):

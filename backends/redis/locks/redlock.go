@@ -52,12 +52,12 @@ type rules struct {
 	all    bool // a majority is not enough
 }
 
-// granted reports whether enough servers have set the key.
-func (r rules) granted(v vote) bool {
+// needed is how many servers must have set the key.
+func (r rules) needed(v vote) int {
 	if r.all {
-		return v.count(yes) == len(v.answers)
+		return len(v.answers)
 	}
-	return v.count(yes) >= v.quorum()
+	return v.quorum()
 }
 
 func dialRedlock(r rules) func(context.Context, backends.Access) (backends.Connection, error) {
@@ -129,9 +129,9 @@ func (l *redlocker) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant,
 		}
 		return err == nil, err
 	})
-	if !l.rules.granted(v) {
+	if needed := l.rules.needed(v); v.count(yes) < needed {
 		l.takeBack(ctx, r.Lock, id, v)
-		return lock.Grant{}, fmt.Errorf("SET NX: %w", v.refusal())
+		return lock.Grant{}, fmt.Errorf("SET NX: %w", v.refusal(needed))
 	}
 	lock.At(ctx, "replies-in")
 	end := l.params.End(start, r.TTL)

@@ -130,7 +130,7 @@ func (l *redsyncer) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant,
 		if v.count(yes) >= v.quorum() {
 			return lock.Grant{}, fmt.Errorf("%w: given up: %v", lock.ErrContended, err)
 		}
-		return lock.Grant{}, fmt.Errorf("redsync lock: %w", v.refusal())
+		return lock.Grant{}, fmt.Errorf("redsync lock: %w", v.refusal(v.quorum()))
 	}
 	lock.At(ctx, "lock-done")
 	g := lock.Grant{
