@@ -72,27 +72,20 @@ func (h *hold) keep() {
 }
 
 // renewed records that the library renewed the grant by itself.
-func (h *hold) renewed(valid int64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.ended || h.lost {
-		return
-	}
-	h.valid = valid
-	e := h.event(kindRenewed)
-	e.phase, e.valid, e.value = info, valid, Now()
-	h.user.s.stream.event(e)
-}
+func (h *hold) renewed(valid int64) { h.learned(kindRenewed, func() { h.valid = valid }) }
 
 // gone records that the grant is lost.
-func (h *hold) gone() {
+func (h *hold) gone() { h.learned(kindLost, func() { h.lost = true }) }
+
+// learned records what the library tells of the grant, until the hold is over.
+func (h *hold) learned(kind byte, change func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ended || h.lost {
 		return
 	}
-	h.lost = true
-	e := h.event(kindLost)
+	change()
+	e := h.event(kind)
 	e.phase, e.valid, e.value = info, h.valid, Now()
 	h.user.s.stream.event(e)
 }

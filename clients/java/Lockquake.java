@@ -765,24 +765,19 @@ public final class Lockquake {
         }
 
         /** The library renewed the grant by itself. */
-        void renewed(long until) {
-            synchronized (mu) {
-                if (ended || lost) { return; }
-                valid = until;
-                Fields f = fields().value(now());
-                f.valid = until;
-                user.stream.event(user.name, "renewed", "info", false, f);
-            }
-        }
+        void renewed(long until) { learned("renewed", () -> valid = until); }
 
         /** The grant is lost. */
-        void gone() {
+        void gone() { learned("lost", () -> lost = true); }
+
+        /** Records what the library tells of the grant, until the hold is over. */
+        private void learned(String kind, Runnable change) {
             synchronized (mu) {
                 if (ended || lost) { return; }
-                lost = true;
+                change.run();
                 Fields f = fields().value(now());
                 f.valid = valid;
-                user.stream.event(user.name, "lost", "info", false, f);
+                user.stream.event(user.name, kind, "info", false, f);
             }
         }
 

@@ -363,17 +363,18 @@ class Hold:
 
     def renewed(self, valid):
         """The library renewed the grant by itself."""
-        with self.mu:
-            if not (self.ended or self.lost):
-                self.valid = valid
-                self.user.stream.event(self.user.name, "renewed", "info", valid=valid, value=now(), **self.fields)
+        self.learned("renewed", valid=valid)
 
     def gone(self):
         """The grant is lost."""
+        self.learned("lost", lost=True)
+
+    def learned(self, kind, **change):
+        """Records what the library tells of the grant, until the hold is over."""
         with self.mu:
             if not (self.ended or self.lost):
-                self.lost = True
-                self.user.stream.event(self.user.name, "lost", "info", valid=self.valid, value=now(), **self.fields)
+                self.__dict__.update(change)
+                self.user.stream.event(self.user.name, kind, "info", valid=self.valid, value=now(), **self.fields)
 
     def done(self, kind, do, flush=False, deadline=0, **fields):
         """Records an operation within the hold, and carries it out. do returns its result and the fields of its ok."""
