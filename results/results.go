@@ -84,6 +84,14 @@ func (r Run) Counts(t int64) bool {
 	return r.Measured == nil || t >= r.Measured.From && t < r.Measured.To
 }
 
+// RecoveryBound is how long a lock may stay without a grant after its holder is gone, in ns.
+func (r Run) RecoveryBound() int64 {
+	if r.Expires && r.Recovery > 0 {
+		return r.Recovery
+	}
+	return r.TTL
+}
+
 // LockName is the name of a lock by its number.
 func (r Run) LockName(i uint16) string {
 	if int(i) < len(r.Locks) {
@@ -139,6 +147,12 @@ type Stream interface {
 
 // StreamKind is a Stream that kinds of checkers name.
 type StreamKind struct{ New func(Run) Stream }
+
+// What histograms of times tell apart, in ns. What took longer than an hour counts as one.
+const (
+	LowestLatency  = 1000
+	HighestLatency = 3_600_000_000e3
+)
 
 // Timer is a Checker that timed the operations.
 type Timer interface {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
 // askWatcher is told before the number of those who ask for a lock changes.
@@ -17,7 +18,7 @@ type askWatcher interface {
 // asks follows who asks for which lock: from an acquire's invoke to its outcome, or to the death of its process.
 type asks struct {
 	watch   askWatcher
-	users   byUser[ask]
+	users   users.Table[ask]
 	asking  []int  // by lock
 	alone   []int  // by lock: those of them that ask in exclusive mode
 	dead    []bool // by client: it asks no more
@@ -49,7 +50,7 @@ type clientFault struct {
 // newAsks makes one; where mute is set, the users of a client do not count while a fault stands on it.
 func newAsks(run results.Run, w askWatcher, mute bool) *asks {
 	a := &asks{watch: w, asking: make([]int, len(run.Locks)), alone: make([]int, len(run.Locks))}
-	dead := deadClients(run)
+	dead := users.DeadClients(run)
 	deadliest := map[int]clientFault{} // dead client -> what killed it
 	for i := range run.Faults {
 		f := &run.Faults[i]
@@ -91,12 +92,12 @@ func (a *asks) observe(e *history.Event) {
 	case e.Kind != history.Acquire:
 	case e.User.Client() < len(a.dead) && a.dead[e.User.Client()]:
 	case e.Phase == history.Invoke:
-		u := a.users.at(e.User)
+		u := a.users.At(e.User)
 		a.close(u, e.User.Client(), e.Time)
 		*u = ask{op: e.Op, open: true, mode: e.Mode, lock: e.Lock}
 		a.change(u, e.User.Client(), 1, e.Time)
 	default:
-		if u := a.users.at(e.User); u.op == e.Op {
+		if u := a.users.At(e.User); u.op == e.Op {
 			a.close(u, e.User.Client(), e.Time)
 		}
 	}
@@ -151,7 +152,7 @@ func (a *asks) pass(m moment) {
 			return
 		}
 		a.dead[m.client] = true
-		for _, u := range a.users.client(m.client) {
+		for _, u := range a.users.Client(m.client) {
 			a.close(u, m.client, m.time)
 		}
 		return
@@ -163,7 +164,7 @@ func (a *asks) pass(m moment) {
 	case was+m.muted == 0: // the last one ends
 		n = 1
 	}
-	for _, u := range a.users.client(m.client) {
+	for _, u := range a.users.Client(m.client) {
 		if n != 0 && u.open {
 			a.add(u, n, m.time)
 		}

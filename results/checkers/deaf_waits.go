@@ -23,12 +23,13 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
 type deafWaits struct {
 	run     results.Run
 	bound   int64
-	calls   byUser[[]call]
+	calls   users.Table[[]call]
 	list    shortlist
 	late    []lateReturn
 	told    int64
@@ -80,7 +81,7 @@ func (c *deafWaits) Observe(e *history.Event) {
 	switch e.Kind {
 	case history.Acquire, history.Renew, history.Release, history.Close:
 	case history.Cancel:
-		for i, u := 0, *c.calls.at(e.User); i < len(u); i++ {
+		for i, u := 0, *c.calls.At(e.User); i < len(u); i++ {
 			if u[i].invoke.Op == e.Op {
 				u[i].cancel, u[i].until = *e, min(u[i].until, e.Time)
 			}
@@ -90,7 +91,7 @@ func (c *deafWaits) Observe(e *history.Event) {
 		if client := e.User.Client(); !c.dead[client] { // it is told for each of its holds
 			c.dead[client] = true
 			c.hung(client)
-			for _, u := range c.calls.client(client) {
+			for _, u := range c.calls.Client(client) {
 				*u = (*u)[:0]
 			}
 		}
@@ -98,7 +99,7 @@ func (c *deafWaits) Observe(e *history.Event) {
 	default:
 		return
 	}
-	u := c.calls.at(e.User)
+	u := c.calls.At(e.User)
 	if e.Phase == history.Invoke {
 		if c.dead[e.User.Client()] {
 			return
@@ -123,7 +124,7 @@ func (c *deafWaits) returned(x call, at int64, end *history.Event) {
 	}
 	c.told++
 	user := x.invoke.User
-	took := at - x.until - c.run.Still.Asked(clientName(user.Client()), x.until, at)
+	took := at - x.until - c.run.Still.Asked(users.ClientName(user.Client()), x.until, at)
 	c.longest = max(c.longest, took)
 	if took <= c.bound {
 		return
@@ -153,10 +154,10 @@ func (c *deafWaits) returned(x call, at int64, end *history.Event) {
 // of them returned.
 func (c *deafWaits) hung(client int) {
 	for _, h := range c.run.Hung {
-		if h.Name != clientName(client) {
+		if h.Name != users.ClientName(client) {
 			continue
 		}
-		for _, u := range c.calls.client(client) {
+		for _, u := range c.calls.Client(client) {
 			for _, x := range *u {
 				c.returned(x, h.Until, nil)
 			}
@@ -167,13 +168,13 @@ func (c *deafWaits) hung(client int) {
 
 // Finish returns the finding.
 func (c *deafWaits) Finish() results.Finding {
-	dead := deadClients(c.run)
+	dead := users.DeadClients(c.run)
 	for _, h := range c.run.Hung {
 		if client, ok := history.ClientOf(h.Name); ok {
 			c.hung(client)
 		}
 	}
-	for user, calls := range c.calls.all() {
+	for user, calls := range c.calls.All() {
 		for _, x := range *calls {
 			if !slices.Contains(dead, user.Client()) {
 				c.returned(x, c.last, nil)
@@ -182,7 +183,7 @@ func (c *deafWaits) Finish() results.Finding {
 	}
 	l := results.NewLedger()
 	for _, r := range c.late {
-		own := clientName(r.user.Client())
+		own := users.ClientName(r.user.Client())
 		x := c.run.Still.Longest(r.from, r.to, func(process string) bool { return process == own })
 		l.Add(c.run, r.lock, 1, x, x.Total > r.excess)
 	}

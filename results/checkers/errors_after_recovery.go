@@ -27,6 +27,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
 type afterRecovery struct {
@@ -37,8 +38,8 @@ type afterRecovery struct {
 	epoch  int             // how many have begun
 	last   history.Fault   // of those, the one that was healed last
 	healed int64           // when; results.Forever while one stands to the end
-	calls  byUser[[]callAfter]
-	users  byUser[userAfter]
+	calls  users.Table[[]callAfter]
+	users  users.Table[userAfter]
 	usual  map[failure]bool // errors from before the first fault
 	judged int64
 	found  []errorAfter
@@ -89,7 +90,7 @@ var afterRecoveryKind = results.CheckerKind{
 func newAfterRecovery(run results.Run) results.Checker {
 	faults := slices.DeleteFunc(slices.Clone(run.Faults), idleFault)
 	return &afterRecovery{
-		run: run, bound: bound(run), clocks: run.Clocks(), faults: faults, usual: map[failure]bool{},
+		run: run, bound: run.RecoveryBound(), clocks: run.Clocks(), faults: faults, usual: map[failure]bool{},
 		list: shortlist{room: results.MaxWitnesses},
 	}
 }
@@ -100,7 +101,7 @@ func (c *afterRecovery) Observe(e *history.Event) {
 		return
 	}
 	c.pass(c.clocks.Late(e.User, e.Time))
-	calls := c.calls.at(e.User)
+	calls := c.calls.At(e.User)
 	if e.Phase == history.Invoke {
 		*calls = append(*calls, callAfter{*e, c.epoch})
 		return
@@ -138,7 +139,7 @@ func (c *afterRecovery) ended(x callAfter, e *history.Event) {
 		}
 		return
 	}
-	u := c.users.at(e.User)
+	u := c.users.At(e.User)
 	first := u.erred != c.epoch
 	if failed {
 		u.erred = c.epoch

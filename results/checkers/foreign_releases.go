@@ -21,6 +21,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
 // openRelease is a release that is under way.
@@ -58,9 +59,9 @@ const maxForeignLooks = 1 << 23
 type foreignReleases struct {
 	run     results.Run
 	t       *tracker
-	gives   byUser[openRelease]
+	gives   users.Table[openRelease]
 	victims map[*hold]*victim
-	ending  byUser[*victim] // whose own release is under way
+	ending  users.Table[*victim] // whose own release is under way
 	chances int64
 	looks   looks
 	n       int64
@@ -96,15 +97,15 @@ func (c *foreignReleases) follow(t *tracker) watch {
 func (c *foreignReleases) Observe(e *history.Event) {
 	switch {
 	case e.Kind == history.Release && e.Phase == history.Invoke:
-		c.confirmAll(*c.ending.at(e.User)) // its outcome never came
-		*c.ending.at(e.User) = nil
+		c.confirmAll(*c.ending.At(e.User)) // its outcome never came
+		*c.ending.At(e.User) = nil
 		c.invoke(e)
 	case e.Kind == history.Release:
 		c.outcome(e)
-		if v := *c.ending.at(e.User); v != nil && v.release == e.Op {
+		if v := *c.ending.At(e.User); v != nil && v.release == e.Op {
 			v.refuse(e)
 			c.confirmAll(v)
-			*c.ending.at(e.User) = nil
+			*c.ending.At(e.User) = nil
 		}
 	case e.Kind == history.Renew:
 		if v := c.victims[c.t.open(e.User, e.Grant)]; v != nil {
@@ -125,7 +126,7 @@ func (c *foreignReleases) invoke(e *history.Event) {
 	if !g.entitled && c.watch(e, g.mode) {
 		c.chances++
 	}
-	*c.gives.at(e.User) = g
+	*c.gives.At(e.User) = g
 }
 
 // watch makes every other holder of the lock a possible victim, and reports whether one may be entitled. It begins at
@@ -151,7 +152,7 @@ func (c *foreignReleases) watch(e *history.Event, mode uint8) (entitled bool) {
 
 // outcome looks, when a release was answered ok, for holds of others that it lies inside.
 func (c *foreignReleases) outcome(e *history.Event) {
-	g := c.gives.at(e.User)
+	g := c.gives.At(e.User)
 	if g.op != e.Op || g.op == 0 {
 		return
 	}
@@ -218,7 +219,7 @@ func (c *foreignReleases) ended(h *hold) {
 	delete(c.victims, h)
 	if h.over.Kind == history.Release {
 		v.release = h.over.Op
-		*c.ending.at(h.user) = v
+		*c.ending.At(h.user) = v
 		return
 	}
 	c.confirmAll(v)
@@ -292,7 +293,7 @@ func (c *foreignReleases) confirm(s *suspect, v *victim, third *hold, refusal *h
 
 // Finish returns the finding.
 func (c *foreignReleases) Finish() results.Finding {
-	for _, v := range c.ending.all() {
+	for _, v := range c.ending.All() {
 		c.confirmAll(*v)
 	}
 	f := results.Finding{Witnesses: c.list.witnesses(c.run)}.Judged("foreign_releases", c.n, c.chances)

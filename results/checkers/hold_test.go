@@ -479,7 +479,7 @@ func TestTheBoundOfALock(t *testing.T) {
 		{results.Run{TTL: 10, Expires: true}, 10},
 		{results.Run{TTL: 10, Recovery: 3}, 10},
 	} {
-		if got := bound(c.run); got != c.want {
+		if got := c.run.RecoveryBound(); got != c.want {
 			t.Errorf("%+v: %d", c.run, got)
 		}
 	}

@@ -291,7 +291,7 @@ func TestLatencyLogsAreReadable(t *testing.T) {
 	d := prepared(t, overlapScript, pauseOnHolder+enough, nil)
 	r := judged(t, d)
 	for name, q := range r.Latency {
-		sum := hdrhistogram.New(lowestNS, highestNS, 3)
+		sum := hdrhistogram.New(results.LowestLatency, results.HighestLatency, 3)
 		err := results.EachInterval(filepath.Join(d.dir, results.DirLatency, name+".hlog"), func(h *hdrhistogram.Histogram) { sum.Merge(h) })
 		if err != nil {
 			t.Fatal(err)

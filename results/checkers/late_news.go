@@ -20,6 +20,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
 // maxNewsLooks bounds how often a new hold is held against those that are open. Beyond it the count is a lower bound.
@@ -35,7 +36,7 @@ type lateNews struct {
 	untold  []overstay
 	looks   looks // at holds of others
 	list    shortlist
-	over    byUser[outlived] // by the user: the hold that it releases
+	over    users.Table[outlived] // by the user: the hold that it releases
 	told    int64
 	longest int64
 }
@@ -63,7 +64,7 @@ var lateNewsKind = results.CheckerKind{
 
 func newLateNews(run results.Run) results.Checker {
 	return &lateNews{
-		run: run, bound: bound(run), lost: map[*hold]int64{}, looks: looks{most: maxNewsLooks},
+		run: run, bound: run.RecoveryBound(), lost: map[*hold]int64{}, looks: looks{most: maxNewsLooks},
 		list: shortlist{room: results.MaxWitnesses},
 	}
 }
@@ -82,7 +83,7 @@ func (c *lateNews) Observe(e *history.Event) {
 			c.hear(h.until(), e.Time)
 		}
 	}
-	if u := c.over.at(e.User); e.Kind == history.Release && e.Phase != history.Invoke && u.op == e.Op && u.until != 0 {
+	if u := c.over.At(e.User); e.Kind == history.Release && e.Phase != history.Invoke && u.op == e.Op && u.until != 0 {
 		if gone {
 			c.hear(u.until, e.Time)
 		}
@@ -118,7 +119,7 @@ func (c *lateNews) ended(h *hold) {
 	case h.over.Kind == history.Lost:
 		c.hear(until, h.over.Time)
 	case h.over.Kind == history.Release && until < h.over.Time:
-		*c.over.at(h.user) = outlived{h.over.Op, until}
+		*c.over.At(h.user) = outlived{h.over.Op, until}
 	}
 }
 
@@ -130,7 +131,7 @@ func (c *lateNews) outlived(h *hold, until int64) {
 		return
 	}
 	c.outlive++
-	process := clientName(h.user.Client())
+	process := users.ClientName(h.user.Client())
 	late := h.earliest(until) - lost - c.run.Still.Asked(process, lost, until) - c.bound
 	if late <= 0 {
 		return
@@ -147,7 +148,7 @@ func (c *lateNews) outlived(h *hold, until int64) {
 
 // end takes those who have a lock in hand at the end of the history.
 func (c *lateNews) end(t *tracker) {
-	dead := deadClients(c.run)
+	dead := users.DeadClients(c.run)
 	for _, open := range t.locks {
 		for _, h := range open {
 			if !slices.Contains(dead, h.user.Client()) {
@@ -172,7 +173,7 @@ func (c *lateNews) Finish() results.Finding {
 		f.Chances = map[string]results.Chances{"untold_losses": {N: c.outlive}}
 		l := results.NewLedger()
 		for _, o := range c.untold {
-			own := clientName(o.user.Client())
+			own := users.ClientName(o.user.Client())
 			x := c.run.Still.Longest(o.start, o.end, func(process string) bool { return process == own })
 			l.Add(c.run, o.lock, 1, x, x.Total > o.late)
 		}

@@ -27,6 +27,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
 // The operations that are timed, in the order of a lock's life.
@@ -39,8 +40,6 @@ const (
 )
 
 const (
-	lowestNS  = 1000            // what the histograms tell apart
-	highestNS = 3_600_000_000e3 // an hour; what took longer counts as one
 	// manyStretches is from where on histograms keep two digits for three: they cost 190 kB each.
 	manyStretches = 64
 	// mostPhased is how many faults cut the run into stretches: a histogram of two digits costs 26 kB.
@@ -59,7 +58,7 @@ type latency struct {
 	digits    int
 	asks      *asks
 	stretches []stretch
-	users     byUser[timing]
+	users     users.Table[timing]
 	handoff   []int64 // by lock: the release invoke that no acquire followed yet; 0 for none
 }
 
@@ -132,7 +131,7 @@ func newLatency(run results.Run) results.Checker {
 func (c *latency) Observe(e *history.Event) {
 	switch e.Kind {
 	case history.Acquire:
-		u := c.users.at(e.User)
+		u := c.users.At(e.User)
 		if e.Phase == history.Invoke {
 			u.acquire, u.asked = e.Op, e.Time
 			if e.Value != 0 {
@@ -142,7 +141,7 @@ func (c *latency) Observe(e *history.Event) {
 			c.record(opAcquire, u.asked, e.Time)
 		}
 	case history.Release:
-		u := c.users.at(e.User)
+		u := c.users.At(e.User)
 		if e.Phase == history.Invoke {
 			u.release, u.gave = e.Op, e.Time
 		} else if e.Phase == history.Ok && u.release == e.Op {
@@ -194,10 +193,10 @@ func (c *latency) record(op int, from, to int64) {
 	}
 	s := &c.stretches[i]
 	if s.ops[op] == nil {
-		s.ops[op] = hdrhistogram.New(lowestNS, highestNS, c.digits)
+		s.ops[op] = hdrhistogram.New(results.LowestLatency, results.HighestLatency, c.digits)
 	}
 	// What is clamped to the histogram's range cannot be refused.
-	_ = s.ops[op].RecordValue(min(max(to-from, 0), highestNS))
+	_ = s.ops[op].RecordValue(min(max(to-from, 0), results.HighestLatency))
 }
 
 // Finish returns the finding: the tails, by name, so that a scenario can expect something of them.
@@ -221,7 +220,7 @@ func (c *latency) Finish() results.Finding {
 
 // quantiles sums an operation up over the stretches that are wanted; ok is false where there is nothing to sum.
 func (c *latency) quantiles(op int, want func(stretch) bool) (q results.Quantiles, ok bool) {
-	sum := hdrhistogram.New(lowestNS, highestNS, c.digits)
+	sum := hdrhistogram.New(results.LowestLatency, results.HighestLatency, c.digits)
 	for _, s := range c.stretches {
 		if s.ops[op] != nil && want(s) {
 			sum.Merge(s.ops[op])

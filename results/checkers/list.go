@@ -1,10 +1,14 @@
-// Package checkers is the list of all checkers: one file for each, beside the files that several checkers share,
-// such as holds and asks. Those that look only at what the lock protects are in harm.
+// Package checkers is the list of all checkers. Those that know holds and what users ask for are here, one file for
+// each, beside what several of them share. Those that look only at what the lock protects are in harm, at what grants
+// cost in costs, at how much users got in served, and at whether the run kept up in keptup.
 package checkers
 
 import (
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/costs"
 	"github.com/lockquake/lockquake/results/checkers/harm"
+	"github.com/lockquake/lockquake/results/checkers/keptup"
+	"github.com/lockquake/lockquake/results/checkers/served"
 )
 
 // All returns the list of all checkers in the order of a report: first what must not happen to the lock and to what
@@ -27,7 +31,7 @@ func All() results.Checkers {
 		lostWritesKind,
 		falseResultsKind,
 		orphansKind,
-		leftoversKind,
+		costs.Leftovers,
 		// How users are served, and at what cost.
 		stuckLocksKind,
 		wedgesKind,
@@ -35,15 +39,15 @@ func All() results.Checkers {
 		minorityDenialsKind,
 		deafWaitsKind,
 		unavailabilityKind,
-		throughputKind,
-		contestsKind,
-		loadKind,
-		unfairnessKind,
+		served.Throughput,
+		served.Contests,
+		costs.Load,
+		served.Unfairness,
 		lateNewsKind,
 		latencyKind,
-		costKind,
+		costs.Cost,
 		// The run itself.
-		generatorKind,
-		stallsKind,
+		keptup.Generator,
+		keptup.Stalls,
 	}
 }

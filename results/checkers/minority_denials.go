@@ -22,6 +22,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
 type minorityDenials struct {
@@ -64,7 +65,7 @@ var minorityDenialsKind = results.CheckerKind{
 
 func newMinorityDenials(run results.Run) results.Checker {
 	c := &minorityDenials{
-		run: run, bound: bound(run), heard: allHeard(run), changed: run.Start, free: map[uint16]int64{},
+		run: run, bound: run.RecoveryBound(), heard: users.AllHeard(run), changed: run.Start, free: map[uint16]int64{},
 		asks: map[results.Place]*deniedAsk{}, found: map[results.Place]vainSpan{},
 	}
 	for _, f := range run.Faults {
@@ -131,7 +132,7 @@ func (c *minorityDenials) stand(t int64) {
 // judges reports whether a minority is touched, and nothing is on a user's client.
 func (c *minorityDenials) judges(u history.User) bool {
 	return len(c.touched) > 0 && 2*len(c.touched) < len(c.run.Majority.Servers) &&
-		!slices.Contains(c.broken, clientName(u.Client()))
+		!slices.Contains(c.broken, users.ClientName(u.Client()))
 }
 
 // after takes an event behind what it did to holds.
@@ -205,7 +206,7 @@ func (c *minorityDenials) ended(h *hold) { c.free[h.lock] = max(c.free[h.lock], 
 
 // end takes those who ask in vain at the end of the history.
 func (c *minorityDenials) end(*tracker) {
-	dead := deadClients(c.run)
+	dead := users.DeadClients(c.run)
 	maps.DeleteFunc(c.asks, func(p results.Place, _ *deniedAsk) bool { return slices.Contains(dead, p.User.Client()) })
 	c.lookAt(c.last, func(results.Place) bool { return true })
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
 // Why a lock could not be taken: what had become of its last holder for most of the time.
@@ -54,7 +55,7 @@ var outageCauses = map[outageCause][2]string{
 // outages keeps for each lock the longest time for which it could not be taken.
 type outages struct {
 	run   results.Run
-	lost  []lostClient
+	lost  []users.LostClient
 	locks map[uint16]*lockOutage
 	waits map[history.User]history.Event // where grants are fair: acquires without an outcome
 	next  history.User                   // who is granted the lock whose time out is noted
@@ -161,7 +162,7 @@ func (o *outages) deadWaiters(l *lockOutage, lock uint16, t int64) (n int) {
 func (o *outages) killed(u history.User, t int64) bool {
 	return slices.ContainsFunc(o.run.Faults, func(f history.Fault) bool {
 		return f.Traits != nil && f.Traits.Kills && f.Receipt.Status == history.Installed && f.Start < t &&
-			slices.Contains(f.Targets, clientName(u.Client()))
+			slices.Contains(f.Targets, users.ClientName(u.Client()))
 	})
 }
 
@@ -192,7 +193,7 @@ func (o *outages) add(lock uint16, asked, fault, t int64) {
 	}
 	l.asked, l.from, l.to = asked, max(fault, l.granted), t
 	l.why, l.proof = l.mostly(l.from, t)
-	gone := func(c lostClient) bool { return c.client == l.user.Client() && c.last < t }
+	gone := func(c users.LostClient) bool { return c.Client == l.user.Client() && c.Last < t }
 	if (l.why == causeHeld || l.why == causeReleasing) && slices.ContainsFunc(o.lost, gone) {
 		l.why = causeUnknown
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
 // possible counts the conflicting pairs of grants that may have overlapped, from acquire invoke to the release's
@@ -15,7 +16,7 @@ import (
 type possible struct {
 	clocks results.Clocks
 	locks  []possibleLock
-	users  byUser[possibleUser]
+	users  users.Table[possibleUser]
 	ends   []*clockedEnds
 }
 
@@ -47,14 +48,14 @@ func (p *possible) observe(e *history.Event) {
 	case history.Acquire:
 		p.acquire(e)
 	case history.Release:
-		u := p.users.at(e.User)
+		u := p.users.At(e.User)
 		if e.Phase == history.Invoke && u.held == e.Grant {
 			u.releasing = e.Op
 		} else if e.Phase != history.Invoke && u.releasing == e.Op {
 			p.end(u, e)
 		}
 	case history.Lost, history.Dead:
-		if u := p.users.at(e.User); u.held == e.Grant || e.Grant == 0 {
+		if u := p.users.At(e.User); u.held == e.Grant || e.Grant == 0 {
 			p.end(u, e)
 		}
 	default:
@@ -62,7 +63,7 @@ func (p *possible) observe(e *history.Event) {
 }
 
 func (p *possible) acquire(e *history.Event) {
-	u, l := p.users.at(e.User), p.lock(e.Lock)
+	u, l := p.users.At(e.User), p.lock(e.Lock)
 	switch e.Phase {
 	case history.Invoke:
 		u.asked, u.over = e.Op, p.over(e)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
 // overlapScript is a paused holder that outlives its validity and then writes over the later one.
@@ -106,7 +107,7 @@ func (d *runDir) write() {
 	}
 	create("engine")
 	for i, e := range d.script.events {
-		name := clientName(e.User.Client())
+		name := users.ClientName(e.User.Client())
 		switch e.Kind {
 		case history.EffectRead, history.EffectWrite:
 			name = "register"
@@ -122,7 +123,7 @@ func (d *runDir) write() {
 		}
 		seq[name]++
 		e.Seq = seq[name]
-		if name != clientName(e.User.Client()) {
+		if name != users.ClientName(e.User.Client()) {
 			e.Op = e.Seq
 		}
 		must(files[name].Append(&e))

@@ -34,6 +34,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/users"
 	"github.com/lockquake/lockquake/results/figure"
 )
 
@@ -48,10 +49,10 @@ type staleWrites struct {
 	run       results.Run
 	t         *tracker
 	clocks    results.Clocks
-	resource  []*history.Header   // the processes of the resource whose clock is not the run's
-	past      byUser[[]*accessor] // the latest holds of a user, the open ones included
-	waiting   []waitingEffect     // in the order of arrival, where clocks err; the first waits for its hold
-	refused   map[*hold][]refusal // accesses that nothing but the end of an open hold can justify
+	resource  []*history.Header        // the processes of the resource whose clock is not the run's
+	past      users.Table[[]*accessor] // the latest holds of a user, the open ones included
+	waiting   []waitingEffect          // in the order of arrival, where clocks err; the first waits for its hold
+	refused   map[*hold][]refusal      // accesses that nothing but the end of an open hold can justify
 	locks     []touched
 	stale     int64
 	harmless  int64
@@ -159,7 +160,7 @@ func (s *staleWrites) inOrder(a, b *history.Event) bool {
 }
 
 func (s *staleWrites) began(h *hold) {
-	past := s.past.at(h.user)
+	past := s.past.At(h.user)
 	if len(*past) == keptHolds {
 		*past = without(*past, (*past)[0])
 	}
@@ -283,7 +284,7 @@ func (s *staleWrites) effect(e *history.Event) {
 }
 
 func (s *staleWrites) find(e *history.Event) *accessor {
-	for _, h := range *s.past.at(e.User) {
+	for _, h := range *s.past.At(e.User) {
 		if h.grant == e.Grant {
 			return h
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
 type stuckLocks struct {
@@ -76,7 +77,7 @@ var stuckLocksKind = results.CheckerKind{
 
 func newStuckLocks(run results.Run) results.Checker {
 	c := &stuckLocks{
-		run: run, bound: bound(run), heard: allHeard(run), clocks: run.Clocks(),
+		run: run, bound: run.RecoveryBound(), heard: users.AllHeard(run), clocks: run.Clocks(),
 		locks: make([]stuckLock, len(run.Locks)), list: shortlist{room: results.MaxWitnesses},
 	}
 	c.asks = newAsks(run, c, true)
@@ -86,14 +87,6 @@ func newStuckLocks(run results.Run) results.Checker {
 func (c *stuckLocks) follow(t *tracker) watch {
 	c.t = t
 	return watch{began: c.began, ended: c.ended, last: c.end}
-}
-
-// bound is how long a lock may stay without a grant after its holder is gone.
-func bound(r results.Run) int64 {
-	if r.Expires && r.Recovery > 0 {
-		return r.Recovery
-	}
-	return r.TTL
 }
 
 // Observe takes the next event.

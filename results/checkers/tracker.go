@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
 // follower is a checker that follows the holds of a run.
@@ -66,12 +67,12 @@ var holdsOnce = &results.StreamKind{New: func(run results.Run) results.Stream { 
 // A hold is used again for another one when it has ended, unless a follower has pinned it.
 type tracker struct {
 	seats  []*seat
-	users  byUser[[]*hold] // the open holds of a user
-	locks  [][]*hold       // the open holds of a lock
+	users  users.Table[[]*hold] // the open holds of a user
+	locks  [][]*hold            // the open holds of a lock
 	clocks results.Clocks
-	early  []history.Event // of the engine, whose grants are told of later by clocks that err
-	dead   map[int]int64   // clients that gave no last word: when the last of their events came
-	lost   []lostClient    // those of them whose end nobody saw and that had more to tell, the next one first
+	early  []history.Event    // of the engine, whose grants are told of later by clocks that err
+	dead   map[int]int64      // clients that gave no last word: when the last of their events came
+	lost   []users.LostClient // those of them whose end nobody saw and that had more to tell, the next one first
 	free   []*hold
 	worst  int64 // the largest error of a hold's start so far
 }
@@ -79,9 +80,9 @@ type tracker struct {
 func newTracker(run results.Run) *tracker {
 	t := &tracker{
 		clocks: run.Clocks(), locks: make([][]*hold, len(run.Locks)), dead: map[int]int64{},
-		lost: lostClients(run),
+		lost: users.LostClients(run),
 	}
-	for _, c := range deadClients(run) {
+	for _, c := range users.DeadClients(run) {
 		t.dead[c] = 0
 	}
 	return t
@@ -113,7 +114,7 @@ func (t *tracker) Finish() {
 
 // observe takes the next event. Operations that open, renew or end no hold are passed over.
 func (t *tracker) observe(e *history.Event) {
-	for len(t.lost) > 0 && t.lost[0].last < e.Time {
+	for len(t.lost) > 0 && t.lost[0].Last < e.Time {
 		t.lose(t.lost[0])
 		t.lost = t.lost[1:]
 	}
@@ -146,10 +147,10 @@ func (t *tracker) observe(e *history.Event) {
 
 // lose ends the holds of a client at its last event: up to then they are certain. What became of them is not known, so
 // none of them counts as over, and another hold is not later for that.
-func (t *tracker) lose(l lostClient) {
-	for _, u := range t.users.client(l.client) {
+func (t *tracker) lose(l users.LostClient) {
+	for _, u := range t.users.Client(l.Client) {
 		for len(*u) > 0 {
-			t.close((*u)[0], l.last, nil)
+			t.close((*u)[0], l.Last, nil)
 		}
 	}
 }
@@ -174,7 +175,7 @@ func (t *tracker) begin(e *history.Event) {
 		t.worst = max(t.worst, h.clock.Error(h.start))
 	}
 	h.grantValidity(e.Valid)
-	u := t.users.at(e.User)
+	u := t.users.At(e.User)
 	*u = append(*u, h)
 	for int(e.Lock) >= len(t.locks) {
 		t.locks = append(t.locks, nil)
@@ -222,7 +223,7 @@ func (t *tracker) fresh() *hold {
 
 // open finds an open hold by user and grant.
 func (t *tracker) open(u history.User, grant uint32) *hold {
-	for _, h := range *t.users.at(u) {
+	for _, h := range *t.users.At(u) {
 		if h.grant == grant {
 			return h
 		}
@@ -266,7 +267,7 @@ func heldUntil(e *history.Event) int64 {
 func (t *tracker) end(e *history.Event) {
 	at := heldUntil(e)
 	if e.Grant == 0 && e.Kind != history.Release {
-		for u := t.users.at(e.User); len(*u) > 0; {
+		for u := t.users.At(e.User); len(*u) > 0; {
 			t.close((*u)[0], at, e)
 		}
 		return
@@ -292,7 +293,7 @@ func (t *tracker) shut(h *hold, at int64, e *history.Event) {
 		h.over = *e
 		h.fresh = h.fresh && e.Time > h.start // that the service had ended it by then may be told after its end
 	}
-	u := t.users.at(h.user)
+	u := t.users.At(h.user)
 	*u = without(*u, h)
 	t.leave(h)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
 type unavailability struct {
@@ -97,7 +98,7 @@ func newUnavailability(run results.Run) results.Checker {
 		looks: looks{most: maxFaultLooks},
 	}
 	c.asks = newAsks(run, c, false)
-	c.outs.run, c.outs.lost = run, lostClients(run)
+	c.outs.run, c.outs.lost = run, users.LostClients(run)
 	return c
 }
 

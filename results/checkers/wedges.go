@@ -21,6 +21,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
 type wedges struct {
@@ -79,7 +80,7 @@ var wedgesKind = results.CheckerKind{
 
 func newWedges(run results.Run) results.Checker {
 	return &wedges{
-		run: run, bound: bound(run), heard: allHeard(run), faults: run.Faults, healed: run.Start,
+		run: run, bound: run.RecoveryBound(), heard: users.AllHeard(run), faults: run.Faults, healed: run.Start,
 		asks: map[uint16]map[history.User]*vainAsk{}, dead: map[int]bool{}, looks: looks{most: maxAskLooks},
 		found: map[results.Place]vainSpan{},
 		free:  make([]int64, len(run.Locks)),
@@ -254,7 +255,7 @@ func (c *wedges) ended(h *hold) {
 
 // end takes those who ask in vain at the end of the history.
 func (c *wedges) end(*tracker) {
-	for _, client := range deadClients(c.run) {
+	for _, client := range users.DeadClients(c.run) {
 		c.dead[client] = true
 	}
 	for lock, users := range c.asks {

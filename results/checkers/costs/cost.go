@@ -32,7 +32,8 @@
 //
 // There is no figure where a server or client is missing from a reading, or began to count anew, in every stretch.
 
-package checkers
+// Package costs has the checkers of what grants cost: the servers, the resource and the clients, and what stays behind.
+package costs
 
 import (
 	"maps"
@@ -40,13 +41,14 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
 type cost struct {
 	run      results.Run
-	released map[uint16]bool // by lock: a release that no grant has followed yet
-	waits    byUser[int64]   // since when a user asks for a lock; 0: it does not
-	periods  []period        // between two readings each
+	released map[uint16]bool    // by lock: a release that no grant has followed yet
+	waits    users.Table[int64] // since when a user asks for a lock; 0: it does not
+	periods  []period           // between two readings each
 }
 
 // period is what happened between two readings.
@@ -56,7 +58,8 @@ type period struct {
 	handoffs, grants int64
 }
 
-var costKind = results.CheckerKind{
+// Cost is the checker.
+var Cost = results.CheckerKind{
 	Name: "cost", New: newCost, Grants: true,
 	Doc: "What a handoff, a grant and waiting cost: how many waiters were woken, what the servers were asked, and the clients' processor time.",
 	Measures: []results.Quantity{
@@ -119,7 +122,7 @@ func (c *cost) Observe(e *history.Event) {
 
 // wait adds up the times of acquires.
 func (c *cost) wait(e *history.Event) {
-	since := c.waits.at(e.User)
+	since := c.waits.At(e.User)
 	if e.Phase == history.Invoke {
 		*since = e.Time
 		return
@@ -154,7 +157,7 @@ func (c *cost) Finish() results.Finding {
 		return f
 	}
 	before, after := c.periods[0].before, c.periods[len(c.periods)-1].after
-	for _, since := range c.waits.all() {
+	for _, since := range c.waits.All() {
 		c.waited(*since, after.Time)
 	}
 	var all period

@@ -12,16 +12,17 @@
 // It cannot see who was overtaken by whom, and does not tell users that wanted less from users that got less: in a
 // directed run whoever asks was told to, so nothing is judged there but the longest wait.
 
-package checkers
+package served
 
 import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
 type unfairness struct {
 	run     results.Run
-	users   byUser[share]
+	users   users.Table[share]
 	death   map[int]int64
 	longest results.Interval // the longest wait
 	vain    results.Interval // the longest that ended without a grant
@@ -42,7 +43,8 @@ type share struct {
 	shared int64 // of the grants: those that the index is made of
 }
 
-var unfairnessKind = results.CheckerKind{
+// Unfairness is the checker.
+var Unfairness = results.CheckerKind{
 	Name: "unfairness", New: newUnfairness, Grants: true,
 	Doc: "Who asks for a lock gets it, and about as often as the others.",
 	Counts: []results.Quantity{
@@ -72,7 +74,7 @@ func (c *unfairness) Observe(e *history.Event) {
 		}
 	case e.Kind != history.Acquire:
 	case e.Phase == history.Invoke:
-		u := c.users.at(e.User)
+		u := c.users.At(e.User)
 		u.op, u.open, u.since, u.want = e.Op, true, e.Time, e.Time
 		if u.asks == 0 {
 			u.first = e.Time
@@ -82,7 +84,7 @@ func (c *unfairness) Observe(e *history.Event) {
 		}
 		u.asks++
 	default:
-		u := c.users.at(e.User)
+		u := c.users.At(e.User)
 		if u.open && u.op == e.Op {
 			if e.Phase != history.Ok && c.run.Counts(u.want) {
 				c.vain, c.failed = longer(c.vain, results.Interval{From: u.want, To: e.Time}), true
@@ -117,18 +119,18 @@ func longer(a, b results.Interval) results.Interval {
 
 // Finish returns the finding.
 func (c *unfairness) Finish() results.Finding {
-	for _, i := range deadClients(c.run) {
+	for _, i := range users.DeadClients(c.run) {
 		if _, ok := c.death[i]; !ok {
 			c.death[i] = 0 // nobody knows when: its open asks do not count
 		}
 	}
-	patience := bound(c.run)
+	patience := c.run.RecoveryBound()
 	if half := (c.run.End - c.run.Start) / 2; half > 0 {
 		patience = min(patience, half)
 	}
 	var n, got, sum, squares, starved float64
 	l := results.NewLedger()
-	for user, u := range c.users.all() {
+	for user, u := range c.users.All() {
 		died, dead := c.death[user.Client()]
 		if u.open && !dead {
 			c.end(u, c.last)

@@ -1,4 +1,4 @@
-package checkers
+package users
 
 import (
 	"maps"
@@ -10,7 +10,7 @@ import (
 )
 
 // places counts the places that a table has made.
-func places[T any](b *byUser[T]) (n int) {
+func places[T any](b *Table[T]) (n int) {
 	for _, r := range b.rows {
 		n += len(r.dense) + len(r.sparse)
 	}
@@ -30,16 +30,16 @@ func TestUsersTakeRoomByTheirNumber(t *testing.T) {
 		"anyone of one client": func(int) history.User { return history.MakeUser(3, random.IntN(1<<16)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			var table byUser[int]
+			var table Table[int]
 			want := map[history.User]int{}
 			for i := range 10_000 {
 				u := users(i)
-				*table.at(u) += i
+				*table.At(u) += i
 				want[u] += i
 			}
 			got := map[history.User]int{}
 			var order []history.User
-			for u, n := range table.all() {
+			for u, n := range table.All() {
 				if *n != 0 || want[u] != 0 {
 					got[u] = *n
 					order = append(order, u)

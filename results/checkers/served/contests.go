@@ -15,7 +15,7 @@
 //
 // It cannot see contests of users who do not tell their attempts: nothing is judged then.
 
-package checkers
+package served
 
 import (
 	"time"
@@ -50,7 +50,8 @@ type contests struct {
 	untold                   bool
 }
 
-var contestsKind = results.CheckerKind{
+// Contests is the checker.
+var Contests = results.CheckerKind{
 	Name: "contests", New: func(results.Run) results.Checker {
 		return &contests{open: map[appointment]*contest{}, asked: map[history.User]appointment{}}
 	},

@@ -13,13 +13,15 @@
 // client in another language that does not tell. There is no such figure unless every grant tells its attempts; and
 // acquires that are still under way are not in it.
 
-package checkers
+// Package served has the checkers of how much users got: grants a second, rounds without a winner, and who got none.
+package served
 
 import (
 	"fmt"
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
 type throughput struct {
@@ -31,14 +33,15 @@ type throughput struct {
 	tries         int64 // attempts of those that asked
 	untold        bool  // a grant does not tell its attempts
 
-	due    byUser[int64] // when a user gives up, if it asks; 0: it was not told
-	gaveUp int64         // of those that asked: at their deadline
+	due    users.Table[int64] // when a user gives up, if it asks; 0: it was not told
+	gaveUp int64              // of those that asked: at their deadline
 }
 
 // mostGaveUp is the share of acquires that end at their deadline from which a warning says so.
 const mostGaveUp = 0.5
 
-var throughputKind = results.CheckerKind{
+// Throughput is the checker.
+var Throughput = results.CheckerKind{
 	Name: "throughput", New: newThroughput, Grants: true,
 	Doc: "How many grants a second the clients got.",
 	Measures: []results.Quantity{
@@ -64,13 +67,13 @@ func (c *throughput) Observe(e *history.Event) {
 	case e.Kind != history.Acquire:
 		return
 	case e.Phase == history.Invoke:
-		*c.due.at(e.User) = e.Valid
+		*c.due.At(e.User) = e.Valid
 		return
 	case e.Time < c.from || e.Time > c.to:
 		return
 	}
 	c.asked++
-	due := *c.due.at(e.User)
+	due := *c.due.At(e.User)
 	late := due > 0 && e.Time >= due
 	if e.Phase != history.Ok && late {
 		c.gaveUp++

@@ -6,13 +6,14 @@
 //
 // It cannot see a stall of a process that died before it could tell.
 
-package checkers
+package keptup
 
 import (
 	"fmt"
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
 type stalls struct {
@@ -23,7 +24,8 @@ type stalls struct {
 	list    []results.Witness
 }
 
-var stallsKind = results.CheckerKind{
+// Stalls is the checker.
+var Stalls = results.CheckerKind{
 	Name: "stalls", New: newStalls, Resource: true,
 	Doc: "No process of lockquake stood still for longer than half of the ttl unless a fault asked for it; otherwise a zero proves nothing.",
 	Counts: []results.Quantity{
@@ -40,7 +42,7 @@ func newStalls(run results.Run) results.Checker {
 }
 
 // Observe takes the next event of a process whose name is not known.
-func (c *stalls) Observe(e *history.Event) { c.observe(clientName(e.User.Client()), e) }
+func (c *stalls) Observe(e *history.Event) { c.observe(users.ClientName(e.User.Client()), e) }
 
 // ObserveFrom takes the next event.
 func (c *stalls) ObserveFrom(process *history.Header, e *history.Event) {

@@ -7,7 +7,7 @@
 //
 // It cannot see requests that never arrived, and does not tell those of the workload from those of steps.
 
-package checkers
+package costs
 
 import (
 	"github.com/lockquake/lockquake/history"
@@ -21,7 +21,8 @@ type load struct {
 	acknowledged int64
 }
 
-var loadKind = results.CheckerKind{
+// Load is the checker.
+var Load = results.CheckerKind{
 	Name: "load", New: newLoad,
 	Doc: "How many reads and writes reached the resource, served or refused, for each write that was acknowledged.",
 	Counts: []results.Quantity{

@@ -13,7 +13,8 @@
 // It cannot see what the rest of the machine took from the clients, nor the share of clients that run within another
 // process: they do not tell.
 
-package checkers
+// Package keptup has the checkers of whether the run itself kept up: its load generator and its processes.
+package keptup
 
 import (
 	"fmt"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
 const (
@@ -35,10 +37,11 @@ type generator struct {
 	served int64 // arrivals of the open loop that a user began
 	late   int64 // of those that figures are made of: begun late, whoever made them so
 	lag    *hdrhistogram.Histogram
-	free   byUser[int64] // since when a user has had nothing to do
+	free   users.Table[int64] // since when a user has had nothing to do
 }
 
-var generatorKind = results.CheckerKind{
+// Generator is the checker.
+var Generator = results.CheckerKind{
 	Name: "generator", New: newGenerator,
 	Doc: "Whether the clients kept up with what they were asked to do: arrivals that nobody served, lag, share of the machine's CPU.",
 	Measures: []results.Quantity{
@@ -65,7 +68,7 @@ func (c *generator) Observe(e *history.Event) {
 	case e.Kind == history.Acquire && e.Phase == history.Invoke && e.Value != 0:
 		c.begun(e)
 	case e.Phase != history.Invoke && (e.Kind == history.Release || e.Kind == history.Acquire && e.Phase != history.Ok):
-		*c.free.at(e.User) = e.Time
+		*c.free.At(e.User) = e.Time
 	}
 }
 
@@ -79,10 +82,10 @@ func (c *generator) begun(e *history.Event) {
 		c.late++
 	}
 	if c.lag == nil {
-		c.lag = hdrhistogram.New(lowestNS, highestNS, 2)
+		c.lag = hdrhistogram.New(results.LowestLatency, results.HighestLatency, 2)
 	}
 	// What is clamped to the histogram's range cannot be refused.
-	_ = c.lag.RecordValue(min(max(e.Time-max(e.Value, *c.free.at(e.User)), 0), highestNS))
+	_ = c.lag.RecordValue(min(max(e.Time-max(e.Value, *c.free.At(e.User)), 0), results.HighestLatency))
 }
 
 // Finish returns the finding.

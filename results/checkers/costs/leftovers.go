@@ -17,7 +17,7 @@
 //   - what a kind is not counted of: the contents of a key that grows, other tables of attached servers
 //   - what a client keeps in its own memory
 
-package checkers
+package costs
 
 import (
 	"fmt"
@@ -32,7 +32,8 @@ type leftovers struct {
 	last   history.Event // the last grant
 }
 
-var leftoversKind = results.CheckerKind{
+// Leftovers is the checker.
+var Leftovers = results.CheckerKind{
 	Name: "leftovers", New: newLeftovers, Grants: true,
 	Doc: "The service keeps nothing for grants that are over; where it counts what it keeps.",
 	Counts: []results.Quantity{
