@@ -29,6 +29,10 @@ func wrongCells(on ...string) (rows []string, want map[string][]string) {
 			switch {
 			case story == "contention": // found by chance: three times in a thousand grants, as many as a quick run has
 				set = ", set: [run.for=8s]"
+			case backend == "redlock" && (story == "hang-one" || story == "refuse"):
+				// A call asks a silent server, and asks it again to take that back: both together are to end well within
+				// the TTL of a second after which a wait is deaf.
+				set = ", set: [backend.node_timeout=200ms]"
 			case backend == "redlock": // five servers that stand still for longer than the usual 50 ms are not to leave an attempt in doubt
 				set = ", set: [backend.node_timeout=500ms]"
 			case lock == "wasteful" && story == "waiting" && !everything(): // a busy machine leaves a loop less than the 400 ms/s of the story
