@@ -39,6 +39,9 @@ func ClientOf(process string) (index int, ok bool) {
 	return int(n - 1), true
 }
 
+// ClientName returns the name of the process of the client with that index.
+func ClientName(index int) string { return "client-" + strconv.Itoa(index+1) }
+
 // maxTime bounds the times of events, so that two of them can be added without overflow.
 const maxTime = math.MaxInt64 / 2
 

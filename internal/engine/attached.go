@@ -17,6 +17,7 @@ import (
 	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/cluster/state"
 	"github.com/lockquake/lockquake/internal/node"
@@ -340,7 +341,7 @@ func reach(ctx context.Context, o Options, id string, addresses []string) (trip 
 	c, err := o.Provider.Open(ctx, cluster.Request{
 		Run: id, LogDir: logs, Images: o.Images, Log: o.Log,
 		Specs: []node.Spec{{
-			Name: clientName(0), Role: node.Client, Image: node.SelfProgram, Stdio: true,
+			Name: history.ClientName(0), Role: node.Client, Image: node.SelfProgram, Stdio: true,
 			Command: func(node.Place) []string { return node.Own(ReachVerb, addresses...) },
 		}},
 	})

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/cluster/state"
 	"github.com/lockquake/lockquake/internal/node"
@@ -37,7 +38,7 @@ func OpenClientBench(ctx context.Context, o Options) (*ClientBench, error) {
 
 // Client returns the node of the client of that number, not yet started, and what it would be told to start with.
 func (b *ClientBench) Client(number int) (*cluster.Node, *wire.Start, error) {
-	n := b.run.nodes.cluster.Node(clientName(number))
+	n := b.run.nodes.cluster.Node(history.ClientName(number))
 	frames := startFrames{plan: b.run.plan, nodes: b.run.nodes, run: b.run.id, record: true}
 	st, err := frames.of(&process{node: n, index: number})
 	return n, st, err
@@ -126,7 +127,7 @@ func Lacks(p *Plan, hellos []*wire.Hello) error {
 		if len(hellos) == 0 {
 			break
 		}
-		if err := checkAnnounced(p, clientName(i), hellos[i%len(hellos)]); err != nil {
+		if err := checkAnnounced(p, history.ClientName(i), hellos[i%len(hellos)]); err != nil {
 			return err
 		}
 	}

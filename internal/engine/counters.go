@@ -60,3 +60,79 @@ func (c serverCounters) readBeforeKill(ctx context.Context) {
 	r := c.read(ctx)
 	c.record.change(func(e *results.Env) { e.Readings = append(e.Readings, r) })
 }
+
+// The times for what is left when all clients have ended: endsWithin is how long after its TTL a service may take to
+// end a grant, such as two ticks of a ZooKeeper; longestTTL is the longest TTL that is waited for.
+const (
+	endsWithin = 5 * time.Second
+	longestTTL = 20 * time.Second
+)
+
+// contentsReader asks the service what it keeps: before the load, at its end, and when all clients have ended.
+type contentsReader struct {
+	plan     *Plan
+	nodes    *deployment
+	record   *record
+	attached bool // others use the servers, too
+}
+
+// read asks the service; nil: it does not count what it keeps, or it did not answer, and what depends on it is not
+// judged.
+func (r contentsReader) read(ctx context.Context) map[string]results.Content {
+	counter, ok := r.nodes.service.(topology.ContentCounter)
+	if !ok || r.attached || r.plan.workload == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, readingTimeout)
+	defer cancel()
+	said, err := counter.Contents(ctx)
+	if err != nil {
+		return nil
+	}
+	out := map[string]results.Content{}
+	for kind, c := range said {
+		out[kind] = results.Content(c)
+	}
+	return out
+}
+
+// before counts what is there before the load.
+func (r contentsReader) before(ctx context.Context) {
+	if c := r.read(ctx); c != nil {
+		r.record.change(func(e *results.Env) { e.Contents = &results.Contents{Before: c} })
+	}
+}
+
+// loaded counts what is there while the clients are.
+func (r contentsReader) loaded(ctx context.Context) {
+	c := r.read(ctx)
+	r.record.change(func(e *results.Env) {
+		if e.Contents != nil {
+			e.Contents.Loaded = c
+		}
+	})
+}
+
+// after counts what is there when all clients have ended. Grants that nobody gave back end with their TTL: where there
+// is more than users and lock names explain, it waits for that.
+func (r contentsReader) after(ctx context.Context) {
+	var now results.Contents
+	var users int
+	r.record.change(func(e *results.Env) {
+		if users = e.Users; e.Contents != nil {
+			now = *e.Contents
+		}
+	})
+	ttl := r.plan.scenario.Backend.TTL
+	for until := clock.Now() + int64(ttl+endsWithin); now.Before != nil; {
+		over := clock.Now() > until
+		now.After = r.read(ctx)
+		if now.After != nil && (over && ttl <= longestTTL || len(now.Left(users, len(r.plan.locks), 0)) == 0) {
+			r.record.change(func(e *results.Env) { e.Contents.After = now.After })
+			return
+		}
+		if over || ttl > longestTTL || clock.Sleep(ctx, 200*time.Millisecond) != nil {
+			return // what it keeps may still end by itself
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
@@ -114,7 +115,7 @@ func (p *Plan) nodeNames() []string {
 }
 
 // stepUserNode returns the node name of the k-th user that steps name.
-func (p *Plan) stepUserNode(k int) string { return clientName(p.stepUserIndex(k)) }
+func (p *Plan) stepUserNode(k int) string { return history.ClientName(p.stepUserIndex(k)) }
 
 func (p *Plan) stepUserIndex(k int) int {
 	if p.workload == nil {
@@ -466,7 +467,7 @@ func (p planner) checkExpect() error {
 
 func (p planner) clientSpec(i int) node.Spec {
 	s := node.Spec{
-		Name: clientName(i), Role: node.Client, Image: node.SelfProgram, Stdio: true,
+		Name: history.ClientName(i), Role: node.Client, Image: node.SelfProgram, Stdio: true,
 		Limits:  limits(p.scenario.Workload.Limits),
 		Command: func(node.Place) []string { return node.Own("client") },
 	}
@@ -475,8 +476,6 @@ func (p planner) clientSpec(i int) node.Spec {
 	}
 	return s
 }
-
-func clientName(i int) string { return fmt.Sprintf("client-%d", i+1) }
 
 // limits are a scenario's limits as the cluster takes them.
 func limits(l scenarios.Limits) node.Limits {

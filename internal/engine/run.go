@@ -329,8 +329,7 @@ func (r *run) settle(ctx context.Context) {
 		r.record.change(func(e *results.Env) { e.FinalRead = true })
 	}
 	if err := each(r.within.stop, func(ctx context.Context) error {
-		return r.processes.stop(ctx,
-			node.Resource)
+		return r.processes.stop(ctx, node.Resource)
 	}); err != nil {
 		r.record.unknown("stopping the resource: %v", err)
 	}

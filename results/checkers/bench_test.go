@@ -17,7 +17,6 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
-	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
 // benchHolds is how many holds BenchmarkExclusion10M judges; smaller ones are for working on the benchmark itself.
@@ -119,7 +118,7 @@ func writeBenchHistory(b *testing.B, dir string, n int) (events int64) {
 	}
 	ws := make([]*history.Writer, benchClients)
 	for i := range ws {
-		w, err := history.Create(filepath.Join(dir, fmt.Sprintf("client-%d.lqh", i+1)), history.Header{Process: users.ClientName(i), Locks: locks})
+		w, err := history.Create(filepath.Join(dir, fmt.Sprintf("client-%d.lqh", i+1)), history.Header{Process: history.ClientName(i), Locks: locks})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -124,7 +124,7 @@ func (c *deafWaits) returned(x call, at int64, end *history.Event) {
 	}
 	c.told++
 	user := x.invoke.User
-	took := at - x.until - c.run.Still.Asked(users.ClientName(user.Client()), x.until, at)
+	took := at - x.until - c.run.Still.Asked(history.ClientName(user.Client()), x.until, at)
 	c.longest = max(c.longest, took)
 	if took <= c.bound {
 		return
@@ -154,7 +154,7 @@ func (c *deafWaits) returned(x call, at int64, end *history.Event) {
 // of them returned.
 func (c *deafWaits) hung(client int) {
 	for _, h := range c.run.Hung {
-		if h.Name != users.ClientName(client) {
+		if h.Name != history.ClientName(client) {
 			continue
 		}
 		for _, u := range c.calls.Client(client) {
@@ -183,7 +183,7 @@ func (c *deafWaits) Finish() results.Finding {
 	}
 	l := results.NewLedger()
 	for _, r := range c.late {
-		own := users.ClientName(r.user.Client())
+		own := history.ClientName(r.user.Client())
 		x := c.run.Still.Longest(r.from, r.to, func(process string) bool { return process == own })
 		l.Add(c.run, r.lock, 1, x, x.Total > r.excess)
 	}

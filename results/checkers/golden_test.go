@@ -10,7 +10,6 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
-	"github.com/lockquake/lockquake/results/checkers/users"
 	"github.com/lockquake/lockquake/results/quorum"
 )
 
@@ -33,13 +32,13 @@ func (s *script) judge() []results.Finding {
 	for i := range s.events {
 		process := s.at[i]
 		if process == "" {
-			process = users.ClientName(s.events[i].User.Client())
+			process = history.ClientName(s.events[i].User.Client())
 		}
 		s.run.Still.Observe(process, &s.events[i])
 	}
 	trial := results.NewCheckerRunner(All(), s.run)
 	for i := range events {
-		trial.Observe(events[i:i+1], []*history.Header{{Process: users.ClientName(events[i].User.Client())}})
+		trial.Observe(events[i:i+1], []*history.Header{{Process: history.ClientName(events[i].User.Client())}})
 	}
 	fs, _ := trial.Finish()
 	return fs

@@ -15,7 +15,6 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
-	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
 // injections is as many as a run may have.
@@ -67,7 +66,7 @@ func (d *handMade) tell(process string, e history.Event) uint32 {
 
 // take lets a user have a lock.
 func (d *handMade) take(u history.User, lock uint16) uint32 {
-	me := users.ClientName(u.Client())
+	me := history.ClientName(u.Client())
 	op := d.tell(me, history.Event{Kind: history.Acquire, Phase: history.Invoke, User: u, Lock: lock})
 	d.tell(me, history.Event{
 		Kind: history.Acquire, Phase: history.Ok, User: u, Lock: lock, Op: op, Grant: op, Valid: d.now + 1e12, Value: d.now, Token: uint64(op),
@@ -78,9 +77,9 @@ func (d *handMade) take(u history.User, lock uint16) uint32 {
 // both lets a user do something, and be told that it is done.
 func (d *handMade) both(k history.Kind, u history.User, lock uint16, grant uint32, value int64) {
 	e := history.Event{Kind: k, Phase: history.Invoke, User: u, Lock: lock, Grant: grant, Value: value}
-	e.Op = d.tell(users.ClientName(u.Client()), e)
+	e.Op = d.tell(history.ClientName(u.Client()), e)
 	e.Phase = history.Ok
-	d.tell(users.ClientName(u.Client()), e)
+	d.tell(history.ClientName(u.Client()), e)
 }
 
 // put writes a file beside the history.
@@ -116,7 +115,7 @@ var handMades = map[string]func(d *handMade){
 	"users of high numbers": func(d *handMade) {
 		for i := range d.n {
 			u := many(i)
-			d.tell(users.ClientName(u.Client()), history.Event{Kind: history.Acquire, Phase: history.Invoke, User: u})
+			d.tell(history.ClientName(u.Client()), history.Event{Kind: history.Acquire, Phase: history.Invoke, User: u})
 		}
 	},
 	"effects of nobody": func(d *handMade) {
@@ -171,7 +170,7 @@ var handMades = map[string]func(d *handMade){
 		}
 		d.put(results.FileFaults, func(line func(any)) {
 			for i := range min(d.n, injections) {
-				line(history.Fault{ID: i, Name: "pause", Targets: []string{users.ClientName(i % 100), "client-99999999999"}, Start: int64(i) * d.now / int64(d.n), End: 0})
+				line(history.Fault{ID: i, Name: "pause", Targets: []string{history.ClientName(i % 100), "client-99999999999"}, Start: int64(i) * d.now / int64(d.n), End: 0})
 			}
 		})
 	},
@@ -231,7 +230,7 @@ var handMades = map[string]func(d *handMade){
 	"tokens that fall": func(d *handMade) {
 		for i := range d.n {
 			u := many(i)
-			me := users.ClientName(u.Client())
+			me := history.ClientName(u.Client())
 			op := d.tell(me, history.Event{Kind: history.Acquire, Phase: history.Invoke, User: u})
 			d.tell(me, history.Event{Kind: history.Acquire, Phase: history.Ok, User: u, Op: op, Grant: op, Valid: d.now + 1e12, Value: d.now, Token: uint64(1e9 - i)})
 			d.tell("register", history.Event{Kind: history.EffectWrite, Phase: history.Ok, User: u, Grant: op, Token: uint64(1e9 - i)})
@@ -243,7 +242,7 @@ var handMades = map[string]func(d *handMade){
 			grants = append(grants, d.take(many(i), 0))
 		}
 		for i, g := range grants {
-			d.tell(users.ClientName(many(i).Client()), history.Event{Kind: history.Lost, Phase: history.Info, User: many(i), Grant: g, Valid: d.now})
+			d.tell(history.ClientName(many(i).Client()), history.Event{Kind: history.Lost, Phase: history.Info, User: many(i), Grant: g, Valid: d.now})
 			d.take(many(i), 0)
 			d.both(history.Release, many(i), 0, g, 0)
 		}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
-	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
 // maxRenewals bounds the renewals that a hold keeps as proof: the latest ones.
@@ -210,7 +209,7 @@ func overstayed(h *hold, until int64) overstay {
 // excused tells whether the stay would have ended within its validity if no process had stood still that it depends
 // on: the holder's own, the resource, which answers it, and in a run by steps the engine, which tells it to go on.
 func excused(run results.Run, o overstay) (results.Standstill, bool) {
-	own := users.ClientName(o.user.Client())
+	own := history.ClientName(o.user.Client())
 	x := run.Still.Longest(o.start, o.end, func(process string) bool {
 		_, client := history.ClientOf(process)
 		return process == own || !client && (process != history.Engine || run.Directed)

@@ -131,7 +131,7 @@ func (c *lateNews) outlived(h *hold, until int64) {
 		return
 	}
 	c.outlive++
-	process := users.ClientName(h.user.Client())
+	process := history.ClientName(h.user.Client())
 	late := h.earliest(until) - lost - c.run.Still.Asked(process, lost, until) - c.bound
 	if late <= 0 {
 		return
@@ -173,7 +173,7 @@ func (c *lateNews) Finish() results.Finding {
 		f.Chances = map[string]results.Chances{"untold_losses": {N: c.outlive}}
 		l := results.NewLedger()
 		for _, o := range c.untold {
-			own := users.ClientName(o.user.Client())
+			own := history.ClientName(o.user.Client())
 			x := c.run.Still.Longest(o.start, o.end, func(process string) bool { return process == own })
 			l.Add(c.run, o.lock, 1, x, x.Total > o.late)
 		}

@@ -132,7 +132,7 @@ func (c *minorityDenials) stand(t int64) {
 // judges reports whether a minority is touched, and nothing is on a user's client.
 func (c *minorityDenials) judges(u history.User) bool {
 	return len(c.touched) > 0 && 2*len(c.touched) < len(c.run.Majority.Servers) &&
-		!slices.Contains(c.broken, users.ClientName(u.Client()))
+		!slices.Contains(c.broken, history.ClientName(u.Client()))
 }
 
 // after takes an event behind what it did to holds.

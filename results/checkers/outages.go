@@ -162,7 +162,7 @@ func (o *outages) deadWaiters(l *lockOutage, lock uint16, t int64) (n int) {
 func (o *outages) killed(u history.User, t int64) bool {
 	return slices.ContainsFunc(o.run.Faults, func(f history.Fault) bool {
 		return f.Traits != nil && f.Traits.Kills && f.Receipt.Status == history.Installed && f.Start < t &&
-			slices.Contains(f.Targets, users.ClientName(u.Client()))
+			slices.Contains(f.Targets, history.ClientName(u.Client()))
 	})
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
-	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
 // overlapScript is a paused holder that outlives its validity and then writes over the later one.
@@ -107,7 +106,7 @@ func (d *runDir) write() {
 	}
 	create("engine")
 	for i, e := range d.script.events {
-		name := users.ClientName(e.User.Client())
+		name := history.ClientName(e.User.Client())
 		switch e.Kind {
 		case history.EffectRead, history.EffectWrite:
 			name = "register"
@@ -123,7 +122,7 @@ func (d *runDir) write() {
 		}
 		seq[name]++
 		e.Seq = seq[name]
-		if name != users.ClientName(e.User.Client()) {
+		if name != history.ClientName(e.User.Client()) {
 			e.Op = e.Seq
 		}
 		must(files[name].Append(&e))

@@ -9,7 +9,6 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
-	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
 // script is a history written by hand, as testdata/golden has them. Its lines are
@@ -75,7 +74,7 @@ func (s *script) line(f []string) error {
 		return s.reading(f[1:])
 	case "hung":
 		until, err := millis(f[2])
-		s.run.Hung = append(s.run.Hung, results.Hung{Name: users.ClientName(int(f[1][0] - 'A')), Until: until})
+		s.run.Hung = append(s.run.Hung, results.Hung{Name: history.ClientName(int(f[1][0] - 'A')), Until: until})
 		return err
 	case "keeps":
 		return s.keeps(f[1], f[2], f[3:])
@@ -111,7 +110,7 @@ func (s *script) reading(f []string) error {
 			}
 			switch k {
 			case "cpu":
-				r.CPU[users.ClientName(i)] = n * int64(time.Millisecond)
+				r.CPU[history.ClientName(i)] = n * int64(time.Millisecond)
 			case "starts":
 				r.Starts[strconv.Itoa(i+1)] = int(n)
 			default:
@@ -219,7 +218,7 @@ func (s *script) tell(k, v string) (err error) {
 		s.run.Clients = append(s.run.Clients, results.ClientStats{Name: "client-1", Unstarted: n})
 		return err
 	case "cpu":
-		c := results.ClientStats{Name: users.ClientName(len(s.run.Clients))}
+		c := results.ClientStats{Name: history.ClientName(len(s.run.Clients))}
 		c.CPU, err = millis(v)
 		s.run.Clients = append(s.run.Clients, c)
 	case "dead":
@@ -237,7 +236,7 @@ func (s *script) tell(k, v string) (err error) {
 		s.run.Processes = append(s.run.Processes, p)
 	case "error":
 		for c := range 8 {
-			p := history.Header{Process: users.ClientName(c)}
+			p := history.Header{Process: history.ClientName(c)}
 			if p.ErrorNS, err = millis(v); err != nil {
 				return err
 			}
@@ -248,7 +247,7 @@ func (s *script) tell(k, v string) (err error) {
 		if !ok {
 			return fmt.Errorf("unknown key")
 		}
-		p := history.Header{Process: users.ClientName(scriptUser(user).Client())}
+		p := history.Header{Process: history.ClientName(scriptUser(user).Client())}
 		p.ErrorNS, err = millis(v)
 		s.run.Processes = append(s.run.Processes, p)
 	}
@@ -266,7 +265,7 @@ func (s *script) fault(f []string) error {
 				return nil
 			}
 			u := scriptUser(v)
-			x.Targets, x.Target = []string{users.ClientName(u.Client())}, v
+			x.Targets, x.Target = []string{history.ClientName(u.Client())}, v
 			x.User = &u
 		case "hold":
 			var n int
@@ -434,7 +433,7 @@ func (s *script) event(f []string) error {
 	s.events, s.at = append(s.events, e), append(s.at, on)
 	for i := range s.run.Lost {
 		others := e.Kind == history.EffectRead || e.Kind == history.EffectWrite || e.Kind == history.Final || e.Kind == history.Dead || e.Kind == history.Ended
-		if l := &s.run.Lost[i]; l.Name == users.ClientName(e.User.Client()) && !others {
+		if l := &s.run.Lost[i]; l.Name == history.ClientName(e.User.Client()) && !others {
 			l.Last = at
 		}
 	}

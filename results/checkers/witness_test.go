@@ -8,7 +8,6 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
-	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
 // TestDoubleGrantHasAWitness hides a double grant behind more overlaps of overdue holds than are kept for witnesses: holds that are known to be
@@ -230,7 +229,7 @@ run tells recovery=1000
 	} {
 		var of []string
 		for _, w := range finding(t, checker, text).Witnesses {
-			of = append(of, users.ClientName(w.Events[0].User.Client()))
+			of = append(of, history.ClientName(w.Events[0].User.Client()))
 		}
 		if strings.Join(of, " ") != "client-2 client-1" {
 			t.Errorf("%s: the witnesses are of %q", checker, of)
@@ -255,7 +254,7 @@ func TestAForeignReleaseIsShownWithAllWhoHadTheLock(t *testing.T) {
 	}
 	var of []string
 	for _, h := range ws[0].Holds {
-		of = append(of, users.ClientName(h.User.Client()))
+		of = append(of, history.ClientName(h.User.Client()))
 	}
 	if strings.Join(of, " ") != "client-2 client-3 client-1" {
 		t.Errorf("the witness shows the holds of %q", of)
@@ -285,7 +284,7 @@ func TestAStaleWriteIsShownWithTheFirstWhoCameLater(t *testing.T) {
 `,
 	} {
 		ws := finding(t, "stale_writes", "run resource=register token=service\n1 A acquire invoke\n2 B acquire invoke\n3 C acquire invoke"+text+"140 B effect-read ok\n150 C effect-read ok\n160 A effect-write ok\n").Witnesses
-		if len(ws) != 1 || users.ClientName(ws[0].Holds[1].User.Client()) != "client-2" {
+		if len(ws) != 1 || history.ClientName(ws[0].Holds[1].User.Client()) != "client-2" {
 			t.Errorf("they %s: %+v", name, ws)
 		}
 	}

@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"io"
 	"regexp"
 	"slices"
@@ -408,7 +407,7 @@ func follow(h *results.HoldRef, e *history.Event) {
 }
 
 // clientName is the node of a user.
-func clientName(u history.User) string { return fmt.Sprintf("client-%d", u.Client()+1) }
+func clientName(u history.User) string { return history.ClientName(u.Client()) }
 
 // clientNumber is the index of a client by its node's name.
 func clientNumber(node string) (int, bool) {

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
-	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
 // TestWhatTheGeneratorIsWarnedOf: lag of more than 10 ms, of the client that lagged most, and more than 0.4 of the machine's processor time.
@@ -29,7 +29,7 @@ func TestWhatTheGeneratorIsWarnedOf(t *testing.T) {
 	} {
 		run := results.Run{End: c.end, Cores: c.cores}
 		for i, lag := range c.lag {
-			run.Clients = append(run.Clients, results.ClientStats{Name: users.ClientName(i), Lag: lag})
+			run.Clients = append(run.Clients, results.ClientStats{Name: history.ClientName(i), Lag: lag})
 		}
 		run.Clients[0].CPU = c.cpu
 		f := newGenerator(run).Finish()

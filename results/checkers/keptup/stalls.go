@@ -13,7 +13,6 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
-	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
 type stalls struct {
@@ -42,7 +41,7 @@ func newStalls(run results.Run) results.Checker {
 }
 
 // Observe takes the next event of a process whose name is not known.
-func (c *stalls) Observe(e *history.Event) { c.observe(users.ClientName(e.User.Client()), e) }
+func (c *stalls) Observe(e *history.Event) { c.observe(history.ClientName(e.User.Client()), e) }
 
 // ObserveFrom takes the next event.
 func (c *stalls) ObserveFrom(process *history.Header, e *history.Event) {

@@ -2,15 +2,11 @@ package users
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
 )
-
-// ClientName is the name of the node with that client index.
-func ClientName(c int) string { return fmt.Sprintf("client-%d", c+1) }
 
 // LostClient is a client whose end nobody saw.
 type LostClient struct {
