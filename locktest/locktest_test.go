@@ -14,10 +14,11 @@ import (
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/all"
+	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/internal/node"
-	"github.com/lockquake/lockquake/internal/stories"
+	"github.com/lockquake/lockquake/internal/stories/ask"
+	"github.com/lockquake/lockquake/internal/suite"
 	"github.com/lockquake/lockquake/lock"
-	"github.com/lockquake/lockquake/scenarios"
 )
 
 // TestImports holds what other modules link with locktest, whatever the tags of their tests: nothing of others but golang.org/x/sys,
@@ -26,7 +27,7 @@ func TestImports(t *testing.T) {
 	t.Parallel()
 	const own = "github.com/lockquake/lockquake/"
 	allowed := []string{
-		"lock", "locktest", "history", "backends", "backends/conformance", "internal/stories", "internal/caret", "scenarios/suite", "internal/node", "internal/clock", "internal/wire", "internal/client",
+		"lock", "locktest", "history", "backends", "backends/conformance", "internal/stories/ask", "internal/node", "internal/clock", "internal/wire", "internal/client",
 		"workloads", "workloads/resource", "workloads/resource/register",
 	}
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-tags", "integration bench soak", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".").Output()
@@ -68,69 +69,29 @@ func TestExampleIsOutside(t *testing.T) {
 	}
 }
 
-// TestStories reads each story as lockquake does.
-func TestStories(t *testing.T) {
+// TestServices holds what is said of each service against lockquake's own backends, and has the stories of a lock made of what
+// is asked for.
+func TestServices(t *testing.T) {
 	t.Parallel()
+	list := all.All()
 	for _, s := range []Service{Redis(), Redlock(), RedisCluster(), RedisSentinel(), Etcd(), ZooKeeper(), Postgres()} {
-		for _, b := range all.All() {
-			if b.Name == s.backend && b.Servers != s.servers {
-				t.Errorf("%s: its servers are %+v, and the backend says %+v", s.backend, s.servers, b.Servers)
-			}
-		}
 		r := &runner{settings: settings{ttl: s.ttl, users: 4, clients: 3}, service: s}
 		r.lock.Name, r.lock.Offers.Token = s.standIn(false), backends.TokenNone
 		r.lock.Points = []string{"before-lock", "half-way", "lock-done", "before-unlock", "unlock-done"}
-		r.lock.Recovery = backends.RecoversIn(func(ttl time.Duration) time.Duration { return ttl })
-		list := stories.Of(r.subject())
+		made, err := suite.Asked(r.subject(false), "locktest-", list)
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, name := range []string{"crash-half-way", "late-release-before-unlock"} {
-			if !slices.ContainsFunc(list, func(x stories.Story) bool { return x.Name == name }) {
+			if !slices.ContainsFunc(made, func(x ask.Story) bool { return x.Name == name }) {
 				t.Errorf("%s: there is no story %s, about a point that the lock was seen to pass", s.backend, name)
 			}
 		}
-		for _, story := range list {
-			text, err := story.Scenario("locktest-", r.subject())
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := scenarios.Parse([]byte(text), story.Name)
-			if err != nil {
-				t.Errorf("%s, %s: %v\n%s", s.backend, story.Name, err, text)
-				continue
-			}
-			if point, ok := strings.CutPrefix(story.Name, "crash-"); ok && point != "half-way" {
-				t.Errorf("%s, %s: this is no point in the middle of an acquire", s.backend, story.Name)
-			}
-			if strings.Contains(text, "token_regressions") != s.tokens {
-				t.Errorf("%s, %s: of a lock without tokens it expects\n%s", s.backend, story.Name, text)
-			}
-			ownTTL := strings.HasPrefix(story.Name, "odd-ttl")
-			if got.Backend.Use != s.backend || (got.Backend.TTL == s.ttl) == ownTTL || got.Claim != story.Claim || len(got.Steps) == 0 && got.Workload.Use == "" {
-				t.Errorf("%s, %s: %+v", s.backend, story.Name, got)
-			}
-		}
-	}
-}
-
-// TestWithout has stories that do not apply.
-func TestWithout(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		service Service
-		offers  backends.Offers
-		want    string
-	}{
-		"late-release":  {Redis(), backends.Offers{}, "name no end"},
-		"late-renewal":  {Redis(), backends.Offers{Expires: true, Renewal: "background"}, "no lock.Renewer"},
-		"leader-crash":  {Redis(), backends.Offers{}, "no server takes over"},
-		"server-pauses": {RedisSentinel(), backends.Offers{}, "may not know its grants"},
-		"crash":         {Redis(), backends.Offers{}, ""},
-	} {
-		r := &runner{settings: settings{ttl: 2 * time.Second}, service: c.service}
-		r.lock.Offers = c.offers
-		list := stories.Of(r.subject())
-		i := slices.IndexFunc(list, func(s stories.Story) bool { return s.Name == name })
-		if why := list[i].Why(r.subject()); (why == "") != (c.want == "") || !strings.Contains(why, c.want) {
-			t.Errorf("%s: %q, want %q", name, why, c.want)
+		_, standIn, err := suite.Locks(s.backend, s.standIn(true), listed.Clients(list))
+		if err != nil {
+			t.Error(err)
+		} else if standIn[0].Offers.Token == backends.TokenNone && s.backend != "redlock" {
+			t.Errorf("%s: %s stands in for a lock with tokens, and has none", s.backend, standIn[0].Name)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/internal/stories/ask"
 )
 
 // program is the path of lockquake.
@@ -242,6 +243,21 @@ func (j *jobs) do(scenario string, set []string) (list []verdict, err error) {
 			return list, nil
 		}
 	}
+}
+
+// stories lists what the lock is put to.
+func (p program) stories(ctx context.Context, l ask.Lock) (list []ask.Story, err error) {
+	described, err := json.Marshal(l)
+	if err != nil {
+		return nil, err
+	}
+	cmd, said := p.command(ctx, "list", "scenarios", "--suite", "--of", "-", "--format", "json")
+	cmd.Stdin = bytes.NewReader(described)
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, failed(err, said)
+	}
+	return list, json.Unmarshal(out, &list)
 }
 
 // explain tells in plain words what happened in a run, and ends with the path of its report.

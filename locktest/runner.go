@@ -18,7 +18,7 @@ import (
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/conformance"
-	"github.com/lockquake/lockquake/internal/stories"
+	"github.com/lockquake/lockquake/internal/stories/ask"
 	"github.com/lockquake/lockquake/lock"
 )
 
@@ -60,11 +60,8 @@ func newRunner(t *testing.T, set settings, s Service, connect Connect, me run) (
 	})
 	t.Cleanup(r.end)
 	r.lock = backends.Lock{
-		Recovery: backends.RecoversIn(func(ttl time.Duration) time.Duration {
-			return cmp.Or(r.recovery,
-				2*ttl+5*time.Second)
-		}),
-		Dial: s.dial(connect),
+		Recovery: backends.RecoversIn(r.bound().Bound),
+		Dial:     s.dial(connect),
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -73,6 +70,14 @@ func newRunner(t *testing.T, set settings, s Service, connect Connect, me run) (
 	}
 	r.access.Lock = r.lock.Name
 	return r, nil
+}
+
+// bound is that of the lock's recovery.
+func (s settings) bound() ask.Recovery {
+	if s.recovery != 0 {
+		return ask.Recovery{Plus: s.recovery}
+	}
+	return ask.Recovery{TTLs: 2, Plus: 5 * time.Second}
 }
 
 // sets are the settings of the service, as --set takes them, below a section.
@@ -122,7 +127,7 @@ func (r *runner) look(ctx context.Context) error {
 	if err := u.Release(armed, g); err != nil {
 		return fmt.Errorf("release: %w", err)
 	}
-	o := backends.Offers{Renewal: "none", Token: backends.TokenNone, Reentrant: "no", WallClock: r.service.wallClock}
+	o := backends.Offers{Renewal: "none", Token: backends.TokenNone, Reentrant: "no"}
 	_, o.Expires = g.ValidUntil.Time()
 	_, o.Try = u.(lock.TryAcquirer)
 	if _, o.LossSignal = u.(lock.Watcher); o.LossSignal && o.Expires {
@@ -179,21 +184,24 @@ func (r *runner) runAll(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	for _, s := range stories.Of(r.subject()) {
+	list, err := r.program.stories(ctx, r.subject(testing.Short()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range list {
 		if testing.Short() && !s.Quick {
 			continue
 		}
 		t.Run(s.Name, func(t *testing.T) {
-			if why := s.Why(r.subject()); why != "" {
-				t.Skip(why)
-			}
-			text, err := s.Scenario("locktest-", r.subject())
-			if err != nil {
-				t.Fatal(err)
+			switch {
+			case s.Why != "":
+				t.Skip(s.Why)
+			case s.Error != "":
+				t.Fatal(s.Error)
 			}
 			// which stays where the run failed: the command that runs it again names it
 			file := filepath.Join(dir, s.Name+".yaml")
-			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			if err := os.WriteFile(file, []byte(s.Scenario), 0o644); err != nil {
 				t.Fatal(err)
 			}
 			r.run(t, file, nil, s.Grants)
@@ -209,12 +217,16 @@ func (r *runner) runAll(t *testing.T) {
 	}
 }
 
-// subject is the lock as stories see it.
-func (r *runner) subject() stories.Subject {
-	return stories.Subject{
-		Backend: r.service.backend, Servers: r.service.servers, Lock: r.lock, TTL: r.ttl, Clients: r.clients,
-		Users: r.users, Quick: testing.Short(),
-		NoTokens: r.service.tokens && r.lock.Offers.Token == backends.TokenNone, Elsewhere: !r.service.named,
+// subject is the lock as its stories see it.
+func (r *runner) subject(quick bool) ask.Lock {
+	var set []string
+	for key, value := range r.service.set {
+		set = append(set, key+"="+value)
+	}
+	return ask.Lock{
+		Backend: r.service.backend, StandIn: r.lock.Name, Set: set, TTL: r.ttl, Recovery: r.bound(),
+		Offers: r.lock.Offers, Points: r.lock.Points, Clients: r.clients, Users: r.users, Quick: quick,
+		Elsewhere: !r.service.named,
 	}
 }
 
@@ -280,7 +292,7 @@ func (r *runner) judge(t *testing.T, v verdict, about int64) {
 	case unknown:
 		t.Skipf("unknown: %s", strings.Join(v.Reasons, "; "))
 	case pass:
-		t.Log(cmp.Or(stories.Short(v.Judged.Grants, about), fmt.Sprintf("%d grants judged", v.Judged.Grants)))
+		t.Log(cmp.Or(ask.Short(v.Judged.Grants, about), fmt.Sprintf("%d grants judged", v.Judged.Grants)))
 	default:
 		t.Errorf("%s\n\nWhat happened, and the report:\n%s\n\nagain: %s", v.text(),
 			r.program.explain(t.Context(), v.RunDir), v.Replay)

@@ -17,12 +17,9 @@ type Service struct {
 	lock, tokenLock string
 	ttl             time.Duration
 	endpoints       func(backends.Access) []string
-	servers         backends.Servers // as lockquake's own backend says of them
-	voters          int              // how many nodes a client asks for one operation; 0: one
-	direct          string           // conformance.Options.Direct
-	tokens          bool             // the grants of lock have tokens
-	named           bool             // the service can be asked about a lock whose key is its name
-	wallClock       bool             // servers tell by their wall clock when a key or a row ends
+	voters          int    // how many nodes a client asks for one operation; 0: one
+	direct          string // conformance.Options.Direct
+	named           bool   // the service can be asked about a lock whose key is its name
 	set             map[string]string
 }
 
@@ -39,29 +36,20 @@ func (s Service) With(key, value string) Service {
 // usualTTL is short, for the checks that let a grant end, and long enough for etcd and ZooKeeper.
 const usualTTL = 2 * time.Second
 
-// redisDurable is the key that has a Redis know all that it has answered when it is started again.
-const redisDurable = "persistence: always"
-
 // Redis is one Redis server. The endpoint is a URL, redis://:PASSWORD@HOST:PORT, which redis.ParseURL of go-redis and
 // rueidis.ParseURL read.
 func Redis() Service {
 	return Service{
 		backend: "redis", lock: "set-px-lua", tokenLock: "set-px-incr", ttl: usualTTL, named: true,
-		wallClock: true, endpoints: redisURLs, servers: backends.Servers{
-			CountsConnections: true, Durable: redisDurable,
-			Forgets: true,
-		},
+		endpoints: redisURLs,
 	}
 }
 
 // Redlock is five independent Redis servers. Each endpoint is a URL as that of Redis.
 func Redlock() Service {
 	return Service{
-		backend: "redlock", lock: "redlock", ttl: usualTTL, named: true, wallClock: true,
-		endpoints: redisURLs, voters: 5, servers: backends.Servers{
-			Majority:          backends.ByClients,
-			CountsConnections: true, Durable: redisDurable, Forgets: true,
-		},
+		backend: "redlock", lock: "redlock", ttl: usualTTL, named: true,
+		endpoints: redisURLs, voters: 5,
 	}
 }
 
@@ -69,10 +57,9 @@ func Redlock() Service {
 // of Redis.
 func RedisCluster() Service {
 	return Service{
-		backend: "rediscluster", lock: "set-px-lua", tokenLock: "set-px-incr", ttl: usualTTL, wallClock: true,
+		backend: "rediscluster", lock: "set-px-lua", tokenLock: "set-px-incr", ttl: usualTTL,
 		endpoints: redisURLs,
 		direct:    "clients learn the addresses of nodes from the cluster",
-		servers:   backends.Servers{Standby: true, CountsConnections: true, Durable: redisDurable, Forgets: true},
 	}
 }
 
@@ -83,18 +70,16 @@ const Master = "lockquake"
 // redis://:PASSWORD@HOST:PORT?master_name=lockquake&sentinel_password=PASSWORD.
 func RedisSentinel() Service {
 	return Service{
-		backend: "sentinel", lock: "set-px-lua", tokenLock: "set-px-incr", ttl: usualTTL, named: true, wallClock: true,
+		backend: "sentinel", lock: "set-px-lua", tokenLock: "set-px-incr", ttl: usualTTL, named: true,
 		endpoints: sentinelURLs,
 		direct:    "clients learn the address of the primary from the Sentinels",
-		servers:   backends.Servers{Standby: true, CountsConnections: true, Durable: redisDurable, Forgets: true},
 	}
 }
 
 // Etcd is an etcd of three members. Each endpoint is a URL, http://HOST:PORT.
 func Etcd() Service {
 	return Service{
-		backend: "etcd", lock: "mutex", ttl: usualTTL, tokens: true,
-		servers: backends.Servers{Majority: backends.AmongThem, WholeSeconds: true},
+		backend: "etcd", lock: "mutex", ttl: usualTTL,
 		endpoints: func(a backends.Access) []string {
 			return each(a.Addresses("client"), func(address string) string { return "http://" + address })
 		},
@@ -104,8 +89,8 @@ func Etcd() Service {
 // ZooKeeper is an ensemble of three servers. Each endpoint is HOST:PORT, as zk.Connect takes it.
 func ZooKeeper() Service {
 	return Service{
-		backend: "zookeeper", lock: "sequential", ttl: usualTTL, tokens: true,
-		servers: backends.Servers{Majority: backends.AmongThem}, endpoints: func(a backends.Access) []string {
+		backend: "zookeeper", lock: "sequential", ttl: usualTTL,
+		endpoints: func(a backends.Access) []string {
 			return a.Addresses("client")
 		},
 	}
@@ -115,8 +100,7 @@ func ZooKeeper() Service {
 // postgres://USER:PASSWORD@HOST:PORT/postgres?sslmode=disable, of a user who may do everything.
 func Postgres() Service {
 	return Service{
-		backend: "postgres", lock: "lease", ttl: usualTTL, tokens: true, wallClock: true,
-		servers: backends.Servers{CountsLate: true, CountsConnections: true, StartTLS: true},
+		backend: "postgres", lock: "lease", ttl: usualTTL,
 		endpoints: func(a backends.Access) []string {
 			login := a.LoginAt("client")
 			return each(a.Addresses("client"), func(address string) string {

@@ -2,8 +2,10 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -15,6 +17,7 @@ import (
 	"github.com/lockquake/lockquake/cmd/lockquake/nodes"
 	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/stories"
+	"github.com/lockquake/lockquake/internal/stories/ask"
 	"github.com/lockquake/lockquake/internal/suite"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/checkers"
@@ -77,6 +80,8 @@ func listCommand(std cli.Streams) *cobra.Command {
 		"of locks, all columns: what each offers, what it is, and what is wrong with it")
 	ofSuite := c.Flags().Bool("suite", false,
 		"of scenarios, the stories of the regression suite, which any lock can be put to (docs/suites.md)")
+	of := c.Flags().String("of", "",
+		"of the stories, what they are for the lock that this file describes (- is standard input; docs/suites.md)")
 	backend := c.Flags().String("for", "", "of scenarios and locks, those of this backend alone")
 	// The flag was added on the line before: this cannot fail.
 	_ = c.RegisterFlagCompletionFunc("for",
@@ -87,10 +92,14 @@ func listCommand(std cli.Streams) *cobra.Command {
 			return err
 		}
 		list := lists[args[0]]
-		if *ofSuite {
-			if args[0] != "scenarios" || *backend != "" {
-				return cli.Usagef("list --suite: it is of scenarios, and for any backend")
-			}
+		switch {
+		case *ofSuite && (args[0] != "scenarios" || *backend != ""):
+			return cli.Usagef("list --suite: it is of scenarios, and for any backend")
+		case *of != "" && (!*ofSuite || len(args) > 1 || f.Value != "json"):
+			return cli.Usagef("list --of: it is of all stories, as JSON: list scenarios --suite --of FILE --format json")
+		case *of != "":
+			return storiesOf(std, *of)
+		case *ofSuite:
 			list = listSuite
 		}
 		items, err := chosenItems(list(), args, *backend)
@@ -252,4 +261,31 @@ func listSuite() []item {
 		out = append(out, item{Name: name, Doc: t.Claim, Needs: t.Needs, File: name + ".yaml", path: name})
 	}
 	return out
+}
+
+// prefixOfStories begins the names of the scenarios that the stories of somebody else's lock become.
+const prefixOfStories = "locktest-"
+
+// storiesOf prints the stories of the lock that a file describes.
+func storiesOf(std cli.Streams, file string) error {
+	text := std.In
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return cli.Usagef("list --of: %v", err)
+		}
+		defer func() { _ = f.Close() }()
+		text = f
+	}
+	var l ask.Lock
+	in := json.NewDecoder(text)
+	in.DisallowUnknownFields()
+	if err := in.Decode(&l); err != nil {
+		return cli.Usagef("list --of %s: %v", file, err)
+	}
+	list, err := suite.Asked(l, prefixOfStories, nodes.Catalog().Backends)
+	if err != nil {
+		return cli.Usagef("list --of %s: %v", file, err)
+	}
+	return cli.WriteJSON(std.Out, list)
 }

@@ -1,11 +1,10 @@
 // Package stories has the default suite of a lock: the stories of scenarios/suite, each of which becomes a scenario for
-// every lock that offers what it is about. `lockquake suite` and package locktest both take them from here. Other
-// modules link it with locktest, so it imports the standard library alone.
+// every lock that offers what it is about. `lockquake suite` takes them from here, and package locktest asks the program
+// for them.
 package stories
 
 import (
 	"cmp"
-	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
@@ -40,15 +39,6 @@ type Story struct {
 
 	point string
 	place int // of the point among those of the lock
-}
-
-// Short says what a run is worth that found nothing, and has fewer grants than its story is about; "": it has as many.
-func Short(judged, about int64) string {
-	if judged >= about {
-		return ""
-	}
-	return fmt.Sprintf("%d grants were judged, and the story is about %d: what needs more than those was not seen, and of what comes by chance the rate is below 3/%d with 95 %% confidence",
-		judged, about, judged)
 }
 
 // Why says why the story does not apply to the lock; "": it does.

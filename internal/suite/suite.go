@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/history"
-	"github.com/lockquake/lockquake/internal/stories"
+	"github.com/lockquake/lockquake/internal/stories/ask"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/scenarios"
@@ -144,7 +144,7 @@ func (c Cell) short() string {
 		return ""
 	}
 	least := slices.MinFunc(c.Runs, func(a, b Run) int { return cmp.Compare(a.Grants, b.Grants) })
-	return stories.Short(least.Grants, c.About)
+	return ask.Short(least.Grants, c.About)
 }
 
 // uncovered returns the counts of trouble in a green cell that its story does not name; "" where there are none, or the
