@@ -211,6 +211,13 @@ var variants = []variant{
 		flaws: flaws{forgetsRenewals: true},
 	},
 	{
+		name:  "retakes",
+		doc:   "Says yes to the renewal of a grant that is over, where the lock is free, and takes it again.",
+		wrong: "its holder never hears that others had the lock meanwhile",
+		found: backends.FoundIn("lapsed-renewal", "a renewal of what was lost", "step 4, renew of A, was done", "renewal"),
+		flaws: flaws{retakes: true},
+	},
+	{
 		name:  "reuses-tokens",
 		doc:   "Gives two grants in a row the same token.",
 		wrong: "a fence cannot tell a holder from the one before it",

@@ -40,13 +40,14 @@ type flaws struct {
 	cutsTTL         bool
 	losesWakeups    bool
 	hashesNames     bool
+	retakes         bool
 }
 
 // silent tells whether the store says nothing when a grant ends: one that told its victims would hide what it did to
 // them, because a hold ends when its user learns of the loss.
 func (f flaws) silent() bool {
 	return f.neverRefuses || f.neverExcludes || f.expiresEarly || f.forgetsRenewals || f.cutsTTL || f.freesForeign ||
-		f.neverExpires
+		f.neverExpires || f.retakes
 }
 
 // store is the service: what a server would keep.
@@ -324,13 +325,25 @@ func (s *store) renew(name string, id uint64, ttl time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.stands(name, id) {
-		return s.flaws.neverRefuses
+		return s.flaws.neverRefuses || s.flaws.retakes && s.retake(name, id, ttl)
 	}
 	if !s.flaws.forgetsRenewals {
 		s.record(name).holder.end = time.Now().Add(s.life(ttl))
 		s.arm(name)
 	}
 	return !s.flaws.deniesRenewals
+}
+
+// retake gives a free lock to a grant that is over. The caller holds the mutex.
+func (s *store) retake(name string, id uint64, ttl time.Duration) bool {
+	r := s.record(name)
+	if r.holder != nil {
+		return false
+	}
+	now := time.Now()
+	r.holder = &holding{id: id, begin: now, end: now.Add(ttl), lost: make(chan struct{})}
+	s.arm(name)
+	return true
 }
 
 // look says who has a lock, and until when.

@@ -98,13 +98,13 @@ func newFalseResults(run results.Run) results.Checker {
 }
 
 // readings are what the service as a whole answered to questions that begin with one of the facts, by lock, in their
-// order, up to the first fault at a server. A lock that it was never seen to have is left out: its client may keep it
+// order, up to the first fault at a server. Links from servers to clients alone change nothing of what they have. A lock that it was never seen to have is left out: its client may keep it
 // where nobody looks.
 func readings(run results.Run, facts ...string) map[uint16][]history.Observation {
 	broken := results.Forever
 	for i := range run.Faults {
 		f := &run.Faults[i]
-		if atServer(run, f) {
+		if atServer(run, f) && !towardsClients(f) {
 			broken = min(broken, f.Start)
 		}
 	}
@@ -127,6 +127,14 @@ func readings(run results.Run, facts ...string) map[uint16][]history.Observation
 		slices.SortStableFunc(list, func(a, b history.Observation) int { return int(a.Asked - b.Asked) })
 	}
 	return out
+}
+
+// towardsClients reports whether a fault is on links whose other ends are clients alone.
+func towardsClients(f *history.Fault) bool {
+	return len(f.Peers) > 0 && !slices.ContainsFunc(f.Peers, func(p string) bool {
+		_, client := history.ClientOf(p)
+		return !client
+	})
 }
 
 // unread says why there are no readings.

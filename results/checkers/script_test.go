@@ -267,6 +267,8 @@ func (s *script) fault(f []string) error {
 			u := scriptUser(v)
 			x.Targets, x.Target = []string{history.ClientName(u.Client())}, v
 			x.User = &u
+		case "peers": // nodes at the other ends of links
+			x.Peers = strings.Split(v, ",")
 		case "hold":
 			var n int
 			n, err = strconv.Atoi(v)

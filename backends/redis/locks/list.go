@@ -18,7 +18,10 @@ func OneClient() []backends.Lock {
 }
 
 // OneServer lists the locks on one server.
-func OneServer() []backends.Lock { return append(OneClient(), wasteful(), stubborn(), evalshaOnly()) }
+func OneServer() []backends.Lock {
+	return append(OneClient(), wasteful(), stubborn(), evalshaOnly(), resends(),
+		countsTwice())
+}
 
 // Quorum lists the locks on independent servers.
 func Quorum() []backends.Lock {

@@ -219,7 +219,12 @@ func (m member) ask(ctx context.Context, fact string) (string, error) {
 func clockText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z07:00") }
 
 func (m member) holder(ctx context.Context, name string) (string, error) {
-	v, err := m.client.MGet(ctx, m.keys.Anywhere(name)...).Result()
+	var q question
+	_, _ = m.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		q = ask(ctx, p, m.keys.Anywhere(name))
+		return nil
+	})
+	v, err := q.values()
 	return holderIn(v), err
 }
 

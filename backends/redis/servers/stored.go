@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,26 +15,62 @@ import (
 	"github.com/lockquake/lockquake/backends/topology"
 )
 
+// question asks what stands at the keys of a lock: of a string its value, of a hash, as re-entrant locks keep one, the
+// fields that name its holders.
+type question struct {
+	texts  *redis.SliceCmd
+	hashes []*redis.StringSliceCmd
+}
+
+func ask(ctx context.Context, p redis.Pipeliner, keys []string) question {
+	q := question{texts: p.MGet(ctx, keys...), hashes: make([]*redis.StringSliceCmd, len(keys))}
+	for i, k := range keys {
+		q.hashes[i] = p.HKeys(ctx, k)
+	}
+	return q
+}
+
+// values are what was found at each key; nil: nothing.
+func (q question) values() ([]any, error) {
+	out, err := q.texts.Result()
+	for i := range out {
+		fields, wrong := q.hashes[i].Result()
+		switch {
+		case wrong != nil && !redis.HasErrorPrefix(wrong, "WRONGTYPE"):
+			return nil, wrong
+		case len(fields) > 0:
+			slices.Sort(fields)
+			out[i] = strings.Join(fields, ",")
+		}
+	}
+	return out, err
+}
+
 // stored reads a lock's key and how long it lasts, both at once.
 func (m member) stored(ctx context.Context, name string, keys []string) (topology.Stored, error) {
-	var values *redis.SliceCmd
+	var q question
 	ends := make([]*redis.DurationCmd, len(keys))
-	_, err := m.client.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		values = p.MGet(ctx, keys...)
+	_, _ = m.client.TxPipelined(ctx, func(p redis.Pipeliner) error { // each reply has its own error
+		q = ask(ctx, p, keys)
 		for i, k := range keys {
 			ends[i] = p.PTTL(ctx, k)
 		}
 		return nil
 	})
+	values, err := q.values()
 	if err != nil {
 		return topology.Stored{}, fmt.Errorf("the keys of %s on %s: %w", name, m.name, err)
 	}
-	out := topology.Stored{Holder: holderIn(values.Val())}
-	for i, v := range values.Val() {
+	out := topology.Stored{Holder: holderIn(values)}
+	for i, v := range values {
 		if v == nil {
 			continue
 		}
-		if left := ends[i].Val(); left >= 0 {
+		left, err := ends[i].Result()
+		if err != nil {
+			return topology.Stored{}, fmt.Errorf("the end of %s on %s: %w", name, m.name, err)
+		}
+		if left >= 0 {
 			out.EndsIn = &left
 		}
 		break

@@ -113,13 +113,14 @@ func (v view) roleFor(slot int) string {
 // slotHolder reads the key on the very node that was asked: READONLY lets a replica answer. A node without the key's
 // slot answers MOVED: the key is certainly not there.
 func slotHolder(ctx context.Context, m member, name string) (string, error) {
-	var get *redis.SliceCmd
+	var q question
 	_, _ = m.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.ReadOnly(ctx) // the connection stays so, which changes nothing for a primary
-		get = p.MGet(ctx, m.keys.Keys(name)...)
+		p.ReadOnly(ctx)
+		q = ask(ctx, p, m.keys.Keys(name))
+		p.ReadWrite(ctx) // or the replica would answer on this connection as if the slot were its own
 		return nil
 	})
-	v, err := get.Result()
+	v, err := q.values()
 	if redis.HasErrorPrefix(err, "MOVED") {
 		return "none", nil
 	}
