@@ -18,22 +18,22 @@ const notable = 100_000_000
 const maxAccesses = 4
 
 // accessMarker draws what the resource did for the holders.
-type accessMarker struct{ *story }
+type accessMarker marker
 
 // accessMarks adds what the resource did for the holders, at the times of the effects.
-func (s accessMarker) accessMarks() {
-	resource := s.lane(laneResource)
+func (mk accessMarker) accessMarks() {
+	resource := mk.story.Lanes.kind(laneResource)
 	if resource < 0 {
 		return
 	}
-	for i := range s.Holds {
-		h := &s.Holds[i]
+	for i := range mk.story.Holds {
+		h := &mk.story.Holds[i]
 		var plain, grave []mark
-		for _, e := range s.scene.events {
+		for _, e := range mk.scene.events {
 			if !isEffect(e) || e.User != h.Ref.User || e.Grant != h.Ref.Grant {
 				continue
 			}
-			m := s.access(e, h)
+			m := mk.access(e, h)
 			m.To = resource
 			if m.Kind == markStale || m.Kind == markRefused {
 				grave = append(grave, m)
@@ -41,42 +41,42 @@ func (s accessMarker) accessMarks() {
 				plain = append(plain, m)
 			}
 		}
-		s.Marks = append(s.Marks, s.keep(plain)...)
-		s.Marks = append(s.Marks, s.keep(grave)...)
+		mk.story.Marks = append(mk.story.Marks, mk.keep(plain)...)
+		mk.story.Marks = append(mk.story.Marks, mk.keep(grave)...)
 	}
 }
 
 // keep takes the first and the last marks where there are too many.
-func (s accessMarker) keep(ms []mark) []mark {
+func (mk accessMarker) keep(ms []mark) []mark {
 	if len(ms) <= maxAccesses {
 		return ms
 	}
-	s.Skipped += len(ms) - maxAccesses
+	mk.story.Skipped += len(ms) - maxAccesses
 	half := maxAccesses / 2
 	return append(slices.Clone(ms[:half]), ms[len(ms)-half:]...)
 }
 
 // access makes the mark of one effect.
-func (s accessMarker) access(e history.Event, h *bar) mark {
-	name, on := s.Lanes[h.Lane].Name, s.which("", e.Lock)
+func (mk accessMarker) access(e history.Event, h *bar) mark {
+	name, on := mk.story.Lanes[h.Lane].Name, mk.scene.which("", e.Lock)
 	m := mark{
-		Event: ended(e, &e), Time: e.Time, Lane: h.Lane, Kind: markWrite, Label: "write " + s.value(e.Value) + on,
+		Event: ended(e, &e), Time: e.Time, Lane: h.Lane, Kind: markWrite, Label: "write " + mk.value(e.Value) + on,
 		Weight: weightAccess,
-		Say:    fmt.Sprintf("%s writes %s%s, and it is applied", name, s.value(e.Value), on),
+		Say:    fmt.Sprintf("%s writes %s%s, and it is applied", name, mk.value(e.Value), on),
 	}
 	kind, verb := history.Write, "write"
 	if e.Kind == history.EffectRead {
-		m.Kind, kind, verb, m.Label = markRead, history.Read, "read", "read "+s.value(e.Value)+on
-		m.Say, m.Weight = fmt.Sprintf("%s reads %s%s", name, s.value(e.Value), on), weightTrifle
+		m.Kind, kind, verb, m.Label = markRead, history.Read, "read", "read "+mk.value(e.Value)+on
+		m.Say, m.Weight = fmt.Sprintf("%s reads %s%s", name, mk.value(e.Value), on), weightTrifle
 	}
 	late := ""
-	if sent := s.sentAt(e, kind); sent != 0 && e.Time-sent > notable {
+	if sent := mk.sentAt(e, kind); sent != 0 && e.Time-sent > notable {
 		m.Since = sent
-		s.add(mark{
+		mk.story.add(mark{
 			Time: sent, Kind: markSent, Lane: h.Lane, To: nowhere, Label: "sends its " + verb, Weight: weightAccess,
 			Say: fmt.Sprintf("%s sends its %s", name, verb),
 		})
-		late = ", sent at " + s.at(sent) + ","
+		late = ", sent at " + mk.story.moment(sent) + ","
 	}
 	switch {
 	case e.Phase != history.Ok:
@@ -85,7 +85,7 @@ func (s accessMarker) access(e history.Event, h *bar) mark {
 		if e.Token != 0 {
 			m.Label = fmt.Sprintf("%s refused: token %d", verb, e.Token)
 		}
-		if r, ok := s.scene.reasonOf(e); ok {
+		if r, ok := mk.scene.reasonOf(e); ok {
 			short, long := causeWords(r, e)
 			m.Below = short
 			m.Say += ": " + long
@@ -93,7 +93,7 @@ func (s accessMarker) access(e history.Event, h *bar) mark {
 			m.Below = NoReason
 			m.Say += ": " + NoReason
 		}
-		for w := range witnesses(s.scene.report, results.DrawSaved, results.DrawRefused) {
+		for w := range witnesses(mk.scene.report, results.DrawSaved, results.DrawRefused) {
 			if slices.ContainsFunc(w.Events, func(o history.Event) bool {
 				return o.Kind == e.Kind && o.Time == e.Time &&
 					o.User == e.User
@@ -104,27 +104,27 @@ func (s accessMarker) access(e history.Event, h *bar) mark {
 		}
 	case e.Kind == history.EffectWrite:
 		after := ""
-		if !s.scene.env.NoLock {
-			after = s.successor(e, h)
+		if !mk.scene.env.NoLock {
+			after = mk.successor(e, h)
 		}
 		switch {
 		case after != "" && e.Code == history.CodeConditional:
 			m.Below = "late effect: after " + after + ", condition true"
-			m.Say = fmt.Sprintf("the write %s of %s%s is applied after %s: its condition is checked in the same step, and true: late effect", s.value(e.Value), name, late, after)
+			m.Say = fmt.Sprintf("the write %s of %s%s is applied after %s: its condition is checked in the same step, and true: late effect", mk.value(e.Value), name, late, after)
 		case after != "":
 			m.Kind, m.Label, m.Below, m.Weight = markStale, "stale "+m.Label, "after "+after, weightHarm
-			m.Say = fmt.Sprintf("the write %s of %s%s is applied after %s: STALE WRITE", s.value(e.Value), name, late,
+			m.Say = fmt.Sprintf("the write %s of %s%s is applied after %s: STALE WRITE", mk.value(e.Value), name, late,
 				after)
 		case late != "":
-			m.Say = fmt.Sprintf("the write %s of %s%s is applied", s.value(e.Value), name, late)
+			m.Say = fmt.Sprintf("the write %s of %s%s is applied", mk.value(e.Value), name, late)
 		}
 	}
 	return m
 }
 
 // value writes what was read or written. Elements of a set and bookings are named by their user and its count.
-func (s accessMarker) value(v int64) string {
-	switch what := s.scene.env.Writes; {
+func (mk accessMarker) value(v int64) string {
+	switch what := mk.scene.env.Writes; {
 	case v>>32 < 1:
 		return strconv.FormatInt(v, 10)
 	case what == "elements":
@@ -136,9 +136,9 @@ func (s accessMarker) value(v int64) string {
 }
 
 // sentAt finds when the access that had this effect left its client.
-func (s accessMarker) sentAt(effect history.Event, k history.Kind) int64 {
+func (mk accessMarker) sentAt(effect history.Event, k history.Kind) int64 {
 	var sent int64
-	for _, e := range s.scene.events {
+	for _, e := range mk.scene.events {
 		if e.Kind == k && e.Phase == history.Invoke && e.User == effect.User && e.Grant == effect.Grant &&
 			e.Time <= effect.Time {
 			sent = max(sent, e.Time)
@@ -149,14 +149,14 @@ func (s accessMarker) sentAt(effect history.Event, k history.Kind) int64 {
 
 // successor returns the access of a later holder that came before a write; "" where none did: then the write is not
 // stale. Later goes by time first, and by a token of the service only where time leaves the order open.
-func (s accessMarker) successor(write history.Event, h *bar) string {
+func (mk accessMarker) successor(write history.Event, h *bar) string {
 	last, found := history.Event{}, false
-	for _, e := range s.scene.events {
+	for _, e := range mk.scene.events {
 		if !isEffect(e) || e.Phase != history.Ok || e.Time >= write.Time || e.Lock != write.Lock {
 			continue
 		}
-		for _, other := range s.Holds {
-			if other.Ref.User == e.User && other.Ref.Grant == e.Grant && s.later(other.Ref, h.Ref) {
+		for _, other := range mk.story.Holds {
+			if other.Ref.User == e.User && other.Ref.Grant == e.Grant && mk.later(other.Ref, h.Ref) {
 				last, found = e, true
 			}
 		}
@@ -168,16 +168,16 @@ func (s accessMarker) successor(write history.Event, h *bar) string {
 	if last.Kind == history.EffectRead {
 		verb = "read"
 	}
-	return fmt.Sprintf("%s %s %s", s.scene.name(last.User), verb, s.value(last.Value))
+	return fmt.Sprintf("%s %s %s", mk.scene.name(last.User), verb, mk.value(last.Value))
 }
 
 // later tells whether hold b certainly comes after hold a.
-func (s accessMarker) later(b, a results.HoldRef) bool {
+func (mk accessMarker) later(b, a results.HoldRef) bool {
 	if b.User == a.User && b.Grant == a.Grant {
 		return false
 	}
 	if a.Start < b.Issued {
 		return true
 	}
-	return s.Ordered && b.Start >= a.Issued && b.Token > a.Token && a.Token != 0
+	return mk.scene.env.Token == "service" && b.Start >= a.Issued && b.Token > a.Token && a.Token != 0
 }

@@ -22,8 +22,9 @@ func marked(s *story, label string) int64 {
 // TestFaultsStandBeforeWhatTheyCause: packets pass from the moment a fault is undone, and a leader is dead before another leads, whenever that
 // was seen.
 func TestFaultsStandBeforeWhatTheyCause(t *testing.T) {
-	s := toldOf(t, pausedRun(t, false))
-	f := s.scene.faults[0]
+	m := markerOf(t, pausedRun(t, false))
+	s := m.story
+	f := m.scene.faults[0]
 	f.Start, f.Bit, f.Undo, f.End = at(5010), at(5020), at(9000), at(9013)
 	for _, want := range []struct {
 		name, began, ended string
@@ -39,8 +40,8 @@ func TestFaultsStandBeforeWhatTheyCause(t *testing.T) {
 			f.Lead = &history.Lead{Old: "etcd-1", New: "etcd-2", Led: at(5014)}
 		}
 		f.Name, f.Params, f.Peers, s.Marks = want.name, "", []string{"register"}, nil
-		s.scene.faults = asRead(t, f)
-		faultMarker{s}.faultMarks()
+		m.scene.faults = asRead(t, f)
+		faultMarker(m).faultMarks()
 		began := want.began
 		if want.name == "hold-back" { // it stands at the receiver
 			began = "client-3: " + began
@@ -66,14 +67,15 @@ func asRead(t *testing.T, f history.Fault) []history.Fault {
 
 // TestDeathFollowsTheKill: a client is killed before it is dead, whenever the kill was seen.
 func TestDeathFollowsTheKill(t *testing.T) {
-	s := toldOf(t, pausedRun(t, false))
-	f := s.scene.faults[0]
+	m := markerOf(t, pausedRun(t, false))
+	s := m.story
+	f := m.scene.faults[0]
 	f.Name, f.Start, f.Bit, f.End, f.Undo = "kill", at(5011), at(5014), 0, 0
-	s.scene.faults = asRead(t, f)
+	m.scene.faults = asRead(t, f)
 	c, _ := clientNumber(f.Targets[0])
-	s.scene.events = append(s.scene.events, history.Event{Kind: history.Dead, Phase: history.Info, User: history.MakeUser(c, 0), Time: at(5012)})
+	m.scene.events = append(m.scene.events, history.Event{Kind: history.Dead, Phase: history.Info, User: history.MakeUser(c, 0), Time: at(5012)})
 	s.Marks = nil
-	faultMarker{s}.faultMarks()
+	faultMarker(m).faultMarks()
 	if got := marked(s, "killed (SIGKILL)"); got != at(5012)-1 {
 		t.Errorf("killed at %d, want just before %d: %+v", got, at(5012), s.Marks)
 	}
@@ -81,17 +83,18 @@ func TestDeathFollowsTheKill(t *testing.T) {
 
 // TestUserGoesOnBeforeWhatItDoes: that a user went on from a point is heard of later than what it did.
 func TestUserGoesOnBeforeWhatItDoes(t *testing.T) {
-	s := toldOf(t, pausedRun(t, false))
+	m := markerOf(t, pausedRun(t, false))
+	s := m.story
 	passed := func(answer string, when float64) history.Observation {
 		return history.Observation{By: history.ByPoint, Node: "client-3", Fact: "token-checked", Answer: answer, Asked: at(when), Answered: at(when)}
 	}
-	s.scene.seen, s.Marks = []history.Observation{passed("reached", 5005), passed("left", 9014.8)}, nil
-	seenMarker{s}.seenMarks()
+	m.scene.seen, s.Marks = []history.Observation{passed("reached", 5005), passed("left", 9014.8)}, nil
+	seenMarker(m).seenMarks()
 	if got := marked(s, "goes on"); got != at(9013.6)-1 {
 		t.Errorf("goes on at %d, want just before the write of %d", got, at(9013.6))
 	}
-	s.scene.seen, s.Marks = []history.Observation{passed("reached", 5005), passed("left", 5006)}, nil
-	seenMarker{s}.seenMarks()
+	m.scene.seen, s.Marks = []history.Observation{passed("reached", 5005), passed("left", 5006)}, nil
+	seenMarker(m).seenMarks()
 	if got := marked(s, "goes on"); got != at(5006) {
 		t.Errorf("goes on at %d, want %d", got, at(5006))
 	}
@@ -99,12 +102,13 @@ func TestUserGoesOnBeforeWhatItDoes(t *testing.T) {
 
 // TestNobodyIsStillInsideWhoCameTooLate: a grant whose validity was over when it came is not one that ends while its holder is inside.
 func TestNobodyIsStillInsideWhoCameTooLate(t *testing.T) {
-	s := toldOf(t, pausedRun(t, false))
+	m := markerOf(t, pausedRun(t, false))
+	s := m.story
 	for i := range s.Holds {
 		s.Holds[i].Ref.Valid = s.Holds[i].Ref.Start - 1
 	}
 	s.Marks = nil
-	overlapMarker{s}.validityMarks()
+	overlapMarker(m).validityMarks()
 	if len(s.Marks) == 0 {
 		t.Error("nothing is said of a validity that was over")
 	}
@@ -117,14 +121,15 @@ func TestNobodyIsStillInsideWhoCameTooLate(t *testing.T) {
 
 // TestServersThatShareALaneAreHeard: what one of them said of a lock is told at the lane that they share, with its name.
 func TestServersThatShareALaneAreHeard(t *testing.T) {
-	s := toldOf(t, pausedRun(t, false))
+	m := markerOf(t, pausedRun(t, false))
+	s := m.story
 	a, b := s.Holds[0].Ref, s.Holds[1].Ref
 	seen := func(answer string, u history.User, grant uint32, when float64) history.Observation {
 		return history.Observation{By: history.ByObserve, Node: "etcd-1", Fact: history.FactHolder + "lock-0", Answer: answer, User: &u, Grant: grant, Asked: at(when), Answered: at(when + 1)}
 	}
-	s.scene.seen, s.Marks = []history.Observation{seen("k1", a.User, a.Grant, 5010), seen("k2", b.User, b.Grant, 7006)}, nil
-	seenMarker{s}.seenMarks()
-	want := "etcd-1: the key of " + s.scene.name(a.User) + " is gone: it has that of " + s.scene.name(b.User)
+	m.scene.seen, s.Marks = []history.Observation{seen("k1", a.User, a.Grant, 5010), seen("k2", b.User, b.Grant, 7006)}, nil
+	seenMarker(m).seenMarks()
+	want := "etcd-1: the key of " + m.scene.name(a.User) + " is gone: it has that of " + m.scene.name(b.User)
 	if got := marked(s, want); got != at(7007) {
 		t.Errorf("%q is not told: %+v", want, s.Marks)
 	}
@@ -138,7 +143,7 @@ func TestWhoAnsweredGranted(t *testing.T) {
 		sc.seen = append(sc.seen, history.Observation{By: history.ByGrant, Node: node, Fact: history.FactHolder + "lock-0", User: &u, Grant: 1, Asked: 10, Answered: 11})
 	}
 	h := results.HoldRef{User: u, Grant: 1, Start: 5}
-	all := sc.keepers(h)
+	all := sc.seen.keepers(h)
 	if got := sc.answered(h, all); len(all) != 3 || len(got) != 3 {
 		t.Errorf("%q have the key, and %q granted it", all, got)
 	}

@@ -11,13 +11,13 @@ import (
 )
 
 // faultMarker draws which faults hit whom, and when.
-type faultMarker struct{ *story }
+type faultMarker marker
 
 // faultMarks adds the faults that hit a lane while it mattered: a band on each lane, a row for the begin and a row
 // for the end.
-func (s faultMarker) faultMarks() {
-	from, to := s.span()
-	for _, f := range s.scene.faults {
+func (mk faultMarker) faultMarks() {
+	from, to := mk.story.span()
+	for _, f := range mk.scene.faults {
 		begin := f.Start
 		if f.Bit != 0 {
 			begin = f.Bit
@@ -28,21 +28,21 @@ func (s faultMarker) faultMarks() {
 		if f.Lead != nil && f.Lead.Led != 0 && f.Lead.Led <= begin {
 			begin = max(f.Start, f.Lead.Led-1) // that it is dead was seen later than what came of it
 		}
-		if dead := s.deathBy(f); dead > f.Start && dead <= begin {
+		if dead := mk.deathBy(f); dead > f.Start && dead <= begin {
 			begin = dead - 1 // that the kill was seen came later than the death
 		}
 		if begin > to || f.End != 0 && f.End < from {
 			continue
 		}
-		if hit := s.hit(f); len(hit) > 0 {
-			s.fault(f, hit, begin)
+		if hit := mk.hit(f); len(hit) > 0 {
+			mk.fault(f, hit, begin)
 		}
 	}
 }
 
 // deathBy is when a client that the fault was aimed at was seen dead; 0 for none.
-func (s faultMarker) deathBy(f history.Fault) int64 {
-	for _, e := range s.scene.events {
+func (mk faultMarker) deathBy(f history.Fault) int64 {
+	for _, e := range mk.scene.events {
 		if e.Kind == history.Dead && e.Time >= f.Start && slices.Contains(f.Targets, clientName(e.User)) {
 			return e.Time
 		}
@@ -51,8 +51,8 @@ func (s faultMarker) deathBy(f history.Fault) int64 {
 }
 
 // fault adds one fault.
-func (s faultMarker) fault(f history.Fault, hit []int, begin int64) {
-	words := s.faultWords(f)
+func (mk faultMarker) fault(f history.Fault, hit []int, begin int64) {
+	words := mk.faultWords(f)
 	end := f.End
 	if f.Undo != 0 && !f.Traits.Kills { // who was killed runs when the heal is done
 		end = f.Undo // packets pass and processes run from there on; that they were seen to came later
@@ -60,34 +60,34 @@ func (s faultMarker) fault(f history.Fault, hit []int, begin int64) {
 	if f.Traits.Kills && f.Healed != nil && f.Healed.Time > f.Undo && f.Healed.Time < end {
 		end = f.Healed.Time // that it serves was seen before the heal was done
 	}
-	if f.Traits.Kills && !f.Traits.Returns && !slices.ContainsFunc(f.Targets, s.scene.isServer) {
+	if f.Traits.Kills && !f.Traits.Returns && !slices.ContainsFunc(f.Targets, mk.scene.isServer) {
 		end = 0
 	}
 	for _, l := range hit {
-		s.Bands = append(s.Bands, band{Lane: l, From: begin, To: end})
+		mk.story.Bands = append(mk.story.Bands, band{Lane: l, From: begin, To: end})
 	}
-	who := s.who(f)
+	who := mk.who(f)
 	label := words.began
-	if l := s.Lanes[hit[0]]; l.Kind == laneService || len(hit) > 1 || l.Kind == laneResource && l.Name != who {
+	if l := mk.story.Lanes[hit[0]]; l.Kind == laneService || len(hit) > 1 || l.Kind == laneResource && l.Name != who {
 		label = who + ": " + label
 	}
-	s.add(mark{
+	mk.story.add(mark{
 		Time: begin, Kind: markFault, Lane: hit[0], To: nowhere, Label: label, Weight: weightTurn,
 		Say: fmt.Sprintf("%s: %s (receipt %s: %s)", who, words.began, f.Receipt.Status,
-			shortened(s.scene.named(firstClause(f.Receipt.Evidence)), 80)),
+			shortened(mk.scene.named(firstClause(f.Receipt.Evidence)), 80)),
 	})
 	if end != 0 && words.ended != "" {
 		label := words.ended
-		if s.Lanes[hit[0]].Kind == laneService {
+		if mk.story.Lanes[hit[0]].Kind == laneService {
 			label = who + ": " + label
 		}
-		s.add(mark{
+		mk.story.add(mark{
 			Time: end, Kind: markFault, Lane: hit[0], To: nowhere, Label: label, Weight: weightEnd,
 			Say: fmt.Sprintf("%s: %s", who, words.ended),
 		})
 	}
 	if f.Lead != nil {
-		s.lead(f.Lead)
+		mk.lead(f.Lead)
 	}
 }
 
@@ -101,19 +101,19 @@ func firstClause(evidence string) string {
 }
 
 // lead adds who was seen to lead after a fault at a leader.
-func (s faultMarker) lead(l *history.Lead) {
-	if n := s.node(l.New); n >= 0 && l.Led != 0 {
+func (mk faultMarker) lead(l *history.Lead) {
+	if n := mk.story.Lanes.node(l.New); n >= 0 && l.Led != 0 {
 		label := "leads now"
 		if l.Epoch != "" {
 			label += ", in epoch " + l.Epoch
 		}
-		s.add(mark{
+		mk.story.add(mark{
 			Time: l.Led, Kind: markSeen, Lane: n, To: nowhere, Label: label, Say: l.New + " " + label,
 			Weight: weightTurn,
 		})
 	}
-	if n := s.node(l.Old); n >= 0 && l.Noticed != 0 {
-		s.add(mark{
+	if n := mk.story.Lanes.node(l.Old); n >= 0 && l.Noticed != 0 {
+		mk.story.add(mark{
 			Time: l.Noticed, Kind: markSeen, Lane: n, To: nowhere, Label: "says that it does not lead",
 			Weight: weightEnd,
 			Say:    l.Old + " says that it does not lead",
@@ -122,7 +122,7 @@ func (s faultMarker) lead(l *history.Lead) {
 }
 
 // hit finds the lanes of a fault: of its targets, every user of a client, the resource, or the service.
-func (s faultMarker) hit(f history.Fault) []int {
+func (mk faultMarker) hit(f history.Fault) []int {
 	targets := f.Targets
 	if f.Traits.AtPeers {
 		targets = f.Peers
@@ -136,27 +136,27 @@ func (s faultMarker) hit(f history.Fault) []int {
 	for _, t := range targets {
 		switch c, isClient := clientNumber(t); {
 		case isClient:
-			for i, l := range s.Lanes {
+			for i, l := range mk.story.Lanes {
 				if l.Kind == laneClient && l.User.Client() == c {
 					add(i)
 				}
 			}
-		case s.scene.isResource(t):
-			add(s.lane(laneResource))
-		case s.node(t) >= 0:
-			add(s.node(t))
+		case mk.scene.isResource(t):
+			add(mk.story.Lanes.kind(laneResource))
+		case mk.story.Lanes.node(t) >= 0:
+			add(mk.story.Lanes.node(t))
 		default:
-			add(s.lane(laneService))
+			add(mk.story.Lanes.kind(laneService))
 		}
 	}
 	return out
 }
 
 // who names the targets of a fault as the picture does.
-func (s faultMarker) who(f history.Fault) string {
+func (mk faultMarker) who(f history.Fault) string {
 	var out []string
 	for _, t := range f.Targets {
-		out = append(out, s.scene.nodeName(t))
+		out = append(out, mk.scene.nodeName(t))
 	}
 	return figure.List(brief(out))
 }
@@ -172,10 +172,10 @@ func brief(names []string) []string {
 type faultText struct{ began, ended string }
 
 // faultWords says how a fault's begin and its end are called on a lane.
-func (s faultMarker) faultWords(f history.Fault) faultText {
+func (mk faultMarker) faultWords(f history.Fault) faultText {
 	var far []string
 	for _, p := range f.Peers {
-		far = append(far, s.scene.nodeName(p))
+		far = append(far, mk.scene.nodeName(p))
 	}
 	if t := f.Traits; t.Began != "" {
 		fill := func(text string) string {

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -63,30 +62,9 @@ func (x *handoffs) observe(e *history.Event) {
 	}
 }
 
-// handoffScene makes the scene of a lock that many want and that nothing happens to: the handoff of median length.
-func (sc *scene) handoffScene(dir string) error {
-	x := newHandoffs()
-	if err := sc.scan(dir, x.observe); err != nil || len(x.all) == 0 {
-		return err
-	}
-	slices.SortStableFunc(x.all, func(a, b handoff) int { return cmp.Compare(a.long(), b.long()) })
-	h := x.all[len(x.all)/2]
-	sc.handoff = &h
-	if err := sc.grants(dir, &h.last, &h.next); err != nil {
-		return err
-	}
-	for _, a := range h.asked {
-		if len(sc.users) < 2+maxWaiters && !slices.Contains(sc.users, a.User) {
-			sc.users, sc.events = append(sc.users, a.User), append(sc.events, a)
-		}
-	}
-	slices.SortStableFunc(sc.events, func(a, b history.Event) int { return cmp.Compare(a.Time, b.Time) })
-	return nil
-}
-
-// waitMark adds who waits while a handoff is made, and what one costs.
-func (s *story) waitMark() {
-	h := s.scene.handoff
+// handoff adds who waits while a handoff is made, and what one costs.
+func (m marker) handoff() {
+	h := m.scene.handoff
 	if h == nil {
 		return
 	}
@@ -95,16 +73,16 @@ func (s *story) waitMark() {
 		{"wakeups_per_handoff", "%.3g woken", "wakes %.3g of them"},
 		{"requests_per_handoff", "%.3g requests", "costs the servers %.3g requests"},
 	} {
-		if m := s.scene.report.Measures[c.measure]; m != nil {
-			labels = append(labels, fmt.Sprintf(c.label, *m))
-			costs = append(costs, fmt.Sprintf(c.say, *m))
+		if n := m.scene.report.Measures[c.measure]; n != nil {
+			labels = append(labels, fmt.Sprintf(c.label, *n))
+			costs = append(costs, fmt.Sprintf(c.say, *n))
 		}
 	}
 	label := fmt.Sprintf("%d wait; a handoff: %s", h.waiting, figure.List(labels))
 	say := fmt.Sprintf("%d users wait for %s; in the mean of the run a handoff %s", h.waiting,
-		s.scene.lockName(h.last.Lock), figure.List(costs))
-	s.add(mark{
-		Time: h.released, Kind: markNote, Lane: s.client(h.last.User), To: nowhere, Label: label, Say: say,
+		m.scene.lockName(h.last.Lock), figure.List(costs))
+	m.story.add(mark{
+		Time: h.released, Kind: markNote, Lane: m.story.Lanes.client(h.last.User), To: nowhere, Label: label, Say: say,
 		Weight: weightTurn,
 	})
 }

@@ -29,7 +29,7 @@ func TestAHandoffIsDrawn(t *testing.T) {
 	s := synthetic{dir, r}
 	pictureOf(t, s)
 	told := toldOf(t, s)
-	h := told.scene.handoff
+	h := sceneOf(t, s).handoff
 	if h == nil || h.released != at(300) || h.next.Time != at(320) || h.waiting != 2 {
 		t.Fatalf("%+v", h)
 	}
@@ -49,7 +49,7 @@ func TestAHandoffIsDrawn(t *testing.T) {
 		}
 	}
 	r.Findings = []results.Finding{{Witnesses: []results.Witness{{Kind: "overlapping_hold", Lock: "lock-0", Holds: []results.HoldRef{told.Holds[0].Ref}}}}}
-	if worse := toldOf(t, synthetic{dir, r}); worse.scene.handoff != nil {
+	if worse := sceneOf(t, synthetic{dir, r}); worse.handoff != nil {
 		t.Error("what was found is told first")
 	}
 }

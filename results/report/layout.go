@@ -43,7 +43,7 @@ type gap struct {
 
 // layout is a story with the coordinates of everything. It is pure: the same story gives the same layout.
 type layout struct {
-	*story
+	story  *story
 	W, H   float64
 	X      []float64 // by lane
 	Rows   []placed
@@ -96,15 +96,15 @@ func cut(ns int64) string {
 // columns places the lanes: servers stand close together, and the rest of the least width widens all gaps alike.
 func (l *layout) columns() {
 	nodes := 0
-	for _, lane := range l.Lanes {
+	for _, lane := range l.story.Lanes {
 		if lane.Kind == laneNode {
 			nodes++
 		}
 	}
-	gaps := make([]float64, len(l.Lanes))
+	gaps := make([]float64, len(l.story.Lanes))
 	total := firstX + margin
-	for i := 1; i < len(l.Lanes); i++ {
-		a, b := l.Lanes[i-1].Kind, l.Lanes[i].Kind
+	for i := 1; i < len(l.story.Lanes); i++ {
+		a, b := l.story.Lanes[i-1].Kind, l.story.Lanes[i].Kind
 		switch {
 		case a == laneNode && b == laneNode && nodes > 3:
 			gaps[i] = 74
@@ -125,7 +125,7 @@ func (l *layout) columns() {
 	}
 	l.W = math.Ceil(total)
 	x := firstX
-	for i := range l.Lanes {
+	for i := range l.story.Lanes {
 		x += gaps[i]
 		l.X = append(l.X, math.Round(x))
 	}
@@ -133,7 +133,7 @@ func (l *layout) columns() {
 
 // group returns the edges of the lock service; ok is false where it is one lane.
 func (l *layout) group() (from, to float64, ok bool) {
-	for i, lane := range l.Lanes {
+	for i, lane := range l.story.Lanes {
 		if lane.Kind != laneNode {
 			continue
 		}
@@ -160,11 +160,11 @@ func (l *layout) far(lane, to int) float64 {
 }
 
 func (l *layout) rows() {
-	ticks := tickLabels(l.Marks, l.Start)
+	ticks := tickLabels(l.story.Marks, l.story.Start)
 	y := l.Top
-	for i, m := range l.Marks {
+	for i, m := range l.story.Marks {
 		if i > 0 {
-			prev := l.Marks[i-1]
+			prev := l.story.Marks[i-1]
 			dt := m.Time - prev.Time
 			d := rowGap + 4*math.Log10(1+float64(dt)/1e6)
 			if prev.Below != "" {
@@ -187,15 +187,15 @@ func (l *layout) rows() {
 
 func (l *layout) notes() {
 	text := "The axis is in ms since the load began, by one monotonic clock. Distances are not to scale; long stretches are cut."
-	if l.Others > 0 {
-		n := strconv.Itoa(l.Others) + " more grants of this lock"
-		if l.Others == 1 {
+	if l.story.Others > 0 {
+		n := strconv.Itoa(l.story.Others) + " more grants of this lock"
+		if l.story.Others == 1 {
 			n = "1 more grant of this lock"
 		}
 		text += " " + n + " to other users lie in this time and are not drawn."
 	}
-	if l.Skipped > 0 {
-		text += " " + strconv.Itoa(l.Skipped) + " more accesses of these holds are not drawn."
+	if l.story.Skipped > 0 {
+		text += " " + strconv.Itoa(l.story.Skipped) + " more accesses of these holds are not drawn."
 	}
 	l.Notes = wrap(text, int((l.W-48)/5.7))
 }

@@ -9,26 +9,26 @@ import (
 )
 
 // outcome describes an operation that was not simply done, in a few words and in a sentence.
-func (s lockMarker) outcome(e history.Event, f *history.Event) (short, long string) {
+func (mk lockMarker) outcome(e history.Event, f *history.Event) (short, long string) {
 	switch {
-	case f == nil && s.died(e):
+	case f == nil && mk.died(e):
 		return "its process dies", "its process dies before an answer"
 	case f == nil:
 		return "never ends", "never ends"
 	case f.Phase == history.Ok:
 		return "", ""
 	}
-	if r, ok := s.scene.reasonOf(*f); ok {
+	if r, ok := mk.scene.reasonOf(*f); ok {
 		short, long = causeWords(r, *f)
-		if dead := s.scene.env.Majority.Dead(s.scene.faults, e.Time, f.Time); r.Code == history.CauseNoMajority &&
+		if dead := mk.scene.env.Majority.Dead(mk.scene.faults, e.Time, f.Time); r.Code == history.CauseNoMajority &&
 			len(dead) > 0 {
 			long += ", where " + figure.List(dead) + " " + are(len(dead)) + " dead"
 		}
 		return short, long
 	}
 	if unanswered[f.Code] {
-		if left, missing := s.scene.env.Majority.Missing(s.scene.faults, clientName(e.User), e.Time, f.Time); missing {
-			return "no majority", "no majority: it reaches " + s.scene.env.Majority.Left(left)
+		if left, missing := mk.scene.env.Majority.Missing(mk.scene.faults, clientName(e.User), e.Time, f.Time); missing {
+			return "no majority", "no majority: it reaches " + mk.scene.env.Majority.Left(left)
 		}
 	}
 	return outcome(f)
@@ -49,17 +49,17 @@ func are(n int) string {
 
 // died reports whether the process that asked died before it had an answer: killed by a fault, at a point, or of
 // itself.
-func (s lockMarker) died(e history.Event) bool {
-	return s.killed(clientName(e.User), e.Time) || slices.ContainsFunc(s.scene.events, func(d history.Event) bool {
+func (mk lockMarker) died(e history.Event) bool {
+	return mk.killed(clientName(e.User), e.Time) || slices.ContainsFunc(mk.scene.events, func(d history.Event) bool {
 		return d.Kind == history.Dead && d.User.Client() == e.User.Client() && d.Time >= e.Time
 	})
 }
 
 // killed reports whether a client was killed by a fault, or died at a point, and was not gone before a time.
-func (s lockMarker) killed(node string, from int64) bool {
-	return slices.ContainsFunc(s.scene.faults, func(f history.Fault) bool {
+func (mk lockMarker) killed(node string, from int64) bool {
+	return slices.ContainsFunc(mk.scene.faults, func(f history.Fault) bool {
 		return f.Traits.Kills && max(f.Start, f.Bit) >= from && slices.Contains(f.Targets, node)
-	}) || slices.ContainsFunc(s.scene.seen, func(o history.Observation) bool {
+	}) || slices.ContainsFunc(mk.scene.seen, func(o history.Observation) bool {
 		return o.By == history.ByPoint && o.Answer == "died" && o.Node == node && o.Answered >= from
 	})
 }

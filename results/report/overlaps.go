@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
@@ -10,30 +9,30 @@ import (
 )
 
 // overlapMarker draws where holds overlap, and when their validities end.
-type overlapMarker struct{ *story }
+type overlapMarker marker
 
 // overlaps marks where two holds overlap. In a story that is every pair that the judge found, else the pair with the
 // longest overlap, entitled overlaps first.
-func (s overlapMarker) overlaps() {
-	if !s.scene.whole {
-		s.longest()
+func (mk overlapMarker) overlaps() {
+	if !mk.scene.whole {
+		mk.longest()
 		return
 	}
-	for w := range witnesses(s.scene.report, results.DrawEntitled, results.DrawOverlap) {
+	for w := range witnesses(mk.scene.report, results.DrawEntitled, results.DrawOverlap) {
 		if len(w.Holds) != 2 {
 			continue
 		}
-		a, b := s.hold(w.Holds[0].User, w.Holds[0].Grant), s.hold(w.Holds[1].User, w.Holds[1].Grant)
+		a, b := mk.story.hold(w.Holds[0].User, w.Holds[0].Grant), mk.story.hold(w.Holds[1].User, w.Holds[1].Grant)
 		if a != nil && b != nil {
-			s.region(s.common(*a, *b, drawing(*w) == results.DrawEntitled))
+			mk.region(mk.common(*a, *b, drawing(*w) == results.DrawEntitled))
 		}
 	}
 }
 
 // common is the time that two holds have in common; of a double grant, the time in which both were entitled.
-func (s overlapMarker) common(a, b bar, double bool) region {
+func (mk overlapMarker) common(a, b bar, double bool) region {
 	r := region{
-		A: a.Lane, B: b.Lane, From: max(a.Ref.Start, b.Ref.Start), To: min(s.end(a.Ref), s.end(b.Ref)),
+		A: a.Lane, B: b.Lane, From: max(a.Ref.Start, b.Ref.Start), To: min(mk.story.end(a.Ref), mk.story.end(b.Ref)),
 		Double: double,
 	}
 	if double {
@@ -42,33 +41,33 @@ func (s overlapMarker) common(a, b bar, double bool) region {
 	return r
 }
 
-func (s overlapMarker) longest() {
+func (mk overlapMarker) longest() {
 	var best *region
-	for i, a := range s.Holds {
-		for _, b := range s.Holds[i+1:] {
+	for i, a := range mk.story.Holds {
+		for _, b := range mk.story.Holds[i+1:] {
 			if a.Ref.User == b.Ref.User {
 				continue
 			}
 			for _, double := range []bool{true, false} {
-				if r := s.common(a, b, double); r.To > r.From && (best == nil || r.Double && !best.Double) {
+				if r := mk.common(a, b, double); r.To > r.From && (best == nil || r.Double && !best.Double) {
 					best = &r
 				}
 			}
 		}
 	}
 	if best != nil {
-		s.region(*best)
+		mk.region(*best)
 	}
 }
 
 // region adds an overlap and its mark.
-func (s overlapMarker) region(r region) {
+func (mk overlapMarker) region(r region) {
 	if r.To <= r.From {
 		return
 	}
-	s.Regions = append(s.Regions, r)
+	mk.story.Regions = append(mk.story.Regions, r)
 	long := figure.Duration(r.To - r.From)
-	a, b := s.Lanes[r.A].Name, s.Lanes[r.B].Name
+	a, b := mk.story.Lanes[r.A].Name, mk.story.Lanes[r.B].Name
 	m := mark{
 		Time: r.From, Kind: markRegion, Lane: r.A, To: r.B, Weight: weightHarm, Label: "both inside for " + long +
 			": overlapping hold",
@@ -79,12 +78,12 @@ func (s overlapMarker) region(r region) {
 		m.Label = "both entitled for " + long + ": DOUBLE GRANT"
 		m.Say = fmt.Sprintf("%s and %s both have the lock, both entitled, for %s: DOUBLE GRANT", a, b, long)
 	}
-	s.add(m)
+	mk.story.add(m)
 }
 
 // isDouble tells whether a double grant is drawn.
-func (s overlapMarker) isDouble() bool {
-	for _, r := range s.Regions {
+func (mk overlapMarker) isDouble() bool {
+	for _, r := range mk.story.Regions {
 		if r.Double {
 			return true
 		}
@@ -93,13 +92,13 @@ func (s overlapMarker) isDouble() bool {
 }
 
 // validityMarks adds the ends of validity: within a hold always, after it only where entitlement is the point.
-func (s overlapMarker) validityMarks() {
-	_, to := s.span()
-	for _, h := range s.Holds {
-		if s.scene.whole && !s.matters(h.Ref) {
+func (mk overlapMarker) validityMarks() {
+	_, to := mk.story.span()
+	for _, h := range mk.story.Holds {
+		if mk.scene.whole && !mk.matters(h.Ref) {
 			continue
 		}
-		name := s.Lanes[h.Lane].Name
+		name := mk.story.Lanes[h.Lane].Name
 		m := mark{Time: h.Ref.Valid, Kind: markNote, Lane: h.Lane, To: nowhere}
 		switch v := h.Ref.Valid; {
 		case v == history.ValidUnknown || v == history.ValidEndless:
@@ -109,43 +108,35 @@ func (s overlapMarker) validityMarks() {
 		case v <= h.Ref.Start: // the answer came too late, or nobody can say how long the session stood
 			m.Time, m.Label, m.Weight = h.Ref.Start, "not known to be entitled", weightLoss
 			m.Say = "the validity of " + name + " was over before it had the lock in hand"
-			if s.sessionEnded(h.Ref) {
+			if mk.scene.sessionEnded(h.Ref) {
 				m.Label = "entitled until its session ends"
 				m.Say = name + " is entitled until its session ends; the server was not asked about that session after " + name + " had the lock in hand"
 			}
-		case (h.Ref.End == 0 || v <= h.Ref.End) && s.sessionEnded(h.Ref):
+		case (h.Ref.End == 0 || v <= h.Ref.End) && mk.scene.sessionEnded(h.Ref):
 			m.Label, m.Weight = "session last seen standing", weightLoss
 			m.Say = "the session of " + name + " is seen standing for the last time; nothing shows that " + name +
 				" is entitled from here on, and it is still inside"
 		case h.Ref.End == 0 || v <= h.Ref.End:
 			m.Label, m.Say, m.Weight = "validity ends", "the validity of "+name+" ends, and it is still inside",
 				weightLoss
-		case s.isDouble():
+		case mk.isDouble():
 			m.Label = "validity would end"
 		default:
 			continue
 		}
-		s.add(m)
+		mk.story.add(m)
 	}
-}
-
-// sessionEnded reports whether a hold without an end was over because nobody saw its session standing after that.
-func (s *story) sessionEnded(h results.HoldRef) bool {
-	return slices.ContainsFunc(s.scene.events, func(e history.Event) bool {
-		return e.Kind == history.Ended && e.User == h.User && e.Grant == h.Grant &&
-			(e.Valid == h.Valid || e.Time <= h.Start)
-	})
 }
 
 // matters tells whether the end of a hold's validity says anything: it lies within the hold, or the hold is one of an
 // overlap.
-func (s overlapMarker) matters(h results.HoldRef) bool {
+func (mk overlapMarker) matters(h results.HoldRef) bool {
 	if h.End == 0 || h.Valid <= h.End {
 		return true
 	}
-	lane := s.client(h.User)
-	for _, r := range s.Regions {
-		if (r.A == lane || r.B == lane) && r.From < s.end(h) && h.Start < r.To {
+	lane := mk.story.Lanes.client(h.User)
+	for _, r := range mk.story.Regions {
+		if (r.A == lane || r.B == lane) && r.From < mk.story.end(h) && h.Start < r.To {
 			return true
 		}
 	}

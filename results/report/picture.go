@@ -13,7 +13,7 @@ func picture(s *story) []byte { return render(place(s)) }
 // render draws a layout, from the back to the front.
 func render(l *layout) []byte {
 	c := &canvas{}
-	c.open(l.W, l.H, l.Title, describe(l))
+	c.open(l.W, l.H, l.story.Title, describe(l))
 	c.rect("lq-bg", 0.5, 0.5, l.W-1, l.H-1, 10)
 	for i, line := range l.Titles {
 		c.text("lq-title", 24, 36+24*float64(i), line)
@@ -38,13 +38,13 @@ func render(l *layout) []byte {
 
 // describe tells the picture in words, for those who cannot see it.
 func describe(l *layout) string {
-	d := l.Text
+	d := l.story.Text
 	for _, r := range l.Rows {
-		who := l.Lanes[r.Lane].Name
+		who := l.story.Lanes[r.Lane].Name
 		if r.Kind == markRegion {
 			who = "region"
 		}
-		d += "\n" + tickLabels([]mark{r.mark}, l.Start)[0] + " ms, " + who + ": " + r.Label
+		d += "\n" + tickLabels([]mark{r.mark}, l.story.Start)[0] + " ms, " + who + ": " + r.Label
 		if r.Below != "" {
 			d += " (" + r.Below + ")"
 		}
@@ -65,22 +65,16 @@ func drawGroup(c *canvas, l *layout) {
 // groupLabel is as much of the group's name as fits into the frame around the servers.
 func (l *layout) groupLabel(width float64) string {
 	most := int((width - 6) / 7) // of the widest usual font at 11.5 px
-	for _, name := range []string{l.groupName(), l.scene.env.Backend} {
+	for _, name := range []string{strings.TrimSpace("lock service: " + l.story.Backend), l.story.Backend} {
 		if name != "" && len([]rune(name)) <= most {
 			return name
 		}
 	}
-	return shortened(l.scene.env.Backend, most)
-}
-
-// groupName says what the servers are.
-func (l *layout) groupName() string {
-	env := l.scene.env
-	return strings.TrimSpace("lock service: " + env.Backend)
+	return shortened(l.story.Backend, most)
 }
 
 func drawRegions(c *canvas, l *layout) {
-	for _, r := range l.Regions {
+	for _, r := range l.story.Regions {
 		class := "lq-overlap"
 		if r.Double {
 			class = "lq-double"
@@ -92,7 +86,7 @@ func drawRegions(c *canvas, l *layout) {
 }
 
 func drawLanes(c *canvas, l *layout) {
-	for i, lane := range l.Lanes {
+	for i, lane := range l.story.Lanes {
 		class := "lq-head"
 		switch lane.Kind {
 		case laneClient:
@@ -113,11 +107,11 @@ func drawLanes(c *canvas, l *layout) {
 }
 
 func drawBands(c *canvas, l *layout) {
-	for _, b := range l.Bands {
+	for _, b := range l.story.Bands {
 		top, bottom := l.at(b.From), l.at(b.To)
 		c.rect("lq-band", l.X[b.Lane]-bandHalf, top, 2*bandHalf, max(bottom-top, 6), 4)
 	}
-	for _, b := range l.Serves {
+	for _, b := range l.story.Serves {
 		top, bottom := l.at(b.From), l.at(b.To)
 		c.rect("lq-serves", l.X[b.Lane]-3, top, 6, max(bottom-top, 4), 2)
 	}
@@ -125,8 +119,8 @@ func drawBands(c *canvas, l *layout) {
 
 // drawHolds draws each hold: waiting dotted, entitled solid, past its validity hatched.
 func drawHolds(c *canvas, l *layout) {
-	for _, h := range l.Holds {
-		x, k := l.X[h.Lane], l.Lanes[h.Lane].Hue
+	for _, h := range l.story.Holds {
+		x, k := l.X[h.Lane], l.story.Lanes[h.Lane].Hue
 		top, bottom := l.at(h.Ref.Start), l.at(h.Ref.End)
 		c.line("lq-wait"+hue(" lq-s", k), x, l.at(h.Asked), x, top)
 		solid := max(bottom, top+4)
@@ -139,7 +133,7 @@ func drawHolds(c *canvas, l *layout) {
 		bottom = max(bottom, top+4) // one that ended as it began is seen too
 		c.rect("lq-hatch"+hue(" lq-h", k), x-barHalf, top, 2*barHalf, bottom-top, 2)
 		c.rect("lq-solid"+hue(" lq-f", k), x-barHalf, top, 2*barHalf, solid-top, 2)
-		if h.Ref.End != 0 && h.Ref.Valid > h.Ref.End && l.hasMark(h.Lane, h.Ref.Valid) {
+		if h.Ref.End != 0 && h.Ref.Valid > h.Ref.End && l.story.hasMark(h.Lane, h.Ref.Valid) {
 			c.line("lq-wait"+hue(" lq-s", k), x, bottom, x, l.at(h.Ref.Valid))
 		}
 		if solid < bottom && solid > top {
@@ -190,7 +184,7 @@ func drawRow(c *canvas, l *layout, r placed) {
 }
 
 func (l *layout) isPillDouble(r placed) bool {
-	return slices.ContainsFunc(l.Regions, func(g region) bool {
+	return slices.ContainsFunc(l.story.Regions, func(g region) bool {
 		return g.Double && g.From == r.Time && g.A == r.Lane &&
 			g.B == r.To
 	})
@@ -212,7 +206,7 @@ func drawMessage(c *canvas, l *layout, r placed) {
 		y -= 2
 	}
 	for _, n := range r.At {
-		c.circle("lq-dot"+hue(" lq-f", l.Lanes[r.Lane].Hue), l.X[n], r.Y, 4.5)
+		c.circle("lq-dot"+hue(" lq-f", l.story.Lanes[r.Lane].Hue), l.X[n], r.Y, 4.5)
 	}
 	class := ""
 	if r.Bad {
@@ -252,7 +246,7 @@ func drawAccess(c *canvas, l *layout, r placed) {
 		c.arrow("lq-access", from, y, to-side*4, r.Y)
 	}
 	if r.Kind != markRefused {
-		dot := "lq-dot" + hue(" lq-f", l.Lanes[r.Lane].Hue)
+		dot := "lq-dot" + hue(" lq-f", l.story.Lanes[r.Lane].Hue)
 		if r.Kind == markStale {
 			dot = "lq-dot lq-dot-red"
 		}
@@ -275,7 +269,7 @@ func drawNote(c *canvas, l *layout, r placed) {
 		class = " lq-seen"
 	}
 	x := l.X[r.Lane]
-	if lane := l.Lanes[r.Lane]; r.Kind == markNote && lane.Kind == laneClient {
+	if lane := l.story.Lanes[r.Lane]; r.Kind == markNote && lane.Kind == laneClient {
 		c.line("lq-end"+hue(" lq-s", lane.Hue), x-bandHalf-3, r.Y, x+bandHalf+3, r.Y)
 	}
 	if r.Kind == markSeen {
@@ -327,18 +321,18 @@ func drawLegend(c *canvas, l *layout) {
 		return func(x float64) { c.rect(class, x, y-6, 22, 12, 2) }
 	}
 	switch {
-	case l.scene.env.NoLock:
+	case l.story.NoLock:
 		sign("at work, without a lock", box("lq-solid lq-f0"))
-	case len(l.Holds) > 0:
+	case len(l.story.Holds) > 0:
 		sign("holds, entitled", box("lq-solid lq-f0"))
 	}
-	if l.anyPast() && !l.scene.env.NoLock {
+	if l.anyPast() && !l.story.NoLock {
 		sign("holds on past its validity", box("lq-hatch lq-h0"))
 	}
-	if len(l.Bands) > 0 {
+	if len(l.story.Bands) > 0 {
 		sign("fault", box("lq-band"))
 	}
-	if len(l.Serves) > 0 {
+	if len(l.story.Serves) > 0 {
 		sign("takes writes", func(x float64) { c.rect("lq-serves", x, y-3, 22, 6, 2) })
 	}
 	seen := map[markKind]bool{}
@@ -359,10 +353,10 @@ func drawLegend(c *canvas, l *layout) {
 	for i, n := range l.Notes {
 		c.text("lq-small", 24, y+24+16*float64(i), n)
 	}
-	c.anchored("lq-small lq-foot", l.W-24, y+24+16*float64(len(l.Notes)), "end", l.Foot)
+	c.anchored("lq-small lq-foot", l.W-24, y+24+16*float64(len(l.Notes)), "end", l.story.Foot)
 }
 
 // anyPast tells whether a hold is drawn past its validity.
 func (l *layout) anyPast() bool {
-	return slices.ContainsFunc(l.Holds, func(h bar) bool { return h.Ref.End == 0 || h.Ref.Valid < h.Ref.End })
+	return slices.ContainsFunc(l.story.Holds, func(h bar) bool { return h.Ref.End == 0 || h.Ref.Valid < h.Ref.End })
 }

@@ -18,17 +18,30 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// toldOf reads the story of a synthetic run.
-func toldOf(t *testing.T, s synthetic) *story {
+// sceneOf reads the scene of a synthetic run.
+func sceneOf(t *testing.T, s synthetic) *scene {
 	t.Helper()
 	env, err := results.ReadEnv(s.dir)
 	must(t, err)
-	told, err := storyOf(s.dir, s.report, env)
+	sc, err := newScene(s.dir, s.report, env)
 	must(t, err)
-	if told == nil {
+	if sc == nil {
 		t.Fatal("nothing is told")
 	}
-	return told
+	return sc
+}
+
+// markerOf tells the story of a synthetic run, to which more can be added.
+func markerOf(t *testing.T, s synthetic) marker {
+	t.Helper()
+	sc := sceneOf(t, s)
+	return marker{sc, tell(sc)}
+}
+
+// toldOf tells the story of a synthetic run.
+func toldOf(t *testing.T, s synthetic) *story {
+	t.Helper()
+	return markerOf(t, s).story
 }
 
 // pictureOf draws a synthetic run; with LOCKQUAKE_PICTURES set it also keeps the file there.

@@ -101,7 +101,7 @@ func TestNobodyKnowsTheServer(t *testing.T) {
 			t.Errorf("%s goes to lane %d, seen at %v", m.Label, m.To, m.At)
 		}
 	}
-	if len(told.Serves) > 0 || told.node("redis-2") >= 0 || told.node("redis-1") < 0 {
+	if len(told.Serves) > 0 || told.Lanes.node("redis-2") >= 0 || told.Lanes.node("redis-1") < 0 {
 		t.Errorf("lanes %+v", told.Lanes)
 	}
 }

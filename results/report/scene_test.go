@@ -55,7 +55,7 @@ func TestWhyAReleaseFreedAnothersLock(t *testing.T) {
 			e.Kind = history.Reason
 			sc.reasons.observe("client-1", &e)
 		}
-		if got := (lockMarker{&story{scene: sc}}).victim(release); got != c.want {
+		if got := (lockMarker{scene: sc}).victim(release); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}

@@ -10,41 +10,41 @@ import (
 )
 
 // seenMarker draws what servers said, and where users were held.
-type seenMarker struct{ *story }
+type seenMarker marker
 
 // seenMarks adds the points at which users were held, and what servers with a lane said that was news: who is the
 // primary, that a key is gone, when a server took writes.
-func (s seenMarker) seenMarks() {
-	s.primaries()
-	begin, end := s.span()
-	for _, o := range s.scene.seen {
+func (mk seenMarker) seenMarks() {
+	mk.primaries()
+	begin, end := mk.story.span()
+	for _, o := range mk.scene.seen {
 		if o.Answered < begin || o.Asked > end || o.By == history.ByAnswer {
 			continue
 		}
 		switch {
 		case o.By == history.ByPoint:
-			s.point(o)
+			mk.point(o)
 		case strings.HasPrefix(o.Fact, history.FactTakes) && o.Answer == "true":
-			if n := s.node(o.Node); n >= 0 {
-				s.Serves = append(s.Serves, band{Lane: n, From: o.Answered, To: o.LastAsked})
+			if n := mk.story.Lanes.node(o.Node); n >= 0 {
+				mk.story.Serves = append(mk.story.Serves, band{Lane: n, From: o.Answered, To: o.LastAsked})
 			}
 		case strings.HasPrefix(o.Fact, history.FactHolder):
-			s.keySeen(o)
+			mk.keySeen(o)
 		case o.By == history.ByAwait:
-			s.awaited(o)
+			mk.awaited(o)
 		}
 	}
 }
 
 // primaries adds for how long two servers took writes, as the judge found it.
-func (s seenMarker) primaries() {
-	for w := range witnesses(s.scene.report, results.DrawServers) {
+func (mk seenMarker) primaries() {
+	for w := range witnesses(mk.scene.report, results.DrawServers) {
 		if len(w.Observed) != 2 {
 			continue
 		}
 		a, b, long := w.Observed[0].Node, w.Observed[1].Node, figure.Duration(w.To-w.From)
-		if n := s.node(b); n >= 0 {
-			s.add(mark{
+		if n := mk.story.Lanes.node(b); n >= 0 {
+			mk.story.add(mark{
 				Time: w.From, Kind: markSeen, Lane: n, To: nowhere, Weight: weightTurn, Label: "takes writes beside " +
 					a + ", for " + long,
 				Say: a + " and " + b + " both take writes, for " + long,
@@ -54,9 +54,9 @@ func (s seenMarker) primaries() {
 }
 
 // point adds that a user was held at a point, or went on from it.
-func (s seenMarker) point(o history.Observation) {
+func (mk seenMarker) point(o history.Observation) {
 	c, ok := clientNumber(o.Node)
-	l := s.client(history.MakeUser(c, 0))
+	l := mk.story.Lanes.client(history.MakeUser(c, 0))
 	if !ok || l < 0 {
 		return
 	}
@@ -66,25 +66,25 @@ func (s seenMarker) point(o history.Observation) {
 	}[o.Answer]
 	at := o.Answered
 	if o.Answer == "left" {
-		at = s.wentOn(o)
+		at = mk.wentOn(o)
 	}
-	s.add(mark{
-		Time: at, Kind: markNote, Lane: l, To: nowhere, Label: what, Say: s.Lanes[l].Name + " " + what,
+	mk.story.add(mark{
+		Time: at, Kind: markNote, Lane: l, To: nowhere, Label: what, Say: mk.story.Lanes[l].Name + " " + what,
 		Weight: weightLoss,
 	})
 }
 
 // wentOn is when a user went on from a point. That it did is recorded after its next event.
-func (s seenMarker) wentOn(left history.Observation) int64 {
+func (mk seenMarker) wentOn(left history.Observation) int64 {
 	var held int64
-	for _, o := range s.scene.seen {
+	for _, o := range mk.scene.seen {
 		if o.By == history.ByPoint && o.Node == left.Node && o.Fact == left.Fact && o.Answer == "reached" &&
 			o.Answered < left.Answered {
 			held = max(held, o.Answered)
 		}
 	}
 	c, _ := clientNumber(left.Node)
-	for _, e := range s.scene.events {
+	for _, e := range mk.scene.events {
 		if e.User.Client() == c && e.Time > held && e.Time <= left.Answered &&
 			(e.Phase != history.Info || e.Kind < history.Renewed) {
 			return e.Time - 1
@@ -94,17 +94,17 @@ func (s seenMarker) wentOn(left history.Observation) int64 {
 }
 
 // keySeen adds that a server no longer has a user's key that it was seen to have, although nobody released it there.
-func (s seenMarker) keySeen(o history.Observation) {
-	n, on := s.node(o.Node), ""
+func (mk seenMarker) keySeen(o history.Observation) {
+	n, on := mk.story.Lanes.node(o.Node), ""
 	if n < 0 {
-		n, on = s.lane(laneService), o.Node+": " // one lane for all servers
+		n, on = mk.story.Lanes.kind(laneService), o.Node+": " // one lane for all servers
 	}
 	if n < 0 || o.Answer == "" || o.By == history.ByGrant {
 		return
 	}
-	if s.left(o) {
-		who := s.scene.name(*o.User)
-		s.add(mark{
+	if mk.left(o) {
+		who := mk.scene.name(*o.User)
+		mk.story.add(mark{
 			Time: o.Answered, Kind: markSeen, Lane: n, To: nowhere, Label: on + "still has the key of " + who,
 			Say:    o.Node + " still has the key of " + who + ", although " + who + " has given it back",
 			Weight: weightTurn,
@@ -112,21 +112,21 @@ func (s seenMarker) keySeen(o history.Observation) {
 		return
 	}
 	var before *history.Observation
-	for i := range s.scene.seen {
-		p := &s.scene.seen[i]
+	for i := range mk.scene.seen {
+		p := &mk.scene.seen[i]
 		if p.Node == o.Node && p.Fact == o.Fact && p.Answer != "" && p.Answered < o.Asked {
 			before = p
 		}
 	}
-	if before == nil || before.User == nil || before.Answer == o.Answer || s.released(*before, o) {
+	if before == nil || before.User == nil || before.Answer == o.Answer || mk.released(*before, o) {
 		return
 	}
-	who := s.scene.name(*before.User)
+	who := mk.scene.name(*before.User)
 	now := "gone"
 	if o.User != nil {
-		now = "gone: it has that of " + s.scene.name(*o.User)
+		now = "gone: it has that of " + mk.scene.name(*o.User)
 	}
-	s.add(mark{
+	mk.story.add(mark{
 		Time: o.Answered, Kind: markSeen, Lane: n, To: nowhere, Label: on + "the key of " + who + " is " + now,
 		Say: "on " + o.Node + " the key of " + who + " is " + now, Weight: weightTurn,
 	})
@@ -134,37 +134,37 @@ func (s seenMarker) keySeen(o history.Observation) {
 
 // left reports whether a server has a key whose holder was told what came of its release before. Only the first such
 // answer is news.
-func (s seenMarker) left(o history.Observation) bool {
+func (mk seenMarker) left(o history.Observation) bool {
 	if o.User == nil {
 		return false
 	}
 	over := func(before int64) bool {
-		return slices.ContainsFunc(s.scene.events, func(e history.Event) bool {
+		return slices.ContainsFunc(mk.scene.events, func(e history.Event) bool {
 			return e.Kind == history.Release && e.Phase != history.Invoke && e.User == *o.User && e.Grant == o.Grant &&
 				e.Time < before
 		})
 	}
-	told := slices.ContainsFunc(s.scene.seen, func(p history.Observation) bool {
+	told := slices.ContainsFunc(mk.scene.seen, func(p history.Observation) bool {
 		return p.Node == o.Node && p.Fact == o.Fact && p.Answer == o.Answer && p.Asked < o.Asked && over(p.Asked)
 	})
 	return over(o.Asked) && !told
 }
 
 // released tells whether the holder of a key began to give it back between two observations.
-func (s seenMarker) released(before, after history.Observation) bool {
-	return slices.ContainsFunc(s.scene.events, func(e history.Event) bool {
+func (mk seenMarker) released(before, after history.Observation) bool {
+	return slices.ContainsFunc(mk.scene.events, func(e history.Event) bool {
 		return e.Kind == history.Release && e.Phase == history.Invoke && e.User == *before.User &&
 			e.Grant == before.Grant && e.Time < after.Answered
 	})
 }
 
 // awaited adds an answer that a step waited for and that tells who is the primary.
-func (s seenMarker) awaited(o history.Observation) {
+func (mk seenMarker) awaited(o history.Observation) {
 	fact, _, _ := strings.Cut(o.Fact, ":")
-	lane, label := s.node(o.Node), ""
+	lane, label := mk.story.Lanes.node(o.Node), ""
 	switch {
 	case fact == "primary" || fact == "master" || fact == "leader":
-		if lane = s.node(o.Answer); lane < 0 || s.known(o) {
+		if lane = mk.story.Lanes.node(o.Answer); lane < 0 || mk.known(o) {
 			return
 		}
 		label = "the primary now, says " + o.Node
@@ -173,26 +173,26 @@ func (s seenMarker) awaited(o history.Observation) {
 		}
 	case lane < 0:
 		return
-	case fact == "role" && s.changed(o):
+	case fact == "role" && mk.changed(o):
 		label = "says: I am a " + o.Answer
-	case fact == "state" && s.changed(o):
+	case fact == "state" && mk.changed(o):
 		label = "says: state " + o.Answer
 	}
 	if label != "" {
-		s.add(mark{
+		mk.story.add(mark{
 			Time: o.Answered, Kind: markSeen, Lane: lane, To: nowhere, Label: label,
-			Say: s.Lanes[lane].Name + " is " + label, Weight: weightTurn,
+			Say: mk.story.Lanes[lane].Name + " is " + label, Weight: weightTurn,
 		})
 	}
 	if strings.HasPrefix(label, "says") {
-		s.Marks[len(s.Marks)-1].Say = o.Node + " " + label
+		mk.story.Marks[len(mk.story.Marks)-1].Say = o.Node + " " + label
 	}
 }
 
 // known tells whether the primary that an answer names was named before, or was the primary from the start.
-func (s seenMarker) known(o history.Observation) bool {
+func (mk seenMarker) known(o history.Observation) bool {
 	granted := false
-	for _, p := range s.scene.seen {
+	for _, p := range mk.scene.seen {
 		fact, _, _ := strings.Cut(p.Fact, ":")
 		if p.By == history.ByAwait && (fact == "primary" || fact == "master" || fact == "leader") &&
 			p.Answer == o.Answer && p.Asked < o.Asked {
@@ -205,9 +205,9 @@ func (s seenMarker) known(o history.Observation) bool {
 }
 
 // changed tells whether the node had said something else before.
-func (s seenMarker) changed(o history.Observation) bool {
+func (mk seenMarker) changed(o history.Observation) bool {
 	last := ""
-	for _, p := range s.scene.seen {
+	for _, p := range mk.scene.seen {
 		if p.Node == o.Node && p.Fact == o.Fact && p.Answer != "" && p.Answered < o.Asked {
 			last = p.Answer
 		}

@@ -20,9 +20,10 @@ type story struct {
 	Text    string
 	InAll   string // figures that the scenario names and that have no time
 	Foot    string
+	Backend string
+	NoLock  bool
 	Start   int64 // ns: zero of the axis
-	Ordered bool  // the lock's token is the service's own, so it may order what time leaves open
-	Lanes   []lane
+	Lanes   lanes
 	Holds   []bar
 	Bands   []band
 	Serves  []band // when a server certainly took writes
@@ -30,8 +31,6 @@ type story struct {
 	Marks   []mark // in the order of time
 	Others  int    // grants to users that are not drawn, within the time of the picture
 	Skipped int    // accesses of the drawn holds that are not drawn
-
-	scene *scene
 }
 
 type laneKind uint8
@@ -113,29 +112,37 @@ type mark struct {
 	Weight int
 }
 
+// marker adds marks to a story: what a scene has to tell of one subject.
+type marker struct {
+	scene *scene
+	story *story
+}
+
 // tell makes the story of a scene.
 func tell(sc *scene) *story {
-	s := &story{Foot: foot(sc.env), Start: sc.env.Start, Ordered: sc.env.Token == "service", scene: sc}
-	s.Title, s.Text = sc.headed(title(sc)), text(sc)
-	s.lanes()
+	s := &story{
+		Title: headed(sc, title(sc)), Text: text(sc), Foot: foot(sc.env), Backend: sc.env.Backend,
+		NoLock: sc.env.NoLock, Start: sc.env.Start, Lanes: lanesOf(sc),
+	}
 	for _, h := range sc.holds {
 		if sc.env.NoLock { // a user at work, with nothing that could end
 			h.Issued, h.Valid = h.Start, history.ValidEndless
 		}
-		s.Holds = append(s.Holds, bar{Ref: h, Lane: s.client(h.User), Asked: h.Issued})
+		s.Holds = append(s.Holds, bar{Ref: h, Lane: s.Lanes.client(h.User), Asked: h.Issued})
 	}
+	m := marker{sc, s}
 	if !sc.env.NoLock {
-		lockMarker{s}.lockMarks()
-		overlapMarker{s}.overlaps()
-		overlapMarker{s}.validityMarks()
+		lockMarker(m).lockMarks()
+		overlapMarker(m).overlaps()
+		overlapMarker(m).validityMarks()
 	}
-	accessMarker{s}.accessMarks()
-	faultMarker{s}.faultMarks()
-	seenMarker{s}.seenMarks()
-	topicMarker{s}.marks()
-	s.waitMark()
-	s.gapMark()
-	s.others()
+	accessMarker(m).accessMarks()
+	faultMarker(m).faultMarks()
+	seenMarker(m).seenMarks()
+	topicMarker(m).marks()
+	m.handoff()
+	m.gap()
+	s.Others = others(sc, s)
 	slices.SortStableFunc(s.Marks, func(a, b mark) int { return cmp.Compare(a.Time, b.Time) })
 	if w := sc.worst; w != nil && slices.ContainsFunc(w.Holds,
 		func(h results.HoldRef) bool { return s.hold(h.User, h.Grant) == nil }) {
@@ -271,15 +278,33 @@ func (s *story) end(h results.HoldRef) int64 {
 }
 
 // others counts the grants of the same lock that have no lane, so that nobody takes the drawn ones for all.
-func (s *story) others() {
+func others(sc *scene, s *story) int {
 	from, to := s.span()
 	drawn := map[key]bool{}
 	for _, h := range s.Holds {
 		drawn[key{h.Ref.User, h.Ref.Grant}] = true
 	}
-	for _, e := range s.scene.crowd {
+	n := 0
+	for _, e := range sc.crowd {
 		if e.Time > from && e.Time < to && !drawn[key{e.User, e.Op}] {
-			s.Others++
+			n++
 		}
 	}
+	return n
 }
+
+// hold finds the bar of a grant.
+func (s *story) hold(u history.User, grant uint32) *bar {
+	i := slices.IndexFunc(s.Holds, func(h bar) bool { return h.Ref.User == u && h.Ref.Grant == grant })
+	if i < 0 {
+		return nil
+	}
+	return &s.Holds[i]
+}
+
+func (s *story) hasMark(lane int, t int64) bool {
+	return slices.ContainsFunc(s.Marks, func(m mark) bool { return m.Lane == lane && m.Time == t })
+}
+
+// moment writes a time as explanations do.
+func (s *story) moment(t int64) string { return fmt.Sprintf("t+%.3f s", float64(t-s.Start)/1e9) }

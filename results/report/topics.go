@@ -19,20 +19,20 @@ type topic struct {
 	count bool // it is a count; else a measure
 }
 
-// topics lists them, counts first: those that the scenario says it is about, then the others in the order of the
+// topicsOf lists them, counts first: those that the scenario says it is about, then the others in the order of the
 // expectations.
-func (sc *scene) topics() []topic {
-	names := slices.Clone(sc.report.About)
-	for _, e := range sc.report.Expectations {
+func topicsOf(r results.Report) []topic {
+	names := slices.Clone(r.About)
+	for _, e := range r.Expectations {
 		if !e.Default && e.Name != scenarios.Judged && e.Name != scenarios.Bit && !slices.Contains(names, e.Name) {
 			names = append(names, e.Name)
 		}
 	}
 	var counts, measures []topic
 	for _, name := range names {
-		if n := sc.report.Counts[name]; n != nil && *n > 0 {
+		if n := r.Counts[name]; n != nil && *n > 0 {
 			counts = append(counts, topic{name, float64(*n), true})
-		} else if v := sc.report.Measures[name]; v != nil && *v > 0 {
+		} else if v := r.Measures[name]; v != nil && *v > 0 {
 			measures = append(measures, topic{name, *v, false})
 		}
 	}
@@ -71,11 +71,29 @@ func (s topic) names(kind string) bool {
 	return true
 }
 
+// witness is the first one of the count that is preferred, else the first of all; nil where there is none.
+func (s topic) witness(r results.Report, preferred func(results.Witness) bool) *results.Witness {
+	var best *results.Witness
+	for _, f := range r.Findings {
+		if f.Counts[s.name] == nil {
+			continue
+		}
+		for i := range f.Witnesses {
+			w := &f.Witnesses[i]
+			if mine := len(f.Counts) == 1 || s.names(w.Kind); mine &&
+				(best == nil || !preferred(*best) && preferred(*w)) {
+				best = w
+			}
+		}
+	}
+	return best
+}
+
 // headed lays what the scenario names over a headline, where that does not say it: counts, and measures that it is
 // about.
-func (sc *scene) headed(title string) string {
+func headed(sc *scene, title string) string {
 	var more []string
-	for _, x := range sc.topics() {
+	for _, x := range topicsOf(sc.report) {
 		if (x.count || slices.Contains(sc.report.About, x.name)) && !Names(title, x.name) {
 			more = append(more, x.String())
 		}
@@ -99,115 +117,97 @@ func Names(text, count string) bool {
 }
 
 // topicMarker draws what the scenario names and no other mark tells.
-type topicMarker struct{ *story }
+type topicMarker marker
 
 // marks adds the witnesses of such counts, each at its time: what is missing in the end stands at the final read.
 // Counts without a witness, and measures, have no time.
-func (s topicMarker) marks() {
-	s.events()
+func (mk topicMarker) marks() {
+	mk.events()
 	var rest []string
-	for _, x := range s.scene.topics() {
+	for _, x := range topicsOf(mk.scene.report) {
 		switch {
 		case !x.count:
 			rest = append(rest, x.String())
-		case s.told(x):
-		case !s.witnesses(x):
+		case mk.told(x):
+		case !mk.witnesses(x):
 			rest = append(rest, x.String())
 		}
 	}
-	s.InAll = figure.List(rest)
-	s.worst()
+	mk.story.InAll = figure.List(rest)
+	mk.worst()
 }
 
 // worst adds the witness that the picture is about, where no other mark is made of it.
-func (s topicMarker) worst() {
-	w := s.scene.worst
+func (mk topicMarker) worst() {
+	w := mk.scene.worst
 	if w == nil || drawing(*w) != results.DrawWhole {
 		return
 	}
-	m := s.note(*w, words(w.Kind))
-	told := func(o mark) bool { return o.Time == m.Time && strings.HasPrefix(o.Say, s.says(*w)) }
-	if !slices.ContainsFunc(s.Marks, told) {
-		s.add(m)
+	m := mk.note(*w, words(w.Kind))
+	told := func(o mark) bool { return o.Time == m.Time && strings.HasPrefix(o.Say, mk.says(*w)) }
+	if !slices.ContainsFunc(mk.story.Marks, told) {
+		mk.story.add(m)
 	}
 }
 
 // events gives the marks of the events that the scenario is about the weight of a topic. Where nothing else was found,
 // the first one is the headline.
-func (s topicMarker) events() {
+func (mk topicMarker) events() {
 	first := ""
-	for i := range s.Marks {
-		if m := &s.Marks[i]; m.Event != "" && m.Say != "" && slices.Contains(s.scene.report.About, m.Event) {
+	for i := range mk.story.Marks {
+		if m := &mk.story.Marks[i]; m.Event != "" && m.Say != "" && slices.Contains(mk.scene.report.About, m.Event) {
 			m.Weight = max(m.Weight, weightTopic)
 			first = cmp.Or(first, m.Say)
 		}
 	}
-	if first != "" && s.scene.worst == nil {
-		s.Title = capital(first) + "; " + lower(s.Title)
+	if first != "" && mk.scene.worst == nil {
+		mk.story.Title = capital(first) + "; " + lower(mk.story.Title)
 	}
 }
 
 // told reports whether a mark names a count already, and gives that mark the weight of a topic.
-func (s topicMarker) told(x topic) bool {
-	i := slices.IndexFunc(s.Marks, func(m mark) bool {
+func (mk topicMarker) told(x topic) bool {
+	i := slices.IndexFunc(mk.story.Marks, func(m mark) bool {
 		return Names(m.Label+" "+m.Below, x.name) &&
 			Names(m.Say, x.name)
 	})
 	if i >= 0 {
-		s.Marks[i].Weight = max(s.Marks[i].Weight, weightTopic)
+		mk.story.Marks[i].Weight = max(mk.story.Marks[i].Weight, weightTopic)
 	}
 	return i >= 0
 }
 
 // witnesses adds the first witness of a count that one of the drawn users takes part in, else the first of all.
-func (s topicMarker) witnesses(x topic) (found bool) {
-	best := s.scene.witness(x, func(w results.Witness) bool { return s.laneOf(w) >= 0 })
+func (mk topicMarker) witnesses(x topic) (found bool) {
+	best := x.witness(mk.scene.report, func(w results.Witness) bool { return mk.laneOf(w) >= 0 })
 	if best == nil {
 		return false
 	}
-	s.add(s.note(*best, x.String()))
+	mk.story.add(mk.note(*best, x.String()))
 	return true
 }
 
 // note is the mark of a witness at its time. What is missing in the end stands at the resource.
-func (s topicMarker) note(w results.Witness, label string) mark {
-	lane := s.laneOf(w)
+func (mk topicMarker) note(w results.Witness, label string) mark {
+	lane := mk.laneOf(w)
 	if lane < 0 || slices.ContainsFunc(w.Events, func(e history.Event) bool { return e.Kind == history.Final }) {
-		lane = s.middle()
+		lane = mk.middle()
 	}
 	return mark{
 		Time: w.To, Kind: markNote, Lane: lane, To: nowhere, Weight: weightTopic,
-		Label: label, Say: s.says(w) + ": " + strings.ToUpper(label),
+		Label: label, Say: mk.says(w) + ": " + strings.ToUpper(label),
 	}
 }
 
 // says is the text of a witness, as sentences have it.
-func (s topicMarker) says(w results.Witness) string {
-	return exactMS.ReplaceAllString(s.scene.named(w.Text), "$1 ms")
-}
-
-// witness is the first one of a count that is preferred, else the first of all; nil where there is none.
-func (sc *scene) witness(x topic, preferred func(results.Witness) bool) *results.Witness {
-	var best *results.Witness
-	for _, f := range sc.report.Findings {
-		if f.Counts[x.name] == nil {
-			continue
-		}
-		for i := range f.Witnesses {
-			w := &f.Witnesses[i]
-			if mine := len(f.Counts) == 1 || x.names(w.Kind); mine &&
-				(best == nil || !preferred(*best) && preferred(*w)) {
-				best = w
-			}
-		}
-	}
-	return best
+func (mk topicMarker) says(w results.Witness) string {
+	return exactMS.ReplaceAllString(mk.scene.named(w.Text), "$1 ms")
 }
 
 // laneOf is the lane of a user in a witness; below 0 where none is drawn.
-func (s topicMarker) laneOf(w results.Witness) int {
+func (mk topicMarker) laneOf(w results.Witness) int {
 	for i := len(w.Events) - 1; i >= 0; i-- {
-		if l := s.client(w.Events[i].User); l >= 0 && w.Events[i].Kind != history.Final {
+		if l := mk.story.Lanes.client(w.Events[i].User); l >= 0 && w.Events[i].Kind != history.Final {
 			return l
 		}
 	}
@@ -215,4 +215,4 @@ func (s topicMarker) laneOf(w results.Witness) int {
 }
 
 // middle is the lane of the resource, else the first.
-func (s topicMarker) middle() int { return max(s.lane(laneResource), 0) }
+func (mk topicMarker) middle() int { return max(mk.story.Lanes.kind(laneResource), 0) }

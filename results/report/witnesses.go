@@ -39,6 +39,22 @@ func witnesses(r results.Report, drawn ...results.Drawing) iter.Seq[*results.Wit
 	}
 }
 
+// unavailable finds the witness of the longest time for which a lock could not be taken.
+func unavailable(r results.Report) *results.Witness {
+	for w := range witnesses(r, results.DrawGap) {
+		return w
+	}
+	return nil
+}
+
+// outage says how long which locks could not be taken, and why; "" where nothing is known of that.
+func outage(r results.Report) string {
+	if w := unavailable(r); w != nil {
+		return w.Text
+	}
+	return ""
+}
+
 // pictured are the witnesses that a picture may be about, the worst kinds first.
 func pictured(r results.Report) (all []*results.Witness) {
 	for _, f := range r.Findings {
