@@ -11,10 +11,29 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// Node is a target: a server, a client, a resource. A fault finds out by type assertion which capabilities it has.
+// Node is a target: a server, a client, a resource. What can be done to it, a fault asks As.
 type Node interface {
-	// Name is the node's name within the run, such as "etcd-2" or "client-1".
+	// Name is the node's name within the run, such as "etcd-2" or "client-1". Two values with one name are one node.
 	Name() string
+}
+
+// As finds what a Node or an Observer can do beyond that: by itself, by one of the parts that its method Capabilities
+// lists, or by the Observer that it wraps.
+func As[T any](of any) (able T, ok bool) {
+	if able, ok = of.(T); ok {
+		return able, true
+	}
+	switch o := of.(type) {
+	case interface{ Capabilities() []any }:
+		for _, part := range o.Capabilities() {
+			if able, ok = part.(T); ok {
+				return able, true
+			}
+		}
+	case interface{ Unwrap() Observer }:
+		return As[T](o.Unwrap())
+	}
+	return able, false
 }
 
 // Capability names something that a fault needs of a node.
@@ -56,7 +75,7 @@ type Delayed interface {
 
 // startDelay is how long a node's next start is put off.
 func startDelay(n Node) time.Duration {
-	if d, ok := n.(Delayed); ok {
+	if d, ok := As[Delayed](n); ok {
 		return d.StartDelay()
 	}
 	return 0

@@ -98,7 +98,7 @@ func (p PortName) At(n Node) (int, error) {
 	if number, ok := p.Number(); ok {
 		return number, nil
 	}
-	if ported, ok := n.(Ported); ok {
+	if ported, ok := As[Ported](n); ok {
 		if number, ok := ported.Port(string(p)); ok {
 			return number, nil
 		}

@@ -17,7 +17,8 @@ type Lane struct {
 // hits tells whether a fault on this lane meets what is sent on the other.
 func (l Lane) hits(sent Lane) bool {
 	port := func(hit, of int) bool { return hit == 0 || hit == of }
-	return l.From == sent.From && l.To == sent.To && port(l.FromPort, sent.FromPort) && port(l.ToPort, sent.ToPort)
+	return l.From.Name() == sent.From.Name() && l.To.Name() == sent.To.Name() &&
+		port(l.FromPort, sent.FromPort) && port(l.ToPort, sent.ToPort)
 }
 
 // LinkFaults records which link faults of a run stand, and stood, on which directions of which links. The datagrams

@@ -62,21 +62,6 @@ type Leaderless interface {
 	Leaderless(lock string) string
 }
 
-// As finds what an Observer, or one that it wraps, can do beside answering.
-func As[T any](service Observer) (able T, ok bool) {
-	for o := service; o != nil; {
-		if able, ok = o.(T); ok {
-			return able, true
-		}
-		wrapped, wraps := o.(interface{ Unwrap() Observer })
-		if !wraps {
-			break
-		}
-		o = wrapped.Unwrap()
-	}
-	return able, false
-}
-
 // Sharder is an Observer of a service that spreads its locks over several leaders.
 type Sharder interface {
 	// Leads returns which of the locks the node leads now, by its own account.

@@ -83,7 +83,7 @@ func AtAll[T any](list []T, act func(T) error) error {
 func Capable[T any](on []Node, what Capability) ([]T, error) {
 	var out []T
 	for _, n := range on {
-		t, ok := n.(T)
+		t, ok := As[T](n)
 		if !ok {
 			return nil, Unavailable{What: string(what), Reason: n.Name() + " is a node that it cannot be done to"}
 		}

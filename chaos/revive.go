@@ -29,7 +29,7 @@ type inspected interface {
 // member of a quorum cannot serve before enough of the others are healed, which comes after this heal. A node that is
 // never started a second time, as a client, stays dead; that is its healed state.
 func Revive(ctx context.Context, n inspected, s Scope) (history.Receipt, error) {
-	starter, ok := n.(Starter)
+	starter, ok := As[Starter](n)
 	if !ok || !starter.Restartable() {
 		return Seen(history.Installed, 0, n.Name()+" stays dead: it is not a node that is started again"), nil
 	}

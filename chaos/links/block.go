@@ -29,17 +29,22 @@ type block struct {
 
 	targets []linked
 	lanes   []chaos.Lane // those that it acts on
-	rules   map[chaos.Node][]Rule
-	at      []Filterer // where rules are owed an undo, in the order of names
-	before  map[chaos.Node]ProbeResult
+	rules   map[string][]Rule // by node
+	at      []filterable      // the nodes where they are owed an undo
+	before  map[string]ProbeResult
 	since   int64            // clock.Now when before was begun
 	noted   *chaos.LinkFault // in scope.LinkFaults
 }
 
-// linked is a target of a link fault.
-type linked interface {
+// filterable is a node that rules can stand at.
+type filterable interface {
 	chaos.Node
 	Filterer
+}
+
+// linked is a target of a link fault.
+type linked interface {
+	filterable
 	LinkProber
 }
 
@@ -60,9 +65,14 @@ func arriving(l chaos.Lane, how string) Rule {
 
 // rule adds a rule at a node, if rules can stand there.
 func (b *block) rule(at chaos.Node, r Rule) {
-	if _, ok := at.(Filterer); ok {
-		b.rules[at] = append(b.rules[at], r)
+	f, ok := chaos.As[filterable](at)
+	if !ok {
+		return
 	}
+	if b.rules[f.Name()] == nil {
+		b.at = append(b.at, f)
+	}
+	b.rules[f.Name()] = append(b.rules[f.Name()], r)
 }
 
 // inject probes the links, puts up the rules that cut says for each lane, and probes again.
@@ -82,7 +92,7 @@ func (b *block) inject(ctx context.Context, cut func(chaos.Lane)) (chaos.Heal, h
 		b.scope.Run.Counts(b.counter(ctx))
 	}
 	var met Filtered
-	receipt, err := chaos.OnEach(b.targets, func(t linked) (history.Receipt, error) { return b.judge(t, after[t]) })
+	receipt, err := chaos.OnEach(b.targets, func(t linked) (history.Receipt, error) { return b.judge(t, after[t.Name()]) })
 	if met, err = b.sum(ctx, err); met.Packets > 0 {
 		receipt.Evidence += fmt.Sprintf("; the rules met %d packets", met.Packets)
 	}
@@ -97,7 +107,7 @@ func (b *block) inject(ctx context.Context, cut func(chaos.Lane)) (chaos.Heal, h
 
 // plan lists the lanes, and makes their rules.
 func (b *block) plan(cut func(chaos.Lane)) error {
-	b.key, b.rules = linkKey(b.fault), make(map[chaos.Node][]Rule)
+	b.key, b.rules = linkKey(b.fault), make(map[string][]Rule)
 	if len(b.scope.Peers) == 0 {
 		return errors.New("there is nobody at the other end of the links")
 	}
@@ -118,9 +128,6 @@ func (b *block) plan(cut func(chaos.Lane)) error {
 	}
 	for _, l := range b.lanes {
 		cut(l)
-	}
-	for n := range b.rules {
-		b.at = append(b.at, n.(Filterer)) // rule saw to it
 	}
 	if len(b.at) == 0 {
 		return chaos.Unavailable{What: string(CanHold), Reason: "no receiver is a node that packets can be held at"}
@@ -146,14 +153,14 @@ func (b *block) note() {
 // install puts up all rules at once.
 func (b *block) install(ctx context.Context) error {
 	b.note()
-	return chaos.AtAll(b.at, func(f Filterer) error { return f.Filter(ctx, b.key, b.rules[f.(chaos.Node)]) })
+	return chaos.AtAll(b.at, func(f filterable) error { return f.Filter(ctx, b.key, b.rules[f.Name()]) })
 }
 
 // probe sends datagrams over all links of all targets. A target that could not be probed has no entry for any peer, and
 // says why in Control.
-func (b *block) probe(ctx context.Context, patience time.Duration) map[chaos.Node]ProbeResult {
+func (b *block) probe(ctx context.Context, patience time.Duration) map[string]ProbeResult {
 	var mu sync.Mutex
-	seen := make(map[chaos.Node]ProbeResult)
+	seen := make(map[string]ProbeResult)
 	_ = chaos.AtAll(b.targets, func(t linked) error {
 		waited := clock.Waits(ctx, patience)
 		s, err := t.ProbeLinks(ctx, b.scope.Peers, b.ask(t, patience))
@@ -163,7 +170,7 @@ func (b *block) probe(ctx context.Context, patience time.Duration) map[chaos.Nod
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		seen[t] = s
+		seen[t.Name()] = s
 		return nil
 	})
 	return seen
@@ -218,7 +225,7 @@ func (b *block) counter(ctx context.Context) chaos.Counted {
 func (b *block) sum(ctx context.Context, err error) (Filtered, error) {
 	var mu sync.Mutex
 	var total Filtered
-	failed := chaos.AtAll(b.at, func(f Filterer) error {
+	failed := chaos.AtAll(b.at, func(f filterable) error {
 		c, err := f.Filtered(ctx, b.key)
 		mu.Lock()
 		defer mu.Unlock()
@@ -241,7 +248,7 @@ func (b *block) heal(ctx context.Context) (history.Receipt, error) {
 	receipt, err := chaos.OnEach(b.targets, func(t linked) (history.Receipt,
 		error,
 	) {
-		return b.judgeHealed(t, now[t], begun)
+		return b.judgeHealed(t, now[t.Name()], begun)
 	})
 	receipt.Evidence += "; " + goneText(met, failed)
 	if b.how == Hold {
@@ -258,14 +265,14 @@ func (b *block) heal(ctx context.Context) (history.Receipt, error) {
 func (b *block) takeDown(ctx context.Context) (Filtered, error) {
 	var mu sync.Mutex
 	var met Filtered
-	failed := chaos.AtAll(b.at, func(f Filterer) error {
+	failed := chaos.AtAll(b.at, func(f filterable) error {
 		c, err := f.Unfilter(ctx, b.key)
 		mu.Lock()
 		defer mu.Unlock()
 		addMet(&met, c)
 		met.Others += c.Others
 		if len(c.Left) > 0 {
-			err = errors.Join(err, fmt.Errorf("%s: %s is left", f.(chaos.Node).Name(), strings.Join(c.Left, ", ")))
+			err = errors.Join(err, fmt.Errorf("%s: %s is left", f.Name(), strings.Join(c.Left, ", ")))
 		}
 		return err
 	})
@@ -278,13 +285,14 @@ func (b *block) takeDown(ctx context.Context) (Filtered, error) {
 // each calls f for every lane of a target with what was seen of it before and is seen now. A peer without process is
 // passed over, and named in missing.
 func (b *block) each(t chaos.Node, now ProbeResult, f func(l seenLane)) (missing []string) {
+	before := b.before[t.Name()].Peers
 	for i, is := range now.Peers {
 		peer := b.scope.Peers[i]
-		if is.Missing || len(b.before[t].Peers) == 0 || b.before[t].Peers[i].Missing {
+		if is.Missing || len(before) == 0 || before[i].Missing {
 			missing = append(missing, peer.Name())
 			continue
 		}
-		was := b.before[t].Peers[i]
+		was := before[i]
 		if is.Shake != nil && was.Shake != nil {
 			f(seenLane{
 				Lane: b.lane(t, peer, true), peer: peer.Name(), outward: true, asked: true, shaken: true,

@@ -84,7 +84,7 @@ func (b *block) judge(t chaos.Node, now ProbeResult) (history.Receipt, error) {
 		worse(history.Indeterminate)
 	}
 	evidence := t.Name() + ": " + found.String()
-	switch was := b.before[t].Control; {
+	switch was := b.before[t.Name()].Control; {
 	case now.Control == "":
 		evidence += "; from inside its own namespace it is reached"
 	case was == "":

@@ -398,7 +398,7 @@ func TestLinkFaultsRefuse(t *testing.T) {
 }
 
 func TestSilenceFitsTheSlowestLink(t *testing.T) {
-	b := &block{before: map[chaos.Node]ProbeResult{faulttest.Node("x"): {Peers: []Seen{{In: Arrival{After: 60 * time.Millisecond}}}}}}
+	b := &block{before: map[string]ProbeResult{"x": {Peers: []Seen{{In: Arrival{After: 60 * time.Millisecond}}}}}}
 	if got := b.silence(); got != 240*time.Millisecond {
 		t.Errorf("silence is waited for %s", got)
 	}

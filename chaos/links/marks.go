@@ -67,7 +67,7 @@ func (b *block) measureMarks(ctx context.Context) []Flow {
 	all := make(chan []MeasuredLink, len(b.targets))
 	_ = chaos.AtAll(b.targets, func(t linked) error {
 		var seen []MeasuredLink
-		if s, ok := t.(Shaper); ok {
+		if s, ok := chaos.As[Shaper](t); ok {
 			m := MeasureArgs{Count: markCount, Every: markEvery, Out: true, Patience: markPatience}
 			m.ProbeEnd, m.Peers = b.ends(t)
 			seen, _ = s.MeasureLinks(ctx, b.scope.Peers, m) // a target that has ended has no end to send from

@@ -78,9 +78,8 @@ func (f reset) AtOwnEnd() ([]chaos.Capability, error) { return f.Needs(), nil }
 
 // resettable is a target of reset.
 type resettable interface {
-	chaos.Node
+	filterable
 	Resetter
-	Filterer
 }
 
 // Inject takes the connections of all targets away at once.
@@ -176,7 +175,7 @@ const resetArrives = time.Second
 func (v *severed) atPeers(ctx context.Context) (history.ReceiptStatus, string) {
 	looked, deadline := 0, clock.Now()+int64(resetArrives)
 	for i, n := range v.scope.Peers {
-		p, ok := n.(Resetter)
+		p, ok := chaos.As[Resetter](n)
 		if !ok || foreign(n) {
 			continue
 		}

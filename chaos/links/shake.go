@@ -35,7 +35,7 @@ type Shaken struct {
 
 // foreign tells whether somebody else runs a node, so that nothing can be done or seen at its end.
 func foreign(n chaos.Node) bool {
-	f, ok := n.(interface{ Foreign() bool })
+	f, ok := chaos.As[interface{ Foreign() bool }](n)
 	return ok && f.Foreign()
 }
 

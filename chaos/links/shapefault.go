@@ -67,8 +67,7 @@ func (l shapedLane) way() string {
 
 // shapable is a target of a fault that shapes links.
 type shapable interface {
-	chaos.Node
-	Filterer
+	filterable
 	Shaper
 }
 
@@ -80,7 +79,7 @@ type shapeInjection struct {
 	shapeFault
 	block
 	shapers []shapable
-	was     map[chaos.Node][]MeasuredLink
+	was     map[string][]MeasuredLink // by target
 	sparse  bool // measure with fewer datagrams a second
 }
 
@@ -119,13 +118,13 @@ func (b shapeFault) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, hist
 		x.was = x.measure(ctx, nil)
 	}
 	x.note()
-	failed := chaos.AtAll(x.at, func(f Filterer) error {
-		n, ok := f.(shapable)
+	failed := chaos.AtAll(x.at, func(f filterable) error {
+		n, ok := chaos.As[Shaper](f)
 		if !ok {
-			return chaos.Unavailable{What: string(CanShape), Reason: f.(chaos.Node).Name() +
+			return chaos.Unavailable{What: string(CanShape), Reason: f.Name() +
 				" is a node whose links cannot be shaped"}
 		}
-		return n.Shape(ctx, x.key, x.rules[n], x.shaping)
+		return n.Shape(ctx, x.key, x.rules[f.Name()], x.shaping)
 	})
 	receipt, err := x.look(ctx)
 	if receipt.Status != history.Installed && failed == nil && x.lanesBefore(x.noisy) {
@@ -153,7 +152,7 @@ func (b shapeFault) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, hist
 func (x *shapeInjection) look(ctx context.Context) (history.Receipt, error) {
 	now := x.measure(ctx, x.was)
 	r, err := chaos.OnEach(x.shapers, func(t shapable) (history.Receipt, error) {
-		return x.judgeShaped(t, now[t]),
+		return x.judgeShaped(t, now[t.Name()]),
 			nil
 	})
 	if x.gauge.Echo {
@@ -163,7 +162,7 @@ func (x *shapeInjection) look(ctx context.Context) (history.Receipt, error) {
 }
 
 // roundTrip is the mean over all links of the median round trip, in ms.
-func (x *shapeInjection) roundTrip(seen map[chaos.Node][]MeasuredLink) float64 {
+func (x *shapeInjection) roundTrip(seen map[string][]MeasuredLink) float64 {
 	sum, n := time.Duration(0), 0
 	for _, links := range seen {
 		for _, l := range links {
@@ -214,7 +213,7 @@ func (x *shapeInjection) prepare(ctx context.Context) error {
 		return err
 	}
 	for _, t := range x.shapers {
-		l, ok := t.(linked)
+		l, ok := chaos.As[linked](t)
 		if !ok {
 			return chaos.Unavailable{What: string(CanFilter), Reason: t.Name() + " is a node that it cannot be done to"}
 		}
@@ -261,14 +260,14 @@ func (x *shapeInjection) choose(ctx context.Context) (Engine, error) {
 }
 
 // lacks tells why an engine cannot be had where it would stand; "" where it can.
-func (x *shapeInjection) lacks(e Engine, there map[chaos.Node]Engines) string {
+func (x *shapeInjection) lacks(e Engine, there map[string]Engines) string {
 	for _, n := range slices.Concat(x.scope.On, x.scope.Peers) {
-		engines, asked := there[n]
+		engines, asked := there[n.Name()]
 		reason, known := engines[e]
 		if !asked || !x.standsAt(e, n) || known && reason == "" {
 			continue
 		}
-		if reason != there[x.shapers[0]][e] {
+		if reason != there[x.shapers[0].Name()][e] {
 			reason += " (where " + n.Name() + " is)"
 		}
 		return fmt.Sprintf("%s: %s", engineText(e), reason)
@@ -278,15 +277,15 @@ func (x *shapeInjection) lacks(e Engine, there map[chaos.Node]Engines) string {
 
 // askEngines asks all nodes for the engines that there are. Those that cannot be asked have none of their own to
 // choose: nothing stands at a node that was never started.
-func (x *shapeInjection) askEngines(ctx context.Context) (map[chaos.Node]Engines, error) {
+func (x *shapeInjection) askEngines(ctx context.Context) (map[string]Engines, error) {
 	first, err := x.shapers[0].Engines(ctx)
 	if err != nil {
 		return nil, err
 	}
-	there := map[chaos.Node]Engines{x.shapers[0]: first}
+	there := map[string]Engines{x.shapers[0].Name(): first}
 	var others []shapable
 	for _, n := range slices.Concat(x.scope.On, x.scope.Peers) {
-		if s, ok := n.(shapable); ok && !foreign(n) && n != chaos.Node(x.shapers[0]) {
+		if s, ok := chaos.As[shapable](n); ok && !foreign(n) && s.Name() != x.shapers[0].Name() {
 			others = append(others, s)
 		}
 	}
@@ -295,7 +294,7 @@ func (x *shapeInjection) askEngines(ctx context.Context) (map[chaos.Node]Engines
 		if e, err := n.Engines(ctx); err == nil {
 			mu.Lock()
 			defer mu.Unlock()
-			there[n] = e
+			there[n.Name()] = e
 		}
 		return nil
 	})
@@ -318,8 +317,8 @@ func (x *shapeInjection) standsAt(e Engine, n chaos.Node) bool {
 // measure measures all links of all targets, waiting longer for what was seen to take long before.
 // Before the fault, before is nil.
 func (x *shapeInjection) measure(ctx context.Context,
-	before map[chaos.Node][]MeasuredLink,
-) map[chaos.Node][]MeasuredLink {
+	before map[string][]MeasuredLink,
+) map[string][]MeasuredLink {
 	patience := gaugePatience + 2*x.longest
 	for _, links := range before {
 		for _, l := range links {
@@ -329,7 +328,7 @@ func (x *shapeInjection) measure(ctx context.Context,
 		}
 	}
 	var mu sync.Mutex
-	seen := make(map[chaos.Node][]MeasuredLink)
+	seen := make(map[string][]MeasuredLink)
 	_ = chaos.AtAll(x.shapers, func(t shapable) error {
 		m := x.gauge
 		m.Out, m.In, m.Patience = x.Direction.out(), x.Direction.in(), min(patience, longestWait)
@@ -357,7 +356,7 @@ func (x *shapeInjection) measure(ctx context.Context,
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		seen[t] = links
+		seen[t.Name()] = links
 		return nil
 	})
 	return seen

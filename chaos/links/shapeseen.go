@@ -17,13 +17,14 @@ import (
 func (x *shapeInjection) compare(t chaos.Node, now []MeasuredLink,
 	besides func(chaos.Lane) chaos.Beside,
 ) (lanes []shapedLane, missing []string) {
+	before := x.was[t.Name()]
 	for i, is := range now {
 		peer := x.scope.Peers[i]
-		if is.Missing || len(x.was[t]) == 0 || x.was[t][i].Missing {
+		if is.Missing || len(before) == 0 || before[i].Missing {
 			missing = append(missing, peer.Name())
 			continue
 		}
-		was := x.was[t][i]
+		was := before[i]
 		if is.Shake != nil && was.Shake != nil {
 			others := append(besides(x.lane(t, peer, true)), besides(x.lane(t, peer, false))...)
 			lanes = append(lanes, shapedLane{
@@ -140,16 +141,16 @@ const mostLooks = 3
 func (x *shapeInjection) unshape(ctx context.Context) (history.Receipt, error) {
 	begun := clock.Now()
 	met, failed := x.takeDown(ctx)
-	views := make(map[chaos.Node]*healLooks)
+	views := make(map[string]*healLooks)
 	for _, t := range x.shapers {
-		views[t] = &healLooks{}
+		views[t.Name()] = &healLooks{}
 	}
 	besides := func(l chaos.Lane) chaos.Beside { return x.scope.LinkFaults.Others(x.noted, l, begun) }
 	for range mostLooks {
 		now, acts := x.measure(ctx, x.was), false
 		for _, t := range x.shapers {
-			views[t].add(x, t, now[t], besides)
-			acts = acts || len(views[t].still) > 0
+			views[t.Name()].add(x, t, now[t.Name()], besides)
+			acts = acts || len(views[t.Name()].still) > 0
 		}
 		if !acts || failed != nil || ctx.Err() != nil { // what was not taken down needs no second look
 			break
@@ -157,8 +158,8 @@ func (x *shapeInjection) unshape(ctx context.Context) (history.Receipt, error) {
 		x.sparse = true
 	}
 	receipt, err := chaos.OnEach(x.shapers, func(t shapable) (history.Receipt, error) {
-		r := chaos.Seen(history.Installed, 0, t.Name()+": "+views[t].evidence(x))
-		if still := views[t].still; len(still) > 0 {
+		r := chaos.Seen(history.Installed, 0, t.Name()+": "+views[t.Name()].evidence(x))
+		if still := views[t.Name()].still; len(still) > 0 {
 			return r, fmt.Errorf("%s still acts on %s %s", x.kind, t.Name(), strings.Join(still, ", "))
 		}
 		return r, nil

@@ -75,7 +75,7 @@ type dataSeen struct {
 // only where the data is to be changed.
 func openData(ctx context.Context, n chaos.Node, option dataOption) (*dataSeen, error) {
 	l := &dataSeen{}
-	h, ok := n.(disk.DataHolder)
+	h, ok := chaos.As[disk.DataHolder](n)
 	if !ok {
 		return l, nil
 	}
@@ -147,7 +147,7 @@ func (l *dataSeen) settle(ctx context.Context, option dataOption, r history.Rece
 
 // again looks into the directory that the new process has: it must be the one that was looked into before.
 func (l *dataSeen) again(ctx context.Context, n chaos.Node, r history.Receipt) history.Receipt {
-	h, ok := n.(disk.DataHolder)
+	h, ok := chaos.As[disk.DataHolder](n)
 	if !l.known || !ok {
 		return r
 	}

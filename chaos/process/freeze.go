@@ -180,7 +180,7 @@ func (n frozen) thawed(ctx context.Context) (history.Receipt, error) {
 
 // freezes is how many freezes of the node stand, as far as it counts them.
 func (n frozen) freezes() int {
-	if c, ok := n.freezable.(interface{ Freezes() int }); ok {
+	if c, ok := chaos.As[interface{ Freezes() int }](n.freezable); ok {
 		return c.Freezes()
 	}
 	return 0

@@ -103,7 +103,7 @@ func endedMeanwhile(ctx context.Context, n interface {
 	chaos.Inspector
 }, pid int,
 ) (r history.Receipt, ended bool) {
-	if p, ok := n.(interface{ PID() int }); ok && p.PID() == pid {
+	if p, ok := chaos.As[interface{ PID() int }](n); ok && p.PID() == pid {
 		return r, false
 	}
 	state, err := n.Inspect(ctx)
@@ -123,7 +123,7 @@ func around[T any](standing func() int, look func() (T, error)) (seen T, others 
 
 // pauses is how many pauses of a node stand, as far as it counts them.
 func pauses(n chaos.Node) int {
-	if c, ok := n.(interface{ Pauses() int }); ok {
+	if c, ok := chaos.As[interface{ Pauses() int }](n); ok {
 		return c.Pauses()
 	}
 	return 0

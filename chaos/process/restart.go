@@ -105,7 +105,8 @@ func (f restart) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history
 // end ends one target.
 func (f restart) end(ctx context.Context, dead *endedTargets, n killable) (history.Receipt, error) {
 	if f.How == byStop {
-		return dead.stop(ctx, n.(stoppable)) // Inject has seen that it is one
+		able, _ := chaos.As[stoppable](n) // Inject has seen that it is one
+		return dead.stop(ctx, able)
 	}
 	return dead.kill(ctx, n)
 }
@@ -113,7 +114,7 @@ func (f restart) end(ctx context.Context, dead *endedTargets, n killable) (histo
 // restartable refuses targets that could be killed but not be started again.
 func restartable(on []chaos.Node) error {
 	for _, n := range on {
-		if s, ok := n.(chaos.Starter); !ok || !s.Restartable() {
+		if s, ok := chaos.As[chaos.Starter](n); !ok || !s.Restartable() {
 			return chaos.Unavailable{What: string(chaos.CanStart), Reason: n.Name() +
 				" cannot be started a second time; use kill"}
 		}
