@@ -91,7 +91,7 @@ func up(ctx context.Context, p cluster.Provider, b listed.Backend, r cluster.Req
 	}
 	var g errgroup.Group
 	for _, n := range c.Nodes {
-		g.Go(func() error { return n.Start(ctx) })
+		g.Go(func() error { return n.Process.Start(ctx) })
 	}
 	if err := g.Wait(); err != nil {
 		return c, err

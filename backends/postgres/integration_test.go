@@ -173,13 +173,13 @@ func TestCrash(t *testing.T) {
 		holders[name] = h
 	}
 	n := r.Cluster.Node(serverName)
-	if _, err := n.Kill(ctx); err != nil {
+	if _, err := n.Signals.Kill(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if v := ask("serves"); v != "false" {
 		t.Errorf("serves after the kill: %s", v)
 	}
-	if err := n.Start(ctx); err != nil {
+	if err := n.Process.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
 	servers.Await(ctx, t, r.Service)

@@ -120,7 +120,7 @@ func TestClusterFailover(t *testing.T) {
 	epoch := a.ask(witness, "epoch")
 
 	begun := time.Now()
-	if _, err := r.Cluster.Node(old).Kill(t.Context()); err != nil {
+	if _, err := r.Cluster.Node(old).Signals.Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	a.await(witness, "primary:a", replica)
@@ -135,7 +135,7 @@ func TestClusterFailover(t *testing.T) {
 	releaseAfterFailover(t, u, g)
 	a.await(replica, "holder:a", "none")
 
-	if err := r.Cluster.Node(old).Start(t.Context()); err != nil {
+	if err := r.Cluster.Node(old).Process.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	begun = time.Now()

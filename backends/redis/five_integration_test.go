@@ -106,7 +106,7 @@ func TestFiveServersDown(t *testing.T) {
 		t.Error("the service is ready with three servers down")
 	}
 	for _, name := range []string{"redlock-1", "redlock-4", "redlock-5"} {
-		if err := r.Cluster.Node(name).Start(ctx); err != nil {
+		if err := r.Cluster.Node(name).Process.Start(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -126,7 +126,7 @@ func end(t *testing.T, r servers.Running, name string) {
 	defer client.Close()
 	_ = client.ShutdownNoSave(t.Context()) // the server ends instead of answering
 	select {
-	case <-n.Exited():
+	case <-n.Process.Exited():
 	case <-time.After(time.Minute):
 		t.Fatalf("%s is still there a minute after SHUTDOWN", name)
 	}
@@ -170,7 +170,7 @@ func TestFiveFacts(t *testing.T) {
 	if v := r.Service.Describe(ctx)["redis.topology"]; v != "5 independent" {
 		t.Errorf("topology: %s", v)
 	}
-	if err := r.Cluster.Node("redlock-2").Start(ctx); err != nil {
+	if err := r.Cluster.Node("redlock-2").Process.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
 	servers.Await(ctx, t, r.Service)

@@ -126,7 +126,7 @@ func TestFacts(t *testing.T) {
 	if v := ask("serves"); v != "false" {
 		t.Errorf("serves after the end of the server: %s", v)
 	}
-	if err := r.Cluster.Node("redis-1").Start(ctx); err != nil {
+	if err := r.Cluster.Node("redis-1").Process.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
 	servers.Await(ctx, t, r.Service)

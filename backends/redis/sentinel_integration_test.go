@@ -175,7 +175,7 @@ func TestSentinelFailover(t *testing.T) {
 	a.await("redis-3", "holder:a", g.ID)
 
 	begun := time.Now()
-	if _, err := r.Cluster.Node("redis-1").Kill(t.Context()); err != nil {
+	if _, err := r.Cluster.Node("redis-1").Signals.Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	a.is("redis-1", "serves", "false")
@@ -192,7 +192,7 @@ func TestSentinelFailover(t *testing.T) {
 	releaseAfterFailover(t, u, g)
 	a.await(primary, "holder:a", "none")
 
-	if err := r.Cluster.Node("redis-1").Start(t.Context()); err != nil {
+	if err := r.Cluster.Node("redis-1").Process.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	begun = time.Now()
@@ -203,8 +203,8 @@ func TestSentinelFailover(t *testing.T) {
 
 	// A Sentinel that was killed finds in its file what it knew.
 	for _, act := range []func(context.Context) error{
-		func(ctx context.Context) error { _, err := r.Cluster.Node("sentinel-2").Kill(ctx); return err },
-		r.Cluster.Node("sentinel-2").Start,
+		func(ctx context.Context) error { _, err := r.Cluster.Node("sentinel-2").Signals.Kill(ctx); return err },
+		r.Cluster.Node("sentinel-2").Process.Start,
 	} {
 		if err := act(t.Context()); err != nil {
 			t.Fatal(err)

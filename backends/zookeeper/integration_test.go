@@ -205,7 +205,7 @@ func TestLeaderKilled(t *testing.T) {
 		_, before[n.Name()] = served(ctx, t, r.Service, n.Name())
 	}
 	killed := time.Now() // the others may elect before the death is seen here
-	if _, err := r.Cluster.Node(old).Kill(ctx); err != nil {
+	if _, err := r.Cluster.Node(old).Signals.Kill(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if v := servers.Ask(t, r.Service, old, "serves"); v != "false" {
@@ -231,7 +231,7 @@ func TestLeaderKilled(t *testing.T) {
 	if err := <-next; err != nil {
 		t.Errorf("the waiter: %v", err)
 	}
-	if err := r.Cluster.Node(old).Start(ctx); err != nil {
+	if err := r.Cluster.Node(old).Process.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
 	servers.Await(ctx, t, r.Service)

@@ -133,12 +133,12 @@ func (f *clientCheckFlags) run(ctx context.Context, std cli.Streams, argv []stri
 		Start: func(ctx context.Context, number int) (clientcheck.Process, error) {
 			n, _, err := bench.Client(number)
 			if err == nil {
-				err = n.Start(ctx)
+				err = n.Process.Start(ctx)
 			}
 			if err != nil {
 				return clientcheck.Process{}, err
 			}
-			return clientcheck.Process{In: n.Stdio().In, Out: n.Stdio().Out, Ended: n.Exited()}, nil
+			return clientcheck.Process{In: n.Process.Stdio().In, Out: n.Process.Stdio().Out, Ended: n.Process.Exited()}, nil
 		},
 		Frame: func(number int) (*wire.Start, error) {
 			_, st, err := bench.Client(number)

@@ -329,7 +329,7 @@ func startRun(t *testing.T, p cluster.Provider, c *contender, text string, recor
 
 func pid(t *testing.T, n *cluster.Node) int {
 	t.Helper()
-	state, err := n.Inspect(t.Context())
+	state, err := n.Signals.Inspect(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -146,23 +146,23 @@ func TestWhatIsPlantedBetweenRunsIsFound(t *testing.T) {
 		{"key", []string{`redis-1 has 1 keys, "dirty" among them`}, func(t *testing.T, n *cluster.Node) { redisSays(t, n, "SET dirty 1", "+OK") }},
 		{"setting", []string{`redis-1 config maxmemory is "1048576" and was "0"`}, func(t *testing.T, n *cluster.Node) { redisSays(t, n, "CONFIG SET maxmemory 1mb", "+OK") }},
 		{"clock", []string{"the clock of redis-1 is ", "s to 1m0", "s ahead of this machine, by its own protocol"}, func(t *testing.T, n *cluster.Node) {
-			if _, err := n.ShiftClock(t.Context(), "planted", wall.Shift{Jump: time.Minute}); err != nil {
+			if _, err := n.Clock.ShiftClock(t.Context(), "planted", wall.Shift{Jump: time.Minute}); err != nil {
 				t.Fatal(err)
 			}
 		}},
 		{"rule", []string{"filter planted/redis-1 stands on redis-1"}, func(t *testing.T, n *cluster.Node) {
-			if err := n.Filter(t.Context(), "planted", []links.Rule{{Node: n.Name(), Port: 9, How: links.Drop}}); err != nil {
+			if err := n.Links.Filter(t.Context(), "planted", []links.Rule{{Node: n.Name(), Port: 9, How: links.Drop}}); err != nil {
 				t.Fatal(err)
 			}
 		}},
 		{"table of a stranger", []string{"on the links of redis-1 there is ["}, plantTable},
 		{"pause", []string{"redis-1 is stopped"}, func(t *testing.T, n *cluster.Node) {
-			if _, err := n.Pause(t.Context()); err != nil {
+			if _, err := n.Signals.Pause(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}},
 		{"death", []string{"redis-1 has no process"}, func(t *testing.T, n *cluster.Node) {
-			if _, err := n.Kill(t.Context()); err != nil {
+			if _, err := n.Signals.Kill(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}},
@@ -176,7 +176,7 @@ func TestWhatIsPlantedBetweenRunsIsFound(t *testing.T) {
 			env := g.run(t)
 			g.mustBeFresh(t, env, c.why...)
 			t.Logf("fresh: %s", env.Fresh)
-			if nodes[0].Running() {
+			if nodes[0].Process.Running() {
 				t.Error("the server that was not kept still runs")
 			}
 		})
@@ -216,7 +216,7 @@ func redisSays(t *testing.T, n *cluster.Node, command, want string) {
 // plantTable makes an empty packet filter table in the node's network namespace, behind the agent's back.
 func plantTable(t *testing.T, n *cluster.Node) {
 	t.Helper()
-	space, err := os.Open("/proc/" + strconv.Itoa(n.PID()) + "/ns/net")
+	space, err := os.Open("/proc/" + strconv.Itoa(n.Signals.PID()) + "/ns/net")
 	if err != nil {
 		t.Skipf("the node's network namespace cannot be entered from here: %v", err)
 	}
@@ -371,11 +371,11 @@ func TestServersServeAnotherScenario(t *testing.T) {
 			if len(nodes) != 1 {
 				t.Fatalf("%d servers stand", len(nodes))
 			}
-			pid := nodes[0].PID()
+			pid := nodes[0].Signals.PID()
 			g.options.Scenario = other
 			second := g.run(t)
 			mustBeKept(t, second)
-			if now := g.options.Kept.Nodes(); len(now) != 1 || now[0] != nodes[0] || now[0].PID() != pid || pid == 0 {
+			if now := g.options.Kept.Nodes(); len(now) != 1 || now[0] != nodes[0] || now[0].Signals.PID() != pid || pid == 0 {
 				t.Errorf("the server was pid %d, and is %v", pid, now)
 			}
 			if len(first.Clients) == len(second.Clients) || second.Cluster["address_register"] != "" || second.Cluster["address_store"] == "" {
@@ -384,7 +384,7 @@ func TestServersServeAnotherScenario(t *testing.T) {
 			redisSays(t, nodes[0], "SET dirty 1", "+OK")
 			g.options.Scenario = found(t, "redis-restart-amnesia")
 			g.mustBeFresh(t, g.run(t), `redis-1 has 1 keys, "dirty" among them`)
-			if nodes[0].Running() {
+			if nodes[0].Process.Running() {
 				t.Error("the server that was not kept still runs")
 			}
 		})

@@ -100,7 +100,7 @@ func measure(t *testing.T, r results.Report, name string) float64 {
 // prioritise puts the client of a run above all work of the machine that has no real-time priority.
 func prioritise(t *testing.T, nodes []*cluster.Node) {
 	i := slices.IndexFunc(nodes, func(n *cluster.Node) bool { return n.Role() == node.Client })
-	state, err := nodes[i].Inspect(context.Background())
+	state, err := nodes[i].Signals.Inspect(context.Background())
 	if err != nil {
 		t.Error(err)
 		return

@@ -86,7 +86,7 @@ func startOurs(t *testing.T, p cluster.Provider, name string, round int) (up, do
 	defer func() { _ = c.Close(context.Background()) }()
 	started := make(chan error, len(c.Nodes))
 	for _, n := range c.Nodes {
-		go func() { started <- n.Start(t.Context()) }()
+		go func() { started <- n.Process.Start(t.Context()) }()
 	}
 	for range c.Nodes {
 		if err := <-started; err != nil {

@@ -7,20 +7,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"regexp"
-	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lockquake/lockquake/chaos"
-	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/cluster/address"
-	"github.com/lockquake/lockquake/internal/cluster/executable"
 	"github.com/lockquake/lockquake/internal/cluster/nodelog"
 	"github.com/lockquake/lockquake/internal/cluster/processes"
 	"github.com/lockquake/lockquake/internal/node"
@@ -121,13 +117,6 @@ func (c *Cluster) Close(ctx context.Context) error {
 // closeTimeout bounds one Close.
 const closeTimeout = 30 * time.Second
 
-// Stdio is the control stream of a running node. A stopped node takes no more than what the pipe holds: a Write beyond
-// it waits.
-type Stdio struct {
-	In  io.WriteCloser
-	Out io.Reader
-}
-
 var runName = regexp.MustCompile(`^[a-z0-9]{1,10}$`)
 
 // checked returns the request with its defaults, or what is wrong with it.
@@ -170,54 +159,6 @@ func checkSpecs(specs []node.Spec) error {
 		return fmt.Errorf("%d nodes are more than the %d that one network takes", len(specs), address.MaxNodes)
 	}
 	return nil
-}
-
-// ChooseOptions is what every provider that Choose may take needs.
-type ChooseOptions struct {
-	Self     string       // lockquake's own binary; "" as in DockerOptions
-	Loopback bool         // as in LocalOptions
-	Log      *slog.Logger // may be nil
-
-	Mechanisms agent.Mechanisms // as in both
-}
-
-// Choose returns the provider of that name, or for "auto" (and "") docker where an engine answers and our own binary
-// can run in it, else local. The reason says why in one phrase.
-func Choose(ctx context.Context, want string, o ChooseOptions) (p Provider, reason string, err error) {
-	if err := ctx.Err(); err != nil {
-		return nil, "", err
-	}
-	switch want {
-	case "docker", "auto", "":
-		d, err := newDocker(DockerOptions{Self: o.Self, Log: o.Log, Mechanisms: o.Mechanisms})
-		if err == nil && want != "docker" {
-			err = runsInImage(o.Self)
-		}
-		if err == nil {
-			return d, fmt.Sprintf("engine %s answers at %s", d.version.Version, d.api.DaemonHost()), nil
-		}
-		var missing chaos.Unavailable
-		if want == "docker" || !errors.As(err, &missing) {
-			return nil, "", err
-		}
-		p, err := NewLocal(LocalOptions(o))
-		return p, missing.Error(), err
-	case "local":
-		p, err := NewLocal(LocalOptions(o))
-		return p, "asked for", err
-	case "swarm":
-		p, err := NewSwarm(DockerOptions{Self: o.Self, Log: o.Log, Mechanisms: o.Mechanisms})
-		return p, "asked for", err
-	}
-	return nil, "", fmt.Errorf("unknown provider %q: there are auto, docker, local and swarm", want)
-}
-
-func runsInImage(self string) error {
-	path, err := executable.Self(self)
-	if err != nil {
-		return err
-	}
-	return executable.Static(path)
 }
 
 // CanLimit is what a provider offers that can hold a node to Limits.
@@ -302,50 +243,4 @@ func (c *Cluster) replaceNodes(from int, nodes []*Node) {
 	c.changed.Lock()
 	defer c.changed.Unlock()
 	c.Nodes = append(c.Nodes[:from:from], nodes...)
-}
-
-// Differs says in what a node of that spec would differ from this one, or "".
-func (n *Node) Differs(s node.Spec) string {
-	own := n.spec
-	for _, of := range []struct {
-		what string
-		same bool
-	}{
-		{"role", own.Role == s.Role},
-		{"image", own.Image == s.Image},
-		{"limits", own.Limits == s.Limits},
-		{"preparations", slices.Equal(own.Preparations, s.Preparations)},
-		{"ports", slices.Equal(own.Ports, s.Ports)},
-		{"environment", slices.Equal(own.Env, s.Env)},
-		{"command", slices.Equal(own.Command(n.place), s.Command(n.place))},
-		{"restart delay", own.RestartDelay == s.RestartDelay},
-		{"nature", own.Stdio == s.Stdio && own.Restartable == s.Restartable && own.StopSignal == s.StopSignal &&
-			own.Go == s.Go &&
-			(own.Secret == nil) == (s.Secret == nil) && slices.Equal(own.SyncThreads, s.SyncThreads)},
-	} {
-		if !of.same {
-			return of.what
-		}
-	}
-	return ""
-}
-
-// Starts is how many processes the node has had.
-func (n *Node) Starts() int { return int(n.starts.Load()) }
-
-// Standing lists the supervisor's pauses, freezes and orders on the node that were not undone.
-func (n *Node) Standing() []string {
-	var out []string
-	if p := n.Pauses(); p > 0 {
-		out = append(out, fmt.Sprintf("pause (%d times)", p))
-	}
-	if f := n.Freezes(); f > 0 {
-		out = append(out, fmt.Sprintf("freeze (%d times)", f))
-	}
-	n.orders.mu.Lock()
-	defer n.orders.mu.Unlock()
-	for _, s := range n.orders.standing {
-		out = append(out, s.order.Do+" "+s.order.Key)
-	}
-	return out
 }

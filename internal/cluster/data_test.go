@@ -46,7 +46,7 @@ func TestDataCannotBeLostWithoutAnAgent(t *testing.T) {
 	t.Parallel()
 	_, one, _, _ := opened(t, engine(t, DockerOptions{Mechanisms: all.All(), noAgent: true}), "tdatano")
 	_, _, err := inject(t, "kill", "data: lose", chaos.Scope{On: []chaos.Node{one}})
-	if err == nil || !strings.Contains(err.Error(), "unavailable") || !one.Running() {
-		t.Errorf("%v, running %t", err, one.Running())
+	if err == nil || !strings.Contains(err.Error(), "unavailable") || !one.Process.Running() {
+		t.Errorf("%v, running %t", err, one.Process.Running())
 	}
 }

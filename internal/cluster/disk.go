@@ -25,36 +25,40 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-var _ disk.DataHolder = (*Node)(nil)
+var _ disk.DataHolder = (*Disk)(nil)
 
 // dataKeys makes the keys of directories that the agent holds.
 var dataKeys atomic.Int64
 
-// diskFaults does the faults of a node's disk and data directory.
-type diskFaults struct {
-	node *Node
-	loop *loopDisk // that the data directory lies on, where it was prepared so
+// Disk does the faults of a node's disk and data directory.
+type Disk struct {
+	*core
+	process *Process
+	orders  *Orders
+	signals *Signals
+	loop    *loopDisk // that the data directory lies on, where it was prepared so
 }
 
 // HoldData opens the node's data directory: that of its Place, a volume (docker) or a directory of the run (local).
-func (df *diskFaults) HoldData(ctx context.Context) (disk.Data, error) {
-	if df.node.spec.Role != node.Server {
-		return nil, chaos.Unavailable{What: string(disk.CanData), Reason: df.node.Name() + " keeps no data"}
+func (df *Disk) HoldData(ctx context.Context) (disk.Data, error) {
+	if df.spec.Role != node.Server {
+		return nil, chaos.Unavailable{What: string(disk.CanData), Reason: df.Name() + " keeps no data"}
 	}
-	a, err := df.node.reach(ctx)
+	a, err := df.orders.reach(ctx)
 	if err != nil {
-		if _, ours := df.node.driver.(*localNode); !ours {
+		here, ok := df.driver.(atHand)
+		if !ok {
 			return nil, err
 		}
-		d, err := datadir.Open(df.node.place.Dir)
+		d, err := datadir.Open(here.dataHere())
 		if err != nil {
 			return nil, err
 		}
-		return ownData{df.node, d}, nil
+		return ownData{df.process, d}, nil
 	}
-	d := agentData{agent: a.agent, process: a.process, key: fmt.Sprintf("data-%d/%s", dataKeys.Add(1), df.node.Name())}
-	if _, err := d.order(ctx, disk.DataArgs{Act: disk.DataHold, Dir: df.node.place.Dir}); err != nil {
-		return nil, errors.Join(fmt.Errorf("data of %s: %w", df.node.Name(), err), d.Release(ctx))
+	d := agentData{agent: a.agent, process: a.process, key: fmt.Sprintf("data-%d/%s", dataKeys.Add(1), df.Name())}
+	if _, err := d.order(ctx, disk.DataArgs{Act: disk.DataHold, Dir: df.place.Dir}); err != nil {
+		return nil, errors.Join(fmt.Errorf("data of %s: %w", df.Name(), err), d.Release(ctx))
 	}
 	return d, nil
 }
@@ -95,7 +99,7 @@ func (d agentData) Release(ctx context.Context) error { return d.agent.Undo(ctx,
 
 // ownData is a directory that the supervisor itself can open: it has children and no agent.
 type ownData struct {
-	node *Node
+	process *Process
 	*datadir.Directory
 }
 
@@ -111,56 +115,54 @@ func (d ownData) Restore(context.Context) error { return d.idle(d.Directory.Rest
 
 // idle does something to the data of a node that does not run.
 func (d ownData) idle(do func() error) error {
-	if d.node.Running() {
-		return fmt.Errorf("%s still runs: its data is not taken from under it", d.node.Name())
+	if d.process.Running() {
+		return fmt.Errorf("%s still runs: its data is not taken from under it", d.process.Name())
 	}
 	return do()
 }
 
 func (d ownData) Release(context.Context) error { return d.Close() }
 
-var _ disk.SyncHolder = (*Node)(nil)
+var _ disk.SyncHolder = (*Disk)(nil)
 
 // syncKey begins the keys of orders to hold syncs.
 const syncKey = "syncs-"
 
 // HoldSyncs has the agent hold the calls to fsync back of this process of the node and of each that is started after
 // it.
-func (df *diskFaults) HoldSyncs(ctx context.Context, key string, by time.Duration) (disk.Syncs, error) {
-	if df.node.spec.Role != node.Server {
+func (df *Disk) HoldSyncs(ctx context.Context, key string, by time.Duration) (disk.Syncs, error) {
+	if df.spec.Role != node.Server {
 		return disk.Syncs{}, chaos.Unavailable{
 			What:   string(disk.CanHoldSyncs),
-			Reason: df.node.Name() + " keeps no data",
+			Reason: df.Name() + " keeps no data",
 		}
 	}
 	was, err := df.SyncsHeld(ctx)
 	if err != nil {
 		return was, err
 	}
-	args := disk.SyncsArgs{By: by, Threads: df.node.spec.SyncThreads}
-	return was, df.node.apply(ctx, agent.Order{Do: disk.DoSyncs, Key: syncKey + df.node.orderKey(key), Args: args}, nil)
+	args := disk.SyncsArgs{By: by, Threads: df.spec.SyncThreads}
+	return was, df.orders.apply(ctx, agent.Order{Do: disk.DoSyncs, Key: syncKey + df.orders.key(key), Args: args}, nil)
 }
 
 // SyncsHeld asks the agent what it has held so far.
-func (df *diskFaults) SyncsHeld(ctx context.Context) (disk.Syncs, error) {
-	if !df.node.Running() {
+func (df *Disk) SyncsHeld(ctx context.Context) (disk.Syncs, error) {
+	if !df.process.Running() {
 		return disk.Syncs{Gone: true}, nil
 	}
 	var out disk.Syncs
-	err := df.node.order(ctx, agent.Order{Do: disk.DoSynced}, &out)
+	err := df.orders.order(ctx, agent.Order{Do: disk.DoSynced}, &out)
 	return out, err
 }
 
 // LetSyncsGo has the agent end it.
-func (df *diskFaults) LetSyncsGo(ctx context.Context, key string) (disk.Syncs, error) {
+func (df *Disk) LetSyncsGo(ctx context.Context, key string) (disk.Syncs, error) {
 	var out disk.Syncs
-	err := df.node.takeBack(ctx, syncKey+df.node.orderKey(key), &out)
-	if !df.node.Running() || errors.Is(err, proc.ErrNoProcess) {
+	err := df.orders.takeBack(ctx, syncKey+df.orders.key(key), &out)
+	if !df.process.Running() || errors.Is(err, proc.ErrNoProcess) {
 		out.Gone, err = true, nil
 	}
-	df.node.orders.mu.Lock()
-	defer df.node.orders.mu.Unlock()
-	for _, s := range df.node.orders.standing {
+	for _, s := range df.orders.list() {
 		if strings.HasPrefix(s.order.Key, syncKey) {
 			out.Others++
 		}
@@ -168,7 +170,7 @@ func (df *diskFaults) LetSyncsGo(ctx context.Context, key string) (disk.Syncs, e
 	return out, err
 }
 
-var _ disk.PowerCutter = (*Node)(nil)
+var _ disk.PowerCutter = (*Disk)(nil)
 
 // loopDisk is a disk that the agent made for one node: ext4 in a file that has no name, behind a loop device. It is
 // mounted where the node's process is and for as long as that lives: by the engine as the container's volume, or in
@@ -215,39 +217,44 @@ func (d *loopDisk) order(ctx context.Context, do string, result any) error {
 	return d.agent.Order(ctx, agent.Order{Do: do, Key: d.key + "/" + do, Args: disk.Use{Disk: d.key}}, result)
 }
 
+// Inspect reads the state of the node's process.
+func (df *Disk) Inspect(ctx context.Context) (chaos.ProcessState, error) {
+	return df.signals.Inspect(ctx)
+}
+
 // CutPower has the agent shut the node's file system down under it and kill it, and then look at what is left on the
 // disk.
-func (df *diskFaults) CutPower(ctx context.Context) (disk.PowerLost, error) {
-	d, exited := df.loop, df.node.Exited()
+func (df *Disk) CutPower(ctx context.Context) (disk.PowerLost, error) {
+	d, exited := df.loop, df.process.Exited()
 	if d == nil {
 		return disk.PowerLost{}, chaos.Unavailable{
 			What:   string(disk.CanCutPower),
-			Reason: df.node.Name() + " has no disk of its own",
+			Reason: df.Name() + " has no disk of its own",
 		}
 	}
-	if !df.node.Running() {
-		return disk.PowerLost{}, fmt.Errorf("cut the power of %s: %w", df.node.Name(), proc.ErrNoProcess)
+	if !df.process.Running() {
+		return disk.PowerLost{}, fmt.Errorf("cut the power of %s: %w", df.Name(), proc.ErrNoProcess)
 	}
 	var cut disk.Cut
 	acting, done := clock.Act(ctx)
-	err := df.node.order(acting, agent.Order{Do: disk.DoCut, Args: disk.Use{Disk: d.key, Dir: df.node.place.Dir}}, &cut)
+	err := df.orders.order(acting, agent.Order{Do: disk.DoCut, Args: disk.Use{Disk: d.key, Dir: df.place.Dir}}, &cut)
 	done()
 	if err != nil {
 		return disk.PowerLost{}, err
 	}
-	df.node.thawAll(ctx)
+	df.signals.thawAll(ctx)
 	ctx, cancel := context.WithTimeout(ctx, actTimeout)
 	defer cancel()
 	select {
 	case <-exited:
 	case <-ctx.Done():
-		return disk.PowerLost{}, fmt.Errorf("%s did not end when its power was cut: %w", df.node.Name(), ctx.Err())
+		return disk.PowerLost{}, fmt.Errorf("%s did not end when its power was cut: %w", df.Name(), ctx.Err())
 	}
 	var found disk.Seen
 	if err := d.order(ctx, disk.DoLook, &found); err != nil {
-		return disk.PowerLost{}, fmt.Errorf("the disk of %s after its power was cut: %w", df.node.Name(), err)
+		return disk.PowerLost{}, fmt.Errorf("the disk of %s after its power was cut: %w", df.Name(), err)
 	}
-	return disk.PowerLost{Seen: found, Gap: time.Duration(cut.Killed - cut.Shut), Time: df.node.runTime(ctx, cut.Shut)},
+	return disk.PowerLost{Seen: found, Gap: time.Duration(cut.Killed - cut.Shut), Time: df.orders.runTime(ctx, cut.Shut)},
 		nil
 }
 
@@ -286,35 +293,35 @@ func loopDiskIn(ctx context.Context, r *dockerRun, n *Node) (prepared, error) {
 	if err != nil {
 		return prepared{}, err
 	}
-	n.loop = d
+	n.Disk.loop = d
 	return prepared{disk: d.device, before: d.mark}, nil
 }
 
 // loopDiskHere prepares the disk of a process of this machine, when it is started first: the agent is there by then.
 func loopDiskHere(_ context.Context, r *localRun, n *Node) (prepared, error) {
 	return prepared{before: func(ctx context.Context) error {
-		if n.loop == nil {
+		if n.Disk.loop == nil {
 			d, err := makeDisk(ctx, r.agent, r.agentErr, n.Name(), disk.Args{Dir: r.dir, Dev: "/dev"})
 			if err != nil {
 				return err
 			}
-			n.loop = d
+			n.Disk.loop = d
 		}
-		return n.loop.mark(ctx)
+		return n.Disk.loop.mark(ctx)
 	}}, nil
 }
 
 // onDisk is the command of a process that runs on the node's disk: lockquake mounts it for itself alone, and becomes
 // the user and the program.
 func (p *localNode) onDisk(path string, argv []string, user identity.User) (string, []string, error) {
-	if p.node.loop == nil {
+	if p.node.Disk.loop == nil {
 		return path, argv, nil
 	}
 	self, err := executable.Self(p.run.options.Self)
 	if err != nil {
 		return "", nil, err
 	}
-	return self, append(node.Own("on-disk", p.node.loop.device, p.node.place.Dir, strconv.Itoa(int(user)), path),
+	return self, append(node.Own("on-disk", p.node.Disk.loop.device, p.node.place.Dir, strconv.Itoa(int(user)), path),
 		argv...), nil
 }
 

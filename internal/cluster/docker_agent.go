@@ -5,20 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
-	cerrdefs "github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 	"github.com/testcontainers/testcontainers-go"
 
-	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/chaos/disk"
 	"github.com/lockquake/lockquake/internal/agent"
-	"github.com/lockquake/lockquake/internal/agent/proc"
-	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster/imagestore"
 	"github.com/lockquake/lockquake/internal/node"
 )
@@ -151,60 +145,4 @@ func samePID(own int, engine *container.State) error {
 		return fmt.Errorf("it does not see the engine's pids: it is %d to itself and %d to the engine", own, said)
 	}
 	return nil
-}
-
-// throughEngine signals and looks by the engine's own calls: slower, and only process 1 of a container, but it needs
-// nothing in or beside the target.
-type throughEngine struct {
-	api       client.APIClient
-	container string
-	pid       int
-	why       error // there is no agent
-}
-
-func (t throughEngine) agentless() error { return t.why }
-
-func (t throughEngine) signal(ctx context.Context, name string) error {
-	_, err := t.api.ContainerKill(ctx, t.container, client.ContainerKillOptions{Signal: "SIG" + name})
-	if cerrdefs.IsConflict(err) || cerrdefs.IsNotFound(err) {
-		return fmt.Errorf("%w: %w", proc.ErrNoProcess, err)
-	}
-	return err
-}
-
-// inspect asks the engine's ps, which runs outside the container.
-func (t throughEngine) inspect(ctx context.Context) (chaos.ProcessState, error) {
-	top, err := t.api.ContainerTop(ctx, t.container,
-		client.ContainerTopOptions{Arguments: []string{"-eLo", "pid,lwp,stat"}})
-	if err != nil {
-		info, err2 := t.api.ContainerInspect(ctx, t.container, client.ContainerInspectOptions{})
-		if cerrdefs.IsNotFound(err2) || err2 == nil && info.Container.State.Pid != t.pid {
-			return chaos.ProcessState{Time: clock.Now()}, nil
-		}
-		return chaos.ProcessState{}, fmt.Errorf("ask the engine for its threads: %w", err)
-	}
-	return threadStates(t.pid, top.Titles, top.Processes)
-}
-
-// threadStates counts the threads of one process in a table of the engine's ps.
-func threadStates(pid int, titles []string, rows [][]string) (chaos.ProcessState, error) {
-	column := map[string]int{"PID": -1, "STAT": -1}
-	for i, title := range titles {
-		column[strings.ToUpper(title)] = i
-	}
-	p, s := column["PID"], column["STAT"]
-	if p < 0 || s < 0 {
-		return chaos.ProcessState{}, fmt.Errorf("the engine's ps tells %v, without PID and STAT", titles)
-	}
-	state := chaos.ProcessState{Time: clock.Now()}
-	for _, row := range rows {
-		if len(row) <= max(p, s) || row[p] != strconv.Itoa(pid) || row[s] == "" {
-			continue
-		}
-		if state.Threads == nil {
-			state.PID, state.Threads = pid, make(map[string]int, 2)
-		}
-		state.Threads[row[s][:1]]++
-	}
-	return state, nil
 }

@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -10,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/moby/moby/api/pkg/stdcopy"
 	"github.com/moby/moby/api/types/container"
@@ -18,6 +21,8 @@ import (
 	"github.com/moby/moby/client"
 	"github.com/testcontainers/testcontainers-go"
 
+	"github.com/lockquake/lockquake/chaos/process"
+	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster/limits"
 	"github.com/lockquake/lockquake/internal/cluster/pipe"
 	"github.com/lockquake/lockquake/internal/node"
@@ -331,3 +336,62 @@ type containerInput struct{ client.HijackedResponse }
 
 func (c containerInput) Write(b []byte) (int, error) { return c.Conn.Write(b) }
 func (c containerInput) Close() error                { return c.CloseWrite() }
+
+// used asks the engine, which reads the container's control group.
+func (c *containerNode) used(ctx context.Context) (time.Duration, error) {
+	res, err := c.run.api.ContainerStats(ctx, c.box.GetContainerID(), client.ContainerStatsOptions{})
+	if err != nil {
+		return 0, fmt.Errorf("statistics of %s: %w", c.spec.Name, err)
+	}
+	defer res.Body.Close()
+	var s container.StatsResponse
+	if err := json.NewDecoder(res.Body).Decode(&s); err != nil {
+		return 0, fmt.Errorf("statistics of %s: %w", c.spec.Name, err)
+	}
+	return time.Duration(s.CPUStats.CPUUsage.TotalUsage), nil
+}
+
+// freeze has the engine pause the container. The agent is told first, so that it thaws the container when the
+// supervisor is gone; where it cannot, `clean` removes the container.
+func (c *containerNode) freeze(ctx context.Context) error {
+	if err := c.node.Signals.orderFreeze(ctx, process.FreezeArgs{Engine: true}); err != nil {
+		c.run.log.Warn("the agent could not thaw the container by itself", "node", c.spec.Name, "err", err)
+	}
+	_, done := clock.Act(ctx)
+	defer done()
+	if _, err := c.run.api.ContainerPause(ctx, c.box.GetContainerID(), client.ContainerPauseOptions{}); err != nil {
+		return fmt.Errorf("have the engine pause %s: %w", c.spec.Name, err)
+	}
+	return nil
+}
+
+func (c *containerNode) thaw(ctx context.Context) error {
+	_, done := clock.Act(ctx)
+	_, err := c.run.api.ContainerUnpause(ctx, c.box.GetContainerID(), client.ContainerUnpauseOptions{})
+	done()
+	if err != nil {
+		if paused, said := c.paused(ctx); said == nil && !paused {
+			err = nil // it has ended, or was never paused
+		} else {
+			err = fmt.Errorf("have the engine let %s go on: %w", c.spec.Name, err)
+		}
+	}
+	return errors.Join(err, c.node.Signals.undoFreeze(ctx))
+}
+
+// paused asks the engine.
+func (c *containerNode) paused(ctx context.Context) (bool, error) {
+	info, err := c.run.api.ContainerInspect(ctx, c.box.GetContainerID(), client.ContainerInspectOptions{})
+	if err != nil {
+		return false, fmt.Errorf("inspect the container of %s: %w", c.spec.Name, err)
+	}
+	return info.Container.State.Paused, nil
+}
+
+func (c *containerNode) frozen(ctx context.Context) (process.Frozen, error) {
+	paused, err := c.paused(ctx)
+	return process.Frozen{
+		Frozen: paused, Unseen: "only the engine knows",
+		Said: fmt.Sprintf("paused: %t, says the engine itself", paused), Time: clock.Now(),
+	}, err
+}

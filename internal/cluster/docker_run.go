@@ -308,10 +308,10 @@ func whole[T any](ctx context.Context, make func(context.Context) (T, error)) (m
 // resumeAll continues every stopped process of a kept run.
 func (r *dockerRun) resumeAll(ctx context.Context) {
 	for _, n := range r.nodes {
-		n.thawAll(ctx)
-		if s, err := n.Inspect(ctx); err == nil && s.Threads["T"] > 0 {
-			n.pauses.Store(0)
-			if _, err := n.Resume(ctx); err != nil {
+		n.Signals.thawAll(ctx)
+		if s, err := n.Signals.Inspect(ctx); err == nil && s.Threads["T"] > 0 {
+			n.Signals.pauses.Store(0)
+			if _, err := n.Signals.Resume(ctx); err != nil {
 				r.log.Warn("a kept node stays stopped", "node", n.Name(), "err", err)
 			}
 		}
@@ -390,13 +390,13 @@ func (r *dockerRun) vacate(ctx context.Context, n *Node) error {
 	if c.spec.Image != node.SelfProgram {
 		return r.discard(ctx, c)
 	}
-	if n.Running() {
+	if n.Process.Running() {
 		_, err := r.api.ContainerKill(ctx, c.box.GetContainerID(), client.ContainerKillOptions{Signal: "SIGKILL"})
 		if err != nil && !cerrdefs.IsConflict(err) { // a conflict: it has just ended by itself
 			return fmt.Errorf("kill its container: %w", err)
 		}
 		select {
-		case <-n.Exited():
+		case <-n.Process.Exited():
 		case <-ctx.Done():
 			return fmt.Errorf("its process does not end: %w", ctx.Err())
 		}

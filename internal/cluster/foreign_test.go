@@ -112,7 +112,7 @@ func TestForeignServerThatIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, scope := beforeForeign(t, p, "tforegone")
-	if _, err := c.Node("echo-2").Kill(t.Context()); err != nil {
+	if _, err := c.Node("echo-2").Signals.Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	heal, r, err := inject(t, "partition", "{}", scope)
@@ -120,7 +120,7 @@ func TestForeignServerThatIsGone(t *testing.T) {
 		t.Errorf("%s, %v: %s", r.Status, err, r.Evidence)
 	}
 	healed(t, "partition", heal)
-	s, err := c.Node("client-1").MeasureLinks(t.Context(), scope.Peers, links.MeasureArgs{
+	s, err := c.Node("client-1").Links.MeasureLinks(t.Context(), scope.Peers, links.MeasureArgs{
 		Peers: make([]links.ProbeEnd, 1), Count: 3, Every: time.Millisecond, Patience: time.Second,
 	})
 	if err != nil || len(s) != 1 || s[0].Shake == nil || s[0].Shake.Refused != 3 {

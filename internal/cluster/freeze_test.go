@@ -10,7 +10,7 @@ func freezes(t *testing.T, n *Node) {
 	ctx := t.Context()
 	known := wantFrozen(t, n, false)
 	for range 2 {
-		if err := n.Freeze(ctx); err != nil {
+		if err := n.Signals.Freeze(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -19,8 +19,8 @@ func freezes(t *testing.T, n *Node) {
 		t.Errorf("a frozen node greets with %q", got)
 	}
 	for _, left := range []int{1, 0} {
-		if err := n.Thaw(ctx); err != nil || n.Freezes() != left {
-			t.Fatalf("thawed: %v, %d freezes left, want %d", err, n.Freezes(), left)
+		if err := n.Signals.Thaw(ctx); err != nil || n.Signals.Freezes() != left {
+			t.Fatalf("thawed: %v, %d freezes left, want %d", err, n.Signals.Freezes(), left)
 		}
 		wantFrozen(t, n, left > 0)
 	}
@@ -33,7 +33,7 @@ func freezes(t *testing.T, n *Node) {
 // wantFrozen fails the test unless the node is frozen, or is not, and tells whether the kernel was asked.
 func wantFrozen(t *testing.T, n *Node, want bool) (known bool) {
 	t.Helper()
-	f, err := n.Frozen(t.Context())
+	f, err := n.Signals.Frozen(t.Context())
 	if err != nil || f.Frozen != want || f.Outside != 0 || f.Gone || f.Time == 0 {
 		t.Fatalf("frozen %t is wanted: %+v, %v", want, f, err)
 	}
@@ -45,7 +45,7 @@ func pausesWhileFrozen(t *testing.T, n *Node) {
 	ctx := t.Context()
 	for _, pauseFirst := range []bool{true, false} {
 		both := []func() error{
-			func() error { _, err := n.Pause(ctx); return err }, func() error { return n.Freeze(ctx) },
+			func() error { _, err := n.Signals.Pause(ctx); return err }, func() error { return n.Signals.Freeze(ctx) },
 		}
 		if !pauseFirst {
 			both[0], both[1] = both[1], both[0]
@@ -56,33 +56,33 @@ func pausesWhileFrozen(t *testing.T, n *Node) {
 			}
 		}
 		if pauseFirst {
-			if _, err := n.Resume(ctx); err != nil {
+			if _, err := n.Signals.Resume(ctx); err != nil {
 				t.Fatal(err)
 			}
-			if s, err := n.Inspect(ctx); err != nil || s.Stopped() || s.Frozen == "" {
+			if s, err := n.Signals.Inspect(ctx); err != nil || s.Stopped() || s.Frozen == "" {
 				t.Errorf("frozen, and continued: %v, %v", s, err)
 			}
 			wantFrozen(t, n, true)
 		} else {
-			if s, err := n.Inspect(ctx); err != nil || !s.Stopped() || !s.Waits {
+			if s, err := n.Signals.Inspect(ctx); err != nil || !s.Stopped() || !s.Waits {
 				t.Errorf("stopped while frozen: %v, %v", s, err)
 			}
 		}
-		if err := n.Thaw(ctx); err != nil {
+		if err := n.Signals.Thaw(ctx); err != nil {
 			t.Fatal(err)
 		}
 		wantFrozen(t, n, false)
 		if !pauseFirst {
-			if s, err := n.Inspect(ctx); err != nil || s.Threads["T"] == 0 {
+			if s, err := n.Signals.Inspect(ctx); err != nil || s.Threads["T"] == 0 {
 				t.Errorf("thawed, and stopped: %v, %v", s, err)
 			}
-			if _, err := n.Resume(ctx); err != nil {
+			if _, err := n.Signals.Resume(ctx); err != nil {
 				t.Fatal(err)
 			}
 		}
 		serves(t, n, "start 1")
 	}
-	if err := n.Freeze(ctx); err != nil { // the restart that comes next kills it so
+	if err := n.Signals.Freeze(ctx); err != nil { // the restart that comes next kills it so
 		t.Fatal(err)
 	}
 }

@@ -133,10 +133,10 @@ func TestEngineFreezes(t *testing.T) {
 			_, one, two, _ := opened(t, engine(t, o), run)
 			freezes(t, one)
 			restarts(t, one)
-			if _, err := two.Pause(t.Context()); err != nil {
+			if _, err := two.Signals.Pause(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if err := two.Freeze(t.Context()); err != nil { // it is closed so
+			if err := two.Signals.Freeze(t.Context()); err != nil { // it is closed so
 				t.Fatal(err)
 			}
 		})

@@ -62,7 +62,7 @@ func holds(t *testing.T, p Provider, run string) {
 	start(t, c.Node("eater-free"), c.Node("eater-held"))
 	serves(t, c.Node("eater-free"), "start 1")
 	select {
-	case <-c.Node("eater-held").Exited():
+	case <-c.Node("eater-held").Process.Exited():
 	case <-time.After(patience):
 		t.Error("a node took 100 MiB of its 64 MiB and lives on")
 	}
@@ -84,7 +84,7 @@ func holds(t *testing.T, p Provider, run string) {
 func start(t *testing.T, nodes ...*Node) {
 	t.Helper()
 	for _, n := range nodes {
-		if err := n.Start(t.Context()); err != nil {
+		if err := n.Process.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -93,7 +93,7 @@ func start(t *testing.T, nodes ...*Node) {
 // used is the CPU time of a node's process, by this machine's /proc.
 func used(t *testing.T, n *Node) time.Duration {
 	t.Helper()
-	s, err := n.Inspect(t.Context())
+	s, err := n.Signals.Inspect(t.Context())
 	if err != nil || s.PID == 0 {
 		t.Fatalf("%s has no process: %v, %v", n.Name(), s, err)
 	}

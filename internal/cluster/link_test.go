@@ -108,17 +108,17 @@ func linksBehave(t *testing.T, p Provider, run string) {
 		t.Errorf("a client whose packets are rejected gets %q", answer)
 	}
 
-	if _, err := one.Kill(t.Context()); err != nil {
+	if _, err := one.Signals.Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := one.Start(t.Context()); err != nil {
+	if err := one.Process.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	serves(t, one, "start 2")
 	if answer := try(one); !cut(answer) {
 		t.Errorf("echo-1 came back, and a client cut off from it gets %q", answer)
 	}
-	if n, err := one.Filtered(t.Context(), keyOf(t, one)); err != nil || n.Packets == 0 {
+	if n, err := one.Links.Filtered(t.Context(), keyOf(t, one)); err != nil || n.Packets == 0 {
 		t.Errorf("the rules at echo-1 after its restart have met %+v, %v", n, err)
 	}
 	healed(t, "the partition", whole)
@@ -154,12 +154,12 @@ func linksBehave(t *testing.T, p Provider, run string) {
 // keyOf returns the key of the first filter that stands at a node.
 func keyOf(t *testing.T, n *Node) string {
 	t.Helper()
-	n.orders.mu.Lock()
-	defer n.orders.mu.Unlock()
-	if len(n.orders.standing) == 0 {
+	n.Orders.mu.Lock()
+	defer n.Orders.mu.Unlock()
+	if len(n.Orders.standing) == 0 {
 		t.Fatalf("nothing stands at %s", n.Name())
 	}
-	return strings.TrimSuffix(n.orders.standing[0].order.Key, "/"+n.Name())
+	return strings.TrimSuffix(n.Orders.standing[0].order.Key, "/"+n.Name())
 }
 
 func TestLinksOfContainers(t *testing.T) {
@@ -240,7 +240,7 @@ func TestPausesOfOneNodeCompose(t *testing.T) {
 			scope := chaos.Scope{On: []chaos.Node{one}}
 			first, second := injected(t, "pause", "{}", scope), injected(t, "pause", "{}", scope)
 			healed(t, "the first pause", first)
-			if s, err := one.Inspect(t.Context()); err != nil || !s.Stopped() {
+			if s, err := one.Signals.Inspect(t.Context()); err != nil || !s.Stopped() {
 				t.Errorf("after the first of two heals: %v, %v", s, err)
 			}
 			healed(t, "the second pause", second)

@@ -20,36 +20,41 @@ import (
 )
 
 var (
-	_ links.Filterer   = (*Node)(nil)
-	_ links.Resetter   = (*Node)(nil)
-	_ links.LinkProber = (*Node)(nil)
-	_ chaos.Ported     = (*Node)(nil)
+	_ links.Filterer   = (*Links)(nil)
+	_ links.Shaper     = (*Links)(nil)
+	_ links.Resetter   = (*Links)(nil)
+	_ links.LinkProber = (*Links)(nil)
+	_ chaos.Ported     = (*Links)(nil)
 )
 
-// linkFaults does the link faults of a node.
-type linkFaults struct{ node *Node }
+// Links does the link faults of a node.
+type Links struct {
+	*core
+	process *Process
+	orders  *Orders
+}
 
 // Filter has the agent put up packet filter rules in the node's network namespace.
-func (lf *linkFaults) Filter(ctx context.Context, key string, rules []links.Rule) error {
-	return lf.filter(ctx, key, links.FilterArgs{Rules: rules})
+func (l *Links) Filter(ctx context.Context, key string, rules []links.Rule) error {
+	return l.filter(ctx, key, links.FilterArgs{Rules: rules})
 }
 
 // filter gives a standing order to filter or shape packets.
-func (lf *linkFaults) filter(ctx context.Context, key string, args links.FilterArgs) (err error) {
-	if lf.node.Foreign() {
+func (l *Links) filter(ctx context.Context, key string, args links.FilterArgs) (err error) {
+	if l.external() {
 		return nil // the rules at the other end do
 	}
-	if args.Rules, err = lf.addressed(args.Rules); err != nil {
+	if args.Rules, err = l.addressed(args.Rules); err != nil {
 		return err
 	}
-	return lf.node.apply(ctx, agent.Order{Do: links.DoFilter, Key: lf.node.orderKey(key), Args: args}, nil)
+	return l.orders.apply(ctx, agent.Order{Do: links.DoFilter, Key: l.orders.key(key), Args: args}, nil)
 }
 
 // addressed fills in the addresses of the rules' peers.
-func (lf *linkFaults) addressed(rules []links.Rule) ([]links.Rule, error) {
+func (l *Links) addressed(rules []links.Rule) ([]links.Rule, error) {
 	out := slices.Clone(rules)
 	for i, r := range out {
-		host, err := ownHost(lf.node.place, r.Node)
+		host, err := ownHost(l.place, r.Node)
 		if err != nil {
 			return nil, err
 		}
@@ -68,43 +73,40 @@ func ownHost(place node.Place, name string) (string, error) {
 }
 
 // Unfilter takes rules down and looks at what is left.
-func (lf *linkFaults) Unfilter(ctx context.Context, key string) (links.Filtered, error) {
+func (l *Links) Unfilter(ctx context.Context, key string) (links.Filtered, error) {
 	var f links.Filtered
-	if lf.node.Foreign() {
+	if l.external() {
 		return f, nil
 	}
-	err := lf.node.takeBack(ctx, lf.node.orderKey(key), &f)
+	err := l.orders.takeBack(ctx, l.orders.key(key), &f)
 	return f, err
 }
 
 // Filtered asks what rules have met. Those of a node that never ran have met nothing.
-func (lf *linkFaults) Filtered(ctx context.Context, key string) (links.Filtered, error) {
-	lf.node.orders.mu.Lock()
-	i := slices.IndexFunc(lf.node.orders.standing,
-		func(s *standingOrder) bool { return s.order.Key == lf.node.orderKey(key) && s.given })
-	lf.node.orders.mu.Unlock()
-	if i < 0 {
+func (l *Links) Filtered(ctx context.Context, key string) (links.Filtered, error) {
+	if !slices.ContainsFunc(l.orders.list(),
+		func(s standingOrder) bool { return s.order.Key == l.orders.key(key) && s.given }) {
 		return links.Filtered{}, nil
 	}
 	var f links.Filtered
-	err := lf.node.order(ctx, agent.Order{Do: links.DoFiltered, Args: lf.node.orderKey(key)}, &f)
+	err := l.orders.order(ctx, agent.Order{Do: links.DoFiltered, Args: l.orders.key(key)}, &f)
 	return f, err
 }
 
 // Connections has the agent list the node's established connections with peers.
-func (lf *linkFaults) Connections(ctx context.Context, peers []chaos.Node, own uint16,
+func (l *Links) Connections(ctx context.Context, peers []chaos.Node, own uint16,
 	far []uint16,
 ) ([]links.Connection, error) {
 	var rules []links.Rule
 	for i, p := range peers {
 		rules = append(rules, links.Rule{Node: p.Name(), Port: own, PeerPort: far[i]})
 	}
-	rules, err := lf.addressed(rules)
+	rules, err := l.addressed(rules)
 	if err != nil {
 		return nil, err
 	}
 	var out []links.Connection
-	err = lf.node.order(ctx, agent.Order{Do: links.DoConnections, Args: links.ConnectionsArgs{With: rules}}, &out)
+	err = l.orders.order(ctx, agent.Order{Do: links.DoConnections, Args: links.ConnectionsArgs{With: rules}}, &out)
 	for i, c := range out {
 		out[i].Node = rules[slices.IndexFunc(rules, func(r links.Rule) bool { return r.Peer == c.Peer })].Node
 	}
@@ -112,21 +114,21 @@ func (lf *linkFaults) Connections(ctx context.Context, peers []chaos.Node, own u
 }
 
 // Reset has the agent end connections of the node.
-func (lf *linkFaults) Reset(ctx context.Context, those []links.Connection) (int, error) {
+func (l *Links) Reset(ctx context.Context, those []links.Connection) (int, error) {
 	ctx, done := clock.Act(ctx)
 	defer done()
 	ended := 0
-	err := lf.node.order(ctx, agent.Order{Do: links.DoReset, Args: those}, &ended)
+	err := l.orders.order(ctx, agent.Order{Do: links.DoReset, Args: those}, &ended)
 	return ended, err
 }
 
 // Port returns the number of a named port.
-func (lf *linkFaults) Port(name string) (int, bool) {
-	i := slices.IndexFunc(lf.node.spec.Ports, func(p node.Port) bool { return p.Name == name })
+func (l *Links) Port(name string) (int, bool) {
+	i := slices.IndexFunc(l.spec.Ports, func(p node.Port) bool { return p.Name == name })
 	if i < 0 {
 		return 0, false
 	}
-	return lf.node.spec.Ports[i].Number, true
+	return l.spec.Ports[i].Number, true
 }
 
 // probeGrace is what a probe is given beside its patience: to open its sockets, and to dial.
@@ -134,15 +136,15 @@ const probeGrace = 5 * time.Second
 
 // ProbeLinks has the agent send datagrams over the node's links, between sockets of its own in the namespaces at both
 // ends. A peer without a process has no end to send from.
-func (lf *linkFaults) ProbeLinks(ctx context.Context, peers []chaos.Node, p links.ProbeArgs) (links.ProbeResult,
+func (l *Links) ProbeLinks(ctx context.Context, peers []chaos.Node, p links.ProbeArgs) (links.ProbeResult,
 	error,
 ) {
-	if len(lf.node.spec.Ports) > 0 {
-		p.Control = lf.node.Address(lf.node.spec.Ports[0].Name)
+	if len(l.spec.Ports) > 0 {
+		p.Control = l.place.Address(l.Name(), l.spec.Ports[0].Name)
 	}
 	var answer, out links.ProbeResult
 	own, far := p.ProbeEnd, slices.Clone(p.Peers)
-	missing, err := lf.overLinks(ctx, peers, linkOrder{
+	missing, err := l.overLinks(ctx, peers, linkOrder{
 		do: links.DoProbe, own: &p.ProbeEnd, far: &p.Peers, args: &p,
 		within: p.Patience, answer: &answer,
 	})
@@ -156,7 +158,7 @@ func (lf *linkFaults) ProbeLinks(ctx context.Context, peers []chaos.Node, p link
 	if !answer.Self {
 		out.Control = "not even a datagram to itself arrives"
 	}
-	shaken, err := lf.shake(ctx, peers, links.ShakeArgs{
+	shaken, err := l.shake(ctx, peers, links.ShakeArgs{
 		Count: probeShakes, Every: probeShakeEvery,
 		Patience: p.Patience,
 	}, own, far)
@@ -191,13 +193,13 @@ const (
 
 // shake has the agent open connections to those peers that somebody else runs, and returns what became of them, by the
 // place among the peers. Which packets leave from a port of one's own nobody can tell by that.
-func (lf *linkFaults) shake(ctx context.Context, peers []chaos.Node, args links.ShakeArgs, own links.ProbeEnd,
+func (l *Links) shake(ctx context.Context, peers []chaos.Node, args links.ShakeArgs, own links.ProbeEnd,
 	far []links.ProbeEnd,
 ) (map[int]links.Flow, error) {
 	var places []int
 	for i, n := range peers {
-		peer, ok := n.(*Node)
-		if !ok || !peer.Foreign() || own.Port != 0 {
+		peer, ok := chaos.As[*Links](n)
+		if !ok || !peer.external() || own.Port != 0 {
 			continue
 		}
 		host, err := ownHost(peer.place, peer.Name())
@@ -214,7 +216,7 @@ func (lf *linkFaults) shake(ctx context.Context, peers []chaos.Node, args links.
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(args.Count)*args.Every+args.Patience+probeGrace)
 	defer cancel()
 	var answer links.Shaken
-	if err := lf.node.order(ctx, agent.Order{Do: links.DoShake, Args: args}, &answer); err != nil {
+	if err := l.orders.order(ctx, agent.Order{Do: links.DoShake, Args: args}, &answer); err != nil {
 		return nil, err
 	}
 	out := map[int]links.Flow{}
@@ -241,20 +243,20 @@ type missing struct{ before, after bool }
 
 // overLinks fills in the addresses of the ends and has the plan carried out, with those peers that have a process: by
 // the node's agent, if it is theirs too.
-func (lf *linkFaults) overLinks(ctx context.Context, peers []chaos.Node, o linkOrder) ([]missing, error) {
-	host, err := ownHost(lf.node.place, lf.node.Name())
+func (l *Links) overLinks(ctx context.Context, peers []chaos.Node, o linkOrder) ([]missing, error) {
+	host, err := ownHost(l.place, l.Name())
 	if err != nil {
 		return nil, err
 	}
-	if !lf.node.Running() {
-		return nil, fmt.Errorf("%s: %w", lf.node.Name(), proc.ErrNoProcess)
+	if !l.process.Running() {
+		return nil, fmt.Errorf("%s: %w", l.Name(), proc.ErrNoProcess)
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.within+probeGrace)
 	defer cancel()
-	last, out := lasting(lf.node, peers), make([]missing, len(peers))
+	last, out := lasting(l.process, peers), make([]missing, len(peers))
 	o.own.Address = host
 	var far []links.ProbeEnd
-	ends := []reachedEnd{{node: lf.node.Name()}}
+	ends := []reachedEnd{{node: l.Name()}}
 	for i, peer := range peers {
 		through, host, err := probedEnd(ctx, peer)
 		if out[i].before = err != nil; err == nil {
@@ -266,14 +268,14 @@ func (lf *linkFaults) overLinks(ctx context.Context, peers []chaos.Node, o linkO
 	if o.do == links.DoMeasure && len(far) == 0 {
 		return out, nil // there is nothing to measure, which would take its time
 	}
-	if ends[0].throughAgent, err = lf.node.reach(ctx); err != nil {
+	if ends[0].throughAgent, err = l.orders.reach(ctx); err != nil {
 		return nil, err
 	}
-	if err := lf.carryOut(ctx, o, ends); err != nil {
+	if err := l.carryOut(ctx, o, ends); err != nil {
 		return nil, err
 	}
 	if !last[0]() {
-		return nil, fmt.Errorf("%s ended while its links were looked at: %w", lf.node.Name(), proc.ErrNoProcess)
+		return nil, fmt.Errorf("%s ended while its links were looked at: %w", l.Name(), proc.ErrNoProcess)
 	}
 	for i := range out {
 		out[i].after = !last[i+1]()
@@ -282,21 +284,21 @@ func (lf *linkFaults) overLinks(ctx context.Context, peers []chaos.Node, o linkO
 }
 
 // carryOut gives the order to the node's agent, or has its plan carried out by the agents that own the ends.
-func (lf *linkFaults) carryOut(ctx context.Context, o linkOrder, ends []reachedEnd) error {
+func (l *Links) carryOut(ctx context.Context, o linkOrder, ends []reachedEnd) error {
 	order := agent.Order{Do: o.do, Args: o.args}
 	for _, e := range ends[1:] {
 		if e.agent != ends[0].agent {
 			plan := o.args.Plan()
 			seen, err := bySides(ctx, plan, ends)
 			if err != nil {
-				return fmt.Errorf("%s of %s, by several agents: %w", o.do, lf.node.Name(), err)
+				return fmt.Errorf("%s of %s, by several agents: %w", o.do, l.Name(), err)
 			}
 			o.answer.Take(plan, seen)
 			return nil
 		}
 		order.With = append(order.With, e.process)
 	}
-	return lf.node.order(ctx, order, o.answer)
+	return l.orders.order(ctx, order, o.answer)
 }
 
 // inPlace puts the agent's answers, which are about the peers that had a process, in the places of all peers, and marks
@@ -318,10 +320,10 @@ func inPlace[T any](answers []T, peers []missing, mark func(*T)) ([]T, error) {
 }
 
 // lasting is lasts of a node, and then of each of its peers.
-func lasting(n *Node, peers []chaos.Node) []func() bool {
-	out := []func() bool{n.lasts()}
-	for _, p := range peers {
-		if peer, ok := p.(*Node); ok {
+func lasting(p *Process, peers []chaos.Node) []func() bool {
+	out := []func() bool{p.lasts()}
+	for _, n := range peers {
+		if peer, ok := chaos.As[*Process](n); ok {
 			out = append(out, peer.lasts())
 		} else {
 			out = append(out, func() bool { return false })
@@ -333,22 +335,20 @@ func lasting(n *Node, peers []chaos.Node) []func() bool {
 // probedEnd returns what a probe needs of the node at the other end: its agent's access to its process, and its
 // address.
 func probedEnd(ctx context.Context, n chaos.Node) (throughAgent, string, error) {
-	peer, ok := n.(*Node)
+	peer, ok := chaos.As[*Links](n)
 	if !ok {
 		return throughAgent{}, "", fmt.Errorf("%s is no node of this run", n.Name())
 	}
-	if !peer.Running() {
+	if !peer.process.Running() {
 		return throughAgent{}, "", proc.ErrNoProcess
 	}
 	host, err := ownHost(peer.place, peer.Name())
 	if err != nil {
 		return throughAgent{}, "", err
 	}
-	a, err := peer.reach(ctx)
+	a, err := peer.orders.reach(ctx)
 	return a, host, err
 }
-
-var _ links.Shaper = (*Node)(nil)
 
 // shapings are the capabilities of a links.Shaper.
 var shapings = []chaos.Capability{links.CanShape, links.CanNetem, links.CanQueue, links.CanThrottle}
@@ -372,8 +372,8 @@ func offersShaping(c chaos.Capability, e links.Engines) error {
 }
 
 // Engines has the agent try which engines shape links here.
-func (lf *linkFaults) Engines(ctx context.Context) (links.Engines, error) {
-	a, err := lf.node.reach(ctx)
+func (l *Links) Engines(ctx context.Context) (links.Engines, error) {
+	a, err := l.orders.reach(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -383,18 +383,18 @@ func (lf *linkFaults) Engines(ctx context.Context) (links.Engines, error) {
 }
 
 // Shape has the agent shape packets between the node and others.
-func (lf *linkFaults) Shape(ctx context.Context, key string, rules []links.Rule, s links.Shaping) error {
-	return lf.filter(ctx, key, links.FilterArgs{Rules: rules, Shaping: &s})
+func (l *Links) Shape(ctx context.Context, key string, rules []links.Rule, s links.Shaping) error {
+	return l.filter(ctx, key, links.FilterArgs{Rules: rules, Shaping: &s})
 }
 
 // MeasureLinks has the agent send numbered datagrams over the node's links.
-func (lf *linkFaults) MeasureLinks(ctx context.Context, peers []chaos.Node, m links.MeasureArgs) ([]links.MeasuredLink,
+func (l *Links) MeasureLinks(ctx context.Context, peers []chaos.Node, m links.MeasureArgs) ([]links.MeasuredLink,
 	error,
 ) {
 	var answer links.Measured
 	own, far := m.ProbeEnd, slices.Clone(m.Peers) // overLinks fills in those that it can
 	within := time.Duration(m.Count)*m.Every + m.Patience
-	missing, err := lf.overLinks(ctx, peers, linkOrder{
+	missing, err := l.overLinks(ctx, peers, linkOrder{
 		do: links.DoMeasure, own: &m.ProbeEnd, far: &m.Peers, args: &m,
 		within: within, answer: &answer,
 	})
@@ -415,7 +415,7 @@ func (lf *linkFaults) MeasureLinks(ctx context.Context, peers []chaos.Node, m li
 	case m.Echo:
 		args.Count = min(args.Count, shakeFew)
 	}
-	shaken, err := lf.shake(ctx, peers, args, own, far)
+	shaken, err := l.shake(ctx, peers, args, own, far)
 	for i, f := range shaken {
 		out[i] = links.MeasuredLink{Shake: &f}
 	}

@@ -167,7 +167,7 @@ func TestInproc(t *testing.T) {
 	one := c.Node("echo-1")
 	serves(t, one, "start 1")
 	n := c.Node("client-1")
-	s := stream{t, n.Stdio(), bufio.NewReader(n.Stdio().Out)}
+	s := stream{t, n.Process.Stdio(), bufio.NewReader(n.Process.Stdio().Out)}
 	if got := s.line(); got != "hello" {
 		t.Errorf("the client says %q", got)
 	}
@@ -175,14 +175,14 @@ func TestInproc(t *testing.T) {
 		t.Errorf("dialling gives %q", got)
 	}
 	for what, f := range map[string]func(context.Context) (chaos.ProcessState, error){
-		"pause": one.Pause, "kill": one.Kill, "resume": one.Resume, "inspect": one.Inspect,
+		"pause": one.Signals.Pause, "kill": one.Signals.Kill, "resume": one.Signals.Resume, "inspect": one.Signals.Inspect,
 	} {
 		if _, err := f(t.Context()); !errors.As(err, new(chaos.Unavailable)) {
 			t.Errorf("%s gives %v", what, err)
 		}
 	}
 	_ = s.stdio.In.Close()
-	<-n.Exited()
+	<-n.Process.Exited()
 	if _, err := s.lines.ReadByte(); !errors.Is(err, io.EOF) {
 		t.Errorf("after its end the stream gives %v", err)
 	}
@@ -191,7 +191,7 @@ func TestInproc(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if one.Running() {
+	if one.Process.Running() {
 		t.Error("a node runs after Close")
 	}
 }

@@ -34,18 +34,18 @@ func TestRestartDelayPutsOffEveryStartButTheFirst(t *testing.T) {
 	d := &counted{}
 	n := newNode(node.Spec{Name: "a", Restartable: true, RestartDelay: delay}, node.Place{})
 	n.driver = d
-	if got := n.StartDelay(); got != 0 {
+	if got := n.Process.StartDelay(); got != 0 {
 		t.Errorf("the first start is put off by %s", got)
 	}
-	if err := n.Start(t.Context()); err != nil {
+	if err := n.Process.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if got := n.StartDelay(); got != delay {
+		if got := n.Process.StartDelay(); got != delay {
 			t.Errorf("a later start is put off by %s, want %s", got, delay)
 		}
 		begin := time.Now()
-		if err := n.Start(t.Context()); err != nil {
+		if err := n.Process.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(begin); took < delay {
@@ -61,12 +61,12 @@ func TestARestartDelayEndsWithItsContext(t *testing.T) {
 	d := &counted{}
 	n := newNode(node.Spec{Name: "a", Restartable: true, RestartDelay: time.Hour}, node.Place{})
 	n.driver = d
-	if err := n.Start(t.Context()); err != nil {
+	if err := n.Process.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := n.Start(ctx); !errors.Is(err, context.Canceled) || d.starts != 1 {
+	if err := n.Process.Start(ctx); !errors.Is(err, context.Canceled) || d.starts != 1 {
 		t.Errorf("error %v, %d starts", err, d.starts)
 	}
 }
@@ -106,11 +106,11 @@ func TestAKillIsSeenBeforeItIsTold(t *testing.T) {
 	d := &tardy{over: newEnding()}
 	n := newNode(node.Spec{Name: "a"}, node.Place{})
 	n.driver = d
-	if err := n.Start(t.Context()); err != nil {
+	if err := n.Process.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	before := clock.Now()
-	s, err := n.Kill(t.Context())
+	s, err := n.Signals.Kill(t.Context())
 	if err != nil || s.Sent < before || s.Time < s.Sent || s.Time >= d.reaped.Load() {
 		t.Errorf("killed from %d on: %+v, %v; told at %d", before, s, err, d.reaped.Load())
 	}

@@ -14,14 +14,14 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// orders gives the agent orders about one node, and remembers those that outlast the node's process.
+// Orders gives the agent orders about one node, and remembers those that outlast the node's process.
 //
 // A fault is about a node, the agent acts on a process. Example: a partition of redis-2 stands as packet filter rules
 // in the network namespace of its container. A kill and a restart give redis-2 another process in another namespace,
 // without rules. So the order is given again for the new process, and the node stays cut off until the partition is
 // healed.
-type orders struct {
-	node *Node
+type Orders struct {
+	process *Process
 
 	mu       sync.Mutex // guards standing, and is held while orders are given
 	standing []*standingOrder
@@ -35,8 +35,8 @@ type standingOrder struct {
 }
 
 // reach returns the agent's access to the node's process.
-func (h *orders) reach(ctx context.Context) (throughAgent, error) {
-	s, err := h.node.driver.signaller(ctx)
+func (o *Orders) reach(ctx context.Context) (throughAgent, error) {
+	s, err := o.process.driver.signaller(ctx)
 	if err != nil {
 		return throughAgent{}, err
 	}
@@ -47,66 +47,66 @@ func (h *orders) reach(ctx context.Context) (throughAgent, error) {
 	if w, ok := s.(interface{ agentless() error }); ok && w.agentless() != nil {
 		reason = w.agentless().Error()
 	}
-	return throughAgent{}, chaos.Unavailable{What: "the agent", Reason: h.node.Name() + " is not reached by one: " +
+	return throughAgent{}, chaos.Unavailable{What: "the agent", Reason: o.process.Name() + " is not reached by one: " +
 		reason}
 }
 
 // order has the node's agent do something to the node's process, and says why where there is no agent.
-func (h *orders) order(ctx context.Context, o agent.Order, result any) error {
-	a, err := h.reach(ctx)
+func (o *Orders) order(ctx context.Context, what agent.Order, result any) error {
+	a, err := o.reach(ctx)
 	if err != nil {
 		return err
 	}
-	o.Process = a.process
-	if err := a.agent.Order(ctx, o, result); err != nil {
-		return fmt.Errorf("%s of %s: %w", o.Do, h.node.Name(), err)
+	what.Process = a.process
+	if err := a.agent.Order(ctx, what, result); err != nil {
+		return fmt.Errorf("%s of %s: %w", what.Do, o.process.Name(), err)
 	}
 	return nil
 }
 
 // runTime turns a time that the agent told into the run's.
-func (h *orders) runTime(ctx context.Context, t int64) int64 {
-	if a, err := h.reach(ctx); err == nil {
+func (o *Orders) runTime(ctx context.Context, t int64) int64 {
+	if a, err := o.reach(ctx); err == nil {
 		return a.agent.RunTime(t)
 	}
 	return t
 }
 
 // undo has the agent take back what an order left standing under the key.
-func (h *orders) undo(ctx context.Context, key string, result any) error {
-	a, err := h.reach(ctx)
+func (o *Orders) undo(ctx context.Context, key string, result any) error {
+	a, err := o.reach(ctx)
 	if err != nil {
 		return err
 	}
 	if err := a.agent.Undo(ctx, key, result); err != nil {
-		return fmt.Errorf("undo of %s: %w", h.node.Name(), err)
+		return fmt.Errorf("undo of %s: %w", o.process.Name(), err)
 	}
 	return nil
 }
 
 // apply gives an order that stands until takeBack: now, if the node runs, and again whenever it is started.
-func (h *orders) apply(ctx context.Context, o agent.Order, result any) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	s := &standingOrder{order: o}
-	h.standing = append(h.standing, s)
-	if !h.node.Running() {
+func (o *Orders) apply(ctx context.Context, what agent.Order, result any) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	s := &standingOrder{order: what}
+	o.standing = append(o.standing, s)
+	if !o.process.Running() {
 		return nil
 	}
-	if _, err := h.reach(ctx); err != nil {
+	if _, err := o.reach(ctx); err != nil {
 		return err
 	}
 	s.given = true // from before its first effect
 	ctx, done := clock.Act(ctx)
 	defer done()
-	return h.order(ctx, o, result)
+	return o.order(ctx, what, result)
 }
 
 // amend changes the arguments of a standing order for processes that are started from now on.
-func (h *orders) amend(key string, args any) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, s := range h.standing {
+func (o *Orders) amend(key string, args any) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, s := range o.standing {
 		if s.order.Key == key {
 			s.order.Args = args
 		}
@@ -114,51 +114,62 @@ func (h *orders) amend(key string, args any) {
 }
 
 // reapply gives the standing orders for the process that was just started.
-func (h *orders) reapply(ctx context.Context) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (o *Orders) reapply(ctx context.Context) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	var errs []error
-	for _, s := range h.standing {
+	for _, s := range o.standing {
 		s.given = true
-		errs = append(errs, h.order(ctx, s.order, nil))
+		errs = append(errs, o.order(ctx, s.order, nil))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("%s runs, but the faults that stand on its links, clock and disk were not put up again: %w",
-			h.node.Name(), err)
+			o.process.Name(), err)
 	}
 	return nil
 }
 
 // takeBack ends an order that stands, and has the agent undo it.
-func (h *orders) takeBack(ctx context.Context, key string, result any) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	i := slices.IndexFunc(h.standing, func(s *standingOrder) bool { return s.order.Key == key })
+func (o *Orders) takeBack(ctx context.Context, key string, result any) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	i := slices.IndexFunc(o.standing, func(s *standingOrder) bool { return s.order.Key == key })
 	if i < 0 {
 		return nil
 	}
-	s := h.standing[i]
-	h.standing = slices.Delete(h.standing, i, i+1)
+	s := o.standing[i]
+	o.standing = slices.Delete(o.standing, i, i+1)
 	if !s.given {
 		return nil
 	}
 	ctx, done := clock.Act(ctx)
 	defer done()
-	return h.undo(ctx, key, result)
+	return o.undo(ctx, key, result)
 }
 
-// orderKey makes the key of an order out of one that is unique in the run: nodes can share a fault.
-func (h *orders) orderKey(key string) string { return key + "/" + h.node.Name() }
+// list returns the orders that stand.
+func (o *Orders) list() []standingOrder {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	out := make([]standingOrder, len(o.standing))
+	for i, s := range o.standing {
+		out[i] = *s
+	}
+	return out
+}
+
+// key makes the key of an order out of one that is unique in the run: nodes can share a fault.
+func (o *Orders) key(key string) string { return key + "/" + o.process.Name() }
 
 // Watched tells whether an agent can look at the node from outside.
-func (h *orders) Watched(ctx context.Context) bool {
-	_, err := h.reach(ctx)
+func (o *Orders) Watched(ctx context.Context) bool {
+	_, err := o.reach(ctx)
 	return err == nil
 }
 
 // AgentEnded reports whether the node's agent has ended.
-func (h *orders) AgentEnded(ctx context.Context) bool {
-	a, err := h.reach(ctx)
+func (o *Orders) AgentEnded(ctx context.Context) bool {
+	a, err := o.reach(ctx)
 	if err != nil {
 		return false
 	}
@@ -177,16 +188,16 @@ type Around struct {
 }
 
 // Around asks the agent for its standing orders, and for what is in the node's network namespace.
-func (h *orders) Around(ctx context.Context) (out Around, err error) {
-	if !h.node.Running() {
-		return out, fmt.Errorf("%s: %w", h.node.Name(), proc.ErrNoProcess)
+func (o *Orders) Around(ctx context.Context) (out Around, err error) {
+	if !o.process.Running() {
+		return out, fmt.Errorf("%s: %w", o.process.Name(), proc.ErrNoProcess)
 	}
-	a, err := h.reach(ctx)
+	a, err := o.reach(ctx)
 	if err != nil {
 		return out, err
 	}
 	if out.Standing, err = a.agent.Standing(ctx); err != nil {
-		return out, fmt.Errorf("what stands on %s: %w", h.node.Name(), err)
+		return out, fmt.Errorf("what stands on %s: %w", o.process.Name(), err)
 	}
-	return out, h.order(ctx, agent.Order{Do: links.DoAround}, &out.Around)
+	return out, o.order(ctx, agent.Order{Do: links.DoAround}, &out.Around)
 }

@@ -46,7 +46,7 @@ func TestWhatANodeLeavesBehindEndsWithIt(t *testing.T) {
 			defer func() { _ = cl.Close(context.Background()) }()
 			startAll(t, cl)
 			n := cl.Node("client-1")
-			out := bufio.NewReader(n.Stdio().Out)
+			out := bufio.NewReader(n.Process.Stdio().Out)
 			line, err := out.ReadString('\n')
 			if err != nil {
 				t.Fatal(err)
@@ -56,19 +56,19 @@ func TestWhatANodeLeavesBehindEndsWithIt(t *testing.T) {
 			if err != nil || !wait.Within(patience, func() bool { return left.Command() == "sleep" }) {
 				t.Fatalf("process %q: %v: this test shows nothing", line, err)
 			}
-			_ = n.Stdio().In.Close()
+			_ = n.Process.Stdio().In.Close()
 			if rest, err := io.ReadAll(out); len(rest) > 0 || err != nil { // else for as long as the child holds it
 				t.Errorf("its stream goes on with %q, %v", rest, err)
 			}
-			<-n.Exited()
+			<-n.Process.Exited()
 			if left.Running() {
 				t.Errorf("process %d lives on", pid)
 			}
-			if told := n.LeftBehind(); len(told) != 1 || !strings.Contains(told[0], "what it had left behind was killed: sleep (pid "+strconv.Itoa(pid)+")") {
+			if told := n.Process.LeftBehind(); len(told) != 1 || !strings.Contains(told[0], "what it had left behind was killed: sleep (pid "+strconv.Itoa(pid)+")") {
 				t.Errorf("told: %q", told)
 			}
-			if other := cl.Node("client-2"); !other.Running() || other.LeftBehind() != nil {
-				t.Errorf("beside it another node runs: %t, and left behind %q", other.Running(), other.LeftBehind())
+			if other := cl.Node("client-2"); !other.Process.Running() || other.Process.LeftBehind() != nil {
+				t.Errorf("beside it another node runs: %t, and left behind %q", other.Process.Running(), other.Process.LeftBehind())
 			}
 			if err := cl.Close(context.Background()); err != nil {
 				t.Error(err)

@@ -1,8 +1,6 @@
 package cluster
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -38,12 +36,6 @@ func ContainerImage(key string) string {
 // ContainerData is Place.Dir in containers.
 const ContainerData = dataDir
 
-// ContainerCommand is the argv of the node's process in a container.
-func (n *Node) ContainerCommand() []string { return inContainer(n.spec.Command(n.place)) }
-
-// Host returns the host part of the node's addresses.
-func (n *Node) Host() string { return n.place.Host(n.Name()) }
-
 // inContainer puts the path of our own binary in an image in its place.
 func inContainer(argv []string) []string {
 	argv = slices.Clone(argv)
@@ -52,21 +44,6 @@ func inContainer(argv []string) []string {
 	}
 	return argv
 }
-
-// outside drives a node that is not ours.
-type outside struct{}
-
-var errOutside = errors.New("the node is not ours to start or signal")
-
-func (outside) start(context.Context) (Stdio, *ending, error) {
-	return Stdio{}, nil, errOutside
-}
-
-func (outside) dial(ctx context.Context, _, address string) (net.Conn, error) {
-	return dialer.DialContext(ctx, "tcp", address)
-}
-
-func (outside) signaller(context.Context) (signaller, error) { return nil, errOutside }
 
 // Endpoint is a server that somebody else runs, as clients reach it.
 type Endpoint struct {
@@ -98,17 +75,11 @@ func Attach(specs []node.Spec, endpoints []Endpoint) ([]*Node, error) {
 		place.Put(s.Name, host)
 		place.Open(s.Name, rest[i].Port, port)
 		n := newNode(s, place.Of(s.Name, ""))
-		n.driver, n.login, n.end = outside{}, rest[i].Login, newEnding()
+		n.driver, n.login, n.Process.end = outside{}, rest[i].Login, newEnding()
 		nodes = append(nodes, n)
 		rest = slices.Delete(rest, i, i+1)
 	}
 	return nodes, nil
-}
-
-// Foreign tells whether somebody else runs the node.
-func (n *Node) Foreign() bool {
-	_, is := n.driver.(outside)
-	return is
 }
 
 // Join puts nodes that somebody else runs before the cluster's own. Close leaves them alone.

@@ -62,7 +62,7 @@ func TestOverlappingLinkFaults(t *testing.T) {
 // passes sees that all of some datagrams arrive both ways.
 func passes(t *testing.T, a, b *Node) {
 	t.Helper()
-	links, err := a.MeasureLinks(t.Context(), []chaos.Node{b}, links.MeasureArgs{
+	links, err := a.Links.MeasureLinks(t.Context(), []chaos.Node{b}, links.MeasureArgs{
 		Peers: make([]links.ProbeEnd, 1), Count: 200, Every: time.Millisecond, Out: true, In: true, Patience: 2 * time.Second,
 	})
 	if err != nil || len(links) != 1 || links[0].Out.Arrived != 200 || links[0].In.Arrived != 200 {

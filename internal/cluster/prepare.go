@@ -125,13 +125,13 @@ var localPreparations = map[node.Preparation]func(context.Context, *localRun, *N
 		if err != nil {
 			return prepared{}, err
 		}
-		n.faketime = preload.File(r.dir, n.Name())
+		n.Clock.faketime = preload.File(r.dir, n.Name())
 		return prepared{
-			env: preload.Env(libraries, n.faketime),
+			env: preload.Env(libraries, n.Clock.faketime),
 			before: func(context.Context) error {
 				// whatever the umask is
-				return errors.Join(os.WriteFile(n.faketime, []byte(preload.NoShift), 0o644),
-					os.Chmod(n.faketime, 0o644))
+				return errors.Join(os.WriteFile(n.Clock.faketime, []byte(preload.NoShift), 0o644),
+					os.Chmod(n.Clock.faketime, 0o644))
 			},
 		}, nil
 	},
@@ -172,9 +172,9 @@ var dockerPreparations = map[node.Preparation]func(context.Context, *dockerRun, 
 		if err != nil {
 			return prepared{}, err
 		}
-		n.faketime = faketimeInImage
+		n.Clock.faketime = faketimeInImage
 		return prepared{
-			env: preload.Env(libraries, n.faketime),
+			env: preload.Env(libraries, n.Clock.faketime),
 			before: func(ctx context.Context) error {
 				return copyin.File(ctx, r.api, n.driver.(*containerNode).box.GetContainerID(), faketimeInImage,
 					preload.NoShift)

@@ -285,10 +285,10 @@ func (h *HostSeen) ask(ctx context.Context, m *member) error {
 
 // try does to the host's node what is not asked about, and ends it.
 func (h *HostSeen) try(ctx context.Context, n *Node) {
-	_, paused := n.Pause(ctx)
-	_, resumed := n.Resume(ctx)
-	frozen := errors.Join(n.Freeze(ctx), n.Thaw(ctx))
-	_, killed := n.Kill(ctx)
+	_, paused := n.Signals.Pause(ctx)
+	_, resumed := n.Signals.Resume(ctx)
+	frozen := errors.Join(n.Signals.Freeze(ctx), n.Signals.Thaw(ctx))
+	_, killed := n.Signals.Kill(ctx)
 	for c, err := range map[chaos.Capability]error{
 		chaos.CanPause: errors.Join(paused, resumed), process.CanFreeze: frozen, process.CanKill: killed,
 	} {
@@ -310,7 +310,7 @@ func (h *HostSeen) measure(ctx context.Context, run *swarmRun, all []HostSeen, o
 	if len(peers) == 0 {
 		return
 	}
-	measured, err := run.members[own].of.Nodes[0].MeasureLinks(ctx, peers, links.MeasureArgs{
+	measured, err := run.members[own].of.Nodes[0].Links.MeasureLinks(ctx, peers, links.MeasureArgs{
 		Count: 100, Every: time.Millisecond, Out: true, Echo: true, Patience: 500 * time.Millisecond,
 		Peers: make([]links.ProbeEnd, len(peers)),
 	})

@@ -2,331 +2,165 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"net"
-	"os"
-	"os/exec"
 	"slices"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/clock"
-	"github.com/lockquake/lockquake/internal/cluster/executable"
-	"github.com/lockquake/lockquake/internal/cluster/identity"
-	"github.com/lockquake/lockquake/internal/cluster/limits"
-	"github.com/lockquake/lockquake/internal/cluster/pipe"
-	"github.com/lockquake/lockquake/internal/cluster/processes"
-	"github.com/lockquake/lockquake/internal/node"
 )
 
-// localNode drives one node as a child process.
-type localNode struct {
-	run      *localRun
-	spec     node.Spec
-	node     *Node
-	index    int
-	path     string
-	argv     []string
-	group    *limits.Group // nil: no limits
-	prepared prepared
+var (
+	_ chaos.Starter = (*Process)(nil)
+	_ chaos.Delayed = (*Process)(nil)
+)
 
-	mu    sync.Mutex
-	child *child // started last
-	sig   signaller
+// Process starts the process of a node, and knows how the one that was started last ended.
+type Process struct {
+	*core
+	// renew has replace done, and with it what the other parts have to do for a process that takes another's place.
+	renew func(ctx context.Context, replace func()) error
+
+	starts atomic.Int32
+
+	starting sync.Mutex // held while a process is being started
+	mu       sync.Mutex // guards what follows
+	stdio    Stdio
+	end      *ending  // of the process that was started last; nil before the first
+	left     []string // what those before it left behind
 }
 
-// newProcess finds the node's program, so that a missing one is known before anything starts.
-func (r *localRun) newProcess(ctx context.Context, n *Node, index int) (*localNode, error) {
-	argv := n.spec.Command(n.place)
-	if len(argv) == 0 {
-		return nil, fmt.Errorf("the command of %s is empty", n.Name())
+// Start starts the node's process. It does not wait until it serves. Every start but the first waits for RestartDelay
+// before it begins.
+func (p *Process) Start(ctx context.Context) error {
+	p.starting.Lock()
+	defer p.starting.Unlock()
+	if p.Running() {
+		return fmt.Errorf("%s is running already", p.Name())
 	}
-	path, err := executable.Find(argv[0], r.options.Self)
+	if p.Exited() != nil && !p.spec.Restartable {
+		return fmt.Errorf("%s cannot be started a second time", p.Name())
+	}
+	if d := p.StartDelay(); d > 0 {
+		waited := clock.Waits(ctx, d)
+		err := clock.Sleep(ctx, d)
+		waited()
+		if err != nil {
+			return fmt.Errorf("start %s: given up within its restart delay of %v: %w", p.Name(), d, ctx.Err())
+		}
+	}
+	_, done := clock.Act(ctx)
+	done() // an engine takes seconds to start a container, as a server does to serve: that is no slip of who ordered it
+	stdio, end, err := p.driver.start(ctx)
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("start %s: %w", p.Name(), err)
 	}
-	done, err := prepareNode(ctx, r, n, localPreparations)
-	r.reserving.Lock()
-	r.unprepare = append(r.unprepare, done.undo)
-	r.reserving.Unlock()
-	if err != nil {
-		return nil, err
-	}
-	return &localNode{run: r, spec: n.spec, node: n, index: index, path: path, argv: argv, prepared: done}, nil
-}
-
-func (p *localNode) start(ctx context.Context) (Stdio, *ending, error) {
-	logFile, err := p.run.logs.ForChild(p.spec.Name, p.spec.Stdio || p.run.request.Reuse && p.spec.Role == node.Server)
-	if err != nil {
-		return Stdio{}, nil, err
-	}
-	defer func() { _ = logFile.Close() }()
-	if err := do(ctx, p.prepared.before); err != nil {
-		return Stdio{}, nil, err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.run.portsOf(p.spec.Name)
-	user := p.run.identityOf(p.spec.Role)
-	path, argv, err := p.onDisk(p.path, p.argv, user)
-	if err != nil {
-		return Stdio{}, nil, err
-	}
-	if p.node.loop != nil {
-		user = 0 // only root mounts; who did becomes that user
-	}
-	c, err := p.run.spawn(command{
-		path: path, argv: argv, user: user, name: p.spec.Name, node: p.index, dir: p.node.place.Dir,
-		env:   slices.Concat(p.spec.Env, p.prepared.env),
-		group: p.group, stdio: p.spec.Stdio, log: logFile,
+	p.starts.Add(1)
+	return p.renew(ctx, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.end != nil {
+			p.left = p.end.leftBehind(p.left)
+		}
+		p.stdio, p.end = stdio, end
 	})
-	if err != nil {
-		return Stdio{}, nil, err
-	}
-	p.child = c
-	p.sig = p.run.signallerOf(ctx, c)
-	return c.stdio, c.over, nil
 }
 
-// portsOf gives the node's reserved ports free for the node itself.
-func (r *localRun) portsOf(name string) {
-	r.reserving.Lock()
-	defer r.reserving.Unlock()
-	r.ports.Release(name)
+// StartDelay is how long a Start called now waits before it begins.
+func (p *Process) StartDelay() time.Duration {
+	if p.Exited() == nil {
+		return 0
+	}
+	return p.spec.RestartDelay
 }
 
-// signallerOf prefers the agent, which heals even when the supervisor is killed.
-func (r *localRun) signallerOf(ctx context.Context, c *child) signaller {
-	d := direct{process: c.process, why: r.agentErr}
-	if r.agent == nil || !c.known {
-		return d
+// Restartable tells whether Start may be called after the process ended.
+func (p *Process) Restartable() bool { return p.spec.Restartable }
+
+// Starts is how many processes the node has had.
+func (p *Process) Starts() int { return int(p.starts.Load()) }
+
+// Running tells whether the node's process has been started and has not been seen to end.
+func (p *Process) Running() bool {
+	exited := p.Exited()
+	if exited == nil {
+		return false
 	}
-	p, err := r.agent.Own(ctx, c.process.PID, true)
-	switch {
-	case err != nil:
-		d.why = err
-	case p != c.process:
-		d.why = fmt.Errorf("pid %d is another process to it", c.process.PID)
+	select {
+	case <-exited:
+		return false
 	default:
-		return throughAgent{agent: r.agent, process: p, without: d}
+		return true
 	}
-	return d
 }
 
-func (p *localNode) signaller(context.Context) (signaller, error) {
+// lasts returns a function that tells whether the process of now still runs. The network of a container ends with its
+// process, so packets that were sent there meanwhile were not lost by a fault.
+func (p *Process) lasts() func() bool {
+	exited := p.Exited()
+	return func() bool { return p.Exited() == exited && p.Running() }
+}
+
+// last returns the end of the process that was started last; nil before the first.
+func (p *Process) last() *ending {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := proc.Supported(); err != nil {
-		return nil, err
-	}
-	return p.sig, nil
+	return p.end
 }
 
-func (p *localNode) dial(ctx context.Context, _, address string) (net.Conn, error) {
-	if p.run.net != nil {
-		return p.run.net.Dial(ctx, dialer, address)
+// Exited is closed when the process that Start started last has ended; nil before the first Start.
+func (p *Process) Exited() <-chan struct{} {
+	if e := p.last(); e != nil {
+		return e.seen
 	}
-	return dialer.DialContext(ctx, "tcp", address)
+	return nil
 }
 
-// end kills the node's process, stopped or not, and waits until it is reaped.
-func (p *localNode) end(ctx context.Context) error {
+// Ended tells how the process that was started last was seen to end, such as "exit status 0"; "" while it runs, and
+// where nobody saw that, as on a host that cannot be reached any more.
+func (p *Process) Ended() string {
+	e := p.last()
+	if e == nil {
+		return ""
+	}
+	select {
+	case <-e.seen:
+		return e.how
+	default:
+		return ""
+	}
+}
+
+// LeftBehind tells what processes of the node left behind when they ended, and what came of it; nothing where all ended
+// with them.
+func (p *Process) LeftBehind() []string {
 	p.mu.Lock()
-	c := p.child
-	p.mu.Unlock()
-	if c == nil {
-		return nil
+	defer p.mu.Unlock()
+	left := p.left
+	if p.end != nil {
+		left = p.end.leftBehind(left)
 	}
-	p.node.thawAll(ctx) // a frozen process does not die
-	return c.end(ctx, 0)
+	return slices.Clone(left)
 }
 
-// command describes a child process.
-type command struct {
-	path     string
-	argv     []string
-	user     identity.User
-	name     string
-	node     int // index of its network namespace; -1 for the supervisor's own
-	dir      string
-	env      []string
-	group    *limits.Group // nil: no limits
-	stdio    bool
-	log      *os.File
-	survives bool // the death of the supervisor
+// Stdio returns the control stream of the running process.
+func (p *Process) Stdio() Stdio {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stdio
 }
 
-// child is a process started by spawn.
-type child struct {
-	cmd     *exec.Cmd
-	process proc.Process
-	known   bool // process is filled in
-	stdio   Stdio
-	output  *pipe.Reader // of stdio; nil without
-	files   []*os.File   // our ends
-	over    *ending
-}
-
-// spawn starts a child process in a process group of its own, so that a Ctrl-C in the terminal reaches the supervisor
-// alone.
-func (r *localRun) spawn(c command) (*child, error) {
-	cmd := &exec.Cmd{
-		Path: c.path, Args: c.argv, Dir: c.dir, Env: r.environment(c), Stdout: c.log, Stderr: c.log,
-		SysProcAttr: childAttributes(c.survives),
-	}
-	c.user.Take(cmd.SysProcAttr)
-	out := &child{over: newEnding()}
-	var theirs []*os.File
-	defer func() {
-		for _, f := range theirs {
-			_ = f.Close()
-		}
-	}()
-	if c.stdio {
-		stdinR, stdinW, err := os.Pipe()
-		if err != nil {
-			return nil, err
-		}
-		theirs, out.files = append(theirs, stdinR), append(out.files, stdinW)
-		stdoutR, stdoutW, err := pipe.New()
-		if err != nil {
-			_ = stdinW.Close()
-			return nil, err
-		}
-		theirs, out.files = append(theirs, stdoutW), append(out.files, stdoutR)
-		cmd.Stdin, cmd.Stdout = stdinR, stdoutW
-		out.output = pipe.NewReader(stdoutR)
-		out.stdio = Stdio{In: stdinW, Out: pipe.Batched(out.output)}
-	}
-	network := r.net.Network(c.node)
-	var err error
-	if out.cmd, err = r.startAs(c, cmd); err != nil {
-		out.closeFiles()
-		return nil, err
-	}
-	cmd = out.cmd
-	if p, err := proc.Find(cmd.Process.Pid); err == nil {
-		out.process, out.known = p, true
-	}
-	go func() {
-		_ = cmd.Wait() // an exit status of its own is no failure of ours
-		out.over.how = cmd.ProcessState.String()
-		out.over.killed = strings.HasPrefix(out.over.how, "signal: killed")
-		// First: the node's next process begins where these are.
-		out.over.left = endOutlived(func() []proc.Process { return processes.Outlived(r.owner, c.name, network) })
-		close(out.over.seen)
-		if out.output != nil && !out.output.ReleasedWithin(outputOutlives) {
-			r.log.Warn("its output was closed: something that outlived its process held it open", "node", c.name, "for",
-				outputOutlives)
-		}
-	}()
-	return out, nil
-}
-
-// killsWithin bounds the ending of what a process left behind.
-const killsWithin = 2 * time.Second
-
-// endOutlived kills what a process left behind, and what that starts meanwhile, and waits until all of it has ended. It
-// says what that was; "" where there was nothing. So a node ends as a container does: with its first process.
-//
-// A dying process loses its memory and its namespaces, by which find knows it, before it ends: one that was found once
-// is waited for by its pid.
-func endOutlived(find func() []proc.Process) string {
-	var killed []string
-	seen := map[proc.Process]bool{}
-	for until := clock.Now() + int64(killsWithin); ; time.Sleep(time.Millisecond) {
-		found := find()
-		for _, p := range found {
-			if !seen[p] {
-				seen[p], killed = true, append(killed, fmt.Sprintf("%s (pid %d)", p.Command(), p.PID))
-			}
-			_ = p.Signal("KILL") // one that cannot be killed is found again
-		}
-		left := 0
-		for p := range seen {
-			if p.Running() {
-				left++
-			}
-		}
-		switch {
-		case len(killed) == 0:
-			return ""
-		case len(found)+left == 0:
-			return "what it had left behind was killed: " + listed(killed)
-		case clock.Now() > until:
-			return fmt.Sprintf("of what it had left behind, %d could not be killed: %s", left, listed(killed))
+// CPU returns the user and system time of all that runs in the node, since it was started. Only differences mean
+// something: what ended meanwhile may be missing.
+func (p *Process) CPU(ctx context.Context) (time.Duration, error) {
+	m, ok := p.driver.(meter)
+	if !ok {
+		return 0, chaos.Unavailable{
+			What:   "the processor time of " + p.Name(),
+			Reason: "it shares its process with others",
 		}
 	}
+	return m.used(ctx)
 }
-
-// listed names the first of many.
-func listed(names []string) string {
-	const most = 6
-	if len(names) > most {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
-	}
-	return strings.Join(names, ", ")
-}
-
-// startAs starts a command. A program in a directory that its user may not enter, such as root's home, is handed over
-// as an open file.
-func (r *localRun) startAs(c command, cmd *exec.Cmd) (*exec.Cmd, error) {
-	place := placement{hub: r.net, node: c.node, group: c.group}
-	attributes := *cmd.SysProcAttr // start adds to them
-	from := r.thread
-	if c.user != 0 {
-		from = r.confined
-	}
-	err := place.start(from, cmd)
-	if c.user == 0 || !errors.Is(err, fs.ErrPermission) {
-		return cmd, err
-	}
-	f, err := os.Open(c.path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	again := &exec.Cmd{
-		Path: "/proc/self/fd/3", ExtraFiles: []*os.File{f}, // the first of these is number 3
-		Args: cmd.Args, Dir: cmd.Dir, Env: cmd.Env, Stdin: cmd.Stdin, Stdout: cmd.Stdout, Stderr: cmd.Stderr,
-		SysProcAttr: &attributes,
-	}
-	if err := place.start(from, again); err != nil {
-		return nil, fmt.Errorf("as user %d, who may have no way to %s or to %s: %w", c.user, c.path, c.dir, err)
-	}
-	return again, nil
-}
-
-// end waits for the process for the given time, kills it, and waits until it is reaped.
-func (c *child) end(ctx context.Context, grace time.Duration) error {
-	t := time.NewTimer(grace)
-	defer t.Stop()
-	select {
-	case <-c.over.seen:
-	case <-t.C:
-	}
-	defer c.closeFiles()
-	if err := c.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("kill %s: %w", c.cmd.Path, err)
-	}
-	select {
-	case <-c.over.seen:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("process %d (%s) does not die: %w", c.cmd.Process.Pid, c.cmd.Path, ctx.Err())
-	}
-}
-
-func (c *child) closeFiles() {
-	for _, f := range c.files {
-		_ = f.Close()
-	}
-}
-
-// outputOutlives is how long a control stream may stay open after its process has ended. What is left in the pipe is
-// read within it.
-const outputOutlives = 5 * time.Second

@@ -74,7 +74,7 @@ func TestRedisIsProcessOne(t *testing.T) {
 			startAll(t, c)
 			n := c.Nodes[0]
 			pong(t, n)
-			state, err := n.Pause(t.Context())
+			state, err := n.Signals.Pause(t.Context())
 			if err != nil || state.Threads["T"] < 4 { // redis-server has its background threads
 				t.Errorf("paused: %v, %v", state, err)
 			}
@@ -82,10 +82,10 @@ func TestRedisIsProcessOne(t *testing.T) {
 				t.Errorf("a paused Redis answers %q", got)
 			}
 			begin := time.Now()
-			if _, err := n.Kill(t.Context()); err != nil {
+			if _, err := n.Signals.Kill(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if err := n.Start(t.Context()); err != nil {
+			if err := n.Process.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			pong(t, n)
@@ -111,7 +111,7 @@ func TestFiveStartAtOnce(t *testing.T) {
 		t.Logf("started in %v", startAll(t, c))
 		for _, n := range c.Nodes {
 			pong(t, n)
-			if _, err := n.Kill(t.Context()); err != nil {
+			if _, err := n.Signals.Kill(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}

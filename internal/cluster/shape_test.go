@@ -54,14 +54,14 @@ func shapesBehave(t *testing.T, p Provider, run string) {
 		t.Errorf("the client's dial was not counted: %d, %v", n, err)
 	}
 	loss := injected(t, "loss", "{share: 30%, direction: in}", chaos.Scope{On: all(one), Peers: all(client)})
-	if _, err := one.Kill(t.Context()); err != nil {
+	if _, err := one.Signals.Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := one.Start(t.Context()); err != nil {
+	if err := one.Process.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	serves(t, one, "start 2") // the harness is no node
-	links, err := one.MeasureLinks(t.Context(), all(client), links.MeasureArgs{
+	links, err := one.Links.MeasureLinks(t.Context(), all(client), links.MeasureArgs{
 		Peers: make([]links.ProbeEnd, 1), Count: 200, Every: time.Millisecond, In: true, Echo: true, Patience: 2 * time.Second,
 	})
 	if err != nil || len(links) != 1 {

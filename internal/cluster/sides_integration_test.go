@@ -63,10 +63,10 @@ func TestLinkFaultsBetweenAgents(t *testing.T) {
 	healed(t, "the hold-back", late)
 
 	// A peer that ends meanwhile is missing.
-	if _, err := two.Kill(t.Context()); err != nil {
+	if _, err := two.Signals.Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	seen, err := one.MeasureLinks(t.Context(), scope.Peers, measuring(2))
+	seen, err := one.Links.MeasureLinks(t.Context(), scope.Peers, measuring(2))
 	if err != nil || !seen[0].Missing || seen[1].Out.Arrived != 1 || seen[1].Out.TwoClocks {
 		t.Errorf("measured without a peer: %+v, %v", seen, err)
 	}

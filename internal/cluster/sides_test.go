@@ -122,7 +122,7 @@ func hosts(t *testing.T, of ...int) (agents []*told, clients []*agent.Client, a 
 			t.Fatal(err)
 		}
 		n.driver = through{throughAgent{agent: clients[of], process: p}}
-		if err := n.Start(t.Context()); err != nil {
+		if err := n.Process.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if a == nil {
@@ -140,10 +140,10 @@ func measuring(peers int) links.MeasureArgs {
 
 func TestLinksWithinOneAgentAreMeasuredByIt(t *testing.T) {
 	agents, _, a, peers := hosts(t, 0, 0)
-	if _, err := a.MeasureLinks(t.Context(), peers, measuring(2)); err != nil {
+	if _, err := a.Links.MeasureLinks(t.Context(), peers, measuring(2)); err != nil {
 		t.Error(err)
 	}
-	if _, err := a.ProbeLinks(t.Context(), peers, links.ProbeArgs{Peers: make([]links.ProbeEnd, 2)}); err != nil {
+	if _, err := a.Links.ProbeLinks(t.Context(), peers, links.ProbeArgs{Peers: make([]links.ProbeEnd, 2)}); err != nil {
 		t.Error(err)
 	}
 	if got := agents[0].took() + "," + agents[1].took(); got != "measure probe," {
@@ -154,7 +154,7 @@ func TestLinksWithinOneAgentAreMeasuredByIt(t *testing.T) {
 func TestLinksBetweenAgentsAreMeasuredByAll(t *testing.T) {
 	agents, _, a, peers := hosts(t, 1, 0, 1)
 	peers = append(peers, newNode(node.Spec{Name: "e"}, node.NewPlace())) // which never ran
-	seen, err := a.MeasureLinks(t.Context(), peers, measuring(4))
+	seen, err := a.Links.MeasureLinks(t.Context(), peers, measuring(4))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestLinksBetweenAgentsAreMeasuredByAll(t *testing.T) {
 			t.Errorf("agent %d is told: %s", i, got)
 		}
 	}
-	r, err := a.ProbeLinks(t.Context(), peers, links.ProbeArgs{Peers: make([]links.ProbeEnd, 4), Patience: time.Millisecond})
+	r, err := a.Links.ProbeLinks(t.Context(), peers, links.ProbeArgs{Peers: make([]links.ProbeEnd, 4), Patience: time.Millisecond})
 	if err != nil || !r.Self || len(r.Peers) != 4 || !r.Peers[0].Out.Arrived || !r.Peers[2].In.Arrived || !r.Peers[3].Missing || !agents[1].open.Plan.Echo {
 		t.Errorf("probed: %+v, %v", r, err)
 	}
@@ -188,7 +188,7 @@ func TestAnAgentThatCannotDoItsSide(t *testing.T) {
 	} {
 		agents, clients, a, peers := hosts(t, 1)
 		agents[1].fails = do
-		_, err := a.MeasureLinks(t.Context(), peers, measuring(1))
+		_, err := a.Links.MeasureLinks(t.Context(), peers, measuring(1))
 		if err == nil || !strings.Contains(err.Error(), do+" by the agent of b: the agent is out of order") {
 			t.Errorf("%s: %v", do, err)
 		}
@@ -211,7 +211,7 @@ func TestAnAgentThatEnds(t *testing.T) {
 	if err := clients[1].Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.MeasureLinks(t.Context(), peers, measuring(1)); !errors.Is(err, agent.ErrEnded) {
+	if _, err := a.Links.MeasureLinks(t.Context(), peers, measuring(1)); !errors.Is(err, agent.ErrEnded) {
 		t.Errorf("with an agent that has ended: %v", err)
 	}
 	if got := agents[0].took(); got != "side-open undo" {

@@ -126,11 +126,11 @@ func behaves(t *testing.T, p Provider, run string) {
 	t.Run("stop", func(t *testing.T) { stops(t, two) })
 	t.Run("kill while paused", func(t *testing.T) { killsPaused(t, c.Node("client-1")) })
 	t.Run("renew", func(t *testing.T) { renews(t, c, req) })
-	if _, err := two.Pause(t.Context()); err != nil {
+	if _, err := two.Signals.Pause(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if cannotFreeze == nil && !alone {
-		if err := two.Freeze(t.Context()); err != nil {
+		if err := two.Signals.Freeze(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -141,7 +141,7 @@ func behaves(t *testing.T, p Provider, run string) {
 			t.Fatalf("close: %v", err)
 		}
 	}
-	if one.Running() || two.Running() {
+	if one.Process.Running() || two.Process.Running() {
 		t.Error("a node runs after Close")
 	}
 	nothingLeft(t, run)
@@ -161,7 +161,7 @@ func renews(t *testing.T, c *Cluster, req Request) {
 		if err := c.Renew(t.Context(), Request{Specs: append(req.Specs[:2:2], specs...), LogDir: req.LogDir}); err != nil {
 			t.Fatal(err)
 		}
-		if len(c.Nodes) != 2+len(specs) || c.Nodes[0] != one || c.Nodes[1] != two || !one.Running() || !two.Running() {
+		if len(c.Nodes) != 2+len(specs) || c.Nodes[0] != one || c.Nodes[1] != two || !one.Process.Running() || !two.Process.Running() {
 			t.Fatalf("%d nodes, or the servers are others", len(c.Nodes))
 		}
 		if err := StartAll(t.Context(), c.Nodes[2:]); err != nil {
@@ -196,7 +196,7 @@ func startAll(t testing.TB, c *Cluster) time.Duration {
 	ctx, cancel := context.WithCancel(t.Context())
 	for _, n := range c.Nodes {
 		wg.Go(func() {
-			if err := n.Start(ctx); err != nil {
+			if err := n.Process.Start(ctx); err != nil {
 				t.Error(err)
 			}
 		})
@@ -257,7 +257,7 @@ func (s stream) ask(question string) string {
 func streams(t *testing.T, c *Cluster, r Request) stream {
 	t.Helper()
 	n := c.Node("client-1")
-	s := stream{t, n.Stdio(), bufio.NewReader(n.Stdio().Out)}
+	s := stream{t, n.Process.Stdio(), bufio.NewReader(n.Process.Stdio().Out)}
 	if got := s.line(); got != "hello" {
 		t.Fatalf("the client says %q first", got)
 	}
@@ -278,12 +278,12 @@ func streams(t *testing.T, c *Cluster, r Request) stream {
 
 func pauses(t *testing.T, n *Node) {
 	ctx := t.Context()
-	before, err := n.Inspect(ctx)
+	before, err := n.Signals.Inspect(ctx)
 	if err != nil || before.Gone() || before.Stopped() {
 		t.Fatalf("before the pause: %v, %v", before, err)
 	}
 	begin := time.Now()
-	state, err := n.Pause(ctx)
+	state, err := n.Signals.Pause(ctx)
 	t.Logf("paused in %v: %v", time.Since(begin), state)
 	if err != nil || !state.Stopped() || state.Threads["T"] < 2 || state.Time == 0 {
 		t.Fatalf("paused: %v, %v", state, err)
@@ -295,10 +295,10 @@ func pauses(t *testing.T, n *Node) {
 	if _, err := greeting(ctx, n, 100*time.Millisecond); !errors.As(err, &timeout) || !timeout.Timeout() {
 		t.Errorf("a paused node should take the connection and stay silent: %v", err)
 	}
-	if again, err := n.Inspect(ctx); err != nil || !again.Stopped() || again.PID != before.PID {
+	if again, err := n.Signals.Inspect(ctx); err != nil || !again.Stopped() || again.PID != before.PID {
 		t.Errorf("looked at again: %v, %v", again, err)
 	}
-	state, err = n.Resume(ctx)
+	state, err = n.Signals.Resume(ctx)
 	if err != nil || state.Stopped() || state.Gone() {
 		t.Fatalf("resumed: %v, %v", state, err)
 	}
@@ -307,32 +307,32 @@ func pauses(t *testing.T, n *Node) {
 
 func restarts(t *testing.T, n *Node) {
 	ctx := t.Context()
-	addr, exited := n.Address("main"), n.Exited()
-	if err := n.Start(ctx); err == nil {
+	addr, exited := n.Address("main"), n.Process.Exited()
+	if err := n.Process.Start(ctx); err == nil {
 		t.Error("a running node was started")
 	}
 	begin := time.Now()
-	state, err := n.Kill(ctx)
+	state, err := n.Signals.Kill(ctx)
 	t.Logf("killed in %v", time.Since(begin))
-	if err != nil || !state.Gone() || n.Running() {
-		t.Fatalf("killed: %v, %v, running %t", state, err, n.Running())
+	if err != nil || !state.Gone() || n.Process.Running() {
+		t.Fatalf("killed: %v, %v, running %t", state, err, n.Process.Running())
 	}
 	select {
 	case <-exited:
 	default:
 		t.Error("Exited is open after Kill")
 	}
-	if state, err := n.Kill(ctx); err != nil || !state.Gone() {
+	if state, err := n.Signals.Kill(ctx); err != nil || !state.Gone() {
 		t.Errorf("killed twice: %v, %v", state, err)
 	}
-	if _, err := n.Pause(ctx); err == nil {
+	if _, err := n.Signals.Pause(ctx); err == nil {
 		t.Error("a dead node was paused")
 	}
 	if got, err := greeting(ctx, n, 100*time.Millisecond); err == nil {
 		t.Errorf("a dead node greets with %q", got)
 	}
 	begin = time.Now()
-	if err := n.Start(ctx); err != nil {
+	if err := n.Process.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
 	serves(t, n, "start 2") // the data of the first start
@@ -340,23 +340,23 @@ func restarts(t *testing.T, n *Node) {
 	if n.Address("main") != addr {
 		t.Errorf("the address was %s and is %s", addr, n.Address("main"))
 	}
-	if state, err := n.Inspect(ctx); err != nil || state.Gone() {
+	if state, err := n.Signals.Inspect(ctx); err != nil || state.Gone() {
 		t.Errorf("the new process is seen as %v, %v", state, err)
 	}
 }
 
 func killsPaused(t *testing.T, n *Node) {
 	ctx := t.Context()
-	if _, err := n.Pause(ctx); err != nil {
+	if _, err := n.Signals.Pause(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if state, err := n.Kill(ctx); err != nil || !state.Gone() {
+	if state, err := n.Signals.Kill(ctx); err != nil || !state.Gone() {
 		t.Fatalf("killed: %v, %v", state, err)
 	}
-	if err := n.Start(ctx); err == nil {
+	if err := n.Process.Start(ctx); err == nil {
 		t.Error("a client was started a second time")
 	}
-	if rest, err := bufio.NewReader(n.Stdio().Out).ReadString('\n'); err == nil {
+	if rest, err := bufio.NewReader(n.Process.Stdio().Out).ReadString('\n'); err == nil {
 		t.Errorf("a dead client says %q", rest)
 	}
 }

@@ -41,38 +41,38 @@ func orderKinds() []orderKind {
 	return []orderKind{
 		{
 			name: "signal", needs: chaos.CanPause, watch: isStopped,
-			give: func(ctx context.Context, n *Node) error { _, err := n.Pause(ctx); return err },
+			give: func(ctx context.Context, n *Node) error { _, err := n.Signals.Pause(ctx); return err },
 		},
 		{
-			name: "freeze", needs: process.CanFreeze, give: func(ctx context.Context, n *Node) error { return n.Freeze(ctx) },
+			name: "freeze", needs: process.CanFreeze, give: func(ctx context.Context, n *Node) error { return n.Signals.Freeze(ctx) },
 			watch: func(p proc.Process) (func() bool, error) {
 				return func() bool { f, err := freezer.AskFrozen(p); return err != nil || f.Frozen }, nil
 			},
 		},
 		{
 			name: "filter", needs: links.CanFilter, watch: hasTables,
-			give: func(ctx context.Context, n *Node) error { return n.Filter(ctx, "order", toItself(n, links.Drop)) },
+			give: func(ctx context.Context, n *Node) error { return n.Links.Filter(ctx, "order", toItself(n, links.Drop)) },
 		},
 		{
 			name: "hold", needs: links.CanHold, watch: hasTables,
-			give: func(ctx context.Context, n *Node) error { return n.Filter(ctx, "order", toItself(n, links.Hold)) },
+			give: func(ctx context.Context, n *Node) error { return n.Links.Filter(ctx, "order", toItself(n, links.Hold)) },
 		},
 		{
 			name: "shape", needs: links.CanQueue, watch: hasTables,
 			give: func(ctx context.Context, n *Node) error {
-				return n.Shape(ctx, "order", toItself(n, links.Shape), links.Shaping{Engine: links.Queue, Delay: time.Second})
+				return n.Links.Shape(ctx, "order", toItself(n, links.Shape), links.Shaping{Engine: links.Queue, Delay: time.Second})
 			},
 		},
 		{
 			name: "clock", needs: wall.CanClock, watch: hasAnotherClock,
 			give: func(ctx context.Context, n *Node) error {
-				_, err := n.ShiftClock(ctx, "order", wall.Shift{Jump: time.Hour})
+				_, err := n.Clock.ShiftClock(ctx, "order", wall.Shift{Jump: time.Hour})
 				return err
 			},
 		},
 		{
 			name: "disk", needs: disk.CanHoldSyncs, watch: isTraced,
-			give: func(ctx context.Context, n *Node) error { _, err := n.HoldSyncs(ctx, "order", time.Second); return err },
+			give: func(ctx context.Context, n *Node) error { _, err := n.Disk.HoldSyncs(ctx, "order", time.Second); return err },
 		},
 		{name: "power", needs: disk.CanCutPower, prepared: []node.Preparation{disk.LoopDisk}, watch: hasLoopDisk},
 	}
@@ -176,7 +176,7 @@ func supervise(provider string) error {
 		if len(n.spec.Ports) > 0 && !wait.Within(patience, serves) {
 			return fmt.Errorf("%s does not serve within %v", n.Name(), patience)
 		}
-		state, err := n.Inspect(ctx)
+		state, err := n.Signals.Inspect(ctx)
 		if give := kinds[n.Name()].give; err == nil && give != nil {
 			err = give(ctx, n)
 		}
@@ -194,7 +194,7 @@ func supervise(provider string) error {
 	for range asking {
 		wg.Go(func() {
 			for {
-				if _, err := c.Nodes[0].Inspect(ctx); err != nil {
+				if _, err := c.Nodes[0].Signals.Inspect(ctx); err != nil {
 					panic(err)
 				}
 			}

@@ -355,7 +355,7 @@ func reach(ctx context.Context, o Options, id string, addresses []string) (trip 
 	patience := time.AfterFunc(2*reachTimeout+generous.hello, func() { _ = c.Close(ctx) })
 	defer patience.Stop()
 	var cannot []string
-	lines := bufio.NewScanner(c.Nodes[0].Stdio().Out)
+	lines := bufio.NewScanner(c.Nodes[0].Process.Stdio().Out)
 	for lines.Scan() {
 		took, done := strings.CutPrefix(lines.Text(), ReachDone)
 		if !done {

@@ -92,7 +92,7 @@ func hellosOf(ctx context.Context, o Options, c *cluster.Cluster) (hellos []*wir
 		return nil, err
 	}
 	for i, n := range c.Nodes {
-		s := newProcess(n, i, newLive(), wire.NewConn(n.Stdio().Out, n.Stdio().In))
+		s := newProcess(n, i, newLive(), wire.NewConn(n.Process.Stdio().Out, n.Process.Stdio().In))
 		s.log = o.Log
 		go s.read()
 		err := s.await(ctx, s.greeted, "hello")

@@ -55,7 +55,7 @@ func (m *clockMeasurer) meet(ctx context.Context, s *process, always bool) error
 	if err != nil || shared && !always {
 		return err
 	}
-	c := &measuredClock{RemoteClock: s.clock.RemoteClock, name: s.node.Name(), running: s.node.Running}
+	c := &measuredClock{RemoteClock: s.clock.RemoteClock, name: s.node.Name(), running: s.node.Process.Running}
 	first, err := c.Measure(ctx)
 	if err != nil {
 		return err

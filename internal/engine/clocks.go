@@ -150,7 +150,7 @@ func (c clocks) readByThread(ctx context.Context, node, fact string) (string, er
 	if n == nil {
 		return "", fmt.Errorf("there is no node %q", node)
 	}
-	wall, mono, err := n.ReadClocks(ctx)
+	wall, mono, err := n.Clock.ReadClocks(ctx)
 	return clockText(fact, wall, mono, " as a thread of its own reads it"), err
 }
 

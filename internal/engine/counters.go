@@ -32,7 +32,7 @@ func (c serverCounters) read(ctx context.Context) (r results.Reading) {
 	began := clock.Now()
 	r.Starts = map[string]int{}
 	for _, n := range c.nodes.cluster.ByRole(node.Server) {
-		r.Starts[n.Name()] = n.Starts()
+		r.Starts[n.Name()] = n.Process.Starts()
 	}
 	var group sync.WaitGroup
 	if counter := c.requests(); counter != nil {

@@ -82,7 +82,7 @@ func (d *deployment) awaitReady(ctx context.Context, limit time.Duration) error 
 		}
 		if dead := d.deadServer(); dead != nil {
 			how := "is not running"
-			if dead.Ended() == "" {
+			if dead.Process.Ended() == "" {
 				how = "is out of sight"
 			}
 			return fmt.Errorf("%s %s; see %s", dead.Name(), how,
@@ -96,7 +96,7 @@ func (d *deployment) awaitReady(ctx context.Context, limit time.Duration) error 
 
 func (d *deployment) deadServer() *cluster.Node {
 	for _, n := range d.cluster.ByRole(node.Server) {
-		if !n.Running() {
+		if !n.Process.Running() {
 			return n
 		}
 	}

@@ -145,7 +145,7 @@ func (l *faultLog) killed(n *cluster.Node) bool {
 	defer l.mu.Unlock()
 	for _, f := range l.list {
 		kills := f.kind.Kills && f.Receipt.Status != history.NotInstalled && f.Receipt.Status != history.NotMade
-		if kills && slices.Contains(f.Targets, n.Name()) && (f.Healed == nil || !n.Restartable()) {
+		if kills && slices.Contains(f.Targets, n.Name()) && (f.Healed == nil || !n.Process.Restartable()) {
 			return true
 		}
 	}

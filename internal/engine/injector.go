@@ -166,7 +166,7 @@ func (in *injector) injectOn(ctx context.Context, f *injected, h hold) (receipt 
 	defer cancel()
 	ctx, acts := clock.WithActs(ctx)
 	in.stops.Push(f.ID, resume(node), chaos.Timeout)
-	state, err := node.Pause(ctx)
+	state, err := node.Signals.Pause(ctx)
 	var silent time.Duration
 	if err == nil {
 		held, silent, err = in.live.keeps(ctx, h.user, h.grant)
@@ -199,10 +199,10 @@ func (in *injector) injectOn(ctx context.Context, f *injected, h hold) (receipt 
 // resume is the heal of a stop that aimed at a holder.
 func resume(n *cluster.Node) chaos.Heal {
 	return func(ctx context.Context) (history.Receipt, error) {
-		if !n.Running() {
+		if !n.Process.Running() {
 			return history.Receipt{}, nil
 		}
-		_, err := n.Resume(ctx)
+		_, err := n.Signals.Resume(ctx)
 		return history.Receipt{}, err
 	}
 }

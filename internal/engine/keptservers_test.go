@@ -393,8 +393,8 @@ func TestServersAloneAreHandedOn(t *testing.T) {
 		t.Errorf("handed on are %v, left as %v, because %q", over.kept.Nodes(), over.kept.left, over.kept.why)
 	}
 	for _, n := range c.Nodes {
-		if server := n.Role() == node.Server; n.Running() != server {
-			t.Errorf("%s runs: %t", n.Name(), n.Running())
+		if server := n.Role() == node.Server; n.Process.Running() != server {
+			t.Errorf("%s runs: %t", n.Name(), n.Process.Running())
 		}
 	}
 }

@@ -28,7 +28,7 @@ func (w outsideWatch) watch(ctx context.Context) {
 	agentGone := false
 	for clock.Sleep(ctx, outsideEvery) == nil {
 		for _, n := range w.nodes.cluster.ByRole(node.Server) {
-			if !agentGone && n.AgentEnded(ctx) {
+			if !agentGone && n.Orders.AgentEnded(ctx) {
 				agentGone = true
 				w.record.change(func(e *results.Env) {
 					e.Warnings = append(e.Warnings,
@@ -45,11 +45,11 @@ func (w outsideWatch) watch(ctx context.Context) {
 
 // look looks at one server. It notes a stop that is over.
 func (w outsideWatch) look(ctx context.Context, n *cluster.Node, stopped map[string]*results.Stopped) {
-	if !n.Running() || !n.Overseen(ctx) {
+	if !n.Process.Running() || !n.Signals.Overseen(ctx) {
 		return
 	}
 	at := clock.Now()
-	state, err := n.Inspect(ctx)
+	state, err := n.Signals.Inspect(ctx)
 	s := stopped[n.Name()]
 	switch {
 	case err != nil:

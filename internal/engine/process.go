@@ -56,7 +56,7 @@ var errEnded = errors.New("its control stream ended")
 
 // openProcess takes over the control stream of a running node.
 func openProcess(n *cluster.Node, index int, p *processes) *process {
-	s := newProcess(n, index, p.live, wire.NewConn(n.Stdio().Out, n.Stdio().In))
+	s := newProcess(n, index, p.live, wire.NewConn(n.Process.Stdio().Out, n.Process.Stdio().In))
 	s.watch, s.told, s.log, s.directed = p.watch, p.options.Events, p.record.log.With("node", n.Name()),
 		len(p.plan.stepUsers) > 0
 	go s.read()
@@ -336,7 +336,7 @@ func (s *process) answer(ctx context.Context, ch <-chan wire.Result, what string
 
 // stop asks the node to finish and waits until its stream has ended.
 func (s *process) stop(ctx context.Context) error {
-	if err := s.conn.Send(wire.Frame{Type: wire.TypeStop}); err != nil && s.node.Running() {
+	if err := s.conn.Send(wire.Frame{Type: wire.TypeStop}); err != nil && s.node.Process.Running() {
 		return fmt.Errorf("%s: stop: %w", s.node.Name(), err)
 	}
 	select {

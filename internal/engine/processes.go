@@ -190,11 +190,11 @@ func (p *processes) seenEnded(n *cluster.Node) bool {
 	late := time.NewTimer(seenWithin)
 	defer late.Stop()
 	select {
-	case <-n.Exited():
+	case <-n.Process.Exited():
 	case <-late.C:
 	case <-p.over:
 	}
-	return n.Ended() != ""
+	return n.Process.Ended() != ""
 }
 
 // watchFailure ends the load when a node fails that no fault asked to.
@@ -206,8 +206,8 @@ func (p *processes) watchFailure(ctx context.Context) error {
 			}
 		}
 		for _, n := range p.nodes.cluster.Nodes {
-			if !n.Running() && !p.mayBeDead(n) {
-				if n.Ended() == "" { // as on a host that was cut off
+			if !n.Process.Running() && !p.mayBeDead(n) {
+				if n.Process.Ended() == "" { // as on a host that was cut off
 					return fmt.Errorf("%s is out of sight although no fault asked for it; nobody saw its process end: it may have gone on", p.nodes.named(n))
 				}
 				return fmt.Errorf("%s ended although no fault asked for it", p.nodes.named(n))
@@ -244,7 +244,7 @@ func (p *processes) mayBeDead(n *cluster.Node) bool {
 func (p *processes) stop(ctx context.Context, role node.Role) error {
 	var g errgroup.Group
 	for _, s := range p.all {
-		if s.node.Role() == role && s.node.Running() {
+		if s.node.Role() == role && s.node.Process.Running() {
 			g.Go(func() error {
 				err := s.stop(ctx)
 				if err != nil {
@@ -263,7 +263,7 @@ func recordHung(r *record, s *process) {
 	ctx, cancel := context.WithTimeout(context.Background(), readingTimeout)
 	defer cancel()
 	now := clock.Now()
-	state, err := s.node.Inspect(ctx)
+	state, err := s.node.Signals.Inspect(ctx)
 	if err != nil || state.Gone() || state.Stopped() {
 		return
 	}
@@ -299,7 +299,7 @@ func (p *processes) collect(ctx context.Context, within time.Duration) {
 // that was judged.
 func leftBehind(nodes []*cluster.Node) (told []string) {
 	for _, n := range nodes {
-		for _, what := range n.LeftBehind() {
+		for _, what := range n.Process.LeftBehind() {
 			told = append(told, "when "+n.Name()+" ended, "+what)
 		}
 	}
@@ -314,7 +314,7 @@ func (p *processes) addStats(s *process) {
 	if st.Lost {
 		st.Recorded, _ = s.heard()
 		if s.died {
-			st.Ended = s.node.Ended()
+			st.Ended = s.node.Process.Ended()
 		}
 	}
 	if d != nil {
@@ -386,7 +386,7 @@ func (p *processes) takeReading(ctx context.Context) {
 	}
 	for _, n := range p.nodes.cluster.Nodes {
 		group.Go(func() {
-			if ns, err := n.CPU(ctx); err == nil {
+			if ns, err := n.Process.CPU(ctx); err == nil {
 				mu.Lock()
 				defer mu.Unlock()
 				used[n.Name()] = int64(ns)

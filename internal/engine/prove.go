@@ -107,7 +107,7 @@ func (p *prover) look(ctx context.Context) (baseline, error) {
 		if !p.agent {
 			break
 		}
-		around, err := n.Around(ctx)
+		around, err := n.Orders.Around(ctx)
 		if err != nil {
 			return b, fmt.Errorf("around %s: %w", n.Name(), err)
 		}
@@ -124,7 +124,7 @@ func (p *prover) look(ctx context.Context) (baseline, error) {
 func (p *prover) pids(ctx context.Context) (map[string]int, error) {
 	out := map[string]int{}
 	for _, n := range p.cluster.ByRole(node.Server) {
-		state, err := n.Inspect(ctx)
+		state, err := n.Signals.Inspect(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -156,7 +156,7 @@ func each(nodes []*cluster.Node, ask func(*cluster.Node) (string, error)) ([]str
 // started.
 func (p *prover) alive(ctx context.Context) ([]string, error) {
 	return each(p.cluster.ByRole(node.Server), func(n *cluster.Node) (string, error) {
-		state, err := n.Inspect(ctx)
+		state, err := n.Signals.Inspect(ctx)
 		switch {
 		case err != nil:
 			return "", err
@@ -167,8 +167,8 @@ func (p *prover) alive(ctx context.Context) ([]string, error) {
 		case p.left[n.Name()] != state.PID:
 			return "", fmt.Errorf("%s is pid %d, and was pid %d at the end of the run before", n.Name(), state.PID,
 				p.left[n.Name()])
-		case n.Starts() > 1:
-			return fmt.Sprintf("%s: %v, started for the %d. time by a heal", n.Name(), state, n.Starts()), nil
+		case n.Process.Starts() > 1:
+			return fmt.Sprintf("%s: %v, started for the %d. time by a heal", n.Name(), state, n.Process.Starts()), nil
 		}
 		return fmt.Sprintf("%s: %v, as it began", n.Name(), state), nil
 	})
@@ -191,7 +191,7 @@ func (p *prover) links(ctx context.Context) ([]string, error) {
 		return []string{"no fault of these runs reaches a link, and there is no agent"}, nil
 	}
 	return each(p.cluster.ByRole(node.Server), func(n *cluster.Node) (string, error) {
-		around, err := n.Around(ctx)
+		around, err := n.Orders.Around(ctx)
 		if err != nil {
 			return "", fmt.Errorf("around %s: %w", n.Name(), err)
 		}
@@ -224,9 +224,9 @@ func (p *prover) readClocks(ctx context.Context) ([]string, error) {
 			return "", fmt.Errorf("the clock of %s: %w", n.Name(), err)
 		}
 		how := "by its own protocol"
-		if undecided(low, high) && n.Watched(ctx) {
+		if undecided(low, high) && n.Orders.Watched(ctx) {
 			before := clock.Wall()
-			wall, _, err := n.ReadClocks(ctx)
+			wall, _, err := n.Clock.ReadClocks(ctx)
 			after := clock.Wall()
 			if err != nil {
 				return "", fmt.Errorf("the clock of %s: %w", n.Name(), err)

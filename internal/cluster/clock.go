@@ -14,11 +14,13 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-var _ wall.Shifter = (*Node)(nil)
+var _ wall.Shifter = (*Clock)(nil)
 
-// clockFaults does the clock faults of a node.
-type clockFaults struct {
-	node *Node
+// Clock does the clock faults of a node.
+type Clock struct {
+	*core
+	process *Process
+	orders  *Orders
 	// faketime is the file in the node that tells its programs their wall clock, where they were made to ask for it.
 	faketime string
 	changes  atomic.Int64 // beginnings and ends of what is done to its clock
@@ -26,49 +28,49 @@ type clockFaults struct {
 
 // ShiftClock has the agent move the wall clock of the node's process and its descendants, and of the process that takes
 // its place.
-func (cf *clockFaults) ShiftClock(ctx context.Context, key string, s wall.Shift) (wall.Shifted, error) {
+func (cf *Clock) ShiftClock(ctx context.Context, key string, s wall.Shift) (wall.Shifted, error) {
 	if s.How == wall.ByFaketime {
 		if s.File = cf.faketime; s.File == "" {
-			return wall.Shifted{}, chaos.Unavailable{What: s.How, Reason: cf.node.Name() +
+			return wall.Shifted{}, chaos.Unavailable{What: s.How, Reason: cf.Name() +
 				" was not started with libfaketime"}
 		}
 	}
-	defer cf.clockChanged()() // also while it is under way
+	defer cf.changed()() // also while it is under way
 	asked := clock.Now()
 	var out wall.Clocked
-	order := agent.Order{Do: wall.DoClock, Key: cf.node.orderKey(key), Args: s}
-	err := cf.node.apply(ctx, order, &out)
+	order := agent.Order{Do: wall.DoClock, Key: cf.orders.key(key), Args: s}
+	err := cf.orders.apply(ctx, order, &out)
 	if out.Since != 0 { // a process that takes this one's place goes on with its drift
 		s.Since = out.Since
-		cf.node.amend(order.Key, s)
+		cf.orders.amend(order.Key, s)
 	}
 	return cf.shifted(asked, out, err)
 }
 
 // UnshiftClock has the agent take one shift back. Where the process has ended that is done.
-func (cf *clockFaults) UnshiftClock(ctx context.Context, key string) (wall.Shifted, error) {
-	defer cf.clockChanged()()
+func (cf *Clock) UnshiftClock(ctx context.Context, key string) (wall.Shifted, error) {
+	defer cf.changed()()
 	asked := clock.Now()
 	var out wall.Clocked
-	err := cf.node.takeBack(ctx, cf.node.orderKey(key), &out)
+	err := cf.orders.takeBack(ctx, cf.orders.key(key), &out)
 	return cf.shifted(asked, out, err)
 }
 
 // ClockShifts asks the agent what stands.
-func (cf *clockFaults) ClockShifts(ctx context.Context) (wall.Shifted, error) {
+func (cf *Clock) ClockShifts(ctx context.Context) (wall.Shifted, error) {
 	changes, asked := cf.changes.Load(), clock.Now()
 	var out wall.Clocked
 	var err error
-	if cf.node.Running() {
-		err = cf.node.order(ctx, agent.Order{Do: wall.DoClocked}, &out)
+	if cf.process.Running() {
+		err = cf.orders.order(ctx, agent.Order{Do: wall.DoClocked}, &out)
 	}
 	said, err := cf.shifted(asked, out, err)
 	said.Changes = changes
 	return said, err
 }
 
-// clockChanged counts the beginning of a change; done counts its end.
-func (cf *clockFaults) clockChanged() (done func()) {
+// changed counts the beginning of a change; done counts its end.
+func (cf *Clock) changed() (done func()) {
 	cf.changes.Add(1)
 	return func() { cf.changes.Add(1) }
 }
@@ -76,18 +78,16 @@ func (cf *clockFaults) clockChanged() (done func()) {
 // shifted turns the agent's answer into the fault's. The jumps come from the supervisor's own list of orders, so that
 // an agent that does nothing cannot hide it. Only the drift since then comes from the agent. A process that has ended
 // is not an error.
-func (cf *clockFaults) shifted(asked int64, c wall.Clocked, err error) (wall.Shifted, error) {
+func (cf *Clock) shifted(asked int64, c wall.Clocked, err error) (wall.Shifted, error) {
 	if errors.Is(err, proc.ErrNoProcess) {
 		c.Gone, err = true, nil
 	}
 	out := wall.Shifted{
 		Ahead: time.Duration(c.Drifted), Asked: asked, Time: clock.Now(), How: c.How, Gone: c.Gone ||
-			!cf.node.Running(),
+			!cf.process.Running(),
 		Changes: cf.changes.Load() + 1, // when the change under way has ended
 	}
-	cf.node.orders.mu.Lock()
-	defer cf.node.orders.mu.Unlock()
-	for _, s := range cf.node.orders.standing {
+	for _, s := range cf.orders.list() {
 		if args, ok := s.order.Args.(wall.Shift); ok {
 			out.Ahead += args.Jump
 			out.Gain += args.Gain
@@ -98,14 +98,14 @@ func (cf *clockFaults) shifted(asked int64, c wall.Clocked, err error) (wall.Shi
 
 // ReadClocks has a thread of the node's own process read its wall clock and its monotonic clock, in ns. The latter is
 // told as the run's, by the agent's offset.
-func (cf *clockFaults) ReadClocks(ctx context.Context) (now, mono int64, err error) {
-	if !cf.node.Running() {
-		return 0, 0, fmt.Errorf("%s: %w", cf.node.Name(), proc.ErrNoProcess)
+func (cf *Clock) ReadClocks(ctx context.Context) (now, mono int64, err error) {
+	if !cf.process.Running() {
+		return 0, 0, fmt.Errorf("%s: %w", cf.Name(), proc.ErrNoProcess)
 	}
 	if cf.faketime != "" {
-		return 0, 0, fmt.Errorf("%s asks libfaketime for the time, which cannot be asked from outside", cf.node.Name())
+		return 0, 0, fmt.Errorf("%s asks libfaketime for the time, which cannot be asked from outside", cf.Name())
 	}
 	var out wall.Readings
-	err = cf.node.order(ctx, agent.Order{Do: wall.DoReadClocks}, &out)
-	return out.Wall, cf.node.runTime(ctx, out.Mono), err
+	err = cf.orders.order(ctx, agent.Order{Do: wall.DoReadClocks}, &out)
+	return out.Wall, cf.orders.runTime(ctx, out.Mono), err
 }
