@@ -69,9 +69,9 @@ func TestExampleIsOutside(t *testing.T) {
 	}
 }
 
-// TestServices holds what is said of each service against lockquake's own backends, and has the stories of a lock made of what
+// TestStoriesOfServices holds what is said of each service against lockquake's own backends, and has the stories of a lock made of what
 // is asked for.
-func TestServices(t *testing.T) {
+func TestStoriesOfServices(t *testing.T) {
 	t.Parallel()
 	list := all.All()
 	for _, s := range []Service{Redis(), Redlock(), RedisCluster(), RedisSentinel(), Etcd(), ZooKeeper(), Postgres()} {

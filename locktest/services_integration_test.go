@@ -88,15 +88,3 @@ func TestServices(t *testing.T) {
 		})
 	}
 }
-
-// TestWallClocks holds what services say of their clocks to what lockquake's own locks on them say.
-func TestWallClocks(t *testing.T) {
-	t.Parallel()
-	for _, s := range []Service{Redis(), Redlock(), RedisCluster(), RedisSentinel(), Etcd(), ZooKeeper(), Postgres()} {
-		for _, b := range all.All() {
-			if l, ok := b.Lock(s.lock); b.Name == s.backend && (!ok || l.Offers.WallClock != s.wallClock) {
-				t.Errorf("%s: its ends are told by a wall clock: %v, and of its lock %s: %v", s.backend, s.wallClock, s.lock, l.Offers.WallClock)
-			}
-		}
-	}
-}

@@ -44,7 +44,7 @@ func TestWhatCanNeverBeMadeIsRefused(t *testing.T) {
 		{"redlock", "[{use: pause, on: leader(lock-0), at: 1s, for: 1s}]", "can never be found"},
 		{"redlock", "{random: [pause], on: leader}", "there is no target here for pause"},
 	} {
-		_, err := engine.Check(engine.Options{Scenario: aimedAt(t, c.backend, c.chaos), Provider: generous{}, Catalog: nodes.Catalog()})
+		_, err := engine.Check(engine.Options{Request: engine.Request{Scenario: aimedAt(t, c.backend, c.chaos), Provider: generous{}, Catalog: nodes.Catalog()}})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s with %s: %v, want %q", c.backend, c.chaos, err, c.want)
 		}

@@ -43,7 +43,7 @@ func (generous) Open(context.Context, cluster.Request) (*cluster.Cluster, error)
 // dryRun reads a scenario, and returns its schedule as --dry-run tells it and as the drawn file.
 func dryRun(t *testing.T, s scenarios.Scenario) (schedule []map[string]any, drawn []byte) {
 	t.Helper()
-	p, err := engine.Check(engine.Options{Scenario: s, Provider: generous{}, Catalog: nodes.Catalog()})
+	p, err := engine.Check(engine.Options{Request: engine.Request{Scenario: s, Provider: generous{}, Catalog: nodes.Catalog()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func dryRun(t *testing.T, s scenarios.Scenario) (schedule []map[string]any, draw
 	for _, item := range out.Schedule {
 		delete(item, "chosen") // a drawn file no longer knows
 	}
-	return out.Schedule, p.Drawn()
+	return out.Schedule, p.Drawn(nil)
 }
 
 func seeded(t *testing.T, name, seed string) scenarios.Scenario {

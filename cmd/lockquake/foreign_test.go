@@ -171,7 +171,7 @@ func runForeign(t *testing.T, change func(line), set ...string) (results.Report,
 		t.Fatal(err)
 	}
 	dir, err := engine.Run(t.Context(), engine.Options{
-		Scenario: sc, Provider: cluster.NewInproc(foreign(change)), Catalog: nodes.Catalog(), Out: t.TempDir(), Version: "test",
+		Request: engine.Request{Scenario: sc, Provider: cluster.NewInproc(foreign(change)), Catalog: nodes.Catalog()}, Out: t.TempDir(), Version: "test",
 		Started: time.Now(), Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

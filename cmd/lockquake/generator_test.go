@@ -282,7 +282,7 @@ func startClient(t *testing.T, p cluster.Provider, lock string, record bool) (*c
 	if lock == "rueidislock" {
 		calls = 2 // its SET is a script too
 	}
-	c.service = ask(t, server, "evalsha", calls)
+	c.service = connectTo(t, server, "evalsha", calls)
 	return c, server
 }
 
@@ -301,7 +301,7 @@ func startRun(t *testing.T, p cluster.Provider, c *contender, text string, recor
 	go func() {
 		defer close(done)
 		_, err = engine.Run(ctx, engine.Options{
-			Scenario: sc, Provider: tap, Catalog: nodes.Catalog(), Out: out, Version: "bench", Started: time.Now(), NoRecord: !record,
+			Request: engine.Request{Scenario: sc, Provider: tap, Catalog: nodes.Catalog()}, Out: out, Version: "bench", Started: time.Now(), NoRecord: !record,
 			Log: slog.New(slog.DiscardHandler),
 			Progress: func(p engine.Progress) {
 				if p.Grants > 0 || p.Elapsed > slice {
@@ -350,8 +350,8 @@ func (p tapped) Open(ctx context.Context, r cluster.Request) (*cluster.Cluster, 
 	return c, err
 }
 
-// ask is a connection of the test's own to the server, which counts calls of a command, of which a cycle has so many.
-func ask(t *testing.T, n *cluster.Node, command string, calls int64) redisService {
+// connectTo opens a connection of the test's own to the server, which counts calls of a command, of which a cycle has so many.
+func connectTo(t *testing.T, n *cluster.Node, command string, calls int64) redisService {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{
 		Password: n.Login().Password, Protocol: 2, DB: 1,
@@ -365,7 +365,7 @@ func ask(t *testing.T, n *cluster.Node, command string, calls int64) redisServic
 func startBare(t *testing.T, beside int, server *cluster.Node, library string) *contender {
 	t.Helper()
 	env := map[string]string{"BARE": library, "BARE_ADDRESS": server.Address(access.Port), "BARE_PASSWORD": server.Login().Password}
-	c := &contender{name: "bare " + library, service: ask(t, server, "evalsha", 1)}
+	c := &contender{name: "bare " + library, service: connectTo(t, server, "evalsha", 1)}
 	return startBeside(t, beside, c, env, os.Args[0], "-test.run", "^TestBareLoop$")
 }
 

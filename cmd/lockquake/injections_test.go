@@ -150,7 +150,7 @@ func (s *injectionsSoak) ask(backend string) {
 			if err != nil {
 				s.t.Fatal(err)
 			}
-			plan, err := engine.Check(engine.Options{Scenario: parsed, Provider: s.provider, Catalog: nodes.Catalog()})
+			plan, err := engine.Check(engine.Options{Request: engine.Request{Scenario: parsed, Provider: s.provider, Catalog: nodes.Catalog()}})
 			if err != nil {
 				first, _, _ := strings.Cut(err.Error(), "\n")
 				s.refused[k.Name] = append(s.refused[k.Name], fmt.Sprintf("%s of %s: %s", on, backend, first))

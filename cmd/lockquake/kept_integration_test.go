@@ -60,7 +60,7 @@ func newKeptRunsOn(t *testing.T, provider, scenario string, set ...string) *kept
 	}
 	g := &keptRuns{}
 	g.options = engine.Options{
-		Scenario: s, Provider: p, ProviderReason: why, Catalog: nodes.Catalog(), Out: t.TempDir(), Replay: "none", Kept: &engine.KeptServers{},
+		Request: engine.Request{Scenario: s, Provider: p, Catalog: nodes.Catalog()}, ProviderReason: why, Out: t.TempDir(), Replay: "none", Kept: &engine.KeptServers{},
 		Log: slog.New(slog.DiscardHandler), Progress: func(p engine.Progress) {
 			if p.Text != "" {
 				g.said = append(g.said, p.Text)

@@ -221,7 +221,7 @@ func runMutated(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	dir, err := engine.Run(t.Context(), engine.Options{
-		Scenario: sc, Provider: cluster.NewInproc(asnode.InProcess), Catalog: nodes.Catalog(), Out: t.TempDir(), Version: "test",
+		Request: engine.Request{Scenario: sc, Provider: cluster.NewInproc(asnode.InProcess), Catalog: nodes.Catalog()}, Out: t.TempDir(), Version: "test",
 		Started: time.Now(), Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

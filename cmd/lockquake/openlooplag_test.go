@@ -68,7 +68,7 @@ func openLoopLag(t *testing.T, p cluster.Provider, rate int, alone bool) (lag, o
 	tap := tapped{Provider: p, nodes: make(chan []*cluster.Node, 1)}
 	var once sync.Once
 	dir, err := engine.Run(t.Context(), engine.Options{
-		Scenario: sc, Provider: tap, Catalog: nodes.Catalog(), Out: t.TempDir(), Version: "bench", Started: time.Now(), Log: slog.New(slog.DiscardHandler),
+		Request: engine.Request{Scenario: sc, Provider: tap, Catalog: nodes.Catalog()}, Out: t.TempDir(), Version: "bench", Started: time.Now(), Log: slog.New(slog.DiscardHandler),
 		Progress: func(p engine.Progress) {
 			if alone && p.Grants > 0 {
 				once.Do(func() { prioritise(t, <-tap.nodes) })

@@ -138,7 +138,7 @@ expect: {judged: ">=0"}
 		}
 		var heard overheard
 		_, err = engine.Run(t.Context(), engine.Options{
-			Scenario: sc, Provider: cluster.NewInproc(heard.node), Catalog: nodes.Catalog(), Out: t.TempDir(), Version: "test",
+			Request: engine.Request{Scenario: sc, Provider: cluster.NewInproc(heard.node), Catalog: nodes.Catalog()}, Out: t.TempDir(), Version: "test",
 			Started: time.Now(), Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {

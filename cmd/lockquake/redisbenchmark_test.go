@@ -48,7 +48,7 @@ func startBenchmark(t *testing.T, beside int, server *cluster.Node, command stri
 		"redis-benchmark", "-h", host, "-p", port, "-a", server.Login().Password, "-c", strconv.Itoa(users), "-n", "2000000000", "-r", strconv.Itoa(benchmarkKeys),
 		"--dbnum", "1", "-q",
 	}
-	c := &contender{name: "redis-benchmark " + command, service: &benchmarkedRedis{redisService: ask(t, server, command, 1), gives: command == "evalsha"}}
+	c := &contender{name: "redis-benchmark " + command, service: &benchmarkedRedis{redisService: connectTo(t, server, command, 1), gives: command == "evalsha"}}
 	return startBeside(t, beside, c, nil, append(args, words...)...)
 }
 

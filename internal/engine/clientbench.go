@@ -11,6 +11,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/cluster/state"
+	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
 )
@@ -31,7 +32,7 @@ func OpenClientBench(ctx context.Context, o Options) (*ClientBench, error) {
 	}
 	r.nodes.left = node.Client
 	if err := r.up(ctx); err != nil {
-		return nil, errors.Join(ctx.Err(), MissingError{Text: err.Error(), Err: err}, r.finish(ctx))
+		return nil, errors.Join(ctx.Err(), plan.MissingError{Text: err.Error(), Err: err}, r.finish(ctx))
 	}
 	return &ClientBench{run: r}, nil
 }
@@ -57,7 +58,7 @@ func (b *ClientBench) Close(ctx context.Context) error {
 // are none where the clients are lockquake's own.
 func Hellos(ctx context.Context, o Options) (hellos []*wire.Hello, err error) {
 	p, err := Check(o)
-	if err != nil || len(p.programs) == 0 {
+	if err != nil || len(p.Programs) == 0 {
 		return nil, err
 	}
 	logs, remove, err := state.Scratch("hello")
@@ -65,12 +66,12 @@ func Hellos(ctx context.Context, o Options) (hellos []*wire.Hello, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	specs := make([]node.Spec, len(p.programs))
+	specs := make([]node.Spec, len(p.Programs))
 	for i := range specs {
-		specs[i] = planner{Plan: p, Options: o}.clientSpec(i)
+		specs[i] = p.ClientSpec(i)
 	}
 	c, err := o.Provider.Open(ctx, cluster.Request{
-		Run: newID(), Specs: specs, Images: o.Images, LogDir: logs,
+		Run: plan.NewID(), Specs: specs, Images: o.Images, LogDir: logs,
 		Log: o.Log,
 	})
 	if err != nil {
@@ -122,12 +123,12 @@ func lastWords(logs, names string) error {
 
 // Lacks says what the scenario of a plan asks of clients that the hellos of their programs, which take turns, do not
 // announce; nil: nothing.
-func Lacks(p *Plan, hellos []*wire.Hello) error {
-	for i := range p.namesOf(node.Client) {
+func Lacks(p *plan.Plan, hellos []*wire.Hello) error {
+	for i := range p.Specs.Of(node.Client) {
 		if len(hellos) == 0 {
 			break
 		}
-		if err := checkAnnounced(p, history.ClientName(i), hellos[i%len(hellos)]); err != nil {
+		if err := plan.CheckAnnounced(p, history.ClientName(i), hellos[i%len(hellos)]); err != nil {
 			return err
 		}
 	}

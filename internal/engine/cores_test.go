@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/scenarios"
 )
 
@@ -17,8 +18,8 @@ func TestServerCores(t *testing.T) {
 		oneThread   bool
 		limit, want float64
 	}{{false, 0, 0}, {false, 0.5, 0.5}, {false, 2, 2}, {true, 0, 1}, {true, 0.2, 0.2}, {true, 2, 1}} {
-		p := &Plan{backend: listed.Backend{Maker: topology.Maker{OneThread: c.oneThread}}}
-		p.scenario.Backend.Limits = scenarios.Limits{CPUs: c.limit}
+		p := &plan.Plan{Backend: listed.Backend{Maker: topology.Maker{OneThread: c.oneThread}}}
+		p.Scenario.Backend.Limits = scenarios.Limits{CPUs: c.limit}
 		if got := serverCores(p); got != c.want {
 			t.Errorf("one thread %t, limit %g: %g cores, want %g", c.oneThread, c.limit, got, c.want)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/results"
 )
@@ -70,7 +71,7 @@ const (
 
 // contentsReader asks the service what it keeps: before the load, at its end, and when all clients have ended.
 type contentsReader struct {
-	plan     *Plan
+	plan     *plan.Plan
 	nodes    *deployment
 	record   *record
 	attached bool // others use the servers, too
@@ -80,7 +81,7 @@ type contentsReader struct {
 // judged.
 func (r contentsReader) read(ctx context.Context) map[string]results.Content {
 	counter, ok := r.nodes.service.(topology.ContentCounter)
-	if !ok || r.attached || r.plan.workload == nil {
+	if !ok || r.attached || r.plan.Workload == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, readingTimeout)
@@ -123,11 +124,11 @@ func (r contentsReader) after(ctx context.Context) {
 			now = *e.Contents
 		}
 	})
-	ttl := r.plan.scenario.Backend.TTL
+	ttl := r.plan.Scenario.Backend.TTL
 	for until := clock.Now() + int64(ttl+endsWithin); now.Before != nil; {
 		over := clock.Now() > until
 		now.After = r.read(ctx)
-		if now.After != nil && (over && ttl <= longestTTL || len(now.Left(users, len(r.plan.locks), 0)) == 0) {
+		if now.After != nil && (over && ttl <= longestTTL || len(now.Left(users, len(r.plan.Locks), 0)) == 0) {
 			r.record.change(func(e *results.Env) { e.Contents.After = now.After })
 			return
 		}

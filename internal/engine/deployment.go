@@ -12,6 +12,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/seed"
 	"github.com/lockquake/lockquake/results"
@@ -19,7 +20,7 @@ import (
 
 // deployment is the nodes of a run, and the service that its servers are.
 type deployment struct {
-	plan    *Plan
+	plan    *plan.Plan
 	record  *record
 	cluster *cluster.Cluster // nil until the nodes are made
 	service topology.Service // nil until the servers are started
@@ -36,8 +37,8 @@ func (d *deployment) open(ctx context.Context, o Options, id string) error {
 	d.agent = d.plan.NeedsAgent() || o.Kept != nil && o.Kept.Agent
 	err := d.record.timing(results.TimeOpen, func() (err error) {
 		d.cluster, err = o.Provider.Open(ctx, cluster.Request{
-			Run: id, Specs: d.plan.ownSpecs(), Images: o.Images, Agent: d.agent, Hosts: d.plan.scenario.Hosts,
-			Needs:  d.plan.needs,
+			Run: id, Specs: d.plan.OwnSpecs(), Images: o.Images, Agent: d.agent, Hosts: d.plan.Scenario.Hosts,
+			Needs:  d.plan.Needs,
 			LogDir: d.record.logDir(), Keep: o.Keep, Reuse: o.Kept != nil, Log: d.record.log,
 		})
 		return err
@@ -50,7 +51,7 @@ func (d *deployment) open(ctx context.Context, o Options, id string) error {
 	if err := d.record.timing(results.TimeStart, func() error { return cluster.StartAll(ctx, started) }); err != nil {
 		return err
 	}
-	d.cluster.Join(d.plan.outside)
+	d.cluster.Join(d.plan.Outside)
 	d.connect()
 	return nil
 }
@@ -68,7 +69,7 @@ func (d *deployment) named(n *cluster.Node) string {
 
 // connect makes the handle of the service.
 func (d *deployment) connect() {
-	d.service = d.plan.topology.Service(cluster.Handles(d.cluster.ByRole(node.Server)))
+	d.service = d.plan.Topology.Service(cluster.Handles(d.cluster.ByRole(node.Server)))
 }
 
 // awaitReady asks until the service serves a real write.
@@ -89,7 +90,7 @@ func (d *deployment) awaitReady(ctx context.Context, limit time.Duration) error 
 				filepath.Join(d.record.dir, results.DirLogs, dead.Name()+".log"))
 		}
 		if clock.Sleep(ctx, 20*time.Millisecond) != nil {
-			return fmt.Errorf("%s does not serve after %v: %w", d.plan.backend.Name, limit, err)
+			return fmt.Errorf("%s does not serve after %v: %w", d.plan.Backend.Name, limit, err)
 		}
 	}
 }
@@ -120,7 +121,7 @@ func (d *deployment) awaitRecovery(ctx context.Context, limit time.Duration) err
 
 // view is the run's nodes as they are now, with a source of random numbers by that name.
 func (d *deployment) view(random string) chaos.View {
-	v := chaos.View{Service: d.service, Random: seed.Rand(d.plan.scenario.Run.Seed, random)}
+	v := chaos.View{Service: d.service, Random: seed.Rand(d.plan.Scenario.Run.Seed, random)}
 	for _, n := range d.cluster.Nodes {
 		v.All = append(v.All, n)
 		switch n.Role() {

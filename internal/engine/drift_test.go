@@ -13,6 +13,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/wire"
 )
 
@@ -62,7 +63,7 @@ func TestAStrangeClockIsMeasuredAndItsEventsMoved(t *testing.T) {
 		t.Fatalf("an hour ahead is told to be %d wrong, and is %d", wrong, off)
 	}
 	dir := m.record.historyDir()
-	if err := s.record(dir, &Plan{locks: []string{"lock-0"}}); err != nil {
+	if err := s.record(dir, &plan.Plan{Locks: []string{"lock-0"}}); err != nil {
 		t.Fatal(err)
 	}
 	before := clock.Now()

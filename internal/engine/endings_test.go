@@ -19,6 +19,7 @@ import (
 	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
 )
@@ -253,7 +254,7 @@ func TestARunThatDoesNotComeUp(t *testing.T) {
 			s := c.bed
 			s.t = t
 			got := s.run(t.Context(), scheduled())
-			if missing := (MissingError{}); !errors.As(got.err, &missing) || !strings.Contains(got.err.Error(), c.reason) {
+			if missing := (plan.MissingError{}); !errors.As(got.err, &missing) || !strings.Contains(got.err.Error(), c.reason) {
 				t.Errorf("the run ended with %v", got.err)
 			}
 			if to, err := os.Readlink(filepath.Join(got.dir, "..", "latest")); err == nil {
@@ -388,7 +389,7 @@ func TestWhatWasWrittenIntoAnAttachedServiceIsRemoved(t *testing.T) {
 	t.Parallel()
 	for _, fails := range []error{nil, errTest} {
 		s := &testbed{t: t, removes: func() (string, error) { return "3 keys", fails }, tune: func(r *run) {
-			r.plan.prefix, r.options.Attached = "bench:1/", &Attached{}
+			r.plan.Prefix, r.options.Attached = "bench:1/", &plan.Attached{}
 		}}
 		got := s.run(t.Context(), scheduled())
 		switch c := got.env.Cluster; {
@@ -420,7 +421,7 @@ func TestServersBehindOneAddress(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s := &testbed{t: t, removes: func() (string, error) { return "", nil }, met: []topology.Met{c.met}, unmet: c.unmet, tune: func(r *run) {
-				r.plan.prefix, r.options.Attached = "bench:1/", &Attached{}
+				r.plan.Prefix, r.options.Attached = "bench:1/", &plan.Attached{}
 			}}
 			got := s.run(t.Context(), scheduled())
 			if c.reason != "" {

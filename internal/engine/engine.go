@@ -1,8 +1,7 @@
 // Package engine is the run loop: up, load, chaos, heal, settle. It leaves a run directory for results to judge, and
 // knows backends, workloads and faults by their contracts alone.
 //
-// Check makes a Plan of a scenario: what will be done, with nothing started. A run carries it out. Its parts own their
-// state:
+// Package plan says what will be done, with nothing started. A run carries it out. Its parts own their state:
 //
 //   - deployment: the cluster and the service; takeover: servers that an earlier run kept
 //   - processes: clients and resource behind their control streams; live: which grants they have in hand
@@ -15,32 +14,24 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/lockquake/lockquake/backends/listed"
-	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/history"
-	"github.com/lockquake/lockquake/internal/cluster"
-	"github.com/lockquake/lockquake/results"
-	"github.com/lockquake/lockquake/scenarios"
-	"github.com/lockquake/lockquake/workloads"
-	"github.com/lockquake/lockquake/workloads/resource"
+	"github.com/lockquake/lockquake/internal/engine/plan"
 )
 
-// Catalog is everything that a scenario may name.
-type Catalog struct {
-	Backends  []listed.Backend
-	Workloads []workloads.Kind
-	Faults    []chaos.Kind
-	Resources []resource.Kind
-	Checkers  results.Checkers // a scenario expects something of what they yield
-}
+// What callers of this package need of its plans.
+type (
+	Plan         = plan.Plan
+	Request      = plan.Request
+	Catalog      = plan.Catalog
+	Attached     = plan.Attached
+	UsageError   = plan.UsageError
+	MissingError = plan.MissingError
+)
 
 // Options is one run as it was asked for.
 type Options struct {
-	Scenario       scenarios.Scenario
-	Provider       cluster.Provider
-	ProviderReason string // why this provider, for env.json
-	Catalog        Catalog
-	Images         map[string]string        // image key -> image, instead of the project's own
+	Request
+	ProviderReason string                   // why this provider, for env.json
 	Out            string                   // folder of all runs
 	Replay         string                   // the command that repeats the run, but for the seed
 	Drawn          func(file string) string // the command that runs the drawn schedule in a file; nil: none is told
@@ -50,19 +41,18 @@ type Options struct {
 	Libraries      map[string]string        // module -> version of what the lock is made of, for env.json
 	// ClientModules names the modules that a client of a lock is made of: lockquake's own client tells of all locks.
 	ClientModules func(backend, lock string) []string
-	// the programs of the clients, as Scenario.Programs: of each that is built of Go sources the path, else ""
-	Built    []string
-	Program  string       // what ran the clients, where it is not the running program: a path or an image
-	NoRecord bool         // count grants only: the baseline of the recording benchmark
-	Keep     bool         // leave the nodes up after the run
-	Kept     *KeptServers // servers that the run before left, and this one leaves; nil: none
-	Attached *Attached    // the servers, where somebody else runs them; nil: the run starts its own
-	Log      *slog.Logger
-	Progress func(Progress)
+	Program       string       // what ran the clients, where it is not the running program: a path or an image
+	NoRecord      bool         // count grants only: the baseline of the recording benchmark
+	Kept          *KeptServers // servers that the run before left, and this one leaves; nil: none
+	Log           *slog.Logger
+	Progress      func(Progress)
 	// Events takes the events of each client as they come, in batches that it must not keep. Several clients call it at
 	// once. nil: nobody asked.
 	Events func(batch []history.Event)
 }
+
+// Check makes the plan of a run, without starting anything. Its errors are UsageError and MissingError.
+func Check(o Options) (*Plan, error) { return plan.Check(o.Request) }
 
 // Progress is how far a run has come.
 type Progress struct {
@@ -76,24 +66,6 @@ type Progress struct {
 	Left     time.Duration // of several runs: about how long they will still take; 0: not told
 	Text     string        // what happened just now, or ""
 }
-
-// UsageError says that the scenario or the command line is wrong; nothing was started.
-type UsageError struct{ Text string }
-
-// Error returns what is wrong, where, and what would be right.
-func (e UsageError) Error() string { return e.Text }
-
-// MissingError says that something needed is not there: an engine, a program, a capability, a service that serves.
-type MissingError struct {
-	Text string
-	Err  error // what of it is about the machine alone, where that is known
-}
-
-// Error returns what is missing and what would help.
-func (e MissingError) Error() string { return e.Text }
-
-// Unwrap returns Err.
-func (e MissingError) Unwrap() error { return e.Err }
 
 // deadlines bound the phases around the load. collect is how long a stream may stay open after all nodes are gone, and
 // answer is how long after its own deadline a client may still answer a step.

@@ -17,7 +17,7 @@ const explainTimeout = 2 * time.Second
 // explain asks the servers for what may explain a finding, and records it as what was there before the load, or after
 // it.
 func (d *deployment) explain(ctx context.Context, after bool) {
-	e, ok := d.plan.topology.(topology.Explainer)
+	e, ok := d.plan.Topology.(topology.Explainer)
 	if !ok || d.cluster == nil {
 		return
 	}

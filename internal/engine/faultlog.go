@@ -12,6 +12,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -25,7 +26,7 @@ type faultLog struct {
 
 // injected is one use of a fault. Its parts are read and written under the lock of its log.
 type injected struct {
-	injection
+	inj plan.Injection
 	*history.Fault
 	counted *chaos.Counted // what counts its packets, where it does
 	lead    *chaos.Lead    // what follows the lead since, where it does
@@ -45,14 +46,14 @@ func (f *injected) healDue(until int64) int64 {
 }
 
 // add begins the record of an injection.
-func (l *faultLog) add(d due, planned int64) *injected {
-	inj := d.inj
+func (l *faultLog) add(d plan.Due, planned int64) *injected {
+	inj := d.Inj
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	f := &injected{injection: inj, Fault: &history.Fault{
-		ID: len(l.list) + 1, Entry: inj.entry, Name: inj.kind.Name, As: inj.as, Selector: inj.on, Target: inj.on,
-		Params:  inj.params,
-		Planned: planned, For: int64(d.lasts), Start: clock.Now(), Traits: inj.kind.Traits(inj.fault),
+	f := &injected{inj: inj, Fault: &history.Fault{
+		ID: len(l.list) + 1, Entry: inj.Entry, Name: inj.Kind.Name, As: inj.As, Selector: inj.On, Target: inj.On,
+		Params:  inj.Params,
+		Planned: planned, For: int64(d.Lasts), Start: clock.Now(), Traits: inj.Kind.Traits(inj.Fault),
 	}}
 	l.list = append(l.list, f)
 	return f
@@ -120,7 +121,7 @@ func (l *faultLog) killedAt(node string) int64 {
 	defer l.mu.Unlock()
 	var at int64
 	for _, f := range l.list {
-		if f.kind.Kills && f.Receipt.Status != history.NotMade && slices.Contains(f.Targets, node) {
+		if f.inj.Kind.Kills && f.Receipt.Status != history.NotMade && slices.Contains(f.Targets, node) {
 			at = max(at, f.Start)
 		}
 	}
@@ -132,7 +133,7 @@ func (l *faultLog) goneAt(node string) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, f := range l.list {
-		if f.kind.Kills && f.Receipt.Status == history.Installed && slices.Contains(f.Targets, node) {
+		if f.inj.Kind.Kills && f.Receipt.Status == history.Installed && slices.Contains(f.Targets, node) {
 			return f.Receipt.Time
 		}
 	}
@@ -144,7 +145,7 @@ func (l *faultLog) killed(n *cluster.Node) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, f := range l.list {
-		kills := f.kind.Kills && f.Receipt.Status != history.NotInstalled && f.Receipt.Status != history.NotMade
+		kills := f.inj.Kind.Kills && f.Receipt.Status != history.NotInstalled && f.Receipt.Status != history.NotMade
 		if kills && slices.Contains(f.Targets, n.Name()) && (f.Healed == nil || !n.Process.Restartable()) {
 			return true
 		}
@@ -160,7 +161,7 @@ func (l *faultLog) damage() string {
 		if f.Receipt.Status == history.NotMade {
 			continue
 		}
-		if d, ok := f.fault.(chaos.Damaging); ok && d.Damages() {
+		if d, ok := f.inj.Fault.(chaos.Damaging); ok && d.Damages() {
 			return fmt.Sprintf("%s on %s took data away", f.Name, f.Target)
 		}
 		if f.Healed == nil || f.Healed.Status != history.Installed {
@@ -177,11 +178,11 @@ func (l *faultLog) outcomes() map[int]string {
 	out := map[int]string{}
 	for _, f := range l.list {
 		switch {
-		case f.place == 0:
+		case f.inj.Place == 0:
 		case f.Receipt.Status == history.NotMade:
-			out[f.place-1] = "not made: " + f.Receipt.Evidence
-		case f.Target != f.selector.String():
-			out[f.place-1] = f.Target
+			out[f.inj.Place-1] = "not made: " + f.Receipt.Evidence
+		case f.Target != f.inj.Selector.String():
+			out[f.inj.Place-1] = f.Target
 		}
 	}
 	return out

@@ -17,6 +17,7 @@ import (
 	killing "github.com/lockquake/lockquake/chaos/process"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
 )
@@ -214,7 +215,7 @@ func TestAFaultThatIsNeverInjected(t *testing.T) {
 		a.die()
 	}}}}
 	for _, serial := range []bool{false, true} {
-		s.tune = func(r *run) { r.plan.promise.Serial = serial }
+		s.tune = func(r *run) { r.plan.Promise.Serial = serial }
 		got := s.run(t.Context(), strings.Replace(scheduled("{use: trouble, on: client-1, at: 4s}"), "for: 400ms", "for: 5s", 1))
 		s.wantVerdict(got, results.Unknown, "client-1 ended although no fault asked for it", "trouble was never injected")
 	}
@@ -509,7 +510,7 @@ func TestAnInjectionIsHealedWhenItsTimeIsOver(t *testing.T) {
 		before = first.healed()
 		return history.Receipt{Status: history.Installed}, nil
 	}
-	s := &testbed{t: t, faults: map[string]*fakeFault{"first": first, "second": second}, tune: func(r *run) { r.plan.promise.Serial = true }}
+	s := &testbed{t: t, faults: map[string]*fakeFault{"first": first, "second": second}, tune: func(r *run) { r.plan.Promise.Serial = true }}
 	got := s.run(t.Context(), scheduled("{use: first, on: client-1, at: 10ms, for: 30ms}", "{use: second, on: client-1, at: 20ms, for: 30ms}"))
 	s.wantVerdict(got, results.Pass)
 	if before != 1 {
@@ -584,12 +585,12 @@ func TestAKilledServerMayBeGone(t *testing.T) {
 // TestAKillIsTheDeathOfItsTargetsAlone.
 func TestAKillIsTheDeathOfItsTargetsAlone(t *testing.T) {
 	t.Parallel()
-	kill := injection{kind: chaos.Kind{Name: "kill", Kills: true}}
-	pause := injection{kind: chaos.Kind{Name: "pause"}}
+	kill := plan.Injection{Kind: chaos.Kind{Name: "kill", Kills: true}}
+	pause := plan.Injection{Kind: chaos.Kind{Name: "pause"}}
 	l := &faultLog{list: []*injected{
-		{injection: kill, Fault: &history.Fault{Start: 10, Targets: []string{"client-1"}, Receipt: history.Receipt{Status: history.Installed}}},
-		{injection: kill, Fault: &history.Fault{Start: 20, Targets: []string{"client-1"}, Receipt: history.Receipt{Status: history.NotMade}}},
-		{injection: pause, Fault: &history.Fault{Start: 30, Targets: []string{"client-2"}, Receipt: history.Receipt{Status: history.Installed}}},
+		{inj: kill, Fault: &history.Fault{Start: 10, Targets: []string{"client-1"}, Receipt: history.Receipt{Status: history.Installed}}},
+		{inj: kill, Fault: &history.Fault{Start: 20, Targets: []string{"client-1"}, Receipt: history.Receipt{Status: history.NotMade}}},
+		{inj: pause, Fault: &history.Fault{Start: 30, Targets: []string{"client-2"}, Receipt: history.Receipt{Status: history.Installed}}},
 	}}
 	if one, two := l.killedAt("client-1"), l.killedAt("client-2"); one != 10 || two != 0 {
 		t.Errorf("client-1 was killed at %d, client-2 at %d; want 10 and never", one, two)

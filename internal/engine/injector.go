@@ -13,6 +13,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/seed"
 )
@@ -22,7 +23,7 @@ const maxMisses = 20
 
 // injector makes injections and heals them.
 type injector struct {
-	plan      *Plan
+	plan      *plan.Plan
 	nodes     *deployment
 	processes *processes
 	live      *live
@@ -38,11 +39,11 @@ type injector struct {
 
 // inject resolves the target and injects the fault. It returns the record, complete but for the heal. If the injection
 // fails, its receipt says so.
-func (in *injector) inject(ctx context.Context, d due, planned int64) *injected {
+func (in *injector) inject(ctx context.Context, d plan.Due, planned int64) *injected {
 	f := in.faults.add(d, planned)
 	var receipt history.Receipt
 	var err error
-	if name, ok := f.selector.Holder(); ok {
+	if name, ok := f.inj.Selector.Holder(); ok {
 		receipt, err = in.injectHolder(ctx, f, name)
 	} else {
 		receipt, err = in.injectNodes(ctx, f)
@@ -64,7 +65,7 @@ func (in *injector) inject(ctx context.Context, d due, planned int64) *injected 
 	})
 	in.faults.write()
 	in.reporter.tell(fmt.Sprintf("%s on %s: %s", f.Name, f.Target, receipt.Status))
-	if !f.kind.Lasts(f.fault) {
+	if !f.inj.Kind.Lasts(f.inj.Fault) {
 		in.heal(f, 0) // it is over: nothing stands until the end
 	}
 	return f
@@ -83,7 +84,7 @@ func (in *injector) target(f *injected, nodes []chaos.Node, text string) {
 }
 
 func (in *injector) injectNodes(ctx context.Context, f *injected) (history.Receipt, error) {
-	nodes, err := f.selector.Resolve(ctx, in.nodes.view(fmt.Sprintf("selector-%d", f.ID)))
+	nodes, err := f.inj.Selector.Resolve(ctx, in.nodes.view(fmt.Sprintf("selector-%d", f.ID)))
 	if err != nil {
 		return history.Receipt{Status: history.NotInstalled}, err
 	}
@@ -100,14 +101,14 @@ func (in *injector) injectNodes(ctx context.Context, f *injected) (history.Recei
 		return history.Receipt{Status: history.NotMade, Evidence: why}, nil
 	}
 	from, asked := clock.Now(), clock.Waits(ctx, questionTime)
-	if hit := serversHit(scope); f.kind.Kills && len(hit) > 0 {
+	if hit := serversHit(scope); f.inj.Kind.Kills && len(hit) > 0 {
 		in.processes.counters.readBeforeKill(ctx)
-		shard := chaos.AskShard(ctx, scope.Service, hit, in.plan.locks)
+		shard := chaos.AskShard(ctx, scope.Service, hit, in.plan.Locks)
 		in.faults.change(func() { f.Shard = shard })
 	}
 	in.followLead(ctx, f, scope)
 	asked()
-	heal, receipt, err := f.fault.Inject(ctx, scope)
+	heal, receipt, err := f.inj.Fault.Inject(ctx, scope)
 	in.heals.Push(f.ID, heal, limit)
 	in.timed(f, &receipt, acts, from)
 	return receipt, err
@@ -129,16 +130,16 @@ const questionTime = time.Second
 func (in *injector) injectHolder(ctx context.Context, f *injected, name string) (history.Receipt, error) {
 	number := -1
 	if name != "" {
-		if number = slices.Index(in.plan.locks, name); number < 0 {
+		if number = slices.Index(in.plan.Locks, name); number < 0 {
 			return history.Receipt{Status: history.NotInstalled}, fmt.Errorf("there is no lock %q", name)
 		}
 	}
 	next := in.live.nextGrant
 	switch {
-	case in.plan.workload == nil:
+	case in.plan.Workload == nil:
 		next = in.live.anyHold
-	case f.held > 0:
-		next = func(ctx context.Context, lock int) (hold, error) { return in.live.heldFor(ctx, lock, f.held) }
+	case f.inj.Held > 0:
+		next = func(ctx context.Context, lock int) (hold, error) { return in.live.heldFor(ctx, lock, f.inj.Held) }
 	}
 	for f.Misses < maxMisses {
 		h, err := next(ctx, number)
@@ -159,7 +160,7 @@ func (in *injector) injectHolder(ctx context.Context, f *injected, name string) 
 // stop has a heal of its own, which stays on the stack until it is done, whatever fails.
 func (in *injector) injectOn(ctx context.Context, f *injected, h hold) (receipt history.Receipt, held bool, err error) {
 	node := in.processes.all[h.user.Client()].node
-	in.faults.change(func() { f.Grant, f.User, f.Lock = h.grant, &h.user, in.plan.locks[h.lock] })
+	in.faults.change(func() { f.Grant, f.User, f.Lock = h.grant, &h.user, in.plan.Locks[h.lock] })
 	in.target(f, []chaos.Node{node}, fmt.Sprintf("user %d, %s", h.user.Index(), f.Lock))
 	from := clock.Now()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), chaos.Timeout)
@@ -187,7 +188,7 @@ func (in *injector) injectOn(ctx context.Context, f *injected, h hold) (receipt 
 		return history.Receipt{Status: history.NotMade, Evidence: why}, true, in.continueHolder(f)
 	}
 	scope.Run = &underway{injector: in, fault: f, stopped: true}
-	heal, receipt, err := f.fault.Inject(ctx, scope)
+	heal, receipt, err := f.inj.Fault.Inject(ctx, scope)
 	in.heals.Push(f.ID, heal, chaos.Timeout) // a client is never started again
 	in.timed(f, &receipt, acts, from)
 	// A fault that stops the target keeps it stopped: the node counts its pauses.
@@ -217,36 +218,36 @@ func (in *injector) continueHolder(f *injected) error {
 // its heal fails, it stands to the end of the run.
 func (in *injector) promised(f *injected, s chaos.Scope) string {
 	p := in.plan
-	if p.promise.None() {
+	if p.Promise.None() {
 		return ""
 	}
-	servers := p.namesOf(node.Server)
-	reach := chaos.NewReach(nodeNames(s.On), nodeNames(s.Peers), servers, p.namesOf(node.Client))
-	return in.faults.admit(f, p.promise, servers, reach)
+	servers := p.Specs.Of(node.Server)
+	reach := chaos.NewReach(nodeNames(s.On), nodeNames(s.Peers), servers, p.Specs.Of(node.Client))
+	return in.faults.admit(f, p.Promise, servers, reach)
 }
 
 // scope is where an injection goes, with the other ends of its links as they are now.
 func (in *injector) scope(ctx context.Context, f *injected, on []chaos.Node) (chaos.Scope, error) {
 	s := chaos.Scope{
 		On: on, Service: clocks{in.nodes, in.processes},
-		Seed:       seed.Split(in.plan.scenario.Run.Seed, fmt.Sprintf("fault-%d", f.ID)),
+		Seed:       seed.Split(in.plan.Scenario.Run.Seed, fmt.Sprintf("fault-%d", f.ID)),
 		LinkFaults: &in.linkFaults, Run: &underway{injector: in, fault: f},
 	}
 	for _, n := range in.nodes.cluster.ByRole(node.Server) {
 		s.Servers = append(s.Servers, n.Name())
 	}
-	s.Role, _ = f.selector.Leader(in.nodes.service)
-	if len(f.far.Parts()) == 0 {
+	s.Role, _ = f.inj.Selector.Leader(in.nodes.service)
+	if len(f.inj.Far.Parts()) == 0 {
 		return s, nil
 	}
-	draws := f.draws
+	draws := f.inj.Draws
 	if draws == "" {
 		draws = fmt.Sprintf("peers-%d", f.ID)
 	}
 	view := in.nodes.view(draws)
 	view.Except = on
 	var err error
-	if s.Peers, err = f.far.Resolve(ctx, view); err != nil {
+	if s.Peers, err = f.inj.Far.Resolve(ctx, view); err != nil {
 		return s, fmt.Errorf("the other end of the links: %w", err)
 	}
 	in.faults.change(func() { f.Peers = nodeNames(s.Peers) })
@@ -318,8 +319,8 @@ func (in *injector) healAll(ctx context.Context) {
 }
 
 // leaveOut records an injection whose turn did not come in time.
-func (in *injector) leaveOut(d due, why string) {
-	f := in.faults.add(d, in.record.start()+int64(d.at))
+func (in *injector) leaveOut(d plan.Due, why string) {
+	f := in.faults.add(d, in.record.start()+int64(d.At))
 	in.faults.change(func() { f.Receipt = history.Receipt{Status: history.NotMade, Evidence: why, Time: clock.Now()} })
 	in.faults.write()
 }
@@ -339,10 +340,10 @@ func serversHit(s chaos.Scope) []string {
 // not follow the lead by itself.
 func (in *injector) followLead(ctx context.Context, f *injected, s chaos.Scope) {
 	hit := serversHit(s)
-	if _, own := f.fault.(chaos.Wanting); own || len(hit) != 1 {
+	if _, own := f.inj.Fault.(chaos.Wanting); own || len(hit) != 1 {
 		return
 	}
-	if _, ok := f.selector.Leader(s.Service); ok {
+	if _, ok := f.inj.Selector.Leader(s.Service); ok {
 		s.Run.Follow(s.Follow(ctx, chaos.Following{Old: hit[0]}))
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/results"
 )
@@ -68,7 +69,7 @@ func (k *KeptServers) Close(ctx context.Context) error {
 // takeover gives a run the servers of an earlier one, or says why it cannot, and keeps this run's servers for the next.
 type takeover struct {
 	kept     *KeptServers // nil: no run shares servers with this one
-	plan     *Plan
+	plan     *plan.Plan
 	options  Options
 	nodes    *deployment
 	clocks   clocks
@@ -135,8 +136,8 @@ func (t *takeover) reuse(ctx context.Context) ([]results.Proof, error) {
 		return nil, err
 	}
 	if err := t.nodes.cluster.Renew(ctx, cluster.Request{
-		Specs: t.plan.specs, LogDir: t.record.logDir(),
-		Needs: t.plan.needs,
+		Specs: t.plan.Specs, LogDir: t.record.logDir(),
+		Needs: t.plan.Needs,
 	}); err != nil {
 		return nil, err
 	}
@@ -165,7 +166,7 @@ func (t *takeover) sameServers() error {
 		return errors.New("faults of this run need the agent, and those that stand began to serve without one")
 	}
 	count := 0
-	for _, want := range t.plan.specs {
+	for _, want := range t.plan.Specs {
 		if want.Role != node.Server {
 			continue
 		}
@@ -227,7 +228,7 @@ func (t *takeover) handOn(ctx context.Context) (kept bool) {
 
 // unfit says why no other run can take over these servers, or "". What it lets pass, the next run has to prove.
 func (t *takeover) unfit() string {
-	for _, s := range t.plan.specs {
+	for _, s := range t.plan.Specs {
 		if s.Role == node.Server && len(s.Preparations) > 0 {
 			return fmt.Sprintf("%s was prepared for a fault (%s)", s.Name, s.Preparations[0])
 		}
@@ -241,7 +242,7 @@ func (t *takeover) unfit() string {
 		case !e.Recovered:
 			why = "the service was not seen to serve at the end of the run before"
 		case !resets:
-			why = fmt.Sprintf("nobody knows how to reset %s", t.plan.backend.Name)
+			why = fmt.Sprintf("nobody knows how to reset %s", t.plan.Backend.Name)
 		case len(e.Unknown) > 0:
 			why = "the run before left a question: " + e.Unknown[0]
 		}

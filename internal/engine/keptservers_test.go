@@ -23,6 +23,7 @@ import (
 	"github.com/lockquake/lockquake/chaos/disk"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/results"
 )
@@ -65,7 +66,7 @@ func TestWhoIsNotKept(t *testing.T) {
 	fault := func(f chaos.Fault, r history.Fault) func(*takeover) {
 		return func(t *takeover) {
 			r.Name, r.Target = "kill", "redis-1"
-			t.faults.list = []*injected{{injection: injection{kind: kill, fault: f}, Fault: &r}}
+			t.faults.list = []*injected{{inj: plan.Injection{Kind: kill, Fault: f}, Fault: &r}}
 		}
 	}
 	for _, c := range []struct {
@@ -81,11 +82,11 @@ func TestWhoIsNotKept(t *testing.T) {
 		{"an interruption", "cut short", func(t *takeover) { t.record.env.Interrupted = true }},
 		{"no recovery", "not seen to serve", func(t *takeover) { t.record.env.Recovered = false }},
 		{"a question", "left a question: a step was not met", func(t *takeover) { t.record.env.Unknown = []string{"a step was not met"} }},
-		{"a preparation", "was prepared for a fault (loop-disk)", func(t *takeover) { t.plan.specs[0].Preparations = []node.Preparation{disk.LoopDisk} }},
+		{"a preparation", "was prepared for a fault (loop-disk)", func(t *takeover) { t.plan.Specs[0].Preparations = []node.Preparation{disk.LoopDisk} }},
 		{"a service without reset", "nobody knows how to reset redis", func(t *takeover) { t.nodes.service = nil }},
 	} {
 		over := &takeover{
-			plan:   &Plan{specs: []node.Spec{{Name: "redis-1", Role: node.Server}}, backend: listed.Backend{Backend: backends.Backend{Name: "redis"}}},
+			plan:   &plan.Plan{Specs: []node.Spec{{Name: "redis-1", Role: node.Server}}, Backend: listed.Backend{Backend: backends.Backend{Name: "redis"}}},
 			record: &record{env: results.Env{Recovered: true}}, nodes: &deployment{service: cleared{}}, faults: &faultLog{},
 		}
 		c.change(over)
@@ -99,23 +100,19 @@ func TestWhoIsNotKept(t *testing.T) {
 func TestAttachedServersAreNeverReset(t *testing.T) {
 	t.Parallel()
 	kept := &KeptServers{}
-	serves := &Plan{specs: []node.Spec{{Name: "redis-1", Role: node.Server}}}
+	serves := &plan.Plan{Specs: []node.Spec{{Name: "redis-1", Role: node.Server}}}
 	for _, c := range []struct {
-		plan *Plan
+		plan *plan.Plan
 		o    Options
 		want *KeptServers
 	}{
 		{serves, Options{Kept: kept}, kept},
-		{serves, Options{Kept: kept, Attached: &Attached{}}, nil},
-		{&Plan{specs: []node.Spec{{Name: "client-1", Role: node.Client}}}, Options{Kept: kept}, nil},
+		{serves, Options{Request: plan.Request{Attached: &plan.Attached{}}, Kept: kept}, nil},
+		{&plan.Plan{Specs: []node.Spec{{Name: "client-1", Role: node.Client}}}, Options{Kept: kept}, nil},
 	} {
 		if got := c.o.sharing(c.plan); got != c.want {
 			t.Errorf("attached %v: %v", c.o.Attached, got)
 		}
-	}
-	a := Attached{Prefix: "bench:"}
-	if x, y := a.below("r1"), a.below("r2"); x == y || !strings.HasPrefix(x, "bench:") {
-		t.Errorf("two runs write below %s and %s", x, y)
 	}
 }
 
@@ -279,7 +276,7 @@ func TestTheClocksOfKeptServersAreRight(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &testbed{t: t, reset: func() ([]string, error) { return nil, nil }, ahead: func() int64 { return int64(ahead) }}
-			c, err := s.options(scheduled()).Provider.Open(t.Context(), cluster.Request{Run: newID(), Specs: fakeService{s}.Specs(), LogDir: t.TempDir()})
+			c, err := s.options(scheduled()).Provider.Open(t.Context(), cluster.Request{Run: plan.NewID(), Specs: fakeService{s}.Specs(), LogDir: t.TempDir()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -321,7 +318,7 @@ func TestLinksMustBeAsTheyBegan(t *testing.T) {
 func TestLinksThatNobodyCanSeeProveNothing(t *testing.T) {
 	t.Parallel()
 	s := &testbed{t: t}
-	c, err := s.options(scheduled()).Provider.Open(t.Context(), cluster.Request{Run: newID(), Specs: fakeService{s}.Specs(), LogDir: t.TempDir()})
+	c, err := s.options(scheduled()).Provider.Open(t.Context(), cluster.Request{Run: plan.NewID(), Specs: fakeService{s}.Specs(), LogDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -377,7 +374,7 @@ func TestServersAloneAreHandedOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := o.Provider.Open(t.Context(), cluster.Request{Run: newID(), Specs: p.specs, LogDir: t.TempDir(), Reuse: true})
+	c, err := o.Provider.Open(t.Context(), cluster.Request{Run: plan.NewID(), Specs: p.Specs, LogDir: t.TempDir(), Reuse: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -387,7 +384,7 @@ func TestServersAloneAreHandedOn(t *testing.T) {
 	}
 	over := &takeover{
 		kept: &KeptServers{}, plan: p, record: &record{env: results.Env{Recovered: true}}, faults: &faultLog{},
-		nodes: &deployment{plan: p, cluster: c, service: p.topology.Service(nil)},
+		nodes: &deployment{plan: p, cluster: c, service: p.Topology.Service(nil)},
 	}
 	if !over.handOn(t.Context()) || len(over.kept.Nodes()) != 1 || len(over.kept.left) != 1 {
 		t.Errorf("handed on are %v, left as %v, because %q", over.kept.Nodes(), over.kept.left, over.kept.why)
@@ -405,7 +402,7 @@ func TestWhichServersAreTheSame(t *testing.T) {
 	s := &testbed{t: t}
 	o := s.options(scheduled())
 	specs := fakeService{s}.Specs()
-	c, err := o.Provider.Open(t.Context(), cluster.Request{Run: newID(), Specs: specs, LogDir: t.TempDir(), Reuse: true})
+	c, err := o.Provider.Open(t.Context(), cluster.Request{Run: plan.NewID(), Specs: specs, LogDir: t.TempDir(), Reuse: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -430,7 +427,7 @@ func TestWhichServersAreTheSame(t *testing.T) {
 	} {
 		wants, other := o, specs[0]
 		x.change(&wants, &other)
-		over := &takeover{kept: &KeptServers{cluster: c, provider: o.Provider}, plan: &Plan{specs: []node.Spec{other, client}}, options: wants}
+		over := &takeover{kept: &KeptServers{cluster: c, provider: o.Provider}, plan: &plan.Plan{Specs: []node.Spec{other, client}}, options: wants}
 		err := over.sameServers()
 		if (err == nil) != (x.why == "") || err != nil && !strings.Contains(err.Error(), x.why) {
 			t.Errorf("%v, want %q", err, x.why)

@@ -17,6 +17,7 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/scenarios"
@@ -128,7 +129,7 @@ func (s *observations) write(dir string) error {
 
 // observer asks the service for the steps, and records the answers.
 type observer struct {
-	plan       *Plan
+	plan       *plan.Plan
 	nodes      *deployment
 	live       *live
 	seen       *observations
@@ -177,7 +178,7 @@ var errNoStore = errors.New("the service does not say as a whole what it has of 
 
 // observe records a fact of some nodes: once each, or again and again until the steps are over.
 func (o *observer) observe(ctx context.Context, number int, st scenarios.Step) error {
-	nodes := o.plan.observed[number-1]
+	nodes := o.plan.Observed[number-1]
 	var group sync.WaitGroup
 	errs := make([]error, len(nodes))
 	for i, n := range nodes {
@@ -219,7 +220,7 @@ func (o *observer) granted(number int, user history.User, lock int, res wire.Res
 	if h, ok := o.live.last(user, lock); ok {
 		o.seen.granted(res.Grant, grantKey{user, h.grant})
 	}
-	holder := history.FactHolder + o.plan.locks[lock]
+	holder := history.FactHolder + o.plan.Locks[lock]
 	questions := []question{{number, history.ByAnswer, history.Service, holder}}
 	if keeper, ok := o.nodes.service.(topology.Keeper); ok {
 		_, ranked := o.nodes.service.Facts()[chaos.FactRole]
@@ -235,7 +236,7 @@ func (o *observer) granted(number int, user history.User, lock int, res wire.Res
 
 // answered asks the service what it has of a lock, after a user was told what came of its renewal or release.
 func (o *observer) answered(number, lock int) {
-	o.askAll([]question{{number, history.ByAnswer, history.Service, history.FactHolder + o.plan.locks[lock]}})
+	o.askAll([]question{{number, history.ByAnswer, history.Service, history.FactHolder + o.plan.Locks[lock]}})
 }
 
 // askAll asks side by side, and waits for the answers, but not for long.

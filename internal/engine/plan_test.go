@@ -10,9 +10,7 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/node"
-	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
-	"github.com/lockquake/lockquake/scenarios"
 )
 
 // TestWhatIsRefusedBeforeTheStart is what could not be carried out, or would prove nothing.
@@ -99,8 +97,8 @@ func TestWhatAPlanHas(t *testing.T) {
 		t.Fatal(err)
 	}
 	locks := []string{"lock-0", "lock-1", "lock-2", "lock-3", "lock-4", "lock-5", "special"}
-	if names := []string{"server-1", "client-1", "client-2", "register", "client-3", "client-4"}; p.guard.Name != "fence-writes" || !slices.Equal(p.locks, locks) || !slices.Equal(p.nodeNames(), names) {
-		t.Errorf("guard %s, locks %v, nodes %v", p.guard.Name, p.locks, p.nodeNames())
+	if names := []string{"server-1", "client-1", "client-2", "register", "client-3", "client-4"}; p.Guard.Name != "fence-writes" || !slices.Equal(p.Locks, locks) || !slices.Equal(p.Specs.Names(), names) {
+		t.Errorf("guard %s, locks %v, nodes %v", p.Guard.Name, p.Locks, p.Specs.Names())
 	}
 }
 
@@ -120,27 +118,6 @@ func TestWhoNeedsTheAgent(t *testing.T) {
 		p, err := Check((&testbed{t: t, faults: map[string]*fakeFault{"plain": {}, "needy": {kind: pauses}}}).options(c.text))
 		if err != nil || p.NeedsAgent() != c.want {
 			t.Errorf("%s: needs the agent, %t: %v", c.text, !c.want, err)
-		}
-	}
-}
-
-// TestWhatAUserDoesAtAPoint is what the last step before has armed it for there.
-func TestWhatAUserDoesAtAPoint(t *testing.T) {
-	t.Parallel()
-	arm := func(user, point, action string) scenarios.Step {
-		return scenarios.Step{Do: wire.DoArm, User: user, Point: point, Action: action}
-	}
-	await := scenarios.Step{Await: "point", User: "A", Point: "here"}
-	p := &Plan{scenario: scenarios.Scenario{Steps: []scenarios.Step{
-		arm("A", "here", wire.ActionWait), arm("A", "there", wire.ActionDie), arm("B", "here", wire.ActionDie),
-		{Do: wire.DoContinue, User: "A", Point: "here", Action: wire.ActionDie},
-		await,
-		arm("A", "here", wire.ActionDie), await,
-		arm("A", "here", wire.ActionWait), await,
-	}}}
-	for number, want := range map[int]string{5: "reached", 7: "died", 9: "reached"} {
-		if got := p.passage(number, await); got != want {
-			t.Errorf("step %d: it %s, want %s", number, got, want)
 		}
 	}
 }
@@ -207,19 +184,6 @@ func TestThePasswordOfTheResource(t *testing.T) {
 	}
 }
 
-// TestServersOfSomebodyElseAreNotStarted, and all other nodes are.
-func TestServersOfSomebodyElseAreNotStarted(t *testing.T) {
-	t.Parallel()
-	p := &Plan{specs: []node.Spec{{Name: "redis-1", Role: node.Server}, {Name: "client-1", Role: node.Client}}}
-	if own := p.ownSpecs(); len(own) != 2 {
-		t.Errorf("started are %v", own)
-	}
-	p.outside = []*cluster.Node{nil}
-	if own := p.ownSpecs(); len(own) != 1 || own[0].Name != "client-1" {
-		t.Errorf("beside servers of somebody else, started are %v", own)
-	}
-}
-
 // TestTheDrawnScheduleTellsWhatItWasDrawnOf, where something was drawn and nothing more is known.
 func TestTheDrawnScheduleTellsWhatItWasDrawnOf(t *testing.T) {
 	t.Parallel()
@@ -228,7 +192,7 @@ func TestTheDrawnScheduleTellsWhatItWasDrawnOf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, drawn, _ := strings.Cut(string(p.drawn(map[int]string{2: "not made"})), "chaos:\n")
+	_, drawn, _ := strings.Cut(string(p.Drawn(map[int]string{2: "not made"})), "chaos:\n")
 	var notes []string
 	for line := range strings.Lines(drawn) {
 		_, note, _ := strings.Cut(strings.TrimSpace(line), " # ")

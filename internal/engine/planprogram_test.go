@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockquake/lockquake/backends/external"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
@@ -59,7 +60,7 @@ func TestAProgramOfOnesOwnIsANode(t *testing.T) {
 			t.Errorf("%s: %v", c.client, err)
 			continue
 		}
-		s := p.specs[slices.IndexFunc(p.specs, func(s node.Spec) bool { return s.Role == node.Client })]
+		s := p.Specs[slices.IndexFunc(p.Specs, func(s node.Spec) bool { return s.Role == node.Client })]
 		place := node.Place{}.Beside(s, "/there")
 		if got := strings.Join(s.Command(place), " "); s.Image != c.image || got != c.argv || s.Named != strings.Contains(c.image, ":") {
 			t.Errorf("%s: image %s, %s", c.client, s.Image, got)
@@ -80,13 +81,13 @@ func TestAProgramBuiltOfSources(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := p.specs[slices.IndexFunc(p.specs, func(s node.Spec) bool { return s.Role == node.Client })]
+	s := p.Specs[slices.IndexFunc(p.Specs, func(s node.Spec) bool { return s.Role == node.Client })]
 	place := node.Place{}.Beside(s, "/there")
 	if got := strings.Join(s.Command(place), " "); s.Image != node.SelfProgram || s.Named || s.Folder != "/cache/bin" || got != "/there/mine" {
 		t.Errorf("%s in image %s, of folder %s", got, s.Image, s.Folder)
 	}
-	if want := map[string]string{"example.org/lib": "v1.0.0", "example.org/x": "v1.2.0"}; !maps.Equal(p.programs[0].pins, want) {
-		t.Errorf("its hello must name %v, want %v", p.programs[0].pins, want)
+	if want := map[string]string{"example.org/lib": "v1.0.0", "example.org/x": "v1.2.0"}; !maps.Equal(p.Programs[0].Pins, want) {
+		t.Errorf("its hello must name %v, want %v", p.Programs[0].Pins, want)
 	}
 }
 
@@ -103,14 +104,14 @@ func TestProgramsTakeTurns(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, s := range p.specs {
+	for _, s := range p.Specs {
 		if s.Role == node.Client {
 			argv := s.Command(node.Place{}.Beside(s, "/there"))
 			got = append(got, argv[len(argv)-1])
 		}
 	}
-	if strings.Join(got, " ") != "one two one" || p.programs.String() != "python3 my_lock.py one beside /usr/bin/my-lock two" {
-		t.Errorf("the clients are %q, of %s", got, p.programs)
+	if strings.Join(got, " ") != "one two one" || p.Programs.String() != "python3 my_lock.py one beside /usr/bin/my-lock two" {
+		t.Errorf("the clients are %q, of %s", got, p.Programs)
 	}
 }
 
@@ -127,7 +128,9 @@ func TestAClientOfAnotherVersion(t *testing.T) {
 		{"example.org/lib", "v1.1.0", results.Unknown, "client-1 is not what was asked for: its hello says example.org/lib v1.0.0, and v1.1.0 was asked for"},
 		{"example.org/other", "v1.1.0", results.Unknown, "its hello says example.org/other (not at all), and v1.1.0 was asked for"},
 	} {
-		s := &testbed{t: t, tune: func(r *run) { r.plan.programs = programs{{what: "mine", pins: map[string]string{c.module: c.version}}} }}
+		s := &testbed{t: t, tune: func(r *run) {
+			r.plan.Programs = plan.Programs{{What: "mine", Pins: map[string]string{c.module: c.version}}}
+		}}
 		s.wantVerdict(s.run(t.Context(), scheduled()), c.verdict, c.want)
 	}
 }
@@ -160,7 +163,7 @@ func TestAPointThatTheClientDoesNotAnnounce(t *testing.T) {
 	started := false
 	s := &testbed{t: t, scripts: map[string]script{"client-1": {starts: func(*fakeNode) error { started = true; return nil }}}}
 	got := s.run(t.Context(), directed("{do: arm, user: A, point: of-another-lock, action: wait}", "{do: acquire, user: A}"))
-	var wrong UsageError
+	var wrong plan.UsageError
 	if !errors.As(got.err, &wrong) || !strings.Contains(wrong.Text, "steps.0.point: fake does not announce it; it announces acquired, before-read, before-write, before-release, before-free, nowhere\n") {
 		t.Errorf("the run ended with %v", got.err)
 	}
@@ -181,7 +184,7 @@ func TestWhatAClientDoesNotAnnounce(t *testing.T) {
 		strings.Replace(directed("{do: acquire, user: A}"), "expect: {", `expect: {untold_losses: "0", `, 1): "expect.untold_losses: fake tells its holders of no loss",
 	} {
 		got := (&testbed{t: t}).run(t.Context(), text)
-		var wrong UsageError
+		var wrong plan.UsageError
 		if !errors.As(got.err, &wrong) || !strings.Contains(wrong.Text, want) {
 			t.Errorf("the run ended with %v, want %q", got.err, want)
 		}

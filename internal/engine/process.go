@@ -14,6 +14,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/wire"
 )
 
@@ -58,7 +59,7 @@ var errEnded = errors.New("its control stream ended")
 func openProcess(n *cluster.Node, index int, p *processes) *process {
 	s := newProcess(n, index, p.live, wire.NewConn(n.Process.Stdio().Out, n.Process.Stdio().In))
 	s.watch, s.told, s.log, s.directed = p.watch, p.options.Events, p.record.log.With("node", n.Name()),
-		len(p.plan.stepUsers) > 0
+		len(p.plan.StepUsers) > 0
 	go s.read()
 	return s
 }
@@ -83,10 +84,10 @@ func (s *process) expect(st *wire.Start) {
 }
 
 // record opens the file that the node's events go to. It must come before the node is told to start.
-func (s *process) record(dir string, p *Plan) error {
+func (s *process) record(dir string, p *plan.Plan) error {
 	h := history.Header{
-		Process: s.node.Name(), Locks: p.locks, Exclusive: sharedAt(p.workload, p.scenario.Steps) == "",
-		LeaseNS: p.programs.lease(p.lock, p.scenario.Backend.TTL),
+		Process: s.node.Name(), Locks: p.Locks, Exclusive: p.Exclusive(),
+		LeaseNS: p.Programs.Lease(p.Lock, p.Scenario.Backend.TTL),
 	}
 	if s.clock.Separate() {
 		now := s.clock.Own(clock.Now())

@@ -16,6 +16,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
@@ -23,7 +24,7 @@ import (
 
 // processes are the nodes with a control stream: the clients, and those nodes of the resource that have one.
 type processes struct {
-	plan    *Plan
+	plan    *plan.Plan
 	options Options
 	within  *deadlines
 	nodes   *deployment
@@ -64,7 +65,7 @@ func (p *processes) greet(ctx context.Context) error {
 			if role == p.nodes.left {
 				continue
 			}
-			if role == node.Resource && !speaks(p.plan.resource, n.Name()) {
+			if role == node.Resource && !speaks(p.plan.Resource, n.Name()) {
 				continue
 			}
 			i := -1
@@ -85,7 +86,7 @@ func (p *processes) greet(ctx context.Context) error {
 			}
 		}
 		if s.index >= 0 {
-			if err := checkAnnounced(p.plan, s.node.Name(), s.greeting()); err != nil {
+			if err := plan.CheckAnnounced(p.plan, s.node.Name(), s.greeting()); err != nil {
 				return err
 			}
 		}
@@ -346,7 +347,7 @@ func (p *processes) addProgram(st *results.ClientStats, s *process) {
 	st.Process, st.Software, st.Libraries, st.Foreign = h.Process, h.Software, maps.Clone(h.Libraries), !own
 	st.Tells = !own && h.Tells
 	if own && p.options.ClientModules != nil {
-		used := p.options.ClientModules(p.plan.backend.Name, p.plan.lock.Name)
+		used := p.options.ClientModules(p.plan.Backend.Name, p.plan.Lock.Name)
 		maps.DeleteFunc(st.Libraries, func(module, _ string) bool { return !slices.Contains(used, module) })
 	}
 	if h.Process == "" {
@@ -354,7 +355,7 @@ func (p *processes) addProgram(st *results.ClientStats, s *process) {
 			st.Name)
 	}
 	if s.index >= 0 {
-		if other := p.plan.programs.of(s.index).otherVersions(h); other != "" {
+		if other := p.plan.Programs.Of(s.index).OtherVersions(h); other != "" {
 			p.record.unknown("%s is not what was asked for: %s", st.Name, other)
 		}
 	}
@@ -369,7 +370,7 @@ const readingTimeout = 2 * time.Second
 // every waiter leaves its queue, which costs as much as many handoffs do. A run of steps alone has no reading: the
 // engine's own questions would be most of it.
 func (p *processes) takeReading(ctx context.Context) {
-	if p.plan.workload == nil {
+	if p.plan.Workload == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, readingTimeout)
@@ -420,10 +421,10 @@ func syncsOf(said map[string]topology.Syncs) map[string]results.Syncs {
 
 // finalRead asks the resource for the value of every lock and writes it into the history.
 func (p *processes) finalRead(ctx context.Context) error {
-	if p.plan.resource == nil {
+	if p.plan.Resource == nil {
 		return nil
 	}
-	for i := range p.plan.locks {
+	for i := range p.plan.Locks {
 		res, err := p.finalOf(ctx, i)
 		if err != nil {
 			return err
@@ -445,7 +446,7 @@ func (p *processes) finalOf(ctx context.Context, lock int) (best wire.Result, er
 		all++
 		res, err := s.ask(ctx, wire.Command{Do: wire.DoFinal, Lock: lock})
 		if err == nil && res.Outcome != wire.OutcomeOK {
-			err = fmt.Errorf("%s of %s: %s", res.Outcome, p.plan.locks[lock], res.Error)
+			err = fmt.Errorf("%s of %s: %s", res.Outcome, p.plan.Locks[lock], res.Error)
 		}
 		if err != nil {
 			errs = append(errs, err)

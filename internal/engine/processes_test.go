@@ -14,6 +14,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
 )
@@ -37,7 +38,7 @@ func TestWhoWasJudgedIsTold(t *testing.T) {
 		{"nameless client", 0, &wire.Hello{}, nil, true, 1},
 		{"never came", 0, nil, nil, false, 0},
 	} {
-		p := &processes{record: &record{log: slog.New(slog.DiscardHandler)}, plan: &Plan{backend: listed.Backend{Backend: backends.Backend{Name: "redis"}}}}
+		p := &processes{record: &record{log: slog.New(slog.DiscardHandler)}, plan: &plan.Plan{Backend: listed.Backend{Backend: backends.Backend{Name: "redis"}}}}
 		p.options.ClientModules = func(backend, _ string) []string { return []string{backend} }
 		st := results.ClientStats{}
 		p.addProgram(&st, &process{node: &cluster.Node{}, index: c.index, hello: c.hello})
@@ -121,7 +122,7 @@ func TestServersAreReadBeforeAKill(t *testing.T) {
 func TestAttachedServersAreForOwnClients(t *testing.T) {
 	t.Parallel()
 	for _, own := range []bool{false, true} {
-		s := &testbed{t: t, own: own, tune: func(r *run) { r.processes.options.Attached = &Attached{} }}
+		s := &testbed{t: t, own: own, tune: func(r *run) { r.processes.options.Attached = &plan.Attached{} }}
 		got := s.run(t.Context(), protected(registerNode))
 		if own != (got.err == nil) || !own && !strings.HasPrefix(got.err.Error(), "client-1: it is not lockquake's own client") {
 			t.Errorf("own clients %t: the run ended with %v", own, got.err)

@@ -47,7 +47,7 @@ func (p *prover) reset(ctx context.Context) (err error) {
 	defer cancel()
 	resetter, ok := p.service.(topology.Resetter)
 	if !ok {
-		return fmt.Errorf("nobody knows how to reset %s", p.plan.backend.Name)
+		return fmt.Errorf("nobody knows how to reset %s", p.plan.Backend.Name)
 	}
 	if p.cleared, err = answered(ctx, resetter.Reset); err != nil {
 		return fmt.Errorf("the reset left something: %w", err)

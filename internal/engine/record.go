@@ -17,6 +17,7 @@ import (
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/scenarios"
@@ -35,12 +36,12 @@ type record struct {
 func (r *record) create(s scenarios.Scenario) error {
 	for _, d := range []string{results.DirHistory, results.DirLogs} {
 		if err := os.MkdirAll(filepath.Join(r.dir, d), 0o755); err != nil {
-			return MissingError{Text: fmt.Sprintf("run directory: %v", err)}
+			return plan.MissingError{Text: fmt.Sprintf("run directory: %v", err)}
 		}
 	}
 	for name, text := range map[string][]byte{results.FileScenario: s.Text, results.FileFaults: nil} {
 		if err := results.WriteAtomically(filepath.Join(r.dir, name), text); err != nil {
-			return MissingError{Text: fmt.Sprintf("run directory: %v", err)}
+			return plan.MissingError{Text: fmt.Sprintf("run directory: %v", err)}
 		}
 	}
 	return nil
@@ -100,53 +101,53 @@ func (r *record) write() error {
 }
 
 // describe tells what is known of a run before it starts.
-func describe(o Options, p *Plan, id, dir string) results.Env {
-	sc := p.scenario
+func describe(o Options, p *plan.Plan, id, dir string) results.Env {
+	sc := p.Scenario
 	e := results.Env{
 		Schema: results.EnvSchema, Run: id, Scenario: sc.Name, Seed: sc.Run.Seed, Version: o.Version,
 		Started: o.Started.UTC().Format(time.RFC3339Nano), Replay: fmt.Sprintf("%s --seed %d", o.Replay, sc.Run.Seed),
 		Provider: o.Provider.Name(), ProviderReason: o.ProviderReason,
-		Libraries: o.Libraries, Program: cmp.Or(p.programs.String(), o.Program), Host: Host(),
+		Libraries: o.Libraries, Program: cmp.Or(p.Programs.String(), o.Program), Host: Host(),
 		Timings: map[string]int64{},
-		Backend: p.backend.Name, Lock: p.lock.Name, TTL: int64(sc.Backend.TTL),
-		Token: string(p.lock.Offers.Token), Expires: p.lock.Offers.Expires, Tells: p.lock.Offers.LossSignal,
-		NoLock:   p.lock.Absent,
-		Workload: sc.Workload.Use, Increments: p.kind.Increments || p.workload == nil && increments(sc.Steps),
-		Directed: p.workload == nil,
-		Users:    sc.Workload.Users*sc.Workload.Clients + len(p.stepUsers),
+		Backend: p.Backend.Name, Lock: p.Lock.Name, TTL: int64(sc.Backend.TTL),
+		Token: string(p.Lock.Offers.Token), Expires: p.Lock.Offers.Expires, Tells: p.Lock.Offers.LossSignal,
+		NoLock:   p.Lock.Absent,
+		Workload: sc.Workload.Use, Increments: p.Kind.Increments || p.Workload == nil && increments(sc.Steps),
+		Directed: p.Workload == nil,
+		Users:    sc.Workload.Users*sc.Workload.Clients + len(p.StepUsers),
 	}
-	e.Fair = p.lock.Offers.Fair
-	if p.backend.Majority != backends.NoMajority {
-		e.Majority = &results.Majority{Servers: p.namesOf(node.Server), Apart: p.backend.Majority == backends.ByClients}
+	e.Fair = p.Lock.Offers.Fair
+	if p.Backend.Majority != backends.NoMajority {
+		e.Majority = &results.Majority{Servers: p.Specs.Of(node.Server), Apart: p.Backend.Majority == backends.ByClients}
 	}
-	for _, n := range p.lock.Notes {
+	for _, n := range p.Lock.Notes {
 		e.Notes = append(e.Notes, results.Note(n))
 	}
 	e.MustBeZero = o.Catalog.Checkers.MustBeZero()
-	e.WallClock = p.lock.Offers.WallClock
+	e.WallClock = p.Lock.Offers.WallClock
 	e.ServerCores = serverCores(p)
-	e.Writes, e.Terms = string(p.kind.Writes), p.terms()
-	if len(p.schedule) > 0 && o.Drawn != nil {
+	e.Writes, e.Terms = string(p.Kind.Writes), p.Terms()
+	if len(p.Schedule) > 0 && o.Drawn != nil {
 		e.Drawn = o.Drawn(filepath.Join(dir, results.FileDrawn))
 	}
-	if p.workload == nil {
-		e.Users = len(p.stepUsers)
+	if p.Workload == nil {
+		e.Users = len(p.StepUsers)
 	}
-	for k, name := range p.stepUsers {
+	for k, name := range p.StepUsers {
 		if e.People == nil {
 			e.People = map[string]string{}
 		}
-		e.People[name] = p.stepUserNode(k)
+		e.People[name] = p.StepUserNode(k)
 	}
-	if params, err := json.Marshal(p.topology.Params()); err == nil { // else no client starts
-		e.Recovery = int64(p.lock.Bound(sc.Backend.TTL, params))
+	if params, err := json.Marshal(p.Topology.Params()); err == nil { // else no client starts
+		e.Recovery = int64(p.Lock.Bound(sc.Backend.TTL, params))
 	}
-	if p.resource != nil {
-		e.Resource, e.Guard = p.resource.Name, sc.Workload.Resource.Guard
-		if p.resource.Replicated {
-			e.Replicas = p.namesOf(node.Resource)
+	if p.Resource != nil {
+		e.Resource, e.Guard = p.Resource.Name, sc.Workload.Resource.Guard
+		if p.Resource.Replicated {
+			e.Replicas = p.Specs.Of(node.Resource)
 		}
-		e.ResourceNodes = p.namesOf(node.Resource)
+		e.ResourceNodes = p.Specs.Of(node.Resource)
 	}
 	e.Host["load_before"] = loadAverage()
 	return e
@@ -170,9 +171,9 @@ func Host() map[string]string {
 }
 
 // serverCores is how much of the machine one server can use at most; 0: all of it.
-func serverCores(p *Plan) float64 {
-	most := limits(p.scenario.Backend.Limits).CPUs
-	if p.backend.OneThread && (most == 0 || most > 1) {
+func serverCores(p *plan.Plan) float64 {
+	most := p.Scenario.Backend.Limits.CPUs
+	if p.Backend.OneThread && (most == 0 || most > 1) {
 		return 1
 	}
 	return most

@@ -71,7 +71,7 @@ func TestWhoMustAgreeOnAGrantIsRecorded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.backend.Majority, p.lock.Offers.Fair = majority, true
+		p.Backend.Majority, p.Lock.Offers.Fair = majority, true
 		if got := describe(o, p, "1", "dir"); !reflect.DeepEqual(got.Majority, want) || !got.Fair {
 			t.Errorf("%d: %+v, fair %t; want %+v", majority, got.Majority, got.Fair, want)
 		}

@@ -3,8 +3,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,6 +16,7 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
@@ -26,7 +25,7 @@ import (
 // run is one run under way: it takes its parts through the phases.
 type run struct {
 	options Options
-	plan    *Plan
+	plan    *plan.Plan
 	within  deadlines
 	id      string
 
@@ -67,19 +66,19 @@ func Run(ctx context.Context, o Options) (dir string, err error) {
 
 // sharing is the servers that a run may take over, reset, and leave: none where it starts none, or where they are
 // somebody else's.
-func (o Options) sharing(p *Plan) *KeptServers {
-	if len(p.namesOf(node.Server)) == 0 || o.Attached != nil {
+func (o Options) sharing(p *plan.Plan) *KeptServers {
+	if len(p.Specs.Of(node.Server)) == 0 || o.Attached != nil {
 		return nil
 	}
 	return o.Kept
 }
 
-func newRun(o Options, p *Plan) *run {
-	r := &run{options: o, plan: p, within: generous, id: cmp.Or(p.id, newID()), live: newLive(), own: &journal{}}
-	name := o.Started.UTC().Format("20060102T150405.000") + "-" + strconv.FormatUint(p.scenario.Run.Seed, 10)
-	r.record = &record{dir: filepath.Join(o.Out, p.scenario.Name, name), log: o.Log}
+func newRun(o Options, p *plan.Plan) *run {
+	r := &run{options: o, plan: p, within: generous, id: cmp.Or(p.ID, plan.NewID()), live: newLive(), own: &journal{}}
+	name := o.Started.UTC().Format("20060102T150405.000") + "-" + strconv.FormatUint(p.Scenario.Run.Seed, 10)
+	r.record = &record{dir: filepath.Join(o.Out, p.Scenario.Name, name), log: o.Log}
 	r.faults = &faultLog{record: r.record}
-	r.reporter = &reporter{show: o.Progress, total: p.load(), record: r.record, live: r.live, faults: r.faults}
+	r.reporter = &reporter{show: o.Progress, total: p.Load(), record: r.record, live: r.live, faults: r.faults}
 	r.nodes = &deployment{plan: p, record: r.record}
 	r.clocks = &clockMeasurer{record: r.record}
 	r.processes = &processes{
@@ -107,23 +106,16 @@ func newRun(o Options, p *Plan) *run {
 	return r
 }
 
-// newID returns a random run id that fits into the names of containers and network links.
-func newID() string {
-	var b [4]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return hex.EncodeToString(b[:])
-}
-
 // prepare makes the run directory and writes down what is known before anything starts.
 func (r *run) prepare() error {
-	if err := r.record.create(r.plan.scenario); err != nil {
+	if err := r.record.create(r.plan.Scenario); err != nil {
 		return err
 	}
 	if err := r.writeDrawn(); err != nil {
 		return err
 	}
-	if err := r.own.open(filepath.Join(r.record.historyDir(), "engine.lqh"), r.plan.locks); err != nil {
-		return MissingError{Text: fmt.Sprintf("run directory: %v", err)}
+	if err := r.own.open(filepath.Join(r.record.historyDir(), "engine.lqh"), r.plan.Locks); err != nil {
+		return plan.MissingError{Text: fmt.Sprintf("run directory: %v", err)}
 	}
 	r.record.env = describe(r.options, r.plan, r.id, r.record.dir)
 	return r.record.write()
@@ -142,14 +134,14 @@ func (r *run) do(ctx context.Context) (err error) {
 		}
 	}()
 	if err := r.phase(results.TimeUp, func() error { return r.up(ctx) }); err != nil {
-		var wrong UsageError
+		var wrong plan.UsageError
 		switch {
 		case ctx.Err() != nil:
 			return nil // interrupted while starting: finish says so
 		case errors.As(err, &wrong): // what a client's program cannot do is known when it has said hello
 			return wrong
 		}
-		return MissingError{Text: err.Error()}
+		return plan.MissingError{Text: err.Error()}
 	}
 	defer r.processes.watch.keepAsking(ctx)()
 	r.clocks.keep(ctx, r.nodes.cluster.AgentClocks)
@@ -158,7 +150,7 @@ func (r *run) do(ctx context.Context) (err error) {
 	defer pulse.Stop() // before finish closes the engine's history
 	r.nodes.explain(ctx, false)
 	r.contents.before(ctx)
-	if !r.plan.warms() {
+	if !r.plan.Warms() {
 		r.processes.takeReading(ctx)
 	}
 	loadErr := r.phase(results.TimeLoad, func() error { return r.load(ctx) })
@@ -230,8 +222,8 @@ func (r *run) load(ctx context.Context) error {
 	start := clock.Now() + int64(20*time.Millisecond) // all clients have the frame by then
 	r.record.change(func(e *results.Env) {
 		e.Start = start
-		if r.plan.warms() {
-			e.Measured = &results.Interval{From: start + int64(r.plan.scenario.Run.Warmup)}
+		if r.plan.Warms() {
+			e.Measured = &results.Interval{From: start + int64(r.plan.Scenario.Run.Warmup)}
 		}
 	})
 	if err := r.processes.letGo(start); err != nil {
@@ -246,10 +238,10 @@ func (r *run) load(ctx context.Context) error {
 
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return r.steps.take(gctx) })
-	if r.plan.workload != nil {
+	if r.plan.Workload != nil {
 		g.Go(func() error { return r.warm(gctx, start) })
 		g.Go(func() error {
-			if err := sleepUntil(gctx, start+int64(r.plan.load())); err != nil {
+			if err := sleepUntil(gctx, start+int64(r.plan.Load())); err != nil {
 				return fmt.Errorf("the load was cut short: %w", err)
 			}
 			return nil
@@ -265,7 +257,7 @@ func (r *run) load(ctx context.Context) error {
 
 // warm takes the first reading when the warm-up is over.
 func (r *run) warm(ctx context.Context, start int64) error {
-	if r.plan.warms() && sleepUntil(ctx, start+int64(r.plan.scenario.Run.Warmup)) == nil {
+	if r.plan.Warms() && sleepUntil(ctx, start+int64(r.plan.Scenario.Run.Warmup)) == nil {
 		r.processes.takeReading(ctx)
 	}
 	return nil // whoever cuts the load short says so
@@ -273,12 +265,12 @@ func (r *run) warm(ctx context.Context, start int64) error {
 
 // measured ends what figures are made of, where the run had a warm-up: healing is no part of it.
 func (r *run) measured(ctx context.Context) {
-	if !r.plan.warms() {
+	if !r.plan.Warms() {
 		return
 	}
 	r.record.change(func(e *results.Env) {
 		if e.Measured != nil {
-			e.Measured.To = min(clock.Now(), e.Start+int64(r.plan.load()))
+			e.Measured.To = min(clock.Now(), e.Start+int64(r.plan.Load()))
 		}
 	})
 	r.processes.takeReading(ctx)
@@ -300,10 +292,10 @@ const interrupted = 2 * time.Second
 
 // settle lets the clients work on for a while, stops them, and reads what the lock protected.
 func (r *run) settle(ctx context.Context) {
-	if r.plan.workload != nil {
-		_ = clock.Sleep(ctx, r.plan.scenario.Run.Settle)
+	if r.plan.Workload != nil {
+		_ = clock.Sleep(ctx, r.plan.Scenario.Run.Settle)
 	}
-	if !r.plan.warms() {
+	if !r.plan.Warms() {
 		r.processes.takeReading(context.WithoutCancel(ctx))
 	}
 	r.contents.loaded(context.WithoutCancel(ctx))
@@ -315,7 +307,7 @@ func (r *run) settle(ctx context.Context) {
 		defer context.AfterFunc(ctx, func() { time.AfterFunc(interrupted, cancel) })()
 		return do(bounded)
 	}
-	if err := each(r.within.stop+r.plan.scenario.Workload.Timeout, func(ctx context.Context) error {
+	if err := each(r.within.stop+r.plan.Scenario.Workload.Timeout, func(ctx context.Context) error {
 		r.clocks.finish(ctx)
 		return r.processes.stop(ctx, node.Client)
 	}); err != nil {
@@ -389,12 +381,12 @@ func (r *run) describeEnd() {
 
 // writeDrawn writes the schedule as it was drawn into the run directory, where there is one.
 func (r *run) writeDrawn() error {
-	if len(r.plan.schedule) == 0 {
+	if len(r.plan.Schedule) == 0 {
 		return nil
 	}
 	path := filepath.Join(r.record.dir, results.FileDrawn)
-	if err := results.WriteAtomically(path, r.plan.drawn(r.faults.outcomes())); err != nil {
-		return MissingError{Text: fmt.Sprintf("run directory: %v", err)}
+	if err := results.WriteAtomically(path, r.plan.Drawn(r.faults.outcomes())); err != nil {
+		return plan.MissingError{Text: fmt.Sprintf("run directory: %v", err)}
 	}
 	return nil
 }

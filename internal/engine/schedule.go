@@ -8,11 +8,12 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/engine/plan"
 )
 
 // schedule makes the injections of the plan at their times.
 type schedule struct {
-	plan     *Plan
+	plan     *plan.Plan
 	record   *record
 	injector *injector
 	// injecting counts the injections under way, so that the end of the load waits for them.
@@ -24,12 +25,12 @@ type schedule struct {
 func (s *schedule) follow(ctx context.Context) {
 	over := make(chan struct{})
 	close(over)
-	for _, d := range s.plan.schedule {
-		at := s.record.start() + int64(d.at)
-		if err := sleepUntil(ctx, at); err != nil && (!s.plan.promise.Serial || clock.Now() < at) {
+	for _, d := range s.plan.Schedule {
+		at := s.record.start() + int64(d.At)
+		if err := sleepUntil(ctx, at); err != nil && (!s.plan.Promise.Serial || clock.Now() < at) {
 			return
 		}
-		if s.plan.promise.Serial && !s.turn(ctx, d, over) {
+		if s.plan.Promise.Serial && !s.turn(ctx, d, over) {
 			continue
 		}
 		done := make(chan struct{})
@@ -43,15 +44,15 @@ func (s *schedule) follow(ctx context.Context) {
 
 // turn waits until the injection before is healed. It tells whether this one can still be healed before the end; if
 // not, the injection is recorded as not made.
-func (s *schedule) turn(ctx context.Context, d due, over <-chan struct{}) bool {
+func (s *schedule) turn(ctx context.Context, d plan.Due, over <-chan struct{}) bool {
 	why := "the run ended while the one before it stood"
 	select {
 	case <-over:
-		rest := s.record.start() + int64(s.plan.load()) - clock.Now()
+		rest := s.record.start() + int64(s.plan.Load()) - clock.Now()
 		if ctx.Err() != nil {
 			break
 		}
-		if clock.Now() < s.record.start()+int64(d.at)+int64(late) || rest > int64(d.lasts) {
+		if clock.Now() < s.record.start()+int64(d.At)+int64(late) || rest > int64(d.Lasts) {
 			return true
 		}
 		why = fmt.Sprintf("when the one before it was healed, only %s of the run were left",
@@ -66,13 +67,13 @@ func (s *schedule) turn(ctx context.Context, d due, over <-chan struct{}) bool {
 const late = 100 * time.Millisecond
 
 // carryOut makes one injection of the schedule, and heals it when its time is over.
-func (s *schedule) carryOut(ctx context.Context, d due) {
-	f := s.injector.inject(ctx, d, s.record.start()+int64(d.at))
-	if !d.inj.kind.Lasts(d.inj.fault) || f.Receipt.Status == history.NotMade {
+func (s *schedule) carryOut(ctx context.Context, d plan.Due) {
+	f := s.injector.inject(ctx, d, s.record.start()+int64(d.At))
+	if !d.Inj.Kind.Lasts(d.Inj.Fault) || f.Receipt.Status == history.NotMade {
 		return
 	}
-	if d.lasts == 0 {
-		if s.plan.promise.Serial {
+	if d.Lasts == 0 {
+		if s.plan.Promise.Serial {
 			<-ctx.Done() // it stands: nothing may follow
 		}
 		return
@@ -81,7 +82,7 @@ func (s *schedule) carryOut(ctx context.Context, d due) {
 	if from == 0 {
 		from = clock.Now()
 	}
-	until := from + int64(d.lasts)
+	until := from + int64(d.Lasts)
 	if sleepUntil(ctx, until) == nil {
 		s.injector.heal(f, f.healDue(until))
 	}

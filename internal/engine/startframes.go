@@ -9,6 +9,7 @@ import (
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/seed"
 	"github.com/lockquake/lockquake/internal/wire"
@@ -17,39 +18,39 @@ import (
 
 // startFrames makes the frame that tells a process what to be in a run.
 type startFrames struct {
-	plan   *Plan
+	plan   *plan.Plan
 	nodes  *deployment
 	run    string // its id
 	record bool   // the grants are recorded, not counted only
 }
 
 func (f startFrames) of(s *process) (*wire.Start, error) {
-	sc := f.plan.scenario
+	sc := f.plan.Scenario
 	st := &wire.Start{
 		Name: s.node.Name(), Index: s.index, Format: wire.FormatRecords, Seed: seed.Split(sc.Run.Seed, s.node.Name()),
-		Locks: f.plan.locks, Timeout: int64(sc.Workload.Timeout), TTL: int64(sc.Backend.TTL), Record: f.record,
+		Locks: f.plan.Locks, Timeout: int64(sc.Workload.Timeout), TTL: int64(sc.Backend.TTL), Record: f.record,
 	}
-	if res := f.plan.resource; res != nil {
+	if res := f.plan.Resource; res != nil {
 		st.Resource = &wire.Resource{
 			Use: res.Name, Guard: sc.Workload.Resource.Guard, Address: f.resourceAddress(),
 			Password: f.resourcePassword(),
 		}
 	}
 	if s.index < 0 {
-		st.Guard, st.Terms = sc.Workload.Resource.Guard, f.plan.terms()
+		st.Guard, st.Terms = sc.Workload.Resource.Guard, f.plan.Terms()
 		// it is a client of the service too, one behind all others
-		if f.plan.guard.Sequencer || f.plan.resource.Within != "" {
-			return st, f.access(st, f.plan.stepUserIndex(len(f.plan.stepUsers)))
+		if f.plan.Guard.Sequencer || f.plan.Resource.Within != "" {
+			return st, f.access(st, f.plan.StepUserIndex(len(f.plan.StepUsers)))
 		}
 		return st, nil
 	}
-	st.Renew, st.Check = sc.Workload.Renew || f.plan.renews, sc.Workload.Check
+	st.Renew, st.Check = sc.Workload.Renew || f.plan.Renews, sc.Workload.Check
 	st.Margin = int64(sc.Workload.Margin)
 	if err := f.access(st, s.index); err != nil {
 		return nil, err
 	}
-	if f.plan.workload != nil && s.index < sc.Workload.Clients {
-		params, err := json.Marshal(f.plan.workload)
+	if f.plan.Workload != nil && s.index < sc.Workload.Clients {
+		params, err := json.Marshal(f.plan.Workload)
 		if err != nil {
 			return nil, fmt.Errorf("parameters of workload %s: %w", sc.Workload.Use, err)
 		}
@@ -70,9 +71,9 @@ func speaks(of *resource.Kind, name string) bool {
 // resource within the lock service is reached at the servers.
 func (f startFrames) resourceAddress() string {
 	var list []string
-	specs := f.plan.resource.Specs()
-	if f.plan.resource.Within != "" {
-		specs = f.plan.topology.Specs()
+	specs := f.plan.Resource.Specs()
+	if f.plan.Resource.Within != "" {
+		specs = f.plan.Topology.Specs()
 	}
 	for _, spec := range specs {
 		if len(spec.Ports) > 0 {
@@ -95,14 +96,14 @@ func (f startFrames) resourcePassword() string {
 // access tells a node how to reach the service, as the client of that number.
 func (f startFrames) access(st *wire.Start, client int) error {
 	access, err := listed.Reach(backends.Access{
-		Backend: f.plan.backend.Name, Lock: f.plan.lock.Name, TTL: f.plan.scenario.Backend.TTL, Run: f.run,
-		Client: client, Prefix: f.plan.prefix,
-	}, f.plan.topology, cluster.Handles(f.nodes.cluster.ByRole(node.Server)))
+		Backend: f.plan.Backend.Name, Lock: f.plan.Lock.Name, TTL: f.plan.Scenario.Backend.TTL, Run: f.run,
+		Client: client, Prefix: f.plan.Prefix,
+	}, f.plan.Topology, cluster.Handles(f.nodes.cluster.ByRole(node.Server)))
 	if err != nil {
 		return err
 	}
 	if st.Access, err = json.Marshal(access); err != nil {
-		return fmt.Errorf("access to %s: %w", f.plan.backend.Name, err)
+		return fmt.Errorf("access to %s: %w", f.plan.Backend.Name, err)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/scenarios"
@@ -23,7 +24,7 @@ import (
 // Example: "A acquire", "inject kill on redis-1", "await fact role of redis-2 is master, within 10s", "B acquire". B
 // asks only when the failover was seen.
 type stepRunner struct {
-	plan      *Plan
+	plan      *plan.Plan
 	within    *deadlines
 	live      *live
 	processes *processes
@@ -38,7 +39,7 @@ type stepRunner struct {
 
 // take takes the scenario's steps in order. One that is not met ends them, and the run is unknown.
 func (r *stepRunner) take(ctx context.Context) error {
-	if len(r.plan.scenario.Steps) == 0 {
+	if len(r.plan.Scenario.Steps) == 0 {
 		return nil
 	}
 	if err := sleepUntil(ctx, r.record.start()); err != nil {
@@ -48,14 +49,14 @@ func (r *stepRunner) take(ctx context.Context) error {
 	r.observer.background = background
 	defer r.observer.asking.Wait()
 	defer over()
-	for i, st := range r.plan.scenario.Steps {
-		r.reporter.tell(describeStep(st))
+	for i, st := range r.plan.Scenario.Steps {
+		r.reporter.tell(plan.DescribeStep(st))
 		sctx, cancel := context.WithTimeoutCause(ctx, st.Within, fmt.Errorf("not within %v", st.Within))
 		began := clock.Now()
 		err := r.step(sctx, i, st)
 		cancel()
 		if err != nil {
-			err = fmt.Errorf("line %d: %s: %w", st.Line, describeStep(st), err)
+			err = fmt.Errorf("line %d: %s: %w", st.Line, plan.DescribeStep(st), err)
 			r.miss(st, began, err)
 			return err
 		}
@@ -70,7 +71,7 @@ func (r *stepRunner) step(ctx context.Context, i int, st scenarios.Step) error {
 	case st.Observe != "":
 		return r.observer.observe(ctx, i+1, st)
 	case st.Inject != "":
-		f := r.injector.inject(ctx, due{inj: r.plan.stepFaults[i]}, clock.Now())
+		f := r.injector.inject(ctx, plan.Due{Inj: r.plan.StepFaults[i]}, clock.Now())
 		if st.As != "" {
 			r.named[st.As] = f
 		}
@@ -121,7 +122,7 @@ func (e outcomeError) Error() string {
 
 // user returns the client of a user that steps name, and the user.
 func (r *stepRunner) user(name string) (*process, history.User) {
-	k := r.plan.stepUserIndex(slices.Index(r.plan.stepUsers, name))
+	k := r.plan.StepUserIndex(slices.Index(r.plan.StepUsers, name))
 	return r.processes.all[k], history.MakeUser(k, 0)
 }
 
@@ -136,7 +137,7 @@ func (r *stepRunner) doStep(ctx context.Context, number int, st scenarios.Step) 
 			r.processes.expectDeath(s.node)
 		}
 	}
-	lock := slices.Index(r.plan.locks, st.Lock)
+	lock := slices.Index(r.plan.Locks, st.Lock)
 	value, err := r.read.plus(st, user, lock)
 	if err != nil {
 		return err
@@ -158,7 +159,7 @@ func (r *stepRunner) doStep(ctx context.Context, number int, st scenarios.Step) 
 			}
 			r.done(r.observer.background, number, st, res)
 			if err := unwanted(st, res); err != nil && st.Demanded {
-				err = fmt.Errorf("line %d: %s: %w", st.Line, describeStep(st), err)
+				err = fmt.Errorf("line %d: %s: %w", st.Line, plan.DescribeStep(st), err)
 				r.record.unknown("%v", err)
 				r.miss(st, began, err)
 			}
@@ -207,9 +208,9 @@ func unwanted(st scenarios.Step, res wire.Result) error {
 // script, and the GET and DEL in it.
 func (r *stepRunner) countRequests(ctx context.Context, st scenarios.Step) (done func()) {
 	p := r.plan
-	alone := len(p.stepUsers) == 1 && p.workload == nil && len(p.stepFaults) == 0 && len(p.scenario.Chaos) == 0
+	alone := len(p.StepUsers) == 1 && p.Workload == nil && len(p.StepFaults) == 0 && len(p.Scenario.Chaos) == 0
 	counter := r.processes.counters.requests()
-	if counter == nil || p.backend.CountsLate || !alone || (st.Do != wire.DoAcquire && st.Do != wire.DoRelease) ||
+	if counter == nil || p.Backend.CountsLate || !alone || (st.Do != wire.DoAcquire && st.Do != wire.DoRelease) ||
 		st.Async {
 		return nil
 	}
@@ -250,10 +251,10 @@ func (r *stepRunner) done(ctx context.Context, number int, st scenarios.Step, re
 	}
 	switch {
 	case (st.Do == wire.DoRenew || st.Do == wire.DoRelease) && res.Outcome != wire.OutcomeInfo:
-		r.observer.answered(number, slices.Index(r.plan.locks, st.Lock))
+		r.observer.answered(number, slices.Index(r.plan.Locks, st.Lock))
 	case res.Outcome != wire.OutcomeOK:
 	case st.Do == wire.DoAcquire:
-		r.observer.granted(number, user, slices.Index(r.plan.locks, st.Lock), res)
+		r.observer.granted(number, user, slices.Index(r.plan.Locks, st.Lock), res)
 	case st.Do == wire.DoContinue:
 		r.observer.atPoint(number, s.node.Name(), st.Point, "left")
 	}
@@ -296,7 +297,7 @@ func (r *stepRunner) awaitStep(ctx context.Context, number int, st scenarios.Ste
 		if err := r.live.wait(ctx, func() bool { return r.live.points[pointKey(user, st.Point)] > 0 }); err != nil {
 			return err
 		}
-		r.observer.atPoint(number, s.node.Name(), st.Point, r.plan.passage(number, st))
+		r.observer.atPoint(number, s.node.Name(), st.Point, r.plan.Passage(number, st))
 		return nil
 	case "event":
 		_, user := r.user(st.User)
@@ -313,7 +314,7 @@ func (r *stepRunner) awaitStep(ctx context.Context, number int, st scenarios.Ste
 
 // awaitedLock returns the number of the lock that an await names, or -1, for any, where no step uses that lock.
 func (r *stepRunner) awaitedLock(st scenarios.Step) int {
-	return slices.Index(r.plan.locks, st.Lock)
+	return slices.Index(r.plan.Locks, st.Lock)
 }
 
 // awaitValidity waits until the user's latest grant is over, as the user computes it, whatever its clock's error.
@@ -389,23 +390,4 @@ func increments(steps []scenarios.Step) bool {
 		}
 	}
 	return writes > 0
-}
-
-func describeStep(st scenarios.Step) string {
-	switch {
-	case st.Do != "":
-		return st.User + " " + st.Do
-	case st.Inject != "":
-		text := "inject " + st.Inject + " on " + st.On
-		if st.As != "" {
-			text += " as " + st.As
-		}
-		return text
-	case st.Heal != "":
-		return "heal " + st.Heal
-	case st.Observe != "":
-		return "observe " + st.Observe + " on " + st.On
-	default:
-		return strings.TrimSpace("await " + st.Await + " " + st.Event + st.Fact + " " + st.User + st.Node)
-	}
 }

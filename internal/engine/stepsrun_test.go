@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/scenarios"
@@ -332,7 +333,7 @@ func TestAValidityIsOverByAnyClock(t *testing.T) {
 				}
 				l, until := newLive(), clock.Now()+int64(left)
 				l.observe(0, []history.Event{granted(history.MakeUser(0, 0), 1, until)}, true)
-				r := &stepRunner{plan: &Plan{stepUsers: []string{"A"}}, live: l, processes: &processes{all: []*process{{clock: c}}}}
+				r := &stepRunner{plan: &plan.Plan{StepUsers: []string{"A"}}, live: l, processes: &processes{all: []*process{{clock: c}}}}
 				if err := r.awaitValidity(t.Context(), scenarios.Step{User: "A"}); err != nil {
 					t.Fatal(err)
 				}
@@ -365,7 +366,7 @@ func TestAValidityWithoutATime(t *testing.T) {
 	for valid, want := range map[int64]string{history.ValidEndless: "A has a grant without end", history.ValidUnknown: ""} {
 		l := newLive()
 		l.observe(0, []history.Event{granted(history.MakeUser(0, 0), 1, valid)}, true)
-		r := &stepRunner{plan: &Plan{stepUsers: []string{"A"}}, live: l, processes: &processes{all: []*process{{clock: newRemoteClock("client-1", nil, nil)}}}}
+		r := &stepRunner{plan: &plan.Plan{StepUsers: []string{"A"}}, live: l, processes: &processes{all: []*process{{clock: newRemoteClock("client-1", nil, nil)}}}}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // who waits for a time ends with it
 		if err := r.awaitValidity(ctx, scenarios.Step{User: "A"}); (err == nil) != (want == "") || err != nil && err.Error() != want {

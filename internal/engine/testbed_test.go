@@ -26,6 +26,7 @@ import (
 	"github.com/lockquake/lockquake/internal/client"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
@@ -143,8 +144,8 @@ func (s *testbed) options(text string) Options {
 		s.fakes, s.stopped = map[string]*fakeNode{}, map[string]bool{}
 	}
 	return Options{
-		Scenario: sc, Provider: s.provider, Catalog: s.catalog(),
-		Out: cmp.Or(s.out, s.t.TempDir()), Started: time.Now(), Began: clock.Now(), Version: "test", Log: slog.New(noErrors{slog.DiscardHandler, s}), Progress: s.progress,
+		Request: plan.Request{Scenario: sc, Provider: s.provider, Catalog: s.catalog()},
+		Out:     cmp.Or(s.out, s.t.TempDir()), Started: time.Now(), Began: clock.Now(), Version: "test", Log: slog.New(noErrors{slog.DiscardHandler, s}), Progress: s.progress,
 	}
 }
 
@@ -221,8 +222,8 @@ func (p finishedRun) events(t *testing.T, kind history.Kind) []history.Event {
 	}
 }
 
-func (s *testbed) catalog() Catalog {
-	c := Catalog{Backends: []listed.Backend{memory.Backend(), s.backend()}, Workloads: workloads.All(), Resources: resources.All(), Checkers: checkers.All()}
+func (s *testbed) catalog() plan.Catalog {
+	c := plan.Catalog{Backends: []listed.Backend{memory.Backend(), s.backend()}, Workloads: workloads.All(), Resources: resources.All(), Checkers: checkers.All()}
 	c.Resources = append(c.Resources, resource.Kind{Name: "trio", Guards: register.Kinds()[0].Guards, Replicated: true, Specs: trio})
 	c.Faults = append(c.Faults, s.kinds...)
 	for name, f := range s.faults {

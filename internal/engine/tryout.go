@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/engine/plan"
 )
 
 // Tried is what came of one entry of a scenario's list of faults.
@@ -33,7 +34,7 @@ func TryOut(ctx context.Context, o Options, stages [][][]int, told func(Tried)) 
 	}
 	defer func() { err = errors.Join(err, r.finish(ctx)) }()
 	if err := r.up(ctx); err != nil {
-		return errors.Join(ctx.Err(), MissingError{Text: err.Error(), Err: err})
+		return errors.Join(ctx.Err(), plan.MissingError{Text: err.Error(), Err: err})
 	}
 	var telling sync.Mutex
 	for _, rows := range stages {
@@ -44,7 +45,7 @@ func TryOut(ctx context.Context, o Options, stages [][][]int, told func(Tried)) 
 					if ctx.Err() != nil {
 						return
 					}
-					f := r.injector.tryOne(ctx, p.injections[entry])
+					f := r.injector.tryOne(ctx, p.Injections[entry])
 					telling.Lock()
 					told(Tried{Entry: entry, Fault: f, Hosts: r.nodes.hostsOf(f.Targets)})
 					telling.Unlock()
@@ -68,8 +69,8 @@ func (d *deployment) hostsOf(nodes []string) []string {
 }
 
 // tryOne injects and heals.
-func (in *injector) tryOne(ctx context.Context, inj injection) (out history.Fault) {
-	f := in.inject(ctx, due{inj: inj}, clock.Now())
+func (in *injector) tryOne(ctx context.Context, inj plan.Injection) (out history.Fault) {
+	f := in.inject(ctx, plan.Due{Inj: inj}, clock.Now())
 	in.heal(f, 0)
 	in.faults.change(func() { out = *f.Fault })
 	return out

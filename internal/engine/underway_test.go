@@ -14,6 +14,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -278,7 +279,7 @@ func TestFaultsAreTriedOut(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		err = TryOut(ctx, s.options(scheduled("{use: good, on: client-1, at: 1ms}")), [][][]int{{{0}}}, func(Tried) { t.Error("it was tried") })
-		if missing := (MissingError{}); !errors.As(err, &missing) || !errors.Is(err, context.DeadlineExceeded) {
+		if missing := (plan.MissingError{}); !errors.As(err, &missing) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v", err)
 		}
 	})

@@ -146,8 +146,8 @@ func (d *doctor) options(p cluster.Provider, list []attempt) (engine.Options, er
 	}
 	s, err := scenarios.Parse([]byte(tryout.Scenario(o)), o.Name+".yaml")
 	return engine.Options{
-		Scenario: s, Provider: p, Catalog: nodes.Catalog(), Out: d.out, Version: cli.Version, Started: time.Now(),
-		Log: d.log,
+		Request: engine.Request{Scenario: s, Provider: p, Catalog: nodes.Catalog()},
+		Out:     d.out, Version: cli.Version, Started: time.Now(), Log: d.log,
 	}, err
 }
 

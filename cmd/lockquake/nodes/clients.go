@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/gobuild"
 	"github.com/lockquake/lockquake/scenarios"
 )
@@ -59,7 +60,7 @@ func (n *Source) buildClient(ctx context.Context, s scenarios.Scenario, c scenar
 	if c.Go == "" {
 		return "", nil
 	}
-	dir, err := engine.ClientFolder(s, c)
+	dir, err := plan.ClientFolder(s, c)
 	if err != nil {
 		return "", err
 	}

@@ -61,8 +61,8 @@ func (n *Source) Options(ctx context.Context, s scenarios.Scenario) (o engine.Op
 		}
 	}
 	o = engine.Options{
-		Scenario: s, Catalog: n.Catalog, Images: n.images, Attached: n.Attached, Version: cli.Version,
-		Libraries: all.Libraries(s.Backend.Use, s.Backend.Lock), ClientModules: all.OfClient,
+		Request: engine.Request{Scenario: s, Catalog: n.Catalog, Images: n.images, Attached: n.Attached},
+		Version: cli.Version, Libraries: all.Libraries(s.Backend.Use, s.Backend.Lock), ClientModules: all.OfClient,
 	}
 	if s.Backend.Use == external.Name && slices.Contains(s.Backend.Params.Keys(), "endpoints") {
 		n.choose.outward = true // they are in no network of the run's own

@@ -19,7 +19,7 @@ func TestRunPlan(t *testing.T) {
 	t.Parallel()
 	missing, wrong := engine.MissingError{Text: "no engine"}, engine.UsageError{Text: "no such key"}
 	one := func(name string, cannot error) candidate {
-		return candidate{Options: engine.Options{Scenario: scenarios.Scenario{Name: name}, Provider: cluster.NewInproc(nil)}, cannot: cannot}
+		return candidate{Options: engine.Options{Request: engine.Request{Scenario: scenarios.Scenario{Name: name}, Provider: cluster.NewInproc(nil)}}, cannot: cannot}
 	}
 	for name, c := range map[string]struct {
 		list   []candidate

@@ -1,4 +1,4 @@
-package engine
+package plan
 
 import (
 	"context"
@@ -77,7 +77,7 @@ func checkPrepared(t *testing.T, p cluster.Provider, steps string) (*Plan, error
 		err := decode(&f)
 		return f, err
 	}
-	return Check(Options{Scenario: s, Provider: p, Catalog: Catalog{Backends: redis.Backends(), Faults: []chaos.Kind{kind}, Checkers: checkers.All()}})
+	return Check(Request{Scenario: s, Provider: p, Catalog: Catalog{Backends: redis.Backends(), Faults: []chaos.Kind{kind}, Checkers: checkers.All()}})
 }
 
 func TestPreparationsReachWhoeverMayBeTheTarget(t *testing.T) {
@@ -86,7 +86,7 @@ func TestPreparationsReachWhoeverMayBeTheTarget(t *testing.T) {
 		t.Fatal(err)
 	}
 	servers := 0
-	for _, s := range p.specs {
+	for _, s := range p.Specs {
 		want := s.Role == node.Server
 		if got := slices.Contains(s.Preparations, node.Preparation("oil")); got != want {
 			t.Errorf("%s is prepared: %t, want %t", s.Name, got, want)
@@ -102,7 +102,7 @@ func TestPreparationsReachWhoeverMayBeTheTarget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range p.specs {
+	for _, s := range p.Specs {
 		if want := s.Name == "redis-1"; want != (len(s.Preparations) == 1) || !want && len(s.Preparations) > 0 {
 			t.Errorf("%s is prepared by %v", s.Name, s.Preparations)
 		}
@@ -161,23 +161,12 @@ func TestAMissingImageIsKnownBeforeTheRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = Check(Options{Scenario: s, Provider: imageless{has: c.has}, Images: c.images, Catalog: Catalog{
+		_, err = Check(Request{Scenario: s, Provider: imageless{has: c.has}, Images: c.images, Catalog: Catalog{
 			Backends: redis.Backends(), Workloads: workloads.All(), Resources: resources.All(), Checkers: checkers.All(),
 		}})
 		var missing MissingError
 		if got := fmt.Sprint(err); c.want == "" && err != nil || c.want != "" && (got != c.want || !errors.As(err, &missing)) {
 			t.Errorf("%+v: %v", c, err)
 		}
-	}
-}
-
-// TestWhoCannotBeReachedFromContainersIsToldWhatCan, and nobody else.
-func TestWhoCannotBeReachedFromContainersIsToldWhatCan(t *testing.T) {
-	t.Parallel()
-	if said := elsewhere(imageless{}); !strings.Contains(said, "--provider local") {
-		t.Errorf("it says %q", said)
-	}
-	if said := elsewhere(preparing{}); said != "" {
-		t.Errorf("processes are told %q", said)
 	}
 }

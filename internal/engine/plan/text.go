@@ -1,10 +1,9 @@
-package engine
+package plan
 
 import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/goccy/go-yaml"
@@ -58,51 +57,71 @@ type outlineItem struct {
 }
 
 func (p *Plan) outline() outline {
-	sc := p.scenario
+	sc := p.Scenario
 	o := outline{
-		Scenario: sc.Name, Claim: sc.Claim, Seed: sc.Run.Seed, Backend: p.backend.Name, Lock: p.lock.Name,
+		Scenario: sc.Name, Claim: sc.Claim, Seed: sc.Run.Seed, Backend: p.Backend.Name, Lock: p.Lock.Name,
 		TTL:      sc.Backend.TTL.String(),
-		Workload: sc.Workload.Use, Users: len(p.stepUsers),
+		Workload: sc.Workload.Use, Users: len(p.StepUsers),
 	}
-	if p.workload != nil {
+	if p.Workload != nil {
 		o.For = sc.Run.For.String()
 		o.Users += sc.Workload.Clients * sc.Workload.Users
-		o.Locks, o.Keys = len(p.locks), keys(p.workload)
+		o.Locks, o.Keys = len(p.Locks), keys(p.Workload)
 	}
-	if p.resource != nil {
-		o.Resource, o.Guard = p.resource.Name, sc.Workload.Resource.Guard
+	if p.Resource != nil {
+		o.Resource, o.Guard = p.Resource.Name, sc.Workload.Resource.Guard
 	}
-	for _, s := range p.specs {
+	for _, s := range p.Specs {
 		o.Nodes = append(o.Nodes, outlineNode{
 			Name: s.Name, Role: string(s.Role), CPUs: s.Limits.CPUs,
 			Memory: s.Limits.Memory,
 		})
 	}
 	o.Random, o.Promises = sc.Random.String(), p.promises()
-	for _, x := range p.schedule {
+	for _, x := range p.Schedule {
 		item := outlineItem{
-			At: x.at.Round(time.Millisecond).String(), Fault: x.inj.kind.Name,
-			On: x.inj.selector.String(), Params: x.inj.params,
+			At: x.At.Round(time.Millisecond).String(), Fault: x.Inj.Kind.Name,
+			On: x.Inj.Selector.String(), Params: x.Inj.Params,
 		}
-		if x.inj.on != item.On {
-			item.Chosen = x.inj.on
+		if x.Inj.On != item.On {
+			item.Chosen = x.Inj.On
 		}
-		if x.lasts > 0 {
-			item.For = x.lasts.String()
+		if x.Lasts > 0 {
+			item.For = x.Lasts.String()
 		}
-		for _, c := range x.inj.needs() {
+		for _, c := range x.Inj.needs() {
 			item.Needs = append(item.Needs, string(c))
 		}
 		o.Schedule = append(o.Schedule, item)
 	}
 	for _, st := range sc.Steps {
-		o.Steps = append(o.Steps, describeStep(st))
+		o.Steps = append(o.Steps, DescribeStep(st))
 	}
 	for _, e := range sc.Expect {
 		o.Expect = append(o.Expect, e.Name+" "+e.Text)
 	}
 	o.Expect = append(o.Expect, "0 of every other violation (`lockquake list measures`)")
 	return o
+}
+
+// DescribeStep says in a few words what a step does.
+func DescribeStep(st scenarios.Step) string {
+	switch {
+	case st.Do != "":
+		return st.User + " " + st.Do
+	case st.Inject != "":
+		text := "inject " + st.Inject + " on " + st.On
+		if st.As != "" {
+			text += " as " + st.As
+		}
+		return text
+	case st.Heal != "":
+		return "heal " + st.Heal
+	case st.Observe != "":
+		return "observe " + st.Observe + " on " + st.On
+	default:
+		return strings.TrimSpace("await " + st.Await + " " + st.Event + st.Fact + " " + st.User + st.Node)
+	}
 }
 
 // keys writes the workload's own keys as a scenario would, also those that it leaves at their defaults.
@@ -133,12 +152,12 @@ func (x outlineItem) text() string {
 func (p *Plan) promises() string {
 	var out []string
 	switch {
-	case p.promise.Serial:
+	case p.Promise.Serial:
 		out = append(out, "no two injections overlap")
-	case p.promise.Apart:
+	case p.Promise.Apart:
 		out = append(out, "no two injections overlap on one node")
 	}
-	if p.promise.Majority {
+	if p.Promise.Majority {
 		out = append(out, "more than half of the servers of each kind are left alone")
 	}
 	return strings.Join(out, "; ")
@@ -154,79 +173,76 @@ const deliverable = " (can be delivered here)"
 func (p *Plan) Text() string {
 	o := p.outline()
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n  %s\n\n", o.Scenario, strings.TrimSpace(o.Claim))
-	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-	fmt.Fprintf(w, "backend\t%s, lock %s, TTL %s\n", o.Backend, o.Lock, o.TTL)
-	if o.Workload != "" {
-		fmt.Fprintf(w, "workload\t%s, %s, %s, for %s\n\t%s\n", o.Workload, figure.Of(o.Users, "user"),
-			figure.Of(o.Locks, "lock"), o.For, o.Keys)
-	}
-	if o.Resource != "" {
-		fmt.Fprintf(w, "resource\t%s, guard %s\n", o.Resource, o.Guard)
-	}
-	var nodes []string
-	for _, n := range o.Nodes {
-		nodes = append(nodes, n.Name)
-	}
-	fmt.Fprintf(w, "nodes\t%s\n", strings.Join(nodes, ", "))
-	for _, l := range []struct {
-		of string
-		scenarios.Limits
-	}{{"server", p.scenario.Backend.Limits}, {"client", p.scenario.Workload.Limits}} {
-		if text := limits(l.Limits).String(); text != "" {
-			fmt.Fprintf(w, "limits\t%s, each %s\n", text, l.of)
-		}
-	}
-	if o.Seed == 0 {
-		fmt.Fprintf(w, "seed\tdrawn at the start of the run\n")
-	} else {
-		fmt.Fprintf(w, "seed\t%d\n", o.Seed)
-	}
-	if o.Random != "" {
-		fmt.Fprintf(w, "drawn of\t%s\n", o.Random)
-	}
-	if o.Random != "" && o.Seed == 0 {
-		fmt.Fprintf(w, "schedule\tdrawn at the start of the run; --seed N shows that of a seed\n")
-	}
-	if o.Promises != "" {
-		fmt.Fprintf(w, "promised\t%s\n", o.Promises)
-	}
-	for _, e := range o.Expect {
-		fmt.Fprintf(w, "expect\t%s\n", e)
-	}
-	_ = w.Flush() // a strings.Builder takes everything
+	fmt.Fprintf(&b, "%s\n  %s\n\n%s", o.Scenario, strings.TrimSpace(o.Claim), p.table(o).Text())
 	for _, x := range o.Schedule {
 		fmt.Fprintf(&b, "\nat %s: %s%s", x.At, x.text(), deliverable)
 	}
 	for i, s := range o.Steps {
 		fmt.Fprintf(&b, "\nstep %d: %s", i+1, s)
-		if _, injects := p.stepFaults[i]; injects {
+		if _, injects := p.StepFaults[i]; injects {
 			b.WriteString(deliverable)
 		}
 	}
 	return b.String() + "\n"
 }
 
-// Drawn returns the plan's schedule, with every random pick made, as a plain scenario.
-func (p *Plan) Drawn() []byte { return p.drawn(nil) }
-
-// drawn is the schedule as it was drawn, as a plain scenario. The outcome of each injection, by its place in the
-// schedule, is a comment behind it.
-func (p *Plan) drawn(outcomes map[int]string) []byte {
-	var list []scenarios.Plain
-	for i, d := range p.schedule {
-		x := scenarios.Plain{
-			Use: d.inj.kind.Name, On: d.inj.selector.String(), At: d.at, For: d.lasts,
-			Params: d.inj.own,
+// table is the outline but for what happens when.
+func (p *Plan) table(o outline) figure.Table {
+	t := figure.Table{{"backend", fmt.Sprintf("%s, lock %s, TTL %s", o.Backend, o.Lock, o.TTL)}}
+	add := func(what, format string, args ...any) { t = append(t, []string{what, fmt.Sprintf(format, args...)}) }
+	if o.Workload != "" {
+		add("workload", "%s, %s, %s, for %s", o.Workload, figure.Of(o.Users, "user"), figure.Of(o.Locks, "lock"), o.For)
+		add("", "%s", o.Keys)
+	}
+	if o.Resource != "" {
+		add("resource", "%s, guard %s", o.Resource, o.Guard)
+	}
+	add("nodes", "%s", strings.Join(p.Specs.Names(), ", "))
+	for _, l := range []struct {
+		of string
+		scenarios.Limits
+	}{{"server", p.Scenario.Backend.Limits}, {"client", p.Scenario.Workload.Limits}} {
+		if text := limits(l.Limits).String(); text != "" {
+			add("limits", "%s, each %s", text, l.of)
 		}
-		if x.Note = outcomes[i]; x.Note == "" && d.inj.on != x.On {
-			x.Note = d.inj.on
+	}
+	if o.Seed == 0 {
+		add("seed", "drawn at the start of the run")
+	} else {
+		add("seed", "%d", o.Seed)
+	}
+	if o.Random != "" {
+		add("drawn of", "%s", o.Random)
+	}
+	if o.Random != "" && o.Seed == 0 {
+		add("schedule", "drawn at the start of the run; --seed N shows that of a seed")
+	}
+	if o.Promises != "" {
+		add("promised", "%s", o.Promises)
+	}
+	for _, e := range o.Expect {
+		add("expect", "%s", e)
+	}
+	return t
+}
+
+// Drawn returns the schedule, with every random pick made, as a plain scenario. The outcome of each injection, by its
+// place in the schedule, is a comment behind it.
+func (p *Plan) Drawn(outcomes map[int]string) []byte {
+	var list []scenarios.Plain
+	for i, d := range p.Schedule {
+		x := scenarios.Plain{
+			Use: d.Inj.Kind.Name, On: d.Inj.Selector.String(), At: d.At, For: d.Lasts,
+			Params: d.Inj.own,
+		}
+		if x.Note = outcomes[i]; x.Note == "" && d.Inj.On != x.On {
+			x.Note = d.Inj.On
 		}
 		list = append(list, x)
 	}
 	head := fmt.Sprintf(`The schedule of %s as seed %d drew it. lockquake run takes this file as it is, or trimmed.
-Who is drawn is written down; leader, followers and holder are found anew.`, p.scenario.Name, p.scenario.Run.Seed)
-	return p.scenario.Drawn(head, list)
+Who is drawn is written down; leader, followers and holder are found anew.`, p.Scenario.Name, p.Scenario.Run.Seed)
+	return p.Scenario.Drawn(head, list)
 }
 
 // Facts are what a plan says to who sweeps over scenarios.
@@ -241,7 +257,7 @@ type Facts struct {
 // Facts returns what was found in the catalogue.
 func (p *Plan) Facts() Facts {
 	return Facts{
-		Lock: p.lock, Locks: len(p.locks), Servers: len(p.namesOf(node.Server)), Workload: p.workload,
-		InProcess: p.backend.InProcess,
+		Lock: p.Lock, Locks: len(p.Locks), Servers: len(p.Specs.Of(node.Server)), Workload: p.Workload,
+		InProcess: p.Backend.InProcess,
 	}
 }

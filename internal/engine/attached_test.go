@@ -1,0 +1,25 @@
+package engine
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/lockquake/lockquake/internal/cluster"
+)
+
+// inContainers is a provider of containers.
+type inContainers struct{ cluster.Provider }
+
+func (inContainers) EngineID(context.Context) (string, error) { return "", nil }
+
+// TestWhoCannotBeReachedFromContainersIsToldWhatCan, and nobody else.
+func TestWhoCannotBeReachedFromContainersIsToldWhatCan(t *testing.T) {
+	t.Parallel()
+	if said := elsewhere(inContainers{}); !strings.Contains(said, "--provider local") {
+		t.Errorf("it says %q", said)
+	}
+	if said := elsewhere(nil); said != "" {
+		t.Errorf("processes are told %q", said)
+	}
+}

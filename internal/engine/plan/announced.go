@@ -1,0 +1,60 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/scenarios"
+	"github.com/lockquake/lockquake/workloads"
+	"github.com/lockquake/lockquake/workloads/resource"
+)
+
+// everywhere are the points that every client announces.
+var everywhere = []string{workloads.PointAcquired, workloads.PointRead, workloads.PointWrite, workloads.PointRelease}
+
+// CheckAnnounced refuses steps of a client, a program of somebody else, that arm a point which it does not announce,
+// for that would never be passed, or that give an order which it does not take; and a workload that extends what it
+// cannot.
+func CheckAnnounced(p *Plan, client string, h *wire.Hello) error {
+	if h.Process == wire.ProcessClient {
+		return nil
+	}
+	w := p.Scenario.Workload
+	renews, untold := w.Renew || p.Renews, ""
+	switch {
+	case renews && !h.Takes(wire.DoRenew):
+		return UsageError{Text: fmt.Sprintf("%s: workload: %s cannot extend its grants: its hello does not name renew among orders", client, h.Process)}
+	case slices.ContainsFunc(p.Scenario.Expect,
+		func(e scenarios.Expectation) bool { return e.Name == "untold_losses" }):
+		untold = "expect.untold_losses"
+	case w.Check == "signal" && !renews:
+		untold = "workload.check"
+	}
+	if untold != "" && !h.Tells {
+		return UsageError{Text: fmt.Sprintf("%s: %s: %s tells its holders of no loss: its hello does not say so (tells)", client, untold, h.Process)}
+	}
+	known := slices.Concat(everywhere, h.Points)
+	if p.Guard.TwoSteps {
+		known = append(known, resource.PointTokenChecked)
+	}
+	for i, st := range p.Scenario.Steps {
+		k := slices.Index(p.StepUsers, st.User)
+		if k < 0 || p.StepUserNode(k) != client {
+			continue
+		}
+		if !h.Takes(st.Do) {
+			err := p.Scenario.Errorf(stepPath(i, "do"), "%s takes no order %s: its hello does not name it among orders",
+				h.Process, st.Do)
+			return UsageError{Text: fmt.Sprintf("%s: %v", client, err)}
+		}
+		if st.Do != wire.DoArm || slices.Contains(known, st.Point) {
+			continue
+		}
+		err := p.Scenario.Errorf(stepPath(i, "point"), "%s does not announce it; it announces %s", h.Process,
+			strings.Join(known, ", "))
+		return UsageError{Text: fmt.Sprintf("%s: %v", client, err)}
+	}
+	return nil
+}

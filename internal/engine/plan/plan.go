@@ -1,0 +1,147 @@
+// Package plan reads a scenario and decides what a run of it does: on which nodes, with which lock and workload, and when
+// each fault is injected. It checks all that can be checked before anything starts, and starts nothing.
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/lock"
+	"github.com/lockquake/lockquake/scenarios"
+	"github.com/lockquake/lockquake/workloads"
+	"github.com/lockquake/lockquake/workloads/resource"
+)
+
+// Plan is a scenario with every name resolved and every parameter decoded: what a run will do.
+type Plan struct {
+	Scenario  scenarios.Scenario
+	Backend   listed.Backend
+	Lock      backends.Lock
+	Topology  topology.Topology
+	Workload  workloads.Workload // nil: steps only
+	Kind      workloads.Kind
+	Renews    bool           // the workload extends its grants, whether or not the scenario says so
+	Resource  *resource.Kind // nil: nothing is protected
+	Guard     resource.Guard
+	Programs  Programs // that take the place of lockquake's own client; nil: none does
+	StepUsers []string // the users that steps name, in the order of their clients
+	Specs     Nodes
+	Locks     []string
+	ID        string          // of the run; "" where it is drawn later
+	Prefix    string          // of all keys, where the servers are somebody else's
+	Outside   []*cluster.Node // servers that somebody else runs, in place of those of specs
+
+	Injections []Injection                   // all that the schedule may hold
+	Schedule   []Due                         // what happens when, in order
+	Promise    chaos.Promise                 // what the schedule's injections leave each other and the service
+	StepFaults map[int]Injection             // by index of the scenario's steps
+	Observed   map[int][]string              // the nodes that an observe step asks, by its index
+	Needs      map[string][]chaos.Capability // what faults and limits need of a node, by its name
+}
+
+// Terms are the workload's own numbers that its writes are judged by.
+func (p *Plan) Terms() map[string]int64 {
+	if w, ok := p.Workload.(workloads.Termed); ok {
+		return w.Terms()
+	}
+	return nil
+}
+
+// Load returns how long the workload runs.
+func (p *Plan) Load() time.Duration {
+	if p.Workload == nil {
+		return 0
+	}
+	return p.Scenario.Run.For
+}
+
+// Warms tells whether the run has a warm-up.
+func (p *Plan) Warms() bool { return p.Workload != nil && p.Scenario.Run.Warmup > 0 }
+
+// Exclusive tells whether nobody asks for shared mode.
+func (p *Plan) Exclusive() bool { return sharedAt(p.Workload, p.Scenario.Steps) == "" }
+
+// sharedAt returns the key of a scenario that asks for shared mode; "" if none does.
+func sharedAt(workload workloads.Workload, steps []scenarios.Step) string {
+	if w, ok := workload.(workloads.Sharing); ok && w.Shares() {
+		return "workload.shared"
+	}
+	for i, st := range steps {
+		if st.Mode == lock.Shared.String() {
+			return stepPath(i, "mode")
+		}
+	}
+	return ""
+}
+
+// stepPath is the place of a key of a step.
+func stepPath(i int, key string) string { return fmt.Sprintf("steps.%d.%s", i, key) }
+
+// StepUserNode returns the node name of the k-th user that steps name.
+func (p *Plan) StepUserNode(k int) string { return history.ClientName(p.StepUserIndex(k)) }
+
+// StepUserIndex returns the index of the client of the k-th user that steps name.
+func (p *Plan) StepUserIndex(k int) int {
+	if p.Workload == nil {
+		return k
+	}
+	return p.Scenario.Workload.Clients + k
+}
+
+// allInjections lists the injections of the schedule and of the steps.
+func (p *Plan) allInjections() []Injection {
+	all := slices.Clone(p.Injections)
+	for i := range p.Scenario.Steps {
+		if inj, ok := p.StepFaults[i]; ok {
+			all = append(all, inj)
+		}
+	}
+	return all
+}
+
+// NeedsAgent tells whether any fault has to reach a process from outside.
+func (p *Plan) NeedsAgent() bool {
+	return slices.ContainsFunc(p.allInjections(), func(inj Injection) bool { return len(inj.needs()) > 0 })
+}
+
+// Passage says what a user does at the point that a step awaits: it waits ("reached") or dies ("died").
+func (p *Plan) Passage(number int, st scenarios.Step) string {
+	how := "reached"
+	for _, before := range p.Scenario.Steps[:number-1] {
+		if before.Do == wire.DoArm && before.User == st.User && before.Point == st.Point {
+			how = "reached"
+			if before.Action == wire.ActionDie {
+				how = "died"
+			}
+		}
+	}
+	return how
+}
+
+// ClientSpec is the node of a client, by its index.
+func (p *Plan) ClientSpec(i int) node.Spec {
+	s := node.Spec{
+		Name: history.ClientName(i), Role: node.Client, Image: node.SelfProgram, Stdio: true,
+		Limits:  limits(p.Scenario.Workload.Limits),
+		Command: func(node.Place) []string { return node.Own("client") },
+	}
+	if c := p.Programs.Of(i); c != nil {
+		c.replace(&s)
+	}
+	return s
+}
+
+// OwnSpecs are the nodes that the run starts itself.
+func (p *Plan) OwnSpecs() []node.Spec {
+	return slices.DeleteFunc(slices.Clone(p.Specs),
+		func(s node.Spec) bool { return len(p.Outside) > 0 && s.Role == node.Server })
+}
