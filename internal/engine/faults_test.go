@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -437,7 +438,7 @@ func TestAKilledClient(t *testing.T) {
 	idle := script{begins: func(a *fakeNode) { a.pause(time.Hour) }}
 	s := &testbed{t: t, faults: map[string]*fakeFault{"kill": kill}, scripts: map[string]script{"client-1": h.script(), "client-2": idle}}
 	kill.inject = func(sc chaos.Scope) (history.Receipt, error) {
-		_, err := sc.On[0].(killing.Killer).Kill(t.Context())
+		err := killed(t, sc)
 		return history.Receipt{Status: history.Installed}, err
 	}
 	text := strings.Replace(held, "use: trouble, on: holder, at: 10ms, for: 30ms", "use: kill, on: holder, at: 10ms", 1)
@@ -461,7 +462,7 @@ func TestAKilledClientLivedUntilTheSignal(t *testing.T) {
 	s := &testbed{t: t, faults: map[string]*fakeFault{"kill": kill}, scripts: map[string]script{"client-1": silent}}
 	kill.inject = func(sc chaos.Scope) (history.Receipt, error) {
 		r := history.Receipt{Status: history.Installed, Time: clock.Now()} // before its stream ends
-		_, err := sc.On[0].(killing.Killer).Kill(t.Context())
+		err := killed(t, sc)
 		return r, err
 	}
 	got := s.run(t.Context(), scheduled("{use: kill, on: client-1, at: 200ms}"))
@@ -563,13 +564,24 @@ func TestProgressTellsWhatStands(t *testing.T) {
 	}
 }
 
+// killed kills the first target.
+func killed(t *testing.T, sc chaos.Scope) error {
+	t.Helper()
+	killer, ok := chaos.As[killing.Killer](sc.On[0])
+	if !ok {
+		return fmt.Errorf("%s cannot be killed", sc.On[0].Name())
+	}
+	_, err := killer.Kill(t.Context())
+	return err
+}
+
 // TestAKilledServerMayBeGone until it is healed: then it must run again.
 func TestAKilledServerMayBeGone(t *testing.T) {
 	t.Parallel()
 	for lasts, want := range map[string]results.Verdict{"": results.Pass, ", for: 50ms": results.Unknown} {
 		kill := &fakeFault{kind: chaos.Kind{Kills: true}} // and its heal starts nothing
 		kill.inject = func(sc chaos.Scope) (history.Receipt, error) {
-			_, err := sc.On[0].(killing.Killer).Kill(t.Context())
+			err := killed(t, sc)
 			return history.Receipt{Status: history.Installed}, err
 		}
 		s := &testbed{t: t, faults: map[string]*fakeFault{"kill": kill}}
