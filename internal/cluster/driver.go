@@ -20,13 +20,8 @@ type core struct {
 	all    []any // the node and its parts
 }
 
-// Name returns the node's name within the run; the zero Node has none.
-func (c *core) Name() string {
-	if c == nil {
-		return ""
-	}
-	return c.spec.Name
-}
+// Name returns the node's name within the run.
+func (c *core) Name() string { return c.spec.Name }
 
 // Capabilities lists the node and its parts, for chaos.As.
 func (c *core) Capabilities() []any { return c.all }

@@ -14,28 +14,28 @@ import (
 // Node is one process of a run, whatever it runs in. What can be done to it is up to its parts. All methods may be
 // called from several goroutines.
 type Node struct {
-	*core
+	core
 	login node.Login // what its program asks for
 
-	Process *Process
-	Orders  *Orders
-	Signals *Signals
-	Links   *Links
-	Clock   *Clock
-	Disk    *Disk
+	Process Process
+	Orders  Orders
+	Signals Signals
+	Links   Links
+	Clock   Clock
+	Disk    Disk
 }
 
 // newNode makes a node, which has no driver yet.
 func newNode(spec node.Spec, place node.Place) *Node {
-	c := &core{spec: spec, place: place}
-	n := &Node{core: c, Process: &Process{core: c}}
-	n.Process.renew = n.renew
-	n.Orders = &Orders{process: n.Process}
-	n.Signals = &Signals{core: c, process: n.Process, orders: n.Orders}
-	n.Links = &Links{core: c, process: n.Process, orders: n.Orders}
-	n.Clock = &Clock{core: c, process: n.Process, orders: n.Orders}
-	n.Disk = &Disk{core: c, process: n.Process, orders: n.Orders, signals: n.Signals}
-	c.all = []any{n, n.Process, n.Signals, n.Links, n.Clock, n.Disk}
+	n := &Node{core: core{spec: spec, place: place}}
+	c := &n.core
+	n.Process = Process{core: c, renew: n.renew}
+	n.Orders = Orders{process: &n.Process}
+	n.Signals = Signals{core: c, process: &n.Process, orders: &n.Orders}
+	n.Links = Links{core: c, process: &n.Process, orders: &n.Orders}
+	n.Clock = Clock{core: c, process: &n.Process, orders: &n.Orders}
+	n.Disk = Disk{core: c, process: &n.Process, orders: &n.Orders, signals: &n.Signals}
+	n.all = []any{n, &n.Process, &n.Signals, &n.Links, &n.Clock, &n.Disk}
 	return n
 }
 
