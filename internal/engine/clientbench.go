@@ -11,6 +11,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/cluster/state"
+	"github.com/lockquake/lockquake/internal/engine/live"
 	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
@@ -93,7 +94,7 @@ func hellosOf(ctx context.Context, o Options, c *cluster.Cluster) (hellos []*wir
 		return nil, err
 	}
 	for i, n := range c.Nodes {
-		s := newProcess(n, i, newLive(), wire.NewConn(n.Process.Stdio().Out, n.Process.Stdio().In))
+		s := newProcess(n, i, live.New(), wire.NewConn(n.Process.Stdio().Out, n.Process.Stdio().In))
 		s.log = o.Log
 		go s.read()
 		err := s.await(ctx, s.greeted, "hello")

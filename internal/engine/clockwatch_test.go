@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/engine/live"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -80,7 +81,7 @@ func TestTheRealClocksAreRead(t *testing.T) {
 // TestStepsComeIntoTheEnvironment writes what was watched into env.json.
 func TestStepsComeIntoTheEnvironment(t *testing.T) {
 	t.Parallel()
-	r := &run{live: newLive(), nodes: &deployment{}, record: &record{env: results.Env{Host: map[string]string{}, Timings: map[string]int64{}}}}
+	r := &run{live: live.New(), nodes: &deployment{}, record: &record{env: results.Env{Host: map[string]string{}, Timings: map[string]int64{}}}}
 	r.describeEnd() // it never came to the load
 	r.wall = &clockWatch{steps: []results.ClockStep{{Time: 1, By: 2}}}
 	r.describeEnd()

@@ -13,6 +13,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine/live"
 	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/wire"
 )
@@ -84,8 +85,8 @@ func TestAStrangeClockIsMeasuredAndItsEventsMoved(t *testing.T) {
 	if err != nil || h.ErrorNS < wrong || h.ErrorNS > s.clock.Error(clock.Now()) || h.OffsetNS > -ahead+wrong || h.OffsetNS < -ahead-wrong || h.Exact() {
 		t.Fatalf("header %+v, %v; want the error %d in it", h, err, wrong)
 	}
-	live, _ := s.live.last(0, -1)
-	for name, got := range map[string]int64{"file": e.Time, "file's validity": e.Valid, "live view": live.start, "live validity": live.valid} {
+	live, _ := s.live.Last(0, -1)
+	for name, got := range map[string]int64{"file": e.Time, "file's validity": e.Valid, "live view": live.Start, "live validity": live.Valid} {
 		if got < before-h.ErrorNS || got > clock.Now()+h.ErrorNS {
 			t.Errorf("%s: the event is at %d, it was made between %d and %d", name, got, before, clock.Now())
 		}
@@ -106,7 +107,7 @@ func newMeasurer(t *testing.T) *clockMeasurer {
 // greeted is the session of a node that has said hello.
 func greeted(t *testing.T, out io.Reader, in io.Writer) *process {
 	t.Helper()
-	s := newProcess(&cluster.Node{}, 0, newLive(), wire.NewConn(out, in))
+	s := newProcess(&cluster.Node{}, 0, live.New(), wire.NewConn(out, in))
 	s.directed = true
 	go s.read()
 	if err := s.await(t.Context(), s.greeted, "hello"); err != nil {
@@ -150,7 +151,7 @@ func TestTimesMayBeWrong(t *testing.T) {
 		-16 * time.Millisecond: "before the start frame was sent", -14 * time.Millisecond: "", 14 * time.Millisecond: "", 16 * time.Millisecond: "to come when it arrived",
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newProcess(&cluster.Node{}, 0, newLive(), nil)
+			s := newProcess(&cluster.Node{}, 0, live.New(), nil)
 			s.clock.RemoteClock = wire.NewRemoteClock("client-1", func(context.Context) (int64, error) {
 				time.Sleep(5 * time.Millisecond)
 				now := clock.Now()
@@ -174,7 +175,7 @@ func TestTimesOfTheRunsClockMayBeWrong(t *testing.T) {
 	t.Parallel()
 	for wrong, refused := range map[time.Duration]bool{-clockRoom - 1: true, -clockRoom: false, clockRoom: false, clockRoom + 1: true} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newProcess(&cluster.Node{}, 0, newLive(), nil)
+			s := newProcess(&cluster.Node{}, 0, live.New(), nil)
 			s.expect(&wire.Start{})
 			if err := s.punctual([]history.Event{{Time: clock.Now() + int64(wrong)}}); refused != (err != nil) {
 				t.Errorf("%v from now: %v", wrong, err)
@@ -186,7 +187,7 @@ func TestTimesOfTheRunsClockMayBeWrong(t *testing.T) {
 // TestTalkIsBounded to 10,000 frames that nobody asked for.
 func TestTalkIsBounded(t *testing.T) {
 	t.Parallel()
-	s := newProcess(&cluster.Node{}, 0, newLive(), nil)
+	s := newProcess(&cluster.Node{}, 0, live.New(), nil)
 	s.log = slog.New(slog.DiscardHandler)
 	talk := &wire.Frame{Type: wire.TypeLog, Log: &wire.Log{Text: "I am a lock"}}
 	for i := range maxTalk {

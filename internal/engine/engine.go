@@ -4,7 +4,7 @@
 // Package plan says what will be done, with nothing started. A run carries it out. Its parts own their state:
 //
 //   - deployment: the cluster and the service; takeover: servers that an earlier run kept
-//   - processes: clients and resource behind their control streams; live: which grants they have in hand
+//   - processes: clients and resource behind their control streams; live.Table: which grants they have in hand
 //   - schedule and stepRunner say when an injection comes; injector makes and heals it
 //   - observer and sessionWatch ask the service
 //   - record, faultLog, journal: what is written into the run directory; reporter: what is shown meanwhile

@@ -188,6 +188,15 @@ func (l *faultLog) outcomes() map[int]string {
 	return out
 }
 
+// at reports whether a fault hit a node at ns t or later.
+func (l *faultLog) at(node string, t int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.list, func(f *injected) bool {
+		return slices.Contains(f.Targets, node) && (f.End == 0 || f.End >= t)
+	})
+}
+
 // write writes faults.jsonl as it is known now.
 func (l *faultLog) write() {
 	l.mu.Lock()

@@ -18,6 +18,7 @@ import (
 	killing "github.com/lockquake/lockquake/chaos/process"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/engine/live"
 	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
@@ -308,7 +309,7 @@ func TestAHolderThatSlipsAwayIsAMiss(t *testing.T) {
 	if x.Misses < 3 || x.Receipt.Status != history.Installed || x.User == nil || x.Grant == 0 || x.Bit == 0 {
 		t.Errorf("%d misses, %+v", x.Misses, x)
 	}
-	if x.Receipt.Time-x.Bit < int64(silence) {
+	if x.Receipt.Time-x.Bit < int64(live.Silence) {
 		t.Errorf("stopped at %d, injected at %d: its stream was not read until it was silent", x.Bit, x.Receipt.Time)
 	}
 	if h.stops != x.Misses+1 || h.resumed != h.stops {
@@ -599,11 +600,14 @@ func TestAKillIsTheDeathOfItsTargetsAlone(t *testing.T) {
 	t.Parallel()
 	kill := plan.Injection{Kind: chaos.Kind{Name: "kill", Kills: true}}
 	pause := plan.Injection{Kind: chaos.Kind{Name: "pause"}}
-	l := &faultLog{list: []*injected{
-		{inj: kill, Fault: &history.Fault{Start: 10, Targets: []string{"client-1"}, Receipt: history.Receipt{Status: history.Installed}}},
-		{inj: kill, Fault: &history.Fault{Start: 20, Targets: []string{"client-1"}, Receipt: history.Receipt{Status: history.NotMade}}},
-		{inj: pause, Fault: &history.Fault{Start: 30, Targets: []string{"client-2"}, Receipt: history.Receipt{Status: history.Installed}}},
-	}}
+	l := &faultLog{}
+	add := func(inj plan.Injection, start int64, target string, status history.ReceiptStatus) {
+		f := history.Fault{Start: start, Targets: []string{target}, Receipt: history.Receipt{Status: status}}
+		*l.add(plan.Due{Inj: inj}, 0).Fault = f
+	}
+	add(kill, 10, "client-1", history.Installed)
+	add(kill, 20, "client-1", history.NotMade)
+	add(pause, 30, "client-2", history.Installed)
 	if one, two := l.killedAt("client-1"), l.killedAt("client-2"); one != 10 || two != 0 {
 		t.Errorf("client-1 was killed at %d, client-2 at %d; want 10 and never", one, two)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine/live"
 	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/seed"
@@ -26,7 +27,7 @@ type injector struct {
 	plan      *plan.Plan
 	nodes     *deployment
 	processes *processes
-	live      *live
+	live      *live.Table
 	faults    *faultLog
 	record    *record
 	reporter  *reporter
@@ -134,12 +135,12 @@ func (in *injector) injectHolder(ctx context.Context, f *injected, name string) 
 			return history.Receipt{Status: history.NotInstalled}, fmt.Errorf("there is no lock %q", name)
 		}
 	}
-	next := in.live.nextGrant
+	next := in.live.NextGrant
 	switch {
 	case in.plan.Workload == nil:
-		next = in.live.anyHold
+		next = in.live.AnyHold
 	case f.inj.Held > 0:
-		next = func(ctx context.Context, lock int) (hold, error) { return in.live.heldFor(ctx, lock, f.inj.Held) }
+		next = func(ctx context.Context, lock int) (live.Hold, error) { return in.live.HeldFor(ctx, lock, f.inj.Held) }
 	}
 	for f.Misses < maxMisses {
 		h, err := next(ctx, number)
@@ -158,10 +159,10 @@ func (in *injector) injectHolder(ctx context.Context, f *injected, name string) 
 
 // injectOn is one attempt on one holder; held tells whether it still had the grant in hand when it was stopped. The
 // stop has a heal of its own, which stays on the stack until it is done, whatever fails.
-func (in *injector) injectOn(ctx context.Context, f *injected, h hold) (receipt history.Receipt, held bool, err error) {
-	node := in.processes.all[h.user.Client()].node
-	in.faults.change(func() { f.Grant, f.User, f.Lock = h.grant, &h.user, in.plan.Locks[h.lock] })
-	in.target(f, []chaos.Node{node}, fmt.Sprintf("user %d, %s", h.user.Index(), f.Lock))
+func (in *injector) injectOn(ctx context.Context, f *injected, h live.Hold) (receipt history.Receipt, held bool, err error) {
+	node := in.processes.all[h.User.Client()].node
+	in.faults.change(func() { f.Grant, f.User, f.Lock = h.Grant, &h.User, in.plan.Locks[h.Lock] })
+	in.target(f, []chaos.Node{node}, fmt.Sprintf("user %d, %s", h.User.Index(), f.Lock))
 	from := clock.Now()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), chaos.Timeout)
 	defer cancel()
@@ -170,7 +171,7 @@ func (in *injector) injectOn(ctx context.Context, f *injected, h hold) (receipt 
 	state, err := node.Signals.Pause(ctx)
 	var silent time.Duration
 	if err == nil {
-		held, silent, err = in.live.keeps(ctx, h.user, h.grant)
+		held, silent, err = in.live.Keeps(ctx, h.User, h.Grant)
 	}
 	if err != nil {
 		return history.Receipt{Status: history.Indeterminate}, false, errors.Join(err, in.continueHolder(f))
@@ -193,7 +194,7 @@ func (in *injector) injectOn(ctx context.Context, f *injected, h hold) (receipt 
 	in.timed(f, &receipt, acts, from)
 	// A fault that stops the target keeps it stopped: the node counts its pauses.
 	err = errors.Join(err, in.continueHolder(f))
-	receipt.Evidence += fmt.Sprintf("; %v held %s by grant %d when it was stopped (%v), and its stream was silent for %v after", h.user, f.Lock, h.grant, state, silent)
+	receipt.Evidence += fmt.Sprintf("; %v held %s by grant %d when it was stopped (%v), and its stream was silent for %v after", h.User, f.Lock, h.Grant, state, silent)
 	return receipt, true, err
 }
 

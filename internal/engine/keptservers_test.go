@@ -66,7 +66,7 @@ func TestWhoIsNotKept(t *testing.T) {
 	fault := func(f chaos.Fault, r history.Fault) func(*takeover) {
 		return func(t *takeover) {
 			r.Name, r.Target = "kill", "redis-1"
-			t.faults.list = []*injected{{inj: plan.Injection{Kind: kill, Fault: f}, Fault: &r}}
+			*t.faults.add(plan.Due{Inj: plan.Injection{Kind: kill, Fault: f}}, 0).Fault = r
 		}
 	}
 	for _, c := range []struct {

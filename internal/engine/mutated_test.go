@@ -14,6 +14,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine/live"
 	"github.com/lockquake/lockquake/internal/wire"
 )
 
@@ -37,7 +38,7 @@ func TestMutatedClients(t *testing.T) {
 			}
 		}
 		conn := wire.NewConn(bytes.NewReader(b), io.Discard)
-		s := newProcess(&cluster.Node{}, 0, newLive(), conn)
+		s := newProcess(&cluster.Node{}, 0, live.New(), conn)
 		s.log, s.directed = slog.New(slog.DiscardHandler), random.IntN(2) == 0
 		_ = conn.Send(wire.Frame{Type: wire.TypeStart, Start: &wire.Start{Locks: []string{"lock-0"}}}) // which makes lock names known
 		f, err := history.Create(dir+"/client-1.lqh", history.Header{Process: "client-1", Locks: []string{"lock-0"}})

@@ -1,13 +1,10 @@
 package engine
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -17,9 +14,9 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/engine/live"
 	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/wire"
-	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/scenarios"
 )
 
@@ -30,108 +27,13 @@ const (
 	// holderWait is how long a step that was granted the lock waits until the servers have said who holds it. The next
 	// step may break them.
 	holderWait = 50 * time.Millisecond
-	// maxGap is the longest time between two equal answers of one observation. After a longer one the answer may have
-	// been another meanwhile.
-	maxGap = 100 * time.Millisecond
 )
-
-// question is what a node is asked, and for which step.
-type question struct {
-	step       int // from 1
-	by         string
-	node, fact string
-}
-
-// reply is what came of asking once.
-type reply struct {
-	asked, answered int64
-	answer          string
-	err             error
-	endsIn          *int64
-}
-
-// observations are the service's answers. Equal answers in a row are one observation.
-type observations struct {
-	mu     sync.Mutex
-	list   []*history.Observation
-	latest map[question]*history.Observation
-	grants map[string]grantKey // by the lock's own id of the grant
-}
-
-func newObservations() *observations {
-	return &observations{latest: map[question]*history.Observation{}, grants: map[string]grantKey{}}
-}
-
-// add takes one answer.
-func (s *observations) add(q question, r reply) {
-	text := ""
-	if r.err != nil {
-		text = r.err.Error()
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	last := s.latest[q]
-	if last == nil || last.Answer != r.answer || (last.Error == "") != (text == "") ||
-		r.asked-last.LastAnswered > int64(maxGap) {
-		last = &history.Observation{
-			Step: q.step, By: q.by, Node: q.node, Fact: q.fact, Answer: r.answer, Error: text, Asked: r.asked,
-			Answered:     r.answered,
-			LastAnswered: r.asked, EndsIn: r.endsIn,
-		}
-		s.attribute(last)
-		s.list, s.latest[q] = append(s.list, last), last
-	}
-	last.Gap = max(last.Gap, r.asked-last.LastAnswered)
-	last.LastAsked, last.LastAnswered = r.asked, r.answered
-	last.Count++
-}
-
-// attribute names the grant whose id an answer is, where the engine was told of it. The process id of a session stands
-// for one grant after the other, so this is done when the answer comes, and for the rest at the end.
-func (s *observations) attribute(o *history.Observation) {
-	if k, ok := s.grants[o.Answer]; ok && o.User == nil &&
-		(strings.HasPrefix(o.Fact, history.FactHolder) || strings.HasPrefix(o.Fact, history.FactKeys)) {
-		o.User, o.Grant = &k.user, k.grant
-	}
-}
-
-// granted notes by which id the service knows a grant.
-func (s *observations) granted(id string, k grantKey) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if id == "" {
-		return
-	}
-	s.grants[id] = k
-	// all that Postgres knows of a grant that lasts as long as a session
-	if session, _, ok := strings.Cut(id, "/"); ok {
-		s.grants[session] = k
-	}
-}
-
-// write writes all observations, in the order of the questions.
-func (s *observations) write(dir string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.list) == 0 {
-		return nil
-	}
-	slices.SortStableFunc(s.list, func(a, b *history.Observation) int { return int(a.Asked - b.Asked) })
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	var errs []error
-	for _, o := range s.list {
-		s.attribute(o)
-		errs = append(errs, enc.Encode(o))
-	}
-	return errors.Join(append(errs, results.WriteAtomically(filepath.Join(dir, results.FileObserved), b.Bytes()))...)
-}
 
 // observer asks the service for the steps, and records the answers.
 type observer struct {
 	plan       *plan.Plan
 	nodes      *deployment
-	live       *live
+	live       *live.Table
 	seen       *observations
 	background context.Context // of the questions in the background: it lasts as long as the steps
 	asking     sync.WaitGroup  // questions in the background
@@ -182,7 +84,7 @@ func (o *observer) observe(ctx context.Context, number int, st scenarios.Step) e
 	var group sync.WaitGroup
 	errs := make([]error, len(nodes))
 	for i, n := range nodes {
-		q := question{number, history.ByObserve, n, st.Observe}
+		q := question{step: number, by: history.ByObserve, node: n, fact: st.Observe}
 		group.Go(func() { errs[i] = o.askUntilAnswered(ctx, q, st.Every > 0) })
 		if st.Every == 0 {
 			continue
@@ -217,17 +119,18 @@ func (o *observer) askUntilAnswered(ctx context.Context, q question, once bool) 
 // granted notes what a user was granted, and asks the service for it, and the servers that may disagree which of them
 // know of it.
 func (o *observer) granted(number int, user history.User, lock int, res wire.Result) {
-	if h, ok := o.live.last(user, lock); ok {
-		o.seen.granted(res.Grant, grantKey{user, h.grant})
+	if h, ok := o.live.Last(user, lock); ok {
+		o.seen.granted(res.Grant, live.GrantKey{User: user, Grant: h.Grant})
 	}
 	holder := history.FactHolder + o.plan.Locks[lock]
-	questions := []question{{number, history.ByAnswer, history.Service, holder}}
+	questions := []question{{step: number, by: history.ByAnswer, node: history.Service, fact: holder}}
 	if keeper, ok := o.nodes.service.(topology.Keeper); ok {
 		_, ranked := o.nodes.service.Facts()[chaos.FactRole]
 		for _, n := range keeper.Keepers() {
-			questions = append(questions, question{number, history.ByGrant, n, holder})
+			questions = append(questions, question{step: number, by: history.ByGrant, node: n, fact: holder})
 			if ranked { // a replica that has a key was not the one to grant it
-				questions = append(questions, question{number, history.ByGrant, n, chaos.FactRole})
+				questions = append(questions,
+					question{step: number, by: history.ByGrant, node: n, fact: chaos.FactRole})
 			}
 		}
 	}
@@ -236,7 +139,8 @@ func (o *observer) granted(number int, user history.User, lock int, res wire.Res
 
 // answered asks the service what it has of a lock, after a user was told what came of its renewal or release.
 func (o *observer) answered(number, lock int) {
-	o.askAll([]question{{number, history.ByAnswer, history.Service, history.FactHolder + o.plan.Locks[lock]}})
+	holder := history.FactHolder + o.plan.Locks[lock]
+	o.askAll([]question{{step: number, by: history.ByAnswer, node: history.Service, fact: holder}})
 }
 
 // askAll asks side by side, and waits for the answers, but not for long.
@@ -263,5 +167,6 @@ func (o *observer) askAll(questions []question) {
 // atPoint records that a user came to a point, or went on from it.
 func (o *observer) atPoint(number int, node, point, how string) {
 	now := clock.Now()
-	o.seen.add(question{number, history.ByPoint, node, point}, reply{asked: now, answered: now, answer: how})
+	o.seen.add(question{step: number, by: history.ByPoint, node: node, fact: point},
+		reply{asked: now, answered: now, answer: how})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/engine/live"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestObservations(t *testing.T) {
 	const ms = int64(time.Millisecond)
 	s := newObservations()
-	takes := question{3, history.ByObserve, "n1", history.FactTakes + "lock-0"}
+	takes := question{step: 3, by: history.ByObserve, node: "n1", fact: history.FactTakes + "lock-0"}
 	for _, r := range []reply{
 		{10 * ms, 11 * ms, "true", nil, nil},
 		{30 * ms, 31 * ms, "true", nil, nil},
@@ -31,11 +32,11 @@ func TestObservations(t *testing.T) {
 		s.add(takes, r)
 	}
 	who := history.MakeUser(1, 0)
-	s.granted("secret", grantKey{who, 7})
-	s.granted("4711/0/0/1", grantKey{who, 9})
-	s.add(question{5, history.ByAnswer, history.Service, history.FactHolder + "lock-0"}, reply{asked: 500 * ms, answered: 501 * ms, answer: "4711"})
-	s.granted("", grantKey{who, 8}) // a client that does not tell
-	s.add(question{4, history.ByGrant, "n2", history.FactHolder + "lock-0"}, reply{5 * ms, 6 * ms, "secret", nil, nil})
+	s.granted("secret", live.GrantKey{User: who, Grant: 7})
+	s.granted("4711/0/0/1", live.GrantKey{User: who, Grant: 9})
+	s.add(question{step: 5, by: history.ByAnswer, node: history.Service, fact: history.FactHolder + "lock-0"}, reply{asked: 500 * ms, answered: 501 * ms, answer: "4711"})
+	s.granted("", live.GrantKey{User: who, Grant: 8}) // a client that does not tell
+	s.add(question{step: 4, by: history.ByGrant, node: "n2", fact: history.FactHolder + "lock-0"}, reply{asked: 5 * ms, answered: 6 * ms, answer: "secret", err: nil})
 	dir := t.TempDir()
 	if err := s.write(dir); err != nil {
 		t.Fatal(err)

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/lockquake/lockquake/internal/clock"
@@ -68,13 +67,4 @@ func (w outsideWatch) note(s *results.Stopped) {
 	if s != nil && s.To > s.From {
 		w.record.change(func(e *results.Env) { e.Stopped = append(e.Stopped, *s) })
 	}
-}
-
-// at reports whether a fault hit a node at ns t or later.
-func (l *faultLog) at(node string, t int64) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.ContainsFunc(l.list, func(f *injected) bool {
-		return slices.Contains(f.Targets, node) && (f.End == 0 || f.End >= t)
-	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine/live"
 	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/wire"
 )
@@ -24,7 +25,7 @@ type process struct {
 	index int // of the client, from 0; -1 for a resource
 	conn  *wire.Conn
 	clock *remoteClock
-	live  *live
+	live  *live.Table
 	watch *sessionWatch // nil where no grant lasts as long as a session
 	log   *slog.Logger
 
@@ -64,7 +65,7 @@ func openProcess(n *cluster.Node, index int, p *processes) *process {
 	return s
 }
 
-func newProcess(n *cluster.Node, index int, l *live, conn *wire.Conn) *process {
+func newProcess(n *cluster.Node, index int, l *live.Table, conn *wire.Conn) *process {
 	s := &process{
 		node: n, index: index, live: l, conn: conn, waiting: map[int]chan wire.Result{}, ordered: map[int]int{},
 		ready: make(chan struct{}), greeted: make(chan struct{}), ended: make(chan struct{}),
@@ -161,13 +162,13 @@ func (s *process) take(batch []history.Event, raw []byte) (refused error) {
 	s.mu.Unlock()
 	switch {
 	case s.index >= 0:
-		s.live.observe(s.index, batch, s.directed)
+		s.live.Observe(s.index, batch, s.directed)
 		s.watch.observe(batch)
 		if s.told != nil {
 			s.told(batch)
 		}
 	case s.directed:
-		s.live.mark(batch...)
+		s.live.Mark(batch...)
 	}
 	return refused
 }
@@ -238,7 +239,7 @@ func (s *process) frame(f *wire.Frame) error {
 	case wire.TypePong:
 		asked = s.clock.heard(*f.Pong)
 	case wire.TypePoint:
-		s.live.reached(s.index, *f.Point)
+		s.live.Reached(s.index, *f.Point)
 	case wire.TypeLog:
 		asked = false
 		s.log.Info(f.Log.Text, "level", f.Log.Level)

@@ -16,6 +16,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine/live"
 	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
@@ -28,7 +29,7 @@ type processes struct {
 	options Options
 	within  *deadlines
 	nodes   *deployment
-	live    *live
+	live    *live.Table
 	watch   *sessionWatch // nil where no grant lasts as long as a session
 	faults  *faultLog
 	record  *record
@@ -153,7 +154,7 @@ func (p *processes) watchDeath(s *process) {
 	if s.finished() != nil {
 		return
 	}
-	holds := p.live.removeHolds(s.index)
+	holds := p.live.RemoveHolds(s.index)
 	if !p.mayBeDead(s.node) && !p.seenEnded(s.node) {
 		return
 	}
@@ -162,11 +163,11 @@ func (p *processes) watchDeath(s *process) {
 	alive := max(last, p.faults.killedAt(s.node.Name()))
 	for _, h := range holds {
 		e := history.Event{
-			Kind: history.Dead, Phase: history.Info, User: h.user, Grant: h.grant, Lock: h.lock,
+			Kind: history.Dead, Phase: history.Info, User: h.User, Grant: h.Grant, Lock: h.Lock,
 			Value: alive,
 		}
 		p.own.add(e)
-		p.live.mark(e)
+		p.live.Mark(e)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/engine/live"
 )
 
 // reporter reports the progress of a run to its caller.
@@ -13,7 +14,7 @@ type reporter struct {
 	show   func(Progress) // nil: progress is not shown
 	total  time.Duration  // of the load
 	record *record
-	live   *live
+	live   *live.Table
 	faults *faultLog
 
 	mu    sync.Mutex
@@ -34,7 +35,7 @@ func (r *reporter) tell(text string) {
 		return
 	}
 	p := Progress{Total: r.total, Text: text}
-	p.Grants, p.Held = r.live.granted()
+	p.Grants, p.Held = r.live.Granted()
 	p.Faults, p.Standing = r.faults.count()
 	r.mu.Lock()
 	p.Phase = r.phase

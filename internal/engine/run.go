@@ -16,6 +16,7 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/engine/live"
 	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
@@ -41,7 +42,7 @@ type run struct {
 	schedule  *schedule
 	steps     *stepRunner
 	observer  *observer // of the service, for the steps
-	live      *live
+	live      *live.Table
 	contents  contentsReader
 	wall      *clockWatch // nil before the load
 }
@@ -74,7 +75,7 @@ func (o Options) sharing(p *plan.Plan) *KeptServers {
 }
 
 func newRun(o Options, p *plan.Plan) *run {
-	r := &run{options: o, plan: p, within: generous, id: cmp.Or(p.ID, plan.NewID()), live: newLive(), own: &journal{}}
+	r := &run{options: o, plan: p, within: generous, id: cmp.Or(p.ID, plan.NewID()), live: live.New(), own: &journal{}}
 	name := o.Started.UTC().Format("20060102T150405.000") + "-" + strconv.FormatUint(p.Scenario.Run.Seed, 10)
 	r.record = &record{dir: filepath.Join(o.Out, p.Scenario.Name, name), log: o.Log}
 	r.faults = &faultLog{record: r.record}
@@ -369,7 +370,7 @@ func (r *run) describeEnd() {
 			e.Cluster = maps.Clone(r.nodes.cluster.Describe) // servers that are kept go on in another run's
 			e.Warnings = append(e.Warnings, leftBehind(r.nodes.cluster.Nodes)...)
 		}
-		if first := r.live.firstGrant(); first != 0 {
+		if first := r.live.FirstGrant(); first != 0 {
 			e.Timings[results.TimeFirstGrant] = (first - r.options.Began) / int64(time.Millisecond)
 		}
 		if r.wall != nil {

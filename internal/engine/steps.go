@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/engine/live"
 	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
@@ -26,7 +26,7 @@ import (
 type stepRunner struct {
 	plan      *plan.Plan
 	within    *deadlines
-	live      *live
+	live      *live.Table
 	processes *processes
 	injector  *injector
 	observer  *observer
@@ -129,10 +129,10 @@ func (r *stepRunner) user(name string) (*process, history.User) {
 func (r *stepRunner) doStep(ctx context.Context, number int, st scenarios.Step) error {
 	s, user := r.user(st.User)
 	if st.Do == wire.DoAcquire {
-		r.live.forget(user)
+		r.live.Forget(user)
 	}
 	if st.Do == wire.DoArm {
-		r.live.forgetPoint(user, st.Point)
+		r.live.ForgetPoint(user, st.Point)
 		if st.Action == wire.ActionDie {
 			r.processes.expectDeath(s.node)
 		}
@@ -182,7 +182,7 @@ func (r *stepRunner) doStep(ctx context.Context, number int, st scenarios.Step) 
 		return err
 	}
 	if st.Do == wire.DoRead && res.Outcome == wire.OutcomeOK {
-		r.read[lockKey{user, uint16(lock)}] = res.Value
+		r.read[userLock{user, uint16(lock)}] = res.Value
 	}
 	if counted != nil && res.Outcome == wire.OutcomeOK {
 		counted()
@@ -261,14 +261,20 @@ func (r *stepRunner) done(ctx context.Context, number int, st scenarios.Step, re
 }
 
 // lastRead is what each user of the steps read last, by lock.
-type lastRead map[lockKey]int64
+type lastRead map[userLock]int64
+
+// userLock is a lock that a user uses.
+type userLock struct {
+	user history.User
+	lock uint16
+}
 
 // plus returns the value that a write step is to write.
 func (l lastRead) plus(st scenarios.Step, user history.User, lock int) (int64, error) {
 	if st.Plus == 0 {
 		return st.Value, nil
 	}
-	v, ok := l[lockKey{user, uint16(lock)}]
+	v, ok := l[userLock{user, uint16(lock)}]
 	if !ok {
 		return 0, fmt.Errorf("%s has not read %s yet, or did not wait for the answer", st.User, st.Lock)
 	}
@@ -294,19 +300,14 @@ func (r *stepRunner) awaitStep(ctx context.Context, number int, st scenarios.Ste
 		return r.awaitValidity(ctx, st)
 	case "point":
 		s, user := r.user(st.User)
-		if err := r.live.wait(ctx, func() bool { return r.live.points[pointKey(user, st.Point)] > 0 }); err != nil {
+		if err := r.live.AwaitPoint(ctx, user, st.Point); err != nil {
 			return err
 		}
 		r.observer.atPoint(number, s.node.Name(), st.Point, r.plan.Passage(number, st))
 		return nil
 	case "event":
 		_, user := r.user(st.User)
-		o, err := parseOccurrence(st.Event)
-		if err != nil {
-			return err
-		}
-		o.user, o.lock = user, r.awaitedLock(st)
-		return r.live.wait(ctx, func() bool { return r.live.seen[o] > 0 })
+		return r.live.AwaitEvent(ctx, st.Event, user, r.awaitedLock(st))
 	default:
 		return fmt.Errorf("nothing called %q can be awaited", st.Await)
 	}
@@ -321,16 +322,16 @@ func (r *stepRunner) awaitedLock(st scenarios.Step) int {
 func (r *stepRunner) awaitValidity(ctx context.Context, st scenarios.Step) error {
 	_, user := r.user(st.User)
 	for {
-		h, ok := r.live.last(user, r.awaitedLock(st))
+		h, ok := r.live.Last(user, r.awaitedLock(st))
 		switch {
 		case !ok:
 			return fmt.Errorf("%s was never granted a lock", st.User)
-		case h.valid == history.ValidEndless:
+		case h.Valid == history.ValidEndless:
 			return fmt.Errorf("%s has a grant without end", st.User)
-		case h.valid == history.ValidUnknown:
+		case h.Valid == history.ValidUnknown:
 			return nil
 		}
-		over := h.valid + r.processes.all[user.Client()].clock.Error(h.valid)
+		over := h.Valid + r.processes.all[user.Client()].clock.Error(h.Valid)
 		if clock.Now() > over {
 			return nil
 		}
@@ -346,7 +347,7 @@ func (r *stepRunner) awaitFact(ctx context.Context, number int, st scenarios.Ste
 		want = fmt.Sprintf("anything but %q", st.IsNot)
 	}
 	for {
-		got, err := r.observer.ask(ctx, question{number, history.ByAwait, st.Node, st.Fact})
+		got, err := r.observer.ask(ctx, question{step: number, by: history.ByAwait, node: st.Node, fact: st.Fact})
 		if err == nil && (st.IsNot == "" && got == st.Is || st.IsNot != "" && got != st.IsNot) {
 			return nil
 		}
@@ -357,25 +358,6 @@ func (r *stepRunner) awaitFact(ctx context.Context, number int, st scenarios.Ste
 			return fmt.Errorf("%w; the last answer was %q; awaited is %s", serr, got, want)
 		}
 	}
-}
-
-// parseOccurrence reads "acquire ok" or "lost".
-func parseOccurrence(text string) (occurrence, error) {
-	kind, phase, _ := strings.Cut(text, " ")
-	if phase == "" {
-		phase = history.Info.String()
-	}
-	for k := history.Acquire; k.Known(); k++ {
-		if k.String() != kind {
-			continue
-		}
-		for p := history.Invoke; p.Known(); p++ {
-			if p.String() == phase {
-				return occurrence{kind: k, phase: p}, nil
-			}
-		}
-	}
-	return occurrence{}, fmt.Errorf("there is no event %q; write a kind and a phase, such as \"acquire ok\" or \"lost\"", text)
 }
 
 // increments tells whether the acknowledged writes of the steps count up: each adds one to what its user has read.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/engine/live"
 	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
@@ -293,6 +294,11 @@ func TestTheStepAfterOneThatIsNotMetIsNotTaken(t *testing.T) {
 	}
 }
 
+// acquired is the grant of a client's first user.
+func acquired(valid int64) history.Event {
+	return history.Event{Time: clock.Now(), Op: 1, Grant: 1, Kind: history.Acquire, Phase: history.Ok, Valid: valid}
+}
+
 // TestTheEndOfAValidityIsAwaited by the user's own reckoning, renewals included.
 func TestTheEndOfAValidityIsAwaited(t *testing.T) {
 	t.Parallel()
@@ -331,8 +337,8 @@ func TestAValidityIsOverByAnyClock(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				l, until := newLive(), clock.Now()+int64(left)
-				l.observe(0, []history.Event{granted(history.MakeUser(0, 0), 1, until)}, true)
+				l, until := live.New(), clock.Now()+int64(left)
+				l.Observe(0, []history.Event{acquired(until)}, true)
 				r := &stepRunner{plan: &plan.Plan{StepUsers: []string{"A"}}, live: l, processes: &processes{all: []*process{{clock: c}}}}
 				if err := r.awaitValidity(t.Context(), scenarios.Step{User: "A"}); err != nil {
 					t.Fatal(err)
@@ -364,8 +370,8 @@ func TestWhatCountsUp(t *testing.T) {
 func TestAValidityWithoutATime(t *testing.T) {
 	t.Parallel()
 	for valid, want := range map[int64]string{history.ValidEndless: "A has a grant without end", history.ValidUnknown: ""} {
-		l := newLive()
-		l.observe(0, []history.Event{granted(history.MakeUser(0, 0), 1, valid)}, true)
+		l := live.New()
+		l.Observe(0, []history.Event{acquired(valid)}, true)
 		r := &stepRunner{plan: &plan.Plan{StepUsers: []string{"A"}}, live: l, processes: &processes{all: []*process{{clock: newRemoteClock("client-1", nil, nil)}}}}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // who waits for a time ends with it

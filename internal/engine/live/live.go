@@ -1,9 +1,11 @@
-package engine
+// Package live is the table of what the clients of a run have told so far.
+package live
 
 import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,13 +14,13 @@ import (
 	"github.com/lockquake/lockquake/internal/wire"
 )
 
-// live is the table of what the clients have told so far: who has which grant in hand, and when each client was last
+// Table is the table of what the clients have told so far: who has which grant in hand, and when each client was last
 // heard. The target holder and the awaits of steps read it; nothing is judged from it.
-type live struct {
+type Table struct {
 	mu sync.Mutex
 	// in hand now: granted, and no release begun; values, since each grant of a run passes here
-	holds   map[grantKey]hold
-	latest  map[lockKey]hold   // the last grant of a user and lock, directed runs only
+	holds   map[GrantKey]Hold
+	latest  map[lockKey]Hold   // the last grant of a user and lock, directed runs only
 	seen    map[occurrence]int // events of a user since its last acquire was ordered, directed runs only
 	points  map[string]int     // "user point" -> times reached
 	heard   map[int]int64      // client index -> ns when its stream last brought something
@@ -29,23 +31,25 @@ type live struct {
 	changed chan struct{} // closed, and made anew, when something changed and a waiter is there
 }
 
-type grantKey struct {
-	user  history.User
-	grant uint32
+// GrantKey names a grant.
+type GrantKey struct {
+	User  history.User
+	Grant uint32
 }
 
+// lockKey is a lock that a user uses.
 type lockKey struct {
 	user history.User
 	lock uint16
 }
 
-// hold is a grant that a user has in hand, as its stream told.
-type hold struct {
-	user  history.User
-	grant uint32
-	lock  uint16
-	start int64
-	valid int64
+// Hold is a grant that a user has in hand, as its stream told.
+type Hold struct {
+	User  history.User
+	Grant uint32
+	Lock  uint16
+	Start int64
+	Valid int64
 	lost  bool
 }
 
@@ -57,15 +61,16 @@ type occurrence struct {
 	phase history.Phase
 }
 
-func newLive() *live {
-	return &live{
-		holds: map[grantKey]hold{}, latest: map[lockKey]hold{}, seen: map[occurrence]int{}, points: map[string]int{},
+// New returns an empty table.
+func New() *Table {
+	return &Table{
+		holds: map[GrantKey]Hold{}, latest: map[lockKey]Hold{}, seen: map[occurrence]int{}, points: map[string]int{},
 		heard: map[int]int64{}, changed: make(chan struct{}),
 	}
 }
 
-// observe takes a batch of one client's events.
-func (l *live) observe(client int, batch []history.Event, directed bool) {
+// Observe takes a batch of one client's events.
+func (l *Table) Observe(client int, batch []history.Event, directed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := clock.Now()
@@ -82,8 +87,8 @@ func (l *live) observe(client int, batch []history.Event, directed bool) {
 	l.wake()
 }
 
-// mark takes events that are not a client's own: what the resource did, what the engine saw.
-func (l *live) mark(batch ...history.Event) {
+// Mark takes events that are not a client's own: what the resource did, what the engine saw.
+func (l *Table) Mark(batch ...history.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range batch {
@@ -92,22 +97,22 @@ func (l *live) mark(batch ...history.Event) {
 	l.wake()
 }
 
-func (l *live) apply(e *history.Event, directed bool) {
+func (l *Table) apply(e *history.Event, directed bool) {
 	switch {
 	case e.Kind == history.Acquire && e.Phase == history.Ok:
 		l.grants++
 		if l.first == 0 || e.Time < l.first {
 			l.first = e.Time
 		}
-		l.holds[grantKey{e.User, e.Op}] = hold{user: e.User, grant: e.Op, lock: e.Lock, start: e.Time, valid: e.Valid}
+		l.holds[GrantKey{e.User, e.Op}] = Hold{User: e.User, Grant: e.Op, Lock: e.Lock, Start: e.Time, Valid: e.Valid}
 	case e.Kind == history.Release && e.Phase == history.Invoke:
-		delete(l.holds, grantKey{e.User, e.Grant})
+		delete(l.holds, GrantKey{e.User, e.Grant})
 		return
 	case e.Kind == history.Lost:
-		l.change(e, func(h *hold) { h.lost = true })
+		l.change(e, func(h *Hold) { h.lost = true })
 		return
 	case e.Kind == history.Renewed, e.Kind == history.Renew && e.Phase == history.Ok:
-		l.change(e, func(h *hold) { h.valid = max(h.valid, e.Valid) })
+		l.change(e, func(h *Hold) { h.Valid = max(h.Valid, e.Valid) })
 	default:
 		return
 	}
@@ -118,27 +123,27 @@ func (l *live) apply(e *history.Event, directed bool) {
 	if e.Kind == history.Acquire {
 		grant = e.Op
 	}
-	if h, ok := l.holds[grantKey{e.User, grant}]; ok {
-		l.latest[lockKey{h.user, h.lock}] = h
+	if h, ok := l.holds[GrantKey{e.User, grant}]; ok {
+		l.latest[lockKey{h.User, h.Lock}] = h
 	}
 }
 
 // change alters the hold that an event is about, if it is in hand.
-func (l *live) change(e *history.Event, how func(*hold)) {
-	k := grantKey{e.User, e.Grant}
+func (l *Table) change(e *history.Event, how func(*Hold)) {
+	k := GrantKey{e.User, e.Grant}
 	if h, ok := l.holds[k]; ok {
 		how(&h)
 		l.holds[k] = h
 	}
 }
 
-func (l *live) note(e *history.Event) {
+func (l *Table) note(e *history.Event) {
 	l.seen[occurrence{e.User, int(e.Lock), e.Kind, e.Phase}]++
 	l.seen[occurrence{e.User, -1, e.Kind, e.Phase}]++
 }
 
-// reached records that a user waits at, or died at, an armed point.
-func (l *live) reached(client int, p wire.Point) {
+// Reached records that a user waits at, or died at, an armed point.
+func (l *Table) Reached(client int, p wire.Point) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.points[pointKey(history.MakeUser(client, p.User), p.Point)]++
@@ -147,22 +152,38 @@ func (l *live) reached(client int, p wire.Point) {
 
 func pointKey(u history.User, point string) string { return fmt.Sprintf("%v %s", u, point) }
 
-// forget begins a new count of a user's events.
-func (l *live) forget(u history.User) {
+// Forget begins a new count of a user's events.
+func (l *Table) Forget(u history.User) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	maps.DeleteFunc(l.seen, func(o occurrence, _ int) bool { return o.user == u })
 }
 
-// forgetPoint begins a new count of a user's passages of a point.
-func (l *live) forgetPoint(u history.User, point string) {
+// ForgetPoint begins a new count of a user's passages of a point.
+func (l *Table) ForgetPoint(u history.User, point string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.points, pointKey(u, point))
 }
 
+// AwaitPoint waits until a user waits at, or died at, an armed point.
+func (l *Table) AwaitPoint(ctx context.Context, u history.User, point string) error {
+	return l.wait(ctx, func() bool { return l.points[pointKey(u, point)] > 0 })
+}
+
+// AwaitEvent waits until an event of a user was seen since its last acquire was ordered. The event is a kind and a
+// phase, such as "acquire ok" or "lost"; lock is -1 where any will do.
+func (l *Table) AwaitEvent(ctx context.Context, event string, u history.User, lock int) error {
+	o, err := parseOccurrence(event)
+	if err != nil {
+		return err
+	}
+	o.user, o.lock = u, lock
+	return l.wait(ctx, func() bool { return l.seen[o] > 0 })
+}
+
 // wake must be called with the mutex held.
-func (l *live) wake() {
+func (l *Table) wake() {
 	if l.waiters > 0 {
 		close(l.changed)
 		l.changed = make(chan struct{})
@@ -170,7 +191,7 @@ func (l *live) wake() {
 }
 
 // wait returns when cond holds or ctx ends. cond is called with the mutex held.
-func (l *live) wait(ctx context.Context, cond func() bool) error {
+func (l *Table) wait(ctx context.Context, cond func() bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.waiters++
@@ -189,70 +210,89 @@ func (l *live) wait(ctx context.Context, cond func() bool) error {
 	return nil
 }
 
-// nextGrant waits for a grant that arrives from now on, of the given lock or, for -1, of any, and returns its hold.
-func (l *live) nextGrant(ctx context.Context, lock int) (hold, error) {
+// parseOccurrence reads "acquire ok" or "lost".
+func parseOccurrence(text string) (occurrence, error) {
+	kind, phase, _ := strings.Cut(text, " ")
+	if phase == "" {
+		phase = history.Info.String()
+	}
+	for k := history.Acquire; k.Known(); k++ {
+		if k.String() != kind {
+			continue
+		}
+		for p := history.Invoke; p.Known(); p++ {
+			if p.String() == phase {
+				return occurrence{kind: k, phase: p}, nil
+			}
+		}
+	}
+	return occurrence{}, fmt.Errorf("there is no event %q; write a kind and a phase, such as \"acquire ok\" or \"lost\"", text)
+}
+
+// NextGrant waits for a grant that arrives from now on, of the given lock or, for -1, of any, and returns its hold.
+func (l *Table) NextGrant(ctx context.Context, lock int) (Hold, error) {
 	return l.grantAfter(ctx, clock.Now(), lock)
 }
 
-// heldFor waits for a grant that arrives from now on and is still in hand when d has passed since it was seen.
-func (l *live) heldFor(ctx context.Context, lock int, d time.Duration) (hold, error) {
+// HeldFor waits for a grant that arrives from now on and is still in hand when d has passed since it was seen.
+func (l *Table) HeldFor(ctx context.Context, lock int, d time.Duration) (Hold, error) {
 	since := clock.Now()
 	for {
 		h, err := l.grantAfter(ctx, since, lock)
 		if err == nil {
 			err = clock.Sleep(ctx, d)
 		}
-		if err != nil || l.held(h.user, h.grant) {
+		if err != nil || l.held(h.User, h.Grant) {
 			return h, err
 		}
 	}
 }
 
-// anyHold returns a hold of that lock that is in hand now, whenever it began: directed runs have few grants.
-func (l *live) anyHold(ctx context.Context, lock int) (hold, error) {
+// AnyHold returns a hold of that lock that is in hand now, whenever it began: directed runs have few grants.
+func (l *Table) AnyHold(ctx context.Context, lock int) (Hold, error) {
 	return l.grantAfter(ctx, 0, lock)
 }
 
 // grantAfter waits for a hold that began after ns since, and returns the latest.
-func (l *live) grantAfter(ctx context.Context, since int64, lock int) (found hold, err error) {
+func (l *Table) grantAfter(ctx context.Context, since int64, lock int) (found Hold, err error) {
 	err = l.wait(ctx, func() bool {
 		for _, h := range l.holds {
-			if h.start > since && !h.lost && (lock < 0 || int(h.lock) == lock) && h.start > found.start {
+			if h.Start > since && !h.lost && (lock < 0 || int(h.Lock) == lock) && h.Start > found.Start {
 				found = h
 			}
 		}
-		return found.grant != 0
+		return found.Grant != 0
 	})
 	return found, err
 }
 
 // held tells whether a user still has that grant in hand.
-func (l *live) held(u history.User, grant uint32) bool {
+func (l *Table) held(u history.User, grant uint32) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h, ok := l.holds[grantKey{u, grant}]
+	h, ok := l.holds[GrantKey{u, grant}]
 	return ok && !h.lost
 }
 
-// last returns the last grant of a user and lock, or of the user alone for -1; ok is false when it never had one.
-func (l *live) last(u history.User, lock int) (found hold, ok bool) {
+// Last returns the last grant of a user and lock, or of the user alone for -1; ok is false when it never had one.
+func (l *Table) Last(u history.User, lock int) (found Hold, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for k, h := range l.latest {
-		if k.user == u && (lock < 0 || int(k.lock) == lock) && (!ok || h.start > found.start) {
+		if k.user == u && (lock < 0 || int(k.lock) == lock) && (!ok || h.Start > found.Start) {
 			found, ok = h, true
 		}
 	}
 	return found, ok
 }
 
-// removeHolds takes the holds of a dead client out of hand and returns them.
-func (l *live) removeHolds(client int) []hold {
+// RemoveHolds takes the holds of a dead client out of hand and returns them.
+func (l *Table) RemoveHolds(client int) []Hold {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var out []hold
+	var out []Hold
 	for k, h := range l.holds {
-		if k.user.Client() == client {
+		if k.User.Client() == client {
 			out = append(out, h)
 			delete(l.holds, k)
 		}
@@ -260,32 +300,32 @@ func (l *live) removeHolds(client int) []hold {
 	return out
 }
 
-// keeps reports whether a user whose client was stopped still has a grant in hand. It reads the client's stream until
+// Keeps reports whether a user whose client was stopped still has a grant in hand. It reads the client's stream until
 // that brings the grant's end, or was silent for long enough to be read to its end: counted from now at the earliest,
 // and at least twice as long as any event was under way lately. A busy machine delays what a client wrote before it was
 // stopped.
-func (l *live) keeps(ctx context.Context, u history.User, grant uint32) (held bool, silent time.Duration, err error) {
+func (l *Table) Keeps(ctx context.Context, u history.User, grant uint32) (held bool, silent time.Duration, err error) {
 	since := clock.Now()
 	for {
 		held = l.held(u, grant)
 		now := clock.Now()
 		l.mu.Lock()
 		last := max(l.heard[u.Client()], since)
-		silent = min(max(silence, 2*l.delays.longest(now)), maxSilence)
+		silent = min(max(Silence, 2*l.delays.longest(now)), maxSilence)
 		l.mu.Unlock()
 		rest := time.Duration(last+int64(silent)) - time.Duration(now)
 		if rest <= 0 || !held {
 			return held, silent, nil
 		}
-		if err := clock.Sleep(ctx, min(rest, silence)); err != nil {
+		if err := clock.Sleep(ctx, min(rest, Silence)); err != nil {
 			return false, silent, err
 		}
 	}
 }
 
 const (
-	// silence is how long a stopped client's stream must bring nothing before it counts as read to its end.
-	silence = 20 * time.Millisecond
+	// Silence is how long a stopped client's stream must bring nothing before it counts as read to its end.
+	Silence = 20 * time.Millisecond
 	// maxSilence bounds what a slow stream makes of it: a holder that is stopped for long is another fault than the one
 	// that was asked for.
 	maxSilence = 500 * time.Millisecond
@@ -318,15 +358,15 @@ func (d *delays) turn(now int64) {
 	}
 }
 
-// granted returns the number of grants so far, and of those that are in hand.
-func (l *live) granted() (all int64, held int) {
+// Granted returns the number of grants so far, and of those that are in hand.
+func (l *Table) Granted() (all int64, held int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.grants, len(l.holds)
 }
 
-// firstGrant returns when the first grant was in hand, or 0 where there was none.
-func (l *live) firstGrant() int64 {
+// FirstGrant returns when the first grant was in hand, or 0 where there was none.
+func (l *Table) FirstGrant() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.first
