@@ -129,7 +129,7 @@ func (d *deployment) leave(ctx context.Context, a *plan.Attached, tell func(stri
 		}
 		for _, m := range d.several {
 			d.cluster.Describe["attached_behind_"+m.Address] = strings.Join(m.Servers, ", ")
-			d.record.change(func(e *results.Env) { e.Warnings = append(e.Warnings, m.String()) })
+			d.record.Change(func(e *results.Env) { e.Warnings = append(e.Warnings, m.String()) })
 		}
 	}
 	return nil

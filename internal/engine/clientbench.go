@@ -47,7 +47,7 @@ func (b *ClientBench) Client(number int) (*cluster.Node, *wire.Start, error) {
 }
 
 // LastWords are the last lines that clients wrote on standard error, once all is closed; nil: there are none.
-func (b *ClientBench) LastWords() error { return lastWords(b.run.record.logDir(), "client-*") }
+func (b *ClientBench) LastWords() error { return lastWords(b.run.record.LogDir(), "client-*") }
 
 // Close ends all that was started.
 func (b *ClientBench) Close(ctx context.Context) error {

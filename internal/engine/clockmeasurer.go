@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/engine/rundir"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
 )
@@ -29,7 +30,7 @@ const (
 
 // clockMeasurer compares the clocks that are not the run's: before the load, every few seconds, and after it.
 type clockMeasurer struct {
-	record *record
+	record *rundir.Dir
 	clocks []*measuredClock
 	cancel context.CancelFunc // ends the measuring; nil before it began
 	going  sync.WaitGroup
@@ -104,12 +105,12 @@ func (m *clockMeasurer) measure(ctx context.Context, c *measuredClock) error {
 	c.made++
 	if err != nil {
 		c.missed++
-		m.record.log.Info("a measurement of a clock is left out", "node", c.name, "reason", err)
+		m.record.Log.Info("a measurement of a clock is left out", "node", c.name, "reason", err)
 		return err
 	}
 	if why := c.Stepped(); why != "" && !c.stepped {
 		c.stepped = true
-		m.record.unknown("%s", why)
+		m.record.Unknown("%s", why)
 	}
 	if c.running == nil {
 		return nil // an agent has no history
@@ -128,7 +129,7 @@ func (m *clockMeasurer) finish(ctx context.Context) {
 		}
 	}
 	all.Wait()
-	m.record.change(func(e *results.Env) {
+	m.record.Change(func(e *results.Env) {
 		for i, c := range m.clocks {
 			if err := last[i]; err != nil && !errors.Is(err, errEnded) {
 				e.Warnings = append(e.Warnings,
@@ -149,7 +150,7 @@ func (m *clockMeasurer) write(one history.Measurement) error {
 	m.writing.Lock()
 	defer m.writing.Unlock()
 	if m.file == nil {
-		f, err := os.Create(filepath.Join(m.record.historyDir(), history.Clocks))
+		f, err := os.Create(filepath.Join(m.record.HistoryDir(), history.Clocks))
 		if err != nil {
 			return err
 		}

@@ -57,10 +57,10 @@ func TestClocksAreMeasuredAgain(t *testing.T) {
 			t.Errorf("of the agents' clocks the one that is not the run's is measured: %d clocks, %+v", len(m.clocks), m.clocks[len(m.clocks)-1])
 		}
 	})
-	if len(m.record.env.Unknown) > 0 {
-		t.Errorf("the run is unknown: %q", m.record.env.Unknown)
+	if len(m.record.Env.Unknown) > 0 {
+		t.Errorf("the run is unknown: %q", m.record.Env.Unknown)
 	}
-	said := strings.Join(m.record.env.Warnings, "\n")
+	said := strings.Join(m.record.Env.Warnings, "\n")
 	for text, want := range map[string]int{
 		"of 3 measurements of the clock of client-2 were left out": 1, "the clock of client-3 was not measured after the load": 1, "the error of its times grows by 500 ppm": 1, "client-1": 0, "client-4": 0, "agent": 0,
 	} {
@@ -68,7 +68,7 @@ func TestClocksAreMeasuredAgain(t *testing.T) {
 			t.Errorf("%q is said %d times, want %d: %s", text, strings.Count(said, text), want, said)
 		}
 	}
-	b, err := os.ReadFile(filepath.Join(m.record.historyDir(), history.Clocks))
+	b, err := os.ReadFile(filepath.Join(m.record.HistoryDir(), history.Clocks))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/engine/live"
+	"github.com/lockquake/lockquake/internal/engine/rundir"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -81,11 +82,11 @@ func TestTheRealClocksAreRead(t *testing.T) {
 // TestStepsComeIntoTheEnvironment writes what was watched into env.json.
 func TestStepsComeIntoTheEnvironment(t *testing.T) {
 	t.Parallel()
-	r := &run{live: live.New(), nodes: &deployment{}, record: &record{env: results.Env{Host: map[string]string{}, Timings: map[string]int64{}}}}
+	r := &run{live: live.New(), nodes: &deployment{}, record: &rundir.Dir{Env: results.Env{Host: map[string]string{}, Timings: map[string]int64{}}}}
 	r.describeEnd() // it never came to the load
 	r.wall = &clockWatch{steps: []results.ClockStep{{Time: 1, By: 2}}}
 	r.describeEnd()
-	if !slices.Equal(r.record.env.ClockSteps, r.wall.steps) {
-		t.Errorf("env.json has %+v", r.record.env.ClockSteps)
+	if !slices.Equal(r.record.Env.ClockSteps, r.wall.steps) {
+		t.Errorf("env.json has %+v", r.record.Env.ClockSteps)
 	}
 }

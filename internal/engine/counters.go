@@ -8,6 +8,7 @@ import (
 	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/engine/plan"
+	"github.com/lockquake/lockquake/internal/engine/rundir"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/results"
 )
@@ -15,7 +16,7 @@ import (
 // serverCounters ask the servers what they have counted.
 type serverCounters struct {
 	nodes  *deployment
-	record *record
+	record *rundir.Dir
 	// attached says that the servers are somebody else's. What they count is what others ask of them, too.
 	attached bool
 }
@@ -52,14 +53,14 @@ func (c serverCounters) read(ctx context.Context) (r results.Reading) {
 func (c serverCounters) readBeforeKill(ctx context.Context) {
 	const patience = 200 * time.Millisecond
 	begun := false
-	c.record.change(func(e *results.Env) { begun = len(e.Readings) > 0 })
+	c.record.Change(func(e *results.Env) { begun = len(e.Readings) > 0 })
 	if !begun { // nothing is measured yet
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	r := c.read(ctx)
-	c.record.change(func(e *results.Env) { e.Readings = append(e.Readings, r) })
+	c.record.Change(func(e *results.Env) { e.Readings = append(e.Readings, r) })
 }
 
 // The times for what is left when all clients have ended: endsWithin is how long after its TTL a service may take to
@@ -73,7 +74,7 @@ const (
 type contentsReader struct {
 	plan     *plan.Plan
 	nodes    *deployment
-	record   *record
+	record   *rundir.Dir
 	attached bool // others use the servers, too
 }
 
@@ -100,14 +101,14 @@ func (r contentsReader) read(ctx context.Context) map[string]results.Content {
 // before counts what is there before the load.
 func (r contentsReader) before(ctx context.Context) {
 	if c := r.read(ctx); c != nil {
-		r.record.change(func(e *results.Env) { e.Contents = &results.Contents{Before: c} })
+		r.record.Change(func(e *results.Env) { e.Contents = &results.Contents{Before: c} })
 	}
 }
 
 // loaded counts what is there while the clients are.
 func (r contentsReader) loaded(ctx context.Context) {
 	c := r.read(ctx)
-	r.record.change(func(e *results.Env) {
+	r.record.Change(func(e *results.Env) {
 		if e.Contents != nil {
 			e.Contents.Loaded = c
 		}
@@ -119,7 +120,7 @@ func (r contentsReader) loaded(ctx context.Context) {
 func (r contentsReader) after(ctx context.Context) {
 	var now results.Contents
 	var users int
-	r.record.change(func(e *results.Env) {
+	r.record.Change(func(e *results.Env) {
 		if users = e.Users; e.Contents != nil {
 			now = *e.Contents
 		}
@@ -129,7 +130,7 @@ func (r contentsReader) after(ctx context.Context) {
 		over := clock.Now() > until
 		now.After = r.read(ctx)
 		if now.After != nil && (over && ttl <= longestTTL || len(now.Left(users, len(r.plan.Locks), 0)) == 0) {
-			r.record.change(func(e *results.Env) { e.Contents.After = now.After })
+			r.record.Change(func(e *results.Env) { e.Contents.After = now.After })
 			return
 		}
 		if over || ttl > longestTTL || clock.Sleep(ctx, 200*time.Millisecond) != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine/plan"
+	"github.com/lockquake/lockquake/internal/engine/rundir"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/seed"
 	"github.com/lockquake/lockquake/results"
@@ -21,7 +22,7 @@ import (
 // deployment is the nodes of a run, and the service that its servers are.
 type deployment struct {
 	plan    *plan.Plan
-	record  *record
+	record  *rundir.Dir
 	cluster *cluster.Cluster // nil until the nodes are made
 	service topology.Service // nil until the servers are started
 	agent   bool             // it was asked for when the nodes were made
@@ -35,11 +36,11 @@ type deployment struct {
 // open makes all nodes and starts them.
 func (d *deployment) open(ctx context.Context, o Options, id string) error {
 	d.agent = d.plan.NeedsAgent() || o.Kept != nil && o.Kept.Agent
-	err := d.record.timing(results.TimeOpen, func() (err error) {
+	err := d.record.Timing(results.TimeOpen, func() (err error) {
 		d.cluster, err = o.Provider.Open(ctx, cluster.Request{
 			Run: id, Specs: d.plan.OwnSpecs(), Images: o.Images, Agent: d.agent, Hosts: d.plan.Scenario.Hosts,
 			Needs:  d.plan.Needs,
-			LogDir: d.record.logDir(), Keep: o.Keep, Reuse: o.Kept != nil, Log: d.record.log,
+			LogDir: d.record.LogDir(), Keep: o.Keep, Reuse: o.Kept != nil, Log: d.record.Log,
 		})
 		return err
 	})
@@ -48,7 +49,7 @@ func (d *deployment) open(ctx context.Context, o Options, id string) error {
 	}
 	started := slices.DeleteFunc(slices.Clone(d.cluster.Nodes),
 		func(n *cluster.Node) bool { return n.Role() == d.left })
-	if err := d.record.timing(results.TimeStart, func() error { return cluster.StartAll(ctx, started) }); err != nil {
+	if err := d.record.Timing(results.TimeStart, func() error { return cluster.StartAll(ctx, started) }); err != nil {
 		return err
 	}
 	d.cluster.Join(d.plan.Outside)
@@ -87,7 +88,7 @@ func (d *deployment) awaitReady(ctx context.Context, limit time.Duration) error 
 				how = "is out of sight"
 			}
 			return fmt.Errorf("%s %s; see %s", dead.Name(), how,
-				filepath.Join(d.record.dir, results.DirLogs, dead.Name()+".log"))
+				filepath.Join(d.record.Path, results.DirLogs, dead.Name()+".log"))
 		}
 		if clock.Sleep(ctx, 20*time.Millisecond) != nil {
 			return fmt.Errorf("%s does not serve after %v: %w", d.plan.Backend.Name, limit, err)
@@ -144,6 +145,6 @@ func (d *deployment) close(ctx context.Context) error {
 	d.explain(ctx, true)
 	said := d.service.Describe(ctx)
 	cancel()
-	d.record.change(func(e *results.Env) { e.Service = said })
+	d.record.Change(func(e *results.Env) { e.Service = said })
 	return d.service.Close()
 }

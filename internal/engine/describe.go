@@ -31,7 +31,9 @@ func describe(o Options, p *plan.Plan, id, dir string) results.Env {
 	}
 	e.Fair = p.Lock.Offers.Fair
 	if p.Backend.Majority != backends.NoMajority {
-		e.Majority = &results.Majority{Servers: p.Specs.Of(node.Server), Apart: p.Backend.Majority == backends.ByClients}
+		e.Majority = &results.Majority{
+			Servers: p.Specs.Of(node.Server), Apart: p.Backend.Majority == backends.ByClients,
+		}
 	}
 	for _, n := range p.Lock.Notes {
 		e.Notes = append(e.Notes, results.Note(n))

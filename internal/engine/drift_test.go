@@ -15,6 +15,7 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine/live"
 	"github.com/lockquake/lockquake/internal/engine/plan"
+	"github.com/lockquake/lockquake/internal/engine/rundir"
 	"github.com/lockquake/lockquake/internal/wire"
 )
 
@@ -63,7 +64,7 @@ func TestAStrangeClockIsMeasuredAndItsEventsMoved(t *testing.T) {
 	if off > wrong || off < -wrong || wrong <= 0 || wrong > int64(time.Second) { // half of the quickest of thirty answers, which takes a millisecond
 		t.Fatalf("an hour ahead is told to be %d wrong, and is %d", wrong, off)
 	}
-	dir := m.record.historyDir()
+	dir := m.record.HistoryDir()
 	if err := s.record(dir, &plan.Plan{Locks: []string{"lock-0"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -96,8 +97,8 @@ func TestAStrangeClockIsMeasuredAndItsEventsMoved(t *testing.T) {
 // newMeasurer makes one of a run directory that has nothing but the folder of the history.
 func newMeasurer(t *testing.T) *clockMeasurer {
 	t.Helper()
-	m := &clockMeasurer{record: &record{dir: t.TempDir(), log: slog.New(slog.DiscardHandler)}}
-	if err := os.Mkdir(m.record.historyDir(), 0o750); err != nil {
+	m := &clockMeasurer{record: &rundir.Dir{Path: t.TempDir(), Log: slog.New(slog.DiscardHandler)}}
+	if err := os.Mkdir(m.record.HistoryDir(), 0o750); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = m.close() })

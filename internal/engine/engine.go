@@ -7,7 +7,7 @@
 //   - processes: clients and resource behind their control streams; live.Table: which grants they have in hand
 //   - schedule and stepRunner say when an injection comes; injector makes and heals it
 //   - observer and sessionWatch ask the service
-//   - record, faultLog, journal: what is written into the run directory; reporter: what is shown meanwhile
+//   - package rundir: what is written into the run directory; reporter: what is shown meanwhile
 package engine
 
 import (

@@ -24,7 +24,7 @@ func (d *deployment) explain(ctx context.Context, after bool) {
 	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
 	defer cancel()
 	said := e.Explain(ctx, cluster.Handles(d.cluster.ByRole(node.Server)))
-	d.record.change(func(env *results.Env) {
+	d.record.Change(func(env *results.Env) {
 		for _, s := range said {
 			i := slices.IndexFunc(env.Settings, func(o results.Setting) bool {
 				return o.Server == s.Server &&

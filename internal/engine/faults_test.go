@@ -20,6 +20,7 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/engine/live"
 	"github.com/lockquake/lockquake/internal/engine/plan"
+	"github.com/lockquake/lockquake/internal/engine/rundir"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
 )
@@ -600,15 +601,15 @@ func TestAKillIsTheDeathOfItsTargetsAlone(t *testing.T) {
 	t.Parallel()
 	kill := plan.Injection{Kind: chaos.Kind{Name: "kill", Kills: true}}
 	pause := plan.Injection{Kind: chaos.Kind{Name: "pause"}}
-	l := &faultLog{}
+	l := &rundir.Faults{}
 	add := func(inj plan.Injection, start int64, target string, status history.ReceiptStatus) {
 		f := history.Fault{Start: start, Targets: []string{target}, Receipt: history.Receipt{Status: status}}
-		*l.add(plan.Due{Inj: inj}, 0).Fault = f
+		*l.Add(plan.Due{Inj: inj}, 0).Fault = f
 	}
 	add(kill, 10, "client-1", history.Installed)
 	add(kill, 20, "client-1", history.NotMade)
 	add(pause, 30, "client-2", history.Installed)
-	if one, two := l.killedAt("client-1"), l.killedAt("client-2"); one != 10 || two != 0 {
+	if one, two := l.KilledAt("client-1"), l.KilledAt("client-2"); one != 10 || two != 0 {
 		t.Errorf("client-1 was killed at %d, client-2 at %d; want 10 and never", one, two)
 	}
 }

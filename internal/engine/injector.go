@@ -15,6 +15,7 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine/live"
 	"github.com/lockquake/lockquake/internal/engine/plan"
+	"github.com/lockquake/lockquake/internal/engine/rundir"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/seed"
 )
@@ -28,8 +29,8 @@ type injector struct {
 	nodes     *deployment
 	processes *processes
 	live      *live.Table
-	faults    *faultLog
-	record    *record
+	faults    *rundir.Faults
+	record    *rundir.Dir
 	reporter  *reporter
 
 	heals      *chaos.Stack     // of the faults
@@ -40,11 +41,11 @@ type injector struct {
 
 // inject resolves the target and injects the fault. It returns the record, complete but for the heal. If the injection
 // fails, its receipt says so.
-func (in *injector) inject(ctx context.Context, d plan.Due, planned int64) *injected {
-	f := in.faults.add(d, planned)
+func (in *injector) inject(ctx context.Context, d plan.Due, planned int64) *rundir.Injected {
+	f := in.faults.Add(d, planned)
 	var receipt history.Receipt
 	var err error
-	if name, ok := f.inj.Selector.Holder(); ok {
+	if name, ok := f.Inj.Selector.Holder(); ok {
 		receipt, err = in.injectHolder(ctx, f, name)
 	} else {
 		receipt, err = in.injectNodes(ctx, f)
@@ -58,23 +59,23 @@ func (in *injector) inject(ctx context.Context, d plan.Due, planned int64) *inje
 	if receipt.Time == 0 {
 		receipt.Time = clock.Now()
 	}
-	in.faults.change(func() {
+	in.faults.Change(func() {
 		f.Receipt = receipt
 		if receipt.Status == history.Installed && f.Bit == 0 {
 			f.Bit = receipt.Time
 		}
 	})
-	in.faults.write()
+	in.faults.Write()
 	in.reporter.tell(fmt.Sprintf("%s on %s: %s", f.Name, f.Target, receipt.Status))
-	if !f.inj.Kind.Lasts(f.inj.Fault) {
+	if !f.Inj.Kind.Lasts(f.Inj.Fault) {
 		in.heal(f, 0) // it is over: nothing stands until the end
 	}
 	return f
 }
 
 // target notes what a selector resolved to.
-func (in *injector) target(f *injected, nodes []chaos.Node, text string) {
-	in.faults.change(func() {
+func (in *injector) target(f *rundir.Injected, nodes []chaos.Node, text string) {
+	in.faults.Change(func() {
 		f.Targets = nodeNames(nodes)
 		f.Target = strings.Join(f.Targets, ", ")
 		if text != "" {
@@ -84,8 +85,8 @@ func (in *injector) target(f *injected, nodes []chaos.Node, text string) {
 	})
 }
 
-func (in *injector) injectNodes(ctx context.Context, f *injected) (history.Receipt, error) {
-	nodes, err := f.inj.Selector.Resolve(ctx, in.nodes.view(fmt.Sprintf("selector-%d", f.ID)))
+func (in *injector) injectNodes(ctx context.Context, f *rundir.Injected) (history.Receipt, error) {
+	nodes, err := f.Inj.Selector.Resolve(ctx, in.nodes.view(fmt.Sprintf("selector-%d", f.ID)))
 	if err != nil {
 		return history.Receipt{Status: history.NotInstalled}, err
 	}
@@ -102,14 +103,14 @@ func (in *injector) injectNodes(ctx context.Context, f *injected) (history.Recei
 		return history.Receipt{Status: history.NotMade, Evidence: why}, nil
 	}
 	from, asked := clock.Now(), clock.Waits(ctx, questionTime)
-	if hit := serversHit(scope); f.inj.Kind.Kills && len(hit) > 0 {
+	if hit := serversHit(scope); f.Inj.Kind.Kills && len(hit) > 0 {
 		in.processes.counters.readBeforeKill(ctx)
 		shard := chaos.AskShard(ctx, scope.Service, hit, in.plan.Locks)
-		in.faults.change(func() { f.Shard = shard })
+		in.faults.Change(func() { f.Shard = shard })
 	}
 	in.followLead(ctx, f, scope)
 	asked()
-	heal, receipt, err := f.inj.Fault.Inject(ctx, scope)
+	heal, receipt, err := f.Inj.Fault.Inject(ctx, scope)
 	in.heals.Push(f.ID, heal, limit)
 	in.timed(f, &receipt, acts, from)
 	return receipt, err
@@ -117,9 +118,9 @@ func (in *injector) injectNodes(ctx context.Context, f *injected) (history.Recei
 
 // timed notes when an injection into targets that were known at ns from was carried out, and how long it was measured
 // since.
-func (in *injector) timed(f *injected, receipt *history.Receipt, acts *clock.Acts, from int64) {
+func (in *injector) timed(f *rundir.Injected, receipt *history.Receipt, acts *clock.Acts, from int64) {
 	receipt.Done, receipt.Slip = acts.Done(), acts.Late(from)
-	in.faults.change(func() { f.waited, f.over = acts.Measured() })
+	in.faults.Change(func() { f.Waited, f.Over = acts.Measured() })
 }
 
 // questionTime is how long servers may take to tell what is asked before an injection.
@@ -128,22 +129,22 @@ const questionTime = time.Second
 // injectHolder stops the client of a user that was just granted the lock, reads its stream to the end, and injects the
 // fault when the user still had the grant in hand. A holder that had begun to release is a miss: it is continued,
 // counted, and the next grant is tried.
-func (in *injector) injectHolder(ctx context.Context, f *injected, name string) (history.Receipt, error) {
+func (in *injector) injectHolder(ctx context.Context, f *rundir.Injected, name string) (history.Receipt, error) {
 	number := -1
 	if name != "" {
 		if number = slices.Index(in.plan.Locks, name); number < 0 {
 			return history.Receipt{Status: history.NotInstalled}, fmt.Errorf("there is no lock %q", name)
 		}
 	}
-	next := in.live.NextGrant
+	next := func() (live.Hold, error) { return in.live.GrantAfter(ctx, clock.Now(), number) }
 	switch {
-	case in.plan.Workload == nil:
-		next = in.live.AnyHold
-	case f.inj.Held > 0:
-		next = func(ctx context.Context, lock int) (live.Hold, error) { return in.live.HeldFor(ctx, lock, f.inj.Held) }
+	case in.plan.Workload == nil: // whenever it began: such runs have few grants
+		next = func() (live.Hold, error) { return in.live.GrantAfter(ctx, 0, number) }
+	case f.Inj.Held > 0:
+		next = func() (live.Hold, error) { return in.live.HeldFor(ctx, number, f.Inj.Held) }
 	}
 	for f.Misses < maxMisses {
-		h, err := next(ctx, number)
+		h, err := next()
 		if err != nil {
 			return history.Receipt{Status: history.NotInstalled}, fmt.Errorf("no holder was seen: %w", err)
 		}
@@ -151,7 +152,7 @@ func (in *injector) injectHolder(ctx context.Context, f *injected, name string) 
 		if held || err != nil {
 			return receipt, err
 		}
-		in.faults.change(func() { f.Misses++ })
+		in.faults.Change(func() { f.Misses++ })
 	}
 	return history.Receipt{Status: history.NotInstalled},
 		fmt.Errorf("%d holders in turn had begun to release before they were stopped", f.Misses)
@@ -159,9 +160,11 @@ func (in *injector) injectHolder(ctx context.Context, f *injected, name string) 
 
 // injectOn is one attempt on one holder; held tells whether it still had the grant in hand when it was stopped. The
 // stop has a heal of its own, which stays on the stack until it is done, whatever fails.
-func (in *injector) injectOn(ctx context.Context, f *injected, h live.Hold) (receipt history.Receipt, held bool, err error) {
+func (in *injector) injectOn(ctx context.Context, f *rundir.Injected, h live.Hold) (receipt history.Receipt, held bool,
+	err error,
+) {
 	node := in.processes.all[h.User.Client()].node
-	in.faults.change(func() { f.Grant, f.User, f.Lock = h.Grant, &h.User, in.plan.Locks[h.Lock] })
+	in.faults.Change(func() { f.Grant, f.User, f.Lock = h.Grant, &h.User, in.plan.Locks[h.Lock] })
 	in.target(f, []chaos.Node{node}, fmt.Sprintf("user %d, %s", h.User.Index(), f.Lock))
 	from := clock.Now()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), chaos.Timeout)
@@ -179,17 +182,17 @@ func (in *injector) injectOn(ctx context.Context, f *injected, h live.Hold) (rec
 	if !held {
 		return history.Receipt{}, false, in.continueHolder(f)
 	}
-	in.faults.change(func() { f.Bit, f.BitError = state.Time, state.TimeError })
+	in.faults.Change(func() { f.Bit, f.BitError = state.Time, state.TimeError })
 	scope, err := in.scope(ctx, f, []chaos.Node{node})
 	if err != nil {
 		return history.Receipt{Status: history.NotInstalled}, false, errors.Join(err, in.continueHolder(f))
 	}
 	if why := in.promised(f, scope); why != "" {
-		in.faults.change(func() { f.Bit, f.BitError = 0, 0 })
+		in.faults.Change(func() { f.Bit, f.BitError = 0, 0 })
 		return history.Receipt{Status: history.NotMade, Evidence: why}, true, in.continueHolder(f)
 	}
 	scope.Run = &underway{injector: in, fault: f, stopped: true}
-	heal, receipt, err := f.inj.Fault.Inject(ctx, scope)
+	heal, receipt, err := f.Inj.Fault.Inject(ctx, scope)
 	in.heals.Push(f.ID, heal, chaos.Timeout) // a client is never started again
 	in.timed(f, &receipt, acts, from)
 	// A fault that stops the target keeps it stopped: the node counts its pauses.
@@ -210,25 +213,25 @@ func resume(n *cluster.Node) chaos.Heal {
 }
 
 // continueHolder undoes the stop that aimed at a holder.
-func (in *injector) continueHolder(f *injected) error {
+func (in *injector) continueHolder(f *rundir.Injected) error {
 	_, err, _ := in.stops.Heal(context.Background(), f.ID)
 	return err
 }
 
 // promised says why an injection would break what the schedule promises, or "": then it stands until it is healed. If
 // its heal fails, it stands to the end of the run.
-func (in *injector) promised(f *injected, s chaos.Scope) string {
+func (in *injector) promised(f *rundir.Injected, s chaos.Scope) string {
 	p := in.plan
 	if p.Promise.None() {
 		return ""
 	}
 	servers := p.Specs.Of(node.Server)
 	reach := chaos.NewReach(nodeNames(s.On), nodeNames(s.Peers), servers, p.Specs.Of(node.Client))
-	return in.faults.admit(f, p.Promise, servers, reach)
+	return in.faults.Admit(f, p.Promise, servers, reach)
 }
 
 // scope is where an injection goes, with the other ends of its links as they are now.
-func (in *injector) scope(ctx context.Context, f *injected, on []chaos.Node) (chaos.Scope, error) {
+func (in *injector) scope(ctx context.Context, f *rundir.Injected, on []chaos.Node) (chaos.Scope, error) {
 	s := chaos.Scope{
 		On: on, Service: clocks{in.nodes, in.processes},
 		Seed:       seed.Split(in.plan.Scenario.Run.Seed, fmt.Sprintf("fault-%d", f.ID)),
@@ -237,28 +240,28 @@ func (in *injector) scope(ctx context.Context, f *injected, on []chaos.Node) (ch
 	for _, n := range in.nodes.cluster.ByRole(node.Server) {
 		s.Servers = append(s.Servers, n.Name())
 	}
-	s.Role, _ = f.inj.Selector.Leader(in.nodes.service)
-	if len(f.inj.Far.Parts()) == 0 {
+	s.Role, _ = f.Inj.Selector.Leader(in.nodes.service)
+	if len(f.Inj.Far.Parts()) == 0 {
 		return s, nil
 	}
-	draws := f.inj.Draws
+	draws := f.Inj.Draws
 	if draws == "" {
 		draws = fmt.Sprintf("peers-%d", f.ID)
 	}
 	view := in.nodes.view(draws)
 	view.Except = on
 	var err error
-	if s.Peers, err = f.inj.Far.Resolve(ctx, view); err != nil {
+	if s.Peers, err = f.Inj.Far.Resolve(ctx, view); err != nil {
 		return s, fmt.Errorf("the other end of the links: %w", err)
 	}
-	in.faults.change(func() { f.Peers = nodeNames(s.Peers) })
+	in.faults.Change(func() { f.Peers = nodeNames(s.Peers) })
 	return s, nil
 }
 
 // awaitBitten waits until an injection has met a packet since its receipt was taken.
-func (in *injector) awaitBitten(ctx context.Context, f *injected) error {
+func (in *injector) awaitBitten(ctx context.Context, f *rundir.Injected) error {
 	var counted *chaos.Counted
-	in.faults.change(func() { counted = f.counted })
+	in.faults.Change(func() { counted = f.Counter })
 	if counted == nil {
 		return fmt.Errorf("%s on %s counts no packets", f.Name, f.Target)
 	}
@@ -277,7 +280,7 @@ func (in *injector) awaitBitten(ctx context.Context, f *injected) error {
 }
 
 // heal heals one injection, once, and notes the receipt. It was due at ns due; 0: nobody planned when.
-func (in *injector) heal(f *injected, due int64) {
+func (in *injector) heal(f *rundir.Injected, due int64) {
 	begun := clock.Now()
 	ctx, acts := clock.WithActs(context.Background())
 	receipt, err, ok := in.heals.Heal(ctx, f.ID)
@@ -290,20 +293,20 @@ func (in *injector) heal(f *injected, due int64) {
 }
 
 // healed notes the receipt of a heal that began at ns begun.
-func (in *injector) healed(f *injected, begun int64, receipt history.Receipt, err error) {
+func (in *injector) healed(f *rundir.Injected, begun int64, receipt history.Receipt, err error) {
 	if err != nil {
 		receipt.Status = history.NotInstalled
 		receipt.Evidence = strings.TrimPrefix(receipt.Evidence+"; ", "; ") + err.Error()
-		in.record.unknown("heal of %s on %s: %v", f.Name, f.Target, err)
+		in.record.Unknown("heal of %s on %s: %v", f.Name, f.Target, err)
 	}
-	in.faults.change(func() {
+	in.faults.Change(func() {
 		f.Healed, f.Undo, f.End = &receipt, begun, clock.Now()
 		if err == nil {
-			f.reach = nil
+			f.Reach = nil
 		}
 	})
 	in.leadAtHeal(f)
-	in.faults.write()
+	in.faults.Write()
 	in.reporter.tell(fmt.Sprintf("%s on %s: healed", f.Name, f.Target))
 }
 
@@ -311,19 +314,19 @@ func (in *injector) healAll(ctx context.Context) {
 	begun := clock.Now()
 	for _, h := range in.stops.HealAll(ctx) {
 		if h.Err != nil {
-			in.record.unknown("continuing a stopped holder: %v", h.Err)
+			in.record.Unknown("continuing a stopped holder: %v", h.Err)
 		}
 	}
 	for _, h := range in.heals.HealAll(ctx) {
-		in.healed(in.faults.of(h.ID), begun, h.Receipt, h.Err)
+		in.healed(in.faults.Of(h.ID), begun, h.Receipt, h.Err)
 	}
 }
 
 // leaveOut records an injection whose turn did not come in time.
 func (in *injector) leaveOut(d plan.Due, why string) {
-	f := in.faults.add(d, in.record.start()+int64(d.At))
-	in.faults.change(func() { f.Receipt = history.Receipt{Status: history.NotMade, Evidence: why, Time: clock.Now()} })
-	in.faults.write()
+	f := in.faults.Add(d, in.record.Start()+int64(d.At))
+	in.faults.Change(func() { f.Receipt = history.Receipt{Status: history.NotMade, Evidence: why, Time: clock.Now()} })
+	in.faults.Write()
 }
 
 // How long after a heal the servers are asked who leads now, and whether the old leader has noticed.
@@ -339,20 +342,20 @@ func serversHit(s chaos.Scope) []string {
 
 // followLead begins to follow who leads after the target, where a fault hits a leader, alone or with clients, and does
 // not follow the lead by itself.
-func (in *injector) followLead(ctx context.Context, f *injected, s chaos.Scope) {
+func (in *injector) followLead(ctx context.Context, f *rundir.Injected, s chaos.Scope) {
 	hit := serversHit(s)
-	if _, own := f.inj.Fault.(chaos.Wanting); own || len(hit) != 1 {
+	if _, own := f.Inj.Fault.(chaos.Wanting); own || len(hit) != 1 {
 		return
 	}
-	if _, ok := f.inj.Selector.Leader(s.Service); ok {
+	if _, ok := f.Inj.Selector.Leader(s.Service); ok {
 		s.Run.Follow(s.Follow(ctx, chaos.Following{Old: hit[0]}))
 	}
 }
 
 // awaitLed waits until another node was seen to lead since an injection hit the leader.
-func (in *injector) awaitLed(ctx context.Context, f *injected) error {
+func (in *injector) awaitLed(ctx context.Context, f *rundir.Injected) error {
 	var lead *chaos.Lead
-	in.faults.change(func() { lead = f.lead })
+	in.faults.Change(func() { lead = f.Follows })
 	if lead == nil {
 		return fmt.Errorf("%s on %s was not made at a leader", f.Name, f.Target)
 	}
@@ -365,9 +368,9 @@ func (in *injector) awaitLed(ctx context.Context, f *injected) error {
 }
 
 // leadAtHeal adds to the receipt of a heal who led while the fault stood, and goes on asking in the background.
-func (in *injector) leadAtHeal(f *injected) {
+func (in *injector) leadAtHeal(f *rundir.Injected) {
 	var lead *chaos.Lead
-	in.faults.change(func() { lead = f.lead })
+	in.faults.Change(func() { lead = f.Follows })
 	if lead == nil {
 		return
 	}
@@ -377,13 +380,13 @@ func (in *injector) leadAtHeal(f *injected) {
 		lead.Wait(context.Background(), leadTime, noticeTime)
 		lead.Stop()
 		in.tellLead(f, without, lead)
-		in.faults.write()
+		in.faults.Write()
 	})
 }
 
 // tellLead writes what is known of the lead into the record of a fault.
-func (in *injector) tellLead(f *injected, evidence string, lead *chaos.Lead) {
-	in.faults.change(func() {
+func (in *injector) tellLead(f *rundir.Injected, evidence string, lead *chaos.Lead) {
+	in.faults.Change(func() {
 		healed, seen := *f.Healed, lead.Seen()
 		healed.Evidence = strings.TrimPrefix(evidence+"; the lead: "+lead.Text(), "; ")
 		f.Healed, f.Lead = &healed, &seen
@@ -392,7 +395,7 @@ func (in *injector) tellLead(f *injected, evidence string, lead *chaos.Lead) {
 
 // stopLeads ends the asking, whatever is still awaited.
 func (in *injector) stopLeads() {
-	for _, lead := range in.faults.following() {
+	for _, lead := range in.faults.Following() {
 		lead.Stop()
 	}
 	in.leading.Wait()
@@ -401,7 +404,7 @@ func (in *injector) stopLeads() {
 // underway is the run as the fault of one injection sees it.
 type underway struct {
 	injector *injector
-	fault    *injected
+	fault    *rundir.Injected
 	stopped  bool // the target, in order to aim
 }
 
@@ -411,9 +414,9 @@ func (u *underway) Stopped() bool { return u.stopped }
 
 func (u *underway) Continue() error { return u.injector.continueHolder(u.fault) }
 
-func (u *underway) Follow(l *chaos.Lead) { u.injector.faults.change(func() { u.fault.lead = l }) }
+func (u *underway) Follow(l *chaos.Lead) { u.injector.faults.Change(func() { u.fault.Follows = l }) }
 
-func (u *underway) Counts(c chaos.Counted) { u.injector.faults.change(func() { u.fault.counted = &c }) }
+func (u *underway) Counts(c chaos.Counted) { u.injector.faults.Change(func() { u.fault.Counter = &c }) }
 
 func nodeNames(nodes []chaos.Node) []string {
 	var out []string

@@ -15,6 +15,7 @@ import (
 	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine/plan"
+	"github.com/lockquake/lockquake/internal/engine/rundir"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/results"
 )
@@ -73,8 +74,8 @@ type takeover struct {
 	options  Options
 	nodes    *deployment
 	clocks   clocks
-	faults   *faultLog
-	record   *record
+	faults   *rundir.Faults
+	record   *rundir.Dir
 	reporter *reporter
 	took     bool  // this run uses kept servers
 	left     error // what of the kept servers could not be removed, where this run starts its own
@@ -93,13 +94,13 @@ func (t *takeover) takeOver(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	var proof []results.Proof
-	err := t.record.timing(results.TimeReset, func() (err error) { proof, err = t.reuse(ctx); return err })
+	err := t.record.Timing(results.TimeReset, func() (err error) { proof, err = t.reuse(ctx); return err })
 	if err == nil {
-		from, err := filepath.Rel(filepath.Dir(t.record.dir), k.from)
+		from, err := filepath.Rel(filepath.Dir(t.record.Path), k.from)
 		if err != nil {
 			from = k.from // one of them is not below the working directory
 		}
-		t.record.change(func(e *results.Env) { e.Kept, e.KeptFrom, e.KeptProof = true, from, proof })
+		t.record.Change(func(e *results.Env) { e.Kept, e.KeptFrom, e.KeptProof = true, from, proof })
 		t.took = true
 		return true, nil
 	}
@@ -121,7 +122,7 @@ func (t *takeover) fresh(why string) {
 	if why == "" {
 		return
 	}
-	t.record.change(func(e *results.Env) { e.Fresh = why })
+	t.record.Change(func(e *results.Env) { e.Fresh = why })
 	t.reporter.tell("servers are started anew: " + why)
 }
 
@@ -136,7 +137,7 @@ func (t *takeover) reuse(ctx context.Context) ([]results.Proof, error) {
 		return nil, err
 	}
 	if err := t.nodes.cluster.Renew(ctx, cluster.Request{
-		Specs: t.plan.Specs, LogDir: t.record.logDir(),
+		Specs: t.plan.Specs, LogDir: t.record.LogDir(),
 		Needs: t.plan.Needs,
 	}); err != nil {
 		return nil, err
@@ -193,7 +194,7 @@ func (t *takeover) remember(ctx context.Context) {
 	}
 	p := prover{deployment: t.nodes}
 	b, err := p.look(ctx)
-	k.start, k.from, k.why = b, t.record.dir, ""
+	k.start, k.from, k.why = b, t.record.Path, ""
 	k.provider, k.images = t.options.Provider, t.options.Images
 	if err != nil {
 		k.why = "how they began was not to be seen: " + err.Error()
@@ -235,7 +236,7 @@ func (t *takeover) unfit() string {
 	}
 	_, resets := t.nodes.service.(topology.Resetter)
 	why := ""
-	t.record.change(func(e *results.Env) {
+	t.record.Change(func(e *results.Env) {
 		switch {
 		case e.Interrupted:
 			why = "the run before was cut short"
@@ -247,7 +248,7 @@ func (t *takeover) unfit() string {
 			why = "the run before left a question: " + e.Unknown[0]
 		}
 	})
-	return cmp.Or(why, t.faults.damage())
+	return cmp.Or(why, t.faults.Damage())
 }
 
 // differences names what is not as it was, at most three.

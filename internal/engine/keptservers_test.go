@@ -24,6 +24,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine/plan"
+	"github.com/lockquake/lockquake/internal/engine/rundir"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/results"
 )
@@ -66,7 +67,7 @@ func TestWhoIsNotKept(t *testing.T) {
 	fault := func(f chaos.Fault, r history.Fault) func(*takeover) {
 		return func(t *takeover) {
 			r.Name, r.Target = "kill", "redis-1"
-			*t.faults.add(plan.Due{Inj: plan.Injection{Kind: kill, Fault: f}}, 0).Fault = r
+			*t.faults.Add(plan.Due{Inj: plan.Injection{Kind: kill, Fault: f}}, 0).Fault = r
 		}
 	}
 	for _, c := range []struct {
@@ -79,15 +80,15 @@ func TestWhoIsNotKept(t *testing.T) {
 		{"a heal that was not seen", "was not seen healed", fault(keeps, history.Fault{Receipt: bit, Healed: &history.Receipt{Status: history.Indeterminate}})},
 		{"data that is lost", "took data away", fault(loses, history.Fault{Receipt: bit, Healed: healed})},
 		{"a fault that was not made", "", fault(loses, history.Fault{Receipt: history.Receipt{Status: history.NotMade}})},
-		{"an interruption", "cut short", func(t *takeover) { t.record.env.Interrupted = true }},
-		{"no recovery", "not seen to serve", func(t *takeover) { t.record.env.Recovered = false }},
-		{"a question", "left a question: a step was not met", func(t *takeover) { t.record.env.Unknown = []string{"a step was not met"} }},
+		{"an interruption", "cut short", func(t *takeover) { t.record.Env.Interrupted = true }},
+		{"no recovery", "not seen to serve", func(t *takeover) { t.record.Env.Recovered = false }},
+		{"a question", "left a question: a step was not met", func(t *takeover) { t.record.Env.Unknown = []string{"a step was not met"} }},
 		{"a preparation", "was prepared for a fault (loop-disk)", func(t *takeover) { t.plan.Specs[0].Preparations = []node.Preparation{disk.LoopDisk} }},
 		{"a service without reset", "nobody knows how to reset redis", func(t *takeover) { t.nodes.service = nil }},
 	} {
 		over := &takeover{
 			plan:   &plan.Plan{Specs: []node.Spec{{Name: "redis-1", Role: node.Server}}, Backend: listed.Backend{Backend: backends.Backend{Name: "redis"}}},
-			record: &record{env: results.Env{Recovered: true}}, nodes: &deployment{service: cleared{}}, faults: &faultLog{},
+			record: &rundir.Dir{Env: results.Env{Recovered: true}}, nodes: &deployment{service: cleared{}}, faults: &rundir.Faults{},
 		}
 		c.change(over)
 		if why := over.unfit(); (why == "") != (c.why == "") || !strings.Contains(why, c.why) {
@@ -383,7 +384,7 @@ func TestServersAloneAreHandedOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	over := &takeover{
-		kept: &KeptServers{}, plan: p, record: &record{env: results.Env{Recovered: true}}, faults: &faultLog{},
+		kept: &KeptServers{}, plan: p, record: &rundir.Dir{Env: results.Env{Recovered: true}}, faults: &rundir.Faults{},
 		nodes: &deployment{plan: p, cluster: c, service: p.Topology.Service(nil)},
 	}
 	if !over.handOn(t.Context()) || len(over.kept.Nodes()) != 1 || len(over.kept.left) != 1 {

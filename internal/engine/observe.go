@@ -16,6 +16,7 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/engine/live"
 	"github.com/lockquake/lockquake/internal/engine/plan"
+	"github.com/lockquake/lockquake/internal/engine/rundir"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/scenarios"
 )
@@ -34,25 +35,25 @@ type observer struct {
 	plan       *plan.Plan
 	nodes      *deployment
 	live       *live.Table
-	seen       *observations
+	seen       *rundir.Observations
 	background context.Context // of the questions in the background: it lasts as long as the steps
 	asking     sync.WaitGroup  // questions in the background
 }
 
 // ask asks once, and records the answer.
-func (o *observer) ask(ctx context.Context, q question) (string, error) {
-	r := reply{asked: clock.Now()}
-	if q.node == history.Service {
-		r.answer, r.endsIn, r.err = o.stored(ctx, q.fact)
+func (o *observer) ask(ctx context.Context, q rundir.Question) (string, error) {
+	r := rundir.Reply{Asked: clock.Now()}
+	if q.Node == history.Service {
+		r.Answer, r.EndsIn, r.Err = o.stored(ctx, q.Fact)
 	} else {
-		r.answer, r.err = o.nodes.service.Ask(ctx, q.node, q.fact)
+		r.Answer, r.Err = o.nodes.service.Ask(ctx, q.Node, q.Fact)
 	}
-	r.answered = clock.Now()
-	if r.err != nil {
-		r.answer = ""
+	r.Answered = clock.Now()
+	if r.Err != nil {
+		r.Answer = ""
 	}
-	o.seen.add(q, r)
-	return r.answer, r.err
+	o.seen.Add(q, r)
+	return r.Answer, r.Err
 }
 
 // stored asks the service as a whole who has a lock, and until when, or which keys there are.
@@ -84,7 +85,7 @@ func (o *observer) observe(ctx context.Context, number int, st scenarios.Step) e
 	var group sync.WaitGroup
 	errs := make([]error, len(nodes))
 	for i, n := range nodes {
-		q := question{step: number, by: history.ByObserve, node: n, fact: st.Observe}
+		q := rundir.Question{Step: number, By: history.ByObserve, Node: n, Fact: st.Observe}
 		group.Go(func() { errs[i] = o.askUntilAnswered(ctx, q, st.Every > 0) })
 		if st.Every == 0 {
 			continue
@@ -102,7 +103,7 @@ func (o *observer) observe(ctx context.Context, number int, st scenarios.Step) e
 }
 
 // askUntilAnswered returns when the node has answered; with once, when it has been asked.
-func (o *observer) askUntilAnswered(ctx context.Context, q question, once bool) error {
+func (o *observer) askUntilAnswered(ctx context.Context, q rundir.Question, once bool) error {
 	for {
 		limited, cancel := context.WithTimeout(ctx, askLimit)
 		_, err := o.ask(limited, q)
@@ -111,7 +112,7 @@ func (o *observer) askUntilAnswered(ctx context.Context, q question, once bool) 
 			return nil
 		}
 		if serr := clock.Sleep(ctx, askAgain); serr != nil {
-			return fmt.Errorf("%s: %w; the last answer was an error: %w", q.node, serr, err)
+			return fmt.Errorf("%s: %w; the last answer was an error: %w", q.Node, serr, err)
 		}
 	}
 }
@@ -120,17 +121,17 @@ func (o *observer) askUntilAnswered(ctx context.Context, q question, once bool) 
 // know of it.
 func (o *observer) granted(number int, user history.User, lock int, res wire.Result) {
 	if h, ok := o.live.Last(user, lock); ok {
-		o.seen.granted(res.Grant, live.GrantKey{User: user, Grant: h.Grant})
+		o.seen.Granted(res.Grant, live.GrantKey{User: user, Grant: h.Grant})
 	}
 	holder := history.FactHolder + o.plan.Locks[lock]
-	questions := []question{{step: number, by: history.ByAnswer, node: history.Service, fact: holder}}
+	questions := []rundir.Question{{Step: number, By: history.ByAnswer, Node: history.Service, Fact: holder}}
 	if keeper, ok := o.nodes.service.(topology.Keeper); ok {
 		_, ranked := o.nodes.service.Facts()[chaos.FactRole]
 		for _, n := range keeper.Keepers() {
-			questions = append(questions, question{step: number, by: history.ByGrant, node: n, fact: holder})
+			questions = append(questions, rundir.Question{Step: number, By: history.ByGrant, Node: n, Fact: holder})
 			if ranked { // a replica that has a key was not the one to grant it
 				questions = append(questions,
-					question{step: number, by: history.ByGrant, node: n, fact: chaos.FactRole})
+					rundir.Question{Step: number, By: history.ByGrant, Node: n, Fact: chaos.FactRole})
 			}
 		}
 	}
@@ -140,13 +141,13 @@ func (o *observer) granted(number int, user history.User, lock int, res wire.Res
 // answered asks the service what it has of a lock, after a user was told what came of its renewal or release.
 func (o *observer) answered(number, lock int) {
 	holder := history.FactHolder + o.plan.Locks[lock]
-	o.askAll([]question{{step: number, by: history.ByAnswer, node: history.Service, fact: holder}})
+	o.askAll([]rundir.Question{{Step: number, By: history.ByAnswer, Node: history.Service, Fact: holder}})
 }
 
 // askAll asks side by side, and waits for the answers, but not for long.
-func (o *observer) askAll(questions []question) {
+func (o *observer) askAll(questions []rundir.Question) {
 	if _, ok := o.nodes.service.(topology.Store); !ok {
-		questions = slices.DeleteFunc(questions, func(q question) bool { return q.node == history.Service })
+		questions = slices.DeleteFunc(questions, func(q rundir.Question) bool { return q.Node == history.Service })
 	}
 	answered := make(chan struct{})
 	var group sync.WaitGroup
@@ -167,6 +168,6 @@ func (o *observer) askAll(questions []question) {
 // atPoint records that a user came to a point, or went on from it.
 func (o *observer) atPoint(number int, node, point, how string) {
 	now := clock.Now()
-	o.seen.add(question{step: number, by: history.ByPoint, node: node, fact: point},
-		reply{asked: now, answered: now, answer: how})
+	o.seen.Add(rundir.Question{Step: number, By: history.ByPoint, Node: node, Fact: point},
+		rundir.Reply{Asked: now, Answered: now, Answer: how})
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine/rundir"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/results"
 )
@@ -14,8 +15,8 @@ import (
 // it, the lock did not.
 type outsideWatch struct {
 	nodes  *deployment
-	faults *faultLog
-	record *record
+	faults *rundir.Faults
+	record *rundir.Dir
 }
 
 // outsideEvery is the time between two looks at the servers.
@@ -29,7 +30,7 @@ func (w outsideWatch) watch(ctx context.Context) {
 		for _, n := range w.nodes.cluster.ByRole(node.Server) {
 			if !agentGone && n.Orders.AgentEnded(ctx) {
 				agentGone = true
-				w.record.change(func(e *results.Env) {
+				w.record.Change(func(e *results.Env) {
 					e.Warnings = append(e.Warnings,
 						"the agent ended during the load: what it had done was undone then, and faults that need it cannot be made any more")
 				})
@@ -52,7 +53,7 @@ func (w outsideWatch) look(ctx context.Context, n *cluster.Node, stopped map[str
 	s := stopped[n.Name()]
 	switch {
 	case err != nil:
-	case !state.Stopped() || w.faults.at(n.Name(), at):
+	case !state.Stopped() || w.faults.At(n.Name(), at):
 		w.note(s)
 		delete(stopped, n.Name())
 	case s == nil:
@@ -65,6 +66,6 @@ func (w outsideWatch) look(ctx context.Context, n *cluster.Node, stopped map[str
 // note records a stop that was seen more than once.
 func (w outsideWatch) note(s *results.Stopped) {
 	if s != nil && s.To > s.From {
-		w.record.change(func(e *results.Env) { e.Stopped = append(e.Stopped, *s) })
+		w.record.Change(func(e *results.Env) { e.Stopped = append(e.Stopped, *s) })
 	}
 }

@@ -59,7 +59,7 @@ var errEnded = errors.New("its control stream ended")
 // openProcess takes over the control stream of a running node.
 func openProcess(n *cluster.Node, index int, p *processes) *process {
 	s := newProcess(n, index, p.live, wire.NewConn(n.Process.Stdio().Out, n.Process.Stdio().In))
-	s.watch, s.told, s.log, s.directed = p.watch, p.options.Events, p.record.log.With("node", n.Name()),
+	s.watch, s.told, s.log, s.directed = p.watch, p.options.Events, p.record.Log.With("node", n.Name()),
 		len(p.plan.StepUsers) > 0
 	go s.read()
 	return s

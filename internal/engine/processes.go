@@ -18,6 +18,7 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine/live"
 	"github.com/lockquake/lockquake/internal/engine/plan"
+	"github.com/lockquake/lockquake/internal/engine/rundir"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
@@ -31,10 +32,10 @@ type processes struct {
 	nodes   *deployment
 	live    *live.Table
 	watch   *sessionWatch // nil where no grant lasts as long as a session
-	faults  *faultLog
-	record  *record
+	faults  *rundir.Faults
+	record  *rundir.Dir
 	clocks  *clockMeasurer
-	own     *journal
+	own     *rundir.Journal
 	all     []*process // clients by index, then the resource
 
 	counters serverCounters
@@ -94,7 +95,7 @@ func (p *processes) greet(ctx context.Context) error {
 		if err := p.clocks.meet(ctx, s, p.nodes.cluster.SeparateClocks); err != nil {
 			return err
 		}
-		if err := s.record(p.record.historyDir(), p.plan); err != nil {
+		if err := s.record(p.record.HistoryDir(), p.plan); err != nil {
 			return err
 		}
 	}
@@ -160,13 +161,13 @@ func (p *processes) watchDeath(s *process) {
 	}
 	s.died = true
 	_, last := s.heard()
-	alive := max(last, p.faults.killedAt(s.node.Name()))
+	alive := max(last, p.faults.KilledAt(s.node.Name()))
 	for _, h := range holds {
 		e := history.Event{
 			Kind: history.Dead, Phase: history.Info, User: h.User, Grant: h.Grant, Lock: h.Lock,
 			Value: alive,
 		}
-		p.own.add(e)
+		p.own.Add(e)
 		p.live.Mark(e)
 	}
 }
@@ -174,11 +175,11 @@ func (p *processes) watchDeath(s *process) {
 // dateDeaths dates the deaths of clients that a fault killed by when their processes were seen gone: their streams may
 // end a second later.
 func (p *processes) dateDeaths() {
-	p.own.change(func(e *history.Event) {
+	p.own.Change(func(e *history.Event) {
 		if e.Kind != history.Dead {
 			return
 		}
-		if gone := p.faults.goneAt(p.all[e.User.Client()].node.Name()); gone != 0 {
+		if gone := p.faults.GoneAt(p.all[e.User.Client()].node.Name()); gone != 0 {
 			e.Time = min(e.Time, max(gone, e.Value))
 		}
 	})
@@ -239,7 +240,7 @@ func (p *processes) mayBeDead(n *cluster.Node) bool {
 	p.mu.Lock()
 	toDie := slices.Contains(p.toDie, n.Name())
 	p.mu.Unlock()
-	return toDie || p.faults.killed(n)
+	return toDie || p.faults.Killed(n)
 }
 
 // stop sends stop to every node of a role and waits until their streams have ended.
@@ -261,7 +262,7 @@ func (p *processes) stop(ctx context.Context, role node.Role) error {
 
 // recordHung records that a client did not end though it was told to, and that its process lives and is not stopped:
 // what it was asked for until now has not returned.
-func recordHung(r *record, s *process) {
+func recordHung(r *rundir.Dir, s *process) {
 	ctx, cancel := context.WithTimeout(context.Background(), readingTimeout)
 	defer cancel()
 	now := clock.Now()
@@ -269,7 +270,7 @@ func recordHung(r *record, s *process) {
 	if err != nil || state.Gone() || state.Stopped() {
 		return
 	}
-	r.change(func(e *results.Env) { e.Hung = append(e.Hung, results.Hung{Name: s.node.Name(), Until: now}) })
+	r.Change(func(e *results.Env) { e.Hung = append(e.Hung, results.Hung{Name: s.node.Name(), Until: now}) })
 }
 
 // collect closes the histories of all nodes and records what they reported of themselves. All share the time that a
@@ -280,12 +281,12 @@ func (p *processes) collect(ctx context.Context, within time.Duration) {
 	var ended []*process
 	for _, s := range p.all {
 		if !s.endedBy(ctx) {
-			p.record.unknown("%s: its stream did not end", s.node.Name())
+			p.record.Unknown("%s: its stream did not end", s.node.Name())
 			_ = s.conn.Close() // what comes of it is too late
 			continue
 		}
 		if err := s.close(); err != nil {
-			p.record.unknown("%s: history: %v", s.node.Name(), err)
+			p.record.Unknown("%s: history: %v", s.node.Name(), err)
 		}
 		ended = append(ended, s)
 	}
@@ -326,12 +327,12 @@ func (p *processes) addStats(s *process) {
 		}
 	}
 	if err := s.refusal(); err != nil {
-		p.record.unknown("%v", err)
+		p.record.Unknown("%v", err)
 	} else if err := s.failure(); err != nil && !dies {
-		p.record.unknown("%v", err)
+		p.record.Unknown("%v", err)
 	}
 	p.addProgram(&st, s)
-	p.record.change(func(e *results.Env) { e.Clients = append(e.Clients, st) })
+	p.record.Change(func(e *results.Env) { e.Clients = append(e.Clients, st) })
 }
 
 // addProgram notes what program a node is. Lockquake's own client names the modules of all locks; only those of this
@@ -352,12 +353,12 @@ func (p *processes) addProgram(st *results.ClientStats, s *process) {
 		maps.DeleteFunc(st.Libraries, func(module, _ string) bool { return !slices.Contains(used, module) })
 	}
 	if h.Process == "" {
-		p.record.unknown("%s does not say in its hello what program it is (process): nobody can tell who was judged",
+		p.record.Unknown("%s does not say in its hello what program it is (process): nobody can tell who was judged",
 			st.Name)
 	}
 	if s.index >= 0 {
 		if other := p.plan.Programs.Of(s.index).OtherVersions(h); other != "" {
-			p.record.unknown("%s is not what was asked for: %s", st.Name, other)
+			p.record.Unknown("%s is not what was asked for: %s", st.Name, other)
 		}
 	}
 }
@@ -408,7 +409,7 @@ func (p *processes) takeReading(ctx context.Context) {
 	group.Wait()
 	counted.Time, counted.Machine, counted.Notifications, counted.CPU, counted.Syncs = (began+clock.Now())/2,
 		(machine+machineCPU())/2, woken, used, syncs
-	p.record.change(func(e *results.Env) { e.Readings = append(e.Readings, counted) })
+	p.record.Change(func(e *results.Env) { e.Readings = append(e.Readings, counted) })
 }
 
 // syncsOf is what servers said of their disks, as env.json has it.
@@ -434,7 +435,7 @@ func (p *processes) finalRead(ctx context.Context) error {
 			Kind: history.Final, Phase: history.Info, Lock: uint16(i), Value: res.Value,
 			Valid: res.Count,
 		}
-		p.own.add(e)
+		p.own.Add(e)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine/plan"
+	"github.com/lockquake/lockquake/internal/engine/rundir"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
 )
@@ -38,15 +39,15 @@ func TestWhoWasJudgedIsTold(t *testing.T) {
 		{"nameless client", 0, &wire.Hello{}, nil, true, 1},
 		{"never came", 0, nil, nil, false, 0},
 	} {
-		p := &processes{record: &record{log: slog.New(slog.DiscardHandler)}, plan: &plan.Plan{Backend: listed.Backend{Backend: backends.Backend{Name: "redis"}}}}
+		p := &processes{record: &rundir.Dir{Log: slog.New(slog.DiscardHandler)}, plan: &plan.Plan{Backend: listed.Backend{Backend: backends.Backend{Name: "redis"}}}}
 		p.options.ClientModules = func(backend, _ string) []string { return []string{backend} }
 		st := results.ClientStats{}
 		p.addProgram(&st, &process{node: &cluster.Node{}, index: c.index, hello: c.hello})
 		if h := c.hello; h != nil && (st.Process != h.Process || st.Software != h.Software) {
 			t.Errorf("%s: told is %+v of %+v", c.name, st.Client, *h)
 		}
-		if !maps.Equal(st.Libraries, c.libraries) || st.Foreign != c.foreign || len(p.record.env.Unknown) != c.unknown {
-			t.Errorf("%s: told is %+v, unknown because of %q", c.name, st.Client, p.record.env.Unknown)
+		if !maps.Equal(st.Libraries, c.libraries) || st.Foreign != c.foreign || len(p.record.Env.Unknown) != c.unknown {
+			t.Errorf("%s: told is %+v, unknown because of %q", c.name, st.Client, p.record.Env.Unknown)
 		}
 	}
 	if len(all) != 2 {

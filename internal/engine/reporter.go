@@ -7,15 +7,16 @@ import (
 
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/engine/live"
+	"github.com/lockquake/lockquake/internal/engine/rundir"
 )
 
 // reporter reports the progress of a run to its caller.
 type reporter struct {
 	show   func(Progress) // nil: progress is not shown
 	total  time.Duration  // of the load
-	record *record
+	record *rundir.Dir
 	live   *live.Table
-	faults *faultLog
+	faults *rundir.Faults
 
 	mu    sync.Mutex
 	phase string // the one under way
@@ -36,11 +37,11 @@ func (r *reporter) tell(text string) {
 	}
 	p := Progress{Total: r.total, Text: text}
 	p.Grants, p.Held = r.live.Granted()
-	p.Faults, p.Standing = r.faults.count()
+	p.Faults, p.Standing = r.faults.Count()
 	r.mu.Lock()
 	p.Phase = r.phase
 	r.mu.Unlock()
-	if start := r.record.start(); start != 0 {
+	if start := r.record.Start(); start != 0 {
 		p.Elapsed = time.Duration(clock.Now() - start)
 	}
 	r.show(p)

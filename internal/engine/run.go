@@ -18,6 +18,7 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/engine/live"
 	"github.com/lockquake/lockquake/internal/engine/plan"
+	"github.com/lockquake/lockquake/internal/engine/rundir"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
@@ -30,12 +31,12 @@ type run struct {
 	within  deadlines
 	id      string
 
-	record    *record     // env.json
-	faults    *faultLog   // faults.jsonl
-	own       *journal    // the engine's own history: deaths and the final read
-	reporter  *reporter   // of progress
-	nodes     *deployment // the cluster and its service
-	takeover  *takeover   // of servers that a run before kept
+	record    *rundir.Dir     // env.json
+	faults    *rundir.Faults  // faults.jsonl
+	own       *rundir.Journal // the engine's own history: deaths and the final read
+	reporter  *reporter       // of progress
+	nodes     *deployment     // the cluster and its service
+	takeover  *takeover       // of servers that a run before kept
 	clocks    *clockMeasurer
 	processes *processes // clients and resource
 	injector  *injector
@@ -62,7 +63,7 @@ func Run(ctx context.Context, o Options) (dir string, err error) {
 	if err := r.prepare(); err != nil {
 		return "", err
 	}
-	return r.record.dir, r.do(ctx)
+	return r.record.Path, r.do(ctx)
 }
 
 // sharing is the servers that a run may take over, reset, and leave: none where it starts none, or where they are
@@ -75,10 +76,12 @@ func (o Options) sharing(p *plan.Plan) *KeptServers {
 }
 
 func newRun(o Options, p *plan.Plan) *run {
-	r := &run{options: o, plan: p, within: generous, id: cmp.Or(p.ID, plan.NewID()), live: live.New(), own: &journal{}}
+	r := &run{
+		options: o, plan: p, within: generous, id: cmp.Or(p.ID, plan.NewID()), live: live.New(), own: &rundir.Journal{},
+	}
 	name := o.Started.UTC().Format("20060102T150405.000") + "-" + strconv.FormatUint(p.Scenario.Run.Seed, 10)
-	r.record = &record{dir: filepath.Join(o.Out, p.Scenario.Name, name), log: o.Log}
-	r.faults = &faultLog{record: r.record}
+	r.record = &rundir.Dir{Path: filepath.Join(o.Out, p.Scenario.Name, name), Log: o.Log}
+	r.faults = &rundir.Faults{Dir: r.record}
 	r.reporter = &reporter{show: o.Progress, total: p.Load(), record: r.record, live: r.live, faults: r.faults}
 	r.nodes = &deployment{plan: p, record: r.record}
 	r.clocks = &clockMeasurer{record: r.record}
@@ -97,29 +100,29 @@ func newRun(o Options, p *plan.Plan) *run {
 		heals:    chaos.NewStack(), stops: chaos.NewStack(),
 	}
 	r.schedule = &schedule{plan: p, record: r.record, injector: r.injector}
-	r.observer = &observer{plan: p, nodes: r.nodes, live: r.live, seen: newObservations()}
+	r.observer = &observer{plan: p, nodes: r.nodes, live: r.live, seen: rundir.NewObservations()}
 	r.contents = contentsReader{p, r.nodes, r.record, o.Attached != nil}
 	r.steps = &stepRunner{
 		plan: p, within: &r.within, live: r.live, processes: r.processes, injector: r.injector, observer: r.observer,
 		record:   r.record,
-		reporter: r.reporter, read: lastRead{}, named: map[string]*injected{},
+		reporter: r.reporter, read: lastRead{}, named: map[string]*rundir.Injected{},
 	}
 	return r
 }
 
 // prepare makes the run directory and writes down what is known before anything starts.
 func (r *run) prepare() error {
-	if err := r.record.create(r.plan.Scenario); err != nil {
+	if err := r.record.Create(r.plan.Scenario); err != nil {
 		return err
 	}
 	if err := r.writeDrawn(); err != nil {
 		return err
 	}
-	if err := r.own.open(filepath.Join(r.record.historyDir(), "engine.lqh"), r.plan.Locks); err != nil {
+	if err := r.own.Open(filepath.Join(r.record.HistoryDir(), "engine.lqh"), r.plan.Locks); err != nil {
 		return plan.MissingError{Text: fmt.Sprintf("run directory: %v", err)}
 	}
-	r.record.env = describe(r.options, r.plan, r.id, r.record.dir)
-	return r.record.write()
+	r.record.Env = describe(r.options, r.plan, r.id, r.record.Path)
+	return r.record.Write()
 }
 
 // do goes through the phases. Whatever happened, it heals, tears down and writes what is known.
@@ -127,11 +130,11 @@ func (r *run) do(ctx context.Context) (err error) {
 	whole := false
 	defer func() {
 		if ctx.Err() != nil {
-			r.record.change(func(e *results.Env) { e.Interrupted = true }) // what was there is judged
+			r.record.Change(func(e *results.Env) { e.Interrupted = true }) // what was there is judged
 		}
 		err = errors.Join(err, r.finish(ctx), r.takeover.left)
 		if whole && ctx.Err() == nil {
-			r.record.link()
+			r.record.Link()
 		}
 	}()
 	if err := r.phase(results.TimeUp, func() error { return r.up(ctx) }); err != nil {
@@ -157,7 +160,7 @@ func (r *run) do(ctx context.Context) (err error) {
 	loadErr := r.phase(results.TimeLoad, func() error { return r.load(ctx) })
 	r.measured(context.WithoutCancel(ctx))
 	if loadErr != nil && ctx.Err() == nil {
-		r.record.unknown("%v", loadErr)
+		r.record.Unknown("%v", loadErr)
 	}
 	_ = r.phase(results.TimeHeal, func() error { r.heal(ctx); return nil })
 	_ = r.phase(results.TimeSettle, func() error { r.settle(ctx); return nil })
@@ -168,7 +171,7 @@ func (r *run) do(ctx context.Context) (err error) {
 // phase enters a phase, and notes how long it took.
 func (r *run) phase(name string, f func() error) error {
 	r.reporter.enter(name)
-	return r.record.timing(name, f)
+	return r.record.Timing(name, f)
 }
 
 // up starts all nodes side by side; of servers that an earlier run kept, it takes over those that are clean. It returns
@@ -187,11 +190,11 @@ func (r *run) up(ctx context.Context) error {
 		return err
 	}
 	if lister, ok := r.nodes.service.(topology.SessionLister); ok {
-		r.processes.watch = newSessionWatch(lister, r.record.log)
+		r.processes.watch = newSessionWatch(lister, r.record.Log)
 	}
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		return r.record.timing(results.TimeServe, func() error {
+		return r.record.Timing(results.TimeServe, func() error {
 			if err := r.nodes.awaitReady(gctx, r.within.ready); err != nil {
 				return err
 			}
@@ -200,12 +203,12 @@ func (r *run) up(ctx context.Context) error {
 		})
 	})
 	g.Go(func() error {
-		return r.record.timing(results.TimeHello, func() error { return r.processes.greet(gctx) })
+		return r.record.Timing(results.TimeHello, func() error { return r.processes.greet(gctx) })
 	})
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	return r.record.timing(results.TimeConnect, func() error { return r.processes.start(ctx, r.id) })
+	return r.record.Timing(results.TimeConnect, func() error { return r.processes.start(ctx, r.id) })
 }
 
 // watchSelf records the engine's own stalls, which make it inject and heal late. At every beat it compares the
@@ -213,7 +216,7 @@ func (r *run) up(ctx context.Context) error {
 func (r *run) watchSelf() *wire.Pulse {
 	r.wall = newClockWatch(clock.Read)
 	return wire.Watch(func(gap int64) {
-		r.own.add(history.Event{Kind: history.Stall, Phase: history.Info, Value: gap})
+		r.own.Add(history.Event{Kind: history.Stall, Phase: history.Info, Value: gap})
 	}, r.wall.look)
 }
 
@@ -221,7 +224,7 @@ func (r *run) watchSelf() *wire.Pulse {
 // done, a node failed or ctx ended.
 func (r *run) load(ctx context.Context) error {
 	start := clock.Now() + int64(20*time.Millisecond) // all clients have the frame by then
-	r.record.change(func(e *results.Env) {
+	r.record.Change(func(e *results.Env) {
 		e.Start = start
 		if r.plan.Warms() {
 			e.Measured = &results.Interval{From: start + int64(r.plan.Scenario.Run.Warmup)}
@@ -269,7 +272,7 @@ func (r *run) measured(ctx context.Context) {
 	if !r.plan.Warms() {
 		return
 	}
-	r.record.change(func(e *results.Env) {
+	r.record.Change(func(e *results.Env) {
 		if e.Measured != nil {
 			e.Measured.To = min(clock.Now(), e.Start+int64(r.plan.Load()))
 		}
@@ -281,10 +284,10 @@ func (r *run) measured(ctx context.Context) {
 func (r *run) heal(ctx context.Context) {
 	r.injector.healAll(ctx)
 	if err := r.nodes.awaitRecovery(context.WithoutCancel(ctx), r.within.recover); err != nil {
-		r.record.unknown("%v", err)
+		r.record.Unknown("%v", err)
 		return
 	}
-	r.record.change(func(e *results.Env) { e.Recovered = true })
+	r.record.Change(func(e *results.Env) { e.Recovered = true })
 	r.injector.leading.Wait() // until it is known who leads after each fault at a leader
 }
 
@@ -300,7 +303,7 @@ func (r *run) settle(ctx context.Context) {
 		r.processes.takeReading(context.WithoutCancel(ctx))
 	}
 	r.contents.loaded(context.WithoutCancel(ctx))
-	r.record.change(func(e *results.Env) { e.End = clock.Now() })
+	r.record.Change(func(e *results.Env) { e.End = clock.Now() })
 	// Each has a time of its own: a client that does not end takes none of the others'.
 	each := func(within time.Duration, do func(context.Context) error) error {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
@@ -312,19 +315,19 @@ func (r *run) settle(ctx context.Context) {
 		r.clocks.finish(ctx)
 		return r.processes.stop(ctx, node.Client)
 	}); err != nil {
-		r.record.unknown("stopping the clients: %v", err)
+		r.record.Unknown("stopping the clients: %v", err)
 	} else {
 		r.contents.after(ctx)
 	}
 	if err := each(r.within.stop, r.processes.finalRead); err != nil {
-		r.record.unknown("final read: %v", err)
+		r.record.Unknown("final read: %v", err)
 	} else {
-		r.record.change(func(e *results.Env) { e.FinalRead = true })
+		r.record.Change(func(e *results.Env) { e.FinalRead = true })
 	}
 	if err := each(r.within.stop, func(ctx context.Context) error {
 		return r.processes.stop(ctx, node.Resource)
 	}); err != nil {
-		r.record.unknown("stopping the resource: %v", err)
+		r.record.Unknown("stopping the resource: %v", err)
 	}
 }
 
@@ -340,11 +343,11 @@ func (r *run) finish(ctx context.Context) error {
 		errs = append(errs, r.nodes.leave(ctx, a, r.reporter.tell))
 	}
 	r.processes.collect(ctx, r.within.collect)
-	r.own.addLate(r.processes.watch.ends())
-	errs = append(errs, r.own.close(), r.clocks.close())
+	r.own.AddLate(r.processes.watch.ends())
+	errs = append(errs, r.own.Close(), r.clocks.close())
 	r.describeEnd()
-	r.faults.write()
-	return errors.Join(append(errs, r.observer.seen.write(r.record.dir), r.writeDrawn(), r.record.write())...)
+	r.faults.Write()
+	return errors.Join(append(errs, r.observer.seen.Write(r.record.Path), r.writeDrawn(), r.record.Write())...)
 }
 
 func (r *run) down(ctx context.Context) error {
@@ -364,7 +367,7 @@ func (r *run) down(ctx context.Context) error {
 
 // describeEnd records what is known only at the end.
 func (r *run) describeEnd() {
-	r.record.change(func(e *results.Env) {
+	r.record.Change(func(e *results.Env) {
 		e.Host["load_after"] = loadAverage()
 		if r.nodes.cluster != nil {
 			e.Cluster = maps.Clone(r.nodes.cluster.Describe) // servers that are kept go on in another run's
@@ -385,8 +388,8 @@ func (r *run) writeDrawn() error {
 	if len(r.plan.Schedule) == 0 {
 		return nil
 	}
-	path := filepath.Join(r.record.dir, results.FileDrawn)
-	if err := results.WriteAtomically(path, r.plan.Drawn(r.faults.outcomes())); err != nil {
+	path := filepath.Join(r.record.Path, results.FileDrawn)
+	if err := results.WriteAtomically(path, r.plan.Drawn(r.faults.Outcomes())); err != nil {
 		return plan.MissingError{Text: fmt.Sprintf("run directory: %v", err)}
 	}
 	return nil

@@ -9,12 +9,13 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/engine/plan"
+	"github.com/lockquake/lockquake/internal/engine/rundir"
 )
 
 // schedule makes the injections of the plan at their times.
 type schedule struct {
 	plan     *plan.Plan
-	record   *record
+	record   *rundir.Dir
 	injector *injector
 	// injecting counts the injections under way, so that the end of the load waits for them.
 	injecting sync.WaitGroup
@@ -26,7 +27,7 @@ func (s *schedule) follow(ctx context.Context) {
 	over := make(chan struct{})
 	close(over)
 	for _, d := range s.plan.Schedule {
-		at := s.record.start() + int64(d.At)
+		at := s.record.Start() + int64(d.At)
 		if err := sleepUntil(ctx, at); err != nil && (!s.plan.Promise.Serial || clock.Now() < at) {
 			return
 		}
@@ -48,11 +49,11 @@ func (s *schedule) turn(ctx context.Context, d plan.Due, over <-chan struct{}) b
 	why := "the run ended while the one before it stood"
 	select {
 	case <-over:
-		rest := s.record.start() + int64(s.plan.Load()) - clock.Now()
+		rest := s.record.Start() + int64(s.plan.Load()) - clock.Now()
 		if ctx.Err() != nil {
 			break
 		}
-		if clock.Now() < s.record.start()+int64(d.At)+int64(late) || rest > int64(d.Lasts) {
+		if clock.Now() < s.record.Start()+int64(d.At)+int64(late) || rest > int64(d.Lasts) {
 			return true
 		}
 		why = fmt.Sprintf("when the one before it was healed, only %s of the run were left",
@@ -68,7 +69,7 @@ const late = 100 * time.Millisecond
 
 // carryOut makes one injection of the schedule, and heals it when its time is over.
 func (s *schedule) carryOut(ctx context.Context, d plan.Due) {
-	f := s.injector.inject(ctx, d, s.record.start()+int64(d.At))
+	f := s.injector.inject(ctx, d, s.record.Start()+int64(d.At))
 	if !d.Inj.Kind.Lasts(d.Inj.Fault) || f.Receipt.Status == history.NotMade {
 		return
 	}
@@ -84,7 +85,7 @@ func (s *schedule) carryOut(ctx context.Context, d plan.Due) {
 	}
 	until := from + int64(d.Lasts)
 	if sleepUntil(ctx, until) == nil {
-		s.injector.heal(f, f.healDue(until))
+		s.injector.heal(f, f.HealDue(until))
 	}
 }
 

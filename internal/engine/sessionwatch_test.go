@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/lockquake/lockquake/backends/topology"
@@ -167,33 +166,5 @@ func TestSessionWatchForgetsWhatIsCertain(t *testing.T) {
 	}
 	if n := len(r.users[r.user].holds); n != 0 {
 		t.Fatalf("%d holds are kept, though their session stood after each", n)
-	}
-}
-
-func TestJournalTakesWhatIsLearnedLate(t *testing.T) {
-	dir := t.TempDir()
-	j := &journal{}
-	if err := j.open(dir+"/engine.lqh", []string{"l"}); err != nil {
-		t.Fatal(err)
-	}
-	j.add(history.Event{Kind: history.Stall, Phase: history.Info, Value: 1})
-	j.addLate([]history.Event{{Time: 1, Kind: history.Ended, Phase: history.Info, Valid: 1}})
-	if err := j.close(); err != nil {
-		t.Fatal(err)
-	}
-	m, err := history.OpenAll(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
-	var kinds []history.Kind
-	for e := (history.Event{}); ; {
-		if _, err := m.Next(&e); err != nil {
-			break
-		}
-		kinds = append(kinds, e.Kind)
-	}
-	if want := []history.Kind{history.Ended, history.Stall}; !slices.Equal(kinds, want) {
-		t.Fatalf("the file holds %v, want %v", kinds, want)
 	}
 }

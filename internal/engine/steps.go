@@ -12,6 +12,7 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/engine/live"
 	"github.com/lockquake/lockquake/internal/engine/plan"
+	"github.com/lockquake/lockquake/internal/engine/rundir"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/scenarios"
@@ -30,11 +31,11 @@ type stepRunner struct {
 	processes *processes
 	injector  *injector
 	observer  *observer
-	record    *record
+	record    *rundir.Dir
 	reporter  *reporter
 
 	read  lastRead
-	named map[string]*injected // by the name that a step gave it
+	named map[string]*rundir.Injected // by the name that a step gave it
 }
 
 // take takes the scenario's steps in order. One that is not met ends them, and the run is unknown.
@@ -42,7 +43,7 @@ func (r *stepRunner) take(ctx context.Context) error {
 	if len(r.plan.Scenario.Steps) == 0 {
 		return nil
 	}
-	if err := sleepUntil(ctx, r.record.start()); err != nil {
+	if err := sleepUntil(ctx, r.record.Start()); err != nil {
 		return err
 	}
 	background, over := context.WithCancel(ctx)
@@ -107,7 +108,7 @@ func (r *stepRunner) miss(st scenarios.Step, began int64, err error) {
 	default: // nobody knows what became of it
 		return
 	}
-	r.record.change(func(e *results.Env) { e.Missed = append(e.Missed, m) })
+	r.record.Change(func(e *results.Env) { e.Missed = append(e.Missed, m) })
 }
 
 // outcomeError is an answer that is not what its step wants.
@@ -160,7 +161,7 @@ func (r *stepRunner) doStep(ctx context.Context, number int, st scenarios.Step) 
 			r.done(r.observer.background, number, st, res)
 			if err := unwanted(st, res); err != nil && st.Demanded {
 				err = fmt.Errorf("line %d: %s: %w", st.Line, plan.DescribeStep(st), err)
-				r.record.unknown("%v", err)
+				r.record.Unknown("%v", err)
 				r.miss(st, began, err)
 			}
 		})
@@ -228,7 +229,7 @@ func (r *stepRunner) countRequests(ctx context.Context, st scenarios.Step) (done
 		if !ok || !same {
 			return
 		}
-		r.record.change(func(e *results.Env) {
+		r.record.Change(func(e *results.Env) {
 			into := &e.Acquires
 			if st.Do == wire.DoRelease {
 				into = &e.Releases
@@ -244,7 +245,7 @@ func (r *stepRunner) done(ctx context.Context, number int, st scenarios.Step, re
 	s, user := r.user(st.User)
 	// what the scenario claims is not so
 	if st.Outcome == scenarios.NotOK && res.Outcome == wire.OutcomeOK && !errors.Is(ctx.Err(), context.Canceled) {
-		r.record.change(func(e *results.Env) {
+		r.record.Change(func(e *results.Env) {
 			e.Refuted = append(e.Refuted, fmt.Sprintf("step %d, %s of %s, was done, and must not be", number, st.Do,
 				st.User))
 		})
@@ -347,7 +348,8 @@ func (r *stepRunner) awaitFact(ctx context.Context, number int, st scenarios.Ste
 		want = fmt.Sprintf("anything but %q", st.IsNot)
 	}
 	for {
-		got, err := r.observer.ask(ctx, question{step: number, by: history.ByAwait, node: st.Node, fact: st.Fact})
+		got, err := r.observer.ask(ctx,
+			rundir.Question{Step: number, By: history.ByAwait, Node: st.Node, Fact: st.Fact})
 		if err == nil && (st.IsNot == "" && got == st.Is || st.IsNot != "" && got != st.IsNot) {
 			return nil
 		}

@@ -123,7 +123,7 @@ func (s *testbed) runNow(ctx context.Context, text string) finishedRun {
 	if err := r.prepare(); err != nil {
 		s.t.Fatal(err)
 	}
-	out := s.judge(finishedRun{dir: r.record.dir, err: r.do(ctx)})
+	out := s.judge(finishedRun{dir: r.record.Path, err: r.do(ctx)})
 	for name, a := range s.fakes {
 		if a.life.Err() == nil {
 			out.left = append(out.left, name)

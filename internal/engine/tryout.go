@@ -72,6 +72,6 @@ func (d *deployment) hostsOf(nodes []string) []string {
 func (in *injector) tryOne(ctx context.Context, inj plan.Injection) (out history.Fault) {
 	f := in.inject(ctx, plan.Due{Inj: inj}, clock.Now())
 	in.heal(f, 0)
-	in.faults.change(func() { out = *f.Fault })
+	in.faults.Change(func() { out = *f.Fault })
 	return out
 }

@@ -19,16 +19,15 @@ import (
 type Table struct {
 	mu sync.Mutex
 	// in hand now: granted, and no release begun; values, since each grant of a run passes here
-	holds   map[GrantKey]Hold
-	latest  map[lockKey]Hold   // the last grant of a user and lock, directed runs only
-	seen    map[occurrence]int // events of a user since its last acquire was ordered, directed runs only
-	points  map[string]int     // "user point" -> times reached
-	heard   map[int]int64      // client index -> ns when its stream last brought something
-	delays  delays             // of the clients' streams
-	grants  int64
-	first   int64 // ns of the first grant; 0 while there is none
-	waiters int
-	changed chan struct{} // closed, and made anew, when something changed and a waiter is there
+	holds  map[GrantKey]Hold
+	latest map[lockKey]Hold   // the last grant of a user and lock, directed runs only
+	seen   map[occurrence]int // events of a user since its last acquire was ordered, directed runs only
+	points map[string]int     // "user point" -> times reached
+	heard  map[int]int64      // client index -> ns when its stream last brought something
+	delays delays             // of the clients' streams
+	grants int64
+	first  int64 // ns of the first grant; 0 while there is none
+	news   news
 }
 
 // GrantKey names a grant.
@@ -65,7 +64,7 @@ type occurrence struct {
 func New() *Table {
 	return &Table{
 		holds: map[GrantKey]Hold{}, latest: map[lockKey]Hold{}, seen: map[occurrence]int{}, points: map[string]int{},
-		heard: map[int]int64{}, changed: make(chan struct{}),
+		heard: map[int]int64{}, news: news{changed: make(chan struct{})},
 	}
 }
 
@@ -84,7 +83,7 @@ func (l *Table) Observe(client int, batch []history.Event, directed bool) {
 			l.note(&batch[i])
 		}
 	}
-	l.wake()
+	l.news.wake()
 }
 
 // Mark takes events that are not a client's own: what the resource did, what the engine saw.
@@ -94,7 +93,7 @@ func (l *Table) Mark(batch ...history.Event) {
 	for i := range batch {
 		l.note(&batch[i])
 	}
-	l.wake()
+	l.news.wake()
 }
 
 func (l *Table) apply(e *history.Event, directed bool) {
@@ -147,7 +146,7 @@ func (l *Table) Reached(client int, p wire.Point) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.points[pointKey(history.MakeUser(client, p.User), p.Point)]++
-	l.wake()
+	l.news.wake()
 }
 
 func pointKey(u history.User, point string) string { return fmt.Sprintf("%v %s", u, point) }
@@ -168,7 +167,7 @@ func (l *Table) ForgetPoint(u history.User, point string) {
 
 // AwaitPoint waits until a user waits at, or died at, an armed point.
 func (l *Table) AwaitPoint(ctx context.Context, u history.User, point string) error {
-	return l.wait(ctx, func() bool { return l.points[pointKey(u, point)] > 0 })
+	return l.news.wait(ctx, &l.mu, func() bool { return l.points[pointKey(u, point)] > 0 })
 }
 
 // AwaitEvent waits until an event of a user was seen since its last acquire was ordered. The event is a kind and a
@@ -179,31 +178,37 @@ func (l *Table) AwaitEvent(ctx context.Context, event string, u history.User, lo
 		return err
 	}
 	o.user, o.lock = u, lock
-	return l.wait(ctx, func() bool { return l.seen[o] > 0 })
+	return l.news.wait(ctx, &l.mu, func() bool { return l.seen[o] > 0 })
 }
 
-// wake must be called with the mutex held.
-func (l *Table) wake() {
-	if l.waiters > 0 {
-		close(l.changed)
-		l.changed = make(chan struct{})
+// news wakes who waits for a change of a table.
+type news struct {
+	waiters int
+	changed chan struct{} // closed, and made anew, when something changed and a waiter is there
+}
+
+// wake must be called with the table's mutex held.
+func (n *news) wake() {
+	if n.waiters > 0 {
+		close(n.changed)
+		n.changed = make(chan struct{})
 	}
 }
 
 // wait returns when cond holds or ctx ends. cond is called with the mutex held.
-func (l *Table) wait(ctx context.Context, cond func() bool) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.waiters++
-	defer func() { l.waiters-- }()
+func (n *news) wait(ctx context.Context, mu *sync.Mutex, cond func() bool) error {
+	mu.Lock()
+	defer mu.Unlock()
+	n.waiters++
+	defer func() { n.waiters-- }()
 	for !cond() {
-		ch := l.changed
-		l.mu.Unlock()
+		ch := n.changed
+		mu.Unlock()
 		select {
 		case <-ch:
-			l.mu.Lock()
+			mu.Lock()
 		case <-ctx.Done():
-			l.mu.Lock()
+			mu.Lock()
 			return context.Cause(ctx)
 		}
 	}
@@ -229,16 +234,11 @@ func parseOccurrence(text string) (occurrence, error) {
 	return occurrence{}, fmt.Errorf("there is no event %q; write a kind and a phase, such as \"acquire ok\" or \"lost\"", text)
 }
 
-// NextGrant waits for a grant that arrives from now on, of the given lock or, for -1, of any, and returns its hold.
-func (l *Table) NextGrant(ctx context.Context, lock int) (Hold, error) {
-	return l.grantAfter(ctx, clock.Now(), lock)
-}
-
 // HeldFor waits for a grant that arrives from now on and is still in hand when d has passed since it was seen.
 func (l *Table) HeldFor(ctx context.Context, lock int, d time.Duration) (Hold, error) {
 	since := clock.Now()
 	for {
-		h, err := l.grantAfter(ctx, since, lock)
+		h, err := l.GrantAfter(ctx, since, lock)
 		if err == nil {
 			err = clock.Sleep(ctx, d)
 		}
@@ -248,14 +248,9 @@ func (l *Table) HeldFor(ctx context.Context, lock int, d time.Duration) (Hold, e
 	}
 }
 
-// AnyHold returns a hold of that lock that is in hand now, whenever it began: directed runs have few grants.
-func (l *Table) AnyHold(ctx context.Context, lock int) (Hold, error) {
-	return l.grantAfter(ctx, 0, lock)
-}
-
-// grantAfter waits for a hold that began after ns since, and returns the latest.
-func (l *Table) grantAfter(ctx context.Context, since int64, lock int) (found Hold, err error) {
-	err = l.wait(ctx, func() bool {
+// GrantAfter waits for a hold of the given lock, or of any for -1, that began after ns since, and returns the latest.
+func (l *Table) GrantAfter(ctx context.Context, since int64, lock int) (found Hold, err error) {
+	err = l.news.wait(ctx, &l.mu, func() bool {
 		for _, h := range l.holds {
 			if h.Start > since && !h.lost && (lock < 0 || int(h.Lock) == lock) && h.Start > found.Start {
 				found = h

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,11 +28,11 @@ func TestNextGrantWaitsForAFreshOne(t *testing.T) {
 		l.Observe(0, []history.Event{granted(a, 1, history.ValidEndless)}, false)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
-		if h, err := l.NextGrant(ctx, -1); err == nil {
+		if h, err := l.GrantAfter(ctx, clock.Now(), -1); err == nil {
 			t.Fatalf("an old grant %+v was taken for a fresh one", h)
 		}
 		time.AfterFunc(5*time.Millisecond, func() { l.Observe(1, []history.Event{granted(b, 7, history.ValidEndless)}, false) })
-		h, err := l.NextGrant(t.Context(), -1)
+		h, err := l.GrantAfter(t.Context(), clock.Now(), -1)
 		if err != nil || h.User != b || h.Grant != 7 {
 			t.Fatalf("got %+v, %v; want grant 7 of %v", h, err, b)
 		}
@@ -43,7 +44,7 @@ func TestNextGrantLooksAtItsLockOnly(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
 	time.AfterFunc(2*time.Millisecond, func() { l.Observe(0, []history.Event{granted(a, 1, history.ValidEndless)}, false) })
-	if h, err := l.NextGrant(ctx, 3); err == nil {
+	if h, err := l.GrantAfter(ctx, clock.Now(), 3); err == nil {
 		t.Fatalf("a grant of lock %d was taken for one of lock 3", h.Lock)
 	}
 }
@@ -136,7 +137,7 @@ func TestWaitTellsWhyItEnded(t *testing.T) {
 	want := errors.New("not within 5ms")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Millisecond, want)
 	defer cancel()
-	if err := New().wait(ctx, func() bool { return false }); !errors.Is(err, want) {
+	if err := New().news.wait(ctx, new(sync.Mutex), func() bool { return false }); !errors.Is(err, want) {
 		t.Fatalf("got %v, want %v", err, want)
 	}
 }
@@ -158,7 +159,7 @@ func TestAUserMayHoldTwoLocks(t *testing.T) {
 	first, second := granted(a, 1, history.ValidEndless), granted(a, 2, history.ValidEndless)
 	second.Lock, second.Time = 1, first.Time+1
 	l.Observe(0, []history.Event{first, second}, true)
-	if h, err := l.AnyHold(t.Context(), 0); err != nil || h.Grant != 1 {
+	if h, err := l.GrantAfter(t.Context(), 0, 0); err != nil || h.Grant != 1 {
 		t.Fatalf("holder of lock 0: %+v, %v; want grant 1", h, err)
 	}
 	if all, held := l.Granted(); all != 2 || held != 2 {
@@ -188,10 +189,10 @@ func TestALostGrantIsNotHeld(t *testing.T) {
 	time.AfterFunc(2*time.Millisecond, func() {
 		l.Observe(0, []history.Event{granted(a, 1, history.ValidEndless), lost(a, 1)}, false)
 	})
-	if h, err := l.NextGrant(ctx, -1); err == nil {
+	if h, err := l.GrantAfter(ctx, clock.Now(), -1); err == nil {
 		t.Errorf("the lost grant %+v was taken for one in hand", h)
 	}
-	if h, err := l.AnyHold(ctx, -1); err == nil {
+	if h, err := l.GrantAfter(ctx, 0, -1); err == nil {
 		t.Errorf("the lost grant %+v was taken for one in hand", h)
 	}
 	if l.held(a, 1) {

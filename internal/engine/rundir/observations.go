@@ -1,4 +1,4 @@
-package engine
+package rundir
 
 import (
 	"bytes"
@@ -19,68 +19,69 @@ import (
 // been another meanwhile.
 const maxGap = 100 * time.Millisecond
 
-// question is what a node is asked, and for which step.
-type question struct {
-	step       int // from 1
-	by         string
-	node, fact string
+// Question is what a node is asked, and for which step.
+type Question struct {
+	Step       int // from 1
+	By         string
+	Node, Fact string
 }
 
-// reply is what came of asking once.
-type reply struct {
-	asked, answered int64
-	answer          string
-	err             error
-	endsIn          *int64
+// Reply is what came of asking once.
+type Reply struct {
+	Asked, Answered int64
+	Answer          string
+	Err             error
+	EndsIn          *int64
 }
 
-// observations are the service's answers. Equal answers in a row are one observation.
-type observations struct {
+// Observations are the service's answers. Equal answers in a row are one observation.
+type Observations struct {
 	mu     sync.Mutex
 	list   []*history.Observation
-	latest map[question]*history.Observation
+	latest map[Question]*history.Observation
 	grants map[string]live.GrantKey // by the lock's own id of the grant
 }
 
-func newObservations() *observations {
-	return &observations{latest: map[question]*history.Observation{}, grants: map[string]live.GrantKey{}}
+// NewObservations returns an empty list.
+func NewObservations() *Observations {
+	return &Observations{latest: map[Question]*history.Observation{}, grants: map[string]live.GrantKey{}}
 }
 
-// add takes one answer.
-func (s *observations) add(q question, r reply) {
+// Add takes one answer.
+func (s *Observations) Add(q Question, r Reply) {
 	text := ""
-	if r.err != nil {
-		text = r.err.Error()
+	if r.Err != nil {
+		text = r.Err.Error()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := s.latest[q]
-	if last == nil || last.Answer != r.answer || (last.Error == "") != (text == "") ||
-		r.asked-last.LastAnswered > int64(maxGap) {
+	if last == nil || last.Answer != r.Answer || (last.Error == "") != (text == "") ||
+		r.Asked-last.LastAnswered > int64(maxGap) {
 		last = &history.Observation{
-			Step: q.step, By: q.by, Node: q.node, Fact: q.fact, Answer: r.answer, Error: text, Asked: r.asked,
-			Answered:     r.answered,
-			LastAnswered: r.asked, EndsIn: r.endsIn,
+			Step: q.Step, By: q.By, Node: q.Node, Fact: q.Fact, Answer: r.Answer, Error: text, Asked: r.Asked,
+			Answered:     r.Answered,
+			LastAnswered: r.Asked, EndsIn: r.EndsIn,
 		}
 		s.attribute(last)
 		s.list, s.latest[q] = append(s.list, last), last
 	}
-	last.Gap = max(last.Gap, r.asked-last.LastAnswered)
-	last.LastAsked, last.LastAnswered = r.asked, r.answered
+	last.Gap = max(last.Gap, r.Asked-last.LastAnswered)
+	last.LastAsked, last.LastAnswered = r.Asked, r.Answered
 	last.Count++
 }
 
 // attribute names the grant whose id an answer is, where the engine was told of it. The process id of a session stands
 // for one grant after the other, so this is done when the answer comes, and for the rest at the end.
-func (s *observations) attribute(o *history.Observation) {
+func (s *Observations) attribute(o *history.Observation) {
 	if k, ok := s.grants[o.Answer]; ok && o.User == nil &&
 		(strings.HasPrefix(o.Fact, history.FactHolder) || strings.HasPrefix(o.Fact, history.FactKeys)) {
 		o.User, o.Grant = &k.User, k.Grant
 	}
 }
 
-// granted notes by which id the service knows a grant.
-func (s *observations) granted(id string, k live.GrantKey) {
+// Granted notes by which id the service knows a grant.
+func (s *Observations) Granted(id string, k live.GrantKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if id == "" {
@@ -93,8 +94,8 @@ func (s *observations) granted(id string, k live.GrantKey) {
 	}
 }
 
-// write writes all observations, in the order of the questions.
-func (s *observations) write(dir string) error {
+// Write writes all observations, in the order of the questions.
+func (s *Observations) Write(dir string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.list) == 0 {

@@ -1,4 +1,4 @@
-package engine
+package rundir
 
 import (
 	"errors"
@@ -16,9 +16,9 @@ import (
 // TestObservations joins equal answers that come close after each other, and keeps apart all others.
 func TestObservations(t *testing.T) {
 	const ms = int64(time.Millisecond)
-	s := newObservations()
-	takes := question{step: 3, by: history.ByObserve, node: "n1", fact: history.FactTakes + "lock-0"}
-	for _, r := range []reply{
+	s := NewObservations()
+	takes := Question{Step: 3, By: history.ByObserve, Node: "n1", Fact: history.FactTakes + "lock-0"}
+	for _, r := range []Reply{
 		{10 * ms, 11 * ms, "true", nil, nil},
 		{30 * ms, 31 * ms, "true", nil, nil},
 		{70 * ms, 72 * ms, "true", nil, nil},
@@ -29,16 +29,16 @@ func TestObservations(t *testing.T) {
 		{251 * ms, 252 * ms, "true", nil, nil}, // 100 ms later
 		{400 * ms, 401 * ms, "true", nil, nil}, // who knows what it was meanwhile
 	} {
-		s.add(takes, r)
+		s.Add(takes, r)
 	}
 	who := history.MakeUser(1, 0)
-	s.granted("secret", live.GrantKey{User: who, Grant: 7})
-	s.granted("4711/0/0/1", live.GrantKey{User: who, Grant: 9})
-	s.add(question{step: 5, by: history.ByAnswer, node: history.Service, fact: history.FactHolder + "lock-0"}, reply{asked: 500 * ms, answered: 501 * ms, answer: "4711"})
-	s.granted("", live.GrantKey{User: who, Grant: 8}) // a client that does not tell
-	s.add(question{step: 4, by: history.ByGrant, node: "n2", fact: history.FactHolder + "lock-0"}, reply{asked: 5 * ms, answered: 6 * ms, answer: "secret", err: nil})
+	s.Granted("secret", live.GrantKey{User: who, Grant: 7})
+	s.Granted("4711/0/0/1", live.GrantKey{User: who, Grant: 9})
+	s.Add(Question{Step: 5, By: history.ByAnswer, Node: history.Service, Fact: history.FactHolder + "lock-0"}, Reply{Asked: 500 * ms, Answered: 501 * ms, Answer: "4711"})
+	s.Granted("", live.GrantKey{User: who, Grant: 8}) // a client that does not tell
+	s.Add(Question{Step: 4, By: history.ByGrant, Node: "n2", Fact: history.FactHolder + "lock-0"}, Reply{Asked: 5 * ms, Answered: 6 * ms, Answer: "secret", Err: nil})
 	dir := t.TempDir()
-	if err := s.write(dir); err != nil {
+	if err := s.Write(dir); err != nil {
 		t.Fatal(err)
 	}
 	got, err := results.ReadObserved(dir)
@@ -47,7 +47,7 @@ func TestObservations(t *testing.T) {
 	}
 	line := func(answer, err string, asked, lastAnswered int64, count int, gap int64) history.Observation {
 		return history.Observation{
-			Step: 3, By: history.ByObserve, Node: "n1", Fact: takes.fact, Answer: answer, Error: err,
+			Step: 3, By: history.ByObserve, Node: "n1", Fact: takes.Fact, Answer: answer, Error: err,
 			Asked: asked * ms, LastAnswered: lastAnswered * ms, Count: count, Gap: gap * ms,
 		}
 	}

@@ -1,4 +1,4 @@
-package engine
+package rundir
 
 import (
 	"cmp"
@@ -10,37 +10,37 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// journal is the engine's own history file: the deaths of clients, the ends of their sessions, the final read. It is
+// Journal is the engine's own history file: the deaths of clients, the ends of their sessions, the final read. It is
 // written at the end, because some events are known late and have an earlier time.
-type journal struct {
+type Journal struct {
 	mu     sync.Mutex
 	w      *history.Writer
 	events []history.Event
 }
 
-// open creates the history file.
-func (j *journal) open(path string, locks []string) (err error) {
+// Open creates the history file.
+func (j *Journal) Open(path string, locks []string) (err error) {
 	j.w, err = history.Create(path, history.Header{Process: "engine", Locks: locks})
 	return err
 }
 
-// add notes what happens now.
-func (j *journal) add(e history.Event) {
+// Add notes what happens now.
+func (j *Journal) Add(e history.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	e.Time = clock.Now()
 	j.events = append(j.events, e)
 }
 
-// addLate notes events that bear the time of what they tell already.
-func (j *journal) addLate(es []history.Event) {
+// AddLate notes events that bear the time of what they tell already.
+func (j *Journal) AddLate(es []history.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.events = append(j.events, es...)
 }
 
-// change alters the events that were noted.
-func (j *journal) change(how func(*history.Event)) {
+// Change alters the events that were noted.
+func (j *Journal) Change(how func(*history.Event)) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for i := range j.events {
@@ -48,8 +48,8 @@ func (j *journal) change(how func(*history.Event)) {
 	}
 }
 
-// close writes the events in the order of their times, and the end of the file.
-func (j *journal) close() error {
+// Close writes the events in the order of their times, and the end of the file.
+func (j *Journal) Close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	slices.SortStableFunc(j.events, func(a, b history.Event) int { return cmp.Compare(a.Time, b.Time) })
