@@ -31,7 +31,7 @@ func OpenClientBench(ctx context.Context, o Options) (*ClientBench, error) {
 	if err := r.prepare(); err != nil {
 		return nil, err
 	}
-	r.nodes.left = node.Client
+	r.nodes.Left = node.Client
 	if err := r.up(ctx); err != nil {
 		return nil, errors.Join(ctx.Err(), plan.MissingError{Text: err.Error(), Err: err}, r.finish(ctx))
 	}
@@ -40,7 +40,7 @@ func OpenClientBench(ctx context.Context, o Options) (*ClientBench, error) {
 
 // Client returns the node of the client of that number, not yet started, and what it would be told to start with.
 func (b *ClientBench) Client(number int) (*cluster.Node, *wire.Start, error) {
-	n := b.run.nodes.cluster.Node(history.ClientName(number))
+	n := b.run.nodes.Cluster.Node(history.ClientName(number))
 	frames := startFrames{plan: b.run.plan, nodes: b.run.nodes, run: b.run.id, record: true}
 	st, err := frames.of(&process{node: n, index: number})
 	return n, st, err

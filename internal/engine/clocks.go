@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/engine/deployment"
 	"github.com/lockquake/lockquake/internal/wire"
 )
 
@@ -104,16 +105,16 @@ func (c *remoteClock) pong(ctx context.Context, id int) (wire.Pong, error) {
 // clocks is the service's Observer, which also answers for clocks that the service does not tell. Clients and resources
 // are asked over their control streams. A server is made to read its clocks on one of its own threads.
 type clocks struct {
-	nodes     *deployment
+	nodes     *deployment.Nodes
 	processes *processes
 }
 
 // Unwrap returns the service's own Observer, which may be able to do more than answer.
-func (c clocks) Unwrap() chaos.Observer { return c.nodes.service }
+func (c clocks) Unwrap() chaos.Observer { return c.nodes.Service }
 
 // Facts lists what can be asked.
 func (c clocks) Facts() map[string]string {
-	out := maps.Clone(c.nodes.service.Facts())
+	out := maps.Clone(c.nodes.Service.Facts())
 	for _, fact := range []string{chaos.FactClock, chaos.FactMonotonic} {
 		if _, ok := out[fact]; !ok {
 			out[fact] = "a clock of the node, by its control stream or as its own thread reads it"
@@ -125,7 +126,7 @@ func (c clocks) Facts() map[string]string {
 // Ask asks a client or resource itself for its clocks, and the service for everything else.
 func (c clocks) Ask(ctx context.Context, node, fact string) (string, error) {
 	if fact != chaos.FactClock && fact != chaos.FactMonotonic {
-		return c.nodes.service.Ask(ctx, node, fact)
+		return c.nodes.Service.Ask(ctx, node, fact)
 	}
 	for _, s := range c.processes.all {
 		if s.node.Name() == node {
@@ -133,9 +134,9 @@ func (c clocks) Ask(ctx context.Context, node, fact string) (string, error) {
 			return clockText(fact, p.Wall, s.clock.Run(p.Mono), ""), err
 		}
 	}
-	_, known := c.nodes.service.Facts()[fact]
+	_, known := c.nodes.Service.Facts()[fact]
 	if known {
-		answer, err := c.nodes.service.Ask(ctx, node, fact)
+		answer, err := c.nodes.Service.Ask(ctx, node, fact)
 		// a server that does not answer is not asked in another way: it may be paused
 		if err == nil || fact == chaos.FactClock {
 			return answer, err
@@ -146,7 +147,7 @@ func (c clocks) Ask(ctx context.Context, node, fact string) (string, error) {
 
 // readByThread has a thread of the node read its clocks.
 func (c clocks) readByThread(ctx context.Context, node, fact string) (string, error) {
-	n := c.nodes.cluster.Node(node)
+	n := c.nodes.Cluster.Node(node)
 	if n == nil {
 		return "", fmt.Errorf("there is no node %q", node)
 	}

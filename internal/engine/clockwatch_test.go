@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/engine/deployment"
 	"github.com/lockquake/lockquake/internal/engine/live"
 	"github.com/lockquake/lockquake/internal/engine/rundir"
 	"github.com/lockquake/lockquake/results"
@@ -82,7 +83,7 @@ func TestTheRealClocksAreRead(t *testing.T) {
 // TestStepsComeIntoTheEnvironment writes what was watched into env.json.
 func TestStepsComeIntoTheEnvironment(t *testing.T) {
 	t.Parallel()
-	r := &run{live: live.New(), nodes: &deployment{}, record: &rundir.Dir{Env: results.Env{Host: map[string]string{}, Timings: map[string]int64{}}}}
+	r := &run{live: live.New(), nodes: &deployment.Nodes{}, record: &rundir.Dir{Env: results.Env{Host: map[string]string{}, Timings: map[string]int64{}}}}
 	r.describeEnd() // it never came to the load
 	r.wall = &clockWatch{steps: []results.ClockStep{{Time: 1, By: 2}}}
 	r.describeEnd()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/engine/deployment"
 	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/engine/rundir"
 	"github.com/lockquake/lockquake/internal/node"
@@ -15,7 +16,7 @@ import (
 
 // serverCounters ask the servers what they have counted.
 type serverCounters struct {
-	nodes  *deployment
+	nodes  *deployment.Nodes
 	record *rundir.Dir
 	// attached says that the servers are somebody else's. What they count is what others ask of them, too.
 	attached bool
@@ -23,7 +24,7 @@ type serverCounters struct {
 
 // requests is the service as a counter of its requests; nil: it counts none, or others' as well.
 func (c serverCounters) requests() topology.RequestCounter {
-	if counter, ok := c.nodes.service.(topology.RequestCounter); ok && !c.attached {
+	if counter, ok := c.nodes.Service.(topology.RequestCounter); ok && !c.attached {
 		return counter
 	}
 	return nil
@@ -33,14 +34,14 @@ func (c serverCounters) requests() topology.RequestCounter {
 func (c serverCounters) read(ctx context.Context) (r results.Reading) {
 	began := clock.Now()
 	r.Starts = map[string]int{}
-	for _, n := range c.nodes.cluster.ByRole(node.Server) {
+	for _, n := range c.nodes.Cluster.ByRole(node.Server) {
 		r.Starts[n.Name()] = n.Process.Starts()
 	}
 	var group sync.WaitGroup
 	if counter := c.requests(); counter != nil {
 		group.Go(func() { r.Requests = counter.Requests(ctx) })
 	}
-	if counter, ok := c.nodes.service.(topology.ConnectionCounter); ok && !c.attached {
+	if counter, ok := c.nodes.Service.(topology.ConnectionCounter); ok && !c.attached {
 		group.Go(func() { r.Connections = counter.Connections(ctx) })
 	}
 	group.Wait()
@@ -73,7 +74,7 @@ const (
 // contentsReader asks the service what it keeps: before the load, at its end, and when all clients have ended.
 type contentsReader struct {
 	plan     *plan.Plan
-	nodes    *deployment
+	nodes    *deployment.Nodes
 	record   *rundir.Dir
 	attached bool // others use the servers, too
 }
@@ -81,7 +82,7 @@ type contentsReader struct {
 // read asks the service; nil: it does not count what it keeps, or it did not answer, and what depends on it is not
 // judged.
 func (r contentsReader) read(ctx context.Context) map[string]results.Content {
-	counter, ok := r.nodes.service.(topology.ContentCounter)
+	counter, ok := r.nodes.Service.(topology.ContentCounter)
 	if !ok || r.attached || r.plan.Workload == nil {
 		return nil
 	}

@@ -3,7 +3,7 @@
 //
 // Package plan says what will be done, with nothing started. A run carries it out. Its parts own their state:
 //
-//   - deployment: the cluster and the service; takeover: servers that an earlier run kept
+//   - package deployment: the cluster and the service; package kept: servers that an earlier run left
 //   - processes: clients and resource behind their control streams; live.Table: which grants they have in hand
 //   - schedule and stepRunner say when an injection comes; injector makes and heals it
 //   - observer and sessionWatch ask the service
@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/engine/kept"
 	"github.com/lockquake/lockquake/internal/engine/plan"
 )
 
@@ -27,6 +28,9 @@ type (
 	UsageError   = plan.UsageError
 	MissingError = plan.MissingError
 )
+
+// KeptServers are servers that runs use one after another.
+type KeptServers = kept.Servers
 
 // Options is one run as it was asked for.
 type Options struct {

@@ -13,6 +13,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine/deployment"
 	"github.com/lockquake/lockquake/internal/engine/live"
 	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/engine/rundir"
@@ -26,7 +27,7 @@ const maxMisses = 20
 // injector makes injections and heals them.
 type injector struct {
 	plan      *plan.Plan
-	nodes     *deployment
+	nodes     *deployment.Nodes
 	processes *processes
 	live      *live.Table
 	faults    *rundir.Faults
@@ -86,7 +87,7 @@ func (in *injector) target(f *rundir.Injected, nodes []chaos.Node, text string) 
 }
 
 func (in *injector) injectNodes(ctx context.Context, f *rundir.Injected) (history.Receipt, error) {
-	nodes, err := f.Inj.Selector.Resolve(ctx, in.nodes.view(fmt.Sprintf("selector-%d", f.ID)))
+	nodes, err := f.Inj.Selector.Resolve(ctx, in.nodes.View(fmt.Sprintf("selector-%d", f.ID)))
 	if err != nil {
 		return history.Receipt{Status: history.NotInstalled}, err
 	}
@@ -237,10 +238,10 @@ func (in *injector) scope(ctx context.Context, f *rundir.Injected, on []chaos.No
 		Seed:       seed.Split(in.plan.Scenario.Run.Seed, fmt.Sprintf("fault-%d", f.ID)),
 		LinkFaults: &in.linkFaults, Run: &underway{injector: in, fault: f},
 	}
-	for _, n := range in.nodes.cluster.ByRole(node.Server) {
+	for _, n := range in.nodes.Cluster.ByRole(node.Server) {
 		s.Servers = append(s.Servers, n.Name())
 	}
-	s.Role, _ = f.Inj.Selector.Leader(in.nodes.service)
+	s.Role, _ = f.Inj.Selector.Leader(in.nodes.Service)
 	if len(f.Inj.Far.Parts()) == 0 {
 		return s, nil
 	}
@@ -248,7 +249,7 @@ func (in *injector) scope(ctx context.Context, f *rundir.Injected, on []chaos.No
 	if draws == "" {
 		draws = fmt.Sprintf("peers-%d", f.ID)
 	}
-	view := in.nodes.view(draws)
+	view := in.nodes.View(draws)
 	view.Except = on
 	var err error
 	if s.Peers, err = f.Inj.Far.Resolve(ctx, view); err != nil {

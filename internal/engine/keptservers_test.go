@@ -1,101 +1,18 @@
 package engine
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"io"
-	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/goccy/go-yaml"
-
-	"github.com/lockquake/lockquake/backends"
-	"github.com/lockquake/lockquake/backends/listed"
-	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
-	faults "github.com/lockquake/lockquake/chaos/all"
-	"github.com/lockquake/lockquake/chaos/disk"
-	"github.com/lockquake/lockquake/history"
-	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine/plan"
-	"github.com/lockquake/lockquake/internal/engine/rundir"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/results"
 )
-
-func TestDifferences(t *testing.T) {
-	t.Parallel()
-	then := map[string]string{"a": "1", "b": "2", "gone": "3"}
-	if d := differences(map[string]string{"a": "1", "b": "2", "gone": "3"}, then); d != nil {
-		t.Errorf("the same differs: %v", d)
-	}
-	got := differences(map[string]string{"a": "1", "b": "x", "new": "4"}, then)
-	want := []string{`b is "x" and was "2"`, `gone is "" and was "3"`, `new is "4" and was ""`}
-	if !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
-	if got := differences(map[string]string{"c": "1", "d": "1"}, then); len(got) != 4 || got[3] != "2 more" {
-		t.Errorf("five differences are told as %q", got)
-	}
-}
-
-// cleared is a service that can be reset.
-type cleared struct {
-	topology.Service
-	topology.Resetter
-}
-
-// TestWhoIsNotKept goes through what a run can leave that no look afterwards would show.
-func TestWhoIsNotKept(t *testing.T) {
-	t.Parallel()
-	kill, _ := chaos.Lookup(faults.Kinds(), "kill")
-	keeps, err := kill.New(func(any) error { return nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	loses, err := kill.New(func(into any) error { return yaml.UnmarshalWithOptions([]byte("data: lose"), into, yaml.Strict()) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	bit, healed := history.Receipt{Status: history.Installed}, &history.Receipt{Status: history.Installed}
-	fault := func(f chaos.Fault, r history.Fault) func(*takeover) {
-		return func(t *takeover) {
-			r.Name, r.Target = "kill", "redis-1"
-			*t.faults.Add(plan.Due{Inj: plan.Injection{Kind: kill, Fault: f}}, 0).Fault = r
-		}
-	}
-	for _, c := range []struct {
-		name, why string
-		change    func(*takeover)
-	}{
-		{"all is well", "", func(*takeover) {}},
-		{"a crash that was healed", "", fault(keeps, history.Fault{Receipt: bit, Healed: healed})},
-		{"a crash without a heal", "was not seen healed", fault(keeps, history.Fault{Receipt: bit})},
-		{"a heal that was not seen", "was not seen healed", fault(keeps, history.Fault{Receipt: bit, Healed: &history.Receipt{Status: history.Indeterminate}})},
-		{"data that is lost", "took data away", fault(loses, history.Fault{Receipt: bit, Healed: healed})},
-		{"a fault that was not made", "", fault(loses, history.Fault{Receipt: history.Receipt{Status: history.NotMade}})},
-		{"an interruption", "cut short", func(t *takeover) { t.record.Env.Interrupted = true }},
-		{"no recovery", "not seen to serve", func(t *takeover) { t.record.Env.Recovered = false }},
-		{"a question", "left a question: a step was not met", func(t *takeover) { t.record.Env.Unknown = []string{"a step was not met"} }},
-		{"a preparation", "was prepared for a fault (loop-disk)", func(t *takeover) { t.plan.Specs[0].Preparations = []node.Preparation{disk.LoopDisk} }},
-		{"a service without reset", "nobody knows how to reset redis", func(t *takeover) { t.nodes.service = nil }},
-	} {
-		over := &takeover{
-			plan:   &plan.Plan{Specs: []node.Spec{{Name: "redis-1", Role: node.Server}}, Backend: listed.Backend{Backend: backends.Backend{Name: "redis"}}},
-			record: &rundir.Dir{Env: results.Env{Recovered: true}}, nodes: &deployment{service: cleared{}}, faults: &rundir.Faults{},
-		}
-		c.change(over)
-		if why := over.unfit(); (why == "") != (c.why == "") || !strings.Contains(why, c.why) {
-			t.Errorf("%s: %q, want %q", c.name, why, c.why)
-		}
-	}
-}
 
 // TestAttachedServersAreNeverReset: whoever asks for kept servers, somebody else's are not taken over.
 func TestAttachedServersAreNeverReset(t *testing.T) {
@@ -264,90 +181,6 @@ func TestServersThatNobodySawBeginAreNotKept(t *testing.T) {
 	})
 }
 
-// TestTheClocksOfKeptServersAreRight to within 50 ms of this machine's. An answer may be 5 ms old, and has whole milliseconds at least.
-func TestTheClocksOfKeptServersAreRight(t *testing.T) {
-	t.Parallel()
-	for ahead, want := range map[time.Duration]string{
-		0:                       "server-1 is 0s to 6ms ahead of this machine, by its own protocol",
-		1234 * time.Microsecond: "server-1 is 1.2ms to 7.2ms ahead of this machine, by its own protocol",
-		50 * time.Millisecond:   "server-1 is 50ms to 56ms ahead of this machine, by its own protocol",
-		-56 * time.Millisecond:  "server-1 is -56ms to -50ms ahead of this machine, by its own protocol",
-		51 * time.Millisecond:   "the clock of server-1 is 51ms to 57ms ahead of this machine, by its own protocol",
-		-57 * time.Millisecond:  "the clock of server-1 is -57ms to -51ms ahead of this machine, by its own protocol",
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			s := &testbed{t: t, reset: func() ([]string, error) { return nil, nil }, ahead: func() int64 { return int64(ahead) }}
-			c, err := s.options(scheduled()).Provider.Open(t.Context(), cluster.Request{Run: plan.NewID(), Specs: fakeService{s}.Specs(), LogDir: t.TempDir()})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = c.Close(t.Context()) }()
-			d := &deployment{cluster: c, service: fakeService{s}.Service(nil)}
-			said, err := (&prover{deployment: d, clocks: clocks{d, &processes{}}}).readClocks(t.Context())
-			if got := strings.Join(said, "") + fmt.Sprint(err); got != want+"<nil>" && got != want {
-				t.Errorf("%v ahead: %q, want %q", ahead, got, want)
-			}
-		})
-	}
-}
-
-// TestLinksMustBeAsTheyBegan, and no order may stand.
-func TestLinksMustBeAsTheyBegan(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		standing, now, was []string
-		shared             bool
-		want               string
-	}{
-		{nil, nil, nil, false, "redis-1: nothing<nil>"},
-		{nil, []string{"noqueue"}, []string{"noqueue"}, false, "redis-1: [noqueue], as it began<nil>"},
-		{nil, []string{"noqueue"}, []string{"noqueue"}, true, "redis-1: the machine's own network<nil>"},
-		{nil, []string{"netem", "noqueue"}, []string{"noqueue"}, false, "on the links of redis-1 there is [netem, noqueue], and was [noqueue]"},
-		{nil, nil, []string{"noqueue"}, true, "on the links of redis-1 there is [], and was [noqueue]"},
-		{[]string{"partition-1"}, nil, nil, false, "the agent owes an undo of partition-1"},
-	} {
-		around := cluster.Around{Standing: c.standing}
-		around.Links, around.Shared = c.now, c.shared
-		said, err := unchanged("redis-1", around, c.was)
-		if got := said + fmt.Sprint(err); got != c.want {
-			t.Errorf("%q, want %q", got, c.want)
-		}
-	}
-}
-
-// TestLinksThatNobodyCanSeeProveNothing: the agent that told of them at the start is gone.
-func TestLinksThatNobodyCanSeeProveNothing(t *testing.T) {
-	t.Parallel()
-	s := &testbed{t: t}
-	c, err := s.options(scheduled()).Provider.Open(t.Context(), cluster.Request{Run: plan.NewID(), Specs: fakeService{s}.Specs(), LogDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = c.Close(t.Context()) }()
-	if err := cluster.StartAll(t.Context(), c.Nodes); err != nil {
-		t.Fatal(err)
-	}
-	p := &prover{deployment: &deployment{cluster: c}, start: baseline{links: map[string][]string{"server-1": nil}}}
-	if said, err := p.links(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "around server-1: ") {
-		t.Errorf("it is shown by %q: %v", said, err)
-	}
-}
-
-// TestAClockThatIsReadCoarselyIsReadAgain, where it may be right and nobody can tell.
-func TestAClockThatIsReadCoarselyIsReadAgain(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		low, high int // ms
-		want      bool
-	}{
-		{0, 6, false}, {-50, 50, false}, {-50, 51, true}, {-500, 506, true}, {50, 1056, true}, {51, 1057, false}, {-1056, -50, true}, {-1057, -51, false},
-	} {
-		if got := undecided(time.Duration(c.low)*time.Millisecond, time.Duration(c.high)*time.Millisecond); got != c.want {
-			t.Errorf("ahead by %d to %d ms: it is read again: %t", c.low, c.high, got)
-		}
-	}
-}
-
 // TestWhatCannotBeRemovedHindersNoRun: a run whose servers take the place of others is judged, and ends with the error of their removal.
 func TestWhatCannotBeRemovedHindersNoRun(t *testing.T) {
 	t.Parallel()
@@ -364,103 +197,4 @@ func TestWhatCannotBeRemovedHindersNoRun(t *testing.T) {
 			t.Errorf("%v, %v, the verdict is %s: %q", got.err, got.wrong, got.report.Verdict, got.report.Reasons)
 		}
 	})
-}
-
-// TestServersAloneAreHandedOn: whatever else still runs is ended with its run.
-func TestServersAloneAreHandedOn(t *testing.T) {
-	t.Parallel()
-	s := &testbed{t: t, reset: func() ([]string, error) { return nil, nil }}
-	o := s.options(scheduled())
-	p, err := Check(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := o.Provider.Open(t.Context(), cluster.Request{Run: plan.NewID(), Specs: p.Specs, LogDir: t.TempDir(), Reuse: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = c.Close(t.Context()) }()
-	if err := cluster.StartAll(t.Context(), c.Nodes); err != nil {
-		t.Fatal(err)
-	}
-	over := &takeover{
-		kept: &KeptServers{}, plan: p, record: &rundir.Dir{Env: results.Env{Recovered: true}}, faults: &rundir.Faults{},
-		nodes: &deployment{plan: p, cluster: c, service: p.Topology.Service(nil)},
-	}
-	if !over.handOn(t.Context()) || len(over.kept.Nodes()) != 1 || len(over.kept.left) != 1 {
-		t.Errorf("handed on are %v, left as %v, because %q", over.kept.Nodes(), over.kept.left, over.kept.why)
-	}
-	for _, n := range c.Nodes {
-		if server := n.Role() == node.Server; n.Process.Running() != server {
-			t.Errorf("%s runs: %t", n.Name(), n.Process.Running())
-		}
-	}
-}
-
-// TestWhichServersAreTheSame goes through what makes them others.
-func TestWhichServersAreTheSame(t *testing.T) {
-	t.Parallel()
-	s := &testbed{t: t}
-	o := s.options(scheduled())
-	specs := fakeService{s}.Specs()
-	c, err := o.Provider.Open(t.Context(), cluster.Request{Run: plan.NewID(), Specs: specs, LogDir: t.TempDir(), Reuse: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close(t.Context()) })
-	client := node.Spec{Name: "client-1", Role: node.Client, Command: func(node.Place) []string { return nil }}
-	for _, x := range []struct {
-		why    string
-		change func(o *Options, s *node.Spec)
-	}{
-		{"", func(*Options, *node.Spec) {}},
-		{"needs another server-1 than the one that stands (limits)", func(_ *Options, s *node.Spec) { s.Limits.CPUs = 1 }},
-		{"needs another server-1 than the one that stands (preparations)", func(_ *Options, s *node.Spec) { s.Preparations = []node.Preparation{"loop-disk"} }},
-		{"needs another server-1 than the one that stands (image)", func(_ *Options, s *node.Spec) { s.Image = "redis" }},
-		{"needs another server-1 than the one that stands (command)", func(_ *Options, s *node.Spec) {
-			s.Command = func(node.Place) []string { return node.Own("server", "fast") }
-		}},
-		{"needs another server-1 than the one that stands (environment)", func(_ *Options, s *node.Spec) { s.Env = []string{"A=1"} }},
-		{"needs another server-1 than the one that stands (restart delay)", func(_ *Options, s *node.Spec) { s.RestartDelay = time.Second }},
-		{"needs another server-1 than the one that stands (nature)", func(_ *Options, s *node.Spec) { s.Restartable = false }},
-		{"of another provider", func(o *Options, _ *node.Spec) { o.Provider = cluster.NewInproc(s.node) }},
-		{"of other images", func(o *Options, _ *node.Spec) { o.Images = map[string]string{"redis": "mine"} }},
-	} {
-		wants, other := o, specs[0]
-		x.change(&wants, &other)
-		over := &takeover{kept: &KeptServers{cluster: c, provider: o.Provider}, plan: &plan.Plan{Specs: []node.Spec{other, client}}, options: wants}
-		err := over.sameServers()
-		if (err == nil) != (x.why == "") || err != nil && !strings.Contains(err.Error(), x.why) {
-			t.Errorf("%v, want %q", err, x.why)
-		}
-	}
-}
-
-// TestSlowAnswersAreAskedForAgain: silence for a moment is no answer, an error is one, and nobody asks beyond the end.
-func TestSlowAnswersAreAskedForAgain(t *testing.T) {
-	t.Parallel()
-	late := fmt.Errorf("ROLE of redis-1: %w", os.ErrDeadlineExceeded)
-	for _, c := range []struct {
-		name  string
-		said  []error
-		asked int
-		want  error
-	}{
-		{"late twice", []error{late, late, nil}, 3, nil},
-		{"refused", []error{late, io.ErrUnexpectedEOF}, 2, io.ErrUnexpectedEOF},
-		{"silent", slices.Repeat([]error{late}, 100), 5, os.ErrDeadlineExceeded},
-	} {
-		ctx, cancel := context.WithCancel(t.Context())
-		n := 0
-		_, err := answered(ctx, func(context.Context) (string, error) {
-			if n++; n == 5 {
-				cancel()
-			}
-			return "", c.said[n-1]
-		})
-		cancel()
-		if n != c.asked || !errors.Is(err, c.want) {
-			t.Errorf("%s: asked %d times, error %v; want %d and %v", c.name, n, err, c.asked, c.want)
-		}
-	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/engine/deployment"
 	"github.com/lockquake/lockquake/internal/engine/live"
 	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/engine/rundir"
@@ -33,7 +34,7 @@ const (
 // observer asks the service for the steps, and records the answers.
 type observer struct {
 	plan       *plan.Plan
-	nodes      *deployment
+	nodes      *deployment.Nodes
 	live       *live.Table
 	seen       *rundir.Observations
 	background context.Context // of the questions in the background: it lasts as long as the steps
@@ -46,7 +47,7 @@ func (o *observer) ask(ctx context.Context, q rundir.Question) (string, error) {
 	if q.Node == history.Service {
 		r.Answer, r.EndsIn, r.Err = o.stored(ctx, q.Fact)
 	} else {
-		r.Answer, r.Err = o.nodes.service.Ask(ctx, q.Node, q.Fact)
+		r.Answer, r.Err = o.nodes.Service.Ask(ctx, q.Node, q.Fact)
 	}
 	r.Answered = clock.Now()
 	if r.Err != nil {
@@ -58,7 +59,7 @@ func (o *observer) ask(ctx context.Context, q rundir.Question) (string, error) {
 
 // stored asks the service as a whole who has a lock, and until when, or which keys there are.
 func (o *observer) stored(ctx context.Context, fact string) (answer string, endsIn *int64, err error) {
-	store, ok := o.nodes.service.(topology.Store)
+	store, ok := o.nodes.Service.(topology.Store)
 	if !ok {
 		return "", nil, errNoStore
 	}
@@ -125,8 +126,8 @@ func (o *observer) granted(number int, user history.User, lock int, res wire.Res
 	}
 	holder := history.FactHolder + o.plan.Locks[lock]
 	questions := []rundir.Question{{Step: number, By: history.ByAnswer, Node: history.Service, Fact: holder}}
-	if keeper, ok := o.nodes.service.(topology.Keeper); ok {
-		_, ranked := o.nodes.service.Facts()[chaos.FactRole]
+	if keeper, ok := o.nodes.Service.(topology.Keeper); ok {
+		_, ranked := o.nodes.Service.Facts()[chaos.FactRole]
 		for _, n := range keeper.Keepers() {
 			questions = append(questions, rundir.Question{Step: number, By: history.ByGrant, Node: n, Fact: holder})
 			if ranked { // a replica that has a key was not the one to grant it
@@ -146,7 +147,7 @@ func (o *observer) answered(number, lock int) {
 
 // askAll asks side by side, and waits for the answers, but not for long.
 func (o *observer) askAll(questions []rundir.Question) {
-	if _, ok := o.nodes.service.(topology.Store); !ok {
+	if _, ok := o.nodes.Service.(topology.Store); !ok {
 		questions = slices.DeleteFunc(questions, func(q rundir.Question) bool { return q.Node == history.Service })
 	}
 	answered := make(chan struct{})

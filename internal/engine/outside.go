@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine/deployment"
 	"github.com/lockquake/lockquake/internal/engine/rundir"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/results"
@@ -14,7 +15,7 @@ import (
 // outsideWatch looks for what no fault asked for: a server that is stopped, and an agent that has ended. Whoever did
 // it, the lock did not.
 type outsideWatch struct {
-	nodes  *deployment
+	nodes  *deployment.Nodes
 	faults *rundir.Faults
 	record *rundir.Dir
 }
@@ -27,7 +28,7 @@ func (w outsideWatch) watch(ctx context.Context) {
 	stopped := map[string]*results.Stopped{}
 	agentGone := false
 	for clock.Sleep(ctx, outsideEvery) == nil {
-		for _, n := range w.nodes.cluster.ByRole(node.Server) {
+		for _, n := range w.nodes.Cluster.ByRole(node.Server) {
 			if !agentGone && n.Orders.AgentEnded(ctx) {
 				agentGone = true
 				w.record.Change(func(e *results.Env) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine/deployment"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/results"
 )
@@ -179,7 +180,7 @@ func TestThePasswordOfTheResource(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := (startFrames{nodes: &deployment{cluster: &cluster.Cluster{Nodes: nodes}}}).resourcePassword(); got != "secret" {
+	if got := (startFrames{nodes: &deployment.Nodes{Cluster: &cluster.Cluster{Nodes: nodes}}}).resourcePassword(); got != "secret" {
 		t.Errorf("it is %q", got)
 	}
 }

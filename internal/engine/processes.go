@@ -16,6 +16,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine/deployment"
 	"github.com/lockquake/lockquake/internal/engine/live"
 	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/engine/rundir"
@@ -29,7 +30,7 @@ type processes struct {
 	plan    *plan.Plan
 	options Options
 	within  *deadlines
-	nodes   *deployment
+	nodes   *deployment.Nodes
 	live    *live.Table
 	watch   *sessionWatch // nil where no grant lasts as long as a session
 	faults  *rundir.Faults
@@ -63,8 +64,8 @@ func (p *processes) greet(ctx context.Context) error {
 	defer cancel()
 	index := 0
 	for _, role := range []node.Role{node.Client, node.Resource} {
-		for _, n := range p.nodes.cluster.ByRole(role) {
-			if role == p.nodes.left {
+		for _, n := range p.nodes.Cluster.ByRole(role) {
+			if role == p.nodes.Left {
 				continue
 			}
 			if role == node.Resource && !speaks(p.plan.Resource, n.Name()) {
@@ -92,7 +93,7 @@ func (p *processes) greet(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := p.clocks.meet(ctx, s, p.nodes.cluster.SeparateClocks); err != nil {
+		if err := p.clocks.meet(ctx, s, p.nodes.Cluster.SeparateClocks); err != nil {
 			return err
 		}
 		if err := s.record(p.record.HistoryDir(), p.plan); err != nil {
@@ -208,12 +209,12 @@ func (p *processes) watchFailure(ctx context.Context) error {
 				return err
 			}
 		}
-		for _, n := range p.nodes.cluster.Nodes {
+		for _, n := range p.nodes.Cluster.Nodes {
 			if !n.Process.Running() && !p.mayBeDead(n) {
 				if n.Process.Ended() == "" { // as on a host that was cut off
-					return fmt.Errorf("%s is out of sight although no fault asked for it; nobody saw its process end: it may have gone on", p.nodes.named(n))
+					return fmt.Errorf("%s is out of sight although no fault asked for it; nobody saw its process end: it may have gone on", p.nodes.Named(n))
 				}
-				return fmt.Errorf("%s ended although no fault asked for it", p.nodes.named(n))
+				return fmt.Errorf("%s ended although no fault asked for it", p.nodes.Named(n))
 			}
 		}
 	}
@@ -384,10 +385,10 @@ func (p *processes) takeReading(ctx context.Context) {
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	group.Go(func() { counted = p.counters.read(ctx) })
-	if c, ok := p.nodes.service.(topology.SyncTimer); ok {
+	if c, ok := p.nodes.Service.(topology.SyncTimer); ok {
 		group.Go(func() { syncs = syncsOf(c.Syncs(ctx)) })
 	}
-	for _, n := range p.nodes.cluster.Nodes {
+	for _, n := range p.nodes.Cluster.Nodes {
 		group.Go(func() {
 			if ns, err := n.Process.CPU(ctx); err == nil {
 				mu.Lock()

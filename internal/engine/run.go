@@ -16,6 +16,9 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine/deployment"
+	"github.com/lockquake/lockquake/internal/engine/kept"
 	"github.com/lockquake/lockquake/internal/engine/live"
 	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/engine/rundir"
@@ -31,12 +34,12 @@ type run struct {
 	within  deadlines
 	id      string
 
-	record    *rundir.Dir     // env.json
-	faults    *rundir.Faults  // faults.jsonl
-	own       *rundir.Journal // the engine's own history: deaths and the final read
-	reporter  *reporter       // of progress
-	nodes     *deployment     // the cluster and its service
-	takeover  *takeover       // of servers that a run before kept
+	record    *rundir.Dir       // env.json
+	faults    *rundir.Faults    // faults.jsonl
+	own       *rundir.Journal   // the engine's own history: deaths and the final read
+	reporter  *reporter         // of progress
+	nodes     *deployment.Nodes // the cluster and its service
+	takeover  *kept.Takeover    // of servers that a run before kept
 	clocks    *clockMeasurer
 	processes *processes // clients and resource
 	injector  *injector
@@ -68,7 +71,7 @@ func Run(ctx context.Context, o Options) (dir string, err error) {
 
 // sharing is the servers that a run may take over, reset, and leave: none where it starts none, or where they are
 // somebody else's.
-func (o Options) sharing(p *plan.Plan) *KeptServers {
+func (o Options) sharing(p *plan.Plan) *kept.Servers {
 	if len(p.Specs.Of(node.Server)) == 0 || o.Attached != nil {
 		return nil
 	}
@@ -83,16 +86,16 @@ func newRun(o Options, p *plan.Plan) *run {
 	r.record = &rundir.Dir{Path: filepath.Join(o.Out, p.Scenario.Name, name), Log: o.Log}
 	r.faults = &rundir.Faults{Dir: r.record}
 	r.reporter = &reporter{show: o.Progress, total: p.Load(), record: r.record, live: r.live, faults: r.faults}
-	r.nodes = &deployment{plan: p, record: r.record}
+	r.nodes = &deployment.Nodes{Plan: p, Dir: r.record}
 	r.clocks = &clockMeasurer{record: r.record}
 	r.processes = &processes{
 		plan: p, options: o, within: &r.within, nodes: r.nodes, live: r.live, faults: r.faults, record: r.record,
 		clocks: r.clocks, own: r.own,
 		counters: serverCounters{r.nodes, r.record, o.Attached != nil}, over: make(chan struct{}),
 	}
-	r.takeover = &takeover{
-		kept: o.Kept, plan: p, options: o, nodes: r.nodes, clocks: clocks{r.nodes, r.processes}, faults: r.faults,
-		record: r.record, reporter: r.reporter,
+	r.takeover = &kept.Takeover{
+		Kept: o.Kept, Plan: p, Provider: o.Provider, Images: o.Images, Nodes: r.nodes,
+		Clocks: clocks{r.nodes, r.processes}, Faults: r.faults, Dir: r.record, Tell: r.reporter.tell,
 	}
 	r.injector = &injector{
 		plan: p, nodes: r.nodes, processes: r.processes, live: r.live, faults: r.faults, record: r.record,
@@ -132,7 +135,7 @@ func (r *run) do(ctx context.Context) (err error) {
 		if ctx.Err() != nil {
 			r.record.Change(func(e *results.Env) { e.Interrupted = true }) // what was there is judged
 		}
-		err = errors.Join(err, r.finish(ctx), r.takeover.left)
+		err = errors.Join(err, r.finish(ctx), r.takeover.Left)
 		if whole && ctx.Err() == nil {
 			r.record.Link()
 		}
@@ -148,11 +151,11 @@ func (r *run) do(ctx context.Context) (err error) {
 		return plan.MissingError{Text: err.Error()}
 	}
 	defer r.processes.watch.keepAsking(ctx)()
-	r.clocks.keep(ctx, r.nodes.cluster.AgentClocks)
+	r.clocks.keep(ctx, r.nodes.Cluster.AgentClocks)
 	defer r.clocks.stop()
 	pulse := r.watchSelf()
 	defer pulse.Stop() // before finish closes the engine's history
-	r.nodes.explain(ctx, false)
+	r.nodes.Explain(ctx, false)
 	r.contents.before(ctx)
 	if !r.plan.Warms() {
 		r.processes.takeReading(ctx)
@@ -178,27 +181,30 @@ func (r *run) phase(name string, f func() error) error {
 // when the service serves and every client is connected to it.
 func (r *run) up(ctx context.Context) error {
 	if a := r.options.Attached; a != nil {
-		if err := r.nodes.enter(ctx, a); err != nil {
+		if err := r.nodes.Enter(ctx, a); err != nil {
 			return err
 		}
 	}
-	kept, err := r.takeover.takeOver(ctx)
+	kept, err := r.takeover.TakeOver(ctx)
 	if err == nil && !kept {
-		err = r.nodes.open(ctx, r.options, r.id)
+		o := r.options
+		err = r.nodes.Open(ctx, o.Provider, cluster.Request{
+			Run: r.id, Images: o.Images, Agent: o.Kept != nil && o.Kept.Agent, Keep: o.Keep, Reuse: o.Kept != nil,
+		})
 	}
 	if err != nil {
 		return err
 	}
-	if lister, ok := r.nodes.service.(topology.SessionLister); ok {
+	if lister, ok := r.nodes.Service.(topology.SessionLister); ok {
 		r.processes.watch = newSessionWatch(lister, r.record.Log)
 	}
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		return r.record.Timing(results.TimeServe, func() error {
-			if err := r.nodes.awaitReady(gctx, r.within.ready); err != nil {
+			if err := r.nodes.AwaitReady(gctx, r.within.ready); err != nil {
 				return err
 			}
-			r.takeover.remember(gctx)
+			r.takeover.Remember(gctx)
 			return nil
 		})
 	})
@@ -283,7 +289,7 @@ func (r *run) measured(ctx context.Context) {
 // heal undoes every fault that still stands, also when ctx is over, and waits until the service serves again.
 func (r *run) heal(ctx context.Context) {
 	r.injector.healAll(ctx)
-	if err := r.nodes.awaitRecovery(context.WithoutCancel(ctx), r.within.recover); err != nil {
+	if err := r.nodes.AwaitRecovery(context.WithoutCancel(ctx), r.within.recover); err != nil {
 		r.record.Unknown("%v", err)
 		return
 	}
@@ -338,9 +344,9 @@ func (r *run) finish(ctx context.Context) error {
 	r.injector.stopLeads()  // before the service that is asked
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.within.close)
 	defer cancel()
-	errs = append(errs, r.nodes.close(ctx), r.down(ctx))
+	errs = append(errs, r.nodes.Close(ctx), r.down(ctx))
 	if a := r.options.Attached; a != nil {
-		errs = append(errs, r.nodes.leave(ctx, a, r.reporter.tell))
+		errs = append(errs, r.nodes.Leave(ctx, a, r.reporter.tell))
 	}
 	r.processes.collect(ctx, r.within.collect)
 	r.own.AddLate(r.processes.watch.ends())
@@ -351,17 +357,17 @@ func (r *run) finish(ctx context.Context) error {
 }
 
 func (r *run) down(ctx context.Context) error {
-	if r.nodes.cluster == nil {
+	if r.nodes.Cluster == nil {
 		return nil
 	}
 	if r.options.Keep {
 		r.processes.leaveAlone()
 	}
 	return r.phase(results.TimeDown, func() error {
-		if r.takeover.handOn(ctx) {
+		if r.takeover.HandOn(ctx) {
 			return nil
 		}
-		return r.nodes.cluster.Close(ctx)
+		return r.nodes.Cluster.Close(ctx)
 	})
 }
 
@@ -369,9 +375,9 @@ func (r *run) down(ctx context.Context) error {
 func (r *run) describeEnd() {
 	r.record.Change(func(e *results.Env) {
 		e.Host["load_after"] = loadAverage()
-		if r.nodes.cluster != nil {
-			e.Cluster = maps.Clone(r.nodes.cluster.Describe) // servers that are kept go on in another run's
-			e.Warnings = append(e.Warnings, leftBehind(r.nodes.cluster.Nodes)...)
+		if r.nodes.Cluster != nil {
+			e.Cluster = maps.Clone(r.nodes.Cluster.Describe) // servers that are kept go on in another run's
+			e.Warnings = append(e.Warnings, leftBehind(r.nodes.Cluster.Nodes)...)
 		}
 		if first := r.live.FirstGrant(); first != 0 {
 			e.Timings[results.TimeFirstGrant] = (first - r.options.Began) / int64(time.Millisecond)

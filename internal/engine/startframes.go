@@ -9,6 +9,7 @@ import (
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine/deployment"
 	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/seed"
@@ -19,7 +20,7 @@ import (
 // startFrames makes the frame that tells a process what to be in a run.
 type startFrames struct {
 	plan   *plan.Plan
-	nodes  *deployment
+	nodes  *deployment.Nodes
 	run    string // its id
 	record bool   // the grants are recorded, not counted only
 }
@@ -77,7 +78,7 @@ func (f startFrames) resourceAddress() string {
 	}
 	for _, spec := range specs {
 		if len(spec.Ports) > 0 {
-			list = append(list, f.nodes.cluster.Node(spec.Name).Address(spec.Ports[0].Name))
+			list = append(list, f.nodes.Cluster.Node(spec.Name).Address(spec.Ports[0].Name))
 		}
 	}
 	return strings.Join(list, ",")
@@ -85,7 +86,7 @@ func (f startFrames) resourceAddress() string {
 
 // resourcePassword is what the resource asks of its users; "" where it asks nothing.
 func (f startFrames) resourcePassword() string {
-	for _, n := range f.nodes.cluster.ByRole(node.Resource) {
+	for _, n := range f.nodes.Cluster.ByRole(node.Resource) {
 		if p := n.Login().Password; p != "" {
 			return p
 		}
@@ -98,7 +99,7 @@ func (f startFrames) access(st *wire.Start, client int) error {
 	access, err := listed.Reach(backends.Access{
 		Backend: f.plan.Backend.Name, Lock: f.plan.Lock.Name, TTL: f.plan.Scenario.Backend.TTL, Run: f.run,
 		Client: client, Prefix: f.plan.Prefix,
-	}, f.plan.Topology, cluster.Handles(f.nodes.cluster.ByRole(node.Server)))
+	}, f.plan.Topology, cluster.Handles(f.nodes.Cluster.ByRole(node.Server)))
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 
 	"github.com/lockquake/lockquake/history"
@@ -47,7 +46,7 @@ func TryOut(ctx context.Context, o Options, stages [][][]int, told func(Tried)) 
 					}
 					f := r.injector.tryOne(ctx, p.Injections[entry])
 					telling.Lock()
-					told(Tried{Entry: entry, Fault: f, Hosts: r.nodes.hostsOf(f.Targets)})
+					told(Tried{Entry: entry, Fault: f, Hosts: r.nodes.HostsOf(f.Targets)})
 					telling.Unlock()
 				}
 			})
@@ -55,17 +54,6 @@ func TryOut(ctx context.Context, o Options, stages [][][]int, told func(Tried)) 
 		side.Wait()
 	}
 	return ctx.Err()
-}
-
-// hostsOf names the hosts that nodes are on, each once; none where there is one machine.
-func (d *deployment) hostsOf(nodes []string) []string {
-	var out []string
-	for _, n := range nodes {
-		if host := d.hostOf(n); host != "" && !slices.Contains(out, host) {
-			out = append(out, host)
-		}
-	}
-	return out
 }
 
 // tryOne injects and heals.

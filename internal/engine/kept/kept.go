@@ -1,4 +1,6 @@
-package engine
+// Package kept has servers that runs use one after another, and the proof that nothing of the run before is left in
+// them.
+package kept
 
 import (
 	"cmp"
@@ -9,18 +11,21 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine/deployment"
 	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/engine/rundir"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/results"
 )
 
-// KeptServers are servers that runs use one after another, with their network and the agent. Starting servers takes
+// Servers are servers that runs use one after another, with their network and the agent. Starting servers takes
 // seconds, resetting them a fraction of one. A run takes them over if it would start the same ones, and if it can prove
 // that nothing of the run before is left. Otherwise it starts servers of its own, which are kept instead. Every run has
 // its own clients and resource. The zero value is ready for a first run. It must be closed.
@@ -28,7 +33,7 @@ import (
 // Example: ten runs of one scenario on three Redis servers. Run 1 starts the servers and notes their settings. Runs 2
 // to 5 reset them. Run 6 finds a server with another pid than run 5 left, says so, and starts three new ones, which run
 // 7 takes over.
-type KeptServers struct {
+type Servers struct {
 	// Agent says that some run to come needs the agent. Servers that began to serve without one are not taken over by
 	// such a run.
 	Agent    bool
@@ -48,44 +53,48 @@ type baseline struct {
 }
 
 // Nodes returns the servers that wait for the next run; none where it will start its own.
-func (k *KeptServers) Nodes() []*cluster.Node {
+func (k *Servers) Nodes() []*cluster.Node {
 	if k.cluster == nil {
 		return nil
 	}
 	return k.cluster.ByRole(node.Server)
 }
 
+// closeWithin bounds the end of servers that no run uses any more.
+const closeWithin = time.Minute
+
 // Close ends the servers that still run.
-func (k *KeptServers) Close(ctx context.Context) error {
+func (k *Servers) Close(ctx context.Context) error {
 	if k == nil || k.cluster == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), generous.close)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWithin)
 	defer cancel()
 	err := k.cluster.Close(ctx)
 	k.cluster = nil
 	return err
 }
 
-// takeover gives a run the servers of an earlier one, or says why it cannot, and keeps this run's servers for the next.
-type takeover struct {
-	kept     *KeptServers // nil: no run shares servers with this one
-	plan     *plan.Plan
-	options  Options
-	nodes    *deployment
-	clocks   clocks
-	faults   *rundir.Faults
-	record   *rundir.Dir
-	reporter *reporter
-	took     bool  // this run uses kept servers
-	left     error // what of the kept servers could not be removed, where this run starts its own
+// Takeover gives a run the servers of an earlier one, or says why it cannot, and keeps this run's servers for the next.
+type Takeover struct {
+	Kept     *Servers // nil: no run shares servers with this one
+	Plan     *plan.Plan
+	Provider cluster.Provider
+	Images   map[string]string // as asked for
+	Nodes    *deployment.Nodes
+	Clocks   chaos.Observer
+	Faults   *rundir.Faults
+	Dir      *rundir.Dir
+	Tell     func(string) // shows what happened just now
+	took     bool         // this run uses kept servers
+	Left     error        // what of the kept servers could not be removed, where this run starts its own
 }
 
-// takeOver makes the kept servers those of this run, where there are any and they are proved to be clean. If the proof
+// TakeOver makes the kept servers those of this run, where there are any and they are proved to be clean. If the proof
 // fails, it ends them and notes the reason. What cannot be removed does not hinder the run, which has a network of its
 // own.
-func (t *takeover) takeOver(ctx context.Context) (bool, error) {
-	k := t.kept
+func (t *Takeover) TakeOver(ctx context.Context) (bool, error) {
+	k := t.Kept
 	if k == nil {
 		return false, nil
 	}
@@ -94,13 +103,13 @@ func (t *takeover) takeOver(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	var proof []results.Proof
-	err := t.record.Timing(results.TimeReset, func() (err error) { proof, err = t.reuse(ctx); return err })
+	err := t.Dir.Timing(results.TimeReset, func() (err error) { proof, err = t.reuse(ctx); return err })
 	if err == nil {
-		from, err := filepath.Rel(filepath.Dir(t.record.Path), k.from)
+		from, err := filepath.Rel(filepath.Dir(t.Dir.Path), k.from)
 		if err != nil {
 			from = k.from // one of them is not below the working directory
 		}
-		t.record.Change(func(e *results.Env) { e.Kept, e.KeptFrom, e.KeptProof = true, from, proof })
+		t.Dir.Change(func(e *results.Env) { e.Kept, e.KeptFrom, e.KeptProof = true, from, proof })
 		t.took = true
 		return true, nil
 	}
@@ -109,45 +118,45 @@ func (t *takeover) takeOver(ctx context.Context) (bool, error) {
 	}
 	t.fresh(strings.ReplaceAll(err.Error(), "\n", "; "))
 	var unclosed error
-	if t.nodes.service != nil {
-		unclosed = t.nodes.service.Close()
+	if t.Nodes.Service != nil {
+		unclosed = t.Nodes.Service.Close()
 	}
-	t.nodes.cluster, t.nodes.service = nil, nil
-	t.left = errors.Join(k.Close(ctx), unclosed)
+	t.Nodes.Cluster, t.Nodes.Service = nil, nil
+	t.Left = errors.Join(k.Close(ctx), unclosed)
 	return false, nil
 }
 
 // fresh notes why this run starts servers of its own although one ran before it.
-func (t *takeover) fresh(why string) {
+func (t *Takeover) fresh(why string) {
 	if why == "" {
 		return
 	}
-	t.record.Change(func(e *results.Env) { e.Fresh = why })
-	t.reporter.tell("servers are started anew: " + why)
+	t.Dir.Change(func(e *results.Env) { e.Fresh = why })
+	t.Tell("servers are started anew: " + why)
 }
 
 // reuse resets the kept servers, makes new clients and a new resource, and collects the proof.
-func (t *takeover) reuse(ctx context.Context) ([]results.Proof, error) {
-	t.nodes.cluster = t.kept.cluster
+func (t *Takeover) reuse(ctx context.Context) ([]results.Proof, error) {
+	t.Nodes.Cluster = t.Kept.cluster
 	if err := t.sameServers(); err != nil {
 		return nil, err
 	}
-	p := prover{deployment: t.nodes, clocks: t.clocks, start: t.kept.start, left: t.kept.left}
+	p := prover{nodes: t.Nodes, clocks: t.Clocks, start: t.Kept.start, left: t.Kept.left}
 	if _, err := p.alive(ctx); err != nil { // a server that is gone or stopped would not answer
 		return nil, err
 	}
-	if err := t.nodes.cluster.Renew(ctx, cluster.Request{
-		Specs: t.plan.Specs, LogDir: t.record.LogDir(),
-		Needs: t.plan.Needs,
+	if err := t.Nodes.Cluster.Renew(ctx, cluster.Request{
+		Specs: t.Plan.Specs, LogDir: t.Dir.LogDir(),
+		Needs: t.Plan.Needs,
 	}); err != nil {
 		return nil, err
 	}
-	t.nodes.connect()
+	t.Nodes.Connect()
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return p.reset(gctx) })
 	g.Go(func() error {
-		return cluster.StartAll(gctx, slices.Concat(t.nodes.cluster.ByRole(node.Client),
-			t.nodes.cluster.ByRole(node.Resource)))
+		return cluster.StartAll(gctx, slices.Concat(t.Nodes.Cluster.ByRole(node.Client),
+			t.Nodes.Cluster.ByRole(node.Resource)))
 	})
 	if err := g.Wait(); err != nil {
 		return nil, err
@@ -156,18 +165,18 @@ func (t *takeover) reuse(ctx context.Context) ([]results.Proof, error) {
 }
 
 // sameServers checks that the kept servers are those that this run would start.
-func (t *takeover) sameServers() error {
-	k := t.kept
+func (t *Takeover) sameServers() error {
+	k := t.Kept
 	switch {
-	case k.provider != t.options.Provider:
-		return fmt.Errorf("those that stand are of another provider than %s", t.options.Provider.Name())
-	case !maps.Equal(k.images, t.options.Images):
+	case k.provider != t.Provider:
+		return fmt.Errorf("those that stand are of another provider than %s", t.Provider.Name())
+	case !maps.Equal(k.images, t.Images):
 		return errors.New("those that stand are of other images")
-	case t.plan.NeedsAgent() && k.start.links == nil:
+	case t.Plan.NeedsAgent() && k.start.links == nil:
 		return errors.New("faults of this run need the agent, and those that stand began to serve without one")
 	}
 	count := 0
-	for _, want := range t.plan.Specs {
+	for _, want := range t.Plan.Specs {
 		if want.Role != node.Server {
 			continue
 		}
@@ -186,24 +195,24 @@ func (t *takeover) sameServers() error {
 	return nil
 }
 
-// remember keeps how the servers began to serve, as the baseline for later runs.
-func (t *takeover) remember(ctx context.Context) {
-	k := t.kept
+// Remember keeps how the servers began to serve, as the baseline for later runs.
+func (t *Takeover) Remember(ctx context.Context) {
+	k := t.Kept
 	if k == nil || t.took {
 		return
 	}
-	p := prover{deployment: t.nodes}
+	p := prover{nodes: t.Nodes}
 	b, err := p.look(ctx)
-	k.start, k.from, k.why = b, t.record.Path, ""
-	k.provider, k.images = t.options.Provider, t.options.Images
+	k.start, k.from, k.why = b, t.Dir.Path, ""
+	k.provider, k.images = t.Provider, t.Images
 	if err != nil {
 		k.why = "how they began was not to be seen: " + err.Error()
 	}
 }
 
-// handOn leaves the servers to the next run, or notes why it cannot.
-func (t *takeover) handOn(ctx context.Context) (kept bool) {
-	k := t.kept
+// HandOn leaves the servers to the next run, or notes why it cannot.
+func (t *Takeover) HandOn(ctx context.Context) (kept bool) {
+	k := t.Kept
 	if k == nil {
 		return false
 	}
@@ -214,41 +223,41 @@ func (t *takeover) handOn(ctx context.Context) (kept bool) {
 	if k.why != "" {
 		return false
 	}
-	p := prover{deployment: t.nodes}
+	p := prover{nodes: t.Nodes}
 	left, err := p.pids(ctx)
 	if err == nil {
-		err = t.nodes.cluster.Vacate(ctx)
+		err = t.Nodes.Cluster.Vacate(ctx)
 	}
 	if err != nil {
 		k.why = err.Error()
 		return false
 	}
-	k.cluster, k.left = t.nodes.cluster, left
+	k.cluster, k.left = t.Nodes.Cluster, left
 	return true
 }
 
 // unfit says why no other run can take over these servers, or "". What it lets pass, the next run has to prove.
-func (t *takeover) unfit() string {
-	for _, s := range t.plan.Specs {
+func (t *Takeover) unfit() string {
+	for _, s := range t.Plan.Specs {
 		if s.Role == node.Server && len(s.Preparations) > 0 {
 			return fmt.Sprintf("%s was prepared for a fault (%s)", s.Name, s.Preparations[0])
 		}
 	}
-	_, resets := t.nodes.service.(topology.Resetter)
+	_, resets := t.Nodes.Service.(topology.Resetter)
 	why := ""
-	t.record.Change(func(e *results.Env) {
+	t.Dir.Change(func(e *results.Env) {
 		switch {
 		case e.Interrupted:
 			why = "the run before was cut short"
 		case !e.Recovered:
 			why = "the service was not seen to serve at the end of the run before"
 		case !resets:
-			why = fmt.Sprintf("nobody knows how to reset %s", t.plan.Backend.Name)
+			why = fmt.Sprintf("nobody knows how to reset %s", t.Plan.Backend.Name)
 		case len(e.Unknown) > 0:
 			why = "the run before left a question: " + e.Unknown[0]
 		}
 	})
-	return cmp.Or(why, t.faults.Damage())
+	return cmp.Or(why, t.Faults.Damage())
 }
 
 // differences names what is not as it was, at most three.

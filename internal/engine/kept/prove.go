@@ -1,4 +1,4 @@
-package engine
+package kept
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine/deployment"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/results"
 )
@@ -27,8 +28,8 @@ import (
 // stands, its link has the queueing disciplines of the start, its clock is within 50 ms, and its settings are those of
 // the start.
 type prover struct {
-	*deployment
-	clocks  clocks
+	nodes   *deployment.Nodes
+	clocks  chaos.Observer
 	start   baseline
 	left    map[string]int
 	cleared []string // what the service's own reset showed
@@ -45,14 +46,14 @@ const clockTolerance = 50 * time.Millisecond
 func (p *prover) reset(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, resetTimeout)
 	defer cancel()
-	resetter, ok := p.service.(topology.Resetter)
+	resetter, ok := p.nodes.Service.(topology.Resetter)
 	if !ok {
-		return fmt.Errorf("nobody knows how to reset %s", p.plan.Backend.Name)
+		return fmt.Errorf("nobody knows how to reset %s", p.nodes.Plan.Backend.Name)
 	}
 	if p.cleared, err = answered(ctx, resetter.Reset); err != nil {
 		return fmt.Errorf("the reset left something: %w", err)
 	}
-	return p.awaitReady(ctx, resetTimeout)
+	return p.nodes.AwaitReady(ctx, resetTimeout)
 }
 
 // answered repeats a question that timed out, until the context ends: the silence of a busy server says nothing about
@@ -100,11 +101,11 @@ func (p *prover) look(ctx context.Context) (baseline, error) {
 	ctx, cancel := context.WithTimeout(ctx, resetTimeout)
 	defer cancel()
 	var b baseline
-	if p.agent {
+	if p.nodes.Agent {
 		b.links = map[string][]string{}
 	}
-	for _, n := range p.cluster.ByRole(node.Server) {
-		if !p.agent {
+	for _, n := range p.nodes.Cluster.ByRole(node.Server) {
+		if !p.nodes.Agent {
 			break
 		}
 		around, err := n.Orders.Around(ctx)
@@ -114,7 +115,7 @@ func (p *prover) look(ctx context.Context) (baseline, error) {
 		b.links[n.Name()] = around.Links
 	}
 	var err error
-	if resetter, ok := p.service.(topology.Resetter); ok {
+	if resetter, ok := p.nodes.Service.(topology.Resetter); ok {
 		b.settings, err = answered(ctx, resetter.Settings)
 	}
 	return b, err
@@ -123,7 +124,7 @@ func (p *prover) look(ctx context.Context) (baseline, error) {
 // pids finds the process of every server.
 func (p *prover) pids(ctx context.Context) (map[string]int, error) {
 	out := map[string]int{}
-	for _, n := range p.cluster.ByRole(node.Server) {
+	for _, n := range p.nodes.Cluster.ByRole(node.Server) {
 		state, err := n.Signals.Inspect(ctx)
 		if err != nil {
 			return nil, err
@@ -155,7 +156,7 @@ func each(nodes []*cluster.Node, ask func(*cluster.Node) (string, error)) ([]str
 // alive checks that every server still has the process that the run before left: its first one, or one that a heal
 // started.
 func (p *prover) alive(ctx context.Context) ([]string, error) {
-	return each(p.cluster.ByRole(node.Server), func(n *cluster.Node) (string, error) {
+	return each(p.nodes.Cluster.ByRole(node.Server), func(n *cluster.Node) (string, error) {
 		state, err := n.Signals.Inspect(ctx)
 		switch {
 		case err != nil:
@@ -176,7 +177,7 @@ func (p *prover) alive(ctx context.Context) ([]string, error) {
 
 // undone checks that every order that a server was given has been taken back.
 func (p *prover) undone(context.Context) ([]string, error) {
-	return each(p.cluster.ByRole(node.Server), func(n *cluster.Node) (string, error) {
+	return each(p.nodes.Cluster.ByRole(node.Server), func(n *cluster.Node) (string, error) {
 		if left := n.Standing(); len(left) > 0 {
 			return "", fmt.Errorf("%s stands on %s", strings.Join(left, ", "), n.Name())
 		}
@@ -190,7 +191,7 @@ func (p *prover) links(ctx context.Context) ([]string, error) {
 	if p.start.links == nil {
 		return []string{"no fault of these runs reaches a link, and there is no agent"}, nil
 	}
-	return each(p.cluster.ByRole(node.Server), func(n *cluster.Node) (string, error) {
+	return each(p.nodes.Cluster.ByRole(node.Server), func(n *cluster.Node) (string, error) {
 		around, err := n.Orders.Around(ctx)
 		if err != nil {
 			return "", fmt.Errorf("around %s: %w", n.Name(), err)
@@ -218,7 +219,7 @@ func unchanged(name string, now cluster.Around, was []string) (string, error) {
 // readClocks asks every server for its wall clock, over its own protocol; one that tells whole seconds has one of its
 // threads read it too.
 func (p *prover) readClocks(ctx context.Context) ([]string, error) {
-	return each(p.cluster.ByRole(node.Server), func(n *cluster.Node) (string, error) {
+	return each(p.nodes.Cluster.ByRole(node.Server), func(n *cluster.Node) (string, error) {
 		low, high, err := chaos.ClockAhead(ctx, p.clocks, n.Name())
 		if err != nil {
 			return "", fmt.Errorf("the clock of %s: %w", n.Name(), err)
@@ -251,7 +252,7 @@ func undecided(low, high time.Duration) bool { return !isOff(low, high) && high-
 
 // settings compares what the service says of itself with what it said when it began to serve.
 func (p *prover) settings(ctx context.Context) ([]string, error) {
-	now, err := answered(ctx, p.service.(topology.Resetter).Settings)
+	now, err := answered(ctx, p.nodes.Service.(topology.Resetter).Settings)
 	if err != nil {
 		return nil, err
 	}

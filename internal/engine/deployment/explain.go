@@ -1,4 +1,4 @@
-package engine
+package deployment
 
 import (
 	"context"
@@ -14,17 +14,17 @@ import (
 // explainTimeout bounds a look at the settings of all servers.
 const explainTimeout = 2 * time.Second
 
-// explain asks the servers for what may explain a finding, and records it as what was there before the load, or after
+// Explain asks the servers for what may explain a finding, and records it as what was there before the load, or after
 // it.
-func (d *deployment) explain(ctx context.Context, after bool) {
-	e, ok := d.plan.Topology.(topology.Explainer)
-	if !ok || d.cluster == nil {
+func (d *Nodes) Explain(ctx context.Context, after bool) {
+	e, ok := d.Plan.Topology.(topology.Explainer)
+	if !ok || d.Cluster == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
 	defer cancel()
-	said := e.Explain(ctx, cluster.Handles(d.cluster.ByRole(node.Server)))
-	d.record.Change(func(env *results.Env) {
+	said := e.Explain(ctx, cluster.Handles(d.Cluster.ByRole(node.Server)))
+	d.Dir.Change(func(env *results.Env) {
 		for _, s := range said {
 			i := slices.IndexFunc(env.Settings, func(o results.Setting) bool {
 				return o.Server == s.Server &&

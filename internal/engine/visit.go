@@ -1,0 +1,113 @@
+package engine
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/cluster/state"
+	"github.com/lockquake/lockquake/internal/engine/deployment"
+	"github.com/lockquake/lockquake/internal/engine/plan"
+	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/internal/wire"
+)
+
+// Visit looks, before anything is written, whether a run on an attached service can be made: whether the service
+// answers and has nothing below the prefix, and whether its servers are within reach of the place where clients run. It
+// says in one line what would be written where, and, unless that is "", how much of the service was looked at.
+func Visit(ctx context.Context, o Options) (where, partly string, err error) {
+	p, err := Check(o)
+	if err != nil {
+		return "", "", err
+	}
+	d := &deployment.Nodes{Plan: p}
+	if err := d.Enter(ctx, o.Attached); err != nil {
+		return "", "", err
+	}
+	var addresses []string
+	for _, e := range o.Attached.Endpoints {
+		addresses = append(addresses, e.Address)
+	}
+	if a, ok := d.Guest.(topology.Announcer); ok {
+		addresses = append(addresses, a.Announced()...)
+	}
+	if err := d.Guest.Close(); err != nil {
+		return "", "", err
+	}
+	if o.Attached.Trip, err = reach(ctx, o, p.ID, addresses); err != nil {
+		return "", "", err
+	}
+	return fmt.Sprintf("below %q on the %s service at %s", o.Attached.Prefix, p.Backend.Name, o.Attached.Addresses()),
+		d.Partly, nil
+}
+
+// ReachVerb is the node that tells which addresses it can connect to: a line for each that it cannot, and then
+// ReachDone with the ns of the fastest connect.
+const (
+	ReachVerb = "reach"
+	ReachDone = "done "
+)
+
+// reach has a node in a client's place connect to all addresses, and returns what the fastest connect took.
+func reach(ctx context.Context, o Options, id string, addresses []string) (trip time.Duration, err error) {
+	logs, remove, err := state.Scratch("reach")
+	if err != nil {
+		return 0, plan.MissingError{Text: err.Error()}
+	}
+	defer func() { _ = remove() }()
+	c, err := o.Provider.Open(ctx, cluster.Request{
+		Run: id, LogDir: logs, Images: o.Images, Log: o.Log,
+		Specs: []node.Spec{{
+			Name: history.ClientName(0), Role: node.Client, Image: node.SelfProgram, Stdio: true,
+			Command: func(node.Place) []string { return node.Own(ReachVerb, addresses...) },
+		}},
+	})
+	if err != nil {
+		return 0, plan.MissingError{Text: fmt.Sprintf("--attach: start a node in a client's place: %v", err)}
+	}
+	defer func() { err = errors.Join(err, c.Close(ctx)) }()
+	if err := cluster.StartAll(ctx, c.Nodes); err != nil {
+		return 0, plan.MissingError{Text: fmt.Sprintf("--attach: start a node in a client's place: %v", err)}
+	}
+	patience := time.AfterFunc(2*deployment.ReachTimeout+generous.hello, func() { _ = c.Close(ctx) })
+	defer patience.Stop()
+	var cannot []string
+	lines := bufio.NewScanner(c.Nodes[0].Process.Stdio().Out)
+	for lines.Scan() {
+		took, done := strings.CutPrefix(lines.Text(), ReachDone)
+		if !done {
+			cannot = append(cannot, lines.Text())
+			continue
+		}
+		if len(cannot) == 0 {
+			ns, err := strconv.ParseInt(took, 10, 64)
+			return time.Duration(ns), err
+		}
+		return 0, plan.MissingError{Text: fmt.Sprintf("--attach: from where clients run (provider %s): %s%s",
+			o.Provider.Name(), strings.Join(cannot, "; "), elsewhere(o.Provider))}
+	}
+	return 0, plan.MissingError{Text: "--attach: the node in a client's place ended without a word"}
+}
+
+// elsewhere says what reaches addresses that a provider's clients do not.
+func elsewhere(p cluster.Provider) string {
+	if _, engined := p.(cluster.Engined); !engined {
+		return ""
+	}
+	return ". Clients are containers here, which reach neither this machine's 127.0.0.1 nor the networks of other containers, such as those of docker-compose.yml; --provider local does"
+}
+
+// checkOwn refuses clients of somebody else on an attached service: nobody knows whether they keep to the prefix.
+func checkOwn(h *wire.Hello) error {
+	if h != nil && h.Process == wire.ProcessClient {
+		return nil
+	}
+	return errors.New("it is not lockquake's own client, and nobody knows whether it would keep to the prefix of an attached service")
+}
