@@ -41,7 +41,7 @@ func OpenClientBench(ctx context.Context, o Options) (*ClientBench, error) {
 // Client returns the node of the client of that number, not yet started, and what it would be told to start with.
 func (b *ClientBench) Client(number int) (*cluster.Node, *wire.Start, error) {
 	n := b.run.nodes.Cluster.Node(history.ClientName(number))
-	frames := startFrames{plan: b.run.plan, nodes: b.run.nodes, run: b.run.id, record: true}
+	frames := startFrames{plan: b.run.plan, nodes: b.run.nodes, id: b.run.id, record: true}
 	st, err := frames.of(&process{node: n, index: number})
 	return n, st, err
 }

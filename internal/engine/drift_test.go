@@ -16,6 +16,7 @@ import (
 	"github.com/lockquake/lockquake/internal/engine/live"
 	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/engine/rundir"
+	"github.com/lockquake/lockquake/internal/engine/watch"
 	"github.com/lockquake/lockquake/internal/wire"
 )
 
@@ -56,7 +57,7 @@ func TestAStrangeClockIsMeasuredAndItsEventsMoved(t *testing.T) {
 	go strange(t, toNode, fromNode, ahead, wire.Hello{BootID: "elsewhere"})
 	s := greeted(t, out, in)
 	m := newMeasurer(t)
-	if err := m.meet(t.Context(), s, false); err != nil {
+	if err := m.Meet(t.Context(), s.clock, s.greeting(), s.node.Process.Running, false); err != nil {
 		t.Fatal(err)
 	}
 	now := clock.Now()
@@ -64,7 +65,7 @@ func TestAStrangeClockIsMeasuredAndItsEventsMoved(t *testing.T) {
 	if off > wrong || off < -wrong || wrong <= 0 || wrong > int64(time.Second) { // half of the quickest of thirty answers, which takes a millisecond
 		t.Fatalf("an hour ahead is told to be %d wrong, and is %d", wrong, off)
 	}
-	dir := m.record.HistoryDir()
+	dir := m.Dir.HistoryDir()
 	if err := s.record(dir, &plan.Plan{Locks: []string{"lock-0"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -95,13 +96,13 @@ func TestAStrangeClockIsMeasuredAndItsEventsMoved(t *testing.T) {
 }
 
 // newMeasurer makes one of a run directory that has nothing but the folder of the history.
-func newMeasurer(t *testing.T) *clockMeasurer {
+func newMeasurer(t *testing.T) *watch.Measurer {
 	t.Helper()
-	m := &clockMeasurer{record: &rundir.Dir{Path: t.TempDir(), Log: slog.New(slog.DiscardHandler)}}
-	if err := os.Mkdir(m.record.HistoryDir(), 0o750); err != nil {
+	m := &watch.Measurer{Dir: &rundir.Dir{Path: t.TempDir(), Log: slog.New(slog.DiscardHandler)}}
+	if err := os.Mkdir(m.Dir.HistoryDir(), 0o750); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = m.close() })
+	t.Cleanup(func() { _ = m.Close() })
 	return m
 }
 
@@ -137,7 +138,7 @@ func TestWhoseClockIsOurs(t *testing.T) {
 		out, fromNode := io.Pipe()
 		go strange(t, toNode, fromNode, 0, c.hello)
 		s := greeted(t, out, in)
-		err := newMeasurer(t).meet(t.Context(), s, c.separate)
+		err := newMeasurer(t).Meet(t.Context(), s.clock, s.greeting(), s.node.Process.Running, c.separate)
 		if err != nil || s.clock.Separate() == c.ours || (s.clock.Error(clock.Now()) == 0) != c.ours {
 			t.Errorf("%+v, separate clocks %t: %v; ours: %t", c.hello, c.separate, err, c.ours)
 		}
@@ -174,7 +175,7 @@ func TestTimesMayBeWrong(t *testing.T) {
 // TestTimesOfTheRunsClockMayBeWrong by 10 ms: a runtime may read it in two ways.
 func TestTimesOfTheRunsClockMayBeWrong(t *testing.T) {
 	t.Parallel()
-	for wrong, refused := range map[time.Duration]bool{-clockRoom - 1: true, -clockRoom: false, clockRoom: false, clockRoom + 1: true} {
+	for wrong, refused := range map[time.Duration]bool{-watch.ClockRoom - 1: true, -watch.ClockRoom: false, watch.ClockRoom: false, watch.ClockRoom + 1: true} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newProcess(&cluster.Node{}, 0, live.New(), nil)
 			s.expect(&wire.Start{})
@@ -198,5 +199,22 @@ func TestTalkIsBounded(t *testing.T) {
 	}
 	if err := s.frame(talk); err == nil {
 		t.Error("one more was taken")
+	}
+}
+
+// TestAClockBehindAFrozenStreamIsLeftOut: its answer to a question that was given up is not taken for that to the next.
+func TestAClockBehindAFrozenStreamIsLeftOut(t *testing.T) {
+	toNode, in := io.Pipe()
+	out, fromNode := io.Pipe()
+	go strange(t, toNode, fromNode, int64(time.Hour), wire.Hello{BootID: "elsewhere"})
+	s := greeted(t, out, in)
+	defer func() { _ = s.conn.Close() }()
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.clock.Measure(gone); err == nil || s.clock.Separate() {
+		t.Errorf("it was measured without an answer: %v", err)
+	}
+	if _, err := s.clock.Measure(t.Context()); err != nil || !s.clock.Separate() {
+		t.Errorf("it was not measured: %v", err)
 	}
 }

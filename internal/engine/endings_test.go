@@ -20,6 +20,7 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/engine/plan"
+	"github.com/lockquake/lockquake/internal/engine/watch"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
 )
@@ -542,7 +543,7 @@ func TestClocksThatDiffer(t *testing.T) {
 // TestAClockThatCannotBeComparedIsRefused: its times would prove nothing. One that can be compared to 50 ms is taken.
 func TestAClockThatCannotBeComparedIsRefused(t *testing.T) {
 	t.Parallel()
-	for answers, refused := range map[time.Duration]bool{2 * maxDrift: false, 2*maxDrift + 5*time.Millisecond: true} {
+	for answers, refused := range map[time.Duration]bool{2 * watch.MaxDrift: false, 2*watch.MaxDrift + 5*time.Millisecond: true} {
 		s := &testbed{t: t, ahead: func() int64 { time.Sleep(answers); return 0 }}
 		got := s.run(t.Context(), scheduled())
 		if refused != (got.err != nil) || refused && !strings.Contains(got.err.Error(), "client-1: its clock can be compared to") {

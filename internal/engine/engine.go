@@ -6,7 +6,7 @@
 //   - package deployment: the cluster and the service; package kept: servers that an earlier run left
 //   - processes: clients and resource behind their control streams; live.Table: which grants they have in hand
 //   - schedule and stepRunner say when an injection comes; injector makes and heals it
-//   - observer and sessionWatch ask the service
+//   - observer asks the service for the steps; package watch: clocks and sessions
 //   - package rundir: what is written into the run directory; reporter: what is shown meanwhile
 package engine
 

@@ -14,6 +14,7 @@ import (
 	"github.com/lockquake/lockquake/backends/external"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/engine/plan"
+	"github.com/lockquake/lockquake/internal/engine/watch"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
@@ -201,14 +202,14 @@ func TestAClientThatLiesAboutItsClock(t *testing.T) {
 		s.wantVerdict(s.run(t.Context(), scheduled()), results.Unknown, want)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		c := newRemoteClock("client-1", nil, nil)
+		c := watch.NewClock("client-1", nil, nil)
 		hello := wire.NewHello("fake", "test")
-		hello.Now = clock.Now() + int64(clockRoom) // a runtime may read the clock in another way
-		if _, err := c.shared(hello); err != nil {
+		hello.Now = clock.Now() + int64(watch.ClockRoom) // a runtime may read the clock in another way
+		if _, err := c.Shared(hello); err != nil {
 			t.Error(err)
 		}
 		hello.Now++
-		if _, err := c.shared(hello); err == nil || !strings.Contains(err.Error(), "client-1: hello: its now is ") {
+		if _, err := c.Shared(hello); err == nil || !strings.Contains(err.Error(), "client-1: hello: its now is ") {
 			t.Errorf("a hello from the future: %v", err)
 		}
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine/live"
 	"github.com/lockquake/lockquake/internal/engine/plan"
+	"github.com/lockquake/lockquake/internal/engine/watch"
 	"github.com/lockquake/lockquake/internal/wire"
 )
 
@@ -24,9 +25,9 @@ type process struct {
 	node  *cluster.Node
 	index int // of the client, from 0; -1 for a resource
 	conn  *wire.Conn
-	clock *remoteClock
+	clock *watch.Clock
 	live  *live.Table
-	watch *sessionWatch // nil where no grant lasts as long as a session
+	watch *watch.Sessions // nil where no grant lasts as long as a session
 	log   *slog.Logger
 
 	told func(batch []history.Event) // of a client's events, beside the live table; nil: nobody asked
@@ -53,24 +54,12 @@ type process struct {
 	ended   chan struct{} // the stream is read to its end
 }
 
-// errEnded says that a node's control stream ended before it answered.
-var errEnded = errors.New("its control stream ended")
-
-// openProcess takes over the control stream of a running node.
-func openProcess(n *cluster.Node, index int, p *processes) *process {
-	s := newProcess(n, index, p.live, wire.NewConn(n.Process.Stdio().Out, n.Process.Stdio().In))
-	s.watch, s.told, s.log, s.directed = p.watch, p.options.Events, p.record.Log.With("node", n.Name()),
-		len(p.plan.StepUsers) > 0
-	go s.read()
-	return s
-}
-
 func newProcess(n *cluster.Node, index int, l *live.Table, conn *wire.Conn) *process {
 	s := &process{
 		node: n, index: index, live: l, conn: conn, waiting: map[int]chan wire.Result{}, ordered: map[int]int{},
 		ready: make(chan struct{}), greeted: make(chan struct{}), ended: make(chan struct{}),
 	}
-	s.clock = newRemoteClock(n.Name(), conn, s.ended)
+	s.clock = watch.NewClock(n.Name(), conn, s.ended)
 	return s
 }
 
@@ -163,7 +152,7 @@ func (s *process) take(batch []history.Event, raw []byte) (refused error) {
 	switch {
 	case s.index >= 0:
 		s.live.Observe(s.index, batch, s.directed)
-		s.watch.observe(batch)
+		s.watch.Observe(batch)
 		if s.told != nil {
 			s.told(batch)
 		}
@@ -194,7 +183,7 @@ func (s *process) punctual(batch []history.Event) error {
 	first, last := &batch[0], &batch[len(batch)-1]
 	from, until := s.clock.Run(first.Time), s.clock.Run(last.Time)
 	early, late := s.started.Load()-from, until-clock.Now()
-	room := int64(clockRoom) + max(s.clock.Error(from), s.clock.Error(until))
+	room := int64(watch.ClockRoom) + max(s.clock.Error(from), s.clock.Error(until))
 	switch {
 	case early > room:
 		return fmt.Errorf("%s: event %d has a time that was %v before the start frame was sent: its clock is not the one that its hello says",
@@ -237,7 +226,7 @@ func (s *process) frame(f *wire.Frame) error {
 		delete(s.waiting, f.Result.ID)
 		ch <- *f.Result // buffered: one answer for each command
 	case wire.TypePong:
-		asked = s.clock.heard(*f.Pong)
+		asked = s.clock.Heard(*f.Pong)
 	case wire.TypePoint:
 		s.live.Reached(s.index, *f.Point)
 	case wire.TypeLog:
@@ -293,7 +282,7 @@ func (s *process) await(ctx context.Context, ch <-chan struct{}, what string) er
 		if err := s.failure(); err != nil {
 			return err
 		}
-		return fmt.Errorf("%s: no %s: %w", s.node.Name(), what, errEnded)
+		return fmt.Errorf("%s: no %s: %w", s.node.Name(), what, watch.ErrEnded)
 	case <-ctx.Done():
 		if err := s.failure(); err != nil {
 			return err
@@ -330,7 +319,7 @@ func (s *process) answer(ctx context.Context, ch <-chan wire.Result, what string
 	case r := <-ch:
 		return r, nil
 	case <-s.ended:
-		return wire.Result{}, fmt.Errorf("%s: %s: %w", s.node.Name(), what, errEnded)
+		return wire.Result{}, fmt.Errorf("%s: %s: %w", s.node.Name(), what, watch.ErrEnded)
 	case <-ctx.Done():
 		return wire.Result{}, fmt.Errorf("%s: %s: %w", s.node.Name(), what, context.Cause(ctx))
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/lockquake/lockquake/internal/engine/live"
 	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/engine/rundir"
+	"github.com/lockquake/lockquake/internal/engine/watch"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
@@ -32,10 +33,10 @@ type processes struct {
 	within  *deadlines
 	nodes   *deployment.Nodes
 	live    *live.Table
-	watch   *sessionWatch // nil where no grant lasts as long as a session
+	watch   *watch.Sessions // nil where no grant lasts as long as a session
 	faults  *rundir.Faults
 	record  *rundir.Dir
-	clocks  *clockMeasurer
+	clocks  *watch.Measurer
 	own     *rundir.Journal
 	all     []*process // clients by index, then the resource
 
@@ -93,7 +94,7 @@ func (p *processes) greet(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := p.clocks.meet(ctx, s, p.nodes.Cluster.SeparateClocks); err != nil {
+		if err := p.clocks.Meet(ctx, s.clock, s.greeting(), s.node.Process.Running, p.nodes.Cluster.SeparateClocks); err != nil {
 			return err
 		}
 		if err := s.record(p.record.HistoryDir(), p.plan); err != nil {
@@ -103,11 +104,20 @@ func (p *processes) greet(ctx context.Context) error {
 	return nil
 }
 
+// openProcess takes over the control stream of a running node.
+func openProcess(n *cluster.Node, index int, p *processes) *process {
+	s := newProcess(n, index, p.live, wire.NewConn(n.Process.Stdio().Out, n.Process.Stdio().In))
+	s.watch, s.told, s.log, s.directed = p.watch, p.options.Events, p.record.Log.With("node", n.Name()),
+		len(p.plan.StepUsers) > 0
+	go s.read()
+	return s
+}
+
 // start tells every node what it is: the resource first, because clients connect to it.
 func (p *processes) start(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.within.hello, fmt.Errorf("not within %v", p.within.hello))
 	defer cancel()
-	frames := startFrames{plan: p.plan, nodes: p.nodes, run: id, record: !p.options.NoRecord}
+	frames := startFrames{plan: p.plan, nodes: p.nodes, id: id, record: !p.options.NoRecord}
 	var errs []error
 	for _, group := range [][]*process{p.resources(), p.clients()} {
 		for _, s := range group {

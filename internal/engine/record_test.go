@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,10 @@ import (
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/engine/deployment"
+	"github.com/lockquake/lockquake/internal/engine/live"
+	"github.com/lockquake/lockquake/internal/engine/rundir"
+	"github.com/lockquake/lockquake/internal/engine/watch"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -106,5 +111,17 @@ func TestTheFirstGrantIsTimed(t *testing.T) {
 				t.Errorf("asked for %v before: the first grant came after %v (%v)", before, took, err)
 			}
 		})
+	}
+}
+
+// TestStepsComeIntoTheEnvironment writes what was watched into env.json.
+func TestStepsComeIntoTheEnvironment(t *testing.T) {
+	t.Parallel()
+	r := &run{live: live.New(), nodes: &deployment.Nodes{}, record: &rundir.Dir{Env: results.Env{Host: map[string]string{}, Timings: map[string]int64{}}}}
+	r.describeEnd() // it never came to the load
+	r.wall = &watch.WallClock{Steps: []results.ClockStep{{Time: 1, By: 2}}}
+	r.describeEnd()
+	if !slices.Equal(r.record.Env.ClockSteps, r.wall.Steps) {
+		t.Errorf("env.json has %+v", r.record.Env.ClockSteps)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/lockquake/lockquake/internal/engine/live"
 	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/engine/rundir"
+	"github.com/lockquake/lockquake/internal/engine/watch"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
@@ -40,7 +41,7 @@ type run struct {
 	reporter  *reporter         // of progress
 	nodes     *deployment.Nodes // the cluster and its service
 	takeover  *kept.Takeover    // of servers that a run before kept
-	clocks    *clockMeasurer
+	clocks    *watch.Measurer
 	processes *processes // clients and resource
 	injector  *injector
 	schedule  *schedule
@@ -48,7 +49,7 @@ type run struct {
 	observer  *observer // of the service, for the steps
 	live      *live.Table
 	contents  contentsReader
-	wall      *clockWatch // nil before the load
+	wall      *watch.WallClock // nil before the load
 }
 
 // Run carries out a scenario and returns the directory it left. The directory holds all that could be recorded, also
@@ -87,7 +88,7 @@ func newRun(o Options, p *plan.Plan) *run {
 	r.faults = &rundir.Faults{Dir: r.record}
 	r.reporter = &reporter{show: o.Progress, total: p.Load(), record: r.record, live: r.live, faults: r.faults}
 	r.nodes = &deployment.Nodes{Plan: p, Dir: r.record}
-	r.clocks = &clockMeasurer{record: r.record}
+	r.clocks = &watch.Measurer{Dir: r.record}
 	r.processes = &processes{
 		plan: p, options: o, within: &r.within, nodes: r.nodes, live: r.live, faults: r.faults, record: r.record,
 		clocks: r.clocks, own: r.own,
@@ -150,9 +151,9 @@ func (r *run) do(ctx context.Context) (err error) {
 		}
 		return plan.MissingError{Text: err.Error()}
 	}
-	defer r.processes.watch.keepAsking(ctx)()
-	r.clocks.keep(ctx, r.nodes.Cluster.AgentClocks)
-	defer r.clocks.stop()
+	defer r.processes.watch.KeepAsking(ctx)()
+	r.clocks.Keep(ctx, r.nodes.Cluster.AgentClocks)
+	defer r.clocks.Stop()
 	pulse := r.watchSelf()
 	defer pulse.Stop() // before finish closes the engine's history
 	r.nodes.Explain(ctx, false)
@@ -196,7 +197,7 @@ func (r *run) up(ctx context.Context) error {
 		return err
 	}
 	if lister, ok := r.nodes.Service.(topology.SessionLister); ok {
-		r.processes.watch = newSessionWatch(lister, r.record.Log)
+		r.processes.watch = watch.NewSessions(lister, r.record.Log)
 	}
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
@@ -220,10 +221,10 @@ func (r *run) up(ctx context.Context) error {
 // watchSelf records the engine's own stalls, which make it inject and heal late. At every beat it compares the
 // machine's clocks.
 func (r *run) watchSelf() *wire.Pulse {
-	r.wall = newClockWatch(clock.Read)
+	r.wall = watch.NewWallClock(clock.Read)
 	return wire.Watch(func(gap int64) {
 		r.own.Add(history.Event{Kind: history.Stall, Phase: history.Info, Value: gap})
-	}, r.wall.look)
+	}, r.wall.Look)
 }
 
 // load lets the clients go, injects the schedule, takes the steps, and returns when the time is over, the steps are
@@ -318,7 +319,7 @@ func (r *run) settle(ctx context.Context) {
 		return do(bounded)
 	}
 	if err := each(r.within.stop+r.plan.Scenario.Workload.Timeout, func(ctx context.Context) error {
-		r.clocks.finish(ctx)
+		r.clocks.Finish(ctx)
 		return r.processes.stop(ctx, node.Client)
 	}); err != nil {
 		r.record.Unknown("stopping the clients: %v", err)
@@ -349,8 +350,8 @@ func (r *run) finish(ctx context.Context) error {
 		errs = append(errs, r.nodes.Leave(ctx, a, r.reporter.tell))
 	}
 	r.processes.collect(ctx, r.within.collect)
-	r.own.AddLate(r.processes.watch.ends())
-	errs = append(errs, r.own.Close(), r.clocks.close())
+	r.own.AddLate(r.processes.watch.Ends())
+	errs = append(errs, r.own.Close(), r.clocks.Close())
 	r.describeEnd()
 	r.faults.Write()
 	return errors.Join(append(errs, r.observer.seen.Write(r.record.Path), r.writeDrawn(), r.record.Write())...)
@@ -383,7 +384,7 @@ func (r *run) describeEnd() {
 			e.Timings[results.TimeFirstGrant] = (first - r.options.Began) / int64(time.Millisecond)
 		}
 		if r.wall != nil {
-			e.ClockSteps = r.wall.steps
+			e.ClockSteps = r.wall.Steps
 		}
 		e.Finished = true
 	})

@@ -53,7 +53,7 @@ func (s *schedule) turn(ctx context.Context, d plan.Due, over <-chan struct{}) b
 		if ctx.Err() != nil {
 			break
 		}
-		if clock.Now() < s.record.Start()+int64(d.At)+int64(late) || rest > int64(d.Lasts) {
+		if clock.Now() < s.record.Start()+int64(d.At)+int64(lateness) || rest > int64(d.Lasts) {
 			return true
 		}
 		why = fmt.Sprintf("when the one before it was healed, only %s of the run were left",
@@ -64,8 +64,8 @@ func (s *schedule) turn(ctx context.Context, d plan.Due, over <-chan struct{}) b
 	return false
 }
 
-// late is how late an injection may come without turn asking whether there is time left for it.
-const late = 100 * time.Millisecond
+// lateness is how late an injection may come without turn asking whether there is time left for it.
+const lateness = 100 * time.Millisecond
 
 // carryOut makes one injection of the schedule, and heals it when its time is over.
 func (s *schedule) carryOut(ctx context.Context, d plan.Due) {

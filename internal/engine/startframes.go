@@ -21,7 +21,7 @@ import (
 type startFrames struct {
 	plan   *plan.Plan
 	nodes  *deployment.Nodes
-	run    string // its id
+	id     string // of the run
 	record bool   // the grants are recorded, not counted only
 }
 
@@ -97,7 +97,7 @@ func (f startFrames) resourcePassword() string {
 // access tells a node how to reach the service, as the client of that number.
 func (f startFrames) access(st *wire.Start, client int) error {
 	access, err := listed.Reach(backends.Access{
-		Backend: f.plan.Backend.Name, Lock: f.plan.Lock.Name, TTL: f.plan.Scenario.Backend.TTL, Run: f.run,
+		Backend: f.plan.Backend.Name, Lock: f.plan.Lock.Name, TTL: f.plan.Scenario.Backend.TTL, Run: f.id,
 		Client: client, Prefix: f.plan.Prefix,
 	}, f.plan.Topology, cluster.Handles(f.nodes.Cluster.ByRole(node.Server)))
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/lockquake/lockquake/internal/engine/live"
 	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/engine/rundir"
+	"github.com/lockquake/lockquake/internal/engine/watch"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/scenarios"
@@ -100,7 +101,7 @@ func (r *stepRunner) miss(st scenarios.Step, began int64, err error) {
 	m := results.Missed{Text: err.Error(), From: began, To: clock.Now()}
 	var answer outcomeError
 	switch answered := errors.As(err, &answer); {
-	case !st.Demanded || errors.Is(err, errEnded) || errors.Is(err, context.Canceled):
+	case !st.Demanded || errors.Is(err, watch.ErrEnded) || errors.Is(err, context.Canceled):
 		return
 	case answered && answer.Outcome == wire.OutcomeFail && m.To-m.From < int64(st.Within):
 	case m.To-m.From >= int64(st.Within):

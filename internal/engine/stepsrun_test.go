@@ -13,6 +13,7 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/engine/live"
 	"github.com/lockquake/lockquake/internal/engine/plan"
+	"github.com/lockquake/lockquake/internal/engine/watch"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/scenarios"
@@ -328,7 +329,7 @@ func TestAValidityIsOverByAnyClock(t *testing.T) {
 	for _, answers := range []time.Duration{0, 10 * time.Millisecond} { // after which the clock answers: the longer, the less is known; 0: it is the run's
 		for _, left := range []time.Duration{0, 20 * time.Millisecond} {
 			synctest.Test(t, func(t *testing.T) {
-				c := &remoteClock{RemoteClock: wire.NewRemoteClock("client-1", func(context.Context) (int64, error) {
+				c := &watch.Clock{RemoteClock: wire.NewRemoteClock("client-1", func(context.Context) (int64, error) {
 					time.Sleep(answers)
 					return clock.Now(), nil
 				})}
@@ -372,7 +373,7 @@ func TestAValidityWithoutATime(t *testing.T) {
 	for valid, want := range map[int64]string{history.ValidEndless: "A has a grant without end", history.ValidUnknown: ""} {
 		l := live.New()
 		l.Observe(0, []history.Event{acquired(valid)}, true)
-		r := &stepRunner{plan: &plan.Plan{StepUsers: []string{"A"}}, live: l, processes: &processes{all: []*process{{clock: newRemoteClock("client-1", nil, nil)}}}}
+		r := &stepRunner{plan: &plan.Plan{StepUsers: []string{"A"}}, live: l, processes: &processes{all: []*process{{clock: watch.NewClock("client-1", nil, nil)}}}}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // who waits for a time ends with it
 		if err := r.awaitValidity(ctx, scenarios.Step{User: "A"}); (err == nil) != (want == "") || err != nil && err.Error() != want {

@@ -1,4 +1,4 @@
-package engine
+package watch
 
 import (
 	"testing"
@@ -9,25 +9,25 @@ import (
 
 // rig feeds a session watch with times of a test's own.
 type rig struct {
-	*sessionWatch
+	*Sessions
 	user history.User
 }
 
 func (r rig) granted(op uint32, at int64) {
-	r.observe([]history.Event{{Time: at, Op: op, User: r.user, Kind: history.Acquire, Phase: history.Ok, Valid: history.ValidEndless}})
+	r.Observe([]history.Event{{Time: at, Op: op, User: r.user, Kind: history.Acquire, Phase: history.Ok, Valid: history.ValidEndless}})
 }
 
 // leased is a grant that ends by the clock, whatever becomes of a session.
 func (r rig) leased(op uint32, at int64) {
-	r.observe([]history.Event{{Time: at, Op: op, User: r.user, Kind: history.Acquire, Phase: history.Ok, Valid: at + 100}})
+	r.Observe([]history.Event{{Time: at, Op: op, User: r.user, Kind: history.Acquire, Phase: history.Ok, Valid: at + 100}})
 }
 
 func (r rig) released(op uint32, at int64) {
-	r.observe([]history.Event{{Time: at, User: r.user, Grant: op, Kind: history.Release, Phase: history.Invoke}})
+	r.Observe([]history.Event{{Time: at, User: r.user, Grant: op, Kind: history.Release, Phase: history.Invoke}})
 }
 
 func (r rig) lost(op uint32, at int64) {
-	r.observe([]history.Event{{Time: at, User: r.user, Grant: op, Kind: history.Lost, Phase: history.Info}})
+	r.Observe([]history.Event{{Time: at, User: r.user, Grant: op, Kind: history.Lost, Phase: history.Info}})
 }
 
 // asked takes an answer that lists the sessions named; one with a ? in front does not certainly stand.
@@ -141,9 +141,9 @@ func TestSessionWatch(t *testing.T) {
 		}, map[uint32]int64{2: 15}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := rig{newSessionWatch(nil, nil), history.MakeUser(1, 2)}
+			r := rig{NewSessions(nil, nil), history.MakeUser(1, 2)}
 			c.play(r)
-			ends := r.ends()
+			ends := r.Ends()
 			if len(ends) != len(c.want) {
 				t.Fatalf("ends %+v, want %v", ends, c.want)
 			}
@@ -157,7 +157,7 @@ func TestSessionWatch(t *testing.T) {
 }
 
 func TestSessionWatchForgetsWhatIsCertain(t *testing.T) {
-	r := rig{newSessionWatch(nil, nil), history.MakeUser(0, 0)}
+	r := rig{NewSessions(nil, nil), history.MakeUser(0, 0)}
 	for i := range uint32(100) {
 		at := int64(i) * 10
 		r.granted(i+1, at)

@@ -1,8 +1,8 @@
-package engine
+package watch
 
 import (
 	"context"
-	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/engine/rundir"
 	"github.com/lockquake/lockquake/internal/wire"
 )
 
@@ -29,7 +30,7 @@ func anHourAhead(name string, silent func() bool) *wire.RemoteClock {
 
 // TestClocksAreMeasuredAgain every few seconds. One that does not answer is left out, which is said, and makes no run unknown.
 func TestClocksAreMeasuredAgain(t *testing.T) {
-	m := newMeasurer(t)
+	m := measurer(t)
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		never := func() bool { return false }
@@ -50,17 +51,17 @@ func TestClocksAreMeasuredAgain(t *testing.T) {
 		if _, err := agent.Measure(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		m.keep(t.Context(), []*wire.RemoteClock{agent, same})
+		m.Keep(t.Context(), []*wire.RemoteClock{agent, same})
 		time.Sleep(7*time.Second - time.Since(began))
-		m.finish(t.Context())
+		m.Finish(t.Context())
 		if same.Separate() || len(m.clocks) != 5 || m.clocks[4].made < 3 || m.clocks[4].name != "agent 1" {
 			t.Errorf("of the agents' clocks the one that is not the run's is measured: %d clocks, %+v", len(m.clocks), m.clocks[len(m.clocks)-1])
 		}
 	})
-	if len(m.record.Env.Unknown) > 0 {
-		t.Errorf("the run is unknown: %q", m.record.Env.Unknown)
+	if len(m.Dir.Env.Unknown) > 0 {
+		t.Errorf("the run is unknown: %q", m.Dir.Env.Unknown)
 	}
-	said := strings.Join(m.record.Env.Warnings, "\n")
+	said := strings.Join(m.Dir.Env.Warnings, "\n")
 	for text, want := range map[string]int{
 		"of 3 measurements of the clock of client-2 were left out": 1, "the clock of client-3 was not measured after the load": 1, "the error of its times grows by 500 ppm": 1, "client-1": 0, "client-4": 0, "agent": 0,
 	} {
@@ -68,7 +69,7 @@ func TestClocksAreMeasuredAgain(t *testing.T) {
 			t.Errorf("%q is said %d times, want %d: %s", text, strings.Count(said, text), want, said)
 		}
 	}
-	b, err := os.ReadFile(filepath.Join(m.record.HistoryDir(), history.Clocks))
+	b, err := os.ReadFile(filepath.Join(m.Dir.HistoryDir(), history.Clocks))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,19 +80,13 @@ func TestClocksAreMeasuredAgain(t *testing.T) {
 	}
 }
 
-// TestAClockBehindAFrozenStreamIsLeftOut: its answer to a question that was given up is not taken for that to the next.
-func TestAClockBehindAFrozenStreamIsLeftOut(t *testing.T) {
-	toNode, in := io.Pipe()
-	out, fromNode := io.Pipe()
-	go strange(t, toNode, fromNode, int64(time.Hour), wire.Hello{BootID: "elsewhere"})
-	s := greeted(t, out, in)
-	defer func() { _ = s.conn.Close() }()
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := s.clock.Measure(gone); err == nil || s.clock.Separate() {
-		t.Errorf("it was measured without an answer: %v", err)
+// measurer makes one of a run directory that has nothing but the folder of the history.
+func measurer(t *testing.T) *Measurer {
+	t.Helper()
+	m := &Measurer{Dir: &rundir.Dir{Path: t.TempDir(), Log: slog.New(slog.DiscardHandler)}}
+	if err := os.Mkdir(m.Dir.HistoryDir(), 0o750); err != nil {
+		t.Fatal(err)
 	}
-	if _, err := s.clock.Measure(t.Context()); err != nil || !s.clock.Separate() {
-		t.Errorf("it was not measured: %v", err)
-	}
+	t.Cleanup(func() { _ = m.Close() })
+	return m
 }

@@ -1,4 +1,4 @@
-package engine
+package watch
 
 import (
 	"slices"
@@ -6,9 +6,6 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/internal/clock"
-	"github.com/lockquake/lockquake/internal/engine/deployment"
-	"github.com/lockquake/lockquake/internal/engine/live"
-	"github.com/lockquake/lockquake/internal/engine/rundir"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -39,7 +36,7 @@ func TestStepsOfTheWallClockAreTold(t *testing.T) {
 		{"a step beyond an interrupted look", []look{{by: 200 * ms, takes: 100 * ms, later: -49 * ms}}, []int64{249 * ms}},
 	} {
 		now, wall, next := int64(1e15), int64(7e17), look{}
-		w := newClockWatch(func() clock.Reading {
+		w := NewWallClock(func() clock.Reading {
 			r := clock.Reading{Before: now, Wall: wall + now + next.takes/2 - next.later, After: now + next.takes}
 			now += next.takes
 			if next.once {
@@ -50,10 +47,10 @@ func TestStepsOfTheWallClockAreTold(t *testing.T) {
 		var got []int64
 		for _, l := range c.looks {
 			now, wall, next = now+10*ms, wall+l.by, l
-			w.look()
+			w.Look()
 		}
 		last := int64(0)
-		for _, s := range w.steps {
+		for _, s := range w.Steps {
 			if s.Time <= last || s.Time > now {
 				t.Errorf("%s: a step is told at %d after %d, it is %d", c.name, s.Time, last, now)
 			}
@@ -73,21 +70,9 @@ func TestTheRealClocksAreRead(t *testing.T) {
 		t.Errorf("read %+v", r)
 	}
 	var none []results.ClockStep
-	w := newClockWatch(clock.Read)
-	w.look()
-	if !slices.Equal(w.steps, none) {
-		t.Errorf("told %+v", w.steps)
-	}
-}
-
-// TestStepsComeIntoTheEnvironment writes what was watched into env.json.
-func TestStepsComeIntoTheEnvironment(t *testing.T) {
-	t.Parallel()
-	r := &run{live: live.New(), nodes: &deployment.Nodes{}, record: &rundir.Dir{Env: results.Env{Host: map[string]string{}, Timings: map[string]int64{}}}}
-	r.describeEnd() // it never came to the load
-	r.wall = &clockWatch{steps: []results.ClockStep{{Time: 1, By: 2}}}
-	r.describeEnd()
-	if !slices.Equal(r.record.Env.ClockSteps, r.wall.steps) {
-		t.Errorf("env.json has %+v", r.record.Env.ClockSteps)
+	w := NewWallClock(clock.Read)
+	w.Look()
+	if !slices.Equal(w.Steps, none) {
+		t.Errorf("told %+v", w.Steps)
 	}
 }

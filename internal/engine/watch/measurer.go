@@ -1,4 +1,6 @@
-package engine
+// Package watch observes what the verdict of a run depends on and no client can tell: the clocks of processes and of the
+// machine, and the sessions of the service.
+package watch
 
 import (
 	"context"
@@ -19,8 +21,8 @@ import (
 )
 
 const (
-	// maxDrift is the error of a measured clock beyond which no interval could be judged.
-	maxDrift = 50 * time.Millisecond
+	// MaxDrift is the error of a measured clock beyond which no interval could be judged.
+	MaxDrift = 50 * time.Millisecond
 	// measureEvery is the pause between two measurements of a clock. In the middle between two, the rate bound of 500
 	// ppm adds 0.5 ms to the error.
 	measureEvery = 2 * time.Second
@@ -28,9 +30,9 @@ const (
 	measureWithin = time.Second
 )
 
-// clockMeasurer compares the clocks that are not the run's: before the load, every few seconds, and after it.
-type clockMeasurer struct {
-	record *rundir.Dir
+// Measurer compares the clocks that are not the run's: before the load, every few seconds, and after it.
+type Measurer struct {
+	Dir    *rundir.Dir
 	clocks []*measuredClock
 	cancel context.CancelFunc // ends the measuring; nil before it began
 	going  sync.WaitGroup
@@ -49,19 +51,19 @@ type measuredClock struct {
 	stepped bool        // and it was told
 }
 
-// meet looks at the clock of a process that has said hello. One that is not the run's is measured, and is from now on;
+// Meet looks at the clock of a process that has said hello. One that is not the run's is measured, and is from now on;
 // always says that none of them is.
-func (m *clockMeasurer) meet(ctx context.Context, s *process, always bool) error {
-	shared, err := s.clock.shared(s.greeting())
+func (m *Measurer) Meet(ctx context.Context, of *Clock, h *wire.Hello, running func() bool, always bool) error {
+	shared, err := of.Shared(h)
 	if err != nil || shared && !always {
 		return err
 	}
-	c := &measuredClock{RemoteClock: s.clock.RemoteClock, name: s.node.Name(), running: s.node.Process.Running}
+	c := &measuredClock{RemoteClock: of.RemoteClock, name: of.name, running: running}
 	first, err := c.Measure(ctx)
 	if err != nil {
 		return err
 	}
-	if first.ErrorNS > int64(maxDrift) {
+	if first.ErrorNS > int64(MaxDrift) {
 		return fmt.Errorf("%s: its clock can be compared to %v only, which would prove nothing", c.name,
 			time.Duration(first.ErrorNS))
 	}
@@ -69,8 +71,8 @@ func (m *clockMeasurer) meet(ctx context.Context, s *process, always bool) error
 	return m.write(first)
 }
 
-// keep measures the clocks every few seconds, and with them those of the agents that are not the run's.
-func (m *clockMeasurer) keep(ctx context.Context, agents []*wire.RemoteClock) {
+// Keep measures the clocks every few seconds, and with them those of the agents that are not the run's.
+func (m *Measurer) Keep(ctx context.Context, agents []*wire.RemoteClock) {
 	for i, c := range agents {
 		if c.Separate() {
 			m.clocks = append(m.clocks, &measuredClock{RemoteClock: c, name: fmt.Sprintf("agent %d", i+1)})
@@ -86,8 +88,8 @@ func (m *clockMeasurer) keep(ctx context.Context, agents []*wire.RemoteClock) {
 	}
 }
 
-// stop ends the measuring.
-func (m *clockMeasurer) stop() {
+// Stop ends the measuring.
+func (m *Measurer) Stop() {
 	if m.cancel != nil {
 		m.cancel()
 	}
@@ -95,7 +97,7 @@ func (m *clockMeasurer) stop() {
 }
 
 // measure measures one clock again.
-func (m *clockMeasurer) measure(ctx context.Context, c *measuredClock) error {
+func (m *Measurer) measure(ctx context.Context, c *measuredClock) error {
 	within, cancel := context.WithTimeoutCause(ctx, measureWithin, fmt.Errorf("no answer within %v", measureWithin))
 	defer cancel()
 	one, err := c.Measure(within)
@@ -105,12 +107,12 @@ func (m *clockMeasurer) measure(ctx context.Context, c *measuredClock) error {
 	c.made++
 	if err != nil {
 		c.missed++
-		m.record.Log.Info("a measurement of a clock is left out", "node", c.name, "reason", err)
+		m.Dir.Log.Info("a measurement of a clock is left out", "node", c.name, "reason", err)
 		return err
 	}
 	if why := c.Stepped(); why != "" && !c.stepped {
 		c.stepped = true
-		m.record.Unknown("%s", why)
+		m.Dir.Unknown("%s", why)
 	}
 	if c.running == nil {
 		return nil // an agent has no history
@@ -118,9 +120,9 @@ func (m *clockMeasurer) measure(ctx context.Context, c *measuredClock) error {
 	return m.write(one)
 }
 
-// finish measures the clocks a last time, and says what was left out. Whose process has ended has no last measurement.
-func (m *clockMeasurer) finish(ctx context.Context) {
-	m.stop()
+// Finish measures the clocks a last time, and says what was left out. Whose process has ended has no last measurement.
+func (m *Measurer) Finish(ctx context.Context) {
+	m.Stop()
 	last := make([]error, len(m.clocks))
 	var all sync.WaitGroup
 	for i, c := range m.clocks {
@@ -129,9 +131,9 @@ func (m *clockMeasurer) finish(ctx context.Context) {
 		}
 	}
 	all.Wait()
-	m.record.Change(func(e *results.Env) {
+	m.Dir.Change(func(e *results.Env) {
 		for i, c := range m.clocks {
-			if err := last[i]; err != nil && !errors.Is(err, errEnded) {
+			if err := last[i]; err != nil && !errors.Is(err, ErrEnded) {
 				e.Warnings = append(e.Warnings,
 					fmt.Sprintf("the clock of %s was not measured after the load (%v): from the last measurement on, the error of its times grows by %d ppm",
 						c.name, err, 1_000_000/history.RateShare))
@@ -146,11 +148,11 @@ func (m *clockMeasurer) finish(ctx context.Context) {
 }
 
 // write adds a measurement to those that the judge reads.
-func (m *clockMeasurer) write(one history.Measurement) error {
+func (m *Measurer) write(one history.Measurement) error {
 	m.writing.Lock()
 	defer m.writing.Unlock()
 	if m.file == nil {
-		f, err := os.Create(filepath.Join(m.record.HistoryDir(), history.Clocks))
+		f, err := os.Create(filepath.Join(m.Dir.HistoryDir(), history.Clocks))
 		if err != nil {
 			return err
 		}
@@ -166,8 +168,8 @@ func (m *clockMeasurer) write(one history.Measurement) error {
 	return nil
 }
 
-// close closes the file. What a run lacks of it, the judge takes for unknown to the rate bound.
-func (m *clockMeasurer) close() error {
+// Close closes the file. What a run lacks of it, the judge takes for unknown to the rate bound.
+func (m *Measurer) Close() error {
 	m.writing.Lock()
 	defer m.writing.Unlock()
 	if m.file == nil {

@@ -1,4 +1,4 @@
-package engine
+package watch
 
 import (
 	"cmp"
@@ -18,12 +18,12 @@ import (
 // invented.
 const sessionsEvery = 100 * time.Millisecond
 
-// sessionWatch finds the end of holds that last as long as their user's session with the service. The user cannot know
+// Sessions finds the end of holds that last as long as their user's session with the service. The user cannot know
 // when the service ended it, so the engine asks. A session that is listed was there all the time before, even while it
 // could not be asked. So nothing is decided until the run is over.
 //
 // Example: a ZooKeeper session is listed at 10.0 s and missing at 10.1 s. Its user's hold is entitled until 10.0 s.
-type sessionWatch struct {
+type Sessions struct {
 	service topology.SessionLister
 	log     *slog.Logger
 
@@ -52,11 +52,12 @@ type sessionHold struct {
 // forever is the end of a hold that has none.
 const forever int64 = 1<<63 - 1
 
-func newSessionWatch(service topology.SessionLister, log *slog.Logger) *sessionWatch {
-	return &sessionWatch{service: service, log: log, users: map[history.User]*userSessions{}}
+// NewSessions returns a watch of a service.
+func NewSessions(service topology.SessionLister, log *slog.Logger) *Sessions {
+	return &Sessions{service: service, log: log, users: map[history.User]*userSessions{}}
 }
 
-func (w *sessionWatch) user(u history.User) *userSessions {
+func (w *Sessions) user(u history.User) *userSessions {
 	s := w.users[u]
 	if s == nil {
 		s = &userSessions{sessions: map[string]*serviceSession{}}
@@ -65,8 +66,8 @@ func (w *sessionWatch) user(u history.User) *userSessions {
 	return s
 }
 
-// observe takes a batch of a client's events. A nil watch ignores them.
-func (w *sessionWatch) observe(batch []history.Event) {
+// Observe takes a batch of a client's events. A nil watch ignores them.
+func (w *Sessions) Observe(batch []history.Event) {
 	if w == nil {
 		return
 	}
@@ -92,7 +93,7 @@ func (w *sessionWatch) observe(batch []history.Event) {
 }
 
 // take takes the service's answer to a question that was asked and answered then.
-func (w *sessionWatch) take(list []topology.Session, asked, answered int64) {
+func (w *Sessions) take(list []topology.Session, asked, answered int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	listed := map[string]bool{}
@@ -133,8 +134,8 @@ func (s *userSessions) until(h sessionHold) int64 {
 	return until
 }
 
-// ends returns an event for each hold that was not entitled to its end, dated back to when that began.
-func (w *sessionWatch) ends() []history.Event {
+// Ends returns an event for each hold that was not entitled to its end, dated back to when that began.
+func (w *Sessions) Ends() []history.Event {
 	if w == nil {
 		return nil
 	}
@@ -158,8 +159,8 @@ func (w *sessionWatch) ends() []history.Event {
 	return out
 }
 
-// keepAsking asks the service for its sessions until the returned function is called. A nil watch does nothing.
-func (w *sessionWatch) keepAsking(ctx context.Context) (stop func()) {
+// KeepAsking asks the service for its sessions until the returned function is called. A nil watch does nothing.
+func (w *Sessions) KeepAsking(ctx context.Context) (stop func()) {
 	if w == nil {
 		return func() {}
 	}

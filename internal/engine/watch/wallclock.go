@@ -1,4 +1,4 @@
-package engine
+package watch
 
 import (
 	"time"
@@ -18,28 +18,29 @@ const (
 	clockTries = 3
 )
 
-// clockWatch finds moves of the machine's wall clock against its monotonic one: servers that end grants by the wall
+// WallClock finds moves of the machine's wall clock against its monotonic one: servers that end grants by the wall
 // clock then end them at the wrong time. A suspended machine shows as a move too, since only its wall clock goes on.
 // Clock faults do not: they move what their targets read, not the machine's clocks.
-type clockWatch struct {
+type WallClock struct {
 	read  func() clock.Reading
 	last  offset // at the last look
 	told  offset // at the last step, or at the start
-	steps []results.ClockStep
+	Steps []results.ClockStep
 }
 
 // offset is wall clock less monotonic clock, to within width.
 type offset struct{ ns, width int64 }
 
-func newClockWatch(read func() clock.Reading) *clockWatch {
-	w := &clockWatch{read: read}
+// NewWallClock begins to watch.
+func NewWallClock(read func() clock.Reading) *WallClock {
+	w := &WallClock{read: read}
 	w.last, _ = w.measure()
 	w.told = w.last
 	return w
 }
 
 // measure takes the narrowest of some looks.
-func (w *clockWatch) measure() (best offset, at int64) {
+func (w *WallClock) measure() (best offset, at int64) {
 	for i := range clockTries {
 		r := w.read()
 		half := (r.After - r.Before + 1) / 2
@@ -53,11 +54,11 @@ func (w *clockWatch) measure() (best offset, at int64) {
 	return best, at
 }
 
-// look compares the clocks with how they stood at the last look and when a step was last told.
-func (w *clockWatch) look() {
+// Look compares the clocks with how they stood at the last look and when a step was last told.
+func (w *WallClock) Look() {
 	now, at := w.measure()
 	if now.moved(w.last, clockStep) || now.moved(w.told, clockSlew) {
-		w.steps = append(w.steps, results.ClockStep{Time: at, By: now.ns - w.told.ns})
+		w.Steps = append(w.Steps, results.ClockStep{Time: at, By: now.ns - w.told.ns})
 		w.told = now
 	}
 	w.last = now

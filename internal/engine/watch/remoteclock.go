@@ -1,0 +1,104 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/wire"
+)
+
+// ErrEnded says that a node's control stream ended before it answered.
+var ErrEnded = errors.New("its control stream ended")
+
+// Clock is the clock of a node, asked over its control stream.
+type Clock struct {
+	*wire.RemoteClock
+	name  string // of the node
+	conn  *wire.Conn
+	ended <-chan struct{} // the stream is read to its end
+	pongs chan wire.Pong
+
+	asking sync.Mutex // held while the clock is asked for
+	pings  int        // ids
+}
+
+// NewClock returns the clock of a node that is asked over that connection, until ended is closed.
+func NewClock(name string, conn *wire.Conn, ended <-chan struct{}) *Clock {
+	c := &Clock{name: name, conn: conn, ended: ended, pongs: make(chan wire.Pong, 1)}
+	c.RemoteClock = wire.NewRemoteClock(name, func(ctx context.Context) (int64, error) {
+		p, err := c.ask(ctx)
+		return p.Now, err
+	})
+	return c
+}
+
+// ClockRoom is by how much two readings of one clock may seem to be in the wrong order: a runtime may read it in two
+// ways.
+const ClockRoom = 10 * time.Millisecond
+
+// Shared tells whether the node's clock is the run's, by what its hello says.
+func (c *Clock) Shared(h *wire.Hello) (bool, error) {
+	if !wire.SameClock(h.BootID, h.TimeNS) {
+		return false, nil
+	}
+	if ahead := h.Now - clock.Now(); ahead > int64(ClockRoom) {
+		return true, fmt.Errorf("%s: hello: its now is %v ahead of CLOCK_MONOTONIC, and by boot_id and time_ns it is that clock", c.name, time.Duration(ahead))
+	}
+	return true, nil
+}
+
+// Read asks the node for its clocks.
+func (c *Clock) Read(ctx context.Context) (wire.Pong, error) {
+	p, err := c.ask(ctx)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("%s: clock: %w", c.name, err)
+	case p.Wall == 0:
+		err = fmt.Errorf("%s does not tell its wall clock", c.name)
+	}
+	return p, err
+}
+
+// ask sends a ping and waits for its answer.
+func (c *Clock) ask(ctx context.Context) (wire.Pong, error) {
+	c.asking.Lock()
+	defer c.asking.Unlock()
+	select {
+	case <-c.pongs: // the late answer to one that was given up
+	default:
+	}
+	c.pings++
+	if err := c.conn.Send(wire.Frame{Type: wire.TypePing, Ping: &wire.Ping{ID: c.pings}}); err != nil {
+		return wire.Pong{}, err
+	}
+	return c.pong(ctx, c.pings)
+}
+
+// Heard takes an answer of the node, and tells whether there was room for it.
+func (c *Clock) Heard(p wire.Pong) bool {
+	select {
+	case c.pongs <- p:
+		return true
+	default: // nobody waits for it any more
+		return false
+	}
+}
+
+func (c *Clock) pong(ctx context.Context, id int) (wire.Pong, error) {
+	for {
+		select {
+		case p := <-c.pongs:
+			if p.ID == id {
+				return p, nil
+			}
+		case <-c.ended:
+			return wire.Pong{}, ErrEnded
+		case <-ctx.Done():
+			return wire.Pong{}, context.Cause(ctx)
+		}
+	}
+}
