@@ -104,6 +104,14 @@ func (p *processes) greet(ctx context.Context) error {
 	return nil
 }
 
+// checkOwn refuses clients of somebody else on an attached service: nobody knows whether they keep to the prefix.
+func checkOwn(h *wire.Hello) error {
+	if h != nil && h.Process == wire.ProcessClient {
+		return nil
+	}
+	return errors.New("it is not lockquake's own client, and nobody knows whether it would keep to the prefix of an attached service")
+}
+
 // openProcess takes over the control stream of a running node.
 func openProcess(n *cluster.Node, index int, p *processes) *process {
 	s := newProcess(n, index, p.live, wire.NewConn(n.Process.Stdio().Out, n.Process.Stdio().In))

@@ -16,7 +16,6 @@ import (
 	"github.com/lockquake/lockquake/internal/engine/deployment"
 	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/node"
-	"github.com/lockquake/lockquake/internal/wire"
 )
 
 // Visit looks, before anything is written, whether a run on an attached service can be made: whether the service
@@ -41,7 +40,7 @@ func Visit(ctx context.Context, o Options) (where, partly string, err error) {
 	if err := d.Guest.Close(); err != nil {
 		return "", "", err
 	}
-	if o.Attached.Trip, err = reach(ctx, o, p.ID, addresses); err != nil {
+	if o.Attached.Trip, err = connectAll(ctx, o, p.ID, addresses); err != nil {
 		return "", "", err
 	}
 	return fmt.Sprintf("below %q on the %s service at %s", o.Attached.Prefix, p.Backend.Name, o.Attached.Addresses()),
@@ -55,8 +54,8 @@ const (
 	ReachDone = "done "
 )
 
-// reach has a node in a client's place connect to all addresses, and returns what the fastest connect took.
-func reach(ctx context.Context, o Options, id string, addresses []string) (trip time.Duration, err error) {
+// connectAll has a node in a client's place connect to all addresses, and returns what the fastest connect took.
+func connectAll(ctx context.Context, o Options, id string, addresses []string) (trip time.Duration, err error) {
 	logs, remove, err := state.Scratch("reach")
 	if err != nil {
 		return 0, plan.MissingError{Text: err.Error()}
@@ -102,12 +101,4 @@ func elsewhere(p cluster.Provider) string {
 		return ""
 	}
 	return ". Clients are containers here, which reach neither this machine's 127.0.0.1 nor the networks of other containers, such as those of docker-compose.yml; --provider local does"
-}
-
-// checkOwn refuses clients of somebody else on an attached service: nobody knows whether they keep to the prefix.
-func checkOwn(h *wire.Hello) error {
-	if h != nil && h.Process == wire.ProcessClient {
-		return nil
-	}
-	return errors.New("it is not lockquake's own client, and nobody knows whether it would keep to the prefix of an attached service")
 }
