@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/lockquake/lockquake/results/figure"
 	"github.com/lockquake/lockquake/scenarios"
@@ -265,7 +264,7 @@ func (c *circumstances) strength(x scenarios.Expectation) string {
 		return ""
 	}
 	chances := f.Chances[x.Name]
-	zero := fmt.Sprintf("0 %s in %s %s", strings.ReplaceAll(x.Name, "_", " "), figure.Count(chances.N), chances.Of)
+	zero := fmt.Sprintf("0 %s in %s %s", figure.Words(x.Name), figure.Count(chances.N), chances.Of)
 	if chances.N < fewChances {
 		zero += ": too few to bound a rate"
 	} else {

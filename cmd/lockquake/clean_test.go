@@ -17,8 +17,8 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster"
 )
 
-// terminal opens a terminal: what is written to person comes out of seat, and the other way round.
-func terminal(t *testing.T) (person, seat *os.File) {
+// openTerminal opens a terminal: what is written to person comes out of seat, and the other way round.
+func openTerminal(t *testing.T) (person, seat *os.File) {
 	t.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -52,7 +52,7 @@ func TestCleanAllAsks(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(kept, "owner"), []byte("run=kept-by-others,pid=7,start=7,boot=b,pidns=p,host=h,keep=true\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	person, seat := terminal(t)
+	person, seat := openTerminal(t)
 	for name, c := range map[string]struct {
 		in   io.Reader
 		says string
@@ -89,7 +89,7 @@ func TestCleanAllAsks(t *testing.T) {
 // TestAgree asks at a terminal, which is all that `clean --all` does before it removes what it found.
 func TestAgree(t *testing.T) {
 	t.Parallel()
-	person, seat := terminal(t)
+	person, seat := openTerminal(t)
 	found := cluster.Swept{Containers: []string{"mine"}}
 	for answer, want := range map[string]bool{"y\n": true, "Yes\n": true, "\n": false, "n\n": false, "yesterday\n": false} {
 		if _, err := person.WriteString(answer); err != nil {

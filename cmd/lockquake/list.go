@@ -23,6 +23,7 @@ import (
 	"github.com/lockquake/lockquake/results/checkers"
 	"github.com/lockquake/lockquake/results/figure"
 	"github.com/lockquake/lockquake/results/report"
+	"github.com/lockquake/lockquake/results/terminal"
 	"github.com/lockquake/lockquake/scenarios"
 )
 
@@ -115,7 +116,7 @@ func listCommand(std cli.Streams) *cobra.Command {
 		for i, x := range items {
 			lines[i] = [2]string{x.Name, x.Doc}
 		}
-		return report.Glossary(std.Out, lines, cli.Manner(std.Out, false)...)
+		return terminal.Glossary(std.Out, lines, cli.Manner(std.Out, false)...)
 	}
 	return c
 }

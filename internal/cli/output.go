@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/vbauerster/mpb/v8/cwriter"
 
-	"github.com/lockquake/lockquake/results/report"
+	"github.com/lockquake/lockquake/results/terminal"
 )
 
 // Format is the --format flag of a verb.
@@ -133,7 +133,7 @@ func terminalWidth(w io.Writer) int {
 // PrintFolded prints text that fits into the terminal, where there is one.
 func PrintFolded(w io.Writer, text string) error {
 	if n := terminalWidth(w); n > 0 {
-		return report.Fold(w, text, report.Width(n))
+		return terminal.Fold(w, text, terminal.Width(n))
 	}
 	_, err := io.WriteString(w, text)
 	return err
@@ -183,20 +183,20 @@ func InOneLine(err error) string { return OneLine(strings.ReplaceAll(err.Error()
 
 // Manner says how to write: folded at the width of a terminal, and there in colours, which may be switched off as
 // usual.
-func Manner(w io.Writer, whole bool) []report.Option {
-	var out []report.Option
+func Manner(w io.Writer, whole bool) []terminal.Option {
+	var out []terminal.Option
 	if whole {
-		out = append(out, report.Whole())
+		out = append(out, terminal.Whole())
 	}
 	p, ok := w.(*printed)
 	if !ok || p.terminal() == nil {
 		return out
 	}
 	if os.Getenv("NO_COLOR") == "" {
-		out = append(out, report.Colour(p.Escape))
+		out = append(out, terminal.Colour(p.Escape))
 	}
 	if n := terminalWidth(w); n > 0 {
-		out = append(out, report.Width(n))
+		out = append(out, terminal.Width(n))
 	}
 	return out
 }

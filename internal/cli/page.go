@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/report"
+	"github.com/lockquake/lockquake/results/terminal"
 )
 
 // DrawReport writes the report for people.
@@ -41,7 +42,7 @@ func Explain(w io.Writer, dir string, rep results.Report) error {
 	if err := report.Explain(&plain, dir, rep); err != nil {
 		return err
 	}
-	return report.Fold(w, "\n"+plain.String(), Manner(w, false)...)
+	return terminal.Fold(w, "\n"+plain.String(), Manner(w, false)...)
 }
 
 // Shorten returns a path relative to the working directory where it lies below it.

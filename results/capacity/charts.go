@@ -13,14 +13,14 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/lockquake/lockquake/results/figure"
-	"github.com/lockquake/lockquake/results/report"
+	"github.com/lockquake/lockquake/results/page"
 )
 
 // charts draws all curves on the same axes, as many in one chart as can be told apart.
-func (a Analysis) charts() ([]report.Chart, error) {
-	var out []report.Chart
-	for curves := range slices.Chunk(a.Curves, report.Styles) {
-		for _, draw := range []func([]Curve) (report.Chart, error){a.throughput, lastingWrites, a.latency} {
+func (a Analysis) charts() ([]page.Chart, error) {
+	var out []page.Chart
+	for curves := range slices.Chunk(a.Curves, page.Styles) {
+		for _, draw := range []func([]Curve) (page.Chart, error){a.throughput, lastingWrites, a.latency} {
 			c, err := draw(curves)
 			if err != nil {
 				return nil, err
@@ -31,7 +31,7 @@ func (a Analysis) charts() ([]report.Chart, error) {
 		}
 	}
 	for _, n := range numerics {
-		for lines := range slices.Chunk(a.lines(n), report.Styles) {
+		for lines := range slices.Chunk(a.lines(n), page.Styles) {
 			c, err := n.best(lines)
 			if err != nil {
 				return nil, err
@@ -43,10 +43,10 @@ func (a Analysis) charts() ([]report.Chart, error) {
 }
 
 // legend names curves beside a chart.
-func legend(curves []Curve) []report.Entry {
-	var out []report.Entry
+func legend(curves []Curve) []page.Entry {
+	var out []page.Entry
 	for i, c := range curves {
-		out = append(out, report.Entry{Class: "key s" + strconv.Itoa(i), Name: c.Name()})
+		out = append(out, page.Entry{Class: "key s" + strconv.Itoa(i), Name: c.Name()})
 	}
 	return out
 }
@@ -67,17 +67,17 @@ func (e *extent) add(values ...float64) {
 
 // axis is logarithmic, with room at both ends.
 func (e extent) axis(a *plot.Axis) {
-	a.Scale, a.Tick.Marker = plot.LogScale{}, report.LogTicks
+	a.Scale, a.Tick.Marker = plot.LogScale{}, page.LogTicks
 	a.Min, a.Max = e.low/1.2, e.high*1.2
 }
 
 // throughput is drawn over users: what was measured with its intervals, the law that explains it, and the ranges of its
 // knee and its peak. An objective's rate is a line across.
-func (a Analysis) throughput(curves []Curve) (report.Chart, error) {
-	p := report.NewPlot("users", "cycles/s")
+func (a Analysis) throughput(curves []Curve) (page.Chart, error) {
+	p := page.NewPlot("users", "cycles/s")
 	var x, y extent
 	for i, c := range curves {
-		style := report.Style(i)
+		style := page.Style(i)
 		var dots, low, high, out plotter.XYs
 		for _, r := range c.Closed {
 			at := plotter.XY{X: float64(r.Users), Y: r.Cycles.Mid}
@@ -97,7 +97,7 @@ func (a Analysis) throughput(curves []Curve) (report.Chart, error) {
 		slices.Reverse(high)
 		if err := add(p, style, shape{area: slices.Concat(low, high)}, shape{line: dots},
 			shape{dots: dots, glyph: draw.CircleGlyph{}}, shape{dots: out, glyph: draw.CrossGlyph{}}); err != nil {
-			return report.Chart{}, err
+			return page.Chart{}, err
 		}
 		if c.Fit == nil {
 			continue
@@ -106,7 +106,7 @@ func (a Analysis) throughput(curves []Curve) (report.Chart, error) {
 		thin.Width, thin.Dashes = 1, []vg.Length{1, 3}
 		wide.Width, wide.Dashes, wide.Color = 7, nil, faint{style.Color, 90}
 		if err := add(p, thin, shape{line: c.Fit.between(float64(c.Fit.From), float64(c.Fit.To))}); err != nil {
-			return report.Chart{}, err
+			return page.Chart{}, err
 		}
 		for _, r := range []Range{c.Fit.KneeRange, c.Fit.PeakRange} {
 			if c.Fit.users(r) == "" {
@@ -114,34 +114,34 @@ func (a Analysis) throughput(curves []Curve) (report.Chart, error) {
 			}
 			if err := add(p, wide, shape{line: c.Fit.between(r.Low*0.97,
 				min(r.High*1.03, float64(c.Fit.To)))}); err != nil {
-				return report.Chart{}, err
+				return page.Chart{}, err
 			}
 		}
 	}
 	if y.high == 0 {
-		return report.Chart{}, nil
+		return page.Chart{}, nil
 	}
 	for i, c := range curves {
 		if c.Kept.Confirmed {
 			y.add(c.Kept.Rate)
-			style := report.Style(i)
+			style := page.Style(i)
 			style.Width, style.Color = 0.9, faint{style.Color, 170}
 			if err := add(p, style, shape{line: plotter.XYs{
 				{X: x.low / 1.2, Y: c.Kept.Rate},
 				{X: x.high * 1.2, Y: c.Kept.Rate},
 			}}); err != nil {
-				return report.Chart{}, err
+				return page.Chart{}, err
 			}
 		}
 	}
 	x.axis(&p.X)
 	y.axis(&p.Y)
-	svg, err := report.Inline(p, "Cycles a second by the number of users, on logarithmic scales; the tables have the figures.")
+	svg, err := page.Inline(p, "Cycles a second by the number of users, on logarithmic scales; the tables have the figures.")
 	caption := "Dots are medians, in the band of their interval; a cross is a point that is marked below and not fitted. Dotted is the scalability law where one is fitted, thick where it bends and where it is highest."
 	if a.Objective != nil {
 		caption += " A level line is the highest rate that kept " + a.Objective.String() + "."
 	}
-	return report.Chart{Title: "Throughput over users", Caption: caption, Legend: legend(curves), SVG: svg}, err
+	return page.Chart{Title: "Throughput over users", Caption: caption, Legend: legend(curves), SVG: svg}, err
 }
 
 // between is the law from one number of users to another.
@@ -156,12 +156,12 @@ func (f Fit) between(from, to float64) plotter.XYs {
 }
 
 // latency is drawn over throughput: closed loops as lines, open ones as dots.
-func (a Analysis) latency(curves []Curve) (report.Chart, error) {
+func (a Analysis) latency(curves []Curve) (page.Chart, error) {
 	name := "p99"
 	if a.Objective != nil {
 		name = a.Objective.name()
 	}
-	p := report.NewPlot("cycles/s", "acquire "+name+", ms")
+	p := page.NewPlot("cycles/s", "acquire "+name+", ms")
 	var x, y extent
 	for i, c := range curves {
 		var loops [2]plotter.XYs
@@ -175,42 +175,42 @@ func (a Analysis) latency(curves []Curve) (report.Chart, error) {
 				}
 			}
 		}
-		if err := add(p, report.Style(i), shape{line: loops[0]}, shape{dots: loops[0], glyph: draw.CircleGlyph{}},
+		if err := add(p, page.Style(i), shape{line: loops[0]}, shape{dots: loops[0], glyph: draw.CircleGlyph{}},
 			shape{dots: loops[1], glyph: draw.TriangleGlyph{}}); err != nil {
-			return report.Chart{}, err
+			return page.Chart{}, err
 		}
 	}
 	if y.high == 0 {
-		return report.Chart{}, nil
+		return page.Chart{}, nil
 	}
 	caption := "Along each line the number of users grows; triangles are of open loops, from the intended start. A line that turns back has passed its peak."
 	if o := a.Objective; o != nil {
 		most := float64(o.Most) / 1e6
 		y.add(most)
-		if err := add(p, draw.LineStyle{Color: report.Ink, Width: 1, Dashes: []vg.Length{6, 4}},
+		if err := add(p, draw.LineStyle{Color: page.Ink, Width: 1, Dashes: []vg.Length{6, 4}},
 			shape{line: plotter.XYs{{X: x.low / 1.2, Y: most}, {X: x.high * 1.2, Y: most}}}); err != nil {
-			return report.Chart{}, err
+			return page.Chart{}, err
 		}
 		caption += " The level line is the objective, " + figure.Milli(most) + "."
 	}
 	x.axis(&p.X)
 	y.axis(&p.Y)
-	svg, err := report.Inline(p, "Latency in ms by cycles a second, on logarithmic scales; the tables have the figures.")
-	return report.Chart{Title: "Latency over throughput", Caption: caption, Legend: legend(curves), SVG: svg}, err
+	svg, err := page.Inline(p, "Latency in ms by cycles a second, on logarithmic scales; the tables have the figures.")
+	return page.Chart{Title: "Latency over throughput", Caption: caption, Legend: legend(curves), SVG: svg}, err
 }
 
 // spectra draws the latencies of each point, from the median to the tail.
-func (c Curve) spectra() ([]report.Chart, error) {
-	var out []report.Chart
+func (c Curve) spectra() ([]page.Chart, error) {
+	var out []page.Chart
 	for _, loop := range []struct {
 		name     string
 		readings []Reading
 	}{{"closed loop", c.Closed}, {"open loop", c.Open}} {
 		measured := slices.DeleteFunc(slices.Clone(loop.readings),
 			func(r Reading) bool { return !(r.Latency["p50"].Mid > 0) })
-		for some := range slices.Chunk(measured, report.Styles) {
-			p := report.NewPlot("percentile", "acquire, ms")
-			ch := report.Chart{
+		for some := range slices.Chunk(measured, page.Styles) {
+			p := page.NewPlot("percentile", "acquire, ms")
+			ch := page.Chart{
 				Title:   c.Name() + ", " + loop.name,
 				Caption: "Medians over the samples. Every decade to the right is ten times rarer.",
 			}
@@ -223,15 +223,15 @@ func (c Curve) spectra() ([]report.Chart, error) {
 						y.add(v)
 					}
 				}
-				if err := add(p, report.Style(i), shape{line: pts}); err != nil {
+				if err := add(p, page.Style(i), shape{line: pts}); err != nil {
 					return nil, err
 				}
-				ch.Legend = append(ch.Legend, report.Entry{Class: "key s" + strconv.Itoa(i), Name: r.at()})
+				ch.Legend = append(ch.Legend, page.Entry{Class: "key s" + strconv.Itoa(i), Name: r.at()})
 			}
 			y.axis(&p.Y)
-			p.X.Scale, p.X.Tick.Marker, p.X.Min, p.X.Max = plot.LogScale{}, report.Percentiles(10_000)[1:], 2, 10_000
+			p.X.Scale, p.X.Tick.Marker, p.X.Min, p.X.Max = plot.LogScale{}, page.Percentiles(10_000)[1:], 2, 10_000
 			var err error
-			if ch.SVG, err = report.Inline(p,
+			if ch.SVG, err = page.Inline(p,
 				"Latency of an acquire in ms by percentile; the table has the figures."); err != nil {
 				return nil, err
 			}

@@ -11,13 +11,13 @@ import (
 	"strings"
 
 	"github.com/lockquake/lockquake/results/figure"
-	"github.com/lockquake/lockquake/results/report"
+	"github.com/lockquake/lockquake/results/page"
 )
 
 //go:embed capacity.html.tmpl
 var pageText string
 
-var pageTemplate = template.Must(report.Template("capacity").Funcs(template.FuncMap{
+var pageTemplate = template.Must(page.Template("capacity").Funcs(template.FuncMap{
 	"milli": figure.Milli, "number": figure.Number,
 	"handoff": func(i Interval) string {
 		if i.N == 0 {
@@ -52,7 +52,7 @@ type pageData struct {
 	Answers    []Answer
 	Paragraphs []string
 	Overview   [][]string
-	Charts     []report.Chart
+	Charts     []page.Chart
 	Curves     []curveData
 	Facts      []fact
 }
@@ -64,7 +64,7 @@ type curveData struct {
 	Limits  []string
 	Omitted []string
 	Tables  []table
-	Spectra []report.Chart
+	Spectra []page.Chart
 }
 
 type table struct {
@@ -92,7 +92,7 @@ type fact struct{ Name, Value string }
 // HTML writes the report as a page in one file.
 func HTML(w io.Writer, a Analysis) error {
 	d := pageData{
-		Analysis: a, CSS: report.CSS(), Head: a.head(), Answers: a.Answers(), Paragraphs: a.Paragraphs(),
+		Analysis: a, CSS: page.CSS(), Head: a.head(), Answers: a.Answers(), Paragraphs: a.Paragraphs(),
 		Overview: a.overview(),
 	}
 	var err error

@@ -9,7 +9,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/lockquake/lockquake/results/figure"
-	"github.com/lockquake/lockquake/results/report"
+	"github.com/lockquake/lockquake/results/page"
 )
 
 // numeric is a number in which curves may differ. Taken out of two settings, it leaves what is equal if they differ in
@@ -113,8 +113,8 @@ func (a Analysis) lines(of numeric) (out []line) {
 }
 
 // best draws the best throughput of curves over the number in which they differ.
-func (of numeric) best(lines []line) (report.Chart, error) {
-	p := report.NewPlot(of.name+of.unit, "best cycles/s")
+func (of numeric) best(lines []line) (page.Chart, error) {
+	p := page.NewPlot(of.name+of.unit, "best cycles/s")
 	var x, y extent
 	var curves []Curve
 	for i, l := range lines {
@@ -123,17 +123,17 @@ func (of numeric) best(lines []line) (report.Chart, error) {
 		x.add(left, right)
 		y.add(low, high)
 		curves = append(curves, l.Curve)
-		if err := add(p, report.Style(i), shape{line: l.all}, shape{dots: l.exact, glyph: draw.CircleGlyph{}},
+		if err := add(p, page.Style(i), shape{line: l.all}, shape{dots: l.exact, glyph: draw.CircleGlyph{}},
 			shape{dots: l.atLeast, glyph: draw.TriangleGlyph{}}); err != nil {
-			return report.Chart{}, err
+			return page.Chart{}, err
 		}
 	}
 	if p.X.Max *= 1.05; p.X.Min > 0 { // a 0 has no logarithm
 		x.axis(&p.X)
 	}
 	y.axis(&p.Y)
-	svg, err := report.Inline(p, "Best cycles a second by "+of.name+"; the overview has the figures.")
-	return report.Chart{
+	svg, err := page.Inline(p, "Best cycles a second by "+of.name+"; the overview has the figures.")
+	return page.Chart{
 		Title:   "Best throughput over " + of.name,
 		Caption: "A line joins curves that differ in this alone. A triangle is at least so much.",
 		Legend:  legend(curves), SVG: svg,

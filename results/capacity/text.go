@@ -10,11 +10,11 @@ import (
 	"text/tabwriter"
 
 	"github.com/lockquake/lockquake/results/figure"
-	"github.com/lockquake/lockquake/results/report"
+	"github.com/lockquake/lockquake/results/terminal"
 )
 
 // Text writes the report for a terminal, 100 columns wide unless an option says otherwise.
-func Text(w io.Writer, a Analysis, opts ...report.Option) error {
+func Text(w io.Writer, a Analysis, opts ...terminal.Option) error {
 	var b bytes.Buffer
 	for _, answer := range a.Answers() {
 		fmt.Fprintln(&b, answer.Text)
@@ -64,7 +64,7 @@ func Text(w io.Writer, a Analysis, opts ...report.Option) error {
 			fmt.Fprintf(&b, "again: %s\n", strings.TrimSpace(line))
 		}
 	}
-	return report.Fold(w, b.String(), opts...)
+	return terminal.Fold(w, b.String(), opts...)
 }
 
 // text writes readings: the columns that the answer is read from, which 80 columns hold; then what stands behind them.

@@ -8,7 +8,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/lockquake/lockquake/results/figure"
-	"github.com/lockquake/lockquake/results/report"
+	"github.com/lockquake/lockquake/results/page"
 )
 
 // Where the load writes to a resource, its writes are what a lock is for: a sweep of them compares locks with each
@@ -56,8 +56,8 @@ func (c Curve) lasts() string {
 }
 
 // lastingWrites draws them over users.
-func lastingWrites(curves []Curve) (report.Chart, error) {
-	p := report.NewPlot("users", "lasting writes/s")
+func lastingWrites(curves []Curve) (page.Chart, error) {
+	p := page.NewPlot("users", "lasting writes/s")
 	var x, y extent
 	for i, c := range curves {
 		var dots plotter.XYs
@@ -68,17 +68,17 @@ func lastingWrites(curves []Curve) (report.Chart, error) {
 				dots = append(dots, at)
 			}
 		}
-		if err := add(p, report.Style(i), shape{line: dots}, shape{dots: dots, glyph: draw.CircleGlyph{}}); err != nil {
-			return report.Chart{}, err
+		if err := add(p, page.Style(i), shape{line: dots}, shape{dots: dots, glyph: draw.CircleGlyph{}}); err != nil {
+			return page.Chart{}, err
 		}
 	}
 	if y.high == 0 {
-		return report.Chart{}, nil
+		return page.Chart{}, nil
 	}
 	x.axis(&p.X)
 	y.axis(&p.Y)
-	svg, err := report.Inline(p, "Lasting writes a second by the number of users, on logarithmic scales; the tables have the figures.")
-	return report.Chart{
+	svg, err := page.Inline(p, "Lasting writes a second by the number of users, on logarithmic scales; the tables have the figures.")
+	return page.Chart{
 		Title:   "Lasting writes over users",
 		Caption: "Medians of the writes that the resource applied, less the part that its final value lacks.",
 		Legend:  legend(curves), SVG: svg,

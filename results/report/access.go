@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/figure"
 )
 
 // notable is the time (ns) that an access must have been under way to be drawn as a slope, from when it left its
@@ -98,8 +99,8 @@ func (mk accessMarker) access(e history.Event, h *bar) mark {
 				return o.Kind == e.Kind && o.Time == e.Time &&
 					o.User == e.User
 			}) {
-				m.Below += "; " + words(w.Kind)
-				m.Say += ": " + strings.ToUpper(words(w.Kind))
+				m.Below += "; " + figure.Words(w.Kind)
+				m.Say += ": " + strings.ToUpper(figure.Words(w.Kind))
 			}
 		}
 	case e.Kind == history.EffectWrite:

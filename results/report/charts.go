@@ -2,7 +2,6 @@ package report
 
 import (
 	"errors"
-	"html/template"
 	"image/color"
 	"math"
 	"slices"
@@ -14,27 +13,17 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/figure"
+	"github.com/lockquake/lockquake/results/page"
 )
 
-// Chart is one figure of the page.
-type Chart struct {
-	Title   string
-	Caption string
-	Legend  []Entry
-	SVG     template.HTML
-}
-
-// Entry names a series beside its chart, where it covers no line.
-type Entry struct{ Class, Name string }
-
 // entries makes the legend of the first series, and of the faults where there are any.
-func entries(bands []span, names ...string) []Entry {
-	var out []Entry
+func entries(bands []span, names ...string) []page.Entry {
+	var out []page.Entry
 	for i, n := range names {
-		out = append(out, Entry{"key s" + strconv.Itoa(i), n})
+		out = append(out, page.Entry{Class: "key s" + strconv.Itoa(i), Name: n})
 	}
 	if len(bands) > 0 {
-		out = append(out, Entry{"key band", "fault"})
+		out = append(out, page.Entry{Class: "key band", Name: "fault"})
 	}
 	return out
 }
@@ -43,8 +32,8 @@ func entries(bands []span, names ...string) []Entry {
 type span struct{ from, to float64 }
 
 // charts draws the latency spectrum, where there is one, and the time lines, where anything was granted.
-func charts(s spectrum, t *timeline, faults []history.Fault) ([]Chart, error) {
-	var out []Chart
+func charts(s spectrum, t *timeline, faults []history.Fault) ([]page.Chart, error) {
+	var out []page.Chart
 	if len(s) > 0 {
 		c, err := s.chart()
 		if err != nil {
@@ -56,7 +45,7 @@ func charts(s spectrum, t *timeline, faults []history.Fault) ([]Chart, error) {
 		return out, nil
 	}
 	bands := t.bands(faults)
-	for _, timed := range []func([]span) (Chart, error){t.latencyChart, t.grantsChart} {
+	for _, timed := range []func([]span) (page.Chart, error){t.latencyChart, t.grantsChart} {
 		c, err := timed(bands)
 		if err != nil {
 			return nil, err
@@ -67,8 +56,8 @@ func charts(s spectrum, t *timeline, faults []history.Fault) ([]Chart, error) {
 }
 
 // chart shows latency over the percentile, both on logarithmic scales, because readers look for the tail.
-func (s spectrum) chart() (Chart, error) {
-	p := NewPlot("percentile", "latency, ms")
+func (s spectrum) chart() (page.Chart, error) {
+	p := page.NewPlot("percentile", "latency, ms")
 	low, high, deepest := math.Inf(1), 0.0, 1.0
 	for i, name := range results.Operations {
 		h := s[name]
@@ -85,15 +74,18 @@ func (s spectrum) chart() (Chart, error) {
 		pts = append(pts, plotter.XY{X: float64(h.TotalCount()), Y: worst})
 		low, high = min(low, worst), max(high, worst)
 		deepest = max(deepest, pts[len(pts)-1].X)
-		if err := Line(p, name, i, plotter.NoStep, pts); err != nil {
-			return Chart{}, err
+		if err := page.Line(p, name, i, plotter.NoStep, pts); err != nil {
+			return page.Chart{}, err
 		}
 	}
-	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, Percentiles(deepest)
+	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, page.Percentiles(deepest)
 	p.X.Min, p.X.Max = 1, max(deepest, 10)
 	logY(p, low, high)
-	svg, err := Inline(p, "Latency of acquire, hold, release and handoff in ms by percentile, on logarithmic scales; the table of latencies has the figures.")
-	return Chart{"Latency spectrum", "To the right lies the tail, up to the worst case: every decade is ten times rarer.", entries(nil, results.Operations...), svg}, err
+	svg, err := page.Inline(p, "Latency of acquire, hold, release and handoff in ms by percentile, on logarithmic scales; the table of latencies has the figures.")
+	return page.Chart{
+		Title: "Latency spectrum", Caption: "To the right lies the tail, up to the worst case: every decade is ten times rarer.",
+		Legend: entries(nil, results.Operations...), SVG: svg,
+	}, err
 }
 
 // leastMS is the lowest latency on a logarithmic axis, in ms.
@@ -111,7 +103,7 @@ func logY(p *plot.Plot, low, high float64) {
 	if p.Y.Max <= p.Y.Min {
 		p.Y.Max = p.Y.Min * 10
 	}
-	p.Y.Tick.Marker = LogTicks
+	p.Y.Tick.Marker = page.LogTicks
 }
 
 // bands are the times of the faults that bit.
@@ -146,7 +138,7 @@ func shadeBands(p *plot.Plot, bands []span, low, high float64) error {
 		if err != nil {
 			return err
 		}
-		r, g, bl, _ := shade.RGBA()
+		r, g, bl, _ := page.Shade.RGBA()
 		poly.Color = color.NRGBA{R: uint8(r >> 8), G: uint8(g >> 8), B: uint8(bl >> 8), A: 70}
 		poly.LineStyle.Width = 0
 		p.Add(poly)
@@ -157,7 +149,7 @@ func shadeBands(p *plot.Plot, bands []span, low, high float64) error {
 // x is the middle of a step in s since the start.
 func (t *timeline) x(i int) float64 { return (float64(i) + 0.5) * float64(t.width) / 1e9 }
 
-func (t *timeline) latencyChart(bands []span) (Chart, error) {
+func (t *timeline) latencyChart(bands []span) (page.Chart, error) {
 	var median, worst []plotter.XYs // a piece for each stretch with grants
 	low, high := math.Inf(1), 0.0
 	for i, h := range t.steps {
@@ -173,43 +165,45 @@ func (t *timeline) latencyChart(bands []span) (Chart, error) {
 		worst[last] = append(worst[last], plotter.XY{X: t.x(i), Y: w})
 		low, high = min(low, m), max(high, w)
 	}
-	p := NewPlot("s since start", "acquire, ms")
+	p := page.NewPlot("s since start", "acquire, ms")
 	logY(p, low, high)
 	low, high = p.Y.Min, p.Y.Max
 	err := errors.Join(shadeBands(p, bands, low, high),
-		Line(p, "median", 0, plotter.NoStep, median...), Line(p, "worst", 1, plotter.NoStep, worst...))
+		page.Line(p, "median", 0, plotter.NoStep, median...), page.Line(p, "worst", 1, plotter.NoStep, worst...))
 	if err != nil {
-		return Chart{}, err
+		return page.Chart{}, err
 	}
 	p.X.Min, p.X.Max = 0, float64(int64(len(t.grants))*t.width)/1e9
 	p.Y.Min, p.Y.Max = low, high
-	p.X.Tick.Marker = LinearTicks
-	svg, err := Inline(p, "Median and worst acquire latency in ms over the run's time, faults shaded.")
+	p.X.Tick.Marker = page.LinearTicks
+	svg, err := page.Inline(p, "Median and worst acquire latency in ms over the run's time, faults shaded.")
 	caption := "By the time of the grant, in steps of " + figure.Duration(t.width) +
 		"; where the line is broken nobody got a lock."
-	return Chart{"Acquire latency over time", caption, entries(bands, "median", "worst"), svg}, err
+	return page.Chart{
+		Title: "Acquire latency over time", Caption: caption, Legend: entries(bands, "median", "worst"), SVG: svg,
+	}, err
 }
 
-func (t *timeline) grantsChart(bands []span) (Chart, error) {
+func (t *timeline) grantsChart(bands []span) (page.Chart, error) {
 	var pts plotter.XYs
 	high := 1.0
 	for i, n := range t.grants {
 		pts = append(pts, plotter.XY{X: t.x(i), Y: n})
 		high = max(high, n*1.1)
 	}
-	p := NewPlot("s since start", "grants per "+figure.Duration(t.width))
+	p := page.NewPlot("s since start", "grants per "+figure.Duration(t.width))
 	if err := shadeBands(p, bands, 0, high); err != nil {
-		return Chart{}, err
+		return page.Chart{}, err
 	}
-	if err := Line(p, "grants", 0, plotter.MidStep, pts); err != nil {
-		return Chart{}, err
+	if err := page.Line(p, "grants", 0, plotter.MidStep, pts); err != nil {
+		return page.Chart{}, err
 	}
 	p.X.Min, p.X.Max = 0, float64(int64(len(t.grants))*t.width)/1e9
 	p.Y.Min, p.Y.Max = 0, high
-	p.X.Tick.Marker, p.Y.Tick.Marker = LinearTicks, LinearTicks
-	svg, err := Inline(p, "Number of grants in each "+figure.Duration(t.width)+" of the run, faults shaded.")
-	return Chart{
-		"Grants over time", "In steps of " + figure.Duration(t.width) + "; at zero nobody got a lock.",
-		entries(bands, "grants"), svg,
+	p.X.Tick.Marker, p.Y.Tick.Marker = page.LinearTicks, page.LinearTicks
+	svg, err := page.Inline(p, "Number of grants in each "+figure.Duration(t.width)+" of the run, faults shaded.")
+	return page.Chart{
+		Title: "Grants over time", Legend: entries(bands, "grants"), SVG: svg,
+		Caption: "In steps of " + figure.Duration(t.width) + "; at zero nobody got a lock.",
 	}, err
 }

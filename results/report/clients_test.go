@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/terminal"
 )
 
 // TestWhoWasJudged names one program once, several with their nodes, and says what is not lockquake's own.
@@ -38,7 +39,7 @@ func TestTheTextSaysWhoWasJudged(t *testing.T) {
 	t.Parallel()
 	r := results.Report{Clients: []results.ReportClient{{Client: results.Client{Process: "lockquake client", Software: "a9cc773"}}}}
 	var b strings.Builder
-	if err := Text(&b, r, Whole()); err != nil {
+	if err := Text(&b, r, terminal.Whole()); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(b.String(), "\nclient  lockquake client a9cc773\n") {

@@ -18,9 +18,6 @@ func lower(text string) string {
 	return strings.ToLower(text[:n]) + text[n:]
 }
 
-// words turns a name of a count or measure into words.
-func words(name string) string { return strings.ReplaceAll(name, "_", " ") }
-
 // judged writes a count, or says that there is none.
 func judged(n *int64) string {
 	if n == nil {

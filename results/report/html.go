@@ -17,27 +17,14 @@ import (
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/checkers"
 	"github.com/lockquake/lockquake/results/figure"
+	"github.com/lockquake/lockquake/results/page"
 )
 
 //go:embed report.html.tmpl
 var pageText string
 
-// chartText draws a Chart.
-const chartText = `{{define "chart"}}<figure><h3>{{.Title}}</h3><div class="scroll" tabindex="0" role="region" aria-label="{{.Title}}">{{.SVG}}</div><ul class="legend">{{range .Legend}}<li><span class="{{.Class}}"></span>{{.Name}}</li>{{end}}</ul><figcaption>{{.Caption}}</figcaption></figure>{{end}}`
-
-//go:embed report.css
-var pageCSS string
-
-// Template begins a page that has the style of the report: its template "chart" draws a Chart.
-func Template(name string) *template.Template {
-	return template.Must(template.New(name).Parse(chartText))
-}
-
-// CSS is the style of every page.
-func CSS() template.CSS { return template.CSS(pageCSS) }
-
-var pageTemplate = template.Must(Template("report").Funcs(template.FuncMap{
-	"words": words, "judged": judged, "measured": measured, "exact": exact, "count": figure.Count[int64],
+var pageTemplate = template.Must(page.Template("report").Funcs(template.FuncMap{
+	"words": figure.Words, "judged": judged, "measured": measured, "exact": exact, "count": figure.Count[int64],
 	"quantiles": quantiles, "faultTime": faultTime, "whom": whom, "injections": injections, "misses": misses,
 	"answer": answer,
 	"upper":  func(v results.Verdict) string { return strings.ToUpper(string(v)) },
@@ -49,10 +36,10 @@ type pageData struct {
 	Env       results.Env
 	CSS       template.CSS
 	Picture   template.HTML
-	Title     string   // of the picture
-	Told      []string // the same in words
-	Top       *Chart   // in the place of a picture
-	Charts    []Chart
+	Title     string      // of the picture
+	Told      []string    // the same in words
+	Top       *page.Chart // in the place of a picture
+	Charts    []page.Chart
 	Missing   []string
 	Sentence  string // beside the verdict
 	Headlines []pair
@@ -109,10 +96,10 @@ var (
 	svgSize = regexp.MustCompile(` width="[^"]*" height="[^"]*">`)
 )
 
-// page writes report.html.
-func page(dir string, r results.Report, m material) error {
+// writePage writes report.html.
+func writePage(dir string, r results.Report, m material) error {
 	d := pageData{
-		Report: r, Env: m.env, CSS: CSS(), Charts: m.charts, Missing: m.missing, Sentence: sentence(r),
+		Report: r, Env: m.env, CSS: page.CSS(), Charts: m.charts, Missing: m.missing, Sentence: sentence(r),
 		Headlines: headlines(r), Outage: outage(r), Notes: notes(r, m.env),
 		Latencies: latencyRows(r.Latency), Facts: environment(m.env, r), Who: clientLines(r),
 	}
@@ -160,7 +147,7 @@ func page(dir string, r results.Report, m material) error {
 func cards(r results.Report) (out []card, quiet []quantity) {
 	about := quantities()
 	for _, n := range countNames(r) {
-		c, v := card{Name: words(n), Doc: Plain(about[n].Doc), Value: judged(r.Counts[n]), Tone: "zero"}, r.Counts[n]
+		c, v := card{Name: figure.Words(n), Doc: Plain(about[n].Doc), Value: judged(r.Counts[n]), Tone: "zero"}, r.Counts[n]
 		switch {
 		case about[n].Tone == results.Quiet:
 			if v != nil && *v > 0 {
@@ -201,7 +188,7 @@ func broken(r results.Report, tones ...results.Tone) []string {
 	about := quantities()
 	for _, n := range countNames(r) {
 		if v := r.Counts[n]; v != nil && *v > 0 && slices.Contains(tones, about[n].Tone) {
-			out = append(out, figure.Count(*v)+" "+words(n))
+			out = append(out, figure.Count(*v)+" "+figure.Words(n))
 		}
 	}
 	return out

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/lockquake/lockquake/results/figure"
 )
 
 // Measures of a picture, in px. It is made for the width of a page of text.
@@ -61,12 +63,12 @@ type layout struct {
 func place(s *story) *layout {
 	l := &layout{story: s}
 	l.columns()
-	l.Titles = wrap(s.Title, int((l.W-48)/titleWidth))
+	l.Titles = figure.Wrap(s.Title, int((l.W-48)/titleWidth))
 	text := s.Text
 	if s.InAll != "" {
 		text = strings.TrimPrefix(strings.TrimSuffix(text, ".")+". In all: "+s.InAll+".", ". ")
 	}
-	l.Lines = wrap(text, int((l.W-48)/6.8))
+	l.Lines = figure.Wrap(text, int((l.W-48)/6.8))
 	l.Heads = 36 + 24*float64(len(l.Titles)) + 18*float64(len(l.Lines)) + 14
 	if _, _, ok := l.group(); ok {
 		l.Heads += 18
@@ -197,7 +199,7 @@ func (l *layout) notes() {
 	if l.story.Skipped > 0 {
 		text += " " + strconv.Itoa(l.story.Skipped) + " more accesses of these holds are not drawn."
 	}
-	l.Notes = wrap(text, int((l.W-48)/5.7))
+	l.Notes = figure.Wrap(text, int((l.W-48)/5.7))
 }
 
 // at returns the height of a time: of its row where it has one, else between the rows around it.
@@ -232,25 +234,4 @@ func tickLabels(ms []mark, start int64) []string {
 		}
 	}
 	return out
-}
-
-// wrap breaks a text into lines of at most width characters, at spaces.
-func wrap(text string, width int) []string {
-	var lines []string
-	line := ""
-	for _, word := range strings.Fields(text) {
-		switch {
-		case line == "":
-			line = word
-		case len([]rune(line))+1+len([]rune(word)) > width:
-			lines = append(lines, line)
-			line = word
-		default:
-			line += " " + word
-		}
-	}
-	if line != "" {
-		lines = append(lines, line)
-	}
-	return lines
 }

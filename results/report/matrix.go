@@ -1,7 +1,6 @@
 package report
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"slices"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/figure"
+	"github.com/lockquake/lockquake/results/terminal"
 )
 
 // matrixColumns are the counts that have a column.
@@ -18,8 +18,8 @@ var matrixColumns = slices.DeleteFunc(foremost(func(k results.CheckerKind) []res
 // Matrix writes one row for each of several scenarios: what was found, and the verdict. The row of a scenario that
 // ran several times has the sums, the number of runs that found anything, and the number that met the expectations.
 // Below the table are the reasons of runs that did not pass, and the rates of several runs together.
-func Matrix(w io.Writer, rs []results.Report, opts ...Option) error {
-	st := newStyle(opts)
+func Matrix(w io.Writer, rs []results.Report, opts ...terminal.Option) error {
+	st := terminal.NewStyle(opts)
 	rows := [][]string{{"scenario"}}
 	for _, c := range matrixColumns {
 		rows[0] = append(rows[0], c.Column)
@@ -35,33 +35,31 @@ func Matrix(w io.Writer, rs []results.Report, opts ...Option) error {
 		}
 		rows = append(rows, row)
 	}
-	var plain bytes.Buffer
-	b := sheet{width: st.width}
+	b := st.Text()
 	for i := range rows {
 		rows[i] = append(rows[i], "#") // where the verdict goes: colour codes must not be measured
 	}
-	indented(&plain, figure.Table(rows).Text())
-	for i, line := range bytes.Split(bytes.TrimSuffix(plain.Bytes(), []byte("\n")), []byte("\n")) {
+	plain := terminal.Indent(figure.Table(rows).Text())
+	for i, line := range strings.Split(strings.TrimSuffix(plain, "\n"), "\n") {
 		verdict := "verdict"
 		if i > 0 {
 			verdict = verdicts(families[i-1], st)
 		}
-		b.Write(bytes.TrimSuffix(line, []byte("#")))
-		b.WriteString(verdict + "\n")
+		b.WriteString(strings.TrimSuffix(line, "#") + verdict + "\n")
 	}
 	if missing {
 		b.WriteString("  - is not judged\n")
 	}
 	for _, f := range families {
-		whyNot(&b, f)
+		whyNot(b, f)
 		if len(f) > 1 {
-			failoverLine(&b, "  = "+f[0].Scenario+": ", f...)
+			failoverLine(b, "  = "+f[0].Scenario+": ", f...)
 		}
 		all := results.Uncovered{}
 		for _, r := range f {
 			all.Add(r.Uncovered)
 		}
-		textUncovered(&b, "  ~ "+f[0].Scenario+": also found: ", all, st)
+		textUncovered(b, "  ~ "+f[0].Scenario+": also found: ", all, st)
 	}
 	_, err := w.Write(b.Bytes())
 	return err
@@ -108,25 +106,25 @@ func summed(f []results.Report, name string) string {
 }
 
 // verdicts is the verdict of one run, or of several "k of n" and what became of the others.
-func verdicts(f []results.Report, st style) string {
+func verdicts(f []results.Report, st terminal.Style) string {
 	if len(f) == 1 {
-		return st.verdict(f[0].Verdict)
+		return st.Verdict(f[0].Verdict)
 	}
 	n := map[results.Verdict]int{}
 	for _, r := range f {
 		n[r.Verdict]++
 	}
-	parts := []string{fmt.Sprintf("%d of %d %s", n[results.Pass], len(f), st.verdict(results.Pass))}
+	parts := []string{fmt.Sprintf("%d of %d %s", n[results.Pass], len(f), st.Verdict(results.Pass))}
 	for _, v := range []results.Verdict{results.Unknown, results.Fail} {
 		if n[v] > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n[v], st.verdict(v)))
+			parts = append(parts, fmt.Sprintf("%d %s", n[v], st.Verdict(v)))
 		}
 	}
 	return strings.Join(parts, ", ")
 }
 
 // whyNot says why runs of a scenario did not pass, each reason once.
-func whyNot(b *sheet, f []results.Report) {
+func whyNot(b *terminal.Text, f []results.Report) {
 	var told []string
 	for _, r := range f {
 		if r.Verdict == results.Pass || len(r.Reasons) == 0 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/page"
 )
 
 // FilePicture is the picture's name in a run directory.
@@ -20,7 +21,7 @@ type material struct {
 	env     results.Env
 	told    *story // nil where there is nothing to tell
 	svg     []byte // the picture of it
-	charts  []Chart
+	charts  []page.Chart
 	missing []string // what could not be shown, and why
 }
 
@@ -36,7 +37,7 @@ func Write(dir string, r results.Report) error {
 	} else if err := results.WriteAtomically(path, m.svg); err != nil {
 		return err
 	}
-	return page(dir, r, m)
+	return writePage(dir, r, m)
 }
 
 // storyOf reads the story that the run directory has to tell; nil where there is none.

@@ -1,114 +1,51 @@
 package report
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"io"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/checkers"
 	"github.com/lockquake/lockquake/results/figure"
+	"github.com/lockquake/lockquake/results/terminal"
 )
 
-// textWidth is the number of columns that the text report keeps to where it is not told another; only a path or a
-// command may be longer.
-const textWidth = 100
-
-// Option changes how text is written.
-type Option func(*style)
-
-type style struct {
-	escape string
-	whole  bool
-	width  int
-	told   bool // the width
-}
-
-// Width folds at that many columns.
-func Width(columns int) Option { return func(s *style) { s.width, s.told = columns, true } }
-
-// Whole writes all counts, latencies, receipts and versions. Without it a passing run has 15 lines, with those of
-// its report and its directory.
-func Whole() Option { return func(s *style) { s.whole = true } }
-
-// sheet is text that is folded at some width.
-type sheet struct {
-	bytes.Buffer
-	width int
-}
-
-// Colour marks verdicts with the colour codes of terminals; without it the text is plain. The codes begin with escape:
-// the escape character, or what the writer takes for it.
-func Colour(escape string) Option { return func(s *style) { s.escape = escape } }
-
-func newStyle(opts []Option) style {
-	s := style{width: textWidth}
-	for _, o := range opts {
-		o(&s)
-	}
-	return s
-}
-
-// verdict writes a verdict in capitals, in its colour where colours are asked for.
-func (s style) verdict(v results.Verdict) string {
-	code := amber
-	switch v {
-	case results.Pass, results.Clean:
-		code = "32"
-	case results.Fail, results.Violated:
-		code = "31"
-	}
-	return s.paint(code, strings.ToUpper(string(v)))
-}
-
-// amber is the colour code of what is open, or deserves a look.
-const amber = "33"
-
-// paint writes text in bold and in a colour, where colours are asked for.
-func (s style) paint(code, text string) string {
-	if s.escape == "" {
-		return text
-	}
-	return s.escape + "[1;" + code + "m" + text + s.escape + "[0m"
-}
-
 // Text writes the report of one run for a terminal. The last line of the whole report is the run directory.
-func Text(w io.Writer, r results.Report, opts ...Option) error {
-	st := newStyle(opts)
-	if !st.whole {
+func Text(w io.Writer, r results.Report, opts ...terminal.Option) error {
+	st := terminal.NewStyle(opts)
+	if !st.Whole {
 		return short(w, r, st)
 	}
-	b := sheet{width: st.width}
-	fmt.Fprintf(&b, "%s: %s\n", r.Scenario, st.verdict(r.Verdict))
-	paragraph(&b, "  ", r.Claim)
+	b := st.Text()
+	fmt.Fprintf(b, "%s: %s\n", r.Scenario, st.Verdict(r.Verdict))
+	b.Paragraph("  ", r.Claim)
 	for _, reason := range r.Reasons {
-		reasons(&b, reason)
+		reasons(b, reason)
 	}
-	textExpectations(&b, r, st)
-	textUncovered(&b, also, r.Uncovered, st)
-	textCounts(&b, r)
-	textLatency(&b, r)
-	textFaults(&b, r)
+	textExpectations(b, r, st)
+	textUncovered(b, also, r.Uncovered, st)
+	textCounts(b, r)
+	textLatency(b, r)
+	textFaults(b, r)
 	if len(r.Warnings) > 0 {
-		fmt.Fprint(&b, "\nwarnings\n")
+		fmt.Fprint(b, "\nwarnings\n")
 		for _, x := range r.Warnings {
-			paragraph(&b, "  - ", x)
+			b.Paragraph("  - ", x)
 		}
 	}
-	textWorld(&b, r)
+	textWorld(b, r)
 	if r.Replay != "" {
-		fmt.Fprintf(&b, "again   %s\n", r.Replay)
-		paragraph(&b, "        ", interleavings)
+		fmt.Fprintf(b, "again   %s\n", r.Replay)
+		b.Paragraph("        ", interleavings)
 	}
 	if r.Drawn != "" {
-		fmt.Fprintf(&b, "drawn   %s\n", r.Drawn)
+		fmt.Fprintf(b, "drawn   %s\n", r.Drawn)
 	}
-	fmt.Fprintf(&b, "run     %s\n", r.RunDir)
+	fmt.Fprintf(b, "run     %s\n", r.RunDir)
 	_, err := w.Write(b.Bytes())
 	return err
 }
@@ -116,108 +53,17 @@ func Text(w io.Writer, r results.Report, opts ...Option) error {
 // interleavings says what a replay repeats and what not.
 const interleavings = "(the same schedule; how users, servers and packets interleave does not repeat)"
 
-// paragraph writes wrapped lines; those after the first are indented as deep as the lead of the first.
-func paragraph(b *sheet, lead, text string) {
-	indent := len([]rune(lead))
-	for _, line := range wrap(text, max(b.width-indent, 10)) {
-		b.WriteString(lead + line + "\n")
-		lead = strings.Repeat(" ", indent)
-	}
-}
-
-// Glossary writes names, and beside each what it means. Where the width is told, that is folded.
-func Glossary(w io.Writer, entries [][2]string, opts ...Option) error {
-	st, longest := newStyle(opts), 0
-	for _, e := range entries {
-		longest = max(longest, len(e[0]))
-	}
-	b := sheet{width: st.width}
-	for _, e := range entries {
-		lead, text := fmt.Sprintf("%-*s  ", longest, e[0]), strings.Join(strings.Fields(e[1]), " ")
-		switch {
-		case !st.told:
-			fmt.Fprintln(&b, lead+text)
-		case len(lead) > b.width/2: // the names leave no room
-			b.WriteString(e[0] + "\n")
-			paragraph(&b, "    ", text)
-		default:
-			paragraph(&b, lead, text)
-		}
-	}
-	_, err := w.Write(b.Bytes())
-	return err
-}
-
-// Fold writes lines that are too long on several. Those after the first stand below the last column, where that leaves
-// half of the width, else a little deeper.
-func Fold(w io.Writer, text string, opts ...Option) error {
-	b := sheet{width: newStyle(opts).width}
-	for line := range strings.Lines(text) {
-		b.fold(strings.TrimRight(line, "\n"))
-	}
-	_, err := w.Write(b.Bytes())
-	return err
-}
-
-// lastColumn is what stands before the last column of a line of a table.
-var lastColumn = regexp.MustCompile(`^.*\S {2,}`)
-
-// fold writes a line. The spaces within stay, so that columns do.
-func (b *sheet) fold(line string) {
-	deep := 2 + len(line) - len(strings.TrimLeft(line, " "))
-	if before := len([]rune(lastColumn.FindString(line))); before > 0 && before <= b.width/2 {
-		deep = before
-	}
-	rest, lead := []rune(line), 0
-	for {
-		cut := lastSpace(rest, lead, b.width)
-		if len(rest) <= b.width || cut < 0 {
-			b.WriteString(strings.TrimRight(string(rest), " ") + "\n")
-			return
-		}
-		b.WriteString(strings.TrimRight(string(rest[:cut]), " ") + "\n")
-		lead = min(deep, b.width/2)
-		rest = []rune(strings.Repeat(" ", lead) + strings.TrimLeft(string(rest[cut:]), " "))
-	}
-}
-
-// lastSpace is where a line can be broken: the last space up to the width that a word stands before, else the first
-// behind it; -1: nowhere.
-func lastSpace(line []rune, lead, width int) int {
-	for lead < len(line) && line[lead] == ' ' {
-		lead++
-	}
-	for i := min(width, len(line)-1); i > lead; i-- {
-		if line[i] == ' ' {
-			return i
-		}
-	}
-	for i := max(width, lead); i < len(line); i++ {
-		if line[i] == ' ' {
-			return i
-		}
-	}
-	return -1
-}
-
 // reasons writes why a run is what it is. Each of several joined errors has a line of its own, or they would run
 // together.
-func reasons(b *sheet, text string) {
+func reasons(b *terminal.Text, text string) {
 	lead := "  ! "
 	for line := range strings.Lines(text) {
-		paragraph(b, lead, line)
+		b.Paragraph(lead, line)
 		lead = "    "
 	}
 }
 
-// indented writes lines two spaces from the margin.
-func indented(b io.StringWriter, lines string) {
-	for line := range strings.Lines(lines) {
-		_, _ = b.WriteString("  " + line)
-	}
-}
-
-func textExpectations(b *sheet, r results.Report, st style) {
+func textExpectations(b *terminal.Text, r results.Report, st terminal.Style) {
 	if len(r.Expectations) == 0 {
 		return
 	}
@@ -226,17 +72,15 @@ func textExpectations(b *sheet, r results.Report, st style) {
 	for _, e := range r.Expectations {
 		rows = append(rows, []string{e.Name, e.Want, got(e), strings.ToUpper(string(e.Verdict))})
 	}
-	var plain bytes.Buffer
-	indented(&plain, figure.Table(rows).Text())
 	// Colours go in after the columns are aligned: their codes have no width.
-	for i, line := range slices.Collect(strings.Lines(plain.String())) {
+	for i, line := range slices.Collect(strings.Lines(terminal.Indent(figure.Table(rows).Text()))) {
 		if i == 0 {
 			b.WriteString(line)
 			continue
 		}
 		e := r.Expectations[i-1]
 		line = strings.TrimSuffix(line, strings.ToUpper(string(e.Verdict))+"\n")
-		b.WriteString(line + st.verdict(e.Verdict) + "\n") // why not stands above
+		b.WriteString(line + st.Verdict(e.Verdict) + "\n") // why not stands above
 	}
 }
 
@@ -244,13 +88,13 @@ func textExpectations(b *sheet, r results.Report, st style) {
 const also = "also    "
 
 // textUncovered warns of counts of trouble that no expectation covers.
-func textUncovered(b *sheet, lead string, u results.Uncovered, st style) {
+func textUncovered(b *terminal.Text, lead string, u results.Uncovered, st terminal.Style) {
 	if len(u) == 0 {
 		return
 	}
-	one := sheet{width: b.width}
-	paragraph(&one, lead, u.String()+" (no expectation covers it)")
-	b.WriteString(st.paint(amber, strings.TrimSuffix(one.String(), "\n")) + "\n")
+	one := st.Text()
+	one.Paragraph(lead, u.String()+" (no expectation covers it)")
+	b.WriteString(st.Amber(strings.TrimSuffix(one.String(), "\n")) + "\n")
 }
 
 // order puts the counts that people ask for first, and the others after them by name.
@@ -311,7 +155,7 @@ func measureNames(r results.Report) []string {
 }
 
 // textCounts writes counts and measures side by side.
-func textCounts(b *sheet, r results.Report) {
+func textCounts(b *terminal.Text, r results.Report) {
 	b.WriteString("\n")
 	among := fmt.Sprintf("found among %s grants, %s events, %s accesses of the resource", figure.Count(r.Judged.Grants),
 		figure.Count(r.Judged.Events), figure.Count(r.Judged.Effects))
@@ -319,7 +163,7 @@ func textCounts(b *sheet, r results.Report) {
 		among = fmt.Sprintf("found among %s accesses of the resource, %s events; there is no lock",
 			figure.Count(r.Judged.Effects), figure.Count(r.Judged.Events))
 	}
-	paragraph(b, "", among)
+	b.Paragraph("", among)
 	counts, measures := countNames(r), measureNames(r)
 	var rows [][]string
 	for i := range max(len(counts), len(measures)) {
@@ -332,11 +176,9 @@ func textCounts(b *sheet, r results.Report) {
 		}
 		rows = append(rows, row)
 	}
-	var beside bytes.Buffer
-	indented(&beside, figure.Table(rows).Text())
-	if slices.ContainsFunc(slices.Collect(strings.Lines(beside.String())),
-		func(l string) bool { return len([]rune(l)) > b.width }) {
-		beside.Reset()
+	beside := terminal.Indent(figure.Table(rows).Text())
+	if slices.ContainsFunc(slices.Collect(strings.Lines(beside)),
+		func(l string) bool { return len([]rune(l)) > b.Width }) {
 		var below [][]string
 		for _, side := range []int{0, 2} {
 			for _, r := range rows {
@@ -345,16 +187,16 @@ func textCounts(b *sheet, r results.Report) {
 				}
 			}
 		}
-		indented(&beside, figure.Table(below).Text())
+		beside = terminal.Indent(figure.Table(below).Text())
 	}
-	b.Write(beside.Bytes())
+	b.WriteString(beside)
 	for _, s := range r.Strength {
-		paragraph(b, "  - ", s)
+		b.Paragraph("  - ", s)
 	}
 	failoverLine(b, "  - ", r)
 }
 
-func textLatency(b *sheet, r results.Report) {
+func textLatency(b *terminal.Text, r results.Report) {
 	if len(r.Latency) == 0 {
 		return
 	}
@@ -363,7 +205,7 @@ func textLatency(b *sheet, r results.Report) {
 		rows = append(rows, append([]string{n}, quantiles(r.Latency[n])...))
 	}
 	b.WriteString("\nlatency in ms\n")
-	indented(b, figure.Table(rows).TextRight())
+	b.WriteString(terminal.Indent(figure.Table(rows).TextRight()))
 }
 
 // quantiles writes the cells of one distribution; one without samples has no figures.
@@ -394,11 +236,11 @@ func shown(q results.Quantiles) results.Quantiles {
 }
 
 // textWorld says what the run ran on and how long that took to come and go.
-func textWorld(b *sheet, r results.Report) {
+func textWorld(b *terminal.Text, r results.Report) {
 	b.WriteString("\n")
 	lead := "client  "
 	for _, line := range clientLines(r) {
-		paragraph(b, lead, line)
+		b.Paragraph(lead, line)
 		lead = "        "
 	}
 	var on []string
@@ -406,7 +248,7 @@ func textWorld(b *sheet, r results.Report) {
 		on = append(on, name+" "+r.Versions[name])
 	}
 	if len(on) > 0 {
-		paragraph(b, "on      ", strings.Join(on, ", "))
+		b.Paragraph("on      ", strings.Join(on, ", "))
 	}
 	var took []string
 	for _, t := range []struct{ name, text string }{
@@ -419,10 +261,10 @@ func textWorld(b *sheet, r results.Report) {
 		}
 	}
 	if len(took) > 0 {
-		paragraph(b, "took    ", strings.Join(took, ", "))
+		b.Paragraph("took    ", strings.Join(took, ", "))
 	}
 	if r.Clocks != nil {
-		paragraph(b, "clocks  ", r.Clocks.Text())
+		b.Paragraph("clocks  ", r.Clocks.Text())
 	}
 	switch {
 	case r.Kept:
@@ -430,9 +272,9 @@ func textWorld(b *sheet, r results.Report) {
 		for _, p := range r.KeptProof {
 			seen = append(seen, p.What)
 		}
-		paragraph(b, "kept    ", "the servers are those of an earlier run, and were seen to be clean: "+
+		b.Paragraph("kept    ", "the servers are those of an earlier run, and were seen to be clean: "+
 			strings.Join(seen, ", "))
 	case r.Fresh != "":
-		paragraph(b, "fresh   ", "the servers of the run before were not kept: "+r.Fresh)
+		b.Paragraph("fresh   ", "the servers of the run before were not kept: "+r.Fresh)
 	}
 }

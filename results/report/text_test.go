@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/terminal"
 	"github.com/lockquake/lockquake/scenarios"
 )
 
@@ -37,10 +38,10 @@ func TestText(t *testing.T) {
 	} {
 		s.report.RunDir = "runs/" + s.report.Scenario + "/20250102-030405-42"
 		var b bytes.Buffer
-		must(t, Text(&b, s.report, Whole()))
+		must(t, Text(&b, s.report, terminal.Whole()))
 		golden(t, name, b.Bytes())
 		for _, line := range strings.Split(b.String(), "\n") {
-			if n := len([]rune(line)); n > textWidth {
+			if n := len([]rune(line)); n > 100 {
 				t.Errorf("%s: a line has %d columns: %s", name, n, line)
 			}
 		}
@@ -58,10 +59,10 @@ func TestTextIsFolded(t *testing.T) {
 	r := pausedRun(t, false).report
 	r.Warnings = []string{"a warning of many words that goes on and on until it is longer than any terminal that somebody would read it at, and further"}
 	for _, width := range []int{60, 80, 200} {
-		for _, opts := range [][]Option{{Width(width)}, {Width(width), Whole()}} {
+		for _, opts := range [][]terminal.Option{{terminal.Width(width)}, {terminal.Width(width), terminal.Whole()}} {
 			var b, wide bytes.Buffer
 			must(t, Text(&b, r, opts...))
-			must(t, Text(&wide, r, append(opts, Width(1000))...))
+			must(t, Text(&wide, r, append(opts, terminal.Width(1000))...))
 			for line := range strings.Lines(b.String()) {
 				if n := len([]rune(strings.TrimSpace(line))); n > width && !strings.HasPrefix(line, "run ") && !strings.HasPrefix(line, "again ") {
 					t.Errorf("at %d a line has %d columns: %s", width, n, line)
@@ -89,7 +90,7 @@ func TestAPassIsBrief(t *testing.T) {
 			r.Expectations = append(r.Expectations, results.ExpectationResult{Name: x.Name, Want: x.Text, Got: new(float64), Verdict: results.Pass})
 		}
 		var b bytes.Buffer
-		must(t, Text(&b, r, Width(80)))
+		must(t, Text(&b, r, terminal.Width(80)))
 		if n := strings.Count(b.String(), "\n"); n > 14 {
 			t.Errorf("%d lines:\n%s", n, b.String())
 		}
@@ -104,7 +105,7 @@ func TestAPassIsBrief(t *testing.T) {
 // TestOneLineOfAFailure wants what failed told once.
 func TestOneLineOfAFailure(t *testing.T) {
 	r := healthyRun(t).report
-	for _, opts := range [][]Option{nil, {Whole()}} {
+	for _, opts := range [][]terminal.Option{nil, {terminal.Whole()}} {
 		var b bytes.Buffer
 		must(t, Text(&b, r, opts...))
 		if n := strings.Count(b.String(), "  ! throughput_per_s"); n != 1 || strings.Contains(b.String(), "too slow") {
@@ -136,8 +137,8 @@ func TestGotIsRounded(t *testing.T) {
 func TestTextColour(t *testing.T) {
 	var plain, coloured bytes.Buffer
 	r := healthyRun(t).report
-	must(t, Text(&plain, r, Whole()))
-	must(t, Text(&coloured, r, Whole(), Colour("\x1b")))
+	must(t, Text(&plain, r, terminal.Whole()))
+	must(t, Text(&coloured, r, terminal.Whole(), terminal.Colour("\x1b")))
 	if !strings.Contains(coloured.String(), "\x1b[1;31mFAIL\x1b[0m") {
 		t.Error("a failure is not red")
 	}
@@ -174,7 +175,7 @@ func TestFailoversHaveALine(t *testing.T) {
 	for range 10 {
 		r.Failovers = append(r.Failovers, results.Failover{Held: 150})
 	}
-	for _, opts := range [][]Option{nil, {Whole()}} {
+	for _, opts := range [][]terminal.Option{nil, {terminal.Whole()}} {
 		var b bytes.Buffer
 		must(t, Text(&b, r, opts...))
 		if !strings.Contains(b.String(), "0 of 10 failovers had double grants") {
@@ -200,7 +201,7 @@ func TestClocksHaveALine(t *testing.T) {
 	r := pausedRun(t, false).report
 	for _, c := range []*results.ReportClocks{nil, {Compared: 3, MaxErrorMS: 0.612, UnsurePairs: ptr(int64(4)), ByResource: true}} {
 		r.Clocks = c
-		for _, opts := range [][]Option{nil, {Whole()}} {
+		for _, opts := range [][]terminal.Option{nil, {terminal.Whole()}} {
 			var b bytes.Buffer
 			if err := Text(&b, r, opts...); err != nil {
 				t.Fatal(err)
@@ -221,50 +222,13 @@ func TestClocksHaveALine(t *testing.T) {
 	}
 }
 
-// TestGlossary folds only where the width is told, and keeps names and meanings apart.
-func TestGlossary(t *testing.T) {
-	entries := [][2]string{{"a", "one two three four five"}, {"long-name", "six\n seven"}}
-	for name, c := range map[string]struct {
-		opts []Option
-		want string
-	}{
-		"for a program": {nil, "a          one two three four five\nlong-name  six seven\n"},
-		"wide enough":   {[]Option{Width(30)}, "a          one two three four\n           five\nlong-name  six seven\n"},
-		"narrow":        {[]Option{Width(20)}, "a\n    one two three\n    four five\nlong-name\n    six seven\n"},
-	} {
-		var b bytes.Buffer
-		if err := Glossary(&b, entries, c.opts...); err != nil || b.String() != c.want {
-			t.Errorf("%s: %v\n%q, want\n%q", name, err, b.String(), c.want)
-		}
-	}
-}
-
-// TestFoldKeepsColumns breaks long lines between words, and leaves what fits and what cannot be broken.
-func TestFoldKeepsColumns(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ text, want string }{
-		{"short line\n", "short line\n"},
-		{"  a word and more words than there is room for\n", "  a word and more words\n    than there is room\n    for\n"},
-		{"  --flag  what the flag means, in a long text\n", "  --flag  what the flag\n          means, in a\n          long text\n"},
-		{"lock           1 lock         64 locks  none\n", "lock           1 lock\n  64 locks  none\n"},
-		{"again  lockquake-run-with-a-very-long-name x\n", "again\n       lockquake-run-with-a-very-long-name\n       x\n"},
-		{"one-word-that-cannot-be-broken-anywhere\n", "one-word-that-cannot-be-broken-anywhere\n"},
-		{"\n", "\n"},
-	} {
-		var b strings.Builder
-		if err := Fold(&b, c.text, Width(24)); err != nil || b.String() != c.want {
-			t.Errorf("%q is folded to\n%s, want\n%s", c.text, b.String(), c.want)
-		}
-	}
-}
-
 // TestALateFaultIsCalledLate in the place of its receipt's answer, with by how much.
 func TestALateFaultIsCalledLate(t *testing.T) {
 	r := pausedRun(t, false).report
 	r.Faults[0].Late = "bit 5.84 s late"
 	var brief, whole, page bytes.Buffer
 	must(t, Text(&brief, r))
-	must(t, Text(&whole, r, Whole()))
+	must(t, Text(&whole, r, terminal.Whole()))
 	must(t, pageTemplate.Execute(&page, pageData{Report: r}))
 	for what, wants := range map[*bytes.Buffer][]string{&brief: {", late\n"}, &whole: {", late\n", "late: it bit 5.84 s late"}, &page: {`badge late">late</span>`, "it bit 5.84 s late"}} {
 		for _, want := range wants {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/figure"
+	"github.com/lockquake/lockquake/results/terminal"
 	"github.com/lockquake/lockquake/scenarios"
 )
 
@@ -15,22 +16,22 @@ import (
 const briefLines = 13
 
 // short writes the verdict, why not, what was met, and how to see the rest: for somebody who has just run it.
-func short(w io.Writer, r results.Report, st style) error {
-	b, claim := sheet{width: st.width}, sheet{width: st.width}
+func short(w io.Writer, r results.Report, st terminal.Style) error {
+	b, claim := st.Text(), st.Text()
 	for _, reason := range r.Reasons {
-		reasons(&b, reason)
+		reasons(b, reason)
 	}
-	briefMet(&b, r)
-	textUncovered(&b, also, r.Uncovered, st)
-	briefFigures(&b, r)
-	failoverLine(&b, "rate    ", r)
-	briefFaults(&b, r)
+	briefMet(b, r)
+	textUncovered(b, also, r.Uncovered, st)
+	briefFigures(b, r)
+	failoverLine(b, "rate    ", r)
+	briefFaults(b, r)
 	if r.Clocks != nil {
-		paragraph(&b, "clocks  ", r.Clocks.Text())
+		b.Paragraph("clocks  ", r.Clocks.Text())
 	}
 	for _, line := range clientLines(r) {
 		if r.Program != "" || strings.Contains(line, notOurs) {
-			paragraph(&b, "client  ", line)
+			b.Paragraph("client  ", line)
 		}
 	}
 	more := "-v prints counts, latencies, receipts and versions"
@@ -38,27 +39,27 @@ func short(w io.Writer, r results.Report, st style) error {
 		more += ", and " + figure.Of(n, "warning")
 	} else {
 		for _, x := range r.Warnings {
-			paragraph(&b, "warning ", x)
+			b.Paragraph("warning ", x)
 		}
 	}
-	paragraph(&b, "more    ", more)
+	b.Paragraph("more    ", more)
 	if r.Replay != "" {
-		fmt.Fprintf(&b, "again   %s\n", r.Replay)
+		fmt.Fprintf(b, "again   %s\n", r.Replay)
 	}
 	if r.Drawn != "" {
-		fmt.Fprintf(&b, "drawn   %s\n", r.Drawn)
+		fmt.Fprintf(b, "drawn   %s\n", r.Drawn)
 	}
-	paragraph(&claim, "  ", r.Claim)
+	claim.Paragraph("  ", r.Claim)
 	lines := strings.SplitAfter(claim.String(), "\n")
 	if room := max(briefLines-1-strings.Count(b.String(), "\n"), 1); r.Verdict == results.Pass && len(lines)-1 > room {
 		lines = append(lines[:room-1], strings.TrimRight(lines[room-1], " .,:;\n")+" ...\n")
 	}
-	_, err := fmt.Fprintf(w, "%s: %s\n%s%s", r.Scenario, st.verdict(r.Verdict), strings.Join(lines, ""), b.String())
+	_, err := fmt.Fprintf(w, "%s: %s\n%s%s", r.Scenario, st.Verdict(r.Verdict), strings.Join(lines, ""), b.String())
 	return err
 }
 
 // briefMet tells which expectations were met; why the others were not is told by the reasons.
-func briefMet(b *sheet, r results.Report) {
+func briefMet(b *terminal.Text, r results.Report) {
 	var met []string
 	zeros := 0
 	for _, e := range r.Expectations {
@@ -80,14 +81,14 @@ func briefMet(b *sheet, r results.Report) {
 	}
 	const lead = "met     "
 	text := strings.Join(met, ", ")
-	if len(wrap(text, b.width-len(lead))) > 4 {
+	if len(figure.Wrap(text, b.Width-len(lead))) > 4 {
 		text = fmt.Sprintf("%d of %d expectations", len(met), len(r.Expectations))
 	}
-	paragraph(b, lead, text)
+	b.Paragraph(lead, text)
 }
 
 // briefFigures tells how much was judged, and how fast the lock was.
-func briefFigures(b *sheet, r results.Report) {
+func briefFigures(b *terminal.Text, r results.Report) {
 	n, what := r.Subject()
 	text := figure.Of(n, what)
 	if v := r.Measures["throughput_per_s"]; v != nil {
@@ -98,14 +99,14 @@ func briefFigures(b *sheet, r results.Report) {
 		text += lead + q.name + " " + figure.Milli(q.ms)
 		lead = ", "
 	}
-	paragraph(b, "judged  ", text)
+	b.Paragraph("judged  ", text)
 }
 
 // failoverLine tells how often servers that were killed cost double grants, in one run or in several together; nothing
 // where none was killed.
-func failoverLine(b *sheet, lead string, rs ...results.Report) {
+func failoverLine(b *terminal.Text, lead string, rs ...results.Report) {
 	if text := failoverText(rs...); text != "" {
-		paragraph(b, lead, text)
+		b.Paragraph(lead, text)
 	}
 }
 
@@ -125,13 +126,13 @@ func failoverText(rs ...results.Report) string {
 }
 
 // briefFaults has a line for each of a few faults, or one for all.
-func briefFaults(b *sheet, r results.Report) {
+func briefFaults(b *terminal.Text, r results.Report) {
 	if sum := injections(r.Faults); sum != "" {
-		paragraph(b, "faults  ", sum)
+		b.Paragraph("faults  ", sum)
 		return
 	}
 	for _, f := range r.Faults {
-		paragraph(b, "fault   ", fmt.Sprintf("%s on %s: %s, %s%s", f.Name, whom(f), faultTime(f), answer(f),
+		b.Paragraph("fault   ", fmt.Sprintf("%s on %s: %s, %s%s", f.Name, whom(f), faultTime(f), answer(f),
 			misses(f.Misses)))
 	}
 }

@@ -7,32 +7,33 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/figure"
+	"github.com/lockquake/lockquake/results/terminal"
 )
 
-func textFaults(b *sheet, r results.Report) {
+func textFaults(b *terminal.Text, r results.Report) {
 	if len(r.Faults) == 0 {
 		return
 	}
 	b.WriteString("\nfaults\n")
 	if sum := injections(r.Faults); sum != "" {
-		paragraph(b, "  ", sum)
+		b.Paragraph("  ", sum)
 	}
 	for _, f := range r.Faults {
 		head := fmt.Sprintf("%s on %s", f.Name, whom(f))
 		if f.Params != "" {
 			head += ", " + f.Params
 		}
-		paragraph(b, "  ", fmt.Sprintf("%s: %s, %s%s", head, faultTime(f), answer(f), misses(f.Misses)))
+		b.Paragraph("  ", fmt.Sprintf("%s: %s, %s%s", head, faultTime(f), answer(f), misses(f.Misses)))
 		lead := "      saw: "
 		if f.Receipt.Status == history.NotMade {
 			lead = "      because: "
 		}
 		if f.Late != "" {
-			paragraph(b, "      late: ", "it "+f.Late)
+			b.Paragraph("      late: ", "it "+f.Late)
 		}
-		paragraph(b, lead, f.Receipt.Evidence)
+		b.Paragraph(lead, f.Receipt.Evidence)
 		if f.Healed != nil {
-			paragraph(b, "      healed: ", string(f.Healed.Status)+"; "+f.Healed.Evidence)
+			b.Paragraph("      healed: ", string(f.Healed.Status)+"; "+f.Healed.Evidence)
 		}
 	}
 }

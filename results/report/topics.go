@@ -43,9 +43,9 @@ func topicsOf(r results.Report) []topic {
 func (s topic) String() string {
 	if !s.count {
 		if name, ms := strings.CutSuffix(s.name, "_ms"); ms {
-			return words(name) + " " + figure.Duration(int64(s.value*1e6))
+			return figure.Words(name) + " " + figure.Duration(int64(s.value*1e6))
 		}
-		return words(s.name) + " " + figure.Number(s.value)
+		return figure.Words(s.name) + " " + figure.Number(s.value)
 	}
 	parts := strings.Split(s.name, "_")
 	for i := range parts { // the last word first, then from the first on
@@ -113,7 +113,7 @@ func headed(sc *scene, title string) string {
 func Names(text, count string) bool {
 	text = strings.ToLower(text)
 	one := topic{count, 1, true}.String()
-	return strings.Contains(text, strings.TrimPrefix(one, "1 ")) || strings.Contains(text, words(count))
+	return strings.Contains(text, strings.TrimPrefix(one, "1 ")) || strings.Contains(text, figure.Words(count))
 }
 
 // topicMarker draws what the scenario names and no other mark tells.
@@ -143,7 +143,7 @@ func (mk topicMarker) worst() {
 	if w == nil || drawing(*w) != results.DrawWhole {
 		return
 	}
-	m := mk.note(*w, words(w.Kind))
+	m := mk.note(*w, figure.Words(w.Kind))
 	told := func(o mark) bool { return o.Time == m.Time && strings.HasPrefix(o.Say, mk.says(*w)) }
 	if !slices.ContainsFunc(mk.story.Marks, told) {
 		mk.story.add(m)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/terminal"
 )
 
 // TestWhatNoExpectationCovers is told wherever the verdict is, in amber where there are colours; where there is none, nothing is said of it.
@@ -17,8 +18,8 @@ func TestWhatNoExpectationCovers(t *testing.T) {
 		want  string
 	}{
 		"brief": {func(b *bytes.Buffer, r results.Report) error { return Text(b, r) }, told},
-		"whole": {func(b *bytes.Buffer, r results.Report) error { return Text(b, r, Whole()) }, told},
-		"amber": {func(b *bytes.Buffer, r results.Report) error { return Text(b, r, Colour("~")) }, "~[1;33m" + told + "~[0m"},
+		"whole": {func(b *bytes.Buffer, r results.Report) error { return Text(b, r, terminal.Whole()) }, told},
+		"amber": {func(b *bytes.Buffer, r results.Report) error { return Text(b, r, terminal.Colour("~")) }, "~[1;33m" + told + "~[0m"},
 		"table": {
 			func(b *bytes.Buffer, r results.Report) error { return Matrix(b, []results.Report{r, r}) },
 			"s: also found: orphans 2, overlapping_holds 6 (no expectation covers it)",

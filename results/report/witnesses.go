@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/checkers"
+	"github.com/lockquake/lockquake/results/figure"
 )
 
 // witnessKinds are the kinds of witness of which a checker says how they are drawn, by name.
@@ -111,7 +111,7 @@ func same(a, b results.HoldRef) bool { return a.User == b.User && a.Grant == b.G
 func headline(w results.Witness, sc *scene) string {
 	k := witnessKinds()[w.Kind]
 	if k.Title == nil {
-		return strings.ReplaceAll(w.Kind, "_", " ")
+		return figure.Words(w.Kind)
 	}
 	who := "two clients"
 	if sc != nil && sc.whole && len(w.Holds) == 2 {

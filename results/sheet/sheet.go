@@ -9,13 +9,13 @@ import (
 	"html/template"
 	"io"
 
-	"github.com/lockquake/lockquake/results/report"
+	"github.com/lockquake/lockquake/results/page"
 )
 
 //go:embed sheet.html.tmpl
 var pageText string
 
-var page = template.Must(report.Template("sheet").Parse(pageText))
+var pageTemplate = template.Must(page.Template("sheet").Parse(pageText))
 
 // Page is a page in one file. What is empty is left out.
 type Page struct {
@@ -38,10 +38,10 @@ type Table struct {
 // HTML writes the page.
 func (p Page) HTML(w io.Writer) error {
 	var b bytes.Buffer
-	if err := page.Execute(&b, struct {
+	if err := pageTemplate.Execute(&b, struct {
 		Page
 		CSS template.CSS
-	}{p, report.CSS()}); err != nil {
+	}{p, page.CSS()}); err != nil {
 		return fmt.Errorf("page %s: %w", p.Title, err)
 	}
 	_, err := w.Write(b.Bytes())

@@ -1,4 +1,4 @@
-package report
+package page
 
 import (
 	"bytes"
@@ -18,11 +18,11 @@ import (
 )
 
 // The colours that charts are drawn in. Each becomes a variable of the page's style, so that a chart follows light and
-// dark. Ink is that of words and of bounds.
+// dark. Ink is that of words and of bounds, Shade that of times.
 var (
 	Ink    = rgb(0x17, 0x20, 0x2c)
 	faint  = rgb(0xd5, 0xda, 0xe1)
-	shade  = rgb(0xf5, 0xa5, 0x24)
+	Shade  = rgb(0xf5, 0xa5, 0x24)
 	series = []color.Color{rgb(0x25, 0x63, 0xc9), rgb(0x0d, 0x8a, 0x6c), rgb(0x82, 0x47, 0xb8), rgb(0xc2, 0x4a, 0x1a)}
 )
 
@@ -106,7 +106,7 @@ func Inline(p *plot.Plot, label string) (template.HTML, error) {
 	if _, err := c.WriteTo(&b); err != nil {
 		return "", err
 	}
-	head := fmt.Sprintf(`<svg class="chart" role="img" aria-label="%s" viewBox="0 0 %g %g">`, escape(label),
+	head := fmt.Sprintf(`<svg class="chart" role="img" aria-label="%s" viewBox="0 0 %g %g">`, template.HTMLEscapeString(label),
 		chartWidth.Points(), chartHeight.Points())
 	svg := chartHead.ReplaceAllString(b.String(), "")
 	svg = chartFont.ReplaceAllString(themed.Replace(svg), "")

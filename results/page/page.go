@@ -1,0 +1,33 @@
+// Package page has what all HTML pages of results have in common: their style, and charts that follow it. A page is one
+// file that refers to nothing.
+package page
+
+import (
+	_ "embed"
+	"html/template"
+)
+
+// chartText draws a Chart.
+const chartText = `{{define "chart"}}<figure><h3>{{.Title}}</h3><div class="scroll" tabindex="0" role="region" aria-label="{{.Title}}">{{.SVG}}</div><ul class="legend">{{range .Legend}}<li><span class="{{.Class}}"></span>{{.Name}}</li>{{end}}</ul><figcaption>{{.Caption}}</figcaption></figure>{{end}}`
+
+//go:embed page.css
+var pageCSS string
+
+// Template begins a page that has the style of the report: its template "chart" draws a Chart.
+func Template(name string) *template.Template {
+	return template.Must(template.New(name).Parse(chartText))
+}
+
+// CSS is the style of every page.
+func CSS() template.CSS { return template.CSS(pageCSS) }
+
+// Chart is one figure of the page.
+type Chart struct {
+	Title   string
+	Caption string
+	Legend  []Entry
+	SVG     template.HTML
+}
+
+// Entry names a series beside its chart, where it covers no line.
+type Entry struct{ Class, Name string }
