@@ -41,6 +41,11 @@ images: build ## make the images of the nodes (base pulled, or made from Debian'
 compose: build ## write docker-compose.yml anew, out of what the backends say of their nodes
 	build/lockquake compose >docker-compose.yml.new && mv docker-compose.yml.new docker-compose.yml
 
+.PHONY: generate
+generate: compose ## write anew what lists in the code say: tables in docs/, schema of scenarios, scenarios of the default suite, docker-compose.yml
+	go test ./cmd/lockquake -run 'TestTablesInDocs|TestSchemaOfScenariosHoldsWhatShips' -update
+	go test ./internal/stories -run TestScenariosStay -update
+
 .PHONY: story-pages
 story-pages: ## write docs/stories.md, docs/stories/, and the picture of the README, anew from RUNS=folders of runs
 	go run ./internal/storypages $(RUNS)

@@ -155,7 +155,7 @@ func (w written) hold(update bool) error {
 	case table == want:
 		return nil
 	case !update:
-		return fmt.Errorf("%s has an old table of %s; write it anew: go test ./cmd/lockquake -run TestTablesInDocs -update", w.doc, w.name)
+		return fmt.Errorf("%s has an old table of %s; write it anew: make generate", w.doc, w.name)
 	}
 	return os.WriteFile(w.doc, []byte(before+begins+want+ends+after), 0o600)
 }

@@ -34,7 +34,7 @@ func scenarioSchema(t *testing.T) *jsonschema.Schema {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(text, made) {
-		t.Errorf("%s is old; write it anew: go test ./cmd/lockquake -run TestSchemaOfScenarios -update", file)
+		t.Errorf("%s is old; write it anew: make generate", file)
 	}
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(made))
 	if err != nil {
