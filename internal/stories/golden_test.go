@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/all"
 	"github.com/lockquake/lockquake/backends/external"
+	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/internal/stories"
 )
 
@@ -61,7 +63,7 @@ func TestScenariosStay(t *testing.T) {
 		t.Error("stories are gone, or come in another order")
 	}
 	if t.Failed() {
-		t.Logf("-dump DIR writes the scenarios down, for a diff; where they are meant to differ: go test ./internal/stories -update")
+		t.Logf("-dump DIR writes the scenarios down, for a diff; where they are meant to differ: make generate")
 	}
 }
 
@@ -111,16 +113,12 @@ func goldenOfOffers(t *testing.T, out *bytes.Buffer) {
 	}
 }
 
-var services = []string{"redis", "redlock", "sentinel", "rediscluster", "etcd", "zookeeper", "postgres", "memory", "external"}
+// services are what clients of somebody else's may lock on.
+var services = append(all.All(), external.Backend())
 
 // serversOf is what a service says of its servers.
 func serversOf(name string) backends.Servers {
-	for _, b := range append(all.All(), external.Backend()) {
-		if b.Name == name {
-			return b.Servers
-		}
-	}
-	panic("no backend " + name)
+	return services[slices.IndexFunc(services, func(b listed.Backend) bool { return b.Name == name })].Servers
 }
 
 // eachOffer has every combination of what a client of somebody else's can say of itself.
@@ -138,7 +136,7 @@ func eachOffer() []stories.Subject {
 		out = more
 	}
 	vary(len(services), func(s *stories.Subject, i int) {
-		s.Backend, s.Servers, s.InProcess = services[i], serversOf(services[i]), services[i] == "memory"
+		s.Backend, s.Servers, s.InProcess = services[i].Name, services[i].Servers, services[i].InProcess
 	})
 	vary(3, func(s *stories.Subject, i int) { s.Lock.Offers.Renewal = []string{"none", "call", "background"}[i] })
 	vary(3, func(s *stories.Subject, i int) { s.Lock.Points = strings.Fields(points[i]) })
@@ -169,11 +167,11 @@ func twice(ttl time.Duration, _ json.RawMessage) time.Duration { return 2 * ttl 
 // drawnSubject differs in all that a scenario can depend on.
 func drawnSubject(r *rand.Rand) stories.Subject {
 	coin := func() bool { return r.IntN(2) == 0 }
+	service := services[r.IntN(len(services))]
 	s := stories.Subject{
-		Backend: services[r.IntN(len(services))], TTL: []time.Duration{100, 970, 1000, 2000, 5001}[r.IntN(5)] * time.Millisecond, Clients: 1 + r.IntN(5), Users: 1 + r.IntN(5),
+		Backend: service.Name, Servers: service.Servers, TTL: []time.Duration{100, 970, 1000, 2000, 5001}[r.IntN(5)] * time.Millisecond, Clients: 1 + r.IntN(5), Users: 1 + r.IntN(5),
 		InProcess: coin(), NoTokens: coin(), Keeps: coin(), Elsewhere: coin(), Quick: coin(),
 	}
-	s.Servers = serversOf(s.Backend)
 	s.Lock = backends.Lock{Name: "mine", Points: strings.Fields(points[r.IntN(3)]), YesToGone: coin(), Waits: coin(), Offers: backends.Offers{
 		Blocking: coin(), Renewal: []string{"none", "call", "background"}[r.IntN(3)], LossSignal: coin(), Expires: coin(), WallClock: coin(), Fair: coin(),
 		Token: []backends.TokenSource{backends.TokenNone, backends.TokenService}[r.IntN(2)],
