@@ -79,7 +79,9 @@ type Lock struct {
 	// Modules are the Go modules that its clients are made of, where these are not those of the backend.
 	Modules []string
 	Offers  Offers
-	// Points lists what the adapter announces with lock.At, in the order in which one cycle of a grant passes them.
+	// Points lists what the adapter announces with lock.At, in the order in which one cycle of a grant passes them. The
+	// first point of the acquire and the first of the release, and no others, have names that begin with "before-". An
+	// acquire that asks a majority of servers has "replies-in", and one that Waits has "wait-done".
 	Points []string
 	// YesToGone says that a release is answered ok also where the grant had gone: its library or service does not tell.
 	YesToGone bool

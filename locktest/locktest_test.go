@@ -74,7 +74,13 @@ func TestExampleIsOutside(t *testing.T) {
 func TestStoriesOfServices(t *testing.T) {
 	t.Parallel()
 	list := all.All()
-	for _, s := range []Service{Redis(), Redlock(), RedisCluster(), RedisSentinel(), Etcd(), ZooKeeper(), Postgres()} {
+	services := []Service{Redis(), Redlock(), RedisCluster(), RedisSentinel(), Etcd(), ZooKeeper(), Postgres()}
+	for _, b := range list {
+		if !b.InProcess && !slices.ContainsFunc(services, func(s Service) bool { return s.backend == b.Name }) {
+			t.Errorf("service.go has no function for %s", b.Name)
+		}
+	}
+	for _, s := range services {
 		r := &runner{settings: settings{ttl: s.ttl, users: 4, clients: 3}, service: s}
 		r.lock.Name, r.lock.Offers.Token = s.standIn(false), backends.TokenNone
 		r.lock.Points = []string{"before-lock", "half-way", "lock-done", "before-unlock", "unlock-done"}

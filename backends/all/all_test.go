@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/chaos"
 )
 
 // Which clock ends a grant is declared by the lock, or by the version of the servers.
@@ -26,7 +27,7 @@ func TestGrantsThatEndByAWallClock(t *testing.T) {
 				continue
 			}
 			if got := listed.WallClock(l, top); got != want {
-				t.Errorf("grants of %s of %s end by a wall clock: %t", l.Name, b.Name, got)
+				t.Errorf("grants of %s of %s end by a wall clock: %t; if so it is, name the service in this test", l.Name, b.Name, got)
 			}
 		}
 	}
@@ -75,9 +76,60 @@ func TestList(t *testing.T) {
 				file := fileOf(t, Folder(b), l.Name)
 				t.Errorf("%s: lock %s of %s has no Recovery, or one that is not above 0", file, l.Name, b.Name)
 			}
+			if !inHalves(l.Points) {
+				t.Errorf("%s/%s: points %q: those of the acquire come first, those of the release behind them, and the name of the first of "+
+					"each half, and of no other, begins with before-: the default suite finds the release by that", b.Name, l.Name, l.Points)
+			}
 			if got, ok := b.Lock(l.Name); !ok || got.Name != l.Name {
 				t.Errorf("%s does not find its lock %s", b.Name, l.Name)
 			}
+		}
+	}
+}
+
+// inHalves reports whether two points begin with "before-": the first, and a later one behind which there is another.
+func inHalves(points []string) bool {
+	var halves []int
+	for i, p := range points {
+		if strings.HasPrefix(p, "before-") {
+			halves = append(halves, i)
+		}
+	}
+	return len(halves) == 2 && halves[0] == 0 && halves[1] < len(points)-1
+}
+
+// TestServiceWithoutNodes asks each service what it offers before any node runs, as the engine does when it plans a run.
+func TestServiceWithoutNodes(t *testing.T) {
+	for _, b := range All() {
+		top, err := b.New(topology.Common{TTL: 10 * time.Second, Lock: b.Locks[0].Name}, func(any) error { return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(b.Name, func(t *testing.T) {
+			defer func() {
+				if r := recover(); r != nil {
+					t.Errorf("Service(nil) of its topology panics: %v", r)
+				}
+			}()
+			if top.Service(nil).Facts()[chaos.FactServes] == "" {
+				t.Errorf("Facts does not have %q", chaos.FactServes)
+			}
+		})
+	}
+}
+
+// TestEveryServiceIsPutToTheSuite wants the test of each service by which make conformance finds its locks.
+func TestEveryServiceIsPutToTheSuite(t *testing.T) {
+	for _, b := range All() {
+		files, err := filepath.Glob("../" + Folder(b) + "/*_test.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(files, func(f string) bool {
+			text, err := os.ReadFile(f)
+			return err == nil && strings.Contains(string(text), "\nfunc TestConformance(")
+		}) {
+			t.Errorf("backends/%s has no TestConformance; backends/postgres/integration_test.go has a short one", Folder(b))
 		}
 	}
 }

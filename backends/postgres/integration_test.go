@@ -26,7 +26,7 @@ func serve(t *testing.T, lockName string) servers.Running {
 // TestConformance puts every lock to the suite, on a real server.
 func TestConformance(t *testing.T) {
 	r := serve(t, leaseName)
-	t.Run("locks", func(t *testing.T) {
+	t.Run("suite", func(t *testing.T) {
 		conformance.RunAll(t, conformance.Options{Backend: Backend().Backend, Access: r.Access})
 	})
 }

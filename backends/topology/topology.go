@@ -50,7 +50,8 @@ type Topology interface {
 	// Params is handed to the clients in Access.Params: whatever the lock's Dial decodes, as a value that marshals to
 	// JSON.
 	Params() any
-	// Service returns the handle on the running nodes.
+	// Service returns the handle on the running nodes. nodes is nil before a run: the handle is then asked only for its
+	// Facts, and for which optional interfaces it has.
 	Service(nodes []node.Handle) Service
 }
 

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -17,13 +18,13 @@ import (
 // TestEveryBackendHasItsImageScenarioAndDocs names what a service needs beside its folder.
 func TestEveryBackendHasItsImageScenarioAndDocs(t *testing.T) {
 	t.Parallel()
-	docs := map[string]string{}
-	for _, name := range []string{"README.md", "docs/commands.md"} {
+	files := map[string]string{}
+	for _, name := range []string{"README.md", "docs/commands.md", ".ci/setup", "Makefile"} {
 		text, err := os.ReadFile("../../" + name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		docs[name] = string(text)
+		files[name] = string(text)
 	}
 	for _, name := range compose.Backends() {
 		p, err := compose.New(name)
@@ -35,12 +36,18 @@ func TestEveryBackendHasItsImageScenarioAndDocs(t *testing.T) {
 			if s.Image != node.SelfProgram && !slices.Contains(images.Names(), s.Image) {
 				t.Errorf("%s of %s runs in the image %q, and images/ has no folder of that name", s.Name, name, s.Image)
 			}
+			if s.Image != node.SelfProgram && !strings.Contains(files[".ci/setup"], "\n    "+s.Image+")") {
+				t.Errorf(".ci/setup has no word %q, by which the provider local gets the server of %s", s.Image, name)
+			}
+			if s.Image != node.SelfProgram && !regexp.MustCompile(`(?m)^\t@\.ci/setup .*\b`+s.Image+`\b`).MatchString(files["Makefile"]) {
+				t.Errorf("the target setup of the Makefile does not give .ci/setup the word %q", s.Image)
+			}
 		}
 		if _, err := scenarios.Load(name + "-healthy"); err != nil {
 			t.Errorf("scenarios/healthy/%s-healthy.yaml: %v", name, err)
 		}
-		for doc, text := range docs {
-			if !strings.Contains(text, "`"+name+"`") {
+		for _, doc := range []string{"README.md", "docs/commands.md"} {
+			if !strings.Contains(files[doc], "`"+name+"`") {
 				t.Errorf("%s does not name the backend `%s`", doc, name)
 			}
 		}

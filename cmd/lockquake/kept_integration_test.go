@@ -324,6 +324,9 @@ func TestEveryBackendIsKept(t *testing.T) {
 			for _, p := range env.KeptProof {
 				t.Logf("%s: %s", p.What, p.Evidence)
 			}
+			if strangers[b.Name] == nil {
+				t.Fatal("strangers has no entry for it: how to put something there that is no lock's")
+			}
 			what := strangers[b.Name](t, g.options.Kept.Nodes())
 			g.mustBeFresh(t, g.run(t), what)
 		})
