@@ -54,6 +54,21 @@ var attachedRuns = []attachedRun{
 	{backend: "postgres", prefix: "bench_", watch: watchPostgres, least: 10, yaml: "user: lockquake\n"},
 }
 
+// TestEveryAttachableServiceIsRun looks for each in the tables of servers that somebody else started.
+func TestEveryAttachableServiceIsRun(t *testing.T) {
+	for _, b := range all.All() {
+		if len(b.Attachable) == 0 {
+			continue
+		}
+		if !slices.ContainsFunc(attachedRuns, func(a attachedRun) bool { return a.backend == b.Name }) {
+			t.Errorf("attachedRuns has no entry for %s", b.Name)
+		}
+		if !slices.ContainsFunc(servicesApart, func(a apart) bool { return a.backend == b.Name }) {
+			t.Errorf("servicesApart has no entry for %s", b.Name)
+		}
+	}
+}
+
 // TestAttachKeepsToItsPrefix runs every lock of every service that can be attached to, and reads on the wire what was asked: nothing but
 // what is below the prefix, and no command that touches what is others'.
 func TestAttachKeepsToItsPrefix(t *testing.T) {
