@@ -59,7 +59,7 @@ test: build setup ## all tests; what CI runs beside the linters
 
 .PHONY: setup
 setup:
-	@.ci/setup redis zookeeper postgres pgbouncer faketime browser python java
+	@.ci/setup redis zookeeper postgres pgbouncer faketime browser python java node
 
 .PHONY: test-all
 test-all: export LOCKQUAKE_TEST_ALL = 1
@@ -72,7 +72,7 @@ test-all: ## make test with every story and twin, a million mutated frames, 1,00
 
 .PHONY: test-unit
 test-unit: ## tests that need neither Docker nor root
-	@.ci/setup --optional python java
+	@.ci/setup --optional python java node
 	go run ./internal/testrun -o build/tests-unit.jsonl -- -vet=off ./...
 
 # The images of the nodes, and that of the clients in another language that make test has.

@@ -4,7 +4,7 @@
 #
 #   lockquake images            that of the program itself, and all images but those that are built on demand
 #   lockquake images redis      only these
-#   lockquake images python     one that is built on demand, as java is (whose sources the program adds): for clients in another language
+#   lockquake images python     one that is built on demand, as nodejs and java are (whose sources the program adds): for clients in another language
 #
 # LOCKQUAKE_BASE    base image (default debian:bookworm-slim)
 # LOCKQUAKE_SUITE   Debian suite of a base image made by debootstrap (default bookworm)

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -23,14 +24,20 @@ func clientImage(t *testing.T, name string) {
 	}
 }
 
-// pythonClient is the --set that puts a program of clients/python in the place of the client.
-func pythonClient(t *testing.T, file string) string {
+// scripts are the languages whose programs need no compiler, by the images of their clients.
+var scripts = map[string]struct{ command, dir string }{
+	"python": {"python3", "../../clients/python"},
+	"nodejs": {"node", "../../clients/node"},
+}
+
+// scriptClient is the --set that puts a program of clients/ in the place of the client.
+func scriptClient(t *testing.T, image, file string) string {
 	t.Helper()
-	dir, err := filepath.Abs("../../clients/python")
+	dir, err := filepath.Abs(scripts[image].dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf("workload.client={run: [python3, %s], dir: %q}", file, dir)
+	return fmt.Sprintf("workload.client={run: [%s, %s], dir: %q}", scripts[image].command, file, dir)
 }
 
 // curator is the class path of Curator's recipes, which is the same on this machine and in the image.
@@ -70,7 +77,7 @@ func javaClient(t *testing.T, class, provider string) string {
 // it finds.
 func TestClientsInOtherLanguages(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ scenario, provider, language, program, process string }{
+	for _, c := range []struct{ scenario, provider, image, program, process string }{
 		{"redis-healthy", "docker", "python", "redis_lock.py", "redis-py Lock"},
 		{"redis-holder-pause", "docker", "python", "redis_lock.py", "redis-py Lock"},
 		{"redis-healthy", "docker", "python", "portalocker_lock.py", "portalocker RedisLock"},
@@ -79,6 +86,8 @@ func TestClientsInOtherLanguages(t *testing.T) {
 		{"zookeeper-healthy", "docker", "java", "CuratorLock", "Curator InterProcessMutex"},
 		{"zookeeper-healthy", "local", "java", "CuratorLock", "Curator InterProcessMutex"},
 		{"zookeeper-holder-pause", "docker", "java", "CuratorLock", "Curator InterProcessMutex"},
+		{"redis-healthy", "docker", "nodejs", "redis_lock.mjs", "SET NX PX in JavaScript"},
+		{"redis-healthy", "local", "nodejs", "redis_lock.mjs", "SET NX PX in JavaScript"},
 	} {
 		t.Run(strings.Join([]string{c.scenario, c.provider, c.program}, " "), func(t *testing.T) {
 			if c.scenario != "redis-holder-pause" {
@@ -86,13 +95,13 @@ func TestClientsInOtherLanguages(t *testing.T) {
 			}
 			t.Parallel()
 			if c.provider == "docker" {
-				clientImage(t, c.language)
+				clientImage(t, c.image)
 			}
 			options := []string{"run", c.scenario, "--provider", c.provider, "--format", "json", "--set"}
-			if c.language == "java" {
+			if c.image == "java" {
 				options = append(options, javaClient(t, c.program, c.provider), "--set", "run.for=18s") // until the first grant of eight JVMs it takes a while
 			} else {
-				options = append(options, pythonClient(t, c.program))
+				options = append(options, scriptClient(t, c.image, c.program))
 			}
 			p := begin(t, options...)
 			code := p.wait(t)
@@ -103,7 +112,7 @@ func TestClientsInOtherLanguages(t *testing.T) {
 			if i := slices.IndexFunc(r.Clients, func(x results.ReportClient) bool { return x.Process == c.process && x.Foreign }); i < 0 {
 				t.Errorf("the report does not name the program: %+v", r.Clients)
 			}
-			if !strings.HasPrefix(r.Program, c.language) || !strings.HasSuffix(r.Program, c.program) {
+			if command := cmp.Or(scripts[c.image].command, "java"); !strings.HasPrefix(r.Program, command) || !strings.HasSuffix(r.Program, c.program) {
 				t.Errorf("its clients are of %q", r.Program)
 			}
 		})
@@ -166,7 +175,7 @@ expect: {double_grants: "0", judged: ">=2"}
 		}
 		return file
 	}
-	client := pythonClient(t, "redis_lock.py")
+	client := scriptClient(t, "python", "redis_lock.py")
 	p := begin(t, "run", story("lock-done"), "--provider", "docker", "--format", "json", "--set", client)
 	if code := p.wait(t); code != cli.CodeMet {
 		t.Errorf("exit code %d\n%s\n%s", code, p.stdout.String(), p.stderr.String())
@@ -181,13 +190,14 @@ expect: {double_grants: "0", judged: ">=2"}
 func TestClientCheck(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		backend, language string // "": its program needs no image of its own
-		dir               func(*testing.T) string
-		argv              []string
+		backend, image string // "": its program needs no image of its own
+		dir            func(*testing.T) string
+		argv           []string
 	}{
 		{"redis", "python", inPython, []string{"python3", "redis_lock.py"}},
 		{"zookeeper", "python", inPython, []string{"python3", "kazoo_lock.py"}},
 		{"zookeeper", "java", javaClasses, []string{"java", "-cp", "classes:" + curator, "CuratorLock"}},
+		{"redis", "nodejs", inNode, []string{"node", "redis_lock.mjs"}},
 		{"redis", "", inGo, []string{"redislock", "github.com/bsm/redislock@v0.9.0"}},
 		{"redlock", "", inGo, []string{"redsync", "github.com/go-redsync/redsync/v4@v4.0.4"}},
 	} {
@@ -197,8 +207,8 @@ func TestClientCheck(t *testing.T) {
 			}
 			cmd := exec.Command(program(t), append([]string{"client", "check", "--backend", c.backend, "--provider", "docker", "--"}, c.argv...)...)
 			cmd.Dir = c.dir(t)
-			if c.language != "" {
-				clientImage(t, c.language)
+			if c.image != "" {
+				clientImage(t, c.image)
 			}
 			out, err := cmd.CombinedOutput()
 			if err != nil || strings.Count(string(out), "  ok\n") != 8 {
@@ -219,7 +229,8 @@ func TestClientCheckTellsLastWords(t *testing.T) {
 	}
 }
 
-func inPython(*testing.T) string { return "../../clients/python" }
+func inPython(*testing.T) string { return scripts["python"].dir }
+func inNode(*testing.T) string   { return scripts["nodejs"].dir }
 func inGo(*testing.T) string     { return "../../clients/go" }
 
 // TestAServiceThatLockquakeDoesNotKnow breaks servers of which it knows no more than a command and a port. The grants are held for longer than

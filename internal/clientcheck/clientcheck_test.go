@@ -46,6 +46,12 @@ func python(t *testing.T, args ...string) func(context.Context, int) (Process, e
 	return running(t, append([]string{find(t, "python3", "python"), toyPython}, args...)...)
 }
 
+// javascript runs a client in JavaScript.
+func javascript(t *testing.T, args ...string) func(context.Context, int) (Process, error) {
+	t.Helper()
+	return running(t, append([]string{find(t, "node", "node"), toyNode}, args...)...)
+}
+
 // java runs a client in Java.
 func java(t *testing.T, args ...string) func(context.Context, int) (Process, error) {
 	t.Helper()
@@ -194,14 +200,17 @@ func options(t *testing.T, start func(context.Context, int) (Process, error)) Op
 const (
 	toyPython = "../../clients/python/testdata/toy_lock.py"
 	toyJava   = "../../clients/java/testdata/ToyLock.java"
+	toyNode   = "../../clients/node/testdata/toy_lock.mjs"
 )
 
 // toys are a right client in each language that ships; the argument breaks a rule.
-var toys = map[string]func(*testing.T, ...string) func(context.Context, int) (Process, error){"python": python, "java": java, "go": golang}
+var toys = map[string]func(*testing.T, ...string) func(context.Context, int) (Process, error){
+	"python": python, "java": java, "go": golang, "node": javascript,
+}
 
 func TestClientsThatShip(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ language, kind string }{{"go", ""}, {"java", ""}, {"java", "by-renew"}, {"python", ""}, {"python", "by-renew"}} {
+	for _, c := range []struct{ language, kind string }{{"go", ""}, {"java", ""}, {"java", "by-renew"}, {"node", ""}, {"node", "by-renew"}, {"python", ""}, {"python", "by-renew"}} {
 		t.Run(c.language+c.kind, func(t *testing.T) {
 			t.Parallel()
 			o := options(t, toys[c.language](t, c.kind))
@@ -221,7 +230,7 @@ func TestClientsThatShip(t *testing.T) {
 func TestClientsThatShipAreSmall(t *testing.T) {
 	const most = 60
 	var files []string
-	for _, pattern := range []string{"python/*.py", "java/*.java", "go/*/*.go"} {
+	for _, pattern := range []string{"python/*.py", "java/*.java", "go/*/*.go", "node/*.mjs"} {
 		found, err := filepath.Glob(filepath.Join("../../clients", pattern))
 		if err != nil || len(found) < 2 {
 			t.Fatalf("%s: %q, %v", pattern, found, err)
@@ -319,6 +328,17 @@ func TestARenewalThatTheLibraryTells(t *testing.T) {
 	}
 }
 
+// All users of a client in JavaScript share one loop. What holds it up holds up all of them, and is on record.
+func TestAStallOfTheLoop(t *testing.T) {
+	t.Parallel()
+	w := wire.Workload{Use: "counter", Params: []byte(`{"locks":1}`)}
+	c := work(t, javascript(t, "stands-still"), w, func(*wire.Start) {})
+	found, stalls := c.found(), c.count(history.Stall, history.Info)
+	if len(found) > 0 || stalls < len(c.grants) || c.done.Stall < int64(50*time.Millisecond) {
+		t.Errorf("%d grants, %d stalls, the longest %d ns, %q", len(c.grants), stalls, c.done.Stall, found)
+	}
+}
+
 // surprising tells whether there are errors beside those of a wait that the end of the run cut short, and of a write that was held back.
 func surprising(errors map[string]int64) bool {
 	for text := range errors {
@@ -367,6 +387,11 @@ func TestWhatIsWrong(t *testing.T) {
 		{"java late-valid", "workload", "and the TTL is 2s: it counts from when the request was sent"},
 		{"java no-points", "points", "point no-such-point: no point within 10s"},
 		{"java deaf", "giving up", "an acquire that was told to give up: "},
+		{"node never-excludes", "orders", "the lock excludes nobody"},
+		{"node no-valid", "orders", "its valid is 0 or left out"},
+		{"node late-valid", "workload", "and the TTL is 2s: it counts from when the request was sent"},
+		{"node no-points", "points", "point no-such-point: no point within 10s"},
+		{"node deaf", "giving up", "an acquire that was told to give up: "},
 		{"go never-excludes", "orders", "the lock excludes nobody"},
 		{"go interface", "hello", "no hello: its standard output ended"},
 		{"go deaf", "giving up", "an acquire that was told to give up: "},

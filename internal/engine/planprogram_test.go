@@ -48,6 +48,7 @@ func TestAProgramOfOnesOwnIsANode(t *testing.T) {
 	for _, c := range []struct{ client, image, argv string }{
 		{"run: [python3, -u, my_lock.py, --config, config.json, nothing]", "python", "python3 -u /there/my_lock.py --config /there/config.json nothing"},
 		{"run: [java, -jar, my_lock.py]", "java", "java -jar /there/my_lock.py"},
+		{"run: [node, my_lock.py]", "nodejs", "node /there/my_lock.py"},
 		{"run: [java, -cp, 'target/classes:/opt/x.jar', MyLock, target]", "java", "java -cp /there:/opt/x.jar MyLock target"},
 		{"run: [java, -cp, 'target/classes:target/lib/*:/opt/*', org.example.MyLock]", "java", "java -cp /there/classes:/there/lib/*:/opt/* org.example.MyLock"},
 		{"run: [java, --class-path, target/lib/redis.jar, MyLock]", "java", "java --class-path /there/redis.jar MyLock"},

@@ -28,7 +28,7 @@ const (
 
 // OnDemand are the keys of those images that are built only when they are asked for: clients in other languages run in
 // them.
-var OnDemand = []string{"python", "java"}
+var OnDemand = []string{"python", "java", "nodejs"}
 
 // Project returns the project's own image for an image key; `lockquake images` makes it.
 func Project(key string) string { return "lockquake-" + key + ":latest" }

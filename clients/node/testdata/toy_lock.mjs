@@ -1,0 +1,65 @@
+// A lock among the users of one process, for tests. The first argument makes it break a rule.
+import * as lockquake from "../lockquake.mjs";
+
+const KIND = process.argv[2] ?? "";
+const owners = new Map(); // who has each lock
+let numbers = 0;
+
+class ToyLock extends lockquake.Lock {
+  static points = [KIND === "no-points" ? "no-such-point" : "taken"];
+
+  connect() {
+    console.log("what a program prints does not come between frames");
+  }
+
+  async acquire(name, timeout) {
+    const sent = lockquake.now(), until = Date.now() + timeout;
+    this.givenUp = false;
+    while (KIND !== "never-excludes" && owners.has(name)) {
+      if ((this.givenUp && KIND !== "deaf") || Date.now() > until) throw new lockquake.Contended();
+      await new Promise((wake) => setTimeout(wake, 5));
+    }
+    const id = `owner-${++numbers}`;
+    owners.set(name, id);
+    await this.at("taken");
+    if (KIND === "stands-still") for (const end = lockquake.now() + 50_000_000n; lockquake.now() < end;);
+    const grant = this.grant(id, sent, { token: numbers, handle: name });
+    if (KIND === "no-valid") grant.valid = 0;
+    if (KIND === "by-renew") grant.valid = lockquake.BY_RENEW;
+    if (KIND === "late-valid") grant.valid += this.access.ttlNs;
+    return grant;
+  }
+
+  release(grant) {
+    this.check(grant);
+    owners.delete(grant.handle);
+  }
+
+  renew() {
+    return lockquake.valid(lockquake.now(), this.access.ttlNs);
+  }
+
+  check(grant) {
+    if (owners.get(grant.handle) !== grant.id && KIND !== "never-excludes") throw new lockquake.NotHeld();
+  }
+
+  cancel() {
+    this.givenUp = true;
+  }
+}
+
+/** A loss that the library tells of as soon as the grant is there. */
+class Losing extends ToyLock {
+  onLost(grant, tell) {
+    tell();
+  }
+}
+
+/** A library that renews by itself, and tells. */
+class Renewing extends ToyLock {
+  onRenewed(grant, tell) {
+    tell(this.renew());
+  }
+}
+
+lockquake.main({ loses: Losing, renews: Renewing }[KIND] ?? ToyLock, "toy", { toy: "1" });
