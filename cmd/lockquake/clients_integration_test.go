@@ -124,7 +124,14 @@ func TestClientsInOtherLanguages(t *testing.T) {
 func neverLock(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"lockquake.py", "redis_lock.py", "testdata/never_lock.py"} {
+	copyPython(t, dir, "lockquake.py", "redis_lock.py", "testdata/never_lock.py")
+	return fmt.Sprintf("workload.client={run: [python3, never_lock.py], dir: %q}", dir)
+}
+
+// copyPython copies files of clients/python into one folder.
+func copyPython(t *testing.T, dir string, names ...string) {
+	t.Helper()
+	for _, name := range names {
 		b, err := os.ReadFile(filepath.Join("../../clients/python", name))
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, filepath.Base(name)), b, 0o644)
@@ -133,7 +140,6 @@ func neverLock(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	return fmt.Sprintf("workload.client={run: [python3, never_lock.py], dir: %q}", dir)
 }
 
 // TestAWrongLockInPython: what excludes nobody is found, whatever the language.

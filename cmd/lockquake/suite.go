@@ -90,7 +90,7 @@ func suiteCommand(std cli.Streams) *cobra.Command {
 	fl.StringVar(&f.baseline, "baseline", "",
 		"the directory of a suite; exit code 1 then means that a cell is red which was green there")
 	fl.BoolVar(&f.dryRun, "dry-run", false,
-		"list the cells and what does not apply, and start no run: a client of one's own is asked what it offers, and no more")
+		"list the cells and what does not apply, and start no run: a client of one's own is asked what it offers, and no more. With --format json the scenario of each cell is part of it")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "note on standard error what is done")
 	f.format = cli.AddFormat(c, "text", "json", "junit", "markdown")
 	words.CompleteFlag(c, "story", words.CompleteStory)
@@ -135,7 +135,7 @@ func (f *suiteFlags) run(ctx context.Context, std cli.Streams, args []string) er
 	suite.Fit(r.result.Cells, r.config.Most, r.result.Repeat, r.config.Budget, r.start)
 	r.announce()
 	if f.dryRun {
-		return nil
+		return r.list()
 	}
 	code := r.runAll(options)
 	tell.Close()
@@ -314,22 +314,22 @@ func (r *suiteRun) tryOn(c *suite.Cell, o engine.Options) error {
 // announce says what will be run, about how long it takes, and what will not be: on the standard output where nothing
 // else is asked for.
 func (r *suiteRun) announce() {
-	say := r.tell.Say
-	if r.dryRun {
+	say, list := r.tell.Say, r.dryRun && r.format.Value != "json"
+	if list {
 		say = func(format string, args ...any) { fmt.Fprintf(r.std.Out, format+"\n", args...) }
 	}
 	due := 0
 	for _, c := range r.result.Cells {
 		switch {
 		case c.Apart != "":
-			if r.dryRun || r.verbose {
+			if list || r.verbose {
 				say("does not apply: %s, %s: %s", c.Lock, c.Story, c.Apart)
 			}
 		case c.NotRun != "":
 			say("not run: %s, %s: %s", c.Lock, c.Story, c.NotRun)
 		default:
 			due++
-			if r.dryRun {
+			if list {
 				say("%s, %s: %s", c.Lock, c.Story, c.Claim)
 			}
 		}
@@ -338,6 +338,19 @@ func (r *suiteRun) announce() {
 	say("cells: %d of %d, each run %d times, which take about %v; %d more do not apply",
 		due, len(r.result.Cells)-s.Apart, r.result.Repeat,
 		suite.Takes(r.result.Cells, r.result.Repeat, r.start).Round(time.Second), s.Apart)
+}
+
+// list prints the cells for a program, where that is asked for: those that can be run with their scenarios.
+func (r *suiteRun) list() error {
+	if r.format.Value != "json" {
+		return nil // they were announced
+	}
+	for i := range r.result.Cells {
+		if c := &r.result.Cells[i]; c.Apart == "" && c.NotRun == "" {
+			c.Text = string(c.Scenario.Text)
+		}
+	}
+	return cli.WriteJSON(r.std.Out, r.result)
 }
 
 // runAll makes the runs. It returns the exit code of what went wrong beside verdicts.

@@ -56,6 +56,7 @@ type Cell struct {
 	Runs    []Run `json:"runs,omitempty"`
 
 	Scenario scenarios.Scenario `json:"-"`
+	Text     string             `json:"scenario,omitempty"` // its YAML, in what is listed before any run
 	// Foreign says that clients are somebody else's program, which may lack what the story asks of it; Hellos are what
 	// these say of themselves.
 	Foreign  bool          `json:"-"`
