@@ -44,6 +44,8 @@ type Kind struct {
 	Syncs bool
 	// Servers tells whether only servers can be targets.
 	Servers bool
+	// Shell reports whether it runs a shell of the target's own: an image may have none.
+	Shell bool
 	// Single tells whether an injection must have exactly one target.
 	Single bool
 	// Kills tells whether the target's process ends by it.

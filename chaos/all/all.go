@@ -11,6 +11,7 @@ import (
 	"github.com/lockquake/lockquake/chaos/links"
 	"github.com/lockquake/lockquake/chaos/process"
 	"github.com/lockquake/lockquake/chaos/service"
+	"github.com/lockquake/lockquake/chaos/shell"
 )
 
 // Kinds lists all faults, in the order in which they are shown.
@@ -21,6 +22,7 @@ func Kinds() []chaos.Kind {
 		clock.Kinds(),
 		disk.Kinds(),
 		service.Kinds(),
+		shell.Kinds(),
 	)
 	place := func(k chaos.Kind) int { return cmp.Or(k.Place, len(all)+1) }
 	slices.SortStableFunc(all, func(a, b chaos.Kind) int { return cmp.Compare(place(a), place(b)) })

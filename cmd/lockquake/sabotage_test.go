@@ -46,6 +46,7 @@ var sabotages = map[string]sabotage{
 	"corrupt":    {deaf: "filter,filtered"},
 	"rate":       {deaf: "filter,filtered"},
 	"reset":      {deaf: "reset", answer: "0"},
+	"exec":       {deaf: "exec", answer: `{"code":0}`},
 	// The answer of an agent that takes itself at its word.
 	"clock-jump":  {deaf: "clock,clocked", answer: `{"processes":1,"offset":60000000000,"how":"it says"}`},
 	"clock-drift": {deaf: "clock,clocked", answer: `{"processes":1,"gain":0.5,"how":"it says"}`},

@@ -24,6 +24,7 @@ import (
 	"github.com/lockquake/lockquake/chaos/disk"
 	"github.com/lockquake/lockquake/chaos/links"
 	"github.com/lockquake/lockquake/chaos/process"
+	"github.com/lockquake/lockquake/chaos/shell"
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/cluster/limits"
@@ -240,7 +241,7 @@ func (d *docker) EngineID(ctx context.Context) (string, error) {
 func offers(c chaos.Capability, r node.Role) error {
 	switch c {
 	case chaos.CanInspect, chaos.CanPause, process.CanFreeze, process.CanKill, process.CanStop, links.CanFilter,
-		links.CanHold, links.CanReset:
+		links.CanHold, links.CanReset, shell.CanExec:
 		return nil
 	case disk.CanData, disk.CanHoldSyncs, disk.CanCutPower:
 		if r == node.Server {

@@ -19,10 +19,10 @@ import (
 
 // agentCapabilities is all that the agent gets; it is never privileged. KILL sends signals to processes of other
 // users, DAC_OVERRIDE empties their data directories, and SYS_NICE lets it act in time on a machine that its targets
-// keep busy; the others are for link and clock faults.
+// keep busy; with SYS_CHROOT it enters the file system of a target; the others are for link and clock faults.
 var agentCapabilities = []string{
 	"SYS_ADMIN", "NET_ADMIN", "SYS_PTRACE", "KILL", "DAC_READ_SEARCH", "DAC_OVERRIDE",
-	"SYS_NICE",
+	"SYS_NICE", "SYS_CHROOT",
 }
 
 // agentStartTimeout bounds the start of the agent. An engine under load took 20 s to start a container, and a run

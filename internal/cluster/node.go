@@ -17,12 +17,13 @@ type Node struct {
 	core
 	login node.Login // what its program asks for
 
-	Process Process
-	Orders  Orders
-	Signals Signals
-	Links   Links
-	Clock   Clock
-	Disk    Disk
+	Process  Process
+	Orders   Orders
+	Signals  Signals
+	Links    Links
+	Clock    Clock
+	Disk     Disk
+	Commands Commands
 }
 
 // newNode makes a node, which has no driver yet.
@@ -35,7 +36,8 @@ func newNode(spec node.Spec, place node.Place) *Node {
 	n.Links = Links{core: c, process: &n.Process, orders: &n.Orders}
 	n.Clock = Clock{core: c, process: &n.Process, orders: &n.Orders}
 	n.Disk = Disk{core: c, process: &n.Process, orders: &n.Orders, signals: &n.Signals}
-	n.all = []any{n, &n.Process, &n.Signals, &n.Links, &n.Clock, &n.Disk}
+	n.Commands = Commands{core: c, node: n}
+	n.all = []any{n, &n.Process, &n.Signals, &n.Links, &n.Clock, &n.Disk, &n.Commands}
 	return n
 }
 

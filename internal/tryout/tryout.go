@@ -107,6 +107,10 @@ func Applies(k chaos.Kind, b listed.Backend) bool {
 	if err != nil {
 		return false
 	}
+	if builtIn := func(s node.Spec) bool { return s.Image == node.SelfProgram }; k.Shell &&
+		slices.ContainsFunc(t.Specs(), builtIn) {
+		return false // the image has no shell
+	}
 	f, err := k.New(func(any) error { return nil })
 	if err != nil {
 		return true // it takes keys, and so needs nothing of the service

@@ -100,7 +100,7 @@ func columnsOf(k chaos.Kind, f chaos.Fault) []string {
 	switch {
 	case linked:
 		return []string{onLink}
-	case k.Servers || wants:
+	case k.Servers || wants || k.Shell:
 		return []string{onServer}
 	case len(k.NeedsOf(f)) == 0:
 		return nil
@@ -117,7 +117,7 @@ func testbedFor(k chaos.Kind, f chaos.Fault, column string) testbed {
 	case column != onServer:
 	case slices.Contains(before, disk.LoopDisk):
 		return testbeds["disk"]
-	case slices.Contains(before, wall.Preload) || slices.Contains(k.NeedsOf(f), disk.CanData):
+	case slices.Contains(before, wall.Preload) || slices.Contains(k.NeedsOf(f), disk.CanData) || k.Shell:
 		return testbeds["redis"]
 	}
 	return testbeds["plain"]

@@ -8,12 +8,14 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/links"
 	"github.com/lockquake/lockquake/internal/agent/process"
 	"github.com/lockquake/lockquake/internal/agent/ptrace"
+	"github.com/lockquake/lockquake/internal/agent/shell"
 )
 
 // All returns the mechanisms, anew for each agent.
 func All() agent.Mechanisms {
 	return agent.Mechanisms{
 		clock.Mechanism(ptrace.Holder{Untraced: disk.Untraced, Thaw: process.Thaw}),
+		shell.Mechanism(),
 		disk.Mechanism(),
 		links.Mechanism(),
 		process.Mechanism(),
