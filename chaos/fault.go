@@ -57,6 +57,8 @@ type Kind struct {
 	// Stops tells whether the target does not run while the trouble stands, so that whoever stopped it in order to aim
 	// must not continue it.
 	Stops bool
+	// Slows tells whether the target's process gets less of a processor than it wants.
+	Slows bool
 	// Idle tells whether nothing happens to the target.
 	Idle bool
 	// AtPeers tells whether pictures show the fault at the other ends of the links, and not at its targets.
@@ -142,7 +144,7 @@ func (k Kind) Lasts(f Fault) bool {
 // Traits are what a fault of this kind does, for the record of an injection.
 func (k Kind) Traits(f Fault) *history.Traits {
 	t := history.Traits{Kills: k.Kills, Returns: k.Kills && slices.Contains(k.Needs, CanStart), Halts: k.Stops &&
-		!k.Kills, Idle: k.Idle, AtPeers: k.AtPeers, Began: k.Began, Ended: k.Ended}
+		!k.Kills, Slows: k.Slows, Idle: k.Idle, AtPeers: k.AtPeers, Began: k.Began, Ended: k.Ended}
 	if w, ok := f.(Worded); ok {
 		t.Began, t.Ended = w.Words()
 	}

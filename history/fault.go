@@ -88,6 +88,7 @@ type Traits struct {
 	// of a fault that kills: every target is started again; else servers alone are
 	Returns bool `json:"returns,omitempty"`
 	Halts   bool `json:"halts,omitempty"`    // the target's process does not run until the heal
+	Slows   bool `json:"slows,omitempty"`    // the target's process gets less of a processor than it wants
 	Idle    bool `json:"idle,omitempty"`     // nothing happens
 	AtPeers bool `json:"at_peers,omitempty"` // it shows at the other ends of the links
 	Cuts    bool `json:"cuts,omitempty"`     // nothing that is sent between the targets and the peers is answered

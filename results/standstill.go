@@ -37,7 +37,7 @@ func NewStandstills(run Run) *Standstills {
 	s := &Standstills{run: run, asked: map[string][]period{}, told: map[string]int64{}, list: map[string][]stall{}}
 	for i := range run.Faults { // in the order of their start
 		f := &run.Faults[i]
-		if !f.Traits.Halts {
+		if !f.Traits.Halts && !f.Traits.Slows {
 			continue
 		}
 		x := period{f.Start, f.End}

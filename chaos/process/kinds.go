@@ -1,4 +1,4 @@
-// Package process has the faults of processes: they are stopped, frozen, ended and started again. Beside them is what
+// Package process has the faults of processes: they are stopped, frozen, throttled, ended and started again. Beside them is what
 // they ask of the agent: its orders and its answers.
 package process
 
@@ -6,5 +6,5 @@ import "github.com/lockquake/lockquake/chaos"
 
 // Kinds lists them.
 func Kinds() []chaos.Kind {
-	return []chaos.Kind{pauseKind(), freezeKind(), killKind(), stopKind(), restartKind()}
+	return []chaos.Kind{pauseKind(), freezeKind(), killKind(), stopKind(), restartKind(), cpuLimitKind()}
 }

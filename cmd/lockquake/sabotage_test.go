@@ -32,6 +32,7 @@ var sabotages = map[string]sabotage{
 	"noop":       {none: "it does nothing"},
 	"pause":      {deaf: "signal:STOP"},
 	"freeze":     {deaf: "freeze"},
+	"cpu-limit":  {deaf: "limit-cpu"},
 	"kill":       {deaf: "signal:KILL"},
 	"restart":    {deaf: "signal:KILL"},
 	"stop":       {deaf: "signal:TERM"},

@@ -184,7 +184,7 @@ func (d *docker) Name() string { return "docker" }
 // Offers tells what can be done to a container's process. All of it also goes through the engine alone, should the
 // agent not start.
 func (d *docker) Offers(c chaos.Capability, r node.Role) error {
-	if c == CanLimit {
+	if c == CanLimit || c == process.CanLimitCPU {
 		_, err := d.limits()
 		return err
 	}
@@ -240,7 +240,7 @@ func (d *docker) EngineID(ctx context.Context) (string, error) {
 // offers holds for all providers of real processes.
 func offers(c chaos.Capability, r node.Role) error {
 	switch c {
-	case chaos.CanInspect, chaos.CanPause, process.CanFreeze, process.CanKill, process.CanStop, links.CanFilter,
+	case chaos.CanInspect, chaos.CanPause, process.CanFreeze, process.CanLimitCPU, process.CanKill, process.CanStop, links.CanFilter,
 		links.CanHold, links.CanReset, shell.CanExec:
 		return nil
 	case disk.CanData, disk.CanHoldSyncs, disk.CanCutPower:

@@ -62,6 +62,11 @@ func NewLocal(o LocalOptions) (Provider, error) {
 // Name returns "local".
 func (l *local) Name() string { return "local" }
 
+// grouped are the orders for which the agent makes control groups.
+var grouped = map[chaos.Capability]string{
+	process.CanFreeze: process.DoFreeze, process.CanLimitCPU: process.DoLimitCPU,
+}
+
 // Offers tells what can be done to a child process.
 func (l *local) Offers(c chaos.Capability, r node.Role) error {
 	if r != node.Client {
@@ -76,10 +81,10 @@ func (l *local) Offers(c chaos.Capability, r node.Role) error {
 	if err := proc.Supported(); err != nil && c != chaos.CanStart {
 		return chaos.Unavailable{What: string(c), Reason: err.Error()}
 	}
-	if c == process.CanFreeze {
-		if err := l.options.Mechanisms.Supports(process.DoFreeze); err != nil {
+	if do := grouped[c]; do != "" {
+		if err := l.options.Mechanisms.Supports(do); err != nil {
 			return chaos.Unavailable{What: string(c), Reason: err.Error() +
-				"; the agent makes control groups, for which it needs root and a writable hierarchy: use --provider docker, or pause"}
+				"; the agent makes control groups, for which it needs root and a writable hierarchy: use --provider docker"}
 		}
 	}
 	if do := asked[c]; do == links.DoFilter || do == links.DoReset || slices.Contains(shapings, c) {

@@ -24,6 +24,7 @@ type Node struct {
 	Clock    Clock
 	Disk     Disk
 	Commands Commands
+	CPULimit CPULimit
 }
 
 // newNode makes a node, which has no driver yet.
@@ -37,7 +38,8 @@ func newNode(spec node.Spec, place node.Place) *Node {
 	n.Clock = Clock{core: c, process: &n.Process, orders: &n.Orders}
 	n.Disk = Disk{core: c, process: &n.Process, orders: &n.Orders, signals: &n.Signals}
 	n.Commands = Commands{core: c, node: n}
-	n.all = []any{n, &n.Process, &n.Signals, &n.Links, &n.Clock, &n.Disk, &n.Commands}
+	n.CPULimit = CPULimit{core: c, process: &n.Process, orders: &n.Orders, signals: &n.Signals}
+	n.all = []any{n, &n.Process, &n.Signals, &n.Links, &n.Clock, &n.Disk, &n.Commands, &n.CPULimit}
 	return n
 }
 

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -53,42 +52,13 @@ func freeze(ctx context.Context, c agent.Call, args process.FreezeArgs) (any, er
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.from = &all[0]
-	if f.by, err = all[0].below(groupName(proc.ThisProgram(), c.Process.PID)); err != nil {
+	if f.by, err = all[0].below(groupName(frozenPrefix, proc.ThisProgram(), c.Process.PID)); err != nil {
 		return nil, err
 	}
-	if err := f.gather(); err != nil {
+	if err := gather(f.process.PID, f.by.folder); err != nil {
 		return nil, err
 	}
 	return nil, f.by.set(ctx, true)
-}
-
-// gather moves the process and its descendants into the group. A child that is born there stays there, so those that
-// are found outside are looked for again until there is none.
-func (f *freezing) gather() error {
-	for range 100 {
-		in, err := f.by.members()
-		if err != nil {
-			return err
-		}
-		family, err := proc.Descendants(f.process.PID)
-		if err != nil {
-			return err
-		}
-		moved := false
-		for _, pid := range family {
-			if slices.Contains(in, pid) {
-				continue
-			}
-			moved = true
-			if err := f.by.take(pid); err != nil {
-				return err
-			}
-		}
-		if !moved {
-			return nil
-		}
-	}
-	return fmt.Errorf("pid %d starts processes faster than they can be moved into a group", f.process.PID)
 }
 
 // undo thaws, and leaves the process where it was.
@@ -182,18 +152,18 @@ func stopWaits(pid int) bool {
 }
 
 // groupName is how an agent calls the group of a process.
-func groupName(h proc.Program, pid int) string {
-	return fmt.Sprintf("%s%d-%d-%d-%d", frozenPrefix, h.NS, h.PID, h.Start, pid)
+func groupName(prefix string, h proc.Program, pid int) string {
+	return fmt.Sprintf("%s%d-%d-%d-%d", prefix, h.NS, h.PID, h.Start, pid)
 }
 
 // agentOf reads such a name.
-func agentOf(name string) (h proc.Program, ok bool) {
+func agentOf(prefix, name string) (h proc.Program, ok bool) {
 	var pid int
-	n, err := fmt.Sscanf(name, frozenPrefix+"%d-%d-%d-%d", &h.NS, &h.PID, &h.Start, &pid)
+	n, err := fmt.Sscanf(name, prefix+"%d-%d-%d-%d", &h.NS, &h.PID, &h.Start, &pid)
 	return h, err == nil && n == 4
 }
 
-// restore thaws the processes that a dead agent had frozen, removes its groups, and says which. It looks through the
+// restore thaws the processes that a dead agent had frozen or limited, removes its groups, and says which. It looks through the
 // hierarchies that are mounted here.
 func restore(ctx context.Context, _ agent.Call) (any, error) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
@@ -202,21 +172,27 @@ func restore(ctx context.Context, _ agent.Call) (any, error) {
 	}
 	restored, errs := []string{}, []error{}
 	for _, m := range cgroup.Mounts(string(mounts)) {
-		if m.Version == 1 && !m.Has("freezer") {
+		limits := m.Version == 2 || m.Has("cpu")
+		if !limits && !m.Has("freezer") {
 			continue
 		}
 		_ = filepath.WalkDir(m.Point, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || !d.IsDir() {
 				return nil //nolint:nilerr // it went meanwhile, or is not ours to look into
 			}
-			by, ours := agentOf(d.Name())
-			if !ours || !by.Dead() || !madeByUs(d) {
+			by, froze := agentOf(frozenPrefix, d.Name())
+			limiter, limited := agentOf(limitedPrefix, d.Name())
+			if !froze && !limited || !froze && !limiter.Dead() || froze && !by.Dead() || !madeByUs(d) {
 				return nil
 			}
 			up := filepath.Dir(path)
 			group := freezer{version: m.Version, folder: path, group: path}
-			if err := group.thawAndRemove(ctx, freezer{version: m.Version, folder: up, group: up}); err != nil {
-				errs = append(errs, fmt.Errorf("thaw %s: %w", path, err))
+			remove := func() error { return moveAndRemove(ctx, path, up) }
+			if froze {
+				remove = func() error { return group.thawAndRemove(ctx, freezer{version: m.Version, folder: up, group: up}) }
+			}
+			if err := remove(); err != nil {
+				errs = append(errs, fmt.Errorf("undo %s: %w", path, err))
 				return fs.SkipDir
 			}
 			restored = append(restored, "control group "+path)

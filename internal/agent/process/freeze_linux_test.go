@@ -102,7 +102,7 @@ func groupsLeft(t *testing.T) []string {
 	t.Helper()
 	var out []string
 	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d os.DirEntry, err error) error {
-		if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), strings.TrimSuffix(groupName(proc.ThisProgram(), 0), "-0")) {
+		if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), strings.TrimSuffix(groupName(frozenPrefix, proc.ThisProgram(), 0), "-0")) {
 			out = append(out, path)
 		}
 		return nil // a group may go while we look
@@ -155,11 +155,11 @@ func everyVersion(t *testing.T, p proc.Process, do func(t *testing.T)) {
 				t.Skip("it is mounted read-only")
 			}
 			f := &freezing{process: p, from: &base}
-			if f.by, err = base.below(groupName(proc.ThisProgram(), p.PID)); err != nil {
+			if f.by, err = base.below(groupName(frozenPrefix, proc.ThisProgram(), p.PID)); err != nil {
 				t.Skip(err)
 			}
 			freezings.Store(p, f)
-			if err := f.gather(); err != nil {
+			if err := gather(f.process.PID, f.by.folder); err != nil {
 				t.Fatal(err)
 			}
 			if err := f.by.set(t.Context(), true); err != nil {

@@ -92,23 +92,27 @@ func viewsOf(pid int) []string {
 }
 
 func freezerSeen(version int, root, mounts, own string) (freezer, bool) {
-	controller := map[int]string{1: "freezer", 2: ""}[version]
-	group, ok := cgroup.Group(own, controller)
-	if !ok {
-		return freezer{}, false
+	_, folder, group, ok := seenGroup(version, map[int]string{1: "freezer", 2: ""}[version], root, mounts, own)
+	return freezer{
+		version: version, folder: folder, group: group,
+		readOnly: ok && unix.Access(folder, unix.W_OK) != nil,
+	}, ok
+}
+
+// seenGroup finds the group of a process, and the hierarchy that has it, among the mounts of a view.
+func seenGroup(version int, controller, root, mounts, own string) (m cgroup.Mount, folder, group string, ok bool) {
+	if group, ok = cgroup.Group(own, controller); !ok {
+		return m, "", "", false
 	}
 	for _, m := range cgroup.Mounts(mounts) {
 		if m.Version != version || version == 1 && !m.Has(controller) {
 			continue
 		}
 		if folder, ok := m.Folder(root, group); ok {
-			return freezer{
-				version: version, folder: folder, group: group,
-				readOnly: unix.Access(folder, unix.W_OK) != nil,
-			}, true
+			return m, folder, group, true
 		}
 	}
-	return freezer{}, false
+	return m, "", group, false
 }
 
 // state asks the kernel. Groups at the top of a hierarchy have no such file, and are never frozen.
@@ -151,11 +155,11 @@ func (f freezer) set(ctx context.Context, frozen bool) error {
 	}
 }
 
-// members lists the processes of the group.
-func (f freezer) members() ([]int, error) {
-	b, err := os.ReadFile(filepath.Join(f.folder, "cgroup.procs"))
+// membersOf lists the processes of the group in that folder.
+func membersOf(folder string) ([]int, error) {
+	b, err := os.ReadFile(filepath.Join(folder, "cgroup.procs"))
 	if err != nil {
-		return nil, fmt.Errorf("list the group %s: %w", f.group, err)
+		return nil, fmt.Errorf("list the processes of a control group: %w", err)
 	}
 	var out []int
 	for line := range strings.Lines(string(b)) {
@@ -166,13 +170,64 @@ func (f freezer) members() ([]int, error) {
 	return out, nil
 }
 
-// take moves a process into the group. One that has ended is passed over.
-func (f freezer) take(pid int) error {
-	err := os.WriteFile(filepath.Join(f.folder, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
+// move moves a process into the group in that folder. One that has ended is passed over.
+func move(pid int, folder string) error {
+	err := os.WriteFile(filepath.Join(folder, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 	if err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("move pid %d into the group %s: %w", pid, f.group, err)
+		return fmt.Errorf("move pid %d into a control group: %w", pid, err)
 	}
 	return nil
+}
+
+// gather moves a process and its descendants into the group in that folder. A child that is born there stays there, so
+// those that are found outside are looked for again until there is none.
+func gather(pid int, folder string) error {
+	for range 100 {
+		in, err := membersOf(folder)
+		if err != nil {
+			return err
+		}
+		family, err := proc.Descendants(pid)
+		if err != nil {
+			return err
+		}
+		moved := false
+		for _, one := range family {
+			if slices.Contains(in, one) {
+				continue
+			}
+			moved = true
+			if err := move(one, folder); err != nil {
+				return err
+			}
+		}
+		if !moved {
+			return nil
+		}
+	}
+	return fmt.Errorf("pid %d starts processes faster than they can be moved into a group", pid)
+}
+
+// moveAndRemove moves whoever is in a group to another, and removes it. One that is gone is no error.
+func moveAndRemove(ctx context.Context, folder, to string) error {
+	for {
+		list, err := membersOf(folder)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		for _, pid := range list {
+			err = errors.Join(err, move(pid, to))
+		}
+		if err != nil {
+			return err
+		}
+		if len(list) == 0 {
+			return cgroup.Remove(folder)
+		}
+		if clock.Sleep(ctx, 200*time.Microsecond) != nil {
+			return ctx.Err()
+		}
+	}
 }
 
 // below makes a group within this one. It has no other controllers, so the limits of this one still hold there.
@@ -192,22 +247,7 @@ func (f freezer) thawAndRemove(ctx context.Context, to freezer) error {
 	if _, err := os.Stat(f.folder); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	thawed := f.set(ctx, false)
-	for {
-		list, err := f.members()
-		if err != nil {
-			return errors.Join(thawed, err)
-		}
-		for _, pid := range list {
-			err = errors.Join(err, to.take(pid))
-		}
-		if err != nil || len(list) == 0 {
-			return errors.Join(thawed, err, f.remove())
-		}
-		if clock.Sleep(ctx, 200*time.Microsecond) != nil {
-			return errors.Join(thawed, ctx.Err())
-		}
-	}
+	return errors.Join(f.set(ctx, false), moveAndRemove(ctx, f.folder, to.folder))
 }
 
 // remove removes the folder of an empty group; the kernel may need a moment to let go of the last process.
@@ -222,7 +262,7 @@ func supported() error {
 	if err != nil {
 		return err
 	}
-	try, err := all[0].below(groupName(proc.ThisProgram(), int(-tries.Add(1))))
+	try, err := all[0].below(groupName(frozenPrefix, proc.ThisProgram(), int(-tries.Add(1))))
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func thawHeld(ctx context.Context, h *ptrace.Held) (*thawedGroup, error) {
 	if frozen, _, err := by.by.state(); err != nil || !frozen {
 		return m, err
 	}
-	members, err := by.by.members()
+	members, err := membersOf(by.by.folder)
 	if err != nil {
 		return m, err
 	}
