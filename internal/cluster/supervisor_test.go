@@ -72,7 +72,10 @@ func orderKinds() []orderKind {
 		},
 		{
 			name: "disk", needs: disk.CanHoldSyncs, watch: isTraced,
-			give: func(ctx context.Context, n *Node) error { _, err := n.Disk.HoldSyncs(ctx, "order", time.Second); return err },
+			give: func(ctx context.Context, n *Node) error {
+				_, err := n.Disk.HoldSyncs(ctx, "order", time.Second)
+				return err
+			},
 		},
 		{name: "power", needs: disk.CanCutPower, prepared: []node.Preparation{disk.LoopDisk}, watch: hasLoopDisk},
 	}
