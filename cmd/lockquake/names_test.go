@@ -26,7 +26,7 @@ var nameExceptions = map[string]string{
 	"internal/cluster/limits/groups_linux.go":   "memory: a control group",
 	"internal/cluster/executable/executable.go": "Debian's packages of programs",
 	"internal/cluster/signals.go":               "freeze: what a control group does",
-	"internal/engine/record.go":                 "memory: of the machine",
+	"internal/engine/host.go":                   "memory: of the machine",
 	"internal/soak/rows.go":                     "rows of the track record are locks in versions",
 	"internal/stories/random.go":                "the faults that are drawn where none are named",
 	"internal/stories/subject.go":               "delay: a value that stories name",

@@ -11,7 +11,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/cluster/state"
-	"github.com/lockquake/lockquake/internal/engine/live"
+	"github.com/lockquake/lockquake/internal/engine/control"
 	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
@@ -41,8 +41,8 @@ func OpenClientBench(ctx context.Context, o Options) (*ClientBench, error) {
 // Client returns the node of the client of that number, not yet started, and what it would be told to start with.
 func (b *ClientBench) Client(number int) (*cluster.Node, *wire.Start, error) {
 	n := b.run.nodes.Cluster.Node(history.ClientName(number))
-	frames := startFrames{plan: b.run.plan, nodes: b.run.nodes, id: b.run.id, record: true}
-	st, err := frames.of(&process{node: n, index: number})
+	frames := control.StartFrames{Plan: b.run.plan, Nodes: b.run.nodes, Run: b.run.id, Records: true}
+	st, err := frames.Of(n, number)
 	return n, st, err
 }
 
@@ -51,7 +51,7 @@ func (b *ClientBench) LastWords() error { return lastWords(b.run.record.LogDir()
 
 // Close ends all that was started.
 func (b *ClientBench) Close(ctx context.Context) error {
-	return errors.Join(b.run.processes.stop(ctx, node.Resource), b.run.finish(ctx))
+	return errors.Join(b.run.processes.Stop(ctx, node.Resource), b.run.finish(ctx))
 }
 
 // Hellos starts one client of each program that stands in for lockquake's own client, and returns what they say of
@@ -94,15 +94,11 @@ func hellosOf(ctx context.Context, o Options, c *cluster.Cluster) (hellos []*wir
 		return nil, err
 	}
 	for i, n := range c.Nodes {
-		s := newProcess(n, i, live.New(), wire.NewConn(n.Process.Stdio().Out, n.Process.Stdio().In))
-		s.log = o.Log
-		go s.read()
-		err := s.await(ctx, s.greeted, "hello")
-		_ = s.conn.Close()
+		h, err := control.Hello(ctx, n, i, o.Log)
 		if err != nil {
 			return nil, err
 		}
-		hellos = append(hellos, s.greeting())
+		hellos = append(hellos, h)
 	}
 	return hellos, nil
 }

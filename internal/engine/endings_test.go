@@ -19,6 +19,7 @@ import (
 	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/engine/control"
 	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/engine/watch"
 	"github.com/lockquake/lockquake/internal/wire"
@@ -76,13 +77,13 @@ func TestAClientThatFailsMakesTheRunUnknown(t *testing.T) {
 		}}, "client-1: control stream: control stream breaks the protocol: \"?\" where a frame or a batch begins"},
 		{"a frame without an end", script{begins: sends("{" + strings.Repeat("x", 16<<20+256<<10))}, "client-1: control stream: control stream breaks the protocol: a frame of more than 16777216 bytes"},
 		{"a flood of what nobody asked for", script{begins: func(a *fakeNode) {
-			for range maxTalk + 1 {
+			for range control.MaxTalk + 1 {
 				_ = a.conn.Send(wire.Frame{Type: wire.TypeLog, Log: &wire.Log{Text: "I am a lock"}})
 			}
 			a.pause(time.Hour)
 		}}, "client-1: control stream breaks the protocol: log: more than 10000 frames that nobody asked for"},
 		{"a flood of readies", script{begins: func(a *fakeNode) {
-			for range maxTalk + 1 {
+			for range control.MaxTalk + 1 {
 				_ = a.conn.Send(wire.Frame{Type: wire.TypeReady, Ready: &wire.Ready{}})
 			}
 			a.pause(time.Hour)
@@ -120,7 +121,7 @@ func TestAClientThatFailsMakesTheRunUnknown(t *testing.T) {
 }
 
 // lastEvent has client-1 send one event more when it is told to stop, and calls f when that is written down, before anything else is read.
-func lastEvent(t *testing.T, f func(s *testbed, client *process)) *testbed {
+func lastEvent(t *testing.T, f func(s *testbed, client *control.Process)) *testbed {
 	s := &testbed{t: t, scripts: map[string]script{"client-1": {ends: func(a *fakeNode, d *wire.Done) error {
 		a.emit(history.Event{Kind: history.Stall, Phase: history.Info, Value: 1})
 		d.Recorded++
@@ -128,9 +129,9 @@ func lastEvent(t *testing.T, f func(s *testbed, client *process)) *testbed {
 	}}}}
 	s.tune = func(r *run) {
 		shortly(r)
-		r.processes.options.Events = func(batch []history.Event) {
+		r.processes.Events = func(batch []history.Event) {
 			if batch[0].Kind == history.Stall {
-				f(s, r.processes.all[0])
+				f(s, r.processes.All[0])
 			}
 		}
 	}
@@ -140,7 +141,7 @@ func lastEvent(t *testing.T, f func(s *testbed, client *process)) *testbed {
 // TestAStreamThatDoesNotEnd is waited for until the last deadline. Then the run is unknown, and the client's history is not whole.
 func TestAStreamThatDoesNotEnd(t *testing.T) {
 	t.Parallel()
-	s := lastEvent(t, func(s *testbed, client *process) {
+	s := lastEvent(t, func(s *testbed, client *control.Process) {
 		judged := make(chan struct{})
 		s.t.Cleanup(func() { close(judged) })
 		<-judged
@@ -157,7 +158,7 @@ func TestAStreamThatDoesNotEnd(t *testing.T) {
 // TestAHistoryThatCannotBeClosed: what was not written is not known.
 func TestAHistoryThatCannotBeClosed(t *testing.T) {
 	t.Parallel()
-	s := lastEvent(t, func(_ *testbed, client *process) { _ = client.file.Close() })
+	s := lastEvent(t, func(_ *testbed, client *control.Process) { _ = client.File.Close() })
 	s.wantVerdict(s.run(t.Context(), scheduled()), results.Unknown, "client-1: history: ")
 }
 

@@ -4,7 +4,8 @@
 // Package plan says what will be done, with nothing started. A run carries it out. Its parts own their state:
 //
 //   - package deployment: the cluster and the service; package kept: servers that an earlier run left
-//   - processes: clients and resource behind their control streams; live.Table: which grants they have in hand
+//   - package control: clients and resource behind their control streams; package live: which grants they have
+//   - readings: what servers, clients and the resource count and keep
 //   - schedule and stepRunner say when an injection comes; injector makes and heals it
 //   - observer asks the service for the steps; package watch: clocks and sessions
 //   - package rundir: what is written into the run directory; reporter: what is shown meanwhile

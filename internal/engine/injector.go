@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine/control"
 	"github.com/lockquake/lockquake/internal/engine/deployment"
 	"github.com/lockquake/lockquake/internal/engine/live"
 	"github.com/lockquake/lockquake/internal/engine/plan"
@@ -28,7 +28,8 @@ const maxMisses = 20
 type injector struct {
 	plan      *plan.Plan
 	nodes     *deployment.Nodes
-	processes *processes
+	processes *control.Processes
+	counters  deployment.Counters
 	live      *live.Table
 	faults    *rundir.Faults
 	record    *rundir.Dir
@@ -37,7 +38,7 @@ type injector struct {
 	heals      *chaos.Stack     // of the faults
 	stops      *chaos.Stack     // of the stops that aim at a holder
 	linkFaults chaos.LinkFaults // which link faults stand where
-	leading    sync.WaitGroup   // goroutines that ask who leads after a heal
+	leads      leads
 }
 
 // inject resolves the target and injects the fault. It returns the record, complete but for the heal. If the injection
@@ -105,11 +106,11 @@ func (in *injector) injectNodes(ctx context.Context, f *rundir.Injected) (histor
 	}
 	from, asked := clock.Now(), clock.Waits(ctx, questionTime)
 	if hit := serversHit(scope); f.Inj.Kind.Kills && len(hit) > 0 {
-		in.processes.counters.readBeforeKill(ctx)
+		in.counters.ReadBeforeKill(ctx)
 		shard := chaos.AskShard(ctx, scope.Service, hit, in.plan.Locks)
 		in.faults.Change(func() { f.Shard = shard })
 	}
-	in.followLead(ctx, f, scope)
+	in.leads.follow(ctx, f, scope)
 	asked()
 	heal, receipt, err := f.Inj.Fault.Inject(ctx, scope)
 	in.heals.Push(f.ID, heal, limit)
@@ -164,7 +165,7 @@ func (in *injector) injectHolder(ctx context.Context, f *rundir.Injected, name s
 func (in *injector) injectOn(ctx context.Context, f *rundir.Injected, h live.Hold) (receipt history.Receipt, held bool,
 	err error,
 ) {
-	node := in.processes.all[h.User.Client()].node
+	node := in.processes.All[h.User.Client()].Node
 	in.faults.Change(func() { f.Grant, f.User, f.Lock = h.Grant, &h.User, in.plan.Locks[h.Lock] })
 	in.target(f, []chaos.Node{node}, fmt.Sprintf("user %d, %s", h.User.Index(), f.Lock))
 	from := clock.Now()
@@ -234,7 +235,7 @@ func (in *injector) promised(f *rundir.Injected, s chaos.Scope) string {
 // scope is where an injection goes, with the other ends of its links as they are now.
 func (in *injector) scope(ctx context.Context, f *rundir.Injected, on []chaos.Node) (chaos.Scope, error) {
 	s := chaos.Scope{
-		On: on, Service: clocks{in.nodes, in.processes},
+		On: on, Service: control.Clocks{Nodes: in.nodes, Processes: in.processes},
 		Seed:       seed.Split(in.plan.Scenario.Run.Seed, fmt.Sprintf("fault-%d", f.ID)),
 		LinkFaults: &in.linkFaults, Run: &underway{injector: in, fault: f},
 	}
@@ -306,7 +307,7 @@ func (in *injector) healed(f *rundir.Injected, begun int64, receipt history.Rece
 			f.Reach = nil
 		}
 	})
-	in.leadAtHeal(f)
+	in.leads.healed(f)
 	in.faults.Write()
 	in.reporter.tell(fmt.Sprintf("%s on %s: healed", f.Name, f.Target))
 }
@@ -330,76 +331,9 @@ func (in *injector) leaveOut(d plan.Due, why string) {
 	in.faults.Write()
 }
 
-// How long after a heal the servers are asked who leads now, and whether the old leader has noticed.
-const (
-	leadTime   = time.Second
-	noticeTime = 5 * time.Second
-)
-
 // serversHit names the servers among the targets.
 func serversHit(s chaos.Scope) []string {
 	return slices.DeleteFunc(nodeNames(s.On), func(name string) bool { return !slices.Contains(s.Servers, name) })
-}
-
-// followLead begins to follow who leads after the target, where a fault hits a leader, alone or with clients, and does
-// not follow the lead by itself.
-func (in *injector) followLead(ctx context.Context, f *rundir.Injected, s chaos.Scope) {
-	hit := serversHit(s)
-	if _, own := f.Inj.Fault.(chaos.Wanting); own || len(hit) != 1 {
-		return
-	}
-	if _, ok := f.Inj.Selector.Leader(s.Service); ok {
-		s.Run.Follow(s.Follow(ctx, chaos.Following{Old: hit[0]}))
-	}
-}
-
-// awaitLed waits until another node was seen to lead since an injection hit the leader.
-func (in *injector) awaitLed(ctx context.Context, f *rundir.Injected) error {
-	var lead *chaos.Lead
-	in.faults.Change(func() { lead = f.Follows })
-	if lead == nil {
-		return fmt.Errorf("%s on %s was not made at a leader", f.Name, f.Target)
-	}
-	for lead.Seen().New == "" {
-		if err := clock.Sleep(ctx, 5*time.Millisecond); err != nil {
-			return fmt.Errorf("%w; %s", err, lead.Text())
-		}
-	}
-	return nil
-}
-
-// leadAtHeal adds to the receipt of a heal who led while the fault stood, and goes on asking in the background.
-func (in *injector) leadAtHeal(f *rundir.Injected) {
-	var lead *chaos.Lead
-	in.faults.Change(func() { lead = f.Follows })
-	if lead == nil {
-		return
-	}
-	without := f.Healed.Evidence
-	in.tellLead(f, without, lead)
-	in.leading.Go(func() {
-		lead.Wait(context.Background(), leadTime, noticeTime)
-		lead.Stop()
-		in.tellLead(f, without, lead)
-		in.faults.Write()
-	})
-}
-
-// tellLead writes what is known of the lead into the record of a fault.
-func (in *injector) tellLead(f *rundir.Injected, evidence string, lead *chaos.Lead) {
-	in.faults.Change(func() {
-		healed, seen := *f.Healed, lead.Seen()
-		healed.Evidence = strings.TrimPrefix(evidence+"; the lead: "+lead.Text(), "; ")
-		f.Healed, f.Lead = &healed, &seen
-	})
-}
-
-// stopLeads ends the asking, whatever is still awaited.
-func (in *injector) stopLeads() {
-	for _, lead := range in.faults.Following() {
-		lead.Stop()
-	}
-	in.leading.Wait()
 }
 
 // underway is the run as the fault of one injection sees it.

@@ -8,9 +8,6 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/chaos"
-	"github.com/lockquake/lockquake/internal/cluster"
-	"github.com/lockquake/lockquake/internal/engine/deployment"
-	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -165,23 +162,6 @@ func TestWhatNodesAreToldAtTheStart(t *testing.T) {
 		if reaches := len(st.Access) > 0; reaches != (name != registerNode) {
 			t.Errorf("%s is told how to reach the service: %t", name, reaches)
 		}
-	}
-}
-
-// TestThePasswordOfTheResource is that of the first of its nodes that has one.
-func TestThePasswordOfTheResource(t *testing.T) {
-	t.Parallel()
-	spec := func(name string) node.Spec {
-		return node.Spec{Name: name, Role: node.Resource, Ports: []node.Port{{Name: name}}}
-	}
-	nodes, err := cluster.Attach([]node.Spec{spec("a"), spec("b")}, []cluster.Endpoint{
-		{Port: "a", Address: "127.0.0.1:1"}, {Port: "b", Address: "127.0.0.1:2", Login: node.Login{Password: "secret"}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := (startFrames{nodes: &deployment.Nodes{Cluster: &cluster.Cluster{Nodes: nodes}}}).resourcePassword(); got != "secret" {
-		t.Errorf("it is %q", got)
 	}
 }
 

@@ -1,59 +1,18 @@
 package engine
 
 import (
-	"log/slog"
 	"maps"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/lockquake/lockquake/backends"
-	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
-	"github.com/lockquake/lockquake/internal/cluster"
-	"github.com/lockquake/lockquake/internal/engine/plan"
-	"github.com/lockquake/lockquake/internal/engine/rundir"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
 )
-
-// TestWhoWasJudgedIsTold takes down what nodes say that they are: lockquake's own client names the modules of all locks, a foreign one its own.
-func TestWhoWasJudgedIsTold(t *testing.T) {
-	t.Parallel()
-	all := map[string]string{"redis": "v9", "etcd": "v3"}
-	for _, c := range []struct {
-		name      string
-		index     int
-		hello     *wire.Hello
-		libraries map[string]string
-		foreign   bool
-		unknown   int
-	}{
-		{"own client", 0, &wire.Hello{Process: "lockquake client", Software: "1", Libraries: all}, map[string]string{"redis": "v9"}, false, 0},
-		{"own resource", -1, &wire.Hello{Process: "lockquake register"}, nil, false, 0},
-		{"a resource as client", 0, &wire.Hello{Process: "lockquake register"}, nil, true, 0},
-		{"foreign client", 0, &wire.Hello{Process: "kazoo", Libraries: all}, all, true, 0},
-		{"nameless client", 0, &wire.Hello{}, nil, true, 1},
-		{"never came", 0, nil, nil, false, 0},
-	} {
-		p := &processes{record: &rundir.Dir{Log: slog.New(slog.DiscardHandler)}, plan: &plan.Plan{Backend: listed.Backend{Backend: backends.Backend{Name: "redis"}}}}
-		p.options.ClientModules = func(backend, _ string) []string { return []string{backend} }
-		st := results.ClientStats{}
-		p.addProgram(&st, &process{node: &cluster.Node{}, index: c.index, hello: c.hello})
-		if h := c.hello; h != nil && (st.Process != h.Process || st.Software != h.Software) {
-			t.Errorf("%s: told is %+v of %+v", c.name, st.Client, *h)
-		}
-		if !maps.Equal(st.Libraries, c.libraries) || st.Foreign != c.foreign || len(p.record.Env.Unknown) != c.unknown {
-			t.Errorf("%s: told is %+v, unknown because of %q", c.name, st.Client, p.record.Env.Unknown)
-		}
-	}
-	if len(all) != 2 {
-		t.Error("what the hello said was changed")
-	}
-}
 
 // TestWhatAReadingHas is what servers, clients and the machine count, in the middle between the question and the answers. Who gives no answer
 // is left out. What attached servers count is what others ask of them, too.
@@ -71,7 +30,7 @@ func TestWhatAReadingHas(t *testing.T) {
 		took := 10 * time.Millisecond
 		want := results.Reading{Requests: map[string]int64{"server-1": 5}, Connections: map[string]int64{"server-1": 5}, Notifications: map[string]int64{"client-1": 7}}
 		if attached {
-			s.tune = func(r *run) { r.processes.counters.attached = true }
+			s.tune = func(r *run) { r.readings.counters.Attached = true }
 			took, want.Requests, want.Connections = 0, nil, nil
 		}
 		before := machineCPU()
@@ -123,7 +82,7 @@ func TestServersAreReadBeforeAKill(t *testing.T) {
 func TestAttachedServersAreForOwnClients(t *testing.T) {
 	t.Parallel()
 	for _, own := range []bool{false, true} {
-		s := &testbed{t: t, own: own, tune: func(r *run) { r.processes.options.Attached = &plan.Attached{} }}
+		s := &testbed{t: t, own: own, tune: func(r *run) { r.processes.Attached = true }}
 		got := s.run(t.Context(), protected(registerNode))
 		if own != (got.err == nil) || !own && !strings.HasPrefix(got.err.Error(), "client-1: it is not lockquake's own client") {
 			t.Errorf("own clients %t: the run ended with %v", own, got.err)

@@ -17,6 +17,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine/control"
 	"github.com/lockquake/lockquake/internal/engine/deployment"
 	"github.com/lockquake/lockquake/internal/engine/kept"
 	"github.com/lockquake/lockquake/internal/engine/live"
@@ -42,13 +43,14 @@ type run struct {
 	nodes     *deployment.Nodes // the cluster and its service
 	takeover  *kept.Takeover    // of servers that a run before kept
 	clocks    *watch.Measurer
-	processes *processes // clients and resource
+	processes *control.Processes // clients and resource
+	readings  readings           // of what they and the servers count
 	injector  *injector
 	schedule  *schedule
 	steps     *stepRunner
 	observer  *observer // of the service, for the steps
 	live      *live.Table
-	contents  contentsReader
+	contents  deployment.Contents
 	wall      *watch.WallClock // nil before the load
 }
 
@@ -89,27 +91,31 @@ func newRun(o Options, p *plan.Plan) *run {
 	r.reporter = &reporter{show: o.Progress, total: p.Load(), record: r.record, live: r.live, faults: r.faults}
 	r.nodes = &deployment.Nodes{Plan: p, Dir: r.record}
 	r.clocks = &watch.Measurer{Dir: r.record}
-	r.processes = &processes{
-		plan: p, options: o, within: &r.within, nodes: r.nodes, live: r.live, faults: r.faults, record: r.record,
-		clocks: r.clocks, own: r.own,
-		counters: serverCounters{r.nodes, r.record, o.Attached != nil}, over: make(chan struct{}),
+	r.processes = &control.Processes{
+		Plan: p, Attached: o.Attached != nil, Counted: o.NoRecord, Modules: o.ClientModules, Events: o.Events,
+		Nodes: r.nodes, Live: r.live, Faults: r.faults, Dir: r.record, Clocks: r.clocks, Own: r.own,
+	}
+	r.readings = readings{
+		plan: p, nodes: r.nodes, processes: r.processes, record: r.record, own: r.own,
+		counters: deployment.Counters{Nodes: r.nodes, Attached: o.Attached != nil},
 	}
 	r.takeover = &kept.Takeover{
 		Kept: o.Kept, Plan: p, Provider: o.Provider, Images: o.Images, Nodes: r.nodes,
-		Clocks: clocks{r.nodes, r.processes}, Faults: r.faults, Dir: r.record, Tell: r.reporter.tell,
+		Clocks: control.Clocks{Nodes: r.nodes, Processes: r.processes}, Faults: r.faults, Dir: r.record,
+		Tell: r.reporter.tell,
 	}
 	r.injector = &injector{
-		plan: p, nodes: r.nodes, processes: r.processes, live: r.live, faults: r.faults, record: r.record,
-		reporter: r.reporter,
-		heals:    chaos.NewStack(), stops: chaos.NewStack(),
+		plan: p, nodes: r.nodes, processes: r.processes, counters: r.readings.counters, live: r.live, faults: r.faults,
+		record: r.record, reporter: r.reporter,
+		heals: chaos.NewStack(), stops: chaos.NewStack(), leads: leads{faults: r.faults},
 	}
 	r.schedule = &schedule{plan: p, record: r.record, injector: r.injector}
 	r.observer = &observer{plan: p, nodes: r.nodes, live: r.live, seen: rundir.NewObservations()}
-	r.contents = contentsReader{p, r.nodes, r.record, o.Attached != nil}
+	r.contents = deployment.Contents{Nodes: r.nodes, Attached: o.Attached != nil}
 	r.steps = &stepRunner{
-		plan: p, within: &r.within, live: r.live, processes: r.processes, injector: r.injector, observer: r.observer,
-		record:   r.record,
-		reporter: r.reporter, read: lastRead{}, named: map[string]*rundir.Injected{},
+		plan: p, within: &r.within, live: r.live, processes: r.processes, counters: r.readings.counters,
+		injector: r.injector, observer: r.observer, record: r.record, reporter: r.reporter,
+		read: lastRead{}, named: map[string]*rundir.Injected{},
 	}
 	return r
 }
@@ -151,15 +157,15 @@ func (r *run) do(ctx context.Context) (err error) {
 		}
 		return plan.MissingError{Text: err.Error()}
 	}
-	defer r.processes.watch.KeepAsking(ctx)()
+	defer r.processes.Watch.KeepAsking(ctx)()
 	r.clocks.Keep(ctx, r.nodes.Cluster.AgentClocks)
 	defer r.clocks.Stop()
 	pulse := r.watchSelf()
 	defer pulse.Stop() // before finish closes the engine's history
 	r.nodes.Explain(ctx, false)
-	r.contents.before(ctx)
+	r.contents.Before(ctx)
 	if !r.plan.Warms() {
-		r.processes.takeReading(ctx)
+		r.readings.take(ctx)
 	}
 	loadErr := r.phase(results.TimeLoad, func() error { return r.load(ctx) })
 	r.measured(context.WithoutCancel(ctx))
@@ -197,7 +203,7 @@ func (r *run) up(ctx context.Context) error {
 		return err
 	}
 	if lister, ok := r.nodes.Service.(topology.SessionLister); ok {
-		r.processes.watch = watch.NewSessions(lister, r.record.Log)
+		r.processes.Watch = watch.NewSessions(lister, r.record.Log)
 	}
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
@@ -210,12 +216,12 @@ func (r *run) up(ctx context.Context) error {
 		})
 	})
 	g.Go(func() error {
-		return r.record.Timing(results.TimeHello, func() error { return r.processes.greet(gctx) })
+		return r.record.Timing(results.TimeHello, func() error { return r.processes.Greet(gctx, r.within.hello) })
 	})
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	return r.record.Timing(results.TimeConnect, func() error { return r.processes.start(ctx, r.id) })
+	return r.record.Timing(results.TimeConnect, func() error { return r.processes.Start(ctx, r.within.hello, r.id) })
 }
 
 // watchSelf records the engine's own stalls, which make it inject and heal late. At every beat it compares the
@@ -237,13 +243,13 @@ func (r *run) load(ctx context.Context) error {
 			e.Measured = &results.Interval{From: start + int64(r.plan.Scenario.Run.Warmup)}
 		}
 	})
-	if err := r.processes.letGo(start); err != nil {
+	if err := r.processes.LetGo(start); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer r.schedule.injecting.Wait() // an injection under way must be on the stack before anybody heals
 	defer cancel()
-	r.processes.watchDeaths()
+	r.processes.WatchDeaths()
 	go r.reporter.tick(ctx)
 	r.schedule.injecting.Go(func() { r.schedule.follow(ctx) })
 
@@ -259,7 +265,7 @@ func (r *run) load(ctx context.Context) error {
 		})
 	}
 	var watch errgroup.Group
-	watch.Go(func() error { defer cancel(); return r.processes.watchFailure(ctx) })
+	watch.Go(func() error { defer cancel(); return r.processes.WatchFailure(ctx) })
 	watch.Go(func() error { outsideWatch{r.nodes, r.faults, r.record}.watch(ctx); return nil })
 	err := g.Wait()
 	cancel()
@@ -269,7 +275,7 @@ func (r *run) load(ctx context.Context) error {
 // warm takes the first reading when the warm-up is over.
 func (r *run) warm(ctx context.Context, start int64) error {
 	if r.plan.Warms() && sleepUntil(ctx, start+int64(r.plan.Scenario.Run.Warmup)) == nil {
-		r.processes.takeReading(ctx)
+		r.readings.take(ctx)
 	}
 	return nil // whoever cuts the load short says so
 }
@@ -284,7 +290,7 @@ func (r *run) measured(ctx context.Context) {
 			e.Measured.To = min(clock.Now(), e.Start+int64(r.plan.Load()))
 		}
 	})
-	r.processes.takeReading(ctx)
+	r.readings.take(ctx)
 }
 
 // heal undoes every fault that still stands, also when ctx is over, and waits until the service serves again.
@@ -295,7 +301,7 @@ func (r *run) heal(ctx context.Context) {
 		return
 	}
 	r.record.Change(func(e *results.Env) { e.Recovered = true })
-	r.injector.leading.Wait() // until it is known who leads after each fault at a leader
+	r.injector.leads.asking.Wait() // until it is known who leads after each fault at a leader
 }
 
 // interrupted is what a client has to end, and the resource to answer, when the run was interrupted.
@@ -307,9 +313,9 @@ func (r *run) settle(ctx context.Context) {
 		_ = clock.Sleep(ctx, r.plan.Scenario.Run.Settle)
 	}
 	if !r.plan.Warms() {
-		r.processes.takeReading(context.WithoutCancel(ctx))
+		r.readings.take(context.WithoutCancel(ctx))
 	}
-	r.contents.loaded(context.WithoutCancel(ctx))
+	r.contents.Loaded(context.WithoutCancel(ctx))
 	r.record.Change(func(e *results.Env) { e.End = clock.Now() })
 	// Each has a time of its own: a client that does not end takes none of the others'.
 	each := func(within time.Duration, do func(context.Context) error) error {
@@ -320,19 +326,19 @@ func (r *run) settle(ctx context.Context) {
 	}
 	if err := each(r.within.stop+r.plan.Scenario.Workload.Timeout, func(ctx context.Context) error {
 		r.clocks.Finish(ctx)
-		return r.processes.stop(ctx, node.Client)
+		return r.processes.Stop(ctx, node.Client)
 	}); err != nil {
 		r.record.Unknown("stopping the clients: %v", err)
 	} else {
-		r.contents.after(ctx)
+		r.contents.After(ctx)
 	}
-	if err := each(r.within.stop, r.processes.finalRead); err != nil {
+	if err := each(r.within.stop, r.readings.finalRead); err != nil {
 		r.record.Unknown("final read: %v", err)
 	} else {
 		r.record.Change(func(e *results.Env) { e.FinalRead = true })
 	}
 	if err := each(r.within.stop, func(ctx context.Context) error {
-		return r.processes.stop(ctx, node.Resource)
+		return r.processes.Stop(ctx, node.Resource)
 	}); err != nil {
 		r.record.Unknown("stopping the resource: %v", err)
 	}
@@ -342,15 +348,15 @@ func (r *run) settle(ctx context.Context) {
 func (r *run) finish(ctx context.Context) error {
 	var errs []error
 	r.injector.healAll(ctx) // nothing to do, unless starting was cut short
-	r.injector.stopLeads()  // before the service that is asked
+	r.injector.leads.stop() // before the service that is asked
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.within.close)
 	defer cancel()
 	errs = append(errs, r.nodes.Close(ctx), r.down(ctx))
 	if a := r.options.Attached; a != nil {
 		errs = append(errs, r.nodes.Leave(ctx, a, r.reporter.tell))
 	}
-	r.processes.collect(ctx, r.within.collect)
-	r.own.AddLate(r.processes.watch.Ends())
+	r.processes.Collect(ctx, r.within.collect)
+	r.own.AddLate(r.processes.Watch.Ends())
 	errs = append(errs, r.own.Close(), r.clocks.Close())
 	r.describeEnd()
 	r.faults.Write()
@@ -362,7 +368,7 @@ func (r *run) down(ctx context.Context) error {
 		return nil
 	}
 	if r.options.Keep {
-		r.processes.leaveAlone()
+		r.processes.LeaveAlone()
 	}
 	return r.phase(results.TimeDown, func() error {
 		if r.takeover.HandOn(ctx) {
@@ -378,7 +384,7 @@ func (r *run) describeEnd() {
 		e.Host["load_after"] = loadAverage()
 		if r.nodes.Cluster != nil {
 			e.Cluster = maps.Clone(r.nodes.Cluster.Describe) // servers that are kept go on in another run's
-			e.Warnings = append(e.Warnings, leftBehind(r.nodes.Cluster.Nodes)...)
+			e.Warnings = append(e.Warnings, control.LeftBehind(r.nodes.Cluster.Nodes)...)
 		}
 		if first := r.live.FirstGrant(); first != 0 {
 			e.Timings[results.TimeFirstGrant] = (first - r.options.Began) / int64(time.Millisecond)

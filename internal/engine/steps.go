@@ -10,6 +10,8 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/engine/control"
+	"github.com/lockquake/lockquake/internal/engine/deployment"
 	"github.com/lockquake/lockquake/internal/engine/live"
 	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/engine/rundir"
@@ -29,7 +31,8 @@ type stepRunner struct {
 	plan      *plan.Plan
 	within    *deadlines
 	live      *live.Table
-	processes *processes
+	processes *control.Processes
+	counters  deployment.Counters
 	injector  *injector
 	observer  *observer
 	record    *rundir.Dir
@@ -123,9 +126,9 @@ func (e outcomeError) Error() string {
 }
 
 // user returns the client of a user that steps name, and the user.
-func (r *stepRunner) user(name string) (*process, history.User) {
+func (r *stepRunner) user(name string) (*control.Process, history.User) {
 	k := r.plan.StepUserIndex(slices.Index(r.plan.StepUsers, name))
-	return r.processes.all[k], history.MakeUser(k, 0)
+	return r.processes.All[k], history.MakeUser(k, 0)
 }
 
 func (r *stepRunner) doStep(ctx context.Context, number int, st scenarios.Step) error {
@@ -136,7 +139,7 @@ func (r *stepRunner) doStep(ctx context.Context, number int, st scenarios.Step) 
 	if st.Do == wire.DoArm {
 		r.live.ForgetPoint(user, st.Point)
 		if st.Action == wire.ActionDie {
-			r.processes.expectDeath(s.node)
+			r.processes.ExpectDeath(s.Node)
 		}
 	}
 	lock := slices.Index(r.plan.Locks, st.Lock)
@@ -145,7 +148,7 @@ func (r *stepRunner) doStep(ctx context.Context, number int, st scenarios.Step) 
 		return err
 	}
 	counted := r.countRequests(ctx, st)
-	ch, err := s.order(wire.Command{
+	ch, err := s.Order(wire.Command{
 		Do: st.Do, User: 0, Lock: lock, Mode: st.Mode, Value: value, Timeout: int64(st.Within),
 		Point: st.Point, Action: st.Action,
 	})
@@ -155,7 +158,7 @@ func (r *stepRunner) doStep(ctx context.Context, number int, st scenarios.Step) 
 	if st.Async {
 		r.observer.asking.Go(func() {
 			began := clock.Now()
-			res, err := s.answer(r.observer.background, ch, st.Do)
+			res, err := s.Answer(r.observer.background, ch, st.Do)
 			if err != nil {
 				return
 			}
@@ -179,7 +182,7 @@ func (r *stepRunner) doStep(ctx context.Context, number int, st scenarios.Step) 
 		}
 	})
 	defer stop()
-	res, err := s.answer(actx, ch, st.Do)
+	res, err := s.Answer(actx, ch, st.Do)
 	if err != nil {
 		return err
 	}
@@ -211,13 +214,13 @@ func unwanted(st scenarios.Step, res wire.Result) error {
 func (r *stepRunner) countRequests(ctx context.Context, st scenarios.Step) (done func()) {
 	p := r.plan
 	alone := len(p.StepUsers) == 1 && p.Workload == nil && len(p.StepFaults) == 0 && len(p.Scenario.Chaos) == 0
-	counter := r.processes.counters.requests()
+	counter := r.counters.Requests()
 	if counter == nil || p.Backend.CountsLate || !alone || (st.Do != wire.DoAcquire && st.Do != wire.DoRelease) ||
 		st.Async {
 		return nil
 	}
 	read := func() map[string]int64 {
-		ctx, cancel := context.WithTimeout(ctx, readingTimeout)
+		ctx, cancel := context.WithTimeout(ctx, deployment.ReadingTimeout)
 		defer cancel()
 		return counter.Requests(ctx)
 	}
@@ -258,7 +261,7 @@ func (r *stepRunner) done(ctx context.Context, number int, st scenarios.Step, re
 	case st.Do == wire.DoAcquire:
 		r.observer.granted(number, user, slices.Index(r.plan.Locks, st.Lock), res)
 	case st.Do == wire.DoContinue:
-		r.observer.atPoint(number, s.node.Name(), st.Point, "left")
+		r.observer.atPoint(number, s.Node.Name(), st.Point, "left")
 	}
 }
 
@@ -295,7 +298,7 @@ func (r *stepRunner) awaitStep(ctx context.Context, number int, st scenarios.Ste
 			return fmt.Errorf("nothing called %q was injected", st.Of)
 		}
 		if st.Await == "led" {
-			return r.injector.awaitLed(ctx, f)
+			return r.injector.leads.await(ctx, f)
 		}
 		return r.injector.awaitBitten(ctx, f)
 	case "validity-over":
@@ -305,7 +308,7 @@ func (r *stepRunner) awaitStep(ctx context.Context, number int, st scenarios.Ste
 		if err := r.live.AwaitPoint(ctx, user, st.Point); err != nil {
 			return err
 		}
-		r.observer.atPoint(number, s.node.Name(), st.Point, r.plan.Passage(number, st))
+		r.observer.atPoint(number, s.Node.Name(), st.Point, r.plan.Passage(number, st))
 		return nil
 	case "event":
 		_, user := r.user(st.User)
@@ -333,7 +336,7 @@ func (r *stepRunner) awaitValidity(ctx context.Context, st scenarios.Step) error
 		case h.Valid == history.ValidUnknown:
 			return nil
 		}
-		over := h.Valid + r.processes.all[user.Client()].clock.Error(h.Valid)
+		over := h.Valid + r.processes.All[user.Client()].Clock.Error(h.Valid)
 		if clock.Now() > over {
 			return nil
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/engine/control"
 	"github.com/lockquake/lockquake/internal/engine/live"
 	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/engine/watch"
@@ -340,7 +341,7 @@ func TestAValidityIsOverByAnyClock(t *testing.T) {
 				}
 				l, until := live.New(), clock.Now()+int64(left)
 				l.Observe(0, []history.Event{acquired(until)}, true)
-				r := &stepRunner{plan: &plan.Plan{StepUsers: []string{"A"}}, live: l, processes: &processes{all: []*process{{clock: c}}}}
+				r := &stepRunner{plan: &plan.Plan{StepUsers: []string{"A"}}, live: l, processes: &control.Processes{All: []*control.Process{{Clock: c}}}}
 				if err := r.awaitValidity(t.Context(), scenarios.Step{User: "A"}); err != nil {
 					t.Fatal(err)
 				}
@@ -373,7 +374,7 @@ func TestAValidityWithoutATime(t *testing.T) {
 	for valid, want := range map[int64]string{history.ValidEndless: "A has a grant without end", history.ValidUnknown: ""} {
 		l := live.New()
 		l.Observe(0, []history.Event{acquired(valid)}, true)
-		r := &stepRunner{plan: &plan.Plan{StepUsers: []string{"A"}}, live: l, processes: &processes{all: []*process{{clock: watch.NewClock("client-1", nil, nil)}}}}
+		r := &stepRunner{plan: &plan.Plan{StepUsers: []string{"A"}}, live: l, processes: &control.Processes{All: []*control.Process{{Clock: watch.NewClock("client-1", nil, nil)}}}}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // who waits for a time ends with it
 		if err := r.awaitValidity(ctx, scenarios.Step{User: "A"}); (err == nil) != (want == "") || err != nil && err.Error() != want {

@@ -14,6 +14,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine/control"
 	"github.com/lockquake/lockquake/internal/engine/deployment"
 	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/results"
@@ -108,7 +109,7 @@ func TestAServerIsAskedForItsClocksFirst(t *testing.T) {
 		fails      error
 		wall, mono string // how the errors begin
 	}{{nil, "", ""}, {errTest, errTest.Error(), `there is no node "server-1"`}} {
-		asked := clocks{&deployment.Nodes{Service: ofBothClocks{fails: c.fails}, Cluster: &cluster.Cluster{}}, &processes{}}
+		asked := control.Clocks{Nodes: &deployment.Nodes{Service: ofBothClocks{fails: c.fails}, Cluster: &cluster.Cluster{}}, Processes: &control.Processes{}}
 		for fact, want := range map[string]string{chaos.FactClock: c.wall, chaos.FactMonotonic: c.mono} {
 			got, err := asked.Ask(t.Context(), "server-1", fact)
 			if want == "" && (err != nil || got != "as it says") || want != "" && (err == nil || err.Error() != want) {

@@ -1,5 +1,5 @@
-// Package plan reads a scenario and decides what a run of it does: on which nodes, with which lock and workload, and when
-// each fault is injected. It checks all that can be checked before anything starts, and starts nothing.
+// Package plan reads a scenario and decides what a run of it does: on which nodes, with which lock and workload, and
+// when each fault is injected. It checks all that can be checked before anything starts, and starts nothing.
 package plan
 
 import (

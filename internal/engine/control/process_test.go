@@ -1,4 +1,4 @@
-package engine
+package control
 
 import (
 	"context"
@@ -57,11 +57,11 @@ func TestAStrangeClockIsMeasuredAndItsEventsMoved(t *testing.T) {
 	go strange(t, toNode, fromNode, ahead, wire.Hello{BootID: "elsewhere"})
 	s := greeted(t, out, in)
 	m := newMeasurer(t)
-	if err := m.Meet(t.Context(), s.clock, s.greeting(), s.node.Process.Running, false); err != nil {
+	if err := m.Meet(t.Context(), s.Clock, s.greeting(), s.Node.Process.Running, false); err != nil {
 		t.Fatal(err)
 	}
 	now := clock.Now()
-	wrong, off := s.clock.Error(now), s.clock.Run(now+ahead)-now
+	wrong, off := s.Clock.Error(now), s.Clock.Run(now+ahead)-now
 	if off > wrong || off < -wrong || wrong <= 0 || wrong > int64(time.Second) { // half of the quickest of thirty answers, which takes a millisecond
 		t.Fatalf("an hour ahead is told to be %d wrong, and is %d", wrong, off)
 	}
@@ -84,7 +84,7 @@ func TestAStrangeClockIsMeasuredAndItsEventsMoved(t *testing.T) {
 	defer all.Close()
 	var e history.Event
 	h, err := all.Next(&e)
-	if err != nil || h.ErrorNS < wrong || h.ErrorNS > s.clock.Error(clock.Now()) || h.OffsetNS > -ahead+wrong || h.OffsetNS < -ahead-wrong || h.Exact() {
+	if err != nil || h.ErrorNS < wrong || h.ErrorNS > s.Clock.Error(clock.Now()) || h.OffsetNS > -ahead+wrong || h.OffsetNS < -ahead-wrong || h.Exact() {
 		t.Fatalf("header %+v, %v; want the error %d in it", h, err, wrong)
 	}
 	live, _ := s.live.Last(0, -1)
@@ -107,7 +107,7 @@ func newMeasurer(t *testing.T) *watch.Measurer {
 }
 
 // greeted is the session of a node that has said hello.
-func greeted(t *testing.T, out io.Reader, in io.Writer) *process {
+func greeted(t *testing.T, out io.Reader, in io.Writer) *Process {
 	t.Helper()
 	s := newProcess(&cluster.Node{}, 0, live.New(), wire.NewConn(out, in))
 	s.directed = true
@@ -138,8 +138,8 @@ func TestWhoseClockIsOurs(t *testing.T) {
 		out, fromNode := io.Pipe()
 		go strange(t, toNode, fromNode, 0, c.hello)
 		s := greeted(t, out, in)
-		err := newMeasurer(t).Meet(t.Context(), s.clock, s.greeting(), s.node.Process.Running, c.separate)
-		if err != nil || s.clock.Separate() == c.ours || (s.clock.Error(clock.Now()) == 0) != c.ours {
+		err := newMeasurer(t).Meet(t.Context(), s.Clock, s.greeting(), s.Node.Process.Running, c.separate)
+		if err != nil || s.Clock.Separate() == c.ours || (s.Clock.Error(clock.Now()) == 0) != c.ours {
 			t.Errorf("%+v, separate clocks %t: %v; ours: %t", c.hello, c.separate, err, c.ours)
 		}
 		_ = s.conn.Close()
@@ -154,13 +154,13 @@ func TestTimesMayBeWrong(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newProcess(&cluster.Node{}, 0, live.New(), nil)
-			s.clock.RemoteClock = wire.NewRemoteClock("client-1", func(context.Context) (int64, error) {
+			s.Clock.RemoteClock = wire.NewRemoteClock("client-1", func(context.Context) (int64, error) {
 				time.Sleep(5 * time.Millisecond)
 				now := clock.Now()
 				time.Sleep(5 * time.Millisecond)
 				return now, nil
 			})
-			if _, err := s.clock.Measure(t.Context()); err != nil { // its error is 5 ms
+			if _, err := s.Clock.Measure(t.Context()); err != nil { // its error is 5 ms
 				t.Fatal(err)
 			}
 			s.expect(&wire.Start{})
@@ -192,7 +192,7 @@ func TestTalkIsBounded(t *testing.T) {
 	s := newProcess(&cluster.Node{}, 0, live.New(), nil)
 	s.log = slog.New(slog.DiscardHandler)
 	talk := &wire.Frame{Type: wire.TypeLog, Log: &wire.Log{Text: "I am a lock"}}
-	for i := range maxTalk {
+	for i := range MaxTalk {
 		if err := s.frame(talk); err != nil {
 			t.Fatalf("frame %d: %v", i+1, err)
 		}
@@ -211,10 +211,16 @@ func TestAClockBehindAFrozenStreamIsLeftOut(t *testing.T) {
 	defer func() { _ = s.conn.Close() }()
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.clock.Measure(gone); err == nil || s.clock.Separate() {
+	if _, err := s.Clock.Measure(gone); err == nil || s.Clock.Separate() {
 		t.Errorf("it was measured without an answer: %v", err)
 	}
-	if _, err := s.clock.Measure(t.Context()); err != nil || !s.clock.Separate() {
+	if _, err := s.Clock.Measure(t.Context()); err != nil || !s.Clock.Separate() {
 		t.Errorf("it was not measured: %v", err)
 	}
+}
+
+// TestMain lets the clock follow the time of a bubble.
+func TestMain(m *testing.M) {
+	clock.Simulate()
+	os.Exit(m.Run())
 }

@@ -1,4 +1,4 @@
-package engine
+package control
 
 import (
 	"encoding/json"
@@ -17,41 +17,42 @@ import (
 	"github.com/lockquake/lockquake/workloads/resource"
 )
 
-// startFrames makes the frame that tells a process what to be in a run.
-type startFrames struct {
-	plan   *plan.Plan
-	nodes  *deployment.Nodes
-	id     string // of the run
-	record bool   // the grants are recorded, not counted only
+// StartFrames makes the frame that tells a process what to be in a run.
+type StartFrames struct {
+	Plan    *plan.Plan
+	Nodes   *deployment.Nodes
+	Run     string // its id
+	Records bool   // the grants are recorded, not counted only
 }
 
-func (f startFrames) of(s *process) (*wire.Start, error) {
-	sc := f.plan.Scenario
+// Of is the frame of a client, by its index, or of a node of the resource, for -1.
+func (f StartFrames) Of(n *cluster.Node, index int) (*wire.Start, error) {
+	sc := f.Plan.Scenario
 	st := &wire.Start{
-		Name: s.node.Name(), Index: s.index, Format: wire.FormatRecords, Seed: seed.Split(sc.Run.Seed, s.node.Name()),
-		Locks: f.plan.Locks, Timeout: int64(sc.Workload.Timeout), TTL: int64(sc.Backend.TTL), Record: f.record,
+		Name: n.Name(), Index: index, Format: wire.FormatRecords, Seed: seed.Split(sc.Run.Seed, n.Name()),
+		Locks: f.Plan.Locks, Timeout: int64(sc.Workload.Timeout), TTL: int64(sc.Backend.TTL), Record: f.Records,
 	}
-	if res := f.plan.Resource; res != nil {
+	if res := f.Plan.Resource; res != nil {
 		st.Resource = &wire.Resource{
 			Use: res.Name, Guard: sc.Workload.Resource.Guard, Address: f.resourceAddress(),
 			Password: f.resourcePassword(),
 		}
 	}
-	if s.index < 0 {
-		st.Guard, st.Terms = sc.Workload.Resource.Guard, f.plan.Terms()
+	if index < 0 {
+		st.Guard, st.Terms = sc.Workload.Resource.Guard, f.Plan.Terms()
 		// it is a client of the service too, one behind all others
-		if f.plan.Guard.Sequencer || f.plan.Resource.Within != "" {
-			return st, f.access(st, f.plan.StepUserIndex(len(f.plan.StepUsers)))
+		if f.Plan.Guard.Sequencer || f.Plan.Resource.Within != "" {
+			return st, f.access(st, f.Plan.StepUserIndex(len(f.Plan.StepUsers)))
 		}
 		return st, nil
 	}
-	st.Renew, st.Check = sc.Workload.Renew || f.plan.Renews, sc.Workload.Check
+	st.Renew, st.Check = sc.Workload.Renew || f.Plan.Renews, sc.Workload.Check
 	st.Margin = int64(sc.Workload.Margin)
-	if err := f.access(st, s.index); err != nil {
+	if err := f.access(st, index); err != nil {
 		return nil, err
 	}
-	if f.plan.Workload != nil && s.index < sc.Workload.Clients {
-		params, err := json.Marshal(f.plan.Workload)
+	if f.Plan.Workload != nil && index < sc.Workload.Clients {
+		params, err := json.Marshal(f.Plan.Workload)
 		if err != nil {
 			return nil, fmt.Errorf("parameters of workload %s: %w", sc.Workload.Use, err)
 		}
@@ -70,23 +71,23 @@ func speaks(of *resource.Kind, name string) bool {
 
 // resourceAddress is where users reach the resource: the first port of each of its nodes, with commas between. A
 // resource within the lock service is reached at the servers.
-func (f startFrames) resourceAddress() string {
+func (f StartFrames) resourceAddress() string {
 	var list []string
-	specs := f.plan.Resource.Specs()
-	if f.plan.Resource.Within != "" {
-		specs = f.plan.Topology.Specs()
+	specs := f.Plan.Resource.Specs()
+	if f.Plan.Resource.Within != "" {
+		specs = f.Plan.Topology.Specs()
 	}
 	for _, spec := range specs {
 		if len(spec.Ports) > 0 {
-			list = append(list, f.nodes.Cluster.Node(spec.Name).Address(spec.Ports[0].Name))
+			list = append(list, f.Nodes.Cluster.Node(spec.Name).Address(spec.Ports[0].Name))
 		}
 	}
 	return strings.Join(list, ",")
 }
 
 // resourcePassword is what the resource asks of its users; "" where it asks nothing.
-func (f startFrames) resourcePassword() string {
-	for _, n := range f.nodes.Cluster.ByRole(node.Resource) {
+func (f StartFrames) resourcePassword() string {
+	for _, n := range f.Nodes.Cluster.ByRole(node.Resource) {
 		if p := n.Login().Password; p != "" {
 			return p
 		}
@@ -95,16 +96,16 @@ func (f startFrames) resourcePassword() string {
 }
 
 // access tells a node how to reach the service, as the client of that number.
-func (f startFrames) access(st *wire.Start, client int) error {
+func (f StartFrames) access(st *wire.Start, client int) error {
 	access, err := listed.Reach(backends.Access{
-		Backend: f.plan.Backend.Name, Lock: f.plan.Lock.Name, TTL: f.plan.Scenario.Backend.TTL, Run: f.id,
-		Client: client, Prefix: f.plan.Prefix,
-	}, f.plan.Topology, cluster.Handles(f.nodes.Cluster.ByRole(node.Server)))
+		Backend: f.Plan.Backend.Name, Lock: f.Plan.Lock.Name, TTL: f.Plan.Scenario.Backend.TTL, Run: f.Run,
+		Client: client, Prefix: f.Plan.Prefix,
+	}, f.Plan.Topology, cluster.Handles(f.Nodes.Cluster.ByRole(node.Server)))
 	if err != nil {
 		return err
 	}
 	if st.Access, err = json.Marshal(access); err != nil {
-		return fmt.Errorf("access to %s: %w", f.plan.Backend.Name, err)
+		return fmt.Errorf("access to %s: %w", f.Plan.Backend.Name, err)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package engine
+package control
 
 import (
 	"context"
@@ -11,19 +11,19 @@ import (
 	"github.com/lockquake/lockquake/internal/engine/deployment"
 )
 
-// clocks is the service's Observer, which also answers for clocks that the service does not tell. Clients and resources
+// Clocks is the service's Observer, which also answers for clocks that the service does not tell. Clients and resources
 // are asked over their control streams. A server is made to read its clocks on one of its own threads.
-type clocks struct {
-	nodes     *deployment.Nodes
-	processes *processes
+type Clocks struct {
+	Nodes     *deployment.Nodes
+	Processes *Processes
 }
 
 // Unwrap returns the service's own Observer, which may be able to do more than answer.
-func (c clocks) Unwrap() chaos.Observer { return c.nodes.Service }
+func (c Clocks) Unwrap() chaos.Observer { return c.Nodes.Service }
 
 // Facts lists what can be asked.
-func (c clocks) Facts() map[string]string {
-	out := maps.Clone(c.nodes.Service.Facts())
+func (c Clocks) Facts() map[string]string {
+	out := maps.Clone(c.Nodes.Service.Facts())
 	for _, fact := range []string{chaos.FactClock, chaos.FactMonotonic} {
 		if _, ok := out[fact]; !ok {
 			out[fact] = "a clock of the node, by its control stream or as its own thread reads it"
@@ -33,19 +33,19 @@ func (c clocks) Facts() map[string]string {
 }
 
 // Ask asks a client or resource itself for its clocks, and the service for everything else.
-func (c clocks) Ask(ctx context.Context, node, fact string) (string, error) {
+func (c Clocks) Ask(ctx context.Context, node, fact string) (string, error) {
 	if fact != chaos.FactClock && fact != chaos.FactMonotonic {
-		return c.nodes.Service.Ask(ctx, node, fact)
+		return c.Nodes.Service.Ask(ctx, node, fact)
 	}
-	for _, s := range c.processes.all {
-		if s.node.Name() == node {
-			p, err := s.clock.Read(ctx)
-			return clockText(fact, p.Wall, s.clock.Run(p.Mono), ""), err
+	for _, s := range c.Processes.All {
+		if s.Node.Name() == node {
+			p, err := s.Clock.Read(ctx)
+			return clockText(fact, p.Wall, s.Clock.Run(p.Mono), ""), err
 		}
 	}
-	_, known := c.nodes.Service.Facts()[fact]
+	_, known := c.Nodes.Service.Facts()[fact]
 	if known {
-		answer, err := c.nodes.Service.Ask(ctx, node, fact)
+		answer, err := c.Nodes.Service.Ask(ctx, node, fact)
 		// a server that does not answer is not asked in another way: it may be paused
 		if err == nil || fact == chaos.FactClock {
 			return answer, err
@@ -55,8 +55,8 @@ func (c clocks) Ask(ctx context.Context, node, fact string) (string, error) {
 }
 
 // readByThread has a thread of the node read its clocks.
-func (c clocks) readByThread(ctx context.Context, node, fact string) (string, error) {
-	n := c.nodes.Cluster.Node(node)
+func (c Clocks) readByThread(ctx context.Context, node, fact string) (string, error) {
+	n := c.Nodes.Cluster.Node(node)
 	if n == nil {
 		return "", fmt.Errorf("there is no node %q", node)
 	}

@@ -1,4 +1,5 @@
-package engine
+// Package control has the nodes that speak the protocol over a control stream: the clients of a run, and its resource.
+package control
 
 import (
 	"context"
@@ -20,12 +21,12 @@ import (
 	"github.com/lockquake/lockquake/internal/wire"
 )
 
-// process is a node that speaks the protocol over its control stream: a client or a resource.
-type process struct {
-	node  *cluster.Node
+// Process is a node that speaks the protocol over its control stream: a client or a resource.
+type Process struct {
+	Node  *cluster.Node
 	index int // of the client, from 0; -1 for a resource
 	conn  *wire.Conn
-	clock *watch.Clock
+	Clock *watch.Clock
 	live  *live.Table
 	watch *watch.Sessions // nil where no grant lasts as long as a session
 	log   *slog.Logger
@@ -33,7 +34,7 @@ type process struct {
 	told func(batch []history.Event) // of a client's events, beside the live table; nil: nobody asked
 
 	started  atomic.Int64    // when it was told to start
-	file     *history.Writer // nil until the clocks are compared
+	File     *history.Writer // nil until the clocks are compared
 	sense    *history.Sense  // of what goes to the file
 	directed bool
 	died     bool // its process was seen dead, or a fault or a point killed it; the watcher of its death writes that
@@ -54,17 +55,30 @@ type process struct {
 	ended   chan struct{} // the stream is read to its end
 }
 
-func newProcess(n *cluster.Node, index int, l *live.Table, conn *wire.Conn) *process {
-	s := &process{
-		node: n, index: index, live: l, conn: conn, waiting: map[int]chan wire.Result{}, ordered: map[int]int{},
+func newProcess(n *cluster.Node, index int, l *live.Table, conn *wire.Conn) *Process {
+	s := &Process{
+		Node: n, index: index, live: l, conn: conn, waiting: map[int]chan wire.Result{}, ordered: map[int]int{},
 		ready: make(chan struct{}), greeted: make(chan struct{}), ended: make(chan struct{}),
 	}
-	s.clock = watch.NewClock(n.Name(), conn, s.ended)
+	s.Clock = watch.NewClock(n.Name(), conn, s.ended)
 	return s
 }
 
+// Hello returns what a node says of itself, and closes its stream.
+func Hello(ctx context.Context, n *cluster.Node, index int, log *slog.Logger) (*wire.Hello, error) {
+	s := newProcess(n, index, live.New(), wire.NewConn(n.Process.Stdio().Out, n.Process.Stdio().In))
+	s.log = log
+	go s.read()
+	err := s.await(ctx, s.greeted, "hello")
+	_ = s.conn.Close()
+	if err != nil {
+		return nil, err
+	}
+	return s.greeting(), nil
+}
+
 // expect notes what a start frame asks of the node. It must come before that is sent.
-func (s *process) expect(st *wire.Start) {
+func (s *Process) expect(st *wire.Start) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if st.Workload != nil {
@@ -74,34 +88,34 @@ func (s *process) expect(st *wire.Start) {
 }
 
 // record opens the file that the node's events go to. It must come before the node is told to start.
-func (s *process) record(dir string, p *plan.Plan) error {
+func (s *Process) record(dir string, p *plan.Plan) error {
 	h := history.Header{
-		Process: s.node.Name(), Locks: p.Locks, Exclusive: p.Exclusive(),
+		Process: s.Node.Name(), Locks: p.Locks, Exclusive: p.Exclusive(),
 		LeaseNS: p.Programs.Lease(p.Lock, p.Scenario.Backend.TTL),
 	}
-	if s.clock.Separate() {
-		now := s.clock.Own(clock.Now())
-		h.OffsetNS = s.clock.Run(now) - now
-		h.ErrorNS = s.clock.Error(now + h.OffsetNS)
+	if s.Clock.Separate() {
+		now := s.Clock.Own(clock.Now())
+		h.OffsetNS = s.Clock.Run(now) - now
+		h.ErrorNS = s.Clock.Error(now + h.OffsetNS)
 	}
-	f, err := history.Create(filepath.Join(dir, s.node.Name()+".lqh"), h)
+	f, err := history.Create(filepath.Join(dir, s.Node.Name()+".lqh"), h)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.file, s.sense = f, history.NewSense(h)
+	s.File, s.sense = f, history.NewSense(h)
 	return nil
 }
 
 // read takes what the node sends, to the end of the stream or to the first violation of the protocol.
-func (s *process) read() {
+func (s *Process) read() {
 	defer close(s.ended)
 	for {
 		item, err := s.conn.Receive()
 		if err != nil {
 			if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrClosedPipe) {
-				s.fail(fmt.Errorf("%s: control stream: %w", s.node.Name(), err))
+				s.fail(fmt.Errorf("%s: control stream: %w", s.Node.Name(), err))
 			}
 			return
 		}
@@ -113,7 +127,7 @@ func (s *process) read() {
 		}
 		if item.Frame != nil {
 			if err := s.frame(item.Frame); err != nil {
-				s.fail(fmt.Errorf("%s: %w: %w", s.node.Name(), wire.ErrProtocol, err))
+				s.fail(fmt.Errorf("%s: %w: %w", s.Node.Name(), wire.ErrProtocol, err))
 				return
 			}
 		}
@@ -121,9 +135,9 @@ func (s *process) read() {
 }
 
 // take takes events. One that makes no sense is the last that is kept: the judge finds it there.
-func (s *process) take(batch []history.Event, raw []byte) (refused error) {
-	if s.file == nil {
-		return fmt.Errorf("%s sent events before it was started", s.node.Name())
+func (s *Process) take(batch []history.Event, raw []byte) (refused error) {
+	if s.File == nil {
+		return fmt.Errorf("%s sent events before it was started", s.Node.Name())
 	}
 	for i := range batch {
 		err := s.sense.Observe(&batch[i])
@@ -131,19 +145,19 @@ func (s *process) take(batch []history.Event, raw []byte) (refused error) {
 			err = s.unasked(&batch[i])
 		}
 		if err != nil {
-			batch, raw, refused = batch[:i+1], raw[:(i+1)*history.RecordSize], fmt.Errorf("%s: %w", s.node.Name(), err)
+			batch, raw, refused = batch[:i+1], raw[:(i+1)*history.RecordSize], fmt.Errorf("%s: %w", s.Node.Name(), err)
 			break
 		}
 	}
 	if refused == nil {
 		refused = s.punctual(batch)
 	}
-	if err := s.file.AppendRecords(raw, &batch[len(batch)-1]); err != nil {
-		return errors.Join(refused, fmt.Errorf("%s: history: %w", s.node.Name(), err))
+	if err := s.File.AppendRecords(raw, &batch[len(batch)-1]); err != nil {
+		return errors.Join(refused, fmt.Errorf("%s: history: %w", s.Node.Name(), err))
 	}
-	if s.clock.Separate() {
+	if s.Clock.Separate() {
 		for i := range batch {
-			history.Shift(&batch[i], s.clock)
+			history.Shift(&batch[i], s.Clock)
 		}
 	}
 	s.mu.Lock()
@@ -164,7 +178,7 @@ func (s *process) take(batch []history.Event, raw []byte) (refused error) {
 
 // unasked refuses an acquire that nobody asked for: of a user that the workload does not have, or, where there is none,
 // without an order.
-func (s *process) unasked(e *history.Event) error {
+func (s *Process) unasked(e *history.Event) error {
 	if s.index < 0 || e.Kind != history.Acquire || e.Phase != history.Invoke {
 		return nil
 	}
@@ -179,27 +193,27 @@ func (s *process) unasked(e *history.Event) error {
 
 // punctual refuses events of times that cannot be: before the process was told to start, or after they came. A client
 // whose clock is not the one that its hello says would move its holds out of each other's way.
-func (s *process) punctual(batch []history.Event) error {
+func (s *Process) punctual(batch []history.Event) error {
 	first, last := &batch[0], &batch[len(batch)-1]
-	from, until := s.clock.Run(first.Time), s.clock.Run(last.Time)
+	from, until := s.Clock.Run(first.Time), s.Clock.Run(last.Time)
 	early, late := s.started.Load()-from, until-clock.Now()
-	room := int64(watch.ClockRoom) + max(s.clock.Error(from), s.clock.Error(until))
+	room := int64(watch.ClockRoom) + max(s.Clock.Error(from), s.Clock.Error(until))
 	switch {
 	case early > room:
 		return fmt.Errorf("%s: event %d has a time that was %v before the start frame was sent: its clock is not the one that its hello says",
-			s.node.Name(), first.Seq, time.Duration(early))
+			s.Node.Name(), first.Seq, time.Duration(early))
 	case late > room:
 		return fmt.Errorf("%s: event %d has a time that was %v to come when it arrived: its clock is not the one that its hello says",
-			s.node.Name(), last.Seq, time.Duration(late))
+			s.Node.Name(), last.Seq, time.Duration(late))
 	}
 	return nil
 }
 
-// maxTalk bounds the frames of a process that nobody asked for, such as what it logs.
-const maxTalk = 10_000
+// MaxTalk bounds the frames of a process that nobody asked for, such as what it logs.
+const MaxTalk = 10_000
 
 // frame takes a frame, or refuses it.
-func (s *process) frame(f *wire.Frame) error {
+func (s *Process) frame(f *wire.Frame) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	asked := true
@@ -207,7 +221,7 @@ func (s *process) frame(f *wire.Frame) error {
 	case wire.TypeHello:
 		if h := s.hello; h != nil {
 			return fmt.Errorf("hello: a second one, of %q (pid %d), after that of %q (pid %d): what two processes do that say that they are %s cannot be told apart",
-				f.Hello.Process, f.Hello.PID, h.Process, h.PID, s.node.Name())
+				f.Hello.Process, f.Hello.PID, h.Process, h.PID, s.Node.Name())
 		}
 		s.hello = f.Hello
 		close(s.greeted)
@@ -226,7 +240,7 @@ func (s *process) frame(f *wire.Frame) error {
 		delete(s.waiting, f.Result.ID)
 		ch <- *f.Result // buffered: one answer for each command
 	case wire.TypePong:
-		asked = s.clock.Heard(*f.Pong)
+		asked = s.Clock.Heard(*f.Pong)
 	case wire.TypePoint:
 		s.live.Reached(s.index, *f.Point)
 	case wire.TypeLog:
@@ -236,19 +250,19 @@ func (s *process) frame(f *wire.Frame) error {
 		s.done = f.Done
 	case wire.TypeFailed:
 		if s.err == nil {
-			s.err = fmt.Errorf("%s: %s", s.node.Name(), f.Failed.Error)
+			s.err = fmt.Errorf("%s: %s", s.Node.Name(), f.Failed.Error)
 		}
 	}
 	if !asked {
 		s.talk++
 	}
-	if s.talk > maxTalk {
-		return fmt.Errorf("%s: more than %d frames that nobody asked for", f.Type, maxTalk)
+	if s.talk > MaxTalk {
+		return fmt.Errorf("%s: more than %d frames that nobody asked for", f.Type, MaxTalk)
 	}
 	return nil
 }
 
-func (s *process) fail(err error) {
+func (s *Process) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err == nil {
@@ -257,7 +271,7 @@ func (s *process) fail(err error) {
 }
 
 // failure returns why the node cannot go on, or nil.
-func (s *process) failure() error {
+func (s *Process) failure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
@@ -265,7 +279,7 @@ func (s *process) failure() error {
 
 // refusal returns the failure that no fault explains: the node sent what breaks the protocol, or events that contradict
 // each other.
-func (s *process) refusal() error {
+func (s *Process) refusal() error {
 	var n *history.Nonsense
 	if err := s.failure(); errors.As(err, &n) || errors.Is(err, wire.ErrProtocol) {
 		return err
@@ -274,7 +288,7 @@ func (s *process) refusal() error {
 }
 
 // await waits for one of the process's own channels.
-func (s *process) await(ctx context.Context, ch <-chan struct{}, what string) error {
+func (s *Process) await(ctx context.Context, ch <-chan struct{}, what string) error {
 	select {
 	case <-ch:
 		return nil
@@ -282,17 +296,17 @@ func (s *process) await(ctx context.Context, ch <-chan struct{}, what string) er
 		if err := s.failure(); err != nil {
 			return err
 		}
-		return fmt.Errorf("%s: no %s: %w", s.node.Name(), what, watch.ErrEnded)
+		return fmt.Errorf("%s: no %s: %w", s.Node.Name(), what, watch.ErrEnded)
 	case <-ctx.Done():
 		if err := s.failure(); err != nil {
 			return err
 		}
-		return fmt.Errorf("%s: no %s: %w", s.node.Name(), what, context.Cause(ctx))
+		return fmt.Errorf("%s: no %s: %w", s.Node.Name(), what, context.Cause(ctx))
 	}
 }
 
-// order sends a command and returns the channel on which its one answer comes.
-func (s *process) order(c wire.Command) (<-chan wire.Result, error) {
+// Order sends a command and returns the channel on which its one answer comes.
+func (s *Process) Order(c wire.Command) (<-chan wire.Result, error) {
 	s.mu.Lock()
 	s.nextID++
 	c.ID = s.nextID
@@ -305,41 +319,42 @@ func (s *process) order(c wire.Command) (<-chan wire.Result, error) {
 	return ch, s.conn.Send(wire.Frame{Type: wire.TypeCommand, Command: &c})
 }
 
-// ask sends a command and waits for its answer.
-func (s *process) ask(ctx context.Context, c wire.Command) (wire.Result, error) {
-	ch, err := s.order(c)
+// Ask sends a command and waits for its answer.
+func (s *Process) Ask(ctx context.Context, c wire.Command) (wire.Result, error) {
+	ch, err := s.Order(c)
 	if err != nil {
 		return wire.Result{}, err
 	}
-	return s.answer(ctx, ch, c.Do)
+	return s.Answer(ctx, ch, c.Do)
 }
 
-func (s *process) answer(ctx context.Context, ch <-chan wire.Result, what string) (wire.Result, error) {
+// Answer waits for the answer to an order; what names the order.
+func (s *Process) Answer(ctx context.Context, ch <-chan wire.Result, what string) (wire.Result, error) {
 	select {
 	case r := <-ch:
 		return r, nil
 	case <-s.ended:
-		return wire.Result{}, fmt.Errorf("%s: %s: %w", s.node.Name(), what, watch.ErrEnded)
+		return wire.Result{}, fmt.Errorf("%s: %s: %w", s.Node.Name(), what, watch.ErrEnded)
 	case <-ctx.Done():
-		return wire.Result{}, fmt.Errorf("%s: %s: %w", s.node.Name(), what, context.Cause(ctx))
+		return wire.Result{}, fmt.Errorf("%s: %s: %w", s.Node.Name(), what, context.Cause(ctx))
 	}
 }
 
 // stop asks the node to finish and waits until its stream has ended.
-func (s *process) stop(ctx context.Context) error {
-	if err := s.conn.Send(wire.Frame{Type: wire.TypeStop}); err != nil && s.node.Process.Running() {
-		return fmt.Errorf("%s: stop: %w", s.node.Name(), err)
+func (s *Process) stop(ctx context.Context) error {
+	if err := s.conn.Send(wire.Frame{Type: wire.TypeStop}); err != nil && s.Node.Process.Running() {
+		return fmt.Errorf("%s: stop: %w", s.Node.Name(), err)
 	}
 	select {
 	case <-s.ended:
 		return nil // where it failed, a frame of it has said so
 	case <-ctx.Done():
-		return fmt.Errorf("%s did not end: %w", s.node.Name(), context.Cause(ctx))
+		return fmt.Errorf("%s did not end: %w", s.Node.Name(), context.Cause(ctx))
 	}
 }
 
 // endedBy reports whether the stream is read to its end before ctx is over.
-func (s *process) endedBy(ctx context.Context) bool {
+func (s *Process) endedBy(ctx context.Context) bool {
 	select {
 	case <-s.ended:
 		return true
@@ -354,31 +369,31 @@ func (s *process) endedBy(ctx context.Context) bool {
 }
 
 // greeting returns the node's hello frame, or nil when none came.
-func (s *process) greeting() *wire.Hello {
+func (s *Process) greeting() *wire.Hello {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.hello
 }
 
 // finished returns the node's done frame, or nil when it ended without one.
-func (s *process) finished() *wire.Done {
+func (s *Process) finished() *wire.Done {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.done
 }
 
 // heard returns how many events arrived, and the time of the last one, which the node was certainly alive to send.
-func (s *process) heard() (events, last int64) {
+func (s *Process) heard() (events, last int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.events, s.last
 }
 
 // close ends the control stream and writes the trailer of the history file. The stream must have been read to its end.
-func (s *process) close() error {
+func (s *Process) close() error {
 	_ = s.conn.Close() // the node has closed its end already: nothing is lost
-	if s.file == nil {
+	if s.File == nil {
 		return nil
 	}
-	return s.file.Close()
+	return s.File.Close()
 }

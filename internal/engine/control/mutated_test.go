@@ -1,4 +1,4 @@
-package engine
+package control
 
 import (
 	"bytes"
@@ -45,12 +45,12 @@ func TestMutatedClients(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.file, s.sense = f, history.NewSense(history.Header{Process: "client-1", Locks: []string{"lock-0"}})
+		s.File, s.sense = f, history.NewSense(history.Header{Process: "client-1", Locks: []string{"lock-0"}})
 		if random.IntN(2) == 0 {
 			s.expect(&wire.Start{Workload: &wire.Workload{Users: 1}})
 		}
 		s.started.Store(0)
-		if _, err := s.order(wire.Command{Do: wire.DoAcquire}); err != nil {
+		if _, err := s.Order(wire.Command{Do: wire.DoAcquire}); err != nil {
 			t.Fatal(err)
 		}
 		s.read()

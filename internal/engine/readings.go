@@ -1,0 +1,125 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/engine/control"
+	"github.com/lockquake/lockquake/internal/engine/deployment"
+	"github.com/lockquake/lockquake/internal/engine/plan"
+	"github.com/lockquake/lockquake/internal/engine/rundir"
+	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/results"
+)
+
+// readings asks the servers, the clients and the resource of a run for what they count and keep.
+type readings struct {
+	plan      *plan.Plan
+	nodes     *deployment.Nodes
+	processes *control.Processes
+	counters  deployment.Counters
+	record    *rundir.Dir
+	own       *rundir.Journal
+}
+
+// take asks the servers how many requests they had, the clients how often they were woken, and how much processor time
+// each node has used. It is called before the workload begins and before it is stopped: at the stop every waiter leaves
+// its queue, which costs as much as many handoffs do. A run of steps alone has no reading: the engine's own questions
+// would be most of it.
+func (r readings) take(ctx context.Context) {
+	if r.plan.Workload == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, deployment.ReadingTimeout)
+	defer cancel()
+	began, machine := clock.Now(), machineCPU()
+	var counted results.Reading
+	var syncs map[string]results.Syncs
+	woken, used := map[string]int64{}, map[string]int64{history.Engine: wire.CPU()}
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	group.Go(func() { counted = r.counters.Read(ctx) })
+	if c, ok := r.nodes.Service.(topology.SyncTimer); ok {
+		group.Go(func() { syncs = syncsOf(c.Syncs(ctx)) })
+	}
+	for _, n := range r.nodes.Cluster.Nodes {
+		group.Go(func() {
+			if ns, err := n.Process.CPU(ctx); err == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				used[n.Name()] = int64(ns)
+			}
+		})
+	}
+	for _, s := range r.processes.Clients() {
+		group.Go(func() {
+			res, err := s.Ask(ctx, wire.Command{Do: wire.DoNotifications})
+			if err == nil && res.Outcome == wire.OutcomeOK {
+				mu.Lock()
+				defer mu.Unlock()
+				woken[s.Node.Name()] = res.Count
+			}
+		})
+	}
+	group.Wait()
+	counted.Time, counted.Machine, counted.Notifications, counted.CPU, counted.Syncs = (began+clock.Now())/2,
+		(machine+machineCPU())/2, woken, used, syncs
+	r.record.Change(func(e *results.Env) { e.Readings = append(e.Readings, counted) })
+}
+
+// syncsOf is what servers said of their disks, as env.json has it.
+func syncsOf(said map[string]topology.Syncs) map[string]results.Syncs {
+	out := map[string]results.Syncs{}
+	for name, s := range said {
+		out[name] = results.Syncs{N: s.N, NS: int64(s.Took)}
+	}
+	return out
+}
+
+// finalRead asks the resource for the value of every lock and writes it into the history.
+func (r readings) finalRead(ctx context.Context) error {
+	if r.plan.Resource == nil {
+		return nil
+	}
+	for i := range r.plan.Locks {
+		res, err := r.finalOf(ctx, i)
+		if err != nil {
+			return err
+		}
+		e := history.Event{
+			Kind: history.Final, Phase: history.Info, Lock: uint16(i), Value: res.Value,
+			Valid: res.Count,
+		}
+		r.own.Add(e)
+	}
+	return nil
+}
+
+// finalOf asks for what one lock protects. A majority of the replicas must answer; the latest value of theirs counts.
+func (r readings) finalOf(ctx context.Context, lock int) (best wire.Result, err error) {
+	all, answers := 0, 0
+	var errs []error
+	for _, s := range r.processes.Resources() {
+		all++
+		res, err := s.Ask(ctx, wire.Command{Do: wire.DoFinal, Lock: lock})
+		if err == nil && res.Outcome != wire.OutcomeOK {
+			err = fmt.Errorf("%s of %s: %s", res.Outcome, r.plan.Locks[lock], res.Error)
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if answers++; answers == 1 || res.Epoch > best.Epoch || res.Epoch == best.Epoch && res.Number > best.Number {
+			best = res
+		}
+	}
+	if answers <= all/2 {
+		return best, errors.Join(errs...)
+	}
+	return best, nil
+}
