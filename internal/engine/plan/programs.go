@@ -250,6 +250,8 @@ func (p programFinder) image(c *Program, path string) error {
 		c.image = "python"
 	case first == "java":
 		c.image = "java"
+	case first == "node":
+		c.image = "nodejs"
 	case inImages(p.from.Provider):
 		return p.plan.wrong(path+".run", "which image has what %s needs is not known: name one in %s.image", first,
 			path)
