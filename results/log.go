@@ -84,6 +84,21 @@ func (l *Log) Next(e *history.Event) (*history.Header, error) {
 	return &l.whole, nil
 }
 
+// Each reads all events, and shows each with the process that recorded it.
+func (l *Log) Each(observe func(process string, e *history.Event)) error {
+	var e history.Event
+	for {
+		from, err := l.Next(&e)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		observe(from.Process, &e)
+	}
+}
+
 // refused says where what makes no sense is written.
 func (l *Log) refused(err error) error {
 	var n *history.Nonsense

@@ -20,6 +20,7 @@ import (
 	"github.com/lockquake/lockquake/internal/cli"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/report"
+	"github.com/lockquake/lockquake/results/report/scene"
 	"github.com/lockquake/lockquake/scenarios"
 )
 
@@ -324,7 +325,7 @@ func checkFaults(t *testing.T, r results.Report) {
 func checkReasons(t *testing.T, r results.Report) {
 	t.Helper()
 	svg, err := os.ReadFile(filepath.Join(r.RunDir, report.FilePicture))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) || strings.Contains(string(svg), report.NoReason) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) || strings.Contains(string(svg), scene.NoReason) {
 		t.Errorf("the picture tells of a refusal of which nobody recorded why (%v)", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/checkers"
 	"github.com/lockquake/lockquake/results/report"
+	"github.com/lockquake/lockquake/results/report/scene"
 	"github.com/lockquake/lockquake/scenarios"
 )
 
@@ -115,7 +116,7 @@ func untold(r results.Report, f found) []string {
 			"headline": f.Words[0], "words": strings.Join(f.Words[1:], "\n"),
 			"picture": drawn.String(),
 		} {
-			if !report.Names(text, e.Name) {
+			if !scene.Mentions(text, e.Name) {
 				out = append(out, e.Name+" is not in the "+where)
 			}
 		}

@@ -25,3 +25,15 @@ func Wrap(text string, width int) []string {
 	}
 	return lines
 }
+
+// Shorten cuts a text at a word.
+func Shorten(text string, width int) string {
+	if len([]rune(text)) <= width {
+		return text
+	}
+	cut := string([]rune(text)[:width])
+	if i := strings.LastIndexByte(cut, ' '); i > width/2 {
+		cut = cut[:i]
+	}
+	return strings.TrimRight(cut, ",:") + " …"
+}

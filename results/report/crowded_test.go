@@ -5,6 +5,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/report/story"
 )
 
 // crowdedRun has everything that makes a picture hard: two users of one client, wide tokens, renewals, a write that was
@@ -70,7 +71,7 @@ func TestCrowdedPicture(t *testing.T) {
 		t.Errorf("%d bands, want 4", len(got.Bands))
 	}
 	for _, m := range got.Marks {
-		if m.Kind == markStale && m.Since != at(3400.001) {
+		if m.Kind == story.MarkStale && m.Since != at(3400.001) {
 			t.Errorf("the stale write left at %d", m.Since)
 		}
 	}

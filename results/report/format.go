@@ -1,22 +1,8 @@
 package report
 
 import (
-	"strings"
-
 	"github.com/lockquake/lockquake/results/figure"
 )
-
-// capital begins a sentence.
-func capital(text string) string {
-	n := min(1, len(text))
-	return strings.ToUpper(text[:n]) + text[n:]
-}
-
-// lower undoes capital.
-func lower(text string) string {
-	n := min(1, len(text))
-	return strings.ToLower(text[:n]) + text[n:]
-}
 
 // judged writes a count, or says that there is none.
 func judged(n *int64) string {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/report/story"
 )
 
 // Of three handoffs of a crowd, that of the middle length is drawn: from the release to the next grant, with who waits meanwhile.
@@ -22,24 +23,24 @@ func TestAHandoffIsDrawn(t *testing.T) {
 	w.event(history.Event{Time: at(5), User: history.MakeUser(0, 7), Kind: history.Acquire, Phase: history.Invoke})
 	dir := w.write()
 	r := baseReport(w, dir)
-	if told, err := storyOf(dir, r, w.env); err != nil || told != nil {
+	if told, err := story.Of(dir, r, w.env); err != nil || told != nil {
 		t.Fatalf("where nobody counted who was woken nothing is told: %v, %v", told, err)
 	}
 	r.Measures["wakeups_per_handoff"], r.Measures["requests_per_handoff"] = ptr(156.4), ptr(9.72)
 	s := synthetic{dir, r}
 	pictureOf(t, s)
 	told := toldOf(t, s)
-	h := sceneOf(t, s).handoff
-	if h == nil || h.released != at(300) || h.next.Time != at(320) || h.waiting != 2 {
+	h := sceneOf(t, s).Handoff
+	if h == nil || h.Released != at(300) || h.Long() != 20*ms || h.Waiting != 2 {
 		t.Fatalf("%+v", h)
 	}
-	if waits := slices.IndexFunc(told.Marks, func(m mark) bool { return m.Label == "acquire, and waits" }); waits < 0 || len(told.Lanes) != 4 {
+	if waits := slices.IndexFunc(told.Marks, func(m story.Mark) bool { return m.Label == "acquire, and waits" }); waits < 0 || len(told.Lanes) != 4 {
 		t.Errorf("who waits is not drawn: %+v", told.Lanes)
 	}
 	if len(told.Holds) != 2 || told.Lanes[0].Name != "client-1/2" {
 		t.Errorf("%d holds, %+v", len(told.Holds), told.Lanes)
 	}
-	text := strings.Join(told.explain(), "\n")
+	text := strings.Join(told.Explain(), "\n")
 	for _, want := range []string{
 		"A handoff, while 2 wait: 20 ms; nothing was granted twice.",
 		"2 users wait for lock-0; in the mean of the run a handoff wakes 156 of them and costs the servers 9.72 requests",
@@ -49,7 +50,7 @@ func TestAHandoffIsDrawn(t *testing.T) {
 		}
 	}
 	r.Findings = []results.Finding{{Witnesses: []results.Witness{{Kind: "overlapping_hold", Lock: "lock-0", Holds: []results.HoldRef{told.Holds[0].Ref}}}}}
-	if worse := sceneOf(t, synthetic{dir, r}); worse.handoff != nil {
+	if worse := sceneOf(t, synthetic{dir, r}); worse.Handoff != nil {
 		t.Error("what was found is told first")
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/lockquake/lockquake/results/checkers"
 	"github.com/lockquake/lockquake/results/figure"
 	"github.com/lockquake/lockquake/results/page"
+	"github.com/lockquake/lockquake/results/report/scene"
 )
 
 //go:embed report.html.tmpl
@@ -100,7 +101,7 @@ var (
 func writePage(dir string, r results.Report, m material) error {
 	d := pageData{
 		Report: r, Env: m.env, CSS: page.CSS(), Charts: m.charts, Missing: m.missing, Sentence: sentence(r),
-		Headlines: headlines(r), Outage: outage(r), Notes: notes(r, m.env),
+		Headlines: headlines(r), Outage: scene.Outage(r), Notes: notes(r, m.env),
 		Latencies: latencyRows(r.Latency), Facts: environment(m.env, r), Who: clientLines(r),
 	}
 	d.Cards, d.Quiet = cards(r)
@@ -113,7 +114,7 @@ func writePage(dir string, r results.Report, m material) error {
 		head := svgSize.FindStringIndex(svg)
 		// The page sets the size; the file's own head carries it for viewers.
 		d.Picture = template.HTML(svg[:head[0]] + ">" + svg[head[1]:])
-		d.Title, d.Told = m.told.Title, m.told.explain()[1:]
+		d.Title, d.Told = m.told.Title, m.told.Explain()[1:]
 	}
 	about := quantities()
 	for _, n := range measureNames(r) {
@@ -127,7 +128,7 @@ func writePage(dir string, r results.Report, m material) error {
 	}
 	for _, f := range r.Findings {
 		for _, w := range f.Witnesses {
-			if drawing(w) == results.DrawGap {
+			if scene.Drawing(w) == results.DrawGap {
 				continue // it is told at the top
 			}
 			d.Witnesses = append(d.Witnesses, viewWitness(w, m.env.Start))
@@ -339,7 +340,7 @@ func environment(env results.Env, r results.Report) []facts {
 }
 
 func viewWitness(w results.Witness, start int64) witnessView {
-	v := witnessView{Witness: w, Title: headline(w, nil), Window: since(w.From, start) + " to " + since(w.To, start) +
+	v := witnessView{Witness: w, Title: scene.Headline(w, "two clients"), Window: since(w.From, start) + " to " + since(w.To, start) +
 		" ms"}
 	for _, e := range w.Events {
 		v.Events = append(v.Events, viewEvent(e, start))

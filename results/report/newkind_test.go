@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/report/story"
 )
 
 // madeUp is a checker that is on no list and says nothing of how its witness is drawn.
@@ -79,7 +80,7 @@ func TestAWitnessOfANewCheckerIsDrawn(t *testing.T) {
 			if n != 1 || !strings.Contains(strings.ToLower(drawn), "napping holder") {
 				t.Errorf("%d marks of it, among %+v", n, got.Marks)
 			}
-			if !slices.ContainsFunc(got.Holds, func(h bar) bool { return h.Ref.User == b.user }) {
+			if !slices.ContainsFunc(got.Holds, func(h story.Bar) bool { return h.Ref.User == b.user }) {
 				t.Errorf("its holder is not drawn: %+v", got.Holds)
 			}
 		})

@@ -12,18 +12,20 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/report/picture"
+	"github.com/lockquake/lockquake/results/report/scene"
+	"github.com/lockquake/lockquake/results/report/story"
 )
 
 // sceneOf reads the scene of a synthetic run.
-func sceneOf(t *testing.T, s synthetic) *scene {
+func sceneOf(t *testing.T, s synthetic) *scene.Scene {
 	t.Helper()
 	env, err := results.ReadEnv(s.dir)
 	must(t, err)
-	sc, err := newScene(s.dir, s.report, env)
+	sc, err := scene.New(s.dir, s.report, env)
 	must(t, err)
 	if sc == nil {
 		t.Fatal("nothing is told")
@@ -31,23 +33,16 @@ func sceneOf(t *testing.T, s synthetic) *scene {
 	return sc
 }
 
-// markerOf tells the story of a synthetic run, to which more can be added.
-func markerOf(t *testing.T, s synthetic) marker {
-	t.Helper()
-	sc := sceneOf(t, s)
-	return marker{sc, tell(sc)}
-}
-
 // toldOf tells the story of a synthetic run.
-func toldOf(t *testing.T, s synthetic) *story {
+func toldOf(t *testing.T, s synthetic) *story.Story {
 	t.Helper()
-	return markerOf(t, s).story
+	return story.Tell(sceneOf(t, s))
 }
 
 // pictureOf draws a synthetic run; with LOCKQUAKE_PICTURES set it also keeps the file there.
 func pictureOf(t *testing.T, s synthetic) []byte {
 	t.Helper()
-	svg := picture(toldOf(t, s))
+	svg := picture.Draw(toldOf(t, s))
 	if dir := os.Getenv("LOCKQUAKE_PICTURES"); dir != "" {
 		must(t, os.WriteFile(filepath.Join(dir, s.report.Scenario+".svg"), svg, 0o644))
 	}
@@ -67,7 +62,7 @@ func wellFormed(t *testing.T, doc []byte) {
 }
 
 // lines lists the marks of a story in the order of time.
-func lines(s *story) []string {
+func lines(s *story.Story) []string {
 	var out []string
 	for _, m := range s.Marks {
 		line := s.Lanes[m.Lane].Name + ": " + m.Label
@@ -128,7 +123,7 @@ func TestReasonsAreTold(t *testing.T) {
 			}
 		}
 		must(t, os.WriteFile(path, out, 0o600))
-		return strings.Join(toldOf(t, s).explain(), "\n")
+		return strings.Join(toldOf(t, s).Explain(), "\n")
 	}
 	for code, want := range map[uint8]string{
 		history.CauseTokenLower:     ": its token is 3391, and 77 was seen before",
@@ -141,16 +136,8 @@ func TestReasonsAreTold(t *testing.T) {
 			t.Errorf("no %q in %s", want, got)
 		}
 	}
-	if got := told(func(e *history.Event) { e.Op = 1 }); !strings.Contains(got, ": "+NoReason) {
+	if got := told(func(e *history.Event) { e.Op = 1 }); !strings.Contains(got, ": "+scene.NoReason) {
 		t.Errorf("a reason of something else is told: %s", got)
-	}
-	for code := range uint8(255) {
-		if _, ok := history.CauseOf(history.CodeName(code)); !ok || code == history.CauseAnsweredBy || code == history.CauseOwnerValue {
-			continue // they are of grants, which are told otherwise
-		}
-		if short, long := causeWords(history.Event{Code: code, Token: 1, Value: 2}, history.Event{}); short == "" || long == "" {
-			t.Errorf("there are no words for %s", history.CodeName(code))
-		}
 	}
 }
 
@@ -198,45 +185,8 @@ func TestPictureShowsWhatMatters(t *testing.T) {
 	if strings.Contains(string(pictures["fenced"]), `class="lq-stale lq-arrow"`) {
 		t.Error("a red arrow where nothing stale was written")
 	}
-	if _, _, ok := choose(healthyRun(t).report); ok {
-		t.Error("a healthy run has a witness")
+	healthy := healthyRun(t)
+	if told, err := story.Of(healthy.dir, healthy.report, newWorld(t, 0).env); err != nil || told != nil {
+		t.Errorf("a healthy run has a story: %v", err)
 	}
-}
-
-func TestChooseTakesTheWorst(t *testing.T) {
-	hold := []results.HoldRef{{Grant: 1}}
-	r := results.Report{}
-	for _, kind := range []string{"overlapping_hold", "fence_save", "stale_write", "double_grant"} {
-		r.Findings = append(r.Findings, results.Finding{Witnesses: []results.Witness{{Kind: kind, Holds: hold}}})
-		if w, _, _ := choose(r); w.Kind != kind {
-			t.Errorf("chose %q over %q", w.Kind, kind)
-		}
-	}
-}
-
-func TestLayoutKeepsItsDistances(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		s := &story{Lanes: []lane{{Name: "a"}, {Name: "s", Kind: laneService}, {Name: "b"}}}
-		now := start
-		for range rapid.IntRange(1, 30).Draw(t, "n") {
-			now += rapid.SampledFrom([]int64{0, 1, 999, ms, 99 * ms, 100 * ms, 5000 * ms}).Draw(t, "gap")
-			s.Marks = append(s.Marks, mark{Time: now, Below: rapid.SampledFrom([]string{"", "second"}).Draw(t, "below")})
-		}
-		l := place(s)
-		for i := 1; i < len(l.Rows); i++ {
-			a, b := l.Rows[i-1], l.Rows[i]
-			if least := rowGap - 0.001; b.Y-a.Y < least || a.Below != "" && b.Y-a.Y < least+secondRow {
-				t.Fatalf("rows %d and %d are %g apart", i-1, i, b.Y-a.Y)
-			}
-			if b.Time-a.Time < 2 {
-				continue
-			}
-			if mid := l.at(a.Time + (b.Time-a.Time)/2); mid < a.Y || mid > b.Y {
-				t.Fatalf("a time between %d and %d lies at %g", a.Time, b.Time, mid)
-			}
-		}
-		if last := l.Rows[len(l.Rows)-1].Y; last >= l.Bottom || l.Bottom >= l.H {
-			t.Fatalf("rows end at %g, lanes at %g, the picture at %g", last, l.Bottom, l.H)
-		}
-	})
 }

@@ -4,13 +4,17 @@ package report
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/page"
+	"github.com/lockquake/lockquake/results/report/picture"
+	"github.com/lockquake/lockquake/results/report/story"
 )
 
 // FilePicture is the picture's name in a run directory.
@@ -19,8 +23,8 @@ const FilePicture = "picture.svg"
 // material is what the files of a run directory give beside the report.
 type material struct {
 	env     results.Env
-	told    *story // nil where there is nothing to tell
-	svg     []byte // the picture of it
+	told    *story.Story // nil where there is nothing to tell
+	svg     []byte       // the picture of it
 	charts  []page.Chart
 	missing []string // what could not be shown, and why
 }
@@ -40,26 +44,17 @@ func Write(dir string, r results.Report) error {
 	return writePage(dir, r, m)
 }
 
-// storyOf reads the story that the run directory has to tell; nil where there is none.
-func storyOf(dir string, r results.Report, env results.Env) (*story, error) {
-	sc, err := newScene(dir, r, env)
-	if err != nil || sc == nil {
-		return nil, err
-	}
-	return tell(sc), nil
-}
-
 // Picture draws the story of the run directory as an SVG file; nil where there is none.
 func Picture(dir string, r results.Report) ([]byte, error) {
 	env, err := results.ReadEnv(dir)
 	if err != nil {
 		return nil, err
 	}
-	s, err := storyOf(dir, r, env)
+	s, err := story.Of(dir, r, env)
 	if err != nil || s == nil {
 		return nil, err
 	}
-	return picture(s), nil
+	return picture.Draw(s), nil
 }
 
 // gather reads the run directory. Damaged parts are left out, and named: a run that cannot be judged still gets its
@@ -78,14 +73,14 @@ func gather(dir string, r results.Report) material {
 	}
 	faults = slices.DeleteFunc(faults, func(f history.Fault) bool { return f.Receipt.Status == history.NotMade })
 	t := newTimeline(env)
-	if err := scan(dir, env, func([]string) {}, plainly(t.observe)); err != nil {
+	if err := t.read(dir, env); err != nil {
 		lack("neither picture nor charts are drawn", err)
 		return m
 	}
-	if m.told, err = storyOf(dir, r, env); err != nil {
+	if m.told, err = story.Of(dir, r, env); err != nil {
 		lack("the picture is not drawn", err)
 	} else if m.told != nil {
-		m.svg = picture(m.told)
+		m.svg = picture.Draw(m.told)
 	}
 	if env.NoLock { // latencies and rates are of grants
 		return m
@@ -101,4 +96,23 @@ func gather(dir string, r results.Report) material {
 		lack("the charts are not drawn", err)
 	}
 	return m
+}
+
+// Explain tells what happened in a run in about ten lines of plain words: what the picture shows, in the order of
+// time. It uses only the run's own events, faults and observations. Where there is nothing to tell it says so.
+func Explain(w io.Writer, dir string, r results.Report) error {
+	env, err := results.ReadEnv(dir)
+	if err != nil {
+		return err
+	}
+	s, err := story.Of(dir, r, env)
+	if err != nil {
+		return err
+	}
+	if s == nil {
+		_, err := fmt.Fprintln(w, "Nothing was found, and nothing was broken: there is no story to tell.")
+		return err
+	}
+	_, err = io.WriteString(w, strings.Join(s.Explain(), "\n")+"\n")
+	return err
 }

@@ -1,6 +1,8 @@
 package report
 
 import (
+	"errors"
+
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/lockquake/lockquake/history"
@@ -38,6 +40,16 @@ func newTimeline(env results.Env) *timeline {
 func record(h *hdrhistogram.Histogram, ns int64) {
 	// The value is brought into the histogram's range, so it cannot be refused.
 	_ = h.RecordValue(min(max(ns, 1), longest))
+}
+
+// read takes the events of a run directory.
+func (t *timeline) read(dir string, env results.Env) (err error) {
+	log, err := results.OpenLog(dir, env)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, log.Close()) }()
+	return log.Each(func(_ string, e *history.Event) { t.observe(e) })
 }
 
 // observe takes the next event in the order of time.

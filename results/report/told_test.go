@@ -7,15 +7,17 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/lock"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/report/scene"
+	"github.com/lockquake/lockquake/results/report/story"
 )
 
 // told returns the words of a synthetic story of A and B, whose first holds are given, and the picture's marks.
-func told(t *testing.T, w *world, holds ...*grant) (words string, s *story) {
+func told(t *testing.T, w *world, holds ...*grant) (words string, s *story.Story) {
 	t.Helper()
 	w.env.People = map[string]string{"A": "client-1", "B": "client-2"}
 	dir := w.write(holds...)
 	s = toldOf(t, synthetic{dir, baseReport(w, dir)})
-	return strings.Join(s.explain(), "\n") + "\n", s
+	return strings.Join(s.Explain(), "\n") + "\n", s
 }
 
 // answered adds an operation of A, of a grant that it was given before where it needs one, that is asked at 10 ms and answered at to ms, with a reason where there is one.
@@ -197,12 +199,12 @@ func TestAKeyIsDrawnWhereItWasSeen(t *testing.T) {
 	w.event(history.Event{Time: at(6), Kind: history.Reason, Phase: history.Info, Op: a.op, Grant: a.op, Code: history.CauseAnsweredBy, Token: 0b011, Value: 3})
 	w.env.People = map[string]string{"A": "client-1", "B": "client-2"}
 	dir := w.write(a)
-	sc, err := newScene(dir, baseReport(w, dir), w.env)
+	sc, err := scene.New(dir, baseReport(w, dir), w.env)
 	must(t, err)
 	for _, node := range []string{"redlock-1", "redlock-2", "redlock-3"} {
-		sc.seen = append(sc.seen, history.Observation{By: history.ByGrant, Node: node, Fact: history.FactHolder + "lock-0", Answer: "k", User: &a.user, Grant: a.ref.Grant, Asked: at(7), Answered: at(8)})
+		sc.Seen = append(sc.Seen, history.Observation{By: history.ByGrant, Node: node, Fact: history.FactHolder + "lock-0", Answer: "k", User: &a.user, Grant: a.ref.Grant, Asked: at(7), Answered: at(8)})
 	}
-	s := tell(sc)
+	s := story.Tell(sc)
 	m := s.Marks[0]
 	if want := "A asks for lock-0 and is granted it by redlock-1 and redlock-2 (redlock-3 has the key, too, but no answer came)"; !strings.HasPrefix(m.Say, want) {
 		t.Errorf("%q, want %q", m.Say, want)
@@ -225,7 +227,7 @@ func TestTheEndOfAnOutageTellsWhy(t *testing.T) {
 	r.Findings = []results.Finding{{Checker: "unavailability", Witnesses: []results.Witness{{
 		Kind: "unavailability", Lock: "lock-0", From: at(100), To: at(1100), Text: "lock-0 could not be taken for 1.00 s: 200 users that had died stood in its queue until their sessions ended",
 	}}}}
-	words := strings.Join(toldOf(t, synthetic{dir, r}).explain(), "\n")
+	words := strings.Join(toldOf(t, synthetic{dir, r}).Explain(), "\n")
 	want := "t+1.100 s  until here, lock-0 could not be taken for 1.00 s: 200 users that had died stood in its queue until their sessions ended\n  t+1.100 s  client-2,"
 	if !strings.Contains(words, want) {
 		t.Errorf("no %q in\n%s", want, words)
@@ -240,15 +242,15 @@ func TestAKeyThatAReleaseDidNotReachIsTold(t *testing.T) {
 	w.release(a, 50, history.Ok, 0)
 	w.env.People = map[string]string{"A": "client-1"}
 	dir := w.write(a)
-	sc, err := newScene(dir, baseReport(w, dir), w.env)
+	sc, err := scene.New(dir, baseReport(w, dir), w.env)
 	must(t, err)
 	for _, when := range []float64{30, 60, 70} {
-		sc.seen = append(sc.seen, history.Observation{
+		sc.Seen = append(sc.Seen, history.Observation{
 			By: history.ByAwait, Node: "redlock-3", Fact: history.FactHolder + "lock-0", Answer: "k", User: &a.user, Grant: a.ref.Grant, Asked: at(when), Answered: at(when + 1),
 		})
 	}
-	sc.events = append(sc.events, history.Event{Kind: history.Check, Phase: history.Invoke, Time: at(100), Op: 9}) // the picture lasts until here
-	got := strings.Join(tell(sc).explain(), "\n")
+	sc.Events = append(sc.Events, history.Event{Kind: history.Check, Phase: history.Invoke, Time: at(100), Op: 9}) // the picture lasts until here
+	got := strings.Join(story.Tell(sc).Explain(), "\n")
 	if want := "t+0.061 s  redlock-3 still has the key of A, although A has given it back"; strings.Count(got, "still has the key") != 1 || !strings.Contains(got, want) {
 		t.Errorf("no %q in\n%s", want, got)
 	}

@@ -1,4 +1,4 @@
-package report
+package picture
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/lockquake/lockquake/results/figure"
+	"github.com/lockquake/lockquake/results/report/story"
 )
 
 // Measures of a picture, in px. It is made for the width of a page of text.
@@ -32,7 +33,7 @@ const breakFrom = 100_000_000
 
 // placed is a mark with its height.
 type placed struct {
-	mark
+	story.Mark
 	Y    float64
 	Tick string // label on the axis
 }
@@ -45,7 +46,7 @@ type gap struct {
 
 // layout is a story with the coordinates of everything. It is pure: the same story gives the same layout.
 type layout struct {
-	story  *story
+	story  *story.Story
 	W, H   float64
 	X      []float64 // by lane
 	Rows   []placed
@@ -60,7 +61,7 @@ type layout struct {
 
 // place decides where everything is drawn. Every mark gets a row of its own, in the order of time, so that no two
 // labels can meet. The distance of two rows grows with the logarithm of the time between them.
-func place(s *story) *layout {
+func place(s *story.Story) *layout {
 	l := &layout{story: s}
 	l.columns()
 	l.Titles = figure.Wrap(s.Title, int((l.W-48)/titleWidth))
@@ -99,7 +100,7 @@ func cut(ns int64) string {
 func (l *layout) columns() {
 	nodes := 0
 	for _, lane := range l.story.Lanes {
-		if lane.Kind == laneNode {
+		if lane.Kind == story.LaneNode {
 			nodes++
 		}
 	}
@@ -108,11 +109,11 @@ func (l *layout) columns() {
 	for i := 1; i < len(l.story.Lanes); i++ {
 		a, b := l.story.Lanes[i-1].Kind, l.story.Lanes[i].Kind
 		switch {
-		case a == laneNode && b == laneNode && nodes > 3:
+		case a == story.LaneNode && b == story.LaneNode && nodes > 3:
 			gaps[i] = 74
-		case a == laneNode && b == laneNode:
+		case a == story.LaneNode && b == story.LaneNode:
 			gaps[i] = 96
-		case a == laneNode || b == laneNode:
+		case a == story.LaneNode || b == story.LaneNode:
 			gaps[i] = 112
 		default:
 			gaps[i] = 118
@@ -136,7 +137,7 @@ func (l *layout) columns() {
 // group returns the edges of the lock service; ok is false where it is one lane.
 func (l *layout) group() (from, to float64, ok bool) {
 	for i, lane := range l.story.Lanes {
-		if lane.Kind != laneNode {
+		if lane.Kind != story.LaneNode {
 			continue
 		}
 		if !ok {
@@ -178,7 +179,7 @@ func (l *layout) rows() {
 			}
 			y += d
 		}
-		l.Rows = append(l.Rows, placed{mark: m, Y: y, Tick: ticks[i]})
+		l.Rows = append(l.Rows, placed{Mark: m, Y: y, Tick: ticks[i]})
 	}
 	for i := 1; i < len(l.Rows); i++ {
 		if l.Rows[i].Time == l.Rows[i-1].Time {
@@ -221,7 +222,7 @@ func (l *layout) at(t int64) float64 {
 }
 
 // tickLabels writes the times in ms since start, with as many decimals as it takes to tell them apart, at most three.
-func tickLabels(ms []mark, start int64) []string {
+func tickLabels(ms []story.Mark, start int64) []string {
 	out := make([]string, len(ms))
 	for decimals := 0; decimals <= 3; decimals++ {
 		same := false

@@ -1,4 +1,4 @@
-package report
+package story
 
 import (
 	"slices"
@@ -18,17 +18,17 @@ func (mk lockMarker) outcome(e history.Event, f *history.Event) (short, long str
 	case f.Phase == history.Ok:
 		return "", ""
 	}
-	if r, ok := mk.scene.reasonOf(*f); ok {
+	if r, ok := mk.scene.ReasonOf(*f); ok {
 		short, long = causeWords(r, *f)
-		if dead := mk.scene.env.Majority.Dead(mk.scene.faults, e.Time, f.Time); r.Code == history.CauseNoMajority &&
+		if dead := mk.scene.Env.Majority.Dead(mk.scene.Faults, e.Time, f.Time); r.Code == history.CauseNoMajority &&
 			len(dead) > 0 {
 			long += ", where " + figure.List(dead) + " " + are(len(dead)) + " dead"
 		}
 		return short, long
 	}
 	if unanswered[f.Code] {
-		if left, missing := mk.scene.env.Majority.Missing(mk.scene.faults, clientName(e.User), e.Time, f.Time); missing {
-			return "no majority", "no majority: it reaches " + mk.scene.env.Majority.Left(left)
+		if left, missing := mk.scene.Env.Majority.Missing(mk.scene.Faults, history.ClientName(e.User.Client()), e.Time, f.Time); missing {
+			return "no majority", "no majority: it reaches " + mk.scene.Env.Majority.Left(left)
 		}
 	}
 	return outcome(f)
@@ -50,16 +50,16 @@ func are(n int) string {
 // died reports whether the process that asked died before it had an answer: killed by a fault, at a point, or of
 // itself.
 func (mk lockMarker) died(e history.Event) bool {
-	return mk.killed(clientName(e.User), e.Time) || slices.ContainsFunc(mk.scene.events, func(d history.Event) bool {
+	return mk.killed(history.ClientName(e.User.Client()), e.Time) || slices.ContainsFunc(mk.scene.Events, func(d history.Event) bool {
 		return d.Kind == history.Dead && d.User.Client() == e.User.Client() && d.Time >= e.Time
 	})
 }
 
 // killed reports whether a client was killed by a fault, or died at a point, and was not gone before a time.
 func (mk lockMarker) killed(node string, from int64) bool {
-	return slices.ContainsFunc(mk.scene.faults, func(f history.Fault) bool {
+	return slices.ContainsFunc(mk.scene.Faults, func(f history.Fault) bool {
 		return f.Traits.Kills && max(f.Start, f.Bit) >= from && slices.Contains(f.Targets, node)
-	}) || slices.ContainsFunc(mk.scene.seen, func(o history.Observation) bool {
+	}) || slices.ContainsFunc(mk.scene.Seen, func(o history.Observation) bool {
 		return o.By == history.ByPoint && o.Answer == "died" && o.Node == node && o.Answered >= from
 	})
 }

@@ -1,41 +1,18 @@
-package report
+package story
 
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
-	"strings"
-
-	"github.com/lockquake/lockquake/results"
 )
 
 // maxLines is how many lines an explanation has at most, beside its first and its last.
 const maxLines = 10
 
-// Explain tells what happened in a run in about ten lines of plain words: what the picture shows, in the order of
-// time. It uses only the run's own events, faults and observations. Where there is nothing to tell it says so.
-func Explain(w io.Writer, dir string, r results.Report) error {
-	env, err := results.ReadEnv(dir)
-	if err != nil {
-		return err
-	}
-	s, err := storyOf(dir, r, env)
-	if err != nil {
-		return err
-	}
-	if s == nil {
-		_, err := fmt.Fprintln(w, "Nothing was found, and nothing was broken: there is no story to tell.")
-		return err
-	}
-	_, err = io.WriteString(w, strings.Join(s.explain(), "\n")+"\n")
-	return err
-}
-
-// explain is the story in lines: the heaviest sentences, in the order of time.
-func (s *story) explain() []string {
+// Explain is the story in lines: the heaviest sentences, in the order of time.
+func (s *Story) Explain() []string {
 	type line struct {
-		mark
+		Mark
 		place int
 	}
 	var all []line

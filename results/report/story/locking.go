@@ -1,4 +1,4 @@
-package report
+package story
 
 import (
 	"fmt"
@@ -7,29 +7,18 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/figure"
+	"github.com/lockquake/lockquake/results/report/scene"
 )
 
 // atOnce is the time (ns) within which a question and its answer are one row.
 const atOnce = 20_000_000
-
-// The weights of sentences: the heaviest ones are told.
-const (
-	weightTopic  = 10 // what the scenario names
-	weightHarm   = 9  // two hold the lock, or harm is done
-	weightTurn   = 8  // a fault, a death, a promotion
-	weightGrant  = 7
-	weightLoss   = 6 // somebody learns that it has nothing, or is refused
-	weightAccess = 4
-	weightEnd    = 3 // a release, a heal
-	weightTrifle = 1
-)
 
 // lockMarker draws what the clients and the lock service said to each other.
 type lockMarker marker
 
 // lockMarks adds what the clients and the lock service said to each other.
 func (mk lockMarker) lockMarks() {
-	for i, e := range mk.scene.events {
+	for i, e := range mk.scene.Events {
 		lane := mk.story.Lanes.client(e.User)
 		name := mk.story.Lanes[lane].Name
 		switch {
@@ -44,37 +33,37 @@ func (mk lockMarker) lockMarks() {
 			}
 		case e.Kind == history.Lost:
 			mk.lost(e, lane)
-		case e.Kind == history.Dead && !mk.killed(clientName(e.User), 0):
-			mk.story.add(mark{
-				Time: e.Time, Kind: markNote, Lane: lane, To: nowhere, Label: "process is dead", Event: "dead",
+		case e.Kind == history.Dead && !mk.killed(history.ClientName(e.User.Client()), 0):
+			mk.story.add(Mark{
+				Time: e.Time, Kind: MarkNote, Lane: lane, To: nowhere, Label: "process is dead", Event: "dead",
 				Weight: weightTurn, Say: name + " is dead",
 			})
 		}
 	}
 	for _, h := range mk.story.Holds {
-		if h.Ref.End != 0 && !mk.story.hasMark(h.Lane, h.Ref.End) &&
-			!slices.ContainsFunc(mk.scene.events, func(e history.Event) bool {
+		if h.Ref.End != 0 && !mk.story.HasMark(h.Lane, h.Ref.End) &&
+			!slices.ContainsFunc(mk.scene.Events, func(e history.Event) bool {
 				return e.Kind == history.Dead &&
 					e.User == h.Ref.User
 			}) {
-			mk.story.add(mark{Time: h.Ref.End, Kind: markNote, Lane: h.Lane, To: nowhere, Label: "hold ends"})
+			mk.story.add(Mark{Time: h.Ref.End, Kind: MarkNote, Lane: h.Lane, To: nowhere, Label: "hold ends"})
 		}
 	}
 }
 
 // lost adds that a user is told that its grant is gone, and how long after the end of its validity.
 func (mk lockMarker) lost(e history.Event, lane int) {
-	say := mk.story.Lanes[lane].Name + " is told that it lost " + mk.scene.lockName(e.Lock)
+	say := mk.story.Lanes[lane].Name + " is told that it lost " + mk.scene.LockName(e.Lock)
 	// one without an end is later than all
 	if h := mk.story.hold(e.User, e.Grant); h != nil && h.Ref.Valid != history.ValidUnknown && h.Ref.Valid < e.Time {
 		since := " after its validity ended"
-		if mk.scene.sessionEnded(h.Ref) {
+		if mk.scene.SessionEnded(h.Ref) {
 			since = " after its session was last seen"
 		}
 		say += ", " + figure.Duration(e.Time-h.Ref.Valid) + since
 	}
-	mk.story.add(mark{
-		Time: e.Time, Kind: markNote, Lane: lane, To: nowhere, Label: "told: grant lost", Event: "lost",
+	mk.story.add(Mark{
+		Time: e.Time, Kind: MarkNote, Lane: lane, To: nowhere, Label: "told: grant lost", Event: "lost",
 		Weight: weightLoss, Say: say,
 	})
 }
@@ -82,20 +71,20 @@ func (mk lockMarker) lost(e history.Event, lane int) {
 // service is the lane of messages to the lock service where nobody knows which server took them: the only one, or
 // the whole group.
 func (mk lockMarker) service() int {
-	if l := mk.story.Lanes.kind(laneService); l >= 0 {
+	if l := mk.story.Lanes.kind(LaneService); l >= 0 {
 		return l
 	}
-	if len(mk.scene.seen.asked()) == 1 {
-		return mk.story.Lanes.kind(laneNode)
+	if len(mk.scene.Seen.Asked()) == 1 {
+		return mk.story.Lanes.kind(LaneNode)
 	}
-	return atService
+	return AtService
 }
 
 // answer finds the event that ended the operation that event i began.
 func (mk lockMarker) answer(i int) *history.Event {
-	e := mk.scene.events[i]
-	for j := i + 1; j < len(mk.scene.events); j++ {
-		if f := &mk.scene.events[j]; f.User == e.User && f.Op == e.Op && f.Kind == e.Kind && f.Phase != history.Invoke {
+	e := mk.scene.Events[i]
+	for j := i + 1; j < len(mk.scene.Events); j++ {
+		if f := &mk.scene.Events[j]; f.User == e.User && f.Op == e.Op && f.Kind == e.Kind && f.Phase != history.Invoke {
 			return f
 		}
 	}
@@ -113,7 +102,7 @@ func ended(e history.Event, f *history.Event) string {
 // acquire adds the question for a lock and its answer.
 func (mk lockMarker) acquire(i int, e history.Event, lane int) {
 	f, service, name := mk.answer(i), mk.service(), mk.story.Lanes[lane].Name
-	word, lock := mk.scene.which("acquire", e.Lock), mk.scene.lockName(e.Lock)
+	word, lock := mk.scene.Which("acquire", e.Lock), mk.scene.LockName(e.Lock)
 	if f != nil && f.Phase == history.Ok {
 		if h := mk.story.hold(e.User, e.Op); h != nil {
 			h.Asked = e.Time
@@ -121,19 +110,19 @@ func (mk lockMarker) acquire(i int, e history.Event, lane int) {
 		}
 		return
 	}
-	ask := mark{Time: e.Time, Kind: markAsk, Lane: lane, To: service, Label: word}
+	ask := Mark{Time: e.Time, Kind: MarkAsk, Lane: lane, To: service, Label: word}
 	why, long := mk.outcome(e, f)
 	say := fmt.Sprintf("%s asks for %s and is not granted it: %s", name, lock, long)
 	if f == nil || f.Time-e.Time <= atOnce {
-		ask.Kind, ask.Label, ask.Bad, ask.Say, ask.Weight, ask.Event = markExchange, word+": "+why, true, say,
+		ask.Kind, ask.Label, ask.Bad, ask.Say, ask.Weight, ask.Event = MarkExchange, word+": "+why, true, say,
 			weightLoss, ended(e, f)
 		switch {
 		case f != nil:
 		case mk.died(e):
-			ask.Kind = markAsk
+			ask.Kind = MarkAsk
 		default:
-			ask.Kind, ask.Label, ask.Bad = markAsk, word, false
-			if mk.scene.handoff != nil { // its answer lies outside of the picture
+			ask.Kind, ask.Label, ask.Bad = MarkAsk, word, false
+			if mk.scene.Handoff != nil { // its answer lies outside of the picture
 				ask.Label, ask.Say = word+", and waits", ""
 			}
 		}
@@ -141,20 +130,20 @@ func (mk lockMarker) acquire(i int, e history.Event, lane int) {
 		return
 	}
 	mk.story.add(ask)
-	mk.story.add(mark{
+	mk.story.add(Mark{
 		// as heavy as what it waited for
-		Event: ended(e, f), Time: f.Time, Kind: markAnswer, Lane: lane, To: service, Label: why, Bad: true,
+		Event: ended(e, f), Time: f.Time, Kind: MarkAnswer, Lane: lane, To: service, Label: why, Bad: true,
 		Weight: weightGrant,
 		Say:    fmt.Sprintf("%s, which had asked for %s at %s, is not granted it: %s", name, lock, mk.story.moment(e.Time), long),
 	})
 }
 
 // granted adds the question for a lock and the grant.
-func (mk lockMarker) granted(e history.Event, f *history.Event, h *bar, word string) {
-	name, lock, took := mk.story.Lanes[h.Lane].Name, mk.scene.lockName(e.Lock), f.Time-e.Time
+func (mk lockMarker) granted(e history.Event, f *history.Event, h *Bar, word string) {
+	name, lock, took := mk.story.Lanes[h.Lane].Name, mk.scene.LockName(e.Lock), f.Time-e.Time
 	to, at, by := mk.service(), []int(nil), ""
-	have := mk.scene.seen.keepers(h.Ref)
-	if who := mk.scene.answered(h.Ref, have); len(who) > 0 {
+	have := mk.scene.Seen.Keepers(h.Ref)
+	if who := mk.scene.Answered(h.Ref, have); len(who) > 0 {
 		by = " by " + figure.List(brief(who))
 		seen := have
 		if len(seen) == 0 { // nobody looked
@@ -175,8 +164,8 @@ func (mk lockMarker) granted(e history.Event, f *history.Event, h *bar, word str
 		}
 	}
 	label, say, weight := "granted", "", weightGrant
-	if w := mk.scene.worst; w != nil && slices.ContainsFunc(w.Holds,
-		func(x results.HoldRef) bool { return same(x, h.Ref) }) {
+	if w := mk.scene.Worst; w != nil && slices.ContainsFunc(w.Holds,
+		func(x results.HoldRef) bool { return scene.Same(x, h.Ref) }) {
 		weight = weightTurn // without it nobody understands what is told of the two
 	}
 	if h.Ref.Token != 0 {
@@ -197,20 +186,20 @@ func (mk lockMarker) granted(e history.Event, f *history.Event, h *bar, word str
 		}
 	}
 	if took <= atOnce {
-		mk.story.add(mark{
-			Event: ended(e, f), Time: f.Time, Kind: markExchange, Lane: h.Lane, To: to, At: at,
+		mk.story.add(Mark{
+			Event: ended(e, f), Time: f.Time, Kind: MarkExchange, Lane: h.Lane, To: to, At: at,
 			Label: word + ": " + label, Weight: weight,
 			Say: fmt.Sprintf("%s asks for %s and is granted it%s%s", name, lock, by, say),
 		})
 		h.Asked = f.Time
 		return
 	}
-	mk.story.add(mark{
-		Time: e.Time, Kind: markAsk, Lane: h.Lane, To: to, Label: word, Weight: weightTrifle,
+	mk.story.add(Mark{
+		Time: e.Time, Kind: MarkAsk, Lane: h.Lane, To: to, Label: word, Weight: weightTrifle,
 		Say: name + " asks for " + lock,
 	})
-	mk.story.add(mark{
-		Event: ended(e, f), Time: f.Time, Kind: markAnswer, Lane: h.Lane, To: to, At: at, Label: label, Weight: weight,
+	mk.story.add(Mark{
+		Event: ended(e, f), Time: f.Time, Kind: MarkAnswer, Lane: h.Lane, To: to, At: at, Label: label, Weight: weight,
 		Say: fmt.Sprintf("%s, which had asked at %s, is granted %s%s%s", name, mk.story.moment(e.Time), lock, by, say),
 	})
 }
@@ -225,14 +214,14 @@ func (mk lockMarker) farthest(from int, lanes []int) int {
 func (mk lockMarker) operation(i int, e history.Event, lane int) {
 	f := mk.answer(i)
 	why, long := mk.outcome(e, f)
-	name, lock := mk.story.Lanes[lane].Name, mk.scene.lockName(e.Lock)
+	name, lock := mk.story.Lanes[lane].Name, mk.scene.LockName(e.Lock)
 	verb := map[history.Kind]string{
 		history.Release: "releases", history.Check: "asks whether it still has",
 		history.Renew: "renews",
 	}[e.Kind]
-	m := mark{
-		Event: ended(e, f), Time: e.Time, Kind: markAsk, Lane: lane, To: mk.service(),
-		Label: mk.scene.which(e.Kind.String(), e.Lock), Bad: why != "",
+	m := Mark{
+		Event: ended(e, f), Time: e.Time, Kind: MarkAsk, Lane: lane, To: mk.service(),
+		Label: mk.scene.Which(e.Kind.String(), e.Lock), Bad: why != "",
 		Say: fmt.Sprintf("%s %s %s", name, verb, lock), Weight: weightEnd,
 	}
 	if e.Kind == history.Check && why == "" {
@@ -264,8 +253,8 @@ func (mk lockMarker) operation(i int, e history.Event, lane int) {
 		if why == "" {
 			why, long = "done", "it is done"
 		}
-		mk.story.add(mark{
-			Event: ended(e, f), Time: f.Time, Kind: markAnswer, Lane: lane, To: m.To, Label: why, Bad: bad,
+		mk.story.add(Mark{
+			Event: ended(e, f), Time: f.Time, Kind: MarkAnswer, Lane: lane, To: m.To, Label: why, Bad: bad,
 			Weight: weightLoss,
 			Say:    fmt.Sprintf("%s, which %s %s at %s, is told: %s", name, asked[e.Kind], lock, mk.story.moment(e.Time), long),
 		})
@@ -280,11 +269,11 @@ var asked = map[history.Kind]string{
 
 // victim returns whose lock a release freed, as the judge found it; without a name where that is nobody.
 func (mk lockMarker) victim(release history.Event) (v victim) {
-	for w := range witnesses(mk.scene.report, results.DrawRelease) {
+	for w := range scene.Witnesses(mk.scene.Report, results.DrawRelease) {
 		if w.From == release.Time && len(w.Holds) > 0 && w.Holds[0].User != release.User {
-			v.name = mk.scene.name(w.Holds[0].User)
-			theirs := mk.scene.reasons[reasonKey{true, w.Holds[0].User, w.Holds[0].Grant}]
-			own := mk.scene.reasons[reasonKey{true, release.User, release.Grant}]
+			v.name = mk.scene.Name(w.Holds[0].User)
+			theirs := mk.scene.GrantReason(w.Holds[0].User, w.Holds[0].Grant)
+			own := mk.scene.GrantReason(release.User, release.Grant)
 			if own.Code == history.CauseOwnerValue && theirs.Code == own.Code && theirs.Value == own.Value &&
 				theirs.Token == own.Token {
 				v.why = fmt.Sprintf(" (the value at the key is %d-%d for both)", own.Value, own.Token)

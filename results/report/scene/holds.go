@@ -1,4 +1,4 @@
-package report
+package scene
 
 import (
 	"github.com/lockquake/lockquake/history"
@@ -47,4 +47,10 @@ func follow(h *results.HoldRef, e *history.Event) {
 // refOf is the hold that a grant began.
 func refOf(e *history.Event) results.HoldRef {
 	return results.HoldRef{User: e.User, Grant: e.Op, Issued: e.Value, Start: e.Time, Valid: e.Valid, Token: e.Token}
+}
+
+// IsEffect tells whether the resource did or refused something. What only a minority of its replicas did does not
+// count.
+func IsEffect(e history.Event) bool {
+	return (e.Kind == history.EffectRead || e.Kind == history.EffectWrite) && e.Phase != history.Info
 }

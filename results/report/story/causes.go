@@ -1,4 +1,4 @@
-package report
+package story
 
 import (
 	"fmt"
@@ -8,55 +8,6 @@ import (
 	"github.com/lockquake/lockquake/lock"
 	"github.com/lockquake/lockquake/results/figure"
 )
-
-// recordedReasons are the reasons that a run recorded, by what they explain. Reports only put a reason into words;
-// where none was recorded, none is given.
-type recordedReasons map[reasonKey]history.Event
-
-// reasonKey names an event by its place in the history of a client, or of the resource.
-type reasonKey struct {
-	client bool
-	user   history.User
-	op     uint32
-}
-
-// NoReason stands for a reason that nobody recorded, as with a resource that is not lockquake's own.
-const NoReason = "nobody told why"
-
-// maxReasons bounds how many are kept: no picture shows so many.
-const maxReasons = 1 << 16
-
-func (r recordedReasons) observe(process string, e *history.Event) {
-	if e.Kind != history.Reason || len(r) == maxReasons {
-		return
-	}
-	_, client := history.ClientOf(process)
-	r[reasonKey{client, e.User, e.Op}] = *e
-}
-
-// reasonOf finds why an operation of a client ended as it did, or why the resource refused an effect. A store that
-// is no process of lockquake's tells its reason only to the client that asked.
-func (sc *scene) reasonOf(e history.Event) (history.Event, bool) {
-	if !isEffect(e) {
-		r, ok := sc.reasons[reasonKey{true, e.User, e.Op}]
-		return r, ok
-	}
-	if r, ok := sc.reasons[reasonKey{false, e.User, e.Op}]; ok {
-		return r, ok
-	}
-	kind := history.Write
-	if e.Kind == history.EffectRead {
-		kind = history.Read
-	}
-	var found history.Event
-	ok := false
-	for _, x := range sc.events {
-		if x.Kind == kind && x.Phase == history.Invoke && x.User == e.User && x.Grant == e.Grant && x.Time <= e.Time {
-			found, ok = sc.reasons[reasonKey{true, x.User, x.Op}]
-		}
-	}
-	return found, ok
-}
 
 // causeWords says why in a few words for a picture, and in a sentence. of is the event that the reason explains.
 func causeWords(r, of history.Event) (short, long string) {

@@ -1,4 +1,4 @@
-package report
+package story
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ type faultMarker marker
 // for the end.
 func (mk faultMarker) faultMarks() {
 	from, to := mk.story.span()
-	for _, f := range mk.scene.faults {
+	for _, f := range mk.scene.Faults {
 		begin := f.Start
 		if f.Bit != 0 {
 			begin = f.Bit
@@ -42,8 +42,8 @@ func (mk faultMarker) faultMarks() {
 
 // deathBy is when a client that the fault was aimed at was seen dead; 0 for none.
 func (mk faultMarker) deathBy(f history.Fault) int64 {
-	for _, e := range mk.scene.events {
-		if e.Kind == history.Dead && e.Time >= f.Start && slices.Contains(f.Targets, clientName(e.User)) {
+	for _, e := range mk.scene.Events {
+		if e.Kind == history.Dead && e.Time >= f.Start && slices.Contains(f.Targets, history.ClientName(e.User.Client())) {
 			return e.Time
 		}
 	}
@@ -60,29 +60,29 @@ func (mk faultMarker) fault(f history.Fault, hit []int, begin int64) {
 	if f.Traits.Kills && f.Healed != nil && f.Healed.Time > f.Undo && f.Healed.Time < end {
 		end = f.Healed.Time // that it serves was seen before the heal was done
 	}
-	if f.Traits.Kills && !f.Traits.Returns && !slices.ContainsFunc(f.Targets, mk.scene.isServer) {
+	if f.Traits.Kills && !f.Traits.Returns && !slices.ContainsFunc(f.Targets, mk.scene.IsServer) {
 		end = 0
 	}
 	for _, l := range hit {
-		mk.story.Bands = append(mk.story.Bands, band{Lane: l, From: begin, To: end})
+		mk.story.Bands = append(mk.story.Bands, Band{Lane: l, From: begin, To: end})
 	}
 	who := mk.who(f)
 	label := words.began
-	if l := mk.story.Lanes[hit[0]]; l.Kind == laneService || len(hit) > 1 || l.Kind == laneResource && l.Name != who {
+	if l := mk.story.Lanes[hit[0]]; l.Kind == LaneService || len(hit) > 1 || l.Kind == LaneResource && l.Name != who {
 		label = who + ": " + label
 	}
-	mk.story.add(mark{
-		Time: begin, Kind: markFault, Lane: hit[0], To: nowhere, Label: label, Weight: weightTurn,
+	mk.story.add(Mark{
+		Time: begin, Kind: MarkFault, Lane: hit[0], To: nowhere, Label: label, Weight: weightTurn,
 		Say: fmt.Sprintf("%s: %s (receipt %s: %s)", who, words.began, f.Receipt.Status,
-			shortened(mk.scene.named(firstClause(f.Receipt.Evidence)), 80)),
+			figure.Shorten(mk.scene.Named(firstClause(f.Receipt.Evidence)), 80)),
 	})
 	if end != 0 && words.ended != "" {
 		label := words.ended
-		if mk.story.Lanes[hit[0]].Kind == laneService {
+		if mk.story.Lanes[hit[0]].Kind == LaneService {
 			label = who + ": " + label
 		}
-		mk.story.add(mark{
-			Time: end, Kind: markFault, Lane: hit[0], To: nowhere, Label: label, Weight: weightEnd,
+		mk.story.add(Mark{
+			Time: end, Kind: MarkFault, Lane: hit[0], To: nowhere, Label: label, Weight: weightEnd,
 			Say: fmt.Sprintf("%s: %s", who, words.ended),
 		})
 	}
@@ -107,14 +107,14 @@ func (mk faultMarker) lead(l *history.Lead) {
 		if l.Epoch != "" {
 			label += ", in epoch " + l.Epoch
 		}
-		mk.story.add(mark{
-			Time: l.Led, Kind: markSeen, Lane: n, To: nowhere, Label: label, Say: l.New + " " + label,
+		mk.story.add(Mark{
+			Time: l.Led, Kind: MarkSeen, Lane: n, To: nowhere, Label: label, Say: l.New + " " + label,
 			Weight: weightTurn,
 		})
 	}
 	if n := mk.story.Lanes.node(l.Old); n >= 0 && l.Noticed != 0 {
-		mk.story.add(mark{
-			Time: l.Noticed, Kind: markSeen, Lane: n, To: nowhere, Label: "says that it does not lead",
+		mk.story.add(Mark{
+			Time: l.Noticed, Kind: MarkSeen, Lane: n, To: nowhere, Label: "says that it does not lead",
 			Weight: weightEnd,
 			Say:    l.Old + " says that it does not lead",
 		})
@@ -134,19 +134,19 @@ func (mk faultMarker) hit(f history.Fault) []int {
 		}
 	}
 	for _, t := range targets {
-		switch c, isClient := clientNumber(t); {
+		switch c, isClient := history.ClientOf(t); {
 		case isClient:
 			for i, l := range mk.story.Lanes {
-				if l.Kind == laneClient && l.User.Client() == c {
+				if l.Kind == LaneClient && l.User.Client() == c {
 					add(i)
 				}
 			}
-		case mk.scene.isResource(t):
-			add(mk.story.Lanes.kind(laneResource))
+		case mk.scene.IsResource(t):
+			add(mk.story.Lanes.kind(LaneResource))
 		case mk.story.Lanes.node(t) >= 0:
 			add(mk.story.Lanes.node(t))
 		default:
-			add(mk.story.Lanes.kind(laneService))
+			add(mk.story.Lanes.kind(LaneService))
 		}
 	}
 	return out
@@ -156,7 +156,7 @@ func (mk faultMarker) hit(f history.Fault) []int {
 func (mk faultMarker) who(f history.Fault) string {
 	var out []string
 	for _, t := range f.Targets {
-		out = append(out, mk.scene.nodeName(t))
+		out = append(out, mk.scene.NodeName(t))
 	}
 	return figure.List(brief(out))
 }
@@ -175,7 +175,7 @@ type faultText struct{ began, ended string }
 func (mk faultMarker) faultWords(f history.Fault) faultText {
 	var far []string
 	for _, p := range f.Peers {
-		far = append(far, mk.scene.nodeName(p))
+		far = append(far, mk.scene.NodeName(p))
 	}
 	if t := f.Traits; t.Began != "" {
 		fill := func(text string) string {
@@ -202,16 +202,4 @@ func param(params, name string) string {
 		}
 	}
 	return ""
-}
-
-// shortened cuts a text at a word.
-func shortened(text string, width int) string {
-	if len([]rune(text)) <= width {
-		return text
-	}
-	cut := string([]rune(text)[:width])
-	if i := strings.LastIndexByte(cut, ' '); i > width/2 {
-		cut = cut[:i]
-	}
-	return strings.TrimRight(cut, ",:") + " …"
 }

@@ -1,4 +1,4 @@
-package report
+package scene
 
 import (
 	"fmt"
@@ -23,15 +23,15 @@ var witnessKinds = sync.OnceValue(func() map[string]results.WitnessKind {
 	return kinds
 })
 
-// drawing returns how a witness is drawn.
-func drawing(w results.Witness) results.Drawing { return witnessKinds()[w.Kind].Draw }
+// Drawing returns how a witness is drawn.
+func Drawing(w results.Witness) results.Drawing { return witnessKinds()[w.Kind].Draw }
 
-// witnesses are those of a report that have one of some drawings, in the order of the findings.
-func witnesses(r results.Report, drawn ...results.Drawing) iter.Seq[*results.Witness] {
+// Witnesses are those of a report that have one of some drawings, in the order of the findings.
+func Witnesses(r results.Report, drawn ...results.Drawing) iter.Seq[*results.Witness] {
 	return func(yield func(*results.Witness) bool) {
 		for _, f := range r.Findings {
 			for i := range f.Witnesses {
-				if w := &f.Witnesses[i]; slices.Contains(drawn, drawing(*w)) && !yield(w) {
+				if w := &f.Witnesses[i]; slices.Contains(drawn, Drawing(*w)) && !yield(w) {
 					return
 				}
 			}
@@ -41,14 +41,14 @@ func witnesses(r results.Report, drawn ...results.Drawing) iter.Seq[*results.Wit
 
 // unavailable finds the witness of the longest time for which a lock could not be taken.
 func unavailable(r results.Report) *results.Witness {
-	for w := range witnesses(r, results.DrawGap) {
+	for w := range Witnesses(r, results.DrawGap) {
 		return w
 	}
 	return nil
 }
 
-// outage says how long which locks could not be taken, and why; "" where nothing is known of that.
-func outage(r results.Report) string {
+// Outage says how long which locks could not be taken, and why; "" where nothing is known of that.
+func Outage(r results.Report) string {
 	if w := unavailable(r); w != nil {
 		return w.Text
 	}
@@ -60,7 +60,7 @@ func pictured(r results.Report) (all []*results.Witness) {
 	for _, f := range r.Findings {
 		for i := range f.Witnesses {
 			w := &f.Witnesses[i]
-			if d := drawing(*w); d.Pictured() && (len(w.Holds) > 0 || d == results.DrawWhole) {
+			if d := Drawing(*w); d.Pictured() && (len(w.Holds) > 0 || d == results.DrawWhole) {
 				all = append(all, w)
 			}
 		}
@@ -94,30 +94,26 @@ func choose(r results.Report) (w results.Witness, cause *results.Witness, ok boo
 
 // causeOf finds the foreign release that let the second holder of a double grant in.
 func causeOf(w results.Witness, r results.Report) *results.Witness {
-	if drawing(w) != results.DrawEntitled || len(w.Holds) != 2 {
+	if Drawing(w) != results.DrawEntitled || len(w.Holds) != 2 {
 		return nil
 	}
-	for x := range witnesses(r, results.DrawRelease) {
-		if len(x.Holds) > 1 && same(x.Holds[0], w.Holds[0]) && same(x.Holds[1], w.Holds[1]) {
+	for x := range Witnesses(r, results.DrawRelease) {
+		if len(x.Holds) > 1 && Same(x.Holds[0], w.Holds[0]) && Same(x.Holds[1], w.Holds[1]) {
 			return x
 		}
 	}
 	return nil
 }
 
-func same(a, b results.HoldRef) bool { return a.User == b.User && a.Grant == b.Grant }
+// Same reports whether two references are to one hold.
+func Same(a, b results.HoldRef) bool { return a.User == b.User && a.Grant == b.Grant }
 
-// headline is the title of a witness. sc is nil outside of a picture.
-func headline(w results.Witness, sc *scene) string {
-	k := witnessKinds()[w.Kind]
-	if k.Title == nil {
-		return figure.Words(w.Kind)
+// Headline is the title of a witness, in which who names two holders.
+func Headline(w results.Witness, who string) string {
+	if k := witnessKinds()[w.Kind]; k.Title != nil {
+		return k.Title(w, who)
 	}
-	who := "two clients"
-	if sc != nil && sc.whole && len(w.Holds) == 2 {
-		who = sc.name(w.Holds[0].User) + " and " + sc.name(w.Holds[1].User)
-	}
-	return k.Title(w, who)
+	return figure.Words(w.Kind)
 }
 
 // successor finds a better second hold for the picture of a stale write or a fence save. The judge's proof is any
@@ -134,7 +130,7 @@ type successor struct {
 
 // newSuccessor returns nil where the witness is not of a kind that another hold could prove.
 func newSuccessor(w results.Witness, env results.Env) *successor {
-	if d := drawing(w); d != results.DrawOvertaken && d != results.DrawSaved || len(w.Holds) < 2 {
+	if d := Drawing(w); d != results.DrawOvertaken && d != results.DrawSaved || len(w.Holds) < 2 {
 		return nil
 	}
 	return &successor{w: w, env: env, lock: -1, open: map[key]*results.HoldRef{}}
@@ -178,7 +174,7 @@ func (s *successor) witness() results.Witness {
 	w.Holds = []results.HoldRef{s.w.Holds[0], *s.found}
 	w.From = s.touched
 	what := "was applied"
-	if drawing(w) == results.DrawSaved {
+	if Drawing(w) == results.DrawSaved {
 		what = "was refused"
 	}
 	ms := func(t int64) string { return fmt.Sprintf("%.1f ms", float64(t-s.env.Start)/1e6) }
@@ -191,7 +187,7 @@ func (s *successor) witness() results.Witness {
 // stays.
 func betterWitness(dir string, w results.Witness, env results.Env) results.Witness {
 	s := newSuccessor(w, env)
-	if s == nil || scan(dir, env, s.names, plainly(s.observe)) != nil {
+	if s == nil || scan(dir, env, s.names, func(_ string, e *history.Event) { s.observe(e) }) != nil {
 		return w
 	}
 	return s.witness()

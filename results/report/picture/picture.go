@@ -1,14 +1,18 @@
-package report
+// Package picture draws a story as an SVG file.
+package picture
 
 import (
 	"slices"
 	"strings"
+
+	"github.com/lockquake/lockquake/results/figure"
+	"github.com/lockquake/lockquake/results/report/story"
 )
 
-// picture draws a story from what happened, in the manner of Martin Kleppmann's paused client ("How to do
+// Draw draws a story from what happened, in the manner of Martin Kleppmann's paused client ("How to do
 // distributed locking"). There is a lane for each holder, for the lock service or those of its servers that did
 // something of their own, and for the resource. Time runs down. The same story gives the same bytes.
-func picture(s *story) []byte { return render(place(s)) }
+func Draw(s *story.Story) []byte { return render(place(s)) }
 
 // render draws a layout, from the back to the front.
 func render(l *layout) []byte {
@@ -41,10 +45,10 @@ func describe(l *layout) string {
 	d := l.story.Text
 	for _, r := range l.Rows {
 		who := l.story.Lanes[r.Lane].Name
-		if r.Kind == markRegion {
+		if r.Kind == story.MarkRegion {
 			who = "region"
 		}
-		d += "\n" + tickLabels([]mark{r.mark}, l.story.Start)[0] + " ms, " + who + ": " + r.Label
+		d += "\n" + tickLabels([]story.Mark{r.Mark}, l.story.Start)[0] + " ms, " + who + ": " + r.Label
 		if r.Below != "" {
 			d += " (" + r.Below + ")"
 		}
@@ -70,7 +74,7 @@ func (l *layout) groupLabel(width float64) string {
 			return name
 		}
 	}
-	return shortened(l.story.Backend, most)
+	return figure.Shorten(l.story.Backend, most)
 }
 
 func drawRegions(c *canvas, l *layout) {
@@ -89,13 +93,13 @@ func drawLanes(c *canvas, l *layout) {
 	for i, lane := range l.story.Lanes {
 		class := "lq-head"
 		switch lane.Kind {
-		case laneClient:
+		case story.LaneClient:
 			class += hue(" lq-t", lane.Hue)
-		case laneNode:
+		case story.LaneNode:
 			class = "lq-head lq-node"
 		}
 		y := l.Heads + 14
-		if lane.Kind == laneNode {
+		if lane.Kind == story.LaneNode {
 			y += 8 // it has no second line, and the service's name above
 		}
 		c.anchored(class, l.X[i], y, "middle", lane.Name)
@@ -133,7 +137,7 @@ func drawHolds(c *canvas, l *layout) {
 		bottom = max(bottom, top+4) // one that ended as it began is seen too
 		c.rect("lq-hatch"+hue(" lq-h", k), x-barHalf, top, 2*barHalf, bottom-top, 2)
 		c.rect("lq-solid"+hue(" lq-f", k), x-barHalf, top, 2*barHalf, solid-top, 2)
-		if h.Ref.End != 0 && h.Ref.Valid > h.Ref.End && l.story.hasMark(h.Lane, h.Ref.Valid) {
+		if h.Ref.End != 0 && h.Ref.Valid > h.Ref.End && l.story.HasMark(h.Lane, h.Ref.Valid) {
 			c.line("lq-wait"+hue(" lq-s", k), x, bottom, x, l.at(h.Ref.Valid))
 		}
 		if solid < bottom && solid > top {
@@ -167,16 +171,16 @@ func drawAxis(c *canvas, l *layout) {
 // drawRow draws one mark.
 func drawRow(c *canvas, l *layout, r placed) {
 	switch r.Kind {
-	case markNote, markFault, markSeen, markSent:
+	case story.MarkNote, story.MarkFault, story.MarkSeen, story.MarkSent:
 		drawNote(c, l, r)
-	case markRegion:
+	case story.MarkRegion:
 		class := "lq-pill-overlap"
 		if l.isPillDouble(r) {
 			class = "lq-pill-double"
 		}
 		half := pillWidth(r.Label)/2 + 8
 		c.pill(class, min(max((l.X[r.Lane]+l.X[r.To])/2, half), l.W-half), r.Y, r.Label)
-	case markAsk, markAnswer, markExchange:
+	case story.MarkAsk, story.MarkAnswer, story.MarkExchange:
 		drawMessage(c, l, r)
 	default:
 		drawAccess(c, l, r)
@@ -184,7 +188,7 @@ func drawRow(c *canvas, l *layout, r placed) {
 }
 
 func (l *layout) isPillDouble(r placed) bool {
-	return slices.ContainsFunc(l.story.Regions, func(g region) bool {
+	return slices.ContainsFunc(l.story.Regions, func(g story.Region) bool {
 		return g.Double && g.From == r.Time && g.A == r.Lane &&
 			g.B == r.To
 	})
@@ -195,9 +199,9 @@ func drawMessage(c *canvas, l *layout, r placed) {
 	from, to := l.edge(r.Lane, r.To)
 	y := r.Y
 	switch r.Kind {
-	case markAsk:
+	case story.MarkAsk:
 		c.arrow("lq-msg", from, y, to, y+6)
-	case markAnswer:
+	case story.MarkAnswer:
 		c.arrow("lq-msg lq-reply", to, y-6, from, y)
 		y -= 5
 	default:
@@ -230,24 +234,24 @@ func drawAccess(c *canvas, l *layout, r placed) {
 	}
 	class := ""
 	switch r.Kind {
-	case markRead:
+	case story.MarkRead:
 		if r.Since != 0 {
 			c.line("lq-msg lq-reply", from, y, to, r.Y)
 		}
 		c.arrow("lq-access", to, r.Y, from, r.Y)
-	case markStale:
+	case story.MarkStale:
 		class = " lq-red"
 		c.arrow("lq-stale", from, y, to-side*4, r.Y)
-	case markRefused:
+	case story.MarkRefused:
 		class = " lq-red"
 		c.line("lq-refused", from, y, to-side*22, r.Y)
 		c.stop(to-side*13, r.Y)
 	default:
 		c.arrow("lq-access", from, y, to-side*4, r.Y)
 	}
-	if r.Kind != markRefused {
+	if r.Kind != story.MarkRefused {
 		dot := "lq-dot" + hue(" lq-f", l.story.Lanes[r.Lane].Hue)
-		if r.Kind == markStale {
+		if r.Kind == story.MarkStale {
 			dot = "lq-dot lq-dot-red"
 		}
 		c.circle(dot, l.X[r.To], r.Y, 4)
@@ -263,16 +267,16 @@ func drawAccess(c *canvas, l *layout, r placed) {
 func drawNote(c *canvas, l *layout, r placed) {
 	class := " lq-note"
 	switch r.Kind {
-	case markFault:
+	case story.MarkFault:
 		class = " lq-fault"
-	case markSeen:
+	case story.MarkSeen:
 		class = " lq-seen"
 	}
 	x := l.X[r.Lane]
-	if lane := l.story.Lanes[r.Lane]; r.Kind == markNote && lane.Kind == laneClient {
+	if lane := l.story.Lanes[r.Lane]; r.Kind == story.MarkNote && lane.Kind == story.LaneClient {
 		c.line("lq-end"+hue(" lq-s", lane.Hue), x-bandHalf-3, r.Y, x+bandHalf+3, r.Y)
 	}
-	if r.Kind == markSeen {
+	if r.Kind == story.MarkSeen {
 		c.circle("lq-eye", x, r.Y, 3.5)
 	}
 	if x+bandHalf+9+charWidth*float64(len(r.Label)) > l.W-8 {
@@ -335,7 +339,7 @@ func drawLegend(c *canvas, l *layout) {
 	if len(l.story.Serves) > 0 {
 		sign("takes writes", func(x float64) { c.rect("lq-serves", x, y-3, 22, 6, 2) })
 	}
-	seen := map[markKind]bool{}
+	seen := map[story.MarkKind]bool{}
 	at := false
 	for _, r := range l.Rows {
 		seen[r.Kind] = true
@@ -344,10 +348,10 @@ func drawLegend(c *canvas, l *layout) {
 	if at {
 		sign("has the key", func(x float64) { c.circle("lq-dot lq-f0", x+11, y, 4.5) })
 	}
-	if seen[markStale] {
+	if seen[story.MarkStale] {
 		sign("stale write", func(x float64) { c.arrow("lq-stale", x, y, x+22, y) })
 	}
-	if seen[markRefused] {
+	if seen[story.MarkRefused] {
 		sign("refused", func(x float64) { c.stop(x+12, y) })
 	}
 	for i, n := range l.Notes {
@@ -358,5 +362,5 @@ func drawLegend(c *canvas, l *layout) {
 
 // anyPast tells whether a hold is drawn past its validity.
 func (l *layout) anyPast() bool {
-	return slices.ContainsFunc(l.story.Holds, func(h bar) bool { return h.Ref.End == 0 || h.Ref.Valid < h.Ref.End })
+	return slices.ContainsFunc(l.story.Holds, func(h story.Bar) bool { return h.Ref.End == 0 || h.Ref.Valid < h.Ref.End })
 }

@@ -1,4 +1,4 @@
-package report
+package story
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/figure"
+	"github.com/lockquake/lockquake/results/report/scene"
 )
 
 // notable is the time (ns) that an access must have been under way to be drawn as a slope, from when it left its
@@ -23,20 +24,20 @@ type accessMarker marker
 
 // accessMarks adds what the resource did for the holders, at the times of the effects.
 func (mk accessMarker) accessMarks() {
-	resource := mk.story.Lanes.kind(laneResource)
+	resource := mk.story.Lanes.kind(LaneResource)
 	if resource < 0 {
 		return
 	}
 	for i := range mk.story.Holds {
 		h := &mk.story.Holds[i]
-		var plain, grave []mark
-		for _, e := range mk.scene.events {
-			if !isEffect(e) || e.User != h.Ref.User || e.Grant != h.Ref.Grant {
+		var plain, grave []Mark
+		for _, e := range mk.scene.Events {
+			if !scene.IsEffect(e) || e.User != h.Ref.User || e.Grant != h.Ref.Grant {
 				continue
 			}
 			m := mk.access(e, h)
 			m.To = resource
-			if m.Kind == markStale || m.Kind == markRefused {
+			if m.Kind == MarkStale || m.Kind == MarkRefused {
 				grave = append(grave, m)
 			} else {
 				plain = append(plain, m)
@@ -48,7 +49,7 @@ func (mk accessMarker) accessMarks() {
 }
 
 // keep takes the first and the last marks where there are too many.
-func (mk accessMarker) keep(ms []mark) []mark {
+func (mk accessMarker) keep(ms []Mark) []Mark {
 	if len(ms) <= maxAccesses {
 		return ms
 	}
@@ -58,43 +59,43 @@ func (mk accessMarker) keep(ms []mark) []mark {
 }
 
 // access makes the mark of one effect.
-func (mk accessMarker) access(e history.Event, h *bar) mark {
-	name, on := mk.story.Lanes[h.Lane].Name, mk.scene.which("", e.Lock)
-	m := mark{
-		Event: ended(e, &e), Time: e.Time, Lane: h.Lane, Kind: markWrite, Label: "write " + mk.value(e.Value) + on,
+func (mk accessMarker) access(e history.Event, h *Bar) Mark {
+	name, on := mk.story.Lanes[h.Lane].Name, mk.scene.Which("", e.Lock)
+	m := Mark{
+		Event: ended(e, &e), Time: e.Time, Lane: h.Lane, Kind: MarkWrite, Label: "write " + mk.value(e.Value) + on,
 		Weight: weightAccess,
 		Say:    fmt.Sprintf("%s writes %s%s, and it is applied", name, mk.value(e.Value), on),
 	}
 	kind, verb := history.Write, "write"
 	if e.Kind == history.EffectRead {
-		m.Kind, kind, verb, m.Label = markRead, history.Read, "read", "read "+mk.value(e.Value)+on
+		m.Kind, kind, verb, m.Label = MarkRead, history.Read, "read", "read "+mk.value(e.Value)+on
 		m.Say, m.Weight = fmt.Sprintf("%s reads %s%s", name, mk.value(e.Value), on), weightTrifle
 	}
 	late := ""
 	if sent := mk.sentAt(e, kind); sent != 0 && e.Time-sent > notable {
 		m.Since = sent
-		mk.story.add(mark{
-			Time: sent, Kind: markSent, Lane: h.Lane, To: nowhere, Label: "sends its " + verb, Weight: weightAccess,
+		mk.story.add(Mark{
+			Time: sent, Kind: MarkSent, Lane: h.Lane, To: nowhere, Label: "sends its " + verb, Weight: weightAccess,
 			Say: fmt.Sprintf("%s sends its %s", name, verb),
 		})
 		late = ", sent at " + mk.story.moment(sent) + ","
 	}
 	switch {
 	case e.Phase != history.Ok:
-		m.Kind, m.Label, m.Weight = markRefused, verb+" refused", weightHarm
+		m.Kind, m.Label, m.Weight = MarkRefused, verb+" refused", weightHarm
 		m.Say = fmt.Sprintf("the %s of %s%s is refused", verb, name, late)
 		if e.Token != 0 {
 			m.Label = fmt.Sprintf("%s refused: token %d", verb, e.Token)
 		}
-		if r, ok := mk.scene.reasonOf(e); ok {
+		if r, ok := mk.scene.ReasonOf(e); ok {
 			short, long := causeWords(r, e)
 			m.Below = short
 			m.Say += ": " + long
 		} else {
-			m.Below = NoReason
-			m.Say += ": " + NoReason
+			m.Below = scene.NoReason
+			m.Say += ": " + scene.NoReason
 		}
-		for w := range witnesses(mk.scene.report, results.DrawSaved, results.DrawRefused) {
+		for w := range scene.Witnesses(mk.scene.Report, results.DrawSaved, results.DrawRefused) {
 			if slices.ContainsFunc(w.Events, func(o history.Event) bool {
 				return o.Kind == e.Kind && o.Time == e.Time &&
 					o.User == e.User
@@ -105,7 +106,7 @@ func (mk accessMarker) access(e history.Event, h *bar) mark {
 		}
 	case e.Kind == history.EffectWrite:
 		after := ""
-		if !mk.scene.env.NoLock {
+		if !mk.scene.Env.NoLock {
 			after = mk.successor(e, h)
 		}
 		switch {
@@ -113,7 +114,7 @@ func (mk accessMarker) access(e history.Event, h *bar) mark {
 			m.Below = "late effect: after " + after + ", condition true"
 			m.Say = fmt.Sprintf("the write %s of %s%s is applied after %s: its condition is checked in the same step, and true: late effect", mk.value(e.Value), name, late, after)
 		case after != "":
-			m.Kind, m.Label, m.Below, m.Weight = markStale, "stale "+m.Label, "after "+after, weightHarm
+			m.Kind, m.Label, m.Below, m.Weight = MarkStale, "stale "+m.Label, "after "+after, weightHarm
 			m.Say = fmt.Sprintf("the write %s of %s%s is applied after %s: STALE WRITE", mk.value(e.Value), name, late,
 				after)
 		case late != "":
@@ -125,7 +126,7 @@ func (mk accessMarker) access(e history.Event, h *bar) mark {
 
 // value writes what was read or written. Elements of a set and bookings are named by their user and its count.
 func (mk accessMarker) value(v int64) string {
-	switch what := mk.scene.env.Writes; {
+	switch what := mk.scene.Env.Writes; {
 	case v>>32 < 1:
 		return strconv.FormatInt(v, 10)
 	case what == "elements":
@@ -139,7 +140,7 @@ func (mk accessMarker) value(v int64) string {
 // sentAt finds when the access that had this effect left its client.
 func (mk accessMarker) sentAt(effect history.Event, k history.Kind) int64 {
 	var sent int64
-	for _, e := range mk.scene.events {
+	for _, e := range mk.scene.Events {
 		if e.Kind == k && e.Phase == history.Invoke && e.User == effect.User && e.Grant == effect.Grant &&
 			e.Time <= effect.Time {
 			sent = max(sent, e.Time)
@@ -150,10 +151,10 @@ func (mk accessMarker) sentAt(effect history.Event, k history.Kind) int64 {
 
 // successor returns the access of a later holder that came before a write; "" where none did: then the write is not
 // stale. Later goes by time first, and by a token of the service only where time leaves the order open.
-func (mk accessMarker) successor(write history.Event, h *bar) string {
+func (mk accessMarker) successor(write history.Event, h *Bar) string {
 	last, found := history.Event{}, false
-	for _, e := range mk.scene.events {
-		if !isEffect(e) || e.Phase != history.Ok || e.Time >= write.Time || e.Lock != write.Lock {
+	for _, e := range mk.scene.Events {
+		if !scene.IsEffect(e) || e.Phase != history.Ok || e.Time >= write.Time || e.Lock != write.Lock {
 			continue
 		}
 		for _, other := range mk.story.Holds {
@@ -169,7 +170,7 @@ func (mk accessMarker) successor(write history.Event, h *bar) string {
 	if last.Kind == history.EffectRead {
 		verb = "read"
 	}
-	return fmt.Sprintf("%s %s %s", mk.scene.name(last.User), verb, mk.value(last.Value))
+	return fmt.Sprintf("%s %s %s", mk.scene.Name(last.User), verb, mk.value(last.Value))
 }
 
 // later tells whether hold b certainly comes after hold a.
@@ -180,5 +181,5 @@ func (mk accessMarker) later(b, a results.HoldRef) bool {
 	if a.Start < b.Issued {
 		return true
 	}
-	return mk.scene.env.Token == "service" && b.Start >= a.Issued && b.Token > a.Token && a.Token != 0
+	return mk.scene.Env.Token == "service" && b.Start >= a.Issued && b.Token > a.Token && a.Token != 0
 }

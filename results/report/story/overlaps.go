@@ -1,4 +1,4 @@
-package report
+package story
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/figure"
+	"github.com/lockquake/lockquake/results/report/scene"
 )
 
 // overlapMarker draws where holds overlap, and when their validities end.
@@ -14,24 +15,24 @@ type overlapMarker marker
 // overlaps marks where two holds overlap. In a story that is every pair that the judge found, else the pair with the
 // longest overlap, entitled overlaps first.
 func (mk overlapMarker) overlaps() {
-	if !mk.scene.whole {
+	if !mk.scene.Whole {
 		mk.longest()
 		return
 	}
-	for w := range witnesses(mk.scene.report, results.DrawEntitled, results.DrawOverlap) {
+	for w := range scene.Witnesses(mk.scene.Report, results.DrawEntitled, results.DrawOverlap) {
 		if len(w.Holds) != 2 {
 			continue
 		}
 		a, b := mk.story.hold(w.Holds[0].User, w.Holds[0].Grant), mk.story.hold(w.Holds[1].User, w.Holds[1].Grant)
 		if a != nil && b != nil {
-			mk.region(mk.common(*a, *b, drawing(*w) == results.DrawEntitled))
+			mk.region(mk.common(*a, *b, scene.Drawing(*w) == results.DrawEntitled))
 		}
 	}
 }
 
 // common is the time that two holds have in common; of a double grant, the time in which both were entitled.
-func (mk overlapMarker) common(a, b bar, double bool) region {
-	r := region{
+func (mk overlapMarker) common(a, b Bar, double bool) Region {
+	r := Region{
 		A: a.Lane, B: b.Lane, From: max(a.Ref.Start, b.Ref.Start), To: min(mk.story.end(a.Ref), mk.story.end(b.Ref)),
 		Double: double,
 	}
@@ -42,7 +43,7 @@ func (mk overlapMarker) common(a, b bar, double bool) region {
 }
 
 func (mk overlapMarker) longest() {
-	var best *region
+	var best *Region
 	for i, a := range mk.story.Holds {
 		for _, b := range mk.story.Holds[i+1:] {
 			if a.Ref.User == b.Ref.User {
@@ -61,15 +62,15 @@ func (mk overlapMarker) longest() {
 }
 
 // region adds an overlap and its mark.
-func (mk overlapMarker) region(r region) {
+func (mk overlapMarker) region(r Region) {
 	if r.To <= r.From {
 		return
 	}
 	mk.story.Regions = append(mk.story.Regions, r)
 	long := figure.Duration(r.To - r.From)
 	a, b := mk.story.Lanes[r.A].Name, mk.story.Lanes[r.B].Name
-	m := mark{
-		Time: r.From, Kind: markRegion, Lane: r.A, To: r.B, Weight: weightHarm, Label: "both inside for " + long +
+	m := Mark{
+		Time: r.From, Kind: MarkRegion, Lane: r.A, To: r.B, Weight: weightHarm, Label: "both inside for " + long +
 			": overlapping hold",
 		Say: fmt.Sprintf("%s and %s are both inside for %s, one of them past its validity: overlapping hold", a, b,
 			long),
@@ -95,11 +96,11 @@ func (mk overlapMarker) isDouble() bool {
 func (mk overlapMarker) validityMarks() {
 	_, to := mk.story.span()
 	for _, h := range mk.story.Holds {
-		if mk.scene.whole && !mk.matters(h.Ref) {
+		if mk.scene.Whole && !mk.matters(h.Ref) {
 			continue
 		}
 		name := mk.story.Lanes[h.Lane].Name
-		m := mark{Time: h.Ref.Valid, Kind: markNote, Lane: h.Lane, To: nowhere}
+		m := Mark{Time: h.Ref.Valid, Kind: MarkNote, Lane: h.Lane, To: nowhere}
 		switch v := h.Ref.Valid; {
 		case v == history.ValidUnknown || v == history.ValidEndless:
 			continue
@@ -108,11 +109,11 @@ func (mk overlapMarker) validityMarks() {
 		case v <= h.Ref.Start: // the answer came too late, or nobody can say how long the session stood
 			m.Time, m.Label, m.Weight = h.Ref.Start, "not known to be entitled", weightLoss
 			m.Say = "the validity of " + name + " was over before it had the lock in hand"
-			if mk.scene.sessionEnded(h.Ref) {
+			if mk.scene.SessionEnded(h.Ref) {
 				m.Label = "entitled until its session ends"
 				m.Say = name + " is entitled until its session ends; the server was not asked about that session after " + name + " had the lock in hand"
 			}
-		case (h.Ref.End == 0 || v <= h.Ref.End) && mk.scene.sessionEnded(h.Ref):
+		case (h.Ref.End == 0 || v <= h.Ref.End) && mk.scene.SessionEnded(h.Ref):
 			m.Label, m.Weight = "session last seen standing", weightLoss
 			m.Say = "the session of " + name + " is seen standing for the last time; nothing shows that " + name +
 				" is entitled from here on, and it is still inside"

@@ -1,4 +1,4 @@
-package report
+package scene
 
 import (
 	"cmp"
@@ -10,11 +10,11 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// observations are what servers answered to a run that asked them.
-type observations []history.Observation
+// Observations are what servers answered to a run that asked them.
+type Observations []history.Observation
 
-// asked lists the servers that were asked after a grant.
-func (os observations) asked() []string {
+// Asked lists the servers that were asked after a grant.
+func (os Observations) Asked() []string {
 	var out []string
 	for _, o := range os {
 		if o.By == history.ByGrant && !slices.Contains(out, o.Node) {
@@ -25,8 +25,8 @@ func (os observations) asked() []string {
 	return out
 }
 
-// keepers lists the servers that had a grant right after it was given, but for the replicas that copied it.
-func (os observations) keepers(h results.HoldRef) []string {
+// Keepers lists the servers that had a grant right after it was given, but for the replicas that copied it.
+func (os Observations) Keepers(h results.HoldRef) []string {
 	var out []string
 	for _, o := range os {
 		if o.By != history.ByGrant || o.User == nil || *o.User != h.User || o.Grant != h.Grant || o.Answered < h.Start {
@@ -41,24 +41,24 @@ func (os observations) keepers(h results.HoldRef) []string {
 }
 
 // first tells whether a server was asked because of this very grant: a later grant asks every server anew.
-func (os observations) first(o history.Observation) bool {
+func (os Observations) first(o history.Observation) bool {
 	return !slices.ContainsFunc(os, func(p history.Observation) bool {
 		return p.By == history.ByGrant && p.User != nil && *p.User == *o.User && p.Grant == o.Grant && p.Step < o.Step
 	})
 }
 
 // ledAt tells whether a server was one that takes writes when a step asked it. One that did not tell its role was.
-func (os observations) ledAt(step int, node string) bool {
+func (os Observations) ledAt(step int, node string) bool {
 	for _, o := range os {
 		if o.By == history.ByGrant && o.Step == step && o.Node == node && o.Fact == "role" && o.Answer != "" {
-			return leads(o.Answer)
+			return Leads(o.Answer)
 		}
 	}
 	return true
 }
 
-// leads tells whether a role is one that takes writes.
-func leads(role string) bool { return slices.Contains([]string{"leader", "primary", "master"}, role) }
+// Leads tells whether a role is one that takes writes.
+func Leads(role string) bool { return slices.Contains([]string{"leader", "primary", "master"}, role) }
 
 // byNumber puts redis-2 before redis-10.
 func byNumber(a, b string) int {

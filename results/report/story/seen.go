@@ -1,4 +1,4 @@
-package report
+package story
 
 import (
 	"slices"
@@ -7,6 +7,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/results/figure"
+	"github.com/lockquake/lockquake/results/report/scene"
 )
 
 // seenMarker draws what servers said, and where users were held.
@@ -17,7 +18,7 @@ type seenMarker marker
 func (mk seenMarker) seenMarks() {
 	mk.primaries()
 	begin, end := mk.story.span()
-	for _, o := range mk.scene.seen {
+	for _, o := range mk.scene.Seen {
 		if o.Answered < begin || o.Asked > end || o.By == history.ByAnswer {
 			continue
 		}
@@ -26,7 +27,7 @@ func (mk seenMarker) seenMarks() {
 			mk.point(o)
 		case strings.HasPrefix(o.Fact, history.FactTakes) && o.Answer == "true":
 			if n := mk.story.Lanes.node(o.Node); n >= 0 {
-				mk.story.Serves = append(mk.story.Serves, band{Lane: n, From: o.Answered, To: o.LastAsked})
+				mk.story.Serves = append(mk.story.Serves, Band{Lane: n, From: o.Answered, To: o.LastAsked})
 			}
 		case strings.HasPrefix(o.Fact, history.FactHolder):
 			mk.keySeen(o)
@@ -38,14 +39,14 @@ func (mk seenMarker) seenMarks() {
 
 // primaries adds for how long two servers took writes, as the judge found it.
 func (mk seenMarker) primaries() {
-	for w := range witnesses(mk.scene.report, results.DrawServers) {
+	for w := range scene.Witnesses(mk.scene.Report, results.DrawServers) {
 		if len(w.Observed) != 2 {
 			continue
 		}
 		a, b, long := w.Observed[0].Node, w.Observed[1].Node, figure.Duration(w.To-w.From)
 		if n := mk.story.Lanes.node(b); n >= 0 {
-			mk.story.add(mark{
-				Time: w.From, Kind: markSeen, Lane: n, To: nowhere, Weight: weightTurn, Label: "takes writes beside " +
+			mk.story.add(Mark{
+				Time: w.From, Kind: MarkSeen, Lane: n, To: nowhere, Weight: weightTurn, Label: "takes writes beside " +
 					a + ", for " + long,
 				Say: a + " and " + b + " both take writes, for " + long,
 			})
@@ -55,7 +56,7 @@ func (mk seenMarker) primaries() {
 
 // point adds that a user was held at a point, or went on from it.
 func (mk seenMarker) point(o history.Observation) {
-	c, ok := clientNumber(o.Node)
+	c, ok := history.ClientOf(o.Node)
 	l := mk.story.Lanes.client(history.MakeUser(c, 0))
 	if !ok || l < 0 {
 		return
@@ -68,8 +69,8 @@ func (mk seenMarker) point(o history.Observation) {
 	if o.Answer == "left" {
 		at = mk.wentOn(o)
 	}
-	mk.story.add(mark{
-		Time: at, Kind: markNote, Lane: l, To: nowhere, Label: what, Say: mk.story.Lanes[l].Name + " " + what,
+	mk.story.add(Mark{
+		Time: at, Kind: MarkNote, Lane: l, To: nowhere, Label: what, Say: mk.story.Lanes[l].Name + " " + what,
 		Weight: weightLoss,
 	})
 }
@@ -77,14 +78,14 @@ func (mk seenMarker) point(o history.Observation) {
 // wentOn is when a user went on from a point. That it did is recorded after its next event.
 func (mk seenMarker) wentOn(left history.Observation) int64 {
 	var held int64
-	for _, o := range mk.scene.seen {
+	for _, o := range mk.scene.Seen {
 		if o.By == history.ByPoint && o.Node == left.Node && o.Fact == left.Fact && o.Answer == "reached" &&
 			o.Answered < left.Answered {
 			held = max(held, o.Answered)
 		}
 	}
-	c, _ := clientNumber(left.Node)
-	for _, e := range mk.scene.events {
+	c, _ := history.ClientOf(left.Node)
+	for _, e := range mk.scene.Events {
 		if e.User.Client() == c && e.Time > held && e.Time <= left.Answered &&
 			(e.Phase != history.Info || e.Kind < history.Renewed) {
 			return e.Time - 1
@@ -97,23 +98,23 @@ func (mk seenMarker) wentOn(left history.Observation) int64 {
 func (mk seenMarker) keySeen(o history.Observation) {
 	n, on := mk.story.Lanes.node(o.Node), ""
 	if n < 0 {
-		n, on = mk.story.Lanes.kind(laneService), o.Node+": " // one lane for all servers
+		n, on = mk.story.Lanes.kind(LaneService), o.Node+": " // one lane for all servers
 	}
 	if n < 0 || o.Answer == "" || o.By == history.ByGrant {
 		return
 	}
 	if mk.left(o) {
-		who := mk.scene.name(*o.User)
-		mk.story.add(mark{
-			Time: o.Answered, Kind: markSeen, Lane: n, To: nowhere, Label: on + "still has the key of " + who,
+		who := mk.scene.Name(*o.User)
+		mk.story.add(Mark{
+			Time: o.Answered, Kind: MarkSeen, Lane: n, To: nowhere, Label: on + "still has the key of " + who,
 			Say:    o.Node + " still has the key of " + who + ", although " + who + " has given it back",
 			Weight: weightTurn,
 		})
 		return
 	}
 	var before *history.Observation
-	for i := range mk.scene.seen {
-		p := &mk.scene.seen[i]
+	for i := range mk.scene.Seen {
+		p := &mk.scene.Seen[i]
 		if p.Node == o.Node && p.Fact == o.Fact && p.Answer != "" && p.Answered < o.Asked {
 			before = p
 		}
@@ -121,13 +122,13 @@ func (mk seenMarker) keySeen(o history.Observation) {
 	if before == nil || before.User == nil || before.Answer == o.Answer || mk.released(*before, o) {
 		return
 	}
-	who := mk.scene.name(*before.User)
+	who := mk.scene.Name(*before.User)
 	now := "gone"
 	if o.User != nil {
-		now = "gone: it has that of " + mk.scene.name(*o.User)
+		now = "gone: it has that of " + mk.scene.Name(*o.User)
 	}
-	mk.story.add(mark{
-		Time: o.Answered, Kind: markSeen, Lane: n, To: nowhere, Label: on + "the key of " + who + " is " + now,
+	mk.story.add(Mark{
+		Time: o.Answered, Kind: MarkSeen, Lane: n, To: nowhere, Label: on + "the key of " + who + " is " + now,
 		Say: "on " + o.Node + " the key of " + who + " is " + now, Weight: weightTurn,
 	})
 }
@@ -139,12 +140,12 @@ func (mk seenMarker) left(o history.Observation) bool {
 		return false
 	}
 	over := func(before int64) bool {
-		return slices.ContainsFunc(mk.scene.events, func(e history.Event) bool {
+		return slices.ContainsFunc(mk.scene.Events, func(e history.Event) bool {
 			return e.Kind == history.Release && e.Phase != history.Invoke && e.User == *o.User && e.Grant == o.Grant &&
 				e.Time < before
 		})
 	}
-	told := slices.ContainsFunc(mk.scene.seen, func(p history.Observation) bool {
+	told := slices.ContainsFunc(mk.scene.Seen, func(p history.Observation) bool {
 		return p.Node == o.Node && p.Fact == o.Fact && p.Answer == o.Answer && p.Asked < o.Asked && over(p.Asked)
 	})
 	return over(o.Asked) && !told
@@ -152,7 +153,7 @@ func (mk seenMarker) left(o history.Observation) bool {
 
 // released tells whether the holder of a key began to give it back between two observations.
 func (mk seenMarker) released(before, after history.Observation) bool {
-	return slices.ContainsFunc(mk.scene.events, func(e history.Event) bool {
+	return slices.ContainsFunc(mk.scene.Events, func(e history.Event) bool {
 		return e.Kind == history.Release && e.Phase == history.Invoke && e.User == *before.User &&
 			e.Grant == before.Grant && e.Time < after.Answered
 	})
@@ -179,8 +180,8 @@ func (mk seenMarker) awaited(o history.Observation) {
 		label = "says: state " + o.Answer
 	}
 	if label != "" {
-		mk.story.add(mark{
-			Time: o.Answered, Kind: markSeen, Lane: lane, To: nowhere, Label: label,
+		mk.story.add(Mark{
+			Time: o.Answered, Kind: MarkSeen, Lane: lane, To: nowhere, Label: label,
 			Say: mk.story.Lanes[lane].Name + " is " + label, Weight: weightTurn,
 		})
 	}
@@ -192,13 +193,13 @@ func (mk seenMarker) awaited(o history.Observation) {
 // known tells whether the primary that an answer names was named before, or was the primary from the start.
 func (mk seenMarker) known(o history.Observation) bool {
 	granted := false
-	for _, p := range mk.scene.seen {
+	for _, p := range mk.scene.Seen {
 		fact, _, _ := strings.Cut(p.Fact, ":")
 		if p.By == history.ByAwait && (fact == "primary" || fact == "master" || fact == "leader") &&
 			p.Answer == o.Answer && p.Asked < o.Asked {
 			return true
 		}
-		granted = granted || p.By == history.ByGrant && p.Node == o.Answer && p.Fact == "role" && leads(p.Answer) &&
+		granted = granted || p.By == history.ByGrant && p.Node == o.Answer && p.Fact == "role" && scene.Leads(p.Answer) &&
 			p.Answered < o.Asked
 	}
 	return granted
@@ -207,7 +208,7 @@ func (mk seenMarker) known(o history.Observation) bool {
 // changed tells whether the node had said something else before.
 func (mk seenMarker) changed(o history.Observation) bool {
 	last := ""
-	for _, p := range mk.scene.seen {
+	for _, p := range mk.scene.Seen {
 		if p.Node == o.Node && p.Fact == o.Fact && p.Answer != "" && p.Answered < o.Asked {
 			last = p.Answer
 		}

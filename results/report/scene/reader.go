@@ -1,0 +1,244 @@
+package scene
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+// reader reads from a run directory what a scene is made of.
+type reader struct {
+	dir   string
+	scene *Scene
+}
+
+// read makes the scene of what is best told of the run; it has no users where that is nothing.
+func (r *reader) read() error {
+	sc := r.scene
+	if len(sc.Env.People) > 0 {
+		if ok, err := r.wholeStory(); ok || err != nil {
+			return err
+		}
+	}
+	switch measures := sc.Report.Measures; {
+	case sc.Worst != nil && len(sc.Worst.Holds) == 0:
+		return r.glimpse()
+	case sc.Worst != nil:
+		w := betterWitness(r.dir, *sc.Worst, sc.Env)
+		sc.Worst, sc.Holds = &w, slices.Clone(w.Holds)
+		if sc.Cause != nil {
+			sc.Holds = slices.Clone(sc.Cause.Holds)
+		}
+		return r.around()
+	case len(sc.Faults) > 0:
+		return r.outage()
+	case measures["wakeups_per_handoff"] != nil, measures["requests_per_handoff"] != nil:
+		return r.handoffScene()
+	}
+	return nil
+}
+
+// MaxStory is how many events of its users can be told as one story: in a longer one nobody finds anything.
+const MaxStory = 2000
+
+// wholeStory makes the scene of everything that the users did whom the steps name. ok is false where that is too
+// much.
+func (r *reader) wholeStory() (ok bool, err error) {
+	clients := map[int]bool{}
+	for _, node := range r.scene.Env.People {
+		if c, ok := history.ClientOf(node); ok {
+			clients[c] = true
+		}
+	}
+	used := map[uint16]bool{}
+	var events, crowd []history.Event
+	err = r.scan(func(e *history.Event) {
+		switch {
+		case len(events) > MaxStory:
+		case e.Kind > history.EffectWrite && e.Kind != history.Ended || e.Kind == history.KindNone:
+		case clients[e.User.Client()] && e.User.Index() == 0:
+			used[e.Lock] = used[e.Lock] || e.Kind == history.Acquire
+			events = append(events, *e)
+		case used[e.Lock] && e.Kind == history.Acquire && e.Phase == history.Ok:
+			crowd = append(crowd, *e)
+		}
+	})
+	if err != nil || len(events) > MaxStory {
+		return false, err
+	}
+	r.scene.Whole, r.scene.Events, r.scene.Crowd = true, events, crowd
+	r.scene.Holds = holdsOf(r.scene.Events)
+	for _, e := range r.scene.Events {
+		if !slices.Contains(r.scene.Users, e.User) {
+			r.scene.Users = append(r.scene.Users, e.User)
+		}
+	}
+	slices.SortFunc(r.scene.Users, func(a, b history.User) int { return cmp.Compare(r.scene.Name(a), r.scene.Name(b)) })
+	return true, nil
+}
+
+// around makes the scene of a few holds: all that belongs to them, and how many others got their lock meanwhile.
+func (r *reader) around() error {
+	slices.SortStableFunc(r.scene.Holds, func(a, b results.HoldRef) int { return cmp.Compare(a.Start, b.Start) })
+	mine, users := map[key]bool{}, map[history.User]bool{}
+	var from, to int64
+	for i, h := range r.scene.Holds {
+		mine[key{h.User, h.Grant}], users[h.User] = true, true
+		if i == 0 || h.Start < from {
+			from = h.Start
+		}
+		to = max(to, h.Start, h.End)
+		if !slices.Contains(r.scene.Users, h.User) {
+			r.scene.Users = append(r.scene.Users, h.User)
+		}
+	}
+	if r.scene.Worst != nil {
+		to = max(to, r.scene.Worst.To)
+	}
+	var first, last []history.Event // of what repeats
+	err := r.scan(func(e *history.Event) {
+		grant := e.Grant
+		if e.Kind == history.Acquire {
+			grant = e.Op
+		}
+		switch {
+		case mine[key{e.User, grant}] && repeats(e.Kind):
+			if len(first) < MaxStory/2 {
+				first = append(first, *e)
+			} else if last = append(last, *e); len(last) > MaxStory {
+				last = append(last[:0], last[MaxStory/2:]...)
+			}
+		case mine[key{e.User, grant}], e.Kind == history.Dead && users[e.User]:
+			r.scene.Events = append(r.scene.Events, *e)
+		case e.Kind == history.Acquire && e.Phase == history.Ok && r.scene.LockName(e.Lock) == r.scene.Lock() && e.Time >= from &&
+			e.Time <= to:
+			r.scene.Crowd = append(r.scene.Crowd, *e)
+		}
+	})
+	r.scene.Events = append(r.scene.Events, first...)
+	r.scene.Events = append(r.scene.Events, last[max(0, len(last)-MaxStory/2):]...) // those in between are not drawn anyway
+	slices.SortStableFunc(r.scene.Events, func(a, b history.Event) int { return cmp.Compare(a.Time, b.Time) })
+	return err
+}
+
+// repeats tells whether a hold may have any number of events of this kind.
+func repeats(k history.Kind) bool {
+	switch k {
+	case history.Read, history.Write, history.EffectRead, history.EffectWrite, history.Renew, history.Renewed,
+		history.Check:
+		return true
+	}
+	return false
+}
+
+// outage makes the scene of the longest time for which a lock could not be taken: the last hold before and the first
+// one after.
+func (r *reader) outage() error {
+	w := unavailable(r.scene.Report)
+	if w == nil {
+		return nil
+	}
+	var last, next *history.Event
+	err := r.scan(func(e *history.Event) {
+		if e.Kind != history.Acquire || e.Phase != history.Ok || r.scene.LockName(e.Lock) != w.Lock {
+			return
+		}
+		one := *e
+		switch {
+		case e.Time <= w.From:
+			last = &one
+		case e.Time >= w.To && next == nil:
+			next = &one
+		}
+	})
+	if err != nil || last == nil || next == nil {
+		return err
+	}
+	r.scene.Gap = w
+	return r.grants(last, next)
+}
+
+// glimpse makes the scene of two users at work, for witnesses that are no holds: at the time of the one that is told,
+// of the first one of a count that the scenario names, else in the middle of the run.
+func (r *reader) glimpse() error {
+	until := r.scene.Env.Start + (r.scene.Env.End-r.scene.Env.Start)/2
+	for _, x := range TopicsOf(r.scene.Report) {
+		if w := x.Witness(r.scene.Report, func(results.Witness) bool { return false }); w != nil {
+			until = w.To
+			break
+		}
+	}
+	if r.scene.Worst != nil {
+		until = r.scene.Worst.To
+	}
+	var first, next *history.Event
+	err := r.scan(func(e *history.Event) {
+		if e.Kind != history.Acquire || e.Phase != history.Ok || first != nil && e.Time > until {
+			return
+		}
+		one := *e
+		if next != nil && e.Lock == next.Lock && e.User != next.User {
+			first, next = next, &one
+		} else if first == nil {
+			next = &one
+		}
+	})
+	if err != nil || first == nil {
+		return err
+	}
+	return r.grants(first, next)
+}
+
+// handoffScene makes the scene of a lock that many want and that nothing happens to: the handoff of median length.
+func (r *reader) handoffScene() error {
+	x := newHandoffs()
+	if err := r.scan(x.observe); err != nil || len(x.all) == 0 {
+		return err
+	}
+	slices.SortStableFunc(x.all, func(a, b Handoff) int { return cmp.Compare(a.Long(), b.Long()) })
+	h := x.all[len(x.all)/2]
+	r.scene.Handoff = &h
+	if err := r.grants(&h.Last, &h.next); err != nil {
+		return err
+	}
+	for _, a := range h.asked {
+		if len(r.scene.Users) < 2+maxWaiters && !slices.Contains(r.scene.Users, a.User) {
+			r.scene.Users, r.scene.Events = append(r.scene.Users, a.User), append(r.scene.Events, a)
+		}
+	}
+	slices.SortStableFunc(r.scene.Events, func(a, b history.Event) int { return cmp.Compare(a.Time, b.Time) })
+	return nil
+}
+
+// grants makes the scene of two grants, one after the other: all that belongs to their holds.
+func (r *reader) grants(last, next *history.Event) error {
+	r.scene.Holds = []results.HoldRef{refOf(last), refOf(next)}
+	if err := r.around(); err != nil {
+		return err
+	}
+	r.scene.Holds = holdsOf(r.scene.Events)
+	return nil
+}
+
+// scan reads the history of a run directory once and shows each event.
+func (r *reader) scan(observe func(e *history.Event)) error {
+	r.scene.Reasons = Reasons{}
+	return scan(r.dir, r.scene.Env, func(locks []string) { r.scene.Locks = locks }, func(process string, e *history.Event) {
+		observe(e)
+		r.scene.Reasons.Observe(process, e)
+	})
+}
+
+// scan reads the history of a run directory once and shows the names of its locks, and each event.
+func scan(dir string, env results.Env, locks func([]string), observe func(process string, e *history.Event)) (err error) {
+	log, err := results.OpenLog(dir, env)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, log.Close()) }()
+	locks(log.Locks())
+	return log.Each(observe)
+}

@@ -1,0 +1,60 @@
+package story
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results/report/scene"
+)
+
+// lanesOf puts the first user to the left, the lock service and the resource in the middle, and everybody else to the
+// right, so that no arrow crosses a hold of the two that matter most. A server has a lane of its own where it did
+// something of its own.
+func lanesOf(sc *scene.Scene) Lanes {
+	var all Lanes
+	nodes := sc.Nodes()
+	for i, u := range sc.Users {
+		l := Lane{Kind: LaneClient, Name: sc.Name(u), Sub: fmt.Sprintf("user %d", u.Index()), User: u, Hue: i}
+		if !strings.HasPrefix(l.Name, history.ClientName(u.Client())) {
+			l.Sub = history.ClientName(u.Client())
+		}
+		all = append(all, l)
+		if i > 0 {
+			continue
+		}
+		if len(nodes) == 0 && !sc.Env.NoLock {
+			all = append(all, Lane{Kind: LaneService, Name: "lock service", Sub: cmp.Or(sc.Env.Backend, "unknown")})
+		}
+		for _, n := range nodes {
+			all = append(all, Lane{Kind: LaneNode, Name: n})
+		}
+		if sc.Touched() {
+			all = append(all, Lane{
+				Kind: LaneResource, Name: cmp.Or(sc.Env.Resource, "resource"),
+				Sub: "guard " + cmp.Or(sc.Env.Guard, "none"),
+			})
+		}
+	}
+	return all
+}
+
+// Lanes are the participants of a story, from left to right.
+type Lanes []Lane
+
+// client finds the lane of a user; -1 where it has none.
+func (ls Lanes) client(u history.User) int {
+	return slices.IndexFunc(ls, func(l Lane) bool { return l.Kind == LaneClient && l.User == u })
+}
+
+// node finds the lane of a server; -1 where it has none.
+func (ls Lanes) node(name string) int {
+	return slices.IndexFunc(ls, func(l Lane) bool { return l.Kind == LaneNode && l.Name == name })
+}
+
+// kind finds the first lane of a kind; -1 where there is none.
+func (ls Lanes) kind(k LaneKind) int {
+	return slices.IndexFunc(ls, func(l Lane) bool { return l.Kind == k })
+}
