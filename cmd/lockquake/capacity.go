@@ -141,7 +141,7 @@ func (f *capacityFlags) run(ctx context.Context, std cli.Streams) error {
 		o.Kept = &engine.KeptServers{Agent: delayed}
 	}
 	s.Runner = &sweep.Runner{Options: o, Warm: f.warm, For: f.measured}
-	s.File.Scenario, s.File.Text, s.File.Provider, s.File.Attached = o.Scenario.Name, string(o.Scenario.Text),
+	s.File.Scenario, s.File.ScenarioText, s.File.Provider, s.File.Attached = o.Scenario.Name, string(o.Scenario.Text),
 		o.Provider.Name(), o.Attached != nil
 	if err := s.Plan(points); err != nil {
 		return err

@@ -64,7 +64,7 @@ func (a Analysis) subject(c Curve) string {
 			name = c.Backend + "/" + c.Lock
 		}
 	}
-	if more := (Analysis{Curves: same}).differs(c); more != "" {
+	if more := differing(c, same); more != "" {
 		name += ", " + more
 	}
 	return name

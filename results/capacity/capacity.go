@@ -21,8 +21,8 @@ const (
 type Sweep struct {
 	Schema   string `json:"schema"`
 	Scenario string `json:"scenario"` // the one whose points these are
-	// Text is the scenario before a point sets its own keys: with --lock and --set, and without the axes.
-	Text string `json:"scenario_text,omitempty"`
+	// ScenarioText is the scenario before a point sets its own keys: with --lock and --set, and without the axes.
+	ScenarioText string `json:"scenario_text,omitempty"`
 	results.Origin
 	Seed     uint64            `json:"seed"`
 	Provider string            `json:"provider"`

@@ -17,11 +17,11 @@ import (
 )
 
 // charts draws all curves on the same axes, as many in one chart as can be told apart.
-func (a Analysis) charts() ([]page.Chart, error) {
+func charts(a Analysis) ([]page.Chart, error) {
 	var out []page.Chart
 	for curves := range slices.Chunk(a.Curves, page.Styles) {
-		for _, draw := range []func([]Curve) (page.Chart, error){a.throughput, lastingWrites, a.latency} {
-			c, err := draw(curves)
+		for _, draw := range []func([]Curve, *Objective) (page.Chart, error){throughput, lastingWrites, latencies} {
+			c, err := draw(curves, a.Objective)
 			if err != nil {
 				return nil, err
 			}
@@ -31,7 +31,7 @@ func (a Analysis) charts() ([]page.Chart, error) {
 		}
 	}
 	for _, n := range numerics {
-		for lines := range slices.Chunk(a.lines(n), page.Styles) {
+		for lines := range slices.Chunk(n.lines(a.Curves), page.Styles) {
 			c, err := n.best(lines)
 			if err != nil {
 				return nil, err
@@ -73,7 +73,7 @@ func (e extent) axis(a *plot.Axis) {
 
 // throughput is drawn over users: what was measured with its intervals, the law that explains it, and the ranges of its
 // knee and its peak. An objective's rate is a line across.
-func (a Analysis) throughput(curves []Curve) (page.Chart, error) {
+func throughput(curves []Curve, o *Objective) (page.Chart, error) {
 	p := page.NewPlot("users", "cycles/s")
 	var x, y extent
 	for i, c := range curves {
@@ -138,8 +138,8 @@ func (a Analysis) throughput(curves []Curve) (page.Chart, error) {
 	y.axis(&p.Y)
 	svg, err := page.Inline(p, "Cycles a second by the number of users, on logarithmic scales; the tables have the figures.")
 	caption := "Dots are medians, in the band of their interval; a cross is a point that is marked below and not fitted. Dotted is the scalability law where one is fitted, thick where it bends and where it is highest."
-	if a.Objective != nil {
-		caption += " A level line is the highest rate that kept " + a.Objective.String() + "."
+	if o != nil {
+		caption += " A level line is the highest rate that kept " + o.String() + "."
 	}
 	return page.Chart{Title: "Throughput over users", Caption: caption, Legend: legend(curves), SVG: svg}, err
 }
@@ -155,11 +155,11 @@ func (f Fit) between(from, to float64) plotter.XYs {
 	return out
 }
 
-// latency is drawn over throughput: closed loops as lines, open ones as dots.
-func (a Analysis) latency(curves []Curve) (page.Chart, error) {
+// latencies are drawn over throughput: closed loops as lines, open ones as dots.
+func latencies(curves []Curve, o *Objective) (page.Chart, error) {
 	name := "p99"
-	if a.Objective != nil {
-		name = a.Objective.name()
+	if o != nil {
+		name = o.name()
 	}
 	p := page.NewPlot("cycles/s", "acquire "+name+", ms")
 	var x, y extent
@@ -184,7 +184,7 @@ func (a Analysis) latency(curves []Curve) (page.Chart, error) {
 		return page.Chart{}, nil
 	}
 	caption := "Along each line the number of users grows; triangles are of open loops, from the intended start. A line that turns back has passed its peak."
-	if o := a.Objective; o != nil {
+	if o != nil {
 		most := float64(o.Most) / 1e6
 		y.add(most)
 		if err := add(p, draw.LineStyle{Color: page.Ink, Width: 1, Dashes: []vg.Length{6, 4}},

@@ -40,8 +40,8 @@ var pageTemplate = template.Must(page.Template("capacity").Funcs(template.FuncMa
 	"columns": func() []string { // behind those that the answer is read from
 		return slices.DeleteFunc(slices.Clone(Quantiles), func(q string) bool { return q == "p50" || q == "p99" })
 	},
-	"openWords": func() string { return openWords },
-	"quantile":  dotted, "span": span,
+	"openWords": func() string { return openWords }, "tails": tails,
+	"quantile": dotted, "span": span,
 }).Parse(pageText))
 
 // pageData is what the page is made of.
@@ -96,7 +96,7 @@ func HTML(w io.Writer, a Analysis) error {
 		Overview: a.overview(),
 	}
 	var err error
-	if d.Charts, err = a.charts(); err != nil {
+	if d.Charts, err = charts(a); err != nil {
 		return err
 	}
 	for _, c := range a.Curves {

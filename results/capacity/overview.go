@@ -57,7 +57,7 @@ func (a Analysis) overview() [][]string {
 			kept = figure.Number(round(c.Kept.Rate)) + "/s"
 		}
 		knee, _ := c.Bends()
-		row := []string{a.differs(c), best, knee, limit}
+		row := []string{differing(c, a.Curves), best, knee, limit}
 		if a.Objective != nil {
 			row = append(row, kept)
 		}
@@ -71,13 +71,13 @@ func (a Analysis) overview() [][]string {
 	return rows
 }
 
-// differs has the words of a curve that not all have. A number that is 0 has none, and is told where others have it.
-func (a Analysis) differs(c Curve) string {
+// differing has the words of a curve that not all curves have. A number that is 0 has none, and is told where others have it.
+func differing(c Curve, curves []Curve) string {
 	words := slices.DeleteFunc(c.words(), func(w string) bool {
-		return !slices.ContainsFunc(a.Curves, func(d Curve) bool { return !slices.Contains(d.words(), w) })
+		return !slices.ContainsFunc(curves, func(d Curve) bool { return !slices.Contains(d.words(), w) })
 	})
 	for _, n := range numerics {
-		if s := c.Setting; n.take(&s) == 0 && slices.ContainsFunc(a.Curves,
+		if s := c.Setting; n.take(&s) == 0 && slices.ContainsFunc(curves,
 			func(d Curve) bool { return n.take(&d.Setting) > 0 }) {
 			words = append(words, n.name+" 0")
 		}
@@ -92,8 +92,8 @@ type line struct {
 }
 
 // lines are of the best throughput over a number, where at least two curves differ in nothing else.
-func (a Analysis) lines(of numeric) (out []line) {
-	for _, c := range a.Curves {
+func (of numeric) lines(curves []Curve) (out []line) {
+	for _, c := range curves {
 		peak, at := c.Peak(), plotter.XY{X: of.take(&c.Setting)}
 		i := slices.IndexFunc(out, func(l line) bool { return l.Setting == c.Setting })
 		if i < 0 {

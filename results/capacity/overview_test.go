@@ -54,7 +54,7 @@ func TestOverview(t *testing.T) {
 
 // A line joins curves that differ in one number alone: two over the locks, near and far, and two over the distance.
 func TestScaling(t *testing.T) {
-	charts, err := Analyse(grid()).charts()
+	charts, err := charts(Analyse(grid()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -127,7 +127,7 @@ func TestMerge(t *testing.T) {
 		"sweeps 1 and 2 are of two machines: kernel":    func(s *Sweep) { s.Host = map[string]string{"os": "linux", "kernel": "5.4"} },
 		"sweeps 1 and 2 have different objectives":      func(s *Sweep) { s.Objective = nil },
 		"sweeps 1 and 2 differ: providers local and d":  func(s *Sweep) { s.Provider = "docker" },
-		"sweeps 1 and 2 measured points of one name in": func(s *Sweep) { s.Text = "another scenario" },
+		"sweeps 1 and 2 measured points of one name in": func(s *Sweep) { s.ScenarioText = "another scenario" },
 	} {
 		c := invented()
 		change(&c)

@@ -127,7 +127,7 @@ func (r Reading) latency(name string) string {
 func (a Analysis) legend() string {
 	out := []string{
 		"Figures are medians over n samples.", a.Brackets(), "Latencies are those of the acquire.",
-		a.Tails(),
+		tails(),
 	}
 	if slices.ContainsFunc(a.Curves, func(c Curve) bool { return len(c.Open) > 0 }) {
 		out = append(out, openWords)

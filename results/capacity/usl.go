@@ -54,9 +54,9 @@ type Fit struct {
 	USL
 	LambdaRange, SigmaRange, KappaRange Range
 	PeakRange, KneeRange                Range
-	// Miss and Worst are how far the line is from the points, in parts of the throughput: the root of the mean square,
+	// Miss and WorstMiss are how far the line is from the points, in parts of the throughput: the root of the mean square,
 	// and the most.
-	Miss, Worst float64
+	Miss, WorstMiss float64
 	// Spread is the standard deviation of a sample within its point, in parts of the throughput; 0 where no point has
 	// two.
 	Spread float64
@@ -112,7 +112,7 @@ func fit(levels []level, rnd *rand.Rand) (*Fit, error) {
 	for _, l := range levels {
 		r := l.mean/u.At(l.users) - 1
 		sum += r * r
-		f.Worst = max(f.Worst, math.Abs(r))
+		f.WorstMiss = max(f.WorstMiss, math.Abs(r))
 		residuals = append(residuals, r*student*math.Sqrt(l.weight()*float64(len(levels))/free))
 	}
 	f.Miss = math.Sqrt(sum / float64(len(levels)))

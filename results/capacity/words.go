@@ -44,7 +44,7 @@ func (a Analysis) Paragraphs() []string {
 // paragraph is of curves that differ in the number of locks alone.
 func (a Analysis) paragraph(of Setting, group []Curve) string {
 	var throughputs []string
-	var limits, bends, writes, plans []said
+	var limits, bends, writes, plans []remark
 	for _, c := range group {
 		if peak := c.Peak(); peak != nil {
 			most := fmt.Sprintf("%s cycles/s %s (%s)", figure.Number(peak.Cycles.Mid), c.over(),
@@ -53,15 +53,15 @@ func (a Analysis) paragraph(of Setting, group []Curve) string {
 				most = "at least " + most
 			}
 			throughputs = append(throughputs, most)
-			limits = append(limits, said{c, "is " + peak.Limit.String()})
-			bends = append(bends, said{c, c.bend()})
+			limits = append(limits, remark{c, "is " + peak.Limit.String()})
+			bends = append(bends, remark{c, c.bend()})
 		} else if len(c.Closed) > 0 {
 			throughputs = append(throughputs, "nothing that can be used was measured "+c.over())
 		}
 		if text := c.lasts(); text != "" {
-			writes = append(writes, said{c, text})
+			writes = append(writes, remark{c, text})
 		}
-		plans = append(plans, said{c, a.plan(c)})
+		plans = append(plans, remark{c, a.plan(c)})
 	}
 	if len(throughputs) == 0 {
 		throughputs = []string{"nothing was measured in a closed loop"}
@@ -70,7 +70,7 @@ func (a Analysis) paragraph(of Setting, group []Curve) string {
 	if len(limits) > 0 {
 		parts = append(parts, "the limit "+together(limits))
 	}
-	for _, more := range [][]said{bends, writes, plans} {
+	for _, more := range [][]remark{bends, writes, plans} {
 		if len(more) > 0 {
 			parts = append(parts, together(more))
 		}
@@ -78,15 +78,15 @@ func (a Analysis) paragraph(of Setting, group []Curve) string {
 	return strings.Join(parts, "; ") + ". " + a.circumstances()
 }
 
-// said is what is said of a curve of a group.
-type said struct {
+// remark is what is said of a curve of a group.
+type remark struct {
 	of   Curve
 	text string
 }
 
 // together joins what is said of curves, and says once what is true of all.
-func together(all []said) string {
-	if !slices.ContainsFunc(all, func(s said) bool { return s.text != all[0].text }) {
+func together(all []remark) string {
+	if !slices.ContainsFunc(all, func(s remark) bool { return s.text != all[0].text }) {
 		return all[0].text
 	}
 	var parts []string
@@ -170,8 +170,8 @@ func (a Analysis) Brackets() string {
 const openWords = "Of an open loop, unserved are arrivals of a run that never got a user, late those that began more than 1 ms after their moment, " +
 	"and own lag is how late the generator began those that had a free user (p99)."
 
-// Tails says where a quantile is not told.
-func (a Analysis) Tails() string {
+// tails says where a quantile is not told.
+func tails() string {
 	return fmt.Sprintf("A - stands for a quantile that too few acquires tell, in all samples together: p90 needs %s of them, p99 %s, p99.9 %s, p99.99 %s.",
 		figure.Count(figure.Samples(0.9)), figure.Count(figure.Samples(0.99)), figure.Count(figure.Samples(0.999)),
 		figure.Count(figure.Samples(0.9999)))
@@ -285,7 +285,7 @@ func (a Analysis) plan(c Curve) string {
 func (f Fit) law() string {
 	r := func(r Range) string { return fmt.Sprintf("%.3g (%.3g to %.3g)", r.Mid, r.Low, r.High) }
 	s := fmt.Sprintf("λ %s, σ %s, κ %s; the line misses the %d points up to %s by %s, at worst by %s", r(f.LambdaRange),
-		r(f.SigmaRange), r(f.KappaRange), f.Points, figure.Of(f.To, "user"), percent(f.Miss), percent(f.Worst))
+		r(f.SigmaRange), r(f.KappaRange), f.Points, figure.Of(f.To, "user"), percent(f.Miss), percent(f.WorstMiss))
 	if f.Spread > 0 {
 		s += fmt.Sprintf("; samples of one point differ by %s", percent(f.Spread))
 	}

@@ -56,7 +56,7 @@ func (c Curve) lasts() string {
 }
 
 // lastingWrites draws them over users.
-func lastingWrites(curves []Curve) (page.Chart, error) {
+func lastingWrites(curves []Curve, _ *Objective) (page.Chart, error) {
 	p := page.NewPlot("users", "lasting writes/s")
 	var x, y extent
 	for i, c := range curves {
