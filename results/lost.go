@@ -2,11 +2,8 @@ package results
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -28,41 +25,6 @@ type Lost struct {
 type openGrant struct {
 	user  history.User
 	grant uint32
-}
-
-// lost reads the last events of the processes that were lost. Run directories from before these were noted have none.
-func (d *directory) lost() (out []Lost, err error) {
-	at := map[string]int{}
-	for _, c := range d.env.Clients {
-		if _, known := at[c.Name]; c.Lost && !known {
-			at[c.Name] = len(out)
-			out = append(out, Lost{
-				Name: c.Name, Host: d.env.Cluster[history.HostOf+c.Name], Ended: c.Ended,
-				Open: map[openGrant]uint16{},
-			})
-		}
-	}
-	if len(out) == 0 {
-		return nil, nil
-	}
-	m, err := history.OpenAll(filepath.Join(d.dir, DirHistory))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, m.Close()) }()
-	for {
-		var e history.Event
-		from, err := m.Next(&e)
-		if errors.Is(err, io.EOF) {
-			return out, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if i, is := at[from.Process]; is {
-			out[i].hear(&e)
-		}
-	}
 }
 
 // hear takes the next event of the process.

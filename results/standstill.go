@@ -278,10 +278,10 @@ func excuseHarm(fs []Finding) {
 		f := &fs[i]
 		var all, n int64
 		why := ""
-		for lock, found := range f.ByLock {
-			all += found
+		for lock, here := range f.ByLock {
+			all += here
 			if w := excused(lock); w != "" {
-				n, why = n+found, w
+				n, why = n+here, w
 			}
 		}
 		for name, c := range f.Counts {

@@ -53,14 +53,14 @@ func ReadEnv(dir string) (Env, error) {
 		return Env{}, fmt.Errorf("%w: %s: schema is %q; this program reads %q", history.ErrCorrupt, path, e.Schema,
 			EnvSchema)
 	}
-	reasons := len(e.Unknown)
+	causes := len(e.Unknown)
 	for _, c := range e.Clients {
 		if c.Lost {
-			reasons++
+			causes++
 		}
 	}
-	if reasons > maxReasons {
-		return Env{}, fmt.Errorf("%w: %s: no run is unknown for %d reasons", history.ErrCorrupt, path, reasons)
+	if causes > maxReasons {
+		return Env{}, fmt.Errorf("%w: %s: no run is unknown for %d reasons", history.ErrCorrupt, path, causes)
 	}
 	if len(e.Replicas) > quorum.MaxReplicas {
 		return Env{}, fmt.Errorf("%w: %s: the resource has %d replicas; this program counts the votes of %d",

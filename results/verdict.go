@@ -349,3 +349,25 @@ func withDefaults(named []scenarios.Expectation, e Env) []scenarios.Expectation 
 
 // because joins reasons for people.
 func because(why []string) string { return strings.Join(why, "; ") }
+
+// reportClocks is what the report says of clocks, or nil.
+func (d *directory) reportClocks(counts map[string]*int64) *ReportClocks {
+	n := 0
+	for i := range d.run.Processes {
+		if !d.run.Processes[i].Exact() {
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	of := int64(0)
+	for _, f := range d.findings {
+		of += f.Chances["unsure_pairs"].N
+	}
+	return &ReportClocks{
+		Compared: n, UnsureOf: of, MaxErrorMS: Milli(d.tally.clockError), UnsurePairs: counts["unsure_pairs"],
+		Unordered:  counts["unordered_effects"],
+		ByResource: d.tally.judged.Effects > 0,
+	}
+}
