@@ -28,7 +28,7 @@ type block struct {
 	how       string
 
 	targets []linked
-	lanes   []chaos.Lane // those that it acts on
+	lanes   []chaos.Lane      // those that it acts on
 	rules   map[string][]Rule // by node
 	at      []filterable      // the nodes where they are owed an undo
 	before  map[string]ProbeResult

@@ -76,11 +76,11 @@ func (b shapeFault) Needs() []chaos.Capability { return b.needs }
 
 // shapeInjection is one injection of a shapeFault.
 type shapeInjection struct {
-	shapeFault
-	block
+	fault   shapeFault
+	block   block
 	shapers []shapable
 	was     map[string][]MeasuredLink // by target
-	sparse  bool // measure with fewer datagrams a second
+	sparse  bool                      // measure with fewer datagrams a second
 }
 
 const (
@@ -103,43 +103,43 @@ const (
 
 // Inject measures the links, puts up the rules, and measures again.
 func (b shapeFault) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
-	x := &shapeInjection{shapeFault: b, block: block{
+	x := &shapeInjection{fault: b, block: block{
 		fault: b.kind, scope: s, direction: b.Direction,
 		through: Through{Port: b.Port, PeerPort: b.PeerPort}, how: Shape,
 	}}
-	x.shaping.Seed = s.Seed
+	x.fault.shaping.Seed = s.Seed
 	if err := x.prepare(ctx); err != nil {
 		return chaos.NothingToHeal, chaos.NothingDone(err), err
 	}
-	x.since = clock.Now()
+	x.block.since = clock.Now()
 	x.was = x.measure(ctx, nil)
-	x.sparse = x.gauge.Echo && x.lanesBefore(congested)
-	if x.sparse || x.lanesBefore(x.noisy) {
+	x.sparse = x.fault.gauge.Echo && x.lanesBefore(congested)
+	if x.sparse || x.lanesBefore(x.fault.noisy) {
 		x.was = x.measure(ctx, nil)
 	}
-	x.note()
-	failed := chaos.AtAll(x.at, func(f filterable) error {
+	x.block.note()
+	failed := chaos.AtAll(x.block.at, func(f filterable) error {
 		n, ok := chaos.As[Shaper](f)
 		if !ok {
 			return chaos.Unavailable{What: string(CanShape), Reason: f.Name() +
 				" is a node whose links cannot be shaped"}
 		}
-		return n.Shape(ctx, x.key, x.rules[f.Name()], x.shaping)
+		return n.Shape(ctx, x.block.key, x.block.rules[f.Name()], x.fault.shaping)
 	})
 	receipt, err := x.look(ctx)
-	if receipt.Status != history.Installed && failed == nil && x.lanesBefore(x.noisy) {
+	if receipt.Status != history.Installed && failed == nil && x.lanesBefore(x.fault.noisy) {
 		first := receipt.Evidence
 		receipt, err = x.look(ctx)
 		receipt.Evidence += "; that was the second look, since the links were unsteady before the fault; the first one: " + first
 	}
 	if s.Run != nil {
-		s.Run.Counts(x.counter(ctx))
+		s.Run.Counts(x.block.counter(ctx))
 	}
-	met, err := x.sum(ctx, err)
-	receipt.By = string(x.shaping.Engine)
-	receipt.Evidence += fmt.Sprintf("; by %v: the rules met %d packets, %v", engineText(x.shaping.Engine), met.Packets,
-		shapedText(met.Shaped))
-	if x.shaping.Correlation > 0 {
+	met, err := x.block.sum(ctx, err)
+	receipt.By = string(x.fault.shaping.Engine)
+	receipt.Evidence += fmt.Sprintf("; by %v: the rules met %d packets, %v", engineText(x.fault.shaping.Engine),
+		met.Packets, shapedText(met.Shaped))
+	if x.fault.shaping.Correlation > 0 {
 		receipt.Evidence += "; how much the fate of one packet is that of the one before it was not measured"
 	}
 	if met.Packets == 0 && failed == nil && receipt.Status == history.Installed {
@@ -155,7 +155,7 @@ func (x *shapeInjection) look(ctx context.Context) (history.Receipt, error) {
 		return x.judgeShaped(t, now[t.Name()]),
 			nil
 	})
-	if x.gauge.Echo {
+	if x.fault.gauge.Echo {
 		r.Figures = map[string]float64{"round_trip_before_ms": x.roundTrip(x.was), "round_trip_ms": x.roundTrip(now)}
 	}
 	return r, err
@@ -198,7 +198,7 @@ func (l MeasuredLink) flows(d Direction) (out []Flow) {
 func (x *shapeInjection) lanesBefore(is func(Flow) bool) bool {
 	for _, links := range x.was {
 		for _, l := range links {
-			if slices.ContainsFunc(l.flows(x.Direction), is) {
+			if slices.ContainsFunc(l.flows(x.fault.Direction), is) {
 				return true
 			}
 		}
@@ -209,7 +209,7 @@ func (x *shapeInjection) lanesBefore(is func(Flow) bool) bool {
 // prepare chooses an engine and plans the rules.
 func (x *shapeInjection) prepare(ctx context.Context) error {
 	var err error
-	if x.shapers, err = chaos.Capable[shapable](x.scope.On, CanShape); err != nil {
+	if x.shapers, err = chaos.Capable[shapable](x.block.scope.On, CanShape); err != nil {
 		return err
 	}
 	for _, t := range x.shapers {
@@ -217,20 +217,20 @@ func (x *shapeInjection) prepare(ctx context.Context) error {
 		if !ok {
 			return chaos.Unavailable{What: string(CanFilter), Reason: t.Name() + " is a node that it cannot be done to"}
 		}
-		x.targets = append(x.targets, l)
+		x.block.targets = append(x.block.targets, l)
 	}
 	if len(x.shapers) == 0 {
 		return errors.New("there is no target")
 	}
-	if x.shaping.Engine, err = x.choose(ctx); err != nil {
+	if x.fault.shaping.Engine, err = x.choose(ctx); err != nil {
 		return err
 	}
-	return x.plan(func(l chaos.Lane) {
+	return x.block.plan(func(l chaos.Lane) {
 		switch {
-		case foreign(l.To), atSender(x.shaping.Engine) && !foreign(l.From):
-			x.rule(l.From, leaving(l, Shape))
+		case foreign(l.To), atSender(x.fault.shaping.Engine) && !foreign(l.From):
+			x.block.rule(l.From, leaving(l, Shape))
 		default:
-			x.rule(l.To, arriving(l, Shape))
+			x.block.rule(l.To, arriving(l, Shape))
 		}
 	})
 }
@@ -242,9 +242,9 @@ func (x *shapeInjection) choose(ctx context.Context) (Engine, error) {
 		return "", fmt.Errorf("ask for the engines that shape links: %w", err)
 	}
 	var why []string
-	by := x.by
-	if slices.ContainsFunc(x.scope.Peers, foreign) && x.Direction.in() {
-		if _, err := x.AtOwnEnd(); err != nil {
+	by := x.fault.by
+	if slices.ContainsFunc(x.block.scope.Peers, foreign) && x.fault.Direction.in() {
+		if _, err := x.fault.AtOwnEnd(); err != nil {
 			return "", err
 		}
 		by = []Engine{Queue}
@@ -256,12 +256,12 @@ func (x *shapeInjection) choose(ctx context.Context) (Engine, error) {
 		}
 		why = append(why, lacking)
 	}
-	return "", chaos.Unavailable{What: x.kind, Reason: strings.Join(why, "; ")}
+	return "", chaos.Unavailable{What: x.fault.kind, Reason: strings.Join(why, "; ")}
 }
 
 // lacks tells why an engine cannot be had where it would stand; "" where it can.
 func (x *shapeInjection) lacks(e Engine, there map[string]Engines) string {
-	for _, n := range slices.Concat(x.scope.On, x.scope.Peers) {
+	for _, n := range slices.Concat(x.block.scope.On, x.block.scope.Peers) {
 		engines, asked := there[n.Name()]
 		reason, known := engines[e]
 		if !asked || !x.standsAt(e, n) || known && reason == "" {
@@ -284,7 +284,7 @@ func (x *shapeInjection) askEngines(ctx context.Context) (map[string]Engines, er
 	}
 	there := map[string]Engines{x.shapers[0].Name(): first}
 	var others []shapable
-	for _, n := range slices.Concat(x.scope.On, x.scope.Peers) {
+	for _, n := range slices.Concat(x.block.scope.On, x.block.scope.Peers) {
 		if s, ok := chaos.As[shapable](n); ok && !foreign(n) && s.Name() != x.shapers[0].Name() {
 			others = append(others, s)
 		}
@@ -302,10 +302,10 @@ func (x *shapeInjection) askEngines(ctx context.Context) (map[string]Engines, er
 
 // standsAt tells whether an engine would stand at a node.
 func (x *shapeInjection) standsAt(e Engine, n chaos.Node) bool {
-	sends, receives := x.Direction.out(), x.Direction.in() // what is shaped
-	if !slices.Contains(x.scope.On, n) {
+	sends, receives := x.fault.Direction.out(), x.fault.Direction.in() // what is shaped
+	if !slices.Contains(x.block.scope.On, n) {
 		sends, receives = receives, sends
-	} else if slices.ContainsFunc(x.scope.Peers, foreign) {
+	} else if slices.ContainsFunc(x.block.scope.Peers, foreign) {
 		return true
 	}
 	if atSender(e) {
@@ -319,20 +319,20 @@ func (x *shapeInjection) standsAt(e Engine, n chaos.Node) bool {
 func (x *shapeInjection) measure(ctx context.Context,
 	before map[string][]MeasuredLink,
 ) map[string][]MeasuredLink {
-	patience := gaugePatience + 2*x.longest
+	patience := gaugePatience + 2*x.fault.longest
 	for _, links := range before {
 		for _, l := range links {
 			for _, f := range l.flows(Both) {
-				patience = max(patience, gaugePatience+2*(x.longest+f.OneWay.Max))
+				patience = max(patience, gaugePatience+2*(x.fault.longest+f.OneWay.Max))
 			}
 		}
 	}
 	var mu sync.Mutex
 	seen := make(map[string][]MeasuredLink)
 	_ = chaos.AtAll(x.shapers, func(t shapable) error {
-		m := x.gauge
-		m.Out, m.In, m.Patience = x.Direction.out(), x.Direction.in(), min(patience, longestWait)
-		m.ProbeEnd, m.Peers = x.ends(t)
+		m := x.fault.gauge
+		m.Out, m.In, m.Patience = x.fault.Direction.out(), x.fault.Direction.in(), min(patience, longestWait)
+		m.ProbeEnd, m.Peers = x.block.ends(t)
 		lanes := len(m.Peers) * len(x.shapers)
 		if m.Out && m.In {
 			lanes *= 2
@@ -349,7 +349,7 @@ func (x *shapeInjection) measure(ctx context.Context,
 			m.Count = min(m.Count, gaugeBefore)
 		}
 		waited := clock.Waits(ctx, time.Duration(m.Count)*m.Every+m.Patience)
-		links, err := t.MeasureLinks(ctx, x.scope.Peers, m)
+		links, err := t.MeasureLinks(ctx, x.block.scope.Peers, m)
 		waited()
 		if err != nil {
 			links = nil // nothing is known of it, which the receipt says

@@ -19,31 +19,31 @@ func (x *shapeInjection) compare(t chaos.Node, now []MeasuredLink,
 ) (lanes []shapedLane, missing []string) {
 	before := x.was[t.Name()]
 	for i, is := range now {
-		peer := x.scope.Peers[i]
+		peer := x.block.scope.Peers[i]
 		if is.Missing || len(before) == 0 || before[i].Missing {
 			missing = append(missing, peer.Name())
 			continue
 		}
 		was := before[i]
 		if is.Shake != nil && was.Shake != nil {
-			others := append(besides(x.lane(t, peer, true)), besides(x.lane(t, peer, false))...)
+			others := append(besides(x.block.lane(t, peer, true)), besides(x.block.lane(t, peer, false))...)
 			lanes = append(lanes, shapedLane{
-				peer: peer.Name(), outward: true, ways: x.Direction.ways(),
+				peer: peer.Name(), outward: true, ways: x.fault.Direction.ways(),
 				was: *was.Shake, is: *is.Shake, others: others,
 			})
 			continue
 		}
 		add := func(outward bool, before, now Flow) {
-			l := x.lane(t, peer, outward)
+			l := x.block.lane(t, peer, outward)
 			lanes = append(lanes, shapedLane{
 				peer: peer.Name(), outward: outward, was: before, is: now,
 				others: besides(l),
 			})
 		}
-		if x.Direction.out() {
+		if x.fault.Direction.out() {
 			add(true, was.Out, is.Out)
 		}
-		if x.Direction.in() {
+		if x.fault.Direction.in() {
 			add(false, was.In, is.In)
 		}
 	}
@@ -54,15 +54,15 @@ func (x *shapeInjection) compare(t chaos.Node, now []MeasuredLink,
 // was seen do not speak against it.
 func (x *shapeInjection) judgeShaped(t chaos.Node, now []MeasuredLink) history.Receipt {
 	lanes, missing := x.compare(t, now, func(l chaos.Lane) chaos.Beside {
-		return x.scope.LinkFaults.Changed(x.noted, l,
-			x.since)
+		return x.block.scope.LinkFaults.Changed(x.block.noted, l,
+			x.block.since)
 	})
 	by := map[history.ReceiptStatus]int{}
 	var lacking []string
 	for _, l := range lanes {
 		status := x.status(l)
-		if status == history.Installed && x.complete != nil {
-			if status = x.complete(l); status != history.Installed {
+		if status == history.Installed && x.fault.complete != nil {
+			if status = x.fault.complete(l); status != history.Installed {
 				lacking = append(lacking, l.way())
 			}
 		}
@@ -88,7 +88,7 @@ func (x *shapeInjection) status(l shapedLane) history.ReceiptStatus {
 	if l.was.Arrived == 0 {
 		return history.Indeterminate
 	}
-	status := x.shows(l)
+	status := x.fault.shows(l)
 	if status == history.NotInstalled && len(l.others) > 0 {
 		return history.Indeterminate
 	}
@@ -104,7 +104,7 @@ func (x *shapeInjection) evidence(lanes []shapedLane, missing []string) string {
 		{},
 		{outward: true, is: apart},
 		{is: apart},
-		{outward: true, ways: x.Direction.ways()},
+		{outward: true, ways: x.fault.Direction.ways()},
 	} {
 		for _, status := range []history.ReceiptStatus{history.Installed, history.NotInstalled, history.Indeterminate} {
 			var group []shapedLane
@@ -119,7 +119,7 @@ func (x *shapeInjection) evidence(lanes []shapedLane, missing []string) string {
 				continue
 			}
 			group[0].peer = strings.Join(names, ", ")
-			parts = append(parts, group[0].way()+": "+x.text(group))
+			parts = append(parts, group[0].way()+": "+x.fault.text(group))
 		}
 	}
 	if len(missing) > 0 {
@@ -140,12 +140,12 @@ const mostLooks = 3
 // the rules are gone must do.
 func (x *shapeInjection) unshape(ctx context.Context) (history.Receipt, error) {
 	begun := clock.Now()
-	met, failed := x.takeDown(ctx)
+	met, failed := x.block.takeDown(ctx)
 	views := make(map[string]*healLooks)
 	for _, t := range x.shapers {
 		views[t.Name()] = &healLooks{}
 	}
-	besides := func(l chaos.Lane) chaos.Beside { return x.scope.LinkFaults.Others(x.noted, l, begun) }
+	besides := func(l chaos.Lane) chaos.Beside { return x.block.scope.LinkFaults.Others(x.block.noted, l, begun) }
 	for range mostLooks {
 		now, acts := x.measure(ctx, x.was), false
 		for _, t := range x.shapers {
@@ -160,7 +160,7 @@ func (x *shapeInjection) unshape(ctx context.Context) (history.Receipt, error) {
 	receipt, err := chaos.OnEach(x.shapers, func(t shapable) (history.Receipt, error) {
 		r := chaos.Seen(history.Installed, 0, t.Name()+": "+views[t.Name()].evidence(x))
 		if still := views[t.Name()].still; len(still) > 0 {
-			return r, fmt.Errorf("%s still acts on %s %s", x.kind, t.Name(), strings.Join(still, ", "))
+			return r, fmt.Errorf("%s still acts on %s %s", x.fault.kind, t.Name(), strings.Join(still, ", "))
 		}
 		return r, nil
 	})
@@ -199,7 +199,7 @@ func (a *healLooks) add(x *shapeInjection, t chaos.Node, now []MeasuredLink, bes
 			a.still = append(a.still, l.way())
 		}
 		if len(acting) > 0 {
-			a.first = strings.Join(a.still, ", ") + ": " + x.text(acting)
+			a.first = strings.Join(a.still, ", ") + ": " + x.fault.text(acting)
 		}
 	} else {
 		a.still = slices.DeleteFunc(a.still, func(way string) bool { return cleared[way] })
