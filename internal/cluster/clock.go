@@ -14,8 +14,6 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-var _ wall.Shifter = (*Clock)(nil)
-
 // Clock does the clock faults of a node.
 type Clock struct {
 	*core

@@ -161,9 +161,6 @@ func checkSpecs(specs []node.Spec) error {
 	return nil
 }
 
-// CanLimit is what a provider offers that can hold a node to Limits.
-const CanLimit chaos.Capability = "limits"
-
 // The keys under which Cluster.Describe tells of a node: its address, its program (local), and what limits were read
 // back.
 func addressKey(node string) string { return "address_" + node }

@@ -4,15 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
-
-	"github.com/moby/moby/api/types/container"
-	"github.com/moby/moby/api/types/mount"
 
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/chaos/disk"
@@ -20,12 +14,8 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/datadir"
 	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/clock"
-	"github.com/lockquake/lockquake/internal/cluster/executable"
-	"github.com/lockquake/lockquake/internal/cluster/identity"
 	"github.com/lockquake/lockquake/internal/node"
 )
-
-var _ disk.DataHolder = (*Disk)(nil)
 
 // dataKeys makes the keys of directories that the agent holds.
 var dataKeys atomic.Int64
@@ -123,8 +113,6 @@ func (d ownData) idle(do func() error) error {
 
 func (d ownData) Release(context.Context) error { return d.Close() }
 
-var _ disk.SyncHolder = (*Disk)(nil)
-
 // syncKey begins the keys of orders to hold syncs.
 const syncKey = "syncs-"
 
@@ -169,8 +157,6 @@ func (df *Disk) LetSyncsGo(ctx context.Context, key string) (disk.Syncs, error) 
 	}
 	return out, err
 }
-
-var _ disk.PowerCutter = (*Disk)(nil)
 
 // loopDisk is a disk that the agent made for one node: ext4 in a file that has no name, behind a loop device. It is
 // mounted where the node's process is and for as long as that lives: by the engine as the container's volume, or in
@@ -254,109 +240,7 @@ func (df *Disk) CutPower(ctx context.Context) (disk.PowerLost, error) {
 	if err := d.order(ctx, disk.DoLook, &found); err != nil {
 		return disk.PowerLost{}, fmt.Errorf("the disk of %s after its power was cut: %w", df.Name(), err)
 	}
-	return disk.PowerLost{Seen: found, Gap: time.Duration(cut.Killed - cut.Shut), Time: df.orders.runTime(ctx, cut.Shut)},
-		nil
-}
-
-// Where the agent's container has what it needs to make disks.
-const (
-	disksInAgent   = "/lockquake-disks"
-	devicesInAgent = "/lockquake-dev"
-)
-
-// disksForAgent lets the agent's container make loop devices: it may use them and no other device, and has a volume for
-// their files.
-func disksForAgent(h *container.HostConfig) {
-	h.DeviceCgroupRules = append(h.DeviceCgroupRules, "c 10:237 rw", "b 7:* rw") // loop-control; loop devices
-	h.Mounts = append(h.Mounts, mount.Mount{
-		Type: mount.TypeBind, Source: "/dev", Target: devicesInAgent,
-		ReadOnly: true,
-	},
-		mount.Mount{Type: mount.TypeVolume, Target: disksInAgent})
-}
-
-// diskVolume is the container's data directory on the disk: the engine mounts it for as long as the container runs.
-func diskVolume(device string) mount.Mount {
-	return mount.Mount{Type: mount.TypeVolume, Target: dataDir, VolumeOptions: &mount.VolumeOptions{
-		DriverConfig: &mount.Driver{Name: "local", Options: map[string]string{"type": "ext4", "device": device}},
-	}}
-}
-
-// loopDiskIn prepares a container's disk. The agent must be there before the container, and is waited for.
-func loopDiskIn(ctx context.Context, r *dockerRun, n *Node) (prepared, error) {
-	select {
-	case <-r.agentUp:
-	case <-ctx.Done():
-		return prepared{}, ctx.Err()
-	}
-	d, err := makeDisk(ctx, r.agent, r.agentErr, n.Name(), disk.Args{Dir: disksInAgent, Dev: devicesInAgent})
-	if err != nil {
-		return prepared{}, err
-	}
-	n.Disk.loop = d
-	return prepared{disk: d.device, before: d.mark}, nil
-}
-
-// loopDiskHere prepares the disk of a process of this machine, when it is started first: the agent is there by then.
-func loopDiskHere(_ context.Context, r *localRun, n *Node) (prepared, error) {
-	return prepared{before: func(ctx context.Context) error {
-		if n.Disk.loop == nil {
-			d, err := makeDisk(ctx, r.agent, r.agentErr, n.Name(), disk.Args{Dir: r.dir, Dev: "/dev"})
-			if err != nil {
-				return err
-			}
-			n.Disk.loop = d
-		}
-		return n.Disk.loop.mark(ctx)
-	}}, nil
-}
-
-// onDisk is the command of a process that runs on the node's disk: lockquake mounts it for itself alone, and becomes
-// the user and the program.
-func (p *localNode) onDisk(path string, argv []string, user identity.User) (string, []string, error) {
-	if p.node.Disk.loop == nil {
-		return path, argv, nil
-	}
-	self, err := executable.Self(p.run.options.Self)
-	if err != nil {
-		return "", nil, err
-	}
-	return self, append(node.Own("on-disk", p.node.Disk.loop.device, p.node.place.Dir, strconv.Itoa(int(user)), path),
-		argv...), nil
-}
-
-// canLoop tells why this machine's kernel has no loop disks; nil where it may have.
-func canLoop() error {
-	_, control := os.Stat("/dev/loop-control")
-	known, err := os.ReadFile("/proc/filesystems")
-	if !strings.Contains(string(known), "\text4\n") {
-		err = errors.Join(err, errors.New("the kernel has no ext4"))
-	}
-	if err = errors.Join(control, err); err != nil {
-		return chaos.Unavailable{What: string(disk.LoopDisk), Reason: strings.ReplaceAll(err.Error(), "\n", "; ") +
-			"; it takes loop devices and ext4"}
-	}
-	return nil
-}
-
-// disksHere tells why processes of this machine can have no loop disks.
-func disksHere() error {
-	if os.Geteuid() != 0 {
-		return chaos.Unavailable{
-			What:   string(disk.LoopDisk),
-			Reason: "only root makes loop devices and mounts; use --provider docker",
-		}
-	}
-	return canLoop()
-}
-
-// disksAt tells the same of an engine. Of one on another machine nothing is known before it is tried.
-func disksAt(daemon string) error {
-	if remote(daemon) {
-		return nil
-	}
-	if _, err := os.Stat(filepath.Join("/proc/self/ns", "mnt")); err != nil {
-		return nil //nolint:nilerr // no Linux here: the engine is in a virtual machine
-	}
-	return canLoop()
+	return disk.PowerLost{
+		Seen: found, Gap: time.Duration(cut.Killed - cut.Shut), Time: df.orders.runTime(ctx, cut.Shut),
+	}, nil
 }

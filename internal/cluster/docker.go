@@ -24,9 +24,8 @@ import (
 	"github.com/lockquake/lockquake/chaos/disk"
 	"github.com/lockquake/lockquake/chaos/links"
 	"github.com/lockquake/lockquake/chaos/process"
-	"github.com/lockquake/lockquake/chaos/shell"
 	"github.com/lockquake/lockquake/internal/agent"
-	"github.com/lockquake/lockquake/internal/agent/proc"
+	"github.com/lockquake/lockquake/internal/cluster/imagestore"
 	"github.com/lockquake/lockquake/internal/cluster/limits"
 	"github.com/lockquake/lockquake/internal/cluster/owner"
 	"github.com/lockquake/lockquake/internal/node"
@@ -86,7 +85,7 @@ func newDocker(o DockerOptions) (*docker, error) {
 	}
 	answer := make(chan result, 1)
 	go func() {
-		d, err := connect(o)
+		d, err := connectEngine(o)
 		answer <- result{d, err}
 	}()
 	select {
@@ -103,7 +102,7 @@ func noEngine(err error) error {
 		"); start one or set DOCKER_HOST, or run with --provider local"}
 }
 
-func connect(o DockerOptions) (*docker, error) {
+func connectEngine(o DockerOptions) (*docker, error) {
 	quietTestcontainers()
 	if err := answersByName(); err != nil {
 		return nil, noEngine(err)
@@ -237,32 +236,6 @@ func (d *docker) EngineID(ctx context.Context) (string, error) {
 	return strings.Join([]string{answer.Info.ID, answer.Info.ServerVersion, answer.Info.KernelVersion}, " "), nil
 }
 
-// offers holds for all providers of real processes.
-func offers(c chaos.Capability, r node.Role) error {
-	switch c {
-	case chaos.CanInspect, chaos.CanPause, process.CanFreeze, process.CanLimitCPU, process.CanKill, process.CanStop, links.CanFilter,
-		links.CanHold, links.CanReset, shell.CanExec:
-		return nil
-	case disk.CanData, disk.CanHoldSyncs, disk.CanCutPower:
-		if r == node.Server {
-			return nil
-		}
-		return chaos.Unavailable{
-			What: string(c), Reason: "a " + string(r) + " keeps no data; use it on servers",
-			Never: true,
-		}
-	case chaos.CanStart:
-		if r == node.Server {
-			return nil
-		}
-		return chaos.Unavailable{
-			What:   "starting a " + string(r) + " again",
-			Reason: "what it knew died with its process; use it on servers", Never: true,
-		}
-	}
-	return chaos.Unavailable{What: string(c), Reason: "no provider has it"}
-}
-
 // Open makes the network and the containers, which are not yet started.
 func (d *docker) Open(ctx context.Context, r Request) (*Cluster, error) {
 	r, err := r.checked()
@@ -286,7 +259,7 @@ func (d *docker) Open(ctx context.Context, r Request) (*Cluster, error) {
 // newRun has nothing yet.
 func (d *docker) newRun(r Request) *dockerRun {
 	return &dockerRun{
-		docker: d, agentUp: make(chan struct{}), agentName: "agent", request: r,
+		engine: d, agentUp: make(chan struct{}), agentName: "agent", request: r,
 		owner: owner.Self(r.Run, r.Keep), password: rand.Text(),
 	}
 }
@@ -327,14 +300,6 @@ func useClient(ctx context.Context, p *testcontainers.DockerProvider, options ..
 	return before.Close()
 }
 
-// noClock is the refusal of a clock fault for that reason; nil for none.
-func noClock(reason error) error {
-	if reason == nil {
-		return nil
-	}
-	return chaos.Unavailable{What: string(wall.CanClock), Reason: reason.Error()}
-}
-
 // askClock tells why clocks cannot be moved on the kernel that the containers run on; nil where they can.
 func (d *docker) askClock() error {
 	if d.ourKernel() {
@@ -356,25 +321,42 @@ func (d *docker) ourKernel() bool {
 	return err == nil && info.Info.KernelVersion+"\n" == string(release)
 }
 
-// clocks lists the processes of runs' containers whose clocks an agent may have moved. The kernel must say that a
-// process is in the container that the engine names: a pid of an engine on another machine means another process here.
-func (d *docker) clocks(ctx context.Context) []clockOf {
-	boxes, err := d.api.ContainerList(ctx,
-		client.ContainerListOptions{Filters: make(client.Filters).Add("label", owner.Label+"run")})
+// Imager is a provider whose nodes are made from images.
+type Imager interface {
+	// HasImage returns nil where there is the project's own image of that key, or where Open makes it; else a
+	// chaos.Unavailable that says how to get it.
+	HasImage(key string) error
+}
+
+// store is the images of the engine.
+func (d *docker) store() imagestore.Store {
+	return imagestore.Store{API: d.api, Self: d.options.Self, Log: d.log, Lend: d.lend}
+}
+
+// HasImage asks the engine.
+func (d *docker) HasImage(key string) error {
+	if key == node.SelfProgram {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), engineTimeout)
+	defer cancel()
+	return d.store().HasProject(ctx, key)
+}
+
+// SelfImage makes the image of lockquake's own binary where the engine does not have it, names it ContainerImage, and
+// returns that name.
+func SelfImage(ctx context.Context) (string, error) {
+	d, err := newDocker(DockerOptions{})
 	if err != nil {
-		return nil // the engine was asked just before, and its error told
+		return "", err
 	}
-	var out []clockOf
-	for _, c := range boxes.Items {
-		box, err := d.api.ContainerInspect(ctx, c.ID, client.ContainerInspectOptions{})
-		if err != nil || box.Container.State == nil {
-			continue
-		}
-		p, err := proc.Find(box.Container.State.Pid)
-		groups, unread := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p.PID))
-		if err == nil && unread == nil && strings.Contains(string(groups), c.ID) {
-			out = append(out, clockOf{p, faketimeInImage})
-		}
+	made, err := d.store().EnsureSelf(ctx)
+	if err != nil {
+		return "", err
 	}
-	return out
+	ref := ContainerImage(node.SelfProgram)
+	if _, err := d.api.ImageTag(ctx, client.ImageTagOptions{Source: made, Target: ref}); err != nil {
+		return "", fmt.Errorf("name image %s %s: %w", made, ref, err)
+	}
+	return ref, nil
 }

@@ -4,16 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
-	"time"
 
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 	"github.com/testcontainers/testcontainers-go"
 
 	"github.com/lockquake/lockquake/chaos/disk"
+	"github.com/lockquake/lockquake/chaos/links"
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/cluster/imagestore"
+	"github.com/lockquake/lockquake/internal/cluster/nodelog"
+	"github.com/lockquake/lockquake/internal/cluster/owner"
+	"github.com/lockquake/lockquake/internal/cluster/state"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -25,16 +29,9 @@ var agentCapabilities = []string{
 	"SYS_NICE", "SYS_CHROOT",
 }
 
-// agentStartTimeout bounds the start of the agent. An engine under load took 20 s to start a container, and a run
-// without its agent proves nothing: so it is as patient as the start of a server.
-const agentStartTimeout = time.Minute
-
-// errAgentNotNeeded is why a run that orders nothing has no agent.
-var errAgentNotNeeded = errors.New("no scenario of this run needs it")
-
 // startAgent starts the run's agent in the pid namespace of the engine's machine and waits for its greeting.
 func (r *dockerRun) startAgent(ctx context.Context) error {
-	if r.options.noAgent {
+	if r.engine.options.noAgent {
 		return errors.New("switched off")
 	}
 	startCtx, cancel := context.WithTimeout(ctx, agentStartTimeout)
@@ -58,7 +55,7 @@ func (r *dockerRun) startAgent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	info, err := r.api.ContainerInspect(startCtx, box, client.ContainerInspectOptions{})
+	info, err := r.engine.api.ContainerInspect(startCtx, box, client.ContainerInspectOptions{})
 	if err != nil {
 		err = fmt.Errorf("inspect the agent's container: %w", err)
 	} else {
@@ -103,16 +100,16 @@ func (h helper) start(ctx context.Context, r *dockerRun) (string, attached, erro
 	box, err := whole(ctx, func(ctx context.Context) (testcontainers.Container,
 		error,
 	) {
-		return r.tc.CreateContainer(ctx, req)
+		return r.engine.tc.CreateContainer(ctx, req)
 	})
 	if box == nil {
 		return "", attached{}, fmt.Errorf("make the container of %s: %w", h.name, err)
 	}
 	id := box.GetContainerID()
-	r.locked(func() { r.helpers = append(r.helpers, id) })
+	r.owed.locked(func() { r.owed.helpers = append(r.owed.helpers, id) })
 	for _, more := range h.networks[min(1, len(h.networks)):] {
 		if err == nil {
-			_, err = r.api.NetworkConnect(ctx, more, client.NetworkConnectOptions{Container: id})
+			_, err = r.engine.api.NetworkConnect(ctx, more, client.NetworkConnectOptions{Container: id})
 		}
 	}
 	if err != nil {
@@ -122,12 +119,12 @@ func (h helper) start(ctx context.Context, r *dockerRun) (string, attached, erro
 	if err != nil {
 		return id, attached{}, err
 	}
-	s, err := r.attach(ctx, attachment{container: id, stdio: true, log: logFile})
+	s, err := r.engine.attach(ctx, attachment{container: id, stdio: true, log: logFile})
 	if err != nil {
 		_ = logFile.Close()
 		return id, attached{}, err
 	}
-	r.atClose(h.name, s.close)
+	r.owed.atClose(h.name, s.close)
 	if err := box.Start(ctx); err != nil {
 		return id, attached{}, fmt.Errorf("start %s: %w", h.name, err)
 	}
@@ -145,4 +142,48 @@ func samePID(own int, engine *container.State) error {
 		return fmt.Errorf("it does not see the engine's pids: it is %d to itself and %d to the engine", own, said)
 	}
 	return nil
+}
+
+// withAgent starts an agent of no run, and removes it.
+func (d *docker) withAgent(ctx context.Context, ask func(*agent.Client) error) error {
+	dir, remove, err := state.Scratch("probe")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = remove() }()
+	logs, err := nodelog.Open(dir)
+	if err != nil {
+		return err
+	}
+	r := &dockerRun{
+		engine: d, owner: owner.Self("probe", false),
+		request: Request{Run: fmt.Sprintf("p%x", os.Getpid()), Agent: true}, logs: logs,
+	}
+	defer func() { _ = (&Cluster{close: r.close}).Close(ctx) }()
+	if err := r.resolveImages(ctx); err != nil {
+		return err
+	}
+	if err := r.startAgent(ctx); err != nil {
+		return err
+	}
+	return ask(r.agent)
+}
+
+// agentSupports asks an agent on the engine's machine why it cannot carry out an order; nil where it can.
+func (d *docker) agentSupports(do string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), agentStartTimeout+engineTimeout)
+	defer cancel()
+	return d.withAgent(ctx, func(a *agent.Client) error { return a.Supports(ctx, do) })
+}
+
+// askEngines has an agent try which engines shape links on the engine's machine.
+func (d *docker) askEngines() (links.Engines, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), agentStartTimeout+engineTimeout)
+	defer cancel()
+	var e links.Engines
+	err := d.withAgent(ctx, func(a *agent.Client) error { return a.Order(ctx, agent.Order{Do: links.DoEngines}, &e) })
+	if err != nil {
+		return e, fmt.Errorf("ask an agent which engines shape links: %w", err)
+	}
+	return e, nil
 }

@@ -49,7 +49,7 @@ func (r *dockerRun) create(ctx context.Context, n *Node) (*containerNode, error)
 		return nil, fmt.Errorf("its command is empty")
 	}
 	done, err := prepareNode(ctx, r, n, dockerPreparations)
-	r.locked(func() { r.unprepare = append(r.unprepare, done.undo) })
+	r.owed.locked(func() { r.owed.unprepare = append(r.owed.unprepare, done.undo) })
 	if err != nil {
 		return nil, err
 	}
@@ -79,15 +79,15 @@ func (r *dockerRun) create(ctx context.Context, n *Node) (*containerNode, error)
 	box, err := whole(ctx, func(ctx context.Context) (testcontainers.Container,
 		error,
 	) {
-		return r.tc.CreateContainer(ctx, req)
+		return r.engine.tc.CreateContainer(ctx, req)
 	})
 	if box != nil {
-		r.locked(func() { r.containers = append(r.containers, box.GetContainerID()) })
+		r.owed.locked(func() { r.owed.containers = append(r.owed.containers, box.GetContainerID()) })
 	}
 	if err != nil {
 		return nil, err
 	}
-	limits, err := limitsOf(ctx, r.api, box.GetContainerID(), n.spec.Limits)
+	limits, err := limitsOf(ctx, r.engine.api, box.GetContainerID(), n.spec.Limits)
 	return &containerNode{run: r, spec: n.spec, node: n, box: box, limits: limits, prepared: done}, err
 }
 
@@ -131,7 +131,7 @@ func (r *dockerRun) hostConfig(h *container.HostConfig, spec node.Spec, f prepar
 			h.PortBindings[port] = []network.PortBinding{{HostIP: netip.MustParseAddr("127.0.0.1")}}
 		}
 	}
-	if remote(r.api.DaemonHost()) {
+	if remote(r.engine.api.DaemonHost()) {
 		h.PortBindings = network.PortMap{}
 	}
 }
@@ -154,22 +154,22 @@ const killedStatus = 128 + 9
 // start attaches before it starts, so that no byte is lost, and watches for the end of the process.
 func (c *containerNode) start(ctx context.Context) (Stdio, *ending, error) {
 	id := c.box.GetContainerID()
-	if err := do(ctx, c.prepared.before); err != nil {
+	if err := runHook(ctx, c.prepared.before); err != nil {
 		return Stdio{}, nil, err
 	}
 	logFile, err := c.run.logs.Writer(c.spec.Name)
 	if err != nil {
 		return Stdio{}, nil, err
 	}
-	s, err := c.run.attach(ctx, attachment{
-		container: id, stdio: c.spec.Stdio, batched: !remote(c.run.api.DaemonHost()), log: logFile,
+	s, err := c.run.engine.attach(ctx, attachment{
+		container: id, stdio: c.spec.Stdio, batched: !remote(c.run.engine.api.DaemonHost()), log: logFile,
 	})
 	if err != nil {
 		_ = logFile.Close()
 		return Stdio{}, nil, err
 	}
 	waitCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	wait := c.run.api.ContainerWait(waitCtx, id,
+	wait := c.run.engine.api.ContainerWait(waitCtx, id,
 		client.ContainerWaitOptions{Condition: container.WaitConditionNextExit})
 	if err := c.startBox(ctx); err != nil {
 		stop()
@@ -186,11 +186,11 @@ func (c *containerNode) start(ctx context.Context) (Stdio, *ending, error) {
 			over.killed = r.StatusCode == killedStatus
 		case err := <-wait.Error:
 			if waitCtx.Err() == nil {
-				c.run.log.Warn("the engine lost sight of a container", "node", c.spec.Name, "err", err)
+				c.run.engine.log.Warn("the engine lost sight of a container", "node", c.spec.Name, "err", err)
 			}
 		}
 	}()
-	c.run.atClose(c.spec.Name, func() { stop(); s.close(); <-over.seen })
+	c.run.owed.atClose(c.spec.Name, func() { stop(); s.close(); <-over.seen })
 	sig, err := c.findSignaller(ctx, id)
 	if err != nil {
 		return Stdio{}, nil, err
@@ -216,7 +216,7 @@ func (c *containerNode) startBox(ctx context.Context) error {
 		if err == nil || c.run.starting == nil || try == attachTries || !notAttached(err) {
 			return err
 		}
-		c.run.log.Warn("a container is started again: its engine waited in vain for the swarm's manager to give it an address", "node", c.spec.Name, "try", try, "err", err)
+		c.run.engine.log.Warn("a container is started again: its engine waited in vain for the swarm's manager to give it an address", "node", c.spec.Name, "try", try, "err", err)
 	}
 }
 
@@ -233,19 +233,19 @@ func notAttached(err error) bool {
 
 // findSignaller looks up the process that was just started, which a later look could take for another.
 func (c *containerNode) findSignaller(ctx context.Context, id string) (signaller, error) {
-	info, err := c.run.api.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
+	info, err := c.run.engine.api.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("inspect its container: %w", err)
 	}
-	byEngine := throughEngine{api: c.run.api, container: id, pid: info.Container.State.Pid, why: c.run.agentErr}
+	byEngine := throughEngine{api: c.run.engine.api, container: id, pid: info.Container.State.Pid, why: c.run.agentErr}
 	if c.run.agent == nil || byEngine.pid < 2 { // a container that ended at once has pid 0
 		return byEngine, nil
 	}
 	p, err := c.run.agent.Own(ctx, byEngine.pid, false)
 	if err != nil {
 		byEngine.why = err
-		c.run.log.Warn("the agent does not see the node's process, signals go through the engine", "node", c.spec.Name,
-			"err", err)
+		c.run.engine.log.Warn("the agent does not see the node's process, signals go through the engine",
+			"node", c.spec.Name, "err", err)
 		return byEngine, nil
 	}
 	return throughAgent{agent: c.run.agent, process: p, without: byEngine}, nil
@@ -272,7 +272,7 @@ func (c *containerNode) dial(ctx context.Context, port, address string) (net.Con
 
 // published asks where the engine publishes the port now: it changes with every start.
 func (c *containerNode) published(ctx context.Context, port string) (string, error) {
-	host, err := c.run.tc.DaemonHost(ctx)
+	host, err := c.run.engine.tc.DaemonHost(ctx)
 	if err != nil {
 		return "", fmt.Errorf("find the engine's host: %w", err)
 	}
@@ -302,8 +302,8 @@ type attached struct {
 }
 
 // attach connects to the streams. Output that is no control stream goes to the log, which is closed at their end.
-func (r *dockerRun) attach(ctx context.Context, a attachment) (attached, error) {
-	hijacked, err := r.api.ContainerAttach(context.WithoutCancel(ctx), a.container, client.ContainerAttachOptions{
+func (d *docker) attach(ctx context.Context, a attachment) (attached, error) {
+	hijacked, err := d.api.ContainerAttach(context.WithoutCancel(ctx), a.container, client.ContainerAttachOptions{
 		Stream: true, Stdin: a.stdio, Stdout: true, Stderr: true,
 	})
 	if err != nil {
@@ -339,7 +339,7 @@ func (c containerInput) Close() error                { return c.CloseWrite() }
 
 // used asks the engine, which reads the container's control group.
 func (c *containerNode) used(ctx context.Context) (time.Duration, error) {
-	res, err := c.run.api.ContainerStats(ctx, c.box.GetContainerID(), client.ContainerStatsOptions{})
+	res, err := c.run.engine.api.ContainerStats(ctx, c.box.GetContainerID(), client.ContainerStatsOptions{})
 	if err != nil {
 		return 0, fmt.Errorf("statistics of %s: %w", c.spec.Name, err)
 	}
@@ -354,12 +354,13 @@ func (c *containerNode) used(ctx context.Context) (time.Duration, error) {
 // freeze has the engine pause the container. The agent is told first, so that it thaws the container when the
 // supervisor is gone; where it cannot, `clean` removes the container.
 func (c *containerNode) freeze(ctx context.Context) error {
-	if err := c.node.Signals.orderFreeze(ctx, process.FreezeArgs{Engine: true}); err != nil {
-		c.run.log.Warn("the agent could not thaw the container by itself", "node", c.spec.Name, "err", err)
+	if err := c.node.Signals.freezing.give(ctx, process.FreezeArgs{Engine: true}); err != nil {
+		c.run.engine.log.Warn("the agent could not thaw the container by itself", "node", c.spec.Name, "err", err)
 	}
 	_, done := clock.Act(ctx)
 	defer done()
-	if _, err := c.run.api.ContainerPause(ctx, c.box.GetContainerID(), client.ContainerPauseOptions{}); err != nil {
+	_, err := c.run.engine.api.ContainerPause(ctx, c.box.GetContainerID(), client.ContainerPauseOptions{})
+	if err != nil {
 		return fmt.Errorf("have the engine pause %s: %w", c.spec.Name, err)
 	}
 	return nil
@@ -367,7 +368,7 @@ func (c *containerNode) freeze(ctx context.Context) error {
 
 func (c *containerNode) thaw(ctx context.Context) error {
 	_, done := clock.Act(ctx)
-	_, err := c.run.api.ContainerUnpause(ctx, c.box.GetContainerID(), client.ContainerUnpauseOptions{})
+	_, err := c.run.engine.api.ContainerUnpause(ctx, c.box.GetContainerID(), client.ContainerUnpauseOptions{})
 	done()
 	if err != nil {
 		if paused, said := c.paused(ctx); said == nil && !paused {
@@ -376,12 +377,12 @@ func (c *containerNode) thaw(ctx context.Context) error {
 			err = fmt.Errorf("have the engine let %s go on: %w", c.spec.Name, err)
 		}
 	}
-	return errors.Join(err, c.node.Signals.undoFreeze(ctx))
+	return errors.Join(err, c.node.Signals.freezing.undo(ctx))
 }
 
 // paused asks the engine.
 func (c *containerNode) paused(ctx context.Context) (bool, error) {
-	info, err := c.run.api.ContainerInspect(ctx, c.box.GetContainerID(), client.ContainerInspectOptions{})
+	info, err := c.run.engine.api.ContainerInspect(ctx, c.box.GetContainerID(), client.ContainerInspectOptions{})
 	if err != nil {
 		return false, fmt.Errorf("inspect the container of %s: %w", c.spec.Name, err)
 	}

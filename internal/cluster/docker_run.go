@@ -22,6 +22,7 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster/address"
 	"github.com/lockquake/lockquake/internal/cluster/copyin"
+	"github.com/lockquake/lockquake/internal/cluster/imagestore"
 	"github.com/lockquake/lockquake/internal/cluster/nodelog"
 	"github.com/lockquake/lockquake/internal/cluster/owner"
 	"github.com/lockquake/lockquake/internal/node"
@@ -30,7 +31,7 @@ import (
 
 // dockerRun is what one run has in the engine.
 type dockerRun struct {
-	*docker
+	engine   *docker
 	request  Request
 	owner    owner.Mark
 	logs     *nodelog.Logs
@@ -52,7 +53,7 @@ type dockerRun struct {
 	agentErr  error         // why there is none
 	agentName string        // of its container and its log
 
-	dockerCleanup
+	owed dockerCleanup
 }
 
 // dockerCleanup is what a run has made in the engine and must remove.
@@ -89,7 +90,7 @@ func (r *dockerRun) fill(ctx context.Context, c *Cluster) error {
 		if !r.request.Agent {
 			r.agentErr = errAgentNotNeeded
 		} else if r.agentErr = r.startAgent(gctx); r.agentErr != nil {
-			r.log.Warn("the agent cannot be started, signals go through the engine", "agent", r.agentName, "err",
+			r.engine.log.Warn("the agent cannot be started, signals go through the engine", "agent", r.agentName, "err",
 				r.agentErr)
 		}
 		return nil
@@ -153,10 +154,10 @@ func (r *dockerRun) newNode(ctx context.Context, spec node.Spec, box *containerN
 	n.driver = driver
 	if n.place.Secret != "" {
 		// Readable for every user of the image: only the node's own programs see these files.
-		err = copyin.File(ctx, r.api, driver.box.GetContainerID(), n.place.Secret, spec.Secret(r.password))
+		err = copyin.File(ctx, r.engine.api, driver.box.GetContainerID(), n.place.Secret, spec.Secret(r.password))
 	}
 	if spec.Folder != "" && err == nil {
-		err = copyin.Folder(ctx, r.api, driver.box.GetContainerID(), spec.Folder)
+		err = copyin.Folder(ctx, r.engine.api, driver.box.GetContainerID(), spec.Folder)
 	}
 	return n, err
 }
@@ -166,7 +167,7 @@ const secretInImage = "/lockquake-secret"
 
 // makeNetwork makes a private network with a subnet of its own: the engine gives fixed addresses only in such.
 func (r *dockerRun) makeNetwork(ctx context.Context) error {
-	used, err := r.usedSubnets(ctx)
+	used, err := r.engine.usedSubnets(ctx)
 	if err != nil {
 		return err
 	}
@@ -176,7 +177,7 @@ func (r *dockerRun) makeNetwork(ctx context.Context) error {
 			return err
 		}
 		made, err := whole(ctx, func(ctx context.Context) (client.NetworkCreateResult, error) {
-			return r.api.NetworkCreate(ctx, r.networkName(), client.NetworkCreateOptions{
+			return r.engine.api.NetworkCreate(ctx, r.networkName(), client.NetworkCreateOptions{
 				Driver: "bridge", Labels: r.owner.Labels(),
 				IPAM: &network.IPAM{Config: []network.IPAMConfig{{Subnet: p, Gateway: address.Numbered(p, 1)}}},
 			})
@@ -188,7 +189,7 @@ func (r *dockerRun) makeNetwork(ctx context.Context) error {
 			return fmt.Errorf("make the run's network %v: %w", p, err)
 		}
 		r.network, r.subnet = made.ID, p
-		r.near = !r.options.published && hasAddress(address.Numbered(p, 1))
+		r.near = !r.engine.options.published && hasAddress(address.Numbered(p, 1))
 		return nil
 	}
 	return errors.New("make the run's network: every subnet tried overlaps another")
@@ -251,29 +252,33 @@ func (r *dockerRun) labels(name string, role node.Role) map[string]string {
 // still be there.
 func (r *dockerRun) close(ctx context.Context) error {
 	if r.request.Keep && r.network != "" {
-		r.resumeAll(ctx)
+		for _, n := range r.nodes {
+			if err := n.Signals.letGo(ctx); err != nil {
+				r.engine.log.Warn("a kept node stays stopped", "node", n.Name(), "err", err)
+			}
+		}
 		if r.agent != nil {
 			return r.agent.Close()
 		}
 		return nil
 	}
 	var errs []error
-	r.mu.Lock()
-	containers, stopping, helpers, unprepare := r.containers, r.stopping, r.helpers, r.unprepare
-	r.mu.Unlock()
+	r.owed.mu.Lock()
+	containers, stopping, helpers, unprepare := r.owed.containers, r.owed.stopping, r.owed.helpers, r.owed.unprepare
+	r.owed.mu.Unlock()
 	var g errgroup.Group
 	for _, id := range containers {
-		g.Go(func() error { return removeContainer(ctx, r.api, id) })
+		g.Go(func() error { return removeContainer(ctx, r.engine.api, id) })
 	}
 	errs = append(errs, g.Wait())
 	if r.agent != nil {
 		_ = r.agent.Close() // whatever it says, it is removed next
 	}
 	for _, id := range helpers {
-		errs = append(errs, removeContainer(ctx, r.api, id))
+		errs = append(errs, removeContainer(ctx, r.engine.api, id))
 	}
 	for _, undo := range unprepare {
-		errs = append(errs, do(ctx, undo))
+		errs = append(errs, runHook(ctx, undo))
 	}
 	for _, list := range stopping {
 		for _, stop := range list {
@@ -281,9 +286,9 @@ func (r *dockerRun) close(ctx context.Context) error {
 		}
 	}
 	if r.network != "" && !r.guest {
-		err := removeNetwork(ctx, r.api, r.network, networkTries)
-		if miscounted(ctx, r.api, r.network, err) {
-			r.log.Warn("a network is left: "+Miscount, "network", r.networkName())
+		err := removeNetwork(ctx, r.engine.api, r.network, networkTries)
+		if miscounted(ctx, r.engine.api, r.network, err) {
+			r.engine.log.Warn("a network is left: "+Miscount, "network", r.networkName())
 			err = nil
 		}
 		errs = append(errs, err)
@@ -303,19 +308,6 @@ func whole[T any](ctx context.Context, make func(context.Context) (T, error)) (m
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), makingTimeout)
 	defer cancel()
 	return make(ctx)
-}
-
-// resumeAll continues every stopped process of a kept run.
-func (r *dockerRun) resumeAll(ctx context.Context) {
-	for _, n := range r.nodes {
-		n.Signals.thawAll(ctx)
-		if s, err := n.Signals.Inspect(ctx); err == nil && s.Threads["T"] > 0 {
-			n.Signals.pauses.Store(0)
-			if _, err := n.Signals.Resume(ctx); err != nil {
-				r.log.Warn("a kept node stays stopped", "node", n.Name(), "err", err)
-			}
-		}
-	}
 }
 
 // removeContainer kills and removes a container with its volumes; one that is gone is no error.
@@ -391,7 +383,8 @@ func (r *dockerRun) vacate(ctx context.Context, n *Node) error {
 		return r.discard(ctx, c)
 	}
 	if n.Process.Running() {
-		_, err := r.api.ContainerKill(ctx, c.box.GetContainerID(), client.ContainerKillOptions{Signal: "SIGKILL"})
+		_, err := r.engine.api.ContainerKill(ctx, c.box.GetContainerID(),
+			client.ContainerKillOptions{Signal: "SIGKILL"})
 		if err != nil && !cerrdefs.IsConflict(err) { // a conflict: it has just ended by itself
 			return fmt.Errorf("kill its container: %w", err)
 		}
@@ -401,18 +394,20 @@ func (r *dockerRun) vacate(ctx context.Context, n *Node) error {
 			return fmt.Errorf("its process does not end: %w", ctx.Err())
 		}
 	}
-	r.stopStreams(n.Name())
+	r.owed.stopStreams(n.Name())
 	return nil
 }
 
 // discard removes a container.
 func (r *dockerRun) discard(ctx context.Context, c *containerNode) error {
 	id := c.box.GetContainerID()
-	if err := removeContainer(ctx, r.api, id); err != nil {
+	if err := removeContainer(ctx, r.engine.api, id); err != nil {
 		return err
 	}
-	r.locked(func() { r.containers = slices.DeleteFunc(r.containers, func(known string) bool { return known == id }) })
-	r.stopStreams(c.spec.Name)
+	r.owed.locked(func() {
+		r.owed.containers = slices.DeleteFunc(r.owed.containers, func(known string) bool { return known == id })
+	})
+	r.owed.stopStreams(c.spec.Name)
 	return nil
 }
 
@@ -467,7 +462,52 @@ func (r *dockerRun) renew(ctx context.Context, c *Cluster, next Request, from in
 // untouched asks the engine whether a container's files are those of its image; the empty data directory is the
 // engine's own work.
 func (c *containerNode) untouched(ctx context.Context) bool {
-	diff, err := c.run.api.ContainerDiff(ctx, c.box.GetContainerID(), client.ContainerDiffOptions{})
+	diff, err := c.run.engine.api.ContainerDiff(ctx, c.box.GetContainerID(), client.ContainerDiffOptions{})
 	return err == nil && !slices.ContainsFunc(diff.Changes,
 		func(f container.FilesystemChange) bool { return f.Path != dataDir })
+}
+
+// resolveImages finds, pulls or makes every image that the run needs, before anything is started.
+func (r *dockerRun) resolveImages(ctx context.Context) error {
+	if r.images == nil {
+		r.images = make(map[string]string)
+	}
+	keys := make(map[string]bool) // whether they are images themselves
+	for _, s := range r.request.Specs {
+		keys[s.Image] = s.Named
+	}
+	for key := range r.request.Images {
+		if _, known := keys[key]; !known {
+			return fmt.Errorf("--image %s: no node of this run has an image of that name", key)
+		}
+	}
+	if r.request.Agent {
+		keys[node.SelfProgram] = false
+	}
+	for key, named := range keys {
+		if _, known := r.images[key]; known {
+			continue
+		}
+		ref, err := key, error(nil)
+		if named {
+			err = r.engine.store().EnsurePulled(ctx, key)
+		} else {
+			ref, err = r.resolve(ctx, key)
+		}
+		if err != nil {
+			return err
+		}
+		r.images[key] = ref
+	}
+	return nil
+}
+
+func (r *dockerRun) resolve(ctx context.Context, key string) (string, error) {
+	if ref, ok := r.request.Images[key]; ok {
+		return ref, r.engine.store().EnsurePulled(ctx, ref)
+	}
+	if key == node.SelfProgram {
+		return r.engine.store().EnsureSelf(ctx)
+	}
+	return imagestore.Project(key), r.engine.store().HasProject(ctx, key)
 }

@@ -106,9 +106,9 @@ func (outside) dial(ctx context.Context, _, address string) (net.Conn, error) {
 
 func (outside) signaller(context.Context) (signaller, error) { return nil, errOutside }
 
-// external reports whether somebody else runs the node.
-func (c *core) external() bool {
-	_, is := c.driver.(outside)
+// external reports whether somebody else runs a driver's node.
+func external(d driver) bool {
+	_, is := d.(outside)
 	return is
 }
 

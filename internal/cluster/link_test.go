@@ -213,7 +213,7 @@ func deafProvider(t *testing.T) Provider {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.(*local).agentEnv = []string{deaf}
+	p.(*localProvider).agentEnv = []string{deaf}
 	return p
 }
 

@@ -19,14 +19,6 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-var (
-	_ links.Filterer   = (*Links)(nil)
-	_ links.Shaper     = (*Links)(nil)
-	_ links.Resetter   = (*Links)(nil)
-	_ links.LinkProber = (*Links)(nil)
-	_ chaos.Ported     = (*Links)(nil)
-)
-
 // Links does the link faults of a node.
 type Links struct {
 	*core
@@ -41,7 +33,7 @@ func (l *Links) Filter(ctx context.Context, key string, rules []links.Rule) erro
 
 // filter gives a standing order to filter or shape packets.
 func (l *Links) filter(ctx context.Context, key string, args links.FilterArgs) (err error) {
-	if l.external() {
+	if external(l.driver) {
 		return nil // the rules at the other end do
 	}
 	if args.Rules, err = l.addressed(args.Rules); err != nil {
@@ -75,7 +67,7 @@ func ownHost(place node.Place, name string) (string, error) {
 // Unfilter takes rules down and looks at what is left.
 func (l *Links) Unfilter(ctx context.Context, key string) (links.Filtered, error) {
 	var f links.Filtered
-	if l.external() {
+	if external(l.driver) {
 		return f, nil
 	}
 	err := l.orders.takeBack(ctx, l.orders.key(key), &f)
@@ -130,9 +122,6 @@ func (l *Links) Port(name string) (int, bool) {
 	}
 	return l.spec.Ports[i].Number, true
 }
-
-// probeGrace is what a probe is given beside its patience: to open its sockets, and to dial.
-const probeGrace = 5 * time.Second
 
 // ProbeLinks has the agent send datagrams over the node's links, between sockets of its own in the namespaces at both
 // ends. A peer without a process has no end to send from.
@@ -199,7 +188,7 @@ func (l *Links) shake(ctx context.Context, peers []chaos.Node, args links.ShakeA
 	var places []int
 	for i, n := range peers {
 		peer, ok := chaos.As[*Links](n)
-		if !ok || !peer.external() || own.Port != 0 {
+		if !ok || !external(peer.driver) || own.Port != 0 {
 			continue
 		}
 		host, err := ownHost(peer.place, peer.Name())
@@ -238,12 +227,12 @@ type linkOrder struct {
 	}
 }
 
-// missing says of a peer whether it had no end to send from, at the beginning or until the end.
-type missing struct{ before, after bool }
+// missingEnd says of a peer whether it had no end to send from, at the beginning or until the end.
+type missingEnd struct{ before, after bool }
 
 // overLinks fills in the addresses of the ends and has the plan carried out, with those peers that have a process: by
 // the node's agent, if it is theirs too.
-func (l *Links) overLinks(ctx context.Context, peers []chaos.Node, o linkOrder) ([]missing, error) {
+func (l *Links) overLinks(ctx context.Context, peers []chaos.Node, o linkOrder) ([]missingEnd, error) {
 	host, err := ownHost(l.place, l.Name())
 	if err != nil {
 		return nil, err
@@ -253,7 +242,7 @@ func (l *Links) overLinks(ctx context.Context, peers []chaos.Node, o linkOrder) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.within+probeGrace)
 	defer cancel()
-	last, out := lasting(l.process, peers), make([]missing, len(peers))
+	last, out := lasting(l.process, peers), make([]missingEnd, len(peers))
 	o.own.Address = host
 	var far []links.ProbeEnd
 	ends := []reachedEnd{{node: l.Name()}}
@@ -303,7 +292,7 @@ func (l *Links) carryOut(ctx context.Context, o linkOrder, ends []reachedEnd) er
 
 // inPlace puts the agent's answers, which are about the peers that had a process, in the places of all peers, and marks
 // those that are missing.
-func inPlace[T any](answers []T, peers []missing, mark func(*T)) ([]T, error) {
+func inPlace[T any](answers []T, peers []missingEnd, mark func(*T)) ([]T, error) {
 	out := make([]T, len(peers))
 	for i, p := range peers {
 		if !p.before {
@@ -348,27 +337,6 @@ func probedEnd(ctx context.Context, n chaos.Node) (throughAgent, string, error) 
 	}
 	a, err := peer.orders.reach(ctx)
 	return a, host, err
-}
-
-// shapings are the capabilities of a links.Shaper.
-var shapings = []chaos.Capability{links.CanShape, links.CanNetem, links.CanQueue, links.CanThrottle}
-
-// offersShaping tells whether links can be shaped where these engines were tried.
-func offersShaping(c chaos.Capability, e links.Engines) error {
-	why := map[chaos.Capability]string{
-		links.CanNetem: e[links.Netem], links.CanQueue: e[links.Queue],
-		links.CanThrottle: e[links.TBF],
-	}[c]
-	if c == links.CanShape && e[links.Netem] != "" && e[links.Queue] != "" {
-		why = fmt.Sprintf("netem: %s; queue: %s", e[links.Netem], e[links.Queue])
-	}
-	if why == "" {
-		return nil
-	}
-	if c == links.CanNetem {
-		why = "the kernel's sch_netem cannot be had (" + why + "): load the module, or take another kernel"
-	}
-	return chaos.Unavailable{What: string(c), Reason: why}
 }
 
 // Engines has the agent try which engines shape links here.

@@ -43,8 +43,8 @@ type LocalOptions struct {
 	Mechanisms agent.Mechanisms
 }
 
-// local is the provider of child processes.
-type local struct {
+// localProvider is the provider of child processes.
+type localProvider struct {
 	options  LocalOptions
 	log      *slog.Logger
 	agentEnv []string // what tests add to the environment of agents
@@ -52,7 +52,7 @@ type local struct {
 
 // NewLocal returns the provider of child processes of this machine.
 func NewLocal(o LocalOptions) (Provider, error) {
-	l := &local{options: o, log: o.Log}
+	l := &localProvider{options: o, log: o.Log}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
 	}
@@ -60,7 +60,7 @@ func NewLocal(o LocalOptions) (Provider, error) {
 }
 
 // Name returns "local".
-func (l *local) Name() string { return "local" }
+func (l *localProvider) Name() string { return "local" }
 
 // grouped are the orders for which the agent makes control groups.
 var grouped = map[chaos.Capability]string{
@@ -68,7 +68,7 @@ var grouped = map[chaos.Capability]string{
 }
 
 // Offers tells what can be done to a child process.
-func (l *local) Offers(c chaos.Capability, r node.Role) error {
+func (l *localProvider) Offers(c chaos.Capability, r node.Role) error {
 	if r != node.Client {
 		if err := identity.CheckCapabilities(); err != nil {
 			return err
@@ -126,7 +126,7 @@ func (l *local) Offers(c chaos.Capability, r node.Role) error {
 }
 
 // ownNetworks tells why nodes would not get network namespaces of their own.
-func (l *local) ownNetworks() error {
+func (l *localProvider) ownNetworks() error {
 	if l.options.Loopback {
 		return errors.New("asked for")
 	}
@@ -134,7 +134,7 @@ func (l *local) ownNetworks() error {
 }
 
 // Open finds the programs and makes the network; nothing is started but, where asked for, the agent.
-func (l *local) Open(ctx context.Context, r Request) (*Cluster, error) {
+func (l *localProvider) Open(ctx context.Context, r Request) (*Cluster, error) {
 	r, err := r.checked()
 	if err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func (l *local) Open(ctx context.Context, r Request) (*Cluster, error) {
 		}
 	}
 	run := &localRun{
-		local: l, request: r, owner: owner.Self(r.Run, r.Keep), thread: netspace.NewThread(),
+		provider: l, request: r, owner: owner.Self(r.Run, r.Keep), thread: netspace.NewThread(),
 		servers: identity.OfServers(r.Run), password: rand.Text(),
 	}
 	c := &Cluster{close: run.close, Describe: map[string]string{"provider": "local"}}
@@ -166,7 +166,7 @@ func (l *local) Open(ctx context.Context, r Request) (*Cluster, error) {
 
 // localRun is what one run has on this machine.
 type localRun struct {
-	*local
+	provider  *localProvider
 	request   Request
 	owner     owner.Mark
 	servers   identity.User // who all nodes but clients are
@@ -226,7 +226,7 @@ func (r *localRun) open(ctx context.Context, c *Cluster) error {
 	c.Describe["agent"] = "a child process"
 	if r.agentErr = r.startAgent(ctx); r.agentErr != nil {
 		c.Describe["agent"] = "not started, the supervisor itself signals its children: " + r.agentErr.Error()
-		r.log.Warn("the agent cannot be started, the supervisor signals by itself", "err", r.agentErr)
+		r.provider.log.Warn("the agent cannot be started, the supervisor signals by itself", "err", r.agentErr)
 	}
 	return nil
 }
@@ -312,14 +312,14 @@ func (r *localRun) limit(p *localNode, c *Cluster) (err error) {
 // connect gives each node a network namespace of its own where the machine allows it, else loopback ports.
 func (r *localRun) connect() (node.Place, string, error) {
 	reason := "asked for"
-	if !r.options.Loopback {
+	if !r.provider.options.Loopback {
 		hub, place, err := r.makeHub()
 		if err == nil {
 			r.net = hub
 			return place, "namespaces, " + hub.Subnet.String(), nil
 		}
 		reason = err.Error()
-		r.log.Info("no network namespaces, all nodes share the loopback address", "reason", reason)
+		r.provider.log.Info("no network namespaces, all nodes share the loopback address", "reason", reason)
 	}
 	place, ports, err := address.Loopback(r.request.Specs)
 	r.ports = ports
@@ -333,7 +333,7 @@ func (r *localRun) makeHub() (*netspace.Hub, node.Place, error) {
 }
 
 func (r *localRun) startAgent(ctx context.Context) error {
-	path, err := executable.Self(r.options.Self)
+	path, err := executable.Self(r.provider.options.Self)
 	if err != nil {
 		return err
 	}
@@ -346,7 +346,7 @@ func (r *localRun) startAgent(ctx context.Context) error {
 	defer func() { _ = logFile.Close() }()
 	// It must outlive the supervisor by the moment that healing takes, so it does not die with it.
 	r.agentProcess, err = r.spawn(command{
-		path: path, argv: node.Own("agent"), env: r.agentEnv, name: "agent", node: -1,
+		path: path, argv: node.Own("agent"), env: r.provider.agentEnv, name: "agent", node: -1,
 		stdio: true, log: logFile, survives: true,
 	})
 	if err != nil {
@@ -369,7 +369,7 @@ func (r *localRun) close(ctx context.Context) error {
 		errs = append(errs, r.agentProcess.end(ctx, 2*time.Second))
 	}
 	for _, undo := range r.unprepare {
-		errs = append(errs, do(ctx, undo))
+		errs = append(errs, runHook(ctx, undo))
 	}
 	r.ports.Release()
 	if r.net != nil {

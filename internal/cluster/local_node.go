@@ -20,6 +20,7 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster/identity"
 	"github.com/lockquake/lockquake/internal/cluster/limits"
 	"github.com/lockquake/lockquake/internal/cluster/pipe"
+	"github.com/lockquake/lockquake/internal/cluster/placement"
 	"github.com/lockquake/lockquake/internal/cluster/processes"
 	"github.com/lockquake/lockquake/internal/node"
 )
@@ -46,7 +47,7 @@ func (r *localRun) newProcess(ctx context.Context, n *Node, index int) (*localNo
 	if len(argv) == 0 {
 		return nil, fmt.Errorf("the command of %s is empty", n.Name())
 	}
-	path, err := executable.Find(argv[0], r.options.Self)
+	path, err := executable.Find(argv[0], r.provider.options.Self)
 	if err != nil {
 		return nil, err
 	}
@@ -66,12 +67,14 @@ func (p *localNode) start(ctx context.Context) (Stdio, *ending, error) {
 		return Stdio{}, nil, err
 	}
 	defer func() { _ = logFile.Close() }()
-	if err := do(ctx, p.prepared.before); err != nil {
+	if err := runHook(ctx, p.prepared.before); err != nil {
 		return Stdio{}, nil, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.run.portsOf(p.spec.Name)
+	p.run.reserving.Lock()
+	p.run.ports.Release(p.spec.Name) // for the node itself
+	p.run.reserving.Unlock()
 	user := p.run.identityOf(p.spec.Role)
 	path, argv, err := p.onDisk(p.path, p.argv, user)
 	if err != nil {
@@ -91,13 +94,6 @@ func (p *localNode) start(ctx context.Context) (Stdio, *ending, error) {
 	p.child = c
 	p.sig = p.run.signallerOf(ctx, c)
 	return c.stdio, c.over, nil
-}
-
-// portsOf gives the node's reserved ports free for the node itself.
-func (r *localRun) portsOf(name string) {
-	r.reserving.Lock()
-	defer r.reserving.Unlock()
-	r.ports.Release(name)
 }
 
 // signallerOf prefers the agent, which heals even when the supervisor is killed.
@@ -177,7 +173,7 @@ type child struct {
 func (r *localRun) spawn(c command) (*child, error) {
 	cmd := &exec.Cmd{
 		Path: c.path, Args: c.argv, Dir: c.dir, Env: r.environment(c), Stdout: c.log, Stderr: c.log,
-		SysProcAttr: childAttributes(c.survives),
+		SysProcAttr: placement.Attributes(c.survives),
 	}
 	c.user.Take(cmd.SysProcAttr)
 	out := &child{over: newEnding()}
@@ -221,8 +217,8 @@ func (r *localRun) spawn(c command) (*child, error) {
 		out.over.left = endOutlived(func() []proc.Process { return processes.Outlived(r.owner, c.name, network) })
 		close(out.over.seen)
 		if out.output != nil && !out.output.ReleasedWithin(outputOutlives) {
-			r.log.Warn("its output was closed: something that outlived its process held it open", "node", c.name, "for",
-				outputOutlives)
+			r.provider.log.Warn("its output was closed: something that outlived its process held it open",
+				"node", c.name, "for", outputOutlives)
 		}
 	}()
 	return out, nil
@@ -276,13 +272,13 @@ func listed(names []string) string {
 // startAs starts a command. A program in a directory that its user may not enter, such as root's home, is handed over
 // as an open file.
 func (r *localRun) startAs(c command, cmd *exec.Cmd) (*exec.Cmd, error) {
-	place := placement{hub: r.net, node: c.node, group: c.group}
+	place := placement.Place{Hub: r.net, Node: c.node, Group: c.group}
 	attributes := *cmd.SysProcAttr // start adds to them
 	from := r.thread
 	if c.user != 0 {
 		from = r.confined
 	}
-	err := place.start(from, cmd)
+	err := place.Start(from, cmd)
 	if c.user == 0 || !errors.Is(err, fs.ErrPermission) {
 		return cmd, err
 	}
@@ -296,7 +292,7 @@ func (r *localRun) startAs(c command, cmd *exec.Cmd) (*exec.Cmd, error) {
 		Args: cmd.Args, Dir: cmd.Dir, Env: cmd.Env, Stdin: cmd.Stdin, Stdout: cmd.Stdout, Stderr: cmd.Stderr,
 		SysProcAttr: &attributes,
 	}
-	if err := place.start(from, again); err != nil {
+	if err := place.Start(from, again); err != nil {
 		return nil, fmt.Errorf("as user %d, who may have no way to %s or to %s: %w", c.user, c.path, c.dir, err)
 	}
 	return again, nil
@@ -347,13 +343,13 @@ func (p *localNode) used(context.Context) (time.Duration, error) {
 func (p *localNode) freeze(ctx context.Context) error {
 	ctx, done := clock.Act(ctx)
 	defer done()
-	return p.node.Signals.orderFreeze(ctx, process.FreezeArgs{})
+	return p.node.Signals.freezing.give(ctx, process.FreezeArgs{})
 }
 
 func (p *localNode) thaw(ctx context.Context) error {
 	ctx, done := clock.Act(ctx)
 	defer done()
-	return p.node.Signals.undoFreeze(ctx)
+	return p.node.Signals.freezing.undo(ctx)
 }
 
 func (p *localNode) frozen(context.Context) (process.Frozen, error) {

@@ -33,7 +33,7 @@ func newNode(spec node.Spec, place node.Place) *Node {
 	c := &n.core
 	n.Process = Process{core: c, renew: n.renew}
 	n.Orders = Orders{process: &n.Process}
-	n.Signals = Signals{core: c, process: &n.Process, orders: &n.Orders}
+	n.Signals = Signals{core: c, process: &n.Process, orders: &n.Orders, freezing: freezeOrder{orders: &n.Orders}}
 	n.Links = Links{core: c, process: &n.Process, orders: &n.Orders}
 	n.Clock = Clock{core: c, process: &n.Process, orders: &n.Orders}
 	n.Disk = Disk{core: c, process: &n.Process, orders: &n.Orders, signals: &n.Signals}
@@ -71,13 +71,7 @@ func (n *Node) Dial(ctx context.Context, port string) (net.Conn, error) {
 }
 
 // Foreign tells whether somebody else runs the node.
-func (n *Node) Foreign() bool { return n.external() }
-
-// ContainerCommand is the argv of the node's process in a container.
-func (n *Node) ContainerCommand() []string { return inContainer(n.spec.Command(n.place)) }
-
-// Host returns the host part of the node's addresses.
-func (n *Node) Host() string { return n.place.Host(n.Name()) }
+func (n *Node) Foreign() bool { return external(n.driver) }
 
 // Differs says in what a node of that spec would differ from this one, or "".
 func (n *Node) Differs(s node.Spec) string {

@@ -8,6 +8,11 @@ import (
 	"testing"
 	"time"
 
+	wall "github.com/lockquake/lockquake/chaos/clock"
+	"github.com/lockquake/lockquake/chaos/disk"
+	"github.com/lockquake/lockquake/chaos/links"
+	"github.com/lockquake/lockquake/chaos/process"
+
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/node"
@@ -114,4 +119,35 @@ func TestAKillIsSeenBeforeItIsTold(t *testing.T) {
 	if err != nil || s.Sent < before || s.Time < s.Sent || s.Time >= d.reaped.Load() {
 		t.Errorf("killed from %d on: %+v, %v; told at %d", before, s, err, d.reaped.Load())
 	}
+}
+
+func TestANodeHasTheCapabilitiesOfItsParts(t *testing.T) {
+	n := newNode(node.Spec{Name: "a"}, node.Place{})
+	for what, has := range map[string]func(any) bool{
+		"start":       can[chaos.Starter],
+		"start late":  can[chaos.Delayed],
+		"pause":       can[process.Pauser],
+		"stop":        can[process.Stopper],
+		"freeze":      can[process.Freezer],
+		"ports":       can[chaos.Ported],
+		"filter":      can[links.Filterer],
+		"shape":       can[links.Shaper],
+		"reset":       can[links.Resetter],
+		"probe links": can[links.LinkProber],
+		"shift":       can[wall.Shifter],
+		"hold data":   can[disk.DataHolder],
+		"hold syncs":  can[disk.SyncHolder],
+		"cut power":   can[disk.PowerCutter],
+		"foreign":     can[interface{ Foreign() bool }],
+	} {
+		if !has(n) || !has(&n.Links) {
+			t.Errorf("%s: the node %t, its links %t", what, has(n), has(&n.Links))
+		}
+	}
+}
+
+func can[T any](n any) bool {
+	able, ok := chaos.As[T](n)
+	named, _ := any(able).(chaos.Node)
+	return ok && named.Name() == "a"
 }

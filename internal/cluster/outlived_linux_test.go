@@ -14,6 +14,7 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster/address"
 	"github.com/lockquake/lockquake/internal/cluster/netspace"
 	"github.com/lockquake/lockquake/internal/cluster/owner"
+	"github.com/lockquake/lockquake/internal/cluster/placement"
 	"github.com/lockquake/lockquake/internal/cluster/state"
 	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wait"
@@ -98,8 +99,8 @@ func TestSweepFindsWhatIsLeftInANamespace(t *testing.T) {
 		}
 		t.Cleanup(h.Close)
 		cmd := exec.Command("sleep", "600")
-		cmd.Env, cmd.SysProcAttr = []string{"A=b"}, childAttributes(false)
-		if err := (placement{hub: h}).start(thread, cmd); err != nil {
+		cmd.Env, cmd.SysProcAttr = []string{"A=b"}, placement.Attributes(false)
+		if err := (placement.Place{Hub: h}).Start(thread, cmd); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = cmd.Process.Kill() })

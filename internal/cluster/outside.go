@@ -25,6 +25,9 @@ func At(specs []node.Spec, network netip.Prefix) []*Node {
 	return nodes
 }
 
+// dataDir is Place.Dir in every container.
+const dataDir = "/lockquake-data"
+
 // ContainerImage is the project's own image for a node's image key, and ContainerData the directory for its data there.
 func ContainerImage(key string) string {
 	if key == node.SelfProgram {
@@ -44,6 +47,12 @@ func inContainer(argv []string) []string {
 	}
 	return argv
 }
+
+// ContainerCommand is the argv of the node's process in a container.
+func (n *Node) ContainerCommand() []string { return inContainer(n.spec.Command(n.place)) }
+
+// Host returns the host part of the node's addresses.
+func (n *Node) Host() string { return n.place.Host(n.Name()) }
 
 // Endpoint is a server that somebody else runs, as clients reach it.
 type Endpoint struct {

@@ -3,20 +3,12 @@ package cluster
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-
-	cerrdefs "github.com/containerd/errdefs"
-	"github.com/moby/moby/api/types/container"
-	"github.com/moby/moby/client"
+	"strings"
 
 	"github.com/lockquake/lockquake/chaos"
 	wall "github.com/lockquake/lockquake/chaos/clock"
 	"github.com/lockquake/lockquake/chaos/disk"
-	"github.com/lockquake/lockquake/internal/cluster/copyin"
-	"github.com/lockquake/lockquake/internal/cluster/imagestore"
-	"github.com/lockquake/lockquake/internal/cluster/owner"
-	"github.com/lockquake/lockquake/internal/cluster/preload"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -70,8 +62,8 @@ func both(first, second func(context.Context) error) func(context.Context) error
 	return func(ctx context.Context) error { return errors.Join(first(ctx), second(ctx)) }
 }
 
-// do calls before or undo, where there is one.
-func do(ctx context.Context, f func(context.Context) error) error {
+// runHook calls before or undo, where there is one.
+func runHook(ctx context.Context, f func(context.Context) error) error {
 	if f == nil {
 		return nil
 	}
@@ -117,41 +109,6 @@ func preparable(p node.Preparation, s node.Spec) error {
 	return nil
 }
 
-// localPreparations are what the local provider can prepare.
-var localPreparations = map[node.Preparation]func(context.Context, *localRun, *Node) (prepared, error){
-	disk.LoopDisk: loopDiskHere,
-	wall.Preload: func(_ context.Context, r *localRun, n *Node) (prepared, error) {
-		libraries, err := preload.Find(preload.Here)
-		if err != nil {
-			return prepared{}, err
-		}
-		n.Clock.faketime = preload.File(r.dir, n.Name())
-		return prepared{
-			env: preload.Env(libraries, n.Clock.faketime),
-			before: func(context.Context) error {
-				// whatever the umask is
-				return errors.Join(os.WriteFile(n.Clock.faketime, []byte(preload.NoShift), 0o644),
-					os.Chmod(n.Clock.faketime, 0o644))
-			},
-		}, nil
-	},
-}
-
-// Prepares looks for what the preparation needs on this machine.
-func (l *local) Prepares(p node.Preparation, s node.Spec, _ string) error {
-	if err := preparable(p, s); err != nil {
-		return err
-	}
-	if p == wall.Preload {
-		_, err := preload.Find(preload.Here)
-		return hint(err, "on this machine; run `.ci/setup faketime`, or install libfaketime and libtcmalloc-minimal4")
-	}
-	if p == disk.LoopDisk {
-		return disksHere()
-	}
-	return unknownPreparation(p)
-}
-
 // hint adds to the reason what would help.
 func hint(err error, text string) error {
 	if missing, ok := err.(chaos.Unavailable); ok { //nolint:errorlint // as it was made here
@@ -161,87 +118,16 @@ func hint(err error, text string) error {
 	return err
 }
 
-// faketimeInImage is where a container keeps the file that tells its wall clock.
-const faketimeInImage = "/lockquake-faketime"
-
-// dockerPreparations are what the docker provider can prepare.
-var dockerPreparations = map[node.Preparation]func(context.Context, *dockerRun, *Node) (prepared, error){
-	disk.LoopDisk: loopDiskIn,
-	wall.Preload: func(ctx context.Context, r *dockerRun, n *Node) (prepared, error) {
-		libraries, err := r.librariesOf(ctx, r.images[n.spec.Image])
-		if err != nil {
-			return prepared{}, err
-		}
-		n.Clock.faketime = faketimeInImage
-		return prepared{
-			env: preload.Env(libraries, n.Clock.faketime),
-			before: func(ctx context.Context) error {
-				return copyin.File(ctx, r.api, n.driver.(*containerNode).box.GetContainerID(), faketimeInImage,
-					preload.NoShift)
-			},
-		}, nil
-	},
-}
-
-// Prepares looks for what the preparation needs in the image of the node, if the engine has the image.
-func (d *docker) Prepares(p node.Preparation, s node.Spec, image string) error {
-	if err := preparable(p, s); err != nil {
-		return err
+// canLoop tells why this machine's kernel has no loop disks; nil where it may have.
+func canLoop() error {
+	_, control := os.Stat("/dev/loop-control")
+	known, err := os.ReadFile("/proc/filesystems")
+	if !strings.Contains(string(known), "\text4\n") {
+		err = errors.Join(err, errors.New("the kernel has no ext4"))
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), engineTimeout)
-	defer cancel()
-	switch {
-	case s.Named:
-		image = s.Image
-	case image == "":
-		image = imagestore.Project(s.Image)
+	if err = errors.Join(control, err); err != nil {
+		return chaos.Unavailable{What: string(disk.LoopDisk), Reason: strings.ReplaceAll(err.Error(), "\n", "; ") +
+			"; it takes loop devices and ext4"}
 	}
-	if p == wall.Preload {
-		if found, err := d.store().Has(ctx, image); !found || err != nil {
-			return err // Open says more
-		}
-		_, err := d.librariesOf(ctx, image)
-		return err
-	}
-	if p == disk.LoopDisk {
-		return disksAt(d.api.DaemonHost())
-	}
-	return unknownPreparation(p)
-}
-
-// librariesOf finds what can be preloaded in an image, by a container of it that is never started.
-func (d *docker) librariesOf(ctx context.Context, image string) (libraries string, err error) {
-	d.preloads.Lock()
-	defer d.preloads.Unlock()
-	if known, ok := d.preloads.of[image]; ok {
-		return known, nil
-	}
-	made, err := whole(ctx, func(ctx context.Context) (client.ContainerCreateResult, error) {
-		return d.api.ContainerCreate(ctx, client.ContainerCreateOptions{
-			Config: &container.Config{
-				Image: image, Entrypoint: []string{"none"},
-				Labels: owner.Self("preload", false).Labels(),
-			},
-		})
-	})
-	if err != nil {
-		return "", fmt.Errorf("look into image %s: %w", image, err)
-	}
-	defer func() { err = errors.Join(err, removeContainer(context.WithoutCancel(ctx), d.api, made.ID)) }()
-	libraries, err = preload.Find(func(path string) (bool, error) {
-		_, err := d.api.ContainerStatPath(ctx, made.ID, client.ContainerStatPathOptions{Path: path})
-		if cerrdefs.IsNotFound(err) {
-			return false, nil
-		}
-		return err == nil, err
-	})
-	if err != nil {
-		return "", hint(err, "in image "+image+
-			"; use how: vdso, or an image with libfaketime and libtcmalloc-minimal4 in it (`lockquake images` makes those of the project)")
-	}
-	if d.preloads.of == nil {
-		d.preloads.of = map[string]string{}
-	}
-	d.preloads.of[image] = libraries
-	return libraries, nil
+	return nil
 }

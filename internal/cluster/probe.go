@@ -22,9 +22,7 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster/imagestore"
 	"github.com/lockquake/lockquake/internal/cluster/limits"
 	"github.com/lockquake/lockquake/internal/cluster/netspace"
-	"github.com/lockquake/lockquake/internal/cluster/nodelog"
-	"github.com/lockquake/lockquake/internal/cluster/owner"
-	"github.com/lockquake/lockquake/internal/cluster/state"
+	"github.com/lockquake/lockquake/internal/cluster/processes"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -50,7 +48,7 @@ func Probe(ctx context.Context, m agent.Mechanisms, images ...string) []ProbeRes
 	add("packet-filter", "made a table and a queue, and removed them", m.Supports(links.DoFilter))
 	add("tcp-reset", "made a connection, and reset it", m.Supports(links.DoReset))
 	add("sch_netem", "the kernel has it", netspace.ProbeNetem())
-	found, err := probePtrace()
+	found, err := processes.ProbePtrace()
 	add("ptrace", found, err)
 	found, err = limits.Probe()
 	add("limits", found, err)
@@ -106,50 +104,6 @@ func probeEngine(ctx context.Context, images []string) []ProbeResult {
 	agentErr := d.withAgent(ctx, func(*agent.Client) error { return nil })
 	return append(out, probed("agent", "started in the engine's pid namespace with "+
 		strings.Join(agentCapabilities, ", "), agentErr))
-}
-
-// withAgent starts an agent of no run, and removes it.
-func (d *docker) withAgent(ctx context.Context, ask func(*agent.Client) error) error {
-	dir, remove, err := state.Scratch("probe")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = remove() }()
-	logs, err := nodelog.Open(dir)
-	if err != nil {
-		return err
-	}
-	r := &dockerRun{
-		docker: d, owner: owner.Self("probe", false),
-		request: Request{Run: fmt.Sprintf("p%x", os.Getpid()), Agent: true}, logs: logs,
-	}
-	defer func() { _ = (&Cluster{close: r.close}).Close(ctx) }()
-	if err := r.resolveImages(ctx); err != nil {
-		return err
-	}
-	if err := r.startAgent(ctx); err != nil {
-		return err
-	}
-	return ask(r.agent)
-}
-
-// agentSupports asks an agent on the engine's machine why it cannot carry out an order; nil where it can.
-func (d *docker) agentSupports(do string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), agentStartTimeout+engineTimeout)
-	defer cancel()
-	return d.withAgent(ctx, func(a *agent.Client) error { return a.Supports(ctx, do) })
-}
-
-// askEngines has an agent try which engines shape links on the engine's machine.
-func (d *docker) askEngines() (links.Engines, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), agentStartTimeout+engineTimeout)
-	defer cancel()
-	var e links.Engines
-	err := d.withAgent(ctx, func(a *agent.Client) error { return a.Order(ctx, agent.Order{Do: links.DoEngines}, &e) })
-	if err != nil {
-		return e, fmt.Errorf("ask an agent which engines shape links: %w", err)
-	}
-	return e, nil
 }
 
 // Surveyor is a provider with several hosts, which can say what each of them is good for.
@@ -258,7 +212,7 @@ func (m *member) look(ctx context.Context) HostSeen {
 }
 
 func (h *HostSeen) ask(ctx context.Context, m *member) error {
-	answer, err := m.run.api.Info(ctx, client.InfoOptions{})
+	answer, err := m.run.engine.api.Info(ctx, client.InfoOptions{})
 	if err != nil {
 		return fmt.Errorf("ask its engine: %w", err)
 	}

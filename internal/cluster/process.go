@@ -12,11 +12,6 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-var (
-	_ chaos.Starter = (*Process)(nil)
-	_ chaos.Delayed = (*Process)(nil)
-)
-
 // Process starts the process of a node, and knows how the one that was started last ended.
 type Process struct {
 	*core

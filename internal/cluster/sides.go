@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -31,6 +32,9 @@ type side struct {
 	seen   links.Sight
 	opened bool
 }
+
+// probeGrace is what a probe is given beside its patience: to open its sockets, and to dial.
+const probeGrace = 5 * time.Second
 
 // sidesDone numbers the plans that several agents carry out, so that their keys differ.
 var sidesDone atomic.Uint64

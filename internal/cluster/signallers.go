@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
@@ -128,3 +129,10 @@ func threadStates(pid int, titles []string, rows [][]string) (chaos.ProcessState
 	}
 	return state, nil
 }
+
+// agentStartTimeout bounds the start of the agent. An engine under load took 20 s to start a container, and a run
+// without its agent proves nothing: so it is as patient as the start of a server.
+const agentStartTimeout = time.Minute
+
+// errAgentNotNeeded is why a run that orders nothing has no agent.
+var errAgentNotNeeded = errors.New("no scenario of this run needs it")

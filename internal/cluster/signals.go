@@ -23,12 +23,6 @@ const actTimeout = 10 * time.Second
 // pollEvery is the pause between two looks at a process; the first look comes at once.
 const pollEvery = 500 * time.Microsecond
 
-var (
-	_ process.Pauser  = (*Signals)(nil)
-	_ process.Stopper = (*Signals)(nil)
-	_ process.Freezer = (*Signals)(nil)
-)
-
 // Signals stops, freezes, ends and inspects the process of a node.
 type Signals struct {
 	*core
@@ -38,7 +32,7 @@ type Signals struct {
 	pausing  sync.Mutex // held while the process is being stopped or continued, frozen or thawed
 	pauses   atomic.Int32
 	freezes  atomic.Int32
-	owesThaw bool // the agent owes a thaw
+	freezing freezeOrder
 }
 
 // Inspect reads the state of the node's process from outside it.
@@ -274,23 +268,41 @@ func (g *Signals) thawAll(ctx context.Context) {
 	}
 }
 
+// letGo continues a process however often it was frozen and paused.
+func (g *Signals) letGo(ctx context.Context) error {
+	g.thawAll(ctx)
+	s, err := g.Inspect(ctx)
+	if err != nil || s.Threads["T"] == 0 {
+		return nil //nolint:nilerr // nobody can tell that it is stopped
+	}
+	g.pauses.Store(0)
+	_, err = g.Resume(ctx)
+	return err
+}
+
+// freezeOrder is the order to freeze a node, from the moment that it is given to the agent.
+type freezeOrder struct {
+	orders *Orders
+	given  bool // the agent owes a thaw
+}
+
 // freezeKey begins the keys of orders to freeze.
 const freezeKey = "freeze"
 
-// orderFreeze gives the agent the order to freeze. The agent then undoes it, should the supervisor die.
-func (g *Signals) orderFreeze(ctx context.Context, args process.FreezeArgs) error {
-	if _, err := g.orders.reach(ctx); err != nil {
+// give gives the agent the order. The agent then undoes it, should the supervisor die.
+func (f *freezeOrder) give(ctx context.Context, args process.FreezeArgs) error {
+	if _, err := f.orders.reach(ctx); err != nil {
 		return err
 	}
-	g.owesThaw = true // from before its first effect
-	return g.orders.order(ctx, agent.Order{Do: process.DoFreeze, Key: g.orders.key(freezeKey), Args: args}, nil)
+	f.given = true // from before its first effect
+	return f.orders.order(ctx, agent.Order{Do: process.DoFreeze, Key: f.orders.key(freezeKey), Args: args}, nil)
 }
 
-// undoFreeze has the agent undo that order.
-func (g *Signals) undoFreeze(ctx context.Context) error {
-	if !g.owesThaw {
+// undo has the agent undo it.
+func (f *freezeOrder) undo(ctx context.Context) error {
+	if !f.given {
 		return nil
 	}
-	g.owesThaw = false
-	return g.orders.undo(ctx, g.orders.key(freezeKey), nil)
+	f.given = false
+	return f.orders.undo(ctx, f.orders.key(freezeKey), nil)
 }

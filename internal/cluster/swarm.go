@@ -39,7 +39,7 @@ const RelayImage = "relay"
 // on a host that was cut off. Example: redis-2 is placed on host B. Its container is made by B's own engine, a kill and
 // a restart of it are B's engine's too, and B's agent acts on it.
 type swarm struct {
-	*docker   // of the manager that the supervisor talks to
+	engine    *docker // of the manager that the supervisor talks to
 	local     string
 	localName string
 	unfit     map[string]string // hosts by id that Survey found unfit for nodes, and why; nil: they were not looked at
@@ -92,7 +92,7 @@ func newSwarm(o DockerOptions) (*swarm, error) {
 		return nil, refused(fmt.Sprintf("is that of host %s, whose availability is %q: it attaches no container to the networks of a run; set DOCKER_HOST to an active manager, "+
 			"or `docker node update --availability active %s`", answer.Info.Name, a, answer.Info.Name))
 	}
-	return &swarm{docker: d, local: answer.Info.Swarm.NodeID, localName: answer.Info.Name}, nil
+	return &swarm{engine: d, local: answer.Info.Swarm.NodeID, localName: answer.Info.Name}, nil
 }
 
 // Name returns "swarm".
@@ -104,7 +104,7 @@ func (s *swarm) Offers(c chaos.Capability, r node.Role) error {
 	if c == disk.CanCutPower && r == node.Server {
 		return noDisks()
 	}
-	return s.onManager(s.docker.Offers(c, r))
+	return s.onManager(s.engine.Offers(c, r))
 }
 
 // onManager names the host where something is unavailable on the manager's engine.
@@ -121,8 +121,11 @@ func (s *swarm) Prepares(p node.Preparation, spec node.Spec, image string) error
 	if p == disk.LoopDisk {
 		return noDisks()
 	}
-	return s.onManager(s.docker.Prepares(p, spec, image))
+	return s.onManager(s.engine.Prepares(p, spec, image))
 }
+
+// HasImage asks the manager's engine.
+func (s *swarm) HasImage(key string) error { return s.engine.HasImage(key) }
 
 func noDisks() error {
 	return chaos.Unavailable{
@@ -133,7 +136,7 @@ func noDisks() error {
 
 // EngineID names the swarm and its hosts.
 func (s *swarm) EngineID(ctx context.Context) (string, error) {
-	manager, err := s.docker.EngineID(ctx)
+	manager, err := s.engine.EngineID(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -148,8 +151,8 @@ func (s *swarm) EngineID(ctx context.Context) (string, error) {
 	return strings.Join(out, " "), nil
 }
 
-// host is one machine of the swarm.
-type host struct {
+// swarmHost is one machine of the swarm.
+type swarmHost struct {
 	id, name string
 	labels   map[string]string
 	local    bool // the supervisor's own engine runs it
@@ -158,16 +161,16 @@ type host struct {
 }
 
 // text names the host, and says why it takes no part.
-func (h host) text() string { return h.name + " (" + h.away + ")" }
+func (h swarmHost) text() string { return h.name + " (" + h.away + ")" }
 
 // hosts lists the hosts that may be given work, by their names, and those that take no part.
-func (s *swarm) hosts(ctx context.Context) (in, away []host, err error) {
-	list, err := s.api.NodeList(ctx, client.NodeListOptions{})
+func (s *swarm) hosts(ctx context.Context) (in, away []swarmHost, err error) {
+	list, err := s.engine.api.NodeList(ctx, client.NodeListOptions{})
 	if err != nil {
 		return nil, nil, fmt.Errorf("list the hosts of the swarm: %w", err)
 	}
 	for _, n := range list.Items {
-		h := host{
+		h := swarmHost{
 			id: n.ID, name: n.Description.Hostname, labels: n.Spec.Labels, local: n.ID == s.local,
 			cores: n.Description.Resources.NanoCPUs / 1e9,
 			away:  s.unfit[n.ID],
@@ -176,20 +179,20 @@ func (s *swarm) hosts(ctx context.Context) (in, away []host, err error) {
 			h.away = fmt.Sprintf("%s, %s", n.Status.State, n.Spec.Availability)
 		}
 		if h.away != "" {
-			s.log.Info("a host of the swarm takes no part", "host", h.name, "why", h.away)
+			s.engine.log.Info("a host of the swarm takes no part", "host", h.name, "why", h.away)
 			away = append(away, h)
 			continue
 		}
 		in = append(in, h)
 	}
-	byName := func(a, b host) int { return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.id, b.id)) }
+	byName := func(a, b swarmHost) int { return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.id, b.id)) }
 	slices.SortFunc(in, byName)
 	slices.SortFunc(away, byName)
 	return in, away, nil
 }
 
 // inTurn has each run of a doctor begin with another host, so that each of them has some of the targets.
-func (s *swarm) inTurn(hosts []host) []host {
+func (s *swarm) inTurn(hosts []swarmHost) []swarmHost {
 	if s.unfit == nil || len(hosts) == 0 {
 		return hosts
 	}
@@ -201,7 +204,7 @@ func (s *swarm) inTurn(hosts []host) []host {
 // placeOn chooses a host for each node: all hosts that may have it, in turn. Servers come first in specs. Example: one
 // Redis, two clients and a register on three hosts: redis-1 on the first, a client on each of the others, the register
 // on the first.
-func placeOn(specs []node.Spec, hosts []host, rule node.Hosts) ([]int, error) {
+func placeOn(specs []node.Spec, hosts []swarmHost, rule node.Hosts) ([]int, error) {
 	servers := 0
 	for _, s := range specs {
 		if s.Role == node.Server {
@@ -250,8 +253,8 @@ type relayed struct {
 }
 
 // startRelays starts a relay on every host but the manager's own. Outside a visit, one that does not start is an error.
-func (r *swarmRun) startRelays(ctx context.Context, between string, hosts []host) (relayed, error) {
-	hosts = slices.DeleteFunc(slices.Clone(hosts), func(h host) bool { return h.local })
+func (r *swarmRun) startRelays(ctx context.Context, between string, hosts []swarmHost) (relayed, error) {
+	hosts = slices.DeleteFunc(slices.Clone(hosts), func(h swarmHost) bool { return h.local })
 	if len(hosts) == 0 {
 		return relayed{}, nil
 	}
@@ -271,7 +274,7 @@ func (r *swarmRun) startRelays(ctx context.Context, between string, hosts []host
 			return found, err
 		}
 		starting := slices.DeleteFunc(slices.Clone(hosts),
-			func(h host) bool { return found.at[h.id] != "" || found.lacks[h.id] != nil })
+			func(h swarmHost) bool { return found.at[h.id] != "" || found.lacks[h.id] != nil })
 		waiting := len(starting) > 0 && clock.Sleep(ctx, 50*time.Millisecond) == nil
 		for _, h := range starting {
 			if !waiting {
@@ -296,7 +299,7 @@ func (r *swarmRun) makeRelays(ctx context.Context, between, ref string) (string,
 	if err != nil {
 		return "", err
 	}
-	made, err := r.api.ServiceCreate(ctx, client.ServiceCreateOptions{Spec: swarmapi.ServiceSpec{
+	made, err := r.manager.engine.api.ServiceCreate(ctx, client.ServiceCreateOptions{Spec: swarmapi.ServiceSpec{
 		Annotations: swarmapi.Annotations{Name: r.manager.name("relays"), Labels: r.manager.owner.Labels()},
 		Mode:        swarmapi.ServiceMode{Global: &swarmapi.GlobalService{}},
 		// Virtual addresses need IPVS, which not every kernel has.
@@ -311,7 +314,7 @@ func (r *swarmRun) makeRelays(ctx context.Context, between, ref string) (string,
 				Mounts: []mount.Mount{{Type: mount.TypeBind, Source: EngineSocket, Target: EngineSocket}},
 			},
 			RestartPolicy: &swarmapi.RestartPolicy{Condition: swarmapi.RestartPolicyConditionNone},
-			Placement:     &swarmapi.Placement{Constraints: []string{"node.id != " + r.local}},
+			Placement:     &swarmapi.Placement{Constraints: []string{"node.id != " + r.swarm.local}},
 			Networks:      []swarmapi.NetworkAttachmentConfig{{Target: between}},
 			LogDriver:     &swarmapi.Driver{Name: "none"},
 		},
@@ -326,14 +329,17 @@ func (r *swarmRun) makeRelays(ctx context.Context, between, ref string) (string,
 }
 
 // relaysOf asks the swarm for the relays of hosts. Those that are starting are in neither list.
-func (r *swarmRun) relaysOf(ctx context.Context, service, between string, hosts []host, ref string) (relayed, error) {
+func (r *swarmRun) relaysOf(ctx context.Context, service, between string, hosts []swarmHost,
+	ref string,
+) (relayed, error) {
 	found := relayed{at: map[string]string{}, lacks: map[string]error{}}
-	tasks, err := r.api.TaskList(ctx, client.TaskListOptions{Filters: make(client.Filters).Add("service", service)})
+	tasks, err := r.manager.engine.api.TaskList(ctx,
+		client.TaskListOptions{Filters: make(client.Filters).Add("service", service)})
 	if err != nil {
 		return found, fmt.Errorf("list the relays: %w", err)
 	}
 	for _, t := range tasks.Items {
-		i := slices.IndexFunc(hosts, func(h host) bool { return h.id == t.NodeID })
+		i := slices.IndexFunc(hosts, func(h swarmHost) bool { return h.id == t.NodeID })
 		if i < 0 {
 			continue
 		}
@@ -360,9 +366,9 @@ func (r *swarmRun) relaysOf(ctx context.Context, service, between string, hosts 
 }
 
 // elsewhere is the engine of another host, whose socket dial connects to.
-func (s *swarm) elsewhere(of host, dial func(context.Context) (net.Conn, error)) (*docker, error) {
-	o := s.options
-	o.Log = s.log.With("host", of.name)
+func (s *swarm) elsewhere(of swarmHost, dial func(context.Context) (net.Conn, error)) (*docker, error) {
+	o := s.engine.options
+	o.Log = s.engine.log.With("host", of.name)
 	d, err := speak(o, func(ctx context.Context, p *testcontainers.DockerProvider) error {
 		transport := ownTransport()
 		err := useClient(ctx, p,
@@ -381,11 +387,11 @@ func (s *swarm) elsewhere(of host, dial func(context.Context) (net.Conn, error))
 
 // give copies an image of the manager's engine to another, and tells whether the manager has it.
 func (s *swarm) give(ctx context.Context, to *docker, ref string) (bool, error) {
-	if found, err := s.store().Has(ctx, ref); !found || err != nil {
+	if found, err := s.engine.store().Has(ctx, ref); !found || err != nil {
 		return false, err
 	}
 	to.log.Info("copying image", "image", ref)
-	from, err := s.api.ImageSave(ctx, []string{ref})
+	from, err := s.engine.api.ImageSave(ctx, []string{ref})
 	if err != nil {
 		return false, fmt.Errorf("read image %s: %w", ref, err)
 	}

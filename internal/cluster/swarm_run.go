@@ -19,7 +19,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lockquake/lockquake/chaos"
-	wall "github.com/lockquake/lockquake/chaos/clock"
 	"github.com/lockquake/lockquake/chaos/links"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/agent"
@@ -46,7 +45,7 @@ const EngineSocket = "/var/run/docker.sock"
 
 // swarmRun is what one run has in a swarm.
 type swarmRun struct {
-	*swarm
+	swarm   *swarm
 	request Request
 	manager *dockerRun // what the run has in the manager's engine beside nodes
 	place   node.Place
@@ -54,8 +53,8 @@ type swarmRun struct {
 	key     relay.Key
 	hub     *relay.Client // nil until it runs
 	members []*member
-	away    []host // that take no part
-	visit   bool   // hosts that cannot be had are left alone, and their members say why
+	away    []swarmHost // that take no part
+	visit   bool        // hosts that cannot be had are left alone, and their members say why
 
 	owedMu   sync.Mutex
 	networks []string // ids, the relays' first
@@ -64,7 +63,7 @@ type swarmRun struct {
 
 // member is one host with what the run has there.
 type member struct {
-	host
+	swarmHost
 	run   *dockerRun
 	of    Cluster // the nodes on this host, servers first
 	lacks error   // why it cannot be had, in a visit
@@ -83,7 +82,7 @@ func (s *swarm) visit(ctx context.Context, r Request, look func(*swarmRun, *Clus
 		return fmt.Errorf("make a directory for the logs of hosts: %w", err)
 	}
 	defer func() { _ = remove() }()
-	r.LogDir, r.Log = logs, s.log
+	r.LogDir, r.Log = logs, s.engine.log
 	run, c, err := s.openRun(ctx, r, true)
 	if err != nil {
 		return err
@@ -96,10 +95,10 @@ func (s *swarm) openRun(ctx context.Context, r Request, visit bool) (*swarmRun, 
 	if err != nil {
 		return nil, nil, err
 	}
-	run := &swarmRun{swarm: s, request: r, manager: s.newRun(r), visit: visit}
+	run := &swarmRun{swarm: s, request: r, manager: s.engine.newRun(r), visit: visit}
 	c := &Cluster{close: run.close, SeparateClocks: true, Describe: map[string]string{
-		"provider": "swarm", "engine": s.version.Version, "engine_api": s.api.ClientVersion(),
-		"engine_host": s.api.DaemonHost(),
+		"provider": "swarm", "engine": s.engine.version.Version, "engine_api": s.engine.api.ClientVersion(),
+		"engine_host": s.engine.api.DaemonHost(),
 		"hosts_rule":  r.Hosts.String(),
 	}}
 	if r.Reuse {
@@ -112,7 +111,7 @@ func (s *swarm) openRun(ctx context.Context, r Request, visit bool) (*swarmRun, 
 }
 
 func (r *swarmRun) open(ctx context.Context, c *Cluster) error {
-	hosts, away, err := r.hosts(ctx)
+	hosts, away, err := r.swarm.hosts(ctx)
 	if err != nil {
 		return err
 	}
@@ -122,7 +121,7 @@ func (r *swarmRun) open(ctx context.Context, c *Cluster) error {
 			Reason: "no host of the swarm is ready and active; see `docker node ls`",
 		}
 	}
-	hosts = r.inTurn(hosts)
+	hosts = r.swarm.inTurn(hosts)
 	var out []string
 	for _, h := range away {
 		out = append(out, h.text())
@@ -158,7 +157,7 @@ func (r *swarmRun) open(ctx context.Context, c *Cluster) error {
 	r.place = address.PutAll(r.request.Specs, r.subnet)
 	for _, h := range hosts {
 		r.members = append(r.members, &member{
-			host: h, of: Cluster{Describe: map[string]string{}},
+			swarmHost: h, of: Cluster{Describe: map[string]string{}},
 			lacks: relays.lacks[h.id],
 		})
 	}
@@ -211,10 +210,10 @@ func ownOf(specs []node.Spec, on []int, host int) []node.Spec {
 
 // join makes the nodes of a host, and starts its agent where it has any.
 func (r *swarmRun) join(ctx context.Context, m *member, relayAt string, specs []node.Spec) error {
-	engine := r.docker
+	engine := r.manager.engine
 	if !m.local {
 		var err error
-		if engine, err = r.elsewhere(m.host, func(ctx context.Context) (net.Conn, error) {
+		if engine, err = r.swarm.elsewhere(m.swarmHost, func(ctx context.Context) (net.Conn, error) {
 			return r.hub.DialEngine(ctx, r.key, relayAt)
 		}); err != nil {
 			return err
@@ -251,13 +250,6 @@ func (r *swarmRun) join(ctx context.Context, m *member, relayAt string, specs []
 	return nil
 }
 
-// asked are the orders that an agent is asked about, for what hosts may differ in. Containers are frozen by their
-// engine.
-var asked = map[chaos.Capability]string{
-	links.CanFilter: links.DoFilter, links.CanHold: links.DoFilter, links.CanReset: links.DoReset,
-	wall.CanClock: wall.DoClock,
-}
-
 // offers tells what can be done to nodes on this host. The host's own agent is asked, and its engine for limits. What a
 // fault needs, a host without an agent lacks: the engine could stop processes there, but nobody would let them go when
 // the supervisor is dead.
@@ -266,7 +258,7 @@ func (m *member) offers(ctx context.Context) func(chaos.Capability, node.Role) e
 		a, refused := m.run.agent, func(why string) error { return chaos.Unavailable{What: string(c), Reason: why} }
 		switch do := asked[c]; {
 		case c == CanLimit:
-			return m.run.Offers(c, r)
+			return m.run.engine.Offers(c, r)
 		case a == nil:
 			return refused("the host has no agent (" + m.of.Describe[m.run.agentName] + ")")
 		case slices.Contains(shapings, c):
@@ -345,7 +337,7 @@ func (r *swarmRun) makeNetworks(ctx context.Context) (between string, err error)
 // the run's own: where each run had the first free one, a host that still had the network of the run before would
 // refuse this one.
 func (r *swarmRun) overlay(ctx context.Context, name string, closed bool) (id string, nodes netip.Prefix, err error) {
-	used, err := r.usedSubnets(ctx)
+	used, err := r.manager.engine.usedSubnets(ctx)
 	if err != nil {
 		return "", nodes, err
 	}
@@ -358,7 +350,7 @@ func (r *swarmRun) overlay(ctx context.Context, name string, closed bool) (id st
 		nodes = netip.PrefixFrom(whole.Addr(), 24)
 		upper := whole.Addr().As4()
 		upper[2]++
-		made, err := r.api.NetworkCreate(ctx, name, client.NetworkCreateOptions{
+		made, err := r.manager.engine.api.NetworkCreate(ctx, name, client.NetworkCreateOptions{
 			Driver: "overlay", Attachable: true, Internal: closed, Labels: r.manager.owner.Labels(),
 			IPAM: &network.IPAM{Config: []network.IPAMConfig{{
 				Subnet: whole, IPRange: netip.PrefixFrom(netip.AddrFrom4(upper), 24),
@@ -381,7 +373,7 @@ func (r *swarmRun) overlay(ctx context.Context, name string, closed bool) (id st
 
 // startHub starts the hub in both networks.
 func (r *swarmRun) startHub(ctx context.Context, between string) error {
-	image, err := r.store().EnsureSelf(ctx)
+	image, err := r.manager.engine.store().EnsureSelf(ctx)
 	if err != nil {
 		return err
 	}
@@ -412,7 +404,7 @@ func (r *swarmRun) close(ctx context.Context) error {
 	r.owedMu.Unlock()
 	errs = append(errs, r.manager.close(ctx))
 	if service != "" {
-		if _, err := r.api.ServiceRemove(ctx, service, client.ServiceRemoveOptions{}); err != nil &&
+		if _, err := r.manager.engine.api.ServiceRemove(ctx, service, client.ServiceRemoveOptions{}); err != nil &&
 			!cerrdefs.IsNotFound(err) {
 			errs = append(errs, fmt.Errorf("remove the service of the relays: %w", err))
 		}
@@ -421,7 +413,7 @@ func (r *swarmRun) close(ctx context.Context) error {
 		networks = networks[:1] // what is kept is in the other
 	}
 	for _, id := range networks {
-		errs = append(errs, removeNetwork(ctx, r.api, id, overlayTries))
+		errs = append(errs, removeNetwork(ctx, r.manager.engine.api, id, overlayTries))
 	}
 	return errors.Join(errs...)
 }
@@ -437,9 +429,9 @@ func (r *swarmRun) vacate(ctx context.Context, n *Node) error {
 // renew makes the containers of another run. The rule places servers as it did before.
 func (r *swarmRun) renew(ctx context.Context, c *Cluster, next Request, from int) error {
 	specs := next.Specs
-	hosts := make([]host, len(r.members))
+	hosts := make([]swarmHost, len(r.members))
 	for i, m := range r.members {
-		hosts[i] = m.host
+		hosts[i] = m.swarmHost
 	}
 	on, err := placeOn(specs, hosts, r.request.Hosts)
 	if err != nil {

@@ -13,12 +13,12 @@ import (
 
 func TestNodesAreSpreadOverHosts(t *testing.T) {
 	spec := func(role node.Role, n int) []node.Spec { return slices.Repeat([]node.Spec{{Role: role}}, n) }
-	hosts := []host{{name: "a", labels: map[string]string{"disk": "nvme"}}, {name: "b"}, {name: "c", labels: map[string]string{"load": "yes"}}}
+	hosts := []swarmHost{{name: "a", labels: map[string]string{"disk": "nvme"}}, {name: "b"}, {name: "c", labels: map[string]string{"load": "yes"}}}
 	three := slices.Concat(spec(node.Server, 3), spec(node.Client, 4), spec(node.Resource, 1))
 	for _, tt := range []struct {
 		name  string
 		specs []node.Spec
-		hosts []host
+		hosts []swarmHost
 		rule  node.Hosts
 		want  []int // nil: refused
 	}{
@@ -63,7 +63,7 @@ func TestWhatAHostLacksIsToldByNode(t *testing.T) {
 
 // TestAHostWithoutAgentIsRefused: faults need it, whatever the engine could do; limits are the engine's own.
 func TestAHostWithoutAgentIsRefused(t *testing.T) {
-	m := &member{host: host{name: "b"}, run: &dockerRun{agentName: "agent-b"}, of: Cluster{Describe: map[string]string{"agent-b": "not started: no such device"}}}
+	m := &member{swarmHost: swarmHost{name: "b"}, run: &dockerRun{agentName: "agent-b"}, of: Cluster{Describe: map[string]string{"agent-b": "not started: no such device"}}}
 	r := &swarmRun{members: []*member{m}}
 	err := r.each(func(_ int, m *member) error {
 		return lacking([]node.Spec{{Name: "redis-1", Role: node.Server}}, map[string][]chaos.Capability{"redis-1": {chaos.CanPause}}, m.offers(t.Context()))
@@ -93,7 +93,7 @@ func TestWhatTheManagerLacksNamesItsHost(t *testing.T) {
 
 // TestEachHostIsFirstInTurn, from a survey on.
 func TestEachHostIsFirstInTurn(t *testing.T) {
-	hosts := []host{{name: "a"}, {name: "b"}}
+	hosts := []swarmHost{{name: "a"}, {name: "b"}}
 	s := &swarm{}
 	for i, want := range []string{"ab", "ab", "ab", "ba", "ab"} {
 		if i == 2 {

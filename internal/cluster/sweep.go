@@ -21,6 +21,8 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/cluster/limits"
 	"github.com/lockquake/lockquake/internal/cluster/owner"
+	"github.com/lockquake/lockquake/internal/cluster/preload"
+	"github.com/lockquake/lockquake/internal/cluster/processes"
 	"github.com/lockquake/lockquake/internal/cluster/state"
 )
 
@@ -112,7 +114,7 @@ func Sweep(ctx context.Context, o SweepOptions) (Swept, error) {
 	// Last: what is left runs on, and is to have the machine's clock again.
 	of := clocksHere()
 	if err == nil {
-		of = append(of, d.clocks(ctx)...)
+		of = append(of, clocksIn(ctx, d)...)
 	}
 	order, args := agent.Order{Do: wall.DoRestore}, wall.RestoreArgs{}
 	for _, one := range of {
@@ -132,6 +134,38 @@ func (s *Swept) local(ctx context.Context, o SweepOptions) error {
 	killed := s.processes(ctx, o)
 	again := s.thaw(ctx, o) // an agent may have been killed in the middle of its own thaw
 	return errors.Join(first, killed, again, s.directories(o))
+}
+
+// processes kills the children of dead supervisors.
+func (s *Swept) processes(ctx context.Context, o SweepOptions) error {
+	found, err := processes.Recorded()
+	errs := []error{err}
+	for _, p := range found {
+		what := fmt.Sprintf("%s of run %s (pid %d)", p.Node, p.Owner.Run, p.PID)
+		if !p.Owner.Leftover(o.All) {
+			s.leave("process "+what, p.Owner)
+			continue
+		}
+		if err := o.unlessLook(func() error { return processes.Kill(ctx, p.Process) }); err != nil {
+			errs = append(errs, fmt.Errorf("kill %s: %w", what, err))
+			continue
+		}
+		s.Processes = append(s.Processes, what)
+	}
+	return errors.Join(errs...)
+}
+
+// clocksHere lists the processes of local runs whose clocks an agent may have moved.
+func clocksHere() []clockOf {
+	found, err := processes.Recorded()
+	if err != nil {
+		return nil // told when they were swept
+	}
+	out := make([]clockOf, 0, len(found))
+	for _, p := range found {
+		out = append(out, clockOf{p.Process, preload.File(state.Of(p.Owner.Run), p.Node)})
+	}
+	return out
 }
 
 // thaw takes away what dead agents left frozen.
@@ -232,11 +266,11 @@ func (s *Swept) otherHosts(ctx context.Context, o SweepOptions) error {
 func (s *Swept) otherHost(ctx context.Context, m *member, o SweepOptions) error {
 	of := Swept{}
 	var errs []error
-	if err := of.containers(ctx, m.run.docker, o, map[string]bool{}); err != nil {
+	if err := of.containers(ctx, m.run.engine, o, map[string]bool{}); err != nil {
 		errs = append(errs, fmt.Errorf("host %s: %w", m.name, err))
 	}
 	if o.All { // else relays would lack theirs
-		errs = append(errs, of.images(ctx, m.run.docker, o))
+		errs = append(errs, of.images(ctx, m.run.engine, o))
 	}
 	for _, name := range of.Containers {
 		s.Containers = append(s.Containers, m.name+"/"+name)
@@ -364,4 +398,27 @@ func (s *Swept) images(ctx context.Context, d *docker, o SweepOptions) error {
 		}
 	}
 	return nil
+}
+
+// clocksIn lists the processes of runs' containers whose clocks an agent may have moved. The kernel must say that a
+// process is in the container that the engine names: a pid of an engine on another machine means another process here.
+func clocksIn(ctx context.Context, d *docker) []clockOf {
+	boxes, err := d.api.ContainerList(ctx,
+		client.ContainerListOptions{Filters: make(client.Filters).Add("label", owner.Label+"run")})
+	if err != nil {
+		return nil // the engine was asked just before, and its error told
+	}
+	var out []clockOf
+	for _, c := range boxes.Items {
+		box, err := d.api.ContainerInspect(ctx, c.ID, client.ContainerInspectOptions{})
+		if err != nil || box.Container.State == nil {
+			continue
+		}
+		p, err := proc.Find(box.Container.State.Pid)
+		groups, unread := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p.PID))
+		if err == nil && unread == nil && strings.Contains(string(groups), c.ID) {
+			out = append(out, clockOf{p, faketimeInImage})
+		}
+	}
+	return out
 }

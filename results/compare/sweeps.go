@@ -172,7 +172,7 @@ func subjectOf(sweeps []Sweep, merged capacity.Sweep) subject {
 	}
 	var texts, backends, locks []string
 	for _, one := range sweeps {
-		texts = append(texts, one.Text)
+		texts = append(texts, one.ScenarioText)
 	}
 	for _, p := range merged.Points {
 		backends, locks = append(backends, p.Backend), append(locks, strings.TrimSpace(p.Backend+" "+p.Lock))

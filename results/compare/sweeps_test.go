@@ -20,7 +20,7 @@ import (
 // swept is a sweep that nobody measured: 1 to 64 users on one lock, with noise of 3 %. How changes a sample.
 func swept(name string, samples int, how func(users int, s *capacity.Sample)) Sweep {
 	out := Sweep{Dir: name, Sweep: capacity.Sweep{
-		Schema: capacity.Schema, Scenario: "capacity", Text: "a scenario", Provider: "local", Measured: int64(3 * time.Second), Warm: 1e9, Seed: 1,
+		Schema: capacity.Schema, Scenario: "capacity", ScenarioText: "a scenario", Provider: "local", Measured: int64(3 * time.Second), Warm: 1e9, Seed: 1,
 		Origin:  results.Origin{Version: name, Host: map[string]string{"os": "linux", "arch": "amd64", "kernel": "6.1", "cores": "8", "memory": "1"}},
 		Service: map[string]string{"redis.version": name},
 	}}

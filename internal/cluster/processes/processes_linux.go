@@ -2,33 +2,25 @@ package processes
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"github.com/lockquake/lockquake/internal/agent/proc"
-	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster/identity"
 	"github.com/lockquake/lockquake/internal/cluster/netspace"
 	"github.com/lockquake/lockquake/internal/cluster/owner"
 	"github.com/lockquake/lockquake/internal/cluster/state"
 )
-
-// Marked is a process of a local run.
-type Marked struct {
-	proc.Process
-	Owner owner.Mark
-	Node  string
-}
 
 // Recorded lists the processes of recorded runs.
 func Recorded() ([]Marked, error) {
@@ -170,22 +162,17 @@ func ReadMark(path string) (o owner.Mark, name string, ok bool) {
 	return o, name, ok
 }
 
-// Kill kills a process, stopped or not, and waits until it is gone.
-func Kill(ctx context.Context, p proc.Process) error {
-	if err := p.Signal("KILL"); err != nil && !errors.Is(err, proc.ErrNoProcess) {
-		return err
+// ProbePtrace attaches to a child, which is what writing into a target needs.
+func ProbePtrace() (string, error) {
+	cmd := exec.Command("sleep", "10")
+	if err := cmd.Start(); err != nil {
+		return "", err
 	}
-	for range 200 {
-		s, err := p.Inspect()
-		if err != nil {
-			return err
-		}
-		if s.Gone() {
-			return nil
-		}
-		if clock.Sleep(ctx, 10*time.Millisecond) != nil {
-			return ctx.Err()
-		}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	runtime.LockOSThread() // ptrace belongs to the thread that attached
+	defer runtime.UnlockOSThread()
+	if err := unix.PtraceSeize(cmd.Process.Pid); err != nil {
+		return "", fmt.Errorf("attach to a child: %w", err)
 	}
-	return errors.New("it does not die")
+	return "attached to a child", nil
 }

@@ -1,4 +1,5 @@
-package cluster
+// Package placement starts children where they belong.
+package placement
 
 import (
 	"errors"
@@ -9,11 +10,11 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster/netspace"
 )
 
-// start starts a command there, from a thread. If the thread cannot leave that again, the child is killed: others would
+// Start starts a command there, from a thread. If the thread cannot leave that again, the child is killed: others would
 // start there too.
-func (s placement) start(t *netspace.Thread, cmd *exec.Cmd) error {
+func (p Place) Start(t *netspace.Thread, cmd *exec.Cmd) error {
 	return t.Do(func() error {
-		back, err := s.enter(cmd)
+		back, err := p.enter(cmd)
 		if err == nil {
 			err = cmd.Start()
 		}
@@ -26,16 +27,16 @@ func (s placement) start(t *netspace.Thread, cmd *exec.Cmd) error {
 	})
 }
 
-// placement is where a child belongs: in a node's network namespace (the supervisor's own for node -1 or without hub),
+// Place is where a child belongs: in a node's network namespace (the supervisor's own for node -1 or without hub),
 // and in a control group where it has limits.
-type placement struct {
-	hub   *netspace.Hub
-	node  int
-	group *limits.Group // nil: no limits
+type Place struct {
+	Hub   *netspace.Hub
+	Node  int
+	Group *limits.Group // nil: no limits
 }
 
 // enter moves the calling thread there; back, never nil, moves it back, also after an error.
-func (s placement) enter(cmd *exec.Cmd) (back func() error, err error) {
+func (p Place) enter(cmd *exec.Cmd) (back func() error, err error) {
 	var undo []func() error
 	back = func() error {
 		var errs []error
@@ -44,23 +45,23 @@ func (s placement) enter(cmd *exec.Cmd) (back func() error, err error) {
 		}
 		return errors.Join(errs...)
 	}
-	if s.group != nil {
-		leave, err := s.group.Enter(cmd)
+	if p.Group != nil {
+		leave, err := p.Group.Enter(cmd)
 		undo = append(undo, leave)
 		if err != nil {
 			return back, err
 		}
 	}
-	if s.hub == nil || s.node < 0 {
+	if p.Hub == nil || p.Node < 0 {
 		return back, nil
 	}
-	leave, err := s.hub.Enter(s.node)
+	leave, err := p.Hub.Enter(p.Node)
 	undo = append(undo, leave)
 	return back, err
 }
 
-// childAttributes makes the kernel kill the child when the supervisor is gone, stopped or not.
-func childAttributes(survives bool) *syscall.SysProcAttr {
+// Attributes makes the kernel kill the child when the supervisor is gone, stopped or not.
+func Attributes(survives bool) *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Setpgid: true}
 	if !survives {
 		a.Pdeathsig = syscall.SIGKILL

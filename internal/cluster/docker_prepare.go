@@ -1,0 +1,157 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
+	"github.com/moby/moby/client"
+
+	wall "github.com/lockquake/lockquake/chaos/clock"
+	"github.com/lockquake/lockquake/chaos/disk"
+	"github.com/lockquake/lockquake/internal/cluster/copyin"
+	"github.com/lockquake/lockquake/internal/cluster/imagestore"
+	"github.com/lockquake/lockquake/internal/cluster/owner"
+	"github.com/lockquake/lockquake/internal/cluster/preload"
+	"github.com/lockquake/lockquake/internal/node"
+)
+
+// faketimeInImage is where a container keeps the file that tells its wall clock.
+const faketimeInImage = "/lockquake-faketime"
+
+// dockerPreparations are what the docker provider can prepare.
+var dockerPreparations = map[node.Preparation]func(context.Context, *dockerRun, *Node) (prepared, error){
+	disk.LoopDisk: loopDiskIn,
+	wall.Preload: func(ctx context.Context, r *dockerRun, n *Node) (prepared, error) {
+		libraries, err := r.engine.librariesOf(ctx, r.images[n.spec.Image])
+		if err != nil {
+			return prepared{}, err
+		}
+		n.Clock.faketime = faketimeInImage
+		return prepared{
+			env: preload.Env(libraries, n.Clock.faketime),
+			before: func(ctx context.Context) error {
+				return copyin.File(ctx, r.engine.api, n.driver.(*containerNode).box.GetContainerID(), faketimeInImage,
+					preload.NoShift)
+			},
+		}, nil
+	},
+}
+
+// Prepares looks for what the preparation needs in the image of the node, if the engine has the image.
+func (d *docker) Prepares(p node.Preparation, s node.Spec, image string) error {
+	if err := preparable(p, s); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), engineTimeout)
+	defer cancel()
+	switch {
+	case s.Named:
+		image = s.Image
+	case image == "":
+		image = imagestore.Project(s.Image)
+	}
+	if p == wall.Preload {
+		if found, err := d.store().Has(ctx, image); !found || err != nil {
+			return err // Open says more
+		}
+		_, err := d.librariesOf(ctx, image)
+		return err
+	}
+	if p == disk.LoopDisk {
+		return disksAt(d.api.DaemonHost())
+	}
+	return unknownPreparation(p)
+}
+
+// librariesOf finds what can be preloaded in an image, by a container of it that is never started.
+func (d *docker) librariesOf(ctx context.Context, image string) (libraries string, err error) {
+	d.preloads.Lock()
+	defer d.preloads.Unlock()
+	if known, ok := d.preloads.of[image]; ok {
+		return known, nil
+	}
+	made, err := whole(ctx, func(ctx context.Context) (client.ContainerCreateResult, error) {
+		return d.api.ContainerCreate(ctx, client.ContainerCreateOptions{
+			Config: &container.Config{
+				Image: image, Entrypoint: []string{"none"},
+				Labels: owner.Self("preload", false).Labels(),
+			},
+		})
+	})
+	if err != nil {
+		return "", fmt.Errorf("look into image %s: %w", image, err)
+	}
+	defer func() { err = errors.Join(err, removeContainer(context.WithoutCancel(ctx), d.api, made.ID)) }()
+	libraries, err = preload.Find(func(path string) (bool, error) {
+		_, err := d.api.ContainerStatPath(ctx, made.ID, client.ContainerStatPathOptions{Path: path})
+		if cerrdefs.IsNotFound(err) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	if err != nil {
+		return "", hint(err, "in image "+image+
+			"; use how: vdso, or an image with libfaketime and libtcmalloc-minimal4 in it (`lockquake images` makes those of the project)")
+	}
+	if d.preloads.of == nil {
+		d.preloads.of = map[string]string{}
+	}
+	d.preloads.of[image] = libraries
+	return libraries, nil
+}
+
+// Where the agent's container has what it needs to make disks.
+const (
+	disksInAgent   = "/lockquake-disks"
+	devicesInAgent = "/lockquake-dev"
+)
+
+// disksForAgent lets the agent's container make loop devices: it may use them and no other device, and has a volume for
+// their files.
+func disksForAgent(h *container.HostConfig) {
+	h.DeviceCgroupRules = append(h.DeviceCgroupRules, "c 10:237 rw", "b 7:* rw") // loop-control; loop devices
+	h.Mounts = append(h.Mounts, mount.Mount{
+		Type: mount.TypeBind, Source: "/dev", Target: devicesInAgent,
+		ReadOnly: true,
+	},
+		mount.Mount{Type: mount.TypeVolume, Target: disksInAgent})
+}
+
+// diskVolume is the container's data directory on the disk: the engine mounts it for as long as the container runs.
+func diskVolume(device string) mount.Mount {
+	return mount.Mount{Type: mount.TypeVolume, Target: dataDir, VolumeOptions: &mount.VolumeOptions{
+		DriverConfig: &mount.Driver{Name: "local", Options: map[string]string{"type": "ext4", "device": device}},
+	}}
+}
+
+// loopDiskIn prepares a container's disk. The agent must be there before the container, and is waited for.
+func loopDiskIn(ctx context.Context, r *dockerRun, n *Node) (prepared, error) {
+	select {
+	case <-r.agentUp:
+	case <-ctx.Done():
+		return prepared{}, ctx.Err()
+	}
+	d, err := makeDisk(ctx, r.agent, r.agentErr, n.Name(), disk.Args{Dir: disksInAgent, Dev: devicesInAgent})
+	if err != nil {
+		return prepared{}, err
+	}
+	n.Disk.loop = d
+	return prepared{disk: d.device, before: d.mark}, nil
+}
+
+// disksAt tells the same of an engine. Of one on another machine nothing is known before it is tried.
+func disksAt(daemon string) error {
+	if remote(daemon) {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join("/proc/self/ns", "mnt")); err != nil {
+		return nil //nolint:nilerr // no Linux here: the engine is in a virtual machine
+	}
+	return canLoop()
+}

@@ -1,0 +1,90 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strconv"
+
+	"github.com/lockquake/lockquake/chaos"
+	wall "github.com/lockquake/lockquake/chaos/clock"
+	"github.com/lockquake/lockquake/chaos/disk"
+	"github.com/lockquake/lockquake/internal/cluster/executable"
+	"github.com/lockquake/lockquake/internal/cluster/identity"
+	"github.com/lockquake/lockquake/internal/cluster/preload"
+	"github.com/lockquake/lockquake/internal/node"
+)
+
+// localPreparations are what the local provider can prepare.
+var localPreparations = map[node.Preparation]func(context.Context, *localRun, *Node) (prepared, error){
+	disk.LoopDisk: loopDiskHere,
+	wall.Preload: func(_ context.Context, r *localRun, n *Node) (prepared, error) {
+		libraries, err := preload.Find(preload.Here)
+		if err != nil {
+			return prepared{}, err
+		}
+		n.Clock.faketime = preload.File(r.dir, n.Name())
+		return prepared{
+			env: preload.Env(libraries, n.Clock.faketime),
+			before: func(context.Context) error {
+				// whatever the umask is
+				return errors.Join(os.WriteFile(n.Clock.faketime, []byte(preload.NoShift), 0o644),
+					os.Chmod(n.Clock.faketime, 0o644))
+			},
+		}, nil
+	},
+}
+
+// Prepares looks for what the preparation needs on this machine.
+func (l *localProvider) Prepares(p node.Preparation, s node.Spec, _ string) error {
+	if err := preparable(p, s); err != nil {
+		return err
+	}
+	if p == wall.Preload {
+		_, err := preload.Find(preload.Here)
+		return hint(err, "on this machine; run `.ci/setup faketime`, or install libfaketime and libtcmalloc-minimal4")
+	}
+	if p == disk.LoopDisk {
+		return disksHere()
+	}
+	return unknownPreparation(p)
+}
+
+// loopDiskHere prepares the disk of a process of this machine, when it is started first: the agent is there by then.
+func loopDiskHere(_ context.Context, r *localRun, n *Node) (prepared, error) {
+	return prepared{before: func(ctx context.Context) error {
+		if n.Disk.loop == nil {
+			d, err := makeDisk(ctx, r.agent, r.agentErr, n.Name(), disk.Args{Dir: r.dir, Dev: "/dev"})
+			if err != nil {
+				return err
+			}
+			n.Disk.loop = d
+		}
+		return n.Disk.loop.mark(ctx)
+	}}, nil
+}
+
+// onDisk is the command of a process that runs on the node's disk: lockquake mounts it for itself alone, and becomes
+// the user and the program.
+func (p *localNode) onDisk(path string, argv []string, user identity.User) (string, []string, error) {
+	if p.node.Disk.loop == nil {
+		return path, argv, nil
+	}
+	self, err := executable.Self(p.run.provider.options.Self)
+	if err != nil {
+		return "", nil, err
+	}
+	return self, append(node.Own("on-disk", p.node.Disk.loop.device, p.node.place.Dir, strconv.Itoa(int(user)), path),
+		argv...), nil
+}
+
+// disksHere tells why processes of this machine can have no loop disks.
+func disksHere() error {
+	if os.Geteuid() != 0 {
+		return chaos.Unavailable{
+			What:   string(disk.LoopDisk),
+			Reason: "only root makes loop devices and mounts; use --provider docker",
+		}
+	}
+	return canLoop()
+}

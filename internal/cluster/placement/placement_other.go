@@ -1,0 +1,24 @@
+//go:build !linux
+
+package placement
+
+import (
+	"os/exec"
+	"syscall"
+
+	"github.com/lockquake/lockquake/internal/cluster/limits"
+	"github.com/lockquake/lockquake/internal/cluster/netspace"
+)
+
+// Place is where a child belongs.
+type Place struct {
+	Hub   *netspace.Hub
+	Node  int
+	Group *limits.Group
+}
+
+// Start starts a command: there is one place only.
+func (Place) Start(_ *netspace.Thread, cmd *exec.Cmd) error { return cmd.Start() }
+
+// Attributes are none.
+func Attributes(bool) *syscall.SysProcAttr { return nil }
