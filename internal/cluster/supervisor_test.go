@@ -77,6 +77,10 @@ func orderKinds() []orderKind {
 				return err
 			},
 		},
+		{
+			name: "cpu", needs: process.CanLimitCPU, watch: isLimited,
+			give: func(ctx context.Context, n *Node) error { return n.LimitCPU(ctx, "order", 0.5) },
+		},
 		{name: "power", needs: disk.CanCutPower, prepared: []node.Preparation{disk.LoopDisk}, watch: hasLoopDisk},
 	}
 }
@@ -111,6 +115,14 @@ func isTraced(p proc.Process) (func() bool, error) {
 			}
 		}
 		return false
+	}, nil
+}
+
+func isLimited(p proc.Process) (func() bool, error) {
+	return func() bool {
+		var l process.CPULimited
+		err := all.All().Ask(context.Background(), agent.Order{Do: process.DoLimitedCPU, Process: p}, &l)
+		return err == nil && l.CPUs > 0
 	}, nil
 }
 

@@ -31,7 +31,7 @@ var families = []family{
 		Question: "What if the holder sleeps?",
 		Stories: []string{
 			"etcd-holder-pause", "*-holder-pause", "*-holder-pause-advisory", "*-holder-pause-single",
-			"both-holders-paused", "session-check", "lease-guard", "renewal-keeps",
+			"redis-holder-throttled", "both-holders-paused", "session-check", "lease-guard", "renewal-keeps",
 			"zookeeper-long-work", "lease-dilemma",
 		},
 	},
