@@ -79,7 +79,7 @@ func orderKinds() []orderKind {
 		},
 		{
 			name: "cpu", needs: process.CanLimitCPU, watch: isLimited,
-			give: func(ctx context.Context, n *Node) error { return n.LimitCPU(ctx, "order", 0.5) },
+			give: func(ctx context.Context, n *Node) error { return n.CPULimit.LimitCPU(ctx, "order", 0.5) },
 		},
 		{name: "power", needs: disk.CanCutPower, prepared: []node.Preparation{disk.LoopDisk}, watch: hasLoopDisk},
 	}

@@ -192,7 +192,7 @@ func TestSweepsThatCannotBeCompared(t *testing.T) {
 		"lock: redis set-px-lua and redis setnx; --allow settings":                             each(func(s *capacity.Setting) { s.Lock = "setnx" }),
 		"backend: redis and etcd; --allow settings":                                            each(func(s *capacity.Setting) { s.Backend, s.Lock = "etcd", "mutex" }),
 		"provider: local and docker; --allow settings":                                         func(s *Sweep) { s.Provider = "docker" },
-		"text of the scenario: a scenario and another; --allow settings":                       func(s *Sweep) { s.Text = "another" },
+		"text of the scenario: a scenario and another; --allow settings":                       func(s *Sweep) { s.ScenarioText = "another" },
 		"measured time: 3s and 1s; --allow settings":                                           func(s *Sweep) { s.Measured = 1e9 },
 		"warm-up: 1s and 2s; --allow settings":                                                 func(s *Sweep) { s.Warm = 2e9 },
 		"objective: none and p99 within 20 ms; --allow settings":                               func(s *Sweep) { s.Objective = &capacity.Objective{Quantile: 0.99, Most: 20e6} },
@@ -314,7 +314,7 @@ func TestTextOfSweeps(t *testing.T) {
 // the same are not told.
 func TestSettingsThatDiffer(t *testing.T) {
 	other := swept("b", 1, nil)
-	other.Provider, other.Text = "docker", "two\nlines"
+	other.Provider, other.ScenarioText = "docker", "two\nlines"
 	var out bytes.Buffer
 	if err := sweepsOf(t, []Sweep{swept("a", 1, nil)}, []Sweep{other}, Allow{Settings: true}).Text(&out); err != nil {
 		t.Fatal(err)
