@@ -138,7 +138,8 @@ func (f *clientCheckFlags) run(ctx context.Context, std cli.Streams, argv []stri
 			if err != nil {
 				return clientcheck.Process{}, err
 			}
-			return clientcheck.Process{In: n.Process.Stdio().In, Out: n.Process.Stdio().Out, Ended: n.Process.Exited()}, nil
+			streams := n.Process.Stdio()
+			return clientcheck.Process{In: streams.In, Out: streams.Out, Ended: n.Process.Exited()}, nil
 		},
 		Frame: func(number int) (*wire.Start, error) {
 			_, st, err := bench.Client(number)

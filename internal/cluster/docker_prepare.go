@@ -21,6 +21,51 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
+// resolveImages finds, pulls or makes every image that the run needs, before anything is started.
+func (r *dockerRun) resolveImages(ctx context.Context) error {
+	if r.images == nil {
+		r.images = make(map[string]string)
+	}
+	keys := make(map[string]bool) // whether they are images themselves
+	for _, s := range r.request.Specs {
+		keys[s.Image] = s.Named
+	}
+	for key := range r.request.Images {
+		if _, known := keys[key]; !known {
+			return fmt.Errorf("--image %s: no node of this run has an image of that name", key)
+		}
+	}
+	if r.request.Agent {
+		keys[node.SelfProgram] = false
+	}
+	for key, named := range keys {
+		if _, known := r.images[key]; known {
+			continue
+		}
+		ref, err := key, error(nil)
+		if named {
+			err = r.engine.store().EnsurePulled(ctx, key)
+		} else {
+			ref, err = r.resolve(ctx, key)
+		}
+		if err != nil {
+			return err
+		}
+		r.images[key] = ref
+	}
+	return nil
+}
+
+func (r *dockerRun) resolve(ctx context.Context, key string) (string, error) {
+	if ref, ok := r.request.Images[key]; ok {
+		return ref, r.engine.store().EnsurePulled(ctx, ref)
+	}
+	if key == node.SelfProgram {
+		return r.engine.store().EnsureSelf(ctx)
+	}
+	return imagestore.Project(key), r.engine.store().HasProject(ctx, key)
+}
+
 // faketimeInImage is where a container keeps the file that tells its wall clock.
 const faketimeInImage = "/lockquake-faketime"
 

@@ -22,7 +22,6 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/cluster/address"
 	"github.com/lockquake/lockquake/internal/cluster/copyin"
-	"github.com/lockquake/lockquake/internal/cluster/imagestore"
 	"github.com/lockquake/lockquake/internal/cluster/nodelog"
 	"github.com/lockquake/lockquake/internal/cluster/owner"
 	"github.com/lockquake/lockquake/internal/node"
@@ -465,49 +464,4 @@ func (c *containerNode) untouched(ctx context.Context) bool {
 	diff, err := c.run.engine.api.ContainerDiff(ctx, c.box.GetContainerID(), client.ContainerDiffOptions{})
 	return err == nil && !slices.ContainsFunc(diff.Changes,
 		func(f container.FilesystemChange) bool { return f.Path != dataDir })
-}
-
-// resolveImages finds, pulls or makes every image that the run needs, before anything is started.
-func (r *dockerRun) resolveImages(ctx context.Context) error {
-	if r.images == nil {
-		r.images = make(map[string]string)
-	}
-	keys := make(map[string]bool) // whether they are images themselves
-	for _, s := range r.request.Specs {
-		keys[s.Image] = s.Named
-	}
-	for key := range r.request.Images {
-		if _, known := keys[key]; !known {
-			return fmt.Errorf("--image %s: no node of this run has an image of that name", key)
-		}
-	}
-	if r.request.Agent {
-		keys[node.SelfProgram] = false
-	}
-	for key, named := range keys {
-		if _, known := r.images[key]; known {
-			continue
-		}
-		ref, err := key, error(nil)
-		if named {
-			err = r.engine.store().EnsurePulled(ctx, key)
-		} else {
-			ref, err = r.resolve(ctx, key)
-		}
-		if err != nil {
-			return err
-		}
-		r.images[key] = ref
-	}
-	return nil
-}
-
-func (r *dockerRun) resolve(ctx context.Context, key string) (string, error) {
-	if ref, ok := r.request.Images[key]; ok {
-		return ref, r.engine.store().EnsurePulled(ctx, ref)
-	}
-	if key == node.SelfProgram {
-		return r.engine.store().EnsureSelf(ctx)
-	}
-	return imagestore.Project(key), r.engine.store().HasProject(ctx, key)
 }
