@@ -92,7 +92,9 @@ func (b *block) inject(ctx context.Context, cut func(chaos.Lane)) (chaos.Heal, h
 		b.scope.Run.Counts(b.counter(ctx))
 	}
 	var met Filtered
-	receipt, err := chaos.OnEach(b.targets, func(t linked) (history.Receipt, error) { return b.judge(t, after[t.Name()]) })
+	receipt, err := chaos.OnEach(b.targets, func(t linked) (history.Receipt, error) {
+		return b.judge(t, after[t.Name()])
+	})
 	if met, err = b.sum(ctx, err); met.Packets > 0 {
 		receipt.Evidence += fmt.Sprintf("; the rules met %d packets", met.Packets)
 	}
