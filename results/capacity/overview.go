@@ -71,7 +71,8 @@ func (a Analysis) overview() [][]string {
 	return rows
 }
 
-// differing has the words of a curve that not all curves have. A number that is 0 has none, and is told where others have it.
+// differing has the words of a curve that not all curves have. A number that is 0 has none, and is told where others
+// have it.
 func differing(c Curve, curves []Curve) string {
 	words := slices.DeleteFunc(c.words(), func(w string) bool {
 		return !slices.ContainsFunc(curves, func(d Curve) bool { return !slices.Contains(d.words(), w) })

@@ -54,8 +54,8 @@ type Fit struct {
 	USL
 	LambdaRange, SigmaRange, KappaRange Range
 	PeakRange, KneeRange                Range
-	// Miss and WorstMiss are how far the line is from the points, in parts of the throughput: the root of the mean square,
-	// and the most.
+	// Miss and WorstMiss are how far the line is from the points, in parts of the throughput: the root of the mean
+	// square, and the most.
 	Miss, WorstMiss float64
 	// Spread is the standard deviation of a sample within its point, in parts of the throughput; 0 where no point has
 	// two.

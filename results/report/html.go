@@ -148,7 +148,8 @@ func writePage(dir string, r results.Report, m material) error {
 func cards(r results.Report) (out []card, quiet []quantity) {
 	about := quantities()
 	for _, n := range countNames(r) {
-		c, v := card{Name: figure.Words(n), Doc: Plain(about[n].Doc), Value: judged(r.Counts[n]), Tone: "zero"}, r.Counts[n]
+		v := r.Counts[n]
+		c := card{Name: figure.Words(n), Doc: Plain(about[n].Doc), Value: judged(v), Tone: "zero"}
 		switch {
 		case about[n].Tone == results.Quiet:
 			if v != nil && *v > 0 {
@@ -340,8 +341,10 @@ func environment(env results.Env, r results.Report) []facts {
 }
 
 func viewWitness(w results.Witness, start int64) witnessView {
-	v := witnessView{Witness: w, Title: scene.Headline(w, "two clients"), Window: since(w.From, start) + " to " + since(w.To, start) +
-		" ms"}
+	v := witnessView{
+		Witness: w, Title: scene.Headline(w, "two clients"),
+		Window: since(w.From, start) + " to " + since(w.To, start) + " ms",
+	}
 	for _, e := range w.Events {
 		v.Events = append(v.Events, viewEvent(e, start))
 	}

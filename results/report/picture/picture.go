@@ -362,5 +362,6 @@ func drawLegend(c *canvas, l *layout) {
 
 // anyPast tells whether a hold is drawn past its validity.
 func (l *layout) anyPast() bool {
-	return slices.ContainsFunc(l.story.Holds, func(h story.Bar) bool { return h.Ref.End == 0 || h.Ref.Valid < h.Ref.End })
+	return slices.ContainsFunc(l.story.Holds,
+		func(h story.Bar) bool { return h.Ref.End == 0 || h.Ref.Valid < h.Ref.End })
 }

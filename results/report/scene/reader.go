@@ -47,8 +47,9 @@ const MaxStory = 2000
 // wholeStory makes the scene of everything that the users did whom the steps name. ok is false where that is too
 // much.
 func (r *reader) wholeStory() (ok bool, err error) {
+	sc := r.scene
 	clients := map[int]bool{}
-	for _, node := range r.scene.Env.People {
+	for _, node := range sc.Env.People {
 		if c, ok := history.ClientOf(node); ok {
 			clients[c] = true
 		}
@@ -69,34 +70,35 @@ func (r *reader) wholeStory() (ok bool, err error) {
 	if err != nil || len(events) > MaxStory {
 		return false, err
 	}
-	r.scene.Whole, r.scene.Events, r.scene.Crowd = true, events, crowd
-	r.scene.Holds = holdsOf(r.scene.Events)
-	for _, e := range r.scene.Events {
-		if !slices.Contains(r.scene.Users, e.User) {
-			r.scene.Users = append(r.scene.Users, e.User)
+	sc.Whole, sc.Events, sc.Crowd = true, events, crowd
+	sc.Holds = holdsOf(sc.Events)
+	for _, e := range sc.Events {
+		if !slices.Contains(sc.Users, e.User) {
+			sc.Users = append(sc.Users, e.User)
 		}
 	}
-	slices.SortFunc(r.scene.Users, func(a, b history.User) int { return cmp.Compare(r.scene.Name(a), r.scene.Name(b)) })
+	slices.SortFunc(sc.Users, func(a, b history.User) int { return cmp.Compare(sc.Name(a), sc.Name(b)) })
 	return true, nil
 }
 
 // around makes the scene of a few holds: all that belongs to them, and how many others got their lock meanwhile.
 func (r *reader) around() error {
-	slices.SortStableFunc(r.scene.Holds, func(a, b results.HoldRef) int { return cmp.Compare(a.Start, b.Start) })
+	sc := r.scene
+	slices.SortStableFunc(sc.Holds, func(a, b results.HoldRef) int { return cmp.Compare(a.Start, b.Start) })
 	mine, users := map[key]bool{}, map[history.User]bool{}
 	var from, to int64
-	for i, h := range r.scene.Holds {
+	for i, h := range sc.Holds {
 		mine[key{h.User, h.Grant}], users[h.User] = true, true
 		if i == 0 || h.Start < from {
 			from = h.Start
 		}
 		to = max(to, h.Start, h.End)
-		if !slices.Contains(r.scene.Users, h.User) {
-			r.scene.Users = append(r.scene.Users, h.User)
+		if !slices.Contains(sc.Users, h.User) {
+			sc.Users = append(sc.Users, h.User)
 		}
 	}
-	if r.scene.Worst != nil {
-		to = max(to, r.scene.Worst.To)
+	if sc.Worst != nil {
+		to = max(to, sc.Worst.To)
 	}
 	var first, last []history.Event // of what repeats
 	err := r.scan(func(e *history.Event) {
@@ -112,15 +114,15 @@ func (r *reader) around() error {
 				last = append(last[:0], last[MaxStory/2:]...)
 			}
 		case mine[key{e.User, grant}], e.Kind == history.Dead && users[e.User]:
-			r.scene.Events = append(r.scene.Events, *e)
-		case e.Kind == history.Acquire && e.Phase == history.Ok && r.scene.LockName(e.Lock) == r.scene.Lock() && e.Time >= from &&
+			sc.Events = append(sc.Events, *e)
+		case e.Kind == history.Acquire && e.Phase == history.Ok && sc.LockName(e.Lock) == sc.Lock() && e.Time >= from &&
 			e.Time <= to:
-			r.scene.Crowd = append(r.scene.Crowd, *e)
+			sc.Crowd = append(sc.Crowd, *e)
 		}
 	})
-	r.scene.Events = append(r.scene.Events, first...)
-	r.scene.Events = append(r.scene.Events, last[max(0, len(last)-MaxStory/2):]...) // those in between are not drawn anyway
-	slices.SortStableFunc(r.scene.Events, func(a, b history.Event) int { return cmp.Compare(a.Time, b.Time) })
+	sc.Events = append(sc.Events, first...)
+	sc.Events = append(sc.Events, last[max(0, len(last)-MaxStory/2):]...) // those in between are not drawn anyway
+	slices.SortStableFunc(sc.Events, func(a, b history.Event) int { return cmp.Compare(a.Time, b.Time) })
 	return err
 }
 
@@ -137,13 +139,14 @@ func repeats(k history.Kind) bool {
 // outage makes the scene of the longest time for which a lock could not be taken: the last hold before and the first
 // one after.
 func (r *reader) outage() error {
-	w := unavailable(r.scene.Report)
+	sc := r.scene
+	w := unavailable(sc.Report)
 	if w == nil {
 		return nil
 	}
 	var last, next *history.Event
 	err := r.scan(func(e *history.Event) {
-		if e.Kind != history.Acquire || e.Phase != history.Ok || r.scene.LockName(e.Lock) != w.Lock {
+		if e.Kind != history.Acquire || e.Phase != history.Ok || sc.LockName(e.Lock) != w.Lock {
 			return
 		}
 		one := *e
@@ -157,22 +160,23 @@ func (r *reader) outage() error {
 	if err != nil || last == nil || next == nil {
 		return err
 	}
-	r.scene.Gap = w
+	sc.Gap = w
 	return r.grants(last, next)
 }
 
 // glimpse makes the scene of two users at work, for witnesses that are no holds: at the time of the one that is told,
 // of the first one of a count that the scenario names, else in the middle of the run.
 func (r *reader) glimpse() error {
-	until := r.scene.Env.Start + (r.scene.Env.End-r.scene.Env.Start)/2
-	for _, x := range TopicsOf(r.scene.Report) {
-		if w := x.Witness(r.scene.Report, func(results.Witness) bool { return false }); w != nil {
+	sc := r.scene
+	until := sc.Env.Start + (sc.Env.End-sc.Env.Start)/2
+	for _, x := range TopicsOf(sc.Report) {
+		if w := x.Witness(sc.Report, func(results.Witness) bool { return false }); w != nil {
 			until = w.To
 			break
 		}
 	}
-	if r.scene.Worst != nil {
-		until = r.scene.Worst.To
+	if sc.Worst != nil {
+		until = sc.Worst.To
 	}
 	var first, next *history.Event
 	err := r.scan(func(e *history.Event) {
@@ -194,46 +198,51 @@ func (r *reader) glimpse() error {
 
 // handoffScene makes the scene of a lock that many want and that nothing happens to: the handoff of median length.
 func (r *reader) handoffScene() error {
+	sc := r.scene
 	x := newHandoffs()
 	if err := r.scan(x.observe); err != nil || len(x.all) == 0 {
 		return err
 	}
 	slices.SortStableFunc(x.all, func(a, b Handoff) int { return cmp.Compare(a.Long(), b.Long()) })
 	h := x.all[len(x.all)/2]
-	r.scene.Handoff = &h
+	sc.Handoff = &h
 	if err := r.grants(&h.Last, &h.next); err != nil {
 		return err
 	}
 	for _, a := range h.asked {
-		if len(r.scene.Users) < 2+maxWaiters && !slices.Contains(r.scene.Users, a.User) {
-			r.scene.Users, r.scene.Events = append(r.scene.Users, a.User), append(r.scene.Events, a)
+		if len(sc.Users) < 2+maxWaiters && !slices.Contains(sc.Users, a.User) {
+			sc.Users, sc.Events = append(sc.Users, a.User), append(sc.Events, a)
 		}
 	}
-	slices.SortStableFunc(r.scene.Events, func(a, b history.Event) int { return cmp.Compare(a.Time, b.Time) })
+	slices.SortStableFunc(sc.Events, func(a, b history.Event) int { return cmp.Compare(a.Time, b.Time) })
 	return nil
 }
 
 // grants makes the scene of two grants, one after the other: all that belongs to their holds.
 func (r *reader) grants(last, next *history.Event) error {
-	r.scene.Holds = []results.HoldRef{refOf(last), refOf(next)}
+	sc := r.scene
+	sc.Holds = []results.HoldRef{refOf(last), refOf(next)}
 	if err := r.around(); err != nil {
 		return err
 	}
-	r.scene.Holds = holdsOf(r.scene.Events)
+	sc.Holds = holdsOf(sc.Events)
 	return nil
 }
 
 // scan reads the history of a run directory once and shows each event.
 func (r *reader) scan(observe func(e *history.Event)) error {
-	r.scene.Reasons = Reasons{}
-	return scan(r.dir, r.scene.Env, func(locks []string) { r.scene.Locks = locks }, func(process string, e *history.Event) {
+	sc := r.scene
+	sc.Reasons = Reasons{}
+	return scan(r.dir, sc.Env, func(locks []string) { sc.Locks = locks }, func(process string, e *history.Event) {
 		observe(e)
-		r.scene.Reasons.Observe(process, e)
+		sc.Reasons.Observe(process, e)
 	})
 }
 
 // scan reads the history of a run directory once and shows the names of its locks, and each event.
-func scan(dir string, env results.Env, locks func([]string), observe func(process string, e *history.Event)) (err error) {
+func scan(
+	dir string, env results.Env, locks func([]string), observe func(process string, e *history.Event),
+) (err error) {
 	log, err := results.OpenLog(dir, env)
 	if err != nil {
 		return err

@@ -43,7 +43,8 @@ func (mk faultMarker) faultMarks() {
 // deathBy is when a client that the fault was aimed at was seen dead; 0 for none.
 func (mk faultMarker) deathBy(f history.Fault) int64 {
 	for _, e := range mk.scene.Events {
-		if e.Kind == history.Dead && e.Time >= f.Start && slices.Contains(f.Targets, history.ClientName(e.User.Client())) {
+		if e.Kind == history.Dead && e.Time >= f.Start &&
+			slices.Contains(f.Targets, history.ClientName(e.User.Client())) {
 			return e.Time
 		}
 	}

@@ -27,8 +27,9 @@ func (mk lockMarker) outcome(e history.Event, f *history.Event) (short, long str
 		return short, long
 	}
 	if unanswered[f.Code] {
-		if left, missing := mk.scene.Env.Majority.Missing(mk.scene.Faults, history.ClientName(e.User.Client()), e.Time, f.Time); missing {
-			return "no majority", "no majority: it reaches " + mk.scene.Env.Majority.Left(left)
+		majority, client := mk.scene.Env.Majority, history.ClientName(e.User.Client())
+		if left, missing := majority.Missing(mk.scene.Faults, client, e.Time, f.Time); missing {
+			return "no majority", "no majority: it reaches " + majority.Left(left)
 		}
 	}
 	return outcome(f)
@@ -50,9 +51,10 @@ func are(n int) string {
 // died reports whether the process that asked died before it had an answer: killed by a fault, at a point, or of
 // itself.
 func (mk lockMarker) died(e history.Event) bool {
-	return mk.killed(history.ClientName(e.User.Client()), e.Time) || slices.ContainsFunc(mk.scene.Events, func(d history.Event) bool {
-		return d.Kind == history.Dead && d.User.Client() == e.User.Client() && d.Time >= e.Time
-	})
+	return mk.killed(history.ClientName(e.User.Client()), e.Time) ||
+		slices.ContainsFunc(mk.scene.Events, func(d history.Event) bool {
+			return d.Kind == history.Dead && d.User.Client() == e.User.Client() && d.Time >= e.Time
+		})
 }
 
 // killed reports whether a client was killed by a fault, or died at a point, and was not gone before a time.

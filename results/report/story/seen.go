@@ -199,8 +199,8 @@ func (mk seenMarker) known(o history.Observation) bool {
 			p.Answer == o.Answer && p.Asked < o.Asked {
 			return true
 		}
-		granted = granted || p.By == history.ByGrant && p.Node == o.Answer && p.Fact == "role" && scene.Leads(p.Answer) &&
-			p.Answered < o.Asked
+		granted = granted || p.By == history.ByGrant && p.Node == o.Answer && p.Fact == "role" &&
+			scene.Leads(p.Answer) && p.Answered < o.Asked
 	}
 	return granted
 }

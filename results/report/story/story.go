@@ -32,6 +32,7 @@ type Story struct {
 // LaneKind is what a lane stands for.
 type LaneKind uint8
 
+// The kinds of lanes.
 const (
 	LaneClient  LaneKind = iota
 	LaneService          // the whole lock service
@@ -72,6 +73,7 @@ type Region struct {
 // MarkKind is how a mark is drawn.
 type MarkKind uint8
 
+// The kinds of marks.
 const (
 	MarkAsk      MarkKind = iota // client to service
 	MarkAnswer                   // service to client
