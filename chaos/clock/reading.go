@@ -78,6 +78,12 @@ func rate(a, b stamp) (low, high float64) {
 	if shortest <= 0 {
 		return 0, went
 	}
-	low, high = went/longest, went/shortest
-	return min(low, high), max(low, high)
+	var cut float64 // by how much the readings may be off because the program knows whole milliseconds, as Node.js does
+	if a.wholeMillis() && b.wholeMillis() {
+		cut = float64(time.Millisecond)
+	}
+	least, most := went-cut, went+cut
+	return min(least/longest, least/shortest), max(most/longest, most/shortest)
 }
+
+func (s stamp) wholeMillis() bool { return s.Shown.Equal(s.Shown.Truncate(time.Millisecond)) }
