@@ -81,6 +81,12 @@ type Promoter interface {
 	Settle(ctx context.Context, p Promotion) error
 }
 
+// WriteRefuser is an Observer of a service whose servers can be had to refuse writes while they live.
+type WriteRefuser interface {
+	// RefuseWrites has a server refuse writes from now on, and says by which setting. allow, never nil, sets it back.
+	RefuseWrites(ctx context.Context, node string) (how string, allow func(context.Context) error, err error)
+}
+
 // Promotion is a handover as it was asked for.
 type Promotion struct {
 	From, To string // To is "" where the service chooses

@@ -47,7 +47,14 @@ var sabotages = map[string]sabotage{
 	"corrupt":    {deaf: "filter,filtered"},
 	"rate":       {deaf: "filter,filtered"},
 	"reset":      {deaf: "reset", answer: "0"},
-	"exec":       {deaf: "exec", answer: `{"code":0}`},
+	// The server's setting cannot be changed: it is stopped.
+	"refuse-writes": {options: &tryout.Options{
+		Backend: "redis", Entries: []tryout.Entry{
+			{Fault: "pause", On: "redis-1", At: 500e6, For: 10e9}, {Fault: "refuse-writes", On: "redis-1", At: 1500e6, For: 1e9},
+		},
+		For: 12e9,
+	}},
+	"exec": {deaf: "exec", answer: `{"code":0}`},
 	// The answer of an agent that takes itself at its word.
 	"clock-jump":  {deaf: "clock,clocked", answer: `{"processes":1,"offset":60000000000,"how":"it says"}`},
 	"clock-drift": {deaf: "clock,clocked", answer: `{"processes":1,"gain":0.5,"how":"it says"}`},

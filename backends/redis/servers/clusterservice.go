@@ -62,6 +62,9 @@ func (s *clusterService) Ask(ctx context.Context, node, fact string) (string, er
 		return askReplication(ctx, s.servers, m, fact)
 	}
 	switch fact {
+	case chaos.FactWrites:
+		err := writeOwn(ctx, m)
+		return strconv.FormatBool(err == nil), err
 	case "state", "epoch":
 		v, err := clusterInfo(ctx, m)
 		return map[string]string{"state": v["cluster_state"], "epoch": v["cluster_current_epoch"]}[fact], err
@@ -76,6 +79,25 @@ func (s *clusterService) Ask(ctx context.Context, node, fact string) (string, er
 		return v.failing(s.servers), nil
 	}
 	return m.ask(ctx, fact)
+}
+
+// writeOwn has a primary take a write at a key that is in a slot of its own.
+func writeOwn(ctx context.Context, m member) error {
+	v, err := viewOf(ctx, m)
+	if err != nil {
+		return err
+	}
+	for n := range access.ReadyKeys {
+		at := m.keys.ReadyAt(n)
+		slot, err := m.client.ClusterKeySlot(ctx, at).Result()
+		if err != nil {
+			return fmt.Errorf("CLUSTER KEYSLOT of %s: %w", m.name, err)
+		}
+		if o := v.owner(int(slot)); o != nil && o.id == v.self().id {
+			return m.write(ctx, m.client, at)
+		}
+	}
+	return fmt.Errorf("%s is the primary of no slot", m.name)
 }
 
 // Leads returns the locks whose slots the node has as their primary.

@@ -1,0 +1,27 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/lockquake/lockquake/chaos"
+)
+
+var _ chaos.WriteRefuser = (*service)(nil)
+
+// RefuseWrites makes every new transaction read-only, of sessions that are open too, as they learn of it with their next
+// command. Advisory locks are no writes: they are granted all the same.
+func (s *service) RefuseWrites(ctx context.Context, _ string) (string, func(context.Context) error, error) {
+	set := func(ctx context.Context, to string) error {
+		return s.member.ask(ctx, func(ctx context.Context, c *pgx.Conn) error {
+			_, err := c.Exec(ctx, "ALTER SYSTEM "+to)
+			_, err2 := c.Exec(ctx, "SELECT pg_reload_conf()")
+			return errors.Join(err, err2)
+		})
+	}
+	const readOnly = "default_transaction_read_only"
+	allow := func(ctx context.Context) error { return set(ctx, "RESET "+readOnly) }
+	return "ALTER SYSTEM SET " + readOnly + " = on", allow, set(ctx, "SET "+readOnly+" = on")
+}
