@@ -207,7 +207,8 @@ func Merge(sweeps ...Sweep) (Sweep, error) {
 				out.Provider, s.Provider, figure.Duration(out.Measured), figure.Duration(s.Measured))
 		}
 		for j, t := range sweeps[:i+1] {
-			if t.ScenarioText != s.ScenarioText && slices.ContainsFunc(t.Points, func(p Point) bool { return s.has(p.Setting) }) {
+			if t.ScenarioText != s.ScenarioText &&
+				slices.ContainsFunc(t.Points, func(p Point) bool { return s.has(p.Setting) }) {
 				return Sweep{}, fmt.Errorf("sweeps %d and %d measured points of one name in scenarios that differ, as --set and --scenario make them", j+1, i+2)
 			}
 		}
