@@ -13,10 +13,10 @@ const REPLY = /^(?:[+:-](.*)|\$-1|\$\d+\r\n(.*))\r\n$/s;
 class RedisLock extends lockquake.Lock {
   async acquire(name, timeout) {
     const key = `lockquake:${name}`, id = randomUUID(), until = performance.now() + timeout;
-    for (this.givenUp = false; ; await pause(10)) {
+    for (this.givenUp = false; ; await pause(20)) {
       const sent = lockquake.now();
       if (await this.ask("SET", key, id, "NX", "PX", this.ttl())) return this.grant(id, sent, { handle: key });
-      if (this.givenUp || performance.now() + 10 > until) throw new lockquake.Contended("somebody else has the lock");
+      if (this.givenUp || performance.now() + 20 > until) throw new lockquake.Contended("somebody else has the lock");
     }
   }
   cancel() { this.givenUp = true; }
