@@ -117,8 +117,8 @@ func (t *throttled) inject(ctx context.Context, run chaos.Run, hits *chaos.Hits[
 	case first.CPUs == 0 || first.CPUs > t.cpus*1.001:
 		return chaos.Seen(history.NotInstalled, first.Time, evidence), nil
 	case first.Outside > 0:
-		return chaos.Seen(history.NotInstalled, first.Time, fmt.Sprintf("%s, but %d of its processes are in other groups",
-			evidence, first.Outside)), nil
+		evidence += fmt.Sprintf(", but %d of its processes are in other groups", first.Outside)
+		return chaos.Seen(history.NotInstalled, first.Time, evidence), nil
 	}
 	if run != nil && run.Stopped() { // it wants nothing as long as it stands still
 		if err := run.Continue(); err != nil {

@@ -41,8 +41,8 @@ type Frozen struct {
 // Known tells whether the kernel was asked. If not, Frozen is what the container engine says.
 func (f Frozen) Known() bool { return f.Unseen == "" }
 
-// DoLimitCPU is the order that holds a process and its descendants to a share of a processor: CPUArgs. DoLimitedCPU asks
-// the kernel what holds: answered with CPULimited.
+// DoLimitCPU is the order that holds a process and its descendants to a share of a processor: CPUArgs. DoLimitedCPU
+// asks the kernel what holds: answered with CPULimited.
 const (
 	DoLimitCPU   = "limit-cpu"
 	DoLimitedCPU = "limited-cpu"
@@ -51,7 +51,8 @@ const (
 // CPUArgs says how many processors.
 type CPUArgs struct {
 	CPUs float64 `json:"cpus"`
-	// Own tells that the process has a control group of its own already, with whatever limits. Else the agent makes one.
+	// Own reports whether the process has a control group of its own already, with whatever limits. Else the agent
+	// makes one.
 	Own bool `json:"own,omitempty"`
 }
 

@@ -308,6 +308,9 @@ func TestNoTwoOverlap(t *testing.T) {
 func TestEveryFaultCanBeDrawn(t *testing.T) {
 	head, _, _ := strings.Cut(noops, "chaos:")
 	for _, k := range faults.Kinds() {
+		if k.Shell { // what it runs is the user's own
+			continue
+		}
 		text := strings.Replace(head, "memory, ttl: 5s", "etcd", 1) +
 			"chaos: {random: [" + k.Name + "], mean_gap: 1s}\nrun: {for: 30s, seed: 3}\n"
 		s, err := scenarios.Parse([]byte(text), k.Name+".yaml")

@@ -44,7 +44,8 @@ func (co *Commands) UndoExec(ctx context.Context, key string, a shell.ExecArgs) 
 	ctx, done := clock.Act(ctx)
 	defer done()
 	var ran shell.Ran
-	if err := co.node.Orders.undo(ctx, co.node.Orders.key(key), &ran); err != nil || !ran.Gone || !co.node.Process.Running() {
+	err := co.node.Orders.undo(ctx, co.node.Orders.key(key), &ran)
+	if err != nil || !ran.Gone || !co.node.Process.Running() {
 		return co.seen(ctx, ran), err
 	}
 	a.Run = a.Undo

@@ -20,12 +20,17 @@ import (
 	"github.com/lockquake/lockquake/internal/engine/plan"
 )
 
-// What callers of this package need of its plans.
+// These are package plan's, for callers of this package.
 type (
-	Plan         = plan.Plan
-	Request      = plan.Request
-	Catalog      = plan.Catalog
-	Attached     = plan.Attached
+	// Plan is a checked run.
+	Plan = plan.Plan
+	// Request is what a plan is made of.
+	Request = plan.Request
+	// Catalog lists what a request can name.
+	Catalog = plan.Catalog
+	// Attached is a service of somebody else's.
+	Attached = plan.Attached
+	// UsageError and MissingError say why there is no plan.
 	UsageError   = plan.UsageError
 	MissingError = plan.MissingError
 )

@@ -98,8 +98,8 @@ func newFalseResults(run results.Run) results.Checker {
 }
 
 // readings are what the service as a whole answered to questions that begin with one of the facts, by lock, in their
-// order, up to the first fault at a server. Links from servers to clients alone change nothing of what they have. A lock that it was never seen to have is left out: its client may keep it
-// where nobody looks.
+// order, up to the first fault at a server. A fault on links from servers to clients alone changes nothing of what they
+// have. A lock that it was never seen to have is left out: its client may keep it where nobody looks.
 func readings(run results.Run, facts ...string) map[uint16][]history.Observation {
 	broken := results.Forever
 	for i := range run.Faults {

@@ -178,7 +178,9 @@ func (g cpuGroup) controlled() bool {
 // made makes a group: below this one with version 1; with version 2, which allows none below one that has processes and
 // controllers, at the top.
 func (g cpuGroup) made(name string) (cpuGroup, error) {
-	out := cpuGroup{version: g.version, folder: filepath.Join(g.folder, name), group: filepath.Join(g.group, name), top: g.top}
+	out := cpuGroup{
+		version: g.version, folder: filepath.Join(g.folder, name), group: filepath.Join(g.group, name), top: g.top,
+	}
 	if g.version == 2 {
 		if strings.Contains(g.group, frozenPrefix) {
 			return out, errors.New("it is frozen in a group of its own, which has no limits")

@@ -163,8 +163,8 @@ func agentOf(prefix, name string) (h proc.Program, ok bool) {
 	return h, err == nil && n == 4
 }
 
-// restore thaws the processes that a dead agent had frozen or limited, removes its groups, and says which. It looks through the
-// hierarchies that are mounted here.
+// restore thaws the processes that a dead agent had frozen or limited, removes its groups, and says which. It looks
+// through the hierarchies that are mounted here.
 func restore(ctx context.Context, _ agent.Call) (any, error) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -189,7 +189,8 @@ func restore(ctx context.Context, _ agent.Call) (any, error) {
 			group := freezer{version: m.Version, folder: path, group: path}
 			remove := func() error { return moveAndRemove(ctx, path, up) }
 			if froze {
-				remove = func() error { return group.thawAndRemove(ctx, freezer{version: m.Version, folder: up, group: up}) }
+				parent := freezer{version: m.Version, folder: up, group: up}
+				remove = func() error { return group.thawAndRemove(ctx, parent) }
 			}
 			if err := remove(); err != nil {
 				errs = append(errs, fmt.Errorf("undo %s: %w", path, err))

@@ -1,6 +1,6 @@
-// Package ask has what a test program and lockquake say to each other about the stories of a lock: the program describes
-// a lock of its own in JSON, and `lockquake list scenarios --suite --of -` answers with the scenario of each story. So the
-// program, which links package locktest, links neither the stories nor what the services can do.
+// Package ask has what a test program and lockquake say to each other about the stories of a lock. The program
+// describes a lock of its own in JSON, and `lockquake list scenarios --suite --of -` answers with the scenario of each story. So
+// a program that links package locktest links neither the stories nor what the services can do.
 package ask
 
 import (
