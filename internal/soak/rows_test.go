@@ -48,7 +48,10 @@ func TestEveryFaultHasItsRows(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, leads := top.Service(nil).(chaos.Promoter)
-			if want := !b.InProcess && k.Name != "noop" && (k.Name != "failover" || leads); has != want {
+			_, refuses := top.Service(nil).(chaos.WriteRefuser)
+			can := map[string]bool{"noop": false, "failover": leads, "refuse-writes": refuses, "exec": b.Name != "etcd"} // built in: no shell
+			applies, asked := can[k.Name]
+			if want := !b.InProcess && (applies || !asked); has != want {
 				t.Errorf("%s on %s has a row: %t, want %t", k.Name, b.Name, has, want)
 			}
 		}
