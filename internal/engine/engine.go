@@ -30,8 +30,9 @@ type (
 	Catalog = plan.Catalog
 	// Attached is a service of somebody else's.
 	Attached = plan.Attached
-	// UsageError and MissingError say why there is no plan.
-	UsageError   = plan.UsageError
+	// UsageError says that a request can be no plan.
+	UsageError = plan.UsageError
+	// MissingError says what this machine lacks for it.
 	MissingError = plan.MissingError
 )
 
