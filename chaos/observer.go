@@ -87,6 +87,14 @@ type WriteRefuser interface {
 	RefuseWrites(ctx context.Context, node string) (how string, allow func(context.Context) error, err error)
 }
 
+// Compactor is an Observer of a service that keeps a history of its keys, and can be had to forget it.
+type Compactor interface {
+	// Compact forgets what was before the present revision, which it returns.
+	Compact(ctx context.Context, node string) (revision int64, err error)
+	// Forgotten asks a server for a revision, and returns in what words it refuses it; "" where it still has it.
+	Forgotten(ctx context.Context, node string, revision int64) (words string, err error)
+}
+
 // Promotion is a handover as it was asked for.
 type Promotion struct {
 	From, To string // To is "" where the service chooses

@@ -54,6 +54,13 @@ var sabotages = map[string]sabotage{
 		},
 		For: 12e9,
 	}},
+	// Nobody can be asked: all members are stopped.
+	"compact": {options: &tryout.Options{
+		Backend: "etcd", Entries: []tryout.Entry{
+			{Fault: "pause", On: "all", At: 500e6, For: 10e9}, {Fault: "compact", On: "etcd-1", At: 1500e6},
+		},
+		For: 12e9,
+	}},
 	"exec": {deaf: "exec", answer: `{"code":0}`},
 	// The answer of an agent that takes itself at its word.
 	"clock-jump":  {deaf: "clock,clocked", answer: `{"processes":1,"offset":60000000000,"how":"it says"}`},

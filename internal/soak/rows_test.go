@@ -48,8 +48,9 @@ func TestEveryFaultHasItsRows(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, leads := top.Service(nil).(chaos.Promoter)
-			_, refuses := top.Service(nil).(chaos.WriteRefuser)
-			can := map[string]bool{"noop": false, "failover": leads, "refuse-writes": refuses, "exec": b.Name != "etcd"} // built in: no shell
+			_, refuses := chaos.As[chaos.WriteRefuser](top.Service(nil))
+			_, compacts := chaos.As[chaos.Compactor](top.Service(nil))
+			can := map[string]bool{"noop": false, "failover": leads, "refuse-writes": refuses, "compact": compacts, "exec": b.Name != "etcd"} // built in: no shell
 			applies, asked := can[k.Name]
 			if want := !b.InProcess && (applies || !asked); has != want {
 				t.Errorf("%s on %s has a row: %t, want %t", k.Name, b.Name, has, want)

@@ -1,0 +1,74 @@
+package service
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/clock"
+)
+
+// compact has a service forget the history of its keys, as operators and automatic compaction do. A client that watches
+// from a revision that is gone is told so, and must read again.
+type compact struct{}
+
+func compactKind() chaos.Kind {
+	return chaos.Kind{
+		Name: "compact", Place: 24,
+		Doc: "Has a service that keeps a history of its keys (etcd) forget it up to the present; receipt: the revision, and that what was before it " +
+			"is refused, in the service's own words.",
+		Servers: true,
+		Single:  true,
+		Began:   "history is compacted",
+		New:     func(decode func(any) error) (chaos.Fault, error) { return compact{}, decode(&struct{}{}) },
+	}
+}
+
+// Momentary reports that nothing is left to heal.
+func (compact) Momentary() bool { return true }
+
+// Wants refuses a service that keeps no history.
+func (compact) Wants(service chaos.Observer) error {
+	_, err := compactor(service)
+	return err
+}
+
+func compactor(service chaos.Observer) (chaos.Compactor, error) {
+	if c, ok := chaos.As[chaos.Compactor](service); ok {
+		return c, nil
+	}
+	return nil, chaos.Unavailable{What: "a compaction", Reason: "the service keeps no history of its keys"}
+}
+
+// Inject has each target compact what it has by then.
+func (compact) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
+	c, err := compactor(s.Service)
+	if err != nil {
+		return chaos.NothingToHeal, chaos.NothingDone(err), err
+	}
+	receipt, err := chaos.OnEach(s.On, func(n chaos.Node) (history.Receipt, error) {
+		ctx, cancel := context.WithTimeout(ctx, chaos.AskTimeout)
+		defer cancel()
+		acting, done := clock.Act(ctx)
+		to, err := c.Compact(acting, n.Name())
+		done()
+		if err != nil {
+			return history.Receipt{}, fmt.Errorf("compact %s: %w", n.Name(), err)
+		}
+		evidence := fmt.Sprintf("%s: compacted to revision %d", n.Name(), to)
+		defer clock.Waits(ctx, chaos.AskTimeout)()
+		gone, err := c.Forgotten(ctx, n.Name(), to-1)
+		switch {
+		case err != nil:
+			return chaos.Seen(history.Indeterminate, 0, evidence+"; asked for what was before: "+err.Error()), nil
+		case gone == "":
+			return chaos.Seen(history.NotInstalled, 0, evidence+"; what was before can still be read"), nil
+		}
+		return chaos.Seen(history.Installed, 0, evidence+"; what was before: "+gone), nil
+	})
+	nothingLeft := func(context.Context) (history.Receipt, error) {
+		return chaos.Seen(history.Installed, 0, "a compaction stands"), nil
+	}
+	return nothingLeft, receipt, err
+}
