@@ -87,6 +87,19 @@ type WriteRefuser interface {
 	RefuseWrites(ctx context.Context, node string) (how string, allow func(context.Context) error, err error)
 }
 
+// Evictor is an Observer of a service that drops keys, or refuses writes, when its memory is full.
+type Evictor interface {
+	// FillMemory limits a server's memory, and fills it. empty, never nil, takes that back.
+	FillMemory(ctx context.Context, node, policy string) (seen Filled, empty func(context.Context) error, err error)
+}
+
+// Filled is what a server did when its memory was full.
+type Filled struct {
+	How     string // what was set
+	Evicted int64  // keys
+	Refused string // in what words it refused a write; "": it refused none
+}
+
 // Compactor is an Observer of a service that keeps a history of its keys, and can be had to forget it.
 type Compactor interface {
 	// Compact forgets what was before the present revision, which it returns.

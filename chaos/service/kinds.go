@@ -5,5 +5,5 @@ import "github.com/lockquake/lockquake/chaos"
 
 // Kinds lists them.
 func Kinds() []chaos.Kind {
-	return []chaos.Kind{noopKind(), failoverKind(), refuseWritesKind(), compactKind()}
+	return []chaos.Kind{noopKind(), failoverKind(), refuseWritesKind(), compactKind(), maxMemoryKind()}
 }

@@ -61,6 +61,13 @@ var sabotages = map[string]sabotage{
 		},
 		For: 12e9,
 	}},
+	// The server cannot be filled: it is stopped.
+	"maxmemory": {options: &tryout.Options{
+		Backend: "redis", Entries: []tryout.Entry{
+			{Fault: "pause", On: "redis-1", At: 500e6, For: 10e9}, {Fault: "maxmemory", On: "redis-1", At: 1500e6, For: 1e9},
+		},
+		For: 12e9,
+	}},
 	"exec": {deaf: "exec", answer: `{"code":0}`},
 	// The answer of an agent that takes itself at its word.
 	"clock-jump":  {deaf: "clock,clocked", answer: `{"processes":1,"offset":60000000000,"how":"it says"}`},

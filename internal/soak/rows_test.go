@@ -49,8 +49,9 @@ func TestEveryFaultHasItsRows(t *testing.T) {
 			}
 			_, leads := top.Service(nil).(chaos.Promoter)
 			_, refuses := chaos.As[chaos.WriteRefuser](top.Service(nil))
+			_, evicts := chaos.As[chaos.Evictor](top.Service(nil))
 			_, compacts := chaos.As[chaos.Compactor](top.Service(nil))
-			can := map[string]bool{"noop": false, "failover": leads, "refuse-writes": refuses, "compact": compacts, "exec": b.Name != "etcd"} // built in: no shell
+			can := map[string]bool{"noop": false, "failover": leads, "refuse-writes": refuses, "compact": compacts, "maxmemory": evicts, "exec": b.Name != "etcd"} // built in: no shell
 			applies, asked := can[k.Name]
 			if want := !b.InProcess && (applies || !asked); has != want {
 				t.Errorf("%s on %s has a row: %t, want %t", k.Name, b.Name, has, want)

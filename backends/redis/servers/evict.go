@@ -1,0 +1,148 @@
+package servers
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/lockquake/lockquake/chaos"
+)
+
+var (
+	_ chaos.Evictor = members(nil)
+	_ chaos.Evictor = (*service)(nil)
+	_ chaos.Evictor = (*fiveService)(nil)
+	_ chaos.Evictor = (*sentinelService)(nil)
+)
+
+// A server that is filled has room for some hundred of our keys, and is sent many times as many: of the keys that were
+// there, and that nobody uses meanwhile, none is likely to be left. The keys end by themselves, for policies that evict
+// no others.
+const (
+	room      = 256 << 10 // bytes beyond what it uses
+	fillers   = 4000
+	fillBytes = 1 << 10
+	fillTTL   = 10 * time.Minute
+	batch     = 200 // keys in a pipeline
+)
+
+// FillMemory has one server evict keys as its policy says.
+func (ms members) FillMemory(ctx context.Context, node, policy string) (seen chaos.Filled,
+	empty func(context.Context) error, err error,
+) {
+	m, err := ms.find(node)
+	if err != nil {
+		return seen, func(context.Context) error { return nil }, err
+	}
+	f := &filler{member: m, before: map[string]string{}}
+	seen, err = f.fill(ctx, policy)
+	return seen, f.empty, err
+}
+
+// FillMemory has one server evict keys; Sentinels have none.
+func (s *sentinelService) FillMemory(ctx context.Context, node, policy string) (chaos.Filled,
+	func(context.Context) error, error,
+) {
+	return s.nodes.servers.FillMemory(ctx, node, policy)
+}
+
+// filler is one server whose memory is filled.
+type filler struct {
+	member
+	before map[string]string // its settings
+	sent   int               // keys
+}
+
+// The settings, in the order in which they are changed.
+var memorySettings = []string{"maxmemory-policy", "maxmemory"}
+
+func (f *filler) key(n int) string { return f.keys.Probe("fill-" + strconv.Itoa(n)) }
+
+func (f *filler) fill(ctx context.Context, policy string) (seen chaos.Filled, err error) {
+	for _, name := range memorySettings {
+		got, err := f.client.ConfigGet(ctx, name).Result()
+		if err != nil {
+			return seen, fmt.Errorf("CONFIG GET %s: %w", name, err)
+		}
+		f.before[name] = got[name]
+	}
+	used, err := f.number(ctx, "memory", "used_memory")
+	if err != nil {
+		return seen, err
+	}
+	evicted, err := f.number(ctx, "stats", "evicted_keys")
+	if err != nil {
+		return seen, err
+	}
+	limit := strconv.FormatInt(used+room, 10)
+	seen.How = "maxmemory " + limit + ", " + policy
+	for i, to := range []string{policy, limit} {
+		if err := f.client.ConfigSet(ctx, memorySettings[i], to).Err(); err != nil {
+			return seen, fmt.Errorf("CONFIG SET %s %s: %w", memorySettings[i], to, err)
+		}
+	}
+	for f.sent < fillers && seen.Refused == "" && err == nil {
+		seen.Refused, err = f.send(ctx)
+	}
+	if err != nil {
+		return seen, err
+	}
+	now, err := f.number(ctx, "stats", "evicted_keys")
+	seen.Evicted = now - evicted
+	return seen, err
+}
+
+// send writes the next keys, and returns in what words one was refused.
+func (f *filler) send(ctx context.Context) (refused string, err error) {
+	value := strings.Repeat("x", fillBytes)
+	_, err = f.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for range batch {
+			p.Set(ctx, f.key(f.sent), value, fillTTL)
+			f.sent++
+		}
+		return nil
+	})
+	if redis.HasErrorPrefix(err, "OOM") {
+		return err.Error(), nil
+	}
+	return "", err
+}
+
+// number reads a number from INFO.
+func (f *filler) number(ctx context.Context, section, name string) (int64, error) {
+	got, err := f.info(ctx, section)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseInt(got[name], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s of %s: %w", name, f.name, err)
+	}
+	return n, nil
+}
+
+// empty sets back what was set, and then takes our keys away.
+func (f *filler) empty(ctx context.Context) error {
+	for i := len(memorySettings) - 1; i >= 0; i-- {
+		name := memorySettings[i]
+		if was, known := f.before[name]; known {
+			if err := f.client.ConfigSet(ctx, name, was).Err(); err != nil {
+				return fmt.Errorf("CONFIG SET %s: %w", name, err)
+			}
+		}
+	}
+	for n := 0; n < f.sent; n += batch {
+		keys := make([]string, 0, batch)
+		for i := n; i < min(n+batch, f.sent); i++ {
+			keys = append(keys, f.key(i))
+		}
+		if err := f.client.Unlink(ctx, keys...).Err(); err != nil {
+			return fmt.Errorf("UNLINK: %w", err)
+		}
+	}
+	return nil
+}
