@@ -16,6 +16,7 @@ var families = []family{
 		Question: "Does a failover, or a restart, give my lock away?",
 		Stories: []string{
 			"sentinel-lost-lock", "sentinel-split-brain", "cluster-lost-lock", "redis-restart-amnesia",
+			"redis-evicted",
 			"redlock-restart", "redlock-power-cut", "incr-token-failover",
 			"counter-on-five", "etcd-tokens-fall", "sentinel-failover",
 		},
