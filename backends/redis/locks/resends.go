@@ -17,10 +17,11 @@ import (
 // the key of whoever has the lock by then.
 func resends() backends.Lock {
 	return expiring(backends.Lock{
-		Name:   "resends",
-		Doc:    "set-px-del that looks at its clock first, and sends its DEL again when the connection ends in place of the reply.",
-		Wrong:  "a release that is sent twice frees the next holder's lock",
-		Found:  backends.FoundIn("reset-release", "a double grant", "double_grants 0: found"),
+		Name:  "resends",
+		Doc:   "set-px-del that looks at its clock first, and sends its DEL again when the connection ends in place of the reply.",
+		Wrong: "a release that is sent twice frees the next holder's lock",
+		Found: backends.FoundIn("reset-release", "a double grant", "double_grants 0: found",
+			"errors-release", "errors-silence", "release-forged"),
 		Offers: backends.Offers{Renewal: "none"},
 		Points: []string{"before-set", "set-done", "before-delete", "release-done"},
 		Dial:   dialRecipe(means{takePx, deleteTwice}),
@@ -63,8 +64,25 @@ func countsTwice() backends.Lock {
 		Found:  backends.FoundIn("reset-acquire", "false results of a release", "false_results 0: found"),
 		Offers: backends.Offers{Renewal: "none"},
 		Points: []string{"before-set", "set-done", "before-delete", "release-done"},
-		Dial:   dialRecipe(means{enterTwice, leaveOnce}),
+		Dial: dialer(func(u user) lock.Locker {
+			return counted{&recipe{user: u, how: means{enterTwice, leaveOnce}}}
+		}),
 	})
+}
+
+// counted is a recipe whose key is a hash.
+type counted struct{ *recipe }
+
+// Check asks whether the grant has a count.
+func (l counted) Check(ctx context.Context, g lock.Grant) error {
+	stands, err := l.client.HExists(ctx, l.keys.Key(g.Lock), g.ID).Result()
+	if err != nil {
+		return fmt.Errorf("HEXISTS: %w", err)
+	}
+	if !stands {
+		return notHeld(g)
+	}
+	return nil
 }
 
 func enterTwice(ctx context.Context, l *recipe, r lock.Request) (lock.Grant, error) {
