@@ -12,11 +12,11 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 )
 
-var _ chaos.Promoter = (*service)(nil)
+var _ chaos.Promoter = maintenance{}
 
 // Promotes refuses a cluster of one.
-func (s *service) Promotes() error {
-	if s.nodes < 2 {
+func (x maintenance) Promotes() error {
+	if x.service.nodes < 2 {
 		return chaos.Unavailable{
 			What:   "a failover in order",
 			Reason: "the cluster has one member; set backend.nodes to 3",
@@ -27,8 +27,8 @@ func (s *service) Promotes() error {
 
 // Promote has the leader move its leadership (Maintenance.MoveLeader): to the node, or from it to the member that is
 // furthest on.
-func (s *service) Promote(ctx context.Context, node string) (chaos.Promotion, error) {
-	states := statesOf(ctx, s.members, s.params.Timeout)
+func (x maintenance) Promote(ctx context.Context, node string) (chaos.Promotion, error) {
+	states := statesOf(ctx, x.service.members, x.service.params.Timeout)
 	leader := ""
 	for name, st := range states {
 		if st.Leader == st.Header.MemberId {
@@ -46,11 +46,11 @@ func (s *service) Promote(ctx context.Context, node string) (chaos.Promotion, er
 	if !ok {
 		return chaos.Promotion{}, fmt.Errorf("there is no member that answers beside %s", leader)
 	}
-	m, err := s.member(leader)
+	m, err := x.service.member(leader)
 	if err != nil {
 		return chaos.Promotion{}, err
 	}
-	ctx, done := context.WithTimeout(ctx, s.params.Timeout)
+	ctx, done := context.WithTimeout(ctx, x.service.params.Timeout)
 	defer done()
 	p := chaos.Promotion{From: leader, To: to, How: fmt.Sprintf("MoveLeader to %s, asked of %s", to, leader)}
 	if _, err := m.client.MoveLeader(ctx, target.Header.MemberId); err != nil {
@@ -97,4 +97,4 @@ func statesOf(ctx context.Context, members []member, within time.Duration) map[s
 }
 
 // Settle has nothing to do: the members are what they were.
-func (s *service) Settle(context.Context, chaos.Promotion) error { return nil }
+func (maintenance) Settle(context.Context, chaos.Promotion) error { return nil }

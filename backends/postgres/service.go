@@ -248,11 +248,3 @@ func (s *service) Close() error {
 	s.member.close()
 	return nil
 }
-
-// Promotes says that there is nobody to take over.
-func (s *service) Promotes() error {
-	return chaos.Unavailable{
-		What:   "a failover in order",
-		Reason: "there is one server without a standby, and nobody to take over from it; use the fault restart",
-	}
-}

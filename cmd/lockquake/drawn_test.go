@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/chaos"
 	faults "github.com/lockquake/lockquake/chaos/all"
 	"github.com/lockquake/lockquake/cmd/lockquake/nodes"
@@ -23,6 +24,7 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/internal/tryout"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/scenarios"
 )
@@ -311,7 +313,9 @@ func TestEveryFaultCanBeDrawn(t *testing.T) {
 		if k.Shell { // what it runs is the user's own
 			continue
 		}
-		text := strings.Replace(head, "memory, ttl: 5s", "etcd", 1) +
+		list := nodes.Catalog().Backends
+		on := slices.IndexFunc(list, func(b listed.Backend) bool { return tryout.Applies(k, b) || k.Idle && !b.InProcess })
+		text := strings.Replace(head, "memory, ttl: 5s", list[on].Name, 1) +
 			"chaos: {random: [" + k.Name + "], mean_gap: 1s}\nrun: {for: 30s, seed: 3}\n"
 		s, err := scenarios.Parse([]byte(text), k.Name+".yaml")
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 var _ shell.Commander = (*Commands)(nil)
@@ -18,19 +19,22 @@ var _ shell.Commander = (*Commands)(nil)
 // Commands runs commands of the user's on a node.
 type Commands struct {
 	*core
-	node *Node
+	process *Process
+	orders  *Orders
+	signals *Signals
+	login   *node.Login
 }
 
 // Inspect returns the state of the node's process.
 func (co *Commands) Inspect(ctx context.Context) (chaos.ProcessState, error) {
-	return co.node.Signals.Inspect(ctx)
+	return co.signals.Inspect(ctx)
 }
 
 // Exec has the agent run a command, and hold what undoes it.
 func (co *Commands) Exec(ctx context.Context, key string, a shell.ExecArgs) (shell.Ran, error) {
 	ctx, done := clock.Act(ctx)
 	defer done()
-	return co.run(ctx, agent.Order{Do: shell.DoExec, Key: co.node.Orders.key(key)}, a)
+	return co.run(ctx, agent.Order{Do: shell.DoExec, Key: co.orders.key(key)}, a)
 }
 
 // Prove has the agent run a command.
@@ -44,8 +48,8 @@ func (co *Commands) UndoExec(ctx context.Context, key string, a shell.ExecArgs) 
 	ctx, done := clock.Act(ctx)
 	defer done()
 	var ran shell.Ran
-	err := co.node.Orders.undo(ctx, co.node.Orders.key(key), &ran)
-	if err != nil || !ran.Gone || !co.node.Process.Running() {
+	err := co.orders.undo(ctx, co.orders.key(key), &ran)
+	if err != nil || !ran.Gone || !co.process.Running() {
 		return co.seen(ctx, ran), err
 	}
 	a.Run = a.Undo
@@ -54,9 +58,9 @@ func (co *Commands) UndoExec(ctx context.Context, key string, a shell.ExecArgs) 
 
 func (co *Commands) run(ctx context.Context, o agent.Order, a shell.ExecArgs) (shell.Ran, error) {
 	var ran shell.Ran
-	a.Env, a.Dir = co.environment(), co.node.place.Dir
+	a.Env, a.Dir = co.environment(), co.place.Dir
 	o.Args = a
-	err := co.node.Orders.order(ctx, o, &ran)
+	err := co.orders.order(ctx, o, &ran)
 	if errors.Is(err, proc.ErrNoProcess) {
 		ran.Gone, err = true, nil
 	}
@@ -65,10 +69,10 @@ func (co *Commands) run(ctx context.Context, o agent.Order, a shell.ExecArgs) (s
 
 // seen dates a result, and keeps the node's password out of it.
 func (co *Commands) seen(ctx context.Context, r shell.Ran) shell.Ran {
-	if r.Time = co.node.Orders.runTime(ctx, r.Time); r.Time == 0 {
+	if r.Time = co.orders.runTime(ctx, r.Time); r.Time == 0 {
 		r.Time = clock.Now()
 	}
-	if secret := co.node.login.Password; secret != "" {
+	if secret := co.login.Password; secret != "" {
 		r.Output = strings.ReplaceAll(r.Output, secret, "(password)")
 	}
 	return r
@@ -76,13 +80,14 @@ func (co *Commands) seen(ctx context.Context, r shell.Ran) shell.Ran {
 
 // environment tells commands where the node is, and how its server is asked.
 func (co *Commands) environment() []string {
-	n := co.node
-	env := []string{"LOCKQUAKE_NODE=" + n.Name(), "LOCKQUAKE_DIR=" + n.place.Dir, "LOCKQUAKE_HOST=" + n.Host()}
-	if n.login.Password != "" {
-		env = append(env, "LOCKQUAKE_PASSWORD="+n.login.Password)
+	env := []string{
+		"LOCKQUAKE_NODE=" + co.Name(), "LOCKQUAKE_DIR=" + co.place.Dir, "LOCKQUAKE_HOST=" + co.place.Host(co.Name()),
 	}
-	for _, p := range n.spec.Ports {
-		if _, port, err := net.SplitHostPort(n.Address(p.Name)); err == nil {
+	if co.login.Password != "" {
+		env = append(env, "LOCKQUAKE_PASSWORD="+co.login.Password)
+	}
+	for _, p := range co.spec.Ports {
+		if _, port, err := net.SplitHostPort(co.place.Address(co.Name(), p.Name)); err == nil {
 			env = append(env, "LOCKQUAKE_PORT_"+strings.ToUpper(strings.ReplaceAll(p.Name, "-", "_"))+"="+port)
 		}
 	}

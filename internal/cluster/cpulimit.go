@@ -50,6 +50,6 @@ func (cl *CPULimit) CPULimited(ctx context.Context) (process.CPULimited, error) 
 
 // ownGroup reports whether the node has a control group that no other process is in.
 func (cl *CPULimit) ownGroup() bool {
-	p, local := cl.driver.(*localNode)
-	return !local || p.group != nil
+	p, shares := cl.driver.(interface{ limited() bool })
+	return !shares || p.limited()
 }

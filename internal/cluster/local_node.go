@@ -61,6 +61,9 @@ func (r *localRun) newProcess(ctx context.Context, n *Node, index int) (*localNo
 	return &localNode{run: r, spec: n.spec, node: n, index: index, path: path, argv: argv, prepared: done}, nil
 }
 
+// limited reports whether the process has a control group of its own.
+func (p *localNode) limited() bool { return p.group != nil }
+
 func (p *localNode) start(ctx context.Context) (Stdio, *ending, error) {
 	logFile, err := p.run.logs.ForChild(p.spec.Name, p.spec.Stdio || p.run.request.Reuse && p.spec.Role == node.Server)
 	if err != nil {

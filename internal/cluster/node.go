@@ -37,7 +37,9 @@ func newNode(spec node.Spec, place node.Place) *Node {
 	n.Links = Links{core: c, process: &n.Process, orders: &n.Orders}
 	n.Clock = Clock{core: c, process: &n.Process, orders: &n.Orders}
 	n.Disk = Disk{core: c, process: &n.Process, orders: &n.Orders, signals: &n.Signals}
-	n.Commands = Commands{core: c, node: n}
+	n.Commands = Commands{
+		core: c, process: &n.Process, orders: &n.Orders, signals: &n.Signals, login: &n.login,
+	}
 	n.CPULimit = CPULimit{core: c, process: &n.Process, orders: &n.Orders, signals: &n.Signals}
 	n.all = []any{n, &n.Process, &n.Signals, &n.Links, &n.Clock, &n.Disk, &n.Commands, &n.CPULimit}
 	return n

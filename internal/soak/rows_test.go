@@ -47,7 +47,7 @@ func TestEveryFaultHasItsRows(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, leads := top.Service(nil).(chaos.Promoter)
+			_, leads := chaos.As[chaos.Promoter](top.Service(nil))
 			_, refuses := chaos.As[chaos.WriteRefuser](top.Service(nil))
 			_, evicts := chaos.As[chaos.Evictor](top.Service(nil))
 			_, compacts := chaos.As[chaos.Compactor](top.Service(nil))

@@ -86,7 +86,7 @@ func target(b listed.Backend) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if p, ok := t.Service(nil).(chaos.Promoter); ok && p.Promotes() == nil {
+	if p, ok := chaos.As[chaos.Promoter](t.Service(nil)); ok && p.Promotes() == nil {
 		return "leader(lock-0)", nil
 	}
 	for _, s := range t.Specs() {

@@ -14,7 +14,9 @@ var (
 	_ topology.RequestCounter    = (*clusterService)(nil)
 	_ topology.ConnectionCounter = (*clusterService)(nil)
 	_ topology.Announcer         = (*clusterService)(nil)
-	_ chaos.Promoter             = (*clusterService)(nil)
+	_ chaos.Promoter             = clusterHandover{}
+	_ chaos.WriteRefuser         = writeRefuser{}
+	_ chaos.Evictor              = evictor{}
 	_ chaos.Sharder              = (*clusterService)(nil)
 	_ chaos.Leaderless           = (*clusterService)(nil)
 	_ topology.Keeper            = (*fiveService)(nil)

@@ -12,13 +12,6 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 )
 
-var (
-	_ chaos.Evictor = members(nil)
-	_ chaos.Evictor = (*service)(nil)
-	_ chaos.Evictor = (*fiveService)(nil)
-	_ chaos.Evictor = (*sentinelService)(nil)
-)
-
 // A server that is filled has room for some hundred of our keys, and is sent many times as many: of the keys that were
 // there, and that nobody uses meanwhile, none is likely to be left. The keys end by themselves, for policies that evict
 // no others.
@@ -30,24 +23,20 @@ const (
 	batch     = 200 // keys in a pipeline
 )
 
+// evictor has servers evict keys.
+type evictor struct{ servers members }
+
 // FillMemory has one server evict keys as its policy says.
-func (ms members) FillMemory(ctx context.Context, node, policy string) (seen chaos.Filled,
+func (e evictor) FillMemory(ctx context.Context, node, policy string) (seen chaos.Filled,
 	empty func(context.Context) error, err error,
 ) {
-	m, err := ms.find(node)
+	m, err := e.servers.find(node)
 	if err != nil {
 		return seen, func(context.Context) error { return nil }, err
 	}
 	f := &filler{member: m, before: map[string]string{}}
 	seen, err = f.fill(ctx, policy)
 	return seen, f.empty, err
-}
-
-// FillMemory has one server evict keys; Sentinels have none.
-func (s *sentinelService) FillMemory(ctx context.Context, node, policy string) (chaos.Filled,
-	func(context.Context) error, error,
-) {
-	return s.nodes.servers.FillMemory(ctx, node, policy)
 }
 
 // filler is one server whose memory is filled.

@@ -64,13 +64,16 @@ func (s *sentinelService) Promote(ctx context.Context, node string) (chaos.Promo
 // Settle has nothing to do: the Sentinels make the old primary a replica.
 func (s *sentinelService) Settle(context.Context, chaos.Promotion) error { return nil }
 
+// clusterHandover has replicas take over.
+type clusterHandover struct{ servers members }
+
 // Promotes is always possible.
-func (s *clusterService) Promotes() error { return nil }
+func (clusterHandover) Promotes() error { return nil }
 
 // Promote has a replica take the slots of its primary over (CLUSTER FAILOVER), which the primary agrees to and waits
 // for: the node, or where that is a primary the first of its replicas.
-func (s *clusterService) Promote(ctx context.Context, node string) (chaos.Promotion, error) {
-	m, err := s.servers.find(node)
+func (h clusterHandover) Promote(ctx context.Context, node string) (chaos.Promotion, error) {
+	m, err := h.servers.find(node)
 	if err != nil {
 		return chaos.Promotion{}, err
 	}
@@ -82,9 +85,9 @@ func (s *clusterService) Promote(ctx context.Context, node string) (chaos.Promot
 	if from == nil || to == nil {
 		return chaos.Promotion{}, fmt.Errorf("%s knows no replica that could take over", node)
 	}
-	p := chaos.Promotion{From: from.nameAmong(s.servers), To: to.nameAmong(s.servers)}
+	p := chaos.Promotion{From: from.nameAmong(h.servers), To: to.nameAmong(h.servers)}
 	p.How = "CLUSTER FAILOVER, asked of " + p.To
-	replica, err := s.servers.find(p.To)
+	replica, err := h.servers.find(p.To)
 	if err != nil {
 		return p, err
 	}
@@ -95,4 +98,4 @@ func (s *clusterService) Promote(ctx context.Context, node string) (chaos.Promot
 }
 
 // Settle has nothing to do: the old primary follows the new one by itself.
-func (s *clusterService) Settle(context.Context, chaos.Promotion) error { return nil }
+func (clusterHandover) Settle(context.Context, chaos.Promotion) error { return nil }

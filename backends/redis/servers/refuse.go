@@ -4,17 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"github.com/lockquake/lockquake/chaos"
 )
 
-var (
-	_ chaos.WriteRefuser = members(nil)
-	_ chaos.WriteRefuser = (*service)(nil)
-	_ chaos.WriteRefuser = (*fiveService)(nil)
-	_ chaos.WriteRefuser = (*sentinelService)(nil)
-	_ chaos.WriteRefuser = (*clusterService)(nil)
-)
+// Capabilities lists what faults may ask of servers.
+func (ms members) Capabilities() []any { return []any{writeRefuser{ms}, evictor{ms}} }
+
+// Capabilities lists what faults may ask of the servers; Sentinels have no keys.
+func (s *sentinelService) Capabilities() []any { return s.nodes.servers.Capabilities() }
+
+// Capabilities lists what faults may ask of the servers. Keys of ours would be in the slots of others, too: none is
+// filled.
+func (s *clusterService) Capabilities() []any {
+	return []any{clusterHandover{s.servers}, writeRefuser{s.servers}}
+}
+
+// writeRefuser has servers refuse writes.
+type writeRefuser struct{ servers members }
 
 // unmet is a number of replicas that no server has. One that has fewer than min-replicas-to-write refuses every write,
 // those of scripts among them, with NOREPLICAS; also where it has no replicas at all.
@@ -24,10 +29,10 @@ const (
 )
 
 // RefuseWrites has one server wait for replicas that there are not.
-func (ms members) RefuseWrites(ctx context.Context, node string) (string, func(context.Context) error, error) {
+func (w writeRefuser) RefuseWrites(ctx context.Context, node string) (string, func(context.Context) error, error) {
 	how := "CONFIG SET " + leastReplicas + " " + unmet
 	nothing := func(context.Context) error { return nil }
-	m, err := ms.find(node)
+	m, err := w.servers.find(node)
 	if err != nil {
 		return how, nothing, err
 	}
@@ -42,14 +47,4 @@ func (ms members) RefuseWrites(ctx context.Context, node string) (string, func(c
 		return m.client.ConfigSet(ctx, leastReplicas, before[leastReplicas]).Err()
 	}
 	return how, allow, m.client.ConfigSet(ctx, leastReplicas, unmet).Err()
-}
-
-// RefuseWrites has one server refuse writes; Sentinels have none.
-func (s *sentinelService) RefuseWrites(ctx context.Context, node string) (string, func(context.Context) error, error) {
-	return s.nodes.servers.RefuseWrites(ctx, node)
-}
-
-// RefuseWrites has one server refuse writes.
-func (s *clusterService) RefuseWrites(ctx context.Context, node string) (string, func(context.Context) error, error) {
-	return s.servers.RefuseWrites(ctx, node)
 }
