@@ -134,8 +134,11 @@ func ReadPin(text string) (p Pin, ok bool) {
 	return p, ok && p.Module != "" && *of != "" && p.Version != "" && !strings.Contains(p.Module, "@")
 }
 
+// clientReader reads `client:` of a section.
+type clientReader struct{ document }
+
 // client reads the key client of a section.
-func (r reader) client(section *ast.MappingNode, path string) (c Client, err error) {
+func (r clientReader) client(section *ast.MappingNode, path string) (c Client, err error) {
 	v := entry(section, "client")
 	if v == nil {
 		return c, nil
@@ -152,7 +155,7 @@ func (r reader) client(section *ast.MappingNode, path string) (c Client, err err
 }
 
 // checkClient refuses what names no program.
-func (r reader) checkClient(c Client, path string) error {
+func (r clientReader) checkClient(c Client, path string) error {
 	switch {
 	case c.Go != "" && len(c.Run) > 0:
 		return r.errorf(path+".run", "stands beside %s.go: a program is there (run), or is built of Go sources (go)",

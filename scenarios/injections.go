@@ -57,7 +57,7 @@ type injectionKeys struct {
 }
 
 // chaosReader reads `chaos:`.
-type chaosReader struct{ reader }
+type chaosReader struct{ document }
 
 // chaos reads the schedule: a list, or a map that says more of it.
 func (r chaosReader) chaos(s *Scenario) error {

@@ -80,15 +80,19 @@ func parseFamily(data []byte, file string) ([]Scenario, error) {
 	return append([]Scenario{s}, variants...), nil
 }
 
-// reader reads one scenario.
-type reader struct {
+// document is a scenario as YAML: what reads a part of it finds entries here, and places its errors.
+type document struct {
 	src  *source
 	root *ast.MappingNode
 }
 
+// reader reads the sections of one scenario that have no reader of their own.
+type reader struct{ document }
+
 // build makes the scenario that root describes.
 func build(src *source, root *ast.MappingNode) (Scenario, error) {
-	r := reader{src: src, root: root}
+	d := document{src: src, root: root}
+	r := reader{d}
 	s := Scenario{File: src.file, src: src, root: root}
 	for _, v := range root.Values {
 		if !slices.Contains(rootKeys, keyOf(v)) {
@@ -96,7 +100,7 @@ func build(src *source, root *ast.MappingNode) (Scenario, error) {
 		}
 	}
 	for _, read := range []func(*Scenario) error{
-		r.head, r.backend, r.workload, r.run, r.hosts, chaosReader{r}.chaos, stepsReader{r}.steps, r.expect, r.whole,
+		r.head, r.backend, r.workload, r.run, r.hosts, chaosReader{d}.chaos, stepsReader{d}.steps, r.expect, r.whole,
 	} {
 		if err := read(&s); err != nil {
 			return s, err
@@ -132,46 +136,46 @@ func (r reader) hosts(s *Scenario) error {
 }
 
 // section returns the map under a key of the root; nil when the key is not there.
-func (r reader) section(key string) (*ast.MappingNode, error) {
-	v := entry(r.root, key)
+func (d document) section(key string) (*ast.MappingNode, error) {
+	v := entry(d.root, key)
 	if v == nil {
 		return nil, nil
 	}
-	return r.mapping(v.Value, key, v)
+	return d.mapping(v.Value, key, v)
 }
 
-func (r reader) mapping(n ast.Node, path string, pair *ast.MappingValueNode) (*ast.MappingNode, error) {
+func (d document) mapping(n ast.Node, path string, pair *ast.MappingValueNode) (*ast.MappingNode, error) {
 	if n == nil || n.Type() == ast.NullType {
-		return nil, r.src.at(tokenOf(pair.Key), path, "has no value")
+		return nil, d.src.at(tokenOf(pair.Key), path, "has no value")
 	}
 	m, ok := n.(*ast.MappingNode)
 	if !ok {
-		return nil, r.src.at(tokenOf(n), path, "%s is not a map of keys", shown(n))
+		return nil, d.src.at(tokenOf(n), path, "%s is not a map of keys", shown(n))
 	}
 	return m, nil
 }
 
 // list returns the entries of the list under a key of the root.
-func (r reader) list(key string) ([]*ast.MappingNode, error) {
-	v := entry(r.root, key)
+func (d document) list(key string) ([]*ast.MappingNode, error) {
+	v := entry(d.root, key)
 	if v == nil {
 		return nil, nil
 	}
-	return r.maps(v, key)
+	return d.maps(v, key)
 }
 
 // maps returns the entries of the list that is the value of a pair.
-func (r reader) maps(v *ast.MappingValueNode, key string) ([]*ast.MappingNode, error) {
+func (d document) maps(v *ast.MappingValueNode, key string) ([]*ast.MappingNode, error) {
 	if v.Value == nil || v.Value.Type() == ast.NullType {
-		return nil, r.src.at(tokenOf(v.Key), key, "has no value")
+		return nil, d.src.at(tokenOf(v.Key), key, "has no value")
 	}
 	seq, ok := v.Value.(*ast.SequenceNode)
 	if !ok {
-		return nil, r.src.at(tokenOf(v.Value), key, "%s is not a list", shown(v.Value))
+		return nil, d.src.at(tokenOf(v.Value), key, "%s is not a list", shown(v.Value))
 	}
 	var out []*ast.MappingNode
 	for i, n := range seq.Values {
-		m, err := r.mapping(n, item(key, i), v)
+		m, err := d.mapping(n, item(key, i), v)
 		if err != nil {
 			return nil, err
 		}
@@ -181,7 +185,7 @@ func (r reader) maps(v *ast.MappingValueNode, key string) ([]*ast.MappingNode, e
 }
 
 // own fills the struct that into points to with the keys it has, and returns the others, which belong to the instance.
-func (r reader) own(m *ast.MappingNode, path string, into any) (Params, error) {
+func (d document) own(m *ast.MappingNode, path string, into any) (Params, error) {
 	keys := keysOf(fieldsOf(reflect.TypeOf(into)))
 	var known, rest []*ast.MappingValueNode
 	for _, v := range m.Values {
@@ -191,22 +195,22 @@ func (r reader) own(m *ast.MappingNode, path string, into any) (Params, error) {
 			rest = append(rest, v)
 		}
 	}
-	if err := decode(r.src, mapping(m, known), path, into, nil); err != nil {
+	if err := decode(d.src, mapping(m, known), path, into, nil); err != nil {
 		return Params{}, err
 	}
 	if len(rest) == 0 {
 		return Params{}, nil
 	}
-	return Params{node: mapping(m, rest), src: r.src, path: path, common: keys}, nil
+	return Params{node: mapping(m, rest), src: d.src, path: path, common: keys}, nil
 }
 
 // errorf makes an error about the value under path.
-func (r reader) errorf(path, format string, args ...any) error {
-	return errorAt(r.src, r.root, path, format, args...)
+func (d document) errorf(path, format string, args ...any) error {
+	return errorAt(d.src, d.root, path, format, args...)
 }
 
-func (r reader) missing(path, what string) error {
-	return r.errorf(path, "is missing: %s", what)
+func (d document) missing(path, what string) error {
+	return d.errorf(path, "is missing: %s", what)
 }
 
 func (r reader) head(s *Scenario) error {
@@ -250,7 +254,7 @@ func (r reader) backend(s *Scenario) error {
 		return err
 	}
 	b.Params.common = append(b.Params.common, "client")
-	if b.Client, err = r.client(m, "backend"); err != nil {
+	if b.Client, err = (clientReader{r.document}).client(m, "backend"); err != nil {
 		return err
 	}
 	switch {

@@ -53,7 +53,7 @@ type rawStep struct {
 }
 
 // stepsReader reads `steps:`.
-type stepsReader struct{ reader }
+type stepsReader struct{ document }
 
 func (r stepsReader) steps(s *Scenario) error {
 	list, err := r.list("steps")

@@ -10,7 +10,7 @@ var twinKeys = []string{"claim", "source", "about", "expect", "same", "set", "st
 
 // twins makes the variants that a scenario's own file describes, in their order.
 func twins(s Scenario) ([]Scenario, error) {
-	r := reader{src: s.src, root: s.root}
+	r := reader{document{src: s.src, root: s.root}}
 	m, err := r.section("twins")
 	if err != nil || m == nil {
 		return nil, err

@@ -175,21 +175,21 @@ func (s *store) grant(name string, ttl time.Duration) *holding {
 	r := s.record(name)
 	s.grants++
 	now := time.Now()
-	h := &holding{id: s.grants, begin: now, end: now.Add(s.life(ttl)), lost: make(chan struct{})}
+	h := &holding{id: s.grants, begin: now, end: now.Add(s.flaws.life(ttl)), lost: make(chan struct{})}
 	if !s.flaws.lateFence {
-		h.token = s.draw(r)
+		h.token = s.flaws.draw(r)
 	}
 	r.holder = h
 	s.arm(name)
 	return h
 }
 
-// life is how long the store keeps what it promised for ttl.
-func (s *store) life(ttl time.Duration) time.Duration {
-	if s.flaws.expiresEarly {
+// life is how long a store keeps what it promised for ttl.
+func (f flaws) life(ttl time.Duration) time.Duration {
+	if f.expiresEarly {
 		return ttl / 2
 	}
-	if s.flaws.cutsTTL && ttl > time.Second {
+	if f.cutsTTL && ttl > time.Second {
 		return ttl.Truncate(time.Second)
 	}
 	return ttl
@@ -199,14 +199,14 @@ func (s *store) life(ttl time.Duration) time.Duration {
 const tokens = 1000
 
 // draw returns the next token of a lock. The caller holds the mutex.
-func (s *store) draw(r *record) uint64 {
+func (f flaws) draw(r *record) uint64 {
 	r.drawn++
 	switch n := r.drawn; {
-	case s.flaws.reusesTokens:
+	case f.reusesTokens:
 		return (n + 1) / 2
-	case s.flaws.fallingTokens && n%4 == 0:
+	case f.fallingTokens && n%4 == 0:
 		return n - 2
-	case s.flaws.wrapsTokens:
+	case f.wrapsTokens:
 		return (n-1)%tokens + 1
 	default:
 		return n
@@ -217,7 +217,7 @@ func (s *store) draw(r *record) uint64 {
 func (s *store) lateToken(name string) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.draw(s.record(name))
+	return s.flaws.draw(s.record(name))
 }
 
 // arm sets the timer to the holder's end. The caller holds the mutex.
@@ -328,7 +328,7 @@ func (s *store) renew(name string, id uint64, ttl time.Duration) bool {
 		return s.flaws.neverRefuses || s.flaws.retakes && s.retake(name, id, ttl)
 	}
 	if !s.flaws.forgetsRenewals {
-		s.record(name).holder.end = time.Now().Add(s.life(ttl))
+		s.record(name).holder.end = time.Now().Add(s.flaws.life(ttl))
 		s.arm(name)
 	}
 	return !s.flaws.deniesRenewals
