@@ -164,7 +164,7 @@ injections: build ## 200 random injections over all backends: nothing may be lef
 .PHONY: mutants
 mutants: $(GREMLINS) ## wrong variants of what decides a verdict: the tests must kill 95 % of the list (hours; resumes where it was interrupted)
 	go run ./internal/mutants
-	go run ./internal/mutants -gremlins $(GREMLINS) history results internal/engine
+	go run ./internal/mutants -gremlins $(GREMLINS) history results internal/engine $(patsubst %/,%,$(wildcard internal/engine/*/))
 
 $(GREMLINS): Makefile
 	GOBIN=$(TOOLS) CGO_ENABLED=0 go install github.com/go-gremlins/gremlins/cmd/gremlins@v$(GREMLINS_VERSION)
