@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/chaos"
 	faults "github.com/lockquake/lockquake/chaos/all"
 	wall "github.com/lockquake/lockquake/chaos/clock"
@@ -83,7 +84,7 @@ func attempts() ([]attempt, error) {
 			for _, column := range columnsOf(k, f) {
 				a := attempt{kind: k, keys: keys, column: column, testbed: testbedFor(k, f, column)}
 				a.on = a.testbed.on[column]
-				if _, wants := f.(chaos.Wanting); wants {
+				if _, wants := f.(chaos.Wanting); wants && a.testbed.name == "plain" {
 					a.on = "leader"
 				}
 				out = append(out, a)
@@ -117,10 +118,23 @@ func testbedFor(k chaos.Kind, f chaos.Fault, column string) testbed {
 	case column != onServer:
 	case slices.Contains(before, disk.LoopDisk):
 		return testbeds["disk"]
-	case slices.Contains(before, wall.Preload) || slices.Contains(k.NeedsOf(f), disk.CanData) || k.Shell:
+	case slices.Contains(before, wall.Preload) || slices.Contains(k.NeedsOf(f), disk.CanData) || k.Shell,
+		!serves(testbeds["plain"], f):
 		return testbeds["redis"]
 	}
 	return testbeds["plain"]
+}
+
+// serves reports whether the service of a testbed can do what the fault asks of it.
+func serves(t testbed, f chaos.Fault) bool {
+	w, wants := f.(chaos.Wanting)
+	if !wants {
+		return true
+	}
+	list := nodes.Catalog().Backends
+	i := slices.IndexFunc(list, func(b listed.Backend) bool { return b.Name == t.backend })
+	top, err := tryout.Topology(list[i])
+	return err == nil && w.Wants(top.Service(nil)) == nil
 }
 
 // id names the attempt among all.
