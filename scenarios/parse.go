@@ -254,7 +254,7 @@ func (r reader) backend(s *Scenario) error {
 		return err
 	}
 	b.Params.common = append(b.Params.common, "client")
-	if b.Client, err = (clientReader{r.document}).client(m, "backend"); err != nil {
+	if b.Client, err = clientReader(r).client(m, "backend"); err != nil {
 		return err
 	}
 	switch {

@@ -37,7 +37,7 @@ func (r reader) workload(s *Scenario) error {
 	if err := r.limits(m, "workload", w.Limits); err != nil {
 		return err
 	}
-	if w.Client, err = (clientReader{r.document}).client(m, "workload"); err != nil {
+	if w.Client, err = clientReader(r).client(m, "workload"); err != nil {
 		return err
 	}
 	w.Resource, err = r.resource(m)
