@@ -16,9 +16,7 @@ import (
 
 // Clock does the clock faults of a node.
 type Clock struct {
-	*core
-	process *Process
-	orders  *Orders
+	part
 	// faketime is the file in the node that tells its programs their wall clock, where they were made to ask for it.
 	faketime string
 	changes  atomic.Int64 // beginnings and ends of what is done to its clock

@@ -6,7 +6,6 @@ import (
 	"net"
 	"strings"
 
-	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/chaos/shell"
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/agent/proc"
@@ -18,16 +17,8 @@ var _ shell.Commander = (*Commands)(nil)
 
 // Commands runs commands of the user's on a node.
 type Commands struct {
-	*core
-	process *Process
-	orders  *Orders
-	signals *Signals
-	login   *node.Login
-}
-
-// Inspect returns the state of the node's process.
-func (co *Commands) Inspect(ctx context.Context) (chaos.ProcessState, error) {
-	return co.signals.Inspect(ctx)
+	part
+	login *node.Login
 }
 
 // Exec has the agent run a command, and hold what undoes it.

@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 
-	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/chaos/process"
 	"github.com/lockquake/lockquake/internal/agent"
 	"github.com/lockquake/lockquake/internal/clock"
@@ -13,15 +12,7 @@ var _ process.Throttler = (*CPULimit)(nil)
 
 // CPULimit holds a node to a share of a processor.
 type CPULimit struct {
-	*core
-	process *Process
-	orders  *Orders
-	signals *Signals
-}
-
-// Inspect reads the state of the node's process.
-func (cl *CPULimit) Inspect(ctx context.Context) (chaos.ProcessState, error) {
-	return cl.signals.Inspect(ctx)
+	part
 }
 
 // LimitCPU has the agent limit the node's process, and each that is started after it.

@@ -22,11 +22,8 @@ var dataKeys atomic.Int64
 
 // Disk does the faults of a node's disk and data directory.
 type Disk struct {
-	*core
-	process *Process
-	orders  *Orders
-	signals *Signals
-	loop    *loopDisk // that the data directory lies on, where it was prepared so
+	part
+	loop *loopDisk // that the data directory lies on, where it was prepared so
 }
 
 // HoldData opens the node's data directory: that of its Place, a volume (docker) or a directory of the run (local).
@@ -201,11 +198,6 @@ func (d *loopDisk) mark(ctx context.Context) error {
 
 func (d *loopDisk) order(ctx context.Context, do string, result any) error {
 	return d.agent.Order(ctx, agent.Order{Do: do, Key: d.key + "/" + do, Args: disk.Use{Disk: d.key}}, result)
-}
-
-// Inspect reads the state of the node's process.
-func (df *Disk) Inspect(ctx context.Context) (chaos.ProcessState, error) {
-	return df.signals.Inspect(ctx)
 }
 
 // CutPower has the agent shut the node's file system down under it and kill it, and then look at what is left on the

@@ -26,6 +26,17 @@ func (c *core) Name() string { return c.spec.Name }
 // Capabilities lists the node and its parts, for chaos.As.
 func (c *core) Capabilities() []any { return c.all }
 
+// part is what most parts of a node use of the others.
+type part struct {
+	*core
+	process *Process
+	orders  *Orders
+	signals *Signals
+}
+
+// Inspect reads the state of the node's process.
+func (p part) Inspect(ctx context.Context) (chaos.ProcessState, error) { return p.signals.Inspect(ctx) }
+
 // driver is one node as its provider starts and reaches it.
 type driver interface {
 	// start starts a process for the node and returns its control stream (zero without Spec.Stdio) and what tells of

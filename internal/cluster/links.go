@@ -21,9 +21,7 @@ import (
 
 // Links does the link faults of a node.
 type Links struct {
-	*core
-	process *Process
-	orders  *Orders
+	part
 }
 
 // Filter has the agent put up packet filter rules in the node's network namespace.

@@ -34,13 +34,9 @@ func newNode(spec node.Spec, place node.Place) *Node {
 	n.Process = Process{core: c, renew: n.renew}
 	n.Orders = Orders{process: &n.Process}
 	n.Signals = Signals{core: c, process: &n.Process, orders: &n.Orders, freezing: freezeOrder{orders: &n.Orders}}
-	n.Links = Links{core: c, process: &n.Process, orders: &n.Orders}
-	n.Clock = Clock{core: c, process: &n.Process, orders: &n.Orders}
-	n.Disk = Disk{core: c, process: &n.Process, orders: &n.Orders, signals: &n.Signals}
-	n.Commands = Commands{
-		core: c, process: &n.Process, orders: &n.Orders, signals: &n.Signals, login: &n.login,
-	}
-	n.CPULimit = CPULimit{core: c, process: &n.Process, orders: &n.Orders, signals: &n.Signals}
+	p := part{core: c, process: &n.Process, orders: &n.Orders, signals: &n.Signals}
+	n.Links, n.Clock, n.Disk = Links{part: p}, Clock{part: p}, Disk{part: p}
+	n.Commands, n.CPULimit = Commands{part: p, login: &n.login}, CPULimit{p}
 	n.all = []any{n, &n.Process, &n.Signals, &n.Links, &n.Clock, &n.Disk, &n.Commands, &n.CPULimit}
 	return n
 }
