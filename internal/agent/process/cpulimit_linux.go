@@ -137,33 +137,22 @@ func forgetEnded(ctx context.Context) {
 
 // cpuGroupOf finds the group by which a process can be held to a share of a processor.
 func cpuGroupOf(pid int) (cpuGroup, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	seen, err := groupsOf(pid, "cpu")
 	if err != nil {
-		return cpuGroup{}, proc.Absent(err)
+		return cpuGroup{}, err
 	}
-	seen := ""
-	for _, view := range viewsOf(pid) {
-		mounts, err := os.ReadFile(view + "/mountinfo")
-		if err != nil {
-			continue
-		}
-		root := view + "/root"
-		if view == "/proc/self" {
-			root = ""
-		}
-		for _, version := range []int{1, 2} {
-			m, folder, group, ok := seenGroup(version, map[int]string{1: "cpu", 2: ""}[version], root, string(mounts), string(text))
-			g := cpuGroup{version: version, folder: folder, group: group, top: filepath.Join(root, m.Point)}
-			switch {
-			case !ok || !g.controlled():
-			case unix.Access(folder, unix.W_OK) != nil:
-				seen = "; " + group + " is mounted read-only"
-			default:
-				return g, nil
-			}
+	why := ""
+	for _, s := range seen {
+		g := cpuGroup(s)
+		switch {
+		case !g.controlled():
+		case s.readOnly():
+			why = "; " + s.group + " is mounted read-only"
+		default:
+			return g, nil
 		}
 	}
-	return cpuGroup{}, errors.New("no control group with the controller cpu is within reach" + seen)
+	return cpuGroup{}, errors.New("no control group with the controller cpu is within reach" + why)
 }
 
 // controlled reports whether the hierarchy has the controller.

@@ -46,30 +46,20 @@ const freezeTime = 5 * time.Second
 // freezersOf lists the groups by which a process may be frozen, those that may be written to first. Version 1 comes
 // before version 2: where both are mounted, container engines use that.
 func freezersOf(pid int) ([]freezer, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	seen, err := groupsOf(pid, "freezer")
 	if err != nil {
-		return nil, proc.Absent(err)
+		return nil, err
 	}
 	var writable, readable []freezer
 	found := map[int]bool{} // versions of which one is writable
-	for _, view := range viewsOf(pid) {
-		mounts, err := os.ReadFile(view + "/mountinfo")
-		if err != nil {
-			continue
-		}
-		root := view + "/root"
-		if view == "/proc/self" {
-			root = ""
-		}
-		for _, version := range []int{1, 2} {
-			f, ok := freezerSeen(version, root, string(mounts), string(text))
-			switch {
-			case !ok || found[version]:
-			case f.readOnly:
-				readable = append(readable, f)
-			default:
-				writable, found[version] = append(writable, f), true
-			}
+	for _, g := range seen {
+		f := freezer{version: g.version, folder: g.folder, group: g.group, readOnly: g.readOnly()}
+		switch {
+		case found[g.version]:
+		case f.readOnly:
+			readable = append(readable, f)
+		default:
+			writable, found[g.version] = append(writable, f), true
 		}
 	}
 	all := slices.Concat(writable, readable)
@@ -91,12 +81,39 @@ func viewsOf(pid int) []string {
 	return views
 }
 
-func freezerSeen(version int, root, mounts, own string) (freezer, bool) {
-	_, folder, group, ok := seenGroup(version, map[int]string{1: "freezer", 2: ""}[version], root, mounts, own)
-	return freezer{
-		version: version, folder: folder, group: group,
-		readOnly: ok && unix.Access(folder, unix.W_OK) != nil,
-	}, ok
+// groupSeen is the control group of a process as one view of its mounts shows it.
+type groupSeen struct {
+	version       int
+	folder, group string
+	top           string // the mount of its hierarchy
+}
+
+func (g groupSeen) readOnly() bool { return unix.Access(g.folder, unix.W_OK) != nil }
+
+// groupsOf lists where the group of a process can be seen: in version 1 that of the controller, in version 2 the only
+// one.
+func groupsOf(pid int, controller string) (out []groupSeen, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		return nil, proc.Absent(err)
+	}
+	for _, view := range viewsOf(pid) {
+		mounts, err := os.ReadFile(view + "/mountinfo")
+		if err != nil {
+			continue
+		}
+		root := view + "/root"
+		if view == "/proc/self" {
+			root = ""
+		}
+		for i, controller := range []string{controller, ""} {
+			m, folder, group, ok := seenGroup(i+1, controller, root, string(mounts), string(text))
+			if ok {
+				out = append(out, groupSeen{i + 1, folder, group, filepath.Join(root, m.Point)})
+			}
+		}
+	}
+	return out, nil
 }
 
 // seenGroup finds the group of a process, and the hierarchy that has it, among the mounts of a view.
