@@ -35,10 +35,8 @@ func (compact) Wants(service chaos.Observer) error {
 }
 
 func compactor(service chaos.Observer) (chaos.Compactor, error) {
-	if c, ok := chaos.As[chaos.Compactor](service); ok {
-		return c, nil
-	}
-	return nil, chaos.Unavailable{What: "a compaction", Reason: "the service keeps no history of its keys"}
+	return able[chaos.Compactor](service,
+		chaos.Unavailable{What: "a compaction", Reason: "the service keeps no history of its keys"})
 }
 
 // Inject has each target compact what it has by then.

@@ -57,13 +57,10 @@ func (maxMemory) Wants(service chaos.Observer) error {
 }
 
 func evictor(service chaos.Observer) (chaos.Evictor, error) {
-	if e, ok := chaos.As[chaos.Evictor](service); ok {
-		return e, nil
-	}
-	return nil, chaos.Unavailable{
+	return able[chaos.Evictor](service, chaos.Unavailable{
 		What:   "an eviction of keys",
 		Reason: "the service does not drop what it keeps when its memory is full",
-	}
+	})
 }
 
 // Inject fills all targets at once.
@@ -108,10 +105,8 @@ func (x *filled) heal(ctx context.Context, service chaos.Observer) (history.Rece
 	acting, done := clock.Act(ctx)
 	failed := x.empty(acting)
 	done()
-	ctx, cancel := context.WithTimeout(ctx, chaos.AskTimeout)
-	defer cancel()
 	defer clock.Waits(ctx, chaos.AskTimeout)()
-	answer, err := service.Ask(ctx, x.Name(), chaos.FactWrites)
+	answer, err := writes(ctx, service, x.Name())
 	switch {
 	case err != nil && failed != nil:
 		return chaos.Seen(history.Indeterminate, 0, x.Name()+": "+failed.Error()), nil

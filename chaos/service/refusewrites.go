@@ -40,13 +40,10 @@ func (refuseWrites) Wants(service chaos.Observer) error {
 }
 
 func refuser(service chaos.Observer) (chaos.WriteRefuser, error) {
-	if r, ok := chaos.As[chaos.WriteRefuser](service); ok {
-		return r, nil
-	}
-	return nil, chaos.Unavailable{
+	return able[chaos.WriteRefuser](service, chaos.Unavailable{
 		What:   "having servers refuse writes",
 		Reason: "the service has no setting by which a server refuses writes and lives",
-	}
+	})
 }
 
 // Inject has all targets refuse writes at once.
@@ -101,9 +98,7 @@ func (x *refusing) inject(ctx context.Context, hits *chaos.Hits[*refusing]) (his
 
 // writes has the server take a write, and returns what it says.
 func (x *refusing) writes(ctx context.Context) (taken bool, said string) {
-	ctx, cancel := context.WithTimeout(ctx, chaos.AskTimeout)
-	defer cancel()
-	answer, err := x.service.Ask(ctx, x.Name(), chaos.FactWrites)
+	answer, err := writes(ctx, x.service, x.Name())
 	if err != nil {
 		return false, err.Error()
 	}

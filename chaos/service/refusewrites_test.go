@@ -41,11 +41,11 @@ func (a *archive) scope() chaos.Scope {
 	return chaos.Scope{Service: wrapper{a}, On: []chaos.Node{faulttest.Node("a")}}
 }
 
-var writes = refuseWrites{patience: 50 * time.Millisecond}
+var brief = refuseWrites{patience: 50 * time.Millisecond}
 
 func TestRefuseWrites(t *testing.T) {
 	a := &archive{}
-	heal, r, err := writes.Inject(t.Context(), a.scope())
+	heal, r, err := brief.Inject(t.Context(), a.scope())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestRefuseWritesThatDidNotBite(t *testing.T) {
 		"it took none before":       {archive{refuses: true}, "a took no write before: NOSPACE"},
 		"the setting was not taken": {archive{deaf: true, unable: errFull}, "a: full: NOSPACE"},
 	} {
-		heal, r, err := writes.Inject(t.Context(), c.scope())
+		heal, r, err := brief.Inject(t.Context(), c.scope())
 		if !errors.Is(err, c.unable) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -81,7 +81,7 @@ func TestRefuseWritesThatDidNotBite(t *testing.T) {
 
 func TestRefuseWritesThatIsNotHealed(t *testing.T) {
 	a := &archive{deafToHeal: true}
-	heal, _, err := writes.Inject(t.Context(), a.scope())
+	heal, _, err := brief.Inject(t.Context(), a.scope())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,10 +99,10 @@ func TestRefuseWritesThatIsNotHealed(t *testing.T) {
 }
 
 func TestRefuseWritesWantsAService(t *testing.T) {
-	if err := writes.Wants(newRealm()); !errors.As(err, new(chaos.Unavailable)) {
+	if err := brief.Wants(newRealm()); !errors.As(err, new(chaos.Unavailable)) {
 		t.Error(err)
 	}
-	if err := writes.Wants(wrapper{&archive{}}); err != nil {
+	if err := brief.Wants(wrapper{&archive{}}); err != nil {
 		t.Error(err)
 	}
 }
