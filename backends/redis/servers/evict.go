@@ -101,19 +101,6 @@ func (f *filler) send(ctx context.Context) (refused string, err error) {
 	return "", err
 }
 
-// number reads a number from INFO.
-func (f *filler) number(ctx context.Context, section, name string) (int64, error) {
-	got, err := f.info(ctx, section)
-	if err != nil {
-		return 0, err
-	}
-	n, err := strconv.ParseInt(got[name], 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("%s of %s: %w", name, f.name, err)
-	}
-	return n, nil
-}
-
 // empty sets back what was set, and then takes our keys away.
 func (f *filler) empty(ctx context.Context) error {
 	for i := len(memorySettings) - 1; i >= 0; i-- {

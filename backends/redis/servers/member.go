@@ -264,6 +264,19 @@ func (m member) info(ctx context.Context, section string) (map[string]string, er
 	return fields(text), nil
 }
 
+// number returns a field of one section of INFO that is a number.
+func (m member) number(ctx context.Context, section, field string) (int64, error) {
+	got, err := m.info(ctx, section)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseInt(got[field], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%s of %s: %w", field, m.name, err)
+	}
+	return n, nil
+}
+
 // fields reads lines of the form "name:value".
 func fields(text string) map[string]string {
 	out := map[string]string{}
@@ -305,11 +318,7 @@ func (ms members) Connections(ctx context.Context) map[string]int64 {
 // count asks each server for a number of its statistics.
 func count(ctx context.Context, ms members, field string) map[string]int64 {
 	return topology.CountEach(ms, func(m member) string { return m.name }, func(m member) (int64, error) {
-		section, err := m.info(ctx, "stats")
-		if err != nil {
-			return 0, err
-		}
-		return strconv.ParseInt(section[field], 10, 64)
+		return m.number(ctx, "stats", field)
 	})
 }
 
