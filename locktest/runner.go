@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -83,8 +82,8 @@ func (s settings) bound() ask.Recovery {
 // sets are the settings of the service, as --set takes them, below a section.
 func (r *runner) sets(section string) []string {
 	var out []string
-	for _, key := range slices.Sorted(maps.Keys(r.service.set)) {
-		out = append(out, "--set", section+key+"="+r.service.set[key])
+	for _, pair := range r.service.pairs() {
+		out = append(out, "--set", section+pair)
 	}
 	return out
 }
@@ -219,12 +218,8 @@ func (r *runner) runAll(t *testing.T) {
 
 // subject is the lock as its stories see it.
 func (r *runner) subject(quick bool) ask.Lock {
-	var set []string
-	for key, value := range r.service.set {
-		set = append(set, key+"="+value)
-	}
 	return ask.Lock{
-		Backend: r.service.backend, StandIn: r.lock.Name, Set: set, TTL: r.ttl, Recovery: r.bound(),
+		Backend: r.service.backend, StandIn: r.lock.Name, Set: r.service.pairs(), TTL: r.ttl, Recovery: r.bound(),
 		Offers: r.lock.Offers, Points: r.lock.Points, Clients: r.clients, Users: r.users, Quick: quick,
 		Elsewhere: !r.service.named,
 	}

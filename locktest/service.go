@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
@@ -31,6 +32,15 @@ func (s Service) With(key, value string) Service {
 	}
 	s.set[key] = value
 	return s
+}
+
+// pairs lists the keys that were set, as "KEY=VALUE".
+func (s Service) pairs() []string {
+	var out []string
+	for _, key := range slices.Sorted(maps.Keys(s.set)) {
+		out = append(out, key+"="+s.set[key])
+	}
+	return out
 }
 
 // usualTTL is short, for the checks that let a grant end, and long enough for etcd and ZooKeeper.

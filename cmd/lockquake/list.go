@@ -82,7 +82,7 @@ func listCommand(std cli.Streams) *cobra.Command {
 	ofSuite := c.Flags().Bool("suite", false,
 		"of scenarios, the stories of the regression suite, which any lock can be put to (docs/suites.md)")
 	of := c.Flags().String("of", "",
-		"of the stories, what they are for the lock that this file describes (- is standard input; docs/suites.md)")
+		"with --suite: the scenarios of all stories for the lock that this JSON file describes; - is standard input (docs/suites.md)")
 	backend := c.Flags().String("for", "", "of scenarios and locks, those of this backend alone")
 	// The flag was added on the line before: this cannot fail.
 	_ = c.RegisterFlagCompletionFunc("for",
@@ -97,7 +97,7 @@ func listCommand(std cli.Streams) *cobra.Command {
 		case *ofSuite && (args[0] != "scenarios" || *backend != ""):
 			return cli.Usagef("list --suite: it is of scenarios, and for any backend")
 		case *of != "" && (!*ofSuite || len(args) > 1 || f.Value != "json"):
-			return cli.Usagef("list --of: it is of all stories, as JSON: list scenarios --suite --of FILE --format json")
+			return cli.Usagef("list --of takes all stories and prints JSON: list scenarios --suite --of FILE --format json")
 		case *of != "":
 			return storiesOf(std, *of)
 		case *ofSuite:
