@@ -179,3 +179,22 @@ func TestFewWitnessesOfStalls(t *testing.T) {
 		t.Errorf("%d witnesses of %d stalls", len(f.Witnesses), *f.Counts["own_stalls"])
 	}
 }
+
+// TestTheSameExcuseIsToldEachTime: of several locks that a standstill excuses, the first one is told of.
+func TestTheSameExcuseIsToldEachTime(t *testing.T) {
+	for range 20 {
+		f := finding(t, "stuck_locks", `
+run recovery=100 ttl=100
+0 A acquire invoke
+5 B acquire invoke lock=1
+140 B stall info issued=110
+141 B acquire ok lock=1 valid=300 issued=6
+150 A stall info issued=120
+151 A acquire ok valid=300 issued=1
+`)
+		want := results.Excused{N: 2, Why: "client-1 did not run for 120.000 ms, from 30.000 ms on, and no fault asked for that"}
+		if got := f.Excused["stuck_locks"]; got != want {
+			t.Fatalf("%+v, want %+v", got, want)
+		}
+	}
+}

@@ -14,6 +14,8 @@ package checkers
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
@@ -214,9 +216,9 @@ func (c *stuckLocks) decide() (stuck map[uint16]bool, l *results.Ledger) {
 			why[w.lock] = x
 		}
 	}
-	for lock, x := range why {
+	for _, lock := range slices.Sorted(maps.Keys(why)) { // the first one is told of
 		if !stuck[lock] {
-			l.Add(c.run, lock, 1, x, true)
+			l.Add(c.run, lock, 1, why[lock], true)
 		}
 	}
 	return stuck, l
