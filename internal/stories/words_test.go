@@ -11,7 +11,7 @@ import (
 // TestDocumentation: the page for people names every key, trait and value that a story can have.
 func TestDocumentation(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/development.md")
+	page, err := os.ReadFile("../../docs/internals/adding.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,7 +21,7 @@ func TestDocumentation(t *testing.T) {
 	}
 	for _, word := range all {
 		if !strings.Contains(string(page), "`"+word+"`") && !strings.Contains(string(page), "`"+word+": ") {
-			t.Errorf("docs/development.md does not mention %q", word)
+			t.Errorf("docs/internals/adding.md does not mention %q", word)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-const again = "; run it and `go run ./internal/storypages RUN-DIR` (docs/development.md, \"Add a story\")"
+const again = "; run it and `go run ./internal/storypages RUN-DIR` (docs/internals/adding.md, \"Add a story\")"
 
 // Limits of what is kept and shown, in bytes.
 const (
