@@ -68,15 +68,20 @@ func TestEffectsWaitForTheirHolds(t *testing.T) {
 		for i := range s.events {
 			holds.Observe(&s.events[i])
 		}
-		if len(c.waiting) != 0 || c.unknown != x.unknown {
-			t.Errorf("%s, granted at %d ms: %d effects wait, and %d have no hold", x.run, x.ok, len(c.waiting), c.unknown)
+		if waiting := len(c.t.effects.waiting); waiting != 0 || c.unknown != x.unknown {
+			t.Errorf("%s, granted at %d ms: %d effects wait, and %d have no hold", x.run, x.ok, waiting, c.unknown)
 		}
 	}
-	c := newStaleWrites(results.Run{Resource: "register", Processes: []history.Header{{Process: "client-1", ErrorNS: 3600e9}}}).(*staleWrites)
+	unknown := 0
+	s := newEffects(results.Run{Processes: []history.Header{{Process: "client-1", ErrorNS: 3600e9}}}, func(x *effect) {
+		if x.hold == nil {
+			unknown++
+		}
+	})
 	for i := range int64(maxWaiting + 10) {
-		c.Observe(&history.Event{Time: i * ms, Kind: history.EffectWrite, Phase: history.Ok, Grant: 1})
+		s.observe(&history.Event{Time: i * ms, Kind: history.EffectWrite, Phase: history.Ok, Grant: 1})
 	}
-	if len(c.waiting) != maxWaiting+1 || c.unknown != 9 { // the latest one came after the last look
-		t.Errorf("%d effects wait, and %d have no hold", len(c.waiting), c.unknown)
+	if len(s.waiting) != maxWaiting+1 || unknown != 9 { // the latest one came after the last look
+		t.Errorf("%d effects wait, and %d have no hold", len(s.waiting), unknown)
 	}
 }

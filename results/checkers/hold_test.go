@@ -388,9 +388,9 @@ func TestALadderOfGrantsOutOfOrder(t *testing.T) {
 func TestAHoldIsRememberedOnce(t *testing.T) {
 	l, h := &touched{}, &accessor{hold: &hold{issued: 5, start: 10, fresh: true}}
 	for range 3 * maxTouches {
-		l.add(touch{hold: h})
+		l.add(effect{hold: h})
 	}
-	others := l.modes[0].beside(h, 0, func(*touch) { t.Error("it stands beside itself") })
+	others := l.modes[0].beside(h, 0, func(*effect) { t.Error("it stands beside itself") })
 	if others || len(l.modes[0].latest) != 1 {
 		t.Errorf("%d are remembered; others are forgotten: %t", len(l.modes[0].latest), others)
 	}
@@ -400,11 +400,11 @@ func TestAHoldIsRememberedOnce(t *testing.T) {
 func TestWhatIsForgottenMayHaveBeenBeside(t *testing.T) {
 	l := &touched{}
 	for i := range int64(2 * maxTouches) {
-		l.add(touch{hold: &accessor{hold: &hold{issued: 100 + i, start: 100 + i, fresh: true}}})
+		l.add(effect{hold: &accessor{hold: &hold{issued: 100 + i, start: 100 + i, fresh: true}}})
 	}
 	m := &l.modes[0]
 	for issued, want := range map[int64]bool{50: true, m.droppedStart: true, m.droppedStart + 1: false} {
-		if others := m.beside(&accessor{hold: &hold{issued: issued, start: 1 << 30}}, 0, func(*touch) {}); others != want {
+		if others := m.beside(&accessor{hold: &hold{issued: issued, start: 1 << 30}}, 0, func(*effect) {}); others != want {
 			t.Errorf("asked for at %d, and the last forgotten was granted at %d: %t", issued, m.droppedStart, others)
 		}
 	}
@@ -414,10 +414,10 @@ func TestWhatIsForgottenMayHaveBeenBeside(t *testing.T) {
 func TestWhatIsForgottenAndWasOverStandsBesideNobody(t *testing.T) {
 	l := &touched{}
 	for i := range int64(2 * maxTouches) {
-		l.add(touch{hold: &accessor{hold: &hold{issued: 100 + i, start: 100 + i, over: over(5000), fresh: true}}})
+		l.add(effect{hold: &accessor{hold: &hold{issued: 100 + i, start: 100 + i, over: over(5000), fresh: true}}})
 	}
 	for start, want := range map[int64]bool{4999: true, 5000: false, 5001: false} {
-		if others := l.modes[0].beside(&accessor{hold: &hold{issued: 50, start: start, fresh: true}}, 0, func(*touch) {}); others != want {
+		if others := l.modes[0].beside(&accessor{hold: &hold{issued: 50, start: start, fresh: true}}, 0, func(*effect) {}); others != want {
 			t.Errorf("granted at %d, and the forgotten were over at 5000: %t", start, others)
 		}
 	}
@@ -437,8 +437,14 @@ func TestTheOrderOfEffects(t *testing.T) {
 		{"replicas, as far apart as both may err", []string{"epoch-1"}, 5, 10, 20, false},
 		{"replicas, farther apart", []string{"epoch-1"}, 5, 10, 21, true},
 	} {
-		s := newStaleWrites(results.Run{Replicas: c.replicas, Processes: []history.Header{{Process: "epoch-1", ErrorNS: c.err}}}).(*staleWrites)
-		if got := s.inOrder(&history.Event{Time: c.a}, &history.Event{Time: c.b}); got != c.want {
+		run := results.Run{Replicas: c.replicas, Processes: []history.Header{{Process: "epoch-1", ErrorNS: c.err}}}
+		var found []effect
+		effects := newEffects(run, func(x *effect) { found = append(found, *x) })
+		for _, at := range []int64{c.a, c.b} {
+			effects.observe(&history.Event{Kind: history.EffectRead, Phase: history.Ok, Time: at})
+		}
+		effects.finish()
+		if got := newStaleWrites(run).(*staleWrites).inOrder(&found[0], &found[1]); got != c.want {
 			t.Errorf("%s: %t", c.name, got)
 		}
 	}
@@ -462,8 +468,8 @@ func TestWhatStaleWritesWarnOf(t *testing.T) {
 func TestOnlyWhoWasEntitledComesAfterWhatWasOver(t *testing.T) {
 	l := &touched{}
 	entitled := &accessor{hold: &hold{user: history.MakeUser(1, 0), issued: 5, start: 100, fresh: true}}
-	l.add(touch{hold: entitled})
-	l.add(touch{hold: &accessor{hold: &hold{user: history.MakeUser(2, 0), issued: 6, start: 200}}})
+	l.add(effect{hold: entitled})
+	l.add(effect{hold: &accessor{hold: &hold{user: history.MakeUser(2, 0), issued: 6, start: 200}}})
 	if got := l.modes[0].after(&accessor{hold: &hold{issued: 2, start: 10, over: over(50)}}); got == nil || got.hold != entitled {
 		t.Errorf("after it came %+v", got)
 	}

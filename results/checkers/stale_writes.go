@@ -28,31 +28,19 @@ package checkers
 import (
 	"cmp"
 	"fmt"
-	"math"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
-	"github.com/lockquake/lockquake/results/checkers/users"
 	"github.com/lockquake/lockquake/results/figure"
 )
-
-// keptHolds is how many of a user's latest holds are remembered for effects that arrive late.
-const keptHolds = 16
-
-// maxWaiting bounds the effects that wait for the hold of the first of them. Beyond it that one is judged by what is
-// known then.
-const maxWaiting = 1 << 16
 
 type staleWrites struct {
 	run       results.Run
 	t         *tracker
-	clocks    results.Clocks
-	resource  []*history.Header        // the processes of the resource whose clock is not the run's
-	past      users.Table[[]*accessor] // the latest holds of a user, the open ones included
-	waiting   []waitingEffect          // in the order of arrival, where clocks err; the first waits for its hold
-	refused   map[*hold][]refusal      // accesses that nothing but the end of an open hold can justify
+	refused   map[*hold][]effect // accesses that nothing but the end of an open hold can justify
 	locks     []touched
 	stale     int64
 	harmless  int64
@@ -122,18 +110,11 @@ var staleWritesKind = results.CheckerKind{
 }
 
 func newStaleWrites(run results.Run) results.Checker {
-	s := &staleWrites{
-		run: run, locks: make([]touched, len(run.Locks)), clocks: run.Clocks(), refused: map[*hold][]refusal{},
+	return &staleWrites{
+		run: run, locks: make([]touched, len(run.Locks)), refused: map[*hold][]effect{},
 		writes: shortlist{room: results.MaxWitnesses}, saved: shortlist{room: results.MaxWitnesses / 2},
 		wronged: shortlist{room: results.MaxWitnesses / 2},
 	}
-	for i := range run.Processes {
-		p := &run.Processes[i]
-		if _, client := history.ClientOf(p.Process); !client && !p.Exact() {
-			s.resource = append(s.resource, p)
-		}
-	}
-	return s
 }
 
 func (s *staleWrites) follow(t *tracker) watch {
@@ -141,30 +122,16 @@ func (s *staleWrites) follow(t *tracker) watch {
 	if s.run.Resource == "" {
 		return watch{}
 	}
-	return watch{began: s.began, ended: s.ended, after: s.after}
+	return watch{effect: s.effect, ended: s.ended}
 }
 
-// wrong is by how much the resource's time of an event may be wrong.
-func (s *staleWrites) wrong(e *history.Event) (wrong int64) {
-	for _, p := range s.resource {
-		wrong = max(wrong, p.Error(e.Time))
-	}
-	return wrong
-}
+// Observe passes the events over: effects come with their holds.
+func (s *staleWrites) Observe(*history.Event) {}
 
-// inOrder tells whether the resource certainly served one event before another that came later. A single process has an
-// order of its own. What a majority of replicas did has that of their clocks.
-func (s *staleWrites) inOrder(a, b *history.Event) bool {
-	wrong := s.wrong(a) + s.wrong(b)
-	return len(s.run.Replicas) == 0 || wrong == 0 || a.Time+wrong < b.Time
-}
-
-func (s *staleWrites) began(h *hold) {
-	past := s.past.At(h.user)
-	if len(*past) == keptHolds {
-		*past = without(*past, (*past)[0])
-	}
-	*past, h.pinned = append(*past, &accessor{hold: h}), true
+// inOrder tells whether the resource certainly served one before another that came later. A single process has an order
+// of its own. What a majority of replicas did has that of their clocks.
+func (s *staleWrites) inOrder(a, b *effect) bool {
+	return len(s.run.Replicas) == 0 || a.from == a.until && b.from == b.until || a.until < b.from
 }
 
 // ended judges the refusals that waited for it. Of a client that is lost the service may tell more.
@@ -172,182 +139,109 @@ func (s *staleWrites) ended(h *hold) {
 	if h.over.Kind == history.KindNone {
 		return
 	}
-	for _, r := range s.refused[h] {
-		s.justify(r.hold.hold, &r.event)
+	for i := range s.refused[h] {
+		s.justify(&s.refused[h][i])
 	}
 	delete(s.refused, h)
 }
 
-// after takes the end of a session whose client is lost: the tracker has closed its holds by then, and passes over it.
-func (s *staleWrites) after(e *history.Event) {
-	if e.Kind != history.Ended {
-		return
-	}
-	if a := s.find(e); a != nil && a.end != results.Forever && a.over.Kind == history.KindNone {
-		h := *a.hold // the others see it as it was
-		h.spans, h.ended = slices.Clone(h.spans), e.Time
-		h.renewValidity(e.Time, e.Valid)
-		a.hold = &h
-	}
-}
-
 // open judges the refusals of holds that no event ended, in the order of time.
 func (s *staleWrites) open() {
-	var list []refusal
-	for _, refused := range s.refused {
-		list = append(list, refused...)
-	}
-	slices.SortStableFunc(list, func(a, b refusal) int {
-		return cmp.Or(cmp.Compare(a.event.Time, b.event.Time), cmp.Compare(a.event.User, b.event.User),
-			cmp.Compare(a.event.Seq, b.event.Seq))
+	list := slices.Concat(slices.Collect(maps.Values(s.refused))...)
+	slices.SortStableFunc(list, func(a, b effect) int {
+		return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.User, b.User), cmp.Compare(a.Seq, b.Seq))
 	})
 	for i := range list {
-		s.justify(list[i].hold.hold, &list[i].event)
+		s.justify(&list[i])
 	}
 }
 
-// refusal is an access that the resource refused.
-type refusal struct {
-	hold  *accessor
-	event history.Event
-}
-
-// Observe takes the next event.
-func (s *staleWrites) Observe(e *history.Event) {
-	effect := e.Kind == history.EffectRead || e.Kind == history.EffectWrite
-	s.serve(e.Time)
-	switch {
-	case !effect:
-	case e.Phase == history.Info: // it is no effect
-	case len(s.resource) > 0 || len(s.clocks) > 0:
-		s.waiting = append(s.waiting, waitingEffect{*e, e.Time + s.wrong(e)})
-	default:
-		s.effect(e)
-	}
-}
-
-// waitingEffect is an effect, and when it happened at the latest.
-type waitingEffect struct {
-	history.Event
-	latest int64
-}
-
-// serve judges the effects that waited until now, in the order of arrival. An effect waits for its hold, and those
-// behind it wait with it: where clocks err, a hold's first effects may be stamped before its acquire ok. Example: the
-// resource, whose clock is right, serves A's read at 10 ms. A's clock is 3 ms fast, so that its acquire ok of 9 ms is
-// stamped 12 ms. It errs by 5 ms at most: when an event of 16 ms comes, no grant of A's can belong to that read any
-// more. A known hold is complete when an event comes that is stamped after its begin: its session may be told to have
-// ended at that moment.
-func (s *staleWrites) serve(now int64) {
-	for len(s.waiting) > 0 {
-		e := &s.waiting[0]
-		h := s.find(&e.Event)
-		known := h != nil && h.start < now
-		if !known && s.clocks.Early(e.User, now) <= e.latest && len(s.waiting) <= maxWaiting {
-			return
-		}
-		s.waiting = s.waiting[1:]
-		s.effect(&e.Event)
-	}
-}
-
-// effect judges one. What certainly came before the grant of its hold is no effect of that.
-func (s *staleWrites) effect(e *history.Event) {
+// effect judges the next one.
+func (s *staleWrites) effect(x *effect) {
 	s.effects++
-	for int(e.Lock) >= len(s.locks) {
+	for int(x.Lock) >= len(s.locks) {
 		s.locks = append(s.locks, touched{})
 	}
-	l, h := &s.locks[e.Lock], s.find(e)
-	known, wrote := h != nil && h.earliest(h.start) <= e.Time+s.wrong(e), e.Phase == history.Ok &&
-		e.Kind == history.EffectWrite
+	l, served := &s.locks[x.Lock], x.Phase == history.Ok
+	wrote := served && x.Kind == history.EffectWrite
 	switch {
-	case !known:
+	case x.hold == nil:
 		s.unknown++
-		if wrote { // whoever wrote it: what others had read is out of date
-			l.writes, l.written = l.writes+1, touch{}
-		}
 	case wrote:
-		s.write(l, h, e)
-		l.add(touch{h, *e})
-		l.writes, l.written = l.writes+1, touch{h, *e}
-		h.saw = l.writes
-	case e.Phase == history.Ok:
-		if later, _ := s.later(l, h, e); later != nil {
+		s.write(l, x)
+	case served:
+		if later, _ := s.later(l, x); later != nil {
 			s.overtaken++
 		}
-		l.add(touch{h, *e})
-		h.saw = l.writes
-	case e.Code == history.CodeFenced || e.Code == history.CodeConditional:
-		s.refuse(l, h, e)
-	default:
+	case x.Code == history.CodeFenced || x.Code == history.CodeConditional:
+		s.refuse(l, x)
+	}
+	if wrote { // whoever did: what others had read is out of date
+		l.writes, l.written = l.writes+1, *x
+	}
+	if served && x.hold != nil {
+		l.add(*x)
+		x.hold.saw = l.writes
 	}
 }
 
-func (s *staleWrites) find(e *history.Event) *accessor {
-	for _, h := range *s.past.At(e.User) {
-		if h.grant == e.Grant {
-			return h
-		}
-	}
-	return nil
-}
-
-func (s *staleWrites) write(l *touched, h *accessor, e *history.Event) {
-	later, unordered := s.later(l, h, e)
-	stay := overstayed(h.hold, e.Time)
+func (s *staleWrites) write(l *touched, x *effect) {
+	later, unordered := s.later(l, x)
+	stay := overstayed(x.hold.hold, x.Time)
 	s.latest = max(s.latest, stay.late)
 	switch {
-	case later != nil && !s.inOrder(&later.event, e):
+	case later != nil && !s.inOrder(later, x):
 		s.unordered++
-	case later != nil && e.Code == history.CodeConditional:
+	case later != nil && x.Code == history.CodeConditional:
 		s.harmless++
 		s.overtaken++
 	case later != nil:
 		s.stale++
 		s.overtaken++
 		s.late[0] = append(s.late[0], stay)
-		s.keep(&s.writes, "stale_write", "was applied", h.hold, later, e)
-	case unordered && e.Code != history.CodeConditional:
+		s.keep(&s.writes, "stale_write", "was applied", x, later)
+	case unordered && x.Code != history.CodeConditional:
 		s.unordered++
 	}
 }
 
-func (s *staleWrites) refuse(l *touched, h *accessor, e *history.Event) {
-	later, _ := s.later(l, h, e)
+func (s *staleWrites) refuse(l *touched, x *effect) {
+	h := x.hold
+	later, _ := s.later(l, x)
 	switch {
-	case later == nil && e.Code == history.CodeConditional && l.writes > h.saw:
+	case later == nil && x.Code == history.CodeConditional && l.writes > h.saw:
 		s.justified++
 		s.saves++
 		if l.written.hold != nil {
-			s.keep(&s.saved, "fence_save", "was refused", h.hold, &l.written, e)
+			s.keep(&s.saved, "fence_save", "was refused", x, &l.written)
 		}
 	case later == nil && h.over.Kind == history.KindNone:
-		s.refused[h.hold] = append(s.refused[h.hold], refusal{h, *e})
+		s.refused[h.hold] = append(s.refused[h.hold], *x)
 	case later == nil:
-		s.justify(h.hold, e)
-	case s.inOrder(&later.event, e):
+		s.justify(x)
+	case s.inOrder(later, x):
 		s.saves++
 		s.overtaken++
-		s.late[1] = append(s.late[1], overstayed(h.hold, e.Time))
-		s.keep(&s.saved, "fence_save", "was refused", h.hold, later, e)
+		s.late[1] = append(s.late[1], overstayed(h.hold, x.Time))
+		s.keep(&s.saved, "fence_save", "was refused", x, later)
 	}
 }
 
 // justify judges a refusal by what became of the hold. Where no event told its validity, only its end justifies one.
 // Neither right nor wrong is what lies within the errors of clocks, between the last sign of life of a user and its
 // death as it was seen, or after the moment at which a session was last certain to stand.
-func (s *staleWrites) justify(h *hold, e *history.Event) {
-	from, until := e.Time-s.wrong(e), e.Time+s.wrong(e)
-	over := h.latest(h.overAt()) < from || h.told && h.ended == 0 && !h.maybeEntitled(from, until)
+func (s *staleWrites) justify(x *effect) {
+	h := x.hold
+	over := h.latest(h.overAt()) < x.from || h.told && h.ended == 0 && !h.maybeEntitled(x.from, x.until)
 	switch {
 	case over:
 		s.justified++
 		s.saves++
-		s.late[1] = append(s.late[1], overstayed(h, e.Time))
-		s.keep(&s.saved, "fence_save", "was refused", h, nil, e)
-	case until < h.earliest(h.end) && (!h.told || h.entitled(from, until)):
+		s.late[1] = append(s.late[1], overstayed(h.hold, x.Time))
+		s.keep(&s.saved, "fence_save", "was refused", x, nil)
+	case x.until < h.earliest(h.end) && (!h.told || h.entitled(x.from, x.until)):
 		s.refusals++
-		s.keep(&s.wronged, "false_refusal", "was refused", h, nil, e)
+		s.keep(&s.wronged, "false_refusal", "was refused", x, nil)
 	}
 }
 
@@ -364,7 +258,8 @@ func (s *staleWrites) excusals(kind int) *results.Ledger {
 // later finds an effect of a later, conflicting hold. Where there is none, unordered tells whether there is an
 // effect of a hold that neither time nor token can order. Time goes first: the token is what a broken lock gets
 // wrong.
-func (s *staleWrites) later(l *touched, h *accessor, e *history.Event) (found *touch, unordered bool) {
+func (s *staleWrites) later(l *touched, x *effect) (found *effect, unordered bool) {
+	h := x.hold
 	for mode := range l.modes {
 		if conflict(h.mode, uint8(mode)) && found == nil {
 			found = l.modes[mode].after(h)
@@ -374,12 +269,12 @@ func (s *staleWrites) later(l *touched, h *accessor, e *history.Event) (found *t
 		if found != nil || !conflict(h.mode, uint8(mode)) {
 			continue
 		}
-		others := l.modes[mode].beside(h, s.t.worst, func(t *touch) {
+		others := l.modes[mode].beside(h, s.t.worst, func(t *effect) {
 			switch {
 			case s.run.Token != TokenService || h.token == 0 || t.hold.token == 0 || t.hold.token == h.token:
 				unordered = true
 			case t.hold.token < h.token:
-			case maybeBefore(t.hold.hold, h.hold, e.Time-s.wrong(e)):
+			case maybeBefore(t.hold.hold, h.hold, x.from):
 				unordered = true
 			default:
 				found = t // of several the one that was granted first, for they come from the latest on
@@ -390,9 +285,9 @@ func (s *staleWrites) later(l *touched, h *accessor, e *history.Event) (found *t
 	return found, unordered && found == nil
 }
 
-// keep keeps the proof of what the access e of h came to: t had come before it; or, where t is nil, h was over, or was
-// not.
-func (s *staleWrites) keep(list *shortlist, kind, what string, h *hold, t *touch, e *history.Event) {
+// keep keeps the proof of what x came to: t had come before it; or, where t is nil, its hold was over, or was not.
+func (s *staleWrites) keep(list *shortlist, kind, what string, x, t *effect) {
+	h, event := x.hold.hold, x.Event
 	rank := 0
 	if aimedAt(s.run, h) {
 		rank = 1
@@ -400,7 +295,6 @@ func (s *staleWrites) keep(list *shortlist, kind, what string, h *hold, t *touch
 	if !list.wants(rank) {
 		return
 	}
-	event := *e
 	says := func(why string) string {
 		return fmt.Sprintf("the %s of %v, granted %s at %s, %s at %s, %s",
 			strings.TrimPrefix(event.Kind.String(), "effect-"), h.user,
@@ -419,10 +313,10 @@ func (s *staleWrites) keep(list *shortlist, kind, what string, h *hold, t *touch
 	}
 	if t != nil {
 		other := *t
-		p.from, p.holds, p.events = other.event.Time, []*hold{h, other.hold.hold}, []history.Event{other.event, event}
+		p.from, p.holds, p.events = other.Time, []*hold{h, other.hold.hold}, []history.Event{other.Event, event}
 		p.text = func() string {
 			return says(fmt.Sprintf("after %v, granted it at %s, had touched the resource at %s", other.hold.user,
-				s.run.MS(other.hold.start), s.run.MS(other.event.Time)))
+				s.run.MS(other.hold.start), s.run.MS(other.Time)))
 		}
 	}
 	list.add(p)
@@ -430,7 +324,6 @@ func (s *staleWrites) keep(list *shortlist, kind, what string, h *hold, t *touch
 
 // Finish returns the finding.
 func (s *staleWrites) Finish() results.Finding {
-	s.serve(math.MaxInt64)
 	s.open()
 	f := results.Finding{Verdict: results.VerdictOf(s.stale), Measures: map[string]*float64{"late_write_ms_max": nil}}
 	if s.run.Resource == "" {

@@ -3,45 +3,31 @@ package checkers
 import (
 	"slices"
 	"sort"
-
-	"github.com/lockquake/lockquake/history"
 )
 
 // maxTouches bounds how many of one lock's holds are remembered that have read or written.
 const maxTouches = 256
 
-// accessor is a hold as the resource knows it.
-type accessor struct {
-	*hold
-	touched bool  // the resource served it
-	saw     int64 // how many writes had been applied there when the resource served it last
-}
-
-// touch is the first effect of a hold that the resource served.
-type touch struct {
-	hold  *accessor
-	event history.Event
-}
-
 // touched is what is remembered of the holds that have read or written under one lock.
 type touched struct {
 	modes   [2]touchedMode // exclusive, shared
 	writes  int64          // that were applied
-	written touch          // the latest of them; without its hold, where that is not known
+	written effect         // the latest of them
 }
 
+// touchedMode has the first effect of each hold.
 type touchedMode struct {
-	issued touch // of the hold whose request was certainly sent last
-	fresh  touch // of the hold that was certainly in hand last, of those entitled when they began
+	issued effect // of the hold whose request was certainly sent last
+	fresh  effect // of the hold that was certainly in hand last, of those entitled when they began
 	// latest are the holds that were granted last, in the order of start. Of older holds only two times are kept:
 	// when the last of them was granted, and when the last of them was over.
-	latest       []touch
+	latest       []effect
 	droppedStart int64
 	droppedOver  int64
 }
 
 // add remembers an effect. Of each hold the first one counts.
-func (l *touched) add(t touch) {
+func (l *touched) add(t effect) {
 	if t.hold.touched {
 		return
 	}
@@ -65,8 +51,8 @@ func (l *touched) add(t touch) {
 }
 
 // after returns the effect of a hold that came after h by time, or nil.
-func (m *touchedMode) after(h *accessor) *touch {
-	for _, t := range []*touch{&m.issued, &m.fresh} {
+func (m *touchedMode) after(h *accessor) *effect {
+	for _, t := range []*effect{&m.issued, &m.fresh} {
 		if t.hold != nil && t.hold != h && before(h.hold, t.hold.hold) {
 			return t
 		}
@@ -76,7 +62,7 @@ func (m *touchedMode) after(h *accessor) *touch {
 
 // beside calls f with each hold but h that time does not place before h. It returns whether there may be others that
 // are no longer remembered. worst is the largest error of a clock.
-func (m *touchedMode) beside(h *accessor, worst int64, f func(t *touch)) (others bool) {
+func (m *touchedMode) beside(h *accessor, worst int64, f func(t *effect)) (others bool) {
 	first := h.earliest(h.issued)
 	for i := len(m.latest) - 1; i >= 0; i-- {
 		t := &m.latest[i]

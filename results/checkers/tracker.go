@@ -23,6 +23,8 @@ type watch struct {
 	takenBack func(c curtailed)
 	// ended: an event ended the hold, and it is no longer among the open ones of its lock.
 	ended func(h *hold)
+	// effect: the resource served or refused a user, and its hold is known, where there is one.
+	effect func(x *effect)
 	// after takes each event behind what it changed.
 	after func(e *history.Event)
 	// last: the history is at its end, and what no event ended is open.
@@ -66,20 +68,22 @@ var holdsOnce = &results.StreamKind{New: func(run results.Run) results.Stream { 
 //
 // A hold is used again for another one when it has ended, unless a follower has pinned it.
 type tracker struct {
-	seats  []*seat
-	users  users.Table[[]*hold] // the open holds of a user
-	locks  [][]*hold            // the open holds of a lock
-	clocks results.Clocks
-	early  []history.Event    // of the engine, whose grants are told of later by clocks that err
-	dead   map[int]int64      // clients that gave no last word: when the last of their events came
-	lost   []users.LostClient // those of them whose end nobody saw and that had more to tell, the next one first
-	free   []*hold
-	worst  int64 // the largest error of a hold's start so far
+	run     results.Run
+	seats   []*seat
+	effects *effects             // nil where nobody wants them
+	users   users.Table[[]*hold] // the open holds of a user
+	locks   [][]*hold            // the open holds of a lock
+	clocks  results.Clocks
+	early   []history.Event    // of the engine, whose grants are told of later by clocks that err
+	dead    map[int]int64      // clients that gave no last word: when the last of their events came
+	lost    []users.LostClient // those of them whose end nobody saw and that had more to tell, the next one first
+	free    []*hold
+	worst   int64 // the largest error of a hold's start so far
 }
 
 func newTracker(run results.Run) *tracker {
 	t := &tracker{
-		clocks: run.Clocks(), locks: make([][]*hold, len(run.Locks)), dead: map[int]int64{},
+		run: run, clocks: run.Clocks(), locks: make([][]*hold, len(run.Locks)), dead: map[int]int64{},
 		lost: users.LostClients(run),
 	}
 	for _, c := range users.DeadClients(run) {
@@ -90,7 +94,14 @@ func newTracker(run results.Run) *tracker {
 
 // Follow adds a checker.
 func (t *tracker) Follow(c results.Checker, crashed func(why any)) {
-	t.seats = append(t.seats, &seat{watch: c.(follower).follow(t), before: c.Observe, crashed: crashed})
+	s := &seat{watch: c.(follower).follow(t), before: c.Observe, crashed: crashed}
+	if t.seats = append(t.seats, s); s.effect != nil && t.effects == nil {
+		t.effects = newEffects(t.run, func(x *effect) {
+			for _, s := range t.seats {
+				tell(s, s.effect, x)
+			}
+		})
+	}
 }
 
 // Observe shows the next event to the followers, and changes the holds.
@@ -98,18 +109,24 @@ func (t *tracker) Observe(e *history.Event) {
 	for _, s := range t.seats {
 		tell(s, s.before, e)
 	}
+	if t.effects != nil {
+		t.effects.observe(e)
+	}
 	t.observe(e)
 	for _, s := range t.seats {
 		tell(s, s.after, e)
 	}
 }
 
-// Finish ends the holds that no event ended.
+// Finish ends the holds that no event ended, and finds those of the effects that still wait.
 func (t *tracker) Finish() {
 	for _, s := range t.seats {
 		tell(s, s.last, t)
 	}
 	t.finish()
+	if t.effects != nil {
+		t.effects.finish()
+	}
 }
 
 // observe takes the next event. Operations that open, renew or end no hold are passed over.
@@ -182,6 +199,9 @@ func (t *tracker) begin(e *history.Event) {
 	}
 	h.at = len(t.locks[e.Lock])
 	t.locks[e.Lock] = append(t.locks[e.Lock], h)
+	if t.effects != nil {
+		t.effects.began(h)
+	}
 	for _, s := range t.seats {
 		tell(s, s.began, h)
 	}
@@ -234,6 +254,9 @@ func (t *tracker) open(u history.User, grant uint32) *hold {
 func (t *tracker) renew(e *history.Event) {
 	h := t.open(e.User, e.Grant)
 	if h == nil {
+		if e.Kind == history.Ended && t.effects != nil {
+			t.effects.ended(e)
+		}
 		return
 	}
 	if len(h.renewals) == maxRenewals {

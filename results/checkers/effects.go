@@ -1,0 +1,128 @@
+package checkers
+
+import (
+	"math"
+	"slices"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/users"
+)
+
+// keptHolds is how many of a user's latest holds are remembered for effects that arrive late.
+const keptHolds = 16
+
+// maxWaiting bounds the effects that wait for the hold of the first of them. Beyond it that one is judged by what is
+// known then.
+const maxWaiting = 1 << 16
+
+// accessor is a hold as the resource knows it.
+type accessor struct {
+	*hold
+	touched bool  // the resource served it
+	saw     int64 // how many writes had been applied there when the resource served it last
+}
+
+// effect is a read or write that the resource served or refused.
+type effect struct {
+	history.Event
+	hold        *accessor // nil where the history knows none, or it is long over
+	from, until int64     // when it happened: an interval where the resource's clock errs
+}
+
+// effects finds the hold of each effect, in the order in which these arrived at the resource.
+type effects struct {
+	clocks  results.Clocks
+	errs    []*history.Header        // the processes of the resource whose clock is not the run's
+	past    users.Table[[]*accessor] // the latest holds of a user, the open ones included
+	waiting []effect                 // in the order of arrival, where clocks err; the first waits for its hold
+	found   func(*effect)
+}
+
+func newEffects(run results.Run, found func(*effect)) *effects {
+	s := &effects{clocks: run.Clocks(), found: found}
+	for i := range run.Processes {
+		p := &run.Processes[i]
+		if _, client := history.ClientOf(p.Process); !client && !p.Exact() {
+			s.errs = append(s.errs, p)
+		}
+	}
+	return s
+}
+
+// began remembers a hold.
+func (s *effects) began(h *hold) {
+	past := s.past.At(h.user)
+	if len(*past) == keptHolds {
+		*past = without(*past, (*past)[0])
+	}
+	*past, h.pinned = append(*past, &accessor{hold: h}), true
+}
+
+// ended takes the end of a session whose client is lost: its holds are closed by then, so that the tracker passes over
+// it.
+func (s *effects) ended(e *history.Event) {
+	if a := s.find(e); a != nil && a.end != results.Forever && a.over.Kind == history.KindNone {
+		h := *a.hold // the others see it as it was
+		h.spans, h.ended = slices.Clone(h.spans), e.Time
+		h.renewValidity(e.Time, e.Valid)
+		a.hold = &h
+	}
+}
+
+// observe takes the next event, before it changes a hold.
+func (s *effects) observe(e *history.Event) {
+	s.serve(e.Time)
+	if e.Kind != history.EffectRead && e.Kind != history.EffectWrite || e.Phase == history.Info { // that is no effect
+		return
+	}
+	var wrong int64
+	for _, p := range s.errs {
+		wrong = max(wrong, p.Error(e.Time))
+	}
+	x := effect{Event: *e, from: e.Time - wrong, until: e.Time + wrong}
+	if len(s.errs) > 0 || len(s.clocks) > 0 {
+		s.waiting = append(s.waiting, x)
+		return
+	}
+	s.pair(&x)
+}
+
+// finish pairs those that still wait: nothing comes any more.
+func (s *effects) finish() { s.serve(math.MaxInt64) }
+
+// serve pairs the effects that waited until now, in the order of arrival. An effect waits for its hold, and those
+// behind it wait with it: where clocks err, a hold's first effects may be stamped before its acquire ok. Example: the
+// resource, whose clock is right, serves A's read at 10 ms. A's clock is 3 ms fast, so that its acquire ok of 9 ms is
+// stamped 12 ms. It errs by 5 ms at most: when an event of 16 ms comes, no grant of A's can belong to that read any
+// more. A known hold is complete when an event comes that is stamped after its begin: its session may be told to have
+// ended at that moment.
+func (s *effects) serve(now int64) {
+	for len(s.waiting) > 0 {
+		x := s.waiting[0]
+		h := s.find(&x.Event)
+		known := h != nil && h.start < now
+		if !known && s.clocks.Early(x.User, now) <= x.until && len(s.waiting) <= maxWaiting {
+			return
+		}
+		s.waiting = s.waiting[1:]
+		s.pair(&x)
+	}
+}
+
+// pair finds the hold of an effect. What certainly came before a grant is no effect of it.
+func (s *effects) pair(x *effect) {
+	if h := s.find(&x.Event); h != nil && h.earliest(h.start) <= x.until {
+		x.hold = h
+	}
+	s.found(x)
+}
+
+func (s *effects) find(e *history.Event) *accessor {
+	for _, h := range *s.past.At(e.User) {
+		if h.grant == e.Grant {
+			return h
+		}
+	}
+	return nil
+}
