@@ -31,7 +31,7 @@ type deafWaits struct {
 	bound   int64
 	calls   users.Table[[]call]
 	list    shortlist
-	late    []lateReturn
+	late    []overstay // of calls, from when they were told to end
 	told    int64
 	longest int64
 	last    int64
@@ -43,14 +43,6 @@ type call struct {
 	invoke history.Event
 	cancel history.Event // KindNone: it was not given up
 	until  int64         // when it is told to end; forever: never
-}
-
-// lateReturn is a call that returned beyond the bound.
-type lateReturn struct {
-	user     history.User
-	lock     uint16
-	from, to int64 // from when it was told to its return
-	excess   int64 // beyond the bound
 }
 
 var deafWaitsKind = results.CheckerKind{
@@ -129,7 +121,7 @@ func (c *deafWaits) returned(x call, at int64, end *history.Event) {
 	if took <= c.bound {
 		return
 	}
-	c.late = append(c.late, lateReturn{user, x.invoke.Lock, x.until, at, took - c.bound})
+	c.late = append(c.late, overstay{user: user, lock: x.invoke.Lock, start: x.until, end: at, late: took - c.bound})
 	how, what := "its deadline", "returned"
 	p := proof{kind: "deaf_wait", from: x.until, to: at, rank: int(took / 1e6), events: []history.Event{x.invoke}}
 	if x.cancel.Kind != history.KindNone {
@@ -181,19 +173,13 @@ func (c *deafWaits) Finish() results.Finding {
 			}
 		}
 	}
-	l := results.NewLedger()
-	for _, r := range c.late {
-		own := history.ClientName(r.user.Client())
-		x := c.run.Still.Longest(r.from, r.to, func(process string) bool { return process == own })
-		l.Add(c.run, r.lock, 1, x, x.Total > r.excess)
-	}
 	n := int64(len(c.late))
 	f := results.Finding{Verdict: results.VerdictOf(n), Counts: map[string]*int64{"deaf_waits": new(n)}}
 	f.Chances = map[string]results.Chances{"deaf_waits": {N: c.told}}
 	if c.told > 0 {
 		f.Measures = map[string]*float64{"deaf_wait_ms_max": new(results.Milli(c.longest))}
 	}
-	l.Into(&f, "deaf_waits")
+	excuses(c.run, c.late, own).Into(&f, "deaf_waits")
 	f.Witnesses = c.list.witnesses(c.run)
 	return f
 }

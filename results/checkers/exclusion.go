@@ -319,13 +319,13 @@ func (x *exclusion) forget(h *hold) {
 func (x *exclusion) excuseOverlaps() {
 	for _, o := range x.stays {
 		if o.n > 0 {
-			why, ok := excused(x.run, o)
+			why, ok := excused(x.run, o, involved)
 			x.excusals.Add(x.run, o.lock, o.n, why, ok)
 		}
 	}
 	for _, p := range x.both {
-		why, a := excused(x.run, x.stays[p[0]])
-		_, b := excused(x.run, x.stays[p[1]])
+		why, a := excused(x.run, x.stays[p[0]], involved)
+		_, b := excused(x.run, x.stays[p[1]], involved)
 		x.excusals.Add(x.run, x.stays[p[0]].lock, 1, why, a && b)
 	}
 }

@@ -132,10 +132,7 @@ func (c *foreignReleases) invoke(e *history.Event) {
 // watch makes every other holder of the lock a possible victim, and reports whether one may be entitled. It begins at
 // the release's invoke: a third may come and go before the release is answered.
 func (c *foreignReleases) watch(e *history.Event, mode uint8) (entitled bool) {
-	if int(e.Lock) >= len(c.t.locks) {
-		return false
-	}
-	for _, h := range c.t.locks[e.Lock] {
+	for _, h := range c.t.held(e.Lock) {
 		if !c.looks.take(1) {
 			break
 		}
@@ -158,11 +155,11 @@ func (c *foreignReleases) outcome(e *history.Event) {
 	}
 	given := *g
 	*g = openRelease{}
-	if e.Phase != history.Ok || given.entitled || int(e.Lock) >= len(c.t.locks) {
+	if e.Phase != history.Ok || given.entitled {
 		return
 	}
 	s := &suspect{openRelease: given, ok: *e}
-	for _, h := range c.t.locks[e.Lock] {
+	for _, h := range c.t.held(e.Lock) {
 		if !c.looks.take(1) {
 			return
 		}
@@ -184,7 +181,7 @@ func (c *foreignReleases) began(h *hold) {
 	if len(c.victims) == 0 {
 		return
 	}
-	for _, k := range c.t.locks[h.lock] {
+	for _, k := range c.t.held(h.lock) {
 		if !c.looks.take(1) {
 			return
 		}

@@ -101,7 +101,7 @@ func (c *lateNews) hear(until, told int64) {
 
 // began notes which holds the new one shows to be lost.
 func (c *lateNews) began(h *hold) {
-	for _, o := range c.t.locks[h.lock] {
+	for _, o := range c.t.held(h.lock) {
 		if !c.looks.take(1) {
 			return
 		}
@@ -171,13 +171,7 @@ func (c *lateNews) Finish() results.Finding {
 		n := int64(len(c.untold))
 		f.Verdict, f.Counts = results.VerdictOf(n), map[string]*int64{"untold_losses": new(n)}
 		f.Chances = map[string]results.Chances{"untold_losses": {N: c.outlive}}
-		l := results.NewLedger()
-		for _, o := range c.untold {
-			own := history.ClientName(o.user.Client())
-			x := c.run.Still.Longest(o.start, o.end, func(process string) bool { return process == own })
-			l.Add(c.run, o.lock, 1, x, x.Total > o.late)
-		}
-		l.Into(&f, "untold_losses")
+		excuses(c.run, c.untold, own).Into(&f, "untold_losses")
 		f.Witnesses = c.list.witnesses(c.run)
 		c.looks.bound(&f, n, "so many holds are open at once that not all of them were held against each new one: the count is a lower bound")
 	}

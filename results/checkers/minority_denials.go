@@ -15,7 +15,6 @@
 package checkers
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,16 +29,15 @@ type minorityDenials struct {
 	bound   int64
 	heard   int64 // until when it is known who has what in hand
 	t       *tracker
-	changes []int64          // the times at which faults begin and end, that are still to come
-	changed int64            // the latest one
-	next    int              // the first of the run's faults that has not begun
-	stands  []history.Fault  // since then
-	touched []string         // servers, by these
-	broken  []string         // other nodes, by these
-	free    map[uint16]int64 // by lock: when the latest hold ended
+	changes []int64         // the times at which faults begin and end, that are still to come
+	changed int64           // the latest one
+	next    int             // the first of the run's faults that has not begun
+	stands  []history.Fault // since then
+	touched []string        // servers, by these
+	broken  []string        // other nodes, by these
 	asks    map[results.Place]*deniedAsk
 	asked   int64
-	found   map[results.Place]vainSpan // the longest of each that is beyond the limit
+	vain    vain
 	last    int64
 }
 
@@ -64,9 +62,13 @@ var minorityDenialsKind = results.CheckerKind{
 }
 
 func newMinorityDenials(run results.Run) results.Checker {
+	bound := run.RecoveryBound()
 	c := &minorityDenials{
-		run: run, bound: run.RecoveryBound(), heard: users.AllHeard(run), changed: run.Start, free: map[uint16]int64{},
-		asks: map[results.Place]*deniedAsk{}, found: map[results.Place]vainSpan{},
+		run: run, bound: bound, heard: users.AllHeard(run), changed: run.Start, asks: map[results.Place]*deniedAsk{},
+		vain: vain{run: run, kind: "minority_denial", limit: 2 * bound, most: run.TTL / 4, why: func() string {
+			return fmt.Sprintf("nobody had it in hand, and most of the %d servers were untouched; it may take %.3f ms",
+				len(run.Majority.Servers), results.Milli(2*bound))
+		}},
 	}
 	for _, f := range run.Faults {
 		if run.Majority != nil && !idleFault(f) {
@@ -85,7 +87,7 @@ func idleFault(f history.Fault) bool { return f.Traits != nil && f.Traits.Idle }
 
 func (c *minorityDenials) follow(t *tracker) watch {
 	c.t = t
-	return watch{ended: c.ended, after: c.after, last: c.end}
+	return watch{after: c.after, last: c.end}
 }
 
 // Observe takes the next event, before it begins or ends a hold.
@@ -172,22 +174,15 @@ func (c *minorityDenials) after(e *history.Event) {
 
 // inVain takes an acquire that has not got its lock up to t. end is its outcome, or nil.
 func (c *minorityDenials) inVain(p results.Place, a *deniedAsk, t int64, end *history.Event) {
-	if a.open.Kind == history.KindNone || !c.judges(p.User) || int(p.Lock) < len(c.t.locks) &&
-		len(c.t.locks[p.Lock]) > 0 {
+	since, free := c.t.idle(p.Lock)
+	if a.open.Kind == history.KindNone || !c.judges(p.User) || !free {
 		return
 	}
-	from, t := max(c.changed, c.free[p.Lock], a.since), min(t, c.heard)
+	from, t := max(c.changed, since, a.since), min(t, c.heard)
 	if a.n < fewestDenied && t-max(from, a.open.Time) <= c.bound {
 		return
 	}
-	if was := c.found[p]; t-from <= 2*c.bound || t-from <= was.to-was.from {
-		return
-	}
-	s := vainSpan{from, t, []history.Event{a.open}}
-	if end != nil {
-		s.events = append(s.events, *end)
-	}
-	c.found[p] = s
+	c.vain.add(p, span{from, t}, a.open, end)
 }
 
 // lookAt takes those who ask, up to t. Mostly there was a change only a moment ago.
@@ -196,13 +191,11 @@ func (c *minorityDenials) lookAt(t int64, who func(results.Place) bool) {
 		return
 	}
 	for p, a := range c.asks {
-		if who(p) && t-c.free[p.Lock] > 2*c.bound {
+		if since, _ := c.t.idle(p.Lock); who(p) && t-since > 2*c.bound {
 			c.inVain(p, a, t, nil)
 		}
 	}
 }
-
-func (c *minorityDenials) ended(h *hold) { c.free[h.lock] = max(c.free[h.lock], h.end) }
 
 // end takes those who ask in vain at the end of the history.
 func (c *minorityDenials) end(*tracker) {
@@ -219,31 +212,8 @@ func (c *minorityDenials) Finish() results.Finding {
 		return f.NotApplicable("no majority of servers decides")
 	case c.bound <= 0:
 		return f.NotApplicable("neither a recovery bound nor a ttl is known")
-	case c.asked == 0 && len(c.found) == 0:
+	case c.asked == 0 && len(c.vain.found) == 0:
 		return f.NotApplicable("nobody asked while faults stood on a minority of the servers")
 	}
-	l, list := results.NewLedger(), shortlist{room: results.MaxWitnesses}
-	order := func(a, b results.Place) int { return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Lock, b.Lock)) }
-	for _, p := range slices.SortedFunc(maps.Keys(c.found), order) {
-		s := c.found[p]
-		x := c.run.Still.Worst(s.from, s.to)
-		l.Add(c.run, p.Lock, 1, x, x.Total > min(s.to-s.from-2*c.bound, c.run.TTL/4))
-		list.add(c.proof(p, s))
-	}
-	f = f.Judged("minority_denials", int64(len(c.found)), c.asked)
-	l.Into(&f, "minority_denials")
-	f.Witnesses = list.witnesses(c.run)
-	return f
-}
-
-func (c *minorityDenials) proof(p results.Place, s vainSpan) proof {
-	waited := s.to - s.from
-	return proof{
-		kind: "minority_denial", from: s.from, to: s.to, rank: int(waited / 1e6), events: s.events,
-		text: func() string {
-			return fmt.Sprintf("%v asked for %s in vain for %.3f ms from %s to %s: nobody had it in hand, and most of the %d servers were untouched; it may take %.3f ms",
-				p.User, c.run.LockName(p.Lock), results.Milli(waited), c.run.MS(s.from), c.run.MS(s.to),
-				len(c.run.Majority.Servers), results.Milli(2*c.bound))
-		},
-	}
+	return c.vain.judged("minority_denials", c.asked)
 }

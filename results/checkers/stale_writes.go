@@ -245,16 +245,6 @@ func (s *staleWrites) justify(x *effect) {
 	}
 }
 
-// excusals finds which of these effects came too late only because a process stood still.
-func (s *staleWrites) excusals(kind int) *results.Ledger {
-	l := results.NewLedger()
-	for _, o := range s.late[kind] {
-		why, ok := excused(s.run, o)
-		l.Add(s.run, o.lock, 1, why, ok)
-	}
-	return l
-}
-
 // later finds an effect of a later, conflicting hold. Where there is none, unordered tells whether there is an
 // effect of a hold that neither time nor token can order. Time goes first: the token is what a broken lock gets
 // wrong.
@@ -342,9 +332,9 @@ func (s *staleWrites) Finish() results.Finding {
 		"false_refusals": {N: s.effects},
 	}
 	f.Measures["late_write_ms_max"] = new(results.Milli(s.latest))
-	f.Ledger = s.excusals(0)
+	f.Ledger = excuses(s.run, s.late[0], involved)
 	f.Ledger.Into(&f, "stale_writes")
-	s.excusals(1).Into(&f, "fence_saves")
+	excuses(s.run, s.late[1], involved).Into(&f, "fence_saves")
 	if s.refusals > 0 {
 		f.Warnings = append(f.Warnings, "the resource refused "+figure.Of(s.refusals, "access")+" of rightful holders")
 	}

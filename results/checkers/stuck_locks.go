@@ -123,11 +123,7 @@ func (c *stuckLocks) lock(i uint16) *stuckLock {
 
 // touch adds the time since the lock was last looked at, if somebody asked in vain all the while.
 func (c *stuckLocks) touch(lock uint16, t int64) {
-	l := c.lock(lock)
-	var open []*hold
-	if int(lock) < len(c.t.locks) {
-		open = c.t.locks[lock]
-	}
+	l, open := c.lock(lock), c.t.held(lock)
 	asked := int(lock) < len(c.asks.asking) && c.asks.asking[lock] > 0
 	if t > l.seen && asked && len(open) > 0 {
 		l.beyond += beyond(open, l.seen, t)

@@ -73,6 +73,7 @@ type tracker struct {
 	effects *effects             // nil where nobody wants them
 	users   users.Table[[]*hold] // the open holds of a user
 	locks   [][]*hold            // the open holds of a lock
+	freed   []int64              // by lock: when the latest hold ended by an event, or by the loss of its client
 	clocks  results.Clocks
 	early   []history.Event    // of the engine, whose grants are told of later by clocks that err
 	dead    map[int]int64      // clients that gave no last word: when the last of their events came
@@ -83,7 +84,8 @@ type tracker struct {
 
 func newTracker(run results.Run) *tracker {
 	t := &tracker{
-		run: run, clocks: run.Clocks(), locks: make([][]*hold, len(run.Locks)), dead: map[int]int64{},
+		run: run, clocks: run.Clocks(), locks: make([][]*hold, len(run.Locks)),
+		freed: make([]int64, len(run.Locks)), dead: map[int]int64{},
 		lost: users.LostClients(run),
 	}
 	for _, c := range users.DeadClients(run) {
@@ -195,7 +197,7 @@ func (t *tracker) begin(e *history.Event) {
 	u := t.users.At(e.User)
 	*u = append(*u, h)
 	for int(e.Lock) >= len(t.locks) {
-		t.locks = append(t.locks, nil)
+		t.locks, t.freed = append(t.locks, nil), append(t.freed, 0)
 	}
 	h.at = len(t.locks[e.Lock])
 	t.locks[e.Lock] = append(t.locks[e.Lock], h)
@@ -251,6 +253,22 @@ func (t *tracker) open(u history.User, grant uint32) *hold {
 	return nil
 }
 
+// held returns the open holds of a lock.
+func (t *tracker) held(lock uint16) []*hold {
+	if int(lock) >= len(t.locks) {
+		return nil
+	}
+	return t.locks[lock]
+}
+
+// idle returns since when nobody has had a lock in hand, 0 where nobody ever had; free is false where somebody has.
+func (t *tracker) idle(lock uint16) (since int64, free bool) {
+	if int(lock) >= len(t.locks) {
+		return 0, true
+	}
+	return t.freed[lock], len(t.locks[lock]) == 0
+}
+
 func (t *tracker) renew(e *history.Event) {
 	h := t.open(e.User, e.Grant)
 	if h == nil {
@@ -303,6 +321,7 @@ func (t *tracker) end(e *history.Event) {
 // close ends a hold by an event, or without one.
 func (t *tracker) close(h *hold, at int64, e *history.Event) {
 	t.shut(h, at, e)
+	t.freed[h.lock] = max(t.freed[h.lock], h.end)
 	for _, s := range t.seats {
 		tell(s, s.ended, h)
 	}

@@ -14,10 +14,7 @@
 package checkers
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
@@ -31,14 +28,13 @@ type wedges struct {
 	t       *tracker
 	faults  []history.Fault                      // that have not begun yet
 	healed  int64                                // when the last fault ended; the start where there was none
-	free    []int64                              // by lock: since when nobody has it in hand
 	granted [2]grantSeen                         // the first grants of two users since then
 	asks    map[uint16]map[history.User]*vainAsk // by lock
 	dead    map[int]bool                         // clients: nobody there asks any more
 	looks   looks                                // at those who ask for what another gets
 	asked   int64
 	longest int64
-	found   map[results.Place]vainSpan // the longest of each that is beyond the bound
+	vain    vain
 	last    int64
 }
 
@@ -47,21 +43,9 @@ type grantSeen struct {
 	at   int64 // 0: there was none
 }
 
-// vainAsk is a user that asks for a lock, again and again.
-type vainAsk struct {
-	open  history.Event // the acquire that is under way; KindNone: none
-	since int64         // the first of those that ended in vain, one after the other
-}
-
 // maxAskLooks bounds how often a grant is held against those who ask for its lock. Beyond it the count is a lower
 // bound.
 const maxAskLooks = 1 << 23
-
-// vainSpan is a time beyond the bound for which a user asked in vain, and the acquire with which it ended.
-type vainSpan struct {
-	from, to int64
-	events   []history.Event
-}
 
 var wedgesKind = results.CheckerKind{
 	Name: "wedges", New: newWedges, Follows: holdsOnce, Grants: true,
@@ -79,17 +63,20 @@ var wedgesKind = results.CheckerKind{
 }
 
 func newWedges(run results.Run) results.Checker {
+	bound := run.RecoveryBound()
 	return &wedges{
-		run: run, bound: run.RecoveryBound(), heard: users.AllHeard(run), faults: run.Faults, healed: run.Start,
+		run: run, bound: bound, heard: users.AllHeard(run), faults: run.Faults, healed: run.Start,
 		asks: map[uint16]map[history.User]*vainAsk{}, dead: map[int]bool{}, looks: looks{most: maxAskLooks},
-		found: map[results.Place]vainSpan{},
-		free:  make([]int64, len(run.Locks)),
+		vain: vain{run: run, kind: "wedge", limit: bound, most: results.Forever, why: func() string {
+			return fmt.Sprintf("nobody had it in hand, nothing was broken any more, and others were granted locks; the bound is %.3f ms",
+				results.Milli(bound))
+		}},
 	}
 }
 
 func (c *wedges) follow(t *tracker) watch {
 	c.t = t
-	return watch{began: c.began, ended: c.ended, after: c.after, last: c.end}
+	return watch{began: c.began, after: c.after, last: c.end}
 }
 
 // Observe takes the next event, before it begins or ends a hold.
@@ -163,17 +150,15 @@ func (c *wedges) pass(t int64) {
 
 // idle is since when nobody has a lock in hand and nothing is broken; free is false where that is not so now.
 func (c *wedges) idle(lock uint16) (from int64, free bool) {
-	if c.healed == results.Forever || int(lock) < len(c.t.locks) && len(c.t.locks[lock]) > 0 {
+	since, free := c.t.idle(lock)
+	if !free || c.healed == results.Forever {
 		return 0, false
 	}
 	from = c.healed + c.bound
 	if len(c.run.Faults) == 0 {
 		from = c.healed
 	}
-	if int(lock) < len(c.free) {
-		from = max(from, c.free[lock])
-	}
-	return from, true
+	return max(from, since), true
 }
 
 // freeFor is since when a user could have been granted a lock; free is false where it cannot even now.
@@ -204,14 +189,7 @@ func (c *wedges) inVain(p results.Place, a *vainAsk, t int64, end *history.Event
 		return
 	}
 	c.longest = max(c.longest, t-from)
-	if was := c.found[p]; t-from <= c.bound || t-from <= was.to-was.from {
-		return
-	}
-	s := vainSpan{from, t, []history.Event{a.open}}
-	if end != nil {
-		s.events = append(s.events, *end)
-	}
-	c.found[p] = s
+	c.vain.add(p, span{from, t}, a.open, end)
 }
 
 // overtaken takes a grant: whoever asked for that lock beside its user did so in vain up to now. Mostly the lock was
@@ -246,13 +224,6 @@ func (c *wedges) began(h *hold) {
 	}
 }
 
-func (c *wedges) ended(h *hold) {
-	for int(h.lock) >= len(c.free) {
-		c.free = append(c.free, 0)
-	}
-	c.free[h.lock] = max(c.free[h.lock], h.end)
-}
-
 // end takes those who ask in vain at the end of the history.
 func (c *wedges) end(*tracker) {
 	for _, client := range users.DeadClients(c.run) {
@@ -273,29 +244,8 @@ func (c *wedges) Finish() results.Finding {
 	if c.bound <= 0 {
 		return f.NotApplicable("neither a recovery bound nor a ttl is known")
 	}
-	l, list := results.NewLedger(), shortlist{room: results.MaxWitnesses}
-	for _, p := range slices.SortedFunc(maps.Keys(c.found),
-		func(a, b results.Place) int { return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Lock, b.Lock)) }) {
-		s := c.found[p]
-		x := c.run.Still.Worst(s.from, s.to)
-		l.Add(c.run, p.Lock, 1, x, x.Total > s.to-s.from-c.bound)
-		list.add(c.proof(p, s))
-	}
-	n := int64(len(c.found))
-	f.Verdict, f.Counts = results.VerdictOf(n), map[string]*int64{"wedges": new(n)}
-	f.Chances = map[string]results.Chances{"wedges": {N: c.asked}}
+	f = c.vain.judged("wedges", c.asked)
 	f.Measures = map[string]*float64{"wedge_ms_max": new(results.Milli(c.longest))}
-	l.Into(&f, "wedges")
-	f.Witnesses = list.witnesses(c.run)
-	c.looks.bound(&f, n, "so many users ask for one lock at once that not all of them were held against each grant: the count is a lower bound")
+	c.looks.bound(&f, int64(len(c.vain.found)), "so many users ask for one lock at once that not all of them were held against each grant: the count is a lower bound")
 	return f
-}
-
-func (c *wedges) proof(p results.Place, s vainSpan) proof {
-	waited := s.to - s.from
-	return proof{kind: "wedge", from: s.from, to: s.to, rank: int(waited / 1e6), events: s.events, text: func() string {
-		return fmt.Sprintf("%v asked for %s in vain for %.3f ms from %s to %s: nobody had it in hand, nothing was broken any more, and others were granted locks; the bound is %.3f ms",
-			p.User, c.run.LockName(p.Lock), results.Milli(waited), c.run.MS(s.from), c.run.MS(s.to),
-			results.Milli(c.bound))
-	}}
 }

@@ -1,0 +1,84 @@
+package checkers
+
+import (
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+// overstay is something that lasted longer than it may, such as a hold, or an effect of it, beyond the end of its
+// validity. It is excused where a process stood still for longer than it was late.
+type overstay struct {
+	user       history.User
+	lock       uint16
+	start, end int64 // ns: of the stay
+	late       int64 // ns: how long it lasted beyond the validity
+	n          int64 // how many violations it alone explains
+}
+
+// overstayed measures by how much a hold had outlived its validity at until. The stay begins with the request, because
+// validity is counted from there. It is late by 0, and has neither begin nor end, where nothing can excuse it: the hold
+// never ended, its validity is not known, or it was not over.
+func overstayed(h *hold, until int64) overstay {
+	o := overstay{user: h.user, lock: h.lock}
+	valid := h.until()
+	if valid == 0 {
+		valid = h.valid
+	}
+	if valid == history.ValidUnknown || until == results.Forever || valid >= until {
+		return o
+	}
+	o.start, o.end, o.late = h.start, until, until-valid
+	if h.issued > 0 {
+		o.start = min(o.start, h.issued)
+	}
+	return o
+}
+
+// processes are those whose standstill may be why something lasted too long.
+type processes func(run results.Run, o overstay) func(process string) bool
+
+// anyone is every process of lockquake.
+func anyone(results.Run, overstay) func(process string) bool {
+	return func(string) bool { return true }
+}
+
+// own is the process of the user.
+func own(_ results.Run, o overstay) func(process string) bool {
+	name := history.ClientName(o.user.Client())
+	return func(process string) bool { return process == name }
+}
+
+// involved are the processes that a holder depends on: its own, the resource, which answers it, and in a run by steps
+// the engine, which tells it to go on.
+func involved(run results.Run, o overstay) func(process string) bool {
+	name := history.ClientName(o.user.Client())
+	return func(process string) bool {
+		_, client := history.ClientOf(process)
+		return process == name || !client && (process != history.Engine || run.Directed)
+	}
+}
+
+// excused reports whether the stay would have ended in time if none of the processes had stood still, and which of
+// them stood still the longest.
+func excused(run results.Run, o overstay, among processes) (results.Standstill, bool) {
+	x := run.Still.Longest(o.start, o.end, among(run, o))
+	return x, x.Total > o.late
+}
+
+// excuses finds which of the stays are excused.
+func excuses(run results.Run, list []overstay, among processes) *results.Ledger {
+	l := results.NewLedger()
+	for _, o := range list {
+		x, ok := excused(run, o, among)
+		l.Add(run, o.lock, 1, x, ok)
+	}
+	return l
+}
+
+// standingStill names the process whose standstill alone explains how long h stayed. It ends a witness's sentence.
+func standingStill(run results.Run, h *hold, until int64) string {
+	if why, ok := excused(run, overstayed(h, until), involved); ok {
+		return "; " + why.Text(run)
+	}
+	return ""
+}
