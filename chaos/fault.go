@@ -57,6 +57,8 @@ type Kind struct {
 	// Stops tells whether the target does not run while the trouble stands, so that whoever stopped it in order to aim
 	// must not continue it.
 	Stops bool
+	// StopsClock tells whether the target's monotonic clock stands still meanwhile, and is behind from then on.
+	StopsClock bool
 	// Slows tells whether the target's process gets less of a processor than it wants.
 	Slows bool
 	// Idle tells whether nothing happens to the target.

@@ -43,6 +43,10 @@ const (
 	FactMonotonic = "monotonic"
 )
 
+// FactStamps is the fact that tells the clock by which a client stamps its events, in nanoseconds. It counts from the
+// same time as FactMonotonic does. Servers have none.
+const FactStamps = "stamps"
+
 // The facts by which a server tells of its disk. An Observer knows those that its service can tell.
 const (
 	// FactSyncing is "true" while the server waits for a sync of its log.

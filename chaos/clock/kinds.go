@@ -1,4 +1,4 @@
-// Package clock has the faults of the wall clocks of processes. Beside them is what they ask of the agent: its orders
+// Package clock has the faults of the clocks of processes. Beside them is what they ask of the agent: its orders
 // and its answers.
 package clock
 
@@ -6,5 +6,5 @@ import "github.com/lockquake/lockquake/chaos"
 
 // Kinds lists them.
 func Kinds() []chaos.Kind {
-	return []chaos.Kind{clockJumpKind(), clockDriftKind()}
+	return []chaos.Kind{clockJumpKind(), clockDriftKind(), clockStopKind()}
 }

@@ -16,7 +16,7 @@ const DoClock = "clock"
 // DoClocked is the order that only tells what stands: no arguments, answered with Clocked.
 const DoClocked = "clocked"
 
-// Shift is one shift of a wall clock.
+// Shift is one shift of a wall clock, or of a monotonic one.
 type Shift struct {
 	Jump time.Duration `json:"jump,omitempty"`
 	// seconds that each second gains, counted from Since: 0.1 runs a tenth too fast
@@ -24,6 +24,8 @@ type Shift struct {
 	// Since is in ns since 1970 by the machine's clock; 0 is now. A process that takes the place of one that was killed
 	// goes on with the drift that its predecessor had.
 	Since int64 `json:"since,omitempty"`
+	// Still is for how long the monotonic clock stood still: it is behind by that. The wall clock is not changed.
+	Still time.Duration `json:"still,omitempty"`
 	// How is ByVDSO or ByFaketime, as a fault asks for it; the agent goes by File, which the node fills in.
 	How string `json:"-"`
 	// File is where the process, with libfaketime loaded into it, looks for its time, by its own path; then it is
@@ -37,6 +39,7 @@ type Clocked struct {
 	Offset    int64   `json:"offset"`          // ns by which the clock is ahead now, of all shifts together
 	Drifted   int64   `json:"drifted"`         // the part of it that was gained
 	Gain      float64 `json:"gain"`            // of all shifts together
+	Still     int64   `json:"still,omitempty"` // ns for which the monotonic clock stood still, of all shifts together
 	Since     int64   `json:"since,omitempty"` // of this shift
 	How       string  `json:"how"`             // for a receipt
 	Gone      bool    `json:"gone,omitempty"`  // after an undo: the process had ended

@@ -19,7 +19,8 @@ const CanClock chaos.Capability = "clock"
 // It reaches programs that ask the C library for the time: C and the JVM, not Go.
 const Preload node.Preparation = "preload"
 
-// Shifter is a node whose process's wall clock can be moved, while its monotonic clock goes on as before.
+// Shifter is a node whose process's clocks can be moved: the wall clock, while its monotonic clock goes on as before, or
+// the monotonic one, back.
 type Shifter interface {
 	// ShiftClock moves the clock by a shift that stands under the key. Shifts of one node add up. A process that takes
 	// the place of one that ended gets those that stand; of a node that does not run the answer says Gone, and its next
@@ -35,6 +36,7 @@ type Shifter interface {
 type Shifted struct {
 	Ahead time.Duration // of all shifts together, at some moment between Asked and Time
 	Gain  float64       // of all shifts together
+	Still time.Duration // for which its monotonic clock stood still, of all shifts together
 	Asked int64         // ns of CLOCK_MONOTONIC, when the agent was asked
 	Time  int64         // and when its answer had arrived
 	How   string        // for a receipt

@@ -159,13 +159,18 @@ func (w *watched) monotonic(ctx context.Context) (text string, moved bool) {
 
 // monoAhead asks for the node's monotonic clock.
 func (w *watched) monoAhead(ctx context.Context) monoReading {
+	return w.clockAhead(ctx, chaos.FactMonotonic)
+}
+
+// clockAhead asks for a clock of the node that counts nanoseconds.
+func (w *watched) clockAhead(ctx context.Context, fact string) monoReading {
 	if w.service == nil {
 		return monoReading{how: "there is nobody to ask"}
 	}
 	ctx, cancel := context.WithTimeout(ctx, chaos.AskTimeout)
 	defer cancel()
 	from := clock.Now()
-	answer, err := w.service.Ask(ctx, w.Name(), chaos.FactMonotonic)
+	answer, err := w.service.Ask(ctx, w.Name(), fact)
 	to := clock.Now()
 	if err != nil {
 		return monoReading{how: err.Error()}

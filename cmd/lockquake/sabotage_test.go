@@ -72,6 +72,7 @@ var sabotages = map[string]sabotage{
 	// The answer of an agent that takes itself at its word.
 	"clock-jump":  {deaf: "clock,clocked", answer: `{"processes":1,"offset":60000000000,"how":"it says"}`},
 	"clock-drift": {deaf: "clock,clocked", answer: `{"processes":1,"gain":0.5,"how":"it says"}`},
+	"clock-stop":  {deaf: "signal:STOP"},
 	// The replica answers OK and then waits for its primary, which is stopped; nobody takes that one for dead.
 	"failover": {options: &tryout.Options{
 		Backend: "rediscluster", Set: "node_timeout: 30s",

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/lock"
 	"github.com/lockquake/lockquake/workloads"
@@ -35,6 +36,9 @@ func (s *session) begin(st *wire.Start) error {
 	l, err := s.understand(st)
 	if err != nil {
 		return err
+	}
+	if st.OwnClock {
+		clock.FollowStops()
 	}
 	if st.Record {
 		s.rec = wire.NewRecorder(s.conn, st.Format, st.Locks)

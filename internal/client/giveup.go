@@ -10,7 +10,7 @@ import (
 )
 
 // deadline is when a call that begins now must end, as its invoke tells it.
-func deadline(timeout time.Duration) int64 { return clock.Mono() + int64(timeout) }
+func deadline(timeout time.Duration) int64 { return clock.Stamp() + int64(timeout) }
 
 // pendingAcquire is the acquire of one user that is under way, and what gives it up.
 type pendingAcquire struct {

@@ -134,7 +134,7 @@ func (u *user) acquire(ctx context.Context, d demand) (*hold, error) {
 	u.grants++
 	h := &hold{u: u, lock: d.lock, op: asked.Seq, token: g.Token, mode: g.Mode, grant: g, valid: g.ValidUntil}
 	e.Phase, e.Op, e.Grant = history.Ok, asked.Seq, asked.Seq
-	e.Token, e.Valid, e.Mode = uint64(g.Token), moment(g.ValidUntil), uint8(g.Mode)
+	e.Token, e.Valid, e.Mode = uint64(g.Token), u.s.moment(g.ValidUntil), uint8(g.Mode)
 	e.Value = asked.Time // not later than the request was sent
 	if !g.Issued.IsZero() {
 		e.Value = clock.Of(g.Issued)
@@ -163,9 +163,9 @@ func (u *user) event(k history.Kind, lockNumber int) history.Event {
 }
 
 // moment turns a validity into what events hold.
-func moment(v lock.Validity) int64 {
+func (s *session) moment(v lock.Validity) int64 {
 	if end, ok := v.Time(); ok {
-		return clock.Of(end)
+		return clock.Ends(end, s.access.TTL)
 	}
 	if v.IsEndless() {
 		return history.ValidEndless

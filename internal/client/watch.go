@@ -43,11 +43,11 @@ func (h *hold) changed(c lock.Change) {
 	e := h.u.event(history.Renewed, h.lock)
 	e.Phase, e.Grant, e.Token, e.Mode = history.Info, h.op, uint64(h.token), uint8(h.mode)
 	if c.Lost {
-		e.Kind, e.Valid = history.Lost, moment(h.valid)
+		e.Kind, e.Valid = history.Lost, h.u.s.moment(h.valid)
 		h.lost = true
 	} else {
 		h.valid = c.ValidUntil
-		e.Valid = moment(c.ValidUntil)
+		e.Valid = h.u.s.moment(c.ValidUntil)
 	}
 	if !c.At.IsZero() {
 		e.Value = clock.Of(c.At)
@@ -98,7 +98,7 @@ func (h *hold) renew(ctx context.Context, r lock.Renewer, timeout time.Duration)
 	h.mu.Lock()
 	h.grant, h.valid = g, g.ValidUntil
 	h.mu.Unlock()
-	e.Phase, e.Op, e.Valid = history.Ok, asked.Seq, moment(g.ValidUntil)
+	e.Phase, e.Op, e.Valid = history.Ok, asked.Seq, h.u.s.moment(g.ValidUntil)
 	h.u.finished(&e, asked, false)
 	return nil
 }

@@ -55,7 +55,14 @@ func calibrate() pair {
 
 // Of returns the host's CLOCK_MONOTONIC, in nanoseconds, at t. A t without monotonic reading is converted by the wall
 // clock and moves with it.
-func Of(t time.Time) int64 { return base.mono + int64(t.Sub(base.wall)) }
+func Of(t time.Time) int64 {
+	own := base.mono + int64(t.Sub(base.wall))
+	if stopped.follows.Load() {
+		look(Now, Mono)
+		own += behindAt(own)
+	}
+	return own
+}
 
 // Time returns the time.Time, with monotonic reading, at mono nanoseconds of the host's CLOCK_MONOTONIC.
 func Time(mono int64) time.Time { return base.wall.Add(time.Duration(mono - base.mono)) }

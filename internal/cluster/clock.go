@@ -87,6 +87,7 @@ func (cf *Clock) shifted(asked int64, c wall.Clocked, err error) (wall.Shifted, 
 		if args, ok := s.order.Args.(wall.Shift); ok {
 			out.Ahead += args.Jump
 			out.Gain += args.Gain
+			out.Still += args.Still
 		}
 	}
 	return out, err

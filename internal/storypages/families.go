@@ -32,7 +32,7 @@ var families = []family{
 		Question: "What if the holder sleeps?",
 		Stories: []string{
 			"etcd-holder-pause", "*-holder-pause", "*-holder-pause-advisory", "*-holder-pause-single",
-			"redis-holder-throttled", "both-holders-paused", "session-check", "lease-guard", "renewal-keeps",
+			"redis-holder-throttled", "redis-holder-suspended", "both-holders-paused", "session-check", "lease-guard", "renewal-keeps",
 			"zookeeper-long-work", "lease-dilemma",
 		},
 	},

@@ -54,7 +54,7 @@ func StartPulse(r *Recorder, user history.User, broken func(error)) *Pulse {
 // called at every look, unless it is nil.
 func Watch(stalled func(gap int64), each func()) *Pulse {
 	p := &Pulse{stop: make(chan struct{}), ended: make(chan struct{})}
-	go p.run(clock.Mono(), stalled, each) // from here on, whenever the goroutine gets to run
+	go p.run(clock.Stamp(), stalled, each) // from here on, whenever the goroutine gets to run
 	return p
 }
 
@@ -68,7 +68,7 @@ func (p *Pulse) run(last int64, stalled func(gap int64), each func()) {
 			stopped = true
 		case <-t.C:
 		}
-		n := clock.Mono()
+		n := clock.Stamp()
 		gap := n - last
 		last = n
 		if gap > p.longest.Load() {

@@ -128,7 +128,7 @@ func (r *Recorder) Stood(user history.User, ns int64) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	until := clock.Mono()
+	until := clock.Stamp()
 	from := until - ns
 	// a user who waits since before that does not run either, and what is on record is not told again
 	for _, w := range r.waits {
@@ -169,7 +169,7 @@ func (r *Recorder) Flush() {
 
 // add stamps and encodes e. The caller holds mu.
 func (r *Recorder) add(e *history.Event) Stamp {
-	t := clock.Mono()
+	t := clock.Stamp()
 	if t < r.last {
 		t = r.last
 	}
@@ -244,7 +244,7 @@ func (r *Recorder) write() {
 	r.spare = b
 	r.written = group
 	r.writing = false
-	r.busy = clock.Mono()
+	r.busy = clock.Stamp()
 	if err != nil {
 		r.err = err
 		r.waiting[(group+1)&1].Broadcast()
@@ -269,7 +269,7 @@ func (r *Recorder) flusher() {
 		case <-r.kick:
 		}
 		r.mu.Lock()
-		if rest := r.busy + int64(gather) - clock.Mono(); rest > 0 {
+		if rest := r.busy + int64(gather) - clock.Stamp(); rest > 0 {
 			r.mu.Unlock()
 			time.Sleep(time.Duration(rest))
 			r.mu.Lock()

@@ -135,6 +135,9 @@ type Start struct {
 	Timeout int64            `json:"timeout_ns"`          // of one acquire, release, read or write
 	Record  bool             `json:"record"`              // false: count only (benchmarks)
 	TTL     int64            `json:"ttl_ns,omitempty"`    // of the run's grants, for all nodes; 0: not known
+	// OwnClock says that a fault of the run sets the client's monotonic clock back: events are stamped by a clock that
+	// it does not reach.
+	OwnClock bool `json:"own_clock,omitempty"`
 }
 
 // Workload is workload mode: Users loops of the named workload.

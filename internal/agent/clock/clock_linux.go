@@ -1,4 +1,4 @@
-// Package clock moves the wall clocks of processes, and has processes read their own.
+// Package clock moves the wall clocks of processes, sets their monotonic clocks back, and has processes read their own.
 //
 // A process reads the time by a function of the vDSO, a small library that the kernel maps into it, mostly without a
 // system call. The agent writes a jump to code of its own over the beginning of that function. The code makes the
@@ -28,11 +28,12 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/ptrace"
 )
 
-// skew is one shift of one process's wall clock.
+// skew is one shift of one process's clocks.
 type skew struct {
 	jump  int64 // ns
 	gain  int64 // in 2^-32 of a second for each second
 	epoch int64 // ns since 1970 from which gain counts
+	still int64 // ns for which the monotonic clock stood still
 	file  string
 }
 
@@ -85,6 +86,9 @@ func (m *mover) doClock(ctx context.Context, c agent.Call, args wall.Shift) (any
 	if args.File != "" && args.Gain != 0 {
 		return nil, errors.New("libfaketime counts a rate from the start of each program, so a clock that drifts is not told by a file")
 	}
+	if args.Still < 0 || args.Still != 0 && args.File != "" {
+		return nil, errors.New("a monotonic clock can be set back alone, and by a patch of the vDSO alone")
+	}
 	if args.File == "" {
 		if err := supported(); err != nil {
 			return nil, err
@@ -93,7 +97,7 @@ func (m *mover) doClock(ctx context.Context, c agent.Call, args wall.Shift) (any
 	s := m.skewsOf(c.Process)
 	one := &skew{
 		jump: int64(args.Jump), gain: int64(math.Round(args.Gain * (1 << 32))), file: args.File,
-		epoch: args.Since,
+		epoch: args.Since, still: int64(args.Still),
 	}
 	c.Stand(func(ctx context.Context) (any, error) {
 		s.mu.Lock()
@@ -153,6 +157,7 @@ func (s *skewed) sum(file string) stubHeader {
 		if k.file == file {
 			h.Offset += k.jump + scale(h.Epoch-k.epoch, k.gain)
 			h.Rate += k.gain
+			h.Mono -= k.still
 		}
 	}
 	if !h.stands() {
@@ -164,7 +169,7 @@ func (s *skewed) sum(file string) stubHeader {
 // said is what all shifts together come to now.
 func (s *skewed) said() wall.Clocked {
 	h := s.sum("")
-	out := wall.Clocked{Offset: h.Offset, Gain: float64(h.Rate) / (1 << 32)}
+	out := wall.Clocked{Offset: h.Offset, Gain: float64(h.Rate) / (1 << 32), Still: -h.Mono}
 	for _, f := range s.files {
 		out.Offset += s.sum(f).Offset
 	}

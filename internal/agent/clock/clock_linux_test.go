@@ -308,6 +308,56 @@ func TestBesideAPause(t *testing.T) {
 	child.wantAhead("continued", time.Minute)
 }
 
+// TestStandsStill stops a process and has its monotonic clock stand still meanwhile, twice, beside a jump of the other one.
+func TestStandsStill(t *testing.T) {
+	child := goTeller(t)
+	c, p := clockAgent(t, child.cmd.Process.Pid)
+	ctx := t.Context()
+	const still = 1500 * time.Millisecond
+	shiftBy(t, c, p, "j", wall.Shift{Jump: time.Minute})
+	for i, key := range []string{"a", "b"} {
+		before, from := child.ask(""), hostTime()
+		if err := c.Signal(ctx, p, "STOP"); err != nil {
+			t.Fatal(err)
+		}
+		agenttest.Until(t, p, "stopped", agenttest.Stopped)
+		stood := hostTime()
+		time.Sleep(still)
+		got := shiftBy(t, c, p, key, wall.Shift{Still: time.Duration(hostTime() - stood)})
+		if got.Still < int64(still)*int64(i+1) || got.Offset != int64(time.Minute) {
+			t.Errorf("the agent says %+v", got)
+		}
+		if err := c.Signal(ctx, p, "CONT"); err != nil {
+			t.Fatal(err)
+		}
+		agenttest.Until(t, p, "running", agenttest.Running)
+		child.wantAhead("continued", time.Minute)
+		after, to := child.ask(""), hostTime()
+		if went := after[1] - before[1]; went < 0 || went > to-from-int64(still) {
+			t.Errorf("its monotonic clock went on by %v of %v, of which it was stopped for %v", time.Duration(went), time.Duration(to-from), still)
+		}
+		var read wall.Readings
+		if err := c.Order(ctx, agent.Order{Do: wall.DoReadClocks, Process: p}, &read); err != nil {
+			t.Fatal(err)
+		}
+		var ts unix.Timespec
+		_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+		if behind := ts.Nano() - read.Mono; behind < got.Still || behind > got.Still+int64(time.Second) {
+			t.Errorf("a thread of it reads a clock that is behind by %v, want %v", time.Duration(behind), time.Duration(got.Still))
+		}
+	}
+	for _, args := range []wall.Shift{{Still: -1}, {Still: 1, File: "/tmp/clock"}} {
+		if err := c.Order(ctx, agent.Order{Do: wall.DoClock, Process: p, Key: "x", Args: args}, nil); err == nil {
+			t.Errorf("%+v was accepted", args)
+		}
+	}
+	if err := c.Close(); err != nil { // as when its supervisor was killed
+		t.Fatal(err)
+	}
+	child.wantAhead("when the control stream has ended", 0)
+	wantPristine(t, p.PID)
+}
+
 // TestDescendants moves the clock of a process, of its child that was there before, and of one that is born later.
 func TestDescendants(t *testing.T) {
 	if _, err := exec.LookPath("perl"); err != nil {

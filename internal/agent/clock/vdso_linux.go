@@ -27,6 +27,7 @@ type entry struct {
 type stubHeader struct {
 	Magic  [4]byte
 	By     proc.Program // whose work it is
+	Mono   int64        // ns by which the monotonic clock is ahead: 0, or less than that
 	Epoch  int64        // ns since 1970 from which Rate counts
 	Rate   int64        // what a second gains, in 2^-32 of it
 	Offset int64        // ns
@@ -165,7 +166,7 @@ func (p original) patch(h stubHeader) []byte {
 	return out
 }
 
-func (h stubHeader) stands() bool { return h.Rate != 0 || h.Offset != 0 }
+func (h stubHeader) stands() bool { return h.Rate != 0 || h.Offset != 0 || h.Mono != 0 }
 
 // header returns the shift that an image carries. It is an error if the rest is not as the kernel made it: then another
 // program has changed it, or it is from another kernel, and it must not be written to.

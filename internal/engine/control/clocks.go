@@ -34,14 +34,20 @@ func (c Clocks) Facts() map[string]string {
 
 // Ask asks a client or resource itself for its clocks, and the service for everything else.
 func (c Clocks) Ask(ctx context.Context, node, fact string) (string, error) {
-	if fact != chaos.FactClock && fact != chaos.FactMonotonic {
+	if fact != chaos.FactClock && fact != chaos.FactMonotonic && fact != chaos.FactStamps {
 		return c.Nodes.Service.Ask(ctx, node, fact)
 	}
 	for _, s := range c.Processes.All {
 		if s.Node.Name() == node {
 			p, err := s.Clock.Read(ctx)
+			if fact == chaos.FactStamps {
+				return strconv.FormatInt(s.Clock.Run(p.Now), 10), err
+			}
 			return clockText(fact, p.Wall, s.Clock.Run(p.Mono), ""), err
 		}
+	}
+	if fact == chaos.FactStamps {
+		return "", fmt.Errorf("%s stamps no events", node)
 	}
 	_, known := c.Nodes.Service.Facts()[fact]
 	if known {

@@ -47,7 +47,7 @@ func (f StartFrames) Of(n *cluster.Node, index int) (*wire.Start, error) {
 		return st, nil
 	}
 	st.Renew, st.Check = sc.Workload.Renew || f.Plan.Renews, sc.Workload.Check
-	st.Margin = int64(sc.Workload.Margin)
+	st.Margin, st.OwnClock = int64(sc.Workload.Margin), f.Plan.StopsClocks()
 	if err := f.access(st, index); err != nil {
 		return nil, err
 	}

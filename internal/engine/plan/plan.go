@@ -113,6 +113,11 @@ func (p *Plan) NeedsAgent() bool {
 	return slices.ContainsFunc(p.allInjections(), func(inj Injection) bool { return len(inj.needs()) > 0 })
 }
 
+// StopsClocks reports whether any fault may set the monotonic clock of a client back.
+func (p *Plan) StopsClocks() bool {
+	return slices.ContainsFunc(p.allInjections(), func(inj Injection) bool { return inj.Kind.StopsClock })
+}
+
 // Passage says what a user does at the point that a step awaits: it waits ("reached") or dies ("died").
 func (p *Plan) Passage(number int, st scenarios.Step) string {
 	how := "reached"
