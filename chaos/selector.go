@@ -48,6 +48,21 @@ func (w word) isTarget() bool { return !w.far }
 
 func (w word) isFar() bool { return !w.holds() }
 
+// Targets lists the words that a target can be. Those that may name a lock come with this one, too.
+func Targets(lock string) []string {
+	var out []string
+	for _, w := range words {
+		if w.far {
+			continue
+		}
+		out = append(out, w.name)
+		if w.lock {
+			out = append(out, w.name+"("+lock+")")
+		}
+	}
+	return out
+}
+
 // lockForm is a target that names a lock.
 var lockForm = regexp.MustCompile(`^(\w+)\(([^()\s]+)\)$`)
 

@@ -1,0 +1,219 @@
+package script
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// The most that a drawn script has of each.
+const (
+	mostFaults  = 4
+	mostVisits  = 4
+	mostClients = 4
+	mostUsers   = 4
+	mostLocks   = 3
+)
+
+// drawTries is how often a script is drawn or changed that a run would refuse, before a simpler one is taken.
+const drawTries = 20
+
+// Draw returns a random script. It is a function of the space and of what r yields.
+func (s Space) Draw(r *rand.Rand) Script {
+	d := drawer{s, r}
+	for range drawTries {
+		if x := s.normal(d.script()); s.Check(x) == nil {
+			return x
+		}
+	}
+	return s.normal(Script{For: s.Shortest, Crowd: d.crowd()})
+}
+
+// drawer draws the parts of scripts.
+type drawer struct {
+	Space
+	r *rand.Rand
+}
+
+func (d drawer) script() Script {
+	x := Script{For: round(d.between(d.Shortest, d.Longest)), Crowd: d.crowd()}
+	for range d.count(mostVisits) {
+		x.Visits = append(x.Visits, d.visit(x))
+	}
+	n := d.count(mostFaults)
+	if n == 0 && len(x.Visits) == 0 {
+		n = 1
+	}
+	for range n {
+		if in, ok := d.injection(x); ok {
+			x.Faults = append(x.Faults, in)
+		}
+	}
+	return x
+}
+
+// chance is true with this probability.
+func (d drawer) chance(p float64) bool { return d.r.Float64() < p }
+
+// count draws 0 to most, each half as likely as the one before.
+func (d drawer) count(most int) int {
+	n := 0
+	for n < most && d.chance(0.5) {
+		n++
+	}
+	return n
+}
+
+// between draws a time whose logarithm is evenly spread.
+func (d drawer) between(low, high time.Duration) time.Duration {
+	if high <= low {
+		return low
+	}
+	return time.Duration(float64(low) * math.Exp(d.r.Float64()*math.Log(float64(high)/float64(low))))
+}
+
+// least is the shortest time that is drawn.
+const least = time.Millisecond
+
+// length draws how long something lasts: about a TTL, or anything that the run has room for.
+func (d drawer) length(run time.Duration) time.Duration {
+	if d.chance(0.5) {
+		return round(d.between(d.TTL/8, 4*d.TTL))
+	}
+	return round(d.between(least, run))
+}
+
+// moment draws a time within the run.
+func (d drawer) moment(run time.Duration) time.Duration {
+	return round(time.Duration(d.r.Float64() * 0.8 * float64(run)))
+}
+
+// round is a time that people can read: whole milliseconds, and of longer ones two or three digits.
+func round(t time.Duration) time.Duration {
+	unit := time.Millisecond
+	for t >= 1000*unit {
+		unit *= 10
+	}
+	return max(t.Round(unit), least)
+}
+
+func (d drawer) crowd() Crowd {
+	c := Crowd{Clients: 1 + d.r.IntN(mostClients), Users: 1 + d.r.IntN(mostUsers), Locks: 1}
+	c.Hold = round(d.between(least, 2*d.TTL))
+	if d.chance(0.25) {
+		c.Locks = 2 + d.r.IntN(mostLocks-1)
+	}
+	if d.chance(0.25) {
+		c.Think = round(d.between(least, d.TTL))
+	}
+	if d.chance(0.25) {
+		c.Timeout = round(d.between(d.TTL/8, 4*d.TTL))
+	}
+	c.Renew = d.Extends && d.chance(0.25)
+	if d.Shared && d.chance(0.25) {
+		c.Shared = float64(1+d.r.IntN(9)) / 10
+	}
+	return c
+}
+
+// injection draws a fault; ok is false where none can be delivered.
+func (d drawer) injection(x Script) (in Injection, ok bool) {
+	if len(d.Faults) == 0 {
+		return in, false
+	}
+	f := d.Faults[d.r.IntN(len(d.Faults))]
+	in = Injection{Use: f.Kind.Name, Keys: d.keys(f), On: d.target(f, x), At: d.moment(x.For)}
+	if d.lasts(in) {
+		in.For = d.length(x.For)
+	}
+	return in, true
+}
+
+// target draws whom a fault hits.
+func (d drawer) target(f Fault, x Script) string {
+	targets := f.Targets
+	if f.OnUsers {
+		targets = append(slices.Clone(targets), x.users()...)
+	}
+	return targets[d.r.IntN(len(targets))]
+}
+
+// lasts reports whether an injection stands until it is healed.
+func (s Space) lasts(in Injection) bool {
+	k := s.kinds[in.Use]
+	f, err := newFault(k, in.Keys)
+	return err == nil && k.Lasts(f)
+}
+
+// users lists the users of the visits, each once.
+func (x Script) users() (out []string) {
+	for _, v := range x.Visits {
+		if !slices.Contains(out, v.User) {
+			out = append(out, v.User)
+		}
+	}
+	return out
+}
+
+func (d drawer) visit(x Script) Visit {
+	v := Visit{User: d.Users[d.r.IntN(len(d.Users))], At: d.moment(x.For)}
+	if x.Crowd.Locks > 1 && d.chance(0.25) {
+		v.Lock = d.r.IntN(x.Crowd.Locks)
+	}
+	v.Shared = d.Shared && d.chance(0.25)
+	if d.chance(0.9) {
+		v.Hold = d.length(x.For)
+	}
+	if d.chance(0.1) {
+		v.Patience = d.length(x.For)
+	}
+	if d.chance(0.05) {
+		v.Cancel = d.length(x.For)
+	}
+	if d.Renews && d.chance(0.25) {
+		v.Renew = d.length(x.For)
+	}
+	if d.chance(0.25) {
+		v.Write = d.length(x.For)
+	}
+	v.Close = d.chance(0.05)
+	if d.chance(0.5) {
+		v.Arm = d.arm(x, v)
+	}
+	return v
+}
+
+// arm draws where a visit's user is stopped; nil where it passes no point.
+func (d drawer) arm(x Script, v Visit) *Arm {
+	var points []Point
+	for _, p := range d.Points {
+		if v.makes(p.Before) {
+			points = append(points, p)
+		}
+	}
+	if len(points) == 0 {
+		return nil
+	}
+	p := points[d.r.IntN(len(points))]
+	a := &Arm{Point: p.Name, Before: p.Before}
+	if a.Die = d.Dies && d.chance(0.2); !a.Die {
+		a.Wait = d.length(x.For)
+	}
+	return a
+}
+
+// makes reports whether a visit makes a call.
+func (v Visit) makes(before string) bool {
+	switch before {
+	case acquire:
+		return true
+	case release:
+		return !v.Close && (v.Hold > 0 || v.Until != nil)
+	case renew:
+		return v.Renew > 0
+	case write:
+		return v.Write > 0
+	}
+	return false
+}

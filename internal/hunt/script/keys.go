@@ -1,0 +1,146 @@
+package script
+
+import (
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// keys draws the keys of a fault: those of one of its alternatives, with their values changed. What the fault does not
+// take stays as it was.
+func (d drawer) keys(f Fault) string {
+	return d.changed(f, settledBy(f.Keys[d.r.IntN(len(f.Keys))], func(last int64) int64 {
+		return d.r.Int64N(last + 1)
+	}))
+}
+
+// changed gives some of the values other ones of their type.
+func (d drawer) changed(f Fault, keys string) string {
+	pairs := pairsOf(keys)
+	for i := range pairs {
+		if d.chance(0.5) {
+			continue
+		}
+		was := pairs[i].value
+		pairs[i].value = d.value(f, pairs[i])
+		if _, err := newFault(f.Kind, join(pairs)); err != nil {
+			pairs[i].value = was
+		}
+	}
+	return join(pairs)
+}
+
+// pair is a key with its value, both as YAML.
+type pair struct{ key, value string }
+
+// pairsOf takes keys apart. Values with commas in them stay whole: they are of one pair.
+func pairsOf(keys string) (out []pair) {
+	params, err := scenarios.ParseParams("{" + keys + "}")
+	if err != nil {
+		return nil
+	}
+	rest := params.String()
+	names := params.Keys()
+	for i, key := range names {
+		text := strings.TrimPrefix(rest, key+": ")
+		value := text
+		if i+1 < len(names) {
+			value, rest, _ = strings.Cut(text, ", "+names[i+1]+": ")
+			rest = names[i+1] + ": " + rest
+		}
+		out = append(out, pair{key, value})
+	}
+	return out
+}
+
+func join(pairs []pair) string {
+	var out []string
+	for _, p := range pairs {
+		out = append(out, p.key+": "+p.value)
+	}
+	return strings.Join(out, ", ")
+}
+
+// settledBy replaces each range among keys by a value in it.
+func settledBy(keys string, pick func(int64) int64) string {
+	params, err := scenarios.ParseParams("{" + keys + "}")
+	if err == nil {
+		params, err = params.Settle(pick)
+	}
+	if err != nil {
+		return keys
+	}
+	return params.String()
+}
+
+// amount is a number with a unit that is no time, such as 30%, 1mbit or 0.05.
+var amount = regexp.MustCompile(`^([+-]?)([0-9]+(?:\.[0-9]+)?)([A-Za-z%]*)$`)
+
+// value draws another value of the type that a value has: a time about as long, or about the TTL; an amount about as
+// large; or a word that an alternative has for the same key.
+func (d drawer) value(f Fault, p pair) string {
+	text := strings.Trim(p.value, `"`)
+	if t, err := time.ParseDuration(text); err == nil && t != 0 {
+		sign, t := sign(text), t.Abs()
+		if d.chance(0.5) {
+			t = d.between(t/4, 8*t)
+		} else {
+			t = d.between(d.TTL/8, 8*d.TTL)
+		}
+		if sign != "" && d.chance(0.5) {
+			sign = map[string]string{"+": "-", "-": "+"}[sign]
+		}
+		return strconv.Quote(sign + round(t).String())
+	}
+	if m := amount.FindStringSubmatch(text); m != nil {
+		return d.amount(m)
+	}
+	var words []string
+	for _, keys := range f.Keys {
+		for _, other := range pairsOf(keys) {
+			if other.key == p.key && !slices.Contains(words, other.value) {
+				words = append(words, other.value)
+			}
+		}
+	}
+	if len(words) == 0 {
+		return p.value
+	}
+	return words[d.r.IntN(len(words))]
+}
+
+// amount draws an amount between a quarter and eight times of another; a share stays below the whole.
+func (d drawer) amount(m []string) string {
+	was, err := strconv.ParseFloat(m[2], 64)
+	if err != nil {
+		return m[0]
+	}
+	v := was / 4 * math.Exp(d.r.Float64()*math.Log(32))
+	if m[3] == "%" {
+		v = min(math.Round(v), 100)
+	}
+	if !strings.Contains(m[2], ".") {
+		v = max(math.Round(v), 1)
+	}
+	return m[1] + strconv.FormatFloat(v, 'f', decimals(m[2]), 64) + m[3]
+}
+
+// decimals is how many digits an amount keeps behind its point.
+func decimals(text string) int {
+	if strings.Contains(text, ".") {
+		return 3
+	}
+	return 0
+}
+
+func sign(text string) string {
+	if strings.HasPrefix(text, "+") || strings.HasPrefix(text, "-") {
+		return text[:1]
+	}
+	return ""
+}

@@ -1,0 +1,97 @@
+package script
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// normal makes a script one that can be run: everything begins before the end, a user that died does nothing more, and
+// whatever is named is there. It takes away, and adds nothing.
+func (s Space) normal(x Script) Script {
+	x = x.Clone()
+	x.For = min(max(round(x.For), s.Shortest), s.Longest)
+	last := x.For - 10*least
+	bound := func(t *time.Duration) {
+		if *t = min(*t, s.longestWait()); *t > 0 {
+			*t = round(*t)
+		}
+	}
+	slices.SortStableFunc(x.Visits, func(a, b Visit) int { return cmp.Compare(a.At, b.At) })
+	dead := map[string]bool{}
+	x.Visits = slices.DeleteFunc(x.Visits, func(v Visit) bool {
+		gone := dead[v.User]
+		dead[v.User] = gone || v.Arm != nil && v.Arm.Die
+		return gone
+	})
+	for i := range x.Visits {
+		v := &x.Visits[i]
+		v.At = min(v.At, last)
+		for _, t := range []*time.Duration{&v.Patience, &v.Hold, &v.Cancel, &v.Renew, &v.Write} {
+			bound(t)
+		}
+		if v.Lock >= max(x.Crowd.Locks, 1) {
+			v.Lock = 0
+		}
+		if v.Arm != nil {
+			bound(&v.Arm.Wait)
+			if !v.makes(v.Arm.Before) {
+				v.Arm = nil
+			}
+		}
+	}
+	users := x.users()
+	x.Faults = slices.DeleteFunc(x.Faults, func(in Injection) bool {
+		return isUser(in.On) && !slices.Contains(users, in.On) || x.Crowd.Clients == 0 && len(users) == 0
+	})
+	for i := range x.Faults {
+		in := &x.Faults[i]
+		in.At = min(in.At, last)
+		bound(&in.For)
+	}
+	slices.SortStableFunc(x.Faults, func(a, b Injection) int { return cmp.Compare(a.At, b.At) })
+	s.dropLost(&x)
+	return x
+}
+
+// longestWait bounds every time of a script but the load.
+func (s Space) longestWait() time.Duration { return 2 * s.Longest }
+
+// isUser reports whether a target is the user of a visit: no node and no word begins with a capital.
+func isUser(on string) bool { return on != "" && strings.ToUpper(on[:1]) == on[:1] }
+
+// dropLost takes away awaits of what is not there any more.
+func (s Space) dropLost(x *Script) {
+	users := x.users()
+	names := map[string]bool{}
+	for _, in := range x.Faults {
+		names[in.As] = in.As != ""
+	}
+	lost := func(a *Await) *Await {
+		switch {
+		case a == nil, a.User != "" && !slices.Contains(users, a.User), a.Of != "" && !names[a.Of]:
+			return nil
+		}
+		return a
+	}
+	for i := range x.Faults {
+		in := &x.Faults[i]
+		in.After, in.Until = lost(in.After), lost(in.Until)
+	}
+	for i := range x.Visits {
+		v := &x.Visits[i]
+		v.After, v.Until = lost(v.After), lost(v.Until)
+		if v.Arm != nil {
+			v.Arm.Until = lost(v.Arm.Until)
+		}
+	}
+}
+
+// possible reports whether a scenario of the script can be read.
+func (s Space) possible(x Script) bool {
+	sc, err := s.Scenario(x)
+	return err == nil && sc.Name != scenarios.DefaultLock
+}

@@ -1,0 +1,327 @@
+package script
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockquake/lockquake/scenarios"
+	"github.com/lockquake/lockquake/workloads"
+)
+
+// within is the deadline of a step beside the time that it waits for. Nothing is shown by a step that is late, so it is
+// generous.
+const within = 30 * time.Second
+
+// Scenario writes a script as a scenario that `run` takes as it is. The faults are its schedule if they come at times
+// beside a crowd, and steps else. Visits are steps.
+func (s Space) Scenario(x Script) (scenarios.Scenario, error) {
+	sets := []string{"workload=" + s.workload(x), "run=" + s.run(x)}
+	l := s.timeline(x)
+	if len(l.schedule) > 0 {
+		sets = append(sets, "chaos=["+strings.Join(l.schedule, ", ")+"]")
+	} else if len(s.Base.Chaos) > 0 || s.Base.Random != nil {
+		sets = append(sets, "chaos=[]")
+	}
+	if steps := l.steps(); len(steps) > 0 || len(s.Base.Steps) > 0 {
+		sets = append(sets, "steps=["+strings.Join(steps, ", ")+"]")
+	}
+	sc, err := s.Base.With(sets)
+	if err != nil {
+		return sc, err
+	}
+	return scenarios.Parse(sc.Text, cmp.Or(s.Base.File, "hunt.yaml"))
+}
+
+func (s Space) run(x Script) string {
+	run := []string{"seed: " + strconv.FormatUint(max(s.Base.Run.Seed, 1), 10), "settle: " + s.Base.Run.Settle.String()}
+	if x.Crowd.Clients > 0 {
+		run = append([]string{"for: " + x.For.String()}, run...)
+	}
+	return flow(run)
+}
+
+// workload is the section of the crowd. The register is always there: visits write, too.
+func (s Space) workload(x Script) string {
+	var list []string
+	add := func(key, value string) { list = append(list, key+": "+value) }
+	c := x.Crowd
+	if c.Clients > 0 {
+		use, time := "counter", func(key string, d time.Duration) {
+			if d > 0 {
+				add(key, d.String())
+			}
+		}
+		if c.Shared > 0 {
+			use = "acquire-release"
+		}
+		add("use", use)
+		add("clients", strconv.Itoa(c.Clients))
+		add("users", strconv.Itoa(max(c.Users, 1)))
+		if c.Locks > 1 {
+			add("locks", strconv.Itoa(c.Locks))
+		}
+		time("hold", c.Hold)
+		time("think", c.Think)
+		time("timeout", c.Timeout)
+		if c.Shared > 0 {
+			add("shared", strconv.FormatFloat(c.Shared, 'g', 3, 64))
+		}
+		if c.Renew {
+			add("renew", "true")
+		}
+	}
+	if c.Clients > 0 && c.Shared == 0 || slices.ContainsFunc(x.Visits, func(v Visit) bool { return v.Write > 0 }) {
+		add("resource", "{use: register, guard: none}")
+	}
+	if client := s.Base.Workload.Client; !client.IsOwn() {
+		if text, err := json.Marshal(client); err == nil { // its fields are texts and lists of them
+			add("client", string(text))
+		}
+	}
+	return flow(list)
+}
+
+func flow(pairs []string) string { return "{" + strings.Join(pairs, ", ") + "}" }
+
+// moment is a step of a script.
+type moment struct {
+	at    time.Duration
+	after *Await
+	step  string
+	turn  int // among those of one time
+}
+
+// timeline is what happens when.
+type timeline struct {
+	schedule []string
+	moments  []moment
+}
+
+// timeline lays out what a script does.
+func (s Space) timeline(x Script) *timeline {
+	l := &timeline{}
+	if x.Timed() {
+		for _, in := range x.Faults {
+			l.schedule = append(l.schedule, in.entry())
+		}
+	} else {
+		for i, in := range x.Faults {
+			l.inject(x, in, i)
+		}
+	}
+	for i, v := range x.Visits {
+		l.visit(x, v, i)
+	}
+	slices.SortStableFunc(l.moments, func(a, b moment) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.turn, b.turn)) })
+	return l
+}
+
+// Timed reports whether the faults are a schedule beside a crowd: none comes after anything but a time, and nothing
+// comes after one.
+func (x Script) Timed() bool {
+	of := false
+	for _, a := range x.awaits() {
+		of = of || a.Of != ""
+	}
+	return x.Crowd.Clients > 0 && !of && !slices.ContainsFunc(x.Faults, func(in Injection) bool {
+		return in.After != nil || in.Until != nil
+	})
+}
+
+// awaits lists all that a script waits for.
+func (x Script) awaits() (out []*Await) {
+	add := func(list ...*Await) {
+		for _, a := range list {
+			if a != nil {
+				out = append(out, a)
+			}
+		}
+	}
+	for _, in := range x.Faults {
+		add(in.After, in.Until)
+	}
+	for _, v := range x.Visits {
+		add(v.After, v.Until)
+		if v.Arm != nil {
+			add(v.Arm.Until)
+		}
+	}
+	return out
+}
+
+// entry is an injection as an entry of a schedule.
+func (in Injection) entry() string {
+	list := []string{"use: " + in.Use, "on: " + strconv.Quote(in.On), "at: " + in.At.String()}
+	if in.For > 0 {
+		list = append(list, "for: "+in.For.String())
+	}
+	if in.Keys != "" {
+		list = append(list, in.Keys)
+	}
+	return flow(list)
+}
+
+func (l *timeline) add(at time.Duration, after *Await, pairs ...string) {
+	pairs = slices.DeleteFunc(pairs, func(p string) bool { return p == "" })
+	l.moments = append(l.moments, moment{at: max(at, 0), after: after, step: flow(pairs), turn: len(l.moments)})
+}
+
+// inject lays out a fault as steps. What is not healed before the end is healed there.
+func (l *timeline) inject(x Script, in Injection, number int) {
+	as := cmp.Or(in.As, name(number))
+	l.add(in.At, in.After, "inject: "+in.Use, "on: "+strconv.Quote(in.On), in.Keys, "as: "+as, "within: "+within.String())
+	switch {
+	case in.Until != nil:
+		l.add(in.At+max(in.For, 1), in.Until, "heal: "+as, "within: "+within.String())
+	case in.For > 0 && (x.Crowd.Clients == 0 || in.At+in.For < x.For):
+		l.add(in.At+in.For, nil, "heal: "+as, "within: "+within.String())
+	}
+}
+
+// name is how steps call the injection with that number.
+func name(number int) string { return "fault-" + strconv.Itoa(number+1) }
+
+// visit lays out what a user does. It never waits for an answer: the user takes its orders one after another.
+func (l *timeline) visit(x Script, v Visit, number int) {
+	lock := ""
+	if v.Lock > 0 {
+		lock = "lock: " + workloads.LockName(v.Lock)
+	}
+	rest := (max(x.For-v.At, 0) + within).String()
+	do := func(at time.Duration, after *Await, verb string, more ...string) {
+		l.arm(v, at, verb)
+		pairs := append([]string{"do: " + verb, "user: " + v.User}, more...)
+		l.add(v.At+at, after, append(pairs, "async: true", "outcome: any")...)
+		l.proceed(v, at, verb)
+	}
+	patience := rest
+	if v.Patience > 0 {
+		patience = v.Patience.String()
+	}
+	mode := ""
+	if v.Shared {
+		mode = "mode: shared"
+	}
+	do(0, v.After, acquire, lock, mode, "within: "+patience)
+	if v.Cancel > 0 {
+		l.add(v.At+v.Cancel, nil, "do: cancel", "user: "+v.User, "outcome: any", "within: "+within.String())
+	}
+	if v.Write > 0 {
+		do(v.Write, nil, "read", lock, "within: "+rest)
+		l.add(v.At+v.Write, nil, "do: write", "user: "+v.User, lock, "value: "+strconv.Itoa(1000+number), "async: true",
+			"outcome: any", "within: "+rest)
+	}
+	if v.Renew > 0 {
+		do(v.Renew, nil, renew, lock, "within: "+rest)
+	}
+	switch {
+	case v.Close:
+		do(max(v.Hold, 1), v.Until, "close", "within: "+rest)
+	case v.Hold > 0 || v.Until != nil:
+		do(max(v.Hold, 1), v.Until, release, lock, "within: "+rest)
+	}
+}
+
+// arm lays out the arming of a point before the call that passes it.
+func (l *timeline) arm(v Visit, at time.Duration, verb string) {
+	a := v.Arm
+	if a == nil || call(a.Before) != verb {
+		return
+	}
+	action := "wait"
+	if a.Die {
+		action = "die"
+	}
+	l.add(v.At+at, nil, "do: arm", "user: "+v.User, "point: "+strconv.Quote(a.Point), "action: "+action,
+		"within: "+within.String())
+}
+
+// proceed lets the user go on from the point at which it waits.
+func (l *timeline) proceed(v Visit, at time.Duration, verb string) {
+	a := v.Arm
+	if a == nil || call(a.Before) != verb || a.Die || a.Wait == 0 && a.Until == nil {
+		return
+	}
+	l.add(v.At+at+max(a.Wait, 1), a.Until, "do: continue", "user: "+v.User, "point: "+strconv.Quote(a.Point), "async: true",
+		"within: "+within.String())
+}
+
+// call is the first step of a call of a visit: it reads before it writes.
+func call(before string) string {
+	if before == write {
+		return "read"
+	}
+	return before
+}
+
+// steps are the moments in their order, with what they wait for between them.
+func (l *timeline) steps() (out []string) {
+	now := time.Duration(0)
+	for _, m := range l.moments {
+		switch {
+		case m.after != nil:
+			out = append(out, m.after.step())
+		case m.at-now >= time.Millisecond:
+			d := m.at - now
+			out = append(out, flow([]string{"await: elapsed", "for: " + d.String(), "within: " + (d + within).String()}))
+		}
+		now = max(now, m.at)
+		out = append(out, m.step)
+	}
+	return out
+}
+
+// step is an await as a step.
+func (a *Await) step() string {
+	list := []string{"await: " + a.Kind}
+	add := func(key, value string) {
+		if value != "" {
+			list = append(list, key+": "+value)
+		}
+	}
+	add("of", a.Of)
+	add("user", a.User)
+	if a.Lock > 0 && (a.Kind == "event" || a.Kind == "validity-over") {
+		add("lock", workloads.LockName(a.Lock))
+	}
+	add("event", a.Event)
+	add("node", a.Node)
+	if a.Point != "" {
+		add("point", strconv.Quote(a.Point))
+	}
+	if a.Fact != "" {
+		add("fact", strconv.Quote(a.Fact))
+		add("is", strconv.Quote(a.Is))
+	}
+	return flow(append(list, "within: "+within.String()))
+}
+
+// Text is a short form for people: what the script does, in the order of time.
+func (x Script) Text() string {
+	var parts []string
+	if c := x.Crowd; c.Clients > 0 {
+		parts = append(parts, fmt.Sprintf("%d users for %v", c.Clients*max(c.Users, 1), x.For))
+	}
+	for _, in := range x.Faults {
+		text := fmt.Sprintf("%s on %s", in.Use, in.On)
+		if in.Keys != "" {
+			text += " (" + in.Keys + ")"
+		}
+		parts = append(parts, text)
+	}
+	for _, v := range x.Visits {
+		text := "visit of " + v.User
+		if a := v.Arm; a != nil && a.Die {
+			text += " who dies at " + a.Point
+		} else if a != nil {
+			text += " who waits at " + a.Point
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, ", ")
+}

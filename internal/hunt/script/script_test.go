@@ -1,0 +1,90 @@
+package script
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/backends/all"
+	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/chaos"
+	faults "github.com/lockquake/lockquake/chaos/all"
+	"github.com/lockquake/lockquake/internal/cluster"
+	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/internal/node"
+	"github.com/lockquake/lockquake/internal/seed"
+	"github.com/lockquake/lockquake/results/checkers"
+	"github.com/lockquake/lockquake/scenarios"
+	"github.com/lockquake/lockquake/workloads"
+	resources "github.com/lockquake/lockquake/workloads/resource/all"
+)
+
+// able is a provider that can do everything, and starts nothing.
+type able struct{}
+
+func (able) Name() string                                       { return "able" }
+func (able) Offers(chaos.Capability, node.Role) error           { return nil }
+func (able) Prepares(node.Preparation, node.Spec, string) error { return nil }
+func (able) Open(context.Context, cluster.Request) (*cluster.Cluster, error) {
+	panic("nothing is started")
+}
+
+// request is that of a hunt's runs, on a provider that can do everything.
+func request(t *testing.T, b listed.Backend, lock string, ttl time.Duration) engine.Request {
+	t.Helper()
+	text := fmt.Sprintf("name: hunt-%s\nclaim: Nothing is known yet.\nbackend: {use: %s, lock: %s, ttl: %s}\nworkload: {use: counter, resource: {use: register, guard: none}}\nrun: {seed: 1}\nexpect: {judged: \">=1\"}\n",
+		lock, b.Name, lock, ttl)
+	sc, err := scenarios.Parse([]byte(text), "hunt.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return engine.Request{Scenario: sc, Provider: able{}, Catalog: engine.Catalog{
+		Backends: all.All(), Workloads: workloads.All(), Faults: faults.Kinds(), Resources: resources.All(), Checkers: checkers.All(),
+	}}
+}
+
+// spaces calls f with the space of every lock.
+func spaces(t *testing.T, f func(t *testing.T, s Space)) {
+	for _, b := range all.All() {
+		for _, l := range b.Locks {
+			t.Run(b.Name+"/"+l.Name, func(t *testing.T) {
+				t.Parallel()
+				s, _, err := NewSpace(t.Context(), Asked{Request: request(t, b, l.Name, max(2*time.Second, l.MinTTL))})
+				if err != nil {
+					t.Fatal(err)
+				}
+				f(t, s)
+			})
+		}
+	}
+}
+
+// TestEveryScriptCanBeRun draws and changes scripts of every lock: a run takes each of them.
+func TestEveryScriptCanBeRun(t *testing.T) {
+	t.Parallel()
+	spaces(t, func(t *testing.T, s Space) {
+		var known []Script
+		for n := range 3 {
+			x := s.Draw(seed.Rand(uint64(n), "draw"))
+			if err := s.Check(x); err != nil {
+				t.Fatalf("seed %d: %v\n%+v", n, err, x)
+			}
+			if again := s.Draw(seed.Rand(uint64(n), "draw")); !reflect.DeepEqual(again, x) {
+				t.Fatalf("seed %d draws %+v, then %+v", n, x, again)
+			}
+			text, err := json.Marshal(x)
+			var back Script
+			if err != nil || json.Unmarshal(text, &back) != nil || !reflect.DeepEqual(back, x) {
+				t.Fatalf("%+v was read back as %+v", x, back)
+			}
+			y := s.Mutate(seed.Rand(uint64(n), "mutate"), x, known)
+			if err := s.Check(y); err != nil || reflect.DeepEqual(x, y) {
+				t.Fatalf("seed %d: %v\n%+v\nwas made of\n%+v", n, err, y, x)
+			}
+			known = append(known, y)
+		}
+	})
+}
