@@ -29,7 +29,7 @@ var (
 		"acquire": {"lock", "mode", "outcome", "async"}, "read": {"lock", "outcome", "async"},
 		"check": {"lock", "outcome", "async"}, "write": {"lock", "value", "plus", "outcome", "async"},
 		"release": {"lock", "outcome", "async"}, "renew": {"lock", "outcome", "async"},
-		"arm": {"point", "action"}, "continue": {"point", "async"}, "cancel": {"outcome"},
+		"arm": {"point", "action", "async"}, "continue": {"point", "async"}, "cancel": {"outcome", "async"},
 		"close": {"outcome", "async"},
 	}
 	awaits = []string{"event", "validity-over", "fact", "point", "elapsed", "bitten", "led"}

@@ -50,9 +50,8 @@ func (r *stepRunner) take(ctx context.Context) error {
 	if err := sleepUntil(ctx, r.record.Start()); err != nil {
 		return err
 	}
-	background, over := context.WithCancel(ctx)
-	r.observer.background = background
-	defer r.observer.asking.Wait()
+	during, over := context.WithCancel(ctx)
+	r.observer.during, r.observer.background = during, ctx
 	defer over()
 	for i, st := range r.plan.Scenario.Steps {
 		r.reporter.tell(plan.DescribeStep(st))
@@ -115,6 +114,13 @@ func (r *stepRunner) miss(st scenarios.Step, began int64, err error) {
 	r.record.Change(func(e *results.Env) { e.Missed = append(e.Missed, m) })
 }
 
+// awaited reports whether a later step waits until the user of an arm step comes to its point.
+func awaited(later []scenarios.Step, arm scenarios.Step) bool {
+	return slices.ContainsFunc(later, func(st scenarios.Step) bool {
+		return st.Await == "point" && st.User == arm.User && st.Point == arm.Point
+	})
+}
+
 // outcomeError is an answer that is not what its step wants.
 type outcomeError struct {
 	wire.Result
@@ -141,6 +147,9 @@ func (r *stepRunner) doStep(ctx context.Context, number int, st scenarios.Step) 
 		if st.Action == wire.ActionDie {
 			r.processes.ExpectDeath(s.Node)
 		}
+		if !awaited(r.plan.Scenario.Steps[number:], st) {
+			r.observer.passes(number, s.Node.Name(), user, st)
+		}
 	}
 	lock := slices.Index(r.plan.Locks, st.Lock)
 	value, err := r.read.plus(st, user, lock)
@@ -152,6 +161,9 @@ func (r *stepRunner) doStep(ctx context.Context, number int, st scenarios.Step) 
 		Do: st.Do, User: 0, Lock: lock, Mode: st.Mode, Value: value, Timeout: int64(st.Within),
 		Point: st.Point, Action: st.Action,
 	})
+	if err != nil && st.Async && !st.Demanded && s.Ended() {
+		return nil // as when the user dies before it answers
+	}
 	if err != nil {
 		return err
 	}
@@ -261,7 +273,7 @@ func (r *stepRunner) done(ctx context.Context, number int, st scenarios.Step, re
 	case st.Do == wire.DoAcquire:
 		r.observer.granted(number, user, slices.Index(r.plan.Locks, st.Lock), res)
 	case st.Do == wire.DoContinue:
-		r.observer.atPoint(number, s.Node.Name(), st.Point, "left")
+		r.observer.atPoint(number, s.Node.Name(), st.Point, history.PointLeft)
 	}
 }
 
