@@ -48,16 +48,34 @@ func (w word) isTarget() bool { return !w.far }
 
 func (w word) isFar() bool { return !w.holds() }
 
-// Targets lists the words that a target can be. Those that may name a lock come with this one, too.
-func Targets(lock string) []string {
+// Targets lists the words that can find a target among these servers and the clients. Of words that pick the same nodes
+// it lists one. A service whose locks have leaders of their own is asked for that of the named lock.
+func Targets(service Observer, servers []string, lock string) []string {
+	var facts map[string]string
+	if service != nil {
+		facts = service.Facts()
+	}
+	_, led := facts[FactRole]
+	_, each := facts[FactRole+":LOCK"]
 	var out []string
 	for _, w := range words {
-		if w.far {
-			continue
-		}
-		out = append(out, w.name)
-		if w.lock {
-			out = append(out, w.name+"("+lock+")")
+		n := len(servers)
+		switch {
+		case w.far:
+		case w.draws != nil: // all of them are "all"
+			if k := w.draws(n); 0 < k && k < n {
+				out = append(out, w.name)
+			}
+		case w.byRole != nil && n < 2 || w.of == node.Server && w.picks != nil && n < 2:
+		case w.byRole != nil:
+			if led {
+				out = append(out, w.name)
+			}
+			if each {
+				out = append(out, w.name+"("+lock+")")
+			}
+		default:
+			out = append(out, w.name)
 		}
 	}
 	return out

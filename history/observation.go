@@ -37,6 +37,13 @@ const (
 	ByPoint = "point"
 )
 
+// What a user did at a point.
+const (
+	PointReached = "reached" // it is held there
+	PointDied    = "died"
+	PointLeft    = "left"
+)
+
 // Facts about a lock, which a run is judged by. The name of the lock stands behind them. Not every service knows them.
 const (
 	// FactHolder tells the id of the grant that has the lock, or "none".

@@ -32,10 +32,10 @@ type stall struct {
 	before int64 // ns: how long it had stood still before
 }
 
-// NewStandstills takes from the run when faults had its processes stand still.
+// NewStandstills takes from the run when faults had its processes stand still, and when steps held their users.
 func NewStandstills(run Run) *Standstills {
 	s := &Standstills{run: run, asked: map[string][]period{}, told: map[string]int64{}, list: map[string][]stall{}}
-	for i := range run.Faults { // in the order of their start
+	for i := range run.Faults {
 		f := &run.Faults[i]
 		if !f.Traits.Halts && !f.Traits.Slows {
 			continue
@@ -45,15 +45,29 @@ func NewStandstills(run Run) *Standstills {
 			x.until = Forever
 		}
 		for _, process := range f.Targets {
-			list := s.asked[process]
-			if n := len(list); n > 0 && x.from <= list[n-1].until {
-				list[n-1].until = max(list[n-1].until, x.until)
-			} else {
-				s.asked[process] = append(list, x)
-			}
+			s.asked[process] = append(s.asked[process], x)
 		}
 	}
+	for _, h := range run.Held() {
+		s.asked[h.Process] = append(s.asked[h.Process], period{h.From, h.To})
+	}
+	for process, list := range s.asked {
+		s.asked[process] = merged(list)
+	}
 	return s
+}
+
+// merged sorts periods, and joins those that overlap.
+func merged(list []period) (out []period) {
+	slices.SortFunc(list, func(a, b period) int { return cmp.Compare(a.from, b.from) })
+	for _, x := range list {
+		if n := len(out); n > 0 && x.from <= out[n-1].until {
+			out[n-1].until = max(out[n-1].until, x.until)
+		} else {
+			out = append(out, x)
+		}
+	}
+	return out
 }
 
 // Observe takes the next event of a process. It returns the longest stretch (ns), not known before, in which the

@@ -37,8 +37,9 @@ type observer struct {
 	nodes      *deployment.Nodes
 	live       *live.Table
 	seen       *rundir.Observations
-	background context.Context // of the questions in the background: it lasts as long as the steps
-	asking     sync.WaitGroup  // questions in the background
+	during     context.Context // of the questions that a step repeats: it lasts as long as the steps
+	background context.Context // of what goes on in the background: it lasts as long as the load
+	asking     sync.WaitGroup  // what goes on there
 }
 
 // ask asks once, and records the answer.
@@ -92,8 +93,8 @@ func (o *observer) observe(ctx context.Context, number int, st scenarios.Step) e
 			continue
 		}
 		o.asking.Go(func() {
-			for clock.Sleep(o.background, st.Every) == nil {
-				limited, cancel := context.WithTimeout(o.background, askLimit)
+			for clock.Sleep(o.during, st.Every) == nil {
+				limited, cancel := context.WithTimeout(o.during, askLimit)
 				_, _ = o.ask(limited, q) // an error is an observation too
 				cancel()
 			}
@@ -164,6 +165,20 @@ func (o *observer) askAll(questions []rundir.Question) {
 	case <-answered:
 	case <-time.After(holderWait):
 	}
+}
+
+// passes records, once, that a user comes to an armed point, for which no step waits. Whoever stands there asks for
+// nothing.
+func (o *observer) passes(number int, node string, user history.User, st scenarios.Step) {
+	o.asking.Go(func() {
+		if o.live.AwaitPoint(o.background, user, st.Point) == nil {
+			how := history.PointReached
+			if st.Action == wire.ActionDie {
+				how = history.PointDied
+			}
+			o.atPoint(number, node, st.Point, how)
+		}
+	})
 }
 
 // atPoint records that a user came to a point, or went on from it.

@@ -269,6 +269,7 @@ func (r *run) load(ctx context.Context) error {
 	watch.Go(func() error { outsideWatch{r.nodes, r.faults, r.record}.watch(ctx); return nil })
 	err := g.Wait()
 	cancel()
+	r.observer.asking.Wait()
 	return cmp.Or(watch.Wait(), err) // what a failed node cuts short says nothing more
 }
 

@@ -47,7 +47,7 @@ type clientFault struct {
 	kills bool
 }
 
-// newAsks makes one; where mute is set, the users of a client do not count while a fault stands on it.
+// newAsks makes one; where mute is set, the users of a client do not count while a fault stands on it or a step holds it.
 func newAsks(run results.Run, w askWatcher, mute bool) *asks {
 	a := &asks{watch: w, asking: make([]int, len(run.Locks)), alone: make([]int, len(run.Locks))}
 	dead := users.DeadClients(run)
@@ -68,6 +68,12 @@ func newAsks(run results.Run, w askWatcher, mute bool) *asks {
 					a.moments = append(a.moments, moment{time: f.End, client: c, muted: -1})
 				}
 			}
+		}
+	}
+	for _, h := range run.Held() {
+		if c, ok := history.ClientOf(h.Process); ok && mute {
+			a.moments = append(a.moments, moment{time: h.From, client: c, muted: 1},
+				moment{time: h.To, client: c, muted: -1})
 		}
 	}
 	// When a killed client died is told by the engine for holders only. Any other killed client counts as dead from

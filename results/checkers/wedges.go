@@ -14,7 +14,9 @@
 package checkers
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
@@ -65,7 +67,7 @@ var wedgesKind = results.CheckerKind{
 func newWedges(run results.Run) results.Checker {
 	bound := run.RecoveryBound()
 	return &wedges{
-		run: run, bound: bound, heard: users.AllHeard(run), faults: run.Faults, healed: run.Start,
+		run: run, bound: bound, heard: users.AllHeard(run), faults: withHeld(run), healed: run.Start,
 		asks: map[uint16]map[history.User]*vainAsk{}, dead: map[int]bool{}, looks: looks{most: maxAskLooks},
 		vain: vain{run: run, kind: "wedge", limit: bound, most: results.Forever, why: func() string {
 			return fmt.Sprintf("nobody had it in hand, nothing was broken any more, and others were granted locks; the bound is %.3f ms",
@@ -132,6 +134,17 @@ func (c *wedges) ask(u history.User, lock uint16) *vainAsk {
 // asking tells whether a user's acquire is under way.
 func (c *wedges) asking(u history.User, a *vainAsk) bool {
 	return a.open.Kind != history.KindNone && !c.dead[u.Client()]
+}
+
+// withHeld adds to the faults the times in which steps held users, in the order of their start: a user that is held asks
+// in vain.
+func withHeld(run results.Run) []history.Fault {
+	out := slices.Clone(run.Faults)
+	for _, h := range run.Held() {
+		out = append(out, history.Fault{Start: h.From, End: h.To, Targets: []string{h.Process}})
+	}
+	slices.SortStableFunc(out, func(a, b history.Fault) int { return cmp.Compare(a.Start, b.Start) })
+	return out
 }
 
 // pass takes the faults that begin and end up to t.

@@ -120,12 +120,12 @@ func (p *Plan) StopsClocks() bool {
 
 // Passage says what a user does at the point that a step awaits: it waits ("reached") or dies ("died").
 func (p *Plan) Passage(number int, st scenarios.Step) string {
-	how := "reached"
+	how := history.PointReached
 	for _, before := range p.Scenario.Steps[:number-1] {
 		if before.Do == wire.DoArm && before.User == st.User && before.Point == st.Point {
-			how = "reached"
+			how = history.PointReached
 			if before.Action == wire.ActionDie {
-				how = "died"
+				how = history.PointDied
 			}
 		}
 	}

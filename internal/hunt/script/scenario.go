@@ -20,6 +20,15 @@ const within = 30 * time.Second
 // Scenario writes a script as a scenario that `run` takes as it is. The faults are its schedule if they come at times
 // beside a crowd, and steps else. Visits are steps.
 func (s Space) Scenario(x Script) (scenarios.Scenario, error) {
+	sc, err := s.built(x)
+	if err != nil {
+		return sc, err
+	}
+	return scenarios.Parse(sc.Text, cmp.Or(s.Base.File, "hunt.yaml"))
+}
+
+// built is the scenario of a script as it was put together.
+func (s Space) built(x Script) (scenarios.Scenario, error) {
 	sets := []string{"workload=" + s.workload(x), "run=" + s.run(x)}
 	l := s.timeline(x)
 	if len(l.schedule) > 0 {
@@ -30,11 +39,7 @@ func (s Space) Scenario(x Script) (scenarios.Scenario, error) {
 	if steps := l.steps(); len(steps) > 0 || len(s.Base.Steps) > 0 {
 		sets = append(sets, "steps=["+strings.Join(steps, ", ")+"]")
 	}
-	sc, err := s.Base.With(sets)
-	if err != nil {
-		return sc, err
-	}
-	return scenarios.Parse(sc.Text, cmp.Or(s.Base.File, "hunt.yaml"))
+	return s.Base.With(sets)
 }
 
 func (s Space) run(x Script) string {
@@ -178,7 +183,7 @@ func (l *timeline) inject(x Script, in Injection, number int) {
 	switch {
 	case in.Until != nil:
 		l.add(in.At+max(in.For, 1), in.Until, "heal: "+as, "within: "+within.String())
-	case in.For > 0 && (x.Crowd.Clients == 0 || in.At+in.For < x.For):
+	case in.For > 0 && !x.over(in.At+in.For, nil):
 		l.add(in.At+in.For, nil, "heal: "+as, "within: "+within.String())
 	}
 }
@@ -194,10 +199,15 @@ func (l *timeline) visit(x Script, v Visit, number int) {
 	}
 	rest := (max(x.For-v.At, 0) + within).String()
 	do := func(at time.Duration, after *Await, verb string, more ...string) {
+		if x.over(v.At+at, after) {
+			return
+		}
 		l.arm(v, at, verb)
 		pairs := append([]string{"do: " + verb, "user: " + v.User}, more...)
 		l.add(v.At+at, after, append(pairs, "async: true", "outcome: any")...)
-		l.proceed(v, at, verb)
+		if v.Arm != nil && !x.over(v.At+at+v.Arm.Wait, v.Arm.Until) {
+			l.proceed(v, at, verb)
+		}
 	}
 	patience := rest
 	if v.Patience > 0 {
@@ -208,10 +218,11 @@ func (l *timeline) visit(x Script, v Visit, number int) {
 		mode = "mode: shared"
 	}
 	do(0, v.After, acquire, lock, mode, "within: "+patience)
-	if v.Cancel > 0 {
-		l.add(v.At+v.Cancel, nil, "do: cancel", "user: "+v.User, "outcome: any", "within: "+within.String())
+	if v.Cancel > 0 && !x.over(v.At+v.Cancel, nil) {
+		l.add(v.At+v.Cancel, nil, "do: cancel", "user: "+v.User, "async: true", "outcome: any",
+			"within: "+within.String())
 	}
-	if v.Write > 0 {
+	if v.Write > 0 && !x.over(v.At+v.Write, nil) {
 		do(v.Write, nil, "read", lock, "within: "+rest)
 		l.add(v.At+v.Write, nil, "do: write", "user: "+v.User, lock, "value: "+strconv.Itoa(1000+number), "async: true",
 			"outcome: any", "within: "+rest)
@@ -227,6 +238,12 @@ func (l *timeline) visit(x Script, v Visit, number int) {
 	}
 }
 
+// over reports whether a time of the script is beyond its load. What would come then is left out: the end of a run lets
+// users go on, gives back what they hold, and heals.
+func (x Script) over(at time.Duration, after *Await) bool {
+	return x.Crowd.Clients > 0 && after == nil && at >= x.For
+}
+
 // arm lays out the arming of a point before the call that passes it.
 func (l *timeline) arm(v Visit, at time.Duration, verb string) {
 	a := v.Arm
@@ -238,7 +255,7 @@ func (l *timeline) arm(v Visit, at time.Duration, verb string) {
 		action = "die"
 	}
 	l.add(v.At+at, nil, "do: arm", "user: "+v.User, "point: "+strconv.Quote(a.Point), "action: "+action,
-		"within: "+within.String())
+		"async: true", "within: "+within.String())
 }
 
 // proceed lets the user go on from the point at which it waits.

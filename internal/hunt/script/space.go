@@ -139,6 +139,8 @@ func (s *Space) add(p *engine.Plan, k chaos.Kind) (refused []Refused) {
 	if k.Idle || k.Shell { // the one does nothing, the other whatever it is told
 		return nil
 	}
+	servers := p.Specs.Of(node.Server)
+	targets := append(chaos.Targets(p.Topology.Service(nil), servers, scenarios.DefaultLock), servers...)
 	for _, keys := range waysOf(k) {
 		f, err := newFault(k, keys)
 		if err != nil {
@@ -153,7 +155,7 @@ func (s *Space) add(p *engine.Plan, k chaos.Kind) (refused []Refused) {
 		}
 		x := Fault{Kind: k, Keys: []string{keys}}
 		var why error
-		for _, on := range append(chaos.Targets(scenarios.DefaultLock), p.Specs.Of(node.Server)...) {
+		for _, on := range targets {
 			if err := s.delivers(k, f, keys, on); err != nil {
 				why = worse(why, err)
 				continue
@@ -162,7 +164,10 @@ func (s *Space) add(p *engine.Plan, k chaos.Kind) (refused []Refused) {
 		}
 		x.OnUsers = slices.Contains(x.Targets, "clients")
 		if len(x.Targets) == 0 {
-			refused = append(refused, refusal(k, keys, why))
+			r := refusal(k, keys, servers, why)
+			if i := slices.IndexFunc(refused, func(o Refused) bool { return o.Reason == r.Reason }); i < 0 {
+				refused = append(refused, r)
+			}
 			continue
 		}
 		x.Fresh = s.spoils(k, f, x.Targets)
@@ -236,16 +241,19 @@ func worse(a, b error) error {
 	return a
 }
 
-func refusal(k chaos.Kind, keys string, err error) Refused {
-	r := Refused{Fault: k.Name, Keys: keys, Reason: strings.ReplaceAll(err.Error(), "\n", "; ")}
-	var missing engine.MissingError
+// refusal says in one line why a way of a fault cannot be delivered.
+func refusal(k chaos.Kind, keys string, servers []string, err error) Refused {
+	r := Refused{Fault: k.Name, Keys: keys}
 	var why chaos.Unavailable
-	if errors.As(err, &missing) && missing.Err != nil {
-		r.Reason = strings.ReplaceAll(missing.Err.Error(), "\n", "; ")
+	switch {
+	case errors.As(err, &why):
+		r.Reason, r.Never = why.Error(), why.Never
+	case len(servers) == 0:
+		r.Reason, r.Never = "it is for servers only, and the backend has none", true
+	default:
+		r.Reason = err.Error()
 	}
-	if errors.As(err, &why) {
-		r.Never = why.Never
-	}
+	r.Reason = strings.ReplaceAll(r.Reason, "\n", "; ")
 	return r
 }
 
@@ -266,7 +274,7 @@ func (s *Space) syncs(p *engine.Plan) bool {
 
 // check returns the plan of a run of the script, or why there can be none.
 func (s Space) check(x Script) (*engine.Plan, error) {
-	sc, err := s.Scenario(x)
+	sc, err := s.built(x)
 	if err != nil {
 		return nil, err
 	}

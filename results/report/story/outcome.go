@@ -62,7 +62,7 @@ func (mk lockMarker) killed(node string, from int64) bool {
 	return slices.ContainsFunc(mk.scene.Faults, func(f history.Fault) bool {
 		return f.Traits.Kills && max(f.Start, f.Bit) >= from && slices.Contains(f.Targets, node)
 	}) || slices.ContainsFunc(mk.scene.Seen, func(o history.Observation) bool {
-		return o.By == history.ByPoint && o.Answer == "died" && o.Node == node && o.Answered >= from
+		return o.By == history.ByPoint && o.Answer == history.PointDied && o.Node == node && o.Answered >= from
 	})
 }
 

@@ -62,11 +62,11 @@ func (mk seenMarker) point(o history.Observation) {
 		return
 	}
 	what := map[string]string{
-		"reached": "is held at the point " + o.Fact, "died": "dies at the point " + o.Fact,
-		"left": "goes on",
+		history.PointReached: "is held at the point " + o.Fact, history.PointDied: "dies at the point " + o.Fact,
+		history.PointLeft: "goes on",
 	}[o.Answer]
 	at := o.Answered
-	if o.Answer == "left" {
+	if o.Answer == history.PointLeft {
 		at = mk.wentOn(o)
 	}
 	mk.story.add(Mark{
@@ -79,7 +79,7 @@ func (mk seenMarker) point(o history.Observation) {
 func (mk seenMarker) wentOn(left history.Observation) int64 {
 	var held int64
 	for _, o := range mk.scene.Seen {
-		if o.By == history.ByPoint && o.Node == left.Node && o.Fact == left.Fact && o.Answer == "reached" &&
+		if o.By == history.ByPoint && o.Node == left.Node && o.Fact == left.Fact && o.Answer == history.PointReached &&
 			o.Answered < left.Answered {
 			held = max(held, o.Answered)
 		}
