@@ -5,15 +5,16 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/lockquake/lockquake/scenarios"
 )
 
 // normal makes a script one that can be run: everything begins before the end, a user that died does nothing more, and
 // whatever is named is there. It takes away, and adds nothing.
-func (s Space) normal(x Script) Script {
+func (s Space) normal(x Script) Script { return s.fit(x, s.Shortest) }
+
+// fit is normal with another shortest load.
+func (s Space) fit(x Script, shortest time.Duration) Script {
 	x = x.Clone()
-	x.For = min(max(round(x.For), s.Shortest), s.Longest)
+	x.For = min(max(round(x.For), shortest), s.Longest)
 	last := x.For - 10*least
 	bound := func(t *time.Duration) {
 		if *t = min(*t, s.longestWait()); *t > 0 {
@@ -77,6 +78,7 @@ func (s Space) dropLost(x *Script) {
 		}
 		return a
 	}
+	x.End = lost(x.End)
 	for i := range x.Faults {
 		in := &x.Faults[i]
 		in.After, in.Until = lost(in.After), lost(in.Until)
@@ -88,10 +90,4 @@ func (s Space) dropLost(x *Script) {
 			v.Arm.Until = lost(v.Arm.Until)
 		}
 	}
-}
-
-// possible reports whether a scenario of the script can be read.
-func (s Space) possible(x Script) bool {
-	sc, err := s.Scenario(x)
-	return err == nil && sc.Name != scenarios.DefaultLock
 }

@@ -97,9 +97,13 @@ func flow(pairs []string) string { return "{" + strings.Join(pairs, ", ") + "}" 
 type moment struct {
 	at    time.Duration
 	after *Await
-	step  string
-	turn  int // among those of one time
+	step  string // "": it is the end
+	turn  int    // among those of one time
+	where slot   // whose time it is
 }
+
+// slot is a place in a script for an Await in the place of a time; nil: there is none.
+type slot func(*Script) **Await
 
 // timeline is what happens when.
 type timeline struct {
@@ -121,6 +125,9 @@ func (s Space) timeline(x Script) *timeline {
 	}
 	for i, v := range x.Visits {
 		l.visit(x, v, i)
+	}
+	if x.Crowd.Clients == 0 {
+		l.add(x.For, x.End, func(x *Script) **Await { return &x.End })
 	}
 	slices.SortStableFunc(l.moments, func(a, b moment) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.turn, b.turn)) })
 	return l
@@ -147,6 +154,7 @@ func (x Script) awaits() (out []*Await) {
 			}
 		}
 	}
+	add(x.End)
 	for _, in := range x.Faults {
 		add(in.After, in.Until)
 	}
@@ -171,25 +179,47 @@ func (in Injection) entry() string {
 	return flow(list)
 }
 
-func (l *timeline) add(at time.Duration, after *Await, pairs ...string) {
-	pairs = slices.DeleteFunc(pairs, func(p string) bool { return p == "" })
-	l.moments = append(l.moments, moment{at: max(at, 0), after: after, step: flow(pairs), turn: len(l.moments)})
+func (l *timeline) add(at time.Duration, after *Await, where slot, pairs ...string) {
+	m := moment{at: max(at, 0), after: after, turn: len(l.moments), where: where}
+	if len(pairs) > 0 {
+		m.step = flow(slices.DeleteFunc(pairs, func(p string) bool { return p == "" }))
+	}
+	l.moments = append(l.moments, m)
 }
 
 // inject lays out a fault as steps. What is not healed before the end is healed there.
 func (l *timeline) inject(x Script, in Injection, number int) {
-	as := cmp.Or(in.As, name(number))
-	l.add(in.At, in.After, "inject: "+in.Use, "on: "+strconv.Quote(in.On), in.Keys, "as: "+as, "within: "+within.String())
+	as := x.name(number)
+	heals := func(x *Script) **Await { return &x.Faults[number].Until }
+	l.add(in.At, in.After, func(x *Script) **Await { return &x.Faults[number].After }, "inject: "+in.Use, "on: "+strconv.Quote(in.On), in.Keys, "as: "+as, "within: "+within.String())
 	switch {
 	case in.Until != nil:
-		l.add(in.At+max(in.For, 1), in.Until, "heal: "+as, "within: "+within.String())
+		l.add(in.At+max(in.For, 1), in.Until, heals, "heal: "+as, "within: "+within.String())
 	case in.For > 0 && !x.over(in.At+in.For, nil):
-		l.add(in.At+in.For, nil, "heal: "+as, "within: "+within.String())
+		l.add(in.At+in.For, nil, heals, "heal: "+as, "within: "+within.String())
 	}
 }
 
-// name is how steps call the injection with that number.
-func name(number int) string { return "fault-" + strconv.Itoa(number+1) }
+// name is how steps call the injection with that number: as an Await does, or by the first name that is free.
+func (x Script) name(number int) string {
+	if as := x.Faults[number].As; as != "" {
+		return as
+	}
+	unnamed := 0
+	for _, in := range x.Faults[:number] {
+		unnamed += count(in.As == "")
+	}
+	for n := 1; ; n++ {
+		as := "fault-" + strconv.Itoa(n)
+		if slices.ContainsFunc(x.Faults, func(in Injection) bool { return in.As == as }) {
+			continue
+		}
+		if unnamed == 0 {
+			return as
+		}
+		unnamed--
+	}
+}
 
 // visit lays out what a user does. It never waits for an answer: the user takes its orders one after another.
 func (l *timeline) visit(x Script, v Visit, number int) {
@@ -198,15 +228,15 @@ func (l *timeline) visit(x Script, v Visit, number int) {
 		lock = "lock: " + workloads.LockName(v.Lock)
 	}
 	rest := (max(x.For-v.At, 0) + within).String()
-	do := func(at time.Duration, after *Await, verb string, more ...string) {
+	do := func(at time.Duration, after *Await, where slot, verb string, more ...string) {
 		if x.over(v.At+at, after) {
 			return
 		}
 		l.arm(v, at, verb)
 		pairs := append([]string{"do: " + verb, "user: " + v.User}, more...)
-		l.add(v.At+at, after, append(pairs, "async: true", "outcome: any")...)
+		l.add(v.At+at, after, where, append(pairs, "async: true", "outcome: any")...)
 		if v.Arm != nil && !x.over(v.At+at+v.Arm.Wait, v.Arm.Until) {
-			l.proceed(v, at, verb)
+			l.proceed(v, at, verb, number)
 		}
 	}
 	patience := rest
@@ -217,24 +247,25 @@ func (l *timeline) visit(x Script, v Visit, number int) {
 	if v.Shared {
 		mode = "mode: shared"
 	}
-	do(0, v.After, acquire, lock, mode, "within: "+patience)
+	do(0, v.After, func(x *Script) **Await { return &x.Visits[number].After }, acquire, lock, mode, "within: "+patience)
 	if v.Cancel > 0 && !x.over(v.At+v.Cancel, nil) {
-		l.add(v.At+v.Cancel, nil, "do: cancel", "user: "+v.User, "async: true", "outcome: any",
+		l.add(v.At+v.Cancel, nil, nil, "do: cancel", "user: "+v.User, "async: true", "outcome: any",
 			"within: "+within.String())
 	}
 	if v.Write > 0 && !x.over(v.At+v.Write, nil) {
-		do(v.Write, nil, "read", lock, "within: "+rest)
-		l.add(v.At+v.Write, nil, "do: write", "user: "+v.User, lock, "value: "+strconv.Itoa(1000+number), "async: true",
+		do(v.Write, nil, nil, "read", lock, "within: "+rest)
+		l.add(v.At+v.Write, nil, nil, "do: write", "user: "+v.User, lock, "value: "+strconv.Itoa(1000+number), "async: true",
 			"outcome: any", "within: "+rest)
 	}
 	if v.Renew > 0 {
-		do(v.Renew, nil, renew, lock, "within: "+rest)
+		do(v.Renew, nil, nil, renew, lock, "within: "+rest)
 	}
+	until := func(x *Script) **Await { return &x.Visits[number].Until }
 	switch {
 	case v.Close:
-		do(max(v.Hold, 1), v.Until, "close", "within: "+rest)
+		do(max(v.Hold, 1), v.Until, until, "close", "within: "+rest)
 	case v.Hold > 0 || v.Until != nil:
-		do(max(v.Hold, 1), v.Until, release, lock, "within: "+rest)
+		do(max(v.Hold, 1), v.Until, until, release, lock, "within: "+rest)
 	}
 }
 
@@ -254,17 +285,18 @@ func (l *timeline) arm(v Visit, at time.Duration, verb string) {
 	if a.Die {
 		action = "die"
 	}
-	l.add(v.At+at, nil, "do: arm", "user: "+v.User, "point: "+strconv.Quote(a.Point), "action: "+action,
+	l.add(v.At+at, nil, nil, "do: arm", "user: "+v.User, "point: "+strconv.Quote(a.Point), "action: "+action,
 		"async: true", "within: "+within.String())
 }
 
 // proceed lets the user go on from the point at which it waits.
-func (l *timeline) proceed(v Visit, at time.Duration, verb string) {
+func (l *timeline) proceed(v Visit, at time.Duration, verb string, number int) {
 	a := v.Arm
 	if a == nil || call(a.Before) != verb || a.Die || a.Wait == 0 && a.Until == nil {
 		return
 	}
-	l.add(v.At+at+max(a.Wait, 1), a.Until, "do: continue", "user: "+v.User, "point: "+strconv.Quote(a.Point), "async: true",
+	until := func(x *Script) **Await { return &x.Visits[number].Arm.Until }
+	l.add(v.At+at+max(a.Wait, 1), a.Until, until, "do: continue", "user: "+v.User, "point: "+strconv.Quote(a.Point), "async: true",
 		"within: "+within.String())
 }
 
@@ -288,7 +320,9 @@ func (l *timeline) steps() (out []string) {
 			out = append(out, flow([]string{"await: elapsed", "for: " + d.String(), "within: " + (d + within).String()}))
 		}
 		now = max(now, m.at)
-		out = append(out, m.step)
+		if m.step != "" {
+			out = append(out, m.step)
+		}
 	}
 	return out
 }

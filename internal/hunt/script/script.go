@@ -17,6 +17,8 @@ type Script struct {
 	Crowd  Crowd         `json:"crowd"`
 	Faults []Injection   `json:"faults,omitempty"`
 	Visits []Visit       `json:"visits,omitempty"`
+	// End is what the end comes after where there is no crowd, in place of For.
+	End *Await `json:"end,omitempty"`
 }
 
 // Crowd is the workload in the background. No clients: there is none, and the visits are alone.
@@ -87,18 +89,19 @@ type Await struct {
 	Is    string `json:"is,omitempty"`
 }
 
-// Size is how long a script is to read and to run. Shorter ones come first.
+// Size is how long a script is to read and to run, what weighs most first.
 type Size struct {
-	Steps  int           `json:"steps"`  // of the scenario: its steps, the waits for a time left out, or its faults
 	Faults int           `json:"faults"` // injections, and points that are armed
 	Users  int           `json:"users"`
-	Takes  time.Duration `json:"takes"` // the load
-	Times  int           `json:"times"` // that are neither the time of another event nor an await
+	Steps  int           `json:"steps"` // of the scenario, and entries of its schedule
+	Parts  int           `json:"parts"` // what could be left out of these
+	Times  int           `json:"times"` // that are waited for, in place of something that happens
+	Takes  time.Duration `json:"takes"` // all these times
 }
 
 // Clone returns a copy that shares nothing with x.
 func (x Script) Clone() Script {
-	x.Faults, x.Visits = slices.Clone(x.Faults), slices.Clone(x.Visits)
+	x.Faults, x.Visits, x.End = slices.Clone(x.Faults), slices.Clone(x.Visits), x.End.clone()
 	for i := range x.Faults {
 		f := &x.Faults[i]
 		f.After, f.Until = f.After.clone(), f.Until.clone()

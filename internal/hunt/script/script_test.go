@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"reflect"
 	"testing"
 	"time"
@@ -62,6 +63,23 @@ func spaces(t *testing.T, f func(t *testing.T, s Space)) {
 	}
 }
 
+// shrink makes a script smaller until nothing is left. Each reduction can be run, and is smaller.
+func shrink(t *testing.T, s Space, x Script, r *rand.Rand) {
+	t.Helper()
+	for steps := 0; ; steps++ {
+		list := s.Reductions(x)
+		if len(list) == 0 {
+			break
+		}
+		for _, y := range list {
+			if err := s.Check(y); err != nil || !s.Size(y).Less(s.Size(x)) {
+				t.Fatalf("%+v (%+v) is no reduction of %+v (%+v): %v", y, s.Size(y), x, s.Size(x), err)
+			}
+		}
+		x = list[r.IntN(len(list))]
+	}
+}
+
 // TestEveryScriptCanBeRun draws and changes scripts of every lock: a run takes each of them.
 func TestEveryScriptCanBeRun(t *testing.T) {
 	t.Parallel()
@@ -85,6 +103,7 @@ func TestEveryScriptCanBeRun(t *testing.T) {
 				t.Fatalf("seed %d: %v\n%+v\nwas made of\n%+v", n, err, y, x)
 			}
 			known = append(known, y)
+			shrink(t, s, y, seed.Rand(uint64(n), "shrink"))
 		}
 	})
 }

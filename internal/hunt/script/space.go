@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/node"
@@ -29,6 +30,8 @@ type Space struct {
 	Extends bool // grants are extended, by whatever means
 	Shared  bool // the lock knows shared mode
 	Dies    bool // a client can end alone
+	Expires bool // grants end by themselves
+	Stored  bool // the service as a whole can be asked who has a lock
 	// Shortest and Longest bound the load of a run.
 	Shortest, Longest time.Duration
 
@@ -87,7 +90,8 @@ func NewSpace(ctx context.Context, a Asked) (s Space, refused []Refused, err err
 	}
 	o := p.Lock.Offers
 	s.Renews, s.Extends, s.Shared = o.Renewal == "call", o.Renewal != "none", o.Shared && len(p.Programs) == 0
-	s.Dies = !p.Backend.InProcess
+	s.Dies, s.Expires = !p.Backend.InProcess, o.Expires
+	_, s.Stored = p.Topology.Service(nil).(topology.Store)
 	s.Points = pointsOf(p.Lock.Points)
 	if len(p.Programs) > 0 {
 		s.Points = pointsOf(a.Announced)
