@@ -105,6 +105,12 @@ type Damaging interface {
 	Damages() bool
 }
 
+// Forgetful is a Fault whose targets come back without any of their data, by its parameters. Not every service takes
+// such a server back.
+type Forgetful interface {
+	Forgets() bool
+}
+
 // Cutting is a Fault that may cut links, by its parameters.
 type Cutting interface {
 	// Cuts reports whether nothing that is sent between the targets and the other ends is answered.

@@ -45,6 +45,9 @@ type killable interface {
 // Damages tells whether the data is to be changed.
 func (f kill) Damages() bool { return f.Data.changes() }
 
+// Forgets tells whether the data is lost.
+func (f kill) Forgets() bool { return f.Data == loseData }
+
 // Needs lists the capabilities that it needs of its targets.
 func (f kill) Needs() []chaos.Capability { return f.Data.needs(killKind()) }
 

@@ -55,6 +55,9 @@ func restartKind() chaos.Kind {
 // Damages tells whether the data is to be changed.
 func (f restart) Damages() bool { return f.Data.changes() }
 
+// Forgets tells whether the data is lost.
+func (f restart) Forgets() bool { return f.Data == loseData }
+
 // Needs lists the capabilities that it needs of its targets.
 func (f restart) Needs() []chaos.Capability {
 	needs := f.Data.needs(restartKind())

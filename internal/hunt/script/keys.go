@@ -98,7 +98,7 @@ func (d drawer) value(f Fault, p pair) string {
 		return strconv.Quote(sign + round(t).String())
 	}
 	if m := amount.FindStringSubmatch(text); m != nil {
-		return d.amount(m)
+		return d.amount(f, p.key, m)
 	}
 	var words []string
 	for _, keys := range f.Keys {
@@ -114,16 +114,28 @@ func (d drawer) value(f Fault, p pair) string {
 	return words[d.r.IntN(len(words))]
 }
 
-// amount draws an amount between a quarter and eight times of another; a share stays below the whole.
-func (d drawer) amount(m []string) string {
-	was, err := strconv.ParseFloat(m[2], 64)
-	if err != nil {
+// amount draws an amount about as large as another: not above the largest that an alternative has for the key, which may
+// be more than a target has use for, and not below a quarter of the smallest.
+func (d drawer) amount(f Fault, key string, m []string) string {
+	var all []float64
+	for _, keys := range f.Keys {
+		for _, p := range pairsOf(keys) {
+			if p.key != key {
+				continue
+			}
+			for end := range strings.SplitSeq(strings.Trim(p.value, `"`), "..") {
+				if x := amount.FindStringSubmatch(end); x != nil && x[3] == m[3] {
+					v, _ := strconv.ParseFloat(x[2], 64) // its form is a number's
+					all = append(all, v)
+				}
+			}
+		}
+	}
+	if len(all) == 0 {
 		return m[0]
 	}
-	v := was / 4 * math.Exp(d.r.Float64()*math.Log(32))
-	if m[3] == "%" {
-		v = min(math.Round(v), 100)
-	}
+	low, high := max(slices.Min(all)/4, math.SmallestNonzeroFloat32), slices.Max(all)
+	v := low * math.Exp(d.r.Float64()*math.Log(high/low))
 	if !strings.Contains(m[2], ".") {
 		v = max(math.Round(v), 1)
 	}

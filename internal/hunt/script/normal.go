@@ -53,9 +53,51 @@ func (s Space) fit(x Script, shortest time.Duration) Script {
 		in.At = min(in.At, last)
 		bound(&in.For)
 	}
+	s.awake(&x, last)
 	slices.SortStableFunc(x.Faults, func(a, b Injection) int { return cmp.Compare(a.At, b.At) })
+	s.reachHolders(&x)
 	s.dropLost(&x)
 	return x
+}
+
+// afterwards is how long an injection takes until its receipt is there, or a server until it serves again.
+const afterwards = 400 * time.Millisecond
+
+// awake moves faults away from times in which their targets do not run: they would not bite, or nobody could see it.
+func (s Space) awake(x *Script, last time.Duration) {
+	stops := func(in Injection) bool { return s.kinds[in.Use].Stops }
+	for i := range x.Faults {
+		in := &x.Faults[i]
+		for _, other := range x.Faults {
+			end := other.At + other.For
+			if other.For == 0 {
+				end = x.For
+			}
+			if stops(*in) || !stops(other) || !meets(in.On, other.On) || in.At+afterwards <= other.At || in.At > end {
+				continue
+			}
+			if in.At = other.At - afterwards; in.At < 0 {
+				in.At = min(end+afterwards, last)
+			}
+		}
+	}
+}
+
+// meets reports whether two targets are likely to have a node in common.
+func meets(a, b string) bool {
+	client := func(on string) bool { return on == "clients" || strings.HasPrefix(on, "holder") || isUser(on) }
+	many := func(on string) bool { return on == "all" || on == "majority" || on == "clients" }
+	return client(a) == client(b) && (a == b || many(a) || many(b))
+}
+
+// reachHolders gives a fault at a holder time to find one: it hits the first grant that comes after its time.
+func (s Space) reachHolders(x *Script) {
+	for i := range x.Faults {
+		if in := &x.Faults[i]; strings.HasPrefix(in.On, "holder") && x.Crowd.Clients > 0 {
+			in.At = min(in.At, x.For/2)
+			x.Crowd.Hold = min(x.Crowd.Hold, round(x.For/6))
+		}
+	}
 }
 
 // longestWait bounds every time of a script but the load.

@@ -157,6 +157,12 @@ func (s *Space) add(p *engine.Plan, k chaos.Kind) (refused []Refused) {
 			})
 			continue
 		}
+		if l, ok := f.(chaos.Forgetful); ok && l.Forgets() && !p.Backend.Forgets {
+			refused = append(refused, Refused{
+				Fault: k.Name, Keys: keys, Reason: "a server that lost its data does not serve without them", Never: true,
+			})
+			continue
+		}
 		x := Fault{Kind: k, Keys: []string{keys}}
 		var why error
 		for _, on := range targets {
