@@ -1,0 +1,254 @@
+// Package behaviour abstracts a run: it reads a run directory and returns the set of behaviours that the run shows,
+// each a short string. A search takes a script for interesting when its run shows a behaviour that no run before it
+// did.
+//
+// Example: in one run the holder is paused for half a TTL and releases in time. In another one it is paused for two
+// TTLs, and another user is granted the lock 10 ms after its validity ended. Both runs show "pause@holder begins: its
+// target holds". The second alone shows "grant beside an open hold, 2^-8 ttl after its end".
+//
+// Numbers are put into buckets of powers of two, users are told apart only as own and other, and nodes by their role,
+// so that the set stays small. Nothing here judges: what was violated is what verdict.json says.
+package behaviour
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/results"
+)
+
+// Seen is what a run shows.
+type Seen struct {
+	Behaviours []string // sorted, each once
+	// Near is how close the run came to violating what a count forbids, by the count's name, from 0 to 1.
+	Near map[string]float64
+	Bit  []Bite
+}
+
+// Bite is how often a fault was injected into targets of one role, and how often it bit.
+type Bite struct {
+	Fault string `json:"fault"`
+	Role  string `json:"role"`
+	Made  int    `json:"made"`
+	Bit   int    `json:"bit"`
+}
+
+// Of reads a run directory that has been judged.
+func Of(dir string) (Seen, error) {
+	env, err := results.ReadEnv(dir)
+	if err != nil {
+		return Seen{}, err
+	}
+	report, err := results.ReadReport(dir)
+	if err != nil {
+		return Seen{}, err
+	}
+	faults, err := results.ReadFaults(dir)
+	if err != nil {
+		return Seen{}, err
+	}
+	observed, err := results.ReadObserved(dir)
+	if err != nil {
+		return Seen{}, err
+	}
+	events, err := results.OpenLog(dir, env)
+	if err != nil {
+		return Seen{}, err
+	}
+	w := newWatcher(env, faults, observed)
+	for err == nil {
+		var e history.Event
+		if _, err = events.Next(&e); err == nil {
+			w.event(&e)
+		}
+	}
+	if err = errors.Join(ignore(err, io.EOF), events.Close()); err != nil {
+		return Seen{}, err
+	}
+	w.until(math.MaxInt64)
+	w.found(report, env)
+	return Seen{Behaviours: w.sorted(), Near: w.near, Bit: w.faults.bites()}, nil
+}
+
+func ignore(err, expected error) error {
+	if errors.Is(err, expected) {
+		return nil
+	}
+	return err
+}
+
+// watcher collects the behaviours of a run while its events pass.
+type watcher struct {
+	ttl    int64 // ns
+	faults standing
+	marks  []mark // what happens between events, in the order of time
+	calls  map[call]history.Event
+	locks  map[uint16]*lockState
+	seen   map[string]struct{}
+	near   map[string]float64
+}
+
+// call is an operation under way.
+type call struct {
+	user history.User
+	op   uint32
+}
+
+// mark is something that no event tells of: a fault begins or ends, or a user came to a point.
+type mark struct {
+	time int64
+	do   func(w *watcher)
+}
+
+func newWatcher(env results.Env, faults []history.Fault, observed []history.Observation) *watcher {
+	w := &watcher{
+		ttl: max(env.TTL, 1), faults: newStanding(env, faults), calls: map[call]history.Event{},
+		locks: map[uint16]*lockState{}, seen: map[string]struct{}{}, near: map[string]float64{},
+	}
+	for i := range w.faults.list {
+		f := &w.faults.list[i]
+		w.marks = append(w.marks, mark{f.from, func(w *watcher) { w.border(f, "begins") }})
+		if f.to < math.MaxInt64 {
+			w.marks = append(w.marks, mark{f.to, func(w *watcher) { w.border(f, "ends") }})
+		}
+		w.lead(f)
+	}
+	for _, o := range observed {
+		if o.By == history.ByPoint {
+			w.marks = append(w.marks, mark{o.Answered, func(w *watcher) { w.point(o) }})
+		}
+	}
+	slices.SortStableFunc(w.marks, func(a, b mark) int { return cmp.Compare(a.time, b.time) })
+	return w
+}
+
+func (w *watcher) add(format string, args ...any) { w.seen[fmt.Sprintf(format, args...)] = struct{}{} }
+
+func (w *watcher) sorted() []string {
+	out := make([]string, 0, len(w.seen))
+	for s := range w.seen {
+		out = append(out, s)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// closer notes how near a run came to what a count forbids.
+func (w *watcher) closer(count string, near float64) {
+	w.near[count] = max(w.near[count], min(near, 1))
+}
+
+// until lets everything happen that comes before t without an event.
+func (w *watcher) until(t int64) {
+	for len(w.marks) > 0 && w.marks[0].time <= t {
+		w.expire(w.marks[0].time)
+		w.marks[0].do(w)
+		w.marks = w.marks[1:]
+	}
+	w.expire(t)
+}
+
+// event takes the next event.
+func (w *watcher) event(e *history.Event) {
+	w.until(e.Time)
+	switch e.Kind {
+	case history.Acquire, history.Release, history.Renew, history.Check, history.Read, history.Write, history.Close:
+		w.operation(e)
+	case history.Lost, history.Dead:
+		w.say(e, e.Kind.String())
+		w.gone(e)
+	case history.Renewed, history.Ended:
+		w.extend(e)
+	case history.EffectRead, history.EffectWrite:
+		w.say(e, wordOf(e))
+	case history.Cancel:
+		w.say(e, "cancel")
+	default:
+	}
+}
+
+// operation takes the begin or the outcome of a call.
+func (w *watcher) operation(e *history.Event) {
+	if e.Phase == history.Invoke {
+		w.calls[call{e.User, e.Seq}] = *e
+		if e.Kind == history.Release {
+			w.release(e)
+		}
+		return
+	}
+	invoked := w.calls[call{e.User, e.Op}]
+	delete(w.calls, call{e.User, e.Op})
+	w.say(e, wordOf(e))
+	switch {
+	case e.Kind == history.Acquire && e.Phase == history.Ok:
+		w.grant(e)
+	case e.Kind == history.Acquire:
+		w.denied(e, invoked)
+	case e.Kind == history.Release, e.Kind == history.Renew, e.Kind == history.Write:
+		w.crossing(e, invoked)
+	default:
+	}
+}
+
+// wordOf names the outcome of an operation.
+func wordOf(e *history.Event) string {
+	word := e.Kind.String() + " " + e.Phase.String()
+	if e.Code != history.CodeNone {
+		word += " " + history.CodeName(e.Code)
+	}
+	return word
+}
+
+// say notes an event with the faults that stand and who holds the lock.
+func (w *watcher) say(e *history.Event, word string) {
+	holds := w.lock(e.Lock).holders(e.User)
+	phases := w.faults.at(e.Time, e.User)
+	for _, phase := range phases {
+		w.add("%s: %s, %s", phase, word, holds)
+	}
+	if len(phases) > 1 { // of faults that stand together it matters what they let through, and not to whom
+		w.add("%s: %s", strings.Join(phases, " + "), word)
+	}
+}
+
+// found notes what the verdict says was violated, and how near the measures of the run came to it.
+func (w *watcher) found(r results.Report, env results.Env) {
+	for _, f := range r.Findings {
+		for name, n := range f.Counts {
+			if n != nil && *n > 0 && f.Verdict == results.Violated {
+				w.add("found %s: %s", name, bucket(float64(*n)))
+			}
+		}
+	}
+	bound := max(float64(env.Recovery), float64(env.TTL), 1)
+	for measure, count := range map[string]string{
+		"stuck_ms_max": "stuck_locks", "orphan_age_ms": "orphans", "deaf_wait_ms_max": "deaf_waits",
+		"longest_vain_wait_ms": "starved_users",
+	} {
+		if m := r.Measures[measure]; m != nil && *m > 0 {
+			share := *m * 1e6 / bound
+			w.closer(count, share/2)
+			w.add("%s: %s of the bound", measure, bucket(share))
+		}
+	}
+}
+
+// bucket puts a positive number between powers of two.
+func bucket(x float64) string {
+	switch {
+	case x <= 0:
+		return "0"
+	case x < 1.0/1024:
+		return "2^-10"
+	}
+	return fmt.Sprintf("2^%d", int(math.Floor(math.Log2(min(x, 1<<20)))))
+}
+
+// since puts a time into buckets of the TTL.
+func (w *watcher) since(ns int64) string { return bucket(float64(ns)/float64(w.ttl)) + " ttl" }

@@ -1,0 +1,273 @@
+package behaviour
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/lockquake/lockquake/history"
+)
+
+// hold is a grant that a user has in hand, or just gave back.
+type hold struct {
+	user    history.User
+	grant   uint32
+	shared  bool
+	valid   int64 // the latest end of its validity
+	expired bool  // that was told
+}
+
+// lockState is what is known of one lock while the events pass.
+type lockState struct {
+	open   []hold       // in the order of their grants
+	last   history.User // who was granted it last, and when
+	lastAt int64
+	order  []move // the latest moves, at most as many as are told together
+}
+
+// move is a step in the life of a lock: who did what.
+type move struct {
+	user history.User
+	what string
+}
+
+// together is how many moves in a row are one behaviour.
+const together = 3
+
+func (w *watcher) lock(i uint16) *lockState {
+	l := w.locks[i]
+	if l == nil {
+		l = &lockState{}
+		w.locks[i] = l
+	}
+	return l
+}
+
+// holders says who has the lock as a user sees it.
+func (l *lockState) holders(u history.User) string {
+	own, other := "", ""
+	for _, h := range l.open {
+		word := "valid"
+		if h.expired {
+			word = "outlived"
+		}
+		if h.user == u {
+			own = "own " + word
+		} else if other == "" || word == "valid" {
+			other = "other " + word
+		}
+	}
+	switch {
+	case own == "" && other == "":
+		return "free"
+	case own == "":
+		return other
+	case other == "":
+		return own
+	}
+	return own + " and " + other
+}
+
+// held says who has the lock as the targets of a fault see it.
+func (l *lockState) held(targets []int) string {
+	var words []string
+	for _, h := range l.open {
+		word := "another holds"
+		if slices.Contains(targets, h.user.Client()) {
+			word = "its target holds"
+		}
+		if h.expired {
+			word += " too long"
+		}
+		if !slices.Contains(words, word) {
+			words = append(words, word)
+		}
+	}
+	if len(words) == 0 {
+		return "nobody holds"
+	}
+	slices.Sort(words)
+	return strings.Join(words, ", ")
+}
+
+// push adds a move, and notes the latest ones in a row with the users named in the order of their appearance.
+func (w *watcher) push(l *lockState, u history.User, what string) {
+	l.order = append(l.order, move{u, what})
+	if len(l.order) > together {
+		l.order = l.order[1:]
+	}
+	if len(l.order) < together {
+		return
+	}
+	var users []history.User
+	var words []string
+	for _, m := range l.order {
+		i := slices.Index(users, m.user)
+		if i < 0 {
+			i = len(users)
+			users = append(users, m.user)
+		}
+		words = append(words, string(rune('a'+i))+" "+m.what)
+	}
+	w.add("order %s", strings.Join(words, ", "))
+}
+
+// expire ends the validity of holds, in its order.
+func (w *watcher) expire(t int64) {
+	for _, l := range w.locks {
+		for {
+			next := -1
+			for i := range l.open {
+				h := &l.open[i]
+				ends := !h.expired && h.valid < t && h.valid != history.ValidUnknown
+				if ends && (next < 0 || h.valid < l.open[next].valid) {
+					next = i
+				}
+			}
+			if next < 0 {
+				break
+			}
+			l.open[next].expired = true
+			w.push(l, l.open[next].user, "outlives")
+			w.closer("overlapping_holds", 0.5)
+			w.closer("stale_writes", 0.3)
+		}
+	}
+}
+
+// grant opens a hold, and notes how far it is from an overlap with another one.
+func (w *watcher) grant(e *history.Event) {
+	l := w.lock(e.Lock)
+	switch left := e.Valid - e.Time; {
+	case e.Valid == history.ValidEndless, e.Valid == history.ValidUnknown:
+		w.add("granted without an end")
+	case left < 0:
+		w.add("granted %s after its end", w.since(-left))
+	default:
+		w.add("granted with %s left", w.since(left))
+	}
+	for _, h := range l.open {
+		if h.user != e.User && !(h.shared && e.Mode != 0) {
+			w.beside(e, h)
+		}
+	}
+	l.open = append(l.open, hold{user: e.User, grant: e.Op, shared: e.Mode != 0, valid: e.Valid})
+	l.last, l.lastAt = e.User, e.Time
+	w.push(l, e.User, "granted")
+}
+
+// beside notes a grant beside a hold that nobody has ended. The closer the grant is to the end of the other's validity,
+// the closer the run came to a double grant: this is the slope that the search climbs.
+func (w *watcher) beside(e *history.Event, h hold) {
+	w.closer("overlapping_holds", 1)
+	w.closer("stale_writes", 0.6)
+	switch {
+	case h.valid == history.ValidUnknown:
+		w.add("grant beside an open hold of unknown validity")
+	case h.valid == history.ValidEndless:
+		w.add("grant beside an endless hold")
+		w.closer("double_grants", 1)
+	case e.Time < h.valid:
+		w.add("grant beside an open hold, %s before its end", w.since(h.valid-e.Time))
+		w.closer("double_grants", 1)
+	default:
+		gap := e.Time - h.valid
+		w.add("grant beside an open hold, %s after its end", w.since(gap))
+		w.closer("double_grants", 0.9*math.Exp(-2*float64(gap)/float64(w.ttl)))
+	}
+}
+
+// denied notes an acquire that got nothing.
+func (w *watcher) denied(e *history.Event, invoked history.Event) {
+	if invoked.Time > 0 {
+		w.add("%s after %s, %s", wordOf(e), w.since(e.Time-invoked.Time), w.lock(e.Lock).holders(e.User))
+	}
+}
+
+// extend takes a new end of validity.
+func (w *watcher) extend(e *history.Event) {
+	l := w.lock(e.Lock)
+	for i := range l.open {
+		if h := &l.open[i]; h.user == e.User && (e.Grant == 0 || h.grant == e.Grant) {
+			if h.expired && e.Valid > e.Time {
+				w.push(l, e.User, "revived")
+				h.expired = false
+			}
+			h.valid = e.Valid
+		}
+	}
+}
+
+// release ends a hold with the begin of its release: from then on its user does not believe that it has the lock.
+func (w *watcher) release(e *history.Event) {
+	l := w.lock(e.Lock)
+	w.push(l, e.User, "releases")
+	l.open = slices.DeleteFunc(l.open, func(h hold) bool { return h.user == e.User && h.grant == e.Grant })
+	if i := slices.IndexFunc(l.open, func(h hold) bool { return !h.expired }); i >= 0 {
+		w.add("release begins beside another's valid hold")
+		w.closer("foreign_releases", 0.5)
+	}
+}
+
+// gone ends the holds of a user that learned of a loss, or died.
+func (w *watcher) gone(e *history.Event) {
+	for _, l := range w.locks {
+		for i := 0; i < len(l.open); {
+			if h := l.open[i]; h.user != e.User || e.Grant != 0 && h.grant != e.Grant {
+				i++
+				continue
+			}
+			l.open = slices.Delete(l.open, i, i+1)
+			w.push(l, e.User, e.Kind.String())
+		}
+	}
+}
+
+// crossing notes whether the end of validity, or another's grant, fell into a release, a renewal or a write.
+//
+// Example: a release begins 5 ms before the validity ends, its request is held up, another user is granted the lock,
+// and the release is answered ok. A lock that deletes whatever is there has now deleted the other's grant.
+func (w *watcher) crossing(e *history.Event, invoked history.Event) {
+	l := w.lock(e.Lock)
+	other := "nobody else was granted it"
+	switch {
+	case l.last == e.User || l.lastAt == 0:
+	case invoked.Time > 0 && l.lastAt > invoked.Time:
+		other = "another was granted it meanwhile"
+	default:
+		other = "another was granted it before"
+	}
+	own := ""
+	if i := slices.IndexFunc(l.open, func(h hold) bool { return h.user == e.User && h.grant == e.Grant }); i >= 0 {
+		h := &l.open[i]
+		switch {
+		case invoked.Time > h.valid:
+			own = "begun after its end, "
+		case e.Time > h.valid:
+			own = "done after its end, "
+		}
+		if e.Kind == history.Renew && e.Phase == history.Ok {
+			w.extend(e)
+		}
+	}
+	w.add("%s: %s%s", wordOf(e), own, other)
+	if invoked.Time > 0 {
+		w.add("%s took %s, %s", wordOf(e), w.since(e.Time-invoked.Time), other)
+	}
+	if other == "nobody else was granted it" {
+		return
+	}
+	switch {
+	case e.Kind == history.Release && e.Phase != history.Fail:
+		w.closer("foreign_releases", 0.7)
+		w.closer("double_grants", 0.5)
+	case e.Kind == history.Write && e.Phase == history.Ok:
+		w.closer("stale_writes", 0.9)
+	case e.Kind == history.Renew && e.Phase == history.Ok:
+		w.closer("false_results", 0.7)
+	}
+	if e.Kind == history.Release {
+		w.push(l, e.User, fmt.Sprintf("%s", wordOf(e)))
+	}
+}
