@@ -1,0 +1,118 @@
+package hunt
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"github.com/lockquake/lockquake/internal/hunt/behaviour"
+	"github.com/lockquake/lockquake/internal/hunt/script"
+)
+
+// corpus is what a search has learned: which behaviours it has seen, how often, and the scripts whose runs showed
+// something new. It is made of notes alone, so that a hunt that goes on has the one that it left.
+type corpus struct {
+	numbers map[string]int // of behaviours, in the order in which they were seen first
+	runs    []int          // by number: how many runs showed it
+	entries []entry
+	curve   []Point
+}
+
+// entry is a script whose run showed something new.
+type entry struct {
+	script script.Script
+	shows  []int
+	near   map[string]float64
+	picked int // how often it was changed for another try
+	run    int // from 1
+}
+
+// Point is how many behaviours were known after a run.
+type Point struct {
+	Run        int   `json:"run"`
+	At         int64 `json:"at_ms"` // what all runs up to this one took
+	Behaviours int   `json:"behaviours"`
+}
+
+// known numbers the behaviours of a run: those that are new, and the numbers of the others.
+func (c *corpus) known(seen behaviour.Seen) (fresh []string, others []int) {
+	for _, b := range seen.Behaviours {
+		if n, ok := c.numbers[b]; ok {
+			others = append(others, n)
+		} else {
+			fresh = append(fresh, b)
+		}
+	}
+	return fresh, others
+}
+
+// learn takes the note of the next run, which came at some ms of the search.
+func (c *corpus) learn(n Note, run int, at int64) {
+	if c.numbers == nil {
+		c.numbers = map[string]int{}
+	}
+	if n.From > 0 && n.From <= len(c.entries) {
+		c.entries[n.From-1].picked++
+	}
+	shows := slices.Clone(n.Had)
+	for _, b := range n.New {
+		c.numbers[b] = len(c.runs)
+		shows = append(shows, len(c.runs))
+		c.runs = append(c.runs, 0)
+	}
+	for _, i := range shows {
+		if i < len(c.runs) {
+			c.runs[i]++
+		}
+	}
+	if len(n.New) > 0 {
+		c.entries = append(c.entries, entry{script: n.Script, shows: shows, near: n.Near, run: run})
+		c.curve = append(c.curve, Point{run, at, len(c.runs)})
+	}
+}
+
+// energy is how much a script promises. It is the sum of the rarities of its behaviours, more the nearer its run came
+// to a goal, and less with every time that it was tried.
+//
+// Example: a script shows one behaviour that no other run did and nine that every one of 100 runs did: its rarity is
+// 1 + 9/100. Its run came as near as 0.8 to a double grant, the first goal, which makes it 1 + 8*0.8*0.8 = 6.1 times as
+// promising. Once tried, it is half as promising as before.
+func (c *corpus) energy(e entry, wanted []Goal) float64 {
+	rarity := 0.0
+	for _, i := range e.shows {
+		rarity += 1 / float64(c.runs[i])
+	}
+	near, worth := 0.0, 1.0
+	for _, g := range wanted {
+		near = max(near, worth*e.near[g.Name])
+		worth *= 0.7
+	}
+	return (0.1 + rarity) * (1 + 8*near*near) / float64(1+e.picked)
+}
+
+// pick draws an entry, by their energy; its number counts from 1. There must be one.
+func (c *corpus) pick(r *rand.Rand, wanted []Goal) (e entry, number int) {
+	sums := make([]float64, len(c.entries))
+	sum := 0.0
+	for i, e := range c.entries {
+		sum += c.energy(e, wanted)
+		sums[i] = sum
+	}
+	i, _ := slices.BinarySearch(sums, r.Float64()*sum)
+	i = min(i, len(sums)-1)
+	return c.entries[i], i + 1
+}
+
+// nearest is the script whose run came nearest to the first goal that any came near to.
+func (c *corpus) nearest(wanted []Goal) (e entry, goal string, near float64) {
+	for _, g := range wanted {
+		for _, x := range c.entries {
+			if x.near[g.Name] > near {
+				e, goal, near = x, g.Name, x.near[g.Name]
+			}
+		}
+		if near > 0 {
+			return e, goal, near
+		}
+	}
+	return e, "", 0
+}

@@ -1,0 +1,157 @@
+package hunt
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/figure"
+	"github.com/lockquake/lockquake/results/report/scene"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// Goal is a count that a hunt wants above zero.
+type Goal struct {
+	Name string // of the count
+	// Needs returns what a lock lacks that the count can never be above zero for; "": it lacks nothing.
+	Needs func(Target) string
+}
+
+// Target is the lock as goals see it.
+type Target struct {
+	Lock    backends.Lock
+	Servers backends.Servers
+}
+
+// goals are all of them, the worst first.
+var goals = []Goal{
+	{Name: "double_grants", Needs: nothing},
+	{Name: "stale_writes", Needs: nothing},
+	{Name: "stuck_locks", Needs: nothing},
+	{Name: "foreign_releases", Needs: nothing},
+	{Name: "token_regressions", Needs: tokens},
+	{Name: "false_results", Needs: asked},
+	{Name: "orphans", Needs: asked},
+	{Name: "deaf_waits", Needs: nothing},
+	{Name: "overlapping_holds", Needs: nothing},
+	{Name: "starved_users", Needs: nothing},
+}
+
+func nothing(Target) string { return "" }
+
+func tokens(t Target) string {
+	if t.Lock.Offers.Token == backends.TokenNone {
+		return "the lock has no fencing tokens"
+	}
+	return ""
+}
+
+func asked(t Target) string {
+	if t.Servers.Unasked {
+		return "the service cannot be asked what it has of the lock"
+	}
+	return ""
+}
+
+// GoalNames lists the goals in their order.
+func GoalNames() (names []string) {
+	for _, g := range goals {
+		names = append(names, g.Name)
+	}
+	return names
+}
+
+// Goals returns the goals of a hunt in their order: those that are named, or all that the lock can violate. A name that
+// is no goal, or a goal that the lock cannot violate, is an error.
+func Goals(named []string, t Target) (out []Goal, err error) {
+	if t.Lock.Absent {
+		return nil, fmt.Errorf("%s is no lock: it grants nothing that could be violated", t.Lock.Name)
+	}
+	for _, name := range named {
+		i := slices.IndexFunc(goals, func(g Goal) bool { return g.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("there is no goal %q; the goals are %s", name, strings.Join(GoalNames(), ", "))
+		}
+		if why := goals[i].Needs(t); why != "" {
+			return nil, fmt.Errorf("%s cannot violate %s: %s", t.Lock.Name, name, why)
+		}
+	}
+	for _, g := range goals {
+		if len(named) == 0 && g.Needs(t) == "" || slices.Contains(named, g.Name) {
+			out = append(out, g)
+		}
+	}
+	return out, nil
+}
+
+// atLeastOne is the fewest grants that a run has to judge. A violation in a handful of them is one.
+const atLeastOne = `judged: ">=1"`
+
+// forbid is what the tries of a search expect: that nothing of what is hunted happens. So the judge weighs each count
+// as it does in any run: what a standstill of the machine explains, or a fault that was late, is not told as a failure.
+func forbid(list []Goal) string {
+	pairs := []string{atLeastOne}
+	for _, g := range list {
+		pairs = append(pairs, g.Name+`: "0"`)
+	}
+	return "expect={" + strings.Join(pairs, ", ") + "}"
+}
+
+// demand is what a script expects that is handed out: that the goal is reached, whatever else goes wrong with it.
+func demand(goal string, others []string) string {
+	pairs := []string{goal + `: ">0"`}
+	for _, name := range others {
+		pairs = append(pairs, name+`: ">=0"`)
+	}
+	return "expect={" + strings.Join(append(pairs, atLeastOne), ", ") + "}"
+}
+
+// Violation is what the judge says was violated in a run.
+type Violation struct {
+	Goal    string `json:"goal"`
+	Count   int64  `json:"count"`
+	Claim   string `json:"claim"`             // the headline of its first witness
+	Witness string `json:"witness,omitempty"` // what that says
+}
+
+// violations returns the goals that a run reached by its verdict, in their order, and the other counts that had to be
+// zero and were not. A goal that a run forbids is reached if that expectation failed, and one that it demands if it was
+// met.
+func violations(r results.Report, wanted []Goal) (found []Violation, others []string) {
+	for _, x := range r.Expectations {
+		if x.Got == nil || *x.Got <= 0 || x.Name == scenarios.Judged {
+			continue
+		}
+		demanded := strings.HasPrefix(x.Want, ">") && !strings.HasPrefix(x.Want, ">=")
+		reached := x.Verdict == results.Fail && !demanded || x.Verdict == results.Pass && demanded
+		isGoal := slices.ContainsFunc(wanted, func(g Goal) bool { return g.Name == x.Name })
+		switch {
+		case reached && isGoal:
+			v := Violation{Goal: x.Name, Count: int64(*x.Got)}
+			v.Claim, v.Witness = witnessOf(r, x.Name)
+			found = append(found, v)
+		case x.Verdict == results.Fail:
+			others = append(others, x.Name)
+		}
+	}
+	rank := func(v Violation) int {
+		return slices.IndexFunc(wanted, func(g Goal) bool { return g.Name == v.Goal })
+	}
+	slices.SortStableFunc(found, func(a, b Violation) int { return rank(a) - rank(b) })
+	slices.Sort(others)
+	return found, others
+}
+
+// witnessOf returns the headline and the text of the first witness of a count; "" where it has none.
+func witnessOf(r results.Report, count string) (claim, text string) {
+	for _, f := range r.Findings {
+		if f.Counts[count] == nil || len(f.Witnesses) == 0 {
+			continue
+		}
+		i := max(slices.IndexFunc(f.Witnesses, func(w results.Witness) bool { return w.Kind+"s" == count }), 0)
+		return scene.Headline(f.Witnesses[i], "two clients"), f.Witnesses[i].Text
+	}
+	return figure.Words(count), ""
+}

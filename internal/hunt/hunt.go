@@ -1,0 +1,288 @@
+// Package hunt searches for the shortest script of faults that breaks a lock. It is a plan of a campaign, and the
+// reader of its runs.
+//
+// A search draws scripts, runs each, and looks at what the run shows (package behaviour). A script whose run shows
+// something new is kept, and changed a little for later tries (package script). The search ends with the first
+// violation of its first goal, or with its budget. Then a script that broke the lock is made smaller, as long as each
+// smaller one breaks it in 9 of 10 runs. What is left is handed out as a scenario that `lockquake run` judges like any
+// other.
+//
+// What comes next is a function of the seed and of the results in the journal. A hunt that is interrupted goes on with
+// the run that it would have made next.
+package hunt
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/lockquake/lockquake/internal/campaign"
+	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/internal/hunt/behaviour"
+	"github.com/lockquake/lockquake/internal/hunt/script"
+	"github.com/lockquake/lockquake/internal/seed"
+	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/scenarios"
+)
+
+// Scripts are the tries that a hunt can make. script.Space is those of a lock on this machine.
+type Scripts interface {
+	Draw(r *rand.Rand) script.Script
+	Mutate(r *rand.Rand, of script.Script, with []script.Script) script.Script
+	Scenario(x script.Script) (scenarios.Scenario, error)
+	Reductions(x script.Script) []script.Script
+	Size(x script.Script) script.Size
+}
+
+// Hunt is a search and what follows it. It implements campaign.Plan and campaign.Reader.
+type Hunt struct {
+	Scripts Scripts
+	Goals   []Goal // in their order, at least one
+	Seed    uint64
+	// Budget bounds the time of the search, and ShrinkBudget that of all runs after it.
+	Budget, ShrinkBudget time.Duration
+	Random               bool            // every script is drawn: the baseline of the guided search
+	Seeds                []script.Script // that are tried first
+	// Takes is about how long a run of a load takes, while none has been made.
+	Takes func(load time.Duration) time.Duration
+	// Options are those of a run of a scenario.
+	Options func(scenarios.Scenario) engine.Options
+	Keep    Keep
+	// Tell is told how far the hunt has come.
+	Tell func(engine.Progress)
+
+	// Err is why nothing more can be run; nil: there is no such reason.
+	Err error
+
+	folded  int // how many results are part of what follows
+	corpus  corpus
+	search  phase
+	found   []Finding // by goal, the first of each
+	shrink  *shrinker // nil: the search is not over
+	bites   []behaviour.Bite
+	unknown int // runs whose verdict was unknown
+	grants  int64
+	idle    int // jobs in a row that were not made, or broke
+	under   Note
+	telling telling
+}
+
+// phase is the runs of a part of the hunt.
+type phase struct {
+	runs  int
+	spent time.Duration
+}
+
+func (p *phase) add(r campaign.Result) {
+	p.runs++
+	p.spent += time.Duration(r.Took) * time.Millisecond
+}
+
+// Note is what the journal has of a run of a hunt beside its verdict.
+type Note struct {
+	Script script.Script `json:"script"`
+	From   int           `json:"from,omitempty"` // the number of the entry that it was made of, from 1; 0: it was drawn
+	// New are behaviours that no run before had shown, and Had the numbers of the others.
+	New  []string           `json:"new,omitempty"`
+	Had  []int              `json:"had,omitempty"`
+	Near map[string]float64 `json:"near,omitempty"`
+	Bit  []behaviour.Bite   `json:"bit,omitempty"`
+
+	Found  []Violation `json:"found,omitempty"`
+	Others []string    `json:"others,omitempty"` // counts beside the goals that had to be zero and were not
+	// Reached says that a run of the shrinking reached its goal.
+	Reached bool `json:"reached,omitempty"`
+}
+
+// Finding is the first run that reached a goal.
+type Finding struct {
+	Violation
+	Script script.Script `json:"script"`
+	Run    int           `json:"run"`   // of the search, from 1
+	At     int64         `json:"at_ms"` // what all runs up to it took
+	Dir    string        `json:"run_dir"`
+	Others []string      `json:"others,omitempty"` // counts that were above zero beside it
+}
+
+// The names of jobs begin with their phase.
+const (
+	jobSearch = "search"
+	jobShrink = "shrink"
+)
+
+// patience is how many jobs in a row may fail before the hunt gives up.
+const patience = 5
+
+// Next returns the next job.
+func (h *Hunt) Next(done []campaign.Result) (campaign.Job, bool) {
+	h.fold(done)
+	if h.Err != nil {
+		return campaign.Job{}, false
+	}
+	if h.shrink == nil {
+		if j, ok := h.propose(); ok || h.Err != nil {
+			return j, ok
+		}
+		h.shrink = newShrinker(h)
+	}
+	return h.shrink.next()
+}
+
+// fold takes the results that are new.
+func (h *Hunt) fold(done []campaign.Result) {
+	for _, r := range done[h.folded:] {
+		h.folded++
+		if r.NotMade != "" {
+			h.fail(r)
+			continue
+		}
+		var n Note
+		if err := json.Unmarshal(r.Note, &n); err != nil {
+			h.Err = fmt.Errorf("the note of run %d of the journal: %w", h.folded, err)
+			return
+		}
+		if r.Broke != "" {
+			h.fail(r)
+		} else {
+			h.idle = 0
+		}
+		switch r.Job {
+		case jobSearch:
+			h.take(r, n)
+		case jobShrink:
+			if h.shrink == nil {
+				h.shrink = newShrinker(h)
+			}
+			h.shrink.take(r, n)
+		}
+	}
+}
+
+// fail counts jobs that failed in a row.
+func (h *Hunt) fail(r campaign.Result) {
+	if h.idle++; h.idle < patience || h.Err != nil {
+		return
+	}
+	if h.Err = r.Err; h.Err == nil {
+		h.Err = fmt.Errorf("%d runs in a row broke, the last one because %s", h.idle, r.Broke+r.NotMade)
+	}
+}
+
+// take learns of a run of the search.
+func (h *Hunt) take(r campaign.Result, n Note) {
+	h.search.add(r)
+	at := h.search.spent.Milliseconds()
+	h.corpus.learn(n, h.search.runs, at)
+	h.grants += r.Judged.Grants
+	if r.Verdict == results.Unknown {
+		h.unknown++
+	}
+	for _, b := range n.Bit {
+		h.bites = addBite(h.bites, b)
+	}
+	dir, found := "", false
+	if r.Dir != "" {
+		dir = h.Keep.path(r.Dir)
+	}
+	for _, v := range n.Found {
+		if h.finding(v.Goal) == nil {
+			h.found = append(h.found, Finding{
+				Violation: v, Script: n.Script, Run: h.search.runs, At: at, Dir: dir, Others: n.Others,
+			})
+			found = true
+		}
+	}
+	if dir != "" && !found {
+		if err := h.Keep.add(dir); err != nil {
+			h.Err = err
+		}
+	}
+}
+
+func (h *Hunt) finding(goal string) *Finding {
+	for i := range h.found {
+		if h.found[i].Goal == goal {
+			return &h.found[i]
+		}
+	}
+	return nil
+}
+
+// worst is the finding of the first goal that was reached; nil: none was.
+func (h *Hunt) worst() *Finding {
+	for _, g := range h.Goals {
+		if f := h.finding(g.Name); f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// takes is about how long the next run takes.
+func (h *Hunt) takes(p phase, load time.Duration) time.Duration {
+	if p.runs == 0 {
+		return h.Takes(load)
+	}
+	return p.spent / time.Duration(p.runs)
+}
+
+// drawTries is how many scripts may be refused in a row before the hunt gives up.
+const drawTries = 100
+
+// randomShare is the share of tries that are drawn whatever was learned, so that no corpus is a dead end.
+const randomShare = 0.2
+
+// propose returns the next job of the search; ok is false when that is over.
+func (h *Hunt) propose() (j campaign.Job, ok bool) {
+	if h.finding(h.Goals[0].Name) != nil {
+		return j, false
+	}
+	r := seed.Rand(h.Seed, fmt.Sprintf("hunt-%d-%d", h.search.runs, h.idle))
+	var refused error
+	for attempt := range drawTries {
+		n := h.draw(r, attempt)
+		if h.search.spent+h.takes(h.search, n.Script.For) > h.Budget {
+			return j, false
+		}
+		s, err := h.scenario(n.Script, forbid(h.Goals))
+		if err != nil {
+			refused = err
+			continue
+		}
+		h.under = n
+		return h.job(jobSearch, s, seed.Split(h.Seed, fmt.Sprintf("run-%d", h.search.runs))), true
+	}
+	h.Err = fmt.Errorf("none of %d scripts can be run: %w", drawTries, refused)
+	return j, false
+}
+
+// draw makes the next script of the search.
+func (h *Hunt) draw(r *rand.Rand, attempt int) Note {
+	switch {
+	case attempt == 0 && h.search.runs < len(h.Seeds):
+		return Note{Script: h.Seeds[h.search.runs]}
+	case h.Random, len(h.corpus.entries) == 0, r.Float64() < randomShare:
+		return Note{Script: h.Scripts.Draw(r)}
+	}
+	of, number := h.corpus.pick(r, h.Goals)
+	var with []script.Script
+	for range 2 {
+		other, _ := h.corpus.pick(r, h.Goals)
+		with = append(with, other.script)
+	}
+	return Note{Script: h.Scripts.Mutate(r, of.script, with), From: number}
+}
+
+// scenario writes a script as a scenario that expects something.
+func (h *Hunt) scenario(x script.Script, expect string, more ...string) (scenarios.Scenario, error) {
+	s, err := h.Scripts.Scenario(x)
+	if err != nil {
+		return s, err
+	}
+	return s.With(append([]string{expect}, more...))
+}
+
+func (h *Hunt) job(name string, s scenarios.Scenario, random uint64) campaign.Job {
+	return campaign.Job{Name: name, Options: h.Options(s), Seed: max(random>>22, 1)}
+}

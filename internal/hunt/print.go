@@ -1,0 +1,139 @@
+package hunt
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/lockquake/lockquake/internal/hunt/behaviour"
+	"github.com/lockquake/lockquake/results/figure"
+)
+
+// Text writes the result for a terminal: what was found, then what was tried.
+func (r Result) Text(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s/%s: %s\n", r.Backend, r.Lock, r.Answer())
+	for _, line := range r.story() {
+		fmt.Fprintf(&b, "  %s\n", line)
+	}
+	b.WriteString("\ntried\n")
+	for _, line := range r.Tried() {
+		fmt.Fprintf(&b, "  %s\n", line)
+	}
+	if rows := r.bitRows(); len(rows) > 1 {
+		b.WriteString("\nfaults that bit\n")
+		for line := range strings.Lines(figure.Table(rows).Text()) {
+			b.WriteString("  " + line)
+		}
+	}
+	if len(r.Refused) > 0 {
+		b.WriteString("\nnot tried here\n")
+		for _, line := range r.Refused {
+			fmt.Fprintf(&b, "  %s\n", line)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// Answer is the result in a line.
+func (r Result) Answer() string {
+	if len(r.Findings) == 0 {
+		return "nothing found (" + figure.List(words(r.Goals)) + ")"
+	}
+	f := r.worst()
+	return fmt.Sprintf("found %s, after %s and %s", figure.Words(f.Goal), figure.Of(f.Run, "run"),
+		ms(f.At).Round(100*time.Millisecond))
+}
+
+func words(names []string) (out []string) {
+	for _, n := range names {
+		out = append(out, figure.Words(n))
+	}
+	return out
+}
+
+// worst is the finding of the first goal that was reached; there must be one.
+func (r Result) worst() Finding {
+	return slices.MinFunc(r.Findings, func(a, b Finding) int {
+		return cmp.Compare(slices.Index(r.Goals, a.Goal), slices.Index(r.Goals, b.Goal))
+	})
+}
+
+// story says what was found, how small it became, and how sure it is.
+func (r Result) story() (lines []string) {
+	if len(r.Findings) == 0 {
+		if n := r.Nearest; n != nil {
+			lines = append(lines, fmt.Sprintf("nearest to %s: run %d with %s", figure.Words(n.Goal), n.Run, n.Script.Text()))
+		}
+		return lines
+	}
+	f := r.worst()
+	lines = append(lines, f.Claim)
+	switch x := r.Shrunk; {
+	case x == nil:
+		lines = append(lines, "not made smaller: "+f.Script.Text())
+	case !x.HandedOut():
+		lines = append(lines, fmt.Sprintf("it does not reproduce: %d of %s; %s", x.Reached, figure.Of(x.Runs, "run"),
+			f.Script.Text()))
+	default:
+		lines = append(lines, x.Script.Text())
+		lines = append(lines, fmt.Sprintf("%s and %s, which break it in %d of %s%s", figure.Of(x.Size.Steps, "step"),
+			figure.Of(x.Size.Faults, "fault"), x.Reached, figure.Of(x.Runs, "run"), x.proof()))
+		if x.Stopped != "" {
+			lines = append(lines, "it may get smaller: "+x.Stopped)
+		}
+	}
+	lines = append(lines, "first run  "+f.Dir)
+	if x := r.Shrunk; x.HandedOut() {
+		lines = append(lines, "scenario   "+x.File)
+	}
+	for _, o := range r.Findings {
+		if o.Goal != f.Goal {
+			lines = append(lines, fmt.Sprintf("also: %s in run %d (%s)", figure.Words(o.Goal), o.Run, o.Dir))
+		}
+	}
+	return lines
+}
+
+// proof says what the runs of a script that is handed out are worth.
+func (x *Shrunk) proof() string {
+	if x.Proven {
+		return " that had no part in its choice"
+	}
+	return " by which it was chosen"
+}
+
+// Tried says what a hunt did, and what it can say nothing about.
+func (r Result) Tried() []string {
+	lines := []string{fmt.Sprintf("%s in %v, %s judged", figure.Of(r.Runs, "run"), ms(r.Took).Round(time.Second),
+		figure.Of(r.Grants, "grant"))}
+	if r.Unknown > 0 {
+		lines[0] += fmt.Sprintf("; %d of them unknown", r.Unknown)
+	}
+	if r.LastNew != nil {
+		lines = append(lines, fmt.Sprintf("%s, the last new one in run %d after %v", figure.Of(r.Behaviours, "behaviour"),
+			r.LastNew.Run, ms(r.LastNew.At).Round(time.Second)))
+	}
+	if len(r.Findings) == 0 && r.Runs > 0 && r.Grants > 0 {
+		lines = append(lines, fmt.Sprintf(
+			"With 95 %% confidence, fewer than %.2g %% of such runs and %.2g %% of such grants break the lock. What takes other faults, longer runs or more luck was not seen.",
+			min(300/float64(r.Runs), 100), min(300/float64(r.Grants), 100)))
+	}
+	return lines
+}
+
+// bitRows are the rows of a table of the faults that were injected.
+func (r Result) bitRows() [][]string {
+	rows := [][]string{{"fault", "on", "bit", "of"}}
+	bites := slices.SortedFunc(slices.Values(r.Bit), func(a, b behaviour.Bite) int {
+		return cmp.Or(cmp.Compare(a.Fault, b.Fault), cmp.Compare(a.Role, b.Role))
+	})
+	for _, b := range bites {
+		rows = append(rows, []string{b.Fault, b.Role, figure.Count(b.Bit), figure.Count(b.Made)})
+	}
+	return rows
+}

@@ -1,0 +1,294 @@
+package hunt
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockquake/lockquake/internal/campaign"
+	"github.com/lockquake/lockquake/internal/hunt/script"
+	"github.com/lockquake/lockquake/internal/seed"
+	"github.com/lockquake/lockquake/results"
+)
+
+// A script is accepted when it reached its goal in accepted of tries runs; the second failure rejects it.
+const (
+	tries    = 10
+	accepted = 9
+)
+
+// trial is the runs of one script.
+type trial struct {
+	script script.Script
+	ok     int
+	failed int
+	dir    string // of the last run that reached the goal
+}
+
+func (t trial) runs() int      { return t.ok + t.failed }
+func (t trial) accepted() bool { return t.ok >= accepted }
+func (t trial) rejected() bool { return t.failed > tries-accepted }
+
+// shrinker makes the script of a finding smaller. Its steps are a function of the results that it takes.
+//
+// It tries the reductions of a script in their order, the most daring first. One that is accepted takes its place. As
+// long as none is accepted, a reduction that reaches the goal as often before its second failure takes its place, too:
+// what is rare as it was found may become certain when a time is replaced by an await. In the end the last accepted
+// script has to reach the goal in runs that had no part in its choice. If it does not, the one accepted before it has
+// to, and so on.
+type shrinker struct {
+	hunt   *Hunt
+	goal   string
+	phase  phase
+	steps  int // trials that were begun
+	others []string
+
+	best    trial   // what is made smaller
+	kept    []trial // the accepted ones, the last of them the smallest
+	queue   []script.Script
+	refused map[string]bool // by JSON: the scripts that were rejected
+	now     *trial          // under way; nil: none
+
+	proving bool
+	proofs  []trial // of the kept ones, from the last one on
+	over    bool
+
+	last    Violation
+	stopped string // why it ended before nothing smaller was left; "": it did not
+}
+
+func newShrinker(h *Hunt) *shrinker {
+	s := &shrinker{hunt: h, refused: map[string]bool{}}
+	f := h.worst()
+	if f == nil {
+		s.over = true
+		return s
+	}
+	s.goal, s.best, s.last, s.others = f.Goal, trial{script: f.Script}, f.Violation, slices.Clone(f.Others)
+	for _, g := range h.found {
+		if g.Goal != f.Goal && g.Run == f.Run {
+			s.meet(g.Goal)
+		}
+	}
+	s.queue = s.reductions()
+	return s
+}
+
+// meet notes a count that goes up beside the goal.
+func (s *shrinker) meet(name string) {
+	if name != s.goal && !slices.Contains(s.others, name) {
+		s.others = append(s.others, name)
+		slices.Sort(s.others)
+	}
+}
+
+// keyOf tells scripts apart.
+func keyOf(x script.Script) string {
+	b, err := json.Marshal(x)
+	if err != nil {
+		return fmt.Sprint(err)
+	}
+	return string(b)
+}
+
+// reductions are those of the best script that were not rejected before.
+func (s *shrinker) reductions() (out []script.Script) {
+	self := keyOf(s.best.script)
+	for _, x := range s.hunt.Scripts.Reductions(s.best.script) {
+		if key := keyOf(x); key != self && !s.refused[key] {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+// next returns the next run; ok is false where there is none.
+func (s *shrinker) next() (j campaign.Job, ok bool) {
+	for !s.over {
+		if s.now == nil && !s.begin() {
+			s.over = true
+			break
+		}
+		if s.hunt.ShrinkBudget > 0 && s.phase.spent+s.hunt.takes(s.phase, s.now.script.For) > s.hunt.ShrinkBudget {
+			s.stopped, s.over = "the budget of "+s.hunt.ShrinkBudget.String()+" was spent", true
+			break
+		}
+		sc, err := s.hunt.scenario(s.now.script, demand(s.goal, s.others))
+		if err != nil {
+			s.now.failed = tries
+			s.settle()
+			continue
+		}
+		s.hunt.under = Note{Script: s.now.script}
+		return s.hunt.job(jobShrink, sc, seed.Split(s.hunt.Seed, fmt.Sprintf("shrink-%d-%d", s.phase.runs, s.hunt.idle))), true
+	}
+	return j, false
+}
+
+// begin chooses what is tried next; false: nothing is left.
+func (s *shrinker) begin() bool {
+	if !s.proving {
+		if s.short() {
+			s.queue = nil
+		}
+		if len(s.queue) > 0 {
+			s.now, s.queue = &trial{script: s.queue[0]}, s.queue[1:]
+			s.steps++
+			return true
+		}
+		if len(s.kept) == 0 && !s.best.rejected() { // nothing smaller does: the script as it is may
+			s.now = &trial{script: s.best.script}
+			s.steps++
+			return true
+		}
+		s.proving = true
+	}
+	if s.proven() != nil || len(s.proofs) >= len(s.kept) {
+		return false
+	}
+	s.now = &trial{script: s.kept[len(s.kept)-1-len(s.proofs)].script}
+	return true
+}
+
+// short reports whether the time that is left is needed for the last trials: one that accepts what there is, and one
+// that proves it.
+func (s *shrinker) short() bool {
+	runs := tries
+	if len(s.kept) == 0 {
+		runs += accepted
+	}
+	one := s.hunt.takes(s.phase, s.best.script.For)
+	left := s.hunt.ShrinkBudget - s.phase.spent
+	if s.hunt.ShrinkBudget <= 0 || left > time.Duration(runs)*one {
+		return false
+	}
+	s.stopped = "the budget of " + s.hunt.ShrinkBudget.String() + " was nearly spent"
+	return true
+}
+
+// take takes the result of a run.
+func (s *shrinker) take(r campaign.Result, n Note) {
+	s.phase.add(r)
+	if s.over || s.now == nil && !s.begin() || keyOf(n.Script) != keyOf(s.now.script) {
+		return // of a hunt with other scripts: the note does not fit, and counts for nothing
+	}
+	if n.Reached {
+		s.now.ok++
+		if len(n.Found) > 0 {
+			s.last = n.Found[0]
+		}
+		s.drop(s.now.dir)
+		if s.now.dir = ""; r.Dir != "" {
+			s.now.dir = s.hunt.Keep.path(r.Dir)
+		}
+	} else {
+		s.now.failed++
+	}
+	if !s.proving {
+		for _, name := range n.Others {
+			s.meet(name)
+		}
+	}
+	s.settle()
+}
+
+// settle ends a trial that is decided.
+func (s *shrinker) settle() {
+	t := *s.now
+	if !t.accepted() && !t.rejected() || s.proving && t.runs() < tries && !t.rejected() {
+		return
+	}
+	s.now = nil
+	switch {
+	case s.proving:
+		s.proofs = append(s.proofs, t)
+	case t.accepted():
+		s.kept = append(s.kept, t)
+		if keyOf(t.script) != keyOf(s.best.script) {
+			s.best = t
+			s.queue = s.reductions()
+		}
+	case keyOf(t.script) == keyOf(s.best.script):
+		s.drop(s.best.dir)
+		s.best = t
+	case len(s.kept) == 0 && t.ok > s.best.ok:
+		s.drop(s.best.dir)
+		s.best = t
+		s.best.failed = 0
+		s.queue = s.reductions()
+	default:
+		s.refused[keyOf(t.script)] = true
+		s.drop(t.dir)
+	}
+}
+
+// drop removes the directory of a run that is not shown any more.
+func (s *shrinker) drop(dir string) {
+	if err := s.hunt.Keep.remove(dir); err != nil && s.hunt.Err == nil {
+		s.hunt.Err = err
+	}
+}
+
+// proven is the accepted script that its last runs confirmed; nil: there is none.
+func (s *shrinker) proven() *trial {
+	if n := len(s.proofs); n > 0 && s.proofs[n-1].accepted() {
+		return &s.proofs[n-1]
+	}
+	return nil
+}
+
+// Shrunk is a script that is handed out, or why none is.
+type Shrunk struct {
+	Goal string `json:"goal"`
+	// Script is what reached the goal in Reached of Runs runs; where it is handed out, as a scenario in File. Proven
+	// says that these runs had no part in its choice.
+	Script  script.Script `json:"script"`
+	Size    script.Size   `json:"size"`
+	Reached int           `json:"reached"`
+	Runs    int           `json:"runs"`
+	Proven  bool          `json:"proven"`
+	File    string        `json:"file,omitempty"`
+	Claim   string        `json:"claim,omitempty"`
+	RunDir  string        `json:"run_dir,omitempty"` // of a run of it, or of the finding
+
+	Others  []string `json:"others,omitempty"`
+	Trials  int      `json:"trials"` // scripts that were tried
+	All     int      `json:"all_runs"`
+	Took    int64    `json:"took_ms"`
+	Stopped string   `json:"stopped,omitempty"` // why it is not as small as it may get; "": nothing smaller does
+}
+
+// result returns what came of the shrinking so far; nil: nothing was found.
+func (s *shrinker) result() *Shrunk {
+	if s == nil || s.goal == "" {
+		return nil
+	}
+	out := &Shrunk{
+		Goal: s.goal, Trials: s.steps, All: s.phase.runs, Took: s.phase.spent.Milliseconds(), Others: s.others,
+		Stopped: s.stopped, Claim: s.last.Claim,
+	}
+	t := s.best
+	switch p := s.proven(); {
+	case p != nil:
+		t, out.Proven = *p, true
+	case len(s.kept) > len(s.proofs): // accepted, and not refuted
+		t = s.kept[len(s.kept)-1-len(s.proofs)]
+	case len(s.proofs) > 0:
+		t = s.proofs[len(s.proofs)-1]
+	}
+	out.Script, out.Reached, out.Runs, out.RunDir = t.script, t.ok, t.runs(), t.dir
+	out.Size = s.hunt.Scripts.Size(t.script)
+	return out
+}
+
+// HandedOut reports whether the script reproduces.
+func (x *Shrunk) HandedOut() bool { return x != nil && x.Reached >= accepted }
+
+// reached reports whether a run of the shrinking did what it had to: by its verdict the goal was reached, and nothing
+// is against it but other counts that had to be zero.
+func reached(r results.Report, goal string, others []string) bool {
+	i := slices.IndexFunc(r.Expectations, func(x results.ExpectationResult) bool { return x.Name == goal })
+	return i >= 0 && r.Expectations[i].Verdict == results.Pass &&
+		(r.Verdict == results.Pass || r.Verdict == results.Fail && len(others) > 0)
+}

@@ -1,0 +1,90 @@
+package hunt
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/internal/hunt/behaviour"
+	"github.com/lockquake/lockquake/results/figure"
+)
+
+// tellEvery is how often the hunt tells how far it is, beside what is new.
+const tellEvery = 10 * time.Second
+
+// telling is what was told last.
+type telling struct {
+	at      int64 // clock.Now()
+	phase   string
+	nearest string
+}
+
+// tell tells how far the hunt is. Some lines a minute are enough where nobody watches a bar.
+func (h *Hunt) tell(text string) {
+	if h.Tell == nil {
+		return
+	}
+	p := engine.Progress{Text: text}
+	part, budget := h.search, h.Budget
+	if h.shrink != nil {
+		part, budget = h.shrink.phase, h.ShrinkBudget
+	}
+	p.Elapsed, p.Total, p.Left = part.spent, budget, max(budget-part.spent, 0)
+	if now := clock.Now(); text != "" || h.telling.phase == "" || now-h.telling.at >= int64(tellEvery) {
+		h.telling.at, h.telling.phase = now, h.phase()
+		if p.Text == "" {
+			p.Text = h.news()
+		}
+	}
+	p.Phase = h.telling.phase
+	h.Tell(p)
+}
+
+// phase names what the hunt does, and how far it has come.
+func (h *Hunt) phase() string {
+	if s := h.shrink; s != nil {
+		size := h.Scripts.Size(s.best.script)
+		return fmt.Sprintf("shrink: %s, %s and %s left", figure.Of(s.phase.runs, "run"), figure.Of(size.Steps, "step"),
+			figure.Of(size.Faults, "fault"))
+	}
+	return fmt.Sprintf("search: %s, %s", figure.Of(h.search.runs, "run"), figure.Of(len(h.corpus.runs), "behaviour"))
+}
+
+// news is the best script so far, where that has changed.
+func (h *Hunt) news() string {
+	if h.shrink != nil {
+		return ""
+	}
+	e, goal, near := h.corpus.nearest(h.Goals)
+	if goal == "" {
+		return ""
+	}
+	text := fmt.Sprintf("nearest to %s (%.0f %%): %s", goal, 100*near, e.script.Text())
+	if text == h.telling.nearest {
+		return ""
+	}
+	h.telling.nearest = text
+	return text
+}
+
+// told tells what came of a run that has just ended.
+func (h *Hunt) told(job string, n Note) {
+	for _, v := range n.Found {
+		if job == jobSearch && h.finding(v.Goal) == nil {
+			h.tell(fmt.Sprintf("run %d: %s %d: %s", h.search.runs+1, v.Goal, v.Count, v.Claim))
+		}
+	}
+}
+
+// addBite adds the injections of a run to those of the runs before it.
+func addBite(all []behaviour.Bite, b behaviour.Bite) []behaviour.Bite {
+	for i := range all {
+		if all[i].Fault == b.Fault && all[i].Role == b.Role {
+			all[i].Made += b.Made
+			all[i].Bit += b.Bit
+			return all
+		}
+	}
+	return append(all, b)
+}
