@@ -75,7 +75,7 @@ func newRoot(std, people cli.Streams) *cobra.Command {
 	root.SetFlagErrorFunc(cli.WrongFlag)
 	root.SetHelpFunc(cli.FoldedHelp(people.Out, root.HelpFunc()))
 	root.AddCommand(
-		run.Command(people), suiteCommand(people), capacityCommand(people), chooseCommand(people),
+		run.Command(people), suiteCommand(people), capacityCommand(people), chooseCommand(people), huntCommand(people),
 		listCommand(people), showCommand(people), newCommand(people),
 		checkCommand(people), reportCommand(people), historyCommand(people), compareCommand(people),
 		doctor.Command(people), cleanCommand(people), versionCommand(people), compose.Command(people),

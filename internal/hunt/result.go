@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -134,6 +135,29 @@ func (r Result) Found(goal string) bool {
 		}
 	}
 	return false
+}
+
+// Lacking lists what this machine cannot deliver, a line for each reason. What makes no sense for the service on any
+// machine is left out.
+func Lacking(refused []script.Refused) []string {
+	var reasons []string
+	faults := map[string][]string{}
+	for _, x := range refused {
+		if x.Never {
+			continue
+		}
+		reason, _, _ := strings.Cut(x.Reason, "; ") // of several targets, the first
+		if faults[reason] == nil {
+			reasons = append(reasons, reason)
+		}
+		if !slices.Contains(faults[reason], x.Fault) {
+			faults[reason] = append(faults[reason], x.Fault)
+		}
+	}
+	for i, reason := range reasons {
+		reasons[i] = strings.Join(faults[reason], ", ") + ": " + reason
+	}
+	return reasons
 }
 
 func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
