@@ -42,23 +42,53 @@ type curtailed struct {
 // seat is the place of a checker among those that follow. One that crashes is told nothing more.
 type seat struct {
 	watch
-	before  func(e *history.Event)
+	checker results.Checker
 	crashed func(why any)
 	gone    bool
 }
 
+func (s *seat) crash(why any) {
+	s.gone = true
+	s.crashed(why)
+}
+
 // tell calls f, if there is one.
 func tell[T any](s *seat, f func(T), x T) {
-	if f == nil || s.gone {
-		return
+	if f != nil && !s.gone {
+		guarded(s, f, x)
 	}
+}
+
+func guarded[T any](s *seat, f func(T), x T) {
 	defer func() {
 		if why := recover(); why != nil {
-			s.gone = true
-			s.crashed(why)
+			s.crash(why)
 		}
 	}()
 	f(x)
+}
+
+// show has checkers observe an event. It is tell for what is done most often: one guard for all of them.
+func show(seats []*seat, e *history.Event) {
+	for len(seats) > 0 {
+		seats = seats[showUpTo(seats, e):]
+	}
+}
+
+// showUpTo returns how many have seen the event: all, or those up to one that crashed.
+func showUpTo(seats []*seat, e *history.Event) (n int) {
+	defer func() {
+		if why := recover(); why != nil {
+			seats[n].crash(why)
+			n++
+		}
+	}()
+	for ; n < len(seats); n++ {
+		if s := seats[n]; !s.gone {
+			s.checker.Observe(e)
+		}
+	}
+	return n
 }
 
 // holdsOnce is the stream of a run's holds.
@@ -70,6 +100,7 @@ var holdsOnce = &results.StreamKind{New: func(run results.Run) results.Stream { 
 type tracker struct {
 	run     results.Run
 	seats   []*seat
+	afters  []*seat // those that look at each event behind what it changed
 	effects *effects             // nil where nobody wants them
 	users   users.Table[[]*hold] // the open holds of a user
 	locks   [][]*hold            // the open holds of a lock
@@ -96,7 +127,10 @@ func newTracker(run results.Run) *tracker {
 
 // Follow adds a checker.
 func (t *tracker) Follow(c results.Checker, crashed func(why any)) {
-	s := &seat{watch: c.(follower).follow(t), before: c.Observe, crashed: crashed}
+	s := &seat{watch: c.(follower).follow(t), checker: c, crashed: crashed}
+	if s.after != nil {
+		t.afters = append(t.afters, s)
+	}
 	if t.seats = append(t.seats, s); s.effect != nil && t.effects == nil {
 		t.effects = newEffects(t.run, func(x *effect) {
 			for _, s := range t.seats {
@@ -108,14 +142,12 @@ func (t *tracker) Follow(c results.Checker, crashed func(why any)) {
 
 // Observe shows the next event to the followers, and changes the holds.
 func (t *tracker) Observe(e *history.Event) {
-	for _, s := range t.seats {
-		tell(s, s.before, e)
-	}
+	show(t.seats, e)
 	if t.effects != nil {
 		t.effects.observe(e)
 	}
 	t.observe(e)
-	for _, s := range t.seats {
+	for _, s := range t.afters {
 		tell(s, s.after, e)
 	}
 }
