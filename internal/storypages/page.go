@@ -82,7 +82,7 @@ func (s *story) page() string {
 				f.block())
 		}
 	}
-	fmt.Fprintf(&b, "\nWords and picture are made of the events of these runs, as `--explain` and `lockquake picture` do. [All stories](../stories.md)\n")
+	fmt.Fprintf(&b, "\nWords and picture are made of the events of these runs, as `lockquake report --explain` does. [All stories](../stories.md)\n")
 	return b.String()
 }
 
