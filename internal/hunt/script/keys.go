@@ -135,6 +135,9 @@ func (d drawer) amount(f Fault, key string, m []string) string {
 		return m[0]
 	}
 	low, high := max(slices.Min(all)/4, math.SmallestNonzeroFloat32), slices.Max(all)
+	if f.Kind.Slows { // little is enough for a target with little to do
+		high = 2 * slices.Min(all)
+	}
 	v := low * math.Exp(d.r.Float64()*math.Log(high/low))
 	if !strings.Contains(m[2], ".") {
 		v = max(math.Round(v), 1)

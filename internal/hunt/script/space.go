@@ -151,21 +151,16 @@ func (s *Space) add(p *engine.Plan, k chaos.Kind) (refused []Refused) {
 			refused = append(refused, Refused{Fault: k.Name, Keys: keys, Reason: err.Error()})
 			continue
 		}
-		if k.Syncs && p.Backend.Syncing != "" && !s.syncs(p) {
-			refused = append(refused, Refused{
-				Fault: k.Name, Keys: keys, Reason: "servers sync nothing to disk; with " + p.Backend.Syncing + " they do",
-			})
-			continue
-		}
-		if l, ok := f.(chaos.Forgetful); ok && l.Forgets() && !p.Backend.Forgets {
-			refused = append(refused, Refused{
-				Fault: k.Name, Keys: keys, Reason: "a server that lost its data does not serve without them", Never: true,
-			})
+		if why := s.pointless(p, k, f); why != "" {
+			refused = append(refused, Refused{Fault: k.Name, Keys: keys, Reason: why})
 			continue
 		}
 		x := Fault{Kind: k, Keys: []string{keys}}
 		var why error
 		for _, on := range targets {
+			if strings.HasPrefix(on, "holder") && dawdles(k, f) {
+				continue
+			}
 			if err := s.delivers(k, f, keys, on); err != nil {
 				why = worse(why, err)
 				continue
@@ -275,10 +270,33 @@ func (s *Space) spoils(k chaos.Kind, f chaos.Fault, targets []string) bool {
 	return onServers && (prepared != nil && len(prepared.Preparations()) > 0 || damaging != nil && damaging.Damages())
 }
 
-// syncs reports whether the base has the keys with which its servers sync to disk what they write.
-func (s *Space) syncs(p *engine.Plan) bool {
-	key, value, _ := strings.Cut(p.Backend.Syncing, ":")
-	return slices.Contains(s.Base.Backend.Params.Keys(), key) &&
+// pointless says why a fault that can be delivered would not bite here, or leave a service that never serves again.
+func (s *Space) pointless(p *engine.Plan, k chaos.Kind, f chaos.Fault) string {
+	l, _ := f.(chaos.Forgetful)
+	forgets := l != nil && l.Forgets()
+	switch {
+	case k.Syncs && !s.has(p.Backend.Syncing):
+		return "servers sync nothing to disk; with " + p.Backend.Syncing + " they do"
+	case forgets && !p.Backend.Forgets:
+		return "a server that lost its data does not serve without them"
+	case forgets && !s.has(p.Backend.Durable):
+		return "servers have no data that they could lose, and forget everything with their process; with " + p.Backend.Durable + " they have"
+	}
+	return ""
+}
+
+// dawdles reports whether the receipt of a fault needs a target that is at work. A holder is stopped until the receipt
+// is there, and its lock may be over by then.
+func dawdles(k chaos.Kind, f chaos.Fault) bool {
+	_, linked := f.(chaos.Linked)
+	c, ok := f.(chaos.Cutting)
+	return k.Slows || linked && !(ok && c.Cuts())
+}
+
+// has reports whether the base has a key of the backend with a value; "" stands for nothing that it would need.
+func (s *Space) has(pair string) bool {
+	key, value, _ := strings.Cut(pair, ":")
+	return pair == "" || slices.Contains(s.Base.Backend.Params.Keys(), key) &&
 		strings.Contains(s.Base.Backend.Params.String(), strings.TrimSpace(value))
 }
 
