@@ -157,16 +157,7 @@ func (s *Space) add(p *engine.Plan, k chaos.Kind) (refused []Refused) {
 		}
 		x := Fault{Kind: k, Keys: []string{keys}}
 		var why error
-		for _, on := range targets {
-			if strings.HasPrefix(on, "holder") && dawdles(k, f) {
-				continue
-			}
-			if err := s.delivers(k, f, keys, on); err != nil {
-				why = worse(why, err)
-				continue
-			}
-			x.Targets = append(x.Targets, on)
-		}
+		x.Targets, why = s.targets(k, f, keys, targets)
 		x.OnUsers = slices.Contains(x.Targets, "clients")
 		if len(x.Targets) == 0 {
 			r := refusal(k, keys, servers, why)
@@ -181,9 +172,28 @@ func (s *Space) add(p *engine.Plan, k chaos.Kind) (refused []Refused) {
 	return refused
 }
 
-// waysOf are the alternatives of a kind's keys: those with which it is tried, and a sample of a random schedule.
+// targets returns those targets that a way of a fault can hit, and why it cannot hit others.
+func (s *Space) targets(k chaos.Kind, f chaos.Fault, keys string, of []string) (out []string, why error) {
+	for _, on := range of {
+		if strings.HasPrefix(on, "holder") && dawdles(k, f) {
+			continue
+		}
+		if err := s.delivers(k, f, keys, on); err != nil {
+			why = worse(why, err)
+			continue
+		}
+		out = append(out, on)
+	}
+	return out, why
+}
+
+// waysOf are the alternatives of a kind's keys: those with which it is tried, and a sample of a random schedule. How
+// little a target can do with is tried; a sample may leave it more than it wants.
 func waysOf(k chaos.Kind) []string {
 	out := slices.Clone(k.Trials())
+	if k.Slows {
+		return out
+	}
 	if sample := strings.Trim(k.Sample, "{}"); sample != "" && !slices.Contains(out, sample) {
 		out = append(out, sample)
 	}
