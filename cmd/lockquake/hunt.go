@@ -219,7 +219,20 @@ func (r *huntRun) space(lock backends.Lock) error {
 	}
 	r.base.Log = cli.Logger(r.tell, r.verbose)
 	r.base.Replay = r.nodes.Replay(results.FileScenario, nil, r.base.Provider.Name())
-	space, refused, err := script.NewSpace(r.stop.Ctx, script.Asked{Request: r.base.Request})
+	hellos, err := r.nodes.Hellos(r.stop.Ctx, r.base.Log)(base)
+	if err != nil {
+		return err
+	}
+	asked := script.Asked{Request: r.base.Request}
+	for i, hello := range hellos { // what all of them announce
+		if i == 0 {
+			asked.Announced = hello.Points
+		}
+		asked.Announced = slices.DeleteFunc(slices.Clone(asked.Announced), func(p string) bool {
+			return !slices.Contains(hello.Points, p)
+		})
+	}
+	space, refused, err := script.NewSpace(r.stop.Ctx, asked)
 	if err != nil {
 		return err
 	}
@@ -285,23 +298,25 @@ func bytesOf(text string) (int64, error) {
 
 // report hands out what was found, writes it down, and says with what exit code to end.
 func (r *huntRun) report(failed error) error {
-	file, err := r.hunt.HandOut()
 	r.hunt.Fill(&r.result)
-	if err == nil && file != "" {
-		r.result.Shrunk.File = file
-	}
-	if r.result.Runs == 0 && failed != nil {
+	switch {
+	case r.result.Runs > 0:
+	case failed == nil && r.result.Interrupted:
+		return cli.Exit{Code: cli.CodeInterrupted}
+	default:
 		return failed
 	}
 	dir := r.hunt.Keep.Dir
-	err = errors.Join(err, r.result.Write(dir), r.drawRuns())
+	err := errors.Join(r.hunt.HandOut(), r.result.Write(dir), r.drawRuns())
 	if e := cli.DrawPage(filepath.Join(dir, hunt.FileReport), func(w io.Writer) error { return r.result.HTML(w, dir) }); e != nil {
 		cli.Complain(r.std.Err, e) // the figures stand without their page
 	}
 	if r.format.Value == "json" {
 		err = errors.Join(err, cli.WriteJSON(r.std.Out, r.result))
 	} else {
-		err = errors.Join(err, cli.Folded(r.std.Out, r.result.Text))
+		err = errors.Join(err, cli.Folded(r.std.Out, func(w io.Writer) error {
+			return r.result.Text(w, cli.Shorten(dir))
+		}))
 		fmt.Fprintf(r.std.Out, "\nreport  %s\n%s\n", cli.Shorten(filepath.Join(dir, hunt.FileReport)), cli.Shorten(dir))
 	}
 	cli.Complain(r.std.Err, failed)
@@ -330,11 +345,13 @@ func (r *huntRun) drawRuns() (err error) {
 		dirs = append(dirs, x.RunDir)
 	}
 	for _, dir := range dirs {
-		rep, e := results.ReadReport(dir)
-		if dir == "" || e != nil {
+		if dir == "" {
 			continue
 		}
-		err = errors.Join(err, cli.DrawReport(dir, rep))
+		dir = filepath.Join(r.hunt.Keep.Dir, dir)
+		if rep, e := results.ReadReport(dir); e == nil {
+			err = errors.Join(err, cli.DrawReport(dir, rep))
+		}
 	}
 	return err
 }

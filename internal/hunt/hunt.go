@@ -188,7 +188,7 @@ func (h *Hunt) take(r campaign.Result, n Note) {
 	for _, v := range n.Found {
 		if h.finding(v.Goal) == nil {
 			h.found = append(h.found, Finding{
-				Violation: v, Script: n.Script, Run: h.search.runs, At: at, Dir: dir, Others: n.Others,
+				Violation: v, Script: n.Script, Run: h.search.runs, At: at, Dir: r.Dir, Others: n.Others,
 			})
 			found = true
 		}

@@ -146,10 +146,10 @@ func TestAHuntFindsAndShrinks(t *testing.T) {
 	if got := numbersOf(x.Script); len(got) != 2 || !slices.Contains(got, 3) || !slices.Contains(got, 7) {
 		t.Errorf("it was made as small as %v", got)
 	}
-	file, err := w.hunt.HandOut()
-	if err != nil {
+	if err := w.hunt.HandOut(); err != nil {
 		t.Fatal(err)
 	}
+	file := filepath.Join(w.hunt.Keep.Dir, x.File)
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -216,8 +216,11 @@ func TestTheBudgetEndsASearchThatFindsNothing(t *testing.T) {
 	if len(r.Findings) != 0 || r.Shrunk != nil || r.Answer() != "nothing found (double grants and stale writes)" {
 		t.Errorf("%s: %+v", r.Answer(), r)
 	}
-	if file, err := w.hunt.HandOut(); file != "" || err != nil {
-		t.Errorf("handed out: %q, %v", file, err)
+	if err := w.hunt.HandOut(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(w.hunt.Keep.Dir, DirFound)); err == nil {
+		t.Error("something is handed out")
 	}
 }
 
@@ -236,7 +239,7 @@ func TestWhatDoesNotReproduceIsNotHandedOut(t *testing.T) {
 	var r Result
 	w.hunt.Fill(&r)
 	var b strings.Builder
-	if err := r.Text(&b); err != nil || !strings.Contains(b.String(), "does not reproduce: ") {
+	if err := r.Text(&b, "DIR"); err != nil || !strings.Contains(b.String(), "does not reproduce: ") {
 		t.Errorf("%v:\n%s", err, b.String())
 	}
 }

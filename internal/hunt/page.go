@@ -85,7 +85,7 @@ func (r Result) shown(dir string) (out []shown) {
 	if x := r.Shrunk; x.HandedOut() {
 		s := shown{Title: x.Claim, Words: []string{x.Script.Text(), fmt.Sprintf("It reached its goal in %d of %s%s.",
 			x.Reached, figure.Of(x.Runs, "run"), x.proof())}}
-		if text, err := history.ReadFile(x.File, history.MostText); err == nil {
+		if text, err := history.ReadFile(filepath.Join(dir, x.File), history.MostText); err == nil {
 			s.YAML = string(text)
 		}
 		out = append(out, s.picture(dir, x.RunDir))
@@ -109,20 +109,17 @@ func (s shown) picture(dir, run string) shown {
 		s.Missing = "no run of it was kept"
 		return s
 	}
-	rep, err := results.ReadReport(run)
+	at := filepath.Join(dir, run)
+	rep, err := results.ReadReport(at)
 	if err == nil {
 		var svg []byte
-		if svg, err = report.Picture(run, rep); svg != nil {
+		if svg, err = report.Picture(at, rep); svg != nil {
 			s.Picture = template.HTML(svg)
 		}
 	}
 	if err != nil {
 		s.Missing = "its picture is not drawn: " + err.Error()
 	}
-	if abs, err := filepath.Abs(dir); err == nil {
-		if rel, err := filepath.Rel(abs, filepath.Join(run, results.FileReport)); err == nil {
-			s.Report = filepath.ToSlash(rel)
-		}
-	}
+	s.Report = filepath.ToSlash(filepath.Join(run, results.FileReport))
 	return s
 }

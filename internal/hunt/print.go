@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -12,11 +13,12 @@ import (
 	"github.com/lockquake/lockquake/results/figure"
 )
 
-// Text writes the result for a terminal: what was found, then what was tried.
-func (r Result) Text(w io.Writer) error {
+// Text writes the result for a terminal: what was found, then what was tried. dir is the directory of the hunt, as it
+// is printed.
+func (r Result) Text(w io.Writer, dir string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s/%s: %s\n", r.Backend, r.Lock, r.Answer())
-	for _, line := range r.story() {
+	for _, line := range r.story(dir) {
 		fmt.Fprintf(&b, "  %s\n", line)
 	}
 	b.WriteString("\ntried\n")
@@ -64,7 +66,7 @@ func (r Result) worst() Finding {
 }
 
 // story says what was found, how small it became, and how sure it is.
-func (r Result) story() (lines []string) {
+func (r Result) story(dir string) (lines []string) {
 	if len(r.Findings) == 0 {
 		if n := r.Nearest; n != nil {
 			lines = append(lines, fmt.Sprintf("nearest to %s: run %d with %s", figure.Words(n.Goal), n.Run, n.Script.Text()))
@@ -81,19 +83,19 @@ func (r Result) story() (lines []string) {
 			f.Script.Text()))
 	default:
 		lines = append(lines, x.Script.Text())
-		lines = append(lines, fmt.Sprintf("%s and %s, which break it in %d of %s%s", figure.Of(x.Size.Steps, "step"),
-			figure.Of(x.Size.Faults, "fault"), x.Reached, figure.Of(x.Runs, "run"), x.proof()))
+		lines = append(lines, fmt.Sprintf("%s, which break it in %d of %s%s", sizeText(x.Size), x.Reached,
+			figure.Of(x.Runs, "run"), x.proof()))
 		if x.Stopped != "" {
 			lines = append(lines, "it may get smaller: "+x.Stopped)
 		}
 	}
-	lines = append(lines, "first run  "+f.Dir)
+	lines = append(lines, "first run  "+filepath.Join(dir, f.Dir))
 	if x := r.Shrunk; x.HandedOut() {
-		lines = append(lines, "scenario   "+x.File)
+		lines = append(lines, "scenario   "+filepath.Join(dir, x.File))
 	}
 	for _, o := range r.Findings {
 		if o.Goal != f.Goal {
-			lines = append(lines, fmt.Sprintf("also: %s in run %d (%s)", figure.Words(o.Goal), o.Run, o.Dir))
+			lines = append(lines, fmt.Sprintf("also: %s in run %d (%s)", figure.Words(o.Goal), o.Run, filepath.Join(dir, o.Dir)))
 		}
 	}
 	return lines

@@ -81,20 +81,18 @@ func (h *Hunt) Fill(r *Result) {
 	}
 }
 
-// HandOut writes the scenario of what was made smaller, if that reproduces, and returns its path.
-func (h *Hunt) HandOut() (string, error) {
+// HandOut writes the scenario of what was made smaller, if that reproduces.
+func (h *Hunt) HandOut() error {
 	x := h.shrink.result()
 	if !x.HandedOut() {
-		return "", nil
+		return nil
 	}
 	s, err := h.scenario(x.Script, demand(x.Goal, x.Others), "claim="+claimOf(x), "about=["+x.Goal+"]")
 	if err != nil {
-		return "", err
+		return err
 	}
-	text := append(fmt.Appendf(nil, "# Found by lockquake hunt: it reached its goal in %d of %d runs.\n", x.Reached, x.Runs),
-		s.Text...)
-	file := filepath.Join(h.Keep.Dir, DirFound, x.Goal+".yaml")
-	return file, writeFile(file, text)
+	text := fmt.Appendf(nil, "# Found by lockquake hunt: it reached its goal in %d of %d runs.\n", x.Reached, x.Runs)
+	return writeFile(filepath.Join(h.Keep.Dir, x.File), append(text, s.Text...))
 }
 
 // claimOf says in words what a script shows.

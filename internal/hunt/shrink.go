@@ -185,9 +185,7 @@ func (s *shrinker) take(r campaign.Result, n Note) {
 			s.last = n.Found[0]
 		}
 		s.drop(s.now.dir)
-		if s.now.dir = ""; r.Dir != "" {
-			s.now.dir = s.hunt.Keep.path(r.Dir)
-		}
+		s.now.dir = r.Dir
 	} else {
 		s.now.failed++
 	}
@@ -230,7 +228,10 @@ func (s *shrinker) settle() {
 
 // drop removes the directory of a run that is not shown any more.
 func (s *shrinker) drop(dir string) {
-	if err := s.hunt.Keep.remove(dir); err != nil && s.hunt.Err == nil {
+	if dir == "" {
+		return
+	}
+	if err := s.hunt.Keep.remove(s.hunt.Keep.path(dir)); err != nil && s.hunt.Err == nil {
 		s.hunt.Err = err
 	}
 }
@@ -253,9 +254,9 @@ type Shrunk struct {
 	Reached int           `json:"reached"`
 	Runs    int           `json:"runs"`
 	Proven  bool          `json:"proven"`
-	File    string        `json:"file,omitempty"`
+	File    string        `json:"file,omitempty"`    // this and the next one as seen from the directory of the hunt
+	RunDir  string        `json:"run_dir,omitempty"` // of a run of it; "": none was kept
 	Claim   string        `json:"claim,omitempty"`
-	RunDir  string        `json:"run_dir,omitempty"` // of a run of it, or of the finding
 
 	Others  []string `json:"others,omitempty"`
 	Trials  int      `json:"trials"` // scripts that were tried
@@ -284,6 +285,9 @@ func (s *shrinker) result() *Shrunk {
 	}
 	out.Script, out.Reached, out.Runs, out.RunDir = t.script, t.ok, t.runs(), t.dir
 	out.Size = s.hunt.Scripts.Size(t.script)
+	if out.HandedOut() {
+		out.File = DirFound + "/" + out.Goal + ".yaml"
+	}
 	return out
 }
 

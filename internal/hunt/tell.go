@@ -7,11 +7,15 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/hunt/behaviour"
+	"github.com/lockquake/lockquake/internal/hunt/script"
 	"github.com/lockquake/lockquake/results/figure"
 )
 
 // tellEvery is how often the hunt tells how far it is, beside what is new.
 const tellEvery = 10 * time.Second
+
+// longest is how many characters of a script are told while the hunt goes on.
+const longest = 160
 
 // telling is what was told last.
 type telling struct {
@@ -44,11 +48,14 @@ func (h *Hunt) tell(text string) {
 // phase names what the hunt does, and how far it has come.
 func (h *Hunt) phase() string {
 	if s := h.shrink; s != nil {
-		size := h.Scripts.Size(s.best.script)
-		return fmt.Sprintf("shrink: %s, %s and %s left", figure.Of(s.phase.runs, "run"), figure.Of(size.Steps, "step"),
-			figure.Of(size.Faults, "fault"))
+		return fmt.Sprintf("shrink (%s, still %s)", figure.Of(s.phase.runs, "run"), sizeText(h.Scripts.Size(s.best.script)))
 	}
-	return fmt.Sprintf("search: %s, %s", figure.Of(h.search.runs, "run"), figure.Of(len(h.corpus.runs), "behaviour"))
+	return fmt.Sprintf("search (%s, %s)", figure.Of(h.search.runs, "run"), figure.Of(len(h.corpus.runs), "behaviour"))
+}
+
+// sizeText says how long a script is.
+func sizeText(s script.Size) string {
+	return figure.Of(s.Steps, "step") + " and " + figure.Of(s.Faults, "fault")
 }
 
 // news is the best script so far, where that has changed.
@@ -60,7 +67,7 @@ func (h *Hunt) news() string {
 	if goal == "" {
 		return ""
 	}
-	text := fmt.Sprintf("nearest to %s (%.0f %%): %s", goal, 100*near, e.script.Text())
+	text := figure.Shorten(fmt.Sprintf("nearest to %s (%.0f %%): %s", goal, 100*near, e.script.Text()), longest)
 	if text == h.telling.nearest {
 		return ""
 	}

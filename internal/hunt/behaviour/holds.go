@@ -69,6 +69,11 @@ func (l *lockState) holders(u history.User) string {
 	return own + " and " + other
 }
 
+// valid reports whether somebody has the lock whose time is not over.
+func (l *lockState) valid() bool {
+	return slices.ContainsFunc(l.open, func(h hold) bool { return !h.expired })
+}
+
 // held says who has the lock as the targets of a fault see it.
 func (l *lockState) held(targets []int) string {
 	var words []string
@@ -157,8 +162,8 @@ func (w *watcher) grant(e *history.Event) {
 	w.push(l, e.User, "granted")
 }
 
-// beside notes a grant beside a hold that nobody has ended. The closer the grant is to the end of the other's validity,
-// the closer the run came to a double grant: this is the slope that the search climbs.
+// beside notes a grant beside a hold that nobody has ended. How long after the end of the other's validity it comes is a
+// behaviour of its own. It says little of how near a double grant is: a right lock is granted anew just then.
 func (w *watcher) beside(e *history.Event, h hold) {
 	w.closer("overlapping_holds", 1)
 	w.closer("stale_writes", 0.6)
@@ -174,7 +179,7 @@ func (w *watcher) beside(e *history.Event, h hold) {
 	default:
 		gap := e.Time - h.valid
 		w.add("grant beside an open hold, %s after its end", w.since(gap))
-		w.closer("double_grants", 0.9*math.Exp(-2*float64(gap)/float64(w.ttl)))
+		w.closer("double_grants", 0.2*math.Exp(-2*float64(gap)/float64(w.ttl)))
 	}
 }
 

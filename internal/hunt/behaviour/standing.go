@@ -18,6 +18,7 @@ type stood struct {
 	from, to int64  // ns; math.MaxInt64 where it was not healed
 	users    []int  // clients that are its targets
 	lead     *history.Lead
+	kills    bool
 }
 
 // standing knows which faults stand.
@@ -34,7 +35,8 @@ func newStanding(env results.Env, faults []history.Fault) (s standing) {
 		if !bit {
 			continue
 		}
-		one := stood{name: f.Name + "@" + role, from: max(f.Bit, f.Start), to: f.Undo, lead: f.Lead}
+		one := stood{name: f.Name + "@" + role, from: max(f.Bit, f.Start), to: f.Undo, lead: f.Lead,
+			kills: f.Traits != nil && f.Traits.Kills}
 		if one.to == 0 {
 			one.to = math.MaxInt64
 		}
@@ -125,6 +127,9 @@ func (s *standing) at(t int64, u history.User) (phases []string) {
 func (w *watcher) border(f *stood, which string) {
 	for _, l := range w.locks {
 		w.add("%s %s: %s", f.name, which, l.held(f.users))
+		if f.kills && len(f.users) == 0 && l.valid() { // what the server knew of the grant may be lost
+			w.closer("double_grants", 0.4)
+		}
 	}
 	for c, invoked := range w.calls {
 		whose := "another"
@@ -150,6 +155,9 @@ func (w *watcher) lead(f *stood) {
 	w.marks = append(w.marks, mark{f.lead.Led, func(w *watcher) {
 		for _, l := range w.locks {
 			w.add("another leads after %s: %s", f.name, l.held(nil))
+			if l.valid() {
+				w.closer("double_grants", 0.6)
+			}
 		}
 	}})
 }
