@@ -114,7 +114,7 @@ func (r Result) Tried() []string {
 	lines := []string{fmt.Sprintf("%s in %v, %s judged", figure.Of(r.Runs, "run"), ms(r.Took).Round(time.Second),
 		figure.Of(r.Grants, "grant"))}
 	if r.Unknown > 0 {
-		lines[0] += fmt.Sprintf("; %d of them unknown", r.Unknown)
+		lines[0] += fmt.Sprintf("; %d of the runs unknown", r.Unknown)
 	}
 	if r.LastNew != nil {
 		lines = append(lines, fmt.Sprintf("%s, the last new one in run %d after %v", figure.Of(r.Behaviours, "behaviour"),
