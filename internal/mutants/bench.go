@@ -1,14 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,7 +40,7 @@ func (v Verdict) by() string {
 	return " (" + v.By + ")"
 }
 
-// timeout bounds the tests of one package: a mutant that makes them hang is noticed.
+// timeout bounds the tests of one package: a mutant that makes them hang is noticed. A busy machine wants a longer one.
 const timeout = 2 * time.Minute
 
 // skipped are tests of how long something takes: beside other mutants they fail for any.
@@ -45,11 +48,17 @@ const skipped = "^TestHandMadeRunsAreBounded$"
 
 // bench tries mutants.
 type bench struct {
-	root string // of the module, absolute
-	dir  string // of overlays, and of the temporary files of tests
+	root    string // of the module, absolute
+	dir     string // of overlays, and of the temporary files of tests
+	timeout time.Duration
 
-	mu    sync.Mutex
-	plain map[string]error // by package and tests: what they say of the code without a mutant
+	variants *variants // nil: each mutant is built alone
+
+	built sync.Map // by package: builds its tests over all variants, once
+
+	mu      sync.Mutex
+	plain   map[string]error          // by package and tests: what they say of the code without a mutant
+	noticed map[string]map[string]int // by package: how many mutants each of its tests noticed
 }
 
 // inMemory is where temporary files cost no disk: on a busy one the second judge's two hosts, whose histories are
@@ -66,20 +75,37 @@ func newBench(root string) (*bench, error) {
 		parent = inMemory
 	}
 	dir, err := os.MkdirTemp(parent, "mutants-")
-	return &bench{root: root, dir: dir, plain: map[string]error{}}, err
+	return &bench{
+		root: root, dir: dir, timeout: timeout, plain: map[string]error{}, noticed: map[string]map[string]int{},
+	}, err
 }
 
 func (b *bench) close() { _ = os.RemoveAll(b.dir) }
 
+// trial is what tests are run over: a variant, or else what an overlay has.
+type trial struct {
+	variant int
+	overlay string
+}
+
 // try runs the tests over a mutant, one package after the other, until one notices.
 func (b *bench) try(ctx context.Context, m Mutant) Verdict {
-	overlay, err := b.overlay(m)
-	if err != nil {
-		return Verdict{Outcome: Broken, By: err.Error()}
+	var over trial
+	if b.variants != nil {
+		over.variant = b.variants.number(m)
 	}
-	defer func() { _ = os.RemoveAll(filepath.Dir(overlay)) }()
+	if over.variant == 0 {
+		var err error
+		if over.overlay, err = b.overlay(m); err != nil {
+			return Verdict{Outcome: Broken, By: err.Error()}
+		}
+		defer func() { _ = os.RemoveAll(filepath.Dir(over.overlay)) }()
+	}
 	for _, pkg := range m.packages() {
-		out, err := b.test(ctx, overlay, pkg, m.Run)
+		out, err := b.likely(ctx, over, pkg, m.Run)
+		if err == nil {
+			out, err = b.test(ctx, over, pkg, m.Run)
+		}
 		exited := (*exec.ExitError)(nil)
 		switch {
 		case ctx.Err() != nil:
@@ -87,15 +113,45 @@ func (b *bench) try(ctx context.Context, m Mutant) Verdict {
 		case err == nil:
 		case !errors.As(err, &exited) || strings.Contains(out, "[build failed]") ||
 			strings.Contains(out, "[setup failed]"):
-			return Verdict{Outcome: Broken, By: lastLines(out)}
+			return Verdict{Outcome: Broken, By: lastLines(err.Error() + "\n" + out)}
 		default:
 			if err := b.unchanged(ctx, pkg, m.Run); err != nil {
 				return Verdict{Outcome: Broken, By: err.Error()}
 			}
-			return Verdict{Outcome: Killed, By: pkg + " " + failed(out)}
+			by := b.failed(out)
+			b.notice(pkg, by)
+			return Verdict{Outcome: Killed, By: pkg + " " + by}
 		}
 	}
 	return Verdict{Outcome: Survived}
+}
+
+// notice remembers which test noticed a mutant.
+func (b *bench) notice(pkg, by string) {
+	name, _, _ := strings.Cut(by, "/")
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.noticed[pkg] == nil {
+		b.noticed[pkg] = map[string]int{}
+	}
+	if strings.HasPrefix(name, "Test") {
+		b.noticed[pkg][name]++
+	}
+}
+
+// likely runs the few tests of a package that noticed the most so far. Most mutants need no others.
+func (b *bench) likely(ctx context.Context, over trial, pkg, run string) (string, error) {
+	const few = 4
+	b.mu.Lock()
+	seen := b.noticed[pkg]
+	names := slices.SortedFunc(maps.Keys(seen), func(x, y string) int {
+		return cmp.Or(cmp.Compare(seen[y], seen[x]), cmp.Compare(x, y))
+	})
+	b.mu.Unlock()
+	if len(names) == 0 || over.variant == 0 || run != "" {
+		return "", nil
+	}
+	return b.test(ctx, over, pkg, "^("+strings.Join(names[:min(few, len(names))], "|")+")$")
 }
 
 // unchanged says why tests prove nothing: they fail without a mutant, too.
@@ -104,9 +160,9 @@ func (b *bench) unchanged(ctx context.Context, pkg, run string) error {
 	defer b.mu.Unlock()
 	err, known := b.plain[pkg+" "+run]
 	if !known {
-		out, failure := b.test(ctx, "", pkg, run)
+		out, failure := b.test(ctx, trial{}, pkg, run)
 		if failure != nil {
-			err = fmt.Errorf("%s fails without a mutant: %s", pkg, failed(out))
+			err = fmt.Errorf("%s fails without a mutant: %s", pkg, b.failed(out))
 		}
 		b.plain[pkg+" "+run] = err
 	}
@@ -129,11 +185,44 @@ func (b *bench) overlay(m Mutant) (string, error) {
 	return overlay, errors.Join(err, os.WriteFile(file, text, 0o600), os.WriteFile(overlay, j, 0o600))
 }
 
-func (b *bench) test(ctx context.Context, overlay, pkg, run string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-vet=off", "-failfast", "-count=1", "-run", run,
-		"-skip", skipped, "-timeout", timeout.String(), pkg)
-	cmd.Dir, cmd.Env = b.root, append(os.Environ(), "TMPDIR="+b.dir, "GOTMPDIR="+b.dir)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // with the tests that it starts
+// test runs the tests of a package. Those of variants, and of the code as it is beside them, are built once.
+func (b *bench) test(ctx context.Context, over trial, pkg, run string) (string, error) {
+	if b.variants == nil || over.overlay != "" {
+		return command(ctx, b.root, b.environment(0), "go", "test", "-overlay", over.overlay, "-vet=off", "-failfast",
+			"-count=1", "-run", run, "-skip", skipped, "-timeout", b.timeout.String(), pkg)
+	}
+	path, err := b.binary(ctx, pkg)
+	if err != nil {
+		return "", err
+	}
+	return command(ctx, filepath.Join(b.root, filepath.FromSlash(pkg)), b.environment(over.variant), path,
+		"-test.failfast", "-test.count=1", "-test.run", run, "-test.skip", skipped, "-test.timeout", b.timeout.String(),
+		"-test.paniconexit0")
+}
+
+// binary builds the tests of a package over all variants.
+func (b *bench) binary(ctx context.Context, pkg string) (string, error) {
+	build, _ := b.built.LoadOrStore(pkg, sync.OnceValues(func() (string, error) {
+		path := filepath.Join(b.dir, strings.ReplaceAll(filepath.ToSlash(filepath.Clean(pkg)), "/", "-")+".test")
+		out, err := command(ctx, b.root, b.environment(0), "go", "test", "-c", "-overlay", b.variants.overlay, "-vet=off",
+			"-o", path, pkg)
+		if err != nil {
+			err = fmt.Errorf("the tests of %s are not built: %s", pkg, lastLines(out))
+		}
+		return path, err
+	}))
+	return build.(func() (string, error))()
+}
+
+func (b *bench) environment(variant int) []string {
+	return []string{"TMPDIR=" + b.dir, "GOTMPDIR=" + b.dir, chosen + "=" + strconv.Itoa(variant)}
+}
+
+// command runs a program with those that it starts, and returns all that it says.
+func command(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	out, err := cmd.CombinedOutput()
 	return string(out), err
@@ -142,13 +231,13 @@ func (b *bench) test(ctx context.Context, overlay, pkg, run string) (string, err
 var failing = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 
 // failed names the test that noticed.
-func failed(out string) string {
+func (b *bench) failed(out string) string {
 	all := failing.FindAllStringSubmatch(out, -1)
 	switch {
 	case len(all) > 0:
 		return all[len(all)-1][1]
 	case strings.Contains(out, "panic: test timed out"):
-		return "timed out after " + strconv.Itoa(int(timeout.Seconds())) + " s"
+		return "timed out after " + strconv.Itoa(int(b.timeout.Seconds())) + " s"
 	}
 	return "crashed"
 }

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // least is the share of mutants that the tests must kill.
@@ -39,8 +40,9 @@ func main() {
 	gremlins := flag.String("gremlins", "",
 		"this program, which finds mutants in the folders that are the arguments; they are tried in place of the list")
 	jobs := flag.Int("jobs", runtime.GOMAXPROCS(0), "how many are run side by side")
+	patience := flag.Duration("timeout", timeout, "how long the tests of a package may take; a busy machine wants more")
 	flag.Parse()
-	if err := run(options{*only, *again, *gremlins, flag.Args(), *jobs, os.Stdout}); err != nil {
+	if err := run(options{*only, *again, *gremlins, flag.Args(), *jobs, *patience, os.Stdout}); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
@@ -53,8 +55,9 @@ type options struct {
 	gremlins string
 	folders  []string
 
-	jobs int
-	out  io.Writer
+	jobs    int
+	timeout time.Duration
+	out     io.Writer
 }
 
 func run(o options) error {
@@ -84,6 +87,10 @@ func run(o options) error {
 		return err
 	}
 	defer b.close()
+	b.timeout = o.timeout
+	if b.variants, err = newVariants(ctx, b.root, b.dir, all); err != nil {
+		return err
+	}
 	verdicts := make([]Verdict, len(all))
 	var group sync.WaitGroup
 	queue := make(chan int)

@@ -57,41 +57,121 @@ func TestTheListIsInStepWithTheCode(t *testing.T) {
 	}
 }
 
-// TestAMutantIsKilledOrSurvives tries two of a package that is made for it.
-func TestAMutantIsKilledOrSurvives(t *testing.T) {
-	dir := t.TempDir()
+// toy writes a module with one package.
+func toy(t *testing.T, code, test string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
 	for name, text := range map[string]string{
-		"go.mod":      "module toy\n\ngo 1.26\n",
-		"toy.go":      "package toy\n\nfunc less(a, b int) bool { return a < b }\n",
-		"toy_test.go": "package toy\n\nimport \"testing\"\n\nfunc TestLess(t *testing.T) {\n\tif !less(1, 2) || less(2, 1) {\n\t\tt.Fatal()\n\t}\n}\n\nfunc TestWrong(t *testing.T) { t.Fatal() }\n",
+		"go.mod": "module toy\n\ngo 1.26\n", "toy.go": "package toy\n\n" + code, "toy_test.go": "package toy\n\nimport \"testing\"\n\n" + test,
 	} {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+	}
+	return dir
+}
+
+// TestAMutantIsKilledOrSurvives tries some of a package that is made for it, alone and as variants.
+func TestAMutantIsKilledOrSurvives(t *testing.T) {
+	dir := toy(t, `type list[T any] []T
+
+func (l list[T]) size(int, ...T) (n int) { return len(l) }
+
+func less(a, b int) bool { return a < b }
+
+var most = 1
+`, `func TestLess(t *testing.T) {
+	if !less(1, 2) || less(2, 1) || most != 1 {
+		t.Fatal()
+	}
+}
+
+func TestSize(t *testing.T) {
+	if (list[int]{1, 2}).size(0, 1, 2) != 2 {
+		t.Fatal()
+	}
+}
+
+func TestWrong(t *testing.T) { t.Fatal() }
+`)
+	cases := []struct{ of, old, new, run, want string }{
+		{"less", "a < b", "a > b", "TestLess", Killed},
+		{"less", "a < b", "a <= b", "TestLess", Survived},
+		{"less", "a < b", "a < c", "TestLess", Broken},
+		{"less", "a < b", "a > b", "TestWrong", Broken},
+		{"list.size", "len(l)", "0", "TestSize", Killed},
+		{"list.size", "len(l)", "len(l) + 0", "TestSize", Survived},
+		{"most", "1", "2", "TestLess", Killed},
+	}
+	var all []Mutant
+	for _, c := range cases {
+		m := Mutant{Package: ".", Func: c.of, Old: c.old, New: c.new, Why: "a test", Run: c.run}
+		if err := m.locate(dir); err != nil {
 			t.Fatal(err)
 		}
+		all = append(all, m)
+	}
+	for _, alone := range []bool{true, false} {
+		b, err := newBench(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.close()
+		if !alone {
+			if b.variants, err = newVariants(t.Context(), b.root, b.dir, all); err != nil {
+				t.Fatal(err)
+			}
+		}
+		variants := 0
+		for i, c := range cases {
+			if got := b.try(t.Context(), all[i]); got.Outcome != c.want {
+				t.Errorf("%s by %s, alone %t: %+v, want %s", c.new, c.run, alone, got, c.want)
+			}
+			if !alone && b.variants.number(all[i]) != 0 {
+				variants++
+			}
+		}
+		if !alone && variants != 5 { // one does not compile, and one stands in no function
+			t.Errorf("%d of %d are variants", variants, len(all))
+		}
+		if got := b.try(t.Context(), Mutant{Package: ".", Func: "less", Old: "nothing", New: "x", Why: "a test"}); got.Outcome != Broken {
+			t.Errorf("what is not there was replaced: %+v", got)
+		}
+	}
+}
+
+// TestLikelyTestsComeFirst: those that noticed the most mutants so far.
+func TestLikelyTestsComeFirst(t *testing.T) {
+	dir := toy(t, "func less(a, b int) bool { return a < b }\n", "func TestA(t *testing.T) { t.Run(\"x\", func(t *testing.T) { less(1, 2) }) }\n\n"+
+		"func TestB(t *testing.T) {\n\tif !less(1, 2) {\n\t\tt.Fatal()\n\t}\n}\n")
+	m := Mutant{Package: ".", Func: "less", Old: "a < b", New: "a > b", Why: "a test"}
+	if err := m.locate(dir); err != nil {
+		t.Fatal(err)
 	}
 	b, err := newBench(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.close()
-	for _, c := range []struct{ new, run, want string }{
-		{"a > b", "TestLess", Killed}, {"a <= b", "TestLess", Survived}, {"a <", "TestLess", Broken}, {"a > b", "TestWrong", Broken},
-	} {
-		m := Mutant{Package: ".", Func: "less", Old: "a < b", New: c.new, Why: "a test", Run: c.run}
-		if err := m.locate(dir); err != nil {
-			t.Fatal(err)
-		}
-		got := b.try(t.Context(), m)
-		if got.Outcome != c.want {
-			t.Errorf("%s by %s: %+v, want %s", c.new, c.run, got, c.want)
-		}
+	if b.variants, err = newVariants(t.Context(), b.root, b.dir, []Mutant{m}); err != nil {
+		t.Fatal(err)
 	}
-	if got := b.try(t.Context(), Mutant{Package: ".", Func: "less", Old: "nothing", New: "x", Why: "a test"}); got.Outcome != Broken {
-		t.Errorf("what is not there was replaced: %+v", got)
+	over := trial{variant: b.variants.number(m)}
+	if out, err := b.likely(t.Context(), over, "./.", ""); err != nil {
+		t.Errorf("nothing is likely yet: %s", out)
+	}
+	for _, by := range []string{"TestA/x", "crashed"} {
+		b.notice("./.", by)
+	}
+	if out, err := b.likely(t.Context(), over, "./.", ""); err != nil {
+		t.Errorf("TestA notices nothing: %s", out)
+	}
+	b.notice("./.", "TestB")
+	if _, err := b.likely(t.Context(), over, "./.", ""); err == nil {
+		t.Error("TestB noticed one before, and was not tried first")
+	}
+	if got := b.try(t.Context(), m); got.Outcome != Killed || got.By != "./. TestB" {
+		t.Errorf("%+v", got)
 	}
 }
 
