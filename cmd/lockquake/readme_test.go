@@ -128,11 +128,21 @@ func wrongLocks() [][]string {
 	return rows
 }
 
+// glossary has a row for each quantity, and one for the quantiles of a time: "median, from A to B", "maximum, from A to B"
+// become "median to maximum, from A to B".
 func glossary(of func(results.CheckerKind) []results.Quantity) [][]string {
 	rows := [][]string{{"name", "meaning"}}
+	first, last := "", ""
 	for _, k := range checkers.All() {
 		for _, q := range of(k) {
+			which, what, _ := strings.Cut(q.Doc, ", ")
+			if row := rows[len(rows)-1]; strings.HasPrefix(what, "from ") && what == last {
+				row[0] += ", `" + q.Name + "`"
+				row[1] = first + " to " + which + ", " + what
+				continue
+			}
 			rows = append(rows, []string{"`" + q.Name + "`", q.Doc})
+			first, last = which, what
 		}
 	}
 	return rows
