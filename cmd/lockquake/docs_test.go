@@ -1,0 +1,257 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockquake/lockquake/internal/cli"
+)
+
+// pages are the documents that people read, by their paths from the root of the tree.
+func pages(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/internals/*.md", "docs/stories/*.md", "examples/*/*.md"} {
+		found, err := filepath.Glob(filepath.Join("../..", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, found...)
+	}
+	if len(all) < 20 {
+		t.Fatalf("only %d pages", len(all))
+	}
+	return all
+}
+
+// fences are blocks that are not text: commands, listings, output.
+var fences = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
+
+// TestLinksInDocs: each link within the tree leads to a file that is there, and to a heading of it where it names one.
+func TestLinksInDocs(t *testing.T) {
+	t.Parallel()
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	headings := map[string][]string{}
+	for _, page := range pages(t) {
+		for _, m := range link.FindAllStringSubmatch(prose(t, page), -1) {
+			path, anchor, _ := strings.Cut(m[1], "#")
+			if strings.Contains(path, ":") {
+				continue // elsewhere
+			}
+			file := page
+			if path != "" {
+				file = filepath.Join(filepath.Dir(page), path)
+			}
+			if _, err := os.Stat(file); err != nil {
+				t.Errorf("%s: the link %s leads nowhere", page, m[1])
+				continue
+			}
+			if anchor == "" || filepath.Ext(file) != ".md" {
+				continue
+			}
+			if headings[file] == nil {
+				headings[file] = anchors(prose(t, file))
+			}
+			if !slices.Contains(headings[file], anchor) {
+				t.Errorf("%s: the link %s names a heading that is not there", page, m[1])
+			}
+		}
+	}
+}
+
+// prose is a page without its fenced blocks.
+func prose(t *testing.T, page string) string {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fences.ReplaceAllString(string(text), "")
+}
+
+// anchors are the names by which GitHub links to the headings of a text.
+func anchors(text string) []string {
+	var all []string
+	dropped := regexp.MustCompile(`[^\pL\pN_\- ]`)
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
+		all = append(all, strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+	}
+	return all
+}
+
+// commands is a block of commands in a page, or one command within a sentence.
+type commands struct {
+	page, text string
+	helpOnly   bool // its scenarios are not read: the page says why, or it is an outline such as `run FILE:WORD`
+}
+
+// notRun is the line before a block that says why its commands are not tried.
+const notRun = "<!-- not run: "
+
+// commandsOf finds the commands of a page.
+func commandsOf(t *testing.T, page string) []commands {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []commands
+	for _, m := range regexp.MustCompile("(?ms)(^<!--[^\n]*-->\n)?^```sh\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
+		all = append(all, commands{page, m[2], strings.HasPrefix(m[1], notRun)})
+	}
+	for _, m := range regexp.MustCompile("`((?:build/)?lockquake [a-z][^`\n]*(?:\n[^`\n]+)?)`").FindAllStringSubmatch(prose(t, page), -1) {
+		all = append(all, commands{page, strings.ReplaceAll(m[1], "\n", " "), true})
+	}
+	return all
+}
+
+// TestCommandsInDocs gives the commands of each page to a shell. What they call is replaced by what notes the call; lockquake is then asked the same with --dry-run
+// where it would make runs, as it is where it only prints, and else with --help, which reads verb and flags. A block whose scenarios cannot be read here has a line before it
+// that says why.
+func TestCommandsInDocs(t *testing.T) {
+	t.Parallel()
+	seen := 0
+	for _, page := range pages(t) {
+		if strings.Contains(page, "stories/") || strings.HasSuffix(page, "CHANGELOG.md") {
+			continue
+		}
+		for _, c := range commandsOf(t, page) {
+			seen++
+			t.Run(filepath.Base(page), func(t *testing.T) {
+				t.Parallel()
+				c.try(t)
+			})
+		}
+	}
+	if seen < 100 {
+		t.Errorf("only %d commands", seen)
+	}
+}
+
+// others are the programs beside lockquake that the pages call.
+var others = []string{
+	"apt-get", "cat", "cp", "docker", "docker-compose", "git", "go", "javac", "jq", "make", "mkdir", "pip", "pytest",
+}
+
+// try runs the commands in a folder that has what the pages speak of.
+func (c commands) try(t *testing.T) {
+	t.Helper()
+	dir, bin := t.TempDir(), t.TempDir()
+	note := "#!/bin/sh\nprintf '%s\\000' \"${0##*/}\" \"$@\" >>\"$CALLS\"\nprintf '\\n\\000' >>\"$CALLS\"\n"
+	for _, name := range append([]string{"lockquake"}, others...) {
+		lay(t, filepath.Join(bin, name), note)
+	}
+	lay(t, filepath.Join(dir, "build/lockquake"), note)
+	lay(t, filepath.Join(dir, "lockquake/build/lockquake"), note)
+	for _, name := range []string{"clients", "examples"} {
+		root, err := filepath.Abs("../../" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(root, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if strings.Contains(c.text, ".yaml") {
+		files(t, dir)
+	}
+	calls := filepath.Join(t.TempDir(), "calls")
+	lay(t, calls, "")
+	cmd := exec.Command("/bin/sh", "-e", "-c", c.text)
+	cmd.Dir, cmd.Env = dir, []string{"PATH=" + bin, "CALLS=" + calls}
+	if out, err := cmd.CombinedOutput(); err != nil && !c.helpOnly {
+		t.Errorf("%s: %v: %s\n%s", c.page, err, out, c.text)
+	}
+	made, err := os.ReadFile(calls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for call := range strings.SplitSeq(strings.TrimSuffix(string(made), "\n\x00"), "\n\x00") {
+		if args := strings.Split(strings.TrimSuffix(call, "\x00"), "\x00"); args[0] == "lockquake" && len(args) > 1 {
+			asked(t, dir, c.reading(args[1:]))
+		}
+	}
+}
+
+// files are the scenarios and the suite that the pages speak of. The suite is the example of docs/suites.md, without the row whose client would be started.
+func files(t *testing.T, dir string) {
+	t.Helper()
+	for _, name := range []string{"mine", "my", "my-scenario"} {
+		asked(t, dir, []string{"new", name, "--backend", "redis"})
+	}
+	page, err := os.ReadFile("../../docs/suites.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```yaml\n")
+	suite, _, _ := strings.Cut(rest, "```")
+	suite = regexp.MustCompile(`(?m)^.*client:.*\n`).ReplaceAllString(suite, "")
+	lay(t, filepath.Join(dir, "suite.yaml"), suite)
+	lay(t, filepath.Join(dir, "ci/locks.yaml"), strings.ReplaceAll(suite, "mine.yaml", "../mine.yaml"))
+}
+
+// outline is a word in the place of a name.
+var outline = regexp.MustCompile(`\b[A-Z]{3,}\b`)
+
+// reading makes of a command what reads it and starts nothing, also no client of another language.
+func (c commands) reading(args []string) []string {
+	help := c.helpOnly || outline.MatchString(strings.Join(args, " "))
+	for _, flag := range []string{"--client", "--baseline"} { // a program, and an earlier suite
+		help = help || slices.Contains(args, flag)
+	}
+	switch verb := args[0]; {
+	case verb == "help":
+		return args[:1]
+	case help:
+	case verb == "run" || verb == "suite":
+		if !slices.Contains(args, "--provider") {
+			args = append(args, "--provider", "local")
+		}
+		return append(args, "--dry-run")
+	case verb == "list" || verb == "show" || verb == "version":
+		return args
+	}
+	at := slices.Index(args, "--") // behind it stands what is not lockquake's
+	if at < 0 {
+		at = len(args)
+	}
+	return slices.Insert(slices.Clone(args), at, "--help")
+}
+
+// asked runs lockquake, which must find nothing to complain of.
+func asked(t *testing.T, dir string, args []string) {
+	t.Helper()
+	if slices.Contains(args, "--help") { // reads no file
+		var said strings.Builder
+		if code := execute(args, cli.Streams{In: strings.NewReader(""), Out: io.Discard, Err: &said}); code != 0 {
+			t.Errorf("lockquake %s: exit code %d: %s", strings.Join(args, " "), code, said.String())
+		}
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "lockquake", args...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("lockquake %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+}
+
+// lay writes a file that can be run.
+func lay(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
