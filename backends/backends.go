@@ -65,7 +65,11 @@ type Offers struct {
 	Expires    bool        `json:"expires"`   // a dead holder's grant ends by itself
 	// that end is told by the wall clock of servers or clients, which can be set
 	WallClock bool `json:"wall_clock"`
-	Shared    bool `json:"shared"`    // knows lock.Shared beside lock.Exclusive
+	Shared    bool `json:"shared"` // knows lock.Shared beside lock.Exclusive
+	// Reenters says that a user takes a lock that it holds as often as it wants, and that the lock is free after as many
+	// releases; Permits that it is held by up to Access.Permits users at once.
+	Reenters  bool `json:"reenters"`
+	Permits   bool `json:"permits"`
 	Sequencer bool `json:"sequencer"` // lock.SequencerChecker
 }
 
@@ -144,8 +148,9 @@ type Access struct {
 	Nodes   []Endpoint      `json:"nodes"`
 	TTL     time.Duration   `json:"ttl_ns"`
 	Params  json.RawMessage `json:"params,omitempty"`
-	Run     string          `json:"run"`    // id of the run; the key of in-process services
-	Client  int             `json:"client"` // index of the client process within the run, from 0
+	Permits int             `json:"permits,omitempty"` // how many users may hold one lock at once; 0 is 1
+	Run     string          `json:"run"`               // id of the run; the key of in-process services
+	Client  int             `json:"client"`            // index of the client process within the run, from 0
 	// Prefix begins every key, node, path or name of a schema that a client makes; "": the lock's own way, which begins
 	// with "lockquake".
 	Prefix string `json:"prefix,omitempty"`

@@ -30,6 +30,8 @@ type Header struct {
 	Locks   []string `json:"locks"`             // names of the locks; Event.Lock is an index into it
 	// Exclusive says that nothing in the run asks for shared mode, so that an event in it is nonsense.
 	Exclusive bool `json:"exclusive,omitempty"`
+	// Reentrant says that something in the run asks for a re-entry; else one is nonsense.
+	Reentrant bool `json:"reentrant,omitempty"`
 	// LeaseNS is how long a grant or a renewal can be valid, at most, after the process had the answer in hand, in ns;
 	// 0: it is not known.
 	LeaseNS int64 `json:"lease_ns,omitempty"`

@@ -79,6 +79,7 @@ var rules = [kindEnd]rule{
 	Dead: {byEngine, alone}, Ended: {byEngine, alone}, Final: {byEngine | byResource, alone},
 	EffectRead: {byResource, served}, EffectWrite: {byResource, served},
 	Reason: {byClient | byResource, alone}, Cancel: {byClient, alone}, Close: {byClient, whole},
+	Reenter: {byClient, whole}, Leave: {byClient, whole},
 	Stall: {byClient | byResource | byEngine, alone}, Dropped: {byClient | byResource | byEngine, alone},
 }
 
@@ -89,7 +90,7 @@ var (
 )
 
 // isOperation tells whether events of this kind come in pairs.
-func (k Kind) isOperation() bool { return k >= Acquire && k <= Write || k == Close }
+func (k Kind) isOperation() bool { return k >= Acquire && k <= Write || k >= Close && k <= Leave }
 
 // explains tells whether events of this kind are about an event before them, at Op.
 func (k Kind) explains() bool { return k == Reason || k == Cancel }

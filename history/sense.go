@@ -17,6 +17,7 @@ type Sense struct {
 	process string
 	locks   int
 	shared  bool  // the run has shared mode
+	reenter bool  // the run has re-entries
 	lease   int64 // ns; 0: not known
 	by      writer
 	client  int // its index
@@ -34,6 +35,7 @@ var modeNames = [2]string{"exclusive", "shared"}
 // NewSense begins with the first event of the process that the header names.
 func NewSense(h Header) *Sense {
 	s := &Sense{process: h.Process, locks: len(h.Locks), shared: !h.Exclusive, lease: h.LeaseNS, by: byResource}
+	s.reenter = h.Reentrant
 	if client, ok := ClientOf(h.Process); ok {
 		s.by, s.client = byClient, client
 	} else if h.Process == Engine {
@@ -90,6 +92,8 @@ func (s *Sense) place(e *Event) error {
 		return s.refuse(e, "its mode is %d: want 0 (exclusive) or 1 (shared)", e.Mode)
 	case e.Mode == 1 && !s.shared:
 		return s.refuse(e, "its mode is shared, and nothing in the run asks for that")
+	case (e.Kind == Reenter || e.Kind == Leave) && !s.reenter:
+		return s.refuse(e, "nothing in the run asks for a re-entry")
 	case e.Kind.explains() && (e.Op == 0 || e.Op >= e.Seq):
 		return s.refuse(e, "its op is %d: want the op of an event before", e.Op)
 	case e.Code == CodeConditional && (e.Kind != EffectWrite || e.Phase != Ok && e.Phase != Fail):
@@ -115,6 +119,9 @@ func (s *Sense) begin(e *Event) error {
 	if len(u.open) == maxOpen {
 		return s.refuse(e, "its user has begun %d operations that have no outcome", maxOpen)
 	}
+	if why := u.depth(e); why != "" && !s.gaps {
+		return s.refuse(e, "%s", why)
+	}
 	u.open = append(u.open, operation{op: e.Op, lock: e.Lock, kind: e.Kind, mode: e.Mode, grant: e.Grant, time: e.Time})
 	if e.Kind == Release {
 		u.drop(e.Lock, e.Grant)
@@ -138,6 +145,10 @@ func (s *Sense) end(e *Event) error {
 		return nil
 	case e.Kind == Acquire:
 		return s.granted(e, o.time)
+	case e.Kind == Reenter:
+		u := s.user(e.User)
+		u.entries = append(u.entries, heldGrant{e.Grant, e.Lock})
+		return s.valid(e)
 	case e.Kind == Renew:
 		return s.valid(e)
 	}

@@ -571,3 +571,56 @@ func TestEffectsDoNotWaitWithoutEnd(t *testing.T) {
 		}
 	}
 }
+
+// TestReentriesAreGivenBack: a release that comes before all re-entries are left would end a hold early.
+func TestReentriesAreGivenBack(t *testing.T) {
+	u := MakeUser(0, 0)
+	const release, take, leave = Release, Reenter, Leave
+	for name, c := range map[string]struct {
+		acts  []Kind
+		plain bool // nothing in the run asks for a re-entry
+		want  string
+	}{
+		"taken and given back":  {[]Kind{take, take, leave, leave, release}, false, ""},
+		"released too early":    {[]Kind{take, take, leave, release}, false, "its user has a re-entry of that grant, which it has to leave first"},
+		"left once too often":   {[]Kind{take, leave, leave}, false, "its user has no re-entry of that grant"},
+		"left, but never taken": {[]Kind{leave}, false, "no re-entry of that grant"},
+		"nobody asks for it":    {[]Kind{take}, true, "nothing in the run asks for a re-entry"},
+		"events were dropped":   {[]Kind{Dropped, leave, release}, false, ""},
+		"told of the loss":      {[]Kind{take, Lost, leave, release}, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := &tale{}
+			both := func(k Kind, grant uint32) uint32 {
+				op := x.tell("client-1", Event{Kind: k, Phase: Invoke, User: u, Grant: grant})
+				e := Event{Kind: k, Phase: Ok, User: u, Op: op, Grant: grant, Valid: ValidUnknown}
+				if k == Acquire {
+					e.Grant, e.Value = op, int64(1000+10*len(x.events))
+				}
+				x.tell("client-1", e)
+				return op
+			}
+			grant := both(Acquire, 0)
+			for _, k := range c.acts {
+				switch k {
+				case Dropped, Lost:
+					x.tell("client-1", Event{Kind: k, Phase: Info, User: u, Grant: grant, Value: 1})
+				default:
+					both(k, grant)
+				}
+			}
+			h := header("client-1")
+			h.Reentrant = !c.plain
+			s := NewSense(h)
+			var err error
+			for i := range x.events {
+				if err == nil {
+					err = s.Observe(&x.events[i])
+				}
+			}
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+		})
+	}
+}

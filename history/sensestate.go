@@ -1,6 +1,9 @@
 package history
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // userPage is how many users share a part of the table of users.
 const userPage = 16
@@ -13,6 +16,8 @@ type userSense struct {
 	open []operation
 	held []heldGrant       // up to fewGrants of them
 	more map[uint16]uint32 // the others: grant by lock
+	// entries are the re-entries that were not given back: as often as the user took a grant once more
+	entries []heldGrant
 }
 
 // operation is an invoke.
@@ -57,6 +62,23 @@ func (u *userSense) end(op uint32) (o operation, ok bool) {
 	return o, false
 }
 
+// depth takes the invoke of what goes by the number of re-entries, and says why it cannot be. A hold ends with its last
+// release, so one that comes before would end it early, and hide who is let in meanwhile.
+func (u *userSense) depth(e *Event) string {
+	i := slices.Index(u.entries, heldGrant{e.Grant, e.Lock})
+	switch {
+	case e.Kind == Reenter && len(u.entries) == maxOpen:
+		return fmt.Sprintf("its user has %d re-entries that it did not leave", maxOpen)
+	case e.Kind == Leave && i < 0:
+		return "its user has no re-entry of that grant"
+	case e.Kind == Release && i >= 0:
+		return "its user has a re-entry of that grant, which it has to leave first"
+	case e.Kind == Leave:
+		u.entries = slices.Delete(u.entries, i, i+1)
+	}
+	return ""
+}
+
 // has returns the grant that the user has of a lock, or 0.
 func (u *userSense) has(lock uint16) uint32 {
 	for _, h := range u.held {
@@ -70,6 +92,7 @@ func (u *userSense) has(lock uint16) uint32 {
 // take adds a grant to those that the user has. It replaces an older grant of the same lock.
 func (u *userSense) take(lock uint16, grant uint32) {
 	u.drop(lock, u.has(lock))
+	u.entries = slices.DeleteFunc(u.entries, func(h heldGrant) bool { return h.lock == lock })
 	if len(u.held) < fewGrants {
 		u.held = append(u.held, heldGrant{grant, lock})
 		return

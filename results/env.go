@@ -58,12 +58,14 @@ type Env struct {
 	Libraries map[string]string `json:"libraries"`
 	Timings   map[string]int64  `json:"timings_ms"` // of each phase; the names are explained below
 
-	Backend  string `json:"backend"`
-	Lock     string `json:"lock"`
-	TTL      int64  `json:"ttl_ns"`
-	Token    string `json:"token"` // "none", "service", "home-made"
-	Expires  bool   `json:"expires"`
-	Recovery int64  `json:"recovery_ns"`
+	Backend string `json:"backend"`
+	Lock    string `json:"lock"`
+	TTL     int64  `json:"ttl_ns"`
+	Token   string `json:"token"` // "none", "service", "home-made"
+	Expires bool   `json:"expires"`
+	// Permits is how many users may hold one lock at once; left out: one
+	Permits  int   `json:"permits,omitempty"`
+	Recovery int64 `json:"recovery_ns"`
 	// there is no lock: users go ahead at once, and what is judged is what they did to the resource
 	NoLock bool `json:"no_lock,omitempty"`
 	// the lock tells its holders of a loss; of another program, its hello says that

@@ -31,6 +31,7 @@ type Run struct {
 	Locks      []string  // names, by Event.Lock
 	Token      string    // "none", "service" or "home-made"
 	Expires    bool      // a dead holder's grant ends by itself
+	Permits    int       // how many users may hold one lock at once; 0 is 1
 	Recovery   int64     // ns: the lock's declared recovery bound
 	NoLock     bool      // there is no lock: users go ahead at once
 	Tells      bool      // the lock tells its holders of a loss

@@ -30,7 +30,7 @@ func TestLoad(t *testing.T) {
 		{"etcd-holder-puase", "error: etcd-holder-puase: unknown scenario: did you mean etcd-holder-pause, etcd-holder-pause-fenced, etcd-holder-pause-delayed, etcd-holder-pause-fenced-redis or redis-holder-pause? `lockquake list scenarios` lists all"},
 		{"./nothing.yaml", "error: ./nothing.yaml: unknown scenario: no such file"},
 		{"zookeper-*", "error: zookeper-*: unknown scenario: no embedded scenario matches; did you mean zookeeper-healthy, "},
-		{"", "error: : unknown scenario: did you mean memory-cuts-ttl, "},
+		{"", "error: : unknown scenario: did you mean memory-admits-process, "},
 		{".", "error: .: is a directory; name the YAML file of a scenario"},
 	} {
 		list, err := Load(c.arg)

@@ -249,7 +249,7 @@ func (r reader) backend(s *Scenario) error {
 	if m == nil {
 		return r.missing("backend", "what is locked, such as {use: etcd, lock: mutex, ttl: 2s}")
 	}
-	b := Backend{TTL: DefaultTTL}
+	b := Backend{TTL: DefaultTTL, Permits: 1}
 	if b.Params, err = r.own(without(m, "client"), "backend", &b); err != nil {
 		return err
 	}
@@ -262,6 +262,8 @@ func (r reader) backend(s *Scenario) error {
 		return r.missing("backend.use", "the name of a backend, such as etcd")
 	case b.Nodes < 0 || b.Nodes == 0 && entry(m, "nodes") != nil:
 		return r.errorf("backend.nodes", "%d is too few; at least 1", b.Nodes)
+	case b.Permits < 1:
+		return r.errorf("backend.permits", "%d is too few; at least 1, which is a lock that excludes", b.Permits)
 	case b.TTL == 0:
 		return r.errorf("backend.ttl", "a lock that ends at once is no lock; write a time above 0s")
 	}

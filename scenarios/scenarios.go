@@ -50,13 +50,15 @@ func (s Scenario) Folder() string {
 
 // Backend is the `backend:` section.
 type Backend struct {
-	Use    string
-	Lock   string        // "" is the backend's default
-	Nodes  int           // 0 is the backend's default
-	TTL    time.Duration // default 10s
-	Limits Limits        `yaml:",inline"` // of each server
-	Client Client        `yaml:"-"`       // the only one that knows the service's locks, where lockquake does not
-	Params Params        `yaml:"-"`       // the backend's own keys
+	Use   string
+	Lock  string        // "" is the backend's default
+	Nodes int           // 0 is the backend's default
+	TTL   time.Duration // default 10s
+	// Permits is how many users may hold one lock at once, by which its grants are judged; default 1
+	Permits int
+	Limits  Limits `yaml:",inline"` // of each server
+	Client  Client `yaml:"-"`       // the only one that knows the service's locks, where lockquake does not
+	Params  Params `yaml:"-"`       // the backend's own keys
 }
 
 // Workload is the `workload:` section. Use is "" when only steps act.
@@ -98,11 +100,13 @@ type Injection struct {
 type Step struct {
 	Line int `yaml:"-"` // in the file, for messages
 
-	Do    string // acquire, read, check, write, release, renew, arm, continue
-	User  string // who does it, or whom an await is about: a name such as "A"; each name is a client of its own
-	Lock  string // default "lock-0"
-	Mode  string // for acquire: "exclusive" (default) or "shared"
-	Value int64  // for write
+	Do   string // acquire, read, check, write, release, renew, arm, continue
+	User string // who does it, or whom an await is about: a name such as "A"; each name is a client of its own
+	Lock string // default "lock-0"
+	Mode string // for acquire: "exclusive" (default) or "shared"
+	// Reentrant, for acquire: the user may have the lock in hand, and then takes it once more
+	Reentrant bool
+	Value     int64 // for write
 	// for write, in place of Value: this much more than what the user read last under that lock; 0 is none
 	Plus int64
 	// "ok" (default), "fail", "info" or "any": anything else makes the run unknown; NotOK: an ok makes it fail

@@ -26,7 +26,7 @@ var (
 
 	// keysOfVerb are the keys that a do step takes beside do, user and within.
 	keysOfVerb = map[string][]string{
-		"acquire": {"lock", "mode", "outcome", "async"}, "read": {"lock", "outcome", "async"},
+		"acquire": {"lock", "mode", "reentrant", "outcome", "async"}, "read": {"lock", "outcome", "async"},
 		"check": {"lock", "outcome", "async"}, "write": {"lock", "value", "plus", "outcome", "async"},
 		"release": {"lock", "outcome", "async"}, "renew": {"lock", "outcome", "async"},
 		"arm": {"point", "action", "async"}, "continue": {"point", "async"}, "cancel": {"outcome", "async"},

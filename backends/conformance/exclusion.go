@@ -39,6 +39,18 @@ func exclusionChecks() []Check {
 			needs: offers(func(o backends.Offers) bool { return o.Shared }, "the lock knows no shared mode"),
 			run:   shared,
 		},
+		{
+			Name: "reentry", Doc: "a lock that its holder took twice is free after one release, or is not free after two",
+			least: lasting,
+			needs: offers(func(o backends.Offers) bool { return o.Reenters }, "the lock does not count how often its holder takes it"),
+			run:   reentry,
+		},
+		{
+			Name: "permits", Doc: "a lock of three permits keeps out the third user, or lets in a fourth",
+			least: lasting,
+			needs: offers(func(o backends.Offers) bool { return o.Permits }, "the lock is held by one user at a time"),
+			run:   permits,
+		},
 	}
 }
 
@@ -268,4 +280,73 @@ func shared(ctx context.Context, b *bench) error {
 		return fmt.Errorf("token %d after the shared grants' %d and %d", g.Token, grants[0].Token, grants[1].Token)
 	}
 	return b.refusalOf(ctx, first, sharing, possession{third, g}, "while another user excludes")
+}
+
+// reentry has a user take the lock twice, and another one wait until it has given back both.
+func reentry(ctx context.Context, b *bench) error {
+	first, second, g, err := b.holder(ctx)
+	if err != nil {
+		return err
+	}
+	again, err := b.grantWithin(ctx, first, soon, "a lock that it holds")
+	if err != nil {
+		return err
+	}
+	if b.lock.Offers.Token != backends.TokenNone && again.Token < g.Token {
+		return fmt.Errorf("token %d of the lock taken once more, after %d", again.Token, g.Token)
+	}
+	if err := b.refusal(ctx, second, possession{first, again}, "while the first user holds it twice"); err != nil {
+		return err
+	}
+	if err := freed(ctx, first, again); err != nil {
+		return err
+	}
+	if err := b.refusal(ctx, second, possession{first, g}, "while the first user still holds it once"); err != nil {
+		return err
+	}
+	if err := freed(ctx, first, g); err != nil {
+		return err
+	}
+	_, err = b.grantWithin(ctx, second, soon, "a lock that was released as often as it was taken")
+	return err
+}
+
+// permits has three users hold the lock, and a fourth one wait until one of them has given it back.
+func permits(ctx context.Context, b *bench) error {
+	const n = 3
+	a := b.o.Access
+	a.Permits = n
+	conn, err := b.lock.Dial(ctx, a)
+	if err != nil {
+		return fmt.Errorf("dial: %w", err)
+	}
+	b.later(conn.Close)
+	var users []lock.Locker
+	var grants []lock.Grant
+	for i := range n + 1 {
+		u, err := b.userOf(ctx, conn)
+		if err != nil {
+			return err
+		}
+		users = append(users, u)
+		if i == n {
+			break
+		}
+		g, err := b.grantWithin(ctx, u, soon, fmt.Sprintf("a lock of %d permits that %d users hold", n, i))
+		if err != nil {
+			return err
+		}
+		grants = append(grants, g)
+	}
+	if err := b.refusal(ctx, users[n], possession{users[0], grants[0]}, "while all permits are held"); err != nil {
+		return err
+	}
+	if err := freed(ctx, users[0], grants[0]); err != nil {
+		return err
+	}
+	g, err := b.grantWithin(ctx, users[n], soon, "a permit that was released")
+	if err != nil {
+		return err
+	}
+	return b.refusal(ctx, users[0], possession{users[n], g}, "while all permits are held again")
 }

@@ -17,7 +17,11 @@ type connection struct{ store *store }
 // Locker returns a locker for one user.
 func (c *connection) Locker(context.Context, int) (lock.Locker, error) {
 	_, phase := math.Modf(float64(c.store.users.Add(1)) * math.Phi)
-	return &locker{store: c.store, phase: phase, held: map[string]*holding{}}, nil
+	l := &locker{store: c.store, phase: phase, held: map[string]*holding{}}
+	if l.owner = l; c.store.flaws.admitsProcess {
+		l.owner = c
+	}
+	return l, nil
 }
 
 // Close has nothing to free: the lockers do.
@@ -25,6 +29,7 @@ func (*connection) Close() error { return nil }
 
 type locker struct {
 	store *store
+	owner any       // who takes a lock that it has once more
 	due   time.Time // when the last acquire ended by the user's own pace
 	phase float64   // where in its pace the user begins: all of them in step would be counted in lumps
 	stuck bool      // a grant was lost, and the store is asked no more
@@ -45,7 +50,7 @@ func (l *locker) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error
 	err := l.pay(ctx)
 	var h *holding
 	if err == nil {
-		h, err = l.store.acquire(ctx, r.Lock, r.TTL)
+		h, err = l.store.acquire(ctx, r.Lock, r.TTL, l.owner)
 	}
 	if err != nil {
 		return lock.Grant{}, fmt.Errorf("%w; gave up waiting: %w", lock.ErrContended, err)
@@ -60,7 +65,7 @@ func (l *locker) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, er
 	if err := l.pay(ctx); err != nil {
 		return lock.Grant{}, fmt.Errorf("%w; gave up waiting: %w", lock.ErrContended, err)
 	}
-	h := l.store.try(r.Lock, r.TTL)
+	h := l.store.try(r.Lock, r.TTL, l.owner)
 	if h == nil {
 		return lock.Grant{}, fmt.Errorf("%w: %s", lock.ErrContended, r.Lock)
 	}
@@ -70,7 +75,9 @@ func (l *locker) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, er
 // granted makes the grant. The store is in this process and has the same clock, so the validity counts from the
 // beginning of the holding. A user that waited may have sent its request long before.
 func (l *locker) granted(ctx context.Context, r lock.Request, h *holding, issued time.Time) lock.Grant {
-	token := h.token
+	l.store.mu.Lock()
+	token, begin := h.token, h.begin
+	l.store.mu.Unlock()
 	lock.At(ctx, "granted")
 	if l.store.flaws.lateFence {
 		token = l.store.lateToken(r.Lock)
@@ -78,7 +85,7 @@ func (l *locker) granted(ctx context.Context, r lock.Request, h *holding, issued
 	lock.At(ctx, "acquire-done")
 	g := lock.Grant{
 		Lock: r.Lock, Mode: lock.Exclusive, ID: strconv.FormatUint(h.id, 10), Token: lock.Token(token),
-		Issued: issued, ValidUntil: backends.Validity(h.begin, r.TTL),
+		Issued: issued, ValidUntil: backends.Validity(begin, r.TTL),
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,10 +96,13 @@ func (l *locker) granted(ctx context.Context, r lock.Request, h *holding, issued
 // Release gives the lock back.
 func (l *locker) Release(ctx context.Context, g lock.Grant) error {
 	lock.At(ctx, "before-free")
-	l.mu.Lock()
-	delete(l.held, g.Lock+"/"+g.ID)
-	l.mu.Unlock()
-	if !l.store.release(g.Lock, number(g.ID)) {
+	over, ok := l.store.release(g.Lock, number(g.ID))
+	if over {
+		l.mu.Lock()
+		delete(l.held, g.Lock+"/"+g.ID)
+		l.mu.Unlock()
+	}
+	if !ok {
 		l.stuck = l.store.flaws.wedges
 		return fmt.Errorf("%w: %s", lock.ErrNotHeld, g.Lock)
 	}
@@ -144,7 +154,9 @@ func (l *locker) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for k, h := range l.held {
-		l.store.release(k[:len(k)-len(strconv.FormatUint(h.id, 10))-1], h.id)
+		for over := false; !over; {
+			over, _ = l.store.release(k[:len(k)-len(strconv.FormatUint(h.id, 10))-1], h.id)
+		}
 	}
 	l.held = map[string]*holding{}
 	return nil

@@ -145,13 +145,15 @@ var stores = struct {
 	byID  map[uint64]*store // by the number of the topology that the clients were told of
 }{byRun: map[string]*store{}, byID: map[uint64]*store{}}
 
-func storeOf(a backends.Access, f flaws, p params) *store {
+func storeOf(a backends.Access, v variant, p params) *store {
 	stores.Lock()
 	defer stores.Unlock()
-	k := a.Run + "/" + a.Lock
+	k := fmt.Sprintf("%s/%s/%d", a.Run, a.Lock, a.Permits)
 	s, ok := stores.byRun[k]
 	if !ok {
-		s = &store{flaws: f, price: p.Price, locks: map[string]*record{}}
+		s = &store{
+			flaws: v.flaws, price: p.Price, permits: a.Permits, reenters: v.reenters, locks: map[string]*record{},
+		}
 		stores.byRun[k] = s
 	}
 	stores.byID[p.ID] = s
@@ -165,6 +167,9 @@ type variant struct {
 	wrong string
 	found backends.Found
 	flaws flaws
+
+	reenters bool // a holder takes it once more
+	permits  bool // it has as many permits as the run says
 }
 
 // variants lists the locks; the first is the right one.
@@ -176,6 +181,43 @@ var variants = []variant{
 	{
 		name: metered,
 		doc:  "As exact, at a price in time that is known beforehand: the positive control of `lockquake capacity`.",
+	},
+	{
+		name:    "semaphore",
+		doc:     "As exact, with as many permits as `backend.permits` says.",
+		permits: true,
+	},
+	{
+		name:     "counts-entries",
+		doc:      "As exact, and its holder can take it again: it is free after as many releases.",
+		reenters: true,
+	},
+	{
+		name:    "grants-one-more",
+		doc:     "A lock with several permits that grants one more than it has.",
+		wrong:   "more users hold it than it has permits",
+		found:   backends.FoundIn("permits", "a double grant", "double_grants 0: found", "permits"),
+		permits: true,
+		flaws:   flaws{oneMore: true},
+	},
+	{
+		name:     "forgets-entries",
+		doc:      "A re-entrant lock that is free after the first release, however often its holder took it.",
+		wrong:    "it grants again while its holder has not given back all that it took",
+		found:    backends.FoundIn("reentry", "a double grant", "double_grants 0: found", "reentry"),
+		reenters: true,
+		flaws:    flaws{forgetsEntries: true},
+	},
+	{
+		name:  "admits-process",
+		doc:   "A re-entrant lock that takes all users of a process for one.",
+		wrong: "it grants a lock that another user of the process holds",
+		found: backends.FoundIn("contention", "a double grant", "double_grants 0: found",
+			"cancel", "check", "exclusion-crowd", "exclusion-pair", "expiry", "reentry",
+			"release-forged", "release-point", "release-stale", "renewal", "token-growth", "token-stopped",
+		),
+		reenters: true,
+		flaws:    flaws{admitsProcess: true},
 	},
 	{
 		name:  "never-excludes",
@@ -370,6 +412,17 @@ var variants = []variant{
 	},
 }
 
+// reentrant is what the lock is re-entrant by.
+func (v variant) reentrant() string {
+	switch {
+	case v.flaws.admitsProcess:
+		return "process"
+	case v.reenters:
+		return "user"
+	}
+	return "no"
+}
+
 func (v variant) lock() backends.Lock {
 	token := backends.TokenService
 	if v.flaws.lateFence {
@@ -379,7 +432,7 @@ func (v variant) lock() backends.Lock {
 		Name: v.name, Doc: v.doc, Wrong: v.wrong, Found: v.found,
 		Offers: backends.Offers{
 			Blocking: true, Try: true, Renewal: "call", LossSignal: !v.flaws.silent(), Token: token,
-			Reentrant: "no", Fair: !v.flaws.storms, Expires: true,
+			Reentrant: v.reentrant(), Fair: !v.flaws.storms, Expires: true, Reenters: v.reenters, Permits: v.permits,
 		},
 		Points: []string{"before-acquire", "granted", "acquire-done", "before-free", "release-done"},
 		MinTTL: 10 * time.Millisecond,
@@ -394,7 +447,7 @@ func (v variant) lock() backends.Lock {
 			if err := backends.DecodeParams(a.Params, &p); err != nil {
 				return nil, err
 			}
-			return &connection{store: storeOf(a, v.flaws, p)}, nil
+			return &connection{store: storeOf(a, v, p)}, nil
 		},
 	}
 }

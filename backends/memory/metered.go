@@ -130,7 +130,7 @@ func (s *store) handOver(name string) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		r.late = min(time.Since(due), s.price.Handoff)
-		if r.holder == nil { // else all waiters had left, and somebody came after them
+		if len(r.holders) < s.room() { // else all waiters had left, and somebody came after them
 			s.serve(name)
 		}
 	})

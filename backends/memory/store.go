@@ -41,21 +41,27 @@ type flaws struct {
 	losesWakeups    bool
 	hashesNames     bool
 	retakes         bool
+	oneMore         bool
+	forgetsEntries  bool
+	admitsProcess   bool
 }
 
 // silent tells whether the store says nothing when a grant ends: one that told its victims would hide what it did to
 // them, because a hold ends when its user learns of the loss.
 func (f flaws) silent() bool {
 	return f.neverRefuses || f.neverExcludes || f.expiresEarly || f.forgetsRenewals || f.cutsTTL || f.freesForeign ||
-		f.neverExpires || f.retakes
+		f.neverExpires || f.retakes || f.oneMore || f.forgetsEntries || f.admitsProcess
 }
 
 // store is the service: what a server would keep.
 type store struct {
-	flaws  flaws
-	price  price
-	server server       // of what the price says that one server does
-	users  atomic.Int64 // that are connected
+	flaws flaws
+	price price
+	// permits is how many may hold one lock at once; 0 is 1. reenters lets a holder take a lock once more.
+	permits  int
+	reenters bool
+	server   server       // of what the price says that one server does
+	users    atomic.Int64 // that are connected
 	// requests is how often the store was asked for anything.
 	requests atomic.Int64
 
@@ -67,11 +73,10 @@ type store struct {
 
 // record is one lock.
 type record struct {
-	holder  *holding // nil: free
+	holders []*holding // none: free
 	waiters []*waiter
 	drawn   uint64        // tokens drawn so far
 	late    time.Duration // by how much the handoff before took too long
-	timer   *time.Timer   // fires at the holder's end
 }
 
 // holding is a grant as the store sees it.
@@ -81,11 +86,15 @@ type holding struct {
 	begin time.Time
 	end   time.Time
 	lost  chan struct{} // closed when the grant runs out; never by a silent store
+	timer *time.Timer   // fires at the end
+	owner any           // who may take it once more
+	again int           // how often it was taken once more, and not given back
 }
 
 // waiter is a user in the queue.
 type waiter struct {
 	ttl   time.Duration
+	owner any
 	given chan *holding // capacity 1
 }
 
@@ -105,17 +114,17 @@ func (s *store) record(name string) *record {
 }
 
 // try grants at once or returns nil.
-func (s *store) try(name string, ttl time.Duration) *holding {
+func (s *store) try(name string, ttl time.Duration, owner any) *holding {
 	s.requests.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.take(name, ttl)
+	return s.take(name, ttl, owner)
 }
 
 // acquire waits in the queue until the lock is granted or ctx ends.
-func (s *store) acquire(ctx context.Context, name string, ttl time.Duration) (*holding, error) {
+func (s *store) acquire(ctx context.Context, name string, ttl time.Duration, owner any) (*holding, error) {
 	for s.flaws.storms {
-		if h := s.try(name, ttl); h != nil {
+		if h := s.try(name, ttl, owner); h != nil {
 			return h, nil
 		}
 		if ctx.Err() != nil {
@@ -125,11 +134,11 @@ func (s *store) acquire(ctx context.Context, name string, ttl time.Duration) (*h
 	}
 	s.requests.Add(1)
 	s.mu.Lock()
-	if h := s.take(name, ttl); h != nil {
+	if h := s.take(name, ttl, owner); h != nil {
 		s.mu.Unlock()
 		return h, nil
 	}
-	w := &waiter{ttl: ttl, given: make(chan *holding, 1)}
+	w := &waiter{ttl: ttl, owner: owner, given: make(chan *holding, 1)}
 	r := s.record(name)
 	r.waiters = append(r.waiters, w)
 	s.mu.Unlock()
@@ -158,29 +167,49 @@ func (s *store) acquire(ctx context.Context, name string, ttl time.Duration) (*h
 }
 
 // take grants the lock if it is free and nobody waits for it. The caller holds the mutex.
-func (s *store) take(name string, ttl time.Duration) *holding {
+func (s *store) take(name string, ttl time.Duration, owner any) *holding {
 	r := s.record(name)
 	s.expire(name)
 	if s.flaws.neverExcludes {
-		return s.grant(name, ttl)
+		for _, h := range r.holders {
+			h.timer.Stop()
+		}
+		r.holders = nil
+		return s.grant(name, ttl, owner)
 	}
-	if r.holder != nil || len(r.waiters) > 0 {
+	if i := slices.IndexFunc(r.holders, func(h *holding) bool { return h.owner == owner }); s.reenters && i >= 0 {
+		h := r.holders[i]
+		h.again++
+		h.begin = time.Now()
+		h.end = h.begin.Add(s.flaws.life(ttl))
+		s.arm(name, h)
+		return h
+	}
+	if len(r.holders) >= s.room() || len(r.waiters) > 0 {
 		return nil
 	}
-	return s.grant(name, ttl)
+	return s.grant(name, ttl, owner)
+}
+
+// room is how many may hold one lock.
+func (s *store) room() int {
+	if s.flaws.oneMore && s.permits > 1 {
+		return s.permits + 1
+	}
+	return max(1, s.permits)
 }
 
 // grant makes a new holding. The caller holds the mutex.
-func (s *store) grant(name string, ttl time.Duration) *holding {
+func (s *store) grant(name string, ttl time.Duration, owner any) *holding {
 	r := s.record(name)
 	s.grants++
 	now := time.Now()
-	h := &holding{id: s.grants, begin: now, end: now.Add(s.flaws.life(ttl)), lost: make(chan struct{})}
+	h := &holding{id: s.grants, begin: now, end: now.Add(s.flaws.life(ttl)), lost: make(chan struct{}), owner: owner}
 	if !s.flaws.lateFence {
 		h.token = s.flaws.draw(r)
 	}
-	r.holder = h
-	s.arm(name)
+	r.holders = append(r.holders, h)
+	s.arm(name, h)
 	return h
 }
 
@@ -220,72 +249,86 @@ func (s *store) lateToken(name string) uint64 {
 	return s.flaws.draw(s.record(name))
 }
 
-// arm sets the timer to the holder's end. The caller holds the mutex.
-func (s *store) arm(name string) {
-	r := s.record(name)
-	if r.timer != nil {
-		r.timer.Stop()
+// arm sets the timer to the end of a holding. The caller holds the mutex.
+func (s *store) arm(name string, h *holding) {
+	if h.timer != nil {
+		h.timer.Stop()
 	}
 	if s.flaws.neverExpires {
+		h.timer = time.NewTimer(time.Hour) // nobody listens
 		return
 	}
-	r.timer = time.AfterFunc(time.Until(r.holder.end), func() {
+	h.timer = time.AfterFunc(time.Until(h.end), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.expire(name)
-		if s.flaws.losesWakeups && r.holder == nil {
+		if s.flaws.losesWakeups && len(s.record(name).holders) < s.room() {
 			s.serve(name)
 		}
 	})
 }
 
-// expire ends a holding whose time is over and serves the queue. The caller holds the mutex.
+// expire ends the holdings whose time is over and serves the queue. The caller holds the mutex.
 func (s *store) expire(name string) {
-	r := s.record(name)
-	if r.holder == nil || s.flaws.neverExpires || time.Now().Before(r.holder.end) {
+	if s.flaws.neverExpires {
 		return
 	}
-	switch lost := r.holder.lost; {
-	case s.flaws.silent(), s.flaws.neverTells:
-	case s.flaws.tellsLate:
-		time.AfterFunc(r.holder.end.Sub(r.holder.begin)*3/2, func() { close(lost) })
-	default:
-		close(lost)
+	for _, h := range slices.Clone(s.record(name).holders) {
+		if time.Now().Before(h.end) {
+			continue
+		}
+		switch lost := h.lost; {
+		case s.flaws.silent(), s.flaws.neverTells:
+		case s.flaws.tellsLate:
+			time.AfterFunc(h.end.Sub(h.begin)*3/2, func() { close(lost) })
+		default:
+			close(lost)
+		}
+		s.next(name, h)
 	}
-	s.next(name)
+}
+
+// find returns the holding with that id, or nil.
+func (r *record) find(id uint64) *holding {
+	if i := slices.IndexFunc(r.holders, func(h *holding) bool { return h.id == id }); i >= 0 {
+		return r.holders[i]
+	}
+	return nil
 }
 
 // free ends the holding with that id, or returns false. The caller holds the mutex.
 func (s *store) free(name string, id uint64) bool {
 	s.expire(name)
 	r := s.record(name)
-	if r.holder == nil {
+	h := r.find(id)
+	if h == nil && s.flaws.freesForeign && len(r.holders) > 0 {
+		h = r.holders[0]
+	}
+	if h == nil {
 		return false
 	}
-	if r.holder.id != id && !s.flaws.freesForeign {
-		return false
+	if h.again > 0 && !s.flaws.forgetsEntries {
+		h.again--
+		return true
 	}
-	s.next(name)
+	s.next(name, h)
 	return true
 }
 
 // lostWakeup is that one in so many releases wakes nobody.
 const lostWakeup = 20
 
-// next hands the lock to a waiter or leaves it free. The caller holds the mutex.
-func (s *store) next(name string) {
+// next hands on the lock of a holding that ends to a waiter, or leaves it free. The caller holds the mutex.
+func (s *store) next(name string, ended *holding) {
 	r := s.record(name)
-	ended := r.holder
-	r.holder = nil
+	r.holders = slices.DeleteFunc(r.holders, func(h *holding) bool { return h == ended })
 	if s.flaws.leavesRecords {
 		s.left++
 	}
 	if s.flaws.losesWakeups && ended.id%lostWakeup == 0 && time.Now().Before(ended.end) {
 		return // the timer goes on, as that of a waiter who looks again when the TTL is over
 	}
-	if r.timer != nil {
-		r.timer.Stop()
-	}
+	ended.timer.Stop()
 	if s.price.Handoff > 0 && len(r.waiters) > 0 {
 		s.handOver(name)
 		return
@@ -305,18 +348,19 @@ func (s *store) serve(name string) {
 	}
 	w := r.waiters[i]
 	r.waiters = slices.Delete(r.waiters, i, i+1)
-	w.given <- s.grant(name, w.ttl)
+	w.given <- s.grant(name, w.ttl, w.owner)
 }
 
-// release ends a holding.
-func (s *store) release(name string, id uint64) bool {
+// release gives a holding back. It is over then, unless it was taken more than once; ok is false where there was none.
+func (s *store) release(name string, id uint64) (over, ok bool) {
 	s.requests.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.flaws.keepsReleased {
-		return s.stands(name, id)
+		return true, s.stands(name, id)
 	}
-	return s.free(name, id) || s.flaws.neverRefuses
+	ok = s.free(name, id)
+	return s.record(name).find(id) == nil, ok || s.flaws.neverRefuses
 }
 
 // renew counts the holding's time anew, or returns false.
@@ -328,8 +372,9 @@ func (s *store) renew(name string, id uint64, ttl time.Duration) bool {
 		return s.flaws.neverRefuses || s.flaws.retakes && s.retake(name, id, ttl)
 	}
 	if !s.flaws.forgetsRenewals {
-		s.record(name).holder.end = time.Now().Add(s.flaws.life(ttl))
-		s.arm(name)
+		h := s.record(name).find(id)
+		h.end = time.Now().Add(s.flaws.life(ttl))
+		s.arm(name, h)
 	}
 	return !s.flaws.deniesRenewals
 }
@@ -337,24 +382,26 @@ func (s *store) renew(name string, id uint64, ttl time.Duration) bool {
 // retake gives a free lock to a grant that is over. The caller holds the mutex.
 func (s *store) retake(name string, id uint64, ttl time.Duration) bool {
 	r := s.record(name)
-	if r.holder != nil {
+	if len(r.holders) > 0 {
 		return false
 	}
 	now := time.Now()
-	r.holder = &holding{id: id, begin: now, end: now.Add(ttl), lost: make(chan struct{})}
-	s.arm(name)
+	h := &holding{id: id, begin: now, end: now.Add(ttl), lost: make(chan struct{})}
+	r.holders = append(r.holders, h)
+	s.arm(name, h)
 	return true
 }
 
-// look says who has a lock, and until when.
+// look says who has a lock, and until when; of several, the first.
 func (s *store) look(name string) topology.Stored {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expire(name)
-	h := s.record(name).holder
-	if h == nil {
+	holders := s.record(name).holders
+	if len(holders) == 0 {
 		return topology.Stored{Holder: "none"}
 	}
+	h := holders[0]
 	out := topology.Stored{Holder: strconv.FormatUint(h.id, 10)}
 	if !s.flaws.neverExpires {
 		out.EndsIn = new(time.Until(h.end))
@@ -371,6 +418,5 @@ func (s *store) check(name string, id uint64) bool {
 
 func (s *store) stands(name string, id uint64) bool {
 	s.expire(name)
-	r := s.record(name)
-	return r.holder != nil && r.holder.id == id
+	return s.record(name).find(id) != nil
 }

@@ -27,7 +27,7 @@ func advisory() backends.Lock {
 		Doc:  "pg_advisory_lock on a session of one's own (PostgreSQL manual, 13.3.5); held until unlocked or disconnected.",
 		Offers: backends.Offers{
 			Blocking: true, Try: true, Renewal: "none", LossSignal: true, Token: backends.TokenNone,
-			Reentrant: "connection", Fair: true,
+			Reentrant: "connection", Fair: true, Reenters: true,
 		},
 		Points:   []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
 		Recovery: backends.RecoversIn(func(time.Duration) time.Duration { return sessionRecovery }),

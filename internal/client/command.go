@@ -68,8 +68,8 @@ func (s *session) person(c wire.Command) (*user, error) {
 	}
 	switch c.Do {
 	case wire.DoArm, wire.DoContinue:
-	case wire.DoAcquire, wire.DoRelease, wire.DoRenew, wire.DoCheck, wire.DoRead, wire.DoWrite, wire.DoCancel,
-		wire.DoClose:
+	case wire.DoAcquire, wire.DoReenter, wire.DoRelease, wire.DoRenew, wire.DoCheck, wire.DoRead, wire.DoWrite,
+		wire.DoCancel, wire.DoClose:
 		if w := s.start.Workload; w != nil && c.User < w.Users {
 			return nil, refusal(fmt.Sprintf("user %d runs a workload: it can be armed and continued only", c.User))
 		}
@@ -119,10 +119,10 @@ func (u *user) obey(orders <-chan wire.Command) {
 	}
 	for l, h := range u.holds {
 		delete(u.holds, l)
-		if u.s.life.Err() == nil {
-			_ = h.release(u.s.timeout) // recorded
+		for over := false; !over && u.s.life.Err() == nil; {
+			over, _ = h.again.giveBack(u.s.timeout) // recorded
 		}
-		h.leave()
+		h.unfollow()
 	}
 }
 
@@ -147,10 +147,13 @@ func (u *user) carryOut(c wire.Command) (r result) {
 	case c.Do == wire.DoClose:
 		return result{err: u.close(timeout)}
 	}
-	if c.Do == wire.DoAcquire {
+	if c.Do == wire.DoAcquire || c.Do == wire.DoReenter {
 		mode, ok := lock.ParseMode(c.Mode)
 		if !ok {
 			return result{err: refusal(fmt.Sprintf("mode is %q: want exclusive or shared", c.Mode))}
+		}
+		if h != nil && c.Do == wire.DoReenter && h.stands() {
+			return h.again.take(timeout)
 		}
 		return u.take(h, demand{lock: c.Lock, mode: mode, timeout: timeout})
 	}
@@ -160,9 +163,10 @@ func (u *user) carryOut(c wire.Command) (r result) {
 	}
 	switch c.Do {
 	case wire.DoRelease:
-		r.err = h.release(timeout)
-		h.leave()
-		delete(u.holds, c.Lock)
+		var over bool
+		if over, r.err = h.again.giveBack(timeout); over {
+			delete(u.holds, c.Lock)
+		}
 	case wire.DoRenew:
 		r.err = h.renewNow(timeout)
 	case wire.DoCheck:
@@ -183,7 +187,7 @@ func (u *user) take(old *hold, d demand) result {
 				u.s.start.Locks[d.lock]))}
 		}
 		old.changed(lock.Change{At: time.Now(), Lost: true}) // what is over ends here at the latest
-		old.leave()
+		old.unfollow()
 		delete(u.holds, d.lock)
 	}
 	h, err := u.acquire(u.at(u.s.load), d)
@@ -201,8 +205,8 @@ func (h *hold) stands() bool {
 	return !h.lost && h.valid.Covers(time.Now())
 }
 
-// leave stops to follow the grant.
-func (h *hold) leave() {
+// unfollow stops to follow the grant.
+func (h *hold) unfollow() {
 	if h.stop != nil {
 		h.stop()
 	}

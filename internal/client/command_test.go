@@ -380,3 +380,53 @@ func TestAStopIsNoWaitThatWasGivenUp(t *testing.T) {
 		t.Errorf("acquires that failed: %+v, for these reasons: %+v", got, why)
 	}
 }
+
+// TestTakingALockOnceMore: a hold lasts until its last release. One that is refused with certainty tells of a loss.
+func TestTakingALockOnceMore(t *testing.T) {
+	service := newToy()
+	service.reenters = true
+	r := inside(t, service)
+	r.begin(nil)
+	do := func(what string) string {
+		return r.must(wire.OutcomeOK, wire.Command{Do: what}).Grant
+	}
+	id := do(wire.DoReenter) // it has nothing in hand: that is an acquire
+	if again := do(wire.DoReenter); again == "" || again != id {
+		t.Errorf("the grant is %q, and taken once more it is %q", id, again)
+	}
+	r.must(wire.OutcomeFail, wire.Command{Do: wire.DoAcquire})
+	do(wire.DoRelease)
+	do(wire.DoRenew)
+	do(wire.DoRelease)
+	r.must(wire.OutcomeFail, wire.Command{Do: wire.DoRelease})
+
+	do(wire.DoAcquire)
+	do(wire.DoReenter)
+	service.mu.Lock()
+	service.holder["lock-0"] = ""
+	service.mu.Unlock()
+	r.must(wire.OutcomeFail, wire.Command{Do: wire.DoRelease})
+	service.mu.Lock()
+	delete(service.again, "lock-0")
+	service.mu.Unlock()
+	do(wire.DoReenter) // what it had is lost: an acquire again
+	do(wire.DoReenter)
+	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoClose, Timeout: int64(time.Minute)})
+	r.stop()
+	var got []string
+	for _, e := range r.events {
+		if e.Phase != history.Invoke && e.Kind != history.Stall {
+			got = append(got, e.Kind.String()+" "+e.Phase.String())
+		}
+	}
+	want := []string{
+		"acquire ok", "reenter ok", "leave ok", "renew ok", "release ok", "acquire ok", "reenter ok", "leave fail", "lost info",
+		"acquire ok", "reenter ok", "leave info", "release info", "close ok",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	if e := find(r.events, history.Reenter, history.Ok)[0]; e.Valid <= e.Time || e.Grant == 0 {
+		t.Errorf("the re-entry is %+v", e)
+	}
+}

@@ -65,10 +65,15 @@ func (u *user) close(timeout time.Duration) error {
 
 // giveAway ends a hold whose lock object is closed.
 func (h *hold) giveAway(timeout time.Duration) {
-	h.leave()
+	h.unfollow()
 	h.mu.Lock()
 	h.ended = true
 	h.mu.Unlock()
+	for range h.again.grants {
+		e, asked := h.again.left(timeout)
+		e.Phase, e.Op, e.Code = history.Info, asked.Seq, history.CodeCancelled
+		h.u.finished(&e, asked, false)
+	}
 	e := h.event(history.Release)
 	e.Valid = deadline(timeout)
 	asked := h.u.s.rec.AppendFlushed(&e)

@@ -22,6 +22,7 @@ type hold struct {
 	intended time.Time
 	stop     context.CancelFunc // of watch and renewal; nil when there are none
 	around   sync.WaitGroup     // watch and renewal
+	again    reentries
 
 	mu    sync.Mutex
 	grant lock.Grant

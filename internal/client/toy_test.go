@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -26,6 +27,8 @@ type toy struct {
 	silent    bool // lockers are neither Watcher nor Renewer
 	deaf      bool // an acquire never returns, not even when its context ends
 	renewals  int
+	reenters  bool // a holder takes its lock once more
+	again     map[string]int
 	gone      bool // renewals say that the grant is lost
 	onRelease func()
 	woken     int64 // what it tells of notifications; 0: nothing
@@ -51,7 +54,7 @@ func (t *toy) called(began time.Time, given lock.Grant, grant *lock.Grant) {
 }
 
 func newToy() *toy {
-	t := &toy{holder: map[string]string{}, lose: map[string]chan struct{}{}}
+	t := &toy{again: map[string]int{}, holder: map[string]string{}, lose: map[string]chan struct{}{}}
 	t.change = sync.NewCond(&t.mu)
 	return t
 }
@@ -117,6 +120,10 @@ func (p *plain) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error)
 	})()
 	p.t.mu.Lock()
 	defer p.t.mu.Unlock()
+	if p.t.reenters && strings.HasPrefix(p.t.holder[r.Lock], fmt.Sprintf("%d-", p.user)) {
+		p.t.again[r.Lock]++
+		return lock.Grant{Lock: r.Lock, ID: p.t.holder[r.Lock], ValidUntil: p.t.until(issued.Add(r.TTL))}, nil
+	}
 	for p.t.holder[r.Lock] != "" || ctx.Err() != nil {
 		if ctx.Err() != nil {
 			return lock.Grant{}, fmt.Errorf("%w: %w", lock.ErrContended, ctx.Err())
@@ -165,6 +172,10 @@ func (p *plain) Release(_ context.Context, g lock.Grant) error {
 	defer p.t.mu.Unlock()
 	if p.t.holder[g.Lock] != g.ID {
 		return lock.ErrNotHeld
+	}
+	if p.t.again[g.Lock] > 0 {
+		p.t.again[g.Lock]--
+		return nil
 	}
 	delete(p.t.holder, g.Lock)
 	p.t.change.Broadcast()

@@ -133,6 +133,7 @@ func (u *user) acquire(ctx context.Context, d demand) (*hold, error) {
 	}
 	u.grants++
 	h := &hold{u: u, lock: d.lock, op: asked.Seq, token: g.Token, mode: g.Mode, grant: g, valid: g.ValidUntil}
+	h.again.of = h
 	e.Phase, e.Op, e.Grant = history.Ok, asked.Seq, asked.Seq
 	e.Token, e.Valid, e.Mode = uint64(g.Token), u.s.moment(g.ValidUntil), uint8(g.Mode)
 	e.Value = asked.Time // not later than the request was sent

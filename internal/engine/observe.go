@@ -148,6 +148,9 @@ func (o *observer) answered(number, lock int) {
 
 // askAll asks side by side, and waits for the answers, but not for long.
 func (o *observer) askAll(questions []rundir.Question) {
+	if o.plan.Rules().Permits > 0 { // the answer is one holder, and there are several
+		return
+	}
 	if _, ok := o.nodes.Service.(topology.Store); !ok {
 		questions = slices.DeleteFunc(questions, func(q rundir.Question) bool { return q.Node == history.Service })
 	}

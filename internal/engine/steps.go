@@ -158,7 +158,7 @@ func (r *stepRunner) doStep(ctx context.Context, number int, st scenarios.Step) 
 	}
 	counted := r.countRequests(ctx, st)
 	ch, err := s.Order(wire.Command{
-		Do: st.Do, User: 0, Lock: lock, Mode: st.Mode, Value: value, Timeout: int64(st.Within),
+		Do: plan.Order(st), User: 0, Lock: lock, Mode: st.Mode, Value: value, Timeout: int64(st.Within),
 		Point: st.Point, Action: st.Action,
 	})
 	if err != nil && st.Async && !st.Demanded && s.Ended() {

@@ -32,6 +32,7 @@ type drawnHold struct {
 	open        bool
 	known, over bool // granted; released or lost
 	read        bool // what the lock protects
+	entries     int  // re-entries that were not given back
 }
 
 func (h *drawnHold) entitled(now int64) bool {
@@ -78,10 +79,13 @@ func drawClocked(t *rapid.T, err bool) (Run, []history.Event) {
 	d.run.Token = []string{"service", "none", "home-made"}[d.n("tokens", 3)]
 	d.locks, d.shared, d.polite = 1+d.n("locks", 2), d.n("shared", 2) == 1, d.n("polite", 2) == 0
 	clients, least := 2+d.n("clients", 2), 1
+	if d.chance("several permits", 3) {
+		d.run.Permits, d.shared = 2+d.n("permits", 2), false
+	}
 	if d.chance("equal times", 4) {
 		least = 0
 	}
-	for u := range max(clients, 2+d.n("users", 3)) {
+	for u := range max(clients, 2+d.n("users", 3)+d.run.Permits) {
 		d.users = append(d.users, &drawnUser{user: history.MakeUser(u%clients, u/clients)})
 	}
 	if err && d.chance("clocks err", 3) {
@@ -188,11 +192,15 @@ func (d *drawing) ask(a *drawnUser) {
 	d.begin(a, of(h, history.Acquire, history.Invoke))
 }
 
-// contested tells whether another user is entitled to what h asks for.
+// contested tells whether as many other users are entitled to what h asks for as it has permits.
 func (d *drawing) contested(a *drawnUser, h *drawnHold) bool {
-	return slices.ContainsFunc(d.users, func(o *drawnUser) bool {
-		return o != a && o.hold != nil && o.hold.known && o.hold.lock == h.lock && (o.hold.mode == 0 || h.mode == 0) && o.hold.entitled(d.now)
-	})
+	n := 0
+	for _, o := range d.users {
+		if o != a && o.hold != nil && o.hold.known && o.hold.lock == h.lock && (o.hold.mode == 0 || h.mode == 0) && o.hold.entitled(d.now) {
+			n++
+		}
+	}
+	return n >= max(1, d.run.Permits)
 }
 
 func (d *drawing) granted(a *drawnUser) {
@@ -279,8 +287,13 @@ func (d *drawing) within(a *drawnUser) {
 		d.access(a)
 		return
 	}
-	switch d.n("act", 20) {
+	switch d.n("act", 22) {
 	case 0, 1, 2, 3:
+		if h.entries > 0 {
+			h.entries--
+			d.begin(a, of(h, history.Leave, history.Invoke))
+			return
+		}
 		d.begin(a, of(h, history.Release, history.Invoke))
 		h.open, h.over = false, true
 	case 4, 5, 6, 7, 8:
@@ -303,6 +316,8 @@ func (d *drawing) within(a *drawnUser) {
 		d.add(a, e, nil)
 	case 15:
 		d.die(a)
+	case 20, 21:
+		d.begin(a, of(h, history.Reenter, history.Invoke))
 	default:
 		d.access(a)
 	}
@@ -343,9 +358,12 @@ func (d *drawing) outcome(a *drawnUser) {
 		e.Phase, e.Code = history.Fail, history.CodeTimeout
 	}
 	switch {
-	case a.doing == history.Renew && e.Phase == history.Ok:
+	case (a.doing == history.Renew || a.doing == history.Reenter) && e.Phase == history.Ok:
 		e.Valid = d.validity()
 		d.learned(a.hold, e.Valid)
+		if a.doing == history.Reenter {
+			a.hold.entries++
+		}
 	case a.doing == history.Read && e.Phase == history.Ok:
 		e.Value, a.hold.read = d.someValue(a.hold.lock), true
 	case a.doing == history.Write:

@@ -17,6 +17,7 @@ type Run struct {
 	Increments bool          // each acknowledged write adds one
 	Writes     string        // "sales", "seats", "transfers", "elements" or ""
 	Stock      int64         // units of each lock, for sales
+	Permits    int           // how many users may hold one lock at once; 0 is 1
 	Errors     map[int]int64 // ns: how wrong a client's clock may be, by the client's index
 	Dead       map[int]bool  // clients that were killed, by index
 }
@@ -40,8 +41,13 @@ func Judge(run Run, events []history.Event) map[string]int64 {
 		}
 	}
 	for i, h := range j.holds {
-		j.overlaps(h, j.holds[:i])
-		j.contest(h)
+		if j.Permits > 1 {
+			j.surplus(h)
+			j.crowd(h)
+		} else {
+			j.overlaps(h, j.holds[:i])
+			j.contest(h)
+		}
 		j.tokens(h)
 		j.releases(h)
 		j.effects(h)
@@ -49,7 +55,8 @@ func Judge(run Run, events []history.Event) map[string]int64 {
 	j.writes()
 	reached := run.Resource != "" && slices.ContainsFunc(events, reaches)
 	j.judged(reached, "stale_writes", "late_effects", "fence_saves", "unordered_effects", "false_refusals")
-	j.judged(true, "double_grants", "overlapping_holds", "possible_overlaps", "foreign_releases")
+	j.judged(true, "double_grants", "overlapping_holds")
+	j.judged(run.Permits <= 1, "possible_overlaps", "foreign_releases")
 	j.judged(run.Token == "service" || run.Token == "home-made", "token_regressions")
 	return j.counts
 }
@@ -156,7 +163,8 @@ func (j *judge) hold(at int) *hold {
 	}
 	for _, e := range j.events { // nobody saw it die: then that is told by its last event
 		if over.Kind == history.Clean && j.Dead[h.User.Client()] && e.User.Client() == h.User.Client() &&
-			(e.Kind <= history.Write || e.Kind == history.Renewed || e.Kind == history.Lost) {
+			(e.Kind <= history.Write || e.Kind == history.Renewed || e.Kind == history.Lost ||
+				e.Kind == history.Reenter || e.Kind == history.Leave) {
 			h.to = e.Time
 		}
 	}
@@ -168,7 +176,8 @@ func (j *judge) hold(at int) *hold {
 		if e.Valid == history.ValidUnknown {
 			e.Valid = e.Time
 		}
-		renewed := e.Kind == history.Renew && e.Phase == history.Ok || e.Kind == history.Renewed
+		renewed := (e.Kind == history.Renew || e.Kind == history.Reenter) && e.Phase == history.Ok ||
+			e.Kind == history.Renewed
 		// nobody knows whether it was learned after the end: it takes that not back
 		if renewed && e.Time-h.err <= ended.time {
 			e.Valid = min(e.Valid, ended.end)
@@ -209,15 +218,17 @@ func (h *hold) covers(from, to int64) bool {
 		func(n news) bool { return from < n.end && n.end <= to && !h.entitled(n.end) })
 }
 
-// exclude tells whether two holds are of one lock and not both shared.
-func exclude(a, b *hold) bool { return a.Lock == b.Lock && (a.Mode == 0 || b.Mode == 0) }
+// exclude tells whether two holds are of one lock and not both shared. With several permits no two do.
+func (j *judge) exclude(a, b *hold) bool {
+	return j.Permits <= 1 && a.Lock == b.Lock && (a.Mode == 0 || b.Mode == 0)
+}
 
 // later reports whether b is later than a: a was in hand before b was asked for; or a was over when b came into hand,
 // entitled.
 func (j *judge) later(b, a *hold) bool {
 	asked := b.Value > 0 && a.Time+a.err < b.Value-b.err
 	over := a.over < len(j.events)-1 && a.told+a.err <= b.Time-b.err && a.Time+a.err < b.Time-b.err
-	return a != b && a.Lock == b.Lock && (asked || over && b.fresh && exclude(a, b))
+	return a != b && a.Lock == b.Lock && (asked || over && b.fresh && j.exclude(a, b))
 }
 
 // maybeLater tells whether b may be later than a, as is known at a position, whatever the clocks' errors hide; without
@@ -241,7 +252,7 @@ func (j *judge) overlaps(h *hold, before []*hold) {
 				double = double || max(h.from, k.from) <= t && t < min(h.to, k.to) && h.covers(t, t) && k.covers(t, t)
 			}
 		}
-		pair := h.User != k.User && exclude(h, k)
+		pair := h.User != k.User && j.exclude(h, k)
 		j.add("double_grants", pair && double)
 		j.add("overlapping_holds", pair && both && !double)
 		gone, asked := j.events[k.gone].Time, j.events[h.asked].Time
@@ -251,10 +262,62 @@ func (j *judge) overlaps(h *hold, before []*hold) {
 	}
 }
 
+// surplus counts the moments at which a hold of a lock with several permits begins, or begins to be entitled, while as
+// many other users have it already. Of two that begin at once, the one of the higher user comes second.
+func (j *judge) surplus(h *hold) {
+	others := func(t int64, entitled bool) (n int) {
+		users := map[history.User]bool{}
+		for _, k := range j.holds {
+			first := k.from == t || entitled && !k.covers(t-1, t-1)
+			inside := k.Lock == h.Lock && k.User != h.User && k.from <= t && t < k.to && !(first && k.User > h.User)
+			users[k.User] = users[k.User] || inside && (!entitled || k.covers(t, t))
+		}
+		for _, inside := range users {
+			if inside {
+				n++
+			}
+		}
+		return n
+	}
+	begins := map[int64]bool{h.from: true}
+	for _, n := range h.news {
+		begins[n.time+h.err] = true
+	}
+	for t := range begins {
+		inside := h.from <= t && t < h.to
+		first := t == h.from || inside && !h.covers(t-1, t-1)
+		double := inside && first && h.covers(t, t) && others(t, true) >= j.Permits
+		j.add("double_grants", double)
+		j.add("overlapping_holds", inside && t == h.from && !double && others(t, false) >= j.Permits)
+	}
+}
+
+// crowd counts a hold of a lock that at some moment more users had or asked for than it has permits.
+func (j *judge) crowd(h *hold) {
+	wanted := false
+	for i := h.at; i < h.over; i++ {
+		n := 0
+		for _, k := range j.holds {
+			if k.Lock == h.Lock && k.at <= i && i < k.over {
+				n++
+			}
+		}
+		for a, e := range j.events[:i+1] {
+			asks := e.Kind == history.Acquire && e.Phase == history.Invoke && e.Lock == h.Lock
+			if asks && j.outcome(a) > i {
+				n++
+			}
+		}
+		wanted = wanted || n > j.Permits
+	}
+	j.add("chances:overlapping_holds", wanted)
+	j.add("chances:double_grants", wanted && h.fresh)
+}
+
 // contest counts a hold whose lock another user asked for or held meanwhile, in a mode that conflicts.
 func (j *judge) contest(h *hold) {
 	wanted := slices.ContainsFunc(j.holds, func(k *hold) bool {
-		return k.User != h.User && exclude(k, h) &&
+		return k.User != h.User && j.exclude(k, h) &&
 			k.at < h.over && k.over > h.at
 	})
 	for i, e := range j.events {
@@ -269,7 +332,7 @@ func (j *judge) contest(h *hold) {
 // tokens counts a hold whose token is not above that of an earlier one; two who share may have the same.
 func (j *judge) tokens(h *hold) {
 	earlier := func(k *hold) bool { return h.Token > 0 && k.Token > 0 && j.later(h, k) }
-	low := func(k *hold) bool { return earlier(k) && (k.Token > h.Token || k.Token == h.Token && exclude(h, k)) }
+	low := func(k *hold) bool { return earlier(k) && (k.Token > h.Token || k.Token == h.Token && j.exclude(h, k)) }
 	j.add("chances:token_regressions", slices.ContainsFunc(j.holds, earlier))
 	j.add("token_regressions", slices.ContainsFunc(j.holds, low))
 }
@@ -283,7 +346,7 @@ func (j *judge) releases(h *hold) {
 			continue
 		}
 		o := j.events[j.outcome(i)]
-		robs := func(v *hold) bool { return v.User != h.User && exclude(v, h) && j.robbed(v, e.Time, o.Time, h.err) }
+		robs := func(v *hold) bool { return v.User != h.User && j.exclude(v, h) && j.robbed(v, e.Time, o.Time, h.err) }
 		j.add("foreign_releases", o.Phase == history.Ok && slices.ContainsFunc(j.holds, robs))
 	}
 }
@@ -294,7 +357,8 @@ func (j *judge) releases(h *hold) {
 func (j *judge) robbed(v *hold, from, to, err int64) bool {
 	missed := slices.ContainsFunc(j.holds, func(x *hold) bool {
 		after := x.Time-x.err > from+err && (x.fresh || x.Value-x.err > from+err)
-		return x.User != v.User && exclude(x, v) && after && x.Time+x.err < v.to && v.covers(x.Time-x.err, x.Time+x.err)
+		return x.User != v.User && j.exclude(x, v) && after && x.Time+x.err < v.to &&
+			v.covers(x.Time-x.err, x.Time+x.err)
 	})
 	for i, e := range j.events {
 		own := e.Kind == history.Renew && i < v.over || e.Kind == history.Release && i == j.outcome(v.over)
@@ -339,7 +403,7 @@ func (j *judge) rewritten(h *hold, now int) (is bool) {
 // unknown. Where time tells no order, a token of the service does.
 func (j *judge) overtaken(h *hold, now int) (late, unplaced bool) {
 	for _, k := range j.holds {
-		if k == h || k.touched >= now || !exclude(h, k) {
+		if k == h || k.touched >= now || !j.exclude(h, k) {
 			continue
 		}
 		tells := j.Token == "service" && h.Token > 0 && k.Token > 0 && h.Token != k.Token

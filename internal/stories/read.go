@@ -31,7 +31,7 @@ type line struct {
 var (
 	header = []string{
 		"name", "claim", "note", "turn", "quick", "needs", "ttl", "takes", "grants", "durable", "per",
-		"like",
+		"like", "permits",
 	}
 	sections = []string{"workload", "chaos", "steps", "run", "expect"}
 	joined   = []string{"workload", "run", "expect"}
@@ -160,6 +160,8 @@ func (r *reader) head(key, value string) (err error) {
 		t.Grants, err = strconv.ParseInt(value, 10, 64)
 	case "durable":
 		t.durable, err = strconv.ParseBool(value)
+	case "permits":
+		t.permits, err = strconv.Atoi(value)
 	case "takes":
 		t.takes = value
 		_, err = Subject{}.time(value)

@@ -24,6 +24,9 @@ func (t Story) Scenario(prefix string, s Subject) (string, error) {
 	if t.durable && s.Servers.Durable != "" {
 		more = ", " + s.Servers.Durable
 	}
+	if t.permits > 0 {
+		more += fmt.Sprintf(", permits: %d", t.permits)
+	}
 	fmt.Fprintf(&out, "name: %s%s\nclaim: %s\nbackend: {use: %s, lock: %s, ttl: %v%s}\n",
 		prefix, t.Name, t.Claim, s.Backend, s.Lock.Name, s.TTL.Round(time.Millisecond), more)
 	for rest := t.lines; len(rest) > 0; {

@@ -32,6 +32,7 @@ type Story struct {
 	takes string // about how long; "": its steps wait for one grant to end
 	// durable says that its servers have their data again after a restart, whatever the backend's default is.
 	durable bool
+	permits int    // of the lock; 0: as the backend has it
 	per     string // the points that it is told for each of; "": for none
 	like    string // the story whose lines it has; "": its own
 	lines   []line

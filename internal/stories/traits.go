@@ -63,6 +63,14 @@ var traits = []trait{
 		func(s Subject) bool { return s.Lock.Offers.Shared },
 	},
 	{
+		"reenters", "a holder can take the lock again", "the lock does not count how often its holder takes it",
+		func(s Subject) bool { return s.Lock.Offers.Reenters },
+	},
+	{
+		"permits", "the lock can have several permits", "the lock is held by one user at a time",
+		func(s Subject) bool { return s.Lock.Offers.Permits },
+	},
+	{
 		"blocking", "the lock waits in the service", "the lock is polled for",
 		func(s Subject) bool { return s.Lock.Offers.Blocking },
 	},

@@ -264,6 +264,8 @@ func announced(l backends.Lock, hellos []*wire.Hello) backends.Lock {
 		})
 	}
 	l.Offers.LossSignal = !lacks(func(h *wire.Hello) bool { return h.Tells })
+	l.Offers.Reenters = len(hellos) > 0 && !lacks(func(h *wire.Hello) bool { return h.Takes(wire.DoReenter) })
+	l.Offers.Permits = len(hellos) > 0 && !lacks(func(h *wire.Hello) bool { return h.Permits })
 	switch renews := !lacks(func(h *wire.Hello) bool { return h.Takes(wire.DoRenew) }); {
 	case renews:
 		l.Offers.Renewal = "call"

@@ -87,6 +87,8 @@ type Hello struct {
 	// Keeps says that a grant of this client does not end while its process lives, though its holder asks for nothing,
 	// as where a session is kept alive.
 	Keeps bool `json:"keeps,omitempty"`
+	// Permits says that this client's locks have as many permits as its access says.
+	Permits bool `json:"permits,omitempty"`
 	// Elsewhere says that this client keeps its locks at other keys than those at which the service is asked for them.
 	Elsewhere bool `json:"elsewhere,omitempty"`
 }
@@ -165,7 +167,7 @@ type Go struct {
 // Command is one order to a named user. Commands of one user are carried out in order, those of several side by side.
 type Command struct {
 	ID int `json:"id"`
-	// acquire, release, renew, check, read, write, arm, continue, cancel, close, final, notifications
+	// acquire, reenter, release, renew, check, read, write, arm, continue, cancel, close, final, notifications
 	Do      string `json:"do"`
 	User    int    `json:"user"`
 	Lock    int    `json:"lock"`             // index of the lock
@@ -179,6 +181,7 @@ type Command struct {
 // The orders of a Command.
 const (
 	DoAcquire  = "acquire"
+	DoReenter  = "reenter" // an acquire by a user that may have the lock in hand, and then takes it once more
 	DoRelease  = "release"
 	DoRenew    = "renew"
 	DoCheck    = "check"
@@ -194,7 +197,7 @@ const (
 )
 
 // Optional are the orders that not every client takes.
-var Optional = []string{DoRenew, DoCheck, DoCancel, DoClose}
+var Optional = []string{DoRenew, DoCheck, DoCancel, DoClose, DoReenter}
 
 // What a user does at an armed point.
 const (

@@ -71,7 +71,7 @@ func newDeafWaits(run results.Run) results.Checker {
 func (c *deafWaits) Observe(e *history.Event) {
 	c.last = max(c.last, e.Time)
 	switch e.Kind {
-	case history.Acquire, history.Renew, history.Release, history.Close:
+	case history.Acquire, history.Renew, history.Release, history.Close, history.Reenter, history.Leave:
 	case history.Cancel:
 		for i, u := 0, *c.calls.At(e.User); i < len(u); i++ {
 			if u[i].invoke.Op == e.Op {

@@ -116,6 +116,9 @@ var exclusionKind = results.CheckerKind{
 	Measures: failoverMeasures,
 	Witnesses: []results.WitnessKind{
 		{Name: "double_grant", Draw: results.DrawEntitled, Place: 1, Title: func(w results.Witness, who string) string {
+			if len(w.Holds) > 2 {
+				return "Double grant: " + who + " hold " + w.Lock + ", all entitled"
+			}
 			return "Double grant: " + who + " hold " + w.Lock + ", both entitled"
 		}},
 		{
@@ -128,6 +131,9 @@ var exclusionKind = results.CheckerKind{
 }
 
 func newExclusion(run results.Run) results.Checker {
+	if run.Permits > 1 {
+		return newPermits(run)
+	}
 	x := &exclusion{
 		run: run, clocks: run.Clocks(), pairs: map[*hold][]pair{}, outlived: map[*hold]*bool{}, rivals: newRivals(run),
 		looks: looks{most: maxLooks}, doubles: shortlist{room: results.MaxWitnesses},

@@ -290,6 +290,9 @@ func (c *foreignReleases) confirm(s *suspect, v *victim, third *hold, refusal *h
 
 // Finish returns the finding.
 func (c *foreignReleases) Finish() results.Finding {
+	if c.run.Permits > 1 {
+		return results.Finding{}.NotApplicable("the lock has several permits, and no release frees that of a certain user")
+	}
 	for _, v := range c.ending.All() {
 		c.confirmAll(*v)
 	}

@@ -34,8 +34,9 @@ type hold struct {
 	fresh    bool          // it was entitled when it began
 	told     bool          // an event told its validity
 
-	at     int  // its place among the open holds of its lock
-	pinned bool // somebody keeps it: it is not used again for another hold
+	at     int   // its place among the open holds of its lock
+	swept  int64 // of a lock with several permits: what began before this is judged
+	pinned bool  // somebody keeps it: it is not used again for another hold
 }
 
 // notHeld tells whether a code says that the service certainly has the grant no more.

@@ -48,7 +48,8 @@ func TestOracleAgreesOnGolden(t *testing.T) {
 func oracleRun(r results.Run) oracle.Run {
 	out := oracle.Run{
 		Token: r.Token, Resource: r.Resource, Increments: r.Increments, Writes: r.Writes, Stock: r.Terms["stock"],
-		Errors: map[int]int64{}, Dead: map[int]bool{},
+		Permits: r.Permits,
+		Errors:  map[int]int64{}, Dead: map[int]bool{},
 	}
 	for _, p := range r.Processes {
 		if c, ok := history.ClientOf(p.Process); ok {

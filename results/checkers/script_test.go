@@ -160,6 +160,8 @@ func (s *script) tell(k, v string) (err error) {
 		s.run.Resource = v
 	case "writes":
 		s.run.Writes = v
+	case "permits":
+		s.run.Permits, err = strconv.Atoi(v)
 	case "stock":
 		var n int64
 		n, err = strconv.ParseInt(v, 10, 64)
@@ -365,7 +367,7 @@ func (s *script) event(f []string) error {
 	}
 	e := history.Event{Time: at, User: scriptUser(f[1])}
 	for e.Kind = history.Acquire; e.Kind.String() != f[2]; e.Kind++ {
-		if e.Kind > history.Close {
+		if e.Kind > history.Leave {
 			return fmt.Errorf("unknown kind %s", f[2])
 		}
 	}
@@ -455,7 +457,7 @@ func (s *script) number(e *history.Event) {
 		if e.Kind == history.Acquire {
 			s.holds[e.User] = append(s.holds[e.User], e.Op)
 		}
-	} else if op := s.ops[e.User][e.Kind]; op != 0 && (e.Kind <= history.Write || e.Kind == history.Close) {
+	} else if op := s.ops[e.User][e.Kind]; op != 0 && (e.Kind <= history.Write || e.Kind >= history.Close) {
 		e.Op = op
 	} else if e.Kind == history.Cancel {
 		e.Op = s.ops[e.User][history.Acquire]

@@ -7,6 +7,8 @@
 // for a lock while all who had it in hand had outlived their validity: a lock that stays taken, such as by a paused
 // client, is not stuck by the definition above, and yet nobody gets it.
 //
+// Of a lock with several permits, one that fewer users have in hand than it has permits is free.
+//
 // It cannot see a lock that is stuck while nobody asks for it, and does not tell a lock that stays taken from a service
 // that is down: a fault that outlasts the bound shows here too, and its witness says so.
 
@@ -23,18 +25,19 @@ import (
 )
 
 type stuckLocks struct {
-	run    results.Run
-	bound  int64
-	heard  int64 // until when it is known who has what in hand
-	clocks results.Clocks
-	worst  int64 // ns: the largest error of an asking's time so far; holders have asked, too
-	t      *tracker
-	asks   *asks
-	locks  []stuckLock
-	list   shortlist
-	last   int64
-	stuck  []waiting
-	holds  int64
+	run     results.Run
+	bound   int64
+	permits int   // how many users may have a lock in hand at once
+	heard   int64 // until when it is known who has what in hand
+	clocks  results.Clocks
+	worst   int64 // ns: the largest error of an asking's time so far; holders have asked, too
+	t       *tracker
+	asks    *asks
+	locks   []stuckLock
+	list    shortlist
+	last    int64
+	stuck   []waiting
+	holds   int64
 }
 
 // waiting is a time beyond the bound that users asked for a lock in vain.
@@ -79,8 +82,8 @@ var stuckLocksKind = results.CheckerKind{
 
 func newStuckLocks(run results.Run) results.Checker {
 	c := &stuckLocks{
-		run: run, bound: run.RecoveryBound(), heard: users.AllHeard(run), clocks: run.Clocks(),
-		locks: make([]stuckLock, len(run.Locks)), list: shortlist{room: results.MaxWitnesses},
+		run: run, bound: run.RecoveryBound(), permits: max(1, run.Permits), heard: users.AllHeard(run),
+		clocks: run.Clocks(), locks: make([]stuckLock, len(run.Locks)), list: shortlist{room: results.MaxWitnesses},
 	}
 	c.asks = newAsks(run, c, true)
 	return c
@@ -96,7 +99,7 @@ func (c *stuckLocks) Observe(e *history.Event) {
 	c.last = e.Time
 	c.asks.observe(e)
 	switch e.Kind {
-	case history.Renew, history.Renewed, history.Ended, history.Release, history.Lost,
+	case history.Renew, history.Reenter, history.Renewed, history.Ended, history.Release, history.Lost,
 		history.Dead: // before what is inside changes
 		c.touch(e.Lock, e.Time)
 		for i := 0; i < len(c.locks) && e.Grant == 0; i++ { // of all that the user has
@@ -129,7 +132,7 @@ func (c *stuckLocks) touch(lock uint16, t int64) {
 		l.beyond += beyond(open, l.seen, t)
 		l.outlast = max(l.outlast, l.beyond)
 	}
-	if until := min(t, c.heard); until > l.seen && asked && len(open) == 0 {
+	if until := min(t, c.heard); until > l.seen && asked && len(open) < c.permits {
 		if l.waited == 0 {
 			l.since = l.seen
 		}

@@ -100,7 +100,7 @@ var holdsOnce = &results.StreamKind{New: func(run results.Run) results.Stream { 
 type tracker struct {
 	run     results.Run
 	seats   []*seat
-	afters  []*seat // those that look at each event behind what it changed
+	afters  []*seat              // those that look at each event behind what it changed
 	effects *effects             // nil where nobody wants them
 	users   users.Table[[]*hold] // the open holds of a user
 	locks   [][]*hold            // the open holds of a lock
@@ -110,6 +110,7 @@ type tracker struct {
 	dead    map[int]int64      // clients that gave no last word: when the last of their events came
 	lost    []users.LostClient // those of them whose end nobody saw and that had more to tell, the next one first
 	free    []*hold
+	several bool  // one lock has several permits
 	worst   int64 // the largest error of a hold's start so far
 }
 
@@ -117,7 +118,7 @@ func newTracker(run results.Run) *tracker {
 	t := &tracker{
 		run: run, clocks: run.Clocks(), locks: make([][]*hold, len(run.Locks)),
 		freed: make([]int64, len(run.Locks)), dead: map[int]int64{},
-		lost: users.LostClients(run),
+		lost: users.LostClients(run), several: run.Permits > 1,
 	}
 	for _, c := range users.DeadClients(run) {
 		t.dead[c] = 0
@@ -184,7 +185,7 @@ func (t *tracker) observe(e *history.Event) {
 		if e.Phase == history.Invoke {
 			t.end(e)
 		}
-	case history.Renew:
+	case history.Renew, history.Reenter:
 		if e.Phase == history.Ok {
 			t.renew(e)
 		}
@@ -210,7 +211,7 @@ func (t *tracker) lose(l users.LostClient) {
 func (t *tracker) hear(e *history.Event) {
 	switch e.Kind {
 	case history.Acquire, history.Release, history.Renew, history.Check, history.Read, history.Write, history.Renewed,
-		history.Lost:
+		history.Lost, history.Reenter, history.Leave:
 		if _, ok := t.dead[e.User.Client()]; ok {
 			t.dead[e.User.Client()] = e.Time
 		}
@@ -221,6 +222,9 @@ func (t *tracker) hear(e *history.Event) {
 func (t *tracker) begin(e *history.Event) {
 	h := t.fresh()
 	h.user, h.grant, h.lock, h.mode, h.token = e.User, e.Op, e.Lock, e.Mode, e.Token
+	if t.several { // its holders do not exclude each other in pairs
+		h.mode = 1
+	}
 	h.issued, h.start, h.end, h.ok = e.Value, e.Time, results.Forever, *e
 	if h.clock = t.clocks.Of(e.User); h.clock != nil {
 		t.worst = max(t.worst, h.clock.Error(h.start))

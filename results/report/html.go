@@ -365,7 +365,7 @@ func viewEvent(e history.Event, start int64) eventView {
 	switch e.Kind {
 	case history.Read, history.Write, history.EffectRead, history.EffectWrite, history.Final:
 		v.Value = strconv.FormatInt(e.Value, 10)
-	case history.Acquire, history.Renewed, history.Renew, history.Ended:
+	case history.Acquire, history.Renewed, history.Renew, history.Reenter, history.Ended:
 		v.Valid = validity(e.Valid, start)
 	}
 	return v

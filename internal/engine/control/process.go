@@ -89,8 +89,9 @@ func (s *Process) expect(st *wire.Start) {
 
 // record opens the file that the node's events go to. It must come before the node is told to start.
 func (s *Process) record(dir string, p *plan.Plan) error {
+	rules := p.Rules()
 	h := history.Header{
-		Process: s.Node.Name(), Locks: p.Locks, Exclusive: p.Exclusive(),
+		Process: s.Node.Name(), Locks: p.Locks, Exclusive: rules.Exclusive, Reentrant: rules.Reentrant,
 		LeaseNS: p.Programs.Lease(p.Lock, p.Scenario.Backend.TTL),
 	}
 	if s.Clock.Separate() {
@@ -312,7 +313,7 @@ func (s *Process) Order(c wire.Command) (<-chan wire.Result, error) {
 	c.ID = s.nextID
 	ch := make(chan wire.Result, 1)
 	s.waiting[c.ID] = ch
-	if c.Do == wire.DoAcquire {
+	if c.Do == wire.DoAcquire || c.Do == wire.DoReenter {
 		s.ordered[c.User]++
 	}
 	s.mu.Unlock()

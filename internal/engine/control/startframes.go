@@ -99,7 +99,7 @@ func (f StartFrames) resourcePassword() string {
 func (f StartFrames) access(st *wire.Start, client int) error {
 	access, err := listed.Reach(backends.Access{
 		Backend: f.Plan.Backend.Name, Lock: f.Plan.Lock.Name, TTL: f.Plan.Scenario.Backend.TTL, Run: f.Run,
-		Client: client, Prefix: f.Plan.Prefix,
+		Client: client, Prefix: f.Plan.Prefix, Permits: f.Plan.Rules().Permits,
 	}, f.Plan.Topology, cluster.Handles(f.Nodes.Cluster.ByRole(node.Server)))
 	if err != nil {
 		return err

@@ -110,7 +110,7 @@ func (l *Table) apply(e *history.Event, directed bool) {
 	case e.Kind == history.Lost:
 		l.change(e, func(h *Hold) { h.lost = true })
 		return
-	case e.Kind == history.Renewed, e.Kind == history.Renew && e.Phase == history.Ok:
+	case e.Kind == history.Renewed, (e.Kind == history.Renew || e.Kind == history.Reenter) && e.Phase == history.Ok:
 		l.change(e, func(h *Hold) { h.Valid = max(h.Valid, e.Valid) })
 	default:
 		return

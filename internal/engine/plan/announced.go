@@ -35,6 +35,9 @@ func CheckAnnounced(p *Plan, client string, h *wire.Hello) error {
 	if untold != "" && !h.Tells {
 		return UsageError{Text: fmt.Sprintf("%s: %s: %s tells its holders of no loss: its hello does not say so (tells)", client, untold, h.Process)}
 	}
+	if p.Rules().Permits > 0 && !h.Permits {
+		return UsageError{Text: fmt.Sprintf("%s: backend.permits: %s does not say that its locks have several permits: its hello does not say so (permits)", client, h.Process)}
+	}
 	known := slices.Concat(everywhere, h.Points)
 	if p.Guard.TwoSteps {
 		known = append(known, resource.PointTokenChecked)
@@ -44,9 +47,9 @@ func CheckAnnounced(p *Plan, client string, h *wire.Hello) error {
 		if k < 0 || p.StepUserNode(k) != client {
 			continue
 		}
-		if !h.Takes(st.Do) {
+		if !h.Takes(Order(st)) {
 			err := p.Scenario.Errorf(stepPath(i, "do"), "%s takes no order %s: its hello does not name it among orders",
-				h.Process, st.Do)
+				h.Process, Order(st))
 			return UsageError{Text: fmt.Sprintf("%s: %v", client, err)}
 		}
 		if st.Do != wire.DoArm || slices.Contains(known, st.Point) {

@@ -67,8 +67,23 @@ func (p *Plan) Load() time.Duration {
 // Warms tells whether the run has a warm-up.
 func (p *Plan) Warms() bool { return p.Workload != nil && p.Scenario.Run.Warmup > 0 }
 
-// Exclusive tells whether nobody asks for shared mode.
-func (p *Plan) Exclusive() bool { return sharedAt(p.Workload, p.Scenario.Steps) == "" }
+// Rules are those by which grants are judged: the scenario sets them, whatever the clients say.
+type Rules struct {
+	Exclusive bool // nobody asks for shared mode
+	Reentrant bool // a step has a user take a lock that it has in hand
+	Permits   int  // how many users may hold one lock at once; 0 for one
+}
+
+// Rules returns those of the scenario.
+func (p *Plan) Rules() Rules {
+	r := Rules{
+		Exclusive: sharedAt(p.Workload, p.Scenario.Steps) == "", Reentrant: reentrantAt(p.Scenario.Steps) != "",
+	}
+	if n := p.Scenario.Backend.Permits; n > 1 {
+		r.Permits = n
+	}
+	return r
+}
 
 // sharedAt returns the key of a scenario that asks for shared mode; "" if none does.
 func sharedAt(workload workloads.Workload, steps []scenarios.Step) string {
@@ -81,6 +96,24 @@ func sharedAt(workload workloads.Workload, steps []scenarios.Step) string {
 		}
 	}
 	return ""
+}
+
+// reentrantAt returns the key of a step that does; "" if none does.
+func reentrantAt(steps []scenarios.Step) string {
+	for i, st := range steps {
+		if st.Reentrant {
+			return stepPath(i, "reentrant")
+		}
+	}
+	return ""
+}
+
+// Order is what a client is told to do for a step.
+func Order(st scenarios.Step) string {
+	if st.Reentrant {
+		return wire.DoReenter
+	}
+	return st.Do
 }
 
 // stepPath is the place of a key of a step.

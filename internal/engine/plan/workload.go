@@ -55,11 +55,20 @@ func (p workloadPlanner) find() error {
 // maxLocks is how many locks a history can tell apart.
 const maxLocks = 1 << 16
 
-// checkOffers checks that the lock has what the workload and the steps need: shared mode, renewal, a signal of loss.
+// checkOffers checks that the lock has what the workload and the steps need: shared mode, re-entries, permits, renewal,
+// a signal of loss.
 func (p workloadPlanner) checkOffers() error {
 	s, has := p.plan.Scenario.Workload, p.plan.Lock.Offers
 	if at := sharedAt(p.plan.Workload, p.plan.Scenario.Steps); at != "" && !has.Shared {
 		return p.plan.wrong(at, "lock %s of %s knows no shared mode", p.plan.Lock.Name, p.plan.Backend.Name)
+	}
+	// of a program of somebody else, its hello tells what it takes
+	if at := reentrantAt(p.plan.Scenario.Steps); at != "" && !has.Reenters && len(p.plan.Programs) == 0 {
+		return p.plan.wrong(at, "lock %s of %s does not count how often its holder takes it", p.plan.Lock.Name,
+			p.plan.Backend.Name)
+	}
+	if err := p.checkPermits(); err != nil {
+		return err
 	}
 	if w, ok := p.plan.Workload.(workloads.Renewing); ok && w.Renews() {
 		p.plan.Renews = true
@@ -74,6 +83,24 @@ func (p workloadPlanner) checkOffers() error {
 		return p.plan.wrong("workload.check",
 			"lock %s of %s tells nobody of a loss; use check: validity, or renew: true, whose answers tell",
 			p.plan.Lock.Name, p.plan.Backend.Name)
+	}
+	return nil
+}
+
+// checkPermits refuses several holders where the lock, or what it protects, is made for one.
+func (p workloadPlanner) checkPermits() error {
+	const at = "backend.permits"
+	b := p.plan.Scenario.Backend
+	switch shared := sharedAt(p.plan.Workload, p.plan.Scenario.Steps); {
+	case b.Permits <= 1:
+		return nil
+	case !p.plan.Lock.Offers.Permits && len(p.plan.Programs) == 0:
+		return p.plan.wrong(at, "lock %s of %s is held by one user at a time", p.plan.Lock.Name, p.plan.Backend.Name)
+	case shared != "":
+		return p.plan.wrong(shared, "a lock of %d permits has no shared mode; leave %s out", b.Permits, at)
+	case p.plan.Scenario.Workload.Resource.Use != "":
+		return p.plan.wrong("workload.resource", "%d users hold the lock at once, and nothing keeps their writes apart; leave %s out",
+			b.Permits, at)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func follow(h *results.HoldRef, e *history.Event) {
 		h.End = max(e.Value, h.Start)
 	case e.Kind == history.Ended:
 		h.Valid = e.Valid
-	case e.Kind == history.Renewed, e.Kind == history.Renew && e.Phase == history.Ok:
+	case e.Kind == history.Renewed, (e.Kind == history.Renew || e.Kind == history.Reenter) && e.Phase == history.Ok:
 		h.Valid = max(h.Valid, e.Valid)
 	}
 }

@@ -129,7 +129,7 @@ func (r *reader) around() error {
 // repeats tells whether a hold may have any number of events of this kind.
 func repeats(k history.Kind) bool {
 	switch k {
-	case history.Read, history.Write, history.EffectRead, history.EffectWrite, history.Renew, history.Renewed,
+	case history.Read, history.Write, history.EffectRead, history.EffectWrite, history.Renew, history.Reenter, history.Leave, history.Renewed,
 		history.Check:
 		return true
 	}

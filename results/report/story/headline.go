@@ -99,6 +99,9 @@ func foot(env results.Env) string {
 // headline is the title of a witness.
 func headline(sc *scene.Scene, w results.Witness) string {
 	who := "two clients"
+	if len(w.Holds) > 2 { // the lock has several permits
+		who = fmt.Sprintf("%d clients", len(w.Holds))
+	}
 	if sc.Whole && len(w.Holds) == 2 {
 		who = sc.Name(w.Holds[0].User) + " and " + sc.Name(w.Holds[1].User)
 	}

@@ -24,10 +24,10 @@ func (mk lockMarker) lockMarks() {
 		switch {
 		case e.Kind == history.Acquire && e.Phase == history.Invoke:
 			mk.acquire(i, e, lane)
-		case (e.Kind == history.Release || e.Kind == history.Check || e.Kind == history.Renew) &&
-			e.Phase == history.Invoke:
+		case operations[e.Kind] != "" && e.Phase == history.Invoke:
 			mk.operation(i, e, lane)
-		case e.Kind == history.Renewed, e.Kind == history.Renew && e.Phase == history.Ok:
+		case e.Kind == history.Renewed,
+			(e.Kind == history.Renew || e.Kind == history.Reenter) && e.Phase == history.Ok:
 			if h := mk.story.hold(e.User, e.Grant); h != nil {
 				h.Renewals = append(h.Renewals, e.Time)
 			}
@@ -215,14 +215,10 @@ func (mk lockMarker) operation(i int, e history.Event, lane int) {
 	f := mk.answer(i)
 	why, long := mk.outcome(e, f)
 	name, lock := mk.story.Lanes[lane].Name, mk.scene.LockName(e.Lock)
-	verb := map[history.Kind]string{
-		history.Release: "releases", history.Check: "asks whether it still has",
-		history.Renew: "renews",
-	}[e.Kind]
 	m := Mark{
 		Event: ended(e, f), Time: e.Time, Kind: MarkAsk, Lane: lane, To: mk.service(),
 		Label: mk.scene.Which(e.Kind.String(), e.Lock), Bad: why != "",
-		Say: fmt.Sprintf("%s %s %s", name, verb, lock), Weight: weightEnd,
+		Say: fmt.Sprintf("%s %s %s", name, operations[e.Kind], lock), Weight: weightEnd,
 	}
 	if e.Kind == history.Check && why == "" {
 		why, long = "yes", "yes"
@@ -261,10 +257,16 @@ func (mk lockMarker) operation(i int, e history.Event, lane int) {
 	}
 }
 
+// operations are what users do with a lock that they have, in words.
+var operations = map[history.Kind]string{
+	history.Release: "releases", history.Check: "asks whether it still has", history.Renew: "renews",
+	history.Reenter: "takes once more", history.Leave: "gives back once",
+}
+
 // asked is what was asked, once the answer comes.
 var asked = map[history.Kind]string{
 	history.Release: "released", history.Check: "had asked whether it still has",
-	history.Renew: "had asked to renew",
+	history.Renew: "had asked to renew", history.Reenter: "had asked once more for", history.Leave: "gave back once",
 }
 
 // victim returns whose lock a release freed, as the judge found it; without a name where that is nobody.

@@ -15,6 +15,10 @@ type overlapMarker marker
 // overlaps marks where two holds overlap. In a story that is every pair that the judge found, else the pair with the
 // longest overlap, entitled overlaps first.
 func (mk overlapMarker) overlaps() {
+	if n := mk.scene.Env.Permits; n > 1 {
+		mk.surplus(n)
+		return
+	}
 	if !mk.scene.Whole {
 		mk.longest()
 		return
@@ -27,6 +31,25 @@ func (mk overlapMarker) overlaps() {
 		if a != nil && b != nil {
 			mk.region(mk.common(*a, *b, scene.Drawing(*w) == results.DrawEntitled))
 		}
+	}
+}
+
+// surplus marks the moments at which more users had a lock than it has permits: two of them alone overlap rightly.
+func (mk overlapMarker) surplus(permits int) {
+	for w := range scene.Witnesses(mk.scene.Report, results.DrawEntitled, results.DrawOverlap) {
+		last := w.Holds[len(w.Holds)-1]
+		h := mk.story.hold(last.User, last.Grant)
+		if h == nil {
+			continue
+		}
+		inside, what := fmt.Sprintf("%d inside, %d permits", len(w.Holds), permits), "overlapping hold"
+		if scene.Drawing(*w) == results.DrawEntitled {
+			what = "DOUBLE GRANT"
+		}
+		mk.story.add(Mark{
+			Time: w.From, Kind: MarkNote, Lane: h.Lane, To: nowhere, Weight: weightHarm, Label: inside + ": " + what,
+			Say: inside + ": " + what,
+		})
 	}
 }
 

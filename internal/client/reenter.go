@@ -1,0 +1,85 @@
+package client
+
+import (
+	"errors"
+	"time"
+
+	"github.com/lockquake/lockquake/history"
+	"github.com/lockquake/lockquake/internal/wire"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// reentries are the takes of a lock that its user had in hand already, and has not given back. The hold lasts until the
+// release after as many.
+type reentries struct {
+	of     *hold
+	grants []lock.Grant
+}
+
+// take takes the lock once more.
+func (r *reentries) take(timeout time.Duration) result {
+	h := r.of
+	e := h.event(history.Reenter)
+	e.Valid = deadline(timeout)
+	h.u.call.Lock()
+	defer h.u.call.Unlock()
+	asked := h.u.s.rec.Append(&e)
+	e.Valid = 0
+	ctx := h.u.asking.Within(h.u.at(h.u.s.load), timeout)
+	defer ctx.End()
+	g, err := h.u.locker.Acquire(ctx, lock.Request{
+		Lock: h.u.s.start.Locks[h.lock], Mode: h.mode, TTL: h.u.s.access.TTL,
+	})
+	if err != nil {
+		h.u.failed(&e, asked, err)
+		return result{err: err}
+	}
+	r.grants = append(r.grants, g)
+	h.mu.Lock()
+	h.valid = g.ValidUntil
+	h.mu.Unlock()
+	e.Phase, e.Op, e.Valid = history.Ok, asked.Seq, h.u.s.moment(g.ValidUntil)
+	h.u.finished(&e, asked, true)
+	return result{value: int64(h.token), grant: g.ID}
+}
+
+// leave gives back the latest re-entry. Its user learns from a certain no that it has lost the lock.
+func (r *reentries) leave(timeout time.Duration) error {
+	h, last := r.of, len(r.grants)-1
+	h.u.call.Lock()
+	e, asked := r.left(timeout)
+	ctx := h.u.holding.Within(h.u.base, timeout)
+	defer ctx.End()
+	err := h.u.locker.Release(ctx, r.grants[last])
+	h.u.call.Unlock()
+	r.grants = r.grants[:last]
+	if err != nil {
+		h.u.failed(&e, asked, err)
+		if errors.Is(err, lock.ErrLost) || errors.Is(err, lock.ErrNotHeld) {
+			h.changed(lock.Change{At: time.Now(), Lost: true})
+		}
+		return err
+	}
+	e.Phase, e.Op = history.Ok, asked.Seq
+	h.u.finished(&e, asked, false)
+	return nil
+}
+
+// left records that the latest re-entry is given back.
+func (r *reentries) left(timeout time.Duration) (history.Event, wire.Stamp) {
+	e := r.of.event(history.Leave)
+	e.Valid = deadline(timeout)
+	asked := r.of.u.s.rec.AppendFlushed(&e)
+	e.Valid = 0
+	return e, asked
+}
+
+// giveBack gives back the latest re-entry, or where there is none the grant; over tells that the hold has ended.
+func (r *reentries) giveBack(timeout time.Duration) (over bool, err error) {
+	if len(r.grants) > 0 {
+		return false, r.leave(timeout)
+	}
+	err = r.of.release(timeout)
+	r.of.unfollow()
+	return true, err
+}
