@@ -72,8 +72,9 @@ func Judge(dir string, checkers Checkers) (Report, error) {
 func (d *directory) makeRun(m *Log, lost []Lost) {
 	e := d.env
 	d.run = Run{
-		TTL: e.TTL, Locks: m.Locks(), Token: e.Token, Expires: e.Expires, Permits: e.Permits, Recovery: e.Recovery, NoLock: e.NoLock,
-		Tells: e.tells(), Fair: e.Fair, Majority: e.Majority, Increments: e.Increments,
+		TTL: e.TTL, Locks: m.Locks(), Token: e.Token, Expires: e.Expires, Permits: e.Permits, Recovery: e.Recovery,
+		NoLock: e.NoLock,
+		Tells:  e.tells(), Fair: e.Fair, Majority: e.Majority, Increments: e.Increments,
 		Writes: e.Writes, Terms: e.Terms, Directed: e.Directed, Stepped: e.Directed || len(e.People) > 0,
 		Resource: e.Resource, Protected: e.ResourceNodes, Guard: e.Guard, Replicas: e.Replicas, Faults: made(d.faults),
 		Observed:  d.observed,

@@ -129,7 +129,8 @@ func (r *reader) around() error {
 // repeats tells whether a hold may have any number of events of this kind.
 func repeats(k history.Kind) bool {
 	switch k {
-	case history.Read, history.Write, history.EffectRead, history.EffectWrite, history.Renew, history.Reenter, history.Leave, history.Renewed,
+	case history.Read, history.Write, history.EffectRead, history.EffectWrite, history.Renew, history.Renewed,
+		history.Reenter, history.Leave,
 		history.Check:
 		return true
 	}
