@@ -32,7 +32,6 @@ type scriptRuns struct {
 	from  int
 	n     int
 	tries map[string]script.Script
-	kinds map[string][2]int // by reason: unknown runs
 	sum   map[results.Verdict]int
 	took  time.Duration
 }
@@ -87,7 +86,7 @@ func TestDrawnScriptsAreJudged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var p cluster.Provider = cluster.NewInproc(asnode.InProcess)
+	p := cluster.NewInproc(asnode.InProcess)
 	if part[0] != "memory" {
 		if p, _, err = nodes.Choose(t.Context(), "local"); err != nil {
 			t.Fatal(err)

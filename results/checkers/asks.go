@@ -47,7 +47,8 @@ type clientFault struct {
 	kills bool
 }
 
-// newAsks makes one; where mute is set, the users of a client do not count while a fault stands on it or a step holds it.
+// newAsks makes one; where mute is set, the users of a client do not count while a fault stands on it or a step holds
+// it.
 func newAsks(run results.Run, w askWatcher, mute bool) *asks {
 	a := &asks{watch: w, asking: make([]int, len(run.Locks)), alone: make([]int, len(run.Locks))}
 	dead := users.DeadClients(run)

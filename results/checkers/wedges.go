@@ -136,8 +136,8 @@ func (c *wedges) asking(u history.User, a *vainAsk) bool {
 	return a.open.Kind != history.KindNone && !c.dead[u.Client()]
 }
 
-// withHeld adds to the faults the times in which steps held users, in the order of their start: a user that is held asks
-// in vain.
+// withHeld adds to the faults, in the order of their start, the times in which steps held users: a user that is held
+// asks in vain.
 func withHeld(run results.Run) []history.Fault {
 	out := slices.Clone(run.Faults)
 	for _, h := range run.Held() {

@@ -21,7 +21,7 @@ const drawTries = 20
 
 // Draw returns a random script. It is a function of the space and of what r yields.
 func (s Space) Draw(r *rand.Rand) Script {
-	d := drawer{s, r}
+	d := newDrawer(s, r)
 	for range drawTries {
 		if x := s.normal(d.script()); s.Check(x) == nil {
 			return x
@@ -32,12 +32,20 @@ func (s Space) Draw(r *rand.Rand) Script {
 
 // drawer draws the parts of scripts.
 type drawer struct {
-	Space
-	r *rand.Rand
+	dice
+	space Space
+}
+
+func newDrawer(s Space, r *rand.Rand) drawer { return drawer{dice{r, s.TTL}, s} }
+
+// dice draws numbers and times.
+type dice struct {
+	r   *rand.Rand
+	ttl time.Duration
 }
 
 func (d drawer) script() Script {
-	x := Script{For: round(d.between(d.Shortest, d.Longest)), Crowd: d.crowd()}
+	x := Script{For: round(d.between(d.space.Shortest, d.space.Longest)), Crowd: d.crowd()}
 	for range d.count(mostVisits) {
 		x.Visits = append(x.Visits, d.visit(x))
 	}
@@ -54,10 +62,10 @@ func (d drawer) script() Script {
 }
 
 // chance is true with this probability.
-func (d drawer) chance(p float64) bool { return d.r.Float64() < p }
+func (d dice) chance(p float64) bool { return d.r.Float64() < p }
 
 // count draws 0 to most, each half as likely as the one before.
-func (d drawer) count(most int) int {
+func (d dice) count(most int) int {
 	n := 0
 	for n < most && d.chance(0.5) {
 		n++
@@ -66,7 +74,7 @@ func (d drawer) count(most int) int {
 }
 
 // between draws a time whose logarithm is evenly spread.
-func (d drawer) between(low, high time.Duration) time.Duration {
+func (d dice) between(low, high time.Duration) time.Duration {
 	if high <= low {
 		return low
 	}
@@ -77,15 +85,15 @@ func (d drawer) between(low, high time.Duration) time.Duration {
 const least = time.Millisecond
 
 // length draws how long something lasts: about a TTL, or anything that the run has room for.
-func (d drawer) length(run time.Duration) time.Duration {
+func (d dice) length(run time.Duration) time.Duration {
 	if d.chance(0.5) {
-		return round(d.between(d.TTL/8, 4*d.TTL))
+		return round(d.between(d.ttl/8, 4*d.ttl))
 	}
 	return round(d.between(least, run))
 }
 
 // moment draws a time within the run.
-func (d drawer) moment(run time.Duration) time.Duration {
+func (d dice) moment(run time.Duration) time.Duration {
 	return round(time.Duration(d.r.Float64() * 0.8 * float64(run)))
 }
 
@@ -100,18 +108,18 @@ func round(t time.Duration) time.Duration {
 
 func (d drawer) crowd() Crowd {
 	c := Crowd{Clients: 1 + d.r.IntN(mostClients), Users: 1 + d.r.IntN(mostUsers), Locks: 1}
-	c.Hold = round(d.between(least, 2*d.TTL))
+	c.Hold = round(d.between(least, 2*d.ttl))
 	if d.chance(0.25) {
 		c.Locks = 2 + d.r.IntN(mostLocks-1)
 	}
 	if d.chance(0.25) {
-		c.Think = round(d.between(least, d.TTL))
+		c.Think = round(d.between(least, d.ttl))
 	}
 	if d.chance(0.25) {
-		c.Timeout = round(d.between(d.TTL/8, 4*d.TTL))
+		c.Timeout = round(d.between(d.ttl/8, 4*d.ttl))
 	}
-	c.Renew = d.Extends && d.chance(0.25)
-	if d.Shared && d.chance(0.25) {
+	c.Renew = d.space.Extends && d.chance(0.25)
+	if d.space.Shared && d.chance(0.25) {
 		c.Shared = float64(1+d.r.IntN(9)) / 10
 	}
 	return c
@@ -119,12 +127,12 @@ func (d drawer) crowd() Crowd {
 
 // injection draws a fault; ok is false where none can be delivered.
 func (d drawer) injection(x Script) (in Injection, ok bool) {
-	if len(d.Faults) == 0 {
+	if len(d.space.Faults) == 0 {
 		return in, false
 	}
-	f := d.Faults[d.r.IntN(len(d.Faults))]
-	in = Injection{Use: f.Kind.Name, Keys: d.keys(f), On: d.target(f, x), At: d.moment(x.For)}
-	if d.lasts(in) {
+	f := d.space.Faults[d.r.IntN(len(d.space.Faults))]
+	in = Injection{Use: f.Kind.Name, Keys: caster{d.dice, f}.keys(), On: d.target(f, x), At: d.moment(x.For)}
+	if d.space.lasts(in) {
 		in.For = d.length(x.For)
 	}
 	return in, true
@@ -157,11 +165,11 @@ func (x Script) users() (out []string) {
 }
 
 func (d drawer) visit(x Script) Visit {
-	v := Visit{User: d.Users[d.r.IntN(len(d.Users))], At: d.moment(x.For)}
+	v := Visit{User: d.space.Users[d.r.IntN(len(d.space.Users))], At: d.moment(x.For)}
 	if x.Crowd.Locks > 1 && d.chance(0.25) {
 		v.Lock = d.r.IntN(x.Crowd.Locks)
 	}
-	v.Shared = d.Shared && d.chance(0.25)
+	v.Shared = d.space.Shared && d.chance(0.25)
 	if d.chance(0.9) {
 		v.Hold = d.length(x.For)
 	}
@@ -171,7 +179,7 @@ func (d drawer) visit(x Script) Visit {
 	if d.chance(0.05) {
 		v.Cancel = d.length(x.For)
 	}
-	if d.Renews && d.chance(0.25) {
+	if d.space.Renews && d.chance(0.25) {
 		v.Renew = d.length(x.For)
 	}
 	if d.chance(0.25) {
@@ -187,7 +195,7 @@ func (d drawer) visit(x Script) Visit {
 // arm draws where a visit's user is stopped; nil where it passes no point.
 func (d drawer) arm(x Script, v Visit) *Arm {
 	var points []Point
-	for _, p := range d.Points {
+	for _, p := range d.space.Points {
 		if v.makes(p.Before) {
 			points = append(points, p)
 		}
@@ -197,7 +205,7 @@ func (d drawer) arm(x Script, v Visit) *Arm {
 	}
 	p := points[d.r.IntN(len(points))]
 	a := &Arm{Point: p.Name, Before: p.Before}
-	if a.Die = d.Dies && d.chance(0.2); !a.Die {
+	if a.Die = d.space.Dies && d.chance(0.2); !a.Die {
 		a.Wait = d.length(x.For)
 	}
 	return a

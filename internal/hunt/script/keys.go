@@ -11,24 +11,30 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// keys draws the keys of a fault: those of one of its alternatives, with their values changed. What the fault does not
+// caster draws keys of a fault.
+type caster struct {
+	dice
+	fault Fault
+}
+
+// keys draws keys: those of one of its alternatives, with their values changed. What the fault does not
 // take stays as it was.
-func (d drawer) keys(f Fault) string {
-	return d.changed(f, settledBy(f.Keys[d.r.IntN(len(f.Keys))], func(last int64) int64 {
+func (d caster) keys() string {
+	return d.changed(settledBy(d.fault.Keys[d.r.IntN(len(d.fault.Keys))], func(last int64) int64 {
 		return d.r.Int64N(last + 1)
 	}))
 }
 
 // changed gives some of the values other ones of their type.
-func (d drawer) changed(f Fault, keys string) string {
+func (d caster) changed(keys string) string {
 	pairs := pairsOf(keys)
 	for i := range pairs {
 		if d.chance(0.5) {
 			continue
 		}
 		was := pairs[i].value
-		pairs[i].value = d.value(f, pairs[i])
-		if _, err := newFault(f.Kind, join(pairs)); err != nil {
+		pairs[i].value = d.value(pairs[i])
+		if _, err := newFault(d.fault.Kind, join(pairs)); err != nil {
 			pairs[i].value = was
 		}
 	}
@@ -83,14 +89,14 @@ var amount = regexp.MustCompile(`^([+-]?)([0-9]+(?:\.[0-9]+)?)([A-Za-z%]*)$`)
 
 // value draws another value of the type that a value has: a time about as long, or about the TTL; an amount about as
 // large; or a word that an alternative has for the same key.
-func (d drawer) value(f Fault, p pair) string {
+func (d caster) value(p pair) string {
 	text := strings.Trim(p.value, `"`)
 	if t, err := time.ParseDuration(text); err == nil && t != 0 {
 		sign, t := sign(text), t.Abs()
 		if d.chance(0.5) {
 			t = d.between(t/4, 8*t)
 		} else {
-			t = d.between(d.TTL/8, 8*d.TTL)
+			t = d.between(d.ttl/8, 8*d.ttl)
 		}
 		if sign != "" && d.chance(0.5) {
 			sign = map[string]string{"+": "-", "-": "+"}[sign]
@@ -98,10 +104,10 @@ func (d drawer) value(f Fault, p pair) string {
 		return strconv.Quote(sign + round(t).String())
 	}
 	if m := amount.FindStringSubmatch(text); m != nil {
-		return d.amount(f, p.key, m)
+		return d.amount(p.key, m)
 	}
 	var words []string
-	for _, keys := range f.Keys {
+	for _, keys := range d.fault.Keys {
 		for _, other := range pairsOf(keys) {
 			if other.key == p.key && !slices.Contains(words, other.value) {
 				words = append(words, other.value)
@@ -114,11 +120,11 @@ func (d drawer) value(f Fault, p pair) string {
 	return words[d.r.IntN(len(words))]
 }
 
-// amount draws an amount about as large as another: not above the largest that an alternative has for the key, which may
-// be more than a target has use for, and not below a quarter of the smallest.
-func (d drawer) amount(f Fault, key string, m []string) string {
+// amount draws an amount of the kind of another. It is at least a quarter of the smallest that an alternative has for
+// the key, and at most the largest: more may be more than a target has use for.
+func (d caster) amount(key string, m []string) string {
 	var all []float64
-	for _, keys := range f.Keys {
+	for _, keys := range d.fault.Keys {
 		for _, p := range pairsOf(keys) {
 			if p.key != key {
 				continue
@@ -135,7 +141,7 @@ func (d drawer) amount(f Fault, key string, m []string) string {
 		return m[0]
 	}
 	low, high := max(slices.Min(all)/4, math.SmallestNonzeroFloat32), slices.Max(all)
-	if f.Kind.Slows { // little is enough for a target with little to do
+	if d.fault.Kind.Slows { // little is enough for a target with little to do
 		high = 2 * slices.Min(all)
 	}
 	v := low * math.Exp(d.r.Float64()*math.Log(high/low))

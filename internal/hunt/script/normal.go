@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/lockquake/lockquake/chaos"
 )
 
 // normal makes a script one that can be run: everything begins before the end, a user that died does nothing more, and
@@ -17,10 +19,29 @@ func (s Space) fit(x Script, shortest time.Duration) Script {
 	x.For = min(max(round(x.For), shortest), s.Longest)
 	last := x.For - 10*least
 	bound := func(t *time.Duration) {
-		if *t = min(*t, s.longestWait()); *t > 0 {
+		if *t = min(*t, 2*s.Longest); *t > 0 {
 			*t = round(*t)
 		}
 	}
+	fitVisits(&x, last, bound)
+	users := x.users()
+	x.Faults = slices.DeleteFunc(x.Faults, func(in Injection) bool {
+		return isUser(in.On) && !slices.Contains(users, in.On) || x.Crowd.Clients == 0 && len(users) == 0
+	})
+	for i := range x.Faults {
+		in := &x.Faults[i]
+		in.At = min(in.At, last)
+		bound(&in.For)
+	}
+	awake(&x, last, s.kinds)
+	slices.SortStableFunc(x.Faults, func(a, b Injection) int { return cmp.Compare(a.At, b.At) })
+	reachHolders(&x)
+	dropLost(&x)
+	return x
+}
+
+// fitVisits does so with the visits.
+func fitVisits(x *Script, last time.Duration, bound func(*time.Duration)) {
 	slices.SortStableFunc(x.Visits, func(a, b Visit) int { return cmp.Compare(a.At, b.At) })
 	dead := map[string]bool{}
 	x.Visits = slices.DeleteFunc(x.Visits, func(v Visit) bool {
@@ -44,28 +65,14 @@ func (s Space) fit(x Script, shortest time.Duration) Script {
 			}
 		}
 	}
-	users := x.users()
-	x.Faults = slices.DeleteFunc(x.Faults, func(in Injection) bool {
-		return isUser(in.On) && !slices.Contains(users, in.On) || x.Crowd.Clients == 0 && len(users) == 0
-	})
-	for i := range x.Faults {
-		in := &x.Faults[i]
-		in.At = min(in.At, last)
-		bound(&in.For)
-	}
-	s.awake(&x, last)
-	slices.SortStableFunc(x.Faults, func(a, b Injection) int { return cmp.Compare(a.At, b.At) })
-	s.reachHolders(&x)
-	s.dropLost(&x)
-	return x
 }
 
 // afterwards is how long an injection takes until its receipt is there, or a server until it serves again.
 const afterwards = 400 * time.Millisecond
 
 // awake moves faults away from times in which their targets do not run: they would not bite, or nobody could see it.
-func (s Space) awake(x *Script, last time.Duration) {
-	stops := func(in Injection) bool { return s.kinds[in.Use].Stops }
+func awake(x *Script, last time.Duration, kinds map[string]chaos.Kind) {
+	stops := func(in Injection) bool { return kinds[in.Use].Stops }
 	for i := range x.Faults {
 		in := &x.Faults[i]
 		for _, other := range x.Faults {
@@ -85,29 +92,31 @@ func (s Space) awake(x *Script, last time.Duration) {
 
 // meets reports whether two targets are likely to have a node in common.
 func meets(a, b string) bool {
-	client := func(on string) bool { return on == "clients" || strings.HasPrefix(on, "holder") || isUser(on) }
 	many := func(on string) bool { return on == "all" || on == "majority" || on == "clients" }
-	return client(a) == client(b) && (a == b || many(a) || many(b))
+	return onClients(a) == onClients(b) && (a == b || many(a) || many(b))
 }
 
+// onClients reports whether a target is for clients alone.
+func onClients(on string) bool { return on == "clients" || onHolder(on) || isUser(on) }
+
+// onHolder reports whether a target is the client that holds a lock.
+func onHolder(on string) bool { return strings.HasPrefix(on, "holder") }
+
 // reachHolders gives a fault at a holder time to find one: it hits the first grant that comes after its time.
-func (s Space) reachHolders(x *Script) {
+func reachHolders(x *Script) {
 	for i := range x.Faults {
-		if in := &x.Faults[i]; strings.HasPrefix(in.On, "holder") && x.Crowd.Clients > 0 {
+		if in := &x.Faults[i]; onHolder(in.On) && x.Crowd.Clients > 0 {
 			in.At = min(in.At, x.For/2)
 			x.Crowd.Hold = min(x.Crowd.Hold, round(x.For/6))
 		}
 	}
 }
 
-// longestWait bounds every time of a script but the load.
-func (s Space) longestWait() time.Duration { return 2 * s.Longest }
-
 // isUser reports whether a target is the user of a visit: no node and no word begins with a capital.
 func isUser(on string) bool { return on != "" && strings.ToUpper(on[:1]) == on[:1] }
 
 // dropLost takes away awaits of what is not there any more.
-func (s Space) dropLost(x *Script) {
+func dropLost(x *Script) {
 	users := x.users()
 	names := map[string]bool{}
 	for _, in := range x.Faults {

@@ -13,7 +13,7 @@ import (
 
 // Size returns how long a script is.
 func (s Space) Size(x Script) Size {
-	l := s.timeline(x)
+	l := layOut(x)
 	steps := l.steps()
 	out := Size{
 		Faults: len(x.Faults), Users: x.Crowd.Clients*max(x.Crowd.Users, 1) + len(x.users()),
@@ -98,7 +98,8 @@ func (r *reducer) try(change func(*Script)) {
 	change(&x)
 	x = r.space.fit(x, briefest)
 	text, err := json.Marshal(x)
-	if err != nil || r.seen[string(text)] || !r.space.Size(x).Less(r.size) || len(x.Visits) == 0 && x.Crowd.Clients == 0 {
+	nobody := len(x.Visits) == 0 && x.Crowd.Clients == 0
+	if err != nil || nobody || r.seen[string(text)] || !r.space.Size(x).Less(r.size) {
 		return
 	}
 	r.seen[string(text)] = true
@@ -177,8 +178,9 @@ func (r *reducer) parts() {
 	for i := range r.of.Visits {
 		for _, change := range []func(v *Visit){
 			func(v *Visit) { v.Arm = nil }, func(v *Visit) { v.Write = 0 }, func(v *Visit) { v.Renew = 0 },
-			func(v *Visit) { v.Cancel = 0 }, func(v *Visit) { v.Close = false }, func(v *Visit) { v.Hold, v.Until = 0, nil },
-			func(v *Visit) { v.Patience = 0 }, func(v *Visit) { v.Shared = false }, func(v *Visit) { v.Lock = 0 },
+			func(v *Visit) { v.Cancel = 0 }, func(v *Visit) { v.Close = false },
+			func(v *Visit) { v.Hold, v.Until = 0, nil }, func(v *Visit) { v.Patience = 0 },
+			func(v *Visit) { v.Shared = false }, func(v *Visit) { v.Lock = 0 },
 		} {
 			r.try(func(x *Script) { change(&x.Visits[i]) })
 		}
@@ -204,7 +206,15 @@ func (r *reducer) parts() {
 // numbers have fewer users.
 func (r *reducer) numbers() {
 	c := r.of.Crowd
-	for _, n := range [][2]int{{1, 1}, {2, 1}, {1, 2}, {c.Clients / 2, c.Users}, {c.Clients, c.Users / 2}, {c.Clients - 1, c.Users}, {c.Clients, c.Users - 1}} {
+	for _, n := range [][2]int{
+		{1, 1},
+		{2, 1},
+		{1, 2},
+		{c.Clients / 2, c.Users},
+		{c.Clients, c.Users / 2},
+		{c.Clients - 1, c.Users},
+		{c.Clients, c.Users - 1},
+	} {
 		if n[0] > 0 && n[1] > 0 && c.Clients > 0 {
 			r.try(func(x *Script) { x.Crowd.Clients, x.Crowd.Users = n[0], n[1] })
 		}
@@ -221,7 +231,7 @@ func (r *reducer) numbers() {
 // times close the gaps between one thing and the next, from the longest on, or halve them.
 func (r *reducer) times() {
 	at := []time.Duration{0, r.of.For}
-	for _, m := range r.space.timeline(r.of).moments {
+	for _, m := range layOut(r.of).moments {
 		at = append(at, m.at)
 	}
 	for _, in := range r.of.Faults {
@@ -298,7 +308,7 @@ const mostCauses = 8
 // events turn times into awaits of what came before them: the longest waits first, and for each the causes that were
 // nearest.
 func (r *reducer) events() {
-	l := r.space.timeline(r.of)
+	l := layOut(r.of)
 	type wait struct {
 		moment
 		long   time.Duration
@@ -317,7 +327,8 @@ func (r *reducer) events() {
 	}
 	if len(l.schedule) > 0 { // the faults become steps with the first await that they have
 		for i, in := range r.of.Faults {
-			waits = append(waits, wait{moment{at: in.At, where: func(x *Script) **Await { return &x.Faults[i].After }}, in.At, r.causes(in.At)})
+			m := moment{at: in.At, where: func(x *Script) **Await { return &x.Faults[i].After }}
+			waits = append(waits, wait{m, in.At, r.causes(in.At)})
 		}
 	}
 	slices.SortStableFunc(waits, func(a, b wait) int { return cmp.Compare(b.long, a.long) })

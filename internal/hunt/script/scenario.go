@@ -29,8 +29,8 @@ func (s Space) Scenario(x Script) (scenarios.Scenario, error) {
 
 // built is the scenario of a script as it was put together.
 func (s Space) built(x Script) (scenarios.Scenario, error) {
-	sets := []string{"workload=" + s.workload(x), "run=" + s.run(x)}
-	l := s.timeline(x)
+	sets := []string{"workload=" + workload(s.Base, x), "run=" + running(s.Base, x)}
+	l := layOut(x)
 	if len(l.schedule) > 0 {
 		sets = append(sets, "chaos=["+strings.Join(l.schedule, ", ")+"]")
 	} else if len(s.Base.Chaos) > 0 || s.Base.Random != nil {
@@ -42,8 +42,9 @@ func (s Space) built(x Script) (scenarios.Scenario, error) {
 	return s.Base.With(sets)
 }
 
-func (s Space) run(x Script) string {
-	run := []string{"seed: " + strconv.FormatUint(max(s.Base.Run.Seed, 1), 10), "settle: " + s.Base.Run.Settle.String()}
+// running is the section of the run.
+func running(base scenarios.Scenario, x Script) string {
+	run := []string{"seed: " + strconv.FormatUint(max(base.Run.Seed, 1), 10), "settle: " + base.Run.Settle.String()}
 	if x.Crowd.Clients > 0 {
 		run = append([]string{"for: " + x.For.String()}, run...)
 	}
@@ -51,7 +52,7 @@ func (s Space) run(x Script) string {
 }
 
 // workload is the section of the crowd. The register is always there: visits write, too.
-func (s Space) workload(x Script) string {
+func workload(base scenarios.Scenario, x Script) string {
 	var list []string
 	add := func(key, value string) { list = append(list, key+": "+value) }
 	c := x.Crowd
@@ -83,7 +84,7 @@ func (s Space) workload(x Script) string {
 	if c.Clients > 0 && c.Shared == 0 || slices.ContainsFunc(x.Visits, func(v Visit) bool { return v.Write > 0 }) {
 		add("resource", "{use: register, guard: none}")
 	}
-	if client := s.Base.Workload.Client; !client.IsOwn() {
+	if client := base.Workload.Client; !client.IsOwn() {
 		if text, err := json.Marshal(client); err == nil { // its fields are texts and lists of them
 			add("client", string(text))
 		}
@@ -98,7 +99,6 @@ type moment struct {
 	at    time.Duration
 	after *Await
 	step  string // "": it is the end
-	turn  int    // among those of one time
 	where slot   // whose time it is
 }
 
@@ -111,8 +111,8 @@ type timeline struct {
 	moments  []moment
 }
 
-// timeline lays out what a script does.
-func (s Space) timeline(x Script) *timeline {
+// layOut lays out what a script does.
+func layOut(x Script) *timeline {
 	l := &timeline{}
 	if x.Timed() {
 		for _, in := range x.Faults {
@@ -129,7 +129,7 @@ func (s Space) timeline(x Script) *timeline {
 	if x.Crowd.Clients == 0 {
 		l.add(x.For, x.End, func(x *Script) **Await { return &x.End })
 	}
-	slices.SortStableFunc(l.moments, func(a, b moment) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.turn, b.turn)) })
+	slices.SortStableFunc(l.moments, func(a, b moment) int { return cmp.Compare(a.at, b.at) })
 	return l
 }
 
@@ -180,7 +180,7 @@ func (in Injection) entry() string {
 }
 
 func (l *timeline) add(at time.Duration, after *Await, where slot, pairs ...string) {
-	m := moment{at: max(at, 0), after: after, turn: len(l.moments), where: where}
+	m := moment{at: max(at, 0), after: after, where: where}
 	if len(pairs) > 0 {
 		m.step = flow(slices.DeleteFunc(pairs, func(p string) bool { return p == "" }))
 	}

@@ -2,7 +2,6 @@ package script
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/engine"
-	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/scenarios"
 	"github.com/lockquake/lockquake/workloads"
 )
@@ -98,14 +96,15 @@ func NewSpace(ctx context.Context, a Asked) (s Space, refused []Refused, err err
 	}
 	s.Users = []string{"A", "B", "C"}
 	s.kinds = map[string]chaos.Kind{}
+	look := newSurvey(&s, p)
 	for _, k := range a.Request.Catalog.Faults {
 		if ctx.Err() != nil {
-			return s, refused, ctx.Err()
+			return s, look.refused, ctx.Err()
 		}
 		s.kinds[k.Name] = k
-		refused = append(refused, s.add(p, k)...)
+		look.add(k)
 	}
-	return s, refused, nil
+	return s, look.refused, nil
 }
 
 // The calls of a visit before which a point can be armed.
@@ -128,7 +127,9 @@ func pointsOf(own []string) (out []Point) {
 		out = append(out, Point{name, calls[min(max(at, 0), 1)]})
 	}
 	for _, p := range []Point{
-		{workloads.PointAcquired, acquire}, {workloads.PointRead, write}, {workloads.PointWrite, write},
+		{workloads.PointAcquired, acquire},
+		{workloads.PointRead, write},
+		{workloads.PointWrite, write},
 		{workloads.PointRelease, release},
 	} {
 		if !slices.ContainsFunc(out, func(x Point) bool { return x.Name == p.Name }) {
@@ -136,178 +137,6 @@ func pointsOf(own []string) (out []Point) {
 		}
 	}
 	return out
-}
-
-// add adds the ways of a kind that can be delivered, and returns the others.
-func (s *Space) add(p *engine.Plan, k chaos.Kind) (refused []Refused) {
-	if k.Idle || k.Shell { // the one does nothing, the other whatever it is told
-		return nil
-	}
-	servers := p.Specs.Of(node.Server)
-	targets := append(chaos.Targets(p.Topology.Service(nil), servers, scenarios.DefaultLock), servers...)
-	for _, keys := range waysOf(k) {
-		f, err := newFault(k, keys)
-		if err != nil {
-			refused = append(refused, Refused{Fault: k.Name, Keys: keys, Reason: err.Error()})
-			continue
-		}
-		if why := s.pointless(p, k, f); why != "" {
-			refused = append(refused, Refused{Fault: k.Name, Keys: keys, Reason: why})
-			continue
-		}
-		x := Fault{Kind: k, Keys: []string{keys}}
-		var why error
-		x.Targets, why = s.targets(k, f, keys, targets)
-		x.OnUsers = slices.Contains(x.Targets, "clients")
-		if len(x.Targets) == 0 {
-			r := refusal(k, keys, servers, why)
-			if i := slices.IndexFunc(refused, func(o Refused) bool { return o.Reason == r.Reason }); i < 0 {
-				refused = append(refused, r)
-			}
-			continue
-		}
-		x.Fresh = s.spoils(k, f, x.Targets)
-		s.merge(x)
-	}
-	return refused
-}
-
-// targets returns those targets that a way of a fault can hit, and why it cannot hit others.
-func (s *Space) targets(k chaos.Kind, f chaos.Fault, keys string, of []string) (out []string, why error) {
-	for _, on := range of {
-		if strings.HasPrefix(on, "holder") && dawdles(k, f) {
-			continue
-		}
-		if err := s.delivers(k, f, keys, on); err != nil {
-			why = worse(why, err)
-			continue
-		}
-		out = append(out, on)
-	}
-	return out, why
-}
-
-// waysOf are the alternatives of a kind's keys: those with which it is tried, and a sample of a random schedule. How
-// little a target can do with is tried; a sample may leave it more than it wants.
-func waysOf(k chaos.Kind) []string {
-	out := slices.Clone(k.Trials())
-	if k.Slows {
-		return out
-	}
-	if sample := strings.Trim(k.Sample, "{}"); sample != "" && !slices.Contains(out, sample) {
-		out = append(out, sample)
-	}
-	return out
-}
-
-// merge puts a way to the fault that has the same targets and cost.
-func (s *Space) merge(x Fault) {
-	for i, f := range s.Faults {
-		if f.Kind.Name == x.Kind.Name && f.Fresh == x.Fresh && slices.Equal(f.Targets, x.Targets) {
-			s.Faults[i].Keys = append(f.Keys, x.Keys...)
-			return
-		}
-	}
-	s.Faults = append(s.Faults, x)
-}
-
-// newFault makes the fault with keys, of which a range is settled to its low end.
-func newFault(k chaos.Kind, keys string) (chaos.Fault, error) {
-	params, err := scenarios.ParseParams("{" + keys + "}")
-	if err == nil {
-		params, err = params.Settle(func(int64) int64 { return 0 })
-	}
-	if err != nil {
-		return nil, err
-	}
-	return k.New(params.Decode)
-}
-
-// delivers returns why a run with the fault on this target would be refused.
-func (s *Space) delivers(k chaos.Kind, f chaos.Fault, keys, on string) error {
-	x := Script{For: s.Shortest, Crowd: Crowd{Clients: 2, Users: 1, Locks: 1}}
-	in := Injection{Use: k.Name, On: on, Keys: settled(keys), At: s.Shortest / 4}
-	if k.Lasts(f) {
-		in.For = s.Shortest / 4
-	}
-	x.Faults = []Injection{in}
-	_, err := s.check(x)
-	return err
-}
-
-// settled is keys with each range at its low end.
-func settled(keys string) string {
-	params, err := scenarios.ParseParams("{" + keys + "}")
-	if err == nil {
-		params, err = params.Settle(func(int64) int64 { return 0 })
-	}
-	if err != nil {
-		return keys
-	}
-	return params.String()
-}
-
-// worse is the error that tells more: one about this machine, before one about the scenario.
-func worse(a, b error) error {
-	var missing engine.MissingError
-	if a == nil || errors.As(b, &missing) && !errors.As(a, &missing) {
-		return b
-	}
-	return a
-}
-
-// refusal says in one line why a way of a fault cannot be delivered.
-func refusal(k chaos.Kind, keys string, servers []string, err error) Refused {
-	r := Refused{Fault: k.Name, Keys: keys}
-	var why chaos.Unavailable
-	switch {
-	case errors.As(err, &why):
-		r.Reason, r.Never = why.Error(), why.Never
-	case len(servers) == 0:
-		r.Reason, r.Never = "it is for servers only, and the backend has none", true
-	default:
-		r.Reason = err.Error()
-	}
-	r.Reason = strings.ReplaceAll(r.Reason, "\n", "; ")
-	return r
-}
-
-// spoils reports whether no later run can have the servers of a run with this fault.
-func (s *Space) spoils(k chaos.Kind, f chaos.Fault, targets []string) bool {
-	onServers := slices.ContainsFunc(targets, func(on string) bool { return on != "clients" && !strings.HasPrefix(on, "holder") })
-	prepared, _ := f.(chaos.Prepared)
-	damaging, _ := f.(chaos.Damaging)
-	return onServers && (prepared != nil && len(prepared.Preparations()) > 0 || damaging != nil && damaging.Damages())
-}
-
-// pointless says why a fault that can be delivered would not bite here, or leave a service that never serves again.
-func (s *Space) pointless(p *engine.Plan, k chaos.Kind, f chaos.Fault) string {
-	l, _ := f.(chaos.Forgetful)
-	forgets := l != nil && l.Forgets()
-	switch {
-	case k.Syncs && !s.has(p.Backend.Syncing):
-		return "servers sync nothing to disk; with " + p.Backend.Syncing + " they do"
-	case forgets && !p.Backend.Forgets:
-		return "a server that lost its data does not serve without them"
-	case forgets && !s.has(p.Backend.Durable):
-		return "servers have no data that they could lose, and forget everything with their process; with " + p.Backend.Durable + " they have"
-	}
-	return ""
-}
-
-// dawdles reports whether the receipt of a fault needs a target that is at work. A holder is stopped until the receipt
-// is there, and its lock may be over by then.
-func dawdles(k chaos.Kind, f chaos.Fault) bool {
-	_, linked := f.(chaos.Linked)
-	c, ok := f.(chaos.Cutting)
-	return k.Slows || linked && !(ok && c.Cuts())
-}
-
-// has reports whether the base has a key of the backend with a value; "" stands for nothing that it would need.
-func (s *Space) has(pair string) bool {
-	key, value, _ := strings.Cut(pair, ":")
-	return pair == "" || slices.Contains(s.Base.Backend.Params.Keys(), key) &&
-		strings.Contains(s.Base.Backend.Params.String(), strings.TrimSpace(value))
 }
 
 // check returns the plan of a run of the script, or why there can be none.
@@ -334,7 +163,7 @@ func (s Space) Fresh(x Script) bool {
 		if !known {
 			continue
 		}
-		if f, err := newFault(k, in.Keys); err == nil && s.spoils(k, f, []string{in.On}) {
+		if f, err := newFault(k, in.Keys); err == nil && spoils(f, []string{in.On}) {
 			return true
 		}
 	}
