@@ -161,8 +161,8 @@ func (r *stepRunner) doStep(ctx context.Context, number int, st scenarios.Step) 
 		Do: plan.Order(st), User: 0, Lock: lock, Mode: st.Mode, Value: value, Timeout: int64(st.Within),
 		Point: st.Point, Action: st.Action,
 	})
-	if err != nil && st.Async && !st.Demanded && s.Ended() {
-		return nil // as when the user dies before it answers
+	if err != nil && st.Async && !st.Demanded {
+		return nil // its process has ended, as when it dies before it answers
 	}
 	if err != nil {
 		return err

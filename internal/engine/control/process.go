@@ -354,16 +354,6 @@ func (s *Process) stop(ctx context.Context) error {
 	}
 }
 
-// Ended reports whether the node's stream is over, or its process gone.
-func (s *Process) Ended() bool {
-	select {
-	case <-s.ended:
-		return true
-	default:
-		return !s.Node.Process.Running()
-	}
-}
-
 // endedBy reports whether the stream is read to its end before ctx is over.
 func (s *Process) endedBy(ctx context.Context) bool {
 	select {

@@ -68,19 +68,20 @@ func fitVisits(x *Script, last time.Duration, bound func(*time.Duration)) {
 }
 
 // afterwards is how long an injection takes until its receipt is there, or a server until it serves again.
-const afterwards = 400 * time.Millisecond
+const afterwards = 800 * time.Millisecond
 
-// awake moves faults away from times in which their targets do not run: they would not bite, or nobody could see it.
+// awake moves faults away from times in which they would not bite, or nobody could see it: when their targets do not
+// run, or answer nobody.
 func awake(x *Script, last time.Duration, kinds map[string]chaos.Kind) {
-	stops := func(in Injection) bool { return kinds[in.Use].Stops }
 	for i := range x.Faults {
 		in := &x.Faults[i]
-		for _, other := range x.Faults {
+		for j, other := range x.Faults {
 			end := other.At + other.For
 			if other.For == 0 {
-				end = x.For
+				end = untilOver(*x, other, kinds)
 			}
-			if stops(*in) || !stops(other) || !meets(in.On, other.On) || in.At+afterwards <= other.At || in.At > end {
+			early, late := in.At+afterwards <= other.At, in.At > end
+			if i == j || early || late || !meets(in.On, other.On) || !hides(kinds, other, *in) {
 				continue
 			}
 			if in.At = other.At - afterwards; in.At < 0 {
@@ -88,6 +89,31 @@ func awake(x *Script, last time.Duration, kinds map[string]chaos.Kind) {
 			}
 		}
 	}
+}
+
+// untilOver is when an injection without an end of its own is over: at the end of the run, or soon if it does not last.
+func untilOver(x Script, in Injection, kinds map[string]chaos.Kind) time.Duration {
+	k := kinds[in.Use]
+	if f, err := newFault(k, in.Keys); err == nil && !k.Lasts(f) {
+		return in.At + afterwards
+	}
+	return x.For
+}
+
+// hides reports whether one fault keeps another from being seen on the same node.
+func hides(kinds map[string]chaos.Kind, one, other Injection) bool {
+	k, of := kinds[one.Use], kinds[other.Use]
+	f, err := newFault(k, one.Keys)
+	c, cuts := f.(chaos.Cutting)
+	switch {
+	case err != nil:
+		return false
+	case k.Kills:
+		return true
+	case k.Stops:
+		return !of.Stops
+	}
+	return cuts && c.Cuts() && !of.Kills && !of.Stops
 }
 
 // meets reports whether two targets are likely to have a node in common.
