@@ -34,8 +34,8 @@ func (s Space) fit(x Script, shortest time.Duration) Script {
 		bound(&in.For)
 	}
 	awake(&x, last, s.kinds)
-	slices.SortStableFunc(x.Faults, func(a, b Injection) int { return cmp.Compare(a.At, b.At) })
 	reachHolders(&x)
+	slices.SortStableFunc(x.Faults, func(a, b Injection) int { return cmp.Compare(a.At, b.At) })
 	dropLost(&x)
 	return x
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -122,4 +123,59 @@ func TestEveryScriptCanBeRun(t *testing.T) {
 		}
 		shrink(t, s, known[0], seed.Rand(1, "shrink"))
 	})
+}
+
+// TestScriptsAreReadBack: what is written of a script is the same when it was read again.
+func TestScriptsAreReadBack(t *testing.T) {
+	t.Parallel()
+	spaces(t, func(t *testing.T, s Space) {
+		for n := range 5 {
+			x := s.Draw(seed.Rand(uint64(n), "draw"))
+			sc, err := s.Scenario(x)
+			if err != nil {
+				t.Fatal(err)
+			}
+			y, err := s.Read(sc)
+			if err != nil {
+				t.Fatalf("%v\n%s", err, sc.Text)
+			}
+			if len(x.users()) < len(x.Visits) {
+				continue // whose second visit a release belongs to is not told
+			}
+			if again, err := s.Scenario(y); err != nil || string(again.Text) != string(sc.Text) {
+				t.Fatalf("%v\n%s\nwas read as %+v\n%s", err, sc.Text, y, again.Text)
+			}
+		}
+	})
+}
+
+// TestShippedScenariosAreRead: a hunt can begin with any of them that has a schedule or steps.
+func TestShippedScenariosAreRead(t *testing.T) {
+	t.Parallel()
+	read := 0
+	for _, l := range scenarios.Names() {
+		list, err := scenarios.Load(l.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sc := list[0]
+		i := slices.IndexFunc(all.All(), func(b listed.Backend) bool { return b.Name == sc.Backend.Use })
+		if i < 0 || sc.Random != nil {
+			continue
+		}
+		r := request(t, all.All()[i], sc.Backend.Lock, sc.Backend.TTL)
+		r.Scenario = sc
+		s := Space{Base: sc, TTL: sc.Backend.TTL, Shortest: time.Second, Longest: time.Minute, request: r, kinds: map[string]chaos.Kind{}}
+		for _, k := range faults.Kinds() {
+			s.kinds[k.Name] = k
+		}
+		if _, err := s.Read(sc); err != nil {
+			t.Logf("%s: %v", l.Path, err)
+			continue
+		}
+		read++
+	}
+	if read < 100 {
+		t.Errorf("%d were read", read)
+	}
 }

@@ -62,7 +62,7 @@ func (l *survey) refuse(r Refused) {
 // reached returns the targets that a way of a fault can hit, and why it cannot hit others.
 func (l *survey) reached(k chaos.Kind, f chaos.Fault, keys string) (out []string, why error) {
 	for _, on := range l.targets {
-		if onHolder(on) && dawdles(k, f) {
+		if onHolder(on) && dawdles(k, f) || onClients(on) && k.Syncs {
 			continue
 		}
 		if err := l.delivers(k, f, keys, on); err != nil {
