@@ -176,7 +176,7 @@ func (d drawer) visit(x Script) Visit {
 	if d.chance(0.1) {
 		v.Patience = d.length(x.For)
 	}
-	if d.chance(0.05) {
+	if d.space.Cancels && d.chance(0.05) {
 		v.Cancel = d.length(x.For)
 	}
 	if d.space.Renews && d.chance(0.25) {
@@ -185,7 +185,7 @@ func (d drawer) visit(x Script) Visit {
 	if d.chance(0.25) {
 		v.Write = d.length(x.For)
 	}
-	v.Close = d.chance(0.05)
+	v.Close = d.space.Closes && d.chance(0.05)
 	if d.chance(0.5) {
 		v.Arm = d.arm(x, v)
 	}

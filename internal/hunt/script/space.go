@@ -10,6 +10,7 @@ import (
 	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/scenarios"
 	"github.com/lockquake/lockquake/workloads"
 )
@@ -25,6 +26,8 @@ type Space struct {
 	Users  []string
 
 	Renews  bool // grants can be extended by a call
+	Cancels bool // a user can give up
+	Closes  bool // a user can close its lock
 	Extends bool // grants are extended, by whatever means
 	Shared  bool // the lock knows shared mode
 	Dies    bool // a client can end alone
@@ -58,6 +61,8 @@ type Asked struct {
 	Request engine.Request
 	// Announced are the points of a program that takes the place of lockquake's own client, which it tells itself.
 	Announced []string
+	// Takes reports whether such a program takes an order, such as renew or cancel, as its hello says. nil: it takes all.
+	Takes func(order string) bool
 }
 
 // Refused is a fault that cannot be delivered here, or not in one of its ways.
@@ -89,6 +94,9 @@ func NewSpace(ctx context.Context, a Asked) (s Space, refused []Refused, err err
 	o := p.Lock.Offers
 	s.Renews, s.Extends, s.Shared = o.Renewal == "call", o.Renewal != "none", o.Shared && len(p.Programs) == 0
 	s.Dies, s.Expires = !p.Backend.InProcess, o.Expires
+	takes := func(order string) bool { return a.Takes == nil || a.Takes(order) }
+	s.Renews, s.Extends = s.Renews && takes(wire.DoRenew), s.Extends && takes(wire.DoRenew)
+	s.Cancels, s.Closes = takes(wire.DoCancel), takes(wire.DoClose)
 	_, s.Stored = p.Topology.Service(nil).(topology.Store)
 	s.Points = pointsOf(p.Lock.Points)
 	if len(p.Programs) > 0 {
