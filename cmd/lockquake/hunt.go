@@ -47,9 +47,10 @@ type huntFlags struct {
 	format         *cli.Format
 }
 
-const huntDoc = `Hunt searches for the shortest script of faults that breaks a lock. It makes short runs, one after another, on servers
-that it keeps: in each, clients fight over the lock while faults come and named users stop at points of the recipe. A
-script whose run shows something new is changed a little and tried again; --random draws every script instead.
+const huntDoc = `Hunt searches for the shortest script of faults that breaks a lock. It makes short runs, one after
+another, on servers that it keeps: in each, clients fight over the lock while faults come and named users stop at points
+of the recipe. A script whose run shows something new is changed a little and tried again; --random draws every script
+instead.
 
 The search ends with the first violation of its first goal, or with --budget. Then the script is made smaller, as long
 as it breaks the lock in 9 of 10 runs. What is left is a scenario with claim and picture, which 'lockquake run' takes as
@@ -126,7 +127,9 @@ func (f *huntFlags) run(ctx context.Context, std cli.Streams) error {
 		return err
 	}
 	(&batch.Batch{Tell: tell, Stop: r.stop}).Sweep(r.base)
-	c := campaign.Campaign{Dir: r.hunt.Keep.Dir, Journal: r.journal, Kept: &engine.KeptServers{Agent: true}, Reader: &r.hunt}
+	c := campaign.Campaign{
+		Dir: r.hunt.Keep.Dir, Journal: r.journal, Kept: &engine.KeptServers{Agent: true}, Reader: &r.hunt,
+	}
 	_, err := c.Run(r.stop.Ctx, &r.hunt)
 	err = errors.Join(err, r.hunt.Err, r.hunt.Keep.Close())
 	r.result.Interrupted = c.Interrupted
@@ -219,6 +222,9 @@ func (r *huntRun) space(lock backends.Lock) error {
 	}
 	r.base.Log = cli.Logger(r.tell, r.verbose)
 	r.base.Replay = r.nodes.Replay(results.FileScenario, nil, r.base.Provider.Name())
+	if _, err := engine.Check(r.base); err != nil {
+		return err
+	}
 	hellos, err := r.nodes.Hellos(r.stop.Ctx, r.base.Log)(base)
 	if err != nil {
 		return err
@@ -308,7 +314,8 @@ func (r *huntRun) report(failed error) error {
 	}
 	dir := r.hunt.Keep.Dir
 	err := errors.Join(r.hunt.HandOut(), r.result.Write(dir), r.drawRuns())
-	if e := cli.DrawPage(filepath.Join(dir, hunt.FileReport), func(w io.Writer) error { return r.result.HTML(w, dir) }); e != nil {
+	page := filepath.Join(dir, hunt.FileReport)
+	if e := cli.DrawPage(page, func(w io.Writer) error { return r.result.HTML(w, dir) }); e != nil {
 		cli.Complain(r.std.Err, e) // the figures stand without their page
 	}
 	if r.format.Value == "json" {
@@ -317,7 +324,7 @@ func (r *huntRun) report(failed error) error {
 		err = errors.Join(err, cli.Folded(r.std.Out, func(w io.Writer) error {
 			return r.result.Text(w, cli.Shorten(dir))
 		}))
-		fmt.Fprintf(r.std.Out, "\nreport  %s\n%s\n", cli.Shorten(filepath.Join(dir, hunt.FileReport)), cli.Shorten(dir))
+		fmt.Fprintf(r.std.Out, "\nreport  %s\n%s\n", cli.Shorten(page), cli.Shorten(dir))
 	}
 	cli.Complain(r.std.Err, failed)
 	code := max(cli.ExitCode(failed), cli.ExitCode(err))

@@ -22,7 +22,6 @@ import (
 	"github.com/lockquake/lockquake/internal/hunt/behaviour"
 	"github.com/lockquake/lockquake/internal/hunt/script"
 	"github.com/lockquake/lockquake/internal/seed"
-	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/scenarios"
 )
 
@@ -56,14 +55,9 @@ type Hunt struct {
 	Err error
 
 	folded  int // how many results are part of what follows
-	corpus  corpus
-	search  phase
-	found   []Finding // by goal, the first of each
+	search  search
 	shrink  *shrinker // nil: the search is not over
-	bites   []behaviour.Bite
-	unknown int // runs whose verdict was unknown
-	grants  int64
-	idle    int // jobs in a row that were not made, or broke
+	idle    int       // jobs in a row that were not made, or broke
 	under   Note
 	telling telling
 }
@@ -93,16 +87,6 @@ type Note struct {
 	Others []string    `json:"others,omitempty"` // counts beside the goals that had to be zero and were not
 	// Reached says that a run of the shrinking reached its goal.
 	Reached bool `json:"reached,omitempty"`
-}
-
-// Finding is the first run that reached a goal.
-type Finding struct {
-	Violation
-	Script script.Script `json:"script"`
-	Run    int           `json:"run"`   // of the search, from 1
-	At     int64         `json:"at_ms"` // what all runs up to it took
-	Dir    string        `json:"run_dir"`
-	Others []string      `json:"others,omitempty"` // counts that were above zero beside it
 }
 
 // The names of jobs begin with their phase.
@@ -149,7 +133,11 @@ func (h *Hunt) fold(done []campaign.Result) {
 		}
 		switch r.Job {
 		case jobSearch:
-			h.take(r, n)
+			if dir := h.search.take(r, n, h.Goals); dir != "" {
+				if err := h.Keep.add(h.Keep.path(dir)); err != nil {
+					h.Err = err
+				}
+			}
 		case jobShrink:
 			if h.shrink == nil {
 				h.shrink = newShrinker(h)
@@ -169,56 +157,6 @@ func (h *Hunt) fail(r campaign.Result) {
 	}
 }
 
-// take learns of a run of the search.
-func (h *Hunt) take(r campaign.Result, n Note) {
-	h.search.add(r)
-	at := h.search.spent.Milliseconds()
-	h.corpus.learn(n, h.search.runs, at)
-	h.grants += r.Judged.Grants
-	if r.Verdict == results.Unknown {
-		h.unknown++
-	}
-	for _, b := range n.Bit {
-		h.bites = addBite(h.bites, b)
-	}
-	dir, found := "", false
-	if r.Dir != "" {
-		dir = h.Keep.path(r.Dir)
-	}
-	for _, v := range n.Found {
-		if h.finding(v.Goal) == nil {
-			h.found = append(h.found, Finding{
-				Violation: v, Script: n.Script, Run: h.search.runs, At: at, Dir: r.Dir, Others: n.Others,
-			})
-			found = true
-		}
-	}
-	if dir != "" && !found {
-		if err := h.Keep.add(dir); err != nil {
-			h.Err = err
-		}
-	}
-}
-
-func (h *Hunt) finding(goal string) *Finding {
-	for i := range h.found {
-		if h.found[i].Goal == goal {
-			return &h.found[i]
-		}
-	}
-	return nil
-}
-
-// worst is the finding of the first goal that was reached; nil: none was.
-func (h *Hunt) worst() *Finding {
-	for _, g := range h.Goals {
-		if f := h.finding(g.Name); f != nil {
-			return f
-		}
-	}
-	return nil
-}
-
 // takes is about how long the next run takes.
 func (h *Hunt) takes(p phase, load time.Duration) time.Duration {
 	if p.runs == 0 {
@@ -235,14 +173,14 @@ const randomShare = 0.2
 
 // propose returns the next job of the search; ok is false when that is over.
 func (h *Hunt) propose() (j campaign.Job, ok bool) {
-	if h.finding(h.Goals[0].Name) != nil {
+	if h.search.finding(h.Goals[0].Name) != nil {
 		return j, false
 	}
 	r := seed.Rand(h.Seed, fmt.Sprintf("hunt-%d-%d", h.search.runs, h.idle))
 	var refused error
 	for attempt := range drawTries {
 		n := h.draw(r, attempt)
-		if h.search.spent+h.takes(h.search, n.Script.For) > h.Budget {
+		if h.search.spent+h.takes(h.search.phase, n.Script.For) > h.Budget {
 			return j, false
 		}
 		s, err := h.scenario(n.Script, forbid(h.Goals))
@@ -262,13 +200,13 @@ func (h *Hunt) draw(r *rand.Rand, attempt int) Note {
 	switch {
 	case attempt == 0 && h.search.runs < len(h.Seeds):
 		return Note{Script: h.Seeds[h.search.runs]}
-	case h.Random, len(h.corpus.entries) == 0, r.Float64() < randomShare:
+	case h.Random, len(h.search.corpus.entries) == 0, r.Float64() < randomShare:
 		return Note{Script: h.Scripts.Draw(r)}
 	}
-	of, number := h.corpus.pick(r, h.Goals)
+	of, number := h.search.corpus.pick(r, h.Goals)
 	var with []script.Script
 	for range 2 {
-		other, _ := h.corpus.pick(r, h.Goals)
+		other, _ := h.search.corpus.pick(r, h.Goals)
 		with = append(with, other.script)
 	}
 	return Note{Script: h.Scripts.Mutate(r, of.script, with), From: number}

@@ -107,7 +107,7 @@ func (w *world) answer(j campaign.Job) campaign.Result {
 		}
 		slices.Sort(seen.Behaviours)
 		seen.Behaviours = slices.Compact(seen.Behaviours)
-		n.New, n.Had = w.hunt.corpus.known(seen)
+		n.New, n.Had = w.hunt.search.corpus.known(seen)
 		if breaks {
 			n.Found = []Violation{{Goal: "double_grants", Count: 1, Claim: "Double grant: two clients hold lock-0"}}
 		}
@@ -192,7 +192,7 @@ func TestAHuntGoesOnWithTheSameRun(t *testing.T) {
 				t.Errorf("after %d runs: %v %s, gone on with: %v %s", len(w.done), okA, a.Options.Scenario.Text, okB,
 					b.Options.Scenario.Text)
 			}
-			if !reflect.DeepEqual(w.hunt.corpus.curve, again.hunt.corpus.curve) {
+			if !reflect.DeepEqual(w.hunt.search.corpus.curve, again.hunt.search.corpus.curve) {
 				t.Errorf("after %d runs another curve", len(w.done))
 			}
 			if len(w.done) > 120 {
@@ -296,7 +296,7 @@ func TestOwnScriptsAreTriedFirst(t *testing.T) {
 	w.hunt.Seeds = []script.Script{numbered(1, 2), numbered(3, 7)}
 	w.run(2)
 	_, _ = w.hunt.Next(w.done)
-	if f := w.hunt.worst(); f == nil || f.Run != 2 {
+	if f := w.hunt.search.worst(w.hunt.Goals); f == nil || f.Run != 2 {
 		t.Errorf("found %+v", f)
 	}
 }

@@ -60,9 +60,11 @@ func (h *Hunt) End(j campaign.Job, r *campaign.Result) error {
 		if err := h.note(r, &n); err != nil {
 			return err
 		}
-		keep = len(n.New) > 0 || slices.ContainsFunc(n.Found, func(v Violation) bool { return h.finding(v.Goal) == nil })
+		keep = len(n.New) > 0 || slices.ContainsFunc(n.Found, func(v Violation) bool {
+			return h.search.finding(v.Goal) == nil
+		})
 		if len(n.New) > 0 {
-			name := fmt.Sprintf("%04d.yaml", len(h.corpus.entries)+1)
+			name := fmt.Sprintf("%04d.yaml", len(h.search.corpus.entries)+1)
 			if err := writeFile(filepath.Join(h.Keep.Dir, DirCorpus, name), j.Options.Scenario.Text); err != nil {
 				return err
 			}
@@ -94,7 +96,7 @@ func (h *Hunt) note(r *campaign.Result, n *Note) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", r.At, err)
 	}
-	n.New, n.Had = h.corpus.known(seen)
+	n.New, n.Had = h.search.corpus.known(seen)
 	n.Near, n.Bit = seen.Near, seen.Bit
 	return nil
 }

@@ -68,14 +68,15 @@ func (h *Hunt) Fill(r *Result) {
 		r.Goals = append(r.Goals, g.Name)
 	}
 	r.Budget, r.ShrinkBudget = h.Budget.Milliseconds(), h.ShrinkBudget.Milliseconds()
-	r.Runs, r.Unknown, r.Took, r.Grants = h.search.runs, h.unknown, h.search.spent.Milliseconds(), h.grants
-	r.Behaviours, r.Curve, r.Bit, r.Findings = len(h.corpus.runs), h.corpus.curve, h.bites, h.found
+	s := &h.search
+	r.Runs, r.Unknown, r.Took, r.Grants = s.runs, s.unknown, s.spent.Milliseconds(), s.grants
+	r.Behaviours, r.Curve, r.Bit, r.Findings = len(s.corpus.runs), s.corpus.curve, s.bites, s.found
 	if n := len(r.Curve); n > 0 {
 		r.LastNew = &r.Curve[n-1]
 	}
 	r.Shrunk = h.shrink.result()
 	if len(r.Findings) == 0 {
-		if e, goal, near := h.corpus.nearest(h.Goals); goal != "" {
+		if e, goal, near := h.search.corpus.nearest(h.Goals); goal != "" {
 			r.Nearest = &Nearest{Goal: goal, Near: near, Script: e.script, Run: e.run}
 		}
 	}

@@ -63,13 +63,13 @@ type shrinker struct {
 
 func newShrinker(h *Hunt) *shrinker {
 	s := &shrinker{hunt: h, refused: map[string]bool{}}
-	f := h.worst()
+	f := h.search.worst(h.Goals)
 	if f == nil {
 		s.over = true
 		return s
 	}
 	s.goal, s.best, s.last, s.others = f.Goal, trial{script: f.Script}, f.Violation, slices.Clone(f.Others)
-	for _, g := range h.found {
+	for _, g := range h.search.found {
 		if g.Goal != f.Goal && g.Run == f.Run {
 			s.meet(g.Goal)
 		}

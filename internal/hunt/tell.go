@@ -6,7 +6,6 @@ import (
 
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/engine"
-	"github.com/lockquake/lockquake/internal/hunt/behaviour"
 	"github.com/lockquake/lockquake/internal/hunt/script"
 	"github.com/lockquake/lockquake/results/figure"
 )
@@ -30,7 +29,7 @@ func (h *Hunt) tell(text string) {
 		return
 	}
 	p := engine.Progress{Text: text}
-	part, budget := h.search, h.Budget
+	part, budget := h.search.phase, h.Budget
 	if h.shrink != nil {
 		part, budget = h.shrink.phase, h.ShrinkBudget
 	}
@@ -50,7 +49,7 @@ func (h *Hunt) phase() string {
 	if s := h.shrink; s != nil {
 		return fmt.Sprintf("shrink (%s, still %s)", figure.Of(s.phase.runs, "run"), sizeText(h.Scripts.Size(s.best.script)))
 	}
-	return fmt.Sprintf("search (%s, %s)", figure.Of(h.search.runs, "run"), figure.Of(len(h.corpus.runs), "behaviour"))
+	return fmt.Sprintf("search (%s, %s)", figure.Of(h.search.runs, "run"), figure.Of(len(h.search.corpus.runs), "behaviour"))
 }
 
 // sizeText says how long a script is.
@@ -63,7 +62,7 @@ func (h *Hunt) news() string {
 	if h.shrink != nil {
 		return ""
 	}
-	e, goal, near := h.corpus.nearest(h.Goals)
+	e, goal, near := h.search.corpus.nearest(h.Goals)
 	if goal == "" {
 		return ""
 	}
@@ -78,20 +77,8 @@ func (h *Hunt) news() string {
 // told tells what came of a run that has just ended.
 func (h *Hunt) told(job string, n Note) {
 	for _, v := range n.Found {
-		if job == jobSearch && h.finding(v.Goal) == nil {
+		if job == jobSearch && h.search.finding(v.Goal) == nil {
 			h.tell(fmt.Sprintf("run %d: %s %d: %s", h.search.runs+1, v.Goal, v.Count, v.Claim))
 		}
 	}
-}
-
-// addBite adds the injections of a run to those of the runs before it.
-func addBite(all []behaviour.Bite, b behaviour.Bite) []behaviour.Bite {
-	for i := range all {
-		if all[i].Fault == b.Fault && all[i].Role == b.Role {
-			all[i].Made += b.Made
-			all[i].Bit += b.Bit
-			return all
-		}
-	}
-	return append(all, b)
 }

@@ -1,0 +1,86 @@
+package hunt
+
+import (
+	"slices"
+
+	"github.com/lockquake/lockquake/internal/campaign"
+	"github.com/lockquake/lockquake/internal/hunt/behaviour"
+	"github.com/lockquake/lockquake/internal/hunt/script"
+	"github.com/lockquake/lockquake/results"
+)
+
+// search is what the runs of the search have shown so far.
+type search struct {
+	phase
+	corpus  corpus
+	found   []Finding // by goal, the first of each
+	bites   []behaviour.Bite
+	unknown int // runs whose verdict was unknown
+	grants  int64
+}
+
+// Finding is the first run that reached a goal.
+type Finding struct {
+	Violation
+	Script script.Script `json:"script"`
+	Run    int           `json:"run"`   // of the search, from 1
+	At     int64         `json:"at_ms"` // what all runs up to it took
+	Dir    string        `json:"run_dir"`
+	Others []string      `json:"others,omitempty"` // counts that were above zero beside it
+}
+
+// take learns of a run. It returns the run's directory where that may go when room is short: a run that found something
+// stays.
+func (s *search) take(r campaign.Result, n Note, wanted []Goal) (dir string) {
+	s.add(r)
+	at := s.spent.Milliseconds()
+	s.corpus.learn(n, s.runs, at)
+	s.grants += r.Judged.Grants
+	if r.Verdict == results.Unknown {
+		s.unknown++
+	}
+	for _, b := range n.Bit {
+		s.bites = addBite(s.bites, b)
+	}
+	dir = r.Dir
+	for _, v := range n.Found {
+		if s.finding(v.Goal) == nil && slices.ContainsFunc(wanted, func(g Goal) bool { return g.Name == v.Goal }) {
+			s.found = append(s.found, Finding{
+				Violation: v, Script: n.Script, Run: s.runs, At: at, Dir: r.Dir, Others: n.Others,
+			})
+			dir = ""
+		}
+	}
+	return dir
+}
+
+func (s *search) finding(goal string) *Finding {
+	for i := range s.found {
+		if s.found[i].Goal == goal {
+			return &s.found[i]
+		}
+	}
+	return nil
+}
+
+// worst is the finding of the first goal that was reached; nil: none was.
+func (s *search) worst(wanted []Goal) *Finding {
+	for _, g := range wanted {
+		if f := s.finding(g.Name); f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// addBite adds the injections of a run to those of the runs before it.
+func addBite(all []behaviour.Bite, b behaviour.Bite) []behaviour.Bite {
+	for i := range all {
+		if all[i].Fault == b.Fault && all[i].Role == b.Role {
+			all[i].Made += b.Made
+			all[i].Bit += b.Bit
+			return all
+		}
+	}
+	return append(all, b)
+}
