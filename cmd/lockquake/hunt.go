@@ -9,6 +9,7 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/listed"
+	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/cmd/lockquake/batch"
 	"github.com/lockquake/lockquake/cmd/lockquake/nodes"
 	"github.com/lockquake/lockquake/cmd/lockquake/words"
@@ -37,6 +39,7 @@ type huntFlags struct {
 	backend, lock  string
 	goals, failOn  []string
 	set, corpus    []string
+	faults, spared []string
 	ttl            time.Duration
 	budget, shrink time.Duration
 	random         bool
@@ -82,10 +85,13 @@ func huntCommand(std cli.Streams) *cobra.Command {
 		"how long the runs may take that make the script smaller; 0: as long as the search")
 	fl.BoolVar(&f.random, "random", false, "draw every script, and learn nothing: the baseline")
 	fl.StringSliceVar(&f.failOn, "fail-on", nil, "goals that end with exit code 1 when they are reached, such as double_grants")
+	fl.StringSliceVar(&f.faults, "fault", nil,
+		"the faults that take part, such as pause,partition; not given: all that can be delivered here")
+	fl.StringSliceVar(&f.spared, "without-fault", nil, "faults that take no part, such as clock-step")
 	fl.DurationVar(&f.ttl, "ttl", 0, "lease, session or key lives; 0: 1s, or the shortest that the lock honours")
 	fl.StringArrayVar(&f.set, "set", nil, "replace a key of the scenarios, such as backend.nodes=5; may be repeated")
 	fl.StringArrayVar(&f.corpus, "corpus", nil,
-		"scripts that are tried first: the directory of another hunt; may be repeated")
+		"scripts that are tried first: the directory of another hunt, or a scenario in a YAML file; may be repeated")
 	fl.StringVar(&f.keep, "keep", "2GB", "how much room the runs may take that taught something, such as 500MB; their scripts stay")
 	f.where.Add(c)
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of everything that is drawn; 0: drawn and written down")
@@ -98,7 +104,7 @@ func huntCommand(std cli.Streams) *cobra.Command {
 	for _, name := range []string{"goal", "fail-on"} {
 		words.CompleteFlag(c, name, cobra.FixedCompletions(hunt.GoalNames(), cobra.ShellCompDirectiveNoFileComp))
 	}
-	words.CompleteDir(c, "out", "resume", "corpus")
+	words.CompleteDir(c, "out", "resume")
 	c.RunE = func(c *cobra.Command, _ []string) error { return f.run(c.Context(), std) }
 	return c
 }
@@ -242,6 +248,9 @@ func (r *huntRun) space(lock backends.Lock) error {
 	if err != nil {
 		return err
 	}
+	if err := r.narrow(&space); err != nil {
+		return err
+	}
 	r.result.Refused = hunt.Lacking(refused)
 	cost := campaign.CostOf(r.base.Provider.Name(), r.out)
 	if least := space.Shortest + cost.Beside; r.budget < least {
@@ -257,15 +266,53 @@ func (r *huntRun) space(lock backends.Lock) error {
 		return o
 	}
 	h.Tell = r.tell.Update
-	for _, dir := range r.corpus {
-		scripts, err := hunt.ScriptsOf(dir)
-		if err != nil {
-			return cli.Usagef("--corpus: %v", err)
-		}
-		h.Seeds = append(h.Seeds, scripts...)
+	if h.Seeds, err = r.seeds(space); err != nil {
+		return err
 	}
 	r.result.Backend, r.result.Lock, r.result.Provider = r.backend.Name, lock.Name, r.base.Provider.Name()
 	return nil
+}
+
+// narrow leaves the faults that are asked for.
+func (r *huntRun) narrow(space *script.Space) error {
+	for _, name := range slices.Concat(r.faults, r.spared) {
+		if _, known := chaos.Lookup(r.nodes.Catalog.Faults, name); !known {
+			return cli.Usagef("hunt: there is no fault %q; `lockquake list faults` lists them", name)
+		}
+	}
+	space.Faults = slices.DeleteFunc(space.Faults, func(f script.Fault) bool {
+		return len(r.faults) > 0 && !slices.Contains(r.faults, f.Kind.Name) || slices.Contains(r.spared, f.Kind.Name)
+	})
+	if len(r.faults) > 0 && len(space.Faults) == 0 {
+		return chaos.Unavailable{What: "--fault " + strings.Join(r.faults, ","), Reason: "none of them can be delivered here"}
+	}
+	return nil
+}
+
+// seeds reads the scripts that are tried first.
+func (r *huntRun) seeds(space script.Space) (out []script.Script, err error) {
+	for _, name := range r.corpus {
+		if ext := filepath.Ext(name); ext != ".yaml" && ext != ".yml" {
+			scripts, err := hunt.ScriptsOf(name)
+			if err != nil {
+				return nil, cli.Usagef("--corpus: %v", err)
+			}
+			out = append(out, scripts...)
+			continue
+		}
+		list, err := scenarios.Load(name)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range list {
+			x, err := space.Read(s)
+			if err != nil {
+				return nil, cli.Usagef("--corpus: %s: %v", name, err)
+			}
+			out = append(out, x)
+		}
+	}
+	return out, nil
 }
 
 // baseText is what every script is laid over.

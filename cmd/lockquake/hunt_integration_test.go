@@ -47,7 +47,7 @@ func TestHuntHandsOutWhatRunTakes(t *testing.T) {
 // TestHuntGoesOn: a hunt that is interrupted reports what there is, and goes on in the same journal until its budget is spent.
 func TestHuntGoesOn(t *testing.T) {
 	t.Parallel()
-	args := []string{"hunt", "--backend", "memory", "--goal", "double_grants", "--budget", "12s"}
+	args := []string{"hunt", "--backend", "memory", "--goal", "double_grants", "--budget", "30s"}
 	p := begin(t, args...)
 	path := journalOf(t, p)
 	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {

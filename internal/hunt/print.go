@@ -109,6 +109,12 @@ func (x *Shrunk) proof() string {
 	return " by which it was chosen"
 }
 
+// fewRuns is how many runs say nothing: three in n of fewer are more than one in ten.
+const fewRuns = 30
+
+// share is the rate below which n tries without a hit lie with 95 % confidence: three in n.
+func share(n int64) string { return figure.Number(300/float64(n)) + " %" }
+
 // Tried says what a hunt did, and what it can say nothing about.
 func (r Result) Tried() []string {
 	lines := []string{fmt.Sprintf("%s in %v, %s judged", figure.Of(r.Runs, "run"), ms(r.Took).Round(time.Second),
@@ -120,10 +126,14 @@ func (r Result) Tried() []string {
 		lines = append(lines, fmt.Sprintf("%s, the last new one in run %d after %v", figure.Of(r.Behaviours, "behaviour"),
 			r.LastNew.Run, ms(r.LastNew.At).Round(time.Second)))
 	}
-	if len(r.Findings) == 0 && r.Runs > 0 && r.Grants > 0 {
+	switch {
+	case len(r.Findings) > 0:
+	case r.Runs < fewRuns || r.Grants == 0:
+		lines = append(lines, "So little says nothing about the lock.")
+	default:
 		lines = append(lines, fmt.Sprintf(
-			"With 95 %% confidence, fewer than %.2g %% of such runs and %.2g %% of such grants break the lock. What takes other faults, longer runs or more luck was not seen.",
-			min(300/float64(r.Runs), 100), min(300/float64(r.Grants), 100)))
+			"With 95 %% confidence, fewer than %s of such runs and %s of such grants break the lock. What takes other faults, longer runs or more luck was not seen.",
+			share(int64(r.Runs)), share(r.Grants)))
 	}
 	return lines
 }
