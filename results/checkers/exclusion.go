@@ -152,7 +152,9 @@ func (x *exclusion) follow(t *tracker) watch {
 func (x *exclusion) Observe(e *history.Event) {
 	x.possible.observe(e)
 	x.rivals.observe(e)
-	x.failovers.pass(e.Time, x.t.locks)
+	if x.failovers.passed < len(x.failovers.killed) {
+		x.failovers.pass(e.Time, x.t.locks)
+	}
 }
 
 func (x *exclusion) last(t *tracker) { x.failovers.pass(results.Forever, t.locks) }

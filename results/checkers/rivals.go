@@ -25,8 +25,11 @@ type unwatched struct{}
 
 func (unwatched) touch(uint16, int64) {}
 
-// observe takes the next event, before it begins or ends a hold.
+// observe takes the next event, before it begins or ends a hold. Who asks is looked up at grants alone.
 func (r *rivals) observe(e *history.Event) {
+	if e.Kind != history.Acquire && e.Kind != history.Dead {
+		return
+	}
 	r.asks.observe(e)
 	for int(e.Lock) >= len(r.alone) {
 		r.alone = append(r.alone, nil)

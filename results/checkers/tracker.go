@@ -275,7 +275,9 @@ func (t *tracker) fresh() *hold {
 	}
 	h := t.free[n-1]
 	t.free = t.free[:n-1]
-	*h = hold{spans: h.spans[:0], renewals: h.renewals[:0]}
+	spans, renewals := h.spans[:0], h.renewals[:0]
+	*h = hold{} // in its place: a value that has the two would be copied
+	h.spans, h.renewals = spans, renewals
 	return h
 }
 
