@@ -301,3 +301,33 @@ func TestLatencyLogsAreReadable(t *testing.T) {
 		}
 	}
 }
+
+// seer counts the events that it sees, and crashes at one of them.
+type seer struct{ at, seen int }
+
+func (s *seer) Observe(*history.Event) {
+	if s.seen++; s.seen == s.at {
+		panic("at this one")
+	}
+}
+
+func (*seer) Finish() results.Finding { return results.Finding{} }
+
+// TestOneThatCrashesLeavesTheOthersToGoOn at the very event, and sees no more.
+func TestOneThatCrashesLeavesTheOthersToGoOn(t *testing.T) {
+	var seats []*seat
+	var crashed []int
+	for i, at := range []int{0, 2, 2, 0, 3} {
+		seats = append(seats, &seat{checker: &seer{at: at}, crashed: func(any) { crashed = append(crashed, i) }})
+	}
+	for range 4 {
+		show(seats, &history.Event{})
+	}
+	var seen []int
+	for _, s := range seats {
+		seen = append(seen, s.checker.(*seer).seen)
+	}
+	if !slices.Equal(seen, []int{4, 2, 2, 4, 3}) || !slices.Equal(crashed, []int{1, 2, 4}) {
+		t.Errorf("seen %d, crashed %d", seen, crashed)
+	}
+}
