@@ -68,7 +68,7 @@ func TestEffectsWaitForTheirHolds(t *testing.T) {
 		for i := range s.events {
 			holds.Observe(&s.events[i])
 		}
-		if waiting := len(c.t.effects.waiting); waiting != 0 || c.unknown != x.unknown {
+		if waiting := len(c.t.effects.queue); waiting != 0 || c.unknown != x.unknown {
 			t.Errorf("%s, granted at %d ms: %d effects wait, and %d have no hold", x.run, x.ok, waiting, c.unknown)
 		}
 	}
@@ -81,7 +81,7 @@ func TestEffectsWaitForTheirHolds(t *testing.T) {
 	for i := range int64(maxWaiting + 10) {
 		s.observe(&history.Event{Time: i * ms, Kind: history.EffectWrite, Phase: history.Ok, Grant: 1})
 	}
-	if len(s.waiting) != maxWaiting+1 || unknown != 9 { // the latest one came after the last look
-		t.Errorf("%d effects wait, and %d have no hold", len(s.waiting), unknown)
+	if len(s.queue) != maxWaiting+1 || unknown != 9 { // the latest one came after the last look
+		t.Errorf("%d effects wait, and %d have no hold", len(s.queue), unknown)
 	}
 }

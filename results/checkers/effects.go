@@ -19,8 +19,8 @@ const maxWaiting = 1 << 16
 // accessor is a hold as the resource knows it.
 type accessor struct {
 	*hold
-	touched bool  // the resource served it
-	saw     int64 // how many writes had been applied there when the resource served it last
+	served bool  // the resource served it
+	saw    int64 // how many writes had been applied there when the resource served it last
 }
 
 // effect is a read or write that the resource served or refused.
@@ -32,11 +32,11 @@ type effect struct {
 
 // effects finds the hold of each effect, in the order in which these arrived at the resource.
 type effects struct {
-	clocks  results.Clocks
-	errs    []*history.Header        // the processes of the resource whose clock is not the run's
-	past    users.Table[[]*accessor] // the latest holds of a user, the open ones included
-	waiting []effect                 // in the order of arrival, where clocks err; the first waits for its hold
-	found   func(*effect)
+	clocks results.Clocks
+	errs   []*history.Header        // the processes of the resource whose clock is not the run's
+	past   users.Table[[]*accessor] // the latest holds of a user, the open ones included
+	queue  []effect                 // in the order of arrival, where clocks err; the first waits for its hold
+	found  func(*effect)
 }
 
 func newEffects(run results.Run, found func(*effect)) *effects {
@@ -82,10 +82,10 @@ func (s *effects) observe(e *history.Event) {
 	}
 	x := effect{Event: *e, from: e.Time - wrong, until: e.Time + wrong}
 	if len(s.errs) > 0 || len(s.clocks) > 0 {
-		s.waiting = append(s.waiting, x)
+		s.queue = append(s.queue, x)
 		return
 	}
-	s.pair(&x)
+	s.attach(&x)
 }
 
 // finish pairs those that still wait: nothing comes any more.
@@ -98,20 +98,20 @@ func (s *effects) finish() { s.serve(math.MaxInt64) }
 // more. A known hold is complete when an event comes that is stamped after its begin: its session may be told to have
 // ended at that moment.
 func (s *effects) serve(now int64) {
-	for len(s.waiting) > 0 {
-		x := s.waiting[0]
+	for len(s.queue) > 0 {
+		x := s.queue[0]
 		h := s.find(&x.Event)
 		known := h != nil && h.start < now
-		if !known && s.clocks.Early(x.User, now) <= x.until && len(s.waiting) <= maxWaiting {
+		if !known && s.clocks.Early(x.User, now) <= x.until && len(s.queue) <= maxWaiting {
 			return
 		}
-		s.waiting = s.waiting[1:]
-		s.pair(&x)
+		s.queue = s.queue[1:]
+		s.attach(&x)
 	}
 }
 
-// pair finds the hold of an effect. What certainly came before a grant is no effect of it.
-func (s *effects) pair(x *effect) {
+// attach finds the hold of an effect. What certainly came before a grant is no effect of it.
+func (s *effects) attach(x *effect) {
 	if h := s.find(&x.Event); h != nil && h.earliest(h.start) <= x.until {
 		x.hold = h
 	}

@@ -49,13 +49,13 @@ type pair struct {
 	both     int64 // the first moment at which both were entitled; forever when there is none
 	other    *hold // the hold that has ended, where it is kept for a witness, or clocks are not one
 	kept     *int  // the room that it takes up; nil when it is not kept for a witness
-	blame    int32 // what became of the hold that has ended: entitled, inexcusable, or its index in exclusion.stays
+	blame    int32 // what became of the hold that has ended: blameless, inexcusable, or its index in exclusion.stays
 	late     *bool // of the hold that has ended: whether it was counted among those that outlived their validity
 }
 
 // The blame of a hold for an overlap that is no double grant, where it is not the index of its overstay.
 const (
-	entitled    int32 = -1 // it was entitled when the overlap began
+	blameless   int32 = -1 // it was entitled when the overlap began
 	inexcusable int32 = -2 // it was not, and no standstill can be the reason
 )
 
@@ -190,7 +190,7 @@ func (x *exclusion) ended(h *hold) {
 		x.decide(h, p)
 	}
 	x.pending -= len(x.pairs[h])
-	stay := entitled
+	stay := blameless
 	for _, k := range x.t.locks[h.lock] {
 		if !x.looks.take(1) {
 			return
@@ -209,7 +209,7 @@ func (x *exclusion) ended(h *hold) {
 		if len(x.clocks) > 0 {
 			p.other, h.pinned = h, true
 		}
-		if p.blame = x.blame(h, p.from, &stay); p.blame != entitled {
+		if p.blame = x.blame(h, p.from, &stay); p.blame != blameless {
 			p.late = x.lateness(h)
 		}
 		kind := 0
@@ -262,13 +262,13 @@ func (x *exclusion) decide(k *hold, p pair) {
 	x.keep(&x.overlaps, "overlapping_hold", k, p)
 }
 
-// blame tells whether h was entitled when an overlap began at from, and else returns the index of its overstay, or
-// inexcusable. known is the answer of an earlier call for h, or entitled.
+// blame returns blameless where h was entitled when an overlap began at from, and else the index of its overstay, or
+// inexcusable. known is the answer of an earlier call for h, or blameless.
 func (x *exclusion) blame(h *hold, from int64, known *int32) int32 {
 	if h.entitled(from, from) {
-		return entitled
+		return blameless
 	}
-	if *known == entitled {
+	if *known == blameless {
 		*known = inexcusable
 		if o := overstayed(h, h.end); o.late > 0 {
 			*known = int32(len(x.stays))
@@ -281,12 +281,12 @@ func (x *exclusion) blame(h *hold, from int64, known *int32) int32 {
 // excuse notes which overstays explain the overlap of k with a hold that ended before it. Which of them a standstill
 // excuses is known only at the end.
 func (x *exclusion) excuse(k *hold, p pair) {
-	stay := entitled
+	stay := blameless
 	a, b := p.blame, x.blame(k, p.from, &stay)
 	switch {
-	case a >= 0 && b == entitled:
+	case a >= 0 && b == blameless:
 		x.stays[a].n++
-	case b >= 0 && a == entitled:
+	case b >= 0 && a == blameless:
 		x.stays[b].n++
 	case a >= 0 && b >= 0 && len(x.both) < maxBoth:
 		x.both = append(x.both, [2]int32{a, b})

@@ -178,3 +178,11 @@ func (h *hold) proof() []history.Event {
 	}
 	return es
 }
+
+// without takes h out of list and keeps the order of the others.
+func without[T comparable](list []T, h T) []T {
+	i := slices.Index(list, h)
+	copy(list[i:], list[i+1:])
+	clear(list[len(list)-1:])
+	return list[:len(list)-1]
+}

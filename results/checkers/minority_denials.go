@@ -174,7 +174,7 @@ func (c *minorityDenials) after(e *history.Event) {
 
 // inVain takes an acquire that has not got its lock up to t. end is its outcome, or nil.
 func (c *minorityDenials) inVain(p results.Place, a *deniedAsk, t int64, end *history.Event) {
-	since, free := c.t.idle(p.Lock)
+	since, free := c.t.freeSince(p.Lock)
 	if a.open.Kind == history.KindNone || !c.judges(p.User) || !free {
 		return
 	}
@@ -191,7 +191,7 @@ func (c *minorityDenials) lookAt(t int64, who func(results.Place) bool) {
 		return
 	}
 	for p, a := range c.asks {
-		if since, _ := c.t.idle(p.Lock); who(p) && t-since > 2*c.bound {
+		if since, _ := c.t.freeSince(p.Lock); who(p) && t-since > 2*c.bound {
 			c.inVain(p, a, t, nil)
 		}
 	}

@@ -28,10 +28,10 @@ type touchedMode struct {
 
 // add remembers an effect. Of each hold the first one counts.
 func (l *touched) add(t effect) {
-	if t.hold.touched {
+	if t.hold.served {
 		return
 	}
-	t.hold.touched = true
+	t.hold.served = true
 	m := &l.modes[min(t.hold.mode, 1)]
 	if h := m.issued.hold; h == nil || t.hold.earliest(t.hold.issued) > h.earliest(h.issued) {
 		m.issued = t

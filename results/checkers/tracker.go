@@ -299,8 +299,8 @@ func (t *tracker) held(lock uint16) []*hold {
 	return t.locks[lock]
 }
 
-// idle returns since when nobody has had a lock in hand, 0 where nobody ever had; free is false where somebody has.
-func (t *tracker) idle(lock uint16) (since int64, free bool) {
+// freeSince returns since when nobody has had a lock in hand, 0 where nobody ever had; free is false where somebody has.
+func (t *tracker) freeSince(lock uint16) (since int64, free bool) {
 	if int(lock) >= len(t.locks) {
 		return 0, true
 	}
@@ -393,14 +393,6 @@ func (t *tracker) leave(h *hold) {
 	open[h.at].at = h.at
 	open[last] = nil
 	t.locks[h.lock] = open[:last]
-}
-
-// without takes h out of list and keeps the order of the others.
-func without[T comparable](list []T, h T) []T {
-	i := slices.Index(list, h)
-	copy(list[i:], list[i+1:])
-	clear(list[len(list)-1:])
-	return list[:len(list)-1]
 }
 
 // finish ends the holds that no event ended. Those of a killed client end at its last sign of life, which is

@@ -163,7 +163,7 @@ func (c *wedges) pass(t int64) {
 
 // idle is since when nobody has a lock in hand and nothing is broken; free is false where that is not so now.
 func (c *wedges) idle(lock uint16) (from int64, free bool) {
-	since, free := c.t.idle(lock)
+	since, free := c.t.freeSince(lock)
 	if !free || c.healed == results.Forever {
 		return 0, false
 	}
