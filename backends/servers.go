@@ -20,6 +20,8 @@ type Servers struct {
 	// Durable is the backend's key, with its value, under which servers have their data again after a restart; "": they
 	// always do.
 	Durable string
+	// Terse says that they break connections without a word: an error that they answer with is about the request.
+	Terse bool
 	// Forgets says that a server whose data are lost comes back without them and serves.
 	Forgets bool
 }

@@ -72,10 +72,12 @@ type Env struct {
 	Tells bool `json:"tells_losses,omitempty"`
 	// Fair says that grants go to those who wait in the order of their asking; Majority is who must agree on one, nil
 	// where one server decides. Runs of older releases have neither.
-	Fair       bool      `json:"fair,omitempty"`
-	Majority   *Majority `json:"majority,omitempty"`
-	Workload   string    `json:"workload"`   // "" for steps only
-	Increments bool      `json:"increments"` // each acknowledged write adds one to what the lock protects
+	Fair     bool      `json:"fair,omitempty"`
+	Majority *Majority `json:"majority,omitempty"`
+	// Terse says that servers break connections without a word, as backends.Servers has it.
+	Terse      bool   `json:"terse,omitempty"`
+	Workload   string `json:"workload"`   // "" for steps only
+	Increments bool   `json:"increments"` // each acknowledged write adds one to what the lock protects
 	// Writes is what the workload's writes mean beside, as workloads.Meaning names it; Terms are the numbers that they
 	// are judged by.
 	Writes   string           `json:"writes,omitempty"`

@@ -74,7 +74,7 @@ func (d *directory) makeRun(m *Log, lost []Lost) {
 	d.run = Run{
 		TTL: e.TTL, Locks: m.Locks(), Token: e.Token, Expires: e.Expires, Permits: e.Permits, Recovery: e.Recovery,
 		NoLock: e.NoLock,
-		Tells:  e.tells(), Fair: e.Fair, Majority: e.Majority, Increments: e.Increments,
+		Tells:  e.tells(), Fair: e.Fair, Majority: e.Majority, Terse: e.Terse, Increments: e.Increments,
 		Writes: e.Writes, Terms: e.Terms, Directed: e.Directed, Stepped: e.Directed || len(e.People) > 0,
 		Resource: e.Resource, Protected: e.ResourceNodes, Guard: e.Guard, Replicas: e.Replicas, Faults: made(d.faults),
 		Observed:  d.observed,

@@ -37,6 +37,7 @@ type Run struct {
 	Tells      bool      // the lock tells its holders of a loss
 	Fair       bool      // grants go to those who wait in the order of their asking
 	Majority   *Majority // who must agree on a grant; nil where one server decides
+	Terse      bool      // servers break connections without a word: their errors are about requests
 	Increments bool      // each acknowledged write adds one to what the lock protects
 	// what the workload's writes mean beside: "sales", "seats", "transfers", "elements" or ""
 	Writes    string

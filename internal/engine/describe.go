@@ -29,7 +29,7 @@ func describe(o Options, p *plan.Plan, id, dir string) results.Env {
 		Directed: p.Workload == nil,
 		Users:    sc.Workload.Users*sc.Workload.Clients + len(p.StepUsers),
 	}
-	e.Fair, e.Permits = p.Lock.Offers.Fair, p.Rules().Permits
+	e.Fair, e.Permits, e.Terse = p.Lock.Offers.Fair, p.Rules().Permits, p.Backend.Terse
 	if p.Backend.Majority != backends.NoMajority {
 		e.Majority = &results.Majority{
 			Servers: p.Specs.Of(node.Server), Apart: p.Backend.Majority == backends.ByClients,

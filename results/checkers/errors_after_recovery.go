@@ -16,6 +16,10 @@
 //     busy
 //   - a class of error that calls of that kind had before the first fault: then it is not the recovery that fails
 //
+// A server that was restarted, and that never answers with an error because a connection broke (as Redis), is held to
+// more: nothing of the above is forgiven to an error of the class other, of a call that begins when that server serves
+// again. In the example the release at 6 s counts too, and so would one at 3.1 s.
+//
 // It cannot see calls that nobody makes after the bound, so a run must go on for longer than that. It does not judge a
 // run without a fault, and whether an answer is true is for false_results.
 
@@ -133,6 +137,7 @@ func (c *afterRecovery) pass(t int64) {
 // ended takes the outcome of a call.
 func (c *afterRecovery) ended(x callAfter, e *history.Event) {
 	failed := isError(x.invoke, e)
+	refused := failed && c.refused(x, e.Code)
 	if c.epoch == 0 {
 		if failed {
 			c.usual[failure{e.Kind, e.Code}] = true
@@ -144,7 +149,7 @@ func (c *afterRecovery) ended(x callAfter, e *history.Event) {
 	if failed {
 		u.erred = c.epoch
 	}
-	if !c.judges(x) {
+	if !refused && !c.judges(x) {
 		return
 	}
 	c.judged++
@@ -156,7 +161,8 @@ func (c *afterRecovery) ended(x callAfter, e *history.Event) {
 		return
 	}
 	row.n++
-	if !c.usual[failure{e.Kind, e.Code}] && !c.forgives(u, e.Code, first, row.n) {
+	forgiven := !refused && c.forgives(u, e.Code, first, row.n)
+	if !c.usual[failure{e.Kind, e.Code}] && !forgiven {
 		c.add(x.invoke, e)
 	}
 }
@@ -166,6 +172,21 @@ func (c *afterRecovery) judges(x callAfter) bool {
 	began := c.clocks.Early(x.invoke.User, x.invoke.Time)
 	return x.epoch == c.epoch && c.healed != results.Forever && began >= c.healed+c.bound &&
 		(c.run.End == 0 || x.invoke.Time < c.run.End)
+}
+
+// refused reports whether an error is the answer of the one server to a call that began when it served again.
+func (c *afterRecovery) refused(x callAfter, code uint8) bool {
+	return c.run.Terse && c.run.Majority == nil && code == history.CodeOther && x.epoch == c.epoch &&
+		c.last.Traits != nil && c.last.Traits.Kills && !c.atClients(c.last) &&
+		c.clocks.Early(x.invoke.User, x.invoke.Time) >= c.healed
+}
+
+// atClients reports whether a target of a fault is a client.
+func (*afterRecovery) atClients(f history.Fault) bool {
+	return slices.ContainsFunc(f.Targets, func(name string) bool {
+		_, client := history.ClientOf(name)
+		return client
+	})
 }
 
 // forgives reports whether an error of a judged call is no reproach. first tells that it is the user's first one since

@@ -188,6 +188,8 @@ func (s *script) tell(k, v string) (err error) {
 		s.run.Increments = true
 	case "fair": // grants in the order of asking
 		s.run.Fair = true
+	case "terse": // servers break connections without a word
+		s.run.Terse = true
 	case "servers": // a majority of which must agree on a grant
 		s.run.Majority = &results.Majority{Servers: strings.Split(v, ","), Apart: true}
 	case "tells": // holders of a loss

@@ -20,7 +20,7 @@ func Single(list []backends.Lock) listed.Backend {
 			Doc:     "One Redis server; without persistence unless asked for, so that a restart forgets every lock.",
 			Modules: []string{access.GoRedis},
 			Locks:   list,
-			Servers: backends.Servers{CountsConnections: true, Durable: durable, Forgets: true},
+			Servers: backends.Servers{CountsConnections: true, Durable: durable, Forgets: true, Terse: true},
 		},
 		Maker: maker(4, with(list, newSingle), access.Port),
 	}
