@@ -12,8 +12,8 @@ import (
 // Kind says what an event is about.
 type Kind uint8
 
-// The kinds of events. Acquire, Release, Renew, Check, Read, Write, Close, Reenter and Leave are operations with an
-// invoke and an outcome; the others stand alone, mostly with phase Info.
+// The kinds of events. Acquire, Release, Renew, Check, Read, Write, Close, Reenter, Leave and ReleaseUnheld are
+// operations with an invoke and an outcome; the others stand alone, mostly with phase Info.
 const (
 	KindNone    Kind = iota
 	Acquire          // a user asks for a lock
@@ -41,13 +41,15 @@ const (
 	// a user takes a lock that it has in hand once more: its hold goes on, by the validity of the new answer
 	Reenter
 	Leave // a user gives back the latest of its re-entries: its hold goes on
+	// a user releases a lock that it does not have: never granted, or given back before
+	ReleaseUnheld
 	kindEnd
 )
 
 var kindNames = [...]string{
 	"none", "acquire", "release", "renew", "check", "read", "write", "renewed", "lost", "dead",
 	"effect-read", "effect-write", "stall", "dropped", "final", "clean", "ended", "reason", "cancel", "close",
-	"reenter", "leave",
+	"reenter", "leave", "release-unheld",
 }
 
 // String returns the kind's name in the JSON Lines form.

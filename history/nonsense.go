@@ -79,7 +79,7 @@ var rules = [kindEnd]rule{
 	Dead: {byEngine, alone}, Ended: {byEngine, alone}, Final: {byEngine | byResource, alone},
 	EffectRead: {byResource, served}, EffectWrite: {byResource, served},
 	Reason: {byClient | byResource, alone}, Cancel: {byClient, alone}, Close: {byClient, whole},
-	Reenter: {byClient, whole}, Leave: {byClient, whole},
+	Reenter: {byClient, whole}, Leave: {byClient, whole}, ReleaseUnheld: {byClient, whole},
 	Stall: {byClient | byResource | byEngine, alone}, Dropped: {byClient | byResource | byEngine, alone},
 }
 
@@ -90,7 +90,9 @@ var (
 )
 
 // isOperation tells whether events of this kind come in pairs.
-func (k Kind) isOperation() bool { return k >= Acquire && k <= Write || k >= Close && k <= Leave }
+func (k Kind) isOperation() bool {
+	return k >= Acquire && k <= Write || k >= Close && k <= ReleaseUnheld
+}
 
 // explains tells whether events of this kind are about an event before them, at Op.
 func (k Kind) explains() bool { return k == Reason || k == Cancel }
@@ -98,7 +100,7 @@ func (k Kind) explains() bool { return k == Reason || k == Cancel }
 // ofGrant tells whether events of this kind belong to a grant.
 func (k Kind) ofGrant() bool {
 	switch k {
-	case Acquire, Stall, Dropped, Final, Clean, Reason, Cancel, Close:
+	case Acquire, Stall, Dropped, Final, Clean, Reason, Cancel, Close, ReleaseUnheld:
 		return false
 	}
 	return true

@@ -110,12 +110,15 @@ func (s *Sense) place(e *Event) error {
 
 // begin takes an invoke.
 func (s *Sense) begin(e *Event) error {
-	if e.Kind != Acquire && e.Kind != Close {
+	if e.Kind.ofGrant() {
 		if why := s.unknown(e); why != "" {
 			return s.refuse(e, "%s", why)
 		}
 	}
 	u := s.user(e.User)
+	if had := u.has(e.Lock); e.Kind == ReleaseUnheld && had != 0 {
+		return s.refuse(e, "its user has that lock in hand, by grant %d: want a release", had)
+	}
 	if len(u.open) == maxOpen {
 		return s.refuse(e, "its user has begun %d operations that have no outcome", maxOpen)
 	}

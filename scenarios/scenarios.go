@@ -100,13 +100,15 @@ type Injection struct {
 type Step struct {
 	Line int `yaml:"-"` // in the file, for messages
 
-	Do   string // acquire, read, check, write, release, renew, arm, continue
+	Do   string // acquire, read, check, write, release, renew, arm, continue, cancel, close, release-unheld
 	User string // who does it, or whom an await is about: a name such as "A"; each name is a client of its own
 	Lock string // default "lock-0"
 	Mode string // for acquire: "exclusive" (default) or "shared"
 	// Reentrant, for acquire: the user may have the lock in hand, and then takes it once more
 	Reentrant bool
 	Value     int64 // for write
+	// for release-unheld: OwnObject (default), or OtherObject: another lock object in the user's process
+	Object string
 	// for write, in place of Value: this much more than what the user read last under that lock; 0 is none
 	Plus int64
 	// "ok" (default), "fail", "info" or "any": anything else makes the run unknown; NotOK: an ok makes it fail

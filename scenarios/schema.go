@@ -175,7 +175,7 @@ func (v Vocabulary) step() *js.Schema {
 	all := append(properties(rawStep{Step: Step{Within: DefaultWithin}}),
 		property{"outcome", oneOf(outcomes...)}, property{"action", oneOf(actions...)},
 		property{"mode", oneOf(lock.Exclusive.String(), lock.Shared.String())},
-		property{"event", oneOf(eventNames()...)},
+		property{"event", oneOf(eventNames()...)}, property{"object", oneOf(objects...)},
 		property{"user", &js.Schema{Type: "string", Pattern: userForm.String()}})
 	take := func(keys ...string) (out []property) {
 		for _, p := range all {

@@ -16,13 +16,21 @@ import (
 // NotOK is the outcome of a step that must not succeed: fail and info meet it, and ok makes the run fail.
 const NotOK = "not-ok"
 
+// Whose lock object a release-unheld is asked of: the user's own, or another one in the same process.
+const (
+	OwnObject   = "own"
+	OtherObject = "other"
+)
+
 // What a step may say.
 var (
 	stepKinds = []string{"do", "inject", "heal", "await", "observe"}
-	verbs     = []string{"acquire", "read", "check", "write", "release", "renew", "close", "arm", "continue", "cancel"}
-	outcomes  = []string{"ok", "fail", "info", NotOK, "any"}
-	actions   = []string{"wait", "die"}
-	modes     = []string{lock.Exclusive.String(), lock.Shared.String()}
+	verbs     = []string{"acquire", "read", "check", "write", "release", "renew", "close", "arm", "continue", "cancel",
+		"release-unheld"}
+	outcomes = []string{"ok", "fail", "info", NotOK, "any"}
+	actions  = []string{"wait", "die"}
+	modes    = []string{lock.Exclusive.String(), lock.Shared.String()}
+	objects  = []string{OwnObject, OtherObject}
 
 	// keysOfVerb are the keys that a do step takes beside do, user and within.
 	keysOfVerb = map[string][]string{
@@ -30,7 +38,7 @@ var (
 		"check": {"lock", "outcome", "async"}, "write": {"lock", "value", "plus", "outcome", "async"},
 		"release": {"lock", "outcome", "async"}, "renew": {"lock", "outcome", "async"},
 		"arm": {"point", "action", "async"}, "continue": {"point", "async"}, "cancel": {"outcome", "async"},
-		"close": {"outcome", "async"},
+		"close": {"outcome", "async"}, "release-unheld": {"lock", "object", "outcome", "async"},
 	}
 	awaits = []string{"event", "validity-over", "fact", "point", "elapsed", "bitten", "led"}
 	// keysOfAwait are the keys that an await takes beside await and within.
@@ -176,6 +184,9 @@ func (r stepsReader) stepValues(m *ast.MappingNode, s Step, path string) error {
 	if err := oneOf("mode", s.Mode, modes); err != nil {
 		return err
 	}
+	if err := oneOf("object", s.Object, objects); err != nil {
+		return err
+	}
 	if err := oneOf("event", s.Event, eventNames()); err != nil {
 		return err
 	}
@@ -240,7 +251,7 @@ func eventNames() []string {
 	var out []string
 	for _, k := range []history.Kind{
 		history.Acquire, history.Release, history.Renew, history.Check, history.Read,
-		history.Write, history.Close,
+		history.Write, history.Close, history.ReleaseUnheld,
 	} {
 		for _, p := range []history.Phase{history.Invoke, history.Ok, history.Fail, history.Info} {
 			out = append(out, k.String()+" "+p.String())

@@ -12,12 +12,18 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-type connection struct{ store *store }
+type connection struct {
+	store *store
+	// latest has the latest grant of each lock to a user of this process: what a lock that frees beside takes for its
+	// own.
+	latest sync.Map
+}
 
 // Locker returns a locker for one user.
 func (c *connection) Locker(context.Context, int) (lock.Locker, error) {
 	_, phase := math.Modf(float64(c.store.users.Add(1)) * math.Phi)
-	l := &locker{store: c.store, phase: phase, held: map[string]*holding{}}
+	l := &locker{store: c.store, process: c, phase: phase, held: map[string]*holding{}}
+	l.open, l.shut = context.WithCancel(context.Background())
 	if l.owner = l; c.store.flaws.admitsProcess {
 		l.owner = c
 	}
@@ -28,12 +34,15 @@ func (c *connection) Locker(context.Context, int) (lock.Locker, error) {
 func (*connection) Close() error { return nil }
 
 type locker struct {
-	store *store
-	owner any       // who takes a lock that it has once more
-	due   time.Time // when the last acquire ended by the user's own pace
-	phase float64   // where in its pace the user begins: all of them in step would be counted in lumps
-	stuck bool      // a grant was lost, and the store is asked no more
-	over  sync.Once
+	store   *store
+	process *connection
+	owner   any       // who takes a lock that it has once more
+	due     time.Time // when the last acquire ended by the user's own pace
+	phase   float64   // where in its pace the user begins: all of them in step would be counted in lumps
+	stuck   bool      // a grant was lost, and the store is asked no more
+	over    sync.Once
+	open    context.Context // until the user closes it
+	shut    context.CancelFunc
 
 	mu   sync.Mutex
 	held map[string]*holding // by lock and id
@@ -42,6 +51,9 @@ type locker struct {
 // Acquire waits in the store's queue.
 func (l *locker) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	lock.At(ctx, "before-acquire")
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(l.open, cancel)()
 	if l.stuck {
 		<-ctx.Done()
 		return lock.Grant{}, fmt.Errorf("%w; gave up waiting: %w", lock.ErrContended, ctx.Err())
@@ -90,13 +102,15 @@ func (l *locker) granted(ctx context.Context, r lock.Request, h *holding, issued
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.held[g.Lock+"/"+g.ID] = h
+	l.process.latest.Store(g.Lock, h.id)
 	return g
 }
 
 // Release gives the lock back.
 func (l *locker) Release(ctx context.Context, g lock.Grant) error {
 	lock.At(ctx, "before-free")
-	over, ok := l.store.release(g.Lock, number(g.ID))
+	id := l.meant(g)
+	over, ok := l.store.release(g.Lock, id)
 	if over {
 		l.mu.Lock()
 		delete(l.held, g.Lock+"/"+g.ID)
@@ -108,6 +122,17 @@ func (l *locker) Release(ctx context.Context, g lock.Grant) error {
 	}
 	lock.At(ctx, "release-done")
 	return nil
+}
+
+// meant returns the store's id of the grant that a release is about.
+func (l *locker) meant(g lock.Grant) uint64 {
+	id := number(g.ID)
+	if id == 0 && l.store.flaws.freesBeside {
+		if latest, ok := l.process.latest.Load(g.Lock); ok {
+			return latest.(uint64)
+		}
+	}
+	return id
 }
 
 // number returns the store's id, or 0, which no grant has.
@@ -148,8 +173,14 @@ func (l *locker) Watch(ctx context.Context, g lock.Grant) <-chan lock.Change {
 	return backends.HeldGrant{Lost: h.lost}.Watch(ctx, g.ValidUntil)
 }
 
-// Close frees what the user still holds.
+// ClosesBusy says that Close ends a wait of its user.
+func (*locker) ClosesBusy() {}
+
+// Close frees what the user still holds, and ends its wait.
 func (l *locker) Close() error {
+	if !l.store.flaws.strandsWaiters {
+		l.shut()
+	}
 	l.over.Do(func() { l.store.users.Add(-1) })
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -153,6 +153,7 @@ func storeOf(a backends.Access, v variant, p params) *store {
 	if !ok {
 		s = &store{
 			flaws: v.flaws, price: p.Price, permits: a.Permits, reenters: v.reenters, locks: map[string]*record{},
+			freed: map[uint64]bool{},
 		}
 		stores.byRun[k] = s
 	}
@@ -297,6 +298,24 @@ var variants = []variant{
 		flaws: flaws{freesForeign: true},
 	},
 	{
+		name:  "frees-again",
+		doc:   "A second release of one grant frees the lock whoever holds it.",
+		wrong: "a holder that releases twice frees the lock of the next one",
+		found: backends.FoundIn("unheld-release", "a release by a user without the lock that frees it",
+			"unheld_frees 0: found",
+		),
+		flaws: flaws{freesAgain: true},
+	},
+	{
+		name:  "frees-beside",
+		doc:   "A release by an object without a grant frees what another object of the same process holds.",
+		wrong: "an object that never had the lock frees it for its process",
+		found: backends.FoundIn("unheld-release", "a release by a user without the lock that frees it",
+			"unheld_frees 0: found", "release-forged",
+		),
+		flaws: flaws{freesBeside: true},
+	},
+	{
 		name:  "never-expires",
 		doc:   "Keeps a lock until it is released.",
 		wrong: "a holder that died keeps the lock for ever",
@@ -358,6 +377,13 @@ var variants = []variant{
 		wrong: "an acquire outlives its deadline, and a waiter cannot give up",
 		found: backends.FoundIn("cancel", "a deaf wait", "deaf_waits 0: found", "cancel"),
 		flaws: flaws{deaf: true},
+	},
+	{
+		name:  "strands-waiters",
+		doc:   "A wait goes on when its lock object is closed.",
+		wrong: "a user that closes its lock object waits for as long as others hold the lock",
+		found: backends.FoundIn("close", "a deaf wait", "deaf_waits 0: found"),
+		flaws: flaws{strandsWaiters: true},
 	},
 	{
 		name:  "never-tells",

@@ -44,6 +44,9 @@ type flaws struct {
 	oneMore         bool
 	forgetsEntries  bool
 	admitsProcess   bool
+	freesAgain      bool
+	freesBeside     bool
+	strandsWaiters  bool
 }
 
 // silent tells whether the store says nothing when a grant ends: one that told its victims would hide what it did to
@@ -67,8 +70,9 @@ type store struct {
 
 	mu     sync.Mutex
 	locks  map[string]*record
-	grants uint64 // ids and tokens are drawn from it
-	left   int64  // records of grants that are over
+	grants uint64          // ids and tokens are drawn from it
+	left   int64           // records of grants that are over
+	freed  map[uint64]bool // ids of grants that were released; only where the store frees again
 }
 
 // record is one lock.
@@ -301,7 +305,7 @@ func (s *store) free(name string, id uint64) bool {
 	s.expire(name)
 	r := s.record(name)
 	h := r.find(id)
-	if h == nil && s.flaws.freesForeign && len(r.holders) > 0 {
+	if h == nil && (s.flaws.freesForeign || s.freed[id]) && len(r.holders) > 0 {
 		h = r.holders[0]
 	}
 	if h == nil {
@@ -359,7 +363,9 @@ func (s *store) release(name string, id uint64) (over, ok bool) {
 	if s.flaws.keepsReleased {
 		return true, s.stands(name, id)
 	}
-	ok = s.free(name, id)
+	if ok = s.free(name, id); ok && s.flaws.freesAgain {
+		s.freed[id] = true
+	}
 	return s.record(name).find(id) == nil, ok || s.flaws.neverRefuses
 }
 

@@ -15,7 +15,7 @@ import (
 func TestGrantCountsFromItsBeginning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := lock.Arm(t.Context(), func(context.Context, string) { time.Sleep(100 * time.Millisecond) })
-		u := &locker{store: &store{locks: map[string]*record{}}, held: map[string]*holding{}}
+		u := &locker{process: &connection{}, open: context.Background(), store: &store{locks: map[string]*record{}}, held: map[string]*holding{}}
 		begun := time.Now().Add(100 * time.Millisecond) // behind the point before the request
 		g, err := u.Acquire(ctx, lock.Request{Lock: "a", TTL: time.Second})
 		if err != nil || g.Issued != begun || g.ValidUntil != backends.Validity(begun, time.Second) || !time.Now().After(begun) {
@@ -29,7 +29,7 @@ func TestGrantCountsFromItsBeginning(t *testing.T) {
 
 // TestRenewalCountsFromTheRequest keeps the store busy while the renewal waits for it.
 func TestRenewalCountsFromTheRequest(t *testing.T) {
-	u := &locker{store: &store{locks: map[string]*record{}}, held: map[string]*holding{}}
+	u := &locker{process: &connection{}, open: context.Background(), store: &store{locks: map[string]*record{}}, held: map[string]*holding{}}
 	g, err := u.Acquire(t.Context(), lock.Request{Lock: "a", TTL: time.Minute})
 	if err != nil {
 		t.Fatal(err)

@@ -161,6 +161,19 @@ func (h *hold) release(timeout time.Duration) error {
 	})
 }
 
+// giveAway ends the hold of a lock that is closed.
+func (h *hold) giveAway() {
+	h.leave()
+	h.mu.Lock()
+	h.ended = true
+	h.mu.Unlock()
+	e := h.event(kindRelease)
+	if seq, _ := h.user.s.stream.flushed(e); seq != 0 {
+		e.phase, e.op, e.code = info, seq, 7
+		h.user.s.stream.event(e)
+	}
+}
+
 func (h *hold) renew(timeout time.Duration) error {
 	r, ok := h.user.lock.(Renewer)
 	if !ok {

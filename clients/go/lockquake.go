@@ -39,7 +39,8 @@ type Lock interface {
 	Release(ctx context.Context, g Grant) error
 }
 
-// What a Lock may do beside; an io.Closer is closed at the end.
+// What a Lock may do beside; an io.Closer is closed at the end. Its Close alone may be called while another call is under
+// way, which then returns, with an error unless it was done.
 type (
 	// Renewer asks for more time, and returns the new end of the validity. ErrNotHeld and ErrLost say that the grant is
 	// gone.
@@ -49,6 +50,11 @@ type (
 	// Checker returns ErrNotHeld where the service says that the grant is gone.
 	Checker interface {
 		Check(ctx context.Context, g Grant) error
+	}
+	// UnheldReleaser releases a lock that this object does not have. Last is the grant of it that the object gave back
+	// last, or nil. The library is asked as by Release, and ErrNotHeld says that it said no.
+	UnheldReleaser interface {
+		ReleaseUnheld(ctx context.Context, name string, last *Grant) error
 	}
 	// Watcher arranges for lost to be called when the library says that the grant is gone.
 	Watcher interface {
@@ -230,6 +236,9 @@ func Main[L Lock](name string, connect func(*Access) (L, error), names ...string
 	}
 	if _, ok := any(kind).(Checker); ok {
 		orders = append(orders, "check")
+	}
+	if _, ok := any(kind).(UnheldReleaser); ok {
+		orders = append(orders, "release-unheld")
 	}
 	h["orders"] = orders
 	_, h["tells"] = any(kind).(Watcher)

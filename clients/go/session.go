@@ -252,7 +252,8 @@ func (s *session) run(life func()) {
 // middle of an operation.
 func (s *session) command(o order) error {
 	switch o.Do {
-	case "acquire", "release", "renew", "check", "read", "write", "arm", "continue", "cancel", "close":
+	case "acquire", "release", "renew", "check", "read", "write", "arm", "continue", "cancel", "close",
+		"release-unheld":
 	default:
 		return refuse("this client does not know the order %s", o.Do)
 	}
@@ -274,6 +275,9 @@ func (s *session) command(o order) error {
 		return nil
 	case w != nil && o.User < w.Users:
 		return refuse("user %d runs a workload: it can be armed and continued only", o.User)
+	case o.Do == "close":
+		s.run(func() { u.closeNow(o) })
+		return nil
 	case u.orders == nil:
 		u.orders = make(chan order, 256)
 		s.run(u.obey)

@@ -26,7 +26,8 @@ type user struct {
 	call       sync.Mutex      // the methods of a Lock are called one at a time
 	orders     chan order
 	holds      map[int]*hold
-	closed     bool // by an order
+	given      map[int]Grant // what it released last, by lock
+	closed     bool          // by an order; written under mu
 	cycles     int64
 	free, lag  int64      // open loop: since when it has had nothing to do; the worst lag of the schedule
 	armed      int32      // points
@@ -41,6 +42,7 @@ type user struct {
 func newUser(s *session, number int) *user {
 	u := &user{
 		s: s, number: number, id: uint32(s.start.Index)<<16 | uint32(number), holds: map[int]*hold{},
+		given:  map[int]Grant{},
 		points: map[string]string{},
 		random: rand.New(rand.NewSource(int64(s.start.Seed)*7919 + int64(number))),
 	}
@@ -124,29 +126,25 @@ func (u *user) giveUp() error {
 	return nil
 }
 
-// close closes the lock. What it has in hand ends here: nobody knows whether the service still keeps it.
+// close closes the lock, beside a call that is under way. What it has in hand ends here: nobody knows whether the service
+// still keeps it.
 func (u *user) close(timeout time.Duration) error {
 	c, ok := u.lock.(io.Closer)
 	if !ok {
 		return refuse("this lock cannot be closed")
 	}
-	u.closed = true
-	for lock, h := range u.holds {
-		h.leave()
-		h.mu.Lock()
-		h.ended = true
-		h.mu.Unlock()
-		e := h.event(kindRelease)
-		if seq, _ := u.s.stream.flushed(e); seq != 0 {
-			e.phase, e.op, e.code = info, seq, 7
-			u.s.stream.event(e)
-		}
-		delete(u.holds, lock)
+	u.mu.Lock()
+	closed, held := u.closed, u.holds
+	u.closed, u.holds = true, map[int]*hold{}
+	u.mu.Unlock()
+	if closed {
+		return refuse("user %d has closed its lock", u.number)
+	}
+	for _, h := range held {
+		h.giveAway()
 	}
 	e := event{user: u.id, kind: kindClose, phase: invoke, valid: Now() + int64(timeout)}
 	seq, _ := u.s.stream.flushed(e)
-	u.call.Lock()
-	defer u.call.Unlock()
 	if e.valid = 0; seq == 0 {
 		return c.Close()
 	}
@@ -155,6 +153,35 @@ func (u *user) close(timeout time.Duration) error {
 	}
 	e.phase, e.op = done, seq
 	u.s.stream.event(e)
+	return nil
+}
+
+// releaseUnheld releases a lock that the user does not have in hand.
+func (u *user) releaseUnheld(h *hold, lock int, timeout time.Duration) error {
+	r, ok := u.lock.(UnheldReleaser)
+	switch {
+	case !ok:
+		return refuse("this lock cannot be asked to release what it does not have")
+	case h != nil:
+		return refuse("user %d has %s in hand: want release", u.number, u.s.start.Locks[lock])
+	}
+	u.call.Lock()
+	defer u.call.Unlock()
+	var last *Grant
+	if g, ok := u.given[lock]; ok {
+		last = &g
+	}
+	e := event{user: u.id, kind: kindReleaseUnheld, phase: invoke, lock: uint16(lock), valid: Now() + int64(timeout)}
+	seq, _ := u.s.stream.flushed(e)
+	e.valid = 0
+	ctx, cancel := context.WithTimeout(u.base, timeout)
+	defer cancel()
+	if err := r.ReleaseUnheld(ctx, u.s.start.Locks[lock], last); err != nil {
+		return u.failed(e, seq, err)
+	}
+	if e.phase, e.op = done, seq; seq != 0 {
+		u.s.stream.event(e)
+	}
 	return nil
 }
 
@@ -285,18 +312,54 @@ func (u *user) obey() {
 	}
 }
 
+// closeNow closes the lock whatever is under way.
+func (u *user) closeNow(o order) {
+	err := u.join()
+	if err == nil {
+		err = u.close(u.timeout(o))
+	}
+	u.s.answer(result{ID: o.ID}, err)
+}
+
+func (u *user) timeout(o order) time.Duration {
+	if o.Timeout > 0 {
+		return time.Duration(o.Timeout)
+	}
+	return u.s.timeout
+}
+
+// held returns what the user has of a lock; closed says that it has closed its lock.
+func (u *user) held(lock int) (h *hold, closed bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.holds[lock], u.closed
+}
+
+// keep keeps what was granted, unless the lock was closed meanwhile.
+func (u *user) keep(h *hold) {
+	u.mu.Lock()
+	closed := u.closed
+	if !closed {
+		u.holds[h.lock] = h
+	}
+	u.mu.Unlock()
+	if closed {
+		h.giveAway()
+	}
+}
+
+func (u *user) drop(lock int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.holds, lock)
+}
+
 func (u *user) carryOut(o order, r *result) (err error) {
-	timeout := time.Duration(o.Timeout)
-	if timeout <= 0 {
-		timeout = u.s.timeout
-	}
-	switch {
-	case u.closed:
+	timeout := u.timeout(o)
+	h, closed := u.held(o.Lock)
+	if closed {
 		return refuse("user %d has closed its lock", u.number)
-	case o.Do == "close":
-		return u.close(timeout)
 	}
-	h := u.holds[o.Lock]
 	if o.Do == "acquire" {
 		switch {
 		case o.Mode != "" && o.Mode != "exclusive":
@@ -306,20 +369,25 @@ func (u *user) carryOut(o order, r *result) (err error) {
 		case h != nil:
 			h.leave()
 			h.gone() // what is over ends here at the latest
-			delete(u.holds, o.Lock)
+			u.drop(o.Lock)
 		}
 		if h, err = u.acquire(o.Lock, 0, timeout); err != nil {
 			return err
 		}
-		u.holds[o.Lock], r.Value, r.Grant = h, int64(h.grant.Token), h.grant.ID
+		u.keep(h)
+		r.Value, r.Grant = int64(h.grant.Token), h.grant.ID
 		return nil
+	}
+	if o.Do == "release-unheld" {
+		return u.releaseUnheld(h, o.Lock, timeout)
 	}
 	if h == nil {
 		return refuse("user %d has no grant of %s in hand", u.number, u.s.start.Locks[o.Lock])
 	}
 	switch o.Do {
 	case "release":
-		delete(u.holds, o.Lock)
+		u.drop(o.Lock)
+		u.given[o.Lock] = h.grant
 		return h.release(timeout)
 	case "renew":
 		return h.renew(timeout)

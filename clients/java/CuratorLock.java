@@ -49,6 +49,13 @@ public class CuratorLock extends Lockquake.Lock {
         tell.remove(grant.handle);
         ((Mutex) grant.handle).release();
     }
+    @Override public void releaseUnheld(String name, Lockquake.Grant last) throws Exception {
+        try {
+            (last == null ? new Mutex(client, name) : (Mutex) last.handle).release();
+        } catch (IllegalMonitorStateException e) {
+            throw new Lockquake.NotHeld(e.getMessage());
+        }
+    }
     @Override public void onLost(Lockquake.Grant grant, Runnable lost) { tell.put(grant.handle, lost); }
     @Override public void keeps() {} // the library's own pings keep the session alive
     @Override public void close() { client.close(); }

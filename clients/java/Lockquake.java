@@ -166,7 +166,8 @@ public final class Lockquake {
 
     /**
      * One user's lock, with a connection of its own. Its methods are called one at a time. acquire and release are called in the user's own thread, always
-     * the same one; renew may be called in another that stands in for it. An acquire whose user gives up is interrupted.
+     * the same one; renew may be called in another that stands in for it. An acquire whose user gives up is interrupted. close alone may be called in another
+     * thread while a call is under way.
      */
     public abstract static class Lock {
         protected final Access access;
@@ -186,6 +187,12 @@ public final class Lockquake {
         /** Optional: throw NotHeld where the service says that the grant is gone. */
         public void check(Grant grant) throws Exception { throw new UnsupportedOperationException(); }
 
+        /**
+         * Optional: release a lock that this object does not have, by the library's own call. last is the grant of it that the object gave back last, or
+         * null. NotHeld says that the library said no.
+         */
+        public void releaseUnheld(String name, Grant last) throws Exception { throw new UnsupportedOperationException(); }
+
         /** Optional: override it where a grant lasts while the process lives, though nobody asks for more time, as where a session is kept alive. */
         public void keeps() { throw new UnsupportedOperationException(); }
 
@@ -201,7 +208,7 @@ public final class Lockquake {
          */
         public void onRenewed(Grant grant, LongConsumer tell) throws Exception { throw new UnsupportedOperationException(); }
 
-        /** Free what the lock holds. */
+        /** Free what the lock holds. A call that is under way in another thread then ends, by an exception unless it was done. */
         public void close() throws Exception {}
 
         /** A grant of the TTL that the run asks for. */
@@ -704,6 +711,11 @@ public final class Lockquake {
         long get() throws Exception;
     }
 
+    /** An order to carry out, with what its answer says. */
+    private interface Answering {
+        void run(Map<String, Object> answer) throws Exception;
+    }
+
     /** Something to do. */
     private interface Act {
         void run() throws Exception;
@@ -881,6 +893,7 @@ public final class Lockquake {
         private final SplittableRandom random;
         private final Object call = new Object();
         private final Map<Integer, Hold> holds = new LinkedHashMap<>();
+        private final Map<Integer, Grant> given = new LinkedHashMap<>(); // what it released last
         private final Map<String, String> points = new LinkedHashMap<>(); // armed ones, with what is to be done there; guarded by the session
         private final Semaphore let = new Semaphore(0);
         private volatile boolean armed;
@@ -893,7 +906,7 @@ public final class Lockquake {
         private long free;
         private Thread asking; // whose acquire is under way, guarded by mu; null: none
         private long under; // the number of its invoke; 0 where there was no room for it
-        private boolean closed;
+        private volatile boolean closed;
 
         User(Session session, int number) {
             this.session = session;
@@ -985,26 +998,47 @@ public final class Lockquake {
             }
         }
 
-        /** Closes the lock. What it has in hand ends here: nobody knows whether the service still keeps it. */
+        /** Closes the lock, beside a call that is under way. What it has in hand ends here: nobody knows whether the service still keeps it. */
         private void close(long timeout) {
-            closed = true;
-            for (Hold h : holds.values()) {
-                h.giveAway();
+            List<Hold> held;
+            synchronized (mu) {
+                if (closed) { throw new Certain("user " + number + " has closed its lock"); }
+                closed = true;
+                held = List.copyOf(holds.values());
+                holds.clear();
             }
-            holds.clear();
+            held.forEach(Hold::giveAway);
             Fields f = new Fields("");
             f.valid = now() + timeout; // when it has to end
             long seq = stream.event(name, "close", "invoke", true, f).seq;
             f.valid = 0;
             try {
-                synchronized (call) {
-                    lock.close();
-                }
+                lock.close();
             } catch (Throwable e) {
                 throw failed("close", seq, e, f);
             }
             f.op = seq;
             if (seq > 0) { stream.event(name, "close", "ok", false, f); }
+        }
+
+        /** Releases a lock that the user does not have in hand. */
+        private void releaseUnheld(int index, Hold hold, long timeout) {
+            String of = session.locks.get(index);
+            if (!lock.has("releaseUnheld")) { throw new Certain("this lock cannot be asked to release what it does not have"); }
+            if (hold != null) { throw new Certain("user " + number + " has " + of + " in hand: want release"); }
+            synchronized (call) {
+                Fields f = new Fields(of);
+                f.valid = now() + timeout; // when it has to end
+                long seq = stream.event(name, "release-unheld", "invoke", true, f).seq;
+                f.valid = 0;
+                try {
+                    lock.releaseUnheld(of, given.get(index));
+                } catch (Throwable e) {
+                    throw failed("release-unheld", seq, e, f);
+                }
+                f.op = seq;
+                if (seq > 0) { stream.event(name, "release-unheld", "ok", false, f); }
+            }
         }
 
         Hold acquire(int index, long intended) throws Exception { return acquire(index, intended, session.timeout); }
@@ -1056,18 +1090,8 @@ public final class Lockquake {
             CURRENT.set(this);
             try {
                 for (Tree order; !(order = orders.take()).keys.isEmpty(); ) {
-                    Map<String, Object> answer = new LinkedHashMap<>();
-                    answer.put("id", order.number("id", 0));
-                    try {
-                        if (session.halted()) { throw new Certain("the client was told to stop"); }
-                        connect();
-                        carryOut(order, answer);
-                        answer.put("outcome", "ok");
-                    } catch (Throwable e) {
-                        answer.put("outcome", outcome(e instanceof Failed ? e.getCause() : e));
-                        answer.put("error", words(e));
-                    }
-                    stream.send("result", answer);
+                    Tree one = order;
+                    answer(order, answer -> carryOut(one, answer));
                 }
             } catch (InterruptedException e) {
                 session.tally(e); // nobody interrupts it
@@ -1077,16 +1101,33 @@ public final class Lockquake {
             }
         }
 
+        /** Does what an order says, and sends what came of it. */
+        private void answer(Tree order, Answering what) {
+            Map<String, Object> answer = new LinkedHashMap<>();
+            answer.put("id", order.number("id", 0));
+            try {
+                if (session.halted()) { throw new Certain("the client was told to stop"); }
+                connect();
+                what.run(answer);
+                answer.put("outcome", "ok");
+            } catch (Throwable e) {
+                answer.put("outcome", outcome(e instanceof Failed ? e.getCause() : e));
+                answer.put("error", words(e));
+            }
+            stream.send("result", answer);
+        }
+
+        /** Closes the lock whatever is under way. */
+        void closeNow(Tree order) { answer(order, answer -> close(timeoutOf(order))); }
+
+        private long timeoutOf(Tree order) { return order.number("timeout_ns", 0) > 0 ? order.number("timeout_ns", 0) : session.timeout; }
+
         private void carryOut(Tree order, Map<String, Object> answer) throws Exception {
             int index = (int) order.number("lock", 0);
             String what = order.text("do");
-            long timeout = order.number("timeout_ns", 0) > 0 ? order.number("timeout_ns", 0) : session.timeout;
+            long timeout = timeoutOf(order);
             Hold h = holds.get(index);
             if (closed) { throw new Certain("user " + number + " has closed its lock"); }
-            if (what.equals("close")) {
-                close(timeout);
-                return;
-            }
             if (what.equals("acquire")) {
                 if (order.text("mode").equals("shared")) { throw new Certain("this lock knows exclusive alone"); }
                 if (h != null) {
@@ -1094,9 +1135,13 @@ public final class Lockquake {
                     holds.remove(index);
                 }
                 h = acquire(index, 0, timeout);
-                holds.put(index, h);
+                keep(index, h);
                 answer.put("value", h.grant.token);
                 answer.put("grant", h.grant.id);
+                return;
+            }
+            if (what.equals("release-unheld")) {
+                releaseUnheld(index, h, timeout);
                 return;
             }
             if (h == null) { throw new Certain("user " + number + " has no grant of " + session.locks.get(index) + " in hand"); }
@@ -1105,6 +1150,7 @@ public final class Lockquake {
             switch (what) {
                 case "release" -> {
                     holds.remove(index);
+                    given.put(index, h.grant);
                     h.release();
                 }
                 case "read" -> answer.put("value", h.read(timeout));
@@ -1112,6 +1158,16 @@ public final class Lockquake {
                 case "renew" -> h.renew();
                 default -> h.check();
             }
+        }
+
+        /** Keeps what was granted, unless the lock was closed meanwhile. */
+        private void keep(int index, Hold h) {
+            boolean late;
+            synchronized (mu) {
+                late = closed;
+                if (!late) { holds.put(index, h); }
+            }
+            if (late) { h.giveAway(); }
         }
 
         /** Forgets a grant that is lost or over. */
@@ -1380,6 +1436,7 @@ public final class Lockquake {
             for (String o : List.of("renew", "check")) {
                 if (Lock.overrides(lock, o)) { orders.add(o); }
             }
+            if (Lock.overrides(lock, "releaseUnheld")) { orders.add("release-unheld"); }
             h.put("orders", orders);
             h.put("tells", Lock.overrides(lock, "onLost"));
             h.put("keeps", Lock.overrides(lock, "keeps"));
@@ -1464,7 +1521,7 @@ public final class Lockquake {
         private String takeOrder(Tree order) {
             String what = order.text("do"), point = order.text("point"), action = order.text("action");
             long number = order.number("user", 0), lock = order.number("lock", 0);
-            if (!List.of("acquire", "release", "renew", "check", "read", "write", "arm", "continue", "cancel", "close").contains(what)) {
+            if (!List.of("acquire", "release", "renew", "check", "read", "write", "arm", "continue", "cancel", "close", "release-unheld").contains(what)) {
                 return "a client of Lockquake.java does not know the order " + what;
             }
             if (lock < 0 || lock >= locks.size() || number < 0 || number >= 1 << 16) { return "there is no lock " + lock + " or no user " + number; }
@@ -1494,6 +1551,10 @@ public final class Lockquake {
             }
             if (number < start.tree("workload").number("users", 0)) {
                 return "user " + number + " runs a workload: it can be armed and continued only";
+            }
+            if (what.equals("close")) {
+                threads.add(daemon(() -> u.closeNow(order)));
+                return null;
             }
             if (u.orders == null) {
                 u.orders = new LinkedBlockingQueue<>();

@@ -86,11 +86,14 @@ export class Grant {
 }
 
 /**
- * One user's lock, with a connection of its own. Its methods are called one at a time, and may be async. Optional ones,
+ * One user's lock, with a connection of its own. Its methods are called one at a time, but for cancel and close, which
+ * may be called while another call is under way. They may be async. Optional ones,
  * which an author adds:
  *
  * - renew(grant) asks for more time, and returns the new end of the validity. NotHeld and Lost: the grant is gone.
  * - check(grant) throws NotHeld where the service says that the grant is gone.
+ * - releaseUnheld(name, last) releases a lock that this object does not have, by the library's own call. last is the
+ *   grant of it that the object gave back last, or undefined. NotHeld: the library said no.
  * - onLost(grant, tell) arranges for tell() to be called when the library says that the grant is gone.
  * - onRenewed(grant, tell) arranges for tell(valid) to be called after each renewal that the library made by itself,
  *   with the new end of the validity. It counts from when the renewal was sent; UNKNOWN: the library does not say.
@@ -121,7 +124,7 @@ export class Lock {
     throw new Error(`no release of ${grant.id} is written`);
   }
 
-  /** Free what the lock holds. */
+  /** Free what the lock holds. A call that is under way then ends, by an error unless it was done. */
   close() {}
 
   /** A grant of the TTL that the run asks for. */
@@ -539,6 +542,15 @@ class Hold {
     });
   }
 
+  /** Ends the hold of a lock that is closed: nobody knows whether the service still keeps it. */
+  async giveAway() {
+    const { stream, name } = this.user;
+    this.over.raise();
+    this.ended = true;
+    const op = await stream.flushed(name, "release", "invoke", this.fields);
+    if (op) stream.event(name, "release", "info", { op, code: "cancelled", ...this.fields });
+  }
+
   renew(timeout) {
     return this.user.call.take(async () => {
       if (this.ended) return;
@@ -566,6 +578,7 @@ class Hold {
 /** One lock user. It runs a workload, or does what it is told. */
 class User {
   holds = new Map(); // by the number of the lock
+  given = new Map(); // what it released last, by the same
   call = new Turns(); // of the lock's methods
   orders = new Turns();
   ordered = false;
@@ -623,24 +636,38 @@ class User {
     if (this.under === op) await this.lock.cancel();
   }
 
-  /** Closes the lock. What it has in hand ends here: nobody knows whether the service still keeps it. */
+  /** Closes the lock, beside a call that is under way. What it has in hand ends here. */
   async close(timeout) {
+    const held = [...this.holds.values()];
     this.closed = true;
-    for (const h of this.holds.values()) {
-      h.over.raise();
-      h.ended = true;
-      const op = await this.stream.flushed(this.name, "release", "invoke", h.fields);
-      if (op) this.stream.event(this.name, "release", "info", { op, code: "cancelled", ...h.fields });
-    }
     this.holds.clear();
+    for (const h of held) await h.giveAway();
     const op = await this.stream.flushed(this.name, "close", "invoke", { valid: this.deadline(timeout) });
     try {
-      await this.call.take(() => this.lock.close());
+      await this.lock.close();
     } catch (err) {
       this.failed("close", op, err);
       throw err;
     }
     if (op) this.stream.event(this.name, "close", "ok", { op });
+  }
+
+  /** Releases a lock that the user does not have in hand. */
+  releaseUnheld(lock, hold, timeout) {
+    const name = this.session.locks[lock];
+    if (!this.lock.releaseUnheld) throw new Certain("this lock cannot be asked to release what it does not have");
+    if (hold) throw new Certain(`user ${this.number} has ${name} in hand: want release`);
+    return this.call.take(async () => {
+      const asked = { lock: name, valid: this.deadline(timeout) };
+      const op = await this.stream.flushed(this.name, "release-unheld", "invoke", asked);
+      try {
+        await this.lock.releaseUnheld(name, this.given.get(lock));
+      } catch (err) {
+        this.failed("release-unheld", op, err, { lock: name });
+        throw err;
+      }
+      if (op) this.stream.event(this.name, "release-unheld", "ok", { op, lock: name });
+    });
   }
 
   async acquire(lock, intended = 0n, timeout = this.session.timeout) {
@@ -727,16 +754,27 @@ class User {
   /** Does what it is told, when what it was told before is done. */
   obey(order) {
     this.ordered = true;
-    return this.orders.take(async () => {
-      let answer = { id: order.id, outcome: "ok" };
-      try {
-        if (this.session.halt.up) throw new Certain("the client was told to stop");
-        await this.connect();
-        answer = { ...answer, ...(await this.carryOut(order)) };
-      } catch (err) {
-        answer = { ...answer, outcome: outcome(err)[0], error: told(err) };
-      }
-      await this.stream.send("result", answer);
+    return this.orders.take(() => this.answer(order, () => this.carryOut(order)));
+  }
+
+  /** Does what an order says, and sends what came of it. */
+  async answer(order, work) {
+    let answer = { id: order.id, outcome: "ok" };
+    try {
+      if (this.session.halt.up) throw new Certain("the client was told to stop");
+      await this.connect();
+      answer = { ...answer, ...(await work()) };
+    } catch (err) {
+      answer = { ...answer, outcome: outcome(err)[0], error: told(err) };
+    }
+    await this.stream.send("result", answer);
+  }
+
+  /** Closes the lock whatever is under way. */
+  closeNow(order) {
+    return this.answer(order, () => {
+      if (this.closed) throw new Certain(`user ${this.number} has closed its lock`);
+      return this.close(order.timeout_ns ? order.timeout_ns / 1e6 : undefined);
     });
   }
 
@@ -744,7 +782,6 @@ class User {
     let h = this.holds.get(lock);
     const timeout = ns ? ns / 1e6 : undefined, name = this.session.locks[lock];
     if (this.closed) throw new Certain(`user ${this.number} has closed its lock`);
-    if (what === "close") return this.close(timeout);
     if (what === "acquire") {
       if (mode && mode !== "exclusive") throw new Certain("this lock knows exclusive alone");
       if (h?.stands()) throw new Certain(`user ${this.number} has ${name} in hand already`);
@@ -752,15 +789,20 @@ class User {
       h?.gone();
       this.holds.delete(lock);
       h = await this.acquire(lock, 0n, timeout);
-      this.holds.set(lock, h);
+      if (this.closed) await h.giveAway();
+      else this.holds.set(lock, h);
       return { value: h.grant.token, grant: String(h.grant.id) };
     }
+    if (what === "release-unheld") return this.releaseUnheld(lock, h, timeout);
     if (!h) throw new Certain(`user ${this.number} has no grant of ${name} in hand`);
     if ((what === "read" || what === "write") && !this.register) throw new Certain("the run has no resource");
     if ((what === "renew" || what === "check") && !this.lock[what]) throw new Certain(`this lock knows no ${what}`);
     if (what === "read") return { value: await h.read(timeout) };
     if (what === "write") return h.write(BigInt(value ?? 0), timeout);
-    if (what === "release") this.holds.delete(lock);
+    if (what === "release") {
+      this.holds.delete(lock);
+      this.given.set(lock, h.grant);
+    }
     return h[what](timeout);
   }
 
@@ -910,7 +952,11 @@ const WORKLOADS = {
   counter, inventory, booking, balance, stampede, spread, once,
 };
 
-const ORDERS = ["acquire", "release", "renew", "check", "read", "write", "arm", "continue", "cancel", "close"];
+const ORDERS = [
+  "acquire", "release", "renew", "check", "read", "write", "arm", "continue", "cancel", "close", "release-unheld",
+];
+/** The methods of the orders that not every lock takes. */
+const OPTIONAL = { renew: "renew", check: "check", cancel: "cancel", "release-unheld": "releaseUnheld" };
 
 /** A client between its start and its end. */
 class Session {
@@ -944,7 +990,7 @@ class Session {
       software: `Node.js ${process.versions.node}`, libraries: this.libraries,
       boot_id: readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim(),
       time_ns: readlinkSync("/proc/self/ns/time"), now: now(),
-      points: [...POINTS, ...points], orders: ["close", ...["renew", "check", "cancel"].filter((o) => offers[o])],
+      points: [...POINTS, ...points], orders: ["close", ...Object.keys(OPTIONAL).filter((o) => offers[OPTIONAL[o]])],
       tells: Boolean(offers.onLost), keeps, elsewhere,
     });
     let text = "";
@@ -1034,6 +1080,7 @@ class Session {
     if (number < (this.start.workload?.users ?? 0)) {
       return answer(`user ${number} runs a workload: it can be armed and continued only`);
     }
+    if (what === "close") return void u.closeNow(order);
     u.obey(order);
   }
 

@@ -22,6 +22,7 @@ class RedisLock extends lockquake.Lock {
   cancel() { this.givenUp = true; }
   ttl() { return String(this.access.ttlNs / 1_000_000n); }
   release({ id, handle }) { return this.mine("EVAL", own('"del", KEYS[1]'), "1", handle, id); }
+  releaseUnheld(name, last) { return this.release(last ?? { id: randomUUID(), handle: `lockquake:${name}` }); }
   async renew({ id, handle }) {
     const sent = lockquake.now();
     await this.mine("EVAL", own('"pexpire", KEYS[1], ARGV[2]'), "1", handle, id, this.ttl());

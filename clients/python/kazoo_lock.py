@@ -38,6 +38,10 @@ class KazooLock(lockquake.Lock):
         self.tell.pop(grant.handle, None)
         grant.handle.release()
 
+    def release_unheld(self, name, last):
+        if not (last.handle if last else Lock(self.client, "/lockquake/" + name)).release():
+            raise lockquake.NotHeld("the library has no node")
+
     def cancel(self):
         self.asked.cancel()
 

@@ -98,7 +98,7 @@ class Grant:
 
 class Lock:
     """One user's lock, with a connection of its own. Its methods are called one at a time, each in the user's own thread or, for renew, in one
-    that stands in for it."""
+    that stands in for it. cancel and close alone may be called in another thread while a call is under way."""
 
     keeps = False  # whether a grant lasts while the process lives, though nobody asks for more time, as where a session is kept alive
     elsewhere = False  # whether the lock is at another key than the one at which lockquake asks the service for it
@@ -123,6 +123,11 @@ class Lock:
         """Optional: raise NotHeld where the service says that the grant is gone."""
         raise NotImplementedError
 
+    def release_unheld(self, name, last):
+        """Optional: release a lock that this object does not have, by the library's own call. last is the grant of it that the object gave back
+        last, or None. NotHeld says that the library said no."""
+        raise NotImplementedError
+
     def on_lost(self, grant, tell):
         """Optional: arrange for tell() to be called when the library says that the grant is gone."""
         raise NotImplementedError
@@ -137,7 +142,7 @@ class Lock:
         raise NotImplementedError
 
     def close(self):
-        """Free what the lock holds."""
+        """Free what the lock holds. A call that is under way in another thread then ends, by an exception unless it was done."""
 
     def grant(self, id, sent, token=0, handle=None):
         """A grant of the TTL that the run asks for."""
@@ -411,6 +416,16 @@ class Hold:
         at("before-write")
         self.done("write", lambda: (self.user.register.write(self, value, timeout or self.user.session.timeout), {}), value=value)
 
+    def give_away(self):
+        """Ends the hold of a lock that is closed: nobody knows whether the service still keeps it."""
+        self.over.set()
+        with self.mu:
+            self.ended = True
+        stream, name = self.user.stream, self.user.name
+        seq, _ = stream.event(name, "release", "invoke", True, **self.fields)
+        if seq:
+            stream.event(name, "release", "info", op=seq, code="cancelled", **self.fields)
+
     def release(self, timeout=None):
         at("before-release")
         self.over.set()
@@ -448,7 +463,7 @@ class User:
         self.lock = self.register = self.orders = None
         self.call, self.holds, self.cycles, self.lag, self.free = threading.RLock(), {}, 0, 0, 0
         self.armed, self.points, self.waiting, self.let = False, {}, None, threading.Event()
-        self.mu, self.under, self.closed = threading.Lock(), None, False
+        self.mu, self.under, self.closed, self.given = threading.Lock(), None, False, {}
 
     def connect(self):
         s = self.session
@@ -478,25 +493,37 @@ class User:
             self.under = op
 
     def close(self, timeout):
-        """Closes the lock. What it has in hand ends here: nobody knows whether the service still keeps it."""
-        self.closed = True
-        for h in self.holds.values():
-            h.over.set()
-            with h.mu:
-                h.ended = True
-            seq, _ = self.stream.event(self.name, "release", "invoke", True, **h.fields)
-            if seq:
-                self.stream.event(self.name, "release", "info", op=seq, code="cancelled", **h.fields)
-        self.holds.clear()
+        """Closes the lock, beside a call that is under way. What it has in hand ends here."""
+        self.connect()
+        with self.mu:
+            holds, self.holds, self.closed = self.holds, {}, True
+        for h in holds.values():
+            h.give_away()
         seq, _ = self.stream.event(self.name, "close", "invoke", True, valid=self.deadline(timeout))
         try:
-            with self.call:
-                self.lock.close()
+            self.lock.close()
         except Exception as err:
             self.failed("close", seq, err)
             raise
         if seq:
             self.stream.event(self.name, "close", "ok", op=seq)
+
+    def release_unheld(self, lock, hold, timeout):
+        """Releases a lock that the user does not have in hand."""
+        name = self.session.locks[lock]
+        if not self.has("release_unheld"):
+            raise Certain("this lock cannot be asked to release what it does not have")
+        if hold is not None:
+            raise Certain(f"user {self.number} has {name} in hand: want release")
+        with self.call:
+            seq, _ = self.stream.event(self.name, "release-unheld", "invoke", True, lock=name, valid=self.deadline(timeout))
+            try:
+                self.lock.release_unheld(name, self.given.get(lock))
+            except Exception as err:
+                self.failed("release-unheld", seq, err, lock=name)
+                raise
+            if seq:
+                self.stream.event(self.name, "release-unheld", "ok", op=seq, lock=name)
 
     def acquire(self, lock, intended=0, timeout=None):
         while len(self.stream.lines) > CROWDED and not self.session.halt.is_set():
@@ -581,26 +608,34 @@ class User:
             order = self.orders.get()
             if order is None:
                 break
-            answer = {"id": order["id"], "outcome": "ok"}
-            try:
-                if self.session.halt.is_set():
-                    raise Certain("the client was told to stop")
-                self.connect()
-                answer.update(self.carry_out(order))
-            except Exception as err:
-                answer.update(outcome=outcome(err)[0], error=told(err))
-            self.stream.send("result", answer)
+            self.answer(order, self.carry_out)
         for h in self.holds.values():
             self.session.attempt(h.release)
+
+    def answer(self, order, do):
+        """Does what an order says, and sends what came of it."""
+        answer = {"id": order["id"], "outcome": "ok"}
+        try:
+            if self.session.halt.is_set():
+                raise Certain("the client was told to stop")
+            self.connect()
+            answer.update(do(order))
+        except Exception as err:
+            answer.update(outcome=outcome(err)[0], error=told(err))
+        self.stream.send("result", answer)
+
+    def close_now(self, order):
+        """Closes the lock whatever is under way."""
+        if self.closed:
+            raise Certain(f"user {self.number} has closed its lock")
+        self.close(order.get("timeout_ns", 0) / 1e9 or None)
+        return {}
 
     def carry_out(self, order):
         lock, do, h = order.get("lock", 0), order["do"], self.holds.get(order.get("lock", 0))
         timeout = order.get("timeout_ns", 0) / 1e9 or None
         if self.closed:
             raise Certain(f"user {self.number} has closed its lock")
-        if do == "close":
-            self.close(timeout)
-            return {}
         if do == "acquire":
             if order.get("mode", "exclusive") not in ("", "exclusive"):
                 raise Certain("this lock knows exclusive alone")
@@ -610,8 +645,17 @@ class User:
                 h.over.set()
                 h.gone()
                 del self.holds[lock]
-            h = self.holds[lock] = self.acquire(lock, timeout=timeout)
+            h = self.acquire(lock, timeout=timeout)
+            with self.mu:
+                closed = self.closed
+                if not closed:
+                    self.holds[lock] = h
+            if closed:
+                h.give_away()
             return {"value": h.grant.token, "grant": str(h.grant.id)}
+        if do == "release-unheld":
+            self.release_unheld(lock, h, timeout)
+            return {}
         if h is None:
             raise Certain(f"user {self.number} has no grant of {self.session.locks[lock]} in hand")
         if do in ("read", "write") and self.register is None:
@@ -619,7 +663,8 @@ class User:
         if do in ("renew", "check") and not self.has(do):
             raise Certain(f"this lock knows no {do}")
         if do == "release":
-            del self.holds[lock]
+            self.holds.pop(lock, None)
+            self.given[lock] = h.grant
             h.release(timeout)
         elif do == "write":
             h.write(order.get("value", 0), timeout)
@@ -810,7 +855,8 @@ class Session:
             "version": VERSION, "process": self.process, "software": f"Python {sys.version.split()[0]}", "libraries": self.libraries,
             "boot_id": open("/proc/sys/kernel/random/boot_id").read().strip(), "time_ns": os.readlink("/proc/self/ns/time"), "now": now(),
             "formats": ["jsonl"], "pid": os.getpid(), "points": [*POINTS, *self.factory.points],
-            "orders": ["close"] + [o for o in ("renew", "check", "cancel") if overrides(self.factory, o)], "tells": overrides(self.factory, "on_lost"),
+            "orders": ["close"] + [o for o in ("renew", "check", "cancel", "release-unheld") if overrides(self.factory, o.replace("-", "_"))],
+            "tells": overrides(self.factory, "on_lost"),
             "keeps": self.factory.keeps, "elsewhere": self.factory.elsewhere,
         })
         for line in sys.stdin.buffer:
@@ -883,7 +929,7 @@ class Session:
             done = {"id": order["id"], "outcome": "fail" if error else "ok"}
             self.stream.send("result", {**done, "error": error} if error else done)
         do, number, w = order["do"], order.get("user", 0), self.start.get("workload")
-        if do not in ("acquire", "release", "renew", "check", "read", "write", "arm", "continue", "cancel", "close"):
+        if do not in ("acquire", "release", "renew", "check", "read", "write", "arm", "continue", "cancel", "close", "release-unheld"):
             return answer(f"a client of lockquake.py does not know the order {do}")
         if not (0 <= order.get("lock", 0) < len(self.locks) and 0 <= number < 1 << 16):
             return answer(f"there is no lock {order.get('lock')} or no user {number}")
@@ -907,6 +953,8 @@ class Session:
             return answer()
         if w and number < w["users"]:
             return answer(f"user {number} runs a workload: it can be armed and continued only")
+        if do == "close":
+            return self.run(lambda: u.answer(order, u.close_now))
         if u.orders is None:
             u.orders = queue.SimpleQueue()
             self.run(u.obey)

@@ -22,8 +22,11 @@ class RedisLock(lockquake.Lock):
             host, port, username=access.user or None, password=access.password or None,
             socket_timeout=access.timeout, socket_connect_timeout=access.timeout)
 
+    def object(self, name):
+        return Timed(self.redis, "lockquake:" + name, timeout=self.access.ttl, sleep=0.01, thread_local=False)
+
     def acquire(self, name, timeout):
-        lock = Timed(self.redis, "lockquake:" + name, timeout=self.access.ttl, sleep=0.01, thread_local=False)
+        lock = self.object(name)
         if not lock.acquire(blocking_timeout=timeout):
             raise lockquake.Contended()
         return self.grant(lock.local.token.decode(), lock.sent, handle=lock)
@@ -32,6 +35,12 @@ class RedisLock(lockquake.Lock):
         try:
             grant.handle.release()
         except redis.exceptions.LockNotOwnedError as err:
+            raise lockquake.NotHeld(str(err)) from err
+
+    def release_unheld(self, name, last):
+        try:
+            (last.handle if last else self.object(name)).release()
+        except redis.exceptions.LockError as err:
             raise lockquake.NotHeld(str(err)) from err
 
     def renew(self, grant):

@@ -142,9 +142,10 @@ func (s *session) grow(ctx context.Context, n int) error {
 
 // newUser connects one user.
 func (s *session) newUser(ctx context.Context, number int) (*user, error) {
-	u := &user{s: s, name: s.userName(number), number: number, holds: map[int]*hold{}}
+	u := &user{s: s, name: s.userName(number), number: number, given: map[int]lock.Grant{}}
 	u.points.user = u
 	u.base = u.at(s.life)
+	u.calls, u.over = context.WithCancel(u.base)
 	var err error
 	if u.locker, err = s.service.Locker(ctx, number); err != nil {
 		return nil, fmt.Errorf("locker of user %d: %w", number, err)

@@ -31,6 +31,13 @@ func (s *session) command(c wire.Command) error {
 		return s.answer(c, result{err: u.points.proceed(c.Point)})
 	case wire.DoCancel:
 		return s.answer(c, result{err: u.giveUp()})
+	case wire.DoClose:
+		s.running.Go(func() {
+			if err := s.answer(c, result{err: u.close(s.within(c))}); err != nil {
+				s.end(fmt.Errorf("result: %w", err))
+			}
+		})
+		return nil
 	}
 	if u.orders == nil {
 		orders := make(chan wire.Command, maxOrders)
@@ -69,7 +76,7 @@ func (s *session) person(c wire.Command) (*user, error) {
 	switch c.Do {
 	case wire.DoArm, wire.DoContinue:
 	case wire.DoAcquire, wire.DoReenter, wire.DoRelease, wire.DoRenew, wire.DoCheck, wire.DoRead, wire.DoWrite,
-		wire.DoCancel, wire.DoClose:
+		wire.DoCancel, wire.DoClose, wire.DoReleaseUnheld:
 		if w := s.start.Workload; w != nil && c.User < w.Users {
 			return nil, refusal(fmt.Sprintf("user %d runs a workload: it can be armed and continued only", c.User))
 		}
@@ -117,8 +124,7 @@ func (u *user) obey(orders <-chan wire.Command) {
 			u.s.end(fmt.Errorf("result: %w", err))
 		}
 	}
-	for l, h := range u.holds {
-		delete(u.holds, l)
+	for _, h := range u.held.all() {
 		for over := false; !over && u.s.life.Err() == nil; {
 			over, _ = h.again.giveBack(u.s.timeout) // recorded
 		}
@@ -135,17 +141,19 @@ func (u *user) dismiss() {
 	}
 }
 
-func (u *user) carryOut(c wire.Command) (r result) {
-	timeout := time.Duration(c.Timeout)
-	if timeout <= 0 {
-		timeout = u.s.timeout
+// within is the time that an order may take.
+func (s *session) within(c wire.Command) time.Duration {
+	if c.Timeout > 0 {
+		return time.Duration(c.Timeout)
 	}
-	h := u.holds[c.Lock]
-	switch {
-	case u.closed:
-		return result{err: refusal(fmt.Sprintf("user %d has closed its lock", u.number))}
-	case c.Do == wire.DoClose:
-		return result{err: u.close(timeout)}
+	return s.timeout
+}
+
+func (u *user) carryOut(c wire.Command) (r result) {
+	timeout := u.s.within(c)
+	h, closed := u.held.get(c.Lock)
+	if closed {
+		return result{err: hasClosed(u.number)}
 	}
 	if c.Do == wire.DoAcquire || c.Do == wire.DoReenter {
 		mode, ok := lock.ParseMode(c.Mode)
@@ -157,16 +165,20 @@ func (u *user) carryOut(c wire.Command) (r result) {
 		}
 		return u.take(h, demand{lock: c.Lock, mode: mode, timeout: timeout})
 	}
+	if c.Do == wire.DoReleaseUnheld {
+		return result{err: unheld{u, c.Lock}.release(h, timeout)}
+	}
 	if h == nil {
 		return result{err: refusal(fmt.Sprintf("user %d has no grant of %s in hand", u.number,
 			u.s.start.Locks[c.Lock]))}
 	}
 	switch c.Do {
 	case wire.DoRelease:
-		var over bool
-		if over, r.err = h.again.giveBack(timeout); over {
-			delete(u.holds, c.Lock)
+		if !h.again.any() { // a close has nothing to end here
+			u.held.drop(c.Lock)
+			u.given[c.Lock] = h.current()
 		}
+		_, r.err = h.again.giveBack(timeout)
 	case wire.DoRenew:
 		r.err = h.renewNow(timeout)
 	case wire.DoCheck:
@@ -188,13 +200,19 @@ func (u *user) take(old *hold, d demand) result {
 		}
 		old.changed(lock.Change{At: time.Now(), Lost: true}) // what is over ends here at the latest
 		old.unfollow()
-		delete(u.holds, d.lock)
+		u.held.drop(d.lock)
 	}
-	h, err := u.acquire(u.at(u.s.load), d)
+	ctx, cancel := context.WithCancel(u.at(u.s.load))
+	defer cancel()
+	defer context.AfterFunc(u.calls, cancel)()
+	h, err := u.acquire(ctx, d)
 	if err != nil {
 		return result{err: err}
 	}
-	u.holds[d.lock] = h
+	if !u.held.keep(h) {
+		h.giveAway(d.timeout)
+		h.unfollow()
+	}
 	return result{value: int64(h.token), grant: h.current().ID}
 }
 

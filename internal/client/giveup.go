@@ -2,11 +2,15 @@ package client
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/lock"
 )
 
 // deadline is when a call that begins now must end, as its invoke tells it.
@@ -40,21 +44,129 @@ func (u *user) giveUp() error {
 	return nil
 }
 
-// close closes the user's lock object. What it has in hand ends here: nobody knows whether the service still keeps it.
+// holds is what a user has in hand by the orders that it was given, by lock, until it closes its lock object.
+type holds struct {
+	mu   sync.Mutex
+	by   map[int]*hold
+	over bool // its lock object is closed
+}
+
+func (h *holds) get(lockNumber int) (x *hold, closed bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.by[lockNumber], h.over
+}
+
+// keep adds a hold, and returns false where the lock object was closed meanwhile.
+func (h *holds) keep(x *hold) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.by == nil {
+		h.by = map[int]*hold{}
+	}
+	if !h.over {
+		h.by[x.lock] = x
+	}
+	return !h.over
+}
+
+func (h *holds) drop(lockNumber int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.by, lockNumber)
+}
+
+// all takes out everything.
+func (h *holds) all() []*hold {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := slices.Collect(maps.Values(h.by))
+	clear(h.by)
+	return out
+}
+
+// close notes that the lock object is closed, and returns whether it was not before.
+func (h *holds) close() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	was := h.over
+	h.over = true
+	return !was
+}
+
+func (h *holds) closed() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.over
+}
+
+func hasClosed(user int) error {
+	return refusal(fmt.Sprintf("user %d has closed its lock", user))
+}
+
+// close closes the user's lock object, whatever call is under way. What it has in hand ends here: nobody knows whether
+// the service still keeps it.
 func (u *user) close(timeout time.Duration) error {
-	u.closed = true
-	for l, h := range u.holds {
-		delete(u.holds, l)
+	if !u.held.close() {
+		return hasClosed(u.number)
+	}
+	held := u.held.all()
+	for _, h := range held {
 		h.giveAway(timeout)
 	}
 	e := u.event(history.Close, 0)
 	e.Valid = deadline(timeout)
 	asked := u.s.rec.AppendFlushed(&e)
 	e.Valid = 0
+	_, busy := u.locker.(lock.BusyCloser)
+	if !busy {
+		u.over()
+	}
+	for _, h := range held {
+		h.unfollow()
+	}
+	if !busy {
+		u.call.Lock()
+		defer u.call.Unlock()
+	}
+	if err := u.locker.Close(); err != nil {
+		u.failed(&e, asked, err)
+		return err
+	}
+	e.Phase, e.Op = history.Ok, asked.Seq
+	u.finished(&e, asked, false)
+	return nil
+}
+
+// neverGranted is the id of a grant that no service gave.
+const neverGranted = "never granted"
+
+// unheld is a lock that a user does not have in hand.
+type unheld struct {
+	u    *user
+	lock int
+}
+
+// release releases the grant that the user released last, or one that it was never given. h is what it has in hand after
+// all; nil: nothing.
+func (x unheld) release(h *hold, timeout time.Duration) error {
+	u, name := x.u, x.u.s.start.Locks[x.lock]
+	if h != nil {
+		return refusal(fmt.Sprintf("user %d has %s in hand: want release", u.number, name))
+	}
+	g, ok := u.given[x.lock]
+	if !ok {
+		g = lock.Grant{Lock: name, ID: neverGranted, Issued: time.Now()}
+	}
 	u.call.Lock()
-	err := u.locker.Close()
-	u.call.Unlock()
-	if err != nil {
+	defer u.call.Unlock()
+	e := u.event(history.ReleaseUnheld, x.lock)
+	e.Valid = deadline(timeout)
+	asked := u.s.rec.AppendFlushed(&e)
+	e.Valid = 0
+	ctx := u.holding.Within(u.base, timeout)
+	defer ctx.End()
+	if err := u.locker.Release(ctx, g); err != nil {
 		u.failed(&e, asked, err)
 		return err
 	}
@@ -65,11 +177,10 @@ func (u *user) close(timeout time.Duration) error {
 
 // giveAway ends a hold whose lock object is closed.
 func (h *hold) giveAway(timeout time.Duration) {
-	h.unfollow()
 	h.mu.Lock()
 	h.ended = true
 	h.mu.Unlock()
-	for range h.again.grants {
+	for _, ok := h.again.drop(); ok; _, ok = h.again.drop() {
 		e, asked := h.again.left(timeout)
 		e.Phase, e.Op, e.Code = history.Info, asked.Seq, history.CodeCancelled
 		h.u.finished(&e, asked, false)

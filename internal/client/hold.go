@@ -119,7 +119,7 @@ func (h *hold) release(timeout time.Duration) error {
 	e.Valid = deadline(timeout)
 	asked := h.u.s.rec.AppendFlushed(&e)
 	e.Valid = 0
-	ctx := h.u.holding.Within(h.u.base, timeout)
+	ctx := h.u.holding.Within(h.u.calls, timeout)
 	defer ctx.End()
 	err := h.u.locker.Release(ctx, g)
 	h.u.call.Unlock()

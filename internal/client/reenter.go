@@ -34,25 +34,34 @@ func (r *reentries) take(timeout time.Duration) result {
 		h.u.failed(&e, asked, err)
 		return result{err: err}
 	}
-	r.grants = append(r.grants, g)
 	h.mu.Lock()
-	h.valid = g.ValidUntil
+	over := h.ended
+	if !over {
+		r.grants, h.valid = append(r.grants, g), g.ValidUntil
+	}
 	h.mu.Unlock()
 	e.Phase, e.Op, e.Valid = history.Ok, asked.Seq, h.u.s.moment(g.ValidUntil)
+	if over { // its lock object was closed meanwhile
+		e.Phase, e.Valid, e.Code = history.Info, 0, history.CodeCancelled
+	}
 	h.u.finished(&e, asked, true)
 	return result{value: int64(h.token), grant: g.ID}
 }
 
 // leave gives back the latest re-entry. Its user learns from a certain no that it has lost the lock.
 func (r *reentries) leave(timeout time.Duration) error {
-	h, last := r.of, len(r.grants)-1
+	h := r.of
 	h.u.call.Lock()
+	g, ok := r.drop()
+	if !ok { // its lock object was closed meanwhile
+		h.u.call.Unlock()
+		return hasClosed(h.u.number)
+	}
 	e, asked := r.left(timeout)
-	ctx := h.u.holding.Within(h.u.base, timeout)
+	ctx := h.u.holding.Within(h.u.calls, timeout)
 	defer ctx.End()
-	err := h.u.locker.Release(ctx, r.grants[last])
+	err := h.u.locker.Release(ctx, g)
 	h.u.call.Unlock()
-	r.grants = r.grants[:last]
 	if err != nil {
 		h.u.failed(&e, asked, err)
 		if errors.Is(err, lock.ErrLost) || errors.Is(err, lock.ErrNotHeld) {
@@ -63,6 +72,23 @@ func (r *reentries) leave(timeout time.Duration) error {
 	e.Phase, e.Op = history.Ok, asked.Seq
 	h.u.finished(&e, asked, false)
 	return nil
+}
+
+// any reports whether a re-entry has not been given back.
+func (r *reentries) any() bool {
+	r.of.mu.Lock()
+	defer r.of.mu.Unlock()
+	return len(r.grants) > 0
+}
+
+// drop takes out the latest re-entry; ok is false where there is none.
+func (r *reentries) drop() (g lock.Grant, ok bool) {
+	r.of.mu.Lock()
+	defer r.of.mu.Unlock()
+	if n := len(r.grants); n > 0 {
+		g, ok, r.grants = r.grants[n-1], true, r.grants[:n-1]
+	}
+	return g, ok
 }
 
 // left records that the latest re-entry is given back.
@@ -76,7 +102,7 @@ func (r *reentries) left(timeout time.Duration) (history.Event, wire.Stamp) {
 
 // giveBack gives back the latest re-entry, or where there is none the grant; over tells that the hold has ended.
 func (r *reentries) giveBack(timeout time.Duration) (over bool, err error) {
-	if len(r.grants) > 0 {
+	if r.any() {
 		return false, r.leave(timeout)
 	}
 	err = r.of.release(timeout)

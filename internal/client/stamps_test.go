@@ -182,7 +182,7 @@ func (r releasing) Release(context.Context, lock.Grant) error { r.meanwhile(); r
 // TestChangesAfterTheRelease tells of a loss while the release is under way: it is the release's own doing.
 func TestChangesAfterTheRelease(t *testing.T) {
 	rec := wire.NewRecorder(wire.NewNodeConn(nil, io.Discard), wire.FormatRecords, nil)
-	h := &hold{u: &user{s: &session{rec: rec}, base: t.Context()}}
+	h := &hold{u: &user{s: &session{rec: rec}, base: t.Context(), calls: t.Context()}}
 	h.u.locker = releasing{meanwhile: func() { h.changed(lock.Change{At: time.Now(), Lost: true}) }}
 	if err := h.release(time.Minute); err != nil {
 		t.Error(err)

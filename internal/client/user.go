@@ -31,15 +31,17 @@ type user struct {
 	renewer lock.Renewer   // nil: grants are not extended
 	res     resource.Connection
 
-	call   sync.Mutex // the methods of a Locker are called one at a time
+	call   sync.Mutex         // the methods of a Locker are called one at a time
+	calls  context.Context    // of renewals and releases: it ends with base, and when the lock object is closed
+	over   context.CancelFunc // ends it
 	locker lock.Locker
-	closed bool // command mode: the locker was closed by an order
 
 	pending pendingAcquire
 	tries   atomic.Uint32 // attempts of the acquire that is under way, as its lock announces them
 
-	orders chan wire.Command // command mode; made by the first command
-	holds  map[int]*hold     // command mode: by lock
+	orders chan wire.Command  // command mode; made by the first command
+	held   holds              // command mode
+	given  map[int]lock.Grant // command mode: by lock, what the user released last
 	grants int64
 	free   int64 // ns: since when the user has had nothing to do
 	lag    int64 // ns: the worst lag of the schedule
@@ -176,7 +178,7 @@ func (s *session) moment(v lock.Validity) int64 {
 
 func (u *user) disconnect() error {
 	var err error
-	if !u.closed {
+	if !u.held.closed() {
 		err = u.locker.Close()
 	}
 	if u.res != nil {

@@ -109,7 +109,7 @@ func (h *hold) renewNow(timeout time.Duration) error {
 	if !ok {
 		return refusal("grants of lock " + h.u.s.access.Lock + " cannot be extended by a call")
 	}
-	err := h.renew(h.u.base, r, timeout)
+	err := h.renew(h.u.calls, r, timeout)
 	if errors.Is(err, lock.ErrLost) || errors.Is(err, lock.ErrNotHeld) {
 		h.changed(lock.Change{At: time.Now(), Lost: true})
 	}

@@ -196,7 +196,13 @@ func orders(ctx context.Context, c *client) error {
 			"not ok",
 			0,
 		},
+		{
+			"a release-unheld of a user that has the lock in hand",
+			wire.Command{Do: wire.DoReleaseUnheld},
+			wire.OutcomeFail, 0,
+		},
 		{"a release", wire.Command{Do: wire.DoRelease}, wire.OutcomeOK, 0},
+		{"a release-unheld, which its hello names among orders", wire.Command{Do: wire.DoReleaseUnheld}, "", 0},
 		{"an acquire of another user", wire.Command{Do: wire.DoAcquire, User: 1}, "", 0},
 		{"an order that there is not", wire.Command{Do: "dance"}, wire.OutcomeFail, 0},
 		{

@@ -137,8 +137,14 @@ func (r *stepRunner) user(name string) (*control.Process, history.User) {
 	return r.processes.All[k], history.MakeUser(k, 0)
 }
 
+// other is the number of the second lock object in the process of a user that steps name.
+const other = 1
+
 func (r *stepRunner) doStep(ctx context.Context, number int, st scenarios.Step) error {
 	s, user := r.user(st.User)
+	if st.Object == scenarios.OtherObject {
+		user = history.MakeUser(user.Client(), other)
+	}
 	if st.Do == wire.DoAcquire {
 		r.live.Forget(user)
 	}
@@ -158,7 +164,7 @@ func (r *stepRunner) doStep(ctx context.Context, number int, st scenarios.Step) 
 	}
 	counted := r.countRequests(ctx, st)
 	ch, err := s.Order(wire.Command{
-		Do: plan.Order(st), User: 0, Lock: lock, Mode: st.Mode, Value: value, Timeout: int64(st.Within),
+		Do: plan.Order(st), User: user.Index(), Lock: lock, Mode: st.Mode, Value: value, Timeout: int64(st.Within),
 		Point: st.Point, Action: st.Action,
 	})
 	if err != nil && st.Async && !st.Demanded {
@@ -267,6 +273,8 @@ func (r *stepRunner) done(ctx context.Context, number int, st scenarios.Step, re
 		})
 	}
 	switch {
+	case st.Do == wire.DoReleaseUnheld: // whatever it says, it may have freed the lock
+		r.observer.answered(number, slices.Index(r.plan.Locks, st.Lock))
 	case (st.Do == wire.DoRenew || st.Do == wire.DoRelease) && res.Outcome != wire.OutcomeInfo:
 		r.observer.answered(number, slices.Index(r.plan.Locks, st.Lock))
 	case res.Outcome != wire.OutcomeOK:

@@ -34,6 +34,7 @@ var alone = map[string]string{
 	"stuck_locks":              "whose waiting counts is a matter of the faults, which the oracle is not told",
 	"acknowledged_writes_lost": "it rests on what servers answered, and a drawn history has no servers",
 	"leftovers":                "it rests on what the service keeps, and a drawn history has none",
+	"unheld_frees":             "it rests on what the service answered, and a drawn history has none",
 	"false_results":            "it rests on what the service answered, and a drawn history has none",
 }
 

@@ -167,7 +167,8 @@ type Go struct {
 // Command is one order to a named user. Commands of one user are carried out in order, those of several side by side.
 type Command struct {
 	ID int `json:"id"`
-	// acquire, reenter, release, renew, check, read, write, arm, continue, cancel, close, final, notifications
+	// acquire, reenter, release, renew, check, read, write, arm, continue, cancel, close, release-unheld, final,
+	// notifications
 	Do      string `json:"do"`
 	User    int    `json:"user"`
 	Lock    int    `json:"lock"`             // index of the lock
@@ -191,13 +192,15 @@ const (
 	DoContinue = "continue" // let a waiting user go on
 	DoCancel   = "cancel"   // an acquire that is under way is given up; at once, whatever waits
 	DoClose    = "close"    // close the lock object, and free what it holds; the user takes no more orders
-	DoFinal    = "final"    // resource only: the value and number of applied writes of Lock
+	// DoReleaseUnheld releases a lock that the user does not have: the grant that it gave back last, or none.
+	DoReleaseUnheld = "release-unheld"
+	DoFinal         = "final" // resource only: the value and number of applied writes of Lock
 	// DoNotifications asks a client, not a user of it, how many notifications of watches have come to it so far.
 	DoNotifications = "notifications"
 )
 
 // Optional are the orders that not every client takes.
-var Optional = []string{DoRenew, DoCheck, DoCancel, DoClose, DoReenter}
+var Optional = []string{DoRenew, DoCheck, DoCancel, DoClose, DoReenter, DoReleaseUnheld}
 
 // What a user does at an armed point.
 const (

@@ -1,7 +1,7 @@
 // Deaf waits: a call that was told to end returns.
 //
 // A call is an acquire, a renewal, a release or a close of the lock object. It is told to end by its deadline, which
-// its invoke names, or by a cancel. A call that does not return within a TTL of that, or within a second where the TTL
+// its invoke names, by a cancel, or by a close of its lock object. A call that does not return within a TTL of that, or within a second where the TTL
 // is shorter, is deaf.
 //
 // Example: A asks at 0 s with a deadline of 1 s, and is told at 3.5 s that it did not get the lock. With a TTL of 2 s
@@ -41,16 +41,16 @@ type deafWaits struct {
 // call is one that is under way.
 type call struct {
 	invoke history.Event
-	cancel history.Event // KindNone: it was not given up
+	cancel history.Event // or close; KindNone: it was not given up
 	until  int64         // when it is told to end; forever: never
 }
 
 var deafWaitsKind = results.CheckerKind{
 	Name: "deaf_waits", New: newDeafWaits, Grants: true,
-	Doc: "A call that was told to end, by its deadline or by a cancel, returns within a TTL.",
+	Doc: "A call that was told to end, by its deadline, by a cancel or by a close of its lock object, returns within a TTL.",
 	Counts: []results.Quantity{
 		{
-			Name: "deaf_waits", Doc: "acquires, renewals, releases and closes that returned more than a TTL (at least a second) after their deadline, or after they were told to give up",
+			Name: "deaf_waits", Doc: "acquires, renewals, releases and closes that returned more than a TTL (at least a second) after their deadline, after they were told to give up, or after their lock object was closed",
 			Tone: results.Violation, Of: "calls that were under way when they were told to end",
 		},
 	},
@@ -71,7 +71,8 @@ func newDeafWaits(run results.Run) results.Checker {
 func (c *deafWaits) Observe(e *history.Event) {
 	c.last = max(c.last, e.Time)
 	switch e.Kind {
-	case history.Acquire, history.Renew, history.Release, history.Close, history.Reenter, history.Leave:
+	case history.Acquire, history.Renew, history.Release, history.Close, history.Reenter, history.Leave,
+		history.ReleaseUnheld:
 	case history.Cancel:
 		for i, u := 0, *c.calls.At(e.User); i < len(u); i++ {
 			if u[i].invoke.Op == e.Op {
@@ -95,6 +96,14 @@ func (c *deafWaits) Observe(e *history.Event) {
 	if e.Phase == history.Invoke {
 		if c.dead[e.User.Client()] {
 			return
+		}
+		if e.Kind == history.Close {
+			for i := range *u {
+				x := &(*u)[i]
+				if e.Time < x.until {
+					x.cancel, x.until = *e, e.Time
+				}
+			}
 		}
 		x := call{invoke: *e, until: results.Forever}
 		if e.Valid > 0 {
@@ -126,6 +135,9 @@ func (c *deafWaits) returned(x call, at int64, end *history.Event) {
 	p := proof{kind: "deaf_wait", from: x.until, to: at, rank: int(took / 1e6), events: []history.Event{x.invoke}}
 	if x.cancel.Kind != history.KindNone {
 		how, p.events = "it was told to give up", append(p.events, x.cancel)
+		if x.cancel.Kind == history.Close {
+			how = "its lock object was closed"
+		}
 	}
 	if end != nil {
 		p.events = append(p.events, *end)

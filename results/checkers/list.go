@@ -30,6 +30,7 @@ func All() results.Checkers {
 		primariesKind,
 		lostWritesKind,
 		falseResultsKind,
+		unheldReleasesKind,
 		orphansKind,
 		costs.Leftovers,
 		// How users are served, and at what cost.

@@ -369,7 +369,7 @@ func (s *script) event(f []string) error {
 	}
 	e := history.Event{Time: at, User: scriptUser(f[1])}
 	for e.Kind = history.Acquire; e.Kind.String() != f[2]; e.Kind++ {
-		if e.Kind > history.Leave {
+		if e.Kind > history.ReleaseUnheld {
 			return fmt.Errorf("unknown kind %s", f[2])
 		}
 	}
@@ -464,7 +464,7 @@ func (s *script) number(e *history.Event) {
 	} else if e.Kind == history.Cancel {
 		e.Op = s.ops[e.User][history.Acquire]
 	}
-	if hs := s.holds[e.User]; len(hs) > 0 {
+	if hs := s.holds[e.User]; len(hs) > 0 && e.Kind != history.ReleaseUnheld {
 		e.Grant = hs[len(hs)-1]
 	}
 }

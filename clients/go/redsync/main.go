@@ -45,6 +45,14 @@ func (u *user) Release(ctx context.Context, g lockquake.Grant) error {
 	return answer(ok, err, lockquake.ErrNotHeld)
 }
 
+func (u *user) ReleaseUnheld(ctx context.Context, name string, last *lockquake.Grant) error {
+	if last != nil {
+		return u.Release(ctx, *last)
+	}
+	ok, err := u.library.NewMutex("lockquake:" + name).UnlockContext(ctx)
+	return answer(ok, err, lockquake.ErrNotHeld)
+}
+
 func (u *user) Renew(ctx context.Context, g lockquake.Grant) (int64, error) {
 	sent := lockquake.Now()
 	ok, err := g.Handle.(*redsync.Mutex).ExtendContext(ctx)
