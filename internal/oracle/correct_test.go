@@ -84,6 +84,9 @@ type simUser struct {
 func newWorld(t *rapid.T) *world {
 	w := &world{drawing: &drawing{t: t, now: 1000 * ms, run: Run{Resource: "register", Token: "service", Errors: map[int]int64{}, Dead: map[int]bool{}}}}
 	w.kind, w.shared = w.n("kind", 3), w.n("shared", 2) == 1
+	if w.chance("several permits", 3) { // a resource is for locks that exclude
+		w.run.Permits, w.run.Resource, w.shared = 2+w.n("permits", 2), "", false
+	}
 	w.ttl = ms * int64(8+w.n("ttl", 40))
 	w.okForGone, w.alike, w.fence = w.n("ok for gone", 2) == 1, w.n("alike", 2) == 1, w.n("fence", 2) == 1
 	clients := 2 + w.n("clients", 2)
@@ -93,7 +96,7 @@ func newWorld(t *rapid.T) *world {
 		w.wrong = append(w.wrong, ms*int64(w.n("off", 2*err+1)-err))
 	}
 	w.register = ms * int64(w.n("off", 2*err+1)-err)
-	for u := range clients + w.n("users", 3) {
+	for u := range clients + w.n("users", 3) + w.run.Permits {
 		a := &simUser{drawnUser: &drawnUser{user: history.MakeUser(u%clients, u/clients)}, w: w, steps: 4 + w.n("steps", 12)}
 		w.users = append(w.users, a)
 		w.in(w.delay(), a.ask)
@@ -144,12 +147,20 @@ func (w *world) serve() {
 			return g.session.gone
 		}
 		p.held, p.queue = slices.DeleteFunc(p.held, over), slices.DeleteFunc(p.queue, over)
-		for len(p.queue) > 0 && !slices.ContainsFunc(p.held, func(g *simGrant) bool { return g.mode == 0 || p.queue[0].mode == 0 }) {
+		for len(p.queue) > 0 && !w.taken(p, p.queue[0]) {
 			g := p.queue[0]
 			p.queue = p.queue[1:]
 			w.grant(p, g)
 		}
 	}
+}
+
+// taken tells whether a lock cannot be granted now.
+func (w *world) taken(p *place, g *simGrant) bool {
+	if w.run.Permits > 1 {
+		return len(p.held) >= w.run.Permits
+	}
+	return slices.ContainsFunc(p.held, func(h *simGrant) bool { return h.mode == 0 || g.mode == 0 })
 }
 
 func (w *world) grant(p *place, g *simGrant) {
@@ -221,7 +232,7 @@ func (a *simUser) try(g *simGrant) {
 	w.in(w.delay(), func() {
 		w.serve()
 		p := &w.locks[g.lock]
-		if slices.ContainsFunc(p.held, func(h *simGrant) bool { return h.mode == 0 || g.mode == 0 }) {
+		if w.taken(p, g) {
 			a.then(w.delay()+ms, func() { a.try(g) })
 			return
 		}
