@@ -12,6 +12,8 @@ import (
 type user struct {
 	access *lockquake.Access
 	redis  *redis.Client
+	// options are nil, the library's defaults, or by build tag owner those of a caller that names its locks' owner.
+	options *redislock.Options
 }
 
 func main() { lockquake.Main("redislock", connect) }
@@ -20,13 +22,13 @@ func connect(a *lockquake.Access) (*user, error) {
 	return &user{a, redis.NewClient(&redis.Options{
 		Addr: a.Addresses("client")[0], Username: a.User,
 		Password: a.Password, MaxRetries: -1,
-	})}, nil
+	}), options(a)}, nil
 }
 
 // Acquire asks until it gets the lock, each time by one request.
 func (u *user) Acquire(ctx context.Context, name string) (lockquake.Grant, error) {
 	return u.access.Poll(ctx, func() (string, interface{}, error) {
-		l, err := redislock.Obtain(ctx, u.redis, "lockquake:"+name, u.access.TTL(), nil)
+		l, err := redislock.Obtain(ctx, u.redis, "lockquake:"+name, u.access.TTL(), u.options)
 		if err == redislock.ErrNotObtained {
 			return "", nil, lockquake.ErrContended
 		}

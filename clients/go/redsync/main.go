@@ -1,4 +1,5 @@
 // Command redsync is redsync v4 on one Redis server or several, of the version it is built with. A question is one try.
+// With build tag nocontext it makes the calls that take no context.
 package main
 
 import (
@@ -35,13 +36,13 @@ func (u *user) Acquire(ctx context.Context, name string) (lockquake.Grant, error
 	value := redsync.WithGenValueFunc(func() (string, error) { return id, nil })
 	m := u.library.NewMutex("lockquake:"+name, redsync.WithExpiry(u.access.TTL()), redsync.WithTries(1), value)
 	return u.access.Poll(ctx, func() (string, interface{}, error) {
-		err := m.LockContext(ctx)
+		err := lock(ctx, m)
 		return id, m, answer(err == nil, err, lockquake.ErrContended)
 	})
 }
 
 func (u *user) Release(ctx context.Context, g lockquake.Grant) error {
-	ok, err := g.Handle.(*redsync.Mutex).UnlockContext(ctx)
+	ok, err := unlock(ctx, g.Handle.(*redsync.Mutex))
 	return answer(ok, err, lockquake.ErrNotHeld)
 }
 
@@ -55,7 +56,7 @@ func (u *user) ReleaseUnheld(ctx context.Context, name string, last *lockquake.G
 
 func (u *user) Renew(ctx context.Context, g lockquake.Grant) (int64, error) {
 	sent := lockquake.Now()
-	ok, err := g.Handle.(*redsync.Mutex).ExtendContext(ctx)
+	ok, err := extend(ctx, g.Handle.(*redsync.Mutex))
 	return u.access.Valid(sent), answer(ok, err, lockquake.ErrNotHeld)
 }
 

@@ -1,5 +1,5 @@
 // Command rueidislock is github.com/redis/rueidis/rueidislock on one Redis server, with the settings of the example in
-// its README. The users of a process share one Locker, as they are meant to.
+// its README, or by build tag defaults with the library's own. The users of a process share one Locker, as they are meant to.
 package main
 
 import (
@@ -36,10 +36,11 @@ func main() {
 			to := rueidis.ClientOption{InitAddress: a.Addresses("client"), Password: a.Password}
 			shared.look, failed = rueidis.NewClient(to)
 			if failed == nil {
-				shared.locks, failed = rueidislock.NewLocker(rueidislock.LockerOption{
+				o := rueidislock.LockerOption{
 					ClientOption: to, KeyPrefix: "lockquake", KeyValidity: a.TTL(), KeyMajority: 1,
-					NoLoopTracking: true, TryNextAfter: a.Timeout(),
-				})
+				}
+				set(&o, a)
+				shared.locks, failed = rueidislock.NewLocker(o)
 			}
 		})
 		return shared, failed

@@ -1,0 +1,11 @@
+//go:build defaults
+
+package main
+
+import (
+	lockquake "github.com/lockquake/lockquake/clients/go"
+	"github.com/redis/rueidis/rueidislock"
+)
+
+// set leaves the options as they are.
+func set(*rueidislock.LockerOption, *lockquake.Access) {}
