@@ -1,0 +1,58 @@
+// Command rwmutex shows that Lock of the RWMutex of the recipes of go.etcd.io/etcd/client/v3 v3.7.3 returns nil to a waiter whose session has
+// ended, while another has it. Usage: go run ./rwmutex HOST:PORT
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+	recipe "go.etcd.io/etcd/client/v3/experimental/recipes"
+)
+
+func main() {
+	client, err := clientv3.New(clientv3.Config{Endpoints: os.Args[1:], DialTimeout: 5 * time.Second})
+	check(err)
+	defer client.Close()
+	open := func() (*recipe.RWMutex, *concurrency.Session) {
+		s, err := concurrency.NewSession(client, concurrency.WithTTL(10))
+		check(err)
+		return recipe.NewRWMutex(s, "lock"), s
+	}
+	inside := make(chan string, 2)
+	wait := func(name string, l *recipe.RWMutex) {
+		err := l.Lock()
+		inside <- fmt.Sprintf("Lock of %s: %v", name, err)
+	}
+	take := func(l *recipe.RWMutex) error { return l.Lock() }
+	a, _ := open()
+	check(take(a))
+	b, session := open()
+	go wait("B", b)
+	time.Sleep(500 * time.Millisecond) // B's key is in the queue
+	_, err = client.Revoke(context.Background(), session.Lease())
+	check(err) // what the server does with a session that it has not heard of for its TTL
+	<-session.Done()
+	c, _ := open()
+	go wait("C", c)
+	time.Sleep(500 * time.Millisecond)
+	give := func(l *recipe.RWMutex) error { return l.Unlock() }
+	check(give(a))
+	for range 2 {
+		select {
+		case text := <-inside:
+			fmt.Println(text)
+		case <-time.After(3 * time.Second):
+			fmt.Println("one of B and C waits still")
+		}
+	}
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
