@@ -104,18 +104,20 @@ func commandsOf(t *testing.T, page string) []commands {
 		t.Fatal(err)
 	}
 	var all []commands
-	for _, m := range regexp.MustCompile("(?ms)(^<!--[^\n]*-->\n)?^```sh\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
+	block := regexp.MustCompile("(?ms)(^<!--[^\n]*-->\n)?^```sh\n(.*?)^```$")
+	for _, m := range block.FindAllStringSubmatch(string(text), -1) {
 		all = append(all, commands{page, m[2], strings.HasPrefix(m[1], notRun)})
 	}
-	for _, m := range regexp.MustCompile("`((?:build/)?lockquake [a-z][^`\n]*(?:\n[^`\n]+)?)`").FindAllStringSubmatch(prose(t, page), -1) {
+	within := regexp.MustCompile("`((?:build/)?lockquake [a-z][^`\n]*(?:\n[^`\n]+)?)`")
+	for _, m := range within.FindAllStringSubmatch(prose(t, page), -1) {
 		all = append(all, commands{page, strings.ReplaceAll(m[1], "\n", " "), true})
 	}
 	return all
 }
 
-// TestCommandsInDocs gives the commands of each page to a shell. What they call is replaced by what notes the call; lockquake is then asked the same with --dry-run
-// where it would make runs, as it is where it only prints, and else with --help, which reads verb and flags. A block whose scenarios cannot be read here has a line before it
-// that says why.
+// TestCommandsInDocs gives the commands of each page to a shell that notes what they call. Lockquake is then asked the
+// same: with --dry-run if it would make runs, as it stands if it only prints, and else with --help, which checks verb
+// and flags. A block that cannot be tried here has a line before it that says why.
 func TestCommandsInDocs(t *testing.T) {
 	t.Parallel()
 	seen := 0
@@ -181,7 +183,8 @@ func (c commands) try(t *testing.T) {
 	}
 }
 
-// files are the scenarios and the suite that the pages speak of. The suite is the example of docs/suites.md, without the row whose client would be started.
+// files writes the scenarios and the suite that the pages name. The suite is the example of docs/suites.md, without the
+// row whose client would be started.
 func files(t *testing.T, dir string) {
 	t.Helper()
 	for _, name := range []string{"mine", "my", "my-scenario"} {
