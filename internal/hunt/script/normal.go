@@ -17,7 +17,7 @@ func (s Space) normal(x Script) Script { return s.fit(x, s.Shortest) }
 func (s Space) fit(x Script, shortest time.Duration) Script {
 	x = x.Clone()
 	x.For = min(max(round(x.For), shortest), s.Longest)
-	last := x.For - 10*least
+	last := x.For - round(x.For/8) // what begins at the very end shows nothing
 	bound := func(t *time.Duration) {
 		if *t = min(*t, 2*s.Longest); *t > 0 {
 			*t = round(*t)

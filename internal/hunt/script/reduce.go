@@ -68,16 +68,18 @@ func (a Size) Less(b Size) bool {
 // briefest is the shortest load of a script that was made smaller.
 const briefest = 250 * time.Millisecond
 
-// Reductions lists scripts that are smaller and can be run, the most daring first: those with half of the faults and
-// visits, without the crowd, or with a few visits in its place, without single faults and visits, without parts of
-// these, with shorter times, and with times turned into awaits. It is a function of the space and the script.
+// Reductions lists scripts that are smaller and can be run, in the order in which they are worth a try: with half of the
+// faults and visits, without single ones, with a shorter load (which makes all later tries cheaper) and fewer users,
+// without parts of what is left, without the crowd or with a few visits in its place, with shorter times, and with
+// times turned into awaits. It is a function of the space and the script.
 func (s Space) Reductions(x Script) []Script {
 	r := reducer{space: s, of: x, size: s.Size(x), seen: map[string]bool{}}
 	r.halves()
-	r.crowd()
 	r.singles()
-	r.parts()
+	r.loads()
 	r.numbers()
+	r.parts()
+	r.crowd()
 	r.times()
 	r.events()
 	return r.out
@@ -123,9 +125,22 @@ func (r *reducer) halves() {
 	}
 }
 
+// loads end a half or a quarter earlier.
+func (r *reducer) loads() {
+	if r.of.Crowd.Clients > 0 {
+		for _, cut := range []time.Duration{r.of.For / 2, r.of.For / 4} {
+			r.try(func(x *Script) {
+				x.For -= cut
+				x.Faults = slices.DeleteFunc(x.Faults, func(in Injection) bool { return in.At >= x.For })
+				x.Visits = slices.DeleteFunc(x.Visits, func(v Visit) bool { return v.At >= x.For })
+			})
+		}
+	}
+}
+
 // crowd leaves out the crowd, or has a few users in its place that each ask once and keep what they get.
 func (r *reducer) crowd() {
-	if r.of.Crowd.Clients == 0 {
+	if r.of.Crowd.Clients == 0 || len(r.of.Faults) == 0 && len(r.of.Visits) == 0 {
 		return
 	}
 	r.try(func(x *Script) { x.Crowd = Crowd{} })
