@@ -33,11 +33,20 @@ func (s Space) fit(x Script, shortest time.Duration) Script {
 		in.At = min(in.At, last)
 		bound(&in.For)
 	}
+	x.Faults = slices.DeleteFunc(x.Faults, func(in Injection) bool { return x.hitsDead(in) })
 	awake(&x, last, s.kinds)
 	reachHolders(&x)
 	slices.SortStableFunc(x.Faults, func(a, b Injection) int { return cmp.Compare(a.At, b.At) })
 	dropLost(&x)
 	return x
+}
+
+// hitsDead reports whether an injection would come to a user that died at a point, or is about to.
+func (x Script) hitsDead(in Injection) bool {
+	return slices.ContainsFunc(x.Visits, func(v Visit) bool {
+		dies := v.Arm != nil && v.Arm.Die
+		return dies && (in.On == v.User || in.On == "clients") && in.At+afterwards > v.At+v.callAt(v.Arm.Before)
+	})
 }
 
 // fitVisits does so with the visits.
@@ -104,16 +113,18 @@ func untilOver(x Script, in Injection, kinds map[string]chaos.Kind) time.Duratio
 func hides(kinds map[string]chaos.Kind, one, other Injection) bool {
 	k, of := kinds[one.Use], kinds[other.Use]
 	f, err := newFault(k, one.Keys)
-	c, cuts := f.(chaos.Cutting)
+	g, failed := newFault(of, other.Keys)
+	_, linked := f.(chaos.Linked)
+	_, both := g.(chaos.Linked)
 	switch {
-	case err != nil:
+	case err != nil || failed != nil:
 		return false
 	case k.Kills:
 		return true
 	case k.Stops:
 		return !of.Stops
 	}
-	return cuts && c.Cuts() && !of.Kills && !of.Stops
+	return linked && both // each would change what the other's datagrams measure
 }
 
 // meets reports whether two targets are likely to have a node in common.

@@ -68,7 +68,7 @@ func (a Size) Less(b Size) bool {
 // briefest is the shortest load of a script that was made smaller.
 const briefest = 250 * time.Millisecond
 
-// Reductions lists scripts that are smaller and can be run, in the order in which they are worth a try: with half of the
+// Reductions lists scripts that are smaller and can be run, in the order in which they are worth a try: with half of
 // faults and visits, without single ones, with a shorter load (which makes all later tries cheaper) and fewer users,
 // without parts of what is left, without the crowd or with a few visits in its place, with shorter times, and with
 // times turned into awaits. It is a function of the space and the script.

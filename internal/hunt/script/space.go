@@ -61,7 +61,8 @@ type Asked struct {
 	Request engine.Request
 	// Announced are the points of a program that takes the place of lockquake's own client, which it tells itself.
 	Announced []string
-	// Takes reports whether such a program takes an order, such as renew or cancel, as its hello says. nil: it takes all.
+	// Takes reports whether such a program takes an order, such as renew or cancel, as its hello says; nil: it takes
+	// all.
 	Takes func(order string) bool
 }
 
