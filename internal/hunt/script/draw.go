@@ -183,7 +183,7 @@ func (d drawer) visit(x Script) Visit {
 		v.Renew = d.length(x.For)
 	}
 	if d.chance(0.25) {
-		v.Write = d.length(x.For)
+		v.Write = round(d.between(least, d.ttl/2)) // who writes later on purpose need not be hunted
 	}
 	v.Close = d.space.Closes && d.chance(0.05)
 	if d.chance(0.5) {

@@ -33,7 +33,7 @@ func (s Space) fit(x Script, shortest time.Duration) Script {
 		in.At = min(in.At, last)
 		bound(&in.For)
 	}
-	x.Faults = slices.DeleteFunc(x.Faults, func(in Injection) bool { return x.hitsDead(in) })
+	x.Faults = slices.DeleteFunc(x.Faults, x.hitsDead)
 	awake(&x, last, s.kinds)
 	reachHolders(&x)
 	slices.SortStableFunc(x.Faults, func(a, b Injection) int { return cmp.Compare(a.At, b.At) })

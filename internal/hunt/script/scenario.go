@@ -80,6 +80,9 @@ func workload(base scenarios.Scenario, x Script) string {
 		if c.Renew {
 			add("renew", "true")
 		}
+		if base.Workload.Check != "" {
+			add("check", base.Workload.Check)
+		}
 	}
 	if c.Clients > 0 && c.Shared == 0 || slices.ContainsFunc(x.Visits, func(v Visit) bool { return v.Write > 0 }) {
 		add("resource", "{use: register, guard: none}")

@@ -18,7 +18,8 @@ import (
 // Space is what can be done to a lock on this machine. It is found by asking the lock, its service, the faults and the
 // provider, and has no list of what is known to break.
 type Space struct {
-	// Base is what every try is laid over: its name, claim, backend and expectations. Its workload is none of them.
+	// Base is what every try is laid over: its name, claim, backend and expectations, and of its workload the program of
+	// the clients and what users check before they write.
 	Base   scenarios.Scenario
 	TTL    time.Duration
 	Faults []Fault // that can be delivered here
@@ -98,6 +99,12 @@ func NewSpace(ctx context.Context, a Asked) (s Space, refused []Refused, err err
 	takes := func(order string) bool { return a.Takes == nil || a.Takes(order) }
 	s.Renews, s.Extends = s.Renews && takes(wire.DoRenew), s.Extends && takes(wire.DoRenew)
 	s.Cancels, s.Closes = takes(wire.DoCancel), takes(wire.DoClose)
+	if s.Base.Workload.Check == "" && s.Expires && len(p.Programs) == 0 {
+		// Else every lock whose grants end is found to let a user write that holds it for too long.
+		if s.Base, err = s.Base.With([]string{"workload.check=validity"}); err != nil {
+			return s, nil, err
+		}
+	}
 	_, s.Stored = p.Topology.Service(nil).(topology.Store)
 	s.Points = pointsOf(p.Lock.Points)
 	if len(p.Programs) > 0 {
