@@ -2,6 +2,7 @@ package hunt
 
 import (
 	"bytes"
+	"os"
 	"strings"
 	"testing"
 
@@ -33,7 +34,7 @@ func TestTextSaysWhatNothingMeans(t *testing.T) {
 tried
   120 runs in 10m0s, 60,000 grants judged; 3 of the runs unknown
   812 behaviours, the last new one in run 117 after 9m50s
-  With 95 % confidence, fewer than 2.5 % of such runs and 0.005 % of such grants break the lock. What takes other faults, longer runs or more luck was not seen.
+  With 95 % confidence, fewer than 2.50 % of such runs and 0.005 % of such grants break the lock. What takes other faults, longer runs or more luck was not seen.
 
 faults that bit
   fault  on      bit  of
@@ -143,5 +144,17 @@ func TestWhatCannotBeDeliveredHasALineForEachReason(t *testing.T) {
 	})
 	if len(got) != 1 || got[0] != "delay, loss: no netem" {
 		t.Errorf("%q", got)
+	}
+}
+
+func TestEachGoalIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/hunt.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range GoalNames() {
+		if !strings.Contains(string(text), "| `"+name+"` |") {
+			t.Errorf("docs/hunt.md has no line of %s", name)
+		}
 	}
 }
