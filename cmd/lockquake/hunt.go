@@ -356,6 +356,8 @@ func (r *huntRun) report(failed error) error {
 	case r.result.Runs > 0:
 	case failed == nil && r.result.Interrupted:
 		return cli.Exit{Code: cli.CodeInterrupted}
+	case failed == nil:
+		return errors.New("no script was drawn that fits into the budget")
 	default:
 		return failed
 	}

@@ -178,10 +178,12 @@ func (h *Hunt) propose() (j campaign.Job, ok bool) {
 	}
 	r := seed.Rand(h.Seed, fmt.Sprintf("hunt-%d-%d", h.search.runs, h.idle))
 	var refused error
+	long := false // a script does not fit into what is left of the budget
 	for attempt := range drawTries {
 		n := h.draw(r, attempt)
 		if h.search.spent+h.takes(h.search.phase, n.Script.For) > h.Budget {
-			return j, false
+			long = true
+			continue
 		}
 		s, err := h.scenario(n.Script, forbid(h.Goals))
 		if err != nil {
@@ -191,7 +193,9 @@ func (h *Hunt) propose() (j campaign.Job, ok bool) {
 		h.under = n
 		return h.job(jobSearch, s, seed.Split(h.Seed, fmt.Sprintf("run-%d", h.search.runs))), true
 	}
-	h.Err = fmt.Errorf("none of %d scripts can be run: %w", drawTries, refused)
+	if !long {
+		h.Err = fmt.Errorf("none of %d scripts can be run: %w", drawTries, refused)
+	}
 	return j, false
 }
 

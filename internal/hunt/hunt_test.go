@@ -255,6 +255,24 @@ func TestAShortShrinkBudgetHandsOutWhatThereIs(t *testing.T) {
 	}
 }
 
+// A script that is too long for what is left of the budget is passed over for a shorter one.
+func TestAShortBudgetIsForShortScripts(t *testing.T) {
+	w := newWorld(t, 3)
+	w.hunt.Scripts, w.hunt.Budget = lengths{}, 4*time.Second
+	if !w.run(1) || numbersOf(w.hunt.under.Script)[0] > 4 {
+		t.Errorf("the first script of a budget of 4 s: %v", w.hunt.under.Script)
+	}
+}
+
+// lengths are scripts whose number is their length in seconds.
+type lengths struct{ numbers }
+
+func (lengths) Draw(r *rand.Rand) script.Script {
+	x := numbered(r.IntN(20))
+	x.For = time.Duration(numbersOf(x)[0]) * time.Second
+	return x
+}
+
 func TestScriptsThatAreRefusedCostNoRun(t *testing.T) {
 	w := newWorld(t, 5)
 	w.hunt.Scripts = numbers{refuse: 4}
