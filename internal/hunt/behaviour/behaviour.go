@@ -72,8 +72,8 @@ func Of(dir string) (Seen, error) {
 		return Seen{}, err
 	}
 	w.until(math.MaxInt64)
-	w.found(report, env)
-	return Seen{Behaviours: w.sorted(), Near: w.near, Bit: w.faults.bites()}, nil
+	w.shows.found(report, env)
+	return Seen{Behaviours: w.shows.sorted(), Near: w.shows.near, Bit: w.faults.bites()}, nil
 }
 
 func ignore(err, expected error) error {
@@ -85,13 +85,18 @@ func ignore(err, expected error) error {
 
 // watcher collects the behaviours of a run while its events pass.
 type watcher struct {
-	ttl    int64 // ns
+	shows  shows
 	faults standing
 	marks  []mark // what happens between events, in the order of time
 	calls  map[call]history.Event
 	locks  map[uint16]*lockState
-	seen   map[string]struct{}
-	near   map[string]float64
+}
+
+// shows is what was seen so far.
+type shows struct {
+	ttl  int64 // ns
+	seen map[string]struct{}
+	near map[string]float64
 }
 
 // call is an operation under way.
@@ -108,8 +113,8 @@ type mark struct {
 
 func newWatcher(env results.Env, faults []history.Fault, observed []history.Observation) *watcher {
 	w := &watcher{
-		ttl: max(env.TTL, 1), faults: newStanding(env, faults), calls: map[call]history.Event{},
-		locks: map[uint16]*lockState{}, seen: map[string]struct{}{}, near: map[string]float64{},
+		shows:  shows{ttl: max(env.TTL, 1), seen: map[string]struct{}{}, near: map[string]float64{}},
+		faults: newStanding(env, faults), calls: map[call]history.Event{}, locks: map[uint16]*lockState{},
 	}
 	for i := range w.faults.list {
 		f := &w.faults.list[i]
@@ -128,20 +133,20 @@ func newWatcher(env results.Env, faults []history.Fault, observed []history.Obse
 	return w
 }
 
-func (w *watcher) add(format string, args ...any) { w.seen[fmt.Sprintf(format, args...)] = struct{}{} }
+func (s *shows) add(format string, args ...any) { s.seen[fmt.Sprintf(format, args...)] = struct{}{} }
 
-func (w *watcher) sorted() []string {
-	out := make([]string, 0, len(w.seen))
-	for s := range w.seen {
-		out = append(out, s)
+func (s *shows) sorted() []string {
+	out := make([]string, 0, len(s.seen))
+	for one := range s.seen {
+		out = append(out, one)
 	}
 	slices.Sort(out)
 	return out
 }
 
 // closer notes how near a run came to what a count forbids.
-func (w *watcher) closer(count string, near float64) {
-	w.near[count] = max(w.near[count], min(near, 1))
+func (s *shows) closer(count string, near float64) {
+	s.near[count] = max(s.near[count], min(near, 1))
 }
 
 // until lets everything happen that comes before t without an event.
@@ -210,19 +215,19 @@ func (w *watcher) say(e *history.Event, word string) {
 	holds := w.lock(e.Lock).holders(e.User)
 	phases := w.faults.at(e.Time, e.User)
 	for _, phase := range phases {
-		w.add("%s: %s, %s", phase, word, holds)
+		w.shows.add("%s: %s, %s", phase, word, holds)
 	}
 	if len(phases) > 1 { // of faults that stand together it matters what they let through, and not to whom
-		w.add("%s: %s", strings.Join(phases, " + "), word)
+		w.shows.add("%s: %s", strings.Join(phases, " + "), word)
 	}
 }
 
 // found notes what the verdict says was violated, and how near the measures of the run came to it.
-func (w *watcher) found(r results.Report, env results.Env) {
+func (s *shows) found(r results.Report, env results.Env) {
 	for _, f := range r.Findings {
 		for name, n := range f.Counts {
 			if n != nil && *n > 0 && f.Verdict == results.Violated {
-				w.add("found %s: %s", name, bucket(float64(*n)))
+				s.add("found %s: %s", name, bucket(float64(*n)))
 			}
 		}
 	}
@@ -233,8 +238,8 @@ func (w *watcher) found(r results.Report, env results.Env) {
 	} {
 		if m := r.Measures[measure]; m != nil && *m > 0 {
 			share := *m * 1e6 / bound
-			w.closer(count, share/2)
-			w.add("%s: %s of the bound", measure, bucket(share))
+			s.closer(count, share/2)
+			s.add("%s: %s of the bound", measure, bucket(share))
 		}
 	}
 }
@@ -251,4 +256,4 @@ func bucket(x float64) string {
 }
 
 // since puts a time into buckets of the TTL.
-func (w *watcher) since(ns int64) string { return bucket(float64(ns)/float64(w.ttl)) + " ttl" }
+func (s *shows) since(ns int64) string { return bucket(float64(ns)/float64(s.ttl)) + " ttl" }

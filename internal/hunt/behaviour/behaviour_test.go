@@ -108,7 +108,7 @@ func (x *tale) lines(file string, list []any) {
 	x.check(os.WriteFile(filepath.Join(x.dir, file), b, 0o644))
 }
 
-func shows(t *testing.T, s Seen, all ...string) {
+func wantShown(t *testing.T, s Seen, all ...string) {
 	t.Helper()
 	for _, one := range all {
 		if !slices.Contains(s.Behaviours, one) {
@@ -129,7 +129,7 @@ func TestAGrantBesideAHoldThatOutlivedItsValidity(t *testing.T) {
 	x.releases(0, a, 2000, 2010)
 	x.releases(1, b, 2050, 2060)
 	s := x.seen()
-	shows(t, s,
+	wantShown(t, s,
 		"granted with 2^-1 ttl left",
 		"pause@holder begins: its target holds",
 		"pause@holder ends: another holds, its target holds too long",
@@ -156,7 +156,7 @@ func TestWhatAQuietRunShows(t *testing.T) {
 	b := x.acquires(1, 300, 301, 1300)
 	x.releases(1, b, 400, 401)
 	s := x.seen()
-	shows(t, s, "before: acquire ok, free", "order a granted, a releases, b granted",
+	wantShown(t, s, "before: acquire ok, free", "order a granted, a releases, b granted",
 		"release ok: nobody else was granted it")
 	if len(s.Near) != 0 {
 		t.Errorf("it is near to %v", s.Near)
@@ -173,7 +173,7 @@ func TestAReleaseAcrossAnothersGrant(t *testing.T) {
 	x.event(0, 1500, history.Event{Kind: history.Release, Phase: history.Ok, Op: op, Grant: a})
 	x.releases(1, b, 1600, 1601)
 	s := x.seen()
-	shows(t, s, "point before-del reached: free", "point before-del reached in the acquire of another user",
+	wantShown(t, s, "point before-del reached: free", "point before-del reached in the acquire of another user",
 		"release ok: another was granted it meanwhile", "order a releases, b granted, a release ok")
 	if s.Near["foreign_releases"] < 0.7 {
 		t.Errorf("near: %v", s.Near)
@@ -190,7 +190,7 @@ func TestWhatWasFoundIsABehaviour(t *testing.T) {
 	x.report.Measures = map[string]*float64{"stuck_ms_max": &wait}
 	x.acquires(0, 100, 110, 1100)
 	s := x.seen()
-	shows(t, s, "found double_grants: 2^2", "stuck_ms_max: 2^0 of the bound")
+	wantShown(t, s, "found double_grants: 2^2", "stuck_ms_max: 2^0 of the bound")
 	if slices.ContainsFunc(s.Behaviours, func(b string) bool { return strings.HasPrefix(b, "found grants") }) {
 		t.Error("a count of a clean finding is told as found")
 	}
@@ -205,7 +205,7 @@ func TestAFaultThatDidNotBiteStandsNowhere(t *testing.T) {
 		Receipt: history.Receipt{Status: history.NotInstalled}}}
 	x.acquires(0, 100, 110, 1100)
 	s := x.seen()
-	shows(t, s, "before: acquire ok, free")
+	wantShown(t, s, "before: acquire ok, free")
 	if want := []Bite{{"kill", "server", 1, 0}}; !slices.Equal(s.Bit, want) {
 		t.Errorf("bites: %v, want %v", s.Bit, want)
 	}

@@ -1,7 +1,6 @@
 package behaviour
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -115,7 +114,7 @@ func (w *watcher) push(l *lockState, u history.User, what string) {
 		}
 		words = append(words, string(rune('a'+i))+" "+m.what)
 	}
-	w.add("order %s", strings.Join(words, ", "))
+	w.shows.add("order %s", strings.Join(words, ", "))
 }
 
 // expire ends the validity of holds, in its order.
@@ -135,8 +134,8 @@ func (w *watcher) expire(t int64) {
 			}
 			l.open[next].expired = true
 			w.push(l, l.open[next].user, "outlives")
-			w.closer("overlapping_holds", 0.5)
-			w.closer("stale_writes", 0.3)
+			w.shows.closer("overlapping_holds", 0.5)
+			w.shows.closer("stale_writes", 0.3)
 		}
 	}
 }
@@ -146,11 +145,11 @@ func (w *watcher) grant(e *history.Event) {
 	l := w.lock(e.Lock)
 	switch left := e.Valid - e.Time; {
 	case e.Valid == history.ValidEndless, e.Valid == history.ValidUnknown:
-		w.add("granted without an end")
+		w.shows.add("granted without an end")
 	case left < 0:
-		w.add("granted %s after its end", w.since(-left))
+		w.shows.add("granted %s after its end", w.shows.since(-left))
 	default:
-		w.add("granted with %s left", w.since(left))
+		w.shows.add("granted with %s left", w.shows.since(left))
 	}
 	for _, h := range l.open {
 		if h.user != e.User && !(h.shared && e.Mode != 0) {
@@ -165,28 +164,28 @@ func (w *watcher) grant(e *history.Event) {
 // beside notes a grant beside a hold that nobody has ended. How long after the end of the other's validity it comes is a
 // behaviour of its own. It says little of how near a double grant is: a right lock is granted anew just then.
 func (w *watcher) beside(e *history.Event, h hold) {
-	w.closer("overlapping_holds", 1)
-	w.closer("stale_writes", 0.6)
+	w.shows.closer("overlapping_holds", 1)
+	w.shows.closer("stale_writes", 0.6)
 	switch {
 	case h.valid == history.ValidUnknown:
-		w.add("grant beside an open hold of unknown validity")
+		w.shows.add("grant beside an open hold of unknown validity")
 	case h.valid == history.ValidEndless:
-		w.add("grant beside an endless hold")
-		w.closer("double_grants", 1)
+		w.shows.add("grant beside an endless hold")
+		w.shows.closer("double_grants", 1)
 	case e.Time < h.valid:
-		w.add("grant beside an open hold, %s before its end", w.since(h.valid-e.Time))
-		w.closer("double_grants", 1)
+		w.shows.add("grant beside an open hold, %s before its end", w.shows.since(h.valid-e.Time))
+		w.shows.closer("double_grants", 1)
 	default:
 		gap := e.Time - h.valid
-		w.add("grant beside an open hold, %s after its end", w.since(gap))
-		w.closer("double_grants", 0.2*math.Exp(-2*float64(gap)/float64(w.ttl)))
+		w.shows.add("grant beside an open hold, %s after its end", w.shows.since(gap))
+		w.shows.closer("double_grants", 0.2*math.Exp(-2*float64(gap)/float64(w.shows.ttl)))
 	}
 }
 
 // denied notes an acquire that got nothing.
 func (w *watcher) denied(e *history.Event, invoked history.Event) {
 	if invoked.Time > 0 {
-		w.add("%s after %s, %s", wordOf(e), w.since(e.Time-invoked.Time), w.lock(e.Lock).holders(e.User))
+		w.shows.add("%s after %s, %s", wordOf(e), w.shows.since(e.Time-invoked.Time), w.lock(e.Lock).holders(e.User))
 	}
 }
 
@@ -210,8 +209,8 @@ func (w *watcher) release(e *history.Event) {
 	w.push(l, e.User, "releases")
 	l.open = slices.DeleteFunc(l.open, func(h hold) bool { return h.user == e.User && h.grant == e.Grant })
 	if i := slices.IndexFunc(l.open, func(h hold) bool { return !h.expired }); i >= 0 {
-		w.add("release begins beside another's valid hold")
-		w.closer("foreign_releases", 0.5)
+		w.shows.add("release begins beside another's valid hold")
+		w.shows.closer("foreign_releases", 0.5)
 	}
 }
 
@@ -256,23 +255,23 @@ func (w *watcher) crossing(e *history.Event, invoked history.Event) {
 			w.extend(e)
 		}
 	}
-	w.add("%s: %s%s", wordOf(e), own, other)
+	w.shows.add("%s: %s%s", wordOf(e), own, other)
 	if invoked.Time > 0 {
-		w.add("%s took %s, %s", wordOf(e), w.since(e.Time-invoked.Time), other)
+		w.shows.add("%s took %s, %s", wordOf(e), w.shows.since(e.Time-invoked.Time), other)
 	}
 	if other == "nobody else was granted it" {
 		return
 	}
 	switch {
 	case e.Kind == history.Release && e.Phase != history.Fail:
-		w.closer("foreign_releases", 0.7)
-		w.closer("double_grants", 0.5)
+		w.shows.closer("foreign_releases", 0.7)
+		w.shows.closer("double_grants", 0.5)
 	case e.Kind == history.Write && e.Phase == history.Ok:
-		w.closer("stale_writes", 0.9)
+		w.shows.closer("stale_writes", 0.9)
 	case e.Kind == history.Renew && e.Phase == history.Ok:
-		w.closer("false_results", 0.7)
+		w.shows.closer("false_results", 0.7)
 	}
 	if e.Kind == history.Release {
-		w.push(l, e.User, fmt.Sprintf("%s", wordOf(e)))
+		w.push(l, e.User, wordOf(e))
 	}
 }

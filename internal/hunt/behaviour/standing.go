@@ -126,9 +126,9 @@ func (s *standing) at(t int64, u history.User) (phases []string) {
 // border notes who held what, and what was under way, when a fault began or ended.
 func (w *watcher) border(f *stood, which string) {
 	for _, l := range w.locks {
-		w.add("%s %s: %s", f.name, which, l.held(f.users))
+		w.shows.add("%s %s: %s", f.name, which, l.held(f.users))
 		if f.kills && len(f.users) == 0 && l.valid() { // what the server knew of the grant may be lost
-			w.closer("double_grants", 0.4)
+			w.shows.closer("double_grants", 0.4)
 		}
 	}
 	for c, invoked := range w.calls {
@@ -136,10 +136,10 @@ func (w *watcher) border(f *stood, which string) {
 		if slices.Contains(f.users, c.user.Client()) {
 			whose = "a target"
 		}
-		w.add("%s %s in the %s of %s user", f.name, which, invoked.Kind, whose)
+		w.shows.add("%s %s in the %s of %s user", f.name, which, invoked.Kind, whose)
 	}
 	if which == "ends" {
-		w.add("%s stood %s", f.name, w.since(f.to-f.from))
+		w.shows.add("%s stood %s", f.name, w.shows.since(f.to-f.from))
 	}
 }
 
@@ -148,15 +148,15 @@ func (w *watcher) lead(f *stood) {
 	if f.lead == nil || f.lead.New == "" {
 		return
 	}
-	w.add("%s: another leads after %s", f.name, w.since(max(f.lead.Led-f.from, 0)))
+	w.shows.add("%s: another leads after %s", f.name, w.shows.since(max(f.lead.Led-f.from, 0)))
 	if lag := f.lead.Lag; lag != nil && *lag > 0 {
-		w.add("%s: the new leader lacks %s bytes", f.name, bucket(float64(*lag)))
+		w.shows.add("%s: the new leader lacks %s bytes", f.name, bucket(float64(*lag)))
 	}
 	w.marks = append(w.marks, mark{f.lead.Led, func(w *watcher) {
 		for _, l := range w.locks {
-			w.add("another leads after %s: %s", f.name, l.held(nil))
+			w.shows.add("another leads after %s: %s", f.name, l.held(nil))
 			if l.valid() {
-				w.closer("double_grants", 0.6)
+				w.shows.closer("double_grants", 0.6)
 			}
 		}
 	}})
@@ -166,19 +166,19 @@ func (w *watcher) lead(f *stood) {
 func (w *watcher) point(o history.Observation) {
 	i, client := history.ClientOf(o.Node)
 	if !client {
-		w.add("point %s %s", o.Fact, o.Answer)
+		w.shows.add("point %s %s", o.Fact, o.Answer)
 		return
 	}
 	u := history.MakeUser(i, 0) // users that steps name are alone in their process
 	if len(w.locks) == 0 {
-		w.add("point %s %s: nobody has held", o.Fact, o.Answer)
+		w.shows.add("point %s %s: nobody has held", o.Fact, o.Answer)
 	}
 	for _, l := range w.locks {
-		w.add("point %s %s: %s", o.Fact, o.Answer, l.holders(u))
+		w.shows.add("point %s %s: %s", o.Fact, o.Answer, l.holders(u))
 	}
 	for c, invoked := range w.calls {
 		if c.user != u {
-			w.add("point %s %s in the %s of another user", o.Fact, o.Answer, invoked.Kind)
+			w.shows.add("point %s %s in the %s of another user", o.Fact, o.Answer, invoked.Kind)
 		}
 	}
 }
