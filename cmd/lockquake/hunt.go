@@ -28,6 +28,7 @@ import (
 	"github.com/lockquake/lockquake/internal/hunt"
 	"github.com/lockquake/lockquake/internal/hunt/script"
 	"github.com/lockquake/lockquake/internal/suite"
+	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
 	"github.com/lockquake/lockquake/scenarios"
 )
@@ -235,12 +236,14 @@ func (r *huntRun) space(lock backends.Lock) error {
 	if err != nil {
 		return err
 	}
-	asked := script.Asked{Request: r.base.Request}
-	for i, hello := range hellos { // what all of them announce
+	asked := script.Asked{Request: r.base.Request, Takes: func(order string) bool {
+		return !slices.ContainsFunc(hellos, func(h *wire.Hello) bool { return !h.Takes(order) })
+	}}
+	for i, hello := range hellos {
 		if i == 0 {
-			asked.Announced = hello.Points
+			asked.Announced = slices.Clone(hello.Points)
 		}
-		asked.Announced = slices.DeleteFunc(slices.Clone(asked.Announced), func(p string) bool {
+		asked.Announced = slices.DeleteFunc(asked.Announced, func(p string) bool { // not all announce it
 			return !slices.Contains(hello.Points, p)
 		})
 	}
