@@ -151,7 +151,10 @@ func witnessOf(r results.Report, count string) (claim, text string) {
 			continue
 		}
 		i := max(slices.IndexFunc(f.Witnesses, func(w results.Witness) bool { return w.Kind+"s" == count }), 0)
-		return scene.Headline(f.Witnesses[i], "two clients"), f.Witnesses[i].Text
+		return sentence(scene.Headline(f.Witnesses[i], "two clients")), f.Witnesses[i].Text
 	}
-	return figure.Words(count), ""
+	return sentence(figure.Words(count)), ""
 }
+
+// sentence begins a text with a capital.
+func sentence(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
