@@ -52,11 +52,15 @@ not tried here
 func TestTextTellsWhatIsHandedOut(t *testing.T) {
 	r := nothingFound()
 	r.Nearest = nil
-	f := Finding{Violation: Violation{Goal: "double_grants", Count: 2, Claim: "Double grant: two clients hold lock-0"},
-		Script: numbered(3, 7, 9), Run: 17, At: 61_234, Dir: "hunt-redis/1"}
+	f := Finding{
+		Violation: Violation{Goal: "double_grants", Count: 2, Claim: "Double grant: two clients hold lock-0"},
+		Script:    numbered(3, 7, 9), Run: 17, At: 61_234, Dir: "hunt-redis/1",
+	}
 	r.Findings = []Finding{f}
-	r.Shrunk = &Shrunk{Goal: "double_grants", Script: numbered(3, 7), Size: script.Size{Steps: 2, Faults: 2}, Reached: 10,
-		Runs: 10, Proven: true, File: "found/double_grants.yaml", Claim: f.Claim}
+	r.Shrunk = &Shrunk{
+		Goal: "double_grants", Script: numbered(3, 7), Size: script.Size{Steps: 2, Faults: 2}, Reached: 10,
+		Runs: 10, Proven: true, File: "found/double_grants.yaml", Claim: f.Claim,
+	}
 	var b strings.Builder
 	if err := r.Text(&b, "runs/hunt-1"); err != nil {
 		t.Fatal(err)
@@ -139,8 +143,10 @@ func TestViolationsAreWhatTheJudgeCallsSo(t *testing.T) {
 
 func TestWhatCannotBeDeliveredHasALineForEachReason(t *testing.T) {
 	got := Lacking([]script.Refused{
-		{Fault: "delay", Keys: "by: 1ms", Reason: "no netem; no netem"}, {Fault: "delay", Keys: "by: 2ms", Reason: "no netem"},
-		{Fault: "loss", Reason: "no netem"}, {Fault: "failover", Reason: "one server", Never: true},
+		{Fault: "delay", Keys: "by: 1ms", Reason: "no netem; no netem"},
+		{Fault: "delay", Keys: "by: 2ms", Reason: "no netem"},
+		{Fault: "loss", Reason: "no netem"},
+		{Fault: "failover", Reason: "one server", Never: true},
 	})
 	if len(got) != 1 || got[0] != "delay, loss: no netem" {
 		t.Errorf("%q", got)

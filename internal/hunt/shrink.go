@@ -124,7 +124,8 @@ func (s *shrinker) next() (j campaign.Job, ok bool) {
 			continue
 		}
 		s.hunt.under = Note{Script: s.now.script}
-		return s.hunt.job(jobShrink, sc, seed.Split(s.hunt.Seed, fmt.Sprintf("shrink-%d-%d", s.phase.runs, s.hunt.idle))), true
+		name := fmt.Sprintf("shrink-%d-%d", s.phase.runs, s.hunt.idle)
+		return s.hunt.job(jobShrink, sc, seed.Split(s.hunt.Seed, name)), true
 	}
 	return j, false
 }

@@ -64,8 +64,10 @@ func (x *tale) event(client int, at int64, e history.Event) uint32 {
 // acquires adds an acquire and its grant, which is valid until some ms.
 func (x *tale) acquires(client int, from, to, until int64) uint32 {
 	op := x.event(client, from, history.Event{Kind: history.Acquire, Phase: history.Invoke})
-	x.event(client, to, history.Event{Kind: history.Acquire, Phase: history.Ok, Op: op, Grant: op, Valid: until * ms,
-		Value: from * ms})
+	x.event(client, to, history.Event{
+		Kind: history.Acquire, Phase: history.Ok, Op: op, Grant: op, Valid: until * ms,
+		Value: from * ms,
+	})
 	return op
 }
 
@@ -167,8 +169,10 @@ func TestAReleaseAcrossAnothersGrant(t *testing.T) {
 	x := newTale(t)
 	a := x.acquires(0, 100, 110, 1100)
 	op := x.event(0, 1050, history.Event{Kind: history.Release, Phase: history.Invoke, Grant: a})
-	x.observed = []history.Observation{{By: history.ByPoint, Node: "client-1", Fact: "before-del", Answer: "reached",
-		Answered: 1060 * ms}}
+	x.observed = []history.Observation{{
+		By: history.ByPoint, Node: "client-1", Fact: "before-del", Answer: "reached",
+		Answered: 1060 * ms,
+	}}
 	b := x.acquires(1, 900, 1200, 2100)
 	x.event(0, 1500, history.Event{Kind: history.Release, Phase: history.Ok, Op: op, Grant: a})
 	x.releases(1, b, 1600, 1601)
@@ -201,8 +205,10 @@ func TestWhatWasFoundIsABehaviour(t *testing.T) {
 
 func TestAFaultThatDidNotBiteStandsNowhere(t *testing.T) {
 	x := newTale(t)
-	x.faults = []history.Fault{{Name: "kill", Selector: "one", Targets: []string{"redis-1"}, Start: 50 * ms,
-		Receipt: history.Receipt{Status: history.NotInstalled}}}
+	x.faults = []history.Fault{{
+		Name: "kill", Selector: "one", Targets: []string{"redis-1"}, Start: 50 * ms,
+		Receipt: history.Receipt{Status: history.NotInstalled},
+	}}
 	x.acquires(0, 100, 110, 1100)
 	s := x.seen()
 	wantShown(t, s, "before: acquire ok, free")

@@ -161,8 +161,8 @@ func (w *watcher) grant(e *history.Event) {
 	w.push(l, e.User, "granted")
 }
 
-// beside notes a grant beside a hold that nobody has ended. How long after the end of the other's validity it comes is a
-// behaviour of its own. It says little of how near a double grant is: a right lock is granted anew just then.
+// beside notes a grant beside a hold that nobody has ended. How long after the end of the other's validity it comes is
+// a behaviour of its own. It says little of how near a double grant is: a right lock is granted anew just then.
 func (w *watcher) beside(e *history.Event, h hold) {
 	w.shows.closer("overlapping_holds", 1)
 	w.shows.closer("stale_writes", 0.6)

@@ -35,8 +35,10 @@ func newStanding(env results.Env, faults []history.Fault) (s standing) {
 		if !bit {
 			continue
 		}
-		one := stood{name: f.Name + "@" + role, from: max(f.Bit, f.Start), to: f.Undo, lead: f.Lead,
-			kills: f.Traits != nil && f.Traits.Kills}
+		one := stood{
+			name: f.Name + "@" + role, from: max(f.Bit, f.Start), to: f.Undo, lead: f.Lead,
+			kills: f.Traits != nil && f.Traits.Kills,
+		}
 		if one.to == 0 {
 			one.to = math.MaxInt64
 		}
