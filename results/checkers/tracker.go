@@ -299,7 +299,7 @@ func (t *tracker) held(lock uint16) []*hold {
 	return t.locks[lock]
 }
 
-// freeSince returns since when nobody has had a lock in hand: 0 where nobody ever had. free is false where somebody has.
+// freeSince returns since when nobody has had a lock in hand, 0 where nobody ever had; free is false while one has.
 func (t *tracker) freeSince(lock uint16) (since int64, free bool) {
 	if int(lock) >= len(t.locks) {
 		return 0, true
