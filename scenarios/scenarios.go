@@ -70,6 +70,7 @@ type Workload struct {
 	Check    string        // "", "signal" or "validity": what users look at before a write
 	Margin   time.Duration // with "validity": how much of it must be left then
 	Timeout  time.Duration // of one acquire, release, read or write; default 10s
+	Alike    bool          // client processes have one process id, host name and, to the second, start time
 	Limits   Limits        `yaml:",inline"` // of each client process
 	Client   Client        `yaml:"-"`
 	Resource Resource      `yaml:"-"`

@@ -183,6 +183,9 @@ func (d *docker) Name() string { return "docker" }
 // Offers tells what can be done to a container's process. All of it also goes through the engine alone, should the
 // agent not start.
 func (d *docker) Offers(c chaos.Capability, r node.Role) error {
+	if c == CanAlike { // the first process of each container has number 1
+		return nil
+	}
 	if c == CanLimit || c == process.CanLimitCPU {
 		_, err := d.limits()
 		return err

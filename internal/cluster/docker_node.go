@@ -61,6 +61,9 @@ func (r *dockerRun) create(ctx context.Context, n *Node) (*containerNode, error)
 			c.Hostname, c.WorkingDir = n.spec.Name, dataDir
 			c.Healthcheck = &container.HealthConfig{Test: []string{"NONE"}}
 			c.OpenStdin, c.StdinOnce, c.AttachStdin = n.spec.Stdio, n.spec.Stdio, n.spec.Stdio
+			if n.spec.Alike {
+				c.Hostname = string(n.spec.Role)
+			}
 		},
 		HostConfigModifier: func(h *container.HostConfig) { r.hostConfig(h, n.spec, done) },
 		EndpointSettingsModifier: func(e map[string]*network.EndpointSettings) {

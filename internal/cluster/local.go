@@ -27,6 +27,7 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster/netspace"
 	"github.com/lockquake/lockquake/internal/cluster/nodelog"
 	"github.com/lockquake/lockquake/internal/cluster/owner"
+	"github.com/lockquake/lockquake/internal/cluster/placement"
 	"github.com/lockquake/lockquake/internal/cluster/processes"
 	"github.com/lockquake/lockquake/internal/cluster/state"
 	"github.com/lockquake/lockquake/internal/node"
@@ -77,6 +78,12 @@ func (l *localProvider) Offers(c chaos.Capability, r node.Role) error {
 	if c == CanLimit {
 		_, err := limits.Probe()
 		return err
+	}
+	if c == CanAlike {
+		if err := placement.Separate(); err != nil {
+			return chaos.Unavailable{What: string(c), Reason: err.Error()}
+		}
+		return nil
 	}
 	if err := proc.Supported(); err != nil && c != chaos.CanStart {
 		return chaos.Unavailable{What: string(c), Reason: err.Error()}

@@ -89,7 +89,7 @@ func (p *localNode) start(ctx context.Context) (Stdio, *ending, error) {
 	c, err := p.run.spawn(command{
 		path: path, argv: argv, user: user, name: p.spec.Name, node: p.index, dir: p.node.place.Dir,
 		env:   slices.Concat(p.spec.Env, p.prepared.env),
-		group: p.group, stdio: p.spec.Stdio, log: logFile,
+		group: p.group, stdio: p.spec.Stdio, log: logFile, alone: p.spec.Alike,
 	})
 	if err != nil {
 		return Stdio{}, nil, err
@@ -158,6 +158,7 @@ type command struct {
 	stdio    bool
 	log      *os.File
 	survives bool // the death of the supervisor
+	alone    bool // in a process namespace of its own
 }
 
 // child is a process started by spawn.
@@ -179,6 +180,9 @@ func (r *localRun) spawn(c command) (*child, error) {
 		SysProcAttr: placement.Attributes(c.survives),
 	}
 	c.user.Take(cmd.SysProcAttr)
+	if c.alone {
+		placement.Alone(cmd.SysProcAttr)
+	}
 	out := &child{over: newEnding()}
 	var theirs []*os.File
 	defer func() {

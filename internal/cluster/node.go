@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -121,8 +123,18 @@ func Handles(nodes []*Node) []node.Handle {
 	return out
 }
 
-// StartAll starts all nodes side by side.
+// alikeFrom is how far in a second nodes start that are to be alike: the kernel tells the start of a process in
+// hundredths of a second, rounded down.
+const alikeFrom = 100 * time.Millisecond
+
+// StartAll starts all nodes side by side. Those that are to be alike start when a second of the wall clock has just
+// begun: a start in whole seconds is then the same for all of them.
 func StartAll(ctx context.Context, nodes []*Node) error {
+	if slices.ContainsFunc(nodes, func(n *Node) bool { return n.spec.Alike }) {
+		if err := clock.Sleep(ctx, time.Until(time.Now().Truncate(time.Second).Add(time.Second+alikeFrom))); err != nil {
+			return err
+		}
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, n := range nodes {
 		g.Go(func() error { return n.Process.Start(ctx) })

@@ -15,6 +15,9 @@ import (
 // CanLimit is what a provider offers that can hold a node to Limits.
 const CanLimit chaos.Capability = "limits"
 
+// CanAlike is what a provider offers that can give all clients one process id and one host name.
+const CanAlike chaos.Capability = "alike"
+
 // asked are the orders that an agent is asked about, for what hosts may differ in. Containers are frozen by their
 // engine.
 var asked = map[chaos.Capability]string{

@@ -257,7 +257,7 @@ func (m *member) offers(ctx context.Context) func(chaos.Capability, node.Role) e
 	return func(c chaos.Capability, r node.Role) error {
 		a, refused := m.run.agent, func(why string) error { return chaos.Unavailable{What: string(c), Reason: why} }
 		switch do := asked[c]; {
-		case c == CanLimit:
+		case c == CanAlike, c == CanLimit:
 			return m.run.engine.Offers(c, r)
 		case a == nil:
 			return refused("the host has no agent (" + m.of.Describe[m.run.agentName] + ")")

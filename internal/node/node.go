@@ -59,6 +59,9 @@ type Spec struct {
 	Preparations []Preparation
 	// Stdio asks for the node's standard input and output as its control stream.
 	Stdio bool
+	// Alike says that its process has the process id, the host name and, to the second, the start time of all others
+	// that are alike and are started with it.
+	Alike bool
 	// Restartable says that the node may be started again after its process ended.
 	Restartable bool
 	// StopSignal is the signal that asks the process to end in order, such as "INT"; "" is SIGTERM.

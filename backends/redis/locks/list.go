@@ -19,7 +19,7 @@ func OneClient() []backends.Lock {
 
 // OneServer lists the locks on one server.
 func OneServer() []backends.Lock {
-	return append(OneClient(), wasteful(), stubborn(), evalshaOnly(), resends(),
+	return append(OneClient(), processOwner(), wasteful(), stubborn(), evalshaOnly(), resends(),
 		countsTwice())
 }
 

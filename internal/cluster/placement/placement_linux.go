@@ -3,6 +3,7 @@ package placement
 
 import (
 	"errors"
+	"os"
 	"os/exec"
 	"syscall"
 
@@ -59,6 +60,17 @@ func (p Place) enter(cmd *exec.Cmd) (back func() error, err error) {
 	undo = append(undo, leave)
 	return back, err
 }
+
+// Separate says why children cannot be in process namespaces of their own; nil: they can.
+func Separate() error {
+	if os.Geteuid() != 0 {
+		return errors.New("a process namespace takes root: use --provider docker")
+	}
+	return nil
+}
+
+// Alone puts the child into a process namespace of its own, where it has number 1.
+func Alone(a *syscall.SysProcAttr) { a.Cloneflags |= syscall.CLONE_NEWPID }
 
 // Attributes makes the kernel kill the child when the supervisor is gone, stopped or not.
 func Attributes(survives bool) *syscall.SysProcAttr {

@@ -3,6 +3,7 @@
 package placement
 
 import (
+	"errors"
 	"os/exec"
 	"syscall"
 
@@ -19,6 +20,14 @@ type Place struct {
 
 // Start starts a command: there is one place only.
 func (Place) Start(_ *netspace.Thread, cmd *exec.Cmd) error { return cmd.Start() }
+
+// Separate says that there are no process namespaces.
+func Separate() error {
+	return errors.New("there are no process namespaces here: use --provider docker")
+}
+
+// Alone does nothing.
+func Alone(*syscall.SysProcAttr) {}
 
 // Attributes are none.
 func Attributes(bool) *syscall.SysProcAttr { return nil }

@@ -104,6 +104,23 @@ func (p *Processes) Greet(ctx context.Context, within time.Duration) error {
 			return err
 		}
 	}
+	return p.checkAlike()
+}
+
+// checkAlike refuses clients that are to have one process id, and say that they have not.
+func (p *Processes) checkAlike() error {
+	if !p.Plan.Scenario.Workload.Alike {
+		return nil
+	}
+	var first *Process
+	for _, s := range p.Clients() {
+		if first == nil {
+			first = s
+		}
+		if a, b := first.greeting().PID, s.greeting().PID; a != b {
+			return fmt.Errorf("workload.alike: %s is process %d, and %s %d", first.Node.Name(), a, s.Node.Name(), b)
+		}
+	}
 	return nil
 }
 

@@ -76,6 +76,16 @@ func (p deliveryPlanner) prepared(s node.Spec, what node.Preparation) error {
 // check asks the provider, before anything starts, for every capability that the scenario's faults and limits need.
 func (p deliveryPlanner) check() error {
 	for _, s := range p.plan.Specs {
+		if !s.Alike {
+			continue
+		}
+		if err := p.from.Provider.Offers(cluster.CanAlike, s.Role); err != nil {
+			return MissingError{Text: fmt.Sprintf("%s: the clients cannot be made alike by provider %s: %v",
+				p.plan.Scenario.Name, p.from.Provider.Name(), err)}
+		}
+		p.plan.Needs[s.Name] = append(p.plan.Needs[s.Name], cluster.CanAlike)
+	}
+	for _, s := range p.plan.Specs {
 		if s.Limits.None() {
 			continue
 		}

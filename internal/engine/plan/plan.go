@@ -170,6 +170,7 @@ func (p *Plan) ClientSpec(i int) node.Spec {
 	s := node.Spec{
 		Name: history.ClientName(i), Role: node.Client, Image: node.SelfProgram, Stdio: true,
 		Limits:  limits(p.Scenario.Workload.Limits),
+		Alike:   p.Scenario.Workload.Alike,
 		Command: func(node.Place) []string { return node.Own("client") },
 	}
 	if c := p.Programs.Of(i); c != nil {

@@ -170,3 +170,38 @@ func TestAMissingImageIsKnownBeforeTheRun(t *testing.T) {
 		}
 	}
 }
+
+// different is a provider that cannot make clients alike.
+type different struct{ cluster.Provider }
+
+func (different) Name() string { return "different" }
+func (different) Offers(c chaos.Capability, _ node.Role) error {
+	if c == cluster.CanAlike {
+		return chaos.Unavailable{What: string(c), Reason: "not here"}
+	}
+	return nil
+}
+
+func TestClientsThatAreAlikeAreAskedFor(t *testing.T) {
+	for p, want := range map[cluster.Provider]string{different{}: "cannot be made alike", preparing{}: ""} {
+		s, err := scenarios.Parse([]byte("name: x\nclaim: y\nbackend: {use: redis}\nworkload: {alike: true}\nsteps:\n  - {do: acquire, user: A}\n"), "x.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		planned, err := Check(Request{Scenario: s, Provider: p, Catalog: Catalog{Backends: redis.Backends(), Checkers: checkers.All()}})
+		if want != "" {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", p.Name(), err, want)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range planned.Specs {
+			if s.Alike != (s.Role == node.Client) {
+				t.Errorf("%s is alike: %t", s.Name, s.Alike)
+			}
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package locks
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync/atomic"
+
+	"github.com/lockquake/lockquake/backends"
+	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/lock"
+)
+
+// processOwner is set-px-lua with a value that names the process: its host, its process id, the second in which it
+// started, and how many acquires it had before. It is wrong on purpose. Containers of one image have process id 1 each,
+// often one host name, and start together: the first grants of two of them have one value. The one that outlived its
+// key deletes the other's. Where processes share a process namespace no two have one value.
+func processOwner() backends.Lock {
+	return expiring(backends.Lock{
+		Name:   "process-owner",
+		Doc:    "set-px-lua with host name, process id, start in seconds and a counter in the place of a random value.",
+		Wrong:  "two processes in namespaces of their own, with one host name, that start in one second have one value: a holder who outlived its TTL frees the next holder's lock",
+		Found:  backends.FoundIn("alike", "a double grant", "double_grants 0: found"),
+		Offers: backends.Offers{Renewal: "none"},
+		Points: []string{"before-set", "set-done", "before-delete", "release-done"},
+		Dial: dialer(func(u user) lock.Locker {
+			return processOwned{&recipe{user: u, how: means{give: releaseOwn}}}
+		}),
+	})
+}
+
+// processOwned is a recipe whose user counts one value for all attempts of an acquire.
+type processOwned struct{ *recipe }
+
+// acquired counts the acquires of this process.
+var acquired atomic.Int64
+
+// Acquire polls until the key was free.
+func (l processOwned) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	return l.poll(ctx, r, l.attempts())
+}
+
+// TryAcquire makes one attempt.
+func (l processOwned) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	return l.attempts()(ctx, r)
+}
+
+// attempts are those of one acquire.
+func (l processOwned) attempts() func(context.Context, lock.Request) (lock.Grant, error) {
+	host, _ := os.Hostname()
+	started := clock.Time(clock.ProcessStart()).Unix()
+	id := fmt.Sprintf("%s-%d-%d-%d", host, os.Getpid(), started, acquired.Add(1))
+	return func(ctx context.Context, r lock.Request) (lock.Grant, error) {
+		return l.attemptAs(ctx, r, &owner{id: id}, setPx(l.recipe, r))
+	}
+}
