@@ -111,6 +111,9 @@ type Env struct {
 	// a warm-up, at both ends of what was measured. Between the first and the last are those of the servers alone, just
 	// before one was killed.
 	Readings []Reading `json:"readings,omitempty"`
+	// Footprints are what the clients had of the machine when the load began, and after each third of it; none where
+	// that could not be seen.
+	Footprints []Footprints `json:"footprints,omitempty"`
 	// Contents is what the service kept; nil: it was not asked.
 	Contents *Contents `json:"contents,omitempty"`
 	// Acquires and Releases are what all servers together were asked for each, in a run of steps in which one user is
@@ -279,6 +282,19 @@ type Reading struct {
 	Syncs map[string]Syncs `json:"syncs,omitempty"`
 	// processor time that all programs of the machine have used since it started; 0: not known
 	Machine int64 `json:"machine_cpu_ns,omitempty"`
+}
+
+// Footprints are what clients had of the machine at a moment, by name. Who could not be looked at is left out.
+type Footprints struct {
+	Time int64                `json:"time"` // ns of CLOCK_MONOTONIC
+	Of   map[string]Footprint `json:"of"`
+}
+
+// Footprint is what the processes of one client had.
+type Footprint struct {
+	Memory      int64 `json:"memory"` // bytes that were in memory and of no file
+	Descriptors int64 `json:"descriptors"`
+	Threads     int64 `json:"threads"`
 }
 
 // Syncs is how often a server had its log written to disk, and how long that took in all.

@@ -57,17 +57,18 @@ type Run struct {
 	Lost      []Lost           // clients, and processes of the resource, whose end no fault asked for
 	// Readings are what servers and clients had counted before and at the end of the workload; between them, the
 	// servers alone.
-	Readings []Reading
-	Hung     []Hung        // clients that lived, and did not end when they were told to
-	Contents *Contents     // what the service kept; nil: it was not asked
-	Users    int           // how many there were
-	Acquires []int64       // what servers were asked for each acquire of a user who is alone
-	Releases []int64       // and for each release
-	Clients  []ClientStats // what the nodes said of themselves at their end
-	Cores    int           // of the machine that the clients run on; 0: not known
-	Start    int64         // ns: the workload was let go
-	End      int64         // ns: no more acquires were begun
-	Measured *Interval     // what figures are made of; nil: all of the run
+	Readings   []Reading
+	Footprints []Footprints  // what the clients had, four times
+	Hung       []Hung        // clients that lived, and did not end when they were told to
+	Contents   *Contents     // what the service kept; nil: it was not asked
+	Users      int           // how many there were
+	Acquires   []int64       // what servers were asked for each acquire of a user who is alone
+	Releases   []int64       // and for each release
+	Clients    []ClientStats // what the nodes said of themselves at their end
+	Cores      int           // of the machine that the clients run on; 0: not known
+	Start      int64         // ns: the workload was let go
+	End        int64         // ns: no more acquires were begun
+	Measured   *Interval     // what figures are made of; nil: all of the run
 
 	Still *Standstills // whole when the checkers finish; nil where nothing is known of them
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/chaos/process"
+	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -51,6 +52,11 @@ type driver interface {
 // meter is a driver that knows how much processor time its node has used.
 type meter interface {
 	used(ctx context.Context) (time.Duration, error)
+}
+
+// measurable is a driver whose node's processes can be looked at from here.
+type measurable interface {
+	footprint(ctx context.Context) (proc.Footprint, error)
 }
 
 // freezable is a driver whose node can be frozen, with its descendants.

@@ -346,6 +346,17 @@ func (p *localNode) used(context.Context) (time.Duration, error) {
 	return proc.CPU(c.cmd.Process.Pid)
 }
 
+// footprint sums up the process and all that descends from it.
+func (p *localNode) footprint(context.Context) (proc.Footprint, error) {
+	p.mu.Lock()
+	c := p.child
+	p.mu.Unlock()
+	if c == nil {
+		return proc.Footprint{}, proc.ErrNoProcess
+	}
+	return proc.FootprintOf(c.cmd.Process.Pid)
+}
+
 // freeze has the agent make a control group for the process, and freeze it.
 func (p *localNode) freeze(ctx context.Context) error {
 	ctx, done := clock.Act(ctx)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockquake/lockquake/chaos"
+	"github.com/lockquake/lockquake/internal/agent/proc"
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
@@ -158,4 +159,16 @@ func (p *Process) CPU(ctx context.Context) (time.Duration, error) {
 		}
 	}
 	return m.used(ctx)
+}
+
+// Footprint returns what all that runs in the node has of the machine.
+func (p *Process) Footprint(ctx context.Context) (proc.Footprint, error) {
+	m, ok := p.driver.(measurable)
+	if !ok {
+		return proc.Footprint{}, chaos.Unavailable{
+			What:   "the footprint of " + p.Name(),
+			Reason: "it shares its process with others, or is of another machine",
+		}
+	}
+	return m.footprint(ctx)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/history"
@@ -13,6 +14,7 @@ import (
 	"github.com/lockquake/lockquake/internal/engine/deployment"
 	"github.com/lockquake/lockquake/internal/engine/plan"
 	"github.com/lockquake/lockquake/internal/engine/rundir"
+	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/results"
 )
@@ -70,6 +72,34 @@ func (r readings) take(ctx context.Context) {
 	counted.Time, counted.Machine, counted.Notifications, counted.CPU, counted.Syncs = (began+clock.Now())/2,
 		(machine+machineCPU())/2, woken, used, syncs
 	r.record.Change(func(e *results.Env) { e.Readings = append(e.Readings, counted) })
+}
+
+// beforeEnd is how long before the end of a part that is: at the end of the load the clients leave.
+const beforeEnd = 50 * time.Millisecond
+
+// thirds is into how many parts the load is cut, at whose ends the clients are looked at.
+const thirds = 3
+
+// footprints looks at what the clients have of the machine as the load begins, and after each third of it.
+func (r readings) footprints(ctx context.Context, start int64) {
+	var seen []results.Footprints
+	for i := range int64(thirds + 1) {
+		if sleepUntil(ctx, start+i*int64(r.plan.Load())/thirds-int64(beforeEnd)) != nil {
+			return
+		}
+		at := results.Footprints{Time: clock.Now(), Of: map[string]results.Footprint{}}
+		for _, n := range r.nodes.Cluster.ByRole(node.Client) {
+			f, err := n.Process.Footprint(ctx)
+			if err != nil {
+				return
+			}
+			at.Of[n.Name()] = results.Footprint{
+				Memory: f.Memory, Descriptors: int64(f.Descriptors), Threads: int64(f.Threads),
+			}
+		}
+		seen = append(seen, at)
+	}
+	r.record.Change(func(e *results.Env) { e.Footprints = seen })
 }
 
 // syncsOf is what servers said of their disks, as env.json has it.

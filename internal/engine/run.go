@@ -257,6 +257,7 @@ func (r *run) load(ctx context.Context) error {
 	g.Go(func() error { return r.steps.take(gctx) })
 	if r.plan.Workload != nil {
 		g.Go(func() error { return r.warm(gctx, start) })
+		g.Go(func() error { r.readings.footprints(gctx, start); return nil })
 		g.Go(func() error {
 			if err := sleepUntil(gctx, start+int64(r.plan.Load())); err != nil {
 				return fmt.Errorf("the load was cut short: %w", err)

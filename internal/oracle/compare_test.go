@@ -33,6 +33,7 @@ var alone = map[string]string{
 	"minority_denials":         "on which servers faults stand is what the oracle is not told",
 	"stuck_locks":              "whose waiting counts is a matter of the faults, which the oracle is not told",
 	"acknowledged_writes_lost": "it rests on what servers answered, and a drawn history has no servers",
+	"client_leaks":             "it rests on what the clients' processes have, and a drawn history has none",
 	"leftovers":                "it rests on what the service keeps, and a drawn history has none",
 	"unheld_frees":             "it rests on what the service answered, and a drawn history has none",
 	"false_results":            "it rests on what the service answered, and a drawn history has none",

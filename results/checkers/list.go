@@ -33,6 +33,7 @@ func All() results.Checkers {
 		unheldReleasesKind,
 		orphansKind,
 		costs.Leftovers,
+		costs.Growth,
 		// How users are served, and at what cost.
 		stuckLocksKind,
 		wedgesKind,

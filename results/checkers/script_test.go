@@ -72,6 +72,8 @@ func (s *script) line(f []string) error {
 		return s.saw(f[1:])
 	case "reading":
 		return s.reading(f[1:])
+	case "footprint":
+		return s.footprint(f[1:])
 	case "hung":
 		until, err := millis(f[2])
 		s.run.Hung = append(s.run.Hung, results.Hung{Name: history.ClientName(int(f[1][0] - 'A')), Until: until})
@@ -118,6 +120,23 @@ func (s *script) reading(f []string) error {
 			}
 		}
 		return nil
+	})
+}
+
+// footprint takes what clients A, B, ... had: descriptors, threads and KiB.
+func (s *script) footprint(f []string) error {
+	at, err := millis(f[0])
+	if err != nil {
+		return err
+	}
+	of := map[string]results.Footprint{}
+	s.run.Footprints = append(s.run.Footprints, results.Footprints{Time: at, Of: of})
+	return each(f[1:], func(k, v string) error {
+		var x results.Footprint
+		_, err := fmt.Sscanf(v, "%d,%d,%d", &x.Descriptors, &x.Threads, &x.Memory)
+		x.Memory <<= 10
+		of[history.ClientName(int(k[0]-'A'))] = x
+		return err
 	})
 }
 

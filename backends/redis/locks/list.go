@@ -19,8 +19,8 @@ func OneClient() []backends.Lock {
 
 // OneServer lists the locks on one server.
 func OneServer() []backends.Lock {
-	return append(OneClient(), processOwner(), wasteful(), stubborn(), evalshaOnly(), resends(),
-		countsTwice())
+	return append(OneClient(), processOwner(), leaksDescriptors(), leaksThreads(), wasteful(), stubborn(),
+		evalshaOnly(), resends(), countsTwice())
 }
 
 // Quorum lists the locks on independent servers.

@@ -22,6 +22,9 @@ func StartTime(int) (uint64, error) { return 0, Supported() }
 // CPU is not known here.
 func CPU(int) (time.Duration, error) { return 0, Supported() }
 
+// FootprintOf is not known here.
+func FootprintOf(int) (Footprint, error) { return Footprint{}, Supported() }
+
 // AddressSpace is not asked for here.
 func AddressSpace() uint64 { return Unlimited }
 
