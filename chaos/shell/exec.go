@@ -10,6 +10,7 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
+	"github.com/lockquake/lockquake/internal/node"
 )
 
 // CanExec is the capability of a Commander.
@@ -45,6 +46,15 @@ const (
 	minWithin     = 100 * time.Millisecond
 	maxWithin     = 6 * time.Second
 )
+
+// Shell has a node's commands run by a shell of its own: Path is in its image, or on this machine.
+const Shell node.Preparation = "shell"
+
+// Path is that of the shell.
+const Path = "/bin/sh"
+
+// Preparations says that the shell is asked for before the run: without it nothing could be run, proved or undone.
+func (exec) Preparations() []node.Preparation { return []node.Preparation{Shell} }
 
 func execKind() chaos.Kind {
 	return chaos.Kind{

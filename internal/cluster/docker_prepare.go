@@ -12,8 +12,10 @@ import (
 	"github.com/moby/moby/api/types/mount"
 	"github.com/moby/moby/client"
 
+	"github.com/lockquake/lockquake/chaos"
 	wall "github.com/lockquake/lockquake/chaos/clock"
 	"github.com/lockquake/lockquake/chaos/disk"
+	"github.com/lockquake/lockquake/chaos/shell"
 	"github.com/lockquake/lockquake/internal/cluster/copyin"
 	"github.com/lockquake/lockquake/internal/cluster/imagestore"
 	"github.com/lockquake/lockquake/internal/cluster/owner"
@@ -72,6 +74,7 @@ const faketimeInImage = "/lockquake-faketime"
 // dockerPreparations are what the docker provider can prepare.
 var dockerPreparations = map[node.Preparation]func(context.Context, *dockerRun, *Node) (prepared, error){
 	disk.LoopDisk: loopDiskIn,
+	shell.Shell:   func(context.Context, *dockerRun, *Node) (prepared, error) { return prepared{}, nil },
 	wall.Preload: func(ctx context.Context, r *dockerRun, n *Node) (prepared, error) {
 		libraries, err := r.engine.librariesOf(ctx, r.images[n.spec.Image])
 		if err != nil {
@@ -101,6 +104,9 @@ func (d *docker) Prepares(p node.Preparation, s node.Spec, image string) error {
 	case image == "":
 		image = imagestore.Project(s.Image)
 	}
+	if p == shell.Shell {
+		return d.shellOf(ctx, s, image)
+	}
 	if p == wall.Preload {
 		if found, err := d.store().Has(ctx, image); !found || err != nil {
 			return err // Open says more
@@ -114,6 +120,24 @@ func (d *docker) Prepares(p node.Preparation, s node.Spec, image string) error {
 	return unknownPreparation(p)
 }
 
+// shellOf looks for a shell in the image of a node.
+func (d *docker) shellOf(ctx context.Context, s node.Spec, image string) (err error) {
+	none := chaos.Unavailable{What: string(shell.Shell), Reason: "there is no " + shell.Path + " in image " + s.Image}
+	if s.Image == node.SelfProgram {
+		return none // made of one program alone
+	}
+	if found, err := d.store().Has(ctx, image); !found || err != nil {
+		return err // Open says more
+	}
+	return d.lookInto(ctx, image, func(exists func(path string) (bool, error)) error {
+		found, err := exists(shell.Path)
+		if err == nil && !found {
+			err = none
+		}
+		return err
+	})
+}
+
 // librariesOf finds what can be preloaded in an image, by a container of it that is never started.
 func (d *docker) librariesOf(ctx context.Context, image string) (libraries string, err error) {
 	d.preloads.Lock()
@@ -121,24 +145,9 @@ func (d *docker) librariesOf(ctx context.Context, image string) (libraries strin
 	if known, ok := d.preloads.of[image]; ok {
 		return known, nil
 	}
-	made, err := whole(ctx, func(ctx context.Context) (client.ContainerCreateResult, error) {
-		return d.api.ContainerCreate(ctx, client.ContainerCreateOptions{
-			Config: &container.Config{
-				Image: image, Entrypoint: []string{"none"},
-				Labels: owner.Self("preload", false).Labels(),
-			},
-		})
-	})
-	if err != nil {
-		return "", fmt.Errorf("look into image %s: %w", image, err)
-	}
-	defer func() { err = errors.Join(err, removeContainer(context.WithoutCancel(ctx), d.api, made.ID)) }()
-	libraries, err = preload.Find(func(path string) (bool, error) {
-		_, err := d.api.ContainerStatPath(ctx, made.ID, client.ContainerStatPathOptions{Path: path})
-		if cerrdefs.IsNotFound(err) {
-			return false, nil
-		}
-		return err == nil, err
+	err = d.lookInto(ctx, image, func(exists func(string) (bool, error)) (err error) {
+		libraries, err = preload.Find(exists)
+		return err
 	})
 	if err != nil {
 		return "", hint(err, "in image "+image+
@@ -149,6 +158,31 @@ func (d *docker) librariesOf(ctx context.Context, image string) (libraries strin
 	}
 	d.preloads.of[image] = libraries
 	return libraries, nil
+}
+
+// lookInto asks for files of an image, by a container of it that is never started.
+func (d *docker) lookInto(ctx context.Context, image string,
+	look func(exists func(path string) (bool, error)) error,
+) (err error) {
+	made, err := whole(ctx, func(ctx context.Context) (client.ContainerCreateResult, error) {
+		return d.api.ContainerCreate(ctx, client.ContainerCreateOptions{
+			Config: &container.Config{
+				Image: image, Entrypoint: []string{"none"},
+				Labels: owner.Self("preload", false).Labels(),
+			},
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("look into image %s: %w", image, err)
+	}
+	defer func() { err = errors.Join(err, removeContainer(context.WithoutCancel(ctx), d.api, made.ID)) }()
+	return look(func(path string) (bool, error) {
+		_, err := d.api.ContainerStatPath(ctx, made.ID, client.ContainerStatPathOptions{Path: path})
+		if cerrdefs.IsNotFound(err) {
+			return false, nil
+		}
+		return err == nil, err
+	})
 }
 
 // Where the agent's container has what it needs to make disks.

@@ -9,6 +9,7 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 	wall "github.com/lockquake/lockquake/chaos/clock"
 	"github.com/lockquake/lockquake/chaos/disk"
+	"github.com/lockquake/lockquake/chaos/shell"
 	"github.com/lockquake/lockquake/internal/cluster/executable"
 	"github.com/lockquake/lockquake/internal/cluster/identity"
 	"github.com/lockquake/lockquake/internal/cluster/preload"
@@ -18,6 +19,7 @@ import (
 // localPreparations are what the local provider can prepare.
 var localPreparations = map[node.Preparation]func(context.Context, *localRun, *Node) (prepared, error){
 	disk.LoopDisk: loopDiskHere,
+	shell.Shell:   func(context.Context, *localRun, *Node) (prepared, error) { return prepared{}, nil },
 	wall.Preload: func(_ context.Context, r *localRun, n *Node) (prepared, error) {
 		libraries, err := preload.Find(preload.Here)
 		if err != nil {
@@ -43,6 +45,12 @@ func (l *localProvider) Prepares(p node.Preparation, s node.Spec, _ string) erro
 	if p == wall.Preload {
 		_, err := preload.Find(preload.Here)
 		return hint(err, "on this machine; run `.ci/setup faketime`, or install libfaketime and libtcmalloc-minimal4")
+	}
+	if p == shell.Shell {
+		if _, err := os.Stat(shell.Path); err != nil {
+			return chaos.Unavailable{What: string(p), Reason: err.Error()}
+		}
+		return nil
 	}
 	if p == disk.LoopDisk {
 		return disksHere()
