@@ -79,6 +79,7 @@ const maxInARow = 3
 type errorAfter struct {
 	lock     uint16
 	from, to int64
+	refused  bool // by a server that serves: no standstill explains that
 }
 
 var afterRecoveryKind = results.CheckerKind{
@@ -163,7 +164,7 @@ func (c *afterRecovery) ended(x callAfter, e *history.Event) {
 	row.n++
 	forgiven := !refused && c.forgives(u, e.Code, first, row.n)
 	if !c.usual[failure{e.Kind, e.Code}] && !forgiven {
-		c.add(x.invoke, e)
+		c.add(x.invoke, e, refused)
 	}
 }
 
@@ -220,8 +221,8 @@ func isError(invoke history.Event, e *history.Event) bool {
 }
 
 // add notes an error after recovery.
-func (c *afterRecovery) add(invoke history.Event, e *history.Event) {
-	c.found = append(c.found, errorAfter{e.Lock, invoke.Time, e.Time})
+func (c *afterRecovery) add(invoke history.Event, e *history.Event, refused bool) {
+	c.found = append(c.found, errorAfter{e.Lock, invoke.Time, e.Time, refused})
 	since := invoke.Time - c.healed
 	p := proof{
 		kind: "error_after_recovery", from: invoke.Time, to: e.Time, rank: int(since / 1e6),
@@ -265,7 +266,7 @@ func (c *afterRecovery) Finish() results.Finding {
 	l := results.NewLedger()
 	for _, x := range c.found {
 		still, excused := c.excuse(x)
-		l.Add(c.run, x.lock, 1, still, excused)
+		l.Add(c.run, x.lock, 1, still, excused && !x.refused)
 	}
 	f = f.Judged("errors_after_recovery", int64(len(c.found)), c.judged)
 	l.Into(&f, "errors_after_recovery")
