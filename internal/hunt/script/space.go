@@ -18,8 +18,8 @@ import (
 // Space is what can be done to a lock on this machine. It is found by asking the lock, its service, the faults and the
 // provider, and has no list of what is known to break.
 type Space struct {
-	// Base is what every try is laid over: its name, claim, backend and expectations. Of its workload it has the program
-	// of the clients, and what users check before they write.
+	// Base is what every try is laid over: its name, claim, backend and expectations. Of its workload it has the
+	// program of the clients, and what users check before they write.
 	Base   scenarios.Scenario
 	TTL    time.Duration
 	Faults []Fault // that can be delivered here
