@@ -77,6 +77,7 @@ type world struct {
 	hunt  *Hunt
 	done  []campaign.Result
 	share float64
+	crowd float64 // the share of scripts with more than two faults, where it is not 0
 	r     *rand.Rand
 }
 
@@ -96,7 +97,11 @@ func newWorld(t *testing.T, seed uint64) *world {
 func (w *world) answer(j campaign.Job) campaign.Result {
 	n := w.hunt.under
 	list := numbersOf(n.Script)
-	breaks := slices.Contains(list, 3) && slices.Contains(list, 7) && w.r.Float64() < w.share
+	share := w.share
+	if w.crowd > 0 && len(list) > 2 {
+		share = w.crowd
+	}
+	breaks := slices.Contains(list, 3) && slices.Contains(list, 7) && w.r.Float64() < share
 	switch j.Name {
 	case jobSearch:
 		var seen behaviour.Seen
@@ -271,6 +276,20 @@ func (lengths) Draw(r *rand.Rand) script.Script {
 	x := numbered(r.IntN(20))
 	x.For = time.Duration(numbersOf(x)[0]) * time.Second
 	return x
+}
+
+// A script that does not reproduce as it was found is made smaller all the same: what is left may reproduce.
+func TestWhatReproducesOnlyWhenItIsSmaller(t *testing.T) {
+	w := newWorld(t, 1)
+	w.hunt.Budget, w.hunt.ShrinkBudget, w.crowd = time.Hour, 3*time.Minute, 0.5
+	w.hunt.Seeds = []script.Script{numbered(3, 7, 11)}
+	for w.run(1) && w.hunt.search.worst(w.hunt.Goals) == nil {
+		w.hunt.Seeds = append(w.hunt.Seeds, numbered(3, 7, 11))
+	}
+	w.run(5000)
+	if x := w.hunt.shrink.result(); !x.HandedOut() || len(x.Script.Faults) != 2 {
+		t.Errorf("%+v", x)
+	}
 }
 
 func TestScriptsThatAreRefusedCostNoRun(t *testing.T) {

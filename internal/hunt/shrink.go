@@ -133,7 +133,7 @@ func (s *shrinker) next() (j campaign.Job, ok bool) {
 // begin chooses what is tried next; false: nothing is left.
 func (s *shrinker) begin() bool {
 	if !s.proving {
-		if s.short() {
+		if s.short() && !(len(s.kept) == 0 && s.tested) { // what does not reproduce as it is may do so when it is smaller
 			s.queue = nil
 		}
 		if len(s.queue) > 0 {
@@ -155,12 +155,12 @@ func (s *shrinker) begin() bool {
 	return true
 }
 
-// short reports whether the time that is left is needed for the last trials: one that accepts what there is, and one
-// that proves it.
+// short reports whether the time that is left is needed for the last trial: the one that accepts what there is, or the
+// one that proves it.
 func (s *shrinker) short() bool {
 	runs := tries
 	if len(s.kept) == 0 {
-		runs += accepted
+		runs = accepted
 	}
 	one := s.hunt.takes(s.phase, s.best.script.For)
 	left := s.hunt.ShrinkBudget - s.phase.spent
@@ -217,6 +217,7 @@ func (s *shrinker) settle() {
 	case keyOf(t.script) == keyOf(s.best.script):
 		s.drop(s.best.dir)
 		s.best, s.tested = t, true
+		s.queue = s.reductions()
 	case len(s.kept) == 0 && t.goal > 0 && t.goal >= s.best.goal:
 		s.drop(s.best.dir)
 		s.best, s.tested = t, false
