@@ -1,0 +1,95 @@
+//go:build integration
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/lockquake/lockquake/internal/cli"
+)
+
+// TestInstallWithoutACheckout follows the README of a machine that has Go and nothing else: `go install` from a module
+// proxy, then runs in an empty folder. The proxy is a folder with this tree as the only version of the module. What the
+// module requires comes from the cache of this machine, compiled with -trimpath as by the Makefile. So the test compiles
+// lockquake's own packages alone.
+func TestInstallWithoutACheckout(t *testing.T) {
+	t.Parallel()
+	const module, version = "github.com/lockquake/lockquake", "v0.999.0"
+	proxy, bin, empty := t.TempDir(), t.TempDir(), t.TempDir()
+	packModule(t, module, version, proxy)
+	cache := strings.TrimSpace(command(t, "go", "env", "GOMODCACHE"))
+	run := func(name string, args ...string) (string, int) {
+		t.Helper()
+		cmd := exec.Command(name, args...)
+		cmd.Dir = empty
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOBIN="+bin, "GOMODCACHE="+filepath.Join(proxy, "modules"),
+			"GOPROXY=file://"+proxy+",file://"+filepath.Join(cache, "cache", "download"), "GOSUMDB=off",
+			"GOPRIVATE=", "GONOPROXY=", "GOWORK=off", "GOFLAGS=-trimpath -modcacherw",
+			"LOCKQUAKE_BIN=") // the installed program starts itself as client and node
+		out, err := cmd.CombinedOutput()
+		if cmd.ProcessState == nil {
+			t.Fatal(err)
+		}
+		return string(out), cmd.ProcessState.ExitCode()
+	}
+	if out, code := run("go", "install", module+"/cmd/lockquake@latest"); code != 0 {
+		t.Fatalf("go install: %s", out)
+	}
+	program := filepath.Join(bin, "lockquake")
+	if out, _ := run("go", "version", "-m", program); !strings.Contains(out, "\tmod\t"+module+"\t"+version) {
+		t.Errorf("it was built from\n%s", out)
+	}
+	verbs := []string{"run memory-healthy", "run etcd-holder-pause --provider local"}
+	if os.Getenv("LOCKQUAKE_TEST_PROVIDER") != "local" {
+		verbs = append(verbs, "run redis-healthy --provider docker")
+	}
+	for _, args := range verbs {
+		if out, code := run(program, strings.Fields(args)...); code != cli.CodeMet {
+			t.Errorf("lockquake %s: exit code %d\n%s", args, code, out)
+		}
+	}
+}
+
+// packModule puts the tracked files of this tree into a folder that serves as a module proxy. A folder with a go.mod of
+// its own is another module.
+func packModule(t *testing.T, module, version, proxy string) {
+	t.Helper()
+	tree := strings.TrimSpace(command(t, "git", "stash", "create")) // a commit of the changed files, which touches nothing
+	if tree == "" {
+		tree = "HEAD"
+	}
+	folder := filepath.Join(proxy, module, "@v")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{
+		"-C", "../..", "archive", "--format=zip", "--prefix=" + module + "@" + version + "/",
+		"--output=" + filepath.Join(folder, version+".zip"), tree, "--", ".",
+	}
+	for _, mod := range strings.Fields(command(t, "git", "-C", "../..", "ls-files", "*/go.mod")) {
+		args = append(args, ":(exclude)"+filepath.Dir(mod))
+	}
+	command(t, "git", args...)
+	for name, text := range map[string]string{
+		"list": version + "\n", version + ".info": `{"Version": "` + version + `"}`,
+		version + ".mod": command(t, "git", "show", tree+":go.mod"),
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// command returns what a command prints.
+func command(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(name, args...).Output()
+	if err != nil {
+		t.Fatalf("%s %s: %v", name, strings.Join(args, " "), err)
+	}
+	return string(out)
+}
