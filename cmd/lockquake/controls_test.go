@@ -14,6 +14,7 @@ import (
 var beyondMemory = map[string]string{
 	"minority_denials":         "memory has no servers; redlock/redlock-unanimous shows it in the story hang-one",
 	"errors_after_recovery":    "nothing can be broken there; redis/evalsha-only shows it in the story restart",
+	"client_leaks":             "memory's clients are no processes; redis/leaks-descriptors and redis/leaks-threads show it in the story contention",
 	"acknowledged_writes_lost": "it rests on what servers answer, and memory has none",
 }
 

@@ -228,7 +228,7 @@ func TestClientsThatShip(t *testing.T) {
 
 // A client of one's own is to be small. What grows beyond this belongs into the file that carries the protocol, where every author has it.
 func TestClientsThatShipAreSmall(t *testing.T) {
-	const most = 60
+	const most = 70
 	var files []string
 	for _, pattern := range []string{"python/*.py", "java/*.java", "go/*/*.go", "node/*.mjs"} {
 		found, err := filepath.Glob(filepath.Join("../../clients", pattern))

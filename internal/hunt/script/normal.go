@@ -34,8 +34,15 @@ func (s Space) fit(x Script, shortest time.Duration) Script {
 		bound(&in.For)
 	}
 	x.Faults = slices.DeleteFunc(x.Faults, x.hitsDead)
-	awake(&x, last, s.kinds)
-	reachHolders(&x)
+	const most = 4 // each may move what the other has moved
+	for range most {
+		before := slices.Clone(x.Faults)
+		awake(&x, last, s.kinds)
+		reachHolders(&x)
+		if slices.Equal(before, x.Faults) {
+			break
+		}
+	}
 	slices.SortStableFunc(x.Faults, func(a, b Injection) int { return cmp.Compare(a.At, b.At) })
 	dropLost(&x)
 	return x
