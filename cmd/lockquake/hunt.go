@@ -379,6 +379,7 @@ func (r *huntRun) report(failed error) error {
 		fmt.Fprintf(r.std.Out, "\nreport  %s\n%s\n", cli.Shorten(page), cli.Shorten(dir))
 	}
 	cli.Complain(r.std.Err, failed)
+	cli.Complain(r.std.Err, err)
 	code := max(cli.ExitCode(failed), cli.ExitCode(err))
 	switch {
 	case r.result.Interrupted:

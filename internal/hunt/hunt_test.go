@@ -23,10 +23,13 @@ import (
 // numbers are scripts that are a set of faults by number: what breaks the lock is a subset of them.
 type numbers struct{ refuse int }
 
+// keys are not easily written as the text of a claim.
+const keys = `by: "-2s", how: it's # so`
+
 func numbered(list ...int) (x script.Script) {
 	x.For = 2 * time.Second
 	for _, n := range list {
-		x.Faults = append(x.Faults, script.Injection{Use: fmt.Sprint(n), On: "clients"})
+		x.Faults = append(x.Faults, script.Injection{Use: fmt.Sprint(n), On: "clients", Keys: keys})
 	}
 	return x
 }

@@ -29,7 +29,7 @@ func TestTextSaysWhatNothingMeans(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `redis/set-px-lua: nothing found (double grants)
-  nearest to double grants: run 40 with 3 on clients
+  nearest to double grants: run 40 with 3 on clients (by: "-2s", how: it's # so)
 
 tried
   120 runs in 10m0s, 60,000 grants judged; 3 of the runs unknown
@@ -67,7 +67,7 @@ func TestTextTellsWhatIsHandedOut(t *testing.T) {
 	}
 	const want = `redis/set-px-lua: found double grants, after 17 runs and 1m1.2s
   Double grant: two clients hold lock-0
-  3 on clients, 7 on clients
+  3 on clients (by: "-2s", how: it's # so), 7 on clients (by: "-2s", how: it's # so)
   2 steps and 2 faults, which break it in 10 of 10 runs that had no part in its choice
   first run  runs/hunt-1/hunt-redis/1
   scenario   runs/hunt-1/found/double_grants.yaml

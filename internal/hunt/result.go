@@ -88,7 +88,8 @@ func (h *Hunt) HandOut() error {
 	if !x.HandedOut() {
 		return nil
 	}
-	s, err := h.scenario(x.Script, demand(x.Goal, x.Others), "claim="+claimOf(x), "about=["+x.Goal+"]")
+	claim := "claim='" + strings.ReplaceAll(claimOf(x), "'", "''") + "'"
+	s, err := h.scenario(x.Script, demand(x.Goal, x.Others), claim, "about=["+x.Goal+"]")
 	if err != nil {
 		return err
 	}
