@@ -66,8 +66,8 @@ type Offers struct {
 	// that end is told by the wall clock of servers or clients, which can be set
 	WallClock bool `json:"wall_clock"`
 	Shared    bool `json:"shared"` // knows lock.Shared beside lock.Exclusive
-	// Reenters says that a user takes a lock that it holds as often as it wants, and that the lock is free after as many
-	// releases; Permits that it is held by up to Access.Permits users at once.
+	// Reenters: a user may take a lock that it holds again, and the lock is free after as many releases. Permits: up to
+	// Access.Permits users hold it at once.
 	Reenters  bool `json:"reenters"`
 	Permits   bool `json:"permits"`
 	Sequencer bool `json:"sequencer"` // lock.SequencerChecker

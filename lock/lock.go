@@ -114,8 +114,8 @@ type Locker interface {
 	Close() error
 }
 
-// BusyCloser is a Locker whose Close may be called while another of its methods is under way, which then returns with an
-// error. Of any other Locker the context of the call that is under way is ended first.
+// BusyCloser is a Locker whose Close may be called while another of its methods is under way, which then returns with
+// an error. Of any other Locker the context of the call that is under way is ended first.
 type BusyCloser interface {
 	Locker
 	// ClosesBusy is never called.

@@ -78,7 +78,8 @@ func (d *directory) makeRun(m *Log, lost []Lost) {
 		Writes: e.Writes, Terms: e.Terms, Directed: e.Directed, Stepped: e.Directed || len(e.People) > 0,
 		Resource: e.Resource, Protected: e.ResourceNodes, Guard: e.Guard, Replicas: e.Replicas, Faults: made(d.faults),
 		Observed:  d.observed,
-		Processes: m.merge.Processes(), Clients: e.Clients, Readings: e.Readings, Footprints: e.Footprints, Contents: e.Contents, Hung: e.Hung,
+		Processes: m.merge.Processes(), Clients: e.Clients, Readings: e.Readings, Footprints: e.Footprints,
+		Contents: e.Contents, Hung: e.Hung,
 		Users: e.Users, Acquires: e.Acquires, Releases: e.Releases, Start: e.Start, End: e.End, Measured: e.Measured,
 		Lost: lost,
 	}

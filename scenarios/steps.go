@@ -25,8 +25,10 @@ const (
 // What a step may say.
 var (
 	stepKinds = []string{"do", "inject", "heal", "await", "observe"}
-	verbs     = []string{"acquire", "read", "check", "write", "release", "renew", "close", "arm", "continue", "cancel",
-		"release-unheld"}
+	verbs     = []string{
+		"acquire", "read", "check", "write", "release", "renew", "close", "arm", "continue", "cancel",
+		"release-unheld",
+	}
 	outcomes = []string{"ok", "fail", "info", NotOK, "any"}
 	actions  = []string{"wait", "die"}
 	modes    = []string{lock.Exclusive.String(), lock.Shared.String()}

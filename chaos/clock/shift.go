@@ -19,8 +19,8 @@ const CanClock chaos.Capability = "clock"
 // It reaches programs that ask the C library for the time: C and the JVM, not Go.
 const Preload node.Preparation = "preload"
 
-// Shifter is a node whose process's clocks can be moved: the wall clock, while its monotonic clock goes on as before, or
-// the monotonic one, back.
+// Shifter is a node whose process's clocks can be moved: the wall clock, while its monotonic clock goes on as before,
+// or the monotonic one, back.
 type Shifter interface {
 	// ShiftClock moves the clock by a shift that stands under the key. Shifts of one node add up. A process that takes
 	// the place of one that ended gets those that stand; of a node that does not run the answer says Gone, and its next

@@ -12,8 +12,8 @@ import (
 )
 
 // clockStop stops a process and its monotonic clock, as a suspended laptop or virtual machine does on Linux: no process
-// runs, CLOCK_MONOTONIC stands still, and when the machine goes on its wall clock is right again at once. A program that
-// measures its lease by the monotonic clock believes that no time has passed.
+// runs, CLOCK_MONOTONIC stands still, and when the machine goes on its wall clock is right again at once. A program
+// that measures its lease by the monotonic clock believes that no time has passed.
 type clockStop struct{}
 
 func clockStopKind() chaos.Kind {

@@ -147,8 +147,8 @@ type unheld struct {
 	lock int
 }
 
-// release releases the grant that the user released last, or one that it was never given. h is what it has in hand after
-// all; nil: nothing.
+// release releases the grant that the user released last, or one that it was never given. h is what it has in hand
+// after all; nil: nothing.
 func (x unheld) release(h *hold, timeout time.Duration) error {
 	u, name := x.u, x.u.s.start.Locks[x.lock]
 	if h != nil {

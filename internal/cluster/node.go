@@ -131,7 +131,8 @@ const alikeFrom = 100 * time.Millisecond
 // begun: a start in whole seconds is then the same for all of them.
 func StartAll(ctx context.Context, nodes []*Node) error {
 	if slices.ContainsFunc(nodes, func(n *Node) bool { return n.spec.Alike }) {
-		if err := clock.Sleep(ctx, time.Until(time.Now().Truncate(time.Second).Add(time.Second+alikeFrom))); err != nil {
+		begun := clock.Time(clock.Now()).Truncate(time.Second)
+		if err := clock.Sleep(ctx, time.Until(begun.Add(time.Second+alikeFrom))); err != nil {
 			return err
 		}
 	}

@@ -133,7 +133,8 @@ func (s *shrinker) next() (j campaign.Job, ok bool) {
 // begin chooses what is tried next; false: nothing is left.
 func (s *shrinker) begin() bool {
 	if !s.proving {
-		if s.short() && !(len(s.kept) == 0 && s.tested) { // what does not reproduce as it is may do so when it is smaller
+		// what does not reproduce as it is may do so when it is smaller
+		if s.short() && !(len(s.kept) == 0 && s.tested) {
 			s.queue = nil
 		}
 		if len(s.queue) > 0 {

@@ -1,8 +1,8 @@
 // Deaf waits: a call that was told to end returns.
 //
 // A call is an acquire, a renewal, a release or a close of the lock object. It is told to end by its deadline, which
-// its invoke names, by a cancel, or by a close of its lock object. A call that does not return within a TTL of that, or within a second where the TTL
-// is shorter, is deaf.
+// its invoke names, by a cancel, or by a close of its lock object. A call that does not return within a TTL of that, or
+// within a second where the TTL is shorter, is deaf.
 //
 // Example: A asks at 0 s with a deadline of 1 s, and is told at 3.5 s that it did not get the lock. With a TTL of 2 s
 // the wait is deaf: it was 2.5 s late. Had A been stopped by SIGSTOP for one of these seconds, it would not be: that

@@ -7,8 +7,8 @@
 //   - its user had not begun to release it, nor learned of its loss, nor died
 //   - no other user's release was under way, and no server was broken
 //
-// Example: A is granted the lock at 0 s, valid until 2 s. B, who never had it, releases it at 0.1 s. A reading at 0.05 s
-// says that A has it, and one at 0.15 s that nobody does. B freed it, whatever B was told.
+// Example: A is granted the lock at 0 s, valid until 2 s. B, who never had it, releases it at 0.1 s. A reading at
+// 0.05 s says that A has it, and one at 0.15 s that nobody does. B freed it, whatever B was told.
 //
 // A yes is counted apart. Some services delete what may not be there and say yes to that, as etcd's Unlock does.
 //

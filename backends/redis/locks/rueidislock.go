@@ -193,7 +193,7 @@ func (l *rueidisUser) Close() error {
 // errTakenBack says that an attempt left nothing behind, although nobody else was said to have the lock.
 var errTakenBack = fmt.Errorf("%w: what was asked for was taken back", lock.ErrRefused)
 
-// errNoAnswer says that nobody knows what became of the key in the end: the library's connection broke, or was too slow.
+// errNoAnswer says that it is unknown whether the key was deleted: the library's connection broke, or was too slow.
 var errNoAnswer = fmt.Errorf("the delete was not answered: %w", io.ErrUnexpectedEOF)
 
 type rueidisGrantKey struct{}

@@ -2,8 +2,8 @@ package clock
 
 // stubCode is code for amd64. It is position-independent and stands right behind a stubHeader. It makes the system call
 // that the vDSO spares. To what it answers for CLOCK_MONOTONIC, CLOCK_MONOTONIC_RAW and CLOCK_MONOTONIC_COARSE it adds
-// mono; for CLOCK_REALTIME and CLOCK_REALTIME_COARSE it shifts it. Other clocks and errors are returned as they came. It
-// uses no register that a callee must keep. `call 30` is the shift of rax, the nanoseconds since 1970: rax +
+// mono; for CLOCK_REALTIME and CLOCK_REALTIME_COARSE it shifts it. Other clocks and errors are returned as they came.
+// It uses no register that a callee must keep. `call 30` is the shift of rax, the nanoseconds since 1970: rax +
 // (rax-epoch)*rate/2^32 + offset; `call 50` splits rax into seconds in rax and nanoseconds in rdx.
 var stubCode = []byte{
 	// shift:
