@@ -21,7 +21,7 @@ const (
 // Kinds, phases and codes of events (docs/history.md).
 const (
 	kindAcquire, kindRelease, kindRenew, kindCheck, kindRead, kindWrite                     byte = 1, 2, 3, 4, 5, 6
-	kindRenewed, kindLost, kindStall, kindDropped, kindCancel, kindClose, kindReleaseUnheld byte = 7, 8, 12, 13, 18, 19, 20
+	kindRenewed, kindLost, kindStall, kindDropped, kindCancel, kindClose, kindReleaseUnheld byte = 7, 8, 12, 13, 18, 19, 22
 	invoke, done, failed, info                                                              byte = 1, 2, 3, 4
 )
 

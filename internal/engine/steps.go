@@ -149,13 +149,7 @@ func (r *stepRunner) doStep(ctx context.Context, number int, st scenarios.Step) 
 		r.live.Forget(user)
 	}
 	if st.Do == wire.DoArm {
-		r.live.ForgetPoint(user, st.Point)
-		if st.Action == wire.ActionDie {
-			r.processes.ExpectDeath(s.Node)
-		}
-		if !awaited(r.plan.Scenario.Steps[number:], st) {
-			r.observer.passes(number, s.Node.Name(), user, st)
-		}
+		r.arm(number, st, s, user)
 	}
 	lock := slices.Index(r.plan.Locks, st.Lock)
 	value, err := r.read.plus(st, user, lock)
@@ -174,19 +168,7 @@ func (r *stepRunner) doStep(ctx context.Context, number int, st scenarios.Step) 
 		return err
 	}
 	if st.Async {
-		r.observer.asking.Go(func() {
-			began := clock.Now()
-			res, err := s.Answer(r.observer.background, ch, st.Do)
-			if err != nil {
-				return
-			}
-			r.done(r.observer.background, number, st, res)
-			if err := unwanted(st, res); err != nil && st.Demanded {
-				err = fmt.Errorf("line %d: %s: %w", st.Line, plan.DescribeStep(st), err)
-				r.record.Unknown("%v", err)
-				r.miss(st, began, err)
-			}
-		})
+		r.observer.asking.Go(func() { r.answered(number, st, s, ch) })
 		return nil
 	}
 	// The client's own deadline is the same: its answer, which says more, should come first.
@@ -212,6 +194,32 @@ func (r *stepRunner) doStep(ctx context.Context, number int, st scenarios.Step) 
 	}
 	r.done(ctx, number, st, res)
 	return unwanted(st, res)
+}
+
+// arm notes that a user is about to be armed.
+func (r *stepRunner) arm(number int, st scenarios.Step, s *control.Process, user history.User) {
+	r.live.ForgetPoint(user, st.Point)
+	if st.Action == wire.ActionDie {
+		r.processes.ExpectDeath(s.Node)
+	}
+	if !awaited(r.plan.Scenario.Steps[number:], st) {
+		r.observer.passes(number, s.Node.Name(), user, st)
+	}
+}
+
+// answered waits for the answer to an async step.
+func (r *stepRunner) answered(number int, st scenarios.Step, s *control.Process, ch <-chan wire.Result) {
+	began := clock.Now()
+	res, err := s.Answer(r.observer.background, ch, st.Do)
+	if err != nil {
+		return
+	}
+	r.done(r.observer.background, number, st, res)
+	if err := unwanted(st, res); err != nil && st.Demanded {
+		err = fmt.Errorf("line %d: %s: %w", st.Line, plan.DescribeStep(st), err)
+		r.record.Unknown("%v", err)
+		r.miss(st, began, err)
+	}
 }
 
 // unwanted is the error of an answer that is not what the step wants.

@@ -97,3 +97,29 @@ func newOwner() *owner {
 	o.id = string(o.text[:])
 	return o
 }
+
+// oneValue is a recipe whose user has one value for all attempts of an acquire, and draws it as draw does.
+type oneValue struct {
+	*recipe
+	draw func(l *recipe, began time.Time) (id string, why lock.Reason)
+}
+
+// Acquire polls until the key was free.
+func (l oneValue) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	return l.poll(ctx, r, l.attempts())
+}
+
+// TryAcquire makes one attempt.
+func (l oneValue) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
+	return l.attempts()(ctx, r)
+}
+
+// attempts are those of an acquire that begins now.
+func (l oneValue) attempts() func(context.Context, lock.Request) (lock.Grant, error) {
+	id, why := l.draw(l.recipe, time.Now())
+	return func(ctx context.Context, r lock.Request) (lock.Grant, error) {
+		g, err := l.attemptAs(ctx, r, &owner{id: id}, setPx(l.recipe, r))
+		g.Reason = why
+		return g, err
+	}
+}

@@ -1,10 +1,10 @@
 package locks
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"sync/atomic"
+	"time"
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/internal/clock"
@@ -24,33 +24,17 @@ func processOwner() backends.Lock {
 		Offers: backends.Offers{Renewal: "none"},
 		Points: []string{"before-set", "set-done", "before-delete", "release-done"},
 		Dial: dialer(func(u user) lock.Locker {
-			return processOwned{&recipe{user: u, how: means{give: releaseOwn}}}
+			return oneValue{&recipe{user: u, how: means{give: releaseOwn}}, processOf}
 		}),
 	})
 }
 
-// processOwned is a recipe whose user counts one value for all attempts of an acquire.
-type processOwned struct{ *recipe }
-
 // acquired counts the acquires of this process.
 var acquired atomic.Int64
 
-// Acquire polls until the key was free.
-func (l processOwned) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
-	return l.poll(ctx, r, l.attempts())
-}
-
-// TryAcquire makes one attempt.
-func (l processOwned) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
-	return l.attempts()(ctx, r)
-}
-
-// attempts are those of one acquire.
-func (l processOwned) attempts() func(context.Context, lock.Request) (lock.Grant, error) {
+// processOf names this process, and counts its acquires.
+func processOf(*recipe, time.Time) (id string, why lock.Reason) {
 	host, _ := os.Hostname()
 	started := clock.Time(clock.ProcessStart()).Unix()
-	id := fmt.Sprintf("%s-%d-%d-%d", host, os.Getpid(), started, acquired.Add(1))
-	return func(ctx context.Context, r lock.Request) (lock.Grant, error) {
-		return l.attemptAs(ctx, r, &owner{id: id}, setPx(l.recipe, r))
-	}
+	return fmt.Sprintf("%s-%d-%d-%d", host, os.Getpid(), started, acquired.Add(1)), why
 }

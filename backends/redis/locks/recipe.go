@@ -183,3 +183,19 @@ func (l *recipe) attemptAs(ctx context.Context, r lock.Request, o *owner, set se
 	}
 	return g, nil
 }
+
+// around returns the means of set-px-lua with something done around each of its calls for a lock.
+func around(call func(ctx context.Context, l *recipe, name string, do func(context.Context) error) error) means {
+	return means{
+		take: func(ctx context.Context, l *recipe, r lock.Request) (g lock.Grant, err error) {
+			err = call(ctx, l, r.Lock, func(ctx context.Context) error {
+				g, err = takePx(ctx, l, r)
+				return err
+			})
+			return g, err
+		},
+		give: func(ctx context.Context, l *recipe, g lock.Grant) error {
+			return call(ctx, l, g.Lock, func(ctx context.Context) error { return releaseOwn(ctx, l, g) })
+		},
+	}
+}

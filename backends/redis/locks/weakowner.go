@@ -1,7 +1,6 @@
 package locks
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -28,31 +27,13 @@ func weakOwner() backends.Lock {
 		Points: []string{"before-set", "set-done", "wait-done", "before-delete", "release-done"},
 		Waits:  true,
 		Dial: dialer(func(u user) lock.Locker {
-			return weaklyOwned{&recipe{user: u, how: means{give: releaseOwn}}}
+			return oneValue{&recipe{user: u, how: means{give: releaseOwn}}, timeOf}
 		}),
 	})
 }
 
-// weaklyOwned is a recipe whose user draws one value for all attempts of an acquire.
-type weaklyOwned struct{ *recipe }
-
-// Acquire polls until the key was free.
-func (l weaklyOwned) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
-	return l.poll(ctx, r, l.attemptsFrom(time.Now()))
-}
-
-// TryAcquire makes one attempt.
-func (l weaklyOwned) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
-	return l.attemptsFrom(time.Now())(ctx, r)
-}
-
-// attemptsFrom are the attempts of an acquire that began then.
-func (l weaklyOwned) attemptsFrom(began time.Time) func(context.Context, lock.Request) (lock.Grant, error) {
-	why := lock.Reason{Cause: lock.CauseOwnerValue, N: began.UnixMilli(), Seen: uint64(l.process)}
-	id := fmt.Sprintf("%d-%d", why.N, why.Seen)
-	return func(ctx context.Context, r lock.Request) (lock.Grant, error) {
-		g, err := l.attemptAs(ctx, r, &owner{id: id}, setPx(l.recipe, r))
-		g.Reason = why
-		return g, err
-	}
+// timeOf is the time at which an acquire began, and the client's number.
+func timeOf(l *recipe, began time.Time) (id string, why lock.Reason) {
+	why = lock.Reason{Cause: lock.CauseOwnerValue, N: began.UnixMilli(), Seen: uint64(l.process)}
+	return fmt.Sprintf("%d-%d", why.N, why.Seen), why
 }

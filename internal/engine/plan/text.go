@@ -173,7 +173,7 @@ const deliverable = " (can be delivered here)"
 func (p *Plan) Text() string {
 	o := p.outline()
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n  %s\n\n%s", o.Scenario, strings.TrimSpace(o.Claim), p.table(o).Text())
+	fmt.Fprintf(&b, "%s\n  %s\n\n%s", o.Scenario, strings.TrimSpace(o.Claim), o.table(p).Text())
 	for _, x := range o.Schedule {
 		fmt.Fprintf(&b, "\nat %s: %s%s", x.At, x.text(), deliverable)
 	}
@@ -187,7 +187,7 @@ func (p *Plan) Text() string {
 }
 
 // table is the outline but for what happens when.
-func (p *Plan) table(o outline) figure.Table {
+func (o outline) table(p *Plan) figure.Table {
 	t := figure.Table{{"backend", fmt.Sprintf("%s, lock %s, TTL %s", o.Backend, o.Lock, o.TTL)}}
 	add := func(what, format string, args ...any) { t = append(t, []string{what, fmt.Sprintf(format, args...)}) }
 	if o.Workload != "" {

@@ -16,3 +16,18 @@ func redlockNoElapsedCheck() backends.Lock {
 		Dial:  dialRedlock(rules{}),
 	})
 }
+
+// redlockUnanimous is redlock that wants the key on every server. It is wrong on purpose: with one server down nobody
+// is granted a lock, which is what several servers are there to prevent.
+func redlockUnanimous() backends.Lock {
+	return quorumLock(backends.Lock{
+		Name:  "redlock-unanimous",
+		Doc:   "redlock that is granted by all servers, and by no fewer.",
+		Wrong: "one server that is down keeps everybody out",
+		Found: backends.Found{Stories: []backends.Finding{
+			{Story: "hang-one", Shows: "a minority denial", Reasons: []string{"minority_denials 0: found"}},
+			{Story: "refuse", Shows: "a minority denial", Reasons: []string{"minority_denials 0: found"}},
+		}},
+		Dial: dialRedlock(rules{checks: true, all: true}),
+	})
+}
