@@ -7,39 +7,39 @@ import (
 	"time"
 )
 
-// hold is a lock that a user has in hand.
+// hold is a lock that a user holds.
 type hold struct {
 	user  *user
 	lock  int
-	op    uint32 // of its acquire; 0 where nothing is recorded
+	op    uint32 // op of its acquire event; 0 if nothing is recorded
 	grant Grant
 
 	once sync.Once
-	over chan struct{} // closed when nobody follows it any more
+	over chan struct{} // closed to stop its renewals
 
 	mu          sync.Mutex
-	valid       int64 // the latest
+	valid       int64 // the latest end of the validity
 	lost, ended bool
 }
 
 func (h *hold) leave() { h.once.Do(func() { close(h.over) }) }
 
-// stands tells whether the user may believe in its grant.
+// stands reports whether the user may rely on its grant.
 func (h *hold) stands() bool { return h.standsFor(0) }
 
-// standsFor tells whether the grant is valid for so many nanoseconds more.
+// standsFor reports whether the grant stays valid for another margin nanoseconds.
 func (h *hold) standsFor(margin int64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return !h.lost && Now()+margin < h.valid // Endless and Unknown are the ends of what there is
+	return !h.lost && Now()+margin < h.valid // Endless and Unknown are the extreme values of int64
 }
 
-// event begins the record of an operation within the hold.
+// event returns the first record of an operation within the hold.
 func (h *hold) event(kind byte) event {
 	return event{user: h.user.id, kind: kind, phase: invoke, lock: uint16(h.lock), grant: h.op, token: h.grant.Token}
 }
 
-// follow hears of a loss, and extends the grant where it is told to.
+// follow subscribes to losses and renewals, and renews the grant if the start frame says so.
 func (h *hold) follow() {
 	if w, ok := h.user.lock.(Watcher); ok {
 		w.OnLost(h.grant, h.gone)
@@ -77,7 +77,7 @@ func (h *hold) renewed(valid int64) { h.learned(kindRenewed, func() { h.valid = 
 // gone records that the grant is lost.
 func (h *hold) gone() { h.learned(kindLost, func() { h.lost = true }) }
 
-// learned records what the library tells of the grant, until the hold is over.
+// learned records what the library reports about the grant, until the hold ends.
 func (h *hold) learned(kind byte, change func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -90,7 +90,8 @@ func (h *hold) learned(kind byte, change func()) {
 	h.user.s.stream.event(e)
 }
 
-// do records an operation within the hold, and carries it out; what it does to the event is part of its ok.
+// do records an operation within the hold and carries it out. What carryOut changes in the event goes into its ok
+// record.
 func (h *hold) do(e event, timeout time.Duration, carryOut func(context.Context, *event) error) error {
 	record, asked := h.user.s.stream.event, e
 	if e.kind == kindRelease {
@@ -146,7 +147,7 @@ func (h *hold) write(value int64, timeout time.Duration) error {
 func (h *hold) release(timeout time.Duration) error {
 	At(h.user.base, "before-release")
 	h.leave()
-	h.user.call.Lock() // a renewal under way has ended
+	h.user.call.Lock() // after this no renewal is under way
 	defer h.user.call.Unlock()
 	h.mu.Lock()
 	h.ended = true
@@ -161,7 +162,7 @@ func (h *hold) release(timeout time.Duration) error {
 	})
 }
 
-// giveAway ends the hold of a lock that is closed.
+// giveAway ends the hold of a lock that its user closed.
 func (h *hold) giveAway() {
 	h.leave()
 	h.mu.Lock()
@@ -181,7 +182,7 @@ func (h *hold) renew(timeout time.Duration) error {
 	}
 	h.user.call.Lock()
 	defer h.user.call.Unlock()
-	if h.ended { // written under call
+	if h.ended { // written while call is held
 		return nil
 	}
 	err := h.do(h.event(kindRenew), timeout, func(ctx context.Context, e *event) (err error) {

@@ -1,6 +1,6 @@
-// Package lockquake is the half of lockquake's control stream (docs/protocol.md) that every client in Go needs: frames,
-// clocks, workloads, events, points. It needs the standard library alone, and is a module of its own: whoever imports
-// it keeps the versions of all other modules.
+// Package lockquake is the client side of lockquake's control stream (docs/protocol.md) for clients in Go: frames,
+// clocks, workloads, events, points. It needs only the standard library, and is a module of its own: importing it
+// changes the version of no other module.
 //
 // A client is a type with Acquire and Release, and a call of Main:
 //
@@ -8,7 +8,7 @@
 //
 //	func connect(a *lockquake.Access) (*myLock, error) { ... } // once for each user
 //
-// docs/clients.md tells more.
+// docs/clients.md has more.
 package lockquake
 
 import (
@@ -27,74 +27,74 @@ import (
 	"unsafe"
 )
 
-// Lock is one user's lock, with a connection of its own. Its methods are called one at a time. Their contexts end with
-// the time that an operation may take; that of Acquire also ends when the client is told to stop.
+// Lock is one user's lock, with a connection of its own. Its methods are called one at a time. Each context ends when
+// the time for the operation is over; that of Acquire also ends when the client must stop.
 //
-// An error that is one of ErrContended, ErrNotHeld, ErrLost, ErrNotSent and ErrRefused means certainly. After any other
-// one nobody knows what was done.
+// ErrContended, ErrNotHeld, ErrLost, ErrNotSent and ErrRefused mean that the operation certainly failed. After any
+// other error the outcome is unknown.
 type Lock interface {
-	// Acquire takes the lock, or says why not.
+	// Acquire takes the lock, or returns an error that says why it could not.
 	Acquire(ctx context.Context, name string) (Grant, error)
-	// Release gives it back.
+	// Release gives the lock back.
 	Release(ctx context.Context, g Grant) error
 }
 
-// What a Lock may do beside; an io.Closer is closed at the end. Its Close alone may be called while another call is under
-// way, which then returns, with an error unless it was done.
+// Optional interfaces of a Lock. An io.Closer is closed at the end. Close alone may be called while another call is
+// under way; that call then returns, with an error unless it succeeded.
 type (
-	// Renewer asks for more time, and returns the new end of the validity. ErrNotHeld and ErrLost say that the grant is
+	// Renewer extends a grant and returns the new end of its validity. ErrNotHeld and ErrLost mean that the grant is
 	// gone.
 	Renewer interface {
 		Renew(ctx context.Context, g Grant) (valid int64, err error)
 	}
-	// Checker returns ErrNotHeld where the service says that the grant is gone.
+	// Checker returns ErrNotHeld if the service says that the grant is gone.
 	Checker interface {
 		Check(ctx context.Context, g Grant) error
 	}
-	// UnheldReleaser releases a lock that this object does not have. Last is the grant of it that the object gave back
-	// last, or nil. The library is asked as by Release, and ErrNotHeld says that it said no.
+	// UnheldReleaser releases a lock that this object does not hold. Last is the latest grant of that lock which the
+	// object released, or nil. The library is called as for Release; ErrNotHeld means that it refused.
 	UnheldReleaser interface {
 		ReleaseUnheld(ctx context.Context, name string, last *Grant) error
 	}
-	// Watcher arranges for lost to be called when the library says that the grant is gone.
+	// Watcher has lost called when the library reports that the grant is gone.
 	Watcher interface {
 		OnLost(g Grant, lost func())
 	}
-	// RenewalWatcher arranges for renewed to be called after each renewal that the library made by itself, with the new
-	// end of the validity. It counts from when the renewal was sent; Unknown where the library does not say.
+	// RenewalWatcher has renewed called after each renewal that the library makes by itself. Valid is the new end of
+	// the validity, counted from when the renewal was sent. It is Unknown if the library does not say.
 	RenewalWatcher interface {
 		OnRenewed(g Grant, renewed func(valid int64))
 	}
-	// Keeper says that a grant lasts while the process lives, though nobody asks for more time, as where a session is
-	// kept alive. Keeps is never called.
+	// Keeper marks a lock whose grants last as long as the process lives, without any call to Renew. A session that
+	// the library keeps alive is an example. Keeps is never called.
 	Keeper interface {
 		Keeps()
 	}
-	// Hider says that the lock is at another key than the one at which lockquake asks the service for it. Elsewhere is
-	// never called.
+	// Hider marks a lock whose key is not the one at which lockquake asks the service for it. Elsewhere is never
+	// called.
 	Hider interface {
 		Elsewhere()
 	}
 )
 
-// Grant is a lock in hand.
+// Grant is a lock that was granted.
 type Grant struct {
-	ID     string      // by which the service knows it
-	Sent   int64       // when the request was sent that was granted, by Now
-	Valid  int64       // end of what was promised, by Now; or Endless, or Unknown
+	ID     string      // by which the service identifies the grant
+	Sent   int64       // when the granted request was sent, by Now
+	Valid  int64       // end of the promised validity, by Now; or Endless, or Unknown
 	Token  uint64      // fencing token; 0: none
-	Handle interface{} // whatever the author wants to keep
+	Handle interface{} // for the author's own use
 }
 
-// Validities that are no time.
+// Values of Grant.Valid that are not a time.
 const (
 	Endless = math.MaxInt64
 	Unknown = math.MinInt64
 )
 
-// What certainly is so.
+// Errors after which the outcome is certain.
 var (
-	ErrContended = errors.New("somebody else has the lock") // or the wait for it was given up; nothing was granted
+	ErrContended = errors.New("somebody else has the lock") // or the wait was given up; nothing was granted
 	ErrNotHeld   = errors.New("the service does not have the grant any more")
 	ErrLost      = errors.New("the grant was lost while it was in hand")
 	ErrNotSent   = errors.New("the request never reached the service")
@@ -102,7 +102,7 @@ var (
 	errFenced    = errors.New("the resource refused the token")
 )
 
-// Now reads the host's CLOCK_MONOTONIC in ns: the time base of a run, which no clock fault moves.
+// Now reads the host's CLOCK_MONOTONIC in ns. It is the time base of a run: no clock fault moves it.
 func Now() int64 {
 	var ts syscall.Timespec
 	const monotonic = 1
@@ -111,14 +111,14 @@ func Now() int64 {
 	return ts.Nano()
 }
 
-// Access is how to reach the service.
+// Access describes how to reach the service.
 type Access struct {
 	Backend, Lock  string
-	TTLNanoseconds int64 `json:"ttl_ns"` // of grants
+	TTLNanoseconds int64 `json:"ttl_ns"` // TTL of grants
 	Client         int   // index of this process
 	User, Password string
 	Run            string
-	Params         json.RawMessage // of the backend; those that end in _ns are times in ns
+	Params         json.RawMessage // of the backend; keys that end in _ns are times in ns
 	Nodes          []struct {
 		Name      string
 		Addresses map[string]string
@@ -126,10 +126,10 @@ type Access struct {
 	TLS json.RawMessage
 }
 
-// TTL is how long a grant is promised for.
+// TTL returns the TTL of grants.
 func (a *Access) TTL() time.Duration { return time.Duration(a.TTLNanoseconds) }
 
-// Timeout is that of one request, as the scenario says; else a second.
+// Timeout returns the timeout of one request that the scenario sets; the default is one second.
 func (a *Access) Timeout() time.Duration {
 	p := struct {
 		Timeout time.Duration `json:"timeout_ns"`
@@ -138,7 +138,7 @@ func (a *Access) Timeout() time.Duration {
 	return p.Timeout
 }
 
-// Addresses are those, as host:port, of each server that has a port of that name; most have "client".
+// Addresses returns host:port of each server that has a port of that name. Most backends have a "client" port.
 func (a *Access) Addresses(port string) (out []string) {
 	for _, n := range a.Nodes {
 		if address := n.Addresses[port]; address != "" {
@@ -148,25 +148,25 @@ func (a *Access) Addresses(port string) (out []string) {
 	return out
 }
 
-// Valid is the end of a promise of a TTL that was asked for at sent, less the drift that two clocks may have.
+// Valid returns the end of a TTL that was requested at sent, less the drift that two clocks may have.
 func (a *Access) Valid(sent int64) int64 { return sent + a.TTLNanoseconds - a.TTLNanoseconds/100 - 2e6 }
 
-// Grant is one of a TTL.
+// Grant returns a grant that is valid for one TTL.
 func (a *Access) Grant(id string, sent int64) Grant {
 	return Grant{ID: id, Sent: sent, Valid: a.Valid(sent)}
 }
 
 type userKey struct{}
 
-// At announces a point of what the user of ctx does. It costs next to nothing unless it is armed.
+// At announces that the user of ctx has reached a point. It costs next to nothing unless a point is armed.
 func At(ctx context.Context, point string) {
 	if u, ok := ctx.Value(userKey{}).(*user); ok && atomic.LoadInt32(&u.armed) > 0 {
 		u.reached(point)
 	}
 }
 
-// Poll asks for the lock at once and then every 10 ms, each time by one request, until it is granted for a TTL. What it
-// calls returns the id and the handle of the grant, or ErrContended.
+// Poll requests the lock at once and then every 10 ms, one request at a time, until it is granted for a TTL. The
+// function ask returns the id and the handle of the grant, or ErrContended.
 func (a *Access) Poll(ctx context.Context, ask func() (id string, handle interface{}, err error)) (Grant, error) {
 	for {
 		sent := Now()
@@ -187,18 +187,18 @@ func (a *Access) Poll(ctx context.Context, ask func() (id string, handle interfa
 	}
 }
 
-// NewID is a name for a grant that nobody else has, for libraries that leave it to the caller.
+// NewID returns a unique name for a grant, for libraries that leave it to the caller.
 func NewID() string {
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // it cannot fail
 	return hex.EncodeToString(id)
 }
 
-// points are passed around Acquire and Release of every lock.
+// points are announced around Acquire and Release of every lock.
 var points = []string{"before-lock", "lock-done", "before-unlock", "unlock-done"}
 
-// Within calls lock, of a library that knows no context, and gives up when ctx is over. What it is granted after that,
-// unlock gives back.
+// Within calls lock of a library that takes no context, and gives up when ctx is over. If the lock is granted later,
+// Within releases it by unlock.
 func Within(ctx context.Context, lock, unlock func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- lock() }()
@@ -215,9 +215,9 @@ func Within(ctx context.Context, lock, unlock func() error) error {
 	}
 }
 
-// Main is the life of a client. Connect is called for each user; name is what reports call the program; names are more
-// points, which its lock passes to At. What connect returns is the lock's own type and no interface, for the client
-// says before the start what of all this it is.
+// Main runs a client. It calls connect for each user; name is what reports call the program. Further points that the
+// lock passes to At are given as names. Connect must return the lock's own type, not an interface: before the start,
+// the client announces which optional interfaces that type has.
 func Main[L Lock](name string, connect func(*Access) (L, error), names ...string) {
 	var kind L
 	if any(kind) == nil {

@@ -17,7 +17,7 @@ type register struct {
 	versions       map[int]version // by lock
 }
 
-// version is what a read or write said of the value, and which hold saw it.
+// version is the version of a value that a read or write returned, and the hold that saw it.
 type version struct {
 	grant  uint32
 	number uint64
@@ -69,7 +69,7 @@ func (r *register) ask(ctx context.Context, h *hold, q request) (int64, error) {
 		Fenced         bool
 	}
 	if err := r.exchange(ctx, q, &a); err != nil {
-		r.close() // a late answer must never be taken for that to another request
+		r.close() // a late answer must never be taken for the answer to another request
 		return 0, err
 	}
 	switch {
@@ -105,7 +105,7 @@ func (r *register) exchange(ctx context.Context, q request, answer interface{}) 
 
 func (r *register) close() {
 	if r != nil && r.conn != nil {
-		_ = r.conn.Close() // nothing was said that needs an answer
+		_ = r.conn.Close() // an error does not matter: no answer is expected
 		r.conn = nil
 	}
 }

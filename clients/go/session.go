@@ -18,13 +18,13 @@ import (
 	"time"
 )
 
-// module is this one, which is no part of a lock.
+// module is the path of this module, which is left out of the lock's libraries.
 const module = "github.com/lockquake/lockquake/clients/go"
 
 // protocol is the version of docs/protocol.md that this package speaks.
 const protocol = 1
 
-// frame is what the supervisor sends.
+// frame is a frame from the supervisor.
 type frame struct {
 	Type    string
 	Start   *start
@@ -78,21 +78,21 @@ type session struct {
 	halt    context.CancelFunc
 	running sync.WaitGroup
 	goTime  int64
-	cpu     int64 // at the go
+	cpu     int64 // at the go frame
 
-	mu      sync.Mutex // of what follows
+	mu      sync.Mutex // guards users, errors and longest
 	users   map[int]*user
 	errors  map[string]int
-	longest int64 // stall
+	longest int64 // longest stall, in ns
 
-	turn    sync.Mutex // of the open loop, whose users wait in turn for what is due next
+	turn    sync.Mutex // of the open loop: its users take turns to wait for the next arrival
 	random  *rand.Rand
 	gap     float64 // ns between arrivals of this process; 0: no open loop
 	arrival float64
 	skipped int64
 }
 
-// serve reads frames until the stop. When the input ends the process ends, whatever it is doing.
+// serve reads frames until the stop. The end of the input ends the process at once.
 func (s *session) serve(in io.Reader, hello map[string]interface{}) {
 	s.load, s.halt = context.WithCancel(context.Background())
 	s.stream.send("hello", hello)
@@ -140,16 +140,16 @@ func (s *session) serve(in io.Reader, hello map[string]interface{}) {
 	}
 }
 
-// began and origin are one moment: the clock of the run, and that which Go programs read.
+// began and origin are the same moment on two clocks: that of the run, and Go's.
 var began, origin = Now(), time.Now()
 
-// fail tells why the client cannot go on, and ends it.
+// fail reports why the client cannot go on, and ends the process.
 func (s *session) fail(err error) {
 	s.stream.send("failed", map[string]string{"error": err.Error()})
 	os.Exit(1)
 }
 
-// greeting is the hello. The versions of modules are those that the program was built with.
+// greeting returns the hello, with the versions of the modules in the build.
 func greeting(name string, points []string) map[string]interface{} {
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // without them the clock is measured
 	space, _ := os.Readlink("/proc/self/ns/time")
@@ -172,7 +172,7 @@ func greeting(name string, points []string) map[string]interface{} {
 	}
 }
 
-// begin prepares what the start frame asks for.
+// begin prepares what the start frame describes.
 func (s *session) begin(st *start) error {
 	w, r := st.Workload, st.Resource
 	switch {
@@ -248,8 +248,8 @@ func (s *session) run(life func()) {
 	}()
 }
 
-// command hands an order to its user. Arming, continuing and giving up act at once: they are meant for a user in the
-// middle of an operation.
+// command passes an order to its user. Arm, continue, cancel and close do not queue: they are for a user in the middle
+// of an operation.
 func (s *session) command(o order) error {
 	switch o.Do {
 	case "acquire", "release", "renew", "check", "read", "write", "arm", "continue", "cancel", "close",
@@ -290,7 +290,7 @@ func (s *session) command(o order) error {
 	}
 }
 
-// answer sends a result, behind all events so far.
+// answer sends a result after all events recorded so far.
 func (s *session) answer(r result, err error) {
 	r.Outcome = "ok"
 	if err != nil {
@@ -302,7 +302,7 @@ func (s *session) answer(r result, err error) {
 	s.stream.send("result", r)
 }
 
-// changing matches the parts of an error's text that are different each time: our own ends of connections.
+// changing matches the parts of an error text that differ each time: the local addresses of connections.
 var changing = regexp.MustCompile(`[0-9a-fA-F.:\[\]]+:\d+->`)
 
 func (s *session) tally(err error) {
@@ -315,7 +315,7 @@ func (s *session) tally(err error) {
 	s.errors[text]++
 }
 
-// sleep waits, but not beyond the stop.
+// sleep waits for d, or until the stop.
 func (s *session) sleep(d time.Duration) {
 	if d <= 0 {
 		return
@@ -328,13 +328,13 @@ func (s *session) sleep(d time.Duration) {
 	}
 }
 
-// sleepUntil is true where the time was reached.
+// sleepUntil reports whether the time came before the stop.
 func (s *session) sleepUntil(at int64) bool {
 	s.sleep(time.Duration(at - Now()))
 	return s.load.Err() == nil
 }
 
-// watchSelf notices when the process does not run.
+// watchSelf records when the process did not run.
 func (s *session) watchSelf() {
 	for last := Now(); ; {
 		time.Sleep(beat)
@@ -349,14 +349,14 @@ func (s *session) watchSelf() {
 	}
 }
 
-// cpu is user and system time of this process in ns.
+// cpu returns the user and system time of this process in ns.
 func cpu() int64 {
 	var r syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &r) // it cannot fail for oneself
 	return r.Utime.Nano() + r.Stime.Nano()
 }
 
-// finish ends the users in order, sends what is left, and says goodbye.
+// finish ends the users, sends what is left, and says goodbye.
 func (s *session) finish() {
 	ended := Now()
 	s.halt()
@@ -367,7 +367,7 @@ func (s *session) finish() {
 	}
 	s.mu.Unlock()
 	for _, u := range users {
-		_ = u.proceed("") // most wait nowhere
+		_ = u.proceed("") // most users wait at no point
 		if u.orders != nil {
 			close(u.orders)
 		}

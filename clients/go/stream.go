@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	beat    = 10 * time.Millisecond // how often a process looks whether it runs
+	beat    = 10 * time.Millisecond // how often a process checks that it runs
 	stalled = int64(20 * time.Millisecond)
-	room    = 128 << 10 // events that may wait to be written
-	crowded = 4 << 10   // from how many on users who hold nothing wait
-	head    = 5         // bytes before the records of a batch
+	room    = 128 << 10 // number of events that may wait to be written
+	crowded = 4 << 10   // above this number of waiting events, users without a lock pause
+	head    = 5         // bytes of the head of a batch
 )
 
 // Kinds, phases and codes of events (docs/history.md).
@@ -33,16 +33,16 @@ type event struct {
 	valid, value      int64
 }
 
-// stream is the standard output. Each event gets its number and its time under one lock, and they are written in that
+// stream is the standard output. An event gets its number and its time under one lock, and events are written in that
 // order.
 type stream struct {
-	out  sync.Mutex // held while something is written
+	out  sync.Mutex // held during a write
 	to   io.Writer
 	wake chan struct{}
 
 	mu              sync.Mutex
 	recording       bool
-	batch, spare    []byte // records that wait, behind the head
+	batch, spare    []byte // waiting records, after the head
 	waiting         int
 	seq             uint32
 	last, stood     int64
@@ -53,7 +53,7 @@ func newStream(to io.Writer) *stream {
 	return &stream{to: to, wake: make(chan struct{}, 1), batch: make([]byte, head), spare: make([]byte, head)}
 }
 
-// send writes a frame behind all events so far. When it returns, the frame is in the hands of the operating system.
+// send writes a frame after all events so far. When it returns, the operating system has the frame.
 func (s *stream) send(kind string, content interface{}) {
 	line, err := json.Marshal(map[string]interface{}{"type": kind, kind: content})
 	if err != nil {
@@ -84,14 +84,14 @@ func (s *stream) flush(behind []byte) {
 	}
 }
 
-// mustReach ends the process of a client to which nobody listens.
+// mustReach ends the process if the supervisor no longer reads.
 func mustReach(err error) {
 	if err != nil {
 		os.Exit(1)
 	}
 }
 
-// event records e and returns its number, 0 where there was no room for it, and its time.
+// event records e and returns its number and time. The number is 0 if there was no room for it.
 func (s *stream) event(e event) (seq uint32, at int64) {
 	s.mu.Lock()
 	seq, at = s.add(e)
@@ -102,7 +102,7 @@ func (s *stream) event(e event) (seq uint32, at int64) {
 	return seq, at
 }
 
-// flushed is event that returns when the event is written.
+// flushed records an event as event does, and returns once it is written.
 func (s *stream) flushed(e event) (seq uint32, at int64) {
 	s.mu.Lock()
 	seq, at = s.add(e)
@@ -121,7 +121,7 @@ func (s *stream) kick() {
 	}
 }
 
-// keepFlushing writes what nobody waits for, within a millisecond.
+// keepFlushing writes events within a millisecond, for callers that do not wait.
 func (s *stream) keepFlushing() {
 	for range s.wake {
 		s.flush(nil)
@@ -176,7 +176,7 @@ func (s *stream) put(e event, at int64) {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// still records that the user, or the process, did not run, but for what is on record.
+// still records that the user or the process did not run, without the part that is on record already.
 func (s *stream) still(user uint32, since, until int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,7 +189,7 @@ func (s *stream) still(user uint32, since, until int64) {
 	}
 }
 
-// end records no more, and tells how many events there were and how many had no room.
+// end stops recording. It returns how many events there were and how many were dropped for lack of room.
 func (s *stream) end() (recorded uint32, dropped int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,7 +197,7 @@ func (s *stream) end() (recorded uint32, dropped int64) {
 	return s.seq, s.dropped
 }
 
-// isCrowded tells whether too many events wait.
+// isCrowded reports whether too many events wait.
 func (s *stream) isCrowded() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// user is one lock user. It runs a workload, or does what it is told.
+// user is one lock user. It runs a workload or carries out orders.
 type user struct {
 	s          *session
 	number     int
@@ -22,21 +22,21 @@ type user struct {
 	random     *rand.Rand
 	lock       Lock
 	register   *register
-	base, load context.Context // of what is done with a grant; of acquires, which ends at the stop
-	call       sync.Mutex      // the methods of a Lock are called one at a time
+	base, load context.Context // base: operations on a grant; load: acquires, ends at the stop
+	call       sync.Mutex      // serializes the methods of Lock
 	orders     chan order
 	holds      map[int]*hold
-	given      map[int]Grant // what it released last, by lock
-	closed     bool          // by an order; written under mu
+	given      map[int]Grant // the grant it released last, by lock
+	closed     bool          // by an order; written while mu is held
 	cycles     int64
-	free, lag  int64      // open loop: since when it has had nothing to do; the worst lag of the schedule
-	armed      int32      // points
-	mu         sync.Mutex // of what follows
+	free, lag  int64      // open loop: when it became idle; its worst lag behind the schedule
+	armed      int32      // number of armed points
+	mu         sync.Mutex // guards the fields below
 	points     map[string]string
 	waiting    string
-	let        chan struct{} // closed to let the user go on
+	let        chan struct{} // closed to let a user that waits at a point go on
 	under      uint32        // the acquire that is under way
-	quit       func()        // ends it; nil: none is
+	quit       func()        // cancels it; nil if none is
 }
 
 func newUser(s *session, number int) *user {
@@ -63,7 +63,7 @@ func (u *user) join() (err error) {
 	return nil
 }
 
-// acquire takes a lock. Intended is the arrival in an open loop, else 0.
+// acquire takes a lock. Intended is the time of its arrival in an open loop, else 0.
 func (u *user) acquire(lock int, intended int64, timeout time.Duration) (*hold, error) {
 	for u.s.stream.isCrowded() && u.load.Err() == nil {
 		u.s.sleep(time.Millisecond)
@@ -112,7 +112,7 @@ func (u *user) underWay(seq uint32, quit func()) {
 	u.mu.Unlock()
 }
 
-// giveUp ends the acquire that is under way. That is on record before it is told.
+// giveUp cancels the acquire that is under way. The cancel is recorded before the acquire learns of it.
 func (u *user) giveUp() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -126,8 +126,8 @@ func (u *user) giveUp() error {
 	return nil
 }
 
-// close closes the lock, beside a call that is under way. What it has in hand ends here: nobody knows whether the service
-// still keeps it.
+// close closes the lock, possibly during another call. The user's holds end here, because it is unknown whether the
+// service still keeps them.
 func (u *user) close(timeout time.Duration) error {
 	c, ok := u.lock.(io.Closer)
 	if !ok {
@@ -156,7 +156,7 @@ func (u *user) close(timeout time.Duration) error {
 	return nil
 }
 
-// releaseUnheld releases a lock that the user does not have in hand.
+// releaseUnheld releases a lock that the user does not hold.
 func (u *user) releaseUnheld(h *hold, lock int, timeout time.Duration) error {
 	r, ok := u.lock.(UnheldReleaser)
 	switch {
@@ -192,10 +192,10 @@ func larger(a, b int64) int64 {
 	return b
 }
 
-// failed records the end of an operation that was certainly, or perhaps, not done.
+// failed records the end of an operation that failed or whose outcome is unknown.
 func (u *user) failed(e event, seq uint32, err error) error {
 	e.op = seq
-	if e.phase, e.code = outcome(err); !errors.Is(err, context.Canceled) { // a stop is no error
+	if e.phase, e.code = outcome(err); !errors.Is(err, context.Canceled) { // a stop is not an error
 		u.s.tally(err)
 	}
 	if seq != 0 {
@@ -204,7 +204,7 @@ func (u *user) failed(e event, seq uint32, err error) error {
 	return err
 }
 
-// refusal is what a client itself does not do.
+// refusal is an error for an order that the client itself refuses.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
@@ -217,13 +217,14 @@ const (
 	errShared  = refusal("this lock knows exclusive alone")
 )
 
-// certain are the errors after which certainly nothing was done, with their codes.
+// certain lists the errors after which an operation certainly had no effect, with their codes.
 var certain = []struct {
 	err  error
 	code byte
 }{{ErrContended, 1}, {ErrNotHeld, 2}, {ErrLost, 3}, {ErrNotSent, 5}, {errFenced, 6}, {ErrRefused, 8}}
 
-// outcome says what an error means: certainly not done, or nobody knows; and its code.
+// outcome returns the phase and the code of an error: failed if the operation certainly had no effect, info if the
+// outcome is unknown.
 func outcome(err error) (phase, code byte) {
 	for _, c := range certain {
 		if errors.Is(err, c.err) {
@@ -250,7 +251,7 @@ func outcome(err error) (phase, code byte) {
 	return info, 9
 }
 
-// reached is called at an announced point while any is armed.
+// reached is called at each announced point while any point is armed.
 func (u *user) reached(point string) {
 	u.mu.Lock()
 	action, ok := u.points[point]
@@ -266,7 +267,7 @@ func (u *user) reached(point string) {
 	u.s.stream.send("point", map[string]interface{}{"user": u.number, "point": point, "time": Now()})
 	if action == "die" {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		os.Exit(137) // the kernel does not kill the first process of a pid namespace
+		os.Exit(137) // if this is the first process of a pid namespace, the kernel ignores its SIGKILL
 	}
 	<-let
 }
@@ -283,7 +284,7 @@ func (u *user) arm(point, action string) error {
 	return nil
 }
 
-// proceed lets the user go on that waits at that point, or anywhere where it is "".
+// proceed lets a user go on that waits at the given point, or at any point if it is "".
 func (u *user) proceed(point string) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -295,7 +296,7 @@ func (u *user) proceed(point string) error {
 	return nil
 }
 
-// obey is the life of a user that is told what to do.
+// obey runs a user that carries out orders.
 func (u *user) obey() {
 	for o := range u.orders {
 		r := result{ID: o.ID}
@@ -308,11 +309,11 @@ func (u *user) obey() {
 		u.s.answer(r, err)
 	}
 	for _, h := range u.holds {
-		_ = h.release(u.s.timeout) // recorded
+		_ = h.release(u.s.timeout) // errors are recorded
 	}
 }
 
-// closeNow closes the lock whatever is under way.
+// closeNow closes the lock even if another call is under way.
 func (u *user) closeNow(o order) {
 	err := u.join()
 	if err == nil {
@@ -328,14 +329,14 @@ func (u *user) timeout(o order) time.Duration {
 	return u.s.timeout
 }
 
-// held returns what the user has of a lock; closed says that it has closed its lock.
+// held returns the user's hold of a lock, and whether the user has closed its lock.
 func (u *user) held(lock int) (h *hold, closed bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.holds[lock], u.closed
 }
 
-// keep keeps what was granted, unless the lock was closed meanwhile.
+// keep keeps a new hold, unless the lock was closed meanwhile.
 func (u *user) keep(h *hold) {
 	u.mu.Lock()
 	closed := u.closed
@@ -368,7 +369,7 @@ func (u *user) carryOut(o order, r *result) (err error) {
 			return refuse("user %d has %s in hand already", u.number, u.s.start.Locks[o.Lock])
 		case h != nil:
 			h.leave()
-			h.gone() // what is over ends here at the latest
+			h.gone() // an expired grant counts as lost from here at the latest
 			u.drop(o.Lock)
 		}
 		if h, err = u.acquire(o.Lock, 0, timeout); err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// params are those of all workloads; times are in ns.
+// params are the parameters of all workloads; times are in ns.
 type params struct {
 	Locks, Accounts      int
 	OwnLocks             bool `json:"own_locks"`
@@ -20,10 +20,10 @@ type params struct {
 	Jobs                 int64
 }
 
-// workloads are lives of a user. A cycle that has begun is finished, its grant given back.
+// workloads are what users run. A cycle that has begun is finished, and its grant released.
 var workloads map[string]func(*session, *user, *params)
 
-func init() { // it would refer to itself
+func init() { // a variable's initializer would refer to itself
 	workloads = map[string]func(*session, *user, *params){
 		"acquire-release": acquireRelease, "counter": counter, "guarded-set": guardedSet, "inventory": inventory,
 		"booking": booking,
@@ -31,7 +31,7 @@ func init() { // it would refer to itself
 	}
 }
 
-// closed makes cycle after cycle until the stop, with a pause after one that did not get the lock.
+// closed runs cycles until the stop, and pauses after one that did not get the lock.
 func closed(s *session, u *user, p *params, cycle func() error) {
 	for s.load.Err() == nil {
 		if cycle() != nil {
@@ -41,7 +41,7 @@ func closed(s *session, u *user, p *params, cycle func() error) {
 	}
 }
 
-// inside makes closed cycles, each of which does something under the lock that choose names. Errors there are recorded.
+// inside runs closed cycles, each of which calls do under the lock that choose returns. Errors there are recorded.
 func inside(s *session, u *user, p *params, choose func() int, do func(*hold)) {
 	closed(s, u, p, func() error {
 		h, err := u.acquire(choose(), 0, s.timeout)
@@ -54,10 +54,10 @@ func inside(s *session, u *user, p *params, choose func() int, do func(*hold)) {
 	})
 }
 
-// self is the number of the user among those of all processes.
+// self returns the user's number among the users of all processes.
 func (u *user) self() int { return u.s.start.Index*u.s.start.Workload.Users + u.number }
 
-// anyOf chooses among all locks.
+// anyOf returns a function that picks any of the locks at random.
 func anyOf(u *user, p *params) func() int {
 	return func() int {
 		if p.Locks <= 1 {
@@ -67,7 +67,7 @@ func anyOf(u *user, p *params) func() int {
 	}
 }
 
-// change reads, waits, and writes what next makes of the value, unless it makes nothing of it.
+// change reads the value, waits, and writes the result of next, unless next returns false.
 func (h *hold) change(wait time.Duration, next func(int64) (int64, bool)) {
 	s := h.user.s
 	n, err := h.read(s.timeout)
@@ -76,7 +76,7 @@ func (h *hold) change(wait time.Duration, next func(int64) (int64, bool)) {
 	}
 	if n, ok := next(n); ok {
 		s.sleep(wait)
-		_ = h.write(n, s.timeout) // recorded
+		_ = h.write(n, s.timeout) // errors are recorded
 	}
 }
 
@@ -151,7 +151,7 @@ func booking(s *session, u *user, p *params) {
 func balance(s *session, u *user, p *params) {
 	closed(s, u, p, func() error {
 		low, high := u.random.Intn(p.Accounts), 1+u.random.Intn(p.Accounts-1)
-		if high = (low + high) % p.Accounts; low > high { // no two wait for each other
+		if high = (low + high) % p.Accounts; low > high { // locks are taken in order, so that no two users deadlock
 			low, high = high, low
 		}
 		amount := (1 + u.random.Int63n(p.Amount)) * int64(1-2*u.random.Intn(2))
@@ -200,7 +200,7 @@ func holdRenew(s *session, u *user, p *params) {
 	})
 }
 
-// rounds does something under a lock at the moments that all users share.
+// rounds calls do under a lock at moments that all users share.
 func rounds(s *session, u *user, p *params, choose func(t int64) int, do func(h *hold, t int64)) {
 	for {
 		t := (Now()/p.Every + 1) * p.Every
@@ -237,8 +237,8 @@ func spread(s *session, u *user, p *params) {
 	inside(s, u, p, choose, func(*hold) { s.sleep(p.Hold) })
 }
 
-// nextArrival waits for the next arrival of an open loop; false at the stop. One user waits for it, the others for
-// their turn.
+// nextArrival waits for the next arrival of an open loop, and returns false at the stop. One user waits for it; the
+// others wait for their turn.
 func (s *session) nextArrival(p *params) (int64, bool) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
@@ -271,7 +271,7 @@ func (s *session) nextArrival(p *params) (int64, bool) {
 	return 0, false
 }
 
-// step moves on to the arrival after.
+// step moves on to the next arrival.
 func (s *session) step() {
 	if s.start.Workload.Params.Arrivals == "uniform" {
 		s.arrival += s.gap

@@ -1,4 +1,4 @@
-// Package java has the clients in Java as sources, for the image that has them compiled.
+// Package java embeds the sources of the Java clients, for the image in which they are compiled.
 package java
 
 import "embed"

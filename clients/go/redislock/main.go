@@ -1,4 +1,4 @@
-// Command redislock is bsm/redislock on one Redis server: of the version that it is built with.
+// Command redislock runs bsm/redislock on one Redis server, in the version it is built with.
 package main
 
 import (
@@ -12,7 +12,7 @@ import (
 type user struct {
 	access *lockquake.Access
 	redis  *redis.Client
-	// options are nil, the library's defaults, or by build tag owner those of a caller that names its locks' owner.
+	// options are nil for the library's defaults. With build tag owner they name the owner of the lock.
 	options *redislock.Options
 }
 
@@ -25,7 +25,7 @@ func connect(a *lockquake.Access) (*user, error) {
 	}), options(a)}, nil
 }
 
-// Acquire asks until it gets the lock, each time by one request.
+// Acquire polls, with one request an attempt, until the lock is granted.
 func (u *user) Acquire(ctx context.Context, name string) (lockquake.Grant, error) {
 	return u.access.Poll(ctx, func() (string, interface{}, error) {
 		l, err := redislock.Obtain(ctx, u.redis, "lockquake:"+name, u.access.TTL(), u.options)
@@ -48,7 +48,7 @@ func (u *user) Renew(ctx context.Context, g lockquake.Grant) (int64, error) {
 	return u.access.Valid(sent), held(g.Handle.(*redislock.Lock).Refresh(ctx, u.access.TTL(), nil))
 }
 
-// held tells what the library knows for certain: that the grant is gone.
+// held maps the library's answers that the grant is gone to lockquake's errors.
 func held(err error) error {
 	if err == redislock.ErrLockNotHeld || err == redislock.ErrNotObtained {
 		return lockquake.ErrNotHeld

@@ -10,11 +10,11 @@ import (
 	lockquake "github.com/lockquake/lockquake/clients/go"
 )
 
-// users is how many there were in this process.
+// users counts the users of this process.
 var users int32
 
-// options names the owner of the user's locks by its process and its number there, as an application names its
-// workers: worker-1, and beside it worker-1.2.
+// options names the owner of the user's locks after its process and its number there, as applications name their
+// workers: worker-1, then worker-1.2.
 func options(a *lockquake.Access) *redislock.Options {
 	token := fmt.Sprintf("worker-%d", a.Client+1)
 	if n := atomic.AddInt32(&users, 1); n > 1 {

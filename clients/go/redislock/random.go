@@ -7,5 +7,5 @@ import (
 	lockquake "github.com/lockquake/lockquake/clients/go"
 )
 
-// options leaves it to the library to draw a token for each lock.
+// options returns nil: the library draws a random token for each lock.
 func options(*lockquake.Access) *redislock.Options { return nil }

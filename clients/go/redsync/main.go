@@ -1,5 +1,5 @@
-// Command redsync is redsync v4 on one Redis server or several, of the version it is built with. A question is one try.
-// With build tag nocontext it makes the calls that take no context.
+// Command redsync runs redsync v4 on one Redis server or several, in the version it is built with. Each request is one
+// try. With build tag nocontext it uses the calls without a context.
 package main
 
 import (
@@ -60,7 +60,7 @@ func (u *user) Renew(ctx context.Context, g lockquake.Grant) (int64, error) {
 	return u.access.Valid(sent), answer(ok, err, lockquake.ErrNotHeld)
 }
 
-// answer is yes, no or an error, in the words of all versions of the library.
+// answer maps a yes, a no or an error of any v4 version to lockquake's errors.
 func answer(yes bool, err, no error) error {
 	if !yes && (err == nil || err == redsync.ErrFailed || strings.Contains(err.Error(), "already")) {
 		return no

@@ -1,4 +1,4 @@
-// Command toy is a lock among the users of one process, for tests. Its first argument makes it break a rule.
+// Command toy is a lock among the users of one process, for tests. Its first argument names the rule it breaks.
 package main
 
 import (
@@ -45,12 +45,12 @@ func of(name string) chan struct{} {
 	return table[name]
 }
 
-// Acquire waits until nobody else has it.
+// Acquire waits until the lock is free.
 func (t toy) Acquire(ctx context.Context, name string) (lockquake.Grant, error) {
 	sent := lockquake.Now()
 	if kind != "never-excludes" {
 		if kind == "deaf" {
-			ctx = context.Background() // which nothing ends
+			ctx = context.Background() // never ends
 		}
 		select {
 		case of(name) <- struct{}{}:
@@ -73,7 +73,7 @@ func (t toy) Acquire(ctx context.Context, name string) (lockquake.Grant, error) 
 	return g, nil
 }
 
-// Release lets the next one have it.
+// Release frees the lock for the next waiter.
 func (t toy) Release(_ context.Context, g lockquake.Grant) error {
 	if kind == "never-excludes" {
 		return nil
@@ -86,26 +86,26 @@ func (t toy) Release(_ context.Context, g lockquake.Grant) error {
 	}
 }
 
-// losing says of each grant at once that it is gone.
+// losing reports each grant as lost at once.
 type losing struct{ toy }
 
-// OnLost tells so.
+// OnLost reports the loss at once.
 func (losing) OnLost(_ lockquake.Grant, lost func()) { lost() }
 
-// renewing is a library that renews by itself, and tells.
+// renewing is a library that renews by itself and reports it.
 type renewing struct{ toy }
 
-// OnRenewed tells so.
+// OnRenewed reports a renewal.
 func (r renewing) OnRenewed(_ lockquake.Grant, renewed func(int64)) {
 	renewed(r.access.Valid(lockquake.Now()))
 }
 
-// Renew always works.
+// Renew always succeeds.
 func (t toy) Renew(context.Context, lockquake.Grant) (int64, error) {
 	return t.access.Valid(lockquake.Now()), nil
 }
 
-// Check looks whether anybody has it.
+// Check looks whether the lock is held at all, by any user.
 func (t toy) Check(_ context.Context, g lockquake.Grant) error {
 	if kind != "never-excludes" && len(of(g.Handle.(string))) == 0 {
 		return lockquake.ErrNotHeld
