@@ -23,14 +23,14 @@ import (
 	"github.com/lockquake/lockquake/workloads/resource/register"
 )
 
-// mark is the first argument, behind the flags, of a process that is run again: Run follows, and what the lock
-// announces.
+// mark is the first argument after the flags of a process that is run again as a client. The test, the number of its
+// Run and what the lock announces follow it.
 const mark = "locktest"
 
-// run tells one Run of a test's binary from the others.
+// run identifies one Run of a test's binary.
 type run struct {
 	test   string // name of the test
-	number int    // of its Runs, from 0
+	number int    // number of the Run within the test, from 0
 }
 
 var (
@@ -38,10 +38,10 @@ var (
 	second     *again // nil in the process that go test started
 
 	runsMu sync.Mutex
-	runs   = map[string]int{} // how often the test of that name has called Run
+	runs   = map[string]int{} // number of calls of Run, by name of the test
 )
 
-// thisRun is the Run that a test calls now. A test that is run again, as by -count, begins anew.
+// thisRun identifies the Run that a test is calling. When the test ends its count starts again, for -count.
 func thisRun(t *testing.T) run {
 	t.Helper()
 	runsMu.Lock()
@@ -57,30 +57,32 @@ func thisRun(t *testing.T) run {
 	return run{t.Name(), n}
 }
 
-// again is a process that was started to be a client of one Run.
+// again is a process that was started as a client of one Run.
 type again struct {
 	run
 	announced
-	out *os.File // standard output as it was, which belongs to the protocol
+	out *os.File // the original standard output, reserved for the protocol
 }
 
-// announced is what a client says of its lock in its hello, which comes before the lock is there. Whoever starts it has
-// seen it.
+// announced is what a client says of its lock in its hello. The hello is sent before the lock exists, so the process
+// that starts the client passes this on.
 type announced struct {
 	Points []string
 	Tells  bool // its holders are told of a loss
 }
 
-// Main is to be called by TestMain. It runs the tests, eight parallel ones at once unless -parallel says otherwise:
-// those of the conformance suite wait for clocks, not for a processor. In a process that lockquake started it is a
-// client instead, and does not return. What a TestMain does before is done in clients too.
+// Main must be called by TestMain. It runs the tests, up to eight parallel ones at once unless -parallel says
+// otherwise: tests of the conformance suite wait for clocks, not for a processor.
+//
+// In a process that lockquake started, Main runs a client instead and does not return. What TestMain does before Main
+// happens in clients too.
 func Main(m *testing.M) {
 	mainCalled = true
 	conformance.Parallel()
 	flag.Parse()
 	args := flag.Args()
 	if len(args) != 4 || args[0] != mark {
-		m.Run() // its result is the exit code, when TestMain returns
+		m.Run() // TestMain returns, so m keeps the exit code
 		return
 	}
 	second = &again{out: os.Stdout}
@@ -90,14 +92,14 @@ func Main(m *testing.M) {
 		os.Exit(2)
 	}
 	second.run = run{args[1], number}
-	os.Stdout = os.Stderr // what tests print must not come between frames
+	os.Stdout = os.Stderr // test output must not come between frames
 	m.Run()
 	fmt.Fprintf(os.Stderr, "locktest: as a client, test %s does not come to its call number %d of locktest.Run\n",
 		second.test, number+1)
 	os.Exit(2)
 }
 
-// arguments are those with which this program, run again, is a client of the Run, whose lock announces that. The
+// arguments returns the arguments that make this program a client of the Run, with what the lock announces. The
 // author's own flags are passed on.
 func (r run) arguments(a announced) []string {
 	var pattern []string
@@ -110,11 +112,12 @@ func (r run) arguments(a announced) []string {
 			out = append(out, "-"+f.Name+"="+f.Value.String())
 		}
 	})
-	text, _ := json.Marshal(a) // which cannot fail
+	text, _ := json.Marshal(a) // cannot fail
 	return append(out, mark, r.test, strconv.Itoa(r.number), string(text))
 }
 
-// become makes this process the client that it was started to be, if that is a client of this Run, and ends it then.
+// become runs this process as a client, if it was started for this Run, and ends it afterwards. For any other Run it
+// returns.
 func (a *again) become(t *testing.T, me run, s Service, connect Connect) {
 	t.Helper()
 	if me != a.run {
@@ -141,7 +144,7 @@ func (a *again) become(t *testing.T, me run, s Service, connect Connect) {
 	os.Exit(0)
 }
 
-// built names the module that the test is in with its version, and the modules that it was built with, but lockquake's.
+// built returns the module under test with its version, and the other modules in the build except lockquake's own.
 func built() (software string, libraries map[string]string) {
 	libraries = map[string]string{}
 	info, ok := debug.ReadBuildInfo()
@@ -159,7 +162,7 @@ func built() (software string, libraries map[string]string) {
 	return strings.TrimSpace(info.Main.Path + " " + info.Main.Version), libraries
 }
 
-// dial makes the connection of a process, whose users have connections of their own.
+// dial returns the function that makes a process's connection. Users connect by themselves.
 func (s Service) dial(connect Connect) func(context.Context, backends.Access) (backends.Connection, error) {
 	return func(_ context.Context, a backends.Access) (backends.Connection, error) {
 		return connection{connect, s.endpoints(a)}, nil
@@ -176,5 +179,5 @@ func (c connection) Locker(ctx context.Context, _ int) (lock.Locker, error) {
 	return c.connect(ctx, c.endpoints)
 }
 
-// Close has nothing to close: users have connections of their own.
+// Close does nothing: users have connections of their own.
 func (connection) Close() error { return nil }

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// example runs go test in the example's module, with the quick checks and child processes.
+// example runs go test in the example's module, with the quick checks.
 func example(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	if os.Getenv("LOCKQUAKE_BIN") == "" {
@@ -22,7 +22,7 @@ func example(t *testing.T, args ...string) (string, error) {
 	return string(out), err
 }
 
-// provider is child processes, unless another is asked for.
+// provider returns LOCKTEST_PROVIDER's value, or child processes.
 func provider() string {
 	if p := os.Getenv("LOCKQUAKE_TEST_PROVIDER"); p != "" {
 		return p
@@ -30,10 +30,10 @@ func provider() string {
 	return "local"
 }
 
-// everything tells whether all is to be tested, by `make test-all`.
+// everything reports whether `make test-all` runs.
 func everything() bool { return os.Getenv("LOCKQUAKE_TEST_ALL") != "" }
 
-// checks is a pattern for some checks of a test, or for `make test-all` for all.
+// checks returns a pattern for some checks of a test, or for all under `make test-all`.
 func checks(test string, some ...string) string {
 	if everything() {
 		return test
@@ -41,7 +41,7 @@ func checks(test string, some ...string) string {
 	return test + "/^(" + strings.Join(some, "|") + ")$"
 }
 
-// TestExample has a library without fault pass, each check by name.
+// TestExample: a correct library passes, each check by name.
 func TestExample(t *testing.T) {
 	some := []string{"conformance", "contention", "late-renewal", "answers"}
 	out, err := example(t, "-v", "-run", checks("TestRedislock", some...))
@@ -58,7 +58,7 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// TestBrokenExample has wrong locks go red, with what proves it and the path of the report.
+// TestBrokenExample: wrong locks fail, with the evidence and the path of the report.
 func TestBrokenExample(t *testing.T) {
 	for lock, want := range map[string][]string{
 		"TestNeverExcludes": {"--- FAIL: TestNeverExcludes/conformance/exclusion-pair", "--- FAIL: TestNeverExcludes/contention", "double_grants: want 0, found", "double grant: client-"},

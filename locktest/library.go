@@ -12,26 +12,26 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// Library makes a lock.Locker out of a library that hands out a handle H for each grant. A Connect returns its Locker.
-// A library that does more, such as to wait in the service, to keep grants alive, to tell of losses or to hand out
-// fencing tokens, needs a lock.Locker of its own.
+// Library makes a lock.Locker out of a library that returns a handle H for each grant. Return its Locker from a
+// Connect. Libraries that wait in the service, keep grants alive, report losses or issue fencing tokens need a
+// lock.Locker of their own.
 type Library[H any] struct {
-	// Obtain makes one attempt, for the name and the TTL of the request. The client must not ask a second time by
-	// itself: nobody would know which of the requests was granted.
+	// Obtain makes one attempt, for the name and the TTL of the request. The library must not retry by itself: it
+	// would be unknown which of the requests was granted.
 	Obtain  func(ctx context.Context, r lock.Request) (H, error)
 	Release func(ctx context.Context, handle H) error
-	// Renew extends the grant by another TTL from now on. Nil: the library cannot.
+	// Renew extends the grant by another TTL from now. Nil if the library cannot.
 	Renew func(ctx context.Context, handle H, ttl time.Duration) error
-	// Close frees the connection. Nil: there is nothing to free.
+	// Close frees the connection. Nil if there is nothing to free.
 	Close func() error
-	// Contended is the library's error for a lock that somebody else has, NotHeld that for a grant that is gone. Of any
-	// other error nobody knows whether it was done.
+	// Contended is the library's error for a lock that is taken, NotHeld its error for a grant that is gone. After any
+	// other error the outcome is unknown.
 	Contended, NotHeld error
-	// Pause is how long a waiter waits before it asks again; 0: 10 ms.
+	// Pause is how long a waiter waits between attempts; 0 means 10 ms.
 	Pause time.Duration
 }
 
-// Locker is what one user calls.
+// Locker returns the lock.Locker of one user.
 func (l Library[H]) Locker() lock.Locker {
 	if l.Pause == 0 {
 		l.Pause = 10 * time.Millisecond
@@ -46,10 +46,10 @@ func (l Library[H]) Locker() lock.Locker {
 type libraryUser[H any] struct {
 	library Library[H]
 	mu      sync.Mutex
-	held    map[string]H // by the id of the grant
+	held    map[string]H // by id of the grant
 }
 
-// means says in the words of package lock what an error of the library means.
+// means translates a library's error into package lock's.
 func means(err, library, ours error) error {
 	if library != nil && errors.Is(err, library) {
 		return fmt.Errorf("%w: %w", ours, err)
@@ -57,7 +57,7 @@ func means(err, library, ours error) error {
 	return err
 }
 
-// Acquire asks until the lock is granted.
+// Acquire makes attempts until the lock is granted.
 func (u *libraryUser[H]) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	poll := backends.Retry{Delay: u.library.Pause, Jitter: 0.5}
 	return poll.Poll(ctx, backends.Random(rand.Text(), 0),
@@ -78,7 +78,7 @@ func (u *libraryUser[H]) TryAcquire(ctx context.Context, r lock.Request) (lock.G
 	return g, nil
 }
 
-// handle is what the library handed out for the grant; one that this user does not have is certainly not held by it.
+// handle returns the library's handle of the grant. A grant that this user does not have is certainly not held.
 func (u *libraryUser[H]) handle(g lock.Grant) (H, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -108,17 +108,17 @@ func (u *libraryUser[H]) Release(ctx context.Context, g lock.Grant) error {
 	return err
 }
 
-// closing bounds the release of what a user holds when it is closed.
+// closing bounds the release of the grants that a user still holds when it is closed.
 const closing = time.Second
 
-// Close gives back what the user holds, and frees its connection.
+// Close releases the user's grants and frees its connection.
 func (u *libraryUser[H]) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closing)
 	defer cancel()
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for id, handle := range u.held {
-		_ = u.library.Release(ctx, handle) // what is left ends by itself, or does not: the suite asks
+		_ = u.library.Release(ctx, handle) // an error is no harm here: the suite checks what is left
 		delete(u.held, id)
 	}
 	if u.library.Close == nil {
@@ -127,7 +127,7 @@ func (u *libraryUser[H]) Close() error {
 	return u.library.Close()
 }
 
-// renewingUser is one whose library extends grants.
+// renewingUser is a user whose library can extend grants.
 type renewingUser[H any] struct{ *libraryUser[H] }
 
 // Renew extends the grant.
@@ -144,9 +144,9 @@ func (u *renewingUser[H]) Renew(ctx context.Context, g lock.Grant, ttl time.Dura
 	return g, nil
 }
 
-// Grant is what a Locker returns for a request that was sent at that time, before anything went to the service, and
-// granted for the TTL that it asks for. Its holder may believe in it until the TTL is over, less what clocks may drift
-// apart. id tells it from all other grants.
+// Grant returns the lock.Grant for a request that was granted for the TTL it asks for. Sent must be read before
+// anything is sent to the service. The holder may rely on the grant until the TTL is over, less the possible clock
+// drift. The id must be unique among all grants.
 func Grant(r lock.Request, id string, sent time.Time) lock.Grant {
 	return lock.Grant{Lock: r.Lock, Mode: r.Mode, ID: id, Issued: sent, ValidUntil: backends.Validity(sent, r.TTL)}
 }

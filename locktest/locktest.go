@@ -8,12 +8,12 @@
 //		})
 //	}
 //
-// Run has the program lockquake start the service. It puts the lock to the conformance suite, has many users fight over
-// it, and breaks the world under them. Clients are processes of their own, so that every fault reaches them: Main runs
-// the test's own binary again as each of them. A subtest fails with what proves it, in plain words, and with the path
+// Run starts the service by the program lockquake. It runs the conformance suite on the lock, lets many users contend
+// for it, and injects faults meanwhile. Each client is a process of its own, so that every fault can reach it: Main
+// runs the test's own binary again as the client. A subtest that fails shows the evidence in plain words and the path
 // of the run's report.
 //
-// docs/locktest.md tells what is judged, and what a lock.Locker must say for that.
+// docs/locktest.md says what is judged, and what a lock.Locker must report for that.
 package locktest
 
 import (
@@ -27,71 +27,71 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// Connect makes what one user of the lock calls, with a connection to the service of its own. It is called in the
-// test's process and in those of clients, which run the test up to Run and no further. The context bounds the call
-// alone: what goes on behind it must not end with it. Files of this machine may be out of reach.
+// Connect returns the lock of one user, with its own connection to the service. It is called in the test's process and
+// in client processes, which run the test up to Run and no further. The context covers the call alone: background work
+// of the lock must not end with it. Clients may be unable to read files of this machine.
 type Connect func(ctx context.Context, endpoints []string) (lock.Locker, error)
 
-// settings are what the options of a Run say.
+// settings are the options of a Run.
 type settings struct {
 	ttl       time.Duration
-	recovery  time.Duration // 0: twice the TTL, and some seconds
+	recovery  time.Duration // 0: twice the TTL, and five seconds
 	clients   int
 	users     int
 	provider  string
-	budget    time.Duration // 0: without end
-	out       string        // "": a directory that stays only where a check failed
+	budget    time.Duration // 0: unlimited
+	out       string        // "": a directory that is kept only if a check failed
 	seed      uint64        // 0: drawn by each run
-	scenarios []string      // to run beside those of every Run
+	scenarios []string      // to run in addition to those of every Run
 	offers    []func(*backends.Offers)
 }
 
 // Option is a setting of Run.
 type Option func(*settings)
 
-// TTL is what grants are asked for with. Checks that let one end take longer with a longer one. The default is that of
+// TTL sets the TTL of requests. A longer one makes checks that wait for an expiry take longer. The default depends on
 // the Service.
 func TTL(d time.Duration) Option { return func(s *settings) { s.ttl = d } }
 
-// Recovery is within what time after the death of a holder the lock must be granted again. The default is twice the TTL
-// and five seconds.
+// Recovery sets how soon after a holder's death the lock must be granted again. The default is twice the TTL plus five
+// seconds.
 func Recovery(d time.Duration) Option { return func(s *settings) { s.recovery = d } }
 
-// Users is how many users fight over the lock in each of how many client processes. The default is four in each of
-// three.
+// Users sets the number of users per client process, and the number of client processes. The default is four users in
+// each of three processes.
 func Users(users, clients int) Option {
 	return func(s *settings) { s.users, s.clients = users, clients }
 }
 
-// Provider is what servers and clients run as: "docker" (containers), "local" (processes of this machine), or "auto":
-// docker where a container engine answers. The default is what the environment says in LOCKTEST_PROVIDER, or auto.
+// Provider sets how servers and clients run: "docker" (containers), "local" (processes of this machine), or "auto"
+// (docker if a container engine answers, else local). The default is the value of LOCKTEST_PROVIDER, or auto.
 func Provider(name string) Option { return func(s *settings) { s.provider = name } }
 
-// Budget is how long the runs may take together. One that would take longer is skipped, and says so.
+// Budget limits the total time of the runs. A run that would exceed it is skipped with a message.
 func Budget(d time.Duration) Option { return func(s *settings) { s.budget = d } }
 
-// Out is the folder of all runs, and of their reports. The default is a new one in os.TempDir, which is removed where
-// no check failed.
+// Out sets the directory of all runs and their reports. The default is a new one in os.TempDir, which is removed if no
+// check failed.
 func Out(dir string) Option { return func(s *settings) { s.out = dir } }
 
-// Seed is that of everything random in the runs; 0, the default, has each draw its own.
+// Seed sets the seed of the runs. With 0, the default, each run draws its own.
 func Seed(n uint64) Option { return func(s *settings) { s.seed = n } }
 
-// Scenario adds scenarios to those that every Run has: names of those that come with lockquake, whose backend must be
-// that of the Service, or YAML files of one's own.
+// Scenario adds scenarios to those that every Run has. Each is a YAML file, or the name of one that comes with
+// lockquake and has the Service's backend.
 func Scenario(names ...string) Option {
 	return func(s *settings) { s.scenarios = append(s.scenarios, names...) }
 }
 
-// Offers changes what Run has found out of what the lock can do. Run looks at the optional interfaces that its
-// lock.Locker has (TryAcquirer, Renewer, Watcher), and whether the first grant names an end and has a token. It does
-// not find out whether the lock serves its waiters in order (Fair) and whether it knows shared mode (Shared).
+// Offers changes the detected capabilities of the lock. Run looks at the optional interfaces of its lock.Locker
+// (TryAcquirer, Renewer, Watcher), and at whether the first grant has an expiry and a token. It cannot detect whether
+// the lock is fair (Fair) or has a shared mode (Shared).
 func Offers(change func(*backends.Offers)) Option {
 	return func(s *settings) { s.offers = append(s.offers, change) }
 }
 
-// Run tests the lock: a subtest for each check of the conformance suite, and one for each scenario. With -short these
-// are the quick ones. It needs a TestMain that calls Main.
+// Run tests the lock, with one subtest for each check of the conformance suite and one for each scenario. With -short
+// only the quick ones run. Run needs a TestMain that calls Main.
 func Run(t *testing.T, s Service, connect Connect, options ...Option) {
 	t.Helper()
 	set := settings{ttl: s.ttl, users: 4, clients: 3, provider: cmp.Or(os.Getenv("LOCKTEST_PROVIDER"), "auto")}
@@ -101,7 +101,7 @@ func Run(t *testing.T, s Service, connect Connect, options ...Option) {
 	me := thisRun(t)
 	if second != nil {
 		second.become(t, me, s, connect)
-		return // this was not the Run that the process is for
+		return // the process was started for another Run
 	}
 	if !mainCalled {
 		t.Fatal("this package has no TestMain that calls locktest.Main, which client processes need: func TestMain(m *testing.M) { locktest.Main(m) }")
@@ -111,6 +111,6 @@ func Run(t *testing.T, s Service, connect Connect, options ...Option) {
 		t.Fatal(err)
 	}
 	t.Run("conformance", r.conformance)
-	r.end() // the runs have servers of their own
+	r.end() // the runs start servers of their own
 	r.runAll(t)
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// TestImports holds what other modules link with locktest, whatever the tags of their tests: nothing of others but golang.org/x/sys,
-// and of lockquake's own neither a service nor what starts nodes.
+// TestImports: other modules that link locktest get no third-party package except golang.org/x/sys, and none of
+// lockquake's services or node starters, whatever the tags of their tests.
 func TestImports(t *testing.T) {
 	t.Parallel()
 	const own = "github.com/lockquake/lockquake/"
@@ -41,7 +41,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// TestExampleIsOutside has the example's module import one of the internal packages, which Go refuses.
+// TestExampleIsOutside: Go refuses an import of an internal package by the example's module.
 func TestExampleIsOutside(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.Abs("../examples/go-library")
@@ -69,8 +69,8 @@ func TestExampleIsOutside(t *testing.T) {
 	}
 }
 
-// TestStoriesOfServices holds what is said of each service against lockquake's own backends, and has the stories of a lock made of what
-// is asked for.
+// TestStoriesOfServices compares the description of each service with lockquake's own backends, and checks the stories
+// that result from a lock's offers.
 func TestStoriesOfServices(t *testing.T) {
 	t.Parallel()
 	list := all.All()
@@ -102,7 +102,8 @@ func TestStoriesOfServices(t *testing.T) {
 	}
 }
 
-// TestJobs talks to a program in the place of lockquake: each job has its verdicts, or why it has none, and a program that ends tells why.
+// TestJobs replaces lockquake by a program: each job gets its verdicts or the reason for having none, and a program
+// that ends says why.
 func TestJobs(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "lockquake")
@@ -167,7 +168,7 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// TestArguments is about how the test's program is run again.
+// TestArguments checks how the test's program is run again.
 func TestArguments(t *testing.T) {
 	t.Parallel()
 	var test string
@@ -177,7 +178,7 @@ func TestArguments(t *testing.T) {
 			t.Errorf("%v and %v", first, next)
 		}
 	})
-	if n, left := runs[test]; left { // -count runs it again, under the same name
+	if n, left := runs[test]; left { // with -count the test runs again under the same name
 		t.Errorf("after the test %d runs are counted", n)
 	}
 	got := run{"TestX/a.b", 1}.arguments(announced{[]string{"half-way"}, true})
@@ -187,7 +188,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestNoProgram is told in one line how to get it.
+// TestNoProgram: without the program, the error says in one line how to get it.
 func TestNoProgram(t *testing.T) {
 	t.Setenv("LOCKQUAKE_BIN", "")
 	t.Setenv("PATH", t.TempDir())
@@ -204,7 +205,7 @@ func TestNoProgram(t *testing.T) {
 	}
 }
 
-// TestVerdictInWords tells what was expected and not met, and what proves that, and nothing else.
+// TestVerdictInWords: the text has the unmet expectations and their evidence, and nothing else.
 func TestVerdictInWords(t *testing.T) {
 	t.Parallel()
 	var v verdict
@@ -225,7 +226,8 @@ func TestVerdictInWords(t *testing.T) {
 
 var errTaken, errGone = errors.New("taken"), errors.New("gone")
 
-// shelf is a library whose handles are names. What is listed is taken, and a name that begins with "lost" is gone when it is used.
+// shelf is a library whose handles are names. A listed name is taken; a name that begins with "lost" is gone when it
+// is used.
 type shelf map[string]bool
 
 func (s shelf) library() Library[string] {

@@ -21,7 +21,7 @@ import (
 // program is the path of lockquake.
 type program string
 
-// errNoProgram says how to get it.
+// errNoProgram says how to get the program.
 var errNoProgram = errors.New("there is no program lockquake: name it in LOCKQUAKE_BIN, or put it on PATH by `go install github.com/lockquake/lockquake/cmd/lockquake@latest`")
 
 func findProgram() (program, error) {
@@ -38,10 +38,10 @@ func findProgram() (program, error) {
 	return program(path), nil
 }
 
-// patience is how long lockquake may take to heal and to tear down, once it was told to end.
+// patience is how long lockquake may take to heal and to tear down after SIGTERM.
 const patience = 30 * time.Second
 
-// command is lockquake with these arguments. It is told to end with the context, and heals and tears down then.
+// command runs lockquake with these arguments. When the context ends it gets SIGTERM, and heals and tears down.
 func (p program) command(ctx context.Context, args ...string) (cmd *exec.Cmd, said *bytes.Buffer) {
 	cmd = exec.CommandContext(ctx, string(p), args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
@@ -51,10 +51,10 @@ func (p program) command(ctx context.Context, args ...string) (cmd *exec.Cmd, sa
 	return cmd, said
 }
 
-// complaint is what lockquake's last words begin with.
+// complaint is the prefix of lockquake's last message.
 const complaint = "lockquake: "
 
-// failed is why lockquake ended, in its own words.
+// failed returns lockquake's own message as the reason why it ended.
 func failed(err error, said *bytes.Buffer) error {
 	text := strings.TrimSpace(said.String())
 	if i := strings.LastIndex(text, complaint); i >= 0 {
@@ -63,7 +63,7 @@ func failed(err error, said *bytes.Buffer) error {
 	return fmt.Errorf("%s%s (%w)", complaint, text, err)
 }
 
-// up starts a service for clients of this process, and returns when it serves. end removes it.
+// up starts a service for clients of this process, and returns once it serves. end removes it.
 func (p program) up(ctx context.Context, args []string) (a backends.Access, end func() error, err error) {
 	cmd, said := p.command(ctx, append([]string{"up", "--format", "json", "--until-eof"}, args...)...)
 	in, err := cmd.StdinPipe()
@@ -92,12 +92,12 @@ func (p program) up(ctx context.Context, args []string) (a backends.Access, end 
 
 func unlessEOF(err error) error {
 	if errors.Is(err, io.EOF) {
-		return nil // why it ended is told by the one who did
+		return nil // the program's own message says why
 	}
 	return err
 }
 
-// verdict is what locktest reads of a run's verdict.json.
+// verdict holds the fields of verdict.json that locktest reads.
 type verdict struct {
 	Scenario     string   `json:"scenario"`
 	Verdict      string   `json:"verdict"`
@@ -128,10 +128,10 @@ const (
 	unknown = "unknown"
 )
 
-// text is why the run failed, and what proves it: a line each.
+// text says why the run failed and lists the evidence, one item a line.
 func (v verdict) text() string {
 	var out []string
-	unmet := map[string]int{} // by what was expected: how many witnesses of it were told
+	unmet := map[string]int{} // number of witnesses shown, by expectation
 	for _, e := range v.Expectations {
 		if e.Verdict == fail {
 			out = append(out, fmt.Sprintf("%s: want %s, found %s", e.Name, e.Want, figure(e.Got)))
@@ -153,7 +153,7 @@ func (v verdict) text() string {
 	return strings.Join(out, "\n")
 }
 
-// maxWitnesses is how many of each kind are told; the report has more.
+// maxWitnesses is how many witnesses of each kind are shown; the report has all.
 const maxWitnesses = 2
 
 func figure(x *float64) string {
@@ -163,13 +163,13 @@ func figure(x *float64) string {
 	return strconv.FormatFloat(*x, 'f', -1, 64)
 }
 
-// Why a job has no run, or not all.
+// Reasons why a job has no run, or not all of them.
 var (
 	errMissing = errors.New("not run here") // something is missing on this machine
 	errSpent   = errors.New("not run")      // the budget has no time for it
 )
 
-// jobs is lockquake making runs as they are asked for, on servers that it keeps from run to run.
+// jobs is a lockquake process that runs jobs on request, on servers that it keeps between runs.
 type jobs struct {
 	cmd  *exec.Cmd
 	said *bytes.Buffer
@@ -177,7 +177,7 @@ type jobs struct {
 	out  *json.Decoder
 }
 
-// jobs starts it. The arguments are what all runs have in common.
+// jobs starts the process. The arguments apply to all runs.
 func (p program) jobs(ctx context.Context, args []string) (j *jobs, err error) {
 	j = &jobs{}
 	j.cmd, j.said = p.command(ctx, append([]string{"run", "-", "--format", "json"}, args...)...)
@@ -192,7 +192,7 @@ func (p program) jobs(ctx context.Context, args []string) (j *jobs, err error) {
 	return j, j.cmd.Start()
 }
 
-// end ends it, and its servers. What came of runs was told with each job.
+// end ends the process and its servers. The result of each run was returned with its job.
 func (j *jobs) end() error {
 	err := j.ended()
 	var exit *exec.ExitError
@@ -202,7 +202,7 @@ func (j *jobs) end() error {
 	return err
 }
 
-// ended closes its input, and says how it ended.
+// ended closes the process's input and returns how it ended.
 func (j *jobs) ended() error {
 	_ = j.in.Close()
 	if err := j.cmd.Wait(); err != nil {
@@ -211,8 +211,8 @@ func (j *jobs) ended() error {
 	return nil
 }
 
-// do makes the runs of a scenario, or of a pattern, and returns their verdicts. An error wraps errMissing where this
-// machine cannot run them, and errSpent where there is no time for them.
+// do runs a scenario, or all that match a pattern, and returns the verdicts. The error wraps errMissing if this
+// machine cannot run them, and errSpent if the budget is spent.
 func (j *jobs) do(scenario string, set []string) (list []verdict, err error) {
 	if err := json.NewEncoder(j.in).Encode(map[string]any{"scenario": scenario, "set": set}); err != nil {
 		return nil, errors.Join(err, j.ended())
@@ -220,7 +220,7 @@ func (j *jobs) do(scenario string, set []string) (list []verdict, err error) {
 	for {
 		var answer struct {
 			verdict
-			Runs  *int   `json:"runs"` // at the end of a job alone
+			Runs  *int   `json:"runs"` // only in the last answer of a job
 			Code  int    `json:"code"` // an exit code of lockquake
 			Error string `json:"error"`
 		}
@@ -231,7 +231,7 @@ func (j *jobs) do(scenario string, set []string) (list []verdict, err error) {
 		case answer.Runs == nil && answer.RunDir != "":
 			list = append(list, answer.verdict)
 		case answer.Runs == nil, answer.Error == "" &&
-			*answer.Runs > 0: // it was not made, as its job tells; or all were
+			*answer.Runs > 0: // a report of a run not made, which the job's last answer explains; or all runs were made
 		case answer.Code == 3:
 			return nil, fmt.Errorf("%w: %s%s", errMissing, complaint, answer.Error)
 		case answer.Code == 4:
@@ -245,7 +245,7 @@ func (j *jobs) do(scenario string, set []string) (list []verdict, err error) {
 	}
 }
 
-// stories lists what the lock is put to.
+// stories lists the stories that apply to the lock.
 func (p program) stories(ctx context.Context, l ask.Lock) (list []ask.Story, err error) {
 	described, err := json.Marshal(l)
 	if err != nil {
@@ -260,7 +260,7 @@ func (p program) stories(ctx context.Context, l ask.Lock) (list []ask.Story, err
 	return list, json.Unmarshal(out, &list)
 }
 
-// explain tells in plain words what happened in a run, and ends with the path of its report.
+// explain returns in plain words what happened in a run, and the path of its report last.
 func (p program) explain(ctx context.Context, dir string) string {
 	cmd, said := p.command(ctx, "report", dir, "--explain")
 	out, err := cmd.Output()

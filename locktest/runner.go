@@ -21,7 +21,7 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// runner is one Run: a lock, and what it is put to.
+// runner is one Run: a lock and its tests.
 type runner struct {
 	settings
 	service Service
@@ -29,14 +29,14 @@ type runner struct {
 	program program
 	folder  string // of all runs
 	access  backends.Access
-	end     func() // of the service that access reaches
+	end     func() // ends the service that access reaches
 	lock    backends.Lock
 	jobs    *jobs
 	made    int // runs that have a verdict
-	judged  int // of them: those whose verdict is not unknown
+	judged  int // those of them whose verdict is not unknown
 }
 
-// newRunner starts the service, and finds out what the lock offers.
+// newRunner starts the service and detects the lock's capabilities.
 func newRunner(t *testing.T, set settings, s Service, connect Connect, me run) (*runner, error) {
 	t.Helper()
 	r := &runner{settings: set, service: s, me: me}
@@ -71,7 +71,7 @@ func newRunner(t *testing.T, set settings, s Service, connect Connect, me run) (
 	return r, nil
 }
 
-// bound is that of the lock's recovery.
+// bound returns the bound of the lock's recovery.
 func (s settings) bound() ask.Recovery {
 	if s.recovery != 0 {
 		return ask.Recovery{Plus: s.recovery}
@@ -79,7 +79,7 @@ func (s settings) bound() ask.Recovery {
 	return ask.Recovery{TTLs: 2, Plus: 5 * time.Second}
 }
 
-// sets are the settings of the service, as --set takes them, below a section.
+// sets returns the settings of the service as --set flags, with section as prefix of the keys.
 func (r *runner) sets(section string) []string {
 	var out []string
 	for _, pair := range r.service.pairs() {
@@ -88,7 +88,7 @@ func (r *runner) sets(section string) []string {
 	return out
 }
 
-// makeFolder makes the folder of the runs, with a copy of this program in it that clients are run from.
+// makeFolder makes the directory of the runs, which is removed at the end if it is a default one and no check failed.
 func (r *runner) makeFolder(t *testing.T) (err error) {
 	t.Helper()
 	if r.folder, err = filepath.Abs(r.out); err != nil {
@@ -107,7 +107,7 @@ func (r *runner) makeFolder(t *testing.T) (err error) {
 	return os.MkdirAll(r.folder, 0o755)
 }
 
-// look takes one grant, and notes what the lock says and can do.
+// look takes and releases one grant, to detect the lock's points and capabilities.
 func (r *runner) look(ctx context.Context) error {
 	conn, err := r.lock.Dial(ctx, r.access)
 	if err != nil {
@@ -117,7 +117,7 @@ func (r *runner) look(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
-	defer func() { _ = u.Close() }() // that it frees a lock is a check of its own
+	defer func() { _ = u.Close() }() // a check of its own tests whether Close frees the lock
 	armed := lock.Arm(ctx, func(_ context.Context, point string) { r.lock.Points = append(r.lock.Points, point) })
 	g, err := u.Acquire(armed, lock.Request{Lock: "locktest-look", TTL: r.ttl})
 	if err != nil {
@@ -145,7 +145,7 @@ func (r *runner) look(ctx context.Context) error {
 	return nil
 }
 
-// conformance puts the lock to the suite.
+// conformance runs the conformance suite on the lock.
 func (r *runner) conformance(t *testing.T) {
 	conformance.Run(t, conformance.Options{
 		Backend: backends.Backend{Name: r.service.backend, Locks: []backends.Lock{r.lock}},
@@ -166,7 +166,7 @@ func (r *runner) runAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
-	if end, ok := t.Deadline(); ok { // time to heal
+	if end, ok := t.Deadline(); ok { // leave time to heal
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, end.Add(-2*patience))
 		defer cancel()
@@ -198,7 +198,7 @@ func (r *runner) runAll(t *testing.T) {
 			case s.Error != "":
 				t.Fatal(s.Error)
 			}
-			// which stays where the run failed: the command that runs it again names it
+			// The file is kept if the run fails: the command that repeats it names the file.
 			file := filepath.Join(dir, s.Name+".yaml")
 			if err := os.WriteFile(file, []byte(s.Scenario), 0o644); err != nil {
 				t.Fatal(err)
@@ -216,7 +216,7 @@ func (r *runner) runAll(t *testing.T) {
 	}
 }
 
-// subject is the lock as its stories see it.
+// subject describes the lock for the choice of its stories.
 func (r *runner) subject(quick bool) ask.Lock {
 	return ask.Lock{
 		Backend: r.service.backend, StandIn: r.lock.Name, Set: r.service.pairs(), TTL: r.ttl, Recovery: r.bound(),
@@ -225,11 +225,11 @@ func (r *runner) subject(quick bool) ask.Lock {
 	}
 }
 
-// clientName is the copy of this program that lockquake starts as clients: in a folder without much else, for that is
-// copied into containers.
+// clientName is the copy of this program that lockquake starts as clients. Its directory holds little else, because
+// all of it is copied into containers.
 const clientName = "client"
 
-// client copies this program, and returns the arguments with which lockquake makes clients of it.
+// client copies this program, and returns the arguments that make lockquake use it as client.
 func (r *runner) client(dir string) ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -247,8 +247,8 @@ func (r *runner) client(dir string) ([]string, error) {
 	return []string{"--set", "workload.client=" + string(key)}, err
 }
 
-// run runs one scenario, or those of a pattern, with keys replaced, and judges what comes of it. It may be about a
-// number of grants.
+// run runs a scenario, or all that match a pattern, with keys replaced, and passes the verdicts on. If about is not 0,
+// it is the expected number of grants.
 func (r *runner) run(t *testing.T, scenario string, set []string, about int64) {
 	t.Helper()
 	verdicts, err := r.jobs.do(scenario, set)
@@ -269,17 +269,17 @@ func (r *runner) run(t *testing.T, scenario string, set []string, about int64) {
 	}
 }
 
-// linked tells whether this program needs shared libraries.
+// linked reports whether this program needs shared libraries.
 func linked() bool {
 	f, err := elf.Open("/proc/self/exe")
 	if err != nil {
-		return false // on no Linux, nobody asks
+		return false // not on Linux, where it does not matter
 	}
 	defer func() { _ = f.Close() }()
 	return slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
 }
 
-// judge passes a verdict on.
+// judge turns a verdict into the result of a test.
 func (r *runner) judge(t *testing.T, v verdict, about int64) {
 	t.Helper()
 	r.made++

@@ -13,18 +13,18 @@ import (
 // Service is a service that Run starts, in one topology.
 type Service struct {
 	backend string
-	// lock is the one of lockquake's own that promises the same to the judge; that with a token of its own is
-	// tokenLock.
+	// lock is lockquake's own lock with the same promises to the judge; tokenLock is the one whose grants have a
+	// token.
 	lock, tokenLock string
 	ttl             time.Duration
 	endpoints       func(backends.Access) []string
-	voters          int    // how many nodes a client asks for one operation; 0: one
+	voters          int    // number of nodes that a client asks for one operation; 0: one
 	direct          string // conformance.Options.Direct
-	named           bool   // the service can be asked about a lock whose key is its name
+	named           bool   // the service can be asked about a lock, because its name is its key
 	set             map[string]string
 }
 
-// With sets a key of the service's own, which docs/backends.md lists: Etcd().With("version", "3.4").
+// With sets a key of the service, such as Etcd().With("version", "3.4"). docs/backends.md lists the keys.
 func (s Service) With(key, value string) Service {
 	s.set = maps.Clone(s.set)
 	if s.set == nil {
@@ -34,7 +34,7 @@ func (s Service) With(key, value string) Service {
 	return s
 }
 
-// pairs lists the keys that were set, as "KEY=VALUE".
+// pairs returns the keys that were set, as "KEY=VALUE".
 func (s Service) pairs() []string {
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(s.set)) {
@@ -43,11 +43,11 @@ func (s Service) pairs() []string {
 	return out
 }
 
-// usualTTL is short, for the checks that let a grant end, and long enough for etcd and ZooKeeper.
+// usualTTL is short for the checks that wait for an expiry, and long enough for etcd and ZooKeeper.
 const usualTTL = 2 * time.Second
 
-// Redis is one Redis server. The endpoint is a URL, redis://:PASSWORD@HOST:PORT, which redis.ParseURL of go-redis and
-// rueidis.ParseURL read.
+// Redis is one Redis server. The endpoint is a URL, redis://:PASSWORD@HOST:PORT, for redis.ParseURL of go-redis and
+// rueidis.ParseURL.
 func Redis() Service {
 	return Service{
 		backend: "redis", lock: "set-px-lua", tokenLock: "set-px-incr", ttl: usualTTL, named: true,
@@ -55,7 +55,7 @@ func Redis() Service {
 	}
 }
 
-// Redlock is five independent Redis servers. Each endpoint is a URL as that of Redis.
+// Redlock is five independent Redis servers. Each endpoint is a URL as for Redis.
 func Redlock() Service {
 	return Service{
 		backend: "redlock", lock: "redlock", ttl: usualTTL, named: true,
@@ -63,8 +63,8 @@ func Redlock() Service {
 	}
 }
 
-// RedisCluster is a Redis Cluster of three primaries, each with a replica. The endpoints are URLs of all six, as that
-// of Redis.
+// RedisCluster is a Redis Cluster of three primaries, each with a replica. The endpoints are the URLs of all six, as
+// for Redis.
 func RedisCluster() Service {
 	return Service{
 		backend: "rediscluster", lock: "set-px-lua", tokenLock: "set-px-incr", ttl: usualTTL,
@@ -73,7 +73,7 @@ func RedisCluster() Service {
 	}
 }
 
-// Master is the name by which the Sentinels of RedisSentinel know the primary.
+// Master is the name of the primary at the Sentinels of RedisSentinel.
 const Master = "lockquake"
 
 // RedisSentinel is a primary with two replicas, and three Sentinels. The endpoints are the Sentinels' URLs,
@@ -86,7 +86,7 @@ func RedisSentinel() Service {
 	}
 }
 
-// Etcd is an etcd of three members. Each endpoint is a URL, http://HOST:PORT.
+// Etcd is an etcd cluster of three members. Each endpoint is a URL, http://HOST:PORT.
 func Etcd() Service {
 	return Service{
 		backend: "etcd", lock: "mutex", ttl: usualTTL,
@@ -96,7 +96,7 @@ func Etcd() Service {
 	}
 }
 
-// ZooKeeper is an ensemble of three servers. Each endpoint is HOST:PORT, as zk.Connect takes it.
+// ZooKeeper is an ensemble of three servers. Each endpoint is HOST:PORT, for zk.Connect.
 func ZooKeeper() Service {
 	return Service{
 		backend: "zookeeper", lock: "sequential", ttl: usualTTL,
@@ -107,7 +107,7 @@ func ZooKeeper() Service {
 }
 
 // Postgres is one PostgreSQL server. The endpoint is a URL,
-// postgres://USER:PASSWORD@HOST:PORT/postgres?sslmode=disable, of a user who may do everything.
+// postgres://USER:PASSWORD@HOST:PORT/postgres?sslmode=disable, of a superuser.
 func Postgres() Service {
 	return Service{
 		backend: "postgres", lock: "lease", ttl: usualTTL,
@@ -125,7 +125,7 @@ func Postgres() Service {
 	}
 }
 
-// standIn is the lock whose promises the judge holds this one to.
+// standIn returns lockquake's own lock whose promises the judge applies to this one.
 func (s Service) standIn(token bool) string {
 	if token {
 		return cmp.Or(s.tokenLock, s.lock)

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { Main(m) }
 // users numbers the users of this process.
 var users atomic.Int64
 
-// own connects a user of one of lockquake's own locks, by nothing but the endpoints.
+// own connects a user of one of lockquake's own locks, given nothing but the endpoints.
 func own(backend, name, port string) Connect {
 	return func(ctx context.Context, endpoints []string) (lock.Locker, error) {
 		list := all.All()
@@ -36,7 +36,7 @@ func own(backend, name, port string) Connect {
 			return nil, fmt.Errorf("%s has no lock %s", backend, name)
 		}
 		a := backends.Access{Backend: backend, Lock: name, TTL: usualTTL, Run: "own"}
-		if backend == "redlock" { // the usual 50 ms are too little on a busy machine
+		if backend == "redlock" { // the usual 50 ms are too short on a busy machine
 			a.Params = json.RawMessage(`{"node_timeout_ns": 1000000000}`)
 		}
 		for i, e := range endpoints {
@@ -59,12 +59,12 @@ func own(backend, name, port string) Connect {
 	}
 }
 
-// TestServices has a sound lock of lockquake's own on each service.
+// TestServices runs a correct lock of lockquake's own on each service.
 func TestServices(t *testing.T) {
 	if !everything() && second == nil {
 		t.Skip("left to make test-all: each backend's own tests put its locks to the suite, and TestExample puts one through locktest")
 	}
-	story := Scenario("redis-holder-pause") // which passes because it finds what a lease cannot prevent
+	story := Scenario("redis-holder-pause") // passes because it finds what a lease cannot prevent
 	for _, c := range []struct {
 		service    Service
 		lock, port string
@@ -77,7 +77,7 @@ func TestServices(t *testing.T) {
 		{Etcd(), "mutex", "client", nil},
 		{ZooKeeper(), "sequential", "client", nil},
 		{Postgres(), "lease", "client", nil},
-		{Postgres(), "advisory", "client", nil}, // its grants name no end
+		{Postgres(), "advisory", "client", nil}, // its grants have no expiry
 	} {
 		budget := 25 * time.Second // for two or three runs
 		if os.Getenv("LOCKQUAKE_TEST_ALL") != "" {
