@@ -121,7 +121,7 @@ func capacityCommand(std cli.Streams) *cobra.Command {
 	return c
 }
 
-// run checks everything first, so that nothing is started or written for a command line that cannot be carried out.
+// run checks the whole command line first, so that an invalid one starts and writes nothing.
 func (f *capacityFlags) run(ctx context.Context, std cli.Streams) error {
 	tell := cli.NewProgress(std.Err, false)
 	defer tell.Close()
@@ -165,7 +165,7 @@ func (f *capacityFlags) run(ctx context.Context, std cli.Streams) error {
 	return f.report(std, &s, err, stop.Interrupted())
 }
 
-// header is what is known of the sweep before it begins, with a new journal or the one to go on with.
+// header sets what is known of the sweep before it begins, and opens a new journal or the one to resume.
 func (f *capacityFlags) header(s *sweep.Sweep, tell *cli.Progress) error {
 	switch {
 	case f.repeat < 1:
@@ -209,7 +209,7 @@ func (f *capacityFlags) header(s *sweep.Sweep, tell *cli.Progress) error {
 	return nil
 }
 
-// olderSweep reads a sweep of a release that wrote no journal: its runs are in capacity.json.
+// olderSweep reads a sweep of a release that wrote no journal. Its runs are in capacity.json.
 func olderSweep(dir string) (results.Origin, []campaign.Result, error) {
 	old, err := capacity.Read(filepath.Join(dir, capacity.File))
 	if err != nil {
@@ -219,7 +219,7 @@ func olderSweep(dir string) (results.Origin, []campaign.Result, error) {
 	return old.Origin, before, err
 }
 
-// points are those of the request, with the options that all runs have in common.
+// points returns the requested points, and the options that all runs share.
 func (f *capacityFlags) points(ctx context.Context) (engine.Options, []sweep.Point, error) {
 	nodes, err := f.where.Read()
 	if err != nil {
@@ -237,12 +237,12 @@ func (f *capacityFlags) points(ctx context.Context) (engine.Options, []sweep.Poi
 	})
 }
 
-// drawCapacity writes the page for people into a file.
+// drawCapacity writes the HTML page into a file.
 func drawCapacity(file string, a capacity.Analysis) error {
 	return cli.DrawPage(file, func(w io.Writer) error { return capacity.HTML(w, a) })
 }
 
-// report writes the reports of what was measured, and says with what exit code to end.
+// report writes the reports of the measured points, and returns the exit code as an error.
 func (f *capacityFlags) report(std cli.Streams, s *sweep.Sweep, failed error, interrupted bool) error {
 	if len(s.File.Points) == 0 {
 		if failed == nil && interrupted {
@@ -253,7 +253,7 @@ func (f *capacityFlags) report(std cli.Streams, s *sweep.Sweep, failed error, in
 	a := capacity.Analyse(s.File)
 	err := drawCapacity(filepath.Join(s.Dir, capacity.FileReport), a)
 	if err != nil {
-		cli.Complain(std.Err, err) // the figures stand without their page
+		cli.Complain(std.Err, err) // the figures are valid without the page
 	}
 	if f.format.Value == "json" {
 		err = cli.WriteJSON(std.Out, s.File)

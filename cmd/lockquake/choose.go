@@ -79,7 +79,7 @@ func chooseCommand(std cli.Streams) *cobra.Command {
 	return c
 }
 
-// run checks everything first, so that nothing is started for a command line that cannot be carried out.
+// run checks the whole command line first, so that an invalid one starts nothing.
 func (f *chooseFlags) run(ctx context.Context, std cli.Streams, args []string) error {
 	switch {
 	case f.repeat < 0:
@@ -144,7 +144,7 @@ func (f *chooseFlags) run(ctx context.Context, std cli.Streams, args []string) e
 	return f.report(std, r, err)
 }
 
-// chooseRows are the locks that are named, or all.
+// chooseRows returns the locks that are named, or all of them.
 func chooseRows(catalog engine.Catalog, args []string, quick bool) ([]choose.Row, error) {
 	stories, err := scenarios.Load("stories/*")
 	if err != nil {
@@ -160,8 +160,8 @@ func chooseRows(catalog engine.Catalog, args []string, quick bool) ([]choose.Row
 	return rows, err
 }
 
-// candidates plans the runs of all locks. What this machine lacks is told; it is an error only where no lock can be
-// run.
+// candidates plans the runs of all locks. A lock whose requirements this machine lacks is listed with the reason. It
+// is an error only if no lock can run.
 func (f *chooseFlags) candidates(ctx context.Context, nodes *nodes.Source, rows []choose.Row,
 	with func(*engine.Options),
 ) (out []choose.Candidate, err error) {
@@ -191,7 +191,7 @@ func (f *chooseFlags) candidates(ctx context.Context, nodes *nodes.Source, rows 
 	return out, nil
 }
 
-// report prints the table, and says with what exit code to end.
+// report prints the table, and returns the exit code as an error.
 func (f *chooseFlags) report(std cli.Streams, r choose.Run, failed error) (err error) {
 	switch f.format.Value {
 	case "json":
@@ -203,7 +203,7 @@ func (f *chooseFlags) report(std cli.Streams, r choose.Run, failed error) (err e
 	}
 	page := filepath.Join(r.Dir, choose.FileReport)
 	if err := cli.DrawPage(page, r.Result.Page().HTML); err != nil {
-		cli.Complain(std.Err, err) // the table stands without its page
+		cli.Complain(std.Err, err) // the table is valid without the page
 	} else if f.format.Value == "text" {
 		fmt.Fprintf(std.Out, "\nreport  %s\n%s\n", cli.Shorten(page), cli.Shorten(r.Dir))
 	}

@@ -81,7 +81,7 @@ func cleanCommand(std cli.Streams) *cobra.Command {
 	return c
 }
 
-// tellSwept prints one thing a line.
+// tellSwept prints one removed thing per line.
 func tellSwept(w io.Writer, swept cluster.Swept) {
 	for _, group := range []struct {
 		what  string
@@ -102,7 +102,7 @@ func tellSwept(w io.Writer, swept cluster.Swept) {
 	}
 }
 
-// agree asks whether what was found is to be removed; nil is a yes.
+// agree asks whether to remove what was found; nil means yes.
 func agree(ctx context.Context, std cli.Streams, found cluster.Swept) error {
 	if found.Empty() {
 		return nil

@@ -70,7 +70,7 @@ func clientCommand(std cli.Streams) *cobra.Command {
 	return c
 }
 
-// scenario has a client for each check.
+// scenario returns a scenario with one client for each check.
 func (f *clientCheckFlags) scenario(argv []string) (scenarios.Scenario, error) {
 	program, err := nodes.ClientFromWords(argv)
 	if err != nil {

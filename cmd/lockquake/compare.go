@@ -40,7 +40,7 @@ It leaves a directory with compare.json and a page, compare.html; it is the last
 
 Flags come before the directories. --format bench is that of Go's benchmarks: benchstat -col group reads it.`
 
-// comparison is one of runs or of sweeps.
+// comparison is a comparison of runs or of sweeps.
 type comparison interface {
 	Hold([]compare.Demand) []compare.Answer
 	Text(io.Writer) error
@@ -141,7 +141,7 @@ func (f *compareFlags) run(std cli.Streams, a, b []string) error {
 	return f.print(std, res, demands, f.command(a, b))
 }
 
-// command is what makes the comparison again.
+// command returns the command that repeats the comparison.
 func (f *compareFlags) command(a, b []string) string {
 	words := []string{cli.CommandOf(f.flags, "compare", nil, "out", "format")}
 	for _, dir := range a {
@@ -156,7 +156,7 @@ func (f *compareFlags) command(a, b []string) string {
 	return strings.Join(words, " ")
 }
 
-// areSweeps tells whether directories are those of sweeps: all of them, or none.
+// areSweeps reports whether all directories are sweeps or all are runs. A mixture is an error.
 func areSweeps(dirs []string) (bool, error) {
 	sweep, run := "", ""
 	for _, dir := range dirs {
@@ -181,8 +181,8 @@ func sweepAt(dir string) (compare.Sweep, error) {
 	return compare.Sweep{Dir: dir, Sweep: s}, err
 }
 
-// compareGroups reads two groups and compares them. A directory that is named twice in one, such as by latest, counts
-// once.
+// compareGroups reads two groups and compares them. A directory that is named twice in a group, for example by latest,
+// counts once.
 func compareGroups[T any, R comparison](a, b []string, allow compare.Allow, read func(dir string) (T, error),
 	of func(a, b []T, allow compare.Allow) (R, error),
 ) (comparison, error) {
@@ -216,7 +216,7 @@ func compareGroups[T any, R comparison](a, b []string, allow compare.Allow, read
 	return res, nil
 }
 
-// print writes a comparison with what became of the demands, which decide the exit code.
+// print writes a comparison and the result of each demand. The demands decide the exit code.
 func (f *compareFlags) print(std cli.Streams, res comparison, demands []compare.Demand, command string) error {
 	code := cli.CodeMet
 	for _, one := range res.Hold(demands) {
@@ -239,7 +239,7 @@ func (f *compareFlags) print(std cli.Streams, res comparison, demands []compare.
 	page.Command = command
 	if err := errors.Join(os.MkdirAll(dir, 0o755), results.WriteJSON(filepath.Join(dir, compareFile), res),
 		cli.DrawPage(filepath.Join(dir, comparePage), page.HTML)); err != nil {
-		cli.Complain(std.Err, err) // the figures stand without their page
+		cli.Complain(std.Err, err) // the figures are valid without the page
 	} else if f.format.Value == "text" {
 		fmt.Fprintf(std.Out, "\nreport  %s\n%s\n", cli.Shorten(filepath.Join(dir, comparePage)), cli.Shorten(dir))
 	}

@@ -35,17 +35,17 @@ func historyCommand(std cli.Streams) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		defer func() { _ = m.Close() }() // files that were only read
+		defer func() { _ = m.Close() }() // the files were only read
 		if f.Value == "jsonl" {
 			return history.WriteJSONL(std.Out, m)
 		}
-		env, _ := results.ReadEnv(args[0]) // where it cannot be read, nobody knows the start
+		env, _ := results.ReadEnv(args[0]) // without it times count from the first event
 		return historyText(std.Out, m, env.Start)
 	}
 	return c
 }
 
-// historyText writes one line for each event; times are relative to start, or to the first event.
+// historyText writes one line per event. Times are relative to start, or to the first event.
 func historyText(w io.Writer, m *history.Merge, start int64) error {
 	return m.Write(w, func(b []byte, e *history.Event, process string) []byte {
 		if start == 0 {
@@ -55,7 +55,7 @@ func historyText(w io.Writer, m *history.Merge, start int64) error {
 	})
 }
 
-// eventText is one event as a line for people.
+// eventText formats one event as a line.
 func eventText(e *history.Event, process string, locks []string, start int64) string {
 	s := fmt.Sprintf("%12.3f ms  %-12s %-14s %-13s %-6s", ms(e.Time-start), process, e.User, e.Kind, e.Phase)
 	if int(e.Lock) < len(locks) {

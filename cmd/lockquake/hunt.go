@@ -124,7 +124,7 @@ type huntRun struct {
 	base    engine.Options
 }
 
-// run checks everything first, so that nothing is started for a command line that cannot be carried out.
+// run checks the whole command line first, so that an invalid one starts nothing.
 func (f *huntFlags) run(ctx context.Context, std cli.Streams) error {
 	tell := cli.NewProgress(std.Err, false)
 	defer tell.Close()
@@ -144,7 +144,7 @@ func (f *huntFlags) run(ctx context.Context, std cli.Streams) error {
 	return r.report(err)
 }
 
-// prepare reads the command line, finds out what can be done to the lock here, and opens the journal.
+// prepare reads the command line, finds the faults that can be injected here, and opens the journal.
 func (r *huntRun) prepare() (err error) {
 	if err := r.format.Check(); err != nil {
 		return err
@@ -175,7 +175,7 @@ func (r *huntRun) prepare() (err error) {
 	return r.open()
 }
 
-// find finds the lock.
+// find returns the lock that the flags name.
 func (r *huntRun) find() (backends.Lock, error) {
 	if r.huntFlags.backend == "" {
 		return backends.Lock{}, cli.Usagef("hunt: no lock is named: --backend redis --lock set-px-lua; `lockquake list locks` lists them")
@@ -192,7 +192,7 @@ func (r *huntRun) find() (backends.Lock, error) {
 	return locks[0], nil
 }
 
-// aims reads the goals.
+// aims parses the goals.
 func (r *huntRun) aims(lock backends.Lock) (err error) {
 	target := hunt.Target{Lock: lock, Servers: r.backend.Servers}
 	if r.hunt.Goals, err = hunt.Goals(r.goals, target); err != nil {
@@ -210,10 +210,10 @@ func (r *huntRun) aims(lock backends.Lock) (err error) {
 	return nil
 }
 
-// usualTTL is short, so that a grant can end and be followed by others within one run.
+// usualTTL is short, so that grants can expire and be followed by others within one run.
 const usualTTL = time.Second
 
-// space finds out what can be done to the lock here.
+// space determines what scripts can do to the lock on this machine.
 func (r *huntRun) space(lock backends.Lock) error {
 	ttl := cmp.Or(r.ttl, max(usualTTL, lock.MinTTL))
 	name := fmt.Sprintf("hunt-%s-%s", r.backend.Name, lock.Name)
@@ -243,7 +243,7 @@ func (r *huntRun) space(lock backends.Lock) error {
 		if i == 0 {
 			asked.Announced = slices.Clone(hello.Points)
 		}
-		asked.Announced = slices.DeleteFunc(asked.Announced, func(p string) bool { // not all announce it
+		asked.Announced = slices.DeleteFunc(asked.Announced, func(p string) bool { // keep the points that all clients announce
 			return !slices.Contains(hello.Points, p)
 		})
 	}
@@ -276,7 +276,7 @@ func (r *huntRun) space(lock backends.Lock) error {
 	return nil
 }
 
-// narrow leaves the faults that are asked for.
+// narrow restricts the faults to the requested ones.
 func (r *huntRun) narrow(space *script.Space) error {
 	for _, name := range slices.Concat(r.faults, r.spared) {
 		if _, known := chaos.Lookup(r.nodes.Catalog.Faults, name); !known {
@@ -292,7 +292,7 @@ func (r *huntRun) narrow(space *script.Space) error {
 	return nil
 }
 
-// seeds reads the scripts that are tried first.
+// seeds reads the scripts to try first.
 func (r *huntRun) seeds(space script.Space) (out []script.Script, err error) {
 	for _, name := range r.corpus {
 		if ext := filepath.Ext(name); ext != ".yaml" && ext != ".yml" {
@@ -318,7 +318,7 @@ func (r *huntRun) seeds(space script.Space) (out []script.Script, err error) {
 	return out, nil
 }
 
-// baseText is what every script is laid over.
+// baseText is the scenario on which every script is laid.
 const baseText = `name: %s
 claim: A script of a hunt.
 backend: {use: %s, lock: %s, ttl: %v}
@@ -343,7 +343,7 @@ func (r *huntRun) open() (err error) {
 	return nil
 }
 
-// bytesOf reads an amount of room.
+// bytesOf parses a size in bytes.
 func bytesOf(text string) (int64, error) {
 	n, err := humanize.ParseBytes(text)
 	if err != nil || n > math.MaxInt64 {
@@ -352,7 +352,7 @@ func bytesOf(text string) (int64, error) {
 	return int64(n), nil
 }
 
-// report hands out what was found, writes it down, and says with what exit code to end.
+// report prints and writes the result, and returns the exit code as an error.
 func (r *huntRun) report(failed error) error {
 	r.hunt.Fill(&r.result)
 	switch {
@@ -368,7 +368,7 @@ func (r *huntRun) report(failed error) error {
 	err := errors.Join(r.hunt.HandOut(), r.result.Write(dir), r.drawRuns())
 	page := filepath.Join(dir, hunt.FileReport)
 	if e := cli.DrawPage(page, func(w io.Writer) error { return r.result.HTML(w, dir) }); e != nil {
-		cli.Complain(r.std.Err, e) // the figures stand without their page
+		cli.Complain(r.std.Err, e) // the figures are valid without the page
 	}
 	if r.format.Value == "json" {
 		err = errors.Join(err, cli.WriteJSON(r.std.Out, r.result))
@@ -395,7 +395,7 @@ func (r *huntRun) report(failed error) error {
 	return nil
 }
 
-// drawRuns draws the reports of the runs that the page refers to.
+// drawRuns draws the reports of the runs to which the page links.
 func (r *huntRun) drawRuns() (err error) {
 	var dirs []string
 	for _, f := range r.result.Findings {

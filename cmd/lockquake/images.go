@@ -39,7 +39,7 @@ func imagesCommand(std cli.Streams) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			switch err := images.Build(c.Context(), std.Err, args...); {
 			case errors.Is(err, images.ErrMissing):
-				return cli.Exit{Code: cli.CodeMissing} // it was told
+				return cli.Exit{Code: cli.CodeMissing} // the reason was printed already
 			case err != nil || len(args) > 0:
 				return err
 			}

@@ -27,7 +27,7 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// item is one entry of a list; what does not belong to a kind of entry is left out.
+// item is an entry of a list. Fields that its kind does not have are omitted.
 type item struct {
 	Name    string             `json:"name"`
 	Backend string             `json:"backend,omitempty"`
@@ -38,15 +38,15 @@ type item struct {
 	MinTTL  string             `json:"min_ttl,omitempty"`
 	Offers  *backends.Offers   `json:"offers,omitempty"`
 	File    string             `json:"file,omitempty"`
-	Points  []string           `json:"points,omitempty"`   // that a step can arm
+	Points  []string           `json:"points,omitempty"`   // that steps can arm
 	Counts  []results.Quantity `json:"counts,omitempty"`   // usable in expect
 	Measure []results.Quantity `json:"measures,omitempty"` // usable in expect
 	Tone    results.Tone       `json:"tone,omitempty"`
 
-	path string // folder and name of a scenario
+	path string // directory and name of a scenario
 }
 
-// lists makes each list that can be asked for.
+// lists has a constructor for each list.
 var lists = map[string]func() []item{
 	"backends":  listBackends,
 	"locks":     listLocks,
@@ -57,7 +57,7 @@ var lists = map[string]func() []item{
 	"measures":  listMeasures,
 }
 
-// listNames is the keys of lists in the order of the help.
+// listNames are the keys of lists, in the order of the help.
 var listNames = []string{"backends", "locks", "workloads", "faults", "scenarios", "checkers", "measures"}
 
 func listCommand(std cli.Streams) *cobra.Command {
@@ -121,7 +121,7 @@ func listCommand(std cli.Streams) *cobra.Command {
 	return c
 }
 
-// chosenItems returns the items of a list that the pattern, if there is one, and the backend leave.
+// chosenItems returns the items of a list that match the pattern, if any, and the backend.
 func chosenItems(items []item, args []string, backend string) ([]item, error) {
 	if backend != "" {
 		if names := nodes.BackendNames(listed.Clients(nodes.Catalog().Backends)); !slices.Contains(names, backend) {
@@ -147,7 +147,7 @@ func chosenItems(items []item, args []string, backend string) ([]item, error) {
 	return items, nil
 }
 
-// printLocks prints a table with a head, and all columns of it only where they were asked for.
+// printLocks prints a table with a header. Wide selects all columns.
 func printLocks(std cli.Streams, items []item, wide bool) error {
 	var table figure.Table
 	for i, r := range append([][]string{lockColumns}, lockRows(nodes.Catalog().Backends, false)...) {
@@ -215,7 +215,7 @@ func listFaults() []item {
 	return out
 }
 
-// folders are those of the scenarios in the order of a list: what most people come for first, broken locks last.
+// folders are the directories of the scenarios in list order: the most wanted first, broken locks last.
 var folders = []string{"stories", "healthy", "rates", "random", "controls"}
 
 func listScenarios() []item {
@@ -236,13 +236,13 @@ func listCheckers() []item {
 	return out
 }
 
-// tones say what the judge does with a count above zero that expect does not name.
+// tones describe what the judge does with a count above zero that expect does not name.
 var tones = map[results.Tone]string{
 	results.Violation: " It must be 0 unless expect names it.",
 	results.Doubtful:  " Told next to the verdict unless expect names it.",
 }
 
-// listMeasures lists what expect can name.
+// listMeasures lists the measures that expect can name.
 func listMeasures() []item {
 	out := []item{}
 	for _, q := range checkers.All().Quantities() {
@@ -264,10 +264,10 @@ func listSuite() []item {
 	return out
 }
 
-// prefixOfStories begins the names of the scenarios that the stories of somebody else's lock become.
+// prefixOfStories begins the names of scenarios that are made for the lock in a file.
 const prefixOfStories = "locktest-"
 
-// storiesOf prints the stories of the lock that a file describes.
+// storiesOf prints the stories for the lock that a file describes.
 func storiesOf(std cli.Streams, file string) error {
 	text := std.In
 	if file != "-" {

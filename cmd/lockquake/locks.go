@@ -8,16 +8,16 @@ import (
 	"github.com/lockquake/lockquake/backends/listed"
 )
 
-// lockColumns heads the table of locks, which docs/backends.md carries too.
+// lockColumns are the headings of the table of locks, also in docs/backends.md.
 var lockColumns = []string{
 	"backend", "lock", "waits", "try", "renewal", "tells loss", "token", "re-entrant", "fair", "expires", "shared",
 	"what it is",
 }
 
-// wrongMark begins, behind what a lock is, what is wrong with it on purpose.
+// wrongMark separates the description of a lock from what is deliberately wrong with it.
 const wrongMark = " WRONG: "
 
-// lockRows is the table of locks. With merge, backends that have the very same lock share a row.
+// lockRows returns the table of locks. With merge, backends with an identical lock share a row.
 func lockRows(list []listed.Backend, merge bool) [][]string {
 	var rows [][]string
 	for _, b := range list {
@@ -33,7 +33,7 @@ func lockRows(list []listed.Backend, merge bool) [][]string {
 	return rows
 }
 
-// sameLock finds the row that differs in the backend at most, or -1.
+// sameLock returns the index of a row that differs at most in the backend, or -1.
 func sameLock(rows [][]string, row []string) int {
 	for i, r := range rows {
 		if reflect.DeepEqual(r[1:], row[1:]) {
@@ -63,7 +63,7 @@ func mark(yes bool) string {
 	return "-"
 }
 
-// unlessNo is a word of an offer, where it offers something.
+// unlessNo returns the word of a capability, or "-" if there is none.
 func unlessNo(word string) string {
 	if word == "no" || word == "none" {
 		return "-"
@@ -71,8 +71,7 @@ func unlessNo(word string) string {
 	return word
 }
 
-// narrow makes a row of at most 80 columns: what matters for the choice of a lock, and whether it is wrong on
-// purpose.
+// narrow shortens a row to 80 columns: what matters for the choice of a lock, and whether it is deliberately wrong.
 func narrow(row []string) []string {
 	doc := row[len(row)-1]
 	wrong := mark(strings.Contains(doc, wrongMark))

@@ -1,5 +1,5 @@
-// Lockquake benchmarks distributed locks and breaks the world under them. Each verb has a file of its own; this one
-// knows how the program begins and with what exit code it ends.
+// Lockquake benchmarks distributed locks and injects faults under them. Each verb has a file of its own; this one
+// starts the program and determines its exit code.
 package main
 
 import (
@@ -25,7 +25,7 @@ func main() {
 	os.Exit(execute(os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }
 
-// execute carries out one command line and returns the exit code.
+// execute runs one command line and returns the exit code.
 func execute(args []string, std cli.Streams) int {
 	people := cli.Streams{
 		In: std.In, Out: cli.NewPrinted(std.Out), Err: cli.NewPrinted(std.Err),
@@ -49,8 +49,8 @@ Exit codes: 0 expectations met, 1 an expectation failed, 2 bad usage or scenario
 
 The verb node is what lockquake starts on its nodes; it has help of its own.`
 
-// newRoot makes the verbs. Those for people print through people; those that nodes run have std as it is, for they
-// speak a protocol over it.
+// newRoot returns the root command with all verbs. Verbs for people print through people; verbs for nodes use std,
+// because they speak a protocol over it.
 func newRoot(std, people cli.Streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "lockquake",
@@ -58,7 +58,7 @@ func newRoot(std, people cli.Streams) *cobra.Command {
 		Long:          rootDoc,
 		Version:       cli.Version,
 		SilenceErrors: true,
-		// Without it, no verb is near enough to be suggested.
+		// with less, no verb is similar enough to be suggested
 		SuggestionsMinimumDistance: 2,
 		SilenceUsage:               true,
 		Args:                       cli.VerbOnly,
@@ -84,8 +84,8 @@ func newRoot(std, people cli.Streams) *cobra.Command {
 	return root
 }
 
-// enoughAddresses refuses to work where the runtime may find no addresses for its heap: it would end the process in the
-// middle of anything, with its stacks and code 2.
+// enoughAddresses refuses to start if the runtime may run out of address space for its heap. That would end the
+// process at any moment, with a stack trace and code 2.
 func enoughAddresses(verb string, may uint64) error {
 	const need = 4 << 30 // a small run takes 1.3 GiB, and the runtime reserves more in large steps
 	if may >= need || verb == "version" || verb == "help" {
@@ -98,7 +98,7 @@ func enoughAddresses(verb string, may uint64) error {
 	}
 }
 
-// strayVerb refuses a word that is no verb also where help is asked for, which comes before all else.
+// strayVerb refuses an unknown verb even with --help, which cobra handles before everything else.
 func strayVerb(root *cobra.Command, args []string) error {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -106,7 +106,7 @@ func strayVerb(root *cobra.Command, args []string) error {
 		args = args[1:]
 	}
 	c, rest, err := root.Find(args)
-	// a shell asks for completions
+	// the "__" verbs are requests of a shell for completions
 	if err != nil || !c.HasSubCommands() || len(args) > 0 && strings.HasPrefix(args[0], "__") {
 		return nil
 	}

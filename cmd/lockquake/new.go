@@ -25,7 +25,7 @@ var newText string
 
 var newTemplate = template.Must(template.New("new").Parse(newText))
 
-// newTTL is that of a new scenario, where the lock can have it.
+// newTTL is the TTL of a new scenario, if the lock supports it.
 const newTTL = 2 * time.Second
 
 func newCommand(std cli.Streams) *cobra.Command {
@@ -67,7 +67,7 @@ func newCommand(std cli.Streams) *cobra.Command {
 	return c
 }
 
-// newScenario writes a scenario that is right.
+// newScenario returns the text of a valid scenario.
 func newScenario(name string, b backends.Backend, l backends.Lock) ([]byte, error) {
 	var text bytes.Buffer
 	err := newTemplate.Execute(&text, map[string]any{
@@ -81,7 +81,7 @@ func newScenario(name string, b backends.Backend, l backends.Lock) ([]byte, erro
 	return text.Bytes(), err
 }
 
-// writeNew writes a file that was not there.
+// writeNew writes a file, and fails if it exists.
 func writeNew(file string, text []byte) (err error) {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {

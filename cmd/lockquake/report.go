@@ -63,7 +63,7 @@ func reportCommand(std cli.Streams) *cobra.Command {
 	return c
 }
 
-// reportSweeps draws sweeps on one page, and prints where it is.
+// reportSweeps draws sweeps on one page, and prints its path.
 func reportSweeps(std cli.Streams, dirs []string, page string) error {
 	if page == "" {
 		if len(dirs) > 1 {

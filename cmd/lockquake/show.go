@@ -63,8 +63,8 @@ func showCommand(std cli.Streams) *cobra.Command {
 	return c
 }
 
-// textsOf are the scenarios that a word names, with keys replaced. Stories of the regression suite are those of the
-// lock; without one, they are their files.
+// textsOf returns the scenarios that a word names, with keys replaced. Stories of the regression suite are those for
+// the lock; without a lock and keys, they are the story files.
 func textsOf(word, lock string, set []string, tell func(string, ...any)) (out [][]byte, err error) {
 	if nodes.OfSuite(word) && lock == "" && len(set) == 0 {
 		return words.StoryFiles(word)
@@ -82,7 +82,7 @@ func textsOf(word, lock string, set []string, tell func(string, ...any)) (out []
 	return out, err
 }
 
-// vocabulary is what a scenario can name, as its JSON Schema has it.
+// vocabulary returns the names that a scenario can use, for its JSON Schema.
 func vocabulary(c engine.Catalog) scenarios.Vocabulary {
 	var v scenarios.Vocabulary
 	for _, b := range c.Backends {
@@ -127,7 +127,7 @@ type decoder = func(into any) error
 
 var errAsked = errors.New("only asked for the keys")
 
-// instance is what can be named, with the struct of its own keys: the one that it would have decoded.
+// instance describes a name, with the struct that its own keys decode into.
 func instance(name, doc string, start func(decode decoder) (any, error)) scenarios.Instance {
 	i := scenarios.Instance{Word: scenarios.Word{Name: name, Doc: doc}}
 	_, _ = start(func(into any) error {

@@ -99,7 +99,7 @@ func suiteCommand(std cli.Streams) *cobra.Command {
 	return c
 }
 
-// suiteRun is a suite under way.
+// suiteRun is a suite in progress.
 type suiteRun struct {
 	*suiteFlags
 	std     cli.Streams
@@ -109,12 +109,12 @@ type suiteRun struct {
 	config  suite.Config
 	dir     string
 	journal *campaign.Journal
-	start   time.Duration // about how long servers take to start
+	start   time.Duration // estimated time that servers take to start
 	before  *suite.Result // the baseline; nil: none
 	result  suite.Result
 }
 
-// run checks everything first, so that nothing is started for a command line that cannot be carried out.
+// run checks the whole command line first, so that an invalid one starts nothing.
 func (f *suiteFlags) run(ctx context.Context, std cli.Streams, args []string) error {
 	tell := cli.NewProgress(std.Err, f.dryRun)
 	defer tell.Close()
@@ -142,7 +142,7 @@ func (f *suiteFlags) run(ctx context.Context, std cli.Streams, args []string) er
 	return r.report(code)
 }
 
-// prepare reads the command line and what it names, and makes the cells.
+// prepare reads the command line and the files it names, and makes the cells.
 func (r *suiteRun) prepare(args []string) (err error) {
 	if err := r.format.Check(); err != nil {
 		return err
@@ -150,7 +150,7 @@ func (r *suiteRun) prepare(args []string) (err error) {
 	if r.repeat < 0 || r.most < 0 || r.budget < 0 || r.ttl < 0 {
 		return cli.Usagef("suite: --repeat, --most, --budget and --ttl are not negative")
 	}
-	command := r.command(args) // read moves what --client says
+	command := r.command(args) // before read, which moves --client into the rows
 	if r.config, err = r.read(args); err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (r *suiteRun) prepare(args []string) (err error) {
 	return nil
 }
 
-// olderSuite reads a suite of a release that wrote no journal: its runs are in suite.json.
+// olderSuite reads a suite of a release that wrote no journal. Its runs are in suite.json.
 func olderSuite(dir string) (results.Origin, []campaign.Result, error) {
 	old, err := suite.Read(dir)
 	return old.Origin, old.Results(), err
@@ -209,7 +209,7 @@ func readSuite(flag, dir string) (suite.Result, error) {
 	return old, nil
 }
 
-// read is the file, or what takes its place, with the flags laid over it.
+// read returns the configuration from the file or from the arguments, with the flags applied.
 func (r *suiteRun) read(args []string) (c suite.Config, err error) {
 	isFile := func(arg string) bool { return strings.HasSuffix(arg, ".yaml") || strings.HasSuffix(arg, ".yml") }
 	switch {
@@ -239,7 +239,7 @@ func (r *suiteRun) read(args []string) (c suite.Config, err error) {
 		for i := range c.Locks {
 			c.Locks[i].Client = client
 		}
-		r.where.Clients = nil // it is part of the rows now
+		r.where.Clients = nil // it is in the rows now
 	}
 	for i := range c.Locks {
 		c.Locks[i].Set = append(slices.Clone(c.Locks[i].Set), set...)
@@ -267,12 +267,12 @@ func (r *suiteRun) read(args []string) (c suite.Config, err error) {
 	return c, nil
 }
 
-// command is what makes the suite again.
+// command returns the command that repeats the suite.
 func (r *suiteRun) command(args []string) string {
 	return cli.CommandOf(r.flags, "suite", args, "resume", "out", "format", "verbose", "budget", "baseline", "dry-run")
 }
 
-// check finds out which cells can be run here, and how.
+// check determines which cells can run here, and with which options.
 func (r *suiteRun) check(ctx context.Context) ([]engine.Options, error) {
 	out := make([]engine.Options, len(r.result.Cells))
 	for i := range r.result.Cells {
@@ -299,20 +299,20 @@ func (r *suiteRun) check(ctx context.Context) ([]engine.Options, error) {
 	return out, nil
 }
 
-// tryOn checks a cell, and notes what the clients lack that its story needs.
+// tryOn checks a cell, and notes what its story needs and the clients lack.
 func (r *suiteRun) tryOn(c *suite.Cell, o engine.Options) error {
 	plan, err := engine.Check(o)
 	if err != nil {
 		return err
 	}
 	if err := engine.Lacks(plan, c.Hellos); err != nil {
-		c.Apart, _, _ = strings.Cut(err.Error(), "\n") // without the line of the story and a caret
+		c.Apart, _, _ = strings.Cut(err.Error(), "\n") // without the line of the story and its caret
 	}
 	return nil
 }
 
-// announce says what will be run, about how long it takes, and what will not be: on the standard output where nothing
-// else is asked for.
+// announce prints what will run, an estimate of the time, and what will not run. A dry run in text form prints this on
+// standard output.
 func (r *suiteRun) announce() {
 	say, list := r.tell.Say, r.dryRun && r.format.Value != "json"
 	if list {
@@ -340,10 +340,10 @@ func (r *suiteRun) announce() {
 		suite.Takes(r.result.Cells, r.result.Repeat, r.start).Round(time.Second), s.Apart)
 }
 
-// list prints the cells for a program, where that is asked for: those that can be run with their scenarios.
+// list prints the cells as JSON if requested. Cells that can run have their scenarios.
 func (r *suiteRun) list() error {
 	if r.format.Value != "json" {
-		return nil // they were announced
+		return nil // announce has printed them
 	}
 	for i := range r.result.Cells {
 		if c := &r.result.Cells[i]; c.Apart == "" && c.NotRun == "" {
@@ -353,7 +353,7 @@ func (r *suiteRun) list() error {
 	return cli.WriteJSON(r.std.Out, r.result)
 }
 
-// runAll makes the runs. It returns the exit code of what went wrong beside verdicts.
+// runAll makes the runs. It returns the exit code for errors other than verdicts.
 func (r *suiteRun) runAll(options []engine.Options) int {
 	b := suiteReader{&batch.Batch{
 		Std: r.std, Tell: r.tell, Stop: r.stop, Format: "table", Several: true,
@@ -373,7 +373,7 @@ func (r *suiteRun) runAll(options []engine.Options) int {
 	return cli.ExitCode(err)
 }
 
-// drawn is the seed of a cell's n-th run from 0 whose story has none.
+// drawn returns the seed of the n-th run (from 0) of a cell whose story has none.
 func (r *suiteRun) drawn(n int) uint64 {
 	if r.seed == 0 {
 		return batch.DrawSeed()
@@ -381,17 +381,17 @@ func (r *suiteRun) drawn(n int) uint64 {
 	return r.seed + uint64(n)
 }
 
-// suiteReader tells of the runs of a suite, whose table is made of its cells.
+// suiteReader shows the runs of a suite. Its table consists of cells, not runs.
 type suiteReader struct{ *batch.Batch }
 
-// End tells of a run, and keeps no report: there may be many.
+// End shows a run and drops its report, because there may be many.
 func (s suiteReader) End(j campaign.Job, r *campaign.Result) error {
 	err := s.Batch.End(j, r)
 	s.Reports = nil
 	return err
 }
 
-// leave says of all cells without a run that they were not run.
+// leave marks all cells without a run as not run.
 func (r *suiteRun) leave() {
 	for i := range r.result.Cells {
 		if c := &r.result.Cells[i]; c.State() == suite.NotRun && c.NotRun == "" {
@@ -400,7 +400,7 @@ func (r *suiteRun) leave() {
 	}
 }
 
-// report writes the suite down, prints it, and says with what exit code to end.
+// report writes the suite, prints it, and returns the exit code as an error.
 func (r *suiteRun) report(code int) error {
 	if err := r.result.Write(r.dir); err != nil {
 		return err
@@ -448,7 +448,7 @@ func (r *suiteRun) report(code int) error {
 	return nil
 }
 
-// code is the exit code of what was found.
+// code returns the exit code of the results.
 func (r *suiteRun) code(x *suite.Comparison) int {
 	s := r.result.Sums()
 	ran := s.Green + s.Red + s.Unknown

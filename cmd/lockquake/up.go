@@ -37,7 +37,7 @@ With --format json it prints what a client process finds in ` + "`access`" + ` o
 program that starts it keeps its standard input open, and gives --until-eof: then the servers are gone when that program
 is.`
 
-// upPatience is how long the servers may take until they serve.
+// upPatience is how long the servers may take to serve.
 const upPatience = 2 * time.Minute
 
 func upCommand(std cli.Streams) *cobra.Command {
@@ -73,14 +73,14 @@ func upCommand(std cli.Streams) *cobra.Command {
 		defer stop()
 		if untilEOF {
 			go func() {
-				_, _ = io.Copy(io.Discard, std.In) // an error is an end, too
+				_, _ = io.Copy(io.Discard, std.In) // an error ends it as well
 				stop()
 			}()
 		}
 		if provider == "swarm" {
 			return cli.Usagef("up --provider swarm: the addresses of its servers are those of a closed network between the hosts, which no client of yours is in; there are auto, docker and local")
 		}
-		// As child processes the servers listen on 127.0.0.1: clients of this machine do not reach a run's own network.
+		// Child processes listen on 127.0.0.1: clients on this machine cannot reach a run's own network.
 		p, _, err := nodes.ChooseWith(ctx, provider, cluster.ChooseOptions{Loopback: true})
 		if err != nil {
 			return err
@@ -90,13 +90,13 @@ func upCommand(std cli.Streams) *cobra.Command {
 	return c
 }
 
-// up is a backend whose servers are started for somebody else's clients.
+// up is a backend whose servers are started for external clients.
 type up struct {
 	topology topology.Topology
 	access   backends.Access
 }
 
-// newUp reads the backend section as a scenario has it.
+// newUp parses the backend section of a scenario.
 func newUp(backend string, sets []string) (*up, error) {
 	i := slices.IndexFunc(all.All(), func(b listed.Backend) bool { return b.Name == backend && !b.InProcess })
 	if i < 0 {
@@ -127,9 +127,9 @@ func newUp(backend string, sets []string) (*up, error) {
 	return &up{topology: t, access: backends.Access{Backend: backend, Lock: l.Name, TTL: s.Backend.TTL}}, nil
 }
 
-// run starts the servers, calls serves when they do, waits for the end of ctx, and removes them.
+// run starts the servers, calls serves once they serve, waits for the end of ctx, and removes them.
 func (u *up) run(ctx context.Context, p cluster.Provider, serves func() error) (err error) {
-	logs, remove, err := state.Scratch("up") // where it fails they stay, until clean takes them
+	logs, remove, err := state.Scratch("up") // after a failure the logs stay, until clean removes them
 	if err != nil {
 		return fmt.Errorf("make a directory for the servers' logs: %w", err)
 	}
@@ -169,7 +169,7 @@ func (u *up) run(ctx context.Context, p cluster.Provider, serves func() error) (
 	return nil
 }
 
-// print tells where the servers are.
+// print shows where the servers listen.
 func (u *up) print(std cli.Streams, format string) error {
 	if format == "json" {
 		return cli.WriteJSON(std.Out, u.access)

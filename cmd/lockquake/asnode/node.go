@@ -1,4 +1,4 @@
-// Package asnode is the verb node: what this program does on the nodes of a run.
+// Package asnode implements the verb node: what this program runs as on the nodes of a run.
 package asnode
 
 import (
@@ -42,7 +42,7 @@ const nodeDoc = `Node is what lockquake starts on the nodes of a run; nobody els
 objects and ledger speak the protocol of docs/protocol.md over standard streams, and end when their standard input does.
 Agent acts on the processes of a run over standard streams, and heals all that it did when its input ends.`
 
-// Command is what runs on nodes. Those kinds that speak a protocol are given std as it is.
+// Command returns the verb node. Nodes that speak a protocol use std directly, not people.
 func Command(people, std cli.Streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:    "node",
@@ -106,7 +106,7 @@ func Command(people, std cli.Streams) *cobra.Command {
 	return c
 }
 
-// swarmCommands are what connects the supervisor to the hosts of a swarm.
+// swarmCommands returns the verbs that connect the supervisor to the hosts of a swarm.
 func swarmCommands(std cli.Streams) []*cobra.Command {
 	return []*cobra.Command{{
 		Use:   "hub",
@@ -127,7 +127,7 @@ func swarmCommands(std cli.Streams) []*cobra.Command {
 	}}
 }
 
-// listening is a node that serves users at an address.
+// listening returns the verb of a node that serves users at an address.
 func listening(kind, address, short string, std cli.Streams,
 	serve func(context.Context, resource.Options) error,
 ) *cobra.Command {
@@ -139,7 +139,7 @@ func listening(kind, address, short string, std cli.Streams,
 	return c
 }
 
-// objectsCommand is an object store, which has a directory too.
+// objectsCommand returns the verb of an object store, which also has a directory.
 func objectsCommand(std cli.Streams) *cobra.Command {
 	var dir string
 	c := listening("objects", ":7072", "Be an object store over HTTP: a resource that locks protect in a run", std,
@@ -150,17 +150,17 @@ func objectsCommand(std cli.Streams) *cobra.Command {
 	return c
 }
 
-// asker is a lock service's connection of its own for those who check sequencers.
+// asker is a separate connection to the lock service for checking sequencers.
 type asker struct {
 	lock.SequencerChecker
 	locker lock.Locker
 	conn   backends.Connection
 }
 
-// Close frees both.
+// Close closes the locker and the connection.
 func (a asker) Close() error { return errors.Join(a.locker.Close(), a.conn.Close()) }
 
-// sequencers connects to the lock service that access names, as a client of it does.
+// sequencers connects to the lock service that access names, as a client does.
 func sequencers(ctx context.Context, access json.RawMessage) (resource.SequencerChecker, error) {
 	var a backends.Access
 	if err := json.Unmarshal(access, &a); err != nil {
@@ -189,7 +189,7 @@ func sequencers(ctx context.Context, access json.RawMessage) (resource.Sequencer
 	return nil, fmt.Errorf("there is no lock %s of %s", a.Lock, a.Backend)
 }
 
-// InProcess is the main function of a node that is a goroutine: the same verb, on other streams.
+// InProcess is the main function of a node that runs as a goroutine: the same verb on other streams.
 func InProcess(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error {
 	std := cli.Streams{In: stdin, Out: stdout, Err: io.Discard, Goroutine: true}
 	root := &cobra.Command{Use: "lockquake", SilenceErrors: true, SilenceUsage: true}
@@ -198,7 +198,7 @@ func InProcess(ctx context.Context, args []string, stdin io.Reader, stdout io.Wr
 	return root.ExecuteContext(ctx)
 }
 
-// reachCommand is the node that tells from a client's place which addresses it can connect to.
+// reachCommand returns the verb that reports which addresses a client can connect to from its place.
 func reachCommand(std cli.Streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   engine.ReachVerb + " ADDRESS...",
@@ -222,16 +222,16 @@ func reachCommand(std cli.Streams) *cobra.Command {
 					return err
 				}
 			}
-			_, _ = io.Copy(io.Discard, std.In) // until nobody listens any more
+			_, _ = io.Copy(io.Discard, std.In) // until the supervisor closes it
 			return nil
 		},
 	}
 }
 
-// connects is how often an address is connected to: the fastest connect is one round trip and little else.
+// connects is the number of connects per address. The fastest is close to one round trip.
 const connects = 5
 
-// fastestConnect returns the ns that the fastest of some connects took.
+// fastestConnect returns the duration of the fastest of several connects, in ns.
 func fastestConnect(ctx context.Context, address string) (ns int64, err error) {
 	ns = math.MaxInt64
 	d := net.Dialer{Timeout: 5 * time.Second}

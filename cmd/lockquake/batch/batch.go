@@ -20,28 +20,28 @@ import (
 	"github.com/lockquake/lockquake/results/report"
 )
 
-// Batch is the runs of one command line.
+// Batch holds the runs of one command line.
 type Batch struct {
 	Std     cli.Streams
 	Tell    *cli.Progress
 	Stop    cli.Interrupt
 	Format  string // text, json or table
-	Several bool   // scenarios: one that cannot be run must not keep the others from it
+	Several bool   // several scenarios: one that cannot run must not stop the others
 	Explain bool
-	Whole   bool            // all that is known of a run is printed
-	Metrics *metrics.Server // nil: not asked for
+	Whole   bool            // print everything that is known of a run
+	Metrics *metrics.Server // nil: not requested
 	Reports []results.Report
 	Began   int64  // when the process began; 0 after its first run
 	Last    string // directory of the last run
-	swept   bool   // what dead runs left behind
+	swept   bool   // leftovers of dead runs were removed
 	Some    bool   // at least one run was judged
-	missing bool   // at least one run was not made, for something that it needs is not there
+	missing bool   // at least one run was not made because something it needs is missing
 	Code    int
 
 	followed func(verdict string) // ends the metrics of the run under way
 }
 
-// Begin tells of a run, and has it tell how far it is.
+// Begin announces a run and has it report its progress.
 func (b *Batch) Begin(j campaign.Job, o *engine.Options) {
 	b.announce(j)
 	if o.Began, b.Began = b.Began, 0; o.Began == 0 {
@@ -60,9 +60,9 @@ func (b *Batch) announce(j campaign.Job) {
 	}
 }
 
-// End shows the verdict of a run. Whatever comes of it, there is a report.
+// End shows the verdict of a run. Every run gets a report, whatever its outcome.
 func (b *Batch) End(j campaign.Job, r *campaign.Result) error {
-	if j.Cannot != nil { // it did not begin
+	if j.Cannot != nil { // the run did not begin
 		b.announce(j)
 	}
 	b.Tell.Finish()
@@ -77,7 +77,7 @@ func (b *Batch) End(j campaign.Job, r *campaign.Result) error {
 	default:
 		code = cli.Worse(code, b.judged(r))
 	}
-	if r.NotMade == "" || code != cli.CodeMissing { // close tells what that means beside others
+	if r.NotMade == "" || code != cli.CodeMissing { // Close decides what a missing requirement means among several runs
 		b.Code = cli.Worse(b.Code, code)
 	}
 	if b.followed != nil {
@@ -87,7 +87,7 @@ func (b *Batch) End(j campaign.Job, r *campaign.Result) error {
 	return nil
 }
 
-// Sweep removes what dead runs left behind, once: what this command leaves behind is its own to remove.
+// Sweep removes the leftovers of dead runs once, before the first run. It must not touch those of this command.
 func (b *Batch) Sweep(o engine.Options) {
 	if b.swept {
 		return
@@ -102,7 +102,7 @@ func (b *Batch) Sweep(o engine.Options) {
 	}
 }
 
-// notRun reports a run that was not made. Where it is the only one, the message alone is told.
+// notRun reports a run that was not made. If it is the only one and something is missing, only the message is shown.
 func (b *Batch) notRun(o engine.Options, code int, err error) {
 	b.missing = b.missing || code == cli.CodeMissing
 	if err == nil || !b.Several && code == cli.CodeMissing {
@@ -126,7 +126,7 @@ func (b *Batch) Show(rep results.Report) error {
 	return report.Text(b.Std.Out, rep, cli.Manner(b.Std.Out, b.Whole)...)
 }
 
-// judged draws the report of a run, and prints its verdict.
+// judged draws the report of a run, prints its verdict, and returns the exit code.
 func (b *Batch) judged(r *campaign.Result) int {
 	b.Last = r.At
 	if r.Unjudged != nil {
@@ -154,8 +154,8 @@ func (b *Batch) judged(r *campaign.Result) int {
 // Fail prints an error of a run.
 func (b *Batch) Fail(err error) { cli.Complain(b.Tell, err) }
 
-// Close prints what belongs to all runs together, and returns the exit code as an error. Where one of several
-// scenarios could not be run, the batch is inconclusive; where none could be, something needed is missing.
+// Close prints the summary of all runs, and returns the exit code as an error. If some of several scenarios could not
+// run, the batch is inconclusive. If none could, something needed is missing.
 func (b *Batch) Close() error {
 	switch {
 	case b.missing && (!b.Several || !b.Some):
@@ -179,8 +179,8 @@ func (b *Batch) Close() error {
 	return nil
 }
 
-// table prints the row of each scenario, where there is more than one run. Standard output is a program's where it
-// reads objects there.
+// table prints one row per scenario if there is more than one run. With JSON output the table goes to the progress
+// stream, because a program reads standard output.
 func (b *Batch) table() error {
 	switch {
 	case b.Format == "table" && len(b.Reports) > 0:

@@ -17,22 +17,22 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// Opening is how the campaign of a verb begins, or goes on.
+// Opening describes the campaign of a verb, new or resumed.
 type Opening struct {
-	Verb string // its directory is named after it
+	Verb string // name of the campaign in messages, such as "suite"
 	What string // names it in messages, such as "suite"
 
-	Out, Resume string // as the flags say
-	// Command makes it again. Where it takes a seed, that follows it: Seed, or one that is drawn for 0, or that of the
-	// campaign that is gone on with.
+	Out, Resume string // values of the flags
+	// Command repeats the campaign. If Seeded, --seed is appended to it: Seed, or a drawn one if Seed is 0, or that of
+	// the resumed campaign.
 	Command string
 	Seeded  bool
 	Seed    uint64
-	// Older reads the results of releases that wrote no journal; nil if every release wrote one.
+	// Older reads the results of releases that wrote no journal. It is nil if every release wrote one.
 	Older func(dir string) (results.Origin, []campaign.Result, error)
 }
 
-// Journal returns the directory, the journal and the seed. Nothing is written before there is a result.
+// Journal returns the directory, the journal and the seed. Nothing is written before the first result.
 func (o Opening) Journal(tell *cli.Progress) (dir string, j *campaign.Journal, seed uint64, err error) {
 	now := time.Now().UTC()
 	origin := results.Origin{Version: cli.Version, Started: now.Format(time.RFC3339), Host: engine.Host()}
@@ -86,7 +86,7 @@ func (o Opening) open() (*campaign.Journal, error) {
 	return j, nil
 }
 
-// seedOf returns the seed with which a command ends.
+// seedOf returns the seed at the end of a command.
 func seedOf(command string) (uint64, error) {
 	_, text, _ := strings.Cut(command, " --seed ")
 	seed, err := strconv.ParseUint(text, 10, 64)
@@ -96,10 +96,10 @@ func seedOf(command string) (uint64, error) {
 	return seed, nil
 }
 
-// DrawSeed returns a seed other than 0, small enough for every reader of JSON.
+// DrawSeed returns a random seed other than 0 that every JSON reader can represent.
 func DrawSeed() uint64 {
 	var b [8]byte
-	// It cannot fail: the Go runtime ends the program where the system has no randomness.
+	// It cannot fail: the Go runtime ends the program if the system has no randomness.
 	_, _ = rand.Read(b[:])
 	return binary.LittleEndian.Uint64(b[:])>>22 + 1
 }

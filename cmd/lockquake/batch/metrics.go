@@ -8,7 +8,7 @@ import (
 	"github.com/lockquake/lockquake/internal/metrics"
 )
 
-// MetricsFlag is where a verb serves metrics of its runs.
+// MetricsFlag is the address at which a verb serves metrics of its runs.
 type MetricsFlag struct{ addr string }
 
 // Add adds --metrics-addr.
@@ -17,7 +17,7 @@ func (m *MetricsFlag) Add(fl *pflag.FlagSet) {
 		"serve metrics for Prometheus at this address while runs last, such as :9464 (loopback) or 0.0.0.0:9464")
 }
 
-// Serve begins to serve, where that was asked for. The server must be closed; nil: it was not.
+// Serve starts the metrics server, which the caller must close. It returns nil if no address was given.
 func (m *MetricsFlag) Serve(tell *cli.Progress, verbose bool) (*metrics.Server, error) {
 	if m.addr == "" {
 		return nil, nil
@@ -31,12 +31,12 @@ func (m *MetricsFlag) Serve(tell *cli.Progress, verbose bool) (*metrics.Server, 
 	return s, nil
 }
 
-// Follow has a run tell its metrics, until the function that it returns is called with the verdict.
+// Follow has a run report to the metrics server. Call end with the verdict.
 func Follow(s *metrics.Server, o *engine.Options) (end func(verdict string)) {
 	lock, show := o.Scenario.Backend.Lock, o.Progress
 	for _, k := range o.Catalog.Backends {
 		if l, ok := k.Lock(lock); ok && k.Name == o.Scenario.Backend.Use {
-			lock = l.Name // where the scenario names none, the backend's first
+			lock = l.Name // if the scenario names none: the backend's first lock
 		}
 	}
 	m := s.Run(o.Scenario.Name, o.Scenario.Backend.Use, lock)

@@ -20,8 +20,7 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// ByHand is a backend's topology in a network that compose runs, with everything as a scenario has it that sets
-// nothing.
+// ByHand is a backend's topology in a network that compose runs, with the defaults of every setting.
 type ByHand struct {
 	backend  string
 	Profile  int // topology.Maker.Profile
@@ -32,17 +31,17 @@ type ByHand struct {
 	Nodes    []*cluster.Node
 }
 
-// The network of docker-compose.yml: the first two numbers of its addresses, and the variable of .env that replaces
+// The network of docker-compose.yml: the first two numbers of its addresses, and the variable in .env that overrides
 // them. Networks of runs are in 10.128.0.0/10.
 const (
 	composeNet  = "10.127"
 	NetVariable = "LOCKQUAKE_NET"
 )
 
-// New makes the topology. Each backend has addresses of its own, by topology.Maker.Profile.
+// New returns the topology of a backend. Each backend has its own addresses, by topology.Maker.Profile.
 func New(name string) (ByHand, error) { return NewIn(name, composeNet) }
 
-// NewIn makes it in another network, such as 10.99.
+// NewIn returns the topology in another network, such as 10.99.
 func NewIn(name, network string) (ByHand, error) {
 	whole, err := netip.ParsePrefix(network + ".0.0/16")
 	if err != nil {
@@ -70,7 +69,7 @@ func NewIn(name, network string) (ByHand, error) {
 	return ByHand{}, cli.Usagef("there is no backend %q; `lockquake list backends` lists them", name)
 }
 
-// NodeCommands are what the containers of docker-compose.yml run beside the servers.
+// NodeCommands returns the verbs that containers of docker-compose.yml run besides the servers.
 func NodeCommands(std cli.Streams) []*cobra.Command {
 	var check bool
 	ready := &cobra.Command{
@@ -94,7 +93,7 @@ func NodeCommands(std cli.Streams) []*cobra.Command {
 	}}
 }
 
-// readyFile is there while the nodes serve.
+// readyFile exists while the nodes serve.
 const readyFile = cluster.ContainerData + "/ready"
 
 func asked(file string) error {
@@ -104,8 +103,8 @@ func asked(file string) error {
 	return nil
 }
 
-// keepReady asks again and again whether the topology serves, which also forms it where its nodes have to be introduced
-// to each other.
+// keepReady asks repeatedly whether the topology serves. Asking also forms clusters whose nodes must be introduced to
+// each other.
 func keepReady(ctx context.Context, std cli.Streams, backend string) error {
 	p, err := NewIn(backend, cmp.Or(os.Getenv(NetVariable), composeNet))
 	if err != nil {
@@ -137,7 +136,7 @@ func keepReady(ctx context.Context, std cli.Streams, backend string) error {
 	}
 }
 
-// serves asks one node.
+// serves asks one node whether it serves.
 func serves(ctx context.Context, backend, node string) error {
 	p, err := NewIn(backend, cmp.Or(os.Getenv(NetVariable), composeNet))
 	if err != nil {

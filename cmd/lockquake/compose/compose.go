@@ -1,5 +1,5 @@
-// Package compose makes docker-compose.yml out of what the backends say of their nodes, and what its containers run
-// beside the servers.
+// Package compose generates docker-compose.yml from the backends' descriptions of their nodes, and implements what its
+// containers run besides the servers.
 package compose
 
 import (
@@ -54,7 +54,7 @@ const composeHead = `# Each backend with the command lines that its runs have, f
 # Redis Cluster answer with the addresses of their network, which reach from this machine only where containers run on it.
 `
 
-// Backends names the backends that have nodes.
+// Backends returns the names of the backends that have nodes.
 func Backends() []string {
 	var out []string
 	for _, b := range all.All() {
@@ -65,8 +65,8 @@ func Backends() []string {
 	return out
 }
 
-// File is the text of docker-compose.yml for some backends. Values are written as JSON, which YAML reads, so that none
-// needs care.
+// File returns the text of docker-compose.yml for some backends. Values are written as JSON, which is valid YAML and
+// needs no quoting rules.
 func File(names ...string) ([]byte, error) {
 	var ports, services bytes.Buffer
 	for _, name := range names {
@@ -88,7 +88,7 @@ func File(names ...string) ([]byte, error) {
 	return []byte(composeHead + ports.String() + "\nservices:\n" + services.String() + network), nil
 }
 
-// composeService is what a service of docker-compose.yml says, in this order.
+// composeService is a service of docker-compose.yml, with its keys in this order.
 type composeService []struct {
 	key   string
 	value any
@@ -100,9 +100,9 @@ func (s composeService) write(b *bytes.Buffer, name string) {
 		var v bytes.Buffer
 		enc := json.NewEncoder(&v)
 		enc.SetEscapeHTML(false)
-		// Strings, and lists and maps of them, can always be written.
+		// Strings, and lists and maps of strings, can always be encoded.
 		_ = enc.Encode(pair.value)
-		// Compose takes a dollar sign for the beginning of a variable.
+		// Compose expands a dollar sign as a variable.
 		fmt.Fprintf(b, "    %s: %s\n", pair.key, movable(strings.TrimSpace(strings.ReplaceAll(v.String(), "$", "$$"))))
 	}
 	b.WriteString("\n")
@@ -113,13 +113,13 @@ var (
 	composePort    = regexp.MustCompile(`"127\.0\.0\.1:20([0-9]{3}):`)
 )
 
-// movable has variables for the network and for the ports of this machine, with what they are where .env sets none.
+// movable replaces the network and the ports of this machine by variables with the current values as defaults.
 func movable(text string) string {
 	text = composeAddress.ReplaceAllString(text, "$${"+NetVariable+":-"+composeNet+"}")
 	return composePort.ReplaceAllString(text, `"127.0.0.1:$${LOCKQUAKE_PORTS:-20}$1:`)
 }
 
-// serviceName is the name of a node among those of all backends.
+// serviceName returns a node's name that is unique among all backends.
 func (p ByHand) serviceName(node string) string {
 	if strings.HasPrefix(node, p.backend+"-") {
 		return node
@@ -127,19 +127,20 @@ func (p ByHand) serviceName(node string) string {
 	return p.backend + "-" + node
 }
 
-// MostProfiles is the highest topology.Maker.Profile for which there are ports, and portsEach how many it has at least.
+// MostProfiles is the highest topology.Maker.Profile that has ports. PortsEach is the least number of ports of a
+// profile.
 const (
 	MostProfiles = 39
 	PortsEach    = 20
 )
 
-// Published is the port of this machine's loopback address behind which a node serves. Profile 1 begins at 20101, 2 at
-// 20201, and so on; all are below 21000. Profile 11 shares the hundred of 1, and begins at 20121.
+// Published returns the loopback port of this machine that leads to a node. Profile 1 begins at 20101, 2 at 20201, and
+// so on; all are below 21000. Profile 11 shares the hundred of 1, and begins at 20121.
 func (p ByHand) Published(i int) int {
 	return 20001 + 100*(p.Profile%10) + PortsEach*(p.Profile/10) + i
 }
 
-// service is one server node.
+// service returns the service of a server node.
 func (p ByHand) service(i int) (composeService, error) {
 	n, spec := p.Nodes[i], p.Specs[i]
 	argv := n.ContainerCommand()
@@ -158,7 +159,7 @@ func (p ByHand) service(i int) (composeService, error) {
 	}...), nil
 }
 
-// readyService is the container that brings the nodes together.
+// readyService returns the service that brings the nodes together.
 func (p ByHand) readyService() composeService {
 	verb := []string{"/lockquake", "node", "ready", p.backend}
 	return append(p.container(node.SelfProgram, "ready", verb), composeService{
@@ -167,7 +168,7 @@ func (p ByHand) readyService() composeService {
 	}...)
 }
 
-// environment tells our own program where the network is, for it asks the nodes by their addresses.
+// environment adds the network for lockquake's own program, which asks the nodes by their addresses.
 func environment(image string, of []string) []string {
 	if image != node.SelfProgram {
 		return of
@@ -175,7 +176,7 @@ func environment(image string, of []string) []string {
 	return append(slices.Clone(of), NetVariable+"="+composeNet)
 }
 
-// container is what all services have.
+// container returns the keys that all services have.
 func (p ByHand) container(image, hostname string, argv []string) composeService {
 	return composeService{
 		{"profiles", []string{p.backend}},
@@ -192,7 +193,7 @@ func healthcheck(test []string) map[string]any {
 	return map[string]any{"test": test, "interval": "500ms", "timeout": "3s", "retries": 120}
 }
 
-// healthOf is how a container finds out whether its own node answers.
+// healthOf returns the command by which a container checks its own node.
 func (p ByHand) healthOf(s node.Spec) ([]string, error) {
 	switch {
 	case s.Image == node.SelfProgram:

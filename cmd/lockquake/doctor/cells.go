@@ -25,30 +25,30 @@ const (
 	Never = "does-not-apply"
 )
 
-// Cell is one fault in one column with one provider.
+// Cell is the result of one fault in one column with one provider.
 type Cell struct {
 	Provider string `json:"provider"`
 	Fault    string `json:"fault"`
 	Node     string `json:"node"`   // server, client, resource or link
-	Answer   string `json:"answer"` // yes where any way works, no, or does-not-apply
+	Answer   string `json:"answer"` // yes if any way works; else no or does-not-apply
 	Ways     []way  `json:"ways,omitempty"`
 }
 
-// way is one way in which a fault works.
+// way is the result of one way to inject a fault.
 type way struct {
-	Keys   string `json:"keys,omitempty"` // of the fault, as a scenario writes them
-	Answer string `json:"answer"`         // as of a cell
-	// what does it, where there are several: netem, queue, tbf, vdso, faketime
+	Keys   string `json:"keys,omitempty"` // keys of the fault, as in a scenario
+	Answer string `json:"answer"`         // as in a cell
+	// the mechanism, if there are several: netem, queue, tbf, vdso, faketime
 	By       string    `json:"by,omitempty"`
-	Reason   string    `json:"reason,omitempty"`   // why not
-	Evidence string    `json:"evidence,omitempty"` // of the receipt, where it was tried
+	Reason   string    `json:"reason,omitempty"`   // why it does not work
+	Evidence string    `json:"evidence,omitempty"` // of the receipt, if it was tried
 	Healed   string    `json:"healed,omitempty"`   // of the receipt of the heal
-	Hosts    []string  `json:"hosts,omitempty"`    // of a swarm, that the targets were on
+	Hosts    []string  `json:"hosts,omitempty"`    // of a swarm: hosts of the targets
 	At       time.Time `json:"at,omitzero"`        // when it was tried
-	Cached   bool      `json:"cached"`             // it was tried by an earlier doctor
+	Cached   bool      `json:"cached"`             // tried by an earlier doctor
 }
 
-// Word says how it went in a few words.
+// Word summarizes the result in a few words.
 func (w way) Word() string {
 	switch {
 	case w.Answer == No:
@@ -59,8 +59,8 @@ func (w way) Word() string {
 	return w.Answer
 }
 
-// matrix fills all cells of a provider. What is refused is not tried. What worked with this program since the
-// machine was booted is not tried again.
+// matrix fills all cells of a provider. It does not try what a run would refuse, nor repeat what this program has seen
+// to work since the machine booted.
 func (d *doctor) matrix(ctx context.Context, p cluster.Provider, fresh bool) ([]Cell, error) {
 	list, err := attempts()
 	if err != nil {
@@ -95,7 +95,7 @@ func (d *doctor) matrix(ctx context.Context, p cluster.Provider, fresh bool) ([]
 	return out, nil
 }
 
-// add counts a way in.
+// add counts the result of a way.
 func (c *Cell) add(w way) {
 	rank := []string{Never, No, Yes}
 	if slices.Index(rank, w.Answer) > slices.Index(rank, c.Answer) {
@@ -106,8 +106,8 @@ func (c *Cell) add(w way) {
 	}
 }
 
-// answers finds the answer of each attempt, by its index in the list. An attempt that would repeat another one has
-// none.
+// answers returns the result of each attempt, by its index in the list. An attempt that would repeat another one has
+// no result.
 func (d *doctor) answers(ctx context.Context, p cluster.Provider, list []attempt, cache *trialCache) (map[int]way,
 	error,
 ) {
@@ -150,7 +150,7 @@ func (d *doctor) answers(ctx context.Context, p cluster.Provider, list []attempt
 	return ways, nil
 }
 
-// again tells whether an attempt repeats what the fault does by itself: the queue, where there is no netem.
+// again reports whether an attempt repeats the fault's default. That is so for the queue if netem is refused.
 func (d *doctor) again(p cluster.Provider, a attempt) (bool, error) {
 	const queue, netem = "engine: " + string(links.Queue), "engine: " + string(links.Netem)
 	if !strings.Contains(a.keys, queue) {
@@ -161,7 +161,7 @@ func (d *doctor) again(p cluster.Provider, a attempt) (bool, error) {
 	return w != nil, err
 }
 
-// refused asks what a run would ask before it starts anything; nil where it may be tried.
+// refused runs the checks that precede a run, and returns nil if the attempt may be made.
 func (d *doctor) refused(p cluster.Provider, a attempt) (*way, error) {
 	o, err := d.options(p, []attempt{a})
 	if err != nil {
@@ -176,13 +176,13 @@ func (d *doctor) refused(p cluster.Provider, a attempt) (*way, error) {
 	case errors.As(err, &why) && why.Never:
 		return &way{Keys: a.keys, Answer: Never}, nil
 	case errors.As(err, &missing) && missing.Err != nil:
-		// it may be several, with a line for each
+		// the reason may have several lines
 		return &way{Keys: a.keys, Answer: No, Reason: cli.InOneLine(missing.Err)}, nil
 	}
 	return nil, err
 }
 
-// matrixText is the cells as tables, one for each provider, with the reasons below.
+// matrixText prints the cells as tables, one for each provider, with the reasons below.
 func matrixText(cells []Cell) string {
 	var b strings.Builder
 	var notes []string
@@ -213,10 +213,10 @@ func matrixText(cells []Cell) string {
 	return b.String()
 }
 
-// sums count the ways that were tried, and of these the ones that an earlier doctor tried.
+// sums counts the ways that were tried, and those of them that an earlier doctor tried.
 type sums struct {
 	tried, cached int
-	hosts         map[string]int // of a swarm: on which so many were tried
+	hosts         map[string]int // of a swarm: number of ways tried, by host
 }
 
 func (s *sums) add(w way) {
@@ -248,7 +248,7 @@ func (s *sums) text() string {
 	return out + fmt.Sprintf("\n%d of the %d worked before, with this program and since this machine was booted; --fresh tries them again\n", s.cached, s.tried)
 }
 
-// text is a cell of the table. Each reason has one note, wherever it stands.
+// text returns a cell of the table. Equal reasons share one note.
 func (c Cell) text(notes *[]string) string {
 	if c.Answer == Never {
 		return "-"

@@ -1,4 +1,4 @@
-// Package doctor is the verb doctor: it tries every fault on nodes that are thrown away, and remembers what worked.
+// Package doctor implements the verb doctor. It tries every fault on throwaway nodes and caches what worked.
 package doctor
 
 import (
@@ -22,9 +22,9 @@ import (
 	"github.com/lockquake/lockquake/results/figure"
 )
 
-// Diagnosis is what doctor found.
+// Diagnosis is the result of doctor.
 type Diagnosis struct {
-	Provider string                `json:"provider"` // what auto takes
+	Provider string                `json:"provider"` // the provider that auto chooses
 	Reason   string                `json:"reason"`
 	Machine  []cluster.ProbeResult `json:"machine"`
 	Hosts    []cluster.HostSeen    `json:"hosts,omitempty"` // of a swarm
@@ -45,7 +45,7 @@ Of a Docker Swarm it lists all hosts: what the agent on each says it cannot do, 
 round trips between each two; and by how much times of the two may be wrong against each other. Faults are then tried on
 the hosts that can have nodes.`
 
-// everyProvider stands for all providers that can be had.
+// everyProvider selects all available providers.
 const everyProvider = "all"
 
 // Command is the verb doctor.
@@ -84,7 +84,7 @@ func Command(std cli.Streams) *cobra.Command {
 		tell := cli.NewProgress(std.Err, true)
 		stop := cli.Interruptible(c.Context(), tell)
 		defer stop.Done()
-		log := slog.New(slog.DiscardHandler) // what becomes of nodes that are thrown away is nobody's business
+		log := slog.New(slog.DiscardHandler) // nobody needs the logs of throwaway nodes
 		if verbose {
 			log = cli.Logger(std.Err, verbose)
 		}
@@ -111,7 +111,7 @@ func Command(std cli.Streams) *cobra.Command {
 	return c
 }
 
-// diagnose looks at the machine and tries the faults with every provider that can be had.
+// diagnose inspects the machine and tries the faults with every available provider.
 func (d *doctor) diagnose(ctx context.Context, with []string, fresh bool) (Diagnosis, error) {
 	var out Diagnosis
 	images, err := imageKeys()
@@ -127,7 +127,7 @@ func (d *doctor) diagnose(ctx context.Context, with []string, fresh bool) (Diagn
 	for _, name := range with {
 		p, _, err := nodes.Choose(ctx, name)
 		if err != nil {
-			continue // the machine's part says why
+			continue // the diagnosis of the machine says why
 		}
 		if s, ok := p.(cluster.Surveyor); ok {
 			if out.Hosts, err = s.Survey(ctx, Prober); err != nil {
@@ -143,7 +143,7 @@ func (d *doctor) diagnose(ctx context.Context, with []string, fresh bool) (Diagn
 	return out, nil
 }
 
-// Prober is a node that listens, and does nothing else.
+// Prober returns a node that listens and does nothing else.
 func Prober(name string) node.Spec {
 	const port = "probe"
 	return node.Spec{
@@ -153,7 +153,7 @@ func Prober(name string) node.Spec {
 	}
 }
 
-// HostsText is a table of the hosts of a swarm, and one of the ways between them.
+// HostsText returns a table of the hosts of a swarm, and one of the routes between them.
 func HostsText(hosts []cluster.HostSeen) string {
 	if len(hosts) == 0 {
 		return ""
@@ -193,7 +193,7 @@ func HostsText(hosts []cluster.HostSeen) string {
 	return out + "\n"
 }
 
-// cannot is what a host cannot do, with the reasons.
+// cannot lists what a host cannot do, with the reasons.
 func cannot(h cluster.HostSeen) string {
 	if h.Lacks != "" {
 		return "have nodes (" + cli.OneLine(h.Lacks) + ")"
@@ -205,10 +205,10 @@ func cannot(h cluster.HostSeen) string {
 	return strings.Join(out, "; ")
 }
 
-// dash stands for what is not known, or not there.
+// dash returns "-" for an empty text.
 func dash(text string) string { return cmp.Or(text, "-") }
 
-// imageKeys names the images that the backends' nodes need, as long as a scenario asks for no other version.
+// imageKeys returns the keys of the images that the backends' nodes need in their default versions.
 func imageKeys() ([]string, error) {
 	var keys []string
 	for _, name := range compose.Backends() {

@@ -24,8 +24,8 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// The columns of doctor's matrix: what a fault is tried on. A link fault is tried on the links of a client to all other
-// nodes.
+// The columns of doctor's matrix are the kinds of target. A link fault is tried on the links from a client to all
+// other nodes.
 const (
 	onServer   = string(node.Server)
 	onClient   = string(node.Client)
@@ -35,7 +35,7 @@ const (
 
 var columns = []string{onServer, onClient, onResource, onLink}
 
-// testbed is a topology to be thrown away, with its node for each column.
+// testbed is a throwaway topology, with the target node for each column.
 type testbed struct {
 	name    string
 	backend string
@@ -43,23 +43,23 @@ type testbed struct {
 	on      map[string]string
 }
 
-// testbeds are what faults are tried on. etcd is built in, so it can be had everywhere. On three hosts that have the
-// nodes in turn, etcd-1, client-2 and the register are on one each.
+// testbeds are the topologies on which faults are tried. etcd is built in, so it is available everywhere. On three
+// hosts that get the nodes in turn, etcd-1, client-2 and the register are on different ones.
 var testbeds = map[string]testbed{
 	"plain": {name: "plain", backend: "etcd", on: map[string]string{
 		onServer: "etcd-1", onClient: "client-2",
 		onResource: "register", onLink: "client-2",
 	}},
-	// A disk of its own, which must be there before the server starts.
+	// its disk must exist before the server starts
 	"disk": {name: "disk", backend: "etcd", on: map[string]string{onServer: "etcd-1"}},
-	// A program in C, for what Go programs cannot be told, with data that it can do without.
+	// a C program, for faults that do not work on Go programs, with data that may be lost
 	"redis": {
 		name: "redis", backend: "redis", set: "persistence: everysec",
 		on: map[string]string{onServer: "redis-1"},
 	},
 }
 
-// attempt is one way in which a fault works, to be tried in one column.
+// attempt is one way to inject a fault, to be tried in one column.
 type attempt struct {
 	kind    chaos.Kind
 	keys    string
@@ -68,7 +68,7 @@ type attempt struct {
 	on      string
 }
 
-// attempts are all ways of all faults, but for those that do nothing.
+// attempts returns all ways of all faults, except those that do nothing.
 func attempts() ([]attempt, error) {
 	var out []attempt
 	for _, k := range faults.Kinds() {
@@ -94,7 +94,7 @@ func attempts() ([]attempt, error) {
 	return out, nil
 }
 
-// columnsOf says on what a fault acts.
+// columnsOf returns the columns in which a fault acts.
 func columnsOf(k chaos.Kind, f chaos.Fault) []string {
 	_, linked := f.(chaos.Linked)
 	_, wants := f.(chaos.Wanting)
@@ -125,7 +125,7 @@ func testbedFor(k chaos.Kind, f chaos.Fault, column string) testbed {
 	return testbeds["plain"]
 }
 
-// serves reports whether the service of a testbed can do what the fault asks of it.
+// serves reports whether the service of a testbed supports the fault.
 func serves(t testbed, f chaos.Fault) bool {
 	w, wants := f.(chaos.Wanting)
 	if !wants {
@@ -137,10 +137,10 @@ func serves(t testbed, f chaos.Fault) bool {
 	return err == nil && w.Wants(top.Service(nil)) == nil
 }
 
-// id names the attempt among all.
+// id identifies the attempt.
 func (a attempt) id() string { return a.kind.Name + " on " + a.column + " {" + a.keys + "}" }
 
-// String says for people what is tried.
+// String describes the attempt for people.
 func (a attempt) String() string {
 	text := a.kind.Name
 	if a.keys != "" {
@@ -149,7 +149,7 @@ func (a attempt) String() string {
 	return text + " on a " + a.column
 }
 
-// options is the run of some attempts on their testbed.
+// options returns the run of some attempts on their testbed.
 func (d *doctor) options(p cluster.Provider, list []attempt) (engine.Options, error) {
 	o := tryout.Options{
 		Name: "doctor-" + list[0].testbed.name, Backend: list[0].testbed.backend,
@@ -165,14 +165,14 @@ func (d *doctor) options(p cluster.Provider, list []attempt) (engine.Options, er
 	}, err
 }
 
-// doctor tries.
+// doctor tries faults and reports the results.
 type doctor struct {
-	out  string // a directory for what runs write
+	out  string // directory of the runs' output
 	log  *slog.Logger
 	tell func(format string, args ...any)
 }
 
-// newDoctor makes a doctor; done removes what it wrote.
+// newDoctor returns a doctor. done removes its files.
 func newDoctor(log *slog.Logger, tell func(string, ...any)) (d *doctor, done func(), err error) {
 	out, remove, err := state.Scratch("doctor")
 	if err != nil {
@@ -181,7 +181,8 @@ func newDoctor(log *slog.Logger, tell func(string, ...any)) (d *doctor, done fun
 	return &doctor{out: out, log: log, tell: tell}, func() { _ = remove() }, nil
 }
 
-// try tries attempts on one testbed, and tells of each. What the testbed itself does not bear is tried alone.
+// try makes attempts on one testbed, and reports each result. If the testbed does not start for all of them, each is
+// tried alone.
 func (d *doctor) try(ctx context.Context, p cluster.Provider, list []attempt, told func(attempt, way)) error {
 	o, err := d.options(p, list)
 	if err != nil {
@@ -217,8 +218,8 @@ func (d *doctor) try(ctx context.Context, p cluster.Provider, list []attempt, to
 	return nil
 }
 
-// roundsOf orders attempts, given as indices of the list. Those that end a process come last. The nodes of one
-// column are never the target of two attempts at once.
+// roundsOf orders attempts, given as indices of the list. Attempts that kill a process come last. Two attempts in one
+// column are never made at the same time.
 func roundsOf(list []attempt) [][][]int {
 	var out [][][]int
 	for _, kills := range []bool{false, true} {
@@ -241,7 +242,7 @@ func roundsOf(list []attempt) [][][]int {
 	return out
 }
 
-// seenOf reads the answer from the receipts.
+// seenOf derives the result from the receipts.
 func seenOf(f history.Fault) way {
 	w := way{Answer: Yes, By: f.Receipt.By, Evidence: f.Receipt.Evidence, At: time.Now().UTC().Truncate(time.Second)}
 	if f.Healed != nil {

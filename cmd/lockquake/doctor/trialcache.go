@@ -14,24 +14,24 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster/executable"
 )
 
-// trialCache is what doctor has seen to work with one provider. It is valid for one boot of the machine, one program,
-// one user and one engine.
+// trialCache holds the ways that worked with one provider. It is valid for one boot of the machine, one program, one
+// user and one container engine.
 type trialCache struct {
 	Key  trialKey       `json:"key"`
-	Ways map[string]way `json:"ways"` // by the id of an attempt
+	Ways map[string]way `json:"ways"` // by id of the attempt
 
 	path string
 }
 
-// trialKey is everything that an answer may depend on and that can be told at once.
+// trialKey is all that a result may depend on, as far as it can be read without a trial.
 type trialKey struct {
 	Boot    string `json:"boot"`
 	Program string `json:"program"` // hash of lockquake's own binary
 	User    int    `json:"user"`
-	Engine  string `json:"engine,omitempty"` // which container engine, and its kernel
+	Engine  string `json:"engine,omitempty"` // the container engine, and its kernel
 }
 
-// openTrialCache reads what was tried before; a cache of another boot, program, user or engine is an empty one.
+// openTrialCache reads the cache. A cache of another boot, program, user or engine counts as empty.
 func openTrialCache(ctx context.Context, p cluster.Provider) (*trialCache, error) {
 	hash, err := executable.SelfHash()
 	if err != nil {
@@ -50,7 +50,8 @@ func openTrialCache(ctx context.Context, p cluster.Provider) (*trialCache, error
 	return c, nil
 }
 
-// trialCachePath is where the cache of a provider is kept; "" for a user without such a place, who tries each time.
+// trialCachePath returns the cache file of a provider. It is "" for a user without a cache directory; then nothing is
+// remembered.
 func trialCachePath(p cluster.Provider) string {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -59,7 +60,7 @@ func trialCachePath(p cluster.Provider) string {
 	return filepath.Join(dir, "lockquake", "doctor-"+p.Name()+".json")
 }
 
-// readTrialCache reads a cache of whatever key; one that cannot be read is empty.
+// readTrialCache reads a cache with any key. An unreadable one counts as empty.
 func readTrialCache(path string) *trialCache {
 	c := &trialCache{path: path}
 	if text, err := os.ReadFile(path); err == nil && json.Unmarshal(text, c) != nil {
@@ -68,8 +69,8 @@ func readTrialCache(path string) *trialCache {
 	return c
 }
 
-// note records what worked. What did not is tried again the next time, because the machine may have been busy. What
-// the machine lacks is asked each time and never tried.
+// note records a way that worked. Failures are tried again next time, because the machine may have been busy. Missing
+// requirements are checked each time without a trial.
 func (c *trialCache) note(a attempt, w way) {
 	if w.Answer == No {
 		return
@@ -80,7 +81,7 @@ func (c *trialCache) note(a attempt, w way) {
 	c.Ways[a.id()] = w
 }
 
-// save writes the cache; where that is not possible, nothing is remembered.
+// save writes the cache, unless there is no place for it.
 func (c *trialCache) save() error {
 	if c.path == "" {
 		return nil

@@ -21,13 +21,13 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// attachFlags are the flags of a verb whose runs may use a service that somebody else runs.
+// attachFlags are the flags of a verb whose runs may use an external service.
 type attachFlags struct {
 	File    string
 	yes     bool
-	secrets []string // files and variables that it may read beside its own
-	sent    []string // the files and variables that its passwords are from
-	strange []string // those of them that nobody has named
+	secrets []string // further files and variables whose passwords may be sent
+	sent    []string // the files and variables that the passwords come from
+	strange []string // those of them that neither belong to the attach file nor were named by --secret
 }
 
 func (a *attachFlags) add(fl *pflag.FlagSet) {
@@ -37,7 +37,7 @@ func (a *attachFlags) add(fl *pflag.FlagSet) {
 		"with --attach: a file, or a variable of the environment, whose password may be sent there, where it is neither beside the file nor named LOCKQUAKE_...; may be repeated")
 }
 
-// attachFile is a service that somebody else runs.
+// attachFile describes an external service.
 type attachFile struct {
 	Backend   string           `yaml:"backend"`
 	Prefix    string           `yaml:"prefix"`
@@ -49,7 +49,7 @@ type attachFile struct {
 	Sentinels *attachSentinels `yaml:"sentinels"`
 }
 
-// attachTLS names the files of TLS.
+// attachTLS names the TLS files.
 type attachTLS struct {
 	CA         string `yaml:"ca"`
 	Cert       string `yaml:"cert"`
@@ -57,7 +57,7 @@ type attachTLS struct {
 	ServerName string `yaml:"server_name"`
 }
 
-// attachSentinels are the Sentinels, which have a login of their own.
+// attachSentinels describes the Sentinels, which have a login of their own.
 type attachSentinels struct {
 	Master    string   `yaml:"master"`
 	Endpoints []string `yaml:"endpoints"`
@@ -65,7 +65,7 @@ type attachSentinels struct {
 	Password  secret   `yaml:"password"`
 }
 
-// secret says where a password is: never in the file itself.
+// secret says where a password is stored. The attach file itself never has one.
 type secret struct {
 	Env  string `yaml:"env"`
 	File string `yaml:"file"`
@@ -101,8 +101,7 @@ func (a *attachFlags) read() (*engine.Attached, error) {
 	return out, err
 }
 
-// withoutPasswordLine is an error of the file without the line that it is about, where that may have the password that
-// should not be there.
+// withoutPasswordLine returns the error without the line of the file if that line may contain a password.
 func withoutPasswordLine(err error) error {
 	var wrong *scenarios.Error
 	text, line, _ := strings.Cut(err.Error(), "\n")
@@ -116,19 +115,19 @@ func withoutPasswordLine(err error) error {
 	return err
 }
 
-// attachReader makes a service of a file.
+// attachReader converts an attach file to a service.
 type attachReader struct {
-	dir     string // of the file: where the names of other files begin
+	dir     string // directory of the attach file, to which its file names are relative
 	params  scenarios.Params
-	secrets []string // the files and variables that passwords were read from: paths, and names behind a $
+	secrets []string // where passwords were read from: paths, and variables as $NAME
 }
 
-// ownVariable begins the names of variables that an attach file may read without being asked.
+// ownVariable is the prefix of the variables that an attach file may read without consent.
 const ownVariable = "$LOCKQUAKE_"
 
-// own reports whether a secret belongs to the attach file: a file of its folder, links followed, or a variable of
-// lockquake's. Any other may be a secret that has nothing to do with the service, and would reach the author of the
-// attach file.
+// own reports whether a secret belongs to the attach file: a file in its directory (links resolved), or a LOCKQUAKE_
+// variable. Any other secret needs consent: it may be unrelated to the service, and the author of the attach file
+// would receive it.
 func (r *attachReader) own(secret string) bool {
 	if strings.HasPrefix(secret, "$") {
 		return strings.HasPrefix(secret, ownVariable)
@@ -177,7 +176,7 @@ func (r *attachReader) service(f attachFile) (*engine.Attached, error) {
 	return out, err
 }
 
-// ports names what kinds of endpoints a backend has.
+// ports returns the kinds of endpoints that a backend has.
 func (r *attachReader) ports(backend string) ([]string, error) {
 	var known []string
 	for _, b := range all.All() {
@@ -229,7 +228,7 @@ func (r *attachReader) secret(key string, s secret) (string, error) {
 	return "", nil
 }
 
-// path is where a file is that the attach file names.
+// path resolves a file name of the attach file.
 func (r *attachReader) path(file string) string {
 	if filepath.IsAbs(file) {
 		return filepath.Clean(file)
@@ -268,8 +267,8 @@ func (r *attachReader) tls(t *attachTLS) (*node.TLS, error) {
 	return out, nil
 }
 
-// Agree looks at the attached service, and asks before anything is written into it, or a password is sent to it that
-// the file has from elsewhere.
+// Agree inspects the attached service, and asks for consent before anything is written to it. Before that it asks for
+// consent to send a password that does not belong to the attach file.
 func (a *attachFlags) Agree(ctx context.Context, std cli.Streams, o engine.Options) error {
 	if o.Attached == nil {
 		return nil

@@ -1,5 +1,5 @@
-// Package nodes finds the nodes of a verb's runs by its flags: the provider, images, programs in place of the own
-// client, an attached service. Its catalog names everything that a scenario may name.
+// Package nodes determines the nodes of a verb's runs from its flags: the provider, images, programs that replace the
+// built-in client, an attached service. Its catalog lists everything that a scenario may name.
 package nodes
 
 import (
@@ -16,7 +16,7 @@ import (
 	resources "github.com/lockquake/lockquake/workloads/resource/all"
 )
 
-// Catalog is everything that a scenario may name.
+// Catalog returns everything that a scenario may name.
 func Catalog() engine.Catalog {
 	return engine.Catalog{
 		Backends: append(all.All(), external.Backend()), Workloads: workloads.All(), Faults: faults.Kinds(),
@@ -24,7 +24,7 @@ func Catalog() engine.Catalog {
 	}
 }
 
-// OwnBackends are those whose locks lockquake knows; those of the other are in a program.
+// OwnBackends returns the backends whose locks are built in. The locks of the remaining one are in external programs.
 func OwnBackends(catalog engine.Catalog) []backends.Backend {
 	return slices.DeleteFunc(listed.Clients(catalog.Backends),
 		func(b backends.Backend) bool { return b.Name == external.Name })

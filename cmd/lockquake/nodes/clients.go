@@ -13,9 +13,9 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// ClientFromWords reads the words that name a program in the place of lockquake's own client: a command, or the folder
-// of a Go program with the versions of modules that it is built with, and -tags=A,B. Relative names in it begin in the
-// current folder.
+// ClientFromWords parses the words that name a client program to replace the built-in one. They are a command, or the
+// directory of a Go program with the module versions to build it with, and -tags=A,B. Relative names start in the
+// current directory.
 func ClientFromWords(words []string) (c scenarios.Client, err error) {
 	if len(words) == 0 {
 		return c, cli.Usagef("--client: it names no program")
@@ -42,8 +42,8 @@ func ClientFromWords(words []string) (c scenarios.Client, err error) {
 	return c, nil
 }
 
-// buildClients builds the programs that a scenario names for its clients. It returns their paths, "" for one that is
-// not made of Go sources.
+// buildClients builds the Go programs that a scenario names as clients. It returns their paths, with "" for programs
+// that are not built from Go sources.
 func (n *Source) buildClients(ctx context.Context, s scenarios.Scenario) ([]string, error) {
 	var paths []string
 	for _, c := range s.Programs() {
@@ -76,7 +76,7 @@ func (n *Source) buildClient(ctx context.Context, s scenarios.Scenario, c scenar
 		source.Dir = filepath.Join(dir, source.Dir)
 	}
 	for _, text := range c.With {
-		p, _ := scenarios.ReadPin(text) // the scenario was read with it
+		p, _ := scenarios.ReadPin(text) // it was validated when the scenario was read
 		if p.Version == "" && !filepath.IsAbs(p.Replacement) {
 			p.Replacement = filepath.Join(dir, p.Replacement)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// parseImages reads the --image flags.
+// parseImages parses the --image flags.
 func parseImages(flags []string) (map[string]string, error) {
 	images := map[string]string{}
 	for _, f := range flags {
@@ -23,7 +23,7 @@ func parseImages(flags []string) (map[string]string, error) {
 	return images, nil
 }
 
-// Flags say what the nodes of a verb's runs are, and where they run.
+// Flags select the nodes of a verb's runs and where they run.
 type Flags struct {
 	Provider string
 	Images   []string
@@ -45,7 +45,7 @@ func (f *Flags) Add(c *cobra.Command) {
 	_ = c.RegisterFlagCompletionFunc("provider", cobra.FixedCompletions(Providers, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// Read looks up what the flags name. What runs the clients in place of this program is taken from the environment.
+// Read resolves the flags. A program that replaces this one on the nodes comes from the environment.
 func (f *Flags) Read() (*Source, error) {
 	s := &Source{Flags: f, Catalog: Catalog(), other: executable.Other()}
 	var err error
@@ -62,7 +62,7 @@ func (f *Flags) Read() (*Source, error) {
 	return s, nil
 }
 
-// clientKey is the key of a scenario that --client stands for.
+// clientKey returns the scenario key that --client stands for.
 func (f *Flags) clientKey() (string, error) {
 	c, err := f.Program()
 	if c == nil || err != nil {
@@ -71,7 +71,7 @@ func (f *Flags) clientKey() (string, error) {
 	return c.Set()
 }
 
-// Program is what --client names; nil: nothing.
+// Program returns the client that --client names, or nil without it.
 func (f *Flags) Program() (*scenarios.Client, error) {
 	var c *scenarios.Client
 	for _, text := range f.Clients {

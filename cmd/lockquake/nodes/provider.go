@@ -14,13 +14,13 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// inproc is the name of the provider of goroutines.
+// inproc is the name of the provider that runs nodes as goroutines.
 const inproc = "inproc"
 
 // Providers are the values of --provider.
 var Providers = []string{"auto", "docker", "local", "swarm"}
 
-// Choose returns the provider that --provider names, and why it is that one.
+// Choose returns the provider for a value of --provider, and the reason for the choice.
 func Choose(ctx context.Context, name string) (cluster.Provider, string, error) {
 	return ChooseWith(ctx, name, cluster.ChooseOptions{})
 }
@@ -39,7 +39,7 @@ func ChooseWith(ctx context.Context, name string, o cluster.ChooseOptions) (clus
 	return p, reason, nil
 }
 
-// CheckProvider refuses a value of --provider.
+// CheckProvider validates a value of --provider.
 func CheckProvider(name string) error {
 	if !slices.Contains(Providers, name) {
 		return cli.Usagef("--provider: there is no provider %q; there are %s", name, strings.Join(Providers, ", "))
@@ -47,11 +47,11 @@ func CheckProvider(name string) error {
 	return nil
 }
 
-// chooser finds the provider of each scenario: a backend without server nodes runs within this process, the others
-// share one provider that is looked for once, when the first of them needs it.
+// chooser chooses the provider of each scenario. A backend without server nodes runs in this process. All others share
+// one provider, which is chosen when the first of them needs it.
 type chooser struct {
 	name string
-	// outward says that clients must reach what this machine reaches: child processes then share its network.
+	// outward means that clients must reach what this machine reaches. As child processes they then share its network.
 	outward bool
 	found   cluster.Provider
 	reason  string

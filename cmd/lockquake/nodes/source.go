@@ -19,12 +19,12 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// OfSuite reports whether a word names stories of the regression suite, and no file.
+// OfSuite reports whether a word names stories of the regression suite rather than a file.
 func OfSuite(word string) bool {
 	return strings.HasPrefix(word, suite.Folder) && !strings.Contains(word, ".yaml") && !strings.Contains(word, ".yml")
 }
 
-// Hellos asks the programs that stand in for lockquake's own client.
+// Hellos returns a function that starts the programs which replace the built-in client and returns their hellos.
 func (n *Source) Hellos(ctx context.Context, log *slog.Logger) suite.Ask {
 	return func(s scenarios.Scenario) ([]*wire.Hello, error) {
 		o, err := n.Options(ctx, s)
@@ -40,20 +40,20 @@ func (n *Source) Hellos(ctx context.Context, log *slog.Logger) suite.Ask {
 	}
 }
 
-// Source is what the runs of a command line have in common: their nodes.
+// Source holds what the runs of a command line share: the choice of their nodes.
 type Source struct {
 	Flags    *Flags
 	Catalog  engine.Catalog
 	images   map[string]string
-	client   string // a --set that makes it the scenario's; "": none
-	Lock     string // of the run, BACKEND/LOCK, where it is that of a story of the regression suite
+	client   string // the --set that selects this client in a scenario; "": none
+	Lock     string // BACKEND/LOCK of the run, for stories of the regression suite
 	Attached *engine.Attached
 	choose   chooser
-	other    string // the program that SelfVariable names in place of this one, or ""
+	other    string // program that SelfVariable names to replace this one, or ""
 	Builder  gobuild.Builder
 }
 
-// Options are those of a run of a scenario.
+// Options returns the options of a run of a scenario.
 func (n *Source) Options(ctx context.Context, s scenarios.Scenario) (o engine.Options, err error) {
 	if n.client != "" {
 		if s, err = s.With([]string{n.client}); err != nil {
@@ -65,7 +65,7 @@ func (n *Source) Options(ctx context.Context, s scenarios.Scenario) (o engine.Op
 		Version: cli.Version, Libraries: all.Libraries(s.Backend.Use, s.Backend.Lock), ClientModules: all.OfClient,
 	}
 	if s.Backend.Use == external.Name && slices.Contains(s.Backend.Params.Keys(), "endpoints") {
-		n.choose.outward = true // they are in no network of the run's own
+		n.choose.outward = true // the clients are not in a network of the run
 	}
 	if o.Provider, o.ProviderReason, err = n.choose.pick(ctx, s, n.Catalog); err != nil {
 		return o, err
@@ -75,8 +75,7 @@ func (n *Source) Options(ctx context.Context, s scenarios.Scenario) (o engine.Op
 	return o, err
 }
 
-// standIn names what runs the clients, where that is not this program: another image, or another program of this
-// machine.
+// standIn names the image or the program that runs the clients in place of this one, or "".
 func standIn(provider string, images map[string]string, other string) string {
 	if provider == inproc {
 		return ""
@@ -87,7 +86,7 @@ func standIn(provider string, images map[string]string, other string) string {
 	return other
 }
 
-// Replay is the command that repeats a run, but for its seed.
+// Replay returns the command that repeats a run, without its seed.
 func (n *Source) Replay(name string, set []string, provider string) string {
 	words := []string{"run", name}
 	if OfSuite(name) {

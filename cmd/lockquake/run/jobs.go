@@ -15,38 +15,39 @@ import (
 	"github.com/lockquake/lockquake/internal/cli"
 )
 
-// jobLine is a job of `run -`, a line of standard input.
+// jobLine is a job of `run -`: one line of standard input.
 type jobLine struct {
-	Job      string   `json:"job"`      // its name, which the answer repeats
-	Scenario string   `json:"scenario"` // as it stands on a command line: a name, a pattern or a file
-	Set      []string `json:"set"`      // behind those of the command line
-	Provider string   `json:"provider"` // "": that of the command line
+	Job      string   `json:"job"`      // repeated in the answer
+	Scenario string   `json:"scenario"` // a name, a pattern or a file, as on the command line
+	Set      []string `json:"set"`      // applied after those of the command line
+	Provider string   `json:"provider"` // "": as on the command line
 	Repeat   int      `json:"repeat"`   // 0: 1
 }
 
-// jobDone stands on standard output behind the verdicts of a job.
+// jobDone is printed after the verdicts of a job.
 type jobDone struct {
 	Job   string `json:"job"`
-	Runs  int    `json:"runs"`            // that have a verdict
-	Code  int    `json:"code"`            // that `run` ends with where it has this job alone
-	Error string `json:"error,omitempty"` // why not all runs were made
+	Runs  int    `json:"runs"`            // with a verdict
+	Code  int    `json:"code"`            // exit code of `run` with this job alone
+	Error string `json:"error,omitempty"` // why some runs were not made
 }
 
-// jobsPlan makes the runs of jobs as they come: the next one is read when the one before is done.
+// jobsPlan makes the runs of jobs as they arrive. The next job is read when the previous one is done.
 type jobsPlan struct {
 	*runs
 	lines <-chan []byte
 	nodes map[string]*nodes.Source // by provider
 
-	job   jobLine  // under way
-	under *runPlan // its runs; nil: none is under way
-	first int      // its first run among all results
+	job   jobLine  // the current job
+	under *runPlan // its runs; nil if there is no current job
+	first int      // index of its first run among all results
 }
 
-// maxLine is how long a job may be, in bytes: a scenario has at most a quarter of it.
+// maxLine is the maximum length of a job in bytes. A scenario has at most a quarter of it.
 const maxLine = 1 << 20
 
-// linesOf are those of a reader, until it ends or ctx does. What cannot be read is told to failed, and ends them.
+// linesOf returns the lines of a reader, until its end or the end of ctx. A read error is passed to failed and ends
+// the lines.
 func linesOf(ctx context.Context, from io.Reader, failed func(error)) <-chan []byte {
 	out := make(chan []byte)
 	go func() {
@@ -67,7 +68,7 @@ func linesOf(ctx context.Context, from io.Reader, failed func(error)) <-chan []b
 	return out
 }
 
-// Next is the next run of the job under way, or the first one of the job that comes next.
+// Next returns the next run of the current job, or the first run of the next job.
 func (p *jobsPlan) Next(done []campaign.Result) (j campaign.Job, ok bool) {
 	for {
 		if p.under != nil {
@@ -88,7 +89,7 @@ func (p *jobsPlan) Next(done []campaign.Result) (j campaign.Job, ok bool) {
 	}
 }
 
-// begin reads a job, whose runs follow so many results. What cannot be run is answered at once.
+// begin reads a job whose first run will have the index results. A job that cannot run is answered at once.
 func (p *jobsPlan) begin(line []byte, results int) {
 	p.job, p.first = jobLine{}, results
 	list, err := p.read(line)
@@ -100,7 +101,7 @@ func (p *jobsPlan) begin(line []byte, results int) {
 	p.under = &plan
 }
 
-// read is what a job's line names.
+// read parses the line of a job and resolves its scenarios.
 func (p *jobsPlan) read(line []byte) ([]candidate, error) {
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
@@ -129,7 +130,7 @@ func (p *jobsPlan) read(line []byte) ([]candidate, error) {
 	return list, err
 }
 
-// beginningOf is the beginning of a line, for a message.
+// beginningOf returns the beginning of a line, for a message.
 func beginningOf(line []byte) string {
 	const most = 80
 	if len(line) > most {
@@ -138,14 +139,14 @@ func beginningOf(line []byte) string {
 	return fmt.Sprintf("%q", line)
 }
 
-// end answers a job whose runs were made.
+// end answers a job after its last run.
 func (p *jobsPlan) end(done []campaign.Result) {
 	d := jobDone{Job: p.job.Job}
 	for _, r := range done {
 		switch {
 		case r.NotMade == "":
 			d.Runs, d.Code = d.Runs+1, cli.Worse(d.Code, cli.VerdictCode(r.Verdict))
-		case r.Err == nil: // the budget
+		case r.Err == nil: // it did not fit into the budget
 			d.Error, d.Code = r.NotMade, cli.Worse(d.Code, cli.CodeInconclusive)
 		default:
 			d.Error, d.Code = r.NotMade, cli.Worse(d.Code, cli.ExitCode(r.Err))

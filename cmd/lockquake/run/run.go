@@ -1,4 +1,4 @@
-// Package run is the verb run: scenarios, or jobs that a program gives, one after another.
+// Package run implements the verb run. It runs scenarios, or jobs from another program, one after another.
 package run
 
 import (
@@ -112,14 +112,14 @@ func Command(std cli.Streams) *cobra.Command {
 	return c
 }
 
-// run checks everything first, so that nothing is started for a command line that cannot be carried out.
+// run checks the whole command line first, so that an invalid one starts nothing.
 func (f *runFlags) run(ctx context.Context, std cli.Streams, args []string) error {
 	if err := f.check(args); err != nil {
 		return err
 	}
 	tell := cli.NewProgress(std.Err, f.dryRun)
 	defer tell.Close()
-	stop := cli.Interruptible(ctx, tell) // before anything is tried out: that starts containers, too
+	stop := cli.Interruptible(ctx, tell) // before the checks, which may start containers
 	defer stop.Done()
 	r := runs{flags: f, Batch: &batch.Batch{
 		Std: std, Tell: tell, Stop: stop, Format: f.format.Value,
@@ -155,10 +155,11 @@ func (f *runFlags) run(ctx context.Context, std cli.Streams, args []string) erro
 	return r.run(func() { r.all(f.planOf(r.list, f.repeat), kept) })
 }
 
-// ofJobs reports whether jobs are read in place of scenarios.
+// ofJobs reports whether jobs are read from standard input instead of scenarios.
 func (f *runFlags) ofJobs(args []string) bool { return len(args) == 1 && args[0] == "-" }
 
-// shared is what several runs keep of servers for each other; nil where each has its own. Some may need the agent.
+// shared returns the servers that runs keep for each other, or nil if each run starts its own. Agent means that some
+// runs need the agent.
 func (f *runFlags) shared(agent bool) *engine.KeptServers {
 	if f.fresh || f.keep || f.nodes.Attach.File != "" {
 		return nil
@@ -187,8 +188,8 @@ func (f *runFlags) check(args []string) error {
 	return f.format.Check()
 }
 
-// prepare resolves names, keys and providers, with some keys changed, and checks that each run can be delivered here.
-// Where one cannot be, its candidate says why.
+// prepare resolves names, keys and providers, with some keys changed, and checks that each run can be made here. A
+// candidate that cannot run holds the reason.
 func (f *runFlags) prepare(ctx context.Context, nodes *nodes.Source, args, changed []string,
 	tell *cli.Progress,
 ) ([]candidate, error) {
@@ -228,7 +229,7 @@ func (f *runFlags) prepare(ctx context.Context, nodes *nodes.Source, args, chang
 			o.Out, o.Keep, o.Log = f.out, f.keep, cli.Logger(tell, f.verbose)
 			nodes.Lock = s.Backend.Use + "/" + s.Backend.Lock
 			o.Replay = nodes.Replay(nameOf(arg, s), changed, o.Provider.Name())
-			// what was set is written in the file
+			// the file includes what was set
 			o.Drawn = func(file string) string { return nodes.Replay(file, nil, o.Provider.Name()) }
 			plan, err := engine.Check(o)
 			if missing != nil {
@@ -243,7 +244,7 @@ func (f *runFlags) prepare(ctx context.Context, nodes *nodes.Source, args, chang
 	return out, nil
 }
 
-// nameOf is what to say on a command line to get this scenario again.
+// nameOf returns the word that names this scenario on a command line.
 func nameOf(arg string, s scenarios.Scenario) string {
 	if nodes.OfSuite(arg) {
 		return suite.Folder + strings.TrimPrefix(s.Name, "suite-")
@@ -254,7 +255,7 @@ func nameOf(arg string, s scenarios.Scenario) string {
 	return arg
 }
 
-// plan prints what would be done.
+// plan prints the plan of the runs.
 func (f *runFlags) plan(std cli.Streams, list []candidate) error {
 	var missing error
 	for i, o := range list {
@@ -288,7 +289,8 @@ func (f *runFlags) plan(std cli.Streams, list []candidate) error {
 	return missing
 }
 
-// reworded marks the claim of a scenario, which speaks of it as it was before --set, unless it was set itself.
+// reworded marks the claim of a scenario changed by --set, because the claim describes it as it was before. A claim
+// that was set itself stays as it is.
 func reworded(s scenarios.Scenario, set []string) (scenarios.Scenario, error) {
 	if slices.ContainsFunc(set, func(x string) bool { return strings.HasPrefix(x, "claim=") }) {
 		return s, nil

@@ -13,17 +13,17 @@ import (
 	"github.com/lockquake/lockquake/results/checkers"
 )
 
-// runs are the runs of one command line, under way.
+// runs holds the runs of one command line.
 type runs struct {
 	*batch.Batch
 	flags *runFlags
 	list  []candidate
 
 	dir     string            // of the journal
-	journal *campaign.Journal // nil: of one run, or of jobs, there is nothing to go on with
+	journal *campaign.Journal // nil for a single run and for jobs: there is nothing to resume
 }
 
-// several reports whether more than one run is to be made.
+// several reports whether there is more than one run to make.
 func (f *runFlags) several(list []candidate) bool { return len(list)*f.repeat > 1 }
 
 // begin opens the journal.
@@ -41,7 +41,7 @@ func (r *runs) begin(args []string) (err error) {
 	return err
 }
 
-// planOf is the plan of some scenarios.
+// planOf returns the plan of some scenarios.
 func (f *runFlags) planOf(list []candidate, repeat int) runPlan {
 	p := runPlan{list: list, repeat: repeat, draw: f.seed == 0, beside: map[string]time.Duration{}}
 	for _, c := range list {
@@ -52,7 +52,7 @@ func (f *runFlags) planOf(list []candidate, repeat int) runPlan {
 	return p
 }
 
-// run sets up metrics, calls all to make the runs, and prints what belongs to all of them.
+// run sets up metrics, calls all to make the runs, and prints the summary.
 func (r *runs) run(all func()) (err error) {
 	r.Several = len(r.list) != 1
 	if r.Metrics, err = r.flags.metrics.Serve(r.Tell, r.flags.verbose); err != nil {
@@ -62,7 +62,7 @@ func (r *runs) run(all func()) (err error) {
 		defer r.Metrics.Close()
 	}
 	for _, c := range r.list {
-		if c.cannot == nil { // all are about one service
+		if c.cannot == nil { // all candidates use the same service
 			if err := r.flags.nodes.Attach.Agree(r.Stop.Ctx, r.Std, c.Options); err != nil {
 				return err
 			}
@@ -74,7 +74,7 @@ func (r *runs) run(all func()) (err error) {
 	return r.Close()
 }
 
-// all makes the runs of a plan, on servers that are kept from run to run.
+// all makes the runs of a plan, on servers that are kept between runs.
 func (r *runs) all(p campaign.Plan, kept *engine.KeptServers) {
 	if r.flags.resume != "" {
 		for _, done := range r.journal.Results() {
@@ -101,11 +101,11 @@ func (r *runs) all(p campaign.Plan, kept *engine.KeptServers) {
 	}
 }
 
-// before adds a run of the journal to the table and the exit code.
+// before adds a run from the resumed journal to the table and the exit code.
 func (r *runs) before(done campaign.Result) {
 	r.Last = filepath.Join(r.dir, done.Dir)
 	rep, err := results.ReadReport(r.Last)
-	if err != nil { // its directory is gone: the journal has what it was about
+	if err != nil { // its directory is gone: use the journal
 		rep = results.Report{
 			Schema: results.ReportSchema, Scenario: done.Job, Verdict: done.Verdict,
 			Reasons: done.Reasons, Judged: done.Judged, Counts: done.Counts, Measures: done.Measures,
@@ -136,15 +136,15 @@ func (r *runs) leave(d campaign.Result) bool {
 	return true
 }
 
-// runPlan is the runs of each scenario, one scenario after another.
+// runPlan makes all runs of one scenario, then those of the next.
 type runPlan struct {
 	list   []candidate
 	repeat int
-	draw   bool                     // a seed for each run of a scenario that has none
-	beside map[string]time.Duration // a run beside its load, by provider
+	draw   bool                     // draw a seed for each run of a scenario without one
+	beside map[string]time.Duration // duration of a run without its load, by provider
 }
 
-// name is the job of a scenario: one that is named again has a number.
+// name returns the job of a scenario. If a scenario is listed several times, the later ones are numbered.
 func (p runPlan) name(at int) string {
 	name, n := p.list[at].Scenario.Name, 1
 	for _, c := range p.list[:at] {
@@ -158,8 +158,8 @@ func (p runPlan) name(at int) string {
 	return name
 }
 
-// Next is the next run. A scenario that cannot be run here, or for which there is no time, keeps no other from it; what
-// is wrong in any other way ends all.
+// Next returns the next run. A scenario that cannot run here, or that the budget has no time for, is skipped. An
+// invalid one ends the plan.
 func (p runPlan) Next(done []campaign.Result) (j campaign.Job, ok bool) {
 	made, over := map[string]int{}, map[string]bool{}
 	for _, r := range done {
@@ -179,7 +179,7 @@ func (p runPlan) Next(done []campaign.Result) (j campaign.Job, ok bool) {
 	return j, false
 }
 
-// job is the n-th run of a scenario, from 0.
+// job returns the n-th run of a scenario, from 0.
 func (p runPlan) job(at, n int) campaign.Job {
 	c := p.list[at]
 	j := campaign.Job{Name: p.name(at), Options: c.Options, Cannot: c.cannot, Takes: c.Scenario.Takes()}
@@ -202,7 +202,7 @@ func (p runPlan) job(at, n int) campaign.Job {
 	return j
 }
 
-// toldBefore is what was said of the provider before a scenario; "": nothing.
+// toldBefore returns what was printed about the provider for an earlier scenario, or "".
 func (p runPlan) toldBefore(at int) string {
 	for at--; at >= 0; at-- {
 		if p.list[at].cannot == nil {
@@ -212,13 +212,13 @@ func (p runPlan) toldBefore(at int) string {
 	return ""
 }
 
-// provider says where a scenario is run, and why there.
+// provider says where a scenario runs, and why.
 func (p runPlan) provider(at int) string {
 	o := p.list[at].Options
 	return "provider " + o.Provider.Name() + ": " + o.ProviderReason
 }
 
-// candidate is a scenario to be run, or why it cannot be.
+// candidate is a scenario to run, or the reason why it cannot run.
 type candidate struct {
 	engine.Options
 	agent  bool // its faults need the agent

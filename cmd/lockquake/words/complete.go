@@ -1,5 +1,4 @@
-// Package words knows what a word of a command line may name (scenarios, stories, locks, directories of runs), and
-// completes it.
+// Package words resolves and completes the words of a command line: scenarios, stories, locks, directories of runs.
 package words
 
 import (
@@ -12,17 +11,17 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// CompleteFlag completes the values of a flag that was added before: then it cannot fail.
+// CompleteFlag completes the values of a flag. The flag must exist, so that it cannot fail.
 func CompleteFlag(c *cobra.Command, flag string, by cobra.CompletionFunc) {
 	_ = c.RegisterFlagCompletionFunc(flag, by)
 }
 
-// CompleteBackendAndLock completes --backend, and --lock by the locks of that backend; without one, by those of all.
+// CompleteBackendAndLock completes --backend, and --lock with the locks of that backend, or of all without one.
 func CompleteBackendAndLock(c *cobra.Command) {
 	CompleteFlag(c, "backend", cobra.FixedCompletions(nodes.BackendNames(nodes.OwnBackends(nodes.Catalog())),
 		cobra.ShellCompDirectiveNoFileComp))
 	CompleteFlag(c, "lock", func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		backend, _ := c.Flags().GetString("backend") // it was added
+		backend, _ := c.Flags().GetString("backend") // the flag exists
 		var out []string
 		for _, b := range nodes.OwnBackends(nodes.Catalog()) {
 			for _, l := range b.Locks {
@@ -35,14 +34,14 @@ func CompleteBackendAndLock(c *cobra.Command) {
 	})
 }
 
-// CompleteDir completes a flag that names a directory.
+// CompleteDir completes flags that name a directory.
 func CompleteDir(c *cobra.Command, flags ...string) {
 	for _, f := range flags {
-		_ = c.MarkFlagDirname(f) // as completeFlag
+		_ = c.MarkFlagDirname(f) // cannot fail, as in CompleteFlag
 	}
 }
 
-// CompleteLock offers BACKEND and BACKEND/LOCK, and files for a verb that takes them.
+// CompleteLock completes BACKEND and BACKEND/LOCK, and files for verbs that take them.
 func CompleteLock(rest cobra.ShellCompDirective) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 		var out []string
@@ -61,7 +60,7 @@ func CompleteLock(rest cobra.ShellCompDirective) cobra.CompletionFunc {
 	}
 }
 
-// CompleteStory offers the stories of the default suite, the scenarios that come with lockquake, and files.
+// CompleteStory completes stories of the default suite, scenarios that come with lockquake, and files.
 func CompleteStory(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	var out []string
 	for _, name := range append([]string{"quick"}, stories.Names()...) {
@@ -73,7 +72,7 @@ func CompleteStory(c *cobra.Command, args []string, begun string) ([]string, cob
 	return append(out, known...), rest
 }
 
-// CompleteScenario offers the scenarios that come with lockquake, and files.
+// CompleteScenario completes scenarios that come with lockquake, and files.
 func CompleteScenario(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 	var out []string
 	for _, s := range scenarios.Names() {

@@ -15,13 +15,13 @@ import (
 	"github.com/lockquake/lockquake/results/capacity"
 )
 
-// IsSweep tells whether a directory is that of a sweep.
+// IsSweep reports whether a directory holds a sweep.
 func IsSweep(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, capacity.File))
 	return err == nil
 }
 
-// IsRunDir tells in one line when a directory is not that of a run.
+// IsRunDir returns an error of one line if a directory is not that of a run.
 func IsRunDir(dir string) error {
 	info, err := os.Stat(dir)
 	switch {
@@ -48,7 +48,7 @@ func IsRunDir(dir string) error {
 	return fmt.Errorf("%w: %s: it is missing", history.ErrCorrupt, filepath.Join(dir, missing[0]))
 }
 
-// CompleteRunDir offers directories.
+// CompleteRunDir completes directories.
 func CompleteRunDir(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -56,7 +56,7 @@ func CompleteRunDir(_ *cobra.Command, args []string, _ string) ([]string, cobra.
 	return nil, cobra.ShellCompDirectiveFilterDirs
 }
 
-// RunDir returns the absolute path of a run's directory, links such as `latest` resolved.
+// RunDir returns the absolute path of a run's directory, with links such as `latest` resolved.
 func RunDir(arg string) (string, error) {
 	if err := IsRunDir(arg); err != nil {
 		return "", err
@@ -64,7 +64,7 @@ func RunDir(arg string) (string, error) {
 	return RealDir(arg)
 }
 
-// RealDir is the absolute path of a directory, links resolved.
+// RealDir returns the absolute path of a directory, with links resolved.
 func RealDir(arg string) (string, error) {
 	dir, err := filepath.EvalSymlinks(arg)
 	if err != nil {
@@ -73,7 +73,7 @@ func RealDir(arg string) (string, error) {
 	return filepath.Abs(dir)
 }
 
-// OneRun refuses anything but one argument, the directory of a run.
+// OneRun requires exactly one argument, the directory of a run.
 func OneRun(c *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return cli.Usagef("`%s` takes one argument, the directory of a run such as runs/etcd-holder-pause/latest; there are %d",

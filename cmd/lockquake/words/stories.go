@@ -15,13 +15,14 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// Against is a lock that stories of the regression suite are told of: --lock, and what else says what the lock is.
+// Against is the lock on which stories of the regression suite are run: the value of --lock and the flags that change
+// it.
 type Against struct {
 	Lock   string // BACKEND or BACKEND/LOCK; "": none is named
 	Client *scenarios.Client
 	Set    []string
 	Ask    suite.Ask
-	Tell   func(format string, args ...any) // that a story does not apply, where others may
+	Tell   func(format string, args ...any) // reports that a story does not apply, while others may
 }
 
 // AddLock adds --lock.
@@ -31,8 +32,8 @@ func AddLock(c *cobra.Command, into *string) {
 	CompleteFlag(c, "lock", CompleteLock(cobra.ShellCompDirectiveNoFileComp))
 }
 
-// Load returns the scenarios that a word names: those that the lock is put to by stories of the suite, and others as
-// they are.
+// Load returns the scenarios that a word names. Stories of the suite are made for the lock; other scenarios are
+// returned as they are.
 func (a Against) Load(word string) ([]scenarios.Scenario, error) {
 	if !nodes.OfSuite(word) {
 		return scenarios.Load(word)
@@ -68,8 +69,8 @@ func (a Against) Load(word string) ([]scenarios.Scenario, error) {
 	return out, nil
 }
 
-// CompleteAnyScenario offers the scenarios that come with lockquake, files, and once its name is begun, the regression
-// suite.
+// CompleteAnyScenario completes scenarios that come with lockquake, files, and stories of the regression suite once
+// the word begins with its name.
 func CompleteAnyScenario(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	out, rest := CompleteScenario(c, args, begun)
 	for _, t := range stories.All() {
@@ -81,7 +82,7 @@ func CompleteAnyScenario(c *cobra.Command, args []string, begun string) ([]strin
 	return out, rest
 }
 
-// StoryFiles are the files of stories of the suite, as they are.
+// StoryFiles returns the unchanged files of stories of the suite.
 func StoryFiles(word string) (out [][]byte, err error) {
 	for _, x := range stories.All() {
 		if (scenarios.Listing{Path: suite.Folder + x.Name}).Matches(word) {
