@@ -59,11 +59,11 @@ func readAction(t *testing.T) (a action) {
 	return a
 }
 
-// expression is what GitHub replaces by a value.
+// expression matches what GitHub replaces by a value.
 var expression = regexp.MustCompile(`\$\{\{ ([a-z_.-]+) \}\}`)
 
-// TestActionIsWhole: each flag that the action passes is one of the program, each input is used and documented, and no value is part of a script,
-// in which it could be a command.
+// TestActionIsWhole: every flag that the action passes exists, and every input is used and documented. No value is
+// part of a script, where it could act as a command.
 func TestActionIsWhole(t *testing.T) {
 	t.Parallel()
 	a := readAction(t)
@@ -107,8 +107,8 @@ func TestActionIsWhole(t *testing.T) {
 	}
 }
 
-// TestActionRuns takes the steps of the action in turn, as GitHub does, on the memory backend: with a lock that is right, one that is not, none that
-// there is, and with values that a shell would obey.
+// TestActionRuns executes the steps of the action in order, as GitHub does, on the memory backend: with a correct
+// lock, a wrong one, an unknown one, and with values that a shell would interpret.
 func TestActionRuns(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -134,7 +134,7 @@ func TestActionRuns(t *testing.T) {
 			j := newJob(t, readAction(t), c.inputs)
 			code := j.run(t)
 			summary, _ := os.ReadFile(filepath.Join(j.dir, "summary"))
-			if strings.Contains(string(summary), "❔") { // the machine disturbed a run, and that is no pass
+			if strings.Contains(string(summary), "❔") { // the machine disturbed a run, so it is no pass
 				t.Logf("unknown: %s", summary)
 				c.summary = "❔"
 				if c.code == 0 {
@@ -164,15 +164,15 @@ func TestActionRuns(t *testing.T) {
 	}
 }
 
-// job is what GitHub keeps of one.
+// job is the state that GitHub keeps of a job.
 type job struct {
 	action action
 	dir    string
-	values map[string]string // by the names of expressions
+	values map[string]string // by name of the expression
 	said   strings.Builder
 }
 
-// newJob makes a job with these inputs, in which the action's own folder has the program already.
+// newJob makes a job with these inputs. The program is already in the action's directory.
 func newJob(t *testing.T, a action, inputs map[string]string) *job {
 	t.Helper()
 	j := &job{action: a, dir: t.TempDir(), values: map[string]string{}}
@@ -215,7 +215,7 @@ func newJob(t *testing.T, a action, inputs map[string]string) *job {
 	return j
 }
 
-// run takes the steps that have a script, until one ends with another code than 0.
+// run executes the steps that have a script, until one returns a code other than 0.
 func (j *job) run(t *testing.T) int {
 	t.Helper()
 	for _, s := range j.action.Runs.Steps {
@@ -247,7 +247,7 @@ func (j *job) run(t *testing.T) int {
 	return 0
 }
 
-// value replaces the expressions in a text.
+// value expands the expressions in a text.
 func (j *job) value(text string) string {
 	return expression.ReplaceAllStringFunc(text, func(e string) string { return j.values[expression.FindStringSubmatch(e)[1]] })
 }

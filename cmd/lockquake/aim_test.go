@@ -12,7 +12,7 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// aimedAt is a scenario with a chaos section, about to be checked.
+// aimedAt returns a scenario with a chaos section, ready to be checked.
 func aimedAt(t *testing.T, backend, chaos string) scenarios.Scenario {
 	t.Helper()
 	s, err := scenarios.Parse(fmt.Appendf(nil, `
@@ -29,7 +29,8 @@ run: {for: 60s, seed: 5}
 	return s
 }
 
-// TestWhatCanNeverBeMadeIsRefused looks at targets on which a fault never bites: written down, alone or for a draw.
+// TestWhatCanNeverBeMadeIsRefused: targets on which a fault can never act are refused, in a schedule, alone or as one
+// of several drawn from.
 func TestWhatCanNeverBeMadeIsRefused(t *testing.T) {
 	const several = "failover has one target at a time, and "
 	for _, c := range []struct{ backend, chaos, want string }{
@@ -51,11 +52,12 @@ func TestWhatCanNeverBeMadeIsRefused(t *testing.T) {
 	}
 }
 
-// TestADrawIsAimedAtWhatCanBeHit: of the targets that a schedule names for all its faults, each is drawn on those that it can bite on.
+// TestADrawIsAimedAtWhatCanBeHit: if a schedule names targets for all its faults, each fault is drawn only on those
+// where it can act.
 func TestADrawIsAimedAtWhatCanBeHit(t *testing.T) {
 	for _, c := range []struct {
 		backend, chaos string
-		want           map[string]string // by fault: the targets that are drawn, in order
+		want           map[string]string // by fault: the targets drawn, in order
 	}{
 		{"etcd", "{random: [pause, failover], on: [leader, all], for: 100ms, mean_gap: 1s}", map[string]string{"pause": "all leader", "failover": "leader"}},
 		{"rediscluster", "{random: [pause, failover], on: [leader, leader(lock-0), all], for: 100ms, mean_gap: 1s}", map[string]string{

@@ -26,7 +26,7 @@ import (
 	"github.com/lockquake/lockquake/results/capacity"
 )
 
-// attachedRun is a backend whose servers are started apart, and what a run on them may ask.
+// attachedRun is a backend whose servers are started separately, and what a run may ask of them.
 type attachedRun struct {
 	backend string
 	prefix  string
@@ -35,11 +35,11 @@ type attachedRun struct {
 	yaml    string   // further keys of the attach file
 	lasts   string   // how long the load lasts; "": 700ms
 	chaos   string   // faults of the runs, as YAML
-	in      string   // the provider of the clients; "": local
-	seeds   int      // how many endpoints the file has, where the service tells of the others; 0: all
-	// watch puts a recorder before the server at an address and returns where it listens.
+	in      string   // provider of the clients; "": local
+	seeds   int      // number of endpoints in the file, if the service reports the others; 0: all
+	// watch puts a recorder in front of the server at an address, and returns the recorder's address.
 	watch func(t *testing.T, r *recorder, a backends.Access, port, address string) string
-	least int // commands that every run sends
+	least int // least number of commands that every run sends
 }
 
 var attachedRuns = []attachedRun{
@@ -54,7 +54,7 @@ var attachedRuns = []attachedRun{
 	{backend: "postgres", prefix: "bench_", watch: watchPostgres, least: 10, yaml: "user: lockquake\n"},
 }
 
-// TestEveryAttachableServiceIsRun looks for each in the tables of servers that somebody else started.
+// TestEveryAttachableServiceIsRun: every attachable service is in one of the tables of separately started servers.
 func TestEveryAttachableServiceIsRun(t *testing.T) {
 	for _, b := range all.All() {
 		if len(b.Attachable) == 0 {
@@ -69,8 +69,8 @@ func TestEveryAttachableServiceIsRun(t *testing.T) {
 	}
 }
 
-// TestAttachKeepsToItsPrefix runs every lock of every service that can be attached to, and reads on the wire what was asked: nothing but
-// what is below the prefix, and no command that touches what is others'.
+// TestAttachKeepsToItsPrefix runs every lock of every attachable service and records the traffic. No request may leave
+// the prefix, and no command may touch the data of others.
 func TestAttachKeepsToItsPrefix(t *testing.T) {
 	t.Parallel()
 	for _, a := range attachedRuns {
@@ -95,9 +95,9 @@ func TestAttachKeepsToItsPrefix(t *testing.T) {
 	}
 }
 
-// TestAttachFromContainers has clients in containers. What listens on this machine's own address is within their reach, and a container of
-// another network is not, although the supervisor gets there: that is told before anything is written. Faults of the links to the server are
-// there at the clients' ends.
+// TestAttachFromContainers runs clients in containers. They can reach a server on this machine's own address. They
+// cannot reach a container of another network, although the supervisor can; the run says so before it writes anything.
+// Faults of the links to the server act at the clients' ends.
 func TestAttachFromContainers(t *testing.T) {
 	t.Parallel()
 	access, end := servers(t, "docker", "redis", nil)
@@ -113,11 +113,11 @@ func TestAttachFromContainers(t *testing.T) {
   - {use: delay, by: 50ms, on: client-1, to: redis-1, at: 300ms, for: 1s}
   - {use: partition, how: reject, on: client-2, from: redis-1, at: 300ms, for: 1s}
 `
-	a.run(t, access, l) // unknown where a receipt does not say that its fault was there
+	a.run(t, access, l) // unknown if a receipt does not confirm its fault
 	a.away(t, access)
 }
 
-// away has a sweep measure the round trip to the servers, as it is and with 5 ms added at the clients' ends.
+// away has a sweep measure the round trip to the servers, without and with 5 ms added at the clients' ends.
 func (a attachedRun) away(t *testing.T, access backends.Access) {
 	t.Helper()
 	p := a.attach(t, access, a.watched(t, &recorder{t: t, under: a.prefix}, access), "capacity", "--users", "2", "--locks", "own", "--rtt", "0,5ms", "--for", "1s", "--repeat", "1", "--format", "json")
@@ -136,22 +136,22 @@ func (a attachedRun) away(t *testing.T, access backends.Access) {
 	}
 }
 
-// TestAttachToALargeRedis has more keys on a server than a look at the start goes through. That is told, what a run wrote is removed all the
-// same, and what another run has there is found.
+// TestAttachToALargeRedis: the server has more keys than the check at the start examines. The run says so, still
+// removes what it wrote, and finds what another run has there.
 func TestAttachToALargeRedis(t *testing.T) {
 	t.Parallel()
 	access, end := servers(t, "local", "redis", nil)
 	defer end()
 	client := redis.NewClient(&redis.Options{Addr: access.Addresses("client")[0], Password: access.Password, Protocol: 2})
 	defer client.Close()
-	const some, each = 300_000, 5000 // a script that takes longer would be given up
+	const some, each = 300_000, 5000 // a longer script would time out
 	for first := 1; first < some; first += each {
 		err := client.Eval(t.Context(), "for i = ARGV[1], ARGV[1] + ARGV[2] - 1 do redis.call('SET', 'other:' .. i, i) end return 1", nil, first, each).Err()
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	others, err := client.DBSize(t.Context()).Result() // with what the server's own run has there
+	others, err := client.DBSize(t.Context()).Result() // includes the keys of the server's own run
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestAttachToALargeRedis(t *testing.T) {
 	a.refused(t, access, last, cli.CodeUsage, "run r0 is there, or was cut short")
 }
 
-// machineAddress is an address of this machine that is not the loopback one.
+// machineAddress returns an address of this machine other than loopback.
 func machineAddress(t *testing.T) string {
 	t.Helper()
 	list, err := net.InterfaceAddrs()
@@ -202,7 +202,7 @@ func machineAddress(t *testing.T) string {
 	return ""
 }
 
-// servers starts a backend's servers on their own and returns how to reach them, and what ends them.
+// servers starts a backend's servers separately. It returns how to reach them and a function that stops them.
 func servers(t *testing.T, provider, backend string, sets []string) (backends.Access, func()) {
 	t.Helper()
 	args := []string{"up", backend, "--provider", provider, "--format", "json"}
@@ -224,7 +224,7 @@ func servers(t *testing.T, provider, backend string, sets []string) (backends.Ac
 	}
 }
 
-// shortRun is a scenario with some load.
+// shortRun is a scenario with a short load.
 const shortRun = `name: attached
 claim: a test
 backend: {use: %s, lock: %s, ttl: 3s}
@@ -258,7 +258,7 @@ func (a attachedRun) run(t *testing.T, access backends.Access, l backends.Lock) 
 	}
 }
 
-// watched puts recorders before all servers, and lists where they listen by port.
+// watched puts recorders in front of all servers, and returns their addresses by port.
 func (a attachedRun) watched(t *testing.T, r *recorder, access backends.Access) map[string][]string {
 	t.Helper()
 	at := map[string][]string{}
@@ -272,7 +272,7 @@ func (a attachedRun) watched(t *testing.T, r *recorder, access backends.Access) 
 	return at
 }
 
-// begin starts a run on endpoints, which are listed by their ports.
+// begin starts a run on endpoints, which are given by port.
 func (a attachedRun) begin(t *testing.T, access backends.Access, l backends.Lock, at map[string][]string) *process {
 	t.Helper()
 	scenario := filepath.Join(t.TempDir(), "attached.yaml")
@@ -286,7 +286,7 @@ func (a attachedRun) begin(t *testing.T, access backends.Access, l backends.Lock
 	return a.attach(t, access, at, args...)
 }
 
-// attach starts a command that attaches to endpoints, which are listed by their ports.
+// attach starts a command that attaches to endpoints, which are given by port.
 func (a attachedRun) attach(t *testing.T, access backends.Access, at map[string][]string, args ...string) *process {
 	t.Helper()
 	if a.seeds > 0 {
@@ -312,18 +312,18 @@ func (a attachedRun) attach(t *testing.T, access backends.Access, at map[string]
 	return beginProgram(t, "env", slices.Concat([]string{"LOCKQUAKE_BENCH_PASSWORD=" + access.Password, "LOCKQUAKE_BENCH_SENTINELS_PASSWORD=" + sentinelsPassword, program(t)}, args)...)
 }
 
-// recorder collects what was asked of servers.
+// recorder collects the requests to servers.
 type recorder struct {
 	t     *testing.T
 	under string
 
 	mu    sync.Mutex
 	seen  int
-	below int // of those, about keys
+	below int // those of them that are about keys
 	wrong []string
 }
 
-// command notes a command that is about these keys.
+// command records a command on these keys.
 func (r *recorder) command(text string, keys ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -342,7 +342,7 @@ func (r *recorder) refuse(format string, args ...any) {
 	r.wrong = append(r.wrong, fmt.Sprintf(format, args...))
 }
 
-// tap is a proxy before an address; read sees what clients send there.
+// tap starts a proxy in front of an address; read sees what clients send.
 func tap(t *testing.T, address string, read func(io.Reader) error) string {
 	t.Helper()
 	return tapAt(t, "127.0.0.1", address, read)
@@ -353,7 +353,7 @@ func tapAt(t *testing.T, host, address string, read func(io.Reader) error) strin
 	return serveEach(t, host, func(c net.Conn) { passOn(t, c, address, read) })
 }
 
-// serveEach listens on a host, has each connection served until the test ends, and returns its address.
+// serveEach listens on a host, serves each connection until the test ends, and returns its address.
 func serveEach(t *testing.T, host string, serve func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
@@ -374,7 +374,8 @@ func serveEach(t *testing.T, host string, serve func(net.Conn)) string {
 	return l.Addr().String()
 }
 
-// untilGone passes on to a server that may close the connection at any time. What its client sends after that is read all the same.
+// untilGone forwards to a server that may close the connection at any time. What the client sends after that is still
+// read.
 type untilGone struct{ server io.Writer }
 
 func (u untilGone) Write(b []byte) (int, error) {

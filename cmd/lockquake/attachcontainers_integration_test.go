@@ -20,12 +20,12 @@ import (
 	"github.com/lockquake/lockquake/internal/wait"
 )
 
-// apart is a service whose servers run in containers that lockquake knows nothing of. They speak TLS by themselves, and ask for a
+// apart is a service whose servers run in containers that lockquake did not start. They use TLS, and require a client
 // certificate and a password.
 type apart struct {
 	attachedRun
-	locks int // how many of its locks are tried, from the first on; 0: one
-	// start starts the servers, and returns their addresses by port.
+	locks int // number of its locks to try, from the first; 0: one
+	// start starts the servers and returns their addresses by port.
 	start func(t *testing.T, a *authority) map[string][]string
 }
 
@@ -55,8 +55,8 @@ var servicesApart = []apart{
 	{attachedRun: attachedRun{backend: "postgres", prefix: "bench_", yaml: "user: lockquake\n"}, start: postgresApart},
 }
 
-// TestAttachByTLS runs on servers in containers that were started apart, by TLS with certificates on both sides and passwords. It is
-// refused where the servers' certificate is not to be trusted.
+// TestAttachByTLS attaches to separately started servers in containers, with TLS certificates on both sides and
+// passwords. The run is refused if the servers' certificate is not trusted.
 func TestAttachByTLS(t *testing.T) {
 	t.Parallel()
 	ours, theirs := newAuthority(t), newAuthority(t)
@@ -81,7 +81,7 @@ func TestAttachByTLS(t *testing.T) {
 	}
 }
 
-// tried lists the first locks of the service, and of several only those of different libraries.
+// tried returns the first locks of the service; several must be of different libraries.
 func (s apart) tried() []backends.Lock {
 	for _, b := range all.All() {
 		if b.Name != s.backend {
@@ -98,8 +98,8 @@ func (s apart) tried() []backends.Lock {
 	return nil
 }
 
-// container starts a program in the machine's own network with the authority's files below /tls, and waits until it listens, and, unless
-// that is "", has said that it is ready.
+// container starts a program in the machine's network, with the authority's files below /tls. It waits until the
+// program listens and, unless ready is "", has printed ready.
 func (a *authority) container(t *testing.T, image, address, ready, script string, args ...string) {
 	t.Helper()
 	docker := func(args ...string) string {
@@ -119,7 +119,7 @@ func (a *authority) container(t *testing.T, image, address, ready, script string
 	}
 }
 
-// redisTLS is what a Redis must be told; its users are one for all, and one for what is below the prefix.
+// redisTLS returns the arguments of a Redis server with two users: one with all rights, and one limited to the prefix.
 func redisTLS(address string) []string {
 	return []string{
 		"port 0", "bind 127.0.0.1", "tls-port " + portOf(address), "tls-cert-file /tls/server.pem", "tls-key-file /tls/server.key",
@@ -147,7 +147,7 @@ func sentinelApart(t *testing.T, a *authority) map[string][]string {
 	return map[string][]string{"client": servers, "sentinel": {watch}}
 }
 
-// clusterApart is a cluster of two primaries.
+// clusterApart starts a cluster of two primaries.
 func clusterApart(t *testing.T, a *authority) map[string][]string {
 	var list, buses []string
 	for range 2 {

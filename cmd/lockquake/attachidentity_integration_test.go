@@ -27,7 +27,7 @@ import (
 	"github.com/lockquake/lockquake/internal/wait"
 )
 
-// inTurns is a load balancer: each connection goes to the next address.
+// inTurns is a round-robin load balancer.
 func inTurns(t *testing.T, addresses ...string) string {
 	t.Helper()
 	var n atomic.Int64
@@ -36,7 +36,7 @@ func inTurns(t *testing.T, addresses ...string) string {
 	})
 }
 
-// at is how to reach servers at these addresses.
+// at returns the access to servers at these addresses.
 func at(password string, addresses ...string) backends.Access {
 	a := backends.Access{Login: node.Login{Password: password}}
 	for _, address := range addresses {
@@ -47,8 +47,9 @@ func at(password string, addresses ...string) backends.Access {
 
 func itself(_ *testing.T, _ *recorder, _ backends.Access, _, address string) string { return address }
 
-// TestAttachToServersBehindOneAddress: where the promise of a lock rests on one server, two behind an address are refused, and so is one server
-// at two of Redlock's addresses. Members that agree among themselves may be behind one address; the run says so.
+// TestAttachToServersBehindOneAddress: if a lock's promise rests on one server, two servers behind one address are
+// refused. So is one server at two of Redlock's addresses. Members of one cluster may share an address; the run says
+// so.
 func TestAttachToServersBehindOneAddress(t *testing.T) {
 	t.Parallel()
 	access, end := servers(t, "local", "redlock", []string{"nodes=3"})
@@ -77,8 +78,8 @@ func TestAttachToServersBehindOneAddress(t *testing.T) {
 	}
 }
 
-// TestAttachToAPooler is refused before anything is written, in transaction mode and where a session of the pooler's has not the settings that
-// were asked for.
+// TestAttachToAPooler: a pooler is refused before anything is written, in transaction mode and if its sessions lack
+// the requested settings.
 func TestAttachToAPooler(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("pgbouncer"); err != nil {
@@ -95,7 +96,7 @@ func TestAttachToAPooler(t *testing.T) {
 	run.run(t, access, lockOf(t, "postgres", "advisory"))
 }
 
-// pgbouncer starts a pooler before a server, and returns its address.
+// pgbouncer starts a pooler in front of a server, and returns its address.
 func pgbouncer(t *testing.T, access backends.Access, settings ...string) string {
 	t.Helper()
 	host, port, err := net.SplitHostPort(access.Addresses("client")[0])
@@ -132,7 +133,7 @@ func pgbouncer(t *testing.T, access backends.Access, settings ...string) string 
 	return address
 }
 
-// asNobody is how root starts a program that refuses to be root's.
+// asNobody makes root start a program as nobody, because it refuses to run as root.
 func asNobody(t *testing.T) *syscall.SysProcAttr {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -149,7 +150,8 @@ func asNobody(t *testing.T) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
 }
 
-// TestEvictionsAreBlamed has others fill a Redis that evicts keys, until it evicts those of held locks. The report says how many went.
+// TestEvictionsAreBlamed: others fill a Redis with eviction until it evicts the keys of held locks. The report has the
+// number of evicted keys.
 func TestEvictionsAreBlamed(t *testing.T) {
 	t.Parallel()
 	access, end := servers(t, "local", "redis", nil)
@@ -165,7 +167,7 @@ func TestEvictionsAreBlamed(t *testing.T) {
 	var filling sync.WaitGroup
 	filling.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
-			_ = client.Set(ctx, fmt.Sprintf("other:%d", i%2000), strings.Repeat("x", 10_000), 0).Err() // whatever fits
+			_ = client.Set(ctx, fmt.Sprintf("other:%d", i%2000), strings.Repeat("x", 10_000), 0).Err() // as many as fit
 		}
 	})
 	defer filling.Wait()

@@ -26,7 +26,7 @@ import (
 	"github.com/lockquake/lockquake/backends"
 )
 
-// authority makes certificates for 127.0.0.1, and writes them as files.
+// authority issues certificates for 127.0.0.1, and writes them to files.
 type authority struct {
 	t    *testing.T
 	dir  string
@@ -58,7 +58,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// issue makes NAME.pem and NAME.key.
+// issue writes NAME.pem and NAME.key.
 func (a *authority) issue(name string) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -84,7 +84,7 @@ func (a *authority) issue(name string) {
 
 func (a *authority) write(name, kind string, der []byte) {
 	a.t.Helper()
-	// Servers in containers, which run as other users, read copies of it.
+	// Servers in containers run as other users and read copies of it.
 	if err := os.WriteFile(a.file(name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o644); err != nil {
 		a.t.Fatal(err)
 	}
@@ -92,12 +92,12 @@ func (a *authority) write(name, kind string, der []byte) {
 
 func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
 
-// yaml is what an attach file says of TLS.
+// yaml returns the TLS section of an attach file.
 func (a *authority) yaml() string {
 	return fmt.Sprintf("tls: {ca: %s, cert: %s, key: %s}\n", a.file("ca.pem"), a.file("client.pem"), a.file("client.key"))
 }
 
-// client is the configuration of a client with the authority's certificate.
+// client returns the configuration of a client with the authority's certificate.
 func (a *authority) client() *tls.Config {
 	pair, err := tls.LoadX509KeyPair(a.file("client.pem"), a.file("client.key"))
 	if err != nil {
@@ -108,7 +108,7 @@ func (a *authority) client() *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool, ServerName: "127.0.0.1"}
 }
 
-// refused starts a run that must end at once, with one line and nothing written.
+// refused starts a run that must end at once, with a message of one line and nothing written.
 func (a attachedRun) refused(t *testing.T, access backends.Access, l backends.Lock, code int, why string) {
 	t.Helper()
 	p := a.begin(t, access, l, a.watched(t, &recorder{t: t, under: a.prefix}, access))
@@ -120,7 +120,7 @@ func (a attachedRun) refused(t *testing.T, access backends.Access, l backends.Lo
 	}
 }
 
-// etcdUser makes the servers ask for a login, and gives one that may touch nothing but the prefix.
+// etcdUser turns authentication on, and creates a user with access to the prefix alone.
 func etcdUser(t *testing.T, config clientv3.Config, password string) {
 	t.Helper()
 	c, err := clientv3.New(config)
@@ -147,8 +147,8 @@ func etcdUser(t *testing.T, config clientv3.Config, password string) {
 	}
 }
 
-// freeAddress returns an address that a server can take some seconds later. Its port lies below those that the kernel gives to outgoing
-// connections, one of which may have it until then.
+// freeAddress returns an address for a server that starts some seconds later. Its port is below the ephemeral range,
+// so that no outgoing connection takes it meanwhile.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	const lowest, ports = 20_000, 12_000
@@ -165,7 +165,7 @@ func freeAddress(t *testing.T) string {
 
 func portOf(address string) string { return address[strings.LastIndex(address, ":")+1:] }
 
-// accepts tells whether somebody accepts connections at an address.
+// accepts reports whether an address accepts connections.
 func accepts(address string) bool {
 	c, err := net.Dial("tcp", address)
 	if err == nil {

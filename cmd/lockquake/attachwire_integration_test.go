@@ -29,7 +29,7 @@ import (
 	"github.com/lockquake/lockquake/backends"
 )
 
-// watchRedis reads the commands of Redis' protocol.
+// watchRedis reads commands of the Redis protocol.
 func watchRedis(t *testing.T, r *recorder, _ backends.Access, _, address string) string {
 	return tap(t, address, r.reads)
 }
@@ -77,8 +77,8 @@ func readCount(in *bufio.Reader, sign byte) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(line[1:]))
 }
 
-// What a Redis may be asked: with its first argument a key, with nothing but keys, with the keys of a script, and with none. Of the last,
-// all look, or are about one's own connection.
+// The commands allowed on Redis: those whose first argument is a key, those with keys only, scripts with keys, and
+// those without keys. The last kind only reads, or concerns the client's own connection.
 var (
 	redisOneKey  = []string{"GET", "SET", "SETNX", "PEXPIRE", "PTTL"}
 	redisKeys    = []string{"DEL", "MGET"}
@@ -90,7 +90,7 @@ var (
 	}
 )
 
-// redis judges one command.
+// redis checks one command.
 func (r *recorder) redis(words []string) {
 	verb := strings.ToUpper(words[0])
 	two := verb
@@ -120,7 +120,7 @@ func (r *recorder) redis(words []string) {
 	}
 }
 
-// watchSentinel puts a proxy before a Sentinel. Clients learn the servers' own addresses there.
+// watchSentinel puts a proxy in front of a Sentinel. Clients learn the servers' own addresses from it.
 func watchSentinel(t *testing.T, r *recorder, a backends.Access, port, address string) string {
 	if port == "sentinel" {
 		return watchRedis(t, r, a, port, address)
@@ -128,8 +128,8 @@ func watchSentinel(t *testing.T, r *recorder, a backends.Access, port, address s
 	return watchMonitored(t, r, a, port, address)
 }
 
-// watchMonitored has a server tell by MONITOR what it is asked, where clients connect to the addresses that the servers give them. Who was
-// connected before does not count.
+// watchMonitored reads a server's MONITOR output, because clients connect to the addresses that the servers give them.
+// Clients that were connected before do not count.
 func watchMonitored(t *testing.T, r *recorder, a backends.Access, _, address string) string {
 	client := redis.NewClient(&redis.Options{Addr: address, Password: a.Password, Protocol: 2})
 	before, err := client.ClientList(t.Context()).Result()
@@ -155,7 +155,7 @@ func watchMonitored(t *testing.T, r *recorder, a backends.Access, _, address str
 
 var monitorLine = regexp.MustCompile(`^\+[0-9.]+ \[\d+ (\S+)\] (.*)`)
 
-// monitored reads lines such as: +1700000000.5 [0 127.0.0.1:40000] "SET" "key" "value".
+// monitored parses lines such as: +1700000000.5 [0 127.0.0.1:40000] "SET" "key" "value".
 func (r *recorder) monitored(lines *bufio.Reader, before string) {
 	for {
 		line, err := lines.ReadString('\n')
@@ -173,7 +173,7 @@ func (r *recorder) monitored(lines *bufio.Reader, before string) {
 			}
 			words = append(words, w)
 		}
-		// A Sentinel or a replica that connects anew says so before anything else.
+		// A Sentinel or a replica identifies itself first when it reconnects.
 		if len(words) > 0 && strings.EqualFold(words[0], "REPLCONF") || len(words) > 2 && strings.EqualFold(words[1], "SETNAME") && strings.HasPrefix(words[2], "sentinel-") {
 			before += "addr=" + m[1] + " "
 			continue
@@ -182,14 +182,14 @@ func (r *recorder) monitored(lines *bufio.Reader, before string) {
 	}
 }
 
-// rawBytes passes messages on as they are.
+// rawBytes is a codec that passes messages through unchanged.
 type rawBytes struct{}
 
 func (rawBytes) Marshal(v any) ([]byte, error)   { return *v.(*[]byte), nil }
 func (rawBytes) Unmarshal(b []byte, v any) error { *v.(*[]byte) = slices.Clone(b); return nil }
 func (rawBytes) Name() string                    { return "proto" }
 
-// watchEtcd is a gRPC proxy before one member. What comes by HTTP/1.1, to the same port, is passed on as it is.
+// watchEtcd puts a gRPC proxy in front of one member. HTTP/1.1 to the same port is passed through.
 func watchEtcd(t *testing.T, r *recorder, _ backends.Access, _, address string) string {
 	to, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -213,7 +213,7 @@ func watchEtcd(t *testing.T, r *recorder, _ backends.Access, _, address string) 
 	})
 }
 
-// peeked is a connection whose first bytes were looked at.
+// peeked is a connection whose first bytes were read ahead.
 type peeked struct {
 	net.Conn
 	in *bufio.Reader
@@ -233,15 +233,15 @@ func (r *recorder) http(in io.Reader) error {
 	return nil
 }
 
-// etcdRecorder reads the requests of etcd's API.
+// etcdRecorder checks the requests of etcd's API.
 type etcdRecorder struct {
 	*recorder
 }
 
-// granted are the leases that were granted to whoever is recorded.
+// granted holds the leases that recorded clients were granted.
 var granted sync.Map
 
-// pass carries one call.
+// pass forwards one call.
 func (e *etcdRecorder) pass(to *grpc.ClientConn, in grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(in)
 	md, _ := metadata.FromIncomingContext(in.Context())
@@ -283,7 +283,7 @@ func (e *etcdRecorder) pass(to *grpc.ClientConn, in grpc.ServerStream) error {
 	}
 }
 
-// asked judges one request.
+// asked checks one request.
 func (e *etcdRecorder) asked(method string, b []byte) error {
 	decode := func(m proto.Message, keys func() []string) error {
 		if err := proto.Unmarshal(b, m); err != nil {
@@ -334,7 +334,8 @@ func (e *etcdRecorder) asked(method string, b []byte) error {
 	return errors.New("it is asked")
 }
 
-// span is a range by its first and its last key: an end that is the prefix with its last byte raised is below the prefix.
+// span returns the first and the last key of a range. If the end is the prefix with its last byte incremented, the
+// range is below the prefix.
 func span(key, end []byte) []string {
 	out := []string{string(key)}
 	if n := len(end); n > 0 {
@@ -364,14 +365,14 @@ func txnKeys(m *pb.TxnRequest) (out []string) {
 	return out
 }
 
-// What a ZooKeeper may be asked, by the numbers of its requests: with a path, and without one.
+// The requests allowed on ZooKeeper, by number: with a path, and without one.
 var (
 	zkWithPath = map[int32]string{1: "create", 2: "delete", 3: "exists", 4: "getData", 8: "getChildren", 9: "sync", 12: "getChildren2", 15: "create2"}
 	zkNoPath   = map[int32]string{11: "ping", -11: "close", 100: "auth", 101: "setWatches"}
 	zkWords    = []string{"srvr", "mntr", "envi", "cons", "ruok", "conf"}
 )
 
-// watchZooKeeper reads the frames of ZooKeeper's protocol.
+// watchZooKeeper reads frames of the ZooKeeper protocol.
 func watchZooKeeper(t *testing.T, r *recorder, _ backends.Access, _, address string) string {
 	return tap(t, address, func(in io.Reader) error {
 		for first := true; ; first = false {
@@ -410,16 +411,16 @@ func (r *recorder) zookeeper(frame []byte) {
 		return
 	}
 	size := binary.BigEndian.Uint32(frame[8:])
-	r.command(name, string(frame[12:12+size])+"/") // the node of the prefix itself is created, and removed
+	r.command(name, string(frame[12:12+size])+"/") // the node of the prefix itself may be created and removed
 }
 
-// What a Postgres must never be asked.
+// Statements that Postgres must never receive.
 var sqlForbidden = regexp.MustCompile(`(?i)\b(pg_terminate_backend|pg_cancel_backend|pg_reload_conf|alter|truncate|role|grant|vacuum|checkpoint|hashtextextended|set_config)\b`)
 
-// sqlNames finds what is created and dropped beside tables without a schema, which are where search_path says.
+// sqlNames matches the schemas that are created and dropped. Tables without a schema are in search_path.
 var sqlNames = regexp.MustCompile(`(?i)\b(?:create|drop)\s+(?:schema)\s+(?:if\s+(?:not\s+)?exists\s+)?"?([^"\s;]+)`)
 
-// watchPostgres reads the messages of Postgres' protocol.
+// watchPostgres reads messages of the Postgres protocol.
 func watchPostgres(t *testing.T, r *recorder, _ backends.Access, _, address string) string {
 	return tap(t, address, func(in io.Reader) error {
 		if err := r.startup(in); err != nil {
@@ -445,7 +446,7 @@ func watchPostgres(t *testing.T, r *recorder, _ backends.Access, _, address stri
 	})
 }
 
-// startup reads the first message: a session must look for tables in the run's schema alone.
+// startup reads the first message. A session must search for tables in the run's schema only.
 func (r *recorder) startup(in io.Reader) error {
 	var size [4]byte
 	if _, err := io.ReadFull(in, size[:]); err != nil {

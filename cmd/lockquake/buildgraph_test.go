@@ -9,8 +9,8 @@ import (
 	"github.com/lockquake/lockquake/backends/all"
 )
 
-// TestBuildGraph holds what the linter cannot see: what a package links through the packages that it imports. A client process must stay
-// small, the run loop knows no instance, and providers know no mechanism of the agent.
+// TestBuildGraph checks indirect imports, which the linter cannot see. A client process must stay small, the run loop
+// must not know any instance, and providers must not know any mechanism of the agent.
 func TestBuildGraph(t *testing.T) {
 	t.Parallel()
 	const own = "github.com/lockquake/lockquake/"

@@ -14,13 +14,14 @@ import (
 	"github.com/lockquake/lockquake/internal/cli"
 )
 
-// TestCampaigns: each verb that makes many runs is interrupted, dies within a line of its journal, keeps a budget, and goes on, all in the same way.
+// TestCampaigns: every verb that makes many runs handles an interrupt, a death in the middle of a journal line, a
+// budget, and --resume in the same way.
 func TestCampaigns(t *testing.T) {
 	t.Parallel()
 	for verb, c := range map[string]struct {
 		args  []string
-		runs  int // in all
-		spent int // exit code where the budget has no time for any run
+		runs  int // total
+		spent int // exit code if the budget has no time for any run
 	}{
 		"run":      {[]string{"memory-healthy", "--set", "run.for=500ms", "--set", "run.settle=0s", "--repeat", "4"}, 4, cli.CodeInconclusive},
 		"suite":    {[]string{"memory", "--story", "contention", "--set", "run.for=500ms", "--repeat", "4"}, 4, cli.CodeInconclusive},
@@ -54,7 +55,7 @@ func TestCampaigns(t *testing.T) {
 				q := begin(t, append([]string{verb, "--resume", filepath.Dir(path), "--budget", again.budget}, c.args...)...)
 				code := q.wait(t)
 				if code == cli.CodeInconclusive && again.code == cli.CodeMet {
-					code = cli.CodeMet // the machine disturbed a run, which was made all the same
+					code = cli.CodeMet // the machine disturbed a run, but the run was made
 				}
 				if code != again.code || again.code == cli.CodeInconclusive && !strings.Contains(q.stdout.String()+q.stderr.String(), "the budget of 1ms") {
 					t.Fatalf("--budget %s: exit code %d, want %d\n%s%s", again.budget, code, again.code, q.stdout.String(), q.stderr.String())
@@ -74,7 +75,7 @@ func TestCampaigns(t *testing.T) {
 	}
 }
 
-// journalOf waits for a campaign's journal until it has a result, and returns its path.
+// journalOf waits until a campaign's journal has a result, and returns its path.
 func journalOf(t *testing.T, p *process) string {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -92,7 +93,7 @@ func journalOf(t *testing.T, p *process) string {
 	return ""
 }
 
-// resultsIn reads a journal, all of whose lines must be whole.
+// resultsIn reads a journal, and requires every line to be complete.
 func resultsIn(t *testing.T, path string) []campaign.Result {
 	t.Helper()
 	j, err := campaign.Open(filepath.Dir(path))

@@ -12,8 +12,8 @@ import (
 	"github.com/lockquake/lockquake/results/capacity"
 )
 
-// TestCapacityFindsWhatIsKnown sweeps a lock whose price is known, and demands that the figures are within 5 % of it, each time. It is about
-// time, and belongs on a machine that does nothing else.
+// TestCapacityFindsWhatIsKnown sweeps a lock of known cost. The figures must be within 5 % of it each time. It
+// measures time, so it needs an idle machine.
 func TestCapacityFindsWhatIsKnown(t *testing.T) {
 	const tries, allowed = 5, 0.05
 	for _, c := range []struct {

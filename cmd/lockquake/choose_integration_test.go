@@ -13,7 +13,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestChoose: a lock has its loads, loses its server, and is broken by stories.
+// TestChoose runs the loads, the server failure and the stories of a lock.
 func TestChoose(t *testing.T) {
 	t.Parallel()
 	p := begin(t, "choose", "redis", "--quick", "--for", "500ms", "--provider", "local", "--format", "json")

@@ -8,15 +8,15 @@ import (
 	"testing"
 )
 
-// ciStubs stand in for what .ci/run calls. The daemon of docker answers once a file is there.
+// ciStubs replace the programs that .ci/run calls. The Docker daemon answers once a file exists.
 var ciStubs = map[string]string{
 	"bin/make":   `echo "make $1" >>called`,
 	"bin/id":     `echo "${CI_TEST_UID:-0}"`,
 	"bin/docker": `[ -e up ] && echo 1 || { echo "Cannot connect to the Docker daemon" >&2; exit 1; }`,
 }
 
-// TestCIStartsTheDaemon runs .ci/run with everything that it calls replaced. It starts a daemon that does not answer, as root alone, touches none
-// that answers, and says why where none can be had.
+// TestCIStartsTheDaemon runs .ci/run with stubs for everything it calls. As root only, it starts a daemon that does
+// not answer. It leaves a daemon that answers alone, and says why there is none if it cannot start one.
 func TestCIStartsTheDaemon(t *testing.T) {
 	t.Parallel()
 	const service, dockerd = `echo "service $*" >>called; `, `echo dockerd >>called; `
@@ -25,7 +25,7 @@ func TestCIStartsTheDaemon(t *testing.T) {
 		uid    string
 		called string
 		code   int
-		says   []string // each in one line
+		says   []string // each on one line
 	}{
 		"it answers":     {map[string]string{"up": ""}, "0", "make lint, make test", 0, nil},
 		"as a service":   {map[string]string{"bin/service": service + "touch up"}, "0", "service docker start, make lint, make test", 0, []string{"ci: docker did not answer; `service docker start` has started its daemon"}},
@@ -64,7 +64,7 @@ func TestCIStartsTheDaemon(t *testing.T) {
 	}
 }
 
-// ciTree is a folder with .ci and stubs.
+// ciTree makes a directory with .ci and stubs.
 func ciTree(t *testing.T, stubs map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -17,7 +17,7 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster"
 )
 
-// openTerminal opens a terminal: what is written to person comes out of seat, and the other way round.
+// openTerminal opens a terminal: what is written to person can be read from seat, and vice versa.
 func openTerminal(t *testing.T) (person, seat *os.File) {
 	t.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -41,7 +41,7 @@ func openTerminal(t *testing.T) (person, seat *os.File) {
 	return person, seat
 }
 
-// TestCleanAllAsks has a directory that somebody kept: it is listed, and stays unless somebody at a terminal says yes.
+// TestCleanAllAsks: a kept directory is listed, and stays unless a person at a terminal confirms.
 func TestCleanAllAsks(t *testing.T) {
 	t.Parallel()
 	tmp := t.TempDir()
@@ -86,7 +86,7 @@ func TestCleanAllAsks(t *testing.T) {
 	}
 }
 
-// TestAgree asks at a terminal, which is all that `clean --all` does before it removes what it found.
+// TestAgree asks at a terminal. `clean --all` does nothing else before it removes what it found.
 func TestAgree(t *testing.T) {
 	t.Parallel()
 	person, seat := openTerminal(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// clientImage builds the image of clients in another language, which is built on demand.
+// clientImage builds the image for clients in another language.
 func clientImage(t *testing.T, name string) {
 	t.Helper()
 	if out, err := exec.Command(program(t), "images", name).CombinedOutput(); err != nil {
@@ -24,13 +24,13 @@ func clientImage(t *testing.T, name string) {
 	}
 }
 
-// scripts are the languages whose programs need no compiler, by the images of their clients.
+// scripts are the languages without a compiler, by image of their clients.
 var scripts = map[string]struct{ command, dir string }{
 	"python": {"python3", "../../clients/python"},
 	"nodejs": {"node", "../../clients/node"},
 }
 
-// scriptClient is the --set that puts a program of clients/ in the place of the client.
+// scriptClient returns the --set that replaces the client by a program of clients/.
 func scriptClient(t *testing.T, image, file string) string {
 	t.Helper()
 	dir, err := filepath.Abs(scripts[image].dir)
@@ -40,10 +40,10 @@ func scriptClient(t *testing.T, image, file string) string {
 	return fmt.Sprintf("workload.client={run: [%s, %s], dir: %q}", scripts[image].command, file, dir)
 }
 
-// curator is the class path of Curator's recipes, which is the same on this machine and in the image.
+// curator is the class path of Curator's recipes, on this machine and in the image.
 const curator = "/usr/share/java/curator-recipes.jar"
 
-// javaClasses compiles clients/java into the folder classes of the one that it returns.
+// javaClasses compiles clients/java into the directory classes below the returned one.
 func javaClasses(t *testing.T) string {
 	t.Helper()
 	compiler, err := exec.LookPath("javac")
@@ -57,14 +57,15 @@ func javaClasses(t *testing.T) string {
 		t.Skipf("%v: run `.ci/setup java` to test clients/java", err)
 	}
 	dir := t.TempDir()
-	files, _ := filepath.Glob("../../clients/java/*.java") // the pattern is a right one
+	files, _ := filepath.Glob("../../clients/java/*.java") // the pattern is valid
 	if out, err := exec.Command(compiler, append([]string{"-cp", curator, "-d", filepath.Join(dir, "classes")}, files...)...).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return dir
 }
 
-// javaClient is the --set that puts a class of clients/java in the place of the client: of the image, which needs no JDK here, or on this machine.
+// javaClient returns the --set that replaces the client by a class of clients/java. Containers have it in the image,
+// which needs no JDK here.
 func javaClient(t *testing.T, class, provider string) string {
 	t.Helper()
 	if provider == "docker" {
@@ -73,8 +74,8 @@ func javaClient(t *testing.T, class, provider string) string {
 	return fmt.Sprintf("workload.client={run: [java, -cp, 'classes:%s', %s], dir: %q}", curator, class, javaClasses(t))
 }
 
-// TestClientsInOtherLanguages has lock libraries of other languages in the place of the built-in client: they pass where it does, and find what
-// it finds.
+// TestClientsInOtherLanguages replaces the built-in client by lock libraries of other languages. They pass where it
+// passes, and find what it finds.
 func TestClientsInOtherLanguages(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ scenario, provider, image, program, process string }{
@@ -99,7 +100,7 @@ func TestClientsInOtherLanguages(t *testing.T) {
 			}
 			options := []string{"run", c.scenario, "--provider", c.provider, "--format", "json", "--set"}
 			if c.image == "java" {
-				options = append(options, javaClient(t, c.program, c.provider), "--set", "run.for=18s") // until the first grant of eight JVMs it takes a while
+				options = append(options, javaClient(t, c.program, c.provider), "--set", "run.for=18s") // eight JVMs take a while to the first grant
 			} else {
 				options = append(options, scriptClient(t, c.image, c.program))
 			}
@@ -119,8 +120,8 @@ func TestClientsInOtherLanguages(t *testing.T) {
 	}
 }
 
-// neverLock is the key of a scenario for a client whose lock the server grants to everybody, in a folder with all that is copied into its
-// container.
+// neverLock returns the scenario key for a client whose lock grants to everyone, in a directory that is copied into
+// its container.
 func neverLock(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -128,7 +129,7 @@ func neverLock(t *testing.T) string {
 	return fmt.Sprintf("workload.client={run: [python3, never_lock.py], dir: %q}", dir)
 }
 
-// copyPython copies files of clients/python into one folder.
+// copyPython copies files of clients/python into one directory.
 func copyPython(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -142,7 +143,7 @@ func copyPython(t *testing.T, dir string, names ...string) {
 	}
 }
 
-// TestAWrongLockInPython: what excludes nobody is found, whatever the language.
+// TestAWrongLockInPython: a lock that does not exclude is found in any language.
 func TestAWrongLockInPython(t *testing.T) {
 	t.Parallel()
 	clientImage(t, "python")
@@ -154,7 +155,8 @@ func TestAWrongLockInPython(t *testing.T) {
 	}
 }
 
-// TestPointsOfAClientInPython has a user stop at a point of its library's, and refuses one that it does not announce before it is started.
+// TestPointsOfAClientInPython stops a user at a point of its library. A point that the client does not announce is
+// refused before the start.
 func TestPointsOfAClientInPython(t *testing.T) {
 	t.Parallel()
 	clientImage(t, "python")
@@ -192,7 +194,7 @@ expect: {double_grants: "0", judged: ">=2"}
 	}
 }
 
-// TestClientCheck tests the clients that ship, as whoever writes another would.
+// TestClientCheck runs `client check` on the clients that ship, as the author of a new client would.
 func TestClientCheck(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -224,7 +226,7 @@ func TestClientCheck(t *testing.T) {
 	}
 }
 
-// TestClientCheckTellsLastWords of a program that ends before its hello.
+// TestClientCheckTellsLastWords: a program that ends before its hello has its last output in the error.
 func TestClientCheckTellsLastWords(t *testing.T) {
 	t.Parallel()
 	clientImage(t, "python")
@@ -239,8 +241,9 @@ func inPython(*testing.T) string { return scripts["python"].dir }
 func inNode(*testing.T) string   { return scripts["nodejs"].dir }
 func inGo(*testing.T) string     { return "../../clients/go" }
 
-// TestAServiceThatLockquakeDoesNotKnow breaks servers of which it knows no more than a command and a port. The grants are held for longer than
-// a core may be busy with something else, or the holder that is to be paused has released when that is seen.
+// TestAServiceThatLockquakeDoesNotKnow injects faults into servers that lockquake knows only by command and port.
+// Grants are held for longer than a core may be busy with other work. Otherwise the holder to pause would have
+// released before it is found.
 func TestAServiceThatLockquakeDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	clientImage(t, "python")

@@ -21,10 +21,10 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// testProvider is the provider that tests of faults run on, unless another is asked for.
+// testProvider returns the provider for tests of faults.
 func testProvider() string { return cmp.Or(os.Getenv(provided.ProviderEnv), "docker") }
 
-// moved is a scenario that moves the clock of one server, and that of a client, and sees what the service makes of it.
+// moved is a scenario that moves the clocks of one server and one client, and checks the effect on the service.
 func moved(backend, server string) string {
 	return `name: moved
 claim: The clocks of one server and of a client go ahead by a minute, and come back.
@@ -41,8 +41,8 @@ expect: {judged: ">=1", double_grants: "` + map[bool]string{true: ">0", false: "
 `
 }
 
-// TestClocksJump moves the clock of a Redis server, of a follower of ZooKeeper (whichever of the two it is) and of an etcd member, and
-// of a client each time. Redis forgets the holder's key; the others go by their monotonic clocks.
+// TestClocksJump moves the clock of a Redis server, of one of ZooKeeper's servers and of an etcd member, each together
+// with that of a client. Redis forgets the holder's key; the others use their monotonic clocks.
 func TestClocksJump(t *testing.T) {
 	t.Parallel()
 	for backend, server := range map[string]string{"redis": "redis-1", "etcd": "etcd-2", "zookeeper": "zookeeper-2"} {
@@ -66,7 +66,7 @@ func TestClocksJump(t *testing.T) {
 	}
 }
 
-// wantReceipts looks that a fault bit, or did not, and that it was healed.
+// wantReceipts checks the receipt of a fault, and that the fault was healed.
 func wantReceipts(t *testing.T, f results.FaultResult, want history.ReceiptStatus) {
 	t.Helper()
 	if f.Receipt.Status != want {
@@ -77,8 +77,8 @@ func wantReceipts(t *testing.T, f results.FaultResult, want history.ReceiptStatu
 	}
 }
 
-// overlapping begins a scenario of clock faults on one node, with a restart between them, and heals in another order: each receipt
-// counts what the others did.
+// overlapping is the start of scenarios with clock faults on one node. It has a restart between them, and heals in
+// another order. Each receipt accounts for the other faults.
 const overlapping = `name: overlapping
 claim: The clock faults of one node add up, outlast its process, and heal one by one.
 backend: {use: redis, ttl: 30s}
@@ -87,7 +87,7 @@ steps:
   - {do: acquire, user: A}
 `
 
-// patched and told are such scenarios for each mechanism.
+// patched and told are such scenarios, one for each mechanism.
 const (
 	patched = overlapping + `  - {inject: clock-jump, on: redis-1, by: +60s, as: first}
   - {inject: clock-jump, on: redis-1, by: +1h, as: second}
@@ -109,7 +109,7 @@ const (
 `
 )
 
-// TestClockFaultsOverlap runs them, and looks that the process after the restart had the clock of the one before.
+// TestClockFaultsOverlap runs both scenarios, and checks that the restarted process has the clock of the previous one.
 func TestClockFaultsOverlap(t *testing.T) {
 	t.Parallel()
 	for how, text := range map[string]string{"vdso": patched, "faketime": told} {
@@ -124,7 +124,7 @@ func TestClockFaultsOverlap(t *testing.T) {
 			for _, f := range r.Faults {
 				wantReceipts(t, f, history.Installed)
 			}
-			// A clock is read to some ms, so the hour may be 59m59.999s.
+			// Reading a clock is accurate to some ms, so the hour may be 59m59.999s.
 			back := r.Faults[len(r.Faults)-1].Receipt.Evidence
 			_, before, _ := strings.Cut(back, "before it was ")
 			before, _, _ = strings.Cut(before, "±")
@@ -136,7 +136,7 @@ func TestClockFaultsOverlap(t *testing.T) {
 	}
 }
 
-// strobed is a scenario in which the clocks of two servers go an hour ahead and come back, again and again.
+// strobed is a scenario in which the clocks of two servers go ahead by an hour and come back, repeatedly.
 const strobed = `name: strobed
 claim: Clocks that strobe are seen to go there and back each time.
 backend: {use: etcd, nodes: 3, ttl: 3s}
@@ -147,7 +147,7 @@ run: {for: 14s, seed: 1}
 expect: {judged: ">=1"}
 `
 
-// TestClocksStrobe looks at both receipts of each time.
+// TestClocksStrobe checks the receipts of both servers.
 func TestClocksStrobe(t *testing.T) {
 	leftToAll(t, "TestClockFaultsOverlap moves clocks again and again")
 	t.Parallel()
@@ -168,8 +168,8 @@ func TestClocksStrobe(t *testing.T) {
 	gone(t, p)
 }
 
-// TestFaketimeThatDoesNothing has a server that throws away what it was to load. The run does not believe in a clock that it did not see move.
-// TestSabotage does the same to the agent's way of moving clocks.
+// TestFaketimeThatDoesNothing: a server discards the library it should load. The run does not trust a clock that it
+// did not see move. TestSabotage does the same to the agent's way of moving clocks.
 func TestFaketimeThatDoesNothing(t *testing.T) {
 	t.Parallel()
 	redis, err := exec.LookPath("redis-server")
@@ -192,7 +192,8 @@ func TestFaketimeThatDoesNothing(t *testing.T) {
 	gone(t, p)
 }
 
-// TestFaketimeIsRefused asks for libfaketime in Go programs, and for both mechanisms on one node: refused before anything starts.
+// TestFaketimeIsRefused: libfaketime in Go programs, and both mechanisms on one node, are refused before anything
+// starts.
 func TestFaketimeIsRefused(t *testing.T) {
 	t.Parallel()
 	text := strings.Replace(moved("etcd", "etcd-2"), "by: +60s, as: server", "by: +60s, how: faketime, as: server", 1)
@@ -206,7 +207,7 @@ func TestFaketimeIsRefused(t *testing.T) {
 	}
 }
 
-// ahead is a scenario in which the clock of a member stays ahead.
+// ahead is a scenario in which a member's clock stays ahead.
 const ahead = `name: ahead
 claim: The clock of one member is an hour ahead.
 backend: {use: etcd, lock: mutex, nodes: 3, ttl: 2s}
@@ -217,7 +218,7 @@ run: {for: 60s, seed: 1}
 expect: {judged: ">=1"}
 `
 
-// inContainer reads something of one container of a supervisor.
+// inContainer inspects one container of a supervisor.
 func inContainer(t *testing.T, p *process, node, format string) string {
 	t.Helper()
 	label := "label=org.lockquake.supervisor-pid=" + strconv.Itoa(p.cmd.Process.Pid)
@@ -232,7 +233,7 @@ func inContainer(t *testing.T, p *process, node, format string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// aheadBy asks an etcd member for its clock.
+// aheadBy asks an etcd member for its clock, and returns how far it is ahead.
 func aheadBy(t *testing.T, host string) time.Duration {
 	t.Helper()
 	answer, err := http.Get("http://" + host + ":2379/version")
@@ -249,14 +250,14 @@ func aheadBy(t *testing.T, host string) time.Duration {
 
 const address = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
 
-// wantRight waits for a clock to be the machine's.
+// wantRight waits until a clock agrees with the machine's.
 func wantRight(t *testing.T, host, when string) {
 	t.Helper()
 	wait.Until(t, 20*time.Second, when+" its clock is right", func() bool { return aheadBy(t, host).Abs() <= 2*time.Second })
 }
 
-// TestAloneAgentKilledWhileAClockIsAhead kills the agent, which cannot undo anything: clean does, of a server that runs
-// on, in a run that does.
+// TestAloneAgentKilledWhileAClockIsAhead kills the agent, so that it cannot undo anything. clean undoes it, for a
+// server that still runs in a run that goes on.
 func TestAloneAgentKilledWhileAClockIsAhead(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("killing an agent and looking into processes needs root")
@@ -274,7 +275,7 @@ func TestAloneAgentKilledWhileAClockIsAhead(t *testing.T) {
 	if err := syscall.Kill(agent, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(300 * time.Millisecond) // nobody is left who could heal
+	time.Sleep(300 * time.Millisecond) // nothing is left that could heal
 	if by := aheadBy(t, host); by < 59*time.Minute {
 		t.Errorf("without an agent it is ahead by %v", by)
 	}

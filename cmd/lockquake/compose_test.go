@@ -30,7 +30,8 @@ func TestComposeSaysWhatTheBackendsSay(t *testing.T) {
 	}
 }
 
-// TestComposePublishesOnLoopback wants each server behind a port of its own that only this machine reaches, told in the header.
+// TestComposePublishesOnLoopback: each server has a port of its own that only this machine can reach, and the header
+// lists it.
 func TestComposePublishesOnLoopback(t *testing.T) {
 	text, err := os.ReadFile("../../docker-compose.yml")
 	if err != nil {
@@ -64,7 +65,7 @@ func TestComposePublishesOnLoopback(t *testing.T) {
 	}
 }
 
-// TestEveryBackendHasAProfile: each backend with servers has a number of its own, which gives it addresses and ports.
+// TestEveryBackendHasAProfile: each backend with servers has its own number, which determines its addresses and ports.
 func TestEveryBackendHasAProfile(t *testing.T) {
 	t.Parallel()
 	used := map[int]string{}
@@ -100,7 +101,7 @@ func TestEveryBackendHasAProfile(t *testing.T) {
 	}
 }
 
-// composeYAML is what the tests read of docker-compose.yml.
+// composeYAML holds the parts of docker-compose.yml that the tests read.
 type composeYAML struct {
 	Services map[string]struct {
 		Image       string
@@ -116,7 +117,7 @@ type composeYAML struct {
 	}
 }
 
-// composed reads docker-compose.yml as compose does with that .env.
+// composed parses docker-compose.yml as compose does with these variables in .env.
 func composed(t *testing.T, text []byte, env map[string]string) (file composeYAML) {
 	t.Helper()
 	set := os.Expand(string(text), func(name string) string {
@@ -135,7 +136,8 @@ func composed(t *testing.T, text []byte, env map[string]string) (file composeYAM
 	return file
 }
 
-// TestComposeMoves: .env moves every address and port, in command lines and for the program that asks the nodes. There is one network.
+// TestComposeMoves: .env moves every address and port, also in command lines and for the program that asks the nodes.
+// There is one network.
 func TestComposeMoves(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docker-compose.yml")

@@ -10,7 +10,7 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// beyondMemory are the violations that no lock of memory can show, and why.
+// beyondMemory lists the violations that no memory lock can show, and why.
 var beyondMemory = map[string]string{
 	"minority_denials":         "memory has no servers; redlock/redlock-unanimous shows it in the story hang-one",
 	"errors_after_recovery":    "nothing can be broken there; redis/evalsha-only shows it in the story restart",
@@ -18,7 +18,7 @@ var beyondMemory = map[string]string{
 	"acknowledged_writes_lost": "it rests on what servers answer, and memory has none",
 }
 
-// TestControlsAreComplete: each broken lock of memory is run by a control, and each violation is demanded by one.
+// TestControlsAreComplete: a control runs each broken memory lock, and a control demands each violation.
 func TestControlsAreComplete(t *testing.T) {
 	controls, err := scenarios.Load("controls/*")
 	if err != nil {

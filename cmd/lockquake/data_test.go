@@ -19,7 +19,8 @@ run: {for: 3s, seed: 1}
 expect: {judged: ">=1", double_grants: ">=0", stale_writes: ">=0", lost_updates: ">=0"}
 `
 
-// TestDataThatIsNotLost sabotages the agent's hand on the data directory: the fault did not bite, and the run is unknown.
+// TestDataThatIsNotLost sabotages the agent's access to the data directory: the fault has no effect, so the run is
+// unknown.
 func TestDataThatIsNotLost(t *testing.T) {
 	withAndWithout(t, amnesia, "data", "local", func(deaf bool, r results.Report) {
 		if len(r.Faults) != 1 || (r.Faults[0].Receipt.Status == "installed") == deaf {

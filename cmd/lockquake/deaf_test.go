@@ -18,7 +18,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// orphan is a node's process whose supervisor can be played dead.
+// orphan is a node's process whose supervisor can be made to look dead.
 type orphan struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -65,9 +65,9 @@ func (o orphan) tell(t *testing.T, format string, args ...any) {
 	}
 }
 
-// bereave stops reading, asks for answers, and demands that the process ends by itself. Its input stays open: that its
-// supervisor is dead it learns from its answers alone. One of them may still find a reader: a child that another test has
-// forked has the pipe until it runs its program.
+// bereave stops reading, asks for answers, and demands that the process ends by itself. Its input stays open, so only
+// its own answers reveal that the supervisor is dead. An answer may still succeed: a child forked by another test
+// holds the pipe until it executes its program.
 func (o orphan) bereave(t *testing.T, ask string) {
 	t.Helper()
 	if err := o.out.Close(); err != nil {
@@ -93,7 +93,7 @@ func (o orphan) bereave(t *testing.T, ask string) {
 	}
 }
 
-// TestUnreadAnswers asks each process of a run for something and dies before the answer.
+// TestUnreadAnswers sends each kind of process a request, and dies before the answer.
 func TestUnreadAnswers(t *testing.T) {
 	t.Parallel()
 	for _, verb := range [][]string{{"client"}, {"register", "--listen", "127.0.0.1:0"}, {"replica", "--listen", "127.0.0.1:0"}, {"ledger", "postgres"}} {
@@ -104,7 +104,7 @@ func TestUnreadAnswers(t *testing.T) {
 	}
 }
 
-// TestUnreadAnswerOfTheAgent has a process stopped by an agent, whose next answer nobody reads: it must undo the stop.
+// TestUnreadAnswerOfTheAgent: an agent that has stopped a process must undo the stop if its next answer is not read.
 func TestUnreadAnswerOfTheAgent(t *testing.T) {
 	t.Parallel()
 	target := exec.Command("sleep", "600")
@@ -133,7 +133,7 @@ func TestUnreadAnswerOfTheAgent(t *testing.T) {
 	}
 }
 
-// TestUnreadProgress closes the streams of a run behind its first line: it comes to its end and is judged all the same.
+// TestUnreadProgress closes the streams of a run after the first line. The run still ends and is judged.
 func TestUnreadProgress(t *testing.T) {
 	t.Parallel()
 	read, write, err := os.Pipe()

@@ -18,7 +18,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// clientOf finds the process of one client of a local run, by its command line and by its supervisor's mark.
+// clientOf returns the pid of a client of a local run, found by its command line and its supervisor's mark.
 func clientOf(t *testing.T, supervisor int) int {
 	t.Helper()
 	mark := fmt.Appendf(nil, ",pid=%d,", supervisor)
@@ -46,10 +46,10 @@ func clientOf(t *testing.T, supervisor int) int {
 	return 0
 }
 
-// lostKilled is the reason of a run one of whose clients was killed from outside.
+// lostKilled is the reason of a run in which a client was killed from outside.
 var lostKilled = regexp.MustCompile(`(?m)^client-\d+ ended without its last word \(signal: killed\); what it did after its last event, at \d+\.\d+ ms, cannot be judged`)
 
-// TestAClientThatNobodyKilled ends a client from outside: what it had not yet told is lost, so nothing may pass.
+// TestAClientThatNobodyKilled kills a client from outside. Its unsent events are lost, so nothing may pass.
 func TestAClientThatNobodyKilled(t *testing.T) {
 	t.Parallel()
 	p := begin(t, "run", "redis-healthy", "--provider", "local", "--format", "json", "--set", "run.for=4s")

@@ -15,7 +15,7 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// TestEveryBackendHasItsImageScenarioAndDocs names what a service needs beside its folder.
+// TestEveryBackendHasItsImageScenarioAndDocs checks what a service needs besides its directory.
 func TestEveryBackendHasItsImageScenarioAndDocs(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{}
@@ -54,7 +54,7 @@ func TestEveryBackendHasItsImageScenarioAndDocs(t *testing.T) {
 	}
 }
 
-// TestDemoMakesTheImagesOfCompose runs the demo with everything that it calls replaced by what writes down how it was called.
+// TestDemoMakesTheImagesOfCompose runs the demo with stubs that record how they were called.
 func TestDemoMakesTheImagesOfCompose(t *testing.T) {
 	dir := t.TempDir()
 	demo, err := os.ReadFile("../../.ci/demo")

@@ -21,7 +21,7 @@ run: {for: 5s, seed: 1}
 expect: {judged: ">=1"}
 `
 
-// TestSlowDisk holds the syncs of a real server back, by a real agent, and by one that only says so.
+// TestSlowDisk delays the syncs of a real server by a real agent, and by one that only claims to.
 func TestSlowDisk(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("processes of the local provider are traced by root only")

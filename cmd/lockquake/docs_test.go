@@ -15,7 +15,7 @@ import (
 	"github.com/lockquake/lockquake/internal/cli"
 )
 
-// pages are the documents that people read, by their paths from the root of the tree.
+// pages returns the documents for people, by path from the root of the tree.
 func pages(t *testing.T) []string {
 	t.Helper()
 	var all []string
@@ -32,10 +32,10 @@ func pages(t *testing.T) []string {
 	return all
 }
 
-// fences are blocks that are not text: commands, listings, output.
+// fences matches blocks that are not prose: commands, listings, output.
 var fences = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
 
-// TestLinksInDocs: each link within the tree leads to a file that is there, and to a heading of it where it names one.
+// TestLinksInDocs: each link within the tree leads to an existing file, and to an existing heading if it names one.
 func TestLinksInDocs(t *testing.T) {
 	t.Parallel()
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
@@ -44,7 +44,7 @@ func TestLinksInDocs(t *testing.T) {
 		for _, m := range link.FindAllStringSubmatch(prose(t, page), -1) {
 			path, anchor, _ := strings.Cut(m[1], "#")
 			if strings.Contains(path, ":") {
-				continue // elsewhere
+				continue // a link to elsewhere
 			}
 			file := page
 			if path != "" {
@@ -67,7 +67,7 @@ func TestLinksInDocs(t *testing.T) {
 	}
 }
 
-// prose is a page without its fenced blocks.
+// prose returns a page without its fenced blocks.
 func prose(t *testing.T, page string) string {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -77,7 +77,7 @@ func prose(t *testing.T, page string) string {
 	return fences.ReplaceAllString(string(text), "")
 }
 
-// anchors are the names by which GitHub links to the headings of a text.
+// anchors returns the names by which GitHub links to the headings of a text.
 func anchors(text string) []string {
 	var all []string
 	dropped := regexp.MustCompile(`[^\pL\pN_\- ]`)
@@ -87,16 +87,16 @@ func anchors(text string) []string {
 	return all
 }
 
-// commands is a block of commands in a page, or one command within a sentence.
+// commands is a block of commands in a page, or one command in a sentence.
 type commands struct {
 	page, text string
-	helpOnly   bool // its scenarios are not read: the page says why, or it is an outline such as `run FILE:WORD`
+	helpOnly   bool // its scenarios are not read: the page says why, or it is a placeholder such as `run FILE:WORD`
 }
 
-// notRun is the line before a block that says why its commands are not tried.
+// notRun begins the line before a block that says why its commands are not tried.
 const notRun = "<!-- not run: "
 
-// commandsOf finds the commands of a page.
+// commandsOf returns the commands in a page.
 func commandsOf(t *testing.T, page string) []commands {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -115,9 +115,9 @@ func commandsOf(t *testing.T, page string) []commands {
 	return all
 }
 
-// TestCommandsInDocs gives the commands of each page to a shell that notes what they call. Lockquake is then asked the
-// same: with --dry-run if it would make runs, as it stands if it only prints, and else with --help, which checks verb
-// and flags. A block that cannot be tried here has a line before it that says why.
+// TestCommandsInDocs passes the commands of each page to a shell that records the programs they call. Lockquake is
+// then called the same way: with --dry-run if it would make runs, unchanged if it only prints, and otherwise with
+// --help, which checks verb and flags. A block that cannot be tried here has a line before it that says why.
 func TestCommandsInDocs(t *testing.T) {
 	t.Parallel()
 	seen := 0
@@ -138,12 +138,12 @@ func TestCommandsInDocs(t *testing.T) {
 	}
 }
 
-// others are the programs beside lockquake that the pages call.
+// others are the programs other than lockquake that the pages call.
 var others = []string{
 	"apt-get", "cat", "cp", "docker", "docker-compose", "git", "go", "javac", "jq", "make", "mkdir", "pip", "pytest",
 }
 
-// try runs the commands in a folder that has what the pages speak of.
+// try runs the commands in a directory that has the files of the pages.
 func (c commands) try(t *testing.T) {
 	t.Helper()
 	dir, bin := t.TempDir(), t.TempDir()
@@ -183,8 +183,8 @@ func (c commands) try(t *testing.T) {
 	}
 }
 
-// files writes the scenarios and the suite that the pages name. The suite is the example of docs/suites.md, without the
-// row whose client would be started.
+// files writes the scenarios and the suite that the pages name. The suite is the example of docs/suites.md, without
+// the row whose client would be started.
 func files(t *testing.T, dir string) {
 	t.Helper()
 	for _, name := range []string{"mine", "my", "my-scenario"} {
@@ -201,20 +201,21 @@ func files(t *testing.T, dir string) {
 	lay(t, filepath.Join(dir, "ci/locks.yaml"), strings.ReplaceAll(suite, "mine.yaml", "../mine.yaml"))
 }
 
-// outline is a word in the place of a name.
+// outline matches a placeholder.
 var outline = regexp.MustCompile(`\b[A-Z]{3,}\b`)
 
-// reading makes of a command what reads it and starts nothing, also no client of another language.
+// reading turns a command into one that reads the same input and starts nothing, not even a client of another
+// language.
 func (c commands) reading(args []string) []string {
 	help := c.helpOnly || outline.MatchString(strings.Join(args, " "))
-	for _, a := range args { // a program that would be started, and what an earlier command leaves
+	for _, a := range args { // drop programs that would be started, and results of earlier commands
 		help = help || a == "--client" || a == "--baseline" || strings.HasPrefix(a, "runs/")
 	}
 	switch verb := args[0]; {
 	case verb == "help":
 		return args[:1]
 	case help:
-	case verb == "run" && strings.HasSuffix(args[1], "*"): // a pattern: a dry run of all that it matches takes long
+	case verb == "run" && strings.HasSuffix(args[1], "*"): // a pattern: a dry run of all that match takes long
 		return []string{"list", "scenarios", args[1]}
 	case verb == "run" || verb == "suite":
 		if !slices.Contains(args, "--provider") {
@@ -224,14 +225,14 @@ func (c commands) reading(args []string) []string {
 	case verb == "list" || verb == "show" || verb == "version":
 		return args
 	}
-	at := slices.Index(args, "--") // behind it stands what is not lockquake's
+	at := slices.Index(args, "--") // after it come another program's arguments
 	if at < 0 {
 		at = len(args)
 	}
 	return slices.Insert(slices.Clone(args), at, "--help")
 }
 
-// asked runs lockquake, which must find nothing to complain of.
+// asked runs lockquake, which must not report an error.
 func asked(t *testing.T, dir string, args []string) {
 	t.Helper()
 	if slices.Contains(args, "--help") { // reads no file
@@ -250,7 +251,7 @@ func asked(t *testing.T, dir string, args []string) {
 	}
 }
 
-// lay writes a file that can be run.
+// lay writes an executable file.
 func lay(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// spared is a schedule of which the second injection would leave no majority, whoever leads, and the third hits a client.
+// spared is a schedule whose second injection would leave no majority, whoever leads. Its third hits a client.
 const spared = `
 name: spared
 claim: A majority is left alone.
@@ -29,14 +29,15 @@ run: {for: 8s, seed: 1}
 expect: {judged: ">=1"}
 `
 
-// TestTheMajorityIsSpared: followers are found when a fault is injected, and then it is seen that they may not be hit. The drawn
-// file tells whom each hit, and runs again with the same outcome.
+// TestTheMajorityIsSpared: followers are determined when a fault is due, and only then is it known that they must be
+// spared. The drawn file has the target of each fault, and runs again with the same outcome.
 func TestTheMajorityIsSpared(t *testing.T) {
 	leftToAll(t, "the engine's own tests spare a majority of servers that they play")
 	provider := setting("LOCKQUAKE_TEST_PROVIDER", "local")
 	out := t.TempDir()
 	file := filepath.Join(out, "spared.yaml")
-	// All followers of three are two, which is known to be too many beforehand: it is written so that only the moment tells.
+	// "followers" is always two of three, which is known to be too many beforehand. Named nodes leave the decision to
+	// the moment.
 	text := strings.Replace(spared, "on: followers", "on: etcd-2", 1)
 	if err := os.WriteFile(file, []byte(spared), 0o600); err != nil {
 		t.Fatal(err)
@@ -45,7 +46,7 @@ func TestTheMajorityIsSpared(t *testing.T) {
 	if code := p.wait(t); code != cli.CodeUsage || !strings.Contains(p.stderr.String(), "spared.yaml:10:24: chaos.schedule.1.on: pause on followers can never be made with spare: majority") {
 		t.Errorf("exit code %d\n%s", code, p.stderr.String())
 	}
-	// Two of these are not the leader: at most one of three is hit beside it.
+	// Two of these three are followers. They are spared, because the leader is hit already.
 	text = strings.Replace(text, "    - {use: pause, on: holder", "    - {use: pause, on: etcd-3, at: 2100ms, for: 500ms}\n    - {use: pause, on: etcd-1, at: 2200ms, for: 500ms}\n    - {use: pause, on: holder", 1)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// generous says that it can do everything, and starts nothing: what is drawn must not hang on the machine.
+// generous claims to support everything and starts nothing: what is drawn must not depend on the machine.
 type generous struct{}
 
 func (generous) Name() string                             { return "generous" }
@@ -42,7 +42,7 @@ func (generous) Open(context.Context, cluster.Request) (*cluster.Cluster, error)
 	return nil, errors.New("it starts nothing")
 }
 
-// dryRun reads a scenario, and returns its schedule as --dry-run tells it and as the drawn file.
+// dryRun reads a scenario, and returns its schedule from --dry-run and the drawn file.
 func dryRun(t *testing.T, s scenarios.Scenario) (schedule []map[string]any, drawn []byte) {
 	t.Helper()
 	p, err := engine.Check(engine.Options{Request: engine.Request{Scenario: s, Provider: generous{}, Catalog: nodes.Catalog()}})
@@ -58,7 +58,7 @@ func dryRun(t *testing.T, s scenarios.Scenario) (schedule []map[string]any, draw
 		t.Fatal(err)
 	}
 	for _, item := range out.Schedule {
-		delete(item, "chosen") // a drawn file no longer knows
+		delete(item, "chosen") // not in a drawn file
 	}
 	return out.Schedule, p.Drawn(nil)
 }
@@ -76,8 +76,8 @@ func seeded(t *testing.T, name, seed string) scenarios.Scenario {
 	return s
 }
 
-// TestDrawnSchedules draws the schedule of every scenario that has one and comes with lockquake. It must be that of the golden
-// file, on any machine; and the drawn file, read again, must be the same schedule.
+// TestDrawnSchedules draws the schedules of all scenarios that ship and have one. Each must equal its golden file on
+// any machine. The drawn file must yield the same schedule again.
 func TestDrawnSchedules(t *testing.T) {
 	random := 0
 	for _, known := range scenarios.Names() {
@@ -123,7 +123,7 @@ func TestDrawnSchedules(t *testing.T) {
 	}
 }
 
-// uncommented is the text without its comments.
+// uncommented returns the text without its comments.
 func uncommented(text []byte) string {
 	var b strings.Builder
 	for line := range strings.Lines(string(text)) {
@@ -148,8 +148,9 @@ run: {for: 2s, settle: 1ms}
 expect: {judged: ">=1"}
 `
 
-// injected is what was planned and hit, as faults.jsonl tells it, by the time for which it was planned: two that are due at
-// nearly the same time may be made in either order. Times count from the start of the run, in whole ms.
+// injected returns the planned injections and their targets from faults.jsonl, sorted by planned time, because
+// injections that are due at nearly the same time may be made in either order. Times are whole ms since the start of
+// the run.
 func injected(t *testing.T, dir string) (out []history.Fault) {
 	t.Helper()
 	env, err := results.ReadEnv(dir)
@@ -169,8 +170,8 @@ func injected(t *testing.T, dir string) (out []history.Fault) {
 	return out
 }
 
-// runIn runs in a process of its own: what other tests start here takes, for a moment, a copy of every open file along, and a port that
-// was just given free for a node is then still in use.
+// runIn runs lockquake in a process of its own. Processes that other tests start here inherit copies of all open files
+// for a moment, so that a port just freed for a node would still be in use.
 func runIn(t *testing.T, out string, args ...string) (dir, said string, code int) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -188,8 +189,9 @@ func runIn(t *testing.T, out string, args ...string) (dir, said string, code int
 	return dir, stdout.String(), code
 }
 
-// TestTheSameInjectionsAgain runs a drawn schedule, then the file that the run left, then a file trimmed by hand. By the seed the last
-// injection is over a second before the run: on a loaded machine too, all are made.
+// TestTheSameInjectionsAgain runs a drawn schedule, then the file that the run left, then a file trimmed by hand. With
+// this seed the last injection ends more than a second before the run, so that even a loaded machine makes all of
+// them.
 func TestTheSameInjectionsAgain(t *testing.T) {
 	t.Parallel()
 	out := t.TempDir()
@@ -235,8 +237,8 @@ func TestTheSameInjectionsAgain(t *testing.T) {
 	}
 }
 
-// TestInjectionsThatAreNotMade: what would overlap on one node is left out, recorded and told, and is no reason to doubt the
-// others; where nothing at all was made, a zero proves nothing.
+// TestInjectionsThatAreNotMade: an injection that would overlap on one node is left out, recorded and reported. It
+// does not make the others doubtful. If no injection was made at all, a zero proves nothing.
 func TestInjectionsThatAreNotMade(t *testing.T) {
 	t.Parallel()
 	out := t.TempDir()
@@ -286,7 +288,7 @@ expect: {judged: ">=1"}
 	}
 }
 
-// TestNoTwoOverlap runs a random schedule in which none may.
+// TestNoTwoOverlap runs a random schedule in which no two faults may overlap.
 func TestNoTwoOverlap(t *testing.T) {
 	t.Parallel()
 	out := t.TempDir()
@@ -306,11 +308,11 @@ func TestNoTwoOverlap(t *testing.T) {
 	}
 }
 
-// TestEveryFaultCanBeDrawn: a random schedule may name any fault alone.
+// TestEveryFaultCanBeDrawn: a random schedule may consist of any single fault.
 func TestEveryFaultCanBeDrawn(t *testing.T) {
 	head, _, _ := strings.Cut(noops, "chaos:")
 	for _, k := range faults.Kinds() {
-		if k.Shell { // what it runs is the user's own
+		if k.Shell { // its command is the user's own
 			continue
 		}
 		list := nodes.Catalog().Backends

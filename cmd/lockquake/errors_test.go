@@ -16,8 +16,7 @@ import (
 	"github.com/lockquake/lockquake/internal/cli"
 )
 
-// TestEveryFlagSaysWhatItTakes: a value that a flag refuses is answered with what would be right, whatever the type of
-// the flag.
+// TestEveryFlagSaysWhatItTakes: an invalid value is answered with a valid one, whatever the type of the flag.
 func TestEveryFlagSaysWhatItTakes(t *testing.T) {
 	t.Parallel()
 	var visit func(c *cobra.Command)
@@ -34,7 +33,8 @@ func TestEveryFlagSaysWhatItTakes(t *testing.T) {
 	visit(newRoot(cli.Streams{}, cli.Streams{}))
 }
 
-// TestTooLittleOfTheMachineIsTold: a limit of this process has one line with its cure, and the code of what is missing.
+// TestTooLittleOfTheMachineIsTold: a too low limit of the process is reported in one line with the remedy, and the
+// exit code for missing requirements.
 func TestTooLittleOfTheMachineIsTold(t *testing.T) {
 	t.Parallel()
 	err := enoughAddresses("run", 2_000_000<<10)

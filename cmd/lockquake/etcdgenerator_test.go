@@ -20,7 +20,7 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// etcdScenario is 8 users of one lock. Nothing times out while others have their turn.
+// etcdScenario has 8 users on one lock, with timeouts longer than the pauses between turns.
 const etcdScenario = `
 name: etcd-generator
 claim: How fast users hand one lock of etcd on to each other.
@@ -29,10 +29,13 @@ workload: {use: %s, clients: 1, users: 8}
 run: {for: 1h, settle: 100ms, seed: 1}
 `
 
-// TestEtcdGeneratorCost prints how fast lockquake's users hand one lock of etcd on to each other, next to etcd's own `benchmark stm --stm-locker
-// lock-client` on the same cluster. ETCD_BENCHMARK names that program. The two do not do quite the same under the lock, so each is measured
-// in two ways, and the truth lies between: lockquake's acquire-release sends nothing there, where the benchmark sends its transaction although it is
-// empty; lockquake's counter writes twice (the value, and the log of reads and writes), where the benchmark reads and writes once.
+// TestEtcdGeneratorCost prints how fast lockquake's users pass one etcd lock on, next to etcd's own `benchmark stm
+// --stm-locker lock-client` on the same cluster. ETCD_BENCHMARK names that program.
+//
+// The two do not do quite the same under the lock, so each is measured in two ways, and the truth lies in between.
+// Lockquake's acquire-release sends nothing under the lock, whereas the benchmark sends its transaction even if it is
+// empty. Lockquake's counter writes twice (the value, and the log of reads and writes), whereas the benchmark reads
+// and writes once.
 func TestEtcdGeneratorCost(t *testing.T) {
 	program := os.Getenv("ETCD_BENCHMARK")
 	if program == "" {
@@ -56,7 +59,7 @@ func TestEtcdGeneratorCost(t *testing.T) {
 	})
 }
 
-// startEtcd starts a run on a cluster of its own, stops its client, and returns where the members are.
+// startEtcd starts a run on a cluster of its own, stops its client, and returns the addresses of the members.
 func startEtcd(t *testing.T, p cluster.Provider, c *contender, workload string) (endpoints []string) {
 	t.Helper()
 	members := slices.DeleteFunc(startRun(t, p, c, fmt.Sprintf(etcdScenario, workload), true), func(n *cluster.Node) bool { return n.Role() != node.Server })
@@ -67,7 +70,8 @@ func startEtcd(t *testing.T, p cluster.Provider, c *contender, workload string) 
 	return endpoints
 }
 
-// startEtcdBenchmark starts etcd's own benchmark beside a run, on its cluster. All processes of it want the same lock, so each needs a cluster of its own.
+// startEtcdBenchmark starts etcd's own benchmark on the cluster of a run. Its processes all use the same lock, so each
+// needs a cluster of its own.
 func startEtcdBenchmark(t *testing.T, beside *contender, program string, endpoints []string, keys, written string) *contender {
 	t.Helper()
 	c := &contender{name: "benchmark, transactions of " + keys + " keys", service: beside.service}
@@ -75,7 +79,7 @@ func startEtcdBenchmark(t *testing.T, beside *contender, program string, endpoin
 		"stm", "--stm-locker", "lock-client", "--total", "1000000000", "--keys-per-txn", keys, "--txn-wr-percent", written)
 }
 
-// etcdService is a cluster of etcd. Each cycle of a mutex deletes its key once.
+// etcdService is an etcd cluster. Each cycle of a mutex deletes its key once, which is what is counted.
 type etcdService struct {
 	pids    []int
 	clients []*http.Client

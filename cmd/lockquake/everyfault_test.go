@@ -14,7 +14,7 @@ import (
 	"github.com/lockquake/lockquake/internal/cli"
 )
 
-// examine runs doctor, with its caches in dir, and reads what it says.
+// examine runs doctor, with its caches in dir, and returns its diagnosis.
 func examine(t *testing.T, dir string, args ...string) (doctor.Diagnosis, *process) {
 	t.Helper()
 	p := beginProgram(t, "env", append([]string{"XDG_CACHE_HOME=" + dir, program(t), "doctor", "--format", "json"}, args...)...)
@@ -28,8 +28,9 @@ func examine(t *testing.T, dir string, args ...string) (doctor.Diagnosis, *proce
 	return d, p
 }
 
-// TestEveryFault has doctor try every fault in every way that it knows, on a server, a client and the resource, or on links, with each provider:
-// it must be seen to act, and to be healed. Only what the machine's kernel lacks may be refused. LOCKQUAKE_TEST_PROVIDER picks one provider.
+// TestEveryFault has doctor try every fault in every way, on a server, a client, the resource or links, with each
+// provider. Every fault must be seen to act and to be healed. Only faults that this kernel lacks parts for may be
+// refused. LOCKQUAKE_TEST_PROVIDER selects one provider.
 func TestEveryFault(t *testing.T) {
 	t.Parallel()
 	providers := []string{"docker", "local"}
@@ -46,7 +47,7 @@ func TestEveryFault(t *testing.T) {
 			for _, c := range d.Faults {
 				t.Run(c.Fault+" on "+c.Node, func(t *testing.T) { tried += showsItself(t, c, lacks) })
 			}
-			if want := len(faults.Kinds()) + 8; tried < want { // some work in several ways, or on several nodes
+			if want := len(faults.Kinds()) + 8; tried < want { // some have several ways or nodes
 				t.Errorf("%d ways were tried, want %d", tried, want)
 			}
 			gone(t, p)
@@ -55,7 +56,7 @@ func TestEveryFault(t *testing.T) {
 	}
 }
 
-// lacking says for which faults the kernel lacks a part, by what doctor found of the machine.
+// lacking returns the faults for which the kernel lacks a part, by doctor's findings about the machine.
 func lacking(d doctor.Diagnosis) map[string]string {
 	out := map[string]string{}
 	for _, m := range d.Machine {
@@ -66,7 +67,7 @@ func lacking(d doctor.Diagnosis) map[string]string {
 	return out
 }
 
-// showsItself looks at one cell, and returns how many ways were tried in it.
+// showsItself checks one cell, and returns the number of ways tried in it.
 func showsItself(t *testing.T, c doctor.Cell, lacks map[string]string) (tried int) {
 	for _, w := range c.Ways {
 		if part, known := lacks[c.Fault]; known {
@@ -95,7 +96,7 @@ func showsItself(t *testing.T, c doctor.Cell, lacks map[string]string) (tried in
 	return tried
 }
 
-// remembered asks again: nothing is tried a second time, and the answers are the same.
+// remembered runs doctor again: nothing is tried a second time, and the results are the same.
 func remembered(t *testing.T, first doctor.Diagnosis, caches, provider string) {
 	begun := time.Now()
 	again, p := examine(t, caches, "--provider", provider)
@@ -118,7 +119,7 @@ func remembered(t *testing.T, first doctor.Diagnosis, caches, provider string) {
 	}
 }
 
-// TestDoctorIsInterrupted presses Ctrl-C while doctor tries faults: it heals, and leaves nothing.
+// TestDoctorIsInterrupted sends Ctrl-C while doctor tries faults: it heals them, and leaves nothing behind.
 func TestDoctorIsInterrupted(t *testing.T) {
 	t.Parallel()
 	for _, provider := range []string{"docker", "local"} {

@@ -17,7 +17,7 @@ import (
 	"github.com/lockquake/lockquake/internal/wait"
 )
 
-// marking is a run of Redis in which a command leaves a file behind that another takes away.
+// marking is a Redis run in which one command creates a file and another removes it.
 func marking(t *testing.T, file string) string {
 	t.Helper()
 	return scenarioFile(t, tryout.Scenario(tryout.Options{
@@ -27,8 +27,8 @@ func marking(t *testing.T, file string) string {
 	}))
 }
 
-// TestAloneCommandsAreUndoneWithoutTheirSupervisor kills the supervisor while a command of the user's stands: the agent undoes it, in the
-// target's own file system, and clean removes the rest.
+// TestAloneCommandsAreUndoneWithoutTheirSupervisor kills the supervisor while the effect of a user's command stands.
+// The agent undoes it in the target's own file system, and clean removes the rest.
 func TestAloneCommandsAreUndoneWithoutTheirSupervisor(t *testing.T) {
 	for _, provider := range []string{"docker", "local"} {
 		t.Run(provider, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestAloneCommandsAreUndoneWithoutTheirSupervisor(t *testing.T) {
 	}
 }
 
-// containerOf finds the container of a node of a run.
+// containerOf returns the container of a node of a run.
 func containerOf(t *testing.T, p *process, node string) string {
 	t.Helper()
 	out, err := exec.Command("docker", "ps", "-q", "--filter", "label="+owner.Label+"node="+node, "--filter", fmt.Sprintf("label=%ssupervisor-pid=%d", owner.Label, p.cmd.Process.Pid)).Output()

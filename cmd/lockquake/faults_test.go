@@ -16,8 +16,8 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestFaults has each fault act on one backend that it applies to, and be healed; the backends take turns, so that all are hit. Every
-// pair of the two is a row of the track record, which runs the same scenarios.
+// TestFaults has each fault act on one backend that supports it, and be healed. The backends take turns, so that all
+// are hit. Every combination is a row of the track record, which runs the same scenarios.
 func TestFaults(t *testing.T) {
 	leftToAll(t, "TestEveryFault delivers each on etcd or Redis")
 	provider := setting("LOCKQUAKE_TEST_PROVIDER", "docker")
@@ -35,7 +35,7 @@ func TestFaults(t *testing.T) {
 		b := on[turn%len(on)]
 		turn++
 		t.Run(k.Name+"-"+b.Name, func(t *testing.T) {
-			if k.Name != "freeze" { // beside others, runc now and then gives up after its 1000 tries: "unable to freeze"
+			if k.Name != "freeze" { // next to others, runc sometimes gives up after its 1000 tries: "unable to freeze"
 				t.Parallel()
 			}
 			o, err := tryout.One(k, 0, b)
@@ -45,7 +45,8 @@ func TestFaults(t *testing.T) {
 			p := begin(t, "run", scenarioFile(t, tryout.Scenario(o)), "--provider", provider, "--format", "json")
 			switch code := p.wait(t); code {
 			case cli.CodeMissing:
-				// Not every kernel has what every fault needs. It must say so before anything starts, and say what is missing.
+				// Not every kernel supports every fault. If one is missing, lockquake must name it before anything
+				// starts.
 				if said := p.stderr.String(); k.Name != "duplicate" || !strings.Contains(said, "sch_netem") || p.stdout.String() != "" {
 					t.Errorf("it cannot be delivered here: %s", said)
 				}
@@ -57,7 +58,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// acted demands that the run's one fault is seen to have acted, and to be gone.
+// acted demands that the run's only fault was seen to act, and to be gone afterwards.
 func acted(t *testing.T, r results.Report, k chaos.Kind, code int) {
 	t.Helper()
 	if len(r.Faults) != 1 {

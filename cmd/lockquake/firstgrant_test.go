@@ -13,8 +13,8 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestFirstGrant prints, for each backend, the time from the start of `lockquake run` to the first grant that is judged, and that of
-// start-up in it, as env.json has them. It starts the program that LOCKQUAKE_BIN names, as a user would.
+// TestFirstGrant prints, for each backend, the time from `lockquake run` to the first judged grant, and the part of it
+// that is start-up, from env.json. It starts the program in LOCKQUAKE_BIN, as a user would.
 func TestFirstGrant(t *testing.T) {
 	n, names, p := times(t, "LOCKQUAKE_ROUNDS", 3), measured(), providerFor(t, "docker", "the time to the first grant")
 	fmt.Printf("from run to the first judged grant, and start-up in it, in seconds: medians (least to most) of %d; load %s\n",
@@ -30,8 +30,8 @@ func TestFirstGrant(t *testing.T) {
 	fmt.Printf("load after: %s\n", readFirstLine("/proc/loadavg"))
 }
 
-// firstGrant runs the backend's healthy scenario for a moment and reads its environment, in seconds. Too few grants for a verdict
-// are not what is asked here; a run without any is an error.
+// firstGrant runs the backend's healthy scenario briefly and returns the times of its environment, in seconds. The
+// verdict does not matter, so few grants are enough, but a run without any is an error.
 func firstGrant(t *testing.T, p cluster.Provider, backend string) (grant, up float64) {
 	t.Helper()
 	out := t.TempDir()

@@ -14,7 +14,7 @@ import (
 	"github.com/lockquake/lockquake/internal/cli"
 )
 
-// inTerminal carries out a command line in a terminal of that many columns, and returns what stands there.
+// inTerminal runs a command line in a terminal of the given width, and returns the output.
 func inTerminal(t *testing.T, width int, args ...string) string {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -38,7 +38,7 @@ func inTerminal(t *testing.T, width int, args ...string) string {
 	}
 	shown := make(chan string)
 	go func() {
-		text, _ := io.ReadAll(master) // ends by an error when nobody has the terminal open
+		text, _ := io.ReadAll(master) // fails at the end, when the other side is closed
 		shown <- string(text)
 	}()
 	var said bytes.Buffer
@@ -49,7 +49,8 @@ func inTerminal(t *testing.T, width int, args ...string) string {
 	return strings.ReplaceAll(<-shown, "\r\n", "\n")
 }
 
-// TestVerbsFoldAtTheWidthOfTheTerminal, but for examples and paths, which are to be copied, and for words that are longer.
+// TestVerbsFoldAtTheWidthOfTheTerminal: text is folded, except examples and paths, which are for copying, and longer
+// words.
 func TestVerbsFoldAtTheWidthOfTheTerminal(t *testing.T) {
 	t.Parallel()
 	const width = 80

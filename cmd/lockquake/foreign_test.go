@@ -32,7 +32,7 @@ run: {for: 1m, seed: 42, settle: 1ms}
 expect: {double_grants: "0", token_regressions: ">=0"}
 `
 
-// How it is said what makes no sense: when the run is judged, and when it ends.
+// The messages about invalid events: when the run is judged, and when it ends.
 var (
 	place       = regexp.MustCompile(`/client-[12]\.lqh: offset [0-9]+: history is damaged: event [0-9]+ `)
 	refusalLine = regexp.MustCompile(`^client-[12]: event [0-9]+ \(.* of client-[12]/[01]\) makes no sense: `)
@@ -41,7 +41,7 @@ var (
 // line is an event in the JSON Lines form.
 type line = map[string]any
 
-// leaves makes a client that leaves a field out of some events.
+// leaves returns a change that removes a field from some events.
 func leaves(field, kind, phase string) func(line) {
 	return func(e line) {
 		if e["kind"] == kind && (phase == "" || e["phase"] == phase) {
@@ -50,7 +50,7 @@ func leaves(field, kind, phase string) func(line) {
 	}
 }
 
-// shared makes a client that says of its acquires that they are in shared mode.
+// shared returns a change that marks acquires as shared.
 func shared(phase string) func(line) {
 	return func(e line) {
 		if e["kind"] == "acquire" && (phase == "" || e["phase"] == phase) {
@@ -59,7 +59,7 @@ func shared(phase string) func(line) {
 	}
 }
 
-// foreign is a client that sends its events as JSON, each altered by change.
+// foreign returns a client that sends its events as JSON, each altered by change.
 func foreign(change func(line)) func(context.Context, []string, io.Reader, io.Writer) error {
 	return func(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 		if args[1] != "client" {
@@ -81,7 +81,7 @@ func foreign(change func(line)) func(context.Context, []string, io.Reader, io.Wr
 	}
 }
 
-// retell passes on what a client sent.
+// retell forwards what a client sent.
 func retell(out io.Writer, item wire.Item, change func(line)) error {
 	to := json.NewEncoder(out)
 	if item.Frame != nil {
@@ -100,11 +100,11 @@ func retell(out io.Writer, item wire.Item, change func(line)) error {
 	return nil
 }
 
-// TestForeignClientsThatMakeNoSense wants the run to end at once, with a line that says what is wrong. Some of these clients made a lock
-// that never excludes pass, or a right lock look broken.
+// TestForeignClientsThatMakeNoSense: the run must end at once, with a line that says what is wrong. Some of these
+// clients used to make a lock that never excludes pass, or a correct lock look broken.
 func TestForeignClientsThatMakeNoSense(t *testing.T) {
 	alike := func(e line) {
-		if e["kind"] != "stall" { // which a loaded machine puts before the first acquire, and a run that has not begun has no verdict
+		if e["kind"] != "stall" { // on a loaded machine a stall may precede the first acquire, and a run that has not begun has no verdict
 			e["user"] = "client-1/0"
 		}
 	}
@@ -152,7 +152,7 @@ func TestForeignClientsThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// TestForeignClientsThatMakeSense has one that speaks JSON and alters nothing.
+// TestForeignClientsThatMakeSense runs a client that sends JSON and alters nothing.
 func TestForeignClientsThatMakeSense(t *testing.T) {
 	rep, _, err := runForeign(t, func(line) {}, "run.for=300ms")
 	if err != nil || rep.Verdict != results.Fail || *rep.Counts["double_grants"] == 0 {

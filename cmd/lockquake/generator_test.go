@@ -34,7 +34,8 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// generatorScenario is 50 users, each on a lock of its own, as fast as they can. Nothing times out while others have their turn.
+// generatorScenario has 50 users, each on a lock of its own, at full speed, with timeouts longer than the pauses
+// between turns.
 const generatorScenario = `
 name: generator
 claim: How fast the generator is, on locks that nobody else wants.
@@ -44,50 +45,53 @@ run: {for: 1h, settle: 100ms, seed: 1}
 `
 
 const (
-	// slice is how long one contender runs before the next has its turn: short against the time in which a shared machine
-	// changes its speed, long against the time that a stop and a start take.
+	// slice is the time that one contender runs per turn. It is short compared with the speed changes of a shared
+	// machine, and long compared with a stop and a start.
 	slice = 200 * time.Millisecond
-	// drain is how long nobody runs between two slices, so that the supervisor reads what the last contender has written at
-	// that one's expense. It is more than the 8 ms for which a busy stream may be left to fill.
+	// drain is the pause between two slices. In it the supervisor reads what the last contender has written, so that
+	// the next one does not pay for it. It exceeds the 8 ms for which a busy stream may fill.
 	drain = 15 * time.Millisecond
-	// users is how many take locks at a time.
+	// users is the number of concurrent lock users.
 	users = 50
 )
 
-// giveScript deletes one's own key.
+// giveScript deletes the caller's own key.
 const giveScript = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`
 
-// contender is one of those that take turns: processes that use a service.
+// contender is a group of processes that use a service, and take turns with other groups.
 type contender struct {
 	name    string
 	pids    []int
 	service service
 
-	rates             []float64 // cycles a second, in each turn
+	rates             []float64 // cycles per second, for each turn
 	cycles, ran       int64     // in all turns
-	own, servers, sup int64     // ns of processor: by the processes, by the server, by the supervisor
-	before            int64     // of the processes, in the beginning
+	own, servers, sup int64     // processor time in ns: of the processes, the server, the supervisor
+	before            int64     // of the processes, at the start
 }
 
-// service counts what contenders do.
+// service counts the contenders' cycles.
 type service interface {
-	// asked returns the cycles so far, and the ns of processor that the servers used.
+	// asked returns the cycles so far, and the processor time of the servers in ns.
 	asked(t *testing.T) (cycles, cpu int64)
-	// ready makes what a turn needs, and tidy removes what it left behind.
+	// ready prepares a turn, and tidy removes what it left.
 	ready(t *testing.T)
 	tidy(t *testing.T)
 }
 
-// redisService is one Redis.
+// redisService is one Redis server.
 type redisService struct {
 	*redis.Client
-	command string // the cycles are counted by the server's calls of it
-	calls   int64  // of it in a cycle
+	command string // cycles are counted by the server's calls of this command
+	calls   int64  // of the command, per cycle
 }
 
-// TestGeneratorCost prints how fast lockquake's clients are next to programs that do nothing but take and give back locks, on one Redis over the
-// same links. Only one of them runs at any moment: each has a slice in turn, and the server counts its cycles. LOCKQUAKE_TURNS sets how often.
-// A ratio is that of two slices of one turn. The processor's time for a cycle tells more than the rate where others use the machine too.
+// TestGeneratorCost prints the speed of lockquake's clients next to programs that only acquire and release locks, on
+// one Redis over the same links. Only one of them runs at a time: each has a slice in turn, and the server counts its
+// cycles. LOCKQUAKE_TURNS sets the number of turns.
+//
+// A ratio compares two slices of one turn. If others use the machine too, processor time per cycle means more than the
+// rate.
 func TestGeneratorCost(t *testing.T) {
 	turns := times(t, "LOCKQUAKE_TURNS", 50)
 	provider := providerFor(t, "local", "the generator")
@@ -127,16 +131,16 @@ func TestGeneratorCost(t *testing.T) {
 	})
 }
 
-// takeTurns lets contenders run one at a time, in an order drawn for each turn, and prints what each did.
+// takeTurns runs contenders one at a time, in a random order for each turn, and prints the results.
 func takeTurns(t *testing.T, turns int, all []*contender) {
 	t.Helper()
-	for _, c := range all { // the first turn warms up
+	for _, c := range all { // the first turn is a warm-up
 		c.turn(t)
 		*c = contender{name: c.name, pids: c.pids, service: c.service}
 		c.before = used(t, c.pids)
 	}
 	order := rand.New(rand.NewPCG(1, 1))
-	for range turns { // nobody always comes after the same
+	for range turns { // no contender always follows the same one
 		for _, k := range order.Perm(len(all)) {
 			all[k].turn(t)
 		}
@@ -149,7 +153,7 @@ func takeTurns(t *testing.T, turns int, all []*contender) {
 	}
 }
 
-// ratio sets the cycles a second of two contenders, turn by turn, over each other.
+// ratio is the quotient of two contenders' cycles per second, turn by turn.
 type ratio struct {
 	name     string
 	of, over []float64
@@ -167,12 +171,12 @@ func printRatios(all []ratio) {
 	fmt.Printf("load after: %s\n", readFirstLine("/proc/loadavg"))
 }
 
-// median sorts the values.
+// median summarizes the values.
 func median(values []float64) benchmath.Summary {
 	return benchmath.AssumeNothing.Summary(benchmath.NewSample(values, &benchmath.DefaultThresholds), 0.95)
 }
 
-// turn lets the contender run for a slice.
+// turn runs the contender for one slice.
 func (c *contender) turn(t *testing.T) {
 	t.Helper()
 	c.service.ready(t)
@@ -205,7 +209,7 @@ func (redisService) ready(*testing.T) {}
 
 func (s redisService) tidy(t *testing.T) {
 	t.Helper()
-	if err := s.Do(context.Background(), "FLUSHDB").Err(); err != nil { // of the database that the benchmark alone uses
+	if err := s.Do(context.Background(), "FLUSHDB").Err(); err != nil { // of the database that only the benchmark uses
 		t.Fatal(err)
 	}
 }
@@ -223,7 +227,7 @@ func (s redisService) asked(t *testing.T) (cycles, cpu int64) {
 	return calls(t, info, s.command) / s.calls, cpu
 }
 
-// info is what the server counts.
+// info returns the server's counters.
 func (s redisService) info(t *testing.T) map[string]string {
 	t.Helper()
 	text, err := s.Info(context.Background(), "commandstats", "cpu").Result()
@@ -238,11 +242,11 @@ func (s redisService) info(t *testing.T) map[string]string {
 	return out
 }
 
-// calls are those of a command, also of one within a script.
+// calls returns the calls of a command, including those in scripts.
 func calls(t *testing.T, info map[string]string, command string) int64 {
 	t.Helper()
 	value, ok := info["cmdstat_"+command]
-	if !ok { // it was never called
+	if !ok { // never called
 		return 0
 	}
 	value, _, _ = strings.Cut(strings.TrimPrefix(value, "calls="), ",")
@@ -253,13 +257,13 @@ func calls(t *testing.T, info map[string]string, command string) int64 {
 	return n
 }
 
-// used returns the ns of processor that processes have used.
+// used returns the processor time of processes in ns.
 func used(t *testing.T, pids []int) (ns int64) {
 	t.Helper()
 	for _, pid := range pids {
 		text := readFirstLine(fmt.Sprintf("/proc/%d/stat", pid))
 		f := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
-		for _, ticks := range f[11:13] { // utime and stime, of 10 ms
+		for _, ticks := range f[11:13] { // utime and stime, in units of 10 ms
 			n, err := strconv.ParseInt(ticks, 10, 64)
 			if err != nil {
 				t.Fatal(err)
@@ -270,7 +274,7 @@ func used(t *testing.T, pids []int) (ns int64) {
 	return ns
 }
 
-// startClient starts a run on a Redis of its own, and stops its client.
+// startClient starts a run on its own Redis, and stops the client.
 func startClient(t *testing.T, p cluster.Provider, lock string, record bool) (*contender, *cluster.Node) {
 	t.Helper()
 	c := &contender{name: lock}
@@ -280,13 +284,13 @@ func startClient(t *testing.T, p cluster.Provider, lock string, record bool) (*c
 	server := startRun(t, p, c, fmt.Sprintf(generatorScenario, lock), record)[0]
 	calls := int64(1)
 	if lock == "rueidislock" {
-		calls = 2 // its SET is a script too
+		calls = 2 // its SET is a script as well
 	}
 	c.service = connectTo(t, server, "evalsha", calls)
 	return c, server
 }
 
-// startRun starts a run, stops its client once its load has begun, and returns the run's nodes.
+// startRun starts a run, stops its client once the load has begun, and returns the run's nodes.
 func startRun(t *testing.T, p cluster.Provider, c *contender, text string, record bool) []*cluster.Node {
 	t.Helper()
 	sc, err := scenarios.Parse([]byte(text), "generator")
@@ -336,7 +340,7 @@ func pid(t *testing.T, n *cluster.Node) int {
 	return state.PID
 }
 
-// tapped is a provider that shows the nodes which it makes.
+// tapped is a provider that exposes the nodes it makes.
 type tapped struct {
 	cluster.Provider
 	nodes chan []*cluster.Node
@@ -350,7 +354,8 @@ func (p tapped) Open(ctx context.Context, r cluster.Request) (*cluster.Cluster, 
 	return c, err
 }
 
-// connectTo opens a connection of the test's own to the server, which counts calls of a command, of which a cycle has so many.
+// connectTo opens a connection for the test to the server. The server counts the calls of a command; a cycle makes the
+// given number of them.
 func connectTo(t *testing.T, n *cluster.Node, command string, calls int64) redisService {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{
@@ -390,12 +395,12 @@ func startBeside(t *testing.T, beside int, c *contender, env map[string]string, 
 		}
 	})
 	c.pids = []int{x.Process.Pid}
-	time.Sleep(slice) // it is warm
+	time.Sleep(slice) // the program has warmed up
 	c.signal(t, unix.SIGSTOP)
 	return c
 }
 
-// TestBareLoop is the program of startBare: users that take and give back locks, by the library alone.
+// TestBareLoop is the program of startBare: users that acquire and release locks, through the library alone.
 func TestBareLoop(t *testing.T) {
 	address, password := os.Getenv("BARE_ADDRESS"), os.Getenv("BARE_PASSWORD")
 	var cycle func(ctx context.Context, key string) error
@@ -414,7 +419,7 @@ func TestBareLoop(t *testing.T) {
 	case "rueidis":
 		c, err := rueidis.NewClient(rueidis.ClientOption{
 			InitAddress: []string{address}, Password: password, ForceSingleClient: true, DisableCache: true, ConnWriteTimeout: time.Hour,
-			PipelineMultiplex: -1, MaxFlushDelay: 20 * time.Microsecond, // as rueidis-set-px-lua has them
+			PipelineMultiplex: -1, MaxFlushDelay: 20 * time.Microsecond, // as in rueidis-set-px-lua
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -440,7 +445,7 @@ func TestBareLoop(t *testing.T) {
 	all.Wait()
 }
 
-// cycled is nil where a lock was taken and given back.
+// cycled returns nil if a lock was acquired and released.
 func cycled(taken bool, given int, err error) error {
 	if err == nil && (!taken || given != 1) {
 		return fmt.Errorf("taken is %t, given back %d", taken, given)

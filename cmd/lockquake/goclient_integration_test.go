@@ -14,8 +14,8 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestVersionsOfAGoLibrary judges two versions of a library side by side: until redsync v4.0.4 an Extend said yes for a lock that was gone. One that nobody has is told. In the
-// last row two versions fight for one lock.
+// TestVersionsOfAGoLibrary compares two versions of a library: before redsync v4.0.4, Extend succeeded for a lock that
+// was gone. A version that does not exist is reported. In the last row two versions compete for one lock.
 func TestVersionsOfAGoLibrary(t *testing.T) {
 	t.Parallel()
 	const module = "github.com/go-redsync/redsync/v4"
@@ -45,7 +45,7 @@ func TestVersionsOfAGoLibrary(t *testing.T) {
 		{[]string{"v4.0.3"}, "renew of A, was done, and must not be", suite.Red},
 		{[]string{"v4.0.4"}, "", suite.Green},
 		{[]string{"v4.0.9999"}, "go get: go: " + module + "@v4.0.9999: ", suite.NotRun},
-		{[]string{"v4.0.4", "v4.0.3"}, "", suite.Green}, // A is of the first
+		{[]string{"v4.0.4", "v4.0.3"}, "", suite.Green}, // A uses the first one
 	} {
 		c := got.Cells[i]
 		reason := c.NotRun

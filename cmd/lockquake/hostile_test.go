@@ -15,11 +15,11 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// hostile is a name that retitles the terminal, clears it, moves the cursor, and turns the text behind it around; with a C1 control character
-// and a byte that is none.
+// hostile is a name that retitles the terminal, clears it, moves the cursor and reverses the text after it. It also
+// has a C1 control character and an invalid byte.
 const hostile = "\x1b]0;owned\a\x1b[2J\x1b[1A\r\u202e\u2066\u009b31m\x9b\x7f"
 
-// printedBy runs a command line and returns what it printed.
+// printedBy runs a command line and returns its output.
 func printedBy(t *testing.T, args ...string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -27,7 +27,7 @@ func printedBy(t *testing.T, args ...string) string {
 	return out.String()
 }
 
-// hostileRun makes a run, and puts the hostile name wherever its directory has a text.
+// hostileRun makes a run, and puts the hostile name into every text of its directory.
 func hostileRun(t *testing.T) string {
 	t.Helper()
 	runs := t.TempDir()
@@ -84,7 +84,7 @@ func rewrite(t *testing.T, path string, change func([]byte) []byte) {
 	}
 }
 
-// raw is JSON in which only what must be escaped is.
+// raw returns JSON with the least possible escaping.
 func raw(t *testing.T, v any) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -96,7 +96,7 @@ func raw(t *testing.T, v any) []byte {
 	return bytes.TrimSpace(b.Bytes())
 }
 
-// tame complains of what a terminal would obey.
+// tame reports text that a terminal would interpret.
 func tame(t *testing.T, what, text string) {
 	t.Helper()
 	for i, r := range text {
@@ -108,7 +108,8 @@ func tame(t *testing.T, what, text string) {
 	}
 }
 
-// A run directory that somebody else made is looked at with every verb: none of its texts reaches the terminal as anything but text.
+// TestNothingPrintedObeysARunDirectory opens a foreign run directory with every verb: its texts reach the terminal as
+// plain text only.
 func TestNothingPrintedObeysARunDirectory(t *testing.T) {
 	dir := hostileRun(t)
 	named := filepath.Join(t.TempDir(), "run"+hostile)
@@ -143,7 +144,7 @@ func TestNothingPrintedObeysARunDirectory(t *testing.T) {
 	}
 }
 
-// What is JSON stays the same JSON, however it is cut into writes; what is coloured is coloured.
+// TestPrinted: JSON stays the same JSON however it is split into writes, and colours stay.
 func TestPrinted(t *testing.T) {
 	var b bytes.Buffer
 	p := cli.NewPrinted(&b)

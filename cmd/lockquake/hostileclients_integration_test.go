@@ -13,8 +13,8 @@ import (
 	"github.com/lockquake/lockquake/internal/cli"
 )
 
-// TestWhatAClientLeavesBehind has a client leave children in sessions of their own, with nothing in their environment. They end with it: the run
-// takes no longer, its verdict stands, and it tells what was killed.
+// TestWhatAClientLeavesBehind: a client leaves children in sessions of their own, with an empty environment. They end
+// with it. The run takes no longer, its verdict stands, and it reports what was killed.
 func TestWhatAClientLeavesBehind(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.Abs("../../clients/python")
@@ -59,16 +59,16 @@ expect: {double_grants: ">=0", judged: ">=1"}
 	}
 }
 
-// TestHostileClientsLeaveNothing has clients that break the protocol in each way in a run of real processes. It ends with one line that names the
-// client and what came of it, without a verdict on the lock, and leaves nothing behind. Their lock asks no service. One breaks no rule of the
-// protocol: its library hangs in a release, which the run fails for.
+// TestHostileClientsLeaveNothing runs real client processes that break the protocol in each way. The run ends with one
+// line that names the client and its error, has no verdict on the lock, and leaves nothing behind. Their lock asks no
+// service. One client breaks no rule of the protocol: its library hangs in a release, so the run fails.
 func TestHostileClientsLeaveNothing(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.Abs("../../clients/python")
 	if err != nil {
 		t.Fatal(err)
 	}
-	const never = cli.CodeMissing // the run does not come up
+	const never = cli.CodeMissing // the run does not start
 	var tests patient
 	for _, c := range []struct {
 		kind string

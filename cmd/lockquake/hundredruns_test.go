@@ -13,18 +13,18 @@ import (
 	"github.com/lockquake/lockquake/internal/cli"
 )
 
-// held is what a process has of the machine.
+// held is what a process uses of the machine.
 type held struct {
 	files, threads, children int
 	resident                 int64 // bytes
 }
 
-// String tells all of it.
+// String lists all fields.
 func (h held) String() string {
 	return fmt.Sprintf("%d files, %d threads, %d children, %d MiB resident", h.files, h.threads, h.children, h.resident>>20)
 }
 
-// heldBy looks at a running process; ok is false when it has ended.
+// heldBy inspects a running process. ok is false if it has ended.
 func heldBy(pid int) (h held, ok bool) {
 	dir := fmt.Sprintf("/proc/%d/", pid)
 	files, err := os.ReadDir(dir + "fd")
@@ -45,13 +45,13 @@ func heldBy(pid int) (h held, ok bool) {
 	return h, err == nil
 }
 
-// least returns the smaller of each.
+// least returns the minimum of each field.
 func (h held) least(o held) held {
 	return held{min(h.files, o.files), min(h.threads, o.threads), min(h.children, o.children), min(h.resident, o.resident)}
 }
 
-// TestAloneHundredRuns makes a hundred runs in one process, with kept servers and with fresh ones. The least that it holds during the last ten
-// must be what it was from the tenth to the twentieth, and nothing of it may be left on the machine.
+// TestAloneHundredRuns makes a hundred runs in one process, with kept servers and with fresh ones. The least it uses
+// in the last ten runs must equal that of the tenth to the twentieth. Nothing of it may remain on the machine.
 func TestAloneHundredRuns(t *testing.T) {
 	if setting("LOCKQUAKE_MOMENTS", "0") == "0" {
 		t.Skip("it takes minutes: make test-all sets LOCKQUAKE_MOMENTS")
@@ -59,7 +59,7 @@ func TestAloneHundredRuns(t *testing.T) {
 	for name, flags := range map[string][]string{"kept": nil, "fresh": {"--fresh"}} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil { // servers of another user pass through
+			if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil { // servers of another user must be able to pass
 				t.Fatal(err)
 			}
 			t.Setenv("TMPDIR", dir)
@@ -82,7 +82,7 @@ func TestAloneHundredRuns(t *testing.T) {
 				made, _ := filepath.Glob(filepath.Join(p.dir, "runs", "redis-healthy", "2*"))
 				at := &first
 				switch n := len(made); {
-				case n > 90 && n < 100: // during the last run it may be ending, and holds nothing
+				case n > 90 && n < 100: // during the last run it may be ending, and hold nothing
 					at = &last
 				case n <= 10 || n > 20:
 					continue
@@ -99,7 +99,7 @@ func TestAloneHundredRuns(t *testing.T) {
 				t.Fatalf("it was not seen at work: %v, %v\n%s", first, last, p.stderr.String())
 			}
 			t.Logf("after 10 runs %v; after 90 runs %v", first, last)
-			// The runtime keeps threads and memory that it needed once.
+			// The runtime keeps threads and memory that it once needed.
 			if last.files > first.files+2 || last.children > first.children || last.threads > first.threads+8 || last.resident > first.resident+64<<20 {
 				t.Errorf("it held %v after 10 runs, and %v after 90", first, last)
 			}

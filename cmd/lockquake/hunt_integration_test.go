@@ -13,7 +13,8 @@ import (
 	"github.com/lockquake/lockquake/internal/hunt"
 )
 
-// TestHuntHandsOutWhatRunTakes: a lock that never excludes anybody is broken by load alone, the script is made smaller, and `run` passes it.
+// TestHuntHandsOutWhatRunTakes: load alone breaks a lock that never excludes. The script is shrunk, and `run` passes
+// it.
 func TestHuntHandsOutWhatRunTakes(t *testing.T) {
 	t.Parallel()
 	p := begin(t, "hunt", "--backend", "memory", "--lock", "never-excludes", "--budget", "1m", "--seed", "1",
@@ -44,7 +45,7 @@ func TestHuntHandsOutWhatRunTakes(t *testing.T) {
 	}
 }
 
-// TestHuntGoesOn: a hunt that is interrupted reports what there is, and goes on in the same journal until its budget is spent.
+// TestHuntGoesOn: an interrupted hunt reports what it has, and resumes in the same journal until its budget is spent.
 func TestHuntGoesOn(t *testing.T) {
 	t.Parallel()
 	args := []string{"hunt", "--backend", "memory", "--goal", "double_grants", "--budget", "30s"}

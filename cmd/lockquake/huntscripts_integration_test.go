@@ -24,7 +24,7 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// scriptRuns makes a run of each of some scripts.
+// scriptRuns makes one run of each script.
 type scriptRuns struct {
 	t     *testing.T
 	space script.Space
@@ -73,7 +73,8 @@ func (p *scriptRuns) End(j campaign.Job, r *campaign.Result) error {
 	return nil
 }
 
-// TestDrawnScriptsAreJudged runs drawn scripts: nearly all come out judged. LOCKQUAKE_HUNT is "backend/lock/ttl/first/number".
+// TestDrawnScriptsAreJudged runs random scripts: nearly all are judged. LOCKQUAKE_HUNT is
+// "backend/lock/ttl/first/number".
 func TestDrawnScriptsAreJudged(t *testing.T) {
 	asked := os.Getenv("LOCKQUAKE_HUNT")
 	if asked == "" {

@@ -29,7 +29,7 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// allOver is what a backend is run with: as many faults as the machine can deliver, at random, beside and on top of each other.
+// allOver runs a backend with as many random faults as the machine can inject, next to and on top of each other.
 const allOver = `
 name: all-over-BACKEND
 claim: Whatever can be broken is broken, and nothing of it is left behind.
@@ -44,28 +44,30 @@ run: {for: LENGTH, settle: 100ms}
 expect: {double_grants: ">=0", token_regressions: ">=0", foreign_releases: ">=0", stale_writes: ">=0", lost_updates: ">=0", stuck_locks: ">=0", wedges: ">=0", judged: ">=1"}
 `
 
-// scores counts the receipts of a fault.
+// scores counts the receipts of a fault by status.
 type scores map[history.ReceiptStatus]int
 
 // injectionsSoak is one soak of random injections.
 type injectionsSoak struct {
 	t        *testing.T
 	provider cluster.Provider
-	offered  map[string][]string // by backend: the faults as a random schedule takes them
+	offered  map[string][]string // by backend: the faults for a random schedule
 	refused  map[string][]string // by fault: backends, with the reason
 	by       map[string]scores   // by fault
 	made     int
 	unhealed []string
 	unbitten []string
-	untaken  []string // heals that did not take
+	untaken  []string // heals that had no effect
 	out      string
 }
 
-// TestRandomInjections makes 200 random injections of every fault there is, over all backends, Ctrl-C and the death of the
-// supervisor among them. Then clean has nothing to do and the machine is as before. A fault that did not bite fails nothing
-// here; it is counted and told. LOCKQUAKE_INJECTIONS sets how many, LOCKQUAKE_BACKENDS on what (default: all with servers),
-// LOCKQUAKE_TEST_PROVIDER where (default: docker), LOCKQUAKE_LENGTH how long a run is (30s), LOCKQUAKE_PATIENCE how long what others do on this machine may
-// disturb the comparison (10s).
+// TestRandomInjections makes 200 random injections of every fault, over all backends, with Ctrl-C and kills of the
+// supervisor among them. Afterwards clean has nothing to do, and the machine is as before. A fault without effect is
+// no failure here; it is counted and printed.
+//
+// LOCKQUAKE_INJECTIONS sets the number, LOCKQUAKE_BACKENDS the backends (default: all with servers),
+// LOCKQUAKE_TEST_PROVIDER the provider (default: docker), LOCKQUAKE_LENGTH the length of a run (30s).
+// LOCKQUAKE_PATIENCE is how long other activity on this machine may disturb the comparison (10s).
 func TestRandomInjections(t *testing.T) {
 	want, err := strconv.Atoi(setting("LOCKQUAKE_INJECTIONS", "200"))
 	if err != nil {
@@ -91,7 +93,7 @@ func TestRandomInjections(t *testing.T) {
 	for _, b := range backends {
 		s.ask(b)
 	}
-	s.clean() // what is left of earlier runs is not this one's
+	s.clean() // leftovers of earlier runs do not count
 	before, ahead, load := lookAround(t), clocks(t), loadNow()
 	for n := 0; s.made < want && n < want && !t.Failed(); n++ {
 		seed, err := strconv.Atoi(setting("LOCKQUAKE_SEED", "1"))
@@ -115,7 +117,7 @@ func TestRandomInjections(t *testing.T) {
 	fmt.Printf("load before %s; after %s\n", load, loadNow())
 }
 
-// whole is what a process said so far; it may be read while more is written.
+// whole is the output of a process, which may be read during writes.
 type whole struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -128,7 +130,7 @@ func (w *whole) Write(b []byte) (int, error) {
 	return w.b.Write(b)
 }
 
-// String returns what there is.
+// String returns the output so far.
 func (w *whole) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -136,11 +138,11 @@ func (w *whole) String() string {
 }
 
 func loadNow() string {
-	b, _ := os.ReadFile("/proc/loadavg") // told beside the figures, no more
+	b, _ := os.ReadFile("/proc/loadavg") // printed beside the figures, nothing else
 	return strings.TrimSpace(string(b))
 }
 
-// ask finds out which faults the machine delivers on which targets of a backend.
+// ask determines which faults the machine can inject on which targets of a backend.
 func (s *injectionsSoak) ask(backend string) {
 	for _, k := range faults.Kinds() {
 		var targets []string
@@ -157,13 +159,13 @@ func (s *injectionsSoak) ask(backend string) {
 				continue
 			}
 			if on == "leader(lock-0)" && backend != "rediscluster" {
-				continue // whoever leads, leads for every lock
+				continue // the leader leads for every lock
 			}
 			if (on == "leader" || on == "minority") && plan.Facts().Servers == 1 {
 				continue
 			}
 			if k.Single && on != "leader" && slices.Contains([]string{"sentinel", "zookeeper"}, backend) {
-				continue // only the leader can be asked to go
+				continue // only the leader can step down
 			}
 			targets = append(targets, on)
 		}
@@ -177,7 +179,7 @@ func (s *injectionsSoak) scenario(backend, faults string) string {
 	return strings.NewReplacer("BACKEND", backend, "FAULTS", faults, "OVERLAP", setting("LOCKQUAKE_OVERLAP", "other-nodes"), "LENGTH", setting("LOCKQUAKE_LENGTH", "30s")).Replace(allOver)
 }
 
-// command writes the backend's scenario and makes the command that runs it.
+// command writes the backend's scenario and returns the command that runs it.
 func (s *injectionsSoak) command(backend string, seed int) (*exec.Cmd, *whole) {
 	file := filepath.Join(s.out, "all-over-"+backend+".yaml")
 	if err := os.WriteFile(file, []byte(s.scenario(backend, strings.Join(s.offered[backend], ", "))), 0o644); err != nil {
@@ -194,7 +196,7 @@ func (s *injectionsSoak) command(backend string, seed int) (*exec.Cmd, *whole) {
 	return cmd, said
 }
 
-// run makes one run to its end and counts its receipts.
+// run makes one run and counts its receipts.
 func (s *injectionsSoak) run(backend string, seed, n int) {
 	cmd, said := s.command(backend, seed)
 	err := cmd.Run()
@@ -207,7 +209,7 @@ func (s *injectionsSoak) run(backend string, seed, n int) {
 	fmt.Printf("run %d: %s, seed %d: exit code %d, %d injections, %d in all\n", n+1, backend, seed, code, made, s.made)
 }
 
-// count reads the receipts of the latest run of a backend.
+// count reads the receipts of a backend's latest run.
 func (s *injectionsSoak) count(backend string, seed int) int {
 	faults, err := results.ReadFaults(filepath.Join(s.out, "all-over-"+backend, "latest"))
 	if err != nil {
@@ -223,7 +225,7 @@ func (s *injectionsSoak) count(backend string, seed int) int {
 		if f.Receipt.Status == history.NotMade {
 			continue
 		}
-		if len(f.Targets) > 0 { // else nobody was found to aim at
+		if len(f.Targets) > 0 { // otherwise no target was found
 			made++
 		}
 		if f.Receipt.Status != history.Installed {
@@ -240,7 +242,7 @@ func (s *injectionsSoak) count(backend string, seed int) int {
 	return made
 }
 
-// end ends a run by a signal while at least one fault stands. After SIGKILL clean has to sweep what is left.
+// end sends a signal to a run while at least one fault stands. After SIGKILL clean has to remove what is left.
 func (s *injectionsSoak) end(backend string, signal os.Signal) {
 	cmd, said := s.command(backend, 99)
 	if err := cmd.Start(); err != nil {
@@ -265,7 +267,7 @@ func (s *injectionsSoak) end(backend string, signal os.Signal) {
 	}
 }
 
-// clean runs the verb, and returns what it removed, but for images of earlier builds, which no fault leaves.
+// clean runs the verb, and returns what it removed, except images of earlier builds, which no fault leaves.
 func (s *injectionsSoak) clean() string {
 	var out, said bytes.Buffer
 	if code := execute([]string{"clean"}, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &said}); code != cli.CodeMet {
@@ -274,7 +276,7 @@ func (s *injectionsSoak) clean() string {
 	return regexp.MustCompile(`(?m)^image .*\n`).ReplaceAllString(out.String(), "")
 }
 
-// tell prints what came of each fault.
+// tell prints the result of each fault.
 func (s *injectionsSoak) tell() {
 	fmt.Printf("%d injections were made\n%-14s %9s %13s %13s %8s\n", s.made, "fault", "installed", "not-installed", "indeterminate", "not-made")
 	for _, k := range faults.Kinds() {

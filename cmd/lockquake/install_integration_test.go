@@ -12,10 +12,10 @@ import (
 	"github.com/lockquake/lockquake/internal/cli"
 )
 
-// TestInstallWithoutACheckout follows the README of a machine that has Go and nothing else: `go install` from a module
-// proxy, then runs in an empty folder. The proxy is a folder with this tree as the only version of the module. What the
-// module requires comes from the cache of this machine, compiled with -trimpath as by the Makefile. So the test compiles
-// lockquake's own packages alone.
+// TestInstallWithoutACheckout follows the README on a machine that has only Go: `go install` from a module proxy, then
+// runs in an empty directory. The proxy is a directory with this tree as the only version of the module. Required
+// modules come from this machine's cache, compiled with -trimpath as in the Makefile, so that the test compiles only
+// lockquake's own packages.
 func TestInstallWithoutACheckout(t *testing.T) {
 	t.Parallel()
 	const module, version = "github.com/lockquake/lockquake", "v0.999.0"
@@ -54,11 +54,11 @@ func TestInstallWithoutACheckout(t *testing.T) {
 	}
 }
 
-// packModule puts the tracked files of this tree into a folder that serves as a module proxy. A folder with a go.mod of
-// its own is another module.
+// packModule puts the tracked files of this tree into a directory that serves as a module proxy. A directory with its
+// own go.mod is another module and is left out.
 func packModule(t *testing.T, module, version, proxy string) {
 	t.Helper()
-	tree := strings.TrimSpace(command(t, "git", "stash", "create")) // a commit of the changed files, which touches nothing
+	tree := strings.TrimSpace(command(t, "git", "stash", "create")) // commits the changed files without touching anything
 	if tree == "" {
 		tree = "HEAD"
 	}
@@ -84,7 +84,7 @@ func packModule(t *testing.T, module, version, proxy string) {
 	}
 }
 
-// command returns what a command prints.
+// command runs a command and returns its output.
 func command(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(name, args...).Output()

@@ -24,7 +24,7 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// program returns the built program: what users run, and what runs on the nodes.
+// program returns the built program, which users and nodes run.
 func program(t *testing.T) string {
 	t.Helper()
 	bin := os.Getenv("LOCKQUAKE_BIN")
@@ -41,7 +41,7 @@ func program(t *testing.T) string {
 	return bin
 }
 
-// process is a lockquake under way.
+// process is a running lockquake.
 type process struct {
 	cmd    *exec.Cmd
 	dir    string // its working directory
@@ -72,7 +72,7 @@ func beginProgram(t *testing.T, path string, args ...string) *process {
 	return p
 }
 
-// wait waits for the end and returns the exit code; -1 is death by a signal.
+// wait waits for the end and returns the exit code, or -1 after a signal.
 func (p *process) wait(t *testing.T) int {
 	t.Helper()
 	err := p.cmd.Wait()
@@ -110,8 +110,7 @@ func (p *process) reports(t *testing.T) []results.Report {
 // story is a scenario whose own expectations its run must meet.
 type story struct{ name, provider string }
 
-// picked is played by every run of the tests: one story for each topology, one of the packets in flight, and one
-// healthy run.
+// picked runs in every test run: one story for each topology, one with packets in flight, and one healthy run.
 var picked = []story{
 	{"etcd-healthy", "docker"},
 	{"etcd-holder-pause-fenced", "docker"},
@@ -124,7 +123,7 @@ var picked = []story{
 	{"postgres-session-end", "local"},
 }
 
-// everyStory is every story and each of its twins, on containers, and what is picked of other providers.
+// everyStory returns all stories and their twins on containers, and the picked ones of other providers.
 func everyStory() []story {
 	var out []story
 	for _, l := range scenarios.Names() {
@@ -140,13 +139,14 @@ func everyStory() []story {
 	return out
 }
 
-// shortened are stories of which a part is run here. What jepsen-etcd-lock loses is for the soak, which pools whole runs.
+// shortened lists stories that are cut short here. The soak, which pools whole runs, finds what jepsen-etcd-lock
+// loses.
 var shortened = map[string][]string{"jepsen-etcd-lock": {"--set", "run.for=30s", "--set", "expect.judged=>=5"}}
 
-// everything tells whether all is to be tested, by `make test-all`.
+// everything reports whether `make test-all` runs.
 func everything() bool { return os.Getenv("LOCKQUAKE_TEST_ALL") != "" }
 
-// leftToAll skips what `make test` has shown once already, in another form.
+// leftToAll skips what another test of `make test` shows already.
 func leftToAll(t *testing.T, shown string) {
 	t.Helper()
 	if !everything() {
@@ -154,7 +154,7 @@ func leftToAll(t *testing.T, shown string) {
 	}
 }
 
-// sitting is stories that one lockquake runs, one after another, on servers that it keeps.
+// sitting is a set of stories that one lockquake runs in sequence, on servers that it keeps.
 type sitting struct {
 	provider string
 	names    []string
@@ -179,7 +179,7 @@ func sittings(t *testing.T, list []story) map[string]*sitting {
 	return out
 }
 
-// TestStories runs what is picked as it comes out of the box, or for `make test-all` every story and twin.
+// TestStories runs the picked stories unchanged, or every story and twin for `make test-all`.
 func TestStories(t *testing.T) {
 	t.Parallel()
 	list := picked
@@ -200,7 +200,7 @@ func TestStories(t *testing.T) {
 				t.Logf("%s: %s, kept %t; %s", r.Scenario, r.Verdict, r.Kept, r.Fresh)
 				provider := s.provider
 				if found(t, s.names[i]).Backend.Use == "memory" {
-					provider = "inproc" // wherever the others run
+					provider = "inproc" // whatever the others run on
 				}
 				if r.Schema != results.ReportSchema || r.Scenario != s.names[i] || r.Provider != provider {
 					t.Errorf("%s on %s, schema %s", r.Scenario, r.Provider, r.Schema)
@@ -219,7 +219,7 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// TestControls plays every broken lock: its scenario passes when the checker that it is there for finds the violation.
+// TestControls runs every broken lock. Its scenario passes if the checker it is meant for finds the violation.
 func TestControls(t *testing.T) {
 	t.Parallel()
 	all, err := scenarios.Load("controls/*")
@@ -244,11 +244,11 @@ func TestControls(t *testing.T) {
 	tests.run(t)
 }
 
-// mostAway is for how long tests bear that something else has each core, in ms.
+// mostAway is how long tests tolerate that other work has all cores, in ms.
 const mostAway = 200
 
-// wantPassed demands that all runs of a command passed. One that is unknown, and in which a process of lockquake stood still for longer than mostAway,
-// is told and proves nothing: that it is unknown then is right.
+// wantPassed demands that all runs of a command passed. A run may be unknown if a process of lockquake stood still for
+// longer than mostAway: it is logged, and proves nothing.
 func wantPassed(t *testing.T, code int, runs []results.Report) {
 	t.Helper()
 	want := cli.CodeMet
@@ -288,10 +288,10 @@ func (p *patient) run(t *testing.T) {
 	for _, one := range *p {
 		all.Go(func() error { t.Run(one.name, one.test); return nil })
 	}
-	_ = all.Wait() // they return none
+	_ = all.Wait() // they never return an error
 }
 
-// found is an embedded scenario.
+// found returns an embedded scenario.
 func found(t *testing.T, name string) scenarios.Scenario {
 	t.Helper()
 	list, err := scenarios.Load(name)
@@ -301,10 +301,11 @@ func found(t *testing.T, name string) scenarios.Scenario {
 	return list[0]
 }
 
-// Two cores bear two of these tests beside those of another package. With three, a minute came in which no container started within 15 s.
+// Two cores can run two of these tests next to those of another package. With three, there was a minute in which no
+// container started within 15 s.
 func init() { sideBySide = "2" }
 
-// checkFaults demands of a scenario with faults that one bit, and of each its evidence.
+// checkFaults demands that a fault of the scenario acted, and that each has evidence.
 func checkFaults(t *testing.T, r results.Report) {
 	t.Helper()
 	s := found(t, r.Scenario)
@@ -321,7 +322,7 @@ func checkFaults(t *testing.T, r results.Report) {
 	}
 }
 
-// checkReasons demands that each refusal that is drawn has a reason that whoever decided recorded.
+// checkReasons demands that each refusal in the picture has a recorded reason.
 func checkReasons(t *testing.T, r results.Report) {
 	t.Helper()
 	svg, err := os.ReadFile(filepath.Join(r.RunDir, report.FilePicture))
@@ -330,7 +331,7 @@ func checkReasons(t *testing.T, r results.Report) {
 	}
 }
 
-// checkAgain demands the same counts from a judgement of the directory.
+// checkAgain judges the directory again and demands the same counts.
 func checkAgain(t *testing.T, r results.Report) {
 	t.Helper()
 	p := begin(t, "check", r.RunDir, "--format", "json")
@@ -347,7 +348,7 @@ func checkAgain(t *testing.T, r results.Report) {
 	}
 }
 
-// TestFenceWithoutTokenStartsNothing checks the refusal with an engine at hand.
+// TestFenceWithoutTokenStartsNothing checks the refusal on a machine with a container engine.
 func TestFenceWithoutTokenStartsNothing(t *testing.T) {
 	t.Parallel()
 	p := begin(t, "run", "redis-holder-pause", "--set", "workload.resource.guard=fence")
@@ -363,7 +364,7 @@ func TestFenceWithoutTokenStartsNothing(t *testing.T) {
 	}
 }
 
-// TestEngineThatIsNotThere checks that a missing engine is said, and that auto goes on without it.
+// TestEngineThatIsNotThere: a missing engine is reported, and auto does without it.
 func TestEngineThatIsNotThere(t *testing.T) {
 	const nowhere = "DOCKER_HOST=unix:///nonexistent/docker.sock"
 	t.Parallel()

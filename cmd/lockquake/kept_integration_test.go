@@ -75,7 +75,7 @@ func newKeptRunsOn(t *testing.T, provider, scenario string, set ...string) *kept
 	return g
 }
 
-// run makes one run, and returns what it says of its servers.
+// run makes one run, and returns its environment.
 func (g *keptRuns) run(t *testing.T) results.Env {
 	t.Helper()
 	g.said = nil
@@ -102,7 +102,7 @@ func (g *keptRuns) run(t *testing.T) results.Env {
 	return env
 }
 
-// mustBeKept demands that a run stood on the servers of an earlier one, with a proof.
+// mustBeKept demands that a run used the servers of an earlier one, with evidence.
 func mustBeKept(t *testing.T, env results.Env) {
 	t.Helper()
 	if !env.Kept || env.Fresh != "" || env.KeptFrom == "" || len(env.KeptProof) < 6 {
@@ -115,7 +115,7 @@ func mustBeKept(t *testing.T, env results.Env) {
 	}
 }
 
-// mustBeFresh demands that a run started servers of its own, and said all the reasons why.
+// mustBeFresh demands that a run started its own servers, and reported all reasons.
 func (g *keptRuns) mustBeFresh(t *testing.T, env results.Env, reasons ...string) {
 	t.Helper()
 	text := strings.Join(g.said, "\n")
@@ -129,8 +129,8 @@ func (g *keptRuns) mustBeFresh(t *testing.T, env results.Env, reasons ...string)
 	}
 }
 
-// TestWhatIsPlantedBetweenRunsIsFound keeps the servers of a run, does one thing to them that no reset undoes, and demands that
-// the next run finds it, starts servers of its own, and ends the others.
+// TestWhatIsPlantedBetweenRunsIsFound keeps the servers of a run and does one thing to them that no reset undoes. The
+// next run must find it, start its own servers, and stop the old ones.
 func TestWhatIsPlantedBetweenRunsIsFound(t *testing.T) {
 	t.Parallel()
 	g := newKeptRuns(t, "redis-clock-jump")
@@ -140,7 +140,7 @@ func TestWhatIsPlantedBetweenRunsIsFound(t *testing.T) {
 	mustBeKept(t, g.run(t))
 	for _, c := range []struct {
 		name  string
-		why   []string // all of it is told
+		why   []string // all of them must be reported
 		plant func(t *testing.T, n *cluster.Node)
 	}{
 		{"key", []string{`redis-1 has 1 keys, "dirty" among them`}, func(t *testing.T, n *cluster.Node) { redisSays(t, n, "SET dirty 1", "+OK") }},
@@ -184,7 +184,7 @@ func TestWhatIsPlantedBetweenRunsIsFound(t *testing.T) {
 	mustBeKept(t, g.run(t))
 }
 
-// redisConn connects to a Redis server and tells it the password.
+// redisConn connects to a Redis server and authenticates.
 func redisConn(t *testing.T, n *cluster.Node) net.Conn {
 	t.Helper()
 	c, err := n.Dial(t.Context(), "client")
@@ -199,7 +199,7 @@ func redisConn(t *testing.T, n *cluster.Node) net.Conn {
 	return c
 }
 
-// redisSays sends a command and demands the answer.
+// redisSays sends a command and checks the answer.
 func redisSays(t *testing.T, n *cluster.Node, command, want string) {
 	t.Helper()
 	c := redisConn(t, n)
@@ -213,7 +213,7 @@ func redisSays(t *testing.T, n *cluster.Node, command, want string) {
 	}
 }
 
-// plantTable makes an empty packet filter table in the node's network namespace, behind the agent's back.
+// plantTable creates an empty packet filter table in the node's network namespace, unknown to the agent.
 func plantTable(t *testing.T, n *cluster.Node) {
 	t.Helper()
 	space, err := os.Open("/proc/" + strconv.Itoa(n.Signals.PID()) + "/ns/net")
@@ -231,7 +231,7 @@ func plantTable(t *testing.T, n *cluster.Node) {
 	}
 }
 
-// strangers puts one thing into each service that no lock and no harness makes, and says how the service calls it.
+// strangers adds something to each service that no lock and no harness creates, and returns the service's name for it.
 var strangers = map[string]func(t *testing.T, nodes []*cluster.Node) string{
 	"redis": func(t *testing.T, nodes []*cluster.Node) string {
 		redisSays(t, nodes[0], "SET dirty 1", "+OK")
@@ -282,7 +282,7 @@ var strangers = map[string]func(t *testing.T, nodes []*cluster.Node) string{
 	},
 }
 
-// clusterKey sets a key on whichever primary takes it.
+// clusterKey sets a key on the primary that accepts it.
 func clusterKey(t *testing.T, nodes []*cluster.Node) string {
 	t.Helper()
 	for i := range 1000 {
@@ -300,8 +300,8 @@ func clusterKey(t *testing.T, nodes []*cluster.Node) string {
 	return ""
 }
 
-// TestEveryBackendIsKept runs a short load on every service, twice on the same servers, and demands that something which no lock
-// makes is found there afterwards.
+// TestEveryBackendIsKept runs a short load on every service, twice on the same servers. A foreign object must be found
+// there afterwards.
 func TestEveryBackendIsKept(t *testing.T) {
 	t.Parallel()
 	for _, b := range all.All() {
@@ -315,7 +315,7 @@ func TestEveryBackendIsKept(t *testing.T) {
 			t.Parallel()
 			set := []string{"run.for=700ms", "run.settle=100ms", "workload.clients=2", "workload.users=4"}
 			if b.Name == "sentinel" {
-				set = append(set, "backend.down_after=5s") // a machine that stands still is to cause no failover
+				set = append(set, "backend.down_after=5s") // a stall of the machine must not cause a failover
 			}
 			g := newKeptRuns(t, b.Name+"-healthy", set...)
 			g.run(t)
@@ -333,7 +333,7 @@ func TestEveryBackendIsKept(t *testing.T) {
 	}
 }
 
-// TestRepeat looks at what a user sees: verdicts that stand by themselves, servers that were kept, and with --fresh none.
+// TestRepeat checks what a user sees: independent verdicts, kept servers, and no kept servers with --fresh.
 func TestRepeat(t *testing.T) {
 	t.Parallel()
 	provider := setting("LOCKQUAKE_TEST_PROVIDER", "docker")
@@ -357,8 +357,8 @@ func TestRepeat(t *testing.T) {
 	}
 }
 
-// TestServersServeAnotherScenario runs two scenarios that share nothing but what the servers are: the second has the process of the first
-// one's server, other clients and another resource, and finds what somebody left there.
+// TestServersServeAnotherScenario runs two scenarios that share only their kind of server. The second one uses the
+// server process of the first, with other clients and another resource, and finds what was planted there.
 func TestServersServeAnotherScenario(t *testing.T) {
 	t.Parallel()
 	for _, provider := range []string{"docker", "local"} {
@@ -394,7 +394,7 @@ func TestServersServeAnotherScenario(t *testing.T) {
 	}
 }
 
-// TestInterruptOnKeptServers presses Ctrl-C in the second of two scenarios on one server.
+// TestInterruptOnKeptServers sends Ctrl-C in the second of two scenarios on one server.
 func TestInterruptOnKeptServers(t *testing.T) {
 	t.Parallel()
 	for _, provider := range []string{"docker", "local"} {
@@ -422,7 +422,7 @@ func TestInterruptOnKeptServers(t *testing.T) {
 	}
 }
 
-// TestKeptServersForgetTheirFiles crashes a kept server whose RDB file had the lock's key in it.
+// TestKeptServersForgetTheirFiles crashes a kept server whose RDB file contained the lock's key.
 func TestKeptServersForgetTheirFiles(t *testing.T) {
 	t.Parallel()
 	p := begin(t, "run", "redis-restart-amnesia-stop", "redis-restart-amnesia-save-points", "--provider", "local", "--format", "json")

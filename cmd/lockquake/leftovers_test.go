@@ -22,8 +22,8 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// leftovers lists what the runs of one supervisor have on this machine: containers and networks by their labels, processes
-// by their environment, links by their alias, state directories by their owner file. Those of others do not count.
+// leftovers lists what the runs of one supervisor have on this machine: containers and networks by label, processes by
+// environment, links by alias, state directories by owner file. Those of other supervisors do not count.
 func leftovers(t *testing.T, supervisor int) []string {
 	t.Helper()
 	var out []string
@@ -47,7 +47,7 @@ func leftovers(t *testing.T, supervisor int) []string {
 		for _, f := range files {
 			b, err := os.ReadFile(f)
 			if err != nil || !bytes.Contains(b, mark) {
-				continue // gone meanwhile, or somebody else's
+				continue // it has gone, or belongs to another supervisor
 			}
 			name := filepath.Dir(f)
 			if command, err := os.ReadFile(filepath.Join(name, "cmdline")); err == nil {
@@ -59,8 +59,8 @@ func leftovers(t *testing.T, supervisor int) []string {
 	return out
 }
 
-// clean runs `lockquake clean`, which must come to its end, and returns what it says. Networks that the engine miscounts are told, and do
-// not count.
+// clean runs `lockquake clean`, which must succeed, and returns its output. Networks that the engine miscounts are
+// logged and not counted.
 func clean(t *testing.T) string {
 	t.Helper()
 	p := begin(t, "clean")
@@ -83,17 +83,17 @@ func cleaned(t *testing.T) {
 	clean(t)
 }
 
-// refused is what is said of a network that the engine does not remove.
+// refused matches the message about a network that the engine does not remove.
 var refused = regexp.MustCompile(`remove network ([0-9a-f]{12}): .* ` + cluster.ActiveEndpoints)
 
-// miscounted tells whether the engine refuses to remove a network for endpoints that are not there: when containers of one network end in the
-// same moment, Docker 20.10 loses count now and then (moby/moby#42119), and only its restart takes such a network away. Its own
-// list of who is in the network, and that of all containers with it, must be empty.
+// miscounted reports whether the engine refuses to remove a network because of endpoints that do not exist. If
+// containers of one network end at the same moment, Docker 20.10 can lose count (moby/moby#42119), and only a restart
+// of Docker removes such a network. The network must have no members, by its own list and by that of all containers.
 func miscounted(t *testing.T, network string) bool {
 	t.Helper()
 	within, err := exec.Command("docker", "network", "inspect", "--format", "{{len .Containers}}", network).Output()
 	if err != nil {
-		return false // gone by now, or no engine
+		return false // gone already, or there is no engine
 	}
 	boxes, err := exec.Command("docker", "ps", "-aq", "--filter", "network="+network).Output()
 	if err != nil || strings.TrimSpace(string(within)) != "0" || len(bytes.TrimSpace(boxes)) > 0 {
@@ -103,8 +103,8 @@ func miscounted(t *testing.T, network string) bool {
 	return true
 }
 
-// gone demands that nothing is left within a few seconds: processes that were killed need a moment to be reaped. A network that the
-// engine miscounts is told, and does not count.
+// gone demands that nothing is left after a few seconds, because killed processes take a moment to be reaped. A
+// network that the engine miscounts is logged and not counted.
 func gone(t *testing.T, p *process) {
 	t.Helper()
 	var left []string
@@ -116,7 +116,7 @@ func gone(t *testing.T, p *process) {
 		if !network {
 			return false
 		}
-		said, err := exec.Command("docker", "network", "rm", id).CombinedOutput() // of a dead supervisor, and named above if it can be removed
+		said, err := exec.Command("docker", "network", "rm", id).CombinedOutput() // of a dead supervisor; reported above if it can be removed
 		return err != nil && strings.Contains(string(said), cluster.ActiveEndpoints) && miscounted(t, id)
 	})
 	if len(left) > 0 {
@@ -124,7 +124,7 @@ func gone(t *testing.T, p *process) {
 	}
 }
 
-// log is a buffer that may be read while a process writes into it.
+// log is a buffer that may be read while a process writes to it.
 type log struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -137,14 +137,14 @@ func (l *log) Write(b []byte) (int, error) {
 	return l.b.Write(b)
 }
 
-// String returns what there is.
+// String returns the text so far.
 func (l *log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
 }
 
-// says waits until the program has said something on standard error.
+// says waits until the program has printed a text to standard error.
 func (p *process) says(t *testing.T, what string) {
 	t.Helper()
 	if !wait.Within(2*time.Minute, func() bool { return strings.Contains(p.stderr.String(), what) }) {
@@ -152,13 +152,13 @@ func (p *process) says(t *testing.T, what string) {
 	}
 }
 
-// awaitPause waits until a client is stopped: the middle of a fault, which then stands for 4 s.
+// awaitPause waits until a client is stopped. The fault then lasts for 4 s.
 func awaitPause(t *testing.T, p *process) {
 	t.Helper()
 	p.says(t, ": installed")
 }
 
-// TestInterruptInAFault presses Ctrl-C while a client is stopped, twice.
+// TestInterruptInAFault sends Ctrl-C while a client is stopped, twice.
 func TestInterruptInAFault(t *testing.T) {
 	t.Parallel()
 	for _, provider := range []string{"docker", "local"} {
@@ -187,7 +187,7 @@ func TestInterruptInAFault(t *testing.T) {
 	}
 }
 
-// checkInterrupted looks at what an interrupted run left on disk.
+// checkInterrupted checks the files of an interrupted run.
 func checkInterrupted(t *testing.T, r results.Report) {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join(r.RunDir, results.FileReport)); err != nil {
@@ -205,9 +205,9 @@ func checkInterrupted(t *testing.T, r results.Report) {
 	}
 }
 
-// TestAloneSupervisorKilled ends the supervisor in the middle of a fault: nobody heals, and what is left must be
-// removed by clean, or by the next run. TestKilledSupervisor of internal/cluster looks at every kind of order. SIGABRT
-// ends it as a panic does: the runtime prints its stacks, and nothing that was deferred is done.
+// TestAloneSupervisorKilled kills the supervisor in the middle of a fault. Nothing is healed, so clean or the next run
+// must remove what is left. TestKilledSupervisor of internal/cluster covers every kind of order. SIGABRT ends the
+// process as a panic does: the runtime prints its stacks, and deferred calls do not run.
 func TestAloneSupervisorKilled(t *testing.T) {
 	for _, c := range []struct {
 		name, provider string

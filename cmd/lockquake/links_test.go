@@ -14,7 +14,8 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// entangled is a scenario whose first two faults are healed while others stand on their links, from the other end.
+// entangled is a scenario whose first two faults are healed while faults from the other end still stand on their
+// links.
 const entangled = `name: entangled
 claim: Faults of one link are healed one by one.
 backend: {use: redis, lock: set-px-lua, ttl: 20s}
@@ -37,7 +38,8 @@ func scenarioFile(t *testing.T, text string) string {
 	return path
 }
 
-// deafPrograms returns what makes a lockquake whose agent is sabotaged: it says that it carries some orders out, and does not.
+// deafPrograms returns a function that makes a lockquake with a sabotaged agent: it acknowledges some orders without
+// carrying them out.
 func deafPrograms(t *testing.T) func(sabotage) string {
 	t.Helper()
 	dir, real := t.TempDir(), program(t)
@@ -61,22 +63,23 @@ func deafPrograms(t *testing.T) func(sabotage) string {
 	}
 }
 
-// deafProgram is lockquake with an agent that says it carries out some orders, named with commas between, and does not.
+// deafProgram returns a lockquake whose agent acknowledges some orders, separated by commas, without carrying them
+// out.
 func deafProgram(t *testing.T, orders string) string {
 	t.Helper()
 	return deafPrograms(t)(sabotage{deaf: orders})
 }
 
-// withAndWithout runs a scenario twice: with a real agent, on the provider that is named, it must pass; with one that
-// is deaf to the orders, among processes of this machine, it must end unknown. It runs beside other tests. What came of
-// each is shown to look. `make test` runs the second.
+// withAndWithout runs a scenario twice, in parallel with other tests. With a real agent, on the given provider, it
+// must pass. With an agent that is deaf to the orders, on local processes, it must be unknown. Each report is passed
+// to look. `make test` makes only the second run.
 func withAndWithout(t *testing.T, text, orders, provider string, look func(deaf bool, r results.Report)) {
 	t.Helper()
 	t.Parallel()
 	real := program(t)
 	for _, deaf := range []bool{false, true} {
 		if !deaf && !everything() {
-			continue // TestEveryFault sees it bite
+			continue // TestEveryFault sees the fault act
 		}
 		nodes, want, verdict := real, cli.CodeMet, results.Pass
 		if deaf {
@@ -95,8 +98,8 @@ func withAndWithout(t *testing.T, text, orders, provider string, look func(deaf 
 	}
 }
 
-// TestFaultsOfOneLinkAreHealedOneByOne demands that each heal says that it was done, whatever the others still do, and the last look at the
-// links a whole one.
+// TestFaultsOfOneLinkAreHealedOneByOne: each heal is confirmed, whatever the other faults still do, and in the end the
+// links are whole.
 func TestFaultsOfOneLinkAreHealedOneByOne(t *testing.T) {
 	leftToAll(t, "TestOverlappingLinkFaults of internal/cluster heals two of them in both orders")
 	if os.Geteuid() != 0 {

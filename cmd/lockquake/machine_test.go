@@ -17,16 +17,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machine is what faults could leave behind on this machine: lines of text by what they are about.
+// machine holds what faults could leave behind on this machine: lines of text, by kind.
 type machine map[string][]string
 
-// clocksApart is how far the wall clock may have moved against the monotonic one by itself.
+// clocksApart is how far the wall clock may drift against the monotonic one by itself.
 const clocksApart = 200 * time.Millisecond
 
-// volatile is what changes in the listings without anybody's doing: packet counters, and the times of iptables-save.
+// volatile matches what changes in the listings by itself: packet counters, and the times of iptables-save.
 var volatile = regexp.MustCompile(`\[\d+:\d+\]|counter packets \d+ bytes \d+|(?m)^#.*$`)
 
-// lookAround takes down all that is compared. A tool that is not there is an error: what was not looked at is not as before.
+// lookAround records everything that is compared. A missing tool is an error, because what was not examined cannot be
+// compared.
 func lookAround(t *testing.T) machine {
 	t.Helper()
 	m := machine{
@@ -40,7 +41,7 @@ func lookAround(t *testing.T) machine {
 		m["docker "+kind[0]] = said(t, "docker", append(kind, "-q", "--filter", "label=org.lockquake.run")...)
 	}
 	for _, file := range names(t, "/sys/block/loop*/loop/backing_file") {
-		b, _ := os.ReadFile(file) // it may go while we look: then it is none
+		b, _ := os.ReadFile(file) // a file that vanishes meanwhile counts as empty
 		m["loop devices"] = append(m["loop devices"], file+" "+string(b))
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
@@ -52,14 +53,14 @@ func lookAround(t *testing.T) machine {
 			m["mounts"] = append(m["mounts"], f[4])
 		}
 	}
-	if b, err := os.ReadFile("/proc/net/netfilter/nfnetlink_queue"); err == nil { // else the kernel has no such queues
+	if b, err := os.ReadFile("/proc/net/netfilter/nfnetlink_queue"); err == nil { // without the file, the kernel has no such queues
 		m["kernel queues"] = lines(string(b))
 	}
 	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d os.DirEntry, err error) error {
 		if err == nil && d.IsDir() && strings.Contains(d.Name(), "lockquake") {
 			m["control groups"] = append(m["control groups"], path)
 		}
-		return nil // a group may go while we look
+		return nil // a group may vanish meanwhile
 	})
 	m.processes(t)
 	for what := range m {
@@ -69,11 +70,11 @@ func lookAround(t *testing.T) machine {
 	return m
 }
 
-// processes notes what is stopped, what is lockquake's, and which namespaces there are.
+// processes records stopped processes, those of lockquake, and the namespaces.
 func (m machine) processes(t *testing.T) {
 	t.Helper()
 	for _, dir := range names(t, "/proc/[0-9]*") {
-		command, _ := os.ReadFile(dir + "/cmdline") // any of these files may go while we look
+		command, _ := os.ReadFile(dir + "/cmdline") // any of these files may vanish meanwhile
 		name := dir + " " + strings.TrimSpace(strings.ReplaceAll(string(command), "\x00", " "))
 		if stat, err := os.ReadFile(dir + "/stat"); err == nil && bytes.Contains(stat, []byte(") T ")) {
 			m["stopped processes"] = append(m["stopped processes"], name)
@@ -117,7 +118,7 @@ func names(t *testing.T, pattern string) []string {
 	return list
 }
 
-// differences says what is there now and was not, and what was and is not.
+// differences returns what has appeared and what has vanished.
 func (m machine) differences(now machine) []string {
 	var out []string
 	for what := range now {
@@ -127,7 +128,7 @@ func (m machine) differences(now machine) []string {
 			}
 		}
 		for _, x := range m[what] {
-			// Of these, what was there before is others', and may end: so may another run of lockquake.
+			// What existed before belongs to others and may end, including another run of lockquake.
 			others := strings.Contains(what, "process") || strings.Contains(what, "namespaces") || strings.HasPrefix(what, "docker") ||
 				strings.Contains(x, "lockquake") || strings.Contains(x, "lqh")
 			if !others && !slices.Contains(now[what], x) {
@@ -139,7 +140,7 @@ func (m machine) differences(now machine) []string {
 	return out
 }
 
-// clocks is how far the wall clock is ahead of the monotonic one.
+// clocks returns how far the wall clock is ahead of the monotonic one.
 func clocks(t *testing.T) time.Duration {
 	t.Helper()
 	var wall, mono unix.Timespec
@@ -152,8 +153,8 @@ func clocks(t *testing.T) time.Duration {
 	return time.Duration(wall.Nano() - mono.Nano())
 }
 
-// asBefore demands that the machine is as it was, within a time: what is seen in every look is left behind, what comes and
-// goes is not ours.
+// asBefore demands that the machine is as it was, within a time. Only differences that every look sees count: what
+// comes and goes is not ours.
 func asBefore(t *testing.T, before machine, ahead, within time.Duration) {
 	t.Helper()
 	var left []string

@@ -15,7 +15,7 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster"
 )
 
-// times is how often something is measured, as the environment has it.
+// times returns how often to measure, from the environment.
 func times(t *testing.T, name string, otherwise int) int {
 	t.Helper()
 	s := setting(name, strconv.Itoa(otherwise))
@@ -26,12 +26,12 @@ func times(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
-// measured are the backends to measure, as LOCKQUAKE_BACKENDS names them, or all.
+// measured returns the backends to measure: those of LOCKQUAKE_BACKENDS, or all.
 func measured() []string {
 	return strings.Split(setting("LOCKQUAKE_BACKENDS", strings.Join(compose.Backends(), ",")), ",")
 }
 
-// providerFor opens a provider. Where it is not to be had, the test says what was not measured, and why.
+// providerFor opens a provider. If it is not available, the test says what was not measured, and why.
 func providerFor(t *testing.T, name, what string) cluster.Provider {
 	t.Helper()
 	p, _, err := nodes.Choose(t.Context(), name)
@@ -42,7 +42,7 @@ func providerFor(t *testing.T, name, what string) cluster.Provider {
 	return p
 }
 
-// runText runs the text of a scenario, and returns the run's directory and what was said. What the verdict is, is not asked.
+// runText runs the text of a scenario, and returns the run's directory and output. The verdict does not matter.
 func runText(t *testing.T, p cluster.Provider, text string) (dir, said string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "measured.yaml")

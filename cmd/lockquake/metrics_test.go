@@ -14,7 +14,7 @@ import (
 	"github.com/lockquake/lockquake/internal/wait"
 )
 
-// TestMetricsWhileARunLasts scrapes a run that is under way, and ends it.
+// TestMetricsWhileARunLasts scrapes the metrics of a running run, and ends it.
 func TestMetricsWhileARunLasts(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command("lockquake", "run", "memory-healthy", "--set", "run.for=1m", "--metrics-addr", "127.0.0.1:0")

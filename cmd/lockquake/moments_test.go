@@ -16,9 +16,9 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestAloneRandomMoments ends runs at random moments, by Ctrl-C, SIGTERM, SIGHUP and SIGKILL in turn: nothing may be
-// left, and what is on disk must be readable. LOCKQUAKE_MOMENTS sets how many rounds of the four are made with each
-// provider, LOCKQUAKE_SEED the moments, LOCKQUAKE_TEST_PROVIDER where.
+// TestAloneRandomMoments ends runs at random moments, by Ctrl-C, SIGTERM, SIGHUP and SIGKILL in turn. Nothing may be
+// left, and the files on disk must be readable. LOCKQUAKE_MOMENTS sets the number of rounds of the four with each
+// provider, LOCKQUAKE_SEED the moments, LOCKQUAKE_TEST_PROVIDER the provider.
 func TestAloneRandomMoments(t *testing.T) {
 	rounds, err := strconv.Atoi(setting("LOCKQUAKE_MOMENTS", "0"))
 	if err != nil {
@@ -47,8 +47,9 @@ func TestAloneRandomMoments(t *testing.T) {
 	}
 }
 
-// TestAloneInterruptedWhilePrepared ends docker runs while they are being prepared, by each signal at a drawn moment: they end as interrupted, and
-// leave neither a container nor a network nor a file. LOCKQUAKE_MOMENTS sets how many rounds of the three are made, LOCKQUAKE_SEED the moments.
+// TestAloneInterruptedWhilePrepared ends docker runs during their preparation, by each signal at a random moment. They
+// must end as interrupted, and leave no container, network or file. LOCKQUAKE_MOMENTS sets the number of rounds of the
+// three, LOCKQUAKE_SEED the moments.
 func TestAloneInterruptedWhilePrepared(t *testing.T) {
 	rounds, err := strconv.Atoi(setting("LOCKQUAKE_MOMENTS", "1"))
 	if err != nil {
@@ -68,9 +69,9 @@ func TestAloneInterruptedWhilePrepared(t *testing.T) {
 	}
 }
 
-// interruptedAt sends a signal to a run that began some time ago.
+// interruptedAt sends a signal to a run some time after its start.
 func interruptedAt(t *testing.T, s syscall.Signal, after time.Duration) {
-	t.Setenv("TMPDIR", t.TempDir()) // where only this run leaves anything
+	t.Setenv("TMPDIR", t.TempDir()) // only this run leaves anything there
 	p := begin(t, "run", "etcd-holder-pause", "--provider", "docker")
 	time.Sleep(after)
 	if err := p.cmd.Process.Signal(s); err != nil {
@@ -86,7 +87,7 @@ func interruptedAt(t *testing.T, s syscall.Signal, after time.Duration) {
 	emptied(t)
 }
 
-// emptied demands that nothing is in the folder for temporary files but the state directory, empty.
+// emptied demands that the directory for temporary files has only the state directory, empty.
 func emptied(t *testing.T) {
 	t.Helper()
 	for _, pattern := range []string{"*", "*/*"} {
@@ -102,7 +103,7 @@ func emptied(t *testing.T) {
 	}
 }
 
-// atMoment sends a signal to a run that began some time ago, and looks at what is left of it.
+// atMoment sends a signal to a run some time after its start, and checks what is left of it.
 func atMoment(t *testing.T, provider string, s syscall.Signal, after time.Duration) {
 	p := begin(t, "run", "etcd-holder-pause", "--provider", provider)
 	time.Sleep(after)
@@ -110,7 +111,7 @@ func atMoment(t *testing.T, provider string, s syscall.Signal, after time.Durati
 		t.Fatal(err)
 	}
 	code := p.wait(t)
-	begun, err := filepath.Glob(filepath.Join(p.dir, "runs", "etcd-holder-pause", "2*")) // latest links to no run that was interrupted
+	begun, err := filepath.Glob(filepath.Join(p.dir, "runs", "etcd-holder-pause", "2*")) // latest never links to an interrupted run
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +120,7 @@ func atMoment(t *testing.T, provider string, s syscall.Signal, after time.Durati
 		t.Logf("left, and cleaned: %s", clean(t))
 	case code == -1 && len(begun) > 0:
 		t.Errorf("%v ended a run that had begun, before it healed\n%s", s, p.stderr.String())
-	case code == -1: // it came before anything had begun
+	case code == -1: // the signal came before anything had begun
 	case code != cli.CodeInterrupted:
 		t.Errorf("exit code %d, should be %d\n%s", code, cli.CodeInterrupted, p.stderr.String())
 	case len(begun) > 0:
@@ -128,7 +129,7 @@ func atMoment(t *testing.T, provider string, s syscall.Signal, after time.Durati
 	gone(t, p)
 }
 
-// readable demands that an interrupted run was brought to its end and reported.
+// readable demands that an interrupted run was finished and reported.
 func readable(t *testing.T, dir string) {
 	t.Helper()
 	env, err := results.ReadEnv(dir)

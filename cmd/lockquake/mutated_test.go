@@ -28,11 +28,11 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// mutatedRuns is how many broken run directories are judged where LOCKQUAKE_MUTATED_RUNS does not say.
+// mutatedRuns is the number of damaged run directories to judge, unless LOCKQUAKE_MUTATED_RUNS is set.
 const mutatedRuns = 150
 
-// What one of them may cost. Time is that of the processor: others may want it too. Memory is all that was ever allocated, which is more
-// than was in use at once.
+// Limits of one check. Time is processor time, because others may use the machine too. Memory is the total of all
+// allocations, which is more than was in use at once.
 const (
 	mutatedTime   = 10 * time.Second
 	mutatedMemory = 1 << 30
@@ -41,8 +41,8 @@ const (
 // runFiles is a run directory: contents by path.
 type runFiles map[string][]byte
 
-// The runs that are broken. One has everything that a workload makes, one a lock that never excludes; a third, recorded from a story, has steps,
-// faults and what servers said.
+// The runs to damage. One has everything that a workload makes, one has a lock that never excludes. A third, recorded
+// from a story, has steps, faults and the servers' logs.
 var mutatedScenarios = []string{`name: mutated-healthy
 claim: A run that is broken afterwards.
 backend: {use: memory, lock: exact, ttl: 300ms}
@@ -61,8 +61,8 @@ expect: {judged: ">=1", double_grants: ">0", sum_off: ">=0"}
 // recordedRun is the directory of a story's run.
 const recordedRun = "../../results/report/testdata/split-brain"
 
-// TestMutatedRunDirectories wants check to say a verdict, or where the directory is broken, whatever it holds. LOCKQUAKE_MUTATED_RUNS=N judges N
-// directories, and draws their reports too.
+// TestMutatedRunDirectories: check must return a verdict or say where the directory is damaged, whatever it contains.
+// LOCKQUAKE_MUTATED_RUNS=N judges N directories, and draws their reports too.
 func TestMutatedRunDirectories(t *testing.T) {
 	n, draw := mutatedRuns, false
 	if text := os.Getenv("LOCKQUAKE_MUTATED_RUNS"); text != "" {
@@ -100,14 +100,14 @@ func TestMutatedRunDirectories(t *testing.T) {
 	t.Log(all)
 }
 
-// tallyOfChecks is what became of many.
+// tallyOfChecks sums up many checks.
 type tallyOfChecks struct {
 	verdicts map[string]int
 	errors   int
 	slowest  time.Duration
 	largest  uint64
-	slow     string // which one was the slowest
-	large    string // and which one took the most memory
+	slow     string // the slowest one
+	large    string // the one that used the most memory
 }
 
 func (a *tallyOfChecks) add(what string, o outcomeOfCheck) {
@@ -127,27 +127,27 @@ func (a *tallyOfChecks) add(what string, o outcomeOfCheck) {
 	}
 }
 
-// String is for the log of the test.
+// String formats the tally for the log of the test.
 func (a tallyOfChecks) String() string {
 	return fmt.Sprintf("verdicts %v, errors %d; the slowest took %v (%s), the most that one allocated is %.1f MiB (%s)",
 		a.verdicts, a.errors, a.slowest, a.slow, float64(a.largest)/(1<<20), a.large)
 }
 
-// outcomeOfCheck is what check did with a directory.
+// outcomeOfCheck is the result of check on a directory.
 type outcomeOfCheck struct {
 	code      int
-	verdict   string // "": it gave none
+	verdict   string // "": none
 	out, err  string
 	took      time.Duration
 	allocated uint64 // bytes
 }
 
-// placed is where a directory is broken: an offset, a line, or a file that is missing as a whole.
+// placed matches the place of a damage: an offset, a line, or a file that is missing as a whole.
 var placed = regexp.MustCompile(`\.lqh: offset [0-9]+: |\.lqh: (no header|truncated within its header|header: |format version|it is )|\.lqh names other locks|` +
 	`(faults|observed)\.jsonl: line [0-9]+: |scenario\.yaml:[0-9]+:[0-9]+: |scenario\.yaml: |env\.json: |: it is (missing|a directory|a link|no regular file)|the file is missing|` +
 	`it holds [0-9]+ events|no history files`)
 
-// wrong says what is not as it must be; "" where nothing is.
+// wrong says what is not as required, or returns "".
 func (o outcomeOfCheck) wrong() string {
 	switch {
 	case o.took > mutatedTime:
@@ -166,7 +166,7 @@ func (o outcomeOfCheck) wrong() string {
 	return ""
 }
 
-// checkRun writes a run directory and lets check judge it.
+// checkRun writes a run directory and checks it.
 func checkRun(t *testing.T, run runFiles, draw bool) (o outcomeOfCheck) {
 	t.Helper()
 	dir, err := os.MkdirTemp(t.TempDir(), "run-")
@@ -204,7 +204,7 @@ func checkRun(t *testing.T, run runFiles, draw bool) (o outcomeOfCheck) {
 	return o
 }
 
-// allocated is how many bytes were ever allocated.
+// allocated returns the total of bytes ever allocated.
 func allocated() uint64 {
 	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(s)

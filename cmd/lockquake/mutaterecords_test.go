@@ -10,7 +10,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// mutateRecords changes the events of a history and makes its sums right: sequence numbers, checksums and the trailer.
+// mutateRecords changes the events of a history and corrects its sequence numbers, checksums and trailer.
 func mutateRecords(r *rand.Rand, run runFiles, how ...func(*rand.Rand, []history.Event) ([]history.Event, string)) string {
 	name := fileOf(r, run, ".lqh")
 	head := bytes.IndexByte(run[name], '\n') + 1
@@ -41,7 +41,8 @@ func mutateRecords(r *rand.Rand, run runFiles, how ...func(*rand.Rand, []history
 	return name + ":" + what
 }
 
-// renumber gives the events their numbers. follow moves the ops and grants that name moved events; monotone keeps time from running back.
+// renumber numbers the events. With follow, ops and grants that refer to moved events are adjusted. With monotone,
+// time never runs back.
 func renumber(es []history.Event, follow, monotone bool) {
 	moved := map[uint32]uint32{}
 	for i := range es {
@@ -105,7 +106,7 @@ func changeField(r *rand.Rand, es []history.Event) ([]history.Event, string) {
 	return es, fmt.Sprintf("%s of event %d", field, i+1)
 }
 
-// changeAll gives one field of all events one value.
+// changeAll sets one field of all events to the same value.
 func changeAll(r *rand.Rand, es []history.Event) ([]history.Event, string) {
 	n := r.IntN(6)
 	for i := range es {
@@ -128,7 +129,7 @@ func changeAll(r *rand.Rand, es []history.Event) ([]history.Event, string) {
 	return es, fmt.Sprintf("all events, way %d", n)
 }
 
-// moveRecords swaps, doubles, takes out and moves events.
+// moveRecords swaps, duplicates, removes and moves events.
 func moveRecords(r *rand.Rand, es []history.Event) ([]history.Event, string) {
 	if len(es) == 0 {
 		return inventRecords(r, es)
@@ -149,7 +150,7 @@ func moveRecords(r *rand.Rand, es []history.Event) ([]history.Event, string) {
 	}
 }
 
-// inventRecords adds events that nobody ever told.
+// inventRecords adds events that no client sent.
 func inventRecords(r *rand.Rand, es []history.Event) ([]history.Event, string) {
 	n := pick(r, 1, 3, 2000)
 	for range n {

@@ -15,13 +15,13 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// mutation breaks a run directory and says how.
+// mutation damages a run directory and says how.
 type mutation struct {
 	name   string
 	change func(r *rand.Rand, run runFiles) string
 }
 
-// mutations take turns. Most break the history so that no sum shows it.
+// mutations take turns. Most damage the history in ways that no checksum reveals.
 var mutations = []mutation{
 	{"a field", func(r *rand.Rand, run runFiles) string { return mutateRecords(r, run, changeField) }},
 	{"bits", func(r *rand.Rand, run runFiles) string { return mutateFile(r, run, "", flipBits) }},
@@ -104,7 +104,7 @@ func changeText(r *rand.Rand, b []byte) ([]byte, string) {
 	}
 }
 
-// number is a number in a text; numbers are what may stand in its place.
+// number matches a number in a text; numbers may replace it.
 var (
 	number  = regexp.MustCompile(`[0-9]+`)
 	numbers = []string{
@@ -113,7 +113,7 @@ var (
 	}
 )
 
-// mutateFiles takes away, renames, empties and doubles whole files.
+// mutateFiles removes, renames, empties and duplicates whole files.
 func mutateFiles(r *rand.Rand, run runFiles) string {
 	name := fileOf(r, run, "")
 	switch r.IntN(5) {
@@ -139,7 +139,7 @@ func mutateFiles(r *rand.Rand, run runFiles) string {
 	}
 }
 
-// mutateHeader edits the first line of a history, and keeps its length right.
+// mutateHeader edits the first line of a history without changing its length.
 func mutateHeader(r *rand.Rand, run runFiles) string {
 	name := fileOf(r, run, ".lqh")
 	line, rest, _ := bytes.Cut(run[name], []byte("\n"))
@@ -200,7 +200,7 @@ func mutateJSON(r *rand.Rand, run runFiles, name string) string {
 	return fmt.Sprintf("%s: line %d: %s", name, i+1, what)
 }
 
-// changeValue changes, removes or multiplies one value, however deep it lies.
+// changeValue changes, removes or multiplies one value at any depth.
 func changeValue(r *rand.Rand, v map[string]any) string {
 	keys := slices.Sorted(maps.Keys(v))
 	if len(keys) == 0 {

@@ -15,10 +15,11 @@ import (
 	faults "github.com/lockquake/lockquake/chaos/all"
 )
 
-// nameHomes are the folders in which instances are named: their own, and those of clients and scenarios, which use them. Scripts of tests do so, too.
+// nameHomes are the directories that may name instances: their own, and those of clients, scenarios and test scripts,
+// which use them.
 var nameHomes = []string{"backends/", "chaos/", "clients/", "workloads/resource/", "examples/", "scenarios/"}
 
-// nameExceptions are the other files that may write the name of a backend, a lock or a fault as a string, and why.
+// nameExceptions lists the other files that may contain the name of a backend, a lock or a fault as a string, and why.
 var nameExceptions = map[string]string{
 	"cmd/lockquake/doctor/cells.go":             "the testbeds of doctor are listed in an order",
 	"cmd/lockquake/client.go":                   "redis is what `client check` locks on where none is named",
@@ -44,8 +45,8 @@ var nameExceptions = map[string]string{
 	"results/report/html.go":                    "exact: a class of the page",
 }
 
-// TestNamesStandAtHome demands that what is not a backend's, a lock's or a fault's own folder asks it for a trait, and does not know its name: a
-// new one would be forgotten there.
+// TestNamesStandAtHome: code outside the directory of a backend, a lock or a fault asks it for a trait, and does not
+// compare its name. Otherwise a new instance would be forgotten there.
 func TestNamesStandAtHome(t *testing.T) {
 	t.Parallel()
 	var names []string

@@ -34,8 +34,9 @@ workload: {use: acquire-release, clients: 1, users: 50, own_locks: true, rate: %
 run: {for: 6s, seed: 1}
 `
 
-// TestOpenLoopLag prints how late the users of an open loop begin by the generator's own fault, at a rate that needs much of a core, and at one that does
-// not. Each is measured with the client above the machine's other work (SCHED_FIFO), so that it has a core to itself, and without, in turn.
+// TestOpenLoopLag prints how late the users of an open loop start because of the generator, at a rate that needs much
+// of a core, and at one that does not. Each rate is measured in turn with the client prioritised (SCHED_FIFO), so that
+// it has a core to itself, and without.
 func TestOpenLoopLag(t *testing.T) {
 	rounds := times(t, "LOCKQUAKE_ROUNDS", 5)
 	provider := providerFor(t, "local", "the open loop's lag")
@@ -58,7 +59,8 @@ func TestOpenLoopLag(t *testing.T) {
 	fmt.Printf("load after: %s\n", readFirstLine("/proc/loadavg"))
 }
 
-// openLoopLag runs the scenario and returns the lag of 99 % of the starts in ms, and the starts that were offered a second.
+// openLoopLag runs the scenario. It returns the 99th percentile of the starts' lag in ms, and the offered starts per
+// second.
 func openLoopLag(t *testing.T, p cluster.Provider, rate int, alone bool) (lag, offered float64) {
 	t.Helper()
 	sc, err := scenarios.Parse(fmt.Appendf(nil, lagScenario, rate), "open-loop-lag")
@@ -78,7 +80,7 @@ func openLoopLag(t *testing.T, p cluster.Provider, rate int, alone bool) (lag, o
 	if err != nil {
 		t.Fatal(err)
 	}
-	if alone && len(tap.nodes) > 0 { // nobody took them
+	if alone && len(tap.nodes) > 0 { // the client was never prioritised
 		t.Fatal("no grant was told of during the load, and the client got no priority")
 	}
 	r, err := results.Judge(dir, checkers.All())
@@ -97,7 +99,7 @@ func measure(t *testing.T, r results.Report, name string) float64 {
 	return *v
 }
 
-// prioritise puts the client of a run above all work of the machine that has no real-time priority.
+// prioritise puts the client of a run above all work of the machine without real-time priority.
 func prioritise(t *testing.T, nodes []*cluster.Node) {
 	i := slices.IndexFunc(nodes, func(n *cluster.Node) bool { return n.Role() == node.Client })
 	state, err := nodes[i].Signals.Inspect(context.Background())

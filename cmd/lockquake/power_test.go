@@ -13,7 +13,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// blackout is a scenario whose server's power fails.
+// blackout is a scenario in which the server loses power.
 const blackout = `name: blackout
 claim: What was not synced is gone.
 backend: {use: redis, lock: set-px-lua, persistence: always, ttl: 2s}
@@ -24,7 +24,8 @@ run: {for: 3s, seed: 1}
 expect: {judged: ">=1"}
 `
 
-// loopDisks lists the loop devices over files that have no name: those of runs. Tests that make some must not run side by side.
+// loopDisks lists the loop devices over unlinked files, which belong to runs. Tests that make some must not run side
+// by side.
 func loopDisks(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
@@ -40,7 +41,7 @@ func loopDisks(t *testing.T) []string {
 	return out
 }
 
-// noLoopDisks demands that as many as before are left, within a few seconds.
+// noLoopDisks demands that the number of such devices is as before within a few seconds.
 func noLoopDisks(t *testing.T, before int) {
 	t.Helper()
 	var left []string
@@ -49,7 +50,7 @@ func noLoopDisks(t *testing.T, before int) {
 	}
 }
 
-// TestAlonePowerLoss cuts the power of a real server, and has an agent say that it did.
+// TestAlonePowerLoss cuts the power of a real server, and has an agent only claim to.
 func TestAlonePowerLoss(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("loop devices need root")

@@ -18,7 +18,7 @@ import (
 	"github.com/lockquake/lockquake/results/checkers"
 )
 
-// paced are runs with one fault again and again on one target, and the same with a fault that does nothing.
+// paced are runs with the same fault repeated on one target, and the same with a fault without effect.
 const paced = `
 name: NAME
 claim: The same fault, again and again.
@@ -30,9 +30,9 @@ run: {for: LENGTH, seed: 1, settle: 100ms}
 expect: {double_grants: ">=0", overlapping_holds: ">=0", judged: ">=1"}
 `
 
-// TestFaultPrecision prints how exactly pauses last as long as was asked, how long it takes from the schedule to the bite, and from
-// the heal to a healthy service: with the fault, and beside it with one that does nothing, in turns. LOCKQUAKE_ROUNDS sets how many
-// turns (default 2), LOCKQUAKE_TEST_PROVIDER where (default docker).
+// TestFaultPrecision prints how exactly pauses last as long as requested, and the times from schedule to effect, and
+// from heal to a healthy service. Runs with the fault and with one without effect take turns. LOCKQUAKE_ROUNDS sets
+// the number of turns (default 2), LOCKQUAKE_TEST_PROVIDER the provider (default docker).
 func TestFaultPrecision(t *testing.T) {
 	n, provider := times(t, "LOCKQUAKE_ROUNDS", 2), providerFor(t, setting("LOCKQUAKE_TEST_PROVIDER", "docker"), "the precision of faults")
 	fmt.Printf("precision of faults, provider %s, redis and 2 clients; load %s\n", provider.Name(), readFirstLine("/proc/loadavg"))
@@ -56,7 +56,7 @@ func TestFaultPrecision(t *testing.T) {
 				},
 			}
 			if i%2 == 1 {
-				slices.Reverse(arms) // neither arm is always the first
+				slices.Reverse(arms) // neither arm always comes first
 			}
 			for _, arm := range arms {
 				arm()
@@ -72,7 +72,7 @@ func TestFaultPrecision(t *testing.T) {
 	fmt.Printf("load after: %s\n", readFirstLine("/proc/loadavg"))
 }
 
-// crowded are runs in which as many cycles are made as the machine can, under one fault from the beginning to the end.
+// crowded are runs with as many cycles as the machine can make, under one fault from beginning to end.
 const crowded = `
 name: crowded
 claim: As many locks as the machine can.
@@ -84,8 +84,9 @@ run: {for: 8s, seed: 1}
 expect: {double_grants: ">=0", judged: ">=1"}
 `
 
-// TestQueueCost prints what the agent's queue costs a scenario: how many cycles 200 users make in a second while every packet between
-// clients and server passes it, delayed by 1 ms, and while nothing does, twice (A/A), in turns. LOCKQUAKE_ROUNDS sets how many (default 5).
+// TestQueueCost prints what the agent's queue costs a scenario. It compares the cycles per second of 200 users with
+// every packet between clients and server delayed by 1 ms in the queue, and without, twice (A/A), in turns.
+// LOCKQUAKE_ROUNDS sets the number of turns (default 5).
 func TestQueueCost(t *testing.T) {
 	n, provider := times(t, "LOCKQUAKE_ROUNDS", 5), providerFor(t, setting("LOCKQUAKE_TEST_PROVIDER", "docker"), "what the queue costs")
 	arms := []struct{ name, fault string }{
@@ -127,13 +128,14 @@ func pacedRun(t *testing.T, provider cluster.Provider, fault, target, lasts, eve
 	return dir
 }
 
-// timings are what the runs of one arm showed, in ms.
+// timings are the results of the runs of one arm, in ms.
 type timings struct {
-	n                                     int // injections that bit and healed
+	n                                     int // injections that acted and were healed
 	off, seen, late, bite, healed, grants []float64
 }
 
-// add takes the timings of a run. A pause lasts from the agent's sight of the last thread stopped to its sight of none being so.
+// add adds the timings of a run. A pause lasts from when the agent sees the last thread stopped until it sees none
+// stopped.
 func (x *timings) add(t *testing.T, dir, target string, asked time.Duration) {
 	t.Helper()
 	faults, err := results.ReadFaults(dir)
@@ -146,13 +148,13 @@ func (x *timings) add(t *testing.T, dir, target string, asked time.Duration) {
 			continue
 		}
 		x.n++
-		if f.Name != "kill" { // which has no end of its own: a start takes as long as it takes
+		if f.Name != "kill" { // has no end of its own: its length depends on the start
 			x.off = append(x.off, inMS(f.Healed.Time-f.Receipt.Time-int64(asked)))
 		}
 		x.late = append(x.late, inMS(f.Start-f.Planned))
 		x.bite = append(x.bite, inMS(f.Receipt.Time-f.Planned))
 		x.healed = append(x.healed, inMS(f.End-f.Undo))
-		for _, s := range stalls { // the target tells the gap when it goes on
+		for _, s := range stalls { // the target reports the gap when it resumes
 			if s.Time >= f.Undo && s.Time < f.Undo+int64(asked) {
 				x.seen = append(x.seen, inMS(s.Value-int64(asked)))
 				break
@@ -166,7 +168,7 @@ func (x *timings) add(t *testing.T, dir, target string, asked time.Duration) {
 
 func inMS(ns int64) float64 { return float64(ns) / 1e6 }
 
-// watched returns the gaps that a process noticed in its own life, and when a lock was granted.
+// watched returns the gaps that a process noticed in its own execution, and the times of grants.
 func watched(t *testing.T, dir, process string) (stalls []history.Event, grants []int64) {
 	t.Helper()
 	m, err := history.OpenAll(filepath.Join(dir, results.DirHistory))

@@ -46,7 +46,7 @@ func protocolSchema(t *testing.T) *jsonschema.Schema {
 	return s
 }
 
-// fits tells why a line is no frame of the schema.
+// fits returns an error if a line is not a frame of the schema.
 func fits(t *testing.T, s *jsonschema.Schema, line string) error {
 	t.Helper()
 	v, err := jsonschema.UnmarshalJSON(strings.NewReader(line))
@@ -68,7 +68,7 @@ func (o *overheard) add(line string) {
 	o.lines = append(o.lines, line)
 }
 
-// node is a node whose frames are overheard, each event as a frame of its own.
+// node runs a node and records its frames, each event as a frame of its own.
 func (o *overheard) node(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 	if len(args) < 2 || args[1] == "etcd" {
 		return asnode.InProcess(ctx, args, in, out)
@@ -110,7 +110,7 @@ func (o *overheard) node(ctx context.Context, args []string, in io.Reader, out i
 	}
 }
 
-// The frames of real runs, of a workload and of steps, are what the schema says that they are.
+// TestFramesOfRunsFitTheSchema: the frames of real runs, with a workload and with steps, fit the schema.
 func TestFramesOfRunsFitTheSchema(t *testing.T) {
 	t.Parallel()
 	s := protocolSchema(t)
@@ -164,14 +164,14 @@ expect: {judged: ">=0"}
 	}
 }
 
-// The schema knows every key that a frame can have, and refuses what breaks the protocol.
+// TestTheSchemaOfFrames: the schema has every key that a frame can have, and rejects what breaks the protocol.
 func TestTheSchemaOfFrames(t *testing.T) {
 	t.Parallel()
 	s := protocolSchema(t)
 	frames := reflect.TypeFor[wire.Frame]()
 	for i := range frames.NumField() {
 		f := frames.Field(i)
-		if f.Type.Kind() != reflect.Pointer || f.Name == "Event" { // of events jsonl_test tells
+		if f.Type.Kind() != reflect.Pointer || f.Name == "Event" { // jsonl_test covers events
 			continue
 		}
 		known := definition(t, strings.ToLower(f.Name))
@@ -202,7 +202,7 @@ func TestTheSchemaOfFrames(t *testing.T) {
 	}
 }
 
-// definition returns the properties of a frame's part.
+// definition returns the properties of a part of a frame.
 func definition(t *testing.T, name string) map[string]any {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/protocol.schema.json")

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestStoriesInPytest has pytest collect the stories of a right lock and of one that excludes nobody.
+// TestStoriesInPytest has pytest collect the stories of a correct lock and of one that never excludes.
 func TestStoriesInPytest(t *testing.T) {
 	t.Parallel()
 	pytest, err := exec.LookPath("pytest-3")

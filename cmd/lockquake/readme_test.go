@@ -21,14 +21,14 @@ import (
 
 var update = flag.Bool("update", false, "write the tables that the tests compare")
 
-// written is a table in a document that is made of what the tree says of itself.
+// written is a table in a document that is generated from the tree.
 type written struct {
 	doc  string
-	name string // in the lines around it
+	name string // in the lines around the table
 	rows func() [][]string
 }
 
-// TestTablesInDocs holds the tables in documents to what locks, counts and measures say of themselves.
+// TestTablesInDocs compares the tables in documents with the descriptions of locks, counts and measures.
 func TestTablesInDocs(t *testing.T) {
 	for _, w := range []written{
 		{"../../docs/backends.md", "locks", func() [][]string {
@@ -51,7 +51,7 @@ func TestTablesInDocs(t *testing.T) {
 	}
 }
 
-// readmeLimit is how many bytes the README may have: what does not fit belongs into docs/.
+// readmeLimit is the maximum size of the README in bytes. What does not fit belongs in docs/.
 const readmeLimit = 12_000
 
 func TestReadmeIsShort(t *testing.T) {
@@ -64,7 +64,7 @@ func TestReadmeIsShort(t *testing.T) {
 	}
 }
 
-// TestReadmeSaysWhatLocalNeeds: each command that starts a Redis by processes is behind a line that names its server.
+// TestReadmeSaysWhatLocalNeeds: each command that starts Redis as a process comes after a line that names its server.
 func TestReadmeSaysWhatLocalNeeds(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../README.md")
@@ -85,7 +85,7 @@ func TestReadmeSaysWhatLocalNeeds(t *testing.T) {
 	}
 }
 
-// brokenLocks are those of memory.
+// brokenLocks returns those of memory.
 func brokenLocks() [][]string {
 	rows := [][]string{{"lock", "what it does", "what is wrong"}}
 	for _, b := range nodes.Catalog().Backends {
@@ -98,7 +98,7 @@ func brokenLocks() [][]string {
 	return rows
 }
 
-// suiteStories are those of the default suite.
+// suiteStories returns those of the default suite.
 func suiteStories() [][]string {
 	rows := [][]string{{"story", "quick", "where", "what"}}
 	for _, x := range stories.All() {
@@ -111,8 +111,8 @@ func suiteStories() [][]string {
 	return rows
 }
 
-// wrongLocks are all locks that are wrong on purpose, with the stories that find them. One that several backends have
-// stands there once.
+// wrongLocks returns all locks that are deliberately wrong, with the stories that find them. A lock of several
+// backends is listed once.
 func wrongLocks() [][]string {
 	rows := [][]string{{"lock", "story", "what is found"}}
 	for _, b := range nodes.Catalog().Backends {
@@ -128,8 +128,8 @@ func wrongLocks() [][]string {
 	return rows
 }
 
-// glossary has a row for each quantity, and one for the quantiles of a time: "median, from A to B", "maximum, from A to B"
-// become "median to maximum, from A to B".
+// glossary has a row for each quantity, and a single row for the quantiles of a time: "median, from A to B" and
+// "maximum, from A to B" become "median to maximum, from A to B".
 func glossary(of func(results.CheckerKind) []results.Quantity) [][]string {
 	rows := [][]string{{"name", "meaning"}}
 	first, last := "", ""
@@ -148,7 +148,7 @@ func glossary(of func(results.CheckerKind) []results.Quantity) [][]string {
 	return rows
 }
 
-// hold compares the table in the document with what it should be, or writes it anew.
+// hold compares the table in the document with the expected one, or rewrites it.
 func (w written) hold(update bool) error {
 	text, err := os.ReadFile(w.doc)
 	if err != nil {
@@ -170,7 +170,7 @@ func (w written) hold(update bool) error {
 	return os.WriteFile(w.doc, []byte(before+begins+want+ends+after), 0o600)
 }
 
-// markdown makes a table out of rows, the first of which is its head.
+// markdown formats rows as a table, with the first row as its head.
 func markdown(rows [][]string) string {
 	var b strings.Builder
 	for i, row := range rows {
@@ -182,7 +182,7 @@ func markdown(rows [][]string) string {
 	return b.String()
 }
 
-// TestFlagsHaveNoBackQuotes: pflag takes a word between back-quotes for the name of the value.
+// TestFlagsHaveNoBackQuotes: pflag takes a word in back-quotes as the name of the value.
 func TestFlagsHaveNoBackQuotes(t *testing.T) {
 	var look func(c *cobra.Command)
 	look = func(c *cobra.Command) {

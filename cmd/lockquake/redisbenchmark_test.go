@@ -14,30 +14,31 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster"
 )
 
-// What redis-benchmark takes and gives back: a key at random, in place of __rand_int__ a number of 12 digits below benchmarkKeys.
+// The keys of redis-benchmark are random: it replaces __rand_int__ by a number of 12 digits below benchmarkKeys.
 const (
 	benchmarkKey   = "lock:__rand_int__"
 	benchmarkOwner = "0123456789abcdef0123456789abcdef01234567"
-	// benchmarkKeys are so many that a slice meets few of them twice. It makes some 10,000 to 40,000 calls: of the SETs of a slice 1 to 5 % find their key taken, of the
-	// EVALSHAs as many find theirs given back.
+	// benchmarkKeys is so large that few keys come twice in a slice of 10,000 to 40,000 calls. 1 to 5 % of the SETs of
+	// a slice find their key taken, and as many EVALSHAs find theirs deleted.
 	benchmarkKeys = 400_000
 	// benchmarkHits is the least share of the EVALSHAs that must have deleted their key.
 	benchmarkHits = 0.90
 )
 
-// fillScript makes the keys from ARGV[1] up to but not ARGV[2], as the SET of the benchmark does.
+// fillScript creates the keys from ARGV[1] up to but not including ARGV[2], as the SET of the benchmark does.
 const fillScript = `for i = tonumber(ARGV[1]), tonumber(ARGV[2]) - 1 do redis.call("SET", string.format("lock:%012d", i), ARGV[3], "PX", "600000") end`
 
-// benchmarkedRedis is the Redis of redis-benchmark. It sends one command over and over, so that a cycle is a turn of each: SET has its turn on no keys, and EVALSHA
-// its own on all of them, so that it deletes what it names. The server's own counters say whether it did.
+// benchmarkedRedis is the server of redis-benchmark. The benchmark repeats a single command, so a cycle is one turn of
+// each command: SET starts without keys, EVALSHA with all of them, so that it deletes the keys it names. The server's
+// counters show whether it did.
 type benchmarkedRedis struct {
 	redisService
 	gives          bool
-	before         map[string]string // what the server had counted when the turn began
-	scripts, given int64             // calls of the script, and keys that they deleted
+	before         map[string]string // the server's counters at the start of the turn
+	scripts, given int64             // calls of the script, and keys it deleted
 }
 
-// startBenchmark starts Redis' own benchmark with one command.
+// startBenchmark starts redis-benchmark with one command.
 func startBenchmark(t *testing.T, beside int, server *cluster.Node, command string, words ...string) *contender {
 	t.Helper()
 	host, port, err := net.SplitHostPort(server.Address(access.Port))
@@ -52,14 +53,14 @@ func startBenchmark(t *testing.T, beside int, server *cluster.Node, command stri
 	return startBeside(t, beside, c, nil, append(args, words...)...)
 }
 
-// ready makes the keys that are to be deleted.
+// ready creates the keys to delete.
 func (s *benchmarkedRedis) ready(t *testing.T) {
 	t.Helper()
 	if !s.gives {
 		return
 	}
-	const step = 10_000                 // the server answers nobody else meanwhile
-	fill := redis.NewScript(fillScript) // EVALSHA too, of which the turn counts what follows
+	const step = 10_000                 // the server answers nothing else meanwhile
+	fill := redis.NewScript(fillScript) // also uses EVALSHA, but before the turn counts
 	for i := 0; i < benchmarkKeys; i += step {
 		if err := fill.Run(context.Background(), s, nil, i, i+step, benchmarkOwner).Err(); err != nil && err != redis.Nil {
 			t.Fatal(err)
@@ -68,7 +69,7 @@ func (s *benchmarkedRedis) ready(t *testing.T) {
 	s.before = s.info(t)
 }
 
-// tidy demands that the keys were deleted, and deletes the others.
+// tidy checks that the keys were deleted, and deletes the rest.
 func (s *benchmarkedRedis) tidy(t *testing.T) {
 	t.Helper()
 	if s.gives {

@@ -15,7 +15,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestSabotage keeps each fault from biting, and demands that nobody believes in it.
+// TestSabotage keeps each fault from acting, and demands that no receipt confirms it.
 func TestSabotage(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -41,14 +41,14 @@ func TestSabotage(t *testing.T) {
 				o = *s.options
 			}
 			o.Name = "sabotaged-" + k.Name
-			// For the nodes; the run itself is the real program's.
+			// only for the nodes; the run itself uses the real program
 			p := beginProgram(t, "/usr/bin/env", "LOCKQUAKE_BIN="+bin, real, "run", scenarioFile(t, tryout.Scenario(o)), "--provider", "local", "--format", "json")
 			sabotaged(t, k.Name, p)
 		})
 	}
 }
 
-// sabotaged looks at what came of a run in which one fault did not bite.
+// sabotaged checks a run in which one fault did not act.
 func sabotaged(t *testing.T, fault string, p *process) {
 	t.Helper()
 	code := p.wait(t)

@@ -11,17 +11,17 @@ import (
 	"github.com/lockquake/lockquake/internal/tryout"
 )
 
-// sabotage is how a fault is kept from biting although whoever injects it is told that all went well. TestSabotage then demands the
-// receipt not-installed, the verdict unknown and exit code 4.
+// sabotage describes how a fault is kept from acting although the injection reports success. TestSabotage then demands
+// the receipt not-installed, the verdict unknown and exit code 4.
 type sabotage struct {
-	// deaf names the agent's orders that are answered and not carried out: "filter", or "signal:STOP" for a signal. The fault is tried
-	// on one server of etcd, with the keys that its kind names.
+	// deaf names the agent's orders that are acknowledged but not carried out: "filter", or "signal:STOP" for a
+	// signal. The fault is tried on one etcd server, with the keys that its kind names.
 	deaf string
-	// answer is what is answered, as JSON, where the fault looks at it.
+	// answer is the acknowledgement as JSON, for faults that examine it.
 	answer string
-	// options takes the place of the scenario, where the trouble is staged by other means than a deaf agent.
+	// options replaces the scenario if something other than a deaf agent keeps the fault from acting.
 	options *tryout.Options
-	// test names the test that does all this by itself, where neither will do.
+	// test names a separate test, for faults that neither can sabotage.
 	test string
 	// none says why there is nothing to sabotage.
 	none string
@@ -47,21 +47,21 @@ var sabotages = map[string]sabotage{
 	"corrupt":    {deaf: "filter,filtered"},
 	"rate":       {deaf: "filter,filtered"},
 	"reset":      {deaf: "reset", answer: "0"},
-	// The server's setting cannot be changed: it is stopped.
+	// The server is stopped, so its setting cannot be changed.
 	"refuse-writes": {options: &tryout.Options{
 		Backend: "redis", Entries: []tryout.Entry{
 			{Fault: "pause", On: "redis-1", At: 500e6, For: 10e9}, {Fault: "refuse-writes", On: "redis-1", At: 1500e6, For: 1e9},
 		},
 		For: 12e9,
 	}},
-	// Nobody can be asked: all members are stopped.
+	// All members are stopped, so none can be asked.
 	"compact": {options: &tryout.Options{
 		Backend: "etcd", Entries: []tryout.Entry{
 			{Fault: "pause", On: "all", At: 500e6, For: 10e9}, {Fault: "compact", On: "etcd-1", At: 1500e6},
 		},
 		For: 12e9,
 	}},
-	// The server cannot be filled: it is stopped.
+	// The server is stopped, so it cannot be filled.
 	"maxmemory": {options: &tryout.Options{
 		Backend: "redis", Entries: []tryout.Entry{
 			{Fault: "pause", On: "redis-1", At: 500e6, For: 10e9}, {Fault: "maxmemory", On: "redis-1", At: 1500e6, For: 1e9},
@@ -69,11 +69,11 @@ var sabotages = map[string]sabotage{
 		For: 12e9,
 	}},
 	"exec": {deaf: "exec", answer: `{"code":0}`},
-	// The answer of an agent that takes itself at its word.
+	// an agent that trusts its own order
 	"clock-jump":  {deaf: "clock,clocked", answer: `{"processes":1,"offset":60000000000,"how":"it says"}`},
 	"clock-drift": {deaf: "clock,clocked", answer: `{"processes":1,"gain":0.5,"how":"it says"}`},
 	"clock-stop":  {deaf: "signal:STOP"},
-	// The replica answers OK and then waits for its primary, which is stopped; nobody takes that one for dead.
+	// The replica answers OK and then waits for its primary, which is stopped but not taken for dead.
 	"failover": {options: &tryout.Options{
 		Backend: "rediscluster", Set: "node_timeout: 30s",
 		Entries: []tryout.Entry{
@@ -83,7 +83,7 @@ var sabotages = map[string]sabotage{
 	}},
 }
 
-// TestEveryFaultIsSabotaged fails when a fault has no entry, or one that leads nowhere.
+// TestEveryFaultIsSabotaged fails if a fault has no entry, or an entry without effect.
 func TestEveryFaultIsSabotaged(t *testing.T) {
 	known := map[string]bool{}
 	for _, k := range faults.Kinds() {
@@ -113,7 +113,7 @@ func TestEveryFaultIsSabotaged(t *testing.T) {
 	}
 }
 
-// isTest tells whether any test file of the tree has a test of that name.
+// isTest reports whether a test file of the tree has a test of that name.
 func isTest(t *testing.T, name string) bool {
 	t.Helper()
 	found := false

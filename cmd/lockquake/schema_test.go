@@ -16,7 +16,7 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// scenarioSchema is the schema that editors read, which is the one that this program makes.
+// scenarioSchema returns the schema for editors, and checks that this program generates the same.
 func scenarioSchema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	const file = "../../docs/scenario.schema.json"
@@ -47,7 +47,7 @@ func scenarioSchema(t *testing.T) *jsonschema.Schema {
 	return c.MustCompile(scenarios.SchemaAddress)
 }
 
-// validate tells why a YAML text is no scenario of the schema.
+// validate returns an error if a YAML text does not fit the scenario schema.
 func validate(t *testing.T, s *jsonschema.Schema, text []byte) error {
 	t.Helper()
 	var v any
@@ -65,7 +65,7 @@ func validate(t *testing.T, s *jsonschema.Schema, text []byte) error {
 	return s.Validate(v)
 }
 
-// TestSchemaOfScenariosHoldsWhatShips takes every scenario that ships, its twins, and those of the documentation.
+// TestSchemaOfScenariosHoldsWhatShips validates every scenario that ships, its twins, and those of the documentation.
 func TestSchemaOfScenariosHoldsWhatShips(t *testing.T) {
 	t.Parallel()
 	s := scenarioSchema(t)
@@ -74,7 +74,7 @@ func TestSchemaOfScenariosHoldsWhatShips(t *testing.T) {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
 	for _, file := range files {
-		if strings.Contains(file, "/suite/") { // which are not scenarios before there is a lock
+		if strings.Contains(file, "/suite/") { // stories become scenarios only with a lock
 			continue
 		}
 		text, err := os.ReadFile(file)
@@ -105,7 +105,7 @@ func TestSchemaOfScenariosHoldsWhatShips(t *testing.T) {
 	}
 }
 
-// TestSchemaOfScenariosRefusesMistakes takes scenarios that are right, but for one thing.
+// TestSchemaOfScenariosRefusesMistakes validates scenarios with exactly one mistake.
 func TestSchemaOfScenariosRefusesMistakes(t *testing.T) {
 	t.Parallel()
 	s := scenarioSchema(t)
@@ -175,7 +175,7 @@ expect: {double_grants: ">0"}
 	}
 }
 
-// TestNewScenariosNameTheirSchema, by the line that editors read.
+// TestNewScenariosNameTheirSchema: new scenarios have the line that tells editors the schema.
 func TestNewScenariosNameTheirSchema(t *testing.T) {
 	t.Parallel()
 	b := nodes.OwnBackends(nodes.Catalog())[0]

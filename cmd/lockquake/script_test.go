@@ -17,15 +17,15 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// sideBySide is how many parallel tests run at once: they wait for clocks more than for a processor.
+// sideBySide is the number of parallel tests: they wait for clocks more than for a processor.
 var sideBySide = "4"
 
 func TestMain(m *testing.M) {
-	_ = flag.Set("test.parallel", sideBySide) // unless told otherwise
+	_ = flag.Set("test.parallel", sideBySide) // the command line takes precedence
 	testscript.Main(m, map[string]func(){"lockquake": main})
 }
 
-// TestScripts drives the command line as a user would, without an engine, servers or root.
+// TestScripts runs command lines as a user would, without an engine, servers or root.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
@@ -45,7 +45,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// vacantRedis listens until the script ends, and answers as a Redis does that has no keys: as much as --attach asks before anything is written.
+// vacantRedis answers as a Redis without keys until the script ends, as far as --attach asks before anything is
+// written.
 func vacantRedis(e *testscript.Env) (address string, err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -86,7 +87,7 @@ func vacantRedis(e *testscript.Env) (address string, err error) {
 	return l.Addr().String(), nil
 }
 
-// exits runs a command and demands its exit code: exits CODE COMMAND [ARG...].
+// exits runs a command and checks its exit code: exits CODE COMMAND [ARG...].
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits CODE COMMAND [ARG...]")
@@ -123,7 +124,7 @@ func flip(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(path, b, 0o644))
 }
 
-// jsonHas looks into the JSON that was printed last: json KEY.KEY=VALUE..., with <, > or = between key and value.
+// jsonHas checks the JSON that was printed last: json KEY.KEY=VALUE..., with <, > or = between key and value.
 func jsonHas(ts *testscript.TestScript, neg bool, args []string) {
 	if neg {
 		ts.Fatalf("unsupported: ! json")
@@ -144,7 +145,7 @@ func jsonHas(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// lookup returns the value under a dotted key as text; numbers index lists.
+// lookup returns the value of a dotted key as text. Numbers index lists.
 func lookup(v any, key string) string {
 	for part := range strings.SplitSeq(key, ".") {
 		switch x := v.(type) {

@@ -32,10 +32,10 @@ import (
 	"github.com/lockquake/lockquake/internal/cli"
 )
 
-// stranger is a user of the machine who has nothing to do with any run.
+// stranger is a user of the machine unrelated to any run.
 const stranger = 65533
 
-// asStranger makes a command of that user's.
+// asStranger returns a command that runs as that user.
 func asStranger(ctx context.Context, argv ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: stranger, Gid: stranger}}
@@ -43,7 +43,7 @@ func asStranger(ctx context.Context, argv ...string) *exec.Cmd {
 	return cmd
 }
 
-// asRoot ends a test that would prove nothing otherwise.
+// asRoot skips a test that would prove nothing without root.
 func asRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -51,7 +51,7 @@ func asRoot(t *testing.T) {
 	}
 }
 
-// openDir is a directory that every user of the machine can reach.
+// openDir makes a directory that every user of the machine can reach.
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "lockquake-test-")
@@ -65,8 +65,8 @@ func openDir(t *testing.T) string {
 	return dir
 }
 
-// TestAloneCleanIsNotLed has another user's processes name files as those that tell their clocks, as a dead agent would
-// have left them.
+// TestAloneCleanIsNotLed: processes of another user name files as their clock files, as a dead agent would have left
+// them. clean neither writes to them nor hangs.
 func TestAloneCleanIsNotLed(t *testing.T) {
 	asRoot(t)
 	dir, ours := filepath.Join(openDir(t), "theirs"), filepath.Join(t.TempDir(), "shadow")
@@ -98,7 +98,7 @@ func TestAloneCleanIsNotLed(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // only so that a hanging one ends
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // only to end a hanging one
 	defer cancel()
 	out, err := exec.CommandContext(ctx, program(t), "clean").CombinedOutput()
 	if ctx.Err() != nil {
@@ -112,13 +112,13 @@ func TestAloneCleanIsNotLed(t *testing.T) {
 	}
 }
 
-// served is a node of a run under way, as root sees it from outside.
+// served is a node of a running run, seen by root from outside.
 type served struct {
 	node string
 	pid  int
 }
 
-// runDirOf finds the directory of a supervisor's local run.
+// runDirOf returns the directory of a supervisor's local run.
 func runDirOf(t *testing.T, supervisor int) string {
 	t.Helper()
 	owners, err := filepath.Glob(filepath.Join(os.TempDir(), "lockquake-*", "*", "owner"))
@@ -134,7 +134,7 @@ func runDirOf(t *testing.T, supervisor int) string {
 	return ""
 }
 
-// serversOf lists the processes of a supervisor's servers: those in their data directories.
+// serversOf lists the server processes of a supervisor: those in their data directories.
 func serversOf(t *testing.T, supervisor int) []served {
 	t.Helper()
 	dir := runDirOf(t, supervisor)
@@ -157,7 +157,8 @@ func serversOf(t *testing.T, supervisor int) []served {
 	return out
 }
 
-// listens lists the TCP sockets that are listened on in a network namespace, of one user or (-1) of all: by /proc/net/tcp and tcp6.
+// listens lists the listening TCP sockets of a network namespace, of one user or (-1) of all, from /proc/net/tcp and
+// tcp6.
 func listens(t *testing.T, proc string, user int) []netip.AddrPort {
 	t.Helper()
 	var out []netip.AddrPort
@@ -177,7 +178,7 @@ func listens(t *testing.T, proc string, user int) []netip.AddrPort {
 			if err1 != nil || err2 != nil {
 				t.Fatalf("%s: %q", file, line)
 			}
-			for i := 0; i+4 <= len(raw); i += 4 { // words in the machine's order
+			for i := 0; i+4 <= len(raw); i += 4 { // words in the machine's byte order
 				binary.NativeEndian.PutUint32(raw[i:], binary.BigEndian.Uint32(raw[i:]))
 			}
 			addr, _ := netip.AddrFromSlice(raw)
@@ -187,7 +188,7 @@ func listens(t *testing.T, proc string, user int) []netip.AddrPort {
 	return out
 }
 
-// ownAddress is the address of a process's network that is no loopback.
+// ownAddress returns the address of a process's network other than loopback.
 func ownAddress(t *testing.T, pid int) string {
 	t.Helper()
 	out, err := exec.Command("nsenter", "-t", strconv.Itoa(pid), "-n", "hostname", "-I").Output()
@@ -197,12 +198,12 @@ func ownAddress(t *testing.T, pid int) string {
 	return strings.Fields(string(out))[0]
 }
 
-// question is what a service answers whoever reaches it, password or not. That a connection is made proves nothing: a gateway may take those to
-// any address.
+// question is a request that a service answers with or without a password. A mere connection proves nothing: a gateway
+// may accept those to any address.
 type question struct {
 	port   uint16
-	asks   string // for printf
-	bytes  int    // of the answer that are read
+	asks   string // as an argument of printf
+	bytes  int    // number of bytes of the answer to read
 	answer string
 }
 
@@ -213,12 +214,12 @@ var questions = map[string][]question{
 	"zookeeper-healthy": {{2181, "srvr", 2000, "Zookeeper version"}},
 }
 
-// knock asks a server, and gives up after a while.
+// knock sends a server the question, with a timeout.
 func (q question) knock(addr string) []string {
 	return []string{"bash", "-c", fmt.Sprintf("exec 3<>/dev/tcp/%s/%d && printf '%s' >&3 && timeout 8 head -c %d <&3 | grep -aqE '%s'", addr, q.port, q.asks, q.bytes, q.answer)}
 }
 
-// underLoad waits until the service serves and its users are at work.
+// underLoad waits until the service serves and its users are working.
 func underLoad(t *testing.T, p *process) {
 	t.Helper()
 	p.says(t, "load")
@@ -235,8 +236,8 @@ func finish(t *testing.T, p *process) {
 	}
 }
 
-// TestServersOfRoot looks at the servers of local runs of root: another user of the machine cannot reach them, they are not root, and their
-// password is nowhere but where it must be.
+// TestServersOfRoot checks the servers of root's local runs: another user of the machine cannot reach them, they do
+// not run as root, and their password appears only where it must.
 func TestServersOfRoot(t *testing.T) {
 	t.Parallel()
 	asRoot(t)
@@ -252,7 +253,7 @@ func TestServersOfRoot(t *testing.T) {
 			for _, s := range servers {
 				status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.pid))
 				if err != nil {
-					continue // a process of a server's that served one connection
+					continue // a server's process for a single connection that has ended
 				}
 				if regexp.MustCompile(`(?m)^[UG]id:.*\t0(\s|$)`).Match(status) {
 					t.Errorf("%s is root:\n%s", s.node, status)
@@ -263,7 +264,7 @@ func TestServersOfRoot(t *testing.T) {
 				asked[s.node] = true
 				for _, q := range questions[scenario] {
 					if !slices.ContainsFunc(listens(t, fmt.Sprintf("/proc/%d", s.pid), -1), func(l netip.AddrPort) bool { return l.Port() == q.port }) {
-						continue // another one's
+						continue // the port of another server
 					}
 					ports++
 					argv := q.knock(ownAddress(t, s.pid))
@@ -278,7 +279,7 @@ func TestServersOfRoot(t *testing.T) {
 			if len(servers) == 0 || ports == 0 {
 				t.Errorf("%d servers and %d ports were found: this test shows nothing", len(servers), ports)
 			}
-			if scenario == "etcd-healthy" || scenario == "zookeeper-healthy" { // who reaches them may do all
+			if scenario == "etcd-healthy" || scenario == "zookeeper-healthy" { // no password: access to the port gives access to everything
 				finish(t, p)
 				return
 			}
@@ -293,7 +294,7 @@ func TestServersOfRoot(t *testing.T) {
 	}
 }
 
-// secretOf finds the password of a supervisor's run where root may.
+// secretOf returns the password of a supervisor's run, from where root may read it.
 func secretOf(t *testing.T, supervisor int) []byte {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(runDirOf(t, supervisor), "*.secret"))
@@ -308,7 +309,7 @@ func secretOf(t *testing.T, supervisor int) []byte {
 	return regexp.MustCompile(`[A-Z2-7]{26}`).Find(text)
 }
 
-// isSecret looks for the password in what other users may see of the run's processes.
+// isSecret searches for the password in everything about the run's processes that other users may see.
 func isSecret(t *testing.T, supervisor int, secret []byte) {
 	t.Helper()
 	if len(secret) == 0 {
@@ -331,7 +332,7 @@ func isSecret(t *testing.T, supervisor int, secret []byte) {
 	}
 }
 
-// nowhere demands that no file of a run directory has the password.
+// nowhere demands that no file of a run directory contains the password.
 func nowhere(t *testing.T, dir string, secret []byte) {
 	t.Helper()
 	files := 0
@@ -351,7 +352,8 @@ func nowhere(t *testing.T, dir string, secret []byte) {
 	}
 }
 
-// TestServersOfAUser looks at the servers of a user who can make no namespaces: they listen for this machine alone, and ask for a password.
+// TestServersOfAUser checks the servers of a user who cannot create namespaces: they listen on loopback only, and
+// require a password.
 func TestServersOfAUser(t *testing.T) {
 	t.Parallel()
 	asRoot(t)
@@ -402,7 +404,7 @@ func TestServersOfAUser(t *testing.T) {
 	}
 }
 
-// refuses asks a server of Postgres or Redis for something without a password, and counts those that refuse.
+// refuses sends a Postgres or Redis server requests without a password, and returns the number of refusals.
 func refuses(t *testing.T, scenario string, at netip.AddrPort) int {
 	t.Helper()
 	if strings.HasPrefix(scenario, "postgres") {
@@ -417,7 +419,7 @@ func refuses(t *testing.T, scenario string, at netip.AddrPort) int {
 		if errors.As(err, &refused) || err != nil && strings.Contains(err.Error(), "password") {
 			return 1
 		}
-		return 0 // the register
+		return 0 // it is the register
 	}
 	c, err := net.DialTimeout("tcp", at.String(), 5*time.Second)
 	if err != nil {

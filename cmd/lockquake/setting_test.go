@@ -4,7 +4,7 @@ package main
 
 import "os"
 
-// setting is what the environment says, or what holds otherwise.
+// setting returns a variable of the environment, or a default.
 func setting(name, otherwise string) string {
 	if s := os.Getenv(name); s != "" {
 		return s

@@ -23,9 +23,9 @@ import (
 	"github.com/lockquake/lockquake/internal/wait"
 )
 
-// TestStartUp prints, for each backend, how long its servers take until the service serves, and their teardown, when
-// lockquake starts them and when compose does, turn about. LOCKQUAKE_ROUNDS sets the number of turns (default 3),
-// LOCKQUAKE_BACKENDS the backends (default all).
+// TestStartUp prints, for each backend, the time until the service serves, and that of its teardown, started by
+// lockquake and by compose in turn. LOCKQUAKE_ROUNDS sets the number of turns (default 3), LOCKQUAKE_BACKENDS the
+// backends (default all).
 func TestStartUp(t *testing.T) {
 	n, names, p := times(t, "LOCKQUAKE_ROUNDS", 3), measured(), providerFor(t, "docker", "start-up")
 	if _, err := cluster.SelfImage(t.Context()); err != nil {
@@ -44,7 +44,7 @@ func TestStartUp(t *testing.T) {
 				arms = append(arms, func() { theirs.add(compose.start(t, name)) })
 			}
 			if i%2 == 1 {
-				slices.Reverse(arms) // neither arm is always the first
+				slices.Reverse(arms) // neither arm always comes first
 			}
 			for _, arm := range arms {
 				arm()
@@ -59,7 +59,7 @@ func TestStartUp(t *testing.T) {
 	fmt.Printf("load after: %s\n", readFirstLine("/proc/loadavg"))
 }
 
-// trial collects the seconds of start-up and teardown.
+// trial collects the times of start-up and teardown in seconds.
 type trial [2][]float64
 
 func (t *trial) add(up, down time.Duration) {
@@ -71,7 +71,7 @@ func (t *trial) text(of int) string {
 	return fmt.Sprintf("%5.2f (%.2f to %.2f)", (s[(len(s)-1)/2]+s[len(s)/2])/2, s[0], s[len(s)-1])
 }
 
-// startOurs brings the servers up as a run does, and takes them down again.
+// startOurs starts the servers as a run does, and stops them again.
 func startOurs(t *testing.T, p cluster.Provider, name string, round int) (up, down time.Duration) {
 	t.Helper()
 	hand, err := compose.New(name)
@@ -104,7 +104,7 @@ func startOurs(t *testing.T, p cluster.Provider, name string, round int) (up, do
 	return up, time.Since(begin)
 }
 
-// until asks again and again, for two minutes at most.
+// until asks repeatedly, for two minutes at most.
 func until(t *testing.T, what string, ask func() error) {
 	t.Helper()
 	var err error
@@ -120,10 +120,10 @@ type composer struct {
 	api  *client.Client
 }
 
-// composeProject keeps what the bench starts apart from what people do.
+// composeProject separates the bench's containers from those of people.
 const composeProject = "lockquakebench"
 
-// findCompose finds compose of version 2, else of version 1.
+// findCompose finds compose version 2, or else version 1.
 func findCompose() (*composer, error) {
 	api, err := client.New(client.FromEnv)
 	if err != nil {
@@ -138,7 +138,7 @@ func findCompose() (*composer, error) {
 	return nil, errors.New("there is neither docker compose nor docker-compose")
 }
 
-// start brings one profile up and polls until every health check passes, because v1 cannot wait for them by itself.
+// start starts one profile and polls until every health check passes, because v1 cannot wait for them by itself.
 func (c *composer) start(t *testing.T, name string) (up, down time.Duration) {
 	t.Helper()
 	text, err := compose.File(name)
@@ -179,7 +179,7 @@ func (c *composer) start(t *testing.T, name string) (up, down time.Duration) {
 	return up, time.Since(begin)
 }
 
-// healthy is an error while a container of the project is not.
+// healthy returns an error while a container of the project is not healthy.
 func (c *composer) healthy(ctx context.Context) error {
 	of := make(client.Filters).Add("label", "com.docker.compose.project="+composeProject)
 	list, err := c.api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: of})

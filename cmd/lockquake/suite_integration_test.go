@@ -17,9 +17,9 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// wrongCells lists what make test, or make test-all, puts the locks on Redis to: each wrong lock to the story that must
-// find it, and the first lock of the service, which is right, to the same stories. The rows are those of a suite file;
-// want has the reasons by cell, none for a right lock.
+// wrongCells lists the cells for the Redis locks in `make test` or `make test-all`. Each wrong lock is run on the
+// story that must find it. The first lock of the service, which is correct, is run on the same stories. The rows are
+// those of a suite file; want has the reasons by cell, none for a correct lock.
 func wrongCells(on ...string) (rows []string, want map[string][]string) {
 	want = map[string][]string{}
 	add := func(backend, lock, story string, reasons ...string) {
@@ -27,13 +27,13 @@ func wrongCells(on ...string) (rows []string, want map[string][]string) {
 		if _, known := want[cell]; !known {
 			set := ""
 			switch {
-			case story == "contention": // found by chance: three times in a thousand grants, as many as a quick run has
+			case story == "contention": // found by chance: three in a thousand grants, as many as a quick run has
 				set = ", set: [run.for=8s]"
 			case backend == "redlock" && (story == "hang-one" || story == "refuse"):
-				// A call asks a silent server, and asks it again to take that back: both together are to end well within
-				// the TTL of a second after which a wait is deaf.
+				// A call asks a silent server, and then asks it to take that back. Both together must end well within
+				// the TTL of a second, after which a wait counts as deaf.
 				set = ", set: [backend.node_timeout=200ms]"
-			case backend == "redlock": // five servers that stand still for longer than the usual 50 ms are not to leave an attempt in doubt
+			case backend == "redlock": // a stall of five servers beyond the usual 50 ms must not leave an attempt in doubt
 				set = ", set: [backend.node_timeout=500ms]"
 			case lock == "wasteful" && story == "waiting" && !everything(): // a busy machine leaves a loop less than the 400 ms/s of the story
 				set = ", set: ['expect.client_cpu_ms_per_wait_s=<20']"
@@ -58,8 +58,7 @@ func wrongCells(on ...string) (rows []string, want map[string][]string) {
 	return rows, want
 }
 
-// TestSuiteFindsWrongLocks has wrong locks red for the reason that the documentation gives, and right ones green beside
-// them.
+// TestSuiteFindsWrongLocks: wrong locks are red for the documented reason, and correct ones beside them are green.
 func TestSuiteFindsWrongLocks(t *testing.T) {
 	t.Parallel()
 	on := []string{"redis", "redlock"}
@@ -70,7 +69,7 @@ func TestSuiteFindsWrongLocks(t *testing.T) {
 	if len(want) < 12 {
 		t.Fatalf("there are only %d cells", len(want))
 	}
-	const suites = 3 // side by side, for they wait more than they work
+	const suites = 3 // side by side: they wait more than they work
 	for first := range suites {
 		var part []string
 		for i := first; i < len(rows); i += suites {
@@ -97,7 +96,7 @@ func TestSuiteFindsWrongLocks(t *testing.T) {
 	}
 }
 
-// TestAnEagerWaiterIsFound: a right lock that asks again without a pause loads its server.
+// TestAnEagerWaiterIsFound: a correct lock that retries without a pause loads its server.
 func TestAnEagerWaiterIsFound(t *testing.T) {
 	leftToAll(t, "TestSuiteFindsBrokenLocks has memory/storms, and TestSuiteFindsWrongLocks a lock that is wasteful while it waits")
 	const rows = "locks:\n  - {backend: redis, lock: set-px-lua, set: [backend.retry.delay=0s], stories: [waiting]}\n"
@@ -107,8 +106,8 @@ func TestAnEagerWaiterIsFound(t *testing.T) {
 	}
 }
 
-// redFor reports whether a cell is red for all of these reasons, of which each is the beginning. On a machine that stands still it may be unknown for
-// them: "stuck_locks 0 (found 1): engine did not run for 700 ms".
+// redFor reports whether a cell is red for all of these reasons, each given by its beginning. On a machine that stands
+// still it may be unknown for them: "stuck_locks 0 (found 1): engine did not run for 700 ms".
 func redFor(c suite.Cell, reasons []string) bool {
 	return (c.State() == suite.Red || c.State() == suite.Unknown) && !slices.ContainsFunc(reasons, func(want string) bool {
 		return !slices.ContainsFunc(c.Runs[0].Reasons, func(r string) bool {
@@ -118,7 +117,8 @@ func redFor(c suite.Cell, reasons []string) bool {
 	})
 }
 
-// green reports whether a cell is green, or unknown for no other reason than that a process of lockquake stood still, which is told.
+// green reports whether a cell is green, or unknown only because a process of lockquake stood still. The latter is
+// logged.
 func green(t *testing.T, c suite.Cell) bool {
 	t.Helper()
 	for _, r := range c.Runs {
@@ -131,7 +131,8 @@ func green(t *testing.T, c suite.Cell) bool {
 	return len(c.Runs) > 0
 }
 
-// TestSuiteFindsTheWrongLockOfEtcd34: its server says yes to a waiter whose lease is over, and one lock believes it. The other asks again.
+// TestSuiteFindsTheWrongLockOfEtcd34: etcd 3.4 accepts a waiter whose lease has expired, and one lock believes it. The
+// other one asks again.
 func TestSuiteFindsTheWrongLockOfEtcd34(t *testing.T) {
 	leftToAll(t, "the locks of Redis show that a suite finds wrong ones")
 	file := filepath.Join(t.TempDir(), "wrong.yaml")

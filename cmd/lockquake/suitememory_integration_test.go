@@ -11,8 +11,8 @@ import (
 	"github.com/lockquake/lockquake/internal/suite"
 )
 
-// runSuite runs a suite and returns its result, with the exit code. It is a process of its own: the clients of a memory
-// lock are goroutines, which work in the same process would keep from running.
+// runSuite runs a suite and returns its result and exit code. It is a separate process, because the clients of a
+// memory lock are goroutines, which other work in the same process would delay.
 func runSuite(t *testing.T, args ...string) (suite.Result, int) {
 	t.Helper()
 	p := begin(t, append([]string{"suite", "--format", "json"}, args...)...)
@@ -24,7 +24,8 @@ func runSuite(t *testing.T, args ...string) (suite.Result, int) {
 	return got, code
 }
 
-// TestSuiteFindsBrokenLocks puts each broken lock of memory to the story that must find it, and the right one to all of these.
+// TestSuiteFindsBrokenLocks runs each broken memory lock on the story that must find it, and the correct one on all of
+// these stories.
 func TestSuiteFindsBrokenLocks(t *testing.T) {
 	t.Parallel()
 	exact := []string{"memory/exact", "--quick", "--most", "99", "--ttl", "1s"}

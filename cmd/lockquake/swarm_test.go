@@ -29,7 +29,7 @@ import (
 
 // These tests run on the swarm of three engines that `make test-swarm` makes on this machine.
 
-// swarmRounds is how often each run is made: LOCKQUAKE_SWARM_ROUNDS, else once.
+// swarmRounds is the number of times to make each run: LOCKQUAKE_SWARM_ROUNDS, else once.
 func swarmRounds(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("LOCKQUAKE_SWARM_ROUNDS")
@@ -43,7 +43,7 @@ func swarmRounds(t *testing.T) int {
 	return n
 }
 
-// onSwarm runs the program to its end on the swarm, and returns its verdict and exit code.
+// onSwarm runs the program on the swarm, and returns its verdict and exit code.
 func onSwarm(t *testing.T, args ...string) (results.Report, int) {
 	t.Helper()
 	p := begin(t, append([]string{"run", "--provider", "swarm", "--format", "json"}, args...)...)
@@ -63,11 +63,12 @@ func onSwarm(t *testing.T, args ...string) (results.Report, int) {
 	return r, code
 }
 
-// TestSwarmStories: the monotonic clock of the third host is 500,000 s ahead of the others', and the wall clock of every process on the second
-// one 3 s, all the time. The hosts get the nodes in turn, so that their names are known.
+// TestSwarmStories: the third host's monotonic clock is 500,000 s ahead of the others, and the wall clock of every
+// process on the second one is 3 s ahead, all the time. The hosts get the nodes in turn, so that their names are
+// known.
 func TestSwarmStories(t *testing.T) {
 	for _, tt := range []struct{ name, twin, on, then string }{
-		// A Sentinel whose clock jumped stands back for 30 s.
+		// A Sentinel whose clock jumped does not act for 30 s.
 		{"sentinel-lost-lock", "", "redis-2, sentinel-2, client-1", "  - {await: elapsed, for: 32s, within: 60s}\n"},
 		{"redlock-clock-jump", "", "redlock-2, redlock-5, client-2", ""},
 		{"etcd-holder-pause", "", "etcd-2, client-2, client-5, client-8", ""},
@@ -79,7 +80,7 @@ func TestSwarmStories(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if tt.twin == "" { // others name steps by their numbers
+			if tt.twin == "" { // twins refer to steps by number
 				text, _, _ = bytes.Cut(text, []byte("twins:\n"))
 			}
 			jump := "clock-jump, on: [" + tt.on + "], by: +3s"
@@ -102,16 +103,16 @@ func TestSwarmStories(t *testing.T) {
 	}
 }
 
-// noneMeasured finds in a warning how many measurements of a clock were left out, and of how many.
+// noneMeasured matches the warning about omitted clock measurements, with their number and the total.
 var noneMeasured = regexp.MustCompile(`^(\d+) of (\d+) measurements of the clock`)
 
-// Where a scenario's steps begin, with the indentation, and its schedule.
+// The beginning of a scenario's steps, with their indentation, and its schedule.
 var (
 	stepsOf = regexp.MustCompile(`(?m)^( *)steps:\n`)
 	chaosOf = regexp.MustCompile(`(?m)^chaos:\n(  - .*\n)+`)
 )
 
-// placesOf is which host each node of a run was on, by their names.
+// placesOf returns the host of each node of a run, by node.
 func placesOf(t *testing.T, r results.Report) map[string]string {
 	t.Helper()
 	env, err := results.ReadEnv(r.RunDir)
@@ -144,8 +145,8 @@ run: {for: 28s, seed: 42}
 expect: {judged: ">=10"}
 `
 
-// TestSwarmFaults: what delays, loses and cuts off packets, kills and starts again, and has a leader step down, acts on the hosts where the
-// targets are. TestSwarmStories has pauses and clocks.
+// TestSwarmFaults: packet delay, loss and partitions, kills and restarts, and leader step-downs act on the hosts of
+// their targets. TestSwarmStories covers pauses and clocks.
 func TestSwarmFaults(t *testing.T) {
 	hit := map[string]bool{} // hosts
 	for _, name := range []string{
@@ -180,12 +181,13 @@ func TestSwarmFaults(t *testing.T) {
 			nothingOnTheSwarm(t)
 		})
 	}
-	if len(hit) != 3 { // a fault at all clients has targets on each
+	if len(hit) != 3 { // a fault on all clients has targets on each host
 		t.Errorf("hosts that had targets: %v", hit)
 	}
 }
 
-// TestSwarmJudges: a lock that grants to everybody, on a real server, is found with its two clients on two hosts; a safe one is clean.
+// TestSwarmJudges: a lock on a real server that grants to everyone is found with its two clients on two hosts. A safe
+// lock is clean.
 func TestSwarmJudges(t *testing.T) {
 	few := []string{"redis-healthy", "--set", "run.for=5s", "--set", "workload.clients=2", "--set", "hosts.rule=servers-apart-from-clients"}
 	for round := range swarmRounds(t) {
@@ -213,7 +215,7 @@ func TestSwarmJudges(t *testing.T) {
 	nothingOnTheSwarm(t)
 }
 
-// onTwoHosts looks where a run of two clients was: each on a host of its own, and the server on the third.
+// onTwoHosts checks that each of a run's two clients had a host of its own, and the server the third.
 func onTwoHosts(t *testing.T, r results.Report) {
 	t.Helper()
 	on := placesOf(t, r)
@@ -223,7 +225,7 @@ func onTwoHosts(t *testing.T, r results.Report) {
 	t.Logf("hosts %v", on)
 }
 
-// survey is what doctor finds of the hosts.
+// survey returns what doctor finds out about the hosts.
 func survey(t *testing.T) []cluster.HostSeen {
 	t.Helper()
 	p, _, err := nodes.Choose(t.Context(), "swarm")
@@ -241,7 +243,8 @@ func survey(t *testing.T) []cluster.HostSeen {
 	return hosts
 }
 
-// TestSwarmHosts: what doctor tells of the hosts. Of the three engines one has a clock of its own, 500,000 s ahead.
+// TestSwarmHosts checks doctor's output about the hosts. One of the three engines has a clock of its own, 500,000 s
+// ahead.
 func TestSwarmHosts(t *testing.T) {
 	for i, h := range survey(t) {
 		if h.Lacks != "" || h.Clock == nil {
@@ -262,8 +265,8 @@ func TestSwarmHosts(t *testing.T) {
 	nothingOnTheSwarm(t)
 }
 
-// TestSwarmUnfitHosts: a host that is drained, and one whose relay does not start, keep doctor and clean from no other host; both name them.
-// A run is refused, or goes without.
+// TestSwarmUnfitHosts: a drained host, and one whose relay does not start, do not keep doctor and clean from the other
+// hosts; both name them. A run is refused, or avoids them.
 func TestSwarmUnfitHosts(t *testing.T) {
 	at, relayImage := hostsOfSwarm(t), cluster.ContainerImage(node.SelfProgram)
 	drained, without := nameOfHost(t, 2), nameOfHost(t, 3)
@@ -297,8 +300,8 @@ func TestSwarmUnfitHosts(t *testing.T) {
 	nothingOnTheSwarm(t)
 }
 
-// TestSwarmUnfitManager: an engine whose host is drained or paused attaches no container to the networks of a run. That is told at once, and names
-// the host.
+// TestSwarmUnfitManager: on a drained or paused manager, containers cannot join the run's network. The run reports
+// that at once, and names the host.
 func TestSwarmUnfitManager(t *testing.T) {
 	manager, name := hostsOfSwarm(t)[0], nameOfHost(t, 1)
 	t.Cleanup(func() { docker(t, manager, "node", "update", "--availability", "active", name) })
@@ -314,7 +317,7 @@ func TestSwarmUnfitManager(t *testing.T) {
 	nothingOnTheSwarm(t)
 }
 
-// TestSwarmRefuses: what a host lacks is told with its name, and nothing is left.
+// TestSwarmRefuses: the error names the host and what it lacks, and nothing is left behind.
 func TestSwarmRefuses(t *testing.T) {
 	for _, tt := range []struct {
 		args []string
@@ -352,7 +355,7 @@ func TestSwarmCapacity(t *testing.T) {
 	nothingOnTheSwarm(t)
 }
 
-// TestSwarmSuite: a suite keeps servers from story to story on several hosts, too.
+// TestSwarmSuite: a suite keeps servers between stories on several hosts, too.
 func TestSwarmSuite(t *testing.T) {
 	p := begin(t, "suite", "redis", "--provider", "swarm", "--quick", "--story", "contention", "--story", "late-release", "--story", "holder-pauses")
 	if code := p.wait(t); code != cli.CodeMet || !strings.Contains(p.stdout.String(), "3 green") {
@@ -381,7 +384,7 @@ func TestSwarmAfterKillNine(t *testing.T) {
 	nothingOnTheSwarm(t)
 }
 
-// docker tells an engine something, and returns what it says.
+// docker runs a command of an engine, and returns its output.
 func docker(t *testing.T, host string, args ...string) string {
 	t.Helper()
 	b, err := exec.Command("docker", append([]string{"-H", host}, args...)...).Output()
@@ -391,7 +394,7 @@ func docker(t *testing.T, host string, args ...string) string {
 	return string(b)
 }
 
-// hostsOfSwarm is how docker reaches the three engines, the manager first.
+// hostsOfSwarm returns the addresses of the three engines for docker, the manager first.
 func hostsOfSwarm(t *testing.T) []string {
 	t.Helper()
 	manager := os.Getenv("DOCKER_HOST")
@@ -402,13 +405,13 @@ func hostsOfSwarm(t *testing.T) []string {
 	return []string{manager, before + "/2/" + after, before + "/3/" + after}
 }
 
-// nameOfSwarm is that of the engines' network, and the beginning of their names.
+// nameOfSwarm is the name of the engines' network, and the prefix of their names.
 func nameOfSwarm(t *testing.T) string {
 	t.Helper()
 	return filepath.Base(strings.TrimSuffix(hostsOfSwarm(t)[0], "/1/docker.sock"))
 }
 
-// nameOfHost is the name of an engine's container, and of the host that it is, by its number from 1.
+// nameOfHost returns the name of an engine's container, which is also its host name, by number from 1.
 func nameOfHost(t *testing.T, engine int) string {
 	t.Helper()
 	return fmt.Sprint(nameOfSwarm(t), "-", engine)
@@ -434,7 +437,7 @@ func onHosts(t *testing.T) []string {
 	return out
 }
 
-// nothingOnTheSwarm waits for the relays, whose containers the swarm removes at its own pace when their service is gone.
+// nothingOnTheSwarm waits for the relays. The swarm removes their containers some time after their service.
 func nothingOnTheSwarm(t *testing.T) {
 	t.Helper()
 	var left []string

@@ -20,12 +20,13 @@ import (
 	"github.com/lockquake/lockquake/results/checkers"
 )
 
-// loss takes hosts away from a run: the run does not know, and says so. What runs on there is removed when they are back.
+// loss takes hosts away from a run. The run does not know their state, and says so. What runs there is removed when
+// they are back.
 type loss struct {
 	run        []string // its arguments
-	engines    []int    // of the hosts, by their numbers from 1
+	engines    []int    // of the hosts, by number from 1
 	take, give func(t *testing.T, engine int)
-	refused    string // what a run says meanwhile; "": it is not tried
+	refused    string // what a run says meanwhile; "": not tried
 }
 
 func (l loss) happens(t *testing.T) {
@@ -60,7 +61,7 @@ func (l loss) happens(t *testing.T) {
 	cleanHosts(t)
 }
 
-// threeClients runs a client on each host.
+// threeClients runs one client on each host.
 var threeClients = []string{"redis-healthy", "--set", "workload.clients=3"}
 
 func TestSwarmLosesHosts(t *testing.T) {
@@ -81,8 +82,8 @@ func TestSwarmLosesHosts(t *testing.T) {
 	}
 }
 
-// TestSwarmLosesQuorum has a swarm of its own, of three managers. To promote the workers of the other one and to demote them again leaves an engine
-// of Docker 20.10 in the state "error" now and then.
+// TestSwarmLosesQuorum has a swarm of its own, with three managers. Promoting and demoting the workers of the other
+// swarm sometimes leaves a Docker 20.10 engine in the state "error".
 func TestSwarmLosesQuorum(t *testing.T) {
 	manager, name := hostsOfSwarm(t)[0], nameOfSwarm(t)
 	t.Setenv("LOCKQUAKE_SWARM_NAME", name+"-b")
@@ -97,7 +98,7 @@ func TestSwarmLosesQuorum(t *testing.T) {
 	swarm("up", "--managers", "3")
 	loss{
 		run: threeClients, engines: []int{2, 3}, take: cutOff, give: backAgain,
-		refused: "managers", // too few of them are there, or none answers
+		refused: "managers", // too few managers are left, or none answers
 	}.happens(t)
 }
 
@@ -105,11 +106,11 @@ func TestSwarmLosesQuorum(t *testing.T) {
 func cleanHosts(t *testing.T) {
 	t.Helper()
 	wait.Until(t, time.Minute, "all hosts", func() bool {
-		// It is an error while there is no leader.
+		// fails while there is no leader
 		b, _ := exec.Command("docker", "-H", hostsOfSwarm(t)[0], "node", "ls", "--format", "{{.Status}} {{.Availability}}").Output()
 		return strings.Count(string(b), "Ready Active") == 3
 	})
-	// A host that was cut off may start no relay for a while.
+	// a host that was cut off may not start a relay for a while
 	var c *process
 	if !wait.Within(4*time.Minute, func() bool {
 		c = begin(t, "clean", "--provider", "swarm")
@@ -120,8 +121,9 @@ func cleanHosts(t *testing.T) {
 	nothingOnTheSwarm(t)
 }
 
-// lostWith looks at what a run says whose hosts were lost: it names each process there, or the server; it knows all of the other processes, and nothing that
-// is forbidden passes for not having been. Only of processes that were lost is anything unknown that came before: without one, what was judged stays clean.
+// lostWith checks the report of a run whose hosts were lost. It must name each lost process or server, and know
+// everything about the other processes. No expectation may pass except judged. If a process was lost, no count is known
+// to be zero; if only servers were lost, what was judged may be clean.
 func lostWith(t *testing.T, r results.Report, hosts []string) {
 	t.Helper()
 	env, err := results.ReadEnv(r.RunDir)
@@ -179,7 +181,8 @@ func lostWith(t *testing.T, r results.Report, hosts []string) {
 	t.Logf("%q", r.Reasons)
 }
 
-// standing leaves a server of the second host stopped and cut off from all others, and a client there frozen, for longer than the tests wait.
+// standing leaves a server of the second host stopped and cut off from all others, and a client there frozen, for
+// longer than the tests wait.
 const standing = `name: standing
 claim: Faults do not outlast the supervisor.
 backend: {use: etcd, lock: mutex, nodes: 3, ttl: 10s}
@@ -192,8 +195,8 @@ run: {for: 65s, seed: 42}
 expect: {judged: ">=10"}
 `
 
-// TestSwarmStandingFaults: where the supervisor is killed, or cut off, the agents of the other hosts undo what stands there and end, and so do clients.
-// Nothing is cleaned before that is seen.
+// TestSwarmStandingFaults: if the supervisor is killed or cut off, the agents of the other hosts undo the standing
+// faults and end, and so do clients. The test cleans nothing before it has seen that.
 func TestSwarmStandingFaults(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
@@ -240,7 +243,8 @@ func TestSwarmStandingFaults(t *testing.T) {
 	}
 }
 
-// stands is what faults have on an engine: the agent and clients that run, processes that are stopped, and tables of packet filters in their namespaces.
+// stands lists what faults have on an engine: running agents and clients, stopped processes, and packet filter tables
+// in their namespaces.
 func stands(t *testing.T, engine int) []string {
 	t.Helper()
 	host, mark := hostsOfSwarm(t)[engine-1], "label=org.lockquake.run"
@@ -250,12 +254,13 @@ func stands(t *testing.T, engine int) []string {
 		return out
 	}
 	const look = `for p; do sed -n 's/^State:.T.*/stopped/p' /proc/$p/status; nsenter --net=/proc/$p/ns/net nft list tables | grep -o 'lockquake_.*'; done; true`
-	known, _ := exec.Command("docker", append([]string{"-H", host, "inspect", "-f", "{{.State.Pid}}"}, ids...)...).Output() // some may be gone since
+	known, _ := exec.Command("docker", append([]string{"-H", host, "inspect", "-f", "{{.State.Pid}}"}, ids...)...).Output() // some may have ended since
 	args := append([]string{"exec", nameOfHost(t, engine), "sh", "-c", look, "look"}, strings.Fields(string(known))...)
 	return append(out, strings.Fields(docker(t, client.DefaultDockerHost, args...))...)
 }
 
-// cutOff takes the engine's container off the network of the engines, and backAgain connects it with the address that it had.
+// cutOff disconnects the engine's container from the network of the engines. backAgain reconnects it with its previous
+// address.
 func cutOff(t *testing.T, engine int) {
 	t.Helper()
 	docker(t, client.DefaultDockerHost, "network", "disconnect", nameOfSwarm(t), nameOfHost(t, engine))

@@ -15,7 +15,7 @@ import (
 	"github.com/lockquake/lockquake/internal/wait"
 )
 
-// TestUpUntilEOF has a program start servers, which are gone when its end of their standard input is.
+// TestUpUntilEOF: a program starts servers, which stop when it closes its end of their standard input.
 func TestUpUntilEOF(t *testing.T) {
 	t.Parallel()
 	p := &process{cmd: exec.Command(program(t), "up", "redis", "--provider", "local", "--format", "json", "--until-eof"), dir: t.TempDir()}
@@ -44,7 +44,7 @@ func TestUpUntilEOF(t *testing.T) {
 	gone(t, p)
 }
 
-// TestUp starts servers for somebody else, reaches them, and presses Ctrl-C: they are gone.
+// TestUp starts servers for external clients, reaches them, and sends Ctrl-C: they are gone.
 func TestUp(t *testing.T) {
 	t.Parallel()
 	for _, provider := range []string{"docker", "local"} {

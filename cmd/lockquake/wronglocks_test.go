@@ -17,14 +17,15 @@ import (
 	"github.com/lockquake/lockquake/internal/stories"
 )
 
-// leftToAllLocks are stories of locks that are left to make test-all, and the lock with which `make test` sees the same
-// reason.
+// leftToAllLocks lists stories of locks that run only in `make test-all`, each with the lock for which `make test`
+// sees the same reason.
 var leftToAllLocks = map[string]string{
 	"redis/setnx-expire crash-setnx-done":      "redis/setnx",
 	"redis/set-px-del late-release":            "redis/weak-owner",
 	"redis/get-then-del late-release-get-done": "redis/weak-owner",
 	"redlock/redlock-incr contention":          "memory/falling-tokens",
-	// Its grant must end within the 100 ms between two requests of a release: a machine that takes a core for 200 ms moves it out of there.
+	// Its grant must end within the 100 ms between two requests of a release. A machine that takes a core away for 200
+	// ms breaks that timing.
 	"redis/get-then-del slow-release": "redis/weak-owner",
 }
 
@@ -42,8 +43,8 @@ func lockOf(t *testing.T, backend, name string) backends.Lock {
 	return backends.Lock{}
 }
 
-// TestEveryWrongLockSaysWhatFindsIt: a wrong lock names stories that apply to it, and checks of the conformance suite
-// that there are. A right one names none.
+// TestEveryWrongLockSaysWhatFindsIt: a wrong lock names stories that apply to it, and existing checks of the
+// conformance suite. A correct lock names none.
 func TestEveryWrongLockSaysWhatFindsIt(t *testing.T) {
 	t.Parallel()
 	checks := map[string]bool{}
@@ -73,8 +74,8 @@ func TestEveryWrongLockSaysWhatFindsIt(t *testing.T) {
 	}
 }
 
-// TestWhatIsLeftToAllIsSeen: the reason for which a cell is red that is left to make test-all is seen by make test in
-// that of another lock.
+// TestWhatIsLeftToAllIsSeen: if a red cell is left to `make test-all`, `make test` sees the same reason in a cell of
+// another lock.
 func TestWhatIsLeftToAllIsSeen(t *testing.T) {
 	t.Parallel()
 	for cell, like := range leftToAllLocks {
@@ -97,7 +98,7 @@ func TestWhatIsLeftToAllIsSeen(t *testing.T) {
 	}
 }
 
-// applies tells whether a story of the default suite is for that lock.
+// applies reports whether a story of the default suite applies to that lock.
 func applies(b backends.Backend, l backends.Lock, story string) bool {
 	s := stories.Subject{Backend: b.Name, Servers: b.Servers, Lock: l, TTL: time.Second, Clients: 2, Users: 2, InProcess: b.InProcess}
 	return slices.ContainsFunc(stories.Of(s), func(x stories.Story) bool { return x.Name == story && x.Why(s) == "" })
@@ -113,7 +114,7 @@ func TestSuiteIsPlannable(t *testing.T) {
 	}
 	text := "random: {seeds: [1]}\nstories: [default]\nlocks:\n"
 	for _, b := range nodes.Catalog().Backends {
-		if b.Name == external.Name { // whose locks are in a program
+		if b.Name == external.Name { // its locks are in an external program
 			text += "  - {backend: external, client: {run: [python3, toy_lock.py], dir: " + python + "}, set: ['backend.start={command: [x], ports: {client: 1}}']}\n"
 			continue
 		}

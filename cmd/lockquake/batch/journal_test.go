@@ -8,7 +8,7 @@ func TestSeedsDiffer(t *testing.T) {
 	if a == b || a == 0 || b == 0 {
 		t.Errorf("drew %d and %d", a, b)
 	}
-	// Readers of JSON keep 53 bits of a number.
+	// JSON readers keep 53 bits of a number.
 	if a >= 1<<53 {
 		t.Errorf("%d is too large for JSON", a)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster"
 )
 
-// TestEveryFaultIsAttempted fails when a fault is in no column of doctor's matrix.
+// TestEveryFaultIsAttempted fails if a fault is in no column of doctor's matrix.
 func TestEveryFaultIsAttempted(t *testing.T) {
 	list, err := attempts()
 	if err != nil {
@@ -40,8 +40,8 @@ func TestEveryFaultIsAttempted(t *testing.T) {
 	}
 }
 
-// TestWhatEndsAProcessIsTriedLast looks at the order on each stand: nothing is tried on a node that is dead, or on two nodes of one
-// column at once.
+// TestWhatEndsAProcessIsTriedLast checks the order on each testbed: no attempt on a dead node, and no two attempts in
+// one column at once.
 func TestWhatEndsAProcessIsTriedLast(t *testing.T) {
 	list, err := attempts()
 	if err != nil {
@@ -92,7 +92,7 @@ func TestTheAnswerIsWhatTheReceiptsSay(t *testing.T) {
 	}
 }
 
-// TestTheHostsThatWereTriedAreTold, with how many ways on each.
+// TestTheHostsThatWereTriedAreTold: each host is listed with the number of ways tried on it.
 func TestTheHostsThatWereTriedAreTold(t *testing.T) {
 	at := time.Unix(1, 0)
 	got := matrixText(cellsOf("swarm", "pause", map[string][]way{
@@ -103,7 +103,7 @@ func TestTheHostsThatWereTriedAreTold(t *testing.T) {
 	}
 }
 
-// cellsOf makes the four cells of a fault.
+// cellsOf returns the four cells of a fault.
 func cellsOf(provider, fault string, ways map[string][]way) []Cell {
 	var out []Cell
 	for _, column := range columns {
@@ -154,7 +154,7 @@ provider local
 	}
 }
 
-// TestEveryHostHasARow: one that nothing is known of, too, with the reason.
+// TestEveryHostHasARow: a host without any information has a row too, with the reason.
 func TestEveryHostHasARow(t *testing.T) {
 	const want = `
 host  engine   kernel  processors  clock                         agent                          cannot

@@ -13,7 +13,7 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// unable is a provider that accepts every fault and starts no node, so that every attempt fails.
+// unable is a provider that accepts every fault but starts no node, so that every attempt fails.
 type unable struct{}
 
 func (unable) Name() string                                       { return "unable" }
@@ -24,7 +24,7 @@ func (unable) Open(context.Context, cluster.Request) (*cluster.Cluster, error) {
 	return nil, chaos.Unavailable{What: "a node", Reason: "it is made to fail"}
 }
 
-// TestWhatWasTriedInVainIsTriedAgain has one doctor after another answer two attempts: one that has worked, and one that has not.
+// TestWhatWasTriedInVainIsTriedAgain: of two attempts, several doctors in a row repeat only the one that has not worked.
 func TestWhatWasTriedInVainIsTriedAgain(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	self, err := os.Executable()

@@ -43,7 +43,8 @@ func TestClientFromWords(t *testing.T) {
 	}
 }
 
-// A client that cannot be built is something that is missing, with go's own words; the folder of a scenario's file is where its folder begins.
+// TestBuildClient: a client that cannot be built counts as missing, with the message of go. Its directory is relative
+// to that of the scenario's file.
 func TestBuildClient(t *testing.T) {
 	t.Setenv("GOPROXY", "off")
 	t.Setenv("GOFLAGS", "-modcacherw")

@@ -16,7 +16,8 @@ func TestReplayCanBePasted(t *testing.T) {
 	}
 }
 
-// TestReplayNamesTheProgramThatStoodIn repeats a run with what its nodes ran, which the name of the lock does not tell.
+// TestReplayNamesTheProgramThatStoodIn: the command that repeats a run names the programs of its nodes, which the name
+// of the lock does not imply.
 func TestReplayNamesTheProgramThatStoodIn(t *testing.T) {
 	t.Parallel()
 	n := Source{Flags: &Flags{Images: []string{"lockquake=mine:1"}}, other: "/opt/a client"}

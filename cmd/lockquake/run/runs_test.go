@@ -13,8 +13,9 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// TestRunPlan: each scenario is run as often as was asked for, one after another, the same one as often as it was named. One that cannot be run here
-// keeps no other from it, unless it is alone; a run that breaks keeps none from it; what is wrong ends all.
+// TestRunPlan: each scenario runs as often as requested, one after another, and one that is named several times as
+// often as that. A scenario that cannot run here does not stop the others, unless it is the only one. A run that
+// breaks stops none. An invalid one ends the plan.
 func TestRunPlan(t *testing.T) {
 	t.Parallel()
 	missing, wrong := engine.MissingError{Text: "no engine"}, engine.UsageError{Text: "no such key"}
@@ -24,8 +25,8 @@ func TestRunPlan(t *testing.T) {
 	for name, c := range map[string]struct {
 		list   []candidate
 		repeat int
-		fails  map[string]error // by name: with what its runs end
-		spent  string           // the one for which there is no time
+		fails  map[string]error // by name: the error of its runs
+		spent  string           // the scenario that the budget has no time for
 		want   string
 	}{
 		"in turn":                {[]candidate{one("a", nil), one("b", nil)}, 2, nil, "", "a a b b"},
