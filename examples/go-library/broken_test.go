@@ -15,29 +15,29 @@ import (
 	"github.com/lockquake/lockquake/locktest"
 )
 
-// The locks of this file are wrong on purpose: go test -tags broken shows how locktest tells it.
+// The locks in this file are wrong on purpose: go test -tags broken shows how locktest reports them.
 
-// errTaken says that somebody else has the lock.
+// errTaken says that the lock is taken.
 var errTaken = errors.New("taken")
 
-// TestNeverExcludes has a lock that grants whatever is asked for.
+// TestNeverExcludes tests a lock that grants every request.
 func TestNeverExcludes(t *testing.T) {
 	locktest.Run(t, locktest.Redis(), wrong(func(ctx context.Context, c *redis.Client, r lock.Request) error {
 		return c.Set(ctx, r.Lock, rand.Text(), r.TTL).Err()
 	}))
 }
 
-// TestFreesForeign has a lock whose release deletes the key whosever it is, and whose renewal extends it whosever it is.
+// TestFreesForeign tests a lock whose release deletes the key and whose renewal extends it, whoever owns it.
 func TestFreesForeign(t *testing.T) {
 	locktest.Run(t, locktest.Redis(), wrong(func(ctx context.Context, c *redis.Client, r lock.Request) error { return setNX(ctx, c, r, r.TTL) }))
 }
 
-// TestNeverExpires has a lock whose key has no end.
+// TestNeverExpires tests a lock whose key has no expiry.
 func TestNeverExpires(t *testing.T) {
 	locktest.Run(t, locktest.Redis(), wrong(func(ctx context.Context, c *redis.Client, r lock.Request) error { return setNX(ctx, c, r, 0) }))
 }
 
-// setNX sets the key if it is not there.
+// setNX sets the key if it does not exist.
 func setNX(ctx context.Context, c *redis.Client, r lock.Request, ttl time.Duration) error {
 	err := c.SetArgs(ctx, r.Lock, rand.Text(), redis.SetArgs{Mode: "NX", TTL: ttl}).Err()
 	if errors.Is(err, redis.Nil) {
@@ -46,7 +46,7 @@ func setNX(ctx context.Context, c *redis.Client, r lock.Request, ttl time.Durati
 	return err
 }
 
-// wrong is a lock that is obtained so, extended by a plain PEXPIRE and released by a plain DEL.
+// wrong returns a lock that is acquired by obtain, extended by a plain PEXPIRE and released by a plain DEL.
 func wrong(obtain func(context.Context, *redis.Client, lock.Request) error) locktest.Connect {
 	return func(_ context.Context, endpoints []string) (lock.Locker, error) {
 		o, err := redis.ParseURL(endpoints[0])

@@ -1,4 +1,4 @@
-// Command etcd34 is the Mutex of etcd's own client library, of the module that etcd had until 3.4.
+// Command etcd34 runs the Mutex of etcd's client library, in the module used until etcd 3.4.
 package main
 
 import (
@@ -28,7 +28,7 @@ func main() {
 	})
 }
 
-// open makes a session where there is none, or it has ended.
+// open creates a session if there is none or the last one has ended.
 func (u *user) open(ctx context.Context) error {
 	if u.session != nil {
 		select {
@@ -45,8 +45,8 @@ func (u *user) open(ctx context.Context) error {
 	return err
 }
 
-// Acquire believes the library when it says that the lock is had, as a user does who does not watch the session. It
-// lasts as long as the session, which the library keeps alive by itself.
+// Acquire trusts the library's success, as users do who do not watch the session. The grant lasts as long as the
+// session, which the library keeps alive.
 func (u *user) Acquire(ctx context.Context, name string) (lockquake.Grant, error) {
 	if err := u.open(ctx); err != nil {
 		return lockquake.Grant{}, err
@@ -56,7 +56,7 @@ func (u *user) Acquire(ctx context.Context, name string) (lockquake.Grant, error
 	if err := m.Lock(ctx); err != nil {
 		return lockquake.Grant{}, err
 	}
-	revision := reflect.ValueOf(m).Elem().FieldByName("myRev").Int() // at which its key was made
+	revision := reflect.ValueOf(m).Elem().FieldByName("myRev").Int() // the revision that created its key
 	id := fmt.Sprintf("%s@%d", m.Key(), revision)
 	g := lockquake.Grant{ID: id, Sent: sent, Valid: lockquake.Unknown, Token: uint64(revision), Handle: m}
 	if valid, err := u.Renew(ctx, g); err == nil {

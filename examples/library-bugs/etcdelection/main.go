@@ -1,4 +1,4 @@
-// Command etcdelection is the Election of etcd's own client library as a lock: who campaigns has it when Campaign returns.
+// Command etcdelection uses the Election of etcd's client library as a lock, which is held once Campaign returns.
 package main
 
 import (
@@ -25,7 +25,7 @@ func main() {
 	})
 }
 
-// open makes a session where there is none, or it has ended.
+// open creates a session if there is none or the last one has ended.
 func (u *user) open() error {
 	if u.session != nil {
 		select {
@@ -39,7 +39,7 @@ func (u *user) open() error {
 	return err
 }
 
-// Acquire believes the library when it says that the campaign is won, as a user does who does not watch the session.
+// Acquire trusts the library's success, as users do who do not watch the session.
 func (u *user) Acquire(ctx context.Context, name string) (lockquake.Grant, error) {
 	if err := u.open(); err != nil {
 		u.session = nil

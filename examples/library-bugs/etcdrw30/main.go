@@ -1,4 +1,4 @@
-// Command etcdrw30 is the RWMutex of the recipes of etcd 3.0, of which it takes the write lock alone.
+// Command etcdrw30 runs the write lock of the RWMutex in the recipes of etcd 3.0.
 package main
 
 import (
@@ -24,7 +24,7 @@ func main() {
 	})
 }
 
-// open makes a session where there is none, or it has ended. Its lease is one of 60 s, whatever the TTL.
+// open creates a session if there is none or the last one has ended. Its lease is 60 s, whatever the TTL.
 func (u *user) open() error {
 	if u.session != nil {
 		select {
@@ -38,7 +38,7 @@ func (u *user) open() error {
 	return err
 }
 
-// Acquire gives up when its time is over; the library's Lock knows no context.
+// Acquire gives up when its time is over, because the library's Lock takes no context.
 func (u *user) Acquire(ctx context.Context, name string) (lockquake.Grant, error) {
 	if err := u.open(); err != nil {
 		u.session = nil

@@ -1,4 +1,4 @@
-// Command etcdrwmutex is the RWMutex of etcd's recipes, of which it takes the write lock alone.
+// Command etcdrwmutex runs the write lock of the RWMutex in etcd's recipes.
 package main
 
 import (
@@ -25,7 +25,7 @@ func main() {
 	})
 }
 
-// open makes a session where there is none, or it has ended.
+// open creates a session if there is none or the last one has ended.
 func (u *user) open() error {
 	if u.session != nil {
 		select {
@@ -39,7 +39,7 @@ func (u *user) open() error {
 	return err
 }
 
-// Acquire gives up when its time is over; the library's Lock knows no context.
+// Acquire gives up when its time is over, because the library's Lock takes no context.
 func (u *user) Acquire(ctx context.Context, name string) (lockquake.Grant, error) {
 	if err := u.open(); err != nil {
 		u.session = nil

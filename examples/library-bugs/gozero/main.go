@@ -1,4 +1,4 @@
-// Command gozero is the RedisLock of go-zero. Each user has one object for a lock, and uses it again and again.
+// Command gozero runs the RedisLock of go-zero. Each user has one object per lock and reuses it.
 package main
 
 import (

@@ -1,5 +1,4 @@
-// Command redis-lock is github.com/bsm/redis-lock, whose successor is bsm/redislock. Each grant has a Locker of its
-// own.
+// Command redis-lock runs github.com/bsm/redis-lock, the predecessor of bsm/redislock. Each grant has its own Locker.
 package main
 
 import (
@@ -27,7 +26,7 @@ func main() {
 	})
 }
 
-// Acquire asks until it gets the lock, each time by a Lock of one try.
+// Acquire repeats Lock, with one try a call, until the lock is granted.
 func (u *user) Acquire(ctx context.Context, name string) (lockquake.Grant, error) {
 	l := lock.New(u.client, "lockquake:"+name, &lock.Options{LockTimeout: u.access.TTL()})
 	for {
@@ -49,7 +48,7 @@ func (u *user) Acquire(ctx context.Context, name string) (lockquake.Grant, error
 	}
 }
 
-// Release believes the library. Until v7 it has no word for a lock that was not held.
+// Release trusts the library. Versions before v7 have no error for a lock that was not held.
 func (u *user) Release(_ context.Context, g lockquake.Grant) error {
 	err := g.Handle.(*lock.Locker).Unlock()
 	if err != nil && err.Error() == "lock unlock failed" {

@@ -1,4 +1,4 @@
-// Command redislock is github.com/bsm/redislock with a strategy that asks less and less often.
+// Command redislock runs github.com/bsm/redislock with exponential backoff.
 package main
 
 import (
@@ -25,13 +25,13 @@ func main() {
 	})
 }
 
-// backoff waits twice as long after each refusal, from 0.1 ms up to a quarter of a second.
+// backoff doubles the wait after each refusal, from 0.1 ms up to 250 ms.
 type backoff struct {
 	wait time.Duration
-	sent int64 // before the latest request, which is that of a grant
+	sent int64 // before the latest request, which is the one that may be granted
 }
 
-// NextBackoff is asked after each refusal.
+// NextBackoff is called after each refusal.
 func (b *backoff) NextBackoff() time.Duration {
 	b.sent, b.wait = lockquake.Now(), 2*b.wait
 	if b.wait > 250*time.Millisecond {
@@ -62,7 +62,7 @@ func (u *user) Renew(ctx context.Context, g lockquake.Grant) (int64, error) {
 	return u.access.Valid(now), held(g.Handle.(*redislock.Lock).Refresh(ctx, u.access.TTL(), nil))
 }
 
-// held is what the library's answer means.
+// held maps the library's answer to lockquake's errors.
 func held(err error) error {
 	if errors.Is(err, redislock.ErrLockNotHeld) || errors.Is(err, redislock.ErrNotObtained) {
 		return lockquake.ErrNotHeld

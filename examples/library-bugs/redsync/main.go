@@ -1,5 +1,5 @@
-// Command redsync is redsync v4 by go-redis, on one Redis server or on several, as its README has it: Lock tries again
-// by itself, and each try takes 5 % of the expiry at most.
+// Command redsync runs redsync v4 with go-redis, on one Redis server or several, as its README shows. Lock retries by
+// itself, and each try takes at most 5 % of the expiry.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 type user struct {
 	access  *lockquake.Access
 	library *redsync.Redsync
-	sent    int64 // before the first SET of the latest try, which is that of a grant
+	sent    int64 // before the first SET of the latest try, which is the one that may be granted
 }
 
 func main() {
@@ -40,7 +40,7 @@ func main() {
 }
 
 func (u *user) Acquire(ctx context.Context, name string) (lockquake.Grant, error) {
-	again := redsync.WithRetryDelayFunc(func(int) time.Duration { // as long as by default
+	again := redsync.WithRetryDelayFunc(func(int) time.Duration { // the default delay
 		atomic.StoreInt64(&u.sent, 0)
 		return time.Duration(50+rand.Intn(200)) * time.Millisecond
 	})
@@ -67,7 +67,7 @@ func (u *user) Renew(_ context.Context, g lockquake.Grant) (int64, error) {
 	return u.access.Valid(now), held(g.Handle.(*redsync.Mutex).Extend())
 }
 
-// held is what the library's answer means, in the words of all its versions.
+// held maps the answers of all v4 versions to lockquake's errors.
 func held(ok bool, err error) error {
 	if !ok && (err == nil || strings.Contains(err.Error(), "already")) {
 		return lockquake.ErrNotHeld
@@ -75,7 +75,7 @@ func held(ok bool, err error) error {
 	return err
 }
 
-// BeforeProcess notes when a try begins. It and those below are a hook of the client.
+// BeforeProcess records when a try begins. This method and those below implement a hook of the client.
 func (u *user) BeforeProcess(ctx context.Context, c redis.Cmder) (context.Context, error) {
 	if c.Name() == "set" || c.Name() == "setnx" {
 		atomic.CompareAndSwapInt64(&u.sent, 0, lockquake.Now())

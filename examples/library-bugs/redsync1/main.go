@@ -1,4 +1,4 @@
-// Command redsync1 is redsync v1 on one Redis server by redigo.
+// Command redsync1 runs redsync v1 with redigo, on one Redis server.
 package main
 
 import (
@@ -28,7 +28,7 @@ func main() {
 	})
 }
 
-// Acquire asks until it gets the lock, each time by a Lock of one try.
+// Acquire repeats Lock, with one try a call, until the lock is granted.
 func (u *user) Acquire(ctx context.Context, name string) (lockquake.Grant, error) {
 	value := ""
 	m := u.library.NewMutex("lockquake:"+name, redsync.SetExpiry(u.access.TTL()), redsync.SetTries(1),
@@ -57,7 +57,7 @@ func (u *user) Renew(_ context.Context, g lockquake.Grant) (int64, error) {
 	return u.access.Valid(now), held(g.Handle.(*redsync.Mutex).Extend())
 }
 
-// held is what the library's answer means. No is also its answer to an error.
+// held maps the library's answer to lockquake's errors. The library also answers false after an error.
 func held(ok bool) error {
 	if !ok {
 		return lockquake.ErrNotHeld

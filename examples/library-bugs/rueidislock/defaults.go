@@ -7,5 +7,5 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 )
 
-// set leaves the options as they are.
+// set leaves the options unchanged.
 func set(*rueidislock.LockerOption, *lockquake.Access) {}

@@ -1,5 +1,6 @@
-// Command rueidislock is github.com/redis/rueidis/rueidislock on one Redis server, with the settings of the example in
-// its README, or by build tag defaults with the library's own. The users of a process share one Locker, as they are meant to.
+// Command rueidislock runs github.com/redis/rueidis/rueidislock on one Redis server, with the settings of the example
+// in its README. With build tag defaults it uses the library's defaults. The users of a process share one Locker, as
+// intended by the library.
 package main
 
 import (
@@ -48,7 +49,7 @@ func main() {
 }
 
 func (u user) Acquire(ctx context.Context, name string) (lockquake.Grant, error) {
-	until, end := context.WithCancel(context.Background()) // the grant ends with the context that the library is given
+	until, end := context.WithCancel(context.Background()) // the grant ends with the context that the library gets
 	stop := context.AfterFunc(ctx, end)
 	life, cancel, err := u.locks.WithContext(until, "{lockquake:"+name+"}")
 	if err != nil {
@@ -79,5 +80,5 @@ func (u user) Release(_ context.Context, g lockquake.Grant) error {
 	return errors.New("the library does not tell what became of the key")
 }
 
-// OnLost is told when the library cancels the context of the grant.
+// OnLost calls lost when the library cancels the context of the grant.
 func (u user) OnLost(g lockquake.Grant, lost func()) { context.AfterFunc(g.Handle.(handle).life, lost) }

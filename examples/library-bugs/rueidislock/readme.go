@@ -7,7 +7,7 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 )
 
-// set gives the options of the README's example: servers of Redis 7.0.5 and later need not track in a loop.
+// set applies the options of the README's example: Redis 7.0.5 and later need no tracking in a loop.
 func set(o *rueidislock.LockerOption, a *lockquake.Access) {
 	o.NoLoopTracking, o.TryNextAfter = true, a.Timeout()
 }

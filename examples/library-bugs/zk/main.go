@@ -1,5 +1,5 @@
-// Command zk is the Lock of github.com/go-zookeeper/zk. Each user has a session of its own, and keeps it when an
-// acquire ends with an error.
+// Command zk runs the Lock of github.com/go-zookeeper/zk. Each user has its own session, and keeps it when an acquire
+// fails.
 package main
 
 import (
@@ -23,8 +23,8 @@ func main() {
 	})
 }
 
-// Acquire gives up when its time is over; the library's Lock knows no context. The answer to a read renews the session,
-// less what a server answers without its leader.
+// Acquire gives up when its time is over, because the library's Lock takes no context. The answer to a read renews the
+// session, less the time for which a server answers without its leader.
 func (u *user) Acquire(ctx context.Context, name string) (lockquake.Grant, error) {
 	sent := lockquake.Now()
 	l := zk.NewLock(u.conn, "/lockquake/"+name, zk.WorldACL(zk.PermAll))
@@ -38,7 +38,7 @@ func (u *user) Acquire(ctx context.Context, name string) (lockquake.Grant, error
 		var p struct {
 			Lag int64 `json:"lag_ns"`
 		}
-		_ = json.Unmarshal(u.access.Params, &p) // without it there is no lag
+		_ = json.Unmarshal(u.access.Params, &p) // the lag is 0 without it
 		g.Token, g.Valid = uint64(stat.Czxid), u.access.Valid(asked)-p.Lag
 	}
 	return g, nil

@@ -1,5 +1,5 @@
-// Command election shows that Campaign of the Election of go.etcd.io/etcd/client/v3 v3.7.3 returns nil to a waiter whose session has
-// ended, while another has it. Usage: go run ./election HOST:PORT
+// Command election shows that Election.Campaign of go.etcd.io/etcd/client/v3 v3.7.3 returns nil to a waiter whose
+// session has ended, while another client holds the lead. Usage: go run ./election HOST:PORT
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command names shows that a Mutex of go.etcd.io/etcd/client/v3 v3.7.3 waits for the holder of another one, whose name
-// begins with its own and a slash. Usage: go run ./names HOST:PORT
+// Command names shows that a Mutex of go.etcd.io/etcd/client/v3 v3.7.3 waits for the holder of another Mutex whose
+// name starts with its own and a slash. Usage: go run ./names HOST:PORT
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command rwmutex shows that Lock of the RWMutex of the recipes of go.etcd.io/etcd/client/v3 v3.7.3 returns nil to a waiter whose session has
-// ended, while another has it. Usage: go run ./rwmutex HOST:PORT
+// Command rwmutex shows that RWMutex.Lock in the recipes of go.etcd.io/etcd/client/v3 v3.7.3 returns nil to a waiter
+// whose session has ended, while another client holds the lock. Usage: go run ./rwmutex HOST:PORT
 package main
 
 import (
@@ -34,7 +34,7 @@ func main() {
 	go wait("B", b)
 	time.Sleep(500 * time.Millisecond) // B's key is in the queue
 	_, err = client.Revoke(context.Background(), session.Lease())
-	check(err) // what the server does with a session that it has not heard of for its TTL
+	check(err) // as the server does with a session that was silent for its TTL
 	<-session.Done()
 	c, _ := open()
 	go wait("C", c)

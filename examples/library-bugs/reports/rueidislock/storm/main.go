@@ -1,5 +1,6 @@
-// Command storm shows that rueidislock of github.com/redis/rueidis v1.0.79 asks thousands of times a second while one user
-// holds and another waits, but for the validity with its default options. Usage: go run ./storm HOST:PORT
+// Command storm shows that rueidislock of github.com/redis/rueidis v1.0.79 sends thousands of commands a second while
+// one user holds the lock and another waits. All options except the validity are the defaults. Usage: go run ./storm
+// HOST:PORT
 package main
 
 import (
