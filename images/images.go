@@ -1,5 +1,5 @@
-// Package images makes the node images of lockquake: the program carries the Dockerfiles, so that it needs no copy of
-// the repository.
+// Package images builds lockquake's node images. The Dockerfiles are embedded, so that no copy of the repository is
+// needed.
 package images
 
 import (
@@ -21,15 +21,15 @@ import (
 //go:embed build.sh */*
 var files embed.FS
 
-// ErrMissing says that there is no engine, or no base image; what was told on the way says which.
+// ErrMissing says that there is no container engine or no base image. The output of the build says which.
 var ErrMissing = errors.New("something that the images need is missing")
 
-// missing is the exit code of build.sh for that.
+// missing is build.sh's exit code for that.
 const missing = 3
 
-// Names lists the images by the names of their folders.
+// Names returns the names of the images, which are those of their directories.
 func Names() []string {
-	dirs, _ := fs.Glob(files, "*/Dockerfile") // the pattern is a right one
+	dirs, _ := fs.Glob(files, "*/Dockerfile") // the pattern is valid
 	for i, d := range dirs {
 		dirs[i] = filepath.Dir(d)
 	}
@@ -37,8 +37,8 @@ func Names() []string {
 	return dirs
 }
 
-// Build makes those of the named images, or of all, that the engine does not have or that were made from another
-// Dockerfile. It tells people on w what it does. An error wraps ErrMissing where there is no engine or no base image.
+// Build builds those of the named images (or of all) that the engine lacks or that were built from another Dockerfile.
+// Progress goes to w. The error wraps ErrMissing if there is no engine or no base image.
 func Build(ctx context.Context, w io.Writer, names ...string) (err error) {
 	dir, err := os.MkdirTemp("", "lockquake-images-")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// engine takes the place of the engine's command line. It has a base image, and keeps what it was asked to build.
+// engine replaces the engine's command line. It has a base image, and records what it is asked to build.
 const engine = `#!/bin/sh
 case "$1" in
 build) shift; for last; do :; done; echo "build $*" >>"$KEPT/called"; cat "$last"/* >>"$KEPT/built" ;;
@@ -18,7 +18,7 @@ build) shift; for last; do :; done; echo "build $*" >>"$KEPT/called"; cat "$last
 esac
 `
 
-// withEngine puts the engine in Docker's place, and returns the folder where it keeps what it was told.
+// withEngine replaces Docker by the engine, and returns the directory of its records.
 func withEngine(t *testing.T) (kept string) {
 	t.Helper()
 	kept = t.TempDir()
@@ -31,7 +31,7 @@ func withEngine(t *testing.T) (kept string) {
 	return kept
 }
 
-// TestBuild has the embedded script build one image, out of the very Dockerfile that the tree has, with nothing but its own copies.
+// TestBuild: the embedded script builds one image from the same Dockerfile as in the tree, using only its own copies.
 func TestBuild(t *testing.T) {
 	kept := withEngine(t)
 	t.Setenv("TMPDIR", t.TempDir())
@@ -53,7 +53,7 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// TestBuildOfJava wants the clients in Java beside the Dockerfile that compiles them.
+// TestBuildOfJava: the Java clients are next to the Dockerfile that compiles them.
 func TestBuildOfJava(t *testing.T) {
 	kept := withEngine(t)
 	var said bytes.Buffer
@@ -68,7 +68,7 @@ func TestBuildOfJava(t *testing.T) {
 	}
 }
 
-// testDir is the folder of the package, as the tests begin.
+// testDir is the directory of the package, where the tests start.
 var testDir, _ = os.Getwd()
 
 func TestNoEngine(t *testing.T) {
@@ -79,7 +79,7 @@ func TestNoEngine(t *testing.T) {
 	}
 }
 
-// TestNames compares what the program carries with the folders.
+// TestNames compares the embedded images with the directories.
 func TestNames(t *testing.T) {
 	found, err := filepath.Glob("*/Dockerfile")
 	if err != nil {
