@@ -10,7 +10,7 @@ import org.apache.curator.retry.ExponentialBackoffRetry;
 public class CuratorLock extends Lockquake.Lock {
     private final CuratorFramework client;
     private final Map<Object, Runnable> tell = new ConcurrentHashMap<>(); // by mutex
-    /** Only the thread that took it can ask it for its node, or give it back. */
+    /** Only the thread that took it can read its node or release it. */
     private static class Mutex extends InterProcessMutex {
         String name, node;
         Mutex(CuratorFramework client, String name) { super(client, "/lockquake/" + name); this.name = name; }
@@ -33,7 +33,7 @@ public class CuratorLock extends Lockquake.Lock {
         if (!mutex.take(timeout)) throw new Lockquake.Contended(); // its node was deleted
         return new Lockquake.Grant(name, sent, Lockquake.BY_RENEW, 0, mutex);
     }
-    /** An answered request renews the session, less what a server answers without its leader. The library's own pings tell nobody. */
+    /** An answered request renews the session, less the time for which a server answers without its leader. The library hides its own pings. */
     @Override public long renew(Lockquake.Grant grant) throws Exception {
         long sent = Lockquake.now();
         var mutex = (Mutex) grant.handle;
@@ -41,7 +41,7 @@ public class CuratorLock extends Lockquake.Lock {
         if (stat == null) throw new Lockquake.NotHeld("its node is gone");
         if (stat.getEphemeralOwner() != client.getZookeeperClient().getZooKeeper().getSessionId()) throw new Lockquake.Lost("another session had it");
         grant.token = stat.getCzxid();
-        grant.id = String.format("%s@%#x", mutex.name, stat.getCzxid()); // as lockquake names who has a lock
+        grant.id = String.format("%s@%#x", mutex.name, stat.getCzxid()); // lockquake's name for a holder
         return Lockquake.valid(sent, access.ttl.toNanos()) - access.param("lag_ns", 0);
     }
     @Override public void check(Lockquake.Grant grant) throws Exception { renew(grant); }

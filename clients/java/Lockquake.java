@@ -34,7 +34,7 @@ import java.util.function.IntSupplier;
 import java.util.function.LongConsumer;
 
 /**
- * The half of lockquake's control stream (docs/protocol.md) that every client needs: frames, clocks, workloads, events, points.
+ * The client side of lockquake's control stream (docs/protocol.md): frames, clocks, workloads, events, points.
  *
  * <p>A client is a class with acquire and release, and a call of {@link #main}:
  *
@@ -42,37 +42,37 @@ import java.util.function.LongConsumer;
  * class MyLock extends Lockquake.Lock {
  *     MyLock(Lockquake.Access access) { super(access); }
  *     public Lockquake.Grant acquire(String name, Duration timeout) { ... }   // returns grant(...), or throws Contended
- *     public void release(Lockquake.Grant grant) { ... }                      // throws NotHeld where the service did not have it any more
+ *     public void release(Lockquake.Grant grant) { ... }                      // throws NotHeld if the service no longer had it
  *
  *     public static void main(String[] args) { Lockquake.main("my lock", MyLock.class, Map.of("mylib", "1.2.3")); }
  * }
  * }</pre>
  *
- * <p>Standard library only, of Java 17 or later. docs/clients.md tells more.
+ * <p>Standard library only, of Java 17 or later. docs/clients.md has more.
  */
-@SuppressWarnings("serial") // no exception of it is ever written down
+@SuppressWarnings("serial") // its exceptions are never serialized
 public final class Lockquake {
     private Lockquake() {}
 
     private static final long VERSION = 1;
-    /** Validities that are no time. */
+    /** Values of valid that are not a time. */
     public static final long ENDLESS = Long.MAX_VALUE, UNKNOWN = Long.MIN_VALUE;
-    /** In what acquire returns: renew is asked for the validity at once. */
+    /** In a grant from acquire: call renew at once for the validity. */
     public static final long BY_RENEW = -1;
     private static final List<String> POINTS = List.of("before-lock", "lock-done", "before-unlock", "unlock-done"); // around acquire and release of every lock
-    private static final long BEAT = 10_000_000, STALL = 20_000_000; // ns: how often a process looks whether it runs, and the shortest stall that is told
-    private static final int ROOM = 128 << 10, CROWDED = 4 << 10; // events that may wait to be written; from how many on users who hold nothing wait
+    private static final long BEAT = 10_000_000, STALL = 20_000_000; // ns: how often a process checks that it runs, and the shortest stall that is reported
+    private static final int ROOM = 128 << 10, CROWDED = 4 << 10; // events that may wait to be written; above CROWDED of them, users without a lock pause
 
     /**
-     * Be a client of that lock, whose constructor takes an Access and connects. process is what reports call the program, libraries what its lock is made of,
-     * points what it passes to at() within acquire and release.
+     * Run a client of a lock, whose constructor takes an Access and connects. process is what reports call the program, libraries are the versions of its
+     * lock's libraries, and points are what the lock passes to at() within acquire and release.
      */
     public static void main(String process, Class<? extends Lock> lock, Map<String, String> libraries, String... points) {
-        System.setOut(System.err); // whatever a library prints must not come between the frames
+        System.setOut(System.err); // a library's output must not come between frames
         new Session(process, lock, libraries, points).serve();
     }
 
-    /** The version of a library out of what Maven leaves in its jar; "unknown" without it. */
+    /** Returns the version of a library that Maven left in its jar, or "unknown". */
     public static String version(String group, String artifact) {
         try (InputStream in = Lockquake.class.getResourceAsStream("/META-INF/maven/" + group + "/" + artifact + "/pom.properties")) {
             Properties found = new Properties();
@@ -86,10 +86,10 @@ public final class Lockquake {
     /** The time base of a run, in ns. On Linux that is CLOCK_MONOTONIC; see {@link #isMonotonic}. */
     public static long now() { return System.nanoTime(); }
 
-    /** The end of a promise of that length that was asked for at sent, less the drift that two clocks may have. */
+    /** Return the end of a TTL that was requested at sent, less the drift that two clocks may have. */
     public static long valid(long sent, long ttl) { return sent + ttl - ttl / 100 - 2_000_000; }
 
-    /** Announce a point of what the calling user does. It costs next to nothing unless it is armed. */
+    /** Announce that the calling user has reached a point. It costs next to nothing unless a point is armed. */
     public static void at(String point) {
         User user = CURRENT.get();
         if (user != null && user.armed) { user.reached(point); }
@@ -97,7 +97,7 @@ public final class Lockquake {
 
     private static final ThreadLocal<User> CURRENT = new ThreadLocal<>();
 
-    /** What it says was certainly not done. Any other exception of a lock means that nobody knows. */
+    /** The operation certainly failed. After any other exception of a lock the outcome is unknown. */
     public static class Certain extends RuntimeException {
         final String code;
 
@@ -109,17 +109,17 @@ public final class Lockquake {
         public Certain(String text) { this("other", text, null); }
     }
 
-    /** Somebody else has the lock, or the wait for it was given up, and certainly nothing was granted. */
+    /** The lock is taken, or the wait for it was given up. Certainly nothing was granted. */
     public static class Contended extends Certain {
         public Contended() { super("contended", "somebody else has it", null); }
     }
 
-    /** The service certainly does not have the grant any more. */
+    /** The service certainly no longer has the grant. */
     public static class NotHeld extends Certain {
         public NotHeld(String text) { super("not-held", text, null); }
     }
 
-    /** The grant was lost while it was in hand. */
+    /** The grant was lost while it was held. */
     public static class Lost extends Certain {
         public Lost(String text) { super("lost", text, null); }
     }
@@ -129,17 +129,17 @@ public final class Lockquake {
         public NotSent(Throwable cause) { super("connection", cause.toString(), cause); }
     }
 
-    /** The service answered that it would not do it. */
+    /** The service refused the request. */
     public static class Refused extends Certain {
         public Refused(String text) { super("unavailable", text, null); }
     }
 
-    /** The look before a write showed that the grant is lost or over, or there is nothing left to do. It is no error. */
+    /** The check before a write found the grant lost or expired, or there is nothing left to do. It does not count as an error. */
     private static final class Stopped extends Certain {
         Stopped(String text) { super(text); }
     }
 
-    /** An operation that is on record, and counted, with what came of it. */
+    /** The failure of an operation, which is recorded and counted already. */
     private static final class Failed extends RuntimeException {
         Failed(Throwable cause) { super(null, cause, false, false); }
 
@@ -147,8 +147,8 @@ public final class Lockquake {
     }
 
     /**
-     * A lock in hand. id is the service's name of it, sent the time (ns) at which the request was sent that was granted, valid the end of what was
-     * promised (ns, ENDLESS, UNKNOWN or BY_RENEW), token the fencing token or 0, handle whatever the author wants to keep.
+     * A lock that was granted. id identifies the grant at the service, sent is when the granted request was sent (ns), valid the end of the promised
+     * validity (ns, ENDLESS, UNKNOWN or BY_RENEW), token the fencing token or 0. handle is for the author's own use.
      */
     public static final class Grant {
         public String id;
@@ -166,8 +166,8 @@ public final class Lockquake {
 
     /**
      * One user's lock, with a connection of its own. Its methods are called one at a time. acquire and release are called in the user's own thread, always
-     * the same one; renew may be called in another that stands in for it. An acquire whose user gives up is interrupted. close alone may be called in another
-     * thread while a call is under way.
+     * the same one; renew may be called in another one. The acquire of a user that gives up is interrupted. Only close may be called in another thread
+     * during another call.
      */
     public abstract static class Lock {
         protected final Access access;
@@ -175,50 +175,50 @@ public final class Lockquake {
 
         protected Lock(Access access) { this.access = access; }
 
-        /** Take the lock within that time. */
+        /** Take the lock within the timeout. */
         public abstract Grant acquire(String name, Duration timeout) throws Exception;
 
-        /** Give it back. */
+        /** Give the lock back. */
         public abstract void release(Grant grant) throws Exception;
 
-        /** Optional: ask for more time, and return the new end of the validity. NotHeld and Lost say that the grant is gone. */
+        /** Optional: extend the grant, and return the new end of the validity. NotHeld and Lost mean that the grant is gone. */
         public long renew(Grant grant) throws Exception { throw new UnsupportedOperationException(); }
 
-        /** Optional: throw NotHeld where the service says that the grant is gone. */
+        /** Optional: throw NotHeld if the service says that the grant is gone. */
         public void check(Grant grant) throws Exception { throw new UnsupportedOperationException(); }
 
         /**
-         * Optional: release a lock that this object does not have, by the library's own call. last is the grant of it that the object gave back last, or
-         * null. NotHeld says that the library said no.
+         * Optional: release a lock that this object does not hold, by the library's own call. last is the latest grant of the lock that the object
+         * released, or null. NotHeld means that the library refused.
          */
         public void releaseUnheld(String name, Grant last) throws Exception { throw new UnsupportedOperationException(); }
 
-        /** Optional: override it where a grant lasts while the process lives, though nobody asks for more time, as where a session is kept alive. */
+        /** Optional: override it if grants last as long as the process lives without calls of renew, as with a session that is kept alive. */
         public void keeps() { throw new UnsupportedOperationException(); }
 
-        /** Optional: override it where the lock is at another key than the one at which lockquake asks the service for it. */
+        /** Optional: override it if the lock's key differs from the one that lockquake asks the service for. */
         public void elsewhere() { throw new UnsupportedOperationException(); }
 
-        /** Optional: arrange for tell to be run when the library says that the grant is gone. */
+        /** Optional: have tell run when the library reports that the grant is gone. */
         public void onLost(Grant grant, Runnable tell) throws Exception { throw new UnsupportedOperationException(); }
 
         /**
-         * Optional: arrange for tell to be called after each renewal that the library made by itself, with the new end of the validity. It counts from when the
-         * renewal was sent; UNKNOWN where the library does not say.
+         * Optional: have tell called after each renewal that the library makes by itself. Its argument is the new end of the validity, counted from when the
+         * renewal was sent, or UNKNOWN if the library does not say.
          */
         public void onRenewed(Grant grant, LongConsumer tell) throws Exception { throw new UnsupportedOperationException(); }
 
-        /** Free what the lock holds. A call that is under way in another thread then ends, by an exception unless it was done. */
+        /** Free the lock's resources. A call under way in another thread then ends, with an exception unless it succeeded. */
         public void close() throws Exception {}
 
-        /** A grant of the TTL that the run asks for. */
+        /** Return a grant that is valid for the TTL of the run. */
         protected final Grant grant(String id, long sent, long token, Object handle) {
             return new Grant(id, sent, valid(sent, access.ttl.toNanos()), token, handle);
         }
 
         private boolean has(String method) { return overrides(getClass(), method); }
 
-        /** Whether that class of locks has an optional method. */
+        /** Whether a class of locks has an optional method. */
         private static boolean overrides(Class<? extends Lock> lock, String method) {
             return Arrays.stream(lock.getMethods()).anyMatch(m -> m.getName().equals(method) && m.getDeclaringClass() != Lock.class && !m.isBridge());
         }
@@ -245,15 +245,15 @@ public final class Lockquake {
             this.password = frame.text("password");
         }
 
-        /** The host:port of each server of the service. */
+        /** Returns host:port of each server of the service. */
         public List<String> addresses() { return addresses("client"); }
 
-        /** The host:port of each server that has a port of that name. */
+        /** Returns host:port of each server that has a port of that name. */
         public List<String> addresses(String port) {
             return frame.trees("nodes").stream().map(n -> n.tree("addresses").text(port)).filter(a -> !a.isEmpty()).toList();
         }
 
-        /** A parameter of the backend; those that end in _ns are times in ns. */
+        /** A parameter of the backend; names that end in _ns are times in ns. */
         public long param(String name, long otherwise) { return params.number(name, otherwise); }
     }
 
@@ -276,14 +276,14 @@ public final class Lockquake {
         List<Tree> trees(String key) { return list(key).stream().map(v -> new Tree((Map<?, ?>) v)).toList(); }
     }
 
-    /** JSON as maps, lists, strings, booleans, null, and numbers: Long or BigInteger where they are whole, which a double might not hold, else Double. */
+    /** JSON as maps, lists, strings, booleans, null and numbers. Integers are Long or BigInteger, because a double might not hold them; others are Double. */
     static final class Json {
         private final String text;
         private int at;
 
         private Json(String text) { this.text = text; }
 
-        /** The object that the text is. */
+        /** Parses a text that is one object. */
         static Map<?, ?> read(String text) {
             Json json = new Json(text);
             Object value = json.value();
@@ -293,7 +293,7 @@ public final class Lockquake {
 
         private IllegalArgumentException wrong(String why) { return new IllegalArgumentException("not JSON at character " + at + ": " + why); }
 
-        /** The next character that is no space; 0 at the end. */
+        /** Returns the next character that is not a space, or 0 at the end. */
         private char peek() {
             while (at < text.length() && " \t\r\n".indexOf(text.charAt(at)) >= 0) {
                 at++;
@@ -418,7 +418,7 @@ public final class Lockquake {
                 if (c == '"' || c == '\\') {
                     out.append('\\').append(c);
                 } else if (c < ' ' || Character.isSurrogate(c)) {
-                    out.append(String.format("\\u%04x", (int) c)); // a half of a pair alone is no UTF-8
+                    out.append(String.format("\\u%04x", (int) c)); // half of a surrogate pair is not valid UTF-8
                 } else {
                     out.append(c);
                 }
@@ -427,7 +427,7 @@ public final class Lockquake {
         }
     }
 
-    /** What an event says beside its time, number, user, kind and phase. What is zero is left out. */
+    /** The fields of an event except time, number, user, kind and phase. Zero values are omitted. */
     private static final class Fields {
         final String lock;
         String code = "";
@@ -463,10 +463,10 @@ public final class Lockquake {
         }
     }
 
-    /** The number of an event, 0 where there was no room for it, and its time. */
+    /** The number and time of an event. The number is 0 if there was no room for it. */
     private record Stamp(long seq, long time) {}
 
-    /** Standard output. Each event gets its number and its time under one lock, and they are written in that order. */
+    /** Standard output. An event gets its number and its time under one lock, and events are written in that order. */
     private static final class Stream {
         private final Object mu = new Object(), out = new Object();
         private final FileOutputStream file = new FileOutputStream(FileDescriptor.out);
@@ -477,7 +477,7 @@ public final class Lockquake {
         private volatile boolean unwritten;
         private Thread flusher;
 
-        /** A frame, behind all events so far. When it returns, the frame is in the hands of the operating system. */
+        /** Writes a frame after all events so far. When it returns, the operating system has the frame. */
         void send(String type, Map<String, ?> content) {
             StringBuilder frame = new StringBuilder();
             Map<String, Object> keys = new LinkedHashMap<>(Map.of("type", type));
@@ -500,12 +500,12 @@ public final class Lockquake {
                 try {
                     file.write(bytes);
                 } catch (IOException e) {
-                    Runtime.getRuntime().halt(1); // nobody reads
+                    Runtime.getRuntime().halt(1); // the supervisor no longer reads
                 }
             }
         }
 
-        /** Records an event. With flush it is written on return. */
+        /** Records an event. With flush, it is written on return. */
         Stamp event(String user, String kind, String phase, boolean flush, Fields f) {
             Stamp s;
             synchronized (mu) {
@@ -545,7 +545,7 @@ public final class Lockquake {
             waiting++;
         }
 
-        /** Records that the user, or the process, did not run, but for what is on record. */
+        /** Records that the user or the process did not run, without the part that is on record already. */
         void still(String user, long since, long until) {
             synchronized (mu) {
                 since = Math.max(since, stood);
@@ -563,7 +563,7 @@ public final class Lockquake {
             flusher = daemon(this::keepFlushing);
         }
 
-        /** Nothing is recorded from here on. */
+        /** Stops recording. */
         void end() {
             synchronized (mu) {
                 recording = false;
@@ -577,7 +577,7 @@ public final class Lockquake {
             }
         }
 
-        /** Writes what nobody waits for, within a millisecond. */
+        /** Writes events within a millisecond, for callers that do not wait. */
         private void keepFlushing() {
             while (true) {
                 while (!unwritten) {
@@ -601,7 +601,7 @@ public final class Lockquake {
     private static final class Register {
         private final InetSocketAddress address;
         private final String guard;
-        private final Map<String, long[]> versions = new LinkedHashMap<>(); // by lock: of which hold, and the version that it read
+        private final Map<String, long[]> versions = new LinkedHashMap<>(); // by lock: the hold that read or wrote it, and the version
         private Socket socket;
 
         Register(Tree start) {
@@ -640,7 +640,7 @@ public final class Lockquake {
             try {
                 answer = new Tree(Json.read(exchange(line.append('\n').toString(), deadline)));
             } catch (IOException | RuntimeException e) {
-                close(); // a late answer must never be taken for that to another request
+                close(); // a late answer must never be taken for the answer to another request
                 throw e;
             }
             if (!answer.text("outcome").equals("ok")) { throw new Certain(answer.flag("fenced") ? "fenced" : "other", answer.text("error"), null); }
@@ -673,26 +673,26 @@ public final class Lockquake {
             return new String(answer, 0, length, StandardCharsets.UTF_8);
         }
 
-        /** In ms, at least one: 0 would be without end. */
+        /** In ms, at least one: 0 would mean no timeout. */
         private static int left(long deadline) { return (int) Math.max((deadline - now()) / 1_000_000, 1); }
 
         void close() {
             try {
                 if (socket != null) { socket.close(); }
             } catch (IOException e) {
-                // it is gone all the same
+                // it is closed nevertheless
             }
             socket = null;
         }
     }
 
-    /** What an exception means: fail (certainly not done) or info (nobody knows). */
+    /** Returns what an exception means: fail (certainly no effect) or info (unknown). */
     private static String outcome(Throwable e) { return e instanceof Certain ? "fail" : "info"; }
 
-    /** The class of an exception, by itself and by what its author made it of. */
+    /** Returns the class of an exception, from its type and supertypes. */
     private static String code(Throwable e) {
         if (e instanceof Certain c) { return c.code; }
-        if (e instanceof InterruptedException) { return "cancelled"; } // it was given up
+        if (e instanceof InterruptedException) { return "cancelled"; } // the user gave up
         String names = "";
         for (Class<?> c = e.getClass(); c != null; c = c.getSuperclass()) {
             names += c.getSimpleName().toLowerCase(Locale.ROOT) + " ";
@@ -706,22 +706,22 @@ public final class Lockquake {
         return what.getClass().getSimpleName() + ": " + what.getMessage();
     }
 
-    /** Something to do, with a number as its result. */
+    /** An action with a number as its result. */
     private interface Asked {
         long get() throws Exception;
     }
 
-    /** An order to carry out, with what its answer says. */
+    /** An action that fills in the answer to an order. */
     private interface Answering {
         void run(Map<String, Object> answer) throws Exception;
     }
 
-    /** Something to do. */
+    /** An action. */
     private interface Act {
         void run() throws Exception;
     }
 
-    /** A lock that a user has in hand. */
+    /** A lock that a user holds. */
     private static final class Hold {
         private final User user;
         private final String name;
@@ -749,12 +749,12 @@ public final class Lockquake {
 
         boolean stands() { return stands(0); }
 
-        /** Whether the grant is valid for so many nanoseconds more. */
+        /** Whether the grant stays valid for another margin nanoseconds. */
         boolean stands(long margin) {
-            return !lost && now() + margin < valid; // ENDLESS is above all times, and UNKNOWN below
+            return !lost && now() + margin < valid; // ENDLESS is later than any time, UNKNOWN earlier
         }
 
-        /** From here on the user hears of a loss, and extends the grant where it is told to. */
+        /** Subscribes to losses and renewals, and renews the grant if the start frame says so. */
         void follow() throws Exception {
             if (user.lock.tells) { user.lock.onLost(grant, this::gone); }
             if (user.lock.tellsRenewals) { user.lock.onRenewed(grant, this::renewed); }
@@ -772,7 +772,7 @@ public final class Lockquake {
                     }
                 }
             } catch (InterruptedException e) {
-                user.session.tally(e); // nobody interrupts it
+                user.session.tally(e); // never interrupted
             }
         }
 
@@ -782,7 +782,7 @@ public final class Lockquake {
         /** The grant is lost. */
         void gone() { learned("lost", () -> lost = true); }
 
-        /** Records what the library tells of the grant, until the hold is over. */
+        /** Records what the library reports about the grant, until the hold ends. */
         private void learned(String kind, Runnable change) {
             synchronized (mu) {
                 if (ended || lost) { return; }
@@ -793,10 +793,10 @@ public final class Lockquake {
             }
         }
 
-        /** Records an operation within the hold, and carries it out. */
+        /** Records an operation within the hold and carries it out. */
         private long done(String kind, boolean flush, long value, Asked what) {
             Fields f = fields().value(value);
-            if (kind.equals("release") || kind.equals("renew")) { f.valid = now() + user.session.timeout; } // when it has to end
+            if (kind.equals("release") || kind.equals("renew")) { f.valid = now() + user.session.timeout; } // deadline
             long seq = user.stream.event(user.name, kind, "invoke", flush, f).seq;
             f.valid = 0;
             long result;
@@ -839,7 +839,7 @@ public final class Lockquake {
         void release() {
             at("before-release");
             over.countDown();
-            synchronized (user.call) { // a renewal under way has ended
+            synchronized (user.call) { // after this no renewal is under way
                 synchronized (mu) {
                     ended = true;
                 }
@@ -850,7 +850,7 @@ public final class Lockquake {
             }
         }
 
-        /** Ends the hold of a lock that is closed. */
+        /** Ends the hold of a lock that its user closed. */
         void giveAway() {
             over.countDown();
             synchronized (mu) {
@@ -884,7 +884,7 @@ public final class Lockquake {
         }
     }
 
-    /** One lock user. It runs a workload, or does what it is told. */
+    /** One lock user. It runs a workload or carries out orders. */
     private static final class User {
         private final Session session;
         private final Stream stream;
@@ -893,19 +893,19 @@ public final class Lockquake {
         private final SplittableRandom random;
         private final Object call = new Object();
         private final Map<Integer, Hold> holds = new LinkedHashMap<>();
-        private final Map<Integer, Grant> given = new LinkedHashMap<>(); // what it released last
-        private final Map<String, String> points = new LinkedHashMap<>(); // armed ones, with what is to be done there; guarded by the session
+        private final Map<Integer, Grant> given = new LinkedHashMap<>(); // the grant it released last, by lock
+        private final Map<String, String> points = new LinkedHashMap<>(); // armed points and their actions; guarded by the session
         private final Semaphore let = new Semaphore(0);
         private volatile boolean armed;
         private String waiting; // at a point; guarded by the session
-        private LinkedBlockingQueue<Tree> orders; // of a user that is told what to do; an empty one is the last
+        private LinkedBlockingQueue<Tree> orders; // of a user that carries out orders; an empty order is the last
         private volatile Lock lock;
         private volatile Register register;
         private final Object mu = new Object();
         private volatile long cycles, lag;
         private long free;
-        private Thread asking; // whose acquire is under way, guarded by mu; null: none
-        private long under; // the number of its invoke; 0 where there was no room for it
+        private Thread asking; // the thread whose acquire is under way, or null; guarded by mu
+        private long under; // the number of its invoke; 0 if there was no room for it
         private volatile boolean closed;
 
         User(Session session, int number) {
@@ -928,7 +928,7 @@ public final class Lockquake {
             if (intended != 0) { lag = Math.max(lag, now() - Math.max(intended, free)); }
             String of = session.locks.get(index);
             Fields invoke = new Fields(of).value(intended);
-            invoke.valid = now() + timeout; // when it has to end
+            invoke.valid = now() + timeout; // deadline
             Stamp asked = stream.event(name, "acquire", "invoke", false, invoke);
             Grant g;
             try {
@@ -983,11 +983,11 @@ public final class Lockquake {
             synchronized (mu) {
                 asking = thread;
                 under = op;
-                if (thread == null) { Thread.interrupted(); } // an acquire that did not mind is over all the same
+                if (thread == null) { Thread.interrupted(); } // the acquire may have ended without noticing the interrupt
             }
         }
 
-        /** Interrupts the acquire that is under way. That is on record before it is done. */
+        /** Interrupts the acquire that is under way. The cancel is recorded before the interrupt. */
         void giveUp() {
             synchronized (mu) {
                 if (asking == null) { throw new Certain("no acquire is under way"); }
@@ -998,7 +998,7 @@ public final class Lockquake {
             }
         }
 
-        /** Closes the lock, beside a call that is under way. What it has in hand ends here: nobody knows whether the service still keeps it. */
+        /** Closes the lock, possibly during another call. The user's holds end here, because it is unknown whether the service still keeps them. */
         private void close(long timeout) {
             List<Hold> held;
             synchronized (mu) {
@@ -1009,7 +1009,7 @@ public final class Lockquake {
             }
             held.forEach(Hold::giveAway);
             Fields f = new Fields("");
-            f.valid = now() + timeout; // when it has to end
+            f.valid = now() + timeout; // deadline
             long seq = stream.event(name, "close", "invoke", true, f).seq;
             f.valid = 0;
             try {
@@ -1021,14 +1021,14 @@ public final class Lockquake {
             if (seq > 0) { stream.event(name, "close", "ok", false, f); }
         }
 
-        /** Releases a lock that the user does not have in hand. */
+        /** Releases a lock that the user does not hold. */
         private void releaseUnheld(int index, Hold hold, long timeout) {
             String of = session.locks.get(index);
             if (!lock.has("releaseUnheld")) { throw new Certain("this lock cannot be asked to release what it does not have"); }
             if (hold != null) { throw new Certain("user " + number + " has " + of + " in hand: want release"); }
             synchronized (call) {
                 Fields f = new Fields(of);
-                f.valid = now() + timeout; // when it has to end
+                f.valid = now() + timeout; // deadline
                 long seq = stream.event(name, "release-unheld", "invoke", true, f).seq;
                 f.valid = 0;
                 try {
@@ -1060,12 +1060,12 @@ public final class Lockquake {
                 waiting = point;
                 let.drainPermits();
             }
-            if (session.halted()) { // from here on a stop finds the user waiting
+            if (session.halted()) { // a later stop finds the user waiting
                 return;
             }
             stream.send("point", Map.of("user", number, "point", point, "time", now()));
             if (action.equals("die")) {
-                Runtime.getRuntime().halt(137); // Java has no signal for itself; this runs no hook and closes nothing either
+                Runtime.getRuntime().halt(137); // Java cannot send itself a signal; halt runs no hooks and closes nothing either
             }
             let.acquireUninterruptibly();
             synchronized (session) {
@@ -1073,7 +1073,7 @@ public final class Lockquake {
             }
         }
 
-        /** The life of a user with a workload. */
+        /** Runs a user with a workload. */
         void live() {
             CURRENT.set(this);
             try {
@@ -1085,7 +1085,7 @@ public final class Lockquake {
             }
         }
 
-        /** The life of a user that is told what to do. */
+        /** Runs a user that carries out orders. */
         void obey() {
             CURRENT.set(this);
             try {
@@ -1094,14 +1094,14 @@ public final class Lockquake {
                     answer(order, answer -> carryOut(one, answer));
                 }
             } catch (InterruptedException e) {
-                session.tally(e); // nobody interrupts it
+                session.tally(e); // never interrupted
             }
             for (Hold h : holds.values()) {
                 session.attempt(h::release);
             }
         }
 
-        /** Does what an order says, and sends what came of it. */
+        /** Carries out an order and sends the result. */
         private void answer(Tree order, Answering what) {
             Map<String, Object> answer = new LinkedHashMap<>();
             answer.put("id", order.number("id", 0));
@@ -1117,7 +1117,7 @@ public final class Lockquake {
             stream.send("result", answer);
         }
 
-        /** Closes the lock whatever is under way. */
+        /** Closes the lock even if another call is under way. */
         void closeNow(Tree order) { answer(order, answer -> close(timeoutOf(order))); }
 
         private long timeoutOf(Tree order) { return order.number("timeout_ns", 0) > 0 ? order.number("timeout_ns", 0) : session.timeout; }
@@ -1160,7 +1160,7 @@ public final class Lockquake {
             }
         }
 
-        /** Keeps what was granted, unless the lock was closed meanwhile. */
+        /** Keeps a new hold, unless the lock was closed meanwhile. */
         private void keep(int index, Hold h) {
             boolean late;
             synchronized (mu) {
@@ -1170,7 +1170,7 @@ public final class Lockquake {
             if (late) { h.giveAway(); }
         }
 
-        /** Forgets a grant that is lost or over. */
+        /** Forgets a grant that is lost or expired. */
         private void abandon(Hold h) {
             if (h.stands()) { throw new Certain("user " + number + " has " + h.name + " in hand already"); }
             h.over.countDown();
@@ -1178,7 +1178,7 @@ public final class Lockquake {
         }
     }
 
-    // The workloads, each as one user's life. A cycle that has begun is finished, its grant given back.
+    // The workloads, each for one user. A cycle that has begun is finished, and its grant released.
 
     private interface Life {
         void run(Session s, User u) throws Exception;
@@ -1193,7 +1193,7 @@ public final class Lockquake {
             "inventory", Lockquake::inventory, "booking", Lockquake::booking, "balance", Lockquake::balance,
             "hold-renew", Lockquake::holdRenew, "stampede", Lockquake::stampede, "spread", Lockquake::spread, "once", Lockquake::once);
 
-    /** Cycle after cycle until the stop, with a pause after one that did not get the lock. */
+    /** Runs cycles until the stop, and pauses after one that did not get the lock. */
     private static void closed(Session s, User u, Act cycle) throws Exception {
         while (!s.halted()) {
             if (!s.attempt(cycle)) { s.sleep(u.random.nextLong(5_000_000, 15_000_000)); }
@@ -1201,7 +1201,7 @@ public final class Lockquake {
         }
     }
 
-    /** Closed cycles, each of which does something under the lock. */
+    /** Runs closed cycles that do some work under the lock. */
     private static void inside(Session s, User u, IntSupplier choose, Inside work) throws Exception {
         closed(s, u, () -> {
             Hold h = u.acquire(choose.getAsInt(), 0);
@@ -1285,7 +1285,7 @@ public final class Lockquake {
         closed(s, u, () -> {
             int one = u.random.nextInt(accounts), other = (one + 1 + u.random.nextInt(accounts - 1)) % accounts;
             long amount = u.random.nextLong(1, s.params.number("amount", 1) + 1) * (u.random.nextBoolean() ? 1 : -1);
-            Hold first = u.acquire(Math.min(one, other), 0); // no two wait for each other
+            Hold first = u.acquire(Math.min(one, other), 0); // locks are taken in order, so that no two users deadlock
             try {
                 Hold second = u.acquire(Math.max(one, other), 0);
                 s.attempt(() -> {
@@ -1315,7 +1315,7 @@ public final class Lockquake {
         void run(Hold h, long at) throws Exception;
     }
 
-    /** Something under a lock at the moments that all users share: the pieces of work take the locks in turn. */
+    /** Does some work under a lock at moments that all users share. The rounds take the locks in turn. */
     private static void rounds(Session s, User u, long locks, Round round) throws Exception {
         long every = s.params.number("every", 1);
         while (!s.halted()) {
@@ -1374,7 +1374,7 @@ public final class Lockquake {
         private volatile long timeout, go, longest;
         private volatile int firstUser;
         private Duration cpu = Duration.ZERO;
-        private SplittableRandom arrivals; // of an open loop, with the next two; guarded by turn
+        private SplittableRandom arrivals; // of an open loop; guarded by turn, as are the next fields
         private double gap, arrival;
         private long skipped;
 
@@ -1385,7 +1385,7 @@ public final class Lockquake {
             this.announced.addAll(Arrays.asList(points));
         }
 
-        /** The client's life. The main thread reads frames; it never waits for anything else. */
+        /** Runs the client. The main thread reads frames and never waits for anything else. */
         void serve() {
             fatal(() -> {
                 stream.send("hello", hello());
@@ -1426,7 +1426,7 @@ public final class Lockquake {
             h.put("process", process);
             h.put("software", "Java " + System.getProperty("java.version"));
             h.put("libraries", libraries);
-            h.put("boot_id", shared ? Files.readString(Path.of("/proc/sys/kernel/random/boot_id")).strip() : ""); // without it lockquake measures
+            h.put("boot_id", shared ? Files.readString(Path.of("/proc/sys/kernel/random/boot_id")).strip() : ""); // without it lockquake measures the clock
             h.put("time_ns", shared ? Files.readSymbolicLink(Path.of("/proc/self/ns/time")).toString() : "");
             h.put("now", now());
             h.put("formats", List.of("jsonl"));
@@ -1444,18 +1444,18 @@ public final class Lockquake {
             return h;
         }
 
-        /** A lock for a user. */
+        /** Returns a connected lock for a user. */
         Lock connected() throws Exception {
             try {
                 var constructor = lock.getDeclaredConstructor(Access.class);
-                constructor.setAccessible(true); // its class may be a private one
+                constructor.setAccessible(true); // its class may be private
                 return constructor.newInstance(access);
             } catch (InvocationTargetException e) {
                 throw e.getCause() instanceof Exception cause ? cause : e;
             }
         }
 
-        /** Do it, or end. */
+        /** Run an action; if it fails, end the client. */
         private void fatal(Act what) {
             try {
                 what.run();
@@ -1517,7 +1517,7 @@ public final class Lockquake {
             stream.send("result", answer);
         }
 
-        /** What is wrong with an order; "" of one that is carried out; null of one that its user will answer. */
+        /** Returns what is wrong with an order, "" if it was carried out, or null if its user will answer it. */
         private String takeOrder(Tree order) {
             String what = order.text("do"), point = order.text("point"), action = order.text("action");
             long number = order.number("user", 0), lock = order.number("lock", 0);
@@ -1564,7 +1564,7 @@ public final class Lockquake {
             return null;
         }
 
-        /** Do it, and tell whether it was done; an error is counted. */
+        /** Run an action and report whether it succeeded. An error is counted. */
         boolean attempt(Act what) {
             try {
                 what.run();
@@ -1586,22 +1586,22 @@ public final class Lockquake {
 
         boolean halted() { return halt.getCount() == 0; }
 
-        /** Waits, but not beyond the stop. */
+        /** Waits, at most until the stop. */
         void sleep(long ns) {
             try {
                 if (ns > 0) { halt.await(ns, TimeUnit.NANOSECONDS); }
             } catch (InterruptedException e) {
-                tally(e); // nobody interrupts it
+                tally(e); // never interrupted
             }
         }
 
-        /** The same; true where the time was reached. */
+        /** Waits until a time; true if it came before the stop. */
         boolean sleepUntil(long t) {
             sleep(t - now());
             return !halted();
         }
 
-        /** The next arrival of an open loop, when it is due; 0 at the stop. One user waits for it, the others for their turn. */
+        /** Waits for the next arrival of an open loop, and returns 0 at the stop. One user waits for it; the others wait for their turn. */
         long nextArrival() {
             synchronized (turn) {
                 if (arrivals == null) {
@@ -1625,7 +1625,7 @@ public final class Lockquake {
             return arrivals.nextExponential() * gap;
         }
 
-        /** Notices when the process does not run. */
+        /** Records when the process did not run. */
         private void watchSelf() {
             String user = "client-" + (start.number("index", 0) + 1) + "/0";
             for (long last = now(), t; ; last = t) {
@@ -1636,7 +1636,7 @@ public final class Lockquake {
             }
         }
 
-        /** Ends the users in order, sends what is left, and says goodbye. */
+        /** Ends the users, sends what is left, and says goodbye. */
         private void finish() throws InterruptedException {
             long ended = now();
             halt.countDown();
@@ -1677,8 +1677,8 @@ public final class Lockquake {
     }
 
     /**
-     * Whether now() is CLOCK_MONOTONIC. Java promises no origin of nanoTime. HotSpot reads that clock on Linux; here it is compared with what
-     * the kernel says of its own time, in hundredths of a second. On a machine that slept meanwhile the two differ although it is, and lockquake measures then.
+     * Whether now() is CLOCK_MONOTONIC. Java does not specify the origin of nanoTime; HotSpot reads that clock on Linux. So nanoTime is compared with
+     * /proc/uptime, which has hundredths of a second. After a suspend the two differ on any JVM, and lockquake measures the clock instead.
      */
     private static boolean isMonotonic() throws IOException {
         long before = now();

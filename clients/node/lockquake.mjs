@@ -1,5 +1,4 @@
-// The half of lockquake's control stream (docs/protocol.md) that every client needs: frames, clocks, workloads, events,
-// points.
+// The client side of lockquake's control stream (docs/protocol.md): frames, clocks, workloads, events, points.
 //
 // A client is a class with acquire and release, and a call of main:
 //
@@ -7,13 +6,13 @@
 //
 //     class MyLock extends lockquake.Lock {
 //       async acquire(name, timeout) { ... }    // returns this.grant(...), or throws Contended
-//       async release(grant) { ... }            // throws NotHeld where the service did not have it any more
+//       async release(grant) { ... }            // throws NotHeld if the service no longer had it
 //     }
 //
 //     lockquake.main(MyLock, "my lock", { mylib: "1.2.3" });
 //
-// Node 18 or later, and nothing else. Times are BigInts, in ns; durations of the interface are numbers, in ms.
-// docs/clients.md tells more.
+// Needs only Node 18 or later. Times are BigInts, in ns; durations of the interface are numbers, in ms.
+// docs/clients.md has more.
 import { Console } from "node:console";
 import { createHash } from "node:crypto";
 import { readFileSync, readlinkSync } from "node:fs";
@@ -22,33 +21,33 @@ import { basename } from "node:path";
 import { setImmediate, setTimeout as pause } from "node:timers/promises";
 
 const VERSION = 1;
-export const ENDLESS = "endless", UNKNOWN = "unknown"; // validities that are no time
-export const BY_RENEW = "by renew"; // in what acquire returns: renew is asked for it at once
-const POINTS = ["before-lock", "lock-done", "before-unlock", "unlock-done"]; // around acquire and release of every lock
-const BEAT = 10; // ms: how often a process looks whether it runs
-const STALL = 20_000_000n; // ns: the shortest stall that is told
-const ROOM = 128 << 10; // events that may wait to be written
-const CROWDED = 4 << 10; // from how many on users who hold nothing wait
+export const ENDLESS = "endless", UNKNOWN = "unknown"; // values of valid that are not a time
+export const BY_RENEW = "by renew"; // in a grant: call renew at once for the validity
+const POINTS = ["before-lock", "lock-done", "before-unlock", "unlock-done"]; // announced around acquire and release of every lock
+const BEAT = 10; // ms: how often a process checks that it runs
+const STALL = 20_000_000n; // ns: the shortest stall that is reported
+const ROOM = 128 << 10; // number of events that may wait to be written
+const CROWDED = 4 << 10; // above this number, users without a lock pause
 
 /** CLOCK_MONOTONIC in ns, the time base of a run. */
 export const now = () => process.hrtime.bigint();
 
-/** What it says was certainly not done. Any other error of a lock means that nobody knows. */
+/** The operation certainly failed. After any other error of a lock the outcome is unknown. */
 export class Certain extends Error {
   static code = "other";
 }
 
-/** Somebody else has the lock, or the wait for it was given up, and certainly nothing was granted. */
+/** The lock is taken, or the wait for it was given up. Certainly nothing was granted. */
 export class Contended extends Certain {
   static code = "contended";
 }
 
-/** The service certainly does not have the grant any more. */
+/** The service certainly no longer has the grant. */
 export class NotHeld extends Certain {
   static code = "not-held";
 }
 
-/** The grant was lost while it was in hand. */
+/** The grant was lost while it was held. */
 export class Lost extends Certain {
   static code = "lost";
 }
@@ -58,7 +57,7 @@ export class NotSent extends Certain {
   static code = "connection";
 }
 
-/** The service answered that it would not do it. */
+/** The service refused the request. */
 export class Refused extends Certain {
   static code = "unavailable";
 }
@@ -68,16 +67,16 @@ class Fenced extends Certain {
   static code = "fenced";
 }
 
-/** The wait was given up because it was told to end, and nobody knows whether the lock was granted. */
+/** The wait was cancelled, and it is unknown whether the lock was granted. */
 export class Cancelled extends Error {}
 
-/** The look before a write showed that the grant is lost or over, or there is nothing left to do. It is no error. */
+/** The check before a write found the grant lost or expired, or nothing is left to do. It is not counted as an error. */
 class Stopped extends Certain {}
 
 /**
- * A lock in hand. id is the service's name of it, sent the time at which the request was sent that was granted, valid
- * the end of what was promised (a time, ENDLESS, UNKNOWN or BY_RENEW), token the fencing token or 0, handle whatever
- * the author wants to keep.
+ * A lock that was granted. id identifies the grant at the service, sent is when the granted request was sent, valid the
+ * end of the promised validity (a time, ENDLESS, UNKNOWN or BY_RENEW), token the fencing token or 0. handle is for the
+ * author's own use.
  */
 export class Grant {
   constructor(id, sent, valid, { token = 0, handle } = {}) {
@@ -86,25 +85,24 @@ export class Grant {
 }
 
 /**
- * One user's lock, with a connection of its own. Its methods are called one at a time, but for cancel and close, which
- * may be called while another call is under way. They may be async. Optional ones,
- * which an author adds:
+ * One user's lock, with a connection of its own. Its methods are called one at a time. Only cancel and close may be
+ * called during another call. Methods may be async. Optional ones that an author may add:
  *
- * - renew(grant) asks for more time, and returns the new end of the validity. NotHeld and Lost: the grant is gone.
- * - check(grant) throws NotHeld where the service says that the grant is gone.
- * - releaseUnheld(name, last) releases a lock that this object does not have, by the library's own call. last is the
- *   grant of it that the object gave back last, or undefined. NotHeld: the library said no.
- * - onLost(grant, tell) arranges for tell() to be called when the library says that the grant is gone.
- * - onRenewed(grant, tell) arranges for tell(valid) to be called after each renewal that the library made by itself,
- *   with the new end of the validity. It counts from when the renewal was sent; UNKNOWN: the library does not say.
- * - cancel() has the acquire that is under way end: by Cancelled, or Contended where certainly nothing was granted.
+ * - renew(grant) extends the grant and returns the new end of the validity. NotHeld and Lost: the grant is gone.
+ * - check(grant) throws NotHeld if the service says that the grant is gone.
+ * - releaseUnheld(name, last) releases a lock that this object does not hold, by the library's own call. last is the
+ *   latest grant of the lock that the object released, or undefined. NotHeld: the library refused.
+ * - onLost(grant, tell) has tell() called when the library reports that the grant is gone.
+ * - onRenewed(grant, tell) has tell(valid) called after each renewal that the library makes by itself. valid is the new
+ *   end of the validity, counted from when the renewal was sent, or UNKNOWN if the library does not say.
+ * - cancel() ends the acquire that is under way. It throws Cancelled, or Contended if certainly nothing was granted.
  */
 export class Lock {
-  /** Whether a grant lasts while the process lives, though nobody asks for more time, as of a session kept alive. */
+  /** Whether grants last as long as the process lives without calls of renew, as with a session that is kept alive. */
   static keeps = false;
-  /** Whether the lock is at another key than the one at which lockquake asks the service for it. */
+  /** Whether the lock's key differs from the one that lockquake asks for. */
   static elsewhere = false;
-  /** More names than POINTS, in the order in which the lock passes them to at(). The first in release: "before-...". */
+  /** Further points, in the order in which the lock passes them to at(). The first one in release begins with "before-". */
   static points = [];
 
   constructor(access) {
@@ -114,25 +112,25 @@ export class Lock {
   /** Reach the service. */
   connect() {}
 
-  /** Take the lock, within so many ms. Returns a grant. */
+  /** Take the lock within timeout ms and return a grant. */
   acquire(name, timeout) {
     throw new Error(`no acquire of ${name} within ${timeout} ms is written`);
   }
 
-  /** Give it back. */
+  /** Give the lock back. */
   release(grant) {
     throw new Error(`no release of ${grant.id} is written`);
   }
 
-  /** Free what the lock holds. A call that is under way then ends, by an error unless it was done. */
+  /** Free the lock's resources. A call under way then ends, with an error unless it succeeded. */
   close() {}
 
-  /** A grant of the TTL that the run asks for. */
+  /** Return a grant that is valid for the TTL of the run. */
   grant(id, sent, more) {
     return new Grant(id, sent, valid(sent, this.access.ttlNs), more);
   }
 
-  /** Announce a point of what the user does: to be awaited. It costs next to nothing unless it is armed. */
+  /** Announce that the user has reached a point. Await it. It costs next to nothing unless the point is armed. */
   at(point) {
     return owners.get(this)?.at(point);
   }
@@ -140,7 +138,7 @@ export class Lock {
 
 const owners = new WeakMap(); // the user of each lock
 
-/** The end of a promise of that length that was asked for at sent, less the drift that two clocks may have. */
+/** Return the end of a TTL that was requested at sent, less the drift that two clocks may have. */
 export const valid = (sent, ttlNs) => BigInt(sent) + ttlNs - ttlNs / 100n - 2_000_000n;
 
 /** How to reach the service. */
@@ -153,11 +151,11 @@ class Access {
     this.client = frame.client ?? 0;
     this.user = frame.user ?? "";
     this.password = frame.password ?? "";
-    this.params = frame.params ?? {}; // of the backend; those that end in _ns are times in ns
+    this.params = frame.params ?? {}; // of the backend; names that end in _ns are times in ns
     this.timeout = (this.params.timeout_ns ?? 1e9) / 1e6; // of one request, in ms
   }
 
-  /** The {host, port} of each server that has a port of that name. */
+  /** Returns {host, port} of each server that has a port of that name. */
   addresses(port = "client") {
     return (this.frame.nodes ?? []).map((n) => n.addresses[port]).filter(Boolean).map(split);
   }
@@ -168,7 +166,7 @@ function split(address) {
   return { host: address.slice(0, i), port: Number(address.slice(i + 1)) };
 }
 
-/** Something that happens, and is waited for. */
+/** An event that can be awaited. */
 class Flag {
   up = false;
   waiting = new Set();
@@ -178,7 +176,7 @@ class Flag {
     for (const wake of this.waiting) wake();
   }
 
-  /** Waits for it, or for so many ms. */
+  /** Waits for it, or for a number of ms. */
   wait(ms) {
     return new Promise((resolve) => {
       if (this.up) return resolve();
@@ -193,7 +191,7 @@ class Flag {
   }
 }
 
-/** One after the other. */
+/** Runs tasks one after the other. */
 class Turns {
   last = Promise.resolve();
 
@@ -211,7 +209,7 @@ class Random {
     this.state = [0, 4, 8, 12].map((i) => digest.readInt32LE(i));
   }
 
-  /** From 0 to 1, and less than that. */
+  /** In [0, 1). */
   next() {
     let [a, b, c, d] = this.state;
     const sum = (((a + b) | 0) + d) | 0;
@@ -219,7 +217,7 @@ class Random {
     return (sum >>> 0) / 2 ** 32;
   }
 
-  /** From 0 to n, and less than that. */
+  /** In [0, n). */
   below(n) {
     return Math.floor(this.next() * n);
   }
@@ -238,17 +236,17 @@ function encode(x) {
   return `{${told.map(([key, value]) => `${JSON.stringify(key)}:${encode(value)}`)}}`;
 }
 
-/** What JSON says, with integers that no number holds as BigInts. */
+/** Parses JSON; integers that a number cannot hold become BigInts. */
 function decode(text) {
   if (!/\d{16}/.test(text)) return JSON.parse(text);
   const marked = text.replace(/"(?:[^"\\]|\\.)*"|-?\d{16,}(?![\d.eE])/g, (m) => (m[0] === '"' ? m : `"\\u0000${m}"`));
   return JSON.parse(marked, (_, v) => (typeof v === "string" && v[0] === "\0" ? BigInt(v.slice(1)) : v));
 }
 
-/** Standard output. Events get their numbers and their times in the order in which they are written. */
+/** Standard output. Events are written in the order of their numbers and times. */
 class Stream {
   lines = [];
-  waiting = []; // for the lines so far to be written
+  waiting = []; // callers that wait for the lines so far
   writing = false;
   scheduled = false;
   recording = false;
@@ -258,7 +256,7 @@ class Stream {
   dropped = 0;
   silent = 0;
 
-  /** A frame, behind all events so far. When the promise is kept, the frame is in the hands of the operating system. */
+  /** Writes a frame after all events so far. When the promise resolves, the operating system has the frame. */
   send(type, content = {}) {
     this.lines.push(`{"type":"${type}","${type}":${encode(content)}}\n`);
     return this.flush();
@@ -271,7 +269,7 @@ class Stream {
     });
   }
 
-  /** Writes what there is. One write is under way at a time, and does not hold up the loop. */
+  /** Writes the waiting lines. Only one write is under way at a time, and it does not block the event loop. */
   write() {
     if (this.writing || this.lines.length === 0) {
       if (!this.writing) this.waiting.splice(0).forEach((wake) => wake());
@@ -286,7 +284,7 @@ class Stream {
     });
   }
 
-  /** Records an event and returns its number, 0 where there was no room for it, and its time. */
+  /** Records an event and returns its number and time. The number is 0 if there was no room for it. */
   event(user, kind, phase, fields) {
     const t = later(now(), this.last);
     if (!this.recording) return [0, t];
@@ -310,7 +308,7 @@ class Stream {
     return [this.seq, t];
   }
 
-  /** The same; it is written when the promise is kept. */
+  /** Records an event; it is written when the promise resolves. */
   async flushed(user, kind, phase, fields) {
     const [seq, t] = this.event(user, kind, phase, fields);
     if (seq) {
@@ -332,20 +330,20 @@ class Stream {
     this.lines.push(`{"type":"event","event":{${line.slice(1)}}}\n`);
   }
 
-  /** Records that the user, or the process, did not run, but for what is on record. */
+  /** Records that the user or the process did not run, without the part that is on record already. */
   still(user, since, until) {
     const stood = until - later(since, this.stood);
     if (stood > STALL) this.stood = this.event(user, "stall", "info", { value: stood })[1];
   }
 
-  /** Records no more, and tells how many events there were and how many had no room. */
+  /** Stops recording, and returns how many events there were and how many were dropped for lack of room. */
   end() {
     this.recording = false;
     return { recorded: this.seq, dropped: this.dropped };
   }
 }
 
-const output = process.stdout; // of the protocol alone, once main has begun
+const output = process.stdout; // for the protocol only, once main has begun
 const later = (a, b) => (a > b ? a : b);
 
 /** A user's connection to the resource. Values are BigInts. */
@@ -382,8 +380,8 @@ class Register {
   }
 
   /**
-   * Sends the line and returns the next one. Unless that came the connection is closed: a late answer must never be
-   * taken for that to another request.
+   * Sends a line and returns the answer. If none comes, it closes the connection: a late answer must never be taken for
+   * the answer to another request.
    */
   exchange(line, timeout) {
     const socket = this.connected();
@@ -411,7 +409,7 @@ class Register {
   connected() {
     if (!this.socket || this.socket.destroyed) {
       this.socket = connect({ ...this.address, noDelay: true });
-      this.socket.setEncoding("utf8").on("error", () => {}); // also while nobody asks
+      this.socket.setEncoding("utf8").on("error", () => {}); // also between requests
     }
     return this.socket;
   }
@@ -422,7 +420,7 @@ class Register {
   }
 }
 
-/** What an error means: certainly not done, or nobody knows; and its class. */
+/** Returns what an error means, fail (certainly no effect) or info (unknown), and its class. */
 function outcome(err) {
   if (err instanceof Certain) return ["fail", err.constructor.code];
   const kind = `${nameOf(err)} ${err?.code ?? ""}`;
@@ -434,7 +432,7 @@ function outcome(err) {
 
 const nameOf = (err) => (err?.name && err.name !== "Error" ? err.name : err?.constructor?.name ?? typeof err);
 
-/** What is said of an error: where in the program it came up, unless it is one of those that the lock is to throw. */
+/** Returns the text of an error, with its place in the program unless it is a Certain. */
 function told(err) {
   const text = `${nameOf(err)}: ${err?.message ?? err}`;
   const program = basename(process.argv[1] ?? "");
@@ -442,7 +440,7 @@ function told(err) {
   return err instanceof Certain || !line ? text : `${text} (${program}, line ${line})`;
 }
 
-/** A lock that a user has in hand. */
+/** A lock that a user holds. */
 class Hold {
   lost = false;
   ended = false;
@@ -455,12 +453,12 @@ class Hold {
     this.fields = { lock: this.name, grant: op, token: grant.token };
   }
 
-  /** Whether the grant is valid for so many nanoseconds more. */
+  /** Whether the grant stays valid for another margin nanoseconds. */
   stands(margin = 0) {
     return !this.lost && (this.valid === ENDLESS || (this.valid !== UNKNOWN && now() + BigInt(margin) < this.valid));
   }
 
-  /** From here on the user hears of a loss, and extends the grant where it is told to. */
+  /** Subscribes to losses and renewals, and renews the grant if the start frame says so. */
   async follow() {
     const lock = this.user.lock;
     await lock.onLost?.(this.grant, () => this.gone());
@@ -475,7 +473,7 @@ class Hold {
       try {
         await this.renew();
       } catch (err) {
-        if (err instanceof Lost || err instanceof NotHeld) return; // any other is recorded and counted
+        if (err instanceof Lost || err instanceof NotHeld) return; // other errors are recorded and counted
       }
     }
   }
@@ -485,14 +483,14 @@ class Hold {
     this.learned("lost", { lost: true });
   }
 
-  /** Records what the library tells of the grant, until the hold is over. */
+  /** Records what the library reports about the grant, until the hold ends. */
   learned(kind, change) {
     if (this.ended || this.lost) return;
     Object.assign(this, change);
     this.user.stream.event(this.user.name, kind, "info", { valid: this.valid, value: now(), ...this.fields });
   }
 
-  /** Carries out an operation whose invoke is on record. work returns its result and the fields of its ok. */
+  /** Carries out an operation whose invoke is recorded. work returns its result and the fields of its ok record. */
   async done(kind, seq, work, fields) {
     let result, more;
     try {
@@ -533,7 +531,7 @@ class Hold {
   async release(timeout) {
     await this.user.at("before-release");
     this.over.raise();
-    return this.user.call.take(async () => { // a renewal under way has ended
+    return this.user.call.take(async () => { // after this no renewal is under way
       this.ended = true;
       const { stream, name } = this.user;
       const fields = { ...this.fields, valid: this.user.deadline(timeout) };
@@ -542,7 +540,7 @@ class Hold {
     });
   }
 
-  /** Ends the hold of a lock that is closed: nobody knows whether the service still keeps it. */
+  /** Ends the hold of a lock that its user closed. It is unknown whether the service still keeps it. */
   async giveAway() {
     const { stream, name } = this.user;
     this.over.raise();
@@ -575,19 +573,19 @@ class Hold {
   }
 }
 
-/** One lock user. It runs a workload, or does what it is told. */
+/** One lock user. It runs a workload or carries out orders. */
 class User {
-  holds = new Map(); // by the number of the lock
-  given = new Map(); // what it released last, by the same
+  holds = new Map(); // by number of the lock
+  given = new Map(); // the grant it released last, by number of the lock
   call = new Turns(); // of the lock's methods
   orders = new Turns();
   ordered = false;
   cycles = 0;
   lag = 0n;
   free = 0n;
-  armed = new Map(); // what points are armed with
+  armed = new Map(); // actions of the armed points
   waiting = null;
-  go = new Flag(); // on from the point where it waits
+  go = new Flag(); // lets the user go on from its point
   under = null; // the number of the acquire that is under way
   closed = false;
 
@@ -608,12 +606,12 @@ class User {
     if (s.start.resource) this.register ??= new Register(s.start.resource);
   }
 
-  /** When a call that begins now must end. */
+  /** Returns when a call that begins now must end. */
   deadline(timeout = this.session.timeout) {
     return now() + BigInt(Math.round(timeout * 1e6));
   }
 
-  /** Has the user wait or die at its next passage of a point. Returns why it cannot. */
+  /** Makes the user wait or die when it next reaches a point. Returns why it cannot. */
   arm({ point, action }) {
     if (!point || !["wait", "die"].includes(action)) return "arm wants a point, and wait or die as its action";
     this.armed.set(point, action);
@@ -627,7 +625,7 @@ class User {
     this.go.raise();
   }
 
-  /** Tells the acquire that is under way to end. That is on record before it is told. */
+  /** Cancels the acquire that is under way. The cancel is recorded before the acquire learns of it. */
   async giveUp() {
     const op = this.under;
     if (op === null) throw new Certain("no acquire is under way");
@@ -636,7 +634,7 @@ class User {
     if (this.under === op) await this.lock.cancel();
   }
 
-  /** Closes the lock, beside a call that is under way. What it has in hand ends here. */
+  /** Closes the lock, possibly during another call. The user's holds end here. */
   async close(timeout) {
     const held = [...this.holds.values()];
     this.closed = true;
@@ -652,7 +650,7 @@ class User {
     if (op) this.stream.event(this.name, "close", "ok", { op });
   }
 
-  /** Releases a lock that the user does not have in hand. */
+  /** Releases a lock that the user does not hold. */
   releaseUnheld(lock, hold, timeout) {
     const name = this.session.locks[lock];
     if (!this.lock.releaseUnheld) throw new Certain("this lock cannot be asked to release what it does not have");
@@ -671,7 +669,7 @@ class User {
   }
 
   async acquire(lock, intended = 0n, timeout = this.session.timeout) {
-    await setImmediate(); // a lock that never waits must not keep the loop from all else
+    await setImmediate(); // a lock that never waits must not block the event loop
     while (this.stream.lines.length > CROWDED && !this.session.halt.up) await pause(1);
     if (intended) this.lag = later(this.lag, now() - later(intended, this.free));
     const name = this.session.locks[lock];
@@ -733,31 +731,31 @@ class User {
   async reached(point) {
     const action = this.armed.get(point);
     if (!this.armed.delete(point) || this.session.halt.up) return;
-    this.go = new Flag(); // from here on a stop finds the user waiting
+    this.go = new Flag(); // a later stop finds the user waiting
     this.waiting = point;
     await this.stream.send("point", { user: this.number, point, time: now() });
     if (action === "die") {
       process.kill(process.pid, "SIGKILL");
-      process.exit(137); // the kernel does not kill the first process of a pid namespace
+      process.exit(137); // if this is the first process of a pid namespace, the kernel ignores its SIGKILL
     }
     await this.go.wait();
     this.waiting = null;
   }
 
-  /** The life of a user with a workload. */
+  /** Runs a user with a workload. */
   async live() {
     await this.session.sleepUntil(this.session.go);
     this.free = now();
     await this.session.attempt(() => WORKLOADS[this.session.start.workload.use](this.session, this));
   }
 
-  /** Does what it is told, when what it was told before is done. */
+  /** Carries out an order after all earlier ones. */
   obey(order) {
     this.ordered = true;
     return this.orders.take(() => this.answer(order, () => this.carryOut(order)));
   }
 
-  /** Does what an order says, and sends what came of it. */
+  /** Carries out an order and sends the result. */
   async answer(order, work) {
     let answer = { id: order.id, outcome: "ok" };
     try {
@@ -770,7 +768,7 @@ class User {
     await this.stream.send("result", answer);
   }
 
-  /** Closes the lock whatever is under way. */
+  /** Closes the lock even if another call is under way. */
   closeNow(order) {
     return this.answer(order, () => {
       if (this.closed) throw new Certain(`user ${this.number} has closed its lock`);
@@ -806,7 +804,7 @@ class User {
     return h[what](timeout);
   }
 
-  /** The end of what it was told: its locks are given back. */
+  /** Waits for the last order and releases the user's locks. */
   async finish() {
     if (!this.ordered) return;
     await this.orders.last;
@@ -814,9 +812,9 @@ class User {
   }
 }
 
-// The workloads, each as one user's life. A cycle that has begun is finished, its grant given back.
+// The workloads, each for one user. A cycle that has begun is finished, and its grant released.
 
-/** Cycle after cycle until the stop, with a pause after one that did not get the lock. */
+/** Runs cycles until the stop, and pauses after one that did not get the lock. */
 async function closed(s, u, cycle) {
   while (!s.halt.up) {
     if (!(await s.attempt(cycle))) await s.sleep(5_000_000 + u.random.below(10_000_000));
@@ -824,13 +822,13 @@ async function closed(s, u, cycle) {
   }
 }
 
-/** Does something under a lock that was acquired, and gives it back. */
+/** Does some work under an acquired lock, and releases it. */
 async function under(s, h, work) {
   await s.attempt(() => work(h));
   await s.attempt(() => h.release());
 }
 
-/** Closed cycles, each of which does something under the lock. */
+/** Runs closed cycles that do some work under the lock. */
 const inside = (s, u, choose, work) => closed(s, u, async () => under(s, await u.acquire(await choose()), work));
 
 const anyOf = (s, u) => u.random.below(s.params.locks ?? 1);
@@ -840,7 +838,7 @@ function holdTime(s, u) {
   return s.params.spread ? u.random.below(hold + 1) : hold;
 }
 
-/** A number that no other user writes, and that grows by one with each element. */
+/** The first of the elements that only this user writes; each next one is larger by one. */
 const firstElement = (s, u) => BigInt(s.firstUser + u.number + 1) << 32n;
 
 async function acquireRelease(s, u) {
@@ -902,7 +900,7 @@ function balance(s, u) {
   return closed(s, u, async () => {
     const n = s.params.accounts, one = u.random.below(n), other = (one + 1 + u.random.below(n - 1)) % n;
     const amount = BigInt((1 + u.random.below(s.params.amount)) * (u.random.below(2) ? 1 : -1));
-    const first = await u.acquire(Math.min(one, other)); // no two wait for each other
+    const first = await u.acquire(Math.min(one, other)); // locks are taken in order, so that no two users deadlock
     try {
       await under(s, await u.acquire(Math.max(one, other)), (second) => transfer(first, second, amount));
     } finally {
@@ -919,7 +917,7 @@ const holdRenew = (s, u) => inside(s, u, () => anyOf(s, u), async (h) => {
   }
 });
 
-/** Something under a lock at the moments that all users share: the pieces of work take the locks in turn. */
+/** Does some work under a lock at moments that all users share. The rounds take the locks in turn. */
 async function rounds(s, u, locks, work) {
   const every = BigInt(s.params.every);
   while (!s.halt.up) {
@@ -955,14 +953,14 @@ const WORKLOADS = {
 const ORDERS = [
   "acquire", "release", "renew", "check", "read", "write", "arm", "continue", "cancel", "close", "release-unheld",
 ];
-/** The methods of the orders that not every lock takes. */
+/** The methods for the orders that not every lock supports. */
 const OPTIONAL = { renew: "renew", check: "check", cancel: "cancel", "release-unheld": "releaseUnheld" };
 
 /** A client between its start and its end. */
 class Session {
   stream = new Stream();
   halt = new Flag();
-  turn = new Turns(); // of an open loop's users
+  turn = new Turns(); // for the users of an open loop
   frames = new Turns();
   start = null;
   users = new Map();
@@ -980,11 +978,11 @@ class Session {
     Object.assign(this, { factory, process, libraries });
   }
 
-  /** The client's life. Frames are taken one after the other, but for pings. */
+  /** Runs the client. Frames are handled one after the other, except pings. */
   serve() {
     const { prototype: offers, points, keeps, elsewhere } = this.factory;
     process.on("uncaughtException", (err) => this.fail(err));
-    output.on("error", () => process.exit(1)); // nobody reads
+    output.on("error", () => process.exit(1)); // the supervisor no longer reads
     this.stream.send("hello", {
       version: VERSION, formats: ["jsonl"], pid: process.pid, process: this.process,
       software: `Node.js ${process.versions.node}`, libraries: this.libraries,
@@ -1019,7 +1017,7 @@ class Session {
     }
   }
 
-  /** Ends, and tells why. */
+  /** Reports an error and ends the client. */
   async fail(err) {
     await this.stream.send("failed", { error: told(err) });
     process.exit(1);
@@ -1084,7 +1082,7 @@ class Session {
     u.obey(order);
   }
 
-  /** Does it, and tells whether it was done; an error is counted. */
+  /** Runs an action and reports whether it succeeded. An error is counted. */
   async attempt(work) {
     try {
       await work();
@@ -1103,12 +1101,12 @@ class Session {
     this.errors.set(text, (this.errors.get(text) ?? 0) + 1);
   }
 
-  /** Waits, but not beyond the stop. */
+  /** Waits, at most until the stop. */
   sleep(ns) {
     return ns > 0 ? this.sleepUntil(now() + BigInt(Math.round(ns))) : undefined;
   }
 
-  /** The same; true where the time was reached. A timer of Node's may be early. */
+  /** Waits until a time; true if it came before the stop. Node's timers may be early. */
   async sleepUntil(t) {
     for (let left; !this.halt.up && (left = t - now()) > 0n;) {
       await this.halt.wait(Math.min(Math.ceil(Number(left) / 1e6), 1e9));
@@ -1116,7 +1114,7 @@ class Session {
     return !this.halt.up;
   }
 
-  /** The next arrival of an open loop, when it is due; undefined at the stop. The other users wait for their turn. */
+  /** Waits for the next arrival of an open loop, and returns undefined at the stop. Other users wait for their turn. */
   nextArrival() {
     return this.turn.take(async () => {
       if (!this.gap) {
@@ -1142,7 +1140,7 @@ class Session {
     return this.params.arrivals === "uniform" ? this.gap : this.random.exponential(this.gap);
   }
 
-  /** Notices when the process, or its loop, does not run. */
+  /** Records when the process or its event loop did not run. */
   watchSelf() {
     let last = now();
     setInterval(() => {
@@ -1153,7 +1151,7 @@ class Session {
     }, BEAT);
   }
 
-  /** Ends the users in order, sends what is left, and says goodbye. */
+  /** Ends the users, sends what is left, and says goodbye. */
   async finish() {
     const ended = now(), users = [...this.users.values()];
     this.halt.raise();
@@ -1179,8 +1177,8 @@ class Session {
 }
 
 /**
- * Be a client of that lock, a subclass of Lock. name is what reports call the program, libraries what its lock is made
- * of. What the program prints goes to standard error from here on.
+ * Run a client of a subclass of Lock. name is what reports call the program, libraries are the versions of its lock's
+ * libraries. From here on the program's output goes to standard error.
  */
 export function main(factory, name, libraries = {}) {
   globalThis.console = new Console(process.stderr);

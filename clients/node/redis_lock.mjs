@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// A lock on one Redis server, by its protocol and no library: SET NX PX, scripts that delete and extend only one's own.
+// A lock on one Redis server, without a library: SET NX PX, and scripts that delete and extend only the caller's key.
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { connect } from "node:net";
@@ -31,7 +31,7 @@ class RedisLock extends lockquake.Lock {
   async check({ id, handle }) { if (await this.ask("GET", handle) !== id) throw new lockquake.NotHeld(); }
   async mine(...words) { if (await this.ask(...words) !== "1") throw new lockquake.NotHeld(); }
 
-  /** A request and its reply. The connection ends with one that fails: its reply must not be taken for another's. */
+  /** Sends a request and returns its reply. A failure ends the connection: a late reply must not be mistaken. */
   async ask(...words) {
     if (!this.socket || this.socket.destroyed) await this.connect();
     return new Promise((resolve, reject) => {

@@ -12,7 +12,7 @@ class KazooLock(lockquake.Lock):
 
     def __init__(self, access):
         super().__init__(access)
-        self.tell, self.asked = {}, None  # by lock; the one that is asked for
+        self.tell, self.asked = {}, None  # by lock; the one requested
         self.client = KazooClient(",".join("%s:%d" % a for a in access.addresses()), timeout=access.ttl)
         self.client.add_listener(self.changed)
         self.client.start(timeout=20)
@@ -21,16 +21,16 @@ class KazooLock(lockquake.Lock):
         lock = self.asked = Lock(self.client, "/lockquake/" + name)
         sent = lockquake.now()
         if not lock.acquire(timeout=timeout):
-            raise TimeoutError()  # its node may have stayed
+            raise TimeoutError()  # its node may remain
         return lockquake.Grant(name, sent, lockquake.BY_RENEW, handle=lock)
 
     def renew(self, grant):
-        """An answered request renews the session, less what a server answers without its leader. The library's own pings tell nobody."""
+        """An answered request renews the session, less the time for which a server answers without its leader. The library hides its own pings."""
         sent, lock = lockquake.now(), grant.handle
         stat = self.client.exists(lock.path + "/" + lock.node)
         if stat is None:
             raise lockquake.NotHeld("its node is gone")
-        grant.token, grant.id = stat.czxid, "%s@%#x" % (lock.path.split("/", 2)[2], stat.czxid)  # as lockquake names who has a lock
+        grant.token, grant.id = stat.czxid, "%s@%#x" % (lock.path.split("/", 2)[2], stat.czxid)  # lockquake's name for a holder
         return lockquake.valid(sent, self.access.ttl_ns) - self.access.params.get("lag_ns", 0)
     check = renew
 

@@ -1,4 +1,4 @@
-"""The half of lockquake's control stream (docs/protocol.md) that every client needs: frames, clocks, workloads, events, points.
+"""The client side of lockquake's control stream (docs/protocol.md): frames, clocks, workloads, events, points.
 
 A client is a class with acquire and release, and a call of main:
 
@@ -6,11 +6,11 @@ A client is a class with acquire and release, and a call of main:
 
     class MyLock(lockquake.Lock):
         def acquire(self, name, timeout): ...    # returns self.grant(...), or raises Contended
-        def release(self, grant): ...            # raises NotHeld where the service did not have it any more
+        def release(self, grant): ...            # raises NotHeld if the service no longer had it
 
     lockquake.main(MyLock, "my lock", mylib="1.2.3")
 
-Standard library only. docs/clients.md tells more.
+Standard library only. docs/clients.md has more.
 """
 import json
 import os
@@ -24,40 +24,40 @@ import time
 import traceback
 
 VERSION = 1
-ENDLESS, UNKNOWN = "endless", "unknown"  # validities that are no time
-BY_RENEW = "by renew"  # in what acquire returns: renew is asked for it at once
-POINTS = ("before-lock", "lock-done", "before-unlock", "unlock-done")  # around acquire and release of every lock
-BEAT, STALL = 10_000_000, 20_000_000  # ns: how often a process looks whether it runs, and the shortest stall that is told
-ROOM, CROWDED = 128 << 10, 4 << 10  # events that may wait to be written; from how many on users who hold nothing wait
+ENDLESS, UNKNOWN = "endless", "unknown"  # values of valid that are not a time
+BY_RENEW = "by renew"  # in a grant from acquire: call renew at once for the validity
+POINTS = ("before-lock", "lock-done", "before-unlock", "unlock-done")  # announced around acquire and release of every lock
+BEAT, STALL = 10_000_000, 20_000_000  # ns: how often a process checks that it runs, and the shortest stall that is reported
+ROOM, CROWDED = 128 << 10, 4 << 10  # events that may wait to be written; above CROWDED of them, users without a lock pause
 now = time.monotonic_ns  # CLOCK_MONOTONIC, the time base of a run
 
 
 def own_clock():
-    """A clock with the origin of time.monotonic_ns that goes on when a fault makes that one stand still."""
+    """Return a clock with the origin of time.monotonic_ns that runs on when a fault stops that one."""
     ahead = min(time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns() for _ in range(32))
     return lambda: time.clock_gettime_ns(time.CLOCK_BOOTTIME) - ahead
 
 
 class Certain(Exception):
-    """What it says was certainly not done. Any other exception of a lock means that nobody knows."""
+    """The operation certainly failed. After any other exception of a lock the outcome is unknown."""
 
     code = "other"
 
 
 class Contended(Certain):
-    """Somebody else has the lock, or the wait for it was given up, and certainly nothing was granted."""
+    """The lock is taken, or the wait for it was given up. Certainly nothing was granted."""
 
     code = "contended"
 
 
 class NotHeld(Certain):
-    """The service certainly does not have the grant any more."""
+    """The service certainly no longer has the grant."""
 
     code = "not-held"
 
 
 class Lost(Certain):
-    """The grant was lost while it was in hand."""
+    """The grant was lost while it was held."""
 
     code = "lost"
 
@@ -69,7 +69,7 @@ class NotSent(Certain):
 
 
 class Refused(Certain):
-    """The service answered that it would not do it."""
+    """The service refused the request."""
 
     code = "unavailable"
 
@@ -81,76 +81,76 @@ class Fenced(Certain):
 
 
 class Cancelled(Exception):
-    """The wait was given up because it was told to end, and nobody knows whether the lock was granted."""
+    """The wait was cancelled, and it is unknown whether the lock was granted."""
 
 
 class Stopped(Certain):
-    """The look before a write showed that the grant is lost or over, or there is nothing left to do. It is no error."""
+    """The check before a write found the grant lost or expired, or there is nothing left to do. It does not count as an error."""
 
 
 class Grant:
-    """A lock in hand. id is the service's name of it, sent the time (ns) at which the request was sent that was granted, valid the end of
-    what was promised (ns, ENDLESS, UNKNOWN or BY_RENEW), token the fencing token or 0, handle whatever the author wants to keep."""
+    """A lock that was granted. id identifies the grant at the service, sent is when the granted request was sent (ns), valid the end of the
+    promised validity (ns, ENDLESS, UNKNOWN or BY_RENEW), token the fencing token or 0. handle is for the author's own use."""
 
     def __init__(self, id, sent, valid, token=0, handle=None):
         self.id, self.sent, self.valid, self.token, self.handle = id, sent, valid, token, handle
 
 
 class Lock:
-    """One user's lock, with a connection of its own. Its methods are called one at a time, each in the user's own thread or, for renew, in one
-    that stands in for it. cancel and close alone may be called in another thread while a call is under way."""
+    """One user's lock, with a connection of its own. Its methods are called one at a time, in the user's own thread; renew may be
+    called in another one. Only cancel and close may be called in another thread during another call."""
 
-    keeps = False  # whether a grant lasts while the process lives, though nobody asks for more time, as where a session is kept alive
-    elsewhere = False  # whether the lock is at another key than the one at which lockquake asks the service for it
-    points = ()  # more names than POINTS, which the lock passes to at(), in this order; that of the first in release begins with "before-"
+    keeps = False  # whether grants last as long as the process lives without calls of renew, as with a session that is kept alive
+    elsewhere = False  # whether the lock's key differs from the one that lockquake asks the service for
+    points = ()  # further points that the lock passes to at(), in this order; the first one in release must begin with "before-"
 
     def __init__(self, access):
         self.access = access
 
     def acquire(self, name, timeout):
-        """Take the lock, within so many seconds. Returns a grant."""
+        """Take the lock within timeout seconds and return a grant."""
         raise NotImplementedError
 
     def release(self, grant):
-        """Give it back."""
+        """Give the lock back."""
         raise NotImplementedError
 
     def renew(self, grant):
-        """Optional: ask for more time, and return the new end of the validity. NotHeld and Lost say that the grant is gone."""
+        """Optional: extend the grant, and return the new end of the validity. NotHeld and Lost mean that the grant is gone."""
         raise NotImplementedError
 
     def check(self, grant):
-        """Optional: raise NotHeld where the service says that the grant is gone."""
+        """Optional: raise NotHeld if the service says that the grant is gone."""
         raise NotImplementedError
 
     def release_unheld(self, name, last):
-        """Optional: release a lock that this object does not have, by the library's own call. last is the grant of it that the object gave back
-        last, or None. NotHeld says that the library said no."""
+        """Optional: release a lock that this object does not hold, by the library's own call. last is the latest grant of the lock that the object
+        released, or None. NotHeld means that the library refused."""
         raise NotImplementedError
 
     def on_lost(self, grant, tell):
-        """Optional: arrange for tell() to be called when the library says that the grant is gone."""
+        """Optional: have tell() called when the library reports that the grant is gone."""
         raise NotImplementedError
 
     def on_renewed(self, grant, tell):
-        """Optional: arrange for tell(valid) to be called after each renewal that the library made by itself, with the new end of the validity. It
-        counts from when the renewal was sent; UNKNOWN where the library does not say."""
+        """Optional: have tell(valid) called after each renewal that the library makes by itself. valid is the new end of the validity, counted
+        from when the renewal was sent, or UNKNOWN if the library does not say."""
         raise NotImplementedError
 
     def cancel(self):
-        """Optional: have the acquire that is under way end, in another thread. It raises Cancelled, or Contended where certainly nothing was granted."""
+        """Optional: end the acquire that is under way in another thread. It then raises Cancelled, or Contended if certainly nothing was granted."""
         raise NotImplementedError
 
     def close(self):
-        """Free what the lock holds. A call that is under way in another thread then ends, by an exception unless it was done."""
+        """Free the lock's resources. A call under way in another thread then ends, with an exception unless it succeeded."""
 
     def grant(self, id, sent, token=0, handle=None):
-        """A grant of the TTL that the run asks for."""
+        """Return a grant that is valid for the TTL of the run."""
         return Grant(id, sent, valid(sent, self.access.ttl_ns), token, handle)
 
 
 def valid(sent, ttl_ns):
-    """The end of a promise of that length that was asked for at sent, less the drift that two clocks may have."""
+    """Return the end of a TTL that was requested at sent, less the drift that two clocks may have."""
     return int(sent + ttl_ns - ttl_ns // 100 - 2_000_000)
 
 
@@ -161,11 +161,11 @@ class Access:
         self.frame, self.ttl_ns, self.run = frame, frame.get("ttl_ns", 0), frame.get("run", "")
         self.ttl, self.client = self.ttl_ns / 1e9, frame.get("client", 0)
         self.user, self.password = frame.get("user", ""), frame.get("password", "")
-        self.params = frame.get("params") or {}  # of the backend; those that end in _ns are times in ns
+        self.params = frame.get("params") or {}  # of the backend; names that end in _ns are times in ns
         self.timeout = self.params.get("timeout_ns", 1_000_000_000) / 1e9  # of one request, in seconds
 
     def addresses(self, port="client"):
-        """The (host, port) of each server that has a port of that name."""
+        """Return (host, port) of each server that has a port of that name."""
         found = (n["addresses"].get(port) for n in self.frame.get("nodes") or ())
         return [(host, int(number)) for host, _, number in (a.rpartition(":") for a in found if a)]
 
@@ -174,14 +174,14 @@ _current = threading.local()
 
 
 def at(point):
-    """Announce a point of what the calling user does. It costs next to nothing unless it is armed."""
+    """Announce that the calling user has reached a point. It costs next to nothing unless a point is armed."""
     user = getattr(_current, "user", None)
     if user is not None and user.armed:
         user.reached(point)
 
 
 class Stream:
-    """Standard output. Each event gets its number and its time under one lock, and they are written in that order."""
+    """Standard output. An event gets its number and its time under one lock, and events are written in that order."""
 
     def __init__(self):
         self.mu, self.out, self.wake = threading.Lock(), threading.Lock(), threading.Event()
@@ -189,7 +189,7 @@ class Stream:
         self.recording = False
 
     def send(self, type, content=None):
-        """A frame, behind all events so far. When it returns, the frame is in the hands of the operating system."""
+        """Writes a frame after all events so far. When it returns, the operating system has the frame."""
         frame = {"type": type} if content is None else {"type": type, type: content}
         self.flush(json.dumps(frame).encode() + b"\n")
 
@@ -202,10 +202,10 @@ class Stream:
                 while data:
                     data = data[os.write(1, data):]
             except OSError:
-                os._exit(1)  # nobody reads
+                os._exit(1)  # the supervisor no longer reads
 
     def event(self, user, kind, phase, flush=False, **fields):
-        """Records an event and returns its number, 0 where there was no room for it, and its time. With flush it is written on return."""
+        """Records an event and returns its number and time. The number is 0 if there was no room. With flush, the event is written on return."""
         with self.mu:
             seq, t = self._add(user, kind, phase, fields)
         if flush and seq:
@@ -235,7 +235,7 @@ class Stream:
         self.lines.append(b'{"type":"event","event":' + json.dumps(event).encode() + b"}\n")
 
     def still(self, user, since, until):
-        """Records that the user, or the process, did not run, but for what is on record."""
+        """Records that the user or the process did not run, without the part that is on record already."""
         with self.mu:
             since = max(since, self.stood)
             if until - since > STALL:
@@ -243,13 +243,13 @@ class Stream:
                 self.wake.set()
 
     def end(self):
-        """Records no more, and tells how many events there were and how many had no room."""
+        """Stops recording, and returns how many events there were and how many were dropped for lack of room."""
         with self.mu:
             self.recording = False
             return self.seq, self.dropped
 
     def keep_flushing(self):
-        """Writes what nobody waits for, within a millisecond."""
+        """Writes events within a millisecond, for callers that do not wait."""
         while True:
             self.wake.wait()
             self.wake.clear()
@@ -289,7 +289,7 @@ class Register:
         try:
             answer = json.loads(self.exchange(json.dumps(request).encode() + b"\n", deadline))
         except Exception:
-            self.close()  # a late answer must never be taken for that to another request
+            self.close()  # a late answer must never be taken for the answer to another request
             raise
         if answer["outcome"] != "ok":
             raise (Fenced if answer.get("fenced") else Certain)(answer.get("error", ""))
@@ -315,12 +315,12 @@ class Register:
 
 
 def overrides(lock, method):
-    """Whether that class of locks has an optional method."""
+    """Whether a class of locks has an optional method."""
     return getattr(lock, method) is not getattr(Lock, method)
 
 
 def outcome(err):
-    """What an exception means: certainly not done, or nobody knows; and its class."""
+    """Return what an exception means, fail (certainly no effect) or info (unknown), and its class."""
     if isinstance(err, Certain):
         return "fail", err.code
     names = [t.__name__.lower() for t in type(err).__mro__]
@@ -332,7 +332,7 @@ def outcome(err):
 
 
 def told(err):
-    """What is said of an exception: where in the program it came up, unless it is one of those that the lock is to raise."""
+    """Return the text of an exception, with its place in the program unless it is a Certain."""
     text = f"{type(err).__name__}: {err}"
     program = getattr(sys.modules["__main__"], "__file__", None)
     lines = [f.lineno for f in traceback.extract_tb(err.__traceback__) if f.filename == program]
@@ -340,7 +340,7 @@ def told(err):
 
 
 class Hold:
-    """A lock that a user has in hand."""
+    """A lock that a user holds."""
 
     def __init__(self, user, lock, op, grant):
         self.user, self.lock, self.op, self.grant = user, lock, op, grant
@@ -349,11 +349,11 @@ class Hold:
         self.fields = {"lock": self.name, "grant": op, "token": grant.token}
 
     def stands(self, margin=0):
-        """Whether the grant is valid for so many nanoseconds more."""
+        """Whether the grant stays valid for another margin nanoseconds."""
         return not self.lost and (self.valid == ENDLESS or self.valid != UNKNOWN and now() + margin < self.valid)
 
     def follow(self):
-        """From here on the user hears of a loss, and extends the grant where it is told to."""
+        """Subscribes to losses and renewals, and renews the grant if the start frame says so."""
         if self.user.has("on_lost"):
             self.user.lock.on_lost(self.grant, self.gone)
         if self.user.has("on_renewed"):
@@ -381,14 +381,14 @@ class Hold:
         self.learned("lost", lost=True)
 
     def learned(self, kind, **change):
-        """Records what the library tells of the grant, until the hold is over."""
+        """Records what the library reports about the grant, until the hold ends."""
         with self.mu:
             if not (self.ended or self.lost):
                 self.__dict__.update(change)
                 self.user.stream.event(self.user.name, kind, "info", valid=self.valid, value=now(), **self.fields)
 
     def done(self, kind, do, flush=False, deadline=0, **fields):
-        """Records an operation within the hold, and carries it out. do returns its result and the fields of its ok."""
+        """Records an operation within the hold and carries it out. do returns its result and the fields of its ok record."""
         u = self.user
         seq, _ = u.stream.event(u.name, kind, "invoke", flush, **self.fields, **fields, valid=deadline)
         try:
@@ -417,7 +417,7 @@ class Hold:
         self.done("write", lambda: (self.user.register.write(self, value, timeout or self.user.session.timeout), {}), value=value)
 
     def give_away(self):
-        """Ends the hold of a lock that is closed: nobody knows whether the service still keeps it."""
+        """Ends the hold of a lock that its user closed. It is unknown whether the service still keeps it."""
         self.over.set()
         with self.mu:
             self.ended = True
@@ -429,7 +429,7 @@ class Hold:
     def release(self, timeout=None):
         at("before-release")
         self.over.set()
-        with self.user.call:  # a renewal under way has ended
+        with self.user.call:  # after this no renewal is under way
             with self.mu:
                 self.ended = True
             self.done("release", lambda: (self.user.give_back(self.grant), {}), flush=True, deadline=self.user.deadline(timeout))
@@ -454,7 +454,7 @@ class Hold:
 
 
 class User:
-    """One lock user. It runs a workload, or does what it is told."""
+    """One lock user. It runs a workload or carries out orders."""
 
     def __init__(self, session, number):
         self.session, self.number, self.stream = session, number, session.stream
@@ -476,11 +476,11 @@ class User:
         return overrides(type(self.lock), method)
 
     def deadline(self, timeout):
-        """When a call that begins now must end."""
+        """Returns when a call that begins now must end."""
         return now() + int((timeout or self.session.timeout) * 1e9)
 
     def give_up(self):
-        """Tells the acquire that is under way to end. That is on record before it is told."""
+        """Cancels the acquire that is under way. The cancel is recorded before the acquire learns of it."""
         with self.mu:
             if self.under is None:
                 raise Certain("no acquire is under way")
@@ -493,7 +493,7 @@ class User:
             self.under = op
 
     def close(self, timeout):
-        """Closes the lock, beside a call that is under way. What it has in hand ends here."""
+        """Closes the lock, possibly during another call. The user's holds end here."""
         self.connect()
         with self.mu:
             holds, self.holds, self.closed = self.holds, {}, True
@@ -509,7 +509,7 @@ class User:
             self.stream.event(self.name, "close", "ok", op=seq)
 
     def release_unheld(self, lock, hold, timeout):
-        """Releases a lock that the user does not have in hand."""
+        """Releases a lock that the user does not hold."""
         name = self.session.locks[lock]
         if not self.has("release_unheld"):
             raise Certain("this lock cannot be asked to release what it does not have")
@@ -582,17 +582,17 @@ class User:
                 return
             self.waiting = point
             self.let.clear()
-        if self.session.halt.is_set():  # from here on a stop finds the user waiting
+        if self.session.halt.is_set():  # a later stop finds the user waiting
             return
         self.stream.send("point", {"user": self.number, "point": point, "time": now()})
         if action == "die":
             os.kill(os.getpid(), signal.SIGKILL)
-            os._exit(137)  # the kernel does not kill the first process of a pid namespace
+            os._exit(137)  # if this is the first process of a pid namespace, the kernel ignores its SIGKILL
         self.let.wait()
         self.waiting = None
 
     def live(self):
-        """The life of a user with a workload."""
+        """Runs a user with a workload."""
         _current.user = self
         self.session.sleep_until(self.session.go)
         self.free = now()
@@ -602,7 +602,7 @@ class User:
             self.session.tally(err)
 
     def obey(self):
-        """The life of a user that is told what to do."""
+        """Runs a user that carries out orders."""
         _current.user = self
         while True:
             order = self.orders.get()
@@ -613,7 +613,7 @@ class User:
             self.session.attempt(h.release)
 
     def answer(self, order, do):
-        """Does what an order says, and sends what came of it."""
+        """Carries out an order and sends the result."""
         answer = {"id": order["id"], "outcome": "ok"}
         try:
             if self.session.halt.is_set():
@@ -625,7 +625,7 @@ class User:
         self.stream.send("result", answer)
 
     def close_now(self, order):
-        """Closes the lock whatever is under way."""
+        """Closes the lock even if another call is under way."""
         if self.closed:
             raise Certain(f"user {self.number} has closed its lock")
         self.close(order.get("timeout_ns", 0) / 1e9 or None)
@@ -675,10 +675,10 @@ class User:
         return {}
 
 
-# The workloads, each as one user's life. A cycle that has begun is finished, its grant given back.
+# The workloads, each for one user. A cycle that has begun is finished, and its grant released.
 
 def closed(s, u, cycle):
-    """Cycle after cycle until the stop, with a pause after one that did not get the lock."""
+    """Runs cycles until the stop, and pauses after one that did not get the lock."""
     while not s.halt.is_set():
         if not s.attempt(cycle):
             s.sleep(u.random.randrange(5_000_000, 15_000_000))
@@ -686,7 +686,7 @@ def closed(s, u, cycle):
 
 
 def inside(s, u, choose, do):
-    """Closed cycles, each of which does something under the lock."""
+    """Runs closed cycles that do some work under the lock."""
     def cycle():
         h = u.acquire(choose())
         s.attempt(lambda: do(h))
@@ -773,7 +773,7 @@ def balance(s, u):
         second.write(b + amount)
 
     def cycle():
-        low, high = sorted(u.random.sample(range(s.params["accounts"]), 2))  # no two wait for each other
+        low, high = sorted(u.random.sample(range(s.params["accounts"]), 2))  # locks are taken in order, so that no two users deadlock
         amount = u.random.randint(1, s.params["amount"]) * u.random.choice((1, -1))
         first = u.acquire(low)
         try:
@@ -797,7 +797,7 @@ def hold_renew(s, u):
 
 
 def rounds(s, u, locks, do):
-    """Something under a lock at the moments that all users share: the pieces of work take the locks in turn."""
+    """Does some work under a lock at moments that all users share. The rounds take the locks in turn."""
     every = s.params["every"]
     while not s.halt.is_set():
         t = (now() // every + 1) * every
@@ -850,7 +850,7 @@ class Session:
         self.params, self.gap = {}, None
 
     def serve(self):
-        """The client's life. The main thread reads frames; it never waits for anything else."""
+        """Runs the client. The main thread reads frames and never waits for anything else."""
         self.stream.send("hello", {
             "version": VERSION, "process": self.process, "software": f"Python {sys.version.split()[0]}", "libraries": self.libraries,
             "boot_id": open("/proc/sys/kernel/random/boot_id").read().strip(), "time_ns": os.readlink("/proc/self/ns/time"), "now": now(),
@@ -870,7 +870,7 @@ class Session:
         os._exit(1)  # the supervisor is gone
 
     def fatal(self, do, *args):
-        """Do it, or end."""
+        """Run an action; if it fails, end the client."""
         try:
             do(*args)
         except Exception as err:
@@ -961,7 +961,7 @@ class Session:
         u.orders.put(order)
 
     def attempt(self, do):
-        """Do it, and tell whether it was done; an error is counted."""
+        """Run an action and report whether it succeeded. An error is counted."""
         try:
             do()
             return True
@@ -982,17 +982,17 @@ class Session:
             self.errors[text] = self.errors.get(text, 0) + 1
 
     def sleep(self, ns):
-        """Waits, but not beyond the stop."""
+        """Waits, at most until the stop."""
         if ns > 0:
             self.halt.wait(ns / 1e9)
 
     def sleep_until(self, t):
-        """The same; true where the time was reached."""
+        """Waits until a time; true if it came before the stop."""
         self.sleep(t - now())
         return not self.halt.is_set()
 
     def next_arrival(self):
-        """The next arrival of an open loop, when it is due; None at the stop. One user waits for it, the others for their turn."""
+        """Waits for the next arrival of an open loop, and returns None at the stop. One user waits for it; the others wait for their turn."""
         with self.turn:
             if self.gap is None:
                 self.random = random.Random(f"{self.start.get('seed', 0)}/arrivals")
@@ -1012,7 +1012,7 @@ class Session:
         return self.random.expovariate(1 / self.gap)
 
     def watch_self(self):
-        """Notices when the process does not run."""
+        """Records when the process did not run."""
         last = now()
         while True:
             time.sleep(BEAT / 1e9)
@@ -1023,7 +1023,7 @@ class Session:
             last = t
 
     def finish(self):
-        """Ends the users in order, sends what is left, and says goodbye."""
+        """Ends the users, sends what is left, and says goodbye."""
         ended = now()
         self.halt.set()
         for u in list(self.users.values()):
@@ -1039,7 +1039,7 @@ class Session:
             self.arrival += self.step()
             self.skipped += 1
         users = self.users.values()
-        recorded, dropped = self.stream.end()  # what watches the process goes on
+        recorded, dropped = self.stream.end()  # the thread that watches the process goes on
         self.stream.send("done", {
             "recorded": recorded, "dropped": dropped, "stall_ns": self.longest, "cycles": sum(u.cycles for u in users),
             "errors": self.errors, "lag_ns": max((u.lag for u in users), default=0), "unstarted": self.skipped,
@@ -1055,6 +1055,6 @@ class Session:
 
 
 def main(factory, process, **libraries):
-    """Be a client of that lock, a subclass of Lock. process is what reports call the program, libraries what its lock is made of."""
-    sys.setswitchinterval(0.0005)  # a thread that computes must not hold up those that only take the time
+    """Run a client of a subclass of Lock. process is what reports call the program, libraries are the versions of its lock's libraries."""
+    sys.setswitchinterval(0.0005)  # a computing thread must not delay those that only read the clock
     Session(factory, process, libraries).serve()

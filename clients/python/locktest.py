@@ -1,4 +1,4 @@
-"""Puts a lock to lockquake's default suite from pytest, a test a story. In a test file beside this one:
+"""Runs lockquake's default suite on a lock from pytest, one test per story. In a test file beside this one:
 
     import locktest
 
@@ -19,7 +19,7 @@ import pytest
 
 
 class Failed(Exception):
-    """Lockquake could not do what it was asked for. It says why."""
+    """Lockquake reported an error."""
 
 
 def stories(lock, *clients, provider=None, quick=False, ttl=None, set=(), budget="0", seed=0, out=None):
@@ -31,7 +31,7 @@ def stories(lock, *clients, provider=None, quick=False, ttl=None, set=(), budget
     options = [*repeated("--client", clients), *repeated("--set", set), *repeated("--ttl", [ttl] if ttl else [])]
     try:
         cells = suite.list(lock, *common, *options, *(["--quick"] if quick else []))
-    except Failed as err:  # told by a test, so that other tests are collected
+    except Failed as err:  # reported by a test, so that other tests are collected
         cells = [{"story": "lockquake", "error": str(err)}]
     suite.args = [*common, "--budget", budget, "--seed", str(seed)]
 
@@ -51,7 +51,7 @@ def repeated(flag, values):
 
 
 class Suite:
-    """One lockquake, which makes the runs as they are asked for, on servers that it keeps from one to the next."""
+    """One lockquake process, which makes runs on request, on servers that it keeps between them."""
 
     def __init__(self, folder, out):
         self.folder, self.out, self.process, self.args, self.made, self.judged = folder, out, None, [], 0, 0
@@ -63,7 +63,7 @@ class Suite:
         return [os.path.abspath(program), *args]
 
     def list(self, *args):
-        """The stories of the lock, each with its scenario, or why it is not run."""
+        """Returns the stories of the lock, each with its scenario or the reason why it is not run."""
         done = self.call("suite", "--dry-run", "--format", "json", "--budget", "0", *args, cwd=self.folder)
         if done.returncode:
             raise Failed(done.stderr.strip())
@@ -76,7 +76,7 @@ class Suite:
         return subprocess.run(self.command(*args), cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True)
 
     def begin(self, request, folders):
-        """Starts it, before the first run. It ends with the module's tests."""
+        """Starts the process before the first run. It ends with the module's tests."""
         if self.process is not None:
             return
         self.out = pathlib.Path(self.folder, self.out or folders.mktemp("lockquake"))
@@ -87,8 +87,8 @@ class Suite:
         request.node.getparent(pytest.Module).addfinalizer(self.end)
 
     def run(self, cell):
-        """The verdict of a run of the cell."""
-        file = self.out / "stories" / (cell["story"] + ".yaml")  # which stays: the command that runs it again names it
+        """Runs the cell and returns the verdict."""
+        file = self.out / "stories" / (cell["story"] + ".yaml")  # kept: the command that repeats the run names it
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(cell["scenario"])
         self.process.stdin.write(json.dumps({"scenario": str(file)}) + "\n")
@@ -103,7 +103,7 @@ class Suite:
         return verdict
 
     def answer(self):
-        """The next JSON object. Its last line is the first one with which it can be read."""
+        """Returns the next JSON object, which ends at the first line that makes it parse."""
         text = ""
         for line in self.process.stdout:
             text += line
@@ -116,7 +116,7 @@ class Suite:
         pytest.fail("lockquake ended before it had answered: " + self.said.read()[-2000:], pytrace=False)
 
     def judge(self, verdict):
-        """Passes a verdict on."""
+        """Turns a verdict into the result of a test."""
         self.made += 1
         if verdict["verdict"] == "unknown":
             pytest.skip("unknown: " + "; ".join(verdict["reasons"]))
@@ -130,7 +130,7 @@ class Suite:
             pytrace=False)
 
     def end(self):
-        """Ends it, and its servers."""
+        """Ends the process and its servers."""
         self.process.communicate()
         self.process = None
         if self.made and not self.judged:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""portalocker's RedisLock: who alone subscribes to a channel has the lock. It names no end: it lasts as long as the subscription."""
+"""portalocker's RedisLock: the only subscriber of a channel holds the lock. Grants have no expiry; they last as long as the subscription."""
 import importlib.metadata
 import itertools
 
@@ -11,8 +11,8 @@ import lockquake
 
 
 class Portalocker(lockquake.Lock):
-    keeps = True  # while its connection stands
-    elsewhere = True  # in a subscription
+    keeps = True  # as long as its connection
+    elsewhere = True  # it is a subscription, not a key
 
     def __init__(self, access):
         super().__init__(access)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""redis-py's Lock on one Redis server: SET NX PX, scripts that delete and extend only one's own."""
+"""redis-py's Lock on one Redis server: SET NX PX, and scripts that delete and extend only the caller's key."""
 import redis
 import redis.lock
 
@@ -7,7 +7,7 @@ import lockquake
 
 
 class Timed(redis.lock.Lock):
-    """The library's lock, which notes when it sent the request that was granted: it asks again and again by itself."""
+    """The library's lock, which records when the granted request was sent, because the library retries by itself."""
 
     def do_acquire(self, token):
         self.sent = lockquake.now()

@@ -51,7 +51,7 @@ func (h held) least(o held) held {
 }
 
 // TestAloneHundredRuns makes a hundred runs in one process, with kept servers and with fresh ones. The least it uses
-// in the last ten runs must equal that of the tenth to the twentieth. Nothing of it may remain on the machine.
+// in the last ten runs must not exceed that of the tenth to the twentieth. Nothing of it may remain on the machine.
 func TestAloneHundredRuns(t *testing.T) {
 	if setting("LOCKQUAKE_MOMENTS", "0") == "0" {
 		t.Skip("it takes minutes: make test-all sets LOCKQUAKE_MOMENTS")

@@ -5,7 +5,7 @@ import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 
-/** A lock among the users of one process, for tests. The first argument makes it break a rule. */
+/** A lock among the users of one process, for tests. The first argument names the rule it breaks. */
 public class ToyLock extends Lockquake.Lock {
     private static final Map<String, Semaphore> TABLE = new ConcurrentHashMap<>();
     private static final AtomicLong NUMBERS = new AtomicLong();
@@ -38,14 +38,14 @@ public class ToyLock extends Lockquake.Lock {
         if (((Semaphore) grant.handle).availablePermits() > 0) throw new Lockquake.NotHeld("it is free");
     }
 
-    /** A loss that the library tells of as soon as the grant is there. */
+    /** A library that reports each grant as lost at once. */
     public static class Losing extends ToyLock {
         Losing(Lockquake.Access access) { super(access); }
 
         @Override public void onLost(Lockquake.Grant grant, Runnable tell) { tell.run(); }
     }
 
-    /** A library that renews by itself, and tells. */
+    /** A library that renews by itself and reports it. */
     public static class Renewing extends ToyLock {
         Renewing(Lockquake.Access access) { super(access); }
 

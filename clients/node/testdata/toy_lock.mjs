@@ -1,8 +1,8 @@
-// A lock among the users of one process, for tests. The first argument makes it break a rule.
+// A lock among the users of one process, for tests. The first argument names the rule it breaks.
 import * as lockquake from "../lockquake.mjs";
 
 const KIND = process.argv[2] ?? "";
-const owners = new Map(); // who has each lock
+const owners = new Map(); // the owner of each lock
 let numbers = 0;
 
 class ToyLock extends lockquake.Lock {
@@ -48,14 +48,14 @@ class ToyLock extends lockquake.Lock {
   }
 }
 
-/** A loss that the library tells of as soon as the grant is there. */
+/** A library that reports each grant as lost at once. */
 class Losing extends ToyLock {
   onLost(grant, tell) {
     tell();
   }
 }
 
-/** A library that renews by itself, and tells. */
+/** A library that renews by itself and reports it. */
 class Renewing extends ToyLock {
   onRenewed(grant, tell) {
     tell(this.renew());

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A lock that never excludes, for tests: SET without NX on a real Redis server, which says yes to everybody."""
+"""A lock that never excludes, for tests: SET without NX on a real Redis server, which accepts every client."""
 import pathlib
 import secrets
 import sys

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A lock among the users of one process, for tests. The first argument makes it break a rule."""
+"""A lock among the users of one process, for tests. The first argument names the rule it breaks."""
 import os
 import pathlib
 import sys
@@ -62,14 +62,14 @@ class ToyLock(lockquake.Lock):
 
 
 class Losing(ToyLock):
-    """A loss that the library tells of as soon as the grant is there."""
+    """A library that reports each grant as lost at once."""
 
     def on_lost(self, grant, tell):
         tell()
 
 
 class Renewing(ToyLock):
-    """A library that renews by itself, and tells."""
+    """A library that renews by itself and reports it."""
 
     def on_renewed(self, grant, tell):
         tell(lockquake.valid(lockquake.now(), self.access.ttl_ns))
@@ -122,7 +122,7 @@ if KIND in ("floods", "unasked-grant", "unasked-result", "dies"):
     lockquake.Session.on_start = unasked
 if KIND in ("leaves-children", "holds-output"):
     def leave():
-        """A child of a child, in a session of its own, with nothing of our environment."""
+        """A grandchild in a session of its own, with an empty environment."""
         if os.fork() == 0:
             os.setsid()
             if os.fork() == 0:

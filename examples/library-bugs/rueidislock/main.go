@@ -17,7 +17,7 @@ import (
 
 type user struct {
 	locks rueidislock.Locker
-	look  rueidis.Client // what the server has
+	look  rueidis.Client // reads the server's state
 }
 
 type handle struct {

@@ -33,7 +33,7 @@ func main() {
 	go wait("B", b)
 	time.Sleep(500 * time.Millisecond) // B's key is in the queue
 	_, err = client.Revoke(context.Background(), session.Lease())
-	check(err) // what the server does with a session that it has not heard of for its TTL
+	check(err) // as the server does with a session that was silent for its TTL
 	<-session.Done()
 	c, _ := open()
 	go wait("C", c)
