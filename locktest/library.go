@@ -118,7 +118,7 @@ func (u *libraryUser[H]) Close() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for id, handle := range u.held {
-		_ = u.library.Release(ctx, handle) // an error is no harm here: the suite checks what is left
+		_ = u.library.Release(ctx, handle) // ignore an error: the suite checks what is left
 		delete(u.held, id)
 	}
 	if u.library.Close == nil {

@@ -23,7 +23,7 @@ import { setImmediate, setTimeout as pause } from "node:timers/promises";
 const VERSION = 1;
 export const ENDLESS = "endless", UNKNOWN = "unknown"; // values of valid that are not a time
 export const BY_RENEW = "by renew"; // in a grant: call renew at once for the validity
-const POINTS = ["before-lock", "lock-done", "before-unlock", "unlock-done"]; // announced around acquire and release of every lock
+const POINTS = ["before-lock", "lock-done", "before-unlock", "unlock-done"]; // around acquire and release of every lock
 const BEAT = 10; // ms: how often a process checks that it runs
 const STALL = 20_000_000n; // ns: the shortest stall that is reported
 const ROOM = 128 << 10; // number of events that may wait to be written
@@ -70,7 +70,7 @@ class Fenced extends Certain {
 /** The wait was cancelled, and it is unknown whether the lock was granted. */
 export class Cancelled extends Error {}
 
-/** The check before a write found the grant lost or expired, or nothing is left to do. It is not counted as an error. */
+/** The check before a write found the grant lost or expired, or nothing is left to do. It does not count as error. */
 class Stopped extends Certain {}
 
 /**
@@ -102,7 +102,7 @@ export class Lock {
   static keeps = false;
   /** Whether the lock's key differs from the one that lockquake asks for. */
   static elsewhere = false;
-  /** Further points, in the order in which the lock passes them to at(). The first one in release begins with "before-". */
+  /** Further points, in the order in which the lock reaches them. The first one in release begins with "before-". */
   static points = [];
 
   constructor(access) {

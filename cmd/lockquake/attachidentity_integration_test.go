@@ -133,7 +133,8 @@ func pgbouncer(t *testing.T, access backends.Access, settings ...string) string 
 	return address
 }
 
-// asNobody makes root start a program as nobody, because it refuses to run as root.
+// asNobody returns the attributes with which root starts a program as nobody, because pgbouncer refuses to run as
+// root.
 func asNobody(t *testing.T) *syscall.SysProcAttr {
 	t.Helper()
 	if os.Getuid() != 0 {

@@ -148,9 +148,8 @@ run: {for: 2s, settle: 1ms}
 expect: {judged: ">=1"}
 `
 
-// injected returns the planned injections and their targets from faults.jsonl, sorted by planned time, because
-// injections that are due at nearly the same time may be made in either order. Times are whole ms since the start of
-// the run.
+// injected returns the planned injections and their targets from faults.jsonl, sorted by planned time. The file may
+// have injections that are due at nearly the same time in either order. Times are whole ms since the start of the run.
 func injected(t *testing.T, dir string) (out []history.Fault) {
 	t.Helper()
 	env, err := results.ReadEnv(dir)
@@ -171,7 +170,7 @@ func injected(t *testing.T, dir string) (out []history.Fault) {
 }
 
 // runIn runs lockquake in a process of its own. Processes that other tests start here inherit copies of all open files
-// for a moment, so that a port just freed for a node would still be in use.
+// for a moment. A port just freed for a node would then still be in use.
 func runIn(t *testing.T, out string, args ...string) (dir, said string, code int) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer

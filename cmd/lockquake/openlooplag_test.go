@@ -34,9 +34,9 @@ workload: {use: acquire-release, clients: 1, users: 50, own_locks: true, rate: %
 run: {for: 6s, seed: 1}
 `
 
-// TestOpenLoopLag prints how late the users of an open loop start because of the generator, at a rate that needs much
-// of a core, and at one that does not. Each rate is measured in turn with the client prioritised (SCHED_FIFO), so that
-// it has a core to itself, and without.
+// TestOpenLoopLag prints how late the users of an open loop start because of the generator. One rate needs much of a
+// core, the other does not. Each is measured in turn with the client prioritised (SCHED_FIFO), so that it has a core
+// to itself, and without.
 func TestOpenLoopLag(t *testing.T) {
 	rounds := times(t, "LOCKQUAKE_ROUNDS", 5)
 	provider := providerFor(t, "local", "the open loop's lag")

@@ -84,9 +84,9 @@ run: {for: 8s, seed: 1}
 expect: {double_grants: ">=0", judged: ">=1"}
 `
 
-// TestQueueCost prints what the agent's queue costs a scenario. It compares the cycles per second of 200 users with
-// every packet between clients and server delayed by 1 ms in the queue, and without, twice (A/A), in turns.
-// LOCKQUAKE_ROUNDS sets the number of turns (default 5).
+// TestQueueCost prints what the agent's queue costs a scenario. It compares the cycles per second of 200 users, in
+// turns, with the queue and without it, the latter twice (A/A). The queue delays every packet between clients and
+// server by 1 ms. LOCKQUAKE_ROUNDS sets the number of turns (default 5).
 func TestQueueCost(t *testing.T) {
 	n, provider := times(t, "LOCKQUAKE_ROUNDS", 5), providerFor(t, setting("LOCKQUAKE_TEST_PROVIDER", "docker"), "what the queue costs")
 	arms := []struct{ name, fault string }{

@@ -63,9 +63,9 @@ func onSwarm(t *testing.T, args ...string) (results.Report, int) {
 	return r, code
 }
 
-// TestSwarmStories: the third host's monotonic clock is 500,000 s ahead of the others, and the wall clock of every
-// process on the second one is 3 s ahead, all the time. The hosts get the nodes in turn, so that their names are
-// known.
+// TestSwarmStories runs with clocks apart all the time. The third host's monotonic clock is 500,000 s ahead of the
+// others. The wall clock of every process on the second host is 3 s ahead. The hosts get the nodes in turn, so that
+// their names are known.
 func TestSwarmStories(t *testing.T) {
 	for _, tt := range []struct{ name, twin, on, then string }{
 		// A Sentinel whose clock jumped does not act for 30 s.
