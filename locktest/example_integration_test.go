@@ -22,7 +22,7 @@ func example(t *testing.T, args ...string) (string, error) {
 	return string(out), err
 }
 
-// provider returns LOCKTEST_PROVIDER's value, or child processes.
+// provider returns the value of LOCKQUAKE_TEST_PROVIDER, or local (child processes) without it.
 func provider() string {
 	if p := os.Getenv("LOCKQUAKE_TEST_PROVIDER"); p != "" {
 		return p

@@ -9,7 +9,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// slowDisk is a scenario whose server waits for its disk, and is paused and killed meanwhile.
+// slowDisk is a scenario whose server waits for its disk, and is paused meanwhile.
 const slowDisk = `name: slow-disk
 claim: Each fsync takes half a second.
 backend: {use: redis, lock: set-px-lua, persistence: everysec, ttl: 2s}

@@ -58,7 +58,7 @@ func newRoot(std, people cli.Streams) *cobra.Command {
 		Long:          rootDoc,
 		Version:       cli.Version,
 		SilenceErrors: true,
-		// with less, no verb is similar enough to be suggested
+		// Without it, no verb is similar enough to be suggested.
 		SuggestionsMinimumDistance: 2,
 		SilenceUsage:               true,
 		Args:                       cli.VerbOnly,
@@ -106,7 +106,7 @@ func strayVerb(root *cobra.Command, args []string) error {
 		args = args[1:]
 	}
 	c, rest, err := root.Find(args)
-	// the "__" verbs are requests of a shell for completions
+	// The "__" verbs are requests of a shell for completions.
 	if err != nil || !c.HasSubCommands() || len(args) > 0 && strings.HasPrefix(args[0], "__") {
 		return nil
 	}

@@ -41,7 +41,7 @@ func TestSabotage(t *testing.T) {
 				o = *s.options
 			}
 			o.Name = "sabotaged-" + k.Name
-			// only for the nodes; the run itself uses the real program
+			// Only for the nodes; the run itself uses the real program.
 			p := beginProgram(t, "/usr/bin/env", "LOCKQUAKE_BIN="+bin, real, "run", scenarioFile(t, tryout.Scenario(o)), "--provider", "local", "--format", "json")
 			sabotaged(t, k.Name, p)
 		})

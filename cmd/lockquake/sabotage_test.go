@@ -69,7 +69,7 @@ var sabotages = map[string]sabotage{
 		For: 12e9,
 	}},
 	"exec": {deaf: "exec", answer: `{"code":0}`},
-	// an agent that trusts its own order
+	// An agent that trusts its own order.
 	"clock-jump":  {deaf: "clock,clocked", answer: `{"processes":1,"offset":60000000000,"how":"it says"}`},
 	"clock-drift": {deaf: "clock,clocked", answer: `{"processes":1,"gain":0.5,"how":"it says"}`},
 	"clock-stop":  {deaf: "signal:STOP"},

@@ -106,11 +106,11 @@ func TestSwarmLosesQuorum(t *testing.T) {
 func cleanHosts(t *testing.T) {
 	t.Helper()
 	wait.Until(t, time.Minute, "all hosts", func() bool {
-		// fails while there is no leader
+		// Fails while there is no leader.
 		b, _ := exec.Command("docker", "-H", hostsOfSwarm(t)[0], "node", "ls", "--format", "{{.Status}} {{.Availability}}").Output()
 		return strings.Count(string(b), "Ready Active") == 3
 	})
-	// a host that was cut off may not start a relay for a while
+	// A host that was cut off may not start a relay for a while.
 	var c *process
 	if !wait.Within(4*time.Minute, func() bool {
 		c = begin(t, "clean", "--provider", "swarm")

@@ -176,7 +176,7 @@ func (d *doctor) refused(p cluster.Provider, a attempt) (*way, error) {
 	case errors.As(err, &why) && why.Never:
 		return &way{Keys: a.keys, Answer: Never}, nil
 	case errors.As(err, &missing) && missing.Err != nil:
-		// the reason may have several lines
+		// The reason may have several lines.
 		return &way{Keys: a.keys, Answer: No, Reason: cli.InOneLine(missing.Err)}, nil
 	}
 	return nil, err

@@ -40,8 +40,8 @@ func TestEveryFaultIsAttempted(t *testing.T) {
 	}
 }
 
-// TestWhatEndsAProcessIsTriedLast checks the order on each testbed: no attempt on a dead node, and no two attempts in
-// one column at once.
+// TestWhatEndsAProcessIsTriedLast checks the order of the attempts: those that kill a process come last, and no two
+// attempts in one column are made at once.
 func TestWhatEndsAProcessIsTriedLast(t *testing.T) {
 	list, err := attempts()
 	if err != nil {

@@ -50,9 +50,9 @@ var testbeds = map[string]testbed{
 		onServer: "etcd-1", onClient: "client-2",
 		onResource: "register", onLink: "client-2",
 	}},
-	// its disk must exist before the server starts
+	// Its disk must exist before the server starts.
 	"disk": {name: "disk", backend: "etcd", on: map[string]string{onServer: "etcd-1"}},
-	// a C program, for faults that do not work on Go programs, with data that may be lost
+	// A C program, for faults that do not work on Go programs, with data that may be lost.
 	"redis": {
 		name: "redis", backend: "redis", set: "persistence: everysec",
 		on: map[string]string{onServer: "redis-1"},

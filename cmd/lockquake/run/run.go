@@ -229,7 +229,7 @@ func (f *runFlags) prepare(ctx context.Context, nodes *nodes.Source, args, chang
 			o.Out, o.Keep, o.Log = f.out, f.keep, cli.Logger(tell, f.verbose)
 			nodes.Lock = s.Backend.Use + "/" + s.Backend.Lock
 			o.Replay = nodes.Replay(nameOf(arg, s), changed, o.Provider.Name())
-			// the file includes what was set
+			// The file includes what was set.
 			o.Drawn = func(file string) string { return nodes.Replay(file, nil, o.Provider.Name()) }
 			plan, err := engine.Check(o)
 			if missing != nil {
