@@ -20,9 +20,10 @@ const (
 
 // Kinds, phases and codes of events (docs/history.md).
 const (
-	kindAcquire, kindRelease, kindRenew, kindCheck, kindRead, kindWrite                     byte = 1, 2, 3, 4, 5, 6
-	kindRenewed, kindLost, kindStall, kindDropped, kindCancel, kindClose, kindReleaseUnheld byte = 7, 8, 12, 13, 18, 19, 22
-	invoke, done, failed, info                                                              byte = 1, 2, 3, 4
+	kindAcquire, kindRelease, kindRenew, kindCheck, kindRead, kindWrite  byte = 1, 2, 3, 4, 5, 6
+	kindRenewed, kindLost, kindStall, kindDropped, kindCancel, kindClose byte = 7, 8, 12, 13, 18, 19
+	kindReleaseUnheld                                                    byte = 22
+	invoke, done, failed, info                                           byte = 1, 2, 3, 4
 )
 
 type event struct {
