@@ -87,7 +87,7 @@ func huntCommand(std cli.Streams) *cobra.Command {
 	fl.BoolVar(&f.random, "random", false, "draw every script, and learn nothing: the baseline")
 	fl.StringSliceVar(&f.failOn, "fail-on", nil, "goals that end with exit code 1 when they are reached, such as double_grants")
 	fl.StringSliceVar(&f.faults, "fault", nil,
-		"the faults that take part, such as pause,partition; not given: all that can be delivered here")
+		"the faults that take part, such as pause,partition; not given: all that can be delivered here, but those that stop a monotonic clock")
 	fl.StringSliceVar(&f.spared, "without-fault", nil, "faults that take no part, such as clock-step")
 	fl.DurationVar(&f.ttl, "ttl", 0, "lease, session or key lives; 0: 1s, or the shortest that the lock honours")
 	fl.StringArrayVar(&f.set, "set", nil, "replace a key of the scenarios, such as backend.nodes=5; may be repeated")
@@ -276,7 +276,7 @@ func (r *huntRun) space(lock backends.Lock) error {
 	return nil
 }
 
-// narrow restricts the faults to the requested ones.
+// narrow leaves the faults that are asked for. One that stops a monotonic clock has to be: every lock trusts it.
 func (r *huntRun) narrow(space *script.Space) error {
 	for _, name := range slices.Concat(r.faults, r.spared) {
 		if _, known := chaos.Lookup(r.nodes.Catalog.Faults, name); !known {
@@ -284,7 +284,8 @@ func (r *huntRun) narrow(space *script.Space) error {
 		}
 	}
 	space.Faults = slices.DeleteFunc(space.Faults, func(f script.Fault) bool {
-		return len(r.faults) > 0 && !slices.Contains(r.faults, f.Kind.Name) || slices.Contains(r.spared, f.Kind.Name)
+		asked := slices.Contains(r.faults, f.Kind.Name) || len(r.faults) == 0 && !f.Kind.StopsClock
+		return !asked || slices.Contains(r.spared, f.Kind.Name)
 	})
 	if len(r.faults) > 0 && len(space.Faults) == 0 {
 		return chaos.Unavailable{What: "--fault " + strings.Join(r.faults, ","), Reason: "none of them can be delivered here"}
