@@ -1,6 +1,6 @@
-// Package backends is what is locked, as a client process needs it: the contract of the locks that run on a service.
-// What a provider needs of the service's nodes is in topology, and listed joins both. One folder per service, one file
-// per topology and per lock; all is the list.
+// Package backends defines a lock service as a client process needs it: the contract of the locks that run on a
+// service. Package topology has the provider's side, the service's nodes; package listed joins both. There is one
+// folder per service, and one file per topology and per lock. Package all is the list.
 package backends
 
 import (
@@ -14,23 +14,23 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// Backend is a service in one topology, as its clients know it.
+// Backend is a service in one topology, as its clients see it.
 type Backend struct {
 	Name  string // as scenarios write it: "redis", "etcd"
 	Doc   string // one sentence
 	Locks []Lock // the first is the default and is never a wrong one
-	// InProcess is true where there are no server nodes and clients run as goroutines of the supervisor.
+	// InProcess is true if there are no server nodes and clients run as goroutines of the supervisor.
 	InProcess bool
 	// Modules are the Go modules with which a client speaks to the service. Reports name their versions.
 	Modules []string
 	Servers
 }
 
-// Misuse reports whether a key of a backend has clients use its locks in a way for which they are not made: such keys
-// begin with "shared_", and have users share what a lock belongs to. What breaks then is the program, not the lock.
+// Misuse reports whether a key of a backend makes clients use its locks in an unsupported way. Such keys begin with
+// "shared_": users share the object to which a lock belongs. What breaks then is the program, not the lock.
 func Misuse(key string) bool { return strings.HasPrefix(key, "shared_") }
 
-// Lock returns the named lock, or the default for ""; every backend has NoLock beside those of its list.
+// Lock returns the named lock, or the default for "". Every backend has NoLock besides its listed locks.
 func (b Backend) Lock(name string) (Lock, bool) {
 	for _, l := range b.Locks {
 		if l.Name == name || name == "" {
@@ -53,17 +53,17 @@ const (
 	TokenHomeMade TokenSource = "home-made" // a counter kept beside the lock
 )
 
-// Offers is what a lock can do, as data.
+// Offers lists what a lock can do, as data.
 type Offers struct {
 	Blocking   bool        `json:"blocking"`    // Acquire waits in the service rather than by polling
 	Try        bool        `json:"try"`         // lock.TryAcquirer
 	Renewal    string      `json:"renewal"`     // "none", "call" (lock.Renewer), "background" (keep-alive)
 	LossSignal bool        `json:"loss_signal"` // lock.Watcher reports losses
 	Token      TokenSource `json:"token"`
-	Reentrant  string      `json:"reentrant"` // "no", or what it is re-entrant by
-	Fair       bool        `json:"fair"`      // grants in the order of asking
+	Reentrant  string      `json:"reentrant"` // "no", or the scope of its re-entry
+	Fair       bool        `json:"fair"`      // grants in request order
 	Expires    bool        `json:"expires"`   // a dead holder's grant ends by itself
-	// that end is told by the wall clock of servers or clients, which can be set
+	// expiry depends on the wall clock of servers or clients, which can be set
 	WallClock bool `json:"wall_clock"`
 	Shared    bool `json:"shared"` // knows lock.Shared beside lock.Exclusive
 	// Reenters: a user may take a lock that it holds again, and the lock is free after as many releases. Permits: up to
@@ -77,24 +77,25 @@ type Offers struct {
 type Lock struct {
 	Name   string
 	Doc    string // one sentence: recipe or library, and its source
-	Wrong  string // "" for a sound lock, else what is wrong with it
-	Found  Found  // what finds that, where it is wrong
-	Absent bool   // it is no lock: everybody goes ahead at once
-	// Modules are the Go modules that its clients are made of, where these are not those of the backend.
+	Wrong  string // "" for a sound lock, otherwise what is wrong with it
+	Found  Found  // what finds the mistake of a wrong lock
+	Absent bool   // it does not lock: all users go ahead at once
+	// Modules are the Go modules of its clients, if they differ from the backend's.
 	Modules []string
 	Offers  Offers
-	// Points lists what the adapter announces with lock.At, in the order in which one cycle of a grant passes them. The
-	// first point of the acquire and the first of the release, and no others, have names that begin with "before-". An
-	// acquire that asks a majority of servers has "replies-in", and one that Waits has "wait-done".
+	// Points lists what the adapter announces with lock.At, in the order of one cycle of a grant. The first point of
+	// the acquire and the first of the release have names that begin with "before-"; no others do. An acquire that
+	// asks a majority of servers has "replies-in". One that Waits has "wait-done".
 	Points []string
-	// YesToGone says that a release is answered ok also where the grant had gone: its library or service does not tell.
+	// YesToGone means that a release is also answered ok when the grant was gone: its library or service does not
+	// say.
 	YesToGone bool
-	// Waits says that it can wait, before a grant counts, until replicas have it.
+	// Waits means that it can wait until replicas have a grant before the grant counts.
 	Waits bool
-	// MinTTL is the shortest TTL that the service honours; shorter ones are refused at load time.
+	// MinTTL is the shortest TTL that the service honours; shorter ones are rejected at load time.
 	MinTTL time.Duration
-	// Recovery bounds the time to the next grant after a holder's death. Every lock says it: the judge, the suites and
-	// the stories go by it.
+	// Recovery bounds the time to the next grant after a holder's death. Every lock states it: the judge, the suites
+	// and the stories rely on it.
 	Recovery Recovery
 	// Notes explain figures of this lock to a reader of a report.
 	Notes []Note
@@ -102,19 +103,19 @@ type Lock struct {
 	Dial func(ctx context.Context, a Access) (Connection, error)
 }
 
-// Note is shown where a measure lies between two figures, both included.
+// Note is shown if a measure lies between two figures, both included.
 type Note struct {
 	Measure     string
 	Least, Most float64
 	Text        string // whole sentences
 }
 
-// Recovery returns within what time after the death of a holder the service must grant again. params is what
-// Topology.Params returned, as JSON; none are the defaults.
+// Recovery returns within what time the service must grant again after a holder's death. params is the JSON of
+// Topology.Params; empty means the defaults.
 type Recovery func(ttl time.Duration, params json.RawMessage) time.Duration
 
-// Bound asks Recovery. It returns 0 for a lock that names no bound: no lock at all, or one of another program that says
-// that it never expires.
+// Bound returns the lock's recovery time. It returns 0 for a lock that names no bound: NoLock, or an external lock
+// that never expires.
 func (l Lock) Bound(ttl time.Duration, params json.RawMessage) time.Duration {
 	if l.Recovery == nil {
 		return 0
@@ -127,8 +128,8 @@ func RecoversIn(bound func(ttl time.Duration) time.Duration) Recovery {
 	return func(ttl time.Duration, _ json.RawMessage) time.Duration { return bound(ttl) }
 }
 
-// RecoveryBy returns a Recovery that depends on decoded parameters. read decodes them, and returns the defaults for
-// none: these are used if the parameters cannot be read.
+// RecoveryBy returns a Recovery that depends on decoded parameters. read decodes them, and returns the defaults if
+// there are none. The defaults are also used if the parameters cannot be read.
 func RecoveryBy[P any](read func(json.RawMessage) (P, error),
 	bound func(ttl time.Duration, p P) time.Duration,
 ) Recovery {
@@ -148,16 +149,16 @@ type Access struct {
 	Nodes   []Endpoint      `json:"nodes"`
 	TTL     time.Duration   `json:"ttl_ns"`
 	Params  json.RawMessage `json:"params,omitempty"`
-	Permits int             `json:"permits,omitempty"` // how many users may hold one lock at once; 0 is 1
+	Permits int             `json:"permits,omitempty"` // how many users may hold one lock at once; 0 means 1
 	Run     string          `json:"run"`               // id of the run; the key of in-process services
 	Client  int             `json:"client"`            // index of the client process within the run, from 0
-	// Prefix begins every key, node, path or name of a schema that a client makes; "": the lock's own way, which begins
-	// with "lockquake".
+	// Prefix begins every key, node, path or schema name that a client creates; "": the lock's own prefix, which
+	// begins with "lockquake".
 	Prefix string `json:"prefix,omitempty"`
-	// Login is what the service asks for.
+	// Login is the credentials that the service requires.
 	node.Login
-	// Via says where to dial instead of an address of the service, for clients that learn addresses from the service
-	// itself. Nil but in the conformance suite, which puts a proxy before each server.
+	// Via maps an address of the service to the one to dial instead, for clients that learn addresses from the
+	// service itself. It is set only by the conformance suite, which puts a proxy in front of each server.
 	Via map[string]string `json:"via,omitempty"`
 }
 
@@ -165,11 +166,11 @@ type Access struct {
 type Endpoint struct {
 	Name      string            `json:"name"`
 	Addresses map[string]string `json:"addresses"` // port name -> host:port
-	// Login is what this node asks for where that is not what the others do: the Sentinels of somebody else.
+	// Login is set if this node's credentials differ from the others', as for external Sentinels.
 	Login *node.Login `json:"login,omitempty"`
 }
 
-// LoginAt returns what the nodes with the named port ask for.
+// LoginAt returns the credentials for the nodes with the named port.
 func (a Access) LoginAt(port string) node.Login {
 	for _, n := range a.Nodes {
 		if _, ok := n.Addresses[port]; ok && n.Login != nil {
@@ -190,7 +191,7 @@ func (a Access) Addresses(port string) []string {
 	return out
 }
 
-// DecodeParams fills into with what a client process was told, strictly; what is not there leaves the defaults.
+// DecodeParams decodes a client's parameters strictly into into; missing ones keep the defaults.
 func DecodeParams(told json.RawMessage, into any) error {
 	if len(told) == 0 {
 		return nil
@@ -202,13 +203,13 @@ func DecodeParams(told json.RawMessage, into any) error {
 
 // Connection is a client process's link to the service.
 type Connection interface {
-	// Locker returns a locker for one user; where the service is re-entrant by session, each has a session of its own.
+	// Locker returns a locker for one user. If the service is re-entrant by session, each user gets its own session.
 	Locker(ctx context.Context, user int) (lock.Locker, error)
 	Close() error
 }
 
-// NotificationCounter is a Connection that counts how often the service has woken somebody.
+// NotificationCounter is a Connection that counts how often the service has woken a waiter.
 type NotificationCounter interface {
-	// Notifications returns how many notifications of watches have come to the users of this process.
+	// Notifications returns how many watch notifications the users of this process have received.
 	Notifications() int64
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// NoLock is the name under which a scenario asks for no lock at all.
+// NoLock is the name of "no lock at all" in scenarios.
 const NoLock = "none"
 
-// noLock grants whatever is asked for, at once, and asks nobody. Nothing is promised, so no holder is ever entitled:
-// what is left is the resource with its own guard, under the same demand.
+// noLock grants every request at once, without a service. It promises nothing, so no holder is ever entitled. What
+// remains is the resource with its own guard, under the same load.
 func noLock() Lock {
 	return Lock{
 		Name: NoLock, Doc: "No lock: everybody goes ahead at once, and nobody is asked.", Wrong: "it excludes nobody",
@@ -24,7 +24,7 @@ func noLock() Lock {
 
 type open struct{}
 
-// Locker returns one that needs no service.
+// Locker returns a locker that needs no service.
 func (open) Locker(context.Context, int) (lock.Locker, error) { return open{}, nil }
 
 // Acquire grants.

@@ -13,20 +13,20 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// Retry is the policy of a lock that waits by asking again. On a contended lock the policy is the result, so every
-// report names it.
+// Retry is the policy of a lock that waits by retrying. On a contended lock the policy determines the result, so
+// every report names it.
 type Retry struct {
-	// between two attempts; 0: the next one follows at once
+	// between two attempts; 0: no pause
 	Delay time.Duration `yaml:"delay" json:"delay_ns"`
 	// each delay is drawn from Delay times 1-Jitter to 1+Jitter
 	Jitter float64 `yaml:"jitter" json:"jitter"`
-	// each delay of an acquire is that many times the one before; 0 and 1: all are alike
+	// each delay of an acquire is Growth times the one before; 0 and 1: constant
 	Growth float64       `yaml:"growth" json:"growth,omitempty"`
-	Most   time.Duration `yaml:"most" json:"most_ns,omitempty"` // to which delays grow; 0: without end
+	Most   time.Duration `yaml:"most" json:"most_ns,omitempty"` // bound of a growing delay; 0: one hour
 	Tries  int           `yaml:"tries" json:"tries"`            // attempts of one acquire; 0: until its context ends
 }
 
-// String names the policy as reports show it.
+// String returns the policy as reports show it.
 func (r Retry) String() string {
 	s := fmt.Sprintf("poll every %s +/- %g %%", r.Delay, r.Jitter*100)
 	if r.Delay == 0 {
@@ -44,7 +44,7 @@ func (r Retry) String() string {
 	return s
 }
 
-// Check returns an error that names the key that is wrong.
+// Check returns an error that names the invalid key.
 func (r Retry) Check() error {
 	if r.Delay != 0 {
 		if err := CheckDuration("retry.delay", r.Delay, 100*time.Microsecond); err != nil {
@@ -68,7 +68,7 @@ func (r Retry) Check() error {
 	return nil
 }
 
-// CheckDuration refuses a duration below least, which is what a number without a unit turns into.
+// CheckDuration rejects a duration below least. A number without a unit decodes to such a small value.
 func CheckDuration(key string, d, least time.Duration) error {
 	if d < least {
 		return fmt.Errorf("%s is %s; it must be at least %s, with a unit such as 10ms", key, d, least)
@@ -76,17 +76,16 @@ func CheckDuration(key string, d, least time.Duration) error {
 	return nil
 }
 
-// Poll calls try until it grants, fails in a way whose outcome nobody knows, was called Tries times, or ctx ends. It
-// asks again only where the attempt certainly granted nothing. When ctx ends between two attempts the last attempt's
-// error is returned, so that the caller learns that nothing was granted and why. Where ctx ends within an attempt, the
-// error keeps what that leaves open, with the reason of the attempts before: the wait was for a lock that was held. It
-// announces each attempt (lock.Attempt).
+// Poll calls try until it grants, fails with an unknown outcome, was called Tries times, or ctx ends. It retries only
+// if the attempt certainly granted nothing. If ctx ends between two attempts, Poll returns the last attempt's error:
+// certainly nothing was granted, and why. If ctx ends within an attempt, the error keeps that attempt's outcome and
+// adds the reason of the attempts before: the lock was held. It announces each attempt (lock.Attempt).
 func (r Retry) Poll(ctx context.Context, random *rand.Rand, try func(context.Context) (lock.Grant, error)) (lock.Grant,
 	error,
 ) {
 	next := r.Delay
-	var timer *time.Timer // of no use to an attempt that succeeds
-	var held error        // what the last attempt was told that the service answered
+	var timer *time.Timer // created only after a failed attempt
+	var held error        // the service's last answer that the lock is held
 	began := time.Now()
 	for tries := 1; ; tries++ {
 		lock.Attempt(ctx)
@@ -94,7 +93,7 @@ func (r Retry) Poll(ctx context.Context, random *rand.Rand, try func(context.Con
 		if errors.Is(err, lock.ErrContended) {
 			held = err
 		} else if held != nil && over(ctx) && errors.Is(err, lock.ErrNotSent) {
-			// it was not asked once more
+			// the last attempt was not sent
 			err = fmt.Errorf("%w; gave up waiting: %w", held, cmp.Or(ctx.Err(), context.DeadlineExceeded))
 		}
 		if err == nil || !lock.Certain(err) {
@@ -119,14 +118,14 @@ func (r Retry) Poll(ctx context.Context, random *rand.Rand, try func(context.Con
 	}
 }
 
-// over reports whether ctx has ended, or is about to: a connection with the same deadline may tell of it first.
+// over reports whether ctx has ended, or is about to: a connection with the same deadline may report it first.
 func over(ctx context.Context) bool {
 	end, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && !time.Now().Before(end)
 }
 
-// cutOff adds to the error of an attempt that the end of ctx cut off why the ones before had not been granted, held:
-// else all that is told of a wait for a lock that was held is that its last request had no answer.
+// cutOff adds to the error of an attempt that the end of ctx cut off why the earlier attempts were refused (held).
+// Without that, a wait for a held lock would only say that its last request had no answer.
 func cutOff(ctx context.Context, held, err error, began time.Time) error {
 	if err == nil || held == nil || !over(ctx) {
 		return err
@@ -142,10 +141,10 @@ func (r Retry) draw(delay time.Duration, random *rand.Rand) time.Duration {
 	return time.Duration(float64(delay) * (1 + r.Jitter*(2*random.Float64()-1)))
 }
 
-// longest is to which delays grow that have no other bound: beyond it nobody waits.
+// longest bounds growing delays that have no other bound.
 const longest = time.Hour
 
-// after is the delay that follows.
+// after returns the next delay.
 func (r Retry) after(delay time.Duration) time.Duration {
 	if r.Growth <= 1 {
 		return delay

@@ -7,17 +7,18 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// HeldGrant is a grant as an adapter keeps it while its user has it in hand, for lock.Watcher.
+// HeldGrant is an adapter's record, for lock.Watcher, of a grant that its user holds.
 type HeldGrant struct {
 	// Validity returns how long the grant may be believed in, and a channel that is closed when that changes.
-	// lock.Unknown is no news: what ended the validity will be told as a loss. nil: the validity never changes.
+	// lock.Unknown is not reported: what ended the validity will be reported as a loss. A nil func means that the
+	// validity never changes.
 	Validity func() (lock.Validity, <-chan struct{})
-	Lost     <-chan struct{} // closed when the grant is certainly lost, or nobody renews it any more
+	Lost     <-chan struct{} // closed when the grant is certainly lost, or is not renewed any more
 	Over     <-chan struct{} // closed when the user begins to give it back
 }
 
-// Watch tells of each change of the validity, beginning with one that differs from known, and of the loss, which is the
-// last; then, or when the grant is given back or ctx ends, it closes the channel.
+// Watch reports each change of the validity, beginning with the first that differs from known. A loss is the last
+// report. It closes the channel after a loss, when the grant is given back, or when ctx ends.
 func (s HeldGrant) Watch(ctx context.Context, known lock.Validity) <-chan lock.Change {
 	out := make(chan lock.Change, 1)
 	go s.tell(ctx, known, out)
@@ -47,7 +48,7 @@ func (s HeldGrant) tell(ctx context.Context, known lock.Validity, out chan<- loc
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.Over: // what comes after one's own release is no news
+		case <-s.Over: // changes after one's own release are not reported
 			return
 		case out <- c:
 		}
@@ -58,7 +59,7 @@ func (s HeldGrant) tell(ctx context.Context, known lock.Validity, out chan<- loc
 	}
 }
 
-// Unwatched is what a Watcher returns for a grant that its user does not have.
+// Unwatched is what a Watcher returns for a grant that its user does not hold.
 func Unwatched() <-chan lock.Change {
 	out := make(chan lock.Change)
 	close(out)

@@ -1,4 +1,4 @@
-// Package all is the list of backends.
+// Package all lists all backends.
 package all
 
 import (

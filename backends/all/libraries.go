@@ -10,7 +10,7 @@ import (
 	"github.com/lockquake/lockquake/backends/listed"
 )
 
-// Folder returns the folder within backends/ that a backend's code is in.
+// Folder returns the folder within backends/ that contains a backend's code.
 func Folder(b listed.Backend) string {
 	// Such as "github.com/lockquake/lockquake/backends/redis.newFive".
 	made := runtime.FuncForPC(reflect.ValueOf(b.New).Pointer()).Name()
@@ -18,7 +18,7 @@ func Folder(b listed.Backend) string {
 	return in[:strings.IndexAny(in, "./")]
 }
 
-// OfClient names the modules that a client of a lock is made of.
+// OfClient returns the modules that make up a client of a lock.
 func OfClient(backend, lock string) []string {
 	for _, b := range All() {
 		if b.Name != backend {
@@ -32,10 +32,11 @@ func OfClient(backend, lock string) []string {
 	return nil
 }
 
-// Libraries returns the modules that a backend's lock is made of, with the versions that this program was built with.
+// Libraries returns the modules that make up a backend's lock, with the versions that this program was built with.
 func Libraries(backend, lock string) map[string]string { return builtWith(OfClient(backend, lock)) }
 
-// Built returns the modules of all locks and of the server within, with the versions that this program was built with.
+// Built returns the modules of all locks and of the built-in servers, with the versions that this program was built
+// with.
 func Built() map[string]string {
 	var names []string
 	for _, b := range All() {

@@ -1,5 +1,5 @@
-// Package external is a lock service that lockquake does not know: its locks are in the program of the client alone.
-// The scenario says what they promise, and how the servers are started or where they are.
+// Package external is a lock service that lockquake does not know: its locks exist only in the client program. The
+// scenario says what they promise, and how to start the servers or where they are.
 package external
 
 import (
@@ -19,10 +19,10 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// Name is what scenarios write.
+// Name is the backend's name in scenarios.
 const Name = "external"
 
-// Backend is that service. What its lock promises is in the parameters.
+// Backend returns that service. Its parameters say what its lock promises.
 func Backend() listed.Backend {
 	return listed.Backend{
 		Backend: backends.Backend{
@@ -40,30 +40,30 @@ func Backend() listed.Backend {
 	}
 }
 
-// Params is what a scenario says of the service.
+// Params is a scenario's description of the service.
 type Params struct {
 	Token    string        `yaml:"token"`    // none, service or home-made: where fencing tokens come from
 	Expires  bool          `yaml:"expires"`  // a dead holder's grant ends by itself
-	Recovery time.Duration `yaml:"recovery"` // after the death of a holder, within which the service must grant again
+	Recovery time.Duration `yaml:"recovery"` // within what time the service must grant again after a holder's death
 	MinTTL   time.Duration `yaml:"min_ttl"`  // the shortest TTL that the service honours
-	Start    *Start        `yaml:"start"`    // servers of the run's own
-	// Endpoints are host:port of servers that somebody else runs.
+	Start    *Start        `yaml:"start"`    // how to start the run's own servers
+	// Endpoints are host:port of external servers.
 	Endpoints []string `yaml:"endpoints"`
 }
 
-// Start is how servers are started.
+// Start says how servers are started.
 type Start struct {
 	Image   string            `yaml:"image"`   // of their containers
-	Command []string          `yaml:"command"` // with the places of placeholders
+	Command []string          `yaml:"command"` // with placeholders, see command
 	Env     map[string]string `yaml:"env"`
-	Ports   map[string]int    `yaml:"ports"` // by name; clients find their addresses by these
+	Ports   map[string]int    `yaml:"ports"` // by name; clients find the addresses under these names
 	Ready   Ready             `yaml:"ready"`
-	// Stop is the signal that ends a server in order; "" is TERM.
+	// Stop is the signal that stops a server gracefully; "" is TERM.
 	Stop string `yaml:"stop_signal"`
 }
 
-// Ready is how it is found out whether a server serves: it takes connections at a port, and answers what is sent there
-// by a text that has another in it.
+// Ready says how to find out whether a server serves: it accepts connections at a port, and its answer to Send
+// contains Expect.
 type Ready struct {
 	Port   string `yaml:"port"` // "": the first by name
 	Send   string `yaml:"send"`
@@ -134,8 +134,8 @@ func (s setup) check() error {
 	return nil
 }
 
-// Declare gives the lock what the scenario says of it. What the program cannot do, such as renew, it refuses when it is
-// started.
+// Declare sets what the scenario says about the lock. The program itself refuses at its start what it cannot do, such
+// as renewals.
 func (s setup) Declare(l backends.Lock) backends.Lock {
 	p := s.params
 	l.Offers = backends.Offers{
@@ -154,12 +154,12 @@ func (s setup) Declare(l backends.Lock) backends.Lock {
 	return l
 }
 
-// Outside lists the endpoints.
+// Outside returns the endpoints.
 func (s setup) Outside() []string { return s.params.Endpoints }
 
 func name(i int) string { return "service-" + strconv.Itoa(i+1) }
 
-// Specs describes the servers.
+// Specs returns the server nodes.
 func (s setup) Specs() []node.Spec {
 	var out []node.Spec
 	for i := range s.params.Endpoints {
@@ -183,8 +183,8 @@ func (s setup) Specs() []node.Spec {
 	return out
 }
 
-// command fills in where the server is, and where the others are: {host}, {listen} (the address to listen on), {dir},
-// {PORT} (host:port of its own), {PORT.port} and {service-2.PORT}.
+// command replaces the placeholders: {host}, {listen} (the address to listen on), {dir}, {PORT} (its own host:port),
+// {PORT.port}, and {service-2.PORT} of another server.
 func (s setup) command(p node.Place) []string {
 	host := p.Host(p.Self)
 	words := []string{"{host}", host, "{listen}", node.ListenOn(host), "{dir}", p.Dir}
@@ -204,13 +204,13 @@ func (s setup) command(p node.Place) []string {
 	return out
 }
 
-// Params tells the clients nothing: their program knows its service.
+// Params returns nothing: the client program knows its service.
 func (s setup) Params() any { return struct{}{} }
 
 // Service returns the handle on the servers.
 func (s setup) Service(nodes []node.Handle) topology.Service { return service{setup: s, nodes: nodes} }
 
-// service answers what can be seen of servers from outside.
+// service answers what can be observed of servers from outside.
 type service struct {
 	setup
 	nodes []node.Handle
@@ -261,7 +261,7 @@ func (v service) serves(ctx context.Context, n node.Handle) error {
 	if ready.Send == "" && ready.Expect == "" {
 		return nil
 	}
-	end, _ := ctx.Deadline() // it has one
+	end, _ := ctx.Deadline() // ctx always has one
 	if err := conn.SetDeadline(end); err != nil {
 		return err
 	}
@@ -279,7 +279,7 @@ func (v service) serves(ctx context.Context, n node.Handle) error {
 	return nil
 }
 
-// Describe tells what the scenario says.
+// Describe returns what the scenario says.
 func (v service) Describe(context.Context) map[string]string {
 	out := map[string]string{
 		"external.token": v.params.Token, "external.expires": strconv.FormatBool(v.params.Expires),

@@ -16,12 +16,12 @@ type Backend struct {
 	topology.Maker
 }
 
-// Declaring is a Topology that decides by itself, by what the scenario says, what its lock offers and promises.
+// Declaring is a Topology that decides from the scenario what its lock offers and promises.
 type Declaring interface {
 	Declare(l backends.Lock) backends.Lock
 }
 
-// Declared is a lock with all that its topology decides of what it offers and promises.
+// Declared returns a lock with everything that its topology decides about its offers and promises.
 func Declared(l backends.Lock, t topology.Topology) backends.Lock {
 	if d, ok := t.(Declaring); ok {
 		l = d.Declare(l)
@@ -30,13 +30,13 @@ func Declared(l backends.Lock, t topology.Topology) backends.Lock {
 	return l
 }
 
-// WallClock tells whether a lock's grants end by a wall clock on that topology.
+// WallClock reports whether a lock's grants end by a wall clock on that topology.
 func WallClock(l backends.Lock, t topology.Topology) bool {
 	w, ok := t.(topology.WallClocked)
 	return l.Offers.WallClock || ok && l.Offers.Expires && w.WallClock()
 }
 
-// Clients returns what client processes need of each.
+// Clients returns the client side of each backend.
 func Clients(list []Backend) []backends.Backend {
 	out := make([]backends.Backend, len(list))
 	for i, b := range list {
@@ -45,8 +45,8 @@ func Clients(list []Backend) []backends.Backend {
 	return out
 }
 
-// Reach adds to an access what clients must know of a running topology: its parameters, its servers' addresses, and
-// what those ask for.
+// Reach adds to an access what clients must know about a running topology: its parameters, and its servers' addresses
+// and logins.
 func Reach(a backends.Access, t topology.Topology, servers []node.Handle) (backends.Access, error) {
 	params, err := json.Marshal(t.Params())
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 
 type connection struct {
 	store *store
-	// latest has the latest grant of each lock to a user of this process: what a lock that frees beside takes for its
-	// own.
+	// latest has the id of the latest grant of each lock in this process. A lock with freesBeside releases that one
+	// by mistake.
 	latest sync.Map
 }
 
@@ -36,12 +36,12 @@ func (*connection) Close() error { return nil }
 type locker struct {
 	store   *store
 	process *connection
-	owner   any       // who takes a lock that it has once more
-	due     time.Time // when the last acquire ended by the user's own pace
-	phase   float64   // where in its pace the user begins: all of them in step would be counted in lumps
-	stuck   bool      // a grant was lost, and the store is asked no more
+	owner   any       // who may take the user's lock again
+	due     time.Time // when the last acquire was due by the user's pace
+	phase   float64   // the user's offset in its pace: users in step would be counted in bursts
+	stuck   bool      // a grant was lost, and the store is not asked any more
 	over    sync.Once
-	open    context.Context // until the user closes it
+	open    context.Context // ends when the user closes it
 	shut    context.CancelFunc
 
 	mu   sync.Mutex
@@ -84,8 +84,8 @@ func (l *locker) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, er
 	return l.granted(ctx, r, h, sent), nil
 }
 
-// granted makes the grant. The store is in this process and has the same clock, so the validity counts from the
-// beginning of the holding. A user that waited may have sent its request long before.
+// granted returns the grant. The store is in this process and has the same clock, so the validity counts from the
+// start of the holding. A waiter may have sent its request long before.
 func (l *locker) granted(ctx context.Context, r lock.Request, h *holding, issued time.Time) lock.Grant {
 	l.store.mu.Lock()
 	token, begin := h.token, h.begin
@@ -124,7 +124,7 @@ func (l *locker) Release(ctx context.Context, g lock.Grant) error {
 	return nil
 }
 
-// meant returns the store's id of the grant that a release is about.
+// meant returns the store's id of the grant that a release refers to.
 func (l *locker) meant(g lock.Grant) uint64 {
 	id := number(g.ID)
 	if id == 0 && l.store.flaws.freesBeside {
@@ -135,7 +135,7 @@ func (l *locker) meant(g lock.Grant) uint64 {
 	return id
 }
 
-// number returns the store's id, or 0, which no grant has.
+// number returns the store's id, or 0, which is never a grant.
 func number(id string) uint64 {
 	n, err := strconv.ParseUint(id, 10, 64)
 	if err != nil {
@@ -144,7 +144,7 @@ func number(id string) uint64 {
 	return n
 }
 
-// Renew counts the TTL anew from now.
+// Renew restarts the TTL from now.
 func (l *locker) Renew(_ context.Context, g lock.Grant, ttl time.Duration) (lock.Grant, error) {
 	sent := time.Now()
 	if !l.store.renew(g.Lock, number(g.ID), ttl) {
@@ -173,10 +173,10 @@ func (l *locker) Watch(ctx context.Context, g lock.Grant) <-chan lock.Change {
 	return backends.HeldGrant{Lost: h.lost}.Watch(ctx, g.ValidUntil)
 }
 
-// ClosesBusy says that Close ends a wait of its user.
+// ClosesBusy marks that Close ends a pending wait.
 func (*locker) ClosesBusy() {}
 
-// Close frees what the user still holds, and ends its wait.
+// Close frees what the user still holds and ends its pending wait.
 func (l *locker) Close() error {
 	if !l.store.flaws.strandsWaiters {
 		l.shut()

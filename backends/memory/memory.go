@@ -1,4 +1,4 @@
-// Package memory is a lock service within the supervisor's own process. One of its locks is right. Each of the
+// Package memory is a lock service within the supervisor's own process. One of its locks is correct. Each of the
 // others is wrong in one way, so that every checker has a violation to find.
 package memory
 
@@ -17,7 +17,7 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// Backend is a store in this process, one for each run.
+// Backend returns a store in this process, one for each run.
 func Backend() listed.Backend {
 	b := listed.Backend{
 		Backend: backends.Backend{
@@ -41,10 +41,10 @@ type setup struct {
 // params is what a scenario may set, and how the service finds the store of its clients.
 type params struct {
 	Price price  `yaml:",inline" json:"price"`
-	ID    uint64 `yaml:"-" json:"id,omitempty"` // of the topology, in this process
+	ID    uint64 `yaml:"-" json:"id,omitempty"` // of the topology, within this process
 }
 
-// topologies is how many there were in this process.
+// topologies counts the topologies made in this process.
 var topologies atomic.Uint64
 
 func newTopology(c topology.Common, decode func(into any) error) (topology.Topology, error) {
@@ -65,7 +65,7 @@ func newTopology(c topology.Common, decode func(into any) error) (topology.Topol
 // Specs returns none: the store has no nodes.
 func (setup) Specs() []node.Spec { return nil }
 
-// Params is the price of lock metered, and the topology's number; the access's run and lock say all else.
+// Params returns the price of lock metered and the topology's number; the access has the run and the lock.
 func (t setup) Params() any { return t.params }
 
 // Service returns the handle.
@@ -73,19 +73,19 @@ func (t setup) Service([]node.Handle) topology.Service { return service(t) }
 
 type service setup
 
-// Facts lists what can be asked of a node, though there is none.
+// Facts returns what a node could be asked, though there is no node.
 func (service) Facts() map[string]string {
 	return map[string]string{chaos.FactServes: "always true: there is no server that could be away"}
 }
 
-// store is that of the service's clients; nil while there are none.
+// store returns the store of the service's clients; nil while there are none.
 func (s service) store() *store {
 	stores.Lock()
 	defer stores.Unlock()
 	return stores.byID[s.params.ID]
 }
 
-// Stored says who has a lock, and until when.
+// Stored returns the holder of a lock, and until when it holds.
 func (s service) Stored(_ context.Context, name string) (topology.Stored, error) {
 	st := s.store()
 	if st == nil {
@@ -94,7 +94,7 @@ func (s service) Stored(_ context.Context, name string) (topology.Stored, error)
 	return st.look(name), nil
 }
 
-// Requests counts what the store was asked for.
+// Requests returns the number of requests to the store.
 func (s service) Requests(context.Context) map[string]int64 {
 	st := s.store()
 	if st == nil {
@@ -114,7 +114,7 @@ func (s service) Contents(context.Context) (map[string]topology.Content, error) 
 	return map[string]topology.Content{"records": c}, nil
 }
 
-// Ask answers.
+// Ask knows only chaos.FactServes, which is always true.
 func (service) Ask(_ context.Context, _, fact string) (string, error) {
 	if fact == chaos.FactServes {
 		return "true", nil
@@ -122,10 +122,10 @@ func (service) Ask(_ context.Context, _, fact string) (string, error) {
 	return "", fmt.Errorf("memory has no fact %q", fact)
 }
 
-// Ready is always so.
+// Ready always succeeds.
 func (service) Ready(context.Context) error { return nil }
 
-// Describe names the settings.
+// Describe returns the settings.
 func (s service) Describe(context.Context) map[string]string {
 	out := map[string]string{"lock.ttl": s.common.TTL.String(), "lock.retry": "none: waiters are queued in the store"}
 	if text := s.params.Price.String(); text != "" {
@@ -142,7 +142,7 @@ func (service) Close() error { return nil }
 var stores = struct {
 	sync.Mutex
 	byRun map[string]*store
-	byID  map[uint64]*store // by the number of the topology that the clients were told of
+	byID  map[uint64]*store // by the number of the topology that the clients got
 }{byRun: map[string]*store{}, byID: map[uint64]*store{}}
 
 func storeOf(a backends.Access, v variant, p params) *store {
@@ -169,7 +169,7 @@ type variant struct {
 	found backends.Found
 	flaws flaws
 
-	reenters bool // a holder takes it once more
+	reenters bool // a holder can take it again
 	permits  bool // it has as many permits as the run says
 }
 
@@ -438,7 +438,7 @@ var variants = []variant{
 	},
 }
 
-// reentrant is what the lock is re-entrant by.
+// reentrant returns the scope of the lock's re-entry.
 func (v variant) reentrant() string {
 	switch {
 	case v.flaws.admitsProcess:

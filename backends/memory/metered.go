@@ -10,26 +10,26 @@ import (
 	"github.com/lockquake/lockquake/backends"
 )
 
-// metered is the lock that has a price: the positive control of what measures capacity.
+// metered is the lock with a price: the positive control of capacity measurements.
 const metered = "metered"
 
-// price is what lock metered takes for a grant, so that the figures of a sweep are known before it is made. It is paid
-// in time that passes, not in work. The zero value is lock exact.
+// price is the time that lock metered takes for a grant, so that the figures of a sweep are known beforehand. It
+// waits and uses no CPU. The zero value is lock exact.
 type price struct {
-	// Serial is how long the one server takes for each acquire, one after the other, whatever their locks: it serves
-	// 1/Serial cycles a second at most.
+	// Serial is how long the single server takes for each acquire, one after the other, for all locks together: it
+	// serves at most 1/Serial cycles a second.
 	Serial time.Duration `yaml:"serial" json:"serial_ns,omitempty"`
-	// Handoff is how long a lock that was released takes to its next waiter.
+	// Handoff is the time from a lock's release until its next waiter has it.
 	Handoff time.Duration `yaml:"handoff" json:"handoff_ns,omitempty"`
-	// Service is the pace of a user who is alone: an acquire ends no sooner than that after the one before. Of N users
-	// each has the pace Service times (1 + Contention*(N-1) + Coherency*N*(N-1)): where each has a lock of its own, and
-	// keeps it for less, that is the Universal Scalability Law.
+	// Service is the pace of a user who is alone: its acquires end at least that far apart. Each of N users has the
+	// pace Service times (1 + Contention*(N-1) + Coherency*N*(N-1)). If each has its own lock and holds it for less
+	// than that, this is the Universal Scalability Law.
 	Service    time.Duration `yaml:"service" json:"service_ns,omitempty"`
 	Contention float64       `yaml:"contention" json:"contention,omitempty"`
 	Coherency  float64       `yaml:"coherency" json:"coherency,omitempty"`
 }
 
-// check says what is wrong with it, for that lock.
+// check returns an error if the price is invalid for that lock.
 func (p price) check(lock string) error {
 	for key, d := range map[string]time.Duration{"serial": p.Serial, "handoff": p.Handoff, "service": p.Service} {
 		if d != 0 {
@@ -51,7 +51,7 @@ func (p price) check(lock string) error {
 	return nil
 }
 
-// String says what is taken, for env.json; "" where nothing is.
+// String returns the price for env.json; "" if there is none.
 func (p price) String() string {
 	if p == (price{}) {
 		return ""
@@ -60,19 +60,19 @@ func (p price) String() string {
 		p.Contention, p.Coherency)
 }
 
-// service is the pace of each of that many users.
+// service returns the pace of each of that many users.
 func (p price) service(users int) time.Duration {
 	n := float64(users)
 	return time.Duration(float64(p.Service) * (1 + p.Contention*(n-1) + p.Coherency*n*(n-1)))
 }
 
-// server is the one that takes acquires one after the other.
+// server processes acquires one after the other.
 type server struct {
 	mu  sync.Mutex
-	due time.Time // when it is done with all that it has taken
+	due time.Time // when all accepted work is done
 }
 
-// take appends work, and returns when it is done.
+// take adds work and returns when it is done.
 func (s *server) take(work time.Duration) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,11 +83,11 @@ func (s *server) take(work time.Duration) time.Time {
 	return s.due
 }
 
-// mostBehind is how far a user may fall behind its own pace and still make up for it, in steps of that pace.
+// mostBehind is how far a user may fall behind its own pace and still catch up, in steps of that pace.
 const mostBehind = 4
 
-// pay returns when what an acquire takes is over. It keeps a user's pace, so that what a busy machine adds to one
-// cycle, it takes off the next.
+// pay waits until an acquire's price is paid. It keeps the user's pace on average: a delay by a busy machine shortens
+// the next wait.
 func (l *locker) pay(ctx context.Context) error {
 	p := l.store.price
 	if p == (price{}) {
@@ -120,8 +120,8 @@ func (l *locker) pay(ctx context.Context) error {
 	}
 }
 
-// handOver serves the queue of a free lock after what a handoff takes. What a machine adds that wakes late, is taken
-// off the next one. The caller holds the mutex.
+// handOver serves the queue of a free lock after the handoff time. If the timer fires late, the next handoff is
+// shortened by as much. The caller holds the mutex.
 func (s *store) handOver(name string) {
 	r := s.record(name)
 	wait := s.price.Handoff - r.late
@@ -130,7 +130,7 @@ func (s *store) handOver(name string) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		r.late = min(time.Since(due), s.price.Handoff)
-		if len(r.holders) < s.room() { // else all waiters had left, and somebody came after them
+		if len(r.holders) < s.room() { // otherwise all waiters had left, and another user came after them
 			s.serve(name)
 		}
 	})

@@ -14,7 +14,7 @@ import (
 	"github.com/lockquake/lockquake/backends/topology"
 )
 
-// flaws says in what ways a store is wrong. The zero value is right.
+// flaws lists the ways in which a store is wrong. The zero value is correct.
 type flaws struct {
 	neverExcludes   bool
 	expiresEarly    bool
@@ -49,8 +49,8 @@ type flaws struct {
 	strandsWaiters  bool
 }
 
-// silent tells whether the store says nothing when a grant ends: one that told its victims would hide what it did to
-// them, because a hold ends when its user learns of the loss.
+// silent reports whether the store says nothing when a grant ends. If it informed its victims it would hide the
+// violation, because a hold ends when its user learns of the loss.
 func (f flaws) silent() bool {
 	return f.neverRefuses || f.neverExcludes || f.expiresEarly || f.forgetsRenewals || f.cutsTTL || f.freesForeign ||
 		f.neverExpires || f.retakes || f.oneMore || f.forgetsEntries || f.admitsProcess
@@ -60,27 +60,27 @@ func (f flaws) silent() bool {
 type store struct {
 	flaws flaws
 	price price
-	// permits is how many may hold one lock at once; 0 is 1. reenters lets a holder take a lock once more.
+	// permits is how many users may hold one lock at once; 0 means 1. reenters lets a holder take a lock again.
 	permits  int
 	reenters bool
-	server   server       // of what the price says that one server does
-	users    atomic.Int64 // that are connected
-	// requests is how often the store was asked for anything.
+	server   server       // the price's serial server
+	users    atomic.Int64 // connected users
+	// requests counts all calls to the store.
 	requests atomic.Int64
 
 	mu     sync.Mutex
 	locks  map[string]*record
-	grants uint64          // ids and tokens are drawn from it
-	left   int64           // records of grants that are over
-	freed  map[uint64]bool // ids of grants that were released; only where the store frees again
+	grants uint64          // the last id and token given out
+	left   int64           // records left behind by ended grants
+	freed  map[uint64]bool // ids of released grants; only with freesAgain
 }
 
 // record is one lock.
 type record struct {
 	holders []*holding // none: free
 	waiters []*waiter
-	drawn   uint64        // tokens drawn so far
-	late    time.Duration // by how much the handoff before took too long
+	drawn   uint64        // tokens given out so far
+	late    time.Duration // by how much the previous handoff was late
 }
 
 // holding is a grant as the store sees it.
@@ -91,8 +91,8 @@ type holding struct {
 	end   time.Time
 	lost  chan struct{} // closed when the grant runs out; never by a silent store
 	timer *time.Timer   // fires at the end
-	owner any           // who may take it once more
-	again int           // how often it was taken once more, and not given back
+	owner any           // who may take it again
+	again int           // how often it was taken again and not yet given back
 }
 
 // waiter is a user in the queue.
@@ -117,7 +117,7 @@ func (s *store) record(name string) *record {
 	return r
 }
 
-// try grants at once or returns nil.
+// try grants at once, or returns nil.
 func (s *store) try(name string, ttl time.Duration, owner any) *holding {
 	s.requests.Add(1)
 	s.mu.Lock()
@@ -163,14 +163,14 @@ func (s *store) acquire(ctx context.Context, name string, ttl time.Duration, own
 	defer s.mu.Unlock()
 	r.waiters = slices.DeleteFunc(r.waiters, func(o *waiter) bool { return o == w })
 	select {
-	case h := <-w.given: // granted at the last moment, to nobody: give it back
+	case h := <-w.given: // granted at the last moment, but the waiter has left: give it back
 		s.free(name, h.id)
 	default:
 	}
 	return nil, ctx.Err()
 }
 
-// take grants the lock if it is free and nobody waits for it. The caller holds the mutex.
+// take grants the lock if it is free and has no waiters. The caller holds the mutex.
 func (s *store) take(name string, ttl time.Duration, owner any) *holding {
 	r := s.record(name)
 	s.expire(name)
@@ -195,7 +195,7 @@ func (s *store) take(name string, ttl time.Duration, owner any) *holding {
 	return s.grant(name, ttl, owner)
 }
 
-// room is how many may hold one lock.
+// room returns how many users may hold one lock.
 func (s *store) room() int {
 	if s.flaws.oneMore && s.permits > 1 {
 		return s.permits + 1
@@ -203,7 +203,7 @@ func (s *store) room() int {
 	return max(1, s.permits)
 }
 
-// grant makes a new holding. The caller holds the mutex.
+// grant creates a new holding. The caller holds the mutex.
 func (s *store) grant(name string, ttl time.Duration, owner any) *holding {
 	r := s.record(name)
 	s.grants++
@@ -217,7 +217,7 @@ func (s *store) grant(name string, ttl time.Duration, owner any) *holding {
 	return h
 }
 
-// life is how long a store keeps what it promised for ttl.
+// life returns how long a store really keeps a promise of ttl.
 func (f flaws) life(ttl time.Duration) time.Duration {
 	if f.expiresEarly {
 		return ttl / 2
@@ -228,7 +228,7 @@ func (f flaws) life(ttl time.Duration) time.Duration {
 	return ttl
 }
 
-// tokens is how many a lock has that wraps them.
+// tokens is the number of distinct tokens with wrapsTokens.
 const tokens = 1000
 
 // draw returns the next token of a lock. The caller holds the mutex.
@@ -300,7 +300,7 @@ func (r *record) find(id uint64) *holding {
 	return nil
 }
 
-// free ends the holding with that id, or returns false. The caller holds the mutex.
+// free ends the holding with that id, and reports whether there was one. The caller holds the mutex.
 func (s *store) free(name string, id uint64) bool {
 	s.expire(name)
 	r := s.record(name)
@@ -319,10 +319,10 @@ func (s *store) free(name string, id uint64) bool {
 	return true
 }
 
-// lostWakeup is that one in so many releases wakes nobody.
+// lostWakeup: one in so many releases wakes no waiter.
 const lostWakeup = 20
 
-// next hands on the lock of a holding that ends to a waiter, or leaves it free. The caller holds the mutex.
+// next removes an ended holding and hands its lock to a waiter, or leaves it free. The caller holds the mutex.
 func (s *store) next(name string, ended *holding) {
 	r := s.record(name)
 	r.holders = slices.DeleteFunc(r.holders, func(h *holding) bool { return h == ended })
@@ -330,7 +330,7 @@ func (s *store) next(name string, ended *holding) {
 		s.left++
 	}
 	if s.flaws.losesWakeups && ended.id%lostWakeup == 0 && time.Now().Before(ended.end) {
-		return // the timer goes on, as that of a waiter who looks again when the TTL is over
+		return // the timer stays armed, like that of a waiter who looks again after the TTL
 	}
 	ended.timer.Stop()
 	if s.price.Handoff > 0 && len(r.waiters) > 0 {
@@ -340,7 +340,7 @@ func (s *store) next(name string, ended *holding) {
 	s.serve(name)
 }
 
-// serve grants a free lock to a waiter, where there is one. The caller holds the mutex.
+// serve grants a free lock to a waiter, if there is one. The caller holds the mutex.
 func (s *store) serve(name string) {
 	r := s.record(name)
 	if len(r.waiters) == 0 {
@@ -355,7 +355,8 @@ func (s *store) serve(name string) {
 	w.given <- s.grant(name, w.ttl, w.owner)
 }
 
-// release gives a holding back. It is over then, unless it was taken more than once; ok is false where there was none.
+// release gives a holding back. over means that it has ended: it has no re-entries left. ok is false if there was no
+// such holding.
 func (s *store) release(name string, id uint64) (over, ok bool) {
 	s.requests.Add(1)
 	s.mu.Lock()
@@ -369,7 +370,7 @@ func (s *store) release(name string, id uint64) (over, ok bool) {
 	return s.record(name).find(id) == nil, ok || s.flaws.neverRefuses
 }
 
-// renew counts the holding's time anew, or returns false.
+// renew restarts the holding's time, and reports whether it did.
 func (s *store) renew(name string, id uint64, ttl time.Duration) bool {
 	s.requests.Add(1)
 	s.mu.Lock()
@@ -385,7 +386,7 @@ func (s *store) renew(name string, id uint64, ttl time.Duration) bool {
 	return !s.flaws.deniesRenewals
 }
 
-// retake gives a free lock to a grant that is over. The caller holds the mutex.
+// retake gives a free lock to an ended grant. The caller holds the mutex.
 func (s *store) retake(name string, id uint64, ttl time.Duration) bool {
 	r := s.record(name)
 	if len(r.holders) > 0 {
@@ -398,7 +399,7 @@ func (s *store) retake(name string, id uint64, ttl time.Duration) bool {
 	return true
 }
 
-// look says who has a lock, and until when; of several, the first.
+// look returns the holder of a lock, and until when it holds; of several holders, the first.
 func (s *store) look(name string) topology.Stored {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -415,7 +416,7 @@ func (s *store) look(name string) topology.Stored {
 	return out
 }
 
-// check tells whether the holding stands.
+// check reports whether the holding still exists.
 func (s *store) check(name string, id uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,21 +6,21 @@ import (
 	"fmt"
 )
 
-// Attached is what a topology on somebody else's servers is told. It makes none of them and changes no setting of
-// theirs; it writes below the prefix alone.
+// Attached is set for a topology on external servers. Such a topology creates no servers, changes no settings of
+// theirs, and writes only below the prefix.
 type Attached struct {
 	Run    string // id of the run
-	Under  string // what the user gave as prefix; nothing is there before the run
-	Prefix string // of what this run writes: fresh, and below Under
-	// Ports is how many endpoints there are by the name of their port.
+	Under  string // the user's prefix; nothing is below it before the run
+	Prefix string // the prefix of this run: fresh, and below Under
+	// Ports is the number of endpoints by port name.
 	Ports map[string]int
-	// Master is the name under which Sentinels know the primary.
+	// Master is the primary's name in the Sentinels' configuration.
 	Master string
-	// Database is the one of several that a server may have.
+	// Database selects a database on servers that have several.
 	Database string
 }
 
-// Prefix begins all that the run writes; "": the service's own way.
+// Prefix returns the prefix of everything that the run writes; "": the service's own.
 func (c Common) Prefix() string {
 	if c.Attached == nil {
 		return ""
@@ -28,7 +28,7 @@ func (c Common) Prefix() string {
 	return c.Attached.Prefix
 }
 
-// Drop removes what a description says of settings that the run would have made, where the servers are somebody else's.
+// Drop removes settings from a description that the run would have made, if the servers are external.
 func (c Common) Drop(description map[string]string, names ...string) {
 	for _, name := range names {
 		if c.Attached != nil {
@@ -37,31 +37,31 @@ func (c Common) Drop(description map[string]string, names ...string) {
 	}
 }
 
-// ErrOccupied says that something is below the prefix already.
+// ErrOccupied means that something is below the prefix already.
 var ErrOccupied = errors.New("something is below the prefix already")
 
-// Occupied says what is there.
+// Occupied returns an ErrOccupied that says what is there.
 func Occupied(what string) error { return fmt.Errorf("%w: %s", ErrOccupied, what) }
 
-// Outside is a Topology whose servers somebody else may run, as its own parameters say.
+// Outside is a Topology whose servers may be external, according to its own parameters.
 type Outside interface {
-	// Outside lists host:port of these, in the order of Specs; nil: they are the run's own.
+	// Outside returns their host:port in the order of Specs; nil if the servers are the run's own.
 	Outside() []string
 }
 
-// Guest is a Service that knows how to be on somebody else's servers.
+// Guest is a Service that can run on external servers.
 type Guest interface {
-	// Vacant looks whether anything is below Attached.Under. It writes nothing. An error that wraps ErrOccupied says
-	// what is there; any other, that nobody knows. It returns what was looked at where that is not all, such as "some
-	// 100000 of 84000000 keys", else "".
+	// Vacant checks whether anything is below Attached.Under. It writes nothing. An error that wraps ErrOccupied says
+	// what is there; after any other error it is unknown. If it did not look at everything, it returns what it looked
+	// at, such as "some 100000 of 84000000 keys".
 	Vacant(ctx context.Context) (partly string, err error)
-	// Remove removes what is below Attached.Prefix, and whatever else the run made, and tells what that was. No client
-	// lives any more. locks names all locks of the run.
+	// Remove removes everything below Attached.Prefix and all else that the run made, and returns what that was. It
+	// is called when no client lives any more. locks names all locks of the run.
 	Remove(ctx context.Context, locks []string) (string, error)
 }
 
-// Announcer is a Guest whose servers send clients to addresses that the user need not have given.
+// Announcer is a Guest whose servers send clients to addresses that the user did not necessarily give.
 type Announcer interface {
-	// Announced returns them, as Vacant has found them.
+	// Announced returns these addresses, as found by Vacant.
 	Announced() []string
 }

@@ -10,32 +10,32 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// Identified is a Topology whose servers can be told apart. What stands at an endpoint need not be the server itself: a
-// pooler deals out sessions of its own, and a load balancer has several servers behind one address.
+// Identified is a Topology whose servers can be told apart. The process at an endpoint need not be the server itself:
+// a pooler hands out its own sessions, and a load balancer has several servers behind one address.
 type Identified interface {
 	// Identify connects Meetings times to each endpoint and returns who answered there. It writes nothing. An error
-	// that wraps ErrNotItself says that a connection is not the session that was asked for; after any other, nobody
-	// knows.
+	// that wraps ErrNotItself means that a connection is not the session that was asked for; after any other error it
+	// is unknown.
 	Identify(ctx context.Context, endpoints []node.Handle) ([]Met, error)
 }
 
-// Meetings is how often each endpoint is connected to: of two servers that take turns, one connect in two finds the
-// other, and of two that are drawn at random one is missed in 1 of 128 looks.
+// Meetings is how often Identify connects to each endpoint. If two servers take turns, every second connection finds
+// the other one. If they are drawn at random, one is missed in 1 of 128 looks.
 const Meetings = 8
 
-// Met is what answered at one endpoint.
+// Met records which servers answered at one endpoint.
 type Met struct {
 	Address string
-	Servers []string // ids of the servers, each once, in order; a server that tells no id is not among them
-	// Alone says that the promise of the lock rests on the one server at this address. A second one behind it has locks
-	// of its own.
+	Servers []string // distinct ids of the servers, in order; servers without an id are left out
+	// Alone means that the lock's promise rests on the one server at this address. A second one behind it would have
+	// its own locks.
 	Alone bool
 }
 
-// ErrNotItself says that a connection did not reach a session of the server's own.
+// ErrNotItself means that a connection did not reach a session of the server's own.
 var ErrNotItself = errors.New("a pooler stands between")
 
-// NotItself says at which address, and how it was noticed.
+// NotItself returns an ErrNotItself with the address, and how it was noticed.
 func NotItself(address, how string) error {
 	return fmt.Errorf("%s: %w: %s", address, ErrNotItself, how)
 }
@@ -58,18 +58,18 @@ func Meet(ctx context.Context, address string, alone bool, ask func(context.Cont
 	return m, nil
 }
 
-// String says who is there.
+// String lists the servers found there.
 func (m Met) String() string {
 	return fmt.Sprintf("%d servers behind %s (%s)", len(m.Servers), m.Address, strings.Join(m.Servers, ", "))
 }
 
-// Several lists the endpoints with more than one server behind them.
+// Several returns the endpoints with more than one server behind them.
 func Several(all []Met) []Met {
 	return slices.DeleteFunc(slices.Clone(all), func(m Met) bool { return len(m.Servers) < 2 })
 }
 
-// CheckMet refuses endpoints behind which the lock's promise does not hold: one with several servers where it rests on
-// one, and, where clients ask servers apart, which know nothing of each other, two that are the same.
+// CheckMet rejects endpoints at which the lock's promise does not hold. Those are an endpoint with several servers if
+// the lock rests on one, and two endpoints with the same server if clients ask independent servers (apart).
 func CheckMet(all []Met, apart bool) error {
 	for _, m := range Several(all) {
 		if m.Alone {

@@ -5,29 +5,29 @@ import (
 	"time"
 )
 
-// Resetter is a Service that can be brought back to how it was when it began to serve, with its processes as they
-// are. That is asked between runs that follow each other on the same servers, when no client lives.
+// Resetter is a Service that can be reset to its state after the start without restarting its processes. Reset is
+// called between consecutive runs on the same servers, when no client lives.
 type Resetter interface {
-	// Reset removes what lock users leave behind and nothing else: keys, sessions, leases, waits. Then it has every
-	// server asked, over the service's own protocol, that nothing is there any more; what it does not know is not
-	// removed, and an error. It returns the evidence. The service need not serve before the next Ready.
+	// Reset removes what lock users leave behind and nothing else: keys, sessions, leases, waits. Then it asks every
+	// server over the service's own protocol whether all of it is gone. Anything that it does not know is kept and
+	// reported as an error. It returns the evidence. The service need not serve before the next Ready.
 	Reset(ctx context.Context) (evidence []string, err error)
-	// Settings returns by name what must be now as it was when the service began to serve: who has which role, where
-	// that is given and not found out, and what can be set while the servers run.
+	// Settings returns, by name, what must be the same as after the start of the service: configured roles, and
+	// everything that can be set while the servers run.
 	Settings(ctx context.Context) (map[string]string, error)
 }
 
-// resetPause is the pause between two looks at whether a reset has taken effect.
+// resetPause is the pause between two checks of whether a reset has taken effect.
 const resetPause = 10 * time.Millisecond
 
-// Until asks again and again until there is no error, and returns the last one when that took longer than the patience.
+// Until calls ask until it returns no error. After the patience has passed it returns the last error.
 func Until(ctx context.Context, patience time.Duration, ask func(context.Context) error) error {
 	over := time.NewTimer(patience)
 	defer over.Stop()
 	again := time.NewTicker(resetPause)
 	defer again.Stop()
 	for {
-		err := ask(ctx) // not cut short by the patience: what is wrong would be said in other words
+		err := ask(ctx) // without the patience's deadline, which would replace the error's own words
 		if err == nil {
 			return nil
 		}
