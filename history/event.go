@@ -31,8 +31,8 @@ const (
 	Dropped          // a process dropped Value events for want of room
 	Final            // the final read of the resource: Lock, Value; Valid holds the number of applied writes
 	Clean            // the trailer of a file that was closed in order; Value is the number of events before it
-	// the service was last certain to stand by the grant at Valid, which is also the event's Time: dated back by the
-	// engine
+	// of a grant without an end: Valid, which is also the event's Time, is when the service last certainly had its
+	// session; dated back by the engine
 	Ended
 	// why what is told at Op came about, by whoever decided: Code is the cause, Token and Value its facts
 	Reason
