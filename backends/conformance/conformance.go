@@ -1,6 +1,6 @@
-// Package conformance holds every backend to the contract of package lock, on its real service: exclusion between users
-// of one process and between processes, release only of one's own grant, expiry, renewal, token growth, and errors that
-// say "certainly" only where it is certain. Every backend's own test runs it.
+// Package conformance checks every backend against the contract of package lock, on its real service: exclusion
+// between users of one process and between processes, release only of one's own grant, expiry, renewal, token growth,
+// and errors that claim certainty only where it exists. Every backend's own test runs it.
 package conformance
 
 import (
@@ -20,44 +20,44 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// Options says what is put to the test.
+// Options says what is tested.
 type Options struct {
 	Backend backends.Backend
-	// Access reaches the running service; Backend, Lock, TTL and Run must be set. The TTL decides how long the suite
-	// takes: some checks wait for it two or three times, side by side.
+	// Access reaches the running service; Backend, Lock, TTL and Run must be set. The TTL determines how long the
+	// suite takes: some checks wait for it two or three times, in parallel.
 	Access backends.Access
-	// Voters is how many nodes a client asks for one operation and counts the answers of; 0 where it asks one, whatever
-	// happens behind that.
+	// Voters is how many nodes a client asks for one operation, counting their answers; 0 if it asks one, whatever
+	// the servers do behind that.
 	Voters int
-	// Again are the arguments with which this program, run again, comes to Child. None are needed where its TestMain is
+	// Again are the arguments with which this program, run again, gets to Child. None are needed if its TestMain is
 	// Main.
 	Again []string
-	// Direct is why clients cannot be led through a proxy, as those that learn addresses from the service itself; "":
-	// they can. The checks that need one do not apply then.
+	// Direct says why clients cannot connect through a proxy, for example because they learn addresses from the
+	// service itself; "": they can. Checks that need a proxy then do not apply.
 	Direct string
-	// Foreign says that the lock is not one of lockquake's. Nothing is known of its requests, and Issued of a grant may
-	// be when its first attempt began.
+	// Foreign means that the lock is not one of lockquake's. Its requests are unknown, and Issued of a grant may be
+	// when its first attempt began.
 	Foreign bool
 
 	network network // of the gates; nil: TCP on this machine
 }
 
-// majority is how many replies must be lost for an operation to be of unknown outcome.
+// majority is how many replies must be lost for the outcome of an operation to be unknown.
 func (o Options) majority() int { return o.Voters/2 + 1 }
 
-// Check is one property.
+// Check checks one property.
 type Check struct {
 	Name string
 	Doc  string // what is wrong with a lock that fails it
-	// least is the shortest TTL of its grants, whatever Access says: so that none ends too early on a machine that
+	// least is the shortest TTL of its grants, whatever Access says, so that none ends too early on a machine that
 	// stalls.
 	least time.Duration
-	// needs returns "" or why the check does not apply.
+	// needs returns why the check does not apply, or "".
 	needs func(b *bench) string
 	run   func(ctx context.Context, b *bench) error
 }
 
-// Checks lists all of them.
+// Checks returns all checks.
 func Checks() []Check {
 	var all []Check
 	all = append(all, exclusionChecks()...)
@@ -73,21 +73,21 @@ const limit = 2 * time.Minute
 
 // The shortest TTLs of checks.
 const (
-	lasting = 10 * time.Second // where no grant is to end by itself. No sound lock is waited for that long
-	steady  = 2 * time.Second  // where grants are renewed in time, a quarter or half of a TTL before their end
+	lasting = 10 * time.Second // where no grant may end by itself. No sound lock is waited for that long
+	steady  = 2 * time.Second  // where grants are renewed a quarter or half of a TTL before their end
 )
 
-// errSkip says that a check does not apply.
+// errSkip means that a check does not apply.
 var errSkip = errors.New("does not apply")
 
-// teller takes what a reader of a test's log should know.
+// teller logs what a reader of a test's log should know.
 type teller func(format string, args ...any)
 
-// one runs a check on a bench of its own.
+// one runs a check on its own bench.
 func one(ctx context.Context, c Check, o Options, tell teller) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if !o.Foreign { // of which nobody knows whether it may be asked for another TTL
+	if !o.Foreign { // a foreign lock may not accept another TTL
 		o.Access.TTL = max(o.Access.TTL, c.least)
 	}
 	b, err := newBench(ctx, o, c.Name)
@@ -123,10 +123,10 @@ func Run(t *testing.T, o Options) {
 	}
 }
 
-// atOnce is how many checks judge runs side by side: they mostly wait, but more would disturb each other's timing.
+// atOnce is how many checks judge runs in parallel. They mostly wait, but more would disturb each other's timing.
 const atOnce = 8
 
-// judge runs every check and returns the errors of those that failed, by name; errSlow is among them.
+// judge runs every check and returns the errors of those that failed, by name, including errSlow.
 func judge(ctx context.Context, o Options, tell teller) map[string]error {
 	var (
 		mu     sync.Mutex
@@ -157,7 +157,7 @@ func judge(ctx context.Context, o Options, tell teller) map[string]error {
 	return failed
 }
 
-// RunWrong holds a lock to exactly the checks that it says it fails: see backends.Found.
+// RunWrong requires that a lock fails exactly the checks that it declares: see backends.Found.
 func RunWrong(t *testing.T, o Options) {
 	t.Helper()
 	l, ok := o.Backend.Lock(o.Access.Lock)
@@ -188,8 +188,8 @@ func RunWrong(t *testing.T, o Options) {
 	}
 }
 
-// RunAll puts every lock of a backend to the suite, side by side, on one running service: sound locks must pass it,
-// wrong ones must fail exactly the checks that they name.
+// RunAll runs the suite on every lock of a backend, in parallel, on one running service. Sound locks must pass it;
+// wrong ones must fail exactly the checks that they declare.
 func RunAll(t *testing.T, o Options) {
 	t.Helper()
 	for _, l := range o.Backend.Locks {
@@ -206,7 +206,7 @@ func RunAll(t *testing.T, o Options) {
 	}
 }
 
-// bench is what one check works with: a lock name of its own and a connection.
+// bench is what one check works with: its own lock name and a connection.
 type bench struct {
 	o     Options
 	lock  backends.Lock
@@ -214,13 +214,13 @@ type bench struct {
 	name  string
 	conn  backends.Connection
 	users int
-	tell  teller // nil in a child process, which makes no check
+	tell  teller // nil in a child process, which runs no check
 
 	mu      sync.Mutex
 	closers []func() error
 }
 
-// benches makes the names of locks unique within the process.
+// benches numbers the benches, so that lock names are unique within the process.
 var benches atomic.Int64
 
 func newBench(ctx context.Context, o Options, check string) (*bench, error) {
@@ -239,14 +239,14 @@ func newBench(ctx context.Context, o Options, check string) (*bench, error) {
 	return b, nil
 }
 
-// later registers what close undoes.
+// later registers a cleanup for close.
 func (b *bench) later(f func() error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closers = append(b.closers, f)
 }
 
-// close undoes everything, in reverse order. Its errors are no findings.
+// close runs all cleanups in reverse order. Their errors are not findings.
 func (b *bench) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -255,13 +255,13 @@ func (b *bench) close() {
 	}
 }
 
-// request asks for the bench's lock.
+// request returns a request for the bench's lock.
 func (b *bench) request() lock.Request { return lock.Request{Lock: b.name, TTL: b.ttl} }
 
-// recovery is within what time after a holder's death the lock must be granted again.
+// recovery returns within what time after a holder's death the lock must be granted again.
 func (b *bench) recovery() time.Duration { return b.lock.Bound(b.ttl, b.o.Access.Params) }
 
-// user returns one more user of the bench's process, over the connection that all share.
+// user returns another user of the bench's process, on the shared connection.
 func (b *bench) user(ctx context.Context) (lock.Locker, error) {
 	return b.userOf(ctx, b.conn)
 }
@@ -301,7 +301,7 @@ func (b *bench) holder(ctx context.Context) (a, other lock.Locker, g lock.Grant,
 	return a, other, g, err
 }
 
-// crowd returns that many users.
+// crowd returns n users.
 func (b *bench) crowd(ctx context.Context, n int) ([]lock.Locker, error) {
 	users := make([]lock.Locker, n)
 	var err error
@@ -319,9 +319,9 @@ type possession struct {
 	grant lock.Grant
 }
 
-// entitled reports whether the grant is valid now, by the latest end of its validity that its user was told. That the
-// grant is lost does not count: what took it away may be the very mistake that a check looks for. Where nothing is
-// known of its validity, it is valid.
+// entitled reports whether the grant is valid now, by the latest end of its validity that its user knows. A loss does
+// not count: it may be caused by the very mistake that a check looks for. A grant of unknown validity counts as
+// valid.
 func (p possession) entitled(ctx context.Context) bool {
 	now, valid := time.Now(), p.grant.ValidUntil
 	if w, ok := p.by.(lock.Watcher); ok {
@@ -336,17 +336,18 @@ func (p possession) entitled(ctx context.Context) bool {
 	return valid == lock.Unknown() || valid.Covers(now)
 }
 
-// refusal has somebody who must not get the lock ask for it, and returns an error when it was granted or when the lock
-// was not certain about it. The grant of the holder is held.
+// refusal has another user ask for the held lock. It returns an error if the lock was granted, or if the answer was
+// not certain.
 func (b *bench) refusal(ctx context.Context, who lock.Locker, held possession, when string) error {
 	return b.refusalOf(ctx, who, b.request(), held, when)
 }
 
-// onlyWaits reports whether the lock can only wait. Giving up a wait takes another call, whose outcome may be unknown.
+// onlyWaits reports whether the lock has no TryAcquire. Giving up a wait takes another call, whose outcome may be
+// unknown.
 func (b *bench) onlyWaits() bool { return !b.lock.Offers.Try }
 
-// mayBeUnsure is how often in a row the outcome of a call may be unknown: a busy machine breaks connections and passes
-// deadlines, which says nothing of the lock.
+// mayBeUnsure is how often in a row the outcome of a call may be unknown. A busy machine breaks connections and
+// passes deadlines, which says nothing about the lock.
 const mayBeUnsure = 2
 
 // unsure reports whether the outcome of a call is unknown, or the call was never made.
@@ -354,11 +355,11 @@ func unsure(err error) bool {
 	return err != nil && (!lock.Certain(err) || errors.Is(err, lock.ErrNotSent))
 }
 
-// notHeld reports whether the service certainly has the grant no more.
+// notHeld reports whether the service certainly no longer has the grant.
 func notHeld(err error) bool { return errors.Is(err, lock.ErrNotHeld) || errors.Is(err, lock.ErrLost) }
 
-// freed releases a grant. A release of unknown outcome is made again: the first one may have been carried out, so that
-// "not held" is a good answer to the next. It also is one once the grant is not valid any more.
+// freed releases a grant. A release of unknown outcome is repeated. The first one may have been carried out, so the
+// next may answer "not held". It may also do so once the grant is no longer valid.
 func freed(ctx context.Context, who lock.Locker, g lock.Grant) error {
 	for n := 0; ; n++ {
 		err := who.Release(ctx, g)
@@ -371,14 +372,14 @@ func freed(ctx context.Context, who lock.Locker, g lock.Grant) error {
 	}
 }
 
-// brief is when an attempt is given up of a lock that can only wait; each further one gets four times as long, the
-// third far longer than a machine stalls.
+// brief is the time limit of an attempt on a lock that can only wait. Each further attempt gets four times as long;
+// the third gets far longer than a machine stalls.
 const brief = 200 * time.Millisecond
 
-// refusalOf makes an attempt, and further ones as long as their outcome is unknown. A lock that never gives a certain
-// no fails all the same. A further attempt proves something only if the holder still stands by then: its grant is kept
-// alive in the background, or the first attempt left time for another one. A second grant proves nothing either once
-// the first one is not valid any more.
+// refusalOf makes an attempt, and repeats it while its outcome is unknown. A lock that never gives a certain "no"
+// fails nevertheless. A repeated attempt proves something only if the holder is still entitled: its grant is kept
+// alive in the background, or the first attempt left enough time. A second grant proves nothing once the first one is
+// no longer valid.
 func (b *bench) refusalOf(ctx context.Context, who lock.Locker, r lock.Request, held possession, when string) error {
 	stands := b.lock.Offers.Renewal == "background"
 	began, patience := time.Now(), brief
@@ -398,7 +399,7 @@ func (b *bench) refusalOf(ctx context.Context, who lock.Locker, r lock.Request, 
 		}
 		switch {
 		case err == nil && !b.o.Foreign &&
-			!held.entitled(ctx): // the validity of one that is not ours may count from its first attempt
+			!held.entitled(ctx): // the validity of a foreign lock may count from its first attempt
 			return fmt.Errorf("%w: %s: granted as %s, but the validity of %s is over: the service was too slow for it",
 				errSkip, when, g.ID, held.grant.ID)
 		case err == nil:
@@ -412,13 +413,13 @@ func (b *bench) refusalOf(ctx context.Context, who lock.Locker, r lock.Request, 
 	}
 }
 
-// grantWithin acquires for somebody who must get the lock within d.
+// grantWithin acquires for a user who must get the lock within d.
 func (b *bench) grantWithin(ctx context.Context, who lock.Locker, d time.Duration, when string) (lock.Grant, error) {
 	return grantOf(ctx, who.Acquire, b.request(), d, when)
 }
 
-// lastingWithin is grantWithin for a grant that must not end by itself while others try to get it. A session's TTL is
-// not the request's to name, but a session is kept alive.
+// lastingWithin is grantWithin for a grant that must not end by itself while others try to get the lock. A request
+// cannot set a session's TTL, but a session is kept alive.
 func (b *bench) lastingWithin(ctx context.Context, who lock.Locker, d time.Duration, when string) (lock.Grant, error) {
 	r := b.request()
 	if b.lock.Offers.Renewal != "background" && !b.o.Foreign {
@@ -427,12 +428,12 @@ func (b *bench) lastingWithin(ctx context.Context, who lock.Locker, d time.Durat
 	return grantOf(ctx, who.Acquire, r, d, when)
 }
 
-// attempt is Acquire or TryAcquire of a user.
+// attempt is a user's Acquire or TryAcquire.
 type attempt func(context.Context, lock.Request) (lock.Grant, error)
 
-// grantOf asks again when the outcome of an attempt is unknown, or when it was not sent: the service did not answer in
-// time, be it to a request or to a connect, which says nothing of the lock. An attempt of the first kind may have left
-// a grant behind, so that the next one is refused until that is over.
+// grantOf repeats an attempt whose outcome is unknown or that was not sent: the service did not answer a request or a
+// connect in time, which says nothing about the lock. An attempt of unknown outcome may have left a grant behind; the
+// next one is then refused until that grant ends.
 func grantOf(ctx context.Context, ask attempt, r lock.Request, d time.Duration, when string) (lock.Grant, error) {
 	bounded, cancel := context.WithTimeout(ctx, d)
 	defer cancel()

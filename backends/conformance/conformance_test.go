@@ -12,10 +12,10 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// scripted answers one call after the other as it is told to; nil is a success.
+// scripted answers calls from a list; nil is a success.
 type scripted struct {
 	answers []error
-	takes   time.Duration // each call
+	takes   time.Duration // of each call
 }
 
 func (s *scripted) next() error {
@@ -36,7 +36,8 @@ func (s *scripted) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, 
 func (s *scripted) Release(context.Context, lock.Grant) error { return s.next() }
 func (*scripted) Close() error                                { return nil }
 
-// TestForeignLocksHaveNoProxy has a lock that no proxy can be put before, and one whose requests carry no name: the checks do not apply.
+// TestForeignLocksHaveNoProxy uses a lock that cannot be reached through a proxy, and one whose requests carry no
+// name: the checks do not apply.
 func TestForeignLocksHaveNoProxy(t *testing.T) {
 	b := &bench{o: Options{Direct: "they learn addresses"}}
 	if _, err := b.distant(t.Context()); !errors.Is(err, errSkip) || !strings.Contains(err.Error(), "they learn addresses") {
@@ -58,7 +59,8 @@ func TestForeignLocksHaveNoProxy(t *testing.T) {
 	}
 }
 
-// TestRefusal holds attempts on a held lock to a certain no. An unknown outcome is told, and the attempt is made again while the holder stands.
+// TestRefusal requires a certain "no" to attempts on a held lock. An unknown outcome is reported, and the attempt is
+// repeated while the holder is entitled.
 func TestRefusal(t *testing.T) {
 	doubt := errors.New("connection closed")
 	unknown, soonOver := lock.Unknown(), lock.Until(time.Date(2000, 1, 1, 0, 0, 1, 0, time.UTC)) // a second after synctest begins
@@ -67,7 +69,7 @@ func TestRefusal(t *testing.T) {
 		offers  backends.Offers
 		takes   time.Duration
 		valid   lock.Validity
-		answers []error // all of them are to be heard
+		answers []error // all of them must be used
 		want    string  // in the error; "" for none
 		told    int
 	}{
@@ -100,12 +102,13 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// TestFreed holds a release to success, or to "not held" once an earlier release of unknown outcome may have been carried out.
+// TestFreed requires success of a release, or "not held" once an earlier release of unknown outcome may have been
+// carried out.
 func TestFreed(t *testing.T) {
 	doubt, unknown := errors.New("connection closed"), lock.Unknown()
 	for name, c := range map[string]struct {
 		valid   lock.Validity
-		answers []error // all of them are to be heard
+		answers []error // all of them must be used
 		good    bool
 	}{
 		"released":               {unknown, []error{nil}, true},

@@ -11,10 +11,10 @@ import (
 // distant is a user whose link to the service can be silenced.
 type distant struct {
 	lock.Locker
-	gate *gate // nil where there is no network
+	gate *gate // nil if there is no network
 }
 
-// distant returns a user with a connection of its own through a gate.
+// distant returns a user with its own connection through a gate.
 func (b *bench) distant(ctx context.Context) (distant, error) {
 	if b.o.Backend.InProcess {
 		l, err := b.user(ctx)
@@ -38,15 +38,15 @@ func (b *bench) distant(ctx context.Context) (distant, error) {
 	return distant{Locker: l, gate: g}, err
 }
 
-// silence makes the user silent. Without a network it is silent as long as it calls nothing.
+// silence silences the user. Without a network a user is silent as long as it makes no call.
 func (d distant) silence() {
 	if d.gate != nil {
 		d.gate.stall()
 	}
 }
 
-// silenceOrCut takes the user's grant away: by silence where grants expire, else by the end of its connection. The
-// function it returns brings the user back.
+// silenceOrCut ends the user's grant: by silence if grants expire, otherwise by closing its connection. The returned
+// function brings the user back.
 func (d distant) silenceOrCut(l backends.Lock) (back func()) {
 	if l.Offers.Expires || d.gate == nil {
 		d.silence()
@@ -56,7 +56,7 @@ func (d distant) silenceOrCut(l backends.Lock) (back func()) {
 	return func() { d.gate.setRefuse(false) }
 }
 
-// speak undoes silence.
+// speak ends the silence.
 func (d distant) speak() {
 	if d.gate != nil {
 		d.gate.resume()

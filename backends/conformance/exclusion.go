@@ -75,7 +75,8 @@ type hold struct {
 	End   int64 `json:"end"`   // the release began, or the validity ended
 }
 
-// overlap returns an error when two holds overlap. Each is cut at its own validity, so an overlap is the lock's fault.
+// overlap returns an error if two holds overlap. Each hold is cut at its own validity, so an overlap is the lock's
+// fault.
 func overlap(holds []hold) error {
 	sort.Slice(holds, func(i, j int) bool { return holds[i].Start < holds[j].Start })
 	var n int
@@ -96,7 +97,7 @@ func overlap(holds []hold) error {
 	return nil
 }
 
-// held makes the certain part of a hold.
+// held returns the certain part of a hold.
 func held(start int64, g lock.Grant) hold {
 	h := hold{Start: start, End: clock.Now()}
 	if v, ok := g.ValidUntil.Time(); ok {
@@ -107,8 +108,8 @@ func held(start int64, g lock.Grant) hold {
 	return h
 }
 
-// fight has users acquire and release one lock until enough says so, which is asked after each grant with all holds so
-// far, the newest last. It returns the holds.
+// fight has users acquire and release one lock until enough returns true. enough is called after each grant with all
+// holds so far, the newest last. fight returns the holds.
 func fight(ctx context.Context, users []lock.Locker, r lock.Request, enough func(all []hold) bool) ([]hold, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -135,13 +136,13 @@ func fight(ctx context.Context, users []lock.Locker, r lock.Request, enough func
 	return all, errors.Join(errs...)
 }
 
-// cycle acquires and releases until ctx ends or more, asked after each grant, says that it is enough.
+// cycle acquires and releases until ctx ends, or until more, called after each grant, returns false.
 func cycle(ctx context.Context, u lock.Locker, r lock.Request, more func(hold) bool) error {
 	doubts := 0
 	for goOn := true; goOn && ctx.Err() == nil; {
 		g, err := u.Acquire(ctx, r)
 		if err != nil {
-			// a connection's deadline is seen before the context's
+			// a connection's deadline passes before the context's
 			if end, _ := ctx.Deadline(); !time.Now().Before(end) {
 				break
 			}
@@ -154,7 +155,7 @@ func cycle(ctx context.Context, u lock.Locker, r lock.Request, more func(hold) b
 		start := clock.Now()
 		time.Sleep(2 * time.Millisecond)
 		goOn = more(held(start, g))
-		// A release that runs out of the fight's time is bounded by the lock's expiry, so it gets time of its own.
+		// The release may outlive the fight: the lock's expiry bounds it, so it has its own time limit.
 		free, cancel := context.WithTimeout(context.WithoutCancel(ctx), soon)
 		err = freed(free, u, g)
 		cancel()
@@ -165,11 +166,11 @@ func cycle(ctx context.Context, u lock.Locker, r lock.Request, more func(hold) b
 	return nil
 }
 
-// fightTime is how long users fight, and leastGrants how many grants must come of it.
+// fightTime is how long users fight; leastGrants is how many grants they must get.
 const (
 	fightTime   = 600 * time.Millisecond
 	leastGrants = 10
-	patience    = time.Minute // ends a fight that does not come to as many
+	patience    = time.Minute // ends a fight that does not get there
 )
 
 func exclusionCrowd(ctx context.Context, b *bench) error {
@@ -191,8 +192,8 @@ func exclusionCrowd(ctx context.Context, b *bench) error {
 	return overlap(holds)
 }
 
-// queueing is what a waiter gets until the next one asks: no lock tells when its request has come to the service. It is
-// twice as long as a machine stalls.
+// queueing is the pause between two waiters: no lock reports when a waiter's request has arrived. It is twice as long
+// as a machine stalls.
 const queueing = 400 * time.Millisecond
 
 func order(ctx context.Context, b *bench) error {
@@ -241,7 +242,8 @@ func order(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// shared has two users share, a third who excludes wait for both, and then nobody share with that one.
+// shared has two users share the lock. A third one who wants it exclusively must wait for both, and while it holds,
+// no one may share.
 func shared(ctx context.Context, b *bench) error {
 	users, err := b.crowd(ctx, 3)
 	if err != nil {
@@ -282,7 +284,7 @@ func shared(ctx context.Context, b *bench) error {
 	return b.refusalOf(ctx, first, sharing, possession{third, g}, "while another user excludes")
 }
 
-// reentry has a user take the lock twice, and another one wait until it has given back both.
+// reentry has a user take the lock twice; another user must wait until both are given back.
 func reentry(ctx context.Context, b *bench) error {
 	first, second, g, err := b.holder(ctx)
 	if err != nil {
@@ -311,7 +313,7 @@ func reentry(ctx context.Context, b *bench) error {
 	return err
 }
 
-// permits has three users hold the lock, and a fourth one wait until one of them has given it back.
+// permits has three users hold the lock; a fourth one must wait until one of them gives it back.
 func permits(ctx context.Context, b *bench) error {
 	const n = 3
 	a := b.o.Access

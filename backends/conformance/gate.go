@@ -11,29 +11,30 @@ import (
 	"github.com/lockquake/lockquake/backends"
 )
 
-// network is where gates listen, and by which they reach the service.
+// network is where gates listen and how they reach the service.
 type network interface {
 	Listen() (net.Listener, error)
 	Dial(address string) (net.Conn, error)
 }
 
-// loopback is this machine's TCP.
+// loopback is TCP on this machine.
 type loopback struct{}
 
 func (loopback) Listen() (net.Listener, error)         { return net.Listen("tcp4", "127.0.0.1:0") }
 func (loopback) Dial(address string) (net.Conn, error) { return net.Dial("tcp", address) }
 
-// gate is a proxy before every endpoint of a service, for one client. It can hold all bytes back, or the requests
-// behind the next one, pass replies on late, cut a connection between a request and its reply, and refuse connections.
+// gate is a proxy in front of every endpoint of a service, for one client. It can hold back all bytes, or all
+// requests after the next one. It can delay replies, cut a connection between a request and its reply, and refuse
+// connections.
 type gate struct {
 	mu      sync.Mutex
-	open    chan struct{} // closed while bytes pass
+	open    chan struct{} // closed while bytes may pass
 	late    time.Duration // by how much replies come late
-	name    []byte        // the lock's; the requests below are those that carry it
-	came    int           // how many there were, passed or held back
-	left    int           // so many more have their replies cut off
-	single  bool          // the next one passes, and all that comes behind it waits
-	later   chan struct{} // closed when that may go on; nil while none waits
+	name    []byte        // the lock's; only requests that contain it count
+	came    int           // how many requests there were, passed or held back
+	left    int           // how many more replies to cut off
+	single  bool          // the next request passes, and all after it wait
+	later   chan struct{} // closed when those may go on; nil while none waits
 	hits    int
 	hitAt   time.Time
 	refuse  bool
@@ -43,8 +44,8 @@ type gate struct {
 	network network
 }
 
-// openGate starts a proxy for each endpoint and returns the access that goes through them. It knows a request by the
-// name of its lock.
+// openGate starts a proxy for each endpoint and returns the access that goes through them. It recognizes a request by
+// the name of its lock.
 func openGate(o Options, name string) (backends.Access, *gate, error) {
 	g := &gate{name: []byte(name), open: make(chan struct{}), conns: map[net.Conn]struct{}{}, network: o.network}
 	if g.network == nil {
@@ -87,7 +88,7 @@ func (g *gate) serve(l net.Listener, to string) {
 	}
 }
 
-// reset closes a connection so that the other side sees it at once.
+// reset closes a connection so that the other side notices at once.
 func reset(c net.Conn) {
 	if t, ok := c.(*net.TCPConn); ok {
 		_ = t.SetLinger(0)
@@ -103,7 +104,7 @@ func (g *gate) join(client net.Conn, to string) {
 		return
 	}
 	g.mu.Lock()
-	if g.closed || g.refuse { // also where that was said while the server was dialled
+	if g.closed || g.refuse { // also if that was set while the server was dialled
 		g.mu.Unlock()
 		reset(client)
 		reset(server)
@@ -125,20 +126,20 @@ type link struct {
 	gate           *gate
 	client, server net.Conn
 	mu             sync.Mutex
-	doomed         bool // the reply that comes next is cut off
+	doomed         bool // the next reply is cut off
 }
 
-// piece is what was read at once.
+// piece is the result of one read.
 type piece struct {
 	bytes []byte
-	due   time.Time // when it may go on
+	due   time.Time // when to forward it
 }
 
-// inFlight is how many pieces one direction of a connection keeps before it reads no more.
+// inFlight is how many pieces one direction of a connection buffers before it stops reading.
 const inFlight = 1024
 
-// pass copies until an error, each piece as late as late says when it comes; seen tells whether the bytes may go on.
-// Reading goes on while a piece waits, so that each is late by the same, however many there are.
+// pass copies until an error. late returns the delay of a piece at its arrival; seen reports whether its bytes may go
+// on. Reading continues while a piece waits, so that all are delayed equally, however many there are.
 func (l *link) pass(from, to net.Conn, late func([]byte) time.Duration, seen func([]byte) bool) {
 	pieces := make(chan piece, inFlight)
 	go func() {
@@ -153,7 +154,7 @@ func (l *link) pass(from, to net.Conn, late func([]byte) time.Duration, seen fun
 		}
 	}()
 	whole := true
-	for p := range pieces { // to the end, so that the reader never waits for nobody
+	for p := range pieces { // drain it, so that the reader never blocks
 		if !whole {
 			continue
 		}
@@ -172,7 +173,7 @@ func (l *link) pass(from, to net.Conn, late func([]byte) time.Duration, seen fun
 	reset(to)
 }
 
-// arrived counts the requests that come. None of them is late.
+// arrived counts the requests. They are never delayed.
 func (g *gate) arrived(b []byte) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -182,14 +183,14 @@ func (g *gate) arrived(b []byte) time.Duration {
 	return 0
 }
 
-// requests is how many have come.
+// requests returns how many have come.
 func (g *gate) requests() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.came
 }
 
-// request looks for the bytes whose reply is to be cut off, and keeps back what comes behind the one that passes.
+// request looks for the request whose reply is to be cut off, and holds back everything after the one that passes.
 func (l *link) request(b []byte) bool {
 	g := l.gate
 	g.mu.Lock()
@@ -215,21 +216,21 @@ func (l *link) request(b []byte) bool {
 	return true
 }
 
-// reply ends a doomed connection with the first bytes that come back.
+// reply closes a doomed connection at the first bytes that come back.
 func (l *link) reply([]byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.doomed
 }
 
-// lateness is how late a reply goes on that comes now.
+// lateness returns the delay of a reply that arrives now.
 func (g *gate) lateness([]byte) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.late
 }
 
-// answerLate makes every reply come late by d from now on.
+// answerLate delays every reply by d from now on.
 func (g *gate) answerLate(d time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -244,7 +245,7 @@ func (g *gate) wait() {
 	<-open
 }
 
-// stall holds all bytes back, both ways.
+// stall holds back all bytes in both directions.
 func (g *gate) stall() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -257,7 +258,7 @@ func (g *gate) stall() {
 	}
 }
 
-// resume lets the bytes go on that were held back.
+// resume lets the held bytes go on.
 func (g *gate) resume() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -268,14 +269,14 @@ func (g *gate) resume() {
 	}
 }
 
-// passOne forwards the next request, and holds back all that comes behind it. Replies pass.
+// passOne forwards the next request and holds back everything after it. Replies pass.
 func (g *gate) passOne() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.single = true
 }
 
-// passAll lets the requests go on that passOne held back, and tells whether the one that was to pass had come.
+// passAll lets the requests go on that passOne held back, and reports whether the one to pass had come.
 func (g *gate) passAll() (came bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -295,14 +296,14 @@ func (g *gate) cutReplies(n int) {
 	g.left, g.hits = n, 0
 }
 
-// cut tells when a request came whose reply was to be cut off, and how many did since cutReplies.
+// cut returns when the last request came whose reply was to be cut off, and how many came since cutReplies.
 func (g *gate) cut() (last time.Time, n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.hitAt, g.hits
 }
 
-// setRefuse makes the gate reset new connections, and the existing ones when it begins to.
+// setRefuse makes the gate reset new connections, and the existing ones at the moment it is turned on.
 func (g *gate) setRefuse(on bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -314,7 +315,7 @@ func (g *gate) setRefuse(on bool) {
 	}
 }
 
-// close ends everything.
+// close closes all connections and proxies.
 func (g *gate) close() error {
 	g.resume()
 	g.passAll()

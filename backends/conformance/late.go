@@ -10,16 +10,17 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// promptAnswers is how many grants are taken whose answers come at once. The one with the most validity left counts: a
-// busy machine can only leave less.
+// promptAnswers is how many undelayed grants are measured. The one with the most validity left counts, because a busy
+// machine can only leave less.
 const promptAnswers = 3
 
-// countedFromSending holds every promise to the send time of its request: an answer that comes 0.3 TTL late must leave
-// that much less of the validity, of grants, of renewals and of keep-alives. What is left is compared with the lock's
-// own when answers come at once, for some locks take more off than the drift of clocks.
+// countedFromSending requires that every promise counts from the send time of its request. An answer delayed by 0.3
+// TTL must leave that much less validity, for grants, renewals and keep-alives. The remainder is compared with the
+// lock's own undelayed one, because some locks subtract more than the clock drift.
 //
-// It sees the last promise before the user hears of it. One that was followed by another before that (etcd's LeaseGrant
-// by the first keep-alive, ZooKeeper's connect by the first request) is the adapters' unit tests' to judge.
+// It sees only the last promise before the user learns of it. An earlier promise that another follows at once is left
+// to the adapters' unit tests: etcd's LeaseGrant before the first keep-alive, ZooKeeper's connect before the first
+// request.
 func countedFromSending(ctx context.Context, b *bench) error {
 	a, err := b.distant(ctx)
 	if err != nil {
@@ -44,8 +45,8 @@ func countedFromSending(ctx context.Context, b *bench) error {
 	})
 }
 
-// answerLate makes the user hear late of what it asks for. Without a network it is stopped at the last point of its
-// acquire, which every lock announces after the answer.
+// answerLate delays the answers to the user. Without a network the user is stopped at the last point of its acquire,
+// which every lock announces after the answer.
 func (b *bench) answerLate(ctx context.Context, a distant, d time.Duration) (context.Context, error) {
 	if a.gate != nil {
 		a.gate.answerLate(d)
@@ -67,10 +68,10 @@ func (b *bench) answerLate(ctx context.Context, a distant, d time.Duration) (con
 	}), nil
 }
 
-// hearer judges a promise at the moment at which its user hears of it.
+// hearer judges a promise at the moment when its user learns of it.
 type hearer func(what string, v lock.Validity) error
 
-// promises takes the lock, has it renewed in the way that the lock knows, and gives it back.
+// promises acquires the lock, renews it in the lock's way, and releases it.
 func (b *bench) promises(ctx context.Context, a distant, hear hearer) error {
 	g, err := b.grantWithin(ctx, a, 2*soon, "a free lock")
 	if err != nil {
@@ -91,7 +92,7 @@ func (b *bench) promises(ctx context.Context, a distant, hear hearer) error {
 	return freed(ctx, a, g)
 }
 
-// renewed asks for one renewal. Without a network no answer can be delayed.
+// renewed makes one renewal. Without a network no answer can be delayed.
 func renewed(ctx context.Context, a distant, g *lock.Grant, ttl time.Duration, hear hearer) error {
 	r, ok := a.Locker.(lock.Renewer)
 	if !ok {
@@ -108,7 +109,7 @@ func renewed(ctx context.Context, a distant, g *lock.Grant, ttl time.Duration, h
 	return hear("a renewal", next.ValidUntil)
 }
 
-// keepAlives is how many keep-alives are heard of for one grant. The answer to the first may have come with the
+// keepAlives is how many keep-alives are awaited per grant. The answer to the first may have come together with the
 // grant's.
 const keepAlives = 2
 
@@ -132,13 +133,13 @@ func keptAlive(ctx context.Context, u lock.Locker, g lock.Grant, ttl time.Durati
 	return nil
 }
 
-// remaining compares how much is left of promises when their user hears of them.
+// remaining compares how much of promises is left when their user learns of them.
 type remaining struct {
 	ttl, delay time.Duration
-	prompt     time.Duration // the most that was left when the answer came at once
+	prompt     time.Duration // the most that was left after an undelayed answer
 }
 
-// left is how much of a promise is left now.
+// left returns how much of a promise is left now.
 func left(what string, v lock.Validity) (time.Duration, error) {
 	end, ok := v.Time()
 	if !ok {
@@ -147,7 +148,7 @@ func left(what string, v lock.Validity) (time.Duration, error) {
 	return time.Until(end), nil
 }
 
-// atOnce notes a promise whose answer came at once.
+// atOnce records a promise with an undelayed answer.
 func (r *remaining) atOnce(what string, v lock.Validity) error {
 	d, err := left(what, v)
 	if err != nil {
@@ -157,8 +158,8 @@ func (r *remaining) atOnce(what string, v lock.Validity) error {
 	return nil
 }
 
-// late refuses a promise that is hardly shorter for its late answer. Half of the delay is left to a machine on which
-// even the answers that came at once were slow.
+// late rejects a promise that the delayed answer hardly shortened. It allows half of the delay, for a machine on
+// which even undelayed answers were slow.
 func (r *remaining) late(what string, v lock.Validity) error {
 	d, err := left(what, v)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// echo is a network in which gates have connections, and whose service answers each line with the same line. It is none
-// of the kernel's: in a bubble of testing/synctest time passes only while nobody waits for that.
+// echo is a network between gates and a service that echoes each line. It does not use the kernel's network: in a
+// testing/synctest bubble, waiting for that would stop the time.
 type echo struct{ gate chan net.Conn }
 
 func newEcho() echo { return echo{make(chan net.Conn)} }
@@ -53,12 +53,12 @@ func (e echo) Dial(string) (net.Conn, error) {
 	return ours, nil
 }
 
-// counting is a locker of the echo that counts promises from the time of the reply where it is told to.
+// counting is a locker of the echo. If configured to, it counts promises from the time of the reply.
 type counting struct {
-	grants, renewals bool          // from the reply
-	margin           time.Duration // that it takes off each promise
+	grants, renewals bool          // count from the reply
+	margin           time.Duration // that it subtracts from each promise
 
-	turn chan struct{} // of one request at a time
+	turn chan struct{} // one request at a time
 	conn net.Conn      // nil: in this process
 	in   *bufio.Reader
 }
@@ -125,8 +125,8 @@ type counters func() (lock.Locker, error)
 func (c counters) Locker(context.Context, int) (lock.Locker, error) { return c() }
 func (counters) Close() error                                       { return nil }
 
-// checkOnEcho puts a lock of the echo to one check in a bubble, where answers that come at once take no time. It must
-// say what is wanted; "": it passes. dial makes a user.
+// checkOnEcho runs one check on a lock of the echo in a bubble, where undelayed answers take no time. Its result must
+// contain want; "": it passes. dial makes a user.
 func checkOnEcho(t *testing.T, check string, l backends.Lock, inside bool, want string, dial func(connect dialer) (lock.Locker, error)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -134,7 +134,7 @@ func checkOnEcho(t *testing.T, check string, l backends.Lock, inside bool, want 
 		c := checks[slices.IndexFunc(checks, func(c Check) bool { return c.Name == check })]
 		e := newEcho()
 		l.Dial = func(_ context.Context, a backends.Access) (backends.Connection, error) {
-			connect := e.Dial // past the gate
+			connect := e.Dial // bypassing the gate
 			if a.Via != nil {
 				connect = e.connect
 			}
@@ -144,7 +144,7 @@ func checkOnEcho(t *testing.T, check string, l backends.Lock, inside bool, want 
 		access.Nodes = []backends.Endpoint{{Name: "echo-1", Addresses: map[string]string{"echo": "echo"}}}
 		o := Options{Backend: backends.Backend{Name: "echo", Locks: []backends.Lock{l}, InProcess: inside}, Access: access, network: e}
 		err := one(t.Context(), c, o, t.Logf)
-		time.Sleep(lateTTL) // until the gate has let go of late answers: when this returns, time stands still
+		time.Sleep(lateTTL) // until the gate has forwarded delayed answers: after the return, time stands still
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("says %v, should say %q", err, want)
 		}
@@ -154,10 +154,10 @@ func checkOnEcho(t *testing.T, check string, l backends.Lock, inside bool, want 
 // dialer connects a user.
 type dialer func(address string) (net.Conn, error)
 
-// lateTTL is the TTL of these tests. An answer is late by three tenths of it.
+// lateTTL is the TTL of these tests. A delayed answer is late by three tenths of it.
 const lateTTL = 800 * time.Millisecond
 
-// TestValidityIsCountedFromSending puts lockers to the check that count from the reply, and some that do not.
+// TestValidityIsCountedFromSending runs the check on lockers that count from the reply, and on some that do not.
 func TestValidityIsCountedFromSending(t *testing.T) {
 	for name, c := range map[string]struct {
 		locker  *counting
@@ -191,7 +191,7 @@ func TestValidityIsCountedFromSending(t *testing.T) {
 	}
 }
 
-// TestValidityLateIsNotForAll has a lock whose grants name no end: the check does not apply, and says why.
+// TestValidityLateIsNotForAll uses a lock whose grants name no end: the check does not apply, and says why.
 func TestValidityLateIsNotForAll(t *testing.T) {
 	for _, c := range Checks() {
 		if c.Name != "validity-late" {

@@ -37,8 +37,8 @@ func leaseChecks() []Check {
 	}
 }
 
-// expires is the condition that grants expire. Of a wrong lock it is not asked: where that is the fault, it is to be
-// found.
+// expires is the condition that grants expire. It does not exempt a wrong lock: if that is its mistake, the check
+// must find it.
 func expires(b *bench) string {
 	if b.lock.Wrong != "" || b.lock.Offers.Expires {
 		return ""
@@ -46,7 +46,7 @@ func expires(b *bench) string {
 	return "grants do not expire"
 }
 
-// offers is the condition that a lock offers something; else why says what is missing.
+// offers returns the condition that a lock offers something; why says what is missing.
 func offers(has func(backends.Offers) bool, why string) func(*bench) string {
 	return func(b *bench) string {
 		if has(b.lock.Offers) {
@@ -82,7 +82,7 @@ func validity(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// known collects the latest end of validity of a grant.
+// known tracks the latest end of validity of a grant.
 func known(ctx context.Context, u lock.Locker, g lock.Grant) (latest func() time.Time, stop func()) {
 	end, _ := g.ValidUntil.Time()
 	w, ok := u.(lock.Watcher)
@@ -103,7 +103,8 @@ func known(ctx context.Context, u lock.Locker, g lock.Grant) (latest func() time
 	return func() time.Time { stop(); return end }, stop
 }
 
-// taken checks that a grant after the end of another came neither early nor late. ok is when it was in hand.
+// taken checks that a grant did not come before the validity of the former one ended. ok is when the grant was in
+// hand.
 func taken(end, ok time.Time) error {
 	if ok.Before(end) {
 		return fmt.Errorf("granted %s before the former holder's validity ended", end.Sub(ok))

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Listen starts a server on this machine for the time of a test, and returns its address. serve talks on a connection,
-// which is closed when it returns.
+// Listen starts a server on this machine for the duration of a test and returns its address. serve handles one
+// connection, which is closed when it returns.
 func Listen(t *testing.T, serve func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")

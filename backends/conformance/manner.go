@@ -40,15 +40,15 @@ func cancelled(ctx context.Context, b *bench) error {
 		_, err := waiter.Acquire(wait, b.request())
 		done <- err
 	}()
-	clock.Sleep(ctx, 100*time.Millisecond) // until it waits; a cancel before that finds less, and nothing wrong
+	clock.Sleep(ctx, 100*time.Millisecond) // until it waits; an earlier cancel finds less, but nothing wrong
 	cancel()
-	within := b.ttl / 2 // what was left in the queue would have the lock for a TTL
+	within := b.ttl / 2 // a request left in the queue would have the lock for a TTL
 	select {
 	case err := <-done:
 		if err == nil {
 			return errors.New("granted while another user holds it")
 		}
-		if b.onlyWaits() && !lock.Certain(err) { // then it may have left something, until that expires
+		if b.onlyWaits() && !lock.Certain(err) { // it may have left something behind, until that expires
 			within = b.recovery()
 			b.tell("a cancelled wait ended in doubt, the lock has %s to be free again: %v", within, err)
 		}
@@ -107,7 +107,7 @@ func checked(ctx context.Context, b *bench) error {
 		return err
 	}
 	a.silence()
-	// A grant to another user is how one hears of the end of this one.
+	// Another user's grant shows that this one has ended.
 	h, err := b.grantWithin(ctx, other, b.recovery(), "after the holder fell silent")
 	if err == nil {
 		err = freed(ctx, other, h)
@@ -141,7 +141,7 @@ func try(ctx context.Context, b *bench) error {
 	return freed(ctx, u, g)
 }
 
-// announced compares what one cycle announces with the list.
+// announced compares the points announced in one cycle with the list.
 func announced(ctx context.Context, b *bench) error {
 	var got []string
 	armed := lock.Arm(ctx, func(_ context.Context, p string) { got = append(got, p) })
@@ -157,7 +157,7 @@ func announced(ctx context.Context, b *bench) error {
 		return fmt.Errorf("release: %w", err)
 	}
 	listed := slices.DeleteFunc(slices.Clone(b.lock.Points), func(p string) bool {
-		return b.lock.Waits && p == "wait-done" // it waits for replicas only where a scenario says so
+		return b.lock.Waits && p == "wait-done" // it waits for replicas only if a scenario says so
 	})
 	if !slices.Equal(got, listed) {
 		return fmt.Errorf("a cycle announces %q, the list says %q", got, listed)

@@ -39,7 +39,7 @@ func remote(b *bench) string {
 	return ""
 }
 
-// unknown checks that an outcome that nobody knows is called so.
+// unknown checks that an unknown outcome is reported as such.
 func unknown(err error) error {
 	if err == nil {
 		return errors.New("success, though no reply came")
@@ -50,10 +50,10 @@ func unknown(err error) error {
 	return nil
 }
 
-// errNameless says that a check does not apply.
+// errNameless means that a check does not apply.
 var errNameless = fmt.Errorf("%w: no request carries the name of the lock, by which the gate knows it", errSkip)
 
-// cutEnough tells whether so many replies were cut off that the outcome is unknown.
+// cutEnough returns an error unless enough replies were cut off to make the outcome unknown.
 func (o Options) cutEnough(n int) error {
 	switch {
 	case n == o.majority():
@@ -76,12 +76,12 @@ func errorsAcquire(ctx context.Context, b *bench) error {
 	a.gate.cutReplies(b.o.majority())
 	bounded, cancel := context.WithTimeout(ctx, soon)
 	defer cancel()
-	g, err := a.Acquire(bounded, b.request()) // the only attempt: what it says is looked at
+	g, err := a.Acquire(bounded, b.request()) // the only attempt: its error is checked
 	at, n := a.gate.cut()
 	if bad := b.o.cutEnough(n); bad != nil {
 		return bad
 	}
-	if err == nil && (b.o.Foreign || g.Issued.After(at)) { // a library that asked again by itself, and was answered
+	if err == nil && (b.o.Foreign || g.Issued.After(at)) { // a library that retried by itself and was answered
 		if err := freed(ctx, a, g); err != nil {
 			return err
 		}
@@ -119,7 +119,7 @@ func errorsSilence(ctx context.Context, b *bench) error {
 	}
 	before := a.gate.requests()
 	a.silence()
-	const patience = 300 * time.Millisecond // where a stall lets nothing be sent before it is over, that may be said
+	const patience = 300 * time.Millisecond // where a stall sends nothing until it is over, an error may say so
 	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	released := make(chan error, 1)
@@ -129,7 +129,7 @@ func errorsSilence(ctx context.Context, b *bench) error {
 	case <-time.After(patience + soon):
 		return fmt.Errorf("the release has not returned after %s; its deadline was %s", patience+soon, patience)
 	}
-	// as of one that connects anew for each call: it may say that nothing was done
+	// for example because it connects for each call: it may then say that nothing was done
 	unsent := before > 0 && a.gate.requests() == before
 	if !unsent || err == nil {
 		if err := unknown(err); err != nil {
@@ -160,7 +160,7 @@ func errorsRefused(ctx context.Context, b *bench) error {
 		return errors.New("granted without a connection")
 	}
 	a.gate.setRefuse(false)
-	// A failed attempt may leave a request behind, which ends with the TTL; until then the user's own attempts fail.
+	// A failed attempt may leave a request behind that ends with the TTL; until then the user's own attempts fail.
 	deadline := time.Now().Add(b.recovery() + soon)
 	for {
 		_, err := b.grantWithin(ctx, a, time.Until(deadline), "after the connection came back")

@@ -13,10 +13,10 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// hasty is a locker of the echo that has a word for each release without an answer.
+// hasty is a locker of the echo that returns a given error from each release without an answer.
 type hasty struct {
-	anew  bool   // it connects for each release, and sends nothing before it was greeted
-	calls string // what its requests name in the place of the lock; "": the lock
+	anew  bool   // it connects for each release, and sends nothing before it is greeted
+	calls string // what its requests carry instead of the lock's name; "": the name
 	says  error
 
 	connect dialer
@@ -66,7 +66,7 @@ func (h *hasty) Release(ctx context.Context, g lock.Grant) error {
 
 func (h *hasty) Close() error { return h.conn.Close() }
 
-// TestWhatWasSentIsNotCertain has releases without an answer called certain. One that was never sent may be.
+// TestWhatWasSentIsNotCertain has releases without an answer called certain. Only one that was never sent may be.
 func TestWhatWasSentIsNotCertain(t *testing.T) {
 	for name, c := range map[string]struct {
 		locker hasty
@@ -92,5 +92,5 @@ func TestWhatWasSentIsNotCertain(t *testing.T) {
 	}
 }
 
-// recoversAt is when a dead holder's lock is free again.
+// recoversAt returns when a dead holder's lock is free again.
 func recoversAt(ttl time.Duration) time.Duration { return ttl }

@@ -20,17 +20,17 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// childEnv holds a second process's job.
+// childEnv passes a second process its job.
 const childEnv = "LOCKQUAKE_CONFORMANCE_CHILD"
 
-// job is what a second process does.
+// job is what a second process has to do.
 type job struct {
 	Access backends.Access `json:"access"`
 	Name   string          `json:"name"`  // of the lock
-	Users  int             `json:"users"` // that fight until standard input ends; 0: hold the lock until killed
+	Users  int             `json:"users"` // users that fight until standard input ends; 0: hold the lock until killed
 }
 
-// report is one line of a second process.
+// report is one line of output of a second process.
 type report struct {
 	Ready bool   `json:"ready,omitempty"` // it begins to fight
 	Hold  *hold  `json:"hold,omitempty"`
@@ -38,14 +38,13 @@ type report struct {
 	Error string `json:"error,omitempty"`
 }
 
-// atEnd is done after the last test, the last first.
+// atEnd are the functions to call after the last test, in reverse order.
 var atEnd []func() error
 
-// AtEnd has Main do something after the last test, the last of these first.
+// AtEnd has Main call end after the last test. The functions are called in reverse order.
 func AtEnd(end func() error) { atEnd = append(atEnd, end) }
 
-// Main is the TestMain of the tests of one or more backends: where this process is a second one it does its job instead
-// of the tests.
+// Main is the TestMain for tests of one or more backends. A second process does its job instead of the tests.
 func Main(m *testing.M, list ...backends.Backend) {
 	if IsChild() {
 		os.Exit(Child(os.Stdout, list...))
@@ -61,14 +60,14 @@ func Main(m *testing.M, list ...backends.Backend) {
 	os.Exit(code)
 }
 
-// Parallel lets eight parallel tests run at once, unless the command line says otherwise: those of the suite wait for
-// clocks, not for a processor. It must be called before the tests are run.
+// Parallel lets eight parallel tests run at once, unless the command line says otherwise: tests of the suite wait for
+// clocks, not for CPU time. Call it before the tests are run.
 func Parallel() { _ = flag.Set("test.parallel", strconv.Itoa(atOnce)) }
 
-// IsChild tells whether this process is a second one, which has a job to do instead of the tests.
+// IsChild reports whether this is a second process, with a job instead of the tests.
 func IsChild() bool { return os.Getenv(childEnv) != "" }
 
-// Child does that job, tells of it on what was standard output when the process began, and returns the exit code.
+// Child does that job and returns the exit code. It reports to w, the process's original standard output.
 func Child(w io.Writer, list ...backends.Backend) int {
 	out := json.NewEncoder(w)
 	if err := child(context.Background(), list, out); err != nil {
@@ -123,7 +122,7 @@ func child(ctx context.Context, list []backends.Backend, out *json.Encoder) erro
 	return errors.Join(err, unsaid)
 }
 
-// holdForEver reports every end of its validity until it is killed.
+// holdForEver reports every new end of its validity until it is killed.
 func holdForEver(ctx context.Context, b *bench, out *json.Encoder) error {
 	u, err := b.user(ctx)
 	if err != nil {
@@ -156,7 +155,7 @@ type process struct {
 	out *bufio.Scanner
 }
 
-// spawn runs the test's own binary again.
+// spawn runs the test binary again.
 func (o Options) spawn(ctx context.Context, j job) (*process, error) {
 	text, err := json.Marshal(j)
 	if err != nil {
@@ -201,7 +200,7 @@ func (p *process) next() (report, error) {
 	return r, nil
 }
 
-// kill ends the process with SIGKILL and returns what it had said until then.
+// kill kills the process with SIGKILL and returns its reports so far.
 func (p *process) kill() []report {
 	_ = p.cmd.Process.Kill()
 	var rest []report
@@ -232,14 +231,14 @@ func exclusionProcesses(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	if r, err := p.next(); err != nil || !r.Ready { // on a busy machine it may start when all would be over here
+	if r, err := p.next(); err != nil || !r.Ready { // on a busy machine it may start when everything here is over
 		p.kill()
 		return fmt.Errorf("the second process did not begin: %w", orNil(err))
 	}
 	var (
 		mu     sync.Mutex
 		theirs []hold
-		broken = make(chan error, 1) // why there are no more of them
+		broken = make(chan error, 1) // why no more of them come
 	)
 	go func() {
 		for {
@@ -280,7 +279,7 @@ func exclusionProcesses(ctx context.Context, b *bench) error {
 	return overlap(append(ours, theirs...))
 }
 
-// together reports whether one of our holds lies within the time of theirs.
+// together reports whether one of our holds lies within the time span of theirs.
 func together(ours, theirs []hold) bool {
 	first, last := span(theirs)
 	return slices.ContainsFunc(ours, func(h hold) bool { return h.Start > first && h.End < last })

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// pulseEvery is how long a pulse waits between two questions, and pulseLimit what one may take.
+	// pulseEvery is the pause between two questions of a pulse, and pulseLimit the time limit of one.
 	pulseEvery, pulseLimit = brief, 5 * time.Second
-	// sluggish is from when on a service is too slow to judge its locks. This project's locks give an operation up
-	// after a second, and one question is two operations.
+	// sluggish is how slow a question must be for the service to count as too slow to judge its locks. This project's
+	// locks give up an operation after a second, and one question is two operations.
 	sluggish = 500 * time.Millisecond
 )
 
@@ -28,7 +28,7 @@ var errSlow = errors.New("the service was too slow to tell")
 // sound. It does not use the lock under test, so a lock that hangs is still found.
 type pulse struct {
 	mu    sync.Mutex
-	asked time.Time // the question under way; zero: none is
+	asked time.Time // start of the pending question; zero: none
 	slow  []question
 }
 
@@ -38,7 +38,8 @@ type question struct {
 	took time.Duration
 }
 
-// startPulse starts a pulse that ends with ctx. A foreign lock has none, because no sound lock on its service is known.
+// startPulse starts a pulse that ends with ctx. A foreign lock has none, because no sound lock on its service is
+// known.
 func startPulse(ctx context.Context, o Options, tell teller) *pulse {
 	p := &pulse{}
 	if o.Foreign || len(o.Backend.Locks) == 0 {
@@ -60,18 +61,18 @@ func startPulse(ctx context.Context, o Options, tell teller) *pulse {
 		name := pulseName(o)
 		for clock.Sleep(ctx, pulseEvery) == nil {
 			if p.ask(ctx, user, lock.Request{Lock: name, TTL: o.Access.TTL}) != nil {
-				name = pulseName(o) // it may have left a grant behind
+				name = pulseName(o) // a failed attempt may have left a grant behind
 			}
 		}
-		_ = errors.Join(user.Close(), conn.Close()) // no finding of a check
+		_ = errors.Join(user.Close(), conn.Close()) // not a finding of a check
 	}()
 	return p
 }
 
-// pulseName is a lock of its own, within the process as on the service.
+// pulseName returns a lock name that is unique within the process and the service.
 func pulseName(o Options) string { return fmt.Sprintf("pulse-%s-%d", o.Access.Run, benches.Add(1)) }
 
-// ask takes a free lock, and gives it back.
+// ask acquires and releases a free lock.
 func (p *pulse) ask(ctx context.Context, user lock.Locker, r lock.Request) error {
 	began := time.Now()
 	p.mu.Lock()

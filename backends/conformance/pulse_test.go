@@ -11,8 +11,9 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// TestAFailureBesideASlowServiceSaysNothing: a check that fails while a free lock takes a second, or is not answered at all, is excused with that
-// reason. One that fails beside a service that answers, now or again, is a finding; and what passes or does not apply stays that.
+// TestAFailureBesideASlowServiceSaysNothing: if a free lock takes a second, or is not answered at all, a check that
+// fails meanwhile is excused with that reason. If the service answers, now or again, the failure is a finding. A
+// check that passes or does not apply is unaffected.
 func TestAFailureBesideASlowServiceSaysNothing(t *testing.T) {
 	failed := errors.New("not granted within 5s")
 	for name, c := range map[string]struct {
@@ -45,7 +46,7 @@ func TestAFailureBesideASlowServiceSaysNothing(t *testing.T) {
 			})
 		})
 	}
-	synctest.Test(t, func(t *testing.T) { // the question is under way still
+	synctest.Test(t, func(t *testing.T) { // the question is still pending
 		p := &pulse{}
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { _ = p.ask(ctx, &doubtful{}, lock.Request{}) }()

@@ -47,7 +47,7 @@ func releaseForged(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// lateHolder returns a distant user who has the lock and is to release it late, its grant, the user who is granted it
+// lateHolder returns a distant user who has the lock and will release it late, its grant, the user who is granted it
 // next, and a third one.
 func lateHolder(ctx context.Context, b *bench) (a distant, old lock.Grant, next, third lock.Locker, err error) {
 	if a, old, next, err = b.distantHolder(ctx); err == nil {
@@ -67,15 +67,15 @@ func releaseStale(ctx context.Context, b *bench) error {
 		return err
 	}
 	a.speak()
-	// What the old holder is told is judged by what happens to the new one: some services say yes to a release of what
-	// is gone.
+	// The old holder's answer does not matter: some services say yes to a release of a grant that is gone. The new
+	// holder's grant does.
 	_ = a.Release(ctx, old)
 	return b.refusal(ctx, third, possession{next, g}, "after the old holder's late release")
 }
 
-// releaseBetween lets one request of a release through, and the next ones only after another user was granted the lock.
-// It finds a release that asks whose the lock is, and deletes it by a second request. A release of one request passes
-// by ending.
+// releaseBetween lets one request of a release through, and the next ones only after another user was granted the
+// lock. It finds a release that checks the owner in one request and deletes in a second. A release of one request
+// passes, because it ends at once.
 func releaseBetween(ctx context.Context, b *bench) error {
 	a, old, next, third, err := lateHolder(ctx, b)
 	if err != nil {
@@ -88,7 +88,7 @@ func releaseBetween(ctx context.Context, b *bench) error {
 	go func() { released <- a.Release(bounded, old) }()
 	g, err := b.lastingWithin(ctx, next, b.recovery(), "after the holder's release had sent its first request")
 	came := a.gate.passAll()
-	<-released // what it says is judged by what happened to the new holder
+	<-released // its result does not matter; the new holder's grant does
 	switch {
 	case err != nil:
 		return err
@@ -100,7 +100,7 @@ func releaseBetween(ctx context.Context, b *bench) error {
 	return stands(ctx, b, possession{next, g}, third, "after the rest of the old holder's release")
 }
 
-// releasePoint stops a release at each point that it announces until another user was granted the lock.
+// releasePoint stops a release at each announced point until another user was granted the lock.
 func releasePoint(ctx context.Context, b *bench) error {
 	u, err := b.user(ctx)
 	if err != nil {
@@ -153,8 +153,8 @@ func releaseStoppedAt(ctx context.Context, b *bench, point string) error {
 	return nil
 }
 
-// stands looks several times whether a lock is still held by whom it was granted to: what would free it may be on its
-// way. It looks no longer than that grant is valid for certain.
+// stands checks several times whether a lock is still held by the user of the grant, because a request that frees it
+// may be on its way. It stops when that grant is no longer certainly valid.
 func stands(ctx context.Context, b *bench, held possession, third lock.Locker, when string) error {
 	const looks = 5
 	for i := range looks {

@@ -31,8 +31,8 @@ func renewal(ctx context.Context, b *bench) error {
 	return fmt.Errorf("unknown way of renewal %q", b.lock.Offers.Renewal)
 }
 
-// renewedByCall looks when three quarters of the renewal are over, and the first TTL with them. g is the grant as it
-// was promised last.
+// renewedByCall checks the lock when three quarters of the renewal, and with them the first TTL, are over. g is the
+// latest grant.
 func renewedByCall(ctx context.Context, b *bench, a, other lock.Locker, g *lock.Grant) error {
 	r, ok := a.(lock.Renewer)
 	if !ok {
@@ -96,7 +96,7 @@ func besideProbes(ctx context.Context, b *bench, prober lock.Locker, f func() er
 	return err
 }
 
-// renewedBehind holds under a keep-alive until the first TTL is over, and the validity has grown twice before its end.
+// renewedBehind waits with a keep-alive until the first TTL is over and the validity has grown twice before its end.
 func renewedBehind(ctx context.Context, b *bench, a lock.Locker, g lock.Grant) error {
 	w, ok := a.(lock.Watcher)
 	if !ok {

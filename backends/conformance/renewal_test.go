@@ -13,7 +13,7 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// slowUser gets each lock after a while.
+// slowUser is granted each lock after a delay.
 type slowUser struct {
 	lock.Locker
 	takes time.Duration
@@ -26,7 +26,8 @@ func (u slowUser) Acquire(context.Context, lock.Request) (lock.Grant, error) {
 
 func (slowUser) Release(context.Context, lock.Grant) error { return nil }
 
-// TestOnlyASlowServiceExcusesALapse lets a grant lapse beside a service that answers at once, and beside a slow one. A slow one excuses nothing else.
+// TestOnlyASlowServiceExcusesALapse lets a grant lapse while the service answers at once, and while it is slow. A
+// slow service excuses nothing else.
 func TestOnlyASlowServiceExcusesALapse(t *testing.T) {
 	const ttl = time.Second
 	other := errors.New("not counted from the send time")
@@ -69,7 +70,8 @@ func (d *doubtful) Acquire(ctx context.Context, _ lock.Request) (lock.Grant, err
 	return lock.Grant{}, err
 }
 
-// TestAnAttemptInDoubtIsMadeAgain, and what it may have left behind is waited for. A certain no is a finding at once.
+// TestAnAttemptInDoubtIsMadeAgain, and a grant that it may have left behind is waited for. A certain "no" is a
+// finding at once.
 func TestAnAttemptInDoubtIsMadeAgain(t *testing.T) {
 	lost := errors.New("i/o timeout")
 	for name, c := range map[string]struct {
@@ -97,7 +99,7 @@ func TestAnAttemptInDoubtIsMadeAgain(t *testing.T) {
 	}
 }
 
-// slow is a connection to a service that is too busy for a user, some times.
+// slow is a connection that fails a few times to make a user, like a busy service.
 type slow struct {
 	backends.Connection
 	fails int

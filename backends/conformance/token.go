@@ -42,7 +42,7 @@ func tokenNone(ctx context.Context, b *bench) error {
 	return err
 }
 
-// tokenGrowth takes uncontended grants and handed-over ones in turn: services number the two by different answers.
+// tokenGrowth alternates uncontended and handed-over grants: services take the two numbers from different answers.
 func tokenGrowth(ctx context.Context, b *bench) error {
 	a, other, err := b.pair(ctx)
 	if err != nil {
@@ -56,7 +56,7 @@ func tokenGrowth(ctx context.Context, b *bench) error {
 			return err
 		}
 		waiting := b.asks(ctx, other, soon, "a waiter")
-		// until it waits; a release before that is followed by an uncontended grant
+		// until it waits; after an earlier release, its grant would be uncontended
 		clock.Sleep(ctx, 20*time.Millisecond)
 		if err := freed(ctx, a, g); err != nil {
 			return err
@@ -81,7 +81,8 @@ func tokenGrowth(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// tokenStopped stops a user at each point of its acquire until somebody else had the lock, and compares the tokens.
+// tokenStopped stops a user at each point of its acquire until another user has held the lock, and compares the
+// tokens.
 func tokenStopped(ctx context.Context, b *bench) error {
 	points, err := pointsOfAcquire(ctx, b)
 	if err != nil {
@@ -95,13 +96,13 @@ func tokenStopped(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// answer is what a request for the lock came to.
+// answer is the result of a request for the lock.
 type answer struct {
 	grant lock.Grant
 	err   error
 }
 
-// asks has somebody ask for the lock meanwhile.
+// asks has another user ask for the lock in the background.
 func (b *bench) asks(ctx context.Context, who lock.Locker, within time.Duration, when string) <-chan answer {
 	out := make(chan answer, 1)
 	go func() {
@@ -166,7 +167,7 @@ func stoppedAt(ctx context.Context, b *bench, point string) error {
 		return fmt.Errorf("release after the stop: %w", err)
 	}
 	end, ends := got.grant.ValidUntil.Time()
-	later := !ends || end.After(had) // what the stopped user had before was over when the other one got it
+	later := !ends || end.After(had) // the stopped user's grant had ended when the other user got the lock
 	if later && got.grant.Token <= g.Token {
 		return fmt.Errorf("the later grant has token %d, the earlier one %d", got.grant.Token, g.Token)
 	}

@@ -7,11 +7,11 @@ import (
 	"github.com/lockquake/lockquake/backends/topology"
 )
 
-// clockError is by how much a node's account of its wall clock may be off: some tell whole seconds, or when a
-// connection was made.
+// clockError is how inexact a node's report of its wall clock may be: some report whole seconds, or the time at which
+// a connection was made.
 const clockError = 2 * time.Second
 
-// Clock holds a node's wall clock to this machine's as it was before and after the question.
+// Clock compares a node's wall clock with this machine's before and after the question.
 func Clock(t *testing.T, s topology.Service, node string) {
 	t.Helper()
 	before := time.Now()

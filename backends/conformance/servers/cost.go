@@ -9,11 +9,11 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// cycles is how often CountsRequests takes a lock and gives it back.
+// cycles is how often CountsRequests acquires and releases a lock.
 const cycles = 20
 
-// mostRequests is how many an acquire of a free lock, or a release, may cost at each server. Those of the recipes and
-// libraries here cost fewer than ten.
+// mostRequests bounds the requests per server for an acquire of a free lock, or for a release. The recipes and
+// libraries here need fewer than ten.
 const mostRequests = 20
 
 func sumOf(counts map[string]int64) (sum int64) {
@@ -23,8 +23,8 @@ func sumOf(counts map[string]int64) (sum int64) {
 	return sum
 }
 
-// CountsRequests has the running servers count what they are asked: each tells a number, and all together tell of each
-// acquire and each release that a user makes meanwhile.
+// CountsRequests checks the servers' request counters: each server returns a number, and the sum grows with each
+// acquire and each release of a user.
 func CountsRequests(t *testing.T, r Running, l backends.Lock) {
 	t.Helper()
 	counter, ok := r.Service.(topology.RequestCounter)
@@ -87,8 +87,8 @@ func dialed(t *testing.T, r Running, l backends.Lock) backends.Connection {
 	return conn
 }
 
-// Woken returns how many notifications the users of one lock got while it was passed on until each had it once.
-// Before each release, queue is called with the number of those who have not had it yet; it returns when all of them
+// Woken returns how many notifications the users of one lock got while it was passed on until each had held it once.
+// Before each release, queue is called with the number of users who have not held it yet; it returns when all of them
 // wait.
 func Woken(t *testing.T, r Running, l backends.Lock, users int, queue func(waiting int)) int64 {
 	t.Helper()

@@ -1,4 +1,4 @@
-// Package servers brings real services up for tests, by the provider that LOCKQUAKE_TEST_PROVIDER names.
+// Package servers starts real services for tests, with the provider that LOCKQUAKE_TEST_PROVIDER names.
 package servers
 
 import (
@@ -17,11 +17,11 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster"
 )
 
-// ProviderEnv names the provider that conformance runs use: docker, local, or auto (the default). A swarm's servers
-// would be out of the tests' reach.
+// ProviderEnv names the provider of conformance runs: docker, local, or auto (the default). Tests could not reach a
+// swarm's servers.
 const ProviderEnv = "LOCKQUAKE_TEST_PROVIDER"
 
-// Options says what service is to be brought up.
+// Options says which service to start.
 type Options struct {
 	Backend listed.Backend
 	Lock    string
@@ -39,7 +39,7 @@ type Running struct {
 	decode  func(into any) error
 }
 
-// Start brings a real service up for the time of a test and returns when it serves.
+// Start starts a real service for the duration of a test and returns when it serves.
 func Start(t *testing.T, o Options) Running {
 	t.Helper()
 	return start(t, o, t.TempDir(), func(end func() error) {
@@ -51,11 +51,11 @@ func Start(t *testing.T, o Options) Running {
 	})
 }
 
-// standing are the services that tests of this process share, by their runs.
+// standing are the services that the tests of this process share, by run.
 var standing = map[string]Running{}
 
-// Shared brings a real service up for all tests of a package that name its run, one after the other; conformance.Main
-// ends it. A test leaves it serving, and leaves it no users.
+// Shared starts a real service for all tests of a package that name its run; they use it one after the other, and
+// conformance.Main stops it. A test must leave it serving and without users.
 func Shared(t *testing.T, o Options) Running {
 	t.Helper()
 	r, stands := standing[o.Run]
@@ -71,7 +71,7 @@ func Shared(t *testing.T, o Options) Running {
 	return r
 }
 
-// For is the service as the users of another lock see it.
+// For returns the service as the users of another lock see it.
 func (r Running) For(t *testing.T, b listed.Backend, lock string) Running {
 	t.Helper()
 	top, err := b.New(topology.Common{TTL: r.Access.TTL, Lock: lock}, r.decode)
@@ -84,10 +84,10 @@ func (r Running) For(t *testing.T, b listed.Backend, lock string) Running {
 	return r
 }
 
-// limit bounds the start, and how long a service may take until it serves.
+// limit bounds the start, and the time until the service serves.
 const limit = 2 * time.Minute
 
-// start brings a service up. What ends it is told to later; the last goes first.
+// start starts a service. It registers with later what stops it; the last registered runs first.
 func start(t *testing.T, o Options, logs string, later func(end func() error)) Running {
 	t.Helper()
 	if o.Decode == nil {
@@ -122,14 +122,14 @@ func start(t *testing.T, o Options, logs string, later func(end func() error)) R
 func chooseProvider(t *testing.T) cluster.Provider {
 	t.Helper()
 	self := os.Getenv("LOCKQUAKE_BIN")
-	if self == "" { // the test's own binary, whose TestMain knows the verbs that nodes need
+	if self == "" { // the test's own binary, whose TestMain knows the verbs of nodes
 		exe, err := os.Executable()
 		if err != nil {
 			t.Fatal(err)
 		}
 		self = exe
 	}
-	// the users are in this process, which no network of a run lets in
+	// the users are in this process, which cannot enter a run's network
 	p, reason, err := cluster.Choose(t.Context(), os.Getenv(ProviderEnv),
 		cluster.ChooseOptions{Self: self, Loopback: true, Mechanisms: mechanisms.All()})
 	if err != nil {
@@ -139,7 +139,7 @@ func chooseProvider(t *testing.T) cluster.Provider {
 	return p
 }
 
-// startNodes starts all nodes side by side.
+// startNodes starts all nodes in parallel.
 func startNodes(ctx context.Context, t *testing.T, r Running) {
 	t.Helper()
 	begun := time.Now()
@@ -158,8 +158,8 @@ func Await(ctx context.Context, t *testing.T, s topology.Service) {
 	}
 }
 
-// Ask asks a node for a fact, again where the question timed out: a busy machine makes a server slow, and says nothing
-// about its state. It ends the test where there is no answer.
+// Ask asks a node for a fact, and repeats a question that timed out: a busy machine makes a server slow, which says
+// nothing about its state. Without an answer it fails the test.
 func Ask(t *testing.T, s topology.Service, node, fact string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)

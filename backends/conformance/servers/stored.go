@@ -9,8 +9,9 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// Stored has the running service say as a whole who has a lock: the grant by its id, or the session that it begins
-// with, until it ends where the lock can be renewed by a call, and nobody before it and after it.
+// Stored checks what the running service as a whole says about a lock. While it is held, that is the grant's id, or
+// the session with which the id begins, and the remaining time if a call can renew the lock. Before and after, nobody
+// holds it.
 func Stored(t *testing.T, r Running, l backends.Lock) {
 	t.Helper()
 	store, ok := r.Service.(topology.Store)
