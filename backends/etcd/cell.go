@@ -14,14 +14,14 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// cell is what the keys of one chubby lock say, all under its path:
+// cell is the content of the keys of one chubby lock, all below its path:
 //
 //	generation     no lease. Put whenever the lock goes from free to held: its mod revision is the lock's generation,
-//	               the fencing token, which those who share have in common.
+//	               the fencing token, which all sharing holders have in common.
 //	held/LEASE     under the session's lease: the session holds the lock. Goes with the session.
 //	mark/x/LEASE   no lease. Put and deleted together with held/LEASE, in exclusive mode (mark/s/LEASE in shared).
-//	               It is marks that keep others out: one without its held key is what a dead session left behind.
-//	               It is then put under a lease of the length of the lock-delay, and goes with that.
+//	               Marks keep other users out. A dead session leaves a mark without its held key. That mark is then
+//	               put under a lease of the length of the lock-delay, and goes with that.
 type cell struct {
 	path       string
 	generation int64
@@ -29,7 +29,7 @@ type cell struct {
 	marks      []*mvccpb.KeyValue
 }
 
-// keys are those of one session that asks in one mode.
+// keys are the keys of one session that asks in one mode.
 type keys struct {
 	mode             lock.Mode
 	all, generation  string
@@ -50,12 +50,12 @@ func keysOf(path string, mode lock.Mode, lease clientv3.LeaseID) keys {
 	}
 }
 
-// nothing is true where no key begins with the prefix.
+// nothing is true if no key begins with the prefix.
 func nothing(prefix string) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(prefix), "=", 0).WithPrefix()
 }
 
-// take makes the transaction that takes the lock, or reads the whole cell.
+// take returns the transaction that takes the lock, or else reads the whole cell.
 func (k keys) take(t clientv3.Txn, owner string, lease clientv3.LeaseID) clientv3.Txn {
 	// The generation comes first: generationOf reads the first answer.
 	free, next := nothing(k.marks), clientv3.OpPut(k.generation, k.mode.String())
@@ -69,7 +69,8 @@ func (k keys) take(t clientv3.Txn, owner string, lease clientv3.LeaseID) clientv
 		Else(clientv3.OpGet(k.all, clientv3.WithPrefix()))
 }
 
-// generationOf reads the generation out of the answer to take: that of the first of those who share, else this one's.
+// generationOf returns the generation from the answer to take: the existing one if the lock is already shared,
+// otherwise this transaction's.
 func generationOf(resp *clientv3.TxnResponse) int64 {
 	if resp.Succeeded {
 		if inner := resp.Responses[0].GetResponseTxn(); inner != nil && !inner.Succeeded {
@@ -107,7 +108,7 @@ func readCell(ctx context.Context, kv clientv3.KV, path string) (cell, error) {
 	return cellOf(path, resp.Kvs), nil
 }
 
-// split returns whose mark it is, and in which mode.
+// split returns the session and the mode of a mark.
 func (c cell) split(mark *mvccpb.KeyValue) (mode lock.Mode, lease string) {
 	letter, lease, _ := strings.Cut(strings.TrimPrefix(string(mark.Key), c.path+"/mark/"), "/")
 	if letter == modeLetter[lock.Shared] {
@@ -116,7 +117,7 @@ func (c cell) split(mark *mvccpb.KeyValue) (mode lock.Mode, lease string) {
 	return mode, lease
 }
 
-// holders returns the held keys that a mark stands beside, the oldest first.
+// holders returns the held keys that have a mark, the oldest first.
 func (c cell) holders() []*mvccpb.KeyValue {
 	var out []*mvccpb.KeyValue
 	for _, m := range c.marks {
@@ -139,14 +140,14 @@ func (c cell) dead() []*mvccpb.KeyValue {
 	return out
 }
 
-// taken describes who keeps others out.
+// taken describes the holders that keep others out.
 func (c cell) taken() string {
 	n := len(c.holders())
 	return fmt.Sprintf("%d sessions hold it, %d dead ones did", n, len(c.marks)-n)
 }
 
-// delay begins the lock-delay of a mark that a dead session left behind; where there is none, the mark goes. It is no
-// error when somebody else was quicker.
+// delay begins the lock-delay of a mark that a dead session left behind. Without a lock-delay it deletes the mark. It
+// is no error if another user was quicker.
 func (s *session) delay(ctx context.Context, path string, mark *mvccpb.KeyValue) error {
 	key := string(mark.Key)
 	_, lease := cell{path: path}.split(mark)
@@ -165,20 +166,20 @@ func (s *session) delay(ctx context.Context, path string, mark *mvccpb.KeyValue)
 	if err != nil {
 		return fmt.Errorf("lease grant: %w", err)
 	}
-	s.conn.leases.forget(int64(granted.ID)) // nobody believes in it
+	s.conn.leases.forget(int64(granted.ID)) // no grant relies on it
 	resp, err := s.commit(ctx, func(t clientv3.Txn) clientv3.Txn {
 		return t.If(same...).Then(clientv3.OpPut(key, "delay", clientv3.WithLease(granted.ID)))
 	})
 	if err == nil && !resp.Succeeded {
-		_, _ = s.conn.client.Revoke(bounded, granted.ID) // it ends by itself if that did not work
+		_, _ = s.conn.client.Revoke(bounded, granted.ID) // if that fails, it expires by itself
 	}
 	return err
 }
 
-// checkSequencer asks etcd whether the chubby lock that is kept at the path is still held as the sequencer says: in
-// that mode, in that generation, by at least one living session. It returns lock.ErrNotHeld when it is not; any other
-// error means that nobody knows. A resource calls it before it acts; what happens between the answer and the act it
-// cannot see, which is why Burrows also has it compare with the latest sequencer it has seen.
+// checkSequencer asks etcd whether the chubby lock at the path is still held as the sequencer says: in that mode and
+// generation, by at least one living session. It returns lock.ErrNotHeld if not; after any other error it is unknown.
+// A resource calls it before it acts. It cannot see what happens between the answer and the act, so Burrows also has
+// it compare with the latest sequencer it has seen.
 func checkSequencer(ctx context.Context, kv clientv3.KV, path string, q lock.Sequencer) error {
 	c, err := readCell(ctx, kv, path)
 	if err != nil {

@@ -12,12 +12,12 @@ import (
 )
 
 // chubby is Burrows' lock service (OSDI 2006, section 2.4) as a recipe on etcd: exclusive and shared mode,
-// sequencers, and the lock-delay. cell says what is kept where. A lock that its holder gave back is free at once. A
-// lock whose session died is not: the next user that asks finds a mark without its holder, and puts the mark under a
-// lease of the length of the lock-delay. etcd's leader counts that down, so no client's clock matters. The delay
-// begins when somebody first asks, not at the death. A change of leader may stretch it to twice its length.
+// sequencers, and the lock-delay. cell describes its keys. A released lock is free at once. The lock of a dead
+// session is not: the next user that asks finds a mark without its holder, and puts the mark under a lease of the
+// length of the lock-delay. etcd's leader counts that down, so no client's clock matters. The delay begins when a
+// user first asks, not at the death. A change of leader may stretch it to twice its length.
 //
-// Nobody queues, so users who share can keep out for ever one who wants the lock alone.
+// There is no queue, so users who share can starve one who wants the lock exclusively.
 func chubby() backends.Lock {
 	return leased(backends.Lock{
 		Name:     "chubby",
@@ -29,8 +29,8 @@ func chubby() backends.Lock {
 	})
 }
 
-// chubbyRecovery counts the lock-delay's lease as that of the session: renewed once by a new leader, and looked at
-// twice a second.
+// chubbyRecovery treats the lock-delay's lease like the session's: a new leader may renew it once, and etcd looks for
+// expired leases twice a second.
 func chubbyRecovery(ttl time.Duration, p LockParams) time.Duration {
 	if p.LockDelay == 0 {
 		return recovery(ttl, p)
@@ -44,7 +44,7 @@ type chubbyUser struct {
 	attempts int
 }
 
-// Acquire asks, and asks again whenever one of the lock's keys goes.
+// Acquire tries again whenever one of the lock's keys is deleted.
 func (u *chubbyUser) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	s, err := u.begin(ctx, r)
 	if err != nil {
@@ -64,8 +64,8 @@ func (u *chubbyUser) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant
 	return g, err
 }
 
-// attempt makes one transaction. Where the lock is taken, it begins the lock-delay of those holders who are dead, and
-// returns the revision that it saw the lock at.
+// attempt makes one transaction. If the lock is taken, it begins the lock-delay of dead holders, and returns the
+// revision at which it saw the lock.
 func (u *chubbyUser) attempt(ctx context.Context, s *session, r lock.Request) (lock.Grant, int64, error) {
 	k := keysOf(u.conn.keys().at(r.Lock), r.Mode, s.lease)
 	u.attempts++
@@ -80,7 +80,7 @@ func (u *chubbyUser) attempt(ctx context.Context, s *session, r lock.Request) (l
 	if !resp.Succeeded {
 		c := cellOf(u.conn.keys().at(r.Lock), resp.Responses[0].GetResponseRange().Kvs)
 		mine := c.held[leaseText(s.lease)]
-		if mine == nil || string(mine.Value) != owner { // else the library had sent the transaction twice
+		if mine == nil || string(mine.Value) != owner { // otherwise the library had sent the transaction twice
 			return u.contended(ctx, s, c, revision)
 		}
 		revision, generation = mine.CreateRevision, c.generation
@@ -93,8 +93,8 @@ func (u *chubbyUser) attempt(ctx context.Context, s *session, r lock.Request) (l
 	return u.granted(r, issued, lock.Token(generation), h), revision, nil
 }
 
-// contended begins the lock-delays that are due. Whatever comes of it, nothing was granted. Where one could not be
-// begun there is no revision to wait from, since nothing may ever go.
+// contended begins the lock-delays that are due. In any case nothing was granted. If one could not be begun, it
+// returns no revision to wait from, because then no key may ever be deleted.
 func (u *chubbyUser) contended(ctx context.Context, s *session, c cell, seen int64) (lock.Grant, int64, error) {
 	for _, mark := range c.dead() {
 		if err := s.delay(ctx, c.path, mark); err != nil {
@@ -109,11 +109,11 @@ func (u *chubbyUser) CheckSequencer(ctx context.Context, q lock.Sequencer) error
 	return checkSequencer(ctx, u.conn.kv(), u.conn.keys().at(q.Lock), q)
 }
 
-// Close gives back what the user holds: what ends with its session alone would have its lock-delay.
+// Close releases the user's locks: if they ended only with the session, they would have their lock-delay.
 func (u *chubbyUser) Close() error {
 	for _, h := range u.held {
 		bounded, done := context.WithTimeout(context.WithoutCancel(u.conn.client.Ctx()), u.conn.params.Timeout)
-		_ = h.unlock(bounded) // the end of the session frees it too, later
+		_ = h.unlock(bounded) // otherwise the end of the session frees it, later
 		done()
 	}
 	return u.user.Close()

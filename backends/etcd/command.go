@@ -12,7 +12,7 @@ import (
 
 func name(i int) string { return "etcd-" + strconv.Itoa(i+1) }
 
-// Specs describes the members.
+// Specs returns the members.
 func (t setup) Specs() []node.Spec {
 	specs := make([]node.Spec, 0, t.common.Nodes)
 	for i := range t.common.Nodes {
@@ -39,7 +39,8 @@ type seat struct {
 	address func(node, port string) string
 }
 
-// command is the argv of one member. It listens where ListenOn says, and tells the others the one that the run gave it.
+// command returns the argv of one member. It listens where ListenOn says, and advertises the address that the run
+// gave it.
 func (p Params) command(s seat) []string {
 	url := func(node, port string) string { return "http://" + s.address(node, port) }
 	all := make([]string, 0, s.members)
@@ -60,7 +61,7 @@ func (p Params) command(s seat) []string {
 		"--election-timeout", strconv.FormatInt(p.Election.Milliseconds(), 10),
 		"--log-level", "warn",
 		"--log-outputs", "stderr",
-		"--logger", "zap", // 3.4 has another one by default
+		"--logger", "zap", // 3.4 has another default
 	)
 	if p.Bump > 0 {
 		argv = append(argv, "--bump-revision", strconv.FormatInt(p.Bump, 10))
@@ -71,7 +72,7 @@ func (p Params) command(s seat) []string {
 	return argv
 }
 
-// program is what a member's command begins with.
+// program returns the first words of a member's command.
 func (p Params) program() []string {
 	if p.Version == version3_4 {
 		return []string{"etcd"}
@@ -79,7 +80,7 @@ func (p Params) program() []string {
 	return node.Own("etcd")
 }
 
-// image is the image key of the members.
+// image returns the image key of the members.
 func (p Params) image() string {
 	if p.Version == version3_4 {
 		return "etcd34"
@@ -87,16 +88,16 @@ func (p Params) image() string {
 	return node.SelfProgram
 }
 
-// listening is the URL that listens on the port of address.
+// listening returns the URL for listening on the port of address.
 func listening(address string) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return "http://" + address // etcd's own message names it
+		return "http://" + address // for etcd's own error message
 	}
 	return "http://" + net.JoinHostPort(node.ListenOn(host), port)
 }
 
-// server describes what the members run, beside the version that they tell themselves.
+// server describes what the members run, apart from the version that they report.
 func (p Params) server() string {
 	if p.Version == version3_4 {
 		return "etcd 3.4 of its own, started as etcd"

@@ -12,7 +12,7 @@ import (
 
 var _ topology.ContentCounter = (*service)(nil)
 
-// Contents counts keys and leases through a member that answers.
+// Contents counts keys and leases, asking one member that answers.
 func (s *service) Contents(ctx context.Context) (out map[string]topology.Content, err error) {
 	err = errors.New("there are no members")
 	for _, m := range s.members {

@@ -1,5 +1,5 @@
-// Package etcd is etcd as a lock service: a cluster of members, which are lockquake's own binary running the real
-// server or an older one from a package, and the locks that run on it, one file each.
+// Package etcd is etcd as a lock service: a cluster of members and the locks that run on it, one file each. The
+// members are lockquake's own binary running the real server, or an older one from a package.
 package etcd
 
 import (
@@ -19,7 +19,7 @@ const (
 	peerPort = "peer"
 )
 
-// Backend is an etcd cluster.
+// Backend returns an etcd cluster.
 func Backend() listed.Backend {
 	return listed.Backend{
 		Backend: backends.Backend{
@@ -31,7 +31,7 @@ func Backend() listed.Backend {
 		},
 		Maker: topology.Maker{
 			Profile: 1, Attachable: []string{Port}, New: newTopology,
-			// the latter restores its data
+			// etcdutl restores its data
 			BuiltIn: []string{"go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/etcdutl/v3"},
 		},
 	}
@@ -40,7 +40,7 @@ func Backend() listed.Backend {
 // The values of Params.Version.
 const (
 	builtIn    Version = "built-in" // the server in lockquake's own binary
-	version3_4 Version = "3.4"      // an etcd 3.4 of its own: Debian 12 has 3.4.23
+	version3_4 Version = "3.4"      // etcd 3.4 from a package: Debian 12 has 3.4.23
 )
 
 // Version is text that may be written as a number.
@@ -52,35 +52,34 @@ func (v *Version) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// Params is what a scenario may set beside the keys that all backends have.
+// Params is what a scenario may set besides the keys of all backends.
 type Params struct {
 	// Version chooses the server: the one in lockquake's own binary, or an etcd 3.4.
 	Version   Version       `yaml:"version"`
 	Heartbeat time.Duration `yaml:"heartbeat"` // between two heartbeats of the leader
-	// NoFsync leaves out every fsync: a power cut then loses acknowledged writes.
+	// NoFsync omits every fsync: a power cut then loses acknowledged writes.
 	NoFsync bool `yaml:"unsafe_no_fsync"`
-	// Bump is by how much a member raises its revisions before it serves from data that were put back from a copy; 0:
-	// it serves from them as they are.
+	// Bump is by how much a member raises its revisions before it serves data restored from a copy; 0: it serves them
+	// as they are.
 	Bump       int64 `yaml:"bump_revision"`
 	LockParams `yaml:",inline"`
 }
 
-// LockParams is what a client process is told, and what the locks' recovery bounds rest on.
+// LockParams is what a client process gets, and what the locks' recovery bounds rest on.
 type LockParams struct {
-	// Election is how long a follower waits for a heartbeat before it stands for election, at least; at most twice
-	// that.
+	// Election is the minimum time that a follower waits for a heartbeat before it stands for election; the maximum
+	// is twice that.
 	Election time.Duration `yaml:"election" json:"election_ns"`
-	// Timeout bounds each call to etcd. Where a pause is shorter than it, the call waits; where it is longer, the
-	// call's outcome is unknown.
+	// Timeout bounds each call to etcd. If a pause is shorter, the call waits; if it is longer, the call's outcome is
+	// unknown.
 	Timeout time.Duration `yaml:"timeout" json:"timeout_ns"`
-	// LockDelay is how long lock chubby keeps a lock that a dead session held; 0 is no delay. Only lock chubby has
-	// one.
+	// LockDelay is how long lock chubby keeps the lock of a dead session; 0 is no delay. Only lock chubby has one.
 	LockDelay time.Duration `yaml:"lock_delay" json:"lock_delay_ns"`
-	// Pinned has each client process talk to one member only: the first to the first, and so on; further clients
-	// begin again with the first member. A client whose member is away has no other.
+	// Pinned ties each client process to one member: the first to the first, and so on, beginning again after the
+	// last member. If that member is down, the client has no other.
 	Pinned bool `yaml:"pinned" json:"pinned,omitempty"`
-	// SharedSession has the users of a client process share one session, as an application does that opens one at its
-	// start. Mutex and v3lock are re-entrant within a session: they exclude such users no more.
+	// SharedSession makes the users of a client process share one session, like an application that opens one at its
+	// start. Mutex and v3lock are re-entrant within a session, so they no longer exclude such users from each other.
 	SharedSession bool `yaml:"shared_session" json:"shared_session,omitempty"`
 }
 
@@ -92,8 +91,8 @@ func defaults() Params {
 	}
 }
 
-// shortestTTL is what the server raises shorter leases to: 1.5 election timeouts in whole ticks, rounded up to whole
-// seconds (etcdserver/server.go, MinLeaseTTL).
+// shortestTTL returns the minimum to which the server raises shorter leases: 1.5 election timeouts in whole ticks,
+// rounded up to whole seconds (etcdserver/server.go, MinLeaseTTL).
 func (p Params) shortestTTL() time.Duration {
 	ticks := int64(p.Election / p.Heartbeat)
 	least := time.Duration(3*ticks/2) * p.Heartbeat
@@ -139,7 +138,7 @@ func (p Params) checkTTL(ttl time.Duration) error {
 	return nil
 }
 
-// checkDelay holds the lock-delay, which is a lease, to what leases can be.
+// checkDelay checks that the lock-delay is a possible lease.
 func (p Params) checkDelay() error {
 	switch least := p.shortestTTL(); {
 	case p.LockDelay == 0:
@@ -183,14 +182,14 @@ func newTopology(c topology.Common, decode func(into any) error) (topology.Topol
 	return setup{common: c, params: p}, nil
 }
 
-// Params is what the clients get.
+// Params returns what the clients get.
 func (t setup) Params() any { return t.params.LockParams }
 
-// WallClock is true of etcd 3.4, whose leases depend on the wall clock: set back, it keeps a lease alive. Later
-// versions count leases by the monotonic clock.
+// WallClock reports true for etcd 3.4, whose leases depend on the wall clock: setting it back keeps a lease alive.
+// Later versions use the monotonic clock.
 func (t setup) WallClock() bool { return t.params.Version == version3_4 }
 
-// lockParams decodes what a client process was told.
+// lockParams decodes a client process's parameters.
 func lockParams(raw json.RawMessage) (LockParams, error) {
 	p := defaults().LockParams
 	if err := backends.DecodeParams(raw, &p); err != nil {

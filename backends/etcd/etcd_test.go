@@ -20,7 +20,8 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// TestLeasesOfOldServersEndByTheWallClock tells etcd 3.4, whose leases a wall clock that is set back keeps alive, from later ones.
+// TestLeasesOfOldServersEndByTheWallClock distinguishes etcd 3.4, whose leases stay alive if a wall clock is set
+// back, from later versions.
 func TestLeasesOfOldServersEndByTheWallClock(t *testing.T) {
 	for version, want := range map[Version]bool{builtIn: false, version3_4: true} {
 		top, err := newTopology(topology.Common{TTL: 2 * time.Second}, func(into any) error { into.(*Params).Version = version; return nil })
@@ -36,7 +37,7 @@ func TestLeasesOfOldServersEndByTheWallClock(t *testing.T) {
 	}
 }
 
-// TestParams refuses what the server cannot do, and names the key.
+// TestParams: settings that the server does not support are rejected, and the error names the key.
 func TestParams(t *testing.T) {
 	for _, c := range []struct {
 		common topology.Common
@@ -82,7 +83,7 @@ func TestGrantKey(t *testing.T) {
 	}
 }
 
-// TestPinned has each client know one member, the first one again behind the last.
+// TestPinned: each client knows one member; the first one follows the last.
 func TestPinned(t *testing.T) {
 	for i, want := range []string{"a:1", "b:1", "c:1", "a:1"} {
 		a := backends.Access{TTL: 2 * time.Second, Client: i, Params: json.RawMessage(`{"timeout_ns":1000000000,"lock_delay_ns":0,"pinned":true}`)}
@@ -141,7 +142,7 @@ func TestCommandOf34(t *testing.T) {
 	}
 }
 
-// TestRecoveryIncludesElectionsAndTheLockDelay asks for the bound with the parameters that a run would have.
+// TestRecoveryIncludesElectionsAndTheLockDelay checks the bound with a run's parameters.
 func TestRecoveryIncludesElectionsAndTheLockDelay(t *testing.T) {
 	params := func(election, delay time.Duration) json.RawMessage {
 		params, err := json.Marshal(LockParams{Timeout: time.Second, Election: election, LockDelay: delay})
@@ -161,7 +162,7 @@ func TestRecoveryIncludesElectionsAndTheLockDelay(t *testing.T) {
 	}
 }
 
-// TestCell sorts the keys of a lock that one session shares, one has left by dying, and one is in its lock-delay.
+// TestCell: one session shares the lock, one has died and left a mark, and one is in its lock-delay.
 func TestCell(t *testing.T) {
 	kv := func(key string, create, mod, lease int64) *mvccpb.KeyValue {
 		return &mvccpb.KeyValue{Key: []byte("lockquake/a/" + key), CreateRevision: create, ModRevision: mod, Lease: lease}
@@ -184,14 +185,14 @@ func TestCell(t *testing.T) {
 	}
 }
 
-// TestNodeNeedsDataDir refuses to write to the working directory.
+// TestNodeNeedsDataDir: the server must not write to the working directory.
 func TestNodeNeedsDataDir(t *testing.T) {
 	if err := etcdnode.RunNode([]string{"--name", "data-dir"}); !errors.Is(err, etcdnode.ErrNoDataDir) {
 		t.Errorf("without --data-dir: %v", err)
 	}
 }
 
-// scripted is a stream that answers what it is told to.
+// scripted is a stream with prepared answers.
 type scripted struct {
 	grpc.ClientStream
 	answers []*pb.LeaseKeepAliveResponse
@@ -207,7 +208,7 @@ func (s *scripted) RecvMsg(m any) error {
 	return nil
 }
 
-// TestValidityCountsFromTheAnsweredRequest sends three keep-alives and has the first two answered late.
+// TestValidityCountsFromTheAnsweredRequest sends three keep-alives and delays the answers to the first two.
 func TestValidityCountsFromTheAnsweredRequest(t *testing.T) {
 	const id, ttl = 7, 10
 	answer := func(ttl int64) *pb.LeaseKeepAliveResponse { return &pb.LeaseKeepAliveResponse{ID: id, TTL: ttl} }

@@ -10,8 +10,8 @@ import (
 
 var _ topology.Explainer = setup{}
 
-// Explain tells up to which revision the members have compacted their history. No member tells by which mode, nor which
-// retention.
+// Explain returns the revision up to which the members have compacted their history. Members report neither the mode
+// nor the retention.
 func (t setup) Explain(ctx context.Context, servers []node.Handle) []topology.Setting {
 	ctx, done := context.WithTimeout(ctx, t.params.Timeout)
 	defer done()

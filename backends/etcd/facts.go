@@ -14,13 +14,13 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// What a fact's name begins with when the name of a lock follows.
+// Prefixes of facts that end with the name of a lock.
 const (
 	holderFact  = history.FactHolder
 	waitersFact = "waiters:"
 )
 
-// Facts lists what can be asked. LOCK stands for the name of a lock.
+// Facts lists the facts. LOCK stands for the name of a lock.
 func (s *service) Facts() map[string]string {
 	return map[string]string{
 		chaos.FactServes:    "the member answers a linearizable read, for which it needs a quorum",
@@ -113,7 +113,8 @@ func (s *service) status(ctx context.Context, m member, fact string) (string, er
 	return s.nameOf(ctx, st.Leader)
 }
 
-// nameOf finds the member with that id: whoever answers says who it is, so no quorum is needed.
+// nameOf returns the name of the member with that id. Each member that answers reports its own id, so no quorum is
+// needed.
 func (s *service) nameOf(ctx context.Context, id uint64) (string, error) {
 	for _, m := range s.members {
 		bounded, done := context.WithTimeout(ctx, s.params.Timeout/time.Duration(len(s.members)+1))
@@ -131,7 +132,7 @@ func (s *service) nameOf(ctx context.Context, id uint64) (string, error) {
 	return "", fmt.Errorf("no member that answers knows member %x", id)
 }
 
-// waiters counts who waits for a lock.
+// waiters counts the waiters of a lock.
 func (s *service) waiters(ctx context.Context, m member, lockName string) (string, error) {
 	if s.records.waiters != nil {
 		n, err := s.records.waiters(ctx, m.client, s.keys.at(lockName))
@@ -148,7 +149,7 @@ func (s *service) waiters(ctx context.Context, m member, lockName string) (strin
 	return strconv.Itoa(total), nil
 }
 
-// Stored asks the members, one of which answers by a linearizable read.
+// Stored asks the members; the first that answers does so with a linearizable read.
 func (s *service) Stored(ctx context.Context, name string) (topology.Stored, error) {
 	return topology.StoredBy(ctx, s.members, func(ctx context.Context, m member) (string,
 		error,

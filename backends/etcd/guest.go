@@ -31,7 +31,7 @@ func (s *service) Vacant(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// Remove deletes the keys below the run's own prefix. Leases of clients that died without a word expire by themselves.
+// Remove deletes the keys below the run's own prefix. Leases of killed clients expire by themselves.
 func (s *service) Remove(ctx context.Context, _ []string) (string, error) {
 	var last error
 	for _, m := range s.members {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestKeysAreBelowThePrefix: every name that the package makes on somebody else's servers begins with the prefix, and none without one does.
+// TestKeysAreBelowThePrefix: every name that the package creates on external servers begins with the prefix; without
+// a prefix none does.
 func TestKeysAreBelowThePrefix(t *testing.T) {
 	const below = "bench/r1/"
 	for _, name := range []string{keyspace(below).at("stock"), keyspace(below).ready()} {

@@ -11,8 +11,8 @@ import (
 
 var _ topology.Identified = setup{}
 
-// Identify asks for the id of the member behind each endpoint. It may be another each time: members agree among
-// themselves on who has a lock.
+// Identify asks for the id of the member behind each endpoint. The id may differ each time: members agree among
+// themselves on the holder of a lock.
 func (t setup) Identify(ctx context.Context, endpoints []node.Handle) ([]topology.Met, error) {
 	var out []topology.Met
 	for _, p := range places(endpoints) {

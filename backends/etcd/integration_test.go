@@ -19,7 +19,7 @@ import (
 
 const ttl = 2 * time.Second
 
-// start brings three members of a version up, which all tests share.
+// start starts three members of a version, which all tests share.
 func start(t *testing.T, v Version) servers.Running {
 	t.Helper()
 	return servers.Shared(t, servers.Options{
@@ -32,7 +32,7 @@ func start(t *testing.T, v Version) servers.Running {
 	})
 }
 
-// asker asks a node and ends the test where there is no answer.
+// asker asks a node and fails the test if there is no answer.
 func asker(t *testing.T, s topology.Service) func(node, fact string) string {
 	return func(node, fact string) string {
 		t.Helper()
@@ -75,17 +75,17 @@ func TestFacts(t *testing.T) {
 	t.Run("sequencer", func(t *testing.T) { sequencers(t, r) })
 }
 
-// woken has eight users pass a lock on: in the queue a release wakes one of them, at the one key all that wait, and where the server
-// waits for them nobody.
+// woken has eight users pass a lock on. In a queue a release wakes one of them. If all wait at one key, it wakes all;
+// if the server waits for them, none.
 func woken(t *testing.T, r servers.Running) {
 	const n = 8
 	got := map[string]int64{}
-	watchers := asker(t, r.For(t, Backend(), "txn").Service) // it counts those of all locks
+	watchers := asker(t, r.For(t, Backend(), "txn").Service) // it counts the watchers of all locks
 	for _, l := range []backends.Lock{mutex(), txn(), v3lock()} {
 		ask := asker(t, r.For(t, Backend(), l.Name).Service)
 		got[l.Name] = servers.Woken(t, r, l, n, func(waiting int) {
 			all := strconv.Itoa(waiting)
-			wait.Until(t, 30*time.Second, "all wait", func() bool { // one whose key is there may not watch yet, and then nobody need wake it
+			wait.Until(t, 30*time.Second, "all wait", func() bool { // a user whose key is there may not watch yet, and then need not be woken
 				return ask("etcd-1", "waiters:"+l.Name) == all && (l.Name != "mutex" || watchers("etcd-1", "waiters:txn") == all)
 			})
 		})
@@ -129,7 +129,7 @@ func lockFacts(t *testing.T, r servers.Running, name string) {
 	service := r.For(t, Backend(), name).Service
 	ask := asker(t, service)
 	us := users(t, r, name, 2)
-	becomes(t, service, "etcd-1", "leases", "2") // a member knows of a lease once it has applied it
+	becomes(t, service, "etcd-1", "leases", "2") // a member knows a lease once it has applied it
 	if v := ask("etcd-2", "holder:"+name); v != none {
 		t.Errorf("holder of a free lock: %s", v)
 	}
@@ -167,7 +167,7 @@ func lockFacts(t *testing.T, r servers.Running, name string) {
 	}
 }
 
-// becomes waits until a node gives an answer.
+// becomes waits for an answer of a node.
 func becomes(t *testing.T, s topology.Service, node, fact, want string) {
 	t.Helper()
 	wait.Until(t, time.Minute, fact+" of "+node+" is "+want, func() bool {
@@ -176,7 +176,7 @@ func becomes(t *testing.T, s topology.Service, node, fact, want string) {
 	})
 }
 
-// lockDelay has a session die, and another given back.
+// lockDelay has one session die, and another one release its lock.
 func lockDelay(t *testing.T, r servers.Running) {
 	us := users(t, r, "chubby", 3)
 	request := lock.Request{Lock: "delayed", TTL: ttl}
@@ -184,7 +184,7 @@ func lockDelay(t *testing.T, r servers.Running) {
 	if _, err := first.Acquire(t.Context(), request); err != nil {
 		t.Fatal(err)
 	}
-	// The session ends, and the user does not say that it gives the lock back.
+	// The session ends without a release.
 	before := time.Now()
 	if _, err := first.conn.client.Revoke(t.Context(), first.session.lease); err != nil {
 		t.Fatal(err)
@@ -204,7 +204,7 @@ func lockDelay(t *testing.T, r servers.Running) {
 	}
 }
 
-// sequencers checks what a resource would ask.
+// sequencers makes the checks that a resource would make.
 func sequencers(t *testing.T, r servers.Running) {
 	us := users(t, r, "chubby", 2)
 	ctx := t.Context()
@@ -224,7 +224,7 @@ func sequencers(t *testing.T, r servers.Running) {
 		if err := checker.CheckSequencer(ctx, wrong); !errors.Is(err, lock.ErrNotHeld) {
 			t.Errorf("%s: a sequencer of the other mode: %v", mode, err)
 		}
-		if mode == lock.Shared { // the second one has the first one's generation
+		if mode == lock.Shared { // the second grant has the first one's generation
 			h, err := us[1].Acquire(ctx, request)
 			if err != nil || h.Token != g.Token {
 				t.Fatalf("a second one who shares has generation %d, the first %d: %v", h.Token, g.Token, err)
@@ -251,8 +251,8 @@ func sequencers(t *testing.T, r servers.Running) {
 	}
 }
 
-// TestWaiterWhoseLeaseGoes revokes the lease of a user who waits in the server's queue, and frees the lock then. etcd 3.4
-// grants it all the same, with a key that is gone; the adapter's read finds out, where it reads.
+// TestWaiterWhoseLeaseGoes revokes the lease of a user who waits in the server's queue, and then frees the lock. etcd
+// 3.4 grants it nevertheless, with a key that is gone; only an adapter that reads the key notices.
 func TestWaiterWhoseLeaseGoes(t *testing.T) {
 	for _, c := range []struct {
 		version Version
@@ -294,7 +294,7 @@ func TestWaiterWhoseLeaseGoes(t *testing.T) {
 	}
 }
 
-// sessionOf is the session of a user of the server's lock service.
+// sessionOf returns the session of a user of the server's lock service.
 func sessionOf(u lock.Locker) *session {
 	if b, ok := u.(*blindUser); ok {
 		return b.session
@@ -302,7 +302,7 @@ func sessionOf(u lock.Locker) *session {
 	return u.(*serviceUser).session
 }
 
-// TestConformance puts every lock to the suite, on a real cluster of three.
+// TestConformance runs the suite on every lock, on a real cluster of three.
 func TestConformance(t *testing.T) {
 	r := start(t, builtIn)
 	t.Run("suite", func(t *testing.T) {
@@ -310,8 +310,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestConformance34 puts the two locks that come with etcd to the suite on etcd 3.4, the one in the version of the client,
-// the other in 3.4's own.
+// TestConformance34 runs the suite on etcd 3.4 for the two locks that come with etcd: one in the client's version,
+// the other in the server's.
 func TestConformance34(t *testing.T) {
 	r := start(t, version3_4)
 	if v := r.Service.Describe(t.Context())["etcd.version"]; !strings.HasPrefix(v, "3.4.") {

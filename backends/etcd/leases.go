@@ -18,14 +18,14 @@ const (
 	keepAliveMethod = "/etcdserverpb.Lease/LeaseKeepAlive"
 )
 
-// leases knows how long the holder of each lease of one client may believe in it: from the send time of the grant,
-// or of the last keep-alive that was answered. It reads that from what the client library sends and receives.
+// leases tracks how long the holder of each lease of one client may believe in it: from the send time of the grant,
+// or of the last answered keep-alive. It reads that from the messages of the client library.
 type leases struct {
 	mu   sync.Mutex
 	byID map[int64]*lease
 }
 
-// lease is the last promise that was answered.
+// lease is the last answered promise.
 type lease struct {
 	sent    time.Time
 	ttl     time.Duration
@@ -60,13 +60,13 @@ func (ls *leases) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Cl
 	return &keepAlives{ClientStream: s, leases: ls, sent: map[int64][]time.Time{}}, nil
 }
 
-// keepAlives matches answers to requests: the server answers a stream's requests in their order.
+// keepAlives matches answers to requests: the server answers a stream's requests in order.
 type keepAlives struct {
 	grpc.ClientStream
 	leases *leases
 
 	mu   sync.Mutex
-	sent map[int64][]time.Time // by lease, those not yet answered
+	sent map[int64][]time.Time // of unanswered requests, by lease
 }
 
 // SendMsg notes the time before the request is written.
@@ -79,7 +79,7 @@ func (k *keepAlives) SendMsg(m any) error {
 	return k.ClientStream.SendMsg(m)
 }
 
-// RecvMsg takes the time of the request that was answered.
+// RecvMsg uses the send time of the answered request.
 func (k *keepAlives) RecvMsg(m any) error {
 	if err := k.ClientStream.RecvMsg(m); err != nil {
 		return err
@@ -90,7 +90,7 @@ func (k *keepAlives) RecvMsg(m any) error {
 	}
 	k.mu.Lock()
 	queue := k.sent[r.GetID()]
-	if len(queue) == 0 { // an answer to nothing proves nothing
+	if len(queue) == 0 { // an answer without a request proves nothing
 		k.mu.Unlock()
 		return nil
 	}
@@ -107,7 +107,7 @@ func (k *keepAlives) RecvMsg(m any) error {
 	return nil
 }
 
-// promise records that the service promised to keep a lease for ttl seconds, when asked at sent.
+// promise records that the service promised, for a request sent at sent, to keep a lease for ttl seconds.
 func (ls *leases) promise(id int64, sent time.Time, ttl int64) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -135,7 +135,7 @@ func (ls *leases) validity(id int64) (lock.Validity, <-chan struct{}) {
 	return backends.Validity(l.sent, l.ttl), l.changed
 }
 
-// forget drops a lease that is used no more.
+// forget drops a lease that is no longer used.
 func (ls *leases) forget(id int64) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// TestLeaseGrantCountsFromTheRequest has the answer come late, and answers that promise nothing.
+// TestLeaseGrantCountsFromTheRequest uses a late answer, and answers that promise nothing.
 func TestLeaseGrantCountsFromTheRequest(t *testing.T) {
 	const id = 7
 	broken := errors.New("broken")
@@ -49,7 +49,7 @@ func TestLeaseGrantCountsFromTheRequest(t *testing.T) {
 	}
 }
 
-// TestKeepAliveIsTold looks at the stream of keep-alives, and at no other.
+// TestKeepAliveIsTold: only the stream of keep-alives is read.
 func TestKeepAliveIsTold(t *testing.T) {
 	ls := newLeases()
 	open := func(context.Context, *grpc.StreamDesc, *grpc.ClientConn, string, ...grpc.CallOption) (grpc.ClientStream, error) {

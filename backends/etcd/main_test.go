@@ -8,7 +8,7 @@ import (
 	"github.com/lockquake/lockquake/backends/etcd/node"
 )
 
-// TestMain makes the test's own binary a member, a second client process, or the tests.
+// TestMain turns the test binary into a member, a second client process, or the tests.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "node" && os.Args[2] == "etcd" {
 		if err := node.RunNode(os.Args[3:]); err != nil {

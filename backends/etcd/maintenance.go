@@ -17,14 +17,14 @@ var (
 	_ chaos.Compactor    = maintenance{}
 )
 
-// maintenance is what an operator may ask of members.
+// maintenance is what faults may ask members to do, as an operator could.
 type maintenance struct{ service *service }
 
-// Capabilities lists the parts of the service that faults may ask.
+// Capabilities returns the parts of the service that faults may use.
 func (s *service) Capabilities() []any { return []any{maintenance{s}} }
 
-// RefuseWrites raises the alarm NOSPACE of a member, as it does by itself when its database is full. The whole cluster
-// then takes no put and grants no lease; it answers reads, keeps leases alive, and deletes.
+// RefuseWrites raises the NOSPACE alarm of a member, as it does by itself when its database is full. The whole
+// cluster then rejects puts and lease grants; it still answers reads, keeps leases alive, and deletes.
 func (x maintenance) RefuseWrites(ctx context.Context, node string) (string, func(context.Context) error, error) {
 	const how = "alarm NOSPACE"
 	m, err := x.service.member(node)
@@ -44,7 +44,7 @@ func (x maintenance) RefuseWrites(ctx context.Context, node string) (string, fun
 	return how, allow, alarm(ctx, pb.AlarmRequest_ACTIVATE)
 }
 
-// Compact has the cluster forget all revisions before the present one, and waits until the member has dropped them.
+// Compact makes the cluster forget all revisions before the current one, and waits until the member has dropped them.
 func (x maintenance) Compact(ctx context.Context, node string) (int64, error) {
 	m, err := x.service.member(node)
 	if err != nil {
@@ -62,7 +62,7 @@ func (x maintenance) Compact(ctx context.Context, node string) (int64, error) {
 	return revision, err
 }
 
-// Forgotten reads at a revision.
+// Forgotten tries to read at a compacted revision.
 func (x maintenance) Forgotten(ctx context.Context, node string, revision int64) (string, error) {
 	m, err := x.service.member(node)
 	if err != nil {

@@ -33,7 +33,7 @@ func (m member) scheme() string {
 	return "http://"
 }
 
-// place tells how the harness reaches one server.
+// place is how the harness reaches one server.
 type place struct {
 	name  string
 	addr  string
@@ -53,10 +53,10 @@ func newMember(p place) (member, error) {
 		TLS:         secure,
 		DialTimeout: loginPatience,
 		Logger:      zap.NewNop(),
-		// The harness asks again by itself; a failed call must come back at once, not after the library's retries.
+		// The harness retries by itself; a failed call must come back at once, not after the library's retries.
 		MaxUnaryRetries: 1,
 		DialOptions: []grpc.DialOption{
-			// gRPC's own back-off grows to two minutes: a member that came back would look away.
+			// gRPC's own back-off grows to two minutes: a member that has come back would still appear to be down.
 			grpc.WithConnectParams(grpc.ConnectParams{
 				Backoff: backoff.Config{
 					BaseDelay: 50 * time.Millisecond, Multiplier: 1.5,
@@ -78,7 +78,7 @@ func newMember(p place) (member, error) {
 	return member{place: p, secure: secure != nil, client: c, web: web}, nil
 }
 
-// loginPatience bounds the making of a client that has to log in; one that has not makes no connection.
+// loginPatience bounds the creation of a client that must log in; without a login that makes no connection.
 const loginPatience = 5 * time.Second
 
 // clock reads the Date header.
@@ -95,13 +95,13 @@ func (m member) clock(ctx context.Context) (string, error) {
 	return t.UTC().Format(time.RFC3339), nil
 }
 
-// watchers reads the number of watchers that the member serves out of its metrics.
+// watchers returns the number of watchers in the member's metrics.
 func (m member) watchers(ctx context.Context) (int, error) {
 	n, err := m.metric(ctx, "etcd_debugging_mvcc_watcher_total")
 	return int(n), err
 }
 
-// metric reads one number out of the member's metrics.
+// metric returns one number of the member's metrics.
 func (m member) metric(ctx context.Context, name string) (float64, error) {
 	resp, err := m.get(ctx, "/metrics")
 	if err != nil {
@@ -116,8 +116,8 @@ func (m member) metric(ctx context.Context, name string) (float64, error) {
 	return 0, fmt.Errorf("the metrics of %s have no %s", m.name, name)
 }
 
-// requests counts the messages that clients have sent to the member, whatever they are about: calls, and what goes over
-// the streams of watches and keep-alives.
+// requests returns the number of all client messages to the member: calls, and messages on the streams of watches and
+// keep-alives.
 func (m member) requests(ctx context.Context) (int64, error) {
 	resp, err := m.get(ctx, "/metrics")
 	if err != nil {

@@ -32,7 +32,7 @@ func mutex() backends.Lock {
 	})
 }
 
-// leased fills in what the locks have in common whose keys stand under the lease of a session.
+// leased sets what all locks have in common whose keys are under a session's lease.
 func leased(l backends.Lock) backends.Lock {
 	l.Offers.Blocking, l.Offers.Renewal, l.Offers.LossSignal, l.Offers.Token, l.Offers.Expires = true, "background",
 		true, backends.TokenService, true
@@ -40,8 +40,8 @@ func leased(l backends.Lock) backends.Lock {
 	return l
 }
 
-// recovery bounds the time to the next grant after a holder's death. A new leader renews all leases, so that a holder
-// who died just before an election keeps its lease for a second ttl. An election begins within two election timeouts of
+// recovery bounds the time to the next grant after a holder's death. A new leader renews all leases, so a holder who
+// died just before an election keeps its lease for a second ttl. An election begins within two election timeouts of
 // the last heartbeat. The server looks for expired leases twice a second, and revokes through the log.
 func recovery(ttl time.Duration, p LockParams) time.Duration {
 	return 2*ttl + 2*p.Election + time.Second
@@ -76,25 +76,25 @@ func (u *mutexUser) acquire(ctx context.Context, r lock.Request,
 	lock.At(ctx, "lock-done")
 	cmp := m.IsOwner()
 	revision := cmp.GetCompare().GetCreateRevision()
-	// The library's Unlock says yes also when the key had gone with its lease.
+	// The library's Unlock also says yes if the key had gone with its lease.
 	return u.granted(r, issued, lock.Token(revision), &held{
 		key: m.Key(), revision: revision, session: s,
 		unlock: m.Unlock,
 	}), nil
 }
 
-// errSessionEnded says why a call was given up that its caller went on waiting for.
+// errSessionEnded says why a call was ended although its caller still waited.
 var errSessionEnded = errors.New("the session ended before there was an answer")
 
-// guarded runs a call of the library that may outlast its context, and returns soon after the context or the session
-// ended; returned is false when the call is still running.
+// guarded runs a call of the library that may outlive its context. It returns soon after the context or the session
+// has ended. returned is false if the call is still running.
 func guarded(ctx, session context.Context, call func(context.Context) error) (returned bool, err error) {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(session, cancel)()
 	defer func() {
 		if errors.Is(err, context.Canceled) && ctx.Err() == nil && session.Err() != nil {
-			err = fmt.Errorf("%w: %v", errSessionEnded, err) // nobody told the user to stop
+			err = fmt.Errorf("%w: %v", errSessionEnded, err) // the caller did not cancel it
 		}
 	}()
 	done := make(chan error, 1)
@@ -114,14 +114,14 @@ func guarded(ctx, session context.Context, call func(context.Context) error) (re
 	}
 }
 
-// gaveUp reports whether the user's own time is over. The server knows the deadline, and may say that it has passed a
-// moment before the user's own timer does.
+// gaveUp reports whether the user's own time is over. The server knows the deadline, and may report it a moment
+// before the user's own timer fires.
 func gaveUp(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || strings.Contains(err.Error(), context.DeadlineExceeded.Error())
 }
 
-// refused says what an error of the library means and gives up the session where something may be left behind: a key
-// under a lease that is kept alive would hold the lock for ever.
+// refused classifies an error of the library. If a key may be left behind it gives up the session: under a lease that
+// is kept alive, the key would hold the lock for ever.
 func (u *mutexUser) refused(ctx context.Context, m *concurrency.Mutex, returned bool, err error) error {
 	deleted := returned && m.Key() == "\x00" // the library's mark of a key that it deleted, with an answer
 	switch {
@@ -138,7 +138,7 @@ func (u *mutexUser) refused(ctx context.Context, m *concurrency.Mutex, returned 
 	case deleted && errors.Is(err, errSessionEnded):
 		u.discard()
 		return fmt.Errorf("%w before it was granted: %w", lock.ErrLost, err)
-	case deleted: // the wait was broken, such as by a compaction of what the library was about to watch
+	case deleted: // the wait broke, for example because the watched revision was compacted
 		return fmt.Errorf("%w: the wait for the mutex ended, and its key was deleted: %w", lock.ErrRefused, err)
 	}
 	u.discard()

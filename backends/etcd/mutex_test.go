@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// TestWhoGaveUpACall: the end of a session is not a user that was told to stop.
+// TestWhoGaveUpACall: the end of a session is not a cancel by the user.
 func TestWhoGaveUpACall(t *testing.T) {
 	t.Parallel()
 	stopped, stop := context.WithCancel(t.Context())
@@ -33,7 +33,7 @@ func TestWhoGaveUpACall(t *testing.T) {
 	}
 }
 
-// TestGaveUp: a wait that something else than the user's own time ended is no wait that was given up.
+// TestGaveUp: a wait counts as given up only if the user's own time ended it.
 func TestGaveUp(t *testing.T) {
 	t.Parallel()
 	stopped, stop := context.WithCancel(t.Context())

@@ -14,7 +14,7 @@ import (
 
 var _ chaos.Promoter = maintenance{}
 
-// Promotes refuses a cluster of one.
+// Promotes returns an error for a cluster of one.
 func (x maintenance) Promotes() error {
 	if x.service.nodes < 2 {
 		return chaos.Unavailable{
@@ -25,8 +25,8 @@ func (x maintenance) Promotes() error {
 	return nil
 }
 
-// Promote has the leader move its leadership (Maintenance.MoveLeader): to the node, or from it to the member that is
-// furthest on.
+// Promote moves the leadership (Maintenance.MoveLeader): to the node, or, if the node leads, to the most advanced
+// other member.
 func (x maintenance) Promote(ctx context.Context, node string) (chaos.Promotion, error) {
 	states := statesOf(ctx, x.service.members, x.service.params.Timeout)
 	leader := ""
@@ -59,7 +59,7 @@ func (x maintenance) Promote(ctx context.Context, node string) (chaos.Promotion,
 	return p, nil
 }
 
-// furthest is the member beside the leader that has applied most, by name where several have.
+// furthest returns the member other than the leader that has applied most; of several, the first by name.
 func furthest(states map[string]*clientv3.StatusResponse, leader string) string {
 	best := ""
 	for name, st := range states {
@@ -74,7 +74,7 @@ func furthest(states map[string]*clientv3.StatusResponse, leader string) string 
 	return best
 }
 
-// statesOf asks all members at once; those that do not answer in time are left out.
+// statesOf asks all members at once and leaves out those that do not answer in time.
 func statesOf(ctx context.Context, members []member, within time.Duration) map[string]*clientv3.StatusResponse {
 	ctx, done := context.WithTimeout(ctx, within)
 	defer done()
@@ -96,5 +96,5 @@ func statesOf(ctx context.Context, members []member, within time.Duration) map[s
 	return out
 }
 
-// Settle has nothing to do: the members are what they were.
+// Settle has nothing to do: no member has changed.
 func (maintenance) Settle(context.Context, chaos.Promotion) error { return nil }

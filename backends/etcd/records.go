@@ -11,7 +11,7 @@ import (
 // keyspace is where locks are kept: below a prefix, or "" for the package's own.
 type keyspace string
 
-// at is where everything about a lock is kept. No lock has a name with a "/" in it.
+// at returns the path of everything about a lock. Lock names contain no "/".
 func (k keyspace) at(name string) string {
 	if k == "" {
 		return "lockquake/" + name
@@ -19,7 +19,7 @@ func (k keyspace) at(name string) string {
 	return string(k) + name
 }
 
-// ready is written by Ready; no lock is kept there.
+// ready is the key that Ready writes; no lock is kept there.
 func (k keyspace) ready() string {
 	if k == "" {
 		return "lockquake-ready"
@@ -27,20 +27,20 @@ func (k keyspace) ready() string {
 	return string(k) + "/ready"
 }
 
-// none is the answer of a fact about something that is not there.
+// none is the answer of a fact about something that does not exist.
 const none = "none"
 
-// records is what a kind of lock writes into etcd, for the facts and the description.
+// records describes what a kind of lock writes into etcd, for the facts and the description.
 type records struct {
-	recipe string // where it runs
-	waits  string // how it waits
-	// holder returns the id of the grant that holds the lock kept at a path, or none.
+	recipe string // where the recipe runs
+	waits  string // how a user waits
+	// holder returns the id of the grant that holds the lock at a path, or none.
 	holder func(ctx context.Context, kv clientv3.KV, path string) (string, error)
-	// waiters returns the number of those who wait; nil where they leave no trace in the store.
+	// waiters returns the number of waiters; nil if they leave no trace in the store.
 	waiters func(ctx context.Context, kv clientv3.KV, path string) (int, error)
 }
 
-// recordsOf returns those of the named lock, "" being the default one.
+// recordsOf returns the records of the named lock; "" is the default one.
 func recordsOf(name string) records {
 	const inClient = "runs in the client"
 	switch name {
@@ -71,12 +71,12 @@ func recordsOf(name string) records {
 	}
 }
 
-// queueHead reads the oldest of the keys under which sessions queue.
+// queueHead reads the oldest of the keys with which sessions queue.
 func queueHead(ctx context.Context, kv clientv3.KV, path string) (string, error) {
 	return first(ctx, kv, path+"/", clientv3.WithFirstCreate()...)
 }
 
-// first returns the id of the grant that the first key found stands for.
+// first returns the id of the grant of the first key found.
 func first(ctx context.Context, kv clientv3.KV, key string, opts ...clientv3.OpOption) (string, error) {
 	resp, err := kv.Get(ctx, key, opts...)
 	if err != nil {
@@ -97,7 +97,7 @@ func queueLength(ctx context.Context, kv clientv3.KV, path string) (int, error) 
 	return max(0, int(resp.Count)-1), nil
 }
 
-// chubbyHolders lists all who hold the lock: one who excludes, or any number of those who share.
+// chubbyHolders returns all holders of the lock: one exclusive holder, or any number of sharing ones.
 func chubbyHolders(ctx context.Context, kv clientv3.KV, path string) (string, error) {
 	c, err := readCell(ctx, kv, path)
 	if err != nil {

@@ -14,11 +14,11 @@ import (
 
 var _ topology.Resetter = (*service)(nil)
 
-// resetPatience is how long the effect of a reset is waited for: a member hears of a revoked lease within a heartbeat,
+// resetPatience is how long to wait for the effect of a reset. A member learns of a revoked lease within a heartbeat,
 // and of the end of a client's watch when its connection ends.
 const resetPatience = 3 * time.Second
 
-// Reset revokes all leases, and deletes all keys of locks. The revision goes on from where it is.
+// Reset revokes all leases and deletes all keys of locks. The revision is not reset.
 func (s *service) Reset(ctx context.Context) ([]string, error) {
 	if s.broken != nil {
 		return nil, s.broken
@@ -32,7 +32,7 @@ func (s *service) Reset(ctx context.Context) ([]string, error) {
 		return nil, fmt.Errorf("leases of %s: %w", m.name, err)
 	}
 	for _, l := range list.Leases {
-		// One that has expired meanwhile is what was wanted; whether it has, nothingLeft asks.
+		// It may have expired meanwhile, which is fine; nothingLeft checks.
 		_, _ = m.client.Revoke(ctx, l.ID)
 	}
 	deleted, err := m.client.Delete(ctx, ownKeys, clientv3.WithPrefix())
@@ -50,10 +50,10 @@ func (s *service) Reset(ctx context.Context) ([]string, error) {
 	return evidence, nil
 }
 
-// ownKeys begins all keys that locks and the harness make: of keyspace.
+// ownKeys begins all keys that locks and the harness create: see keyspace.
 const ownKeys = "lockquake"
 
-// nothingLeft is an error while a member knows of anything.
+// nothingLeft returns an error while a member has anything left.
 func (m member) nothingLeft(ctx context.Context) error {
 	all, err := m.client.Get(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithKeysOnly(), clientv3.WithLimit(1))
 	if err != nil {
@@ -80,7 +80,7 @@ func (m member) nothingLeft(ctx context.Context) error {
 	return nil
 }
 
-// Settings returns who the members are, in the eyes of each. All else is on their command lines.
+// Settings returns the members as each of them sees them. All else is on their command lines.
 func (s *service) Settings(ctx context.Context) (map[string]string, error) {
 	out := map[string]string{}
 	for _, m := range s.members {

@@ -25,13 +25,13 @@ type service struct {
 	nodes   int
 	records records
 	members []member
-	broken  error // what kept a member's client from being made
+	broken  error // why a member's client could not be made
 }
 
 // Service returns the handle on the running members.
 func (t setup) Service(nodes []node.Handle) topology.Service { return newService(t, places(nodes)) }
 
-// places tells how the harness reaches the servers.
+// places returns how the harness reaches the servers.
 func places(nodes []node.Handle) []place {
 	out := make([]place, 0, len(nodes))
 	for _, n := range nodes {
@@ -59,7 +59,7 @@ func newService(t setup, places []place) *service {
 	return s
 }
 
-// Ready has every member take a write through the quorum and know its leader.
+// Ready writes through the quorum at every member, and checks that each knows its leader.
 func (s *service) Ready(ctx context.Context) error {
 	if s.broken != nil {
 		return s.broken
@@ -84,7 +84,8 @@ func (s *service) Ready(ctx context.Context) error {
 	return nil
 }
 
-// Describe returns the server's version and what decides about results, the TTL that a lease really gets among them.
+// Describe returns the server's version and the settings that affect results, including the TTL that a lease really
+// gets.
 func (s *service) Describe(ctx context.Context) map[string]string {
 	out := map[string]string{
 		"etcd.members":   strconv.Itoa(len(s.members)),
@@ -115,15 +116,15 @@ func (s *service) Describe(ctx context.Context) map[string]string {
 			continue
 		}
 		out["etcd.ttl-granted"] = (time.Duration(g.TTL) * time.Second).String()
-		_, _ = m.client.Revoke(ctx, g.ID) // it ends by itself if that did not work
+		_, _ = m.client.Revoke(ctx, g.ID) // if that fails, it expires by itself
 		break
 	}
 	s.common.Drop(out, "etcd.heartbeat", "etcd.election", "etcd.fsync", "etcd.server")
 	return out
 }
 
-// Requests counts the messages that clients have sent to each member, questions such as this among them. What the
-// members send each other is not.
+// Requests counts all client messages to each member, including questions such as this one, but not the messages
+// between members.
 func (s *service) Requests(ctx context.Context) map[string]int64 {
 	ctx, done := context.WithTimeout(ctx, s.params.Timeout)
 	defer done()
@@ -132,7 +133,7 @@ func (s *service) Requests(ctx context.Context) map[string]int64 {
 	})
 }
 
-// Syncs tells how long the members waited for their write-ahead logs to be on disk.
+// Syncs returns how long the members waited for their write-ahead logs to be on disk.
 func (s *service) Syncs(ctx context.Context) map[string]topology.Syncs {
 	ctx, done := context.WithTimeout(ctx, s.params.Timeout)
 	defer done()

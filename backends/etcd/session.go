@@ -17,7 +17,7 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// connection is one client process's client: one gRPC connection to each member, shared by all users.
+// connection is the client of one client process: one gRPC connection to each member, shared by all users.
 type connection struct {
 	access backends.Access
 	params LockParams
@@ -27,11 +27,11 @@ type connection struct {
 	locker func(*user) lock.Locker
 
 	sharing sync.Mutex
-	shared  *session // of all users, where they share one
+	shared  *session // of all users, if they share one
 }
 
-// reconnect is how a client comes back to a member. gRPC's own back-off grows to two minutes, which after a long outage
-// would make the lock look stuck.
+// reconnect sets how a client comes back to a member. gRPC's own back-off grows to two minutes, which after a long
+// outage would make the lock look stuck.
 var reconnect = grpc.ConnectParams{
 	Backoff: backoff.Config{
 		BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
@@ -40,7 +40,7 @@ var reconnect = grpc.ConnectParams{
 	MinConnectTimeout: 2 * time.Second,
 }
 
-// dialer makes a lock's Dial out of what makes its users' lockers.
+// dialer returns a lock's Dial; locker makes a user's locker.
 func dialer(locker func(*user) lock.Locker) func(context.Context, backends.Access) (backends.Connection, error) {
 	return func(ctx context.Context, a backends.Access) (backends.Connection, error) {
 		c, err := dial(ctx, a)
@@ -76,7 +76,7 @@ func dial(ctx context.Context, a backends.Access) (*connection, error) {
 		Username:  a.User,
 		Password:  a.Password,
 		TLS:       secure,
-		// The library takes its first deadline of a keep-alive from it: this plus one second.
+		// The library derives its first keep-alive deadline from it: this plus one second.
 		DialTimeout:          p.Timeout,
 		DialKeepAliveTime:    10 * time.Second, // gRPC's own minimum
 		DialKeepAliveTimeout: p.Timeout,
@@ -94,7 +94,8 @@ func dial(ctx context.Context, a backends.Access) (*connection, error) {
 	return &connection{access: a, params: p, client: c, leases: ls, wakes: ws}, nil
 }
 
-// Locker opens a session for one user: a Mutex is re-entrant within a session. Where users share one, they get that.
+// Locker opens a session for one user, because a Mutex is re-entrant within a session. If users share one, they get
+// that.
 func (c *connection) Locker(ctx context.Context, _ int) (lock.Locker, error) {
 	u := &user{conn: c, held: map[string]*held{}}
 	if _, err := u.live(ctx); err != nil {
@@ -103,14 +104,14 @@ func (c *connection) Locker(ctx context.Context, _ int) (lock.Locker, error) {
 	return c.locker(u), nil
 }
 
-// keys is where the locks are kept.
+// keys returns where the locks are kept.
 func (c *connection) keys() keyspace { return keyspace(c.access.Prefix) }
 
-// Notifications counts what watches have told the users of this process: how often somebody was woken. Where the lock
-// waits in the server (v3lock), nobody watches.
+// Notifications returns how many watch events the users of this process received: how often they were woken. If the
+// lock waits in the server (v3lock), no user watches.
 func (c *connection) Notifications() int64 { return c.wakes.count.Load() }
 
-// next returns a session for a user that has none: one of its own, or the one that all users of the process share.
+// next returns a session for a user that has none: its own, or the one that all users of the process share.
 func (c *connection) next(ctx context.Context) (*session, error) {
 	if !c.params.SharedSession {
 		return c.open(ctx)
@@ -125,7 +126,7 @@ func (c *connection) next(ctx context.Context) (*session, error) {
 	return s, err
 }
 
-// Close ends the client, and the session that its users shared; other leases that are left expire.
+// Close ends the client and the shared session; other remaining leases expire.
 func (c *connection) Close() error {
 	var err error
 	if c.shared != nil {
@@ -134,7 +135,7 @@ func (c *connection) Close() error {
 	return errors.Join(err, c.client.Close())
 }
 
-// session is one user's lease and what keeps it alive.
+// session is one user's lease and its keep-alive.
 type session struct {
 	conn   *connection
 	lease  clientv3.LeaseID
@@ -151,8 +152,8 @@ func (c *connection) open(ctx context.Context) (*session, error) {
 		return nil, fmt.Errorf("lease grant: %w", err)
 	}
 	life, cancel := context.WithCancel(c.client.Ctx())
-	// A client of its own, with the shared connection underneath, gives the session a context that ends with it: the
-	// library cleans up with the client's context, and would otherwise do so for as long as the process lives.
+	// Its own client on the shared connection gives the session a context that ends with it. The library cleans up
+	// with the client's context, and would otherwise go on for as long as the process lives.
 	own := clientv3.NewCtxClient(life, clientv3.WithZapLogger(zap.NewNop()))
 	own.KV = c.kv()
 	own.Lease = c.client.Lease
@@ -160,18 +161,18 @@ func (c *connection) open(ctx context.Context) (*session, error) {
 	inner, err := concurrency.NewSession(own, concurrency.WithLease(granted.ID), concurrency.WithContext(life))
 	if err != nil {
 		cancel()
-		c.leases.forget(int64(granted.ID)) // it ends by itself
+		c.leases.forget(int64(granted.ID)) // it expires by itself
 		return nil, fmt.Errorf("keep-alive: %w", err)
 	}
 	return &session{conn: c, lease: granted.ID, inner: inner, cancel: cancel}, nil
 }
 
-// validity is that of the lease.
+// validity returns the validity of the lease.
 func (s *session) validity() (lock.Validity, <-chan struct{}) {
 	return s.conn.leases.validity(int64(s.lease))
 }
 
-// usable tells whether a grant under this session could be believed in.
+// usable reports whether a grant under this session could be believed in.
 func (s *session) usable() bool {
 	select {
 	case <-s.inner.Done():
@@ -182,8 +183,8 @@ func (s *session) usable() bool {
 	return v.Covers(time.Now())
 }
 
-// end stops the keep-alive first, so that whatever hangs on the lease ends with it even if the service hears nothing,
-// and then revokes it.
+// end first stops the keep-alive, so that everything under the lease ends even if the service hears nothing, and then
+// revokes the lease.
 func (s *session) end(ctx context.Context) error {
 	s.inner.Orphan()
 	defer s.cancel()
@@ -218,7 +219,7 @@ func (b boundedKV) Delete(ctx context.Context, key string, opts ...clientv3.OpOp
 	return b.KV.Delete(ctx, key, opts...)
 }
 
-// Txn is bounded from its making, which the library follows with the commit at once.
+// Txn is bounded from its creation; the library commits it at once.
 func (b boundedKV) Txn(ctx context.Context) clientv3.Txn {
 	ctx, done := context.WithTimeout(ctx, b.timeout)
 	return &boundedTxn{Txn: b.KV.Txn(ctx), done: done}

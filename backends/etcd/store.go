@@ -12,8 +12,8 @@ import (
 	"github.com/lockquake/lockquake/backends"
 )
 
-// Store opens a client of the cluster that grants the locks, for one who keeps in it what they protect too. access is
-// what a client process is told of the service; each call is bounded by its caller.
+// Store opens a client of the cluster that grants the locks, for a resource that keeps its data in the same cluster.
+// access is what a client process gets about the service. The caller bounds each call.
 func Store(ctx context.Context, access json.RawMessage) (*clientv3.Client, error) {
 	var a backends.Access
 	if err := json.Unmarshal(access, &a); err != nil {
@@ -26,7 +26,7 @@ func Store(ctx context.Context, access json.RawMessage) (*clientv3.Client, error
 	return c.client, nil
 }
 
-// GrantKey returns the key that stands for a grant, of the grant's id, and the revision at which that key was made.
+// GrantKey returns the key of a grant and the revision at which it was created, from the grant's id.
 func GrantKey(id string) (key string, revision int64, err error) {
 	i := strings.LastIndexByte(id, '@')
 	if i < 0 {

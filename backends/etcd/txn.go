@@ -15,7 +15,7 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// txn is the short recipe that many write by hand: whoever creates the key has the lock.
+// txn is the short recipe that many write by hand: the user who creates the key has the lock.
 func txn() backends.Lock {
 	return leased(backends.Lock{
 		Name:     "txn",
@@ -33,7 +33,7 @@ type txnUser struct {
 	attempts int
 }
 
-// Acquire asks, and asks again whenever the key goes.
+// Acquire tries again whenever the key is deleted.
 func (u *txnUser) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	s, err := u.exclusively(ctx, r)
 	if err != nil {
@@ -53,7 +53,7 @@ func (u *txnUser) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, e
 	return g, err
 }
 
-// attempt makes one transaction. Beside ErrContended it returns the revision that it saw the key at.
+// attempt makes one transaction. With ErrContended it returns the revision at which it saw the key.
 func (u *txnUser) attempt(ctx context.Context, s *session, r lock.Request) (lock.Grant, int64, error) {
 	key := u.conn.keys().at(r.Lock)
 	u.attempts++
@@ -67,10 +67,10 @@ func (u *txnUser) attempt(ctx context.Context, s *session, r lock.Request) (lock
 	if err != nil {
 		return lock.Grant{}, 0, u.failed(err)
 	}
-	revision := resp.Header.Revision // of the put, and so the key's create revision
+	revision := resp.Header.Revision // of the put, and thus the key's create revision
 	if !resp.Succeeded {
 		kvs := resp.Responses[0].GetResponseRange().Kvs
-		// A transaction that the library sent twice finds its own key.
+		// If the library sent the transaction twice, the second one finds its own key.
 		if len(kvs) == 0 || string(kvs[0].Value) != owner {
 			return lock.Grant{}, revision, fmt.Errorf("%w: %s is there", lock.ErrContended, key)
 		}
@@ -82,8 +82,8 @@ func (u *txnUser) attempt(ctx context.Context, s *session, r lock.Request) (lock
 	return u.granted(r, issued, lock.Token(revision), h), revision, nil
 }
 
-// failed says what an error of a transaction means. Only a lease that is gone is certain: then nothing was put. The
-// session is given up, since a key may be left behind under it.
+// failed classifies an error of a transaction. Only a missing lease is certain: then nothing was put. The session is
+// given up, because a key may be left behind under it.
 func (u *user) failed(err error) error {
 	u.discard()
 	if errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseNotFound) {
@@ -92,8 +92,8 @@ func (u *user) failed(err error) error {
 	return fmt.Errorf("etcd transaction: %w", err)
 }
 
-// commit sends a transaction within the call's time-out. It outlasts the end of ctx by a moment: where the answer comes
-// within that, nothing stays unknown.
+// commit sends a transaction within the call's timeout. It outlives ctx by the grace, because an answer within that
+// time makes the outcome known.
 func (s *session) commit(ctx context.Context, build func(clientv3.Txn) clientv3.Txn) (*clientv3.TxnResponse, error) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.conn.params.Timeout)
 	defer cancel()
@@ -104,7 +104,7 @@ func (s *session) commit(ctx context.Context, build func(clientv3.Txn) clientv3.
 	return build(s.conn.client.Txn(bounded)).Commit()
 }
 
-// remove ends a grant by deleting what stands for it, if its key is still the grant's own.
+// remove ends a grant by deleting its keys, if the key is still the grant's own.
 func (s *session) remove(ctx context.Context, h *held, ops ...clientv3.Op) error {
 	resp, err := s.conn.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(h.key), "=",
 		h.revision)).Then(ops...).Commit()
@@ -117,8 +117,9 @@ func (s *session) remove(ctx context.Context, h *held, ops ...clientv3.Op) error
 	return nil
 }
 
-// persist calls attempt until it is not refused any more, each time that something was deleted under key, watched with
-// opts, after the revision that the attempt saw; after a moment where it saw none.
+// persist calls attempt until it is no longer contended. Between two attempts it waits until something under key
+// (watched with opts) is deleted after the revision that the attempt saw. If the attempt saw none, it waits for
+// lookAgain.
 func (s *session) persist(ctx context.Context, key string, opts []clientv3.OpOption,
 	attempt func() (lock.Grant, int64, error),
 ) (lock.Grant, error) {
@@ -135,17 +136,17 @@ func (s *session) persist(ctx context.Context, key string, opts []clientv3.OpOpt
 			return lock.Grant{}, fmt.Errorf("%w; gave up waiting: %w", lock.ErrContended, ctx.Err())
 		case s.inner.Ctx().Err() != nil:
 			return lock.Grant{}, fmt.Errorf("%w before it was granted: the session ended", lock.ErrLost)
-		case err != nil: // nothing is known: ask
+		case err != nil: // nothing to wait for: ask again after a pause
 			clock.Sleep(ctx, lookAgain)
 		}
 	}
 }
 
-// lookAgain is how long a waiter that has nothing to watch waits before it asks.
+// lookAgain is the pause of a waiter that has nothing to watch.
 const lookAgain = 50 * time.Millisecond
 
-// awaitDelete returns when something was deleted, when the watch broke, or when ctx or the session ended. A watch at a
-// member that has no leader breaks: it would be blind.
+// awaitDelete returns when something was deleted, when the watch broke, or when ctx or the session ended. A watch at
+// a member without a leader breaks, because it would see nothing.
 func (s *session) awaitDelete(ctx context.Context, key string, opts []clientv3.OpOption) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()

@@ -11,12 +11,11 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// grace is how long a call may go on after its caller gave up: an answer that comes within it says for certain what
-// came of the call.
+// grace is how long a call may go on after its caller gave up: an answer within that time makes the outcome certain.
 const grace = 500 * time.Millisecond
 
-// user is what the locks of etcd have in common: one user's session, replaced where it is of no use any more, and the
-// grants that the user has in hand.
+// user is the common part of etcd's locks: one user's session, replaced when it is no longer usable, and the grants
+// that the user holds.
 type user struct {
 	conn    *connection
 	session *session
@@ -25,14 +24,14 @@ type user struct {
 
 // held is a grant that was neither released nor given up.
 type held struct {
-	key      string // that stands for the grant, under the session's lease
-	revision int64  // at which it was made
+	key      string // of the grant, under the session's lease
+	revision int64  // at which it was created
 	session  *session
 	unlock   func(ctx context.Context) error
 	over     chan struct{} // closed when the user gives it back
 }
 
-// begin opens what an acquire needs. Its errors are certain.
+// begin prepares an acquire. Its errors are certain.
 func (u *user) begin(ctx context.Context, r lock.Request) (*session, error) {
 	if r.TTL != u.conn.access.TTL {
 		return nil, fmt.Errorf("%w: ttl %s asked for, but the session has %s", lock.ErrNotSent, r.TTL,
@@ -49,7 +48,7 @@ func (u *user) begin(ctx context.Context, r lock.Request) (*session, error) {
 	return s, nil
 }
 
-// exclusively is begin for the locks that know no other mode.
+// exclusively is begin for locks that have only exclusive mode.
 func (u *user) exclusively(ctx context.Context, r lock.Request) (*session, error) {
 	if r.Mode != lock.Exclusive {
 		return nil, fmt.Errorf("%w: lock %s is exclusive only", lock.ErrNotSent, u.conn.access.Lock)
@@ -57,7 +56,7 @@ func (u *user) exclusively(ctx context.Context, r lock.Request) (*session, error
 	return u.begin(ctx, r)
 }
 
-// live returns the user's session, a new one where the old one is of no use any more.
+// live returns the user's session, or a new one if the old one is no longer usable.
 func (u *user) live(ctx context.Context) (*session, error) {
 	if u.session != nil && u.session.usable() {
 		return u.session, nil
@@ -71,8 +70,8 @@ func (u *user) live(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// discard gives the session up. Its keep-alive ends at once; the revocation is tried in the background, because the
-// service may be out of reach, and the lease ends without it.
+// discard gives the session up. Its keep-alive ends at once. The revocation runs in the background, because the
+// service may be unreachable; the lease expires without it.
 func (u *user) discard() {
 	s := u.session
 	u.session = nil
@@ -83,10 +82,10 @@ func (u *user) discard() {
 	go func() { _ = s.end(context.WithoutCancel(u.conn.client.Ctx())) }()
 }
 
-// grantID names a grant: the key alone is the same for all grants of one session.
+// grantID returns a grant's id: the key alone is the same for all grants of one session.
 func grantID(key string, revision int64) string { return fmt.Sprintf("%s@%d", key, revision) }
 
-// granted makes the grant of what h stands for, and keeps it.
+// granted returns the grant of h, and keeps it.
 func (u *user) granted(r lock.Request, issued time.Time, token lock.Token, h *held) lock.Grant {
 	valid, _ := h.session.validity()
 	h.over = make(chan struct{})
@@ -97,8 +96,8 @@ func (u *user) granted(r lock.Request, issued time.Time, token lock.Token, h *he
 	return g
 }
 
-// Release gives the grant back. Where nobody knows whether the service heard of it, the session is given up with it:
-// its keep-alive would hold the lock for ever.
+// Release gives the grant back. If the outcome is unknown, it gives up the session too: its keep-alive would hold the
+// lock for ever.
 func (u *user) Release(ctx context.Context, g lock.Grant) error {
 	lock.At(ctx, "before-unlock")
 	h, ok := u.held[g.ID]
@@ -128,7 +127,7 @@ func (u *user) Check(ctx context.Context, g lock.Grant) error {
 	return err
 }
 
-// standing asks for the key that stands for a grant, and at which revision it was made.
+// standing returns the grant's record, and the revision at which the server says its key was created.
 func (u *user) standing(ctx context.Context, g lock.Grant) (h *held, revision int64, err error) {
 	h, ok := u.held[g.ID]
 	if !ok {
@@ -154,7 +153,7 @@ func (u *user) Watch(ctx context.Context, g lock.Grant) <-chan lock.Change {
 	return s.Watch(ctx, g.ValidUntil)
 }
 
-// Close ends the session, and with it whatever the user held. One that is shared ends with the connection.
+// Close ends the session, and with it everything that the user holds. A shared session ends with the connection.
 func (u *user) Close() error {
 	for id, h := range u.held {
 		delete(u.held, id)
@@ -168,5 +167,5 @@ func (u *user) Close() error {
 	return s.end(context.WithoutCancel(u.conn.client.Ctx()))
 }
 
-// kv is the client's, with a deadline for each call.
+// kv returns the client's KV with a deadline for each call.
 func (c *connection) kv() clientv3.KV { return boundedKV{KV: c.client.KV, timeout: c.params.Timeout} }

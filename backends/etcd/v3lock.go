@@ -15,11 +15,10 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// v3lock is the lock service of the server: the same recipe as mutex, but run by whichever member gets the call, in
-// that member's version. Its Lock says yes with the key that the caller owns; the create revision of that key, which is
-// the token, takes a read of its own, because after a wait the revision in the answer's header is another number. That
-// read also finds out what an etcd before 3.5 does not look at: that the key had gone with its lease while the caller
-// waited.
+// v3lock is the lock service of the server: the same recipe as mutex, but run by the member that gets the call, in
+// that member's version. Its Lock answers with the key that the caller owns. The token is that key's create revision.
+// It takes a separate read, because after a wait the revision in the answer's header is another number. That read
+// also finds what an etcd before 3.5 does not check: that the key had gone with its lease while the caller waited.
 func v3lock() backends.Lock {
 	return leased(backends.Lock{
 		Name:      "v3lock",
@@ -35,7 +34,7 @@ func v3lock() backends.Lock {
 // serviceUser is one user of the server's lock service.
 type serviceUser struct{ *user }
 
-// stub is the lock service's client, on the connection that all calls share.
+// stub returns the lock service's client, on the connection that all calls share.
 func (u *serviceUser) stub() v3lockpb.LockClient {
 	return v3lockpb.NewLockClient(u.conn.client.ActiveConnection())
 }
@@ -67,7 +66,7 @@ func (u *serviceUser) Acquire(ctx context.Context, r lock.Request) (lock.Grant, 
 		&held{key: key, revision: revision, session: s, unlock: u.unlock(key)}), nil
 }
 
-// unlock gives a key back. The service says yes also when the key had gone with its lease.
+// unlock gives a key back. The service also says yes if the key had gone with its lease.
 func (u *serviceUser) unlock(key string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := u.stub().Unlock(ctx, &v3lockpb.UnlockRequest{Key: []byte(key)})
@@ -75,7 +74,7 @@ func (u *serviceUser) unlock(key string) func(context.Context) error {
 	}
 }
 
-// ask calls the service, for as long as the caller and the session stand.
+// ask calls the service; the call ends with ctx or the session.
 func (u *serviceUser) ask(ctx context.Context, s *session, name string) (key string, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -87,8 +86,8 @@ func (u *serviceUser) ask(ctx context.Context, s *session, name string) (key str
 	return string(resp.Key), nil
 }
 
-// refused says what an error of the service means. Where the caller gave up, the server may go on to queue and to
-// grant: only a lease that was revoked with an answer makes it certain that nothing is left of it.
+// refused classifies an error of the service. If the caller gave up, the server may go on to queue and to grant. Only
+// an acknowledged revocation of the lease makes certain that nothing is left.
 func (u *serviceUser) refused(ctx context.Context, s *session, err error) error {
 	gone := errors.Is(rpctypes.Error(err), rpctypes.ErrLeaseNotFound) ||
 		strings.Contains(err.Error(), concurrency.ErrSessionExpired.Error())

@@ -10,9 +10,9 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// v3lockBlind is the lock service of the server, used by a caller who trusts its yes: nobody reads the key back, and
-// nobody watches the session while the server waits. An etcd before 3.5 says yes to a waiter whose key went with its
-// lease.
+// v3lockBlind is the lock service of the server, used by a caller who trusts its yes: it does not read the key back,
+// and does not watch the session while the server waits. An etcd before 3.5 says yes to a waiter whose key went with
+// its lease.
 func v3lockBlind() backends.Lock {
 	l := v3lock()
 	l.Name = "v3lock-blind"
@@ -30,7 +30,7 @@ func v3lockBlind() backends.Lock {
 // blindUser is one user who believes the server.
 type blindUser struct{ serviceUser }
 
-// Acquire has the server wait, whatever becomes of the session meanwhile.
+// Acquire waits in the server, whatever happens to the session meanwhile.
 func (u *blindUser) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	s, err := u.exclusively(ctx, r)
 	if err != nil {
@@ -46,13 +46,13 @@ func (u *blindUser) Acquire(ctx context.Context, r lock.Request) (lock.Grant, er
 	}
 	lock.At(ctx, "lock-done")
 	key := string(resp.Key)
-	// The header's revision only tells this grant from other grants of the session: after a wait it is not the
-	// key's.
+	// The header's revision only distinguishes this grant from other grants of the session: after a wait it is not
+	// the key's.
 	h := &held{key: key, revision: resp.Header.GetRevision(), session: s, unlock: u.unlock(key)}
 	return u.granted(r, issued, lock.NoToken, h), nil
 }
 
-// Check looks whether the key is there. It has the lease in its name.
+// Check looks for the key, whose name contains the lease.
 func (u *blindUser) Check(ctx context.Context, g lock.Grant) error {
 	_, _, err := u.standing(ctx, g)
 	return err

@@ -10,8 +10,8 @@ import (
 
 const watchMethod = "/etcdserverpb.Watch/Watch"
 
-// wakes counts the events that the watches of one client received. It reads what the client library receives: each
-// message is for one watch, however many share the stream.
+// wakes counts the events that the watches of one client received. It reads them from the client library's messages:
+// each message is for one watch, however many share the stream.
 type wakes struct{ count atomic.Int64 }
 
 // stream wraps the streams of watches.
@@ -30,7 +30,7 @@ type watchStream struct {
 	wakes *wakes
 }
 
-// RecvMsg counts the messages that tell of events.
+// RecvMsg counts the messages that carry events.
 func (s *watchStream) RecvMsg(m any) error {
 	if err := s.ClientStream.RecvMsg(m); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// told is a stream that brings what it was made with.
+// told is a stream with prepared messages.
 type told struct {
 	grpc.ClientStream
 	messages []*pb.WatchResponse
@@ -29,7 +29,7 @@ func (s *told) RecvMsg(m any) error {
 	return nil
 }
 
-// Who is told of an event is woken; what is said about the watch itself wakes nobody.
+// A message with events counts as a wake-up; a message about the watch itself does not.
 func TestWakesAreMessagesWithEvents(t *testing.T) {
 	event := []*mvccpb.Event{{Type: mvccpb.Event_DELETE}}
 	w := &wakes{}

@@ -14,12 +14,12 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// BumpFlag is the one flag that etcd does not know: by how much revisions are raised where the data directory was put
-// back from a copy.
+// BumpFlag is the one flag that etcd does not know: by how much revisions are raised if the data directory was
+// restored from a copy.
 const BumpFlag = "bump-revision"
 
-// bump does what `etcdutl snapshot restore --skip-hash-check --bump-revision BY --mark-compacted` does, and puts the
-// result in the place of the data directory. It does nothing to data that the member has written itself. Source: etcd
+// bump does what `etcdutl snapshot restore --skip-hash-check --bump-revision BY --mark-compacted` does, and replaces
+// the data directory with the result. It does nothing to data that the member has written itself. Source: etcd
 // documentation, "Disaster recovery", section "Restoring with revision bump".
 func (f *flags) bump(by string) error {
 	n, err := strconv.ParseUint(by, 10, 63)
@@ -42,11 +42,11 @@ func (f *flags) bump(by string) error {
 	token, _ := f.value("initial-cluster-token")
 	peer, _ := f.value("initial-advertise-peer-urls")
 	raised := dir + ".raised"
-	for _, step := range []func() error{ // the mark is there until all is done
+	for _, step := range []func() error{ // the mark stays until all steps are done
 		func() error { return os.RemoveAll(raised) },
 		func() error {
 			return snapshot.NewV3(log).Restore(snapshot.RestoreConfig{
-				// it has none: it is a data directory's
+				// a data directory's snapshot has no hash
 				SnapshotPath: filepath.Join(dir, "member", "snap", "db"), SkipHashCheck: true,
 				OutputDataDir: raised, Name: name, InitialCluster: cluster, InitialClusterToken: token,
 				PeerURLs:     []string{peer},

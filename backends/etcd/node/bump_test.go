@@ -17,9 +17,9 @@ import (
 // started is generous: a busy machine may take each core away for a while.
 const started = time.Minute
 
-// TestBump: a member's revisions are raised where its data were put back from a copy, once, and what it had written is there.
+// TestBump: a member whose data were restored from a copy raises its revisions once, and keeps what it had written.
 func TestBump(t *testing.T) {
-	t.Chdir(t.TempDir()) // a socket's path is short
+	t.Chdir(t.TempDir()) // a socket's path must be short
 	const by = 1_000_000
 	flags := newFlags([]string{
 		"--name", "etcd-1", "--data-dir=data", "--initial-cluster", "etcd-1=unix://localhost:1", "--initial-cluster-token", "t",
@@ -29,7 +29,7 @@ func TestBump(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		restored bool
-		least    int64 // of the revision that follows
+		least    int64 // of the next revision
 		most     int64
 	}{
 		{"its own data", false, before + 1, before + 10},
@@ -50,7 +50,7 @@ func TestBump(t *testing.T) {
 	}
 }
 
-// put starts the member, writes a key, and ends it. It returns the revision of the write.
+// put starts the member, writes a key, stops it, and returns the revision of the write.
 func put(t *testing.T) int64 {
 	t.Helper()
 	c := embed.NewConfig()
@@ -78,7 +78,7 @@ func put(t *testing.T) int64 {
 	return r.Header.Revision
 }
 
-// TestBadBumps: bad input is named, and nothing is touched.
+// TestBadBumps: the error names bad input, and nothing is changed.
 func TestBadBumps(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -98,7 +98,7 @@ func TestBadBumps(t *testing.T) {
 	}
 }
 
-// TestFlags: a flag is found in all of its forms, and its value is not taken for one.
+// TestFlags: a flag is found in all its forms, and its value is not mistaken for a flag.
 func TestFlags(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{

@@ -1,4 +1,4 @@
-// Package node runs an etcd server within lockquake's own binary. It stands apart from the backend so that only the
+// Package node runs an etcd server within lockquake's own binary. It is separate from the backend so that only the
 // command imports the server.
 package node
 
@@ -10,12 +10,12 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdmain"
 )
 
-// ErrNoDataDir says that the flags name no data directory. The server would take the working directory, which a
-// container made from nothing may not let it write to.
+// ErrNoDataDir means that the flags name no data directory. The server would use the working directory, which may not
+// be writable in a container from scratch.
 var ErrNoDataDir = errors.New("node etcd: --data-dir is missing")
 
-// RunNode runs the real etcd server with args: the flags of etcd itself, and BumpFlag. It does not return once the
-// server was started: the process ends with the server, which closes in order on SIGTERM and SIGINT, also as the first
+// RunNode runs the real etcd server with args: etcd's own flags, and BumpFlag. Once the server is started it does not
+// return: the process ends with the server. The server closes gracefully on SIGTERM and SIGINT, also as the first
 // process of a container.
 func RunNode(args []string) error {
 	flags := newFlags(args)
@@ -32,12 +32,12 @@ func RunNode(args []string) error {
 	return nil
 }
 
-// flags is a command line of etcd, whose flags are -name value, --name value, or the same with an equals sign.
+// flags is an etcd command line. Its flags are -name value, --name value, or the same with an equals sign.
 type flags struct{ args []string }
 
 func newFlags(args []string) *flags { return &flags{slices.Clone(args)} }
 
-// find returns where a flag stands, how many words it has, and its value.
+// find returns a flag's position, its number of words, and its value.
 func (f *flags) find(name string) (at, words int, value string) {
 	for i, a := range f.args {
 		key, value, joined := strings.Cut(strings.TrimLeft(a, "-"), "=")
@@ -57,7 +57,7 @@ func (f *flags) value(name string) (string, bool) {
 	return value, at >= 0
 }
 
-// take returns the value of a flag and removes the flag.
+// take removes a flag and returns its value.
 func (f *flags) take(name string) (string, bool) {
 	at, words, value := f.find(name)
 	if at < 0 {
