@@ -11,16 +11,16 @@ import (
 
 const advisoryName = "advisory"
 
-// sessionRecovery is within what time after the end of a connection the server grants again what its session held.
+// sessionRecovery is within what time after the end of a connection the server grants its session's locks again.
 const sessionRecovery = 5 * time.Second
 
 // advisory is the session-level advisory lock: the server's own lock table, in memory.
 //
-// Its key is a 64-bit hash of the lock's name, made by the server; with a prefix, two integers: a class of the prefix,
-// and a hash of the name. It is re-entrant within a session. It is held until it is unlocked or the session ends, so a
-// stopped client holds it as long as it is stopped: its kernel still answers. There is no fencing token. A wait that is
-// cancelled is followed by an unlock: the cancel may have come too late to keep the server from granting, and an error
-// does not take a session-level lock back.
+// Its key is a 64-bit hash of the lock's name, computed by the server. With a prefix the key is two integers: the
+// prefix's class and a hash of the name. The lock is re-entrant within a session. It is held until it is unlocked or
+// the session ends, so a stopped client holds it as long as it is stopped: its kernel still answers. There is no
+// fencing token. A cancelled wait is followed by an unlock: the cancel may have come too late to prevent the grant,
+// and an error does not undo a session-level lock.
 func advisory() backends.Lock {
 	return backends.Lock{
 		Name: advisoryName,
@@ -35,7 +35,7 @@ func advisory() backends.Lock {
 	}
 }
 
-// dialAdvisory connects a client whose locks are in the keyspace of its access.
+// dialAdvisory connects a client whose locks are in its access's keyspace.
 func dialAdvisory(ctx context.Context, a backends.Access) (backends.Connection, error) {
 	keys := keyspace(a.Prefix)
 	var (

@@ -16,8 +16,8 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// clientRole is who clients log in as. It is no superuser, so that the connections that the server reserves stay free
-// for the supervisor.
+// clientRole is the role of clients. It is not a superuser, so the connections that the server reserves stay free for
+// the supervisor.
 const clientRole = "locker"
 
 // connection is one client process: it opens a session for each user.
@@ -28,7 +28,7 @@ type connection struct {
 	locker  func(ctx context.Context, user int) (lock.Locker, error)
 
 	sharing sync.Mutex
-	shared  *session // of all users, where they share one
+	shared  *session // of all users, if they share one
 }
 
 func newConnection(a backends.Access) (*connection, error) {
@@ -43,12 +43,12 @@ func newConnection(a backends.Access) (*connection, error) {
 	return &connection{access: a, params: p, address: addresses[0]}, nil
 }
 
-// Locker returns a locker for one user, with a session of its own: advisory locks are re-entrant within a session.
+// Locker returns a locker for one user, with its own session, because advisory locks are re-entrant within a session.
 func (c *connection) Locker(ctx context.Context, user int) (lock.Locker, error) {
 	return c.locker(ctx, user)
 }
 
-// Close ends the session that users shared; others belong to the users.
+// Close ends the shared session; the users close their own.
 func (c *connection) Close() error {
 	if c.shared != nil {
 		c.shared.close()
@@ -56,8 +56,8 @@ func (c *connection) Close() error {
 	return nil
 }
 
-// firstConnect is how long a user may take to connect when its client starts: all users connect at once then, which
-// costs each side some milliseconds of processor time a password, and no load is waiting.
+// firstConnect is how long a user may take to connect when its client starts. All users connect at once then, and
+// each password costs both sides some milliseconds of CPU time. No load is waiting yet.
 const firstConnect = 10 * time.Second
 
 // first opens a user's first session.
@@ -65,7 +65,7 @@ func (c *connection) first(ctx context.Context, user int) (*session, error) {
 	return c.open(ctx, user, max(c.params.Timeout, firstConnect))
 }
 
-// again opens a session for a user whose last one is gone.
+// again opens a session for a user whose last one has ended.
 func (c *connection) again(ctx context.Context, user int) (*session, error) {
 	return c.open(ctx, user, c.params.Timeout)
 }
@@ -104,7 +104,7 @@ func (c *connection) openOne(ctx context.Context, user int, within time.Duration
 	})
 }
 
-// asClient is a login with the role of clients where it names none.
+// asClient returns the login, with the role of clients if it names none.
 func asClient(l node.Login) node.Login {
 	l.User = cmp.Or(l.User, clientRole)
 	return l
@@ -113,12 +113,12 @@ func asClient(l node.Login) node.Login {
 // sessionPrefix begins the application_name of every lock user's session.
 const sessionPrefix = "lockquake "
 
-// sessionName is by what the server's list of sessions tells whose one is.
+// sessionName returns the name under which the server's list of sessions shows a user's session.
 func sessionName(a backends.Access, user int) string {
 	return fmt.Sprintf("%s%s %d/%d", sessionPrefix, a.Run, a.Client, user)
 }
 
-// sessionUser reads a session's name back; ok is false when it is not a lock user's.
+// sessionUser parses a session's name; ok is false if it is not a lock user's.
 func sessionUser(name string) (user history.User, ok bool) {
 	rest, ok := strings.CutPrefix(name, sessionPrefix)
 	if !ok {

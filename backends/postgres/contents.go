@@ -11,7 +11,7 @@ import (
 
 var _ topology.ContentCounter = (*service)(nil)
 
-// Contents counts the rows of all tables that are not the server's own, advisory locks, and sessions.
+// Contents counts the rows of all tables other than the server's own, advisory locks, and sessions.
 func (s *service) Contents(ctx context.Context) (map[string]topology.Content, error) {
 	rows := topology.Content{PerUser: 1, PerLock: 4}
 	advisory := topology.Content{PerUser: 1}

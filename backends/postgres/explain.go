@@ -9,15 +9,15 @@ import (
 
 var _ topology.Explainer = setup{}
 
-// explaining are the settings that end a wait, a statement or a session of a lock user's, or let a restart forget what
-// was promised.
+// explaining are the settings that end a wait, a statement or a session of a lock user, or that let a restart lose
+// promises.
 var explaining = []string{
 	"lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout",
 	"deadlock_timeout",
 	"default_transaction_isolation", "synchronous_commit", "fsync", "full_page_writes",
 }
 
-// Explain asks for the settings, as they are for the role of the harness.
+// Explain asks for the settings as they apply to the harness's role.
 func (t setup) Explain(ctx context.Context, servers []node.Handle) []topology.Setting {
 	m := newMember(servers, t.common, t.params.LockParams)
 	defer m.close()

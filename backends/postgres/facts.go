@@ -14,13 +14,13 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// The facts that name a lock.
+// Prefixes of the facts that name a lock.
 const (
 	holderFact  = history.FactHolder
 	waitersFact = "waiters:"
 )
 
-// question is what the server is asked for a fact.
+// question is the query that answers a fact.
 type question struct {
 	sql  string
 	args []any
@@ -34,16 +34,16 @@ var plainQuestions = map[string]string{
 	chaos.FactSyncing: `SELECT (count(*) > 0)::text FROM pg_stat_activity WHERE wait_event LIKE '%Sync'`,
 }
 
-// holders asks who has a lock. A row that a transaction has locked has that transaction's number in xmax, and every
-// transaction holds a lock on its own number. An xmax that remains afterwards belongs to nobody.
+// holders asks for a lock's holder. A row locked by a transaction has that transaction's number in xmax, and every
+// transaction holds a lock on its own number. An xmax that remains afterwards belongs to no one.
 var holders = map[string]string{
 	leaseName: `SELECT owner FROM lockquake_lease WHERE name = $1 AND expires > clock_timestamp()`,
 	rowName: `SELECT l.pid::text FROM lockquake_row r JOIN pg_locks l
 		ON l.locktype = 'transactionid' AND l.transactionid = r.xmax AND l.granted WHERE r.name = $1`,
 }
 
-// waiters asks how many sessions wait. The first to wait for a row waits for its holder's transaction, the others for
-// the row.
+// waiters asks for the number of waiting sessions. The first to wait for a row waits for its holder's transaction,
+// the others for the row.
 var waiters = map[string]string{
 	rowName: `SELECT count(DISTINCT l.pid)::text FROM lockquake_row r JOIN pg_locks l ON NOT l.granted AND (
 		l.locktype = 'transactionid' AND l.transactionid = r.xmax OR
@@ -51,8 +51,8 @@ var waiters = map[string]string{
 		WHERE r.name = $1`,
 }
 
-// sessionPrefix begins the names of the sessions of this service's lock users: on servers of somebody else, those of
-// this run.
+// sessionPrefix returns the prefix of the session names of this service's lock users. On external servers those are
+// only this run's users.
 func (s *service) sessionPrefix() string {
 	if s.common.Attached != nil {
 		return sessionPrefix + s.common.Attached.Run + " "
@@ -60,7 +60,7 @@ func (s *service) sessionPrefix() string {
 	return sessionPrefix
 }
 
-// question finds what to ask for a fact.
+// question returns the query for a fact.
 func (s *service) question(fact string) (question, error) {
 	if name, ok := strings.CutPrefix(fact, holderFact); ok {
 		if s.lock == advisoryName {
@@ -95,7 +95,7 @@ func (s *service) question(fact string) (question, error) {
 	return question{}, fmt.Errorf("postgres has no fact %q", fact)
 }
 
-// sessions is the service of a lock whose grants stand as long as a session.
+// sessions is the service of a lock whose grants last as long as a session.
 type sessions struct {
 	*service
 	watch *member // so that other questions do not hold up this one
@@ -104,7 +104,7 @@ type sessions struct {
 // Sessions lists the sessions of lock users.
 //
 // A session that ends frees its locks first and leaves the list later. So it counts as alive only while it is seen
-// inside a wait, for its client's next command or for a lock: it leaves the wait before it begins to end.
+// waiting, for its client's next command or for a lock: it stops waiting before it begins to end.
 func (s *sessions) Sessions(ctx context.Context) ([]topology.Session, error) {
 	var list []topology.Session
 	err := s.watch.ask(ctx, func(ctx context.Context, c *pgx.Conn) error {
@@ -137,7 +137,7 @@ func (s *sessions) Close() error {
 	return s.service.Close()
 }
 
-// Stored asks the server; a row of lock lease also says when the lease ends.
+// Stored asks the server. For lock lease, the row also says when the lease ends.
 func (s *service) Stored(ctx context.Context, name string) (topology.Stored, error) {
 	if s.lock != leaseName {
 		holder, err := s.Ask(ctx, s.member.name, holderFact+name)
@@ -158,17 +158,17 @@ func (s *service) Stored(ctx context.Context, name string) (topology.Stored, err
 	return out, err
 }
 
-// Requests counts the transactions that have ended in all databases: each statement of a lock is one, but for those of
-// row, which holds one open; the server counts what a session did about a second later. Questions such as this count
-// too.
+// Requests counts the transactions that have ended in all databases, including questions such as this one. Each
+// statement of a lock is one, except for row, which holds one open. The server counts a session's work about a second
+// later.
 func (s *service) Requests(ctx context.Context) map[string]int64 {
 	return s.count(ctx, "xact_commit + xact_rollback")
 }
 
-// Connections counts the sessions that the server has begun.
+// Connections returns the number of sessions that the server has begun.
 func (s *service) Connections(ctx context.Context) map[string]int64 { return s.count(ctx, "sessions") }
 
-// count adds up a statistic of all databases.
+// count sums a statistic over all databases.
 func (s *service) count(ctx context.Context, what string) map[string]int64 {
 	return topology.CountEach([]*member{s.member}, func(m *member) string { return m.name },
 		func(m *member) (n int64, err error) {
@@ -179,8 +179,8 @@ func (s *service) count(ctx context.Context, what string) map[string]int64 {
 		})
 }
 
-// Syncs tells how long the server waited for its log to be on disk. Nobody knows where track_wal_io_timing is off,
-// which is the default, nor from version 18 on, whose pg_stat_wal has no such columns.
+// Syncs returns how long the server waited for its log to be on disk. It is unknown if track_wal_io_timing is off,
+// which is the default. It is also unknown from version 18 on, whose pg_stat_wal has no such columns.
 func (s *service) Syncs(ctx context.Context) map[string]topology.Syncs {
 	return topology.CountEach([]*member{s.member}, func(m *member) string { return m.name },
 		func(m *member) (x topology.Syncs, err error) {

@@ -8,7 +8,8 @@ import (
 	"github.com/lockquake/lockquake/backends/topology"
 )
 
-// TestLocksAreBelowThePrefix: two prefixes have two schemas and two classes of advisory locks, and the class stands in every statement.
+// TestLocksAreBelowThePrefix: two prefixes have two schemas and two classes of advisory locks, and every statement
+// contains the class.
 func TestLocksAreBelowThePrefix(t *testing.T) {
 	a, b := keyspace("bench_r1/"), keyspace("bench_r2/")
 	if a.schema() != "bench_r1" || a.quoted() != `"bench_r1"` {
@@ -22,7 +23,7 @@ func TestLocksAreBelowThePrefix(t *testing.T) {
 	}
 }
 
-// TestPrefixes that could not begin a schema of one's own are refused.
+// TestPrefixes: a prefix that is not the beginning of a valid schema name is rejected.
 func TestPrefixes(t *testing.T) {
 	for under, ok := range map[string]bool{"bench_": true, "b1": true, "pg_bench": false, "Bench": false, "bench-": false, strings.Repeat("x", 51): false} {
 		if err := checkPrefix(topology.Common{Attached: &topology.Attached{Under: under}}); (err == nil) != ok {

@@ -16,22 +16,21 @@ import (
 
 var _ topology.Identified = setup{}
 
-// seenSession is what a connection says of the session that it has.
+// seenSession is what a connection says about its session.
 type seenSession struct {
 	pid     int
 	path    string // search_path
-	schema  string // that it makes tables in; "": none of the path is there
+	schema  string // in which it creates tables; "": no schema of the path exists
 	name    string // application_name
-	started string // when the server came up, which no other server shares
+	started string // when the server started, which is unique to the server
 }
 
-// Identify opens connections two at a time and asks both twice, in turns. Each must have one process of the server's as
-// long as it stands, which no other connection has, and the settings that it began with. A pooler in transaction mode
-// gives one process to both; one in session mode may drop the settings, and then tables would be made outside of the
-// prefix.
+// Identify opens two connections at a time and asks both twice, in turns. Each must keep one server process that no
+// other connection has, and the settings that it began with. A pooler in transaction mode gives both the same
+// process. One in session mode may drop the settings, and then tables would be created outside the prefix.
 func (t setup) Identify(ctx context.Context, endpoints []node.Handle) ([]topology.Met, error) {
 	p := t.params.LockParams
-	p.Timeout = max(p.Timeout, firstConnect) // nothing is in a hurry yet
+	p.Timeout = max(p.Timeout, firstConnect) // no hurry yet
 	m := newMember(endpoints, t.common, p)
 	asked := m.of()
 	met := topology.Met{Address: asked.address, Alone: true}
@@ -52,7 +51,7 @@ func (t setup) Identify(ctx context.Context, endpoints []node.Handle) ([]topolog
 	return []topology.Met{met}, nil
 }
 
-// pair asks two connections, in turns: first, second, first, second.
+// pair asks two connections in turns: first, second, first, second.
 func (m *member) pair(ctx context.Context) (seen []seenSession, err error) {
 	ctx, done := context.WithTimeout(ctx, m.timeout)
 	defer done()
@@ -65,7 +64,7 @@ func (m *member) pair(ctx context.Context) (seen []seenSession, err error) {
 	}
 	for i := range 2 * len(conns) {
 		v := seenSession{}
-		// In one message, since a pooler may not know of a statement that was prepared.
+		// In one message, because a pooler may not know a prepared statement.
 		err := conns[i%len(conns)].QueryRow(ctx, `SELECT pg_backend_pid(), current_setting('search_path'), coalesce(current_schema(), ''),
 			current_setting('application_name'), pg_postmaster_start_time()::text`, pgx.QueryExecModeSimpleProtocol).
 			Scan(&v.pid, &v.path, &v.schema, &v.name, &v.started)
@@ -77,7 +76,8 @@ func (m *member) pair(ctx context.Context) (seen []seenSession, err error) {
 	return seen, nil
 }
 
-// odd says how sessions that were asked in turns differ from those that were asked for; "": in nothing.
+// odd says how the sessions differ from the requested ones; "": they do not. seen are the answers of two connections
+// in turns.
 func (t target) odd(seen []seenSession) string {
 	for i, v := range seen {
 		switch {
@@ -99,7 +99,8 @@ func (t target) odd(seen []seenSession) string {
 	return ""
 }
 
-// asPooler is the error of a connect, which no server answers like this: it knows all parameters that are asked for.
+// asPooler turns a connect error into ErrNotItself if a pooler answered: no server rejects the startup parameters
+// used here.
 func asPooler(address string, err error) error {
 	var answer *pgconn.PgError
 	if errors.As(err, &answer) && strings.Contains(answer.Message, "unsupported startup parameter") {

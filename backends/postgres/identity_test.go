@@ -10,7 +10,7 @@ import (
 	"github.com/lockquake/lockquake/backends/topology"
 )
 
-// TestSessionsOfAPooler tells the sessions that a server gives from those that a pooler deals out.
+// TestSessionsOfAPooler distinguishes a server's sessions from those that a pooler hands out.
 func TestSessionsOfAPooler(t *testing.T) {
 	asked := target{keys: "bench_r1/", name: "the supervisor"}
 	own := seenSession{pid: 7, path: `"bench_r1"`, name: asked.name, started: "1"}

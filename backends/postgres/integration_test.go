@@ -17,13 +17,13 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// serve brings a server up, which all tests share, as the users of a lock see it.
+// serve starts a server that all tests share, and returns it as the users of a lock see it.
 func serve(t *testing.T, lockName string) servers.Running {
 	t.Helper()
 	return servers.Shared(t, servers.Options{Backend: Backend(), Lock: leaseName, TTL: time.Second, Run: "confpg"}).For(t, Backend(), lockName)
 }
 
-// TestConformance puts every lock to the suite, on a real server.
+// TestConformance runs the suite on every lock, on a real server.
 func TestConformance(t *testing.T) {
 	r := serve(t, leaseName)
 	t.Run("suite", func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// users returns two users of a lock, each on a connection of its own.
+// users returns two users of a lock, each on its own connection.
 func users(t *testing.T, a backends.Access, lockName string) (first, second lock.Locker) {
 	t.Helper()
 	l, ok := Backend().Lock(lockName)
@@ -54,7 +54,7 @@ func users(t *testing.T, a backends.Access, lockName string) (first, second lock
 	return us[0], us[1]
 }
 
-// asker asks a service for facts, and fails the test where it gets none.
+// asker asks a service for facts, and fails the test if there is no answer.
 func asker(t *testing.T, s topology.Service) func(fact string) string {
 	t.Helper()
 	return func(fact string) string {
@@ -69,7 +69,7 @@ func until(t *testing.T, ask func(string) string, fact, want string) {
 	wait.Until(t, time.Minute, fact+" is "+want, func() bool { return ask(fact) == want })
 }
 
-// TestFacts asks a real server for every fact, and holds those about a lock to real grants of each lock.
+// TestFacts asks a real server for every fact, and compares those about a lock with real grants of each lock.
 func TestFacts(t *testing.T) {
 	for _, name := range []string{leaseName, advisoryName, rowName} {
 		t.Run(name, func(t *testing.T) {
@@ -108,7 +108,7 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// oneWaits lets one user wait, sees it, and cancels it.
+// oneWaits lets one user wait, checks that the waiter is counted, and cancels it.
 func oneWaits(t *testing.T, ask func(string) string, wait func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -133,7 +133,7 @@ func plainFacts(t *testing.T, s topology.Service, ask func(string) string) {
 	if ask("started") == "" || ask("lsn") == "" {
 		t.Errorf("started %q, lsn %q", ask("started"), ask("lsn"))
 	}
-	wait.Until(t, time.Minute, "syncs are timed", func() bool { // the server counts what a session did about a second later
+	wait.Until(t, time.Minute, "syncs are timed", func() bool { // the server counts a session's work about a second later
 		x := s.(topology.SyncTimer).Syncs(t.Context())[serverName]
 		return x.N > 0 && x.Took > 0 && x.Took < time.Minute
 	})
@@ -146,8 +146,8 @@ func plainFacts(t *testing.T, s topology.Service, ask func(string) string) {
 	}
 }
 
-// TestCrash kills the server under a holder of each kind. The lease comes back with its data; the others ended with
-// their sessions, and their holders hear of it.
+// TestCrash kills the server under a holder of each kind. The lease comes back with its data. The other locks ended
+// with their sessions, and their holders learn of it.
 func TestCrash(t *testing.T) {
 	r := serve(t, leaseName)
 	ctx := t.Context()

@@ -10,25 +10,25 @@ import (
 	"github.com/lockquake/lockquake/backends/topology"
 )
 
-// keyspace is where locks are kept: in a schema and a class of advisory locks of its own, both made of a prefix; or ""
-// for the package's own tables and all 64 bits of the advisory locks.
+// keyspace is where locks are kept. A prefix has its own schema and its own class of advisory locks; "" means the
+// package's own tables and all 64 bits of the advisory locks.
 type keyspace string
 
-// schema is the name of the schema; "": the one that the server takes by itself.
+// schema returns the name of the schema; "": the server's default.
 func (k keyspace) schema() string { return strings.TrimSuffix(string(k), "/") }
 
-// quoted is the schema as a statement names it.
+// quoted returns the schema, quoted for a statement.
 func (k keyspace) quoted() string { return pgx.Identifier{k.schema()}.Sanitize() }
 
-// class is the first of the two integers that are the key of an advisory lock.
+// class returns the first of the two integers of an advisory lock's key.
 func (k keyspace) class() int32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(k))
 	return int32(h.Sum32())
 }
 
-// advisory is the key of the lock named $1, as the server's functions take it. With a class, what is left of the name
-// is 32 bits.
+// advisory returns the key of the lock named $1, in the form of the server's functions. With a class, 32 bits are
+// left for the name.
 func (k keyspace) advisory() string {
 	if k == "" {
 		return `hashtextextended($1, 0)`
@@ -36,7 +36,8 @@ func (k keyspace) advisory() string {
 	return fmt.Sprintf(`%d, hashtext($1)`, k.class())
 }
 
-// entry finds the entry of the lock named $1 in pg_locks, which shows the two halves of a key apart.
+// entry returns the condition for the entry of the lock named $1 in pg_locks, which shows the two halves of a key
+// separately.
 func (k keyspace) entry() string {
 	if k == "" {
 		return `locktype = 'advisory' AND objsubid = 1 AND (classid::bigint << 32 | objid::bigint) = hashtextextended($1, 0)`
@@ -44,15 +45,15 @@ func (k keyspace) entry() string {
 	return k.inClass() + ` AND objid::bigint = hashtext($1)::bigint & 4294967295`
 }
 
-// inClass finds the entries of all locks of the class.
+// inClass returns the condition for the entries of all locks of the class.
 func (k keyspace) inClass() string {
 	return fmt.Sprintf(`locktype = 'advisory' AND objsubid = 2 AND classid::bigint = %d`, uint32(k.class()))
 }
 
-// longestSchema is what is left of the server's limit for names when a run's id was added.
+// longestSchema is the server's limit for names minus the length of a run's id.
 const longestSchema = 50
 
-// checkPrefix refuses what could not begin the name of a schema.
+// checkPrefix rejects a prefix that cannot begin the name of a schema.
 func checkPrefix(c topology.Common) error {
 	if c.Attached == nil {
 		return nil

@@ -20,10 +20,10 @@ const leaseName = "lease"
 
 // lease is a table with one row for each lock: its owner, its end by the server's clock, and a token.
 //
-// The token counts the grants in the very row version that makes the grant, under the row's lock, in one statement: it
-// goes to the server's log with the grant or not at all, and orders grants as the server did. It is a number of the
-// service therefore, not a counter beside the lock. With synchronous_commit off a crash forgets grant and number
-// together.
+// The token counts the grants. The statement that makes the grant also increments the token, in the same row version
+// and under the row's lock. So the token is logged together with the grant or not at all, and it orders grants as the
+// server did. It is therefore a number of the service, not a counter beside the lock. With synchronous_commit off, a
+// crash loses grant and number together.
 func lease() backends.Lock {
 	return backends.Lock{
 		Name: leaseName,
@@ -33,7 +33,7 @@ func lease() backends.Lock {
 		},
 		Points: []string{"before-lease", "lease-done", "before-release", "release-done"},
 		MinTTL: 10 * time.Millisecond,
-		// Who asks when the row expires may be waiting for the answer to an attempt before it, for as long as a
+		// A user that asks when the row expires may still be waiting for an earlier attempt, for as long as a
 		// statement may take.
 		Recovery: func(ttl time.Duration, params json.RawMessage) time.Duration {
 			var p LockParams
@@ -53,9 +53,9 @@ func lease() backends.Lock {
 	}
 }
 
-// The statements. An attempt on a held lock ends at the NOT EXISTS and writes nothing; two that get past it are put in
-// order by the row's lock, and the second finds the condition of the update false. The end is reckoned when the row is
-// written, not when the statement began.
+// The statements. An attempt on a held lock ends at the NOT EXISTS and writes nothing. Two attempts that pass it are
+// serialized by the row's lock, and the second finds the update's condition false. The end is computed when the row
+// is written, not when the statement began.
 const (
 	leaseTable = `CREATE TABLE IF NOT EXISTS lockquake_lease (
 		name text PRIMARY KEY, owner text, token bigint NOT NULL, expires timestamptz NOT NULL) WITH (fillfactor = 50)`
@@ -79,8 +79,8 @@ type leaser struct {
 	user    int
 	random  *mathrand.Rand
 	session *session
-	held    map[string]lock.Grant // by id: what Close must free
-	doubted map[string]lock.Grant // by id: what the server may have for this user, who does not
+	held    map[string]lock.Grant // by id: to be released by Close
+	doubted map[string]lock.Grant // by id: grants that the server may have for this user without the user's knowledge
 }
 
 func newLeaser(ctx context.Context, c *connection, user int) (lock.Locker, error) {
@@ -94,7 +94,7 @@ func newLeaser(ctx context.Context, c *connection, user int) (lock.Locker, error
 	}, nil
 }
 
-// do runs a statement within the timeout, on a new connection where the old one is gone. It returns the send time.
+// do runs a statement within the timeout, on a new connection if the old one is gone. It returns the send time.
 func (l *leaser) do(ctx context.Context, f func(ctx context.Context, c *pgx.Conn) error) (sent time.Time, err error) {
 	if l.session.lost() {
 		s, err := l.conn.again(ctx, l.user)
@@ -109,7 +109,7 @@ func (l *leaser) do(ctx context.Context, f func(ctx context.Context, c *pgx.Conn
 	return l.session.link.sentAt(), err
 }
 
-// Acquire polls until the lock was free.
+// Acquire polls until the lock is free.
 func (l *leaser) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	return l.conn.params.Retry.Poll(ctx, l.random, func(ctx context.Context) (lock.Grant, error) {
 		return l.TryAcquire(ctx, r)
@@ -148,7 +148,7 @@ func (l *leaser) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, er
 	return g, nil
 }
 
-// change runs an update of the grant's row and tells whether there was one to update.
+// change updates the grant's row and reports whether it found it.
 func (l *leaser) change(ctx context.Context, sql string, args ...any) (found bool, sent time.Time, err error) {
 	sent, err = l.do(ctx, func(ctx context.Context, c *pgx.Conn) error {
 		tag, err := c.Exec(ctx, sql, args...)
@@ -158,9 +158,10 @@ func (l *leaser) change(ctx context.Context, sql string, args ...any) (found boo
 	return found, sent, err
 }
 
-// releaseDoubtful gives back rows that the user may have without knowing: an acquire of unknown outcome may have
-// taken one, a failed release may have left one. Nobody else would get it until it expires. A row that is not there
-// may still come, from a statement that is under way, so it is asked for each time until its validity is over.
+// releaseDoubtful releases rows that the user may have without knowing. An acquire of unknown outcome may have taken
+// one, and a failed release may have left one; other users would wait until it expires. A row that is missing may
+// still appear, because a statement may still be running. So each release is repeated until it succeeds or the
+// grant's validity is over.
 func (l *leaser) releaseDoubtful(ctx context.Context) {
 	for id, g := range l.doubted {
 		if found, _, err := l.change(ctx, leaseGive, g.Lock, id); err == nil && found ||
@@ -170,8 +171,8 @@ func (l *leaser) releaseDoubtful(ctx context.Context) {
 	}
 }
 
-// Release gives the row back if it is still this grant's. Where it may have failed, the user's next attempt gives it
-// back first.
+// Release gives the row back if it is still this grant's. If that may have failed, the user's next attempt releases
+// it first.
 func (l *leaser) Release(ctx context.Context, g lock.Grant) error {
 	lock.At(ctx, "before-release")
 	delete(l.held, g.ID)
@@ -221,7 +222,8 @@ func (l *leaser) Check(ctx context.Context, g lock.Grant) error {
 	return nil
 }
 
-// Close frees what the user may still hold, within one statement's timeout, and ends the session; what is left expires.
+// Close frees what the user may still hold, within one statement's timeout, and ends the session; anything left
+// expires.
 func (l *leaser) Close() error {
 	ctx, done := context.WithTimeout(context.Background(), l.conn.params.Timeout)
 	defer done()

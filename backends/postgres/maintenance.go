@@ -11,13 +11,13 @@ import (
 
 var _ chaos.WriteRefuser = maintenance{}
 
-// Capabilities lists what faults may ask of the server.
+// Capabilities returns what faults may use.
 func (s *service) Capabilities() []any { return []any{maintenance{s.member}} }
 
-// maintenance is what an operator may ask of the server.
+// maintenance is what faults may ask the server to do, as an operator could.
 type maintenance struct{ member *member }
 
-// Promotes says that there is nobody to take over.
+// Promotes returns an error: there is no other server to take over.
 func (maintenance) Promotes() error {
 	return chaos.Unavailable{
 		What:   "a failover in order",
@@ -25,8 +25,8 @@ func (maintenance) Promotes() error {
 	}
 }
 
-// RefuseWrites makes every new transaction read-only, of sessions that are open too, as they learn of it with their next
-// command. Advisory locks are no writes: they are granted all the same.
+// RefuseWrites makes every new transaction read-only, including those of open sessions, which notice with their next
+// command. Advisory locks are not writes, so they are still granted.
 func (x maintenance) RefuseWrites(ctx context.Context, _ string) (string, func(context.Context) error, error) {
 	set := func(ctx context.Context, to string) error {
 		return x.member.ask(ctx, func(ctx context.Context, c *pgx.Conn) error {

@@ -17,10 +17,10 @@ import (
 // Port is the name of the port that clients use.
 const Port = "client"
 
-// serverName is the name of the one server.
+// serverName is the name of the only server.
 const serverName = "postgres-1"
 
-// Backend is one PostgreSQL server.
+// Backend returns one PostgreSQL server.
 func Backend() listed.Backend {
 	return listed.Backend{
 		Backend: backends.Backend{
@@ -34,28 +34,29 @@ func Backend() listed.Backend {
 	}
 }
 
-// Params is what a scenario may set beside the keys that all backends have.
+// Params is what a scenario may set besides the keys of all backends.
 type Params struct {
-	// SynchronousCommit is the server's setting of that name: with "off" it answers before the log is on disk, and a
-	// crash takes back what it answered in the last moments. With one server the other values are the same as "on".
+	// SynchronousCommit is the server's setting of that name. With "off" the server answers before its log is on
+	// disk, so a crash undoes its latest answers. With one server the other values are the same as "on".
 	SynchronousCommit string `yaml:"synchronous_commit"`
 	LockParams        `yaml:",inline"`
 }
 
-// LockParams is what a client process is told.
+// LockParams is what a client process gets.
 type LockParams struct {
-	// Timeout bounds one statement that does not wait for a lock, and one connect but a user's first, which has 10 s at
-	// least.
+	// Timeout bounds a statement that does not wait for a lock, and a connect. A user's first connect has at least 10
+	// s.
 	Timeout time.Duration `yaml:"timeout" json:"timeout_ns"`
-	// TCPTimeout is after what silence of the other side's kernel either side gives a connection up. It is what frees
-	// the session locks of a client that was cut off; a stopped process has a kernel that still answers.
+	// TCPTimeout is how long the other side's kernel may be silent before either side drops a connection. It frees
+	// the session locks of a client that was cut off. It does not free those of a stopped process, whose kernel still
+	// answers.
 	TCPTimeout time.Duration `yaml:"tcp_timeout" json:"tcp_timeout_ns"`
 	// Retry is how the lease lock waits.
 	Retry backends.Retry `yaml:"retry" json:"retry"`
-	// Database is where the schema of a run on somebody else's server is.
+	// Database contains the schema of a run on an external server.
 	Database string `yaml:"-" json:"database,omitempty"`
-	// SharedConnection has the users of a client process share one connection, and so one session. An advisory lock is
-	// re-entrant within it: it excludes them no more.
+	// SharedConnection makes the users of a client process share one connection, and thus one session. An advisory
+	// lock is re-entrant within it, so it no longer excludes them from each other.
 	SharedConnection bool `yaml:"shared_connection" json:"shared_connection,omitempty"`
 }
 
@@ -118,7 +119,7 @@ func newTopology(c topology.Common, decode func(into any) error) (topology.Topol
 	return setup{common: c, params: p}, nil
 }
 
-// Specs describes the one server.
+// Specs returns the one server.
 func (t setup) Specs() []node.Spec {
 	return []node.Spec{{
 		Name:        serverName,
@@ -126,7 +127,7 @@ func (t setup) Specs() []node.Spec {
 		Ports:       []node.Port{{Name: Port, Number: 5432}},
 		Image:       "postgres",
 		Restartable: true,
-		StopSignal:  "INT", // SIGTERM waits for every client to leave
+		StopSignal:  "INT", // after SIGTERM it would wait for every client to leave
 		Secret:      secret,
 		Command: func(p node.Place) []string {
 			return t.params.command(p, p.Address(serverName, Port))
@@ -134,11 +135,11 @@ func (t setup) Specs() []node.Spec {
 	}}
 }
 
-// Params is what the clients get.
+// Params returns what the clients get.
 func (t setup) Params() any { return t.params.LockParams }
 
-// Service returns the handle on the running server. Where the lock's grants stand as long as a session, it lists the
-// sessions too.
+// Service returns the handle on the running server. If the lock's grants last as long as a session, it also lists the
+// sessions.
 func (t setup) Service(nodes []node.Handle) topology.Service {
 	s := newService(t, nodes)
 	if t.common.Lock == advisoryName || t.common.Lock == rowName {
@@ -147,7 +148,7 @@ func (t setup) Service(nodes []node.Handle) topology.Service {
 	return s
 }
 
-// lockParams decodes what a client process was told.
+// lockParams decodes a client process's parameters.
 func lockParams(raw json.RawMessage) (LockParams, error) {
 	p := defaults().LockParams
 	if err := backends.DecodeParams(raw, &p); err != nil {
@@ -156,7 +157,7 @@ func lockParams(raw json.RawMessage) (LockParams, error) {
 	return p, nil
 }
 
-// health asks the server whether it takes connections.
+// health returns a command that checks whether the server accepts connections.
 func health(port int) []string {
 	return []string{"CMD-SHELL", fmt.Sprintf("pg_isready -h 127.0.0.1 -p %d", port)}
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// TestParams refuses what the server or the lock cannot do, and names the key.
+// TestParams: settings that the server or the lock does not support are rejected, and the error names the key.
 func TestParams(t *testing.T) {
 	for _, c := range []struct {
 		set  func(*Params)
@@ -51,7 +51,7 @@ func TestParams(t *testing.T) {
 	}
 }
 
-// TestSettings holds the server's settings to the parameters.
+// TestSettings compares the server's settings with the parameters.
 func TestSettings(t *testing.T) {
 	p := defaults()
 	p.SynchronousCommit, p.TCPTimeout = "off", 3*time.Second
@@ -92,7 +92,7 @@ func TestClassify(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
 		sent time.Time
-		want error // nil: nobody knows
+		want error // nil: the outcome is unknown
 	}{
 		"cancelled":                   {answer("ERROR", codeQueryCancelled), now, lock.ErrRefused},
 		"would have to wait":          {answer("ERROR", codeLockNotAvailable), now, lock.ErrRefused},
@@ -111,7 +111,8 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// TestWhoGaveUpAStatement: a statement that the server gave up by itself, as by a lock_timeout, is an error; nobody was said to have the lock.
+// TestWhoGaveUpAStatement: a statement that the server ended by itself, for example after its lock_timeout, is an
+// error. It does not mean that the lock is held.
 func TestWhoGaveUpAStatement(t *testing.T) {
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
@@ -133,7 +134,7 @@ func TestWhoGaveUpAStatement(t *testing.T) {
 	}
 }
 
-// server speaks as much of the protocol as a session needs: it lets everybody in, and leaves statements to answer.
+// server speaks as much of the protocol as a session needs: it accepts every login, and leaves statements to answer.
 func server(t *testing.T, answer func(net.Conn)) string {
 	t.Helper()
 	return conformance.Listen(t, func(c net.Conn) { greet(c, answer) })
@@ -145,7 +146,7 @@ func greet(c net.Conn, answer func(net.Conn)) {
 	if m, err := b.ReceiveStartupMessage(); err != nil {
 		return
 	} else if _, ok := m.(*pgproto3.StartupMessage); !ok {
-		return // a cancel request: the other side waits for the end only
+		return // a cancel request: the other side only waits for the end
 	}
 	b.Send(&pgproto3.AuthenticationOk{})
 	b.Send(&pgproto3.BackendKeyData{ProcessID: 1, SecretKey: []byte{0, 0, 0, 1}})
@@ -180,7 +181,7 @@ func userOf(t *testing.T, address, lockName string) lock.Locker {
 	return u
 }
 
-// TestSilenceIsUnknown has a server that takes the request and says nothing, or hangs up.
+// TestSilenceIsUnknown: the server takes the request and does not answer, or hangs up.
 func TestSilenceIsUnknown(t *testing.T) {
 	for name, hangsUp := range map[string]bool{"silent": false, "hangs up": true} {
 		for _, l := range []string{leaseName, advisoryName, rowName} {
@@ -203,7 +204,7 @@ func TestSilenceIsUnknown(t *testing.T) {
 	}
 }
 
-// TestRefusedIsCertain has the server vanish: no request can have reached it.
+// TestRefusedIsCertain: the server is gone, so no request can have reached it.
 func TestRefusedIsCertain(t *testing.T) {
 	for _, l := range []string{leaseName, advisoryName, rowName} {
 		t.Run(l, func(t *testing.T) {
@@ -212,7 +213,7 @@ func TestRefusedIsCertain(t *testing.T) {
 			switch x := u.(type) {
 			case *leaser:
 				x.session.close()
-				x.conn.address = "127.0.0.1:1" // nobody listens
+				x.conn.address = "127.0.0.1:1" // no listener
 			case *sessionHolder:
 				x.sessions[0].close()
 				x.conn.address = "127.0.0.1:1"
@@ -224,7 +225,7 @@ func TestRefusedIsCertain(t *testing.T) {
 	}
 }
 
-// TestLossIsTold has the server close a session between two statements.
+// TestLossIsTold: the server closes a session between two statements.
 func TestLossIsTold(t *testing.T) {
 	hangUp := make(chan struct{})
 	l, err := net.Listen("tcp4", "127.0.0.1:0")

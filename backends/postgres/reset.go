@@ -16,7 +16,7 @@ var _ topology.Resetter = (*service)(nil)
 // resetPatience is how long the sessions of former clients may take to end.
 const resetPatience = 3 * time.Second
 
-// remains counts what must be gone, each in one row of a name and a number.
+// remains counts what must be gone, as rows of a name and a number.
 const remains = `
 	SELECT 'sessions of lock users', count(*) FROM pg_stat_activity WHERE usename = '` + clientRole + `'
 	UNION ALL SELECT 'advisory locks', count(*) FROM pg_locks WHERE locktype = 'advisory'
@@ -36,7 +36,7 @@ func (s *service) Reset(ctx context.Context) ([]string, error) {
 		if err != nil {
 			return fmt.Errorf("end the sessions of lock users: %w", err)
 		}
-		// Behind a transaction that is about to end it waits for that.
+		// It waits for transactions that are about to end.
 		if _, err := c.Exec(ctx, `TRUNCATE lockquake_lease, lockquake_row, lockquake_ready`); err != nil {
 			return fmt.Errorf("empty the tables of the locks: %w", err)
 		}
@@ -53,7 +53,7 @@ func (s *service) Reset(ctx context.Context) ([]string, error) {
 		"no advisory lock, no prepared transaction and no table of others is there", s.member.name, ended)}, nil
 }
 
-// nothingLeft is an error while anything remains.
+// nothingLeft returns an error while anything remains.
 func nothingLeft(ctx context.Context, c *pgx.Conn) error {
 	rows, err := c.Query(ctx, remains)
 	if err != nil {
@@ -71,7 +71,7 @@ func nothingLeft(ctx context.Context, c *pgx.Conn) error {
 	return errors.Join(append(left, err)...)
 }
 
-// Settings returns the server's settings as the supervisor's session has them, and who may log in.
+// Settings returns the server's settings in the supervisor's session, and the roles that may log in.
 func (s *service) Settings(ctx context.Context) (map[string]string, error) {
 	out := map[string]string{}
 	err := s.member.ask(ctx, func(ctx context.Context, c *pgx.Conn) error {

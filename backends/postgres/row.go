@@ -14,12 +14,12 @@ import (
 
 const rowName = "row"
 
-// row is SELECT ... FOR UPDATE on a row that stands for the lock, held by the transaction that is left open.
+// row is SELECT ... FOR UPDATE on a row that stands for the lock, held by an open transaction.
 //
-// The first user that finds no row makes it, in a transaction of its own. The lock is free again when the holder's
+// The first user that finds no row inserts it, in a separate transaction. The lock is free again when the holder's
 // transaction ends: by the release's COMMIT, or because the session ended. So a stopped client keeps it, as with the
-// advisory lock. There is no token either: what the transaction wrote into the row would be gone with the session. A
-// newcomer may pass the waiters in the moment between two holders, and a user who holds two locks needs two
+// advisory lock. There is no token either: anything that the transaction wrote into the row would be lost with the
+// session. In the moment between two holders a newcomer may pass the waiters. A user who holds two locks needs two
 // connections.
 func row() backends.Lock {
 	return backends.Lock{
@@ -60,7 +60,7 @@ func takeRow(ctx context.Context, c *pgx.Conn, name string, wait bool) (bool, er
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
 		case !wait && errors.As(err, &answer) &&
-			answer.Code == codeLockNotAvailable: // who waits has met the server's lock_timeout
+			answer.Code == codeLockNotAvailable: // the wait exceeded the server's lock_timeout
 			_, err = c.Exec(ctx, "ROLLBACK")
 			return false, err
 		default:
@@ -76,9 +76,9 @@ func takeRow(ctx context.Context, c *pgx.Conn, name string, wait bool) (bool, er
 	}
 }
 
-// giveRow ends the transaction. The comment tells whoever reads the server's log which lock it was.
+// giveRow ends the transaction. The comment names the lock in the server log.
 func giveRow(ctx context.Context, c *pgx.Conn, name string) (bool, error) {
 	tag, err := c.Exec(ctx, "COMMIT /* "+url.QueryEscape(name)+" */")
-	// A transaction that an error had ended before, and the lock with it, is answered with ROLLBACK.
+	// If an error had already ended the transaction, and with it the lock, the server answers ROLLBACK.
 	return tag.String() == "COMMIT", err
 }

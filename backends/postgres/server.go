@@ -8,19 +8,18 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// maxConnections is what the server takes; each user of a client has a connection of its own.
+// maxConnections is the server's limit; each user of a client has its own connection.
 const maxConnections = 500
 
-// start brings a server up in the directory $1 and becomes it, with the rest of the arguments. Its users have the
+// start starts a server in the directory $1 with the remaining arguments, and execs into it. Its users have the
 // password in the file $2; "": they need none.
 //
-// The server refuses to run as root: in a container it becomes the user postgres. The local provider starts it as
-// another user than root. A user of whom the machine has no name, which initdb wants, is called nobody in a user
-// namespace of its own. The namespace for System V shared memory takes the server's segment with it when the server is
-// killed, which nothing else would remove.
+// The server refuses to run as root: in a container it becomes the user postgres. The local provider starts it as a
+// user other than root. initdb wants a user name, so a user without one is called nobody, in its own user namespace.
+// An IPC namespace removes the server's System V shared memory segment when the server is killed; nothing else would.
 //
-// All processes of a server inherit descriptor 9. A killed one leaves children behind for a moment, still attached to
-// its data; the lock on the descriptor is free when the last of them is gone.
+// All processes of a server inherit descriptor 9. A killed server leaves children behind for a moment that are still
+// attached to its data. The lock on the descriptor is free once the last of them has ended.
 const start = `set -eu
 cd "$1"; secret=$2; shift 2
 umask 077
@@ -50,10 +49,10 @@ rm -f password
 exec $as postgres -D data "$@"
 `
 
-// secret is the text of the file with the password.
+// secret returns the content of the password file.
 func secret(password string) string { return password + "\n" }
 
-// command is the argv of a server that is reached at address.
+// command returns the argv of a server that is reached at address.
 func (p Params) command(place node.Place, address string) []string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -66,7 +65,7 @@ func (p Params) command(place node.Place, address string) []string {
 	return argv
 }
 
-// settings is what differs from the server's defaults.
+// settings returns the settings that differ from the server's defaults.
 func (p Params) settings(listen, port string) []string {
 	seconds := func(d time.Duration) string { return strconv.Itoa(max(1, int(d/time.Second))) }
 	return []string{
@@ -75,17 +74,17 @@ func (p Params) settings(listen, port string) []string {
 		"unix_socket_directories=",
 		"max_connections=" + strconv.Itoa(maxConnections),
 		"shared_buffers=32MB",
-		"dynamic_shared_memory_type=mmap", // in the data directory, not in a place that a killed server leaves full
+		"dynamic_shared_memory_type=mmap", // in the data directory, because a killed server would leave other places full
 		"synchronous_commit=" + p.SynchronousCommit,
 		"track_wal_io_timing=on", // see Syncs
-		// A client that was cut off: probed after half the time, given up when it is over.
+		// A client that was cut off is probed after half the time and dropped after all of it.
 		"tcp_keepalives_idle=" + seconds(p.TCPTimeout/2),
 		"tcp_keepalives_interval=" + seconds(p.TCPTimeout/8),
 		"tcp_user_timeout=" + strconv.FormatInt(p.TCPTimeout.Milliseconds(), 10),
-		// A session that waits for a lock reads nothing from its client: without this it would not see it die, and be
-		// granted the lock after its death, if only for the moment until it answers.
+		// A session that waits for a lock reads nothing from its client. Without this it would not notice the
+		// client's death, and would be granted the lock after it, if only until it answers.
 		"client_connection_check_interval=1s",
-		// An open transaction is how the row lock holds, however long.
+		// The row lock is held by an open transaction, however long.
 		"idle_in_transaction_session_timeout=0",
 		"log_checkpoints=off",
 		"timezone=UTC",

@@ -18,22 +18,22 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// superuser is who the supervisor logs in as.
+// superuser is the supervisor's role.
 const superuser = "lockquake"
 
-// member is one server as the supervisor sees it: one connection, which is made anew when it broke.
+// member is one server as the supervisor sees it: one connection, reopened when it breaks.
 type member struct {
 	name    string
 	dial    func(ctx context.Context) (net.Conn, error)
 	timeout time.Duration
-	// of tells whose server it is, when there are nodes.
+	// of returns how to reach the server, once there are nodes.
 	of func() target
 
 	mu   sync.Mutex
 	conn *pgx.Conn
 }
 
-// newMember makes one that may be asked for the names of its facts before there are nodes.
+// newMember returns a member. Before there are nodes it can only be asked for the names of its facts.
 func newMember(nodes []node.Handle, c topology.Common, p LockParams) *member {
 	return &member{
 		name: serverName, timeout: p.Timeout,
@@ -57,7 +57,7 @@ func newMember(nodes []node.Handle, c topology.Common, p LockParams) *member {
 	}
 }
 
-// ask runs statements on the supervisor's own connection, within the timeout.
+// ask runs statements on the supervisor's connection, within the timeout.
 func (m *member) ask(ctx context.Context, f func(ctx context.Context, c *pgx.Conn) error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -74,7 +74,7 @@ func (m *member) ask(ctx context.Context, f func(ctx context.Context, c *pgx.Con
 	return f(ctx, m.conn)
 }
 
-// connect makes a connection of the supervisor's.
+// connect opens a connection for the supervisor.
 func (m *member) connect(ctx context.Context) (*pgx.Conn, error) {
 	t := m.of()
 	t.dial = func(ctx context.Context, _, _ string) (net.Conn, error) { return m.dial(ctx) }
@@ -82,7 +82,7 @@ func (m *member) connect(ctx context.Context) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	// the node knows
+	// the node resolves the name
 	c.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
 	conn, err := pgx.ConnectConfig(ctx, c)
 	if err != nil {
@@ -91,7 +91,7 @@ func (m *member) connect(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// one asks for one text.
+// one returns the one text that a query yields.
 func (m *member) one(ctx context.Context, sql string, args ...any) (text string, err error) {
 	err = m.ask(ctx, func(ctx context.Context, c *pgx.Conn) error { return c.QueryRow(ctx, sql, args...).Scan(&text) })
 	return text, err
@@ -103,7 +103,7 @@ func (m *member) close() {
 	if m.conn != nil {
 		ctx, done := context.WithTimeout(context.Background(), grace)
 		defer done()
-		_ = m.conn.Close(ctx) // it is closed here either way
+		_ = m.conn.Close(ctx) // this side is closed in either case
 	}
 }
 
@@ -128,7 +128,8 @@ func newService(t setup, nodes []node.Handle) *service {
 	return s
 }
 
-// schema is what the locks need: made with the first write, because a server that lost its data has to have it again.
+// schema creates what the locks need. It runs with the first write, because a server that lost its data needs it
+// again.
 var schema = strings.Join([]string{
 	`SET client_min_messages = warning`,
 	readyTable,
@@ -141,7 +142,7 @@ var schema = strings.Join([]string{
 
 const readyTable = `CREATE TABLE IF NOT EXISTS lockquake_ready (one int PRIMARY KEY, at timestamptz)`
 
-// needed is what Ready makes: on servers of somebody else nothing but a schema and what is in it.
+// needed returns what Ready creates: on external servers only a schema and its contents.
 func (s *service) needed() string {
 	if s.common.Attached == nil {
 		return schema
@@ -152,7 +153,7 @@ func (s *service) needed() string {
 	}, ";\n")
 }
 
-// Ready makes what the locks need where it is missing, and writes.
+// Ready creates what the locks need and is missing, and writes.
 func (s *service) Ready(ctx context.Context) error {
 	return s.member.ask(ctx, func(ctx context.Context, c *pgx.Conn) error {
 		if _, err := c.Exec(ctx, s.needed()); err != nil {
@@ -167,7 +168,7 @@ func (s *service) Ready(ctx context.Context) error {
 	})
 }
 
-// Facts lists what can be asked. LOCK stands for the name of a lock.
+// Facts lists the facts. LOCK stands for the name of a lock.
 func (s *service) Facts() map[string]string {
 	return map[string]string{
 		chaos.FactServes:     "the server answers a statement",
@@ -212,13 +213,13 @@ func (s *service) Ask(ctx context.Context, node, fact string) (string, error) {
 	return v, nil
 }
 
-// settings are what Describe asks the server for.
+// settings are the settings that Describe asks for.
 var settings = []string{
 	"server_version", "synchronous_commit", "fsync", "max_connections", "tcp_user_timeout", "tcp_keepalives_idle",
 	"client_connection_check_interval", "idle_in_transaction_session_timeout",
 }
 
-// Describe returns the server's version and what decides about results.
+// Describe returns the server's version and the settings that affect results.
 func (s *service) Describe(ctx context.Context) map[string]string {
 	out := map[string]string{
 		"lock.timeout":     s.params.Timeout.String(),

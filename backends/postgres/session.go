@@ -17,23 +17,23 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// grace is how long a statement whose context is over may take to be cancelled, before its connection is given up.
+// grace is how long the cancel of a statement may take after its context ended; then its connection is closed.
 const grace = 500 * time.Millisecond
 
-// session is one connection to the server, which is what it calls a session. Between two statements somebody listens on
-// it, so that its end is seen at once. Its methods are called one at a time; where users share it, each waits for its
-// turn.
+// session is one connection to the server, which the server calls a session. Between two statements a goroutine reads
+// from it, so that its end is noticed at once. Its methods are called one at a time; if users share it, each waits
+// for its turn.
 type session struct {
-	turn   chan struct{} // has room for the user whose turn it is; nil where nobody shares it
+	turn   chan struct{} // full while a user has its turn; nil if the session is not shared
 	conn   *pgx.Conn
 	link   *link
-	stop   context.CancelFunc // of the listening
-	done   chan struct{}      // closed when it has stopped
-	broken chan struct{}      // closed when the connection was seen to be gone
-	holds  int                // grants that stand with this session
+	stop   context.CancelFunc // of listen
+	done   chan struct{}      // closed when listen has returned
+	broken chan struct{}      // closed when the connection is known to be gone
+	holds  int                // grants under this session
 }
 
-// target is where a session goes, and as whom.
+// target is the server, role and settings of a session.
 type target struct {
 	address  string
 	login    node.Login
@@ -44,7 +44,7 @@ type target struct {
 	timeout  time.Duration
 }
 
-// config makes a configuration in which one connect is one attempt, and one statement is sent once.
+// config returns a configuration with which one connect is one attempt, and one statement is sent once.
 func (t target) config(l *link) (*pgx.ConnConfig, error) {
 	host, port, err := net.SplitHostPort(t.address)
 	if err != nil {
@@ -76,7 +76,7 @@ func (t target) config(l *link) (*pgx.ConnConfig, error) {
 	return c, nil
 }
 
-// open connects. Its error is always certain: a session that is not there did nothing.
+// open connects. Its error is always certain: a session that does not exist did nothing.
 func open(ctx context.Context, t target) (*session, error) {
 	l := &link{}
 	c, err := t.config(l)
@@ -118,7 +118,7 @@ func (s *session) listen() {
 	}()
 }
 
-// lost tells whether the connection was seen to be gone.
+// lost reports whether the connection is known to be gone.
 func (s *session) lost() bool {
 	select {
 	case <-s.broken:
@@ -128,10 +128,10 @@ func (s *session) lost() bool {
 	}
 }
 
-// errGone says that a session was over before anything was asked of it.
+// errGone means that the session had ended before the request.
 var errGone = fmt.Errorf("%w: the connection is gone", lock.ErrNotSent)
 
-// do runs one or more statements and says what an error of theirs means.
+// do runs one or more statements and classifies their error.
 func (s *session) do(ctx context.Context, f func(ctx context.Context, c *pgx.Conn) error) error {
 	if s.turn != nil {
 		select {
@@ -156,7 +156,7 @@ func (s *session) do(ctx context.Context, f func(ctx context.Context, c *pgx.Con
 	return classify(err, s.link.sentAt())
 }
 
-// close ends the session, and with it all that the server keeps for it. Nobody waits for the server to notice.
+// close ends the session, and with it all that the server keeps for it. It does not wait for the server to notice.
 func (s *session) close() {
 	if s.turn != nil {
 		s.turn <- struct{}{}
@@ -175,14 +175,14 @@ func (s *session) close() {
 func (s *session) hangUp() {
 	ctx, done := context.WithTimeout(context.WithValue(context.Background(), listening{}, true), grace)
 	defer done()
-	_ = s.conn.Close(ctx) // either way it is closed here; the server sees it when it can
+	_ = s.conn.Close(ctx) // this side is closed in either case; the server notices when it can
 }
 
-// listening marks the context of whoever only listens: its end sets a deadline and sends no cancel request.
+// listening marks a context that only listens: its end sets a deadline and sends no cancel request.
 type listening struct{}
 
-// ending is what happens when the context of a statement is over: the server is asked to cancel it, and after the grace
-// the connection is given up. An answer that says "cancelled" is certain.
+// ending is what happens when a statement's context ends: the server is asked to cancel it, and after the grace the
+// connection is closed. An answer that says "cancelled" is certain.
 type ending struct {
 	conn    *pgconn.PgConn
 	cancel  *pgconn.CancelRequestContextWatcherHandler
@@ -192,7 +192,7 @@ type ending struct {
 // HandleCancel begins the ending.
 func (e *ending) HandleCancel(ctx context.Context) {
 	if e.listens = ctx.Value(listening{}) != nil; e.listens {
-		_ = e.conn.Conn().SetDeadline(time.Now()) // on a closed connection there is nothing to end
+		_ = e.conn.Conn().SetDeadline(time.Now()) // a closed connection has already ended
 		return
 	}
 	e.cancel.HandleCancel(ctx)
@@ -207,8 +207,8 @@ func (e *ending) HandleUnwatchAfterCancel() {
 	e.cancel.HandleUnwatchAfterCancel()
 }
 
-// link notes when the first byte of a request was handed to the connection: that is the send time, and proves that
-// something was sent. Where the library prepares a statement first, the preparation counts, so the time is never too
+// link notes when the first byte of a request was handed to the connection. That is the send time, and it proves that
+// something was sent. If the library first prepares a statement, the preparation counts, so the time is never too
 // late.
 type link struct {
 	mu   sync.Mutex
@@ -227,7 +227,7 @@ func (l *link) sentAt() time.Time {
 	return l.sent
 }
 
-// counted is a connection whose writes the link sees.
+// counted is a connection whose writes are noted in the link.
 type counted struct {
 	net.Conn
 	link *link
@@ -243,16 +243,16 @@ func (c *counted) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// The server's codes for a statement that gave up waiting.
+// The server's error codes for a statement that gave up waiting.
 const (
 	codeLockNotAvailable = "55P03"
 	codeQueryCancelled   = "57014"
 )
 
-// classify says what an error of a statement means. An error that the server answered, and that did not end the
-// session, rolled the statement back: certainly not done. A statement that was never sent is certainly not done
-// either; the link knows that. The library's own word for it, SafeToRetry, is also said of a connection that broke
-// while a reply was read. The outcome of any other error is unknown.
+// classify classifies an error of a statement. If the server answered with an error that did not end the session, it
+// rolled the statement back: certainly not done. A statement that was never sent, as the link knows, is certainly not
+// done either. The library's SafeToRetry is not used, because it also holds for a connection that broke while a reply
+// was read. The outcome of any other error is unknown.
 func classify(err error, sent time.Time) error {
 	var answer *pgconn.PgError
 	switch {
@@ -266,9 +266,9 @@ func classify(err error, sent time.Time) error {
 	return err
 }
 
-// withdrawn reports whether the server gave up a statement because its caller did: one that was to take a lock did not
-// get it. Where the server gave up by itself, as by its lock_timeout or statement_timeout, that is an error: nobody was
-// said to have the lock. For a statement that was to give a lock back this would be the wrong answer.
+// withdrawn reports whether the server ended a statement because its caller gave up: then a statement that was to
+// take a lock did not get it. If the server ended it by itself, as after its lock_timeout or statement_timeout, that
+// is an error and does not mean that the lock is held. Do not use it for a statement that gives a lock back.
 func withdrawn(ctx context.Context, err error) bool {
 	var answer *pgconn.PgError
 	return ctx.Err() != nil && errors.As(err, &answer) && answer.SeverityUnlocalized == "ERROR" &&

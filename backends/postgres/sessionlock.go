@@ -11,18 +11,18 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// recipe is a lock that stands as long as its session, told by what it says to the server. Each call is one request in
-// flight after the other on a connection that nobody else uses.
+// recipe defines a lock that lasts as long as its session, by the statements that it sends. Each call is a sequence
+// of requests, one at a time, on a connection that no one else uses.
 type recipe struct {
-	// take asks for the lock, and waits for it or not. got is false where the lock was certainly not granted.
+	// take asks for the lock, and waits for it if wait is true. got is false if the lock was certainly not granted.
 	take func(ctx context.Context, c *pgx.Conn, name string, wait bool) (got bool, err error)
-	// undo makes certain, after take was answered with an error, that the session does not have the lock.
+	// undo makes certain, after take got an error from the server, that the session does not have the lock.
 	undo func(ctx context.Context, c *pgx.Conn, name string) error
-	// give frees the lock. had is false where the session did not have it.
+	// give frees the lock. had is false if the session did not have it.
 	give func(ctx context.Context, c *pgx.Conn, name string) (had bool, err error)
 	// check asks the server whether the session has it.
 	check func(ctx context.Context, c *pgx.Conn, name string) (has bool, err error)
-	// alone says that a session carries one grant at a time; a user who holds two locks has two sessions.
+	// alone means that a session carries one grant at a time; a user who holds two locks has two sessions.
 	alone bool
 }
 
@@ -43,8 +43,8 @@ func (r recipe) dial(_ context.Context, a backends.Access) (backends.Connection,
 }
 
 // sessionHolder is one user of a lock that lasts as long as its session. The server promises no time, so its grants
-// name no end: their holder is entitled until the server ended the session, which the service's list of sessions
-// tells.
+// name no end. Their holder is entitled until the server ended the session, which the service's list of sessions
+// shows.
 type sessionHolder struct {
 	recipe
 	conn     *connection
@@ -125,8 +125,8 @@ func (l *sessionHolder) acquire(ctx context.Context, r lock.Request, wait bool) 
 	return g, nil
 }
 
-// withdraw makes certain that an acquire that was answered with an error left nothing behind: a cancel may come after
-// the grant and before the answer. Where even that goes wrong the session ends, and nobody knows.
+// withdraw makes certain that an acquire that got an error from the server left nothing behind: a cancel may come
+// after the grant and before the answer. If even that fails, the session is ended and the outcome is unknown.
 func (l *sessionHolder) withdraw(ctx context.Context, s *session, name string, err error) error {
 	if s.lost() {
 		return fmt.Errorf("wait for %s: %w", name, err)
@@ -147,7 +147,7 @@ func (l *sessionHolder) withdraw(ctx context.Context, s *session, name string, e
 	return fmt.Errorf("wait for %s: %w", name, err)
 }
 
-// Release gives the lock back. An error ends the session, and with it whatever is left.
+// Release gives the lock back. An error ends the session, and with it anything left.
 func (l *sessionHolder) Release(ctx context.Context, g lock.Grant) error {
 	lock.At(ctx, "before-unlock")
 	h, ok := l.held[g.ID]
@@ -200,8 +200,8 @@ func (l *sessionHolder) Check(ctx context.Context, g lock.Grant) error {
 	return nil
 }
 
-// Watch reports the end of the session as this side sees it: a closed connection. Of a server that is out of reach it
-// hears only after the TCP timeout.
+// Watch reports the end of the session as this side sees it: a closed connection. If the server is unreachable, that
+// takes the TCP timeout.
 func (l *sessionHolder) Watch(ctx context.Context, g lock.Grant) <-chan lock.Change {
 	h, ok := l.held[g.ID]
 	if !ok {
@@ -210,14 +210,14 @@ func (l *sessionHolder) Watch(ctx context.Context, g lock.Grant) <-chan lock.Cha
 	return backends.HeldGrant{Lost: h.session.broken, Over: h.over}.Watch(ctx, g.ValidUntil)
 }
 
-// Close ends the sessions, and with them whatever the user held.
+// Close ends the sessions, and with them everything that the user holds.
 func (l *sessionHolder) Close() error {
 	for id, h := range l.held {
 		delete(l.held, id)
 		close(h.over)
 	}
 	for _, s := range l.sessions {
-		if s.turn == nil { // one that is shared ends with the connection
+		if s.turn == nil { // a shared one ends with the connection
 			s.close()
 		}
 	}

@@ -71,7 +71,7 @@ func stands(t *testing.T, lister topology.SessionLister, u history.User) bool {
 	return false
 }
 
-// TestVanishedHolder closes a holder's connection without a word, as the kernel does for a killed process.
+// TestVanishedHolder closes a holder's connection without a message, as the kernel does for a killed process.
 func TestVanishedHolder(t *testing.T) {
 	r := serve(t, advisoryName)
 	for _, name := range []string{advisoryName, rowName} {
@@ -90,9 +90,9 @@ func TestVanishedHolder(t *testing.T) {
 	}
 }
 
-// TestCancelledWait cancels waits around the moment of the release, later after a wait that was cancelled in time and
-// sooner after one that was granted: so it finds that moment on any machine. Whatever a wait then says is so: a grant
-// is a grant, and after "certainly not" the lock is free.
+// TestCancelledWait cancels waits around the moment of the release. After a wait that was cancelled in time the next
+// cancel comes later; after one that was granted, sooner. So it finds that moment on any machine. The wait's answer
+// must be true: a grant is a grant, and after "certainly not" the lock is free.
 func TestCancelledWait(t *testing.T) {
 	r := serve(t, advisoryName)
 	for _, name := range []string{advisoryName, rowName} {
@@ -123,7 +123,7 @@ func TestCancelledWait(t *testing.T) {
 			switch got := <-done; {
 			case got.err == nil:
 				granted++
-				after = after * 9 / 10 // small steps this way: a wait that is cancelled takes the longest
+				after = after * 9 / 10 // small steps in this direction: a cancelled wait takes the longest
 				if err := second.Release(t.Context(), got.grant); err != nil {
 					t.Fatalf("%s: release of a grant that a cancel met: %v", name, err)
 				}

@@ -2,8 +2,8 @@ package postgres
 
 import "github.com/lockquake/lockquake/internal/node"
 
-// Store describes a PostgreSQL server that is not a lock service but what a lock protects, with this package's image
-// and settings: what it has answered is on disk.
+// Store returns a PostgreSQL server that is not a lock service but the resource that a lock protects, with this
+// package's image and settings: everything that it has acknowledged is on disk.
 func Store(name string) node.Spec {
 	return node.Spec{
 		Name: name, Role: node.Resource, Image: "postgres",

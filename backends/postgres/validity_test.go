@@ -19,8 +19,9 @@ import (
 // answerTime is how long the server takes over each statement.
 const answerTime = 20 * time.Millisecond
 
-// leases lets everybody in and answers the statements of the lease: with the token 7, and that one row was changed. Before each answer it
-// calls heard with the statement and its owner; where that returns a code, the answer is that error, and where it is "silent", none.
+// leases accepts every login and answers the lease's statements with token 7 and one changed row. Before each answer
+// it calls heard with the statement and its owner. If that returns a code, the answer is that error; if it returns
+// "silent", there is no answer.
 func leases(t *testing.T, heard func(sql, owner string) (code string)) string {
 	t.Helper()
 	return conformance.Listen(t, func(c net.Conn) { answerLeases(c, heard) })
@@ -31,7 +32,7 @@ func answerLeases(c net.Conn, heard func(sql, owner string) (code string)) {
 	if m, err := b.ReceiveStartupMessage(); err != nil {
 		return
 	} else if _, ok := m.(*pgproto3.StartupMessage); !ok {
-		return // a cancel request: the other side waits for the end only
+		return // a cancel request: the other side only waits for the end
 	}
 	b.Send(&pgproto3.AuthenticationOk{})
 	b.Send(&pgproto3.BackendKeyData{ProcessID: 1, SecretKey: []byte{0, 0, 0, 1}})
@@ -81,7 +82,7 @@ func answerLeases(c net.Conn, heard func(sql, owner string) (code string)) {
 	}
 }
 
-// TestLeaseCountsFromTheStatement has the server take its time, over the grant and over the renewal.
+// TestLeaseCountsFromTheStatement delays the server's answers to the grant and to the renewal.
 func TestLeaseCountsFromTheStatement(t *testing.T) {
 	u := userOf(t, leases(t, func(string, string) string { time.Sleep(answerTime); return "" }), leaseName)
 	judge := func(what string, g lock.Grant, before time.Time, err error) {
@@ -105,8 +106,8 @@ func TestLeaseCountsFromTheStatement(t *testing.T) {
 	judge("the renewal", g, before, err)
 }
 
-// TestDoubtfulLeaseIsGivenBack has the server say nothing to an acquire, and cancel a release: it may have the row for the user, and nobody
-// else would get it for a whole TTL. The user's next attempt gives it back.
+// TestDoubtfulLeaseIsGivenBack: the server does not answer an acquire, and cancels a release. It may then have the
+// row for the user, and other users would wait for a whole TTL. The user's next attempt gives it back.
 func TestDoubtfulLeaseIsGivenBack(t *testing.T) {
 	type statement struct{ sql, owner string }
 	said, answers := make(chan statement, 16), make(chan string, 16)
