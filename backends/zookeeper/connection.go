@@ -13,8 +13,8 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// connection is one client process. Each of its users has a session, and so a TCP connection, of its own, unless they
-// are to share one: what goes wrong for one user ends no other's grants.
+// connection is one client process. Each of its users has its own session, and so its own TCP connection, unless they
+// are to share one. So trouble with one user's session ends no other user's grants.
 type connection struct {
 	access backends.Access
 	params LockParams
@@ -22,10 +22,10 @@ type connection struct {
 	events atomic.Int64
 
 	sharing sync.Mutex
-	shared  *session // of all users, where they share one
+	shared  *session // of all users, if they share one
 }
 
-// dialer returns what connects a client process to one of this package's locks.
+// dialer returns the Dial of one of this package's locks.
 func dialer(wrap func(user) lock.Locker) func(context.Context, backends.Access) (backends.Connection, error) {
 	return func(_ context.Context, a backends.Access) (backends.Connection, error) {
 		p, err := lockParams(a.Params)
@@ -48,10 +48,10 @@ func (c *connection) Locker(ctx context.Context, _ int) (lock.Locker, error) {
 	return c.wrap(u), nil
 }
 
-// Notifications counts what watches have told the users of this process: how often somebody was woken.
+// Notifications returns how many watch events the users of this process received: how often they were woken.
 func (c *connection) Notifications() int64 { return c.events.Load() }
 
-// next returns a session for a user that has none: one of its own, or the one that all users of the process share.
+// next returns a session for a user that has none: its own, or the one that all users of the process share.
 func (c *connection) next(ctx context.Context) (*session, error) {
 	if !c.params.SharedSession {
 		return open(ctx, c.setting())
@@ -66,7 +66,7 @@ func (c *connection) next(ctx context.Context) (*session, error) {
 	return s, err
 }
 
-// Close ends the session that users shared; one of a user's own is its own to close.
+// Close ends the shared session; users close their own.
 func (c *connection) Close() error {
 	if c.shared == nil || c.shared.reason() != nil {
 		return nil
@@ -74,7 +74,7 @@ func (c *connection) Close() error {
 	return c.shared.leave()
 }
 
-// keys is where the locks are kept.
+// keys returns where the locks are kept.
 func (c *connection) keys() keyspace { return keyspace(c.access.Prefix) }
 
 func (c *connection) setting() setting {
@@ -96,9 +96,9 @@ func (c *connection) setting() setting {
 	}
 }
 
-// ask makes one request of the library, which knows no context, and returns when it was answered, when ctx or its own
-// deadline ended, or when the session is over. After the latter two the request may still be in the library's queue: it
-// is done by nobody only once the session has ended.
+// ask makes one request through the library, which knows no context. It returns when the request is answered, when
+// ctx or its own deadline ends, or when the session is over. After a deadline the request may still be in the
+// library's queue. Only the session's end makes certain that it will not be carried out.
 func ask[T any](ctx context.Context, s *session, request func(*zk.Conn) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.set.timeout)
 	defer cancel()

@@ -10,8 +10,8 @@ import (
 
 var _ topology.ContentCounter = (*service)(nil)
 
-// Contents counts nodes and sessions through a server that answers. A node that all locks share, and one for each lock,
-// stay by design.
+// Contents counts nodes and sessions, asking one server that answers. One node for all locks, and one for each lock,
+// remain by design.
 func (s *service) Contents(ctx context.Context) (map[string]topology.Content, error) {
 	err := errors.New("there are no servers")
 	for _, m := range s.members {

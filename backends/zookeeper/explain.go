@@ -10,14 +10,14 @@ import (
 
 var _ topology.Explainer = setup{}
 
-// explaining are what the word conf tells of how long sessions last, and how long a server may be cut off from its
-// leader.
+// explaining are the values of the conf command that say how long sessions last, and how long a server may be cut off
+// from its leader.
 var explaining = map[string]bool{
 	"tickTime": true, "minSessionTimeout": true, "maxSessionTimeout": true,
 	"initLimit": true, "syncLimit": true,
 }
 
-// Explain asks the servers that allow the word conf.
+// Explain asks the servers that allow the conf command.
 func (t setup) Explain(ctx context.Context, servers []node.Handle) []topology.Setting {
 	ctx, done := context.WithTimeout(ctx, t.params.Timeout)
 	defer done()

@@ -12,16 +12,16 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// fake is a server of which a test decides what it answers.
+// fake is a server whose answers a test chooses.
 type fake struct {
 	listener net.Listener
 
 	mu       sync.Mutex
 	length   time.Duration                          // of the sessions it grants
-	expired  bool                                   // it knows no session any more
+	expired  bool                                   // it no longer knows any session
 	answer   func(op int32) (code int32, v verdict) // nil: every request succeeds
-	asked    []int32                                // operations, in order, pings left out
-	connects []int64                                // the sessions that were asked for
+	asked    []int32                                // operations in order, without pings
+	connects []int64                                // requested sessions
 	conns    []net.Conn
 }
 
@@ -40,7 +40,7 @@ func newFake(t *testing.T) *fake {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fake{listener: l, length: 10 * time.Second} // no machine stalls for as long
+	f := &fake{listener: l, length: 10 * time.Second} // no machine stalls that long
 	t.Cleanup(f.hangUp)
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {

@@ -13,8 +13,8 @@ import (
 
 var _ topology.Guest = (*service)(nil)
 
-// checkGuest refuses to guess at an ensemble of somebody else's: for how long a server may answer pings without its
-// leader decides about every validity, and no server tells it to a client.
+// checkGuest requires the timing settings of an external ensemble instead of guessing them. Every validity depends on
+// how long a server may answer pings without its leader, and no server tells a client that.
 func checkGuest(c topology.Common, p Params) error {
 	if c.Attached == nil {
 		return nil
@@ -31,8 +31,8 @@ func checkGuest(c topology.Common, p Params) error {
 	return nil
 }
 
-// Vacant opens a session at every server and looks for nodes below the path. It notes which nodes of the path are not
-// there.
+// Vacant opens a session at every server and looks for nodes below the path. It notes which nodes of the path are
+// missing.
 func (s *service) Vacant(ctx context.Context) (string, error) {
 	under := strings.TrimSuffix(s.common.Attached.Under, "/")
 	for i, m := range s.members {
@@ -65,7 +65,7 @@ func (s *service) Vacant(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// Remove removes the run's nodes, and those above them that it made.
+// Remove removes the run's nodes, and those above them that it created.
 func (s *service) Remove(ctx context.Context, _ []string) (said string, err error) {
 	for _, m := range s.members {
 		removed := 0
@@ -80,7 +80,7 @@ func (s *service) Remove(ctx context.Context, _ []string) (said string, err erro
 					removed++
 				case errors.Is(err, zk.ErrNoNode):
 				case errors.Is(err, zk.ErrNotEmpty):
-					return nil // somebody else began to use it
+					return nil // another user has begun to use it
 				default:
 					return fmt.Errorf("delete %s: %w", path, err)
 				}

@@ -8,7 +8,7 @@ import (
 	"github.com/lockquake/lockquake/backends/topology"
 )
 
-// TestNodesAreBelowThePrefix: every node that the package makes in somebody else's ensemble is below the path.
+// TestNodesAreBelowThePrefix: every node that the package creates in an external ensemble is below the path.
 func TestNodesAreBelowThePrefix(t *testing.T) {
 	k := keyspace("/bench/r1/")
 	if root := k.root(); root != "/bench/r1" {
@@ -21,7 +21,7 @@ func TestNodesAreBelowThePrefix(t *testing.T) {
 	}
 }
 
-// TestPrefixes that are no path of one's own are refused.
+// TestPrefixes: a prefix that is not a path of the run's own is rejected.
 func TestPrefixes(t *testing.T) {
 	p := Params{TickTime: 2 * time.Second, SyncLimit: 5}
 	for under, ok := range map[string]bool{"/bench/": true, "/a/b/": true, "/bench": false, "bench/": false, "//": false, "/zookeeper/x/": false, "/a//b/": false} {

@@ -10,10 +10,10 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// herd is what the recipe of ZooKeeper's documentation warns of ("the herd effect"). The queue is the same, but
-// every waiter watches all of it. Each release, each new contender and each one that gives up wakes every waiter,
-// and all but one look and wait again. It excludes as well as the recipe does. Only the cost differs, which the
-// servers count (zookeeper.notifications in env.json), and each client process for itself.
+// herd is what the recipe of ZooKeeper's documentation warns of ("the herd effect"). The queue is the same, but every
+// waiter watches all of it. So each release, each new contender and each one that gives up wakes every waiter, and
+// all but one look and wait again. It excludes as well as the recipe does. Only the cost differs: the servers count
+// it (zookeeper.notifications in env.json), and so does each client process for itself.
 func herd() backends.Lock {
 	return backends.Lock{
 		Name:     "herd",

@@ -10,8 +10,8 @@ import (
 
 var _ topology.Identified = setup{}
 
-// Identify opens sessions through each endpoint. It may be another server each time: servers agree among themselves on
-// who has a lock.
+// Identify opens sessions through each endpoint. The server may differ each time: servers agree among themselves on
+// the holder of a lock.
 func (t setup) Identify(ctx context.Context, endpoints []node.Handle) ([]topology.Met, error) {
 	var out []topology.Met
 	for _, m := range t.members(endpoints) {
@@ -24,7 +24,8 @@ func (t setup) Identify(ctx context.Context, endpoints []node.Handle) ([]topolog
 	return out, nil
 }
 
-// serverID is the server's number in the ensemble, which is the first byte of the ids of the sessions that it opens.
+// serverID returns the server's number in the ensemble, which is the first byte of the ids of the sessions that it
+// opens.
 func (m member) serverID(ctx context.Context) (id string, err error) {
 	err = m.visit(ctx, func(s *session) error {
 		id = strconv.Itoa(int(uint64(s.terms().session) >> 56))

@@ -17,7 +17,7 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// start brings an ensemble of three up, which all tests share; sessions are as long as the test wants them.
+// start starts an ensemble of three that all tests share; sessions last ttl.
 func start(t *testing.T, ttl time.Duration) servers.Running {
 	t.Helper()
 	r := servers.Shared(t, servers.Options{Backend: Backend(), Lock: "sequential", TTL: 2 * time.Second, Run: "confzk"})
@@ -46,7 +46,7 @@ func usersOf(t *testing.T, a backends.Access, name string, n int) []lock.Locker 
 	return users
 }
 
-// served is what a server tells of its monotonic clock.
+// served returns a server's monotonic clock.
 func served(ctx context.Context, t *testing.T, s topology.Service, node string) (d time.Duration, since string) {
 	t.Helper()
 	ns, since, _ := strings.Cut(servers.Ask(t, s, node, "monotonic"), " ")
@@ -81,7 +81,7 @@ func TestFacts(t *testing.T) {
 		if v, since := served(ctx, t, r.Service, n.Name()); v <= 0 || v > time.Hour || !strings.HasPrefix(since, "since its election ") {
 			t.Errorf("monotonic clock of %s: %v %s", n.Name(), v, since)
 		}
-		// The first election is the first epoch, unless a slow machine holds another one.
+		// The first election is the first epoch, unless a slow machine caused another one.
 		epoch := servers.Ask(t, r.Service, n.Name(), "epoch")
 		number, err := strconv.ParseInt(epoch, 10, 64)
 		if err != nil || number < 1 || epoch != servers.Ask(t, r.Service, "zookeeper-1", "epoch") {
@@ -147,7 +147,8 @@ func factsOfLock(t *testing.T, r servers.Running, name string) {
 	}
 }
 
-// TestHerdIsWoken has eight users pass one lock on: in the queue a release wakes one of them, in the herd all that wait.
+// TestHerdIsWoken has eight users pass one lock on: a release wakes one of them in the queue, and all waiters in the
+// herd.
 func TestHerdIsWoken(t *testing.T) {
 	r := start(t, 10*time.Second)
 	const n = 8
@@ -155,7 +156,7 @@ func TestHerdIsWoken(t *testing.T) {
 	for _, name := range []string{"sequential", "herd", "single", "zk-lock"} {
 		l, _ := Backend().Lock(name)
 		woken[name] = servers.Woken(t, r, l, n, func(waiting int) {
-			if name != "single" { // whose waiters have no node
+			if name != "single" { // single's waiters have no node
 				wait.Until(t, 30*time.Second, "all wait", func() bool {
 					return servers.Ask(t, r.Service, "zookeeper-1", "waiters:"+name) == strconv.Itoa(waiting)
 				})
@@ -173,7 +174,7 @@ func TestHerdIsWoken(t *testing.T) {
 	}
 }
 
-// TestConformance puts every lock to the suite, side by side, on a real ensemble of three.
+// TestConformance runs the suite on every lock, in parallel, on a real ensemble of three.
 func TestConformance(t *testing.T) {
 	r := start(t, 2*time.Second)
 	t.Run("suite", func(t *testing.T) {
@@ -181,8 +182,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestLeaderKilled kills the leader while a user holds the lock and another waits. Their sessions outlive it: the grant
-// stands, and the waiter gets its own.
+// TestLeaderKilled kills the leader while one user holds the lock and another waits. Their sessions outlive it: the
+// grant stays valid, and the waiter gets its own.
 func TestLeaderKilled(t *testing.T) {
 	const ttl = 10 * time.Second
 	r := start(t, ttl)
@@ -204,7 +205,7 @@ func TestLeaderKilled(t *testing.T) {
 	for _, n := range r.Cluster.Nodes {
 		_, before[n.Name()] = served(ctx, t, r.Service, n.Name())
 	}
-	killed := time.Now() // the others may elect before the death is seen here
+	killed := time.Now() // the others may elect before this process sees the death
 	if _, err := r.Cluster.Node(old).Signals.Kill(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +218,8 @@ func TestLeaderKilled(t *testing.T) {
 		return leader != "none" && leader != old
 	})
 	t.Logf("%s leads after %s", leader, time.Since(killed).Round(time.Millisecond))
-	// A server's account of its monotonic clock begins anew with the election, and says so: else the clock would seem to have moved.
+	// A server's monotonic clock starts anew with the election and must say so; otherwise the clock would seem to
+	// have jumped.
 	if d, since := served(ctx, t, r.Service, leader); d >= time.Since(killed) || since == before[leader] {
 		t.Errorf("%s has served for %v %s, %v after the leader was killed; before it was %s", leader, d, since, time.Since(killed), before[leader])
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// grace is how long the end of a session, or of a wait, may take before its caller stops waiting for it.
+// grace is how long a caller waits for the end of a session or of a wait.
 const grace = 500 * time.Millisecond
 
-// end gives the session up: nothing more is written for it, so that it cannot be kept alive, and in the background the
-// service is told to close it, which removes whatever hangs on it. If that does not succeed it expires.
+// end gives the session up. Nothing more is written for it, so it cannot be kept alive. In the background the service
+// is asked to close it, which removes everything under it. If that fails, it expires.
 func (s *session) end(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,12 +39,12 @@ func (s *session) endLocked(why error) {
 			s.farewellBehind(h)
 		}
 		<-s.made
-		s.conn.Close() // ends the library's goroutines; it has no connection to say anything over
+		s.conn.Close() // ends the library's goroutines; it has no connection for sending
 	}()
 }
 
-// leave closes the session over its own connection, and returns nil when the service has answered: whatever hung on the
-// session is gone. Else it goes on in the background as end does.
+// leave closes the session over its own connection. It returns nil once the service has answered: then everything
+// under the session is gone. Otherwise the close goes on in the background, as after end.
 func (s *session) leave() error {
 	s.mu.Lock()
 	if s.why != nil {
@@ -58,7 +58,7 @@ func (s *session) leave() error {
 	s.mu.Unlock()
 
 	done := make(chan struct{})
-	go func() { defer close(done); s.conn.Close() }() // sends the request to close, waits for the answer at most 1 s
+	go func() { defer close(done); s.conn.Close() }() // sends the close request and waits at most 1 s for the answer
 	t := time.NewTimer(grace)
 	defer t.Stop()
 	select {
@@ -78,8 +78,8 @@ func (s *session) leave() error {
 	return errors.New("the service did not confirm the end of the session")
 }
 
-// farewell closes the session over a connection of its own: the library cannot take up a session that it has let go. It
-// tries one server after the other until ctx ends, and returns true when the session is no more by the service's word.
+// farewell closes the session over a new connection, because the library cannot resume a session that it has let go.
+// It tries the servers in turn until ctx ends, and returns true once the service says that the session is over.
 func (s *session) farewell(ctx context.Context, h hello) bool {
 	for i := 0; ctx.Err() == nil; i++ {
 		if s.set.dismiss(ctx, s.set.servers[i%len(s.set.servers)], h) == nil {
@@ -100,7 +100,7 @@ func (s *session) farewellBehind(h hello) {
 	s.farewell(ctx, h)
 }
 
-// gone tells whether the service itself says that a session is over; it asks the service if need be.
+// gone reports whether the service itself says that a session is over; it asks the service if necessary.
 func (s *session) gone(ctx context.Context) bool {
 	s.mu.Lock()
 	h, done := s.hello, s.closed || errors.Is(s.why, errExpired)
@@ -108,7 +108,7 @@ func (s *session) gone(ctx context.Context) bool {
 	return done || s.farewell(ctx, h)
 }
 
-// dismiss takes the session up at one server and closes it.
+// dismiss resumes the session at one server and closes it.
 func (t setting) dismiss(ctx context.Context, server string, h hello) error {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
@@ -127,13 +127,13 @@ func (t setting) dismiss(ctx context.Context, server string, h hello) error {
 		return fmt.Errorf("take the session up: %w", err)
 	}
 	if again, err := parseHello(answer); err != nil || again.session == 0 {
-		return err // nil: the service knows no such session
+		return err // nil: the service does not know the session
 	}
 	_, err = exchange(c, closeRequest())
 	return err
 }
 
-// connectRequest asks for the session to be taken up: version, last zxid seen, timeout, session, password.
+// connectRequest returns the request that resumes the session: version, last zxid seen, timeout, session, password.
 func connectRequest(h hello) []byte {
 	b := binary.BigEndian.AppendUint32(nil, 0)
 	b = binary.BigEndian.AppendUint64(b, 0)
@@ -143,7 +143,7 @@ func connectRequest(h hello) []byte {
 	return append(b, h.password...)
 }
 
-// closeRequest is a head without a body.
+// closeRequest returns a header without a body.
 func closeRequest() []byte {
 	op := int32(opClose)
 	b := binary.BigEndian.AppendUint32(nil, 1)

@@ -6,5 +6,5 @@ import (
 	"github.com/lockquake/lockquake/backends/conformance"
 )
 
-// TestMain makes the test's own binary a second client process, or the tests.
+// TestMain turns the test binary into a second client process, or the tests.
 func TestMain(m *testing.M) { conformance.Main(m, Backend().Backend) }

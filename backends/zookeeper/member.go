@@ -22,7 +22,7 @@ import (
 type member struct {
 	name    string
 	address string
-	seat    string        // in the ensemble: where the other servers find it
+	seat    string        // where the other servers of the ensemble find it
 	ttl     time.Duration // of the harness's own sessions, which are closed after each question
 	timeout time.Duration
 	keys    keyspace
@@ -48,7 +48,7 @@ func (m member) word(ctx context.Context, word string) (string, error) {
 	return string(b), nil
 }
 
-// state is what srvr tells.
+// state is the answer to srvr.
 type state struct {
 	role    string
 	zxid    int64
@@ -61,7 +61,8 @@ var (
 	versionLine = regexp.MustCompile(`(?m)^Zookeeper version: ([0-9.]+)`)
 )
 
-// state asks for role, last transaction and version. A server without quorum answers that it does not serve: an error.
+// state asks for role, last transaction and version. A server without quorum answers that it does not serve, which is
+// an error.
 func (m member) state(ctx context.Context) (state, error) {
 	text, err := m.word(ctx, "srvr")
 	if err != nil {
@@ -79,7 +80,7 @@ func (m member) state(ctx context.Context) (state, error) {
 	return state{role: mode[1], zxid: n, version: version[1]}, nil
 }
 
-// metrics reads the numbers of mntr whose names are asked for, and adds them up.
+// metrics returns the sum of the named numbers of mntr.
 func (m member) metrics(ctx context.Context, names ...string) (sum int64, err error) {
 	numbers, err := m.monitored(ctx, names...)
 	for _, n := range numbers {
@@ -88,8 +89,8 @@ func (m member) metrics(ctx context.Context, names ...string) (sum int64, err er
 	return sum, err
 }
 
-// monitored reads the numbers of mntr whose names are asked for, all of one answer. A server without quorum does not
-// tell: an error.
+// monitored returns the named numbers of mntr, all from one answer. A server without quorum does not report them,
+// which is an error.
 func (m member) monitored(ctx context.Context, names ...string) (map[string]int64, error) {
 	text, err := m.word(ctx, "mntr")
 	if err != nil {
@@ -111,21 +112,21 @@ func (m member) monitored(ctx context.Context, names ...string) (map[string]int6
 	return out, nil
 }
 
-// notifications counts what the server's watches have told clients since it started.
+// notifications returns how many watch events the server has sent since it started.
 func (m member) notifications(ctx context.Context) (int64, error) {
 	return m.metrics(ctx, "zk_sum_node_created_watch_count", "zk_sum_node_deleted_watch_count",
 		"zk_sum_node_changed_watch_count", "zk_sum_node_children_watch_count")
 }
 
-// syncs tells how often, and for how long in all, the server had its log written to disk.
+// syncs returns how often the server synced its log to disk, and the total time of that.
 func (m member) syncs(ctx context.Context) (topology.Syncs, error) {
 	const times, sum = "zk_cnt_fsynctime", "zk_sum_fsynctime"
 	n, err := m.monitored(ctx, times, sum)
 	return topology.Syncs{N: n[times], Took: time.Duration(n[sum]) * time.Millisecond}, err
 }
 
-// monotonic tells for how long the server has been serving, in ns, and since which election of its process: each begins
-// the time anew, a server that comes back to the same leader counts as one too.
+// monotonic returns for how long the server has been serving, in ns, and since which election of its process. Each
+// election restarts the time. A return to the same leader counts as an election too.
 func (m member) monotonic(ctx context.Context) (string, error) {
 	const uptime, elections = "zk_uptime", "zk_looking_count"
 	n, err := m.monitored(ctx, uptime, elections)
@@ -135,7 +136,7 @@ func (m member) monotonic(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%d since its election %d", n[uptime]*int64(time.Millisecond), n[elections]), nil
 }
 
-// visit opens a session through this server alone for the time of a question.
+// visit opens a session through this server alone for one question.
 func (m member) visit(ctx context.Context, question func(*session) error) error {
 	s, err := open(ctx, setting{
 		servers: []string{m.address}, ask: m.ttl, timeout: m.timeout, login: m.login, once: true,
@@ -144,14 +145,14 @@ func (m member) visit(ctx context.Context, question func(*session) error) error 
 	if err != nil {
 		return fmt.Errorf("%s: %w", m.name, err)
 	}
-	defer func() { _ = s.leave() }() // it expires if that does not work
+	defer func() { _ = s.leave() }() // if that fails, it expires
 	if err := question(s); err != nil {
 		return fmt.Errorf("%s: %w", m.name, err)
 	}
 	return nil
 }
 
-// makeRoot makes the parent of all locks.
+// makeRoot creates the parent of all locks.
 func (m member) makeRoot(ctx context.Context, s *session) error {
 	if _, err := create(ctx, s, m.keys.root(), zk.FlagPersistent); err != nil && !errors.Is(err, zk.ErrNodeExists) {
 		return err
@@ -159,8 +160,8 @@ func (m member) makeRoot(ctx context.Context, s *session) error {
 	return nil
 }
 
-// clock opens a session, and reads by the word cons when the server says that the session's connection came to be: by
-// its own wall clock. (The ctime of a fresh node is the leader's, through whatever server it was made.)
+// clock opens a session and asks cons when the session's connection was made, by the server's own wall clock. (The
+// ctime of a fresh node is by the leader's clock, whichever server created it.)
 func (m member) clock(ctx context.Context) (string, error) {
 	var at time.Time
 	err := m.visit(ctx, func(s *session) error {
@@ -188,7 +189,7 @@ func established(text string, id int64) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("cons does not name session %#x", uint64(id))
 }
 
-// contenders returns the nodes of a lock in the order of the queue, as they are after all writes so far.
+// contenders returns the nodes of a lock in queue order, after all writes so far.
 func contenders(ctx context.Context, s *session, path string) ([]string, error) {
 	nodes, err := ask(ctx, s, func(c *zk.Conn) ([]string, error) {
 		if _, err := c.Sync(path); err != nil {
@@ -198,7 +199,7 @@ func contenders(ctx context.Context, s *session, path string) ([]string, error) 
 		return nodes, err
 	})
 	if errors.Is(err, zk.ErrNoNode) {
-		return nil, nil // nobody ever asked for the lock
+		return nil, nil // the lock was never asked for
 	}
 	for _, n := range nodes {
 		if n == holderNode {
@@ -247,7 +248,7 @@ var (
 	vmLine   = regexp.MustCompile(`(?m)^java\.vendor=(.*)$`)
 )
 
-// describe adds what this server tells of itself.
+// describe adds what this server reports about itself.
 func (m member) describe(ctx context.Context, out map[string]string) {
 	if st, err := m.state(ctx); err == nil {
 		out["zookeeper.version"] = st.version

@@ -10,7 +10,8 @@ import (
 	"github.com/lockquake/lockquake/backends/topology"
 )
 
-// TestSyncsAreRead answers mntr as a server does, as one that counts no syncs, and as one that does not serve.
+// TestSyncsAreRead uses three answers to mntr: a normal one, one without counts of syncs, and that of a server that
+// does not serve.
 func TestSyncsAreRead(t *testing.T) {
 	const head = "zk_version\t3.8.0\nzk_avg_fsynctime\t2.5\nzk_max_fsynctime\t9\n"
 	for text, want := range map[string]topology.Syncs{

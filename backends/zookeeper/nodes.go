@@ -13,7 +13,7 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// create makes a node, and its parents where they are missing.
+// create creates a node, and its parents if they are missing.
 func create(ctx context.Context, s *session, path string, flags int32) (string, error) {
 	for {
 		made, err := ask(ctx, s, func(c *zk.Conn) (string,
@@ -34,10 +34,10 @@ func create(ctx context.Context, s *session, path string, flags int32) (string, 
 	}
 }
 
-// contender begins the names of the nodes in a queue; the server adds so many digits.
+// contender begins the names of the nodes in a queue; the server appends a number of so many digits.
 const contender, digits = "lock-", 10
 
-// sequence returns the number in a contender's name; ok is false for other nodes. Libraries have other words before it,
+// sequence returns the number in a contender's name; ok is false for other nodes. Libraries put other text before it,
 // such as a GUID.
 func sequence(node string) (n int, ok bool) {
 	if len(node) < digits {
@@ -63,10 +63,10 @@ func queue(nodes []string) []string {
 	return out
 }
 
-// errGone says that a waiter's own node is not there any more.
+// errGone means that a waiter's own node no longer exists.
 var errGone = fmt.Errorf("%w: the waiter's own node is gone", lock.ErrLost)
 
-// ahead returns the contender just before one's own, "" for the first.
+// ahead returns the contender just before own, "" for the first.
 func ahead(nodes []string, own string) (string, error) {
 	sorted := queue(nodes)
 	i := slices.Index(sorted, own)
@@ -91,7 +91,7 @@ func woken(ctx context.Context, s *session, events <-chan zk.Event) error {
 	}
 }
 
-// check asks for the node of a grant, by a read that has seen all writes before it.
+// check looks for the node of a grant, with a read that has seen all writes before it.
 func (u *user) check(ctx context.Context, g lock.Grant) error {
 	h, ok := u.held[g.ID]
 	if !ok {

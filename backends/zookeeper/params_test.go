@@ -9,7 +9,7 @@ import (
 	"github.com/lockquake/lockquake/backends/topology"
 )
 
-// TestParams refuses what the servers cannot do, and names the key.
+// TestParams: settings that the servers do not support are rejected, and the error names the key.
 func TestParams(t *testing.T) {
 	for _, c := range []struct {
 		common topology.Common
@@ -43,7 +43,7 @@ func TestParams(t *testing.T) {
 	}
 }
 
-// TestLeastTTL holds the figure of the message to the check.
+// TestLeastTTL compares the figure in the error with the check.
 func TestLeastTTL(t *testing.T) {
 	for ticks := 1; ticks < 30; ticks++ {
 		p := defaults()
@@ -93,7 +93,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// TestQueue sorts contenders of both makers by their numbers.
+// TestQueue sorts contenders of both kinds of names by their numbers.
 func TestQueue(t *testing.T) {
 	nodes := []string{"lock-0000000010", "_c_0123456789abcdef0123456789abcdef-lock-0000000002", holderNode, "lock-0000000009", "lock-"}
 	want := []string{"_c_0123456789abcdef0123456789abcdef-lock-0000000002", "lock-0000000009", "lock-0000000010"}

@@ -2,7 +2,7 @@ package zookeeper
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // ZooKeeper's digests are made so
+	"crypto/sha1" //nolint:gosec // ZooKeeper's digests use it
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -20,23 +20,25 @@ import (
 
 var _ chaos.Promoter = (*service)(nil)
 
-// admin is who may change the ensemble: the servers take nobody else's reconfig. Lock users have no part in it.
+// admin is the login that may change the ensemble: the servers accept reconfig from no other. Lock users do not use
+// it.
 const admin = "super:lockquake"
 
-// adminDigest is the same as the servers are told it.
+// adminDigest returns admin in the form of the servers' configuration.
 func adminDigest() string {
 	sum := sha1.Sum([]byte(admin)) //nolint:gosec // it protects nothing
 	return "super:" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// configNode is where the ensemble keeps who belongs to it.
+// configNode is where the ensemble keeps its membership.
 const configNode = "/zookeeper/config"
 
 // Promotes is always possible: from version 3.5 on the servers know reconfig.
 func (s *service) Promotes() error { return nil }
 
-// Promote removes the leader from the ensemble (reconfig): ZooKeeper has no other way to have it step down in order.
-// Before it goes it names a successor, and follows it then without a vote. Settle takes it back into the ensemble.
+// Promote removes the leader from the ensemble (reconfig): ZooKeeper has no other way to make it step down
+// gracefully. Before it goes it names a successor, and then follows it without a vote. Settle takes it back into the
+// ensemble.
 func (s *service) Promote(ctx context.Context, node string) (chaos.Promotion, error) {
 	leader, number := leaderOf(ctx, s.members), 0
 	for i, m := range s.members {
@@ -52,14 +54,14 @@ func (s *service) Promote(ctx context.Context, node string) (chaos.Promotion, er
 		_, err := c.IncrementalReconfig(nil, []string{strconv.Itoa(number)}, -1)
 		return err
 	})
-	// It hangs up on everybody when it steps down, on whoever asked for it too.
+	// When it steps down it closes all connections, including the one that asked for it.
 	if err != nil && !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, errHungUp) {
 		return p, fmt.Errorf("%s: %w", p.How, err)
 	}
 	return p, nil
 }
 
-// Settle takes every server into the ensemble that a handover has left outside, and waits until all of them are in it.
+// Settle returns every server that a handover left outside to the ensemble, and waits until all of them are in it.
 func (s *service) Settle(ctx context.Context, _ chaos.Promotion) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
@@ -102,7 +104,7 @@ func (s *service) settle(ctx context.Context) error {
 	})
 }
 
-// reconfig opens a session through this server as somebody who may change the ensemble.
+// reconfig opens a session through this server that may change the ensemble.
 func (m member) reconfig(ctx context.Context, change func(*zk.Conn) error) error {
 	return m.visit(ctx, func(s *session) error {
 		_, err := ask(ctx, s, func(c *zk.Conn) (struct{}, error) {
@@ -115,7 +117,7 @@ func (m member) reconfig(ctx context.Context, change func(*zk.Conn) error) error
 	})
 }
 
-// ensembleSeat is a server's place in the ensemble: where the others find it, and where clients do.
+// ensembleSeat returns a server's addresses in the ensemble: for the other servers, and for clients.
 func ensembleSeat(address func(port string) string) string {
 	host, peer, _ := net.SplitHostPort(address(peerPort))
 	_, election, _ := net.SplitHostPort(address(electionPort))

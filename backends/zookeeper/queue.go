@@ -14,13 +14,13 @@ import (
 // queues are the locks that are queues of sequential nodes.
 var queues = []string{"sequential", "herd"}
 
-// points are what the lockers of this package's own recipes announce.
+// points are announced by the lockers of this package's own recipes.
 var points = []string{"before-create", "create-done", "lock-done", "before-delete", "delete-done"}
 
-// recipe is a locker by nodes of this package's own making.
+// recipe is a locker that creates its nodes itself.
 type recipe struct {
 	user
-	// take makes the grant. With try it answers lock.ErrContended instead of waiting.
+	// take returns the grant. With try it returns lock.ErrContended instead of waiting.
 	take func(ctx context.Context, u *user, r lock.Request, try bool) (lock.Grant, error)
 }
 
@@ -29,7 +29,7 @@ func (c *recipe) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error
 	return c.take(ctx, &c.user, r, false)
 }
 
-// TryAcquire makes one attempt. Who stands in a queue leaves it again unless it is the first.
+// TryAcquire makes one attempt. A user that is not the first in a queue leaves it again.
 func (c *recipe) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	return c.take(ctx, &c.user, r, true)
 }
@@ -46,11 +46,11 @@ func (c *recipe) Release(ctx context.Context, g lock.Grant) error {
 
 func deleteNode(ctx context.Context, h *held) error { return remove(ctx, h.session, h.path) }
 
-// Check asks for the node.
+// Check looks for the node.
 func (c *recipe) Check(ctx context.Context, g lock.Grant) error { return c.check(ctx, g) }
 
-// watcher has users stand in a queue of ephemeral sequential nodes; what a waiter watches is the difference between
-// queues. It returns nil when own is the first contender under path, else what tells when to look again.
+// watcher makes users queue with ephemeral sequential nodes. Queues differ in what a waiter watches. It returns nil
+// if own is the first contender under path, otherwise a channel that says when to look again.
 type watcher func(ctx context.Context, s *session, path, own string, try bool) (<-chan zk.Event, error)
 
 // take joins the queue.
@@ -71,7 +71,7 @@ func (q watcher) take(ctx context.Context, u *user, r lock.Request, try bool) (l
 	return u.grant(r, made, &held{path: path, session: s}), nil
 }
 
-// join makes a node at the end of the queue.
+// join creates a node at the end of the queue.
 func (u *user) join(ctx context.Context, s *session, name string) (path string, made creation, err error) {
 	s.creating.Lock()
 	defer s.creating.Unlock()
@@ -97,9 +97,9 @@ func (q watcher) wait(ctx context.Context, s *session, path string, try bool) er
 	}
 }
 
-// withdraw takes the node of a waiter out of the queue. That it is gone is certain when the service says so; else the
-// session is given up, and the node goes with it, at the latest when the session expires. So no waiter's node outlives
-// its waiter by more than that.
+// withdraw removes a waiter's node from the queue. It is certainly gone if the service says so. Otherwise the session
+// is given up, and the node goes with it, at the latest when the session expires. So no waiter's node outlives its
+// waiter by more than that.
 func withdraw(ctx context.Context, s *session, path string, why error) error {
 	if errors.Is(why, zk.ErrSessionExpired) || errors.Is(why, errExpired) {
 		s.end(errExpired)

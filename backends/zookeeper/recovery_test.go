@@ -8,7 +8,8 @@ import (
 	"github.com/lockquake/lockquake/backends"
 )
 
-// TestRecoveryIncludesTheLag: followers let go of a leader that does not answer after sync_limit ticks, and that lengthens the bound of every lock.
+// TestRecoveryIncludesTheLag: followers leave an unresponsive leader after sync_limit ticks, which lengthens the
+// bound of every lock.
 func TestRecoveryIncludesTheLag(t *testing.T) {
 	bound := func(l backends.Lock, change func(*Params)) time.Duration {
 		p := defaults()

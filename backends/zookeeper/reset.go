@@ -15,8 +15,8 @@ import (
 
 var _ topology.Resetter = (*service)(nil)
 
-// resetPatience is how long the sessions of clients that could not say goodbye are waited for, at least. A session that
-// lasts longer than most cannot be ended from outside.
+// resetPatience is the minimum wait for sessions of clients that ended without closing them. A session cannot be
+// ended from outside.
 const resetPatience = 3 * time.Second
 
 // Reset removes all nodes below the parent of all locks, and waits until the sessions of former clients are over.
@@ -39,7 +39,7 @@ func (s *service) Reset(ctx context.Context) ([]string, error) {
 			return nil, err
 		}
 	}
-	for _, m := range s.members { // when no session is ours any more
+	for _, m := range s.members { // now that no session is the harness's own
 		if err := topology.Until(ctx, max(resetPatience, s.ttl+time.Second), m.unused); err != nil {
 			return nil, err
 		}
@@ -50,7 +50,7 @@ func (s *service) Reset(ctx context.Context) ([]string, error) {
 	return evidence, nil
 }
 
-// removeBelow removes a node with all that is below it, and returns how many that were.
+// removeBelow removes a node with everything below it, and returns the number of nodes.
 func removeBelow(ctx context.Context, v *session, path string) (int, error) {
 	children, err := ask(ctx, v, func(c *zk.Conn) ([]string, error) {
 		if _, err := c.Sync(path); err != nil {
@@ -73,16 +73,16 @@ func removeBelow(ctx context.Context, v *session, path string) (int, error) {
 		}
 	}
 	_, err = ask(ctx, v, func(c *zk.Conn) (struct{}, error) { return struct{}{}, c.Delete(path, -1) })
-	if errors.Is(err, zk.ErrNoNode) { // its session was over in that moment
+	if errors.Is(err, zk.ErrNoNode) { // its session had just ended
 		return removed, nil
 	}
 	return removed + 1, err
 }
 
-// builtIn is the one node that every server makes for itself.
+// builtIn is the one node that every server creates itself.
 const builtIn = "zookeeper"
 
-// onlyOwn is an error where there is any node that the server did not make itself.
+// onlyOwn returns an error if there is any node that the server did not create itself.
 func onlyOwn(ctx context.Context, v *session) error {
 	children, err := ask(ctx, v, func(c *zk.Conn) ([]string, error) {
 		if _, err := c.Sync("/"); err != nil {
@@ -100,7 +100,7 @@ func onlyOwn(ctx context.Context, v *session) error {
 	return nil
 }
 
-// unused is an error while the server knows of any session, or of what hangs on one.
+// unused returns an error while the server knows of any session, or of anything under one.
 func (m member) unused(ctx context.Context) error {
 	for _, what := range []struct{ metric, text string }{
 		{"zk_global_sessions", "sessions"}, {"zk_ephemerals_count", "ephemeral nodes"}, {"zk_watch_count", "watches"},
@@ -116,8 +116,8 @@ func (m member) unused(ctx context.Context) error {
 	return nil
 }
 
-// notifications counts what all servers' watches have told clients since the servers started; ok is false where one
-// does not tell.
+// notifications returns how many watch events all servers have sent since they started; ok is false if one does not
+// report it.
 func (s *service) notifications(ctx context.Context) (sum int64, ok bool) {
 	for _, m := range s.members {
 		ctx, done := context.WithTimeout(ctx, s.params.Timeout)
@@ -131,7 +131,7 @@ func (s *service) notifications(ctx context.Context) (sum int64, ok bool) {
 	return sum, len(s.members) > 0
 }
 
-// Settings returns what the servers say of themselves that does not change while they run.
+// Settings returns what the servers report about themselves and must not change while they run.
 func (s *service) Settings(ctx context.Context) (map[string]string, error) {
 	out := map[string]string{}
 	for _, m := range s.members {
@@ -146,8 +146,8 @@ func (s *service) Settings(ctx context.Context) (map[string]string, error) {
 	return out, nil
 }
 
-// configured reads the answer to "conf", but what is no setting in it: the sizes of files grow with each write, and a
-// member names the address for clients behind its own once it has joined the others.
+// configured parses the answer to "conf" and leaves out what is not a setting. The sizes of files grow with each
+// write. A member adds its address for clients to its own line once it has joined the others.
 func configured(text string) map[string]string {
 	out := map[string]string{}
 	for line := range strings.Lines(text) {

@@ -12,12 +12,12 @@ import (
 )
 
 // sequential is the recipe of ZooKeeper's documentation ("ZooKeeper Recipes and Solutions", Locks). Each contender
-// has a node, ephemeral and numbered by the server. The lowest holds; each other one watches the node before its
-// own, so that a release wakes one waiter. It adds to the recipe:
-//   - it obeys a context, and each user has a session of its own
-//   - a request that is not answered ends the session instead of being sent again; so a node whose create was not
-//     answered goes with its session, and the recipe's GUID, by which it could be found again, is not needed
-//   - the transaction that made the node is the fencing token
+// has an ephemeral node, numbered by the server. The lowest holds the lock; each other one watches the node before
+// its own, so that a release wakes one waiter. It adds to the recipe:
+//   - it obeys a context, and each user has its own session
+//   - a request without an answer ends the session instead of being sent again; so a node whose create was not
+//     answered goes with its session, and the recipe's GUID, for finding it again, is not needed
+//   - the transaction that created the node is the fencing token
 func sequential() backends.Lock {
 	return backends.Lock{
 		Name:     "sequential",
@@ -30,8 +30,8 @@ func sequential() backends.Lock {
 	}
 }
 
-// watchAhead watches the contender just before one's own. It reads data instead of asking for existence: a watch on a
-// node that is gone would stay for ever.
+// watchAhead watches the contender just before own. It reads data instead of checking existence: a watch on a missing
+// node would stay for ever.
 func watchAhead(ctx context.Context, s *session, path, own string, try bool) (<-chan zk.Event, error) {
 	for {
 		nodes, err := ask(ctx, s, func(c *zk.Conn) ([]string, error) {

@@ -15,13 +15,13 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// The facts about one lock.
+// Prefixes of the facts about one lock.
 const (
 	holderFact  = history.FactHolder
 	waitersFact = "waiters:"
 )
 
-// service answers for the running ensemble. Each question has a connection of its own: the library would take up to a
+// service answers for the running ensemble. Each question has its own connection: the library would take up to a
 // second to find a server again that had been away.
 type service struct {
 	common  topology.Common
@@ -30,9 +30,9 @@ type service struct {
 	ttl     time.Duration
 	lock    string
 	members []member
-	// notified is what the servers' watches had told before the latest Reset.
+	// notified is the servers' count of watch events at the latest Reset.
 	notified int64
-	// made are the nodes above the root that were not there, the deepest first.
+	// made are the nodes above the root that did not exist, the deepest first.
 	made []string
 }
 
@@ -44,7 +44,7 @@ func (t setup) Service(nodes []node.Handle) topology.Service {
 	}
 }
 
-// members are the servers as the harness sees them.
+// members returns the servers as the harness sees them.
 func (t setup) members(nodes []node.Handle) []member {
 	var out []member
 	for _, n := range nodes {
@@ -64,7 +64,7 @@ func (t setup) members(nodes []node.Handle) []member {
 	return out
 }
 
-// Facts lists what can be asked. LOCK stands for the name of a lock.
+// Facts lists the facts. LOCK stands for the name of a lock.
 func (s *service) Facts() map[string]string {
 	return map[string]string{
 		chaos.FactServes:     "the server opens a session, which is a write through a quorum",
@@ -148,8 +148,8 @@ func statesOf(ctx context.Context, members []member) []state {
 	return out
 }
 
-// leaderOf names the leader. A paused one that comes back may call itself so beside its successor: the later epoch
-// counts.
+// leaderOf returns the name of the leader. A paused leader that comes back may claim to lead besides its successor:
+// the later epoch counts.
 func leaderOf(ctx context.Context, members []member) string {
 	name, latest := "none", int64(-1)
 	for i, st := range statesOf(ctx, members) {
@@ -160,7 +160,7 @@ func leaderOf(ctx context.Context, members []member) string {
 	return name
 }
 
-// Ready has one server call itself leader, all others follow, and each take a write through the quorum.
+// Ready checks that one server leads and all others follow, and that each takes a write through the quorum.
 func (s *service) Ready(ctx context.Context) error {
 	ctx, done := context.WithTimeout(ctx, s.params.Timeout)
 	defer done()
@@ -183,7 +183,7 @@ func (s *service) Ready(ctx context.Context) error {
 	return makeRoots(ctx, s.members)
 }
 
-// makeRoots has each server take a write through the quorum.
+// makeRoots makes a write through the quorum at each server.
 func makeRoots(ctx context.Context, members []member) error {
 	return chaos.AtAll(members, func(m member) error {
 		return m.visit(ctx,
@@ -191,7 +191,7 @@ func makeRoots(ctx context.Context, members []member) error {
 	})
 }
 
-// Describe returns the versions of server and JVM and what decides about results.
+// Describe returns the versions of server and JVM, and the settings that affect results.
 func (s *service) Describe(ctx context.Context) map[string]string {
 	out := map[string]string{
 		"zookeeper.servers":             strconv.Itoa(len(s.members)),
@@ -220,7 +220,7 @@ func (s *service) Describe(ctx context.Context) map[string]string {
 }
 
 // Requests counts the packets that each server has received from clients: requests, pings of sessions, and questions
-// such as this. What the servers send each other is not among them.
+// such as this one. Packets between servers do not count.
 func (s *service) Requests(ctx context.Context) map[string]int64 {
 	ctx, done := context.WithTimeout(ctx, s.params.Timeout)
 	defer done()
@@ -229,8 +229,8 @@ func (s *service) Requests(ctx context.Context) map[string]int64 {
 	})
 }
 
-// Syncs tells how long the servers waited for their logs to be on disk. A server counts the whole milliseconds of each
-// sync, so that this is too little by up to 1 ms a sync, and on a fast disk nothing.
+// Syncs returns how long the servers waited for their logs to be on disk. A server counts whole milliseconds per
+// sync, so this is too little by up to 1 ms per sync, and 0 on a fast disk.
 func (s *service) Syncs(ctx context.Context) map[string]topology.Syncs {
 	ctx, done := context.WithTimeout(ctx, s.params.Timeout)
 	defer done()
@@ -248,7 +248,7 @@ var waiting = map[string]string{
 	"zk-lock":    "none: each waiter watches the node before its own; the library asks again after a lost reply",
 }
 
-// Stored asks the servers, one of which answers by a read after all writes.
+// Stored asks the servers; the first that answers does so with a read after all writes.
 func (s *service) Stored(ctx context.Context, name string) (topology.Stored, error) {
 	return topology.StoredBy(ctx, s.members, func(ctx context.Context, m member) (string,
 		error,

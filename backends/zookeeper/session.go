@@ -26,25 +26,25 @@ var (
 	errHungUp  = errors.New("the server hung up")
 )
 
-// setting says how sessions are opened.
+// setting is how sessions are opened.
 type setting struct {
 	servers []string      // host:port
-	ask     time.Duration // the session timeout that is asked for
-	lag     time.Duration // how long a server may answer pings that the leader never hears of
+	ask     time.Duration // the requested session timeout
+	lag     time.Duration // how long a server may answer pings without its leader knowing of them
 	timeout time.Duration // of one request
-	login   node.Login    // of the TLS, dial knows
+	login   node.Login    // except for TLS, which dial knows
 	dial    func(ctx context.Context, address string) (net.Conn, error)
-	events  func() // told of each notification of a watch; nil: nobody
-	once    bool   // one connection or none: for questions, whose asker does not want to wait for another attempt
+	events  func() // called for each watch event; may be nil
+	once    bool   // one connection attempt only: for questions, whose asker does not want to wait for another one
 }
 
-// session is one session of the service. The library opens a new one by itself when the old one has expired, on the
-// same object. This type prevents that: it makes no connection once the session is over. So whatever the library
-// still has in its queue cannot be done in another session, and a grant cannot be mistaken for one of a later
+// session is one session of the service. When a session has expired, the library by itself opens a new one on the
+// same object. This type prevents that: it makes no connection once the session is over. So nothing that is still in
+// the library's queue can be carried out in another session, and a grant cannot be mistaken for one of a later
 // session.
 //
 // The session is over in one of three cases:
-//   - the service says so, which it can do only once the two can talk again
+//   - the service says so, which it can do only once the two can communicate again
 //   - nothing was answered for the session's length, counted from the send time of the last answered request
 //     (Curator's LOST)
 //   - it was given up
@@ -52,31 +52,31 @@ type setting struct {
 // A broken connection alone does not end it.
 type session struct {
 	set   setting
-	made  chan struct{} // closed when conn is there
-	ready chan struct{} // closed when the session is there
-	over  chan struct{} // closed when it is over
+	made  chan struct{} // closed when conn is set
+	ready chan struct{} // closed when the session is granted
+	over  chan struct{} // closed when the session is over
 	conn  *zk.Conn
 
 	dialed atomic.Bool
 
-	creating sync.Mutex // held from before a create to when it was read back: users may share a session
+	creating sync.Mutex // held from before a create until its result is read back: users may share a session
 	mu       sync.Mutex
 	hello    hello
-	renewed  time.Time     // send time of the latest request that was answered
+	renewed  time.Time     // send time of the latest answered request
 	changed  chan struct{} // closed and replaced at each renewal
 	link     *tap          // the latest connection
-	lost     int           // requests without answer on earlier connections
+	lost     int           // unanswered requests on earlier connections
 	create   creation      // the latest
-	why      error         // set when it is over
+	why      error         // set when the session is over
 	closed   bool          // the service answered the request to close it
 }
 
 // creation is a create request.
 type creation struct {
-	number   int // of this session's; 0: there was none
+	number   int // within this session; 0: there was none
 	xid      int32
 	sent     time.Time
-	zxid     int64 // of its transaction, once it was answered
+	zxid     int64 // of its transaction, once answered
 	code     int32 // the answer
 	answered bool
 }
@@ -106,7 +106,7 @@ func open(ctx context.Context, set setting) (*session, error) {
 	return nil, fmt.Errorf("no session: %w", s.reason())
 }
 
-// logIn tells the service who we are, where it asks. The library says so again on every later connection.
+// logIn logs in if the service requires it. The library repeats that on every later connection.
 func logIn(ctx context.Context, s *session) error {
 	if s.set.login.User == "" {
 		return nil
@@ -121,7 +121,7 @@ func logIn(ctx context.Context, s *session) error {
 	return nil
 }
 
-// silent drops what the library would print on standard error, where a client process keeps its own log.
+// silent discards what the library would print on standard error, where a client process keeps its own log.
 type silent struct{}
 
 func (silent) Printf(string, ...any) {}
@@ -156,7 +156,7 @@ func (s *session) dial(_, address string, timeout time.Duration) (net.Conn, erro
 		return nil, errors.Join(err, t.Close())
 	}
 	if old != nil {
-		_ = old.Close() // the library leaves it open when it was told that the session is no more
+		_ = old.Close() // the library leaves it open if the session was over
 		s.mu.Lock()
 		s.lost += old.losses()
 		s.mu.Unlock()
@@ -164,7 +164,7 @@ func (s *session) dial(_, address string, timeout time.Duration) (net.Conn, erro
 	return t, nil
 }
 
-// greeted is told what a connect request was answered.
+// greeted takes the answer to a connect request.
 func (s *session) greeted(sent time.Time, h hello) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,8 +181,8 @@ func (s *session) greeted(sent time.Time, h hello) {
 	}
 }
 
-// asked notes the create requests. Once the session was given up nothing is asked in it any more; while it is being
-// closed the library goes on until its own request to close it.
+// asked notes the create requests. Once the session was given up it allows no request. While the session is being
+// closed the library goes on until its own close request.
 func (s *session) asked(r request) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,7 +195,7 @@ func (s *session) asked(r request) bool {
 	return true
 }
 
-// answered takes every answer for a renewal: the server counts the session's time anew at each request.
+// answered takes every answer for a renewal: the server restarts the session's time at each request.
 func (s *session) answered(r request, zxid int64, code int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,7 +215,7 @@ func (s *session) answered(r request, zxid int64, code int32) {
 // garbled gives the session up.
 func (s *session) garbled() { s.end(errGarbled) }
 
-// notified counts what watches cause.
+// notified counts watch events.
 func (s *session) notified() {
 	if s.set.events != nil {
 		s.set.events()
@@ -231,7 +231,7 @@ func (s *session) renewLocked(sent time.Time) {
 	s.changed = make(chan struct{})
 }
 
-// lookAround gives the session up when it has been silent for its length.
+// lookAround gives the session up once it has been silent for its length.
 func (s *session) lookAround() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -245,10 +245,10 @@ func (s *session) lookAround() {
 	s.endLocked(errSilent)
 }
 
-// validity is that of a grant under the session, with a channel that is closed when it changes. It counts from the send
-// time of the last request that was answered. A follower answers pings by itself and tells the leader with its next
-// heartbeat; one that is cut off from the leader goes on to answer for sync_limit ticks: that much and a tick more is
-// taken off, beside the drift of clocks.
+// validity returns the validity of a grant under the session, and a channel that is closed when it changes. It counts
+// from the send time of the last answered request. A follower answers pings by itself and informs the leader with its
+// next heartbeat. One that is cut off from the leader goes on answering for sync_limit ticks. So that time and one
+// more tick is subtracted, besides the drift of clocks.
 func (s *session) validity() (lock.Validity, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -259,7 +259,7 @@ func (s *session) validity() (lock.Validity, <-chan struct{}) {
 	return lock.Until(s.renewed.Add(length - s.set.lag - backends.Drift(length))), s.changed
 }
 
-// usable tells whether a grant under the session could be believed in now.
+// usable reports whether a grant under the session could be believed in now.
 func (s *session) usable() bool {
 	if s.reason() != nil {
 		return false
@@ -268,14 +268,14 @@ func (s *session) usable() bool {
 	return v.Covers(time.Now())
 }
 
-// reason tells why the session is over; nil: it is not.
+// reason returns why the session is over; nil: it is not.
 func (s *session) reason() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.why
 }
 
-// terms are what the service granted: the session's number and its timeout.
+// terms returns what the service granted: the session's number and timeout.
 func (s *session) terms() hello {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -289,7 +289,7 @@ func (s *session) created() creation {
 	return s.create
 }
 
-// losses counts the requests that were written and never answered.
+// losses returns the number of requests that were written and never answered.
 func (s *session) losses() int {
 	s.mu.Lock()
 	n, link := s.lost, s.link

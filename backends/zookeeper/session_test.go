@@ -25,7 +25,7 @@ func mustAcquire(t *testing.T, u lock.Locker) lock.Grant {
 	return g
 }
 
-// TestGrantedTimeoutCounts has the server grant another length than was asked for.
+// TestGrantedTimeoutCounts: the server grants another length than was requested.
 func TestGrantedTimeoutCounts(t *testing.T) {
 	f := newFake(t)
 	f.set(func(f *fake) { f.length = 3 * time.Second })
@@ -42,8 +42,8 @@ func TestGrantedTimeoutCounts(t *testing.T) {
 	}
 }
 
-// TestExpiredSessionIsNotFollowed has the service forget the session. The library then asks for a new one on the same
-// object: no such request may reach the service.
+// TestExpiredSessionIsNotFollowed: the service has forgotten the session. The library then asks for a new one on the
+// same object; no such request may reach the service.
 func TestExpiredSessionIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
@@ -71,12 +71,12 @@ func TestExpiredSessionIsNotFollowed(t *testing.T) {
 	}
 }
 
-// TestSilence has the service answer nothing any more: the session is given up when its length has passed since the last
-// request that was answered, and closed when the service can be reached again.
+// TestSilence: the service stops answering. The session is given up once its length has passed since the last
+// answered request, and closed when the service is reachable again.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
-	f.set(func(f *fake) { f.length = time.Second }) // for which the test waits
+	f.set(func(f *fake) { f.length = time.Second }) // the test waits for it
 	u := userOf(t, f, "single")
 	g := mustAcquire(t, u)
 	last, _ := g.ValidUntil.Time()
@@ -102,8 +102,8 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// TestLostReply has the connection break between a request and its answer: nobody knows, and the session is closed over
-// another connection.
+// TestLostReply: the connection breaks between a request and its answer. The outcome is unknown, and the session is
+// closed over another connection.
 func TestLostReply(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -142,8 +142,8 @@ func TestLostReply(t *testing.T) {
 
 const opDelete = 2
 
-// TestNotSentIsCertain has nobody listen any more: the request stays in the library's queue, from which it must not be
-// sent later.
+// TestNotSentIsCertain: no server listens any more. The request stays in the library's queue and must not be sent
+// later.
 func TestNotSentIsCertain(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"sequential", "herd", "single", "zk-lock"} {
@@ -155,7 +155,7 @@ func TestNotSentIsCertain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The adapter reads along, and knows of the session before the library does.
+		// The adapter reads the connection, so it knows of the session before the library does.
 		wait.Until(t, time.Minute, "the library has its session", func() bool { return s.conn.State() == zk.StateHasSession })
 		if err := f.listener.Close(); err != nil {
 			t.Fatal(err)
@@ -173,7 +173,7 @@ func TestNotSentIsCertain(t *testing.T) {
 	}
 }
 
-// TestRefusedIsCertain has the server answer that it will not create the node.
+// TestRefusedIsCertain: the server answers that it will not create the node.
 func TestRefusedIsCertain(t *testing.T) {
 	const noAuth = -102
 	for _, name := range []string{"sequential", "single"} {
@@ -186,13 +186,14 @@ func TestRefusedIsCertain(t *testing.T) {
 	}
 }
 
-// TestSilenceIsNoRefusal: a waiter whose session ends because the service says nothing was refused by nobody, and has lost its place.
+// TestSilenceIsNoRefusal: if a waiter's session ends because the service is silent, the waiter was not refused; it
+// lost its place.
 func TestSilenceIsNoRefusal(t *testing.T) {
 	t.Parallel()
 	const nodeExists = -110
 	f := newFake(t)
 	f.set(func(f *fake) {
-		f.length = time.Second // for which the test waits
+		f.length = time.Second // the test waits for it
 		f.answer = func(op int32) (int32, verdict) {
 			if op == opCreate {
 				return nodeExists, reply
@@ -205,7 +206,7 @@ func TestSilenceIsNoRefusal(t *testing.T) {
 	}
 }
 
-// TestExpiredAnswer has the server say in an answer that the session is no more.
+// TestExpiredAnswer: the server says in an answer that the session is over.
 func TestExpiredAnswer(t *testing.T) {
 	f := newFake(t)
 	u := userOf(t, f, "sequential")

@@ -11,9 +11,9 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// single is one ephemeral node of a fixed name: who creates it holds the lock, the others watch it and try again when
-// it is gone. A release wakes all of them, and the quickest wins. A late release deletes nobody else's node, although
-// the name is the same: the service does nothing for a session that has expired.
+// single is one ephemeral node of a fixed name. The user who creates it holds the lock; the others watch it and try
+// again when it is gone. A release wakes all of them, and the quickest wins. A late release cannot delete another
+// user's node, although the name is the same: the service does nothing for an expired session.
 func single() backends.Lock {
 	o := offers()
 	o.Fair = false
@@ -31,7 +31,7 @@ func single() backends.Lock {
 // holderNode is the name of the one node.
 const holderNode = "holder"
 
-// alone creates the node, or waits for its end.
+// alone creates the node, or waits until it is gone.
 func alone(ctx context.Context, u *user, r lock.Request, try bool) (lock.Grant, error) {
 	path := u.conn.keys().parent(r.Lock) + "/" + holderNode
 	s, err := u.begin(ctx, r, "before-create")
@@ -54,7 +54,7 @@ func alone(ctx context.Context, u *user, r lock.Request, try bool) (lock.Grant, 
 			if ctx.Err() == nil { // the service said nothing about the lock
 				return lock.Grant{}, fmt.Errorf("%w before it was granted: %w", lock.ErrLost, err)
 			}
-			// The node is another's, and nothing of ours is under way: a read at most.
+			// The node is another user's, and this user has at most a read pending.
 			return lock.Grant{}, fmt.Errorf("%w; gave up waiting: %w", lock.ErrContended, err)
 		}
 	}

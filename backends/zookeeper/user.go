@@ -18,7 +18,7 @@ import (
 // keyspace is where locks are kept: below a prefix that begins and ends with "/", or "" for the package's own.
 type keyspace string
 
-// root is the parent of all locks.
+// root returns the parent of all locks.
 func (k keyspace) root() string {
 	if k == "" {
 		return "/lockquake"
@@ -26,10 +26,10 @@ func (k keyspace) root() string {
 	return strings.TrimSuffix(string(k), "/")
 }
 
-// parent is the node under which a lock is kept.
+// parent returns the node under which a lock is kept.
 func (k keyspace) parent(name string) string { return k.root() + "/" + url.PathEscape(name) }
 
-// access is who may use the nodes that are made: whoever logs in as we do, or anyone.
+// access returns who may use the created nodes: users with this login, or anyone if there is none.
 func access(l node.Login) []zk.ACL {
 	if l.User != "" {
 		return zk.AuthACL(zk.PermAll)
@@ -37,7 +37,7 @@ func access(l node.Login) []zk.ACL {
 	return zk.WorldACL(zk.PermAll)
 }
 
-// offers is what all locks of this package have in common.
+// offers returns what all locks of this package have in common.
 func offers() backends.Offers {
 	return backends.Offers{
 		Blocking: true, Try: true, Renewal: "background", LossSignal: true, Token: backends.TokenService,
@@ -45,17 +45,17 @@ func offers() backends.Offers {
 	}
 }
 
-// minTTL is two ticks of the default length, below which the servers raise every session.
+// minTTL is two ticks of the default length; servers raise shorter sessions to that.
 const minTTL = 400 * time.Millisecond
 
-// recovery allows for the session of a dead holder, for a new leader just before its end, which gives every session its
-// whole length again, and for the election: that begins when followers let go of a leader that does not answer, after
-// lag.
+// recovery adds up three times: the dead holder's session; its whole length again, which a new leader gives every
+// session if it takes over just before the end; and the election. The election begins when followers leave an
+// unresponsive leader, after lag.
 func recovery(ttl time.Duration, p LockParams) time.Duration {
 	return 2*ttl + 3*time.Second + 2*max(0, p.Lag-defaults().derived().Lag)
 }
 
-// user is what the lockers of this package share: one user's session, and the grants under it.
+// user is the common part of this package's lockers: one user's session, and the grants under it.
 type user struct {
 	conn    *connection
 	session *session
@@ -64,13 +64,13 @@ type user struct {
 
 // held is a grant that was neither released nor given up.
 type held struct {
-	path    string   // its node; "" where the library does not tell
+	path    string   // its node; "" if the library does not say
 	library *zk.Lock // for the library's lock
 	session *session
 	over    chan struct{} // closed when the user gives it back
 }
 
-// live returns the user's session, a new one where the old one is of no use any more.
+// live returns the user's session, or a new one if the old one is no longer usable.
 func (u *user) live(ctx context.Context) (*session, error) {
 	if u.session != nil {
 		if u.session.usable() {
@@ -87,7 +87,7 @@ func (u *user) live(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// begin is how every acquire begins.
+// begin prepares an acquire.
 func (u *user) begin(ctx context.Context, r lock.Request, point string) (*session, error) {
 	if r.TTL != u.conn.access.TTL {
 		return nil, fmt.Errorf("%w: ttl %s asked for, but the session has %s", lock.ErrNotSent, r.TTL,
@@ -104,7 +104,7 @@ func (u *user) begin(ctx context.Context, r lock.Request, point string) (*sessio
 	return s, nil
 }
 
-// grant makes the grant of a node that was created by c.
+// grant returns the grant of a node that was created by c.
 func (u *user) grant(r lock.Request, c creation, h *held) lock.Grant {
 	valid, _ := h.session.validity()
 	g := lock.Grant{
@@ -116,12 +116,12 @@ func (u *user) grant(r lock.Request, c creation, h *held) lock.Grant {
 	return g
 }
 
-// grantID names a grant by the transaction that made its node.
+// grantID returns a grant's id: the transaction that created its node.
 func grantID(name string, czxid int64) string { return fmt.Sprintf("%s@%#x", name, czxid) }
 
-// failed says what an error means for an acquire that had made no more than before create requests when it began, and
-// gives the session up unless the service answered: a node that nobody knows of would hold the lock as long as the
-// session lives.
+// failed classifies an error of an acquire. before is the number of create requests when the acquire began. It gives
+// the session up unless the service answered: a node of unknown existence would hold the lock as long as the session
+// lives.
 func (u *user) failed(s *session, before int, err error) error {
 	made := s.created()
 	switch {
@@ -138,10 +138,10 @@ func (u *user) failed(s *session, before int, err error) error {
 	return err
 }
 
-// refusals begin below this code (KeeperException.Code, APIERROR); those above are troubles of the system.
+// refusals begin below this code (KeeperException.Code, APIERROR); codes above it are system errors.
 const refusals = -100
 
-// release removes what the grant stands for. What is not answered ends the session, and with it the node.
+// release removes the grant's node. A request without an answer ends the session, and with it the node.
 func (u *user) release(ctx context.Context, g lock.Grant, remove func(context.Context, *held) error) error {
 	h, ok := u.held[g.ID]
 	if !ok {
@@ -166,8 +166,8 @@ func (u *user) release(ctx context.Context, g lock.Grant, remove func(context.Co
 	return fmt.Errorf("zookeeper delete: %w", err)
 }
 
-// ended says what becomes of a grant whose session was over before it was asked about: it is certainly not held when
-// the service knows no such session.
+// ended returns the error for a grant whose session had ended before: the grant is certainly not held if the service
+// does not know the session.
 func (h *held) ended(ctx context.Context, why error) error {
 	ctx, cancel := context.WithTimeout(ctx, h.session.set.timeout)
 	defer cancel()
@@ -177,7 +177,7 @@ func (h *held) ended(ctx context.Context, why error) error {
 	return why
 }
 
-// remove deletes a node whatever its version.
+// remove deletes a node at any version.
 func remove(ctx context.Context, s *session, path string) error {
 	_, err := ask(ctx, s, func(c *zk.Conn) (struct{}, error) { return struct{}{}, c.Delete(path, -1) })
 	return err
@@ -193,7 +193,7 @@ func (u *user) Watch(ctx context.Context, g lock.Grant) <-chan lock.Change {
 	return s.Watch(ctx, g.ValidUntil)
 }
 
-// Close ends the session, and with it whatever the user held. One that is shared ends with the connection.
+// Close ends the session, and with it everything that the user holds. A shared session ends with the connection.
 func (u *user) Close() error {
 	for id, h := range u.held {
 		delete(u.held, id)

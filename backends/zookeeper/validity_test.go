@@ -9,7 +9,7 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// A session of 2 s, of which 600 ms are taken off for followers that are cut off, and how late answers come.
+// A session of 2 s, 600 ms subtracted from it for followers that are cut off, and the delay of answers.
 const (
 	sessionLength = 2 * time.Second
 	sessionLag    = 600 * time.Millisecond
@@ -22,7 +22,7 @@ func sessionOf() *session {
 	}
 }
 
-// expire is the end of a session that has no connection.
+// expire ends a session that has no connection.
 func expire(s *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -34,8 +34,8 @@ func fromSent(sent time.Time) lock.Validity {
 	return lock.Until(sent.Add(sessionLength - sessionLag - backends.Drift(sessionLength)))
 }
 
-// TestSessionCountsFromTheAnsweredRequest has every answer come late: that to the connect, those to requests, and one that is out of
-// date when it comes.
+// TestSessionCountsFromTheAnsweredRequest delays every answer: to the connect, to requests, and one until it is out
+// of date.
 func TestSessionCountsFromTheAnsweredRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sessionOf()
@@ -74,7 +74,8 @@ func TestSessionCountsFromTheAnsweredRequest(t *testing.T) {
 	})
 }
 
-// TestGrantOfALateAnswer makes the grant of a node whose create was answered late, and watches the session's renewals.
+// TestGrantOfALateAnswer takes the grant of a node whose create was answered late, and watches the session's
+// renewals.
 func TestGrantOfALateAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := sessionOf()

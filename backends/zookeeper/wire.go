@@ -8,37 +8,37 @@ import (
 	"time"
 )
 
-// The numbers of ZooKeeper's protocol that the tap looks at (zookeeper.jute, ZooDefs.OpCode, KeeperException.Code).
+// The numbers of ZooKeeper's protocol that the tap uses (zookeeper.jute, ZooDefs.OpCode, KeeperException.Code).
 const (
 	opCreate = 1
 	opPing   = 11
 	opClose  = -11
 
-	xidEvent = -1 // a reply with it is a watch's notification, not an answer
+	xidEvent = -1 // marks a watch event, not an answer
 
 	codeExpired = -112
 	codeMoved   = -118
 )
 
-// keptOfFrame is how many bytes of a frame are looked at: enough for a connect request or response, with its password
-// of 16 bytes, and for the head of any other.
+// keptOfFrame is how many bytes of a frame are examined: enough for a connect request or response, with its password
+// of 16 bytes, and for the header of any other frame.
 const keptOfFrame = 64
 
-// maxFrame is far above what a server sends or takes (jute.maxbuffer, 1 MiB); a longer one is no frame.
+// maxFrame is far above what a server sends or takes (jute.maxbuffer, 1 MiB); anything longer is not a frame.
 const maxFrame = 64 << 20
 
 var errNoFrame = errors.New("not a frame of ZooKeeper's protocol")
 
-// framer cuts a stream into frames: four bytes of length, then as many bytes. It hands on the beginning of each frame
-// as soon as it has come, with the time at which the frame's first byte did.
+// framer cuts a stream into frames: four bytes of length, then as many bytes. It passes on the beginning of each
+// frame as soon as it is there, with the arrival time of the frame's first byte.
 type framer struct {
 	seen  func(beginning []byte, began time.Time) error
-	kept  []byte // the length and the beginning of the frame under way
-	skip  int    // bytes of the frame that are left and not looked at
+	kept  []byte // the length and the beginning of the current frame
+	skip  int    // bytes of the frame that are still to come and are not examined
 	began time.Time
 }
 
-// feed takes what was sent or received at a time.
+// feed takes the bytes of one read or write.
 func (f *framer) feed(b []byte, now time.Time) error {
 	for len(b) > 0 {
 		if f.skip > 0 {
@@ -79,30 +79,30 @@ func (f *framer) feed(b []byte, now time.Time) error {
 	return nil
 }
 
-// request is one that was written.
+// request is a request that was written.
 type request struct {
 	xid, op int32
 	sent    time.Time
 }
 
-// hello is what the server answers to a connect request.
+// hello is the server's answer to a connect request.
 type hello struct {
-	timeout  time.Duration // the session's, as the server grants it
-	session  int64         // 0: the session that was asked for is no more
+	timeout  time.Duration // as granted by the server
+	session  int64         // 0: the requested session is over
 	password []byte
 }
 
-// listener is told what goes over a connection. A request that it does not allow is not written, nor is anything after
+// listener learns what goes over a connection. A request that it does not allow is not written, nor is anything after
 // it.
 type listener interface {
 	greeted(sent time.Time, h hello)
 	asked(r request) (allowed bool)
 	answered(r request, zxid int64, code int32)
 	notified()
-	garbled() // requests and replies do not match: nothing more is told
+	garbled() // requests and replies do not match: nothing more is reported
 }
 
-// tap is a connection that reads along. The server answers the requests of a connection in their order, pings too.
+// tap is a connection that is read along. The server answers the requests of a connection in order, including pings.
 type tap struct {
 	net.Conn
 	to listener
@@ -110,12 +110,12 @@ type tap struct {
 	mu      sync.Mutex
 	out, in framer
 	opened  bool      // the connect request was written
-	sent    time.Time // the connect request
-	greeted bool      // and answered
+	sent    time.Time // when the connect request was written
+	greeted bool      // the connect request was answered
 	pending []request
 	shut    bool // nothing more is written
-	deaf    bool // the listener is told no more
-	lost    int  // requests other than pings that have no answer, counted when the connection was closed
+	deaf    bool // nothing more is reported to the listener
+	lost    int  // unanswered requests other than pings, counted when the connection was closed
 }
 
 func newTap(c net.Conn, to listener) *tap {
@@ -125,7 +125,7 @@ func newTap(c net.Conn, to listener) *tap {
 	return t
 }
 
-// Write notes the time before it writes. What it refuses was certainly not sent.
+// Write notes the time before it writes. A request that it refuses was certainly not sent.
 func (t *tap) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	if t.shut {
@@ -141,7 +141,7 @@ func (t *tap) Write(b []byte) (int, error) {
 	return t.Conn.Write(b)
 }
 
-// Read looks at what was read.
+// Read examines what was read.
 func (t *tap) Read(b []byte) (int, error) {
 	n, err := t.Conn.Read(b)
 	t.mu.Lock()
@@ -150,8 +150,8 @@ func (t *tap) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// feed looks at bytes as long as they can be understood. A connection that cannot be is of no use: its session could
-// vouch for nothing.
+// feed examines bytes as long as they can be parsed. After that the connection is of no use: it could not prove that
+// its session lives.
 func (t *tap) feed(f *framer, b []byte) {
 	if t.deaf {
 		return
@@ -164,7 +164,7 @@ func (t *tap) feed(f *framer, b []byte) {
 	}
 }
 
-// Close ends the connection: after it nothing is written any more.
+// Close ends the connection; nothing is written after it.
 func (t *tap) Close() error {
 	t.mu.Lock()
 	t.shut = true
@@ -178,7 +178,7 @@ func (t *tap) Close() error {
 	return t.Conn.Close()
 }
 
-// losses is the number of requests that were written and had no answer when the connection was closed.
+// losses returns the number of requests that were written and not answered before the connection was closed.
 func (t *tap) losses() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

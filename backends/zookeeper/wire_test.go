@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Frames as they went between go-zookeeper/zk v1.0.4 and ZooKeeper 3.8.0: a session of 2 s, a create of an ephemeral
-// sequential node, a getData with a watch, a delete and the watch's notification, a getData of what is gone, a ping, and
+// Frames recorded between go-zookeeper/zk v1.0.4 and ZooKeeper 3.8.0: a session of 2 s, a create of an ephemeral
+// sequential node, a getData with a watch, a delete and the watch's event, a getData of the deleted node, a ping, and
 // the close.
 const (
 	connectFrame   = "0000002c000000000000000000000000000007d000000000000000000000001000000000000000000000000000000000"
@@ -45,7 +45,7 @@ func raw(t *testing.T, frames ...string) []byte {
 	return b
 }
 
-// TestFramer cuts a stream at every place, and wants the same frames.
+// TestFramer cuts a stream at every position, and expects the same frames.
 func TestFramer(t *testing.T) {
 	long := "00000100" + strings.Repeat("ab", 256)
 	stream := raw(t, connectedFrame, "00000000", createdFrame, long, pongFrame)
@@ -78,7 +78,7 @@ func TestFramer(t *testing.T) {
 	}
 }
 
-// script is a connection whose other side says what it is told to.
+// script is a connection with a prepared other side.
 type script struct {
 	net.Conn
 	in, out bytes.Buffer
@@ -88,7 +88,7 @@ func (s *script) Read(b []byte) (int, error)  { return s.in.Read(b) }
 func (s *script) Write(b []byte) (int, error) { return s.out.Write(b) }
 func (s *script) Close() error                { return nil }
 
-// ear writes down what the tap tells.
+// ear records what the tap reports.
 type ear struct {
 	lines []string
 	sent  []time.Time // of the answered requests
@@ -160,7 +160,7 @@ func TestTapMatchesReplies(t *testing.T) {
 	}
 }
 
-// TestTapTakesSendTimes has the second of two pings answered late: each answer counts from its own request.
+// TestTapTakesSendTimes: the second of two pings is answered late, and each answer counts from its own request.
 func TestTapTakesSendTimes(t *testing.T) {
 	s, e := &script{}, &ear{}
 	c := newTap(s, e)
@@ -178,7 +178,7 @@ func TestTapTakesSendTimes(t *testing.T) {
 	}
 }
 
-// TestTapDoubts has replies that match no request: nothing after them is believed, and nothing more is written.
+// TestTapDoubts: a reply matches no request. Nothing after it is believed, and nothing more is written.
 func TestTapDoubts(t *testing.T) {
 	for name, replies := range map[string][]string{
 		"an answer to nothing":  {connectedFrame, pongFrame, pongFrame},
@@ -204,7 +204,7 @@ func TestTapDoubts(t *testing.T) {
 	}
 }
 
-// TestTapRefuses has a request that is not allowed: neither it nor anything after it is written.
+// TestTapRefuses: neither a request that is not allowed nor anything after it is written.
 func TestTapRefuses(t *testing.T) {
 	s, e := &script{}, &ear{deny: opCreate}
 	c := newTap(s, e)
@@ -220,7 +220,7 @@ func TestTapRefuses(t *testing.T) {
 	}
 }
 
-// TestTapCountsLosses closes a connection with three requests under way, one of them a ping.
+// TestTapCountsLosses closes a connection with three pending requests, one of them a ping.
 func TestTapCountsLosses(t *testing.T) {
 	s := &script{}
 	c := newTap(s, &ear{})

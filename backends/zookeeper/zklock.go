@@ -11,12 +11,12 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// zkLock is Lock of github.com/go-zookeeper/zk. The library knows no context, does not tell its node, and asks again
+// zkLock is Lock of github.com/go-zookeeper/zk. The library knows no context, does not reveal its node, and retries
 // by itself when the reply to a create was lost (with a GUID in the node's name). So the adapter has three limits:
-//   - It cannot leave the library's queue. A wait that is given up closes the session, and so loses whatever else
+//   - It cannot leave the library's queue. Giving up a wait closes the session and with it everything else that
 //     the user holds; the next acquire opens a new one.
-//   - It cannot tell whether a grant that came over a lost reply is the first request's or the second's. Such a
-//     grant is given up and reported as unknown.
+//   - After a lost reply it cannot know whether a grant is the first request's or the second's. Such a grant is
+//     given up and reported as unknown.
 //   - It cannot ask whether a grant is still there (no lock.Checker).
 func zkLock() backends.Lock {
 	o := offers()
@@ -32,10 +32,10 @@ func zkLock() backends.Lock {
 	}
 }
 
-// library is a locker by the library's lock.
+// library is a locker with the library's lock.
 type library struct{ user }
 
-// errAgain says that the library asked a second time behind its caller's back.
+// errAgain means that the library retried without its caller's knowledge.
 var errAgain = errors.New("a reply was lost on the way to the grant, and the library asked again")
 
 // Acquire waits in the library's queue.

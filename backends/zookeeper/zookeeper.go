@@ -22,7 +22,7 @@ const (
 	electionPort = "election"
 )
 
-// Backend is a ZooKeeper ensemble.
+// Backend returns a ZooKeeper ensemble.
 func Backend() listed.Backend {
 	return listed.Backend{
 		Backend: backends.Backend{
@@ -36,32 +36,32 @@ func Backend() listed.Backend {
 	}
 }
 
-// Params is what a scenario may set beside the keys that all backends have.
+// Params is what a scenario may set besides the keys of all backends.
 type Params struct {
-	// TickTime is ZooKeeper's unit of time: heartbeats go twice a tick, sessions expire in whole ticks.
+	// TickTime is ZooKeeper's unit of time: there are two heartbeats per tick, and sessions expire in whole ticks.
 	TickTime time.Duration `yaml:"tick_time"`
-	// SyncLimit is for how many ticks a follower may be out of touch with the leader before either lets go.
+	// SyncLimit is how many ticks a follower may be out of touch with the leader before either disconnects.
 	SyncLimit int `yaml:"sync_limit"`
-	// MinSession and MaxSession bound session timeouts; a TTL outside of them is refused. 0: two ticks.
+	// MinSession and MaxSession bound session timeouts; a TTL outside of them is rejected. 0: two ticks.
 	MinSession time.Duration `yaml:"min_session_timeout"`
 	MaxSession time.Duration `yaml:"max_session_timeout"`
-	// CnxTimeout bounds a connect between servers during an election. It can be the longest part of one.
+	// CnxTimeout bounds a connect between servers during an election. It can be the longest part of an election.
 	CnxTimeout time.Duration `yaml:"cnx_timeout"`
-	// NoFsync leaves out every fsync: a power cut then loses acknowledged writes.
+	// NoFsync omits every fsync: a power cut then loses acknowledged writes.
 	NoFsync    bool `yaml:"unsafe_no_fsync"`
 	LockParams `yaml:",inline"`
 }
 
-// LockParams is what a client process is told.
+// LockParams is what a client process gets.
 type LockParams struct {
-	// Timeout bounds each request. Where a pause is shorter than it, the request waits; where it is longer, the
-	// request's outcome is unknown.
+	// Timeout bounds each request. If a pause is shorter, the request waits; if it is longer, the request's outcome
+	// is unknown.
 	Timeout time.Duration `yaml:"timeout" json:"timeout_ns"`
-	// Lag is taken off a grant's validity: for how long a server may go on answering pings that the leader never hears
-	// of. It follows from TickTime and SyncLimit.
+	// Lag is subtracted from a grant's validity: how long a server may go on answering pings without its leader
+	// knowing of them. It follows from TickTime and SyncLimit.
 	Lag time.Duration `yaml:"-" json:"lag_ns"`
-	// SharedSession has the users of a client process share one session. Each still has nodes of its own, so the locks
-	// exclude them; but what ends the session ends the grants of all.
+	// SharedSession makes the users of a client process share one session. Each still has its own nodes, so the locks
+	// exclude them from each other. But the end of the session ends the grants of all.
 	SharedSession bool `yaml:"shared_session" json:"shared_session,omitempty"`
 }
 
@@ -75,7 +75,7 @@ func defaults() Params {
 	}
 }
 
-// derived fills what follows from other keys.
+// derived sets what follows from other keys.
 func (p Params) derived() Params {
 	if p.MinSession == 0 {
 		p.MinSession = 2 * p.TickTime
@@ -106,7 +106,8 @@ func (p Params) check() error {
 	return nil
 }
 
-// checkTTL refuses sessions that the servers would give another length, and those of which nobody could be sure.
+// checkTTL rejects sessions that the servers would give another length, and those whose validity would run out
+// between two pings.
 func (p Params) checkTTL(ttl time.Duration) error {
 	switch {
 	case ttl < p.MinSession:
@@ -125,7 +126,7 @@ func (p Params) checkTTL(ttl time.Duration) error {
 	return nil
 }
 
-// leastTTL is the length at which a session's validity just reaches the next ping, rounded up to 100 ms.
+// leastTTL returns the length at which a session's validity just reaches the next ping, rounded up to 100 ms.
 func leastTTL(lag time.Duration) time.Duration {
 	exact := (lag + backends.Drift(0)) * 300 / 197 // ttl - ttl/100 - ttl/3 = lag + the rest of the drift
 	return exact.Truncate(100*time.Millisecond) + 100*time.Millisecond
@@ -167,7 +168,7 @@ func newTopology(c topology.Common, decode func(into any) error) (topology.Topol
 	return setup{common: c, params: p}, nil
 }
 
-// Specs describes the servers.
+// Specs returns the servers.
 func (t setup) Specs() []node.Spec {
 	specs := make([]node.Spec, 0, t.common.Nodes)
 	for i := range t.common.Nodes {
@@ -187,10 +188,10 @@ func (t setup) Specs() []node.Spec {
 	return specs
 }
 
-// Params is what the clients get.
+// Params returns what the clients get.
 func (t setup) Params() any { return t.params.LockParams }
 
-// lockParams decodes what a client process was told.
+// lockParams decodes a client process's parameters.
 func lockParams(raw json.RawMessage) (LockParams, error) {
 	p := defaults().derived().LockParams
 	if err := backends.DecodeParams(raw, &p); err != nil {
@@ -199,7 +200,7 @@ func lockParams(raw json.RawMessage) (LockParams, error) {
 	return p, nil
 }
 
-// health asks the node for its mode, which only one that serves tells.
+// health returns a command that asks the node for its mode, which only a serving node answers.
 func health(port int) []string {
 	return []string{"CMD", "bash", "-c", fmt.Sprintf("exec 3<>/dev/tcp/127.0.0.1/%d; echo srvr >&3; grep -q Mode <&3",
 		port)}
