@@ -16,7 +16,7 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 )
 
-// The servers of a cluster: the first are primaries at the start, with a replica each.
+// The servers of a cluster: at the start the first ones are primaries, each with a replica.
 const (
 	clusterPrimaries = 3
 	clusterServers   = 6
@@ -96,14 +96,14 @@ func TestClusterFacts(t *testing.T) {
 	}
 }
 
-// TestClusterConformance puts every lock to the suite, on keys of all three primaries.
+// TestClusterConformance runs the suite on every lock, with keys of all three primaries.
 func TestClusterConformance(t *testing.T) {
 	r := calmly(t, Cluster())
 	conformance.RunAll(t, conformance.Options{Backend: Cluster().Backend, Access: r.Access})
 }
 
-// TestClusterFailover kills the primary of a lock. Its replica is promoted, with the grant that it had; users find it; the old one
-// comes back as its replica.
+// TestClusterFailover kills a lock's primary. Its replica is promoted and has the grant; users find it; the old
+// primary comes back as its replica.
 func TestClusterFailover(t *testing.T) {
 	r := startReplicated(t, Cluster(), "failclus")
 	a := asker{t: t, service: r.Service}

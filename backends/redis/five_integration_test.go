@@ -22,7 +22,7 @@ import (
 // fiveTTL is the TTL of these tests.
 const fiveTTL = 2 * time.Second
 
-// startFive brings five servers up, which all tests share, with a node time-out that suits a busy machine.
+// startFive starts five servers that all tests share, with a node timeout for a busy machine.
 func startFive(t *testing.T) servers.Running {
 	t.Helper()
 	return servers.Shared(t, servers.Options{
@@ -34,7 +34,7 @@ func startFive(t *testing.T) servers.Running {
 	})
 }
 
-// TestFiveConformance puts the locks on five servers to the suite.
+// TestFiveConformance runs the suite on the locks on five servers.
 func TestFiveConformance(t *testing.T) {
 	r := startFive(t)
 	servers.CountsRequests(t, r, lockOf(t, Five(), "redlock"))
@@ -46,8 +46,8 @@ func TestFiveConformance(t *testing.T) {
 	})
 }
 
-// TestFiveElapsedCheck stops a client where its quorum of replies is in and its clock not yet read, for longer than the keys live;
-// another one gets the lock meanwhile. With the look at the clock there is no second holder.
+// TestFiveElapsedCheck stops a client after its quorum of replies and before it reads its clock, for longer than the
+// keys live; another user gets the lock meanwhile. With the check of the clock there is no second holder.
 func TestFiveElapsedCheck(t *testing.T) {
 	r := startFive(t)
 	for _, l := range []backends.Lock{lockOf(t, Five(), "redlock"), lockOf(t, Five(), "redlock-no-elapsed-check")} {
@@ -79,13 +79,13 @@ func TestFiveElapsedCheck(t *testing.T) {
 	}
 }
 
-// TestFiveServersDown ends servers one after the other: two of five are not missed, without three there is certainly no
-// grant, and what those that went had forgotten is free when they are back.
+// TestFiveServersDown ends servers one after the other. With two of five down locks are still granted; with three
+// down there is certainly no grant. Locks of servers that forgot their data are free when these are back.
 func TestFiveServersDown(t *testing.T) {
 	r := startFive(t)
 	ctx := t.Context()
 	u := userOn(t, r, lockOf(t, Five(), "redlock"))
-	request := lock.Request{Lock: "down", TTL: time.Minute} // servers that are gone cost a second each time
+	request := lock.Request{Lock: "down", TTL: time.Minute} // servers that are down cost a second each time
 	for i, name := range []string{"redlock-1", "redlock-4", "redlock-5"} {
 		end(t, r, name)
 		g, err := u.(lock.TryAcquirer).TryAcquire(ctx, request)
@@ -116,7 +116,7 @@ func TestFiveServersDown(t *testing.T) {
 	}
 }
 
-// end makes a server end by itself.
+// end makes a server exit.
 func end(t *testing.T, r servers.Running, name string) {
 	t.Helper()
 	n := r.Cluster.Node(name)
@@ -124,7 +124,7 @@ func end(t *testing.T, r servers.Running, name string) {
 	o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) { return n.Dial(ctx, access.Port) }
 	client := redis.NewClient(o)
 	defer client.Close()
-	_ = client.ShutdownNoSave(t.Context()) // the server ends instead of answering
+	_ = client.ShutdownNoSave(t.Context()) // the server exits instead of answering
 	select {
 	case <-n.Process.Exited():
 	case <-time.After(time.Minute):
@@ -132,7 +132,7 @@ func end(t *testing.T, r servers.Running, name string) {
 	}
 }
 
-// TestFiveFacts asks for what a majority has.
+// TestFiveFacts asks for the majority's value.
 func TestFiveFacts(t *testing.T) {
 	r := startFive(t)
 	ctx := t.Context()

@@ -15,13 +15,13 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// start brings a server up, which all tests share.
+// start starts a server that all tests share.
 func start(t *testing.T) servers.Running {
 	t.Helper()
 	return servers.Shared(t, servers.Options{Backend: Single(), Lock: "set-px-lua", TTL: time.Second, Run: "confredis"})
 }
 
-// TestConformance puts every lock to the suite, on a real server; but wasteful, which says why.
+// TestConformance runs the suite on every lock except wasteful, on a real server; wasteful's comment says why.
 func TestConformance(t *testing.T) {
 	r := start(t)
 	b := Single().Backend
@@ -31,7 +31,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestHolder holds the holder's fact to a grant of each lock, whose ids must be what is at the key.
+// TestHolder compares the holder's fact with a grant of each lock, whose id must be the value at the key.
 func TestHolder(t *testing.T) {
 	r := start(t)
 	for _, l := range locks.OneClient() {
@@ -54,7 +54,7 @@ func TestHolder(t *testing.T) {
 	}
 }
 
-// lockOf is the lock of that name.
+// lockOf returns the lock of that name.
 func lockOf(t *testing.T, b listed.Backend, name string) backends.Lock {
 	t.Helper()
 	l, ok := b.Lock(name)
@@ -64,7 +64,7 @@ func lockOf(t *testing.T, b listed.Backend, name string) backends.Lock {
 	return l
 }
 
-// userOn is a user of a lock on a running service.
+// userOn returns a user of a lock on a running service.
 func userOn(t *testing.T, r servers.Running, l backends.Lock) lock.Locker {
 	t.Helper()
 	conn, err := l.Dial(t.Context(), r.Access)

@@ -1,5 +1,5 @@
-// Package redis is Redis as a lock service: it joins the locks of package locks with the topologies of package servers.
-// Package access has what both share.
+// Package redis is Redis as a lock service: it joins the locks of package locks with the topologies of package
+// servers. Package access has what both share.
 package redis
 
 import (
@@ -8,24 +8,24 @@ import (
 	"github.com/lockquake/lockquake/backends/redis/servers"
 )
 
-// Backends returns all topologies of Redis. Each has the same locks; only where there is no single client for all of
-// its servers are there others.
+// Backends returns all topologies of Redis. Each has the same locks, except the one whose servers have no common
+// client.
 func Backends() []listed.Backend {
 	return []listed.Backend{Single(), Sentinel(), Cluster(), Five()}
 }
 
-// Single is one server.
+// Single returns one server.
 func Single() listed.Backend { return servers.Single(locks.OneServer()) }
 
-// Sentinel is a primary, its replicas, and Sentinels that promote one of these.
+// Sentinel returns a primary, its replicas, and Sentinels that promote one of these.
 func Sentinel() listed.Backend {
 	return servers.Sentinel(locks.WithFailover(servers.SentinelDetection, servers.FailoverTime))
 }
 
-// Cluster is Redis Cluster.
+// Cluster returns Redis Cluster.
 func Cluster() listed.Backend {
 	return servers.Cluster(locks.WithFailover(servers.ClusterDetection, servers.FailoverTime))
 }
 
-// Five is servers that know nothing of each other.
+// Five returns independent servers.
 func Five() listed.Backend { return servers.Five(locks.Quorum()) }

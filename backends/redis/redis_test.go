@@ -16,7 +16,7 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// TestTopologyParams refuses what the servers or the lock cannot do, and names the key.
+// TestTopologyParams: settings that the servers or the lock do not support are rejected, and the error names the key.
 func TestTopologyParams(t *testing.T) {
 	for _, c := range []struct {
 		backend listed.Backend
@@ -56,7 +56,7 @@ func TestTopologyParams(t *testing.T) {
 	}
 }
 
-// TestSpecs gives each topology six nodes that can come back, the cluster's with a port for each other.
+// TestSpecs: each topology has six nodes that can be restarted; the cluster's have a port for each other.
 func TestSpecs(t *testing.T) {
 	for _, c := range []struct {
 		backend listed.Backend
@@ -88,7 +88,8 @@ func TestSpecs(t *testing.T) {
 	}
 }
 
-// TestRecoveryAllowsForAFailover gives the locks of a topology that must find a new primary more time than those of one server.
+// TestRecoveryAllowsForAFailover: locks of a topology with a failover have a longer recovery bound than those of one
+// server.
 func TestRecoveryAllowsForAFailover(t *testing.T) {
 	for i, l := range locks.OneClient() {
 		want := l.Bound(time.Minute, nil) + servers.FailoverTime
@@ -119,7 +120,7 @@ func TestRecoveryAllowsForAFailover(t *testing.T) {
 func decoded(text string) func(any) error {
 	return func(into any) error {
 		if text == "" {
-			return nil // the library would empty the struct
+			return nil // otherwise the library would empty the struct
 		}
 		return yaml.UnmarshalWithOptions([]byte(text), into, yaml.Strict())
 	}

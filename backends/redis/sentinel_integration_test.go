@@ -19,8 +19,7 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// startReplicated brings up a topology whose servers have replicas, and are replaced when they have been away for a
-// second.
+// startReplicated starts a topology whose servers have replicas, and are replaced after an absence of a second.
 func startReplicated(t *testing.T, b listed.Backend, run string) servers.Running {
 	t.Helper()
 	return servers.Start(t, servers.Options{Backend: b, Lock: "set-px-lua", TTL: time.Second, Run: run, Decode: func(into any) error {
@@ -28,16 +27,16 @@ func startReplicated(t *testing.T, b listed.Backend, run string) servers.Running
 	}})
 }
 
-// calmly brings one up that all tests share, and that nobody fails over.
+// calmly starts one that all tests share, and in which no failover happens.
 func calmly(t *testing.T, b listed.Backend) servers.Running {
 	t.Helper()
 	return servers.Shared(t, servers.Options{Backend: b, Lock: "set-px-lua", TTL: time.Second, Run: "calm" + b.Name[:6], Decode: calm})
 }
 
-// calm lets servers stall for a while, as they do on a busy machine, without being replaced.
+// calm lets servers stall for a while, as on a busy machine, without being replaced.
 func calm(into any) error { return awayFor(into, 5*time.Second, 2*time.Second) }
 
-// awayFor sets how long a server is away until it is replaced.
+// awayFor sets how long a server may be absent before it is replaced.
 func awayFor(into any, sentinel, cluster time.Duration) error {
 	switch p := into.(type) {
 	case *topologies.SentinelParams:
@@ -48,7 +47,7 @@ func awayFor(into any, sentinel, cluster time.Duration) error {
 	return nil
 }
 
-// asker asks nodes for facts, and fails the test where there is no answer.
+// asker asks nodes for facts, and fails the test if there is no answer.
 type asker struct {
 	t       *testing.T
 	service topology.Service
@@ -59,7 +58,7 @@ func (a asker) ask(node, fact string) string {
 	return servers.Ask(a.t, a.service, node, fact)
 }
 
-// is holds facts to what they must be.
+// is checks a fact.
 func (a asker) is(node, fact, want string) {
 	a.t.Helper()
 	if got := a.ask(node, fact); got != want {
@@ -67,7 +66,7 @@ func (a asker) is(node, fact, want string) {
 	}
 }
 
-// await returns when the fact is as wanted.
+// await returns when the fact has the wanted value.
 func (a asker) await(node, fact, want string) {
 	a.t.Helper()
 	wait.Until(a.t, time.Minute, fact+" of "+node+" is "+want, func() bool {
@@ -76,7 +75,8 @@ func (a asker) await(node, fact, want string) {
 	})
 }
 
-// catchesUp returns when a replica has applied what its primary has written by now. Offsets grow all the time, by pings alone.
+// catchesUp returns when a replica has applied everything that its primary has written so far. Offsets always grow,
+// by pings alone.
 func (a asker) catchesUp(replica, primary string) {
 	a.t.Helper()
 	offset := func(node string) int {
@@ -96,7 +96,7 @@ func (a asker) catchesUp(replica, primary string) {
 	}
 }
 
-// grant acquires lock a for a user of its own.
+// grant acquires lock a for a new user.
 func grant(t *testing.T, r servers.Running, name string) (lock.Locker, lock.Grant) {
 	t.Helper()
 	u := userOn(t, r, lockOf(t, Sentinel(), "set-px-lua"))
@@ -128,7 +128,7 @@ func TestSentinelFacts(t *testing.T) {
 	a.is("redis-1", "master", "redis-1")
 	a.is("redis-1", "link", "none")
 	a.is("redis-1", "takes-writes:a", "true")
-	a.is("redis-1", "holder:a", g.ID) // asking whether it takes writes left the lock alone
+	a.is("redis-1", "holder:a", g.ID) // asking whether it takes writes did not affect the lock
 	a.await("redis-1", "replicas", "2")
 	for _, watch := range []string{"sentinel-1", "sentinel-2", "sentinel-3"} {
 		for fact, want := range map[string]string{
@@ -159,14 +159,14 @@ func TestSentinelFacts(t *testing.T) {
 	}
 }
 
-// TestSentinelConformance puts every lock to the suite, found by way of the Sentinels.
+// TestSentinelConformance runs the suite on every lock; clients find the primary through the Sentinels.
 func TestSentinelConformance(t *testing.T) {
 	r := calmly(t, Sentinel())
 	conformance.RunAll(t, conformance.Options{Backend: Sentinel().Backend, Access: r.Access})
 }
 
-// TestSentinelFailover kills the primary. Another is promoted, with the grant that it had; users find it; the old one comes back
-// as its replica.
+// TestSentinelFailover kills the primary. A replica is promoted and has the grant; users find it; the old primary
+// comes back as its replica.
 func TestSentinelFailover(t *testing.T) {
 	r := startReplicated(t, Sentinel(), "failsent")
 	a := asker{t: t, service: r.Service}
@@ -201,7 +201,7 @@ func TestSentinelFailover(t *testing.T) {
 	a.is("redis-1", "role", "slave")
 	a.is("redis-1", "master", primary)
 
-	// A Sentinel that was killed finds in its file what it knew.
+	// A killed Sentinel finds its state in its file.
 	for _, act := range []func(context.Context) error{
 		func(ctx context.Context) error { _, err := r.Cluster.Node("sentinel-2").Signals.Kill(ctx); return err },
 		r.Cluster.Node("sentinel-2").Process.Start,
@@ -214,7 +214,7 @@ func TestSentinelFailover(t *testing.T) {
 	a.is("sentinel-2", "master", primary)
 }
 
-// promoted waits until a node names another primary than the old one.
+// promoted waits until a node names a primary other than the old one.
 func promoted(a asker, node, old string) string {
 	a.t.Helper()
 	var v string
@@ -226,7 +226,7 @@ func promoted(a asker, node, old string) string {
 	return v
 }
 
-// releaseAfterFailover releases a grant that survived; the first attempts may meet the dead primary.
+// releaseAfterFailover releases a grant that survived; the first attempts may reach the dead primary.
 func releaseAfterFailover(t *testing.T, u lock.Locker, g lock.Grant) {
 	t.Helper()
 	var err error

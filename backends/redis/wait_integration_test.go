@@ -15,7 +15,8 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// TestWaitForReplicas asks real replicas for each grant, and ends them: then nothing is granted, and no key is left.
+// TestWaitForReplicas requires real replicas for each grant, and ends them: then nothing is granted, and no key is
+// left.
 func TestWaitForReplicas(t *testing.T) {
 	for _, b := range []listed.Backend{Sentinel(), Cluster()} {
 		t.Run(b.Name, func(t *testing.T) {
@@ -23,7 +24,7 @@ func TestWaitForReplicas(t *testing.T) {
 				Backend: b, Lock: "set-px-lua", TTL: time.Second, Run: "wait" + b.Name[:6],
 				Decode: calm,
 			})
-			with, without := waitingFor(t, r, patience/2), waitingFor(t, r, 100*time.Millisecond) // until they have it; this long for each lock
+			with, without := waitingFor(t, r, patience/2), waitingFor(t, r, 100*time.Millisecond) // enough for an acknowledgement; how long each lock waits in vain
 			hasty := map[string]lock.Locker{}
 			for _, name := range waiting(b) {
 				l := lockOf(t, b, name)
@@ -36,7 +37,7 @@ func TestWaitForReplicas(t *testing.T) {
 					t.Fatal(err)
 				}
 				hasty[name] = userOn(t, without, l)
-				if g, err := try(t, hasty[name]); err == nil { // it is connected: a dead replica is no place to begin at
+				if g, err := try(t, hasty[name]); err == nil { // it is connected already: a dead replica is no place to start from
 					_ = hasty[name].Release(t.Context(), g)
 				}
 			}
@@ -55,10 +56,10 @@ func TestWaitForReplicas(t *testing.T) {
 	}
 }
 
-// patience is what users have for a command on a busy machine.
+// patience is the users' timeout for a command on a busy machine.
 const patience = 10 * time.Second
 
-// waiting names the locks that wait for replicas.
+// waiting returns the locks that wait for replicas.
 func waiting(b listed.Backend) (names []string) {
 	for _, l := range b.Locks {
 		if l.Waits {
@@ -73,7 +74,7 @@ func try(t *testing.T, u lock.Locker) (lock.Grant, error) {
 	return u.(lock.TryAcquirer).TryAcquire(t.Context(), lock.Request{Lock: "a", TTL: time.Second})
 }
 
-// waitingFor is a service whose users wait that long for one replica.
+// waitingFor returns a service whose users wait up to d for one replica.
 func waitingFor(t *testing.T, r servers.Running, d time.Duration) servers.Running {
 	t.Helper()
 	p := access.LockDefaults()
@@ -88,7 +89,7 @@ func waitingFor(t *testing.T, r servers.Running, d time.Duration) servers.Runnin
 	return r
 }
 
-// endReplicas ends every replica's server and returns the names of the primaries.
+// endReplicas ends every replica and returns the names of the primaries.
 func endReplicas(t *testing.T, r servers.Running) (primaries []string) {
 	t.Helper()
 	for _, n := range r.Cluster.Nodes {

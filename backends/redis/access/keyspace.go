@@ -5,14 +5,14 @@ import (
 	"strconv"
 )
 
-// Keyspace is where locks are kept: below a prefix, or "" for the package's own names. All keys of one lock are in one
-// slot of Redis Cluster, which is that of what stands in braces.
+// Keyspace is where locks are kept: below a prefix, or "" for the package's own names. All keys of one lock have the
+// same text in braces, and so the same slot of Redis Cluster.
 type Keyspace string
 
-// Own is what lockquake's own keys begin with.
+// Own begins lockquake's own keys.
 const Own = "lockquake"
 
-// Key is where most locks are kept.
+// Key returns the key of most locks.
 func (k Keyspace) Key(name string) string {
 	if k == "" {
 		return Own + ":" + name
@@ -20,7 +20,7 @@ func (k Keyspace) Key(name string) string {
 	return string(k) + k.Slot(name)
 }
 
-// Slot is the part of a lock's keys that decides about their slot.
+// Slot returns the part of a lock's keys that determines their slot.
 func (k Keyspace) Slot(name string) string {
 	if k == "" {
 		return "{" + k.Key(name) + "}"
@@ -28,10 +28,10 @@ func (k Keyspace) Slot(name string) string {
 	return "{" + name + "}"
 }
 
-// Counter is where the tokens of a lock come from.
+// Counter returns the key of a lock's token counter.
 func (k Keyspace) Counter(name string) string { return string(k) + k.Slot(name) + ":token" }
 
-// RueidisPrefix begins the keys of rueidislock, which is told the slot as the lock's name.
+// RueidisPrefix begins the keys of rueidislock, which gets Slot as the lock's name.
 func (k Keyspace) RueidisPrefix() string {
 	if k == "" {
 		return Own
@@ -39,22 +39,22 @@ func (k Keyspace) RueidisPrefix() string {
 	return string(k)
 }
 
-// Keys lists where a lock may be kept: by most locks, and by rueidislock, which adds the number of the key (there is
-// one, 0).
+// Keys returns the possible keys of a lock: that of most locks, and that of rueidislock, which appends the number of
+// the key (there is one, 0).
 func (k Keyspace) Keys(name string) []string {
 	return []string{k.Key(name), k.RueidisPrefix() + ":0:" + k.Slot(name)}
 }
 
-// Anywhere lists the keys, and where a client of others keeps a lock whose key is its name, or has rueidislock's own
+// Anywhere returns Keys, and the keys of foreign clients, whose key is the lock's name or has rueidislock's default
 // prefix. Those are in other slots of a cluster.
 func (k Keyspace) Anywhere(name string) []string {
 	if k == "" {
 		return append(k.Keys(name), name, "rueidislock:0:"+name)
 	}
-	return k.Keys(name) // on an attached service the rest is other people's
+	return k.Keys(name) // on an attached service other keys belong to other users
 }
 
-// Ready is written by Ready; no lock has a name like it.
+// Ready returns the key that Ready writes; no lock has a name like it.
 func (k Keyspace) Ready() string {
 	if k == "" {
 		return Own + ":ready"
@@ -62,13 +62,13 @@ func (k Keyspace) Ready() string {
 	return string(k) + "ready"
 }
 
-// ReadyKeys is how many keys are tried until every primary of a cluster has taken a write at one of its own.
+// ReadyKeys is how many keys are tried until every primary of a cluster has taken a write at a key in its slots.
 const ReadyKeys = 1000
 
-// ReadyAt is the key that is tried as that number.
+// ReadyAt returns the nth of these keys.
 func (k Keyspace) ReadyAt(n int) string { return k.Ready() + strconv.Itoa(n) }
 
-// AllReady lists what Ready may have written.
+// AllReady returns all keys that Ready may have written.
 func (k Keyspace) AllReady() []string {
 	out := []string{k.Ready()}
 	for n := range ReadyKeys {
@@ -77,7 +77,7 @@ func (k Keyspace) AllReady() []string {
 	return out
 }
 
-// Probe is a key in the slot of a lock's.
+// Probe returns a key in the slot of a lock's keys.
 func (k Keyspace) Probe(name string) string {
 	if k == "" {
 		return Own + ":probe:" + k.Slot(name)
@@ -85,5 +85,5 @@ func (k Keyspace) Probe(name string) string {
 	return string(k) + "probe:" + k.Slot(name)
 }
 
-// Printable is the random value as grants and facts show it.
+// Printable returns a random value in the form of grants and facts.
 func Printable(value string) string { return hex.EncodeToString([]byte(value)) }

@@ -5,10 +5,11 @@ import (
 	"testing"
 )
 
-// below is the prefix of a run on somebody else's servers.
+// below is the prefix of a run on external servers.
 const below = "bench:r1/"
 
-// TestKeysAreBelowThePrefix: every name that the package makes begins with the prefix, and the keys of one lock share a slot.
+// TestKeysAreBelowThePrefix: every name that the package creates begins with the prefix, and the keys of one lock
+// share a slot.
 func TestKeysAreBelowThePrefix(t *testing.T) {
 	k := Keyspace(below)
 	names := append(k.Keys("stock"), k.Key("stock"), k.Counter("stock"), k.Ready(), k.Probe("stock"), k.RueidisPrefix())

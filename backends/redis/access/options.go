@@ -12,20 +12,20 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// poolSize bounds the connections of one client process. Up to that many users never wait for a connection of another
-// one. Many more would not help: 10,000 users served by 8,192 connections get half as much done as by 1,024, where both
-// keep the one thread of the server busy.
+// poolSize bounds the connections of one client process. Up to that many users never wait for a connection. Many more
+// would not help: while the server's one thread is saturated, 10,000 users do half as much on 8,192 connections as on
+// 1,024.
 const poolSize = 1024
 
-// dialsAtOnce bounds the connects under way in one client process. Redis has 511 of them in its queue; the kernel drops
-// what comes beyond, and a dropped connect is tried again after 1 s, 3 s and 7 s.
+// dialsAtOnce bounds the pending connects of one client process. Redis queues 511 of them. The kernel drops further
+// ones, and retries a dropped connect after 1 s, 3 s and 7 s.
 const dialsAtOnce = 128
 
-// poolTimeout bounds the wait for a connection of another user's. The deadline of a call ends it earlier.
+// poolTimeout bounds the wait for a free connection. The deadline of a call ends it earlier.
 const poolTimeout = time.Minute
 
-// Options returns settings in which one command is one attempt on the wire: nothing is sent a second time behind the
-// caller's back, and nothing is asked of the server that the caller did not ask.
+// Options returns settings with which one command is one attempt on the wire: the library repeats nothing, and asks
+// the server nothing on its own.
 func Options(timeout time.Duration, login node.Login) *redis.UniversalOptions {
 	quiet()
 	return &redis.UniversalOptions{
@@ -51,8 +51,8 @@ func Options(timeout time.Duration, login node.Login) *redis.UniversalOptions {
 	}
 }
 
-// Detour dials another address than the one that was found, where there is one, and shakes hands where there is TLS.
-// The timeout is that of either.
+// Detour dials the replacement of an address, if via has one, and makes the TLS handshake, if there is TLS. The
+// timeout is for each of the two.
 func Detour(via map[string]string, timeout time.Duration, tls *node.TLS) func(context.Context, string,
 	string) (net.Conn, error) {
 	d := net.Dialer{Timeout: timeout}
@@ -71,33 +71,33 @@ func Detour(via map[string]string, timeout time.Duration, tls *node.TLS) func(co
 	}
 }
 
-// MapInterval is the age at which a cluster client reads the map of slots anew at its next command. Without it,
-// go-redis would keep asking a dead primary for a minute: only a redirect makes it look earlier, and a dead node sends
-// none.
+// MapInterval is the age at which a cluster client reads the slot map again with its next command. Without it,
+// go-redis would keep asking a dead primary for a minute: only a redirect makes it look earlier, and a dead node
+// sends none.
 const MapInterval = 500 * time.Millisecond
 
 // Redirects is how many MOVED and ASK replies one command follows.
 const Redirects = 3
 
 // NewClusterClient returns a client of Redis Cluster that repeats a command only after a redirect. A server that
-// answers MOVED or ASK certainly did nothing, so the command still counts as one attempt. By itself go-redis would
-// also repeat it after broken connections and time-outs, of which nobody knows what they did.
+// answers MOVED or ASK certainly did nothing, so the command still counts as one attempt. By default go-redis would
+// also repeat commands after broken connections and timeouts, whose outcome is unknown.
 func NewClusterClient(u *redis.UniversalOptions) *redis.ClusterClient {
 	o := u.Cluster()
 	o.MaxRedirects = Redirects
 	o.ClusterStateReloadInterval = MapInterval
-	o.DisableRoutingPolicies = true // else it first asks a server for its table of commands
+	o.DisableRoutingPolicies = true // otherwise it first asks a server for its table of commands
 	c := redis.NewClusterClient(o)
 	c.AddHook(onceHook{})
 	return c
 }
 
-// onceHook marks every command as one that must not be repeated after a network error.
+// onceHook marks every command as not to be repeated after a network error.
 type onceHook struct{}
 
 type once struct{ redis.Cmder }
 
-// NoRetry tells go-redis to repeat the command after a redirect only.
+// NoRetry makes go-redis repeat the command only after a redirect.
 func (once) NoRetry() bool { return true }
 
 // DialHook changes nothing.
@@ -119,10 +119,10 @@ func (onceHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	}
 }
 
-// silent drops what go-redis would print on standard error, where a client process keeps its own log.
+// silent discards what go-redis would print on standard error, where a client process keeps its own log.
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-// quiet replaces the logger of go-redis, which is one for the whole process.
+// quiet replaces the logger of go-redis, which is global to the process.
 var quiet = sync.OnceFunc(func() { redis.SetLogger(silent{}) })

@@ -8,23 +8,23 @@ import (
 	"github.com/lockquake/lockquake/backends"
 )
 
-// LockParams is what a client process is told that reaches the service through one client.
+// LockParams is what a client process gets that reaches the service through one client.
 type LockParams struct {
-	// Timeout bounds one command on the wire, and one connect; finding the primary by way of a Sentinel that hangs
-	// takes four.
+	// Timeout bounds one command on the wire, and one connect. Finding the primary takes up to four times as long if
+	// a Sentinel hangs.
 	Timeout time.Duration  `yaml:"timeout" json:"timeout_ns"`
 	Retry   backends.Retry `yaml:"retry" json:"retry"`
-	// Wait is how many replicas must have acknowledged a grant (WAIT after SET) before it counts; 0 asks none.
+	// Wait is how many replicas must acknowledge a grant (WAIT after SET) before it counts; 0 means none.
 	Wait int `yaml:"wait" json:"wait"`
-	// WaitTimeout is what the server is told: how long WAIT may wait for them.
+	// WaitTimeout is WAIT's own timeout, which the server applies.
 	WaitTimeout time.Duration `yaml:"wait_timeout" json:"wait_timeout_ns"`
-	// Master is the name under which somebody else's Sentinels know the primary.
+	// Master is the primary's name in the configuration of external Sentinels.
 	Master string `yaml:"-" json:"master,omitempty"`
-	// Detection is how long a dead server goes unnoticed where others take its place; 0: as long as by default.
+	// Detection is how long a dead server goes unnoticed if others take its place; 0: the default.
 	Detection time.Duration `yaml:"-" json:"detection_ns,omitempty"`
 }
 
-// LockDefaults are the parameters of a scenario that sets none.
+// LockDefaults returns the parameters of a scenario that sets none.
 func LockDefaults() LockParams {
 	return LockParams{
 		Timeout:     time.Second,
@@ -33,7 +33,7 @@ func LockDefaults() LockParams {
 	}
 }
 
-// Check names the key that is wrong, where each primary has that many replicas.
+// Check returns an error that names the invalid key. replicas is the number of replicas of each primary.
 func (p LockParams) Check(replicas int) error {
 	if err := backends.CheckDuration("timeout", p.Timeout, time.Millisecond); err != nil {
 		return err
@@ -46,14 +46,14 @@ func (p LockParams) Check(replicas int) error {
 	case p.Wait > 0 && p.WaitTimeout >= p.Timeout:
 		return fmt.Errorf("wait_timeout is %s; it must be less than timeout (%s), or the client gives up before the server", p.WaitTimeout, p.Timeout)
 	}
-	// WAIT 0 would wait for ever
+	// a timeout of 0 would make WAIT wait for ever
 	if err := backends.CheckDuration("wait_timeout", p.WaitTimeout, time.Millisecond); err != nil {
 		return err
 	}
 	return p.Retry.Check()
 }
 
-// DecodeLock decodes what a client process was told.
+// DecodeLock decodes a client process's parameters.
 func DecodeLock(raw json.RawMessage) (LockParams, error) {
 	p := LockDefaults()
 	if err := backends.DecodeParams(raw, &p); err != nil {

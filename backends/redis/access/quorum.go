@@ -7,22 +7,23 @@ import (
 	"github.com/lockquake/lockquake/backends"
 )
 
-// QuorumParams is what a client process is told that asks independent servers.
+// QuorumParams is what a client process gets that asks independent servers.
 type QuorumParams struct {
-	// ClockDrift is the part of the TTL by which the clocks of the servers and of the client may differ within it.
-	// Another 2 ms are taken off for what Redis' own expiry may be late.
+	// ClockDrift is the share of the TTL by which the clocks of servers and client may differ within it. Another 2 ms
+	// are subtracted because Redis' expiry may be late.
 	ClockDrift float64 `yaml:"clock_drift" json:"clock_drift"`
-	// NodeTimeout bounds one command to one server, connecting included. It should be small against the TTL, or a dead
-	// server eats the validity up; it may be as long as the TTL to show just that. The default is redsync's: a
-	// twentieth of the TTL.
+	// NodeTimeout bounds one command to one server, including the connect. It should be small against the TTL,
+	// otherwise a dead server uses up the validity; it may be as long as the TTL to show exactly that. The default is
+	// redsync's: a twentieth of the TTL.
 	NodeTimeout time.Duration `yaml:"node_timeout" json:"node_timeout_ns"`
 	// Order is "parallel" (all servers at once, as libraries do) or "sequential" (one after the other, as published).
 	Order string `yaml:"order" json:"order"`
-	// Elapsed is the clock by which a client measures how long asking took: "monotonic", or "wall", as implementations
-	// do that subtract two times of day. A wall clock that is set back meanwhile hides that the validity is over.
+	// Elapsed is the clock with which a client measures how long asking took. "monotonic" is the default. With "wall"
+	// it subtracts two times of day, as some implementations do: if the wall clock is set back meanwhile, the end of
+	// the validity goes unnoticed.
 	Elapsed string `yaml:"elapsed" json:"elapsed,omitempty"`
-	// Release is whom a client asks to delete its key: "all" servers, or those that "granted" it. The key stays on a
-	// server whose yes was lost.
+	// Release is which servers a client asks to delete its key: "all", or those that "granted" it. With the latter
+	// the key stays on a server whose yes was lost.
 	Release string         `yaml:"release" json:"release,omitempty"`
 	Retry   backends.Retry `yaml:"retry" json:"retry"`
 }
@@ -33,7 +34,7 @@ const (
 	OrderSequential = "sequential"
 )
 
-// The clocks by which a client may measure how long asking took, and whom it may ask to delete its key.
+// The clocks with which a client measures how long asking took, and the servers that it asks to delete its key.
 const (
 	ElapsedMonotonic = "monotonic"
 	ElapsedWall      = "wall"
@@ -41,7 +42,7 @@ const (
 	ReleaseGranted   = "granted"
 )
 
-// QuorumDefaults are the parameters of a scenario that sets none.
+// QuorumDefaults returns the parameters of a scenario that sets none.
 func QuorumDefaults(ttl time.Duration) QuorumParams {
 	return QuorumParams{
 		ClockDrift:  0.01,
@@ -53,17 +54,17 @@ func QuorumDefaults(ttl time.Duration) QuorumParams {
 	}
 }
 
-// Drift is what a holder takes off a promise of length ttl.
+// Drift returns what a holder subtracts from a promise of length ttl.
 func (p QuorumParams) Drift(ttl time.Duration) time.Duration {
 	return time.Duration(float64(ttl)*p.ClockDrift) + 2*time.Millisecond
 }
 
-// End returns when the validity of keys with this TTL ends that were asked for at start, before the first request.
+// End returns the end of the validity of keys with this TTL. start is before the first request.
 func (p QuorumParams) End(start time.Time, ttl time.Duration) time.Time {
 	return start.Add(ttl - p.Drift(ttl))
 }
 
-// Late returns by how much the validity was over when the replies were in, as the client's clock has it.
+// Late returns by how much the validity was over when the replies were in, by the client's clock.
 func (p QuorumParams) Late(end time.Time) time.Duration {
 	if p.Elapsed == ElapsedWall {
 		return time.Now().Round(0).Sub(end.Round(0)) // without the monotonic readings
@@ -71,7 +72,7 @@ func (p QuorumParams) Late(end time.Time) time.Duration {
 	return time.Since(end)
 }
 
-// Check names the key that is wrong.
+// Check returns an error that names the invalid key.
 func (p QuorumParams) Check(ttl time.Duration) error {
 	if err := backends.CheckDuration("node_timeout", p.NodeTimeout, time.Millisecond); err != nil {
 		return err
@@ -96,7 +97,7 @@ func (p QuorumParams) Check(ttl time.Duration) error {
 	return p.Retry.Check()
 }
 
-// DecodeQuorum decodes what a client process was told.
+// DecodeQuorum decodes a client process's parameters.
 func DecodeQuorum(a backends.Access) (QuorumParams, error) {
 	p := QuorumDefaults(a.TTL)
 	if err := backends.DecodeParams(a.Params, &p); err != nil {

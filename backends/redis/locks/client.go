@@ -14,9 +14,9 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// connect makes a client as a user's program would for the topology that a.Backend names: for one server by its
-// address, for Sentinel by asking the Sentinels for the primary, for Redis Cluster by its map of slots. It connects at
-// the first command.
+// connect returns a client as a user's program would make it for the topology that a.Backend names. One server is
+// reached by its address, Sentinel by asking the Sentinels for the primary, Redis Cluster by its slot map. It
+// connects with the first command.
 func connect(a backends.Access, p access.LockParams) (redis.UniversalClient, error) {
 	o := access.Options(p.Timeout, a.Login)
 	o.Dialer = access.Detour(a.Via, p.Timeout, a.TLS)
@@ -34,8 +34,8 @@ func connect(a backends.Access, p access.LockParams) (redis.UniversalClient, err
 		if len(o.Addrs) == 0 {
 			return nil, fmt.Errorf("redis: no address of port %q; the Sentinels' are needed", access.SentinelPort)
 		}
-		// A Sentinel that hangs is asked twice, and a third time beside the others. Where a connect is over before
-		// that, go-redis never gets to the others.
+		// A hanging Sentinel is asked twice, and a third time together with the others. If the connect timed out
+		// before that, go-redis would never get to the others.
 		o.DialTimeout = 4 * p.Timeout
 		return redis.NewFailoverClient(o.Failover()), nil
 	case access.Cluster:
@@ -49,8 +49,8 @@ func connect(a backends.Access, p access.LockParams) (redis.UniversalClient, err
 		access.Cluster)
 }
 
-// connection is one client process's pool of connections to the service, which all of its users share: owner values are
-// random for each grant.
+// connection is one client process's connection pool, which all of its users share: owner values are random for each
+// grant.
 type connection struct {
 	access backends.Access
 	params access.LockParams
@@ -58,7 +58,7 @@ type connection struct {
 	locker func(user) lock.Locker
 }
 
-// dialer returns the Dial of a lock whose users are made by locker.
+// dialer returns the Dial of a lock; locker makes a user's locker.
 func dialer(locker func(user) lock.Locker) func(context.Context, backends.Access) (backends.Connection, error) {
 	return func(_ context.Context, a backends.Access) (backends.Connection, error) {
 		p, err := access.DecodeLock(a.Params)
@@ -82,26 +82,26 @@ func (c *connection) Locker(_ context.Context, number int) (lock.Locker, error) 
 	}), nil
 }
 
-// Close closes the connections; keys that are still held expire, if they do.
+// Close closes the connections. Keys that are still held expire if they have an expiry.
 func (c *connection) Close() error { return c.client.Close() }
 
-// user is what every lock knows of the one that it serves.
+// user is the common part of one user's lockers.
 type user struct {
 	client  redis.UniversalClient
 	keys    access.Keyspace
 	params  access.LockParams
 	random  *mathrand.Rand
-	process int // the number of the client process
+	process int // number of the client process
 }
 
-// poll asks until the lock was free.
+// poll tries until the lock is granted.
 func (u user) poll(ctx context.Context, r lock.Request,
 	try func(context.Context, lock.Request) (lock.Grant, error),
 ) (lock.Grant, error) {
 	return u.params.Retry.Poll(ctx, u.random, func(ctx context.Context) (lock.Grant, error) { return try(ctx, r) })
 }
 
-// expiring fills in what the locks have in common whose keys expire by the servers' wall clocks.
+// expiring sets what all locks have in common whose keys expire by the servers' wall clocks.
 func expiring(l backends.Lock) backends.Lock {
 	l.Offers.Try, l.Offers.Reentrant, l.Offers.Expires, l.Offers.WallClock = true, "no", true, true
 	l.Offers.Token = cmp.Or(l.Offers.Token, backends.TokenNone)
@@ -109,6 +109,5 @@ func expiring(l backends.Lock) backends.Lock {
 	return l
 }
 
-// recovery is within what time a dead holder's key is gone: Redis checks the expiry of a key whenever somebody asks
-// for it.
+// recovery returns when a dead holder's key is gone: Redis checks a key's expiry whenever it is accessed.
 func recovery(ttl time.Duration) time.Duration { return ttl + time.Second }

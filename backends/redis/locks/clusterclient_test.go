@@ -37,8 +37,8 @@ func clusterUser(t *testing.T, address string, timeout time.Duration, via map[st
 	return l.(renewable)
 }
 
-// TestClusterRepeatsNothing has a server hang up, or say nothing, after a SET: what it did nobody knows, and the command must not be sent
-// again behind the caller's back.
+// TestClusterRepeatsNothing: a server hangs up, or is silent, after a SET. The outcome is unknown, and the library
+// must not send the command again by itself.
 func TestClusterRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	for name, reply := range map[string]string{"hangs up": "", "says half": "$"} {
@@ -62,9 +62,9 @@ func TestClusterRepeatsNothing(t *testing.T) {
 	}
 }
 
-// TestClusterFollowsRedirects has one server send the user to another, which it reaches by a detour.
+// TestClusterFollowsRedirects: one server redirects the user to another, which is reached by a detour.
 func TestClusterFollowsRedirects(t *testing.T) {
-	const elsewhere = "192.0.2.1:6379" // for documentation only: nobody is there
+	const elsewhere = "192.0.2.1:6379" // a documentation address: no host has it
 	target := redistest.Play(t, func(text, _ string) string {
 		if strings.Contains(text, "SET\r\n") {
 			return "+OK\r\n"
@@ -87,7 +87,7 @@ func TestClusterFollowsRedirects(t *testing.T) {
 	}
 }
 
-// TestClusterRefusalIsCertain has a cluster that is down: it did nothing, and says so.
+// TestClusterRefusalIsCertain: a cluster that is down did nothing, and says so.
 func TestClusterRefusalIsCertain(t *testing.T) {
 	u := clusterUser(t, redistest.Play(t, func(text, self string) string {
 		if strings.Contains(text, "SLOTS") {
@@ -100,7 +100,7 @@ func TestClusterRefusalIsCertain(t *testing.T) {
 	}
 }
 
-// TestSentinelClientFindsThePrimary has a Sentinel name a primary, which is reached by a detour.
+// TestSentinelClientFindsThePrimary: a Sentinel names a primary, which is reached by a detour.
 func TestSentinelClientFindsThePrimary(t *testing.T) {
 	primary := redistest.Play(t, func(text, _ string) string {
 		if strings.Contains(text, "SET\r\n") {
@@ -132,8 +132,8 @@ func TestSentinelClientFindsThePrimary(t *testing.T) {
 	}
 }
 
-// TestSentinelClientLeavesAHangingSentinel has the Sentinel that answered first fall silent: a new connection must find the primary by
-// way of the other.
+// TestSentinelClientLeavesAHangingSentinel: the Sentinel that answered first falls silent. A new connection must find
+// the primary through the other one.
 func TestSentinelClientLeavesAHangingSentinel(t *testing.T) {
 	t.Parallel()
 	primary := redistest.Play(t, func(text, _ string) string {
@@ -161,13 +161,13 @@ func TestSentinelClientLeavesAHangingSentinel(t *testing.T) {
 			return "-ERR unknown command\r\n"
 		}
 		if asked.Load() < 2 {
-			<-end // the other one shall be the first
+			<-end // the other one must be first
 		}
 		other.Add(1)
 		return named
 	})
 	p := access.LockDefaults()
-	p.Timeout = hurry // in which the other one answers; the hanging one is waited for twice as long
+	p.Timeout = hurry // the other one answers within it; the hanging one is waited for twice as long
 	client, err := connect(backends.Access{Backend: access.Sentinel, Nodes: []backends.Endpoint{
 		{Name: "sentinel-1", Addresses: map[string]string{access.SentinelPort: hanging}},
 		{Name: "sentinel-2", Addresses: map[string]string{access.SentinelPort: well}},
@@ -176,7 +176,7 @@ func TestSentinelClientLeavesAHangingSentinel(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	for i := range 2 { // a connection each
+	for i := range 2 { // one connection each
 		c := client.(*redis.Client).Conn()
 		defer c.Close()
 		if err := c.Ping(t.Context()).Err(); err != nil {
@@ -188,7 +188,7 @@ func TestSentinelClientLeavesAHangingSentinel(t *testing.T) {
 	}
 }
 
-// TestConnectNamesWhatIsMissing refuses an access that reaches nothing.
+// TestConnectNamesWhatIsMissing rejects an access that reaches nothing.
 func TestConnectNamesWhatIsMissing(t *testing.T) {
 	for backend, want := range map[string]string{access.Single: access.Port, access.Sentinel: access.SentinelPort, access.Cluster: access.Port, "redlock": "redlock"} {
 		if _, err := connect(backends.Access{Backend: backend}, access.LockDefaults()); err == nil || !strings.Contains(err.Error(), want) {

@@ -10,7 +10,7 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// The scripts of a lock that is re-entrant for its owner: they count how often it was taken.
+// The scripts of a lock that is re-entrant for its owner. They count how often it was taken.
 var (
 	enter = redis.NewScript(`if redis.call("EXISTS", KEYS[1]) == 1 and redis.call("HEXISTS", KEYS[1], ARGV[1]) == 0 then return 0 end
 redis.call("HINCRBY", KEYS[1], ARGV[1], 1) redis.call("PEXPIRE", KEYS[1], ARGV[2]) return 1`)
@@ -18,8 +18,9 @@ redis.call("HINCRBY", KEYS[1], ARGV[1], 1) redis.call("PEXPIRE", KEYS[1], ARGV[2
 if n < 0 then redis.call("HDEL", KEYS[1], ARGV[1]) return -1 end if n == 0 then redis.call("DEL", KEYS[1]) end return n`)
 )
 
-// countsTwice is a lock that counts how often its owner took it, and takes it again where the connection ended in place
-// of the reply. It is wrong on purpose: it was taken twice then, and one release leaves it locked.
+// countsTwice is a lock that counts how often its owner took it, and repeats a request whose connection broke before
+// the reply. It is wrong on purpose: if the first request was carried out, the lock is taken twice, and one release
+// leaves it locked.
 func countsTwice() backends.Lock {
 	return expiring(backends.Lock{
 		Name:   "counts-twice",

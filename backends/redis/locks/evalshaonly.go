@@ -8,8 +8,8 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// evalshaOnly is set-px-lua whose release names a script that was loaded once. It is wrong on purpose: a server that
-// restarts, or is told SCRIPT FLUSH, has forgotten the script, and every release fails from then on.
+// evalshaOnly is set-px-lua with a release that calls a script loaded once. It is wrong on purpose: after a restart
+// or SCRIPT FLUSH the server no longer has the script, and every release fails from then on.
 func evalshaOnly() backends.Lock {
 	return expiring(backends.Lock{
 		Name:   "evalsha-only",
@@ -34,7 +34,7 @@ func evalshaOnly() backends.Lock {
 	})
 }
 
-// releaseLoaded is releaseOwn by a script that the server must know.
+// releaseLoaded is releaseOwn with a script that must already be loaded.
 func releaseLoaded(ctx context.Context, l *recipe, g lock.Grant) error {
 	lock.At(ctx, "before-delete")
 	o := &owner{id: g.ID}

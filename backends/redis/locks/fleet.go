@@ -15,14 +15,14 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// fleet is one client process's connections to servers that know nothing of each other.
+// fleet is one client process's connections to independent servers.
 type fleet struct {
 	clients  []*redis.Client
-	timeout  time.Duration // of one command to one server, connecting included
-	oneByOne bool          // else all servers are asked side by side
+	timeout  time.Duration // of one command to one server, including the connect
+	oneByOne bool          // otherwise all servers are asked in parallel
 }
 
-// newFleet makes a client for each server. They connect at the first command.
+// newFleet makes a client for each server. They connect with the first command.
 func newFleet(addresses []string, login node.Login, p access.QuorumParams) *fleet {
 	f := &fleet{timeout: p.NodeTimeout, oneByOne: p.Order == access.OrderSequential}
 	for _, a := range addresses {
@@ -33,10 +33,10 @@ func newFleet(addresses []string, login node.Login, p access.QuorumParams) *flee
 	return f
 }
 
-// patience is the longest that all servers together can take for one command.
+// patience returns how long all servers together can take for one command, at most.
 func (f *fleet) patience() time.Duration { return time.Duration(len(f.clients)) * f.timeout }
 
-// only returns the part of the fleet whose servers have their bit set, over the same connections.
+// only returns the part of the fleet whose servers' bits are set, with the same connections.
 func (f *fleet) only(servers uint64) *fleet {
 	part := &fleet{timeout: f.timeout, oneByOne: f.oneByOne}
 	for i, c := range f.clients {
@@ -55,11 +55,10 @@ func (f *fleet) close() error {
 	return errors.Join(errs...)
 }
 
-// request asks one server for something that id's owner wants. It returns whether the server did it.
+// request sends one server a request on behalf of id's owner. It returns whether the server did it.
 type request func(ctx context.Context, c *redis.Client, o *owner) (done bool, err error)
 
-// ask sends a command to every server, each within a deadline of its own, and returns when all have answered or run out
-// of time.
+// ask sends a command to every server, each with its own deadline, and returns when all have answered or timed out.
 func (f *fleet) ask(ctx context.Context, id string, send request) vote {
 	v := vote{answers: make([]answer, len(f.clients)), errs: make([]error, len(f.clients))}
 	one := func(i int) {
@@ -83,18 +82,18 @@ func (f *fleet) ask(ctx context.Context, id string, send request) vote {
 	return v
 }
 
-// answer is what one server's reply to one command means.
+// answer is the meaning of one server's reply to one command.
 type answer uint8
 
 const (
 	yes     answer = iota // it did it
-	no                    // it did not: the key had another value, or was there, or was not
+	no                    // it did not: the key had another value, already existed, or did not exist
 	refused               // it answered with an error: it did not
 	notSent               // the command was never written to a connection
-	unknown               // it was, and no reply came
+	unknown               // it was written, and no reply came
 )
 
-// answer tells what a server's reply to a command of this owner means.
+// answer returns the meaning of a server's reply to a command of this owner.
 func (o *owner) answer(done bool, err error) answer {
 	var reply redis.Error
 	switch {
@@ -110,10 +109,10 @@ func (o *owner) answer(done bool, err error) answer {
 	return unknown
 }
 
-// vote is what all servers answered to one command.
+// vote is all servers' answers to one command.
 type vote struct {
 	answers []answer
-	errs    []error // of each server; nil where it answered yes or no
+	errs    []error // of each server; nil if it answered yes or no
 }
 
 // quorum is the number of servers that are a majority.
@@ -129,7 +128,7 @@ func (v vote) count(a answer) int {
 	return n
 }
 
-// grantedBy tells which servers said yes.
+// grantedBy returns which servers said yes.
 func (v vote) grantedBy() lock.Reason {
 	r := lock.Reason{Cause: lock.CauseAnsweredBy, N: int64(len(v.answers))}
 	for i, a := range v.answers {
@@ -140,14 +139,13 @@ func (v vote) grantedBy() lock.Reason {
 	return r
 }
 
-// String names the counts.
+// String returns the counts.
 func (v vote) String() string {
 	return fmt.Sprintf("of %d nodes %d yes, %d no, %d refused, %d not reached, %d silent",
 		len(v.answers), v.count(yes), v.count(no), v.count(refused), v.count(notSent), v.count(unknown))
 }
 
-// because adds how the servers answered to an error, where neither those that said yes nor those that said no are a
-// majority.
+// because adds the servers' answers to an error if neither those that said yes nor those that said no are a majority.
 func (v vote) because(err error) error {
 	if v.count(yes) >= v.quorum() || v.count(no) >= v.quorum() {
 		return err
@@ -157,7 +155,7 @@ func (v vote) because(err error) error {
 	return lock.Because(lock.Reason{Cause: lock.CauseNoMajority, Seen: seen, N: int64(len(v.answers))}, err)
 }
 
-// why returns the error of a server that answered so.
+// why returns the error of a server with that answer.
 func (v vote) why(a answer) error {
 	for i, b := range v.answers {
 		if a == b && v.errs[i] != nil {
@@ -167,14 +165,14 @@ func (v vote) why(a answer) error {
 	return nil
 }
 
-// refusal is the error of an attempt to set a key that certainly did not reach as many servers as are needed, a
-// majority of them, or perhaps did.
+// refusal returns the error of an attempt to set a key that did not succeed on the needed number of servers,
+// certainly or possibly.
 //
-// The user has nothing in hand in either case. The service may have granted it where the servers that said yes and
-// those that said nothing are enough together: nobody knows, and the keys, if they are there and the release did
-// not reach them, end with the TTL. Otherwise the attempt certainly failed: because the key was found (ErrContended),
-// because servers answered with errors (ErrRefused), or because too few were reached (ErrNotSent). Keys on a minority
-// of servers are no grant; until they are deleted or expire they can only get in others' way.
+// The user has no grant in either case. If the servers that said yes and the silent ones together are enough, the
+// service may have granted it: the outcome is unknown. If such keys exist and the release does not reach them, they
+// end with the TTL. Otherwise the attempt certainly failed: the key existed (ErrContended), servers answered with
+// errors (ErrRefused), or too few were reached (ErrNotSent). Keys on a minority of servers are no grant. Until they
+// are deleted or expire they can only obstruct other users.
 func (v vote) refusal(needed int) error { return v.because(v.unset(needed)) }
 
 func (v vote) unset(needed int) error {
@@ -189,9 +187,9 @@ func (v vote) unset(needed int) error {
 	return fmt.Errorf("%w: %s: %v", lock.ErrNotSent, v, v.why(notSent))
 }
 
-// own is what a vote on something that only the holder of the value can do says about the holder: nil when a majority
-// did it, ErrNotHeld when a majority does not have the value, so that the service does not either. Where no server can
-// have done anything the error says so; any other is of unknown outcome.
+// own returns what a vote says about the holder, for a request that only the owner of the value can make. It is nil
+// if a majority did it, and ErrNotHeld if a majority does not have the value, because then the service does not
+// either. If no server can have done anything, the error says so. Any other error is of unknown outcome.
 func (v vote) own() error {
 	if v.count(yes) >= v.quorum() {
 		return nil
@@ -211,8 +209,8 @@ func (v vote) disowned() error {
 	return fmt.Errorf("%w: %s: %v", lock.ErrNotSent, v, v.why(notSent))
 }
 
-// undecided is an error of which nobody knows what it left behind. Only a silent server's error is wrapped: what was
-// certain of one server is not of the service.
+// undecided returns an error of unknown outcome. It wraps only a silent server's error: what is certain of one server
+// is not certain of the service.
 func (v vote) undecided() error {
 	if err := v.why(unknown); err != nil {
 		return fmt.Errorf("%s: %w", v, err)

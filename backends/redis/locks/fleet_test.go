@@ -12,7 +12,7 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// TestVotes holds every mixture of answers to what may be said about it.
+// TestVotes checks every mixture of answers.
 func TestVotes(t *testing.T) {
 	for _, c := range []struct {
 		text     string // one letter for each server: y, n, r(efused), 0 (not sent), ? (unknown)
@@ -24,9 +24,9 @@ func TestVotes(t *testing.T) {
 		{"yynnn", lock.ErrNotHeld, lock.ErrContended},
 		{"nnnnn", lock.ErrNotHeld, lock.ErrContended},
 		{"nnn??", lock.ErrNotHeld, lock.ErrContended},
-		{"ynn??", io.EOF, io.EOF}, // two silent ones may have set the key: three have it
+		{"ynn??", io.EOF, io.EOF}, // the two silent ones may have set the key: then three have it
 		{"nn???", io.EOF, io.EOF},
-		{"yy000", io.EOF, lock.ErrNotSent}, // three have nothing of it
+		{"yy000", io.EOF, lock.ErrNotSent}, // three certainly do not have it
 		{"yyrr0", io.EOF, lock.ErrRefused},
 		{"yynr0", io.EOF, lock.ErrContended},
 		{"??000", io.EOF, lock.ErrNotSent},
@@ -47,7 +47,8 @@ func TestVotes(t *testing.T) {
 	}
 }
 
-// TestWhoHadNoMajority is told with the answers, but not where a majority said no: then the lock is another's, and no more.
+// TestWhoHadNoMajority: the error contains the answers, except if a majority said no: then it only says that another
+// user has the lock.
 func TestWhoHadNoMajority(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]*lock.Vote{
@@ -75,7 +76,7 @@ func votes(text string) vote {
 		a := map[rune]answer{'y': yes, 'n': no, 'r': refused, '0': notSent, '?': unknown}[letter]
 		var err error
 		if a != yes && a != no {
-			// Whatever certain error a server's error may hold, it must not leak into what is said of all.
+			// A certain error of one server must not leak into the error of all.
 			err = fmt.Errorf("one server: %w", lock.ErrRefused)
 		}
 		if a == unknown {
@@ -96,7 +97,7 @@ func says(err, want error) bool {
 	return errors.Is(err, want) && lock.Certain(err)
 }
 
-// TestVoteOf reads the errors that redsync makes.
+// TestVoteOf parses the errors of redsync.
 func TestVoteOf(t *testing.T) {
 	dialed := fmt.Errorf("%w: %w", lock.ErrNotSent, io.EOF)
 	for _, c := range []struct {

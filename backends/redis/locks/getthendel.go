@@ -11,9 +11,9 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// getThenDel is set-px-lua without the script: the client itself compares what GET returned with its own value, and
-// sends DEL. It is wrong on purpose. A holder whose key expires between the two deletes the next holder's, and whoever
-// comes third is inside together with the second. (Redis documentation, "Distributed Locks with Redis", "Correct
+// getThenDel is set-px-lua without the script: the client itself compares the result of GET with its own value, and
+// sends DEL. It is wrong on purpose. If a holder's key expires between the two, it deletes the next holder's key, and
+// a third user gets in beside the second. (Redis documentation, "Distributed Locks with Redis", "Correct
 // Implementation with a Single Instance", has a script for that reason.)
 func getThenDel() backends.Lock {
 	return expiring(backends.Lock{
@@ -40,7 +40,7 @@ func getThenDel() backends.Lock {
 	})
 }
 
-// releaseCompared deletes the key if it had this grant's value when it was read.
+// releaseCompared deletes the key if it had this grant's value at the time of the read.
 func releaseCompared(ctx context.Context, l *recipe, g lock.Grant) error {
 	lock.At(ctx, "before-get")
 	o := owner{id: g.ID}

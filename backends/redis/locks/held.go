@@ -11,8 +11,8 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// held is what one user was granted and has not given back, with what the lock needs to do that: the handle of a
-// library. The zero value is empty. Its methods may be called from several goroutines.
+// held is the set of one user's grants that are not yet given back, each with the library's handle that the lock
+// needs for that. The zero value is empty. Its methods may be called from several goroutines.
 type held[H any] struct {
 	mu   sync.Mutex
 	list []kept[H] // seldom more than one
@@ -23,12 +23,12 @@ type kept[H any] struct {
 	handle H
 }
 
-// find returns where the grant is in the list, or -1. The caller holds mu.
+// find returns the position of the grant in the list, or -1. The caller holds mu.
 func (h *held[H]) find(g lock.Grant) int {
 	return slices.IndexFunc(h.list, func(k kept[H]) bool { return k.grant.ID == g.ID })
 }
 
-// keep remembers a grant, or its renewed self.
+// keep adds a grant, or replaces it with its renewal.
 func (h *held[H]) keep(g lock.Grant, handle H) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -39,7 +39,7 @@ func (h *held[H]) keep(g lock.Grant, handle H) {
 	h.list = append(h.list, kept[H]{grant: g, handle: handle})
 }
 
-// drop forgets a grant.
+// drop removes a grant.
 func (h *held[H]) drop(g lock.Grant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -48,7 +48,7 @@ func (h *held[H]) drop(g lock.Grant) {
 	}
 }
 
-// handle returns what was kept with a grant; one that this user does not have is certainly not held by it.
+// handle returns the handle of a grant. A grant that this user does not have is certainly not held by it.
 func (h *held[H]) handle(g lock.Grant) (handle H, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -58,7 +58,7 @@ func (h *held[H]) handle(g lock.Grant) (handle H, err error) {
 	return handle, fmt.Errorf("%w: this user has no grant %s", lock.ErrNotHeld, g.ID)
 }
 
-// free gives back what the user may still hold, all within timeout; what is left expires, if it does.
+// free releases what the user may still hold, all within timeout. Anything left expires if it has an expiry.
 func (h *held[H]) free(timeout time.Duration, release func(context.Context, lock.Grant) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -71,7 +71,7 @@ func (h *held[H]) free(timeout time.Duration, release func(context.Context, lock
 	return errors.Join(errs...)
 }
 
-// left returns the grants that are not over.
+// left returns the grants that are not given back.
 func (h *held[H]) left() []lock.Grant {
 	h.mu.Lock()
 	defer h.mu.Unlock()

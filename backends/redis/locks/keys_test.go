@@ -13,10 +13,11 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// below is the prefix of a run on somebody else's servers.
+// below is the prefix of a run on external servers.
 const below = "bench:r1/"
 
-// TestCommandsAreBelowThePrefix records what each lock sends to a server: all but the handshake is about keys below the prefix.
+// TestCommandsAreBelowThePrefix records what each lock sends to a server: except for the handshake, all commands are
+// about keys below the prefix.
 func TestCommandsAreBelowThePrefix(t *testing.T) {
 	each(t, func(t *testing.T, l backends.Lock) {
 		var mu sync.Mutex

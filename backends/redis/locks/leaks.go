@@ -11,16 +11,16 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// leakEvery is for how many acquires one thing is left, so that a busy client stays within what a machine has.
+// leakEvery is the number of acquires per leaked item, so that a busy client stays within the machine's limits.
 const leakEvery = 4
 
-// leaksDescriptors is set-px-lua whose client opens a file for every fourth acquire and forgets it. It is wrong on
-// purpose in what it leaves in its own process, and right in whom it grants the lock.
+// leaksDescriptors is set-px-lua with a client that opens a file for every fourth acquire and never closes it. It is
+// wrong on purpose in what it leaks in its own process; its grants are correct.
 func leaksDescriptors() backends.Lock {
 	return leaking("leaks-descriptors", "set-px-lua that opens a file for every fourth acquire, and does not close it.",
 		"its process runs out of descriptors", func() func() {
 			var mu sync.Mutex
-			var kept []*os.File // the collector would close them
+			var kept []*os.File // otherwise the garbage collector would close them
 			return func() {
 				if f, err := os.Open(os.DevNull); err == nil {
 					mu.Lock()
@@ -31,8 +31,8 @@ func leaksDescriptors() backends.Lock {
 		}())
 }
 
-// leaksThreads is set-px-lua whose client starts a thread for every fourth acquire, which never ends: one that waits
-// for a renewal that nobody will ask for.
+// leaksThreads is set-px-lua with a client that starts a thread for every fourth acquire. The thread never ends: it
+// waits for a renewal that is never requested.
 func leaksThreads() backends.Lock {
 	return leaking("leaks-threads", "set-px-lua that starts a thread for every fourth acquire, which never ends.",
 		"its process runs out of threads", func() {
@@ -43,7 +43,7 @@ func leaksThreads() backends.Lock {
 		})
 }
 
-// mostLeaks bounds what a process leaves: Go ends a program at 10,000 threads.
+// mostLeaks bounds a process's leaks: Go ends a program at 10,000 threads.
 const mostLeaks = 2000
 
 func leaking(name, doc, wrong string, leave func()) backends.Lock {
@@ -65,13 +65,13 @@ func leaking(name, doc, wrong string, leave func()) backends.Lock {
 	})
 }
 
-// leaky is a recipe that leaves something for its acquires.
+// leaky is a recipe whose acquires leak something.
 type leaky struct {
 	*recipe
 	leave func()
 }
 
-// Acquire leaves something, and polls until the key was free.
+// Acquire leaks something and polls until the key is free.
 func (l leaky) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	l.leave()
 	return l.recipe.Acquire(ctx, r)

@@ -1,5 +1,5 @@
-// Package locks is the locks on Redis, as a client process uses them: a file for each, or for a few that differ in one
-// step. It links nothing of what a provider of nodes needs.
+// Package locks has the locks on Redis, as a client process uses them: one file per lock, or per group of locks that
+// differ in one step. It imports nothing that only a provider of nodes needs.
 package locks
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/lockquake/lockquake/backends/redis/access"
 )
 
-// OneClient lists the locks that work through one client, whatever topology that reaches. The first is the default.
+// OneClient returns the locks that work through one client, whatever the topology. The first is the default.
 func OneClient() []backends.Lock {
 	return []backends.Lock{
 		setPxLua(), setPxIncr(), setNx(), setNxExpire(), setPxDel(), getThenDel(), weakOwner(), redisLock(), redSync(),
@@ -17,20 +17,20 @@ func OneClient() []backends.Lock {
 	}
 }
 
-// OneServer lists the locks on one server.
+// OneServer returns the locks on one server.
 func OneServer() []backends.Lock {
 	return append(OneClient(), processOwner(), leaksDescriptors(), leaksThreads(), wasteful(), stubborn(),
 		evalshaOnly(), resends(), countsTwice())
 }
 
-// Quorum lists the locks on independent servers.
+// Quorum returns the locks on independent servers.
 func Quorum() []backends.Lock {
 	return []backends.Lock{redlock(), redlockNoElapsedCheck(), redlockIncr(), redsyncFive(), redlockUnanimous()}
 }
 
-// WithFailover lists the locks of OneClient with recovery bounds that allow for a failover, which may take that long
-// once the dead server is noticed. detection is the topology's default for how long it goes unnoticed. A longer setting
-// counts twice, because a vote that nobody wins is repeated.
+// WithFailover returns the locks of OneClient with recovery bounds that include a failover. failover is how long it
+// may take once the dead server is noticed. detection is the topology's default for how long a dead server goes
+// unnoticed. A longer setting counts twice, because an undecided vote is repeated.
 func WithFailover(detection, failover time.Duration) []backends.Lock {
 	list := OneClient()
 	for i, l := range list {

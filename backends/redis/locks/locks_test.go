@@ -16,8 +16,8 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// grants is what a server answers to each lock's requests when it grants. The locks over rueidis speak another protocol; the conformance
-// suite has them alone.
+// grants is a server's answer to each lock's requests when it grants. The locks over rueidis use another protocol;
+// only the conformance suite tests them.
 var grants = map[string][]string{
 	"setnx":        {":1"},
 	"setnx-expire": {":1", ":1"},
@@ -46,7 +46,7 @@ func each(t *testing.T, test func(t *testing.T, l backends.Lock)) {
 	}
 }
 
-// TestRefusedIsCertain has nobody listen: no request can have reached a service.
+// TestRefusedIsCertain: no server listens, so no request can have reached a service.
 func TestRefusedIsCertain(t *testing.T) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -72,7 +72,7 @@ func TestRefusedIsCertain(t *testing.T) {
 	})
 }
 
-// TestSilenceIsUnknown has a server that hangs up instead of answering, and one that says nothing.
+// TestSilenceIsUnknown: one server hangs up instead of answering, and one is silent.
 func TestSilenceIsUnknown(t *testing.T) {
 	t.Parallel()
 	for name, last := range map[string]string{"hangs up": hangUp, "silent": silence} {
@@ -106,7 +106,7 @@ func TestSilenceIsUnknown(t *testing.T) {
 	}
 }
 
-// TestErrorReplyIsCertain has a server that answers with an error: it did nothing.
+// TestErrorReplyIsCertain: a server that answers with an error did nothing.
 func TestErrorReplyIsCertain(t *testing.T) {
 	for _, answer := range []string{
 		"-LOADING Redis is loading the dataset in memory", "-READONLY You can't write against a read only replica.",
@@ -127,7 +127,7 @@ func TestErrorReplyIsCertain(t *testing.T) {
 	}
 }
 
-// TestIssuedIsSendTime holds the reply back: validity counts from the request, not from the reply.
+// TestIssuedIsSendTime delays the reply: validity counts from the request, not from the reply.
 func TestIssuedIsSendTime(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, l backends.Lock) {
@@ -152,7 +152,7 @@ func TestIssuedIsSendTime(t *testing.T) {
 	})
 }
 
-// TestHalfDoneIsUnknown has the second command of setnx-expire refused: the first one stands.
+// TestHalfDoneIsUnknown: the second command of setnx-expire is refused; the first one was carried out.
 func TestHalfDoneIsUnknown(t *testing.T) {
 	if _, err := try(t, userAt(t, setNxExpire(), serve(t, ":1", "-LOADING"), "")); err == nil || lock.Certain(err) {
 		t.Errorf("a key that stands was called %v", err)
@@ -162,7 +162,7 @@ func TestHalfDoneIsUnknown(t *testing.T) {
 	}
 }
 
-// TestWait gives a grant back that too few replicas have; it is certain only if that was answered.
+// TestWait: a grant that too few replicas have is given back; this is certain only if the delete was answered.
 func TestWait(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -205,8 +205,8 @@ func try(t *testing.T, u lock.Locker) (lock.Grant, error) {
 	return u.(lock.TryAcquirer).TryAcquire(t.Context(), lock.Request{Lock: "a", TTL: time.Second})
 }
 
-// What users have for a command: patience where it is answered, hurry where it is not and the test waits for that. A
-// machine that stalls twice sends a command within a hurry.
+// Timeouts of users for a command: patience if the command is answered, hurry if it is not and the test waits for the
+// timeout. A machine that stalls twice still sends a command within hurry.
 const (
 	patience = 10 * time.Second
 	hurry    = time.Second
@@ -244,7 +244,7 @@ const (
 	delay   = 300 * time.Millisecond
 )
 
-// serve is a server that answers one command after the other from the script, and repeats its last line.
+// serve answers one command after the other from the script, and repeats its last line.
 func serve(t *testing.T, script ...string) string {
 	t.Helper()
 	lines := make(chan string, len(script))
@@ -271,8 +271,8 @@ func serve(t *testing.T, script ...string) string {
 	})
 }
 
-// serveCommands answers the handshake like a Redis without HELLO, and each other command with answer, which is given the command in
-// upper case and as it came over the wire.
+// serveCommands answers the handshake like a Redis without HELLO. Every other command is answered by answer, which
+// gets the command in upper case and as it came over the wire.
 func serveCommands(t *testing.T, answer func(c net.Conn, command string)) string {
 	t.Helper()
 	return conformance.Listen(t, func(c net.Conn) {

@@ -14,29 +14,29 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// owner is the value that a user writes into a command of its own. The library asks for its bytes at the moment it
-// encodes the command for the connection it got, after all waiting and connecting: that is the send time, and whether
-// anything was sent at all.
+// owner is the value that a user writes into a command. The library asks for its bytes when it encodes the command
+// for its connection, after all waiting and connecting. That call gives the send time, and shows whether anything was
+// sent at all.
 type owner struct {
 	id   string
-	sent time.Time // of the last attempt; zero: nothing was written
+	sent time.Time // of the last attempt; zero: nothing was sent
 	text [ownerSize]byte
 }
 
-// ownerSize is the length of an id that newOwner draws; a library's may be longer.
+// ownerSize is the length of an id from newOwner; a library's may be longer.
 const ownerSize = 40
 
-// MarshalBinary notes the time.
+// MarshalBinary notes the send time.
 func (o *owner) MarshalBinary() ([]byte, error) {
 	o.sent = time.Now()
 	return append(o.text[:0], o.id...), nil
 }
 
-// String returns the text that is sent; a cluster client finds the slot of a key by it.
+// String returns the text that is sent; a cluster client derives a key's slot from it.
 func (o *owner) String() string { return o.id }
 
-// classify says what an error of a command with this owner means: certainly not done where nothing was sent or the
-// server answered with an error, else the error as it is, of which nobody knows.
+// classify classifies an error of a command with this owner. If nothing was sent, or if the server answered with an
+// error, the command was certainly not done. Any other error is returned unchanged: the outcome is unknown.
 func (o *owner) classify(err error) error {
 	var answer redis.Error
 	switch {
@@ -54,21 +54,21 @@ func (o *owner) classify(err error) error {
 
 type sendingKey struct{}
 
-// sending returns a context under which o notes the send time of each command, the last one's in the end: for commands
-// that are written by a library and carry no owner of ours.
+// sending returns a context under which o notes the send time of each command; the last one's remains. It is for
+// commands that a library writes, which carry no owner.
 func sending(ctx context.Context, o *owner) context.Context {
 	return context.WithValue(ctx, sendingKey{}, o)
 }
 
-// sendHook puts the owner of a command's context into the command, as its last argument with the same text, so that it
-// learns when that is written to the connection. The time at which a hook is called is no send time: the command has
-// yet to wait for a connection, perhaps for one to be made.
+// sendHook replaces the last argument of a command with the owner in the command's context, if it has the same text.
+// So the owner learns when the command is written to the connection. The time at which a hook is called is not the
+// send time: the command may still have to wait for a connection, or for a connect.
 type sendHook struct{}
 
 // DialHook changes nothing.
 func (sendHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-// ProcessHook changes the last argument.
+// ProcessHook replaces the last argument.
 func (sendHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		if o, ok := ctx.Value(sendingKey{}).(*owner); ok {
@@ -76,7 +76,7 @@ func (sendHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			last := len(args) - 1
 			o.id = fmt.Sprint(args[last])
 			args[last] = o
-			// a connection that is made for it says HELLO under the same context
+			// a connection that is opened for it sends HELLO under the same context
 			ctx = context.WithValue(ctx, sendingKey{}, nil)
 		}
 		return next(ctx, cmd)

@@ -12,9 +12,9 @@ import (
 )
 
 // processOwner is set-px-lua with a value that names the process: its host, its process id, the second in which it
-// started, and how many acquires it had before. It is wrong on purpose. Containers of one image have process id 1 each,
-// often one host name, and start together: the first grants of two of them have one value. The one that outlived its
-// key deletes the other's. Where processes share a process namespace no two have one value.
+// started, and its number of earlier acquires. It is wrong on purpose. Containers of one image all have process id 1,
+// often the same host name, and start together. So the first grants of two of them have the same value, and a holder
+// whose key has expired deletes the other's. Processes that share a PID namespace never have the same value.
 func processOwner() backends.Lock {
 	return expiring(backends.Lock{
 		Name:   "process-owner",

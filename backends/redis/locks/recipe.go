@@ -12,7 +12,7 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// The scripts act only where the key still has the owner's value.
+// The scripts act only if the key still has the owner's value.
 const (
 	deleteOwnText = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`
 	extendOwnText = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("PEXPIRE", KEYS[1], ARGV[2]) end return 0`
@@ -20,21 +20,21 @@ const (
 
 var deleteOwn, extendOwn = redis.NewScript(deleteOwnText), redis.NewScript(extendOwnText)
 
-// recipe is one user of a lock that is a value at a key, by commands of this package. The locks say how it is taken and
-// given back.
+// recipe is one user of a lock that is a value at a key, with this package's own commands. The locks supply how it is
+// taken and given back.
 type recipe struct {
 	user
 	held held[struct{}]
 	how  means
 }
 
-// means are how a recipe's key is taken, in one attempt, and given back.
+// means are how a recipe takes its key, in one attempt, and gives it back.
 type means struct {
 	take func(context.Context, *recipe, lock.Request) (lock.Grant, error)
 	give func(context.Context, *recipe, lock.Grant) error
 }
 
-// Acquire polls until the key was free.
+// Acquire polls until the key is free.
 func (l *recipe) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	return l.poll(ctx, r, l.TryAcquire)
 }
@@ -60,15 +60,15 @@ func dialRenewable(how means) func(context.Context, backends.Access) (backends.C
 	return dialer(func(u user) lock.Locker { return renewable{&recipe{user: u, how: how}} })
 }
 
-// renewable is a recipe whose key has an expiry that can be set anew.
+// renewable is a recipe whose key has an expiry that can be renewed.
 type renewable struct{ *recipe }
 
-// contended is the error of an attempt that found the key.
+// contended returns the error of an attempt that found the key.
 func contended(r lock.Request) error {
 	return fmt.Errorf("%w: NX found the key of %s", lock.ErrContended, r.Lock)
 }
 
-// notHeld is the error of an operation on a key that has another value or none.
+// notHeld returns the error of an operation on a key with another value or none.
 func notHeld(g lock.Grant) error {
 	return fmt.Errorf("%w: the key of %s has another value or none", lock.ErrNotHeld, g.Lock)
 }
@@ -96,7 +96,7 @@ func (l *recipe) deleteOwn(ctx context.Context, g lock.Grant) error {
 	return nil
 }
 
-// releaseAny deletes the key, whosever it is.
+// releaseAny deletes the key without checking its owner.
 func releaseAny(ctx context.Context, l *recipe, g lock.Grant) error {
 	lock.At(ctx, "before-delete")
 	return l.deleteKey(ctx, g)
@@ -116,7 +116,7 @@ func (l *recipe) deleteKey(ctx context.Context, g lock.Grant) error {
 	return nil
 }
 
-// Renew sets the key's expiry anew if it still has this grant's value.
+// Renew sets a new expiry if the key still has this grant's value.
 func (l renewable) Renew(ctx context.Context, g lock.Grant, ttl time.Duration) (lock.Grant, error) {
 	o := &owner{id: g.ID}
 	n, err := extendOwn.Run(ctx, l.client, []string{l.keys.Key(g.Lock)}, o, ttl.Milliseconds()).Int()
@@ -144,17 +144,17 @@ func (l *recipe) Check(ctx context.Context, g lock.Grant) error {
 	return nil
 }
 
-// setter sends the request that takes a key for an owner and returns the token that came with it; redis.Nil says that
-// the key was taken.
+// setter sends the request that takes a key for an owner, and returns the token that came with it. redis.Nil means
+// that the key existed.
 type setter func(ctx context.Context, via link, o *owner) (lock.Token, error)
 
-// attempt asks for the key once. Where the scenario wants the grant on replicas (wait), it is in hand only when enough
-// of them acknowledged.
+// attempt asks for the key once. If the scenario requires replicas (wait), the grant counts only once enough of them
+// acknowledged it.
 func (l *recipe) attempt(ctx context.Context, r lock.Request, set setter) (lock.Grant, error) {
 	return l.attemptAs(ctx, r, newOwner(), set)
 }
 
-// attemptAs asks in the name of an owner.
+// attemptAs asks for the key with the owner's value.
 func (l *recipe) attemptAs(ctx context.Context, r lock.Request, o *owner, set setter) (lock.Grant, error) {
 	via, done, err := l.link(ctx, r.Lock)
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// redisLock is the library bsm/redislock. Each attempt is one Obtain without the library's retry strategy, which is its
-// default; how often to ask is the scenario's to say. The adapter adds the send time of the script that granted, by a
-// hook of the client: the library itself tells no time but what the server has left of the TTL.
+// redisLock is the library bsm/redislock. Each attempt is one Obtain without the library's retry strategy, which is
+// its default; the scenario's policy decides about retries. The adapter adds the send time of the script that
+// granted, with a hook of the client: the library itself only knows the TTL that is left at the server.
 func redisLock() backends.Lock {
 	return expiring(backends.Lock{
 		Name:    "redislock",
@@ -35,7 +35,7 @@ type redisLockUser struct {
 	held    held[*redislock.Lock]
 }
 
-// Acquire polls until the lock was obtained.
+// Acquire polls until the lock is obtained.
 func (l *redisLockUser) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	return l.poll(ctx, r, l.TryAcquire)
 }
@@ -60,7 +60,7 @@ func (l *redisLockUser) TryAcquire(ctx context.Context, r lock.Request) (lock.Gr
 	return g, nil
 }
 
-// Release runs the library's script, which deletes only one's own.
+// Release runs the library's script, which deletes only the user's own key.
 func (l *redisLockUser) Release(ctx context.Context, g lock.Grant) error {
 	lock.At(ctx, "before-release")
 	handle, err := l.held.handle(g)
@@ -80,7 +80,7 @@ func (l *redisLockUser) Release(ctx context.Context, g lock.Grant) error {
 	return nil
 }
 
-// Renew runs the library's Refresh, which says that it obtained nothing when the key is another's or gone.
+// Renew runs the library's Refresh, which returns ErrNotObtained if the key is another user's or gone.
 func (l *redisLockUser) Renew(ctx context.Context, g lock.Grant, ttl time.Duration) (lock.Grant, error) {
 	handle, err := l.held.handle(g)
 	if err != nil {
@@ -100,7 +100,7 @@ func (l *redisLockUser) Renew(ctx context.Context, g lock.Grant, ttl time.Durati
 	return g, nil
 }
 
-// Check asks for what is left of the TTL, which is nothing when the key is another's or gone.
+// Check asks for the remaining TTL, which is zero if the key is another user's or gone.
 func (l *redisLockUser) Check(ctx context.Context, g lock.Grant) error {
 	handle, err := l.held.handle(g)
 	if err != nil {

@@ -15,11 +15,11 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// redlock is the algorithm of redis.io, "Distributed Locks with Redis", as published: the same key and the same random
-// value on all servers, granted by a majority within the TTL, counted from before the first request; a failed attempt
-// is taken back on all servers, also on those that did not answer, and tried again after a random delay. It differs in
-// one thing: an attempt of which nobody knows whether a majority took it ends the acquire with an error of unknown
-// outcome (see vote.refusal), where the published client would go on asking.
+// redlock is the algorithm of redis.io, "Distributed Locks with Redis", as published. The key has the same random
+// value on all servers. A majority must grant it within the TTL, counted from before the first request. A failed
+// attempt is taken back on all servers, including those that did not answer, and repeated after a random delay. It
+// differs in one thing: if it is unknown whether a majority granted an attempt, the acquire ends with an error of
+// unknown outcome (see vote.refusal). The published client would go on asking.
 func redlock() backends.Lock {
 	return quorumLock(backends.Lock{
 		Name: "redlock",
@@ -28,7 +28,7 @@ func redlock() backends.Lock {
 	})
 }
 
-// quorumLock fills in what the locks on independent servers have in common.
+// quorumLock sets what the locks on independent servers have in common.
 func quorumLock(l backends.Lock) backends.Lock {
 	l.Offers.Renewal = "call"
 	if l.Points == nil {
@@ -45,14 +45,14 @@ type fiveConnection struct {
 	rules  rules
 }
 
-// rules are what the locks differ in.
+// rules are the differences between the locks.
 type rules struct {
-	checks bool // the elapsed time is looked at
+	checks bool // the elapsed time is checked
 	counts bool // each server counts its grants
-	all    bool // a majority is not enough
+	all    bool // all servers are needed, not a majority
 }
 
-// needed is how many servers must have set the key.
+// needed returns how many servers must have set the key.
 func (r rules) needed(v vote) int {
 	if r.all {
 		return len(v.answers)
@@ -108,15 +108,15 @@ type redlocker struct {
 	held   held[struct{}]
 }
 
-// Acquire tries until a majority granted it.
+// Acquire tries until a majority grants the lock.
 func (l *redlocker) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	return l.params.Retry.Poll(ctx, l.random, func(ctx context.Context) (lock.Grant, error) {
 		return l.TryAcquire(ctx, r)
 	})
 }
 
-// TryAcquire makes one attempt on all servers. One that came too late is answered with ErrContended: it was given up,
-// and what the servers had granted is over.
+// TryAcquire makes one attempt on all servers. If the replies came too late it returns ErrContended: the attempt was
+// given up, and the servers' grants have expired.
 func (l *redlocker) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	id := newOwner().id
 	lock.At(ctx, "before-set")
@@ -151,7 +151,7 @@ func (l *redlocker) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant,
 	return g, nil
 }
 
-// set takes the key of one server, and returns the server's count of grants, or 0 where it does not count.
+// set takes the key on one server, and returns the server's count of grants, or 0 if it does not count.
 func (l *redlocker) set(ctx context.Context, c *redis.Client, o *owner, r lock.Request) (uint64, error) {
 	key := l.keys.Key(r.Lock)
 	if l.rules.counts {
@@ -160,13 +160,13 @@ func (l *redlocker) set(ctx context.Context, c *redis.Client, o *owner, r lock.R
 	return 0, c.Do(ctx, "SET", key, o, "NX", "PX", r.TTL.Milliseconds()).Err()
 }
 
-// takeBack deletes what a failed attempt may have left, on all servers. Its outcome changes nothing: what is missed
+// takeBack deletes what a failed attempt may have left, on all servers. Its result does not matter: anything missed
 // expires.
 func (l *redlocker) takeBack(ctx context.Context, name, id string, v vote) {
 	l.holders(v.grantedBy()).ask(context.WithoutCancel(ctx), id, l.deleteFrom(name))
 }
 
-// holders are the servers that are asked to delete a key: all of them, or those that said yes to it.
+// holders returns the servers that are asked to delete a key: all of them, or those that granted it.
 func (l *redlocker) holders(by lock.Reason) *fleet {
 	if l.params.Release == access.ReleaseGranted {
 		return l.fleet.only(by.Seen)
@@ -174,7 +174,7 @@ func (l *redlocker) holders(by lock.Reason) *fleet {
 	return l.fleet
 }
 
-// deleteFrom deletes the key of a lock where it has the owner's value.
+// deleteFrom returns the request that deletes the key of a lock if it has the owner's value.
 func (l *redlocker) deleteFrom(name string) request {
 	return func(ctx context.Context, c *redis.Client, o *owner) (bool, error) {
 		n, err := deleteOwn.Run(ctx, c, []string{l.keys.Key(name)}, o).Int()
@@ -182,8 +182,8 @@ func (l *redlocker) deleteFrom(name string) request {
 	}
 }
 
-// Release deletes the keys on all servers, or on those that granted them. It is done when a majority of those had the
-// value; ErrNotHeld when a majority did not.
+// Release deletes the keys on all servers, or on those that granted them. It succeeds if a majority of those had the
+// value, and returns ErrNotHeld if a majority did not.
 func (l *redlocker) Release(ctx context.Context, g lock.Grant) error {
 	lock.At(ctx, "before-delete")
 	err := l.holders(g.Reason).ask(ctx, g.ID, l.deleteFrom(g.Lock)).own()
@@ -197,8 +197,8 @@ func (l *redlocker) Release(ctx context.Context, g lock.Grant) error {
 	return nil
 }
 
-// Renew sets the keys' expiry anew where they still have this grant's value. It is renewed when a majority did so
-// before the new validity, counted from before the first request, was over.
+// Renew sets the keys' expiry anew where they still have this grant's value. It succeeds if a majority did so before
+// the new validity, counted from before the first request, was over.
 func (l *redlocker) Renew(ctx context.Context, g lock.Grant, ttl time.Duration) (lock.Grant, error) {
 	start := time.Now()
 	err := l.fleet.ask(ctx, g.ID, func(ctx context.Context, c *redis.Client, o *owner) (bool, error) {
@@ -221,7 +221,7 @@ func (l *redlocker) Renew(ctx context.Context, g lock.Grant, ttl time.Duration) 
 	return g, nil
 }
 
-// Check reads the keys: a grant stands where a majority has its value.
+// Check reads the keys: a grant is valid if a majority has its value.
 func (l *redlocker) Check(ctx context.Context, g lock.Grant) error {
 	v := l.fleet.ask(ctx, g.ID, func(ctx context.Context, c *redis.Client, o *owner) (bool, error) {
 		o.sent = time.Now() // the owner's value is not sent
@@ -234,5 +234,5 @@ func (l *redlocker) Check(ctx context.Context, g lock.Grant) error {
 	return nil
 }
 
-// Close frees what the user may still hold; what is left expires.
+// Close frees what the user may still hold; anything left expires.
 func (l *redlocker) Close() error { return l.held.free(l.fleet.patience(), l.Release) }

@@ -17,7 +17,7 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// What a scripted server may reply.
+// Replies of a scripted server.
 const (
 	replyOK  = "+OK\r\n"
 	replyNil = "$-1\r\n"
@@ -26,7 +26,7 @@ const (
 	breakOff = "breaks off" // after breakTime, without a reply
 )
 
-// breakTime is how long a server takes before it breaks off.
+// breakTime is how long a server waits before it breaks off.
 const breakTime = 200 * time.Millisecond
 
 // fake is one scripted server.
@@ -36,7 +36,7 @@ type fake struct {
 	deletes atomic.Int32
 }
 
-// fakes starts a server for each reply to SET. All delete.
+// fakes starts a server for each reply to SET. All of them accept deletes.
 func fakes(t *testing.T, sets ...string) []*fake {
 	t.Helper()
 	all := make([]*fake, len(sets))
@@ -84,19 +84,19 @@ func quorumUser(t *testing.T, l backends.Lock, p access.QuorumParams, servers []
 	return u
 }
 
-// patient has time for a busy machine.
+// patient returns parameters for a busy machine.
 func patient() access.QuorumParams {
 	p := access.QuorumDefaults(time.Second)
 	p.NodeTimeout = 10 * time.Second
 	return p
 }
 
-// request1m asks for keys that do not end within a test, request1s for some that a test lets end.
+// request1m asks for keys that do not expire within a test, request1s for keys that do.
 func request1m() lock.Request { return lock.Request{Lock: "a", TTL: time.Minute} }
 func request1s() lock.Request { return lock.Request{Lock: "a", TTL: time.Second} }
 
-// TestTakenBackEverywhere has an attempt fail: every server is asked to delete, also those that had the key and the one that
-// hung up.
+// TestTakenBackEverywhere: after a failed attempt every server is asked to delete, including those that had the key
+// and the one that hung up.
 func TestTakenBackEverywhere(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -121,8 +121,8 @@ func TestTakenBackEverywhere(t *testing.T) {
 	}
 }
 
-// TestQuorumGrants has two of five hang up: the grant counts from before the first request. Servers that are asked one after the
-// other are waited for one after the other.
+// TestQuorumGrants: two of five servers hang up, and the grant counts from before the first request. If servers are
+// asked one after the other, the delays add up.
 func TestQuorumGrants(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -157,8 +157,8 @@ func TestQuorumGrants(t *testing.T) {
 	}
 }
 
-// TestReleaseWhereGrantedPassesOverTheSilent: of five servers three said yes, and the key may be on one that hung up. Who asks only those that said
-// yes leaves it there.
+// TestReleaseWhereGrantedPassesOverTheSilent: of five servers three said yes, and one that hung up may have the key.
+// A release only on servers that said yes leaves it there.
 func TestReleaseWhereGrantedPassesOverTheSilent(t *testing.T) {
 	t.Parallel()
 	for release, want := range map[string]string{access.ReleaseAll: "1 1 1 1 1", access.ReleaseGranted: "1 0 1 0 1"} {
@@ -183,7 +183,7 @@ func TestReleaseWhereGrantedPassesOverTheSilent(t *testing.T) {
 	}
 }
 
-// TestHighestCounter has servers that counted differently: the token is the highest number of those that said yes.
+// TestHighestCounter: the servers' counters differ. The token is the highest count of those that said yes.
 func TestHighestCounter(t *testing.T) {
 	t.Parallel()
 	var servers []*fake
@@ -196,7 +196,7 @@ func TestHighestCounter(t *testing.T) {
 	}
 }
 
-// TestSilentServers has nobody answer: an attempt ends all the same, in whatever order they are asked.
+// TestSilentServers: no server answers; an attempt ends nevertheless, in both orders.
 func TestSilentServers(t *testing.T) {
 	t.Parallel()
 	for _, order := range []string{access.OrderParallel, access.OrderSequential} {
@@ -211,8 +211,8 @@ func TestSilentServers(t *testing.T) {
 	}
 }
 
-// TestElapsedCheck stops the client between its quorum of replies and the look at the clock, until the keys are over. This is
-// all that the wrong lock does wrong.
+// TestElapsedCheck stops the client between its quorum of replies and the check of the clock, until the keys have
+// expired. This is the only mistake of the wrong lock.
 func TestElapsedCheck(t *testing.T) {
 	t.Parallel()
 	late := func(t *testing.T, l backends.Lock, elapsed string) (lock.Grant, error) {
@@ -250,7 +250,7 @@ func TestElapsedCheck(t *testing.T) {
 	})
 }
 
-// TestNobodyThere has no server listen: certainly nothing was granted.
+// TestNobodyThere: no server listens, so certainly nothing was granted.
 func TestNobodyThere(t *testing.T) {
 	for _, l := range Quorum() {
 		servers := make([]*fake, 3)

@@ -2,11 +2,12 @@ package locks
 
 import "github.com/lockquake/lockquake/backends"
 
-// redlockIncr is redlock with a counter beside the key on each server, as set-px-incr has it on one: the same script,
-// and the highest number of those that said yes is the fencing token. Kleppmann ("How to do distributed locking", 2016)
-// on just that: "keeping counters on several nodes would mean they would go out of sync". They do so without any fault.
-// An attempt that reaches a minority drives up the counters of those servers alone. Example: the servers of three count
-// 5, 1 and 1. A gets the first and the second, and the number 6. B gets the second and the third, and the number 3.
+// redlockIncr is redlock with a counter beside the key on each server, as set-px-incr has it on one. It uses the same
+// script, and the highest count of the servers that said yes is the fencing token. Kleppmann ("How to do distributed
+// locking", 2016) on exactly that: "keeping counters on several nodes would mean they would go out of sync". That
+// happens without any fault, because an attempt that reaches a minority increments only those servers' counters.
+// Example: the counters of three servers are 5, 1 and 1. A is granted the lock by the first and the second, with
+// number 6. B is granted it by the second and the third, with number 3.
 func redlockIncr() backends.Lock {
 	return quorumLock(backends.Lock{
 		Name: "redlock-incr",

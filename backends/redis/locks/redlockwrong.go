@@ -2,11 +2,11 @@ package locks
 
 import "github.com/lockquake/lockquake/backends"
 
-// redlockNoElapsedCheck is redlock without its third step: it does not look at the clock after the last reply. So it
-// may hand out a grant that a majority made long ago and may have dropped since. The grant tells its validity
-// honestly, counted from before the first request, and is over by then. So it shows an overlapping hold, by a user
-// who never had a right to it. (Kleppmann, "How to do distributed locking", 2016, and the answer of Sanfilippo
-// (antirez), "Is Redlock safe?".)
+// redlockNoElapsedCheck is redlock without its third step: it does not check the clock after the last reply. So it
+// may return a grant that a majority made long ago and may have dropped since. The grant's validity is honest: it
+// counts from before the first request, and is over by then. So the lock shows an overlapping hold by a user who was
+// never entitled. (Kleppmann, "How to do distributed locking", 2016, and the answer of Sanfilippo (antirez), "Is
+// Redlock safe?".)
 func redlockNoElapsedCheck() backends.Lock {
 	return quorumLock(backends.Lock{
 		Name:  "redlock-no-elapsed-check",

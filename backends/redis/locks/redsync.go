@@ -15,10 +15,10 @@ import (
 )
 
 // redSync is the library go-redsync on one pool: with one server its quorum is that server. Each attempt is one
-// TryLock; the loop of Lock (32 tries, 50 to 250 ms apart) would hide what became of the attempts before the last, so
-// the adapter asks again as the scenario says. A command may take the scenario's timeout rather than the library's 5 %
-// of the TTL, which is meant for several servers asked at once. The adapter adds the send time of the request that
-// granted, by a hook of the client; the library's Until is not used.
+// TryLock. The loop of Lock (32 tries, 50 to 250 ms apart) would hide the results of all attempts but the last, so
+// the adapter retries by the scenario's policy. A command may take the scenario's timeout. The library's 5 % of the
+// TTL is meant for several servers asked at once. The adapter adds the send time of the request that granted, with a
+// hook of the client; the library's Until is not used.
 func redSync() backends.Lock {
 	return expiring(backends.Lock{
 		Name:    "redsync",
@@ -38,13 +38,13 @@ type redSyncUser struct {
 	held    held[*redsync.Mutex]
 }
 
-// mutex makes a handle; value is that of a grant, or "" for one yet to be asked for.
+// mutex returns a handle. value is that of a grant, or "" for a new request.
 func (l *redSyncUser) mutex(name string, ttl time.Duration, value string) *redsync.Mutex {
 	return l.library.NewMutex(l.keys.Key(name), redsync.WithExpiry(ttl), redsync.WithValue(value),
 		redsync.WithTimeoutFactor(float64(l.params.Timeout)/float64(ttl)))
 }
 
-// Acquire polls until the lock was free.
+// Acquire polls until the lock is free.
 func (l *redSyncUser) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	return l.poll(ctx, r, l.TryAcquire)
 }
@@ -67,8 +67,8 @@ func (l *redSyncUser) TryAcquire(ctx context.Context, r lock.Request) (lock.Gran
 	return g, nil
 }
 
-// unlessTaken classifies an error of the library. Its word for a key with another value, or none, is "taken" whatever
-// was asked; taken says what that means.
+// unlessTaken classifies an error of the library. The library calls a key with another value, or none, "taken",
+// whatever the request was; taken is the error for that.
 func unlessTaken(o *owner, err, taken error) error {
 	var other *redsync.ErrTaken
 	if errors.As(err, &other) || errors.Is(err, redsync.ErrLockAlreadyExpired) {
@@ -77,7 +77,7 @@ func unlessTaken(o *owner, err, taken error) error {
 	return o.classify(err)
 }
 
-// Release runs the library's script, which deletes only one's own.
+// Release runs the library's script, which deletes only the user's own key.
 func (l *redSyncUser) Release(ctx context.Context, g lock.Grant) error {
 	lock.At(ctx, "before-unlock")
 	m, err := l.held.handle(g)
@@ -95,7 +95,7 @@ func (l *redSyncUser) Release(ctx context.Context, g lock.Grant) error {
 	return err
 }
 
-// Renew runs the library's script. Its Extend knows one expiry for each handle, so a new handle takes the value over.
+// Renew runs the library's script. Its Extend has one expiry per handle, so a new handle takes over the value.
 func (l *redSyncUser) Renew(ctx context.Context, g lock.Grant, ttl time.Duration) (lock.Grant, error) {
 	if _, err := l.held.handle(g); err != nil {
 		return g, err

@@ -18,12 +18,12 @@ import (
 )
 
 // redsyncFive is go-redsync with a pool for each server, as its README shows it. The adapter adds:
-//   - one attempt for each call of the library: the retry policy is the scenario's
+//   - one attempt per call of the library: the scenario sets the retry policy
 //   - node_timeout as the library's timeout factor, and as the deadline of a release and an extension, which the
 //     library does not bound
 //   - the validity, from the time before the call minus the drift, 2 ms less than the library's own
 //
-// Servers are always asked side by side. What each answered is read from the library's errors.
+// Servers are always asked in parallel. Their answers are parsed from the library's errors.
 func redsyncFive() backends.Lock {
 	return quorumLock(backends.Lock{
 		Name:    "redsync",
@@ -71,7 +71,7 @@ type sentHook struct{}
 // DialHook changes nothing.
 func (sentHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-// ProcessHook looks at what became of the command.
+// ProcessHook checks whether the command was sent.
 func (sentHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		args := cmd.Args()
@@ -102,7 +102,7 @@ type redsyncer struct {
 	held    held[*redsync.Mutex]
 }
 
-// mutex makes the library's object; value is "" for one that is to be locked.
+// mutex returns the library's object; value is "" for one that is yet to be locked.
 func (l *redsyncer) mutex(name, value string, ttl time.Duration) *redsync.Mutex {
 	return l.library.NewMutex(l.keys.Key(name),
 		redsync.WithValue(value),
@@ -112,15 +112,15 @@ func (l *redsyncer) mutex(name, value string, ttl time.Duration) *redsync.Mutex 
 	)
 }
 
-// Acquire tries until a majority granted it.
+// Acquire tries until a majority grants the lock.
 func (l *redsyncer) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	return l.params.Retry.Poll(ctx, l.random, func(ctx context.Context) (lock.Grant, error) {
 		return l.TryAcquire(ctx, r)
 	})
 }
 
-// TryAcquire makes one attempt on all servers. One that came too late is answered with ErrContended: the library gave
-// it up, and what the servers had granted is over.
+// TryAcquire makes one attempt on all servers. If the replies came too late it returns ErrContended: the library gave
+// the attempt up, and the servers' grants have expired.
 func (l *redsyncer) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	m := l.mutex(r.Lock, "", r.TTL)
 	lock.At(ctx, "before-lock")
@@ -162,8 +162,7 @@ func (l *redsyncer) Release(ctx context.Context, g lock.Grant) error {
 	return nil
 }
 
-// Renew extends on all servers. The library's Extend knows one expiry for each mutex, so a new one takes the value
-// over.
+// Renew extends on all servers. The library's Extend has one expiry per mutex, so a new one takes over the value.
 func (l *redsyncer) Renew(ctx context.Context, g lock.Grant, ttl time.Duration) (lock.Grant, error) {
 	if _, err := l.held.handle(g); err != nil {
 		return g, err
@@ -187,11 +186,12 @@ func (l *redsyncer) Renew(ctx context.Context, g lock.Grant, ttl time.Duration) 
 	return g, nil
 }
 
-// Close frees what the user may still hold; what is left expires.
+// Close frees what the user may still hold; anything left expires.
 func (l *redsyncer) Close() error { return l.held.free(l.params.NodeTimeout, l.Release) }
 
-// voteOf counts the servers' answers in an error of the library. It names those that did not do what they were asked,
-// in no order; whoever is not named did it. Where a majority had the key with another value, it names only these.
+// voteOf returns the servers' answers that an error of the library contains. The error names, in no order, the
+// servers that did not do what was asked; all others did. If a majority had the key with another value, it names only
+// these.
 func voteOf(err error, nodes int) vote {
 	var v vote
 	var taken *redsync.ErrTaken
@@ -202,7 +202,7 @@ func voteOf(err error, nodes int) vote {
 		for range taken.Nodes {
 			v.add(no, nil)
 		}
-	case !errors.Is(err, redsync.ErrFailed): // which says that all did it, but too late
+	case !errors.Is(err, redsync.ErrFailed): // ErrFailed means that all did it, but too late
 		for _, leaf := range leaves(err) {
 			v.add(answerOf(leaf), leaf)
 		}
@@ -232,7 +232,7 @@ func leaves(err error) []error {
 	return []error{err}
 }
 
-// answerOf tells what one server's error means.
+// answerOf returns the meaning of one server's error.
 func answerOf(err error) answer {
 	var taken *redsync.ErrNodeTaken
 	var reply redis.Error

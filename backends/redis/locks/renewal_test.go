@@ -15,7 +15,7 @@ import (
 // renewalTime is how long a renewal takes.
 const renewalTime = 20 * time.Millisecond
 
-// renewed renews a grant for another minute, and holds what comes of it to the send time.
+// renewed renews a grant for another minute, and checks that the new validity counts from the send time.
 func renewed(t *testing.T, u lock.Locker, drift time.Duration) {
 	t.Helper()
 	g, err := u.(lock.TryAcquirer).TryAcquire(t.Context(), lock.Request{Lock: "a", TTL: time.Minute})
@@ -34,7 +34,7 @@ func renewed(t *testing.T, u lock.Locker, drift time.Duration) {
 	}
 }
 
-// slowly grants at once and takes its time over scripts, which renew.
+// slowly grants at once and delays scripts, which renew.
 func slowly(t *testing.T, grants []string) string {
 	t.Helper()
 	var asked atomic.Int32
@@ -48,7 +48,7 @@ func slowly(t *testing.T, grants []string) string {
 	})
 }
 
-// TestRenewalCountsFromTheSendTime holds back the reply to the renewal.
+// TestRenewalCountsFromTheSendTime delays the reply to the renewal.
 func TestRenewalCountsFromTheSendTime(t *testing.T) {
 	each(t, func(t *testing.T, l backends.Lock) {
 		u := userAt(t, l, slowly(t, grants[l.Name]), "")
@@ -59,7 +59,7 @@ func TestRenewalCountsFromTheSendTime(t *testing.T) {
 	})
 }
 
-// TestQuorumRenewalCountsFromTheFirstRequest holds back the replies of all servers.
+// TestQuorumRenewalCountsFromTheFirstRequest delays the replies of all servers.
 func TestQuorumRenewalCountsFromTheFirstRequest(t *testing.T) {
 	for _, l := range []backends.Lock{redlock(), redlockNoElapsedCheck(), redsyncFive()} {
 		t.Run(l.Name, func(t *testing.T) {
@@ -74,7 +74,8 @@ func TestQuorumRenewalCountsFromTheFirstRequest(t *testing.T) {
 	}
 }
 
-// TestRueidisPromise counts from what the command asked for, however late its answer comes, and once only.
+// TestRueidisPromise: a promise is what the command asked for, however late its answer comes, and it counts only
+// once.
 func TestRueidisPromise(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newRueidisGrant(time.Second)

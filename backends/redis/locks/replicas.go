@@ -10,14 +10,14 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// link is what a grant is asked over: the pool, or one connection of it.
+// link is what a request for a grant goes over: the pool, or one connection of it.
 type link interface {
 	redis.Scripter
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
-// link returns what the request for a lock goes over. WAIT counts the replicas that have what its own connection wrote,
-// so it must use the one that SET used.
+// link returns the link for the request for a lock. WAIT counts the replicas that have what its own connection wrote,
+// so it must use the connection of the SET.
 func (l *recipe) link(ctx context.Context, name string) (via link, done func(), err error) {
 	if l.params.Wait == 0 {
 		return l.client, func() {}, nil
@@ -37,8 +37,8 @@ func (l *recipe) link(ctx context.Context, name string) (via link, done func(), 
 	return conn, func() { _ = conn.Close() }, nil
 }
 
-// replicated returns nil when enough replicas have acknowledged the grant. Else the grant is given back, and the error
-// is certain only if that was: a key that may still be there blocks the lock until it expires.
+// replicated returns nil if enough replicas have acknowledged the grant. Otherwise it gives the grant back, and the
+// error is certain only if that was acknowledged: a key that may still be there blocks the lock until it expires.
 func (l *recipe) replicated(ctx context.Context, via link, g lock.Grant) error {
 	cmd := redis.NewIntCmd(ctx, "WAIT", l.params.Wait, l.params.WaitTimeout.Milliseconds())
 	err := via.Process(ctx, cmd)

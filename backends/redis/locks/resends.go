@@ -9,9 +9,9 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// resends deletes its key as long as its own clock says that the grant is valid, and sends the DEL again where the
-// connection ended in place of the reply. It is wrong on purpose: the first DEL was carried out, and the second deletes
-// the key of whoever has the lock by then.
+// resends deletes its key as long as its own clock says that the grant is valid, and repeats a DEL whose connection
+// broke before the reply. It is wrong on purpose: if the first DEL was carried out, the second deletes the key of the
+// next holder.
 func resends() backends.Lock {
 	return expiring(backends.Lock{
 		Name:  "resends",
@@ -34,7 +34,7 @@ func deleteTwice(ctx context.Context, l *recipe, g lock.Grant) error {
 	return again(func() error { return l.deleteKey(ctx, g) })
 }
 
-// again does what failed once more where the connection was lost.
+// again repeats a call once if the connection was lost.
 func again(do func() error) error {
 	err := do()
 	if err != nil && !errors.Is(err, lock.ErrRefused) && !errors.Is(err, lock.ErrNotHeld) {

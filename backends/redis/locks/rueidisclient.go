@@ -18,8 +18,8 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// rueidisRefresh is how often a client asks the Sentinels for the primary beside hearing of it, as the library
-// recommends.
+// rueidisRefresh is how often a client asks the Sentinels for the primary, besides their notifications, as the
+// library recommends.
 const rueidisRefresh = 5 * time.Second
 
 // rueidisConnection is one client process's Locker of the library.
@@ -29,7 +29,7 @@ type rueidisConnection struct {
 	library rueidislock.Locker
 
 	mu      sync.Mutex
-	byValue map[string]*rueidisGrant // of keys that may be there
+	byValue map[string]*rueidisGrant // of keys that may exist
 }
 
 func dialRueidis(_ context.Context, a backends.Access) (backends.Connection, error) {
@@ -59,7 +59,7 @@ func dialRueidis(_ context.Context, a backends.Access) (backends.Connection, err
 	return c, nil
 }
 
-// rueidisOptions makes a client as a user's program would for the topology, see connect.
+// rueidisOptions returns the options of a client as a user's program would set them for the topology; see connect.
 func rueidisOptions(a backends.Access) (rueidis.ClientOption, access.LockParams, error) {
 	p, err := access.DecodeLock(a.Params)
 	if err != nil {
@@ -120,21 +120,21 @@ func (c *rueidisConnection) Close() error {
 	return nil
 }
 
-// rueidisHook sees the commands that the library hands to its client, and their answers.
+// rueidisHook sees the commands that the library passes to its client, and their answers.
 type rueidisHook struct {
 	rueidis.Client
 	conn *rueidisConnection
 }
 
-// The words of the library's scripts: EVALSHA or EVAL, the script, 1, key, value, time.
+// The words of the library's script calls: EVALSHA or EVAL, the script, 1, key, value, time.
 const (
 	rueidisWords    = 6
 	rueidisValue    = 4
 	rueidisDeadline = 5
 )
 
-// Do tells the grant that the command is about. The library's commands are three: SET and the renewals run under the
-// context of the grant, the delete under none.
+// Do informs the grant of the command. The library has three commands: SET and the renewals run under the context of
+// the grant, the delete under none.
 func (h rueidisHook) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
 	words := cmd.Commands()
 	if len(words) != rueidisWords {

@@ -15,7 +15,7 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// rueidisGrace is how long a call of the library may go on after its context ended: it deletes what it may have left
+// rueidisGrace is how long a call of the library may go on after its context ended, to delete what it may have left
 // behind.
 const rueidisGrace = 500 * time.Millisecond
 
@@ -23,26 +23,27 @@ const rueidisGrace = 500 * time.Millisecond
 // its Lockers, which wait for the server's message that the key has changed (client-side caching) and renew every
 // half TTL.
 //
-// The library can leave a waiter asleep for as long as its context lives, so a wait is begun anew after a TTL. It
-// happens after an attempt that failed without an answer: a server that is back a second after it was killed does
-// not wake it. Less than once in a thousand contended grants it happens by a race within the library.
+// The library can leave a waiter asleep for as long as its context lives, so a wait is restarted after a TTL. It
+// happens after an attempt that failed without an answer: a server that is back a second after it was killed does not
+// wake the waiter. In less than one of a thousand contended grants a race within the library causes it.
 //
 // Four settings differ from the library's defaults:
 //   - Its client repeats nothing by itself (DisableRetry): a SET NX that is repeated after its reply was lost
-//     finds its own key and calls it another's.
-//   - The server does not tell a client of its own changes (NoLoopTracking, as in the library's own example; from
+//     finds its own key and takes it for another user's.
+//   - The server does not notify a client of its own changes (NoLoopTracking, as in the library's own example; from
 //     Redis 7.0.5). By default each renewal comes back as a change and is renewed again at once, 13,000 times a
 //     second on two cores.
 //   - An attempt may take the scenario's timeout instead of 20 ms.
 //   - The context of a grant has no deadline, because the library would shorten the key's life to it.
 //
-// The adapter reads what it needs from the commands that the library hands to its client, and from their answers:
+// The adapter reads what it needs from the commands that the library passes to its client, and from their answers:
 //   - the send time, and each renewal
-//   - the expiry, a time of the client's wall clock (PXAT): a grant is valid for what was left until then when
-//     the command was sent
-//   - what became of the key in the end, since the library's release returns nothing
+//   - the expiry, a time of the client's wall clock (PXAT): a grant is valid for the time that was left until then
+//     when the command was sent
+//   - the final state of the key, because the library's release returns nothing
 //
-// A loss is told when the library cancels the context of the grant, which may be half a TTL after the key expired.
+// A loss is reported when the library cancels the context of the grant, which may be half a TTL after the key
+// expired.
 func rueidisLock() backends.Lock {
 	return backends.Lock{
 		Name: "rueidislock",
@@ -55,8 +56,8 @@ func rueidisLock() backends.Lock {
 		},
 		Points: []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
 		MinTTL: 100 * time.Millisecond,
-		// A deaf waiter asks again when its turn is over. (A holder that fell silent believes in its last renewal for
-		// up to a TTL and a half.)
+		// A waiter that misses the message asks again at the end of its turn. (A holder that fell silent believes in
+		// its last renewal for up to one and a half TTLs.)
 		Recovery: backends.RecoversIn(func(ttl time.Duration) time.Duration { return 2*ttl + time.Second }),
 		Dial:     dialRueidis,
 	}
@@ -68,10 +69,10 @@ type rueidisUser struct {
 	held held[*rueidisGrant]
 }
 
-// rueidisCall is either way to ask.
+// rueidisCall is one of the library's two acquire methods.
 type rueidisCall func(ctx context.Context, name string) (context.Context, context.CancelFunc, error)
 
-// Acquire waits for the key to be free, in turns of a TTL. Within one, the library asks again by itself, also after an
+// Acquire waits for the key to be free, in turns of a TTL. Within one, the library retries by itself, also after an
 // attempt of unknown outcome.
 func (l *rueidisUser) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	for {
@@ -130,7 +131,7 @@ func (l *rueidisUser) acquire(ctx context.Context, r lock.Request, call rueidisC
 	return g, nil
 }
 
-// await returns what came of a call that may outlast its context; returned is false when it is still running.
+// await returns the result of a call that may outlive its context; returned is false if the call is still running.
 func await(ctx context.Context, done <-chan error) (returned bool, err error) {
 	select {
 	case err := <-done:
@@ -190,10 +191,10 @@ func (l *rueidisUser) Close() error {
 	})
 }
 
-// errTakenBack says that an attempt left nothing behind, although nobody else was said to have the lock.
+// errTakenBack means that an attempt left nothing behind, although no answer said that another user has the lock.
 var errTakenBack = fmt.Errorf("%w: what was asked for was taken back", lock.ErrRefused)
 
-// errNoAnswer says that it is unknown whether the key was deleted: the library's connection broke, or was too slow.
+// errNoAnswer means that the final state of the key is unknown: the library's connection broke, or was too slow.
 var errNoAnswer = fmt.Errorf("the delete was not answered: %w", io.ErrUnexpectedEOF)
 
 type rueidisGrantKey struct{}
@@ -202,10 +203,10 @@ type rueidisGrantKey struct{}
 type rueidisPromise struct {
 	sent  time.Time
 	until time.Time
-	clock int64 // the same end, as the command names it: ms of the client's wall clock
+	clock int64 // the same end as in the command: ms of the client's wall clock
 }
 
-// rueidisGrant is one call for a lock, whose attempts have a value each, and the grant that came of the last one.
+// rueidisGrant is one call for a lock, and the grant of its last attempt. Each attempt has its own value.
 type rueidisGrant struct {
 	ttl    time.Duration
 	life   context.Context // ends with the grant
@@ -214,27 +215,27 @@ type rueidisGrant struct {
 
 	mu       sync.Mutex
 	value    string
-	standing bool          // the key of this value may be there
-	left     bool          // that of an earlier attempt may
-	why      error         // why there is certainly nothing of the last attempt
-	granted  bool          // the last attempt was
-	issued   time.Time     // send time of what was granted
+	standing bool          // the key may exist with this value
+	left     bool          // the key may exist with an earlier attempt's value
+	why      error         // why the last attempt certainly left nothing
+	granted  bool          // the last attempt was granted
+	issued   time.Time     // send time of the granted attempt
 	valid    lock.Validity // as last promised
-	clock    int64         // what valid was computed from
+	clock    int64         // the end from which valid was computed
 	changed  chan struct{} // closed and replaced at each change of valid
-	end      error         // what the delete, or the last renewal, said of the key
+	end      error         // what the delete, or the last renewal, said about the key
 }
 
 func newRueidisGrant(ttl time.Duration) *rueidisGrant {
 	return &rueidisGrant{ttl: ttl, over: make(chan struct{}), changed: make(chan struct{}), end: errNoAnswer}
 }
 
-// in returns a context whose commands are the grant's.
+// in returns a context whose commands belong to the grant.
 func (a *rueidisGrant) in(ctx context.Context) context.Context {
 	return context.WithValue(ctx, rueidisGrantKey{}, a)
 }
 
-// asks is told before SET or a renewal is sent.
+// asks is called before SET or a renewal is sent.
 func (a *rueidisGrant) asks(value string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -245,7 +246,7 @@ func (a *rueidisGrant) asks(value string) {
 	a.standing = true
 }
 
-// answered is told what came of SET or of a renewal; settled says that no delete of the value will follow.
+// answered is called with the result of SET or of a renewal. settled means that no delete of the value will follow.
 func (a *rueidisGrant) answered(p rueidisPromise, resp rueidis.RedisResult) (settled bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -277,10 +278,10 @@ func (a *rueidisGrant) answered(p rueidisPromise, resp rueidis.RedisResult) (set
 	return false
 }
 
-// promised notes a new end of the validity; the caller holds the lock.
+// promised records a new end of the validity; the caller holds the lock.
 func (a *rueidisGrant) promised(p rueidisPromise) {
 	valid := lock.Until(p.until.Add(-backends.Drift(a.ttl)))
-	if p.clock == a.clock { // the library repeats its last renewal whenever the key has changed, even if by itself
+	if p.clock == a.clock { // the library repeats its last renewal at every change of the key, including its own
 		return
 	}
 	a.valid, a.clock = valid, p.clock
@@ -288,7 +289,7 @@ func (a *rueidisGrant) promised(p rueidisPromise) {
 	a.changed = make(chan struct{})
 }
 
-// deleted is told what came of the delete; settled says that it is not tried again.
+// deleted is called with the result of the delete. settled means that it is not tried again.
 func (a *rueidisGrant) deleted(resp rueidis.RedisResult) (settled bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -309,7 +310,7 @@ func (a *rueidisGrant) deleted(resp rueidis.RedisResult) (settled bool) {
 	return true
 }
 
-// grant returns what the user gets.
+// grant returns the user's grant.
 func (a *rueidisGrant) grant(name string) lock.Grant {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -319,7 +320,7 @@ func (a *rueidisGrant) grant(name string) lock.Grant {
 	}
 }
 
-// refused says what it means that the library granted nothing.
+// refused returns the error for a call of the library that granted nothing.
 func (a *rueidisGrant) refused(ctx context.Context, err error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -328,7 +329,7 @@ func (a *rueidisGrant) refused(ctx context.Context, err error) error {
 	}
 	switch {
 	case a.standing || a.left:
-		// nor is the last one's certainty the call's
+		// nor is the last attempt's certainty the call's
 		return fmt.Errorf("rueidislock, with an attempt of unknown outcome: %v", err)
 	case a.why == nil:
 		return fmt.Errorf("%w: %w", lock.ErrNotSent, err)
@@ -338,7 +339,7 @@ func (a *rueidisGrant) refused(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", a.why, err)
 }
 
-// released says what became of the key.
+// released returns the result of a release.
 func (a *rueidisGrant) released() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

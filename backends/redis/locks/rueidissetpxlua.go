@@ -14,11 +14,11 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// rueidisSetPxLua is the recipe of set-px-lua over the library rueidis, which sends the commands of all users of a
-// process over one connection that they share, as many at a time as there are (automatic pipelining). It asks less of
-// client and server for each command than a connection for each user, and a connection that hangs delays all users.
+// rueidisSetPxLua is the recipe of set-px-lua over the library rueidis. The library sends the commands of all users
+// of a process over one shared connection, as many at a time as there are (automatic pipelining). A command costs
+// client and server less than with a connection per user, but a connection that hangs delays all users.
 //
-// The library tells nobody when it writes a command. So a grant is valid from when the command was handed to the
+// The library does not report when it writes a command. So a grant is valid from when the command was passed to the
 // library, which is earlier: the holder believes in it for less time than it could.
 func rueidisSetPxLua() backends.Lock {
 	return expiring(backends.Lock{
@@ -32,10 +32,10 @@ func rueidisSetPxLua() backends.Lock {
 			if err != nil {
 				return nil, err
 			}
-			o.DisableCache = true // nobody waits for changes of a key
+			o.DisableCache = true // no user waits for changes of a key
 			// one connection: the more commands share a write, the less each costs
 			o.PipelineMultiplex = -1
-			// as the library recommends; it waits only while several commands are under way
+			// as the library recommends; it waits only while several commands are pending
 			o.MaxFlushDelay = 20 * time.Microsecond
 			client, err := rueidis.NewClient(o)
 			if err != nil {
@@ -80,7 +80,7 @@ type pipelinedUser struct {
 	commands clock.Timeouts
 }
 
-// Acquire polls until the key was free.
+// Acquire polls until the key is free.
 func (l *pipelinedUser) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	return l.poll(ctx, r, l.TryAcquire)
 }
@@ -116,7 +116,7 @@ func (l *pipelinedUser) Release(ctx context.Context, g lock.Grant) error {
 	return nil
 }
 
-// Renew sets the key's expiry anew if it still has this grant's value.
+// Renew sets a new expiry if the key still has this grant's value.
 func (l *pipelinedUser) Renew(ctx context.Context, g lock.Grant, ttl time.Duration) (lock.Grant, error) {
 	sent, err := l.run(ctx, rueidisExtendOwn, g, strconv.FormatInt(ttl.Milliseconds(), 10))
 	if err != nil {
@@ -146,7 +146,8 @@ func (l *pipelinedUser) Check(ctx context.Context, g lock.Grant) error {
 // Close frees what the user may still hold.
 func (l *pipelinedUser) Close() error { return l.free(l.params.Timeout, l.Release) }
 
-// run runs a script that says 0 where the key has another value or none: then the grant is over, as after a delete.
+// run runs a script that returns 0 if the key has another value or none. Then the grant is over, as it is after a
+// delete.
 func (l *pipelinedUser) run(ctx context.Context, script *rueidis.Lua, g lock.Grant, more ...string) (sent time.Time,
 	err error,
 ) {
@@ -167,8 +168,8 @@ func (l *pipelinedUser) run(ctx context.Context, script *rueidis.Lua, g lock.Gra
 	return sent, nil
 }
 
-// do hands a command to the library, bounds it, and says when that was and what an error means: certainly not done
-// where the server answered with an error, or where no connection could be made (see rueidisOptions).
+// do passes a command to the library, with a timeout. It returns when that was, and classifies the error: certainly
+// not done if the server answered with an error, or if no connection could be made (see rueidisOptions).
 func (l *pipelinedUser) do(ctx context.Context, command func(context.Context) error) (handed time.Time, err error) {
 	limited := l.commands.Within(ctx, l.params.Timeout)
 	defer limited.End()

@@ -8,10 +8,10 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// setNx is the oldest recipe: SETNX takes the key and DEL gives it back. It is wrong on purpose. Nothing ever ends the
-// hold of who died, lost its connection in the middle or forgot; and DEL asks nobody whose key it is. The Redis
-// documentation keeps it as history (SETNX, "Design pattern: Locking with SETNX"). Of the conformance suite it fails
-// the checks that wait for an expiry, and release-forged.
+// setNx is the oldest recipe: SETNX takes the key and DEL gives it back. It is wrong on purpose. If a user dies,
+// loses its connection in the middle or forgets to release, nothing ever ends its hold; and DEL does not check the
+// key's owner. The Redis documentation keeps it as history (SETNX, "Design pattern: Locking with SETNX"). In the
+// conformance suite it fails the checks that wait for an expiry, and release-forged.
 func setNx() backends.Lock {
 	return backends.Lock{
 		Name:  "setnx",
@@ -31,7 +31,7 @@ func setNx() backends.Lock {
 			Try: true, Renewal: "none", Token: backends.TokenNone, Reentrant: "no", Expires: false,
 		},
 		Points:   []string{"before-setnx", "setnx-done", "before-delete", "release-done"},
-		Recovery: backends.RecoversIn(recovery), // what its users hope for; nothing delivers it
+		Recovery: backends.RecoversIn(recovery), // what its users hope for; the lock does not provide it
 		Dial:     dialRecipe(means{takeForEver, releaseAny}),
 	}
 }

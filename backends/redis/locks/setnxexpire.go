@@ -8,10 +8,10 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// setNxExpire is SETNX followed by an expiry in a command of its own (PEXPIRE, so that a TTL need not be whole
-// seconds). It is wrong on purpose: whoever dies or loses its connection between the two leaves a key that never
-// expires. That is why SET learned NX and EX in one command (Redis 2.6.12; the documentation of SETNX names the gap).
-// It is released by the script of set-px-lua, so that the gap is all that is wrong with it.
+// setNxExpire is SETNX followed by a separate command for the expiry (PEXPIRE, so that a TTL need not be whole
+// seconds). It is wrong on purpose: a user that dies or loses its connection between the two leaves a key that never
+// expires. That is why SET got NX and EX in one command (Redis 2.6.12; the documentation of SETNX mentions the gap).
+// It is released with the script of set-px-lua, so the gap is its only mistake.
 func setNxExpire() backends.Lock {
 	return expiring(backends.Lock{
 		Name:   "setnx-expire",
@@ -24,7 +24,7 @@ func setNxExpire() backends.Lock {
 	})
 }
 
-// takeThenExpire is an attempt of two commands. Once SETNX was answered no error is certain any more: the key stands.
+// takeThenExpire is an attempt of two commands. Once SETNX was answered no error is certain any more: the key exists.
 func takeThenExpire(ctx context.Context, l *recipe, r lock.Request) (lock.Grant, error) {
 	g, err := askSetNx(ctx, l, r)
 	if err != nil {

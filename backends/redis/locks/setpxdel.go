@@ -2,9 +2,9 @@ package locks
 
 import "github.com/lockquake/lockquake/backends"
 
-// setPxDel is set-px-lua without the question whose key it deletes. It is wrong on purpose: a holder whose key expired
-// deletes the next holder's, and whoever comes third is inside together with the second. The Redis documentation warns
-// of it ("Correct Implementation with a Single Instance": "It is important to avoid removing a lock that was created by
+// setPxDel is set-px-lua without the check of the owner before the delete. It is wrong on purpose: a holder whose key
+// expired deletes the next holder's key, and a third user gets in beside the second. The Redis documentation warns of
+// it ("Correct Implementation with a Single Instance": "It is important to avoid removing a lock that was created by
 // another client").
 func setPxDel() backends.Lock {
 	return expiring(backends.Lock{

@@ -11,16 +11,16 @@ import (
 
 // setPxIncr is set-px-lua with a counter beside the key, whose value after each grant is the fencing token.
 //
-// The two are one script, SET first. INCR runs only for a user that was granted the lock, so failed attempts leave
-// no gaps. Two commands would be wrong in either order:
+// The two are one script, SET first. INCR runs only for a user that was granted the lock, so failed attempts leave no
+// gaps. Two commands would be wrong in either order:
 //   - SET first: A is stopped before INCR until its key expires. B is granted the lock with number 1, then A
 //     draws number 2. The fence lets A through and refuses B.
 //   - INCR first: A draws number 1 and is stopped before SET. B draws number 2, is granted the lock and releases
 //     it. Then A is granted it with the lower number.
 //
-// The script leaves one weakness, which is why the token counts as home-made: the counter is a key like any other. A
-// server that restarts without persistence begins again at 1, and a replica that is promoted before it heard of the
-// last INCR hands out a number a second time.
+// One weakness remains, which is why the token counts as home-made: the counter is a key like any other. A server
+// that restarts without persistence begins again at 1. A replica that is promoted before it received the last INCR
+// gives out a number twice.
 func setPxIncr() backends.Lock {
 	return expiring(backends.Lock{
 		Name: "set-px-incr",

@@ -12,8 +12,8 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// stubborn is set-px-lua as a library writes it that was never tried against a server in trouble. It is wrong on
-// purpose in two ways: a call waits for its answer whatever its deadline says, and a lock object that has met a broken
+// stubborn is set-px-lua as in a library that was never tested against a failing server. It is wrong on purpose in
+// two ways: a call waits for its answer regardless of its deadline, and a lock object that has seen a broken
 // connection never asks again. It fails the conformance checks errors-silence and errors-refused.
 func stubborn() backends.Lock {
 	return expiring(backends.Lock{
@@ -31,7 +31,7 @@ func stubborn() backends.Lock {
 		Points: []string{"before-set", "set-done", "before-delete", "release-done"},
 		Dial: dialer(func(u user) lock.Locker {
 			u.client = u.client.(*redis.Client).WithTimeout(time.Hour)
-			var broken error // what ended all use of this object
+			var broken error // why this object can no longer be used
 			return &recipe{user: u, how: around(func(ctx context.Context, _ *recipe, _ string,
 				do func(context.Context) error,
 			) error {

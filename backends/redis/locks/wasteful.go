@@ -11,14 +11,14 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// looks is how often lock wasteful reads its key when it has taken or deleted it.
+// looks is how often lock wasteful reads its key after it has taken or deleted it.
 const looks = 50
 
-// wasteful is set-px-lua at a price that nobody should pay. It is wrong on purpose in what it costs, and right in whom
-// it grants the lock. It opens a connection for each call, reads the key fifty times when it has taken or deleted it,
-// and passes the time between two attempts in a loop. Each is the positive control of a bound of the default suite. It
-// is not put to conformance: its waiters would take the processor from the checks beside it, and from its own holder,
-// whose grant would be over before it is answered.
+// wasteful is set-px-lua at an excessive price. It is wrong on purpose in what it costs; its grants are correct. It
+// opens a connection for each call, reads the key fifty times after it has taken or deleted it, and waits between two
+// attempts in a busy loop. Each of these is the positive control of a bound of the default suite. The conformance
+// suite does not test it: its waiters would take CPU time from the other checks and from its own holder, whose grant
+// would be over before it is answered.
 func wasteful() backends.Lock {
 	return expiring(backends.Lock{
 		Name:  "wasteful",
@@ -41,8 +41,8 @@ func wasteful() backends.Lock {
 		Dial: dialer(func(u user) lock.Locker {
 			shared := u.client
 			o := *shared.(*redis.Client).Options()
-			o.MaxRetries = -1 // what was none there is written as 0, which means three here
-			o.PoolSize = 1    // the room for one
+			o.MaxRetries = -1 // -1 means none; 0 would mean three
+			o.PoolSize = 1    // room for one
 			return wastefully{&recipe{
 				user: u,
 				how: around(func(ctx context.Context, l *recipe, name string, do func(context.Context) error) error {
@@ -54,7 +54,7 @@ func wasteful() backends.Lock {
 						return err
 					}
 					for range looks {
-						_ = client.Get(ctx, l.keys.Key(name)).Err() // the answer is of no use
+						_ = client.Get(ctx, l.keys.Key(name)).Err() // the answer is not used
 					}
 					return nil
 				}),
@@ -63,10 +63,10 @@ func wasteful() backends.Lock {
 	})
 }
 
-// wastefully waits in a loop.
+// wastefully waits in a busy loop.
 type wastefully struct{ *recipe }
 
-// Acquire asks every now and then, and does not sleep between.
+// Acquire asks every now and then, and does not sleep in between.
 func (l wastefully) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {
 	for {
 		lock.Attempt(ctx)

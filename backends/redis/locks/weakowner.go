@@ -9,11 +9,11 @@ import (
 )
 
 // weakOwner is set-px-lua with a value that is not random: the time of the acquire in milliseconds, and the number of
-// the client. It is wrong on purpose. Two users of one client who ask in the same millisecond have one value. Where the
-// first outlives its key and the second has the lock by then, the script of the first finds "its own" value and deletes
-// the key of the second. The Redis documentation asks for a value that is unique across all clients and all requests
-// ("Correct Implementation with a Single Instance"), and calls a time with microseconds and a client id a weaker
-// substitute that suffices in most environments. The conformance suite catches it by chance, where users ask in the
+// the client. It is wrong on purpose. Two users of one client who ask in the same millisecond have the same value. If
+// the first outlives its key and the second then has the lock, the first's script finds "its own" value and deletes
+// the second's key. The Redis documentation asks for a value that is unique across all clients and all requests
+// ("Correct Implementation with a Single Instance"). It calls a time with microseconds and a client id a weaker
+// substitute that suffices in most environments. The conformance suite catches it only by chance, if users ask in the
 // same millisecond.
 func weakOwner() backends.Lock {
 	return expiring(backends.Lock{

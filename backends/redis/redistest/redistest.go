@@ -1,4 +1,4 @@
-// Package redistest has what tests of both sides of Redis need: a server that answers by script.
+// Package redistest has what tests of both sides of Redis need: a scripted server.
 package redistest
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/lockquake/lockquake/backends/conformance"
 )
 
-// Play is a server that answers each packet as told; "" hangs up. It returns its address.
+// Play starts a server that answers each packet with answer's result; "" hangs up. It returns the server's address.
 func Play(t *testing.T, answer func(text, self string) string) string {
 	t.Helper()
 	return conformance.Listen(t, func(c net.Conn) {
@@ -29,7 +29,7 @@ func Play(t *testing.T, answer func(text, self string) string) string {
 	})
 }
 
-// Slots is the answer to CLUSTER SLOTS of a cluster of one.
+// Slots returns the answer to CLUSTER SLOTS of a cluster of one.
 func Slots(address string) string {
 	host, port, _ := net.SplitHostPort(address)
 	return fmt.Sprintf("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$%d\r\n%s\r\n:%s\r\n", len(host), host, port)

@@ -22,7 +22,7 @@ const (
 // busPort is the name of the port on which the servers of a cluster talk to each other.
 const busPort = "bus"
 
-// Cluster is Redis Cluster: three primaries that share the keys, with a replica each. It has these locks.
+// Cluster returns Redis Cluster with these locks: three primaries that share the keys, each with a replica.
 func Cluster(list []backends.Lock) listed.Backend {
 	return listed.Backend{
 		Backend: backends.Backend{
@@ -37,11 +37,11 @@ func Cluster(list []backends.Lock) listed.Backend {
 	}
 }
 
-// ClusterParams is what a scenario may set beside the keys that all backends have.
+// ClusterParams is what a scenario may set besides the keys of all backends.
 type ClusterParams struct {
 	// Persistence is what each server writes to disk, as for one server; see Params.
 	Persistence string `yaml:"persistence"`
-	// NodeTimeout is how long a server must be silent before others take it for failed.
+	// NodeTimeout is how long a server must be silent before others consider it failed.
 	NodeTimeout       time.Duration `yaml:"node_timeout"`
 	WriteRule         `yaml:",inline"`
 	access.LockParams `yaml:",inline"`
@@ -90,8 +90,8 @@ func newCluster(list locks, c topology.Common, decode func(into any) error) (top
 	return sharded{locks: list, common: c, params: p}, nil
 }
 
-// Specs describes the servers. The first three begin as primaries, the fourth follows the first, and so on; Ready
-// introduces them to each other. Of somebody else's cluster they are those that the user named.
+// Specs returns the servers. The first three begin as primaries, the fourth follows the first, and so on; Ready
+// introduces them to each other. For an external cluster they are the servers that the user named.
 func (s sharded) Specs() []node.Spec {
 	servers := clusterServers
 	if s.common.Attached != nil {
@@ -108,29 +108,29 @@ func (s sharded) Specs() []node.Spec {
 	return specs
 }
 
-// replicaValidity is for how long a replica without its primary may be elected: what Redis' own defaults, ten times 15
-// s, come to.
+// replicaValidity is how long a replica without its primary may still be elected: Redis' own defaults, ten times 15
+// s.
 const replicaValidity = 150 * time.Second
 
-// server is the argv of a server that clients reach at address, and the others at bus.
+// server returns the argv of a server that clients reach at address, and other servers at bus.
 func (s sharded) server(place node.Place, address, bus string) []string {
 	host, port := splitAddress(address)
 	_, busNumber := splitAddress(bus)
 	return slices.Concat(command(place, address, s.params.Persistence), s.params.WriteRule.options(), []string{
 		"--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf",
 		"--cluster-node-timeout", strconv.FormatInt(s.params.NodeTimeout.Milliseconds(), 10),
-		// By default ten times the timeout: at 500 ms a replica that has lost one election is too old for the next, and
-		// nobody serves its slots again.
+		// The default factor is ten. At 500 ms a replica that has lost one election is then too old for the next, and
+		// its slots would never be served again.
 		"--cluster-replica-validity-factor", strconv.FormatInt(max(10, int64(replicaValidity/s.params.NodeTimeout)),
 			10),
 		"--cluster-port", busNumber, "--cluster-announce-ip", host, "--cluster-announce-port", port,
 		"--cluster-announce-bus-port", busNumber,
-		// A replica that has heard nothing of its primary's offset is left out of CLUSTER SLOTS: each ping brings it.
+		// A replica that does not know its primary's offset is left out of CLUSTER SLOTS: each ping brings it.
 		"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1",
 	})
 }
 
-// Params is what the clients get.
+// Params returns what the clients get.
 func (s sharded) Params() any {
 	p := s.params.LockParams
 	p.Detection = s.params.NodeTimeout

@@ -15,19 +15,19 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// clusterGuest is a run's way into somebody else's cluster, of which it knows the endpoints that the user named.
+// clusterGuest is a run's access to an external cluster, of which it knows the endpoints that the user named.
 type clusterGuest struct {
 	endpoints members
 	common    topology.Common
 	login     node.Login
-	announced []string // addresses of other servers, where clients are sent
+	announced []string // addresses of other servers to which clients are redirected
 	found     members  // those of them that were asked
 	route     *redis.ClusterClient
-	primaries int // that took a write
+	primaries int // primaries that took a write
 }
 
-// attached finds the primaries by the addresses that the cluster gives to clients. All endpoints must agree upon them.
-// Those that are no endpoints are reached there, with the endpoints' login. It also returns who has which slots.
+// attached finds the primaries at the addresses that the cluster gives to clients. All endpoints must agree on them.
+// Primaries that are not endpoints are reached there, with the endpoints' login. It also returns the slot ranges.
 func (g *clusterGuest) attached(ctx context.Context) (attachedServers, []redis.ClusterSlot, error) {
 	var shards []redis.ClusterSlot
 	var primaries []string
@@ -79,7 +79,7 @@ func (g *clusterGuest) serverAt(address string) member {
 	return m
 }
 
-// router makes a client that goes to whoever has a key.
+// router returns a client that follows a key to its owner.
 func (g *clusterGuest) router() redis.Cmdable {
 	if g.route == nil {
 		o := access.Options(observeTimeout, g.login)
@@ -100,7 +100,7 @@ func (g *clusterGuest) close() error {
 	return err
 }
 
-// ready has every primary take a write. It forms nothing.
+// ready makes every primary take a write. It does not change the cluster.
 func (g *clusterGuest) ready(ctx context.Context) error {
 	v, shards, err := g.attached(ctx)
 	if err != nil {
@@ -126,13 +126,13 @@ type foundServer struct {
 	login   node.Login
 }
 
-// Name is its address: the run has no other name for it.
+// Name returns its address: the run has no other name for it.
 func (f foundServer) Name() string { return f.address }
 
-// Address is the one that was announced.
+// Address returns the announced address.
 func (f foundServer) Address(string) string { return f.address }
 
-// Login is that of the endpoints.
+// Login returns the endpoints' login.
 func (f foundServer) Login() node.Login { return f.login }
 
 // Dial connects to it.

@@ -14,7 +14,7 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 )
 
-// What is asked with the name of a lock.
+// Prefixes of the facts that name a lock.
 const (
 	primaryFact = "primary:"
 	roleFact    = chaos.FactRole + ":"
@@ -28,7 +28,7 @@ type clusterService struct {
 	setup   clusterSetup
 }
 
-// Facts lists what can be asked.
+// Facts lists the facts.
 func (s *clusterService) Facts() map[string]string {
 	out := serverFacts()
 	maps.Copy(out, replicationFacts())
@@ -81,7 +81,7 @@ func (s *clusterService) Ask(ctx context.Context, node, fact string) (string, er
 	return m.ask(ctx, fact)
 }
 
-// writeOwn has a primary take a write at a key that is in a slot of its own.
+// writeOwn makes a primary take a write at a key in one of its own slots.
 func writeOwn(ctx context.Context, m member) error {
 	v, err := viewOf(ctx, m)
 	if err != nil {
@@ -100,7 +100,7 @@ func writeOwn(ctx context.Context, m member) error {
 	return fmt.Errorf("%s is the primary of no slot", m.name)
 }
 
-// Leads returns the locks whose slots the node has as their primary.
+// Leads returns the locks whose slots belong to the node as their primary.
 func (s *clusterService) Leads(ctx context.Context, node string, locks []string) ([]string, error) {
 	m, err := s.servers.find(node)
 	if err != nil {
@@ -126,7 +126,7 @@ func (s *clusterService) Leads(ctx context.Context, node string, locks []string)
 	return led, err
 }
 
-// Describe returns versions, and every timer and knob.
+// Describe returns versions, and every timer and setting.
 func (s *clusterService) Describe(ctx context.Context) map[string]string {
 	out := s.sharded.locks.describe(s.sharded.params.LockParams, s.sharded.common)
 	out["redis.topology"] = fmt.Sprintf("cluster of %d primaries with a replica each", clusterPrimaries)
@@ -143,7 +143,7 @@ func (s *clusterService) Describe(ctx context.Context) map[string]string {
 	return out
 }
 
-// Keepers are all servers.
+// Keepers returns all servers.
 func (s *clusterService) Keepers() []string { return s.servers.Keepers() }
 
 // Requests counts the commands that each server has processed.
@@ -151,12 +151,12 @@ func (s *clusterService) Requests(ctx context.Context) map[string]int64 {
 	return s.servers.Requests(ctx)
 }
 
-// Connections counts those that each server has taken.
+// Connections counts the connections that each server has accepted.
 func (s *clusterService) Connections(ctx context.Context) map[string]int64 {
 	return s.servers.Connections(ctx)
 }
 
-// Ready brings the nodes together. Of somebody else's cluster it has every primary take a write.
+// Ready brings the nodes together. In an external cluster it only makes every primary take a write.
 func (s *clusterService) Ready(ctx context.Context) error {
 	if s.sharded.common.Attached != nil {
 		return s.guest.ready(ctx)
@@ -182,7 +182,8 @@ func (s *clusterService) Remove(ctx context.Context, locks []string) (string, er
 	return v.Remove(ctx, locks)
 }
 
-// Announced lists the addresses at which the cluster has servers beside the endpoints: clients are sent there.
+// Announced returns the addresses of servers that the cluster has besides the endpoints: clients are redirected
+// there.
 func (s *clusterService) Announced() []string { return s.guest.announced }
 
 // Close frees the connections.

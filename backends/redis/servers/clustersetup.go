@@ -11,12 +11,12 @@ import (
 // clusterSetup brings the servers of a cluster together.
 type clusterSetup struct {
 	servers members
-	buses   map[string]string // addresses of the bus by node
-	formed  bool              // ready has seen it whole once: from then on the cluster alone says who follows whom
+	buses   map[string]string // bus addresses by node
+	formed  bool              // ready has seen it whole once: from then on only the cluster decides who follows whom
 }
 
-// form gives the primaries their slots, has all nodes meet and the replicas follow. Each part is left out where it was
-// done; a replica that has not heard of its primary yet is an error, and done at the next call.
+// form gives the primaries their slots, makes all nodes meet and the replicas follow. It skips what is already done.
+// A replica that does not know its primary yet is an error; the next call tries again.
 func (s *clusterSetup) form(ctx context.Context) error {
 	views := make([]view, len(s.servers))
 	for i, m := range s.servers {
@@ -25,7 +25,7 @@ func (s *clusterSetup) form(ctx context.Context) error {
 			return err
 		}
 		if views[i] = v; len(v) > 1 {
-			continue // it has met others: what must come before is done
+			continue // it has met others: all earlier steps are done
 		}
 		if err := s.prepare(ctx, i, v); err != nil {
 			return err
@@ -34,7 +34,7 @@ func (s *clusterSetup) form(ctx context.Context) error {
 	for i, m := range s.servers {
 		for _, other := range s.servers[i+1:] {
 			if slices.ContainsFunc(views[i], func(p peer) bool { return p.address == other.address }) {
-				continue // known, or shaking hands
+				continue // known, or in the handshake
 			}
 			if err := s.meet(ctx, m, other); err != nil {
 				return err
@@ -49,11 +49,11 @@ func (s *clusterSetup) form(ctx context.Context) error {
 	return nil
 }
 
-// prepare sets what a node must have before it meets others: an epoch of its own, so that no two primaries quarrel
-// about one, and a primary's slots.
+// prepare sets what a node needs before it meets others: a unique epoch, so that no two primaries conflict over one,
+// and a primary's slots.
 func (s *clusterSetup) prepare(ctx context.Context, i int, v view) error {
 	m := s.servers[i]
-	// Refused where an earlier call that was cut short has set it: the slots tell whether all is done.
+	// Refused if an earlier, interrupted call has set it: the slots show whether all is done.
 	_ = m.client.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err()
 	if i >= clusterPrimaries || len(v.self().slots) > 0 {
 		return nil
@@ -74,8 +74,8 @@ func (s *clusterSetup) meet(ctx context.Context, m, other member) error {
 	return nil
 }
 
-// follow makes a node a replica of the primary with that id, unless it is one, or was promoted already on a slow
-// machine.
+// follow makes a node a replica of the primary with that id, unless it is one already, or was promoted meanwhile on a
+// slow machine.
 func follow(ctx context.Context, m member, v view, primary string) error {
 	if self := v.self(); self.primary == primary || len(self.slots) > 0 {
 		return nil
@@ -86,7 +86,7 @@ func follow(ctx context.Context, m member, v view, primary string) error {
 	return nil
 }
 
-// whole returns the addresses of the primaries, sorted, in the eyes of one node for which nothing is missing.
+// whole returns the sorted addresses of the primaries according to one node, and an error if anything is missing.
 func (s *clusterSetup) whole(ctx context.Context, m member) ([]string, error) {
 	info, err := clusterInfo(ctx, m)
 	if err != nil {
@@ -105,16 +105,16 @@ func (s *clusterSetup) whole(ctx context.Context, m member) ([]string, error) {
 		return nil, err
 	}
 	for _, r := range ranges {
-		if len(r.Nodes) < 2 { // a replica that has no data yet is not listed
+		if len(r.Nodes) < 2 { // a replica without data is not listed yet
 			return nil, fmt.Errorf("%s knows no replica in sync for slots %d to %d", m.name, r.Start, r.End)
 		}
 	}
 	return primaries, nil
 }
 
-// ready returns nil when every node calls the cluster whole, knows all others, and lists for every slot a primary
-// with a replica that has its data. Every primary must also take a write that its replica acknowledges. Until that was
-// so for the first time, it also introduces the nodes to each other.
+// ready returns nil if every node calls the cluster whole, knows all others, and lists for every slot a primary with
+// a replica that has its data. Every primary must also take a write that its replica acknowledges. Until that has
+// held once, it also introduces the nodes to each other.
 func (s *clusterSetup) ready(ctx context.Context) error {
 	for _, m := range s.servers {
 		if err := m.client.Ping(ctx).Err(); err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The example of the documentation of CLUSTER NODES, with one node in a handshake and one slot on its way.
+// The example of the documentation of CLUSTER NODES, plus a node in the handshake and a migrating slot.
 const nodesText = `07c37dfeb235213a872192d90877d0cd55635b91 127.0.0.1:30004@31004,host4 slave e7d1eecce10fd6bb5eb35b9f99a514335d9ba9ca 0 1426238317239 4 connected
 67ed2db8d677e59ec4a4cefb06858cf2a1a89fa1 127.0.0.1:30002@31002 master,fail? - 0 1426238316232 2 connected 5461-10922
 292f8b365bb7edb5e285caf0b7e6ddc7265d2f4f 127.0.0.1:30003@31003 master - 0 1426238318243 3 connected 10923-16382

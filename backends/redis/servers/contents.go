@@ -13,13 +13,13 @@ import (
 
 var _ topology.ContentCounter = members(nil)
 
-// Contents counts keys of all databases, connections and channels, each on the server that has most. Connections are
-// bounded as go-redis does: ten for each core of a client.
+// Contents counts keys of all databases, connections and channels, each on the server that has most. The bound of
+// connections is that of go-redis: ten for each core of a client.
 func (ms members) Contents(ctx context.Context) (map[string]topology.Content, error) {
 	return contents(ctx, ms, func(a, b int64) int64 { return max(a, b) })
 }
 
-// Contents counts as that of other topologies does, but adds up the keys of the primaries: each has slots of its own.
+// Contents counts like other topologies, but adds up the primaries' keys, because each has its own slots.
 func (s *clusterService) Contents(ctx context.Context) (map[string]topology.Content, error) {
 	var primaries members
 	for _, m := range s.servers {
@@ -34,12 +34,12 @@ func (s *clusterService) Contents(ctx context.Context) (map[string]topology.Cont
 	return contents(ctx, primaries, func(a, b int64) int64 { return a + b })
 }
 
-// Contents counts what the servers keep, without the Sentinels.
+// Contents counts what the servers store, without the Sentinels.
 func (s *sentinelService) Contents(ctx context.Context) (map[string]topology.Content, error) {
 	return s.nodes.servers.Contents(ctx)
 }
 
-// contents asks each server; add makes one number of two servers'.
+// contents asks each server; add combines the numbers of two servers.
 func contents(ctx context.Context, ms members, add func(a, b int64) int64) (map[string]topology.Content, error) {
 	if len(ms) == 0 {
 		return nil, errors.New("there are no servers")

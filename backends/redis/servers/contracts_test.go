@@ -5,7 +5,7 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 )
 
-// What the topologies and their services can do beside what they must.
+// Optional interfaces of the topologies and their services.
 var (
 	_ topology.Keeper            = (*clusterService)(nil)
 	_ topology.Guest             = (*clusterService)(nil)

@@ -12,21 +12,21 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 )
 
-// A server that is filled has room for some hundred of our keys, and is sent many times as many: of the keys that were
-// there, and that nobody uses meanwhile, none is likely to be left. The keys end by themselves, for policies that evict
+// A server that is filled has room for some hundred of the filler keys, and gets many times as many. Of the keys that
+// were there and that are not used meanwhile, probably none is left. The filler keys expire, for policies that evict
 // no others.
 const (
-	room      = 256 << 10 // bytes beyond what it uses
+	room      = 256 << 10 // bytes beyond its current use
 	fillers   = 4000
 	fillBytes = 1 << 10
 	fillTTL   = 10 * time.Minute
 	batch     = 200 // keys in a pipeline
 )
 
-// evictor has servers evict keys.
+// evictor makes servers evict keys.
 type evictor struct{ servers members }
 
-// FillMemory has one server evict keys as its policy says.
+// FillMemory makes one server evict keys by the given policy.
 func (e evictor) FillMemory(ctx context.Context, node, policy string) (seen chaos.Filled,
 	empty func(context.Context) error, err error,
 ) {
@@ -46,7 +46,7 @@ type filler struct {
 	sent   int               // keys
 }
 
-// The settings, in the order in which they are changed.
+// The settings, in the order of the changes.
 var memorySettings = []string{"maxmemory-policy", "maxmemory"}
 
 func (f *filler) key(n int) string { return f.keys.Probe("fill-" + strconv.Itoa(n)) }
@@ -85,7 +85,7 @@ func (f *filler) fill(ctx context.Context, policy string) (seen chaos.Filled, er
 	return seen, err
 }
 
-// send writes the next keys, and returns in what words one was refused.
+// send writes the next keys, and returns the server's words if one was refused.
 func (f *filler) send(ctx context.Context) (refused string, err error) {
 	value := strings.Repeat("x", fillBytes)
 	_, err = f.client.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -101,7 +101,7 @@ func (f *filler) send(ctx context.Context) (refused string, err error) {
 	return "", err
 }
 
-// empty sets back what was set, and then takes our keys away.
+// empty restores the settings, and then deletes the filler keys.
 func (f *filler) empty(ctx context.Context) error {
 	for i := len(memorySettings) - 1; i >= 0; i-- {
 		name := memorySettings[i]

@@ -29,15 +29,14 @@ func (sharded) Explain(ctx context.Context, servers []node.Handle) []topology.Se
 	return explain(ctx, servers)
 }
 
-// told is what INFO says of a server that may explain a finding, by section. CONFIG, which says more, is often
-// forbidden.
+// told are the fields of INFO that may explain a finding, by section. CONFIG has more, but is often forbidden.
 var told = []struct{ section, field string }{
 	{"memory", "maxmemory"},
 	{"memory", "maxmemory_policy"},
 	{"stats", "evicted_keys"},
 	{"persistence", "aof_enabled"},
 	{"persistence", "rdb_last_bgsave_status"},
-	{"replication", "min_slaves_good_slaves"}, // there with min-replicas-to-write alone
+	{"replication", "min_slaves_good_slaves"}, // only present with min-replicas-to-write
 }
 
 func explain(ctx context.Context, nodes []node.Handle) []topology.Setting {
@@ -48,7 +47,7 @@ func explain(ctx context.Context, nodes []node.Handle) []topology.Setting {
 		sections := map[string]map[string]string{}
 		for _, f := range told {
 			if _, asked := sections[f.section]; !asked {
-				sections[f.section], _ = m.info(ctx, f.section) // what a server does not tell is left out
+				sections[f.section], _ = m.info(ctx, f.section) // sections that a server does not report are left out
 			}
 			value, ok := sections[f.section][f.field]
 			if !ok {

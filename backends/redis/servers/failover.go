@@ -9,7 +9,7 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 )
 
-// Promotes says that there is nobody to take over.
+// Promotes returns an error: there is no other server to take over.
 func (s *service) Promotes() error {
 	return chaos.Unavailable{
 		What:   "a failover in order",
@@ -17,7 +17,7 @@ func (s *service) Promotes() error {
 	}
 }
 
-// Promotes says that nobody leads.
+// Promotes returns an error: there is no leader.
 func (s *fiveService) Promotes() error {
 	return chaos.Unavailable{
 		What:   "a failover in order",
@@ -25,12 +25,12 @@ func (s *fiveService) Promotes() error {
 	}
 }
 
-// Leaderless says that nobody leads, whatever each says of itself: each calls itself a master.
+// Leaderless says that there is no leader, although each server calls itself a master.
 func (s *fiveService) Leaderless(string) string {
 	return "the servers of redlock are independent, and none of them leads; write one"
 }
 
-// Leaderless says that each part of the locks has a leader of its own.
+// Leaderless says that each part of the locks has its own leader.
 func (s *clusterService) Leaderless(lock string) string {
 	if lock != "" {
 		return ""
@@ -41,7 +41,7 @@ func (s *clusterService) Leaderless(lock string) string {
 // Promotes is always possible.
 func (s *sentinelService) Promotes() error { return nil }
 
-// Promote has a Sentinel promote a replica of its choice (SENTINEL FAILOVER), without asking the others.
+// Promote makes a Sentinel promote a replica of its choice (SENTINEL FAILOVER), without asking the others.
 func (s *sentinelService) Promote(ctx context.Context, node string) (chaos.Promotion, error) {
 	role, err := s.Ask(ctx, node, chaos.FactRole)
 	if err != nil {
@@ -64,14 +64,14 @@ func (s *sentinelService) Promote(ctx context.Context, node string) (chaos.Promo
 // Settle has nothing to do: the Sentinels make the old primary a replica.
 func (s *sentinelService) Settle(context.Context, chaos.Promotion) error { return nil }
 
-// clusterHandover has replicas take over.
+// clusterHandover makes replicas take over.
 type clusterHandover struct{ servers members }
 
 // Promotes is always possible.
 func (clusterHandover) Promotes() error { return nil }
 
-// Promote has a replica take the slots of its primary over (CLUSTER FAILOVER), which the primary agrees to and waits
-// for: the node, or where that is a primary the first of its replicas.
+// Promote makes a replica take over the slots of its primary (CLUSTER FAILOVER), in agreement with the primary. The
+// replica is the node, or, if that is a primary, the first of its replicas.
 func (h clusterHandover) Promote(ctx context.Context, node string) (chaos.Promotion, error) {
 	m, err := h.servers.find(node)
 	if err != nil {

@@ -17,8 +17,7 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// Five is a handful of Redis servers that know nothing of each other, as the Redlock algorithm wants them. It has these
-// locks.
+// Five returns independent Redis servers, as the Redlock algorithm requires them, with these locks.
 func Five(list []backends.Lock) listed.Backend {
 	return listed.Backend{
 		Backend: backends.Backend{
@@ -35,12 +34,12 @@ func Five(list []backends.Lock) listed.Backend {
 	}
 }
 
-// FiveParams is what a scenario may set beside the keys that all backends have.
+// FiveParams is what a scenario may set besides the keys of all backends.
 type FiveParams struct {
 	// Persistence is "none", "snapshot", "save-points", "everysec" or "always", as for one server.
 	Persistence string `yaml:"persistence" json:"persistence"`
-	// Restart is "immediate", or "delayed": a server that ended comes back only when every key that it may have
-	// forgotten is over.
+	// Restart is "immediate" or "delayed". A delayed server comes back only when every key that it may have forgotten
+	// has expired.
 	Restart             string `yaml:"restart" json:"restart"`
 	access.QuorumParams `yaml:",inline"`
 }
@@ -72,7 +71,7 @@ func newFive(c topology.Common, decode func(into any) error) (topology.Topology,
 	return f, nil
 }
 
-// Specs describes the servers.
+// Specs returns the servers.
 func (f five) Specs() []node.Spec {
 	specs := make([]node.Spec, f.nodes)
 	for i := range specs {
@@ -82,7 +81,7 @@ func (f five) Specs() []node.Spec {
 	return specs
 }
 
-// Params is what the clients get.
+// Params returns what the clients get.
 func (f five) Params() any { return f.params.QuorumParams }
 
 // Service returns the handle on the running servers.
@@ -94,7 +93,7 @@ func (f five) Service(nodes []node.Handle) topology.Service {
 	return &fiveService{independents(servers, f.common), f}
 }
 
-// majorityFact asks for the value that a majority of servers have at the key of a lock.
+// majorityFact asks for the value that a majority of servers have at a lock's key.
 const majorityFact = "majority:"
 
 // fiveService answers for independent servers.
@@ -106,7 +105,7 @@ type fiveService struct {
 // freshFact asks for a moment after which no server syncs anything for half a second.
 const freshFact = "fresh-seconds"
 
-// Facts lists what can be asked, of one server but for the majority and the moment in which nobody syncs.
+// Facts lists the facts. All are about one server, except the majority and the moment without syncs.
 func (s *fiveService) Facts() map[string]string {
 	facts := s.members.Facts()
 	facts[majorityFact+"LOCK"] = `the value that a majority of all servers have at the key of lock LOCK, or "none"; of whichever node it is asked`
@@ -114,7 +113,7 @@ func (s *fiveService) Facts() map[string]string {
 	return facts
 }
 
-// Ask asks one server for one fact, or all for what a majority has or when nobody syncs.
+// Ask asks one server for one fact, or all servers for the majority's value or a moment without syncs.
 func (s *fiveService) Ask(ctx context.Context, node, fact string) (string, error) {
 	if name, ok := strings.CutPrefix(fact, majorityFact); ok {
 		return majority(ctx, s.members, name)
@@ -125,7 +124,7 @@ func (s *fiveService) Ask(ctx context.Context, node, fact string) (string, error
 	return s.members.Ask(ctx, node, fact)
 }
 
-// majority asks all servers side by side. While too many do not answer to tell, the answer is an error.
+// majority asks all servers in parallel. If too few answer to decide, it returns an error.
 func majority(ctx context.Context, ms members, name string) (string, error) {
 	values := make([]string, len(ms))
 	errs := make([]error, len(ms))
@@ -137,7 +136,7 @@ func majority(ctx context.Context, ms members, name string) (string, error) {
 	return majorityOf(values, errs)
 }
 
-// freshSeconds asks all servers side by side, until they answer in the same second.
+// freshSeconds asks all servers in parallel, until they answer in the same second.
 func freshSeconds(ctx context.Context, ms members) (string, error) {
 	for {
 		at := make([]time.Time, len(ms))
@@ -157,8 +156,8 @@ func freshSeconds(ctx context.Context, ms members) (string, error) {
 	}
 }
 
-// majorityOf returns the value that more than half have, where "none" stands for no key. Servers with an error may have
-// any.
+// majorityOf returns the value that more than half have; "none" stands for no key. Servers with an error may have any
+// value.
 func majorityOf(values []string, errs []error) (string, error) {
 	quorum := len(values)/2 + 1
 	count := map[string]int{}
@@ -183,7 +182,7 @@ func majorityOf(values []string, errs []error) (string, error) {
 	return "none", nil
 }
 
-// Describe returns the servers' versions and what decides about results.
+// Describe returns the servers' versions and the settings that affect results.
 func (s *fiveService) Describe(ctx context.Context) map[string]string {
 	p := s.five.params
 	out := map[string]string{

@@ -10,7 +10,8 @@ import (
 	"github.com/lockquake/lockquake/backends/topology"
 )
 
-// TestFiveParams refuses what the servers or the algorithm cannot do, and names the key.
+// TestFiveParams: settings that the servers or the algorithm do not support are rejected, and the error names the
+// key.
 func TestFiveParams(t *testing.T) {
 	for _, c := range []struct {
 		nodes int
@@ -42,7 +43,7 @@ func TestFiveParams(t *testing.T) {
 	}
 }
 
-// TestFiveSpecs has a server stay away for longer than any key, where it is told to.
+// TestFiveSpecs: with "delayed" a server stays down for longer than any key lives.
 func TestFiveSpecs(t *testing.T) {
 	for restart, delay := range map[string]time.Duration{restartImmediate: 0, restartDelayed: 3*time.Second + restartMargin} {
 		f, err := newFive(topology.Common{TTL: 3 * time.Second, Nodes: 3}, func(into any) error {
@@ -59,7 +60,7 @@ func TestFiveSpecs(t *testing.T) {
 	}
 }
 
-// TestMajorityOf tells what a majority has, and when that cannot be told.
+// TestMajorityOf: the majority's value, and cases that cannot be decided.
 func TestMajorityOf(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"aaabb", "a"},

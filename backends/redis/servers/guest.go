@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// guestBatch is how many keys a server is asked to look at in one step of a SCAN, and to remove at once.
+	// guestBatch is how many keys a server examines in one step of a SCAN, and how many are deleted at once.
 	guestBatch = 500
-	// guestKeys is how many keys of a server are looked at, in less than a tenth of a second of its time.
+	// guestKeys is how many keys of a server are examined. That takes less than a tenth of a second of its time.
 	guestKeys = 100_000
 )
 
-// checkPrefix refuses a prefix that could not begin the keys of a lock: what stands in braces decides about their slot.
+// checkPrefix rejects a prefix that cannot begin a lock's keys: text in braces would determine their slot.
 func checkPrefix(c topology.Common) error {
 	if strings.ContainsAny(c.Prefix(), "{}") {
 		return fmt.Errorf("prefix is %q; it must not have braces, which are Redis Cluster's hash tag", c.Attached.Under)
@@ -29,7 +29,7 @@ func checkPrefix(c topology.Common) error {
 	return nil
 }
 
-// checkMaster refuses Sentinels of which nobody said what they call the primary.
+// checkMaster rejects Sentinels without the primary's name in their configuration.
 func checkMaster(c topology.Common) error {
 	if c.Attached != nil && c.Attached.Master == "" {
 		return errors.New("master is missing; it is the name by which the Sentinels know the primary, such as mymaster")
@@ -37,21 +37,20 @@ func checkMaster(c topology.Common) error {
 	return nil
 }
 
-// attachedServers are the servers of a service that take writes. Where they are somebody else's, the run enters and
-// leaves them.
+// attachedServers are a service's servers that take writes. If they are external, the run enters and leaves them.
 type attachedServers struct {
-	servers members // those that take writes
+	servers members // servers that take writes
 	common  topology.Common
-	// route sends each command to the server that has its key, where they share the keys; nil: every server has all of
+	// route sends each command to the server that has its key, if they share the keys; nil: every server has all of
 	// them.
 	route redis.Cmdable
 }
 
-// marker is a key below a prefix that a run leaves there until it has removed the rest. Whatever else a server has, one
-// look tells whether another run is there, or was cut short.
+// marker is a key below a prefix that a run leaves there until it has removed the rest. So one look shows whether
+// another run is there, or was interrupted, whatever else a server has.
 func marker(under string) string { return under + "lockquake" }
 
-// clients lists by whom each key is reached: one that finds its server, or every server by itself.
+// clients returns the clients that reach each key: one that routes, or one per server.
 func (v attachedServers) clients() []redis.Cmdable {
 	if v.route != nil {
 		return []redis.Cmdable{v.route}
@@ -63,8 +62,8 @@ func (v attachedServers) clients() []redis.Cmdable {
 	return out
 }
 
-// Vacant is an error where any server has the marker, or a key with that beginning among those that are looked at. It
-// says what was not. A server with a role other than master is refused: it takes no writes.
+// Vacant returns an error if any server has the marker, or, among the examined keys, one with that prefix. It returns
+// what was not examined. A server with a role other than master is rejected, because it takes no writes.
 func (v attachedServers) Vacant(ctx context.Context) (string, error) {
 	under := v.common.Attached.Under
 	for _, m := range v.servers {
@@ -100,7 +99,7 @@ func (v attachedServers) Vacant(ctx context.Context) (string, error) {
 	return strings.Join(partly, ", "), nil
 }
 
-// mark puts the marker up on somebody else's servers.
+// mark writes the marker on external servers.
 func (v attachedServers) mark(ctx context.Context) error {
 	if v.common.Attached == nil {
 		return nil
@@ -113,7 +112,7 @@ func (v attachedServers) mark(ctx context.Context) error {
 	return nil
 }
 
-// Ready puts the marker up, and has every server take a write.
+// Ready writes the marker, and makes every server take a write.
 func (v attachedServers) Ready(ctx context.Context) error {
 	if err := v.mark(ctx); err != nil {
 		return err
@@ -121,8 +120,8 @@ func (v attachedServers) Ready(ctx context.Context) error {
 	return v.servers.Ready(ctx)
 }
 
-// Remove deletes the keys of the run's locks by their names, what else a look finds below the run's prefix, and in the
-// end the marker.
+// Remove deletes the keys of the run's locks by their names, then whatever a scan finds below the run's prefix, and
+// finally the marker.
 func (v attachedServers) Remove(ctx context.Context, locks []string) (string, error) {
 	prefix := v.common.Prefix()
 	keys := access.Keyspace(prefix)
@@ -159,7 +158,7 @@ func (v attachedServers) Remove(ctx context.Context, locks []string) (string, er
 	return fmt.Sprintf("keys below %s: %d", prefix, removed), nil
 }
 
-// deleteKeys deletes keys, each by a command of its own: the servers of a cluster take no others.
+// deleteKeys deletes keys, each with its own command, as the servers of a cluster require.
 func deleteKeys(ctx context.Context, c redis.Cmdable, keys []string) (int, error) {
 	removed := 0
 	for batch := range slices.Chunk(keys, guestBatch) {
@@ -181,8 +180,8 @@ func deleteKeys(ctx context.Context, c redis.Cmdable, keys []string) (int, error
 	return removed, nil
 }
 
-// scan goes through the keys with that beginning, and stops at an error. A SCAN looks at every key of the server,
-// whatever it matches, so on a large one scan stops after guestKeys, and says so.
+// scan iterates over the keys with that prefix, and stops at an error. A SCAN examines every key of the server,
+// whatever it matches. So on a large server scan stops after guestKeys, and says so.
 func (m member) scan(ctx context.Context, prefix string, found func(keys []string) error) (missed string, err error) {
 	var cursor uint64
 	for looked := 0; ; {
@@ -191,7 +190,7 @@ func (m member) scan(ctx context.Context, prefix string, found func(keys []strin
 			return "", fmt.Errorf("SCAN of %s: %w", m.address, err)
 		}
 		for i := range keys {
-			if !strings.HasPrefix(keys[i], prefix) { // whatever the pattern was taken for
+			if !strings.HasPrefix(keys[i], prefix) { // even if the pattern matched something else
 				return "", fmt.Errorf("SCAN of %s: it answers with the key %s", m.address, keys[i])
 			}
 		}
@@ -211,5 +210,5 @@ func (m member) scan(ctx context.Context, prefix string, found func(keys []strin
 	}
 }
 
-// literal takes their meaning from the signs of a pattern.
+// literal escapes glob metacharacters.
 var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)

@@ -16,7 +16,7 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// guestOf is a topology on servers at these addresses that somebody else runs.
+// guestOf returns a topology on external servers at these addresses.
 func guestOf(t *testing.T, b listed.Backend, addresses ...string) topology.Guest {
 	t.Helper()
 	c := topology.Common{
@@ -39,10 +39,10 @@ func guestOf(t *testing.T, b listed.Backend, addresses ...string) topology.Guest
 	return s.(topology.Guest)
 }
 
-// answers is a server that answers a command by the first of these words that it has.
+// answers answers a command by the first of these words that the command contains.
 func answers(pairs ...string) func(text, self string) string {
 	return func(text, self string) string {
-		if strings.Contains(text, "SETNAME") && !strings.Contains(text, "HELLO") { // of each new connection
+		if strings.Contains(text, "SETNAME") && !strings.Contains(text, "HELLO") { // sent on each new connection
 			return "+OK\r\n"
 		}
 		for i := 0; i < len(pairs); i += 2 {
@@ -61,7 +61,7 @@ const (
 	scanDone   = "*2\r\n$1\r\n0\r\n*0\r\n"
 )
 
-// TestVacantIsBounded has a server with more keys than a look at the start goes through: what was looked at is told.
+// TestVacantIsBounded: a server has more keys than the first scan examines, and the result says so.
 func TestVacantIsBounded(t *testing.T) {
 	t.Parallel()
 	address := redistest.Play(t, answers("ROLE", roleMaster, "GET\r\n", noKey, "DBSIZE", ":84000000\r\n", "SCAN", scanOn))
@@ -71,7 +71,7 @@ func TestVacantIsBounded(t *testing.T) {
 	}
 }
 
-// TestVacantFindsTheMarker refuses servers where another run is, without a look at their keys.
+// TestVacantFindsTheMarker rejects servers with another run, without examining their keys.
 func TestVacantFindsTheMarker(t *testing.T) {
 	t.Parallel()
 	address := redistest.Play(t, answers("ROLE", roleMaster, "BENCH:LOCKQUAKE", "$2\r\nr0\r\n"))
@@ -81,7 +81,8 @@ func TestVacantFindsTheMarker(t *testing.T) {
 	}
 }
 
-// TestScanKeepsToThePrefix reads a prefix with the signs of a pattern as it stands, and takes no key of others, whatever the server answers.
+// TestScanKeepsToThePrefix takes glob metacharacters in a prefix literally, and returns no foreign key, whatever the
+// server answers.
 func TestScanKeepsToThePrefix(t *testing.T) {
 	t.Parallel()
 	const theirs = "*2\r\n$1\r\n0\r\n*1\r\n$6\r\ntheirs\r\n"
@@ -99,7 +100,8 @@ func TestScanKeepsToThePrefix(t *testing.T) {
 	}
 }
 
-// TestClusterGuestFindsServers takes one server of a cluster as a seed, and finds the others where the cluster announces them.
+// TestClusterGuestFindsServers uses one server of a cluster as a seed, and finds the others at the addresses that the
+// cluster announces.
 func TestClusterGuestFindsServers(t *testing.T) {
 	t.Parallel()
 	other := redistest.Play(t, answers("ROLE", roleMaster, "SCAN", scanDone, "GET\r\n", noKey))
@@ -128,7 +130,7 @@ func TestClusterGuestFindsServers(t *testing.T) {
 	}
 }
 
-// TestClusterGuestRefuses names what is wrong with a cluster that clients could not use.
+// TestClusterGuestRefuses: the error says what is wrong with a cluster that clients could not use.
 func TestClusterGuestRefuses(t *testing.T) {
 	t.Parallel()
 	whole := redistest.Play(t, answers("SLOTS", "SELF"))
@@ -152,7 +154,7 @@ func TestClusterGuestRefuses(t *testing.T) {
 	}
 }
 
-// TestPrefixes that decide about a slot of Redis Cluster are refused.
+// TestPrefixes: a prefix that would determine a slot of Redis Cluster is rejected.
 func TestPrefixes(t *testing.T) {
 	for prefix, ok := range map[string]bool{"bench:": true, "be{nch}:": false, "b}": false} {
 		if err := checkPrefix(topology.Common{Attached: &topology.Attached{Under: prefix, Prefix: prefix}}); (err == nil) != ok {

@@ -15,22 +15,22 @@ func (single) Identify(ctx context.Context, endpoints []node.Handle) ([]topology
 	return meetAll(ctx, endpoints, true)
 }
 
-// Identify asks for the run_ids of the servers. A key that one has is unknown to another.
+// Identify asks for the run_ids of the servers. They share no keys, so there must be one behind each address.
 func (five) Identify(ctx context.Context, endpoints []node.Handle) ([]topology.Met, error) {
 	return meetAll(ctx, endpoints, true)
 }
 
-// Identify asks the servers. Which Sentinel answers does not matter: most of them must agree.
+// Identify asks the servers. It does not matter which Sentinel answers: a majority of them must agree.
 func (sentinel) Identify(ctx context.Context, endpoints []node.Handle) ([]topology.Met, error) {
 	return meetAll(ctx, endpoints, true)
 }
 
-// Identify asks the endpoints. These only tell clients where the servers are, and so may be several.
+// Identify asks the endpoints. These only tell clients where the servers are, so one address may have several.
 func (sharded) Identify(ctx context.Context, endpoints []node.Handle) ([]topology.Met, error) {
 	return meetAll(ctx, endpoints, false)
 }
 
-// meetAll asks every server for its run_id, over connections of their own.
+// meetAll asks every server for its run_id, over fresh connections.
 func meetAll(ctx context.Context, endpoints []node.Handle, alone bool) ([]topology.Met, error) {
 	servers := membersOf(endpoints, seen{port: access.Port, timeout: observeTimeout})
 	defer func() { _ = servers.Close() }()

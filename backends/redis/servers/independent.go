@@ -6,7 +6,7 @@ import (
 	"github.com/lockquake/lockquake/backends/topology"
 )
 
-// independentServers are servers that know of no other. Each answers for itself.
+// independentServers are servers that do not know each other.
 type independentServers struct {
 	members
 	attached attachedServers
@@ -16,7 +16,7 @@ func independents(servers members, c topology.Common) independentServers {
 	return independentServers{members: servers, attached: attachedServers{servers: servers, common: c}}
 }
 
-// Ready has every server take a write.
+// Ready makes every server take a write.
 func (s independentServers) Ready(ctx context.Context) error { return s.attached.Ready(ctx) }
 
 // Vacant looks for keys on every server.

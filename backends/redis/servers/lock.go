@@ -9,7 +9,7 @@ import (
 	"github.com/lockquake/lockquake/backends/topology"
 )
 
-// locks are those that run on a topology.
+// locks are the locks of a topology.
 type locks []backends.Lock
 
 // named returns the lock of that name, or none.
@@ -22,7 +22,7 @@ func (list locks) named(name string) (found backends.Lock) {
 	return found
 }
 
-// checkWait refuses to wait for replicas with a lock that does not: who asked for it would believe in it.
+// checkWait rejects `wait` for a lock that does not wait for replicas, because the user would rely on it.
 func (list locks) checkWait(p access.LockParams, c topology.Common) error {
 	if p.Wait == 0 || c.Lock == "" || list.named(c.Lock).Waits {
 		return nil
@@ -37,7 +37,7 @@ func (list locks) checkWait(p access.LockParams, c topology.Common) error {
 		strings.Join(waiting, ", "))
 }
 
-// describe is the part of a service's description that the lock's parameters are.
+// describe returns the lock's part of a service's description.
 func (list locks) describe(p access.LockParams, c topology.Common) map[string]string {
 	out := map[string]string{
 		"lock.retry": p.Retry.String(), "lock.timeout": p.Timeout.String(),

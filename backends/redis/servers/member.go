@@ -21,23 +21,23 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// observerName is what the harness's own connections are called.
+// observerName is the name of the harness's own connections.
 const observerName = "lockquake-observer"
 
-// holderFact asks for the value at the key of a lock: the random id of its holder.
+// holderFact asks for the value at a lock's key: the random id of its holder.
 const holderFact = history.FactHolder
 
 // member is one server as the harness sees it.
 type member struct {
 	name     string
-	address  string // as the servers know each other
+	address  string // under which the servers know each other
 	password string
 	keys     access.Keyspace
-	master   string // the name under which a Sentinel knows the primary
+	master   string // the primary's name in the Sentinels' configuration
 	client   *redis.Client
 }
 
-// seen says how the harness asks servers.
+// seen is how the harness asks servers.
 type seen struct {
 	port    string
 	timeout time.Duration
@@ -45,7 +45,7 @@ type seen struct {
 	master  string // "": the package's own name
 }
 
-// newMember makes a client that connects to a port of the node by the harness's own way.
+// newMember returns a member with a client for one port of the node, dialled in the harness's own way.
 func newMember(n node.Handle, s seen) member {
 	login := n.Login()
 	o := access.Options(s.timeout, login).Simple()
@@ -63,10 +63,10 @@ func newMember(n node.Handle, s seen) member {
 	}
 }
 
-// members is the servers of one kind. What a topology does not say otherwise they answer each for itself.
+// members is the servers of one kind. Unless a topology overrides it, each answers for itself.
 type members []member
 
-// Facts lists what can be asked.
+// Facts lists the facts.
 func (members) Facts() map[string]string { return serverFacts() }
 
 // Ask asks one server for one fact.
@@ -78,7 +78,7 @@ func (ms members) Ask(ctx context.Context, node, fact string) (string, error) {
 	return m.ask(ctx, fact)
 }
 
-// Ready writes a value to every server and reads it back, on all side by side.
+// Ready writes a value to every server and reads it back, on all in parallel.
 func (ms members) Ready(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, m := range ms {
@@ -87,7 +87,7 @@ func (ms members) Ready(ctx context.Context) error {
 	return group.Wait()
 }
 
-// membersOf makes a member of each node that has the port.
+// membersOf returns a member for each node that has the port.
 func membersOf(nodes []node.Handle, s seen) members {
 	var out members
 	for _, n := range nodes {
@@ -109,8 +109,8 @@ func (ms members) find(node string) (member, error) {
 	return member{}, fmt.Errorf("redis has no node %q", node)
 }
 
-// Keepers are all servers: a replica may not have heard of a grant, and the servers of a cluster that have not the
-// lock's slot have nothing.
+// Keepers returns all servers: a replica may not have received a grant, and cluster servers without the lock's slot
+// have nothing.
 func (ms members) Keepers() []string {
 	var out []string
 	for _, m := range ms {
@@ -119,7 +119,7 @@ func (ms members) Keepers() []string {
 	return out
 }
 
-// at returns the name of the member at an address, or the address where none of ours is there.
+// at returns the name of the member at an address, or the address if there is none.
 func (ms members) at(address string) string {
 	for _, m := range ms {
 		if m.address == address {
@@ -129,7 +129,7 @@ func (ms members) at(address string) string {
 	return address
 }
 
-// version asks for the version of the first that answers.
+// version returns the version of the first server that answers.
 func (ms members) version(ctx context.Context) string {
 	err := errors.New("there are no servers")
 	for _, m := range ms {
@@ -150,7 +150,7 @@ func (ms members) Close() error {
 	return errors.Join(errs...)
 }
 
-// serverFacts lists what every server can be asked, whatever its topology. LOCK stands for the name of a lock.
+// serverFacts lists the facts of every server in any topology. LOCK stands for the name of a lock.
 func serverFacts() map[string]string {
 	return map[string]string{
 		chaos.FactServes:    "the server answers PING",
@@ -168,7 +168,7 @@ func serverFacts() map[string]string {
 	}
 }
 
-// ask answers the facts that every server knows.
+// ask answers the facts of serverFacts.
 func (m member) ask(ctx context.Context, fact string) (string, error) {
 	if name, ok := strings.CutPrefix(fact, holderFact); ok {
 		return m.holder(ctx, name)
@@ -228,7 +228,7 @@ func (m member) holder(ctx context.Context, name string) (string, error) {
 	return holderIn(v), err
 }
 
-// takes writes a key in the slot of a lock's.
+// takes writes a key in the slot of a lock's keys.
 func (m member) takes(ctx context.Context, name string) (string, error) {
 	err := m.client.Set(ctx, m.keys.Probe(name), m.name, time.Minute).Err()
 	var answer redis.Error
@@ -242,7 +242,7 @@ func (m member) takes(ctx context.Context, name string) (string, error) {
 	return "", fmt.Errorf("SET on %s: %w", m.name, err)
 }
 
-// holderIn is the holder's id among the values at keys.
+// holderIn returns the holder's id among the values of keys.
 func holderIn(values []any) string {
 	for i, v := range values {
 		switch text, ok := v.(string); {
@@ -264,7 +264,7 @@ func (m member) info(ctx context.Context, section string) (map[string]string, er
 	return fields(text), nil
 }
 
-// number returns a field of one section of INFO that is a number.
+// number returns a numeric field of one section of INFO.
 func (m member) number(ctx context.Context, section, field string) (int64, error) {
 	got, err := m.info(ctx, section)
 	if err != nil {
@@ -277,7 +277,7 @@ func (m member) number(ctx context.Context, section, field string) (int64, error
 	return n, nil
 }
 
-// fields reads lines of the form "name:value".
+// fields parses lines of the form "name:value".
 func fields(text string) map[string]string {
 	out := map[string]string{}
 	for line := range strings.Lines(text) {
@@ -288,7 +288,7 @@ func fields(text string) map[string]string {
 	return out
 }
 
-// write has the server take a value at the key and give it back.
+// write makes the server take a value at the key and reads it back.
 func (m member) write(ctx context.Context, c redis.Cmdable, at string) error {
 	want := time.Now().String()
 	if err := c.Set(ctx, at, want, time.Minute).Err(); err != nil {
@@ -304,26 +304,26 @@ func (m member) write(ctx context.Context, c redis.Cmdable, at string) error {
 	return nil
 }
 
-// Requests counts the commands that each server has processed: those within scripts, those that a replica hears from
-// its primary and those of Sentinels among them, and questions such as this.
+// Requests counts the commands that each server has processed. That includes commands within scripts, those that a
+// replica gets from its primary, those of Sentinels, and questions such as this one.
 func (ms members) Requests(ctx context.Context) map[string]int64 {
 	return count(ctx, ms, "total_commands_processed")
 }
 
-// Connections counts those that each server has taken, from replicas and Sentinels too.
+// Connections counts the connections that each server has accepted, including those of replicas and Sentinels.
 func (ms members) Connections(ctx context.Context) map[string]int64 {
 	return count(ctx, ms, "total_connections_received")
 }
 
-// count asks each server for a number of its statistics.
+// count asks each server for one of its statistics.
 func count(ctx context.Context, ms members, field string) map[string]int64 {
 	return topology.CountEach(ms, func(m member) string { return m.name }, func(m member) (int64, error) {
 		return m.number(ctx, "stats", field)
 	})
 }
 
-// The part of a second, by the server's own clock, in which freshSecond makes its write: later than the server, which
-// looks at its clock ten times a second, notices that the second is another; and the part until which it answers, so
+// freshSecond writes between secondBegins and secondEnds of a second of the server's own clock. The server looks at
+// its clock ten times a second, so by secondBegins it has noticed the new second. It must answer by secondSpent, so
 // that half a second is left.
 const (
 	secondBegins = 150 * time.Millisecond
@@ -331,10 +331,10 @@ const (
 	secondSpent  = 500 * time.Millisecond
 )
 
-// freshSecond waits for a moment after which nothing reaches the server's disk for half a second, although the
-// server says yes, and returns what the server's clock says then. With everysec a server begins an fsync at most once
-// in each second of its clock. So after a write early in a second, that second's fsync has begun or is over, and the
-// next one begins in the next second.
+// freshSecond waits for a moment after which nothing reaches the server's disk for half a second, although the server
+// says yes, and returns the server's time then. With everysec a server begins at most one fsync in each second of its
+// clock. So after a write early in a second, that second's fsync has begun or is over, and the next one begins in the
+// next second.
 func (m member) freshSecond(ctx context.Context) (time.Time, error) {
 	for {
 		at, err := m.client.Time(ctx).Result()
@@ -367,6 +367,6 @@ func (m member) freshSecond(ctx context.Context) (time.Time, error) {
 	}
 }
 
-// observeTimeout bounds one command of the harness's own to a server. The clients' node_timeout is theirs: the harness
-// is not in a hurry.
+// observeTimeout bounds one command of the harness to a server. It is independent of the clients' node_timeout,
+// because the harness is not in a hurry.
 const observeTimeout = time.Second

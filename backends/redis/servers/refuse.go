@@ -6,29 +6,29 @@ import (
 	"fmt"
 )
 
-// Capabilities lists what faults may ask of servers.
+// Capabilities returns what faults may use.
 func (ms members) Capabilities() []any { return []any{writeRefuser{ms}, evictor{ms}} }
 
-// Capabilities lists what faults may ask of the servers; Sentinels have no keys.
+// Capabilities returns what faults may use; Sentinels have no keys.
 func (s *sentinelService) Capabilities() []any { return s.nodes.servers.Capabilities() }
 
-// Capabilities lists what faults may ask of the servers. Keys of ours would be in the slots of others, too: none is
-// filled.
+// Capabilities returns what faults may use. There is no evictor: its filler keys would also fall into other servers'
+// slots.
 func (s *clusterService) Capabilities() []any {
 	return []any{clusterHandover{s.servers}, writeRefuser{s.servers}}
 }
 
-// writeRefuser has servers refuse writes.
+// writeRefuser makes servers refuse writes.
 type writeRefuser struct{ servers members }
 
-// unmet is a number of replicas that no server has. One that has fewer than min-replicas-to-write refuses every write,
-// those of scripts among them, with NOREPLICAS; also where it has no replicas at all.
+// unmet is a number of replicas that no server has. A server with fewer than min-replicas-to-write refuses every
+// write with NOREPLICAS, including those of scripts, even if it has no replicas at all.
 const (
 	leastReplicas = "min-replicas-to-write"
 	unmet         = "99"
 )
 
-// RefuseWrites has one server wait for replicas that there are not.
+// RefuseWrites makes one server require replicas that do not exist.
 func (w writeRefuser) RefuseWrites(ctx context.Context, node string) (string, func(context.Context) error, error) {
 	how := "CONFIG SET " + leastReplicas + " " + unmet
 	nothing := func(context.Context) error { return nil }

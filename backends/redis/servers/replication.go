@@ -13,13 +13,13 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 )
 
-// WriteRule is when a primary takes writes.
+// WriteRule is the condition on which a primary takes writes.
 type WriteRule struct {
-	// MinReplicas is how many replicas must have been heard within the last second.
+	// MinReplicas is how many replicas the primary must have heard from within the last second.
 	MinReplicas int `yaml:"min_replicas_to_write"`
 }
 
-// check refuses what a primary with so many replicas can never have.
+// check rejects a number of replicas that a primary can never have.
 func (r WriteRule) check(replicas int) error {
 	if r.MinReplicas < 0 || r.MinReplicas > replicas {
 		return fmt.Errorf("min_replicas_to_write is %d; it must be from 0 to %d", r.MinReplicas, replicas)
@@ -27,17 +27,17 @@ func (r WriteRule) check(replicas int) error {
 	return nil
 }
 
-// options are those of a server.
+// options returns the server's options.
 func (r WriteRule) options() []string {
 	return []string{"--min-replicas-to-write", strconv.Itoa(r.MinReplicas), "--min-replicas-max-lag", "1"}
 }
 
-// writeRuleKey is under what Describe tells the rule.
+// writeRuleKey is the rule's key in Describe.
 const writeRuleKey = "redis.min-replicas-to-write"
 
 func (r WriteRule) describe() string { return fmt.Sprintf("%d, heard within 1s", r.MinReplicas) }
 
-// replicationFacts lists what servers with replicas can be asked beside serverFacts.
+// replicationFacts lists the facts of servers with replicas, besides serverFacts.
 func replicationFacts() map[string]string {
 	return map[string]string{
 		"master":      "name of the node that this one takes for the primary: itself on a primary",
@@ -79,14 +79,14 @@ func askReplication(ctx context.Context, ms members, m member, fact string) (str
 	return "", fmt.Errorf("redis has no fact %q", fact)
 }
 
-// lag tells by how many bytes the best replica of a primary is behind. What the primary says of its replicas may be a
-// second old, so they are asked themselves.
+// lag returns by how many bytes a primary's most advanced replica is behind. The primary's information about its
+// replicas may be a second old, so the replicas are asked themselves.
 func lag(ctx context.Context, ms members, primary member, replication map[string]string) (string, error) {
 	written, err := strconv.ParseInt(replication["master_repl_offset"], 10, 64)
 	if err != nil {
 		return "", fmt.Errorf("%s tells no replication offset: %w", primary.name, err)
 	}
-	offsets := make([]int64, len(ms)) // of those that do not follow it: -1
+	offsets := make([]int64, len(ms)) // -1 for those that do not follow it
 	var asking sync.WaitGroup
 	for i, m := range ms {
 		asking.Go(func() {
@@ -108,12 +108,12 @@ func lag(ctx context.Context, ms members, primary member, replication map[string
 	return strconv.FormatInt(max(0, written-best), 10), nil
 }
 
-// upstream is the address of a replica's primary.
+// upstream returns the address of a replica's primary.
 func upstream(replication map[string]string) string {
 	return net.JoinHostPort(replication["master_host"], replication["master_port"])
 }
 
-// online counts the replicas that a primary calls online: the first copy has arrived and the stream runs.
+// online counts the replicas that a primary calls online: the initial copy has arrived and the stream runs.
 func online(replication map[string]string) int {
 	n := 0
 	for i := range 100 {
@@ -128,16 +128,16 @@ func online(replication map[string]string) int {
 	return n
 }
 
-// ackWithin is how long a write that proves readiness may take to reach the replicas.
+// ackWithin is how long the write of a readiness check may take to reach the replicas.
 const ackWithin = 500 * time.Millisecond
 
-// replicates has a primary take a value at the key, give it back, and so many replicas acknowledge it. A replica calls
-// its link up before its primary sends it anything.
+// replicates makes a primary take a value at the key, reads it back, and waits until so many replicas acknowledge it.
+// The link status is not enough: a replica calls its link up before its primary sends it anything.
 func (m member) replicates(ctx context.Context, at string, replicas int) error {
 	if replicas == 0 {
 		return m.write(ctx, m.client, at)
 	}
-	own := m.client.Conn() // WAIT asks about the writes of its own connection
+	own := m.client.Conn() // WAIT is about the writes of its own connection
 	defer func() { _ = own.Close() }()
 	if err := m.write(ctx, own, at); err != nil {
 		return err

@@ -15,8 +15,8 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 )
 
-// Reset gives the slots back to the servers that had them at the start, where replicas were promoted, and clears all of
-// them. The epochs go on growing.
+// Reset gives the slots back to the servers that had them at the start, if replicas were promoted, and clears all
+// servers. The epochs keep growing.
 func (s *clusterService) Reset(ctx context.Context) ([]string, error) {
 	var evidence []string
 	for i, m := range s.servers[:clusterPrimaries] {
@@ -37,14 +37,14 @@ func (s *clusterService) Reset(ctx context.Context) ([]string, error) {
 	return append(evidence, cleared...), err
 }
 
-// takeSlotsBack makes the node the primary of a slot that it had at the start, with all that go with it, unless it is.
-// The promoted replica hands them over without loss, and follows it again.
+// takeSlotsBack makes the node primary again for the slots that it had at the start, unless it is; slot is one of
+// them. The promoted replica hands them over without loss, and follows it again.
 func takeSlotsBack(ctx context.Context, m member, slot int) (back bool, err error) {
 	v, err := viewOf(ctx, m)
 	if err != nil || v.roleFor(slot) == "master" {
 		return false, err
 	}
-	// refused until it is in touch with the primary
+	// refused until it is connected to the primary
 	ask := func(ctx context.Context) error { return m.client.ClusterFailover(ctx).Err() }
 	if err := topology.Until(ctx, resetPatience, ask); err != nil {
 		return false, fmt.Errorf("have %s take its slots back: %w", m.name, err)
@@ -58,8 +58,8 @@ func takeSlotsBack(ctx context.Context, m member, slot int) (back bool, err erro
 	})
 }
 
-// Settings returns every server's role, slots and configuration. Where a replica was promoted, or took the slots over,
-// that is not as it was at the start.
+// Settings returns every server's role, slots and configuration. They differ from the start if a replica was promoted
+// or took over the slots.
 func (s *clusterService) Settings(ctx context.Context) (map[string]string, error) {
 	out, err := s.servers.Settings(ctx)
 	if err != nil {
@@ -76,8 +76,8 @@ func (s *clusterService) Settings(ctx context.Context) (map[string]string, error
 	return out, nil
 }
 
-// Reset brings the nodes together anew, as at the start: the Sentinels forget the primary that they watched, with what
-// they knew of failovers, the first server becomes the primary again, and the others copy it when it is empty.
+// Reset brings the nodes together again as at the start. The Sentinels forget the primary and all failovers. The
+// first server becomes the primary again, and the others copy it once it is empty.
 func (s *sentinelService) Reset(ctx context.Context) ([]string, error) {
 	for _, m := range s.nodes.sentinels {
 		if err := m.client.Do(ctx, "SENTINEL", "REMOVE", access.Monitored).Err(); err != nil &&
@@ -154,7 +154,7 @@ func (ms members) Settings(ctx context.Context) (map[string]string, error) {
 	return out, nil
 }
 
-// Reset clears all servers side by side, and sees that they are empty.
+// Reset clears all servers in parallel, and checks that they are empty.
 func (ms members) Reset(ctx context.Context) ([]string, error) {
 	removed := make([]int, len(ms))
 	g, gctx := errgroup.WithContext(ctx)
@@ -182,11 +182,11 @@ func (ms members) Reset(ctx context.Context) ([]string, error) {
 	return evidence, g.Wait()
 }
 
-// ours tells whether a key is one that locks or the harness make.
+// ours reports whether a key is one that locks or the harness create.
 func ours(k string) bool { return strings.HasPrefix(strings.TrimPrefix(k, "{"), access.Own+":") }
 
-// clear deletes the keys of lock users on a primary, and on every server forgets their scripts, their connections and
-// what was counted since its start. Keys of others are left alone. It returns how many it deleted.
+// clear deletes the keys of lock users on a primary. On every server it also removes their scripts and connections,
+// and resets the counters. Other keys are kept. It returns how many keys it deleted.
 func (m member) clear(ctx context.Context) (int, error) {
 	role, err := m.ask(ctx, chaos.FactRole)
 	if err != nil {
@@ -207,13 +207,13 @@ func (m member) clear(ctx context.Context) (int, error) {
 	}
 	strangers, err := m.strangers(ctx)
 	for _, id := range strangers {
-		// One that is gone meanwhile is what was wanted; whether it is, empty asks.
+		// It may be gone already, which is fine; empty checks.
 		_ = m.client.Do(ctx, "CLIENT", "KILL", "ID", id).Err()
 	}
 	return deleted, errors.Join(err, m.client.ScriptFlush(ctx).Err(), m.client.ConfigResetStat(ctx).Err())
 }
 
-// strangers lists the connections to a server that are neither the harness's own nor another server's, by their ids.
+// strangers returns the ids of the connections to a server that are neither the harness's own nor another server's.
 func (m member) strangers(ctx context.Context) ([]string, error) {
 	var out []string
 	for _, kind := range []string{"normal", "pubsub"} {
@@ -233,7 +233,7 @@ func (m member) strangers(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
-// empty is an error while a server has any key, or a client.
+// empty returns an error while a server has any key, or a client.
 func (m member) empty(ctx context.Context) error {
 	n, err := m.client.DBSize(ctx).Result()
 	if err != nil {
@@ -250,8 +250,8 @@ func (m member) empty(ctx context.Context) error {
 	return err
 }
 
-// saveEmpty writes the RDB file of an empty server anew, where there are save points: one of before would bring deleted
-// keys back after a crash.
+// saveEmpty rewrites the RDB file of an empty server that has save points: an old one would bring deleted keys back
+// after a crash.
 func (m member) saveEmpty(ctx context.Context) (saved bool, err error) {
 	config, err := m.client.ConfigGet(ctx, "save").Result()
 	if err != nil {
@@ -260,7 +260,7 @@ func (m member) saveEmpty(ctx context.Context) (saved bool, err error) {
 	if config["save"] == "" {
 		return false, nil
 	}
-	// refused while one is written
+	// refused while a save is running
 	err = topology.Until(ctx, resetPatience, func(ctx context.Context) error { return m.client.Save(ctx).Err() })
 	if err != nil {
 		return false, fmt.Errorf("SAVE on %s: %w", m.name, err)
@@ -268,7 +268,6 @@ func (m member) saveEmpty(ctx context.Context) (saved bool, err error) {
 	return true, nil
 }
 
-// resetPatience is how long the effect of a reset is waited for: replicas hear of a deletion within a moment, and
-// Sentinels find each other within some 400 ms, on a busy machine within seconds. Servers that take longer are started
-// anew.
+// resetPatience is how long to wait for the effect of a reset. Replicas receive a deletion within a moment. Sentinels
+// find each other within some 400 ms, on a busy machine within seconds. Servers that take longer are restarted.
 const resetPatience = 10 * time.Second

@@ -21,7 +21,7 @@ const (
 	sentinelQuorum  = 2 // Sentinels that must agree that the primary is down
 )
 
-// Sentinel is one primary, two replicas and three Sentinels that promote a replica when the primary is gone. It has
+// Sentinel returns one primary, two replicas and three Sentinels that promote a replica if the primary fails, with
 // these locks.
 func Sentinel(list []backends.Lock) listed.Backend {
 	return listed.Backend{
@@ -37,13 +37,13 @@ func Sentinel(list []backends.Lock) listed.Backend {
 	}
 }
 
-// SentinelParams is what a scenario may set beside the keys that all backends have.
+// SentinelParams is what a scenario may set besides the keys of all backends.
 type SentinelParams struct {
 	// Persistence is what each data server writes to disk, as for one server; see Params.
 	Persistence string `yaml:"persistence"`
-	// DownAfter is how long a server must be silent before a Sentinel takes it for down.
+	// DownAfter is how long a server must be silent before a Sentinel considers it down.
 	DownAfter time.Duration `yaml:"down_after"`
-	// FailoverTimeout bounds the phases of a failover; the next one is refused for twice as long.
+	// FailoverTimeout bounds the phases of a failover; the next failover is refused for twice as long.
 	FailoverTimeout   time.Duration `yaml:"failover_timeout"`
 	WriteRule         `yaml:",inline"`
 	access.LockParams `yaml:",inline"`
@@ -63,7 +63,7 @@ func (p SentinelParams) check() error {
 	if err := checkPersistence(p.Persistence); err != nil {
 		return err
 	}
-	// Sentinels ping every 100 ms: a shorter time would take every server for down.
+	// Sentinels ping every 100 ms: with a shorter time they would consider every server down.
 	if err := backends.CheckDuration("down_after", p.DownAfter, 200*time.Millisecond); err != nil {
 		return err
 	}
@@ -106,9 +106,9 @@ func newSentinel(list locks, c topology.Common, decode func(into any) error) (to
 	return s, nil
 }
 
-// Specs describes the data servers and the Sentinels. All data servers start as primaries: a node that was restarted
-// with the name of a primary in its command line would follow it wherever the primary has moved to, until
-// failover_timeout has passed. Who follows whom is said by Ready at first, and by the Sentinels from then on.
+// Specs returns the data servers and the Sentinels. All data servers start as primaries. If a command line named a
+// primary, a restarted node would follow it, wherever the primary had moved to, until failover_timeout has passed.
+// Ready decides first who follows whom, and the Sentinels from then on.
 func (s sentinel) Specs() []node.Spec {
 	specs := make([]node.Spec, 0, s.servers+s.watches)
 	for i := range s.servers {
@@ -126,7 +126,7 @@ func (s sentinel) Specs() []node.Spec {
 	return specs
 }
 
-// server is the argv of a data server.
+// server returns the argv of a data server.
 func (s sentinel) server(place node.Place, address string) []string {
 	host, port := splitAddress(address)
 	return slices.Concat(command(place, address, s.params.Persistence), s.params.WriteRule.options(), []string{
@@ -135,8 +135,8 @@ func (s sentinel) server(place node.Place, address string) []string {
 	})
 }
 
-// watch is the argv of a Sentinel, which needs a file that it can rewrite: the shell makes the first one and becomes
-// the server. A restarted Sentinel finds in it what it knew.
+// watch returns the argv of a Sentinel. A Sentinel needs a file that it can rewrite: the shell creates the first one
+// and then execs the server. A restarted Sentinel finds its state in the file.
 func watch(place node.Place, address string) []string {
 	host, port := splitAddress(address)
 	config := []string{
@@ -147,12 +147,12 @@ func watch(place node.Place, address string) []string {
 	return []string{"sh", "-c", script, place.Dir + "/sentinel.conf", strings.Join(config, "\n"), place.Secret}
 }
 
-// watchSecret is the same for a Sentinel: the password that it asks for, and with which it talks to the others.
+// watchSecret is secret for a Sentinel: the password that it requires, and that it uses with the others.
 func watchSecret(password string) string {
 	return "requirepass " + password + "\nsentinel sentinel-pass " + password + "\n"
 }
 
-// Params is what the clients get.
+// Params returns what the clients get.
 func (s sentinel) Params() any {
 	p := s.params.LockParams
 	p.Detection = s.params.DownAfter

@@ -13,7 +13,7 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 )
 
-// sentinelNodes is the servers, and the Sentinels that say which of them is the primary.
+// sentinelNodes is the servers, and the Sentinels that decide which of them is the primary.
 type sentinelNodes struct {
 	servers   members
 	sentinels members
@@ -52,7 +52,7 @@ func (n sentinelNodes) askSentinel(ctx context.Context, m member, fact string) (
 	return n.watched(ctx, m, fact)
 }
 
-// named is the primary that a Sentinel sends clients to: the promoted one already while a failover goes on.
+// named returns the primary to which a Sentinel sends clients: during a failover already the promoted one.
 func (n sentinelNodes) named(ctx context.Context, m member) (string, error) {
 	v, err := m.client.Do(ctx, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", m.master).StringSlice()
 	if err == nil && len(v) != 2 {
@@ -64,8 +64,8 @@ func (n sentinelNodes) named(ctx context.Context, m member) (string, error) {
 	return n.servers.at(net.JoinHostPort(v[0], v[1])), nil
 }
 
-// elected is the server that a majority of the Sentinels names and whose own ROLE is master. A Sentinel that does not
-// answer has no voice.
+// elected returns the server that a majority of the Sentinels names and whose own ROLE is master. A Sentinel that
+// does not answer has no vote.
 func (n sentinelNodes) elected(ctx context.Context) (string, error) {
 	votes := map[string]int{}
 	for _, m := range n.sentinels {
@@ -92,7 +92,7 @@ func (n sentinelNodes) elected(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("no server is named by most Sentinels: %v", votes)
 }
 
-// watched answers from what a Sentinel says of the primary.
+// watched answers a fact from a Sentinel's view of the primary.
 func (n sentinelNodes) watched(ctx context.Context, m member, fact string) (string, error) {
 	v, err := m.primary(ctx)
 	if err != nil {
@@ -107,7 +107,7 @@ func (n sentinelNodes) watched(ctx context.Context, m member, fact string) (stri
 	return "", fmt.Errorf("a Sentinel has no fact %q", fact)
 }
 
-// primary is what a Sentinel says of the primary.
+// primary returns a Sentinel's view of the primary.
 func (m member) primary(ctx context.Context) (map[string]string, error) {
 	cmd := redis.NewMapStringStringCmd(ctx, "SENTINEL", "MASTER", m.master)
 	_ = m.client.Process(ctx, cmd)
@@ -118,7 +118,7 @@ func (m member) primary(ctx context.Context) (map[string]string, error) {
 	return v, nil
 }
 
-// followers returns the addresses of the replicas that a Sentinel sees in good order, with the primary that each
+// followers returns the addresses of the replicas that a Sentinel sees in good order, each with the primary that it
 // follows.
 func (n sentinelNodes) followers(ctx context.Context, m member) (map[string]string, error) {
 	cmd := redis.NewMapStringStringSliceCmd(ctx, "SENTINEL", "REPLICAS", m.master)
@@ -136,7 +136,7 @@ func (n sentinelNodes) followers(ctx context.Context, m member) (map[string]stri
 	return out, nil
 }
 
-// primary finds the primary of somebody else's Sentinels.
+// primary finds the primary of external Sentinels.
 func (n sentinelNodes) primary(ctx context.Context) (member, error) {
 	for _, m := range n.sentinels {
 		if err := m.client.Ping(ctx).Err(); err != nil {
@@ -150,7 +150,7 @@ func (n sentinelNodes) primary(ctx context.Context) (member, error) {
 	return n.servers.find(name)
 }
 
-// epochOf is the configuration epoch with which the Sentinels name a server as the primary: the latest; "none" where
+// epochOf returns the latest configuration epoch with which the Sentinels name a server as the primary; "none" if
 // none does.
 func (n sentinelNodes) epochOf(ctx context.Context, server string) (string, error) {
 	epoch, found := "none", -1

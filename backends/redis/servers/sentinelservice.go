@@ -18,7 +18,7 @@ type sentinelService struct {
 	setup    sentinelSetup
 }
 
-// Facts lists what can be asked.
+// Facts lists the facts.
 func (s *sentinelService) Facts() map[string]string {
 	out := serverFacts()
 	maps.Copy(out, replicationFacts())
@@ -55,7 +55,7 @@ func (s *sentinelService) Ask(ctx context.Context, node, fact string) (string, e
 	return m.ask(ctx, fact)
 }
 
-// Describe returns versions, and every timer and setting: how often locks are granted twice depends on them.
+// Describe returns versions, and every timer and setting: they determine how often locks are granted twice.
 func (s *sentinelService) Describe(ctx context.Context) map[string]string {
 	out := s.sentinel.locks.describe(s.sentinel.params.LockParams, s.sentinel.common)
 	out["redis.topology"] = fmt.Sprintf("%d servers, %d Sentinels", len(s.nodes.servers), len(s.nodes.sentinels))
@@ -76,7 +76,7 @@ func (s *sentinelService) Describe(ctx context.Context) map[string]string {
 	return out
 }
 
-// Keepers are all servers, without the Sentinels.
+// Keepers returns all servers, without the Sentinels.
 func (s *sentinelService) Keepers() []string { return s.nodes.servers.Keepers() }
 
 // Requests counts the commands that each server has processed.
@@ -84,7 +84,7 @@ func (s *sentinelService) Requests(ctx context.Context) map[string]int64 {
 	return s.nodes.servers.Requests(ctx)
 }
 
-// Connections counts those that each server has taken, from replicas and Sentinels too.
+// Connections counts the connections that each server has accepted, including those of replicas and Sentinels.
 func (s *sentinelService) Connections(ctx context.Context) map[string]int64 {
 	return s.nodes.servers.Connections(ctx)
 }
@@ -94,7 +94,7 @@ func (s *sentinelService) Close() error {
 	return errors.Join(s.nodes.servers.Close(), s.nodes.sentinels.Close())
 }
 
-// Vacant looks for keys on the primary, which the Sentinels name.
+// Vacant looks for keys on the primary that the Sentinels name.
 func (s *sentinelService) Vacant(ctx context.Context) (string, error) {
 	v, err := s.attached(ctx)
 	if err != nil {
@@ -117,8 +117,8 @@ func (s *sentinelService) attached(ctx context.Context) (attachedServers, error)
 	return attachedServers{servers: members{primary}, common: s.sentinel.common}, err
 }
 
-// Ready brings the nodes together. Of somebody else's it has the primary take a write: it forms nothing, and sets no
-// timer of a Sentinel.
+// Ready brings the nodes together. On external ones it only makes the primary take a write: it changes neither the
+// replication nor a Sentinel's timers.
 func (s *sentinelService) Ready(ctx context.Context) error {
 	if s.sentinel.common.Attached == nil {
 		return s.setup.ready(ctx)

@@ -13,12 +13,12 @@ import (
 type sentinelSetup struct {
 	nodes  sentinelNodes
 	params SentinelParams
-	formed bool // ready has seen it whole once: from then on only the Sentinels say who follows whom
+	formed bool // ready has seen it whole once: from then on only the Sentinels decide who follows whom
 }
 
-// pace is how often the Sentinels do what they do, by SENTINEL DEBUG (Redis 7 and later): with the built-in periods of
-// a second and more, a failover takes ten seconds, and an old primary that comes back takes writes as long. It is no
-// part of a Sentinel's file: a Sentinel that was restarted works at the built-in pace until ready sets it again.
+// pace sets the Sentinels' periods with SENTINEL DEBUG (Redis 7 and later). With the built-in periods of a second and
+// more, a failover takes ten seconds, and an old primary that comes back takes writes for as long. The periods are
+// not in a Sentinel's file: a restarted Sentinel has the built-in ones until ready sets them again.
 var pace = []struct {
 	name string
 	ms   int
@@ -37,8 +37,8 @@ func (s *sentinelSetup) setPace(ctx context.Context) error {
 	return nil
 }
 
-// form makes the first server the primary of the others and has every Sentinel watch it. It may be called again where
-// an earlier call was cut short.
+// form makes the first server the primary of the others and makes every Sentinel watch it. It may be repeated after
+// an interrupted call.
 func (s *sentinelSetup) form(ctx context.Context) error {
 	primary := ""
 	known := map[string]map[string]string{}
@@ -64,8 +64,7 @@ func (s *sentinelSetup) form(ctx context.Context) error {
 	return nil
 }
 
-// monitor has one Sentinel watch the primary, unless it does already, and sets the timers that are not as they should
-// be.
+// monitor makes one Sentinel watch the primary, unless it does already, and corrects its timers.
 func (s *sentinelSetup) monitor(ctx context.Context, m member, primary string, known map[string]string) error {
 	if known == nil {
 		host, port := splitAddress(primary)
@@ -75,7 +74,7 @@ func (s *sentinelSetup) monitor(ctx context.Context, m member, primary string, k
 		}
 		if m.password != "" {
 			if err := m.client.Do(ctx, "SENTINEL", "SET", access.Monitored, "auth-pass", m.password).Err(); err != nil {
-				_ = m.client.Do(ctx, "SENTINEL", "REMOVE", access.Monitored).Err() // the next call begins anew
+				_ = m.client.Do(ctx, "SENTINEL", "REMOVE", access.Monitored).Err() // the next call starts anew
 				return fmt.Errorf("tell %s the password of %s: %w", m.name, primary, err)
 			}
 		}
@@ -94,7 +93,7 @@ func (s *sentinelSetup) monitor(ctx context.Context, m member, primary string, k
 	return nil
 }
 
-// agreed returns the primary when all Sentinels agree that all is well.
+// agreed returns the primary if all Sentinels agree that all is well.
 func (s *sentinelSetup) agreed(ctx context.Context) (member, error) {
 	var first, name string
 	for _, m := range s.nodes.sentinels {
@@ -124,7 +123,7 @@ func (s *sentinelSetup) agreed(ctx context.Context) (member, error) {
 	return s.nodes.servers.find(s.nodes.servers.at(first))
 }
 
-// content tells whether a Sentinel sees both replicas follow the primary, and has its quorum.
+// content returns an error unless a Sentinel sees both replicas follow the primary, and has its quorum.
 func (s *sentinelSetup) content(ctx context.Context, m member, primary string) error {
 	healthy, err := s.nodes.followers(ctx, m)
 	if err != nil {
@@ -146,13 +145,13 @@ func (s *sentinelSetup) content(ctx context.Context, m member, primary string) e
 	return nil
 }
 
-// ready returns nil when all of this is true:
+// ready returns nil if all of this holds:
 //   - all six nodes answer
-//   - every Sentinel names the same primary, calls it nothing but a master, and has its quorum
+//   - every Sentinel names the same primary, sees no other state than master in it, and has its quorum
 //   - every Sentinel sees both replicas follow the primary with their links up, and both other Sentinels
 //   - the primary takes a write, and both replicas acknowledge it
 //
-// Until that was so for the first time, it also says who follows whom and what is watched.
+// Until that has held once, it also sets up the replication and the Sentinels.
 func (s *sentinelSetup) ready(ctx context.Context) error {
 	for _, list := range []members{s.nodes.servers, s.nodes.sentinels} {
 		for _, m := range list {

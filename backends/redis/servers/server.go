@@ -13,10 +13,10 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// syncing are the keys with which a server writes what it is told to disk.
+// syncing are the keys with which a server writes its data to disk.
 const syncing = "persistence: everysec"
 
-// build makes a topology of what a scenario says.
+// build makes a topology from a scenario.
 type build = func(c topology.Common, decode func(into any) error) (topology.Topology, error)
 
 // maker returns the Maker of a topology, with what all topologies of Redis share.
@@ -34,7 +34,7 @@ func with(list locks, make func(locks, topology.Common, func(any) error) (topolo
 	}
 }
 
-// health asks the node by itself.
+// health returns a command that checks one node.
 func health(port int) []string {
 	return []string{"CMD-SHELL", fmt.Sprintf("redis-cli -p %d ping | grep -q PONG", port)}
 }
@@ -43,14 +43,14 @@ func health(port int) []string {
 var persistence = map[string][]string{
 	"none":     {"--save", "", "--appendonly", "no"},
 	"snapshot": {"--save", "1 1", "--appendonly", "no"},
-	// Redis' own save points: the first is an hour away, so that only a server that ends in order writes what it knows.
+	// Redis' own save points. The first is an hour away, so in practice only a graceful stop writes the data.
 	"save-points": {"--save", "3600 1 300 100 60 10000", "--appendonly", "no"},
 	"everysec":    {"--save", "", "--appendonly", "yes", "--appendfsync", "everysec"},
 	"always":      {"--save", "", "--appendonly", "yes", "--appendfsync", "always"},
 }
 
-// syncThreads is how the name begins of the thread that syncs a server's data. With "always" it is the main thread,
-// which does all else as well.
+// syncThreads returns the name prefixes of the threads that only sync a server's data. With "always" the main thread
+// syncs, which does everything else as well.
 func syncThreads(policy string) []string {
 	if policy == "everysec" {
 		return []string{"bio_aof"}
@@ -58,7 +58,7 @@ func syncThreads(policy string) []string {
 	return nil
 }
 
-// durable is the key that has a server know all that it has answered when it is started again.
+// durable is the key with which a restarted server knows everything that it has acknowledged.
 const durable = "persistence: always"
 
 func checkPersistence(policy string) error {
@@ -68,15 +68,15 @@ func checkPersistence(policy string) error {
 	return nil
 }
 
-// secret is the part of a server's configuration that others must not see: its password, with which it also follows a
-// primary.
+// secret returns the part of a server's configuration that must stay private: its password, which it also uses to
+// follow a primary.
 func secret(password string) string {
 	return "requirepass " + password + "\nmasterauth " + password + "\n"
 }
 
-// command is the argv of a server that is reached at address. It includes its secret, rather than have it as its
-// configuration file: that the Sentinels would have it rewrite, and a restarted server would find in it whom it once
-// followed.
+// command returns the argv of a server that is reached at address. The secret is included rather than written to the
+// main config file. Sentinels would make the server rewrite that file, and a restarted server would follow the
+// primary named in it.
 func command(place node.Place, address, policy string) []string {
 	host, port := splitAddress(address)
 	argv := []string{
@@ -89,8 +89,8 @@ func command(place node.Place, address, policy string) []string {
 	return append(argv, persistence[policy]...)
 }
 
-// Store describes a Redis server that is not a lock service but what a lock protects, with this package's image and
-// settings. It keeps everything in memory.
+// Store returns a Redis server that is not a lock service but the resource that a lock protects, with this package's
+// image and settings. It keeps everything in memory.
 func Store(name string) node.Spec {
 	return node.Spec{
 		Name: name, Role: node.Resource, Image: "redis",
@@ -100,14 +100,14 @@ func Store(name string) node.Spec {
 	}
 }
 
-// independent describes a server that knows of no other.
+// independent returns a server that does not know the others.
 func independent(name, persistence string, delay time.Duration) node.Spec {
 	spec := dataNode(name, func(p node.Place) []string { return command(p, p.Address(name, access.Port), persistence) })
 	spec.SyncThreads, spec.RestartDelay = syncThreads(persistence), delay
 	return spec
 }
 
-// dataNode describes a server that keeps keys.
+// dataNode returns a server that keeps keys.
 func dataNode(name string, argv func(node.Place) []string) node.Spec {
 	return node.Spec{
 		Name: name, Role: node.Server, Image: "redis", Restartable: true,
@@ -115,7 +115,7 @@ func dataNode(name string, argv func(node.Place) []string) node.Spec {
 	}
 }
 
-// What `restart` may say.
+// The values of `restart`.
 const (
 	restartImmediate = "immediate"
 	restartDelayed   = "delayed"
@@ -128,13 +128,13 @@ func checkRestart(policy string) error {
 	return nil
 }
 
-// restartMargin is how much longer than a TTL a delayed server stays away: a command may have been on its way for a
-// while when the server ended.
+// restartMargin is how much longer than a TTL a delayed server stays down: a command may still have been on its way
+// when the server ended.
 const restartMargin = 500 * time.Millisecond
 
-// restartDelay is how long a server that ended waits before it starts again: with "delayed" longer than any key that it
-// may have forgotten could have lived (redis.io, "Distributed Locks with Redis", "Performance, crash recovery and
-// fsync").
+// restartDelay returns how long a server that ended waits before it restarts. With "delayed" that is longer than the
+// life of any key that it may have forgotten (redis.io, "Distributed Locks with Redis", "Performance, crash recovery
+// and fsync").
 func restartDelay(policy string, ttl time.Duration) time.Duration {
 	if policy == restartDelayed {
 		return ttl + restartMargin
@@ -144,7 +144,7 @@ func restartDelay(policy string, ttl time.Duration) time.Duration {
 
 func serverName(i int) string { return "redis-" + strconv.Itoa(i+1) }
 
-// splitAddress takes "host:port" apart; what is no address is a host on the standard port.
+// splitAddress splits "host:port"; anything else is a host on the standard port.
 func splitAddress(address string) (host, port string) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -153,6 +153,6 @@ func splitAddress(address string) (host, port string) {
 	return host, port
 }
 
-// FailoverTime is what a failover may add to the time after which a lock must be granted again: 1.2 to 1.5 s were
-// measured for Sentinel and about as much for Redis Cluster, where the first vote settles it.
+// FailoverTime is what a failover may add to the recovery time of a lock. 1.2 to 1.5 s were measured for Sentinel,
+// and about as much for Redis Cluster if the first vote decides.
 const FailoverTime = 3 * time.Second

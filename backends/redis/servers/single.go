@@ -12,7 +12,7 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// Single is one Redis server, with these locks.
+// Single returns one Redis server with these locks.
 func Single(list []backends.Lock) listed.Backend {
 	return listed.Backend{
 		Backend: backends.Backend{
@@ -26,14 +26,14 @@ func Single(list []backends.Lock) listed.Backend {
 	}
 }
 
-// Params is what a scenario may set beside the keys that all backends have.
+// Params is what a scenario may set besides the keys of all backends.
 type Params struct {
-	// Persistence is "none", "snapshot" (an RDB file within a second of a change), "save-points" (Redis' own: after an
-	// hour, or sooner after many changes; and when it is stopped in order), "everysec" or "always" (an append-only file
-	// with that fsync policy).
+	// Persistence is one of five policies. "none" writes nothing. "snapshot" writes an RDB file within a second of a
+	// change. "save-points" are Redis' own: after an hour, or sooner after many changes, and at a graceful stop.
+	// "everysec" and "always" write an append-only file with that fsync policy.
 	Persistence string `yaml:"persistence" json:"persistence"`
-	// Restart is "immediate", or "delayed": a server that ended comes back only when every key that it may have
-	// forgotten is over.
+	// Restart is "immediate" or "delayed". A delayed server comes back only when every key that it may have forgotten
+	// has expired.
 	Restart           string `yaml:"restart" json:"restart"`
 	access.LockParams `yaml:",inline"`
 }
@@ -60,12 +60,12 @@ func newSingle(list locks, c topology.Common, decode func(into any) error) (topo
 	return single{locks: list, common: c, params: p}, nil
 }
 
-// Specs describes the one server.
+// Specs returns the one server.
 func (s single) Specs() []node.Spec {
 	return []node.Spec{independent("redis-1", s.params.Persistence, restartDelay(s.params.Restart, s.common.TTL))}
 }
 
-// Params is what the clients get.
+// Params returns what the clients get.
 func (s single) Params() any { return s.params.LockParams }
 
 // Service returns the handle on the running server.
@@ -83,7 +83,7 @@ type service struct {
 	single single
 }
 
-// Describe returns the server's version and what decides about results.
+// Describe returns the server's version and the settings that affect results.
 func (s *service) Describe(ctx context.Context) map[string]string {
 	p := s.single.params
 	out := s.single.locks.describe(p.LockParams, s.single.common)

@@ -8,7 +8,7 @@ import (
 	"github.com/lockquake/lockquake/backends/topology"
 )
 
-// TestParams refuses what the server or the lock cannot do, and names the key.
+// TestParams: settings that the server or the lock does not support are rejected, and the error names the key.
 func TestParams(t *testing.T) {
 	for _, c := range []struct {
 		set  func(*Params)

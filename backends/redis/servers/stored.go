@@ -15,8 +15,8 @@ import (
 	"github.com/lockquake/lockquake/backends/topology"
 )
 
-// question asks what stands at the keys of a lock: of a string its value, of a hash, as re-entrant locks keep one, the
-// fields that name its holders.
+// question reads the keys of a lock: a string's value, or the field names of a hash, which name the holders of a
+// re-entrant lock.
 type question struct {
 	texts  *redis.SliceCmd
 	hashes []*redis.StringSliceCmd
@@ -30,7 +30,7 @@ func ask(ctx context.Context, p redis.Pipeliner, keys []string) question {
 	return q
 }
 
-// values are what was found at each key; nil: nothing.
+// values returns what was found at each key; nil: nothing.
 func (q question) values() ([]any, error) {
 	out, err := q.texts.Result()
 	for i := range out {
@@ -46,7 +46,7 @@ func (q question) values() ([]any, error) {
 	return out, err
 }
 
-// stored reads a lock's key and how long it lasts, both at once.
+// stored reads a lock's key and its remaining time together.
 func (m member) stored(ctx context.Context, name string, keys []string) (topology.Stored, error) {
 	var q question
 	ends := make([]*redis.DurationCmd, len(keys))
@@ -78,7 +78,7 @@ func (m member) stored(ctx context.Context, name string, keys []string) (topolog
 	return out, nil
 }
 
-// storedByAll asks all servers side by side.
+// storedByAll asks all servers in parallel.
 func storedByAll(ctx context.Context, ms members, name string,
 	keys func(access.Keyspace, string) []string,
 ) ([]topology.Stored, []error) {
@@ -97,7 +97,7 @@ func (s *service) Stored(ctx context.Context, name string) (topology.Stored, err
 	return m.stored(ctx, name, m.keys.Anywhere(name))
 }
 
-// Stored asks the server that most Sentinels take for the primary.
+// Stored asks the server that a majority of Sentinels names as the primary.
 func (s *sentinelService) Stored(ctx context.Context, name string) (topology.Stored, error) {
 	primary, err := s.nodes.elected(ctx)
 	if err != nil {
@@ -110,8 +110,8 @@ func (s *sentinelService) Stored(ctx context.Context, name string) (topology.Sto
 	return m.stored(ctx, name, m.keys.Anywhere(name))
 }
 
-// Stored asks the server that takes itself for the primary of the lock's slot: all others send whoever asks to it.
-// While there are two, nobody knows.
+// Stored asks the server that considers itself the primary of the lock's slot; all others redirect to it. While there
+// are two, the answer is unknown.
 func (s *clusterService) Stored(ctx context.Context, name string) (out topology.Stored, err error) {
 	said, errs := storedByAll(ctx, s.servers, name, access.Keyspace.Keys)
 	primaries := 0
@@ -128,8 +128,8 @@ func (s *clusterService) Stored(ctx context.Context, name string) (out topology.
 	return out, nil
 }
 
-// Stored asks all servers. Who has the lock has its key on a majority, which stands until the last but one of a bare
-// majority is gone.
+// Stored asks all servers. The holder's key is on a majority. The hold lasts until so many keys have expired that no
+// majority is left.
 func (s *fiveService) Stored(ctx context.Context, name string) (topology.Stored, error) {
 	said, errs := storedByAll(ctx, s.members, name, access.Keyspace.Anywhere)
 	values := make([]string, len(said))

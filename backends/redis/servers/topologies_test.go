@@ -8,7 +8,7 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// has tells whether the words stand in that order, one after another, in an argv.
+// has reports whether an argv contains the words one after another.
 func has(argv []string, words ...string) bool {
 	for i := range argv {
 		if i+len(words) <= len(argv) && slices.Equal(argv[i:i+len(words)], words) {
@@ -18,7 +18,7 @@ func has(argv []string, words ...string) bool {
 	return false
 }
 
-// TestCommandLines holds the command lines to what each node must be told.
+// TestCommandLines checks the required words of each node's command line.
 func TestCommandLines(t *testing.T) {
 	place := node.Place{Dir: "/data", Secret: "/secret"}
 	sp := sentinelDefaults()

@@ -13,7 +13,7 @@ import (
 	"github.com/lockquake/lockquake/backends/redis/access"
 )
 
-// slots is how many there are, over which the keys are spread.
+// slots is the number of slots over which the keys are spread.
 const slots = 16384
 
 // peer is one line of CLUSTER NODES.
@@ -21,11 +21,11 @@ type peer struct {
 	id      string
 	address string // for clients
 	flags   []string
-	primary string // id of the one that it follows, or "-"
+	primary string // id of the primary that it follows, or "-"
 	slots   [][2]int
 }
 
-// view is what one node of a cluster knows of all.
+// view is what one node of a cluster knows about all nodes.
 type view []peer
 
 // viewOf asks a node for its view.
@@ -37,8 +37,8 @@ func viewOf(ctx context.Context, m member) (view, error) {
 	return parseView(text), nil
 }
 
-// parseView reads CLUSTER NODES: "id address@bus flags primary ping pong epoch link slot...". Slots on their way from
-// one node to another, in brackets, are left out.
+// parseView parses CLUSTER NODES: "id address@bus flags primary ping pong epoch link slot...". Migrating slots, in
+// brackets, are left out.
 func parseView(text string) view {
 	var out view
 	for line := range strings.Lines(text) {
@@ -74,7 +74,7 @@ func viewOfSlot(ctx context.Context, m member, lockName string) (view, int, erro
 	return v, int(slot), err
 }
 
-// self is the node that was asked.
+// self returns the node that was asked.
 func (v view) self() peer {
 	for _, p := range v {
 		if slices.Contains(p.flags, "myself") {
@@ -85,7 +85,7 @@ func (v view) self() peer {
 	return peer{}
 }
 
-// owner is the primary of a slot, or nil.
+// owner returns the primary of a slot, or nil.
 func (v view) owner(slot int) *peer {
 	for i := range v {
 		for _, r := range v[i].slots {
@@ -97,7 +97,7 @@ func (v view) owner(slot int) *peer {
 	return nil
 }
 
-// roleFor is the asked node's own role for a slot.
+// roleFor returns the asked node's own role for a slot.
 func (v view) roleFor(slot int) string {
 	self, owner := v.self(), v.owner(slot)
 	switch {
@@ -110,14 +110,14 @@ func (v view) roleFor(slot int) string {
 	return "none"
 }
 
-// slotHolder reads the key on the very node that was asked: READONLY lets a replica answer. A node without the key's
-// slot answers MOVED: the key is certainly not there.
+// slotHolder reads the key on the asked node itself: READONLY lets a replica answer. A node without the key's slot
+// answers MOVED: the key is certainly not there.
 func slotHolder(ctx context.Context, m member, name string) (string, error) {
 	var q question
 	_, _ = m.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.ReadOnly(ctx)
 		q = ask(ctx, p, m.keys.Keys(name))
-		p.ReadWrite(ctx) // or the replica would answer on this connection as if the slot were its own
+		p.ReadWrite(ctx) // otherwise the replica would answer on this connection as if the slot were its own
 		return nil
 	})
 	v, err := q.values()
@@ -127,7 +127,7 @@ func slotHolder(ctx context.Context, m member, name string) (string, error) {
 	return holderIn(v), err
 }
 
-// nameAmong is the node's name among ours.
+// nameAmong returns the node's name among the members.
 func (p *peer) nameAmong(ms members) string {
 	if p == nil {
 		return "none"
@@ -135,7 +135,7 @@ func (p *peer) nameAmong(ms members) string {
 	return ms.at(p.address)
 }
 
-// failing names those that a node suspects, or holds to have failed.
+// failing returns the names of the nodes that a node suspects, or considers failed.
 func (v view) failing(ms members) string {
 	var out []string
 	for _, p := range v {
@@ -150,7 +150,7 @@ func (v view) failing(ms members) string {
 	return strings.Join(out, ",")
 }
 
-// clusterInfo is CLUSTER INFO.
+// clusterInfo returns CLUSTER INFO.
 func clusterInfo(ctx context.Context, m member) (map[string]string, error) {
 	text, err := m.client.ClusterInfo(ctx).Result()
 	if err != nil {
@@ -159,10 +159,10 @@ func clusterInfo(ctx context.Context, m member) (map[string]string, error) {
 	return fields(text), nil
 }
 
-// shardsOf returns who has which slots in the eyes of one node, and the addresses of the primaries, sorted. Every slot
-// must have one.
+// shardsOf returns the slot ranges according to one node, and the sorted addresses of the primaries. Every slot must
+// have a primary.
 func shardsOf(ctx context.Context, m member) (ranges []redis.ClusterSlot, primaries []string, err error) {
-	ranges, err = m.client.ClusterSlots(ctx).Result() //nolint:staticcheck // CLUSTER SHARDS lists replicas without data too
+	ranges, err = m.client.ClusterSlots(ctx).Result() //nolint:staticcheck // CLUSTER SHARDS would also list replicas without data
 	if err != nil {
 		return nil, nil, fmt.Errorf("CLUSTER SLOTS of %s: %w", m.name, err)
 	}
@@ -180,8 +180,8 @@ func shardsOf(ctx context.Context, m member) (ranges []redis.ClusterSlot, primar
 	return ranges, slices.Compact(primaries), nil
 }
 
-// writeAll has every primary take a write, at keys that happen to be its own, and so many replicas of each acknowledge
-// it. owner is the address of the primary of a slot, or "".
+// writeAll makes every primary take a write, at keys that happen to be its own, acknowledged by so many of its
+// replicas. owner returns the address of a slot's primary, or "".
 func writeAll(ctx context.Context, ms, primaries members, replicas int, owner func(slot int) string) error {
 	missing := map[string]member{}
 	for _, m := range primaries {
@@ -213,7 +213,7 @@ func writeAll(ctx context.Context, ms, primaries members, replicas int, owner fu
 	return nil
 }
 
-// pair returns the primary and the replica of a handover away from the node whose view it is, or to it.
+// pair returns the primary and the replica of a handover: away from the node of the view, or to it.
 func pair(v view) (primary, replica *peer) {
 	self := v.self()
 	for i := range v {
