@@ -8,7 +8,7 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// TestNoLock is granted to everybody, entitles nobody, and is never a default.
+// TestNoLock: every request is granted, no holder is entitled, and it is never a default.
 func TestNoLock(t *testing.T) {
 	b := backends.Backend{Name: "b", Locks: []backends.Lock{{Name: "real"}}}
 	if l, ok := b.Lock(""); !ok || l.Name != "real" {

@@ -31,7 +31,7 @@ func TestPollGivesUp(t *testing.T) {
 	}
 }
 
-// TestDelays holds the pauses of one acquire to what the policy says.
+// TestDelays compares the pauses of one acquire with the policy.
 func TestDelays(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -73,7 +73,8 @@ func TestDelays(t *testing.T) {
 	}
 }
 
-// TestADeadlineWithinAnAttempt leaves open what that attempt did, and tells what the ones before waited for.
+// TestADeadlineWithinAnAttempt: the attempt's outcome stays open, and the error says what the earlier ones waited
+// for.
 func TestADeadlineWithinAnAttempt(t *testing.T) {
 	t.Parallel()
 	own := lock.Reason{Cause: lock.CauseNoMajority, Seen: 3, N: 5}
@@ -96,7 +97,7 @@ func TestADeadlineWithinAnAttempt(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			tries, end := 0, cancel
-			if strings.HasSuffix(name, "by the line") { // whose deadline is the same, and fires first
+			if strings.HasSuffix(name, "by the line") { // the connection has the same deadline, and its timer fires first
 				tardy := &tardy{Context: ctx, end: time.Now().Add(time.Hour)}
 				ctx, end = tardy, func() { tardy.end = time.Now() }
 			}
@@ -120,7 +121,7 @@ func TestADeadlineWithinAnAttempt(t *testing.T) {
 	}
 }
 
-// tardy is a context that has yet to notice that its deadline has passed.
+// tardy is a context that has not yet noticed that its deadline has passed.
 type tardy struct {
 	context.Context
 	end time.Time

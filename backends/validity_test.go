@@ -24,7 +24,7 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-// TestValidity counts from the send time, however late it is asked for.
+// TestValidity counts from the send time, however late it is computed.
 func TestValidity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sent := time.Now()

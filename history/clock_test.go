@@ -21,7 +21,7 @@ func clockOf(t interface{ Fatal(...any) }, list ...Measurement) *Clock {
 	return c
 }
 
-// TestTheExampleOfAClock is the one that its comment tells.
+// TestTheExampleOfAClock checks the example in Clock's comment.
 func TestTheExampleOfAClock(t *testing.T) {
 	c := clockOf(t, Measurement{At: 10 * sec, OffsetNS: 7 * ms, ErrorNS: 100 * us}, Measurement{At: 12 * sec, OffsetNS: 7200 * us, ErrorNS: 100 * us})
 	for _, x := range []struct{ own, offset, err int64 }{
@@ -45,10 +45,11 @@ func TestTheExampleOfAClock(t *testing.T) {
 	}
 }
 
-// TestTheWiderSideOfAnErrorCounts: between a wide measurement and a narrow one the offset lies nearer to one end of what is possible.
+// TestTheWiderSideOfAnErrorCounts: between a wide measurement and a narrow one the offset lies nearer to one end of
+// the possible interval.
 func TestTheWiderSideOfAnErrorCounts(t *testing.T) {
 	first, second := Measurement{OffsetNS: 500 * us, ErrorNS: 500 * us}, Measurement{At: 2 * sec, OffsetNS: 1200 * us, ErrorNS: 200 * us}
-	up := clockOf(t, first, second) // at 1 s the offset is 850 us, and 500 to 1500 us are possible
+	up := clockOf(t, first, second) // at 1 s the offset is 850 us, within the possible 500 to 1500 us
 	first.OffsetNS, second.OffsetNS = -first.OffsetNS, -second.OffsetNS
 	down := clockOf(t, first, second)
 	for _, c := range []*Clock{up, down} {
@@ -58,7 +59,7 @@ func TestTheWiderSideOfAnErrorCounts(t *testing.T) {
 	}
 }
 
-// TestAClockThatWentBackWasSet, and one that is asked twice at once was not.
+// TestAClockThatWentBackWasSet; one that is measured twice at the same moment was not.
 func TestAClockThatWentBackWasSet(t *testing.T) {
 	if c := clockOf(t, Measurement{At: 6}, Measurement{At: 5}); c.Step() == nil || c.Step().At != 5 {
 		t.Errorf("back: %+v", c.Step())
@@ -68,7 +69,7 @@ func TestAClockThatWentBackWasSet(t *testing.T) {
 	}
 }
 
-// TestALateAnswerDoesNoHarm where others say more.
+// TestALateAnswerDoesNoHarm if other measurements bound the clock more tightly.
 func TestALateAnswerDoesNoHarm(t *testing.T) {
 	c := clockOf(t,
 		Measurement{At: 10 * sec, ErrorNS: 100 * us}, Measurement{At: 12 * sec, OffsetNS: 35 * ms, ErrorNS: 40 * ms}, Measurement{At: 14 * sec, ErrorNS: 100 * us})
@@ -104,7 +105,7 @@ func (c trueClock) at(own int64) int64 {
 	return c.run[i] + int64(float64(own-c.own[i])*float64(c.run[i+1]-c.run[i])/float64(c.own[i+1]-c.own[i]))
 }
 
-// TestAClockErrsByNoMoreThanItSays whatever the rates were between measurements, and it never goes back.
+// TestAClockErrsByNoMoreThanItSays, whatever the rates between measurements, and it never goes back.
 func TestAClockErrsByNoMoreThanItSays(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		truth := drawTrueClock(rt)
@@ -140,7 +141,7 @@ func TestMeasurementsThatCannotBeAreRefused(t *testing.T) {
 	if _, err := NewClock(nil); err == nil {
 		t.Error("none: taken")
 	}
-	for _, beyond := range []int64{0, 1} { // what is possible
+	for _, beyond := range []int64{0, 1} { // just within the bound, and just beyond
 		for name, m := range map[string]Measurement{
 			"time": {At: -beyond}, "far time": {At: maxTime + beyond}, "offset": {OffsetNS: maxTime + beyond}, "offset back": {OffsetNS: -maxTime - beyond},
 			"error": {ErrorNS: -beyond}, "wild error": {ErrorNS: maxError + beyond},
@@ -152,7 +153,7 @@ func TestMeasurementsThatCannotBeAreRefused(t *testing.T) {
 	}
 }
 
-// TestAHistoryIsReadByItsMeasurements where its folder has some of the process.
+// TestAHistoryIsReadByItsMeasurements if its folder has some for the process.
 func TestAHistoryIsReadByItsMeasurements(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"client-1", "client-2"} {

@@ -98,7 +98,7 @@ const (
 // User names one user of one client: the client's index in the run and the user's number within it.
 type User uint32
 
-// MakeUser joins a client's index (from 0) and the number of a user within it (from 0).
+// MakeUser returns the user with that number (from 0) within the client with that index (from 0).
 func MakeUser(client, user int) User { return User(uint32(client)<<16 | uint32(user)&0xffff) }
 
 // Client returns the index of the user's client.

@@ -14,7 +14,7 @@ import (
 
 var tableOfLocks = []string{"lock-0", "lock-1", `a "quoted" lock`}
 
-// drawEvent draws any event that a file may hold.
+// drawEvent draws any event that is valid in a file.
 func drawEvent(t *rapid.T) Event {
 	valid := rapid.OneOf(rapid.Int64(), rapid.SampledFrom([]int64{0, ValidEndless, ValidUnknown})).Draw(t, "valid")
 	return Event{
@@ -182,7 +182,7 @@ func BenchmarkAppendJSON(b *testing.B) {
 	}
 }
 
-// TestWhatNobodyKnowsHasANameToo, for a message tells of it.
+// TestWhatNobodyKnowsHasANameToo, because error messages contain it.
 func TestWhatNobodyKnowsHasANameToo(t *testing.T) {
 	if KindNone.Known() || kindEnd.Known() || PhaseNone.Known() || phaseEnd.Known() {
 		t.Error("what is no kind or phase is known")

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Nonsense is the error for an event that cannot have happened, although the file is not damaged.
+// Nonsense is the error for an impossible event in an undamaged file.
 type Nonsense struct {
 	Process string // whose history tells of it
 	Seq     uint32 // its place there

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// TestReadFile: what is no regular file, or too large, is refused at once, without waiting and without taking memory.
+// TestReadFile: a file that is not regular, or is too large, is refused at once, without waiting and without
+// allocating memory.
 func TestReadFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

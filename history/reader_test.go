@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// some returns n events of one process, every field of which is set to something.
+// some returns n events of one process with all fields set.
 func some(n int) []Event {
 	es := make([]Event, n)
 	for i := range es {
@@ -89,7 +89,7 @@ func TestReadsWhatWasWritten(t *testing.T) {
 	}
 }
 
-// TestTheHeaderFillsWholeRecords, and no more of them than it needs, whatever the length of its line.
+// TestTheHeaderFillsWholeRecords, and no more of them than needed, for any length of its line.
 func TestTheHeaderFillsWholeRecords(t *testing.T) {
 	h := testHeader()
 	for range RecordSize + 1 {
@@ -102,7 +102,7 @@ func TestTheHeaderFillsWholeRecords(t *testing.T) {
 	}
 }
 
-// TestEveryTruncationIsSeen cuts a file at every length: what comes before is read, the cut is an error.
+// TestEveryTruncationIsSeen cuts a file at every length: the events before the cut are read, and the cut is an error.
 func TestEveryTruncationIsSeen(t *testing.T) {
 	es := some(5)
 	b := writeFile(t, filepath.Join(t.TempDir(), "client-1.lqh"), testHeader(), es)
@@ -117,7 +117,7 @@ func TestEveryTruncationIsSeen(t *testing.T) {
 	}
 }
 
-// TestEveryFlippedBitIsSeen flips each bit of each record: the events before it are read, and it is an error there.
+// TestEveryFlippedBitIsSeen flips each bit of each record: the events before it are read, and then there is an error.
 func TestEveryFlippedBitIsSeen(t *testing.T) {
 	es := some(3)
 	b := writeFile(t, filepath.Join(t.TempDir(), "client-1.lqh"), testHeader(), es)
@@ -190,8 +190,8 @@ func TestOffsetIsAdded(t *testing.T) {
 	}
 }
 
-// TestMergeIsASort holds the merge of several files against sorting all events.
-// TestMergeReadsAhead: histories that are longer than all that is read at once come whole, and one that is closed before its end is read no more.
+// TestMergeReadsAhead: histories longer than the read-ahead come whole, and one that is closed before its end is not
+// read any further.
 func TestMergeReadsAhead(t *testing.T) {
 	dir := t.TempDir()
 	const each = batches*batchSize/2 + 100
@@ -321,7 +321,8 @@ func TestMergeRefuses(t *testing.T) {
 	}
 }
 
-// TestReaderIsBounded wants headers refused by which more would be made, or moved, than a file can hold.
+// TestReaderIsBounded: headers beyond the bounds of locks, offset and error are refused, as is an event whose time is
+// out of range. A small file gets a small buffer.
 func TestReaderIsBounded(t *testing.T) {
 	for _, beyond := range []int64{0, 1} { // what is possible
 		for name, h := range map[string]Header{
@@ -353,7 +354,7 @@ func TestReaderIsBounded(t *testing.T) {
 	}
 }
 
-// FuzzReader damages a file at will: reading it never panics, and ends in EOF or an error that wraps ErrCorrupt.
+// FuzzReader damages a file at random: reading it never panics, and ends in EOF or an error that wraps ErrCorrupt.
 func FuzzReader(f *testing.F) {
 	b := writeFile(f, filepath.Join(f.TempDir(), "client-1.lqh"), testHeader(), some(6))
 	f.Add(b)
@@ -398,7 +399,7 @@ func BenchmarkMerge(b *testing.B) {
 	}
 }
 
-// breaks is a file of which a read fails at its end.
+// breaks is a file with a read error at its end.
 type breaks struct{ io.Reader }
 
 var errBreaks = errors.New("the disk is gone")
@@ -427,7 +428,7 @@ func TestAReadThatFailsIsNoEnd(t *testing.T) {
 	}
 }
 
-// TestAGapIsSeenBehindARightCount leaves one event out, and has the trailer count the others.
+// TestAGapIsSeenBehindARightCount leaves one event out, and lets the trailer count the others.
 func TestAGapIsSeenBehindARightCount(t *testing.T) {
 	es := some(4)
 	b := writeFile(t, filepath.Join(t.TempDir(), "client-1.lqh"), testHeader(), slices.Delete(es, 1, 2))

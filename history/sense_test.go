@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// tale is a history in the making: events of several processes in the order of time.
+// tale is a history under construction: events of several processes in order of time.
 type tale struct {
 	events  []Event
 	process []string
 	seq     map[string]uint32
 }
 
-// tell adds an event of a process, and fills in what every event has.
+// tell adds an event of a process, and sets the fields common to all events.
 func (t *tale) tell(process string, e Event) uint32 {
 	if t.seq == nil {
 		t.seq = map[string]uint32{}
@@ -29,7 +29,8 @@ func (t *tale) tell(process string, e Event) uint32 {
 	return e.Seq
 }
 
-// sane tells what two users of client-1, one of client-2, a register and the engine did: everything that there is, once.
+// sane returns the tale of two users of client-1, one of client-2, a register and the engine, with everything that is
+// possible, once.
 func sane() *tale {
 	t := &tale{}
 	for i, u := range []User{MakeUser(0, 0), MakeUser(0, 1), MakeUser(1, 0)} {
@@ -52,7 +53,7 @@ func sane() *tale {
 		second := t.tell(me, Event{Kind: Acquire, Phase: Invoke, User: u, Lock: 1})
 		t.tell(me, Event{Kind: Acquire, Phase: Ok, User: u, Op: second, Grant: second, Lock: 1, Valid: ValidEndless, Value: int64(1000 + 10*(len(t.events)-1))})
 		t.tell(me, Event{Kind: Lost, Phase: Info, User: u, Grant: op})
-		both(Event{Kind: Write, Grant: op}, Info) // it goes on, although it was told
+		both(Event{Kind: Write, Grant: op}, Info) // it goes on despite the cancel
 		refused := t.tell("register", Event{Kind: EffectWrite, Phase: Fail, User: u, Grant: op, Code: CodeFenced})
 		t.tell("register", Event{Kind: Reason, Phase: Info, User: u, Op: refused, Grant: op, Code: CauseTokenLower, Token: 7})
 		t.tell(me, Event{Kind: Stall, Phase: Info, User: u, Value: 5})
@@ -72,7 +73,7 @@ func header(process string) Header {
 	return Header{Process: process, Locks: []string{"lock-0", "lock-1"}}
 }
 
-// hear lets a RunSense hear the tale; cut are the processes whose end may be missing.
+// hear passes the tale to a RunSense; cut are the processes whose end may be missing.
 func (t *tale) hear(cut ...string) error {
 	r := NewRunSense([]Header{header("client-1"), header("client-2"), header("register"), header(Engine)}, func(p string) bool { return slices.Contains(cut, p) })
 	for i := range t.events {
@@ -83,7 +84,7 @@ func (t *tale) hear(cut ...string) error {
 	return r.Finish()
 }
 
-// find returns the first event of that kind and phase that the process told.
+// find returns the first event of that kind and phase of the process.
 func (t *tale) find(process string, k Kind, p Phase) *Event {
 	for i := range t.events {
 		if e := &t.events[i]; t.process[i] == process && e.Kind == k && e.Phase == p {
@@ -97,7 +98,7 @@ func TestSenseOfWhatCanHappen(t *testing.T) {
 	if err := sane().hear(); err != nil {
 		t.Fatal(err)
 	}
-	late := sane() // where clocks are not shared, an effect may be merged before the grant
+	late := sane() // if clocks are not shared, an effect may be merged before the grant
 	i := slices.Index(late.process, "register")
 	e := late.events[i]
 	late.events, late.process = slices.Delete(late.events, i, i+1), slices.Delete(late.process, i, i+1)
@@ -107,7 +108,7 @@ func TestSenseOfWhatCanHappen(t *testing.T) {
 	}
 }
 
-// wrong is a change of one event, and what is said of it. Where no process is named the event is client-1's.
+// wrong is a change of one event, and the error for it. Without a process the event is client-1's.
 type wrong struct {
 	process string
 	kind    Kind
@@ -196,7 +197,7 @@ func TestNonsenseIsRefused(t *testing.T) {
 	}
 }
 
-// TestSenseAtItsBorders changes single events to what can just happen.
+// TestSenseAtItsBorders changes single events to the limits of what is possible.
 func TestSenseAtItsBorders(t *testing.T) {
 	for name, w := range map[string]wrong{
 		"time of the boot":           {"", Acquire, Invoke, func(e *Event) { e.Time = 0 }, ""},
@@ -220,8 +221,8 @@ func TestSenseAtItsBorders(t *testing.T) {
 	}
 }
 
-// TestModes: an outcome has the mode of its invoke, and shared mode is in no event of a run that does not ask for it. A client that could say "shared"
-// of its own accord would make all of its grants compatible.
+// TestModes: an outcome has the mode of its invoke. A run that does not ask for shared mode has no event in it. If a
+// client could claim "shared" by itself, all of its grants would become compatible.
 func TestModes(t *testing.T) {
 	u := MakeUser(0, 0)
 	for name, c := range map[string]struct {
@@ -257,13 +258,13 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestLease: no grant and no renewal is valid for longer than the lease after it came into hand.
+// TestLease: no grant and no renewal is valid for longer than the lease after the answer was received.
 func TestLease(t *testing.T) {
 	const lease = 500
 	for name, c := range map[string]struct {
 		lease int64
 		kind  Kind
-		valid int64 // behind the event's time
+		valid int64 // after the event's time
 		want  string
 	}{
 		"at its end":                  {lease, Acquire, lease, ""},
@@ -299,7 +300,7 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// TestWhichEventsNeedALock: a stall needs none, and names none that is not there.
+// TestWhichEventsNeedALock: a stall needs none, and may not name one that does not exist.
 func TestWhichEventsNeedALock(t *testing.T) {
 	for _, c := range []struct {
 		locks int
@@ -352,7 +353,7 @@ func TestASecondHoldOfOneUserIsRefused(t *testing.T) {
 	}
 }
 
-// without takes the first such event of client-1 out; those after it move up.
+// without removes the first such event of client-1; later ones move up.
 func (t *tale) without(k Kind, p Phase) {
 	gone := t.find("client-1", k, p)
 	seq, i := gone.Seq, 0
@@ -376,7 +377,7 @@ func (t *tale) without(k Kind, p Phase) {
 	}
 }
 
-// TestDroppedEventsExcuse wants what misses its beginning to pass behind an event dropped, and only there.
+// TestDroppedEventsExcuse: an event without its beginning passes after a Dropped event, and only then.
 func TestDroppedEventsExcuse(t *testing.T) {
 	for _, e := range []Event{{Kind: Acquire, Phase: Ok}, {Kind: Read, Phase: Invoke}, {Kind: Release, Phase: Invoke}} {
 		x := sane()
@@ -397,7 +398,7 @@ func TestDroppedEventsExcuse(t *testing.T) {
 	}
 }
 
-// TestAKilledClientsLastWordsExcuse wants effects to pass whose grants were on their way when their client was killed.
+// TestAKilledClientsLastWordsExcuse: effects pass whose grants were on their way when their client was killed.
 func TestAKilledClientsLastWordsExcuse(t *testing.T) {
 	u := MakeUser(0, 3)
 	for name, c := range map[string]struct {
@@ -459,7 +460,7 @@ func TestSenseOfManyGrants(t *testing.T) {
 	}
 }
 
-// TestSenseOfManyHoldsAndOperations has a user with more of both than most have.
+// TestSenseOfManyHoldsAndOperations: a user has far more of both than usual.
 func TestSenseOfManyHoldsAndOperations(t *testing.T) {
 	const n = 10 * fewGrants
 	x := &tale{}
@@ -514,7 +515,8 @@ func TestSenseOfManyHoldsAndOperations(t *testing.T) {
 	}
 }
 
-// TestWhatIsDroppedExcusesNoNumber wants the number of a grant to be one that the process has told, even where its invoke was dropped.
+// TestWhatIsDroppedExcusesNoNumber: a grant's number must be that of an earlier event, even if its invoke was
+// dropped.
 func TestWhatIsDroppedExcusesNoNumber(t *testing.T) {
 	for op, want := range map[uint32]string{2: "an event before", 3: "an event before", 1 << 31: "an event before", 1: ""} {
 		x := &tale{}
@@ -526,7 +528,7 @@ func TestWhatIsDroppedExcusesNoNumber(t *testing.T) {
 	}
 }
 
-// TestWhenAGrantsRequestWasSent: at 0 only where it was answered at 0, also where its invoke was dropped.
+// TestWhenAGrantsRequestWasSent: at 0 only if it was answered at 0, also if its invoke was dropped.
 func TestWhenAGrantsRequestWasSent(t *testing.T) {
 	for first, want := range map[Event]string{{Kind: Dropped, Phase: Info, Value: 1}: "its value is 0: want the time", {Kind: Acquire, Phase: Invoke}: ""} {
 		x := &tale{}
@@ -541,7 +543,8 @@ func TestWhenAGrantsRequestWasSent(t *testing.T) {
 	}
 }
 
-// TestEffectsDoNotWaitWithoutEnd has more effects than may wait for their grants: of nobody, and of a grant that comes.
+// TestEffectsDoNotWaitWithoutEnd: more effects than may wait for their grants, of a grant that never comes and of one
+// that does.
 func TestEffectsDoNotWaitWithoutEnd(t *testing.T) {
 	run := func(grant uint32, cut bool) (n int, err error) {
 		r := NewRunSense([]Header{header("client-1"), header("register")}, func(string) bool { return cut })
@@ -572,7 +575,7 @@ func TestEffectsDoNotWaitWithoutEnd(t *testing.T) {
 	}
 }
 
-// TestReentriesAreGivenBack: a release that comes before all re-entries are left would end a hold early.
+// TestReentriesAreGivenBack: a release before all re-entries are left would end a hold early.
 func TestReentriesAreGivenBack(t *testing.T) {
 	u := MakeUser(0, 0)
 	const release, take, leave = Release, Reenter, Leave

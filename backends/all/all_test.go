@@ -16,7 +16,7 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 )
 
-// Which clock ends a grant is declared by the lock, or by the version of the servers.
+// The lock, or the version of the servers, declares which clock ends a grant.
 func TestGrantsThatEndByAWallClock(t *testing.T) {
 	for _, b := range All() {
 		for _, l := range b.Locks {
@@ -33,7 +33,7 @@ func TestGrantsThatEndByAWallClock(t *testing.T) {
 	}
 }
 
-// fileOf returns the file of a backend's folder in which a lock has its name.
+// fileOf returns the file in a backend's folder that contains a lock's name.
 func fileOf(t *testing.T, folder, lock string) string {
 	t.Helper()
 	files, err := filepath.Glob("../" + folder + "/*.go")
@@ -54,7 +54,7 @@ func fileOf(t *testing.T, folder, lock string) string {
 	return "backends/" + folder
 }
 
-// TestList holds every backend to what the contract says of its data.
+// TestList checks every backend's data against the contract.
 func TestList(t *testing.T) {
 	list := All()
 	if !slices.IsSortedFunc(list, func(a, b listed.Backend) int { return strings.Compare(a.Name, b.Name) }) {
@@ -87,7 +87,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// inHalves reports whether two points begin with "before-": the first, and a later one behind which there is another.
+// inHalves reports whether two points begin with "before-": the first, and a later one that is not the last.
 func inHalves(points []string) bool {
 	var halves []int
 	for i, p := range points {
@@ -118,7 +118,8 @@ func TestServiceWithoutNodes(t *testing.T) {
 	}
 }
 
-// TestEveryServiceIsPutToTheSuite wants the test of each service by which make conformance finds its locks.
+// TestEveryServiceIsPutToTheSuite requires, for each service, the test through which make conformance finds its
+// locks.
 func TestEveryServiceIsPutToTheSuite(t *testing.T) {
 	for _, b := range All() {
 		files, err := filepath.Glob("../" + Folder(b) + "/*_test.go")

@@ -12,10 +12,10 @@ import (
 	"testing"
 )
 
-// plumbing are modules that change no lock's behaviour by themselves.
+// plumbing are modules that do not affect a lock's behaviour.
 var plumbing = []string{"google.golang.org/grpc", "go.uber.org/zap", "golang.org/x/", "google.golang.org/protobuf"}
 
-// What a backend imports is what its reports name the version of.
+// Reports name the version of every module that a backend imports.
 func TestLibrariesAreNamed(t *testing.T) {
 	for _, b := range All() {
 		folder := filepath.Join("..", Folder(b))
@@ -34,7 +34,7 @@ func TestLibrariesAreNamed(t *testing.T) {
 	}
 }
 
-// modules are those of the locks in a folder, and of its server where that is within this program.
+// modules returns the modules of the locks in a folder, and of its server if that is built into this program.
 func modules(folder string) (out []string) {
 	for _, b := range All() {
 		if Folder(b) != folder {
@@ -48,7 +48,7 @@ func modules(folder string) (out []string) {
 	return out
 }
 
-// A run names the libraries of its own lock, not of all that the service has.
+// A run names the libraries of its own lock, not all of the service's.
 func TestLibrariesAreThoseOfTheLock(t *testing.T) {
 	for _, c := range []struct{ backend, lock, want string }{
 		{"redis", "set-px-lua", "github.com/redis/go-redis/v9"},
@@ -62,7 +62,7 @@ func TestLibrariesAreThoseOfTheLock(t *testing.T) {
 	}
 }
 
-// imports lists what the Go files below a folder import beside the standard library and this module.
+// imports returns what the Go files below a folder import besides the standard library and this module.
 func imports(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	out := map[string]string{}

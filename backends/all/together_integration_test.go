@@ -24,7 +24,7 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster"
 )
 
-// roomForAll is what all topologies together may take.
+// roomForAll bounds the memory of all topologies together.
 const roomForAll = 6 << 30
 
 // Every topology at once, in containers, fits into a small machine.
@@ -78,7 +78,7 @@ func TestAllTopologiesTogether(t *testing.T) {
 	}
 }
 
-// up brings one topology up and returns when it serves.
+// up starts one topology and returns when it serves.
 func up(ctx context.Context, p cluster.Provider, b listed.Backend, r cluster.Request) (*cluster.Cluster, error) {
 	top, err := b.New(topology.Common{TTL: 10 * time.Second, Lock: b.Locks[0].Name}, func(any) error { return nil })
 	if err != nil {
@@ -110,7 +110,7 @@ func up(ctx context.Context, p cluster.Provider, b listed.Backend, r cluster.Req
 	}
 }
 
-// taken adds up what the containers of runs take, and the processes that stand over them.
+// taken sums the memory of the containers of runs, and of their shim processes.
 func taken(t *testing.T, runs []string) (boxes int, inside, shims int64) {
 	t.Helper()
 	api, err := client.New(client.FromEnv)
@@ -133,7 +133,7 @@ func taken(t *testing.T, runs []string) (boxes int, inside, shims int64) {
 	return boxes, inside, shims
 }
 
-// used is the memory of one container as docker stats counts it.
+// used returns the memory of one container as docker stats counts it.
 func used(t *testing.T, api *client.Client, id string) int64 {
 	t.Helper()
 	answer, err := api.ContainerStats(t.Context(), id, client.ContainerStatsOptions{})
@@ -152,7 +152,7 @@ func used(t *testing.T, api *client.Client, id string) int64 {
 	return int64(s.MemoryStats.Usage - min(idle, s.MemoryStats.Usage))
 }
 
-// shimOf is the resident memory of the process that holds a container, by its command line.
+// shimOf returns the resident memory of a container's shim process, which it finds by its command line.
 func shimOf(t *testing.T, id string) int64 {
 	t.Helper()
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")

@@ -129,7 +129,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// TestCommandOf34 is another program in another image, with a logger that knows the flags.
+// TestCommandOf34: etcd 3.4 is another program in another image, and needs a flag for its logger.
 func TestCommandOf34(t *testing.T) {
 	p := defaults()
 	p.Version = version3_4

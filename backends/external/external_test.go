@@ -88,7 +88,7 @@ func TestWhatIsRefused(t *testing.T) {
 	}
 }
 
-// answering is a server that answers each line by the same text.
+// answering is a server that answers each line with the same text.
 func answering(t *testing.T, text string) string {
 	t.Helper()
 	return conformance.Listen(t, func(c net.Conn) {

@@ -16,8 +16,8 @@ func TestMain(m *testing.M) {
 	conformance.Main(m, Backend().Backend)
 }
 
-// TestConformance puts each lock to the suite, and holds it to the checks that it says it fails: a right one to none.
-// The store is in this process, so that time can be that of a bubble, in which a machine that stalls delays nothing.
+// TestConformance runs the suite on each lock: it must fail exactly the checks that it declares, a correct one none.
+// The store is in this process, so time can be a synctest bubble's, in which a machine that stalls delays nothing.
 func TestConformance(t *testing.T) {
 	b := Backend().Backend
 	for _, l := range b.Locks {

@@ -11,12 +11,12 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// TestGrantCountsFromItsBeginning stops the user after the store has granted, and before it asks.
+// TestGrantCountsFromItsBeginning stops the user at each point: before its request, and after the store has granted.
 func TestGrantCountsFromItsBeginning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := lock.Arm(t.Context(), func(context.Context, string) { time.Sleep(100 * time.Millisecond) })
 		u := &locker{process: &connection{}, open: context.Background(), store: &store{locks: map[string]*record{}}, held: map[string]*holding{}}
-		begun := time.Now().Add(100 * time.Millisecond) // behind the point before the request
+		begun := time.Now().Add(100 * time.Millisecond) // after the point before the request
 		g, err := u.Acquire(ctx, lock.Request{Lock: "a", TTL: time.Second})
 		if err != nil || g.Issued != begun || g.ValidUntil != backends.Validity(begun, time.Second) || !time.Now().After(begun) {
 			t.Errorf("%+v, %v; asked at %s", g, err, begun)

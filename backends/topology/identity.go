@@ -40,7 +40,7 @@ func NotItself(address, how string) error {
 	return fmt.Errorf("%s: %w: %s", address, ErrNotItself, how)
 }
 
-// Meet asks an endpoint for its server's id, over a fresh connection each time.
+// Meet connects to an endpoint Meetings times and returns the ids of the servers that answered.
 func Meet(ctx context.Context, address string, alone bool, ask func(context.Context) (id string, err error)) (Met,
 	error,
 ) {

@@ -7,10 +7,11 @@ import (
 	"testing"
 )
 
-// TestMeetFindsServersThatTakeTurns: one behind an address is met once however often it answers, and one without an id is nobody.
+// TestMeetFindsServersThatTakeTurns: one server is listed once however often it answers, and one without an id is not
+// listed.
 func TestMeetFindsServersThatTakeTurns(t *testing.T) {
 	for _, c := range []struct {
-		ids  []string // as the connects meet them, over and over
+		ids  []string // in the order of the connects, repeated
 		want string
 	}{{[]string{"a"}, "a"}, {[]string{"b", "a"}, "a b"}, {[]string{""}, ""}, {[]string{"a", ""}, "a"}} {
 		asked := 0
@@ -25,7 +26,7 @@ func TestMeetFindsServersThatTakeTurns(t *testing.T) {
 	}
 }
 
-// TestCheckMet refuses endpoints that are more servers, or fewer, than the promise of the lock rests on.
+// TestCheckMet rejects endpoints with more servers, or fewer, than the lock's promise requires.
 func TestCheckMet(t *testing.T) {
 	one, two, both := Met{"x:1", []string{"a"}, true}, Met{"x:2", []string{"b"}, true}, Met{"x:3", []string{"b", "c"}, true}
 	again, quorum, silent := Met{"x:4", []string{"a"}, true}, Met{"x:5", []string{"a", "b"}, false}, Met{"x:6", nil, true}

@@ -59,7 +59,7 @@ func TestLeastTTL(t *testing.T) {
 	}
 }
 
-// TestCommand looks at the second of three servers on one loopback address.
+// TestCommand checks the second of three servers on one loopback address.
 func TestCommand(t *testing.T) {
 	ports := map[string]string{Port: "1", peerPort: "2", electionPort: "3"}
 	at := func(node, port string) string {

@@ -33,7 +33,7 @@ func adminDigest() string {
 // configNode is where the ensemble keeps its membership.
 const configNode = "/zookeeper/config"
 
-// Promotes is always possible: from version 3.5 on the servers know reconfig.
+// Promotes always allows it: from version 3.5 on the servers know reconfig.
 func (s *service) Promotes() error { return nil }
 
 // Promote removes the leader from the ensemble (reconfig): ZooKeeper has no other way to make it step down

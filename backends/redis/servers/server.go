@@ -19,7 +19,7 @@ const syncing = "persistence: everysec"
 // build makes a topology from a scenario.
 type build = func(c topology.Common, decode func(into any) error) (topology.Topology, error)
 
-// maker returns the Maker of a topology, with what all topologies of Redis share.
+// maker returns the Maker of a topology, with the fields that all topologies of Redis share.
 func maker(profile int, make build, ports ...string) topology.Maker {
 	return topology.Maker{
 		Profile: profile, Attachable: ports, Syncing: syncing, OneThread: true, Health: health,
