@@ -14,8 +14,8 @@ import (
 // a pooler hands out its own sessions, and a load balancer has several servers behind one address.
 type Identified interface {
 	// Identify connects Meetings times to each endpoint and returns who answered there. It writes nothing. An error
-	// that wraps ErrNotItself means that a connection is not the session that was asked for; after any other error it
-	// is unknown.
+	// that wraps ErrNotItself means that a connection is not the session that was asked for; any other error leaves
+	// open who answered.
 	Identify(ctx context.Context, endpoints []node.Handle) ([]Met, error)
 }
 
