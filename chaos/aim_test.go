@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// unled is a service of which each lock, but not all of them, has a leader.
+// unled is a service in which each lock has a leader, but no node leads all of them.
 type unled struct{ sharded }
 
 func (unled) Leaderless(lock string) string {

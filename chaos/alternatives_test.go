@@ -8,7 +8,7 @@ import (
 	"github.com/lockquake/lockquake/internal/seed"
 )
 
-// Alternatives are drawn from the seed, about as often each; what was drawn is a target like any other.
+// The seed draws each alternative about equally often. A drawn alternative is a target like any other.
 func TestAlternativesAreDrawnFromTheSeed(t *testing.T) {
 	sel := selectors(t, "leader or all or one")[0]
 	drawn := map[string]int{}
@@ -32,7 +32,7 @@ func TestAlternativesAreDrawnFromTheSeed(t *testing.T) {
 	}
 }
 
-// Where nothing was settled before, an alternative is drawn when the target is resolved.
+// Without a call of Settle, Resolve draws the alternative.
 func TestAlternativesResolve(t *testing.T) {
 	v := View{Servers: nodes("s1", "s2", "s3"), Service: roles{"s1": "follower", "s2": "leader", "s3": "follower"}}
 	v.All = v.Servers
@@ -60,7 +60,8 @@ func selectorOf(t *testing.T, text string, nodes ...string) Selector {
 	return s
 }
 
-// A holder is found by its grant, and so is no alternative. A promise that one alternative can keep may be made.
+// A holder is found by its grant, so it cannot be an alternative. A promise is allowed if at least one alternative can
+// keep it.
 func TestAlternativesHaveLimits(t *testing.T) {
 	if _, err := ParseSelector("leader or holder", nil); err == nil || !strings.Contains(err.Error(), "stands alone") {
 		t.Errorf("a holder among alternatives: %v", err)

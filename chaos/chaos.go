@@ -1,6 +1,6 @@
-// Package chaos is what goes wrong in a run: the contract of a fault, the targets, the schedule that says when one is
-// injected, and the stack of heals that undoes them. It knows no fault, no cluster and no service. The faults are in
-// the folders below: one for each mechanism, with one file per fault; all lists them.
+// Package chaos defines the contract of a fault, its targets, the schedule of injections and the stack of heals that
+// undoes them. It knows no fault, no cluster and no service. The faults are in the folders below: one for each
+// mechanism, with one file per fault; all lists them.
 package chaos
 
 import (
@@ -11,14 +11,14 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// Node is a target: a server, a client, a resource. What can be done to it, a fault asks As.
+// Node is a target: a server, a client or a resource. Faults use As to find out what can be done to it.
 type Node interface {
 	// Name is the node's name within the run, such as "etcd-2" or "client-1". Two values with one name are one node.
 	Name() string
 }
 
-// As finds what a Node or an Observer can do beyond that: by itself, by one of the parts that its method Capabilities
-// lists, or by the Observer that it wraps.
+// As returns the value that implements T for a Node or an Observer: the value itself, one of the parts that its method
+// Capabilities lists, or the Observer that it wraps.
 func As[T any](of any) (able T, ok bool) {
 	if able, ok = of.(T); ok {
 		return able, true
@@ -36,18 +36,18 @@ func As[T any](of any) (able T, ok bool) {
 	return able, false
 }
 
-// Capability names something that a fault needs of a node.
+// Capability names an ability that a fault needs of a node.
 type Capability string
 
-// The capabilities that are needed whatever the fault; the others are declared beside the faults that need them. A
-// provider says for each, before a run, whether it has it or why not.
+// The capabilities that do not belong to one fault. The others are declared beside the faults that need them. Before a
+// run the provider says for each capability whether it is available, or why not.
 const (
 	CanInspect Capability = "inspect" // Inspector
-	CanPause   Capability = "pause"   // process.Pauser; a holder is stopped in order to aim at it
+	CanPause   Capability = "pause"   // process.Pauser; a holder is paused while the fault is aimed at it
 	CanStart   Capability = "start"   // Starter
 )
 
-// ProcessState is what an observer outside the node sees of its process.
+// ProcessState is the state of a node's process as seen from outside the node.
 type ProcessState = node.State
 
 // Inspector is a node whose process can be seen from outside.
@@ -56,18 +56,18 @@ type Inspector interface {
 	Inspect(ctx context.Context) (ProcessState, error)
 }
 
-// Starter is a node that can be started again with its address and its data.
+// Starter is a node that can be started again, with the same address and data.
 type Starter interface {
 	// Start starts the node's process; it does not wait until it serves.
 	Start(ctx context.Context) error
-	// Running tells whether the node's process is running now.
+	// Running reports whether the node's process is running now.
 	Running() bool
-	// Restartable tells whether a new process can take the old one's place; a client's cannot.
+	// Restartable reports whether a new process can replace the old one; a client's cannot.
 	Restartable() bool
 }
 
-// Delayed is a Starter that puts its starts off on purpose, as a server does that must not come back before every lease
-// that it forgot is over.
+// Delayed is a Starter that delays its starts on purpose. A server that forgot its leases must not come back before
+// they have expired.
 type Delayed interface {
 	// StartDelay is how long a Start called now waits before it begins.
 	StartDelay() time.Duration
@@ -88,38 +88,38 @@ type Scope struct {
 	Service Observer // nil where the backend has none
 	// Servers names the run's servers, targets or not.
 	Servers []string
-	// Role is the fact that told that the targets lead; "": FactRole.
+	// Role is the fact by which the targets were found to lead; "" means FactRole.
 	Role string
-	// Seed is for the random choices of the fault itself.
+	// Seed seeds the random choices of the fault itself.
 	Seed uint64
 	// LinkFaults knows the other link faults of the run; nil where there can be none.
 	LinkFaults *LinkFaults
-	// Run is the run that the injection is part of; nil where it is alone.
+	// Run is the run that the injection belongs to; nil outside a run.
 	Run Run
 }
 
 // Run is what a fault may ask of its run, and what it reports to it.
 type Run interface {
-	// Others returns how many other injections stand now.
+	// Others returns the number of other active injections.
 	Others() int
-	// Stopped tells whether the target stands still because it was stopped in order to aim.
+	// Stopped reports whether the target is paused so that the fault could be aimed at it.
 	Stopped() bool
-	// Continue lets such a target go on. A fault calls it when its receipt needs the target's own answer.
+	// Continue resumes such a target. A fault calls it when its receipt needs an answer of the target itself.
 	Continue() error
-	// Counts receives the counter of the packets that the fault meets.
+	// Counts takes the counter of the packets that the fault hits.
 	Counts(c Counted)
-	// Follow receives what asks who leads, also after the injection. The run stops it in the end.
+	// Follow takes the Lead that keeps asking who leads after the injection. The run stops it at its end.
 	Follow(l *Lead)
 }
 
-// Heal undoes one injection and tells how it knows.
+// Heal undoes one injection; the receipt is the evidence for it.
 type Heal func(ctx context.Context) (history.Receipt, error)
 
 // Timeout bounds one injection or one heal. The start delay of a node comes on top.
 const Timeout = 20 * time.Second
 
-// Limit bounds one injection on these nodes, or its heal: Timeout and the longest delay with which one of them starts
-// again.
+// Limit returns the time limit of one injection on these nodes, or of its heal: Timeout plus the longest start delay
+// among them.
 func Limit(on []Node) time.Duration {
 	var longest time.Duration
 	for _, n := range on {
@@ -132,8 +132,8 @@ func Limit(on []Node) time.Duration {
 type Unavailable struct {
 	What   string // the capability or fault
 	Reason string // why, and what would help
-	Never  bool   // it makes no sense there, on whatever machine
+	Never  bool   // it makes no sense there, on any machine
 }
 
-// Error says what cannot be delivered and why.
+// Error names the missing capability and the reason.
 func (u Unavailable) Error() string { return u.What + " is unavailable: " + u.Reason }

@@ -9,16 +9,17 @@ import (
 	"strings"
 )
 
-// Rest is the word for all nodes of the run that are no targets.
+// Rest selects all nodes of the run that are not targets.
 const Rest = "rest"
 
-// Ported is a node with ports that have names.
+// Ported is a node with named ports.
 type Ported interface {
 	// Port returns the number of a named port.
 	Port(name string) (number int, ok bool)
 }
 
-// Linked is a fault between its targets and other nodes. Whoever injects it resolves them into Scope.Peers.
+// Linked is a fault on the links between its targets and other nodes. The caller of Inject resolves those into
+// Scope.Peers.
 type Linked interface {
 	// Far names the other nodes as the scenario did.
 	Far() Names
@@ -26,10 +27,9 @@ type Linked interface {
 	Ports() (own, far PortName)
 }
 
-// OneEnded is a Linked that can work where somebody else runs the far ends: it is done, and seen, at the targets' own
-// ends.
+// OneEnded is a Linked that also works with external far ends: it is injected and observed at the targets' ends alone.
 type OneEnded interface {
-	// AtOwnEnd lists what it needs of its targets then, or returns an Unavailable with the reason why it cannot be.
+	// AtOwnEnd returns the capabilities that it then needs of its targets, or an Unavailable error.
 	AtOwnEnd() ([]Capability, error)
 }
 
@@ -106,7 +106,7 @@ func (p PortName) At(n Node) (int, error) {
 	return 0, fmt.Errorf("%s has no port %q", n.Name(), p)
 }
 
-// Counted counts the packets of an injection: Packets tells how many it has met since its receipt was taken.
+// Counted counts the packets of an injection: Packets returns how many it has hit since its receipt was taken.
 type Counted struct {
 	Packets func(ctx context.Context) (uint64, error)
 }

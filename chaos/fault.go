@@ -9,72 +9,71 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// Fault is a kind of trouble with its parameters.
+// Fault is a fault with its parameters, ready to be injected.
 type Fault interface {
-	// Inject makes the trouble and returns when its receipt could be taken. The Heal is never nil, even beside an
-	// error: a half-done injection must be undone. It may be called once.
+	// Inject injects the fault and returns once its receipt is taken. The Heal is never nil, even with an error: a
+	// half-done injection must be undone too. It may be called once.
 	Inject(ctx context.Context, s Scope) (Heal, history.Receipt, error)
 }
 
-// Worded is a Fault whose words for a picture depend on its keys.
+// Worded is a Fault whose labels in pictures depend on its keys.
 type Worded interface {
-	// Words are what a picture says of its begin and end, as in history.Traits.
+	// Words returns the labels of its begin and end in pictures, as in history.Traits.
 	Words() (began, ended string)
 }
 
-// Wanting is a fault that needs something of the service itself, beside what it needs of nodes.
+// Wanting is a fault that needs an ability of the service itself, besides capabilities of nodes.
 type Wanting interface {
-	// Wants returns nil where the service has it, else an Unavailable with the reason. It is asked before anything
-	// starts.
+	// Wants returns nil if the service has it, else an Unavailable error. It is called before anything starts.
 	Wants(service Observer) error
 }
 
 // Kind is an entry of the list of faults.
 type Kind struct {
 	Name string // as scenarios write it
-	// Place is its position in lists, from 1 on. Faults without one come last.
+	// Place is its position in lists, starting at 1. Faults with 0 come last.
 	Place int
 	Doc   string // one sentence: what it does and what its receipt is
 	// Needs lists the capabilities that each target must have.
 	Needs []Capability
-	// Lasting tells whether the trouble stands until it is healed, so that `for` makes sense. A Momentary fault is the
+	// Lasting reports whether the fault lasts until it is healed, so that `for` makes sense. A Momentary fault is the
 	// exception.
 	Lasting bool
-	// Syncs tells whether the fault shows only in a server that syncs to disk what it writes.
+	// Syncs reports whether the fault affects only servers that sync their writes to disk.
 	Syncs bool
-	// Servers tells whether only servers can be targets.
+	// Servers reports whether only servers can be targets.
 	Servers bool
-	// Shell reports whether it runs a shell of the target's own: an image may have none.
+	// Shell reports whether it needs a shell on the target; an image may have none.
 	Shell bool
-	// Single tells whether an injection must have exactly one target.
+	// Single reports whether an injection must have exactly one target.
 	Single bool
-	// Kills tells whether the target's process ends by it.
+	// Kills reports whether it ends the target's process.
 	Kills bool
-	// Counts tells whether the fault counts the packets that it meets, so that they can be waited for.
+	// Counts reports whether the fault counts the packets that it hits, so that a run can wait for them.
 	Counts bool
 	// PeerNeeds lists the capabilities that the other ends of a link fault must have.
 	PeerNeeds []Capability
-	// Stops tells whether the target does not run while the trouble stands, so that whoever stopped it in order to aim
-	// must not continue it.
+	// Stops reports whether the target is halted while the fault lasts. A run that paused the target to aim must then
+	// leave it paused.
 	Stops bool
-	// StopsClock tells whether the target's monotonic clock stands still meanwhile, and is behind from then on.
+	// StopsClock reports whether the target's monotonic clock stands still during the fault and lags behind afterwards.
 	StopsClock bool
-	// Slows tells whether the target's process gets less of a processor than it wants.
+	// Slows reports whether the target's process gets less CPU time than it wants.
 	Slows bool
-	// Idle tells whether nothing happens to the target.
+	// Idle reports whether the fault does nothing to the target.
 	Idle bool
-	// AtPeers tells whether pictures show the fault at the other ends of the links, and not at its targets.
+	// AtPeers reports whether pictures show the fault at the peers of its links instead of its targets.
 	AtPeers bool
-	// Began and Ended are what a picture says of the fault's begin and end, as in history.Traits. Both empty: that it
-	// begins and is healed. A fault whose words depend on its keys is a Worded.
+	// Began and Ended are the labels of the fault's begin and end in pictures, as in history.Traits. If both are empty,
+	// pictures say that it begins and is healed. A fault whose labels depend on its keys is a Worded.
 	Began, Ended string
-	// Sample is the fault's own keys as a scenario writes them, such as "{by: 1s..60s}", for a random schedule that
-	// names the fault alone; a fault that needs none leaves it empty.
+	// Sample holds the fault's own keys as a scenario writes them, such as "{by: 1s..60s}". A random schedule that
+	// names only the fault uses them. A fault that needs no keys leaves it empty.
 	Sample string
-	// Try lists the keys, as YAML ("by: +60s"), with which the fault is tried out by doctor and by the tests of all
-	// faults: one entry for each way in which it works. Empty: once, without keys.
+	// Try lists the keys, as YAML ("by: +60s"), with which doctor and the tests try the fault: one entry for each of
+	// its mechanisms. If it is empty, the fault is tried once, without keys.
 	Try []string
-	// New makes the fault; decode fills a struct with the scenario's own parameters, strictly.
+	// New returns the fault. decode fills a struct with the scenario's parameters and rejects unknown keys.
 	New func(decode func(into any) error) (Fault, error)
 }
 
@@ -87,42 +86,41 @@ func Lookup(kinds []Kind, name string) (Kind, bool) {
 	return kinds[i], true
 }
 
-// Prepared is a Fault that needs preparations, by its kind or by its parameters. Whoever starts the nodes gives them to
-// every node that may be a target, and refuses the fault before anything starts where one cannot be had.
+// Prepared is a Fault that needs preparations, by its kind or its parameters. The run gives them to every node that may
+// be a target. If one is not available, the fault is refused before anything starts.
 type Prepared interface {
 	Preparations() []node.Preparation
 }
 
-// Excluding is a Fault that cannot be injected into nodes that were prepared for some other fault in a certain way. A
-// scenario that asks for both is refused before anything starts.
+// Excluding is a Fault that cannot be injected into nodes with a certain preparation for another fault. A scenario that
+// asks for both is refused before anything starts.
 type Excluding interface {
 	Excludes() (p node.Preparation, why string)
 }
 
-// Damaging is a Fault that may take data away for good, by its kind or by its parameters: its targets are not as they
-// were, even when it is healed.
+// Damaging is a Fault that may destroy data, by its kind or its parameters. A heal does not bring the data back.
 type Damaging interface {
 	Damages() bool
 }
 
-// Forgetful is a Fault whose targets come back without any of their data, by its parameters. Not every service takes
-// such a server back.
+// Forgetful is a Fault whose targets, with these parameters, come back without any data. Not every service takes such a
+// server back.
 type Forgetful interface {
 	Forgets() bool
 }
 
 // Cutting is a Fault that may cut links, by its parameters.
 type Cutting interface {
-	// Cuts reports whether nothing that is sent between the targets and the other ends is answered.
+	// Cuts reports whether no request between the targets and their peers is answered.
 	Cuts() bool
 }
 
-// Needing is a Fault that, by its parameters, needs other capabilities of its targets than its Kind lists.
+// Needing is a Fault whose parameters decide which capabilities it needs, in place of those that its Kind lists.
 type Needing interface {
 	Needs() []Capability
 }
 
-// NeedsOf lists the capabilities that a fault needs of its targets.
+// NeedsOf returns the capabilities that a fault needs of its targets.
 func (k Kind) NeedsOf(f Fault) []Capability {
 	if n, ok := f.(Needing); ok {
 		return n.Needs()
@@ -130,7 +128,7 @@ func (k Kind) NeedsOf(f Fault) []Capability {
 	return k.Needs
 }
 
-// Trials lists the keys with which the fault is tried out, at least one.
+// Trials returns the keys to try the fault with: at least one entry.
 func (k Kind) Trials() []string {
 	if len(k.Try) == 0 {
 		return []string{""}
@@ -138,18 +136,18 @@ func (k Kind) Trials() []string {
 	return k.Try
 }
 
-// Momentary is a Fault of a lasting Kind that, with some parameters, is over once it is injected.
+// Momentary is a Fault of a lasting Kind that, with some parameters, is over once injected.
 type Momentary interface {
 	Momentary() bool
 }
 
-// Lasts reports whether the trouble stands until it is healed.
+// Lasts reports whether the fault lasts until it is healed.
 func (k Kind) Lasts(f Fault) bool {
 	m, ok := f.(Momentary)
 	return k.Lasting && !(ok && m.Momentary())
 }
 
-// Traits are what a fault of this kind does, for the record of an injection.
+// Traits returns the effects of a fault of this kind, for the record of an injection.
 func (k Kind) Traits(f Fault) *history.Traits {
 	t := history.Traits{Kills: k.Kills, Returns: k.Kills && slices.Contains(k.Needs, CanStart), Halts: k.Stops &&
 		!k.Kills, Slows: k.Slows, Idle: k.Idle, AtPeers: k.AtPeers, Began: k.Began, Ended: k.Ended}
@@ -161,7 +159,7 @@ func (k Kind) Traits(f Fault) *history.Traits {
 	return &t
 }
 
-// Fits tells whether an entry of a schedule makes sense for this fault.
+// Fits reports whether an entry of a schedule makes sense for this fault.
 func (k Kind) Fits(f Fault, e Entry) error {
 	switch lasts := k.Lasts(f); {
 	case !lasts && e.For > 0:
@@ -173,7 +171,7 @@ func (k Kind) Fits(f Fault, e Entry) error {
 	return nil
 }
 
-// Aim says why this fault can never be injected on these targets, and what would be right instead, or "".
+// Aim returns why this fault can never be injected on these targets and what to write instead, or "".
 func (k Kind) Aim(s Selector, service Observer, servers, clients []string) string {
 	if why := s.NeverLed(service); why != "" {
 		return why

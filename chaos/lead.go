@@ -12,22 +12,21 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// lagTime is how long an injection waits to learn the replication lag, or which locks a leader has: one that hangs must
-// not delay it.
+// lagTime bounds the questions for the replication lag and for the locks of a leader, so that a server that hangs does
+// not delay the injection.
 const lagTime = 100 * time.Millisecond
 
-// Leads tells whether an answer to FactRole is that of a node that leads.
+// Leads reports whether an answer to FactRole is that of a leader.
 func Leads(role string) bool { return slices.Contains(leading, role) }
 
-// Lead asks the servers for their roles, to learn which one leads after another did, and when the old leader says that
-// it does not lead any more. Every server is asked by a goroutine of its own, so that one that does not answer delays
-// no other.
+// Lead polls the roles of the servers to learn which one takes the lead, and when the old leader says that it no longer
+// leads. Each server has its own goroutine, so that a silent one delays no other.
 type Lead struct {
 	service Observer
 	fact    string
 	done    <-chan struct{}
 	stop    context.CancelFunc
-	// numbered tells whether the service counts its terms.
+	// numbered reports whether the service numbers its terms.
 	numbered bool
 	asking   sync.WaitGroup
 
@@ -35,14 +34,13 @@ type Lead struct {
 	seen history.Lead
 }
 
-// Following says after whom a new leader is looked for.
+// Following names the leaders known before a new one is looked for.
 type Following struct {
-	Old  string   // the node that leads now; "" where nobody is known to
-	Also []string // nodes that lead besides: something else than what Old does
+	Old  string   // the node that leads now; "" if unknown
+	Also []string // other leaders, of something else than what Old leads
 }
 
-// Follow reads how far the followers of the node that leads are behind, and begins to ask who leads. It goes on until
-// Stop.
+// Follow reads the leader's replication lag once and starts to poll who leads, until Stop.
 func (s Scope) Follow(ctx context.Context, f Following) *Lead {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	lag := askLag(ctx, s.Service, f.Old)
@@ -62,7 +60,7 @@ func (s Scope) Follow(ctx context.Context, f Following) *Lead {
 	return l
 }
 
-// RoleFact is the fact by which it is known who leads.
+// RoleFact returns the fact that tells who leads.
 func (s Scope) RoleFact() string {
 	if s.Role == "" {
 		return FactRole
@@ -70,7 +68,7 @@ func (s Scope) RoleFact() string {
 	return s.Role
 }
 
-// await asks a node until take has what it wants.
+// await polls a node until take returns true.
 func (l *Lead) await(ctx context.Context, node string, take func(ctx context.Context, node, role string) bool) {
 	for {
 		asking, cancel := context.WithTimeout(ctx, AskTimeout)
@@ -82,7 +80,7 @@ func (l *Lead) await(ctx context.Context, node string, take func(ctx context.Con
 	}
 }
 
-// noticed takes the answer of the node that led.
+// noticed takes an answer of the old leader. It returns true once that node no longer leads.
 func (l *Lead) noticed(_ context.Context, _, role string) bool {
 	if Leads(role) {
 		return false
@@ -93,7 +91,7 @@ func (l *Lead) noticed(_ context.Context, _, role string) bool {
 	return true
 }
 
-// leads takes the answer of another node. When one of them leads, the others need not be asked any more.
+// leads takes an answer of another node. It returns true once any of them leads.
 func (l *Lead) leads(ctx context.Context, node, role string) bool {
 	if l.Seen().New != "" {
 		return true
@@ -113,7 +111,7 @@ func (l *Lead) leads(ctx context.Context, node, role string) bool {
 	return true
 }
 
-// number asks for the new leader's epoch until it is a number: a Sentinel tells it some time after the promotion.
+// number asks for the new leader's epoch until it is a number; a Sentinel reports it some time after the promotion.
 func (l *Lead) number(ctx context.Context, node string) {
 	if !l.numbered {
 		return
@@ -132,7 +130,7 @@ func (l *Lead) number(ctx context.Context, node string) {
 	}
 }
 
-// askLag returns the replication lag of a node that leads; nil where it is not known.
+// askLag returns the replication lag of a leader; nil if unknown.
 func askLag(ctx context.Context, service Observer, node string) *int64 {
 	if _, known := service.Facts()[FactLag]; !known || node == "" {
 		return nil
@@ -150,7 +148,7 @@ func askLag(ctx context.Context, service Observer, node string) *int64 {
 	return &n
 }
 
-// AskShard asks which of the locks the nodes lead; nil where the service does not spread them.
+// AskShard asks which of the locks the nodes lead. It returns nil if the service does not shard its locks.
 func AskShard(ctx context.Context, service Observer, nodes, locks []string) *history.Shard {
 	sharder, ok := As[Sharder](service)
 	if !ok {
@@ -169,7 +167,7 @@ func AskShard(ctx context.Context, service Observer, nodes, locks []string) *his
 	return &shard
 }
 
-// AskEpoch returns the node's epoch, or "" where it does not tell one.
+// AskEpoch returns the node's epoch, or "" if the node has none to report.
 func AskEpoch(ctx context.Context, service Observer, node string) string {
 	ctx, cancel := context.WithTimeout(ctx, AskTimeout)
 	defer cancel()
@@ -187,14 +185,14 @@ func (l *Lead) Seen() history.Lead {
 	return l.seen
 }
 
-// complete tells whether there is nothing left to wait for.
+// complete reports whether there is nothing left to wait for.
 func (l *Lead) complete() bool {
 	s := l.Seen()
 	return s.New != "" && (s.Noticed != 0 || s.Old == "") && (s.Epoch != "" || !l.numbered)
 }
 
-// Wait returns when a new leader is known and the old one has noticed, after Stop, or when its time is over: led bounds
-// the wait for the new leader, both the wait for everything.
+// Wait returns when a new leader is known and the old one has noticed, or after Stop. led bounds the wait for the new
+// leader, both the whole wait.
 func (l *Lead) Wait(ctx context.Context, led, both time.Duration) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -218,13 +216,13 @@ func (l *Lead) Wait(ctx context.Context, led, both time.Duration) {
 	}
 }
 
-// Stop ends the asking.
+// Stop ends the polling.
 func (l *Lead) Stop() {
 	l.stop()
 	l.asking.Wait()
 }
 
-// LeadText says in words what was seen, with times since the following began.
+// LeadText describes what was seen, with times since Follow.
 func LeadText(s history.Lead) string {
 	since := func(t int64) time.Duration { return time.Duration(t - s.From).Round(time.Millisecond) }
 	text := "nobody else was seen to lead"
@@ -247,5 +245,5 @@ func LeadText(s history.Lead) string {
 	return text
 }
 
-// Text says in words what has been seen so far.
+// Text describes what has been seen so far.
 func (l *Lead) Text() string { return LeadText(l.Seen()) }

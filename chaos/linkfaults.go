@@ -14,32 +14,32 @@ type Lane struct {
 	FromPort, ToPort int // 0: any
 }
 
-// hits tells whether a fault on this lane meets what is sent on the other.
+// hits reports whether a fault on this lane affects packets sent on the other.
 func (l Lane) hits(sent Lane) bool {
 	port := func(hit, of int) bool { return hit == 0 || hit == of }
 	return l.From.Name() == sent.From.Name() && l.To.Name() == sent.To.Name() &&
 		port(l.FromPort, sent.FromPort) && port(l.ToPort, sent.ToPort)
 }
 
-// LinkFaults records which link faults of a run stand, and stood, on which directions of which links. The datagrams
-// that prove a fault or its heal meet all faults of their link at once, so they prove something only where no other
-// fault interferes. The zero value has none, and so does nil.
+// LinkFaults records the active and the past link faults of a run, by link and direction. The datagrams that prove a
+// fault or its heal meet all faults of their link at once, so they prove something only if no other fault interferes.
+// The zero value and nil have no faults.
 //
-// Example: a loss of 30 % on redis-2 is healed while a partition of redis-2 stands. No datagram arrives, which says
-// nothing about the loss. The receipt of the heal names the partition and relies on the kernel's list of rules instead.
+// Example: a loss of 30 % on redis-2 is healed while a partition of redis-2 is active. No datagram arrives, which says
+// nothing about the loss. So the receipt of the heal names the partition and relies on the kernel's list of rules.
 type LinkFaults struct {
 	mu  sync.Mutex
 	all []*LinkFault
 }
 
-// LinkFault is one link fault: its rules stand on these lanes, or may.
+// LinkFault is one link fault whose rules are, or may be, on these lanes.
 type LinkFault struct {
 	what     string // "loss on redis-1"
 	on       []Lane
-	from, to int64 // clock.Now before its rules were put up, and after they were seen gone; to is 0 until then
+	from, to int64 // clock.Now before its rules were installed, and after they were seen gone; to is 0 until then
 }
 
-// Add notes a fault whose rules are about to be put up.
+// Add records a fault whose rules are about to be installed.
 func (l *LinkFaults) Add(what string, on []Lane) *LinkFault {
 	one := &LinkFault{what: what, on: on, from: clock.Now()}
 	if l != nil {
@@ -50,7 +50,7 @@ func (l *LinkFaults) Add(what string, on []Lane) *LinkFault {
 	return one
 }
 
-// Remove notes that a fault's rules are gone everywhere.
+// Remove records that a fault's rules are gone everywhere.
 func (l *LinkFaults) Remove(one *LinkFault) {
 	if l != nil {
 		l.mu.Lock()
@@ -62,15 +62,15 @@ func (l *LinkFaults) Remove(one *LinkFault) {
 // Beside names other link faults: "partition on redis-2".
 type Beside []string
 
-// String says that they stood there.
+// String returns the note for the receipt.
 func (b Beside) String() string { return strings.Join(b, ", ") + " stood there too" }
 
-// Others names the faults beside one that have met what was sent on a lane at any time since.
+// Others returns the other faults that were active on a lane at any time since then.
 func (l *LinkFaults) Others(mine *LinkFault, on Lane, since int64) Beside {
 	return l.find(mine, on, func(one *LinkFault) bool { return one.to == 0 || one.to >= since })
 }
 
-// Changed names the faults beside one that came to a lane or left it since.
+// Changed returns the other faults that came to a lane or left it since then.
 func (l *LinkFaults) Changed(mine *LinkFault, on Lane, since int64) Beside {
 	return l.find(mine, on, func(one *LinkFault) bool { return one.from >= since || one.to >= since })
 }

@@ -6,26 +6,27 @@ import (
 	"strings"
 )
 
-// Promise is what a schedule must not do to the service. An injection that would break it is not made, so that a result
-// says what the lock does while a majority of its servers is well, for example. The zero value promises nothing.
+// Promise is a limit on what a schedule does to the service. An injection that would break it is not made. So a result
+// can say, for example, how the lock behaves while a majority of its servers is healthy. The zero value promises
+// nothing.
 //
-// Example: with Majority and three servers, a pause of etcd-1 stands. A kill of etcd-2 comes due: one of three servers
-// would be left, which is no majority. The kill is recorded as not made, with that reason. A second fault on etcd-1
-// would be made, unless Apart.
+// Example: with Majority and three servers, etcd-1 is paused. A kill of etcd-2 comes due. It would leave one of three
+// servers, which is no majority, so it is recorded as not made, with that reason. A second fault on etcd-1 would be
+// made, unless Apart is set.
 type Promise struct {
 	Apart    bool // no node is the target of two injections at once
 	Serial   bool // no two injections stand at once
-	Majority bool // more than half of the servers of each kind are left alone at any time
+	Majority bool // more than half of the servers of each kind are healthy at any time
 }
 
-// None tells whether nothing is promised.
+// None reports whether nothing is promised.
 func (p Promise) None() bool { return p == Promise{} }
 
-// Reach is the nodes that one injection hits.
+// Reach is the set of nodes that one injection affects.
 type Reach struct {
 	Targets []string
-	// Servers are those that can no longer be counted on: the targets among the servers, or, of a link fault, the side
-	// with fewer servers. If these were away, every link that is left would be whole.
+	// Servers are the servers that can no longer be relied on: the targets or, for a link fault, the side with fewer
+	// servers. Without them no remaining link is affected.
 	Servers []string
 }
 
@@ -37,7 +38,7 @@ func NewReach(targets, peers, servers, clients []string) Reach {
 	switch {
 	case len(peers) == 0:
 	case len(on) == 0 && len(common(targets, clients)) < len(clients) && len(far) == len(servers):
-		// Clients that are cut off from every server are those in trouble, not the servers; as long as others remain.
+		// Clients cut off from every server are the affected ones, not the servers, as long as other clients remain.
 	case len(on) == 0 || len(far) > 0 && len(far) < len(on):
 		r.Servers = far
 	}
@@ -54,7 +55,7 @@ func common(a, b []string) []string {
 	return out
 }
 
-// Broken says why an injection may not be made beside those that stand, or "".
+// Broken returns why an injection would break the promise, given the active ones, or "".
 func (p Promise) Broken(servers []string, standing []Reach, next Reach) string {
 	if p.Serial && len(standing) > 0 {
 		return fmt.Sprintf("another one stands, on %s, and none may overlap", strings.Join(standing[0].Targets, ", "))
@@ -90,6 +91,6 @@ func (p Promise) Broken(servers []string, standing []Reach, next Reach) string {
 	return ""
 }
 
-// serverKind is the name of a node without its number: a majority of Sentinels is no majority of the servers that they
+// serverKind returns a node's name without its number: a majority of Sentinels is no majority of the servers that they
 // watch.
 func serverKind(name string) string { return strings.TrimRight(name, "-0123456789") }

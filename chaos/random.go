@@ -24,8 +24,8 @@ type Random struct {
 type Drawable struct {
 	On                []Selector // one of them is chosen
 	Shortest, Longest time.Duration
-	Lasting           bool // else the times are not looked at
-	Linked            bool // whom it hits is known only when its other ends are
+	Lasting           bool // if false, the times are ignored
+	Linked            bool // its reach is unknown until its peers are resolved
 }
 
 // Drawn is one injection of a random schedule.
@@ -33,24 +33,25 @@ type Drawn struct {
 	Fault  int // index of the fault
 	At     time.Duration
 	For    time.Duration // 0 for what does not last
-	On     Selector      // random picks are settled; leader, followers and holder are found when it is injected
+	On     Selector      // random picks are settled; leader, followers and holder are resolved at the injection
 	Chosen Selector      // as the scenario has it
 }
 
-// Tries before giving up: of one injection that would break the promise, of a schedule without any, and of injections
-// in all these schedules together.
+// Tries before giving up: for one injection that would break the promise, for a schedule without any injection, and for
+// all injections together.
 const (
 	pickTries = 20
 	planTries = 100
 	maxDraws  = 2 * maxPlanned
 )
 
-// Draw makes the injections of a run from its seed. The gaps are exponential around MeanGap: from the start of one to
-// the start of the next, or, where none may overlap, from the end of one. Each lies within the run, its end included,
-// in whole milliseconds. It is a function of its arguments alone and uses whole numbers only: the same on any machine.
+// Draw makes the injections of a run from its seed. The gaps are exponential with mean MeanGap, from one start to the
+// next. If injections must not overlap, a gap counts from the end of the last. Each injection lies within the run, its
+// end included, in whole milliseconds. Draw depends on its arguments alone and uses integers only, so it returns the
+// same on any machine.
 //
-// What is known beforehand is drawn so that the promise holds; who leads or holds a lock, and how long a heal takes, is
-// not.
+// The promise is kept as far as it can be checked beforehand. Who leads or holds a lock, and how long a heal takes,
+// cannot.
 func (r Random) Draw(runFor time.Duration, runSeed uint64) ([]Drawn, error) {
 	if len(r.Faults) == 0 || r.MeanGap <= 0 {
 		return nil, errors.New("a random schedule needs faults, and a mean gap above 0s")
@@ -60,7 +61,7 @@ func (r Random) Draw(runFor time.Duration, runSeed uint64) ([]Drawn, error) {
 	}
 	for try, left := 0, maxDraws; try < planTries && left > 0; try++ {
 		name := "chaos-random"
-		if try > 0 { // a schedule without any injection was not asked for
+		if try > 0 { // an empty schedule is drawn again
 			name = fmt.Sprintf("%s-%d", name, try)
 		}
 		out, err := r.draw(runFor, seed.Rand(runSeed, name), &left)
@@ -107,7 +108,7 @@ func (r Random) draw(runFor time.Duration, random *rand.Rand, left *int) ([]Draw
 	return nil, r.tooMany(runFor)
 }
 
-// one draws an injection that comes at a time; ok is false where none was found that keeps the promise.
+// one draws an injection at the given time. It returns false if none was found that keeps the promise.
 func (r Random) one(at time.Duration, standing []standingUntil, random *rand.Rand) (Drawn, bool) {
 	var beside []Reach
 	for _, s := range standing {
@@ -129,8 +130,8 @@ func (r Random) one(at time.Duration, standing []standingUntil, random *rand.Ran
 	return Drawn{}, false
 }
 
-// reach is the reach of an injection, as far as it is known beforehand. The other ends of a link fault are not: it
-// counts against the targets, unless these alone would break the promise.
+// reach returns the reach of an injection as it is known beforehand. The peers of a link fault are unknown, so the
+// fault counts against its targets, unless these alone would break the promise.
 func (r Random) reach(d Drawn) Reach {
 	names := d.On.Named()
 	out := NewReach(names, nil, r.Servers, r.Clients)
@@ -140,8 +141,7 @@ func (r Random) reach(d Drawn) Reach {
 	return out
 }
 
-// Never says why no injection of a fault on these targets could keep the promise, even with nothing else standing, or
-// "".
+// Never returns why no injection on these targets can keep the promise even if nothing else is active, or "".
 func (p Promise) Never(on Selector, servers []string, random *rand.Rand) string {
 	why := ""
 	for range pickTries {
@@ -157,8 +157,8 @@ func (p Promise) Never(on Selector, servers []string, random *rand.Rand) string 
 	return why
 }
 
-// exponential draws from the exponential distribution by von Neumann's method, which compares random numbers and needs
-// no logarithm: processors differ in the last bit of one.
+// exponential draws from the exponential distribution by von Neumann's method. It only compares random numbers;
+// processors differ in the last bit of a logarithm.
 func exponential(mean time.Duration, random *rand.Rand) time.Duration {
 	for whole := time.Duration(0); ; whole++ {
 		first := random.Uint64()

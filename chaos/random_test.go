@@ -122,7 +122,7 @@ func TestDrawRefuses(t *testing.T) {
 	if _, err := r.Draw(time.Hour, 1); err == nil || !strings.Contains(err.Error(), "more than 10000") {
 		t.Errorf("far too many for an hour: %v", err)
 	}
-	r = randomSchedule(t, Promise{Apart: true, Majority: true}) // of which most break the promise
+	r = randomSchedule(t, Promise{Apart: true, Majority: true}) // most of them break the promise
 	r.MeanGap = time.Millisecond
 	if _, err := r.Draw(time.Minute, 1); err == nil || !strings.Contains(err.Error(), "more than 10000") {
 		t.Errorf("60000 draws: %v", err)
@@ -193,7 +193,7 @@ func TestPromiseBroken(t *testing.T) {
 		{Promise{Apart: true}, "redis-1", "redis-2", false},
 		{Promise{Majority: true}, "redis-1", "redis-2", true},
 		{Promise{Majority: true}, "redis-1", "redis-1", false},
-		// A majority of each kind: the Sentinels that are left do not make up for it.
+		// A majority of each kind: the remaining Sentinels do not make up for it.
 		{Promise{Majority: true}, "redis-1", "sentinel-1", false},
 		{Promise{Majority: true}, "", "sentinel-1 sentinel-2", true},
 		{Promise{Majority: true}, "redis-1 redis-2", "client-1", false},
@@ -223,8 +223,8 @@ func TestPromiseNever(t *testing.T) {
 	}
 }
 
-// What is settled is what Resolve picks with the same random numbers, so that a schedule that was drawn and one that was
-// written down hit the same nodes.
+// Settle picks what Resolve picks with the same random numbers, so that a drawn schedule and its written form hit the
+// same nodes.
 func TestSettle(t *testing.T) {
 	var v View
 	for _, name := range threeServers {

@@ -12,7 +12,7 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// Seen makes a receipt; at 0 it is taken now.
+// Seen returns a receipt taken at the given time; 0 means now.
 func Seen(status history.ReceiptStatus, at int64, evidence string) history.Receipt {
 	if at == 0 {
 		at = clock.Now()
@@ -20,14 +20,13 @@ func Seen(status history.ReceiptStatus, at int64, evidence string) history.Recei
 	return history.Receipt{Status: status, Evidence: evidence, Time: at}
 }
 
-// Worse tells whether one answer of a receipt is worse than another.
+// Worse reports whether status a is worse than b.
 func Worse(a, b history.ReceiptStatus) bool { return severity[a] > severity[b] }
 
-// severity orders the answers of a receipt.
+// severity orders the statuses of receipts.
 var severity = map[history.ReceiptStatus]int{history.Installed: 0, history.Indeterminate: 1, history.NotInstalled: 2}
 
-// joined is the receipt for several targets: as good as the worst, and as late as the last. Its signal was sent when
-// the first was.
+// joined returns the receipt for several targets: the worst status, the latest time, and the earliest time of a signal.
 func joined(receipts []history.Receipt) history.Receipt {
 	out := history.Receipt{Status: history.Installed}
 	var evidence []string
@@ -48,7 +47,7 @@ func joined(receipts []history.Receipt) history.Receipt {
 	return out
 }
 
-// OnEach does the same to every target at once, and joins the receipts. An error makes that target's receipt
+// OnEach runs act on all targets concurrently and joins the receipts. An error makes that target's receipt
 // not-installed, with the error as evidence.
 func OnEach[T Node](targets []T, act func(T) (history.Receipt, error)) (history.Receipt, error) {
 	receipts, errs := make([]history.Receipt, len(targets)), make([]error, len(targets))
@@ -67,7 +66,7 @@ func OnEach[T Node](targets []T, act func(T) (history.Receipt, error)) (history.
 	return joined(receipts), errors.Join(errs...)
 }
 
-// AtAll calls act for all of a list at once, and joins the errors.
+// AtAll calls act for all of a list concurrently and joins the errors.
 func AtAll[T any](list []T, act func(T) error) error {
 	errs := make([]error, len(list))
 	var all sync.WaitGroup
@@ -78,8 +77,8 @@ func AtAll[T any](list []T, act func(T) error) error {
 	return errors.Join(errs...)
 }
 
-// Capable returns the targets as the type that a fault needs. A target of another type is an Unavailable error, before
-// anything was done to any of them.
+// Capable returns the targets as the type that a fault needs. If one does not implement it, Capable returns an
+// Unavailable error and nothing has been done to any target.
 func Capable[T any](on []Node, what Capability) ([]T, error) {
 	var out []T
 	for _, n := range on {
@@ -92,8 +91,8 @@ func Capable[T any](on []Node, what Capability) ([]T, error) {
 	return out, nil
 }
 
-// Before reads the state of a target whose process is about to be changed. Where it has none, the receipt tells that
-// there was nothing to do.
+// Before reads the state of a target whose process is about to be changed. If there is no process, the receipt says
+// that there was nothing to do.
 func Before(ctx context.Context, n inspected, what string) (state ProcessState, none history.Receipt, err error) {
 	if state, err = n.Inspect(ctx); err != nil {
 		return state, none, fmt.Errorf("its state could not be read: %w", err)
@@ -104,13 +103,13 @@ func Before(ctx context.Context, n inspected, what string) (state ProcessState, 
 	return state, none, nil
 }
 
-// NothingDone is the receipt beside an error that came before anything was done.
+// NothingDone returns the receipt for an error that occurred before anything was done.
 func NothingDone(err error) history.Receipt {
 	return Seen(history.NotInstalled, 0, "nothing was done: "+err.Error())
 }
 
-// Hits are the targets that an injection has begun to change, each with what its heal needs. A target is noted right
-// before it is changed: what was only half done must be undone too.
+// Hits records the targets that an injection has begun to change, each with what its heal needs. A target is noted
+// right before it is changed, so that a half-done change is undone too.
 type Hits[T Node] struct {
 	mu  sync.Mutex
 	all []T
@@ -123,14 +122,14 @@ func (h *Hits[T]) Note(target T) {
 	h.all = append(h.all, target)
 }
 
-// List is a copy of those noted so far.
+// List returns a copy of those noted so far.
 func (h *Hits[T]) List() []T {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.all)
 }
 
-// Heal heals all of them at once.
+// Heal heals all of them concurrently.
 func (h *Hits[T]) Heal(ctx context.Context, one func(T) (history.Receipt, error)) (history.Receipt, error) {
 	all := h.List()
 	if len(all) == 0 {
@@ -139,7 +138,7 @@ func (h *Hits[T]) Heal(ctx context.Context, one func(T) (history.Receipt, error)
 	return OnEach(all, one)
 }
 
-// AtOnce injects into all targets of a scope at once. inject notes each in hits, with what heal needs to know of it.
+// AtOnce injects into all targets of a scope concurrently. inject notes each in hits, with what heal needs.
 func AtOnce[N, T Node](s Scope, c Capability, inject func(n N, hits *Hits[T]) (history.Receipt, error),
 	heal func(context.Context, T) (history.Receipt, error),
 ) (Heal, history.Receipt, error) {

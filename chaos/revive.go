@@ -10,13 +10,13 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// The times that faults and their heals take.
+// Time limits of faults and their heals.
 const (
-	ReviveTimeout = 15 * time.Second      // until a started node serves, beside the delay of its start
+	ReviveTimeout = 15 * time.Second      // until a started node serves, after its start delay
 	AskTimeout    = time.Second           // for one question
 	PollEvery     = 10 * time.Millisecond // between two looks
 
-	reviveGrace = 2 * time.Second // until a started node serves while other faults may keep it from that
+	reviveGrace = 2 * time.Second // the same while other faults may prevent it
 )
 
 // inspected is a node whose process can be seen.
@@ -25,9 +25,9 @@ type inspected interface {
 	Inspector
 }
 
-// Revive starts a node that was killed and waits until it serves again. While other faults stand it need only answer: a
-// member of a quorum cannot serve before enough of the others are healed, which comes after this heal. A node that is
-// never started a second time, as a client, stays dead; that is its healed state.
+// Revive starts a killed node and waits until it serves again. While other faults are active it need only answer: a
+// quorum member cannot serve before enough of the others are healed, which may come later. A node that cannot be
+// restarted, such as a client, stays dead; that is its healed state.
 func Revive(ctx context.Context, n inspected, s Scope) (history.Receipt, error) {
 	starter, ok := As[Starter](n)
 	if !ok || !starter.Restartable() {
@@ -72,8 +72,7 @@ func Revive(ctx context.Context, n inspected, s Scope) (history.Receipt, error) 
 	return Seen(history.Installed, state.Time, evidence), nil
 }
 
-// restarted waits until the old process was reaped and starts a new one. A node that runs already is left alone, and
-// started is false.
+// restarted waits until the old process is reaped and starts a new one. If the node runs already, started is false.
 func restarted(ctx context.Context, n inspected, starter Starter) (started bool, err error) {
 	for starter.Running() {
 		state, err := n.Inspect(ctx)
@@ -87,8 +86,8 @@ func restarted(ctx context.Context, n inspected, starter Starter) (started bool,
 	return true, starter.Start(ctx)
 }
 
-// servesBeside waits until the node serves. Where it does not within reviveGrace while other faults stand, waits is
-// true: it waits for them. The run's last look at the service demands that it serves.
+// servesBeside waits until the node serves. If it does not within reviveGrace while other faults are active, waits is
+// true: the node depends on their heals. The final check of the run demands that it serves.
 func servesBeside(ctx context.Context, node string, s Scope) (waits bool, err error) {
 	for s.Service != nil {
 		looking, cancel := context.WithTimeout(ctx, reviveGrace)
@@ -106,7 +105,7 @@ func servesBeside(ctx context.Context, node string, s Scope) (waits bool, err er
 	return false, nil
 }
 
-// answersItself asks a node whether it answers at all. Where the service cannot tell, that it runs must do.
+// answersItself reports whether a node answers at all. If the service has no fact for that, a running process suffices.
 func answersItself(ctx context.Context, service Observer, node string) bool {
 	if _, ok := service.Facts()[FactAnswers]; !ok {
 		return true

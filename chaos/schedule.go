@@ -10,7 +10,7 @@ import (
 	"github.com/lockquake/lockquake/internal/seed"
 )
 
-// Entry is one line of a schedule. Times count from the moment the workload was let go.
+// Entry is one line of a schedule. Times count from the start of the workload.
 type Entry struct {
 	At     time.Duration // of the first injection
 	For    time.Duration // until its heal; 0: it stands until the end
@@ -28,8 +28,8 @@ type Planned struct {
 // maxPlanned bounds a schedule: more than that is a slip in a unit.
 const maxPlanned = 10000
 
-// Plan makes the injections of a run, in their order. It is a function of its arguments alone: an entry's jitter does
-// not depend on the other entries.
+// Plan returns the injections of a run in order. It depends on its arguments alone, and an entry's jitter does not
+// depend on the other entries.
 func Plan(entries []Entry, runFor time.Duration, runSeed uint64) ([]Planned, error) {
 	var out []Planned
 	for i, e := range entries {

@@ -12,20 +12,20 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// word is a target that is no node's name. One of draws, picks and byRole finds its nodes. A word without any is found
-// by its grant.
+// word is a target that is not a node's name. One of draws, picks and byRole finds its nodes. A word without any of
+// them is a holder, found by its grant.
 type word struct {
 	name   string
 	of     node.Role                              // of the nodes that it may pick; "": any
 	lock   bool                                   // it may name a lock: leader(LOCK)
 	leads  bool                                   // it is for one node that leads
-	far    bool                                   // it is no target, but who is at the other end of its links
+	far    bool                                   // it selects the peers of links, and is no target
 	draws  func(n int) int                        // so many of n servers are drawn
 	picks  func(v View) []Node                    // all of these
-	byRole func(leaders, followers []Node) []Node // some of those that answer so to FactRole
+	byRole func(leaders, followers []Node) []Node // picks by the answers to FactRole
 }
 
-// words are all of them. A primary is a leader by another name.
+// words lists all of them. primary is another name for leader.
 var words = []word{
 	{name: "one", of: node.Server, draws: func(n int) int { return min(n, 1) }},
 	{name: "minority", of: node.Server, draws: func(n int) int { return (n - 1) / 2 }},
@@ -41,15 +41,15 @@ var words = []word{
 	{name: Rest, far: true, picks: func(v View) []Node { return v.All }},
 }
 
-// holds tells whether the word is for the client that holds a lock, which is found by its grant alone.
+// holds reports whether the word selects the client that holds a lock, which is found by its grant.
 func (w word) holds() bool { return w.draws == nil && w.picks == nil && w.byRole == nil }
 
 func (w word) isTarget() bool { return !w.far }
 
 func (w word) isFar() bool { return !w.holds() }
 
-// Targets lists the words that can find a target among these servers and the clients. Of words that pick the same nodes
-// it lists one. A service whose locks have leaders of their own is asked for that of the named lock.
+// Targets returns the words that can find a target among these servers and the clients. Of words that pick the same
+// nodes it returns one. If locks have leaders of their own, it also returns the role words with the given lock.
 func Targets(service Observer, servers []string, lock string) []string {
 	var facts map[string]string
 	if service != nil {
@@ -87,23 +87,22 @@ var lockForm = regexp.MustCompile(`^(\w+)\(([^()\s]+)\)$`)
 // primary is the other name of leader in a target.
 var primary = regexp.MustCompile(`^primary(\(|$)`)
 
-// leading are the answers to FactRole of a node that leads, aside those of one that takes no part: it watches the
-// others, or has nothing to do with the lock that was named.
+// leading lists the answers to FactRole of a leader. aside lists those of a node that takes no part: it watches the
+// others, or has nothing to do with the named lock.
 var (
 	leading = []string{"leader", "primary", "master"}
 	aside   = []string{"sentinel", "none"}
 )
 
-// Selector says what a fault is aimed at. It is resolved when the fault is injected, since who leads or holds a lock is
-// not known before. Random choices are made from the seed, by Settle, so that a schedule can be written down before it
-// runs.
+// Selector selects the targets of a fault. It is resolved at the injection, since the leader or holder is unknown
+// before. Settle makes the random choices from the seed, so that a schedule can be written down before it runs.
 //
 // Example: "minority or leader" with etcd-1 to etcd-5. Settle draws "minority" for the first injection and makes it
 // "etcd-2, etcd-4"; for the second it draws "leader", which stays. When that one is due, Resolve asks all five for
 // their role and finds etcd-3.
 type Selector struct {
 	text    string
-	parts   []part     // what any of them picks is picked
+	parts   []part     // the union of their picks
 	choices []Selector // one of them is drawn; then there are no parts
 }
 
@@ -114,9 +113,8 @@ type part struct {
 	lock string // that it names
 }
 
-// ParseSelector reads a target: a word such as "leader", "holder(lock-0)", or one of the given names of nodes; several
-// of them with commas between; or alternatives with " or " between, of which one is drawn for each injection. A holder
-// stands alone.
+// ParseSelector parses a target: a word such as "leader" or "holder(lock-0)", or the name of a node. Commas join
+// several of them. Alternatives are separated by " or "; one is drawn for each injection. A holder stands alone.
 func ParseSelector(text string, nodes []string) (Selector, error) {
 	if strings.Contains(text, alternatively) {
 		return parseAlternatives(text, nodes)
@@ -124,8 +122,8 @@ func ParseSelector(text string, nodes []string) (Selector, error) {
 	return parseSelector(text, strings.Split(text, ","), nodes, word.isTarget)
 }
 
-// ParseFar reads the other ends of a link fault: the words and names of targets but holder, and the word rest, for
-// everybody who is no target.
+// ParseFar parses the peers of a link fault: the words and names of targets except holder, and the word rest, for all
+// nodes that are not targets.
 func ParseFar(far Names, nodes []string) (Selector, error) {
 	return parseSelector(strings.Join(far, ", "), far, nodes, word.isFar)
 }
@@ -176,7 +174,7 @@ func parsePart(text string, nodes []string, fits func(word) bool) (part, error) 
 // String returns the selector as it was written.
 func (s Selector) String() string { return s.text }
 
-// Parts returns the words and names that it is made of, those of all alternatives.
+// Parts returns its words and names, including those of all alternatives.
 func (s Selector) Parts() []string {
 	var out []string
 	for _, c := range s.choices {
@@ -188,8 +186,8 @@ func (s Selector) Parts() []string {
 	return out
 }
 
-// Settle draws one of the alternatives, and returns it with one, minority and majority replaced by servers that are
-// drawn now; the other words and the names stay.
+// Settle draws one of the alternatives and replaces one, minority and majority in it by servers drawn now. The other
+// words and the names stay.
 func (s Selector) Settle(servers []string, random *rand.Rand) Selector {
 	s = s.draw(random)
 	n := len(servers)
@@ -220,8 +218,8 @@ func (s Selector) Named() []string {
 	return out
 }
 
-// Holder tells whether the target is the client that holds a lock, and which lock; "" means whichever is granted next.
-// Resolve cannot find it.
+// Holder reports whether the target is the client that holds a lock, and returns the lock; "" means the lock that is
+// granted next. Resolve cannot find it.
 func (s Selector) Holder() (lock string, ok bool) {
 	if len(s.parts) != 1 {
 		return "", false
@@ -229,14 +227,14 @@ func (s Selector) Holder() (lock string, ok bool) {
 	return s.parts[0].lock, s.parts[0].word != nil && s.parts[0].word.holds()
 }
 
-// Leader tells whether one part of the target is the node that leads, and by which fact that is asked.
+// Leader reports whether one part of the target is the leader, and returns the fact by which it is found.
 func (s Selector) Leader(service Observer) (fact string, ok bool) {
 	for _, p := range s.parts {
 		if service == nil || !p.leads() {
 			continue
 		}
 		if ok {
-			return "", false // two of them lead, each something else
+			return "", false // two different leaders
 		}
 		fact, ok = p.fact(service), true
 	}
@@ -245,8 +243,7 @@ func (s Selector) Leader(service Observer) (fact string, ok bool) {
 
 func (p part) leads() bool { return p.word != nil && p.word.leads }
 
-// fact is what the servers are asked: their role for the named lock where the service tells them apart, else their
-// role.
+// fact returns the fact to ask for: the role for the named lock if the service has one per lock, else FactRole.
 func (p part) fact(service Observer) string {
 	if _, ok := service.Facts()[FactRole+":LOCK"]; ok && p.lock != "" {
 		return FactRole + ":" + p.lock
@@ -254,7 +251,7 @@ func (p part) fact(service Observer) string {
 	return FactRole
 }
 
-// MayPick tells whether a node of that name and role may be among those that the selector picks.
+// MayPick reports whether the selector may pick a node of that name and role.
 func (s Selector) MayPick(name string, role node.Role) bool {
 	return slices.ContainsFunc(s.choices, func(c Selector) bool { return c.MayPick(name, role) }) ||
 		slices.ContainsFunc(s.parts, func(p part) bool {
@@ -265,16 +262,16 @@ func (s Selector) MayPick(name string, role node.Role) bool {
 		})
 }
 
-// View is the run's nodes as a selector sees them.
+// View holds the nodes from which a selector picks.
 type View struct {
 	All, Servers, Clients []Node
-	// Except are the targets, which are never at the other end of their own links.
+	// Except are the targets, which are never peers of their own links.
 	Except  []Node
 	Service Observer   // nil where there is none
 	Random  *rand.Rand // for one, minority and majority
 }
 
-// Resolve returns the targets as they are now, at least one, in the order of the view.
+// Resolve returns the current targets, at least one, in the order of the view.
 func (s Selector) Resolve(ctx context.Context, v View) ([]Node, error) {
 	var picked []Node
 	s = s.draw(v.Random)
@@ -299,8 +296,8 @@ func without(nodes, others []Node) []Node {
 	return slices.DeleteFunc(slices.Clone(nodes), func(n Node) bool { return slices.Contains(others, n) })
 }
 
-// resolve returns what one part picks. How many a minority and a majority are goes by all servers; they are drawn from
-// those that are not excepted, so that a majority is one without the targets.
+// resolve returns the nodes that one part picks. The sizes of a minority and a majority depend on all servers, but they
+// are drawn from those that are not excepted. So a majority of peers is one without the targets.
 func (p part) resolve(ctx context.Context, v View) ([]Node, error) {
 	switch {
 	case p.word == nil:
@@ -322,7 +319,7 @@ func (p part) resolve(ctx context.Context, v View) ([]Node, error) {
 	return out, nil
 }
 
-// pick draws k servers.
+// pick draws k servers at random.
 func pick(v View, word string, k int) ([]Node, error) {
 	servers := without(v.Servers, v.Except)
 	if k > len(servers) {
@@ -341,7 +338,7 @@ func pick(v View, word string, k int) ([]Node, error) {
 	return out, nil
 }
 
-// byRole asks every server for its role, now: a leader that was remembered is a follower by the next fault.
+// byRole asks every server for its current role: after a fault a remembered leader may be a follower.
 func (p part) byRole(ctx context.Context, v View) ([]Node, error) {
 	if v.Service == nil {
 		return nil, fmt.Errorf("target %s: there is no service to ask for a %s", p.text, FactRole)
@@ -376,10 +373,10 @@ func (p part) byRole(ctx context.Context, v View) ([]Node, error) {
 	return nil, fmt.Errorf("target %s: none (%s)", p.text, said)
 }
 
-// alternatively stands between targets of which one is drawn from the seed for each injection: "leader or all".
+// alternatively separates alternatives, as in "leader or all". The seed draws one for each injection.
 const alternatively = " or "
 
-// parseAlternatives reads targets of which one is drawn each time.
+// parseAlternatives parses alternatives.
 func parseAlternatives(text string, nodes []string) (Selector, error) {
 	s := Selector{text: text}
 	for one := range strings.SplitSeq(text, alternatively) {
@@ -395,7 +392,7 @@ func parseAlternatives(text string, nodes []string) (Selector, error) {
 	return s, nil
 }
 
-// draw returns one of the alternatives, each as likely as the others; the selector itself where there are none.
+// draw returns one of the alternatives, all equally likely, or the selector itself if it has none.
 func (s Selector) draw(random *rand.Rand) Selector {
 	if len(s.choices) == 0 {
 		return s
@@ -403,9 +400,8 @@ func (s Selector) draw(random *rand.Rand) Selector {
 	return s.choices[random.IntN(len(s.choices))]
 }
 
-// Several says which part of the selector, or of one of its alternatives, picks more than one node for certain:
-// "minority is 2 of 6 servers". It is "" where it may be one. A server that does not answer is no follower, so all are
-// taken to answer.
+// Several returns which part of the selector or its alternatives always picks more than one node: "minority is 2 of 6
+// servers". It returns "" if it may be a single one. It assumes that all servers answer; a silent one is no follower.
 func (s Selector) Several(servers, clients []string) string {
 	for _, c := range s.choices {
 		if why := c.Several(servers, clients); why != "" {
@@ -435,8 +431,8 @@ func (s Selector) Several(servers, clients []string) string {
 	return ""
 }
 
-// certain returns the nodes that the part picks for certain, or any as many. The followers on a named lock may be few,
-// and some servers of several kinds follow none.
+// certain returns the nodes that the part always picks, or any set of that size. Few servers may follow a named lock,
+// and with several kinds of servers some follow none.
 func (p part) certain(servers, clients []string) []string {
 	switch {
 	case p.word == nil:
@@ -454,7 +450,7 @@ func (p part) certain(servers, clients []string) []string {
 	return nil
 }
 
-// NeverLed says why a leader that the selector asks for can never be found, or "".
+// NeverLed returns why a leader that the selector names can never be found, or "".
 func (s Selector) NeverLed(service Observer) string {
 	l, ok := service.(Leaderless)
 	if !ok {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// shards is a service that spreads its locks: which each node leads.
+// shards is a service that shards its locks: it maps each node to the locks it leads.
 type shards map[string][]string
 
 func (shards) Facts() map[string]string { return nil }
@@ -52,7 +52,7 @@ func TestAShardIsTheLocksOfTheTargetsAlone(t *testing.T) {
 	}
 }
 
-// whole is a service that does not spread its locks.
+// whole is a service that does not shard its locks.
 type whole struct{}
 
 func (whole) Facts() map[string]string { return nil }

@@ -9,7 +9,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// Stack holds the heals of the injections that stand. Each heal runs once, however many goroutines ask for it.
+// Stack holds the heals of the active injections. Each heal runs once, however many goroutines ask for it.
 type Stack struct {
 	mu       sync.Mutex
 	standing []*standing
@@ -23,7 +23,7 @@ type standing struct {
 	done  chan struct{}
 }
 
-// Healed is what came of one heal.
+// Healed is the result of one heal.
 type Healed struct {
 	ID      int // as given to Push
 	Receipt history.Receipt
@@ -33,7 +33,7 @@ type Healed struct {
 // NewStack returns an empty stack.
 func NewStack() *Stack { return &Stack{} }
 
-// Push puts the heal of an injection on top. The heal is given as long as limit; see Limit.
+// Push adds the heal of an injection. limit bounds its duration; see Limit.
 func (s *Stack) Push(id int, heal Heal, limit time.Duration) {
 	if heal == nil {
 		return
@@ -43,8 +43,8 @@ func (s *Stack) Push(id int, heal Heal, limit time.Duration) {
 	s.standing = append(s.standing, &standing{id: id, heal: heal, limit: limit, done: make(chan struct{})})
 }
 
-// Heal heals one injection. ok is false when nothing of that id stands: it was healed before, or is being healed. A
-// heal runs to its end, at most its limit, even when ctx is cancelled.
+// Heal heals one injection. ok is false if no injection of that id is active: it was healed before, or is being healed.
+// A heal runs to its end or its limit, even if ctx is cancelled.
 func (s *Stack) Heal(ctx context.Context, id int) (receipt history.Receipt, err error,
 	ok bool,
 ) { //nolint:staticcheck,revive // ok says whether there is an error to speak of
@@ -61,8 +61,8 @@ func (s *Stack) Heal(ctx context.Context, id int) (receipt history.Receipt, err 
 	return out.Receipt, out.Err, true
 }
 
-// HealAll heals whatever stands, the last one first, and returns what came of each. It waits for heals that others have
-// begun, and goes on whatever fails. A cancelled ctx does not stop it.
+// HealAll heals all active injections, the last one first, and returns the results. It waits for heals that others have
+// begun and continues after failures. A cancelled ctx does not stop it.
 func (s *Stack) HealAll(ctx context.Context) []Healed {
 	var out []Healed
 	for {
@@ -82,14 +82,14 @@ func (s *Stack) HealAll(ctx context.Context) []Healed {
 	}
 }
 
-// Len returns how many injections stand.
+// Len returns the number of active injections.
 func (s *Stack) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.standing)
 }
 
-// Others returns how many injections stand beside the one of that id.
+// Others returns the number of active injections besides the one of that id.
 func (s *Stack) Others(id int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

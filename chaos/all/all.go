@@ -1,4 +1,4 @@
-// Package all is the list of faults: one line for each folder of them.
+// Package all lists the faults: one line per folder.
 package all
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/lockquake/lockquake/chaos/shell"
 )
 
-// Kinds lists all faults, in the order in which they are shown.
+// Kinds returns all faults in display order.
 func Kinds() []chaos.Kind {
 	all := slices.Concat(
 		process.Kinds(),

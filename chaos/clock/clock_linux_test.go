@@ -14,15 +14,16 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// clockNode is a node whose clock is a number, and its own service. whole makes it tell whole seconds, deaf ignore every shift.
+// clockNode is a node whose clock is a number, and its own service. whole makes it report whole seconds, deaf makes it
+// ignore every shift.
 type clockNode struct {
 	whole, deaf, mute, stuck bool
-	mono                     bool // its monotonic clock goes along
-	dumb                     bool // it tells how long it has been up once, and then a thread of it has to be asked
+	mono                     bool // its monotonic clock moves too
+	dumb                     bool // it reports its uptime once; after that one of its threads has to be asked
 	shifts                   map[string]skewing
 	changes                  int64
 	slow                     time.Duration // until it shows a shift
-	late                     time.Duration // from what it says of its shifts to the arrival of that answer
+	late                     time.Duration // delay of its answers about shifts
 	meanwhile                func()        // when it is asked
 }
 
@@ -45,7 +46,7 @@ func (n *clockNode) said() Shifted {
 	return out
 }
 
-// shown is by how much it is ahead as it answers.
+// shown returns how far it is ahead as it answers.
 func (n *clockNode) shown() time.Duration {
 	var out time.Duration
 	for _, s := range n.shifts {
@@ -117,7 +118,7 @@ func TestClockFaults(t *testing.T) {
 	}{
 		{"forward", "clock-jump", "by: 60000ms", clockNode{}, history.Installed},
 		{"back", "clock-jump", "by: -3600000ms", clockNode{}, history.Installed},
-		{"whole seconds", "clock-jump", "by: 900ms", clockNode{whole: true}, history.Installed}, // a stall hides some of that, but not all
+		{"whole seconds", "clock-jump", "by: 900ms", clockNode{whole: true}, history.Installed}, // a stall hides part of that, but not all
 		{"fast", "clock-drift", "rate: 3", clockNode{}, history.Installed},
 		{"slow", "clock-drift", "rate: 0.1", clockNode{}, history.Installed},
 		{"a jump that is ignored", "clock-jump", "by: 60000ms", clockNode{deaf: true}, history.NotInstalled},
@@ -149,7 +150,7 @@ func TestClockThatLibfaketimeMovesIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		params string
-		slow   time.Duration // far from what each is waited for: faketimeSeen and vdsoSeen
+		slow   time.Duration // far from the time limits faketimeSeen and vdsoSeen
 		want   history.ReceiptStatus
 	}{
 		{"{by: 60000ms, how: faketime}", time.Second, history.Installed},
@@ -168,7 +169,7 @@ func TestClockThatLibfaketimeMovesIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestClockThatIsLookedAtTooEarly has a jump stand that the process has not seen yet when the next one is injected.
+// TestClockThatIsLookedAtTooEarly injects a jump before the process has seen the one before.
 func TestClockThatIsLookedAtTooEarly(t *testing.T) {
 	t.Parallel()
 	n := &clockNode{slow: vdsoSeen / 5}
@@ -185,7 +186,7 @@ func TestClockThatIsLookedAtTooEarly(t *testing.T) {
 	}
 }
 
-// TestJumpWhileTheClockDrifts has the answers about what stands come late, as they do on a busy machine.
+// TestJumpWhileTheClockDrifts delays the answers about shifts, as on a busy machine.
 func TestJumpWhileTheClockDrifts(t *testing.T) {
 	t.Parallel()
 	n := &clockNode{late: 300 * time.Millisecond}

@@ -11,19 +11,19 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// clockDrift lets a node's wall clock run fast or slow, as a clock without a time server does (by some 1e-5), or a
-// virtual machine that is short of processor time (by a lot). Its monotonic clock is not touched. The heal sets the
-// clock right at once.
+// clockDrift makes a node's wall clock run fast or slow. A clock without a time server drifts by some 1e-5, the clock
+// of a virtual machine short of CPU time by much more. The monotonic clock is not touched. The heal sets the clock
+// right at once.
 type clockDrift struct {
-	// Rate is how many seconds the clock goes on in a second.
+	// Rate is how many seconds the clock advances per second.
 	Rate float64 `yaml:"rate"`
 }
 
 const (
-	minGain = 0.005 // less cannot be seen within the time that a receipt may take
+	minGain = 0.005 // a receipt has no time to see less
 	maxRate = 100
 
-	// A rate is seen between two readings that lie seeDrift/gain apart, within the bounds.
+	// A rate is measured between two readings seeDrift/gain apart, within the bounds.
 	seeDrift      = 80 * time.Millisecond
 	shortestDrift = 500 * time.Millisecond
 	longestDrift  = 12 * time.Second
@@ -51,7 +51,7 @@ func clockDriftKind() chaos.Kind {
 	}
 }
 
-// drifted tells whether a clock runs as fast as it should, and would not without the drift.
+// drifted judges whether a clock runs at the rate asked for, and would not without the drift.
 func drifted(ctx context.Context, w *watched) (verdict, error) {
 	from, err := w.ask(ctx)
 	if err != nil {

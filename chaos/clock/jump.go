@@ -9,18 +9,18 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// clockJump sets a node's wall clock forward or back at once, as an operator, a bad time server or a resumed virtual
-// machine would. Its monotonic clock is not touched: a service that measures its leases by that one does not notice.
+// clockJump steps a node's wall clock forward or back, as an operator, a bad time server or a resumed virtual machine
+// would. The monotonic clock is not touched, so a service that measures its leases by it does not notice.
 type clockJump struct {
-	// By is how far the clock goes forward, or back where it is negative.
-	// It is text, because the durations of scenarios are never negative.
+	// By is how far the clock jumps, backward if negative. It is a string because durations in scenarios are never
+	// negative.
 	By string `yaml:"by"`
 	// How is ByVDSO (the default) or ByFaketime.
 	How string `yaml:"how"`
 }
 
 const (
-	minJump = 50 * time.Millisecond // less is lost in what a receipt can tell
+	minJump = 50 * time.Millisecond // a receipt cannot tell less
 	maxJump = 10 * 365 * 24 * time.Hour
 )
 
@@ -52,7 +52,7 @@ func clockJumpKind() chaos.Kind {
 	}
 }
 
-// jumped tells whether a clock is where it should be, and would not be there without the jump.
+// jumped judges whether a clock shows the time asked for, and would not without the jump.
 func jumped(ctx context.Context, w *watched) (verdict, error) {
 	ahead, want, err := w.compare(ctx)
 	if err != nil {

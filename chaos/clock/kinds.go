@@ -1,5 +1,4 @@
-// Package clock has the faults of the clocks of processes. Beside them is what they ask of the agent: its orders
-// and its answers.
+// Package clock has the faults of process clocks, and the orders that they send to the agent, with the answers.
 package clock
 
 import "github.com/lockquake/lockquake/chaos"

@@ -10,13 +10,13 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// span is what is known of a difference between two clocks: it lies between the two, inclusive.
+// span bounds the difference between two clocks, inclusively.
 type span struct{ low, high time.Duration }
 
-// meets tells whether both can be true of one difference.
+// meets reports whether the two spans overlap.
 func (s span) meets(o span) bool { return s.low <= o.high && o.low <= s.high }
 
-// String gives the middle and how far the difference may lie from it.
+// String returns the middle of the span and its half width.
 func (s span) String() string {
 	half := (s.high - s.low) / 2
 	if half == 0 {
@@ -30,21 +30,21 @@ type stamp struct{ chaos.ClockReading }
 
 func (s stamp) asked() bool { return !s.Shown.IsZero() }
 
-// ahead is by how much the node's wall clock was ahead of this machine's.
+// ahead returns by how much the node's wall clock was ahead of this machine's.
 func (s stamp) ahead() span {
 	low, high := s.Ahead()
 	return span{low, high}
 }
 
 const (
-	// secondTries bounds the wait for a clock that tells whole seconds to show the next one.
+	// secondTries bounds the wait for the next second of a clock with a resolution of 1 s.
 	secondTries = 1500 * time.Millisecond
-	// secondEvery is the pause between two looks at such a clock.
+	// secondEvery is the pause between two readings of such a clock.
 	secondEvery = 2 * time.Millisecond
 )
 
-// askClock reads a node's clock over the service's own protocol. Of a clock that tells whole seconds it waits for the
-// moment at which a second begins.
+// askClock reads a node's clock over the service's own protocol. If the clock has a resolution of 1 s, askClock waits
+// until a second begins.
 func askClock(ctx context.Context, service chaos.Observer, node string) (stamp, error) {
 	if service == nil {
 		return stamp{}, errors.New("there is no service to ask")
@@ -54,7 +54,7 @@ func askClock(ctx context.Context, service chaos.Observer, node string) (stamp, 
 		return stamp{first}, err
 	}
 	for end, over := clock.Now()+int64(secondTries), false; !over; {
-		over = clock.Now() > end // then once more: this process may have been kept from looking
+		over = clock.Now() > end // read once more: this process may have been descheduled
 		if err := clock.Sleep(ctx, secondEvery); err != nil {
 			return stamp{}, err
 		}
@@ -71,14 +71,14 @@ func askClock(ctx context.Context, service chaos.Observer, node string) (stamp, 
 	return stamp{}, fmt.Errorf("its clock stands at %s", first.Shown.Format(time.RFC3339))
 }
 
-// rate bounds the seconds that a node's clock went on for each second of ours, between two readings.
+// rate returns bounds of the rate of a node's clock against ours, between two readings.
 func rate(a, b stamp) (low, high float64) {
 	went := float64(b.Shown.Sub(a.Shown))
 	longest, shortest := float64(b.ToMono-a.FromMono), float64(b.FromMono-a.ToMono)
 	if shortest <= 0 {
 		return 0, went
 	}
-	var cut float64 // by how much the readings may be off because the program knows whole milliseconds, as Node.js does
+	var cut float64 // how far readings may be off if the program has only whole milliseconds, as Node.js does
 	if a.wholeMillis() && b.wholeMillis() {
 		cut = float64(time.Millisecond)
 	}

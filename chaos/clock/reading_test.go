@@ -7,7 +7,7 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 )
 
-// A program that tells whole milliseconds shows a clock that nearly stands still as one that stands still.
+// A program with whole milliseconds shows a clock that nearly stands still as one that stands still.
 func TestRateOfAClockInWholeMilliseconds(t *testing.T) {
 	t.Parallel()
 	const apart = int64(500 * time.Millisecond)

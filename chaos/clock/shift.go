@@ -15,38 +15,36 @@ import (
 // CanClock is the capability of a Shifter.
 const CanClock chaos.Capability = "clock"
 
-// Preload has the node's programs load libfaketime before the C library, so that their wall clock can be told to them.
-// It reaches programs that ask the C library for the time: C and the JVM, not Go.
+// Preload makes the node's programs load libfaketime before the C library, so that their wall clock can be moved. It
+// affects programs that ask the C library for the time: C and the JVM, not Go.
 const Preload node.Preparation = "preload"
 
-// Shifter is a node whose process's clocks can be moved: the wall clock, while its monotonic clock goes on as before,
-// or the monotonic one, back.
+// Shifter is a node whose clocks can be moved: the wall clock alone, or the monotonic clock backward.
 type Shifter interface {
-	// ShiftClock moves the clock by a shift that stands under the key. Shifts of one node add up. A process that takes
-	// the place of one that ended gets those that stand; of a node that does not run the answer says Gone, and its next
-	// process gets it.
+	// ShiftClock moves the clock by a shift that is stored under the key. The shifts of a node add up. A process that
+	// replaces an ended one gets all its shifts. If the node is down the answer says Gone, and its next process gets
+	// the shift.
 	ShiftClock(ctx context.Context, key string, s Shift) (Shifted, error)
-	// UnshiftClock takes one shift back.
+	// UnshiftClock undoes one shift.
 	UnshiftClock(ctx context.Context, key string) (Shifted, error)
-	// ClockShifts tells what stands now.
+	// ClockShifts returns the current shift.
 	ClockShifts(ctx context.Context) (Shifted, error)
 }
 
-// Shifted is what the node that moved its clock reports of it. A receipt does not rely on it alone.
+// Shifted is the node's own report of its moved clock. A receipt does not rely on it alone.
 type Shifted struct {
 	Ahead time.Duration // of all shifts together, at some moment between Asked and Time
 	Gain  float64       // of all shifts together
 	Still time.Duration // for which its monotonic clock stood still, of all shifts together
 	Asked int64         // ns of CLOCK_MONOTONIC, when the agent was asked
 	Time  int64         // and when its answer had arrived
-	How   string        // for a receipt
-	Gone  bool          // there is no process: the clock went with it
-	// Changes grows with everything that is done to the clock of the node: where two answers have the same, nothing was
-	// done between.
+	How   string        // for the receipt
+	Gone  bool          // there is no process, and so no clock
+	// Changes grows with each change of the node's clock: two answers with the same value have no change between them.
 	Changes int64
 }
 
-// seenWithin is how long programs may take to see a shift.
+// seenWithin returns how long programs may take to see a shift.
 func seenWithin(s Shift) time.Duration {
 	if s.How == ByFaketime {
 		return faketimeSeen
@@ -57,7 +55,7 @@ func seenWithin(s Shift) time.Duration {
 const (
 	// faketimeSeen: libfaketime reads its file once a second; 1.1 to 1.8 s were seen.
 	faketimeSeen = 5 * time.Second
-	// vdsoSeen: a patch is there at once, but for a program that was started a moment ago, which may lose it once.
+	// vdsoSeen: a patch acts at once, but a program that was just started may lose it once.
 	vdsoSeen = 500 * time.Millisecond
 )
 
@@ -69,19 +67,18 @@ type shiftable interface {
 // shiftKey makes the keys of shifts.
 var shiftKey atomic.Int64
 
-// clockFault is what clock-jump and clock-drift have in common: a shift, and how a receipt is taken from the moved
-// clock.
+// clockFault is the common part of clock-jump and clock-drift: the shift and the receipt from the moved clock.
 //
 // Example: clock-jump by +60s on redis-1. Before it, TIME of redis-1 is 0.2 ms ahead of this machine. The agent moves
-// the clock. Now TIME is 60.0003 s ahead, within the time that the question took: installed. Had it stayed at 0.2 ms,
-// the receipt would be not-installed, whatever the agent says.
+// the clock. Now TIME is 60.0003 s ahead, which is 60 s within the duration of the question: installed. Had it stayed
+// at 0.2 ms, the receipt would be not-installed, whatever the agent says.
 type clockFault struct {
 	shift Shift
-	// prove tells whether the clock is seen to do what was asked for.
+	// prove judges whether the clock does what was asked for.
 	prove func(ctx context.Context, w *watched) (verdict, error)
 }
 
-// Preparations says that libfaketime must be in the process from its start.
+// Preparations asks for libfaketime, which a process must load at its start.
 func (f clockFault) Preparations() []node.Preparation {
 	if f.shift.How == ByFaketime {
 		return []node.Preparation{Preload}
@@ -98,7 +95,7 @@ func (f clockFault) Excludes() (p node.Preparation, why string) {
 	return Preload, "libfaketime, which another clock fault needs there, does not bear a patched clock; use one how for all clock faults of a node"
 }
 
-// Needs leaves out the patch where libfaketime does the work.
+// Needs leaves out the vDSO patch if libfaketime is used.
 func (f clockFault) Needs() []chaos.Capability {
 	if f.shift.How == ByFaketime {
 		return []chaos.Capability{chaos.CanInspect}
@@ -106,13 +103,13 @@ func (f clockFault) Needs() []chaos.Capability {
 	return []chaos.Capability{CanClock}
 }
 
-// verdict is an answer with its evidence.
+// verdict is a status with its evidence.
 type verdict struct {
 	status history.ReceiptStatus
 	text   string
 }
 
-// Inject moves the clocks of all targets at once, and looks at them.
+// Inject moves the clocks of all targets concurrently and checks them.
 func (f clockFault) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
 	heal, receipt, err := chaos.AtOnce(s, CanClock,
 		func(n shiftable, shiftedNodes *chaos.Hits[*watched]) (history.Receipt, error) {
@@ -158,16 +155,16 @@ func (f clockFault) shiftOne(ctx context.Context, s chaos.Scope, w *watched,
 			err)), nil
 	}
 	if f.shift.How == ByFaketime {
-		shifted = clock.Now() // it was told by then, and not before
+		shifted = clock.Now() // the shift was in place by now, and not earlier
 	}
 	mono, moved := w.monotonic(ctx)
 	if moved {
-		v.status = history.NotInstalled // that is another fault
+		v.status = history.NotInstalled // a moved monotonic clock would be another fault
 	}
 	return chaos.Seen(v.status, shifted, fmt.Sprintf("%s: %s; %s (%s)", w.Name(), v.text, mono, w.said.How)), nil
 }
 
-// unshift takes a shift back and checks that the clock shows what is left.
+// unshift undoes a shift and checks that the clock shows only the remaining ones.
 func (w *watched) unshift(ctx context.Context) (history.Receipt, error) {
 	said, err := w.UnshiftClock(ctx, w.key)
 	if err != nil {
@@ -188,7 +185,7 @@ func (w *watched) unshift(ctx context.Context) (history.Receipt, error) {
 		return v, err
 	})
 	if err != nil {
-		// It was written back and read back; a server that is down or paused by another fault cannot be asked.
+		// The shift was undone and read back, but a server that another fault took down or paused cannot be asked.
 		return chaos.Seen(history.Indeterminate, at,
 			fmt.Sprintf("%s: its clock was put back, but could not be asked: %v", w.Name(), err)), nil
 	}

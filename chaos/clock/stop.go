@@ -11,9 +11,9 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// clockStop stops a process and its monotonic clock, as a suspended laptop or virtual machine does on Linux: no process
-// runs, CLOCK_MONOTONIC stands still, and when the machine goes on its wall clock is right again at once. A program
-// that measures its lease by the monotonic clock believes that no time has passed.
+// clockStop stops a process and its monotonic clock, as the suspension of a laptop or virtual machine does on Linux. No
+// process runs, CLOCK_MONOTONIC stands still, and after the resumption the wall clock is right at once. A program that
+// measures its lease by the monotonic clock believes that no time has passed.
 type clockStop struct{}
 
 func clockStopKind() chaos.Kind {
@@ -49,11 +49,11 @@ type pausable interface {
 type suspended struct {
 	watched
 	process pauser
-	since   int64 // it was seen stopped by then, so it read no clock any more; 0: it was not
+	since   int64 // when it was seen stopped, so it read no clock after that; 0: not seen stopped
 	pid     int
 }
 
-// Inject stops all targets at once and looks at each of them once more.
+// Inject stops all targets concurrently and checks each of them once more.
 func (clockStop) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
 	processes, err := chaos.Capable[pausable](s.On, chaos.CanPause)
 	if err != nil {
@@ -104,9 +104,9 @@ func (v *suspended) suspend(ctx context.Context, held *chaos.Hits[*suspended]) (
 	return chaos.Seen(history.Installed, sent.Time, evidence), nil
 }
 
-// resume sets the monotonic clock of a stopped target back by the time for which it was stopped, lets it go on, and has
-// it read that clock. The clock is left behind: on a machine that was suspended it stays so too, and a clock that makes
-// up for it would jump ahead. The agent sets it right when the run has ended.
+// resume sets the monotonic clock of a stopped target back by the duration of the stop, resumes the target, and makes
+// it read that clock. The clock stays behind, as on a suspended machine: catching up would be a jump ahead. The agent
+// restores it after the run.
 func (v *suspended) resume(ctx context.Context) (history.Receipt, error) {
 	stands, before := v.ClockShifts(ctx)
 	var wrong error
@@ -114,7 +114,7 @@ func (v *suspended) resume(ctx context.Context) (history.Receipt, error) {
 		v.shift = Shift{Still: time.Duration(clock.Now() - v.since), How: ByVDSO}
 		v.said, wrong = v.ShiftClock(ctx, v.key, v.shift)
 	}
-	going, err := v.process.Resume(ctx) // whatever came of the clock
+	going, err := v.process.Resume(ctx) // even if the clock could not be set back
 	err = errors.Join(wrong, err)
 	state, unseen := v.process.Inspect(ctx)
 	switch {
@@ -140,14 +140,14 @@ func (v *suspended) resume(ctx context.Context) (history.Receipt, error) {
 	return chaos.Seen(status, going.Time, fmt.Sprintf("%s: %s; %s (%s)", v.Name(), state, text, v.said.How)), err
 }
 
-// behind has the target read its monotonic clock, and tells whether it stood still. earlier is by how much other stops
-// have set it back before.
+// behind makes the target read its monotonic clock and judges whether it stood still. earlier is the sum by which
+// earlier stops have set it back.
 func (v *suspended) behind(ctx context.Context, earlier time.Duration) (history.ReceiptStatus, string) {
 	now := v.monoAhead(ctx)
 	if !now.known {
 		return history.Indeterminate, "its monotonic clock could not be asked: " + now.how
 	}
-	was := monoReading{ahead: -earlier} // of a clock that is this machine's
+	was := monoReading{ahead: -earlier} // if it is this machine's clock
 	if v.mono.known && v.mono.how == now.how {
 		was = v.mono
 	}
@@ -163,12 +163,12 @@ func (v *suspended) behind(ctx context.Context, earlier time.Duration) (history.
 	return v.stamps(ctx, room, text)
 }
 
-// stamps checks that the events of a client are not stamped by the clock that stood still: nobody could judge them.
+// stamps checks that a client does not stamp its events with the clock that stood still: those could not be judged.
 func (v *suspended) stamps(ctx context.Context, room time.Duration, text string) (history.ReceiptStatus, string) {
 	at := v.clockAhead(ctx, chaos.FactStamps)
 	switch {
 	case !at.known:
-		return history.Installed, text // a server stamps nothing
+		return history.Installed, text // a server stamps no events
 	case at.ahead.Abs() > room+at.err:
 		return history.NotInstalled, text + ", and so did the clock by which its events are stamped: this client cannot be judged by"
 	}

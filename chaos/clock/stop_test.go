@@ -82,7 +82,7 @@ func TestClockStop(t *testing.T) {
 		node           suspendNode
 		stands         time.Duration
 		made, healed   history.ReceiptStatus
-		wrong, already bool // the heal is an error; the target was stopped in order to aim
+		wrong, already bool // the heal is an error; the target was paused to aim
 	}{
 		"client":                      {suspendNode{}, long, history.Installed, history.Installed, false, false},
 		"server":                      {suspendNode{server: true}, long, history.Installed, history.Installed, false, false},
@@ -118,7 +118,7 @@ func TestClockStop(t *testing.T) {
 	}
 }
 
-// TestSuspendedProcessEnds ends the process while it is stopped: its clock went with it.
+// TestSuspendedProcessEnds ends the process, and so its clock, while it is stopped.
 func TestSuspendedProcessEnds(t *testing.T) {
 	n := &suspendNode{}
 	heal := faulttest.Injected(t, "stop", newFault(t, "clock-stop", ""), chaos.Scope{On: []chaos.Node{n}, Service: n})

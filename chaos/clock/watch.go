@@ -14,7 +14,7 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// watched is one target and what was known of its clock before.
+// watched is one target and the state of its clock before the fault.
 type watched struct {
 	shiftable
 	service chaos.Observer
@@ -23,21 +23,21 @@ type watched struct {
 	said    Shifted
 	before  stamp  // zero: it could not be asked
 	how     string // how the last reading was obtained
-	own     span   // by which it is ahead without any shift: another machine's clock
+	own     span   // how far it is ahead without any shift: another machine's clock
 	mono    monoReading
 }
 
-// monoReading is how far a node's monotonic clock is ahead of ours.
+// monoReading is a reading of how far a node's monotonic clock is ahead of ours.
 type monoReading struct {
 	ahead, err time.Duration
-	how        string // it is known, or why not
+	how        string // how it was read, or why it was not
 	known      bool
 }
 
-// maxUnsettled is how often a look at a clock is begun anew because another fault moved it meanwhile.
+// maxUnsettled is how often a check of a clock is repeated because another fault moved it meanwhile.
 const maxUnsettled = 8
 
-// look reads the clocks of the node before anything is done to them. What cannot be asked is left out.
+// look reads the clocks of the node before the fault. Clocks that cannot be read are left out.
 func (w *watched) look(ctx context.Context) {
 	w.mono = w.monoAhead(ctx)
 	end := clock.Now() + int64(seenWithin(w.shift))
@@ -63,14 +63,14 @@ func (w *watched) look(ctx context.Context) {
 		if own.meets(span{}) {
 			return
 		}
-		w.own = own // another machine's clock, or what stands has not been seen by the process yet
+		w.own = own // another machine's clock, or the process has not yet seen its current shifts
 		if clock.Now() > end || clock.Sleep(ctx, seenWithin(w.shift)/(maxUnsettled-2)) != nil {
 			return
 		}
 	}
 }
 
-// settled looks at the clock until the process must have seen the shift, and until no other fault moved it meanwhile.
+// settled repeats the check until the process must have seen the shift and no other fault moved the clock meanwhile.
 func (w *watched) settled(ctx context.Context, prove func(context.Context, *watched) (verdict, error)) (verdict,
 	error,
 ) {
@@ -101,11 +101,11 @@ func (w *watched) settled(ctx context.Context, prove func(context.Context, *watc
 	return verdict{}, errors.New("other faults move it all the time")
 }
 
-// around is what the clock is ahead by, between then and now.
+// around bounds how far the clock was ahead between then and now.
 func (s Shifted) around(then int64) span {
 	at := func(t int64) time.Duration { return s.Ahead + time.Duration(s.Gain*float64(t-s.Time)) }
 	a, b := at(then), at(clock.Now())
-	// The agent computed this before its answer arrived, so for a clock that drifts it is a little old.
+	// The agent computed this before its answer arrived, so for a drifting clock it is a little old.
 	late := time.Duration(math.Abs(s.Gain) * float64(s.Time-s.Asked))
 	return span{min(a, b) - late, max(a, b) + late}
 }
@@ -117,7 +117,7 @@ func (w *watched) ask(ctx context.Context) (stamp, error) {
 	return s, err
 }
 
-// account says how the last reading was obtained, for a receipt.
+// account says how the last reading was obtained, for the receipt.
 func (w *watched) account() string {
 	if w.how == "" {
 		return "its own account"
@@ -125,7 +125,7 @@ func (w *watched) account() string {
 	return "its own clock, " + w.how + ","
 }
 
-// compare asks for the clock, and tells by how much it is ahead of this machine's, and by how much it should be.
+// compare reads the clock and returns how far it is ahead of this machine's, and how far it should be.
 func (w *watched) compare(ctx context.Context) (ahead, want span, err error) {
 	now, err := w.ask(ctx)
 	if err != nil {
@@ -136,14 +136,14 @@ func (w *watched) compare(ctx context.Context) (ahead, want span, err error) {
 	return now.ahead(), want, nil
 }
 
-// monoTolerance is how far two readings of one monotonic clock may lie apart, beside the time that they took.
+// monoTolerance is how far two readings of one monotonic clock may differ, besides the time that they took.
 const monoTolerance = 250 * time.Millisecond
 
-// monotonic says what is known of the node's monotonic clock, and whether it is seen to have moved.
+// monotonic describes the node's monotonic clock and reports whether it has moved.
 func (w *watched) monotonic(ctx context.Context) (text string, moved bool) {
 	now := w.monoAhead(ctx)
 	by := now.ahead - w.mono.ahead
-	switch asked := w.mono.known && w.mono.how == now.how; { // two ways of asking may count from different times
+	switch asked := w.mono.known && w.mono.how == now.how; { // two ways of reading may count from different times
 	case !now.known:
 		return "its monotonic clock was not asked: " + now.how, false
 	case !asked && now.ahead.Abs() <= monoTolerance+now.err:
@@ -157,12 +157,12 @@ func (w *watched) monotonic(ctx context.Context) (text string, moved bool) {
 	return fmt.Sprintf("its monotonic clock is where it was, to %v%s", by.Abs().Round(time.Millisecond), now.how), false
 }
 
-// monoAhead asks for the node's monotonic clock.
+// monoAhead reads the node's monotonic clock.
 func (w *watched) monoAhead(ctx context.Context) monoReading {
 	return w.clockAhead(ctx, chaos.FactMonotonic)
 }
 
-// clockAhead asks for a clock of the node that counts nanoseconds.
+// clockAhead reads a clock of the node that counts nanoseconds.
 func (w *watched) clockAhead(ctx context.Context, fact string) monoReading {
 	if w.service == nil {
 		return monoReading{how: "there is nobody to ask"}

@@ -10,56 +10,56 @@ import (
 // CanData is the capability of a DataHolder.
 const CanData chaos.Capability = "data"
 
-// DataHolder is a node with a data directory that can be looked into from outside.
+// DataHolder is a node whose data directory can be inspected from outside.
 type DataHolder interface {
-	// HoldData opens the directory of the running process. What it returns is of use when the process is gone, too. The
-	// error is an Unavailable one for a node that keeps no data.
+	// HoldData opens the directory of the running process. The result stays usable after the process has ended. For a
+	// node that keeps no data it returns an Unavailable error.
 	HoldData(ctx context.Context) (Data, error)
 }
 
 // Data is an open data directory.
 type Data interface {
-	// List counts what it holds now.
+	// List counts its current contents.
 	List(ctx context.Context) (Listing, error)
-	// Lose removes everything in it. It refuses while the process that had it runs, as do the two that follow.
+	// Lose removes everything in it. Lose, Save and Restore return an error while the process that used it runs.
 	Lose(ctx context.Context) error
-	// Save puts a copy of everything in it aside, in the place of an earlier one.
+	// Save copies everything in it, replacing an earlier copy.
 	Save(ctx context.Context) error
-	// Restore replaces everything in it by the copy that was put aside, and keeps that.
+	// Restore replaces everything in it with the saved copy, and keeps the copy.
 	Restore(ctx context.Context) error
 	// Release closes it.
 	Release(ctx context.Context) error
 }
 
-// DoData is the order that looks into the data directory of a process, and empties it, saves it or restores it:
-// DataArgs, answered with Listing. What is held stays open under the order's key until it is undone, so that it can be
-// looked into when the process is gone.
+// DoData is the order that inspects, empties, saves or restores the data directory of a process: DataArgs, answered
+// with Listing. The directory stays open under the order's key until the undo, so that it can be inspected after the
+// process has ended.
 const DoData = "data"
 
-// What DataArgs asks for.
+// The operations of DataArgs.
 const (
-	DataHold  = "hold"  // open the directory of a process that runs, and list it
-	DataList  = "list"  // list what is held under the key
-	DataEmpty = "empty" // remove everything from what is held under the key, and list it
+	DataHold  = "hold"  // open the directory of a running process, and list it
+	DataList  = "list"  // list the directory held under the key
+	DataEmpty = "empty" // remove everything from the directory held under the key, and list it
 
-	DataSave    = "save"    // put a copy of it aside, and list it
-	DataRestore = "restore" // put the copy that was put aside in its place, and list it
+	DataSave    = "save"    // copy it, and list it
+	DataRestore = "restore" // replace it with the copy, and list it
 )
 
-// DataArgs says what to do with which directory.
+// DataArgs names an operation and a directory.
 type DataArgs struct {
 	Act string `json:"act"`
 	Dir string `json:"dir,omitempty"` // as the process sees it; for DataHold
 }
 
-// Listing is what a directory holds.
+// Listing summarizes the contents of a directory.
 type Listing struct {
 	Entries int    `json:"entries"` // files and directories at any depth
 	Bytes   int64  `json:"bytes"`   // in files
-	ID      string `json:"id"`      // equal for two looks at one directory; "" where the system does not tell
+	ID      string `json:"id"`      // identifies the directory; "" if the system has no id
 }
 
-// String says what there was.
+// String describes the contents.
 func (l Listing) String() string {
 	if l.Entries == 0 {
 		return "nothing"

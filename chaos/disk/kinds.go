@@ -1,5 +1,5 @@
-// Package disk has the faults of the disks of servers. Beside them is what faults ask of the agent about disks and data
-// directories: its orders and its answers.
+// Package disk has the faults of servers' disks, and the orders to the agent about disks and data directories, with the
+// answers.
 package disk
 
 import "github.com/lockquake/lockquake/chaos"

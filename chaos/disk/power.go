@@ -1,15 +1,15 @@
 package disk
 
-// The orders about disks that can lose their power: ext4 in a loop file.
+// The orders about disks whose power can be cut: ext4 in a loop file.
 //
-// DoDisk makes such a disk, which stands under the order's key: Args, answered with Made. It is about no process.
-// DoMark, DoCut and DoLook are about a disk that stands, by its key, in Use.
+// DoDisk makes such a disk under the order's key: Args, answered with Made. It concerns no process. DoMark, DoCut and
+// DoLook name an existing disk by its key, in Use.
 const (
 	DoDisk = "disk"
-	DoMark = "disk-mark" // while it is not mounted: leave a file on it that is synced, and none that is not
+	DoMark = "disk-mark" // while it is not mounted: write a synced file to it, and remove the unsynced one
 	// write a file that is not synced, drop what was not synced from now on, and kill the process; answered with Cut
 	DoCut  = "disk-cut"
-	DoLook = "disk-look" // when it is not mounted any more: tell which of the files are there; answered with Seen
+	DoLook = "disk-look" // once it is not mounted any more: check which files survived; answered with Seen
 )
 
 // Args says where a disk is made.
@@ -35,9 +35,9 @@ type Cut struct {
 	Killed int64 `json:"killed"` // the same, of the SIGKILL
 }
 
-// Seen is what was found on a disk by mounting it again.
+// Seen is what a new mount found on the disk.
 type Seen struct {
 	Synced   bool    `json:"synced"`   // the file that was synced is there, whole
-	Unsynced bool    `json:"unsynced"` // what was written without a sync is there
+	Unsynced bool    `json:"unsynced"` // the file that was not synced is there
 	Listing  Listing `json:"listing"`
 }

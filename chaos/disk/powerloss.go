@@ -15,26 +15,25 @@ import (
 // CanCutPower is the capability of a PowerCutter.
 const CanCutPower chaos.Capability = "cut-power"
 
-// LoopDisk has the node's data directory on a disk of its own, a file system in a loop file, whose power can be cut.
+// LoopDisk puts the node's data directory on a disk of its own, a file system in a loop file, whose power can be cut.
 const LoopDisk node.Preparation = "loop-disk"
 
 // PowerCutter is a node on a disk whose power can be cut.
 type PowerCutter interface {
 	chaos.Inspector
-	// CutPower drops what was not synced, kills the process, and looks at what is on the disk when it is not mounted
-	// any more.
+	// CutPower drops unsynced data, kills the process, and inspects the disk once it is no longer mounted.
 	CutPower(ctx context.Context) (PowerLost, error)
 }
 
-// PowerLost is what was found on a disk after its power was cut. Two files tell: one was written and synced before the
-// process started, the other was written right before the cut, and not synced.
+// PowerLost is what was found on a disk after its power was cut. One file was written and synced before the process
+// started, another was written right before the cut and not synced.
 type PowerLost struct {
 	Seen
 	Gap  time.Duration // from the cut to the SIGKILL
 	Time int64         // ns of CLOCK_MONOTONIC of the cut
 }
 
-// powerLoss is what a server's machine does when its power fails: what was not synced is gone, and so is the process.
+// powerLoss cuts the power of a server's machine: unsynced data are gone, and so is the process.
 type powerLoss struct{}
 
 func powerLossKind() chaos.Kind {
@@ -54,10 +53,10 @@ func powerLossKind() chaos.Kind {
 	}
 }
 
-// Preparations is what its targets must be given before they start.
+// Preparations returns what its targets need before they start.
 func (powerLoss) Preparations() []node.Preparation { return []node.Preparation{LoopDisk} }
 
-// Damages: what was not synced is lost.
+// Damages: unsynced data are lost.
 func (powerLoss) Damages() bool { return true }
 
 type powered interface {
@@ -65,18 +64,18 @@ type powered interface {
 	PowerCutter
 }
 
-// Inject cuts the power of all targets at once.
+// Inject cuts the power of all targets concurrently.
 func (powerLoss) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
 	return chaos.AtOnce(s, CanCutPower, func(n powered, cutNodes *chaos.Hits[unpowered]) (history.Receipt, error) {
 		return cut(ctx, unpowered{powered: n, gauge: gauge{s.Service, n.Name()}}, cutNodes)
 	}, func(ctx context.Context, n unpowered) (history.Receipt, error) { return n.back(ctx, s) })
 }
 
-// unpowered is one target, and what it had acknowledged last.
+// unpowered is one target and its last acknowledged write.
 type unpowered struct {
 	powered
 	gauge
-	last string // "" where it cannot be asked
+	last string // "" if it cannot be asked
 }
 
 func cut(ctx context.Context, n unpowered, cutNodes *chaos.Hits[unpowered]) (history.Receipt, error) {
@@ -115,8 +114,7 @@ func cut(ctx context.Context, n unpowered, cutNodes *chaos.Hits[unpowered]) (his
 			"right before, and not synced"), nil
 }
 
-// back gives a target its power back: it is started, and the receipt tells what became of the write that it had
-// acknowledged last.
+// back restarts a target. The receipt says whether its last acknowledged write survived.
 func (n unpowered) back(ctx context.Context, s chaos.Scope) (history.Receipt, error) {
 	r, err := chaos.Revive(ctx, n.powered, s)
 	if n.last == "" || err != nil {

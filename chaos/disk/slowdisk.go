@@ -14,24 +14,23 @@ import (
 // CanHoldSyncs is the capability of a SyncHolder.
 const CanHoldSyncs chaos.Capability = "hold-syncs"
 
-// SyncHolder is a node whose process's calls to fsync and its like can be held back.
+// SyncHolder is a node whose calls to fsync and similar system calls can be delayed.
 type SyncHolder interface {
-	// HoldSyncs holds each call for that long, until LetSyncsGo with the same key. What several ask for adds up.
+	// HoldSyncs delays each call by that long, until LetSyncsGo with the same key. Several delays add up.
 	HoldSyncs(ctx context.Context, key string, by time.Duration) (Syncs, error)
-	// SyncsHeld asks what was held so far.
+	// SyncsHeld returns what was delayed so far.
 	SyncsHeld(ctx context.Context) (Syncs, error)
 	// LetSyncsGo ends it.
 	LetSyncsGo(ctx context.Context, key string) (Syncs, error)
 }
 
-// slowDisk makes each fsync of a server take longer, as a disk does that is worn, busy or at the other end of a
-// network.
+// slowDisk makes each fsync of a server take longer, as on a worn, busy or remote disk.
 type slowDisk struct {
-	// By is for how long each call is held before the kernel sees it.
+	// By is how long each call is delayed before the kernel sees it.
 	By time.Duration `yaml:"by"`
 }
 
-// readTime is how long a server may take to tell of its disk: three questions.
+// readTime bounds three questions to a server about its disk.
 const readTime = 3 * chaos.AskTimeout
 
 const (
@@ -71,7 +70,8 @@ type syncHolding interface {
 // slowKey makes the keys of injections.
 var slowKey atomic.Int64
 
-// Inject begins to hold the calls of all targets at once, and waits until each was seen to wait for its disk.
+// Inject begins to delay the calls of all targets concurrently, and waits until each target was seen waiting for its
+// disk.
 func (f slowDisk) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
 	return chaos.AtOnce(s, CanHoldSyncs, func(n syncHolding, held *chaos.Hits[slowed]) (history.Receipt, error) {
 		t := slowed{
@@ -90,7 +90,7 @@ type slowed struct {
 	key string
 }
 
-// inject holds the target's calls and looks how the server takes it.
+// inject delays the target's calls and checks the effect on the server.
 func (t slowed) inject(ctx context.Context, held *chaos.Hits[slowed]) (history.Receipt, error) {
 	waited := clock.Waits(ctx, readTime)
 	before := t.read(ctx)
@@ -111,7 +111,7 @@ func (t slowed) inject(ctx context.Context, held *chaos.Hits[slowed]) (history.R
 	return chaos.Seen(p.status, 0, text), nil
 }
 
-// heal lets the calls go, and looks at the server again.
+// heal ends the delay and checks the server again.
 func (t slowed) heal(ctx context.Context) (history.Receipt, error) {
 	held, err := t.LetSyncsGo(ctx, t.key)
 	if err != nil {

@@ -16,14 +16,14 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// syncer is a node that syncs, and a service that tells of it.
+// syncer is a node that syncs, and a service that reports it.
 type syncer struct {
 	faulttest.Node
 	facts []string // that it knows
-	slow  bool     // it does wait when it is held
-	deaf  bool     // who holds its calls says so, and counts none
+	slow  bool     // it waits when its calls are delayed
+	deaf  bool     // the agent claims to delay its calls, but counts none
 	left  int      // threads that stay traced
-	other int      // injections that go on to hold calls
+	other int      // injections that still delay calls
 
 	mu   sync.Mutex
 	by   time.Duration
@@ -99,7 +99,7 @@ func TestSlowDisk(t *testing.T) {
 			d, by := c.syncer, "by: 500ms"
 			d.Node = "a"
 			if c.says == "took a write in " {
-				by = "by: 2s" // the write before must take less than half of that, also on a loud machine
+				by = "by: 2s" // the write before must take less than half of that, even on a busy machine
 			}
 			heal, r, err := faulttest.New(t, Kinds(), "slow-disk", by).Inject(t.Context(), chaos.Scope{On: []chaos.Node{d}, Service: d})
 			if err != nil {

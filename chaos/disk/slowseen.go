@@ -18,16 +18,16 @@ type gauge struct {
 	node    string
 }
 
-// reading is what a server told of its disk at one moment.
+// reading is what a server reported of its disk at one moment.
 type reading struct {
 	syncing   bool
 	spent     time.Duration // in syncs, since it started
 	hasSpent  bool
-	write     time.Duration // that it took to take a write
+	write     time.Duration // duration of a write
 	hasWrites bool
 }
 
-// knows tells whether the service can be asked for a fact.
+// knows reports whether the service has a fact.
 func (g gauge) knows(fact string) bool {
 	if g.service == nil {
 		return false
@@ -36,7 +36,7 @@ func (g gauge) knows(fact string) bool {
 	return ok
 }
 
-// ask asks for one fact, where the service knows it.
+// ask asks for one fact, if the service has it.
 func (g gauge) ask(ctx context.Context, fact string) (string, bool) {
 	if !g.knows(fact) {
 		return "", false
@@ -47,7 +47,7 @@ func (g gauge) ask(ctx context.Context, fact string) (string, bool) {
 	return answer, err == nil
 }
 
-// look asks for what can be asked without doing anything.
+// look reads the facts that change nothing.
 func (g gauge) look(ctx context.Context) (r reading) {
 	if a, ok := g.ask(ctx, chaos.FactSyncing); ok {
 		r.syncing = a == "true"
@@ -59,7 +59,7 @@ func (g gauge) look(ctx context.Context) (r reading) {
 	return r
 }
 
-// read also has the server take a write.
+// read also times a write to the server.
 func (g gauge) read(ctx context.Context) reading {
 	took, err := g.writeTime(ctx)
 	r := g.look(ctx)
@@ -69,7 +69,7 @@ func (g gauge) read(ctx context.Context) reading {
 
 var errNoWrites = errors.New("the service has no fact " + chaos.FactWrites)
 
-// writeTime has the server take a write, and tells how long that took.
+// writeTime writes to the server and returns how long that took.
 func (g gauge) writeTime(ctx context.Context) (time.Duration, error) {
 	if !g.knows(chaos.FactWrites) {
 		return 0, errNoWrites
@@ -88,13 +88,14 @@ type writeLoad struct {
 	took   <-chan written
 }
 
-// written is what came of one write.
+// written is the result of one write.
 type written struct {
 	took time.Duration
 	err  error
 }
 
-// keepWriting has the server take one write after the other until it is cancelled, where it can be asked to.
+// keepWriting sends writes to the server, one after the other, until it is cancelled. It does nothing if the service
+// has no FactWrites.
 func (g gauge) keepWriting(ctx context.Context) writeLoad {
 	ctx, cancel := context.WithCancel(ctx)
 	took, ended := make(chan written, 1), make(chan struct{})
@@ -112,7 +113,7 @@ func (g gauge) keepWriting(ctx context.Context) writeLoad {
 	return writeLoad{took: took, cancel: func() { cancel(); <-ended }}
 }
 
-// proof is what is known of a disk that is to be slow.
+// proof is the evidence that a disk is slow.
 type proof struct {
 	before reading
 	was    Syncs
@@ -123,11 +124,11 @@ type proof struct {
 	text   string
 }
 
-// proveTime is how long a server is given to sync something, beside the time for which that is held: those that sync
-// once a second, twice.
+// proveTime is how long a server has to sync something, besides the delay itself. A server that syncs once a second
+// syncs twice in it.
 const proveTime = 3 * time.Second
 
-// prove waits until calls were held and the server was seen to wait for them.
+// prove waits until calls were delayed and the server was seen waiting for them.
 func (t *slowed) prove(ctx context.Context, p proof) (proof, error) {
 	for end := clock.Now() + int64(proveTime+2*t.by); ; {
 		var err error
@@ -158,7 +159,7 @@ func (t *slowed) prove(ctx context.Context, p proof) (proof, error) {
 	return p, nil
 }
 
-// met judges one look; during says that it was taken while a call was held.
+// met judges one reading; during means that it was taken while a call was delayed.
 func (p *proof) met(by time.Duration, now reading, during bool) bool {
 	var w written
 	select {

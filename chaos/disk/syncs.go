@@ -2,32 +2,32 @@ package disk
 
 import "time"
 
-// DoSyncs is the order that holds a process's calls to fsync and its like back, and those of its descendants:
-// SyncsArgs, answered with Syncs. What several such orders of one process ask for adds up, and each is undone for
-// itself. DoSynced asks how far it is: no arguments, answered with Syncs.
+// DoSyncs is the order that delays the calls to fsync and similar system calls of a process and its descendants:
+// SyncsArgs, answered with Syncs. The delays of several such orders add up, and each is undone separately. DoSynced
+// reads the counts: no arguments, answered with Syncs.
 const (
 	DoSyncs  = "syncs"
 	DoSynced = "synced"
 )
 
-// SyncsArgs is how long each call is held.
+// SyncsArgs says how long each call is delayed.
 type SyncsArgs struct {
 	By time.Duration `json:"by"`
-	// Threads is what the names of the threads to look at begin with, where others never make such a call; empty: all.
+	// Threads lists name prefixes of the threads to trace, if no others make such calls; empty means all.
 	Threads []string `json:"threads,omitempty"`
 }
 
 // Syncs is what the agent saw itself.
 type Syncs struct {
-	// held back since the process was started, those that are now included
+	// delayed since the process was started, including the current ones
 	Calls   int64 `json:"calls"`
-	Holding int   `json:"holding"` // of these, that are held at this moment
-	// of these, that were let go before their time: the process was paused, or its clock moved
+	Holding int   `json:"holding"` // of these, delayed at this moment
+	// of these, released early: the process was paused, or its clock moved
 	Early int64 `json:"early"`
-	// the shortest time for which one was held that was not let go early; 0 where none ended
+	// the shortest delay of a call that was not released early; 0 if none has ended
 	Least  time.Duration `json:"least"`
-	Traced int           `json:"traced"`         // threads that are watched for such calls, as the kernel tells
+	Traced int           `json:"traced"`         // threads traced for such calls, according to the kernel
 	Gone   bool          `json:"gone,omitempty"` // after an undo: the process had ended
-	// after an undo: other orders that still hold them, by the books of the node that is asked
+	// after an undo: other orders that still delay them, according to that node
 	Others int `json:"-"`
 }

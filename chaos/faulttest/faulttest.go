@@ -1,4 +1,4 @@
-// Package faulttest is what the tests of the folders of faults have in common.
+// Package faulttest has the helpers shared by the tests of the fault folders.
 package faulttest
 
 import (
@@ -19,21 +19,21 @@ func (n Node) Name() string { return string(n) }
 // Run is a chaos.Run that answers as a test says.
 type Run struct {
 	chaos.Run
-	Beside  func() int   // other injections that stand
+	Beside  func() int   // other active injections
 	GoOn    func() error // continues the target; nil: it was not stopped
 	Counted *chaos.Counted
 }
 
-// Others returns how many other injections stand now.
+// Others returns the number of other active injections.
 func (r *Run) Others() int { return r.Beside() }
 
-// Stopped tells whether the target was stopped.
+// Stopped reports whether the target was stopped.
 func (r *Run) Stopped() bool { return r.GoOn != nil }
 
 // Continue lets the target go on.
 func (r *Run) Continue() error { return r.GoOn() }
 
-// Counts takes what counts packets.
+// Counts takes the counter of packets.
 func (r *Run) Counts(c chaos.Counted) { *r.Counted = c }
 
 // Kind finds one of a folder's faults.
@@ -56,7 +56,7 @@ func Decoding(params string) func(any) error {
 	}
 }
 
-// New makes one of a folder's faults out of parameters in YAML.
+// New returns one of a folder's faults, with parameters in YAML.
 func New(t *testing.T, kinds []chaos.Kind, name, params string) chaos.Fault {
 	t.Helper()
 	f, err := Kind(t, kinds, name).New(Decoding(params))
@@ -77,7 +77,7 @@ func WantStatus(t *testing.T, what string, r history.Receipt, want history.Recei
 	}
 }
 
-// Injected injects a fault that must be seen to act, and returns what heals it.
+// Injected injects a fault, which must be seen to act, and returns its heal.
 func Injected(t *testing.T, what string, f chaos.Fault, s chaos.Scope) chaos.Heal {
 	t.Helper()
 	heal, r, err := f.Inject(t.Context(), s)
@@ -88,7 +88,7 @@ func Injected(t *testing.T, what string, f chaos.Fault, s chaos.Scope) chaos.Hea
 	return heal
 }
 
-// Healed heals a fault, which must be seen, and returns the receipt of that.
+// Healed heals a fault, which must be seen, and returns the receipt.
 func Healed(t *testing.T, what string, heal chaos.Heal) history.Receipt {
 	t.Helper()
 	r, err := heal(t.Context())

@@ -13,12 +13,12 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// block is one injection of a fault that keeps packets from arriving, by rules in the network namespaces of nodes.
+// block is one injection of a fault that keeps packets from arriving, with rules in the network namespaces of nodes.
 //
 // Example: a partition of etcd-1 from etcd-2 has four rules. etcd-1 drops what it sends to etcd-2 and what arrives from
-// there, and etcd-2 does the same with etcd-1. Before and after, the agent sends datagrams between the two namespaces,
-// by sockets of its own. They arrived before, and none does now, while a dial inside the namespace of etcd-1 still
-// reaches its server: installed.
+// it, and etcd-2 does the same. Before and after, the agent sends datagrams between the two namespaces, from its own
+// sockets. They arrived before and none arrives now, while a dial inside the namespace of etcd-1 still reaches its
+// server: installed.
 type block struct {
 	fault     string // its name
 	key       string
@@ -30,13 +30,13 @@ type block struct {
 	targets []linked
 	lanes   []chaos.Lane      // those that it acts on
 	rules   map[string][]Rule // by node
-	at      []filterable      // the nodes where they are owed an undo
+	at      []filterable      // the nodes whose rules must be undone
 	before  map[string]ProbeResult
-	since   int64            // clock.Now when before was begun
+	since   int64            // clock.Now before the first probe
 	noted   *chaos.LinkFault // in scope.LinkFaults
 }
 
-// filterable is a node that rules can stand at.
+// filterable is a node that takes filter rules.
 type filterable interface {
 	chaos.Node
 	Filterer
@@ -49,21 +49,21 @@ type linked interface {
 }
 
 const (
-	probePatience = 2 * time.Second        // for what should arrive
-	probeSilence  = 100 * time.Millisecond // for what should not, where it took less than a quarter of it before
+	probePatience = 2 * time.Second        // for expected datagrams
+	probeSilence  = 100 * time.Millisecond // for blocked datagrams, if they took less than a quarter of it before
 )
 
-// leaving is the rule, at its sender, of what is sent on a lane.
+// leaving returns the rule at the sender of a lane.
 func leaving(l chaos.Lane, how string) Rule {
 	return Rule{Node: l.To.Name(), Out: true, Port: uint16(l.FromPort), PeerPort: uint16(l.ToPort), How: how}
 }
 
-// arriving is the rule of it at its receiver.
+// arriving returns the rule at the receiver of a lane.
 func arriving(l chaos.Lane, how string) Rule {
 	return Rule{Node: l.From.Name(), Port: uint16(l.ToPort), PeerPort: uint16(l.FromPort), How: how}
 }
 
-// rule adds a rule at a node, if rules can stand there.
+// rule adds a rule at a node, if the node takes rules.
 func (b *block) rule(at chaos.Node, r Rule) {
 	f, ok := chaos.As[filterable](at)
 	if !ok {
@@ -75,7 +75,7 @@ func (b *block) rule(at chaos.Node, r Rule) {
 	b.rules[f.Name()] = append(b.rules[f.Name()], r)
 }
 
-// inject probes the links, puts up the rules that cut says for each lane, and probes again.
+// inject probes the links, installs the rules that cut adds for each lane, and probes again.
 func (b *block) inject(ctx context.Context, cut func(chaos.Lane)) (chaos.Heal, history.Receipt, error) {
 	var err error
 	if b.targets, err = chaos.Capable[linked](b.scope.On, CanFilter); err == nil {
@@ -137,9 +137,9 @@ func (b *block) plan(cut func(chaos.Lane)) error {
 	return nil
 }
 
-// lane is one direction of the link between a target and a peer, on the ports that are meant.
+// lane returns one direction of the link between a target and a peer, on the selected ports.
 func (b *block) lane(target, peer chaos.Node, outward bool) chaos.Lane {
-	own, _ := b.through.Port.At(target) // plan has seen that they are there
+	own, _ := b.through.Port.At(target) // plan has checked that the ports exist
 	far, _ := b.through.PeerPort.At(peer)
 	if outward {
 		return chaos.Lane{From: target, To: peer, FromPort: own, ToPort: far}
@@ -147,19 +147,19 @@ func (b *block) lane(target, peer chaos.Node, outward bool) chaos.Lane {
 	return chaos.Lane{From: peer, To: target, FromPort: far, ToPort: own}
 }
 
-// note records in LinkFaults that rules are about to be put up.
+// note records in LinkFaults that rules are about to be installed.
 func (b *block) note() {
 	b.noted = b.scope.LinkFaults.Add(b.fault+" on "+chaos.NamesOf(b.targets), b.lanes)
 }
 
-// install puts up all rules at once.
+// install installs all rules concurrently.
 func (b *block) install(ctx context.Context) error {
 	b.note()
 	return chaos.AtAll(b.at, func(f filterable) error { return f.Filter(ctx, b.key, b.rules[f.Name()]) })
 }
 
-// probe sends datagrams over all links of all targets. A target that could not be probed has no entry for any peer, and
-// says why in Control.
+// probe sends datagrams over all links of all targets. The result of a target that could not be probed has no peers,
+// and the reason in Control.
 func (b *block) probe(ctx context.Context, patience time.Duration) map[string]ProbeResult {
 	var mu sync.Mutex
 	seen := make(map[string]ProbeResult)
@@ -187,10 +187,10 @@ func (b *block) ask(t chaos.Node, patience time.Duration) ProbeArgs {
 	return p
 }
 
-// ends are the ports at the target's end and at those of its peers.
+// ends returns the ports at the target's end and at its peers' ends.
 func (b *block) ends(t chaos.Node) (own ProbeEnd, peers []ProbeEnd) {
 	port := func(name chaos.PortName, n chaos.Node) ProbeEnd {
-		number, _ := name.At(n) // plan has seen that it is there
+		number, _ := name.At(n) // plan has checked that the port exists
 		return ProbeEnd{Port: uint16(number)}
 	}
 	for _, p := range b.scope.Peers {
@@ -199,7 +199,7 @@ func (b *block) ends(t chaos.Node) (own ProbeEnd, peers []ProbeEnd) {
 	return port(b.through.Port, t), peers
 }
 
-// silence is how long nothing must arrive before a link counts as cut: long enough for the slowest that was seen
+// silence returns how long nothing must arrive before a link counts as cut: longer than the slowest arrival seen
 // before.
 func (b *block) silence() time.Duration {
 	longest := probeSilence
@@ -214,7 +214,7 @@ func (b *block) silence() time.Duration {
 	return min(longest, 2*probePatience)
 }
 
-// counter counts from now on.
+// counter returns a counter that starts now.
 func (b *block) counter(ctx context.Context) chaos.Counted {
 	base, failed := b.sum(ctx, nil)
 	return chaos.Counted{Packets: func(ctx context.Context) (uint64, error) {
@@ -223,7 +223,7 @@ func (b *block) counter(ctx context.Context) chaos.Counted {
 	}}
 }
 
-// sum adds up what all rules have met; err is joined with what went wrong.
+// sum adds up the packets that all rules have met. It joins its errors to err.
 func (b *block) sum(ctx context.Context, err error) (Filtered, error) {
 	var mu sync.Mutex
 	var total Filtered
@@ -237,7 +237,7 @@ func (b *block) sum(ctx context.Context, err error) (Filtered, error) {
 	return total, errors.Join(err, failed)
 }
 
-// heal takes the rules down everywhere, and checks that the links pass again and that nothing is left.
+// heal removes the rules everywhere, and checks that the links pass again and that nothing is left.
 func (b *block) heal(ctx context.Context) (history.Receipt, error) {
 	begun := clock.Now()
 	var marked order
@@ -262,8 +262,8 @@ func (b *block) heal(ctx context.Context) (history.Receipt, error) {
 	return receipt, errors.Join(failed, err, wrong)
 }
 
-// takeDown takes the rules down everywhere, sees by the kernel's own lists that they are gone, and adds up what they
-// met.
+// takeDown removes the rules everywhere, checks in the kernel's own lists that they are gone, and adds up their
+// packets.
 func (b *block) takeDown(ctx context.Context) (Filtered, error) {
 	var mu sync.Mutex
 	var met Filtered
@@ -284,8 +284,8 @@ func (b *block) takeDown(ctx context.Context) (Filtered, error) {
 	return met, failed
 }
 
-// each calls f for every lane of a target with what was seen of it before and is seen now. A peer without process is
-// passed over, and named in missing.
+// each calls f for every lane of a target, with its probes before and now. A peer without a process is skipped and
+// named in missing.
 func (b *block) each(t chaos.Node, now ProbeResult, f func(l seenLane)) (missing []string) {
 	before := b.before[t.Name()].Peers
 	for i, is := range now.Peers {
@@ -316,7 +316,7 @@ type seenLane struct {
 	chaos.Lane
 	peer    string
 	outward bool // from the target
-	asked   bool // it is to be cut
-	shaken  bool // both directions of a link to a server of somebody else's, as connections show them
+	asked   bool // the fault is to cut it
+	shaken  bool // both directions of a link to an external server, probed by connections
 	was, is Arrival
 }

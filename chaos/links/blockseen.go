@@ -10,7 +10,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// findings sorts the lanes of one target by what was seen of them, keeping the order in which kinds of findings came.
+// findings groups the lanes of one target by what was seen of them, in the order of the first of each group.
 type findings struct {
 	order []string
 	peers map[string][]string
@@ -43,7 +43,7 @@ func (l seenLane) way() string {
 	return "from"
 }
 
-// judge makes the receipt of one target out of what was seen before and after.
+// judge makes the receipt of one target from the probes before and after.
 func (b *block) judge(t chaos.Node, now ProbeResult) (history.Receipt, error) {
 	if len(now.Peers) == 0 {
 		return chaos.Seen(history.Indeterminate, 0, t.Name()+": its links were not probed: "+now.Control), nil
@@ -96,7 +96,7 @@ func (b *block) judge(t chaos.Node, now ProbeResult) (history.Receipt, error) {
 	return chaos.Seen(status, 0, evidence), nil
 }
 
-// word is one text for datagrams, and another for connections.
+// word returns one text for datagrams, and another for connections.
 func (l seenLane) word(datagrams, connections string) string {
 	if l.shaken {
 		return connections
@@ -104,7 +104,7 @@ func (l seenLane) word(datagrams, connections string) string {
 	return datagrams
 }
 
-// gone says in words what was seen of a lane that is cut.
+// gone describes what was seen of a lane that is cut.
 func (b *block) gone(l seenLane) string {
 	text := fmt.Sprintf(l.word("passed before, nothing of %d datagrams arrives now",
 		"connections were answered before, none of %d is now"), l.is.Sent)
@@ -114,9 +114,8 @@ func (b *block) gone(l seenLane) string {
 	return text
 }
 
-// judgeHealed makes the receipt of the heal at one target: what was cut passes again. Where another link fault has
-// stood on the same lane since the heal was begun, nothing follows from what does not pass; that the rules are gone
-// must do.
+// judgeHealed makes the receipt of the heal at one target: lanes that were cut pass again. If another link fault was
+// active on a lane since the heal began, a failed probe proves nothing, and the receipt relies on the rules being gone.
 func (b *block) judgeHealed(t chaos.Node, now ProbeResult, begun int64) (history.Receipt, error) {
 	if len(now.Peers) == 0 {
 		return chaos.Seen(history.Installed, 0, t.Name()+": the rules are gone; its links were not probed: "+

@@ -13,14 +13,14 @@ import (
 const (
 	// ConnectionsArgs; answers the established Connections of the process's network namespace
 	DoConnections = "connections"
-	// the Connections to end, which the kernel does with a reset to the other end; answers how many there were
+	// the Connections to end; the kernel sends a reset to the other end; answers how many there were
 	DoReset = "reset"
 )
 
 // CanReset is the capability of a Resetter.
 const CanReset chaos.Capability = "reset"
 
-// Resetter is a node whose established TCP connections can be listed, and ended, at its own end.
+// Resetter is a node whose established TCP connections can be listed and ended at its own end.
 type Resetter interface {
 	// Connections returns the established connections with any of the peers. Port 0 means any port.
 	Connections(ctx context.Context, peers []chaos.Node, own uint16, far []uint16) ([]Connection, error)
@@ -30,20 +30,20 @@ type Resetter interface {
 
 // ConnectionsArgs are the arguments of DoConnections.
 type ConnectionsArgs struct {
-	With []Rule `json:"with"` // the peers and ports; of each, any that matches
+	With []Rule `json:"with"` // the peers and ports; a connection must match one
 }
 
 // Connection is a TCP connection as the kernel at one end lists it.
 type Connection struct {
-	Node     string `json:"-"`         // at the other end; the node that is asked fills it in
+	Node     string `json:"-"`         // at the other end; filled in by the node that is asked
 	Peer     string `json:"peer"`      // its IPv4 address
-	Own      string `json:"own"`       // that of the end that was asked
+	Own      string `json:"own"`       // address at the end that was asked
 	Port     uint16 `json:"port"`      // at the end that was asked
 	PeerPort uint16 `json:"peer_port"` // at the other
-	Cookie   uint64 `json:"cookie"`    // the kernel's number of the socket, which no later one gets
+	Cookie   uint64 `json:"cookie"`    // the kernel's number of the socket, never reused
 }
 
-// among returns the connections of some that are still in now.
+// among returns those of some that are still in now.
 func among(some, now []Connection) []Connection {
 	return slices.DeleteFunc(slices.Clone(some), func(c Connection) bool {
 		return !slices.ContainsFunc(now, func(n Connection) bool { return n.Cookie == c.Cookie })

@@ -7,9 +7,9 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// corrupt turns one bit in a share of the packets of links, behind the checksum's back. That is what corruption on a
-// wire looks like: the receiver's kernel finds the checksum wrong and throws the packet away, so a service sees losses.
-// Packets that pass the checksum by chance, one in 65,536 with several bits turned, are not made.
+// corrupt flips one bit in a share of the packets of links, after the checksum was computed. As with corruption on a
+// wire, the receiver's kernel finds the checksum wrong and drops the packet, so a service sees losses. It does not
+// produce packets that pass the checksum by chance: one in 65,536 with several flipped bits.
 type corrupt struct {
 	OnShare `yaml:",inline"`
 }
@@ -41,12 +41,12 @@ func (f corrupt) shapeFault() shapeFault {
 	}
 }
 
-// shows wants losses, and wrong checksums as their cause. netem turns any bit of a packet, also some that no checksum
-// covers.
+// shows requires losses, with wrong checksums as their cause. netem flips any bit of a packet, including some that no
+// checksum covers.
 func (f corrupt) shows(l shapedLane) history.ReceiptStatus {
 	status := tally(lost).status(l, l.share(f.Share), f.Correlation)
 	if l.ways > 0 && !f.Direction.in() {
-		return status // who counts wrong checksums there is not ours to ask
+		return status // the checksum counts of external servers cannot be read
 	}
 	if status == history.Installed && l.is.Damaged == 0 {
 		return history.Indeterminate
@@ -61,7 +61,7 @@ func (f corrupt) text(lanes []shapedLane) string {
 		return seen + "; wrong checksums are counted at the other end, which is not ours to look at"
 	}
 	var damaged, before uint64
-	for _, l := range lanes { // one count for all that arrive at one node
+	for _, l := range lanes { // one count covers all arrivals at a node
 		damaged, before = max(damaged, l.is.Damaged), max(before, l.was.Damaged)
 	}
 	return fmt.Sprintf("%s; the receiver's kernel threw away %d packets at most with a wrong checksum, %d before", seen,

@@ -10,15 +10,15 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// delay makes packets of links arrive later, each by the same time or, with jitter, by times that differ, so that some
+// delay makes packets of links arrive later, all by the same time or, with jitter, by varying times, so that some
 // overtake others. Nothing is lost.
 type delay struct {
 	OnLinks `yaml:",inline"`
-	// By is how much later packets arrive, in each direction that is hit.
+	// By is how much later packets arrive in each affected direction.
 	By time.Duration `yaml:"by"`
-	// Jitter makes it a time from By - Jitter to By + Jitter, all equally likely.
+	// Jitter makes the delay uniform between By - Jitter and By + Jitter.
 	Jitter time.Duration `yaml:"jitter"`
-	// Correlation is how much the time of one packet is that of the one before it.
+	// Correlation is how much the delay of one packet follows that of the one before it.
 	Correlation Share `yaml:"correlation"`
 }
 
@@ -63,9 +63,9 @@ func (f delay) shapeFault() shapeFault {
 	}
 }
 
-// shows compares what nearly all datagrams take at least: what a busy machine adds, it does not add to all of them.
-// Where the jitter is most of the delay, it compares the medians. Where the times before were all over the place, what
-// was added to them does not tell that nothing was; that even now they are shorter than the delay does.
+// shows compares the low quantiles of the times, since a busy machine does not slow down all datagrams. If the jitter
+// is most of the delay, it compares the medians. If the times before varied a lot, too small a growth does not disprove
+// the delay; times that are still shorter than the delay do.
 func (f delay) shows(l shapedLane) history.ReceiptStatus {
 	was, is := f.time(l.was), f.time(l.is)
 	switch {
@@ -79,15 +79,15 @@ func (f delay) shows(l shapedLane) history.ReceiptStatus {
 	return history.NotInstalled
 }
 
-// judgedJitter is the least that is looked for: a busy machine makes times differ by as much. With more correlation
-// than judgedCorrelation so few datagrams differ too little.
+// judgedJitter is the smallest jitter that is judged: a busy machine makes times vary by as much. Above
+// judgedCorrelation, so few datagrams vary too little.
 const (
 	judgedJitter      = 2 * time.Millisecond
 	judgedCorrelation = 0.5
 )
 
-// jitters tells of a delay that is there whether it differs from datagram to datagram by at least half of what the
-// jitter makes it: evenly drawn from 2 jitters, 90 % of the times lie within 1.8, and correlation narrows that.
+// jitters judges whether a measured delay varies by at least half of what the jitter would cause. Of uniform times over
+// 2 jitters, 90 % lie within 1.8 jitters, and correlation narrows that.
 func (f delay) jitters(l shapedLane) history.ReceiptStatus {
 	if !f.judges() {
 		return history.Installed
@@ -99,14 +99,14 @@ func (f delay) jitters(l shapedLane) history.ReceiptStatus {
 	case is-was >= least:
 		return history.Installed
 	case is >= least:
-		return history.Indeterminate // they differed as much before
+		return history.Indeterminate // they varied as much before
 	}
 	return history.NotInstalled
 }
 
 func (f delay) judges() bool { return f.Jitter >= judgedJitter && f.Correlation <= judgedCorrelation }
 
-// took is the time that shows the delay: one way, or where that takes two clocks to tell, the round trip.
+// took returns the times that show the delay: one way, or the round trip if one way would need two clocks.
 func took(of Flow) Spread {
 	if of.TwoClocks {
 		return of.Round
@@ -114,7 +114,7 @@ func took(of Flow) Spread {
 	return of.OneWay
 }
 
-// time is the quantile that is compared, and least the smallest growth of it that shows the delay.
+// time returns the quantile that is compared, and least the smallest growth of it that shows the delay.
 func (f delay) time(of Flow) time.Duration {
 	if f.Jitter > f.By/2 {
 		return took(of).Mid
@@ -122,8 +122,8 @@ func (f delay) time(of Flow) time.Duration {
 	return took(of).Low
 }
 
-// leastOf is the smallest growth on a lane. Of a round trip that is delayed both ways, it is more than a delay of one
-// way alone can make.
+// leastOf returns the smallest growth on a lane. For a round trip that is delayed both ways, it is more than a delay of
+// one way can cause.
 func (f delay) leastOf(l shapedLane) time.Duration {
 	if l.is.TwoClocks {
 		return time.Duration(2*f.Direction.ways()-1) * f.least()
@@ -167,5 +167,5 @@ func (f delay) text(lanes []shapedLane) string {
 	return text + "; " + arrived(lanes)
 }
 
-// oneWayDiffers is by how much the times of one way differ, but for a tenth of them.
+// oneWayDiffers returns the range of 90 % of the one-way times.
 func oneWayDiffers(l shapedLane) time.Duration { return l.is.OneWay.High - l.is.OneWay.Low }

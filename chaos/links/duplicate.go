@@ -8,9 +8,8 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// duplicate makes a share of the packets of links arrive twice. TCP throws the second away; a protocol on datagrams
-// must do so itself. Only the kernel's netem can: it owns the packet when it is sent, while the agent's queue is asked
-// for one verdict on it.
+// duplicate makes a share of the packets of links arrive twice. TCP drops the second; a datagram protocol must do so
+// itself. Only the kernel's netem can duplicate: the agent's queue can only return one verdict per packet.
 type duplicate struct {
 	OnShare `yaml:",inline"`
 }

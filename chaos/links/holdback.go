@@ -8,12 +8,12 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// holdBack keeps packets on their way: they have left their sender, whatever becomes of it, and arrive only at the
-// heal. It is the packet that a network may delay for any time: a write of a holder that is long dead. The packets wait
-// in the receiver's namespace, in a queue of its kernel. When the agent, which reads the queue, dies, they are dropped
-// (TCP sends them again if the sender still lives) and nothing is held back any more.
+// holdBack keeps packets in flight: they have left their sender, whatever happens to it, and arrive only at the heal.
+// This is the packet that a network may delay for any time, such as a write of a holder that is long dead. The packets
+// wait in a kernel queue in the receiver's namespace. If the agent, which reads the queue, dies, they are dropped and
+// nothing is held back any more. TCP then retransmits them if the sender still lives.
 type holdBack struct {
-	// To is who the packets are for: selectors or names.
+	// To selects the receivers of the packets: selectors or names.
 	To      chaos.Names `yaml:"to"`
 	Through `yaml:",inline"`
 }
@@ -46,7 +46,7 @@ func holdBackKind() chaos.Kind {
 // Far names the receivers.
 func (f holdBack) Far() chaos.Names { return f.To }
 
-// Inject puts rules up at the receivers.
+// Inject installs rules at the receivers.
 func (f holdBack) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
 	b := &block{fault: "hold-back", scope: s, direction: Out, through: f.Through, how: Hold}
 	return b.inject(ctx, func(l chaos.Lane) {

@@ -13,7 +13,7 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 )
 
-// The capabilities that faults need which shape links. A provider tries before it offers them.
+// The capabilities of faults that shape links. A provider tests them before it offers them.
 const (
 	CanShape    chaos.Capability = "shape"    // Shaper, by whatever engine
 	CanNetem    chaos.Capability = "netem"    // Shaper, by the kernel's own
@@ -21,7 +21,7 @@ const (
 	CanThrottle chaos.Capability = "throttle" // Shaper, by the kernel's token bucket
 )
 
-// atSender tells at which end of a link the engine stands.
+// atSender reports whether the engine works at the sender's end of a link.
 func atSender(e Engine) bool { return e != Queue }
 
 // engineText names an engine in a receipt.
@@ -37,19 +37,19 @@ func engineText(e Engine) string {
 	return string(e)
 }
 
-// Shaper is a node at whose own end of its links packets can be delayed, lost and so on.
+// Shaper is a node that can delay packets, drop them and so on at its own end of its links.
 type Shaper interface {
-	// Engines tries which engines there are, and says for each why it cannot be had; "" when it can.
+	// Engines tests the engines and returns for each why it is unavailable; "" if it is available.
 	Engines(ctx context.Context) (Engines, error)
-	// Shape puts up rules under a key that is unique in the run, whose packets are shaped. It is undone by Unfilter,
-	// and outlasts a restart of the node, as filters do.
+	// Shape installs rules under a key that is unique in the run, and shapes their packets. Unfilter undoes it. Like a
+	// filter, it outlives a restart of the node.
 	Shape(ctx context.Context, key string, rules []Rule, s Shaping) error
-	// MeasureLinks sends numbered datagrams over links, by sockets that are no part of the nodes' own processes.
-	// The peers are as in ProbeLinks.
+	// MeasureLinks sends numbered datagrams over links, from sockets outside the nodes' own processes. The peers are as
+	// in ProbeLinks.
 	MeasureLinks(ctx context.Context, peers []chaos.Node, m MeasureArgs) ([]MeasuredLink, error)
 }
 
-// shapedText tells what an engine has counted.
+// shapedText describes the counts of an engine.
 func shapedText(s *Shaped) string {
 	if s == nil {
 		return "its engine tells nothing"
@@ -97,7 +97,7 @@ func (s *Share) UnmarshalYAML(unmarshal func(any) error) error {
 
 func (s Share) String() string { return strconv.FormatFloat(float64(s)*100, 'g', 3, 64) + "%" }
 
-// between refuses a share that is missing, or outside of what a receipt can tell.
+// between rejects a share that is missing, or too small or large for a receipt.
 func (s Share) between(fault string, low, high Share) error {
 	if s < low || s > high {
 		return fmt.Errorf("%s needs share: %v to %v of the packets", fault, low, high)
@@ -105,32 +105,32 @@ func (s Share) between(fault string, low, high Share) error {
 	return nil
 }
 
-// The smallest share that a receipt can tell from none in the time that it has.
+// The smallest share that a receipt can distinguish from none in its time.
 const leastShare Share = 0.001
 
-// OnLinks has the keys that all faults have which shape links.
+// OnLinks has the keys of all faults that shape links.
 type OnLinks struct {
 	// To is the other side: selectors or names; default all other nodes of the run.
 	To chaos.Names `yaml:"to"`
-	// Direction is both, out (what the targets send) or in (what is sent to them).
+	// Direction is both, out (from the targets) or in (to the targets).
 	Direction Direction `yaml:"direction"`
-	// Port and PeerPort limit it to packets from and to a port at the targets' and at the others' end.
+	// Port and PeerPort limit the fault to packets of a port at the targets' and at the peers' end.
 	Port     chaos.PortName `yaml:"port"`
 	PeerPort chaos.PortName `yaml:"peer_port"`
-	// Engine is auto, or the one that must do it.
+	// Engine is auto, or the engine to use.
 	Engine Engine `yaml:"engine"`
 }
 
-// OnShare has the keys of faults that befall a share of the packets.
+// OnShare has the keys of faults that hit a share of the packets.
 type OnShare struct {
 	OnLinks `yaml:",inline"`
-	// Share of the packets that it befalls.
+	// Share is the share of packets that are hit.
 	Share Share `yaml:"share"`
 	// Correlation is how much the outcome of one packet follows that of the one before it: losses then come in bursts.
 	Correlation Share `yaml:"correlation"`
 }
 
-// checkShare checks the keys of a fault that can befall the most of packets.
+// checkShare checks the keys of a fault whose share is at most the given one.
 func (o OnShare) checkShare(fault string, most Share) error {
 	if err := o.Share.between(fault, leastShare, most); err != nil {
 		return err
@@ -142,7 +142,7 @@ func everyLink() OnLinks {
 	return OnLinks{To: chaos.Names{chaos.Rest}, Direction: Both, Engine: anyEngine}
 }
 
-// anyEngine takes netem where the kernel has it, else the agent's queue.
+// anyEngine uses netem if the kernel has it, else the agent's queue.
 const anyEngine Engine = "auto"
 
 func (o OnLinks) check() error {
@@ -158,7 +158,7 @@ func (o OnLinks) Far() chaos.Names { return o.To }
 // Ports names the ports that the ends must have.
 func (o OnLinks) Ports() (own, far chaos.PortName) { return o.Port, o.PeerPort }
 
-// engines lists those that may do it, the best first.
+// engines returns the allowed engines, the best first.
 func (o OnLinks) engines() []Engine {
 	if o.Engine == anyEngine {
 		return []Engine{Netem, Queue}
@@ -166,7 +166,7 @@ func (o OnLinks) engines() []Engine {
 	return []Engine{o.Engine}
 }
 
-// capabilities lists what the choice of an engine needs of the targets.
+// capabilities returns what the choice of an engine requires of the targets.
 func (o OnLinks) capabilities() []chaos.Capability {
 	switch o.Engine {
 	case Netem:

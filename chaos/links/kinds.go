@@ -1,5 +1,5 @@
-// Package links has the faults of the network links between nodes: they are cut, and what passes them is delayed, lost
-// and so on. Beside them is what they ask of the agent: its orders and its answers.
+// Package links has the faults of the network links between nodes, which cut links or delay and drop their packets. It
+// also has the orders that they send to the agent, with the answers.
 package links
 
 import "github.com/lockquake/lockquake/chaos"

@@ -13,7 +13,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// cable is a network of nodes whose links pass what no rule stops.
+// cable is a network of nodes whose links pass all that no rule blocks.
 type cable struct{ nodes []*wired }
 
 // wired is a node of a cable. Its fields make it a saboteur.
@@ -25,10 +25,10 @@ type wired struct {
 	met   uint64
 	held  int
 
-	deaf     bool // takes rules and puts none up
+	deaf     bool // accepts rules and installs none
 	dead     bool // has no process
-	keeps    bool // does not take rules down
-	unheld   bool // tells of no packet that waits
+	keeps    bool // does not remove rules
+	unheld   bool // reports no waiting packets
 	confined bool // cannot be reached from inside once a rule stands
 	broken   error
 	left     []string
@@ -36,16 +36,16 @@ type wired struct {
 	shapings map[string]Shaping // by key, of those that have rules
 	engines  map[Engine]string  // nil: the queue alone
 	lame     bool               // shapes nothing
-	host     string             // whose agent measures it
+	host     string             // the host whose agent measures it
 
 	looked func() // called once, when its links are looked at next
 
 	looks  int                        // how often its links were measured
-	skewed func(look int, seen *Flow) // changes what a measurement sees, of which the first is 1; nil: nothing
+	skewed func(look int, seen *Flow) // changes what a measurement sees; the first is 1; nil: nothing
 	paces  []time.Duration            // of the measurements
 }
 
-// looking calls what waits for that.
+// looking calls looked, once.
 func (w *wired) looking() {
 	if f := w.looked; f != nil {
 		w.looked = nil
@@ -99,7 +99,7 @@ func (w *wired) Unfilter(_ context.Context, key string) (Filtered, error) {
 	return Filtered{Packets: w.met, Held: w.held, Left: w.left, Others: len(w.rules)}, nil
 }
 
-// stops tells whether a rule of the node stops a packet between it and a peer.
+// stops reports whether a rule of the node stops a packet between it and a peer.
 func (w *wired) stops(peer chaos.Node, out bool, port, peerPort uint16) (how string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,7 +119,7 @@ func (w *wired) stops(peer chaos.Node, out bool, port, peerPort uint16) (how str
 	return how
 }
 
-// send tells what becomes of a packet.
+// send returns the result of a packet.
 func (w *wired) send(to *wired, port, peerPort uint16) Arrival {
 	how := w.stops(to, true, port, peerPort)
 	if how == "" {

@@ -7,8 +7,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// loss makes a share of the packets of links vanish. TCP sends them again, which a service sees as delays of 200 ms and
-// more.
+// loss drops a share of the packets of links. TCP retransmits them, which a service sees as delays of 200 ms and more.
 type loss struct {
 	OnShare `yaml:",inline"`
 }

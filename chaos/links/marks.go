@@ -10,26 +10,26 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// Marks are datagrams that are sent behind the packets that a link holds, right before these are let go: what becomes
-// of the marks tells in which order the queue was emptied.
+// Marks are datagrams that are sent behind the held packets of a link, right before these are released. The order in
+// which the marks arrive shows in which order the queue was emptied.
 const (
 	markCount = 20 // on each link
 	markEvery = time.Millisecond
-	// markWait is how long the kernel is given to say that they wait too, and markPatience how long they are waited for
-	// at the other end.
+	// markWait is how long the kernel may take to show that they are queued, and markPatience how long they may take to
+	// arrive.
 	markWait     = 500 * time.Millisecond
 	markPatience = 4 * time.Second
 )
 
-// order is what is seen of the marks of one heal.
+// order is the observation of the marks of one heal.
 type order struct {
-	why    string        // why there are none
+	why    string        // why there are no marks
 	others func() string // link faults that stood on the same lanes since the heal was begun; "" is none
-	held   int           // how many more packets wait since they are sent, by the kernel's own count
-	seen   <-chan []Flow // of all links, when they have arrived or are not waited for any longer
+	held   int           // packets queued since the marks were sent, by the kernel's count
+	seen   <-chan []Flow // of all links, once they have arrived or timed out
 }
 
-// mark sends the marks and waits until the kernel says that they wait.
+// mark sends the marks and waits until the kernel shows them as queued.
 func (b *block) mark(ctx context.Context, begun int64) order {
 	others := func() string {
 		for _, l := range b.lanes {
@@ -70,7 +70,7 @@ func (b *block) measureMarks(ctx context.Context) []Flow {
 		if s, ok := chaos.As[Shaper](t); ok {
 			m := MeasureArgs{Count: markCount, Every: markEvery, Out: true, Patience: markPatience}
 			m.ProbeEnd, m.Peers = b.ends(t)
-			seen, _ = s.MeasureLinks(ctx, b.scope.Peers, m) // a target that has ended has no end to send from
+			seen, _ = s.MeasureLinks(ctx, b.scope.Peers, m) // a target that has ended cannot send
 		}
 		all <- seen
 		return nil
@@ -87,8 +87,8 @@ func (b *block) measureMarks(ctx context.Context) []Flow {
 	return flows
 }
 
-// told says in which order the queue was emptied, as far as the marks show it. It is an error if that was not the order
-// of arrival.
+// told describes in which order the queue was emptied, as shown by the marks. It returns an error if that was not the
+// order of arrival.
 func (o order) told() (string, error) {
 	if o.seen == nil {
 		return o.why, nil

@@ -10,32 +10,32 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 )
 
-// The capabilities that faults of links need.
+// The capabilities of link faults.
 const (
 	CanFilter chaos.Capability = "filter" // Filterer and LinkProber
 	CanHold   chaos.Capability = "hold"   // Filterer, whose rules may hold packets
 )
 
-// Filterer is a node at whose own end of its links packets can be counted and kept from arriving, those of existing
-// connections included. What the harness asks of the node never passes a link between nodes.
+// Filterer is a node that can count and block packets at its own end of its links, including those of existing
+// connections. The harness's own requests to the node never pass a link between nodes.
 type Filterer interface {
-	// Filter puts up rules under a key that is unique in the run. They outlast a restart of the node: those of a node
-	// that is not running are put up when it starts. Where it fails, Unfilter is still owed.
+	// Filter installs rules under a key that is unique in the run. They outlive a restart of the node; if the node is
+	// down, they are installed when it starts. After an error Unfilter must still be called.
 	Filter(ctx context.Context, key string, rules []Rule) error
-	// Filtered tells what the rules have met so far.
+	// Filtered returns what the rules have met so far.
 	Filtered(ctx context.Context, key string) (Filtered, error)
-	// Unfilter takes the rules down and looks at what is left.
+	// Unfilter removes the rules and reports what is left.
 	Unfilter(ctx context.Context, key string) (Filtered, error)
 }
 
 // LinkProber is a node whose links can be probed.
 type LinkProber interface {
-	// ProbeLinks sends datagrams to and from the peers, by sockets that are no part of the nodes' own processes.
-	// p.Peers has the ports of the peers in their order; the node fills in the addresses.
+	// ProbeLinks sends datagrams to and from the peers, from sockets outside the nodes' own processes. p.Peers has the
+	// ports of the peers in their order; the node fills in the addresses.
 	ProbeLinks(ctx context.Context, peers []chaos.Node, p ProbeArgs) (ProbeResult, error)
 }
 
-// goneText tells what rules had met and that they were taken down; failed is what went wrong with that.
+// goneText describes what the rules had met and their removal; failed is the error of the removal.
 func goneText(c Filtered, failed error) string {
 	text := fmt.Sprintf("the rules had met %d packets", c.Packets)
 	if failed == nil {
@@ -47,7 +47,7 @@ func goneText(c Filtered, failed error) string {
 	return text
 }
 
-// addMet adds what another node's rules have met.
+// addMet adds the counts of another node's rules.
 func addMet(sum *Filtered, other Filtered) {
 	sum.Packets, sum.Held = sum.Packets+other.Packets, sum.Held+other.Held
 	if other.Shaped == nil {
@@ -67,7 +67,7 @@ var linkKeys atomic.Uint64
 
 func linkKey(fault string) string { return fault + "-" + strconv.FormatUint(linkKeys.Add(1), 10) }
 
-// Direction says which packets of a link are meant, as seen from the targets.
+// Direction selects the packets of a link, as seen from the targets.
 type Direction string
 
 // The directions.
@@ -88,11 +88,11 @@ func (d Direction) check() error {
 func (d Direction) out() bool { return d != In }
 func (d Direction) in() bool  { return d != Out }
 
-// Through is the keys by which the faults of links are limited to some connections.
+// Through has the keys that limit link faults to some connections.
 type Through struct {
-	// Port is the port at the targets' end: with it, only packets from and to that port are meant.
+	// Port is the port at the targets' end; if set, only packets from and to it are hit.
 	Port chaos.PortName `yaml:"port"`
-	// PeerPort is the port at the others' end, likewise.
+	// PeerPort is the same for the peers' end.
 	PeerPort chaos.PortName `yaml:"peer_port"`
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// overlapped are all link faults, each so that it shows itself.
+// overlapped returns all link faults, each with keys that make it visible.
 func overlapped() []string {
 	return append(slices.Sorted(maps.Keys(shapeFaults)), "partition", "hold-back")
 }
@@ -75,8 +75,8 @@ func TestHealsJudgeOnlyTheirOwn(t *testing.T) {
 	}
 }
 
-// TestHealsJudgeOnlyTheirOwnWhateverComes puts the other fault up between the end of the first and the look at the link, and has one
-// that stood go at that moment.
+// TestHealsJudgeOnlyTheirOwnWhateverComes injects the other fault between the end of the first and the look at the
+// link, or heals one at that moment.
 func TestHealsJudgeOnlyTheirOwnWhateverComes(t *testing.T) {
 	t.Parallel()
 	for _, one := range overlapped() {
@@ -95,7 +95,7 @@ func TestHealsJudgeOnlyTheirOwnWhateverComes(t *testing.T) {
 	}
 }
 
-// TestAnotherLinkExcusesNothing keeps a fault up while others stand that do not concern its packets.
+// TestAnotherLinkExcusesNothing keeps a fault active while others are active that do not concern its packets.
 func TestAnotherLinkExcusesNothing(t *testing.T) {
 	for _, fault := range []string{"loss", "delay", "partition"} {
 		for what, beside := range map[string]func(c *cable, s chaos.Scope) chaos.Scope{

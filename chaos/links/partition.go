@@ -8,16 +8,16 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// partition cuts links between its targets and other nodes by packet filter rules at both ends. The targets keep the
-// links among themselves, and so do the others: it splits the run in two sides. What the harness asks of a node does
-// not pass these links and goes on.
+// partition cuts links between its targets and other nodes with packet filter rules at both ends. It splits the run in
+// two sides; nodes on the same side stay connected. The harness's requests to a node do not pass these links, so they
+// still work.
 type partition struct {
 	// From is the other side: selectors or names; default all other nodes of the run.
 	From chaos.Names `yaml:"from"`
-	// Direction is both, out (what the targets send) or in (what is sent to them).
+	// Direction is both, out (from the targets) or in (to the targets).
 	Direction Direction `yaml:"direction"`
 	Through   `yaml:",inline"`
-	// How is drop (packets vanish, and senders try again until they give up) or reject (senders are told at once).
+	// How is drop (packets vanish, and senders retry until they give up) or reject (senders get an error at once).
 	How string `yaml:"how"`
 }
 
@@ -42,7 +42,7 @@ func partitionKind() chaos.Kind {
 	}
 }
 
-// Words tell which direction is cut.
+// Words name the direction that is cut.
 func (f partition) Words() (began, ended string) {
 	switch f.Direction {
 	case Out:
@@ -57,10 +57,10 @@ func (f partition) Words() (began, ended string) {
 // Far names the other side.
 func (f partition) Far() chaos.Names { return f.From }
 
-// Cuts reports whether all connections are cut; one direction is enough for that.
+// Cuts reports whether all connections are cut; cutting one direction is enough.
 func (f partition) Cuts() bool { return f.Through == Through{} }
 
-// Inject puts rules up at both ends of every link between a target and a peer.
+// Inject installs rules at both ends of every link between a target and a peer.
 func (f partition) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
 	b := &block{fault: "partition", scope: s, direction: f.Direction, through: f.Through, how: f.How}
 	return b.inject(ctx, func(l chaos.Lane) {

@@ -7,24 +7,23 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// The orders on one agent's side of a Plan, by name. They have one key, and the supervisor gives each to all sides
+// The orders to one agent's side of a Plan, by name. They share one key, and the supervisor sends each to all sides
 // before the next one.
 //
 // Example: redis-1 and redis-2 are on two hosts, each with its agent. Both agents open a socket in the namespace of
-// their node and tell its port. Then both send, and when the last has sent, both tell what they saw: one that it sent
-// 100 datagrams of which each took 0.4 ms to come back, the other that 100 arrived and none overtook another. That
-// makes one Flow.
+// their node and return its port. Then both send, and when the last has sent, both return what they saw. One sent 100
+// datagrams, and each echo came back after 0.4 ms. The other saw 100 arrive in order. That makes one Flow.
 const (
-	// OpenArgs, with the processes of its ends; answers an OpenEnd of each. The undo closes them
+	// OpenArgs, with the processes of its ends; answers an OpenEnd for each. The undo closes them
 	DoSideOpen = "side-open"
 	DoSideSend = "side-send" // all ends as []OpenEnd; answers when the datagrams are sent and the dials made
-	DoSideSeen = "side-seen" // answers a Sight, when all has arrived or is not waited for any longer
+	DoSideSeen = "side-seen" // answers a Sight, once all has arrived or timed out
 )
 
-// Plan is what is sent between the ends of some links, by one agent whose ends they all are or by several: a
-// measurement, or a probe.
+// Plan is the traffic of a measurement or probe between the ends of some links, which belong to one agent or to
+// several.
 type Plan struct {
-	Number   uint64        `json:"number"`   // tells its datagrams from those of others
+	Number   uint64        `json:"number"`   // distinguishes its datagrams from others
 	Ends     []ProbeEnd    `json:"ends"`     // the target's, and then its peers'
 	Flows    []PlannedFlow `json:"flows"`    // in the order in which they are answered
 	Count    int           `json:"count"`    // datagrams on each flow
@@ -32,23 +31,23 @@ type Plan struct {
 	Size     int           `json:"size,omitempty"`
 	Echo     bool          `json:"echo,omitempty"` // each datagram is answered
 	Patience time.Duration `json:"patience_ns"`
-	// Probe asks only whether anything arrives: no more is sent on a flow on which something has. Patience is then for
-	// the sending.
+	// Probe asks only whether anything arrives: a flow stops sending once something has. Patience then bounds the
+	// sending.
 	Probe   bool   `json:"probe,omitempty"`
 	Control string `json:"control,omitempty"` // as in ProbeArgs
 }
 
-// PlannedFlow is one direction of one link. Its ends are places among a plan's.
+// PlannedFlow is one direction of one link. Its ends are indexes into the plan's.
 type PlannedFlow struct {
 	From int  `json:"from"`
 	To   int  `json:"to"`
-	Dial bool `json:"dial,omitempty"` // open a TCP connection beside
+	Dial bool `json:"dial,omitempty"` // also open a TCP connection
 }
 
 // OpenArgs are the arguments of DoSideOpen.
 type OpenArgs struct {
 	Plan Plan  `json:"plan"`
-	Own  []int `json:"own"` // which of its ends this agent opens, in the order of the processes
+	Own  []int `json:"own"` // indexes of the ends that this agent opens, in the order of the processes
 }
 
 // OpenEnd is an end that an agent has opened.
@@ -57,8 +56,7 @@ type OpenEnd struct {
 	Listener string `json:"listener,omitempty"` // host:port that is dialled
 }
 
-// Sight is what one agent saw of a plan: of each flow what the agent of its sender knows, or that of its receiver, or
-// both.
+// Sight is what one agent saw of a plan: each flow as seen by its sender, its receiver, or both.
 type Sight struct {
 	Flows    []Flow    `json:"flows,omitempty"`    // of a measurement
 	Arrivals []Arrival `json:"arrivals,omitempty"` // of a probe
@@ -66,13 +64,14 @@ type Sight struct {
 }
 
 const (
-	// probeEvery is the pause between two datagrams on one link; a link that loses some shows itself all the same.
+	// probeEvery is the pause between two datagrams on one link; a lossy link still shows itself.
 	probeEvery = 20 * time.Millisecond
-	// ProbeLeast is how many datagrams must be missed by a probe, however late the agent is given the processor.
+	// ProbeLeast is how many datagrams a probe sends at least before a link counts as cut, however late the agent is
+	// scheduled.
 	ProbeLeast = 5
 )
 
-// Plan has up to two flows for each peer, out and in.
+// Plan returns a plan with up to two flows for each peer, out and in.
 func (m MeasureArgs) Plan() Plan {
 	p := Plan{
 		Number: uint64(clock.Now()), Ends: append([]ProbeEnd{m.ProbeEnd}, m.Peers...), Count: m.Count, Every: m.Every,
@@ -90,7 +89,7 @@ func (m MeasureArgs) Plan() Plan {
 	return p
 }
 
-// Plan has a flow from the target to itself, and then two for each peer, out and in.
+// Plan returns a plan with a flow from the target to itself, and then two for each peer, out and in.
 func (a ProbeArgs) Plan() Plan {
 	p := Plan{
 		Number: uint64(clock.Now()), Ends: append([]ProbeEnd{a.ProbeEnd}, a.Peers...), Flows: []PlannedFlow{{}},
@@ -115,7 +114,7 @@ func (p Plan) each(f func(flow, peer int, outward bool)) {
 	}
 }
 
-// Take sorts what was seen of a plan by peers.
+// Take assigns what was seen of a plan to its peers.
 func (m *Measured) Take(p Plan, s Sight) {
 	m.Peers = make([]MeasuredLink, len(p.Ends)-1)
 	p.each(func(flow, peer int, outward bool) {
@@ -127,7 +126,7 @@ func (m *Measured) Take(p Plan, s Sight) {
 	})
 }
 
-// Take sorts what was seen of a plan by peers.
+// Take assigns what was seen of a plan to its peers.
 func (r *ProbeResult) Take(p Plan, s Sight) {
 	r.Self, r.Control, r.Peers = s.Arrivals[0].Arrived, s.Control, make([]Seen, len(p.Ends)-1)
 	p.each(func(flow, peer int, outward bool) {
@@ -139,7 +138,7 @@ func (r *ProbeResult) Take(p Plan, s Sight) {
 	})
 }
 
-// Join makes one sight of a plan out of those of its sides. by says for each end which side's it is.
+// Join merges the sights of a plan's sides. by has the side of each end.
 func (p Plan) Join(sides []Sight, by []int) (Sight, error) {
 	for _, s := range sides {
 		if p.Probe && len(s.Arrivals) != len(p.Flows) || !p.Probe && len(s.Flows) != len(p.Flows) {
@@ -163,9 +162,9 @@ func (p Plan) Join(sides []Sight, by []int) (Sight, error) {
 	return out, nil
 }
 
-// joinFlows joins what the agents of a flow's sender and of its receiver saw. The receiver's has subtracted times by
-// two clocks, which may be days apart. So of one-way times only the differences mean something, and they are laid above
-// half of the shortest round trip.
+// joinFlows joins what the agents of a flow's sender and receiver saw. The receiver's agent subtracted times of two
+// clocks, which may be days apart. So only the differences of one-way times mean something. They are added to half of
+// the shortest round trip.
 func joinFlows(sender, receiver Flow) Flow {
 	out := receiver
 	out.Sent, out.Round, out.TwoClocks = sender.Sent, sender.Round, true
@@ -179,7 +178,7 @@ func joinFlows(sender, receiver Flow) Flow {
 	return out
 }
 
-// joinArrivals does likewise. The sender knows by the echo after what time one arrived, unless nothing comes back.
+// joinArrivals does the same for arrivals. The sender knows from the echo when one arrived, unless nothing comes back.
 func joinArrivals(sender, receiver Arrival) Arrival {
 	out := receiver
 	out.Sent, out.Dial, out.Took = sender.Sent, sender.Dial, sender.Took

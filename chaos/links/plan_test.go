@@ -60,7 +60,7 @@ func TestSidesOfAProbeAreJoined(t *testing.T) {
 	}
 }
 
-// byTwoClocks is what would be known of a flow to a node of another agent, of which the one way takes two clocks to tell.
+// byTwoClocks returns what would be known of a flow to a node of another agent, whose one-way times need two clocks.
 func (w *wired) byTwoClocks(to *wired, f Flow, echo bool, port, peerPort uint16) Flow {
 	var back Shaping
 	to.shapes(w, true, peerPort, port, &back)
@@ -103,7 +103,7 @@ func TestFaultsThatShapeLinksOfTwoHosts(t *testing.T) {
 	}
 }
 
-// TestDelaysBetweenHosts sabotages delays whose one way takes two clocks to tell.
+// TestDelaysBetweenHosts sabotages delays whose one-way times need two clocks.
 func TestDelaysBetweenHosts(t *testing.T) {
 	for _, s := range []struct {
 		what, params string

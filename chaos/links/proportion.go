@@ -8,12 +8,12 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// proportion judges, from a count of datagrams, whether a fault hits the share of them that was asked for. A count
-// varies by chance, so it speaks for or against the fault only where chance is unlikely (doubt).
+// proportion judges from a count of datagrams whether a fault hits the requested share of them. A count varies by
+// chance, so it proves or disproves the fault only where chance is unlikely (doubt).
 //
-// Example: loss of 30 %, 100 datagrams. Half of what was asked for would lose 15 on average, and 4 or fewer in less
-// than one of 1000 measurements: 4 lost are NotInstalled. 25 lost are Installed if none was lost before. If 20 were
-// lost before too, 25 are Indeterminate: that can be chance.
+// Example: a loss of 30 % and 100 datagrams. Half that share would lose 15 on average, and 4 or fewer in less than one
+// of 1000 measurements: so 4 lost are NotInstalled. 25 lost are Installed if none was lost before. If 20 were lost
+// before too, 25 are Indeterminate: that can be chance.
 type proportion struct {
 	share       float64 // asked for
 	correlation float64 // of one outcome with the one before it
@@ -21,11 +21,12 @@ type proportion struct {
 	is, of      int     // now
 }
 
-// doubt is how unlikely a count must be to speak against what was asked for, or against what was before.
+// doubt is the probability below which a count counts as evidence against the request, or against the state before.
 const doubt = 1e-3
 
-// status is NotInstalled where even half of the share would hardly hit so few, and Installed where chance, as it was
-// before, would hardly hit so many. Correlated packets prove less: they count as a smaller, effective number.
+// status returns NotInstalled if even half of the share would hardly hit so few. It returns Installed if the rate
+// before the fault would hardly hit so many. Correlated packets prove less, so they count as a smaller, effective
+// number.
 func (t proportion) status() history.ReceiptStatus {
 	effective := (1 - t.correlation) / (1 + t.correlation)
 	n, k := int(float64(t.of)*effective), int(math.Ceil(float64(t.is)*effective))
@@ -41,7 +42,7 @@ func (t proportion) status() history.ReceiptStatus {
 	return history.Installed
 }
 
-// tally takes from a Flow how many datagrams met a fault, and out of how many.
+// tally returns how many datagrams of a Flow a fault hit, and out of how many.
 type tally func(f Flow) (k, n int)
 
 func lost(f Flow) (k, n int)   { return f.Sent - f.Arrived, f.Sent }
@@ -56,7 +57,7 @@ func (t tally) status(l shapedLane, share float64, correlation Share) history.Re
 	return p.status()
 }
 
-// noisy tells whether the tally was as high as half of a share before the fault.
+// noisy returns a function that reports whether the tally before the fault was already half of a share.
 func (t tally) noisy(share Share) func(Flow) bool {
 	return func(was Flow) bool { k, n := t(was); return much(k, n, share) }
 }
@@ -69,10 +70,10 @@ func (t tally) now(lanes []shapedLane) string {
 	return ratio(lanes, func(l shapedLane) (int, int) { return t(l.is) })
 }
 
-// much tells whether k of n are as many as half of what is asked for: seen before the fault, they hide it.
+// much reports whether k of n is at least half of the requested share. That many before the fault hide it.
 func much(k, n int, share Share) bool { return 2*float64(k) >= float64(n)*float64(share) && k > 0 }
 
-// atMost is the probability of k or fewer out of n that have probability p each.
+// atMost returns the probability of k or fewer out of n, each with probability p.
 func atMost(k, n int, p float64) float64 {
 	switch {
 	case k < 0:
@@ -92,7 +93,8 @@ func atMost(k, n int, p float64) float64 {
 	return min(sum, 1)
 }
 
-// enoughFor says how many datagrams are sent so that half of a share would be missed by one link in a thousand at most.
+// enoughFor returns a measurement with enough datagrams that half of a share is missed on at most one link in a
+// thousand.
 func enoughFor(share, correlation Share) MeasureArgs {
 	n := math.Log(1/doubt) / (float64(share) / 2) * (1 +
 		float64(correlation)) / (1 - float64(min(correlation, mostCorrelation)))
@@ -103,7 +105,7 @@ func enoughFor(share, correlation Share) MeasureArgs {
 	}
 }
 
-// mostCorrelation bounds correlations: beyond, nothing can be told in the time that there is.
+// mostCorrelation bounds correlations: beyond it the available time is too short to judge.
 const mostCorrelation Share = 0.9
 
 func (s Share) correlates() error {
@@ -113,7 +115,7 @@ func (s Share) correlates() error {
 	return nil
 }
 
-// over writes the range of a duration over lanes.
+// over formats the range of a duration over lanes.
 func over(lanes []shapedLane, f func(shapedLane) time.Duration) string {
 	return within(lanes, func(l shapedLane) (time.Duration, time.Duration) { return f(l), f(l) })
 }
@@ -130,7 +132,7 @@ func within(lanes []shapedLane, f func(shapedLane) (low, high time.Duration)) st
 	return fmt.Sprintf("%v to %v", rounded(low), rounded(high))
 }
 
-// ratio writes a sum of counts over lanes, as a part of another.
+// ratio formats the sum of a count over lanes, out of the sum of another.
 func ratio(lanes []shapedLane, f func(shapedLane) (k, n int)) string {
 	k, n := 0, 0
 	for _, l := range lanes {

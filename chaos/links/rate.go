@@ -12,11 +12,11 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// throttle lets links carry no more than so many bits per second, each link and direction for itself. What comes faster
-// waits in a queue of 200 ms, and beyond that is dropped.
+// throttle limits the bits per second of each link and direction. Excess packets wait in a queue of 200 ms; when it is
+// full they are dropped.
 type throttle struct {
 	OnLinks `yaml:",inline"`
-	// Limit is what each link carries in each direction that is hit, with the headers of its packets.
+	// Limit is the rate of each link in each affected direction, packet headers included.
 	Limit Bits `yaml:"limit"`
 }
 
@@ -56,12 +56,13 @@ func (b Bits) String() string {
 const (
 	leastRate Bits = 64_000      // slower, and a receipt takes too long
 	mostRate  Bits = 100_000_000 // faster, and the agent cannot send enough to see it
-	// rateSize is the payload of a datagram by which a rate is measured.
+	// rateSize is the payload of the datagrams that measure a rate.
 	rateSize = 1200
 	rateWire = rateSize + 42
-	// rateFor is how long is measured, at twice the rate.
+	// rateFor is the duration of a measurement, at twice the rate.
 	rateFor = 1500 * time.Millisecond
-	// rateMore and rateLess are how many times the limit a link carries at least without it, and at most with it.
+	// rateMore and rateLess are multiples of the limit: a link carries at least the first without the limit, and at
+	// most the second with it.
 	rateMore, rateLess = 1.5, 1.3
 )
 
@@ -100,16 +101,16 @@ func (f throttle) shapeFault() shapeFault {
 	}
 }
 
-// behindBurst is for how long the limit holds up what leaves behind a burst.
+// behindBurst is how long the limit holds up packets behind a burst.
 const behindBurst = 150 * time.Millisecond
 
-// burst is how many bytes leave before a connection to somebody else's server is opened: what the token bucket lets
-// pass at once, and what then takes behindBurst. All of it finds room in the bucket's queue.
+// burst returns how many bytes are sent before a connection to an external server is opened. It is what the token
+// bucket passes at once, plus what then takes behindBurst. All of it fits into the bucket's queue.
 func (f throttle) burst() int {
 	return int(TBFBurst(uint64(f.Limit)/8)) + int(behindBurst.Seconds()*float64(f.Limit)/8)
 }
 
-// shows wants a link that carried more before.
+// shows requires a link that carried more before.
 func (f throttle) shows(l shapedLane) history.ReceiptStatus {
 	if l.ways > 0 {
 		return f.showsBehindBurst(l)
@@ -137,10 +138,10 @@ func (f throttle) showsBehindBurst(l shapedLane) history.ReceiptStatus {
 	return history.Installed
 }
 
-// noisy: where arrivals are read late by some tenths of the time that is measured, they seem to come faster than they
-// do. Where sending stood still for as long, the link seems to have carried too little before to show a limit.
+// noisy: if arrivals are read late by some tenths of the measured time, the rate seems higher than it is. If sending
+// stalled for as long, the link seems to have carried too little before to show a limit.
 func (f throttle) noisy(was Flow) bool {
-	if was.Bits == 0 { // of connections
+	if was.Bits == 0 { // measured by connections
 		return was.OneWay.High > behindBurst/2
 	}
 	return was.OneWay.High-was.OneWay.Low > rateFor/10 || was.Arrived > 1 && was.Bits < rateMore*float64(f.Limit)

@@ -9,14 +9,14 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// reorder lets a share of the packets of links overtake the others, which are held up for a while.
+// reorder makes a share of the packets of links overtake the others, which are delayed.
 type reorder struct {
 	OnShare `yaml:",inline"`
-	// By is how long the packets are held up that are not in the share.
+	// By is how long the packets outside the share are delayed.
 	By time.Duration `yaml:"by"`
 }
 
-const mostReordered Share = 0.9 // where all go at once, none overtakes another
+const mostReordered Share = 0.9 // if all go at once, none overtakes another
 
 func reorderKind() chaos.Kind {
 	return chaos.Kind{
@@ -39,7 +39,7 @@ func reorderKind() chaos.Kind {
 	}
 }
 
-// overtaking is how many datagrams are sent in the time for which one is held up.
+// overtaking is how many datagrams are sent while one is delayed.
 const overtaking = 4
 
 func (f reorder) shapeFault() shapeFault {
@@ -53,13 +53,13 @@ func (f reorder) shapeFault() shapeFault {
 	}
 }
 
-// shows expects those that went at once while one before them was held up.
+// shows counts the datagrams that went at once while an earlier one was delayed.
 func (f reorder) shows(l shapedLane) history.ReceiptStatus {
 	share := float64(f.Share)
 	return tally(leapt).status(l, share*(1-math.Pow(share, overtaking)), f.Correlation)
 }
 
-// noisy: datagrams that were sent too late to overtake any show nothing.
+// noisy: datagrams sent too late to overtake any show nothing.
 func (f reorder) noisy(was Flow) bool {
 	return was.OneWay.High-was.OneWay.Low > f.By || tally(leapt).noisy(f.Share)(was)
 }

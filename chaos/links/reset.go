@@ -12,10 +12,10 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// reset ends the established connections and lets new ones pass, like a firewall, a load balancer or a NAT that
-// restarts or drops idle connections.
+// reset ends established connections and lets new ones pass, like a firewall, load balancer or NAT that restarts or
+// drops idle connections.
 type reset struct {
-	// From is the other ends: selectors or names; default all other nodes of the run.
+	// From selects the peers: selectors or names; default all other nodes of the run.
 	From    chaos.Names `yaml:"from"`
 	Through `yaml:",inline"`
 	// How is byRST (the default) or byForgetting.
@@ -25,7 +25,7 @@ type reset struct {
 // The ways in which connections end.
 const (
 	byRST        = "rst"    // both ends see a reset at once
-	byForgetting = "forget" // whatever is sent over them vanishes; neither end is told
+	byForgetting = "forget" // packets on them vanish; neither end gets an error
 )
 
 func resetKind() chaos.Kind {
@@ -62,7 +62,7 @@ func (f reset) Needs() []chaos.Capability {
 	return []chaos.Capability{CanReset}
 }
 
-// Words say how the connections end.
+// Words describe how the connections end.
 func (f reset) Words() (began, ended string) {
 	if f.How == byForgetting {
 		return "connections with {peers} forgotten", "what is left of them is reset"
@@ -73,7 +73,7 @@ func (f reset) Words() (began, ended string) {
 // Far names the other ends.
 func (f reset) Far() chaos.Names { return f.From }
 
-// AtOwnEnd lists what the targets need where the far ends are external: the same.
+// AtOwnEnd returns the same needs for external far ends.
 func (f reset) AtOwnEnd() ([]chaos.Capability, error) { return f.Needs(), nil }
 
 // resettable is a target of reset.
@@ -82,7 +82,7 @@ type resettable interface {
 	Resetter
 }
 
-// Inject takes the connections of all targets away at once.
+// Inject ends the connections of all targets concurrently.
 func (f reset) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
 	targets, err := chaos.Capable[resettable](s.On, CanReset)
 	if err == nil && len(s.Peers) == 0 {
@@ -107,7 +107,7 @@ func (f reset) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.R
 	}, receipt, err
 }
 
-// severed is a target and the connections that it loses.
+// severed is a target and its connections to end.
 type severed struct {
 	resettable
 	scope chaos.Scope
@@ -135,7 +135,7 @@ func (v *severed) list(ctx context.Context) ([]Connection, error) {
 	return v.Connections(ctx, v.scope.Peers, v.own, v.far)
 }
 
-// take records the current connections; without any, there is nothing to reset.
+// take records the current connections. It returns an error if there are none.
 func (v *severed) take(ctx context.Context) error {
 	var err error
 	if v.taken, err = v.list(ctx); err == nil && len(v.taken) == 0 {
@@ -144,7 +144,7 @@ func (v *severed) take(ctx context.Context) error {
 	return err
 }
 
-// end resets the connections and checks both ends.
+// end resets the connections and checks them at both ends.
 func (v *severed) end(ctx context.Context) (history.Receipt, error) {
 	if err := v.take(ctx); err != nil {
 		return history.Receipt{}, err
@@ -168,7 +168,7 @@ func (v *severed) end(ctx context.Context) (history.Receipt, error) {
 	return chaos.Seen(status, sent, evidence), nil
 }
 
-// resetArrives bounds the time until a reset is seen at the other end.
+// resetArrives bounds the time until the other end has seen a reset.
 const resetArrives = time.Second
 
 // atPeers looks for the connections at their other ends.
@@ -182,7 +182,7 @@ func (v *severed) atPeers(ctx context.Context) (history.ReceiptStatus, string) {
 		for {
 			there, err := p.Connections(ctx, []chaos.Node{v.resettable}, v.far[i], []uint16{v.own})
 			if err != nil {
-				break // its process is gone, or was never there
+				break // its process has ended, or never started
 			}
 			left := slices.DeleteFunc(there, func(c Connection) bool { return !v.has(n.Name(), c) })
 			if len(left) == 0 {
@@ -210,10 +210,10 @@ func (v *severed) has(peer string, c Connection) bool {
 	})
 }
 
-// forgetPatience bounds the wait for the first packet that vanishes.
+// forgetPatience bounds the wait for the first dropped packet.
 const forgetPatience = 2 * time.Second
 
-// forget drops whatever is sent over the connections, and waits for the first dropped packet.
+// forget drops all packets of the connections, and waits for the first dropped one.
 func (v *severed) forget(ctx context.Context) (history.Receipt, error) {
 	if err := v.take(ctx); err != nil {
 		return history.Receipt{}, err

@@ -7,8 +7,8 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 )
 
-// DoShake is the order that opens connections from the target's namespace to servers that somebody else runs, where no
-// socket of ours can be: ShakeArgs; answers Shaken. Nothing is sent over them.
+// DoShake is the order that opens connections from the target's namespace to external servers, where we cannot open
+// sockets: ShakeArgs; answers Shaken. Nothing is sent over them.
 //
 // Example: client-1 has a delay of 50 ms to an attached redis-1. Its SYN waits for 50 ms in its own namespace, and so
 // does the answer. A connection that took 0.2 ms now takes 100.3 ms.
@@ -19,28 +19,28 @@ type ShakeArgs struct {
 	Peers    []string      `json:"peers"`             // host:port
 	Count    int           `json:"count"`             // connections to each peer
 	Every    time.Duration `json:"every_ns"`          // between two of them
-	Patience time.Duration `json:"patience_ns"`       // how long an answer to the last is waited for
-	Burst    int           `json:"burst,omitempty"`   // bytes on the wire of datagrams that leave right before each
+	Patience time.Duration `json:"patience_ns"`       // how long to wait for an answer to the last
+	Burst    int           `json:"burst,omitempty"`   // bytes on the wire of the datagrams sent right before each
 	OnPort   bool          `json:"on_port,omitempty"` // they are addressed to the peer's port
 }
 
 // BurstSize is the payload of a datagram of a burst.
 const BurstSize = 1200
 
-// Shaken answers DoShake. In a Flow of connections, those arrived that were answered at the first try, and copies are
-// second answers.
+// Shaken answers DoShake. In its Flows, Arrived counts connections answered at the first try, and Copies second
+// answers.
 type Shaken struct {
 	Peers []Flow `json:"peers"` // in the order of the request
 }
 
-// foreign tells whether somebody else runs a node, so that nothing can be done or seen at its end.
+// foreign reports whether the node is external, so that nothing can be done or seen at its end.
 func foreign(n chaos.Node) bool {
 	f, ok := chaos.As[interface{ Foreign() bool }](n)
 	return ok && f.Foreign()
 }
 
-// AtOwnEnd says what a fault needs of its targets where somebody else runs the far ends: what is sent there is shaped
-// where it leaves, and what comes from there where it arrives, which the agent's queue can alone.
+// AtOwnEnd returns what a fault needs of its targets if the peers are external: outgoing packets are shaped on egress
+// and incoming ones on ingress. Only the agent's queue can do the latter.
 func (b shapeFault) AtOwnEnd() ([]chaos.Capability, error) {
 	if !b.Direction.in() {
 		return b.needs, nil
@@ -56,12 +56,12 @@ func (b shapeFault) AtOwnEnd() ([]chaos.Capability, error) {
 	}
 }
 
-// AtOwnEnd says that a partition needs its own end alone.
+// AtOwnEnd returns the needs of a partition, which works at one end.
 func (f partition) AtOwnEnd() ([]chaos.Capability, error) {
 	return []chaos.Capability{CanFilter}, nil
 }
 
-// AtOwnEnd refuses: packets that wait in their sender's namespace go with it.
+// AtOwnEnd refuses: packets that wait in their sender's namespace are lost with it.
 func (f holdBack) AtOwnEnd() ([]chaos.Capability, error) {
 	return nil, chaos.Unavailable{
 		What: "hold-back of packets to attached servers", Never: true,
@@ -69,7 +69,7 @@ func (f holdBack) AtOwnEnd() ([]chaos.Capability, error) {
 	}
 }
 
-// ways is how many directions a fault hits that a connection needs.
+// ways returns how many of the two directions a fault hits; a connection needs both.
 func (d Direction) ways() int {
 	if d == Both {
 		return 2
@@ -77,7 +77,7 @@ func (d Direction) ways() int {
 	return 1
 }
 
-// share is the part of a lane's datagrams, or connections, that a fault hits which hits a part of the packets each way.
+// share returns the share of a lane's datagrams or connections that are hit, given the share of packets hit each way.
 func (l shapedLane) share(s Share) float64 {
 	if l.ways == 2 {
 		return 1 - (1-float64(s))*(1-float64(s))
@@ -85,5 +85,5 @@ func (l shapedLane) share(s Share) float64 {
 	return float64(s)
 }
 
-// times is how often a delay of packets shows in what was measured.
+// times returns the total delay of a measured time: a delay hits it once per affected direction.
 func (l shapedLane) times(d time.Duration) time.Duration { return time.Duration(max(l.ways, 1)) * d }

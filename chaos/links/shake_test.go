@@ -8,7 +8,7 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 )
 
-// TestAtOwnEnd says of each link fault what it needs where somebody else runs the far ends, or that it cannot be.
+// TestAtOwnEnd checks what each link fault needs with external peers, or that it is refused.
 func TestAtOwnEnd(t *testing.T) {
 	for _, c := range []struct {
 		fault, params string
@@ -41,7 +41,8 @@ func TestAtOwnEnd(t *testing.T) {
 	}
 }
 
-// TestBurstFits keeps the burst that shows a rate within what the token bucket's queue holds: beyond, it would be dropped and show nothing.
+// TestBurstFits checks that the burst that shows a rate fits into the token bucket's queue: the excess would be dropped
+// and show nothing.
 func TestBurstFits(t *testing.T) {
 	for _, limit := range []Bits{leastRate, 500_000, 1_000_000, 20_000_000, mostRate} {
 		rate := uint64(limit) / 8

@@ -14,29 +14,29 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// shapeFault is a fault that shapes links: what it asks for, and how it shows itself.
+// shapeFault is a fault that shapes links: its request, and how its effect is measured.
 type shapeFault struct {
 	OnLinks
 	kind    string
 	shaping Shaping
-	by      []Engine // that may do it, the best first
+	by      []Engine // allowed engines, the best first
 	needs   []chaos.Capability
-	gauge   MeasureArgs // what is sent to see it: Count, Every, Size, Echo
+	gauge   MeasureArgs // the measurement that shows it: Count, Every, Size, Echo
 	longest time.Duration
 	effect
 }
 
 // effect is how a fault shows in the measurements of links.
 type effect struct {
-	// shows tells whether one lane was hit: Installed, NotInstalled, or Indeterminate where too little was seen.
+	// shows judges whether one lane was hit: Installed, NotInstalled, or Indeterminate if too little was seen.
 	shows func(l shapedLane) history.ReceiptStatus
-	// complete tells whether the rest of the request shows too on a lane that was hit, such as the jitter of a delay.
-	// nil: there is no rest.
+	// complete judges whether the rest of the request, such as the jitter of a delay, also shows on a lane that was
+	// hit. nil: there is no rest.
 	complete func(l shapedLane) history.ReceiptStatus
-	// text describes the measured effect on some lanes, next to the measurement before and the request.
+	// text describes the measured effect on some lanes, beside the measurement before and the request.
 	text func(lanes []shapedLane) string
-	// noisy tells that a lane looked so much like the fault before it, or varied so much from datagram to datagram,
-	// that one measurement hardly proves anything.
+	// noisy reports whether one measurement of a lane proves little: before the fault the lane already looked like it,
+	// or varied too much between datagrams.
 	noisy func(was Flow) bool
 }
 
@@ -44,11 +44,10 @@ type effect struct {
 type shapedLane struct {
 	peer    string
 	outward bool // from the target
-	// directions that are hit and that a connection needs, where connections to somebody else's server were measured;
-	// else 0
+	// affected directions, if connections to an external server were measured; else 0
 	ways    int
 	was, is Flow
-	// others are the link faults whose doing the difference may be.
+	// others are the link faults that may have caused the difference.
 	others chaos.Beside
 }
 
@@ -71,7 +70,7 @@ type shapable interface {
 	Shaper
 }
 
-// Needs lists what the targets must have.
+// Needs returns the capabilities that the targets must have.
 func (b shapeFault) Needs() []chaos.Capability { return b.needs }
 
 // shapeInjection is one injection of a shapeFault.
@@ -84,24 +83,24 @@ type shapeInjection struct {
 }
 
 const (
-	// gaugeRate is how many datagrams a second all links of a target get together, and as many echoes.
+	// gaugeRate is the number of datagrams per second over all links of a target; as many echoes come on top.
 	gaugeRate = 8000
-	// gaugeMost is how many datagrams one measurement of a target sends, at most.
+	// gaugeMost is the maximum number of datagrams in one measurement of a target.
 	gaugeMost = 150_000
-	// gaugeTime is how long is measured, and gaugeBefore how many datagrams must do before the fault.
+	// gaugeTime is the duration of a measurement, and gaugeBefore the number of datagrams before the fault.
 	gaugeTime   = 3 * time.Second
 	gaugeBefore = 300
-	// congestedSpread is by how much the times of datagrams differ where more are sent than the machine carries. There
-	// they are sent sparser times slower.
+	// congestedSpread is the spread of the times of datagrams above which the machine cannot carry so many. Then they
+	// are sent sparser times slower.
 	congestedSpread = 5 * time.Millisecond
 	sparser         = 8
-	// gaugePatience is how long what should arrive is waited for, beside what it was seen to take.
+	// gaugePatience is how long to wait for datagrams, besides the times seen before.
 	gaugePatience = 500 * time.Millisecond
-	// longestWait bounds that, where faults add up.
+	// longestWait bounds that if faults add up.
 	longestWait = 12 * time.Second
 )
 
-// Inject measures the links, puts up the rules, and measures again.
+// Inject measures the links, installs the rules, and measures again.
 func (b shapeFault) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
 	x := &shapeInjection{fault: b, block: block{
 		fault: b.kind, scope: s, direction: b.Direction,
@@ -143,12 +142,12 @@ func (b shapeFault) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, hist
 		receipt.Evidence += "; how much the fate of one packet is that of the one before it was not measured"
 	}
 	if met.Packets == 0 && failed == nil && receipt.Status == history.Installed {
-		receipt.Status = history.Indeterminate // the effect was another's
+		receipt.Status = history.Indeterminate // another fault had the effect
 	}
 	return x.unshape, receipt, errors.Join(failed, err)
 }
 
-// look measures the links with the rules up, and judges them.
+// look measures the links with the rules installed, and judges them.
 func (x *shapeInjection) look(ctx context.Context) (history.Receipt, error) {
 	now := x.measure(ctx, x.was)
 	r, err := chaos.OnEach(x.shapers, func(t shapable) (history.Receipt, error) {
@@ -161,7 +160,7 @@ func (x *shapeInjection) look(ctx context.Context) (history.Receipt, error) {
 	return r, err
 }
 
-// roundTrip is the mean over all links of the median round trip, in ms.
+// roundTrip returns the mean over all links of the median round trip, in ms.
 func (x *shapeInjection) roundTrip(seen map[string][]MeasuredLink) float64 {
 	sum, n := time.Duration(0), 0
 	for _, links := range seen {
@@ -176,11 +175,11 @@ func (x *shapeInjection) roundTrip(seen map[string][]MeasuredLink) float64 {
 	return sum.Seconds() * 1e3 / float64(max(n, 1))
 }
 
-// congested tells that datagrams waited for each other, on a machine that is too slow for so many. That wait is not a
-// delay of the link.
+// congested reports whether datagrams queued behind each other because the machine is too slow for so many. That wait
+// is not a delay of the link.
 func congested(f Flow) bool { return f.OneWay.High-f.OneWay.Low > congestedSpread }
 
-// flows are what was measured of one link in a direction, or in both.
+// flows returns the measured flows of one link, in one direction or both.
 func (l MeasuredLink) flows(d Direction) (out []Flow) {
 	if l.Shake != nil {
 		return []Flow{*l.Shake}
@@ -194,7 +193,7 @@ func (l MeasuredLink) flows(d Direction) (out []Flow) {
 	return out
 }
 
-// lanesBefore tells whether something is true of any lane as it was before the fault.
+// lanesBefore reports whether the predicate holds for any lane as measured before the fault.
 func (x *shapeInjection) lanesBefore(is func(Flow) bool) bool {
 	for _, links := range x.was {
 		for _, l := range links {
@@ -235,7 +234,8 @@ func (x *shapeInjection) prepare(ctx context.Context) error {
 	})
 }
 
-// choose takes the first engine that can be had wherever it would stand. Nodes on several hosts have several kernels.
+// choose returns the first engine that is available at all nodes where it would work. Nodes on several hosts have
+// several kernels.
 func (x *shapeInjection) choose(ctx context.Context) (Engine, error) {
 	there, err := x.askEngines(ctx)
 	if err != nil {
@@ -259,7 +259,7 @@ func (x *shapeInjection) choose(ctx context.Context) (Engine, error) {
 	return "", chaos.Unavailable{What: x.fault.kind, Reason: strings.Join(why, "; ")}
 }
 
-// lacks tells why an engine cannot be had where it would stand; "" where it can.
+// lacks returns why an engine is unavailable where it would work; "" if it is available.
 func (x *shapeInjection) lacks(e Engine, there map[string]Engines) string {
 	for _, n := range slices.Concat(x.block.scope.On, x.block.scope.Peers) {
 		engines, asked := there[n.Name()]
@@ -275,8 +275,8 @@ func (x *shapeInjection) lacks(e Engine, there map[string]Engines) string {
 	return ""
 }
 
-// askEngines asks all nodes for the engines that there are. Those that cannot be asked have none of their own to
-// choose: nothing stands at a node that was never started.
+// askEngines asks all nodes for their engines. Nodes that do not answer are left out: a node that was never started
+// needs none.
 func (x *shapeInjection) askEngines(ctx context.Context) (map[string]Engines, error) {
 	first, err := x.shapers[0].Engines(ctx)
 	if err != nil {
@@ -300,9 +300,9 @@ func (x *shapeInjection) askEngines(ctx context.Context) (map[string]Engines, er
 	})
 }
 
-// standsAt tells whether an engine would stand at a node.
+// standsAt reports whether an engine would work at a node.
 func (x *shapeInjection) standsAt(e Engine, n chaos.Node) bool {
-	sends, receives := x.fault.Direction.out(), x.fault.Direction.in() // what is shaped
+	sends, receives := x.fault.Direction.out(), x.fault.Direction.in() // directions to shape
 	if !slices.Contains(x.block.scope.On, n) {
 		sends, receives = receives, sends
 	} else if slices.ContainsFunc(x.block.scope.Peers, foreign) {
@@ -314,8 +314,8 @@ func (x *shapeInjection) standsAt(e Engine, n chaos.Node) bool {
 	return receives
 }
 
-// measure measures all links of all targets, waiting longer for what was seen to take long before.
-// Before the fault, before is nil.
+// measure measures all links of all targets, and waits longer where the measurement before took long. For the
+// measurement before the fault, before is nil.
 func (x *shapeInjection) measure(ctx context.Context,
 	before map[string][]MeasuredLink,
 ) map[string][]MeasuredLink {
@@ -337,7 +337,7 @@ func (x *shapeInjection) measure(ctx context.Context,
 		if m.Out && m.In {
 			lanes *= 2
 		}
-		if m.Size == 0 { // else it is of the size and speed that the fault needs
+		if m.Size == 0 { // otherwise size and rate are given by the fault
 			m.Every = max(m.Every, time.Duration(lanes)*time.Second/gaugeRate)
 			if m.Echo && x.sparse {
 				m.Every *= sparser
@@ -352,7 +352,7 @@ func (x *shapeInjection) measure(ctx context.Context,
 		links, err := t.MeasureLinks(ctx, x.block.scope.Peers, m)
 		waited()
 		if err != nil {
-			links = nil // nothing is known of it, which the receipt says
+			links = nil // not measured, which the receipt says
 		}
 		mu.Lock()
 		defer mu.Unlock()

@@ -30,7 +30,7 @@ func (w *wired) Shape(ctx context.Context, key string, rules []Rule, s Shaping) 
 	return nil
 }
 
-// shapes sums up what the node's rules do to packets between it and a peer.
+// shapes sums up the node's shapings of packets between it and a peer.
 func (w *wired) shapes(peer chaos.Node, out bool, port, peerPort uint16, sum *Shaping) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -49,7 +49,7 @@ func (w *wired) shapes(peer chaos.Node, out bool, port, peerPort uint16, sum *Sh
 	}
 }
 
-// flows is what would become of n datagrams to another node.
+// flows returns what would become of n datagrams to another node.
 func (w *wired) flows(to *wired, m MeasureArgs, port, peerPort uint16) Flow {
 	var s Shaping
 	w.shapes(to, true, port, peerPort, &s)
@@ -71,7 +71,7 @@ func (w *wired) flows(to *wired, m MeasureArgs, port, peerPort uint16) Flow {
 	return f
 }
 
-// holds returns when no rule of the node holds datagrams of a peer any more, or soon.
+// holds returns once no rule of the node holds datagrams of a peer, or after a short while.
 func (w *wired) holds(peer chaos.Node, count int, port, peerPort uint16) {
 	if w.stops(peer, false, port, peerPort) != Hold {
 		return
@@ -116,7 +116,7 @@ func (w *wired) MeasureLinks(_ context.Context, peers []chaos.Node, m MeasureArg
 	return out, nil
 }
 
-// shapeFaults lists the faults that shape links, with parameters by which each shows itself.
+// shapeFaults lists the faults that shape links, with parameters that make each visible.
 var shapeFaults = map[string]string{
 	"delay": "{by: 50ms}", "loss": "{share: 30%}", "duplicate": "{share: 30%}", "reorder": "{share: 25%}", "corrupt": "{share: 10%}",
 	"rate": "{limit: 1mbit}",
@@ -273,7 +273,7 @@ func TestHealLooksAgain(t *testing.T) {
 	}
 }
 
-// TestHealThatIsSeenOnlyOnce loses the sight of links after a look that showed the fault: that does not clear it.
+// TestHealThatIsSeenOnlyOnce leaves links unmeasured after a look that showed the fault: that does not clear it.
 func TestHealThatIsSeenOnlyOnce(t *testing.T) {
 	c := wire("a", "b")
 	a, b := c.nodes[0], c.nodes[1]
@@ -343,7 +343,7 @@ func TestLinksThatAreUnsteadyBefore(t *testing.T) {
 	}
 }
 
-// TestBurstsBeforeTheFault has the links lose, repeat and hold up datagrams at the first look, before anything is done to them.
+// TestBurstsBeforeTheFault makes the links lose, repeat and delay datagrams at the first look, before the fault.
 func TestBurstsBeforeTheFault(t *testing.T) {
 	for name, params := range shapeFaults {
 		c := wire("a", "b")

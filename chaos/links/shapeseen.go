@@ -12,7 +12,7 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// compare pairs what is seen now with what was seen before. besides tells of the other faults that may have made a
+// compare pairs the measurements now with those before. besides returns the other faults that may have caused a
 // difference.
 func (x *shapeInjection) compare(t chaos.Node, now []MeasuredLink,
 	besides func(chaos.Lane) chaos.Beside,
@@ -50,8 +50,8 @@ func (x *shapeInjection) compare(t chaos.Node, now []MeasuredLink,
 	return lanes, missing
 }
 
-// judgeShaped makes the receipt of one target: as good as its worst link, where some show it; those of which too little
-// was seen do not speak against it.
+// judgeShaped makes the receipt of one target. If some links show the fault, the worst link decides; links of which too
+// little was seen do not count against it.
 func (x *shapeInjection) judgeShaped(t chaos.Node, now []MeasuredLink) history.Receipt {
 	lanes, missing := x.compare(t, now, func(l chaos.Lane) chaos.Beside {
 		return x.block.scope.LinkFaults.Changed(x.block.noted, l,
@@ -82,8 +82,8 @@ func (x *shapeInjection) judgeShaped(t chaos.Node, now []MeasuredLink) history.R
 	return chaos.Seen(status, 0, evidence)
 }
 
-// status tells whether a lane was hit. That it was not does not follow where another fault came or went since it was
-// measured before.
+// status judges whether a lane was hit. If another fault came or went since the measurement before, it never returns
+// NotInstalled.
 func (x *shapeInjection) status(l shapedLane) history.ReceiptStatus {
 	if l.was.Arrived == 0 {
 		return history.Indeterminate
@@ -131,13 +131,13 @@ func (x *shapeInjection) evidence(lanes []shapedLane, missing []string) string {
 	return strings.Join(parts, "; ")
 }
 
-// mostLooks is how often the links are looked at after a heal, as long as they show the fault: a burst of datagrams
-// that a busy machine loses or holds up looks like one.
+// mostLooks is how often the links are measured after a heal while they still show the fault: a burst of datagrams that
+// a busy machine loses or delays looks like one.
 const mostLooks = 3
 
-// unshape takes the rules down everywhere, and sees that the links are as before and that nothing is left. Where
-// another link fault has stood on the same lane since the heal was begun, nothing follows from what is measured; that
-// the rules are gone must do.
+// unshape removes the rules everywhere, and checks that the links are as before and that nothing is left. If another
+// link fault was active on a lane since the heal began, a measurement proves nothing, and the receipt relies on the
+// rules being gone.
 func (x *shapeInjection) unshape(ctx context.Context) (history.Receipt, error) {
 	begun := clock.Now()
 	met, failed := x.block.takeDown(ctx)
@@ -152,7 +152,7 @@ func (x *shapeInjection) unshape(ctx context.Context) (history.Receipt, error) {
 			views[t.Name()].add(x, t, now[t.Name()], besides)
 			acts = acts || len(views[t.Name()].still) > 0
 		}
-		if !acts || failed != nil || ctx.Err() != nil { // what was not taken down needs no second look
+		if !acts || failed != nil || ctx.Err() != nil { // rules that were not removed need no measurement
 			break
 		}
 		x.sparse = true
@@ -171,16 +171,16 @@ func (x *shapeInjection) unshape(ctx context.Context) (history.Receipt, error) {
 	return receipt, errors.Join(failed, err)
 }
 
-// healLooks is what was seen of a target's lanes after the heal, look by look.
+// healLooks collects the measurements of a target's lanes after the heal.
 type healLooks struct {
 	looks   int
-	still   []string // lanes that showed the fault at the first look, and that no later one cleared
+	still   []string // lanes that showed the fault at the first measurement, and that no later one cleared
 	first   string   // what they showed
 	lanes   []shapedLane
 	missing []string
 }
 
-// add takes a look into account. A lane on which nothing arrives, or that was not measured, is not cleared.
+// add evaluates one measurement. A lane on which nothing arrives, or that was not measured, is not cleared.
 func (a *healLooks) add(x *shapeInjection, t chaos.Node, now []MeasuredLink, besides func(chaos.Lane) chaos.Beside) {
 	lanes, missing := x.compare(t, now, besides)
 	var acting []shapedLane
@@ -209,7 +209,7 @@ func (a *healLooks) add(x *shapeInjection, t chaos.Node, now []MeasuredLink, bes
 	}
 }
 
-// evidence tells what the last look showed, and what the first one did where there were several.
+// evidence describes what the last measurement showed, and the first one if there were several.
 func (a *healLooks) evidence(x *shapeInjection) string {
 	text := x.evidence(a.lanes, a.missing)
 	for _, l := range a.lanes {

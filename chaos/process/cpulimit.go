@@ -15,28 +15,28 @@ import (
 // CanLimitCPU is the capability of a Throttler.
 const CanLimitCPU chaos.Capability = "cpu-limit"
 
-// Throttler is a node whose process and descendants can be held to a share of a processor.
+// Throttler is a node whose process and descendants can be limited to a share of a CPU.
 type Throttler interface {
 	chaos.Inspector
-	// LimitCPU holds them to so many processors until UnlimitCPU with the same key. Of several limits the lowest holds.
+	// LimitCPU limits them to so many CPUs until UnlimitCPU with the same key. Of several limits the lowest applies.
 	LimitCPU(ctx context.Context, key string, cpus float64) error
-	// UnlimitCPU ends it.
+	// UnlimitCPU ends the limit.
 	UnlimitCPU(ctx context.Context, key string) error
-	// CPULimited asks the kernel, whatever LimitCPU came to.
+	// CPULimited asks the kernel, independently of the result of LimitCPU.
 	CPULimited(ctx context.Context) (CPULimited, error)
 }
 
-// cpuLimit gives a process less of a processor than it wants, as a neighbour on the same machine or a container's quota
-// does. It runs in bursts: the kernel lets it run until its quota of a period is used up, and then not before the next.
+// cpuLimit gives a process less CPU time than it wants, as a noisy neighbour or a container's quota does. The process
+// runs in bursts: the kernel lets it run until its quota of a period is used up, and then not before the next period.
 //
-// Example: with 0.05 processors a client runs for 5 ms in each 100 ms. A renewal that takes 2 ms of work may be sent
-// 95 ms late.
+// Example: with 0.05 CPUs a client runs for 5 ms in each 100 ms. A renewal that takes 2 ms of work may be sent 95 ms
+// late.
 type cpuLimit struct {
-	// CPUs is how many processors the target may use: 0.1 is a tenth of one.
+	// CPUs is how many CPUs the target may use: 0.1 is a tenth of one.
 	CPUs float64 `yaml:"cpus"`
 }
 
-// The kernel takes no quota below 1 ms, and no period above 1 s.
+// The kernel accepts no quota below 1 ms, and no period above 1 s.
 const (
 	minCPUs = 0.001
 	maxCPUs = 64
@@ -74,7 +74,7 @@ type throttleable interface {
 // cpuKey makes the keys of injections.
 var cpuKey atomic.Int64
 
-// Inject limits all targets at once, and waits until each was seen to want more.
+// Inject limits all targets concurrently, and waits until each was throttled.
 func (f cpuLimit) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
 	return chaos.AtOnce(s, CanLimitCPU, func(n throttleable, hits *chaos.Hits[*throttled]) (history.Receipt, error) {
 		t := &throttled{throttleable: n, cpus: f.CPUs, key: fmt.Sprintf("cpu-%d", cpuKey.Add(1))}
@@ -91,7 +91,8 @@ type throttled struct {
 }
 
 const (
-	// throttlePatience bounds the wait for the first period in which the target wants more: an idle server may not.
+	// throttlePatience bounds the wait for the first period in which the target is throttled: an idle server may never
+	// be.
 	throttlePatience = 3 * time.Second
 	throttleEvery    = 20 * time.Millisecond
 )
@@ -120,7 +121,7 @@ func (t *throttled) inject(ctx context.Context, run chaos.Run, hits *chaos.Hits[
 		evidence += fmt.Sprintf(", but %d of its processes are in other groups", first.Outside)
 		return chaos.Seen(history.NotInstalled, first.Time, evidence), nil
 	}
-	if run != nil && run.Stopped() { // it wants nothing as long as it stands still
+	if run != nil && run.Stopped() { // a paused target wants no CPU time
 		if err := run.Continue(); err != nil {
 			return history.Receipt{Evidence: evidence}, err
 		}
@@ -136,7 +137,7 @@ func (t *throttled) inject(ctx context.Context, run chaos.Run, hits *chaos.Hits[
 	return chaos.Seen(history.Installed, now.Time, evidence+"; "+now.since(first)), nil
 }
 
-// wanting asks until the kernel has made the target wait.
+// wanting polls until the kernel has throttled the target.
 func (t *throttled) wanting(ctx context.Context, first CPULimited) (now CPULimited, err error) {
 	defer clock.Waits(ctx, throttlePatience)()
 	for deadline := clock.Now() + int64(throttlePatience); ; {
@@ -148,7 +149,7 @@ func (t *throttled) wanting(ctx context.Context, first CPULimited) (now CPULimit
 	}
 }
 
-// heal ends the limit, and checks that what held before holds again, or another limit that stands.
+// heal ends the limit, and checks that the quota from before applies again, or that of another active limit.
 func (t *throttled) heal(ctx context.Context) (history.Receipt, error) {
 	last, err := t.CPULimited(ctx)
 	if failed := t.UnlimitCPU(ctx, t.key); failed != nil {

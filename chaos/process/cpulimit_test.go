@@ -16,7 +16,7 @@ import (
 type narrow struct {
 	faulttest.Node
 	cpus             float64
-	others           int // limits that stand beside
+	others           int // other active limits
 	idle             bool
 	deaf, deafToHeal bool
 	outside          int

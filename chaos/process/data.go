@@ -11,14 +11,14 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// dataOption is the key `data`: what becomes of the data of a node that is killed.
+// dataOption is the key `data`: what is done to the data of a killed node.
 type dataOption string
 
 const (
 	keepData    dataOption = "keep"
 	loseData    dataOption = "lose"
-	saveData    dataOption = "save"    // a copy of it is put aside
-	restoreData dataOption = "restore" // the copy takes its place: what was written since is gone
+	saveData    dataOption = "save"    // it is copied
+	restoreData dataOption = "restore" // the copy replaces it: later writes are gone
 )
 
 func (f dataOption) check(fault string) error {
@@ -28,7 +28,7 @@ func (f dataOption) check(fault string) error {
 	return nil
 }
 
-// needs is what a fault of that kind needs of its targets for what becomes of their data.
+// needs returns the capabilities of that kind, plus those that the option requires.
 func (f dataOption) needs(k chaos.Kind) []chaos.Capability {
 	if f.changes() {
 		return append(slices.Clone(k.Needs), disk.CanData)
@@ -36,7 +36,7 @@ func (f dataOption) needs(k chaos.Kind) []chaos.Capability {
 	return k.Needs
 }
 
-// possible refuses targets whose data cannot be taken.
+// possible returns an error for targets whose data cannot be changed.
 func (f dataOption) possible(on []chaos.Node) error {
 	if !f.changes() {
 		return nil
@@ -45,7 +45,7 @@ func (f dataOption) possible(on []chaos.Node) error {
 	return err
 }
 
-// apply does it to the data of a process that is gone.
+// apply applies the option to the data of an ended process.
 func (f dataOption) apply(ctx context.Context, d disk.Data) error {
 	switch f {
 	case loseData:
@@ -59,20 +59,20 @@ func (f dataOption) apply(ctx context.Context, d disk.Data) error {
 	}
 }
 
-// changes tells whether the directory is another afterwards.
+// changes reports whether the option changes the directory.
 func (f dataOption) changes() bool { return f != keepData && f != "" }
 
-// dataSeen is what was seen of one target's data directory. The zero value knows nothing.
+// dataSeen is what was seen of one target's data directory. The zero value is unknown.
 type dataSeen struct {
 	data   disk.Data
-	known  bool // it could be looked into when the process was gone
+	known  bool // it could be listed after the process had ended
 	before disk.Listing
-	dead   disk.Listing // when the process was gone, and the data, where it was to be lost
-	why    error        // it could not be looked into
+	dead   disk.Listing // after the process had ended and the option was applied
+	why    error        // why it could not be inspected
 }
 
-// openData opens the data directory of a process that is about to be killed, and lists it. A failure stops the fault
-// only where the data is to be changed.
+// openData opens and lists the data directory of a process that is about to be killed. A failure stops the fault only
+// if the data is to be changed.
 func openData(ctx context.Context, n chaos.Node, option dataOption) (*dataSeen, error) {
 	l := &dataSeen{}
 	h, ok := chaos.As[disk.DataHolder](n)
@@ -102,8 +102,8 @@ func (l *dataSeen) release(ctx context.Context) error {
 	return d.Release(ctx)
 }
 
-// settle is called when the process is gone: it has the data lost where that was asked for, and looks again. The
-// receipt is the one of the death, made worse where the directory is not as it should be.
+// settle is called after the process has ended: it applies the option and lists the directory again. It returns the
+// receipt r of the death, with a worse status if the directory is not as it should be.
 func (l *dataSeen) settle(ctx context.Context, option dataOption, r history.Receipt) (history.Receipt, error) {
 	if l.data == nil {
 		if l.why != nil {
@@ -145,7 +145,7 @@ func (l *dataSeen) settle(ctx context.Context, option dataOption, r history.Rece
 	return r, nil
 }
 
-// again looks into the directory that the new process has: it must be the one that was looked into before.
+// again checks that the new process has the same data directory as before.
 func (l *dataSeen) again(ctx context.Context, n chaos.Node, r history.Receipt) history.Receipt {
 	h, ok := chaos.As[disk.DataHolder](n)
 	if !l.known || !ok {

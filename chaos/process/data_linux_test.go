@@ -100,7 +100,7 @@ func (m mover) Start(ctx context.Context) error {
 	return m.keeper.Start(ctx)
 }
 
-// TestARestoreBringsBackWhatWasSaved: what was written between the two is gone, and nothing is restored that was not saved.
+// TestARestoreBringsBackWhatWasSaved: writes after the save are gone, and nothing is restored that was not saved.
 func TestARestoreBringsBackWhatWasSaved(t *testing.T) {
 	k := newKeeper(t)
 	file := filepath.Join(k.dir, "log", "1")

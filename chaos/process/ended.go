@@ -10,7 +10,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// endedTargets are the targets whose processes were ended, or were to be.
+// endedTargets are the targets whose processes were, or should have been, ended.
 type endedTargets struct {
 	data dataOption
 	hits chaos.Hits[*endedTarget]
@@ -20,16 +20,16 @@ type endedTargets struct {
 type endedTarget struct {
 	killable
 	*dataSeen
-	mayYetEnd bool // it was asked to end, and may do so yet
+	mayYetEnd bool // it was asked to end, and may still do so
 }
 
-// endResult is what is known of a process that was asked to end, or killed.
+// endResult is the result of a stop request or a kill.
 type endResult struct {
-	status    history.ReceiptStatus // where the process is seen gone
+	status    history.ReceiptStatus // if the process is seen gone
 	text      string
 	mayYetEnd bool
 	sent      int64 // ns: just before the signal
-	gone      int64 // ns: when it was first seen gone; 0 where nobody looked before it was reaped
+	gone      int64 // ns: when it was first seen gone; 0 if that was not seen before it was reaped
 }
 
 // kill kills one target and checks that its process is gone.
@@ -40,8 +40,8 @@ func (v *endedTargets) kill(ctx context.Context, n killable) (history.Receipt, e
 	})
 }
 
-// end ends one target and checks that its process is gone. A target that had no process before is left alone, also by
-// the heal.
+// end ends one target and checks that its process is gone. A target that had no process before is left alone, by the
+// heal too.
 func (v *endedTargets) end(ctx context.Context, n killable,
 	by func(context.Context) (endResult, error),
 ) (history.Receipt, error) {
@@ -80,12 +80,12 @@ func (v *endedTargets) end(ctx context.Context, n killable,
 	return alive, errors.Join(failed, dir.release(ctx))
 }
 
-// revive starts every such target again that can be, and checks that it serves.
+// revive restarts all targets that can be restarted, and checks that they serve.
 func (v *endedTargets) revive(ctx context.Context, s chaos.Scope) (history.Receipt, error) {
 	return v.hits.Heal(ctx, func(n *endedTarget) (history.Receipt, error) { return n.revived(ctx, s) })
 }
 
-// revived starts a target again and looks into its data directory once more.
+// revived restarts a target and checks its data directory once more.
 func (v *endedTarget) revived(ctx context.Context, s chaos.Scope) (history.Receipt, error) {
 	if err := v.finish(ctx); err != nil {
 		return history.Receipt{}, err
@@ -97,7 +97,7 @@ func (v *endedTarget) revived(ctx context.Context, s chaos.Scope) (history.Recei
 	return r, err
 }
 
-// finish kills a target that was asked to end and has not: else it could end after it was healed.
+// finish kills a target that was asked to end and has not: otherwise it could end after the heal.
 func (v *endedTarget) finish(ctx context.Context) error {
 	if !v.mayYetEnd {
 		return nil
@@ -108,7 +108,7 @@ func (v *endedTarget) finish(ctx context.Context) error {
 	return nil
 }
 
-// of finds what is known of a target.
+// of returns the entry of a target.
 func (v *endedTargets) of(n killable) *endedTarget {
 	for _, one := range v.hits.List() {
 		if one.Name() == n.Name() {

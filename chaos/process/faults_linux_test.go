@@ -94,7 +94,7 @@ func TestPauseOfAProcessThatDies(t *testing.T) {
 type counting struct {
 	*realProcess
 	n     int
-	other func() // what somebody does right after the look that follows a resume
+	other func() // called right after the look that follows a resume
 	next  func()
 }
 
@@ -151,7 +151,8 @@ func TestAnotherPauseIsHealedAtOnce(t *testing.T) {
 	faulttest.WantStatus(t, "heal", r, history.Installed)
 }
 
-// healIndependently heals two injections: the process stands still until the second is healed, and the receipt of the first tells of the other.
+// healIndependently heals two injections: the process stands still until the second is healed, and the receipt of the
+// first names the other.
 func healIndependently(t *testing.T, p *realProcess, heals []chaos.Heal, other string) {
 	t.Helper()
 	for i, still := range []bool{true, false} {
@@ -248,7 +249,7 @@ func (p *tardy) Kill(ctx context.Context) (chaos.ProcessState, error) {
 	return p.seen, err
 }
 
-// TestAKillIsDatedByWhenItWasSeen, and not by the looks that follow.
+// TestAKillIsDatedByWhenItWasSeen: a kill is dated by when the process was first seen gone, not by later looks.
 func TestAKillIsDatedByWhenItWasSeen(t *testing.T) {
 	for _, fault := range []string{"kill", "restart"} {
 		a := &tardy{realProcess: newProcess(t, "a")}

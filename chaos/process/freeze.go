@@ -14,22 +14,22 @@ import (
 // CanFreeze is the capability of a node that is a Freezer.
 const CanFreeze chaos.Capability = "freeze"
 
-// Freezer is a node whose process and descendants can be halted by the kernel's freezer of control groups. A node that
-// counts its freezes, so that several can overlap, tells their number by a method Freezes.
+// Freezer is a node whose process and descendants can be halted by the kernel's cgroup freezer. A node whose freezes
+// can overlap counts them and returns the number from a method Freezes.
 type Freezer interface {
 	chaos.Inspector
-	// Freeze halts them, and returns when the agent or the engine says so. Each call that found a process is undone by
-	// one of Thaw, whatever it returned.
+	// Freeze halts them, and returns when the agent or the engine reports it. Each call that found a process needs one
+	// call of Thaw, even after an error.
 	Freeze(ctx context.Context) error
 	// Thaw undoes one Freeze.
 	Thaw(ctx context.Context) error
-	// Frozen asks the kernel, whatever Freeze came to.
+	// Frozen asks the kernel, independently of the result of Freeze.
 	Frozen(ctx context.Context) (Frozen, error)
 }
 
 // freeze halts a process and all its descendants by the freezer of its control group, as a container engine's pause or
-// a snapshot of a machine does. It is not a signal: no process inside can catch it, and no parent is told. The kernel
-// acknowledges what arrives.
+// a snapshot of a machine does. It is not a signal: no process inside can catch it, and no parent is notified. The
+// kernel still acknowledges what arrives.
 //
 // Example: a freeze of redis-1 on this machine. The agent moves the server and its children into a new group and writes
 // 1 to cgroup.freeze. The kernel then says "frozen 1", and the threads get no processor time in 20 ms: installed.
@@ -56,14 +56,14 @@ type freezable interface {
 	Freezer
 }
 
-// Inject freezes all targets at once and looks at each of them.
+// Inject freezes all targets concurrently and checks each of them.
 func (freeze) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
 	return chaos.AtOnce(s, CanFreeze, func(n freezable, frozenNodes *chaos.Hits[frozen]) (history.Receipt, error) {
 		return freezeOne(ctx, n, s.Service, frozenNodes)
 	}, func(ctx context.Context, n frozen) (history.Receipt, error) { return n.thawed(ctx) })
 }
 
-// frozen is one target: the process that was frozen, and not one that takes its place, is to go on.
+// frozen is one target. The heal thaws the process that was frozen, not one that replaced it.
 type frozen struct {
 	freezable
 	pid int
@@ -112,10 +112,10 @@ func freezeOne(ctx context.Context, n freezable, service chaos.Observer,
 }
 
 const (
-	// stillFor is how long a frozen process is watched: longer than the ticks of any server here are apart, were it
-	// only slow.
+	// stillFor is how long a frozen process is watched. It is longer than the tick interval of any server here, so a
+	// merely slow server would run in it.
 	stillFor = 20 * time.Millisecond
-	// stillTries: another fault may have it held at the very moment, which takes a little of a processor.
+	// stillTries: another fault may be handling it at this moment, which takes a little CPU time.
 	stillTries = 3
 )
 
@@ -142,8 +142,7 @@ func still(ctx context.Context, n Freezer, from Frozen) (string, error) {
 	return "", fmt.Errorf("its threads ran for %v within %v", ran, stillFor)
 }
 
-// thawed thaws a target and checks that it is not frozen any more, unless another freeze of it stands, nor stopped,
-// unless by a pause.
+// thawed thaws a target and checks that it is neither frozen nor stopped, except by another active freeze or pause.
 func (n frozen) thawed(ctx context.Context) (history.Receipt, error) {
 	if r, ended := endedMeanwhile(ctx, n.freezable, n.pid); ended {
 		return r, nil
@@ -178,7 +177,7 @@ func (n frozen) thawed(ctx context.Context) (history.Receipt, error) {
 		time.Duration(now.Time-begun).Round(100*time.Microsecond))), nil
 }
 
-// freezes is how many freezes of the node stand, as far as it counts them.
+// freezes returns the number of active freezes of the node, if it counts them.
 func (n frozen) freezes() int {
 	if c, ok := chaos.As[interface{ Freezes() int }](n.freezable); ok {
 		return c.Freezes()
@@ -186,8 +185,8 @@ func (n frozen) freezes() int {
 	return 0
 }
 
-// answering finds a fact that the node answers now, "" where it answers none. Where the kernel cannot be asked, the
-// receipt rests on the node's silence.
+// answering returns a fact that the node answers now, or "". If the kernel cannot be asked, the receipt rests on the
+// node's later silence.
 func answering(ctx context.Context, service chaos.Observer, node string) string {
 	if service == nil {
 		return ""
@@ -203,10 +202,10 @@ func answering(ctx context.Context, service chaos.Observer, node string) string 
 	return ""
 }
 
-// silentFor is how long a node that answered before must not answer.
+// silentFor is how long a frozen node that answered before must stay silent.
 const silentFor = 300 * time.Millisecond
 
-// silent tells whether a node that answered has fallen silent.
+// silent judges whether a node that answered before is now silent.
 func silent(ctx context.Context, service chaos.Observer, node, fact string) (history.ReceiptStatus, string) {
 	switch {
 	case fact == "":

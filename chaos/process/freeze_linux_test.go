@@ -15,7 +15,7 @@ import (
 type icy struct {
 	*realProcess
 	n       int
-	deaf    bool // Freeze does nothing, and says nothing of it
+	deaf    bool // Freeze does nothing and returns no error
 	liar    bool // the kernel is said to have frozen it
 	unknown bool // the kernel cannot be asked
 	looks   int64
@@ -53,7 +53,7 @@ func (i *icy) Frozen(ctx context.Context) (Frozen, error) {
 	return out, err
 }
 
-// Ask asks without the network, by which an answer may come later than a freeze waits for it.
+// Ask does not use the network: an answer over it may come later than a freeze waits for it.
 func (i *icy) Ask(ctx context.Context, _, _ string) (string, error) {
 	if s, err := i.Inspect(ctx); err != nil || s.Stopped() {
 		<-ctx.Done()

@@ -7,11 +7,10 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// kill ends a process with SIGKILL: a crash. What it had handed to the kernel is safe; this is no loss of power.
+// kill ends a process with SIGKILL: a crash. Data already passed to the kernel is safe; this is no power loss.
 type kill struct {
-	// Data is what becomes of the data directory of a server: "keep" (the default); "lose", as with a disk that is gone
-	// as well; "save", where a copy is put aside; or "restore", where the copy takes its place, as when a backup is
-	// played back.
+	// Data is what is done to the data directory of a server: "keep" (the default); "lose", as with a lost disk;
+	// "save", which makes a copy; or "restore", which replaces the directory with the copy, as from a backup.
 	Data dataOption `yaml:"data"`
 }
 
@@ -42,16 +41,16 @@ type killable interface {
 	Killer
 }
 
-// Damages tells whether the data is to be changed.
+// Damages reports whether the data is to be changed.
 func (f kill) Damages() bool { return f.Data.changes() }
 
-// Forgets tells whether the data is lost.
+// Forgets reports whether the data is lost.
 func (f kill) Forgets() bool { return f.Data == loseData }
 
-// Needs lists the capabilities that it needs of its targets.
+// Needs returns the capabilities that it needs of its targets.
 func (f kill) Needs() []chaos.Capability { return f.Data.needs(killKind()) }
 
-// Inject kills all targets at once.
+// Inject kills all targets concurrently.
 func (f kill) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
 	targets, err := chaos.Capable[killable](s.On, CanKill)
 	if err == nil {

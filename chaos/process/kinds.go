@@ -1,5 +1,5 @@
-// Package process has the faults of processes: they are stopped, frozen, throttled, ended and started again. Beside
-// them is what they ask of the agent: its orders and its answers.
+// Package process has the faults that stop, freeze, throttle, end and restart processes, and the orders that they send
+// to the agent, with the answers.
 package process
 
 import "github.com/lockquake/lockquake/chaos"

@@ -10,7 +10,7 @@ import (
 )
 
 // pause stops a process with SIGSTOP, as a long garbage collection, a live migration or a suspended laptop would. Its
-// connections stay open, and the kernel goes on to acknowledge what arrives. Only the missing answers show that it is
+// connections stay open, and the kernel still acknowledges what arrives. Only the missing answers show that it is
 // stopped.
 type pause struct{}
 
@@ -35,14 +35,14 @@ type pausable interface {
 	Pauser
 }
 
-// Inject stops all targets at once and looks at each of them once more.
+// Inject stops all targets concurrently and checks each of them once more.
 func (pause) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
 	return chaos.AtOnce(s, chaos.CanPause, func(n pausable, held *chaos.Hits[stopped]) (history.Receipt, error) {
 		return stop(ctx, n, held)
 	}, func(ctx context.Context, n stopped) (history.Receipt, error) { return n.resumed(ctx) })
 }
 
-// stopped is one target: the process that was stopped, and not one that takes its place, is to go on.
+// stopped is one target. The heal resumes the process that was stopped, not one that replaced it.
 type stopped struct {
 	pausable
 	pid int
@@ -69,8 +69,7 @@ func stop(ctx context.Context, n pausable, held *chaos.Hits[stopped]) (history.R
 	return chaos.Seen(history.Installed, sent.Time, evidence), nil
 }
 
-// resumed continues a target and checks that none of its threads is stopped any more, unless another pause of it
-// stands.
+// resumed continues a target and checks that none of its threads is stopped any more, except by another active pause.
 func (n stopped) resumed(ctx context.Context) (history.Receipt, error) {
 	if r, ended := endedMeanwhile(ctx, n.pausable, n.pid); ended {
 		return r, nil
@@ -96,8 +95,8 @@ func (n stopped) resumed(ctx context.Context) (history.Receipt, error) {
 	return chaos.Seen(history.Installed, going.Time, evidence), nil
 }
 
-// endedMeanwhile tells whether the process that was stopped or frozen is not there any more. A node that knows by
-// itself that it runs is not inspected: the target would go on that much later.
+// endedMeanwhile reports whether the stopped or frozen process has ended. A node that itself knows its process runs is
+// not inspected: that would delay the resumption.
 func endedMeanwhile(ctx context.Context, n interface {
 	chaos.Node
 	chaos.Inspector
@@ -113,15 +112,14 @@ func endedMeanwhile(ctx context.Context, n interface {
 	return chaos.Seen(history.Installed, state.Time, fmt.Sprintf("%s: %s: it ended meanwhile", n.Name(), state)), true
 }
 
-// around makes a look, and tells how many others stood: before it or after it, for one may begin or be healed
-// meanwhile.
+// around calls look and returns how many others were active, before or after it: one may begin or be healed meanwhile.
 func around[T any](standing func() int, look func() (T, error)) (seen T, others int, err error) {
 	before := standing()
 	seen, err = look()
 	return seen, max(before, standing()), err
 }
 
-// pauses is how many pauses of a node stand, as far as it counts them.
+// pauses returns the number of active pauses of a node, if it counts them.
 func pauses(n chaos.Node) int {
 	if c, ok := chaos.As[interface{ Pauses() int }](n); ok {
 		return c.Pauses()

@@ -73,7 +73,7 @@ var addresses atomic.Int32
 
 func newProcess(t *testing.T, name string) *realProcess {
 	t.Helper()
-	// A socket that is no file goes with its process, and nobody else takes its name meanwhile, as a free port.
+	// An abstract socket ends with its process, and unlike a free port nothing else takes its name meanwhile.
 	p := &realProcess{t: t, name: name, address: fmt.Sprintf("@lockquake-chaos-%d-%d", os.Getpid(), addresses.Add(1))}
 	if err := p.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -240,7 +240,7 @@ func (d deafToPause) Pause(context.Context) (chaos.ProcessState, error) {
 	return chaos.ProcessState{PID: d.cmd.Process.Pid, Threads: map[string]int{"T": 1}, Time: clock.Now()}, nil
 }
 
-// gaveUp is stopped, but whoever stopped it lost patience before that was seen.
+// gaveUp is stopped, but its Pause times out before that is seen.
 type gaveUp struct{ *realProcess }
 
 func (g gaveUp) Pause(ctx context.Context) (chaos.ProcessState, error) {
@@ -250,11 +250,11 @@ func (g gaveUp) Pause(ctx context.Context) (chaos.ProcessState, error) {
 	return chaos.ProcessState{}, context.DeadlineExceeded
 }
 
-// Those that end otherwise than asked, or not.
+// Saboteurs that end in another way than asked, or not at all.
 type (
 	deafToStop struct{ *realProcess } // nothing was sent
-	killed     struct{ *realProcess } // somebody sends a SIGKILL
-	unseen     struct{ *realProcess } // it ends, and nobody sees how
+	killed     struct{ *realProcess } // a SIGKILL comes from elsewhere
+	unseen     struct{ *realProcess } // it ends, and its exit status is not seen
 	hurried    struct{ *realProcess } // is given little time
 )
 
@@ -286,12 +286,12 @@ func (d deafToResume) Resume(context.Context) (chaos.ProcessState, error) {
 	return chaos.ProcessState{}, nil
 }
 
-// neverBack is killed like any other, but what is started in its place never serves.
+// neverBack is killed like any other, but its replacement never serves.
 type neverBack struct{ *realProcess }
 
 func (d neverBack) Start(context.Context) error { return errors.New("no such binary") }
 
-// late puts its next start off; left is the time that whoever started it had for that.
+// late delays its next start; left is the time that the caller of Start had for it.
 type late struct {
 	*realProcess
 	delay, left time.Duration

@@ -12,18 +12,17 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// restart is a crash and an immediate return, as of a server that a supervisor starts again after an out-of-memory
-// kill.
+// restart is a crash and an immediate return, as when a supervisor restarts a server after an out-of-memory kill.
 type restart struct {
 	// Delay is how long the node stays away; default 0, at most maxDelay.
 	Delay time.Duration `yaml:"delay"`
-	// How is byKill (the default), or byStop: the server is asked to end, and may write down what it knows.
+	// How is byKill (the default) or byStop, with which the server shuts down and may save its state.
 	How string `yaml:"how"`
-	// Data is what becomes of the data directory meanwhile, as for kill.
+	// Data is what is done to the data directory meanwhile, as for kill.
 	Data dataOption `yaml:"data"`
 }
 
-// maxDelay is what an injection has left for the delay, beside the time that a server is given to serve again.
+// maxDelay is the time that an injection has left for the delay, besides the time for the server to serve again.
 const maxDelay = chaos.Timeout - chaos.ReviveTimeout
 
 func restartKind() chaos.Kind {
@@ -52,13 +51,13 @@ func restartKind() chaos.Kind {
 	}
 }
 
-// Damages tells whether the data is to be changed.
+// Damages reports whether the data is to be changed.
 func (f restart) Damages() bool { return f.Data.changes() }
 
-// Forgets tells whether the data is lost.
+// Forgets reports whether the data is lost.
 func (f restart) Forgets() bool { return f.Data == loseData }
 
-// Needs lists the capabilities that it needs of its targets.
+// Needs returns the capabilities that it needs of its targets.
 func (f restart) Needs() []chaos.Capability {
 	needs := f.Data.needs(restartKind())
 	if f.How == byStop {
@@ -67,7 +66,7 @@ func (f restart) Needs() []chaos.Capability {
 	return needs
 }
 
-// Words tell how it ends the process.
+// Words describe how it ends the process.
 func (f restart) Words() (began, ended string) {
 	if f.How == byStop {
 		return "told to end", "serves again"
@@ -75,7 +74,7 @@ func (f restart) Words() (began, ended string) {
 	return "killed (SIGKILL)", "serves again"
 }
 
-// Inject kills all targets at once, and returns when all of them serve again.
+// Inject ends all targets concurrently, and returns when all of them serve again.
 func (f restart) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
 	targets, err := chaos.Capable[killable](s.On, CanKill)
 	if err == nil && f.How == byStop {
@@ -97,7 +96,7 @@ func (f restart) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history
 		if err := clock.Sleep(ctx, f.Delay); err != nil {
 			return gone, fmt.Errorf("waiting for the delay: %w", err)
 		}
-		back, err := dead.of(n).revived(clock.WithoutActs(ctx), s) // it bit when the process ended
+		back, err := dead.of(n).revived(clock.WithoutActs(ctx), s) // the fault took effect when the process ended
 		back.Evidence = gone.Evidence + "; " + back.Evidence
 		back.Time, back.Sent = gone.Time, gone.Sent
 		return back, err
@@ -108,13 +107,13 @@ func (f restart) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history
 // end ends one target.
 func (f restart) end(ctx context.Context, dead *endedTargets, n killable) (history.Receipt, error) {
 	if f.How == byStop {
-		able, _ := chaos.As[stoppable](n) // Inject has seen that it is one
+		able, _ := chaos.As[stoppable](n) // Inject has checked that it is one
 		return dead.stop(ctx, able)
 	}
 	return dead.kill(ctx, n)
 }
 
-// restartable refuses targets that could be killed but not be started again.
+// restartable rejects targets that could be killed but not restarted.
 func restartable(on []chaos.Node) error {
 	for _, n := range on {
 		if s, ok := chaos.As[chaos.Starter](n); !ok || !s.Restartable() {

@@ -9,8 +9,8 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// gracefulStop asks a server to end in order, as an operator or a supervisor does: it may save its state before it
-// ends. For a crash there is kill.
+// gracefulStop asks a server to shut down, as an operator or a supervisor does: it may save its state before it ends.
+// kill is the crash.
 type gracefulStop struct{}
 
 // How a restart ends its targets.
@@ -19,7 +19,7 @@ const (
 	byStop = "stop" // as the fault stop does
 )
 
-// stopPatience is how long a server may take to end in order: etcd gives its clients 7 s to leave.
+// stopPatience is how long a server may take to shut down: etcd gives its clients 7 s to leave.
 const stopPatience = 10 * time.Second
 
 func stopKind() chaos.Kind {
@@ -39,7 +39,7 @@ func stopKind() chaos.Kind {
 	}
 }
 
-// Inject stops all targets at once.
+// Inject stops all targets concurrently.
 func (gracefulStop) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
 	targets, err := chaos.Capable[stoppable](s.On, CanStop)
 	if err == nil {
@@ -59,7 +59,7 @@ type stoppable interface {
 	Stopper
 }
 
-// stop ends one target in order and checks that it ended by itself.
+// stop shuts down one target and checks that it ended by itself.
 func (v *endedTargets) stop(ctx context.Context, n stoppable) (history.Receipt, error) {
 	return v.end(ctx, n, func(ctx context.Context) (endResult, error) {
 		ctx, cancel := context.WithTimeout(ctx, stopPatience)

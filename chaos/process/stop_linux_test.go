@@ -68,7 +68,7 @@ func TestStopsThatWereNone(t *testing.T) {
 	}
 }
 
-// TestAStopThatMayComeLater asks a stopped process to end, which it would do as soon as it goes on.
+// TestAStopThatMayComeLater asks a stopped process to end, which it would do once resumed.
 func TestAStopThatMayComeLater(t *testing.T) {
 	p := newProcess(t, "a")
 	if _, err := p.Pause(t.Context()); err != nil {

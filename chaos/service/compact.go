@@ -9,8 +9,8 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// compact has a service forget the history of its keys, as operators and automatic compaction do. A client that watches
-// from a revision that is gone is told so, and must read again.
+// compact makes a service drop the history of its keys, as operators and automatic compaction do. A client that watches
+// from a dropped revision gets an error, and must read again.
 type compact struct{}
 
 func compactKind() chaos.Kind {
@@ -25,10 +25,10 @@ func compactKind() chaos.Kind {
 	}
 }
 
-// Momentary reports that nothing is left to heal.
+// Momentary returns true: nothing is left to heal.
 func (compact) Momentary() bool { return true }
 
-// Wants refuses a service that keeps no history.
+// Wants returns an error for a service that keeps no history.
 func (compact) Wants(service chaos.Observer) error {
 	_, err := compactor(service)
 	return err
@@ -39,7 +39,7 @@ func compactor(service chaos.Observer) (chaos.Compactor, error) {
 		chaos.Unavailable{What: "a compaction", Reason: "the service keeps no history of its keys"})
 }
 
-// Inject has each target compact what it has by then.
+// Inject makes each target compact its current history.
 func (compact) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
 	c, err := compactor(s.Service)
 	if err != nil {

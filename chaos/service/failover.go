@@ -15,17 +15,17 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// failover has a service hand its lead over in order, as for maintenance. Unplanned failovers come from kill, pause and
+// failover makes a service hand over its leadership, as for maintenance. Unplanned failovers come from kill, pause and
 // partition.
 type failover struct {
-	led, noticed time.Duration // how long each is waited for
+	led, noticed time.Duration // how long to wait for each
 }
 
-// How long a handover may take to be seen, and then until the node that led says so itself. A Sentinel turns an old
-// primary into a replica within a second of the promotion; the servers of ZooKeeper elect in between.
+// How long a handover may take to be seen, and after that until the old leader itself reports it. A Sentinel turns an
+// old primary into a replica within a second of the promotion; the servers of ZooKeeper elect in between.
 const (
 	ledTime    = 8 * time.Second
-	noticeTime = 4 * time.Second // after settling, which has the rest of Timeout
+	noticeTime = 4 * time.Second // after settling, which gets the rest of Timeout
 )
 
 func failoverKind() chaos.Kind {
@@ -42,7 +42,7 @@ func failoverKind() chaos.Kind {
 	}
 }
 
-// Wants refuses a service that cannot do it.
+// Wants returns an error for a service that cannot do it.
 func (failover) Wants(service chaos.Observer) error {
 	_, err := promoter(service)
 	return err
@@ -53,7 +53,7 @@ func promoter(service chaos.Observer) (chaos.Promoter, error) {
 	if p, ok := chaos.As[chaos.Promoter](service); ok {
 		return p, p.Promotes()
 	}
-	if p, ok := chaos.As[interface{ Promotes() error }](service); ok { // which has a reason of its own why it cannot
+	if p, ok := chaos.As[interface{ Promotes() error }](service); ok { // it returns its own reason
 		if err := p.Promotes(); err != nil {
 			return nil, err
 		}
@@ -81,7 +81,7 @@ func (f failover) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, histor
 	return h.heal, receipt, err
 }
 
-// handover is one use of failover.
+// handover is one injection of failover.
 type handover struct {
 	chaos.Promoter
 	scope chaos.Scope
@@ -98,7 +98,7 @@ func (h *handover) do(ctx context.Context, target string, f failover) (history.R
 	}
 	waited()
 	_, done := clock.Act(ctx)
-	done() // how long the service takes to obey is its own affair, as is what it does to its nodes meanwhile
+	done() // the time until the service obeys is its own, and not a delay of the injection
 	ctx = clock.WithoutActs(ctx)
 	var err error
 	h.begun = true
@@ -120,7 +120,7 @@ func (h *handover) do(ctx context.Context, target string, f failover) (history.R
 	return h.receipt(lead.Seen(), epoch), err
 }
 
-// receipt judges what was seen of a handover.
+// receipt judges the observations of a handover.
 func (h *handover) receipt(s history.Lead, before string) history.Receipt {
 	evidence := h.asked.How + ": " + chaos.LeadText(s)
 	if before != "" {
@@ -138,14 +138,14 @@ func (h *handover) receipt(s history.Lead, before string) history.Receipt {
 	return chaos.Seen(history.Installed, s.Led, evidence)
 }
 
-// grew tells whether an epoch is later than another; ok is false where that cannot be told.
+// grew reports whether an epoch is later than another; ok is false if they cannot be compared.
 func grew(before, after string) (later, ok bool) {
 	b, err1 := strconv.ParseUint(before, 10, 64)
 	a, err2 := strconv.ParseUint(after, 10, 64)
 	return a > b, err1 == nil && err2 == nil
 }
 
-// leaders asks all servers at once who leads.
+// leaders asks all servers concurrently who leads.
 func (h *handover) leaders(ctx context.Context) []string {
 	roles := make([]string, len(h.scope.Servers))
 	var all sync.WaitGroup
@@ -166,8 +166,7 @@ func (h *handover) leaders(ctx context.Context) []string {
 	return out
 }
 
-// heal undoes what is left of a handover that was cut short, and checks that some node leads. The lead is not handed
-// back.
+// heal undoes the rest of an interrupted handover, and checks that some node leads. The leadership is not handed back.
 func (h *handover) heal(ctx context.Context) (history.Receipt, error) {
 	if !h.begun {
 		return chaos.NothingToHeal(ctx)

@@ -13,15 +13,15 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// realm is a service whose lead can be handed over: who leads, in which epoch, and what comes of asking.
+// realm is a service with a handover: who leads, in which epoch, and the result of a request.
 type realm struct {
 	mu     sync.Mutex
 	leader string
 	epoch  string
 	lag    string // of the leader's followers
-	// becomes and epochs are who leads, and in which epoch, once somebody has asked for a handover; "" changes nothing.
+	// becomes and epochs are the leader and the epoch after a requested handover; "" changes nothing.
 	becomes, epochs string
-	to              string // whom it was to be
+	to              string // the node that was to lead
 	refuses         error
 	stubborn        bool // the old one never says that it does not lead
 	settled         int
@@ -75,7 +75,7 @@ type wrapper struct{ chaos.Observer }
 
 func (w wrapper) Unwrap() chaos.Observer { return w.Observer }
 
-// A failover that comes is waited for until it is seen, one that does not is not waited for long.
+// A failover that happens is awaited until it is seen; one that does not happen is given little time.
 var (
 	patient = failover{led: time.Minute, noticed: time.Minute}
 	hasty   = failover{led: 100 * time.Millisecond, noticed: 200 * time.Millisecond}
@@ -111,7 +111,7 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// TestFailoverThatDidNotBite has the service answer that it did what it was asked to, in each case.
+// TestFailoverThatDidNotBite: in each case the service answers that it did what it was asked to.
 func TestFailoverThatDidNotBite(t *testing.T) {
 	for name, c := range map[string]struct {
 		failover

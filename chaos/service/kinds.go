@@ -1,4 +1,4 @@
-// Package service has the faults that change no node: they ask the service for something, or do nothing.
+// Package service has the faults that change no node: they send a request to the service, or do nothing.
 package service
 
 import (
@@ -12,7 +12,7 @@ func Kinds() []chaos.Kind {
 	return []chaos.Kind{noopKind(), failoverKind(), refuseWritesKind(), compactKind(), maxMemoryKind()}
 }
 
-// able returns the service, or the part of it, that has an ability; without is why there is none.
+// able returns the service, or the part of it, that implements T; without is the error if none does.
 func able[T any](service chaos.Observer, without chaos.Unavailable) (T, error) {
 	ability, ok := chaos.As[T](service)
 	if !ok {
@@ -21,7 +21,7 @@ func able[T any](service chaos.Observer, without chaos.Unavailable) (T, error) {
 	return ability, nil
 }
 
-// writes asks a server to take a write, and returns its answer to chaos.FactWrites.
+// writes returns a server's answer to chaos.FactWrites.
 func writes(ctx context.Context, service chaos.Observer, node string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, chaos.AskTimeout)
 	defer cancel()

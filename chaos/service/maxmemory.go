@@ -12,8 +12,8 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// maxMemory fills the memory that a server may use, and has it evict keys or refuse writes then, as its policy says. A
-// lock whose key was evicted is free although its holder is entitled.
+// maxMemory fills the memory that a server may use, so that it evicts keys or refuses writes, according to its policy.
+// A lock whose key was evicted is free although its holder is entitled.
 type maxMemory struct {
 	// Policy is what the server does when its memory is full, one of policies.
 	Policy string `yaml:"policy"`
@@ -50,7 +50,7 @@ func maxMemoryKind() chaos.Kind {
 	}
 }
 
-// Wants refuses a service that cannot do it.
+// Wants returns an error for a service that cannot do it.
 func (maxMemory) Wants(service chaos.Observer) error {
 	_, err := evictor(service)
 	return err
@@ -63,7 +63,7 @@ func evictor(service chaos.Observer) (chaos.Evictor, error) {
 	})
 }
 
-// Inject fills all targets at once.
+// Inject fills all targets concurrently.
 func (f maxMemory) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
 	e, err := evictor(s.Service)
 	if err != nil {
@@ -100,7 +100,7 @@ type filled struct {
 	empty func(context.Context) error
 }
 
-// heal takes our keys away, sets back what was set, and has the server take a write.
+// heal removes our keys, reverts the settings, and checks that the server takes a write.
 func (x *filled) heal(ctx context.Context, service chaos.Observer) (history.Receipt, error) {
 	acting, done := clock.Act(ctx)
 	failed := x.empty(acting)

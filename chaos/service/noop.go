@@ -7,7 +7,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// noop does nothing. It shows that schedule, receipts and heals work, and what a run looks like without trouble.
+// noop does nothing. It shows that schedule, receipts and heals work, and what a run looks like without a fault.
 type noop struct{}
 
 func noopKind() chaos.Kind {

@@ -11,7 +11,7 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// refuseWrites has servers refuse writes while they live and answer, as with a full disk or too few replicas.
+// refuseWrites makes servers refuse writes while they stay up and answer, as with a full disk or too few replicas.
 type refuseWrites struct {
 	patience time.Duration // for the first write that is refused, and for the first that passes
 }
@@ -33,7 +33,7 @@ func refuseWritesKind() chaos.Kind {
 	}
 }
 
-// Wants refuses a service that cannot do it.
+// Wants returns an error for a service that cannot do it.
 func (refuseWrites) Wants(service chaos.Observer) error {
 	_, err := refuser(service)
 	return err
@@ -46,7 +46,7 @@ func refuser(service chaos.Observer) (chaos.WriteRefuser, error) {
 	})
 }
 
-// Inject has all targets refuse writes at once.
+// Inject makes all targets refuse writes, concurrently.
 func (f refuseWrites) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
 	r, err := refuser(s.Service)
 	if err != nil {
@@ -96,7 +96,7 @@ func (x *refusing) inject(ctx context.Context, hits *chaos.Hits[*refusing]) (his
 	return chaos.Seen(history.Installed, 0, evidence), nil
 }
 
-// writes has the server take a write, and returns what it says.
+// writes sends a write to the server and returns its answer.
 func (x *refusing) writes(ctx context.Context) (taken bool, said string) {
 	answer, err := writes(ctx, x.service, x.Name())
 	if err != nil {
@@ -105,7 +105,7 @@ func (x *refusing) writes(ctx context.Context) (taken bool, said string) {
 	return answer == "true", "taken: " + answer
 }
 
-// until asks until a write is taken, or is not.
+// until sends writes until one is accepted, or refused, as wanted.
 func (x *refusing) until(ctx context.Context, want bool) (taken bool, said string) {
 	defer clock.Waits(ctx, x.fault.patience)()
 	for deadline := clock.Now() + int64(x.fault.patience); ; {
@@ -123,7 +123,7 @@ func (x *refusing) answers(ctx context.Context) bool {
 	return err == nil && answer == "true"
 }
 
-// heal sets back what was set, and has the server take a write. Of a server that is down nobody can tell.
+// heal reverts the setting, and checks that the server takes a write. A server that is down cannot be checked.
 func (x *refusing) heal(ctx context.Context) (history.Receipt, error) {
 	acting, done := clock.Act(ctx)
 	failed := x.allow(acting)

@@ -12,7 +12,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// archive is a service whose servers can be had to refuse writes.
+// archive is a service whose servers can be made to refuse writes.
 type archive struct {
 	chaos.Observer
 	refuses, down    bool

@@ -16,25 +16,24 @@ import (
 // CanExec is the capability of a Commander.
 const CanExec chaos.Capability = "exec"
 
-// Commander is a node on which commands can be run: with its file system, its processes and its network.
+// Commander is a node on which commands can be run, with its file system, processes and network.
 type Commander interface {
 	chaos.Inspector
-	// Exec runs a.Run, and has the agent hold a.Undo under the key until Undo, or until its supervisor is gone.
+	// Exec runs a.Run. The agent keeps a.Undo under the key until UndoExec, or until its supervisor is gone.
 	Exec(ctx context.Context, key string, a ExecArgs) (Ran, error)
-	// UndoExec runs the undo. Where the node has been started again since, that runs in the new process's place.
+	// UndoExec runs the undo. If the node has been restarted since, it runs in the namespaces of the new process.
 	UndoExec(ctx context.Context, key string, a ExecArgs) (Ran, error)
-	// Prove runs a.Run, and nothing stands.
+	// Prove runs a.Run and needs no undo.
 	Prove(ctx context.Context, a ExecArgs) (Ran, error)
 }
 
-// exec runs commands of the user's own: one that makes trouble, one that proves it, and one that undoes it.
+// exec runs the user's own commands: one injects a fault, one proves it, and one undoes it.
 type exec struct {
-	// Run is a command line for /bin/sh on the target that makes the trouble.
+	// Run is a command line for /bin/sh on the target that injects the fault.
 	Run string `yaml:"run"`
-	// Proves is one that succeeds while the trouble stands. It does not succeed before and after, or says something
-	// else.
+	// Proves is one that succeeds while the fault is active. Before and after it fails or has other output.
 	Proves string `yaml:"proves"`
-	// Undo is one that takes the trouble back.
+	// Undo is one that heals the fault.
 	Undo string `yaml:"undo"`
 	// Within bounds each of them, and the wait for the proof; default 4s.
 	Within time.Duration `yaml:"within"`
@@ -47,13 +46,13 @@ const (
 	maxWithin     = 6 * time.Second
 )
 
-// Shell has a node's commands run by a shell of its own: Path is in its image, or on this machine.
+// Shell means that the node has a shell of its own: Path is in its image, or on this machine.
 const Shell node.Preparation = "shell"
 
-// Path is that of the shell.
+// Path is the path of the shell.
 const Path = "/bin/sh"
 
-// Preparations says that the shell is asked for before the run: without it nothing could be run, proved or undone.
+// Preparations asks for the shell before the run: without it nothing could be run, proved or undone.
 func (exec) Preparations() []node.Preparation { return []node.Preparation{Shell} }
 
 func execKind() chaos.Kind {
@@ -101,7 +100,7 @@ type commandable interface {
 // execKey makes the keys of injections.
 var execKey atomic.Int64
 
-// Inject runs the command on all targets at once, and then the proof on each.
+// Inject runs the command on all targets concurrently, and then the proof on each.
 func (f exec) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
 	return chaos.AtOnce(s, CanExec, func(n commandable, hits *chaos.Hits[*executed]) (history.Receipt, error) {
 		x := &executed{commandable: n, exec: f, key: fmt.Sprintf("exec-%d", execKey.Add(1))}
@@ -115,10 +114,10 @@ type executed struct {
 	exec
 	key    string
 	before Ran // the proof, before the command ran
-	proof  Ran // the proof while the trouble stood
+	proof  Ran // the proof while the fault was active
 }
 
-// command is the fault's order: of the command itself, or, with another line, of the proof.
+// command returns the order for the command, or, with another line, for the proof.
 func (x *executed) command(line string) ExecArgs {
 	return ExecArgs{Run: line, Undo: x.Undo, Within: x.Within}
 }
@@ -154,7 +153,7 @@ func (x *executed) inject(ctx context.Context, hits *chaos.Hits[*executed]) (his
 	return chaos.Seen(history.Installed, x.proof.Time, evidence), nil
 }
 
-// proved runs the proof once, which is no part of what the fault does.
+// proved runs the proof once. It does not count as an act of the fault.
 func (x *executed) proved(ctx context.Context) (Ran, error) {
 	defer clock.Waits(ctx, x.Within)()
 	return x.Prove(ctx, x.command(x.Proves))
@@ -163,7 +162,7 @@ func (x *executed) proved(ctx context.Context) (Ran, error) {
 // proveEvery is the pause between two proofs.
 const proveEvery = 100 * time.Millisecond
 
-// until runs the proof until it is as wanted, or Within is over, and returns the last result.
+// until runs the proof until the result is as wanted or Within is over, and returns the last result.
 func (x *executed) until(ctx context.Context, wanted func(Ran) bool) (Ran, error) {
 	for deadline := clock.Now() + int64(x.Within); ; {
 		ran, err := x.proved(ctx)
@@ -173,7 +172,7 @@ func (x *executed) until(ctx context.Context, wanted func(Ran) bool) (Ran, error
 	}
 }
 
-// heal runs the undo, and then the proof, which must fail now or say something else.
+// heal runs the undo, and then the proof, which must now fail or have other output.
 func (x *executed) heal(ctx context.Context) (history.Receipt, error) {
 	ran, err := x.UndoExec(ctx, x.key, x.command(""))
 	if err != nil {

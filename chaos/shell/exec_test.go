@@ -14,14 +14,14 @@ import (
 
 const keys = "{run: break, proves: look, undo: mend, within: 100ms}"
 
-// machine is a node on which "break" makes trouble, "mend" takes it back, and "look" succeeds while it stands.
+// machine is a node on which "break" injects a fault, "mend" heals it, and "look" succeeds while it is active.
 type machine struct {
 	faulttest.Node
 	gone, broken     bool
 	code             int    // of break
 	deaf, deafToUndo bool   // nothing happens, and all is well
-	says             string // by look, whatever stands; "": nothing, and it fails while nothing stands
-	changes          bool   // it says something else while the trouble stands
+	says             string // output of look, always; "": no output, and it fails without the fault
+	changes          bool   // its output differs while the fault is active
 	unable           error
 	undone           int
 }
@@ -72,7 +72,7 @@ func TestExecIsProvedAndUndone(t *testing.T) {
 	}
 }
 
-// TestExecThatDidNotBite: what is not proved does not count, and whatever was run is undone.
+// TestExecThatDidNotBite: an unproved command does not count, and every command is undone.
 func TestExecThatDidNotBite(t *testing.T) {
 	for name, c := range map[string]struct {
 		machine

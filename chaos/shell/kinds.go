@@ -1,5 +1,5 @@
-// Package shell has the fault that users write themselves: commands on a node. Beside it is what it asks of the agent:
-// orders and answers.
+// Package shell has the fault that runs the user's own commands on a node, and the orders that it sends to the agent,
+// with the answers.
 package shell
 
 import "github.com/lockquake/lockquake/chaos"

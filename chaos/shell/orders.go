@@ -7,7 +7,7 @@ import (
 )
 
 // DoExec is the order that runs ExecArgs.Run in the namespaces of a process; its undo runs ExecArgs.Undo there. DoProve
-// runs ExecArgs.Run and leaves nothing standing. All are answered with Ran.
+// runs ExecArgs.Run and needs no undo. All are answered with Ran.
 const (
 	DoExec  = "exec"
 	DoProve = "prove"
@@ -18,7 +18,7 @@ type ExecArgs struct {
 	Run    string        `json:"run"`
 	Undo   string        `json:"undo,omitempty"`
 	Env    []string      `json:"env,omitempty"` // added to the environment of the process
-	Dir    string        `json:"dir,omitempty"` // where the commands begin
+	Dir    string        `json:"dir,omitempty"` // working directory of the commands
 	Within time.Duration `json:"within"`        // each is killed after that
 }
 
@@ -36,12 +36,12 @@ type Ran struct {
 // OK reports whether the command succeeded.
 func (r Ran) OK() bool { return r.Ended == "" && r.Code == 0 && !r.Gone }
 
-// Same reports whether two results of one command cannot be told apart.
+// Same reports whether two results of one command are indistinguishable.
 func (r Ran) Same(as Ran) bool {
 	return r.Code == as.Code && r.Ended == as.Ended && r.Gone == as.Gone && r.Output == as.Output && r.More == as.More
 }
 
-// String is the result for an evidence.
+// String formats the result as evidence.
 func (r Ran) String() string {
 	if r.Gone {
 		return "did not run: the process has ended"
