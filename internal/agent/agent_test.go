@@ -135,7 +135,7 @@ func TestSeesAProcessEnd(t *testing.T) {
 	}
 }
 
-// TestOrders has an order done, undone by its key, and undone when the stream ends.
+// TestOrders carries out an order and undoes it by its key and by the end of the stream.
 func TestOrders(t *testing.T) {
 	undone := make(chan string, 4)
 	do := agent.Takes(func(_ context.Context, c agent.Call, name string) (any, error) {

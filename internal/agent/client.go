@@ -21,7 +21,7 @@ type Client struct {
 	in         io.WriteCloser
 	done       chan struct{} // closed when the agent's stream ended
 	clock      *wire.RemoteClock
-	otherClock bool // by its greeting, the agent's monotonic clock is not ours
+	otherClock bool // according to its greeting, the agent's monotonic clock is not ours
 	pid        int  // of the agent, as it sees itself
 
 	mu      sync.Mutex
@@ -33,8 +33,8 @@ type Client struct {
 // ErrEnded means that the agent is gone.
 var ErrEnded = errors.New("the agent's control stream has ended")
 
-// Connect waits for the greeting of the agent on the other end of the two streams. Where that says that its clock is
-// another, it measures it.
+// Connect waits for the greeting of the agent on the other end of the two streams. If the agent has another clock,
+// Connect measures it.
 func Connect(ctx context.Context, in io.WriteCloser, out io.Reader) (*Client, error) {
 	c := &Client{in: in, done: make(chan struct{}), pending: make(map[uint64]chan response)}
 	c.clock = wire.NewRemoteClock("agent", c.now)
@@ -93,7 +93,7 @@ func (c *Client) read(out *bufio.Reader, greeted chan<- error) {
 	}
 }
 
-// end fails what is pending.
+// end fails the pending requests.
 func (c *Client) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,8 +101,7 @@ func (c *Client) end() {
 	close(c.done)
 }
 
-// Own tells the agent that a pid, as the agent sees it, belongs to the run. With kill it is killed when the stream
-// ends.
+// Own registers a pid, as the agent sees it, as part of the run. With kill it is killed when the stream ends.
 func (c *Client) Own(ctx context.Context, pid int, kill bool) (proc.Process, error) {
 	r, err := c.call(ctx, request{Do: doOwn, Process: proc.Process{PID: pid}, Kill: kill})
 	if err != nil {
@@ -121,7 +120,7 @@ func (c *Client) Inspect(ctx context.Context, p proc.Process) (node.State, error
 	return *r.State, nil
 }
 
-// date turns the time of what the agent saw into the run's.
+// date converts the agent's times in a state into the run's.
 func (c *Client) date(s *node.State) {
 	if s != nil && c.clock.Separate() {
 		s.Time = c.RunTime(s.Time)
@@ -129,7 +128,7 @@ func (c *Client) date(s *node.State) {
 	}
 }
 
-// RunTime turns a time of the agent's into the run's; 0 stays what it is, not known.
+// RunTime converts a time of the agent into the run's; 0, unknown, stays 0.
 func (c *Client) RunTime(at int64) int64 {
 	if at == 0 {
 		return 0
@@ -137,8 +136,8 @@ func (c *Client) RunTime(at int64) int64 {
 	return c.clock.Run(at)
 }
 
-// Clock is the agent's clock, by which it dates what it sees. A provider whose agents are on other machines has it
-// measured, whatever boot ids say; from then on what Inspect and Signal return is in the run's time.
+// Clock returns the agent's clock, with which it timestamps what it sees. A provider with agents on other machines has
+// it measured, even if the boot ids are equal. From then on Inspect and Signal return the run's time.
 func (c *Client) Clock() *wire.RemoteClock { return c.clock }
 
 // now asks the agent for the time.
@@ -153,16 +152,15 @@ func (c *Client) Signal(ctx context.Context, p proc.Process, name string) error 
 	return err
 }
 
-// SignalSeen sends the named signal, and returns the state that was seen right after a STOP or CONT; nil where none was
-// looked for.
+// SignalSeen sends the named signal and returns the state right after a STOP or CONT; nil for other signals.
 func (c *Client) SignalSeen(ctx context.Context, p proc.Process, name string) (*node.State, error) {
 	r, err := c.call(ctx, request{Do: doSignal, Process: p, Signal: name})
 	c.date(r.State)
 	return r.State, err
 }
 
-// Order has the agent do something to a process that belongs to the run, by a mechanism. What it leaves standing is
-// undone by Undo with the same key, or when the control stream ends. result may be nil.
+// Order makes the agent carry out an order of a mechanism on a process of the run. Undo with the same key, or the end
+// of the control stream, undoes its effects. result may be nil.
 func (c *Client) Order(ctx context.Context, o Order, result any) error {
 	args, err := json.Marshal(o.Args)
 	if err != nil {
@@ -175,12 +173,12 @@ func (c *Client) Order(ctx context.Context, o Order, result any) error {
 type Order struct {
 	Do      string         // name of the order
 	Process proc.Process   // of the run
-	With    []proc.Process // further processes of the run that it is about
-	Key     string         // what it leaves standing is undone by this name
+	With    []proc.Process // further processes of the run that it concerns
+	Key     string         // name for the undo
 	Args    any            // marshals to JSON
 }
 
-// Undo takes back what an order left standing under the key.
+// Undo undoes the effects of the order with the key.
 func (c *Client) Undo(ctx context.Context, key string, result any) error {
 	return c.perform(ctx, request{Do: doUndo, Key: key}, result)
 }
@@ -193,10 +191,10 @@ func (c *Client) perform(ctx context.Context, r request, result any) error {
 	return err
 }
 
-// PID returns the agent's pid as the agent itself sees it: what the engine calls it too, where they share a namespace.
+// PID returns the agent's pid as the agent itself sees it. The engine sees the same one if they share a namespace.
 func (c *Client) PID() int { return c.pid }
 
-// Supports tells why an order cannot be carried out where the agent runs; nil where it can.
+// Supports returns why an order cannot be carried out where the agent runs; nil if it can.
 func (c *Client) Supports(ctx context.Context, do string) error {
 	args, err := json.Marshal(do)
 	if err != nil {
@@ -205,17 +203,17 @@ func (c *Client) Supports(ctx context.Context, do string) error {
 	return c.perform(ctx, request{Do: doSupports, Args: args}, nil)
 }
 
-// Standing lists the keys of all orders of the run that were not undone.
+// Standing returns the keys of all orders of the run that were not undone.
 func (c *Client) Standing(ctx context.Context) ([]string, error) {
 	var keys []string
 	err := c.perform(ctx, request{Do: doStanding}, &keys)
 	return keys, err
 }
 
-// Ended is closed when the agent is gone.
+// Ended returns a channel that is closed when the agent is gone.
 func (c *Client) Ended() <-chan struct{} { return c.done }
 
-// Close ends the control stream and waits, at most 2 s, until the agent has healed and is gone.
+// Close ends the control stream and waits, at most 2 s, until the agent has healed everything and is gone.
 func (c *Client) Close() error {
 	_ = c.in.Close()
 	select {

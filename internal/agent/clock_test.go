@@ -14,7 +14,7 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// TestWhatAnAgentSeesIsDatedByTheRunsClock: where its clock is the run's that is what it says, and else what it says is moved.
+// TestWhatAnAgentSeesIsDatedByTheRunsClock: the agent's times are kept if its clock is the run's, and converted if not.
 func TestWhatAnAgentSeesIsDatedByTheRunsClock(t *testing.T) {
 	c, _ := agenttest.Serve(t)
 	p, err := c.Own(t.Context(), agenttest.Sleeper(t).Process.Pid, true)
@@ -41,7 +41,7 @@ func TestWhatAnAgentSeesIsDatedByTheRunsClock(t *testing.T) {
 	}
 }
 
-// TestAnAgentElsewhereIsMeasuredAtOnce: one whose greeting tells of another machine. This one is an hour ahead.
+// TestAnAgentElsewhereIsMeasuredAtOnce: the greeting of this agent names another machine. Its clock is an hour ahead.
 func TestAnAgentElsewhereIsMeasuredAtOnce(t *testing.T) {
 	const hour = int64(time.Hour)
 	toAgent, in := io.Pipe()

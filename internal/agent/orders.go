@@ -13,33 +13,32 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/proc"
 )
 
-// Handler is how an order of a mechanism is carried out: what the agent does beyond looking at a process and signalling
-// it.
+// Handler carries out an order of a mechanism: anything beyond inspecting and signalling a process.
 type Handler struct {
-	// Do carries it out. What it returns is the answer.
+	// Do carries out the order and returns the answer.
 	Do func(ctx context.Context, c Call) (any, error)
-	// Can tells why the order cannot be carried out on this machine; nil where it can. It tries, and leaves nothing
-	// behind. A Handler without Can is carried out wherever an agent runs.
+	// Can returns why the order cannot be carried out on this machine; nil if it can. It tries, and leaves nothing
+	// behind. A Handler without Can works wherever an agent runs.
 	Can func() error
-	// Machine tells that the order is about the machine, and needs no process.
+	// Machine means that the order concerns the machine, and needs no process.
 	Machine bool
 }
 
 // Call is one use of an order.
 type Call struct {
 	Process proc.Process
-	With    []proc.Process // further processes of the run that it is about
-	Key     string         // what it leaves standing is undone by this name
+	With    []proc.Process // further processes of the run that it concerns
+	Key     string         // name for the undo
 	Args    json.RawMessage
-	// Stand registers what undoes the order. It must be called before the first effect, so that a half-done order is
-	// undone as well. An undo may be called when nothing was done, and when the process is gone.
+	// Stand registers the undo of the order. It must be called before the first effect, so that a half-done order is
+	// undone too. An undo may be called when nothing was done, or after the process has ended.
 	Stand func(Undo)
 }
 
-// Undo takes back what an order did and returns what it saw, as the answer of the undo request.
+// Undo undoes an order and returns the answer to the undo request.
 type Undo func(ctx context.Context) (any, error)
 
-// Takes is a Handler's Do that is given the order's arguments.
+// Takes returns a Handler's Do that decodes the order's arguments for do.
 func Takes[A any](do func(ctx context.Context, c Call, args A) (any, error)) func(context.Context, Call) (any, error) {
 	return func(ctx context.Context, c Call) (any, error) {
 		var args A
@@ -50,15 +49,15 @@ func Takes[A any](do func(ctx context.Context, c Call, args A) (any, error)) fun
 	}
 }
 
-// Mechanism is one way to act on processes: what a folder below gives to the agent.
+// Mechanism is one way to act on processes, from one of the folders below.
 type Mechanism struct {
-	Orders map[string]Handler // by the names that the mechanism's folder in chaos gives them
-	// Signal sends a signal by send, once nothing that the mechanism does to the process keeps it from taking effect;
-	// nil where nothing can.
+	Orders map[string]Handler // by the names in the mechanism's folder of chaos
+	// Signal sends a signal with send, once nothing that the mechanism does to the process prevents its effect. nil
+	// means that nothing can.
 	Signal func(p proc.Process, name string, send func() error) error
 }
 
-// Mechanisms is what an agent, or this process, can do.
+// Mechanisms are the mechanisms of an agent, or of this process.
 type Mechanisms []Mechanism
 
 // handler finds an order.
@@ -71,7 +70,7 @@ func (m Mechanisms) handler(do string) (h Handler, ok bool) {
 	return h, ok
 }
 
-// Supports tells why an order cannot be carried out on this machine; nil where it can.
+// Supports returns why an order cannot be carried out on this machine; nil if it can.
 func (m Mechanisms) Supports(do string) error {
 	if err := proc.Supported(); err != nil {
 		return err
@@ -86,7 +85,7 @@ func (m Mechanisms) Supports(do string) error {
 	return h.Can()
 }
 
-// Ask carries out an order in this process, without an agent. It is for orders that leave nothing standing.
+// Ask carries out an order in this process, without an agent. It is for orders that need no undo.
 func (m Mechanisms) Ask(ctx context.Context, o Order, result any) error {
 	h, ok := m.handler(o.Do)
 	if !ok {
@@ -101,7 +100,7 @@ func (m Mechanisms) Ask(ctx context.Context, o Order, result any) error {
 	return errors.Join(err, wrong, json.Unmarshal(raw, result))
 }
 
-// signal sends a signal through all mechanisms that must know of it.
+// signal sends a signal through all mechanisms that have a Signal.
 func (m Mechanisms) signal(p proc.Process, name string) error {
 	send := func() error { return p.Signal(name) }
 	for _, one := range m {
@@ -112,10 +111,10 @@ func (m Mechanisms) signal(p proc.Process, name string) error {
 	return send()
 }
 
-// healTime is how long the agent may take to undo everything when its control stream has ended.
+// healTime bounds the undo of everything after the control stream has ended.
 const healTime = 2 * time.Second
 
-// standing is what orders have left, in the order in which it was done.
+// standing has the undos of orders, in the order in which they were carried out.
 type standing struct {
 	mu   sync.Mutex
 	keys []string
@@ -128,20 +127,20 @@ func (s *standing) add(key string, u Undo) {
 	if s.undo == nil {
 		s.undo = make(map[string]Undo)
 	}
-	if _, again := s.undo[key]; !again { // the same order for a process that took the first one's place
+	if _, again := s.undo[key]; !again { // the same order for a process that replaced the first one
 		s.keys = append(s.keys, key)
 	}
 	s.undo[key] = u
 }
 
-// all returns the keys of what stands.
+// all returns all keys.
 func (s *standing) all() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.keys)
 }
 
-// take returns what undoes key, once.
+// take returns the undo of a key, once.
 func (s *standing) take(key string) (Undo, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,8 +150,8 @@ func (s *standing) take(key string) (Undo, bool) {
 	return u, ok
 }
 
-// last returns the key of what was done last, and with it those right before it that belong to the same fault: keys
-// that are equal up to a slash.
+// last returns the key of the last order, with those right before it that belong to the same fault: keys that are equal
+// up to a slash.
 func (s *standing) last() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,8 +166,8 @@ func (s *standing) last() []string {
 	return slices.Clone(s.keys[i:])
 }
 
-// heal undoes everything, the last order first. All orders of one fault are undone at once, since it may stand at many
-// processes.
+// heal undoes everything, the last order first. All orders of one fault are undone concurrently, since they may be
+// many.
 func (s *standing) heal() error {
 	ctx, cancel := context.WithTimeout(context.Background(), healTime)
 	defer cancel()

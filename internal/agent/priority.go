@@ -11,14 +11,14 @@ import (
 const (
 	// agentNiceness is the niceness that the agent asks for, as seen from 0.
 	agentNiceness = -20
-	// spareProcs is how many threads of the agent may run Go code at once, at least, where there are several
-	// processors. A thread that is not scheduled must not block the one that sends packets on. On a single processor
-	// more of them would only compete with each other, and idle ones would search for work.
+	// spareProcs is how many threads of the agent may run Go code at once, at least, if there are several CPUs. A
+	// thread that is not scheduled must not block the one that passes packets. On a single CPU more threads would only
+	// compete with each other, and idle ones would search for work.
 	spareProcs = 8
 )
 
-// raisePriority raises the agent's scheduling priority, where that is allowed. The agent needs little time, but when it
-// is late, the fault is another than the one that was asked for.
+// raisePriority raises the agent's scheduling priority, if allowed. The agent needs little CPU time, but a late agent
+// injects another fault than the requested one.
 func raisePriority() {
 	if runtime.NumCPU() > 1 && runtime.GOMAXPROCS(0) < spareProcs {
 		runtime.GOMAXPROCS(spareProcs)
@@ -27,7 +27,7 @@ func raisePriority() {
 	if err != nil {
 		return
 	}
-	for _, t := range threads { // those that come later take it over
+	for _, t := range threads { // later ones inherit it
 		if id, err := strconv.Atoi(t.Name()); err == nil {
 			_ = unix.Setpriority(unix.PRIO_PROCESS, id, agentNiceness)
 		}

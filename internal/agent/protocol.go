@@ -7,15 +7,15 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// What a request asks for. Any other word is an order of a mechanism.
+// The requests. Any other word is an order of a mechanism.
 const (
 	doOwn      = "own"      // PID belongs to the run from now on; answers with its Process
 	doInspect  = "inspect"  // answers with its State
 	doSignal   = "signal"   // send Signal
 	doNow      = "now"      // answers with the agent's CLOCK_MONOTONIC
-	doUndo     = "undo"     // undo what stands under Key
-	doStanding = "standing" // answers with the keys of what stands, of the whole run
-	doSupports = "supports" // fails where the order that Args names cannot be carried out on this machine, and says why
+	doUndo     = "undo"     // undo the orders of Key
+	doStanding = "standing" // answers with the keys of all active orders of the run
+	doSupports = "supports" // fails, with the reason, if this machine cannot carry out the order named in Args
 )
 
 // hello is the first line from the agent.
@@ -26,8 +26,7 @@ type hello struct {
 	TimeNS  string `json:"time_ns"`
 }
 
-// request is one line to the agent. Own, now, inspect and signal are carried out in
-// their order; the others side by side.
+// request is one line to the agent. Own, now, inspect and signal are carried out in order, the others concurrently.
 type request struct {
 	ID      uint64       `json:"id"`
 	Do      string       `json:"do"`
@@ -36,7 +35,7 @@ type request struct {
 	// Kill asks for SIGKILL when the control stream ends; without it a process is only continued if the agent had
 	// stopped it.
 	Kill bool `json:"kill,omitempty"`
-	// Key names what an order leaves standing, so that it can be undone. The supervisor chooses it.
+	// Key names an order for its undo. The supervisor chooses it.
 	Key  string          `json:"key,omitempty"`
 	Args json.RawMessage `json:"args,omitempty"` // of an order
 	With []proc.Process  `json:"with,omitempty"` // further processes of the run that an order is about
@@ -50,8 +49,7 @@ type response struct {
 	Process *proc.Process `json:"process,omitempty"`
 	State   *node.State   `json:"state,omitempty"`
 	Now     int64         `json:"now,omitempty"` // ns
-	// At is when the request had been carried out, in ns of the agent's CLOCK_MONOTONIC: the answer may be read long
-	// after that.
+	// At is when the request was done, in ns of the agent's CLOCK_MONOTONIC: the answer may be read much later.
 	At int64 `json:"at"`
 	// Result is what an order answers.
 	Result json.RawMessage `json:"result,omitempty"`

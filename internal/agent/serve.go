@@ -19,7 +19,7 @@ import (
 // target is a process of the run.
 type target struct {
 	kill    bool // when the stream ends
-	stopped bool // by us, and not continued since
+	stopped bool // stopped by us, and not continued since
 }
 
 type server struct {
@@ -32,7 +32,7 @@ type server struct {
 	out     *json.Encoder
 }
 
-// Main serves requests from stdin until it ends or ctx is cancelled, and then undoes what still stands. It is the body
+// Main serves requests from stdin until it ends or ctx is cancelled, and then undoes all active orders. It is the body
 // of `lockquake agent`.
 func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, m Mechanisms) error {
 	if err := proc.Supported(); err != nil {
@@ -43,7 +43,7 @@ func Main(ctx context.Context, stdin io.Reader, stdout io.Writer, m Mechanisms) 
 	s := &server{mechanisms: m, owned: make(map[proc.Process]*target), out: json.NewEncoder(stdout)}
 	defer s.heal()
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // before heal: an order under way gives up
+	defer cancel() // before heal, so that orders in progress give up
 	err := s.out.Encode(hello{
 		Version: Version, PID: os.Getpid(), BootID: clock.BootID(),
 		TimeNS: clock.TimeNamespace(),
@@ -90,7 +90,7 @@ func readRequests(ctx context.Context, stdin io.Reader) (<-chan request, <-chan 
 	return requests, ended
 }
 
-// serve carries out a request and answers it. An order, which may take long, is carried out beside what comes after it.
+// serve carries out a request and answers it. An order, which may take long, runs concurrently with later requests.
 func (s *server) serve(ctx context.Context, r request) error {
 	h, known := s.mechanisms.handler(r.Do)
 	switch {
@@ -98,7 +98,7 @@ func (s *server) serve(ctx context.Context, r request) error {
 		for _, p := range append([]proc.Process{r.Process}, r.With...) {
 			if s.owned[p] == nil && (p != proc.Process{} || !h.Machine) {
 				r.Process = p
-				return s.answer(r, s.do) // which refuses it
+				return s.answer(r, s.do) // do returns the error
 			}
 		}
 	case r.Do != doUndo && r.Do != doStanding && r.Do != doSupports:
@@ -164,8 +164,8 @@ func (s *server) do(r request, resp *response) error {
 	return fmt.Errorf("unknown order %q", r.Do)
 }
 
-// heal undoes what orders left standing, and leaves no target stopped, and none alive that was to be killed. Processes
-// that have ended are passed over.
+// heal undoes all orders, continues stopped targets, and kills those registered with kill. Processes that have ended
+// are skipped.
 func (s *server) heal() {
 	for p, t := range s.owned {
 		if t.kill {
@@ -177,14 +177,14 @@ func (s *server) heal() {
 	}
 	s.drain()
 	if err := s.standing.heal(); err != nil {
-		fmt.Fprintln(os.Stderr, "agent:", err) // its log is all that is left
+		fmt.Fprintln(os.Stderr, "agent:", err) // only its log is left
 	}
 }
 
-// drainTime is how long orders under way may take to give up before what stands is undone all the same.
+// drainTime is how long orders in progress may take to give up before everything is undone anyway.
 const drainTime = 500 * time.Millisecond
 
-// drain waits for the orders under way, so that none of them leaves something after everything was undone.
+// drain waits for the orders in progress, so that none of them takes effect after everything was undone.
 func (s *server) drain() {
 	done := make(chan struct{})
 	go func() {

@@ -71,8 +71,8 @@ func Until(t *testing.T, p proc.Process, what string, ok func(node.State) bool) 
 // Patience ends a test that hangs.
 const Patience = time.Minute
 
-// Ended closes an agent's control stream and holds the agent to what it promises: within 2 s it has healed everything
-// and ended. What the tests have it heal takes far less, so that a loud machine does not use that up.
+// Ended closes an agent's control stream and checks that the agent has healed everything and ended within 2 s. The
+// heals in tests take far less, so that a busy machine does not exceed the limit.
 func Ended(t *testing.T, c *agent.Client, ended <-chan error) {
 	t.Helper()
 	begin := clock.Now()
@@ -89,10 +89,10 @@ func Ended(t *testing.T, c *agent.Client, ended <-chan error) {
 	}
 }
 
-// Stopped tells whether all threads of a process are stopped.
+// Stopped reports whether all threads of a process are stopped.
 func Stopped(s node.State) bool { return s.PID != 0 && len(s.Threads) == 1 && s.Threads["T"] > 0 }
 
-// Running tells whether no thread of a process is stopped or has ended.
+// Running reports whether no thread of a process is stopped or has ended.
 func Running(s node.State) bool { return s.PID != 0 && s.Threads["T"] == 0 && s.Threads["Z"] == 0 }
 
 // Load returns the machine's load average over a minute, for the output of benchmarks.
@@ -166,7 +166,7 @@ func BeChild(m ...agent.Mechanism) {
 	os.Exit(0)
 }
 
-// syncs tells for each line how long a sync took.
+// syncs prints a line with the duration of each sync.
 func syncs(path string) {
 	f, err := os.Create(path)
 	if err != nil {

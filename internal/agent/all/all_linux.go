@@ -1,4 +1,4 @@
-// Package all lists what an agent can do: a mechanism in each folder beside this one.
+// Package all lists the mechanisms of an agent: one in each folder beside this one.
 package all
 
 import (

@@ -2,7 +2,7 @@ package all
 
 import "testing"
 
-// Two mechanisms with an order of one name would hide one from the agent.
+// If two mechanisms had an order of the same name, one would be hidden from the agent.
 func TestEachOrderIsOfOneMechanism(t *testing.T) {
 	seen := map[string]bool{}
 	for _, m := range All() {

@@ -1,6 +1,6 @@
 //go:build !linux
 
-// Package all lists what an agent can do: nothing but on Linux.
+// Package all lists the mechanisms of an agent: none, except on Linux.
 package all
 
 import "github.com/lockquake/lockquake/internal/agent"

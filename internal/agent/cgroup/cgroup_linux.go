@@ -1,4 +1,4 @@
-// Package cgroup finds control groups, those of a run and those that a process is in, and removes them.
+// Package cgroup finds the control groups of a run or of a process, and removes them.
 package cgroup
 
 import (
@@ -17,7 +17,7 @@ import (
 // Mount is one mounted hierarchy of control groups.
 type Mount struct {
 	Version     int    // 1 or 2
-	Point, Root string // where it is mounted, and which of its groups is there
+	Point, Root string // the mount point, and the group that is mounted there
 	Controllers []string
 }
 
@@ -44,11 +44,11 @@ func Mounts(mountinfo string) []Mount {
 	return out
 }
 
-// Has tells whether the hierarchy has a version 1 controller.
+// Has reports whether the hierarchy has a version 1 controller.
 func (m Mount) Has(controller string) bool { return slices.Contains(m.Controllers, controller) }
 
-// Folder returns the folder of a group, below the root directory of the process that has it mounted; ok is false where
-// the group is not within what is mounted, or is not there.
+// Folder returns the folder of a group, below the root directory of the process that has it mounted. ok is false if the
+// group is outside the mount or does not exist.
 func (m Mount) Folder(root, group string) (path string, ok bool) {
 	rel, err := filepath.Rel(m.Root, group)
 	if err != nil || !filepath.IsLocal(rel) {
@@ -59,8 +59,8 @@ func (m Mount) Folder(root, group string) (path string, ok bool) {
 	return path, err == nil
 }
 
-// Group reads from a file such as /proc/self/cgroup the group in the hierarchy of a version 1 controller; in that of
-// version 2 for "".
+// Group returns the group in the hierarchy of a version 1 controller, from the text of a file such as
+// /proc/self/cgroup. The controller "" means version 2.
 func Group(text, controller string) (group string, ok bool) {
 	for line := range strings.Lines(text) {
 		f := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)

@@ -1,12 +1,13 @@
-// Package clock moves the wall clocks of processes, sets their monotonic clocks back, and has processes read their own.
+// Package clock moves the wall clocks of processes, sets their monotonic clocks back, and makes processes read their
+// own clocks.
 //
-// A process reads the time by a function of the vDSO, a small library that the kernel maps into it, mostly without a
-// system call. The agent writes a jump to code of its own over the beginning of that function. The code makes the
-// system call and adds the shift.
+// A process reads the time with a function of the vDSO, a small library that the kernel maps into it, mostly without a
+// system call. The agent overwrites the beginning of that function with a jump to its own code, which makes the system
+// call and adds the shift.
 //
-// Example: +60s for an etcd. Its threads are held, the code is written behind the vDSO's own and the jumps after it,
-// and the threads go on. clock_gettime(CLOCK_REALTIME) is 60 s ahead from then on, CLOCK_MONOTONIC as before, and no
-// other process has changed. The undo writes the original bytes back, which are those of the agent's own vDSO.
+// Example: +60s for an etcd. Its threads are held. The code is written behind the vDSO's own, then the jumps, and the
+// threads go on. From then on clock_gettime(CLOCK_REALTIME) is 60 s ahead, CLOCK_MONOTONIC is unchanged, and so are all
+// other processes. The undo writes back the original bytes, which are those of the agent's own vDSO.
 package clock
 
 import (
@@ -37,13 +38,13 @@ type skew struct {
 	file  string
 }
 
-// skewed is the shifts that stand on one process and its descendants. All methods are called with mu held.
+// skewed has the active shifts of one process and its descendants. All methods are called with mu held.
 type skewed struct {
 	holder ptrace.Holder
 
 	mu    sync.Mutex
 	skews []*skew
-	// patched tells that the vDSO was, or is to be; files are those that tell the clock, once one of them does.
+	// patched means that the vDSO was patched, or is to be. files are the libfaketime files in use.
 	patched bool
 	files   []string
 	written stubHeader // to the vDSO
@@ -59,7 +60,7 @@ type mover struct {
 	skews  sync.Map // Process -> *skewed
 }
 
-// Mechanism is what can be done to wall clocks. Processes are held by that holder meanwhile.
+// Mechanism returns the mechanism that moves clocks. It holds processes with the given holder.
 func Mechanism(holder ptrace.Holder) agent.Mechanism {
 	m := &mover{holder: holder}
 	return agent.Mechanism{Orders: map[string]agent.Handler{
@@ -70,8 +71,8 @@ func Mechanism(holder ptrace.Holder) agent.Mechanism {
 	}}
 }
 
-// supported tells why the wall clock of processes cannot be moved on this machine; nil where it can. It looks at our
-// own vDSO, which is the same as that of any target.
+// supported returns why wall clocks of processes cannot be moved on this machine; nil if they can. It checks our own
+// vDSO, which is the same as that of any target.
 func supported() error {
 	_, err := ownVDSO()
 	return err
@@ -120,7 +121,7 @@ func (m *mover) doClock(ctx context.Context, c agent.Call, args wall.Shift) (any
 	return out, err
 }
 
-// doClocked tells what stands on a process.
+// doClocked returns the current shifts of a process.
 func (m *mover) doClocked(_ context.Context, c agent.Call) (any, error) {
 	s := m.skewsOf(c.Process)
 	s.mu.Lock()
@@ -143,14 +144,14 @@ func (s *skewed) add(one *skew) {
 	}
 }
 
-// hostTime is the machine's wall clock, in ns since 1970, by a system call.
+// hostTime returns the machine's wall clock, in ns since 1970, by a system call.
 func hostTime() int64 {
 	var ts unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_REALTIME, &ts) // cannot fail for this clock and a valid pointer
 	return ts.Nano()
 }
 
-// sum adds up the shifts by one file, or with "" by the vDSO. The sum counts from now.
+// sum adds up the shifts of one file or, with "", of the vDSO. The epoch of the sum is now.
 func (s *skewed) sum(file string) stubHeader {
 	h := stubHeader{Epoch: hostTime()}
 	for _, k := range s.skews {
@@ -166,7 +167,7 @@ func (s *skewed) sum(file string) stubHeader {
 	return h
 }
 
-// said is what all shifts together come to now.
+// said returns the current sum of all shifts.
 func (s *skewed) said() wall.Clocked {
 	h := s.sum("")
 	out := wall.Clocked{Offset: h.Offset, Gain: float64(h.Rate) / (1 << 32), Still: -h.Mono}
@@ -180,13 +181,13 @@ func (s *skewed) said() wall.Clocked {
 	return out
 }
 
-// scale is ns * gain / 2^32, as the stub computes it, without overflow.
+// scale returns ns * gain / 2^32, as the stub computes it, without overflow.
 func scale(ns, gain int64) int64 {
 	whole, part := ns>>32, ns&(1<<32-1)
 	return whole*gain + part>>16*gain>>16 + (part&0xffff*gain)>>32
 }
 
-// apply brings the clocks of the process and its descendants to what stands.
+// apply sets the clocks of the process and its descendants to the active shifts.
 func (s *skewed) apply(ctx context.Context, p proc.Process) (wall.Clocked, error) {
 	out := s.said()
 	if !p.Alive() {
@@ -216,11 +217,11 @@ func (s *skewed) apply(ctx context.Context, p proc.Process) (wall.Clocked, error
 	return out, err
 }
 
-// keepEvery is how often a patch that stands is looked at.
+// keepEvery is how often an active patch is checked.
 const keepEvery = 100 * time.Millisecond
 
-// keep puts the patch back when a process loses it by an exec: a server that is just being started by a shell, or by a
-// container engine.
+// keep restores the patch when a process loses it by an exec, as a server does that a shell or a container engine is
+// just starting.
 func (s *skewed) keep(p proc.Process) {
 	for {
 		time.Sleep(keepEvery)
@@ -231,13 +232,13 @@ func (s *skewed) keep(p proc.Process) {
 			return
 		}
 		if lost(p.PID) {
-			_, _ = s.patchAll(context.Background(), p, s.written) // once more, the next time
+			_, _ = s.patchAll(context.Background(), p, s.written) // retried at the next check
 		}
 		s.mu.Unlock()
 	}
 }
 
-// lost tells whether a process has an unpatched vDSO.
+// lost reports whether a process has an unpatched vDSO.
 func lost(pid int) bool {
 	own, err := ownVDSO()
 	if err != nil {
@@ -251,8 +252,8 @@ func lost(pid int) bool {
 	return err == nil && !h.stands()
 }
 
-// patchAll patches the process and its descendants, and tells how many they are. A child that is forked by a patched
-// process inherits the patch, so it looks for unpatched ones until there is none.
+// patchAll patches the process and its descendants, and returns their number. A child forked by a patched process
+// inherits the patch, so patchAll repeats until there is no unpatched one.
 func (s *skewed) patchAll(ctx context.Context, p proc.Process, h stubHeader) (processes int, err error) {
 	for round := 0; ; round++ {
 		family, err := proc.Descendants(p.PID)

@@ -23,7 +23,7 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// clockChildEnv makes the test binary a program that tells its clocks, one line for each line that it is sent.
+// clockChildEnv makes the test binary a program that prints its clocks, one line for each line of input.
 const clockChildEnv = "LOCKQUAKE_CLOCK_TEST_CHILD"
 
 func init() {
@@ -33,8 +33,9 @@ func init() {
 	}
 }
 
-// clockChild answers "spin" by readers of the clock in all threads, "fork" by a child, anything else by its wall clock, how long it
-// runs by its monotonic clock, how often the latter went back, and how often the clocks were read.
+// clockChild answers "spin" by reading the clock in all threads, and "fork" by starting a child. Anything else it
+// answers with its wall clock, its runtime by the monotonic clock, how often that went back, and the number of
+// readings.
 func clockChild() {
 	start := time.Now()
 	var back, reads atomic.Int64
@@ -60,7 +61,7 @@ func clockChild() {
 	}
 }
 
-// teller is a process that tells its clocks.
+// teller is a process that prints its clocks.
 type teller struct {
 	t   *testing.T
 	cmd *exec.Cmd
@@ -101,7 +102,7 @@ func (c *teller) ask(what string) []int64 {
 	return got
 }
 
-// wantAhead looks that the wall clock is ahead of the machine's by want, as exactly as the two readings around it tell.
+// wantAhead checks that the wall clock is ahead of the machine's by want, within the two readings around it.
 func (c *teller) wantAhead(what string, want time.Duration) {
 	c.t.Helper()
 	before := hostTime()
@@ -148,7 +149,7 @@ func unshift(t *testing.T, c *agent.Client, key string) {
 	}
 }
 
-// wantPristine looks that no function of the vDSO leads into the stub any more.
+// wantPristine checks that no function of the vDSO jumps into the stub any more.
 func wantPristine(t *testing.T, pid int) {
 	t.Helper()
 	own, err := ownVDSO()
@@ -195,7 +196,7 @@ func TestJumpsForthAndBack(t *testing.T) {
 	wantPristine(t, p.PID)
 }
 
-// TestDrifts runs a clock fast and slow: what is gained is bounded by when the shift began and ended.
+// TestDrifts runs a clock fast and slow: the gain is bounded by when the shift began and ended.
 func TestDrifts(t *testing.T) {
 	child := goTeller(t)
 	c, p := clockAgent(t, child.cmd.Process.Pid)
@@ -308,7 +309,7 @@ func TestBesideAPause(t *testing.T) {
 	child.wantAhead("continued", time.Minute)
 }
 
-// TestStandsStill stops a process and has its monotonic clock stand still meanwhile, twice, beside a jump of the other one.
+// TestStandsStill stops a process and its monotonic clock, twice, during a jump of the wall clock.
 func TestStandsStill(t *testing.T) {
 	child := goTeller(t)
 	c, p := clockAgent(t, child.cmd.Process.Pid)
@@ -358,7 +359,7 @@ func TestStandsStill(t *testing.T) {
 	wantPristine(t, p.PID)
 }
 
-// TestDescendants moves the clock of a process, of its child that was there before, and of one that is born later.
+// TestDescendants moves the clock of a process, of an existing child, and of a later one.
 func TestDescendants(t *testing.T) {
 	if _, err := exec.LookPath("perl"); err != nil {
 		t.Skip(err)
@@ -412,7 +413,7 @@ func TestDeathMeanwhile(t *testing.T) {
 	unshift(t, c, "b")
 }
 
-// TestRefusesAStrangersPatch leaves a vDSO alone whose bytes are not the kernel's.
+// TestRefusesAStrangersPatch: a vDSO whose bytes are not the kernel's is left alone.
 func TestRefusesAStrangersPatch(t *testing.T) {
 	child := goTeller(t)
 	c, p := clockAgent(t, child.cmd.Process.Pid)
@@ -440,7 +441,7 @@ func TestRefusesAStrangersPatch(t *testing.T) {
 	child.wantAhead("refused", 0)
 }
 
-// TestRefusesArguments names what a clock cannot do.
+// TestRefusesArguments: invalid shifts are rejected.
 func TestRefusesArguments(t *testing.T) {
 	child := goTeller(t)
 	c, p := clockAgent(t, child.cmd.Process.Pid)
@@ -452,7 +453,7 @@ func TestRefusesArguments(t *testing.T) {
 	child.wantAhead("refused", 0)
 }
 
-// TestScale compares the reckoning of the agent with that of a float.
+// TestScale compares the agent's arithmetic with floating point.
 func TestScale(t *testing.T) {
 	for _, ns := range []int64{0, 1, 1e9, 86400e9, -5e9, 1 << 40} {
 		for _, gain := range []float64{0, 0.1, -0.5, 99} {

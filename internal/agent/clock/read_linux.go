@@ -15,11 +15,11 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/ptrace"
 )
 
-// doReadClocks has a process read its wall clock and its monotonic clock.
+// doReadClocks makes a process read its wall clock and its monotonic clock.
 func (m *mover) doReadClocks(ctx context.Context, c agent.Call) (any, error) {
 	var out wall.Readings
 	err := m.holder.HoldFree(ctx, c.Process.PID, func(h *ptrace.Held) error {
-		v, err := readVDSO(h.PID) // now that it cannot be in the middle of becoming another program
+		v, err := readVDSO(h.PID) // held, it cannot be in the middle of an exec
 		if err != nil {
 			return err
 		}

@@ -30,7 +30,7 @@ func readClocks(t *testing.T, c *agent.Client, p proc.Process) wall.Readings {
 	return out
 }
 
-// wantRead looks that a process reads its wall clock ahead by want, and the monotonic clock of this machine.
+// wantRead checks that a process reads its wall clock ahead by want, and the monotonic clock of this machine.
 func wantRead(t *testing.T, c *agent.Client, p proc.Process, what string, want time.Duration) {
 	t.Helper()
 	wall, mono := hostTime(), clock.Now()
@@ -51,7 +51,7 @@ func borrowing(t *testing.T) {
 	}
 }
 
-// TestReadsItsOwnClocks has busy and idle programs read their clocks, often, and looks that they go on undisturbed.
+// TestReadsItsOwnClocks makes busy and idle programs read their clocks, often, and checks that they run on undisturbed.
 func TestReadsItsOwnClocks(t *testing.T) {
 	borrowing(t)
 	child := goTeller(t)
@@ -74,7 +74,7 @@ func TestReadsItsOwnClocks(t *testing.T) {
 	}
 }
 
-// TestReadsTheClocksOfStarters asks programs that have just been started, and may have no thread yet that can be borrowed.
+// TestReadsTheClocksOfStarters asks programs that were just started, and may not yet have a thread to borrow.
 func TestReadsTheClocksOfStarters(t *testing.T) {
 	t.Parallel()
 	borrowing(t)
@@ -91,7 +91,7 @@ func TestReadsTheClocksOfStarters(t *testing.T) {
 	}
 }
 
-// TestReadsTheClocksOfSleepers leaves system calls alone that a process waits in, and refuses one that is stopped.
+// TestReadsTheClocksOfSleepers: system calls that a process waits in are undisturbed, and a stopped process is refused.
 func TestReadsTheClocksOfSleepers(t *testing.T) {
 	borrowing(t)
 	t.Parallel()
@@ -166,7 +166,7 @@ func TestDriftGoesOn(t *testing.T) {
 	}
 }
 
-// TestFileTellsTheClock looks at what is written for libfaketime, and that it is taken back.
+// TestFileTellsTheClock checks that the libfaketime file is written and undone.
 func TestFileTellsTheClock(t *testing.T) {
 	child := goTeller(t)
 	c, p := clockAgent(t, child.cmd.Process.Pid)
@@ -195,7 +195,7 @@ func TestFileTellsTheClock(t *testing.T) {
 	}
 }
 
-// TestRestoresWhatADeadAgentLeft takes only patches back whose agent is gone.
+// TestRestoresWhatADeadAgentLeft: only patches of dead agents are undone.
 func TestRestoresWhatADeadAgentLeft(t *testing.T) {
 	child := goTeller(t)
 	c, p := clockAgent(t, child.cmd.Process.Pid)

@@ -10,10 +10,9 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/proc"
 )
 
-// restore sets right the wall clocks of these processes and their descendants that a dead agent had moved, and says
-// which. The patch of a vDSO describes itself, and the original is the same in every process, so nothing need have been
-// saved. Processes that this one may not read are passed over. Only the named processes and their descendants are
-// looked at.
+// restore restores the wall clocks that a dead agent had moved, of these processes and their descendants, and lists
+// them. The patch of a vDSO describes itself, and the original is the same in every process, so nothing was saved.
+// Processes that this one may not read are skipped.
 func (m *mover) restore(ctx context.Context, c agent.Call, args wall.RestoreArgs) (any, error) {
 	if len(args.Files) != len(c.With) {
 		return nil, fmt.Errorf("%d files for %d processes", len(args.Files), len(c.With))
@@ -44,7 +43,7 @@ func (m *mover) restore(ctx context.Context, c agent.Call, args wall.RestoreArgs
 	return restored, errors.Join(append(errs, ctx.Err())...)
 }
 
-// restoreStamp looks at the file that tells the clock of a process, and says whether it set it right.
+// restoreStamp checks the libfaketime file of a process. how says what it restored; "" if nothing.
 func restoreStamp(pid int, file string) (how string, err error) {
 	if file == "" {
 		return "", nil
@@ -56,7 +55,7 @@ func restoreStamp(pid int, file string) (how string, err error) {
 	return file, writeStamp(pid, file, 0, proc.ThisProgram())
 }
 
-// restoreVDSO looks at the vDSO of one process, and says whether it set it right.
+// restoreVDSO checks the vDSO of one process. how says what it restored; "" if nothing.
 func (m *mover) restoreVDSO(ctx context.Context, pid int) (how string, err error) {
 	own, err := ownVDSO()
 	if err != nil {
@@ -64,7 +63,7 @@ func (m *mover) restoreVDSO(ctx context.Context, pid int) (how string, err error
 	}
 	v, err := readVDSO(pid)
 	if err != nil {
-		return "", nil //nolint:nilerr // it has ended, has none, or is not ours to look into
+		return "", nil //nolint:nilerr // it has ended, has none, or may not be read
 	}
 	h, err := own.header(v.image)
 	if err != nil || !h.stands() || !h.By.Dead() {

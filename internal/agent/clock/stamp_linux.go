@@ -17,14 +17,14 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/proc"
 )
 
-// maxStamp bounds a file that tells a clock, in bytes.
+// maxStamp bounds the size of a libfaketime file, in bytes.
 const maxStamp = 4096
 
-// errNoStamp says that something else stands where the file should be that tells a clock.
+// errNoStamp means that something else is in the place of the libfaketime file.
 var errNoStamp = errors.New("it is no small regular file")
 
-// stampDir opens the directory of the file that tells a process its clock. A symbolic link in the target's file system
-// cannot lead out of that file system.
+// stampDir opens the directory of a process's libfaketime file. A symbolic link in the target's file system cannot lead
+// out of that file system.
 func stampDir(pid int, path string) (dir *os.Root, name string, err error) {
 	if !filepath.IsAbs(path) {
 		return nil, "", fmt.Errorf("%q is no absolute path", path)
@@ -38,7 +38,7 @@ func stampDir(pid int, path string) (dir *os.Root, name string, err error) {
 	return dir, filepath.Base(path), err
 }
 
-// stampInfo looks at the file without following a link. Nil: there is none.
+// stampInfo returns the file's info without following a link; nil if there is no file.
 func stampInfo(dir *os.Root, name string) (fs.FileInfo, error) {
 	info, err := dir.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -50,9 +50,9 @@ func stampInfo(dir *os.Root, name string) (fs.FileInfo, error) {
 	return info, err
 }
 
-// writeStamp tells the programs of a process's file system their wall clock: by how many ns it is ahead. libfaketime,
-// where it was loaded into them, reads the file once a second, so they never see half of one. Its comment says whose
-// work it is.
+// writeStamp writes how many ns ahead the wall clock is for programs in a process's file system. Where libfaketime is
+// loaded, it reads the file once a second. The file is replaced whole, so a program never sees half of one. A comment
+// in it names the agent.
 func writeStamp(pid int, path string, ahead int64, by proc.Program) (err error) {
 	defer func() {
 		if err != nil {
@@ -93,8 +93,7 @@ func abs(n int64) int64 { return max(n, -n) }
 // stampMark begins the comment of such a file.
 const stampMark = "lockquake clock, by"
 
-// readStamp returns who wrote the file that tells the clock of a process, and whether it says that the clock is
-// shifted.
+// readStamp returns which agent wrote a process's libfaketime file, and whether it shifts the clock.
 func readStamp(pid int, path string) (by proc.Program, stands bool) {
 	b, err := stampText(pid, path)
 	if err != nil {
@@ -107,7 +106,7 @@ func readStamp(pid int, path string) (by proc.Program, stands bool) {
 	return by, strings.Trim(shift, "+-0.\n") != ""
 }
 
-// stampText reads the file, if it is the one that was looked at before it was opened.
+// stampText reads the file, if it is still the one that was checked before the open.
 func stampText(pid int, path string) ([]byte, error) {
 	dir, name, err := stampDir(pid, path)
 	if err != nil {
@@ -118,7 +117,7 @@ func stampText(pid int, path string) ([]byte, error) {
 	if err != nil || seen == nil {
 		return nil, errors.Join(err, fs.ErrNotExist)
 	}
-	f, err := dir.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe does not wait for a writer
+	f, err := dir.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // O_NONBLOCK: a pipe does not wait for a writer
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +128,7 @@ func stampText(pid int, path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxStamp))
 }
 
-// preloaded says for a receipt whether libfaketime is in the process.
+// preloaded says for the receipt whether libfaketime is in the process.
 func preloaded(pid int) string {
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
 	switch {

@@ -11,10 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// left is a file as an agent that is dead left it.
+// left is a file left by a dead agent.
 const left = "# " + stampMark + " 4000000 1 1\n+60.000000000\n"
 
-// Whoever owns the directory of a file that tells a clock can put anything there: it is neither followed, nor waited for, nor read without end.
+// The owner of the directory of a libfaketime file can put anything there: it is neither followed, nor waited for, nor
+// read endlessly.
 func TestAClockFileThatIsATrap(t *testing.T) {
 	for what, trap := range map[string]func(dir, file, secret string) error{
 		"a link": func(_, file, secret string) error { return os.Symlink(secret, file) },
@@ -54,7 +55,7 @@ func errorsOf(errs ...error) error {
 	return nil
 }
 
-// Beside the file nothing is written that could be foretold, and nothing is left.
+// No predictable name is written beside the file, and nothing is left.
 func TestWritesAClockFileBesideLinks(t *testing.T) {
 	dir := t.TempDir()
 	file, secret := filepath.Join(dir, "f"), filepath.Join(t.TempDir(), "secret")

@@ -1,9 +1,9 @@
 package clock
 
-// stubCode is code for amd64. It is position-independent and stands right behind a stubHeader. It makes the system call
-// that the vDSO spares. To what it answers for CLOCK_MONOTONIC, CLOCK_MONOTONIC_RAW and CLOCK_MONOTONIC_COARSE it adds
-// mono; for CLOCK_REALTIME and CLOCK_REALTIME_COARSE it shifts it. Other clocks and errors are returned as they came.
-// It uses no register that a callee must keep. `call 30` is the shift of rax, the nanoseconds since 1970: rax +
+// stubCode is position-independent code for amd64, right behind a stubHeader. It makes the system call that the vDSO
+// avoids. To the answer for CLOCK_MONOTONIC, CLOCK_MONOTONIC_RAW and CLOCK_MONOTONIC_COARSE it adds mono; that for
+// CLOCK_REALTIME and CLOCK_REALTIME_COARSE it shifts. Other clocks and errors are returned unchanged. It uses no
+// register that a callee must keep. `call 30` is the shift of rax, the nanoseconds since 1970: rax +
 // (rax-epoch)*rate/2^32 + offset; `call 50` splits rax into seconds in rax and nanoseconds in rdx.
 var stubCode = []byte{
 	// shift:
@@ -77,7 +77,7 @@ var stubCode = []byte{
 	0xc3, // ret
 }
 
-// Where things are, counted from the header.
+// Offsets from the header.
 const (
 	stubShift   = 0x30 // reads the header from here
 	stubShifted = 0x50 // to here

@@ -23,20 +23,20 @@ type entry struct {
 	code int // offset of the counterpart, from the stub's header
 }
 
-// stubHeader stands before the code of the stub, and is all that changes while a patch stands.
+// stubHeader precedes the code of the stub. It is all that changes while a patch is active.
 type stubHeader struct {
 	Magic  [4]byte
-	By     proc.Program // whose work it is
+	By     proc.Program // the agent that wrote it
 	Mono   int64        // ns by which the monotonic clock is ahead: 0, or less than that
 	Epoch  int64        // ns since 1970 from which Rate counts
-	Rate   int64        // what a second gains, in 2^-32 of it
+	Rate   int64        // gain per second, in 2^-32 s
 	Offset int64        // ns
 }
 
 var stubMagic = [4]byte([]byte("lqck"))
 
-// vdso is an image of a process's vDSO: the small library that the kernel maps into every process, in which programs
-// read the clock without a system call. Each process has its own copy once it is written to.
+// vdso is an image of a process's vDSO: the small library that the kernel maps into every process, with which programs
+// read the clock without a system call. A process gets its own copy once it is written to.
 type vdso struct {
 	base  uint64
 	image []byte
@@ -83,7 +83,7 @@ type hook struct {
 	jump []byte
 }
 
-// original is the vDSO as the kernel made it, with what a patch changes.
+// original is the vDSO as the kernel made it, with the places that a patch changes.
 type original struct {
 	image []byte
 	stub  int // offset of the stub in it
@@ -91,7 +91,7 @@ type original struct {
 }
 
 // ownVDSO reads our own vDSO, which no clock fault touches. The kernel gives the same image to every process of the
-// same architecture, so it is what a target's must look like, and what an undo writes back.
+// same architecture. So a target's must look like it, and an undo writes it back.
 var ownVDSO = sync.OnceValues(func() (original, error) {
 	v, err := readVDSO(os.Getpid())
 	if err != nil {
@@ -111,8 +111,8 @@ func dissect(image []byte) (original, error) {
 	if err != nil {
 		return p, fmt.Errorf("the vDSO is no ELF image: %w", err)
 	}
-	// The room is behind all that the image holds, in its last page: threads that are inside a function of the vDSO
-	// when it is patched finish it undisturbed.
+	// The stub goes behind the content of the image, in its last page: threads inside a vDSO function during the patch
+	// finish it undisturbed.
 	p.stub = (len(image) - binary.Size(stubHeader{}) - len(stubCode)) &^ 15
 	if p.stub < 0 || slices.ContainsFunc(image[p.stub:], func(b byte) bool { return b != 0 }) ||
 		loaded(f) > uint64(p.stub) {
@@ -141,7 +141,7 @@ func dissect(image []byte) (original, error) {
 	return p, nil
 }
 
-// loaded is the end of what the image says of itself that it holds.
+// loaded returns the end of the image's content, according to its headers.
 func loaded(f *elf.File) uint64 {
 	var end uint64
 	for _, s := range f.Progs {
@@ -150,8 +150,8 @@ func loaded(f *elf.File) uint64 {
 	return end
 }
 
-// patch returns the image with a header's shift in force; a zero one leaves the stub where it is, without a way into
-// it: a thread may be inside.
+// patch returns the image with a header's shift active. A zero header leaves the stub in place but removes the jumps: a
+// thread may be inside.
 func (p original) patch(h stubHeader) []byte {
 	h.Magic = stubMagic
 	out := slices.Clone(p.image)
@@ -168,8 +168,8 @@ func (p original) patch(h stubHeader) []byte {
 
 func (h stubHeader) stands() bool { return h.Rate != 0 || h.Offset != 0 || h.Mono != 0 }
 
-// header returns the shift that an image carries. It is an error if the rest is not as the kernel made it: then another
-// program has changed it, or it is from another kernel, and it must not be written to.
+// header returns the shift in an image. It returns an error if the rest is not as the kernel made it: another program
+// changed it or it is from another kernel, so it must not be written to.
 func (p original) header(image []byte) (h stubHeader, err error) {
 	if bytes.Equal(image, p.image) {
 		return stubHeader{}, nil
@@ -185,7 +185,7 @@ func (p original) header(image []byte) (h stubHeader, err error) {
 	return h, nil
 }
 
-// shiftProcess gives one process the shift of the header; changed tells whether it had another before.
+// shiftProcess gives one process the shift of the header; changed reports whether it had another before.
 func shiftProcess(ctx context.Context, holder ptrace.Holder, pid int, h stubHeader) (changed bool, err error) {
 	own, err := ownVDSO()
 	if err != nil {
@@ -198,7 +198,7 @@ func shiftProcess(ctx context.Context, holder ptrace.Holder, pid int, h stubHead
 	return changed, err
 }
 
-// write brings a held process's vDSO to the header's shift, and reads it back.
+// write sets a held process's vDSO to the header's shift and reads it back.
 func (p original) write(held *ptrace.Held, h stubHeader) (changed bool, err error) {
 	v, err := readVDSO(held.PID)
 	if err != nil {
@@ -237,7 +237,7 @@ func (p original) write(held *ptrace.Held, h stubHeader) (changed bool, err erro
 	return true, err
 }
 
-// parts returns what a patch writes, from and to: the stub before the way into it, and after the way was closed.
+// parts returns the ranges that a patch writes, in order: the stub before the jumps if in, else after them.
 func (p original) parts(in bool) [][2]int {
 	parts := [][2]int{{p.stub, p.stub + binary.Size(stubHeader{}) + len(stubCode)}}
 	for _, k := range p.hooks {
@@ -249,7 +249,7 @@ func (p original) parts(in bool) [][2]int {
 	return parts
 }
 
-// free checks that no thread is within the bytes to be written, or in the few instructions that read the header.
+// free checks that no thread is executing the bytes to be written, or the few instructions that read the header.
 func (p original) free(held *ptrace.Held, base uint64) error {
 	places := [][2]int{{p.stub + stubShift, p.stub + stubShifted}}
 	for _, k := range p.hooks {

@@ -1,4 +1,4 @@
-// Package datadir looks into the data directories of nodes, empties them, and puts copies of them aside and back.
+// Package datadir inspects, empties, saves and restores the data directories of nodes.
 package datadir
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// Directory is a directory held open: it can be looked into wherever it is mounted, and after its process has ended.
+// Directory is a directory held open: it can be inspected wherever it is mounted, even after its process has ended.
 type Directory struct{ root *os.Root }
 
 // Open opens the directory at a path of this process.
@@ -27,7 +27,7 @@ func Open(path string) (*Directory, error) {
 	return &Directory{r}, nil
 }
 
-// List counts what the directory holds now. What comes and goes meanwhile may be counted or not.
+// List counts the current contents of the directory. Entries that come or go meanwhile may be counted or not.
 func (d *Directory) List() (disk.Listing, error) {
 	info, err := d.root.Stat(".")
 	if err != nil {
@@ -66,10 +66,10 @@ func (d *Directory) List() (disk.Listing, error) {
 	return out, nil
 }
 
-// Empty removes everything from the directory, the copy that was put aside too, and leaves the directory itself.
+// Empty removes everything from the directory, including the saved copy, but not the directory itself.
 func (d *Directory) Empty() error { return d.remove(func(string) bool { return true }) }
 
-// remove removes the entries that are chosen.
+// remove removes the chosen entries.
 func (d *Directory) remove(chosen func(name string) bool) error {
 	entries, err := fs.ReadDir(d.root.FS(), ".")
 	if err != nil {
@@ -84,14 +84,14 @@ func (d *Directory) remove(chosen func(name string) bool) error {
 	return errors.Join(errs...)
 }
 
-// aside is where a copy of the data is, within the directory: whoever can open that has no other room that is as large,
-// and outlives the process.
+// aside is the folder of the saved copy, within the directory itself: no other place is sure to be accessible, as
+// large, and to outlive the process.
 const aside = ".lockquake-aside"
 
-// ErrNoCopy says that there is nothing to restore.
+// ErrNoCopy means that there is nothing to restore.
 var ErrNoCopy = errors.New("no copy of the data was put aside")
 
-// Save puts a copy of everything aside, in the place of an earlier one.
+// Save copies everything, replacing an earlier copy.
 func (d *Directory) Save() error {
 	if err := d.root.RemoveAll(aside); err != nil {
 		return fmt.Errorf("remove the earlier copy: %w", err)
@@ -102,7 +102,7 @@ func (d *Directory) Save() error {
 	return d.copy(".", aside)
 }
 
-// Restore replaces everything by the copy that was put aside, and keeps that. It leaves node.RestoredMark.
+// Restore replaces everything with the saved copy, and keeps the copy. It leaves node.RestoredMark.
 func (d *Directory) Restore() error {
 	if _, err := d.root.Stat(aside); err != nil {
 		return fmt.Errorf("%w: %w", ErrNoCopy, err)
@@ -120,8 +120,8 @@ func (d *Directory) Restore() error {
 	return mark.Close()
 }
 
-// copy copies what is in one directory into another, with owners and modes. Whatever is neither a file nor a directory,
-// such as a socket, is left out.
+// copy copies the contents of one directory into another, with owners and modes. It leaves out anything but files and
+// directories, such as sockets.
 func (d *Directory) copy(from, to string) error {
 	return fs.WalkDir(d.root.FS(), from, func(at string, e fs.DirEntry, err error) error {
 		switch {
@@ -168,10 +168,10 @@ func (d *Directory) copyFile(from, into string, mode fs.FileMode) error {
 	return errors.Join(err, out.Close())
 }
 
-// Close lets the directory go.
+// Close closes the directory.
 func (d *Directory) Close() error { return d.root.Close() }
 
-// identity names a directory by its file system and number there.
+// identity identifies a directory by its file system and inode number.
 func identity(info fs.FileInfo) string {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return fmt.Sprintf("%d:%d", s.Dev, s.Ino)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestACopyComesBack: what was changed, added or removed since it was saved is as it was, and the copy is no part of the data.
+// TestACopyComesBack: changes, additions and removals since the save are undone, and the copy is not part of the data.
 func TestACopyComesBack(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -14,7 +14,7 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/proc"
 )
 
-// heldDirs are the directories that are held, by the keys of their orders.
+// heldDirs are the open directories, by the keys of their orders.
 var heldDirs sync.Map // string -> *datadir.Directory
 
 func doData(_ context.Context, c agent.Call, args disk.DataArgs) (any, error) {
@@ -39,7 +39,7 @@ func doData(_ context.Context, c agent.Call, args disk.DataArgs) (any, error) {
 	return nil, fmt.Errorf("a data directory cannot be asked to %q", args.Act)
 }
 
-// changed does something to the data of a process that is gone, and lists what there is then.
+// changed changes the data of an ended process, and lists the result.
 func changed(c agent.Call, d *datadir.Directory, do func() error) (any, error) {
 	if c.Process.Running() {
 		return nil, fmt.Errorf("pid %d still runs: its data is not taken from under it", c.Process.PID)
@@ -74,7 +74,7 @@ func holdData(c agent.Call, dir string) (any, error) {
 	return d.List()
 }
 
-// withinRoot is a path of a process as a process outside it may open it.
+// withinRoot returns the path by which a process outside can open a process's path.
 func withinRoot(p proc.Process, dir string) (string, error) {
 	if !filepath.IsAbs(dir) || strings.Contains(dir, "..") || filepath.Clean(dir) == "/" {
 		return "", fmt.Errorf("%q cannot be a data directory", dir)

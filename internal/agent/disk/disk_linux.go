@@ -1,5 +1,4 @@
-// Package disk takes data away from processes, holds back their calls to fsync, and makes disks that can lose their
-// power.
+// Package disk removes data of processes, delays their calls to fsync, and makes disks whose power can be cut.
 package disk
 
 import (
@@ -24,7 +23,7 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// Mechanism is what can be done to disks.
+// Mechanism returns the mechanism for disks.
 func Mechanism() agent.Mechanism {
 	return agent.Mechanism{
 		Orders: map[string]agent.Handler{
@@ -40,33 +39,33 @@ func Mechanism() agent.Mechanism {
 	}
 }
 
-// loopDisk is a loop device over a file that has no name. Both are gone when no process has them open any more: the
-// device is mounted for a server, and the agent holds it open between two starts. So nothing has to be swept, whichever
-// process dies.
+// loopDisk is a loop device over an unnamed file. Both vanish when no process has them open any more: the device is
+// mounted for a server, and the agent holds it open between two starts. So nothing has to be swept, whichever process
+// dies.
 //
 // Example: power-loss on redis-1. Before its start a file was written to the disk and synced. At the cut a second one
 // is written without a sync, the file system is shut down without flushing its log, and the server is killed. Mounted
-// again, the disk has the first file and not the second: what redis-1 had written and not synced is lost in the same
-// way.
+// again, the disk has the first file and not the second: unsynced writes of redis-1 are lost in the same way.
 type loopDisk struct {
 	name string   // of the device, such as loop3
 	path string   // of the device, as the agent sees it
 	at   string   // where the agent may mount it for itself
 	held *os.File // the device, for reading
-	file string   // what the kernel calls the file behind it
+	file string   // the kernel's name of the file behind it
 }
 
-// disks are those that stand, by key.
+// disks are the existing disks, by key.
 var disks sync.Map // string -> *loopDisk
 
-// emptyExt4 is a file system of 1 GiB with nothing on it: of each block of 4 KiB that is not all zero its number and
-// what is in it. It was made by
+// emptyExt4 is an empty file system of 1 GiB: the number and content of each block of 4 KiB that is not all zero. It
+// was made by
 //
 //	mke2fs -t ext4 -b 4096 -N 16384 -J size=16 -m 0 -E lazy_itable_init=1,nodiscard,root_owner=0:0 \
 //	  -L lockquake -U 6c6f636b-7175-616b-6500-000000000000
 //	debugfs -w -R 'rmdir lost+found'
 //
-// so that no program need be there to make one: a container's image must find its volume empty.
+// It is embedded so that no program is needed to make one. lost+found is removed because a container's image must find
+// its volume empty.
 //
 //go:embed ext4.gz
 var emptyExt4 []byte
@@ -149,13 +148,13 @@ func (d *loopDisk) attach(file *os.File) error {
 	return nil
 }
 
-// backing tells what the kernel calls the file behind the device now; "" where there is none.
+// backing returns the kernel's name of the file behind the device; "" if there is none.
 func (d *loopDisk) backing() string {
 	b, _ := os.ReadFile("/sys/block/" + d.name + "/loop/backing_file")
 	return string(b)
 }
 
-// close lets the device go, which ends with its last mount.
+// close closes the device, which vanishes with its last mount.
 func (d *loopDisk) close(ctx context.Context) error {
 	if err := d.held.Close(); err != nil {
 		return err
@@ -169,13 +168,13 @@ func (d *loopDisk) close(ctx context.Context) error {
 	return fmt.Errorf("%s is still there: somebody has it mounted", d.name)
 }
 
-// namelessFile makes a file that ends with its last open descriptor.
+// namelessFile makes a file that vanishes with its last open descriptor.
 func namelessFile(dir string) (*os.File, error) {
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err == nil {
 		return os.NewFile(uintptr(fd), "disk"), nil
 	}
-	f, err := os.CreateTemp(dir, "disk-") // a file system that knows no such files
+	f, err := os.CreateTemp(dir, "disk-") // a file system without O_TMPFILE
 	if err != nil {
 		return nil, fmt.Errorf("make the disk's file: %w", err)
 	}
@@ -206,7 +205,7 @@ func writeExt4(f *os.File) error {
 	}
 }
 
-// idle waits until the device is not mounted: a file system that was shut down would be found again by a mount.
+// idle waits until the device is not mounted: until then a new mount gets the file system that was shut down.
 func (d *loopDisk) idle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, idleTime)
 	defer cancel()

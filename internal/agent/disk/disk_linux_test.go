@@ -98,7 +98,7 @@ func TestWhatWasNotSyncedIsLostWithThePower(t *testing.T) {
 	if want := int64(markerLength + len("kept\n")); after.Listing.Bytes != want {
 		t.Errorf("%d bytes are left, want the %d that were synced", after.Listing.Bytes, want)
 	}
-	// The same without a loss of power: a kill alone loses nothing.
+	// The same without a power loss: a kill alone loses nothing.
 	p = d.shell()
 	if err := d.agent.Signal(t.Context(), p, "KILL"); err != nil {
 		t.Fatal(err)

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OnDisk mounts a device at a directory for this program alone, and becomes the user (0: as it is) and the program of
-// argv, whose directory that is. The mount goes with the last of its processes. It returns only beside an error.
+// OnDisk mounts a device at a directory for this program alone, switches to the user (0: unchanged), and executes argv,
+// whose directory that is. The mount vanishes with the last of its processes. OnDisk returns only with an error.
 func OnDisk(device, dir string, user int, argv []string) error {
-	runtime.LockOSThread() // it is this thread that becomes the program
+	runtime.LockOSThread() // this thread executes the program
 	if len(argv) == 0 {
 		return errors.New("there is no program to become")
 	}
@@ -27,7 +27,7 @@ func OnDisk(device, dir string, user int, argv []string) error {
 	if err := os.Chdir(dir); err != nil {
 		return err
 	}
-	program, err := unix.Open(argv[0], unix.O_RDONLY, 0) // for a user who has no way to it
+	program, err := unix.Open(argv[0], unix.O_RDONLY, 0) // for a user without access to its path
 	if err != nil {
 		return fmt.Errorf("open %s: %w", argv[0], err)
 	}
@@ -43,8 +43,8 @@ func OnDisk(device, dir string, user int, argv []string) error {
 	return fmt.Errorf("become %s: %w", argv[0], err)
 }
 
-// become gives the directory to a user and has the process be that user. Who changes users no longer dies with the
-// parent, unless it asks again.
+// become gives the directory to a user and switches the process to that user. The switch clears the parent death
+// signal, so it is set again.
 func become(user int, dir string) error {
 	for _, step := range []func() error{
 		func() error { return os.Chown(dir, user, user) },

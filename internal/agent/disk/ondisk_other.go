@@ -5,5 +5,5 @@ package disk
 
 import "github.com/lockquake/lockquake/internal/agent/proc"
 
-// OnDisk is not possible here.
+// OnDisk is not supported here.
 func OnDisk(string, string, int, []string) error { return proc.Supported() }

@@ -16,8 +16,8 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// The files that show what a loss of power took: one was synced before the server started, the other is written without
-// a sync.
+// The files that show what a power loss took: one was synced before the server started, the other is written without a
+// sync.
 const (
 	syncedFile   = ".lockquake-synced"
 	unsyncedFile = ".lockquake-unsynced"
@@ -30,7 +30,7 @@ const (
 	markerLength = 64
 )
 
-// standingDisk returns the disk that an order is about.
+// standingDisk returns the disk that an order names.
 func standingDisk(use disk.Use) (*loopDisk, error) {
 	found, ok := disks.Load(use.Disk)
 	if !ok {
@@ -39,7 +39,7 @@ func standingDisk(use disk.Use) (*loopDisk, error) {
 	return found.(*loopDisk), nil
 }
 
-// marker is what a file by that name holds.
+// marker returns the content of the file by that name.
 func marker(name string) []byte { return fmt.Appendf(nil, "%-*s", markerLength, name) }
 
 func doMark(ctx context.Context, _ agent.Call, use disk.Use) (any, error) {
@@ -60,8 +60,8 @@ func doMark(ctx context.Context, _ agent.Call, use disk.Use) (any, error) {
 	})
 }
 
-// doCut takes the power away. Between the shutdown of the file system and the SIGKILL the server can do no more than
-// learn that its disk is gone.
+// doCut cuts the power. Between the shutdown of the file system and the SIGKILL the server can only notice that its
+// disk is gone.
 func doCut(_ context.Context, c agent.Call, use disk.Use) (any, error) {
 	if _, err := standingDisk(use); err != nil {
 		return nil, err
@@ -92,10 +92,10 @@ func doCut(_ context.Context, c agent.Call, use disk.Use) (any, error) {
 	out.Shut = clock.Now()
 	if err = signalled(c.Process, "KILL", func() error { return c.Process.Signal("KILL") }); errors.Is(err,
 		proc.ErrNoProcess) {
-		err = nil // it learned that its disk is gone, and ended before the signal came
+		err = nil // it noticed that its disk is gone, and ended before the signal
 	}
 	out.Killed = clock.Now()
-	for _, pid := range family[1:] { // a child of a dead server could wait for another for ever; a machine leaves none
+	for _, pid := range family[1:] { // a child of a dead server could wait forever; a power loss leaves none
 		if failed := unix.Kill(pid, unix.SIGKILL); failed != nil && !errors.Is(failed, unix.ESRCH) {
 			err = errors.Join(err, fmt.Errorf("kill its descendant %d: %w", pid, failed))
 		}
@@ -111,7 +111,7 @@ func doLook(ctx context.Context, _ agent.Call, use disk.Use) (any, error) {
 	if err := d.idle(ctx); err != nil {
 		return nil, err
 	}
-	// The device stays open meanwhile, and the kernel may still remember blocks of it that never came there.
+	// The device stays open meanwhile, and the kernel may still cache blocks that never reached it.
 	if err := unix.IoctlSetInt(int(d.held.Fd()), unix.BLKFLSBUF, 0); err != nil {
 		return nil, fmt.Errorf("forget the blocks of %s: %w", d.name, err)
 	}
@@ -128,14 +128,14 @@ func doLook(ctx context.Context, _ agent.Call, use disk.Use) (any, error) {
 	return out, err
 }
 
-// has tells whether a marker's file holds what was written there.
+// has reports whether a marker's file has its content.
 func (d *loopDisk) has(name string) bool {
 	b, err := os.ReadFile(filepath.Join(d.at, name))
 	return err == nil && string(b) == string(marker(name))
 }
 
-// mounted runs f while the disk is mounted at d.at, for f alone: on a thread with mounts of its own, which go with it.
-// Mounting it recovers what the log holds, as the first mount after a loss of power does.
+// mounted runs f while the disk is mounted at d.at, visible to f alone: on a thread with its own mount namespace, which
+// ends with it. The mount replays the log, like the first mount after a power loss.
 func (d *loopDisk) mounted(ctx context.Context, f func() error) error {
 	if err := d.idle(ctx); err != nil {
 		return err
@@ -145,7 +145,7 @@ func (d *loopDisk) mounted(ctx context.Context, f func() error) error {
 	return errors.Join(err, d.idle(ctx))
 }
 
-// mountedHere leaves the calling thread with mounts of its own.
+// mountedHere leaves the calling thread in its own mount namespace.
 func (d *loopDisk) mountedHere(f func() error) error {
 	if err := ownMounts(); err != nil {
 		return err
@@ -160,7 +160,7 @@ func (d *loopDisk) mountedHere(f func() error) error {
 	return err
 }
 
-// ownMounts gives the calling thread mounts of its own, which nobody else sees.
+// ownMounts gives the calling thread its own mount namespace.
 func ownMounts() error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("make a mount namespace: %w", err)

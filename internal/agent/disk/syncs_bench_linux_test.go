@@ -157,7 +157,7 @@ func (s *redisServer) writes(clients int, lasts time.Duration) float64 {
 
 const holdKey = "cost/redis"
 
-// hold begins to hold the calls, and tells what was counted before.
+// hold begins to delay the calls, and returns the counts before.
 func (s *redisServer) hold(by time.Duration, threads []string) disk.Syncs {
 	s.t.Helper()
 	var out disk.Syncs
@@ -171,7 +171,7 @@ func (s *redisServer) hold(by time.Duration, threads []string) disk.Syncs {
 	return out
 }
 
-// letGo ends it, and counts the calls that were held since.
+// letGo ends the delay, and counts the calls that were delayed since.
 func (s *redisServer) letGo(before disk.Syncs, arm string) {
 	s.t.Helper()
 	var out disk.Syncs

@@ -15,26 +15,25 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/ptrace"
 )
 
-// slowed is a process whose calls to fsync are held back.
+// slowed is a process whose calls to fsync are delayed.
 //
-// The tracer is a thread of the agent that ends when nothing is to be traced: the kernel then lets every thread of the
-// target go, wherever it is held. So the death of the agent undoes this, too. It also ends while the target is stopped
-// by a signal, since a traced thread does not show that it is stopped, and while another thread of ours holds the
-// target to move its clock.
+// The tracer is a thread of the agent that ends when nothing is to be traced. The kernel then releases every thread of
+// the target, so the death of the agent undoes this too. The tracer also ends while the target is stopped by a signal,
+// since a traced thread does not show that it is stopped. And it ends while another thread of ours holds the target to
+// move its clock.
 //
 // Example: slow-disk by 500 ms on redis-1. Its thread bio_aof calls fdatasync and stops at the entry of that call. 500
-// ms later the tracer lets it go on, and the kernel begins to sync. Redis itself measures that its sync took half a
-// second.
+// ms later the tracer releases it, and the kernel begins to sync. Redis itself measures half a second for its sync.
 type slowed struct {
 	process proc.Process
 
 	mu      sync.Mutex
 	by      map[string]time.Duration // by the keys of the orders
-	threads []string                 // what the names of those to look at begin with; empty: all
+	threads []string                 // name prefixes of the threads to trace; empty: all
 	idle    int                      // reasons for which nothing may be traced now
-	stopped bool                     // one of them: it is stopped by a signal
+	stopped bool                     // one of these: it is stopped by a signal
 	tracer  *tracer                  // nil: none
-	ended   counts                   // of tracers that ended
+	ended   counts                   // of ended tracers
 }
 
 // counts is what tracers counted.
@@ -52,7 +51,7 @@ func (c counts) plus(o counts) counts {
 	return c
 }
 
-// slow holds what stands on each process of the run.
+// slow has the delays of each process of the run.
 var slow sync.Map // Process -> *slowed
 
 // maxHold bounds one call.
@@ -72,7 +71,7 @@ func doSyncs(ctx context.Context, c agent.Call, args disk.SyncsArgs) (any, error
 		err := s.adapt(ctx)
 		out, seen := s.tell()
 		if errors.Is(seen, proc.ErrNoProcess) {
-			return out, nil // whatever was held went with it
+			return out, nil // delayed calls ended with it
 		}
 		return out, errors.Join(err, seen)
 	})
@@ -97,7 +96,7 @@ func doSynced(_ context.Context, c agent.Call) (any, error) {
 	return s.tell()
 }
 
-// sum is for how long each call is held. Called with mu held, as all below.
+// sum returns how long each call is delayed. Called with mu held, like all below.
 func (s *slowed) sum() time.Duration {
 	var all time.Duration
 	for _, by := range s.by {
@@ -129,7 +128,7 @@ func (s *slowed) adapt(ctx context.Context) error {
 	return err
 }
 
-// tell says what was counted, and asks the kernel who is traced.
+// tell returns the counts, and asks the kernel for the traced threads.
 func (s *slowed) tell() (disk.Syncs, error) {
 	c := s.ended
 	if s.tracer != nil {
@@ -170,8 +169,8 @@ func tracedThreads(p proc.Process) (int, error) {
 	return n, nil
 }
 
-// Untraced runs do while no tracer of this package traces the process: do traces it itself. Calls that are held are let
-// go early.
+// Untraced runs do while no tracer of this package traces the process: do traces it itself. Delayed calls are released
+// early.
 func Untraced(ctx context.Context, pid int, do func() error) error {
 	var at []*slowed
 	slow.Range(func(_, v any) bool {
@@ -194,7 +193,7 @@ func Untraced(ctx context.Context, pid int, do func() error) error {
 	return err
 }
 
-// suspend adds a reason not to trace, or with -1 takes one away.
+// suspend adds a reason not to trace, or removes one with -1.
 func (s *slowed) suspend(ctx context.Context, more int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,8 +201,8 @@ func (s *slowed) suspend(ctx context.Context, more int) error {
 	return s.adapt(ctx)
 }
 
-// signalled sends a signal while nothing is traced. A process that was stopped is traced again when it goes on; one
-// that is killed never is.
+// signalled sends a signal while nothing is traced. A stopped process is traced again when it continues; a killed one
+// never.
 func signalled(p proc.Process, name string, send func() error) error {
 	found, ok := slow.Load(p)
 	if !ok || name == "TERM" || name == "INT" {
@@ -218,7 +217,7 @@ func signalled(p proc.Process, name string, send func() error) error {
 		s.stopped = true
 		s.idle++
 	}
-	if name == "KILL" { // the thread that is held could not die before it is let go
+	if name == "KILL" { // a held thread could not die before its release
 		err := send()
 		return errors.Join(err, s.adapt(ctx))
 	}

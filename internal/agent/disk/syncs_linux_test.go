@@ -18,7 +18,7 @@ import (
 	"github.com/lockquake/lockquake/internal/wait"
 )
 
-// syncer is a program that syncs, and an agent in a process of its own that can hold that back.
+// syncer is a program that syncs, and an agent in a process of its own that can delay that.
 type syncer struct {
 	t     *testing.T
 	agent *agent.Client
@@ -110,8 +110,8 @@ func (s *syncer) undo(key string) disk.Syncs {
 	return out
 }
 
-// long is half of the minute for which a sync is held that is not let go: no sync of a loud machine takes that by
-// itself.
+// long is half of the minute by which an unreleased sync is delayed: no sync takes that long by itself, even on a busy
+// machine.
 const long = 30 * time.Second
 
 func TestSyncsAreHeldAndLetGo(t *testing.T) {

@@ -21,8 +21,8 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// tracer is one thread that traces the system calls of a process and its descendants, and holds back those that wait
-// for a disk.
+// tracer is one thread that traces the system calls of a process and its descendants, and delays those that wait for a
+// disk.
 type tracer struct {
 	process proc.Process
 	only    []string // what the names of the threads to look at begin with; empty: all
@@ -32,7 +32,7 @@ type tracer struct {
 	done    chan struct{} // closed when the goroutine ends; the thread ends right after
 
 	threads map[int]*tracee // by thread id; the tracer's own
-	groups  []int           // processes to look through for threads
+	groups  []int           // processes to search for threads
 
 	mu   sync.Mutex
 	seen counts
@@ -40,11 +40,11 @@ type tracer struct {
 
 // tracee is one thread that is traced.
 type tracee struct {
-	held  int64 // since when, in ns of CLOCK_MONOTONIC; 0: it is not
+	held  int64 // since when, in ns of CLOCK_MONOTONIC; 0: not held
 	until int64
 }
 
-// trace starts a tracer, and returns when it traces what there is.
+// trace starts a tracer, and returns when it traces all current threads.
 func trace(p proc.Process, only []string, by time.Duration) (*tracer, error) {
 	t := &tracer{
 		process: p, only: only, quit: make(chan struct{}), done: make(chan struct{}),
@@ -52,11 +52,11 @@ func trace(p proc.Process, only []string, by time.Duration) (*tracer, error) {
 	}
 	t.by.Store(int64(by))
 	ready := make(chan error, 1)
-	go proc.OnOwnThread(func() { t.run(ready) }) // with the thread's end the kernel lets go of what it traces
+	go proc.OnOwnThread(func() { t.run(ready) }) // when the thread ends the kernel releases its tracees
 	return t, <-ready
 }
 
-// end lets everything go, and waits until the kernel says so.
+// end releases everything, and waits until the kernel confirms it.
 func (t *tracer) end(ctx context.Context) error {
 	t.quitted.Do(func() { close(t.quit) })
 	<-t.done
@@ -71,7 +71,7 @@ func (t *tracer) end(ctx context.Context) error {
 	}
 }
 
-// over tells whether it ended by itself.
+// over reports whether it ended by itself.
 func (t *tracer) over() bool {
 	select {
 	case <-t.done:
@@ -123,11 +123,11 @@ func (t *tracer) run(ready chan<- error) {
 	}
 }
 
-// always can be received from.
+// always is closed, so a receive never blocks.
 var always = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// collectSome takes what events there are, but not so many that nothing else is done. The channel can be received from
-// where there may be more.
+// collectSome takes the pending events, but not so many that other work starves. The channel is ready if there may be
+// more.
 func (t *tracer) collectSome() <-chan struct{} {
 	for range 64 {
 		if !t.collect() {
@@ -137,7 +137,7 @@ func (t *tracer) collectSome() <-chan struct{} {
 	return always
 }
 
-// letGo counts what is let go early: by the end of the thread.
+// letGo counts the calls released early, by the end of the thread.
 func (t *tracer) letGo() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -148,7 +148,7 @@ func (t *tracer) letGo() {
 // collect takes one event, if there is one.
 func (t *tracer) collect() bool {
 	var status unix.WaitStatus
-	// Only of what this very thread traces: children of the program are other threads' business.
+	// Only for tracees of this thread: children of the program belong to other threads.
 	tid, err := unix.Wait4(-1, &status, unix.WNOHANG|unix.WALL|unix.WNOTHREAD, nil)
 	if errors.Is(err, unix.EINTR) {
 		return true
@@ -174,7 +174,7 @@ func (t *tracer) collect() bool {
 		}
 		t.goOn(tid, 0)
 	case event == unix.PTRACE_EVENT_STOP && stops(sig):
-		_ = ptrace.Request(unix.PTRACE_LISTEN, tid, 0, 0) // it stays stopped, and can be continued
+		_ = ptrace.Request(unix.PTRACE_LISTEN, tid, 0, 0) // it stays stopped, but can be continued
 	case event == unix.PTRACE_EVENT_FORK || event == unix.PTRACE_EVENT_VFORK:
 		if child, err := unix.PtraceGetEventMsg(tid); err == nil {
 			t.groups = append(t.groups, int(child))
@@ -193,7 +193,7 @@ func stops(sig unix.Signal) bool {
 }
 
 func (t *tracer) goOn(tid int, sig unix.Signal) {
-	_ = ptrace.Request(unix.PTRACE_SYSCALL, tid, 0, uintptr(sig)) // one that was killed meanwhile needs no leave
+	_ = ptrace.Request(unix.PTRACE_SYSCALL, tid, 0, uintptr(sig)) // one killed meanwhile needs no release
 }
 
 func (t *tracer) hold(one *tracee, by time.Duration) {
@@ -216,7 +216,7 @@ func (t *tracer) forget(tid int) {
 	delete(t.threads, tid)
 }
 
-// letDue lets go what was held long enough, and returns for how long there is nothing to let go.
+// letDue releases calls that were held long enough, and returns the time until the next one is due.
 func (t *tracer) letDue() time.Duration {
 	now, next := clock.Now(), time.Hour
 	for tid, one := range t.threads {
@@ -256,7 +256,7 @@ const syscallEntry = 1 // PTRACE_SYSCALL_INFO_ENTRY
 // diskCalls wait until data is on a disk.
 var diskCalls = []uint64{unix.SYS_FSYNC, unix.SYS_FDATASYNC, unix.SYS_SYNCFS, unix.SYS_SYNC, unix.SYS_MSYNC}
 
-// waitsForDisk tells whether a thread is about to enter such a call.
+// waitsForDisk reports whether a thread is about to enter such a call.
 func (t *tracer) waitsForDisk(tid int) bool {
 	var info syscallInfo
 	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_GET_SYSCALL_INFO, uintptr(tid), unsafe.Sizeof(info),
@@ -264,11 +264,11 @@ func (t *tracer) waitsForDisk(tid int) bool {
 	return errno == 0 && info.op == syscallEntry && slices.Contains(diskCalls, info.nr)
 }
 
-// rescan is how often the tracer looks for threads that it does not trace yet: those that were stopped, and new ones
-// where it only looks at some.
+// rescan is how often the tracer looks for untraced threads: those that were stopped, and new ones if it traces only
+// some.
 const rescan = 50 * time.Millisecond
 
-// scan takes the threads that are not traced yet. Those that are stopped by a signal are left alone until they go on.
+// scan takes the untraced threads. Threads stopped by a signal are left alone until they continue.
 func (t *tracer) scan() error {
 	for _, pid := range t.groups {
 		dir := "/proc/" + strconv.Itoa(pid) + "/task/"
@@ -292,7 +292,7 @@ func (t *tracer) scan() error {
 	return nil
 }
 
-// wanted tells whether a thread is to be traced now.
+// wanted reports whether a thread is to be traced now.
 func (t *tracer) wanted(task string) bool {
 	fields, err := proc.StatFields(task + "/stat")
 	if err != nil || slices.Contains([]string{"T", "t", "Z", "X"}, string(fields[0])) {
@@ -306,10 +306,10 @@ func (t *tracer) wanted(task string) bool {
 		func(begin string) bool { return strings.HasPrefix(string(name), begin) })
 }
 
-// take begins to trace a thread. It stops once, and goes on from there to its next system call.
+// take begins to trace a thread. The thread stops once and then continues to its next system call.
 func (t *tracer) take(pid, tid int) error {
 	options := unix.PTRACE_O_TRACESYSGOOD
-	if len(t.only) == 0 { // what it starts is traced as well
+	if len(t.only) == 0 { // threads that it starts are traced too
 		options |= unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK | unix.PTRACE_O_TRACEVFORK
 	}
 	err := ptrace.Request(unix.PTRACE_SEIZE, tid, 0, uintptr(options))

@@ -28,8 +28,8 @@ func doAround(_ context.Context, c agent.Call) (any, error) {
 	return out, errors.Join(err, space.close())
 }
 
-// ruled lists what acts on the packets of a namespace: the packet filter tables of either kind, and the traffic control
-// of each link that is not the kernel's default.
+// ruled lists what acts on the packets of a namespace: the packet filter tables of either kind, and traffic control
+// that is not the kernel's default.
 func (n *namespace) ruled(pid int) ([]string, error) {
 	var out []string
 	tables, err := allTables(n)
@@ -56,7 +56,7 @@ func (n *namespace) ruled(pid int) ([]string, error) {
 	return append(out, shaped...), err
 }
 
-// shaped lists the links with traffic control at their root, and which.
+// shaped lists the links with traffic control at their root, with its kind.
 func (n *namespace) shaped() ([]string, error) {
 	all, err := n.roots()
 	var out []string

@@ -1,5 +1,5 @@
-// Package links filters, holds back and shapes the packets of processes in network namespaces of their own, and
-// measures what passes.
+// Package links filters, holds and shapes the packets of processes in network namespaces of their own, and measures
+// links.
 package links
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/proc"
 )
 
-// Mechanism is what can be done to links. What it has put up, it keeps for itself.
+// Mechanism returns the mechanism for links. It keeps its own state of what it has installed.
 func Mechanism() agent.Mechanism {
 	l, s := newLinks(), newSides()
 	return agent.Mechanism{Orders: map[string]agent.Handler{
@@ -40,7 +40,7 @@ func Mechanism() agent.Mechanism {
 type linkFilters struct {
 	mu      sync.Mutex
 	filters map[string]*keyedFilter
-	tables  map[tablePlace]bool // that filters account for
+	tables  map[tablePlace]bool // that belong to filters
 	trees   map[uint64]*tree    // by namespace
 }
 
@@ -51,47 +51,47 @@ type tablePlace struct {
 }
 
 func newLinks() *linkFilters {
-	shared() // before any thread is elsewhere
+	shared() // before any thread enters another namespace
 	return &linkFilters{
 		filters: make(map[string]*keyedFilter), tables: make(map[tablePlace]bool),
 		trees: make(map[uint64]*tree),
 	}
 }
 
-// keyedFilter is what stands under one key: a filter in the namespace of a process, or of each process that took the
-// place of one before.
+// keyedFilter has the filters of one key: one in the namespace of the process, and one for each later process that
+// replaced it.
 type keyedFilter struct {
-	mu      sync.Mutex // held while it is put up or taken down; others go on meanwhile
+	mu      sync.Mutex // held while it is installed or removed; others go on meanwhile
 	in      []*filter
-	packets uint64 // met by filters that were taken down because their process was followed by another
+	packets uint64 // met by filters removed because another process replaced theirs
 }
 
-// filter is one table, and the handler of the packets that its rules do not judge themselves.
+// filter is one table, and the handler of the packets that its rules do not decide themselves.
 type filter struct {
 	process proc.Process
 	space   *namespace
 	table   table
-	handler packetHandler // nil where the rules judge all
-	bare    bool          // there is no table: the handler gets its packets by itself
+	handler packetHandler // nil if the rules decide all
+	bare    bool          // there is no table: the handler gets its packets itself
 }
 
 // packetHandler decides about the packets that rules hand to it.
 type packetHandler interface {
 	// met adds what it counted.
 	met(f *links.Filtered) error
-	// release lets go what waits, and from now on what comes, and returns how many packets had been waiting.
+	// release passes the waiting packets, and from now on all that arrive. It returns how many were waiting.
 	release() int
-	// close releases, and ends it. The rules are gone by then.
+	// close releases the packets and ends the handler. The rules are gone by then.
 	close() error
 }
 
-// doFilter puts up a filter.
+// doFilter installs a filter.
 func (l *linkFilters) doFilter(_ context.Context, c agent.Call, args links.FilterArgs) (any, error) {
 	c.Stand(func(context.Context) (any, error) { return l.remove(c.Key) })
 	return nil, l.put(c.Key, c.Process, args)
 }
 
-// doFiltered tells what a filter has met.
+// doFiltered returns what a filter has met.
 func (l *linkFilters) doFiltered(_ context.Context, _ agent.Call, key string) (any, error) {
 	k := l.keyed(key, false)
 	if k == nil {
@@ -100,7 +100,7 @@ func (l *linkFilters) doFiltered(_ context.Context, _ agent.Call, key string) (a
 	return k.met()
 }
 
-// keyed returns what stands under a key.
+// keyed returns the filters of a key.
 func (l *linkFilters) keyed(key string, make bool) *keyedFilter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,8 +110,8 @@ func (l *linkFilters) keyed(key string, make bool) *keyedFilter {
 	return l.filters[key]
 }
 
-// put puts a filter up in the process's namespace. Where the key's filter stands in that very namespace already,
-// because the process took the place of one that lived there too, it is left as it is: no packet slips through between.
+// put installs a filter in the process's namespace. If the key already has a filter there, because the process it
+// replaced lived in the same namespace, that filter stays, so that no packet slips through.
 func (l *linkFilters) put(key string, p proc.Process, args links.FilterArgs) error {
 	k := l.keyed(key, true)
 	k.mu.Lock()
@@ -160,7 +160,7 @@ func (l *linkFilters) newFilter(space *namespace, key string, args links.FilterA
 	return f, nil
 }
 
-// chooseHandler makes the handler for rules that need one, and says how packets come to it.
+// chooseHandler makes the handler for rules that need one, and returns how packets get to it.
 func (f *filter) chooseHandler(l *linkFilters, key string, args links.FilterArgs) (queueTarget, error) {
 	has := func(how string) bool {
 		return slices.ContainsFunc(args.Rules, func(r links.Rule) bool { return r.How == how })
@@ -193,7 +193,7 @@ func (f *filter) chooseHandler(l *linkFilters, key string, args links.FilterArgs
 	return queueTarget{}, nil
 }
 
-// remove takes the filter down, letting go in order what it held. The namespace stays open.
+// remove removes the filter and releases its held packets in order. The namespace stays open.
 func (f *filter) remove() (met links.Filtered, err error) {
 	var counted, removed, closed error
 	if !f.bare {
@@ -217,7 +217,7 @@ func (f *filter) remove() (met links.Filtered, err error) {
 	return met, errors.Join(counted, removed, closed)
 }
 
-// takeDown removes a filter that is accounted for.
+// takeDown removes a filter of a key.
 func (l *linkFilters) takeDown(f *filter) (links.Filtered, error) {
 	met, err := f.remove()
 	l.account(f.space, f.table.name, false)
@@ -234,7 +234,7 @@ func (l *linkFilters) account(space *namespace, name string, stands bool) {
 	}
 }
 
-// addHandled adds what a handler counted; of several, in namespaces that followed each other, what the last one shaped.
+// addHandled sums the handlers' counters. If the target restarted, only the last namespace's handler counts for Shaped.
 func addHandled(sum *links.Filtered, kept links.Filtered) {
 	sum.Held += kept.Held
 	if kept.Shaped != nil {
@@ -242,7 +242,7 @@ func addHandled(sum *links.Filtered, kept links.Filtered) {
 	}
 }
 
-// met adds up what the key's filters have met.
+// met adds up the counts of the key's filters.
 func (k *keyedFilter) met() (links.Filtered, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -265,7 +265,7 @@ func (k *keyedFilter) met() (links.Filtered, error) {
 	return out, nil
 }
 
-// remove takes down all that stands under the key and looks at what is left in the namespaces.
+// remove removes all filters of the key and reports what is left in the namespaces.
 func (l *linkFilters) remove(key string) (any, error) {
 	k := l.keyed(key, true)
 	k.mu.Lock()
@@ -285,8 +285,8 @@ func (l *linkFilters) remove(key string) (any, error) {
 	return out, errors.Join(errs...)
 }
 
-// look notes which tables of ours, and what traffic control, are in a namespace: those of filters that stand, and
-// others. No filter comes or goes meanwhile, so that none is taken for what another has left.
+// look records our tables and traffic control in a namespace: those of active filters, and others. No filter comes or
+// goes meanwhile, so that none is mistaken for a leftover.
 func (l *linkFilters) look(space *namespace, out *links.Filtered) error {
 	faults, strays, err := l.lookAtTree(space)
 	if err != nil {

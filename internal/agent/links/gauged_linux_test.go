@@ -47,27 +47,25 @@ func gauged(t *testing.T, c *agent.Client, x, y cabled, n int, every time.Durati
 	})
 }
 
-// stoodLink is what a link showed, and the longest time for which the machine stood still meanwhile: a virtual machine is kept
-// from its processors for a second now and then, and then so is every packet.
+// stoodLink is the measurement of a link, and the longest stall of the machine meanwhile: a virtual machine loses its
+// CPUs for a second now and then, and that delays every packet.
 type stoodLink struct {
 	links.MeasuredLink
 	stood time.Duration
 }
 
-// near reports whether a low quantile of durations is what was asked for. What a busy machine adds, it adds to the
-// others first: of datagrams that are sent for 200 ms, a stall of 200 ms holds only a quarter up for longer than
-// unshaped.
+// near reports whether a low quantile of durations is as requested. A busy machine delays the others first: of
+// datagrams sent over 200 ms, a stall of 200 ms delays only a quarter by more than unshaped.
 func (l stoodLink) near(got, want time.Duration) bool {
 	return got >= want && got < want+unshaped+l.stood
 }
 
 const (
-	// unshaped is what a link takes at most that is not delayed, on a busy machine.
+	// unshaped is the longest time over an undelayed link on a busy machine.
 	unshaped = 150 * time.Millisecond
-	// forArrivals is for how long what passes is waited for: ten stalls of 200 ms. What does not pass costs the whole
-	// of it.
+	// forArrivals is how long to wait for arrivals: ten stalls of 200 ms. A blocked packet costs all of it.
 	forArrivals = 2 * time.Second
-	// oneClock is more than any datagram takes, also on a loud machine. A time by two clocks that are two hours apart
+	// oneClock is longer than any datagram takes, even on a busy machine. A time by two clocks that are two hours apart
 	// exceeds it.
 	oneClock = time.Minute
 )

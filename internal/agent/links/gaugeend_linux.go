@@ -22,9 +22,9 @@ import (
 
 const (
 	gaugeBuffer = 4 << 20
-	// bindPatience is how long a port is waited for that another measurement has.
+	// bindPatience is how long to wait for a port that another measurement uses.
 	bindPatience = 3 * time.Second
-	// dialPatience is how long a connection is waited for.
+	// dialPatience is how long to wait for a connection.
 	dialPatience = time.Second
 )
 
@@ -32,9 +32,9 @@ const (
 type gaugeEnd struct {
 	space    *namespace
 	socket   *net.UDPConn
-	listener net.Listener // what is dialled, if that is asked for; the kernel completes the connections
+	listener net.Listener // accepts dials, if asked for; the kernel completes the connections
 	ended    chan struct{}
-	damaged  uint64 // by the kernel's counts, before
+	damaged  uint64 // by the kernel's counts, before the measurement
 }
 
 func openGaugeEnd(ctx context.Context, of proc.Process, at links.ProbeEnd) (*gaugeEnd, error) {
@@ -68,7 +68,7 @@ func openGaugeEnd(ctx context.Context, of proc.Process, at links.ProbeEnd) (*gau
 	return e, nil
 }
 
-// listen opens what is dialled, once.
+// listen opens the listener, once.
 func (e *gaugeEnd) listen() error {
 	if e.listener != nil {
 		return nil
@@ -79,7 +79,7 @@ func (e *gaugeEnd) listen() error {
 	})
 }
 
-// widen gives the socket room for what comes while this process is kept from the processor: what its own buffer loses
+// widen enlarges the socket's buffer for datagrams that arrive while this process is descheduled: what the buffer loses
 // is not the link's loss.
 func (e *gaugeEnd) widen() {
 	raw, err := e.socket.SyscallConn()
@@ -90,7 +90,7 @@ func (e *gaugeEnd) widen() {
 		})
 	}
 	if err != nil {
-		_ = e.socket.SetReadBuffer(gaugeBuffer) // as much as anybody may have
+		_ = e.socket.SetReadBuffer(gaugeBuffer) // capped by the system's limit
 	}
 }
 
@@ -107,7 +107,7 @@ func (e *gaugeEnd) close() {
 	_ = e.space.close()
 }
 
-// dial connects from the namespace and says how that went.
+// dial connects from the namespace and returns the outcome.
 func (e *gaugeEnd) dial(ctx context.Context, address string) (outcome string, took time.Duration) {
 	began := clock.Now()
 	err := e.space.do(func() error {
@@ -130,8 +130,8 @@ func (e *gaugeEnd) dial(ctx context.Context, address string) (outcome string, to
 	return err.Error(), took
 }
 
-// wrongChecksums reads how many segments and datagrams the kernel of this thread's network namespace has thrown away
-// because their checksum was wrong.
+// wrongChecksums returns how many segments and datagrams were dropped for a wrong checksum in this thread's network
+// namespace.
 func wrongChecksums() (uint64, error) {
 	f, err := os.Open("/proc/thread-self/net/snmp")
 	if err != nil {

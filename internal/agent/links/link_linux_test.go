@@ -37,7 +37,7 @@ func cabledPair(t *testing.T, c *agent.Client) (x, y cabled) {
 	return cabledApart(t, c, c)
 }
 
-// cabledApart starts a pair of which each belongs to an agent of its own.
+// cabledApart starts a pair, each with an agent of its own.
 func cabledApart(t *testing.T, one, two *agent.Client) (x, y cabled) {
 	t.Helper()
 	x, y = lonely(t, one, "10.99.0.1"), lonely(t, two, "10.99.0.2")
@@ -108,8 +108,8 @@ func (e cabled) plug(t *testing.T) {
 	}
 }
 
-// awaitCarrier waits until the link is up at both ends: what is sent before is lost, and the neighbour asked for again only
-// after a second.
+// awaitCarrier waits until the link is up at both ends: earlier packets are lost, and the neighbour is resolved again
+// only after a second.
 func (e cabled) awaitCarrier(t *testing.T) {
 	t.Helper()
 	h, err := netlink.NewHandleAt(netns.NsHandle(e.space.fd()), unix.NETLINK_ROUTE)
@@ -123,7 +123,7 @@ func (e cabled) awaitCarrier(t *testing.T) {
 	})
 }
 
-// filtered puts rules up on a process.
+// filtered installs rules on a process.
 func filtered(t *testing.T, c *agent.Client, key string, at cabled, rules ...links.Rule) {
 	t.Helper()
 	if err := c.Order(t.Context(), agent.Order{Do: links.DoFilter, Process: at.Process, Key: key, Args: links.FilterArgs{Rules: rules}}, nil); err != nil {
@@ -172,7 +172,7 @@ func probedAt(t *testing.T, c *agent.Client, x, y cabled, theirs uint16, a links
 	return r.Peers[0]
 }
 
-// untouched demands that no table of ours is in either namespace.
+// untouched checks that neither namespace has a table of ours.
 func untouched(t *testing.T, ends ...cabled) {
 	t.Helper()
 	for _, e := range ends {
@@ -182,7 +182,7 @@ func untouched(t *testing.T, ends ...cabled) {
 	}
 }
 
-// openBothWays demands that everything passes.
+// openBothWays checks that everything passes.
 func openBothWays(t *testing.T, c *agent.Client, x, y cabled) {
 	t.Helper()
 	s := probed(t, c, x, y, links.ProbeArgs{DialOut: true, DialIn: true, Patience: forArrivals})
@@ -323,8 +323,8 @@ func TestHeldPacketsOutliveTheirSenderAndArriveInOrder(t *testing.T) {
 	untouched(t, y)
 }
 
-// TestPacketsThatAreNotReadYetAreLetGo: the reader of a queue stands still behind its first packet. What waits in the kernel goes, in its order, and
-// nothing is lost when the queue is closed.
+// TestPacketsThatAreNotReadYetAreLetGo: the reader of a queue stalls behind its first packet. The packets in the kernel
+// are passed in order, and none is lost when the queue is closed.
 func TestPacketsThatAreNotReadYetAreLetGo(t *testing.T) {
 	t.Parallel()
 	c, _ := agenttest.Serve(t, Mechanism())

@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	// gaugeHead is the smallest datagram: which measurement, what it is, of which flow, its number, when it was sent.
+	// gaugeHead is the size of the smallest datagram: measurement, kind, flow, number, and time of sending.
 	gaugeHead = 8 + 1 + 2 + 4 + 8
-	// gaugeMost bounds what one measurement may send.
+	// gaugeMost bounds the datagrams of one measurement.
 	gaugeMost = 200_000
-	// gaugeLook is how often is looked whether all has arrived. Where some are lost that goes on for the whole
+	// gaugeLook is the interval of checks whether all has arrived. If some are lost the checks go on for the whole
 	// patience, and must not keep a slow machine busy.
 	gaugeLook = 5 * time.Millisecond
-	// wireHead is what a datagram has on the wire beside its payload: headers of Ethernet, IP and UDP.
+	// wireHead is the overhead of a datagram on the wire: headers of Ethernet, IP and UDP.
 	wireHead = 14 + 20 + 8
 )
 
@@ -41,7 +41,7 @@ func doMeasure(ctx context.Context, c agent.Call, args links.MeasureArgs) (any, 
 	return out, err
 }
 
-// runPlan carries out a plan whose ends are all this agent's.
+// runPlan carries out a plan whose ends all belong to this agent.
 func runPlan(ctx context.Context, c agent.Call, plan links.Plan, take func(links.Plan, links.Sight)) error {
 	g, err := newGauge(plan)
 	if err != nil {
@@ -66,8 +66,8 @@ func runPlan(ctx context.Context, c agent.Call, plan links.Plan, take func(links
 	return err
 }
 
-// gauge sends numbered datagrams between the namespaces of processes and notes what arrives: this agent's part of a
-// plan.
+// gauge is this agent's part of a plan: it sends numbered datagrams between the namespaces of processes and records
+// what arrives.
 type gauge struct {
 	plan  links.Plan
 	ends  []*gaugeEnd // in the plan's order; nil for those of other agents
@@ -75,14 +75,14 @@ type gauge struct {
 
 	begun    int64  // when sending was
 	datagram []byte // that is sent next
-	control  string // how the dial of the plan's Control went, unless well
+	control  string // error of the dial of the plan's Control
 }
 
-// gaugeFlow is one direction of one link. A datagram's times are 0 as long as it was not seen.
+// gaugeFlow is one direction of one link. A datagram's times are 0 until it was seen.
 type gaugeFlow struct {
 	from, to *gaugeEnd      // nil for those of other agents
-	at       netip.AddrPort // that datagrams go to
-	dialled  links.Arrival  // how the dial beside went
+	at       netip.AddrPort // destination of the datagrams
+	dialled  links.Arrival  // outcome of the dial
 
 	mu      sync.Mutex
 	sent    []int64 // by the sender's clock
@@ -93,7 +93,7 @@ type gaugeFlow struct {
 	seen    int
 }
 
-// newGauge refuses what is too much, or makes no sense.
+// newGauge rejects a plan that is too large or inconsistent.
 func newGauge(plan links.Plan) (*gauge, error) {
 	n := len(plan.Flows)
 	if plan.Count < 1 || plan.Count*n > gaugeMost || n > 1<<16 {
@@ -107,8 +107,8 @@ func newGauge(plan links.Plan) (*gauge, error) {
 	return &gauge{plan: plan, ends: make([]*gaugeEnd, len(plan.Ends))}, nil
 }
 
-// open opens an end in the namespace of each process of an order, and begins to note what arrives there. own says which
-// of the plan's ends they are.
+// open opens an end in the namespace of each process of an order, and begins to record arrivals. own has the indexes of
+// these ends in the plan.
 func (g *gauge) open(ctx context.Context, c agent.Call, own []int) ([]links.OpenEnd, error) {
 	processes := append([]proc.Process{c.Process}, c.With...)
 	if len(processes) != len(own) {
@@ -158,7 +158,7 @@ func (g *gauge) close() {
 	}
 }
 
-// receive notes what arrives at an end, and echoes what asks for it.
+// receive records what arrives at an end, and echoes datagrams that ask for it.
 func (g *gauge) receive(e *gaugeEnd) {
 	defer close(e.ended)
 	b := make([]byte, 1<<16)
@@ -179,12 +179,12 @@ func (g *gauge) receive(e *gaugeEnd) {
 		f.note(b[8] == gaugeEcho, number, sent, now)
 		if b[8] == gaugeAsk && g.plan.Echo {
 			b[8] = gaugeEcho
-			_, _ = e.socket.WriteToUDPAddrPort(b[:n], from) // one that cannot be sent does not arrive
+			_, _ = e.socket.WriteToUDPAddrPort(b[:n], from) // an unsent echo counts as lost
 		}
 	}
 }
 
-// note notes a datagram, or its echo. When it was sent, another agent may have told by it alone.
+// note records a datagram, or its echo. The time of sending comes from the datagram: another agent may have sent it.
 func (f *gaugeFlow) note(echo bool, number int, sent, now int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -200,7 +200,7 @@ func (f *gaugeFlow) note(echo bool, number int, sent, now int64) {
 	}
 }
 
-// send sends the datagrams of this agent's ends, to where all ends are.
+// send sends the datagrams of this agent's ends; ends has the addresses of all ends.
 func (g *gauge) send(ctx context.Context, ends []links.OpenEnd) error {
 	if len(ends) != len(g.ends) {
 		return fmt.Errorf("%d addresses of %d ends", len(ends), len(g.ends))
@@ -223,7 +223,7 @@ func (g *gauge) send(ctx context.Context, ends []links.OpenEnd) error {
 	return nil
 }
 
-// stream sends the datagrams of all flows, in even steps; it catches up when it was kept from the processor.
+// stream sends the datagrams of all flows at a steady pace, and catches up after it was descheduled.
 func (g *gauge) stream(ctx context.Context) error {
 	for n := range g.plan.Count {
 		if wait := time.Duration(g.begun + int64(n)*int64(g.plan.Every) - clock.Now()); wait > 0 {
@@ -255,10 +255,10 @@ func (g *gauge) sendOne(flow, number int) {
 	f.sent[number] = clock.Now()
 	binary.BigEndian.PutUint64(g.datagram[15:], uint64(f.sent[number]))
 	f.mu.Unlock()
-	_, _ = f.from.socket.WriteToUDPAddrPort(g.datagram, f.at) // one that is refused does not arrive, that is all
+	_, _ = f.from.socket.WriteToUDPAddrPort(g.datagram, f.at) // a refused one counts as lost
 }
 
-// look waits for what is under way, and adds up.
+// look waits for the datagrams in flight, and sums up.
 func (g *gauge) look(ctx context.Context) (links.Sight, error) {
 	out := links.Sight{Control: g.control}
 	if g.plan.Probe {
@@ -280,8 +280,8 @@ func (g *gauge) look(ctx context.Context) (links.Sight, error) {
 	return out, errors.Join(errs...)
 }
 
-// complete tells whether all has arrived at this agent's ends, and all echoes have. Of what is sent to another agent's,
-// echoes of all are waited for.
+// complete reports whether all datagrams and all echoes have arrived at this agent's ends. For flows to another agent's
+// end only the echoes count.
 func (g *gauge) complete() bool {
 	return !slices.ContainsFunc(g.flows, func(f *gaugeFlow) bool {
 		f.mu.Lock()
@@ -297,7 +297,7 @@ func (g *gauge) complete() bool {
 	})
 }
 
-// sum describes what became of the datagrams.
+// sum summarizes a flow.
 func (f *gaugeFlow) sum(size int) (links.Flow, error) {
 	out := f.describe(size)
 	if f.to == nil {
@@ -309,7 +309,7 @@ func (f *gaugeFlow) sum(size int) (links.Flow, error) {
 	return out, err
 }
 
-// describe makes a Flow of what was noted.
+// describe makes a Flow from the records.
 func (f *gaugeFlow) describe(size int) links.Flow {
 	f.mu.Lock()
 	defer f.mu.Unlock()

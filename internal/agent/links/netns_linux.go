@@ -14,15 +14,15 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/proc"
 )
 
-// namespace is the network namespace of a target, held open: it can be worked in after the process is gone, so that
-// what was done there can be undone.
+// namespace is the network namespace of a target, held open, so that changes there can be undone after the process is
+// gone.
 type namespace struct {
 	file *os.File
 	id   uint64 // inode: equal for equal namespaces
 }
 
-// shared are the inodes of the network namespaces that several processes share: the agent's own and the machine's. They
-// are read once, before any thread of the agent enters another.
+// shared returns the inodes of the network namespaces that several processes share: the agent's own and the machine's.
+// They are read once, before any thread of the agent enters another namespace.
 var shared = sync.OnceValue(func() []uint64 {
 	var out []uint64
 	for _, path := range []string{"/proc/self/ns/net", "/proc/1/ns/net"} {
@@ -33,11 +33,11 @@ var shared = sync.OnceValue(func() []uint64 {
 	return out
 })
 
-// errShared says that a process has no network namespace of its own.
+// errShared means that a process has no network namespace of its own.
 var errShared = errors.New("it has no network namespace of its own: its links cannot be told from the machine's")
 
-// openNamespace opens the network namespace of a process. It refuses those that are shared: rules there would hit other
-// processes.
+// openNamespace opens the network namespace of a process. It returns an error for a shared one: rules there would hit
+// other processes.
 func openNamespace(p proc.Process) (*namespace, error) {
 	n, err := namespaceAt("/proc/" + strconv.Itoa(p.PID) + "/ns/net")
 	if err != nil {
@@ -84,7 +84,7 @@ func (n *namespace) fd() int { return int(n.file.Fd()) }
 func (n *namespace) close() error { return n.file.Close() }
 
 // do runs f on a thread inside the namespace. Sockets that f opens stay there wherever they are used. The thread ends
-// with f, since no other goroutine may find itself in that namespace.
+// with f, so that no other goroutine runs in that namespace.
 func (n *namespace) do(f func() error) error {
 	var err error
 	proc.OnOwnThread(func() {

@@ -16,16 +16,15 @@ import (
 	"github.com/lockquake/lockquake/chaos/links"
 )
 
-// tablePrefix begins the names of all packet filter tables that the agent makes.
+// tablePrefix is the name prefix of all packet filter tables that the agent makes.
 const tablePrefix = "lockquake_"
 
-// table is a packet filter table of ours in one namespace.
+// table is one of our packet filter tables in one namespace.
 //
-// It is made by netlink and not by the iptables program. A table of our own shares no chain with other tables, so
-// nothing of a container's own rules (its DNS lives in them) can be touched, and filters that overlap are put up and
-// taken down independently. All of it appears, and vanishes, in one transaction. Nothing need be installed on the
-// machine or in the agent's image, and a change takes a millisecond. Counters are read from the rules themselves, not
-// from the text of a program.
+// It is made over netlink and not by the iptables program. Our own table shares no chain with other tables. So the
+// container's own rules, which its DNS needs, stay untouched, and overlapping filters are independent. A table appears
+// and vanishes in one transaction. Nothing needs to be installed on the machine or in the agent's image, and a change
+// takes a millisecond. Counters are read from the rules themselves, not from a program's output.
 //
 // Example: redis-2 (10.1.2.11) is cut off from 10.1.2.10. The table lockquake_partition_1 in the namespace of redis-2
 // gets a chain on the input hook with "not from lo, source address 10.1.2.10: count and drop", and one on the output
@@ -35,7 +34,7 @@ type table struct {
 	name  string
 }
 
-// tableOf names the table of a key.
+// tableOf returns the table of a key.
 func tableOf(space *namespace, key string) table {
 	return table{space: space, name: tablePrefix + strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -53,11 +52,11 @@ func (t table) ref() *nftables.Table {
 	return &nftables.Table{Name: t.name, Family: nftables.TableFamilyIPv4}
 }
 
-// queueTarget is how a rule ends that hands its packets to a handler: native, or legacy for a kernel without the native
-// expression.
+// queueTarget has the final expressions of a rule that hands its packets to a handler: native, or legacy for a kernel
+// without the native one.
 type queueTarget struct{ native, legacy []expr.Any }
 
-// install makes the table with its rules, whole or not at all. to is for rules that do not judge by themselves.
+// install makes the table with its rules, atomically. to is for rules that hand their packets to a handler.
 func (t table) install(rules []links.Rule, to queueTarget) error {
 	err := t.installWith(rules, to.native)
 	if errors.Is(err, unix.ENOENT) && to.legacy != nil {
@@ -91,7 +90,7 @@ func (t table) installWith(rules []links.Rule, to []expr.Any) error {
 	return c.Flush()
 }
 
-// baseChain is a chain that the kernel passes every packet through that leaves or enters the namespace.
+// baseChain returns a chain for every packet that leaves, or enters, the namespace.
 func baseChain(t *nftables.Table, out bool) *nftables.Chain {
 	c := &nftables.Chain{
 		Name: "in", Table: t, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookInput,
@@ -103,7 +102,7 @@ func baseChain(t *nftables.Table, out bool) *nftables.Chain {
 	return c
 }
 
-// remove deletes the table. One that is gone is no error.
+// remove deletes the table. A missing table is no error.
 func (t table) remove() error {
 	c, err := t.conn()
 	if err != nil {
@@ -146,13 +145,13 @@ func (t table) packets() (uint64, error) {
 	return sum, nil
 }
 
-// ownTables lists the tables of ours in a namespace.
+// ownTables lists our tables in a namespace.
 func ownTables(space *namespace) ([]string, error) {
 	all, err := allTables(space)
 	return slices.DeleteFunc(all, func(name string) bool { return !strings.HasPrefix(name, tablePrefix) }), err
 }
 
-// allTables lists the tables in a namespace, whosever they are.
+// allTables lists all tables in a namespace.
 func allTables(space *namespace) ([]string, error) {
 	c, err := table{space: space}.conn()
 	if err != nil {
@@ -172,7 +171,7 @@ func allTables(space *namespace) ([]string, error) {
 	return out, nil
 }
 
-// ruleExprs returns a rule as the kernel's expressions: one list for each protocol that has to be told apart.
+// ruleExprs returns a rule as the kernel's expressions: one list for each protocol that needs its own.
 func ruleExprs(r links.Rule, to []expr.Any) ([][]expr.Any, error) {
 	peer, err := netip.ParseAddr(r.Peer)
 	if err != nil || !peer.Is4() {
@@ -205,8 +204,8 @@ func ruleExprs(r links.Rule, to []expr.Any) ([][]expr.Any, error) {
 	return out, nil
 }
 
-// peerExprs compares the address of the other end. What enters by the loopback interface comes from here, whatever its
-// sender's address says: the answer that a rejecting rule gives to its own node, above all.
+// peerExprs compares the address of the other end. Packets that enter by the loopback interface are local, whatever
+// their source address: above all the answer of a rejecting rule to its own node.
 func peerExprs(r links.Rule, peer []byte) []expr.Any {
 	const sourceAddress, destinationAddress = 12, 16 // offsets in the IPv4 header
 	if r.Out {
@@ -237,7 +236,7 @@ func payload(base expr.PayloadBase, offset, length uint32) expr.Any {
 
 func equal1(data []byte) expr.Any { return &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: data} }
 
-// endExprs is what becomes of a packet that was matched and counted.
+// endExprs returns the verdict on a packet that was matched and counted.
 func endExprs(r links.Rule, tcp bool, to []expr.Any) ([]expr.Any, error) {
 	switch r.How {
 	case links.Drop:
@@ -256,8 +255,8 @@ func endExprs(r links.Rule, tcp bool, to []expr.Any) ([]expr.Any, error) {
 	return nil, fmt.Errorf("nothing can be done to packets by %q", r.How)
 }
 
-// toQueue hands packets to a queue. They pass where no process reads it, so that an agent that died holds nothing back.
-// Where the kernel has no nft_queue, iptables' target may be there.
+// toQueue hands packets to a queue. They pass if no process reads it, so that a dead agent blocks nothing. A kernel
+// without nft_queue may have iptables' target.
 func toQueue(number uint16) queueTarget {
 	return queueTarget{
 		native: []expr.Any{&expr.Queue{Num: number, Total: 1, Flag: expr.QueueFlagBypass}},
@@ -265,7 +264,7 @@ func toQueue(number uint16) queueTarget {
 	}
 }
 
-// toOldQueue is the same by the target of iptables, NFQUEUE revision 3: struct xt_NFQ_info_v3, padded to 8 bytes.
+// toOldQueue is the same with the target of iptables, NFQUEUE revision 3: struct xt_NFQ_info_v3, padded to 8 bytes.
 func toOldQueue(number uint16) expr.Any {
 	const queues, bypass = 1, 1
 	info := make(xt.Unknown, 0, 8)

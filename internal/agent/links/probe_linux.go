@@ -18,7 +18,7 @@ func doProbe(ctx context.Context, c agent.Call, args links.ProbeArgs) (any, erro
 	return out, err
 }
 
-// probe sends until something has arrived on every flow, or patience is over, and dials beside.
+// probe sends until something has arrived on every flow or patience is over. Meanwhile it makes the dials.
 func (g *gauge) probe(ctx context.Context, ends []links.OpenEnd) error {
 	var beside sync.WaitGroup
 	if self := g.ends[0]; g.plan.Control != "" && self != nil {
@@ -59,15 +59,15 @@ func (g *gauge) round(ctx context.Context, n int) {
 
 func (g *gauge) missing() bool { return slices.ContainsFunc(g.flows, (*gaugeFlow).missing) }
 
-// missing tells whether one of this agent's datagrams has yet to arrive. That it has at another agent's end, only its
-// echo tells.
+// missing reports whether none of this agent's datagrams has arrived yet. At another agent's end, only an echo shows
+// the arrival.
 func (f *gaugeFlow) missing() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.from != nil && f.seen == 0 && (f.to != nil || f.echoes == 0)
 }
 
-// arrival is what became of the flow's datagrams: whichever came first.
+// arrival returns the result of a flow: its first arrival.
 func (f *gaugeFlow) arrival(begun int64) links.Arrival {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -86,8 +86,9 @@ func (f *gaugeFlow) arrival(begun int64) links.Arrival {
 	return a
 }
 
-// after tells how long after the first sending a datagram arrived. Where the other end is another agent's, that is not
-// known by one clock: it is half a round trip after its own sending, or counts from when this agent was told to begin.
+// after returns how long after the first sending a datagram arrived. If the other end is another agent's, one clock
+// cannot measure that. Then it is half a round trip after the datagram's own sending, or counts from when this agent
+// began.
 func (f *gaugeFlow) after(n int, begun int64) (time.Duration, bool) {
 	switch {
 	case f.to == nil:

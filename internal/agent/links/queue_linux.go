@@ -18,8 +18,8 @@ import (
 )
 
 // queue is a packet queue of the kernel in one namespace, read by the agent: each packet that a rule sends there waits
-// for the agent's verdict. Packets stay in the kernel; only their numbers come here. When the agent dies, the kernel
-// drops what waits, which TCP sends again, and rules with the bypass flag let everything pass.
+// for the agent's verdict. Packets stay in the kernel; the agent gets only their numbers. When the agent dies, the
+// kernel drops the waiting packets, which TCP retransmits, and rules with the bypass flag pass everything.
 type queue struct {
 	space  *namespace
 	number uint16
@@ -28,16 +28,16 @@ type queue struct {
 }
 
 const (
-	firstQueue = 100     // numbers below are left to other programs in the namespace
+	firstQueue = 100     // lower numbers are left to other programs in the namespace
 	queueTries = 100     // how many numbers are tried
 	queueRoom  = 1 << 16 // packets that may wait; beyond that they are dropped
 	queueRead  = 4 << 20 // bytes of the socket's buffer
-	queueCopy  = 0xffff  // bytes of a packet, where its content is asked for
+	queueCopy  = 0xffff  // bytes of a packet, if its content is asked for
 )
 
-// queueOptions says what is wanted of a queue.
+// queueOptions are the options of a queue.
 type queueOptions struct {
-	payload bool // the packets' content comes with them, cut to what fits on the wire and with its checksums made
+	payload bool // packets come with their content, segmented and with checksums
 	// arrived is called for each packet, in their order.
 	arrived func(q *queue, a nfqueue.Attribute)
 }
@@ -62,7 +62,7 @@ func bindQueue(space *namespace, number uint16, o queueOptions) (*queue, error) 
 	config := nfqueue.Config{
 		NetNS: space.fd(), NfQueue: number, MaxQueueLen: queueRoom, Copymode: nfqueue.NfQnlCopyMeta,
 		AfFamily: unix.AF_INET,
-		Flags:    nfqueue.NfQaCfgFlagGSO, // a large packet comes whole, as the sender's kernel made it
+		Flags:    nfqueue.NfQaCfgFlagGSO, // a large packet comes unsegmented, as the sender's kernel made it
 	}
 	if o.payload {
 		config.Copymode, config.MaxPacketLen, config.Flags = nfqueue.NfQnlCopyPacket, queueCopy, 0
@@ -84,7 +84,7 @@ func bindQueue(space *namespace, number uint16, o queueOptions) (*queue, error) 
 		if ctx.Err() != nil {
 			return 1
 		}
-		return 0 // the socket's buffer ran over: what did not fit was dropped
+		return 0 // the socket's buffer overflowed: the excess was dropped
 	})
 	if err != nil {
 		stop()
@@ -93,38 +93,37 @@ func bindQueue(space *namespace, number uint16, o queueOptions) (*queue, error) 
 	return q, nil
 }
 
-// pass lets all packets go that arrived up to and with this one, in their order.
+// pass accepts all packets up to and including this one, in order.
 func (q *queue) pass(upTo uint32) error { return q.q.SetVerdictBatch(upTo, nfqueue.NfAccept) }
 
-// unread is how far beyond the newest packet that was read passAll reaches. The kernel tells earlier from later numbers
-// within 2^31.
+// unread is how far passAll reaches beyond the newest packet read. The kernel orders numbers correctly within 2^31.
 const unread = 1 << 30
 
-// passAll lets all packets go that wait in the kernel, in their order. newest is the last that was read, or 0. On a
-// busy machine packets wait whose numbers have not been read yet; closing the queue would drop them.
+// passAll accepts all packets that wait in the kernel, in order. newest is the last one read, or 0. On a busy machine
+// the numbers of some are still unread; closing the queue would drop those.
 func (q *queue) passAll(newest uint32) error { return q.pass(newest + unread) }
 
-// passOne lets one packet go.
+// passOne accepts one packet.
 func (q *queue) passOne(id uint32) error { return q.q.SetVerdict(id, nfqueue.NfAccept) }
 
-// passAltered lets one packet go with other content.
+// passAltered accepts one packet with changed content.
 func (q *queue) passAltered(id uint32, packet []byte) error {
 	return q.q.SetVerdictWithOption(id, nfqueue.NfAccept, nfqueue.WithAlteredPacket(packet))
 }
 
-// drop makes one packet vanish.
+// drop drops one packet.
 func (q *queue) drop(id uint32) error { return q.q.SetVerdict(id, nfqueue.NfDrop) }
 
-// waiting asks the kernel how many packets wait.
+// waiting returns how many packets wait, according to the kernel.
 func (q *queue) waiting() (int, error) {
 	l, err := q.length()
 	return l.waiting, err
 }
 
-// queueLength is what the kernel says of a queue.
+// queueLength has the kernel's counts of a queue.
 type queueLength struct {
 	waiting int
-	dropped uint64 // for want of room, in the queue or on the way to its reader
+	dropped uint64 // queue full, or the socket of its reader
 }
 
 func (q *queue) length() (queueLength, error) {
@@ -155,7 +154,7 @@ func (q *queue) length() (queueLength, error) {
 	return out, err
 }
 
-// close waits until the last packets were let go, at most a second, and closes the queue.
+// close waits, at most a second, until the last packets are released, and closes the queue.
 func (q *queue) close() error {
 	for range 500 {
 		if n, err := q.waiting(); err != nil || n == 0 {
@@ -167,14 +166,14 @@ func (q *queue) close() error {
 	return q.q.Close()
 }
 
-// holder keeps packets until they are let go.
+// holder holds packets until they are released.
 type holder struct {
 	queue *queue
 
 	mu     sync.Mutex
 	held   int
 	newest uint32
-	open   bool // let whatever arrives go at once
+	open   bool // pass arriving packets at once
 }
 
 func newHolder(space *namespace) (*holder, error) {
@@ -195,8 +194,8 @@ func (h *holder) arrived(q *queue, a nfqueue.Attribute) {
 	h.held, h.newest = h.held+1, id
 }
 
-// release lets everything go in the order in which it arrived, and from now on what arrives, and returns how many
-// packets had been held.
+// release passes all packets in the order in which they arrived, and from now on all that arrive. It returns how many
+// were held.
 func (h *holder) release() int {
 	waiting, _ := h.queue.waiting()
 	h.mu.Lock()

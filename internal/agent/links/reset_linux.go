@@ -55,8 +55,8 @@ func inNamespaceOf(c agent.Call, f func() error) error {
 	return errors.Join(space.do(f), space.close())
 }
 
-// established lists the connections of the thread's namespace, as the kernel's socket diagnosis tells them. A socket
-// for IPv6 may have a peer with an IPv4 address: those of Java do.
+// established lists the connections of the thread's namespace from the kernel's socket diagnosis. A socket for IPv6 may
+// have a peer with an IPv4 address, as in Java.
 func established() ([]links.Connection, error) {
 	var out []links.Connection
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
@@ -111,8 +111,8 @@ func abort(those []links.Connection) (int, error) {
 	return ended, nil
 }
 
-// canReset returns why connections cannot be reset on this machine, or nil. It tries once, in a network namespace that
-// is gone afterwards: the kernel must have CONFIG_INET_DIAG_DESTROY.
+// canReset returns why connections cannot be reset on this machine, or nil. It tries once, in a temporary network
+// namespace: the kernel must have CONFIG_INET_DIAG_DESTROY.
 var canReset = sync.OnceValue(func() error { return inOwnNamespace(tryReset) })
 
 func tryReset(space *namespace) error {

@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	// shakeMost bounds the connections of one measurement, to all peers together.
+	// shakeMost bounds the connections of one measurement, over all peers.
 	shakeMost = 5000
-	// shakeHold is how long a connection is kept after it was answered: for a second answer, if there is one.
+	// shakeHold is how long an answered connection is kept open for a possible second answer.
 	shakeHold = 20 * time.Millisecond
-	// shakePoll is how often connections that were answered are looked at.
+	// shakePoll is how often answered connections are checked.
 	shakePoll = 5 * time.Millisecond
-	// burstPort is where datagrams go that only have to leave: the port of the protocol discard. With a time to live of
-	// one they get no further than the next hop.
+	// burstPort is the destination port of bursts: that of the discard protocol. With a time to live of one they get no
+	// further than the next hop.
 	burstPort, burstHops = 9, 1
 )
 
-// doShake opens connections from a process's namespace to servers that nobody can look into, and closes them at once.
-// All that is known of such a link is what its servers' kernels answer.
+// doShake opens connections from a process's namespace to external servers, and closes them at once. Only the answers
+// of the servers' kernels say anything about such a link.
 func doShake(ctx context.Context, c agent.Call, args links.ShakeArgs) (any, error) {
 	if n := args.Count * len(args.Peers); args.Count < 1 || n > shakeMost {
 		return nil, fmt.Errorf("%d connections to each of %d peers: want 1 to %d in all", args.Count, len(args.Peers),
@@ -58,10 +58,10 @@ type shaker struct {
 	args  links.ShakeArgs
 	peers []*shakenPeer
 	open  []*shake
-	burst int // socket that bursts leave by
+	burst int // socket of the bursts
 }
 
-// shakenPeer is what was seen of the connections to one peer; arrived is when they were answered.
+// shakenPeer has the connections to one peer; arrived has the times of their answers.
 type shakenPeer struct {
 	at netip.AddrPort
 	gaugeFlow
@@ -73,7 +73,7 @@ type shake struct {
 	peer   *shakenPeer
 	number int
 	socket int
-	until  int64 // when it was answered, and shakeHold after; 0: it was not
+	until  int64 // time of the answer plus shakeHold; 0: unanswered
 }
 
 func (s *shaker) run(ctx context.Context) (links.Shaken, error) {
@@ -106,7 +106,7 @@ func (s *shaker) run(ctx context.Context) (links.Shaken, error) {
 		}
 		s.poll(wait)
 	}
-	s.poll(0) // what was answered while this process was kept from the processor
+	s.poll(0) // answers that came while this process was descheduled
 	after, err := wrongChecksums()
 	if err != nil {
 		return links.Shaken{}, err
@@ -120,7 +120,7 @@ func (s *shaker) run(ctx context.Context) (links.Shaken, error) {
 	return out, nil
 }
 
-// openBurst makes the socket of bursts, with room for a whole one.
+// openBurst makes the socket of bursts, with a buffer for a whole one.
 func (s *shaker) openBurst() (err error) {
 	if s.burst, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0); err != nil {
 		return fmt.Errorf("open a socket: %w", err)
@@ -131,7 +131,7 @@ func (s *shaker) openBurst() (err error) {
 	return err
 }
 
-// begin opens a connection, behind a burst of datagrams where one is asked for.
+// begin opens a connection, behind a burst of datagrams if asked for.
 func (s *shaker) begin(p *shakenPeer, number int) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -142,7 +142,7 @@ func (s *shaker) begin(p *shakenPeer, number int) error {
 		port = burstPort
 	}
 	for left := s.args.Burst; left > 0; left -= links.BurstSize + wireHead {
-		// one that is refused just does not leave
+		// a refused one just does not leave
 		_ = unix.Sendto(s.burst, datagram, 0, &unix.SockaddrInet4{Addr: p.at.Addr().As4(), Port: port})
 	}
 	p.sent[number] = clock.Now()
@@ -157,7 +157,7 @@ func (s *shaker) begin(p *shakenPeer, number int) error {
 	return nil
 }
 
-// poll waits for answers, and closes the connections that are done with.
+// poll waits for answers, and closes the finished connections.
 func (s *shaker) poll(wait int64) {
 	var fds []unix.PollFd
 	var asked []*shake
@@ -185,7 +185,7 @@ func (s *shaker) poll(wait int64) {
 	s.open = kept
 }
 
-// answered notes an answer. One that took a second try of this end's kernel was lost the first time.
+// answered records an answer. If this end's kernel had to retransmit, the first try was lost.
 func (c *shake) answered(now int64) {
 	c.until = now + int64(shakeHold)
 	code, err := unix.GetsockoptInt(c.socket, unix.SOL_SOCKET, unix.SO_ERROR)

@@ -18,27 +18,27 @@ import (
 	"github.com/lockquake/lockquake/internal/seed"
 )
 
-// shaper shapes packets in the agent: the kernel hands them over by a queue in the namespace where they arrive, and
-// they go on when their time has come. They wait in the receiver's kernel and not in the sender's, where those of one
-// connection would count against what TCP lets it have in its own queues, and two in flight would be all.
+// shaper shapes packets in the agent: the kernel hands them over by a queue in the receiving namespace, and they are
+// passed when their time has come. They wait in the receiver's kernel. In the sender's kernel they would count against
+// TCP's limit for its own queues, which leaves two packets of a connection in flight.
 type shaper struct {
 	queue *queue
 	what  links.Shaping
 	waker *waker
-	ended chan struct{} // closed when the thread that sends packets on has ended
+	ended chan struct{} // closed when the thread that passes packets has ended
 
 	mu      sync.Mutex
 	random  *rand.Rand
-	last    [drawings]float64 // the numbers drawn last, for correlation
+	last    [drawings]float64 // the last numbers drawn, for correlation
 	waiting delayQueue
 	order   uint64
-	open    bool // let whatever arrives go at once
+	open    bool // pass arriving packets at once
 	closing bool
 	count   links.Shaped
-	late    *hdrhistogram.Histogram // ns by which packets went on after their time
+	late    *hdrhistogram.Histogram // ns by which packets were passed after their time
 }
 
-// What numbers are drawn for. Each has a sequence of its own, so that one does not correlate with another.
+// The purposes of random numbers. Each has its own sequence, so that they do not correlate.
 const (
 	forLoss = iota
 	forCorruption
@@ -47,7 +47,7 @@ const (
 	drawings
 )
 
-// latest is the longest delay after its time, in ns, at which a packet is told apart from one still later.
+// latest is the largest recorded lateness of a packet, in ns.
 const latest = int64(time.Minute)
 
 func newShaper(space *namespace, key string, what links.Shaping) (*shaper, error) {
@@ -71,8 +71,8 @@ func newShaper(space *namespace, key string, what links.Shaping) (*shaper, error
 	return s, nil
 }
 
-// draw returns a number from 0 to 1. Correlated ones are, in that share of draws, the number of the draw before: unlike
-// a weighted mean of the two, this leaves all numbers equally likely, so that a loss of 30 % is one.
+// draw returns a number from 0 to 1. With correlation, that share of the draws repeats the number before. Unlike a
+// weighted mean of the two, this keeps the numbers uniform, so that a loss of 30 % stays 30 %.
 func (s *shaper) draw(what int) float64 {
 	if s.what.Correlation == 0 || s.random.Float64() >= s.what.Correlation {
 		s.last[what] = s.random.Float64()
@@ -80,7 +80,7 @@ func (s *shaper) draw(what int) float64 {
 	return s.last[what]
 }
 
-// arrived decides what becomes of a packet.
+// arrived decides what to do with a packet.
 func (s *shaper) arrived(q *queue, a nfqueue.Attribute) {
 	now, id := clock.Now(), *a.PacketID
 	s.mu.Lock()
@@ -114,8 +114,8 @@ func (s *shaper) arrived(q *queue, a nfqueue.Attribute) {
 	}
 }
 
-// damage turns one bit of a packet beyond its IP header: a checksum of TCP or UDP covers all of that. It tells whether
-// there was anything to turn.
+// damage flips one bit of a packet beyond its IP header, which a checksum of TCP or UDP covers. It reports whether
+// there was a bit to flip.
 func (s *shaper) damage(packet []byte) bool {
 	if len(packet) == 0 {
 		return false
@@ -129,10 +129,10 @@ func (s *shaper) damage(packet []byte) bool {
 	return true
 }
 
-// inOrder tells whether no packet overtakes another, so that one verdict can stand for all up to it.
+// inOrder reports whether no packet overtakes another, so that one verdict covers all packets up to it.
 func (s *shaper) inOrder() bool { return s.what.Jitter == 0 && s.what.Reorder == 0 }
 
-// sendOn sends packets on when they are due.
+// sendOn passes packets when they are due.
 func (s *shaper) sendOn() {
 	s.waker.own()
 	defer close(s.ended)
@@ -147,7 +147,7 @@ func (s *shaper) sendOn() {
 		now := clock.Now()
 		due = s.waiting.due(due[:0], now)
 		for _, w := range due {
-			_ = s.late.RecordValue(min(now-w.due, latest)) // which is in its range
+			_ = s.late.RecordValue(min(now-w.due, latest)) // always in range
 		}
 		s.count.Passed += uint64(len(due))
 		s.mu.Unlock()
@@ -164,8 +164,8 @@ func (s *shaper) sendOn() {
 	}
 }
 
-// release lets everything go in the order in which it arrived, and from now on what arrives, and returns how many
-// packets had been waiting.
+// release passes all packets in the order in which they arrived, and from now on all that arrive. It returns how many
+// were waiting.
 func (s *shaper) release() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -218,7 +218,7 @@ type waiter struct {
 	id    uint32 // as the kernel numbers it
 }
 
-// delayQueue keeps waiters by their time, and those of one time by their arrival.
+// delayQueue orders waiters by their time, and those of the same time by arrival.
 type delayQueue struct{ list waiters }
 
 // waiters is a heap.
@@ -238,7 +238,7 @@ func (w *waiters) Pop() any {
 	return last
 }
 
-// add puts a waiter in and tells whether it is the first now.
+// add adds a waiter and reports whether it is now the first.
 func (a *delayQueue) add(w waiter) bool {
 	heap.Push(&a.list, w)
 	return a.list[0] == w
@@ -252,7 +252,7 @@ func (a *delayQueue) first() int64 {
 	return a.list[0].due
 }
 
-// due takes out those whose time has come, in their order.
+// due removes the waiters whose time has come, in order.
 func (a *delayQueue) due(into []waiter, now int64) []waiter {
 	for len(a.list) > 0 && a.list[0].due <= now {
 		into = append(into, heap.Pop(&a.list).(waiter))
@@ -260,15 +260,15 @@ func (a *delayQueue) due(into []waiter, now int64) []waiter {
 	return into
 }
 
-// all takes out all waiters, in no order.
+// all removes all waiters, in no order.
 func (a *delayQueue) all() []waiter {
 	out := a.list
 	a.list = nil
 	return out
 }
 
-// waker wakes one thread at a given time, or by wake. It waits in the kernel, on a thread of its own: Go's timers are
-// late by half a millisecond and more, this one by a tenth.
+// waker wakes one thread at a given time, or by wake. It waits in the kernel, on its own thread, and is 0.1 ms late;
+// Go's timers are late by 0.5 ms and more.
 type waker struct{ event int }
 
 func newWaker() (*waker, error) {
@@ -279,13 +279,12 @@ func newWaker() (*waker, error) {
 	return &waker{event: bell}, nil
 }
 
-// own keeps the calling goroutine on its thread for good, and has the kernel wake that on time: before other work,
-// where that is allowed. It asks for no real-time priority. Go's scheduler waits in loops for other threads, which a
-// loop of that priority keeps from the processor: packets then waited for 100 ms and more, whenever memory was
-// collected on a busy machine.
+// own locks the calling goroutine to its thread for good, and makes the kernel wake the thread on time, before other
+// work if allowed. It does not use real-time priority. Go's scheduler spins for other threads, and a spin of that
+// priority starves them: on a busy machine packets then waited for 100 ms and more at each garbage collection.
 func (a *waker) own() {
 	runtime.LockOSThread()
-	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // else it may sleep 50 µs too long
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // otherwise it may sleep 50 µs too long
 	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20)    // of this thread alone
 }
 
@@ -303,7 +302,7 @@ func (a *waker) wait(until int64) {
 	fds := []unix.PollFd{{Fd: int32(a.event), Events: unix.POLLIN}}
 	if n, err := unix.Ppoll(fds, limit, nil); err != nil || n == 0 {
 		if err != nil && !errors.Is(err, unix.EINTR) {
-			time.Sleep(time.Millisecond) // cannot be, and must not spin
+			time.Sleep(time.Millisecond) // cannot happen, and must not spin
 		}
 		return
 	}

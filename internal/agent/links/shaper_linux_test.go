@@ -14,7 +14,7 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/proc"
 )
 
-// shaped puts a shaping up on what goes from x to y.
+// shaped installs a shaping of the packets from x to y.
 func shaped(t *testing.T, c *agent.Client, key string, x, y cabled, s links.Shaping, ports ...uint16) {
 	t.Helper()
 	at, r := x, links.Rule{Peer: y.address, Out: true, How: links.Shape}
@@ -29,8 +29,8 @@ func shaped(t *testing.T, c *agent.Client, key string, x, y cabled, s links.Shap
 	}
 }
 
-// pace is the time between two datagrams: what a slow machine can send. The guest of make test-netem is slower still: at a
-// millisecond, what goes both ways with its echoes waits for its processor, longer than for the link.
+// pace is the time between two datagrams that a slow machine can sustain. The guest of make test-netem is slower still:
+// at 1 ms, datagrams both ways with echoes wait longer for its CPU than for the link.
 var pace = func() time.Duration {
 	if os.Getenv("LOCKQUAKE_TEST_NETEM") == "required" {
 		return 3 * time.Millisecond
@@ -38,9 +38,8 @@ var pace = func() time.Duration {
 	return time.Millisecond
 }()
 
-// about reports whether a share of n is what was asked for. Of the 400 datagrams that are judged, chance exceeds the
-// bounds less than once in a million times: they are 5 standard deviations away for a correlated loss, and more for all
-// others.
+// about reports whether k is the requested share of n. With 400 datagrams, chance exceeds the bounds less than once in
+// a million times: they are 5 standard deviations away for a correlated loss, and more for all others.
 func about(k, n int, share float64) bool {
 	return float64(k) > float64(n)*share*0.5 && float64(k) < float64(n)*share*1.6
 }
@@ -153,7 +152,7 @@ func TestShapingsCompose(t *testing.T) {
 	}
 }
 
-// TestShapingsOfPorts hits the datagrams from one port by one, those to another by another, and those of both by both.
+// TestShapingsOfPorts shapes the datagrams from one port, and those to another; datagrams of both get both shapings.
 func TestShapingsOfPorts(t *testing.T) {
 	for _, engine := range engines(t) {
 		t.Run(string(engine), func(t *testing.T) {
@@ -210,7 +209,7 @@ func TestShapingsGoWithTheControlStream(t *testing.T) {
 	}
 }
 
-// streamed is what a link carried of a second at twice a rate, and how long that was waited for in all.
+// streamed is what a link carried of one second's datagrams at twice a rate, and the total wait for them.
 type streamed struct {
 	links.MeasuredLink
 	took time.Duration
@@ -218,8 +217,7 @@ type streamed struct {
 
 const streamSize = 1000
 
-// within reports whether no more went from x to y than a limit lets pass in the time that was measured. That includes
-// all stalls.
+// within reports whether no more went from x to y than a limit allows in the measured time, stalls included.
 func (s streamed) within(limit uint64) bool {
 	bits := func(bytes int) float64 { return float64(8 * bytes) }
 	most := float64(limit)*s.took.Seconds() + bits(int(links.TBFBurst(limit/8)))
@@ -257,7 +255,7 @@ func TestRate(t *testing.T) {
 	const limit = 500_000
 	c, _ := agenttest.Serve(t, Mechanism())
 	x, y := cabledPair(t, c)
-	z := "10.99.0.9" // nobody: another class beside
+	z := "10.99.0.9" // unused: another class besides
 	shaped(t, c, "slow/x", x, y, links.Shaping{Engine: links.TBF, Rate: limit})
 	shaped(t, c, "other/x", x, cabled{address: z}, links.Shaping{Engine: links.TBF, Rate: limit})
 	const unlimited = 1.25 * limit // twice the limit was sent; stalls of 600 ms stretch that second so far
@@ -290,7 +288,7 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// TestTreeOfAnAgentThatDied finds traffic control of ours that nobody accounts for.
+// TestTreeOfAnAgentThatDied finds traffic control of ours that belongs to no agent.
 func TestTreeOfAnAgentThatDied(t *testing.T) {
 	t.Parallel()
 	if e := tryEngines(); e[links.TBF] != "" {

@@ -9,7 +9,7 @@ import (
 	"github.com/lockquake/lockquake/internal/agent"
 )
 
-// sides are this agent's parts of plans that it shares with other agents, by the keys of their orders.
+// sides are this agent's parts of plans shared with other agents, by the keys of their orders.
 type sides struct {
 	mu sync.Mutex
 	by map[string]*side
@@ -18,14 +18,14 @@ type sides struct {
 // side is a gauge between one order and the next.
 type side struct {
 	*gauge
-	over context.Context // the undo ends it, and with it the order that is under way
+	over context.Context // the undo ends it, and so the order in progress
 	end  context.CancelFunc
-	busy sync.Mutex // held by the order that is under way
+	busy sync.Mutex // held by the order in progress
 }
 
 func newSides() *sides { return &sides{by: make(map[string]*side)} }
 
-// doOpen opens this agent's ends of a plan. They stay open until the undo, and echo what asks for it.
+// doOpen opens this agent's ends of a plan. They stay open until the undo, and echo datagrams that ask for it.
 func (s *sides) doOpen(ctx context.Context, c agent.Call, args links.OpenArgs) (any, error) {
 	g, err := newGauge(args.Plan)
 	if err != nil {
@@ -46,7 +46,7 @@ func (s *sides) doOpen(ctx context.Context, c agent.Call, args links.OpenArgs) (
 	return ends, nil
 }
 
-// doSend sends what this agent sends.
+// doSend sends this agent's part.
 func (s *sides) doSend(ctx context.Context, c agent.Call, ends []links.OpenEnd) (any, error) {
 	d, err := s.find(c.Key)
 	if err != nil {
@@ -55,7 +55,7 @@ func (s *sides) doSend(ctx context.Context, c agent.Call, ends []links.OpenEnd) 
 	return nil, d.act(ctx, func(ctx context.Context) error { return d.send(ctx, ends) })
 }
 
-// doSeen tells what this agent saw.
+// doSeen returns what this agent saw.
 func (s *sides) doSeen(ctx context.Context, c agent.Call) (any, error) {
 	d, err := s.find(c.Key)
 	if err != nil {
@@ -85,7 +85,7 @@ func (s *sides) find(key string) (*side, error) {
 	return s.by[key], nil
 }
 
-// close closes what is open under a key, if anything is.
+// close closes the side of a key, if there is one.
 func (s *sides) close(key string) error {
 	s.mu.Lock()
 	d := s.by[key]

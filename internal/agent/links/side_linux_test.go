@@ -89,7 +89,7 @@ func (p *pair) close(t *testing.T) {
 	p.silent(t)
 }
 
-// silent demands that no socket is left at either end.
+// silent checks that no socket is left at either end.
 func (p *pair) silent(t *testing.T) {
 	t.Helper()
 	for _, e := range []cabled{p.x, p.y} {
@@ -334,7 +334,7 @@ func TestSidesThatAreClosedAtAnyTime(t *testing.T) {
 	if len(sockets(t, p.x)) == 0 || len(ends) != 2 {
 		t.Fatal("nothing is open")
 	}
-	for _, c := range p.clients() { // the run ends, and nobody undoes anything
+	for _, c := range p.clients() { // the run ends without any undo
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}

@@ -14,18 +14,18 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// supported tells why packets cannot be filtered and held on this machine; nil where they can. It tries once, in a
-// network namespace that is gone afterwards.
+// supported returns why packets cannot be filtered and held on this machine; nil if they can. It tries once, in a
+// temporary network namespace.
 var supported = sync.OnceValue(func() error { return inOwnNamespace(tryFilter) })
 
-// inOwnNamespace runs f on a thread in a new network namespace, which is gone when both are.
+// inOwnNamespace runs f on a thread in a new network namespace, which vanishes with the thread and its sockets.
 func inOwnNamespace(f func(*namespace) error) error {
 	var err error
 	proc.OnOwnThread(func() { err = inNewNamespace(f) })
 	return err
 }
 
-// inNewNamespace leaves the calling thread in the namespace that it makes.
+// inNewNamespace leaves the calling thread in the new namespace.
 func inNewNamespace(f func(*namespace) error) error {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("make a network namespace: %w", err)
@@ -51,7 +51,7 @@ func tryFilter(space *namespace) error {
 	return err
 }
 
-// tryEngines tries each engine once, in a network namespace that is gone afterwards.
+// tryEngines tries each engine once, in a temporary network namespace.
 var tryEngines = sync.OnceValue(func() links.Engines {
 	return links.Engines{
 		links.Netem: inWords(tryNetem),
@@ -67,7 +67,7 @@ func inWords(try func(*namespace) error) string {
 	return ""
 }
 
-// tryQueue shapes nothing, by the rules and the queue that shape.
+// tryQueue installs the shaping rules and queue, without an effect.
 func tryQueue(space *namespace) error {
 	return tryShaping(space, links.Rule{Peer: "192.0.2.1", How: links.Shape},
 		links.Shaping{Engine: links.Queue, Delay: time.Millisecond})
@@ -82,7 +82,7 @@ func tryShaping(space *namespace, r links.Rule, s links.Shaping) error {
 	return err
 }
 
-// tryNetem and tryTBF shape nothing, by the rules and the tree that shape, on a link that leads nowhere.
+// tryNetem and tryTBF install the shaping rules and tree, without an effect, on a link that leads nowhere.
 func tryNetem(space *namespace) error {
 	return tryTree(space, links.Shaping{Engine: links.Netem, Delay: time.Millisecond})
 }
@@ -91,7 +91,7 @@ func tryTBF(space *namespace) error {
 	return tryTree(space, links.Shaping{Engine: links.TBF, Rate: 1_000_000})
 }
 
-// switchOnLoopback returns the loopback link of a new namespace, which is off there.
+// switchOnLoopback turns on the loopback link of a new namespace, and returns it.
 func switchOnLoopback(h *netlink.Handle) (netlink.Link, error) {
 	lo, err := h.LinkByName("lo")
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// tree is the traffic control of ours on one link of one namespace. Its root sorts packets into classes, by their
-// destination and by the faults that hit them. Each class has a chain with one qdisc for each of these faults, so that
-// overlapping faults add up. Packets that no fault hits pass none of them.
+// tree is our traffic control on one link of one namespace. Its root sorts packets into classes, by destination and by
+// the faults that hit them. Each class has a chain with one qdisc per fault, so that overlapping faults add up. Packets
+// that no fault hits pass no class.
 //
 // Example: redis-1 has a delay of 50 ms to all and a loss of 30 % to redis-2. What it sends to redis-3 is in a class
 // with one netem, of 50 ms. What it sends to redis-2 is in a class whose first netem delays, and whose second one
@@ -31,19 +31,19 @@ type tree struct {
 	faults  [treeFaults]*treeFault
 	peers   []string              // by number - 1
 	classes map[uint16]*treeClass // by minor number
-	handle  uint16                // the last major number that was given to a qdisc
-	sorted  int                   // how often packets were sorted anew
+	handle  uint16                // the last major number given to a qdisc
+	sorted  int                   // how often the filters were replaced
 }
 
 const (
 	treeMajor  = 0x4c51 // of the root
-	treeFaults = 6      // at most on one link at once: bits of a class's number
-	treePeers  = 63     // with a class of their own; those beyond share the last
+	treeFaults = 6      // at most, on one link at once: bits of a class's number
+	treePeers  = 63     // with a class of their own; the rest share the last
 	peerShift  = 8      // where the peer's number begins in a class's, beyond the faults' bits
 	treeRoom   = 1 << 20
-	// treeRate is what a class may send, in bits per second: more than any link here carries.
+	// treeRate is the rate of a class in bits per second: more than any link here carries.
 	treeRate = 16_000_000_000
-	// drainPatience is how long packets under way may take to leave before the rest is dropped with their class.
+	// drainPatience is how long queued packets may take to leave before the rest are dropped with their class.
 	drainPatience = time.Second
 )
 
@@ -51,7 +51,7 @@ const (
 type treeFault struct {
 	rules   []links.Rule // none once it is being removed
 	shaping links.Shaping
-	past    links.Shaped // what its qdiscs counted in classes that were removed
+	past    links.Shaped // counts of its qdiscs in removed classes
 }
 
 // treeClass is one class: the major numbers of its qdiscs, by fault.
@@ -66,7 +66,7 @@ func netlinkIn(space *namespace) (*netlink.Handle, error) {
 	return h, nil
 }
 
-// tree returns the namespace's, new if need be.
+// tree returns the namespace's tree, a new one if needed.
 func (l *linkFilters) tree(space *namespace) *tree {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,7 +76,7 @@ func (l *linkFilters) tree(space *namespace) *tree {
 	return l.trees[space.id]
 }
 
-// addFault puts a fault into the tree and returns its number.
+// addFault adds a fault to the tree and returns its number.
 func (t *tree) addFault(space *namespace, b *treeFault) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -100,7 +100,7 @@ func (t *tree) addFault(space *namespace, b *treeFault) (int, error) {
 	return slot, nil
 }
 
-// removeFault takes a fault out of the tree. What is under way has some time to leave.
+// removeFault removes a fault from the tree. Queued packets have some time to leave.
 func (t *tree) removeFault(space *namespace, slot int) error {
 	h, err := netlinkIn(space)
 	if err != nil {
@@ -121,8 +121,8 @@ func (t *tree) removeFault(space *namespace, slot int) error {
 	return errors.Join(err, t.drop(h, slot))
 }
 
-// number returns a peer's. Where packets are duplicated all peers share one class: newer kernels let a netem that
-// duplicates stand beside no other.
+// number returns a peer's number. If packets are duplicated all peers share one class: newer kernels allow no other
+// netem beside one that duplicates.
 func (t *tree) number(peer string) uint16 {
 	if t.duplicates() {
 		return treePeers
@@ -134,16 +134,16 @@ func (t *tree) duplicates() bool {
 	return slices.ContainsFunc(t.faults[:], func(b *treeFault) bool { return b != nil && b.shaping.Duplicate > 0 })
 }
 
-// choice is a class that packets may come to, and which ones do.
+// choice is a class and the packets that get there.
 type choice struct {
 	peer   string
 	faults uint16       // bit by bit
-	ports  []links.Rule // of those faults that hit some ports only
+	ports  []links.Rule // of the faults that hit some ports only
 }
 
 func (t *tree) class(c choice) uint16 { return t.number(c.peer)<<peerShift | c.faults }
 
-// wanted lists the classes: for each peer those faults that hit all packets to it, with each choice of those that hit
+// wanted lists the classes: for each peer the faults that hit all packets to it, with each subset of those that hit
 // some ports only.
 func (t *tree) wanted() []choice {
 	var out []choice
@@ -164,7 +164,7 @@ func (t *tree) wanted() []choice {
 				rules[slot] = b.rules[i]
 			}
 		}
-		for some := sometimes; ; some = (some - 1) & sometimes { // every choice, the empty one last
+		for some := sometimes; ; some = (some - 1) & sometimes { // every subset, the empty one last
 			c := choice{peer: peer, faults: always | some}
 			for slot := range treeFaults {
 				if some&(1<<slot) != 0 {
@@ -182,7 +182,7 @@ func (t *tree) wanted() []choice {
 	return out
 }
 
-// drop takes a fault out: its classes, and the root with the last one. Packets that still wait are dropped.
+// drop removes a fault with its classes, and the root with the last one. Packets that still wait are dropped.
 func (t *tree) drop(h *netlink.Handle, slot int) error {
 	t.faults[slot] = nil
 	if t.faults == [treeFaults]*treeFault{} {
@@ -213,12 +213,12 @@ func (t *tree) drop(h *netlink.Handle, slot int) error {
 	return errors.Join(errs...)
 }
 
-// gone tells that there was nothing to remove.
+// gone reports whether there was nothing to remove.
 func gone(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENODEV)
 }
 
-// addRoot makes the root, on the link by which the peers are reached.
+// addRoot makes the root, on the link to the peers.
 func (t *tree) addRoot(h *netlink.Handle, rules []links.Rule) error {
 	link := 0
 	for _, r := range rules {
@@ -246,7 +246,7 @@ func (t *tree) addRoot(h *netlink.Handle, rules []links.Rule) error {
 	if err != nil {
 		return err
 	}
-	if root != nil && root.Attrs().Handle == netlink.MakeHandle(treeMajor, 0) { // an agent before this one died
+	if root != nil && root.Attrs().Handle == netlink.MakeHandle(treeMajor, 0) { // left by a dead agent
 		err = h.QdiscDel(root)
 	} else if root != nil && root.Attrs().Handle != 0 && root.Type() != "noqueue" {
 		err = fmt.Errorf("the link has traffic control of its own (%s %x:)", root.Type(), root.Attrs().Handle>>16)
@@ -265,7 +265,7 @@ func (t *tree) addRoot(h *netlink.Handle, rules []links.Rule) error {
 	return nil
 }
 
-// linkTo returns the index of the interface by which an address is reached.
+// linkTo returns the index of the interface on the route to an address.
 func linkTo(h *netlink.Handle, address string) (int, error) {
 	ip := net.ParseIP(address)
 	if ip == nil {
@@ -278,7 +278,7 @@ func linkTo(h *netlink.Handle, address string) (int, error) {
 	return routes[0].LinkIndex, nil
 }
 
-// rootOf returns the root qdisc of a link; nil when there is none.
+// rootOf returns the root qdisc of a link; nil if there is none.
 func rootOf(h *netlink.Handle, link int) (netlink.Qdisc, error) {
 	all, err := h.QdiscList(&netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: link}})
 	if err != nil {
@@ -323,7 +323,7 @@ func (t *tree) addClass(h *netlink.Handle, minor uint16) error {
 	return nil
 }
 
-// qdiscOf is a shaping as the kernel's.
+// qdiscOf returns the kernel's qdisc for a shaping.
 func qdiscOf(a netlink.QdiscAttrs, s links.Shaping) netlink.Qdisc {
 	if s.Engine == links.TBF {
 		rate := s.Rate / 8
@@ -336,7 +336,7 @@ func qdiscOf(a netlink.QdiscAttrs, s links.Shaping) netlink.Qdisc {
 	}
 	percent := func(share float64) float32 { return float32(100 * share) }
 	return netlink.NewNetem(a, netlink.NetemQdiscAttrs{
-		Limit:   treeRoom, // by default 1000 packets, beyond which a delay is a loss
+		Limit:   treeRoom, // the default of 1000 packets would turn a delay into a loss
 		Latency: uint32(s.Delay.Microseconds()), Jitter: uint32(s.Jitter.Microseconds()),
 		DelayCorr: percent(s.Correlation),
 		Loss:      percent(s.Loss), LossCorr: percent(s.Correlation), Duplicate: percent(s.Duplicate),
@@ -353,7 +353,7 @@ type kernelShaping struct {
 	slot  int
 }
 
-// shapeInKernel puts a shaping into the tree of a namespace.
+// shapeInKernel adds a shaping to the tree of a namespace.
 func (l *linkFilters) shapeInKernel(space *namespace, args links.FilterArgs) (*kernelShaping, error) {
 	for _, r := range args.Rules {
 		if !r.Out {
@@ -376,7 +376,7 @@ func (g *kernelShaping) met(f *links.Filtered) error {
 	return err
 }
 
-// release counts what waits. It goes when its time comes: the kernel lets nothing go sooner.
+// release returns the number of waiting packets. They leave when their time comes: the kernel releases none early.
 func (g *kernelShaping) release() int {
 	s, err := g.tree.count(g.space, g.slot)
 	if err != nil {
@@ -387,7 +387,7 @@ func (g *kernelShaping) release() int {
 
 func (g *kernelShaping) close() error { return g.tree.removeFault(g.space, g.slot) }
 
-// lookAtTree tells how many faults stand in a namespace's tree, and what is there that none of them accounts for.
+// lookAtTree returns the number of active faults in a namespace's tree, and the qdiscs that belong to none of them.
 func (l *linkFilters) lookAtTree(space *namespace) (faults int, strays []string, err error) {
 	t := l.tree(space)
 	t.mu.Lock()

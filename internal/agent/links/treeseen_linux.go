@@ -38,7 +38,7 @@ func (t *tree) counted(h *netlink.Handle, slot int) (links.Shaped, error) {
 	return out, nil
 }
 
-// remember keeps what other faults have counted in the classes that go with one.
+// remember keeps the counts of other faults in the classes that are removed with one.
 func (t *tree) remember(h *netlink.Handle, slot int) error {
 	for other, b := range t.faults {
 		if b == nil {
@@ -76,7 +76,7 @@ func (t *tree) owns(slot int, handle uint32) bool {
 	return false
 }
 
-// standing tells how many faults stand in the tree.
+// standing returns the number of active faults in the tree.
 func (t *tree) standing() int {
 	n := 0
 	for _, b := range t.faults {
@@ -87,7 +87,7 @@ func (t *tree) standing() int {
 	return n
 }
 
-// strays names the qdiscs on the tree's link that no fault in it accounts for.
+// strays names the qdiscs on the tree's link that belong to no fault in it.
 func (t *tree) strays(space *namespace) ([]string, error) {
 	h, err := netlinkIn(space)
 	if err != nil {
@@ -137,7 +137,7 @@ func (n *namespace) roots() (map[string]netlink.Qdisc, error) {
 	return out, nil
 }
 
-// ownRoot tells whether a root of ours stands on some link of a namespace.
+// ownRoot reports whether any link of a namespace has a root of ours.
 func ownRoot(space *namespace) (bool, error) {
 	all, err := space.roots()
 	for _, root := range all {

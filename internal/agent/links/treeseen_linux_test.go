@@ -12,7 +12,8 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/agenttest"
 )
 
-// TestQdiscThatNobodyAccountsFor leaves one in the tree while a fault stands in it: the undo of another one tells.
+// TestQdiscThatNobodyAccountsFor leaves a stray qdisc in the tree while a fault is active: the undo of another fault
+// reports it.
 func TestQdiscThatNobodyAccountsFor(t *testing.T) {
 	if e := tryEngines(); e[links.TBF] != "" {
 		t.Skip(e[links.TBF])

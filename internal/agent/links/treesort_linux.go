@@ -10,9 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sort makes the classes that packets may come to now, and the filters that send them there, and then takes the filters
-// away that did so before. Classes that get no packets any more stay until one of their faults is removed: packets may
-// wait in them.
+// sort makes the current classes and the filters to them, and then removes the earlier filters. Classes that get no
+// more packets stay until one of their faults is removed: packets may wait in them.
 func (t *tree) sort(h *netlink.Handle) error {
 	wanted := t.wanted()
 	for _, c := range wanted {
@@ -31,7 +30,7 @@ func (t *tree) sort(h *netlink.Handle) error {
 		}
 		for _, k := range keys {
 			err := h.FilterAdd(&netlink.U32{
-				// Where more ports must fit, it is asked first.
+				// Filters with more ports come first.
 				FilterAttrs: t.filter(t.firstFilter() + uint16(treeFaults-len(c.ports))),
 				ClassId:     netlink.MakeHandle(treeMajor, t.class(c)),
 				Sel:         &netlink.TcU32Sel{Flags: netlink.TC_U32_TERMINAL, Keys: k},
@@ -53,7 +52,8 @@ func (t *tree) sort(h *netlink.Handle) error {
 	return errors.Join(errs...)
 }
 
-// firstFilter is the priority of the filters that are asked first: of one half of the time, and of the other.
+// firstFilter returns the priority of the first filters. It alternates between two ranges, so that new filters do not
+// collide with the ones they replace.
 func (t *tree) firstFilter() uint16 {
 	if t.sorted%2 == 0 {
 		return 1
@@ -68,14 +68,14 @@ func (t *tree) filter(priority uint16) netlink.FilterAttrs {
 	}
 }
 
-// keys says by what words of a packet it is known: its destination, and its ports, of TCP and UDP, behind an IP header
-// without options. Several lists are several ways to be known. None is there where ports contradict each other.
+// keys returns the words that identify a packet: its destination, and its TCP and UDP ports behind an IP header without
+// options. A packet matches if any of the lists does. There is none if ports contradict each other.
 func (c choice) keys() ([][]netlink.TcU32Key, error) {
 	peer, err := netip.ParseAddr(c.peer)
 	if err != nil || !peer.Is4() {
 		return nil, fmt.Errorf("%q is no IPv4 address", c.peer)
 	}
-	const protocolAt, destinationAt, portsAt = 8, 16, 20 // offsets of words in the IPv4 packet
+	const protocolAt, destinationAt, portsAt = 8, 16, 20 // word offsets in the IPv4 packet
 	to := netlink.TcU32Key{Mask: 0xffffffff, Val: binary.BigEndian.Uint32(peer.AsSlice()), Off: destinationAt}
 	if len(c.ports) == 0 {
 		return [][]netlink.TcU32Key{{to}}, nil

@@ -4,8 +4,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AddressSpace returns how many bytes of addresses this process may have (ulimit -v). Whoever has fewer than the
-// runtime reserves dies of it in the middle of anything.
+// AddressSpace returns how many bytes of address space this process may have (ulimit -v). A process with less than the
+// Go runtime reserves crashes at any time.
 func AddressSpace() uint64 { return limit(unix.RLIMIT_AS) }
 
 // OpenFiles returns how many files this process may have open at once (ulimit -n): the runtime raises it to the hard
@@ -20,14 +20,13 @@ func limit(of int) uint64 {
 	return l.Cur
 }
 
-// ManagesUsers are the capabilities without which root can neither start a process of another user, nor signal it, nor
-// give it a file.
+// ManagesUsers are the capabilities that root needs to start a process as another user, signal it, and give it a file.
 var ManagesUsers = map[string]uint{
 	"CAP_SETUID": unix.CAP_SETUID, "CAP_SETGID": unix.CAP_SETGID,
 	"CAP_KILL": unix.CAP_KILL, "CAP_CHOWN": unix.CAP_CHOWN,
 }
 
-// Capable reports whether this process has a capability; true also where the kernel does not say.
+// Capable reports whether this process has a capability. It returns true if the kernel does not say.
 func Capable(capability uint) bool {
 	h := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var has [2]unix.CapUserData

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// ticksPerSecond is the kernel's USER_HZ, in whose unit /proc tells times on all machines that Go runs on.
+// ticksPerSecond is the kernel's USER_HZ, the unit of times in /proc. It is the same on all machines that Go runs on.
 const ticksPerSecond = 100
 
-// CPU returns the user and system time that a process and all that descends from it have used, in steps of 10 ms.
-// Children that were waited for are counted with their parent.
+// CPU returns the user and system time of a process and its descendants, in steps of 10 ms. Children that were waited
+// for count with their parent.
 func CPU(pid int) (time.Duration, error) {
 	if _, err := StartTime(pid); err != nil {
 		return 0, err

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestCPU has a child of a child compute, and finds its time with the process that both descend from.
+// TestCPU makes a child of a child compute, and finds its time with their common ancestor.
 func TestCPU(t *testing.T) {
 	t.Parallel()
 	c := exec.Command("sh", "-c", "sh -c 'while :; do :; done'; :")

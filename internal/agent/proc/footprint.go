@@ -1,8 +1,8 @@
 package proc
 
-// Footprint is what processes have of the machine.
+// Footprint is the resource usage of processes.
 type Footprint struct {
-	Memory      int64 `json:"memory"` // bytes that are in memory and of no file
+	Memory      int64 `json:"memory"` // resident anonymous memory in bytes
 	Descriptors int   `json:"descriptors"`
 	Threads     int   `json:"threads"`
 }

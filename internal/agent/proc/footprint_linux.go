@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// FootprintOf returns what a process and all that descends from it have of the machine.
+// FootprintOf returns the resource usage of a process and its descendants.
 func FootprintOf(pid int) (Footprint, error) {
 	var out Footprint
 	if _, err := StartTime(pid); err != nil {
@@ -49,7 +49,7 @@ func footprint(pid int) (out Footprint, err error) {
 		n, _ := strconv.ParseInt(number, 10, 64)
 		switch key {
 		case "RssAnon":
-			out.Memory = n << 10 // it is told in kB
+			out.Memory = n << 10 // the unit is kB
 		case "Threads":
 			out.Threads = int(n)
 		}

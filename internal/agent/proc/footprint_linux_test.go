@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestFootprint opens files and starts threads, and sees as many more.
+// TestFootprint opens files and starts threads, and counts as many more.
 func TestFootprint(t *testing.T) {
 	before, err := FootprintOf(os.Getpid())
 	if err != nil {

@@ -7,14 +7,14 @@ import (
 	"strconv"
 )
 
-// Network names the network namespace of a process as /proc does; "" where it cannot be read.
+// Network returns the name of a process's network namespace in /proc; "" if it cannot be read.
 func Network(pid int) string {
 	name, _ := os.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/net")
 	return name
 }
 
-// ByNetwork lists the processes that can be seen from here by their network namespaces, but for this process's own
-// namespace and those that this user may not look into.
+// ByNetwork returns the visible processes by network namespace, except this process's own namespace and those that this
+// user may not read.
 func ByNetwork() (map[string][]Process, error) {
 	entries, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -26,7 +26,7 @@ func ByNetwork() (map[string][]Process, error) {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		network := Network(pid) // of one that has ended, reaped or not, nothing is read
+		network := Network(pid) // empty for a process that has ended, reaped or not
 		if network == "" || network == own {
 			continue
 		}

@@ -11,21 +11,21 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// Unseen stands among the state letters, with the number 1, where threads came and went so fast that the list of them
-// is not whole: such a process is never taken for one whose threads are all in one state.
+// Unseen is an extra state letter, with the count 1, if threads came and went so fast that the list of them is
+// incomplete. Such a process is never taken for one whose threads are all in one state.
 const Unseen = "?"
 
-// Process identifies a process, also after its pid was reused.
+// Process identifies a process, even after its pid was reused.
 type Process struct {
 	PID   int    `json:"pid"`
-	Start uint64 `json:"start"` // clock ticks from boot to its start, as /proc/PID/stat tells
+	Start uint64 `json:"start"` // clock ticks from boot to its start, from /proc/PID/stat
 }
 
 // ErrNoProcess means that the process has ended.
 var ErrNoProcess = errors.New("no such process")
 
-// Find identifies the process that has the pid now. It refuses the pids that no target can have: signals to 0 and -1
-// would reach the supervisor itself, and 1 is the machine's init.
+// Find identifies the process that has the pid now. It rejects pids that no target can have: signals to 0 and -1 would
+// reach the supervisor itself, and 1 is the machine's init.
 func Find(pid int) (Process, error) {
 	if pid < 2 {
 		return Process{}, fmt.Errorf("pid %d cannot be a target", pid)
@@ -37,7 +37,7 @@ func Find(pid int) (Process, error) {
 	return Process{PID: pid, Start: start}, nil
 }
 
-// Alive tells whether the process still exists (an unreaped one does).
+// Alive reports whether the process still exists (an unreaped one does).
 func (p Process) Alive() bool {
 	start, err := StartTime(p.PID)
 	return err == nil && start == p.Start
@@ -52,12 +52,11 @@ func (p Process) Inspect() (node.State, error) {
 	return node.State{PID: p.PID, Threads: threads, Time: clock.Now()}, err
 }
 
-// watchTime is how long the effect of a signal is waited for beside the signal: a stop and its undoing take some 0.1
-// ms.
+// watchTime is how long to wait for the effect of a signal: a stop and its undo take some 0.1 ms.
 const watchTime = 3 * time.Millisecond
 
-// Watch waits for the effect of a STOP or CONT, for watchTime at most, and returns the state that it saw last. So the
-// sender need not ask again. It is nil for other signals.
+// Watch waits, for watchTime at most, for the effect of a STOP or CONT, and returns the last state it saw, so that the
+// sender need not ask again. It returns nil for other signals.
 func (p Process) Watch(signal string) *node.State {
 	if signal != "STOP" && signal != "CONT" {
 		return nil
@@ -79,7 +78,7 @@ func (p Process) threads() (map[string]int, error) {
 	return whole(func() (map[string]int, bool, error) { return readThreads(p.PID) })
 }
 
-// whole reads until no threads came or went meanwhile; after some tries it marks the last list as not whole.
+// whole reads until no threads came or went meanwhile. After some tries it marks the last list as incomplete.
 func whole(read func() (seen map[string]int, complete bool, err error)) (map[string]int, error) {
 	var last map[string]int
 	for range 4 {

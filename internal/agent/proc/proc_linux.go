@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Supported tells why processes cannot be seen from outside on this system; nil where they can.
+// Supported returns why processes cannot be inspected from outside on this system; nil if they can.
 func Supported() error { return nil }
 
 var signals = map[string]unix.Signal{
@@ -62,7 +62,7 @@ func readThreads(pid int) (seen map[string]int, complete bool, err error) {
 	return seen, slices.Equal(before, after), nil
 }
 
-// TaskNames lists what is in a folder of threads: their ids.
+// TaskNames returns the thread ids in a task folder of /proc.
 func TaskNames(dir string) ([]string, error) {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -103,7 +103,7 @@ func StatFields(path string) ([][]byte, error) {
 	return fields, nil
 }
 
-// Absent turns the two errors of a process that ended while it was read into ErrNoProcess.
+// Absent converts the two errors of a process that ended while it was read into ErrNoProcess.
 func Absent(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 		return ErrNoProcess
@@ -111,7 +111,7 @@ func Absent(err error) error {
 	return err
 }
 
-// Running tells whether the process exists and has not ended: an unreaped one has.
+// Running reports whether the process exists and has not ended: an unreaped one has.
 func (p Process) Running() bool {
 	fields, err := StatFields(fmt.Sprintf("/proc/%d/stat", p.PID))
 	return err == nil && fields[0][0] != 'Z' && fields[0][0] != 'X' && p.Alive()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Supported tells why processes cannot be seen from outside on this system; nil where they can.
+// Supported returns why processes cannot be inspected from outside on this system; nil if they can.
 func Supported() error {
 	return errors.New("the state of a process is read from /proc, which " + runtime.GOOS + " does not have")
 }
@@ -19,17 +19,17 @@ func readThreads(int) (map[string]int, bool, error) { return nil, false, Support
 
 func StartTime(int) (uint64, error) { return 0, Supported() }
 
-// CPU is not known here.
+// CPU is not supported here.
 func CPU(int) (time.Duration, error) { return 0, Supported() }
 
-// FootprintOf is not known here.
+// FootprintOf is not supported here.
 func FootprintOf(int) (Footprint, error) { return Footprint{}, Supported() }
 
-// AddressSpace is not asked for here.
+// AddressSpace returns Unlimited here.
 func AddressSpace() uint64 { return Unlimited }
 
-// OpenFiles is not asked for here.
+// OpenFiles returns Unlimited here.
 func OpenFiles() uint64 { return Unlimited }
 
-// Running is asked only about processes that were found. There are none here.
+// Running is only called for processes that were found. There are none here.
 func (p Process) Running() bool { return p.Alive() }

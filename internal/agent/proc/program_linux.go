@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Program identifies a running program, also after its pid was reused. An agent marks with its own what would outlive
-// it. So what a dead agent left is told from what a living one will still undo.
+// Program identifies a running program, even after its pid was reused. An agent marks whatever would outlive it with
+// its own Program. This distinguishes the leftovers of a dead agent from what a living one will still undo.
 type Program struct {
 	PID   uint32 // in its own pid namespace
 	NS    uint32 // that namespace's inode
 	Start uint32 // its start, in clock ticks from boot; the low 32 bits
 }
 
-// ThisProgram is this process.
+// ThisProgram returns the Program of this process.
 var ThisProgram = sync.OnceValue(func() Program {
 	h := Program{PID: uint32(os.Getpid()), NS: pidNamespace()}
 	if p, err := Find(os.Getpid()); err == nil {
@@ -33,8 +33,8 @@ func pidNamespace() uint32 {
 	return uint32(st.Ino)
 }
 
-// Dead tells whether the program is known to have ended, reaped or not. One of another pid namespace cannot be looked
-// for from here.
+// Dead reports whether the program is known to have ended, reaped or not. A program in another pid namespace cannot be
+// checked from here.
 func (h Program) Dead() bool {
 	if h.PID == 0 || h.NS != pidNamespace() {
 		return false

@@ -24,17 +24,17 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// limitedPrefix begins the names of the groups that an agent makes in order to limit a process.
+// limitedPrefix is the name prefix of the groups that an agent makes to limit a process.
 const limitedPrefix = "lockquake-cpu-"
 
-// cpuPeriod is the time in µs within which a quota holds: the kernel's own default. leastQuota is the least that the
-// kernel takes.
+// cpuPeriod is the period of a quota in µs: the kernel's own default. leastQuota is the smallest quota that the kernel
+// accepts.
 const (
 	cpuPeriod  = 100000
 	leastQuota = 1000
 )
 
-// cpuGroup is a control group with the controller cpu, as it is reached from here.
+// cpuGroup is a control group with the cpu controller, as seen from here.
 type cpuGroup struct {
 	version int
 	folder  string
@@ -42,15 +42,15 @@ type cpuGroup struct {
 	top     string // where its hierarchy is mounted
 }
 
-// limiting is a process with limits that stand.
+// limiting is a process with active limits.
 type limiting struct {
 	at     cpuGroup
-	from   *cpuGroup // where its processes belong; nil where the group was there before
-	before string    // the quota that it had, as the file has it
+	from   *cpuGroup // the group of its processes before; nil if no group was made
+	before string    // the earlier quota, as the file has it
 	cpus   map[string]float64
 }
 
-// limitings holds what stands, by process.
+// limitings has the active limits, by process.
 var limitings = struct {
 	sync.Mutex
 	all map[proc.Process]*limiting
@@ -86,7 +86,7 @@ func limitCPU(ctx context.Context, c agent.Call, args process.CPUArgs) (any, err
 	return nil, gather(c.Process.PID, l.at.folder)
 }
 
-// set writes the lowest limit that stands, or what was there before.
+// set writes the lowest active limit, or the earlier quota.
 func (l *limiting) set() error {
 	if len(l.cpus) == 0 {
 		return l.at.write(l.before)
@@ -99,7 +99,7 @@ func (l *limiting) set() error {
 	return l.at.write(fmt.Sprintf("%.0f %.0f", quota, math.Floor(period)))
 }
 
-// unlimitCPU takes one limit back. What went with the process is no error.
+// unlimitCPU removes one limit. It is no error if the process and its group are gone.
 func unlimitCPU(ctx context.Context, p proc.Process, key string) error {
 	limitings.Lock()
 	defer limitings.Unlock()
@@ -130,12 +130,12 @@ func forgetEnded(ctx context.Context) {
 		}
 		delete(limitings.all, p)
 		if l.from != nil {
-			_ = moveAndRemove(ctx, l.at.folder, l.from.folder) // clean removes what stays
+			_ = moveAndRemove(ctx, l.at.folder, l.from.folder) // `lockquake clean` removes the rest
 		}
 	}
 }
 
-// cpuGroupOf finds the group by which a process can be held to a share of a processor.
+// cpuGroupOf finds the group with which a process can be limited to a share of a CPU.
 func cpuGroupOf(pid int) (cpuGroup, error) {
 	seen, err := groupsOf(pid, "cpu")
 	if err != nil {
@@ -164,8 +164,8 @@ func (g cpuGroup) controlled() bool {
 	return err == nil && slices.Contains(strings.Fields(string(b)), "cpu")
 }
 
-// made makes a group: below this one with version 1; with version 2, which allows none below one that has processes and
-// controllers, at the top.
+// made makes a group. In version 1 it is below this one. Version 2 allows none below a group with processes and
+// controllers, so there it is at the top.
 func (g cpuGroup) made(name string) (cpuGroup, error) {
 	out := cpuGroup{
 		version: g.version, folder: filepath.Join(g.folder, name), group: filepath.Join(g.group, name), top: g.top,
@@ -224,7 +224,7 @@ func (g cpuGroup) write(text string) error {
 	return nil
 }
 
-// limitedCPU asks the kernel what holds for a process.
+// limitedCPU asks the kernel for the limit of a process.
 func limitedCPU(_ context.Context, c agent.Call) (any, error) {
 	g, err := cpuGroupOf(c.Process.PID)
 	if errors.Is(err, proc.ErrNoProcess) || err == nil && !c.Process.Running() {
@@ -251,7 +251,7 @@ func limitedCPU(_ context.Context, c agent.Call) (any, error) {
 	return out, err
 }
 
-// limited reads the quota and how often it made anybody wait.
+// limited reads the quota and the throttling counters.
 func (g cpuGroup) limited() (out process.CPULimited, err error) {
 	text, err := g.read()
 	if err != nil {
@@ -281,7 +281,7 @@ func (g cpuGroup) limited() (out process.CPULimited, err error) {
 	return out, nil
 }
 
-// canLimit tells why processes of this machine cannot be held to a share of a processor; nil where they can. It makes a
+// canLimit returns why processes of this machine cannot be limited to a share of a CPU; nil if they can. It makes a
 // group and removes it.
 func canLimit() error {
 	own, err := cpuGroupOf(os.Getpid())

@@ -21,7 +21,7 @@ func limited(t *testing.T, c *agent.Client, p proc.Process) (out process.CPULimi
 	return out
 }
 
-// limit limits a process that works without end, and waits until it had to wait.
+// limit limits a busy process, and waits until it is throttled.
 func limit(t *testing.T, c *agent.Client, p proc.Process, key string, cpus float64) {
 	t.Helper()
 	if err := c.Order(t.Context(), agent.Order{Do: process.DoLimitCPU, Process: p, Key: key, Args: process.CPUArgs{CPUs: cpus}}, nil); err != nil {
@@ -80,7 +80,7 @@ func TestLimitsHoldDescendantsAndOverlap(t *testing.T) {
 	}
 }
 
-// TestLimitsEndWithTheSupervisor, whether the process lives or not.
+// TestLimitsEndWithTheSupervisor: limits end with the supervisor, whether the process lives or not.
 func TestLimitsEndWithTheSupervisor(t *testing.T) {
 	canBeLimited(t)
 	for _, lives := range []bool{true, false} {
@@ -97,7 +97,7 @@ func TestLimitsEndWithTheSupervisor(t *testing.T) {
 	}
 }
 
-// TestDeadAgentsLimitsAreRemoved: clean takes away what an agent left that was killed.
+// TestDeadAgentsLimitsAreRemoved: clean removes the leftovers of a killed agent.
 func TestDeadAgentsLimitsAreRemoved(t *testing.T) {
 	canBeLimited(t)
 	own, err := cpuGroupOf(os.Getpid())

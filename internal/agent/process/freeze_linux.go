@@ -19,20 +19,20 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// frozenPrefix begins the names of the groups that an agent makes. The agent's own mark follows, so that what a dead
-// agent left is told from what a living one will still undo.
+// frozenPrefix is the name prefix of the groups that an agent makes. The agent's mark follows, which distinguishes the
+// leftovers of a dead agent from what a living one will still undo.
 const frozenPrefix = "lockquake-frozen-"
 
 // freezing is a process that was frozen, or is to be.
 type freezing struct {
 	process proc.Process
 	by      freezer
-	from    *freezer // where its processes belong; nil where the group is the engine's
+	from    *freezer // the group of its processes before; nil if the engine's group is frozen
 
-	mu sync.Mutex // held while it is thawed, for good or for a moment
+	mu sync.Mutex // held while it is thawed, permanently or for a moment
 }
 
-// freezings holds what stands on each process of the run.
+// freezings has the active freezes of each process of the run.
 var freezings sync.Map // Process -> *freezing
 
 func freeze(ctx context.Context, c agent.Call, args process.FreezeArgs) (any, error) {
@@ -61,7 +61,7 @@ func freeze(ctx context.Context, c agent.Call, args process.FreezeArgs) (any, er
 	return nil, f.by.set(ctx, true)
 }
 
-// undo thaws, and leaves the process where it was.
+// undo thaws the process and moves it back to its group.
 func (f *freezing) undo(ctx context.Context) (any, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -73,7 +73,7 @@ func (f *freezing) undo(ctx context.Context) (any, error) {
 		err = f.by.set(ctx, false)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		err = nil // the group went with the process
+		err = nil // the group vanished with the process
 	}
 	out, failed := AskFrozen(f.process)
 	return out, errors.Join(err, failed)
@@ -124,10 +124,10 @@ func AskFrozen(p proc.Process) (process.Frozen, error) {
 	return out, nil
 }
 
-// ran is the time for which the threads of a process have had a processor, in ns.
+// ran returns the total CPU time of a process's threads, in ns.
 func ran(pid int) int64 {
 	var all int64
-	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid)) // the pattern is a good one
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid)) // the pattern is valid
 	for _, file := range files {
 		b, _ := os.ReadFile(file) // a thread may end meanwhile
 		if f := strings.Fields(string(b)); len(f) > 0 {
@@ -138,10 +138,10 @@ func ran(pid int) int64 {
 	return all
 }
 
-// stopWaits tells whether a SIGSTOP was sent to a process that it has not taken yet.
+// stopWaits reports whether a SIGSTOP is pending for a process.
 func stopWaits(pid int) bool {
 	const stop = 1 << (19 - 1)
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)) // one that has ended waits for nothing
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)) // none is pending for an ended process
 	for line := range strings.Lines(string(b)) {
 		if hex, ok := strings.CutPrefix(line, "ShdPnd:"); ok {
 			n, err := strconv.ParseUint(strings.TrimSpace(hex), 16, 64)
@@ -151,20 +151,20 @@ func stopWaits(pid int) bool {
 	return false
 }
 
-// groupName is how an agent calls the group of a process.
+// groupName returns an agent's name for the group of a process.
 func groupName(prefix string, h proc.Program, pid int) string {
 	return fmt.Sprintf("%s%d-%d-%d-%d", prefix, h.NS, h.PID, h.Start, pid)
 }
 
-// agentOf reads such a name.
+// agentOf parses such a name.
 func agentOf(prefix, name string) (h proc.Program, ok bool) {
 	var pid int
 	n, err := fmt.Sscanf(name, prefix+"%d-%d-%d-%d", &h.NS, &h.PID, &h.Start, &pid)
 	return h, err == nil && n == 4
 }
 
-// restore thaws the processes that a dead agent had frozen or limited, removes its groups, and says which. It looks
-// through the hierarchies that are mounted here.
+// restore thaws the processes that a dead agent had frozen or limited, removes its groups, and lists them. It searches
+// the hierarchies that are mounted here.
 func restore(ctx context.Context, _ agent.Call) (any, error) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -178,7 +178,7 @@ func restore(ctx context.Context, _ agent.Call) (any, error) {
 		}
 		_ = filepath.WalkDir(m.Point, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || !d.IsDir() {
-				return nil //nolint:nilerr // it went meanwhile, or is not ours to look into
+				return nil //nolint:nilerr // it vanished meanwhile, or may not be read
 			}
 			by, froze := agentOf(frozenPrefix, d.Name())
 			limiter, limited := agentOf(limitedPrefix, d.Name())
@@ -203,8 +203,8 @@ func restore(ctx context.Context, _ agent.Call) (any, error) {
 	return restored, errors.Join(append(errs, ctx.Err())...)
 }
 
-// madeByUs tells whether a control group is this user's: another user can make groups of any name in a part of the
-// hierarchy.
+// madeByUs reports whether a control group belongs to this user: another user can make groups of any name in a part of
+// the hierarchy.
 func madeByUs(d fs.DirEntry) bool {
 	info, err := d.Info()
 	if err != nil {

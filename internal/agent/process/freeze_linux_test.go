@@ -34,7 +34,7 @@ func canFreeze(t *testing.T) {
 	}
 }
 
-// freezable starts a shell with a child of its own that works without end.
+// freezable starts a shell with a busy child.
 func freezable(t *testing.T, c *agent.Client) (parent, child proc.Process) {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", "(while :; do :; done) & echo $!; wait")
@@ -81,15 +81,14 @@ func frozenNow(t *testing.T, c *agent.Client, p proc.Process) process.Frozen {
 	return out
 }
 
-// works waits until a process or a descendant of it gets a processor.
+// works waits until a process or its descendant gets CPU time.
 func works(t *testing.T, c *agent.Client, p proc.Process) {
 	t.Helper()
 	before := frozenNow(t, c, p)
 	wait.Until(t, agenttest.Patience, "it works", func() bool { return frozenNow(t, c, p).Ran > before.Ran })
 }
 
-// worked tells for how long a process and its descendants had a processor within 50 ms, and a little more on a loud
-// machine.
+// worked returns the CPU time of a process and its descendants within 50 ms, or a little more on a busy machine.
 func worked(t *testing.T, c *agent.Client, p proc.Process) time.Duration {
 	t.Helper()
 	before := frozenNow(t, c, p)
@@ -233,7 +232,7 @@ func TestAStopWaitsForTheThaw(t *testing.T) {
 	agenttest.Until(t, p, "running", agenttest.Running)
 }
 
-// TestAFrozenProcessCanBeKilled kills one of which the thaw comes after: it must not run on in between.
+// TestAFrozenProcessCanBeKilled kills a process before its thaw: it must not run in between.
 func TestAFrozenProcessCanBeKilled(t *testing.T) {
 	canFreeze(t)
 	c, _ := agenttest.Serve(t, Mechanism())
@@ -254,7 +253,7 @@ func TestAFrozenProcessCanBeKilled(t *testing.T) {
 	}
 }
 
-// TestAClockIsMovedInTheIce moves the clock of a program that is frozen by either version, and back; neither lets it run.
+// TestAClockIsMovedInTheIce moves the clock of a program frozen by either version, and back; neither lets it run.
 func TestAClockIsMovedInTheIce(t *testing.T) {
 	canFreeze(t)
 	if err := (agent.Mechanisms{clock.Mechanism(ptrace.Holder{Thaw: Thaw})}).Supports(wall.DoClock); err != nil || os.Geteuid() != 0 {
@@ -278,8 +277,7 @@ func TestAClockIsMovedInTheIce(t *testing.T) {
 		if f := frozenNow(t, c, p); !f.Frozen {
 			t.Errorf("after the clock was moved: %+v", f)
 		}
-		// A thread that is let go runs some µs within the kernel, on its way back into the ice. A wait for a processor
-		// does not count.
+		// A released thread runs some µs within the kernel before it is frozen again. A wait for a CPU does not count.
 		if w := worked(t, c, p); w > time.Millisecond {
 			t.Errorf("it ran for %v", w)
 		}
@@ -293,7 +291,7 @@ func TestAClockIsMovedInTheIce(t *testing.T) {
 	ask()
 }
 
-// TestWhatADeadAgentFrozeIsFound kills an agent, which then heals nothing.
+// TestWhatADeadAgentFrozeIsFound kills an agent, so that it heals nothing.
 func TestWhatADeadAgentFrozeIsFound(t *testing.T) {
 	canFreeze(t)
 	cmd, in, out := agenttest.Child(t, "agent")

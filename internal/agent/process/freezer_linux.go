@@ -20,7 +20,7 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// freezer is a control group that can be frozen, as it is reached from here.
+// freezer is a control group that can be frozen, as seen from here.
 //
 // Example: pid 4711 is in the group /lockquake-run1/redis-1 of version 2, which is mounted at /sys/fs/cgroup. below
 // makes the group lockquake-frozen-... in it, take moves the pid there, and set writes 1 to its cgroup.freeze. When
@@ -32,26 +32,25 @@ type freezer struct {
 	readOnly bool
 }
 
-// The files by which groups are frozen and looked at.
+// The files to freeze groups and read their state.
 var (
 	freezeFile = map[int]string{1: "freezer.state", 2: "cgroup.freeze"}
 	frozenFile = map[int]string{1: "freezer.state", 2: "cgroup.events"}
 	freezeWord = map[int]map[bool]string{1: {true: "FROZEN", false: "THAWED"}, 2: {true: "1", false: "0"}}
 )
 
-// freezeTime bounds the wait for the kernel: a thread that sleeps in it, uninterruptible, is frozen only when it wakes
-// up.
+// freezeTime bounds the wait for the kernel: a thread in uninterruptible sleep is frozen only when it wakes up.
 const freezeTime = 5 * time.Second
 
-// freezersOf lists the groups by which a process may be frozen, those that may be written to first. Version 1 comes
-// before version 2: where both are mounted, container engines use that.
+// freezersOf lists the groups by which a process may be frozen, writable ones first. Version 1 comes before version 2:
+// if both are mounted, container engines use version 1.
 func freezersOf(pid int) ([]freezer, error) {
 	seen, err := groupsOf(pid, "freezer")
 	if err != nil {
 		return nil, err
 	}
 	var writable, readable []freezer
-	found := map[int]bool{} // versions of which one is writable
+	found := map[int]bool{} // versions with a writable group
 	for _, g := range seen {
 		f := freezer{version: g.version, folder: g.folder, group: g.group, readOnly: g.readOnly()}
 		switch {
@@ -69,8 +68,8 @@ func freezersOf(pid int) ([]freezer, error) {
 	return all, nil
 }
 
-// viewsOf lists the processes whose mounts may show the group of a process: our own, and its parent. The mounts of our
-// own container end at our own group. The parent of a container is the program by which the engine made its group.
+// viewsOf lists the processes whose mounts may show the group of a process: ours, and its parent. The mounts of our own
+// container end at our own group. The parent of a container is the engine's program that made its group.
 func viewsOf(pid int) []string {
 	views := []string{"/proc/self"}
 	if fields, err := proc.StatFields(fmt.Sprintf("/proc/%d/stat", pid)); err == nil && len(fields) > 1 {
@@ -81,7 +80,7 @@ func viewsOf(pid int) []string {
 	return views
 }
 
-// groupSeen is the control group of a process as one view of its mounts shows it.
+// groupSeen is the control group of a process as seen through the mounts of one process.
 type groupSeen struct {
 	version       int
 	folder, group string
@@ -90,8 +89,7 @@ type groupSeen struct {
 
 func (g groupSeen) readOnly() bool { return unix.Access(g.folder, unix.W_OK) != nil }
 
-// groupsOf lists where the group of a process can be seen: in version 1 that of the controller, in version 2 the only
-// one.
+// groupsOf lists the views of a process's group: the controller's in version 1, the only one in version 2.
 func groupsOf(pid int, controller string) (out []groupSeen, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {
@@ -116,7 +114,7 @@ func groupsOf(pid int, controller string) (out []groupSeen, err error) {
 	return out, nil
 }
 
-// seenGroup finds the group of a process, and the hierarchy that has it, among the mounts of a view.
+// seenGroup finds the group of a process, and its hierarchy, among the mounts of a view.
 func seenGroup(version int, controller, root, mounts, own string) (m cgroup.Mount, folder, group string, ok bool) {
 	if group, ok = cgroup.Group(own, controller); !ok {
 		return m, "", "", false
@@ -132,7 +130,7 @@ func seenGroup(version int, controller, root, mounts, own string) (m cgroup.Moun
 	return m, "", group, false
 }
 
-// state asks the kernel. Groups at the top of a hierarchy have no such file, and are never frozen.
+// state asks the kernel. Groups at the top of a hierarchy have no state file, and are never frozen.
 func (f freezer) state() (frozen bool, said string, err error) {
 	b, err := os.ReadFile(filepath.Join(f.folder, frozenFile[f.version]))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
@@ -152,12 +150,12 @@ func (f freezer) state() (frozen bool, said string, err error) {
 		f.group), nil
 }
 
-// set freezes or thaws, and returns when the kernel says that it is done.
+// set freezes or thaws, and returns when the kernel reports that it is done.
 func (f freezer) set(ctx context.Context, frozen bool) error {
 	ctx, cancel := context.WithTimeout(ctx, freezeTime)
 	defer cancel()
 	for {
-		// Again and again: of version 1, a thread that was born meanwhile can be forgotten.
+		// Written repeatedly: version 1 can miss a thread that was started meanwhile.
 		err := os.WriteFile(filepath.Join(f.folder, freezeFile[f.version]), []byte(freezeWord[f.version][frozen]), 0)
 		if err != nil {
 			return fmt.Errorf("write to the freezer of %s: %w", f.group, err)
@@ -187,7 +185,7 @@ func membersOf(folder string) ([]int, error) {
 	return out, nil
 }
 
-// move moves a process into the group in that folder. One that has ended is passed over.
+// move moves a process into the group in that folder. An ended process is no error.
 func move(pid int, folder string) error {
 	err := os.WriteFile(filepath.Join(folder, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 	if err != nil && !errors.Is(err, unix.ESRCH) {
@@ -196,8 +194,8 @@ func move(pid int, folder string) error {
 	return nil
 }
 
-// gather moves a process and its descendants into the group in that folder. A child that is born there stays there, so
-// those that are found outside are looked for again until there is none.
+// gather moves a process and its descendants into the group in that folder. Children born there stay there, so it
+// repeats until no descendant is outside.
 func gather(pid int, folder string) error {
 	for range 100 {
 		in, err := membersOf(folder)
@@ -225,7 +223,7 @@ func gather(pid int, folder string) error {
 	return fmt.Errorf("pid %d starts processes faster than they can be moved into a group", pid)
 }
 
-// moveAndRemove moves whoever is in a group to another, and removes it. One that is gone is no error.
+// moveAndRemove moves all processes of a group to another, and removes the group. A missing group is no error.
 func moveAndRemove(ctx context.Context, folder, to string) error {
 	for {
 		list, err := membersOf(folder)
@@ -247,7 +245,7 @@ func moveAndRemove(ctx context.Context, folder, to string) error {
 	}
 }
 
-// below makes a group within this one. It has no other controllers, so the limits of this one still hold there.
+// below makes a group within this one. It has no other controllers, so the limits of this one still apply there.
 func (f freezer) below(name string) (freezer, error) {
 	out := freezer{version: f.version, folder: filepath.Join(f.folder, name), group: filepath.Join(f.group, name)}
 	if err := os.Mkdir(out.folder, 0o755); err != nil {
@@ -259,7 +257,7 @@ func (f freezer) below(name string) (freezer, error) {
 	return out, nil
 }
 
-// thawAndRemove thaws the group, moves who is in it to another, and removes it. What is gone is no error.
+// thawAndRemove thaws the group, moves its processes to another, and removes it. A missing group is no error.
 func (f freezer) thawAndRemove(ctx context.Context, to freezer) error {
 	if _, err := os.Stat(f.folder); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -270,10 +268,10 @@ func (f freezer) thawAndRemove(ctx context.Context, to freezer) error {
 // remove removes the folder of an empty group; the kernel may need a moment to let go of the last process.
 func (f freezer) remove() error { return cgroup.Remove(f.folder) }
 
-// tries numbers the groups that were made for nothing else than to try.
+// tries numbers the groups that are made only to try.
 var tries atomic.Int32
 
-// supported tells why processes of this machine cannot be frozen; nil where they can. It makes a group and removes it.
+// supported returns why processes of this machine cannot be frozen; nil if they can. It makes a group and removes it.
 func supported() error {
 	all, err := freezersOf(os.Getpid())
 	if err != nil {

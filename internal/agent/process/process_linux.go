@@ -1,4 +1,4 @@
-// Package process freezes and limits processes by the kernel's control groups. Signals are the agent's own.
+// Package process freezes and limits processes with the kernel's control groups. Signals are sent by package agent.
 package process
 
 import (
@@ -6,7 +6,7 @@ import (
 	"github.com/lockquake/lockquake/internal/agent"
 )
 
-// Mechanism is the freezer, and the quota of processor time.
+// Mechanism returns the mechanism of the freezer and the CPU quota.
 func Mechanism() agent.Mechanism {
 	return agent.Mechanism{Orders: map[string]agent.Handler{
 		process.DoFreeze:     {Do: agent.Takes(freeze), Can: supported},

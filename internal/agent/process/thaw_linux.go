@@ -9,13 +9,13 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/ptrace"
 )
 
-// thawedGroup is a group that was frozen by version 1 and is thawed while every thread in it is held by ptrace. A
-// thread that version 1 froze sleeps where ptrace does not wake it; thawed, it comes to its halt before it goes back to
-// its program. With version 2 a frozen thread can be held as it is.
+// thawedGroup is a group that was frozen by version 1 and is thawed while every thread in it is held by ptrace. ptrace
+// does not wake a thread that version 1 froze. Once thawed, the thread halts before it returns to its program. With
+// version 2 a frozen thread can be held as it is.
 type thawedGroup struct {
 	by     *freezing
 	froze  bool           // it is to be frozen again
-	others []*ptrace.Held // the processes of the group beside the one that is to be held
+	others []*ptrace.Held // the other processes of the group
 }
 
 // Thaw is for a ptrace.Holder.
@@ -24,8 +24,8 @@ func Thaw(ctx context.Context, h *ptrace.Held) (again func() error, err error) {
 	return m.freezeAgain, err
 }
 
-// thawHeld thaws the process of h, where version 1 froze it; else it returns nil. What it returns, also beside an
-// error, must freeze again before h lets go.
+// thawHeld thaws the process of h if version 1 froze it; else it returns nil. The returned group, even with an error,
+// must be frozen again before h is released.
 func thawHeld(ctx context.Context, h *ptrace.Held) (*thawedGroup, error) {
 	by := frozenAt(h.PID)
 	if by == nil {
@@ -64,7 +64,7 @@ func thawHeld(ctx context.Context, h *ptrace.Held) (*thawedGroup, error) {
 	return m, nil
 }
 
-// frozenAt returns the freezing by version 1 that a process is in, if any.
+// frozenAt returns the active version 1 freeze of a process, if any.
 func frozenAt(pid int) *freezing {
 	var found *freezing
 	freezings.Range(func(_, v any) bool {
@@ -80,7 +80,7 @@ func frozenAt(pid int) *freezing {
 	return found
 }
 
-// freezeAgain freezes the group as it was, while all its threads are still held, and lets the others go.
+// freezeAgain freezes the group again, while all its threads are still held, and releases the others.
 func (m *thawedGroup) freezeAgain() error {
 	if m == nil {
 		return nil

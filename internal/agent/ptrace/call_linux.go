@@ -14,23 +14,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The room that a borrowed call has on the stack of its thread: below what the thread may use without moving its stack
-// pointer. All of it is put back, so it need not be free.
+// The space of a borrowed call on its thread's stack: below what the thread may use without moving its stack pointer.
+// All of it is restored, so it need not be free.
 const (
 	redZone  = 256
 	callRoom = 1024
 )
 
-// Answer is what a called function leaves where its second argument points to.
+// Answer is what a called function writes to where its second argument points.
 type Answer [16]byte
 
-// Call makes a held thread call a function, with a number and a pointer to an Answer on its stack, and leaves it as it
-// was.
+// Call makes a held thread call a function with a number and a pointer to an Answer on its stack, and restores the
+// thread.
 //
 // Example: Call(address of clock_gettime, CLOCK_REALTIME). The thread's registers and 1 KiB of its stack are saved. Its
 // program counter is set to the function, and the return address to zero. It runs until it faults there, which the
-// kernel tells the tracer instead of the process. The answer is read, registers and stack are put back, and the thread
-// has noticed nothing.
+// kernel reports to the tracer instead of the process. The answer is read, registers and stack are restored, and the
+// thread has noticed nothing.
 func (h *Held) Call(function, first uint64) (answer Answer, err error) {
 	tid, err := h.borrowable()
 	if err != nil {
@@ -45,8 +45,7 @@ func (h *Held) Call(function, first uint64) (answer Answer, err error) {
 		return answer, proc.Absent(err)
 	}
 	defer func() { _ = mem.Close() }()
-	// From low to high: room for the call, its return address (zero: nothing is there to return to), the answer, what
-	// is in use.
+	// From low to high: space for the call, its return address (zero, to fault on return), the answer, the part in use.
 	at := (stackPointer(&own) - redZone) &^ 15
 	saved := make([]byte, callRoom)
 	low := int64(at) + int64(len(answer)) - callRoom
@@ -74,7 +73,7 @@ func (h *Held) Call(function, first uint64) (answer Answer, err error) {
 	return answer, nil
 }
 
-// runToEnd lets a thread go until it faults at address zero, where its call returns to. Other signals wait until it is
+// runToEnd runs a thread until it faults at address zero, to which its call returns. Other signals wait until it is
 // released.
 func (h *Held) runToEnd(tid int) error {
 	if err := unix.PtraceCont(tid, 0); err != nil {
@@ -94,7 +93,7 @@ func (h *Held) runToEnd(tid int) error {
 			return err
 		case stop.seen:
 			if signal != 0 && h.threads[tid] != 0 {
-				_ = unix.Tgkill(h.PID, tid, signal) // again, once it goes on
+				_ = unix.Tgkill(h.PID, tid, signal) // sent again, to arrive after its release
 			} else if signal != 0 {
 				h.threads[tid] = signal
 			}
@@ -111,9 +110,9 @@ func (h *Held) runToEnd(tid int) error {
 	}
 }
 
-// borrowable finds a thread that can be made to call something: one that a fault at address zero does not harm, which
-// is how its end is seen. The kernel would end a thread that has the signal of such a fault blocked. A Go program that
-// starts has it blocked in every thread for moments, while one thread makes another.
+// borrowable finds a thread that can be made to call something. The end of a call is seen as a fault at address zero,
+// so that fault must not harm the thread. The kernel kills a thread that has its signal blocked. Threads of a starting
+// Go program have it blocked for moments, while one thread creates another.
 func (h *Held) borrowable() (int, error) {
 	if runtime.GOARCH != "amd64" {
 		return 0, fmt.Errorf("it cannot be asked on %s", runtime.GOARCH)

@@ -1,8 +1,9 @@
-// Package ptrace holds all threads of a process for a moment, by ptrace, and has one of them call a function meanwhile.
+// Package ptrace holds all threads of a process for a moment, by ptrace, and can make one of them call a function
+// meanwhile.
 //
 // Example: the wall clock of a running Go server is to be moved. Holder.Hold seizes its nine threads, and looks again
-// until it finds no new one. If none of them is within the bytes to be changed, these are written, and all threads go
-// on. The server got no signal and sees only a short delay.
+// until it finds no new one. If none of them is executing the bytes to be changed, these are written, and all threads
+// continue. The server gets no signal and sees only a short delay.
 package ptrace
 
 import (
@@ -21,13 +22,13 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// Held is a process all of whose threads are held by ptrace. No signal is sent for that, so a pause that stands is not
-// touched: a thread that was stopped stays so when it is let go. Should the agent die, the kernel lets go.
+// Held is a process all of whose threads are held by ptrace. That sends no signal, so an active pause is not touched: a
+// stopped thread stays stopped after its release. If the agent dies, the kernel releases the threads.
 type Held struct {
 	PID     int
 	Paused  bool                // it is also stopped by a signal, or by the freezer
 	threads map[int]unix.Signal // by thread id: the signal that it was about to get
-	seized  map[int]bool        // threads that are told to stop and have not been seen to
+	seized  map[int]bool        // threads that were asked to stop and were not yet seen stopped
 }
 
 // New returns a process none of whose threads is held yet.
@@ -35,20 +36,19 @@ func New(pid int) *Held {
 	return &Held{PID: pid, threads: make(map[int]unix.Signal), seized: make(map[int]bool)}
 }
 
-// HoldTime bounds the wait for the threads of one process: one that sleeps in the kernel, uninterruptible, cannot be
-// held.
+// HoldTime bounds the wait for the threads of one process: a thread in uninterruptible sleep cannot be held.
 const HoldTime = 2 * time.Second
 
-// holdings are the processes that are being held: the kernel allows one tracer for each.
+// holdings are the processes being held: the kernel allows one tracer for each.
 var holdings = pidLocks{busy: make(map[int]chan struct{})}
 
-// Holder holds processes. Its functions come from mechanisms of the agent that act on the same threads; nil: there is
-// none.
+// Holder holds processes. Its functions come from mechanisms of the agent that act on the same threads; nil if there
+// are none.
 type Holder struct {
-	// Untraced calls do while nothing else of this program traces the process: the kernel allows one tracer.
+	// Untraced calls do while no other part of this program traces the process: the kernel allows one tracer.
 	Untraced func(ctx context.Context, pid int, do func() error) error
-	// Thaw wakes threads that are frozen where ptrace does not reach them. again, never nil, freezes them before the
-	// process is let go.
+	// Thaw wakes frozen threads that ptrace cannot reach. again, never nil, freezes them again before the process is
+	// released.
 	Thaw func(ctx context.Context, h *Held) (again func() error, err error)
 }
 
@@ -65,23 +65,22 @@ func (o Holder) Hold(ctx context.Context, pid int, do func(*Held) error) error {
 	return o.Untraced(ctx, pid, hold)
 }
 
-// BusyError says that a thread of a held process is where nothing can be changed now.
+// BusyError means that a thread of a held process is executing code that must not be changed now.
 type BusyError string
 
 func (e BusyError) Error() string { return string(e) }
 
-// busyTime bounds the tries to find a moment in which no thread stands in the way. The places are a few instructions
-// long.
+// busyTime bounds the tries to find a moment in which no thread is in the way. The places are a few instructions long.
 const busyTime = time.Second
 
-// HoldFree is Hold, again and again while do returns a BusyError.
+// HoldFree repeats Hold while do returns a BusyError.
 func (o Holder) HoldFree(ctx context.Context, pid int, do func(*Held) error) error {
 	for end := clock.Now() + int64(busyTime); ; {
 		err := o.Hold(ctx, pid, do)
 		if busy := BusyError(""); !errors.As(err, &busy) || ctx.Err() != nil || clock.Now() > end {
 			return err
 		}
-		time.Sleep(time.Duration(100+clock.Now()%400) * time.Microsecond) // not in step with what it does
+		time.Sleep(time.Duration(100+clock.Now()%400) * time.Microsecond) // random, so as not to be in step with the process
 	}
 }
 
@@ -117,7 +116,7 @@ func (t *pidLocks) unlock(pid int) {
 	delete(t.busy, pid)
 }
 
-// hold holds a process that is not traced. Every request to ptrace must come from one thread of ours.
+// hold holds an untraced process. All ptrace requests must come from one thread of ours.
 func (o Holder) hold(ctx context.Context, pid int, do func(*Held) error) error {
 	ctx, cancel := context.WithTimeout(ctx, HoldTime)
 	defer cancel()
@@ -139,7 +138,8 @@ func (o Holder) hold(ctx context.Context, pid int, do func(*Held) error) error {
 	return err
 }
 
-// HoldAll takes one thread after the other until no new one is found: only one that is not yet held can start another.
+// HoldAll holds one thread after the other until no new one is found: only a thread that is not yet held can start
+// another.
 func (h *Held) HoldAll(ctx context.Context) error {
 	return h.each(func(tid int) (bool, error) {
 		if _, held := h.threads[tid]; held {
@@ -186,7 +186,7 @@ func (h *Held) each(take func(tid int) (took bool, err error)) error {
 	}
 }
 
-// SeizeAll tells every thread to stop, and does not wait until it has.
+// SeizeAll asks every thread to stop, without waiting for it.
 func (h *Held) SeizeAll() error {
 	return h.each(func(tid int) (bool, error) {
 		before := len(h.seized)
@@ -195,7 +195,7 @@ func (h *Held) SeizeAll() error {
 	})
 }
 
-// seize tells a thread to stop, once. One that ended meanwhile is passed over.
+// seize asks a thread to stop, once. A thread that ended meanwhile is skipped.
 func (h *Held) seize(tid int) error {
 	if h.seized[tid] {
 		return nil
@@ -239,12 +239,12 @@ func (h *Held) await(ctx context.Context, tid int) error {
 // stop is how a traced thread stopped.
 type stop struct {
 	seen   bool
-	signal unix.Signal // that it was about to get
+	signal unix.Signal // that the thread was about to get
 	paused bool        // it was stopped by a signal already
 }
 
-// stopOf tells whether a thread that is traced has stopped. It looks first, so that the end of a process that is a
-// child of ours as well is left to who waits for it.
+// stopOf returns how a traced thread stopped. It peeks first: if the process is also our child, its exit status is left
+// to the code that waits for it.
 func stopOf(tid int) (stop, error) {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_PID, tid, &info, unix.WSTOPPED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, nil)
@@ -265,16 +265,16 @@ func stopOf(tid int) (stop, error) {
 	return stop{seen: true, paused: status.StopSignal() != unix.SIGTRAP}, nil
 }
 
-// gone tells whether the thread has ended.
+// gone reports whether the thread has ended.
 func (h *Held) gone(tid int) bool {
 	fields, err := proc.StatFields(fmt.Sprintf("/proc/%d/task/%d/stat", h.PID, tid))
 	return err != nil || fields[0][0] == 'Z' || fields[0][0] == 'X'
 }
 
-// Release lets all threads go, with the signals that they were about to get.
+// Release releases all threads, with the signals that they were about to get.
 func (h *Held) Release() error {
 	var errs []error
-	for tid := range h.seized { // one that has not stopped is let go by the end of our thread
+	for tid := range h.seized { // one that has not stopped is released when our thread ends
 		h.threads[tid] = 0
 	}
 	for tid, signal := range h.threads {
@@ -285,7 +285,7 @@ func (h *Held) Release() error {
 	return errors.Join(errs...)
 }
 
-// Inside returns how many threads would go on strictly between the two addresses.
+// Inside returns how many threads have their program counter strictly between the two addresses.
 func (h *Held) Inside(from, to uint64) (int, error) {
 	n := 0
 	for tid := range h.threads {
@@ -303,7 +303,7 @@ func (h *Held) Inside(from, to uint64) (int, error) {
 	return n, nil
 }
 
-// TracedBy names the tracer of a process, for an error; "" where it has none.
+// TracedBy names the tracer of a process, for an error; "" if it has none.
 func TracedBy(pid int) string {
 	if who := TracerOf("/proc/" + strconv.Itoa(pid)); who != 0 {
 		return fmt.Sprintf(", which pid %d traces", who)
@@ -323,7 +323,7 @@ func TracerOf(task string) int {
 	return 0
 }
 
-// Ours tells whether a thread is one of this program.
+// Ours reports whether a thread is one of this program.
 func Ours(tid int) bool {
 	if tid == 0 {
 		return false

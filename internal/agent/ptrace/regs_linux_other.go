@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Calls were written for amd64 alone: borrowable refuses them before anything is changed.
+// Calls are implemented for amd64 alone: borrowable returns an error before anything is changed.
 
 func programCounter(int) (uint64, error) { return 0, errors.ErrUnsupported }
 

@@ -1,4 +1,4 @@
-// Package shell runs commands beside a process: in its namespaces, and with less power than the agent has.
+// Package shell runs commands in the namespaces of a process, with fewer capabilities than the agent has.
 package shell
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// Mechanism runs commands.
+// Mechanism returns the mechanism that runs commands.
 func Mechanism() agent.Mechanism {
 	return agent.Mechanism{Orders: map[string]agent.Handler{
 		shell.DoExec:  {Do: agent.Takes(execute)},
@@ -29,7 +29,7 @@ func Mechanism() agent.Mechanism {
 	}}
 }
 
-// execute runs the command, and has the undo stand from before that.
+// execute registers the undo, and then runs the command.
 func execute(ctx context.Context, c agent.Call, args shell.ExecArgs) (any, error) {
 	undo := args
 	undo.Run = args.Undo
@@ -40,7 +40,7 @@ func execute(ctx context.Context, c agent.Call, args shell.ExecArgs) (any, error
 			if !shared {
 				return shell.Ran{Gone: true, Time: clock.Now()}, nil
 			}
-			ran, err = run(ctx, proc.Process{PID: os.Getpid()}, undo) // what it changed in files has outlived it
+			ran, err = run(ctx, proc.Process{PID: os.Getpid()}, undo) // changes in files have outlived the process
 		}
 		if err == nil && !ran.OK() {
 			fmt.Fprintf(os.Stderr, "agent: undo %q: %s\n", undo.Run, ran)
@@ -61,7 +61,7 @@ func sharesFiles(p proc.Process) bool {
 	return err == nil && err2 == nil && own == its
 }
 
-// run runs one command line in the namespaces of a process. An error says why it could not be begun.
+// run runs one command line in the namespaces of a process. It returns an error if the command could not be started.
 func run(ctx context.Context, p proc.Process, args shell.ExecArgs) (ran shell.Ran, err error) {
 	env, err := environment(p, args.Env)
 	if err != nil {
@@ -79,7 +79,7 @@ func run(ctx context.Context, p proc.Process, args shell.ExecArgs) (ran shell.Ra
 	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = env, args.Dir, said, said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 200 * time.Millisecond // what it leaves in the background may hold its output open
+	cmd.WaitDelay = 200 * time.Millisecond // background processes may hold its output open
 	begun := clock.Now()
 	proc.OnOwnThread(func() {
 		if err = errors.Join(spaces.enter(), dropPower()); err == nil {
@@ -103,14 +103,14 @@ func run(ctx context.Context, p proc.Process, args shell.ExecArgs) (ran shell.Ra
 	return ran, nil
 }
 
-// environment is that of the process, and more.
+// environment returns the environment of the process plus more.
 func environment(p proc.Process, more []string) ([]string, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.PID))
 	if err != nil {
 		return nil, proc.Absent(err)
 	}
 	env := slices.DeleteFunc(strings.Split(string(b), "\x00"), func(e string) bool {
-		return e == "" || strings.HasPrefix(e, "LD_PRELOAD=") // a wall clock that the fault moved is not the command's
+		return e == "" || strings.HasPrefix(e, "LD_PRELOAD=") // the command must not get the moved wall clock
 	})
 	if !slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, "PATH=") }) {
 		env = append(env, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
@@ -118,7 +118,7 @@ func environment(p proc.Process, more []string) ([]string, error) {
 	return append(env, more...), nil
 }
 
-// spaces are the namespaces of a process that are not the agent's own, in the order in which they are entered.
+// spaces are the namespaces of a process that differ from the agent's own, in the order in which they are entered.
 type spaces []*os.File
 
 // spacesOf opens them.
@@ -145,7 +145,7 @@ func spacesOf(p proc.Process) (spaces, error) {
 	return out, nil
 }
 
-// enter moves the calling thread, whose children begin there.
+// enter moves the calling thread into the namespaces; its children start there.
 func (s spaces) enter() error {
 	if len(s) == 0 {
 		return nil
@@ -167,14 +167,14 @@ func (s spaces) close() {
 	}
 }
 
-// kept are the capabilities that commands may have of the agent's: those of root in a container, and to configure its
-// network. They cannot reach into other processes, namespaces or the kernel.
+// kept are the capabilities of the agent that commands keep: those of root in a container, and network configuration.
+// They give no access to other processes, namespaces or the kernel.
 var kept = []uint{
 	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_KILL,
 	unix.CAP_SETGID, unix.CAP_SETUID, unix.CAP_NET_ADMIN, unix.CAP_NET_RAW, unix.CAP_NET_BIND_SERVICE,
 }
 
-// dropPower takes from the calling thread, and so from its children, what the agent alone may do.
+// dropPower removes the agent's other capabilities from the calling thread, and so from its children.
 func dropPower() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("keep commands from gaining privileges: %w", err)

@@ -17,7 +17,7 @@ import (
 	"github.com/lockquake/lockquake/internal/wait"
 )
 
-// order gives an order about a process.
+// order sends an order for a process.
 func order(t *testing.T, c *agent.Client, p proc.Process, do string, args shell.ExecArgs) shell.Ran {
 	t.Helper()
 	if args.Within == 0 {
@@ -30,7 +30,7 @@ func order(t *testing.T, c *agent.Client, p proc.Process, do string, args shell.
 	return ran
 }
 
-// sleeping starts a process that is the agent's.
+// sleeping starts a process that belongs to the agent.
 func sleeping(t *testing.T, c *agent.Client) (proc.Process, *exec.Cmd) {
 	t.Helper()
 	cmd := agenttest.Sleeper(t)
@@ -60,7 +60,7 @@ func TestCommandsRunAndAreUndone(t *testing.T) {
 	}
 }
 
-// TestUndoOutlivesTheSupervisor ends the control stream: the agent undoes what it holds, whether the process lives or not.
+// TestUndoOutlivesTheSupervisor ends the control stream: the agent runs its undos, whether the process lives or not.
 func TestUndoOutlivesTheSupervisor(t *testing.T) {
 	for _, lives := range []bool{true, false} {
 		c, ended := agenttest.Serve(t, Mechanism())
@@ -106,7 +106,7 @@ func TestCommandsAreBounded(t *testing.T) {
 	}
 }
 
-// TestCommandsRunInTheNamespacesOfTheProcess, and may not leave them.
+// TestCommandsRunInTheNamespacesOfTheProcess: commands run there, and may not leave.
 func TestCommandsRunInTheNamespacesOfTheProcess(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("namespaces need root")
