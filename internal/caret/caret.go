@@ -1,5 +1,4 @@
-// Package caret shows a place in a text file as errors do: the place and what is wrong there, and below it the line
-// with a caret.
+// Package caret formats errors in text files: the place and what is wrong, and below them the line with a caret.
 package caret
 
 import (
@@ -7,10 +6,11 @@ import (
 	"strings"
 )
 
-// maxShown is the length of a line that is still shown, in bytes.
+// maxShown is the length of the longest line that is shown, in bytes.
 const maxShown = 1000
 
-// Text is what is wrong at a line and column of a file, both from 1 and columns in characters, with that line below.
+// Text returns the message for a line and column of a file, with that line below. Both count from 1; columns are in
+// characters.
 func Text(file string, line, column int, message, source string) string {
 	message = fmt.Sprintf("%s:%d:%d: %s", file, line, column, message)
 	if source == "" || len(source) > maxShown { // it would fill the screen
