@@ -15,7 +15,7 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// clusterGuest is a run's access to an external cluster, of which it knows the endpoints that the user named.
+// clusterGuest is a run's access to an external cluster. The run knows only the endpoints that the user named.
 type clusterGuest struct {
 	endpoints members
 	common    topology.Common
