@@ -1,8 +1,8 @@
-// Package gobuild builds a client of one's own out of its Go sources, with the versions of modules that are asked for.
-// Each set of versions is a program of its own, so that several are judged side by side.
+// Package gobuild builds a user's own client from its Go sources, with the requested versions of modules. Each set of
+// versions gets its own program, so that several can be judged side by side.
 //
-// It works on a copy of the go.mod alone (go build -modfile): the sources stay where they are. What was built is kept,
-// by the hash of the sources, the versions and the version of go.
+// It works on a copy of go.mod only (go build -modfile): the sources stay where they are. Programs are cached by the
+// hash of the sources, the versions and the version of go.
 package gobuild
 
 import (
@@ -29,21 +29,21 @@ import (
 // Module is a module that a program is built with.
 type Module struct {
 	Path        string
-	Replacement string // the module, or the folder, that stands in for it; ""
-	Version     string // "": that of a folder
+	Replacement string // the module or folder that replaces it; "": none
+	Version     string // "": the folder's own
 }
 
-// Source is what a program is built of.
+// Source is the input of a build.
 type Source struct {
-	Dir  string // of a main package with a go.mod of its own
+	Dir  string // of a main package with its own go.mod
 	With []Module
 	Tags []string
 }
 
 // Builder builds programs. It tries each once.
 type Builder struct {
-	Cache string                           // the folder in which they are kept
-	Tell  func(format string, args ...any) // is told what is built now, which may take a while; nil: nobody is
+	Cache string                           // the folder of the built programs
+	Tell  func(format string, args ...any) // announces each build, which may take a while; nil: no announcements
 
 	mu    sync.Mutex
 	tried map[string]attempt
@@ -54,7 +54,7 @@ type attempt struct {
 	err  error
 }
 
-// Build returns the path of the program, alone in its folder. An error has the words of the go command.
+// Build returns the path of the program, alone in its folder. An error holds the go command's message.
 func (b *Builder) Build(ctx context.Context, s Source) (string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -109,9 +109,9 @@ func (b *Builder) build(ctx context.Context, s Source) (string, error) {
 	if err := check(filepath.Join(work, "bin", filepath.Base(s.Dir)), s.With); err != nil {
 		return "", err
 	}
-	_ = os.RemoveAll(dir) // what is there was not whole
+	_ = os.RemoveAll(dir) // the folder there was incomplete
 	if err := os.Rename(work, dir); err != nil {
-		if check(path, s.With) == nil { // somebody else was faster
+		if check(path, s.With) == nil { // another process was faster
 			return path, nil
 		}
 		return "", err
@@ -119,7 +119,7 @@ func (b *Builder) build(ctx context.Context, s Source) (string, error) {
 	return path, nil
 }
 
-// String names all that makes a build different from another of the same source: tags and versions.
+// String returns the tags and versions that distinguish this build from others of the same source.
 func (s Source) String() string {
 	out := s.Dir
 	if len(s.Tags) > 0 {
@@ -131,7 +131,7 @@ func (s Source) String() string {
 	return out
 }
 
-// String is the module as go get and go mod edit take it.
+// String returns the module in the form that go get and go mod edit take.
 func (m Module) String() string {
 	out := m.Path
 	if m.Replacement != "" {
@@ -178,7 +178,7 @@ func (s Source) compile(ctx context.Context, work string) error {
 	return err
 }
 
-// run runs the go command among the sources. Programs are for the nodes: Linux, without shared libraries.
+// run runs the go command in the folder of the sources. Programs are for the nodes: Linux, without shared libraries.
 func (s Source) run(ctx context.Context, args ...string) ([]byte, error) {
 	c := exec.CommandContext(ctx, "go", args...)
 	c.Dir = s.Dir
@@ -203,8 +203,8 @@ func (s Source) run(ctx context.Context, args ...string) ([]byte, error) {
 	return nil, fmt.Errorf("go %s: %s", args[0], strings.Join(lines, "; "))
 }
 
-// check tells whether a program is there, and is built with these versions: it is what it says of itself that counts,
-// not what was asked for.
+// check reports whether a program exists and is built with these versions. It reads the versions recorded in the
+// program, since those requested may differ.
 func check(path string, with []Module) error {
 	info, err := buildinfo.ReadFile(path)
 	if err != nil {
@@ -231,8 +231,7 @@ func check(path string, with []Module) error {
 	return nil
 }
 
-// hashOf names what a program is made of: its sources, those of the folders that stand in for modules, the versions and
-// go's own.
+// hashOf hashes all inputs of a program: its sources, those of the replacing folders, the versions and go's own.
 func hashOf(ctx context.Context, s Source) (string, error) {
 	h := sha256.New()
 	version, err := s.run(ctx, "env", "GOVERSION", "GOARCH")
@@ -275,7 +274,7 @@ func hashOf(ctx context.Context, s Source) (string, error) {
 	return hex.EncodeToString(h.Sum(nil))[:24], nil
 }
 
-// hashFolder takes in all files of a module, but for other modules within it.
+// hashFolder hashes all files of a module, except other modules within it.
 func hashFolder(h hash.Hash, folder string) error {
 	return filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// proxy serves modules from a folder, and nothing from anywhere else.
+// proxy serves modules from a folder, and fails for all others.
 func proxy(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
@@ -59,7 +59,7 @@ func write(t *testing.T, dir, name, text string) {
 	}
 }
 
-// sources are those of a program that says what its library is.
+// sources returns a program that prints the version of its library.
 func sources(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "prog")
@@ -70,7 +70,7 @@ func sources(t *testing.T) string {
 	return dir
 }
 
-// says is what a built program prints.
+// says returns the output of a built program.
 func says(t *testing.T, path string, err error) string {
 	t.Helper()
 	if err != nil {
@@ -152,7 +152,7 @@ func TestWhatCannotBeBuilt(t *testing.T) {
 		{Source{Dir: dir, With: []Module{{Path: "example.org/fork", Version: "v1.5.0"}}}, "example.org/fork@v1.5.0 was asked for, and the program is built with none of it"},
 		{Source{Dir: dir, Tags: []string{"new"}}, "undefined: lib.New"},
 		{Source{Dir: filepath.Dir(dir)}, "is no module of its own: it has no go.mod"},
-		// What another module wants raises the version that was asked for.
+		// A requirement of another module raises the version that was asked for.
 		{Source{Dir: raised, With: []Module{{Path: "example.org/lib", Version: "v1.0.0"}}}, "example.org/lib@v1.0.0 was asked for, and the program is built with v1.1.0"},
 	} {
 		b := Builder{Cache: t.TempDir()}
