@@ -1,5 +1,5 @@
-// Package metrics offers what runs do while they last, in the format of Prometheus. Nothing is judged from it: events
-// that a client has not yet sent are missing, and a grant whose client died counts no hold.
+// Package metrics publishes the state of runs in progress in the format of Prometheus. Nothing is judged from it:
+// events that a client has not sent yet are missing, and the hold of a client that died is not counted.
 package metrics
 
 import (
@@ -20,8 +20,8 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// Whoever can connect may ask, so connections are bounded in number and time: others need the files that they would
-// take. One that is too many is served when another one ends.
+// Any host that can connect may scrape, so connections are bounded in number and time: they would otherwise use up
+// the process's files. A connection above the bound is served when another one ends.
 const (
 	mostConnections = 32
 	patience        = 5 * time.Second
@@ -41,13 +41,13 @@ type Server struct {
 	verdicts   *prometheus.CounterVec
 }
 
-// labels are those of every metric.
+// labels are the labels of every metric.
 var labels = []string{"scenario", "backend", "lock"}
 
-// bounds of the histograms, s: from 50 µs to 105 s, each twice the one before.
+// bounds are those of the histograms, in s: from 50 µs to 105 s, each twice the one before.
 var bounds = prometheus.ExponentialBuckets(50e-6, 2, 22)
 
-// Listen begins to serve at addr, host and port. Without a host it serves on loopback alone.
+// Listen begins to serve at addr, host and port. Without a host it serves on loopback only.
 func Listen(addr string) (*Server, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -104,10 +104,10 @@ func (s *Server) Serve(log *slog.Logger) {
 	}
 }
 
-// URL is where the metrics are.
+// URL returns the address of the metrics.
 func (s *Server) URL() string { return "http://" + s.listener.Addr().String() + "/metrics" }
 
-// Close ends the serving; a scrape under way has a second.
+// Close stops the server; a scrape under way has a second.
 func (s *Server) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -115,7 +115,7 @@ func (s *Server) Close() {
 	s.listener.Close() // of a server that never served
 }
 
-// Run is what is told of one run.
+// Run holds the metrics of one run.
 type Run struct {
 	server     *Server
 	values     []string // of labels
@@ -124,7 +124,7 @@ type Run struct {
 	hold       prometheus.Observer
 
 	mu      sync.Mutex
-	asked   map[history.User]int64 // ns: when the user asked, or should have
+	asked   map[history.User]int64 // ns: when the user asked, or was due to
 	granted map[grant]int64        // ns
 	phase   string
 }
@@ -184,7 +184,7 @@ func (r *Run) Observe(batch []history.Event) {
 	}
 }
 
-// Progress takes how far the run is: its phase, the grants in hand, and the injections made and standing.
+// Progress sets the state of the run: its phase, the grants held, and the injections made and still active.
 func (r *Run) Progress(phase string, held, injected, standing int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -199,7 +199,7 @@ func (r *Run) Progress(phase string, held, injected, standing int) {
 	}
 }
 
-// End says how the run was judged; "" where it was not.
+// End sets the verdict of the run; "" if it was not judged.
 func (r *Run) End(verdict string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -211,7 +211,7 @@ func (r *Run) End(verdict string) {
 	}
 }
 
-// leave ends the phase that the run was in. It must be called with the mutex held.
+// leave ends the phase that the run was in. The caller holds the mutex.
 func (r *Run) leave() {
 	if r.phase != "" {
 		r.server.phase.DeleteLabelValues(append(r.values[:3:3], r.phase)...)

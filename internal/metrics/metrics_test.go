@@ -35,7 +35,7 @@ func scrape(t *testing.T, s *Server) string {
 	return string(body)
 }
 
-// TestIdleConnections: whoever connects and says nothing takes few of the process's files, and keeps nobody from the metrics for long.
+// TestIdleConnections: idle connections take few of the process's files, and do not block a scrape for long.
 func TestIdleConnections(t *testing.T) {
 	const idle = 200
 	files := func() int {
@@ -69,7 +69,7 @@ func TestIdleConnections(t *testing.T) {
 	}
 }
 
-// TestMetrics tells a run of three users and one fault, and scrapes it before and after its end.
+// TestMetrics feeds a run of three users and one fault, and scrapes it before and after its end.
 func TestMetrics(t *testing.T) {
 	s, err := Listen(":0")
 	if err != nil {
@@ -143,7 +143,7 @@ func TestMetrics(t *testing.T) {
 	documented(t, load+text)
 }
 
-// documented holds the table of docs/commands.md to what is served.
+// documented checks that the table of docs/commands.md matches what is served.
 func documented(t *testing.T, text string) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/commands.md")
