@@ -19,18 +19,18 @@ import (
 	"time"
 )
 
-// What can become of a mutant.
+// The outcomes of a mutant.
 const (
 	Killed   = "killed"
 	Survived = "survived"
 	Broken   = "broken" // it could not be tried
 )
 
-// Verdict is what became of one mutant.
+// Verdict is the outcome of one mutant.
 type Verdict struct {
 	Outcome string `json:"outcome"`
-	By      string `json:"by,omitempty"` // the test that noticed, or why it could not be tried
-	Sources string `json:"sources"`      // hash of what was tested
+	By      string `json:"by,omitempty"` // the test that noticed it, or why it could not be tried
+	Sources string `json:"sources"`      // hash of the tested sources
 }
 
 func (v Verdict) by() string {
@@ -40,10 +40,11 @@ func (v Verdict) by() string {
 	return " (" + v.By + ")"
 }
 
-// timeout bounds the tests of one package: a mutant that makes them hang is noticed. A busy machine wants a longer one.
+// timeout bounds the tests of one package: a mutant that makes them hang counts as noticed. On a busy machine it must
+// be longer.
 const timeout = 2 * time.Minute
 
-// skipped are tests of how long something takes: beside other mutants they fail for any.
+// skipped matches tests of how long something takes: run beside other mutants, they fail for any mutant.
 const skipped = "^TestHandMadeRunsAreBounded$"
 
 // bench tries mutants.
@@ -54,15 +55,15 @@ type bench struct {
 
 	variants *variants // nil: each mutant is built alone
 
-	built sync.Map // by package: builds its tests over all variants, once
+	built sync.Map // by package: builds its tests with all variants, once
 
 	mu      sync.Mutex
-	plain   map[string]error          // by package and tests: what they say of the code without a mutant
+	plain   map[string]error          // by package and tests: their result without a mutant
 	noticed map[string]map[string]int // by package: how many mutants each of its tests noticed
 }
 
-// inMemory is where temporary files cost no disk: on a busy one the second judge's two hosts, whose histories are
-// files, took 240 s in place of 10.
+// inMemory is a folder for temporary files that costs no disk. With a busy disk, the second judge's tests of two
+// hosts, which write histories to files, took 240 s instead of 10.
 const inMemory = "/dev/shm"
 
 func newBench(root string) (*bench, error) {
@@ -82,13 +83,13 @@ func newBench(root string) (*bench, error) {
 
 func (b *bench) close() { _ = os.RemoveAll(b.dir) }
 
-// trial is what tests are run over: a variant, or else what an overlay has.
+// trial is the code to test: a variant, or else an overlay.
 type trial struct {
 	variant int
 	overlay string
 }
 
-// try runs the tests over a mutant, one package after the other, until one notices.
+// try runs the tests with a mutant, one package after the other, until one notices.
 func (b *bench) try(ctx context.Context, m Mutant) Verdict {
 	var over trial
 	if b.variants != nil {
@@ -126,7 +127,7 @@ func (b *bench) try(ctx context.Context, m Mutant) Verdict {
 	return Verdict{Outcome: Survived}
 }
 
-// notice remembers which test noticed a mutant.
+// notice counts the test that noticed a mutant.
 func (b *bench) notice(pkg, by string) {
 	name, _, _ := strings.Cut(by, "/")
 	b.mu.Lock()
@@ -139,7 +140,7 @@ func (b *bench) notice(pkg, by string) {
 	}
 }
 
-// likely runs the few tests of a package that noticed the most so far. Most mutants need no others.
+// likely runs the few tests of a package that noticed the most mutants so far. Most mutants need no others.
 func (b *bench) likely(ctx context.Context, over trial, pkg, run string) (string, error) {
 	const few = 4
 	b.mu.Lock()
@@ -154,7 +155,7 @@ func (b *bench) likely(ctx context.Context, over trial, pkg, run string) (string
 	return b.test(ctx, over, pkg, "^("+strings.Join(names[:min(few, len(names))], "|")+")$")
 }
 
-// unchanged says why tests prove nothing: they fail without a mutant, too.
+// unchanged returns an error if tests prove nothing: they fail without a mutant, too.
 func (b *bench) unchanged(ctx context.Context, pkg, run string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -169,7 +170,7 @@ func (b *bench) unchanged(ctx context.Context, pkg, run string) error {
 	return err
 }
 
-// overlay writes the mutated file, and the file that lays it over the real one.
+// overlay writes the mutated file, and the overlay file that replaces the real one by it.
 func (b *bench) overlay(m Mutant) (string, error) {
 	text, err := m.apply(b.root)
 	if err != nil {
@@ -185,7 +186,7 @@ func (b *bench) overlay(m Mutant) (string, error) {
 	return overlay, errors.Join(err, os.WriteFile(file, text, 0o600), os.WriteFile(overlay, j, 0o600))
 }
 
-// test runs the tests of a package. Those of variants, and of the code as it is beside them, are built once.
+// test runs the tests of a package. The tests with variants, and those of the unchanged code, are built once.
 func (b *bench) test(ctx context.Context, over trial, pkg, run string) (string, error) {
 	if b.variants == nil || over.overlay != "" {
 		return command(ctx, b.root, b.environment(0), "go", "test", "-overlay", over.overlay, "-vet=off", "-failfast",
@@ -200,7 +201,7 @@ func (b *bench) test(ctx context.Context, over trial, pkg, run string) (string, 
 		"-test.paniconexit0")
 }
 
-// binary builds the tests of a package over all variants.
+// binary builds the tests of a package with all variants.
 func (b *bench) binary(ctx context.Context, pkg string) (string, error) {
 	build, _ := b.built.LoadOrStore(pkg, sync.OnceValues(func() (string, error) {
 		path := filepath.Join(b.dir, strings.ReplaceAll(filepath.ToSlash(filepath.Clean(pkg)), "/", "-")+".test")
@@ -218,7 +219,7 @@ func (b *bench) environment(variant int) []string {
 	return []string{"TMPDIR=" + b.dir, "GOTMPDIR=" + b.dir, chosen + "=" + strconv.Itoa(variant)}
 }
 
-// command runs a program with those that it starts, and returns all that it says.
+// command runs a program with its child processes, and returns all output.
 func command(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
@@ -230,7 +231,7 @@ func command(ctx context.Context, dir string, env []string, name string, args ..
 
 var failing = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
 
-// failed names the test that noticed.
+// failed returns the name of the test that noticed.
 func (b *bench) failed(out string) string {
 	all := failing.FindAllStringSubmatch(out, -1)
 	switch {

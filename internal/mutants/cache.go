@@ -12,7 +12,7 @@ import (
 	"sync"
 )
 
-// cache remembers what became of each mutant, so that a run that was cut short goes on where it was.
+// cache stores the outcome of each mutant, so that an interrupted run can be resumed.
 type cache struct {
 	path string
 	mu   sync.Mutex
@@ -32,8 +32,8 @@ func openCache(path string) (*cache, error) {
 	return c, json.Unmarshal(b, &c.seen)
 }
 
-// verdict returns the known verdict of a mutant of exactly these sources, or else that of try. With again, a mutant
-// that was killed once counts as killed, whatever the sources are now.
+// verdict returns the stored verdict of a mutant of exactly these sources, or else that of try. With again, a mutant
+// that was killed once counts as killed, even if the sources have changed since.
 func (c *cache) verdict(m Mutant, again bool, try func() Verdict) Verdict {
 	sum := sha256.Sum256([]byte(fmt.Sprint(m.Package, m.Func, "\x00", m.Old, "\x00", m.New, m.at)))
 	key := hex.EncodeToString(sum[:8])
@@ -65,10 +65,10 @@ func (c *cache) verdict(m Mutant, again bool, try func() Verdict) Verdict {
 	return v
 }
 
-// judging are the folders that every verdict depends on, whichever of them is mutated.
+// judging lists the folders that every verdict depends on, whichever of them is mutated.
 var judging = []string{"history", "results", "scenarios", "lock"}
 
-// sources is the hash of the packages that are tested, and of what they rest on.
+// sources returns the hash of the tested packages and of what they depend on.
 func (c *cache) sources(m Mutant) (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,7 +87,7 @@ func (c *cache) sources(m Mutant) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)[:8]), nil
 }
 
-// sumOf is the hash of all files of a folder and its testdata, by name.
+// sumOf returns the hash of all files of a folder and its testdata, by name.
 func sumOf(dir string) (string, error) {
 	h := sha256.New()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

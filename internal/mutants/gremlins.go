@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// swaps are what gremlins replaces by what, by the name of the mutation.
+// swaps maps each kind of mutation of gremlins to its replacements.
 var swaps = map[string]map[string]string{
 	"ARITHMETIC_BASE":       {"+": "-", "-": "+", "*": "/", "/": "*", "%": "*"},
 	"CONDITIONALS_BOUNDARY": {"<": "<=", "<=": "<", ">": ">=", ">=": ">"},
@@ -22,11 +22,11 @@ var swaps = map[string]map[string]string{
 	"INVERT_NEGATIVES":      {"-": "+"},
 }
 
-// generated are the mutants that gremlins finds in a folder, where the tests of that folder run. Gremlins itself would
-// try them against the tests of the mutant's own package alone, one mutant after the other. The reasons why some are
-// equivalent are those of known.
+// generated returns the mutants that gremlins finds in a folder, to be tried with that folder's tests. Gremlins
+// itself would try each with the tests of the mutant's own package only, one after the other. The reasons why some
+// are equivalent are taken from known.
 func generated(ctx context.Context, gremlins string, folders []string, known []Mutant) (all []Mutant, err error) {
-	reasons := map[string]string{} // by file and what it becomes
+	reasons := map[string]string{} // by file and the mutated code
 	for _, m := range known {
 		key, err := m.becomes(".")
 		if err != nil {
@@ -51,13 +51,13 @@ func generated(ctx context.Context, gremlins string, folders []string, known []M
 	return all, nil
 }
 
-// becomes is the same for two mutants that make the same of a file, layout aside.
+// becomes returns a text that is the same for two mutants that change a file in the same way, layout aside.
 func (m Mutant) becomes(root string) (string, error) {
 	text, err := m.apply(root)
 	return m.at.file + "\x00" + strings.Join(lexemes(string(text)), " "), err
 }
 
-// look has gremlins look for mutants in one folder.
+// look lists the mutants that gremlins finds in one folder.
 func look(ctx context.Context, gremlins, folder string) (all []Mutant, err error) {
 	file := filepath.Join("build", "mutants", "found-"+strings.ReplaceAll(folder, "/", "-")+".json")
 	run := exec.CommandContext(ctx, gremlins, "unleash", "--dry-run", "--silent", "--coverpkg", "./"+folder+"/...",
@@ -97,7 +97,7 @@ func look(ctx context.Context, gremlins, folder string) (all []Mutant, err error
 	return all, nil
 }
 
-// mutation is what gremlins does at a place.
+// mutation is one change that gremlins makes at a place.
 type mutation struct {
 	Type, Status string
 	Line, Column int // from 1; the column in bytes

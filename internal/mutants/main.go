@@ -1,5 +1,6 @@
-// Mutants runs the tests against wrong variants of what decides a verdict: the list in mutants.yaml. A mutant that no
-// test notices is a hole in the tests. Each is laid over its file by `go test -overlay`; the work tree stays as it is.
+// Mutants runs the tests against wrong variants of the code that decides a verdict: the list in mutants.yaml. A
+// mutant that no test notices is a gap in the tests. `go test -overlay` puts each in place of its file; the work tree
+// stays unchanged.
 package main
 
 import (
@@ -22,11 +23,12 @@ import (
 // least is the share of mutants that the tests must kill.
 const least = 0.95
 
-// memory bounds each process, in bytes of address space: a mutant that keeps all it sees is noticed before the machine
-// has none left.
+// memory bounds each process, in bytes of address space: a mutant that keeps all its input fails before the machine
+// runs out of memory.
 const memory = 8 << 30
 
-// list is the mutants that are tried. found is those of gremlins' mutants that no test can notice, with the reason.
+// list is the list of mutants to try. found lists those of gremlins' mutants that no test can notice, with the
+// reason.
 var (
 	//go:embed mutants.yaml
 	list []byte
@@ -72,7 +74,7 @@ func run(o options) error {
 	}
 	wanted, text := least, list
 	if o.gremlins != "" {
-		wanted, text = 0, found // what it finds is for reading: much of it changes nothing that a verdict rests on
+		wanted, text = 0, found // these are for reading: many do not affect a verdict
 	}
 	all, err := parse(".", text)
 	if err == nil && o.gremlins != "" {
@@ -115,7 +117,7 @@ func run(o options) error {
 	return tell(o.out, all, verdicts, wanted)
 }
 
-// tell prints the survivors and the share of the killed, and returns an error where fewer than wanted are.
+// tell prints the survivors and the share of killed mutants. It returns an error if that share is below wanted.
 func tell(out io.Writer, all []Mutant, verdicts []Verdict, wanted float64) error {
 	killed, unnamed, broken := 0, 0, 0
 	fmt.Fprintln(out)

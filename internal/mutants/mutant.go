@@ -13,21 +13,21 @@ import (
 type Mutant struct {
 	Package string `yaml:"package"` // its folder, from the root of the module
 	Func    string `yaml:"func"`    // the declaration; a method as (*T).name
-	Old     string `yaml:"old"`     // its syntax is found exactly once in it
+	Old     string `yaml:"old"`     // its syntax occurs exactly once in it
 	New     string `yaml:"new"`
 	Why     string `yaml:"why"` // what is wrong with it
-	// Tests are the packages whose tests may notice, beside the mutant's own; from the root.
+	// Tests lists the packages, beside the mutant's own, whose tests may notice it; from the root.
 	Tests []string `yaml:"tests,omitempty"`
-	// Run names the tests that may notice, as -run of go test takes it; "": all. A package whose tests take minutes
-	// needs it.
+	// Run selects the tests that may notice it, as -run of go test takes it; "": all. A package whose tests take
+	// minutes needs it.
 	Run string `yaml:"run,omitempty"`
-	// Equivalent is why no test can notice: such a mutant is not tried, and counts as one that survived.
+	// Equivalent is the reason why no test can notice it. Such a mutant is not tried, and counts as a survivor.
 	Equivalent string `yaml:"equivalent,omitempty"`
 
-	at place // where Old stands
+	at place // of Old
 }
 
-// parse reads a list, and finds in the sources below root what its mutants replace.
+// parse reads a list, and finds in the sources below root the code that its mutants replace.
 func parse(root string, text []byte) ([]Mutant, error) {
 	var all []Mutant
 	if err := yaml.UnmarshalWithOptions(text, &all, yaml.Strict()); err != nil {
@@ -54,7 +54,7 @@ func (m *Mutant) locate(root string) (err error) {
 	return err
 }
 
-// String names the mutant.
+// String returns a name for the mutant.
 func (m Mutant) String() string {
 	if m.Func == "" {
 		return m.at.file + ": " + m.Why
@@ -62,7 +62,7 @@ func (m Mutant) String() string {
 	return m.at.file + ": " + m.Func + ": " + m.Why
 }
 
-// apply returns the mutated file. root is that of the module.
+// apply returns the mutated file. root is the module's.
 func (m Mutant) apply(root string) ([]byte, error) {
 	b, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(m.at.file)))
 	if err != nil {
@@ -74,13 +74,13 @@ func (m Mutant) apply(root string) ([]byte, error) {
 	return slices.Concat(b[:m.at.from], []byte(m.New), b[m.at.to:]), nil
 }
 
-// packages are those whose tests are run.
+// packages returns the packages whose tests are run.
 func (m Mutant) packages() []string {
 	out := []string{"./" + m.Package}
 	switch m.Package {
-	case "results", "results/quorum": // the judge is tried with the histories of the checkers
+	case "results", "results/quorum": // the checkers' histories test the judge
 		out = append(out, "./results/checkers")
-	case "results/checkers", "history": // the second judge comes last, for it takes longest
+	case "results/checkers", "history": // the second judge comes last since it takes longest
 		out = append(out, "./internal/oracle")
 	case "results/checkers/harm", "results/checkers/costs": // they have no tests of their own
 		out = []string{"./results/checkers"}

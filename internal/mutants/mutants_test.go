@@ -11,10 +11,10 @@ import (
 	"github.com/lockquake/lockquake/results/checkers"
 )
 
-// root is that of the module.
+// root is the root of the module.
 const root = "../.."
 
-// TestTheListIsInStepWithTheCode: what a mutant replaces is found exactly once.
+// TestTheListIsInStepWithTheCode: the code that a mutant replaces occurs exactly once.
 func TestTheListIsInStepWithTheCode(t *testing.T) {
 	equivalent, err := parse(root, found)
 	if err != nil {
@@ -71,7 +71,7 @@ func toy(t *testing.T, code, test string) (dir string) {
 	return dir
 }
 
-// TestAMutantIsKilledOrSurvives tries some of a package that is made for it, alone and as variants.
+// TestAMutantIsKilledOrSurvives tries some mutants of a package made for this test, alone and as variants.
 func TestAMutantIsKilledOrSurvives(t *testing.T) {
 	dir := toy(t, `type list[T any] []T
 
@@ -131,7 +131,7 @@ func TestWrong(t *testing.T) { t.Fatal() }
 				variants++
 			}
 		}
-		if !alone && variants != 5 { // one does not compile, and one stands in no function
+		if !alone && variants != 5 { // one does not compile, and one is in no function
 			t.Errorf("%d of %d are variants", variants, len(all))
 		}
 		if got := b.try(t.Context(), Mutant{Package: ".", Func: "less", Old: "nothing", New: "x", Why: "a test"}); got.Outcome != Broken {
@@ -140,7 +140,7 @@ func TestWrong(t *testing.T) { t.Fatal() }
 	}
 }
 
-// TestLikelyTestsComeFirst: those that noticed the most mutants so far.
+// TestLikelyTestsComeFirst: likely tests are those that noticed the most mutants so far.
 func TestLikelyTestsComeFirst(t *testing.T) {
 	dir := toy(t, "func less(a, b int) bool { return a < b }\n", "func TestA(t *testing.T) { t.Run(\"x\", func(t *testing.T) { less(1, 2) }) }\n\n"+
 		"func TestB(t *testing.T) {\n\tif !less(1, 2) {\n\t\tt.Fatal()\n\t}\n}\n")
@@ -175,7 +175,7 @@ func TestLikelyTestsComeFirst(t *testing.T) {
 	}
 }
 
-// TestAMutantIsFoundByItsSyntax: layout, comments and the file do not matter, and half a node is none.
+// TestAMutantIsFoundByItsSyntax: layout, comments and the file do not matter; half a node does not match.
 func TestAMutantIsFoundByItsSyntax(t *testing.T) {
 	const declared = `package toy
 
@@ -230,7 +230,7 @@ func (l list[T]) size() int { return l.n }
 	}
 }
 
-// TestWhatGremlinsFindsIsReplacedInItsPlace: the same operator stands there twice.
+// TestWhatGremlinsFindsIsReplacedInItsPlace: the same operator occurs there twice.
 func TestWhatGremlinsFindsIsReplacedInItsPlace(t *testing.T) {
 	dir, text := t.TempDir(), "package toy\n\n// ü\nfunc between(a, b, c int) bool { return a < b && b <= c }\n"
 	if err := os.WriteFile(filepath.Join(dir, "toy.go"), []byte(text), 0o600); err != nil {

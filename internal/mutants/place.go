@@ -12,13 +12,13 @@ import (
 	"strings"
 )
 
-// place is a piece of a source file.
+// place is a range in a source file.
 type place struct {
 	file     string // from the root of the module
 	from, to int    // bytes
 }
 
-// find returns the place in the declaration where the syntax of Old stands: an expression, a statement, another node of
+// find returns the place in the declaration whose syntax is that of Old: an expression, a statement, another node of
 // the tree, or neighbours in a list. Layout, comments and the name of the file do not matter.
 func (m Mutant) find(root string) (place, error) {
 	files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(m.Package), "*.go"))
@@ -66,7 +66,7 @@ func (m Mutant) find(root string) (place, error) {
 	return found[0], nil
 }
 
-// alike reports whether the lexemes of code are wanted.
+// alike reports whether the tokens of code are those wanted.
 func alike(code string, wanted []string) bool {
 	return len(wanted) > 0 && strings.HasPrefix(code, wanted[0]) && slices.Equal(lexemes(code), wanted)
 }
@@ -98,7 +98,7 @@ func declarations(file *ast.File) (all []declaration) {
 	return all
 }
 
-// funcName is the name of a function as stack traces have it, such as (*tracker).begin.
+// funcName returns the name of a function as stack traces have it, such as (*tracker).begin.
 func funcName(d *ast.FuncDecl) string {
 	if d.Recv == nil {
 		return d.Name.Name
@@ -120,7 +120,7 @@ func funcName(d *ast.FuncDecl) string {
 	return name + "." + d.Name.Name
 }
 
-// pieces are the beginnings and ends of all nodes below a node, and of neighbours in a list.
+// pieces returns the beginnings and ends of all nodes below a node, and of neighbours in a list.
 func pieces(of ast.Node) (all [][2]token.Pos) {
 	var list []ast.Node
 	ast.Inspect(of, func(n ast.Node) bool {
@@ -141,8 +141,8 @@ func pieces(of ast.Node) (all [][2]token.Pos) {
 	return all
 }
 
-// lexemes is code as a list of tokens, without what layout alone decides: comments, ends of lines, and commas before a
-// closing bracket.
+// lexemes returns the tokens of code, without those that layout alone decides: comments, ends of lines, and commas
+// before a closing bracket.
 func lexemes(code string) (all []string) {
 	var s scanner.Scanner
 	set := token.NewFileSet()

@@ -16,25 +16,25 @@ import (
 	"strings"
 )
 
-// chosen is the environment variable that names the variant which runs; 0 or none: the code as it is.
+// chosen is the environment variable that names the variant to run; 0 or unset is the unchanged code.
 const chosen = "LOCKQUAKE_MUTANT"
 
-// variants lays the mutants of all functions over the code at once, each as a variant of its function, so that the
-// tests of a package are built once instead of once for each mutant. Example: of the mutants 7 and 9 of
+// variants puts the mutants of all functions into the code at once, each as a variant of its function. So the tests
+// of a package are built once instead of once per mutant. Example: of the mutants 7 and 9 of
 //
 //	func less(a, b int) bool { return a < b }
 //
-// it makes less__0 (the code as it is), less__7 and less__9, and a less that calls the chosen one.
+// it makes less__0 (the unchanged code), less__7 and less__9, and a less that calls the chosen one.
 type variants struct {
 	root, dir string
-	overlay   string           // what lays them over the code
+	overlay   string           // the file that lays them over the code
 	of        map[string][]int // by file: its mutants
 	all       []Mutant         // by number, from 1
-	out       map[int]bool     // that do not compile beside the others, or stand in no function: they are tried alone
+	out       map[int]bool     // do not compile beside the others, or are in no function: tried alone
 	lines     map[string][]int // by file: the variant that each line belongs to; 0: none
 }
 
-// newVariants lays out the mutants, and leaves out those that do not compile.
+// newVariants lays out the mutants, without those that do not compile.
 func newVariants(ctx context.Context, root, dir string, all []Mutant) (*variants, error) {
 	v := &variants{root: root, dir: dir, all: all, of: map[string][]int{}, out: map[int]bool{}}
 	packages := map[string]bool{}
@@ -62,7 +62,7 @@ func newVariants(ctx context.Context, root, dir string, all []Mutant) (*variants
 	}
 }
 
-// number is that of a mutant's variant; 0 where it has none.
+// number returns the number of a mutant's variant; 0 if it has none.
 func (v *variants) number(m Mutant) int {
 	for _, i := range v.of[m.at.file] {
 		if v.all[i-1].at == m.at && v.all[i-1].New == m.New && !v.out[i] {
@@ -74,12 +74,12 @@ func (v *variants) number(m Mutant) int {
 
 var compileError = regexp.MustCompile(`(?m)^(\S+\.go):(\d+):\d+: `)
 
-// leaveOut leaves out the variants that a compiler complains of. It reports whether there were any.
+// leaveOut removes the variants that a compiler rejects. It reports whether there were any.
 func (v *variants) leaveOut(out string) (found bool) {
 	for _, e := range compileError.FindAllStringSubmatch(out, -1) {
 		line, err := strconv.Atoi(e[2])
 		name := filepath.ToSlash(filepath.Clean(e[1]))
-		if _, below, laid := strings.Cut(name, "/variants/"); laid { // by its own name or by that of what lies over it
+		if _, below, laid := strings.Cut(name, "/variants/"); laid { // by its own name or by that of its overlay
 			name = below
 		}
 		of := v.lines[name]
@@ -135,7 +135,7 @@ func (v *variants) lay(replace map[string]string, file, text string) error {
 	return os.WriteFile(over, []byte(text), 0o600)
 }
 
-// file is a source file with the variants of its functions behind it, and the name of its package.
+// file returns a source file followed by the variants of its functions, and the name of its package.
 func (v *variants) file(name string) (text, pkg string, err error) {
 	b, err := os.ReadFile(filepath.Join(v.root, filepath.FromSlash(name)))
 	if err != nil {
@@ -150,7 +150,7 @@ func (v *variants) file(name string) (text, pkg string, err error) {
 	at := func(p token.Pos) int { return set.Position(p).Offset }
 	lines := make([]int, strings.Count(code, "\n"))
 	var behind strings.Builder
-	for _, d := range slices.Backward(file.Decls) { // so that places before it stay
+	for _, d := range slices.Backward(file.Decls) { // from the end, so that earlier places stay valid
 		f, ok := d.(*ast.FuncDecl)
 		if !ok || f.Body == nil || f.Type.TypeParams != nil {
 			continue
@@ -177,14 +177,14 @@ func (v *variants) file(name string) (text, pkg string, err error) {
 		end := at(f.Name.End())
 		code = code[:end] + "__0" + code[end:]
 	}
-	for _, i := range v.of[name] { // what is no part of a function's body
+	for _, i := range v.of[name] { // those outside a function's body
 		v.out[i] = v.out[i] || !slices.Contains(lines, i)
 	}
 	v.lines[path.Clean(name)] = append([]int{0}, lines...)
 	return code + behind.String(), file.Name.Name, nil
 }
 
-// chooser is the function that calls a variant.
+// chooser returns the function that calls a variant.
 func chooser(text string, at func(token.Pos) int, f *ast.FuncDecl, cases []int) string {
 	part := func(n ast.Node) string { return text[at(n.Pos()):at(n.End())] }
 	name, receiver, n := f.Name.Name, "", 0
