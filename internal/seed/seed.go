@@ -1,5 +1,5 @@
-// Package seed splits the one seed of a run by the names of its components, so that each has a stream of random numbers
-// of its own: the same whatever the others draw.
+// Package seed splits the one seed of a run by the names of its components. So each component has its own stream of
+// random numbers, whatever the others draw.
 package seed
 
 import (

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The numbers are part of what makes a run repeatable: a run of an old version can be repeated with a new one.
+// The numbers must never change: a run of an old version can then be repeated with a new one.
 func TestSplitIsStable(t *testing.T) {
 	for _, c := range []struct {
 		seed uint64
