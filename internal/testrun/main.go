@@ -1,12 +1,12 @@
 // Testrun runs `go test -json` with the arguments behind "--", and again with those behind each "then". It prints a
-// line for each package, and all that a failed test said.
+// line for each package, and all output of failed tests.
 //
 //	testrun [-o FILE] -- ARGS... [then ARGS...]   runs tests; FILE keeps what `go test -json` printed
 //	testrun -summary FILE...                      prints the ten slowest tests and the time by package of such files
 //	testrun -flaky FOLDER                         compares the runs of .ci/flaky: red tests, slow tests, times
 //
-// Tests must bear that other processes take all processors for 200 ms at any moment. A test that failed while this
-// machine stood still for longer than that is run again, once, and testrun says so. Nothing else is run again.
+// Tests must tolerate that other processes take all processors for 200 ms at any moment. If a test fails while this
+// machine stalls for longer than that, testrun runs it once more and says so. Nothing else is run again.
 package main
 
 import (
@@ -85,8 +85,7 @@ func runTests(out io.Writer, file string, args []string) error {
 	return nil
 }
 
-// timeLimit returns the -timeout of the arguments: the default of go test is shorter than what one test of many stories
-// takes.
+// timeLimit returns the -timeout of the arguments: the default of go test is too short for one test of many stories.
 func timeLimit(args []string) []string {
 	if i := slices.Index(args, "-timeout"); i >= 0 && i+1 < len(args) {
 		return slices.Clone(args[i : i+2])
@@ -103,8 +102,8 @@ func groups(args []string) [][]string {
 	return append([][]string{args[:i]}, groups(args[i+1:])...)
 }
 
-// test runs the tests, prints the packages that passed, and copies what go test says to all. Tests that fail are no
-// error.
+// test runs the tests, prints the packages that passed, and copies the output of go test to all. Failing tests are
+// not an error.
 func test(args []string, out, all io.Writer) (*record, error) {
 	c := exec.Command("go", append([]string{"test", "-json"}, args...)...)
 	c.Stderr = os.Stderr

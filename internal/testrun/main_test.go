@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// told is what `go test -json` says of a package of three tests, of which TestB/loud fails between 10 s and 20 s, and one more if more.
+// told returns the output of `go test -json` for a package of three tests, and of one more if more is set. TestB/loud
+// fails between 10 s and 20 s.
 func told(more string) string {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var s strings.Builder
@@ -89,14 +90,14 @@ func TestPattern(t *testing.T) {
 	}
 }
 
-// TestGroups takes arguments apart.
+// TestGroups splits arguments.
 func TestGroups(t *testing.T) {
 	if got := fmt.Sprint(groups([]string{"-p", "2", "a", "then", "b"}), groups([]string{"a"})); got != "[[-p 2 a] [b]] [[a]]" {
 		t.Error(got)
 	}
 }
 
-// TestTheSecondRunHasTheSameTime lets a test that is run again take as long as it might at first.
+// TestTheSecondRunHasTheSameTime checks that the second run of a test has the time limit of the first.
 func TestTheSecondRunHasTheSameTime(t *testing.T) {
 	if got := timeLimit([]string{"-count", "1", "-timeout", "150m", "./...", "then", "-timeout", "1m"}); !slices.Equal(got, []string{"-timeout", "150m"}) {
 		t.Errorf("time limit %q", got)
@@ -106,7 +107,7 @@ func TestTheSecondRunHasTheSameTime(t *testing.T) {
 	}
 }
 
-// TestFlakyRuns compares two runs: one of them had a test that passed the second time, which counts as red.
+// TestFlakyRuns compares two runs. In one of them a test passed the second time, which counts as red.
 func TestFlakyRuns(t *testing.T) {
 	dir := t.TempDir()
 	passed := `{"Action":"pass","Package":"p","Test":"TestB/loud","Elapsed":3}` + "\n" + `{"Action":"pass","Package":"p","Elapsed":3}` + "\n"

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// leastStall is the shortest stall of this machine for which a failed test is run again: longer than the 200 ms that
-// tests must bear.
+// leastStall is the shortest stall of this machine after which a failed test is run again. It is longer than the 200
+// ms that tests must tolerate.
 const leastStall = 250 * time.Millisecond
 
 // event is a line of `go test -json` (go doc test2json).
@@ -26,7 +26,7 @@ type event struct {
 	Output  string
 }
 
-// record is what the tests of some packages reported.
+// record holds the reports of the tests of some packages.
 type record struct{ pkgs []*pkg }
 
 type pkg struct {
@@ -37,27 +37,27 @@ type pkg struct {
 	byName map[string]*outcome
 }
 
-// outcome is one test or subtest; that of the empty name is the package's own.
+// outcome is one test or subtest; the one without a name is the package's own.
 type outcome struct {
 	name       string
 	start, end time.Time
 	took       float64 // s
 	failed     bool
-	red        bool // it failed at least once, whatever a second run said
+	red        bool // it failed at least once, even if the second run passed
 	skipped    bool
 	parent     bool // it has subtests
 	below      bool // one of them failed
 	text       strings.Builder
 }
 
-// closing are the lines with which a package ends. Testrun writes its own, because a second run may change the
+// closing matches the lines with which a package ends. Testrun prints its own, because a second run may change the
 // result.
 var closing = regexp.MustCompile(`^(ok|FAIL|PASS|exit status|\?)\s`)
 
-// idle are the lines about tests that begin and wait.
+// idle matches the lines about tests that begin and wait.
 var idle = regexp.MustCompile(`^=== `)
 
-// read takes the lines of `go test -json`, and prints packages that pass as they end.
+// read reads the lines of `go test -json`, and prints packages that pass as they end.
 func (r *record) read(in io.Reader, out io.Writer) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 16<<20)
@@ -141,7 +141,8 @@ func (p *pkg) closes(out io.Writer) {
 	fmt.Fprintf(out, "%s\t%s\t%.3fs\n", result, p.name, p.took)
 }
 
-// judge runs again what failed while the machine stood still, prints what failed, and returns how many packages did.
+// judge reruns tests that failed while the machine stalled, prints the failures, and returns the number of failed
+// packages.
 func (r *record) judge(out io.Writer, watched *stalls, again func(*pkg, string) (*record, error)) (failed int,
 	err error,
 ) {
@@ -161,8 +162,8 @@ func (r *record) judge(out io.Writer, watched *stalls, again func(*pkg, string) 
 	return failed, nil
 }
 
-// tell prints what the failed tests said. Where they passed the second time, each line is marked, so that nobody takes
-// it for a failure.
+// tell prints the output of the failed tests. If they passed the second time, each line is marked, so that it is not
+// taken for a failure.
 func (p *pkg) tell(out io.Writer) {
 	mark := "| "
 	if p.failed {
@@ -178,7 +179,7 @@ func (p *pkg) tell(out io.Writer) {
 	}
 }
 
-// retry reports whether a package still fails.
+// retry reruns tests that failed during a stall, and reports whether the package still fails.
 func (p *pkg) retry(out io.Writer, watched *stalls, again func(*pkg, string) (*record, error)) (still bool, err error) {
 	var failed []*outcome
 	for _, t := range p.tests {
@@ -210,7 +211,7 @@ func (p *pkg) retry(out io.Writer, watched *stalls, again func(*pkg, string) (*r
 	return still, nil
 }
 
-// pattern returns the -run of one test or subtest.
+// pattern returns the -run pattern of one test or subtest.
 func pattern(name string) string {
 	parts := strings.Split(name, "/")
 	for i, p := range parts {
@@ -238,7 +239,7 @@ func (s *stalls) add(gap int64) {
 	}
 }
 
-// within counts the stalls that touch a time, and returns the longest.
+// within returns the number of stalls that overlap a time, and the longest.
 func (s *stalls) within(from, to time.Time) (n int, longest time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// shown is how many of the slowest tests a summary has.
+// shown is the number of slowest tests in a summary.
 const shown = 10
 
-// module is left out of the names of packages.
+// module is omitted from the names of packages.
 const module = "github.com/lockquake/lockquake/"
 
 // load reads files of `go test -json`. A test that ran twice has the outcome of the second run, and stays red if the
@@ -93,7 +93,7 @@ type flakyRun struct {
 	red    []string
 }
 
-// kind is quiet or loaded.
+// kind returns quiet or loaded.
 func (r flakyRun) kind() string { kind, _, _ := strings.Cut(r.name, "-"); return kind }
 
 // flakyRuns reads the finished runs below a folder.
