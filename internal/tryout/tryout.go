@@ -1,5 +1,5 @@
-// Package tryout writes the scenarios by which faults are tried out, one by one: for doctor, for the tests of faults
-// and backends, and for the soak. A fault's kind says which keys it needs.
+// Package tryout writes the scenarios that try out faults one by one: for doctor, for the tests of faults and
+// backends, and for the soak. A fault's kind says which keys it needs.
 package tryout
 
 import (
@@ -22,10 +22,10 @@ type Entry struct {
 	On    string
 	Keys  string // its own, as YAML: "by: +60s"
 	At    time.Duration
-	For   time.Duration // 0: until the end, or over when it is done
+	For   time.Duration // 0: until the end, or until it ends by itself
 }
 
-// Options says what is tried.
+// Options says what to try.
 type Options struct {
 	Name    string
 	Backend string
@@ -34,8 +34,8 @@ type Options struct {
 	For     time.Duration // of the load
 }
 
-// Scenario is the text of a scenario that demands nothing but that its faults act and are healed. Their harm to the
-// lock is only counted.
+// Scenario returns the text of a scenario that demands only that its faults act and are healed. Their harm to the
+// lock is counted, without a demand.
 func Scenario(o Options) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "name: %s\nclaim: Each fault acts while it stands, and is gone when it is healed.\n", o.Name)
@@ -58,7 +58,7 @@ func keys(list ...string) string {
 	return strings.Join(slices.DeleteFunc(list, func(s string) bool { return s == "" }), ", ")
 }
 
-// One tries one fault on one backend: on the server that leads, where one does, else on the first.
+// One tries one fault on one backend: on the leading server if there is one, else on the first.
 func One(k chaos.Kind, number int, b listed.Backend) (Options, error) {
 	on, err := target(b)
 	e := Entry{Fault: k.Name, On: on, Keys: k.Trials()[number], At: time.Second}
@@ -80,7 +80,8 @@ func One(k chaos.Kind, number int, b listed.Backend) (Options, error) {
 	return o, err
 }
 
-// target is where a fault hits a backend: where it hurts.
+// target returns the node that a fault hurts most: the leader, or the shard's primary, if the service promotes
+// servers; else the first server.
 func target(b listed.Backend) (string, error) {
 	t, err := Topology(b)
 	if err != nil {
@@ -97,8 +98,8 @@ func target(b listed.Backend) (string, error) {
 	return "", fmt.Errorf("backend %s has no servers", b.Name)
 }
 
-// Applies tells whether there is something to try: a backend with servers, a fault that acts, and a service that has
-// what the fault needs.
+// Applies reports whether there is something to try: a backend with servers, a fault that acts, and a service that
+// has what the fault needs.
 func Applies(k chaos.Kind, b listed.Backend) bool {
 	if b.InProcess || k.Name == "noop" {
 		return false
@@ -113,13 +114,13 @@ func Applies(k chaos.Kind, b listed.Backend) bool {
 	}
 	f, err := k.New(func(any) error { return nil })
 	if err != nil {
-		return true // it takes keys, and so needs nothing of the service
+		return true // it takes keys, and so needs no support by the service
 	}
 	w, ok := f.(chaos.Wanting)
 	return !ok || w.Wants(t.Service(nil)) == nil
 }
 
-// Topology is a backend with everything by default, about to be asked what it can.
+// Topology returns a backend's topology with all defaults, to query what it supports.
 func Topology(b listed.Backend) (topology.Topology, error) {
 	return b.New(topology.Common{TTL: 10 * time.Second}, func(any) error { return nil })
 }
