@@ -1,5 +1,5 @@
-// Package wait is how tests wait for what others do. The patience is there so that a test ends; no test judges by how
-// long it took.
+// Package wait lets tests wait for other processes and goroutines. The patience only ends a test that would hang; no
+// test is judged by how long a wait took.
 package wait
 
 import (
@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// pause is the pause between two looks.
+// pause is the time between two calls of ok.
 const pause = 5 * time.Millisecond
 
-// Within asks again and again until ok says so, and tells whether it did before the patience was over.
+// Within calls ok again and again until it returns true, and reports whether it did so within the patience.
 func Within(patience time.Duration, ok func() bool) bool {
 	over := time.NewTimer(patience)
 	defer over.Stop()
@@ -24,7 +24,7 @@ func Within(patience time.Duration, ok func() bool) bool {
 	return true
 }
 
-// Until asks again and again until ok says so, and ends the test where that takes longer than the patience.
+// Until calls ok again and again until it returns true, and fails the test if that takes longer than the patience.
 func Until(t testing.TB, patience time.Duration, what string, ok func() bool) {
 	t.Helper()
 	if !Within(patience, ok) {

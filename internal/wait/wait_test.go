@@ -7,7 +7,7 @@ import (
 
 func TestWithin(t *testing.T) {
 	for name, c := range map[string]struct {
-		after int // looks
+		after int // calls of ok
 		want  bool
 	}{"at once": {1, true}, "later": {5, true}, "never": {1 << 40, false}} {
 		t.Run(name, func(t *testing.T) {
