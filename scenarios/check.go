@@ -25,7 +25,7 @@ type field struct {
 	index []int // within the struct
 }
 
-// known holds what fieldsOf found, by type: all scenarios together have some thousand steps.
+// known caches the result of fieldsOf by type: all scenarios together have some thousand steps.
 var known sync.Map
 
 // fieldsOf lists the keys of a struct as the YAML decoder sees them, in the struct's order. Callers do not change it.
@@ -70,8 +70,8 @@ func keysOf(fields []field) []string {
 	return out
 }
 
-// decode fills the struct that into points to from m, strictly. also names further keys that are valid at this place,
-// for messages only.
+// decode fills the struct that into points to from m, strictly. also lists further valid keys of this place, for
+// messages only.
 func decode(src *source, m *ast.MappingNode, path string, into any, also []string) (err error) {
 	if err := checkMap(src, m, path, fieldsOf(reflect.TypeOf(into)), also); err != nil {
 		return err
@@ -94,7 +94,7 @@ func decode(src *source, m *ast.MappingNode, path string, into any, also []strin
 // readsItself is implemented by types that decode more than one form.
 var readsItself = reflect.TypeFor[yaml.InterfaceUnmarshaler]()
 
-// message returns what the decoder says without the excerpt of the text that it adds.
+// message returns the decoder's message without the excerpt of the text that it adds.
 func message(err error) string {
 	var e yaml.Error
 	if errors.As(err, &e) {
@@ -124,8 +124,8 @@ func unknownKey(src *source, v *ast.MappingValueNode, path string, valid []strin
 	return src.at(tokenOf(v.Key), path, "unknown key %q; %s", keyOf(v), instead(keyOf(v), valid))
 }
 
-// check tells whether a value fits a Go type. The decoder alone would take 0.5 for a whole number and an empty value
-// for a default, and its messages say less.
+// check reports an error unless a value fits a Go type. The decoder alone would accept 0.5 as a whole number and an
+// empty value as a default, and its messages say less.
 func check(src *source, n ast.Node, path string, t reflect.Type, pair *ast.MappingValueNode) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -239,7 +239,7 @@ func checkDuration(src *source, n ast.Node, path string) error {
 	return nil
 }
 
-// textOf returns the text of a scalar that is text.
+// textOf returns the text of a string scalar.
 func textOf(n ast.Node) (string, bool) {
 	switch n := n.(type) {
 	case *ast.StringNode:
@@ -250,7 +250,7 @@ func textOf(n ast.Node) (string, bool) {
 	return "", false
 }
 
-// shown is a value as a message shows it.
+// shown returns a value in the form that messages print.
 func shown(n ast.Node) string {
 	if s, ok := textOf(n); ok {
 		return strconv.Quote(s)

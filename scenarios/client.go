@@ -13,25 +13,25 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// Client is a program that takes the place of lockquake's own client process: one that is there, or one that is built
-// of Go sources. Without Run and Go it is lockquake's own.
+// Client is a program that replaces lockquake's own client process: an existing program, or one built from Go
+// sources. Without Run and Go it is lockquake's own.
 type Client struct {
 	Run []string `yaml:"run" json:"run,omitempty"` // the program and its arguments
-	// of its containers; "": one that has what the first word of Run names
+	// of its containers; "": an image that contains the first word of Run
 	Image string `yaml:"image" json:"image,omitempty"`
-	// where relative names in Run, and Go, begin; "": the folder of the scenario's file
+	// base of Go and of relative names in Run; "": the folder of the scenario's file
 	Dir string `yaml:"dir" json:"dir,omitempty"`
 	Go  string `yaml:"go" json:"go,omitempty"` // the folder of a main package with a go.mod
-	// With are the modules that it is built with in place of those of its go.mod, and Tags the build tags.
+	// With lists the modules that replace those of its go.mod in the build, and Tags the build tags.
 	With []string `yaml:"with" json:"with,omitempty"` // MODULE@VERSION, MODULE=OTHER@VERSION or MODULE=FOLDER
 	Tags []string `yaml:"tags" json:"tags,omitempty"`
-	// Beside are other programs that lock beside it: the first client is this one, the next is the first of those, and
-	// so on in turn.
+	// Beside lists other programs that lock beside this one. Clients take turns: the first runs this program, the
+	// next the first of Beside, and so on.
 	Beside []Client `yaml:"beside" json:"beside,omitempty"`
 }
 
-// All returns the programs of the clients, which take turns: this one, and those beside it; none where it is
-// lockquake's own.
+// All returns the programs of the clients, which take turns: this one, then those beside it. It returns none for
+// lockquake's own client.
 func (c Client) All() []Client {
 	if c.IsOwn() {
 		return nil
@@ -41,8 +41,8 @@ func (c Client) All() []Client {
 	return slices.Concat([]Client{first}, c.Beside)
 }
 
-// Programs are those that stand in for lockquake's own client, in the order of the clients; none: it is lockquake's
-// own.
+// Programs returns the programs that replace lockquake's own client, in the order of the clients. It returns none if
+// the clients are lockquake's own.
 func (s Scenario) Programs() []Client {
 	if !s.Workload.Client.IsOwn() {
 		return s.Workload.Client.All()
@@ -50,7 +50,7 @@ func (s Scenario) Programs() []Client {
 	return s.Backend.Client.All()
 }
 
-// In is the client with its folder named from another one, which is its own where it names none.
+// In returns the client with relative folders resolved against the given one, Beside included.
 func (c Client) In(folder string) Client {
 	if !filepath.IsAbs(c.Dir) {
 		c.Dir = filepath.Join(folder, c.Dir)
@@ -62,17 +62,17 @@ func (c Client) In(folder string) Client {
 	return c
 }
 
-// IsOwn tells whether the program is lockquake's own.
+// IsOwn reports whether the program is lockquake's own.
 func (c Client) IsOwn() bool { return len(c.Run) == 0 && c.Go == "" }
 
-// Set is the key that makes it the program of a scenario's clients, as Scenario.With takes it.
+// Set returns the key=value argument of Scenario.With that gives a scenario's clients this program.
 func (c Client) Set() (string, error) {
 	text, err := json.Marshal(c)
 	return "workload.client=" + string(text), err
 }
 
-// String names the programs in a few words: the command; or the folder with the versions that it is built with, as in
-// "redsync (redsync@v4.0.3)".
+// String describes the programs in a few words: the command, or the folder with the pinned versions, as in "redsync
+// (redsync@v4.0.3)".
 func (c Client) String() string {
 	if all := c.All(); len(all) > 1 {
 		names := make([]string, len(all))
@@ -102,7 +102,7 @@ func (c Client) String() string {
 
 var majorVersion = regexp.MustCompile(`^v[0-9]+$`)
 
-// shortName is the last word of a module's path that is not its major version.
+// shortName returns the last word of a module path that is not the major version.
 func shortName(module string) string {
 	if base, last := path.Split(module); majorVersion.MatchString(last) && base != "" {
 		module = strings.TrimSuffix(base, "/")
@@ -110,11 +110,11 @@ func shortName(module string) string {
 	return path.Base(module)
 }
 
-// Pin is a module in a version that a Go client is built with.
+// Pin is a module version that a Go client is built with.
 type Pin struct {
 	Module      string
-	Replacement string // the module, or the folder, that stands in for it; ""
-	Version     string // "": that of a folder
+	Replacement string // the module or folder that replaces it; "": none
+	Version     string // "": the replacement is a folder
 }
 
 // ReadPin reads MODULE@VERSION, MODULE=OTHER@VERSION or MODULE=FOLDER, a folder as ./x, ../x or /x.
@@ -154,7 +154,7 @@ func (r clientReader) client(section *ast.MappingNode, path string) (c Client, e
 	return c, r.checkClient(c, path)
 }
 
-// checkClient refuses what names no program.
+// checkClient rejects a section that names no program.
 func (r clientReader) checkClient(c Client, path string) error {
 	switch {
 	case c.Go != "" && len(c.Run) > 0:

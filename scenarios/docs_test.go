@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The page for people names every key and word that the reader takes, and its examples are read.
+// The docs name every key and word that the parser accepts, and their examples parse.
 func TestDocumentation(t *testing.T) {
 	data, err := os.ReadFile("../docs/scenarios.md")
 	if err != nil {
@@ -55,7 +55,7 @@ func TestDocumentation(t *testing.T) {
 	}
 }
 
-// TestChoosingIsAPage: who asks which lock to take reads one page, on which each sentence shows what it rests on.
+// TestChoosingIsAPage: the choice of a lock is explained on one page, and each of its sentences links its evidence.
 func TestChoosingIsAPage(t *testing.T) {
 	data, err := os.ReadFile("../docs/choosing.md")
 	if err != nil {
@@ -77,7 +77,8 @@ func TestChoosingIsAPage(t *testing.T) {
 	}
 }
 
-// TestArgumentsHaveTheirStories: the page of arguments names every story, and what it and the page about choosing link to is a story or its twin.
+// TestArgumentsHaveTheirStories: the page of arguments names every story. Whatever it and the page about choosing
+// link to is a story or a twin.
 func TestArgumentsHaveTheirStories(t *testing.T) {
 	all, err := catalog()
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Plain is one injection of a drawn schedule, as it can be written down.
+// Plain is one injection of a drawn schedule, in a form that can be written down.
 type Plain struct {
 	Use, On string
 	At, For time.Duration // For 0: until the end
@@ -14,8 +14,8 @@ type Plain struct {
 	Note    string // a comment
 }
 
-// Drawn writes the scenario with these injections as its schedule, so that it can be read again. What the schedule
-// promises is kept. The head is a comment.
+// Drawn writes the scenario with these injections as its schedule, in a form that Parse reads. The promises of the
+// schedule are kept. The head becomes a comment.
 func (s Scenario) Drawn(head string, schedule []Plain) []byte {
 	var b bytes.Buffer
 	for line := range strings.Lines(head) {
@@ -50,7 +50,7 @@ func (s Scenario) emitSchedule(b *bytes.Buffer, schedule []Plain) {
 	}
 }
 
-// text is the injection as an entry of a schedule.
+// text returns the injection as an entry of a schedule.
 func (p Plain) text() string {
 	out := "{use: " + scalar(p.Use) + ", on: "
 	if words := strings.Split(p.On, ", "); len(words) > 1 {

@@ -18,7 +18,7 @@ var (
 	notKeys    = []string{"null", "true", "false"}
 )
 
-// emit writes a scenario as YAML: one line for each section, one for each entry of a list. Twins are left out.
+// emit writes a scenario as YAML: one line per section, one per list entry. Twins are left out.
 func emit(root *ast.MappingNode) []byte {
 	var b bytes.Buffer
 	for _, v := range root.Values {
@@ -90,7 +90,8 @@ func scalar(s string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// withoutTwins cuts the twins out of a scenario's text, comments and layout kept. ok is false when that is not safe.
+// withoutTwins cuts the twins out of a scenario's text and keeps comments and layout. ok is false when that is not
+// safe.
 func withoutTwins(data []byte, root *ast.MappingNode) (text []byte, ok bool) {
 	lines := bytes.SplitAfter(data, []byte("\n"))
 	for i, v := range root.Values {

@@ -12,7 +12,7 @@ import (
 	"github.com/lockquake/lockquake/internal/caret"
 )
 
-// Error is something wrong in a scenario: where it is, what it is, and what would be right.
+// Error is a mistake in a scenario: where it is, what it is, and what would be right.
 type Error struct {
 	File    string // name of the file; "" when the value came from --set
 	Line    int    // from 1; 0 when the place is not known
@@ -23,7 +23,7 @@ type Error struct {
 	source  string // the line of the file
 }
 
-// Error returns one line that says it all, and below it, for a file, the line in question with a caret.
+// Error returns a one-line message. For a file, the offending line with a caret follows.
 func (e *Error) Error() string {
 	message := e.Message
 	if e.Path != "" {
@@ -49,7 +49,7 @@ func newSource(file string, text []byte) *source {
 	return &source{file: file, lines: strings.Split(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n")}
 }
 
-// at makes the error about the value or key that tok begins.
+// at returns an error about the value or key that starts at tok.
 func (s *source) at(tok *token.Token, path, format string, args ...any) *Error {
 	e := &Error{File: s.file, Path: path, Message: fmt.Sprintf(format, args...)}
 	if tok == nil || tok.Position == nil {
@@ -79,7 +79,7 @@ func listed(names []string) string {
 	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
 }
 
-// instead says what could be written in place of an unknown word: the closest one, if any is close, and all of them.
+// instead suggests replacements for an unknown word: the closest one, if any is close, and all valid ones.
 func instead(word string, valid []string) string {
 	if best := Closest(word, valid, 1); len(best) == 1 {
 		return fmt.Sprintf("did you mean %q? valid: %s", best[0], strings.Join(valid, ", "))
@@ -87,14 +87,14 @@ func instead(word string, valid []string) string {
 	return "valid: " + strings.Join(valid, ", ")
 }
 
-// Closest returns up to n of the candidates that are near enough to word to be meant by it, the nearest first.
+// Closest returns up to n candidates that are likely misspelt as word, nearest first.
 func Closest(word string, candidates []string, n int) []string {
 	limit := max(2, len(word)/3)
 	return slices.DeleteFunc(nearest(candidates, n, func(c string) int { return levenshtein.ComputeDistance(word, c) }),
 		func(c string) bool { return levenshtein.ComputeDistance(word, c) > limit })
 }
 
-// nearest returns the n candidates that are least far.
+// nearest returns the n candidates with the smallest distance.
 func nearest(candidates []string, n int, far func(string) int) []string {
 	out := slices.Clone(candidates)
 	slices.SortStableFunc(out, func(a, b string) int { return cmp.Compare(far(a), far(b)) })

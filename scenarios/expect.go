@@ -9,14 +9,14 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// MinJudged is how many judged grants a schedule needs for a zero to mean something, unless expect says otherwise
-// under "judged".
+// MinJudged is the default number of judged grants that a schedule needs for a zero to mean something. An expectation
+// for "judged" overrides it.
 const MinJudged = 100
 
-// Judged is the name under which expect demands a number of judged grants.
+// Judged is the name of the expectation on the number of judged grants.
 const Judged = "judged"
 
-// Bit is the name under which expect asks how many of the injections that were made bit: "all", a number, or a share.
+// Bit is the name of the expectation on how many of the injections made have bitten: "all", a number, or a share.
 const Bit = "bit"
 
 var (
@@ -95,10 +95,10 @@ func ParseExpectation(name, text string) (Expectation, bool) {
 	return e, true
 }
 
-// Free reports whether any count meets it: the scenario names the count, and asks for nothing.
+// Free reports whether every count meets the expectation: the scenario names the count but bounds nothing.
 func (e Expectation) Free() bool { return e.Op == ">=" && e.Value == 0 }
 
-// Holds tells whether a value, in the expectation's unit, meets it.
+// Holds reports whether a value, in the expectation's unit, meets it.
 func (e Expectation) Holds(value float64) bool {
 	switch e.Op {
 	case "<":

@@ -9,10 +9,10 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// targets is what a fault is aimed at: one selector or a list of them, kept as one text with commas between.
+// targets is the target of a fault: one selector or a list of them, stored as one comma-separated text.
 type targets string
 
-// UnmarshalYAML takes a word, or a list of words.
+// UnmarshalYAML accepts a word or a list of words.
 func (t *targets) UnmarshalYAML(unmarshal func(any) error) error {
 	list, err := words(unmarshal, "want a target, or a list of targets")
 	if err != nil {
@@ -25,7 +25,7 @@ func (t *targets) UnmarshalYAML(unmarshal func(any) error) error {
 	return nil
 }
 
-// words reads a word, or a list of one word or more. What is neither is an error that says want.
+// words reads a word or a non-empty list of words. Anything else is an error that says want.
 func words(unmarshal func(any) error, want string) ([]string, error) {
 	var value any
 	if err := unmarshal(&value); err != nil {
@@ -49,7 +49,7 @@ func words(unmarshal func(any) error, want string) ([]string, error) {
 	return out, nil
 }
 
-// injectionKeys are the keys of an entry of the schedule that are not its fault's.
+// injectionKeys are the keys of a schedule entry that do not belong to its fault.
 type injectionKeys struct {
 	Use                          string
 	On                           targets
@@ -59,7 +59,7 @@ type injectionKeys struct {
 // chaosReader reads `chaos:`.
 type chaosReader struct{ document }
 
-// chaos reads the schedule: a list, or a map that says more of it.
+// chaos reads the schedule: a list, or a map with further settings.
 func (r chaosReader) chaos(s *Scenario) error {
 	if v := entry(r.root, "chaos"); v != nil {
 		if m, ok := v.Value.(*ast.MappingNode); ok {

@@ -9,16 +9,16 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// Limits is how much of its machine each node of one kind may use. A zero sets no limit.
+// Limits bounds the machine resources of each node of one kind. Zero means unlimited.
 type Limits struct {
-	CPUs   float64 `yaml:"cpus"`   // processors' worth of time; 0.5 is half of one
+	CPUs   float64 `yaml:"cpus"`   // processor time; 0.5 is half a processor
 	Memory Size    `yaml:"memory"` // bytes, swap included
 }
 
 // Size is a number of bytes, written with a binary unit such as 256MiB.
 type Size int64
 
-// The least limits that container engines take, and the largest that are accepted.
+// The lowest limits that container engines accept, and the highest that lockquake accepts.
 const (
 	minCPUs, maxCPUs     = 0.01, 1024.0
 	minMemory, maxMemory = 6 << 20, 1 << 40
@@ -64,7 +64,7 @@ func parseSize(text string) (Size, bool) {
 	}
 	n, err := strconv.ParseFloat(m[1], 64)
 	if n *= sizeUnits[m[2]]; err != nil || n > maxMemory {
-		n = maxMemory + 1 // refused for that, whatever it was
+		n = maxMemory + 1 // above the maximum, so that it is rejected
 	}
 	return Size(n), true
 }
@@ -84,7 +84,7 @@ func checkSize(src *source, n ast.Node, path string) error {
 	return nil
 }
 
-// limits checks the limits that were read from a section.
+// limits validates the limits of a section.
 func (r reader) limits(m *ast.MappingNode, path string, l Limits) error {
 	if entry(m, "cpus") != nil && (l.CPUs < minCPUs || l.CPUs > maxCPUs) {
 		return r.errorf(path+".cpus", "%g is out of range: %g to %g processors' worth of time", l.CPUs, minCPUs,

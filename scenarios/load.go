@@ -19,21 +19,21 @@ import (
 //go:embed stories/*.yaml healthy/*.yaml controls/*.yaml random/*.yaml rates/*.yaml
 var embedded embed.FS
 
-// Listing is one embedded scenario, for lists.
+// Listing describes one embedded scenario for lists.
 type Listing struct {
-	Name    string // what Load takes: the story's name, with a twin's word behind it for a twin
+	Name    string // the argument of Load: the story's name, for a twin followed by the twin's word
 	Backend string
 	File    string // embedded file, such as "stories/etcd-holder-pause.yaml"
-	Claim   string // what it shows
-	Path    string // folder and name, such as "stories/etcd-holder-pause-fenced": what a pattern with a slash matches
+	Claim   string // what the run shows
+	Path    string // folder and name, such as "stories/etcd-holder-pause-fenced": patterns with a slash match it
 }
 
-// catalog is all embedded scenarios, each with its twins behind it, sorted by file.
+// catalog returns all embedded scenarios, each followed by its twins, sorted by file.
 var catalog = sync.OnceValues(func() ([]Scenario, error) {
 	return families(func(string) bool { return true })
 })
 
-// families reads the embedded files that are wanted by their names, which are their scenarios' too.
+// families reads the embedded files whose names are wanted. A file is named like its scenario.
 func families(wanted func(name string) bool) ([]Scenario, error) {
 	files, err := fs.Glob(embedded, "*/*.yaml")
 	if err != nil {
@@ -91,7 +91,7 @@ func (l Listing) Matches(pattern string) bool {
 func Load(nameOrPath string) ([]Scenario, error) {
 	pattern := strings.ContainsAny(nameOrPath, "*?[")
 	read := catalog
-	// to read them all takes longer than all else that is done before a run; a twin's name begins with its file's
+	// Reading all of them would take longer than all other work before a run. A twin's name begins with its file's.
 	if !pattern {
 		read = func() ([]Scenario, error) {
 			return families(func(name string) bool { return strings.HasPrefix(path.Base(nameOrPath), name) })

@@ -12,7 +12,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// Limits of what is read: a scenario is a paragraph.
+// Limits of the input: a scenario is a paragraph.
 const (
 	maxBytes = 256 << 10
 	maxDepth = 16
@@ -62,7 +62,7 @@ func readNode(src *source, data []byte) (node ast.Node, err error) {
 	return file.Docs[0].Body, nil
 }
 
-// nesting is the deepest nesting of brackets, quoted ones included: a cheap guard for the parser's stack.
+// nesting returns the deepest nesting of brackets, including quoted ones: a cheap guard for the parser's stack.
 func nesting(data []byte) int {
 	depth, deepest := 0, 0
 	for _, b := range data {
@@ -77,7 +77,7 @@ func nesting(data []byte) int {
 	return deepest
 }
 
-// syntax turns the parser's error into one of ours.
+// syntax converts the parser's error into an *Error.
 func syntax(src *source, err error) error {
 	var e yaml.Error
 	if !errors.As(err, &e) {
@@ -90,7 +90,7 @@ func syntax(src *source, err error) error {
 	return src.at(e.GetToken(), "", "%s", message)
 }
 
-// plain refuses what a scenario has no use for: anchors, aliases, tags, merge keys, keys that are not words.
+// plain rejects YAML features that scenarios do not use: anchors, aliases, tags, merge keys, keys that are not words.
 func plain(src *source, n ast.Node, path string, depth int) error {
 	if depth > maxDepth {
 		return src.at(tokenOf(n), path, "nested too deeply")
@@ -162,7 +162,7 @@ func keyOf(v *ast.MappingValueNode) string {
 	return ""
 }
 
-// mapping makes a map with the same place as m and other pairs.
+// mapping returns a map with other pairs at the place of m.
 func mapping(m *ast.MappingNode, values []*ast.MappingValueNode) *ast.MappingNode {
 	out := ast.Mapping(m.Start, m.IsFlowStyle)
 	out.End, out.Values = m.End, values

@@ -8,7 +8,7 @@ import (
 
 var userForm = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{0,15}$`)
 
-// order checks what steps say about each other: names are used after they were given, and once.
+// order checks what steps say about each other: each name is defined once, and before its first use.
 func (r stepsReader) order(steps []Step) error {
 	var users, active, healed []string
 	armed := map[string]string{} // user and point -> action
@@ -56,7 +56,7 @@ func have(names []string) string {
 	return "there are " + strings.Join(names, ", ")
 }
 
-// Users lists the users that steps name, in the order of their first command. Each is a client of its own.
+// Users returns the users that steps name, in the order of their first command. Each user has a client of its own.
 func (s Scenario) Users() []string {
 	var out []string
 	for _, step := range s.Steps {

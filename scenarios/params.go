@@ -4,8 +4,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// Params is the keys of a section that belong to the instance it names. They stay YAML nodes until the instance's own
-// struct decodes them.
+// Params are the keys of a section that belong to the instance it names. They stay YAML nodes until the instance's
+// own struct decodes them.
 type Params struct {
 	node   *ast.MappingNode // nil: there are none
 	src    *source
@@ -13,8 +13,8 @@ type Params struct {
 	common []string // keys of the section that are not the instance's
 }
 
-// Decode fills the struct that into points to. A key that it does not have, a duration without unit, or any other
-// value that does not fit, is an error with line and caret. Keys that are not there leave the struct's defaults.
+// Decode fills the struct that into points to. An unknown key, a duration without unit, or a value that does not fit
+// is an error with line and caret. Missing keys keep the struct's defaults.
 func (p Params) Decode(into any) error {
 	if p.node == nil {
 		return nil
@@ -22,7 +22,7 @@ func (p Params) Decode(into any) error {
 	return decode(p.src, p.node, p.path, into, p.common)
 }
 
-// Keys lists the keys in the order in which they were written.
+// Keys returns the keys in the order in which they were written.
 func (p Params) Keys() []string {
 	if p.node == nil {
 		return nil
@@ -43,7 +43,7 @@ func (p Params) String() string {
 	return s[1 : len(s)-1]
 }
 
-// Errorf makes an error about the value of a key, with line and caret.
+// Errorf returns an error about the value of a key, with line and caret.
 func (p Params) Errorf(key, format string, args ...any) error {
 	if p.node == nil {
 		return p.src.at(nil, key, format, args...)
@@ -58,7 +58,7 @@ func (p Params) Errorf(key, format string, args ...any) error {
 // ParseParams reads parameters from YAML text such as "{delay: 2s}".
 func ParseParams(text string) (Params, error) { return ReadParams([]byte(text), "parameters") }
 
-// ReadParams reads a file that is a map of keys, as strictly as a scenario is read.
+// ReadParams reads a file that is a map of keys, with the strictness of scenarios.
 func ReadParams(data []byte, file string) (Params, error) {
 	src := newSource(file, data)
 	n, err := readNode(src, data)

@@ -13,7 +13,7 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// What a scenario has where it says nothing.
+// Defaults of a scenario.
 const (
 	DefaultTTL     = 10 * time.Second
 	DefaultTimeout = 10 * time.Second // of one operation
@@ -21,7 +21,7 @@ const (
 	DefaultFor     = 30 * time.Second // of a workload
 	DefaultSettle  = time.Second
 	DefaultGuard   = "none"
-	DefaultLock    = "lock-0" // that a step is about
+	DefaultLock    = "lock-0" // of a step
 )
 
 // The rules of hosts.
@@ -48,9 +48,9 @@ var (
 	maxLength = 64      // of a name
 )
 
-// Parse reads one scenario strictly: an unknown key, a missing value, or one that does not fit, is an *Error with file,
-// line and caret. Twins in the text are checked too; Load returns them. The parameters of the backend, the workload and
-// the faults are read by Params.Decode.
+// Parse reads one scenario strictly: an unknown key, a missing value, or one that does not fit, is an *Error with
+// file, line and caret. Twins in the text are checked too; Load returns them. Params.Decode reads the parameters of
+// the backend, the workload and the faults.
 func Parse(data []byte, file string) (Scenario, error) {
 	family, err := parseFamily(data, file)
 	if err != nil {
@@ -80,16 +80,16 @@ func parseFamily(data []byte, file string) ([]Scenario, error) {
 	return append([]Scenario{s}, variants...), nil
 }
 
-// document is a scenario as YAML: what reads a part of it finds entries here, and places its errors.
+// document is a scenario as YAML. The readers of its parts look up entries and place errors with it.
 type document struct {
 	src  *source
 	root *ast.MappingNode
 }
 
-// reader reads the sections of one scenario that have no reader of their own.
+// reader reads the sections that have no reader of their own.
 type reader struct{ document }
 
-// build makes the scenario that root describes.
+// build returns the scenario that root describes.
 func build(src *source, root *ast.MappingNode) (Scenario, error) {
 	d := document{src: src, root: root}
 	r := reader{d}
@@ -113,7 +113,7 @@ func build(src *source, root *ast.MappingNode) (Scenario, error) {
 // hostKeys are the keys of `hosts:`. Servers and Clients are labels.
 type hostKeys struct{ Rule, Servers, Clients string }
 
-// hosts reads on which machines the nodes are to be, where there are several.
+// hosts reads the placement of the nodes over several machines.
 func (r reader) hosts(s *Scenario) error {
 	m, err := r.section("hosts")
 	if m == nil || err != nil {
@@ -135,7 +135,7 @@ func (r reader) hosts(s *Scenario) error {
 	return nil
 }
 
-// section returns the map under a key of the root; nil when the key is not there.
+// section returns the map under a key of the root, or nil without that key.
 func (d document) section(key string) (*ast.MappingNode, error) {
 	v := entry(d.root, key)
 	if v == nil {
@@ -184,7 +184,8 @@ func (d document) maps(v *ast.MappingValueNode, key string) ([]*ast.MappingNode,
 	return out, nil
 }
 
-// own fills the struct that into points to with the keys it has, and returns the others, which belong to the instance.
+// own fills the struct that into points to with the keys it has. It returns the other keys, which belong to the
+// instance.
 func (d document) own(m *ast.MappingNode, path string, into any) (Params, error) {
 	keys := keysOf(fieldsOf(reflect.TypeOf(into)))
 	var known, rest []*ast.MappingValueNode
@@ -204,7 +205,7 @@ func (d document) own(m *ast.MappingNode, path string, into any) (Params, error)
 	return Params{node: mapping(m, rest), src: d.src, path: path, common: keys}, nil
 }
 
-// errorf makes an error about the value under path.
+// errorf returns an error about the value under path.
 func (d document) errorf(path, format string, args ...any) error {
 	return errorAt(d.src, d.root, path, format, args...)
 }
@@ -292,7 +293,7 @@ func (r reader) run(s *Scenario) error {
 	return nil
 }
 
-// whole checks what no section can see alone.
+// whole runs the checks that span several sections.
 func (r reader) whole(s *Scenario) error {
 	switch {
 	case s.Workload.Use == "" && len(s.Steps) == 0:

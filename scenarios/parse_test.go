@@ -19,7 +19,8 @@ backend: {use: memory}
 workload: {use: counter}
 `
 
-// mistakes are texts with one mistake each. A name is followed by the text; the messages are in testdata/mistakes.golden.
+// mistakes returns texts with one mistake each. Each name is followed by its text; the messages are in
+// testdata/mistakes.golden.
 func mistakes(t *testing.T) (names, texts []string) {
 	t.Helper()
 	data, err := os.ReadFile("testdata/mistakes.txt")
@@ -173,7 +174,7 @@ expect: {double_grants: ">0", unavailability_ms_max: "<1.5s", lost_updates: 0, s
 	}
 }
 
-// loose is text that may be written as a number.
+// loose is a text that may be written as a number.
 type loose string
 
 func (l *loose) UnmarshalText(b []byte) error { *l = loose(b); return nil }
@@ -253,7 +254,7 @@ func TestErrorfPointsAtTheKey(t *testing.T) {
 	if got := s.Errorf("chaos.0.on", "there is no target %q", "holdr").Error(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	// A key that is not there: its section is pointed at.
+	// The error for a missing key points at its section.
 	if got := s.Errorf("backend.lock", "which").Error(); !strings.HasPrefix(got, "x.yaml:3:10: backend.lock: which") {
 		t.Errorf("got\n%s", got)
 	}

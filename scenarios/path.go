@@ -10,8 +10,8 @@ import (
 
 func item(path string, i int) string { return join(path, strconv.Itoa(i)) }
 
-// Errorf makes an error about a key of the scenario, such as "backend.lock" or "steps.2.on", in the form of this
-// package's own, for callers that know what the key names.
+// Errorf returns an error about a key of the scenario, such as "backend.lock" or "steps.2.on", in this package's
+// form. It is for callers that know what the key names.
 func (s Scenario) Errorf(path, format string, args ...any) error {
 	src, root := s.src, s.root
 	if src == nil {
@@ -20,7 +20,7 @@ func (s Scenario) Errorf(path, format string, args ...any) error {
 	return errorAt(src, root, path, format, args...)
 }
 
-// errorAt points at the value under path, or at the nearest map or list above it when that is not there.
+// errorAt points at the value under path. If that is missing, it points at the nearest map or list above it.
 func errorAt(src *source, root *ast.MappingNode, path, format string, args ...any) *Error {
 	var place *token.Token
 	var at ast.Node

@@ -11,18 +11,19 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// Random is a schedule that is drawn from the seed: the `chaos:` section in the form `{random: [...], ...}`.
+// Random is a schedule drawn from the seed: the `chaos:` section in the form `{random: [...], ...}`.
 type Random struct {
 	Faults  []RandomFault
 	MeanGap time.Duration // mean of the exponential gaps between injections; default 5s
 }
 
-// RandomFault is one fault that may be drawn. All are equally likely; one that is named twice comes twice as often.
+// RandomFault is one fault that may be drawn. All are equally likely; a fault that is named twice is drawn twice as
+// often.
 type RandomFault struct {
 	Use    string
 	On     []string // one of them is chosen each time; each may name several with commas between
-	For    Span     // how long it stands
-	Timed  bool     // the fault names its own For, and does not just take that of the schedule
+	For    Span     // how long the fault stands
+	Timed  bool     // the fault sets its own For instead of the schedule's
 	Aimed  bool     // likewise its own On
 	Params Params   // the fault's own keys; a value such as "10ms..50ms" is a range
 }
@@ -30,15 +31,15 @@ type RandomFault struct {
 // Span is a range of durations, both ends included.
 type Span struct{ Low, High time.Duration }
 
-// The promises of a schedule about its injections.
+// The promises that a schedule makes about its injections.
 const (
-	OverlapAny        = "any"         // they may stand together
-	OverlapOtherNodes = "other-nodes" // but not on one node
-	OverlapNever      = "never"       // each waits until those before it are healed
-	SpareMajority     = "majority"    // more than half of the servers of each kind are left alone at any time
+	OverlapAny        = "any"         // faults may overlap
+	OverlapOtherNodes = "other-nodes" // faults may overlap, but not on one node
+	OverlapNever      = "never"       // each waits until all earlier ones are healed
+	SpareMajority     = "majority"    // at any time more than half of the servers of each kind are unharmed
 )
 
-// What a random schedule has where it says nothing.
+// Defaults of a random schedule.
 const (
 	DefaultMeanGap  = 5 * time.Second
 	DefaultShortest = time.Second // how long a fault stands
@@ -60,7 +61,7 @@ func (s Span) String() string {
 	return s.Low.String() + between + s.High.String()
 }
 
-// String says in one line what is drawn from; "" where nothing is.
+// String describes the draw in one line; "" without a random schedule.
 func (r *Random) String() string {
 	if r == nil {
 		return ""
@@ -76,7 +77,7 @@ func (r *Random) String() string {
 	return fmt.Sprintf("%s; mean gap %s", strings.Join(out, ", "), r.MeanGap)
 }
 
-// UnmarshalYAML takes a duration, or two with dots between.
+// UnmarshalYAML accepts a duration, or two separated by dots.
 func (s *Span) UnmarshalYAML(unmarshal func(any) error) error {
 	var text string
 	if err := unmarshal(&text); err != nil {
@@ -105,10 +106,10 @@ func (s *Span) UnmarshalYAML(unmarshal func(any) error) error {
 	return nil
 }
 
-// choices is one target, or a list of which one is chosen.
+// choices is one target, or a list to choose one from.
 type choices []string
 
-// UnmarshalYAML takes a word, or a list of words.
+// UnmarshalYAML accepts a word or a list of words.
 func (c *choices) UnmarshalYAML(unmarshal func(any) error) error {
 	const want = "want a target, or a list of targets of which one is chosen"
 	list, err := words(unmarshal, want)
@@ -122,7 +123,7 @@ func (c *choices) UnmarshalYAML(unmarshal func(any) error) error {
 	return nil
 }
 
-// chaosMap reads the `chaos:` section where it is a map: a random schedule, or a plain one with promises.
+// chaosMap reads a `chaos:` section that is a map: a random schedule, or a plain one with promises.
 func (r chaosReader) chaosMap(s *Scenario, m *ast.MappingNode) error {
 	if entry(m, "random") == nil && entry(m, "schedule") == nil {
 		return r.errorf("chaos", "is a list of faults, or a map with random (faults to draw from) or schedule (the list)")
@@ -164,24 +165,24 @@ func (r chaosReader) chaosMap(s *Scenario, m *ast.MappingNode) error {
 	return r.random(s, m)
 }
 
-// scheduleKeys are what a random schedule says of all that it draws.
+// scheduleKeys are the settings of a random schedule that apply to every drawn fault.
 type scheduleKeys struct {
 	MeanGap time.Duration `yaml:"mean_gap"`
 	For     Span
 	On      choices
 }
 
-// drawnKeys are the keys of a fault to draw that are not its own.
+// drawnKeys are the keys of a fault to draw that do not belong to the fault itself.
 type drawnKeys struct {
 	Use string
 	On  choices
 	For Span
 }
 
-// writtenKeys are for a schedule that is written down.
+// writtenKeys are keys for schedules that are written down.
 var writtenKeys = []string{"at", "every", "jitter"}
 
-// random reads what a schedule is drawn from.
+// random reads the settings of a random schedule.
 func (r chaosReader) random(s *Scenario, m *ast.MappingNode) error {
 	k := scheduleKeys{MeanGap: DefaultMeanGap, For: Span{DefaultShortest, DefaultLongest}}
 	own := mapping(m, slices.DeleteFunc(slices.Clone(m.Values), func(v *ast.MappingValueNode) bool {

@@ -56,7 +56,7 @@ func TestRanges(t *testing.T) {
 		{"0.1%..2%", "0.100%", "2.000%"},
 		{"1mbit..10mbit", "1mbit", "10mbit"},
 		{"7..7", "7", "7"},
-		{"a..b", "a..b", "a..b"}, // no range: it is left to whoever knows the key
+		{"a..b", "a..b", "a..b"}, // no range: left to the owner of the key
 		{"1s", "1s", "1s"},
 	} {
 		p, err := ParseParams("{x: " + c.in + "}")
@@ -87,7 +87,7 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-// A drawn schedule is read as it was written, with promises and without, comments and all.
+// A drawn schedule reads back as written, with and without promises, including comments.
 func TestDrawnIsReadAgain(t *testing.T) {
 	params, err := ParseParams("{by: 1m23.4s, from: [rest]}")
 	if err != nil {

@@ -10,15 +10,15 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// between stands between the two ends of a range.
+// between separates the two ends of a range.
 const between = ".."
 
 // quantity is a number with an optional unit, such as 5, 0.25, -3, 10% or 200kbit.
 var quantity = regexp.MustCompile(`^([+-]?)([0-9]+)(?:\.([0-9]+))?([A-Za-z%]*)$`)
 
-// Settle returns the parameters with each range, such as "10ms..50ms", replaced by one value in it. A range has
-// equal steps from its low end to its high one. pick is given the number of the last step and returns one of 0 to
-// that. Only whole numbers are computed with, so the same picks give the same values on any machine.
+// Settle returns the parameters with each range, such as "10ms..50ms", replaced by one value in it. A range has equal
+// steps from its low to its high end. pick gets the number of the last step and returns a number from 0 to it.
+// Integer arithmetic gives the same values for the same picks on any machine.
 func (p Params) Settle(pick func(last int64) int64) (Params, error) {
 	if p.node == nil {
 		return p, nil
@@ -69,7 +69,7 @@ func (p Params) settled(n ast.Node, path string, pick func(int64) int64) (ast.No
 	return p.inPlaceOf(n, value)
 }
 
-// inPlaceOf is a scalar that errors point at where the range stood.
+// inPlaceOf returns a scalar whose errors point at the place of the range.
 func (p Params) inPlaceOf(n ast.Node, value string) (ast.Node, error) {
 	out, err := readNode(p.src, []byte(value))
 	if err != nil {
@@ -83,8 +83,8 @@ func (p Params) inPlaceOf(n ast.Node, value string) (ast.Node, error) {
 	return out, nil
 }
 
-// within picks a value between the two ends: durations in steps of 1 ms (1 µs where an end is no multiple of that),
-// whole numbers by 1, others by 0.001 or as fine as they are written.
+// within picks a value between the two ends. Durations have steps of 1 ms (1 µs if an end is no multiple of that),
+// whole numbers steps of 1. Others have steps of 0.001, or as fine as they are written.
 func within(low, high string, pick func(int64) int64) (string, error) {
 	a, errA := time.ParseDuration(low)
 	b, errB := time.ParseDuration(high)
@@ -126,7 +126,7 @@ func within(low, high string, pick func(int64) int64) (string, error) {
 	return unscaled(i+pick(j-i), digits) + x[4], nil
 }
 
-// scaled is a quantity as a whole number of its last digit.
+// scaled returns a quantity as a whole number of its last digit.
 func scaled(q []string, digits int) (int64, error) {
 	return strconv.ParseInt(q[1]+q[2]+q[3]+strings.Repeat("0", digits-len(q[3])), 10, 64)
 }

@@ -1,6 +1,5 @@
-// Package scenarios reads the paragraph that describes a run, strictly, from its YAML form, and has the scenarios
-// that come with lockquake. It knows no backend, workload or fault by name: their own parameters stay YAML nodes
-// here.
+// Package scenarios parses the YAML description of a run, strictly, and holds the scenarios that come with lockquake.
+// It knows no backend, workload or fault by name: their own parameters stay YAML nodes here.
 package scenarios
 
 import (
@@ -13,14 +12,14 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// Scenario is one run as it was asked for.
+// Scenario is one run as requested.
 type Scenario struct {
 	Name   string
 	File   string // where it came from, for error messages
 	Claim  string // what the run shows, in words
 	Source string // where the argument comes from: a text, a bug report
-	// About is what headline, words and picture tell first: counts, measures, and events such as "renew ok". None: what
-	// Expect names.
+	// About is the subject of headline, words and picture: counts, measures, and events such as "renew ok". Empty
+	// means the names in Expect.
 	About    []string
 	Backend  Backend
 	Workload Workload
@@ -30,17 +29,17 @@ type Scenario struct {
 	Spare    string  // "" or "majority": which servers they leave alone
 	Steps    []Step
 	Run      Run
-	Hosts    node.Hosts // on which machines the nodes are to be, where the provider has several
+	Hosts    node.Hosts // placement of the nodes, if the provider has several machines
 	Expect   []Expectation
-	Same     string // of a twin: why one run may meet both its own expectations and the story's; "": no run can
+	Same     string // of a twin: why one run may meet both its expectations and the story's; "": no run can
 	Text     []byte // the YAML as it will be written into the run directory, twins and --set applied
 
 	src  *source          // of the nodes
-	root *ast.MappingNode // what was read, for variants
+	root *ast.MappingNode // parsed YAML, for variants
 }
 
-// Folder is where relative names in the scenario begin: the folder of its file, or the current one where it has none on
-// disk.
+// Folder returns the base of relative names in the scenario: the folder of its file, or the current one if it has no
+// file on disk.
 func (s Scenario) Folder() string {
 	if info, err := os.Stat(s.File); err == nil && info.Mode().IsRegular() {
 		return filepath.Dir(s.File)
@@ -54,21 +53,21 @@ type Backend struct {
 	Lock  string        // "" is the backend's default
 	Nodes int           // 0 is the backend's default
 	TTL   time.Duration // default 10s
-	// Permits is how many users may hold one lock at once, by which its grants are judged; default 1
+	// Permits is how many users may hold one lock at once; the judge uses it. Default 1
 	Permits int
 	Limits  Limits `yaml:",inline"` // of each server
-	Client  Client `yaml:"-"`       // the only one that knows the service's locks, where lockquake does not
+	Client  Client `yaml:"-"`       // required if only the client knows the service's locks
 	Params  Params `yaml:"-"`       // the backend's own keys
 }
 
-// Workload is the `workload:` section. Use is "" when only steps act.
+// Workload is the `workload:` section. Use is "" if only steps act.
 type Workload struct {
 	Use      string
 	Clients  int           // processes; default 1
 	Users    int           // users of each process; default 1
-	Renew    bool          // clients extend their grants where the lock can
-	Check    string        // "", "signal" or "validity": what users look at before a write
-	Margin   time.Duration // with "validity": how much of it must be left then
+	Renew    bool          // clients extend their grants if the lock can
+	Check    string        // "", "signal" or "validity": what users check before a write
+	Margin   time.Duration // with "validity": the least remaining validity for a write
 	Timeout  time.Duration // of one acquire, release, read or write; default 10s
 	Alike    bool          // client processes have one process id, host name and, to the second, start time
 	Limits   Limits        `yaml:",inline"` // of each client process
@@ -88,11 +87,11 @@ type Resource struct {
 type Injection struct {
 	Use    string
 	On     string        // selectors or node names, with commas between
-	At     time.Duration // after the workload was let go
+	At     time.Duration // from the start of the workload
 	For    time.Duration // 0: not healed before the end
 	Every  time.Duration // 0: once
 	Jitter time.Duration // each start is moved by up to this much, from the seed
-	Held   time.Duration // a holder is hit once it has held its lock this long
+	Held   time.Duration // hits a holder once it has held its lock this long
 	Params Params        // the fault's own keys
 	Path   string        // of its key in the scenario, for messages
 }
@@ -102,20 +101,20 @@ type Step struct {
 	Line int `yaml:"-"` // in the file, for messages
 
 	Do   string // acquire, read, check, write, release, renew, arm, continue, cancel, close, release-unheld
-	User string // who does it, or whom an await is about: a name such as "A"; each name is a client of its own
+	User string // the acting user, or the subject of an await: a name such as "A"; each name is a client of its own
 	Lock string // default "lock-0"
 	Mode string // for acquire: "exclusive" (default) or "shared"
-	// Reentrant, for acquire: the user may have the lock in hand, and then takes it once more
+	// Reentrant, for acquire: the user may already hold the lock, and then takes it once more
 	Reentrant bool
 	Value     int64 // for write
 	// for release-unheld: OwnObject (default), or OtherObject: another lock object in the user's process
 	Object string
-	// for write, in place of Value: this much more than what the user read last under that lock; 0 is none
+	// for write, in place of Value: added to the value that the user last read under that lock; 0 is none
 	Plus int64
-	// "ok" (default), "fail", "info" or "any": anything else makes the run unknown; NotOK: an ok makes it fail
+	// "ok" (default), "fail", "info" or "any": another outcome makes the run unknown. NotOK: an ok makes the run fail
 	Outcome string
-	// Demanded says that "ok" is written out: where the lock certainly did not do it, and nothing is to blame but the
-	// lock, the run fails.
+	// Demanded says that "ok" is written out. If the step certainly failed and only the lock is to blame, the run
+	// fails.
 	Demanded bool   `yaml:"-"`
 	Async    bool   // go on without waiting for the outcome
 	Point    string // for arm and continue
@@ -137,8 +136,8 @@ type Step struct {
 	For   time.Duration // for await elapsed
 	Of    string        // for await bitten and led: the name given by `as`
 
-	Observe string // a fact that is put on record; On lists the nodes to ask
-	// for observe: from one question to the next, until the steps are over; 0: each node is asked once
+	Observe string // a fact to record; On lists the nodes to ask
+	// for observe: the interval between questions until the steps are over; 0: each node is asked once
 	Every time.Duration
 
 	Within time.Duration // deadline of the step; default 10s
@@ -147,14 +146,14 @@ type Step struct {
 // Run is the `run:` section.
 type Run struct {
 	For    time.Duration // how long the workload runs; with steps only: until the last step
-	Seed   uint64        // 0: drawn, and written down
+	Seed   uint64        // 0: drawn and recorded
 	Settle time.Duration // between heal and the final read; default 1s
-	// how much of For is no part of any figure: throughput, latency, cost; violations are judged over everything
+	// the part of For that no figure includes: throughput, latency, cost; violations are judged over everything
 	Warmup time.Duration
 }
 
-// Takes is about how long a run takes on servers that stand, beside what its provider takes. Steps end when they are
-// done, mostly within ten seconds.
+// Takes estimates how long a run takes on running servers, without the provider's own time. Steps have no fixed
+// length; most end within ten seconds.
 func (s Scenario) Takes() time.Duration {
 	const ofSteps = 10 * time.Second
 	takes := s.Run.Settle
@@ -174,5 +173,5 @@ type Expectation struct {
 	Value  float64 // in the unit below; durations in ms
 	Unit   string  // "", "ms" or "%"
 	Text   string  // as written
-	Forced bool    // a default that the scenario did not name
+	Forced bool    // a default, not named by the scenario
 }

@@ -14,29 +14,29 @@ import (
 // SchemaAddress is where editors find the JSON Schema of scenarios.
 const SchemaAddress = "https://raw.githubusercontent.com/lockquake/lockquake/main/docs/scenario.schema.json"
 
-// Vocabulary is what the keys of scenarios can name.
+// Vocabulary lists the names that the keys of scenarios can have as values.
 type Vocabulary struct {
 	Backends, Workloads, Resources, Faults []Instance
 	Quantities                             []Word   // counts and measures, for expect
-	Numbered                               []string // what the names of measures of single injections begin with
+	Numbered                               []string // prefixes of the measures of single injections
 }
 
 // Word is a name and its meaning.
 type Word struct{ Name, Doc string }
 
-// Instance is what a key `use` can name.
+// Instance is a name that a key `use` can have as its value.
 type Instance struct {
 	Word
-	Words []string // of a backend its locks, of a resource its guards
+	Words []string // locks of a backend, guards of a resource
 	Own   any      // pointer to the struct of its own keys, with their defaults; nil: it has none
 }
 
 // clientDefinition is the part of the schema that describes a Client. It refers to itself.
 const clientDefinition = "client"
 
-// Schema returns the JSON Schema of a scenario as indented text. It is made of the structs that Parse fills and of the
-// words that it knows. It holds each key to its type and its words. What keys say about each other, such as the order
-// of steps, is left to Parse.
+// Schema returns the JSON Schema of a scenario as indented text. It is built from the structs that Parse fills and
+// from the vocabulary. It checks each key's type and words. Parse alone checks relations between keys, such as the
+// order of steps.
 func Schema(v Vocabulary) ([]byte, error) {
 	text, err := json.MarshalIndent(v.schema(), "", " ")
 	return append(text, '\n'), err
@@ -82,7 +82,7 @@ func (v Vocabulary) workload() *js.Schema {
 		property{"check", oneOf(looks...)}, property{"client", reference(clientDefinition)},
 		property{"resource", protected})
 	s := section(v.Workloads, "use", common)
-	s.Required = nil // steps may be all that acts
+	s.Required = nil // a scenario may have steps only
 	s.AllOf = append(s.AllOf, &js.Schema{
 		If:   &js.Schema{Not: &js.Schema{Required: []string{"use"}}},
 		Then: object(common),
@@ -90,7 +90,7 @@ func (v Vocabulary) workload() *js.Schema {
 	return s
 }
 
-// chaos is a list, or a map that says more of it.
+// chaos is a list, or a map with further settings.
 func (v Vocabulary) chaos() *js.Schema {
 	list := &js.Schema{Type: "array", Items: reference("injection")}
 	promises := []property{{"overlap", oneOf(overlaps...)}, {"spare", oneOf(spares...)}}
@@ -110,7 +110,7 @@ func (v Vocabulary) chaos() *js.Schema {
 	}}
 }
 
-// drawn lets the values of a fault's own keys be ranges, and leaves out the keys that say when.
+// drawn allows ranges as the values of a fault's own keys, and leaves out the keys of the time.
 func drawn(fault *js.Schema) {
 	common := append(keysOf(fieldsOf(reflect.TypeFor[drawnKeys]())), "use")
 	for name, s := range fault.Properties {
@@ -204,7 +204,7 @@ func (v Vocabulary) step() *js.Schema {
 	return also(also(s, "heal", take("heal", "within")), "observe", take("observe", "on", "every", "within"), "on")
 }
 
-// also adds to a map what it takes where it has that key.
+// also adds keys to a map that apply if it has the given key.
 func also(s *js.Schema, key string, list []property, must ...string) *js.Schema {
 	s.AllOf = append(s.AllOf, &js.Schema{If: &js.Schema{Required: []string{key}}, Then: object(list, must...)})
 	return s

@@ -15,7 +15,7 @@ type property struct {
 	schema *js.Schema
 }
 
-// object is a map that has these keys and no others. Of two with one name the last is meant.
+// object returns the schema of a map with exactly these keys. Of two properties with one name the last counts.
 func object(list []property, required ...string) *js.Schema {
 	s := &js.Schema{
 		Type: "object", Properties: map[string]*js.Schema{}, Required: required,
@@ -30,7 +30,7 @@ func object(list []property, required ...string) *js.Schema {
 	return s
 }
 
-// properties are the keys that a struct takes, with its values as their defaults.
+// properties returns the keys of a struct, with its values as defaults.
 func properties(with any) []property {
 	v := reflect.Indirect(reflect.ValueOf(with))
 	var list []property
@@ -42,7 +42,7 @@ func properties(with any) []property {
 	return list
 }
 
-// defaultOf is a value as JSON, where it is a scalar that says something.
+// defaultOf returns a default as JSON, or nil for a zero value or one that is no scalar.
 func defaultOf(v reflect.Value) json.RawMessage {
 	var plain any
 	switch {
@@ -69,7 +69,7 @@ func defaultOf(v reflect.Value) json.RawMessage {
 	return text
 }
 
-// typeSchema is what check holds a value of the type to.
+// typeSchema returns the schema that matches check for the type.
 func typeSchema(t reflect.Type) *js.Schema {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -105,7 +105,7 @@ func typeSchema(t reflect.Type) *js.Schema {
 	return &js.Schema{Type: "integer"}
 }
 
-// section is a map in which a key names an instance, which has keys of its own beside those that all have.
+// section returns the schema of a map in which a key names an instance. The instance's own keys join the common ones.
 func section(list []Instance, by string, common []property, required ...string) *js.Schema {
 	s := &js.Schema{
 		Type: "object", Properties: map[string]*js.Schema{by: oneOf(namesOf(list)...)},
@@ -121,8 +121,8 @@ func section(list []Instance, by string, common []property, required ...string) 
 	return s
 }
 
-// branch is what a map takes where a key of it is that word. additionalProperties sees only the keys beside it, so a
-// branch has all of them.
+// branch returns the schema of a map if its key has the given word. additionalProperties sees only the keys beside
+// it, so each branch lists all keys.
 func branch(by string, word Word, list []property, required ...string) *js.Schema {
 	is := func(doc string) *js.Schema {
 		var c any = word.Name
@@ -136,7 +136,7 @@ func branch(by string, word Word, list []property, required ...string) *js.Schem
 	}
 }
 
-// worded holds a key of a section to the words of the instance that the branch is of.
+// worded restricts a key of a section to the words of the branch's instance.
 func worded(s *js.Schema, key string, list []Instance) *js.Schema {
 	for i, of := range list {
 		s.AllOf[i].Then.Properties[key] = oneOf(of.Words...)
@@ -151,7 +151,7 @@ func namesOf(list []Instance) (names []string) {
 	return names
 }
 
-// filled is a text with something in it.
+// filled is a non-empty text.
 func filled(doc string) *js.Schema {
 	return &js.Schema{Type: "string", Pattern: `\S`, Description: doc}
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// With returns the scenario with keys replaced, each given as "key.path=value" such as "workload.resource.guard=fence",
-// "chaos.0.for=3s" or "expect.double_grants=>0". The value is read as YAML; the result is checked like a file.
+// With returns the scenario with some keys replaced. Each argument is "key.path=value", such as
+// "workload.resource.guard=fence", "chaos.0.for=3s" or "expect.double_grants=>0". The value is read as YAML, and the
+// result is checked like a file.
 func (s Scenario) With(set []string) (Scenario, error) {
 	if len(set) == 0 {
 		return s, nil
@@ -51,13 +52,13 @@ func (s Scenario) With(set []string) (Scenario, error) {
 	}
 	out, err := build(&changed, root)
 	var e *Error
-	if errors.As(err, &e) && e.Set == "" { // what the file says was right until then
+	if errors.As(err, &e) && e.Set == "" { // the file itself was valid
 		e.Message += "; this came with --set " + strings.Join(set, " --set ")
 	}
 	return out, err
 }
 
-// setValue reads the value of a --set. A value that is not YAML by itself, such as >0, is taken as text.
+// setValue reads the value of a --set. A value that is not valid YAML, such as >0, is taken as text.
 func setValue(value string) (ast.Node, error) {
 	trimmed := strings.TrimSpace(value)
 	if trimmed == "" {

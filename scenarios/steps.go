@@ -13,16 +13,16 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// NotOK is the outcome of a step that must not succeed: fail and info meet it, and ok makes the run fail.
+// NotOK is the outcome of a step that must not succeed: fail and info meet it, ok makes the run fail.
 const NotOK = "not-ok"
 
-// Whose lock object a release-unheld is asked of: the user's own, or another one in the same process.
+// The lock objects for a release-unheld: the user's own, or another one in the same process.
 const (
 	OwnObject   = "own"
 	OtherObject = "other"
 )
 
-// What a step may say.
+// The keys and words of steps.
 var (
 	stepKinds = []string{"do", "inject", "heal", "await", "observe"}
 	verbs     = []string{
@@ -56,7 +56,7 @@ var (
 	}
 )
 
-// rawStep is every key of a step. Its targets may be a list.
+// rawStep has every key of a step. Its targets may be a list.
 type rawStep struct {
 	Step `yaml:",inline"`
 	On   targets
@@ -113,7 +113,7 @@ func (r stepsReader) step(m *ast.MappingNode, path string) (Step, error) {
 	return s, nil
 }
 
-// rawStep reads the keys that a step of that kind takes. Only an inject step has others: its fault's.
+// rawStep reads the keys that a step of that kind may have. Only an inject step has further ones: its fault's.
 func (r stepsReader) rawStep(m *ast.MappingNode, path, kind string) (rawStep, Params, error) {
 	raw := rawStep{Step: Step{Within: DefaultWithin}}
 	text, _ := textOf(entry(m, kind).Value)
@@ -238,17 +238,17 @@ func (r stepsReader) stepValues(m *ast.MappingNode, s Step, path string) error {
 	return nil
 }
 
-// isLockName reports whether a text has 1 to 250 characters that can be seen. As a regular expression this takes 10 MB,
+// isLockName reports whether a text has 1 to 250 visible characters. A regular expression for this would cost 10 MB
 // at each start of each client.
 func isLockName(s string) bool {
 	n := utf8.RuneCountInString(s)
 	return 0 < n && n <= 250 && !strings.ContainsFunc(s, func(r rune) bool { return unicode.Is(unicode.C, r) })
 }
 
-// IsEvent reports whether a name is one of an event of the history, such as "renew ok" or "lost".
+// IsEvent reports whether a name is that of a history event, such as "renew ok" or "lost".
 func IsEvent(name string) bool { return slices.Contains(eventNames(), name) }
 
-// eventNames lists what an await can wait for in the history.
+// eventNames lists the history events that an await can wait for.
 func eventNames() []string {
 	var out []string
 	for _, k := range []history.Kind{

@@ -8,7 +8,7 @@ import (
 
 var twinKeys = []string{"claim", "source", "about", "expect", "same", "set", "steps"}
 
-// twins makes the variants that a scenario's own file describes, in their order.
+// twins returns the variants that a scenario's own file describes, in their order.
 func twins(s Scenario) ([]Scenario, error) {
 	r := reader{document{src: s.src, root: s.root}}
 	m, err := r.section("twins")
@@ -36,7 +36,7 @@ func twins(s Scenario) ([]Scenario, error) {
 	return out, nil
 }
 
-// twin lays one variant over its story.
+// twin applies one variant to its story.
 func (r reader) twin(s Scenario, word string, def *ast.MappingNode) (Scenario, error) {
 	path := join("twins", word)
 	for _, key := range []string{"claim", "expect"} {
@@ -92,7 +92,7 @@ func without(m *ast.MappingNode, key string) *ast.MappingNode {
 	return mapping(m, values)
 }
 
-// put returns m with the pair in place of the one with that key, or behind all others.
+// put returns m with the pair replacing the one with that key, or appended.
 func put(m *ast.MappingNode, key string, pair *ast.MappingValueNode) *ast.MappingNode {
 	values, found := make([]*ast.MappingValueNode, len(m.Values)), false
 	for i, v := range m.Values {

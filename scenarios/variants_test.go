@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// bare is a scenario without what says where it was written, for comparison; parameters are compared as text.
+// bare returns a scenario without its source locations, for comparison; parameters are compared as text.
 func bare(s Scenario) any {
 	s.src, s.root, s.File, s.Text, s.Same = nil, nil, "", nil, ""
 	var params []string
@@ -186,7 +186,7 @@ func TestWith(t *testing.T) {
 	if err != nil || again.Backend.TTL != 4*time.Second || again.Run.Seed != 7 {
 		t.Errorf("a second time: %v, %s", err, again.Text)
 	}
-	// One that was put together by hand has only its text.
+	// A scenario built by hand has only its text.
 	if byHand, err := (Scenario{Text: got.Text}).With([]string{"run.seed=9"}); err != nil || byHand.Run.Seed != 9 {
 		t.Errorf("by hand: %v", err)
 	}
@@ -253,8 +253,8 @@ func TestExpectationHolds(t *testing.T) {
 	}
 }
 
-// TestATwinFindsSomethingElse: no run can be all that both a story and its twin expect, so that an expect that was weakened is seen.
-// Where their claims are of the same outcome, the twin says why.
+// TestATwinFindsSomethingElse: no run can meet all expectations of both a story and its twin, which reveals a
+// weakened expect. If both claims have the same outcome, the twin says why.
 func TestATwinFindsSomethingElse(t *testing.T) {
 	all, err := catalog()
 	if err != nil {
@@ -275,7 +275,7 @@ func TestATwinFindsSomethingElse(t *testing.T) {
 	}
 }
 
-// elsewhere says of each story without a twin which scenario of another file comes out otherwise.
+// elsewhere maps each story without a twin to a scenario in another file with a different outcome.
 var elsewhere = map[string]string{
 	"etcd-clock-jump":                "redis-clock-jump",
 	"etcd-lease-expiry":              "late-packet-etcd",
@@ -292,7 +292,7 @@ var elsewhere = map[string]string{
 	"zookeeper-session-expiry":       "late-packet-zookeeper",
 }
 
-// TestEveryStoryHasATwin: what makes the difference is shown beside each story.
+// TestEveryStoryHasATwin: each story is shown beside a variant that makes the difference.
 func TestEveryStoryHasATwin(t *testing.T) {
 	all, err := catalog()
 	if err != nil {
@@ -315,7 +315,7 @@ func TestEveryStoryHasATwin(t *testing.T) {
 	}
 }
 
-// differ tells whether there is a count or measure of which no value meets what both expect.
+// differ reports whether some count or measure has no value that meets both expectations.
 func differ(a, b Scenario) bool {
 	for _, x := range a.Expect {
 		for _, y := range b.Expect {

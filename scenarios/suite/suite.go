@@ -1,5 +1,5 @@
-// Package suite has the stories of the regression suite, a file each. Package internal/stories reads them, and says
-// what is true of all of them.
+// Package suite embeds the stories of the regression suite, one file each. Package internal/stories reads them and
+// states what holds for all of them.
 package suite
 
 import "embed"
