@@ -8,12 +8,12 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// AcquireRelease is the workload that takes a lock, keeps it for a while, and gives it back. It says how fast a lock
-// is.
+// AcquireRelease is the workload that takes a lock, keeps it for a while, and releases it. It measures how fast a
+// lock is.
 type AcquireRelease struct {
 	// Count is the number of locks; each cycle takes one of them at random.
 	Count int `yaml:"locks" json:"locks"`
-	// OwnLocks gives each user of the run a lock of its own, so that nobody waits for another.
+	// OwnLocks gives each user of the run its own lock, so that no user waits for another.
 	OwnLocks bool `yaml:"own_locks" json:"own_locks"`
 	// Hold is how long each grant is kept.
 	Hold time.Duration `yaml:"hold" json:"hold"`
@@ -21,16 +21,16 @@ type AcquireRelease struct {
 	Think time.Duration `yaml:"think" json:"think"`
 	// Shared is the share of acquires that ask for shared mode, from 0 to 1, drawn at random.
 	Shared float64 `yaml:"shared" json:"shared"`
-	// Rate makes the loop open: acquires begin at this many moments a second, over all users of the run, whether or not
-	// the service keeps up. 0 is a closed loop: each user begins when it is done with the cycle before.
+	// Rate makes the loop open: acquires begin at this rate per second, over all users of the run, whether or not the
+	// service keeps up. 0 is a closed loop: each user begins a cycle when the previous one is done.
 	Rate float64 `yaml:"rate" json:"rate"`
-	// Arrivals is how those moments are spread: "poisson" (independent of each other) or "uniform" (evenly).
+	// Arrivals is the distribution of those moments: "poisson" (independent) or "uniform" (evenly spaced).
 	Arrivals string `yaml:"arrivals" json:"arrivals"`
 
 	pace pace
 }
 
-// maxRate is the highest rate in arrivals a second that is worth asking one run for.
+// maxRate is the highest useful rate of one run in arrivals a second.
 const maxRate = 1e6
 
 var acquireRelease = Kind{
@@ -86,7 +86,7 @@ func (w *AcquireRelease) NeedsResource() bool { return false }
 // Unstarted returns the number of arrivals up to end that never got a user.
 func (w *AcquireRelease) Unstarted(end int64) int64 { return w.pace.unstarted(end) }
 
-// Run takes and gives back locks until ctx ends.
+// Run takes and releases locks until ctx ends.
 func (w *AcquireRelease) Run(ctx context.Context, u User) error {
 	if w.Rate > 0 {
 		return w.open(ctx, u)
@@ -115,10 +115,10 @@ func (w *AcquireRelease) open(ctx context.Context, u User) error {
 	}
 }
 
-// Shares tells whether some acquires ask for shared mode.
+// Shares reports whether some acquires ask for shared mode.
 func (w *AcquireRelease) Shares() bool { return w.Shared > 0 }
 
-// GivesBackAtOnce tells whether locks are given back as soon as they are there.
+// GivesBackAtOnce reports whether locks are released as soon as they are granted.
 func (w *AcquireRelease) GivesBackAtOnce() bool { return w.Hold == 0 }
 
 func (w *AcquireRelease) acquire(ctx context.Context, u User, intended time.Time) (Hold, error) {

@@ -8,14 +8,14 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// Balance is the workload that moves money between accounts, each under a lock of its own. Nothing comes in and nothing
-// goes out: the sum must stay what it was, 0.
+// Balance is the workload that moves money between accounts, each under its own lock. Money only moves, so the sum
+// must stay 0.
 type Balance struct {
-	// Accounts is how many there are.
+	// Accounts is the number of accounts.
 	Accounts int `yaml:"accounts" json:"accounts"`
-	// Amount is the most that is moved at once; each transfer draws from 1 to this.
+	// Amount is the maximum of one transfer; each transfer draws from 1 to this.
 	Amount int64 `yaml:"amount" json:"amount"`
-	// Hold is the time between the look at the two accounts and the transfer.
+	// Hold is the time between reading the two accounts and the transfer.
 	Hold time.Duration `yaml:"hold" json:"hold"`
 	// Think is how long a user waits between a release and its next acquire.
 	Think time.Duration `yaml:"think" json:"think"`
@@ -43,7 +43,7 @@ var balance = Kind{
 // Locks returns the number of accounts.
 func (w *Balance) Locks(int) int { return w.Accounts }
 
-// NeedsResource returns true: the accounts are there.
+// NeedsResource returns true: the resource stores the accounts.
 func (w *Balance) NeedsResource() bool { return true }
 
 // Run transfers until ctx ends. A transfer that has begun is finished.
@@ -56,7 +56,7 @@ func (w *Balance) Run(ctx context.Context, u User) error {
 		if low > high {
 			low, high, amount = to, from, -amount
 		}
-		first, err := u.Acquire(ctx, low, time.Time{}) // always the lower number first: no two wait for each other
+		first, err := u.Acquire(ctx, low, time.Time{}) // the lower number first: prevents deadlocks
 		if err != nil {
 			return err
 		}
@@ -70,8 +70,8 @@ func (w *Balance) Run(ctx context.Context, u User) error {
 	})
 }
 
-// transfer moves an amount from the first account to the second. Errors are recorded by the client; where the first
-// write was not acknowledged the second is not made.
+// transfer moves an amount from the first account to the second. The client records errors. Without an acknowledged
+// first write the second is not made.
 func (w *Balance) transfer(ctx context.Context, first, second Hold, amount int64) {
 	a, err := first.Read(ctx)
 	if err != nil {

@@ -8,12 +8,12 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// Booking is the workload that books seats. Each seat has a lock of its own, and each user wants the first seat that
-// it does not know to be taken. It shows how many seats are given to two users where the lock fails.
+// Booking is the workload that books seats. Each seat has its own lock, and each user wants the first seat that is
+// free as far as it knows. It shows how many seats go to two users when the lock fails.
 type Booking struct {
-	// Seats is how many there are.
+	// Seats is the number of seats.
 	Seats int `yaml:"seats" json:"seats"`
-	// Hold is the time between the look at a seat and its booking.
+	// Hold is the time between reading a seat and booking it.
 	Hold time.Duration `yaml:"hold" json:"hold"`
 	// Think is how long a user waits between a release and its next acquire.
 	Think time.Duration `yaml:"think" json:"think"`
@@ -38,13 +38,13 @@ var booking = Kind{
 // Locks returns the number of seats.
 func (w *Booking) Locks(int) int { return w.Seats }
 
-// NeedsResource returns true: the bookings are there.
+// NeedsResource returns true: the resource stores the bookings.
 func (w *Booking) NeedsResource() bool { return true }
 
 // Run books until every seat is taken, or ctx ends.
 func (w *Booking) Run(ctx context.Context, u User) error {
 	seat, made := 0, int64(0)
-	name := int64(u.Identity().Number+1) << 32 // no two bookings of a run are called the same, and none is 0: free
+	name := int64(u.Identity().Number+1) << 32 // booking numbers are unique in a run and never 0, which means free
 	err := closed(ctx, w.Think, u, func() error {
 		if seat == w.Seats {
 			<-ctx.Done() // all are taken
@@ -55,13 +55,13 @@ func (w *Booking) Run(ctx context.Context, u User) error {
 			return err
 		}
 		switch holder, err := h.Read(ctx); {
-		case err != nil: // recorded by the client, as is every error here
+		case err != nil: // the client records every error here
 		case holder != 0:
 			seat++
 		default:
 			clock.Sleep(ctx, w.Hold)
 			made++
-			_ = h.Write(ctx, name+made) // whatever came of it, the next look at the seat tells
+			_ = h.Write(ctx, name+made) // the next read of the seat shows the result
 		}
 		_ = h.Release(ctx)
 		return nil

@@ -6,8 +6,8 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// Counter is the workload that adds one to what the lock protects: read, wait, write one more. It shows the harm
-// that is done where the lock fails.
+// Counter is the workload that increments a value under a lock: read, wait, write one more. It shows the harm done
+// when the lock fails.
 type Counter struct {
 	Cycles `yaml:",inline"`
 }
@@ -25,7 +25,7 @@ var counter = Kind{
 	},
 }
 
-// NeedsResource returns true: the counters are there.
+// NeedsResource returns true: the resource stores the counters.
 func (w *Counter) NeedsResource() bool { return true }
 
 // Run counts until ctx ends. A cycle that has begun is finished.

@@ -7,12 +7,11 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// GuardedSet is the workload that puts elements into a set: read the whole set, wait, write it back with one element
-// more. It shows how many acknowledged elements are missing at the end.
+// GuardedSet is the workload that adds elements to a set: read the whole set, wait, write it back with one more
+// element. It shows how many acknowledged elements are missing at the end.
 //
-// The resource keeps a number, which stands for a set: it names the element that was added last. What the writer of
-// that element had read names the set before. So a write replaces the whole set, as with a set that is kept in one
-// cell.
+// The resource keeps one number per set: the element added last. The value that its writer had read names the set
+// before. So a write replaces the whole set, like a set stored in one cell.
 type GuardedSet struct {
 	Cycles `yaml:",inline"`
 	// Spread draws each hold from 0 to Hold.
@@ -32,12 +31,12 @@ var guardedSet = Kind{
 	},
 }
 
-// NeedsResource returns true: the sets are there.
+// NeedsResource returns true: the resource stores the sets.
 func (w *GuardedSet) NeedsResource() bool { return true }
 
 // Run adds elements until ctx ends. A cycle that has begun is finished.
 func (w *GuardedSet) Run(ctx context.Context, u User) error {
-	element := int64(u.Identity().Number+1) << 32 // no two elements of a run are the same, and none is 0: the empty set
+	element := int64(u.Identity().Number+1) << 32 // elements are unique in a run and never 0, the empty set
 	return w.run(ctx, u, func(h Hold) {
 		if _, err := h.Read(ctx); err == nil {
 			clock.Sleep(ctx, w.hold(u))

@@ -8,12 +8,11 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// HoldRenew is the workload of long holds: take a lock and keep it for longer than its TTL, while a watchdog extends
-// the grant. It says whether renewals keep what they promise.
+// HoldRenew is the workload of long holds: it keeps a lock for longer than its TTL while a watchdog extends the
+// grant. It shows whether renewals keep their promise.
 type HoldRenew struct {
 	Cycles `yaml:",inline"`
-	// Touch is the time from one use of the resource to the next within a hold: read, and write one more. 0: it is not
-	// used.
+	// Touch is the interval between uses of the resource within a hold: read, and write one more. 0 means no use.
 	Touch time.Duration `yaml:"touch" json:"touch"`
 }
 
@@ -33,10 +32,10 @@ var holdRenew = Kind{
 	},
 }
 
-// NeedsResource tells whether the resource is used.
+// NeedsResource reports whether the resource is used.
 func (w *HoldRenew) NeedsResource() bool { return w.Touch > 0 }
 
-// Renews returns true: a hold is meant to outlast what was promised for it.
+// Renews returns true: a hold is meant to outlive its first validity.
 func (w *HoldRenew) Renews() bool { return true }
 
 // Run holds until ctx ends. The end cuts a hold short.
@@ -44,7 +43,7 @@ func (w *HoldRenew) Run(ctx context.Context, u User) error {
 	return w.run(ctx, u, func(h Hold) { w.keep(ctx, h) })
 }
 
-// keep stays within the hold, and uses the resource. Where a write is refused or the user is told to stop, it leaves.
+// keep stays within the hold and uses the resource. It returns when a write is refused or the user is told to stop.
 func (w *HoldRenew) keep(ctx context.Context, h Hold) {
 	if w.Touch == 0 {
 		clock.Sleep(ctx, w.Hold)

@@ -7,15 +7,15 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// Inventory is the workload that sells a limited stock: look how many units are sold, and if there is one left, wait
-// and sell it. It shows how many units too many are sold where the lock fails.
+// Inventory is the workload that sells a limited stock: read the number of units sold, and if one is left, wait and
+// sell it. It shows how many units are oversold when the lock fails.
 type Inventory struct {
 	Cycles `yaml:",inline"`
-	// Stock is how many units there are of each article.
+	// Stock is the number of units of each article.
 	Stock int64 `yaml:"stock" json:"stock"`
 }
 
-// TermStock is the units there are under each lock.
+// TermStock is the number of units under each lock.
 const TermStock = "stock"
 
 var inventory = Kind{
@@ -35,13 +35,13 @@ var inventory = Kind{
 	},
 }
 
-// NeedsResource returns true: the stock is there.
+// NeedsResource returns true: the resource stores the stock.
 func (w *Inventory) NeedsResource() bool { return true }
 
-// Terms names the stock.
+// Terms returns the stock.
 func (w *Inventory) Terms() map[string]int64 { return map[string]int64{TermStock: w.Stock} }
 
-// Run sells until ctx ends. It goes on looking when everything is sold.
+// Run sells until ctx ends. It keeps looking after everything is sold.
 func (w *Inventory) Run(ctx context.Context, u User) error {
 	return w.run(ctx, u, func(h Hold) {
 		if sold, err := h.Read(ctx); err == nil && sold < w.Stock {

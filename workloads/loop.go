@@ -8,11 +8,11 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// afterFailure is how long, on average, a user of a closed loop waits after an acquire that failed. Else a service
-// that refuses at once would be asked without a pause.
+// afterFailure is the mean pause of a user of a closed loop after a failed acquire. Otherwise a service that refuses
+// at once would be asked without a pause.
 const afterFailure = 10 * time.Millisecond
 
-// maxLocks is how many locks an event can name.
+// maxLocks is the number of locks that an event can name.
 const maxLocks = 1 << 16
 
 // closed runs cycles one after the other until ctx ends. A cycle returns an error when it did not get the lock.
@@ -26,8 +26,8 @@ func closed(ctx context.Context, think time.Duration, u User, cycle func() error
 	return nil
 }
 
-// inside runs closed cycles, each of which takes the lock that choose names, does what is to be done under it, and
-// gives it back. Errors there are recorded by the client.
+// inside runs closed cycles: each takes the lock that choose returns, does its work under it, and releases it. The
+// client records errors there.
 func inside(ctx context.Context, think time.Duration, u User, choose func() int, do func(Hold)) error {
 	return closed(ctx, think, u, func() error {
 		h, err := u.Acquire(ctx, choose(), time.Time{})
@@ -40,8 +40,8 @@ func inside(ctx context.Context, think time.Duration, u User, choose func() int,
 	})
 }
 
-// rounds does something at the same moments as all other users, until ctx ends: multiples of every on the run's clock,
-// which all processes share. A user that is still busy at such a moment misses it.
+// rounds calls do at the same moments for all users until ctx ends: multiples of every on the run's clock, which all
+// processes share. A user that is still busy at such a moment misses it.
 func rounds(ctx context.Context, every time.Duration, do func(at int64)) error {
 	for ctx.Err() == nil {
 		at := (clock.Now()/int64(every) + 1) * int64(every)
@@ -64,11 +64,11 @@ func pick(u User, n int) int {
 	return u.Random().IntN(n)
 }
 
-// Cycles has the keys of workloads whose users take one of some locks, hold it and give it back, again and again.
+// Cycles has the keys of workloads whose users take one of several locks, hold it and release it, again and again.
 type Cycles struct {
 	// Count is the number of locks; each cycle takes one at random.
 	Count int `yaml:"locks" json:"locks"`
-	// Hold is how long a cycle keeps its lock: between what it reads and what it writes there.
+	// Hold is how long a cycle keeps its lock between its read and its write.
 	Hold time.Duration `yaml:"hold" json:"hold"`
 	// Think is how long a user waits between a release and its next acquire.
 	Think time.Duration `yaml:"think" json:"think"`
@@ -84,7 +84,7 @@ func (c Cycles) check() error {
 	return checkTimes(c.Hold, c.Think)
 }
 
-// run does something in each cycle until ctx ends.
+// run calls do in each cycle until ctx ends.
 func (c Cycles) run(ctx context.Context, u User, do func(Hold)) error {
 	return inside(ctx, c.Think, u, anyOf(u, c.Count), do)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// What each workload leaves behind under a service that excludes (here: one user alone) is what its name promises.
+// Each workload fulfils the promise of its name under a service that excludes (here: a single user).
 func TestWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, wl := live(t, "inventory", "{stock: 7, hold: 1ms, think: 1ms}", 1, 0, time.Second, nil)
@@ -55,7 +55,7 @@ func TestWhatIsLeft(t *testing.T) {
 	})
 }
 
-// All users ask at the same moments, which are multiples of the period on the run's clock.
+// All users acquire at the same moments: multiples of the period on the run's clock.
 func TestStampedeComesTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const users, every = 8, 50 * time.Millisecond

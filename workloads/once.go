@@ -9,14 +9,14 @@ import (
 )
 
 // Once is the workload of work that should be done once, such as a mail, a report, or a value for a cache. At each
-// moment all users of the run want the same piece of work done. Whoever has its lock and does not find it done does it,
-// and says so.
+// moment all users of the run want the same piece of work done. A user that gets its lock and finds the work not done
+// does it and records that.
 type Once struct {
-	// Every is the time from one such moment to the next.
+	// Every is the interval between such moments.
 	Every time.Duration `yaml:"every" json:"every"`
 	// Hold is how long the work takes.
 	Hold time.Duration `yaml:"hold" json:"hold"`
-	// Jobs is how many locks there are. The pieces of work take them in turn.
+	// Jobs is the number of locks. The pieces of work take them in turn.
 	Jobs int `yaml:"jobs" json:"jobs"`
 }
 
@@ -42,10 +42,10 @@ var once = Kind{
 // Locks returns the number of jobs.
 func (w *Once) Locks(int) int { return w.Jobs }
 
-// NeedsResource returns true: it says what is done.
+// NeedsResource returns true: the resource stores which work is done.
 func (w *Once) NeedsResource() bool { return true }
 
-// Run works until ctx ends. The number of a piece of work is that of its moment.
+// Run works until ctx ends. A piece of work is numbered by its moment.
 func (w *Once) Run(ctx context.Context, u User) error {
 	return rounds(ctx, w.Every, func(at int64) {
 		number := at / int64(w.Every)

@@ -9,7 +9,7 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// The ways to spread the arrivals of an open loop.
+// The distributions of arrivals of an open loop.
 const (
 	Poisson = "poisson"
 	Uniform = "uniform"
@@ -17,7 +17,7 @@ const (
 
 // pace is the schedule of an open loop: intended arrivals, which the users of one process take in turn. Each process
 // has its share of the rate; independent arrivals of several processes add up to independent arrivals. One goroutine
-// waits for what is due next and hands it to a user who is free: a timer for each user would be late in many places.
+// waits for the next arrival and hands it to a free user: with a timer for each user, many would be late.
 type pace struct {
 	rate    float64 // arrivals a second over all users of the run
 	uniform bool
@@ -27,14 +27,14 @@ type pace struct {
 	gap     float64 // ns between arrivals of this process, on average
 	at      float64 // ns from start to the next arrival
 	start   int64   // ns of the run's clock
-	skipped int64   // arrivals that were due when their user was stopped
+	skipped int64   // due arrivals whose user was stopped
 
-	ctx  context.Context // of the goroutine that waits
-	due  chan int64      // from it to the users
-	over chan struct{}   // closed when it has ended
+	ctx  context.Context // of the waiting goroutine
+	due  chan int64      // from that goroutine to the users
+	over chan struct{}   // closed when that goroutine has ended
 }
 
-// join makes the schedule when the first user comes; it begins then.
+// join makes the schedule when the first user joins; it begins at that time.
 func (p *pace) join(ctx context.Context, u User) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,7 +53,7 @@ func (p *pace) join(ctx context.Context, u User) {
 	go p.hand()
 }
 
-// hand hands each arrival, when it is due, to the user who has waited longest.
+// hand hands each arrival, when it is due, to the user that has waited longest.
 func (p *pace) hand() {
 	defer close(p.over)
 	a := clock.NewAlarm(p.ctx)
@@ -74,7 +74,7 @@ func (p *pace) hand() {
 	}
 }
 
-// skip counts an arrival that nobody began, if it was due.
+// skip counts an arrival that no user began, if it was due.
 func (p *pace) skip(t int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,7 +94,7 @@ func (p *pace) take() int64 {
 	return t
 }
 
-// next waits for the next arrival that nobody else takes. ok is false when ctx ended before.
+// next waits for the next arrival for this user. ok is false if ctx ended before.
 func (p *pace) next(ctx context.Context) (at time.Time, ok bool) {
 	select {
 	case t := <-p.due:

@@ -15,11 +15,11 @@ const (
 	PickZipf    = "zipf"
 )
 
-// Spread is the workload over many locks, all alike or some much more wanted than others. It says what many locks cost.
+// Spread is the workload over many locks, with equal or skewed popularity. It measures the cost of many locks.
 type Spread struct {
 	// Count is the number of locks.
 	Count int `yaml:"locks" json:"locks"`
-	// Pick is how a cycle chooses among them: "uniform" or "zipf" (lock k is taken with a probability proportional to
+	// Pick is how a cycle chooses a lock: "uniform" or "zipf" (lock k is taken with a probability proportional to
 	// (k+1) to the power of -Skew).
 	Pick string `yaml:"pick" json:"pick"`
 	// Skew is the exponent of zipf, above 1.
@@ -57,7 +57,7 @@ func (w *Spread) Locks(int) int { return w.Count }
 // NeedsResource returns false: nothing is read or written.
 func (w *Spread) NeedsResource() bool { return false }
 
-// Run takes and gives back locks until ctx ends.
+// Run takes and releases locks until ctx ends.
 func (w *Spread) Run(ctx context.Context, u User) error {
 	choose := anyOf(u, w.Count)
 	if w.Pick == PickZipf {

@@ -8,16 +8,16 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// Stampede is the workload in which all users of the run ask for the one lock at the same moments. It says what a crowd
-// costs.
+// Stampede is the workload in which all users of the run ask for one lock at the same moments. It measures the cost
+// of a crowd.
 type Stampede struct {
-	// Every is the time from one such moment to the next.
+	// Every is the interval between such moments.
 	Every time.Duration `yaml:"every" json:"every"`
 	// Hold is how long each grant is kept.
 	Hold time.Duration `yaml:"hold" json:"hold"`
 }
 
-// shortestRound is the least that makes sense of Stampede.Every.
+// shortestRound is the lowest useful Stampede.Every.
 const shortestRound = 10 * time.Millisecond
 
 var stampede = Kind{

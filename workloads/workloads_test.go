@@ -21,8 +21,8 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// In a bubble of testing/synctest nothing is late, so that the tests of schedules are exact. That of the machine's own
-// timers is internal/clock's.
+// Nothing is late in a bubble of testing/synctest, so the tests of schedules are exact. internal/clock tests the
+// machine's own timers.
 func TestMain(m *testing.M) {
 	clock.Simulate()
 	goleak.VerifyTestMain(m)
@@ -50,7 +50,7 @@ func fromJSON(b []byte) func(any) error {
 	}
 }
 
-// parameters of each workload, as a scenario has them.
+// parameters holds the parameters of each workload as in a scenario.
 var parameters = map[string]string{
 	"acquire-release": "{locks: 7, hold: 5ms, rate: 200, arrivals: uniform}",
 	"counter":         "{locks: 3, hold: 50ms, think: 1s}",
@@ -91,7 +91,7 @@ func TestParametersTravel(t *testing.T) {
 
 type refusal struct{ workload, text, want string }
 
-// refused are parameters that make no sense, at least one of each workload.
+// refused lists invalid parameters, at least one per workload.
 var refused = []refusal{
 	{"acquire-release", "{locks: 0}", "locks is 0: want 1 to 65536"},
 	{"acquire-release", "{hold: -1s}", "hold is -1s"},
@@ -131,7 +131,7 @@ func TestParametersRefused(t *testing.T) {
 	}
 }
 
-// TestEveryWorkloadIsInTheTables looks for each in the tables of these tests and of the pages.
+// TestEveryWorkloadIsInTheTables looks up each workload in the tables of these tests and of the docs.
 func TestEveryWorkloadIsInTheTables(t *testing.T) {
 	for _, k := range All() {
 		if parameters[k.Name] == "" {
@@ -152,7 +152,7 @@ func TestEveryWorkloadIsInTheTables(t *testing.T) {
 	}
 }
 
-// world is a lock service of no time at all, with its users.
+// world is a lock service without latency, with its users.
 type world struct {
 	mu       sync.Mutex
 	values   map[int]int64
@@ -291,7 +291,7 @@ func TestFailingServiceIsNotHammered(t *testing.T) {
 	})
 }
 
-// All arrivals are taken in order, at the rate that was asked for, by whoever is free, and each begins at its time.
+// Free users take all arrivals in order, at the requested rate, and each begins at its time.
 func TestOpenLoop(t *testing.T) {
 	for arrivals, most := range map[string]int{Poisson: 600, Uniform: 501} {
 		synctest.Test(t, func(t *testing.T) {
@@ -311,7 +311,7 @@ func TestOpenLoop(t *testing.T) {
 	}
 }
 
-// One user who cannot keep up: later arrivals keep their intended times, and those that it never came to are counted.
+// A single user cannot keep up: later arrivals keep their intended times, and the arrivals left over are counted.
 func TestOpenLoopOverload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, wl := live(t, "acquire-release", "{rate: 1000, arrivals: uniform}", 1, 10*time.Millisecond, 500*time.Millisecond, nil)

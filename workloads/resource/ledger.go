@@ -20,7 +20,7 @@ const (
 	ledgerNode = "ledger"
 )
 
-// LedgerSpec is the process beside a store.
+// LedgerSpec describes the process beside a store.
 func LedgerSpec(kind string) node.Spec {
 	return node.Spec{
 		Name: ledgerNode, Role: node.Resource, Image: node.SelfProgram, Stdio: true,
@@ -28,13 +28,13 @@ func LedgerSpec(kind string) node.Spec {
 	}
 }
 
-// Book is what a ledger does with one kind of store. Its methods are called one at a time.
+// Book is the part of a ledger for one kind of store. Its methods are called one at a time.
 type Book interface {
-	// Open makes one attempt to connect and to lay out the empty store.
+	// Open makes one attempt to connect and to create the empty store.
 	Open(ctx context.Context, s *wire.Start) error
-	// Now asks the store for its clock, in ns of any origin: the clock that dates its log.
+	// Now returns the time of the store's clock, which dates its log, in ns of any origin.
 	Now(ctx context.Context) (int64, error)
-	// Read returns the whole log in the order of the store's clock, and what stands under each lock.
+	// Read returns the whole log in the order of the store's clock, and the final value of each lock.
 	Read(ctx context.Context) (log []Entry, cells map[string]Final, err error)
 	Close()
 }
@@ -54,16 +54,16 @@ type Entry struct {
 const (
 	openTimeout = 25 * time.Second // a store that starts with the run may need most of it
 	openPause   = 50 * time.Millisecond
-	// CloseWait bounds the closing of one connection.
+	// CloseWait bounds the time to close one connection.
 	CloseWait = time.Second
-	// clockLooks is how often the store's clock is asked for: the narrowest bracket counts.
+	// clockLooks is the number of readings of the store's clock; the one with the narrowest bracket counts.
 	clockLooks = 50
-	// maxClockShift is by how much the store's clock may have moved against the run's in the course of it.
+	// maxClockShift is the maximum accepted drift of the store's clock against the run's during the run.
 	maxClockShift = 5 * time.Millisecond
 )
 
-// Ledger is the process beside a resource that is a real service: it lays out the store, and at the end tells the
-// supervisor what the store's own log says.
+// Ledger is the process beside a resource that is a real service. It creates the store, and at the end sends the
+// supervisor the store's own log.
 func Ledger(ctx context.Context, o Options, kinds []Kind, name string) error {
 	return Drive(ctx, o, ledgerNode, func(context.Context) (Body, error) {
 		k, ok := Find(kinds, name)
@@ -78,14 +78,14 @@ func Ledger(ctx context.Context, o Options, kinds []Kind, name string) error {
 type ledger struct {
 	book        Book
 	guards      []Guard
-	conditional bool // the run's guard is conditional
+	conditional bool // whether the run's guard is conditional
 	rec         *wire.Recorder
 	locks       []string
 	offset      int64 // ns from the store's clock to the run's, at the start
 	cells       map[string]Final
 }
 
-// Watched is false: nobody waits for a ledger.
+// Watched returns false: no user waits for a ledger.
 func (l *ledger) Watched() bool { return false }
 
 func (l *ledger) Start(ctx context.Context, s *wire.Start, rec *wire.Recorder) (string, error) {
@@ -109,7 +109,7 @@ func (l *ledger) Start(ctx context.Context, s *wire.Start, rec *wire.Recorder) (
 	return s.Resource.Address, err
 }
 
-// compare returns what is to be added to the store's clock for the run's, and by how much that may be wrong.
+// compare returns the offset from the store's clock to the run's, and its maximum error.
 func (l *ledger) compare(ctx context.Context) (offset, wrong int64, err error) {
 	wrong = int64(time.Hour)
 	for range clockLooks {
@@ -147,8 +147,8 @@ func (l *ledger) Final(ctx context.Context, number int) (Final, error) {
 	return f, nil
 }
 
-// tell turns the store's log into events. Their times may be late by the error of the clock comparison, never early:
-// an effect must not come before the grant that it belongs to.
+// tell turns the store's log into events. Their times may be late by the error of the clock comparison, but never
+// early: an effect must not precede its grant.
 func (l *ledger) tell(ctx context.Context) error {
 	log, cells, err := l.book.Read(ctx)
 	if err != nil {
@@ -199,14 +199,14 @@ func (l *ledger) event(x Entry) (history.Event, error) {
 
 func (l *ledger) Close() { l.book.Close() }
 
-// Sighting is what a grant has seen last under a lock: what its next write is made from.
+// Sighting is the state that a grant last saw under a lock. Its next write is made from that state.
 type Sighting struct {
 	Grant   uint32
 	Value   int64
 	Version int64
 }
 
-// Sightings is what one user's grants have seen, by lock.
+// Sightings holds what one user's grants have seen, by lock.
 type Sightings map[string]Sighting
 
 // Of returns what the grant has seen. A grant that has seen nothing has version 0, which no value has.
@@ -217,8 +217,8 @@ func (s Sightings) Of(a Access) Sighting {
 	return Sighting{}
 }
 
-// StoreRefused is the error of an access that did not meet the guard's condition within a store. version is the one
-// that the access was made from; the store does not tell the current one.
+// StoreRefused returns the error of an access that did not meet the guard's condition within a store. version is the
+// access's base version; the store does not return the current one.
 func StoreRefused(guard string, version int64) error {
 	r := lock.Reason{}
 	switch guard {
@@ -236,7 +236,7 @@ func StoreRefused(guard string, version int64) error {
 	return Fenced(r, "what stands there does not satisfy %s", guard)
 }
 
-// LacksToken is the error of an access without the token that a guard wants.
+// LacksToken returns the error of an access without the token that a guard needs.
 func LacksToken(a Access) error {
 	if a.Token == lock.NoToken {
 		return ErrNoToken

@@ -14,7 +14,7 @@ import (
 	"github.com/lockquake/lockquake/workloads/resource/resourcetest"
 )
 
-// shelf is a store whose clock is the run's, moved.
+// shelf is a store whose clock is the run's clock with an offset.
 type shelf struct {
 	moved  int64
 	log    []Entry
@@ -36,7 +36,7 @@ func (s *shelf) Read(context.Context) ([]Entry, map[string]Final, error) { retur
 
 func (s *shelf) Close() { s.closed = true }
 
-// tells starts a ledger over a shelf, lets something happen, and asks for what is left.
+// tells starts a ledger over a shelf, calls then, and asks for the final values.
 func tells(t *testing.T, s *shelf, then func()) (*wire.Result, *resourcetest.Process) {
 	t.Helper()
 	r := resourcetest.Start(t, func(in io.Reader, out io.Writer) error {
@@ -93,7 +93,7 @@ func TestLedgerTellsTheLog(t *testing.T) {
 	}
 }
 
-// A store's log says of each write whether its condition was checked in the same step: the guard decides that.
+// Whether the guard is conditional decides the code of each write of a store's log.
 func TestLedgerTellsConditions(t *testing.T) {
 	log := []Entry{
 		{Lock: "lock-1", User: "client-1/0", OK: true}, {Lock: "lock-1", User: "client-1/0", Write: true, OK: true}, {Lock: "lock-1", User: "client-1/0", Write: true},
@@ -114,7 +114,7 @@ func TestLedgerTellsConditions(t *testing.T) {
 	}
 }
 
-// A log that cannot be dated, or that speaks of what the run has not, is no witness.
+// A ledger rejects a log that cannot be dated, or that names what the run does not have.
 func TestLedgerRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name string

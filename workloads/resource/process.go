@@ -10,35 +10,35 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// Options is what a resource's process is given.
+// Options configures a resource's process.
 type Options struct {
 	In      io.Reader
 	Out     io.Writer
 	Version string // of this software
 
-	// Listen is for the register, a replica and the object store: host:port; port 0 takes a free one, which the ready
-	// frame tells.
+	// Listen is for the register, a replica and the object store: host:port. Port 0 takes a free port, which the
+	// ready frame contains.
 	Listen string
-	// Sequencers connects to the lock service as start.access tells, for guards that ask it; nil: that guard is not to
-	// be had.
+	// Sequencers connects to the lock service with start.access, for guards that ask it. If nil, such guards are
+	// unavailable.
 	Sequencers func(ctx context.Context, access json.RawMessage) (SequencerChecker, error)
 }
 
-// SequencerChecker is a connection to a lock service that can be asked about sequencers.
+// SequencerChecker is a connection to a lock service that can check sequencers.
 type SequencerChecker interface {
 	lock.SequencerChecker
 	io.Closer
 }
 
-// Body is what a resource's process does between its start and its end. Its methods are called one at a time.
+// Body is the work of a resource's process between its start and its end. Its methods are called one at a time.
 type Body interface {
-	// Start makes the resource ready and returns the host:port that users reach it at, where it is the process's own.
+	// Start makes the resource ready. It returns the host:port for users if the process itself serves them.
 	Start(ctx context.Context, s *wire.Start, rec *wire.Recorder) (address string, err error)
-	// Final returns what a lock protects at the end. Every effect is recorded when it returns.
+	// Final returns the final value under a lock. Every effect is recorded when it returns.
 	Final(ctx context.Context, lock int) (Final, error)
-	// Watched tells whether a stall of the process would hold back the users.
+	// Watched reports whether a stall of the process would delay the users.
 	Watched() bool
-	// Close serves nobody any more.
+	// Close stops serving.
 	Close()
 }
 
@@ -46,12 +46,12 @@ type Body interface {
 type Final struct {
 	Value   int64
 	Applied int64 // writes
-	// Epoch and Number say when a replica's value was put down.
+	// Epoch and Number order a replica's values.
 	Epoch  uint64
 	Number int64
 }
 
-// Drive is a resource's process, as wire.Serve says. The name is that of its kind of process.
+// Drive runs a resource's process under wire.Serve. name names the kind of process.
 func Drive(ctx context.Context, o Options, name string, begin func(context.Context) (Body, error)) error {
 	hello := wire.NewHello(wire.ProcessOwn+name, o.Version)
 	return wire.Serve(ctx, o.In, o.Out, hello, func(life context.Context, end context.CancelCauseFunc,
@@ -73,7 +73,7 @@ type served struct {
 	life    context.Context
 	end     context.CancelCauseFunc
 	rec     *wire.Recorder
-	pulse   *wire.Pulse // nil where nobody waits for this process
+	pulse   *wire.Pulse // nil if no user waits for this process
 	started bool
 	closed  bool // the recorder
 }
@@ -97,7 +97,7 @@ func (n *served) Handle(f *wire.Frame) (done bool, err error) {
 	return false, err
 }
 
-// Abandon serves nobody any more.
+// Abandon stops serving.
 func (n *served) Abandon() { n.close() }
 
 func (n *served) start(s *wire.Start) error {
@@ -127,7 +127,7 @@ func (n *served) command(c *wire.Command) error {
 	return n.conn.Send(wire.Frame{Type: wire.TypeResult, Result: &r})
 }
 
-// stop serves nobody any more, sends what is left, and says so.
+// stop stops serving, sends the remaining events, and reports the end.
 func (n *served) stop() error {
 	stall := n.close()
 	recorded, dropped := n.rec.Counts()
@@ -135,7 +135,7 @@ func (n *served) stop() error {
 	return n.conn.Send(wire.Frame{Type: wire.TypeDone, Done: &d})
 }
 
-// close ends what start began and returns the longest stall in ns.
+// close undoes start and returns the longest stall in ns.
 func (n *served) close() (stall int64) {
 	n.body.Close()
 	if n.pulse != nil {

@@ -1,6 +1,6 @@
-// Package resource is what a lock protects: services that hold one number for each lock, keep a log of every access,
-// and may guard the number, as by fencing tokens. The contract is here, with one folder for each service below; all
-// is the list.
+// Package resource defines what a lock protects: services that hold one number for each lock, log every access, and
+// may guard the number, for example by fencing tokens. This folder has the contract; each service has a folder below,
+// and all lists them.
 package resource
 
 import (
@@ -15,21 +15,20 @@ import (
 	"github.com/lockquake/lockquake/workloads"
 )
 
-// Guard is a way in which a resource may protect itself, as data.
+// Guard describes, as data, a way in which a resource may protect itself.
 type Guard struct {
 	Name string
 	Doc  string // one sentence: what it refuses
-	// Token says that it compares fencing tokens, so that the lock must have one.
+	// Token says that the guard compares fencing tokens, so that the lock must have one.
 	Token bool
-	// Conditional says that the step that applies a write compares what its writer had read, or changes what stands
-	// there without it. A late write does no harm then.
+	// Conditional says that the step that applies a write also compares what its writer had read, or changes the
+	// current value without using it. Then a late write does no harm.
 	Conditional bool
-	// Writes is what the workload's writes must mean for it; "" is anything.
+	// Writes is the meaning of the workload's writes that the guard needs; "" is any.
 	Writes workloads.Meaning
-	// Sequencer says that it asks the lock service (lock.SequencerChecker), so that the lock must be one that can be
-	// asked.
+	// Sequencer says that the guard asks the lock service (lock.SequencerChecker), so the lock must support that.
 	Sequencer bool
-	// TwoSteps says that a write is looked at in one step and applied in another. The writer announces
+	// TwoSteps says that a write is checked in one step and applied in another. The writer announces
 	// PointTokenChecked in between.
 	TwoSteps bool
 }
@@ -39,18 +38,18 @@ type Kind struct {
 	Name   string
 	Doc    string  // one sentence
 	Guards []Guard // the first is the default
-	// Within names the backend whose service keeps the values: the very one that grants the locks. "" where the
-	// resource has servers of its own.
+	// Within names the backend whose service keeps the values: the same one that grants the locks. "" if the resource
+	// has its own servers.
 	Within string
-	// Specs describes the nodes that the resource is. Users reach those with a port, at their first one. Those with a
-	// control stream (Stdio) speak the protocol: they are told what there is, and tell what was done to it.
+	// Specs describes the nodes of the resource. Users connect to the first port of those that have ports. Nodes with
+	// a control stream (Stdio) speak the protocol: they get the start and report the effects.
 	Specs func() []node.Spec
-	// Replicated says that its nodes are replicas of one store, each with a log of its own: an effect counts when a
-	// majority of them has applied it.
+	// Replicated says that the nodes are replicas of one store, each with its own log. An effect counts once a
+	// majority has applied it.
 	Replicated bool
 	// Dial connects one user to the resource.
 	Dial func(ctx context.Context, t Target) (Connection, error)
-	// Book is what the ledger beside a real service does; nil where the resource keeps its log itself.
+	// Book is the ledger's part for a real service; nil if the resource logs itself.
 	Book func() Book
 }
 
@@ -69,17 +68,17 @@ func Find(kinds []Kind, name string) (Kind, bool) {
 	return Kind{}, false
 }
 
-// Target is where a resource is.
+// Target is the location of a resource.
 type Target struct {
-	Address string // host:port; where there are several nodes, with commas between
-	Guard   string // that it was started with
-	// Password is what the resource asks for; "" where it asks for none.
+	Address string // host:port; several nodes are separated by commas
+	Guard   string // the guard that the resource was started with
+	// Password is the resource's password; "" if it needs none.
 	Password string
-	// Access says how the user's own client process reaches the lock service; for a resource within it.
+	// Access is how the user's own client process reaches the lock service; for a resource within that service.
 	Access json.RawMessage
 }
 
-// Access says who touches what, and by which grant.
+// Access identifies the user, the value and the grant of an access.
 type Access struct {
 	Lock  string       // the lock that protects the value
 	User  history.User // who
@@ -89,8 +88,8 @@ type Access struct {
 	Owner string       // the lock's own name of the grant, mostly a random value; it has no order
 }
 
-// Connection is one user's link to a resource. Its methods are called one at a time. ErrFenced and ErrRefused mean that
-// certainly nothing was done; after any other error nobody knows.
+// Connection is one user's link to a resource. Its methods are called one at a time. ErrFenced and ErrRefused mean
+// that certainly nothing was done; after any other error the outcome is unknown.
 type Connection interface {
 	Read(ctx context.Context, a Access) (int64, error)
 	Write(ctx context.Context, a Access, value int64) error
@@ -98,7 +97,7 @@ type Connection interface {
 }
 
 var (
-	// ErrFenced says that the guard refused the token.
+	// ErrFenced says that the guard refused the access.
 	ErrFenced = errors.New("refused by the guard")
 	// ErrRefused says that the resource did not understand the request.
 	ErrRefused = errors.New("refused by the resource")

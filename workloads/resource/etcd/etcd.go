@@ -20,8 +20,8 @@ import (
 
 const name = "etcd"
 
-// Kind is the etcd that grants the locks, with a key for each value and one for each effect. A read or write, its
-// line in the log and the guard's check of the lock's key are one transaction.
+// Kind is the etcd that grants the locks, with a key for each value and one for each effect. One transaction contains
+// the read or write, its log line and the guard's check of the lock's key.
 func Kind() resource.Kind {
 	return resource.Kind{
 		Name: name,
@@ -40,14 +40,14 @@ func Kind() resource.Kind {
 	}
 }
 
-// Where values and effects are kept: no lock's records lie there.
+// Prefixes of values and effects, away from the records of locks.
 const (
 	cellPrefix   = "lockquake-cells/"
 	effectPrefix = "lockquake-effects/"
 )
 
-// effect is a line of the log. etcd orders the lines by the revision at which they were made, but does not date
-// them. Sent is when the user sent the transaction, by the run's clock.
+// effect is a line of the log. etcd orders the lines by revision, but does not date them. Sent is when the user sent
+// the transaction, on the run's clock.
 type effect struct {
 	Sent  int64  `json:"sent"`
 	Lock  string `json:"lock"`
@@ -56,14 +56,14 @@ type effect struct {
 	Token uint64 `json:"token,omitempty"`
 	Write bool   `json:"write,omitempty"`
 	OK    bool   `json:"ok,omitempty"`
-	Value int64  `json:"value,omitempty"` // that was to be written
+	Value int64  `json:"value,omitempty"` // the value to write
 }
 
 // link is a user's connection.
 type link struct {
 	guard  string
 	client *clientv3.Client
-	made   int // transactions
+	made   int // number of transactions
 }
 
 func dial(ctx context.Context, t resource.Target) (resource.Connection, error) {
@@ -87,15 +87,15 @@ func (l *link) Read(ctx context.Context, a resource.Access) (int64, error) {
 	return strconv.ParseInt(string(kvs[0].Value), 10, 64)
 }
 
-// Write writes it.
+// Write writes that value.
 func (l *link) Write(ctx context.Context, a resource.Access, value int64) error {
 	_, err := l.do(ctx, a, effect{Write: true, Value: value},
 		clientv3.OpPut(cellPrefix+a.Lock, strconv.FormatInt(value, 10)))
 	return err
 }
 
-// do makes one transaction: the access, where the guard lets it pass, and its line in the log in either case. The
-// library sends a transaction that writes only once.
+// do makes one transaction: the access, if the guard passes it, and its log line in either case. The library sends a
+// writing transaction only once.
 func (l *link) do(ctx context.Context, a resource.Access, e effect, access clientv3.Op) (*clientv3.TxnResponse, error) {
 	e.Sent, e.Lock, e.User, e.Grant, e.Token = clock.Now(), a.Lock, a.User.String(), a.Grant, uint64(a.Token)
 	refused, err := json.Marshal(e)
@@ -133,7 +133,7 @@ func (l *link) do(ctx context.Context, a resource.Access, e effect, access clien
 // Close closes the connection.
 func (l *link) Close() error { return l.client.Close() }
 
-// book reads the log. There is nothing to lay out: what is not there is 0.
+// book reads the log. Nothing needs to be created: missing keys mean 0.
 type book struct {
 	client *clientv3.Client
 	locks  []string
@@ -155,7 +155,7 @@ func (b *book) Open(ctx context.Context, s *wire.Start) (err error) {
 	return err
 }
 
-// Now is the clock by which users date what they send: the run's.
+// Now returns the run's clock, because users date their transactions by it.
 func (b *book) Now(context.Context) (int64, error) { return clock.Now(), nil }
 
 func (b *book) Read(ctx context.Context) ([]resource.Entry, map[string]resource.Final, error) {
@@ -171,7 +171,7 @@ func (b *book) Read(ctx context.Context) ([]resource.Entry, map[string]resource.
 		}
 	}
 	log, cells := retrace(b.locks, lines)
-	for _, name := range b.locks { // the log and the values must say the same
+	for _, name := range b.locks { // the log and the values must agree
 		resp, err := b.client.Get(ctx, cellPrefix+name)
 		if err != nil {
 			return nil, nil, err
@@ -187,8 +187,8 @@ func (b *book) Read(ctx context.Context) ([]resource.Entry, map[string]resource.
 	return log, cells, nil
 }
 
-// retrace follows the log in its order. Each effect gets the earliest time at which it can have been applied: when
-// it was sent, but after the effect before it.
+// retrace follows the log in its order. Each effect gets its earliest possible time: when it was sent, but after the
+// effect before it.
 func retrace(locks []string, lines []effect) (log []resource.Entry, cells map[string]resource.Final) {
 	cells = map[string]resource.Final{}
 	for _, name := range locks {

@@ -21,8 +21,8 @@ import (
 	"github.com/lockquake/lockquake/workloads/resource/resourcetest"
 )
 
-// TestEtcdCells has a user read and write under a grant whose key then goes: the guard refuses what comes after, without a guard
-// it is applied, and the ledger tells both.
+// TestEtcdCells has a user read and write under a grant whose key is then deleted. The guard refuses later accesses;
+// without a guard they are applied. The ledger reports both.
 func TestEtcdCells(t *testing.T) {
 	const ttl = 2 * time.Second
 	b := etcd.Backend()
@@ -89,7 +89,7 @@ func lockUser(t *testing.T, b listed.Backend, a backends.Access) lock.Locker {
 	return u
 }
 
-// ledgerOf has a ledger of its own tell the log of one lock, which no other may have used meanwhile.
+// ledgerOf starts a ledger and returns the log of one lock. No other lock may have been used meanwhile.
 func ledgerOf(t *testing.T, access json.RawMessage, of string) []history.Event {
 	t.Helper()
 	p := resourcetest.Start(t, func(in io.Reader, out io.Writer) error {

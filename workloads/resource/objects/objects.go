@@ -1,5 +1,5 @@
-// Package objects keeps what locks protect in an object store that is spoken to over HTTP. Its only guard is the
-// condition of a request, as of Amazon S3 since 2024.
+// Package objects keeps what locks protect in an object store that is accessed over HTTP. Its only guard is a
+// conditional request, as in Amazon S3 since 2024.
 package objects
 
 import (
@@ -47,17 +47,17 @@ func Kind() resource.Kind {
 	}
 }
 
-// The headers that say whose request it is: the store's log names them.
+// The headers that identify the sender for the store's log.
 const (
 	headerUser  = "Lockquake-User" // "client-1/0"
 	headerGrant = "Lockquake-Grant"
 	headerToken = "Lockquake-Token"
 )
 
-// etagOf is the ETag of a version, which is the number of writes up to it.
+// etagOf returns the ETag of a version, which is the number of writes up to it.
 func etagOf(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
 
-// versionOf is the version that an ETag stands for.
+// versionOf returns the version of an ETag.
 func versionOf(etag string) (int64, error) {
 	v, err := strconv.ParseInt(strings.Trim(etag, `"`), 10, 64)
 	if err != nil || etag != etagOf(v) || v < 1 {
@@ -74,7 +74,7 @@ type link struct {
 	seen    resource.Sightings
 }
 
-// dial makes a client of one connection. It does not follow the machine's settings for proxies.
+// dial makes a client with a single connection. It ignores the machine's proxy settings.
 func dial(_ context.Context, t resource.Target) (resource.Connection, error) {
 	return &link{
 		address: t.Address, guard: t.Guard, seen: resource.Sightings{},
@@ -82,7 +82,7 @@ func dial(_ context.Context, t resource.Target) (resource.Connection, error) {
 	}, nil
 }
 
-// Read reads the value that a lock protects: 0 where there is no object.
+// Read reads the value that a lock protects: 0 without an object.
 func (l *link) Read(ctx context.Context, a resource.Access) (int64, error) {
 	r, err := l.request(a, http.MethodGet, "")
 	if err != nil {
@@ -104,7 +104,7 @@ func (l *link) Read(ctx context.Context, a resource.Access) (int64, error) {
 	return value, nil
 }
 
-// Write writes it. A grant that has seen no object may only make one, where the guard is GuardIfMatch.
+// Write writes that value. Under GuardIfMatch a grant that has seen no object may only create one.
 func (l *link) Write(ctx context.Context, a resource.Access, value int64) error {
 	r, err := l.request(a, http.MethodPut, strconv.FormatInt(value, 10))
 	if err != nil {

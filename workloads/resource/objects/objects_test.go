@@ -24,12 +24,12 @@ import (
 	"github.com/lockquake/lockquake/workloads/resource/resourcetest"
 )
 
-// A server of net/http stays for half a second with a connection that it closed before it had read all of the request.
+// A server of net/http lingers for half a second on a connection that it closes before reading the whole request.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
 }
 
-// odd is a lock's name that must get no further than the store's own directory.
+// odd is a lock name that must not escape the store's own directory.
 const odd = "../a b/%41?#"
 
 // running is the store as its supervisor sees it.
@@ -87,20 +87,20 @@ func write(t *testing.T, c resource.Connection, a resource.Access, value int64, 
 	}
 }
 
-// A write names what its grant has seen: an ETag, or that there is no object. The effects are on record in the order of arrival,
-// the refused ones with the two versions.
+// A write names what its grant has seen: an ETag, or the absence of an object. The effects are recorded in the order
+// of arrival, refused ones with both versions.
 func TestIfMatch(t *testing.T) {
 	r := start(t)
 	a, b := dialed(t, r.address, resource.GuardIfMatch), dialed(t, r.address, resource.GuardIfMatch)
 	read(t, a, by(0, 5), 0)
 	read(t, b, by(1, 6), 0)
 	write(t, a, by(0, 5), 7, nil)                // If-None-Match: *
-	write(t, b, by(1, 6), 8, resource.ErrFenced) // there is an object now
-	write(t, a, by(0, 5), 7, nil)                // what it made itself it knows, and the same value is another version
+	write(t, b, by(1, 6), 8, resource.ErrFenced) // an object exists now
+	write(t, a, by(0, 5), 7, nil)                // the grant knows its own write, and the same value is another version
 	read(t, b, by(1, 6), 7)
 	write(t, a, by(0, 5), 9, nil)
 	write(t, b, by(1, 6), 10, resource.ErrFenced)
-	write(t, a, by(0, 7), 11, resource.ErrFenced) // what another grant has read does not count
+	write(t, a, by(0, 7), 11, resource.ErrFenced) // reads of another grant do not count
 	r.final(1, 9, 3)
 	r.final(0, 0, 0)
 	r.Stop()
@@ -130,7 +130,7 @@ func TestIfMatch(t *testing.T) {
 	}
 }
 
-// A plain PUT replaces whatever stands there.
+// A plain PUT replaces the current object.
 func TestPlainPut(t *testing.T) {
 	r := start(t)
 	a, b := dialed(t, r.address, resource.GuardNone), dialed(t, r.address, resource.GuardNone)
@@ -142,7 +142,7 @@ func TestPlainPut(t *testing.T) {
 	r.Stop()
 }
 
-// Many users add one, and who is refused tries again: no acknowledged update is lost.
+// Many users increment and retry after a refusal: no acknowledged update is lost.
 func TestNoUpdateIsLost(t *testing.T) {
 	r := start(t)
 	const users, each = 6, 15
@@ -182,7 +182,7 @@ func TestNoUpdateIsLost(t *testing.T) {
 	}
 }
 
-// What others would say to it over HTTP.
+// Requests of other HTTP clients.
 func TestStatus(t *testing.T) {
 	r := start(t)
 	for i, c := range []struct {
@@ -226,7 +226,7 @@ func TestStatus(t *testing.T) {
 	r.Stop()
 }
 
-// What cannot be stored is not on record, and its user cannot tell; the object before it stands.
+// A failed store is not recorded, its outcome is unknown to the user, and the previous object stays.
 func TestStoreFails(t *testing.T) {
 	r := start(t)
 	c := dialed(t, r.address, resource.GuardNone)
@@ -239,7 +239,7 @@ func TestStoreFails(t *testing.T) {
 	r.Stop()
 }
 
-// unknown checks that nobody knows whether a write was done.
+// unknown checks that an error leaves the outcome of a write unknown.
 func unknown(t *testing.T, err error) {
 	t.Helper()
 	if err == nil || errors.Is(err, resource.ErrFenced) || errors.Is(err, resource.ErrRefused) || lock.Certain(err) {
@@ -247,7 +247,8 @@ func unknown(t *testing.T, err error) {
 	}
 }
 
-// A write whose connection breaks is sent once, and nobody knows; one that finds no store was certainly not sent.
+// A write whose connection breaks is sent once, with an unknown outcome. One that finds no store was certainly not
+// sent.
 func TestBrokenConnection(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -284,7 +285,7 @@ func TestBrokenConnection(t *testing.T) {
 	late, cancel := context.WithCancel(t.Context())
 	sent := make(chan string, 1)
 	go func() { sent <- <-requests; cancel() }()
-	unknown(t, dialed(t, l.Addr().String(), resource.GuardNone).Write(late, by(0, 1), 4)) // it hears nothing
+	unknown(t, dialed(t, l.Addr().String(), resource.GuardNone).Write(late, by(0, 1), 4)) // it gets no answer
 	got = append(got, <-sent)
 	_ = l.Close()
 	write(t, dialed(t, l.Addr().String(), resource.GuardNone), by(0, 1), 4, lock.ErrNotSent)

@@ -21,7 +21,7 @@ import (
 	"github.com/lockquake/lockquake/workloads/resource"
 )
 
-// Main is the store's process; its objects lie in dir.
+// Main runs the store's process; its objects are files in dir.
 func Main(ctx context.Context, o resource.Options, dir string) error {
 	return resource.Drive(ctx, o, name, func(ctx context.Context) (resource.Body, error) {
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)
@@ -29,7 +29,7 @@ func Main(ctx context.Context, o resource.Options, dir string) error {
 	})
 }
 
-// server is the store as its process drives it, and as users reach it.
+// server is the store, with the methods for its process and for users.
 type server struct {
 	dir      string
 	listener net.Listener
@@ -42,7 +42,7 @@ type server struct {
 	over    bool
 }
 
-// object is the file of one lock. Condition, write and log entry are one step under its mutex, so that the order of the
+// object is the file of one lock. Condition, write and log entry are one step under its mutex. So the order of the
 // log is the order in which requests were carried out.
 type object struct {
 	mu     sync.Mutex
@@ -50,7 +50,7 @@ type object struct {
 	path   string
 }
 
-// Watched is true: users wait for this process.
+// Watched returns true: users wait for this process.
 func (s *server) Watched() bool { return true }
 
 func (s *server) Start(_ context.Context, start *wire.Start, rec *wire.Recorder) (string, error) {
@@ -58,7 +58,7 @@ func (s *server) Start(_ context.Context, start *wire.Start, rec *wire.Recorder)
 	s.names, s.objects = make(map[string]int, len(start.Locks)), make([]object, len(start.Locks))
 	for i, title := range start.Locks {
 		s.names[title] = i
-		// Locks may have any names, and files may not.
+		// Lock names are arbitrary, file names are not.
 		s.objects[i].number, s.objects[i].path = uint16(i), filepath.Join(s.dir, workloads.LockName(i))
 	}
 	s.http = &http.Server{Handler: s}
@@ -82,7 +82,7 @@ func (s *server) Final(_ context.Context, number int) (resource.Final, error) {
 	return resource.Final{Value: value, Applied: version}, nil
 }
 
-// Close returns when nothing is carried out any more.
+// Close returns when no request is being carried out any more.
 func (s *server) Close() {
 	s.serving.Lock()
 	s.over = true
@@ -93,13 +93,13 @@ func (s *server) Close() {
 	}
 }
 
-// maxBody bounds an object in bytes: a number and no more.
+// maxBody bounds an object in bytes: it holds only a number.
 const maxBody = 32
 
-// answer is what a request came to.
+// answer is the result of a request.
 type answer struct {
 	status  int
-	version int64 // of the object after it; 0: there is none
+	version int64 // of the object afterwards; 0: there is none
 	text    string
 }
 
@@ -113,17 +113,17 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.serving.RLock()
 	defer s.serving.RUnlock()
 	if s.over {
-		panic(http.ErrAbortHandler) // nobody would learn of what is done now
+		panic(http.ErrAbortHandler) // effects after Close would not be reported
 	}
 	a := s.carryOut(r, string(body))
 	if a.version > 0 {
 		w.Header().Set("ETag", etagOf(a.version))
 	}
 	w.WriteHeader(a.status)
-	_, _ = io.WriteString(w, a.text) // who has gone away does not hear it
+	_, _ = io.WriteString(w, a.text) // a client that has gone away gets no answer
 }
 
-// carryOut does what a request asks for, and records it.
+// carryOut carries out a request and records it.
 func (s *server) carryOut(r *http.Request, body string) answer {
 	i, ok := s.names[strings.TrimPrefix(r.URL.Path, "/")]
 	if !ok {
@@ -147,7 +147,7 @@ func (s *server) carryOut(r *http.Request, body string) answer {
 	return answer{status: http.StatusMethodNotAllowed, text: "want GET or PUT"}
 }
 
-// event begins the record of a request.
+// event starts the record of a request.
 func (o *object) event(h http.Header) (history.Event, error) {
 	user, err := history.ParseUser(h.Get(headerUser))
 	grant, err1 := strconv.ParseUint(h.Get(headerGrant), 10, 32)
@@ -204,7 +204,7 @@ func (s *server) put(o *object, e history.Event, h http.Header) answer {
 	return answer{status: http.StatusOK, version: version + 1}
 }
 
-// condition is the version that a request wants to find, 0 for no object, if it has a condition.
+// condition returns the version that a request demands, 0 for no object, if it is conditional.
 func condition(h http.Header) (version int64, conditional bool, err error) {
 	match, noneMatch := h.Get("If-Match"), h.Get("If-None-Match")
 	switch {
@@ -235,7 +235,7 @@ func (o *object) load() (version, value int64, err error) {
 	return version, value, err
 }
 
-// store replaces the object in one step. After an error the one before stands there.
+// store replaces the object atomically. After an error the previous one remains.
 func (o *object) store(version, value int64) error {
 	fresh := o.path + ".new"
 	f, err := os.Create(fresh)
@@ -249,7 +249,7 @@ func (o *object) store(version, value int64) error {
 	return os.Rename(fresh, o.path)
 }
 
-// syncDir waits until the names in a directory are on its disk.
+// syncDir syncs the names in a directory to disk.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -53,8 +53,8 @@ func Kind() resource.Kind {
 	}
 }
 
-// schema is the empty store. The log's numbers are drawn, and its times taken, while the statement holds its row. So
-// the lines of one lock are in the order in which its effects were applied.
+// schema is the empty store. The statement holds its row while the log's numbers and times are taken. So the lines of
+// one lock are in the order in which its effects were applied.
 const schema = `
 CREATE TABLE IF NOT EXISTS cells (
 	lock text PRIMARY KEY, value bigint NOT NULL DEFAULT 0, version bigint NOT NULL DEFAULT 1,
@@ -69,8 +69,8 @@ CREATE TABLE IF NOT EXISTS effects (
 // wallNS is the server's clock in ns.
 const wallNS = `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000`
 
-// logged makes one statement of an access and its line in the log. done is a query that returns value and version of
-// what it read or wrote, or no row where the guard refuses. $1 is the lock, $2 the user, $3 the grant, $4 the token.
+// logged returns one statement for an access and its log line. done is a query that returns value and version of the
+// access, or no row if the guard refuses. $1 is the lock, $2 the user, $3 the grant, $4 the token.
 func logged(done string, write bool, otherwise string) string {
 	return fmt.Sprintf(`WITH done AS (%s)
 INSERT INTO effects (at, lock, holder, hold, token, write, ok, value, version)
@@ -79,8 +79,8 @@ FROM (SELECT count(*) AS n, max(value) AS value, max(version) AS version FROM do
 RETURNING ok, value, version`, done, wallNS, write, otherwise)
 }
 
-// statements are a guard's statements for a read and a write. In a write $5 is the value, and $6 the version or the
-// value that it was made from, where the guard wants either.
+// statements are a guard's statements for a read and a write. In a write $5 is the value. $6 is the version or the
+// value that the write is based on, if the guard needs it.
 var statements = map[string]struct{ read, write string }{
 	resource.GuardNone: {plainRead, logged(`UPDATE cells SET value = $5, version = version + 1 WHERE lock = $1 RETURNING value, version`, true, "$5")},
 	resource.GuardFence: {
@@ -99,10 +99,10 @@ var statements = map[string]struct{ read, write string }{
 	},
 }
 
-// plainRead locks the row while the statement runs, so that the log has the read in its place.
+// plainRead locks the row during the statement, so that the log has the read at its place.
 var plainRead = logged(`SELECT value, version FROM cells WHERE lock = $1 FOR UPDATE`, false, "0")
 
-// link is a user's connection. After an error of unknown outcome it connects anew.
+// link is a user's connection. It reconnects after an error of unknown outcome.
 type link struct {
 	target resource.Target
 	conn   *pgx.Conn
@@ -145,7 +145,7 @@ func (l *link) Read(ctx context.Context, a resource.Access) (int64, error) {
 	return got.Value, err
 }
 
-// Write writes it.
+// Write writes that value.
 func (l *link) Write(ctx context.Context, a resource.Access, value int64) error {
 	args := append(accessArgs(a), value)
 	from := l.seen.Of(a)
@@ -186,7 +186,7 @@ func (l *link) do(ctx context.Context, a resource.Access, sql string, args []any
 	err := l.conn.QueryRow(ctx, sql, args...).Scan(&ok, &got.Value, &got.Version)
 	var refused *pgconn.PgError
 	switch {
-	case errors.As(err, &refused): // the statement was undone
+	case errors.As(err, &refused): // the statement was rolled back
 		return resource.Sighting{}, fmt.Errorf("%w: %w", resource.ErrRefused, err)
 	case err != nil:
 		_ = l.Close() // broken already
@@ -212,7 +212,7 @@ func (l *link) Close() error {
 	return err
 }
 
-// book lays out the tables and reads the log.
+// book creates the tables and reads the log.
 type book struct{ conn *pgx.Conn }
 
 func (b *book) Open(ctx context.Context, s *wire.Start) (err error) {

@@ -55,8 +55,7 @@ func Kind() resource.Kind {
 	}
 }
 
-// effectsKey is the list of effects, stockKey how many units there are under each lock; a hash is at cellKey of its
-// lock.
+// effectsKey is the list of effects, and stockKey the stock of each lock. The hash of a lock is at its cellKey.
 const (
 	effectsKey = "effects"
 	stockKey   = "stock"
@@ -64,7 +63,7 @@ const (
 
 func cellKey(lock string) string { return "cell:" + lock }
 
-// accessScript is guard, access and log entry in one, because Redis runs nothing beside a script. Its numbers are
+// accessScript contains guard, access and log entry, because Redis runs nothing beside a script. Its numbers are
 // doubles, so tokens and versions are exact up to 2^53; values stay text.
 var accessScript = goredis.NewScript(`
 local op, guard, lock, holder, hold, token, value, from, owner, was = unpack(ARGV)
@@ -105,7 +104,7 @@ type link struct {
 	seen   resource.Sightings
 }
 
-// newClient makes a client that sends each command once: a script that is sent twice could be applied twice.
+// newClient returns a client that sends each command once: a script sent twice could be applied twice.
 func newClient(address, password string) *goredis.Client {
 	return goredis.NewClient(&goredis.Options{
 		Addr: address, Password: password, MaxRetries: -1, PoolSize: 1,
@@ -126,7 +125,7 @@ func (l *link) Read(ctx context.Context, a resource.Access) (int64, error) {
 	return l.do(ctx, a, "read", 0)
 }
 
-// Write writes it.
+// Write writes that value.
 func (l *link) Write(ctx context.Context, a resource.Access, value int64) error {
 	_, err := l.do(ctx, a, "write", value)
 	return err
@@ -138,7 +137,7 @@ func (l *link) do(ctx context.Context, a resource.Access, op string, value int64
 		return 0, fmt.Errorf("%w: this grant has read nothing, so nobody knows what change it means",
 			resource.ErrRefused)
 	}
-	// EVAL and not EVALSHA first: what was not known there would have to be sent again.
+	// EVAL rather than EVALSHA: a script unknown to the server would have to be sent again.
 	got, err := accessScript.Eval(ctx, l.client, []string{cellKey(a.Lock), effectsKey, stockKey},
 		op, l.guard, a.Lock, a.User.String(), a.Grant, uint64(a.Token), value, from.Version, a.Owner,
 		from.Value).StringSlice()
@@ -168,7 +167,7 @@ func (l *link) do(ctx context.Context, a resource.Access, op string, value int64
 // Close closes the connection.
 func (l *link) Close() error { return l.client.Close() }
 
-// book reads the list. There is nothing to lay out but the stock: what is not there is 0.
+// book reads the list. Only the stock needs to be created: missing keys mean 0.
 type book struct {
 	client *goredis.Client
 	locks  []string
@@ -215,7 +214,7 @@ func (b *book) Read(ctx context.Context) (log []resource.Entry, cells map[string
 	return log, cells, nil
 }
 
-// parseEntry reads a line that the script wrote.
+// parseEntry parses a line that the script wrote.
 func parseEntry(line string) (e resource.Entry, err error) {
 	f := strings.Fields(line)
 	if len(f) != 8 {

@@ -14,22 +14,21 @@ import (
 // Guards of replicas. A grant's epoch is its fencing token.
 const (
 	// GuardMajority has each grant mark its epoch on a majority of the replicas before its first access. A replica
-	// refuses marks and values of lower epochs than the highest that it has seen. Whoever reads writes what it
-	// found back to a majority, under its own epoch. So a write that reached few replicas counts from then on, or
-	// never.
+	// refuses marks and values of lower epochs than the highest it has seen. A reader writes the value it found back
+	// to a majority, under its own epoch. After that a write that reached few replicas counts, or never will.
 	GuardMajority = "majority"
-	// GuardOne marks the epoch on the first replica that answers, and only that one refuses lower epochs. The mark
-	// is lost with that replica.
+	// GuardOne marks the epoch on the first replica that answers, and only that one refuses lower epochs. The mark is
+	// lost with that replica.
 	GuardOne = "one"
-	// GuardAll has each grant mark its epoch on all replicas, as where a write goes to all of them. A late write is
-	// refused everywhere. But one replica that does not answer stops everybody.
+	// GuardAll has each grant mark its epoch on all replicas. Every replica then refuses a late write. But one
+	// replica that does not answer stops all users.
 	GuardAll = "all"
 )
 
 const (
 	epochName = "epoch"
 	epochPort = 7071
-	// epochReplicas is how many there are: the smallest number of which a majority survives the loss of one.
+	// epochReplicas is the number of replicas: the smallest with a majority after the loss of one.
 	epochReplicas = 3
 )
 
@@ -63,7 +62,7 @@ var epoch = resource.Kind{
 	Dial: dialEpoch,
 }
 
-// epochLink is a user's view of the replicas as one resource.
+// epochLink presents the replicas to a user as one resource.
 type epochLink struct {
 	*peers
 	guard    string
@@ -74,8 +73,8 @@ type epochLink struct {
 // progress is what a grant has done under its lock.
 type progress struct {
 	grant  uint32
-	looked bool  // its epoch is marked, and what stood there is known
-	number int64 // of the last value that was put down under its epoch
+	looked bool  // its epoch is marked, and the current value is known
+	number int64 // of the last value stored under its epoch
 }
 
 func dialEpoch(ctx context.Context, t resource.Target) (resource.Connection, error) {
@@ -86,8 +85,8 @@ func dialEpoch(ctx context.Context, t resource.Target) (resource.Connection, err
 	return &epochLink{peers: p, guard: t.Guard, grants: map[string]progress{}}, nil
 }
 
-// Read reads the value that a lock protects: the latest of those that a majority has. Where epochs are marked, it
-// also writes that value back to a majority under the reader's epoch.
+// Read returns the latest value that a majority has. With marked epochs it also writes that value back to a majority
+// under the reader's epoch.
 func (l *epochLink) Read(ctx context.Context, a resource.Access) (int64, error) {
 	r := l.request(a, opRead)
 	found, err := l.look(ctx, r)
@@ -101,7 +100,7 @@ func (l *epochLink) Read(ctx context.Context, a resource.Access) (int64, error) 
 	return found.Value, err
 }
 
-// Write writes it.
+// Write writes that value.
 func (l *epochLink) Write(ctx context.Context, a resource.Access, value int64) error {
 	r := l.request(a, opWrite)
 	r.Value = value
@@ -121,7 +120,7 @@ func (l *epochLink) Close() error {
 	return nil
 }
 
-// enough is how many replicas have to do what a user asks for.
+// enough returns how many replicas must carry out a request.
 func (l *epochLink) enough() int {
 	if l.guard == GuardAll {
 		return len(l.queues)
@@ -129,7 +128,7 @@ func (l *epochLink) enough() int {
 	return l.majority()
 }
 
-// keepsOrder tells whether replicas refuse what is older than what they have seen.
+// keepsOrder reports whether replicas refuse epochs older than the highest they have seen.
 func keepsOrder(guard string) bool { return guard == GuardMajority || guard == GuardAll }
 
 func (l *epochLink) request(a resource.Access, kind string) replicaRequest {
@@ -142,7 +141,7 @@ func (l *epochLink) request(a resource.Access, kind string) replicaRequest {
 	}
 }
 
-// progressOf returns what the request's grant has done; nothing is kept of other grants.
+// progressOf returns the progress of the request's grant; other grants are forgotten.
 func (l *epochLink) progressOf(r replicaRequest) progress {
 	if t := l.grants[r.Lock]; t.grant == r.Grant {
 		return t
@@ -183,9 +182,9 @@ func (l *epochLink) look(ctx context.Context, r replicaRequest) (standing, error
 	return found, nil
 }
 
-// put writes a value to a majority. Where fewer have applied it, it does not count yet; but the next holder may find
-// it on one of them and write it back, and then it counts. That cannot happen where no replica has applied it, or
-// where a majority has values of later epochs: the next holder finds one of those.
+// put writes a value to a majority. If fewer have applied it, it does not count yet: the next holder may find it on
+// one of them and write it back, and then it counts. That is impossible if no replica has applied it, or if a
+// majority has values of later epochs: the next holder finds one of those.
 func (l *epochLink) put(ctx context.Context, r replicaRequest) error {
 	t := l.progressOf(r)
 	t.number++
@@ -207,7 +206,7 @@ func (l *epochLink) put(ctx context.Context, r replicaRequest) error {
 		v.trouble())
 }
 
-// fenced is the error of an access that enough guards refused.
+// fenced returns the error of an access that enough guards refused.
 func (v *votes) fenced() error {
 	for _, err := range v.errs {
 		if errors.Is(err, resource.ErrFenced) {
@@ -220,7 +219,8 @@ func (v *votes) fenced() error {
 // errMinority says that some replicas applied a value and the others refused it.
 var errMinority = errors.New("whoever comes next may find it")
 
-// trouble is why the fate of a value is unknown. It wraps no error that means that certainly nothing was done.
+// trouble returns why the outcome of a write is unknown. It wraps no error that means that certainly nothing was
+// done.
 func (v *votes) trouble() error {
 	for _, err := range v.errs {
 		if !errors.Is(err, resource.ErrFenced) && !errors.Is(err, resource.ErrRefused) &&

@@ -55,7 +55,7 @@ func nowhere(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// dial connects a user to the replicas; those in beyond it cannot reach.
+// dial connects a user to the replicas, except those in beyond.
 func (x *trio) dial(beyond ...int) resource.Connection {
 	x.t.Helper()
 	var addresses []string
@@ -74,18 +74,18 @@ func (x *trio) dial(beyond ...int) resource.Connection {
 	return c
 }
 
-// settled returns when every replica has answered all that a user has asked: an access returns when a majority has.
+// settled returns when every replica has answered all requests of a user: an access returns after a majority.
 func settled(t *testing.T, c resource.Connection) {
 	t.Helper()
 	l := c.(*epochLink)
-	r := l.request(by(0, 5), opWrite) // a look around, which nobody records
+	r := l.request(by(0, 5), opWrite) // a read-only request that is not recorded
 	r.Op = opGet
 	if v := l.all(t.Context(), r, func(*votes) bool { return false }); v.open > 0 {
 		t.Fatal(v.errs)
 	}
 }
 
-// stop ends the replicas and returns what each did to lock-0, as "read ok 5", by the token.
+// stop ends the replicas and returns the log of each for lock-0, as "read ok 5", by the token.
 func (x *trio) stop() (logs [][]string) {
 	x.t.Helper()
 	for _, r := range x.nodes {
@@ -103,7 +103,7 @@ func (x *trio) stop() (logs [][]string) {
 	return logs
 }
 
-// count tells on how many replicas something is on record.
+// count returns the number of replicas that recorded what.
 func count(logs [][]string, what string) (n int) {
 	for _, log := range logs {
 		if slices.Contains(log, what) {
@@ -113,8 +113,7 @@ func count(logs [][]string, what string) (n int) {
 	return n
 }
 
-// quickly ends an access that waits for a replica that does not answer. What it comes to is the same however little was
-// done by then.
+// quickly ends an access that waits for a silent replica. Its result is the same however little was done by then.
 func quickly(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -122,8 +121,8 @@ func quickly(t *testing.T) context.Context {
 	return ctx
 }
 
-// An old holder's write, with one replica gone from the start: where epochs are marked on a majority both replicas that are left
-// refuse it; otherwise both apply it.
+// An old holder writes, with one replica gone from the start. If epochs are marked on a majority, both remaining
+// replicas refuse the write; otherwise both apply it.
 func TestMarkedMajorityRefusesTheOldHolder(t *testing.T) {
 	for _, c := range []struct {
 		guard string
@@ -147,7 +146,7 @@ func TestMarkedMajorityRefusesTheOldHolder(t *testing.T) {
 	}
 }
 
-// Where epochs are marked on all replicas, no replica applies an old holder's write, and nobody gets on without one of them.
+// If epochs are marked on all replicas, none applies an old holder's write, and no user gets on without one of them.
 func TestMarksOnAllNeedThemAll(t *testing.T) {
 	t.Parallel()
 	x := replicas(t, GuardAll)
@@ -183,8 +182,8 @@ func TestOneMarkIsLostWithItsReplica(t *testing.T) {
 	}
 }
 
-// A late write that comes to the one replica where no later epoch is marked is applied there, and certainly does not count: who
-// comes next finds a later value on a majority.
+// A late write to the one replica without a later mark is applied there. It certainly does not count: the next holder
+// finds a later value on a majority.
 func TestMinorityWriteIsOverruled(t *testing.T) {
 	x := replicas(t, GuardMajority)
 	older, newer := x.dial(), x.dial(2)
@@ -201,8 +200,8 @@ func TestMinorityWriteIsOverruled(t *testing.T) {
 	}
 }
 
-// What a dead holder's write left on one replica counts from the moment at which the next holder finds it there and puts it down
-// on another, under its own name; and a later holder that does not ask that replica finds it too.
+// A dead holder's write on one replica counts once the next holder finds it there and stores it on another, under its
+// own name. A later holder that does not ask that replica finds it too.
 func TestFoundWriteIsPutDownAgain(t *testing.T) {
 	x := replicas(t, GuardMajority)
 	dying := x.dial()
@@ -214,7 +213,7 @@ func TestFoundWriteIsPutDownAgain(t *testing.T) {
 	read(t, x.dial(0), by(2, 7), 9)
 	read(t, x.dial(0), by(2, 7), 9) // another connection of the same holder
 	logs := x.stop()
-	if n := count(logs, "write ok 5"); n != 3 { // found by the first, and carried on to the third by the second
+	if n := count(logs, "write ok 5"); n != 3 { // found by the first, and copied to the third by the second
 		t.Errorf("%d replicas have the write on record: %v", n, logs)
 	}
 	if slices.Index(logs[2], "write ok 5") > slices.Index(logs[2], "read ok 7") {
@@ -233,7 +232,7 @@ func (r *running) direct(t *testing.T, q replicaRequest) {
 	}
 }
 
-// Where nobody can tell whether a write counts, nobody says so; where nothing was written, that is certain.
+// If a write may count or not, its outcome is unknown; if nothing was written, that is certain.
 func TestWhatIsCertainOfReplicas(t *testing.T) {
 	x := replicas(t, GuardMajority)
 	deaf := silent(t)
@@ -266,7 +265,7 @@ func TestWhatIsCertainOfReplicas(t *testing.T) {
 	}
 }
 
-// A replica that does not answer holds nobody up, and hears of everything, in order, when it answers again.
+// A silent replica delays no user, and gets every request, in order, when it answers again.
 func TestSlowReplicaHoldsNobodyUp(t *testing.T) {
 	x := replicas(t, GuardMajority)
 	slow, err := net.Listen("tcp", "127.0.0.1:0")
@@ -312,17 +311,17 @@ func TestSlowReplicaHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// stands asks a replica for its final value.
+// stands returns a replica's final value.
 func (r *running) stands(t *testing.T) int64 {
 	t.Helper()
 	r.Send(wire.Frame{Type: wire.TypeCommand, Command: &wire.Command{ID: 1, Do: wire.DoFinal}})
 	return r.Frame(wire.TypeResult).Result.Value
 }
 
-// Two holders of ever higher epochs and users who come late, all at once: every acknowledged increment is in the end.
+// Two holders of ever higher epochs run beside late users: every acknowledged increment is in the final value.
 func TestMajorityLosesNothing(t *testing.T) {
 	x := replicas(t, GuardMajority)
-	var turn sync.Mutex // stands for the lock: it orders the tokens
+	var turn sync.Mutex // replaces the lock: it orders the tokens
 	var wg sync.WaitGroup
 	var token lock.Token
 	var acknowledged int64

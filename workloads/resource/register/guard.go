@@ -38,7 +38,7 @@ var guards = []resource.Guard{
 	},
 }
 
-// kindOf returns a guard of the register by its name; the zero Guard where there is none.
+// kindOf returns a guard of the register by its name, or the zero Guard.
 func kindOf(name string) resource.Guard {
 	i := slices.IndexFunc(guards, func(g resource.Guard) bool { return g.Name == name })
 	if i < 0 {
@@ -47,8 +47,8 @@ func kindOf(name string) resource.Guard {
 	return guards[i]
 }
 
-// look is a guard's check of one access before it is applied. It returns nil, or an error that wraps ErrFenced. It
-// is called with the store's mutex held.
+// look is a guard's check before an access. It returns nil, or an error that wraps ErrFenced. The caller holds the
+// store's mutex.
 type look func(c *cell, op operation) error
 
 // lookOf returns the check of a guard; for GuardSequencer the part that the register can do by itself.
@@ -68,7 +68,7 @@ func lookOf(guard string) look {
 	case resource.GuardCheckThenWrite:
 		return func(c *cell, op operation) error {
 			if op.kind == opWrite {
-				return nil // it has been checked
+				return nil // checked already
 			}
 			return fence(c, op)
 		}
@@ -80,12 +80,12 @@ func lookOf(guard string) look {
 	return func(*cell, operation) error { return nil }
 }
 
-// wantsVersion tells whether a guard looks at the version that a write was made from.
+// wantsVersion reports whether a guard checks the version that a write is based on.
 func wantsVersion(guard string) bool {
 	return guard == resource.GuardCASVersion || guard == resource.GuardFenceVersion
 }
 
-// fence refuses tokens that are lower than the highest it has seen.
+// fence refuses tokens lower than the highest it has seen.
 func fence(c *cell, op operation) error {
 	if op.Token == lock.NoToken {
 		return resource.ErrNoToken
@@ -98,7 +98,7 @@ func fence(c *cell, op operation) error {
 	return nil
 }
 
-// fenceWrites lets every read pass.
+// fenceWrites passes every read.
 func fenceWrites(c *cell, op operation) error {
 	if op.kind == opRead {
 		return nil
@@ -106,7 +106,7 @@ func fenceWrites(c *cell, op operation) error {
 	return fence(c, op)
 }
 
-// sameVersion refuses a write that was made from another value than the one that stands there.
+// sameVersion refuses a write that is based on another version than the current one.
 func sameVersion(c *cell, op operation) error {
 	switch {
 	case op.kind != opWrite:

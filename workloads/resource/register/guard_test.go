@@ -32,7 +32,7 @@ func write(t *testing.T, c resource.Connection, a resource.Access, value int64, 
 	}
 }
 
-// A write that was made from what stands there no more is refused; whoever writes first wins, whichever holder it is.
+// A write based on an old version is refused; the first writer wins, whichever holder it is.
 func TestVersionsAreCompared(t *testing.T) {
 	r := start(t, resource.GuardCASVersion)
 	a, b := r.dial(), r.dial()
@@ -41,17 +41,17 @@ func TestVersionsAreCompared(t *testing.T) {
 	read(t, b, named(1, ""), 0)
 	write(t, a, named(0, ""), 1, nil)
 	write(t, b, named(1, ""), 1, resource.ErrFenced)
-	write(t, a, named(0, ""), 2, nil) // what it made itself it knows
+	write(t, a, named(0, ""), 2, nil) // the grant knows its own write
 	later := named(0, "")
 	later.Grant = 9
-	write(t, a, later, 3, resource.ErrFenced) // what another grant has read does not count
+	write(t, a, later, 3, resource.ErrFenced) // reads of another grant do not count
 	read(t, b, named(1, ""), 2)
 	write(t, b, named(1, ""), 3, nil)
 	r.Stop()
 	conditions(t, r.Events, history.CodeConditional)
 }
 
-// conditions demands of all writes that were applied that they have a code.
+// conditions demands a code on all applied writes.
 func conditions(t *testing.T, events []history.Event, code uint8) {
 	t.Helper()
 	for _, e := range events {
@@ -61,7 +61,7 @@ func conditions(t *testing.T, events []history.Event, code uint8) {
 	}
 }
 
-// A write wants the token and the version, and one that is refused for its version does not make others' tokens old.
+// A write needs the token and the version. A write refused for its version does not make other tokens old.
 func TestTokenAndVersion(t *testing.T) {
 	r := start(t, resource.GuardFenceVersion)
 	a, b := r.dial(), r.dial()
@@ -80,8 +80,8 @@ func TestTokenAndVersion(t *testing.T) {
 	conditions(t, r.Events, history.CodeConditional)
 }
 
-// Random names tell holders apart and do not order them: the old holder that registers late is let through, and the new
-// one is refused.
+// Random names distinguish holders without ordering them: an old holder that registers late passes, and the new one
+// is refused.
 func TestOwnersHaveNoOrder(t *testing.T) {
 	r := start(t, resource.GuardCASOwner)
 	a, b := r.dial(), r.dial()
@@ -96,12 +96,12 @@ func TestOwnersHaveNoOrder(t *testing.T) {
 	write(t, b, named(1, "y"), 4, resource.ErrFenced)
 	r.Stop()
 	conditions(t, r.Events, history.CodeNone)
-	if n := len(r.Events); n != 9 { // what names no owner is refused, and on record too
+	if n := len(r.Events); n != 9 { // accesses without an owner are refused, and recorded too
 		t.Errorf("%d effects: %+v", n, r.Events)
 	}
 }
 
-// Between the check and the write of one user comes another with a higher token: both are applied.
+// A user with a higher token comes between the check and the write of another: both writes are applied.
 func TestCheckThenWriteIsTwoSteps(t *testing.T) {
 	for _, c := range []struct {
 		guard  string
@@ -130,12 +130,12 @@ func TestCheckThenWriteIsTwoSteps(t *testing.T) {
 		if points != c.points {
 			t.Errorf("%s: %d points were announced, want %d", c.guard, points, c.points)
 		}
-		write(t, older, by(0, 5), 3, resource.ErrFenced) // whoever is late by more than that is refused
+		write(t, older, by(0, 5), 3, resource.ErrFenced) // writers that are later than that are refused
 		r.Stop()
 	}
 }
 
-// service is a lock service that can be asked.
+// service is a lock service that checks sequencers.
 type service struct {
 	generation lock.Token
 	err        error
@@ -176,10 +176,10 @@ func TestSequencersAreAskedAbout(t *testing.T) {
 	write(t, c, sharing(4), 1, resource.ErrFenced)            // an old generation
 	write(t, c, sharing(lock.NoToken), 1, resource.ErrFenced) // none
 	s.generation = 6
-	write(t, c, sharing(5), 1, resource.ErrFenced) // before anybody else came
+	write(t, c, sharing(5), 1, resource.ErrFenced) // before another user came
 	read(t, c, sharing(6), 1)
 	s.err = errors.New("no quorum")
-	write(t, c, sharing(6), 2, resource.ErrRefused) // who cannot be asked about is not let through
+	write(t, c, sharing(6), 2, resource.ErrRefused) // without an answer the write is refused
 	r.Stop()
 	if !s.closed {
 		t.Error("the connection to the lock service is still open")
@@ -189,8 +189,8 @@ func TestSequencersAreAskedAbout(t *testing.T) {
 	}
 }
 
-// TestAskThenWriteIsTwoSteps: what the lock service says is asked for before the write, and what is lost in between is not seen. The
-// sequencer that is asked about later is refused.
+// TestAskThenWriteIsTwoSteps: the lock service is asked before the write, so a loss in between goes unnoticed. A
+// sequencer checked after that is refused.
 func TestAskThenWriteIsTwoSteps(t *testing.T) {
 	t.Parallel()
 	s := &service{generation: 5}
@@ -230,7 +230,7 @@ func TestSequencerNeedsTheService(t *testing.T) {
 	}
 }
 
-// because checks the causes on record, in order, and what each is about.
+// because checks the recorded causes, in order, with the effect of each.
 func because(t *testing.T, r *running, want ...history.Event) {
 	t.Helper()
 	if len(r.Reasons) != len(want) {
@@ -244,7 +244,7 @@ func because(t *testing.T, r *running, want ...history.Event) {
 	}
 }
 
-// TestGuardsSayWhy: each refusal is followed by its cause and the facts that decided.
+// TestGuardsSayWhy: each refusal is followed by its cause and the deciding facts.
 func TestGuardsSayWhy(t *testing.T) {
 	r := start(t, resource.GuardFence)
 	c := r.dial()

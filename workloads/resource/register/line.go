@@ -11,8 +11,8 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// line is a connection to a process of ours that answers each line of JSON by one, in order. After an error of unknown
-// outcome it connects anew: a late answer must never be taken for the answer to another request.
+// line is a connection to one of lockquake's processes, which answers each line of JSON by one, in order. It
+// reconnects after an error of unknown outcome: a late answer must never be taken for the answer to another request.
 type line struct {
 	who     string // for errors
 	address string
@@ -30,8 +30,8 @@ func (l *line) connect(ctx context.Context) error {
 	return nil
 }
 
-// ask sends a request and reads the answer. An error that wraps lock.ErrNotSent says that it was certainly not sent;
-// after any other one nobody knows.
+// ask sends a request and reads the answer. An error that wraps lock.ErrNotSent means that it was certainly not sent;
+// after any other error the outcome is unknown.
 func (l *line) ask(ctx context.Context, request, answer any) error {
 	if l.conn == nil {
 		if err := l.connect(ctx); err != nil {
@@ -48,12 +48,12 @@ func (l *line) ask(ctx context.Context, request, answer any) error {
 	return nil
 }
 
-// exchange is one request and its answer; the end of ctx breaks the connection's reads and writes off.
+// exchange sends one request and reads its answer; the end of ctx interrupts the connection's reads and writes.
 func (l *line) exchange(ctx context.Context, request, answer any) error {
 	conn := l.conn
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer func() {
-		if !stop() { // it has fired, or fires now: the connection is of no more use
+		if !stop() { // the interrupt has fired or is firing: the connection is useless
 			_ = l.Close()
 		}
 	}()

@@ -12,8 +12,8 @@ import (
 	"github.com/lockquake/lockquake/workloads/resource"
 )
 
-// peers are one user's connections to all replicas. Each replica gets its requests one after another, in the order
-// in which they were made. One that is slow or gone delays nobody else.
+// peers are one user's connections to all replicas. Each replica gets its requests one by one, in the order in which
+// they were made. A slow or missing replica delays no other.
 type peers struct {
 	queues  []chan pending
 	life    context.Context
@@ -24,18 +24,18 @@ type peers struct {
 // pending is a request on its way to one replica.
 type pending struct {
 	request replicaRequest
-	until   time.Time // given up then
+	until   time.Time // then the request is given up
 	answer  chan<- vote
 }
 
 // vote is the answer of one replica.
 type vote struct {
 	replicaReply
-	err error // nil: it was carried out
+	err error // nil: the request was carried out
 }
 
 const (
-	// patience bounds a request whose caller names no deadline.
+	// patience bounds a request without a deadline.
 	patience = 10 * time.Second
 	// maxPending is how many requests to one replica may wait.
 	maxPending = 1024
@@ -43,7 +43,7 @@ const (
 
 var errOverrun = fmt.Errorf("%w: %d requests wait already", lock.ErrNotSent, maxPending)
 
-// connect returns when a majority of the replicas is connected; the others are tried again with each request.
+// connect returns when a majority of the replicas is connected. Each request tries the others again.
 func connect(ctx context.Context, addresses []string) (*peers, error) {
 	p := &peers{}
 	p.life, p.end = context.WithCancel(context.Background())
@@ -74,12 +74,12 @@ func connect(ctx context.Context, addresses []string) (*peers, error) {
 	return nil, fmt.Errorf("no majority of the replicas: %w", errors.Join(errs...))
 }
 
-// majority is how many replicas are more than half.
+// majority returns the smallest number that is more than half of the replicas.
 func (p *peers) majority() int { return len(p.queues)/2 + 1 }
 
-// serve sends one replica's requests until the connection's end.
+// serve sends the requests for one replica until the connection is closed.
 func (p *peers) serve(l *line, q <-chan pending) {
-	defer func() { _ = l.Close() }() // nothing waits for an answer
+	defer func() { _ = l.Close() }() // no request waits for an answer
 	for {
 		select {
 		case <-p.life.Done():
@@ -116,7 +116,7 @@ func (p *peers) one(ctx context.Context, r replicaRequest) error {
 	return errors.Join(errs...)
 }
 
-// all asks all replicas. It returns when the votes so far decide, when all have answered, or when ctx ends.
+// all sends a request to all replicas. It returns when the votes decide, when all have answered, or when ctx ends.
 func (p *peers) all(ctx context.Context, r replicaRequest, decided func(*votes) bool) *votes {
 	return p.ask(ctx, r, 0, len(p.queues), decided)
 }
@@ -155,11 +155,11 @@ func (p *peers) close() {
 
 // votes are the answers of the replicas to one request.
 type votes struct {
-	done    []standing // of those who carried it out
-	refused []standing // of those whose guard refused it
-	not     int        // those who certainly did nothing for another reason
-	unknown int        // those of whom nobody knows
-	open    int        // those who have not answered
+	done    []standing // of replicas that carried it out
+	refused []standing // of replicas whose guard refused it
+	not     int        // replicas that certainly did nothing for another reason
+	unknown int        // replicas with an unknown outcome
+	open    int        // replicas that have not answered
 	errs    []error
 }
 
@@ -180,7 +180,7 @@ func (v *votes) add(a vote) {
 	}
 }
 
-// overtaken counts those who refused because a value of a later epoch stands there.
+// overtaken counts the replicas that refused because they have a value of a later epoch.
 func (v *votes) overtaken(epoch uint64) (n int) {
 	for _, s := range v.refused {
 		if s.Epoch > epoch {
@@ -190,7 +190,7 @@ func (v *votes) overtaken(epoch uint64) (n int) {
 	return n
 }
 
-// latest is the latest value that the replicas have that carried the request out.
+// latest returns the latest value among the replicas that carried out the request.
 func (v *votes) latest() (s standing) {
 	for i, x := range v.done {
 		if i == 0 || x.after(s.stamp) {

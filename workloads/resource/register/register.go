@@ -1,5 +1,5 @@
-// Package register is the resources that are processes of ours: the register, and the epoch, which is three replicas of
-// one.
+// Package register has the resources that are lockquake's own processes: the register, and the epoch, which consists
+// of three replicas.
 package register
 
 import (
@@ -17,7 +17,7 @@ const (
 	registerPort = 7070
 )
 
-// Kinds lists the register, and the epoch that is made of several.
+// Kinds returns the register and the epoch.
 func Kinds() []resource.Kind { return []resource.Kind{register, epoch} }
 
 var register = resource.Kind{
@@ -50,7 +50,7 @@ type request struct {
 
 	Owner   string `json:"owner,omitempty"`   // the grant's own name; for GuardCASOwner
 	Mode    string `json:"mode,omitempty"`    // of the grant, "shared" or left out; for GuardSequencer
-	Version int64  `json:"version,omitempty"` // that the value was made from; for GuardCASVersion and GuardFenceVersion
+	Version int64  `json:"version,omitempty"` // base version of the write; for GuardCASVersion and GuardFenceVersion
 }
 
 // The operations of a request.
@@ -64,7 +64,7 @@ const (
 type reply struct {
 	Outcome string `json:"outcome"`           // wire.OutcomeOK or wire.OutcomeFail
 	Value   int64  `json:"value,omitempty"`   // after the operation
-	Version int64  `json:"version,omitempty"` // of what stands there after it, from 1
+	Version int64  `json:"version,omitempty"` // current version afterwards, from 1
 	Fenced  bool   `json:"fenced,omitempty"`
 	Error   string `json:"error,omitempty"`
 }
@@ -72,7 +72,7 @@ type reply struct {
 // maxRequest bounds one line in bytes.
 const maxRequest = 4096
 
-// err is what an answer says of its request.
+// err returns the error that an answer stands for, or nil.
 func (r reply) err() error {
 	switch {
 	case r.Outcome == wire.OutcomeOK:
@@ -87,10 +87,10 @@ func (r reply) err() error {
 type link struct {
 	line
 	guard string
-	known map[string]known // where the guard wantsVersion: by lock
+	known map[string]known // if the guard wantsVersion: by lock
 }
 
-// known is the version that a grant has read, or made, last.
+// known is the version that a grant last read or wrote.
 type known struct {
 	grant   uint32
 	version int64
@@ -106,7 +106,7 @@ func (l *link) Read(ctx context.Context, a resource.Access) (int64, error) {
 	return l.do(ctx, a, l.request(opRead, a))
 }
 
-// Write writes it. Where the guard works in two steps, the point between them is announced.
+// Write writes that value. It announces the point between the two steps of a guard that has two.
 func (l *link) Write(ctx context.Context, a resource.Access, value int64) error {
 	r := l.request(opWrite, a)
 	r.Value = value
@@ -122,7 +122,7 @@ func (l *link) Write(ctx context.Context, a resource.Access, value int64) error 
 	return err
 }
 
-// request fills in what the guard wants to see.
+// request fills in the fields that the guard checks.
 func (l *link) request(op string, a resource.Access) request {
 	r := request{Op: op, Lock: a.Lock, User: a.User.String(), Grant: a.Grant, Token: uint64(a.Token)}
 	switch l.guard {

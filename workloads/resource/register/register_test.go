@@ -26,8 +26,8 @@ func by(user int, token lock.Token) resource.Access {
 	return resource.Access{Lock: "lock-0", User: history.MakeUser(user, 0), Grant: uint32(token), Token: token}
 }
 
-// The leak of a fence that looks at writes only, step by step: both read, the old holder's write comes before the new
-// holder's first write, passes, is acknowledged, and is overwritten.
+// The leak of a fence that checks writes only, step by step: both holders read, then the old holder's write comes
+// before the new holder's first write. It passes, is acknowledged, and is overwritten.
 func TestFenceWritesLeaks(t *testing.T) {
 	for _, c := range []struct {
 		guard   string
@@ -36,7 +36,7 @@ func TestFenceWritesLeaks(t *testing.T) {
 		applied int64
 	}{
 		{resource.GuardNone, nil, 1, 2},
-		{resource.GuardFenceWrites, nil, 1, 2},          // two acknowledged increments, and the counter says one
+		{resource.GuardFenceWrites, nil, 1, 2},          // two acknowledged increments, but the counter is one
 		{resource.GuardFence, resource.ErrFenced, 1, 1}, // the new holder's read has registered its token
 	} {
 		r := start(t, c.guard)
@@ -96,7 +96,7 @@ func TestFenceRefusesWhoHasNoToken(t *testing.T) {
 	if err := c.Write(t.Context(), by(0, lock.NoToken), 1); !errors.Is(err, resource.ErrFenced) {
 		t.Errorf("write: %v", err)
 	}
-	if err := c.Write(t.Context(), by(0, 3), 1); err != nil { // the connection is as good as before
+	if err := c.Write(t.Context(), by(0, 3), 1); err != nil { // the connection is still usable
 		t.Error(err)
 	}
 	other := by(1, 2)
@@ -111,7 +111,8 @@ func TestFenceRefusesWhoHasNoToken(t *testing.T) {
 	r.Stop()
 }
 
-// Many writers at once: the log is the order in which writes were applied, and the last of them is what stands there.
+// With many writers at once, the log has the order in which writes were applied, and the last of them is the final
+// value.
 func TestLogIsTheOrderOfArrival(t *testing.T) {
 	r := start(t, resource.GuardNone)
 	const users, each = 8, 100
@@ -137,7 +138,7 @@ func TestLogIsTheOrderOfArrival(t *testing.T) {
 	}
 }
 
-// silent has connections made to it and never answers.
+// silent accepts connections and never answers.
 func silent(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -148,7 +149,7 @@ func silent(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// listening never answers either, and calls heard for each connection over which a request begins to come.
+// listening never answers either. It calls heard for each connection on which a request arrives.
 func listening(t *testing.T, heard func()) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

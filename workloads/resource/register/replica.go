@@ -13,7 +13,7 @@ import (
 	"github.com/lockquake/lockquake/workloads/resource"
 )
 
-// stamp orders values alike on all replicas: by epoch, then by number within the epoch.
+// stamp orders values identically on all replicas: by epoch, then by number within the epoch.
 type stamp struct {
 	Epoch  uint64 `json:"epoch,omitempty"`
 	Number int64  `json:"number,omitempty"`
@@ -23,19 +23,19 @@ func (s stamp) after(o stamp) bool {
 	return s.Epoch > o.Epoch || s.Epoch == o.Epoch && s.Number > o.Number
 }
 
-// who names an access, the same on all replicas, so that those that carried it out can be counted.
+// who identifies an access identically on all replicas, so that the replicas that carried it out can be counted.
 type who struct {
 	User   string `json:"user,omitempty"` // "client-1/0"
 	Grant  uint32 `json:"grant,omitempty"`
 	Token  uint64 `json:"token,omitempty"`  // of the grant: its epoch
-	Access int64  `json:"access,omitempty"` // number among those of the user's connection, from 1
+	Access int64  `json:"access,omitempty"` // number among the accesses of the user's connection, from 1
 }
 
-// standing is what a replica has under one lock.
+// standing is a replica's state under one lock.
 type standing struct {
 	stamp
 	Value int64 `json:"value,omitempty"`
-	// From is the write that the value comes from. It stays the same when a reader writes the value back to other
+	// From is the write that stored the value first. It stays the same when a reader writes the value back to other
 	// replicas.
 	From who `json:"from,omitzero"`
 }
@@ -43,22 +43,22 @@ type standing struct {
 // replicaRequest is one line from a user to a replica.
 type replicaRequest struct {
 	Op   string `json:"op"`  // "get", "mark" or "put"
-	For  string `json:"for"` // "read" or "write": the access that it is part of
+	For  string `json:"for"` // "read" or "write": the access that the request is part of
 	Lock string `json:"lock"`
 	who
 	Number int64 `json:"number,omitempty"` // put: of the value within its epoch, which is the token
 	Value  int64 `json:"value,omitempty"`  // put
-	From   who   `json:"from,omitzero"`    // put for a read: whose value it is
+	From   who   `json:"from,omitzero"`    // put for a read: the write that the value comes from
 }
 
 // The operations of a replicaRequest.
 const (
-	opGet  = "get"  // tell what stands there
-	opMark = "mark" // refuse lower epochs from now on, and tell what stands there
-	opPut  = "put"  // let the value stand there
+	opGet  = "get"  // return the current value
+	opMark = "mark" // refuse lower epochs from now on, and return the current value
+	opPut  = "put"  // store the value
 )
 
-// replicaReply answers a replicaRequest. What stands there is told with a refusal too.
+// replicaReply answers a replicaRequest. A refusal contains the current value too.
 type replicaReply struct {
 	Outcome string `json:"outcome"`
 	Fenced  bool   `json:"fenced,omitempty"`
@@ -70,7 +70,7 @@ func (r replicaReply) err() error {
 	return reply{Outcome: r.Outcome, Fenced: r.Fenced, Error: r.Error}.err()
 }
 
-// replica is one of several that hold the same cells. It knows nothing of the others: an access counts where a
+// replica is one of several that hold the same cells. It knows nothing of the others: an access counts once a
 // majority did it.
 type replica struct {
 	guard  string
@@ -83,7 +83,7 @@ type replica struct {
 
 type replicaCell struct {
 	standing
-	seen    uint64 // the highest epoch that was marked
+	seen    uint64 // the highest marked epoch
 	applied int64  // writes
 }
 
@@ -118,7 +118,7 @@ func (r *replica) answer(_ context.Context, line []byte) any {
 	return replicaReply{Outcome: wire.OutcomeOK, standing: got}
 }
 
-// apply does one operation and returns what stands there after it. The error wraps ErrFenced or ErrRefused.
+// apply does one operation and returns the current value after it. The error wraps ErrFenced or ErrRefused.
 func (r *replica) apply(q replicaRequest) (standing, error) {
 	i, ok := r.names[q.Lock]
 	if !ok {
@@ -151,7 +151,7 @@ func (r *replica) apply(q replicaRequest) (standing, error) {
 	return c.standing, nil
 }
 
-// look refuses an epoch that is lower than one that was marked.
+// look refuses an epoch lower than the highest marked one.
 func (r *replica) look(c *replicaCell, epoch uint64) error {
 	switch {
 	case r.guard == resource.GuardNone:
@@ -165,15 +165,15 @@ func (r *replica) look(c *replicaCell, epoch uint64) error {
 	return nil
 }
 
-// put stores a value in a cell: the asker's own, or one that it found and writes back under its own epoch, so that
-// no older value can replace it.
+// put stores a value in a cell: the writer's own, or one that a reader found. The reader writes it back under its own
+// epoch, so that no older value can replace it.
 func (r *replica) put(c *replicaCell, q replicaRequest, asker history.Event) error {
 	if err := r.look(c, q.Token); err != nil {
 		r.refused(asker, q.Value, err)
 		return err
 	}
 	next := stamp{Epoch: q.Token, Number: q.Number}
-	if keepsOrder(r.guard) { // the others keep no order, and remember what was marked alone
+	if keepsOrder(r.guard) { // the other guards keep no order: they store the marks only
 		if !next.after(c.stamp) {
 			return fmt.Errorf("%w: what stands there was put down later", resource.ErrRefused)
 		}
@@ -185,7 +185,7 @@ func (r *replica) put(c *replicaCell, q replicaRequest, asker history.Event) err
 		r.took(asker, q.Value)
 		return nil
 	}
-	if q.From != c.From && q.From != (who{}) { // a write that had not come here
+	if q.From != c.From && q.From != (who{}) { // a write that had not reached this replica
 		found, err := r.event(r.names[q.Lock], q.From, opWrite)
 		if err != nil {
 			return err
@@ -198,7 +198,7 @@ func (r *replica) put(c *replicaCell, q replicaRequest, asker history.Event) err
 	return nil
 }
 
-// event begins the record of an access.
+// event starts the record of an access.
 func (r *replica) event(lock int, w who, kind string) (history.Event, error) {
 	u, err := history.ParseUser(w.User)
 	if err != nil {
@@ -247,7 +247,7 @@ func (r *replica) final(i int) (resource.Final, error) {
 	return resource.Final{Value: c.Value, Applied: c.applied, Epoch: c.Epoch, Number: c.Number}, nil
 }
 
-// Replica is the process of one replica.
+// Replica runs the process of one replica.
 func Replica(ctx context.Context, o resource.Options) error {
 	return resource.Drive(ctx, o, "replica", func(ctx context.Context) (resource.Body, error) {
 		h, err := listen(ctx, o)
@@ -255,7 +255,7 @@ func Replica(ctx context.Context, o resource.Options) error {
 	})
 }
 
-// replicaBody is a replica as its process drives it.
+// replicaBody drives a replica within its process.
 type replicaBody struct {
 	host
 	replica *replica

@@ -17,7 +17,7 @@ import (
 	"github.com/lockquake/lockquake/workloads/resource"
 )
 
-// Main is the register's process.
+// Main runs the register's process.
 func Main(ctx context.Context, o resource.Options) error {
 	return resource.Drive(ctx, o, registerName, func(ctx context.Context) (resource.Body, error) {
 		h, err := listen(ctx, o)
@@ -25,15 +25,15 @@ func Main(ctx context.Context, o resource.Options) error {
 	})
 }
 
-// registerBody is the register as its process drives it.
+// registerBody drives the register within its process.
 type registerBody struct {
 	host
 	o     resource.Options
 	store *store
-	asked resource.SequencerChecker // nil but for guards that ask
+	asked resource.SequencerChecker // only for guards that ask
 }
 
-// host is what processes of this package have in common: users reach them at an address of their own.
+// host is common to the processes of this package: it serves users at its own address.
 type host struct {
 	listener net.Listener
 	server   *server // nil before the start, and after the end
@@ -46,7 +46,7 @@ func listen(ctx context.Context, o resource.Options) (host, error) {
 
 func (*host) Watched() bool { return true }
 
-// open serves users until Close, and returns where.
+// open serves users until Close, and returns the address.
 func (h *host) open(ctx context.Context, answer func(ctx context.Context, line []byte) any) string {
 	h.server = serve(ctx, h.listener, answer)
 	return h.listener.Addr().String()
@@ -93,7 +93,7 @@ func (r *registerBody) Final(_ context.Context, lock int) (resource.Final, error
 func (r *registerBody) Close() {
 	r.host.Close()
 	if r.asked != nil {
-		_ = r.asked.Close() // nothing is asked any more
+		_ = r.asked.Close() // no further questions
 		r.asked = nil
 	}
 }

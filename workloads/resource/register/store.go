@@ -16,20 +16,20 @@ import (
 type cell struct {
 	value   int64
 	applied int64      // writes
-	seen    lock.Token // highest token that the guard has looked at
+	seen    lock.Token // highest token that the guard has checked
 	owner   string     // of the grant that is registered
 }
 
-// version names what stands in the cell; the first one is 1.
+// version names the cell's current content; the first one is 1.
 func (c *cell) version() int64 { return c.applied + 1 }
 
 // store holds the cells and guards them. Guard, access and log entry are one step under one mutex. So the order of
-// the log is the order of arrival, and no access comes between a guard's check and the access that it let through.
+// the log is the order of arrival, and no access comes between a guard's check and the access that it passed.
 type store struct {
 	guard       string
-	conditional bool // the guard is conditional
+	conditional bool // whether the guard is conditional
 	look        look
-	ask         lock.SequencerChecker // nil but for guards that ask
+	ask         lock.SequencerChecker // nil unless the guard asks
 	record      func(*history.Event)
 	names       map[string]int
 
@@ -38,7 +38,7 @@ type store struct {
 	cells  []cell
 }
 
-// askTimeout bounds the question to the lock service.
+// askTimeout bounds a question to the lock service.
 const askTimeout = 2 * time.Second
 
 func newStore(guard string, locks []string, record func(*history.Event)) (*store, error) {
@@ -68,10 +68,10 @@ type operation struct {
 	resource.Access
 	kind    string // opRead, opCheck or opWrite
 	value   int64
-	version int64 // that the value was made from; 0 where nothing was read
+	version int64 // base version of the write; 0 if nothing was read
 }
 
-// applied is what an operation came to.
+// applied is the result of an operation.
 type applied struct {
 	value   int64 // after it
 	version int64
@@ -85,7 +85,7 @@ func (s *store) apply(ctx context.Context, op operation) (applied, error) {
 	}
 	gone := s.stands(ctx, op)
 	if gone != nil && !errors.Is(gone, resource.ErrFenced) {
-		return applied{}, gone // nobody knows, so nothing is done
+		return applied{}, gone // the answer is unknown, so nothing is done
 	}
 	e := history.Event{
 		Kind: history.EffectWrite, Phase: history.Ok, User: op.User, Grant: op.Grant, Lock: uint16(i),
@@ -114,16 +114,16 @@ func (s *store) apply(ctx context.Context, op operation) (applied, error) {
 	case op.kind == opRead:
 		e.Value = c.value
 	}
-	if err != nil || op.kind != opCheck { // a check that passes touches nothing
+	if err != nil || op.kind != opCheck { // a passing check changes nothing
 		s.record(&e)
 		resource.RecordReason(s.record, &e, err)
 	}
 	return applied{c.value, c.version()}, err
 }
 
-// stands asks the lock service, where the guard demands it, whether the holder's sequencer still describes the lock.
-// A holder may lose the lock between the answer and the access. The next holder then has a higher generation, and
-// once the fence has seen that, it refuses the one before.
+// stands asks the lock service, if the guard demands it, whether the holder's sequencer is still valid. A holder may
+// lose the lock between the answer and the access. The next holder then has a higher generation. Once the fence has
+// seen that, it refuses the one before.
 func (s *store) stands(ctx context.Context, op operation) error {
 	if s.ask == nil || op.Token == lock.NoToken || s.guard == resource.GuardAskThenWrite && op.kind == opWrite {
 		return nil
@@ -143,7 +143,7 @@ func (s *store) stands(ctx context.Context, op operation) error {
 	return fmt.Errorf("%w: the lock service did not tell whether the sequencer stands: %w", resource.ErrRefused, err)
 }
 
-// final reads a cell for the judge, past the guard.
+// final reads a cell for the judge, without the guard.
 func (s *store) final(i int) (resource.Final, error) {
 	if i < 0 || i >= len(s.cells) {
 		return resource.Final{}, fmt.Errorf("%w: there is no lock with number %d of %d", resource.ErrRefused, i,

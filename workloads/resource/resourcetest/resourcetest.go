@@ -16,13 +16,13 @@ type Process struct {
 	Conn    *wire.Conn
 	Stdin   io.Closer
 	frames  chan *wire.Frame
-	Events  []history.Event // but stalls and reasons
+	Events  []history.Event // without stalls and reasons
 	Reasons []history.Event
 	stalls  int
 	Result  chan error
 }
 
-// Start starts a resource's process, whatever it is.
+// Start starts any resource's process.
 func Start(t *testing.T, main func(in io.Reader, out io.Writer) error) *Process {
 	t.Helper()
 	toNode, stdin := io.Pipe()
@@ -40,7 +40,7 @@ func Start(t *testing.T, main func(in io.Reader, out io.Writer) error) *Process 
 				return
 			}
 			for _, e := range item.Events {
-				if e.Kind == history.Stall { // a loud machine
+				if e.Kind == history.Stall { // caused by other load on the machine
 					r.stalls++
 					continue
 				}
@@ -67,7 +67,7 @@ func (r *Process) Send(f wire.Frame) {
 	}
 }
 
-// patience ends a test whose process says nothing.
+// patience ends a test whose process is silent.
 const patience = time.Minute
 
 // Frame returns the next frame, which must be of that kind.
@@ -85,7 +85,7 @@ func (r *Process) Frame(kind string) *wire.Frame {
 	}
 }
 
-// Stop ends the process; its log is whole then.
+// Stop ends the process; its log is complete then.
 func (r *Process) Stop() wire.Done {
 	r.t.Helper()
 	r.Send(wire.Frame{Type: wire.TypeStop})
