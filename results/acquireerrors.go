@@ -10,10 +10,10 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// AcquireErrors is the name of the measure of acquires that an error ended.
+// AcquireErrors is the name of the measure of acquires that ended in an error.
 const AcquireErrors = "acquire_errors"
 
-// brokenAcquires says that errors ended acquires where no fault was planned, and which error clients met most often.
+// brokenAcquires says that acquires ended in errors although no fault was planned, and names the most frequent error.
 func (d *directory) brokenAcquires(measures map[string]*float64) []string {
 	n := measures[AcquireErrors]
 	if n == nil || *n == 0 || len(d.faults) > 0 {
@@ -30,7 +30,7 @@ func (d *directory) brokenAcquires(measures map[string]*float64) []string {
 	return []string{fmt.Sprintf("%.0f acquires ended by an error, not because somebody else had the lock%s", *n, said)}
 }
 
-// clientErrors counts the errors of all clients by their texts.
+// clientErrors counts the errors of all clients by text.
 func (e Env) clientErrors() map[string]int64 {
 	met := map[string]int64{}
 	for _, c := range e.Clients {
@@ -41,7 +41,7 @@ func (e Env) clientErrors() map[string]int64 {
 	return met
 }
 
-// mostOften lists texts, the one with the highest count first.
+// mostOften returns the texts with the highest counts first.
 func mostOften(met map[string]int64) []string {
 	return slices.SortedFunc(maps.Keys(met), func(a, b string) int {
 		return cmp.Or(cmp.Compare(met[b], met[a]), cmp.Compare(a, b))

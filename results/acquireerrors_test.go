@@ -7,7 +7,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// TestBrokenAcquires names the error that was met most often, other than that somebody else has the lock. Beside a fault errors are no news.
+// TestBrokenAcquires: the most frequent error is named, except contention. Errors next to a fault are not reported.
 func TestBrokenAcquires(t *testing.T) {
 	d := &directory{env: Env{Clients: []ClientStats{
 		{Errors: map[string]int64{"lock is held by another user: NX": 9, "compacted": 2}}, {Errors: map[string]int64{"compacted": 1, "reset": 2}},

@@ -9,29 +9,29 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// circumstances is what an expectation is judged by beside the figure itself: what makes it doubtful.
+// circumstances holds what makes an expectation doubtful, next to the figure itself.
 type circumstances struct {
 	report     *Report
 	finding    map[string]*Finding // by the name of a count or measure
 	quantity   map[string]Quantity // likewise
 	causes     []string            // why the run is unknown, whatever was expected
 	weak       []string            // why a zero proves nothing
-	blind      []string            // why not finding something proves nothing
-	few        string              // that too few grants were judged for a zero to mean something
-	unentitled string              // that too few of them were entitled for a zero of double grants to mean something
-	unserved   string              // that so many arrivals were not served that the latencies of the others say little
-	outOfStep  string              // that many users who were to ask in the same moment were late
-	steps      []string            // how the machine's wall clock moved, where that is what the lock's time goes by
+	blind      []string            // why a count of zero findings proves nothing
+	few        string              // non-empty if too few grants were judged for a zero to mean anything
+	unentitled string              // likewise if too few of them were entitled for a zero of double grants
+	unserved   string              // non-empty if so many arrivals were not served that the other latencies say little
+	outOfStep  string              // non-empty if many users missed the moment at which all were to ask
+	steps      []string            // how the machine's wall clock moved, if the lock's time depends on it
 	stood      Standstill          // the process that stood still the longest
 	late       []string            // which faults were late
-	stopped    []string            // which servers somebody else stopped
-	bit, made  int                 // injections that bit, of all that were made
+	stopped    []string            // which servers were stopped from outside
+	bit, made  int                 // injections that bit, and all injections made
 	run        Run
 	dropped    int64 // events that are missing
 	damage     error
 }
 
-// circumstances collects why what was not found may have been there.
+// circumstances collects the reasons why a violation may have gone unnoticed.
 func (d *directory) circumstances(r *Report, damage error) *circumstances {
 	c := &circumstances{
 		report: r, finding: map[string]*Finding{}, quantity: map[string]Quantity{}, damage: damage,
@@ -56,7 +56,7 @@ func (d *directory) circumstances(r *Report, damage error) *circumstances {
 	c.causes = d.causes(c.dropped)
 	c.blind = d.notBitten()
 	c.late = lateFaults(r.Faults)
-	c.stopped = d.stoppedFromOutside(d.env.TTL / 2) // then a zero proves little, as after such a standstill of a client
+	c.stopped = d.stoppedFromOutside(d.env.TTL / 2) // then a zero proves little, as after such a client standstill
 	c.steps = d.clockSteps()
 	c.stood = d.run.Still.Worst(d.run.Start, max(d.run.Start, d.run.End))
 	for _, f := range d.faults {
@@ -77,8 +77,8 @@ func (d *directory) circumstances(r *Report, damage error) *circumstances {
 	return c
 }
 
-// causes says why the run as a whole is unknown: events may be missing from its history, or it did not end as it
-// must.
+// causes returns why the run as a whole is unknown: events may be missing from its history, or it did not end
+// properly.
 func (d *directory) causes(dropped int64) []string {
 	var why []string
 	switch {
@@ -107,8 +107,7 @@ func (d *directory) causes(dropped int64) []string {
 	return append(why, d.notHealed()...)
 }
 
-// notHealed names the faults whose heal nobody saw. What came after such a heal was judged as if the fault were
-// gone.
+// notHealed names the faults whose heal was not observed. Later events were judged as if the fault were gone.
 func (d *directory) notHealed() []string {
 	var why []string
 	for _, f := range d.faults {
@@ -127,10 +126,10 @@ func (d *directory) notHealed() []string {
 	return why
 }
 
-// maxErrors bounds how many kinds of errors are named as what kept grants away.
+// maxErrors bounds how many errors hindered names.
 const maxErrors = 3
 
-// hindered says what kept grants away: the errors that clients met most often, and the process that stood still the
+// hindered returns what prevented grants: the most frequent client errors, and the process that stood still the
 // longest.
 func (d *directory) hindered(stood Standstill) (why []string) {
 	met := d.env.clientErrors()
@@ -155,7 +154,7 @@ func (d *directory) hindered(stood Standstill) (why []string) {
 	return why
 }
 
-// clockSteps tells how the machine's wall clock moved during the run, where the service ends grants by it.
+// clockSteps returns how the machine's wall clock moved during the run, if the service ends grants by it.
 func (d *directory) clockSteps() []string {
 	var why []string
 	for _, s := range d.env.ClockSteps {
@@ -167,7 +166,7 @@ func (d *directory) clockSteps() []string {
 	return why
 }
 
-// dropped is how many events are missing, at least.
+// dropped returns the minimum number of missing events.
 func (d *directory) dropped() int64 {
 	n := d.tally.dropped
 	for _, c := range d.env.Clients {
@@ -176,16 +175,16 @@ func (d *directory) dropped() int64 {
 	return n
 }
 
-// notBitten names the faults of the scenario that did not bite at all, or not in time. One of several injections of an
-// entry is enough.
+// notBitten names the faults of the scenario that did not bite, or not in time. One of several injections of an entry
+// is enough.
 func (d *directory) notBitten() []string {
 	type entry struct {
-		number                 int // of the scenario's entry, where it is known; else the rest tells entries apart
+		number                 int // of the scenario's entry, if known; else the rest identifies it
 		name, selector, params string
 	}
 	var order []entry
 	bit := map[entry]bool{}
-	// of those that bit: whether one was in time, and by how much the last one was not
+	// of the injections that bit: whether one was in time, and the delay of the last one
 	inTime, late := map[entry]bool{}, map[entry]string{}
 	last := map[entry]history.Fault{}
 	injected := map[string]bool{}
@@ -200,7 +199,7 @@ func (d *directory) notBitten() []string {
 			order = append(order, x)
 		}
 		if l, ok := last[x]; f.Receipt.Status == history.NotMade && ok && l.Receipt.Status != history.NotMade {
-			continue // another one of this entry was made, and tells
+			continue // another injection of this entry was made, and counts
 		}
 		last[x] = f
 		bit[x] = bit[x] || f.Receipt.Status == history.Installed
@@ -240,14 +239,14 @@ func (d *directory) notBitten() []string {
 	return why
 }
 
-// planned is a fault that the scenario names.
+// planned is a fault named in the scenario.
 type planned struct {
 	name   string
 	number int // as in history.Fault.Entry
 	where  string
 }
 
-// plannedFaults lists the faults that the scenario names.
+// plannedFaults returns the faults that the scenario names.
 func plannedFaults(s scenarios.Scenario) []planned {
 	var list []planned
 	for i, c := range s.Chaos {

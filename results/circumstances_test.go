@@ -8,7 +8,7 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// TestNothingIsSaidToHaveHindered grants where no client met an error and no process stood still.
+// TestNothingIsSaidToHaveHindered: nothing is named if no client met an error and no process stood still.
 func TestNothingIsSaidToHaveHindered(t *testing.T) {
 	d := directory{env: Env{Clients: []ClientStats{{Name: "client-1"}}}}
 	if why := d.hindered(Standstill{}); len(why) != 0 {
@@ -20,8 +20,8 @@ func TestNothingIsSaidToHaveHindered(t *testing.T) {
 	}
 }
 
-// TestWhatDidNotBite: one injection of an entry that bit is enough, and one that was not made on purpose tells nothing of the others. A fault
-// that the scenario names and nobody injected is named, with its place.
+// TestWhatDidNotBite: one injection of an entry that bit is enough, and one that was deliberately not made says
+// nothing of the others. A fault of the scenario that was never injected is named, with its place.
 func TestWhatDidNotBite(t *testing.T) {
 	const pauseDid, killDid = "pause on holder did not bite: its receipt is not-installed ()", "kill on leader did not bite: its receipt is not-installed ()"
 	pause := func(entry int, status history.ReceiptStatus) history.Fault {
@@ -54,7 +54,7 @@ func TestWhatDidNotBite(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatIsInstalledBit: of the injections that were made, an indeterminate one did not.
+// TestOnlyWhatIsInstalledBit: an indeterminate injection does not count as bitten.
 func TestOnlyWhatIsInstalledBit(t *testing.T) {
 	var d directory
 	for _, s := range []history.ReceiptStatus{history.Installed, history.Installed, history.NotInstalled, history.Indeterminate, history.NotMade} {
@@ -65,7 +65,8 @@ func TestOnlyWhatIsInstalledBit(t *testing.T) {
 	}
 }
 
-// TestWhatWasNotSeenToHeal makes a run unknown, but for a fault that was not there to be healed, and one of which the engine says so itself.
+// TestWhatWasNotSeenToHeal: an unobserved heal makes a run unknown. Exceptions are faults that were never installed,
+// and those that the engine already reports.
 func TestWhatWasNotSeenToHeal(t *testing.T) {
 	healed := func(s history.ReceiptStatus) *history.Receipt { return &history.Receipt{Status: s} }
 	for _, c := range []struct {
@@ -92,7 +93,8 @@ func TestWhatWasNotSeenToHeal(t *testing.T) {
 	}
 }
 
-// TestWhoseEndsMayLack: of processes that were killed or dropped events, and of those that could not tell before the run was cut short.
+// TestWhoseEndsMayLack: last events may be missing of processes that were killed or dropped events, and of those that
+// could not report before the run was cut short.
 func TestWhoseEndsMayLack(t *testing.T) {
 	e := Env{Clients: []ClientStats{{Name: "well"}, {Name: "killed", Dead: true}, {Name: "gone", Lost: true}, {Name: "full", Dropped: 1}}}
 	for _, e.Finished = range []bool{true, false} {
@@ -104,7 +106,8 @@ func TestWhoseEndsMayLack(t *testing.T) {
 	}
 }
 
-// TestWhatOnlyAStandstillDecides is unknown. Of three, two are excused: without them one is left.
+// TestWhatOnlyAStandstillDecides: a result that only a standstill decides is unknown. Of three violations two are
+// excused, which leaves one.
 func TestWhatOnlyAStandstillDecides(t *testing.T) {
 	c := circumstances{report: &Report{}, finding: map[string]*Finding{"late": {Excused: map[string]Excused{"late": {N: 2}}}}}
 	for _, x := range []struct {
@@ -132,7 +135,7 @@ func TestWhatOnlyAStandstillDecides(t *testing.T) {
 	}
 }
 
-// TestLatenciesLackTheUnserved where more than one arrival in a hundred got no user.
+// TestLatenciesLackTheUnserved: more than one arrival in a hundred got no user.
 func TestLatenciesLackTheUnserved(t *testing.T) {
 	for share, want := range map[float64]string{
 		0.01: "",
@@ -145,7 +148,7 @@ func TestLatenciesLackTheUnserved(t *testing.T) {
 	}
 }
 
-// TestALockWithoutAName is told by its number.
+// TestALockWithoutAName: such a lock is shown by its number.
 func TestALockWithoutAName(t *testing.T) {
 	r := Run{Locks: []string{"a", "b"}}
 	for i, want := range []string{"a", "b", "lock #2"} {
@@ -155,7 +158,7 @@ func TestALockWithoutAName(t *testing.T) {
 	}
 }
 
-// TestAFindingShowsTenWitnesses, and no more.
+// TestAFindingShowsTenWitnesses and drops the rest.
 func TestAFindingShowsTenWitnesses(t *testing.T) {
 	var f Finding
 	for range 2 * MaxWitnesses {

@@ -6,11 +6,11 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// Clocks tell how wrong the times of the clients' events may be: by index the headers of those whose clock is not the
-// run's. It is empty where all clocks are one.
+// Clocks gives the errors of the times in clients' events. Its elements are, by client index, the headers of the
+// clients whose clock is not the run's. It is empty if there is only one clock.
 type Clocks []*history.Header
 
-// Clocks are those of the run's clients.
+// Clocks returns the clocks of the run's clients.
 func (r *Run) Clocks() Clocks {
 	var cs Clocks
 	for i := range r.Processes {
@@ -23,7 +23,7 @@ func (r *Run) Clocks() Clocks {
 	return cs
 }
 
-// Of is the clock of a user; nil where it is right.
+// Of returns the clock of a user; nil if it is the run's.
 func (cs Clocks) Of(u history.User) *history.Header {
 	if c := u.Client(); c < len(cs) {
 		return cs[c]
@@ -31,13 +31,13 @@ func (cs Clocks) Of(u history.User) *history.Header {
 	return nil
 }
 
-// Late is the latest that a time told by a user can be; Forever stays.
+// Late returns the latest possible value of a user's time; Forever stays.
 func (cs Clocks) Late(u history.User, t int64) int64 { return Late(cs.Of(u), t) }
 
-// Early is the earliest that a time told by a user can be; Forever stays.
+// Early returns the earliest possible value of a user's time; Forever stays.
 func (cs Clocks) Early(u history.User, t int64) int64 { return Early(cs.Of(u), t) }
 
-// Late is the latest that a time of a clock can be. A nil clock is right.
+// Late returns the latest possible value of a clock's time. A nil clock is exact.
 func Late(clock *history.Header, t int64) int64 {
 	if clock == nil || t == Forever {
 		return t
@@ -45,7 +45,7 @@ func Late(clock *history.Header, t int64) int64 {
 	return t + clock.Error(t)
 }
 
-// Early is the earliest that a time of a clock can be. A nil clock is right.
+// Early returns the earliest possible value of a clock's time. A nil clock is exact.
 func Early(clock *history.Header, t int64) int64 {
 	if clock == nil || t == Forever {
 		return t
@@ -53,19 +53,19 @@ func Early(clock *history.Header, t int64) int64 {
 	return t - clock.Error(t)
 }
 
-// ReportClocks is how well times of several clocks compare, and what that left open.
+// ReportClocks describes the comparison of several clocks, and what it leaves undecided.
 type ReportClocks struct {
 	Compared   int     `json:"compared"`     // processes whose clock was compared with the run's
-	MaxErrorMS float64 `json:"max_error_ms"` // by how much the time of an event may be wrong, at most
+	MaxErrorMS float64 `json:"max_error_ms"` // maximum error of an event's time
 	// pairs of holds whose order lies within the errors; null: not judged
 	UnsurePairs *int64 `json:"unsure_pairs"`
-	// grants that followed a conflicting hold of another user, each of which makes a pair at least
+	// grants that followed a conflicting hold of another user; each makes at least one pair
 	UnsureOf   int64  `json:"unsure_of"`
 	Unordered  *int64 `json:"unordered_effects"`     // as among the counts
-	ByResource bool   `json:"by_resource,omitempty"` // the resource's own order of arrival is a witness, too
+	ByResource bool   `json:"by_resource,omitempty"` // the resource's own order of arrival is also evidence
 }
 
-// Text says it for people, in a sentence.
+// Text returns a sentence for people.
 func (c ReportClocks) Text() string {
 	text := fmt.Sprintf("%d of the run's clocks were compared with the engine's, and times err by %.3f ms at most. Overlaps are judged by the users' intervals, narrowed by that", c.Compared, c.MaxErrorMS)
 	if c.UnsurePairs != nil {

@@ -26,7 +26,7 @@ func TestTheClocksOfClients(t *testing.T) {
 	}
 }
 
-// clockOf is one that was measured once, at a time of its own.
+// clockOf returns a clock that was measured once, at its own time.
 func clockOf(t *testing.T, at, err int64) *history.Clock {
 	t.Helper()
 	c, bad := history.NewClock([]history.Measurement{{At: at, ErrorNS: err}})
@@ -64,7 +64,8 @@ func TestWhatIsSaidOfClocks(t *testing.T) {
 	}
 }
 
-// TestAFaultAimedAtAGrant bites only if that was granted: that it was asked for is not enough. A release whose invoke was dropped still ends it.
+// TestAFaultAimedAtAGrant: such a fault bites only if the acquire was granted; a request alone is not enough. A
+// release with a dropped invoke still ends the grant.
 func TestAFaultAimedAtAGrant(t *testing.T) {
 	u := history.MakeUser(0, 0)
 	asked := history.Event{Time: 800, User: u, Op: 1, Kind: history.Acquire, Phase: history.Invoke}
@@ -93,7 +94,7 @@ func TestAFaultAimedAtAGrant(t *testing.T) {
 	}
 }
 
-// TestAStopWithinTheErrors: where release and stop lie within the errors of their clocks, nobody knows which came first.
+// TestAStopWithinTheErrors: if release and stop lie within the errors of their clocks, their order is unknown.
 func TestAStopWithinTheErrors(t *testing.T) {
 	u := history.MakeUser(0, 0)
 	for over, want := range map[int64]history.ReceiptStatus{

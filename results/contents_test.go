@@ -2,7 +2,7 @@ package results
 
 import "testing"
 
-// TestLeftOfGrants: 1 % of the grants explains that many things, and no more.
+// TestLeftOfGrants: the grants explain objects up to 1 % of their number.
 func TestLeftOfGrants(t *testing.T) {
 	c := Contents{
 		Before: map[string]Content{"keys": {N: 2}, "sessions": {Attached: true}},

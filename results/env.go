@@ -14,8 +14,8 @@ const (
 	FileScenario = "scenario.yaml"
 	FileEnv      = "env.json"
 	FileFaults   = "faults.jsonl"
-	FileObserved = "observed.jsonl" // what the service said when steps asked it; none where nobody asked
-	FileDrawn    = "drawn.yaml"     // the schedule as it was drawn, as a scenario
+	FileObserved = "observed.jsonl" // the service's answers to questions of steps; absent if none asked
+	FileDrawn    = "drawn.yaml"     // the schedule as drawn, as a scenario
 	FileVerdict  = "verdict.json"
 	FileReport   = "report.html"
 	DirHistory   = "history"
@@ -23,7 +23,7 @@ const (
 	DirLatency   = "latency"
 )
 
-// Note is what a lock says of a measure between two figures, both included.
+// Note is a lock's remark on a measure between two values, both included.
 type Note struct {
 	Measure string  `json:"measure"`
 	Least   float64 `json:"least"`
@@ -31,8 +31,8 @@ type Note struct {
 	Text    string  `json:"text"`
 }
 
-// Env is env.json: all that the judge needs beside the history, and what a reader must know to believe the figures.
-// The engine writes it once at the start and again at the end.
+// Env is env.json: all that the judge needs in addition to the history, and what a reader must know to trust the
+// figures. The engine writes it once at the start and again at the end.
 type Env struct {
 	Schema   string `json:"schema"` // EnvSchema
 	Run      string `json:"run"`    // id of the run
@@ -41,16 +41,16 @@ type Env struct {
 	Version  string `json:"version"` // of lockquake
 	Started  string `json:"started"` // RFC 3339
 	Replay   string `json:"replay"`  // the command that repeats the run
-	// the command that runs the schedule as it was drawn; "" where there is none
+	// the command that runs the schedule as drawn; "" without one
 	Drawn string `json:"drawn,omitempty"`
 
 	Provider       string            `json:"provider"`
-	ProviderReason string            `json:"provider_reason"` // why this one
-	Cluster        map[string]string `json:"cluster"`         // what the nodes run on
+	ProviderReason string            `json:"provider_reason"` // why this provider
+	Cluster        map[string]string `json:"cluster"`         // the platform of the nodes
 	Service        map[string]string `json:"service"`         // versions and settings, the retry policy included
-	// of the servers, and what they counted: what may explain a finding
+	// of the servers, and their counters: possible explanations of a finding
 	Settings []Setting `json:"settings,omitempty"`
-	// what ran the clients, where it is not the program that ran the scenario: a path or an image
+	// the program of the clients, if it is not the one that ran the scenario: a path or an image
 	Program string `json:"program,omitempty"`
 	// kernel, cores, memory, load averages before and after
 	Host map[string]string `json:"host"`
@@ -66,96 +66,96 @@ type Env struct {
 	// Permits is how many users may hold one lock at once; left out: one
 	Permits  int   `json:"permits,omitempty"`
 	Recovery int64 `json:"recovery_ns"`
-	// there is no lock: users go ahead at once, and what is judged is what they did to the resource
+	// there is no lock: users go ahead at once, and their accesses to the resource are judged
 	NoLock bool `json:"no_lock,omitempty"`
-	// the lock tells its holders of a loss; of another program, its hello says that
+	// the lock notifies its holders of a loss; another program says that in its hello
 	Tells bool `json:"tells_losses,omitempty"`
-	// Fair says that grants go to those who wait in the order of their asking; Majority is who must agree on one, nil
-	// where one server decides. Runs of older releases have neither.
+	// Fair says that waiting users are granted the lock in the order of their requests. Majority says who must agree
+	// on a grant, nil if one server decides. Runs of older releases have neither.
 	Fair     bool      `json:"fair,omitempty"`
 	Majority *Majority `json:"majority,omitempty"`
-	// Terse says that servers break connections without a word, as backends.Servers has it.
+	// Terse says that servers break connections without an answer, as in backends.Servers.
 	Terse      bool   `json:"terse,omitempty"`
 	Workload   string `json:"workload"`   // "" for steps only
 	Increments bool   `json:"increments"` // each acknowledged write adds one to what the lock protects
-	// Writes is what the workload's writes mean beside, as workloads.Meaning names it; Terms are the numbers that they
-	// are judged by.
+	// Writes is the further meaning of the workload's writes, as named by workloads.Meaning. Terms are the numbers
+	// for judging them.
 	Writes   string           `json:"writes,omitempty"`
 	Terms    map[string]int64 `json:"terms,omitempty"`
 	Resource string           `json:"resource"`
 	Guard    string           `json:"guard"`
-	// Replicas names the processes that are replicas of the resource: what counts, a majority of them has done.
+	// Replicas names the processes that are replicas of the resource: an access counts once a majority has done it.
 	Replicas []string `json:"replicas,omitempty"`
-	Directed bool     `json:"directed"` // by steps
+	Directed bool     `json:"directed"` // driven by steps
 	Users    int      `json:"users"`
-	// People are the users that steps name, with their nodes: each is user 0 of a client of its own.
+	// People maps the users that steps name to their nodes: each is user 0 of a client of its own.
 	People map[string]string `json:"people,omitempty"`
 	// ResourceNodes are the nodes of what the lock protects.
 	ResourceNodes []string `json:"resource_nodes,omitempty"`
 
 	// Kept says that the servers, their network and the agent are those of an earlier run, which left them clean.
-	// The proof is what was seen of them before this run's clients were connected. Fresh is why the servers of an
-	// earlier run were not kept; "" where there were none, or none was to be kept.
+	// Proof is what was observed of them before this run's clients were connected. Fresh is why the servers of an
+	// earlier run were not kept; "" if there were none, or none was to be kept.
 	Kept bool `json:"kept"`
-	// the directory of the run that started them, as seen from the one that this run's is in
+	// the directory of the run that started them, relative to the parent of this run's directory
 	KeptFrom  string  `json:"kept_from,omitempty"`
 	KeptProof []Proof `json:"kept_proof,omitempty"`
 	Fresh     string  `json:"fresh,omitempty"`
 
-	Start int64 `json:"start"` // ns of CLOCK_MONOTONIC: the workload was let go
-	End   int64 `json:"end"`   // ns: no more acquires were begun
-	// Measured is what figures are made of, where the run had a warm-up; nil: all from Start to End.
+	Start int64 `json:"start"` // ns of CLOCK_MONOTONIC: start of the workload
+	End   int64 `json:"end"`   // ns: no acquires begin after it
+	// Measured is the interval of the figures if the run had a warm-up; nil: from Start to End.
 	Measured *Interval `json:"measured,omitempty"`
 
-	// Readings are what servers and clients had counted before the workload was let go, and before it was stopped; with
-	// a warm-up, at both ends of what was measured. Between the first and the last are those of the servers alone, just
-	// before one was killed.
+	// Readings are the counters of servers and clients before the start and before the stop of the workload. With a
+	// warm-up they are taken at both ends of the measured time. Between the first and the last are those of the
+	// servers alone, taken just before one was killed.
 	Readings []Reading `json:"readings,omitempty"`
-	// Footprints are what the clients had of the machine when the load began, and after each third of it; none where
-	// that could not be seen.
+	// Footprints are the clients' use of the machine at the start of the load and after each third of it. They are
+	// empty if that could not be observed.
 	Footprints []Footprints `json:"footprints,omitempty"`
 	// Contents is what the service kept; nil: it was not asked.
 	Contents *Contents `json:"contents,omitempty"`
-	// Acquires and Releases are what all servers together were asked for each, in a run of steps in which one user is
-	// alone and nothing is broken.
+	// Acquires and Releases are the requests to all servers for each of these calls. They come from a run by steps
+	// with a single user and no faults.
 	Acquires []int64 `json:"acquire_requests,omitempty"`
 	Releases []int64 `json:"release_requests,omitempty"`
 
-	// ServerCores is how much of the machine one server can use at most: its limit, or 1 where one thread of it
-	// answers; 0: all of it.
+	// ServerCores is the maximum of the machine that one server can use: its limit, or 1 if a single thread answers;
+	// 0 means all cores.
 	ServerCores float64 `json:"server_cores,omitempty"`
 
-	// MustBeZero are the counts that had to be 0 unless the scenario named them. Releases that did not record it had
-	// firstZeros.
+	// MustBeZero lists the counts that had to be 0 unless the scenario named them. Releases that did not record it
+	// had firstZeros.
 	MustBeZero []string `json:"must_be_zero,omitempty"`
-	// Notes are what the lock says of figures that it is known for.
+	// Notes are the lock's remarks on figures that it is known for.
 	Notes []Note `json:"notes,omitempty"`
-	// ClockSteps are the moves of the machine's wall clock against its monotonic one; WallClock says that the service
-	// ends grants by it.
+	// ClockSteps are the moves of the machine's wall clock against its monotonic one. WallClock says that the service
+	// ends grants by the wall clock.
 	ClockSteps []ClockStep `json:"clock_steps,omitempty"`
 	WallClock  bool        `json:"wall_clock,omitempty"`
 
-	// Hung are clients that did not end when they were told to, though their processes lived and were not stopped.
+	// Hung lists clients that did not end on request although their processes lived and were not stopped.
 	Hung []Hung `json:"hung,omitempty"`
 
-	// Stopped are servers that were seen stopped during the load though no fault asked for it.
+	// Stopped lists servers that were observed stopped during the load although no fault asked for it.
 	Stopped []Stopped `json:"stopped,omitempty"`
 
-	Finished    bool     `json:"finished"`              // the engine came to its end; false is a truncated run
-	Interrupted bool     `json:"interrupted,omitempty"` // by a signal; what was there is judged
+	Finished    bool     `json:"finished"`              // the engine reached its end; false for a truncated run
+	Interrupted bool     `json:"interrupted,omitempty"` // by a signal; the recorded part is judged
 	Recovered   bool     `json:"recovered"`             // the service served again after the heal
 	FinalRead   bool     `json:"final_read"`            // the resource was read at the end (true where there is none)
-	Refuted     []string `json:"refuted,omitempty"`     // steps that were done, and must not be: the run fails
-	// steps that had to be done and were not; each is among Unknown, too
+	Refuted     []string `json:"refuted,omitempty"`     // steps that were done and must not be: the run fails
+	// steps that were not done and had to be; each is in Unknown, too
 	Missed []Missed `json:"missed,omitempty"`
-	// reasons why no pass may be given: a step that was not met, dropped events
+	// reasons that rule out a pass: an unmet step, dropped events
 	Unknown  []string `json:"unknown,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
 
 	Clients []ClientStats `json:"clients"`
 }
 
-// Stopped is a stretch in which every thread of a server was seen stopped.
+// Stopped is an interval in which every thread of a server was observed stopped.
 type Stopped struct {
 	Node string `json:"node"`
 	From int64  `json:"from"` // ns of CLOCK_MONOTONIC
@@ -165,17 +165,17 @@ type Stopped struct {
 // Missed is a step with `outcome: ok` that was not done.
 type Missed struct {
 	Text string `json:"text"` // as among Unknown
-	From int64  `json:"from"` // ns of CLOCK_MONOTONIC: it was ordered
-	To   int64  `json:"to"`   // ns: its answer came, or its deadline was over
-	// Within is its deadline in ns, where that passed; 0: the answer was a certain no.
+	From int64  `json:"from"` // ns of CLOCK_MONOTONIC at which it was ordered
+	To   int64  `json:"to"`   // ns of its answer, or of the end of its deadline
+	// Within is its deadline in ns, if that passed; 0: the answer was a certain no.
 	Within int64 `json:"within,omitempty"`
 }
 
-// The timings of a run. TimeUp is the sum of those that begin with its name, TimeReady and TimeHello side by side; the
-// others are one after another.
+// The timings of a run. TimeUp is the sum of those that start with its name, with TimeReady and TimeHello in
+// parallel; the others follow each other.
 const (
 	TimeUp      = "up"
-	TimeReset   = "up_reset"   // where servers are kept: until they were shown to be clean, or not to be
+	TimeReset   = "up_reset"   // with kept servers: until they were shown to be clean, or not
 	TimeOpen    = "up_open"    // network, containers or namespaces, not yet started
 	TimeStart   = "up_start"   // until every process was started
 	TimeServe   = "up_serve"   // from then until the service serves
@@ -189,26 +189,26 @@ const (
 	TimeDown       = "down" // teardown of all nodes, or of all but the servers where these are kept
 )
 
-// ClockStep is a move of the machine's wall clock against its monotonic one: set by somebody, or by a machine that was
+// ClockStep is a move of the machine's wall clock against its monotonic one: it was set, or the machine was
 // suspended.
 type ClockStep struct {
-	Time int64 `json:"time"`  // ns of CLOCK_MONOTONIC at which it was seen
+	Time int64 `json:"time"`  // ns of CLOCK_MONOTONIC at which it was observed
 	By   int64 `json:"by_ns"` // ns, forward or (negative) back
 }
 
-// Interval is a stretch of a run, in ns of CLOCK_MONOTONIC. To is 0 where the run was cut short before its end.
+// Interval is a part of a run, in ns of CLOCK_MONOTONIC. To is 0 if the run was cut short before its end.
 type Interval struct {
 	From int64 `json:"from"`
 	To   int64 `json:"to"`
 }
 
-// Proof is one thing that had to be as it was when the servers began to serve.
+// Proof is one condition that had to be the same as when the servers began to serve.
 type Proof struct {
 	What     string `json:"what"`
 	Evidence string `json:"evidence"`
 }
 
-// ClientStats is what a node said of itself at its end.
+// ClientStats is a node's report about itself at its end.
 type ClientStats struct {
 	Name string `json:"name"`
 	Client
@@ -220,14 +220,14 @@ type ClientStats struct {
 	Lag       int64 `json:"lag_ns"`
 	CPU       int64 `json:"cpu_ns"`
 	Dead      bool  `json:"dead"` // it was killed
-	// Lost says that it ended without its last word although no fault asked for that: what it did after the Recorded
-	// events is not known. Ended is how its process was seen to end; "" where nobody saw that.
+	// Lost says that it ended without a final report although no fault asked for that: its actions after the Recorded
+	// events are unknown. Ended is how its process was observed to end; "" if that was not observed.
 	Lost   bool             `json:"lost,omitempty"`
 	Ended  string           `json:"ended,omitempty"`
 	Errors map[string]int64 `json:"errors,omitempty"`
 }
 
-// tells says whether holders are told of a loss: by the lock, or by all programs in its place.
+// tells reports whether holders are notified of a loss: by the lock, or by all programs in its place.
 func (e Env) tells() bool {
 	tells, foreign := true, false
 	for _, c := range e.Clients {
@@ -238,24 +238,24 @@ func (e Env) tells() bool {
 	return foreign && tells || !foreign && e.Tells
 }
 
-// Client is what program a node is, in its own words.
+// Client is a node's description of its program.
 type Client struct {
 	Process   string            `json:"process"`
 	Software  string            `json:"software"`            // its version
-	Libraries map[string]string `json:"libraries,omitempty"` // modules that its lock is made of, with their versions
+	Libraries map[string]string `json:"libraries,omitempty"` // modules of its lock, with their versions
 	Foreign   bool              `json:"foreign,omitempty"`   // it is not lockquake's own
-	// one that is not lockquake's own says so: its locks tell of a loss
+	// a foreign program says so: its locks notify of a loss
 	Tells bool `json:"tells,omitempty"`
 }
 
-// ReportClient is a program that was judged, and the nodes that ran it.
+// ReportClient is a judged program, and the nodes that ran it.
 type ReportClient struct {
 	Nodes []string `json:"nodes"`
 	Client
 }
 
-// lackingEnds tells which processes' histories may lack their last events: of those that were killed or are lost, or
-// had no room for events.
+// lackingEnds returns a function that reports whether the history of a process may lack its last events: the process
+// was killed or lost, or had no room for events.
 func (e Env) lackingEnds() func(process string) bool {
 	told := map[string]bool{}
 	for _, c := range e.Clients {
@@ -267,49 +267,50 @@ func (e Env) lackingEnds() func(process string) bool {
 	}
 }
 
-// Reading is what servers and clients have counted up to a moment. Who did not tell is left out.
+// Reading has the counters of servers and clients at a moment. Nodes that did not answer are left out.
 type Reading struct {
 	Time int64 `json:"time"` // ns of CLOCK_MONOTONIC
-	// by server: how many processes it has had, a new one counts from zero; nil: not recorded
+	// by server: number of its processes so far; a new one counts from zero; nil: not recorded
 	Starts   map[string]int   `json:"starts,omitempty"`
-	Requests map[string]int64 `json:"requests,omitempty"` // by server: what it was asked since it started
-	// by server: how many connections it took since it started
+	Requests map[string]int64 `json:"requests,omitempty"` // by server: requests since its start
+	// by server: accepted connections since its start
 	Connections   map[string]int64 `json:"connections,omitempty"`
 	Notifications map[string]int64 `json:"notifications,omitempty"` // by client: how often watches woke its users
-	// by node, and of the engine: user and system time; clients within the engine's process count with it
+	// by node and for the engine: user and system time; clients within the engine's process count as the engine
 	CPU map[string]int64 `json:"cpu_ns,omitempty"`
-	// by server, in its own words: writes to disk that it waited for
+	// by server, as it counts them: writes to disk that it waited for
 	Syncs map[string]Syncs `json:"syncs,omitempty"`
-	// processor time that all programs of the machine have used since it started; 0: not known
+	// processor time of all programs of the machine since its start; 0: unknown
 	Machine int64 `json:"machine_cpu_ns,omitempty"`
 }
 
-// Footprints are what clients had of the machine at a moment, by name. Who could not be looked at is left out.
+// Footprints are the clients' uses of the machine at a moment, by name. Clients that could not be observed are left
+// out.
 type Footprints struct {
 	Time int64                `json:"time"` // ns of CLOCK_MONOTONIC
 	Of   map[string]Footprint `json:"of"`
 }
 
-// Footprint is what the processes of one client had.
+// Footprint is the use of the machine by one client's processes.
 type Footprint struct {
-	Memory      int64 `json:"memory"` // bytes that were in memory and of no file
+	Memory      int64 `json:"memory"` // bytes resident in memory and not backed by a file
 	Descriptors int64 `json:"descriptors"`
 	Threads     int64 `json:"threads"`
 }
 
-// Syncs is how often a server had its log written to disk, and how long that took in all.
+// Syncs is how often a server synced its log to disk, and the total time of that.
 type Syncs struct {
 	N  int64 `json:"n"`
 	NS int64 `json:"ns"`
 }
 
-// Hung is a client that was waited for in vain.
+// Hung is a client that did not end while it was waited for.
 type Hung struct {
 	Name  string `json:"name"`
-	Until int64  `json:"until"` // ns: it was seen to live, and its calls had not returned
+	Until int64  `json:"until"` // ns: last time it was observed alive with calls that had not returned
 }
 
-// SameMachine names what of Env.Host must be equal for figures to be comparable.
+// SameMachine lists the keys of Env.Host that must be equal for figures to be comparable.
 var SameMachine = []string{"os", "arch", "kernel", "cores", "memory"}
 
 // EnvSchema names the version of env.json.
@@ -324,12 +325,12 @@ type Report struct {
 	Reasons  []string `json:"reasons"` // why it is not a pass; empty for a pass
 	Seed     uint64   `json:"seed"`
 	Replay   string   `json:"replay"`
-	Drawn    string   `json:"drawn,omitempty"` // the command that runs the schedule as it was drawn
+	Drawn    string   `json:"drawn,omitempty"` // the command that runs the schedule as drawn
 	Provider string   `json:"provider"`
 	Backend  string   `json:"backend"`
 	Lock     string   `json:"lock"`
 
-	// Clients are the programs that asked for the lock, and those that stood in for the resource; Program is as in
+	// Clients are the programs that asked for the lock, and foreign ones in place of the resource. Program is as in
 	// env.json.
 	Clients []ReportClient `json:"clients"`
 	Program string         `json:"program,omitempty"`
@@ -341,16 +342,16 @@ type Report struct {
 	KeptProof []Proof `json:"kept_proof,omitempty"`
 	Fresh     string  `json:"fresh,omitempty"`
 
-	// Clocks is what the errors of clocks that were compared with the run's may hide; nil where all clocks are one.
+	// Clocks says what clock errors may hide; nil if there is only one clock.
 	Clocks *ReportClocks `json:"clocks,omitempty"`
 
-	About     []string            `json:"about,omitempty"`   // of the scenario: what is told first
+	About     []string            `json:"about,omitempty"`   // of the scenario: what is shown first
 	NoLock    bool                `json:"no_lock,omitempty"` // as in Env: nothing about grants is judged
 	Judged    Judged              `json:"judged"`
 	Counts    map[string]*int64   `json:"counts"`              // null: not judged
 	Measures  map[string]*float64 `json:"measures"`            // null: not judged
 	Failovers []Failover          `json:"failovers,omitempty"` // servers that were killed, in the order of time
-	Strength  []string            `json:"strength"`            // what each zero is worth
+	Strength  []string            `json:"strength"`            // the significance of each zero
 	Uncovered Uncovered           `json:"uncovered,omitempty"`
 
 	Expectations []ExpectationResult  `json:"expectations"`
@@ -362,18 +363,17 @@ type Report struct {
 	RunDir       string               `json:"run_dir"`
 }
 
-// Uncovered are counts above zero that tell of trouble and that no expectation names: the verdict does not speak of
-// them.
+// Uncovered holds counts above zero that mean trouble and have no expectation: the verdict ignores them.
 type Uncovered map[string]int64
 
-// Add adds those of another run.
+// Add adds the counts of another run.
 func (u Uncovered) Add(more Uncovered) {
 	for name, n := range more {
 		u[name] += n
 	}
 }
 
-// String lists them by name; "" where there are none.
+// String lists the counts by name; "" without any.
 func (u Uncovered) String() string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(u)) {
@@ -385,16 +385,16 @@ func (u Uncovered) String() string {
 // ReportSchema names the version of verdict.json.
 const ReportSchema = "lockquake/verdict/1"
 
-// Judged is how much there was to judge. A run without a lock has accesses alone.
+// Judged counts what there was to judge. A run without a lock has accesses only.
 type Judged struct {
 	Grants   int64 `json:"grants"`
-	Entitled int64 `json:"entitled"` // of the grants: those that were entitled when they came into hand
+	Entitled int64 `json:"entitled"` // grants that were entitled when the user got them
 	Events   int64 `json:"events"`
 	Effects  int64 `json:"effects"` // reads and writes that the resource served or refused
 }
 
-// Subject returns how much there was to judge, and of what: each a grant, or an access of the resource where there is
-// no lock.
+// Subject returns the number and the kind of what was judged: grants, or accesses of the resource if there is no
+// lock.
 func (r *Report) Subject() (n int64, what string) {
 	if r.NoLock {
 		return r.Judged.Effects, "access"
@@ -402,7 +402,7 @@ func (r *Report) Subject() (n int64, what string) {
 	return r.Judged.Grants, "grant"
 }
 
-// ExpectationResult is one expectation held against what was found.
+// ExpectationResult is one expectation and its verdict.
 type ExpectationResult struct {
 	Name    string   `json:"name"`
 	Want    string   `json:"want"`
@@ -412,7 +412,7 @@ type ExpectationResult struct {
 	Default bool     `json:"default"` // not named by the scenario
 }
 
-// FaultResult is one injection as the report shows it; times in ms since the workload was let go.
+// FaultResult is one injection as the report shows it; times in ms since the start of the workload.
 type FaultResult struct {
 	Name     string           `json:"name"`
 	Selector string           `json:"selector,omitempty"` // the target as the scenario wrote it
@@ -423,14 +423,14 @@ type FaultResult struct {
 	Misses   int              `json:"misses"`
 	Receipt  history.Receipt  `json:"receipt"`
 	Healed   *history.Receipt `json:"healed"`
-	// by how much it or its heal was later than planned: "bit 5.8 s late"
+	// how much later than planned it bit or was healed: "bit 5.8 s late"
 	Late string `json:"late,omitempty"`
 }
 
-// Operations are what is timed, in the order of a lock's life.
+// Operations are the timed operations, in the order of a lock's life.
 var Operations = []string{"acquire", "hold", "release", "handoff"}
 
-// Quantiles is a latency distribution in ms; nil where nothing was timed.
+// Quantiles is a latency distribution in ms; nil if nothing was timed.
 type Quantiles struct {
 	N    int64    `json:"n"`
 	P50  *float64 `json:"p50"`
@@ -441,7 +441,7 @@ type Quantiles struct {
 	Max  *float64 `json:"max"`
 }
 
-// PhaseLatency is the latency within one stretch of the run.
+// PhaseLatency is the latency within one phase of the run.
 type PhaseLatency struct {
 	Name    string               `json:"name"` // "before", "pause 1", "after pause 1", ...
 	FromMS  float64              `json:"from_ms"`
@@ -449,8 +449,8 @@ type PhaseLatency struct {
 	Latency map[string]Quantiles `json:"latency_ms"`
 }
 
-// Between sums up what was counted between two readings. It is not ok where somebody is in only one of them, or
-// began to count anew.
+// Between returns the sum of the counts between two readings. It is not ok if a node is in only one of them, or
+// restarted its counter.
 func Between(before, after map[string]int64) (sum int64, ok bool) {
 	if len(before) == 0 || len(before) != len(after) {
 		return 0, false

@@ -9,8 +9,8 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// judge holds one expectation against the report. applies is false for a default, or one that any count meets, about a
-// property that the run does not have, such as tokens.
+// judge evaluates one expectation on the report. applies is false for a default, or for an expectation that any count
+// meets, if the run lacks its property, such as tokens.
 func (c *circumstances) judge(x scenarios.Expectation) (res ExpectationResult, applies bool) {
 	res = ExpectationResult{Name: x.Name, Want: x.Text, Verdict: Unknown, Default: x.Forced}
 	if c.damage != nil {
@@ -27,7 +27,7 @@ func (c *circumstances) judge(x scenarios.Expectation) (res ExpectationResult, a
 	f := c.finding[x.Name]
 	switch {
 	case got == nil && f != nil && (x.Forced || x.Free()) &&
-		(f.Skipped != "" || len(f.Warnings) == 0): // a lock that tells of no losses has no untold ones
+		(f.Skipped != "" || len(f.Warnings) == 0): // a lock without loss notifications has no untold losses
 		return res, false
 	case got == nil:
 		res.Reason = c.notJudged(x.Name)
@@ -60,8 +60,8 @@ func (c *circumstances) judge(x scenarios.Expectation) (res ExpectationResult, a
 	return res, true
 }
 
-// certain reports whether a figure proves that the lock broke its promise, however long and whenever a fault stood. Of
-// a server that somebody else stopped the checkers know nothing: there only what no time excuses is certain.
+// certain reports whether a figure proves a broken promise, however long and whenever a fault stood. The checkers do
+// not know about servers stopped from outside, so in such a run only firstZeros are certain.
 func (c *circumstances) certain(x scenarios.Expectation, v float64) bool {
 	q := c.quantity[x.Name]
 	if len(c.stopped) > 0 && !slices.Contains(firstZeros, x.Name) {
@@ -73,7 +73,7 @@ func (c *circumstances) certain(x scenarios.Expectation, v float64) bool {
 // forbids reports whether an expectation sets an upper bound.
 func forbids(x scenarios.Expectation) bool { return x.Op == "=" || x.Op == "<" || x.Op == "<=" }
 
-// bitten asks how many of the injections that were made bit. Too few is never a failure.
+// bitten evaluates an expectation on the number of injections that bit. Too few is never a failure.
 func (c *circumstances) bitten(x scenarios.Expectation, res ExpectationResult) ExpectationResult {
 	n := float64(c.bit)
 	if x.Unit == "%" {
@@ -91,9 +91,9 @@ func (c *circumstances) bitten(x scenarios.Expectation, res ExpectationResult) E
 	return res
 }
 
-// excusing holds an expectation against a count, part of which may be there only because a process of lockquake
-// stood still. Where that part decides, the answer is unknown. In a run with steps users hold for as long as they
-// are told to, so a violation that was demanded there counts in any case.
+// excusing evaluates an expectation on a count that may partly result from standstills of lockquake's processes. If
+// that part decides, the answer is unknown. In a run with steps users hold for as long as they are told to, so there
+// a demanded violation counts in any case.
 func (c *circumstances) excusing(x scenarios.Expectation, v float64, n int64) (Verdict, string) {
 	e, ok := c.excused(x.Name)
 	if !ok || c.run.Stepped && x.Holds(v) {
@@ -107,7 +107,7 @@ func (c *circumstances) excusing(x scenarios.Expectation, v float64, n int64) (V
 	return c.counted(x, v)
 }
 
-// excused tells which part of a count a standstill explains.
+// excused returns the part of a count that a standstill explains.
 func (c *circumstances) excused(name string) (e Excused, ok bool) {
 	if f := c.finding[name]; f != nil {
 		e, ok = f.Excused[name]
@@ -115,12 +115,12 @@ func (c *circumstances) excused(name string) (e Excused, ok bool) {
 	return e, ok
 }
 
-// digits writes a value that decided, without a fraction that it does not have.
+// digits formats a deciding value without needless decimals.
 func digits(v float64) string { return figure.Exact(math.Round(v*1e3) / 1e3) }
 
 func found(v float64) string { return "found " + digits(v) }
 
-// judged asks whether there was enough to judge. Too little is never a failure.
+// judged evaluates an expectation on the amount judged. Too little is never a failure.
 func (c *circumstances) judged(x scenarios.Expectation, res ExpectationResult) ExpectationResult {
 	judged, _ := c.report.Subject()
 	n := float64(judged)
@@ -133,8 +133,8 @@ func (c *circumstances) judged(x scenarios.Expectation, res ExpectationResult) E
 	return res
 }
 
-// value finds a count or a measure. ratio is what a percentage means: of a count, its share of the judged grants, or
-// accesses where there is no lock; of a measure, itself.
+// value returns a count or a measure. ratio is the meaning of a percentage. For a count it is the share of the judged
+// grants, or of the accesses if there is no lock. For a measure it is the measure itself.
 func (c *circumstances) value(name string) (got *float64, ratio float64) {
 	if n := c.report.Counts[name]; n != nil {
 		v := float64(*n)
@@ -163,7 +163,7 @@ func (c *circumstances) notJudged(name string) string {
 	return "it was not judged"
 }
 
-// counted holds an expectation against a count. A count is a lower bound: every violation found is certain, but some
+// counted evaluates an expectation on a count. A count is a lower bound: every violation found is certain, but some
 // may have been missed.
 func (c *circumstances) counted(x scenarios.Expectation, v float64) (Verdict, string) {
 	forbids := forbids(x)
@@ -172,7 +172,7 @@ func (c *circumstances) counted(x scenarios.Expectation, v float64) (Verdict, st
 		return Unknown, found(v) + but + "what explains it may be among the events that are missing"
 	case v > 0 && c.dropped > 0 && (c.quantity[x.Name].NeedsEnds || c.quantity[x.Name].NeedsAll):
 		return Unknown, found(v) + but + "what ended a hold may be among the events that were dropped"
-	case v == 0 && x.Holds(v) && len(c.blind) > 0: // also where anything would do: what did not bite shows nothing
+	case v == 0 && x.Holds(v) && len(c.blind) > 0: // even if any count would do: without a bite it shows nothing
 		return Unknown, because(c.blind)
 	case x.Holds(v) && !forbids:
 		return Pass, ""
@@ -181,21 +181,21 @@ func (c *circumstances) counted(x scenarios.Expectation, v float64) (Verdict, st
 	case forbids && (x.Op != "=" || v > x.Value):
 		return Fail, found(v)
 	}
-	// a run that could not have shown it does not show that it is not there
+	// a run that could not have shown a violation does not prove its absence
 	if verdict, why := c.sound(x.Name); verdict != Pass {
 		return verdict, found(v) + but + why
 	}
 	return Fail, found(v)
 }
 
-// measured holds an expectation against a measure, which means something only in a run that went as planned.
+// measured evaluates an expectation on a measure, which only means something in a run that went as planned.
 func (c *circumstances) measured(x scenarios.Expectation, v float64) (Verdict, string) {
 	least, stood := c.without(x.Name, v)
 	switch {
 	case x.Holds(v):
 		return c.sound(x.Name)
 	case IsTime(x.Name) && (x.Holds(least) || x.Op == "=" && least < x.Value &&
-		x.Value < v): // a lower bound that is not met is not met by less
+		x.Value < v): // a missed lower bound stays missed
 		return Unknown, "measured " + digits(v) + but + stood.Text(c.run)
 	case !IsTime(x.Name) && c.few != "": // a ratio or a rate of too few
 		return Unknown, "measured " + digits(v) + but + c.few
@@ -207,11 +207,11 @@ func (c *circumstances) measured(x scenarios.Expectation, v float64) (Verdict, s
 	return Fail, fmt.Sprintf("measured %s", digits(v))
 }
 
-// without returns the least that a time (ms) would have been without the standstills in it, and who stood still the
-// longest meanwhile. If the window of the time is not known, all standstills of the run are taken to be in it. A
-// latency is one window, so it has at most as many as any window of its length.
+// without returns the least that a time (ms) would have been without the standstills in it, and the longest
+// standstill meanwhile. If the window of the time is unknown, all standstills of the run count. For a latency, the
+// fullest window of its length gives the upper bound.
 //
-// Example: the longest wait is 1,810 ms, and processes stood still for 120 ms of it, and for 2,534 ms of the whole run.
+// Example: the longest wait is 1,810 ms. Processes stood still for 120 ms of it, and for 2,534 ms of the whole run.
 // It would have been 1,690 ms.
 func (c *circumstances) without(name string, v float64) (least float64, x Standstill) {
 	f := c.finding[name]
@@ -254,10 +254,10 @@ func (c *circumstances) sound(name string) (Verdict, string) {
 	return Pass, ""
 }
 
-// fewChances is the number of chances below which the rule of three says nothing that is worth saying.
+// fewChances is the number of chances below which the rule of three says nothing useful.
 const fewChances = 100
 
-// strength says what a zero is worth: with n chances, a rate of 3/n or more would have shown with 95 %.
+// strength says what a zero is worth: with n chances, a rate of 3/n or more would have shown with 95 % probability.
 func (c *circumstances) strength(x scenarios.Expectation) string {
 	f, got := c.finding[x.Name], c.report.Counts[x.Name]
 	if f == nil || got == nil || *got != 0 || !x.Holds(0) || f.Chances[x.Name].Of == "" {

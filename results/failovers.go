@@ -6,30 +6,28 @@ import (
 	"github.com/lockquake/lockquake/results/rates"
 )
 
-// Failover is an injection that ended a server's process, whether another server took its place or the same one came
-// back.
+// Failover is an injection that ended a server's process, whether another server took over or the same one came back.
 type Failover struct {
 	Fault int `json:"fault"` // its number among the injections of the run
-	// locks of that server to which somebody was entitled when it was killed
+	// locks of that server with an entitled holder when it was killed
 	Held         int64 `json:"held"`
 	DoubleGrants int64 `json:"double_grants"`      // after it, and before the next one
-	Promoted     *bool `json:"promoted,omitempty"` // another server was seen to lead; nil: nobody asked
-	// what the server had written and no replica had received, at least; nil: not known
+	Promoted     *bool `json:"promoted,omitempty"` // another server was observed as leader; nil: none was asked
+	// lower bound of what the server had written and no replica had received; nil: unknown
 	Lag *int64 `json:"lag_bytes,omitempty"`
 }
 
-// FailoverRate is what failovers come to, of one run or of several.
+// FailoverRate summarises the failovers of one run or of several.
 type FailoverRate struct {
 	N, Hit          int // failovers, and those with double grants
-	Promoted, Asked int // those after which another server led, of those for which that was asked
+	Promoted, Asked int // failovers followed by another leader, and those with a question for it
 	DoubleGrants    int64
 	Held            float64  // mean
-	Lag             *float64 // mean of those for which it is known
+	Lag             *float64 // mean of the known ones
 	rates.Bunched
 }
 
-// RateOf pools failovers, of which there is at least one. The double grants of one are no more than the locks that were
-// held.
+// RateOf pools one or more failovers. The double grants of one failover are at most the locks held.
 func RateOf(fs []Failover) FailoverRate {
 	r := FailoverRate{N: len(fs)}
 	var doubles []int64
@@ -58,7 +56,7 @@ func RateOf(fs []Failover) FailoverRate {
 	return r
 }
 
-// Figures are the measures of these names, with those of the ends of their intervals.
+// Figures returns the measures of these names, including the ends of their intervals.
 func (r FailoverRate) Figures() map[string]*float64 {
 	out := map[string]*float64{
 		"failovers": new(float64(r.N)), "failovers_with_double_grants": new(float64(r.Hit)),
@@ -81,7 +79,7 @@ func (r FailoverRate) Figures() map[string]*float64 {
 	return out
 }
 
-// Text says what was found of so many failovers, for people. format writes a number.
+// Text summarises the failovers for people. format formats a number.
 func (r FailoverRate) Text(format func(float64) string) string {
 	between := func(e rates.Estimate) string { return format(e.Low) + " to " + format(e.High) }
 	percent := rates.Estimate{Value: 100 * r.Share.Value, Low: 100 * r.Share.Low, High: 100 * r.Share.High}

@@ -2,16 +2,16 @@ package results
 
 import "github.com/lockquake/lockquake/history"
 
-// Held is a time in which a step held a user at a point: its client asks for nothing and hears nothing then.
+// Held is a time in which a step held a user at a point: its client neither sends nor receives then.
 type Held struct {
 	Process  string // of its client
 	From, To int64
 }
 
-// Held lists when steps held users at points, in the order in which they came there. A user that never went on stood
-// there to the end.
+// Held returns the times in which steps held users at points, in the order of arrival. A user that never went on was
+// held to the end.
 func (r Run) Held() (out []Held) {
-	at := map[[2]string]int{} // by client and point: in out
+	at := map[[2]string]int{} // by client and point: the index in out
 	for i := range r.Observed {
 		o := &r.Observed[i]
 		if o.By != history.ByPoint {

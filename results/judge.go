@@ -14,25 +14,25 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// directory is all that a run directory says.
+// directory is the parsed content of a run directory.
 type directory struct {
 	dir      string
 	checkers Checkers
 	scenario scenarios.Scenario
 	env      Env
 	run      Run
-	faults   []history.Fault // as recorded; after the checkers ran, as the history corrects them
+	faults   []history.Fault // as recorded; after the checkers ran, as corrected by the history
 	observed []history.Observation
 	tally    tally
 	findings []Finding
-	latency  Timer // nil where nothing was timed
+	latency  Timer // nil if nothing was timed
 }
 
-// Judge reads the run directory and says what it means. It writes the latency logs into it and nothing else. The same
+// Judge reads a run directory and returns its report. It writes the latency logs into it and nothing else. The same
 // directory yields the same report.
 //
-// A damaged history is an error that wraps history.ErrCorrupt and says where; the report beside it is unknown for that
-// reason, and in it nothing is judged.
+// A damaged history is an error that wraps history.ErrCorrupt and says where. The report returned with it is unknown
+// for that reason and judges nothing.
 func Judge(dir string, checkers Checkers) (Report, error) {
 	d := directory{dir: dir, checkers: checkers}
 	if abs, err := filepath.Abs(dir); err == nil {
@@ -45,7 +45,7 @@ func Judge(dir string, checkers Checkers) (Report, error) {
 	if d.scenario, err = readScenario(dir); err != nil {
 		return Report{}, fmt.Errorf("run directory: %w", err)
 	}
-	if d.faults, err = ReadFaults(dir); err == nil { // without them a right lock may look wrong
+	if d.faults, err = ReadFaults(dir); err == nil { // without them a correct lock may look wrong
 		var unread error
 		if d.observed, unread = ReadObserved(dir); unread != nil {
 			d.env.Unknown = append(d.env.Unknown, "what the service said cannot be read: "+unread.Error())
@@ -68,7 +68,7 @@ func Judge(dir string, checkers Checkers) (Report, error) {
 	return r, nil
 }
 
-// makeRun tells the checkers what they must know. A fault that never came to be has no duration.
+// makeRun collects what the checkers must know. A fault that was never installed has no duration.
 func (d *directory) makeRun(m *Log, lost []Lost) {
 	e := d.env
 	d.run = Run{
@@ -83,7 +83,7 @@ func (d *directory) makeRun(m *Log, lost []Lost) {
 		Users: e.Users, Acquires: e.Acquires, Releases: e.Releases, Start: e.Start, End: e.End, Measured: e.Measured,
 		Lost: lost,
 	}
-	d.run.Cores, _ = strconv.Atoi(e.Host["cores"]) // 0 where the host did not tell
+	d.run.Cores, _ = strconv.Atoi(e.Host["cores"]) // 0 if the host did not report them
 	for _, c := range e.Clients {
 		if c.Dead || c.Lost {
 			d.run.Dead = append(d.run.Dead, c.Name)
@@ -98,7 +98,7 @@ func (d *directory) makeRun(m *Log, lost []Lost) {
 	d.run.Still = NewStandstills(d.run)
 }
 
-// batchSize is how many events are read before the checkers see them.
+// batchSize is the number of events that are read before the checkers see them.
 const batchSize = 1024
 
 // readHistory reads the whole history once and shows every event to every checker.
@@ -148,7 +148,7 @@ func (d *directory) readHistory() (err error) {
 	return nil
 }
 
-// lost reads the last events of the processes that were lost. Run directories from before these were noted have none.
+// lost reads the last events of lost processes. Older run directories do not note lost processes.
 func (d *directory) lost() (out []Lost, err error) {
 	at := map[string]int{}
 	for _, c := range d.env.Clients {
@@ -183,8 +183,8 @@ func (d *directory) lost() (out []Lost, err error) {
 	}
 }
 
-// complete demands the history of every process of the run, and in it every event that the process says it has sent.
-// A killed process cannot tell, and in a run that was cut short nobody did.
+// complete demands the history of every process of the run, with every event that the process reports as sent. A
+// killed process cannot report, and in a run that was cut short no process did.
 func (d *directory) complete(heard map[string]int64) error {
 	missing := func(process, why string) error {
 		return fmt.Errorf("%w: %s: %s", history.ErrCorrupt,
@@ -196,7 +196,7 @@ func (d *directory) complete(heard map[string]int64) error {
 	for _, c := range d.env.Clients {
 		if _, ok := d.run.Process(c.Name); !ok {
 			if d.env.Start == 0 {
-				continue // the workload was never let go: not every node came so far as to have a history
+				continue // the workload never started, so some nodes may have no history
 			}
 			return missing(c.Name, "the file is missing")
 		}
@@ -210,8 +210,8 @@ func (d *directory) complete(heard map[string]int64) error {
 
 // tally counts what there was to judge.
 type tally struct {
-	noLock     bool  // nothing is granted
-	ttl        int64 // ns, where grants end by it; else 0
+	noLock     bool  // no grants exist
+	ttl        int64 // ns, if grants end by it; else 0
 	judged     Judged
 	brief      int64 // of the entitled grants: those that were valid for less than a tenth of the TTL
 	dropped    int64

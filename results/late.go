@@ -8,18 +8,18 @@ import (
 	"github.com/lockquake/lockquake/results/figure"
 )
 
-// slack is by how much an injection or a heal may come later than planned, and slackShare the same as a share of how
-// long the fault was to stand: the larger of the two counts.
+// slack is the permitted delay of an injection or a heal. slackShare is the same as a share of the fault's planned
+// duration. The larger of the two counts.
 const (
 	slack      = int64(time.Second)
 	slackShare = 10 // 10 %
 )
 
-// lateness says by how much an injection or its heal was later than planned, as a verb phrase; "" where neither was.
-// What did not bite is not late, and of records that do not tell when it was carried out nothing is known.
+// lateness says how much later than planned an injection bit or was undone, as a verb phrase; "" if it was in time.
+// An injection that did not bite is not late. Records without times give no lateness.
 //
-// Example: a freeze for 3 s is due at 5 s of a load of 9 s. The agent did not run from 4.9 s to 10.9 s, so it bit at
-// 10.9 s. It proves nothing about a lock that is hardly used any more.
+// Example: a freeze for 3 s is due at 5 s of a load of 9 s. The agent did not run from 4.9 s to 10.9 s, so the freeze
+// bit at 10.9 s. It proves nothing about a lock that is hardly used any more.
 func (d *directory) lateness(f history.Fault) string {
 	most, made := max(slack, f.For/slackShare), f.Receipt.Status == history.Installed ||
 		f.Receipt.Status == history.Indeterminate
@@ -35,7 +35,7 @@ func (d *directory) lateness(f history.Fault) string {
 	return ""
 }
 
-// lateFaults says of every fault that was late by how much.
+// lateFaults says how late each late fault was.
 func lateFaults(faults []FaultResult) (why []string) {
 	for _, f := range faults {
 		if f.Late != "" {
@@ -45,7 +45,7 @@ func lateFaults(faults []FaultResult) (why []string) {
 	return why
 }
 
-// stoppedFromOutside says which servers were stopped for longer than some ns though no fault asked for it.
+// stoppedFromOutside names servers that were stopped for longer than the given ns although no fault asked for it.
 func (d *directory) stoppedFromOutside(longer int64) (why []string) {
 	for _, s := range d.env.Stopped {
 		if s.To-s.From > longer {

@@ -9,7 +9,8 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// TestWhatIsLate: more than the larger of 1 s and 10 % of the fault's time, or after the load. Of records that do not tell, nothing is.
+// TestWhatIsLate: more than the larger of 1 s and 10 % of the fault's duration, or after the load. Records without
+// times are never late.
 func TestWhatIsLate(t *testing.T) {
 	const s, start = int64(time.Second), int64(1e15)
 	receipt := func(status history.ReceiptStatus, done, slip int64) history.Receipt {
@@ -52,7 +53,7 @@ func TestWhatIsLate(t *testing.T) {
 	}
 }
 
-// TestOneInTimeIsEnough for what rests on an entry, as one that bit is.
+// TestOneInTimeIsEnough: one injection in time is enough for an entry, as one that bit is.
 func TestOneInTimeIsEnough(t *testing.T) {
 	of := func(status history.ReceiptStatus, slip int64) history.Fault {
 		return history.Fault{Name: "pause", Selector: "one", Entry: 1, Receipt: history.Receipt{Status: status, Slip: slip}}

@@ -8,7 +8,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// EachInterval calls take with the histogram of each interval of a latency log, which are nanoseconds.
+// EachInterval calls take with the histogram, in ns, of each interval of a latency log.
 func EachInterval(path string, take func(h *hdrhistogram.Histogram)) error {
 	f, _, err := history.OpenFile(path)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// TestALatencyLogIsReadWhole: all of its intervals, or an error that names the file.
+// TestALatencyLogIsReadWhole: reading yields all intervals, or an error that names the file.
 func TestALatencyLogIsReadWhole(t *testing.T) {
 	var text bytes.Buffer
 	w := hdrhistogram.NewHistogramLogWriter(&text)

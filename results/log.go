@@ -11,15 +11,15 @@ import (
 	"github.com/lockquake/lockquake/results/quorum"
 )
 
-// Log is the history of a run as the checkers read it: the events of all processes in the order of time. What the
-// replicas of a resource did is replaced by what the resource did (see quorum).
+// Log is the history of a run as the checkers read it: the events of all processes in the order of time. The
+// resource's effects replace those of its replicas (see quorum).
 type Log struct {
 	merge  *history.Merge
 	sense  *history.RunSense
 	quorum *quorum.Quorum
-	whole  history.Header  // of the resource, whose events no single process has written
-	left   []history.Event // what remains when the files are read
-	read   bool            // they are
+	whole  history.Header  // of the resource, whose events no single process wrote
+	left   []history.Event // what remains after the end of the files
+	read   bool            // the files are read
 	heard  map[string]int64
 }
 
@@ -41,7 +41,7 @@ func OpenLog(dir string, env Env) (*Log, error) {
 	return l, nil
 }
 
-// Heard tells how many events of each process were read.
+// Heard returns the number of events read, by process.
 func (l *Log) Heard() map[string]int64 { return l.heard }
 
 // Locks returns the names of the run's locks; Event.Lock is an index into it.
@@ -50,8 +50,8 @@ func (l *Log) Locks() []string { return l.merge.Locks() }
 // Close closes all files.
 func (l *Log) Close() error { return l.merge.Close() }
 
-// Next reads the next event into e and says whose it is. It returns io.EOF at the end. What is damaged or makes no
-// sense is an error that wraps history.ErrCorrupt and says where.
+// Next reads the next event into e and returns the header of its process. It returns io.EOF at the end. Damaged or
+// invalid data is an error that wraps history.ErrCorrupt and says where.
 func (l *Log) Next(e *history.Event) (*history.Header, error) {
 	for !l.read {
 		process, err := l.merge.Next(e)
@@ -84,7 +84,7 @@ func (l *Log) Next(e *history.Event) (*history.Header, error) {
 	return &l.whole, nil
 }
 
-// Each reads all events, and shows each with the process that recorded it.
+// Each calls observe for all events, with the process that recorded each.
 func (l *Log) Each(observe func(process string, e *history.Event)) error {
 	var e history.Event
 	for {
@@ -99,7 +99,7 @@ func (l *Log) Each(observe func(process string, e *history.Event)) error {
 	}
 }
 
-// refused says where what makes no sense is written.
+// refused adds the place of an invalid event to its error.
 func (l *Log) refused(err error) error {
 	var n *history.Nonsense
 	if !errors.As(err, &n) {

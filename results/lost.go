@@ -10,18 +10,18 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// Lost is a process that ended without its last word although no fault asked for that. What it did after its last event
-// is not known. Example: a host is cut off at 5 s. Its client is heard until then, and holds lock-0. Nobody knows
-// whether it released that at 6 s or wrote at 7 s, nor whether it was granted another.
+// Lost is a process that ended without a final report although no fault asked for that. Its actions after its last
+// event are unknown. Example: a host is cut off at 5 s. Until then its client's events arrive, and it holds lock-0.
+// Whether it released lock-0 at 6 s, wrote at 7 s or was granted another lock is unknown.
 type Lost struct {
 	Name  string
-	Host  string               // where there are several; else ""
-	Ended string               // how its process was seen to end; "" where nobody saw that, so it may have gone on
-	Last  int64                // ns: the time of its last event; 0 where none came
-	Open  map[openGrant]uint16 // what its users had in hand then: the locks
+	Host  string               // if there are several; else ""
+	Ended string               // how its process was observed to end; "" if unobserved, so it may have gone on
+	Last  int64                // ns: the time of its last event; 0 if none came
+	Open  map[openGrant]uint16 // the grants its users then held: the locks
 }
 
-// openGrant is a grant that a user has in hand.
+// openGrant is a grant that a user holds.
 type openGrant struct {
 	user  history.User
 	grant uint32
@@ -38,7 +38,7 @@ func (l *Lost) hear(e *history.Event) {
 	}
 }
 
-// maxOpenNamed bounds how many grants of a lost process are named.
+// maxOpenNamed bounds the number of named grants of a lost process.
 const maxOpenNamed = 4
 
 // reason says what cannot be judged of the process.
@@ -73,9 +73,9 @@ func (l *Lost) reason(r Run) string {
 	return text + ", nor what it had in hand then: " + strings.Join(open, ", ")
 }
 
-// unprove takes back what the missing events of lost processes could refute: a zero, and a count of what did not
-// happen. What the events that came prove stays a violation. A kind without counts finds no zeros; and what a resource
-// would have told is nothing to those that look at clients alone.
+// unprove makes a finding unknown if the missing events of lost processes could refute it: a zero, or a count of what
+// did not happen. A violation proved by the received events stays. Kinds without counts are unaffected, and lost
+// resource processes do not affect kinds that look at clients only.
 func unprove(f *Finding, k CheckerKind, lost []Lost) {
 	if len(k.Counts) == 0 || f.Verdict == Unknown {
 		return

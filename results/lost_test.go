@@ -7,7 +7,8 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// TestWhatALostProcessHadInHand is what it was granted and had neither begun to release nor lost by its last event. Four grants are named.
+// TestWhatALostProcessHadInHand: grants that by the last event were neither being released nor lost. Four of them are
+// named.
 func TestWhatALostProcessHadInHand(t *testing.T) {
 	l := Lost{Name: "client-2", Ended: "exit status 137", Open: map[openGrant]uint16{}}
 	u := history.MakeUser(1, 0)

@@ -8,18 +8,19 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// Majority is who must agree before a lock is granted: more than half of some servers.
+// Majority says who must agree before a lock is granted: more than half of some servers.
 type Majority struct {
 	Servers []string `json:"servers"`
-	// Apart says that the servers know nothing of each other, so that each client has to reach a majority itself. Else
-	// one of them is enough that reaches a majority.
+	// Apart says that the servers do not know each other, so that each client must reach a majority itself. Otherwise
+	// one server that reaches a majority is enough.
 	Apart bool `json:"apart,omitempty"`
 }
 
-// Missing reports whether there certainly was no majority from one time to another, as the receipts of the faults say
-// that stood all that time, and which servers there were. With a client's name these are the ones that it could reach;
-// without one, the most that could reach each other. Example: etcd-3 is cut off, with client-1, from etcd-1 and etcd-2.
-// Client-1 reaches etcd-3, which reaches nobody: none of the servers that client-1 reaches has a majority.
+// Missing reports whether there certainly was no majority from one time to another, and which servers were left. It
+// relies on the receipts of faults that stood all that time. With a client's name the servers left are those that it
+// could reach; without one, the largest group that could reach each other. Example: etcd-3 and client-1 are cut off
+// from etcd-1 and etcd-2. Client-1 reaches etcd-3, which reaches no other server, so no server in client-1's reach
+// has a majority.
 func (m *Majority) Missing(faults []history.Fault, client string, from, to int64) (left []string, missing bool) {
 	if m == nil || len(m.Servers) == 0 {
 		return nil, false
@@ -54,7 +55,7 @@ func (m *Majority) Missing(faults []history.Fault, client string, from, to int64
 	return left, 2*len(most) <= len(m.Servers)
 }
 
-// Dead lists the servers that a fault had killed from one time to another.
+// Dead returns the servers that were dead from one time to another because of a fault.
 func (m *Majority) Dead(faults []history.Fault, from, to int64) (dead []string) {
 	if m == nil {
 		return nil
@@ -72,20 +73,20 @@ func (m *Majority) Dead(faults []history.Fault, from, to int64) (dead []string) 
 // stands reports whether a fault certainly stood from one time to another.
 func stands(f history.Fault, from, to int64) bool {
 	end := f.End
-	if f.Undo != 0 && f.Traits != nil && !f.Traits.Kills { // who was killed serves when the heal is done
+	if f.Undo != 0 && f.Traits != nil && !f.Traits.Kills { // a killed server only serves once the heal is done
 		end = f.Undo
 	}
 	return f.Traits != nil && f.Receipt.Status == history.Installed && f.Bit != 0 && f.Bit <= from &&
 		(end == 0 || end >= to)
 }
 
-// between reports whether a link fault is on the link of two nodes.
+// between reports whether a link fault affects the link between two nodes.
 func between(f history.Fault, a, b string) bool {
 	return slices.Contains(f.Targets, a) && slices.Contains(f.Peers, b) || slices.Contains(f.Targets, b) &&
 		slices.Contains(f.Peers, a)
 }
 
-// Left says of which servers there were too few.
+// Left describes the servers that were left.
 func (m *Majority) Left(left []string) string {
 	of := fmt.Sprintf("%d servers", len(m.Servers))
 	switch len(left) {

@@ -6,8 +6,8 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// oldTraits are the traits of faults in records of older programs, which do not have them. A new fault has no place
-// here, because its records tell.
+// oldTraits has the traits of faults for records of older programs, which lack them. New faults do not belong here,
+// because their records have traits.
 var oldTraits = map[string]history.Traits{
 	"noop":       {Idle: true},
 	"pause":      {Halts: true, Began: "paused (SIGSTOP)", Ended: "runs again"},
@@ -25,7 +25,7 @@ var oldTraits = map[string]history.Traits{
 	"loss":       {}, "duplicate": {}, "reorder": {}, "corrupt": {}, "rate": {}, "clock-drift": {},
 }
 
-// giveTraits completes an old record.
+// giveTraits adds traits to an old record.
 func giveTraits(f *history.Fault) {
 	if f.Traits != nil {
 		return

@@ -27,7 +27,7 @@ func TestOldRecordsAreToldAsNewOnes(t *testing.T) {
 			t.Errorf("an old record of %s has %+v, a new one %+v", k.Name, *f.Traits, *want)
 		}
 	}
-	// The same words in the keys of another fault say nothing.
+	// The same words mean nothing in the keys of another fault.
 	for _, params := range []string{"how: stop", "direction: out", "direction: in"} {
 		f := history.Fault{Name: "pause", Params: params}
 		if giveTraits(&f); !reflect.DeepEqual(*f.Traits, oldTraits["pause"]) {

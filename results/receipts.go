@@ -1,12 +1,12 @@
-// Receipts: what the engine saw of a fault is checked against the history, which has the last word.
+// Receipts: the engine's observations of a fault are checked against the history, which has the last word.
 //
-// A fault that was aimed at a holder bit only if that grant was in hand when the target was seen to stop: granted
-// before, and neither released nor lost before. An event stamped before the stop may arrive after the heal. Example:
-// the stop was seen at 5.000 s, and after the heal comes a release invoke stamped 4.998 s. The holder had let go
-// before it was stopped, so the fault did not bite. Where holder and agent have clocks of their own, and the two
-// moments lie within their errors, nobody knows: the receipt is indeterminate.
+// A fault aimed at a holder bit only if that grant was in hand when the target was observed to stop: granted before,
+// and neither released nor lost before. An event stamped before the stop may arrive after the heal. Example: the stop
+// was observed at 5.000 s, and after the heal a release invoke stamped 4.998 s arrives. The holder had let go before
+// it was stopped, so the fault did not bite. If holder and agent have separate clocks, and both moments lie within
+// the clock errors, the order is unknown: the receipt is indeterminate.
 //
-// It cannot check receipts of faults that were aimed at nobody's grant.
+// It cannot check receipts of faults that were not aimed at a grant.
 
 package results
 
@@ -28,7 +28,7 @@ type holdKey struct {
 	grant uint32
 }
 
-// aimed is what the history says of a grant that a fault was aimed at.
+// aimed is the history of a grant that a fault was aimed at.
 type aimed struct{ ok, over history.Event }
 
 func newReceipts(run Run) *receipts {
@@ -91,7 +91,7 @@ func (r *receipts) faults() []history.Fault {
 	return fs
 }
 
-// made are the injections that were made; one that was left out has done nothing that a checker must know of.
+// made returns the injections that were made; a skipped one did nothing that a checker must know of.
 func made(all []history.Fault) []history.Fault {
 	return slices.DeleteFunc(slices.Clone(all),
 		func(f history.Fault) bool { return f.Receipt.Status == history.NotMade })

@@ -1,5 +1,6 @@
-// Package results is what a run means: it reads a run directory, never a live thing, so that every verdict can be
-// recomputed from disk. It is the contract of a checker; checkers/ has one file for each, and report/ draws and prints.
+// Package results judges a run from its run directory, never from live processes, so that every verdict can be
+// recomputed from disk. It defines the contract of a checker; checkers/ has one file for each, and report/ draws and
+// prints.
 package results
 
 import (
@@ -25,7 +26,7 @@ const (
 	Fail     Verdict = "fail"
 )
 
-// Run is what the checkers are told about the run before its events.
+// Run is what checkers know about a run before its events.
 type Run struct {
 	TTL        int64     // ns
 	Locks      []string  // names, by Event.Lock
@@ -35,46 +36,46 @@ type Run struct {
 	Recovery   int64     // ns: the lock's declared recovery bound
 	NoLock     bool      // there is no lock: users go ahead at once
 	Tells      bool      // the lock tells its holders of a loss
-	Fair       bool      // grants go to those who wait in the order of their asking
-	Majority   *Majority // who must agree on a grant; nil where one server decides
-	Terse      bool      // servers break connections without a word: their errors are about requests
+	Fair       bool      // waiting users are granted the lock in the order of their requests
+	Majority   *Majority // who must agree on a grant; nil if one server decides
+	Terse      bool      // servers break connections without an answer: their errors are about requests
 	Increments bool      // each acknowledged write adds one to what the lock protects
-	// what the workload's writes mean beside: "sales", "seats", "transfers", "elements" or ""
+	// further meaning of the workload's writes: "sales", "seats", "transfers", "elements" or ""
 	Writes    string
-	Terms     map[string]int64 // numbers that they are judged by
-	Directed  bool             // by steps: whoever asks does so because it was told to
-	Stepped   bool             // by steps, with a workload beside them or not
-	Resource  string           // "" where nothing is protected
+	Terms     map[string]int64 // numbers for judging them
+	Directed  bool             // by steps: users only do what steps tell them to
+	Stepped   bool             // by steps, with or without a workload
+	Resource  string           // "" if nothing is protected
 	Protected []string         // the nodes of what is protected
 	Guard     string           // of the resource
-	// names of the processes that the resource consists of, where what a majority did counts; else none
+	// processes of a resource whose effects count once a majority did them; else none
 	Replicas []string
 	Faults   []history.Fault // in the order of their start
-	// Observed is what the service said when steps asked it.
+	// Observed has the service's answers to questions of steps.
 	Observed  []history.Observation
 	Processes []history.Header // one per history file
-	Dead      []string         // names of the clients that gave no last word: they were killed, or are lost
-	Lost      []Lost           // clients, and processes of the resource, whose end no fault asked for
-	// Readings are what servers and clients had counted before and at the end of the workload; between them, the
-	// servers alone.
+	Dead      []string         // clients without a final report: they were killed, or are lost
+	Lost      []Lost           // clients and processes of the resource that ended although no fault asked for it
+	// Readings are the counters of servers and clients before and at the end of the workload; in between, of servers
+	// only.
 	Readings   []Reading
-	Footprints []Footprints  // what the clients had, four times
-	Hung       []Hung        // clients that lived, and did not end when they were told to
+	Footprints []Footprints  // the clients' use of the machine, four times
+	Hung       []Hung        // clients that lived and did not end on request
 	Contents   *Contents     // what the service kept; nil: it was not asked
-	Users      int           // how many there were
-	Acquires   []int64       // what servers were asked for each acquire of a user who is alone
+	Users      int           // number of users
+	Acquires   []int64       // requests to servers for each acquire of a single user
 	Releases   []int64       // and for each release
-	Clients    []ClientStats // what the nodes said of themselves at their end
-	Cores      int           // of the machine that the clients run on; 0: not known
-	Start      int64         // ns: the workload was let go
-	End        int64         // ns: no more acquires were begun
-	Measured   *Interval     // what figures are made of; nil: all of the run
+	Clients    []ClientStats // the nodes' reports about themselves at their end
+	Cores      int           // of the clients' machine; 0: unknown
+	Start      int64         // ns: start of the workload
+	End        int64         // ns: no acquires begin after it
+	Measured   *Interval     // the interval of the figures; nil: all of the run
 
-	Still *Standstills // whole when the checkers finish; nil where nothing is known of them
+	Still *Standstills // complete when the checkers finish; nil if unknown
 }
 
-// Figures returns what throughput, times and costs are made of: what lies behind the warm-up and before the heal, or
-// all of the run where it had no warm-up. Violations are judged over everything.
+// Figures returns the interval of throughput, times and costs: from the warm-up's end to the heal, or the whole run
+// if it had no warm-up. Violations are judged over everything.
 func (r Run) Figures() (from, to int64) {
 	if r.Measured == nil {
 		return r.Start, r.End
@@ -82,12 +83,12 @@ func (r Run) Figures() (from, to int64) {
 	return r.Measured.From, r.Measured.To
 }
 
-// Counts tells whether what began at t is part of a figure.
+// Counts reports whether figures include what began at t.
 func (r Run) Counts(t int64) bool {
 	return r.Measured == nil || t >= r.Measured.From && t < r.Measured.To
 }
 
-// RecoveryBound is how long a lock may stay without a grant after its holder is gone, in ns.
+// RecoveryBound returns how long a lock may stay without a grant after its holder is gone, in ns.
 func (r Run) RecoveryBound() int64 {
 	if r.Expires && r.Recovery > 0 {
 		return r.Recovery
@@ -95,7 +96,7 @@ func (r Run) RecoveryBound() int64 {
 	return r.TTL
 }
 
-// LockName is the name of a lock by its number.
+// LockName returns the name of a lock by its number.
 func (r Run) LockName(i uint16) string {
 	if int(i) < len(r.Locks) {
 		return r.Locks[i]
@@ -109,10 +110,10 @@ type Place struct {
 	Lock uint16
 }
 
-// PlaceOf is the place that an event is about.
+// PlaceOf returns the place that an event is about.
 func PlaceOf(e *history.Event) Place { return Place{e.User, e.Lock} }
 
-// Process finds the header of a process by name.
+// Process returns the header of a process by name.
 func (r Run) Process(name string) (history.Header, bool) {
 	for _, p := range r.Processes {
 		if p.Process == name {
@@ -126,32 +127,30 @@ func (r Run) Process(name string) (history.Header, bool) {
 type Checker interface {
 	// Observe takes the next event; the pointer is only valid during the call.
 	Observe(e *history.Event)
-	// Finish returns the finding. Its name, and counts and measures that it does not tell, are added from the kind.
+	// Finish returns the finding. The caller adds its name from the kind, and the counts and measures that it lacks.
 	Finish() Finding
 }
 
-// ProcessChecker is a Checker that must know which process an event comes from. ObserveFrom is called in place of
-// Observe.
+// ProcessChecker is a Checker that must know the process of each event. ObserveFrom is called instead of Observe.
 type ProcessChecker interface {
 	// ObserveFrom takes the next event and the header of the file that it comes from.
 	ObserveFrom(process *history.Header, e *history.Event)
 }
 
-// Stream makes something of the events of a run that several checkers look at, such as its holds: it is made once for
-// all of them.
+// Stream derives something from the events of a run, such as its holds, once for the several checkers that need it.
 type Stream interface {
-	// Follow has a checker see the events, and what the stream makes of them, in one order with the others that follow.
-	// crashed is told, at most once, why the checker cannot go on.
+	// Follow passes the events, and what the stream derives from them, to a checker in one order with its other
+	// followers. crashed is called at most once, with the reason why the checker cannot go on.
 	Follow(c Checker, crashed func(why any))
 	Observe(e *history.Event)
-	// Finish is called behind the last event, before that of the checkers.
+	// Finish is called after the last event, before the checkers' Finish.
 	Finish()
 }
 
-// StreamKind is a Stream that kinds of checkers name.
+// StreamKind is a Stream that checker kinds refer to.
 type StreamKind struct{ New func(Run) Stream }
 
-// What histograms of times tell apart, in ns. What took longer than an hour counts as one.
+// Resolution of the histograms of times, in ns. Times above an hour count as one hour.
 const (
 	LowestLatency  = 1000
 	HighestLatency = 3_600_000_000e3
@@ -159,7 +158,7 @@ const (
 
 // Timer is a Checker that timed the operations.
 type Timer interface {
-	// Latency returns how long each of the Operations took; those that nothing was timed of have N 0 and no figures.
+	// Latency returns the times of each of the Operations; one without samples has N 0 and no figures.
 	Latency() map[string]Quantiles
 	// Phases returns the same before the first fault, and during and after each.
 	Phases() []PhaseLatency
@@ -171,20 +170,20 @@ type Timer interface {
 type CheckerKind struct {
 	Name string
 	Doc  string // the property, in one sentence
-	// Counts and Measures are what it yields in every run; null where the property was not judged.
+	// Counts and Measures are its results in every run; null if the property was not judged.
 	Counts   []Quantity
 	Measures []Quantity
-	// PerFault is what the names of its measures of single injections begin with; "": it has none.
+	// PerFault is the prefix of its measures of single injections; "": it has none.
 	PerFault string
-	// Resource tells that it rests on events of the resource, beside those of clients.
+	// Resource says that it depends on events of the resource, in addition to those of clients.
 	Resource bool
-	// Grants tells that it judges grants and holds, of which a run without a lock has none.
+	// Grants says that it judges grants and holds; a run without a lock has none.
 	Grants bool
-	// Witnesses says how its witnesses are drawn. One of a kind that is not named here has a picture of its own.
+	// Witnesses says how its witnesses are drawn. A kind that is not named here has its own picture.
 	Witnesses []WitnessKind
 	New       func(Run) Checker
-	// Follows is what shows it the events, made once for all checkers of a run that name it; nil: it sees them by
-	// itself.
+	// Follows is the stream that passes it the events, made once for all checkers of a run that name it; nil: it gets
+	// them directly.
 	Follows *StreamKind
 }
 
@@ -194,11 +193,12 @@ type WitnessKind struct {
 	Draw Drawing
 	// Place orders the kinds that a picture may be about: 1 is the worst, and kinds without a place come last.
 	Place int
-	// Title returns the headline of a picture; who names the two holders, such as "two clients". Nil: the kind's name.
+	// Title returns the headline of a picture; who names the two holders, such as "two clients". Nil: the kind's
+	// name.
 	Title func(w Witness, who string) string
 }
 
-// Drawing is what a report draws of a witness.
+// Drawing is how a report draws a witness.
 type Drawing uint8
 
 // The drawings.
@@ -206,20 +206,21 @@ const (
 	DrawWhole    Drawing = iota // a picture of its holds, or of two users at its time, with its text as a mark
 	DrawOverlap                 // its two holds, and the time in which they overlap
 	DrawEntitled                // the same, for two holders who were both entitled
-	// its two holds: the resource applied an access of the first after the second was there
+	// its two holds: the resource applied an access of the first after the second began
 	DrawOvertaken
 	DrawSaved   // the same, where the resource refused the access
 	DrawRefused // its hold, and an access that the resource refused
-	DrawRelease // a mark at a release that freed the first of its holds, which was somebody else's
-	DrawServers // a mark at the time in which the two servers of its observations took writes
+	DrawRelease // a mark at a release that freed the first of its holds, which belonged to another user
+	DrawServers // a mark at the time in which both servers of its observations took writes
 	DrawGap     // the last grant before its time and the first one after it
-	DrawAside   // a mark in the picture of something else, where the scenario names its count
+	DrawAside   // a mark in another picture, if the scenario names its count
 )
 
-// Pictured reports whether a picture may be about a witness that is drawn so. The other drawings are parts of pictures.
+// Pictured reports whether a picture may be about a witness drawn like this. The other drawings are parts of
+// pictures.
 func (d Drawing) Pictured() bool { return d <= DrawRefused }
 
-// Aside returns kinds of witness that are drawn as marks alone.
+// Aside returns kinds of witness that are drawn as marks only.
 func Aside(names ...string) (kinds []WitnessKind) {
 	for _, name := range names {
 		kinds = append(kinds, WitnessKind{Name: name, Draw: DrawAside})
@@ -227,11 +228,11 @@ func Aside(names ...string) (kinds []WitnessKind) {
 	return kinds
 }
 
-// Checkers is a list of them, in the order in which a report shows them.
+// Checkers is a list of checkers in the order of a report.
 type Checkers []CheckerKind
 
-// Quantities returns every count and measure that a run is judged by. There is one more measure for each injection:
-// see CheckerKind.PerFault.
+// Quantities returns every count and measure of a run. There is one more measure for each injection: see
+// CheckerKind.PerFault.
 func (cs Checkers) Quantities() []Quantity {
 	var all []Quantity
 	for _, k := range cs {
@@ -251,7 +252,7 @@ func (cs Checkers) MustBeZero() []string {
 	return names
 }
 
-// Names returns the names of them, sorted.
+// Names returns the names of all quantities, sorted.
 func (cs Checkers) Names() []string {
 	set := map[string]bool{}
 	for _, q := range cs.Quantities() {
@@ -260,10 +261,10 @@ func (cs Checkers) Names() []string {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// numbered is the measure of an injection, its number aside.
+// numbered matches the number in the name of an injection's measure.
 var numbered = regexp.MustCompile(`_[1-9][0-9]*$`)
 
-// Has tells whether a run with these faults is judged by a count or measure of that name.
+// Has reports whether a run with these faults has a count or measure of that name.
 func (cs Checkers) Has(name string, faults []string) bool {
 	return slices.Contains(cs.Names(), name) || numbered.MatchString(name) &&
 		slices.ContainsFunc(faults, func(fault string) bool {
@@ -273,60 +274,61 @@ func (cs Checkers) Has(name string, faults []string) bool {
 		})
 }
 
-// unfit is what the name of a measure cannot have.
+// unfit matches what the name of a measure cannot contain.
 var unfit = regexp.MustCompile(`[^a-z0-9]+`)
 
-// FaultMeasure is the name of the measure of one injection of a fault, by its number; perFault is as in CheckerKind.
+// FaultMeasure returns the name of the measure of one injection of a fault, by its number; perFault is as in
+// CheckerKind.
 func FaultMeasure(perFault, fault, id string) string {
 	return perFault + "_" + strings.Trim(unfit.ReplaceAllString(strings.ToLower(fault), "_"), "_") + "_" + id
 }
 
-// IsTime tells whether a count or measure is a duration.
+// IsTime reports whether a count or measure is a duration.
 func IsTime(name string) bool { return strings.Contains(name, "_ms") }
 
 // Quantity is a count or a measure.
 type Quantity struct {
 	Name string `json:"name"`
-	// what it counts, in one sentence of Markdown; the glossary of docs/verdict.md is made of these
+	// what it counts, in one sentence of Markdown; the glossary of docs/verdict.md consists of these
 	Doc  string `json:"doc"`
 	Tone Tone   `json:"tone,omitempty"`
 
-	// Of names the chances of the count to go up, in words: "grants that ...". "": a zero of it has no strength.
+	// Of describes the chances of the count to go up: "grants that ...". "": a zero of it has no strength.
 	Of string `json:"-"`
-	// First is its place among those that a report shows first, judged or not, from 1. The others follow by name, where
-	// they were judged: 0.
+	// First is its rank, from 1, among the quantities that a report always shows first. 0: it follows by name, if it
+	// was judged.
 	First int `json:"-"`
 	// Explains names the counts that this one may cause. It is reported before them.
 	Explains []string `json:"-"`
-	// Column is its head in the table of several runs, in the order of First; "": it is not in it.
+	// Column is its header in the table of several runs, ordered by First; "": it has no column.
 	Column string `json:"-"`
-	// NeedsEnds tells that the quantity rests on when holds and waits ended: where a release or a grant was
-	// dropped, it may count what never was.
+	// NeedsEnds says that the quantity depends on when holds and waits ended. If a release or a grant was dropped, it
+	// may count what never was.
 	NeedsEnds bool `json:"-"`
-	// NeedsAll tells that the quantity rests on what did not happen: where the last events of a process are missing,
-	// too, it may count what never was.
+	// NeedsAll says that the quantity depends on what did not happen. If the last events of a process are missing, it
+	// may count what never was.
 	NeedsAll bool `json:"-"`
-	// Timeless tells that no time decides it: it stands also where a clock moved.
+	// Timeless says that the quantity does not depend on time: it is valid even if a clock moved.
 	Timeless bool `json:"-"`
-	// Outlived tells that holders who outlive their validity make it go up, whatever the lock does: a fault that stood
-	// longer than planned excuses it.
+	// Outlived says that holders who outlive their validity raise the count, whatever the lock does. A fault that
+	// stood longer than planned excuses it.
 	Outlived bool `json:"-"`
-	// InStep tells that the quantity rests on users that ask in the same moment: a demand that is missed where many
-	// were late is unknown.
+	// InStep says that the quantity depends on users that ask at the same moment: an unmet demand is unknown if many
+	// were late.
 	InStep bool `json:"-"`
-	// MoreIsBetter tells that a comparison of runs takes less of it for worse; of the others, more is.
+	// MoreIsBetter says that comparisons treat a decrease as worse; for other quantities an increase is worse.
 	MoreIsBetter bool `json:"-"`
 }
 
-// Tone says what a quantity above zero means.
+// Tone is the meaning of a quantity above zero.
 type Tone string
 
 // The tones.
 const (
 	Quiet     Tone = ""          // nothing by itself: it helps to understand the others
-	Violation Tone = "violation" // what was promised was not kept, or harm was done
-	Doubtful  Tone = "doubtful"  // something went wrong, and nobody broke a promise
-	Saved     Tone = "saved"     // harm was kept away
+	Violation Tone = "violation" // a promise was broken, or harm was done
+	Doubtful  Tone = "doubtful"  // something went wrong, but no promise was broken
+	Saved     Tone = "saved"     // harm was prevented
 )
 
 // Finding is what one checker found.
@@ -339,39 +341,38 @@ type Finding struct {
 	Chances  map[string]Chances  `json:"chances,omitempty"`  // of a count: how often it could have gone up
 	// of a count: what only a standstill of the machine explains
 	Excused map[string]Excused `json:"excused,omitempty"`
-	// processes whose last events are missing, so that a zero proves nothing
+	// processes with missing last events, so that a zero proves nothing
 	Missing   []string  `json:"missing,omitempty"`
 	Warnings  []string  `json:"warnings,omitempty"`
 	Witnesses []Witness `json:"witnesses,omitempty"` // at most MaxWitnesses
 
-	// Failovers are the servers' deaths in the order of time, where the checker counts what came after them. The report
-	// has them.
+	// Failovers are the servers' deaths in the order of time, if the checker counts what followed them. They go into
+	// the report.
 	Failovers []Failover `json:"-"`
 
-	// Spans holds the window of each measure that is the longest of several times.
+	// Spans holds the time window of each measure that is the longest of several times.
 	Spans map[string]Interval `json:"-"`
 
-	// Ledger is what explains the violations of each lock; nil where nothing is known of that. ByLock is what was
-	// found of each lock, where all counts of the finding depend on the excuses of other checkers.
+	// Ledger explains the violations of each lock; nil if nothing is known about that. ByLock is the count of each
+	// lock, if all counts of the finding depend on the excuses of other checkers.
 	Ledger *Ledger          `json:"-"`
 	ByLock map[uint16]int64 `json:"-"`
 }
 
-// NotApplicable makes f the finding of a property that does not apply to this run.
+// NotApplicable returns f as the finding of a property that does not apply to this run.
 func (f Finding) NotApplicable(why string) Finding {
 	f.Verdict, f.Skipped, f.Counts = Unknown, why, nil
 	return f
 }
 
-// Lacking makes f the finding of a run in which something is missing without which nothing can be told; why is its
-// warning.
+// Lacking returns f as the finding of a run that lacks what a judgement needs; why is its warning.
 func (f Finding) Lacking(why string) Finding {
 	f = f.NotApplicable("")
 	f.Warnings, f.Witnesses, f.ByLock = []string{why}, nil, nil
 	return f
 }
 
-// Judged judges the one count of a checker, of which a violation might have come up as often as chances says.
+// Judged sets the single count of a checker; chances is how often a violation might have come up.
 func (f Finding) Judged(name string, n, chances int64) Finding {
 	f.Verdict = VerdictOf(n)
 	f.Counts = map[string]*int64{name: &n}
@@ -379,14 +380,14 @@ func (f Finding) Judged(name string, n, chances int64) Finding {
 	return f
 }
 
-// Prove adds a witness, while there is room.
+// Prove adds a witness if there is room.
 func (f *Finding) Prove(w Witness) {
 	if len(f.Witnesses) < MaxWitnesses {
 		f.Witnesses = append(f.Witnesses, w)
 	}
 }
 
-// VerdictOf is Violated where something was found.
+// VerdictOf returns Violated for a count above zero, else Clean.
 func VerdictOf(n int64) Verdict {
 	if n > 0 {
 		return Violated
@@ -394,7 +395,7 @@ func VerdictOf(n int64) Verdict {
 	return Clean
 }
 
-// Chances is what a zero is worth: how often a count could have gone up.
+// Chances is the significance of a zero: how often a count could have gone up.
 type Chances struct {
 	N  int64  `json:"n"`
 	Of string `json:"of"` // Quantity.Of; the judge adds it
@@ -403,7 +404,7 @@ type Chances struct {
 // MaxWitnesses bounds the witnesses of one finding; the counts are complete.
 const MaxWitnesses = 10
 
-// Witness is the very events that prove a violation.
+// Witness has the events that prove a violation.
 type Witness struct {
 	Kind   string          `json:"kind"` // "double_grant", "overlapping_hold", "stale_write", "fence_save", ...
 	Lock   string          `json:"lock"`
@@ -412,11 +413,11 @@ type Witness struct {
 	To     int64           `json:"to"`   // ns: and ends
 	Holds  []HoldRef       `json:"holds,omitempty"`
 	Events []history.Event `json:"events"`
-	// Observed is what the service said that proves it.
+	// Observed has the service's answers that prove it.
 	Observed []history.Observation `json:"observed,omitempty"`
 }
 
-// HoldRef is one hold of a witness, as it is drawn.
+// HoldRef is one hold of a witness as drawn.
 type HoldRef struct {
 	User   history.User `json:"user"`
 	Grant  uint32       `json:"grant"`
@@ -430,7 +431,7 @@ type HoldRef struct {
 // Forever is the end of what has not ended.
 const Forever int64 = math.MaxInt64
 
-// MS writes a time of the run as people read it: milliseconds since the workload was let go.
+// MS formats a time of the run for people: milliseconds since the start of the workload.
 func (r Run) MS(t int64) string {
 	switch t {
 	case Forever:
@@ -441,5 +442,5 @@ func (r Run) MS(t int64) string {
 	return fmt.Sprintf("%.3f ms", float64(t-r.Start)/1e6)
 }
 
-// Milli turns nanoseconds into milliseconds.
+// Milli converts nanoseconds to milliseconds.
 func Milli(ns int64) float64 { return float64(ns) / 1e6 }

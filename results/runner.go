@@ -7,7 +7,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// CheckerRunner shows the events of one run to checkers.
+// CheckerRunner passes the events of one run to checkers.
 type CheckerRunner struct {
 	checkers []*guarded
 	feeds    []*feed
@@ -27,7 +27,7 @@ func NewCheckerRunner(checkers Checkers, run Run) *CheckerRunner {
 	return t
 }
 
-// feed returns the one of a kind.
+// feed returns the feed of a kind, and makes it if needed.
 func (t *CheckerRunner) feed(k *StreamKind, run Run) *feed {
 	for _, f := range t.feeds {
 		if f.kind == k {
@@ -40,8 +40,8 @@ func (t *CheckerRunner) feed(k *StreamKind, run Run) *feed {
 	return f
 }
 
-// feed is a stream and the checkers that follow it. They look one after the other; one that crashes leaves the others
-// to go on, and a stream that crashes takes them with it.
+// feed is a stream and the checkers that follow it. They run one after the other. The others go on after a checker
+// crashes; a crash of the stream ends them all.
 type feed struct {
 	kind      *StreamKind
 	stream    Stream
@@ -78,8 +78,8 @@ func (f *feed) observe(es []history.Event) {
 	})
 }
 
-// Observe shows them the next events, and the headers of the files that these come from. They look side by side, except
-// for those that follow one stream: each changes nothing but itself.
+// Observe passes the next events to the checkers, with the headers of their files. Checkers run in parallel, except
+// for those that follow one stream: each changes only itself.
 func (t *CheckerRunner) Observe(events []history.Event, from []*history.Header) {
 	var all sync.WaitGroup
 	for _, f := range t.feeds {
@@ -93,7 +93,7 @@ func (t *CheckerRunner) Observe(events []history.Event, from []*history.Header) 
 	all.Wait()
 }
 
-// Finish returns what they found, and the one that timed the operations; nil where that crashed.
+// Finish returns the findings, and the checker that timed the operations; nil if that crashed.
 func (t *CheckerRunner) Finish() (findings []Finding, timer Timer) {
 	for _, f := range t.feeds {
 		f.do(func() { f.stream.Finish() })
@@ -111,11 +111,11 @@ func (t *CheckerRunner) Finish() (findings []Finding, timer Timer) {
 	return findings, timer
 }
 
-// guarded is a checker that may crash without taking the others with it.
+// guarded is a checker that may crash without affecting the others.
 type guarded struct {
 	kind    CheckerKind
 	checker Checker
-	from    ProcessChecker // the same, where it wants to know the process
+	from    ProcessChecker // the same, if it needs the process
 	crash   string         // why it is unknown; "" while it works
 	idle    bool           // it judges grants, and the run has none
 }
@@ -138,7 +138,7 @@ func (g *guarded) do(f func()) {
 	f()
 }
 
-// Crashed is what the warning of a checker that crashed begins with.
+// Crashed is the prefix of the warning of a checker that crashed.
 const Crashed = "the checker crashed: "
 
 func (g *guarded) crashed(why any) {
@@ -186,7 +186,7 @@ func (g *guarded) finish() Finding {
 	return f
 }
 
-// complete adds to a finding, as nil (not judged), the counts and measures of its kind that it does not have.
+// complete adds the missing counts and measures of its kind to a finding as nil (not judged).
 func complete(f *Finding, k CheckerKind) {
 	fill(&f.Counts, k.Counts)
 	fill(&f.Measures, k.Measures)

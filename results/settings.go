@@ -7,17 +7,17 @@ import (
 	"github.com/lockquake/lockquake/results/figure"
 )
 
-// Setting is a setting of a server's, or what it had counted, before and after the load; "" where it did not tell.
+// Setting is a server's setting or counter, before and after the load; "" if the server did not report it.
 type Setting struct {
 	Server string `json:"server"`
 	Name   string `json:"name"`
 	Before string `json:"before"`
 	After  string `json:"after"`
-	// Blames says what it means that the count has grown, as the sentence that the number begins.
+	// Blames says what the growth of the counter means. The number comes before it in the sentence.
 	Blames string `json:"blames,omitempty"`
 }
 
-// String is the value, or both where it changed.
+// String returns the value, or both values if it changed.
 func (s Setting) String() string {
 	switch {
 	case s.After == "" || s.After == s.Before:
@@ -28,8 +28,8 @@ func (s Setting) String() string {
 	return s.Before + ", and after the load " + s.After
 }
 
-// blames says what happened to the servers' locks beside what the run did to them, as the servers have counted it. A
-// server that was started anew has counted from 0.
+// blames says what happened to the servers' locks beyond the run's own actions, according to the servers' counters. A
+// restarted server counts from 0.
 func (e Env) blames() []string {
 	var why []string
 	for _, s := range e.Settings {

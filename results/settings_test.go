@@ -2,7 +2,7 @@ package results
 
 import "testing"
 
-// TestBlames blames what was counted during the run alone.
+// TestBlames: only counts from the run itself are blamed.
 func TestBlames(t *testing.T) {
 	evicted := func(before, after string) Setting {
 		return Setting{Server: "redis-1", Name: "evicted_keys", Before: before, After: after, Blames: "keys were evicted"}

@@ -9,30 +9,30 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// Standstills knows when each process of lockquake stood still although no fault asked for it: the machine did that,
-// and neither the lock nor its service. A holder that stood still acts late, and no lock can be blamed for that.
+// Standstills knows when each process of lockquake stood still although no fault asked for it. The machine caused
+// that, not the lock or its service. A holder that stood still acts late, and no lock can be blamed for that.
 //
 // Example: A's grant is valid until 191 ms, B is granted the lock at 200 ms, and A releases at 310 ms, 119 ms late.
 // If A's process stood still for 130 ms of that hold, it would have released in time: the overlap is excused. If it
 // stood still for 80 ms, A was late anyway: the overlap counts.
 type Standstills struct {
 	run   Run
-	asked map[string][]period // by process: when faults had it stand still, in the order of time; they do not overlap
-	told  map[string]int64    // by process: up to when its stalls are known
+	asked map[string][]period // by process: standstills caused by faults, in the order of time, without overlaps
+	told  map[string]int64    // by process: its stalls are known up to this time
 	list  map[string][]stall
-	any   []stall // when any process stood still; made of list when it is whole
+	any   []stall // standstills of any process; computed from list once that is complete
 }
 
 // period is from <= t < until.
 type period struct{ from, until int64 }
 
-// stall is a time in which a process stood still. Those of one process come in the order of time and do not overlap.
+// stall is a time in which a process stood still. Those of one process are in the order of time and do not overlap.
 type stall struct {
 	period
-	before int64 // ns: how long it had stood still before
+	before int64 // ns: total of the earlier stalls
 }
 
-// NewStandstills takes from the run when faults had its processes stand still, and when steps held their users.
+// NewStandstills reads from the run when faults stopped its processes, and when steps held their users.
 func NewStandstills(run Run) *Standstills {
 	s := &Standstills{run: run, asked: map[string][]period{}, told: map[string]int64{}, list: map[string][]stall{}}
 	for i := range run.Faults {
@@ -57,7 +57,7 @@ func NewStandstills(run Run) *Standstills {
 	return s
 }
 
-// merged sorts periods, and joins those that overlap.
+// merged sorts periods and joins overlapping ones.
 func merged(list []period) (out []period) {
 	slices.SortFunc(list, func(a, b period) int { return cmp.Compare(a.from, b.from) })
 	for _, x := range list {
@@ -70,8 +70,8 @@ func merged(list []period) (out []period) {
 	return out
 }
 
-// Observe takes the next event of a process. It returns the longest stretch (ns), not known before, in which the
-// process stood still unasked.
+// Observe takes the next event of a process. It returns the longest new period (ns) in which the process stood still
+// without a fault.
 func (s *Standstills) Observe(process string, e *history.Event) (longest int64) {
 	if e.Kind != history.Stall {
 		return 0
@@ -90,7 +90,7 @@ func (s *Standstills) Observe(process string, e *history.Event) (longest int64) 
 	return longest
 }
 
-// unasked returns the stretches of a stall that no fault on the process explains, from when the workload was let go.
+// unasked returns the parts of a stall that no fault on the process explains, from the start of the workload.
 func (s *Standstills) unasked(process string, stall period) []period {
 	var out []period
 	from := max(stall.from, s.run.Start)
@@ -108,7 +108,7 @@ func (s *Standstills) unasked(process string, stall period) []period {
 	return out
 }
 
-// Asked adds up for how long faults had a process stand still from one time to another.
+// Asked returns the total time for which faults stopped a process from one time to another.
 func (s *Standstills) Asked(process string, from, until int64) (total int64) {
 	if s == nil {
 		return 0
@@ -119,14 +119,14 @@ func (s *Standstills) Asked(process string, from, until int64) (total int64) {
 	return total
 }
 
-// Standstill is who stood still in some time, and for how long.
+// Standstill says which process stood still in some time, and for how long.
 type Standstill struct {
 	Process string
 	Total   int64 // ns
-	from    int64 // when it began
+	from    int64 // its start
 }
 
-// within adds up for how long a process stood still from one time to another.
+// within returns the total time for which a process stood still from one time to another.
 func (s *Standstills) within(process string, from, until int64) Standstill {
 	x := Standstill{Process: process}
 	list := s.list[process]
@@ -137,7 +137,7 @@ func (s *Standstills) within(process string, from, until int64) Standstill {
 	return x
 }
 
-// stoodUpTo returns how long a process had stood still by t.
+// stoodUpTo returns the total time for which a process had stood still by t.
 func stoodUpTo(list []stall, t int64) int64 {
 	i := sort.Search(len(list), func(i int) bool { return list[i].until > t })
 	switch {
@@ -154,7 +154,7 @@ func (s *Standstills) Worst(from, until int64) Standstill {
 	return s.Longest(from, until, func(string) bool { return true })
 }
 
-// Longest returns which of some processes stood still the longest.
+// Longest returns the process of a selection that stood still the longest.
 func (s *Standstills) Longest(from, until int64, among func(process string) bool) Standstill {
 	var w Standstill
 	if s == nil {
@@ -172,7 +172,7 @@ func (s *Standstills) Longest(from, until int64, among func(process string) bool
 	return w
 }
 
-// together returns when any process stood still, in the order of time. It may be called when no stall follows.
+// together returns when any process stood still, in the order of time. It must only be called after the last stall.
 func (s *Standstills) together() []stall {
 	if s.any != nil {
 		return s.any
@@ -199,7 +199,7 @@ func (s *Standstills) together() []stall {
 	return s.any
 }
 
-// inside returns for how long of some time any process stood still.
+// inside returns the total time of w in which any process stood still.
 func (s *Standstills) inside(w Interval) int64 {
 	if s == nil {
 		return 0
@@ -207,8 +207,8 @@ func (s *Standstills) inside(w Interval) int64 {
 	return stoodUpTo(s.together(), w.To) - stoodUpTo(s.together(), w.From)
 }
 
-// fullest returns the window of the given length (ns) with the most standstill in it. A longer window has at most as
-// much more standstill as it is longer, so what remains of it without standstills is never less.
+// fullest returns the window of the given length (ns) with the most standstill in it. A longer window has at most its
+// extra length of additional standstill, so its time without standstills is never less.
 func (s *Standstills) fullest(length int64) (w Interval) {
 	if s == nil {
 		return w
@@ -224,19 +224,19 @@ func (s *Standstills) fullest(length int64) (w Interval) {
 	return w
 }
 
-// Text says it for people.
+// Text describes the standstill for people.
 func (x Standstill) Text(run Run) string {
 	return fmt.Sprintf("%s did not run for %.3f ms, from %s on, and no fault asked for that", x.Process, Milli(x.Total),
 		run.MS(x.from))
 }
 
-// Excused is how many of a count are there only because a process of lockquake stood still, which no fault asked for.
+// Excused is the part of a count that exists only because a process of lockquake stood still without a fault.
 type Excused struct {
 	N   int64  `json:"n"`
 	Why string `json:"why"` // who stood still in one such case, when and for how long
 }
 
-// Ledger keeps, for one count, what a standstill explains and what nothing does, by lock.
+// Ledger keeps, for one count and by lock, what standstills explain and what nothing explains.
 type Ledger struct {
 	excused map[uint16]int64
 	sure    map[uint16]bool
@@ -249,7 +249,7 @@ func NewLedger() *Ledger {
 	return &Ledger{excused: map[uint16]int64{}, sure: map[uint16]bool{}}
 }
 
-// Add takes a violation of a lock that standstills explain, or do not.
+// Add adds violations of a lock, which standstills excuse or do not.
 func (l *Ledger) Add(run Run, lock uint16, n int64, x Standstill, excused bool) {
 	if !excused {
 		l.sure[lock] = true
@@ -262,7 +262,7 @@ func (l *Ledger) Add(run Run, lock uint16, n int64, x Standstill, excused bool) 
 	}
 }
 
-// Found notes how much a finding found under one lock. What explains the violations of that lock explains this too.
+// Found adds to a finding's count of one lock. What explains the violations of that lock explains this too.
 func (f *Finding) Found(lock uint16, n int64) {
 	if f.ByLock == nil {
 		f.ByLock = map[uint16]int64{}
@@ -270,8 +270,8 @@ func (f *Finding) Found(lock uint16, n int64) {
 	f.ByLock[lock] += n
 }
 
-// excuseHarm applies what the ledgers know of each lock to the findings of harm: an update that was lost, a unit
-// sold twice. Harm is excused where a standstill explains every violation of its lock.
+// excuseHarm applies the ledgers to the findings of harm, such as a lost update or a unit sold twice. Harm is excused
+// if standstills explain every violation of its lock.
 func excuseHarm(fs []Finding) {
 	excused := func(lock uint16) (why string) {
 		for i := range fs {
@@ -313,7 +313,7 @@ func excuseHarm(fs []Finding) {
 	}
 }
 
-// Into notes in a finding what of a count is excused.
+// Into sets the excused part of a count in a finding.
 func (l *Ledger) Into(f *Finding, name string) {
 	if l.n > 0 {
 		if f.Excused == nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// TestSinceWhenAProcessStoodStill: what a fault asked for is cut out of a stall, at its borders too, and what lies before the time that is asked for
-// is no part of it.
+// TestSinceWhenAProcessStoodStill: time that a fault asked for is cut out of a stall, including at its ends. Time
+// before the start does not count.
 func TestSinceWhenAProcessStoodStill(t *testing.T) {
 	if n := stoodUpTo(nil, 5); n != 0 {
 		t.Errorf("a process without stalls stood still for %d ns", n)

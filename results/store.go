@@ -21,7 +21,7 @@ var schema []byte
 // Schema returns the JSON Schema of verdict.json.
 func Schema() []byte { return bytes.Clone(schema) }
 
-// WriteReport writes verdict.json into the run directory; a reader sees the old one or the new one.
+// WriteReport writes verdict.json into the run directory atomically.
 func WriteReport(dir string, r Report) error {
 	return WriteJSON(filepath.Join(dir, FileVerdict), r)
 }
@@ -39,7 +39,7 @@ func ReadReport(dir string) (Report, error) {
 	return r, nil
 }
 
-// maxReasons is how many reasons a run may have to be unknown.
+// maxReasons bounds the reasons for a run to be unknown.
 const maxReasons = 1000
 
 // ReadEnv reads env.json from the run directory.
@@ -80,7 +80,7 @@ func readJSON(path string, into any) error {
 	return nil
 }
 
-// offsetOf says where JSON could not be read.
+// offsetOf returns the position of a JSON error.
 func offsetOf(err error) int64 {
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
@@ -93,7 +93,7 @@ func offsetOf(err error) int64 {
 	return 0
 }
 
-// maxFaults is how many injections a run may have: more than a schedule and its steps make.
+// maxFaults bounds the injections of a run: more than a schedule and its steps make.
 const maxFaults = 12_000
 
 // ReadFaults reads faults.jsonl from the run directory; a run without that file has no faults. A line that cannot be
@@ -114,12 +114,12 @@ func ReadFaults(dir string) ([]history.Fault, error) {
 	return list, err
 }
 
-// ReadObserved reads observed.jsonl from the run directory, as ReadFaults does faults.jsonl.
+// ReadObserved reads observed.jsonl from the run directory, like ReadFaults.
 func ReadObserved(dir string) ([]history.Observation, error) {
 	return readLines[history.Observation](filepath.Join(dir, FileObserved))
 }
 
-// readLines reads a file of JSON Lines; one that is not there is empty.
+// readLines reads a file of JSON Lines; a missing file is empty.
 func readLines[T any](path string) ([]T, error) {
 	b, err := history.ReadOwn(path, history.MostList)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -151,13 +151,13 @@ func readScenario(dir string) (scenarios.Scenario, error) {
 		return scenarios.Scenario{}, err
 	}
 	s, err := scenarios.Parse(b, path)
-	if err != nil { // what a person wrote would be for that person to mend; this is a copy
+	if err != nil { // a person's file would be fixed by that person; this is a copy
 		return s, fmt.Errorf("%w: %v", history.ErrCorrupt, err)
 	}
 	return s, nil
 }
 
-// WriteJSON writes a value as JSON for people; a reader sees the old file or the new one.
+// WriteJSON writes a value atomically as indented JSON.
 func WriteJSON(path string, v any) error {
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
@@ -166,8 +166,8 @@ func WriteJSON(path string, v any) error {
 	return WriteAtomically(path, append(b, '\n'))
 }
 
-// MakeOwn makes a folder of a directory which somebody else may have made, unless it is there. A link is refused: what
-// is written would land elsewhere.
+// MakeOwn makes a folder in a directory that another user may own, unless it exists. It refuses a link, through which
+// the content would land elsewhere.
 func MakeOwn(path string) error {
 	err := os.Mkdir(path, 0o755)
 	if !errors.Is(err, fs.ErrExist) {
@@ -179,8 +179,8 @@ func MakeOwn(path string) error {
 	return nil
 }
 
-// WriteAtomically writes a file so that a reader sees the old one or the new one. A link in its place is replaced, and
-// not followed.
+// WriteAtomically writes a file so that readers see the old or the new one. It replaces a link instead of following
+// it.
 func WriteAtomically(path string, b []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {

@@ -17,12 +17,12 @@ import (
 	"github.com/lockquake/lockquake/results/quorum"
 )
 
-// TestARunDirectoryHasBounds: as many reasons, replicas and injections as a run may have are read, and one more is refused.
+// TestARunDirectoryHasBounds: the maximum of reasons, replicas and injections is read, and one more is refused.
 func TestARunDirectoryHasBounds(t *testing.T) {
 	dir := t.TempDir()
 	for name, c := range map[string]struct {
 		most int
-		says string // of what is one too many
+		says string // what there is one too many of
 		read func(n int) error
 	}{
 		"reasons": {maxReasons, FileEnv, func(n int) error {
@@ -63,7 +63,7 @@ func TestARunDirectoryHasBounds(t *testing.T) {
 	}
 }
 
-// TestWhereJSONCannotBeRead is told, whether it is no JSON or a value is of the wrong kind.
+// TestWhereJSONCannotBeRead: errors name the place of invalid JSON and of values of the wrong kind.
 func TestWhereJSONCannotBeRead(t *testing.T) {
 	for text, want := range map[string]int64{`{"a" 1}`: 6, `{"seed": "x"}`: 12} {
 		var into struct {
@@ -79,7 +79,8 @@ func TestWhereJSONCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestAFileThatCannotBeWritten leaves the old one as it is, with nothing beside it: where the disk takes only a part, and where a folder is in the way.
+// TestAFileThatCannotBeWritten: the old file stays and nothing is left next to it. The disk takes only a part, or a
+// folder is in the way.
 func TestAFileThatCannotBeWritten(t *testing.T) {
 	dir := t.TempDir()
 	path, folder := filepath.Join(dir, "file"), filepath.Join(dir, "folder")

@@ -23,7 +23,7 @@ func worse(a, b Verdict) Verdict {
 	return Pass
 }
 
-// report lays out what was found and holds the expectations against it. damage is why nothing could be judged.
+// report builds the report and evaluates the expectations. damage is why nothing could be judged.
 func (d *directory) report(damage error) Report {
 	e := d.env
 	r := Report{
@@ -73,7 +73,7 @@ func (d *directory) report(damage error) Report {
 		r.Phases = append(r.Phases, d.latency.Phases()...)
 	}
 	if damage != nil {
-		// Why it is damaged is mostly among what the engine knew.
+		// The engine's reasons mostly explain the damage.
 		r.Reasons = append(append(r.Reasons, damage.Error()), d.env.Unknown...)
 		r.Verdict = Unknown
 	}
@@ -81,7 +81,7 @@ func (d *directory) report(damage error) Report {
 	return r
 }
 
-// NotRun is the report of a run that was not made: unknown, for the reason given, and in it nothing is judged.
+// NotRun returns the report of a run that was not made: unknown for the given reason, with nothing judged.
 func NotRun(checkers Checkers, s scenarios.Scenario, provider, why string) Report {
 	d := directory{checkers: checkers, scenario: s, env: Env{
 		Provider: provider, Backend: s.Backend.Use, Lock: s.Backend.Lock, Seed: s.Run.Seed,
@@ -94,8 +94,8 @@ func NotRun(checkers Checkers, s scenarios.Scenario, provider, why string) Repor
 	return d.report(fmt.Errorf("it was not run: %s", why))
 }
 
-// versions collects from the environment which servers and libraries were at work. What a service tells of itself under
-// a name that ends in "version" is one.
+// versions returns the versions of servers and libraries from the environment. Service entries whose name ends in
+// "version" count.
 func versions(e Env) map[string]string {
 	out := map[string]string{}
 	for name, value := range e.Service {
@@ -107,8 +107,7 @@ func versions(e Env) map[string]string {
 	return out
 }
 
-// clients lists the programs that were at work as clients, and those of others that stood in for the resource, each
-// once.
+// clients returns the client programs, and foreign programs in place of the resource, each once.
 func clients(e Env) []ReportClient {
 	out := []ReportClient{}
 	for _, c := range e.Clients {
@@ -140,8 +139,8 @@ func (d *directory) faultResult(f history.Fault) FaultResult {
 	}
 }
 
-// expect holds every expectation against the report and takes the worst. What makes the run itself unknown does so
-// whatever was expected.
+// expect evaluates every expectation and takes the worst verdict. What makes the run itself unknown does so whatever
+// was expected.
 func (d *directory) expect(r *Report, damage error) {
 	c := d.circumstances(r, damage)
 	all := withDefaults(d.scenario.Expect, d.env)
@@ -184,7 +183,7 @@ func (d *directory) expect(r *Report, damage error) {
 	r.Uncovered = c.uncovered(r.Expectations)
 	if damage != nil {
 		r.Reasons = append(r.Reasons, c.causes...)
-	} else { // what a run fails for comes before what makes others of its figures unknown
+	} else { // reasons of a failure come before those of unknown figures
 		ordered := c.causesFirst(r.Expectations)
 		failed := slices.IndexFunc(ordered, func(x ExpectationResult) bool { return x.Verdict != Fail })
 		if failed < 0 {
@@ -197,9 +196,9 @@ func (d *directory) expect(r *Report, damage error) {
 	}
 }
 
-// causesFirst returns the expectations that failed, causes before what they explain, and behind them the others.
+// causesFirst returns the failed expectations first, causes before what they explain.
 //
-// Example: a release of another user's lock lets a second holder in. foreign_releases stands before double_grants.
+// Example: a release of another user's lock lets a second holder in. foreign_releases comes before double_grants.
 func (c *circumstances) causesFirst(all []ExpectationResult) []ExpectationResult {
 	rank := func(x ExpectationResult) int {
 		if x.Verdict != Fail {
@@ -212,7 +211,7 @@ func (c *circumstances) causesFirst(all []ExpectationResult) []ExpectationResult
 	return all
 }
 
-// refusedSteps returns the steps that had to be done, were not, and for which nothing is to blame but the lock.
+// refusedSteps returns the steps that had to be done, were not, and can only be blamed on the lock.
 func (d *directory) refusedSteps() []string {
 	var texts []string
 	for _, m := range d.env.Missed {
@@ -243,11 +242,10 @@ func (c *circumstances) uncovered(named []ExpectationResult) Uncovered {
 	return out
 }
 
-// maxUnserved is the share of arrivals without a user from which on the latencies of the others say little.
+// maxUnserved is the share of arrivals without a user above which the other latencies say little.
 const maxUnserved = 0.01
 
-// unserved says that the latencies of an open loop lack those of whom nobody served; "" where these are few, or
-// expected.
+// unserved says that the latencies of an open loop lack the unserved arrivals; "" if those are few, or expected.
 func unserved(r *Report, all []scenarios.Expectation) string {
 	share := r.Measures["unserved_share"]
 	expected := slices.ContainsFunc(all, func(x scenarios.Expectation) bool {
@@ -261,10 +259,10 @@ func unserved(r *Report, all []scenarios.Expectation) string {
 		*r.Measures["offered_per_s"]**share, *r.Measures["offered_per_s"], 100**share)
 }
 
-// maxLate is the share of users that are late for their moment from which on the others are not in step with them.
+// maxLate is the share of late users above which users do not count as in step.
 const maxLate = 0.05
 
-// outOfStep says that users who were to ask in the same moment did not; "" where they did, or none were to.
+// outOfStep says that users who were to ask at the same moment did not; "" if they did, or none were to.
 func outOfStep(r *Report) string {
 	share := r.Measures["late_askers_share"]
 	if share == nil || *share <= maxLate {
@@ -274,7 +272,7 @@ func outOfStep(r *Report) string {
 		100**share)
 }
 
-// reasons says what was not met. Expectations that one cause leaves open share a line.
+// reasons lists the unmet expectations. Expectations left open by one cause share a line.
 func reasons(all []ExpectationResult) []string {
 	var lines, causes []string // a line for each failure; one for each cause
 	who := map[string][]string{}
@@ -312,16 +310,16 @@ func reasons(all []ExpectationResult) []string {
 }
 
 const (
-	// but stands between what was found and why it proves nothing.
+	// but joins what was found and why it proves nothing.
 	but = ", but "
-	// runUnknown is the reason of an expectation that is open because the whole run is; the run's reasons say why.
+	// runUnknown is the reason of an expectation that is open because the whole run is; the run's reasons explain it.
 	runUnknown = "the run itself is unknown"
 )
 
-// firstZeros are the counts that had to be 0 by default before runs recorded which (Env.MustBeZero).
+// firstZeros are the counts that had to be 0 by default before runs recorded Env.MustBeZero.
 var firstZeros = []string{"double_grants", "token_regressions", "foreign_releases"}
 
-// withDefaults lays what the scenario expects over what every run must meet.
+// withDefaults adds the default expectations of every run to those of the scenario, which take precedence.
 func withDefaults(named []scenarios.Expectation, e Env) []scenarios.Expectation {
 	zeros, least := e.MustBeZero, float64(scenarios.MinJudged)
 	if zeros == nil {
@@ -350,7 +348,7 @@ func withDefaults(named []scenarios.Expectation, e Env) []scenarios.Expectation 
 // because joins reasons for people.
 func because(why []string) string { return strings.Join(why, "; ") }
 
-// reportClocks is what the report says of clocks, or nil.
+// reportClocks returns the clock section of the report, or nil.
 func (d *directory) reportClocks(counts map[string]*int64) *ReportClocks {
 	n := 0
 	for i := range d.run.Processes {

@@ -26,7 +26,7 @@ func TestTheWorstVerdictWins(t *testing.T) {
 	}
 }
 
-// TestWhatIsDroppedIsCounted, up to the largest number that there is.
+// TestWhatIsDroppedIsCounted, up to the largest number.
 func TestWhatIsDroppedIsCounted(t *testing.T) {
 	var c tally
 	for i, want := range []int64{3, 3, math.MaxInt64 - 1, math.MaxInt64} {
@@ -36,7 +36,7 @@ func TestWhatIsDroppedIsCounted(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotRun asks of a run by steps, if it had been, for one grant, and of another for many.
+// TestWhatIsNotRun: a run by steps demands one grant, another run demands many.
 func TestWhatIsNotRun(t *testing.T) {
 	for steps, uses := range map[int]string{0: "", 1: "", 2: "counter"} {
 		s := scenarios.Scenario{Name: "x", Steps: make([]scenarios.Step, steps)}
@@ -49,7 +49,7 @@ func TestWhatIsNotRun(t *testing.T) {
 	}
 }
 
-// TestWhatEveryRunMustMeet: a scenario that names nothing is held to the defaults, and what it names takes their place.
+// TestWhatEveryRunMustMeet: a scenario without expectations gets the defaults; its own expectations replace them.
 func TestWhatEveryRunMustMeet(t *testing.T) {
 	text := func(list []scenarios.Expectation) string {
 		var out []string
@@ -79,7 +79,7 @@ func TestWhatEveryRunMustMeet(t *testing.T) {
 	}
 }
 
-// TestTheStrengthOfAZero is the rule of three, for zeros alone and from a hundred chances on.
+// TestTheStrengthOfAZero: the rule of three applies to zeros only, from a hundred chances on.
 func TestTheStrengthOfAZero(t *testing.T) {
 	zero := scenarios.Expectation{Name: "double_grants", Op: "=", Text: "0"}
 	atLeast := scenarios.Expectation{Name: "double_grants", Op: ">=", Text: ">=0"}
@@ -107,7 +107,8 @@ func TestTheStrengthOfAZero(t *testing.T) {
 	}
 }
 
-// TestWhichReasonsAreTold: a failure has a line, what one cause leaves open shares one, and what the whole run leaves open has none.
+// TestWhichReasonsAreTold: each failure has a line, expectations left open by one cause share a line, and those left
+// open by the whole run have none.
 func TestWhichReasonsAreTold(t *testing.T) {
 	got := reasons([]ExpectationResult{
 		{Name: "a", Want: "0", Verdict: Fail, Reason: "found 1"},
@@ -122,7 +123,8 @@ func TestWhichReasonsAreTold(t *testing.T) {
 	}
 }
 
-// TestWhatACountProves is asked in this order: whether what was found may have another explanation, whether nothing bit, whether it is what was expected.
+// TestWhatACountProves checks in this order: whether the finding may have another explanation, whether nothing bit,
+// whether it meets the expectation.
 func TestWhatACountProves(t *testing.T) {
 	const blind, all, ends = "pause did not bite", "all", "ends"
 	quantities := map[string]Quantity{all: {NeedsAll: true}, ends: {NeedsEnds: true}}
@@ -169,8 +171,8 @@ func TestWhatACountProves(t *testing.T) {
 	}
 }
 
-// TestWhatAMeasureProves: a time that is too long only by what a process stood still proves nothing, nor does a figure that is too small in a run that
-// could not have shown a larger one.
+// TestWhatAMeasureProves: a time that is too long only because a process stood still proves nothing. Nor does a
+// figure that is too small in a run that could not have shown a larger one.
 func TestWhatAMeasureProves(t *testing.T) {
 	for _, c := range []struct {
 		name, measure, op string
@@ -209,7 +211,7 @@ func TestWhatAMeasureProves(t *testing.T) {
 	}
 }
 
-// TestStandstillsInsideATime: what a process stood still excuses a time that is too long only as far as it lies in that time.
+// TestStandstillsInsideATime: standstills excuse a time that is too long only as far as they lie in that time.
 func TestStandstillsInsideATime(t *testing.T) {
 	const ms = 1e6
 	run := Run{End: 10_000 * ms}
@@ -218,7 +220,7 @@ func TestStandstillsInsideATime(t *testing.T) {
 		run.Still.Observe(process, &history.Event{Kind: history.Stall, Time: until * ms, Value: (until - from) * ms})
 	}
 	stall("client-1", 1000, 1030)
-	stall("client-2", 1020, 1050) // for 50 ms somebody stood still
+	stall("client-2", 1020, 1050) // for 50 ms some process stood still
 	stall("client-1", 1100, 1120)
 	stall("client-1", 5000, 5070)
 	for _, c := range []struct {
@@ -260,7 +262,8 @@ func TestWhyNothingWasJudged(t *testing.T) {
 	}
 }
 
-// TestADefaultDoesNotApply where its property was skipped, or is none of this run's; but what was found there all the same is judged.
+// TestADefaultDoesNotApply: a default does not apply if its property was skipped or is missing in the run; violations
+// found anyway are judged.
 func TestADefaultDoesNotApply(t *testing.T) {
 	forced := scenarios.Expectation{Name: "double_grants", Op: "=", Forced: true}
 	c := circumstances{report: &Report{}, finding: map[string]*Finding{forced.Name: {Skipped: "no tokens"}}}
@@ -288,7 +291,7 @@ func TestADefaultDoesNotApply(t *testing.T) {
 	}
 }
 
-// TestClientsAreGrouped names each program once, with its nodes; a resource of lockquake's own is none of those judged.
+// TestClientsAreGrouped: each program is named once, with its nodes; lockquake's own resource is left out.
 func TestClientsAreGrouped(t *testing.T) {
 	own := Client{Process: "lockquake client", Software: "1", Libraries: map[string]string{"m": "v1"}}
 	newer, library := own, own
@@ -315,19 +318,20 @@ func TestClientsAreGrouped(t *testing.T) {
 	}
 }
 
-// TestHarmIsExcusedWholeOrNotAtAll: what a standstill explains under one lock excuses no count that has more in it than was found by lock.
+// TestHarmIsExcusedWholeOrNotAtAll: a standstill of one lock excuses no count that contains more than was found by
+// lock.
 func TestHarmIsExcusedWholeOrNotAtAll(t *testing.T) {
 	run := Run{Locks: []string{"lock-0", "lock-1", "lock-2"}}
 	l := NewLedger()
 	l.Add(run, 0, 1, Standstill{Process: "client-1", Total: 5}, true)
 	l.Add(run, 1, 1, Standstill{}, false)
 	for _, c := range []struct{ count, under0, under1, under2, want int64 }{
-		{3, 3, 0, 0, 3}, // all of it
-		{7, 3, 0, 0, 7}, // a figure that rests on it alone
-		{5, 3, 2, 0, 3}, // a part, of what was found by lock
-		{7, 3, 2, 0, 0}, // more than was found by lock: nobody can tell
+		{3, 3, 0, 0, 3}, // all violations
+		{7, 3, 0, 0, 7}, // a figure that depends on it alone
+		{5, 3, 2, 0, 3}, // a part of what was found by lock
+		{7, 3, 2, 0, 0}, // more than was found by lock: unknown
 		{2, 0, 2, 0, 0}, // nothing
-		{4, 0, 0, 4, 0}, // nothing: of that lock no violation is known
+		{4, 0, 0, 4, 0}, // nothing: that lock has no known violation
 	} {
 		harm := Finding{Counts: map[string]*int64{"harm": new(c.count)}}
 		harm.Found(0, c.under0)
@@ -341,7 +345,7 @@ func TestHarmIsExcusedWholeOrNotAtAll(t *testing.T) {
 	}
 }
 
-// TestTheWorstClockOfTheReplicasCounts for what they did together.
+// TestTheWorstClockOfTheReplicasCounts for their joint effects.
 func TestTheWorstClockOfTheReplicasCounts(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, DirHistory), 0o750); err != nil {
@@ -366,7 +370,8 @@ func TestTheWorstClockOfTheReplicasCounts(t *testing.T) {
 	}
 }
 
-// TestCausesFirst: of several violations that which may explain the others is told first; what is not met for another reason stands behind them.
+// TestCausesFirst: of several violations the possible cause of the others comes first; expectations unmet for another
+// reason come last.
 func TestCausesFirst(t *testing.T) {
 	c := circumstances{quantity: map[string]Quantity{
 		"double_grants": {Explains: []string{"stale_writes", "lost_updates"}}, "foreign_releases": {Explains: []string{"double_grants", "stale_writes", "lost_updates"}},

@@ -10,66 +10,66 @@ import (
 	"github.com/lockquake/lockquake/results/figure"
 )
 
-// Reading is a point with its samples summed up. Samples that are spoilt are not in it.
+// Reading summarises the usable samples of a point.
 type Reading struct {
 	Setting
 	Samples  int                 // that could be used
-	Spoilt   []string            // why the others could not
-	Policy   string              // how the lock waits for its next attempt; "": not known, or it does not ask again
+	Spoilt   []string            // why the others could not be used
+	Policy   string              // how the lock waits for its next attempt; "": unknown, or it does not poll
 	Verdicts map[string]int      // of the runs that could be used
 	Cycles   Interval            // a second
 	Writes   Interval            // a second, that the resource applied
-	Lost     Interval            // the part of the acknowledged writes that the final value lacks, 0 to 1
+	Lost     Interval            // the part of the acknowledged writes missing in the final value, 0 to 1
 	Acquires int64               // that were timed, in all samples
-	Latency  map[string]Interval // ms; a quantile that enough acquires tell
+	Latency  map[string]Interval // ms; quantiles with enough acquires
 	Cycle    Interval            // ms
 	Hold     Interval            // ms
 	Handoff  Interval            // ms
-	// InService is the mean number of users in service, Trip the round trip that was measured, in ms.
+	// InService is the mean number of users in service. Trip is the measured round trip in ms.
 	InService, Trip, Requests, Fsync, Packets Interval
-	// Of an open loop: Late is the generator's own lag, p99 in ms, LateStarts and Unserved are arrivals in a run.
+	// For an open loop: Late is the generator's own lag, p99 in ms. LateStarts and Unserved are arrivals per run.
 	Late, LateStarts, Unserved Interval
-	// HandoffMean is how long a lock was free while somebody waited, in ms a cycle.
+	// HandoffMean is how long a lock was free while a user waited, in ms per cycle.
 	HandoffMean Interval
-	// Within and Counted are the users in service by Little's law, and as they were counted; Ratio is that of each
-	// sample.
+	// Within is the number of users in service by Little's law, and Counted the counted one. Ratio is their ratio in
+	// each sample.
 	Within, Counted, Ratio Interval
-	// Outside is the part of the users of a closed loop who were in no cycle, and did not think.
+	// Outside is the part of the users of a closed loop that were neither in a cycle nor thinking.
 	Outside Interval
 
-	CPU map[string]Interval // cores, by who used them
-	// Machine is the cores that all programs of the machine used, Busiest those of the busiest server.
+	CPU map[string]Interval // cores, by user
+	// Machine is the cores used by all programs of the machine, Busiest those used by the busiest server.
 	Machine, Busiest Interval
 	ServerCores      float64 // what one server can use at most; 0: the machine
 	Cores            int
-	// of several hosts the fullest, in all samples the same or else "several hosts"; "": all ran on one
+	// the fullest of several hosts, if it is the same in all samples, else "several hosts"; "": there was only one
 	Host   string
 	Little Little
 	Limit  Limit
-	Tried  Trial // of an open loop: whether its runs kept the objective; none without one
-	// Marks are why the point is not fitted; none: it may be. Wrong are those of them that say that its figures are
-	// none of a lock.
+	Tried  Trial // of an open loop with an objective: whether its runs kept it
+	// Marks are the reasons not to fit the point; it may be fitted without any. Wrong are the marks that say that its
+	// figures are not a lock's.
 	Marks, Wrong []string
 }
 
-// Curve has the points whose settings are equal but for users and rate.
+// Curve has the points whose settings differ only in users and rate.
 type Curve struct {
-	Setting           // of all of them: no users and no rate
+	Setting           // of all of them, without users and rate
 	Closed  []Reading // by users
 	Open    []Reading // by rate, and users
 	Fit     *Fit
 	NoFit   string // why there is none
-	Kept    Kept   // what the search of the objective found
+	Kept    Kept   // the result of the search for the objective
 	Left    []Left
 }
 
-// Analysis is what a sweep says.
+// Analysis is the result of a sweep.
 type Analysis struct {
 	Sweep
 	Curves []Curve
 }
 
-// Analyse reads a sweep.
+// Analyse analyses a sweep.
 func Analyse(s Sweep) Analysis {
 	s.Points = gather(s.Points)
 	a := Analysis{Sweep: s}
@@ -85,7 +85,7 @@ func Analyse(s Sweep) Analysis {
 	}
 	for _, p := range s.Points {
 		if p.Retry == "default" {
-			p.Policy = cmp.Or(p.Policy, s.Service["lock.retry"]) // an older file does not tell it of each point
+			p.Policy = cmp.Or(p.Policy, s.Service["lock.retry"]) // older files do not have it for each point
 		}
 		c, r := curve(p.Setting), read(p, s.Measured)
 		if p.Rate > 0 {
@@ -104,7 +104,7 @@ func Analyse(s Sweep) Analysis {
 	return a
 }
 
-// gather puts the samples of equal settings into one point.
+// gather merges the samples of equal settings into one point.
 func gather(points []Point) []Point {
 	var out []Point
 	for _, p := range points {
@@ -153,7 +153,7 @@ func (c *Curve) finish(s Sweep) {
 	c.Kept = keptOf(s, c.Setting)
 }
 
-// Name tells a curve from others in words.
+// Name identifies a curve among others in words.
 func (c Curve) Name() string { return strings.Join(c.words(), ", ") }
 
 func (s Setting) words() []string {
@@ -182,7 +182,7 @@ func (s Setting) words() []string {
 	return out
 }
 
-// locks says over how many locks the users are spread.
+// locks says how many locks the users share.
 func (s Setting) locks() string {
 	if s.Own {
 		return "a lock for each user"
@@ -196,8 +196,8 @@ func (c Curve) Usable() bool {
 	return len(readings) == 0 || slices.ContainsFunc(readings, func(r Reading) bool { return r.Samples > 0 })
 }
 
-// Peak is the reading with the most cycles a second in the closed loop, of those that are the lock's own; nil: there is
-// none.
+// Peak returns the reading with the most cycles a second in the closed loop, among those that measure the lock
+// itself; nil: there is none.
 func (c Curve) Peak() *Reading {
 	var best *Reading
 	for i, r := range c.Closed {
@@ -208,12 +208,12 @@ func (c Curve) Peak() *Reading {
 	return best
 }
 
-// Usable are the samples that are not spoilt.
+// Usable returns the samples that are not spoilt.
 func (p Point) Usable() []Sample {
 	return slices.DeleteFunc(slices.Clone(p.Samples), func(s Sample) bool { return s.Spoilt != "" })
 }
 
-// values are those of the usable samples that have one.
+// values returns the values of the usable samples that have one.
 func (p Point) values(of func(Sample) *float64) []float64 {
 	var out []float64
 	for _, s := range p.Usable() {
@@ -224,7 +224,7 @@ func (p Point) values(of func(Sample) *float64) []float64 {
 	return out
 }
 
-// read sums up a point whose runs were measured for so many ns.
+// read summarises a point whose runs were measured for the given ns.
 func read(p Point, measured int64) Reading {
 	sum := func(of func(Sample) *float64) Interval { return Summary(p.values(of)) }
 	r := Reading{
@@ -296,8 +296,7 @@ func read(p Point, measured int64) Reading {
 	return r
 }
 
-// try says in how many runs a reading of an open loop kept the objective: all that is said of a rate rests on this
-// count.
+// try counts the runs of an open loop that kept the objective: every statement on a rate depends on this count.
 func (r *Reading) try(s Sweep) {
 	if r.Rate == 0 || s.Objective == nil {
 		return

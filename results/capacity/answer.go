@@ -7,7 +7,7 @@ import (
 	"github.com/lockquake/lockquake/results/figure"
 )
 
-// Answered is what the runs at one rate say to the question whether a lock carries it.
+// Answered is the answer of the runs at one rate: whether a lock carries it.
 type Answered string
 
 // The answers. NobodyCanSay needs other runs: the generator was late, runs differ, or there were too few.
@@ -25,11 +25,11 @@ type Answer struct {
 	Text    string
 }
 
-// LeastRuns is how many runs must agree to an answer.
+// LeastRuns is the number of runs that must agree on an answer.
 const LeastRuns = 3
 
-// Answers are of each curve and each rate that was asked for, in their order; none where no rate was asked for with an
-// objective.
+// Answers returns an answer for each curve and each requested rate, in their order. It is empty unless rates were
+// requested with an objective.
 func (a Analysis) Answers() (out []Answer) {
 	if a.Objective == nil {
 		return nil
@@ -52,7 +52,7 @@ func (a Analysis) Answers() (out []Answer) {
 	return out
 }
 
-// subject names a curve as shortly as it is told from the others: redis, redis/redsync, or "redis, RTT 5 ms".
+// subject names a curve as briefly as the others allow: redis, redis/redsync, or "redis, RTT 5 ms".
 func (a Analysis) subject(c Curve) string {
 	name := c.Backend
 	var same []Curve
@@ -114,8 +114,7 @@ func (a Analysis) answer(c Curve, rate float64) (Answered, string) {
 	return Yes, fmt.Sprintf("%s at %s", took, per)
 }
 
-// misses says how a rate was not carried, and what the limit is: in the closed loop, where the lock does all that it
-// can.
+// misses says how a rate was missed, and names the limit in the closed loop, where the lock does all that it can.
 func (c Curve) misses(r Reading, took string) string {
 	text := fmt.Sprintf("%s at %s/s", took, figure.Number(r.Rate))
 	if r.Verdicts["fail"] > 0 {
@@ -137,7 +136,7 @@ func (c Curve) misses(r Reading, took string) string {
 	return text + "; the limit is " + limit.String()
 }
 
-// peak tells what the lock does without a rate: with one run, and whatever its limit, it is at least that.
+// peak describes the lock's throughput without a rate. Even a single run is a lower bound, whatever limits it.
 func (c Curve) peak() string {
 	most := 0.0
 	for _, r := range c.Closed {
@@ -151,7 +150,7 @@ func (c Curve) peak() string {
 	return fmt.Sprintf("peak at least %s/s (not confirmed)", figure.Number(round(most)))
 }
 
-// Worst is that of several answers: a no before what nobody can say.
+// Worst returns the worst of several answers: a no before NobodyCanSay.
 func Worst(answers []Answer) Answered {
 	worst := Yes
 	for _, a := range answers {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestAnswers: yes and no need three runs that agree; whatever else was measured is nobody's to say, with what to do about it.
+// TestAnswers: yes and no need three runs that agree. Anything else is NobodyCanSay, with what to do about it.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	const rate, most = 2000.0, 20 * time.Millisecond
@@ -76,7 +76,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestTheWorstAnswer: what one does not carry is more than what nobody can say of another.
+// TestTheWorstAnswer: one no outweighs an undecided answer for another lock.
 func TestTheWorstAnswer(t *testing.T) {
 	t.Parallel()
 	for want, said := range map[Answered][]Answered{

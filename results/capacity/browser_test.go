@@ -14,12 +14,12 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// seen is what the page measures of itself.
+// seen has the page's measurements of itself.
 type seen struct {
 	Wide, Inner float64
 	Cut         []string
-	Away        []string // columns that an answer is read from, and that are beyond the window
-	Answers     int      // tables that have them
+	Away        []string // answer columns beyond the window
+	Answers     int      // tables with such columns
 	Charts      int
 	Paper       string
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/lockquake/lockquake/results/page"
 )
 
-// charts draws all curves on the same axes, as many in one chart as can be told apart.
+// charts draws all curves on the same axes, with as many per chart as can be distinguished.
 func charts(a Analysis) ([]page.Chart, error) {
 	var out []page.Chart
 	for curves := range slices.Chunk(a.Curves, page.Styles) {
@@ -42,7 +42,7 @@ func charts(a Analysis) ([]page.Chart, error) {
 	return out, nil
 }
 
-// legend names curves beside a chart.
+// legend names the curves of a chart.
 func legend(curves []Curve) []page.Entry {
 	var out []page.Entry
 	for i, c := range curves {
@@ -51,7 +51,7 @@ func legend(curves []Curve) []page.Entry {
 	return out
 }
 
-// extent is what an axis has to show.
+// extent is the range of an axis.
 type extent struct{ low, high float64 }
 
 func (e *extent) add(values ...float64) {
@@ -65,14 +65,14 @@ func (e *extent) add(values ...float64) {
 	}
 }
 
-// axis is logarithmic, with room at both ends.
+// axis sets a logarithmic axis with room at both ends.
 func (e extent) axis(a *plot.Axis) {
 	a.Scale, a.Tick.Marker = plot.LogScale{}, page.LogTicks
 	a.Min, a.Max = e.low/1.2, e.high*1.2
 }
 
-// throughput is drawn over users: what was measured with its intervals, the law that explains it, and the ranges of its
-// knee and its peak. An objective's rate is a line across.
+// throughput draws throughput over users: the measurements with their intervals, the law that explains them, and the
+// ranges of its knee and its peak. An objective's rate is a horizontal line.
 func throughput(curves []Curve, o *Objective) (page.Chart, error) {
 	p := page.NewPlot("users", "cycles/s")
 	var x, y extent
@@ -144,7 +144,7 @@ func throughput(curves []Curve, o *Objective) (page.Chart, error) {
 	return page.Chart{Title: "Throughput over users", Caption: caption, Legend: legend(curves), SVG: svg}, err
 }
 
-// between is the law from one number of users to another.
+// between samples the law from one number of users to another.
 func (f Fit) between(from, to float64) plotter.XYs {
 	var out plotter.XYs
 	const parts = 60
@@ -155,7 +155,7 @@ func (f Fit) between(from, to float64) plotter.XYs {
 	return out
 }
 
-// latencies are drawn over throughput: closed loops as lines, open ones as dots.
+// latencies draws latencies over throughput: closed loops as lines, open ones as dots.
 func latencies(curves []Curve, o *Objective) (page.Chart, error) {
 	name := "p99"
 	if o != nil {
@@ -247,7 +247,7 @@ type shape struct {
 	glyph            draw.GlyphDrawer
 }
 
-// add draws shapes in a style; one without points is nothing.
+// add draws shapes in a style; shapes without points draw nothing.
 func add(p *plot.Plot, style draw.LineStyle, shapes ...shape) error {
 	for _, s := range shapes {
 		if len(s.line) > 1 {
@@ -278,14 +278,14 @@ func add(p *plot.Plot, style draw.LineStyle, shapes ...shape) error {
 	return nil
 }
 
-// faint is a colour that lets through what is behind it. The SVG backend rounds colours down: what it reads must lie a
-// little above, or the page does not know the colour again.
+// faint is a translucent colour. The SVG backend rounds colours down: its input must lie a little above, or the page
+// does not recognise the colour.
 type faint struct {
 	color.Color
 	alpha uint32
 }
 
-// RGBA is that of package color.
+// RGBA implements color.Color.
 func (f faint) RGBA() (r, g, b, a uint32) {
 	r, g, b, _ = f.Color.RGBA()
 	a = f.alpha * 0x101

@@ -8,16 +8,16 @@ import (
 	"github.com/lockquake/lockquake/results/figure"
 )
 
-// notKnown stands where there is no figure: never a zero.
+// notKnown replaces a missing figure, which is never shown as zero.
 const notKnown = "not known"
 
 // percent writes a share.
 func percent(f float64) string { return strconv.FormatFloat(100*f, 'f', 0, 64) + " %" }
 
-// span writes ms with their bounds, such as "14.8 ms (14.2 to 15.1)"; "-" where there are none.
+// span formats ms with their bounds, such as "14.8 ms (14.2 to 15.1)"; "-" without a figure.
 func span(i Interval) string { return bracketed(spanParts(i)) }
 
-// spanParts are the ms and their bounds; "": there are none.
+// spanParts returns the formatted ms and their bounds; "" without a figure.
 func spanParts(i Interval) (middle, bounds string) {
 	mid, low, high := figure.Milli(i.Mid), figure.Milli(i.Low), figure.Milli(i.High)
 	switch {
@@ -27,13 +27,13 @@ func spanParts(i Interval) (middle, bounds string) {
 		return mid, ""
 	}
 	_, unit, _ := strings.Cut(mid, " ")
-	if strings.HasSuffix(low, " "+unit) && strings.HasSuffix(high, " "+unit) { // that of the median says it for all
+	if strings.HasSuffix(low, " "+unit) && strings.HasSuffix(high, " "+unit) { // the unit of the median is enough
 		low, high = strings.TrimSuffix(low, " "+unit), strings.TrimSuffix(high, " "+unit)
 	}
 	return mid, low + " to " + high
 }
 
-// bracketed writes a figure with its bounds behind it.
+// bracketed formats a figure followed by its bounds.
 func bracketed(middle, bounds string) string {
 	if bounds == "" {
 		return middle
@@ -41,7 +41,7 @@ func bracketed(middle, bounds string) string {
 	return middle + " (" + bounds + ")"
 }
 
-// dotted writes the name of a quantile for people: p99.9 for p999.
+// dotted formats the name of a quantile for people: p99.9 for p999.
 func dotted(name string) string {
 	if len(name) > 3 {
 		return name[:3] + "." + name[3:]
@@ -49,7 +49,7 @@ func dotted(name string) string {
 	return name
 }
 
-// round keeps two digits of a figure that is to be planned with: it never promises more.
+// round rounds a figure for planning down to two digits, so that it never promises more.
 func round(f float64) float64 {
 	if !(f > 0) {
 		return 0

@@ -37,14 +37,14 @@ var pageTemplate = template.Must(page.Template("capacity").Funcs(template.FuncMa
 		}
 		return strings.Join(parts, ", ")
 	},
-	"columns": func() []string { // behind those that the answer is read from
+	"columns": func() []string { // after the columns with the answer
 		return slices.DeleteFunc(slices.Clone(Quantiles), func(q string) bool { return q == "p50" || q == "p99" })
 	},
 	"openWords": func() string { return openWords }, "tails": tails,
 	"quantile": dotted, "span": span,
 }).Parse(pageText))
 
-// pageData is what the page is made of.
+// pageData is the data of the page template.
 type pageData struct {
 	Analysis
 	CSS        template.CSS
@@ -68,7 +68,7 @@ type curveData struct {
 }
 
 type table struct {
-	First    string // head of the first column
+	First    string // header of the first column
 	Readings []Reading
 }
 
@@ -77,7 +77,7 @@ func (t table) Open() bool {
 	return slices.ContainsFunc(t.Readings, func(r Reading) bool { return r.Rate > 0 })
 }
 
-// Tried reports whether the runs were held against an objective.
+// Tried reports whether the runs were tested against an objective.
 func (t table) Tried() bool {
 	return slices.ContainsFunc(t.Readings, func(r Reading) bool { return r.Tried.Runs() > 0 })
 }
@@ -135,7 +135,7 @@ func HTML(w io.Writer, a Analysis) error {
 	return err
 }
 
-// X is the number of users of a reading, or the rate that was offered.
+// X returns the number of users of a reading, or the offered rate.
 func (r Reading) X() string {
 	if r.Rate > 0 {
 		return figure.Number(r.Rate)
@@ -143,11 +143,11 @@ func (r Reading) X() string {
 	return figure.Count(r.Users)
 }
 
-// LatencyParts is a latency with its bounds.
+// LatencyParts returns a latency and its bounds.
 func (r Reading) LatencyParts(quantile string) [2]string {
 	middle, bounds := spanParts(r.Latency[quantile])
 	return [2]string{middle, bounds}
 }
 
-// At is a latency in words.
+// At returns a latency in words.
 func (r Reading) At(quantile string) string { return r.latency(quantile) }

@@ -54,7 +54,7 @@ func TestPageOfTheInventedSweep(t *testing.T) {
 	}
 }
 
-// Names in a sweep are those of a foreign file: they stay text.
+// Names in a sweep come from a foreign file: they stay text.
 func TestPageEscapes(t *testing.T) {
 	s := invented()
 	s.Scenario, s.Command = `<script>alert(1)</script>`, `<b>`

@@ -9,21 +9,21 @@ import (
 	"github.com/lockquake/lockquake/results/figure"
 )
 
-// confidence is that of every interval.
+// confidence is the level of every interval.
 const confidence = 0.95
 
 // Interval is a figure over the samples of a point.
 type Interval struct {
-	N   int     `json:"n"`   // samples that have it
+	N   int     `json:"n"`   // samples with the figure
 	Mid float64 `json:"mid"` // their median
-	// Low and High bound the median with a confidence of at least 95 %. Where the samples are too few for that (less
-	// than 6), they are the lowest and the highest, and Spread is true.
+	// Low and High bound the median with a confidence of at least 95 %. With fewer than 6 samples they are the lowest
+	// and the highest, and Spread is true.
 	Low    float64 `json:"low"`
 	High   float64 `json:"high"`
 	Spread bool    `json:"spread,omitempty"`
 }
 
-// Summary sums up values; none give an Interval whose N is 0.
+// Summary summarises values; without values N is 0.
 func Summary(values []float64) Interval {
 	if len(values) == 0 {
 		return Interval{}
@@ -37,16 +37,16 @@ func Summary(values []float64) Interval {
 	return i
 }
 
-// String writes the figure and its bounds, such as "410 (402 to 421)".
+// String formats the figure and its bounds, such as "410 (402 to 421)".
 func (i Interval) String() string { return bracketed(i.parts()) }
 
-// Parts are the figure and its bounds, for a table; "" where it has none.
+// Parts returns the figure and its bounds for a table; "" without a figure.
 func (i Interval) Parts() [2]string {
 	middle, bounds := i.parts()
 	return [2]string{middle, bounds}
 }
 
-// parts are the figure and its bounds; "": there are none.
+// parts returns the figure and its bounds; "" without a figure.
 func (i Interval) parts() (middle, bounds string) {
 	switch {
 	case i.N == 0:

@@ -11,8 +11,8 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// invented is a sweep that nobody measured. Its figures are drawn from a law, with noise: etcd on 1 and on 64 locks, and a polling lock of Redis, whose throughput
-// no law explains.
+// invented is a synthetic sweep. Its figures come from a law, with noise: etcd on 1 and on 64 locks, and a polling
+// lock of Redis, whose throughput no law explains.
 func invented() Sweep {
 	s := Sweep{
 		Schema: Schema, Scenario: "capacity-invented", Seed: 42, Provider: "local",
@@ -91,7 +91,7 @@ func invented() Sweep {
 
 func wobble(rnd *rand.Rand, noise float64) float64 { return math.Exp(noise * rnd.NormFloat64()) }
 
-// closed is a sample of so many cycles a second.
+// closed returns a sample with the given cycles a second.
 func closed(p Setting, cycles float64) Sample {
 	cycle := 1e3 * float64(p.Users) / cycles
 	s := Sample{
@@ -118,7 +118,7 @@ func open(p Setting, s Sample) Sample {
 	return s
 }
 
-// spectrum is that of an exponential time with this mean, in ms.
+// spectrum returns the quantiles of an exponential time with this mean, in ms.
 func spectrum(mean float64) map[string]float64 {
 	out := map[string]float64{"mean": mean, "max": mean * math.Log(50_000)}
 	for i, q := range []float64{0.5, 0.9, 0.99, 0.999, 0.9999} {

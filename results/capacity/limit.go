@@ -8,11 +8,11 @@ import (
 	"github.com/lockquake/lockquake/results/figure"
 )
 
-// Cause is what limits a point.
+// Cause is the limit of a point.
 type Cause string
 
-// The causes, in the order in which they are named where several are near: first those that make the point worthless,
-// then the more specific before the more general.
+// The causes, in the order in which they are named if several are near: first those that make the point worthless,
+// then the specific before the general.
 const (
 	Generator Cause = "the load generator"
 	Emulation Cause = "the emulation of the network"
@@ -27,28 +27,29 @@ const (
 	Unknown   Cause = notKnown
 )
 
-// How near a candidate must be to its ceiling to be named.
+// How near its ceiling a candidate must be to be named.
 const (
 	cpuFull = 0.90 // of the machine's cores
-	// generatorPart of the CPU used by clients and supervisor makes the generator the limit of a full machine.
+	// generatorPart is the share of clients and supervisor in the used CPU above which the generator limits a full
+	// machine.
 	generatorPart = 0.50
-	serverFull    = 0.90 // of what one server can use: its limit, or one core
-	othersPart    = 0.25 // of the cores that other programs use at least, to be in the way
-	// queuePackets is the least that the packet queue which stands in for netem lets through a second, as far as was
-	// seen: on a machine that had other things to do. At its best it lets through twice as many (docs/performance.md).
-	// A point that is marked for nothing is not fitted; one that is not marked would be.
+	serverFull    = 0.90 // of the maximum of one server: its limit, or one core
+	othersPart    = 0.25 // share of the cores that other programs must use to be the limit
+	// queuePackets is the lowest throughput a second observed for the packet queue that replaces netem, on a machine
+	// with other load. At its best it is twice as high (docs/performance.md). A false mark only drops a point from
+	// the fit; a missed mark distorts it.
 	queuePackets = 22_000
 	queueFull    = 0.90
-	fsyncPart    = 0.50 // of the time that waits for it
+	fsyncPart    = 0.50 // of the time that waits for a sync
 	busy         = 0.85 // of the time in which locks are held or handed over
-	distancePart = 0.80 // of a cycle, the hold aside
+	distancePart = 0.80 // of a cycle without the hold
 	maxTrips     = 3
-	noDistance   = 0.1  // ms: a connect that takes less is the work of the machines, not of the way
-	alone        = 0.90 // of what as many users as these would do if none was in another's way
-	aloneMost    = 1.25 // far above it, something else had slowed the one who was alone
+	noDistance   = 0.1  // ms: a faster connect is the machines' work, not the network's
+	alone        = 0.90 // of the throughput of that many users without contention
+	aloneMost    = 1.25 // far above it, the single user was slowed by something else
 	servedPart   = 0.97 // of the arrivals offered
-	// lateMost is how late a generator may begin what it begins, p99, in parts of the objective's time; without an
-	// objective of lateMS.
+	// lateMost is the permitted p99 delay of a generator's starts, as a part of the objective's time. Without an
+	// objective lateMS applies.
 	lateMost = 0.10
 	lateMS   = 10
 )
@@ -56,23 +57,23 @@ const (
 // Candidate is one cause with its evidence.
 type Candidate struct {
 	Cause    Cause
-	Known    bool    // whether it was measured at all
+	Known    bool    // it was measured
 	Share    float64 // of its ceiling
-	Bound    float64 // of the share, from which on it can be named; 0: on this point it cannot
-	Of       string  // what the share is a part of
+	Bound    float64 // share from which the cause can be named; 0: never on this point
+	Of       string  // the whole of the share
 	Reached  bool
 	Evidence string
 }
 
-// Limit is the one cause that is named, Unknown where none is near, with all candidates.
+// Limit is the named cause, Unknown if none is near, with all candidates.
 type Limit struct {
 	Cause      Cause
 	Evidence   string
 	Candidates []Candidate
 }
 
-// limitOf names what limits a reading. One is how many cycles a second a single user does on the same setting; 0 where
-// it was not measured.
+// limitOf names the limit of a reading. one is the cycles a second of a single user on the same setting; 0 if not
+// measured.
 func limitOf(r Reading, one float64, o *Objective) Limit {
 	l := Limit{Cause: Unknown, Evidence: "no candidate is near its ceiling"}
 	if r.Cycles.N == 0 {
@@ -97,7 +98,7 @@ func limitOf(r Reading, one float64, o *Objective) Limit {
 	return l
 }
 
-// nearest tells of the candidate that lacks least of its bound; "": of none is known how much it lacks.
+// nearest describes the candidate that is closest to its bound; "" if no distance is known.
 func (l Limit) nearest() (cause Cause, said string) {
 	most := 0.0
 	for _, c := range l.Candidates {
@@ -109,7 +110,7 @@ func (l Limit) nearest() (cause Cause, said string) {
 	return cause, said
 }
 
-// String names the limit; where no cause was reached, the nearest one, and what would show it.
+// String names the limit. If no cause was reached, it names the nearest one and what would show it.
 func (l Limit) String() string {
 	if l.Cause != Unknown {
 		return string(l.Cause)
@@ -126,8 +127,8 @@ func (l Limit) String() string {
 	return s + ": more --users would show it"
 }
 
-// processors looks at the CPU. Who shares a full machine is in the way of the others: the limit is the generator's
-// where clients and supervisor use most of it.
+// processors checks the CPU. On a full machine every program slows the others: the generator is the limit if clients
+// and supervisor use most of it.
 func (r Reading) processors(o *Objective) (generator, servers Candidate) {
 	generator, servers = Candidate{Cause: Generator}, Candidate{Cause: Processor}
 	if late, most := r.Late.Mid, lateAllowed(o); r.Rate > 0 && late > most {
@@ -153,7 +154,7 @@ func (r Reading) processors(o *Objective) (generator, servers Candidate) {
 		on = " on " + r.Host
 	}
 	said := fmt.Sprintf("%.2f of %d cores used%s: %s", sum, r.Cores, on, strings.Join(parts, ", "))
-	// what else runs, the kernel on its own account among it, fills the machine too; where that is much, see others
+	// other programs and the kernel's own work fill the machine too; see others for a large share of them
 	used := sum
 	if rest := r.Machine.Mid - sum; r.Machine.N > 0 && rest > 0 && rest < othersPart*float64(r.Cores) {
 		used = r.Machine.Mid
@@ -166,7 +167,7 @@ func (r Reading) processors(o *Objective) (generator, servers Candidate) {
 			said + ", in whose process are servers and clients",
 		}
 	}
-	load := sum - r.CPU["servers"].Mid // a resource is of the load, and not of the lock
+	load := sum - r.CPU["servers"].Mid // a resource belongs to the load, not to the lock
 	byLoad := load >= generatorPart*sum
 	servers.Known, servers.Share, servers.Evidence = true, share, said
 	servers.Reached = share >= cpuFull && !byLoad
@@ -174,7 +175,7 @@ func (r Reading) processors(o *Objective) (generator, servers Candidate) {
 		servers.Bound, servers.Of = cpuFull, ofCores
 	}
 	one := r.Busiest.Mid / r.ServerCores
-	serverIs := r.ServerCores > 0 && one >= serverFull // whoever else is busy: no server can do more
+	serverIs := r.ServerCores > 0 && one >= serverFull // whoever else is busy, no server can do more
 	if serverIs || r.ServerCores > 0 && (byLoad || one > share) {
 		servers.Share, servers.Bound, servers.Of, servers.Reached = one, serverFull, "what one server can use", serverIs
 		servers.Evidence = fmt.Sprintf("the busiest server used %.2f of the %.2g cores that one can use", r.Busiest.Mid,
@@ -190,13 +191,13 @@ func (r Reading) processors(o *Objective) (generator, servers Candidate) {
 	return generator, servers
 }
 
-// ofCores is what a share of the CPU is a part of.
+// ofCores is the whole of a share of the CPU.
 const ofCores = "the cores"
 
-// processes are who uses CPU.
+// processes are the users of CPU.
 var processes = []string{"servers", "clients", "supervisor", "resource"}
 
-// others looks at the other programs of the machine. They are named last: a full machine slows nobody who waits for
+// others checks the other programs of the machine. They are named last: a full machine slows nothing that waits for
 // something else.
 func (r Reading) others() Candidate {
 	c := Candidate{Cause: Others}
@@ -211,13 +212,13 @@ func (r Reading) others() Candidate {
 	if r.Machine.Mid-own >= othersPart*float64(r.Cores) {
 		c.Bound = cpuFull
 	}
-	c.Reached = c.Share >= cpuFull // where they use less than othersPart, processors has named one of the runs' own
+	c.Reached = c.Share >= cpuFull // below othersPart, processors has named one of the run's own
 	c.Evidence = fmt.Sprintf("%.2f of %d cores in use, %.2f of them by programs that are no part of the runs",
 		r.Machine.Mid, r.Cores, max(0, r.Machine.Mid-own))
 	return c
 }
 
-// lateAllowed is how late a generator may be, in ms.
+// lateAllowed returns the permitted delay of a generator in ms.
 func lateAllowed(o *Objective) float64 {
 	if o == nil {
 		return lateMS
@@ -237,9 +238,9 @@ func (r Reading) emulation() Candidate {
 	return c
 }
 
-// serial looks at the locks: each has one holder at a time, so all of them together cannot do more than Locks/(hold +
-// handoff). The handoff is its mean, where that was measured: locks that are always in use then have a share of 1. A
-// median says less of it.
+// serial checks the locks. Each has one holder at a time, so all of them together cannot exceed Locks/(hold +
+// handoff). The handoff is its mean, if that was measured: locks in permanent use then have a share of 1. A median is
+// less precise.
 func (r Reading) serial() Candidate {
 	c := Candidate{Cause: Serial}
 	handoff := r.handoff()
@@ -258,7 +259,7 @@ func (r Reading) serial() Candidate {
 	return c
 }
 
-// handoff is the mean of the handoffs, or their median where that is all that was measured.
+// handoff returns the mean of the handoffs, or their median if only that was measured.
 func (r Reading) handoff() Interval {
 	if r.HandoffMean.N > 0 {
 		return r.HandoffMean
@@ -266,8 +267,8 @@ func (r Reading) handoff() Interval {
 	return r.Handoff
 }
 
-// fsync looks at the time that waits for a write to disk: one in a handoff, where locks are always busy; two in a
-// cycle, to take and to give back, where they are not.
+// fsync checks the time that waits for a write to disk. With locks always busy that is one write per handoff.
+// Otherwise it is two per cycle, one for the acquire and one for the release.
 func (r Reading) fsync() Candidate {
 	c := Candidate{Cause: Fsync}
 	if r.Fsync.N == 0 {
@@ -281,17 +282,17 @@ func (r Reading) fsync() Candidate {
 		return c
 	}
 	c.Known, c.Share, c.Bound, c.Of = true, n*r.Fsync.Mid/of, fsyncPart, what
-	c.Reached = c.Share >= fsyncPart && c.Share <= 1.5 // more than all of it is another thing's time
+	c.Reached = c.Share >= fsyncPart && c.Share <= 1.5 // above it, other waiting is included
 	c.Evidence = fmt.Sprintf("%g × fsync of %s is %s of %s, %s", n, figure.Milli(r.Fsync.Mid), percent(c.Share), what,
 		figure.Milli(of))
 	return c
 }
 
-// distance compares a cycle, its hold aside, with the time that its messages travel. A server may count more requests
-// than there were round trips: those that go side by side, or that a script makes. The share is then above 1, or there
-// are more of them than maxTrips; where nobody was in another's way, as many round trips as fit into the cycle are
-// taken for them, up to maxTrips: with more, some number of trips fits into any cycle. Where nobody counts requests, as
-// on an attached service, two are taken: a cycle of one who is alone has no fewer.
+// distance compares a cycle, without its hold, with the travel time of its messages. A server may count more requests
+// than round trips, because some are parallel or made by a script. The share is then above 1, or the trips exceed
+// maxTrips. In that case, without contention, it takes as many round trips as fit into the cycle, up to maxTrips:
+// with more, some number of trips fits into any cycle. Without a count of requests, as on an attached service, it
+// takes two: a single user's cycle has no fewer.
 func (r Reading) distance(alone bool) Candidate {
 	c := Candidate{Cause: Distance}
 	away := r.Trip.Mid
@@ -305,7 +306,7 @@ func (r Reading) distance(alone bool) Candidate {
 	}
 	trips, said := r.Requests.Mid, ""
 	many := trips >= maxTrips+0.5
-	if !counted { // nobody is in another's way
+	if !counted { // without contention
 		trips, said = 2, " (one to take and one to give back: requests were not counted)"
 	} else if fit := math.Floor(of / away); (many || trips*away/of > 1/distancePart) && alone && fit >= 1 &&
 		fit <= maxTrips {
@@ -329,7 +330,7 @@ func roundTrips(n float64) string {
 	return figure.Number(n) + " round trips"
 }
 
-// users asks whether anyone was in another's way: if not, more users do more.
+// users checks for contention: without it, more users do more.
 func (r Reading) users(one float64) Candidate {
 	if r.Rate > 0 {
 		c := Candidate{Cause: Offered, Known: true, Share: r.Cycles.Mid / r.Rate, Bound: servedPart, Of: "it"}
@@ -350,22 +351,22 @@ func (r Reading) users(one float64) Candidate {
 	return c
 }
 
-// littleMost is how far a point may be from Little's law, in parts.
+// littleMost is the permitted deviation of a point from Little's law, as a fraction.
 const littleMost = 0.10
 
-// Little holds a reading against Little's law, L = λW: the mean number in service is the throughput times the time of
+// Little compares a reading with Little's law, L = λW: the mean number in service is the throughput times the time of
 // each. Source: J. D. C. Little, A Proof for the Queuing Formula L = λW, Operations Research 9 (1961).
 type Little struct {
 	Known   bool
 	Within  float64 // throughput × mean cycle
-	Counted float64 // users that were counted in service; in a closed loop where nobody counted, all of them
+	Counted float64 // users counted in service; without a count, all users of a closed loop
 	Off     float64 // |Counted/Within - 1|
-	// part of the users who were in no cycle: Counted and Within are of the same events, and know nothing of them
+	// part of the users that were in no cycle: Within and Counted come from the same events, and do not include them
 	Outside  float64
 	Violated bool
 }
 
-// littleOf takes the law sample by sample: the product of two medians is not the median of products.
+// littleOf applies the law sample by sample: the product of two medians is not the median of products.
 func littleOf(r Reading) Little {
 	l := Little{Within: r.Within.Mid, Counted: r.Counted.Mid, Outside: r.Outside.Mid}
 	if r.Ratio.N == 0 {
@@ -376,11 +377,10 @@ func littleOf(r Reading) Little {
 	return l
 }
 
-// within is how many users are in service by Little's law.
+// within returns the number of users in service by Little's law.
 func (s Sample) within() float64 { return s.Cycles * s.Cycle / 1e3 }
 
-// counted is how many users were counted in service; in a closed loop where nobody counted, all of them. Nil: not
-// known.
+// counted returns the number of users counted in service; without a count, all users of a closed loop. Nil: unknown.
 func (s Sample) counted(of Setting) *float64 {
 	n := s.InService
 	if n == 0 && of.Rate == 0 {
@@ -392,7 +392,7 @@ func (s Sample) counted(of Setting) *float64 {
 	return &n
 }
 
-// String says the law in figures.
+// String formats the law with its figures.
 func (l Little) String() string {
 	if !l.Known {
 		return notKnown

@@ -10,7 +10,7 @@ import (
 
 func ptr(f float64) *float64 { return &f }
 
-// calm is a sample of 8 users on one lock, which nothing limits that is known: the lock is in use for half of the time.
+// calm returns a sample of 8 users on one lock without a known limit: the lock is in use for half of the time.
 func calm() Sample {
 	return Sample{
 		Verdict: "pass", Cycles: 200, Cycle: 40, HoldMean: 1, Handoff: ptr(1.5), InService: 8, Requests: ptr(3), RTT: ptr(0.2),
@@ -112,7 +112,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// Where no cause is near enough to be named, the one that lacks least is told, and the point is fitted as before.
+// If no cause is near enough to be named, the nearest one is shown, and the point is fitted as before.
 func TestTheNearestCause(t *testing.T) {
 	for want, change := range map[string]func(*Setting, *Sample){
 		"not known (nearest: the load generator, 86 % of the cores): give the clients a machine with less to do, or more --users":                    func(_ *Setting, s *Sample) { s.CPU["clients"] = 1.32 },
@@ -128,7 +128,7 @@ func TestTheNearestCause(t *testing.T) {
 		"not known (nearest: the machine's CPU, 85 % of the cores): give the clients a machine with less to do, or more --users":                     func(_ *Setting, s *Sample) { s.CPU = map[string]float64{"supervisor": 1.7} },
 		"the load generator": func(_ *Setting, s *Sample) { s.CPU["clients"] = 1.4 },
 		"not known: more --users would show it": func(_ *Setting, s *Sample) {
-			*s = Sample{Verdict: "pass", Cycles: 510, Cycle: 15.7, InService: 8, Fsync: ptr(20)} // each above what can be
+			*s = Sample{Verdict: "pass", Cycles: 510, Cycle: 15.7, InService: 8, Fsync: ptr(20)} // each too high
 		},
 	} {
 		p := Point{Setting: Setting{Backend: "etcd", Lock: "mutex", Users: 8, Locks: 1}, Samples: []Sample{calm()}}
@@ -174,7 +174,7 @@ func TestLittlesLaw(t *testing.T) {
 	}
 }
 
-// TestLittlesLawSampleBySample: on a busy machine two samples differ by far, and the law holds in each of them.
+// TestLittlesLawSampleBySample: on a busy machine two samples differ widely, and the law holds in each of them.
 func TestLittlesLawSampleBySample(t *testing.T) {
 	fast, slow := calm(), calm()
 	fast.Cycles, fast.Cycle, slow.Cycles, slow.Cycle = 800, 10, 100, 80
@@ -189,7 +189,7 @@ func TestLittlesLawSampleBySample(t *testing.T) {
 	}
 }
 
-// TestUsersInsideTheGenerator are told of from a tenth on, and mark nothing.
+// TestUsersInsideTheGenerator: they are reported from a tenth on, and mark nothing.
 func TestUsersInsideTheGenerator(t *testing.T) {
 	for outside, want := range map[float64]string{0.12: "; 12 % of the users were inside the generator", 0.1: "is allowed"} {
 		s := calm()
@@ -220,7 +220,7 @@ func TestIntervals(t *testing.T) {
 	}
 }
 
-// Only what is the lock's own is fitted.
+// Only points that measure the lock itself are fitted.
 func TestWhatIsNotFitted(t *testing.T) {
 	u := laws["parallel"]
 	sweep := func(change func(users int, s *Sample)) Sweep {

@@ -12,8 +12,8 @@ import (
 	"github.com/lockquake/lockquake/results/page"
 )
 
-// numeric is a number in which curves may differ. Taken out of two settings, it leaves what is equal if they differ in
-// it alone.
+// numeric is a number in which curves may differ. Removed from two settings, it leaves equal settings if they differ
+// in nothing else.
 type numeric struct {
 	name, unit string
 	take       func(*Setting) float64
@@ -32,14 +32,14 @@ func take[T int | int64](n *T, unit float64) float64 {
 	return float64(*n) / unit
 }
 
-// overview has a row for each curve, behind one of heads; a single curve needs none.
+// overview returns a header row and a row for each curve; a single curve needs none.
 func (a Analysis) overview() [][]string {
 	if len(a.Curves) < 2 {
 		return nil
 	}
 	rows := [][]string{{"curve", "best cycles/s", "it bends at", "limit"}}
 	if a.Objective != nil {
-		rows[0] = append(rows[0], "rate kept") // the head has the objective
+		rows[0] = append(rows[0], "rate kept") // the header has the objective
 	}
 	written := slices.ContainsFunc(a.Curves, func(c Curve) bool { return c.mostLasting() != nil })
 	if written {
@@ -71,8 +71,8 @@ func (a Analysis) overview() [][]string {
 	return rows
 }
 
-// differing has the words of a curve that not all curves have. A number that is 0 has none, and is told where others
-// have it.
+// differing returns the words of a curve that not all curves have. A number that is 0 has no word, and is shown if
+// others have it.
 func differing(c Curve, curves []Curve) string {
 	words := slices.DeleteFunc(c.words(), func(w string) bool {
 		return !slices.ContainsFunc(curves, func(d Curve) bool { return !slices.Contains(d.words(), w) })
@@ -86,13 +86,14 @@ func differing(c Curve, curves []Curve) string {
 	return strings.Join(words, ", ")
 }
 
-// line joins curves that differ in one number alone.
+// line joins curves that differ in one number only.
 type line struct {
-	Curve               // what they have in common
+	Curve               // the common settings
 	all, exact, atLeast plotter.XYs
 }
 
-// lines are of the best throughput over a number, where at least two curves differ in nothing else.
+// lines returns the lines of the best throughput over a number, for groups of two or more curves that differ in
+// nothing else.
 func (of numeric) lines(curves []Curve) (out []line) {
 	for _, c := range curves {
 		peak, at := c.Peak(), plotter.XY{X: of.take(&c.Setting)}

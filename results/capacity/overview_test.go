@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// grid is curves of etcd with 1 to 4 users, on 1 and 64 locks, near and far, and one of Redis.
+// grid returns curves of etcd with 1 to 4 users, on 1 and 64 locks, near and far, and one of Redis.
 func grid() Sweep {
 	s := Sweep{Schema: Schema, Objective: &Objective{0.99, int64(20 * time.Millisecond)}}
 	for _, of := range []Setting{
@@ -52,7 +52,7 @@ func TestOverview(t *testing.T) {
 	}
 }
 
-// A line joins curves that differ in one number alone: two over the locks, near and far, and two over the distance.
+// A line joins curves that differ in one number only: two over the locks, near and far, and two over the distance.
 func TestScaling(t *testing.T) {
 	charts, err := charts(Analyse(grid()))
 	if err != nil {

@@ -10,51 +10,52 @@ import (
 	"github.com/lockquake/lockquake/results/figure"
 )
 
-// Search looks for the highest rate of an open loop that keeps an objective. It remembers nothing: Next is told all
-// that was measured so far. It goes by bisection on a logarithmic scale, and confirms what it found.
+// Search looks for the highest rate of an open loop that keeps an objective. It is stateless: Next gets all
+// measurements so far. It bisects on a logarithmic scale, and confirms the result.
 type Search struct {
 	Objective Objective
-	Start     float64 // arrivals a second to try first: the peak of the closed loop
-	Confirm   int     // runs that must all keep the objective; 0: 3
-	Most      int     // runs in all that are not spoilt; 0: searchRuns
+	Start     float64 // arrivals a second of the first try: the peak of the closed loop
+	Confirm   int     // number of runs that must all keep the objective; 0: 3
+	Most      int     // maximum number of usable runs; 0: searchRuns
 	Measured  int64   // ns, of each run
 }
 
 const (
-	// step is how near the lowest rate that fails must be to the highest that keeps.
+	// step is the maximum ratio of the lowest failing rate to the highest kept rate at the end.
 	step = 1.05
-	// widen is the step while there is no rate of one kind.
+	// widen is the factor until there is both a failing and a kept rate.
 	widen = 2
-	// spoiltMost is how many runs of one rate may be spoilt before the search ends: the generator can do no more.
+	// spoiltMost is the number of spoilt runs of one rate that ends the search: the generator can do no more.
 	spoiltMost = 3
-	// spoiltAll is how many runs may be spoilt in all.
+	// spoiltAll is the maximum of spoilt runs in all.
 	spoiltAll = 12
-	// searchRuns is how many runs a search makes, spoilt ones aside, where nobody says.
+	// searchRuns is the default maximum of usable runs of a search.
 	searchRuns = 40
-	// SearchMost is how many points such a search makes at most.
+	// SearchMost is the maximum of points of such a search.
 	SearchMost = searchRuns + spoiltAll
-	// excuse is how many times its own lag (p99) a late generator may be why a latency is above the objective.
+	// excuse bounds what a late generator explains: a latency that misses the objective by up to this many times its
+	// own lag (p99).
 	excuse = 3
-	// reach is how far from the start the search goes, up and down.
+	// reach is the maximum factor between the start and a tried rate, up and down.
 	reach = 1000
 )
 
-// Trial is what the runs at one rate say about an objective.
+// Trial is the result of the runs at one rate for an objective.
 type Trial struct {
 	Rate         float64 // arrivals a second
 	Kept, Failed int     // runs
-	Late, Spoilt int     // runs that prove nothing: their load generator was late, or something spoilt them
+	Late, Spoilt int     // runs that prove nothing: with a late generator, or spoilt
 	acquires     int64   // of the runs that kept it
 }
 
-// Runs is how many runs were made at the rate.
+// Runs returns how many runs were made at the rate.
 func (t Trial) Runs() int { return t.Kept + t.Failed + t.Late + t.Spoilt }
 
-// unproven is how many of the runs prove nothing.
+// unproven returns how many of the runs prove nothing.
 func (t Trial) unproven() int { return t.Late + t.Spoilt }
 
-// String says in how many of the runs the rate kept the objective, and what the others were: "1 of 2 runs (1 with a
-// late generator)".
+// String says how many of the runs kept the objective, and what the others were: "1 of 2 runs (1 with a late
+// generator)".
 func (t Trial) String() string {
 	s := fmt.Sprintf("%d of %s", t.Kept, figure.Of(t.Runs(), "run"))
 	var others []string
@@ -89,7 +90,7 @@ func (o Objective) try(t *Trial, samples []Sample, measured int64) {
 	}
 }
 
-// kind of a run.
+// kind is the result of a run.
 type kind int
 
 const (
@@ -99,13 +100,13 @@ const (
 	spoilt
 )
 
-// judge tells whether a run kept the objective. One in which the lock was none did not, whatever its latency. More
-// arrivals without a user than come due in the objective's time did not keep it. A generator that lagged may be why a
-// run did not keep it, so that this proves nothing, unless the run missed it by much more than that lag. A run that
-// kept it did so with the lag in its latencies, which count from when an acquire was due.
+// judge classifies a run by the objective. A run in which the lock failed did not keep it, whatever its latency. Nor
+// did one with more unserved arrivals than fall due in the objective's time. If the generator lagged, a miss proves
+// nothing, unless it is much larger than the lag. A run that kept it did so including the lag, because latencies
+// count from when an acquire was due.
 func (o Objective) judge(s Sample) kind {
 	latency, known := s.Latency[o.name()]
-	// Who came due last and waits at the end of the run may yet keep it.
+	// The latest arrivals that still wait at the end of the run may yet keep it.
 	served := float64(s.Unserved) <= s.Offered*float64(o.Most)/1e9 && s.served()
 	switch {
 	case s.Spoilt != "":
@@ -122,15 +123,15 @@ func (o Objective) judge(s Sample) kind {
 	return failed
 }
 
-// served reports whether the cycles kept up with the arrivals. Those that were under way when the measured time began
-// and ended make a difference of one or two, which is more than a few percent of few arrivals.
+// served reports whether the cycles kept up with the arrivals. Cycles in progress at the ends of the measured time
+// make a difference of one or two, which is more than a few percent of few arrivals.
 func (s Sample) served() bool {
 	due := cmp.Or(s.Due, s.Offered)
 	few := s.Acquires > 0 && s.Cycles > 0 && float64(s.Acquires)*(due/s.Cycles-1) <= 2
 	return few || s.Cycles >= servedPart*due
 }
 
-// name is that of the quantile among a sample's latencies: p99, p999.
+// name returns the name of the quantile among a sample's latencies: p99, p999.
 func (o Objective) name() string {
 	for i, q := range Levels {
 		if math.Abs(o.Quantile-q) < 1e-9 {
@@ -140,15 +141,15 @@ func (o Objective) name() string {
 	return fmt.Sprintf("p%g", 100*o.Quantile)
 }
 
-// String writes an objective as the command line takes it.
+// String formats an objective as on the command line.
 func (o Objective) String() string { return dotted(o.name()) + " within " + figure.Duration(o.Most) }
 
-// state is what the runs say: the highest rate that keeps, and the lowest that fails.
+// state is the result of the runs so far: the highest kept rate, and the lowest failing one.
 type state struct {
 	trials  []Trial
-	low     *Trial // nil: none keeps
-	high    *Trial // nil: none fails
-	blocked *Trial // the generator could not do it
+	low     *Trial // nil: no rate was kept
+	high    *Trial // nil: no rate failed
+	blocked *Trial // the generator could not produce it
 	runs    int
 	spoilt  int
 }
@@ -170,7 +171,7 @@ func (s Search) look(points []Point) state {
 	for _, t := range st.trials {
 		st.runs, st.spoilt = st.runs+t.Kept+t.Failed, st.spoilt+t.unproven()
 	}
-	for i := range st.trials { // upwards: what keeps above a rate that fails was luck
+	for i := range st.trials { // upwards: a kept rate above a failing one was luck
 		t := &st.trials[i]
 		if t.Failed > 0 {
 			st.high = t
@@ -193,8 +194,8 @@ func (s Search) confirm() int {
 	return 3
 }
 
-// more is how many runs at a rate are still needed to confirm it: so many as are asked for, and as have enough acquires
-// for the quantile.
+// more returns how many runs at a rate are still needed to confirm it: the requested number, with enough acquires for
+// the quantile.
 func (s Search) more(t Trial) int {
 	runs := s.confirm() - t.Kept
 	if lack := needed(s.Objective.Quantile) - t.acquires; lack > 0 && t.acquires > 0 {
@@ -204,7 +205,7 @@ func (s Search) more(t Trial) int {
 	return max(runs, 0)
 }
 
-// Next is the rate of the next run, or done. Points are those of one curve; closed loops among them are passed over.
+// Next returns the rate of the next run, or done. points are those of one curve; closed loops are skipped.
 func (s Search) Next(points []Point) (rate float64, done bool) {
 	st := s.look(points)
 	most := s.Most
@@ -235,7 +236,7 @@ func (s Search) Next(points []Point) (rate float64, done bool) {
 		return 0, true
 	}
 	more := s.more(*st.low)
-	if st.runs+more > most { // a tail that all runs together cannot tell is not begun
+	if st.runs+more > most { // do not begin a tail that all runs together cannot measure
 		more = s.confirm() - st.low.Kept
 	}
 	if more <= 0 {
@@ -244,25 +245,25 @@ func (s Search) Next(points []Point) (rate float64, done bool) {
 	return st.low.Rate, false
 }
 
-// Kept is what the search found on a curve.
+// Kept is the result of the search on a curve.
 type Kept struct {
 	Rate  float64 // the highest that kept the objective; 0: none did
-	Runs  int     // that kept it at this rate, all that were made
-	Fails float64 // the lowest rate that did not; 0: none failed
-	// Confirmed is that enough runs kept it, and that a rate at most 5 % above does not.
+	Runs  int     // runs that kept it at this rate, and all runs made
+	Fails float64 // the lowest failing rate; 0: none failed
+	// Confirmed says that enough runs kept it, and that a rate at most 5 % higher fails.
 	Confirmed bool
-	Why       string // it is not, and what to do about it
-	Blocked   bool   // runs that were spoilt, or whose generator was late, ended the search
+	Why       string // it is not confirmed, and what to do about it
+	Blocked   bool   // runs that were spoilt or had a late generator ended the search
 }
 
-// What to do where a search confirms no rate.
+// Advice for a search that confirms no rate.
 const (
 	moreTime   = "give it more time with --budget"
 	lessToDo   = "give the clients a machine with less to do, or more --users"
 	longerRuns = "make runs longer with --for"
 )
 
-// Found sums up the search so far.
+// Found summarises the search so far.
 func (s Search) Found(points []Point) Kept {
 	st := s.look(points)
 	k := Kept{Blocked: st.blocked != nil}
@@ -304,7 +305,7 @@ func (s Search) Found(points []Point) Kept {
 	return k
 }
 
-// keptOf is what a finished sweep found for a setting.
+// keptOf returns the search result of a finished sweep for a setting.
 func keptOf(s Sweep, of Setting) Kept {
 	switch {
 	case s.Objective == nil:

@@ -22,7 +22,7 @@ func queue(mu, offered, noise float64, rnd *rand.Rand) Sample {
 	return s
 }
 
-// play asks a search until it ends.
+// play runs a search to its end.
 func play(t *testing.T, s Search, run func(rate float64) Sample) []Point {
 	t.Helper()
 	var points []Point
@@ -128,7 +128,7 @@ func TestSearchEnds(t *testing.T) {
 	}
 }
 
-// A tail that few acquires tell is not confirmed by them: more runs are made, as far as they suffice.
+// A tail is not confirmed by too few acquires: more runs are made, as far as they suffice.
 func TestSearchNeedsAcquiresForATail(t *testing.T) {
 	for name, c := range map[string]struct {
 		quantile  float64
@@ -156,7 +156,7 @@ func TestSearchNeedsAcquiresForATail(t *testing.T) {
 	}
 }
 
-// A run that could not keep it by luck is not outvoted: the rate below is taken.
+// A failing run at a rate is not outvoted: the rate below is taken.
 func TestSearchConfirms(t *testing.T) {
 	objective := Objective{0.99, int64(20 * time.Millisecond)}
 	at := func(rate float64, p99s ...float64) Point {
@@ -193,8 +193,8 @@ func TestSearchConfirms(t *testing.T) {
 	}
 }
 
-// TestARunIsJudgedByItsOwnArrivals: those of the measured time, not those of the whole load; one or two under way are no loss; and a generator that
-// lags a little is no excuse for a lock that is overloaded.
+// TestARunIsJudgedByItsOwnArrivals: those of the measured time count, not those of the whole load. One or two in
+// progress are no loss. A generator with a small lag is no excuse for an overloaded lock.
 func TestARunIsJudgedByItsOwnArrivals(t *testing.T) {
 	t.Parallel()
 	o := Objective{0.99, 20e6}

@@ -15,10 +15,10 @@ import (
 	"github.com/lockquake/lockquake/results/figure"
 )
 
-// MostPoints is how many points a sweep may have: measured, left out, and found by its searches, SearchMost a curve.
+// MostPoints bounds the points of a sweep: measured, left out, and found by its searches, SearchMost per curve.
 const MostPoints = 5_000
 
-// What a file may have at most: more is no sweep that anyone made.
+// Bounds of a file: no real sweep is larger.
 const (
 	maxSamples = 1_000
 	maxUsers   = 1_000_000
@@ -26,7 +26,7 @@ const (
 	maxFigure  = 1e15 // of any figure
 )
 
-// Write writes a sweep; a reader of the file sees the old one or the new one.
+// Write writes a sweep atomically.
 func Write(path string, s Sweep) error {
 	if err := s.check(); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
@@ -34,7 +34,7 @@ func Write(path string, s Sweep) error {
 	return results.WriteJSON(path, s)
 }
 
-// Read reads a sweep. What no sweep can have is an error of one line that wraps history.ErrCorrupt.
+// Read reads a sweep. Invalid content is an error of one line that wraps history.ErrCorrupt.
 func Read(path string) (Sweep, error) {
 	var s Sweep
 	b, err := history.ReadFile(path, history.MostText)
@@ -54,7 +54,7 @@ func decode(b []byte, s *Sweep) error {
 	if err := json.Unmarshal(b, &head); err != nil {
 		return err
 	}
-	if head.Schema != Schema { // before anything else: another version has other fields
+	if head.Schema != Schema { // first of all: another version has other fields
 		return fmt.Errorf("schema is %q; this program reads %q", shorten(head.Schema), Schema)
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
@@ -68,7 +68,7 @@ func decode(b []byte, s *Sweep) error {
 	return s.check()
 }
 
-// check says what no sweep can have.
+// check returns an error for values that no sweep can have.
 func (s Sweep) check() error {
 	if s.Schema != Schema {
 		return fmt.Errorf("schema is %q; this program knows %q", shorten(s.Schema), Schema)
@@ -142,7 +142,7 @@ func (p Point) check() error {
 	return nil
 }
 
-// figures are all numbers of a sample by name.
+// figures returns all numbers of a sample by name.
 func (s Sample) figures() map[string]float64 {
 	all := map[string]float64{
 		"cycles_per_s": s.Cycles, "cycle_ms": s.Cycle, "hold_ms": s.HoldMean, "in_service": s.InService,
@@ -173,7 +173,7 @@ func (s Sample) figures() map[string]float64 {
 	return all
 }
 
-// plausible reports whether a number can be one of a sample: it is no NaN either.
+// plausible reports whether a number can be a figure of a sample; NaN cannot.
 func plausible(f float64) bool { return f >= 0 && f <= maxFigure }
 
 func shorten(s string) string {
@@ -183,8 +183,7 @@ func shorten(s string) string {
 	return s
 }
 
-// Merge puts sweeps of one machine into one, so that one report compares them. Samples of equal settings become those
-// of one point.
+// Merge merges sweeps of one machine, so that one report compares them. Samples of equal settings go into one point.
 func Merge(sweeps ...Sweep) (Sweep, error) {
 	if len(sweeps) == 0 {
 		return Sweep{}, errors.New("there is no sweep to merge")
@@ -234,12 +233,12 @@ func Merge(sweeps ...Sweep) (Sweep, error) {
 	return out, nil
 }
 
-// has tells whether a sweep measured a point.
+// has reports whether a sweep measured a point.
 func (s Sweep) has(of Setting) bool {
 	return slices.ContainsFunc(s.Points, func(p Point) bool { return p.Setting == of })
 }
 
-// both writes two values, and one that is the same in both once.
+// both joins two values; equal values appear once.
 func both(a, b string) string {
 	switch {
 	case a == "":

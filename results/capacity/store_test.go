@@ -28,7 +28,7 @@ func TestSweepComesBack(t *testing.T) {
 	}
 }
 
-// A file of another program, or one that was changed by hand, is refused in one line that says where.
+// A file that another program wrote, or that was edited, is refused in one line that says where.
 func TestForeignSweepsAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		``:   "unexpected end of JSON input",
@@ -77,7 +77,7 @@ func TestForeignSweepsAreRefused(t *testing.T) {
 	}
 }
 
-// The points that are left out count too.
+// Points that were left out count too.
 func TestTheLargestSweep(t *testing.T) {
 	var s Sweep
 	s.Schema = Schema

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// A quantile is told from the acquires of all samples together, and from cycles where an older file counts no acquires.
+// A quantile comes from the acquires of all samples together, and from cycles if an older file does not count
+// acquires.
 func TestTailsNeedAcquires(t *testing.T) {
 	at := func(acquires int64, cycles float64) Sample {
 		return Sample{Acquires: acquires, Cycles: cycles, Latency: spectrum(1)}
@@ -34,8 +35,8 @@ func TestTailsNeedAcquires(t *testing.T) {
 	}
 }
 
-// What a lock that polls does by default is told, also where an older file has it of the service alone; so are the round trip that was achieved and what an open
-// loop did not serve.
+// The report shows the default retry policy of a polling lock, even if an older file has it for the service only. It
+// also shows the achieved round trip and what an open loop did not serve.
 func TestReportTellsWhatWasDone(t *testing.T) {
 	s := Sweep{Schema: Schema, Measured: int64(10 * time.Second), Service: map[string]string{"lock.retry": "poll every 10ms +/- 50 %"}}
 	p := Setting{Backend: "redis", Lock: "set-px-lua", Locks: 1, Retry: "default", RTT: 1e6}
@@ -71,7 +72,7 @@ func TestReportTellsWhatWasDone(t *testing.T) {
 	}
 }
 
-// What stands in brackets is named as what it is.
+// The report explains the values in brackets.
 func TestBrackets(t *testing.T) {
 	with := func(counts ...int) Analysis {
 		s := Sweep{Schema: Schema}

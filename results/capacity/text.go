@@ -67,7 +67,7 @@ func Text(w io.Writer, a Analysis, opts ...terminal.Option) error {
 	return terminal.Fold(w, b.String(), opts...)
 }
 
-// text writes readings: the columns that the answer is read from, which 80 columns hold; then what stands behind them.
+// text writes readings: first the columns with the answer, which fit into 80 columns, then the others.
 func (t table) text(w io.Writer) {
 	if len(t.Readings) == 0 {
 		return
@@ -115,7 +115,7 @@ func (t table) text(w io.Writer) {
 	_ = rest.Flush()
 }
 
-// latency writes a quantile without its bounds; "-" where too few acquires tell it.
+// latency formats a quantile without its bounds; "-" with too few acquires.
 func (r Reading) latency(name string) string {
 	if i, ok := r.Latency[name]; ok {
 		return figure.Milli(i.Mid)
@@ -123,7 +123,7 @@ func (r Reading) latency(name string) string {
 	return "-"
 }
 
-// legend says how to read the tables.
+// legend explains the tables.
 func (a Analysis) legend() string {
 	out := []string{
 		"Figures are medians over n samples.", a.Brackets(), "Latencies are those of the acquire.",

@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// golden compares with a file in testdata, all of which are of the invented sweep.
+// golden compares with a file in testdata, which all are of the invented sweep.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
@@ -45,7 +45,7 @@ func TestTextOfTheInventedSweep(t *testing.T) {
 	answers := 0
 	for _, answer := range regexp.MustCompile(`(?ms)^ +(?:users|offered/s) [^\n]* limit$.*?^  (?:bounds|the tail)`).FindAllString(b.String(), -1) {
 		answers++
-		for line := range strings.Lines(answer) { // without a fold, in a narrow terminal
+		for line := range strings.Lines(answer) { // without line breaks, in a narrow terminal
 			if n := len([]rune(strings.TrimRight(line, "\n"))); n > 80 {
 				t.Errorf("%d columns: %s", n, line)
 			}
@@ -61,7 +61,7 @@ func TestTextOfTheInventedSweep(t *testing.T) {
 	}
 }
 
-// What is not known is said, and never a number.
+// Unknown figures are named as such, never shown as a number.
 func TestTextOfAnEmptySweep(t *testing.T) {
 	for name, s := range map[string]Sweep{
 		"nothing": {Schema: Schema},
@@ -91,7 +91,7 @@ func TestPlansAreRoundedDown(t *testing.T) {
 	}
 }
 
-// Each sentence of a paragraph, and what it says where something is not known.
+// Each sentence of a paragraph, with and without its figure.
 func TestParagraphs(t *testing.T) {
 	loops := func(change func(users int, s *Sample)) Sweep {
 		s := Sweep{Schema: Schema, Origin: results.Origin{Host: map[string]string{"cores": "2"}}, Measured: 2e9, Objective: &Objective{0.99, 20e6}, Confirm: 1}
@@ -139,7 +139,7 @@ func TestParagraphs(t *testing.T) {
 	}
 }
 
-// Of three curves, the one without a usable point is passed over where the limit and the knee are told, and not where the plan is.
+// Of three curves, the one without a usable point is left out of the limit and the knee, but not of the plan.
 func TestParagraphOfSeveralCurves(t *testing.T) {
 	s := invented()
 	s.Left = nil

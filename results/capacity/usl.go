@@ -13,22 +13,22 @@ import (
 	"github.com/lockquake/lockquake/results/figure"
 )
 
-// USL is Gunther's Universal Scalability Law: X(N) = λN / (1 + σ(N-1) + κN(N-1)), with λ the throughput of one user, σ
-// the part of the work that is serial (contention), and κ the cost of agreeing with every other (coherency). None is
-// below 0. Source: N. J. Gunther, Guerrilla Capacity Planning, Springer 2007, chapters 4 to 6.
+// USL is Gunther's Universal Scalability Law: X(N) = λN / (1 + σ(N-1) + κN(N-1)). λ is the throughput of one user, σ
+// the serial part of the work (contention), and κ the cost of agreement between all pairs (coherency). None is below
+// 0. Source: N. J. Gunther, Guerrilla Capacity Planning, Springer 2007, chapters 4 to 6.
 type USL struct {
 	Lambda float64 `json:"lambda"`
 	Sigma  float64 `json:"sigma"`
 	Kappa  float64 `json:"kappa"`
 }
 
-// At is the throughput of n users.
+// At returns the throughput of n users.
 func (u USL) At(n float64) float64 {
 	return u.Lambda * n / (1 + u.Sigma*(n-1) + u.Kappa*n*(n-1))
 }
 
-// Peak is how many users have the highest throughput, sqrt((1-σ)/κ), by Gunther. It is +Inf where κ is 0: the curve
-// then only flattens.
+// Peak returns the number of users with the highest throughput, sqrt((1-σ)/κ), by Gunther. It is +Inf if κ is 0: the
+// curve then only flattens.
 func (u USL) Peak() float64 {
 	if u.Sigma >= 1 {
 		return 1
@@ -36,9 +36,9 @@ func (u USL) Peak() float64 {
 	return max(1, math.Sqrt((1-u.Sigma)/u.Kappa))
 }
 
-// Knee is where the curve bends: how many users a lock that scales without loss (λN) would need for the highest
-// throughput of this one. That is the saturation point of operational analysis (Denning and Buzen 1978): 1/σ where κ is
-// 0. It is +Inf where nothing bends.
+// Knee returns where the curve bends: how many users a lock without scaling losses (λN) would need for this lock's
+// highest throughput. That is the saturation point of operational analysis (Denning and Buzen 1978): 1/σ if κ is 0.
+// It is +Inf if the curve does not bend.
 func (u USL) Knee() float64 {
 	if peak := u.Peak(); !math.IsInf(peak, 1) {
 		return u.At(peak) / u.Lambda
@@ -46,7 +46,7 @@ func (u USL) Knee() float64 {
 	return 1 / u.Sigma
 }
 
-// Range is a figure of the fit with its bootstrap interval of 95 %. High is +Inf where the interval has no end.
+// Range is a figure of the fit with its bootstrap interval of 95 %. High is +Inf if the interval is unbounded.
 type Range struct{ Mid, Low, High float64 }
 
 // Fit is a USL that explains a curve.
@@ -54,21 +54,20 @@ type Fit struct {
 	USL
 	LambdaRange, SigmaRange, KappaRange Range
 	PeakRange, KneeRange                Range
-	// Miss and WorstMiss are how far the line is from the points, in parts of the throughput: the root of the mean
-	// square, and the most.
+	// Miss and WorstMiss are the relative distances of the line from the points: the root mean square, and the
+	// maximum.
 	Miss, WorstMiss float64
-	// Spread is the standard deviation of a sample within its point, in parts of the throughput; 0 where no point has
-	// two.
+	// Spread is the relative standard deviation of a sample within its point; 0 if no point has two samples.
 	Spread float64
 	Points int
-	// From and To are the users of the first and the last point that the fit rests on.
+	// From and To are the users of the first and the last fitted point.
 	From, To int
 }
 
-// What a fit needs. A line has three coefficients: over four points it could hardly miss.
+// Requirements of a fit. A line has three coefficients: it could hardly miss four points.
 const (
 	leastPoints = 5
-	// mostMiss is how far the line may be from the points, unless the samples themselves are spread that far.
+	// mostMiss is the maximum distance of the line from the points, unless the samples themselves vary as much.
 	mostMiss  = 0.10
 	resamples = 500
 )
@@ -82,7 +81,7 @@ type level struct {
 
 func (l level) weight() float64 { return float64(len(l.samples)) }
 
-// fit explains levels by the law; the error says in words why it cannot.
+// fit fits the law to levels; the error says in words why it cannot.
 func fit(levels []level, rnd *rand.Rand) (*Fit, error) {
 	if len(levels) < leastPoints {
 		return nil, fmt.Errorf("%s can be used; a fit needs %d", figure.Of(len(levels), "point"), leastPoints)
@@ -102,8 +101,8 @@ func fit(levels []level, rnd *rand.Rand) (*Fit, error) {
 		USL: u, Points: len(levels), From: int(levels[0].users), To: int(levels[len(levels)-1].users),
 		Spread: spread(levels),
 	}
-	// The residuals are made those of one sample, the freedom that three coefficients took is given back, and what so
-	// few residuals say of their own spread is widened as in Student's t.
+	// Scale the residuals to one sample, correct for the three degrees of freedom of the coefficients, and widen the
+	// spread as in Student's t for few residuals.
 	free := float64(len(levels) - 3)
 	student := distuv.StudentsT{Sigma: 1, Nu: free}.Quantile((1+confidence)/2) / distuv.UnitNormal.Quantile((1+
 		confidence)/2)
@@ -123,9 +122,9 @@ func fit(levels []level, rnd *rand.Rand) (*Fit, error) {
 }
 
 // solve finds the coefficients by weighted least squares. N/X = (1/λ)(1 + σ(N-1) + κN(N-1)) is linear in 1/λ, σ/λ and
-// κ/λ; weighed by X/N, its residuals are those of the throughput in parts of itself. So there is one minimum, and it
-// needs no start. A coefficient that would be below 0 is left out: of the four ways to do so, the one with the smallest
-// residuals is taken.
+// κ/λ. With the weight X/N its residuals are the relative ones of the throughput. So there is one minimum, and no
+// start value is needed. A coefficient that would be below 0 is left out: of the four ways to do so, the one with the
+// smallest residuals is taken.
 func solve(levels []level) (USL, error) {
 	best, found := math.Inf(1), USL{}
 	for _, columns := range [][]int{{0, 1, 2}, {0, 1}, {0, 2}, {0}} {
@@ -140,7 +139,7 @@ func solve(levels []level) (USL, error) {
 		}
 		var x mat.VecDense
 		if err := x.SolveVec(a, b); err != nil {
-			continue // a column says what another does, as with users that are all the same
+			continue // linearly dependent columns, as with equal numbers of users
 		}
 		coefficients := [3]float64{}
 		for j, c := range columns {
@@ -157,7 +156,7 @@ func solve(levels []level) (USL, error) {
 			found = USL{1 / coefficients[0], coefficients[1] / coefficients[0], coefficients[2] / coefficients[0]}
 		}
 		if len(columns) == 3 {
-			break // with nothing left out there is no better one
+			break // with nothing left out there is no better fit
 		}
 	}
 	if math.IsInf(best, 1) {
@@ -166,7 +165,7 @@ func solve(levels []level) (USL, error) {
 	return found, nil
 }
 
-// spread is the standard deviation of a sample within its point, over all points.
+// spread returns the standard deviation of a sample within its point, over all points.
 func spread(levels []level) float64 {
 	sum, free := 0.0, 0
 	for _, l := range levels {
@@ -181,7 +180,7 @@ func spread(levels []level) float64 {
 	return math.Sqrt(sum / float64(free))
 }
 
-// bootstrap fits again and again what the line and its own residuals could have given.
+// bootstrap refits resamples made of the line and its own residuals.
 func (f *Fit) bootstrap(levels []level, residuals []float64, rnd *rand.Rand) error {
 	var all [5][]float64
 	again := slices.Clone(levels)

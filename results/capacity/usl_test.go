@@ -13,7 +13,7 @@ import (
 
 var swept = []float64{1, 2, 4, 8, 16, 32, 64, 128, 256}
 
-// noisy makes levels of a law, each sample with so much noise.
+// noisy returns levels of a law with the given noise in each sample.
 func noisy(name string, u USL, samples int, noise float64) []level {
 	rnd := seed.Rand(1, name)
 	var out []level
@@ -27,18 +27,19 @@ func noisy(name string, u USL, samples int, noise float64) []level {
 	return out
 }
 
-// Laws as sweeps have them: one lock, many locks, and one that many users make slower.
+// Laws as in sweeps: one lock, many locks, and one that many users slow down.
 var laws = map[string]USL{
 	"contended": {410, 0.3, 0.001},
 	"parallel":  {400, 0.05, 0.0002},
 	"backwards": {900, 0.15, 0.002},
 }
 
-// TestFitFindsKnownCoefficients has samples with a noise of 5 %, and points of one, five and twenty of them.
+// TestFitFindsKnownCoefficients uses samples with a noise of 5 %, and points of one, five and twenty of them.
 //
-// Where each point has a noise of 5 %, for it is one sample, no method whatever finds every coefficient within 10 % each time: what nine such points say of κ has
-// a standard deviation of 6 to 13 % at best (see possible). So it is demanded that the fit is within 10 % as often as the best one can be, and that its intervals, which
-// the report shows, hold the truth. The mean of five is within 10 % nine times of ten, the mean of twenty always.
+// With a noise of 5 % per point, as with one sample, no method finds every coefficient within 10 % each time. Nine
+// such points determine κ with a standard deviation of 6 to 13 % at best (see possible). So the fit must be within 10
+// % as often as the best possible one, and its intervals, which the report shows, must contain the truth. The mean of
+// five is within 10 % nine times of ten, the mean of twenty always.
 func TestFitFindsKnownCoefficients(t *testing.T) {
 	const rounds, noise = 200, 0.05
 	for _, samples := range []int{1, 5, 20} {
@@ -82,8 +83,9 @@ func TestFitFindsKnownCoefficients(t *testing.T) {
 	}
 }
 
-// possible is how often an estimate can be within 10 % of each coefficient, where each point has such a noise: its variance is at least that of the bound
-// of Cramér and Rao, the inverse of the information that the points have of the logarithms of the coefficients.
+// possible returns how often an estimate can be within 10 % of each coefficient with such a noise per point. Its
+// variance is at least the Cramér-Rao bound, the inverse of the Fisher information on the logarithms of the
+// coefficients.
 func possible(u USL, noise float64) map[string]float64 {
 	const h = 1e-5
 	jacobian := mat.NewDense(len(swept), 3, nil)
@@ -116,7 +118,7 @@ func TestFitWithoutNoiseIsExact(t *testing.T) {
 	}
 }
 
-// The coefficients are never below 0, and a curve that only flattens has no peak, but a knee at 1/σ.
+// The coefficients are never below 0. A curve that only flattens has no peak, but a knee at 1/σ.
 func TestFitAtTheBorder(t *testing.T) {
 	for i := range 50 {
 		f, err := fit(noisy(fmt.Sprint(i), USL{500, 0, 0}, 3, 0.05), seed.Rand(1, "border"))
@@ -136,7 +138,7 @@ func TestFitAtTheBorder(t *testing.T) {
 	}
 }
 
-// Without κ the best of what is left is taken, which is not a line.
+// Without κ the best remaining fit is taken, which is not a line.
 func TestFitLeavesOutOneCoefficient(t *testing.T) {
 	var levels []level
 	for _, n := range swept {
@@ -149,7 +151,7 @@ func TestFitLeavesOutOneCoefficient(t *testing.T) {
 	}
 }
 
-// A point with many samples counts for more than one with a single one, which is off.
+// A point with many samples has more weight than an outlier with a single one.
 func TestFitWeighsSamples(t *testing.T) {
 	u := laws["parallel"]
 	var levels []level
@@ -169,7 +171,7 @@ func TestFitWeighsSamples(t *testing.T) {
 	}
 }
 
-// A law that explains nothing says so.
+// A law that does not fit says so.
 func TestFitThatExplainsNothing(t *testing.T) {
 	jump := func(samples ...[]float64) []level {
 		var out []level
@@ -188,7 +190,7 @@ func TestFitThatExplainsNothing(t *testing.T) {
 			t.Errorf("%v, %v; want an error with %q", f, err, want)
 		}
 	}
-	// The same misses are a fit where the samples themselves are spread as far.
+	// The same misses are a fit if the samples themselves vary as much.
 	wide := polling
 	for i, l := range wide {
 		wide[i].samples = []float64{l.samples[0] * 0.2, l.samples[0] * 1.8}

@@ -10,7 +10,7 @@ import (
 	"github.com/lockquake/lockquake/results/figure"
 )
 
-// Paragraphs says what the sweep found, for a design document: a paragraph for each lock at each distance.
+// Paragraphs summarises the sweep for a design document: a paragraph for each lock at each distance.
 func (a Analysis) Paragraphs() []string {
 	var out []string
 	var done []Setting
@@ -41,7 +41,7 @@ func (a Analysis) Paragraphs() []string {
 	return out
 }
 
-// paragraph is of curves that differ in the number of locks alone.
+// paragraph describes curves that differ only in the number of locks.
 func (a Analysis) paragraph(of Setting, group []Curve) string {
 	var throughputs []string
 	var limits, bends, writes, plans []remark
@@ -78,13 +78,13 @@ func (a Analysis) paragraph(of Setting, group []Curve) string {
 	return strings.Join(parts, "; ") + ". " + a.circumstances()
 }
 
-// remark is what is said of a curve of a group.
+// remark is a statement on a curve of a group.
 type remark struct {
 	of   Curve
 	text string
 }
 
-// together joins what is said of curves, and says once what is true of all.
+// together joins statements on curves, and says common ones once.
 func together(all []remark) string {
 	if !slices.ContainsFunc(all, func(s remark) bool { return s.text != all[0].text }) {
 		return all[0].text
@@ -96,8 +96,7 @@ func together(all []remark) string {
 	return strings.Join(parts, ", ")
 }
 
-// title names the setting of a group with the version of its service, the round trip that was achieved, and what its
-// retry policy is.
+// title names the setting of a group, with the service's version, the achieved round trip, and the retry policy.
 func (a Analysis) title(of Setting, group []Curve) []string {
 	var out []string
 	for _, w := range of.words() {
@@ -120,7 +119,7 @@ func (a Analysis) title(of Setting, group []Curve) []string {
 	return out
 }
 
-// achieved is the round trip that was measured beside the one that was asked for: the median over the points.
+// achieved describes the measured round trip next to the requested one: the median over the points.
 func achieved(asked int64, group []Curve) string {
 	var trips []float64
 	for _, c := range group {
@@ -136,7 +135,7 @@ func achieved(asked int64, group []Curve) string {
 	return fmt.Sprintf("RTT %s (%s added)", figure.Milli(Summary(trips).Mid), figure.Duration(asked))
 }
 
-// policy says what the retry policy of a curve is; "": it has none, or nobody knows.
+// policy describes the retry policy of a curve; "": it has none, or it is unknown.
 func (c Curve) policy() string {
 	for _, r := range slices.Concat(c.Closed, c.Open) {
 		if r.Policy != "" {
@@ -146,7 +145,7 @@ func (c Curve) policy() string {
 	return ""
 }
 
-// Brackets says what the bounds of a figure are, which stand in brackets behind it or below it; "": none has any.
+// Brackets explains the bounds of figures, which stand in brackets after or below them; "": there are none.
 func (a Analysis) Brackets() string {
 	spread, interval := false, false
 	for _, c := range a.Curves {
@@ -166,18 +165,18 @@ func (a Analysis) Brackets() string {
 	return ""
 }
 
-// openWords says what was not served as it should have been.
+// openWords explains the columns on unserved and late arrivals.
 const openWords = "Of an open loop, unserved are arrivals of a run that never got a user, late those that began more than 1 ms after their moment, " +
 	"and own lag is how late the generator began those that had a free user (p99)."
 
-// tails says where a quantile is not told.
+// tails says when a quantile is not shown.
 func tails() string {
 	return fmt.Sprintf("A - stands for a quantile that too few acquires tell, in all samples together: p90 needs %s of them, p99 %s, p99.9 %s, p99.99 %s.",
 		figure.Count(figure.Samples(0.9)), figure.Count(figure.Samples(0.99)), figure.Count(figure.Samples(0.999)),
 		figure.Count(figure.Samples(0.9999)))
 }
 
-// Title names what was measured: the scenario, or the locks where it is the one that capacity makes itself.
+// Title names what was measured: the scenario, or the locks if the scenario is capacity's own.
 func (a Analysis) Title() string {
 	if a.Scenario != "capacity" {
 		return "Capacity of " + a.Scenario
@@ -191,7 +190,7 @@ func (a Analysis) Title() string {
 	return "Capacity of " + cmp.Or(figure.List(locks), a.Scenario)
 }
 
-// circumstances say on what the figures rest.
+// circumstances says how the figures were measured.
 func (a Analysis) circumstances() string {
 	on := "one machine"
 	if n := a.Host["cores"]; n != "" {
@@ -218,8 +217,8 @@ func (c Curve) over() string {
 	return "over " + figure.Of(c.Locks, "lock")
 }
 
-// AtLeast tells of a peak that it is none of the lock's: more users would do more, or the generator or the network
-// could not.
+// AtLeast reports whether a peak is only a lower bound of the lock's: more users would do more, or the generator or
+// the network was the limit.
 func (c Curve) AtLeast(peak Reading) bool {
 	return slices.ContainsFunc(peak.Limit.Candidates,
 		func(c Candidate) bool { return c.Cause == Users && c.Reached }) ||
@@ -244,8 +243,7 @@ func (c Curve) bend() string {
 	return fmt.Sprintf("it bends at %s and is highest at %s", knee, peak)
 }
 
-// Bends says from how many users on the curve bends, and with how many it is highest: with their ranges, as far as that
-// is known.
+// Bends returns the number of users at which the curve bends, and at which it is highest, with their ranges if known.
 func (c Curve) Bends() (knee, peak string) {
 	if c.Fit == nil {
 		return "no law fits", "no law fits"
@@ -254,7 +252,7 @@ func (c Curve) Bends() (knee, peak string) {
 	return cmp.Or(c.Fit.users(c.Fit.KneeRange), beyond), cmp.Or(c.Fit.users(c.Fit.PeakRange), beyond)
 }
 
-// users writes a range of users; "": it lies beyond those measured.
+// users formats a range of users; "": it lies beyond those measured.
 func (f Fit) users(r Range) string {
 	if !(r.Mid <= float64(f.To)) {
 		return ""
@@ -268,7 +266,7 @@ func (f Fit) users(r Range) string {
 	return s
 }
 
-// plan says for how much to plan, rounded down to two digits; where nothing says that, why, and what to do.
+// plan says how much to plan for, rounded down to two digits; without such a figure, why, and what to do.
 func (a Analysis) plan(c Curve) string {
 	switch {
 	case a.Objective == nil:
@@ -281,7 +279,7 @@ func (a Analysis) plan(c Curve) string {
 	return fmt.Sprintf("plan for at most %s acquires/s at %s", figure.Number(round(c.Kept.Rate)), a.Objective)
 }
 
-// law writes the fit in figures.
+// law formats the fit.
 func (f Fit) law() string {
 	r := func(r Range) string { return fmt.Sprintf("%.3g (%.3g to %.3g)", r.Mid, r.Low, r.High) }
 	s := fmt.Sprintf("λ %s, σ %s, κ %s; the line misses the %d points up to %s by %s, at worst by %s", r(f.LambdaRange),
@@ -292,7 +290,7 @@ func (f Fit) law() string {
 	return s
 }
 
-// head says what the sweep was.
+// head describes the sweep.
 func (a Analysis) head() []string {
 	out := []string{fmt.Sprintf("each point %s of %s, behind a warm-up of %s; seed %d; lockquake %s",
 		figure.Of(a.Repeat, "run"), figure.Duration(a.Measured), figure.Duration(a.Warm), a.Seed, a.Version)}
@@ -305,7 +303,7 @@ func (a Analysis) head() []string {
 	return out
 }
 
-// omitted says what is not in the figures of a curve, and why.
+// omitted says what is missing in the figures of a curve, and why.
 func (c Curve) omitted() []string {
 	var out []string
 	for _, r := range slices.Concat(c.Closed, c.Open) {
@@ -322,8 +320,8 @@ func (c Curve) omitted() []string {
 	return out
 }
 
-// limits names the limit of each point: once for neighbours that have the same, with the figures of the one that did
-// most.
+// limits names the limit of each point. Neighbours with the same limit share an entry, with the figures of the
+// highest throughput.
 func (c Curve) limits() []string {
 	var out []string
 	for i := 0; i < len(c.Closed); {

@@ -11,15 +11,15 @@ import (
 	"github.com/lockquake/lockquake/results/page"
 )
 
-// Where the load writes to a resource, its writes are what a lock is for: a sweep of them compares locks with each
-// other, with what the resource refuses by itself, and with the error without a lock.
+// If the load writes to a resource, the lock exists for these writes. A sweep of them compares locks with each other,
+// with a resource that refuses writes by itself, and with the error without a lock.
 
 // Writes reports whether a resource was written in any of the runs.
 func (t table) Writes() bool {
 	return slices.ContainsFunc(t.Readings, func(r Reading) bool { return r.Writes.N > 0 })
 }
 
-// LostText is the part of the acknowledged writes that is lost; "-" where that was not judged.
+// LostText formats the part of the acknowledged writes that is lost; "-" if that was not judged.
 func (r Reading) LostText() string {
 	if r.Lost.N == 0 {
 		return "-"
@@ -27,10 +27,11 @@ func (r Reading) LostText() string {
 	return figure.Number(100*r.Lost.Mid) + " %"
 }
 
-// lasting is the writes a second that the final value has. Example: of 920 writes a second 83 % are lost: 156 last.
+// lasting returns the writes a second that survive in the final value. Example: of 920 writes a second 83 % are lost:
+// 156 last.
 func (r Reading) lasting() float64 { return r.Writes.Mid * (1 - r.Lost.Mid) }
 
-// mostLasting is the reading of the closed loop with the most lasting writes; nil: nothing was written.
+// mostLasting returns the reading of the closed loop with the most lasting writes; nil: nothing was written.
 func (c Curve) mostLasting() *Reading {
 	var best *Reading
 	for i, r := range c.Closed {
@@ -55,7 +56,7 @@ func (c Curve) lasts() string {
 		figure.Of(r.Users, "user"), r.LostText())
 }
 
-// lastingWrites draws them over users.
+// lastingWrites draws the lasting writes over users.
 func lastingWrites(curves []Curve, _ *Objective) (page.Chart, error) {
 	p := page.NewPlot("users", "lasting writes/s")
 	var x, y extent

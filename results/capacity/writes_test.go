@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// written is a sweep of a counter: six users without a lock lose most of what they write; those who take one lose nothing.
+// written returns a sweep of a counter: six users without a lock lose most of their writes; with a lock they lose
+// none.
 func written() Sweep {
 	point := func(lock string, users int, writes, lost float64) Point {
 		p := Point{Setting: Setting{Backend: "redis", Lock: lock, Nodes: 1, Users: users, Locks: 1}}
@@ -21,7 +22,7 @@ func written() Sweep {
 	}
 }
 
-// TestLastingWrites demands that a lock is compared with the error without it by what lasts, not by what was written.
+// TestLastingWrites: a lock is compared with the error without it by lasting writes, not by all writes.
 func TestLastingWrites(t *testing.T) {
 	t.Parallel()
 	a := Analyse(written())

@@ -11,20 +11,21 @@ import (
 	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
-// askWatcher is told before the number of those who ask for a lock changes.
+// askWatcher is notified before the number of users that ask for a lock changes.
 type askWatcher interface {
-	// touch brings what is known of the lock up to time t.
+	// touch updates the state of the lock to time t.
 	touch(lock uint16, t int64)
 }
 
-// asks follows who asks for which lock: from an acquire's invoke to its outcome, or to the death of its process.
+// asks tracks which users ask for which lock: from an acquire's invoke to its outcome, or to the death of its
+// process.
 type asks struct {
 	watch   askWatcher
 	users   users.Table[ask]
 	asking  []int  // by lock
-	alone   []int  // by lock: those of them that ask in exclusive mode
-	dead    []bool // by client: it asks no more
-	muted   []int  // by client: how many faults stand on it; who is muted does not count as asking
+	alone   []int  // by lock: users of them that ask in exclusive mode
+	dead    []bool // by client: it no longer asks
+	muted   []int  // by client: number of faults on it; a muted client does not count as asking
 	moments []moment
 }
 
@@ -35,11 +36,11 @@ type ask struct {
 	lock uint16
 }
 
-// moment is when the state of a client changes through a fault.
+// moment is a change of a client's state through a fault.
 type moment struct {
 	time   int64
 	client int
-	muted  int // what is added to the number of faults that stand on it
+	muted  int // change of the number of faults on it
 	dead   bool
 }
 
@@ -49,12 +50,11 @@ type clientFault struct {
 	kills bool
 }
 
-// newAsks makes one; where mute is set, the users of a client do not count while a fault stands on it or a step holds
-// it.
+// newAsks returns an asks. With mute set, the users of a client do not count while a fault or a step holds it.
 func newAsks(run results.Run, w askWatcher, mute bool) *asks {
 	a := &asks{watch: w, asking: make([]int, len(run.Locks)), alone: make([]int, len(run.Locks))}
 	dead := users.DeadClients(run)
-	deadliest := map[int]clientFault{} // dead client -> what killed it
+	deadliest := map[int]clientFault{} // dead client -> the fault that killed it
 	for i := range run.Faults {
 		f := &run.Faults[i]
 		for _, name := range f.Targets {
@@ -63,7 +63,7 @@ func newAsks(run results.Run, w askWatcher, mute bool) *asks {
 				continue
 			}
 			if b := (clientFault{f.Start, f.Traits.Kills}); b.kills || !deadliest[c].kills {
-				deadliest[c] = b // the faults come in the order of their start
+				deadliest[c] = b // the faults are ordered by their start
 			}
 			if mute {
 				a.moments = append(a.moments, moment{time: f.Start, client: c, muted: 1})
@@ -79,9 +79,9 @@ func newAsks(run results.Run, w askWatcher, mute bool) *asks {
 				moment{time: h.To, client: c, muted: -1})
 		}
 	}
-	// When a killed client died is told by the engine for holders only. Any other killed client counts as dead from
-	// the last fault on it that kills, else from the last fault of any kind, else from the beginning: a user who
-	// may have been dead must not be called stuck.
+	// The engine reports the time of death for holders only. Any other killed client counts as dead from the last
+	// killing fault on it, else from the last fault of any kind, else from the beginning: a user that may have been
+	// dead must not be called stuck.
 	for _, c := range dead {
 		a.moments = append(a.moments, moment{time: deadliest[c].time, client: c, dead: true})
 	}
@@ -119,7 +119,7 @@ func (a *asks) close(u *ask, client int, t int64) {
 	}
 }
 
-// change adds n to those who ask, unless the client is muted.
+// change adds n to the number of asking users, unless the client is muted.
 func (a *asks) change(u *ask, client, n int, t int64) {
 	if client < len(a.muted) && a.muted[client] > 0 {
 		return
@@ -138,7 +138,7 @@ func (a *asks) add(u *ask, n int, t int64) {
 	}
 }
 
-// against is how many ask for a lock in a mode that conflicts with this one.
+// against returns how many users ask for a lock in a mode that conflicts with the given one.
 func (a *asks) against(lock uint16, mode uint8) int {
 	switch {
 	case int(lock) >= len(a.asking):
@@ -181,30 +181,30 @@ func (a *asks) pass(m moment) {
 	a.muted[m.client] += m.muted
 }
 
-// vainAsk is a user that asks for a lock, again and again.
+// vainAsk is a user that keeps asking for a lock.
 type vainAsk struct {
-	open  history.Event // the acquire that is under way; KindNone: none
-	since int64         // the first of those that ended in vain, one after the other
+	open  history.Event // the acquire in progress; KindNone: none
+	since int64         // invoke of the first of the successive failed acquires
 }
 
-// vain keeps how long users asked in vain for a lock that was free for them: of each user and lock the longest time
-// beyond a limit.
+// vain records how long users asked in vain for a lock that was free for them: for each user and lock the longest
+// time beyond a limit.
 type vain struct {
 	run   results.Run
 	kind  string        // of the witnesses
 	limit int64         // ns
-	most  int64         // ns: a process that stood still for longer explains it, however long it was
-	why   func() string // why they should have got it
+	most  int64         // ns: a longer standstill of a process explains the wait, whatever its length
+	why   func() string // why they should have been granted it
 	found map[results.Place]vainSpan
 }
 
-// vainSpan is such a time, and the acquire with which it ended.
+// vainSpan is such a time, and the acquire that ended it.
 type vainSpan struct {
 	span
 	events []history.Event
 }
 
-// add takes a time. end is the outcome of the acquire, or nil.
+// add adds a time. end is the outcome of the acquire, or nil.
 func (v *vain) add(p results.Place, s span, invoke history.Event, end *history.Event) {
 	was, waited := v.found[p], s.until-s.from
 	if waited <= v.limit || waited <= was.until-was.from {
@@ -220,7 +220,7 @@ func (v *vain) add(p results.Place, s span, invoke history.Event, end *history.E
 	v.found[p] = vainSpan{s, events}
 }
 
-// judged is the finding that counts them.
+// judged returns the finding that counts them.
 func (v *vain) judged(count string, chances int64) results.Finding {
 	list, stays := shortlist{room: results.MaxWitnesses}, []overstay(nil)
 	for _, p := range slices.SortedFunc(maps.Keys(v.found), func(a, b results.Place) int {

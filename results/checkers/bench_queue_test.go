@@ -68,7 +68,7 @@ func (q *benchQueue) grant(lock uint16, u history.User, t int64) {
 	q.push(history.Event{Time: t, User: u, Lock: lock, Kind: history.Acquire, Phase: history.Ok, Valid: t + 10e9, Value: t - 1000})
 }
 
-// planted is the user of the one hold that overlaps another.
+// planted is the user of the single hold that overlaps another.
 var planted = history.MakeUser(benchClients-1, benchUsers)
 
 // plant pushes the four events of that hold.
@@ -84,7 +84,7 @@ func (q *benchQueue) plant(lock uint16, t int64) {
 	}
 }
 
-// next returns the next event and lets follow what follows from it.
+// next returns the next event and schedules the events that follow from it.
 func (q *benchQueue) next() (history.Event, bool) {
 	if len(q.heap) == 0 {
 		return history.Event{}, false
@@ -104,7 +104,7 @@ func (q *benchQueue) next() (history.Event, bool) {
 		step.Kind, step.Phase, step.Valid, step.Value = history.Release, history.Invoke, 0, 0
 		step.Time = wait(10_000)
 		q.push(step)
-		if q.left == 1 { // somebody else gets the lock while it is held, for a moment
+		if q.left == 1 { // another user briefly gets the lock while it is held
 			q.left = 0
 			q.plant(e.Lock, e.Time)
 		}

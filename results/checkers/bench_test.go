@@ -19,7 +19,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// benchHolds is how many holds BenchmarkExclusion10M judges; smaller ones are for working on the benchmark itself.
+// benchHolds is how many holds BenchmarkExclusion10M judges; smaller numbers are for work on the benchmark itself.
 var benchHolds = flag.Int("holds", 10_000_000, "holds that BenchmarkExclusion10M judges")
 
 // benchEvents is how many events the longest history of BenchmarkLength has.
@@ -31,8 +31,9 @@ const (
 	benchLocks   = 50
 )
 
-// BenchmarkExclusion10M holds the exclusion checker, reading a history from disk, against sorting the ends of the same
-// holds in memory. It takes 2.6 GB of temporary disk for 10 million holds, and runs once whatever -benchtime says.
+// BenchmarkExclusion10M compares the exclusion checker, reading a history from disk, with sorting the ends of the
+// same holds in memory. It takes 2.6 GB of temporary disk for 10 million holds, and runs once whatever -benchtime
+// says.
 func BenchmarkExclusion10M(b *testing.B) {
 	n := *benchHolds
 	dir := b.TempDir()
@@ -64,8 +65,8 @@ func BenchmarkExclusion10M(b *testing.B) {
 		2*n, sorting.Round(time.Millisecond), judging.Round(time.Millisecond), ratio, float64(peak)/(1<<20))
 }
 
-// BenchmarkLength prints whether a long history costs as much for each event as a short one: to write, to judge from disk, and in bytes. Short ones
-// are made several times, and the median counts.
+// BenchmarkLength prints whether a long history costs as much per event as a short one: to write, to judge from disk,
+// and in bytes. Short ones are made several times, and the median counts.
 func BenchmarkLength(b *testing.B) {
 	for n := 100_000; n <= *benchEvents; n *= 10 {
 		var writing, judging []float64
@@ -108,7 +109,7 @@ func bytesIn(b *testing.B, dir string) (n int64) {
 	return n
 }
 
-// writeBenchHistory writes a run of users that queue for locks: each lock is handed from one user to the next, the
+// writeBenchHistory writes a run of users that queue for locks. Each lock is handed from one user to the next, the
 // grants of all locks interleave, and each hold has four events. One hold overlaps another.
 func writeBenchHistory(b *testing.B, dir string, n int) (events int64) {
 	b.Helper()
@@ -226,7 +227,7 @@ func judgeFromDisk(b *testing.B, dir string) (judged int, f results.Finding) {
 	return judged, x.Finish()
 }
 
-// watchHeap samples the live heap until the returned function is called, which returns the most it saw.
+// watchHeap samples the live heap until the returned function is called, which returns the maximum.
 func watchHeap() (stop func() uint64) {
 	const live = "/memory/classes/heap/objects:bytes"
 	var peak atomic.Uint64
@@ -249,8 +250,8 @@ func watchHeap() (stop func() uint64) {
 	return func() uint64 { close(done); <-ended; return peak.Load() }
 }
 
-// BenchmarkEveryChecker judges the history of BenchmarkExclusion10M by all checkers. It prints the time, that of all
-// processors, and the peak heap, and runs once whatever -benchtime says.
+// BenchmarkEveryChecker judges the history of BenchmarkExclusion10M with all checkers. It prints the time, the
+// processor time, and the peak heap, and runs once whatever -benchtime says.
 func BenchmarkEveryChecker(b *testing.B) {
 	n := *benchHolds
 	dir := b.TempDir()
@@ -286,7 +287,7 @@ func BenchmarkEveryChecker(b *testing.B) {
 	b.ReportMetric(float64(peak)/(1<<20), "peak-heap-MiB")
 }
 
-// processorTime is what this process has used so far.
+// processorTime returns the processor time of this process so far.
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage

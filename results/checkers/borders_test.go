@@ -11,7 +11,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// outcomes are the verdicts of the single expectations of a report, by name.
+// outcomes returns the verdicts of the single expectations of a report, by name.
 func outcomes(r results.Report) map[string]results.Verdict {
 	out := map[string]results.Verdict{}
 	for _, x := range r.Expectations {
@@ -20,7 +20,7 @@ func outcomes(r results.Report) map[string]results.Verdict {
 	return out
 }
 
-// TestEachExpectationByItself looks at single expectations where the run's verdict would hide them.
+// TestEachExpectationByItself checks single expectations that the run's verdict would hide.
 func TestEachExpectationByItself(t *testing.T) {
 	free := `double_grants: ">=0", token_regressions: ">=0", foreign_releases: ">=0", judged: ">=1"`
 	notInstalled := func(d *runDir) { d.script.run.Faults[0].Receipt.Status = history.NotInstalled }
@@ -35,7 +35,7 @@ func TestEachExpectationByItself(t *testing.T) {
 	for _, c := range []struct {
 		name, text, expect string
 		change             func(*runDir)
-		of                 string // the expectation that is looked at; "" is the run
+		of                 string // the expectation to check; "" is the run
 		want               results.Verdict
 		reason             string
 	}{
@@ -118,7 +118,8 @@ run resource=register token=service increments
 	}
 }
 
-// TestReceiptsAtTheirBorders: what happens at the very moment of the stop has happened while the target was still at work, and in hand.
+// TestReceiptsAtTheirBorders: an event at the very moment of the stop happened while the target still worked and held
+// its grant.
 func TestReceiptsAtTheirBorders(t *testing.T) {
 	at := func(ms string) string { return strings.Replace(overlapScript, "at=20", "at="+ms, 1) }
 	for _, c := range []struct {
@@ -148,8 +149,8 @@ func TestReceiptsAtTheirBorders(t *testing.T) {
 	}
 }
 
-// TestWhatTheCheckersAreTold of faults: in the order of their start, those that never came to be without a duration, and none that was
-// left out.
+// TestWhatTheCheckersAreTold of faults: they get them in the order of their start, faults never installed without a
+// duration, and no skipped ones.
 func TestWhatTheCheckersAreTold(t *testing.T) {
 	text := overlapScript + "fault kill on=B at=200 until=210\n"
 	phases := func(change func(*runDir)) string {
@@ -186,7 +187,7 @@ func TestWhatTheCheckersAreTold(t *testing.T) {
 	}
 }
 
-// TestTheDeadHoldNothing: env.json tells who was killed.
+// TestTheDeadHoldNothing: env.json says which clients were killed.
 func TestTheDeadHoldNothing(t *testing.T) {
 	text := `
 run resource=register
@@ -207,7 +208,7 @@ run resource=register
 	}
 }
 
-// TestWhoIsEntitled counts the grants that were entitled as they came.
+// TestWhoIsEntitled counts the grants that were entitled at their start.
 func TestWhoIsEntitled(t *testing.T) {
 	text := `
 run resource=register

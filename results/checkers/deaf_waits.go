@@ -1,18 +1,18 @@
 // Deaf waits: a call that was told to end returns.
 //
 // A call is an acquire, a renewal, a release or a close of the lock object. It is told to end by its deadline, which
-// its invoke names, by a cancel, or by a close of its lock object. A call that does not return within a TTL of that, or
-// within a second where the TTL is shorter, is deaf.
+// its invoke names, by a cancel, or by a close of its lock object. A call that does not return within a TTL of that
+// is deaf, or within a second if the TTL is shorter.
 //
-// Example: A asks at 0 s with a deadline of 1 s, and is told at 3.5 s that it did not get the lock. With a TTL of 2 s
-// the wait is deaf: it was 2.5 s late. Had A been stopped by SIGSTOP for one of these seconds, it would not be: that
-// time does not count.
+// Example: A asks at 0 s with a deadline of 1 s, and at 3.5 s learns that it did not get the lock. With a TTL of 2 s
+// the wait is deaf: it was 2.5 s late. If A had been stopped by SIGSTOP for one of these seconds, it would not be:
+// that time does not count.
 //
-// A client that hangs has no last word. It is told to end when the run is over, and waited for; a process that lives
-// then, and is not stopped, has not returned from what it had begun.
+// A client that hangs gives no final report. When the run is over it is asked to end, and waited for. If its process
+// lives then, and is not stopped, its open calls have not returned.
 //
-// It cannot see calls whose deadline the client does not tell. A user that a scenario holds at a point longer than its
-// deadline seems deaf.
+// It cannot see calls whose deadline the client does not report. A user that a scenario holds at a point longer than
+// its deadline seems deaf.
 
 package checkers
 
@@ -31,17 +31,17 @@ type deafWaits struct {
 	bound   int64
 	calls   users.Table[[]call]
 	list    shortlist
-	late    []overstay // of calls, from when they were told to end
+	late    []overstay // calls, from when they were told to end
 	told    int64
 	longest int64
 	last    int64
-	dead    map[int]bool // clients: nothing that they begin is under way
+	dead    map[int]bool // clients: none of their calls is in progress
 }
 
-// call is one that is under way.
+// call is a call in progress.
 type call struct {
 	invoke history.Event
-	cancel history.Event // or close; KindNone: it was not given up
+	cancel history.Event // or close; KindNone: it was not cancelled
 	until  int64         // when it is told to end; forever: never
 }
 
@@ -81,7 +81,7 @@ func (c *deafWaits) Observe(e *history.Event) {
 		}
 		return
 	case history.Dead:
-		if client := e.User.Client(); !c.dead[client] { // it is told for each of its holds
+		if client := e.User.Client(); !c.dead[client] { // reported for each of its holds
 			c.dead[client] = true
 			c.hung(client)
 			for _, u := range c.calls.Client(client) {
@@ -118,7 +118,7 @@ func (c *deafWaits) Observe(e *history.Event) {
 	}
 }
 
-// returned takes the end of a call; end is nil where there was none up to then.
+// returned takes the end of a call; end is nil if it had not ended by then.
 func (c *deafWaits) returned(x call, at int64, end *history.Event) {
 	if at <= x.until {
 		return
@@ -154,8 +154,8 @@ func (c *deafWaits) returned(x call, at int64, end *history.Event) {
 	}
 }
 
-// hung takes the calls of a client that did not end when the run was over. It was seen to live, and then killed: none
-// of them returned.
+// hung takes the calls of a client that did not end when the run was over. It was observed alive, and then killed:
+// none of its calls returned.
 func (c *deafWaits) hung(client int) {
 	for _, h := range c.run.Hung {
 		if h.Name != history.ClientName(client) {

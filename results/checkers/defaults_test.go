@@ -7,8 +7,8 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestAPassHidesNoHarm judges a paused holder's stale write: it fails where the scenario does not name the count, and what a run recorded decides what
-// it is held to.
+// TestAPassHidesNoHarm judges a paused holder's stale write. It fails if the scenario does not name the count, and
+// the run's record decides which defaults apply.
 func TestAPassHidesNoHarm(t *testing.T) {
 	for name, c := range map[string]struct {
 		expect    string
@@ -35,7 +35,7 @@ func TestAPassHidesNoHarm(t *testing.T) {
 	}
 }
 
-// TestAStandstillExcusesADefault: where only a process that stood still explains the harm, the run is unknown.
+// TestAStandstillExcusesADefault: if only a process that stood still explains the harm, the run is unknown.
 func TestAStandstillExcusesADefault(t *testing.T) {
 	late := strings.Replace(lateScript, "300 A stall info issued=130\n", "300 A stall info issued=130\n305 A effect-write ok value=1\n", 1)
 	r := judged(t, prepared(t, late, enough, func(d *runDir) { d.env.MustBeZero = All().MustBeZero() }))

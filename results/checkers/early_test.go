@@ -8,7 +8,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// What is stamped before the grant that it belongs to, by clocks that err.
+// Events stamped before the grant that they belong to, by inexact clocks.
 
 // TestWhatIsToldBeforeAGrant is kept for as long as the clock of its client may err, and of many grants the latest.
 func TestWhatIsToldBeforeAGrant(t *testing.T) {
@@ -20,7 +20,7 @@ func TestWhatIsToldBeforeAGrant(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name  string
-		other int64 // when the end of another grant is told of before that; 0: of none
+		other int64 // when the end of another grant is reported before that; 0: never
 		more  int   // ends of further grants
 		kept  bool
 	}{
@@ -45,8 +45,9 @@ func TestWhatIsToldBeforeAGrant(t *testing.T) {
 	}
 }
 
-// TestEffectsWaitForTheirHolds for as long as clocks err, the resource's included, in bounded room. Example: what the resource serves at 10 ms by a clock that
-// errs by 2 ms may have been at 12 ms, and an acquire ok of 15 ms at 12 ms as well.
+// TestEffectsWaitForTheirHolds for as long as clocks err, the resource's included, in bounded memory. Example: the
+// resource serves an access at 10 ms by a clock with an error of 2 ms, so possibly at 12 ms. An acquire ok of 15 ms
+// may have been at 12 ms as well.
 func TestEffectsWaitForTheirHolds(t *testing.T) {
 	ms := int64(1e6)
 	for _, x := range []struct {
@@ -81,7 +82,7 @@ func TestEffectsWaitForTheirHolds(t *testing.T) {
 	for i := range int64(maxWaiting + 10) {
 		s.observe(&history.Event{Time: i * ms, Kind: history.EffectWrite, Phase: history.Ok, Grant: 1})
 	}
-	if len(s.queue) != maxWaiting+1 || unknown != 9 { // the latest one came after the last look
+	if len(s.queue) != maxWaiting+1 || unknown != 9 { // the latest one arrived after the last look
 		t.Errorf("%d effects wait, and %d have no hold", len(s.queue), unknown)
 	}
 }

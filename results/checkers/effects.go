@@ -9,33 +9,33 @@ import (
 	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
-// keptHolds is how many of a user's latest holds are remembered for effects that arrive late.
+// keptHolds is how many of a user's latest holds are kept for effects that arrive late.
 const keptHolds = 16
 
 // maxWaiting bounds the effects that wait for the hold of the first of them. Beyond it that one is judged by what is
 // known then.
 const maxWaiting = 1 << 16
 
-// accessor is a hold as the resource knows it.
+// accessor is a hold from the resource's point of view.
 type accessor struct {
 	*hold
 	served bool  // the resource served it
-	saw    int64 // how many writes had been applied there when the resource served it last
+	saw    int64 // number of writes applied there when the resource last served it
 }
 
 // effect is a read or write that the resource served or refused.
 type effect struct {
 	history.Event
-	hold        *accessor // nil where the history knows none, or it is long over
-	from, until int64     // when it happened: an interval where the resource's clock errs
+	hold        *accessor // nil if the history has none, or it is long over
+	from, until int64     // when it happened: an interval if the resource's clock is inexact
 }
 
-// effects finds the hold of each effect, in the order in which these arrived at the resource.
+// effects finds the hold of each effect, in the order of their arrival at the resource.
 type effects struct {
 	clocks results.Clocks
-	errs   []*history.Header        // the processes of the resource whose clock is not the run's
-	past   users.Table[[]*accessor] // the latest holds of a user, the open ones included
-	queue  []effect                 // in the order of arrival, where clocks err; the first waits for its hold
+	errs   []*history.Header        // processes of the resource whose clock is not the run's
+	past   users.Table[[]*accessor] // the latest holds of a user, including open ones
+	queue  []effect                 // in the order of arrival, with inexact clocks; the first waits for its hold
 	found  func(*effect)
 }
 
@@ -59,11 +59,10 @@ func (s *effects) began(h *hold) {
 	*past, h.pinned = append(*past, &accessor{hold: h}), true
 }
 
-// ended takes the end of a session whose client is lost: its holds are closed by then, so that the tracker passes over
-// it.
+// ended takes the end of a session whose client is lost: its holds are closed by then, so the tracker skips it.
 func (s *effects) ended(e *history.Event) {
 	if a := s.find(e); a != nil && a.end != results.Forever && a.over.Kind == history.KindNone {
-		h := *a.hold // the others see it as it was
+		h := *a.hold // the others see it unchanged
 		h.spans, h.ended = slices.Clone(h.spans), e.Time
 		h.renewValidity(e.Time, e.Valid)
 		a.hold = &h
@@ -88,15 +87,15 @@ func (s *effects) observe(e *history.Event) {
 	s.attach(&x)
 }
 
-// finish pairs those that still wait: nothing comes any more.
+// finish pairs the remaining effects after the last event.
 func (s *effects) finish() { s.serve(math.MaxInt64) }
 
-// serve pairs the effects that waited until now, in the order of arrival. An effect waits for its hold, and those
-// behind it wait with it: where clocks err, a hold's first effects may be stamped before its acquire ok. Example: the
-// resource, whose clock is right, serves A's read at 10 ms. A's clock is 3 ms fast, so that its acquire ok of 9 ms is
-// stamped 12 ms. It errs by 5 ms at most: when an event of 16 ms comes, no grant of A's can belong to that read any
-// more. A known hold is complete when an event comes that is stamped after its begin: its session may be told to have
-// ended at that moment.
+// serve pairs the effects that waited until now, in the order of arrival. An effect waits for its hold, and later
+// ones wait with it: with inexact clocks a hold's first effects may be stamped before its acquire ok. Example: the
+// resource, whose clock is exact, serves A's read at 10 ms. A's clock is 3 ms fast, so its acquire ok of 9 ms is
+// stamped 12 ms. Its error is 5 ms at most: after an event of 16 ms no grant of A's can belong to that read any more.
+// A known hold is complete once an event is stamped after its start, because the end of its session may be reported
+// at that moment.
 func (s *effects) serve(now int64) {
 	for len(s.queue) > 0 {
 		x := s.queue[0]
@@ -110,7 +109,7 @@ func (s *effects) serve(now int64) {
 	}
 }
 
-// attach finds the hold of an effect. What certainly came before a grant is no effect of it.
+// attach finds the hold of an effect. An effect does not belong to a grant that certainly came later.
 func (s *effects) attach(x *effect) {
 	if h := s.find(&x.Event); h != nil && h.earliest(h.start) <= x.until {
 		x.hold = h

@@ -40,8 +40,8 @@ type afterRecovery struct {
 	clocks results.Clocks
 	faults []history.Fault // that have not begun yet
 	epoch  int             // how many have begun
-	last   history.Fault   // of those, the one that was healed last
-	healed int64           // when; results.Forever while one stands to the end
+	last   history.Fault   // the one of them that was healed last
+	healed int64           // when; results.Forever if one stands to the end
 	calls  users.Table[[]callAfter]
 	users  users.Table[userAfter]
 	usual  map[failure]bool // errors from before the first fault
@@ -50,7 +50,7 @@ type afterRecovery struct {
 	list   shortlist
 }
 
-// callAfter is a call that is under way, and the epoch in which it began.
+// callAfter is a call in progress, and the epoch in which it began.
 type callAfter struct {
 	invoke history.Event
 	epoch  int
@@ -62,17 +62,17 @@ type failure struct {
 	code uint8
 }
 
-// userAfter is what a user has met. Epochs are those in which it last did; 0: never.
+// userAfter has the epochs of a user's latest errors; 0: never.
 type userAfter struct {
 	erred  int                       // an error
 	broken int                       // a judged error of its connection
 	inARow [history.Renew + 1]streak // by kind of call
 }
 
-// streak is how many judged calls in a row ended in errors.
+// streak is the number of successive judged calls that ended in errors.
 type streak struct{ epoch, n int }
 
-// maxInARow is the number of errors in a row, of one user and one kind of call, from which on time-outs count.
+// maxInARow is the number of successive errors of one user and kind of call from which time-outs count.
 const maxInARow = 3
 
 // errorAfter is a call that ended in an error after the recovery.
@@ -168,14 +168,14 @@ func (c *afterRecovery) ended(x callAfter, e *history.Event) {
 	}
 }
 
-// judges reports whether a call began after the recovery, and no fault since then.
+// judges reports whether a call began after the recovery, without a fault since then.
 func (c *afterRecovery) judges(x callAfter) bool {
 	began := c.clocks.Early(x.invoke.User, x.invoke.Time)
 	return x.epoch == c.epoch && c.healed != results.Forever && began >= c.healed+c.bound &&
 		(c.run.End == 0 || x.invoke.Time < c.run.End)
 }
 
-// refused reports whether an error is the answer of the one server to a call that began when it served again.
+// refused reports whether an error is the answer of the single server to a call that began when it served again.
 func (c *afterRecovery) refused(x callAfter, code uint8) bool {
 	return c.run.Terse && c.run.Majority == nil && code == history.CodeOther && x.epoch == c.epoch &&
 		c.last.Traits != nil && c.last.Traits.Kills && !c.atClients(c.last) &&
@@ -190,7 +190,7 @@ func (*afterRecovery) atClients(f history.Fault) bool {
 	})
 }
 
-// forgives reports whether an error of a judged call is no reproach. first tells that it is the user's first one since
+// forgives reports whether an error of a judged call does not count. first says that it is the user's first one since
 // the fault began.
 func (c *afterRecovery) forgives(u *userAfter, code uint8, first bool, inARow int) bool {
 	switch code {
@@ -220,7 +220,7 @@ func isError(invoke history.Event, e *history.Event) bool {
 	return e.Kind != history.Acquire || invoke.Valid <= 0 || e.Time < invoke.Valid
 }
 
-// add notes an error after recovery.
+// add records an error after recovery.
 func (c *afterRecovery) add(invoke history.Event, e *history.Event, refused bool) {
 	c.found = append(c.found, errorAfter{e.Lock, invoke.Time, e.Time, refused})
 	since := invoke.Time - c.healed
@@ -243,7 +243,8 @@ func (c *afterRecovery) add(invoke history.Event, e *history.Event, refused bool
 }
 
 // excuse returns the process of lockquake that stood still the longest around an error, and whether that may explain
-// it: it did so during the call, or for more than a quarter of the TTL since as long before it as the bound.
+// it. A standstill during the call does. Otherwise it must exceed a quarter of the TTL, within the recovery bound
+// before the call.
 func (c *afterRecovery) excuse(x errorAfter) (results.Standstill, bool) {
 	if during := c.run.Still.Worst(x.from, x.to); during.Total > 0 {
 		return during, true

@@ -35,25 +35,25 @@ const maxPending = 1 << 20
 // maxLooks bounds how often two holds are compared. Beyond it the counts are lower bounds.
 const maxLooks = 1 << 25
 
-// maxBoth bounds the pairs in which both holds had outlived their validity and a standstill may be the reason.
-// Beyond it no standstill is looked for.
+// maxBoth bounds the pairs in which both holds had outlived their validity and a standstill may be the reason. Beyond
+// it standstills are ignored.
 const maxBoth = 1 << 16
 
-// maxKept bounds the pairs that are kept for a witness, of each rank and of each of the two counts.
+// maxKept bounds the pairs kept for a witness, for each rank and each of the two counts.
 const maxKept = 128
 
-// pair is an overlap of a hold that has ended with one that goes on. The latter keeps it: a shorter validity, or a
-// death that is dated back, can still change what it is.
+// pair is an overlap of an ended hold with an open one, which stores it. A shorter validity, or a death that is dated
+// back, can still change its kind.
 type pair struct {
 	from, to int64
 	both     int64 // the first moment at which both were entitled; forever when there is none
-	other    *hold // the hold that has ended, where it is kept for a witness, or clocks are not one
-	kept     *int  // the room that it takes up; nil when it is not kept for a witness
-	blame    int32 // what became of the hold that has ended: blameless, inexcusable, or its index in exclusion.stays
-	late     *bool // of the hold that has ended: whether it was counted among those that outlived their validity
+	other    *hold // the ended hold, if it is kept for a witness, or there are several clocks
+	kept     *int  // the space that it takes; nil if it is not kept for a witness
+	blame    int32 // of the ended hold: blameless, inexcusable, or its index in exclusion.stays
+	late     *bool // of the ended hold: whether it was counted among those that outlived their validity
 }
 
-// The blame of a hold for an overlap that is no double grant, where it is not the index of its overstay.
+// The blame of a hold for an overlap that is no double grant, unless it is the index of its overstay.
 const (
 	blameless   int32 = -1 // it was entitled when the overlap began
 	inexcusable int32 = -2 // it was not, and no standstill can be the reason
@@ -63,19 +63,19 @@ type exclusion struct {
 	run         results.Run
 	t           *tracker
 	clocks      results.Clocks
-	pairs       map[*hold][]pair // of an open hold: its overlaps with those that ended before
+	pairs       map[*hold][]pair // of an open hold: its overlaps with holds that ended before
 	outlived    map[*hold]*bool  // of an open hold that had outlived its validity in an overlap: whether it was counted
 	double      int64
 	overlapping int64
 	lateHolds   int64 // that had outlived their validity in such a pair
 	possible    possible
-	unsure      int64          // pairs whose order lies within the errors of clocks
-	follows     int64          // grants that followed a conflicting hold of another user, where clocks are not one
-	ends        []*clockedEnds // by lock: of holds, where clocks are not one
+	unsure      int64          // pairs whose order lies within the clock errors
+	follows     int64          // grants after a conflicting hold of another user, with several clocks
+	ends        []*clockedEnds // by lock: of holds, with several clocks
 	rivals      rivals
-	looks       looks // at pairs
-	pending     int   // pairs that are undecided
-	// pairs kept for a witness, by rank and by whether they are double grants: many of the one kind leave room for the
+	looks       looks // comparisons of pairs
+	pending     int   // undecided pairs
+	// pairs kept for a witness, by rank and by whether they are double grants: many of one kind leave space for the
 	// other
 	kept     [2][2]int
 	doubles  shortlist
@@ -169,7 +169,7 @@ func (x *exclusion) began(h *hold) {
 	}
 }
 
-// takenBack corrects the pairs that relied on a validity which was taken back.
+// takenBack corrects the pairs that relied on a revoked validity.
 func (x *exclusion) takenBack(c curtailed) {
 	pairs := x.pairs[c.hold]
 	for i := range pairs {
@@ -179,7 +179,7 @@ func (x *exclusion) takenBack(c curtailed) {
 	}
 }
 
-// ended decides the overlaps of h with holds that ended before it, and leaves those with holds that go on to them.
+// ended decides the overlaps of h with holds that ended before it. Open holds keep their overlaps with h.
 func (x *exclusion) ended(h *hold) {
 	x.rivals.ended(h)
 	if len(x.clocks) > 0 && h.end != results.Forever {
@@ -229,10 +229,10 @@ func (x *exclusion) ended(h *hold) {
 	}
 }
 
-// decide counts the overlap of k with a hold that ended before it. Where clocks are not one, what k learned later tells
-// of the time before that end, too. Example: k's clock errs by 3 ms and its validity ends at 111 ms, so it is entitled
-// until 108 ms for certain. The other hold begins at 108 ms and ends at 109 ms. A renewal that k learns at 111 ms, by
-// its clock, leaves no gap: it was entitled all the while.
+// decide counts the overlap of k with a hold that ended before it. With several clocks, later news of k also concern
+// the time before that end. Example: k's clock has an error of 3 ms and its validity ends at 111 ms, so it is
+// certainly entitled until 108 ms. The other hold begins at 108 ms and ends at 109 ms. A renewal that k learns at 111
+// ms, by its clock, leaves no gap: it was entitled all the while.
 func (x *exclusion) decide(k *hold, p pair) {
 	p.to = min(p.to, k.earliest(k.end))
 	if p.from >= p.to {
@@ -262,8 +262,8 @@ func (x *exclusion) decide(k *hold, p pair) {
 	x.keep(&x.overlaps, "overlapping_hold", k, p)
 }
 
-// blame returns blameless where h was entitled when an overlap began at from, and else the index of its overstay, or
-// inexcusable. known is the answer of an earlier call for h, or blameless.
+// blame returns blameless if h was entitled when an overlap began at from. Otherwise it returns the index of its
+// overstay, or inexcusable. known is the answer of an earlier call for h, or blameless.
 func (x *exclusion) blame(h *hold, from int64, known *int32) int32 {
 	if h.entitled(from, from) {
 		return blameless
@@ -278,8 +278,8 @@ func (x *exclusion) blame(h *hold, from int64, known *int32) int32 {
 	return *known
 }
 
-// excuse notes which overstays explain the overlap of k with a hold that ended before it. Which of them a standstill
-// excuses is known only at the end.
+// excuse records which overstays explain the overlap of k with a hold that ended before it. Which of them a
+// standstill excuses is known only at the end.
 func (x *exclusion) excuse(k *hold, p pair) {
 	stay := blameless
 	a, b := p.blame, x.blame(k, p.from, &stay)
@@ -309,7 +309,7 @@ func (x *exclusion) late(k *hold, p pair) {
 	}
 }
 
-// lateness points to the mark that the hold was counted among those that outlived their validity.
+// lateness returns the flag that the hold was counted among those that outlived their validity.
 func (x *exclusion) lateness(h *hold) *bool {
 	if x.outlived[h] == nil {
 		x.outlived[h] = new(bool)
@@ -317,13 +317,13 @@ func (x *exclusion) lateness(h *hold) *bool {
 	return x.outlived[h]
 }
 
-// forget drops what is kept of an open hold.
+// forget drops the state of an open hold.
 func (x *exclusion) forget(h *hold) {
 	delete(x.pairs, h)
 	delete(x.outlived, h)
 }
 
-// excuseOverlaps finds the overlaps that are there only because a holder's process stood still.
+// excuseOverlaps finds the overlaps that exist only because a holder's process stood still.
 func (x *exclusion) excuseOverlaps() {
 	for _, o := range x.stays {
 		if o.n > 0 {
@@ -338,7 +338,7 @@ func (x *exclusion) excuseOverlaps() {
 	}
 }
 
-// drop frees the room of a pair that is no overlap after all, or not the double grant it was kept as.
+// drop frees the space of a pair that is no overlap after all, or not the double grant it was kept as.
 func (p pair) drop() {
 	if p.kept != nil {
 		*p.kept--
@@ -359,7 +359,7 @@ func (x *exclusion) keep(s *shortlist, kind string, k *hold, p pair) {
 	})
 }
 
-// rank prefers holds that a fault was aimed at: the picture then shows why.
+// rank prefers holds that a fault was aimed at: the picture then shows the reason.
 func (x *exclusion) rank(a, b *hold) int {
 	if aimedAt(x.run, a) || aimedAt(x.run, b) {
 		return 1
@@ -391,7 +391,7 @@ func (x *exclusion) runOut(a, b *hold, from int64) string {
 	return "at no time were both entitled"
 }
 
-// bothEntitled returns the first moment within [from, to) at which both validities stand, or forever.
+// bothEntitled returns the first moment within [from, to) at which both holds are entitled, or forever.
 func bothEntitled(a, b *hold, from, to int64) int64 {
 	for _, s := range a.spans {
 		for _, r := range b.spans {

@@ -5,19 +5,19 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// overstay is something that lasted longer than it may, such as a hold, or an effect of it, beyond the end of its
-// validity. It is excused where a process stood still for longer than it was late.
+// overstay is something that lasted too long, such as a hold, or an effect of it, after the end of its validity. It
+// is excused if a process stood still for longer than the delay.
 type overstay struct {
 	user       history.User
 	lock       uint16
-	start, end int64 // ns: of the stay
-	late       int64 // ns: how long it lasted beyond the validity
-	n          int64 // how many violations it alone explains
+	start, end int64 // ns: of the overstay
+	late       int64 // ns: time after the end of the validity
+	n          int64 // number of violations that it alone explains
 }
 
-// overstayed measures by how much a hold had outlived its validity at until. The stay begins with the request, because
-// validity is counted from there. It is late by 0, and has neither begin nor end, where nothing can excuse it: the hold
-// never ended, its validity is not known, or it was not over.
+// overstayed returns by how much a hold had outlived its validity at until. The stay begins with the request, because
+// validity is counted from there. It has lateness 0 and no start or end if nothing can excuse it: the hold never
+// ended, its validity is unknown, or it was not over.
 func overstayed(h *hold, until int64) overstay {
 	o := overstay{user: h.user, lock: h.lock}
 	valid := h.until()
@@ -34,22 +34,22 @@ func overstayed(h *hold, until int64) overstay {
 	return o
 }
 
-// processes are those whose standstill may be why something lasted too long.
+// processes selects the processes whose standstill may explain an overstay.
 type processes func(run results.Run, o overstay) func(process string) bool
 
-// anyone is every process of lockquake.
+// anyone selects every process of lockquake.
 func anyone(results.Run, overstay) func(process string) bool {
 	return func(string) bool { return true }
 }
 
-// own is the process of the user.
+// own selects the process of the user.
 func own(_ results.Run, o overstay) func(process string) bool {
 	name := history.ClientName(o.user.Client())
 	return func(process string) bool { return process == name }
 }
 
-// involved are the processes that a holder depends on: its own, the resource, which answers it, and in a run by steps
-// the engine, which tells it to go on.
+// involved selects the processes that a holder depends on: its own, the resource, which answers it, and in a run by
+// steps the engine, which tells it to go on.
 func involved(run results.Run, o overstay) func(process string) bool {
 	name := history.ClientName(o.user.Client())
 	return func(process string) bool {
@@ -58,14 +58,14 @@ func involved(run results.Run, o overstay) func(process string) bool {
 	}
 }
 
-// excused reports whether the stay would have ended in time if none of the processes had stood still, and which of
-// them stood still the longest.
+// excused reports whether the stay would have ended in time without standstills of the processes, and returns the
+// longest standstill.
 func excused(run results.Run, o overstay, among processes) (results.Standstill, bool) {
 	x := run.Still.Longest(o.start, o.end, among(run, o))
 	return x, x.Total > o.late
 }
 
-// excuses finds which of the stays are excused.
+// excuses returns which of the stays are excused.
 func excuses(run results.Run, list []overstay, among processes) *results.Ledger {
 	l := results.NewLedger()
 	for _, o := range list {
@@ -75,7 +75,7 @@ func excuses(run results.Run, list []overstay, among processes) *results.Ledger 
 	return l
 }
 
-// standingStill names the process whose standstill alone explains how long h stayed. It ends a witness's sentence.
+// standingStill names the process whose standstill alone explains the length of h. It ends a witness's sentence.
 func standingStill(run results.Run, h *hold, until int64) string {
 	if why, ok := excused(run, overstayed(h, until), involved); ok {
 		return "; " + why.Text(run)

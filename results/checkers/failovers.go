@@ -31,10 +31,10 @@ import (
 type failovers struct {
 	run    results.Run
 	killed []killed // in the order of time
-	passed int      // of these, those that the events have passed
+	passed int      // failovers that the events have passed
 }
 
-// killed is a failover in the making.
+// killed is a failover whose figures are still being collected.
 type killed struct {
 	results.Failover
 	at     int64
@@ -60,7 +60,7 @@ var failoverMeasures = slices.Concat(
 	estimated("double_grants_per_held", "the same for each lock that was held on the killed server"),
 )
 
-// estimated are a measure and the ends of its interval.
+// estimated returns a measure and the ends of its interval.
 func estimated(name, doc string) []results.Quantity {
 	return []results.Quantity{
 		{Name: name, Doc: doc},
@@ -94,7 +94,7 @@ func (c *failovers) doubled(t int64) {
 	}
 }
 
-// atServer tells whether a fault hit a server of the lock's service: neither a client nor what the lock protects.
+// atServer reports whether a fault hit a server of the lock's service: neither a client nor what the lock protects.
 func atServer(run results.Run, f *history.Fault) bool {
 	return slices.ContainsFunc(f.Targets, func(t string) bool {
 		_, client := history.ClientOf(t)
@@ -102,7 +102,7 @@ func atServer(run results.Run, f *history.Fault) bool {
 	})
 }
 
-// pass counts what is held at the failovers before t, of the locks of the killed server.
+// pass counts the held locks of the killed server at each failover before t.
 func (c *failovers) pass(t int64, locks [][]*hold) {
 	for ; c.passed < len(c.killed) && c.killed[c.passed].at < t; c.passed++ {
 		k := &c.killed[c.passed]
@@ -115,7 +115,7 @@ func (c *failovers) pass(t int64, locks [][]*hold) {
 	}
 }
 
-// into adds the failovers to a finding, with what they come to; nothing where no server was killed.
+// into adds the failovers and their measures to a finding; nothing if no server was killed.
 func (c *failovers) into(f *results.Finding) {
 	if len(c.killed) == 0 {
 		return

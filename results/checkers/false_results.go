@@ -36,27 +36,27 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// endSlack is by how much the end of a grant may differ from what was promised: what services round, and clocks drift.
+// endSlack is the tolerance for the end of a grant: services round, and clocks drift.
 const endSlack = int64(20 * time.Millisecond)
 
 type falseResults struct {
 	run results.Run
-	// by lock: what the service as a whole said, in the order of the questions
+	// by lock: answers of the service as a whole, in the order of the questions
 	reads    map[uint16][]history.Observation
 	known    map[grantOf]bool // grants whose id is known
 	clocks   results.Clocks
 	ops      []*answeredOp
-	open     map[grantOf]*answeredOp // the renewal or release that is under way
+	open     map[grantOf]*answeredOp // the renewal or release in progress
 	granted  map[grantOf]history.Event
 	left     map[grantOf]int64         // when its user began to release it, learned of its loss, or may have died
 	acquires map[results.Place][]int64 // when they began
 	releases map[uint16][]underway
 }
 
-// answeredOp is a renewal or release, with what its user was told.
+// answeredOp is a renewal or release with the answer to its user.
 type answeredOp struct{ invoke, answer history.Event }
 
-// underway is a release that is under way; until is forever while it has no answer.
+// underway is a release in progress; until is forever while it has no answer.
 type underway struct {
 	user history.User
 	op   uint32
@@ -97,9 +97,10 @@ func newFalseResults(run results.Run) results.Checker {
 	return c
 }
 
-// readings are what the service as a whole answered to questions that begin with one of the facts, by lock, in their
-// order, up to the first fault at a server. A fault on links from servers to clients alone changes nothing of what they
-// have. A lock that it was never seen to have is left out: its client may keep it where nobody looks.
+// readings returns the answers of the service as a whole to questions whose fact has one of these prefixes. They are
+// by lock, in their order, up to the first fault on a server. A fault only on links from servers to clients does not
+// change the servers' state. Locks that the service was never observed to have are left out: their clients may keep
+// them elsewhere.
 func readings(run results.Run, facts ...string) map[uint16][]history.Observation {
 	broken := results.Forever
 	for i := range run.Faults {
@@ -129,7 +130,7 @@ func readings(run results.Run, facts ...string) map[uint16][]history.Observation
 	return out
 }
 
-// towardsClients reports whether a fault is on links whose other ends are clients alone.
+// towardsClients reports whether a fault is on links whose other ends are clients only.
 func towardsClients(f *history.Fault) bool {
 	return len(f.Peers) > 0 && !slices.ContainsFunc(f.Peers, func(p string) bool {
 		_, client := history.ClientOf(p)
@@ -137,7 +138,7 @@ func towardsClients(f *history.Fault) bool {
 	})
 }
 
-// unread says why there are no readings.
+// unread is the reason for missing readings.
 const unread = "the service was not asked who has a lock, it never had one where it was looked for, or a server was broken by then"
 
 // Observe takes the next event.
@@ -187,7 +188,7 @@ func (c *falseResults) answered(g grantOf, e *history.Event) {
 	}
 }
 
-// has tells whether the reading shows the grant, and lacks that it certainly does not.
+// has reports whether the reading shows the grant; lacks reports whether it certainly does not.
 func has(o *history.Observation, g grantOf) bool {
 	return o.User != nil && *o.User == g.user && o.Grant == g.grant
 }
@@ -196,7 +197,7 @@ func (c *falseResults) lacks(o *history.Observation, g grantOf) bool {
 	return o.Answer == "none" || c.known[g] && !has(o, g) && !strings.Contains(o.Answer, ",")
 }
 
-// judgedOp is an operation held against the readings that may be compared with it.
+// judgedOp is an operation with the readings that it may be compared with.
 type judgedOp struct {
 	*answeredOp
 	grant  grantOf
@@ -204,7 +205,7 @@ type judgedOp struct {
 	after  *history.Observation // the first one after the answer; nil: none
 }
 
-// place finds the readings of an operation: those after it end where its user asks again.
+// place finds the readings of an operation; those after it end when its user asks again.
 func (c *falseResults) place(op *answeredOp) judgedOp {
 	j := judgedOp{answeredOp: op, grant: grantOf{op.invoke.User, op.invoke.Grant}}
 	if op.invoke.Kind == history.Acquire {
@@ -232,7 +233,7 @@ func (c *falseResults) place(op *answeredOp) judgedOp {
 	return j
 }
 
-// alone tells whether no other user's release was under way from one time to another.
+// alone reports whether no other user's release was in progress from one time to another.
 func (c *falseResults) alone(j judgedOp, from, until int64) bool {
 	return !slices.ContainsFunc(c.releases[j.invoke.Lock], func(r underway) bool {
 		return r.user != j.grant.user && c.clocks.Early(r.user, r.from) <= until &&
@@ -240,7 +241,7 @@ func (c *falseResults) alone(j judgedOp, from, until int64) bool {
 	})
 }
 
-// contradiction says how a reading contradicts the answer, and which one; "": none does. judged is false where none
+// contradiction returns the reading that contradicts the answer, and how; "" if none does. judged is false if none
 // could.
 func (c *falseResults) contradiction(j judgedOp) (why string, by *history.Observation, judged bool) {
 	ok, release := j.answer.Phase == history.Ok, j.invoke.Kind == history.Release
@@ -257,8 +258,8 @@ func (c *falseResults) contradiction(j judgedOp) (why string, by *history.Observ
 	return "", nil, j.after != nil || j.before != nil
 }
 
-// unkept says how a reading contradicts an acquire or renewal that was ok. It must lie within the new validity, and
-// before its user gave the grant back.
+// unkept says how a reading contradicts an acquire or renewal that was ok. The reading must lie within the new
+// validity, and before its user released the grant.
 func (c *falseResults) unkept(j judgedOp) (why string, by *history.Observation, judged bool) {
 	o := j.after
 	end := j.answer.Valid
@@ -272,7 +273,7 @@ func (c *falseResults) unkept(j judgedOp) (why string, by *history.Observation, 
 	case j.invoke.Kind == history.Renew && c.lacks(o, j.grant):
 		return "the grant was not there", o, true
 	case j.invoke.Kind == history.Acquire && (o.EndsIn == nil || j.answer.Valid == history.ValidEndless):
-		return "", nil, false // all that is asked of it is when it ends
+		return "", nil, false // only its end is checked
 	case has(o, j.grant) && o.EndsIn != nil && j.answer.Valid != history.ValidEndless && o.Answered+*o.EndsIn+
 		endSlack < c.clocks.Early(j.grant.user, j.answer.Valid):
 		return fmt.Sprintf("the grant was to end at %s, and its user was told %s", c.run.MS(o.Answered+*o.EndsIn),
@@ -281,8 +282,8 @@ func (c *falseResults) unkept(j judgedOp) (why string, by *history.Observation, 
 	return "", nil, has(o, j.grant)
 }
 
-// done says how a reading shows that what certainly failed was done: only where the service had said before until when
-// the grant lasts.
+// done says how a reading shows that an operation was done although it certainly failed. That needs an earlier answer
+// of the service with the end of the grant.
 func (c *falseResults) done(j judgedOp) (why string, by *history.Observation, judged bool) {
 	before, after := j.before, j.after
 	if before == nil || after == nil || !has(before, j.grant) || before.EndsIn == nil ||
@@ -345,7 +346,7 @@ func (c *falseResults) witness(kind string, j judgedOp, why string, by *history.
 	}
 }
 
-// events are those that prove it: the grant, the operation and its answer.
+// events returns the events that prove it: the grant, the operation and its answer.
 func (c *falseResults) events(j judgedOp) []history.Event {
 	var out []history.Event
 	if e, ok := c.granted[j.grant]; ok {

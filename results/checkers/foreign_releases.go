@@ -24,33 +24,33 @@ import (
 	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
-// openRelease is a release that is under way.
+// openRelease is a release in progress.
 type openRelease struct {
 	op       uint32
 	invoke   history.Event
 	mode     uint8
-	entitled bool  // the user itself was, when it began
-	own      *hold // what it gave back; nil when it had lost it before, or was entitled
+	entitled bool  // the user itself was entitled when the release began
+	own      *hold // the released hold; nil if the user had lost it before, or was entitled
 }
 
-// suspect is a release that may have freed the grant of others; one that is confirmed is counted once.
+// suspect is a release that may have freed others' grants; a confirmed one counts once.
 type suspect struct {
 	openRelease
 	ok   history.Event
 	done bool
 }
 
-// victim is a hold inside which suspects lie. Proofs are collected until the hold is over. Only then is it known for
-// how long it was held and entitled, for a death is dated back and a validity may be taken back.
+// victim is a hold that contains suspects. Proofs are collected until the hold is over. Only then is its held and
+// entitled time known, because a death is dated back and a validity may be revoked.
 type victim struct {
 	hold    *hold
 	by      []*suspect
 	thirds  []*hold         // granted inside it
 	refused []history.Event // its own renewals and release
-	release uint32          // Op of its own release, once that is under way
+	release uint32          // Op of its own release, once that is in progress
 }
 
-// maxMissed bounds what is kept of what a victim missed.
+// maxMissed bounds the proofs kept of a victim's loss.
 const maxMissed = 1 << 10
 
 // maxForeignLooks bounds how often releases and holds are compared. Beyond it the count is a lower bound.
@@ -61,7 +61,7 @@ type foreignReleases struct {
 	t       *tracker
 	gives   users.Table[openRelease]
 	victims map[*hold]*victim
-	ending  users.Table[*victim] // whose own release is under way
+	ending  users.Table[*victim] // whose own release is in progress
 	chances int64
 	looks   looks
 	n       int64
@@ -97,7 +97,7 @@ func (c *foreignReleases) follow(t *tracker) watch {
 func (c *foreignReleases) Observe(e *history.Event) {
 	switch {
 	case e.Kind == history.Release && e.Phase == history.Invoke:
-		c.confirmAll(*c.ending.At(e.User)) // its outcome never came
+		c.confirmAll(*c.ending.At(e.User)) // its outcome never arrived
 		*c.ending.At(e.User) = nil
 		c.invoke(e)
 	case e.Kind == history.Release:
@@ -129,8 +129,8 @@ func (c *foreignReleases) invoke(e *history.Event) {
 	*c.gives.At(e.User) = g
 }
 
-// watch makes every other holder of the lock a possible victim, and reports whether one may be entitled. It begins at
-// the release's invoke: a third may come and go before the release is answered.
+// watch makes every other holder of the lock a possible victim, and reports whether one may be entitled. It starts at
+// the release's invoke: a third user may come and go before the release is answered.
 func (c *foreignReleases) watch(e *history.Event, mode uint8) (entitled bool) {
 	for _, h := range c.t.held(e.Lock) {
 		if !c.looks.take(1) {
@@ -147,7 +147,7 @@ func (c *foreignReleases) watch(e *history.Event, mode uint8) (entitled bool) {
 	return entitled
 }
 
-// outcome looks, when a release was answered ok, for holds of others that it lies inside.
+// outcome looks up, when a release was answered ok, the holds of others that contain it.
 func (c *foreignReleases) outcome(e *history.Event) {
 	g := c.gives.At(e.User)
 	if g.op != e.Op || g.op == 0 {
@@ -163,14 +163,14 @@ func (c *foreignReleases) outcome(e *history.Event) {
 		if !c.looks.take(1) {
 			return
 		}
-		// whether it lies inside is known at the end
+		// whether they contain it is known at the end
 		if v := c.victims[h]; v != nil && h.user != e.User && conflict(h.mode, given.mode) {
 			v.by = append(v.by, s)
 		}
 	}
 }
 
-// inside tells whether a release lies wholly inside the time in which h was held and entitled, by all that is known so
+// inside reports whether a release lies wholly inside the time in which h was held and entitled, by what is known so
 // far.
 func (c *foreignReleases) inside(s *suspect, h *hold) bool {
 	from, to := c.t.clocks.Early(s.invoke.User, s.invoke.Time), c.t.clocks.Late(s.ok.User, s.ok.Time)
@@ -199,15 +199,15 @@ func (v *victim) third(h *hold) {
 	}
 }
 
-// refuse keeps the outcome of the victim's own renewal or release, where it was certainly not held.
+// refuse keeps the outcome of the victim's own renewal or release, if the grant was certainly not held.
 func (v *victim) refuse(e *history.Event) {
 	if e.Phase == history.Fail && notHeld(e.Code) && len(v.refused) < maxMissed {
 		v.refused = append(v.refused, *e)
 	}
 }
 
-// ended confirms suspects once it is known for how long the victim held. A victim that releases is kept until its
-// release is answered: the answer may be that it has no grant.
+// ended confirms suspects once the victim's held time is known. A victim that releases is kept until its release is
+// answered: the answer may be that it has no grant.
 func (c *foreignReleases) ended(h *hold) {
 	v := c.victims[h]
 	if v == nil {
@@ -240,9 +240,9 @@ func (c *foreignReleases) confirmAll(v *victim) {
 	}
 }
 
-// missed finds the proof that the victim's grant was gone after s: a third grant inside the hold, or a refusal of
-// the victim's own. A third that was over when it came into hand proves nothing: its answer may have been on its way
-// since before the victim's grant.
+// missed finds the proof that the victim's grant was gone after s: a third grant inside the hold, or a refusal of the
+// victim's own call. A third grant that was over when it came into hand proves nothing: its answer may have been on
+// its way since before the victim's grant.
 func (c *foreignReleases) missed(s *suspect, v *victim) (third *hold, refusal *history.Event, ok bool) {
 	h := v.hold
 	from, to := c.t.clocks.Late(s.invoke.User, s.invoke.Time), c.t.clocks.Late(s.ok.User, s.ok.Time)

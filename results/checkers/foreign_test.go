@@ -7,7 +7,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// victimised is a hold from 10 to 100, entitled to 60, and the clock of who releases may be wrong by 5.
+// victimised returns a hold from 10 to 100, entitled to 60; the releasing user's clock may be wrong by 5.
 func victimised() (*foreignReleases, *hold) {
 	run := results.Run{Locks: []string{"lock-0"}}
 	c := newForeignReleases(run).(*foreignReleases)
@@ -20,7 +20,7 @@ func releasedAt(invoke, ok int64) *suspect {
 	return &suspect{openRelease: openRelease{invoke: history.Event{Time: invoke}}, ok: history.Event{Time: ok}}
 }
 
-// TestAReleaseInsideAHold lies wholly inside it, by clocks that may be wrong, and inside what it is entitled to.
+// TestAReleaseInsideAHold lies wholly inside it, by inexact clocks, and inside its entitled time.
 func TestAReleaseInsideAHold(t *testing.T) {
 	for _, c := range []struct {
 		name       string
@@ -50,8 +50,8 @@ func TestAReleaseInsideAHold(t *testing.T) {
 	}
 }
 
-// TestWhatAVictimMisses: a grant to a third after the release began, or its own refusal after the release was answered; both while it was
-// entitled.
+// TestWhatAVictimMisses: a grant to a third user after the release began, or its own refusal after the release was
+// answered; both while it was entitled.
 func TestWhatAVictimMisses(t *testing.T) {
 	third := func(x hold) func(*victim) { return func(v *victim) { v.thirds = append(v.thirds, &x) } }
 	refused := func(at int64) func(*victim) {
@@ -116,7 +116,7 @@ func TestWhoIsAThird(t *testing.T) {
 	}
 }
 
-// TestWhatARefusalIs: that the service certainly does not have the grant.
+// TestWhatARefusalIs: the service certainly does not have the grant.
 func TestWhatARefusalIs(t *testing.T) {
 	for _, c := range []struct {
 		phase history.Phase

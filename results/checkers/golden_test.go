@@ -13,7 +13,7 @@ import (
 	"github.com/lockquake/lockquake/results/quorum"
 )
 
-// whole returns the events as the checkers see them: what replicas did as what the resource did.
+// whole returns the events as the checkers see them: replicas' effects as the resource's.
 func (s *script) whole() []history.Event {
 	q := quorum.New(s.run.Replicas)
 	var out []history.Event
@@ -119,7 +119,7 @@ func golden(t *testing.T, text string) {
 	}
 }
 
-// checkWitnesses wants a witness for each kind of violation, made of events that really happened.
+// checkWitnesses demands a witness for each kind of violation, made of real events.
 func checkWitnesses(t *testing.T, s *script, f results.Finding) {
 	t.Helper()
 	if f.Verdict == results.Violated && len(f.Witnesses) == 0 && f.Checker != "unfairness" {

@@ -17,10 +17,10 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// injections is as many as a run may have.
+// injections is the maximum of a run.
 const injections = 12_000
 
-// handMade is a run directory whose files ask for as much work as they can. Each event of it makes sense by itself.
+// handMade is a run directory whose files cause as much work as they can. Each of its events is valid by itself.
 type handMade struct {
 	t     *testing.T
 	dir   string
@@ -64,7 +64,7 @@ func (d *handMade) tell(process string, e history.Event) uint32 {
 	return e.Seq
 }
 
-// take lets a user have a lock.
+// take grants a user a lock.
 func (d *handMade) take(u history.User, lock uint16) uint32 {
 	me := history.ClientName(u.Client())
 	op := d.tell(me, history.Event{Kind: history.Acquire, Phase: history.Invoke, User: u, Lock: lock})
@@ -74,7 +74,7 @@ func (d *handMade) take(u history.User, lock uint16) uint32 {
 	return op
 }
 
-// both lets a user do something, and be told that it is done.
+// both adds an operation of a user and its success.
 func (d *handMade) both(k history.Kind, u history.User, lock uint16, grant uint32, value int64) {
 	e := history.Event{Kind: k, Phase: history.Invoke, User: u, Lock: lock, Grant: grant, Value: value}
 	e.Op = d.tell(history.ClientName(u.Client()), e)
@@ -99,7 +99,7 @@ func (d *handMade) put(name string, lines func(line func(any))) {
 	}
 }
 
-// many returns a user that is not asked for twice in a hundred thousand: the last of 50 clients.
+// many returns the i-th of many distinct users: of 50 clients in turn, the highest numbers first.
 func many(i int) history.User { return history.MakeUser(i%50, 65535-i/50) }
 
 func names(prefix string, n int) []string {
@@ -110,7 +110,7 @@ func names(prefix string, n int) []string {
 	return out
 }
 
-// handMades make d.n of something that costs the most.
+// handMades make d.n of the most expensive things.
 var handMades = map[string]func(d *handMade){
 	"users of high numbers": func(d *handMade) {
 		for i := range d.n {
@@ -268,11 +268,12 @@ var handMades = map[string]func(d *handMade){
 	},
 }
 
-// handMadeNumber is how many of something they have where LOCKQUAKE_HAND_MADE does not say. `make test-all` has so many that a checker whose time
-// grows with their square takes too long.
+// handMadeNumber is the number of things without LOCKQUAKE_HAND_MADE. `make test-all` has so many that a checker with
+// quadratic time takes too long.
 const handMadeNumber = 1000
 
-// TestHandMadeRunsAreBounded wants any run directory to be judged, or refused, within time and memory that its size accounts for.
+// TestHandMadeRunsAreBounded demands that any run directory is judged, or refused, within time and memory
+// proportional to its size.
 func TestHandMadeRunsAreBounded(t *testing.T) {
 	n := handMadeNumber
 	if text := os.Getenv("LOCKQUAKE_HAND_MADE"); text != "" {
@@ -315,7 +316,7 @@ func TestHandMadeRunsAreBounded(t *testing.T) {
 	}
 }
 
-// allocatedSoFar is how many bytes were ever allocated.
+// allocatedSoFar returns how many bytes were ever allocated.
 func allocatedSoFar() uint64 {
 	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(s)

@@ -13,7 +13,7 @@ const maxRenewals = 4
 // span is a stretch of time: from <= t < until.
 type span struct{ from, until int64 }
 
-// hold is one hold as far as it is known. It is entitled within its spans and before its end.
+// hold is one hold as known so far. It is entitled within its spans and before its end.
 type hold struct {
 	user   history.User
 	grant  uint32
@@ -23,33 +23,33 @@ type hold struct {
 	issued int64
 	start  int64           // acquire ok
 	end    int64           // release invoke, loss or death; forever while it is open
-	valid  int64           // the latest end of its validity, as an event told it
-	clock  *history.Header // of its client; nil where it is the run's
+	valid  int64           // the latest reported end of its validity
+	clock  *history.Header // of its client; nil if it is the run's
 	spans  []span
 
 	ok       history.Event
 	renewals []history.Event
-	over     history.Event // what ended it; KindNone while it is open
-	ended    int64         // when the service was last certain of its session; 0 while nothing tells that this is over
+	over     history.Event // the event that ended it; KindNone while it is open
+	ended    int64         // when the service was last certain of its session; 0 unless its end was reported
 	fresh    bool          // it was entitled when it began
-	told     bool          // an event told its validity
+	told     bool          // an event reported its validity
 
 	at     int   // its place among the open holds of its lock
 	swept  int64 // of a lock with several permits: what began before this is judged
-	pinned bool  // somebody keeps it: it is not used again for another hold
+	pinned bool  // a follower keeps it: it is not reused for another hold
 }
 
-// notHeld tells whether a code says that the service certainly has the grant no more.
+// notHeld reports whether a code says that the service certainly no longer has the grant.
 func notHeld(code uint8) bool { return code == history.CodeNotHeld || code == history.CodeLost }
 
-// conflict tells whether two holds exclude each other.
+// conflict reports whether two holds exclude each other.
 func conflict(a, b uint8) bool { return a == 0 || b == 0 }
 
-// latest is the latest that a time of the hold can be, by its client's clock; earliest the earliest.
+// latest returns the latest possible value of a time of the hold, by its client's clock; earliest the earliest.
 func (h *hold) latest(t int64) int64   { return results.Late(h.clock, t) }
 func (h *hold) earliest(t int64) int64 { return results.Early(h.clock, t) }
 
-// entitled tells whether the hold's validity covers the whole of [from, until], whatever ended the hold.
+// entitled reports whether the hold's validity covers the whole of [from, until], whatever ended the hold.
 func (h *hold) entitled(from, until int64) bool {
 	for _, s := range h.spans {
 		if h.latest(s.from) <= from && until < h.earliest(s.until) {
@@ -67,10 +67,10 @@ func (h *hold) maybeEntitled(from, until int64) bool {
 	})
 }
 
-// mayLast reports whether the hold may be entitled beyond t, by what is known so far and whatever its clock's error.
+// mayLast reports whether the hold may be entitled after t, by what is known so far and within its clock's error.
 func (h *hold) mayLast(t int64) bool { return len(h.spans) > 0 && h.latest(h.until()) > t }
 
-// until is the end of the last stretch in which the hold was entitled; 0 where it never was.
+// until returns the end of the last period in which the hold was entitled; 0 if it never was.
 func (h *hold) until() int64 {
 	if n := len(h.spans); n > 0 {
 		return h.spans[n-1].until
@@ -78,8 +78,8 @@ func (h *hold) until() int64 {
 	return 0
 }
 
-// overAt is when the end of the hold was known; forever where it was not. The death of a holder is seen after its
-// hold ended.
+// overAt returns when the end of the hold was known; forever if it was not. The death of a holder is observed after
+// its hold ended.
 func (h *hold) overAt() int64 {
 	if h.over.Kind == history.KindNone {
 		return results.Forever
@@ -87,7 +87,7 @@ func (h *hold) overAt() int64 {
 	return h.over.Time
 }
 
-// before tells whether a came before b by time alone. One of two orders proves it:
+// before reports whether a came before b by time alone. One of two orders proves it:
 //   - a was in hand before b's request was sent
 //   - a was over when b came into hand, and b was entitled then: a service that keeps its promise cannot have
 //     granted a after b
@@ -103,14 +103,14 @@ func before(a, b *hold) bool {
 	return b.fresh && a.latest(a.overAt()) <= b.earliest(b.start) && a.latest(a.start) < b.earliest(b.start)
 }
 
-// maybeBefore tells whether a may have come before b by time alone, as far as it is known at now: it is before's answer
-// where the clocks are right, and else what before would say at best. An order that lies within the clocks' errors is
+// maybeBefore reports whether a may have come before b by time alone, as known at now. With exact clocks it returns
+// before's answer, otherwise the answer that before would give at best. An order that lies within the clock errors is
 // none.
 func maybeBefore(a, b *hold, now int64) bool {
 	if a.clock == nil && b.clock == nil {
 		return before(a, b)
 	}
-	over := min(a.overAt(), now) // what is told of its end may be under way
+	over := min(a.overAt(), now) // the report of its end may be on its way
 	return a.earliest(a.start) < b.latest(b.issued) || a.earliest(over) <= b.latest(b.start) &&
 		a.earliest(a.start) < b.latest(b.start)
 }
@@ -123,13 +123,13 @@ func (h *hold) grantValidity(valid int64) {
 	}
 }
 
-// renewValidity takes a new end of the validity, learned at t. One that is learned after the old end leaves a gap,
-// in which the holder was not entitled. A shorter one takes back what was promised, even for the past; then cut is
-// its time, else forever.
+// renewValidity takes a new end of the validity, learned at t. If it is learned after the old end, it leaves a gap in
+// which the holder was not entitled. A shorter one revokes what was promised, even for the past; then cut is its
+// time, else forever.
 //
 // Example: a grant at 0 s is valid until 2 s. A renewal learned at 1 s makes that 3 s. One learned at 4 s, valid
 // until 6 s, leaves the holder not entitled from 3 s to 4 s. One learned at 5 s, valid until 4.5 s, leaves [4 s, 4.5
-// s) of the second stretch.
+// s) of the second span.
 func (h *hold) renewValidity(t, valid int64) (cut int64) {
 	h.valid = valid
 	if valid == history.ValidUnknown {
@@ -159,7 +159,7 @@ func (h *hold) clip(t int64) int64 {
 	return t
 }
 
-// ref is the hold as it is drawn.
+// ref returns the hold as it is drawn.
 func (h *hold) ref() results.HoldRef {
 	r := results.HoldRef{
 		User: h.user, Grant: h.grant, Issued: h.issued, Start: h.start, End: h.end, Valid: h.valid, Token: h.token,
@@ -170,7 +170,7 @@ func (h *hold) ref() results.HoldRef {
 	return r
 }
 
-// proof is the events that made, renewed and ended the hold.
+// proof returns the events that made, renewed and ended the hold.
 func (h *hold) proof() []history.Event {
 	es := append([]history.Event{h.ok}, h.renewals...)
 	if h.over.Kind != history.KindNone {
@@ -179,7 +179,7 @@ func (h *hold) proof() []history.Event {
 	return es
 }
 
-// without takes h out of list and keeps the order of the others.
+// without removes h from list and keeps the order of the others.
 func without[T comparable](list []T, h T) []T {
 	i := slices.Index(list, h)
 	copy(list[i:], list[i+1:])

@@ -9,12 +9,12 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// over is an event that ended a hold at a time.
+// over returns an event that ended a hold at a time.
 func over(at int64) history.Event {
 	return history.Event{Time: at, Kind: history.Release, Phase: history.Invoke}
 }
 
-// TestEntitledAtItsBorders: from the beginning of a stretch to before its end, each narrowed by the clock's error.
+// TestEntitledAtItsBorders: from the start of a span to before its end, each narrowed by the clock's error.
 func TestEntitledAtItsBorders(t *testing.T) {
 	for _, c := range []struct {
 		err         int64
@@ -95,10 +95,10 @@ func TestAHoldIsDrawnToItsEnd(t *testing.T) {
 	}
 }
 
-// errs is a clock that may be wrong by so much.
+// errs returns a clock with the given error.
 func errs(n int64) *history.Header { return &history.Header{ErrorNS: n} }
 
-// TestWhatIsKnownOfAValidity: what the grant says, and what each renewal makes of it.
+// TestWhatIsKnownOfAValidity: what the grant says, and what each renewal changes.
 func TestWhatIsKnownOfAValidity(t *testing.T) {
 	type news struct{ at, valid int64 }
 	unknown := history.ValidUnknown
@@ -107,7 +107,7 @@ func TestWhatIsKnownOfAValidity(t *testing.T) {
 		valid int64
 		news  []news
 		want  []span
-		cut   int64 // of the last news
+		cut   int64 // of the last renewal
 		fresh bool
 	}{
 		{"a grant", 200, nil, []span{{100, 200}}, 0, true},
@@ -157,7 +157,7 @@ func (a alone) Finish() results.Finding {
 	return a.checker.Finish()
 }
 
-// ends is told of the ends of holds.
+// ends records the ends of holds.
 type ends struct {
 	order []*hold
 	taken []int64
@@ -195,7 +195,7 @@ func TestHowAHoldEnds(t *testing.T) {
 		name     string
 		run      results.Run
 		es       []history.Event
-		end, was []int64 // of each hold: its end, and when that was seen
+		end, was []int64 // of each hold: its end, and when that was observed
 	}{
 		{"a release", run, []history.Event{ok(1, 10, 0), {Time: 20, Kind: history.Release, Phase: history.Invoke, Grant: 1}}, []int64{20}, []int64{20}},
 		{"the ok of a release", run, []history.Event{ok(1, 10, 0), {Time: 20, Kind: history.Release, Phase: history.Ok, Grant: 1}}, []int64{results.Forever}, []int64{results.Forever}},
@@ -220,7 +220,7 @@ func TestHowAHoldEnds(t *testing.T) {
 	}
 }
 
-// TestWhatRenewsAHold: the ok of a renewal, what the client learned, and what the engine learned of its session.
+// TestWhatRenewsAHold: the ok of a renewal, the client's own news, and the engine's news of its session.
 func TestWhatRenewsAHold(t *testing.T) {
 	run := results.Run{Locks: []string{"lock-0"}}
 	for _, c := range []struct {
@@ -252,7 +252,7 @@ func TestWhatRenewsAHold(t *testing.T) {
 	}
 }
 
-// TestTheErrorsOfClocks: each hold has that of its client, and the worst is that of any so far.
+// TestTheErrorsOfClocks: each hold has its client's error, and the worst is the maximum so far.
 func TestTheErrorsOfClocks(t *testing.T) {
 	tr := newTracker(results.Run{Processes: []history.Header{{Process: "client-2", ErrorNS: 9}, {Process: "engine"}, {Process: "client-1", ErrorNS: 3}}})
 	if a, b, c := tr.clocks.Of(history.MakeUser(0, 4)), tr.clocks.Of(history.MakeUser(1, 0)), tr.clocks.Of(history.MakeUser(2, 0)); a.ErrorNS != 3 || b.ErrorNS != 9 || c != nil {
@@ -267,11 +267,11 @@ func TestTheErrorsOfClocks(t *testing.T) {
 		if err := h.latest(9) - 9; err != want || err != 9-h.earliest(9) || h.issued != 5 || tr.worst != most {
 			t.Errorf("a hold of %v: error %d, asked for at %d; the worst is %d", u, err, h.issued, tr.worst)
 		}
-		tr.observe(&history.Event{Time: 20, Kind: history.Release, Phase: history.Invoke, Grant: 1, User: u}) // and it is used again
+		tr.observe(&history.Event{Time: 20, Kind: history.Release, Phase: history.Invoke, Grant: 1, User: u}) // reused
 	}
 }
 
-// TestByHowMuchAHoldIsLate: from the end of its validity on, and nothing before.
+// TestByHowMuchAHoldIsLate: the lateness counts from the end of its validity.
 func TestByHowMuchAHoldIsLate(t *testing.T) {
 	for _, c := range []struct {
 		valid, until, start, end, late int64
@@ -295,7 +295,6 @@ func TestByHowMuchAHoldIsLate(t *testing.T) {
 	}
 }
 
-// TestPairsThatFindNoRoomAreDecidedAtOnce.
 func TestPairsThatFindNoRoomAreDecidedAtOnce(t *testing.T) {
 	for _, pending := range []int{0, maxPending} {
 		run := results.Run{Locks: []string{"lock-0"}}
@@ -320,7 +319,7 @@ func TestPairsThatFindNoRoomAreDecidedAtOnce(t *testing.T) {
 	}
 }
 
-// TestAHoldHasNoMorePairs than are bounded, however many holds end beside it.
+// TestAHoldHasNoMorePairs than the bound, however many holds end while it is open.
 func TestAHoldHasNoMorePairs(t *testing.T) {
 	run := results.Run{Locks: []string{"lock-0"}}
 	x := newExclusion(run).(*exclusion)
@@ -357,13 +356,13 @@ func TestALadderKnowsWhatItForgot(t *testing.T) {
 	}
 }
 
-// TestALadderOfGrantsOutOfOrder: clocks that err and holds that end late have grants added that came before others. Of those with one token the
-// earliest counts, and of those with one time and token the first.
+// TestALadderOfGrantsOutOfOrder: with inexact clocks and late ends, earlier grants are added later. Of those with one
+// token the earliest counts, and of those with one time and token the first.
 func TestALadderOfGrantsOutOfOrder(t *testing.T) {
 	type grant struct{ key, token int }
 	for _, c := range []struct {
 		add  []grant
-		want map[int64]int // below this it is that one of add; -1 for none
+		want map[int64]int // below this it is the hold of this add; -1 for none
 	}{
 		{[]grant{{20, 9}, {10, 5}}, map[int64]int{10: -1, 11: 1, 20: 1, 21: 0}},
 		{[]grant{{20, 5}, {10, 5}}, map[int64]int{10: -1, 11: 1, 30: 1}},
@@ -410,7 +409,8 @@ func TestWhatIsForgottenMayHaveBeenBeside(t *testing.T) {
 	}
 }
 
-// TestWhatIsForgottenAndWasOverStandsBesideNobody who came after that, entitled; who came before may have it beside.
+// TestWhatIsForgottenAndWasOverStandsBesideNobody: forgotten ended holds do not overlap entitled holds that began
+// after their end; they may overlap earlier ones.
 func TestWhatIsForgottenAndWasOverStandsBesideNobody(t *testing.T) {
 	l := &touched{}
 	for i := range int64(2 * maxTouches) {
@@ -423,7 +423,8 @@ func TestWhatIsForgottenAndWasOverStandsBesideNobody(t *testing.T) {
 	}
 }
 
-// TestTheOrderOfEffects is certain in one process, and where clocks are right. Of replicas whose clocks err it is certain beyond the errors.
+// TestTheOrderOfEffects is certain in one process, and with exact clocks. For replicas with inexact clocks it is
+// certain beyond the errors.
 func TestTheOrderOfEffects(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -450,7 +451,7 @@ func TestTheOrderOfEffects(t *testing.T) {
 	}
 }
 
-// TestWhatStaleWritesWarnOf is what there was, and nothing else.
+// TestWhatStaleWritesWarnOf: each warning appears exactly when its cause exists.
 func TestWhatStaleWritesWarnOf(t *testing.T) {
 	const queue = "run resource=register\n0 A acquire invoke\n1 B acquire invoke\n10 A acquire ok valid=100 issued=1\n130 B acquire ok valid=1030 issued=2\n140 B effect-read ok\n"
 	for text, want := range map[string]string{
@@ -464,7 +465,7 @@ func TestWhatStaleWritesWarnOf(t *testing.T) {
 	}
 }
 
-// TestOnlyWhoWasEntitledComesAfterWhatWasOver: one that came too late does not take the place of one that did not.
+// TestOnlyWhoWasEntitledComesAfterWhatWasOver: a grant that came too late does not replace one that did not.
 func TestOnlyWhoWasEntitledComesAfterWhatWasOver(t *testing.T) {
 	l := &touched{}
 	entitled := &accessor{hold: &hold{user: history.MakeUser(1, 0), issued: 5, start: 100, fresh: true}}
@@ -475,7 +476,7 @@ func TestOnlyWhoWasEntitledComesAfterWhatWasOver(t *testing.T) {
 	}
 }
 
-// TestTheBoundOfALock is the one that it declares, or the ttl, where its grants never expire.
+// TestTheBoundOfALock is the declared one, or the ttl if its grants never expire.
 func TestTheBoundOfALock(t *testing.T) {
 	for _, c := range []struct {
 		run  results.Run

@@ -25,7 +25,7 @@ const (
 	enough        = "expect: {judged: \">=1\"}\n"
 )
 
-// Times of faults are told from the run's begin.
+// Times of faults are relative to the start of the run.
 func TestFaultsAreToldFromTheBegin(t *testing.T) {
 	r := judged(t, prepared(t, overlapScript, pauseOnHolder+enough, func(d *runDir) { d.env.Start = 4e6 }))
 	if f := r.Faults[0]; f.StartMS != 16 || f.EndMS != 296 {
@@ -46,7 +46,8 @@ func TestWhoWasJudgedIsTold(t *testing.T) {
 	}
 }
 
-// A history is read in batches; a run is judged whole, and by the name of its directory from wherever.
+// A history is read in batches; a run is judged whole, and under the name of its directory from any working
+// directory.
 func TestAHistoryOfManyBatches(t *testing.T) {
 	const cycles = 900
 	var text strings.Builder
@@ -209,7 +210,8 @@ func TestDamagedFaults(t *testing.T) {
 	}
 }
 
-// TestDamagedObservations: what the service said when it was asked proves little. All else is judged, and the run is unknown.
+// TestDamagedObservations: damaged answers of the service affect few checks. All else is judged, and the run is
+// unknown.
 func TestDamagedObservations(t *testing.T) {
 	d := prepared(t, overlapScript, enough, nil)
 	whole, err := results.Judge(d.dir, All())
@@ -313,7 +315,7 @@ func (s *seer) Observe(*history.Event) {
 
 func (*seer) Finish() results.Finding { return results.Finding{} }
 
-// TestOneThatCrashesLeavesTheOthersToGoOn at the very event, and sees no more.
+// TestOneThatCrashesLeavesTheOthersToGoOn: a checker crashes at its event and sees no more; the others go on.
 func TestOneThatCrashesLeavesTheOthersToGoOn(t *testing.T) {
 	var seats []*seat
 	var crashed []int

@@ -1,16 +1,16 @@
 // Late news: how long a holder was not told that its lock was gone.
 //
-// It is the time from the end of a hold's validity to the moment at which its user was told: by the lock itself
-// (lost), or by a renewal or release that the service refused because the grant was not there. In between a user
-// acts upon a grant that it no longer has.
+// It is the time from the end of a hold's validity to the moment at which its user was notified: by the lock itself
+// (lost), or by a renewal or release that the service refused because the grant was not there. In between a user acts
+// upon a grant that it no longer has.
 //
-// Where the lock tells of losses, a holder is untold whose validity ended, whose lock another user was granted then,
-// and who has its grant in hand for longer than the recovery bound after that, without news. While a fault has its
-// process stand still, no time passes for it. The other user's grant is what proves the loss: a client may keep a grant
-// alive and tell of no renewals.
+// If the lock notifies of losses, a holder counts as untold when its validity ended, another user was then granted
+// its lock, and it kept its grant without news for longer than the recovery bound after that. While a fault stops its
+// process, no time passes for it. The other user's grant proves the loss: a client may keep a grant alive without
+// reporting renewals.
 //
-// It cannot see what a user could have known by its own clock, not holders that released before the bound was over, and
-// not losses after which nobody was granted the lock.
+// It cannot see what a user could have known by its own clock, holders that released before the bound was over, and
+// losses after which no user was granted the lock.
 
 package checkers
 
@@ -23,7 +23,7 @@ import (
 	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
-// maxNewsLooks bounds how often a new hold is held against those that are open. Beyond it the count is a lower bound.
+// maxNewsLooks bounds how often a new hold is compared with open ones. Beyond it the count is a lower bound.
 const maxNewsLooks = 1 << 23
 
 type lateNews struct {
@@ -34,9 +34,9 @@ type lateNews struct {
 	lost    map[*hold]int64 // of an open hold: when another user's grant showed that it was gone
 	outlive int64           // holds that were lost to another user
 	untold  []overstay
-	looks   looks // at holds of others
+	looks   looks // comparisons with holds of others
 	list    shortlist
-	over    users.Table[outlived] // by the user: the hold that it releases
+	over    users.Table[outlived] // by user: the hold that it releases
 	told    int64
 	longest int64
 }
@@ -91,7 +91,7 @@ func (c *lateNews) Observe(e *history.Event) {
 	}
 }
 
-// hear notes the time told, at which a user learned of the end of a grant that had been valid until then.
+// hear records the time told at which a user learned of the end of a grant that had been valid until then.
 func (c *lateNews) hear(until, told int64) {
 	if until != 0 && until < told {
 		c.told++
@@ -99,7 +99,7 @@ func (c *lateNews) hear(until, told int64) {
 	}
 }
 
-// began notes which holds the new one shows to be lost.
+// began records which holds the new one proves lost.
 func (c *lateNews) began(h *hold) {
 	for _, o := range c.t.held(h.lock) {
 		if !c.looks.take(1) {
@@ -146,7 +146,7 @@ func (c *lateNews) outlived(h *hold, until int64) {
 	})
 }
 
-// end takes those who have a lock in hand at the end of the history.
+// end takes the users that hold a lock at the end of the history.
 func (c *lateNews) end(t *tracker) {
 	dead := users.DeadClients(c.run)
 	for _, open := range t.locks {

@@ -40,16 +40,17 @@ const (
 )
 
 const (
-	// manyStretches is from where on histograms keep two digits for three: they cost 190 kB each.
+	// manyStretches is the number from which histograms keep two digits instead of three: they cost 190 kB each.
 	manyStretches = 64
-	// mostPhased is how many faults cut the run into stretches: a histogram of two digits costs 26 kB.
+	// mostPhased is the maximum number of faults that cut the run into stretches: a histogram of two digits costs 26
+	// kB.
 	mostPhased = 128
 )
 
 // stretch is a part of the run between two moments at which a fault began or ended.
 type stretch struct {
 	span
-	fault bool                             // one stands in it
+	fault bool                             // a fault stands in it
 	ops   [opCount]*hdrhistogram.Histogram // nil while empty
 }
 
@@ -59,7 +60,7 @@ type latency struct {
 	asks      *asks
 	stretches []stretch
 	users     users.Table[timing]
-	handoff   []int64 // by lock: the release invoke that no acquire followed yet; 0 for none
+	handoff   []int64 // by lock: the release invoke without a following acquire; 0 for none
 }
 
 type timing struct {
@@ -195,11 +196,11 @@ func (c *latency) record(op int, from, to int64) {
 	if s.ops[op] == nil {
 		s.ops[op] = hdrhistogram.New(results.LowestLatency, results.HighestLatency, c.digits)
 	}
-	// What is clamped to the histogram's range cannot be refused.
+	// A value clamped to the histogram's range cannot be refused.
 	_ = s.ops[op].RecordValue(min(max(to-from, 0), results.HighestLatency))
 }
 
-// Finish returns the finding: the tails, by name, so that a scenario can expect something of them.
+// Finish returns the finding: the tails, by name, so that scenarios can have expectations on them.
 func (c *latency) Finish() results.Finding {
 	f := results.Finding{Verdict: results.Clean, Measures: map[string]*float64{}}
 	for op, name := range results.Operations {
@@ -218,7 +219,7 @@ func (c *latency) Finish() results.Finding {
 	return f
 }
 
-// quantiles sums an operation up over the stretches that are wanted; ok is false where there is nothing to sum.
+// quantiles summarises an operation over the wanted stretches; ok is false without samples.
 func (c *latency) quantiles(op int, want func(stretch) bool) (q results.Quantiles, ok bool) {
 	sum := hdrhistogram.New(results.LowestLatency, results.HighestLatency, c.digits)
 	for _, s := range c.stretches {
@@ -236,8 +237,8 @@ func (c *latency) quantiles(op int, want func(stretch) bool) (q results.Quantile
 	}, true
 }
 
-// all returns the latencies of the stretches that are wanted, by operation. An operation without samples has N 0 and
-// no figures.
+// all returns the latencies of the wanted stretches by operation. An operation without samples has N 0 and no
+// figures.
 func (c *latency) all(want func(stretch) bool) map[string]results.Quantiles {
 	qs := map[string]results.Quantiles{}
 	for op, name := range results.Operations {
@@ -246,7 +247,7 @@ func (c *latency) all(want func(stretch) bool) map[string]results.Quantiles {
 	return qs
 }
 
-// Latency returns those of the whole run.
+// Latency returns the latencies of the whole run.
 func (c *latency) Latency() map[string]results.Quantiles {
 	return c.all(func(stretch) bool { return true })
 }
@@ -286,9 +287,10 @@ func (c *latency) Phases() []results.PhaseLatency {
 	return ps
 }
 
-// WriteLogs writes one HdrHistogram log for each operation into the run's latency folder: a line for each stretch
-// between two moments at which a fault began or ended, in ns, so that any processor of such logs sums up the run.
-// started is when the run was started, in RFC 3339; the lines' times are in seconds since the workload was let go.
+// WriteLogs writes one HdrHistogram log for each operation into the run's latency folder, in ns. It has a line for
+// each stretch between two moments at which a fault began or ended, so that any processor of such logs can summarise
+// the run. started is when the run was started, in RFC 3339; the lines' times are in seconds since the start of the
+// workload.
 func (c *latency) WriteLogs(dir, started string) error {
 	dir = filepath.Join(dir, results.DirLatency)
 	if err := results.MakeOwn(dir); err != nil {

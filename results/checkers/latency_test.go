@@ -15,7 +15,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// timed has the latency checker see a history written by hand.
+// timed passes a history written by hand to the latency checker.
 func timed(t *testing.T, text string) *latency {
 	t.Helper()
 	s, err := parseScript(text)
@@ -30,8 +30,8 @@ func timed(t *testing.T, text string) *latency {
 	return c
 }
 
-// TestWhichPhaseAnOperationBelongsTo: the first fault that stood while it lasted, else the stretch in which it began. Each phase is written
-// with its begin, its end and how many acquires belong to it.
+// TestWhichPhaseAnOperationBelongsTo: the first fault that stood while it lasted, else the stretch in which it began.
+// Each phase has its start, its end and the number of its acquires.
 func TestWhichPhaseAnOperationBelongsTo(t *testing.T) {
 	const (
 		one   = "fault pause on=A at=100 until=200\n"
@@ -65,7 +65,8 @@ func TestWhichPhaseAnOperationBelongsTo(t *testing.T) {
 	}
 }
 
-// TestLatencyLogsTellWhen: each line has the begin of its stretch and how long it was, in seconds from when the workload was let go.
+// TestLatencyLogsTellWhen: each line has the start and the length of its stretch, in seconds since the start of the
+// workload.
 func TestLatencyLogsTellWhen(t *testing.T) {
 	l := timed(t, `
 run start=1000 end=2000
@@ -100,7 +101,8 @@ fault pause on=B at=1100 until=1200
 	}
 }
 
-// TestManyFaultsAreTimedCoarsely: up to 64 stretches with three digits, and 128 faults by themselves. A fault that begins with the run cuts nothing.
+// TestManyFaultsAreTimedCoarsely: up to 64 stretches with three digits, and 128 faults separately. A fault that
+// begins with the run cuts nothing.
 func TestManyFaultsAreTimedCoarsely(t *testing.T) {
 	for n, want := range map[int]int{manyStretches: 3, manyStretches + 1: 2, mostPhased: 2, mostPhased + 1: 2} {
 		var run results.Run
@@ -114,7 +116,7 @@ func TestManyFaultsAreTimedCoarsely(t *testing.T) {
 	}
 }
 
-// TestJavasToolReadsLatencyLogs: HdrHistogram's own processor counts as many values, and finds the same greatest one.
+// TestJavasToolReadsLatencyLogs: HdrHistogram's own processor counts as many values, and finds the same maximum.
 func TestJavasToolReadsLatencyLogs(t *testing.T) {
 	const jar = "/usr/share/java/hdrhistogram.jar"
 	java, err := exec.LookPath("java")
@@ -144,7 +146,7 @@ func TestJavasToolReadsLatencyLogs(t *testing.T) {
 	}
 }
 
-// TestQuantilesAreMeasures: each quantile is a measure that a scenario can expect something of, in its order.
+// TestQuantilesAreMeasures: each quantile is a measure that a scenario can have an expectation on, in its order.
 func TestQuantilesAreMeasures(t *testing.T) {
 	var text strings.Builder
 	for i := range 1000 { // the i-th acquire takes i ms

@@ -1,6 +1,6 @@
-// Package checkers is the list of all checkers. Those that know holds and what users ask for are here, one file for
-// each, beside what several of them share. Those that look only at what the lock protects are in harm, at what grants
-// cost in costs, at how much users got in served, and at whether the run kept up in keptup.
+// Package checkers is the list of all checkers. This folder has those that know holds and users' requests, one file
+// each, and what several of them share. harm has those that look only at what the lock protects, costs those on the
+// costs of grants, served those on users' shares, and keptup those on whether the run kept up.
 package checkers
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/lockquake/lockquake/results/checkers/served"
 )
 
-// All returns the list of all checkers in the order of a report: first what must not happen to the lock and to what
-// it protects, then how well users were served, at what cost, and whether the run itself kept up.
+// All returns all checkers in the order of a report: first what must not happen to the lock and to what it protects,
+// then how well users were served, at what cost, and whether the run itself kept up.
 func All() results.Checkers {
 	return results.Checkers{
 		// The lock, and what it protects.

@@ -8,8 +8,8 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestEveryCheckerHasABrokenHistory wants each count and measure of a checker to be seen above zero in golden histories
-// of its own, and each kind of witness of which it says how it is drawn.
+// TestEveryCheckerHasABrokenHistory: golden histories show each count and measure of a checker above zero, and each
+// kind of witness with a declared drawing.
 func TestEveryCheckerHasABrokenHistory(t *testing.T) {
 	for _, k := range All() {
 		b, err := os.ReadFile("testdata/golden/" + k.Name + ".txt")

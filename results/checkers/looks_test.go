@@ -8,15 +8,15 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestLooksAreBounded: with as many looks as a history needs nothing is left out. With fewer the finding says so, and nothing found is no answer.
-// Each history ends after each of its events in turn.
+// TestLooksAreBounded: with as many looks as a history needs nothing is left out. With fewer the finding says so, and
+// a zero is no answer. Each history ends after each of its events in turn.
 func TestLooksAreBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		text  string
 		make  func(results.Run) results.Checker
 		looks func(results.Checker) *looks
 		last  bool   // it is the last look that finds something
-		count string // of which the whole history has one; "": it is clean
+		count string // the whole history counts one of it; "": it is clean
 	}{
 		"foreign releases": {`
 0 A acquire invoke

@@ -1,13 +1,13 @@
 // Lost writes: what the service acknowledged is there until its time is over.
 //
-// A grant of a lock that is a key in a store is a write. Servers are asked for the key right after each grant and,
-// where a scenario wants it, once more at the end (observe: holder:LOCK). A grant must be there at the end when a
-// server was seen to have it, it is still valid, and no release of that lock was under way since it was asked for: a
-// DEL that comes late takes away any key. Where none of the servers asked has it, the acknowledged write is lost.
+// A grant of a lock that is a key in a store is a write. Servers are asked for the key right after each grant and, if
+// a scenario wants it, once more at the end (observe: holder:LOCK). A grant must be there at the end if a server was
+// observed to have it, it is still valid, and no release of that lock was in progress since it was asked for: a late
+// DEL deletes any key. If none of the servers asked has it, the acknowledged write is lost.
 //
-// It cannot see the loss of a grant that no server was seen to have, nor of one whose lock was released in between,
-// or by somebody who never learned of it, so the count is a lower bound. It looks once: at the last time that a
-// scenario asked for the lock.
+// It cannot see the loss of a grant that no server was observed to have. Nor does it see the loss of a lock that was
+// released in between, possibly by a user that never learned of its loss. So the count is a lower bound. It looks
+// once: at the last time that a scenario asked for the lock.
 
 package checkers
 
@@ -26,8 +26,8 @@ type lostWrites struct {
 	clocks   results.Clocks
 	looks    map[uint16]*look // by lock
 	holds    []*hold
-	releases map[uint16][]*span // by lock: each from its begin to its answer, or without end
-	open     map[opOf]*span     // the releases that are under way
+	releases map[uint16][]*span // by lock: each from its start to its answer, or without end
+	open     map[opOf]*span     // the releases in progress
 	list     shortlist
 }
 
@@ -36,8 +36,8 @@ type look struct {
 	step int
 	last map[string]history.Observation  // by node: its last answer
 	keep map[grantOf]bool                // the grants in these answers
-	at   span                            // when the servers were asked: all of them between its ends
-	had  map[grantOf]history.Observation // the first time that a server was seen to have a grant
+	at   span                            // when the servers were asked: all between its ends
+	had  map[grantOf]history.Observation // the first time that a server was observed to have a grant
 }
 
 type grantOf struct {
@@ -80,7 +80,7 @@ func newLostWrites(run results.Run) results.Checker {
 	}
 	for i, l := range c.looks {
 		if l.step == 0 {
-			delete(c.looks, i) // nobody asked for the end
+			delete(c.looks, i) // no question at the end
 			continue
 		}
 		l.close()
@@ -88,7 +88,7 @@ func newLostWrites(run results.Run) results.Checker {
 	return c
 }
 
-// saw takes what a server said of a lock. The answers to the last step that asks make the look.
+// saw takes a server's answer about a lock. The answers to the last asking step make the look.
 func (c *lostWrites) saw(lock uint16, o history.Observation) {
 	l := c.looks[lock]
 	if l == nil {
@@ -112,7 +112,7 @@ func (c *lostWrites) saw(lock uint16, o history.Observation) {
 	}
 }
 
-// close sums up the answers of the look.
+// close summarises the answers of the look.
 func (l *look) close() {
 	l.at, l.keep = span{results.Forever, 0}, map[grantOf]bool{}
 	for _, o := range l.last {
@@ -123,7 +123,7 @@ func (l *look) close() {
 	}
 }
 
-// text says what they had.
+// text describes the answers.
 func (l *look) text() string {
 	var out []string
 	for _, node := range slices.Sorted(maps.Keys(l.last)) {
@@ -168,7 +168,7 @@ func (c *lostWrites) follow(*tracker) watch {
 
 func (c *lostWrites) began(h *hold) { c.holds, h.pinned = append(c.holds, h), true }
 
-// lost tells whether the hold's key should be there and is not.
+// lost reports whether the hold's key should be there and is not.
 func (c *lostWrites) lost(h *hold, l *look) bool {
 	g := grantOf{h.user, h.grant}
 	seen, ok := l.had[g]

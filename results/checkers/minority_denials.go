@@ -1,16 +1,16 @@
 // Minority denials: while a majority of the servers is untouched, a free lock is granted.
 //
-// It is judged where a majority of servers decides, and while faults stand on some of them. A server is touched if it
-// is a target of a standing fault or at the other end of a broken link. A user asks in vain when nobody has the lock in
+// It is judged if a majority of servers decides, and while faults stand on some of them. A server is touched if it is
+// a target of a standing fault or at the other end of a broken link. A user asks in vain when no user has the lock in
 // hand, more than half of the servers are untouched, and no fault is on its own client. If it does so for longer than
-// twice the recovery bound, it is denied the lock: by one acquire of more than the bound, or by three at least without
-// a grant between them. The time counts anew from each fault that begins or ends. The first bound is for servers that
-// must agree anew, such as on a leader, and the second one for the user.
+// twice the recovery bound, it is denied the lock: by one acquire of more than the bound, or by three at least
+// without a grant between them. The time restarts at each fault that begins or ends. The first bound is for servers
+// that must agree anew, such as on a leader, and the second one for the user.
 //
-// Example: of five servers one is stopped at 10 s, and the bound is 3 s. A asks from 11 s to 15 s in vain, and again
+// Example: of five servers one is stopped at 10 s, and the bound is 3 s. A asks in vain from 11 s to 15 s, and again
 // from 16 s to 19.5 s. It is denied the lock: four servers were there.
 //
-// It cannot see a lock for which nobody asks meanwhile, and it says nothing of one that somebody has in hand.
+// It cannot see a lock that no user asks for meanwhile, and it does not judge a lock that a user has in hand.
 
 package checkers
 
@@ -27,27 +27,27 @@ import (
 type minorityDenials struct {
 	run     results.Run
 	bound   int64
-	heard   int64 // until when it is known who has what in hand
+	heard   int64 // all holds are known until then
 	t       *tracker
-	changes []int64         // the times at which faults begin and end, that are still to come
+	changes []int64         // the future times at which faults begin and end
 	changed int64           // the latest one
-	next    int             // the first of the run's faults that has not begun
-	stands  []history.Fault // since then
-	touched []string        // servers, by these
-	broken  []string        // other nodes, by these
+	next    int             // index of the first of the run's faults that has not begun
+	stands  []history.Fault // faults that stand
+	touched []string        // servers touched by these
+	broken  []string        // other nodes touched by these
 	asks    map[results.Place]*deniedAsk
 	asked   int64
 	vain    vain
 	last    int64
 }
 
-// deniedAsk is a user that asks for a lock, and how many acquires in a row were in vain since the last change.
+// deniedAsk is a user that asks for a lock, and its number of successive vain acquires since the last change.
 type deniedAsk struct {
 	vainAsk
 	n int
 }
 
-// fewestDenied is how many acquires in vain are none by chance, such as by time-outs of a busy machine.
+// fewestDenied is the number of vain acquires that is no chance, such as time-outs of a busy machine.
 const fewestDenied = 3
 
 var minorityDenialsKind = results.CheckerKind{
@@ -82,7 +82,7 @@ func newMinorityDenials(run results.Run) results.Checker {
 	return c
 }
 
-// idleFault reports whether nothing happens in a fault.
+// idleFault reports whether a fault has no effect.
 func idleFault(f history.Fault) bool { return f.Traits != nil && f.Traits.Idle }
 
 func (c *minorityDenials) follow(t *tracker) watch {
@@ -103,12 +103,12 @@ func (c *minorityDenials) Observe(e *history.Event) {
 		c.changed = at
 		c.stand(at)
 	}
-	if e.Kind == history.Acquire && e.Phase == history.Ok { // the lock is free no more
+	if e.Kind == history.Acquire && e.Phase == history.Ok { // the lock is no longer free
 		c.lookAt(e.Time, func(p results.Place) bool { return p.Lock == e.Lock })
 	}
 }
 
-// stand notes what faults stand on from t on.
+// stand updates the standing faults from t on.
 func (c *minorityDenials) stand(t int64) {
 	for ; c.next < len(c.run.Faults) && c.run.Faults[c.next].Start <= t; c.next++ {
 		c.stands = append(c.stands, c.run.Faults[c.next])
@@ -131,13 +131,13 @@ func (c *minorityDenials) stand(t int64) {
 	}
 }
 
-// judges reports whether a minority is touched, and nothing is on a user's client.
+// judges reports whether only a minority is touched, and no fault is on the user's client.
 func (c *minorityDenials) judges(u history.User) bool {
 	return len(c.touched) > 0 && 2*len(c.touched) < len(c.run.Majority.Servers) &&
 		!slices.Contains(c.broken, history.ClientName(u.Client()))
 }
 
-// after takes an event behind what it did to holds.
+// after takes an event after its change of holds.
 func (c *minorityDenials) after(e *history.Event) {
 	if c.run.Majority == nil {
 		return
@@ -172,7 +172,7 @@ func (c *minorityDenials) after(e *history.Event) {
 	}
 }
 
-// inVain takes an acquire that has not got its lock up to t. end is its outcome, or nil.
+// inVain takes an acquire without a grant up to t. end is its outcome, or nil.
 func (c *minorityDenials) inVain(p results.Place, a *deniedAsk, t int64, end *history.Event) {
 	since, free := c.t.freeSince(p.Lock)
 	if a.open.Kind == history.KindNone || !c.judges(p.User) || !free {
@@ -185,7 +185,7 @@ func (c *minorityDenials) inVain(p results.Place, a *deniedAsk, t int64, end *hi
 	c.vain.add(p, span{from, t}, a.open, end)
 }
 
-// lookAt takes those who ask, up to t. Mostly there was a change only a moment ago.
+// lookAt updates the asking users to t. Mostly the last change was only a moment ago.
 func (c *minorityDenials) lookAt(t int64, who func(results.Place) bool) {
 	if len(c.touched) == 0 || t-c.changed <= 2*c.bound {
 		return

@@ -6,7 +6,8 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestWithoutALock there are users and accesses, and no grants: what rests on those is not judged, and the harm at the resource is.
+// TestWithoutALock: without a lock there are users and accesses, but no grants. Findings on grants are not judged;
+// the harm at the resource is.
 func TestWithoutALock(t *testing.T) {
 	const script = overlapScript + "410 A effect-write fail conditional\n415 B effect-read fail fenced\n"
 	without := func(d *runDir) { d.env.NoLock = true }

@@ -12,7 +12,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// The second judge says of every golden history what is wanted there.
+// The second judge reports for every golden history what is wanted there.
 func TestOracleAgreesOnGolden(t *testing.T) {
 	paths, err := filepath.Glob("testdata/golden/*.txt")
 	if err != nil {

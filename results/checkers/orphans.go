@@ -1,18 +1,19 @@
 // Orphans: locks that the service has and that no user believes it holds.
 //
 // The service as a whole is asked who has a lock (observe: keys:LOCK or holder:LOCK on service). A grant is an orphan
-// that is there while nobody holds the lock, asks for it, or waits for the answer to a release. It was left by an
-// acquire that came to nothing for its user, by a release whose answer was lost, or by a lock that told its holder of a
-// loss. Its age counts from the moment at which the last user gave up, to the last time at which it was certainly still
-// there.
+// if it exists while no user holds the lock, asks for it, or waits for the answer to a release. It was left by an
+// acquire that failed for its user, by a release whose answer was lost, or by a lock that notified its holder of a
+// loss. Its age counts from the moment at which the last user gave up, to the last time at which it certainly still
+// existed.
 //
-// Example: A asks at 0 s and gives up at 1 s. At 1.5 s the service says that somebody has the lock, at 2 s it says
-// none. Nobody else asks. That is one orphan, 0.5 s old at least.
+// Example: A asks at 0 s and gives up at 1 s. At 1.5 s the service says that the lock is held, at 2 s that it is not.
+// No other user asks. That is one orphan, at least 0.5 s old.
 //
-// Some orphans no library can prevent: the request arrived, the answer was lost, and the service cannot be reached. So
-// the count judges nothing by itself. A scenario bounds it where nothing was broken, and the age where something was.
+// Some orphans no library can prevent: the request arrived, the answer was lost, and the service cannot be reached.
+// So the count judges nothing by itself. A scenario bounds the count if nothing was broken, and the age if something
+// was.
 //
-// It cannot see an orphan while others use the lock, nor one that a killed client left, which its time ends.
+// It cannot see an orphan while others use the lock, nor one that a killed client left, which its TTL ends.
 
 package checkers
 
@@ -31,15 +32,15 @@ type orphans struct {
 	locks  map[uint16]*idle
 }
 
-// idle is the times in which nobody uses a lock.
+// idle tracks the times in which no user uses a lock.
 type idle struct {
-	// busy is who holds it, asks for it or gives it back: the op of the latest that is under way. Who was killed does
-	// so for ever: what it left is no orphan.
+	// busy has the users that hold, acquire or release it, with the op of their latest call in progress. A killed
+	// user stays busy for ever: what it left is no orphan.
 	busy  map[history.User]uint32
 	spans []unused
 }
 
-// unused is a time in which nobody uses a lock, and what it began with.
+// unused is a time in which no user uses a lock, and the event that began it.
 type unused struct {
 	span
 	began history.Event
@@ -86,7 +87,7 @@ func (c *orphans) Observe(e *history.Event) {
 	}
 }
 
-// use begins with an acquire or release.
+// use starts with an acquire or release.
 func (l *idle) use(e *history.Event) {
 	if n := len(l.spans); len(l.busy) == 0 && n > 0 && l.spans[n-1].until == results.Forever {
 		l.spans[n-1].until = e.Time
@@ -94,7 +95,7 @@ func (l *idle) use(e *history.Event) {
 	l.busy[e.User] = e.Op
 }
 
-// leave ends it: the user has lost the lock, given up, or been told what came of its release.
+// leave ends a use: the lock was lost, the wait was abandoned, or the release returned.
 func (l *idle) leave(e *history.Event) {
 	if op, ok := l.busy[e.User]; !ok || op != e.Op && e.Kind != history.Lost {
 		return
@@ -105,7 +106,7 @@ func (l *idle) leave(e *history.Event) {
 	}
 }
 
-// seen is when a reading certainly saw what it tells of within a time in which nobody used the lock.
+// seen returns when a reading certainly observed its answer, within a time in which no user used the lock.
 func (c *orphans) seen(o *history.Observation, u unused) (asked, answered int64, ok bool) {
 	for _, at := range []span{{o.LastAsked, o.LastAnswered}, {o.Asked, o.Answered}} {
 		if at.from > u.from+c.worst && (u.until == results.Forever || at.until < u.until-c.worst) {

@@ -1,7 +1,7 @@
 // Outages: why a lock could not be taken for the longest time.
 //
-// It follows from what became of the last holder, from who died while it waited, and from which servers a fault took
-// away. A cause is told only where events and receipts prove it.
+// The cause follows from the fate of the last holder, from users that died while they waited, and from servers that a
+// fault took away. A cause is only named if events and receipts prove it.
 
 package checkers
 
@@ -17,23 +17,23 @@ import (
 	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
-// Why a lock could not be taken: what had become of its last holder for most of the time.
+// Why a lock could not be taken: the state of its last holder for most of the time.
 type outageCause uint8
 
 const (
 	causeUnknown     outageCause = iota
 	causeHeld                    // the holder still had it in hand
 	causeReleasing               // its release had no answer yet
-	causeUnreleased              // its release ended without a yes: the grant may stand in the service
+	causeUnreleased              // its release ended without an ok: the grant may still exist in the service
 	causeDead                    // the holder died
-	causeLost                    // the holder was told that it had lost the lock
-	causeFree                    // it was released, and the service granted it to nobody
-	causeDeadWaiters             // it was released, and users that had died stood in its queue
-	causeNoMajority              // too few servers were there to grant it
-	causeNoLeader                // the leader did not run, and nobody led in its place
+	causeLost                    // the holder was notified that it had lost the lock
+	causeFree                    // it was released, and the service granted it to no user
+	causeDeadWaiters             // it was released, and dead users were in its queue
+	causeNoMajority              // too few servers were available to grant it
+	causeNoLeader                // the leader did not run, and no other server led
 )
 
-// outageCauses says it of several locks and of one.
+// outageCauses has the words for several locks and for one.
 var outageCauses = map[outageCause][2]string{
 	causeHeld:       {"their holders had them in hand", "its holder had it in hand"},
 	causeReleasing:  {"the releases of their holders had no answer", "the release of its holder had no answer"},
@@ -57,16 +57,16 @@ type outages struct {
 	run   results.Run
 	lost  []users.LostClient
 	locks map[uint16]*lockOutage
-	waits map[history.User]history.Event // where grants are fair: acquires without an outcome
-	next  history.User                   // who is granted the lock whose time out is noted
+	waits map[history.User]history.Event // with fair grants: acquires without an outcome
+	next  history.User                   // the user whose grant ends the outage being recorded
 }
 
 type lockOutage struct {
-	asked    int64 // ns that somebody asked in vain
+	asked    int64 // ns in which users asked in vain
 	from, to int64
 	why      outageCause
-	dead     int      // users that had died before it was theirs
-	left     []string // the servers that were there, of no majority
+	dead     int      // users that died in the queue
+	left     []string // the servers left, too few for a majority
 	lead     *history.Lead
 	proof    history.Event
 
@@ -74,8 +74,8 @@ type lockOutage struct {
 	user    history.User
 	grant   uint32
 	state   outageCause
-	last    history.Event // what made the state; of a lock that was never granted: the first request
-	before  []stateSpan   // the states before it, since the last grant
+	last    history.Event // the event that made the state; for a lock never granted: the first request
+	before  []stateSpan   // earlier states since the last grant
 }
 
 func (o *outages) at(lock uint16) *lockOutage {
@@ -90,7 +90,7 @@ func (o *outages) at(lock uint16) *lockOutage {
 	return l
 }
 
-// observe follows what becomes of the last holder of each lock.
+// observe tracks the fate of the last holder of each lock.
 func (o *outages) observe(e *history.Event) {
 	if o.run.Fair && e.Kind == history.Acquire {
 		o.wait(e)
@@ -120,7 +120,7 @@ func (o *outages) observe(e *history.Event) {
 	l.last = *e
 }
 
-// wait notes who waits.
+// wait records waiting users.
 func (o *outages) wait(e *history.Event) {
 	switch w, ok := o.waits[e.User]; {
 	case e.Phase != history.Invoke:
@@ -134,9 +134,10 @@ func (o *outages) wait(e *history.Event) {
 	}
 }
 
-// deadWaiters counts the users of killed clients that stood in the queue of a lock, if one of them stood before the one
-// that was granted it at t. Example: A, B and C wait for lock-0, in that order, and A and C are killed. The service
-// grants nothing to B until it has ended A's session. A holder that dies while it releases keeps its place, too.
+// deadWaiters counts the users of killed clients in the queue of a lock. It returns 0 unless one of them was ahead of
+// the user that was granted it at t. Example: A, B and C wait for lock-0, in that order, and A and C are killed. The
+// service does not grant it to B until it has ended A's session. A holder that dies while it releases also keeps its
+// place.
 func (o *outages) deadWaiters(l *lockOutage, lock uint16, t int64) (n int) {
 	if !o.run.Fair {
 		return 0
@@ -166,7 +167,7 @@ func (o *outages) killed(u history.User, t int64) bool {
 	})
 }
 
-// follow takes an event for the state of its lock.
+// follow updates the state of a lock from an event.
 func (o *outages) follow(l *lockOutage, e *history.Event) {
 	mine := l.user == e.User && l.grant == e.Grant && l.grant != 0
 	switch {
@@ -185,7 +186,7 @@ func (o *outages) follow(l *lockOutage, e *history.Event) {
 	}
 }
 
-// add notes that somebody asked for a lock in vain for a time, from the fault's start or the last grant to t.
+// add records that users asked for a lock in vain, from the fault's start or the last grant to t.
 func (o *outages) add(lock uint16, asked, fault, t int64) {
 	l := o.at(lock)
 	if asked <= l.asked {
@@ -211,14 +212,13 @@ func (o *outages) add(lock uint16, asked, fault, t int64) {
 	}
 }
 
-// leaderless returns what is known of the lead of a lock's servers if at t the leader did not run and nobody else had
-// been seen to lead; else nil. A leader that is only cut off may still serve its clients, and one that is back may lead
-// again.
+// leaderless returns the known lead of a lock's servers if at t the leader did not run and no other server was known
+// to lead; else nil. A leader that is only cut off may still serve its clients, and one that is back may lead again.
 func (o *outages) leaderless(lock uint16, t int64) *history.Lead {
 	for i := range o.run.Faults {
 		f := &o.run.Faults[i]
 		gone := f.Traits != nil && (f.Traits.Kills || f.Traits.Halts) && f.Receipt.Status == history.Installed
-		// The selector leader(lock-0) is of a service that spreads its locks, leader is not.
+		// The selector leader(lock-0) belongs to a service that spreads its locks; leader does not.
 		all := f.Shard == nil && !strings.Contains(f.Selector, "(")
 		own := f.Shard != nil && f.Shard.Unknown == "" && f.Shard.Has(o.run.LockName(lock))
 		if f.Lead == nil || f.Lead.Old == "" || !gone || !all && !own {
@@ -232,7 +232,7 @@ func (o *outages) leaderless(lock uint16, t int64) *history.Lead {
 	return nil
 }
 
-// witness tells of the lock that was out the longest, and how many were out for at least half as long.
+// witness describes the lock with the longest outage, and counts the locks that were out for at least half as long.
 func (o *outages) witness() (int, results.Witness) {
 	var worst uint16
 	all := 0
@@ -269,15 +269,15 @@ func (o *outages) witness() (int, results.Witness) {
 	}
 }
 
-// stateSpan is a state that is over.
+// stateSpan is a past state.
 type stateSpan struct {
 	state outageCause
-	by    history.Event // what made it
+	by    history.Event // the event that made it
 	until int64
 }
 
-// mostly returns the state that took the most of the time from from to to, and what made it. Example: a holder that was
-// paused releases the lock 4 s late, and 1 ms later it is granted: the holder had it in hand.
+// mostly returns the state that took most of the time from from to to, and the event that made it. Example: a paused
+// holder releases the lock 4 s late, and 1 ms later it is granted: the state is that the holder had it in hand.
 func (l *lockOutage) mostly(from, to int64) (state outageCause, by history.Event) {
 	longest, at := int64(-1), from
 	for _, s := range append(slices.Clone(l.before), stateSpan{l.state, l.last, to}) {
@@ -296,7 +296,7 @@ func (l *lockOutage) longest() int64 {
 	return l.asked
 }
 
-// reason says why most of n locks could not be taken, where that is known; w is the one that was out the longest.
+// reason says why most of n locks could not be taken, if known; w is the one with the longest outage.
 func (o *outages) reason(w *lockOutage, n, all int, causes map[outageCause]int) string {
 	why := slices.MaxFunc(slices.Sorted(maps.Keys(causes)),
 		func(a, b outageCause) int { return cmp.Compare(causes[a], causes[b]) })
@@ -315,7 +315,7 @@ func (o *outages) reason(w *lockOutage, n, all int, causes map[outageCause]int) 
 	return ": " + words[0]
 }
 
-// details adds to the words for a cause what is known of one lock.
+// details adds facts about one lock to the words for a cause.
 func (o *outages) details(l *lockOutage, words [2]string) [2]string {
 	queue := fmt.Sprintf("%d users that had died stood in its queue until their sessions ended", l.dead)
 	if l.dead == 1 {
@@ -338,5 +338,5 @@ func (o *outages) details(l *lockOutage, words [2]string) [2]string {
 	return words
 }
 
-// seconds writes ns for people.
+// seconds formats ns for people.
 func seconds(ns int64) string { return fmt.Sprintf("%.2f", float64(ns)/1e9) }

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestWhyALockCouldNotBeTaken: how many locks were out, for how long, and what became of their holders. Where a proof is given, the witness is
-// of that lock and time, and has that event.
+// TestWhyALockCouldNotBeTaken: how many locks were out, for how long, and the fate of their holders. If a proof is
+// given, the witness is of that lock and time, and has that event.
 func TestWhyALockCouldNotBeTaken(t *testing.T) {
 	for _, c := range []struct{ text, want, proof string }{
 		{`
@@ -39,7 +39,7 @@ fault pause on=A at=100 until=1000
 20 B acquire invoke
 1100 B acquire ok valid=9000 issued=1090
 `, "lock-0 could not be taken for 1.00 s: its holder had it in hand", ""},
-		// nobody knows what became of the grant of a client that was lost
+		// the fate of a lost client's grant is unknown
 		{`
 run lost=client-1
 fault pause on=A at=100 until=1000
@@ -59,7 +59,7 @@ fault kill on=redis-1 at=100 until=1000
 30 C acquire invoke lock=1
 210 C acquire ok lock=1 valid=9000 issued=200
 `, "1 of 2 locks could not be taken for 1.00 s: they had been released, and the service granted them to nobody", ""},
-		// a death that names no grant is one of all holds; another lock was never out
+		// a death without a grant ends all holds; another lock was never out
 		{`
 fault kill on=A at=100 until=1000
 0 A acquire invoke
@@ -92,7 +92,7 @@ fault kill on=A at=100 until=1000
 110 A dead info
 1100 B acquire ok valid=9000 issued=1090
 `, "lock-0 could not be taken for 1.00 s: its holder had died, so the grant stood until its time was over", "lock-0 100-1100: 110 dead info"},
-		// it had released, and died
+		// it had released before it died
 		{`
 fault kill on=A at=100 until=1000
 0 A acquire invoke
@@ -103,7 +103,7 @@ fault kill on=A at=100 until=1000
 110 A dead info
 1100 B acquire ok valid=9000 issued=1090
 `, "lock-0 could not be taken for 1.00 s: it had been released, and the service granted it to nobody", "lock-0 100-1100: 95 release ok"},
-		// it was told that it had lost the lock
+		// it was notified that it had lost the lock
 		{`
 fault kill on=redis-1 at=100 until=1000
 0 A acquire invoke
@@ -113,7 +113,7 @@ fault kill on=redis-1 at=100 until=1000
 120 C check ok
 1100 B acquire ok valid=9000 issued=1090
 `, "lock-0 could not be taken for 1.00 s: its holder had lost it", "lock-0 100-1100: 110 lost info"},
-		// it was told of the loss while it released
+		// it was notified of the loss while it released
 		{`
 fault kill on=redis-1 at=100 until=1000
 0 A acquire invoke
@@ -123,7 +123,7 @@ fault kill on=redis-1 at=100 until=1000
 110 A lost info
 1100 B acquire ok valid=9000 issued=1090
 `, "lock-0 could not be taken for 1.00 s: the release of its holder had no answer", "lock-0 100-1100: 105 release invoke"},
-		// the release was told that it had been lost already: nobody has it
+		// the release's answer was that it had been lost already: it is free
 		{`
 fault kill on=redis-1 at=100 until=1000
 0 A acquire invoke
@@ -133,7 +133,7 @@ fault kill on=redis-1 at=100 until=1000
 110 A release fail not-held
 1100 B acquire ok valid=9000 issued=1090
 `, "lock-0 could not be taken for 1.00 s: it had been released, and the service granted it to nobody", "lock-0 100-1100: 110 release fail"},
-		// two had it: the later grant tells, and not what others ask for
+		// two had it: the later grant decides, whatever others ask for
 		{`
 fault kill on=redis-1 at=100 until=1000
 0 A acquire invoke
@@ -145,14 +145,14 @@ fault kill on=redis-1 at=100 until=1000
 95 A release ok
 1100 B acquire ok valid=9000 issued=1090
 `, "lock-0 could not be taken for 1.00 s: its holder had it in hand", "lock-0 100-1100: 16 acquire ok"},
-		// nobody ever had it: the first request
+		// it was never held: the first request
 		{`
 fault kill on=redis-1 at=100 until=1000
 20 B acquire invoke
 30 C acquire invoke
 1100 B acquire ok valid=9000 issued=1090
 `, "lock-0 could not be taken for 1.00 s", "lock-0 100-1100: 20 acquire invoke"},
-		// of two times that are as long, the first
+		// of two equally long times, the first
 		{`
 fault kill on=redis-1 at=100 until=5000
 20 B acquire invoke
@@ -162,7 +162,7 @@ fault kill on=redis-1 at=100 until=5000
 1210 B release ok
 2100 C acquire ok valid=9000 issued=2090
 `, "lock-0 could not be taken for 1.00 s", "lock-0 100-1100: 20 acquire invoke"},
-		// of two locks that are out for as long, the first
+		// of two locks that are out equally long, the first
 		{`
 fault kill on=redis-1 at=100 until=1000
 20 B acquire invoke lock=1
@@ -170,7 +170,7 @@ fault kill on=redis-1 at=100 until=1000
 1100 B acquire ok lock=1 valid=9000 issued=1090
 1100 C acquire ok valid=9000 issued=1090
 `, "2 of 2 locks could not be taken for 1.00 s", "lock-0 100-1100: 21 acquire invoke"},
-		// just half as long counts, and less does not; most of them had one cause
+		// exactly half as long counts, less does not; most of them had one cause
 		{`
 fault kill on=redis-1 at=100 until=1000
 0 A acquire invoke
@@ -190,7 +190,7 @@ fault kill on=redis-1 at=100 until=1000
 1100 B acquire ok valid=9000 issued=1090
 1100 G acquire ok lock=3 valid=9000 issued=1090
 `, "3 of 4 locks could not be taken for 0.50 to 1.00 s; of 2 of them, their holders had them in hand", "lock-0 100-1100: 10 acquire ok"},
-		// some of those who waited before C died; with B3 behind it they are three
+		// some users ahead of C died; with B3 behind it they are three
 		{`
 run fair
 fault kill on=B at=100 until=1000
@@ -204,7 +204,7 @@ fault kill on=B at=100 until=1000
 95 A release ok
 1100 C acquire ok valid=9000 issued=1090
 `, "lock-0 could not be taken for 1.00 s: 3 users that had died stood in its queue until their sessions ended", ""},
-		// all that died stood behind C
+		// all dead users were behind C
 		{`
 run fair
 fault kill on=B at=100 until=1000
@@ -238,7 +238,7 @@ fault kill on=A at=100 until=1000
 110 A dead info
 1100 B acquire ok valid=9000 issued=1090
 `, "lock-0 could not be taken for 1.00 s: its holder had died, so the grant stood until its time was over, and a user that had died stood in its queue until its session ended", ""},
-		// nobody stands in the queue of a lock that has none
+		// a lock without a queue has no dead waiters
 		{`
 fault kill on=A at=100 until=1000
 0 A acquire invoke
@@ -249,7 +249,7 @@ fault kill on=A at=100 until=1000
 95 A release ok
 1100 B acquire ok valid=9000 issued=1090
 `, "lock-0 could not be taken for 1.00 s: it had been released, and the service granted it to nobody", ""},
-		// a holder that was paused released it just before the next grant
+		// a paused holder released it just before the next grant
 		{`
 fault pause on=A at=100 until=1000
 0 A acquire invoke
@@ -280,7 +280,7 @@ fault kill on=n1 at=100 until=1000
 95 A release ok
 1100 B acquire ok valid=9000 issued=1090
 `, "lock-0 could not be taken for 1.00 s: it had been released, and the service granted it to nobody", ""},
-		// nobody led while the lock was free
+		// no server led while the lock was free
 		{`
 fault kill on=n1 at=100 until=5000 new=n2 old=n1 led=1000
 0 A acquire invoke
@@ -290,7 +290,7 @@ fault kill on=n1 at=100 until=5000 new=n2 old=n1 led=1000
 95 A release ok
 1100 B acquire ok valid=9000 issued=1090
 `, "lock-0 could not be taken for 1.00 s: nobody led the service between n1 and n2", ""},
-		// nobody else was seen to lead
+		// no other server was known to lead
 		{`
 fault pause on=n1 at=100 until=1050 new= old=n1
 0 A acquire invoke
@@ -300,7 +300,7 @@ fault pause on=n1 at=100 until=1050 new= old=n1
 95 A release ok
 1100 B acquire ok valid=9000 issued=1090
 `, "lock-0 could not be taken for 1.00 s: nobody led the service after n1", ""},
-		// another one led soon
+		// another server led soon
 		{`
 fault kill on=n1 at=100 until=5000 new=n2 old=n1 led=300
 0 A acquire invoke
@@ -310,7 +310,7 @@ fault kill on=n1 at=100 until=5000 new=n2 old=n1 led=300
 95 A release ok
 1100 B acquire ok valid=9000 issued=1090
 `, "lock-0 could not be taken for 1.00 s: it had been released, and the service granted it to nobody", ""},
-		// the old one was back soon
+		// the old leader was back soon
 		{`
 fault kill on=n1 at=100 until=300 new=n2 old=n1 led=1000
 0 A acquire invoke
@@ -350,7 +350,7 @@ fault kill on=n1 at=100 until=5000 new=n2 old=n1 led=1000 locks=lock-0
 95 A release ok
 1100 B acquire ok valid=9000 issued=1090
 `, "lock-0 could not be taken for 1.00 s: nobody led the service between n1 and n2", ""},
-		// which locks it led is not known
+		// which locks it led is unknown
 		{`
 fault kill on=n1 at=100 until=5000 new=n2 old=n1 led=1000 locks=?
 0 A acquire invoke

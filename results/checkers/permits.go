@@ -1,10 +1,10 @@
 // Permits: a lock of N permits has at most N holders at once.
 //
-// Such holders do not exclude each other in pairs, so it is moments that are judged. Where a hold begins while N other
-// users have the lock in hand for certain, N+1 are inside. If it and at least N of them are entitled at that moment, it
-// is a double grant, and else an overlapping hold. Where the entitled part of a hold begins later, after a renewal that
-// came behind the end of its validity, N other users that are entitled then make a double grant, too. Each begin counts
-// once, however many were inside. Equal times never overlap, and where clocks err every interval is narrowed.
+// Such holders do not exclude each other in pairs, so moments are judged. If a hold begins while N other users
+// certainly have the lock in hand, N+1 are inside. If it and at least N of them are entitled at that moment, it is a
+// double grant, and else an overlapping hold. The entitled part of a hold may begin later, after a renewal that came
+// after the end of its validity: N other entitled users then make a double grant, too. Each begin counts once,
+// however many were inside. Equal times never overlap, and with inexact clocks every interval is narrowed.
 //
 // Example: a lock has 2 permits. A and B are granted it at 0 s, valid until 2 s.
 //   - C is granted it at 1 s: three are entitled, one double grant. So is D at 1.5 s: one more.
@@ -24,7 +24,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// permits judges a run whose locks have several. It stands in for exclusion.
+// permits judges a run whose locks have several permits. It replaces exclusion.
 type permits struct {
 	run         results.Run
 	n           int // permits of each lock
@@ -32,7 +32,7 @@ type permits struct {
 	locks       []permitLock
 	asks        *asks
 	contested   int64
-	entitled    int64 // those of them that were entitled when they began
+	entitled    int64 // grants among them that were entitled when they began
 	double      int64
 	overlapping int64
 	crowds      []crowd
@@ -42,11 +42,11 @@ type permits struct {
 	overlaps    shortlist
 }
 
-// permitLock is what is kept of one lock.
+// permitLock is the state of one lock.
 type permitLock struct {
-	over  []*hold // that are over, and that one which goes on, or begins later, may overlap
-	alone []*hold // open ones that there was always a permit beside
-	prune int     // the length of over at which those are dropped that nothing can overlap any more
+	over  []*hold // ended holds that an open hold, or a later one, may overlap
+	alone []*hold // open holds that always had a spare permit beside them
+	prune int     // the length of over at which holds without possible overlaps are dropped
 }
 
 // crowd is an overlap that is no double grant: the hold that began last, and the others that had outlived their
@@ -86,8 +86,8 @@ func (p *permits) Observe(e *history.Event) {
 	}
 }
 
-// contest notes that more users hold a lock or ask for it than it has permits: then each of its grants could be one too
-// many.
+// contest records that more users hold a lock or ask for it than it has permits: then each of its grants could be one
+// too many.
 func (p *permits) contest(lock uint16) {
 	inside := 0
 	if int(lock) < len(p.t.locks) {
@@ -119,7 +119,7 @@ func (p *permits) ended(h *hold) {
 	if len(l.over) < max(l.prune, fewEnds) {
 		return
 	}
-	first := results.Forever // what begins from now on begins later
+	first := results.Forever // holds that begin from now on begin later
 	for _, k := range p.t.locks[h.lock] {
 		first = min(first, k.latest(k.start))
 	}
@@ -130,13 +130,14 @@ func (p *permits) ended(h *hold) {
 	l.prune = 2 * len(l.over)
 }
 
-// part is a time for which a user held a lock for certain, or was entitled to it as well.
+// part is a time for which a user certainly held a lock, or was also entitled to it.
 type part struct {
 	from, to int64
 	hold     *hold
 }
 
-// sweep judges what began before a moment, of which all holds are over, and drops the holds that were over by then.
+// sweep judges what began before a moment, when all holds from before it are over, and drops the holds that were over
+// by then.
 func (p *permits) sweep(l *permitLock, until int64) {
 	var inside, entitled []part
 	for _, h := range l.over {
@@ -174,8 +175,8 @@ func (p *permits) sweep(l *permitLock, until int64) {
 	})
 }
 
-// crowded finds the begins before a moment, and not before an earlier sweep's, of parts beside which there are as many
-// of other users as there are permits.
+// crowded finds the starts of parts, since the earlier sweep and before a moment, at which other users used all
+// permits.
 func (p *permits) crowded(parts []part, until int64, found func(x part, others []part)) {
 	parts = slices.DeleteFunc(parts, func(x part) bool { return x.from >= x.to })
 	slices.SortFunc(parts, func(a, b part) int {
@@ -195,7 +196,7 @@ func (p *permits) crowded(parts []part, until int64, found func(x part, others [
 	}
 }
 
-// crowdOf keeps of an overlap what may excuse it.
+// crowdOf keeps the parts of an overlap that may excuse it.
 func (p *permits) crowdOf(x part, others []part) crowd {
 	c := crowd{lock: x.hold.lock}
 	if !x.hold.entitled(x.from, x.from) {
@@ -212,8 +213,8 @@ func (p *permits) crowdOf(x part, others []part) crowd {
 	return c
 }
 
-// excuse finds the overlaps that are there only because processes stood still: had those run, there would have been a
-// permit left.
+// excuse finds the overlaps that exist only because processes stood still: without that a permit would have been
+// free.
 func (p *permits) excuse() *results.Ledger {
 	l := results.NewLedger()
 	l.Add(p.run, 0, p.rest, results.Standstill{}, false)

@@ -12,7 +12,7 @@ import (
 // outcome. It subtracts from all pairs those that certainly did not overlap: for these it is enough to know, at each
 // acquire, how many grants of the lock were over by then.
 //
-// Where clocks are not one, a grant that was over within their errors of the invoke may have overlapped too.
+// With several clocks, a grant that was over within their errors of the invoke may have overlapped too.
 type possible struct {
 	clocks results.Clocks
 	locks  []possibleLock
@@ -24,14 +24,14 @@ type possible struct {
 type possibleLock struct {
 	granted [2]int64
 	over    [2]int64
-	apart   int64 // conflicting pairs of which one was over before the other was asked for
+	apart   int64 // conflicting pairs in which one was over before the request for the other
 }
 
 type possibleUser struct {
-	asked     uint32   // Op of the acquire that is under way
-	over      [2]int64 // of its lock, when it was invoked
+	asked     uint32   // Op of the acquire in progress
+	over      [2]int64 // the lock's over at that invoke
 	held      uint32   // Op of the acquire that was granted; 0 for none
-	releasing uint32   // Op of the release that is under way; 0 for none
+	releasing uint32   // Op of the release in progress; 0 for none
 	lock      uint16
 	mode      uint8
 }
@@ -82,7 +82,7 @@ func (p *possible) acquire(e *history.Event) {
 	}
 }
 
-// over is how many grants of the event's lock were certainly over by then.
+// over returns how many grants of the event's lock were certainly over by then.
 func (p *possible) over(e *history.Event) [2]int64 {
 	over := p.lock(e.Lock).over
 	if len(p.clocks) > 0 {
@@ -92,7 +92,7 @@ func (p *possible) over(e *history.Event) [2]int64 {
 	return over
 }
 
-// end notes that the user's grant is over, if it has one.
+// end records that the user's grant is over, if it has one.
 func (p *possible) end(u *possibleUser, e *history.Event) {
 	if u.held != 0 {
 		p.lock(u.lock).over[u.mode]++
@@ -113,10 +113,10 @@ func (p *possible) pairs() int64 {
 	return n
 }
 
-// clockedEnds are the ends of one lock's holds, or grants, that may lie behind what is told of after them.
+// clockedEnds are the ends of one lock's holds, or grants, that may be later than events read after them.
 type clockedEnds struct {
 	list  []clockedEnd
-	prune int // the length at which the list is gone through
+	prune int // the length at which the list is pruned
 
 	holders [2]holders // by mode: of the holds that began
 }
@@ -127,7 +127,7 @@ type holders struct {
 	any, several bool
 }
 
-// other tells whether another user than u is among them.
+// other reports whether another user than u is among them.
 func (h *holders) other(u history.User) bool { return h.several || h.any && h.one != u }
 
 func (h *holders) add(u history.User) {
@@ -137,21 +137,21 @@ func (h *holders) add(u history.User) {
 	}
 }
 
-// follows notes a hold that begins, and tells whether a conflicting one of another user had begun before.
+// follows adds a hold that begins, and reports whether a conflicting one of another user had begun before.
 func (c *clockedEnds) follows(u history.User, mode uint8) bool {
 	follows := c.holders[0].other(u) || mode == 0 && c.holders[1].other(u)
 	c.holders[min(mode, 1)].add(u)
 	return follows
 }
 
-// clockedEnd is when something was over at the latest.
+// clockedEnd is the latest possible time of an end.
 type clockedEnd struct {
 	at   int64
 	user history.User
 	mode uint8
 }
 
-// endsOf returns those of a lock.
+// endsOf returns the ends of a lock.
 func endsOf(all *[]*clockedEnds, lock uint16) *clockedEnds {
 	for int(lock) >= len(*all) {
 		*all = append(*all, &clockedEnds{})
@@ -159,15 +159,15 @@ func endsOf(all *[]*clockedEnds, lock uint16) *clockedEnds {
 	return (*all)[lock]
 }
 
-// fewEnds is how many ends are kept before those are dropped that nothing can come before any more. maxEnds bounds them
-// where clocks err by so much that none is dropped; beyond it the counts are lower bounds.
+// fewEnds is how many ends are kept before those are dropped that no later event can precede. maxEnds bounds them if
+// clock errors are so large that none is dropped; beyond it the counts are lower bounds.
 const (
 	fewEnds = 64
 	maxEnds = 1 << 12
 )
 
-// add notes an end that was told at now. What is told later lies later, also at the earliest: a clock's error never
-// grows as fast as time.
+// add adds an end reported at now. Later reports have later times, including their earliest values: a clock's error
+// never grows as fast as time.
 func (c *clockedEnds) add(clocks results.Clocks, e clockedEnd, now int64) {
 	c.list = append(c.list, e)
 	if len(c.list) < max(c.prune, fewEnds) {
@@ -182,8 +182,8 @@ func (c *clockedEnds) add(clocks results.Clocks, e clockedEnd, now int64) {
 	c.prune = 2 * len(c.list)
 }
 
-// after counts, by mode, the ends told of by other clients that may lie behind a moment. The users of one client share
-// its clock: what it told before was before.
+// after counts, by mode, the ends reported by other clients that may be later than a moment. The users of one client
+// share its clock, so its earlier reports are earlier.
 func (c *clockedEnds) after(u history.User, moment int64) (n [2]int64) {
 	for _, e := range c.list {
 		if e.at > moment && e.user.Client() != u.Client() {
@@ -193,7 +193,7 @@ func (c *clockedEnds) after(u history.User, moment int64) (n [2]int64) {
 	return n
 }
 
-// conflicting are those of so many of each mode that conflict with a hold of a mode.
+// conflicting returns how many holds of each mode's count conflict with a hold of a mode.
 func conflicting(n [2]int64, mode uint8) int64 {
 	if mode > 0 {
 		return n[0]

@@ -1,11 +1,11 @@
-// Primaries: at no time do two servers take writes where one lock is kept.
+// Primaries: at no time do two servers take writes for the same lock.
 //
-// A scenario has servers asked, all the time, to take a write beside the lock's key (observe: takes-writes:LOCK). A
-// server that says yes each time certainly takes writes from its first yes to the sending of the last question.
-// Where these times of two servers overlap, both served as primaries.
+// A scenario has servers asked continuously to take a write beside the lock's key (observe: takes-writes:LOCK). A
+// server that accepts each time certainly takes writes from its first yes to the sending of the last question. If
+// these times of two servers overlap, both served as primaries.
 //
-// It cannot see what is shorter than the pause between two questions, so the figure is a lower bound. Servers that
-// are independent of each other on purpose take writes all the time.
+// It cannot see overlaps that are shorter than the pause between two questions, so the figure is a lower bound.
+// Servers that are independent on purpose take writes all the time.
 
 package checkers
 
@@ -35,10 +35,10 @@ var primariesKind = results.CheckerKind{
 
 func newPrimaries(run results.Run) results.Checker { return primaries{run} }
 
-// Observe passes the events over: what counts is what the servers said.
+// Observe ignores the events: only the servers' answers count.
 func (primaries) Observe(*history.Event) {}
 
-// service is a time in which a server took every write that it was asked to take.
+// service is a time in which a server took every requested write.
 type service struct {
 	span
 	said history.Observation
@@ -65,7 +65,7 @@ func (c primaries) Finish() results.Finding {
 	judged := false
 	for _, lock := range c.run.Locks {
 		if len(asked[lock]) < 2 || len(served[lock]) == 0 {
-			continue // nobody could have taken writes beside another
+			continue // no other server could have taken writes
 		}
 		judged = true
 		total += served[lock].both()
@@ -81,7 +81,7 @@ func (c primaries) Finish() results.Finding {
 	return f
 }
 
-// services are those of one lock, of all servers.
+// services are the services of one lock, from all servers.
 type services []service
 
 // shared is a time in which two servers took writes.
@@ -90,8 +90,7 @@ type shared struct {
 	span
 }
 
-// overlaps lists the first times that two servers have in common, in their order. The services of one server do not
-// overlap.
+// overlaps returns the first overlaps of two servers, in their order. The services of one server do not overlap.
 func (list services) overlaps(most int) []shared {
 	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(a, b service) int { return cmp.Compare(a.from, b.from) })
@@ -115,7 +114,7 @@ func (list services) overlaps(most int) []shared {
 	return out
 }
 
-// both is how long any two served; what three share counts once.
+// both returns how long any two served; time shared by three counts once.
 func (list services) both() int64 {
 	type end struct {
 		at   int64

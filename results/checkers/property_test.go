@@ -14,7 +14,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// cycle is one hold with everything around it, before it becomes events.
+// cycle is one hold with its requests, before it becomes events.
 type cycle struct {
 	user                                 history.User
 	mode                                 uint8
@@ -66,7 +66,7 @@ func sweep(es []history.Event) results.Finding {
 	return x.Finish()
 }
 
-// serial draws holds that follow one another; asks and releases may overlap as they do in a queue.
+// serial draws holds that follow one another; requests and releases may overlap as in a queue.
 func serial(t *rapid.T, n int) []cycle {
 	var cs []cycle
 	free := map[history.User]int64{} // when the user may ask again
@@ -132,7 +132,8 @@ func TestPlantedOverlapIsFound(t *testing.T) {
 	})
 }
 
-// TestSweepAgreesWithPairs holds the sweep against looking at every pair, on histories with many overlaps of both modes.
+// TestSweepAgreesWithPairs compares the sweep with a check of every pair, on histories with many overlaps of both
+// modes.
 func TestSweepAgreesWithPairs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cs := tangled(t, true)
@@ -161,7 +162,7 @@ func TestSweepAgreesWithPairs(t *testing.T) {
 	})
 }
 
-// TestTooManyLooksAreALowerBound gives the sweep up half-way: what it found stands, and nothing found is not clean.
+// TestTooManyLooksAreALowerBound stops the sweep half-way: its findings stand, and a zero is not clean.
 func TestTooManyLooksAreALowerBound(t *testing.T) {
 	var cs []cycle
 	for i := range 40 {

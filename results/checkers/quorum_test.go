@@ -7,8 +7,8 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// replicatedScript is a paused holder whose late write comes to one replica of three. Each replica has a final read of its own,
-// of which the one that was cut off says something else.
+// replicatedScript is a paused holder whose late write reaches one replica of three. Each replica has its own final
+// read; the one of the cut-off replica differs.
 const replicatedScript = `
 run resource=epoch token=service replicas=3 increments
 0 A acquire invoke

@@ -7,25 +7,25 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// rivals counts the grants that could have become a double grant: those of a lock that another user asked for or
-// held meanwhile, in a mode that conflicts with its own. A grant that nobody else wanted proves nothing about the lock.
+// rivals counts the grants that could have become a double grant: another user asked for the lock or held it
+// meanwhile, in a conflicting mode. An uncontested grant proves nothing about the lock.
 type rivals struct {
 	asks      *asks
 	alone     [][]*hold // by lock: the open holds that had no rival so far
 	contested int64
-	entitled  int64 // those of them that were entitled when they began
+	entitled  int64 // grants among them that were entitled when they began
 }
 
 func newRivals(run results.Run) rivals {
 	return rivals{asks: newAsks(run, unwatched{}, false), alone: make([][]*hold, len(run.Locks))}
 }
 
-// unwatched is for asks whose number is only looked up.
+// unwatched is the watcher for asks that are only queried.
 type unwatched struct{}
 
 func (unwatched) touch(uint16, int64) {}
 
-// observe takes the next event, before it begins or ends a hold. Who asks is looked up at grants alone.
+// observe takes the next event, before it begins or ends a hold. It only checks for rivals at grants.
 func (r *rivals) observe(e *history.Event) {
 	if e.Kind != history.Acquire && e.Kind != history.Dead {
 		return
@@ -39,14 +39,14 @@ func (r *rivals) observe(e *history.Event) {
 	}
 }
 
-// contest strikes out the uncontested holds that conflict with a user who asks for the lock or holds it.
+// contest removes the uncontested holds that conflict with a user that asks for the lock or holds it.
 func (r *rivals) contest(lock uint16, by history.User, mode uint8) {
 	r.alone[lock] = slices.DeleteFunc(r.alone[lock], func(h *hold) bool {
 		return h.user != by && conflict(h.mode, mode)
 	})
 }
 
-// began looks who else is there when h begins; open are the open holds of its lock, h among them.
+// began checks for rivals when h begins; open are the open holds of its lock, including h.
 func (r *rivals) began(h *hold, open []*hold) {
 	contested := r.asks.against(h.lock, h.mode) > 0
 	for i := 0; i < len(open) && !contested; i++ {

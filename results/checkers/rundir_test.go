@@ -12,7 +12,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// overlapScript is a paused holder that outlives its validity and then writes over the later one.
+// overlapScript is a paused holder that outlives its validity and then overwrites the later one's write.
 const overlapScript = `
 run resource=register token=service
 fault pause on=A hold=1 at=20 until=300
@@ -29,7 +29,8 @@ fault pause on=A hold=1 at=20 until=300
 405 B release ok
 `
 
-// lateScript is a holder that outlives its validity by 119 ms because its process stood still for 130 ms, and no fault asked for that.
+// lateScript is a holder that outlives its validity by 119 ms because its process stood still for 130 ms without a
+// fault.
 const lateScript = `
 run resource=register token=service
 0 A acquire invoke
@@ -141,8 +142,8 @@ func (d *runDir) write() {
 	must(os.WriteFile(filepath.Join(d.dir, results.FileFaults), faults.Bytes(), 0o644))
 }
 
-// renumber restores what a script numbers over all files of a client: only clients keep their operations' numbers, so
-// effects, which lie in the register's file, must not take numbers of theirs.
+// renumber restores the numbers that a script gives over all files of a client. Only clients keep their operations'
+// numbers, so effects in the register's file must not take any of them.
 func renumber(text string) string {
 	var clients, others []string
 	for _, l := range strings.Split(text, "\n") {

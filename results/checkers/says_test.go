@@ -9,7 +9,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// finding judges a history written by hand and returns what one checker found.
+// finding judges a history written by hand and returns the finding of one checker.
 func finding(t *testing.T, checker, text string) results.Finding {
 	t.Helper()
 	s, err := parseScript(text)
@@ -20,7 +20,7 @@ func finding(t *testing.T, checker, text string) results.Finding {
 	return fs[slices.IndexFunc(fs, func(f results.Finding) bool { return f.Checker == checker })]
 }
 
-// TestWhatCheckersSay: the texts of all witnesses, in their order, and the warnings.
+// TestWhatCheckersSay checks the texts of all witnesses, in their order, and the warnings.
 func TestWhatCheckersSay(t *testing.T) {
 	for _, c := range []struct {
 		name, checker, text string
@@ -138,7 +138,7 @@ run recovery=1000
 	}
 }
 
-// wedged has A ask in vain for one time, in ms, then be granted the lock, and ask in vain for another time.
+// wedged has A ask in vain for one time, in ms, then get the lock, and ask in vain for another time.
 func wedged(first, second int) string {
 	return fmt.Sprintf(`
 run recovery=1000
@@ -158,7 +158,7 @@ fault partition on=A at=100 until=2000
 `, 3100+first, 6100+second)
 }
 
-// grants has A granted the lock n times, one after the other, with tokens that grow.
+// grants has A granted the lock n times in a row, with growing tokens.
 func grants(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -180,7 +180,7 @@ func TestFewWitnessesOfStalls(t *testing.T) {
 	}
 }
 
-// TestTheSameExcuseIsToldEachTime: of several locks that a standstill excuses, the first one is told of.
+// TestTheSameExcuseIsToldEachTime: of several locks that a standstill excuses, the first one is named.
 func TestTheSameExcuseIsToldEachTime(t *testing.T) {
 	for range 20 {
 		f := finding(t, "stuck_locks", `

@@ -86,7 +86,7 @@ func (s *script) line(f []string) error {
 	return s.event(f)
 }
 
-// reading takes what nodes 1, 2, ... had counted; "-" is one that did not tell.
+// reading takes the counters of nodes 1, 2, ...; "-" means that a node did not report.
 func (s *script) reading(f []string) error {
 	at, err := millis(f[0])
 	if err != nil {
@@ -123,7 +123,7 @@ func (s *script) reading(f []string) error {
 	})
 }
 
-// footprint takes what clients A, B, ... had: descriptors, threads and KiB.
+// footprint takes the footprints of clients A, B, ...: descriptors, threads and KiB.
 func (s *script) footprint(f []string) error {
 	at, err := millis(f[0])
 	if err != nil {
@@ -140,7 +140,7 @@ func (s *script) footprint(f []string) error {
 	})
 }
 
-// keeps takes what the service said of its contents.
+// keeps takes the service's report on its contents.
 func (s *script) keeps(when, users string, f []string) (err error) {
 	c := s.run.Contents
 	if c == nil {
@@ -191,7 +191,7 @@ func (s *script) tell(k, v string) (err error) {
 			s.run.Replicas = append(s.run.Replicas, replicaName(i+1))
 		}
 		return err
-	case "acquires", "releases": // what each was for the servers
+	case "acquires", "releases": // requests to the servers for each
 		into := &s.run.Acquires
 		if k == "releases" {
 			into = &s.run.Releases
@@ -205,13 +205,13 @@ func (s *script) tell(k, v string) (err error) {
 		}
 	case "increments":
 		s.run.Increments = true
-	case "fair": // grants in the order of asking
+	case "fair": // grants in the order of requests
 		s.run.Fair = true
-	case "terse": // servers break connections without a word
+	case "terse": // servers break connections without an answer
 		s.run.Terse = true
-	case "servers": // a majority of which must agree on a grant
+	case "servers": // a majority of these must agree on a grant
 		s.run.Majority = &results.Majority{Servers: strings.Split(v, ","), Apart: true}
-	case "tells": // holders of a loss
+	case "tells": // holders are notified of a loss
 		s.run.Tells = true
 	case "protected":
 		s.run.Protected = []string{v}
@@ -227,7 +227,7 @@ func (s *script) tell(k, v string) (err error) {
 		s.run.Start, err = millis(v)
 	case "end":
 		s.run.End, err = millis(v)
-	case "measured": // behind a warm-up
+	case "measured": // after a warm-up
 		var m results.Interval
 		from, to, _ := strings.Cut(v, "-")
 		if m.From, err = millis(from); err == nil {
@@ -251,7 +251,7 @@ func (s *script) tell(k, v string) (err error) {
 		if _, client := history.ClientOf(v); client {
 			s.run.Dead = append(s.run.Dead, v)
 		}
-	case "ended": // the same, after lost: its process was seen to
+	case "ended": // follows lost: its process was observed to end
 		s.run.Lost[slices.IndexFunc(s.run.Lost, func(l results.Lost) bool { return l.Name == v })].Ended = "exit status 1"
 	case "error.register": // of the resource's clock
 		p := history.Header{Process: "register"}
@@ -305,7 +305,7 @@ func (s *script) fault(f []string) error {
 			var n int64
 			n, err = strconv.ParseInt(v, 10, 64)
 			x.Lead = &history.Lead{Lag: &n}
-		case "locks": // that the target had, of a service that spreads them
+		case "locks": // held by the target, for a service that spreads them
 			x.Shard = &history.Shard{Locks: strings.Split(v, ",")}
 			if v == "?" {
 				x.Shard = &history.Shard{Unknown: "no answer"}
@@ -341,7 +341,7 @@ func (s *script) saw(f []string) error {
 		case "until":
 			o.LastAsked, err = millis(v)
 			o.LastAnswered, o.Count = o.LastAsked, 2
-		case "took": // to answer, each time
+		case "took": // for each answer
 			var ns int64
 			ns, err = millis(v)
 			o.Answered, o.LastAnswered = o.Answered+ns, o.LastAnswered+ns
@@ -424,7 +424,7 @@ func (s *script) event(f []string) error {
 			var n int
 			n, err = strconv.Atoi(v)
 			e.Grant = s.holds[e.User][n-1]
-		case "to": // the operation that was invoked then
+		case "to": // the operation invoked then
 			var asked int64
 			asked, err = millis(v)
 			e.Op = s.events[slices.IndexFunc(s.events, func(o history.Event) bool { return o.User == e.User && o.Time == asked })].Op
@@ -440,7 +440,7 @@ func (s *script) event(f []string) error {
 			e.Grant = 0
 		case "shared":
 			e.Mode = 1
-		case "conditional": // the condition was checked with the write, and false where that was refused
+		case "conditional": // the condition was checked with the write, and was false if that was refused
 			e.Code = history.CodeConditional
 		case "fenced":
 			e.Code = history.CodeFenced
@@ -465,7 +465,7 @@ func (s *script) event(f []string) error {
 	return err
 }
 
-// number fills in what joins the events of one operation and of one hold.
+// number sets the ids that link the events of one operation and of one hold.
 func (s *script) number(e *history.Event) {
 	s.seq[e.User.Client()]++
 	e.Seq = s.seq[e.User.Client()]

@@ -1,27 +1,27 @@
 // Stale writes: the resource applies no effect of a hold after a later, conflicting hold has read or written there.
 //
-// The witness is the resource's own log of effects in the order of arrival. From the users' events comes only which
+// The witness is the resource's own log of effects in the order of arrival. The users' events only determine which
 // hold was later:
 //   - by time: one was in hand before the other's request was sent, or was over when the other came into hand,
 //     entitled
-//   - by token only where time leaves two holds unordered, and only where the service itself gives the token. An
-//     order that lies within the errors of clocks is unordered, and no token decides it.
+//   - by token only if time leaves two holds unordered, and only if the service itself gives the token. An
+//     order that lies within the clock errors is unordered, and no token decides it.
 //
-// A late write that was applied is a stale write. A write whose order nothing tells is an unordered effect. A late
-// write whose condition was checked in the step that applied it does no harm, and is a late effect: the resource says
-// so of each (history.CodeConditional).
+// A late write that was applied is a stale write. A write without a known order is an unordered effect. A late write
+// does no harm if its condition was checked in the step that applied it, and is a late effect: the resource reports
+// that for each (history.CodeConditional).
 //
-// A refused access is a fence save where the refusal is right:
+// A refused access is a fence save if the refusal is right:
 //   - a later, conflicting hold had read or written there
 //   - the hold was over, or its validity had run out
-//   - its condition was false (history.CodeConditional), for another hold had written since its own last access
+//   - its condition was false (history.CodeConditional), because another hold had written since its own last access
 //
-// A refusal that certainly hit the rightful holder is a false one. Whether a hold was over is known when it has ended,
-// because deaths and ended sessions are told late. So such a refusal waits for that. What errors of clocks, or the time
-// in which a user died, leave open is counted as neither.
+// A refusal that certainly hit the rightful holder is a false one. Whether a hold was over is known when it has
+// ended, because deaths and ended sessions are reported late. So such a refusal waits for that. What clock errors, or
+// the time in which a user died, leave open counts as neither.
 //
-// It cannot see harm that never reached the resource, reads that returned what a stale write left there, or effects
-// of a resource that keeps no log.
+// It cannot see harm that never reached the resource, reads that returned the value of a stale write, or effects of a
+// resource that keeps no log.
 
 package checkers
 
@@ -40,7 +40,7 @@ import (
 type staleWrites struct {
 	run       results.Run
 	t         *tracker
-	refused   map[*hold][]effect // accesses that nothing but the end of an open hold can justify
+	refused   map[*hold][]effect // accesses that only the end of an open hold can justify
 	locks     []touched
 	stale     int64
 	harmless  int64
@@ -49,10 +49,10 @@ type staleWrites struct {
 	refusals  int64
 	effects   int64
 	overtaken int64         // accesses that arrived after a later holder
-	justified int64         // other refusals that are right
-	unknown   int64         // effects of holds that are not known
-	latest    int64         // by how much a write came after the validity of its hold, at most
-	late      [2][]overstay // of the holds of stale writes, and of refused accesses of that kind, by when they arrived
+	justified int64         // other right refusals
+	unknown   int64         // effects of unknown holds
+	latest    int64         // maximum time of a write after the validity of its hold
+	late      [2][]overstay // of the holds of stale writes, and of such refused accesses, by their arrival
 	writes    shortlist
 	saved     shortlist
 	wronged   shortlist
@@ -125,16 +125,16 @@ func (s *staleWrites) follow(t *tracker) watch {
 	return watch{effect: s.effect, ended: s.ended}
 }
 
-// Observe passes the events over: effects come with their holds.
+// Observe ignores the events: effects arrive with their holds.
 func (s *staleWrites) Observe(*history.Event) {}
 
-// inOrder tells whether the resource certainly served one before another that came later. A single process has an order
-// of its own. What a majority of replicas did has that of their clocks.
+// inOrder reports whether the resource certainly served a before b. A single process has its own order. The joint
+// effects of replicas have the order of their clocks.
 func (s *staleWrites) inOrder(a, b *effect) bool {
 	return len(s.run.Replicas) == 0 || a.from == a.until && b.from == b.until || a.until < b.from
 }
 
-// ended judges the refusals that waited for it. Of a client that is lost the service may tell more.
+// ended judges the refusals that waited for it. The service may report more about a lost client.
 func (s *staleWrites) ended(h *hold) {
 	if h.over.Kind == history.KindNone {
 		return
@@ -145,7 +145,7 @@ func (s *staleWrites) ended(h *hold) {
 	delete(s.refused, h)
 }
 
-// open judges the refusals of holds that no event ended, in the order of time.
+// open judges the refusals of holds without an ending event, in the order of time.
 func (s *staleWrites) open() {
 	list := slices.Concat(slices.Collect(maps.Values(s.refused))...)
 	slices.SortStableFunc(list, func(a, b effect) int {
@@ -156,7 +156,7 @@ func (s *staleWrites) open() {
 	}
 }
 
-// effect judges the next one.
+// effect judges the next effect.
 func (s *staleWrites) effect(x *effect) {
 	s.effects++
 	for int(x.Lock) >= len(s.locks) {
@@ -176,7 +176,7 @@ func (s *staleWrites) effect(x *effect) {
 	case x.Code == history.CodeFenced || x.Code == history.CodeConditional:
 		s.refuse(l, x)
 	}
-	if wrote { // whoever did: what others had read is out of date
+	if wrote { // any write makes the others' reads outdated
 		l.writes, l.written = l.writes+1, *x
 	}
 	if served && x.hold != nil {
@@ -227,9 +227,9 @@ func (s *staleWrites) refuse(l *touched, x *effect) {
 	}
 }
 
-// justify judges a refusal by what became of the hold. Where no event told its validity, only its end justifies one.
-// Neither right nor wrong is what lies within the errors of clocks, between the last sign of life of a user and its
-// death as it was seen, or after the moment at which a session was last certain to stand.
+// justify judges a refusal by the fate of the hold. If no event reported its validity, only its end justifies one. A
+// refusal counts neither way within the clock errors, between a user's last sign of life and its observed death, or
+// after the last certain moment of a session.
 func (s *staleWrites) justify(x *effect) {
 	h := x.hold
 	over := h.latest(h.overAt()) < x.from || h.told && h.ended == 0 && !h.maybeEntitled(x.from, x.until)
@@ -245,9 +245,8 @@ func (s *staleWrites) justify(x *effect) {
 	}
 }
 
-// later finds an effect of a later, conflicting hold. Where there is none, unordered tells whether there is an
-// effect of a hold that neither time nor token can order. Time goes first: the token is what a broken lock gets
-// wrong.
+// later finds an effect of a later, conflicting hold. Without one, unordered reports whether there is an effect of a
+// hold that neither time nor token can order. Time goes first: the token is what a broken lock gets wrong.
 func (s *staleWrites) later(l *touched, x *effect) (found *effect, unordered bool) {
 	h := x.hold
 	for mode := range l.modes {
@@ -267,7 +266,7 @@ func (s *staleWrites) later(l *touched, x *effect) (found *effect, unordered boo
 			case maybeBefore(t.hold.hold, h.hold, x.from):
 				unordered = true
 			default:
-				found = t // of several the one that was granted first, for they come from the latest on
+				found = t // the one that was granted first, because they come latest first
 			}
 		})
 		unordered = unordered || others
@@ -275,7 +274,7 @@ func (s *staleWrites) later(l *touched, x *effect) (found *effect, unordered boo
 	return found, unordered && found == nil
 }
 
-// keep keeps the proof of what x came to: t had come before it; or, where t is nil, its hold was over, or was not.
+// keep keeps the proof for x. t came before it; or, if t is nil, the state of x's hold decided.
 func (s *staleWrites) keep(list *shortlist, kind, what string, x, t *effect) {
 	h, event := x.hold.hold, x.Event
 	rank := 0

@@ -1,16 +1,17 @@
-// Stuck locks: when users ask for a lock that nobody alive has in hand, somebody gets it within its recovery bound.
+// Stuck locks: when users ask for a lock that no living user has in hand, one of them gets it within its recovery
+// bound.
 //
-// The bound is the one that the lock declares; where its grants never expire, the scenario's ttl. Only time during
-// which somebody asks counts, from an acquire's invoke to its outcome, and only users whose client no fault stands on.
+// The bound is the declared one of the lock, or the scenario's ttl if its grants never expire. Only time during which
+// a user asks counts, from an acquire's invoke to its outcome. Only users whose client has no fault count.
 //
 // stuck_locks counts locks, however often one was stuck. held_beyond_validity_ms is the longest time that users asked
-// for a lock while all who had it in hand had outlived their validity: a lock that stays taken, such as by a paused
-// client, is not stuck by the definition above, and yet nobody gets it.
+// for a lock while all its holders had outlived their validity. Such a lock, kept for example by a paused client, is
+// not stuck by the definition above, and yet no user gets it.
 //
-// Of a lock with several permits, one that fewer users have in hand than it has permits is free.
+// A lock with several permits is free while fewer users have it in hand than it has permits.
 //
-// It cannot see a lock that is stuck while nobody asks for it, and does not tell a lock that stays taken from a service
-// that is down: a fault that outlasts the bound shows here too, and its witness says so.
+// It cannot see a lock that is stuck while no user asks for it. It does not distinguish a lock that stays taken from
+// a service that is down: a fault that outlasts the bound shows here too, and its witness says so.
 
 package checkers
 
@@ -28,9 +29,9 @@ type stuckLocks struct {
 	run     results.Run
 	bound   int64
 	permits int   // how many users may have a lock in hand at once
-	heard   int64 // until when it is known who has what in hand
+	heard   int64 // all holds are known until then
 	clocks  results.Clocks
-	worst   int64 // ns: the largest error of an asking's time so far; holders have asked, too
+	worst   int64 // ns: the largest error of a request's time so far; holders have asked, too
 	t       *tracker
 	asks    *asks
 	locks   []stuckLock
@@ -40,22 +41,22 @@ type stuckLocks struct {
 	holds   int64
 }
 
-// waiting is a time beyond the bound that users asked for a lock in vain.
+// waiting is a time beyond the bound in which users asked for a lock in vain.
 type waiting struct {
 	lock   uint16
 	span   span
 	waited int64
 }
 
-// maxInside is how many holds of one lock may be open where it is asked whether any of them is entitled still.
+// maxInside is the maximum of a lock's open holds that are checked for entitlement.
 const maxInside = 64
 
 type stuckLock struct {
 	seen    int64 // the lock's state is known up to here
-	since   int64 // when the present waiting began; 0 for none
-	waited  int64 // how long somebody asked in vain since the last grant, with nobody inside
+	since   int64 // when the current wait began; 0 for none
+	waited  int64 // time asked in vain since the last grant, with no holder
 	longest int64
-	beyond  int64         // how long somebody asked while none of those inside was entitled, since the last grant
+	beyond  int64         // time asked since the last grant while no holder was entitled
 	outlast int64         // the longest such time
 	ended   history.Event // what ended the latest hold
 	asked   history.Event // the first acquire since then
@@ -100,9 +101,9 @@ func (c *stuckLocks) Observe(e *history.Event) {
 	c.asks.observe(e)
 	switch e.Kind {
 	case history.Renew, history.Reenter, history.Renewed, history.Ended, history.Release, history.Lost,
-		history.Dead: // before what is inside changes
+		history.Dead: // before the holds change
 		c.touch(e.Lock, e.Time)
-		for i := 0; i < len(c.locks) && e.Grant == 0; i++ { // of all that the user has
+		for i := 0; i < len(c.locks) && e.Grant == 0; i++ { // for all locks that the user has
 			c.touch(uint16(i), e.Time)
 		}
 	default:
@@ -124,7 +125,7 @@ func (c *stuckLocks) lock(i uint16) *stuckLock {
 	return &c.locks[i]
 }
 
-// touch adds the time since the lock was last looked at, if somebody asked in vain all the while.
+// touch adds the time since the last update of the lock, if users asked in vain all the while.
 func (c *stuckLocks) touch(lock uint16, t int64) {
 	l, open := c.lock(lock), c.t.held(lock)
 	asked := int(lock) < len(c.asks.asking) && c.asks.asking[lock] > 0
@@ -145,7 +146,7 @@ func (c *stuckLocks) touch(lock uint16, t int64) {
 func beyond(open []*hold, from, t int64) int64 {
 	for _, h := range open[:min(len(open), maxInside)] {
 		if h.valid == history.ValidUnknown && len(h.spans) == 0 {
-			return 0 // nobody knows
+			return 0 // unknown
 		}
 		if from = max(from, h.latest(h.until())); from >= t {
 			return 0
@@ -163,10 +164,10 @@ func (c *stuckLocks) began(h *hold) {
 
 func (c *stuckLocks) ended(h *hold) {
 	l := c.lock(h.lock)
-	l.ended, l.seen = h.over, max(l.seen, min(h.end, c.heard)) // what a lost client had in hand was not free until then
+	l.ended, l.seen = h.over, max(l.seen, min(h.end, c.heard)) // locks held by a lost client were not free until then
 }
 
-// over ends a wait, by a grant or, where ok is nil, by the end of the run.
+// over ends a wait, by a grant or, if ok is nil, by the end of the run.
 func (c *stuckLocks) over(lock uint16, t int64, ok *history.Event) {
 	l := c.lock(lock)
 	l.longest = max(l.longest, l.waited)
@@ -202,7 +203,7 @@ func (c *stuckLocks) keep(lock uint16, to int64, ok *history.Event) {
 	c.list.add(p)
 }
 
-// decide returns the locks that were stuck. It excuses a lock where a process stood still for longer than the wait
+// decide returns the locks that were stuck. It excuses a lock if a process stood still for longer than the wait
 // exceeded the bound: that process may have been granted the lock.
 func (c *stuckLocks) decide() (stuck map[uint16]bool, l *results.Ledger) {
 	stuck, l = map[uint16]bool{}, results.NewLedger()
@@ -215,7 +216,7 @@ func (c *stuckLocks) decide() (stuck map[uint16]bool, l *results.Ledger) {
 			why[w.lock] = x
 		}
 	}
-	for _, lock := range slices.Sorted(maps.Keys(why)) { // the first one is told of
+	for _, lock := range slices.Sorted(maps.Keys(why)) { // the first one is named
 		if !stuck[lock] {
 			l.Add(c.run, lock, 1, why[lock], true)
 		}

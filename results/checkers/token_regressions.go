@@ -1,16 +1,16 @@
 // Token regressions: a later grant of a lock has a higher fencing token.
 //
-// Later goes by time alone, never by the tokens, which are what is judged: one grant was in a user's hand before the
-// other's request was sent, or its hold was over when the other came into hand, entitled. Two who share a lock may
-// have the same token: it then belongs to the time for which the lock is held, not to the grant.
+// Later is decided by time only, never by the tokens, which are what is judged. One grant was in a user's hand before
+// the other's request was sent, or its hold was over when the other came into hand, entitled. Two holders that share
+// a lock may have the same token: it then belongs to the time for which the lock is held, not to the grant.
 //
-// The second order relies on exclusion, so it does not apply to two who share: a grant whose answer was delayed may
-// be older than another that came into hand, and was over, before it. A lock that does not exclude may also have
-// granted two in the other order than they came into hand. So a regression that stands beside double grants may be a
-// consequence of them.
+// The second order relies on exclusion, so it does not apply to shared holds: a grant whose answer was delayed may be
+// older than another that came into hand, and was over, before it. A lock that does not exclude may also have granted
+// two in the other order than they came into hand. So a regression next to double grants may be a consequence of
+// them.
 //
-// It cannot see a regression between grants that were in hand at once, one against a grant that came into hand when
-// its validity was over already, nor tokens that grew but that the resource cannot compare.
+// It cannot see a regression between grants that were in hand at once, or one against a grant that came into hand
+// after its validity. Nor can it see tokens that grew but that the resource cannot compare.
 
 package checkers
 
@@ -36,7 +36,7 @@ const maxRungs = 1 << 13
 
 // rung is a hold whose token is higher than those of all holds with a lower key.
 type rung struct {
-	key  int64 // ns: before this nothing comes later than the hold
+	key  int64 // ns: nothing before this is later than the hold
 	hold *hold
 }
 
@@ -66,8 +66,8 @@ func (l *ladder) add(key int64, h *hold) {
 	}
 }
 
-// below returns the hold with the highest token of all with a key below bound, or nil; known is false where it may have
-// been forgotten.
+// below returns the hold with the highest token of all with a key below bound, or nil; known is false if it may have
+// been dropped.
 func (l *ladder) below(bound int64) (h *hold, known bool) {
 	n := sort.Search(len(l.rungs), func(i int) bool { return l.rungs[i].key >= bound })
 	if n == 0 {
@@ -85,7 +85,7 @@ type tokenLock struct {
 type tokenRegressions struct {
 	run         results.Run
 	locks       []tokenLock
-	begun       []*hold // of the latest moment, at which more may happen
+	begun       []*hold // at the latest moment, which may have more events
 	regressions int64
 	comparable  int64
 	missing     int64
@@ -143,14 +143,14 @@ func (c *tokenRegressions) began(h *hold) {
 	c.begun, h.pinned = append(c.begun, h), true
 }
 
-// ended notes when the hold is over, for those that begin from then on. A hold of no length ends after it began.
+// ended records the end of the hold, for holds that begin later. A hold without length ends after it began.
 func (c *tokenRegressions) ended(h *hold) {
 	if at := h.overAt(); h.token != 0 && at != results.Forever {
 		c.lock(h.lock).over[min(h.mode, 1)].add(h.latest(max(at, h.start+1)), h)
 	}
 }
 
-// judge holds the grants of the latest moment against those before it.
+// judge compares the grants of the latest moment with those before it.
 func (c *tokenRegressions) judge() {
 	for _, h := range c.begun {
 		c.compare(h)
@@ -161,7 +161,7 @@ func (c *tokenRegressions) judge() {
 	c.begun = c.begun[:0]
 }
 
-// compare looks for an earlier grant that has a token too high for h to be a later one.
+// compare looks for an earlier grant whose token is too high for h to be a later one.
 func (c *tokenRegressions) compare(h *hold) {
 	l := c.lock(h.lock)
 	var worst *hold
@@ -180,7 +180,7 @@ func (c *tokenRegressions) compare(h *hold) {
 	}
 	for m := range l.granted {
 		look(uint8(m), &l.granted[m], h.earliest(h.issued))
-		if h.fresh && conflict(uint8(m), h.mode) { // those who share may have been granted in any order
+		if h.fresh && conflict(uint8(m), h.mode) { // shared holds may have been granted in any order
 			look(uint8(m), &l.over[m], h.earliest(h.start)+1)
 		}
 	}
@@ -205,7 +205,7 @@ func (c *tokenRegressions) keep(a, b *hold) {
 		return fmt.Sprintf("%v got token %d with a request sent at %s, after %v had got token %d at %s",
 			b.user, b.token, c.run.MS(b.issued), a.user, a.token, c.run.MS(a.start))
 	}
-	if a.latest(a.start) >= b.earliest(b.issued) { // what makes it later is the end of a's hold
+	if a.latest(a.start) >= b.earliest(b.issued) { // it is later because of the end of a's hold
 		p.events = append(p.events, a.over)
 		p.text = func() string {
 			return fmt.Sprintf("%v got token %d at %s and was entitled to it, when the hold of %v, which had token %d, was over since %s",

@@ -5,10 +5,10 @@ import (
 	"sort"
 )
 
-// maxTouches bounds how many of one lock's holds are remembered that have read or written.
+// maxTouches bounds the remembered holds of one lock that have read or written.
 const maxTouches = 256
 
-// touched is what is remembered of the holds that have read or written under one lock.
+// touched is the memory of the holds that have read or written under one lock.
 type touched struct {
 	modes   [2]touchedMode // exclusive, shared
 	writes  int64          // that were applied
@@ -17,16 +17,16 @@ type touched struct {
 
 // touchedMode has the first effect of each hold.
 type touchedMode struct {
-	issued effect // of the hold whose request was certainly sent last
-	fresh  effect // of the hold that was certainly in hand last, of those entitled when they began
-	// latest are the holds that were granted last, in the order of start. Of older holds only two times are kept:
-	// when the last of them was granted, and when the last of them was over.
+	issued effect // of the hold with the certainly latest request
+	fresh  effect // of the hold that certainly came into hand last, among those entitled at their start
+	// latest are the most recently granted holds, in the order of start. For older holds only two times are kept: the
+	// latest grant among them, and the latest end.
 	latest       []effect
 	droppedStart int64
 	droppedOver  int64
 }
 
-// add remembers an effect. Of each hold the first one counts.
+// add adds an effect. The first effect of each hold counts.
 func (l *touched) add(t effect) {
 	if t.hold.served {
 		return
@@ -60,8 +60,8 @@ func (m *touchedMode) after(h *accessor) *effect {
 	return nil
 }
 
-// beside calls f with each hold but h that time does not place before h. It returns whether there may be others that
-// are no longer remembered. worst is the largest error of a clock.
+// beside calls f with each other hold that time does not place before h. It returns whether there may be others that
+// were forgotten. worst is the largest clock error.
 func (m *touchedMode) beside(h *accessor, worst int64, f func(t *effect)) (others bool) {
 	first := h.earliest(h.issued)
 	for i := len(m.latest) - 1; i >= 0; i-- {

@@ -15,7 +15,7 @@ type follower interface {
 	follow(t *tracker) watch
 }
 
-// watch is what a follower wants to know beside the events, of which its Observe sees each before that changes a hold.
+// watch has a follower's callbacks. The follower's Observe sees each event before that changes a hold.
 type watch struct {
 	// began: the hold is among the open ones of its lock.
 	began func(h *hold)
@@ -23,23 +23,23 @@ type watch struct {
 	takenBack func(c curtailed)
 	// ended: an event ended the hold, and it is no longer among the open ones of its lock.
 	ended func(h *hold)
-	// effect: the resource served or refused a user, and its hold is known, where there is one.
+	// effect: the resource served or refused a user, and its hold, if any, is known.
 	effect func(x *effect)
-	// after takes each event behind what it changed.
+	// after takes each event after its change of holds.
 	after func(e *history.Event)
-	// last: the history is at its end, and what no event ended is open.
+	// last: the history has ended, and holds without an ending event are open.
 	last func(t *tracker)
-	// left takes each hold that no event ended, behind last. It has an end where its client was killed.
+	// left takes each hold without an ending event, after last. It has an end if its client was killed.
 	left func(h *hold)
 }
 
-// curtailed is a hold of which a shorter validity was learned, and from when on it was taken back.
+// curtailed is a hold with a shorter validity, and the time from which the old one was revoked.
 type curtailed struct {
 	hold *hold
 	cut  int64
 }
 
-// seat is the place of a checker among those that follow. One that crashes is told nothing more.
+// seat is the place of a checker among the followers. It gets nothing after it crashed.
 type seat struct {
 	watch
 	checker results.Checker
@@ -68,7 +68,7 @@ func guarded[T any](s *seat, f func(T), x T) {
 	f(x)
 }
 
-// show has checkers observe an event. It is tell for what is done most often: one guard for all of them.
+// show passes an event to the checkers. It is a tell for the most frequent call, with one guard for all of them.
 func show(seats []*seat, e *history.Event) {
 	for len(seats) > 0 {
 		seats = seats[showUpTo(seats, e):]
@@ -94,21 +94,21 @@ func showUpTo(seats []*seat, e *history.Event) (n int) {
 // holdsOnce is the stream of a run's holds.
 var holdsOnce = &results.StreamKind{New: func(run results.Run) results.Stream { return newTracker(run) }}
 
-// tracker follows the holds of all users from acquire ok to release invoke, loss or death, for all checkers of a run.
+// tracker tracks the holds of all users from acquire ok to release invoke, loss or death, for all checkers of a run.
 //
-// A hold is used again for another one when it has ended, unless a follower has pinned it.
+// It reuses a hold for another one after its end, unless a follower has pinned it.
 type tracker struct {
 	run     results.Run
 	seats   []*seat
-	afters  []*seat              // those that look at each event behind what it changed
-	effects *effects             // nil where nobody wants them
+	afters  []*seat              // those that want each event after its change of holds
+	effects *effects             // nil if no follower wants them
 	users   users.Table[[]*hold] // the open holds of a user
 	locks   [][]*hold            // the open holds of a lock
 	freed   []int64              // by lock: when the latest hold ended by an event, or by the loss of its client
 	clocks  results.Clocks
-	early   []history.Event    // of the engine, whose grants are told of later by clocks that err
-	dead    map[int]int64      // clients that gave no last word: when the last of their events came
-	lost    []users.LostClient // those of them whose end nobody saw and that had more to tell, the next one first
+	early   []history.Event    // of the engine, for grants that inexact clocks report later
+	dead    map[int]int64      // clients without a final report: time of their last event
+	lost    []users.LostClient // those of them with an unobserved end and events still to come, the next one first
 	free    []*hold
 	several bool  // one lock has several permits
 	worst   int64 // the largest error of a hold's start so far
@@ -141,7 +141,7 @@ func (t *tracker) Follow(c results.Checker, crashed func(why any)) {
 	}
 }
 
-// Observe shows the next event to the followers, and changes the holds.
+// Observe passes the next event to the followers, and changes the holds.
 func (t *tracker) Observe(e *history.Event) {
 	show(t.seats, e)
 	if t.effects != nil {
@@ -153,7 +153,7 @@ func (t *tracker) Observe(e *history.Event) {
 	}
 }
 
-// Finish ends the holds that no event ended, and finds those of the effects that still wait.
+// Finish ends the remaining holds, and pairs the waiting effects with holds.
 func (t *tracker) Finish() {
 	for _, s := range t.seats {
 		tell(s, s.last, t)
@@ -164,7 +164,7 @@ func (t *tracker) Finish() {
 	}
 }
 
-// observe takes the next event. Operations that open, renew or end no hold are passed over.
+// observe takes the next event. It skips operations that open, renew or end no hold.
 func (t *tracker) observe(e *history.Event) {
 	for len(t.lost) > 0 && t.lost[0].Last < e.Time {
 		t.lose(t.lost[0])
@@ -197,8 +197,8 @@ func (t *tracker) observe(e *history.Event) {
 	}
 }
 
-// lose ends the holds of a client at its last event: up to then they are certain. What became of them is not known, so
-// none of them counts as over, and another hold is not later for that.
+// lose ends the holds of a client at its last event: up to then they are certain. Their fate is unknown, so none of
+// them counts as over, and no other hold is later because of them.
 func (t *tracker) lose(l users.LostClient) {
 	for _, u := range t.users.Client(l.Client) {
 		for len(*u) > 0 {
@@ -207,7 +207,7 @@ func (t *tracker) lose(l users.LostClient) {
 	}
 }
 
-// hear notes that a killed client was still alive.
+// hear records that a killed client was still alive.
 func (t *tracker) hear(e *history.Event) {
 	switch e.Kind {
 	case history.Acquire, history.Release, history.Renew, history.Check, history.Read, history.Write, history.Renewed,
@@ -250,12 +250,12 @@ func (t *tracker) begin(e *history.Event) {
 	}
 }
 
-// maxEarly bounds what is kept for grants to come: the latest.
+// maxEarly bounds the events kept for future grants: the latest ones.
 const maxEarly = 1 << 8
 
-// keepEarly keeps what the engine tells of a grant before the grant itself, which only clocks that err can do, for as
-// long as they err. Example: the service was last certain to stand by a grant at 116.000 ms, and by its client's clock
-// it came into hand at 116.004 ms. Passed over, the end would leave the grant valid for ever.
+// keepEarly keeps, for as long as clocks may err, engine events about a grant that precede the grant itself, which
+// only happens with inexact clocks. Example: the service was last certain of a grant at 116.000 ms, and by its
+// client's clock it came into hand at 116.004 ms. Skipping the end would leave the grant valid for ever.
 func (t *tracker) keepEarly(e *history.Event) {
 	clock := t.clocks.Of(e.User)
 	if clock == nil || e.Kind != history.Ended && e.Kind != history.Dead || t.open(e.User, e.Grant) != nil {
@@ -276,7 +276,7 @@ func (t *tracker) fresh() *hold {
 	h := t.free[n-1]
 	t.free = t.free[:n-1]
 	spans, renewals := h.spans[:0], h.renewals[:0]
-	*h = hold{} // in its place: a value that has the two would be copied
+	*h = hold{} // in place: a value that has the two would be copied
 	h.spans, h.renewals = spans, renewals
 	return h
 }
@@ -299,7 +299,7 @@ func (t *tracker) held(lock uint16) []*hold {
 	return t.locks[lock]
 }
 
-// freeSince returns since when nobody has had a lock in hand, 0 where nobody ever had; free is false while one has.
+// freeSince returns since when no user has had a lock in hand, 0 if none ever had; free is false while one has.
 func (t *tracker) freeSince(lock uint16) (since int64, free bool) {
 	if int(lock) >= len(t.locks) {
 		return 0, true
@@ -323,7 +323,7 @@ func (t *tracker) renew(e *history.Event) {
 	switch {
 	case e.Kind == history.Ended:
 		h.ended, h.fresh = e.Time, h.fresh && valid > h.start
-	case h.ended > 0 && h.earliest(e.Time) <= h.ended: // it may have been learned before: it takes the end not back
+	case h.ended > 0 && h.earliest(e.Time) <= h.ended: // it may have been learned before, and does not revoke the end
 		valid = min(valid, h.valid)
 	}
 	if cut := h.renewValidity(e.Time, valid); cut != results.Forever {
@@ -333,8 +333,8 @@ func (t *tracker) renew(e *history.Event) {
 	}
 }
 
-// heldUntil is when e ends a hold. A dead holder certainly held only until it was last known to live, which the Value
-// of its death tells.
+// heldUntil returns when e ends a hold. A dead holder certainly held only until it was last known to live, which is
+// the Value of its death.
 func heldUntil(e *history.Event) int64 {
 	if e.Kind == history.Dead && e.Value > 0 {
 		return min(e.Time, e.Value)
@@ -366,26 +366,26 @@ func (t *tracker) close(h *hold, at int64, e *history.Event) {
 	t.spare(h)
 }
 
-// shut gives a hold its end, and takes it out of the open ones.
+// shut sets the end of a hold, and removes it from the open ones.
 func (t *tracker) shut(h *hold, at int64, e *history.Event) {
 	h.end = max(at, h.start)
 	if e != nil {
 		h.over = *e
-		h.fresh = h.fresh && e.Time > h.start // that the service had ended it by then may be told after its end
+		h.fresh = h.fresh && e.Time > h.start // the service's earlier end of it may be reported after its own end
 	}
 	u := t.users.At(h.user)
 	*u = without(*u, h)
 	t.leave(h)
 }
 
-// spare keeps a hold that is over for another one.
+// spare keeps an ended hold for reuse.
 func (t *tracker) spare(h *hold) {
 	if !h.pinned {
 		t.free = append(t.free, h)
 	}
 }
 
-// leave takes h out of the open holds of its lock; the last of them gets its place.
+// leave removes h from the open holds of its lock; the last of them gets its place.
 func (t *tracker) leave(h *hold) {
 	open := t.locks[h.lock]
 	last := len(open) - 1
@@ -395,8 +395,8 @@ func (t *tracker) leave(h *hold) {
 	t.locks[h.lock] = open[:last]
 }
 
-// finish ends the holds that no event ended. Those of a killed client end at its last sign of life, which is
-// certain; the others are still held.
+// finish ends the remaining holds. Those of a killed client end at its last sign of life, which is certain; the
+// others are still held.
 func (t *tracker) finish() {
 	var rest []*hold
 	for _, list := range t.locks {

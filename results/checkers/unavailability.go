@@ -1,12 +1,11 @@
-// Unavailability: how long a lock could not be taken that somebody asked for, through a fault and until recovery.
+// Unavailability: how long a requested lock could not be taken, through a fault and until recovery.
 //
-// It is, for each lock, the longest time without a grant during which somebody asked: counted from the fault's
-// start, or from the last grant where that is later, to the next grant, until the first grant after the heal. The
-// run's figure is the longest of all locks and faults. Beside it stands the number of locks that were unavailable
-// for at least half as long. Time that a holder spends inside counts: those who wait do not care why. Why a lock
-// could not be taken is told by outages.
+// It is, for each lock, the longest time without a grant during which users asked. It counts from the fault's start,
+// or from a later last grant, to the next grant, until the first grant after the heal. The run's figure is the
+// longest of all locks and faults. Next to it is the number of locks that were unavailable for at least half as long.
+// Time with a holder inside counts: waiting users do not care why. outages explains why a lock could not be taken.
 //
-// It cannot see an outage during which nobody asked, and without a fault it judges nothing: see longest_wait_ms.
+// It cannot see an outage during which no user asked, and without a fault it judges nothing: see longest_wait_ms.
 
 package checkers
 
@@ -26,42 +25,42 @@ type unavailability struct {
 	outs  outages
 	worst []outage
 	last  int64
-	many  string // why nothing can be told: so many faults there were
-	looks looks  // at a lock and a fault
+	many  string // number of faults, if they are too many to judge
+	looks looks  // pairs of a lock and a fault
 }
 
-// outage is what one fault did.
+// outage is the effect of one fault.
 type outage struct {
 	asked   bool
 	longest int64
 }
 
 const (
-	// maxActive bounds the faults that are followed for one lock, although it was granted since.
+	// maxActive bounds the tracked faults of one lock that was granted since.
 	maxActive = 128
-	// maxFaultLooks bounds how often a lock is held against a fault.
+	// maxFaultLooks bounds the comparisons of a lock with a fault.
 	maxFaultLooks = 1 << 24
 )
 
 type availableLock struct {
 	used   bool
 	seen   int64
-	asked  int64   // how long somebody asked so far
-	grant  int64   // what asked was at the last grant
+	asked  int64   // time in which users asked so far
+	grant  int64   // value of asked at the last grant
 	next   int     // the next fault to begin
 	begun  []begun // since the last grant
 	faults []window
 }
 
-// begun is faults that began between two looks at a lock.
+// begun are faults that began between two updates of a lock.
 type begun struct {
-	first, next int   // by their places in the run
-	from        int64 // the time of the first look
-	asked       int64 // what the lock's asked was then
-	asking      bool  // whether somebody asked from then on
+	first, next int   // indexes among the run's faults
+	from        int64 // the time of the first update
+	asked       int64 // value of the lock's asked then
+	asking      bool  // whether users asked from then on
 }
 
-// at returns what the lock's asked was at a fault's start.
+// at returns the value of the lock's asked at a fault's start.
 func (b begun) at(start int64) int64 {
 	if b.asking {
 		return b.asked + max(0, start-b.from)
@@ -72,10 +71,10 @@ func (b begun) at(start int64) int64 {
 // window is a fault that a lock has not recovered from.
 type window struct {
 	fault int
-	asked int64 // what the lock's asked was at the fault's start
+	asked int64 // value of the lock's asked at the fault's start
 }
 
-// perFault is what the names of the measures of single injections begin with.
+// perFault is the prefix of the measures of single injections.
 const perFault = "unavailability_ms"
 
 var unavailabilityKind = results.CheckerKind{
@@ -102,7 +101,7 @@ func newUnavailability(run results.Run) results.Checker {
 	return c
 }
 
-// touch adds the time since the lock was last looked at, if somebody asked, and begins the faults since.
+// touch adds the time since the last update of the lock, if users asked, and adds the faults that began since.
 func (c *unavailability) touch(lock uint16, t int64) {
 	for int(lock) >= len(c.locks) {
 		c.locks = append(c.locks, availableLock{})
@@ -132,7 +131,7 @@ func (c *unavailability) Observe(e *history.Event) {
 	c.outs.observe(e)
 }
 
-// granted closes the gap of a lock in every fault that it has not recovered from.
+// granted closes the gap of a lock for every fault that it has not recovered from.
 func (c *unavailability) granted(l *availableLock, lock uint16, t int64) {
 	if c.many != "" {
 		return
@@ -166,7 +165,7 @@ func (c *unavailability) granted(l *availableLock, lock uint16, t int64) {
 	l.grant = l.asked
 }
 
-// gap returns how long somebody asked for the lock in vain since the fault began.
+// gap returns how long users asked for the lock in vain since the fault began.
 func (c *unavailability) gap(l *availableLock, w window) int64 {
 	o := &c.worst[w.fault]
 	n := l.asked - max(w.asked, l.grant)
@@ -182,7 +181,7 @@ func (c *unavailability) Finish() results.Finding {
 	for i := range c.locks {
 		if l := &c.locks[i]; l.used {
 			c.touch(uint16(i), c.last)
-			c.granted(l, uint16(i), c.last) // nothing comes any more
+			c.granted(l, uint16(i), c.last) // no more events follow
 			*l = availableLock{}
 		}
 	}

@@ -1,16 +1,16 @@
-// Unheld releases: a release by a user who does not have the lock frees nothing.
+// Unheld releases: a release by a user that does not have the lock frees nothing.
 //
-// A scenario has a user release a lock that it was never granted, or that it gave back before; or it has another lock
-// object in the same process do so. The service as a whole is asked who has the lock before and after. A release of
-// what its user does not have frees the lock if the grant that was there before is gone afterwards, although
-//   - its end had not come, by what the service said and by what its user was told
+// A scenario has a user release a lock that it was never granted, or that it released before; or it has another lock
+// object in the same process do so. The service as a whole is asked who has the lock before and after. Such a release
+// frees the lock if the grant that was there before is gone afterwards, although
+//   - its end had not come, according to the service and to its user's last news
 //   - its user had not begun to release it, nor learned of its loss, nor died
-//   - no other user's release was under way, and no server was broken
+//   - no other user's release was in progress, and no server was broken
 //
-// Example: A is granted the lock at 0 s, valid until 2 s. B, who never had it, releases it at 0.1 s. A reading at
-// 0.05 s says that A has it, and one at 0.15 s that nobody does. B freed it, whatever B was told.
+// Example: A is granted the lock at 0 s, valid until 2 s. B, which never had it, releases it at 0.1 s. A reading at
+// 0.05 s says that A has it, and one at 0.15 s that it is free. B freed it, whatever answer B got.
 //
-// A yes is counted apart. Some services delete what may not be there and say yes to that, as etcd's Unlock does.
+// An ok is counted separately. Some services delete what may not exist and answer ok to that, as etcd's Unlock does.
 //
 // It cannot see what happens between the two readings if the grant is there again at the second.
 
@@ -23,12 +23,12 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// unheldReleases has the readings, grants and releases that falseResults collects, of all other calls.
+// unheldReleases uses the readings, grants and releases that falseResults collects, of all other calls.
 type unheldReleases struct {
 	*falseResults
 	invokes map[grantOf]history.Event // by user and op
 	unheld  []*answeredOp
-	ends    map[grantOf]int64 // of the latest validity that the user was told
+	ends    map[grantOf]int64 // of the latest validity that the user got
 }
 
 var unheldReleasesKind = results.CheckerKind{
@@ -72,7 +72,7 @@ func (c *unheldReleases) Observe(e *history.Event) {
 	c.falseResults.Observe(e)
 }
 
-// around returns the last reading before a call and the first one after it; nil where there is none.
+// around returns the last reading before a call and the first one after it; nil without one.
 func (c *unheldReleases) around(op *answeredOp) (before, after *history.Observation) {
 	reads := c.reads[op.invoke.Lock]
 	for i := range reads {
@@ -86,8 +86,8 @@ func (c *unheldReleases) around(op *answeredOp) (before, after *history.Observat
 	return before, after
 }
 
-// freed reports whether a call ended the grant that was there before it, and by which readings; judged is false where
-// they cannot tell.
+// freed reports whether a call ended the grant that was there before it, and returns the deciding readings; judged is
+// false if they cannot tell.
 func (c *unheldReleases) freed(op *answeredOp) (before, after *history.Observation, yes, judged bool) {
 	before, after = c.around(op)
 	if before == nil || after == nil || before.User == nil {

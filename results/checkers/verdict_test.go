@@ -9,10 +9,10 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// unentitled is what a script says of the end of a validity.
+// unentitled matches the end of a validity in a script.
 var unentitled = regexp.MustCompile(`valid=[0-9]+`)
 
-// contestScript is two users that ask in the same moment.
+// contestScript has two users that ask at the same moment.
 const contestScript = `
 10 A acquire invoke due=10
 11 B acquire invoke due=10
@@ -249,7 +249,7 @@ func TestVerdictLattice(t *testing.T) {
 	}
 }
 
-// afterLoss loses client-1, of which so many events came.
+// afterLoss loses client-1, after the given number of its events.
 func afterLoss(told int64) func(*runDir) {
 	return func(d *runDir) {
 		d.env.Cluster = map[string]string{"host_client-1": "h-2"}
@@ -316,7 +316,8 @@ func TestLatencyOfNothingIsNull(t *testing.T) {
 	}
 }
 
-// TestLatenciesOfFewOfTheOffered: where one in a hundred arrivals was not served, what is measured of the others proves nothing.
+// TestLatenciesOfFewOfTheOffered: if one in a hundred arrivals was not served, the latencies of the others prove
+// nothing.
 func TestLatenciesOfFewOfTheOffered(t *testing.T) {
 	for _, c := range []struct {
 		unserved int64
@@ -341,7 +342,7 @@ func TestLatenciesOfFewOfTheOffered(t *testing.T) {
 	}
 }
 
-// missed records a step that had to be done and was not; the times are in ms. Where its deadline was within, that passed.
+// missed records a step that had to be done and was not; the times are in ms. within is its deadline, if that passed.
 func missed(from, to, within int64) func(*runDir) {
 	return func(d *runDir) {
 		const text = "line 9: B acquire: its outcome is fail (held), the step wants ok"

@@ -1,15 +1,15 @@
 // Wedges: a lock object that was in trouble can be used again.
 //
-// A user asks in vain when the lock is free for it: nobody has it in hand, no fault stands, the last one ended a
-// recovery bound ago, and another user was granted a lock since then, which proves that the service serves. A user that
-// asks so for longer than the bound, by one acquire or by several without a grant between them, is wedged. A run
-// without faults counts from its start.
+// A user asks in vain when the lock is free for it: no user has it in hand, no fault stands, the last one ended a
+// recovery bound ago, and another user was granted a lock since then, which proves that the service serves. A user is
+// wedged if it asks in vain for longer than the bound, by one acquire or by several without a grant between them. A
+// run without faults counts from its start.
 //
-// Example: the bound is 2 s, and a cut of A ends at 10 s. B is granted the lock at 10.1 s and releases it. A asks at 13
-// s and gets an error at once, and the same at 16 s: it is wedged, for others get the lock.
+// Example: the bound is 2 s, and a cut of A ends at 10 s. B is granted the lock at 10.1 s and releases it. A asks at
+// 13 s and gets an error at once, and the same at 16 s: it is wedged, because others get the lock.
 //
-// It cannot see a lock object that nobody uses again, and not what renewals and releases do after the grant. It takes
-// no notice of users that wait while others hold the lock: these may be starved.
+// It cannot see a lock object that is not used again, nor later renewals and releases after the grant. It ignores
+// users that wait while others hold the lock: these may be starved.
 
 package checkers
 
@@ -26,14 +26,14 @@ import (
 type wedges struct {
 	run     results.Run
 	bound   int64
-	heard   int64 // until when it is known who has what in hand
+	heard   int64 // all holds are known until then
 	t       *tracker
 	faults  []history.Fault                      // that have not begun yet
-	healed  int64                                // when the last fault ended; the start where there was none
+	healed  int64                                // when the last fault ended; the start without one
 	granted [2]grantSeen                         // the first grants of two users since then
 	asks    map[uint16]map[history.User]*vainAsk // by lock
-	dead    map[int]bool                         // clients: nobody there asks any more
-	looks   looks                                // at those who ask for what another gets
+	dead    map[int]bool                         // clients: their users no longer ask
+	looks   looks                                // comparisons with users that ask for what another gets
 	asked   int64
 	longest int64
 	vain    vain
@@ -42,10 +42,10 @@ type wedges struct {
 
 type grantSeen struct {
 	user history.User
-	at   int64 // 0: there was none
+	at   int64 // 0: none
 }
 
-// maxAskLooks bounds how often a grant is held against those who ask for its lock. Beyond it the count is a lower
+// maxAskLooks bounds the comparisons of a grant with users that ask for its lock. Beyond it the count is a lower
 // bound.
 const maxAskLooks = 1 << 23
 
@@ -90,7 +90,7 @@ func (c *wedges) Observe(e *history.Event) {
 	}
 }
 
-// after takes an event behind what it did to holds.
+// after takes an event after its change of holds.
 func (c *wedges) after(e *history.Event) {
 	if e.Kind == history.Dead {
 		c.dead[e.User.Client()] = true
@@ -111,14 +111,14 @@ func (c *wedges) after(e *history.Event) {
 	default:
 		c.count()
 		c.inVain(results.PlaceOf(e), a, e.Time, e)
-		if from, free := c.freeFor(e.User, e.Lock); !free || a.open.Time < from { // it had a reason to be in vain
+		if from, free := c.freeFor(e.User, e.Lock); !free || a.open.Time < from { // there was a reason for the failure
 			a.since = 0
 		}
 		a.open = history.Event{}
 	}
 }
 
-// ask returns what is kept of a user and a lock that it asks for.
+// ask returns the state of a user and a lock that it asks for.
 func (c *wedges) ask(u history.User, lock uint16) *vainAsk {
 	users := c.asks[lock]
 	if users == nil {
@@ -131,13 +131,13 @@ func (c *wedges) ask(u history.User, lock uint16) *vainAsk {
 	return users[u]
 }
 
-// asking tells whether a user's acquire is under way.
+// asking reports whether a user's acquire is in progress.
 func (c *wedges) asking(u history.User, a *vainAsk) bool {
 	return a.open.Kind != history.KindNone && !c.dead[u.Client()]
 }
 
-// withHeld adds to the faults, in the order of their start, the times in which steps held users: a user that is held
-// asks in vain.
+// withHeld adds to the faults, in the order of their start, the times in which steps held users: a held user asks in
+// vain.
 func withHeld(run results.Run) []history.Fault {
 	out := slices.Clone(run.Faults)
 	for _, h := range run.Held() {
@@ -161,7 +161,7 @@ func (c *wedges) pass(t int64) {
 	}
 }
 
-// idle is since when nobody has a lock in hand and nothing is broken; free is false where that is not so now.
+// idle returns since when no user has had a lock in hand and nothing was broken; free is false if that is not so now.
 func (c *wedges) idle(lock uint16) (from int64, free bool) {
 	since, free := c.t.freeSince(lock)
 	if !free || c.healed == results.Forever {
@@ -174,7 +174,7 @@ func (c *wedges) idle(lock uint16) (from int64, free bool) {
 	return max(from, since), true
 }
 
-// freeFor is since when a user could have been granted a lock; free is false where it cannot even now.
+// freeFor returns since when a user could have been granted a lock; free is false if it still cannot.
 func (c *wedges) freeFor(u history.User, lock uint16) (from int64, free bool) {
 	if from, free = c.idle(lock); !free {
 		return 0, false
@@ -187,7 +187,7 @@ func (c *wedges) freeFor(u history.User, lock uint16) (from int64, free bool) {
 	return 0, false
 }
 
-// count takes the end of an acquire as a chance.
+// count counts the end of an acquire as a chance.
 func (c *wedges) count() {
 	if c.healed != results.Forever && c.last >= c.healed+c.bound {
 		c.asked++
@@ -205,8 +205,8 @@ func (c *wedges) inVain(p results.Place, a *vainAsk, t int64, end *history.Event
 	c.vain.add(p, span{from, t}, a.open, end)
 }
 
-// overtaken takes a grant: whoever asked for that lock beside its user did so in vain up to now. Mostly the lock was
-// free for so short a time that it is nobody's longest wait.
+// overtaken takes a grant: other users that asked for that lock did so in vain up to now. Mostly the lock was free
+// for so short a time that no wait becomes the longest.
 func (c *wedges) overtaken(e *history.Event) {
 	from, free := c.idle(e.Lock)
 	if waited := e.Time - from; !free || waited <= c.bound && waited <= c.longest {
@@ -222,7 +222,7 @@ func (c *wedges) overtaken(e *history.Event) {
 	}
 }
 
-// began notes a grant that proves that the service serves.
+// began records a grant that proves that the service serves.
 func (c *wedges) began(h *hold) {
 	if h.issued < c.healed {
 		return
@@ -237,7 +237,7 @@ func (c *wedges) began(h *hold) {
 	}
 }
 
-// end takes those who ask in vain at the end of the history.
+// end takes the users that ask in vain at the end of the history.
 func (c *wedges) end(*tracker) {
 	for _, client := range users.DeadClients(c.run) {
 		c.dead[client] = true

@@ -8,15 +8,15 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// proof is a witness in the making: it points to holds that may still go on, and is written out when all is known.
+// proof is an unfinished witness: it points to holds that may still be open, and is written out at the end.
 type proof struct {
 	kind     string
 	from, to int64
 	holds    []*hold
-	events   []history.Event // beside those of the holds
+	events   []history.Event // in addition to those of the holds
 	observed []history.Observation
 	rank     int           // the higher, the better for the picture
-	text     func() string // called when all is known
+	text     func() string // called at the end
 }
 
 // shortlist keeps the best few of many proofs, the earlier one where two are equally good.
@@ -25,7 +25,7 @@ type shortlist struct {
 	room int
 }
 
-// wants tells whether a proof of that rank would be kept.
+// wants reports whether a proof of that rank would be kept.
 func (s *shortlist) wants(rank int) bool {
 	return len(s.list) < s.room || rank > s.list[s.worst()].rank
 }
@@ -55,7 +55,7 @@ func (s *shortlist) add(p proof) {
 	s.list = append(s.list, p)
 }
 
-// witnesses writes the proofs out: the best first, then the earliest.
+// witnesses writes the proofs: the best first, then the earliest.
 func (s *shortlist) witnesses(run results.Run) []results.Witness {
 	slices.SortStableFunc(s.list, func(a, b proof) int {
 		return cmp.Or(cmp.Compare(b.rank, a.rank), cmp.Compare(a.from, b.from))
@@ -78,14 +78,14 @@ func (s *shortlist) witnesses(run results.Run) []results.Witness {
 	return ws
 }
 
-// sortEvents puts events in the order of time, those of one process in its own.
+// sortEvents sorts events by time, keeping the order of each process.
 func sortEvents(es []history.Event) {
 	slices.SortStableFunc(es, func(a, b history.Event) int {
 		return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.User, b.User), cmp.Compare(a.Seq, b.Seq))
 	})
 }
 
-// aimedAt tells whether a fault was aimed at this very hold.
+// aimedAt reports whether a fault was aimed at this very hold.
 func aimedAt(run results.Run, h *hold) bool {
 	for i := range run.Faults {
 		f := &run.Faults[i]

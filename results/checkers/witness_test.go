@@ -10,8 +10,8 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestDoubleGrantHasAWitness hides a double grant behind more overlaps of overdue holds than are kept for witnesses: holds that are known to be
-// overdue when they overlap, and holds of which that is learned later.
+// TestDoubleGrantHasAWitness hides a double grant behind more overlaps of overdue holds than are kept for witnesses.
+// Some holds are known to be overdue when they overlap, others only later.
 func TestDoubleGrantHasAWitness(t *testing.T) {
 	const n = maxKept + 50
 	end := 10*n + 10
@@ -35,7 +35,7 @@ func TestDoubleGrantHasAWitness(t *testing.T) {
 	}
 }
 
-// TestBothCountsHaveWitnesses: where there are too many, each count has half of the room at least, and what the other leaves.
+// TestBothCountsHaveWitnesses: with too many, each count has at least half of the space, and what the other leaves.
 func TestBothCountsHaveWitnesses(t *testing.T) {
 	const most = results.MaxWitnesses
 	for _, c := range [][4]int{{2 * most, 0, most, 0}, {0, 2 * most, 0, most}, {2 * most, 1, most - 1, 1}, {2 * most, 2 * most, most / 2, most - most/2}, {1, 2 * most, 1, most - 1}, {1, 1, 1, 1}} {
@@ -80,7 +80,7 @@ func TestWhatAWitnessSaysOfTwoHolds(t *testing.T) {
 	}
 }
 
-// TestAWitnessTellsOfTheEarlierHoldFirst, whichever ends first, and of two that began together of the first user.
+// TestAWitnessTellsOfTheEarlierHoldFirst, whichever ends first; of two with one start the first user's.
 func TestAWitnessTellsOfTheEarlierHoldFirst(t *testing.T) {
 	for _, c := range [][2]string{{"10 A 11 B", "A B"}, {"10 B 11 A", "B A"}, {"10 A 10 B", "A B"}, {"10 B 10 A", "A B"}} {
 		for _, ends := range []string{"A B", "B A"} {
@@ -101,7 +101,8 @@ func TestAWitnessTellsOfTheEarlierHoldFirst(t *testing.T) {
 	}
 }
 
-// TestAShortlistKeepsTheBest: those of the highest rank, of equal ones the first, and tells the best first, then the earliest.
+// TestAShortlistKeepsTheBest: those of the highest rank, of equal ones the first, and returns the best first, then
+// the earliest.
 func TestAShortlistKeepsTheBest(t *testing.T) {
 	for _, c := range []struct {
 		ranks []int // of proofs that come at 0, 1, 2, ...
@@ -155,7 +156,7 @@ func TestWhatAFaultIsAimedAt(t *testing.T) {
 	}
 }
 
-// TestWhatAWitnessSays of what was told and what was so, and when.
+// TestWhatAWitnessSays: the answer, the actual state, and when.
 func TestWhatAWitnessSays(t *testing.T) {
 	for _, c := range []struct{ name, checker, text, want string }{
 		{"a renewal that changed nothing", "false_results", `
@@ -199,7 +200,7 @@ saw 3 observe n3 holder:lock-0 x at=90
 	}
 }
 
-// TestTheWorstWitnessComesFirst: B is late for hours, A was for seconds.
+// TestTheWorstWitnessComesFirst: B is hours late, A was seconds late.
 func TestTheWorstWitnessComesFirst(t *testing.T) {
 	for checker, text := range map[string]string{
 		"deaf_waits": `
@@ -237,7 +238,7 @@ run tells recovery=1000
 	}
 }
 
-// TestAForeignReleaseIsShownWithAllWhoHadTheLock: the victim, the third, and who released it.
+// TestAForeignReleaseIsShownWithAllWhoHadTheLock: the victim, the third user, and the one that released it.
 func TestAForeignReleaseIsShownWithAllWhoHadTheLock(t *testing.T) {
 	ws := finding(t, "foreign_releases", `
 0 A acquire invoke
@@ -261,8 +262,8 @@ func TestAForeignReleaseIsShownWithAllWhoHadTheLock(t *testing.T) {
 	}
 }
 
-// TestAStaleWriteIsShownWithTheFirstWhoCameLater: B touched the resource before C. They asked, or were granted it, at one moment; or their tokens
-// alone tell that they came later.
+// TestAStaleWriteIsShownWithTheFirstWhoCameLater: B touched the resource before C. They asked, or were granted it, at
+// the same moment; or only their tokens show that they came later.
 func TestAStaleWriteIsShownWithTheFirstWhoCameLater(t *testing.T) {
 	for name, text := range map[string]string{
 		"asked at one moment": `
@@ -290,7 +291,7 @@ func TestAStaleWriteIsShownWithTheFirstWhoCameLater(t *testing.T) {
 	}
 }
 
-// TestFenceSavesTakeHalfOfTheRoom, so that a report shows something else beside them.
+// TestFenceSavesTakeHalfOfTheRoom, so that a report also shows something else.
 func TestFenceSavesTakeHalfOfTheRoom(t *testing.T) {
 	text := "run resource=register\n0 A acquire invoke\n10 A acquire ok valid=20 issued=1\n30 B acquire invoke\n40 B acquire ok valid=9000 issued=31\n41 B effect-read ok\n"
 	for i := range 2 * results.MaxWitnesses {

@@ -1,5 +1,5 @@
-// Package compare sets figures side by side: of runs of one scenario, and of sweeps of capacity, point by point. There
-// is one group of them, or there are two.
+// Package compare compares figures: of runs of one scenario, and of sweeps of capacity, point by point. It takes one
+// group or two.
 package compare
 
 import (
@@ -17,10 +17,10 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// confidence is that of the intervals.
+// confidence is the level of the intervals.
 const confidence = 0.95
 
-// Allow says which differences are no reason to refuse a comparison.
+// Allow says which differences do not prevent a comparison.
 type Allow struct{ Machine, Settings bool }
 
 // ParseAllow reads the names of differences.
@@ -33,13 +33,13 @@ func ParseAllow(names []string) (Allow, error) {
 	return Allow{Machine: slices.Contains(names, "machine"), Settings: slices.Contains(names, "settings")}, nil
 }
 
-// subject is what must be alike for figures to be comparable: of a run, or of a group of sweeps.
+// subject is what must be equal for figures to be comparable: of a run, or of a group of sweeps.
 type subject struct {
 	name              string // for messages
 	machine, settings map[string]string
 }
 
-// machineOf picks from the facts of a host what must be equal.
+// machineOf selects the facts of a host that must be equal.
 func machineOf(host map[string]string) map[string]string {
 	out := map[string]string{}
 	for _, name := range results.SameMachine {
@@ -48,7 +48,7 @@ func machineOf(host map[string]string) map[string]string {
 	return out
 }
 
-// refuse tells why subjects cannot be compared with the first of them.
+// refuse returns an error with the reason if subjects cannot be compared with the first of them.
 func refuse(all []subject, allow Allow) error {
 	first := all[0]
 	for _, s := range all[1:] {
@@ -76,24 +76,24 @@ func refuse(all []subject, allow Allow) error {
 	return nil
 }
 
-// Sides are the groups of a comparison, and what is said of them as wholes.
+// Sides are the groups of a comparison, and their common facts.
 type Sides struct {
 	A       []string           `json:"a"` // directories
 	B       []string           `json:"b,omitempty"`
-	Differs map[string]Differs `json:"differs"` // versions that are not the same in both groups
-	// Settings are those that are not the same in both groups, and were allowed to differ.
+	Differs map[string]Differs `json:"differs"` // versions that differ between the groups
+	// Settings are those that differ between the groups, and were allowed to.
 	Settings map[string]Differs `json:"settings,omitempty"`
 	Answers  []Answer           `json:"answers"`
 }
 
-// Differs are the values of a version or a setting, in each group.
+// Differs has the values of a version or a setting, in each group.
 type Differs struct {
 	A []string `json:"a"`
 	B []string `json:"b"`
 }
 
-// differing are the versions that are not the same in both groups; none where there is one group. Each group is a list
-// of names with versions.
+// differing returns the versions that differ between both groups; none with one group. Each group is a list of names
+// with versions.
 func differing(a, b []map[string]string) map[string]Differs {
 	of := func(group []map[string]string) map[string][]string {
 		out := map[string][]string{}
@@ -123,7 +123,7 @@ func differing(a, b []map[string]string) map[string]Differs {
 	return out
 }
 
-// settingsOf are the settings of some subjects.
+// settingsOf returns the settings of some subjects.
 func settingsOf(group []subject) (out []map[string]string) {
 	for _, s := range group {
 		out = append(out, s.settings)
@@ -131,15 +131,15 @@ func settingsOf(group []subject) (out []map[string]string) {
 	return out
 }
 
-// Side is what one group has of a figure.
+// Side is one group's values of a figure.
 type Side struct {
 	Values []float64 `json:"values"` // of the runs that have it
-	// Median is of the values; Low and High bound it with a confidence of at least 95 %, and are nil where there are
-	// too few values.
+	// Median is of the values. Low and High bound it with a confidence of at least 95 %, and are nil with too few
+	// values.
 	Median float64  `json:"median"`
 	Low    *float64 `json:"low"`
 	High   *float64 `json:"high"`
-	// Above is in how many runs it is above zero.
+	// Above is the number of runs in which it is above zero.
 	Above int `json:"above_zero"`
 }
 
@@ -148,22 +148,22 @@ type Figure struct {
 	results.Quantity
 	Count bool  `json:"count"`
 	A     Side  `json:"a"`
-	B     *Side `json:"b,omitempty"` // nil where there is one group
-	// Change is that of the median from A to B, in parts of A's; nil where that is 0.
+	B     *Side `json:"b,omitempty"` // nil with one group
+	// Change is the relative change of the median from A to B; nil if A's is 0.
 	Change *float64 `json:"change,omitempty"`
-	// P is how likely such a difference is by chance, by Mann and Whitney's U test for a measure, by Fisher's exact
-	// test of how many runs have it above zero for a count: violations within one run come in bunches. Nil where
-	// nothing was tested. A difference counts as one where P is below Alpha.
+	// P is the probability of such a difference by chance; nil if nothing was tested. A measure is tested by Mann and
+	// Whitney's U test. A count is tested by Fisher's exact test of how many runs have it above zero, because
+	// violations within one run come in bunches. A difference is significant if P is below Alpha.
 	P     *float64 `json:"p,omitempty"`
 	Alpha float64  `json:"alpha,omitempty"`
-	// TooFew says how many runs of each group a test would take.
+	// TooFew says how many runs of each group a test needs.
 	TooFew string `json:"too_few,omitempty"`
 }
 
-// Alpha is the P below which a difference counts as one, where one figure is tested.
+// Alpha is the P below which a difference is significant, for a single tested figure.
 const Alpha = 0.05
 
-// compared tests the values of one quantity in one group, or in two; ok tells whether any run has it.
+// compared tests the values of one quantity in one group, or in two; ok reports whether any run has it.
 func compared(q results.Quantity, count bool, alpha float64, groups ...[]float64) (f Figure, ok bool) {
 	f = Figure{Quantity: q, Count: count, A: side(groups[0])}
 	if len(groups) == 1 {
@@ -191,8 +191,8 @@ func compared(q results.Quantity, count bool, alpha float64, groups ...[]float64
 			f.TooFew = w.Error()
 		}
 	}
-	// The library looks at groups of one size alone. The least p of all is that of groups which do not overlap: one
-	// order of all values in two.
+	// The library only handles groups of one size. The lowest p is that of groups which do not overlap: one order of
+	// all values in two.
 	if least := 2 / mathx.Choose(len(a)+len(b), len(a)); f.TooFew == "" && least >= alpha {
 		f.TooFew = fmt.Sprintf("with %d and %d samples p is at least %.2g, and a difference needs less than %.2g",
 			len(a), len(b), least, alpha)
@@ -201,7 +201,7 @@ func compared(q results.Quantity, count bool, alpha float64, groups ...[]float64
 	return f, true
 }
 
-// differs tells whether the groups do, by more than chance.
+// differs reports whether the groups differ significantly.
 func (f Figure) differs() bool { return f.P != nil && *f.P < f.Alpha }
 
 func sample(values []float64, alpha float64) *benchmath.Sample {
@@ -228,8 +228,8 @@ func side(values []float64) Side {
 	return s
 }
 
-// fisher is the two-sided P of Fisher's exact test: k of n runs in one group, l of m in the other. It adds up the
-// tables that are no more likely than this one, given how many runs have it in all.
+// fisher returns the two-sided P of Fisher's exact test: k of n runs in one group, l of m in the other. It adds up
+// the tables with the same totals that are no more likely than this one.
 func fisher(k, n, l, m int) float64 {
 	d := stats.HypergeometicDist{N: n + m, K: k + l, Draws: n}
 	seen, p := d.PMF(float64(k)), 0.0

@@ -34,7 +34,7 @@ var quantities = []results.Quantity{
 // known has a checker of these quantities.
 var known = results.Checkers{{Counts: quantities[:1], Measures: quantities[1:]}}
 
-// made are runs with a figure each of double grants, throughput and p99.
+// made returns runs with a figure each of double grants, throughput and p99.
 func made(group string, rows ...[3]float64) []Run {
 	var out []Run
 	for i, row := range rows {
@@ -96,7 +96,7 @@ func TestDemands(t *testing.T) {
 		{base, border, "throughput=0%", results.Pass},   // p is 0.056
 		{violates, base, "double_grants", results.Pass}, // significantly fewer
 		{base, violates, "double_grants", results.Fail},
-		{asked(base), base, "requests_per_grant=1%", results.Unknown}, // judged in the first group alone
+		{asked(base), base, "requests_per_grant=1%", results.Unknown}, // judged in the first group only
 		{base, asked(base), "requests_per_grant=1%", results.Unknown},
 		{base, slow, "double_grants", results.Fail}, // never before
 		{slow, slow, "double_grants", results.Pass},
@@ -109,7 +109,7 @@ func TestDemands(t *testing.T) {
 	}
 }
 
-// TestDemandsThatMakeNoSense are refused with what would be right.
+// TestDemandsThatMakeNoSense are refused with a suggestion.
 func TestDemandsThatMakeNoSense(t *testing.T) {
 	for text, want := range map[string]string{
 		"p98=10%": "list measures", "p99": "needs a bound, such as p99=10%", "p99=10": "it must be a percentage", "p99=-1%": "it must be a percentage",
@@ -121,7 +121,7 @@ func TestDemandsThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeCompared tells what differs, and can be overruled.
+// TestWhatCannotBeCompared names the differences, and can be overruled.
 func TestWhatCannotBeCompared(t *testing.T) {
 	for want, change := range map[string]func(*Run){
 		"cores: 2 and 4; --allow machine":           func(r *Run) { r.Env.Host = map[string]string{"cores": "4"} },
@@ -144,7 +144,7 @@ func TestWhatCannotBeCompared(t *testing.T) {
 	}
 }
 
-// TestText tells of both groups what they have and what differs.
+// TestText shows the values of both groups and the differences.
 func TestText(t *testing.T) {
 	a, b := made("a", [3]float64{0, 100, 10}, [3]float64{0, 101, 11}), made("b", [3]float64{2, 80, 20}, [3]float64{0, 81, 21})
 	for _, c := range []struct {
@@ -170,7 +170,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestBench is read by the reader that benchstat has.
+// TestBench: benchstat's reader can read it.
 func TestBench(t *testing.T) {
 	var out bytes.Buffer
 	res, err := Of(made("a", [3]float64{0, 100, 10}), made("b", [3]float64{1, 80, 20}), known, Allow{})

@@ -10,10 +10,10 @@ import (
 	"github.com/lockquake/lockquake/results/figure"
 )
 
-// Demand is what --fail-on names: a figure that must not become worse.
+// Demand is an entry of --fail-on: a figure that must not become worse.
 type Demand struct {
 	Name string
-	By   float64 // how much worse the median may be, in parts of A's; counts have none
+	By   float64 // permitted relative change of the median for the worse; not for counts
 	text string
 }
 
@@ -25,8 +25,8 @@ var short = map[string]string{
 	"throughput": "throughput_per_s",
 }
 
-// ParseDemands reads entries such as "p99=10%", "throughput=5%" and "double_grants", with commas between. List says in
-// words where the names of the counts and measures are found.
+// ParseDemands reads entries such as "p99=10%", "throughput=5%" and "double_grants", separated by commas. list says
+// in words where to find the names of the counts and measures.
 func ParseDemands(text string, known results.Checkers, list string) ([]Demand, error) {
 	var out []Demand
 	for entry := range strings.SplitSeq(text, ",") {
@@ -59,15 +59,15 @@ func ParseDemands(text string, known results.Checkers, list string) ([]Demand, e
 	return out, nil
 }
 
-// Answer is what became of a demand.
+// Answer is the result of a demand.
 type Answer struct {
 	Demand  string          `json:"demand"`
 	Verdict results.Verdict `json:"verdict"`
 	Reason  string          `json:"reason"`
 }
 
-// Hold holds demands against a comparison of two groups of runs. An answer is unknown where the figure was not judged,
-// or too few runs were made to tell.
+// Hold tests demands on a comparison of two groups of runs. An answer is unknown if the figure was not judged, or
+// there are too few runs.
 func (r *Result) Hold(demands []Demand) []Answer {
 	for _, d := range demands {
 		r.Answers = append(r.Answers, held(r.Figures, d))
@@ -75,7 +75,7 @@ func (r *Result) Hold(demands []Demand) []Answer {
 	return r.Answers
 }
 
-// held finds the figure that a demand is about.
+// held finds the figure of a demand.
 func held(figures []Figure, d Demand) Answer {
 	i := slices.IndexFunc(figures, func(f Figure) bool { return f.Name == d.Name })
 	switch {
@@ -87,7 +87,7 @@ func held(figures []Figure, d Demand) Answer {
 	return figures[i].worse(d)
 }
 
-// more fails where the first group has none and the second has some, or where significantly more runs have it.
+// more fails if the first group has none and the second has some, or if significantly more runs have it.
 func (f Figure) more(d Demand) Answer {
 	reason := fmt.Sprintf("%d of %d runs have %s, before %d of %d (p=%.2g)", f.B.Above, len(f.B.Values), f.Name,
 		f.A.Above, len(f.A.Values), *f.P)
@@ -97,7 +97,7 @@ func (f Figure) more(d Demand) Answer {
 	return Answer{d.text, results.Pass, reason}
 }
 
-// worse fails where the median is worse by more than the bound, and that is no chance.
+// worse fails if the median is worse by more than the bound, and significantly so.
 func (f Figure) worse(d Demand) Answer {
 	bad := f.B.Median - f.A.Median
 	if f.MoreIsBetter {

@@ -15,15 +15,15 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// Run is one run, judged now: figures of two versions of the judge cannot be compared.
+// Run is one run, judged anew: figures of two versions of the judge cannot be compared.
 type Run struct {
 	Dir    string
 	Report results.Report
 	Env    results.Env
-	text   string // of its scenario, the seed aside
+	text   string // of its scenario, without the seed
 }
 
-// seedKey is the key that tells runs of one scenario apart.
+// seedKey matches the key that distinguishes runs of one scenario.
 var seedKey = regexp.MustCompile(`\bseed: *\d+`)
 
 // Read judges a run from its directory.
@@ -50,7 +50,7 @@ func (r Run) subject() subject {
 	}}
 }
 
-// versions are those of lockquake, of servers and of libraries.
+// versions returns the versions of lockquake, of servers and of libraries.
 func (r Run) versions() map[string]string {
 	out := map[string]string{"lockquake": r.Env.Version}
 	maps.Copy(out, r.Report.Versions)
@@ -66,8 +66,8 @@ type Result struct {
 	runs     [2][]Run
 }
 
-// Of compares two groups of runs; b may be empty. The figures are those of the checkers that some run judged, those
-// that reports show first before the others.
+// Of compares two groups of runs; b may be empty. The figures are those that the checkers judged in some run, with
+// those that reports show first before the others.
 func Of(a, b []Run, checkers results.Checkers, allow Allow) (*Result, error) {
 	if len(a) == 0 {
 		return nil, errors.New("there is no run to compare")
@@ -118,7 +118,7 @@ func Of(a, b []Run, checkers results.Checkers, allow Allow) (*Result, error) {
 	return out, nil
 }
 
-// values are those of the runs that judged a count or a measure.
+// values returns the values of the runs that judged a count or a measure.
 func values(name string, runs []Run) []float64 {
 	var out []float64
 	for _, r := range runs {

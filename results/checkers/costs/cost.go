@@ -32,7 +32,8 @@
 //
 // There is no figure where a server or client is missing from a reading, or began to count anew, in every stretch.
 
-// Package costs has the checkers of what grants cost: the servers, the resource and the clients, and what stays behind.
+// Package costs has the checkers for the costs of grants: of the servers, the resource and the clients, and
+// leftovers.
 package costs
 
 import (
@@ -46,15 +47,15 @@ import (
 
 type cost struct {
 	run      results.Run
-	released map[uint16]bool    // by lock: a release that no grant has followed yet
+	released map[uint16]bool    // by lock: a release without a following grant
 	waits    users.Table[int64] // since when a user asks for a lock; 0: it does not
-	periods  []period           // between two readings each
+	periods  []period           // each between two readings
 }
 
-// period is what happened between two readings.
+// period is the time between two readings.
 type period struct {
 	before, after    *results.Reading
-	waited           int64 // ns that users have waited
+	waited           int64 // ns of waiting by users
 	handoffs, grants int64
 }
 
@@ -131,7 +132,7 @@ func (c *cost) wait(e *history.Event) {
 	*since = 0
 }
 
-// waited adds a time of waiting to the stretches that it lies in.
+// waited adds a waiting time to the periods that contain it.
 func (c *cost) waited(since, until int64) {
 	if since == 0 {
 		return
@@ -185,8 +186,8 @@ func (c *cost) Finish() results.Finding {
 	return f
 }
 
-// counted adds up, by server, what the stretches counted in which every server had one process, and what happened in
-// these. It is nil where there is no such stretch.
+// counted adds up, by server, the counts of the periods in which every server had one process, and the events in
+// these. It is nil without such a period.
 func (c *cost) counted(of func(*results.Reading) map[string]int64) (byServer map[string]int64, whole period) {
 	for _, s := range c.periods {
 		before, after := of(s.before), of(s.after)
@@ -215,7 +216,7 @@ func sum(by map[string]int64) (n int64) {
 	return n
 }
 
-// ofClients is the part that is the clients'.
+// ofClients returns the clients' part.
 func ofClients(all map[string]int64) map[string]int64 {
 	out := map[string]int64{}
 	for name, n := range all {
@@ -226,7 +227,7 @@ func ofClients(all map[string]int64) map[string]int64 {
 	return out
 }
 
-// perSecond divides by a time in ns, where there was one.
+// perSecond divides by a time in ns; nil if it is 0.
 func perSecond(n float64, ns int64) *float64 {
 	if ns == 0 {
 		return nil
@@ -234,7 +235,7 @@ func perSecond(n float64, ns int64) *float64 {
 	return new(n / (float64(ns) / 1e9))
 }
 
-// per divides, where there is something to divide by.
+// per divides by a count; nil if it is 0.
 func per(n, by int64) *float64 {
 	if by == 0 {
 		return nil

@@ -1,16 +1,16 @@
-// Growth: client processes that have more of the machine after each third of a run.
+// Growth: client processes that use more of the machine after each third of a run.
 //
-// The engine looks at each client's processes from outside when the load begins and after each third of it: how many
-// descriptors are open, how many threads there are, and how much memory they take that is of no file. A client whose
-// descriptors, or whose threads, are more after each of the three thirds, by at least 8 each time, leaks them. A pool
-// that fills does so in the first third, and a runtime that starts a thread now and then does not start 8 in each.
+// The engine observes each client's processes from outside when the load begins and after each third of it: the open
+// descriptors, the threads, and the memory that no file backs. A client leaks descriptors, or threads, if they grow
+// in each of the three thirds by at least 8. A pool fills in the first third, and a runtime that starts a thread now
+// and then does not start 8 in each.
 //
 // Example: a library opens a file for every fourth grant and forgets it. After 0, 300, 600 and 900 grants the client
 // has 12, 87, 162 and 237 open: one leak, of 250 descriptors per 1,000 grants.
 //
 // It cannot see:
 //   - a leak of less than 8 in a third, nor one that begins late
-//   - a leak of memory: it is told, and not judged, for the heap of a runtime that collects garbage grows by itself
+//   - a leak of memory: that is reported, not judged, because the heap of a garbage-collected runtime grows by itself
 //   - anything in a run with faults, after which connections and their waiters may be more, or with thirds of less than
 //     a second, or of clients that are on another machine or share the engine's process
 
@@ -26,18 +26,18 @@ import (
 )
 
 const (
-	// leaksFrom is by how much a client must have grown in each third.
+	// leaksFrom is the minimum growth of a leaking client in each third.
 	leaksFrom = 8
-	// shortestThird is the least that a third must last.
+	// shortestThird is the minimum length of a third.
 	shortestThird = int64(time.Second)
-	// footprints is how often clients are looked at.
+	// footprints is the number of observations of a client.
 	footprints = 4
 )
 
 type growth struct {
 	run    results.Run
 	grants int64
-	judged int64         // grants between the first look and the last
+	judged int64         // grants between the first and the last observation
 	last   history.Event // the last grant
 }
 
@@ -61,7 +61,7 @@ var Growth = results.CheckerKind{
 
 func newGrowth(run results.Run) results.Checker { return &growth{run: run} }
 
-// Observe counts the grants between the looks.
+// Observe counts the grants between the observations.
 func (c *growth) Observe(e *history.Event) {
 	if e.Kind != history.Acquire || e.Phase != history.Ok || len(c.run.Footprints) != footprints {
 		return
@@ -77,7 +77,7 @@ func (c *growth) Observe(e *history.Event) {
 	}
 }
 
-// resources are what is counted of a client, and which of it is judged.
+// resources lists what is counted of a client, and which of it is judged.
 var resources = []struct {
 	name, measure string
 	judged        bool

@@ -1,20 +1,20 @@
 // Leftovers: what the service keeps for grants that are over.
 //
-// The service is asked how many things it keeps, by kind: keys, rows, nodes, leases, and sessions and connections.
-// Things that end with the client that made them are counted before the load and at its end, while the clients live.
-// The others are counted before the load and when all clients have ended and the TTL is over, when even what nobody
-// gave back is gone. What a service keeps more than before is a leftover, beyond so many things for each user and each
-// lock name as the service says, and 1 % of the grants.
+// The service is asked how many objects it keeps, by kind: keys, rows, nodes, leases, and sessions and connections.
+// Objects that end with their client are counted before the load and at its end, while the clients live. The others
+// are counted before the load and after all clients have ended and the TTL is over, when even unreleased grants are
+// gone. Leftovers are the additional objects beyond an allowance. The allowance is a number for each user and each
+// lock name, which the service states, and 1 % of the grants.
 //
 // Example: 4 users take 2 locks on Redis 1,000 times. Before the load the server has 1 key, afterwards 1,003. 4 keys
 // for the users, 8 for the locks and 10 for the grants are no leftovers; 980 are. A lock that also keeps a token for
-// each lock name has 3 keys afterwards, and none.
+// each lock name has 3 keys afterwards, and no leftovers.
 //
 // It cannot see:
-//   - less than one thing in 100 grants, nor a few for each user and lock name
-//   - what ends by itself within the TTL, nor, where the TTL is too long to wait for, any leftovers but those of living
+//   - less than one object in 100 grants, nor a few for each user and lock name
+//   - what ends by itself within the TTL, nor, if the TTL is too long to wait for, any leftovers except those of living
 //     clients
-//   - what a kind is not counted of: the contents of a key that grows, other tables of attached servers
+//   - what no kind counts: the growing content of a key, other tables of attached servers
 //   - what a client keeps in its own memory
 
 package costs

@@ -1,11 +1,11 @@
 // Load: how much work the resource has for each write that counts.
 //
 // It divides the reads and writes that reached the resource, served or refused, by the writes that a client saw
-// acknowledged. A lock before an optimistic resource is a gatekeeper: it keeps away the accesses that could only be
-// refused. The same story without the lock shows how many those are. Refusals are counted as they are, right ones and
-// false ones, so that a run without a lock, which has no holders, has them too.
+// acknowledged. A lock before an optimistic resource is a gatekeeper: it keeps away accesses that would only be
+// refused. The same story without the lock shows how many those are. Right and false refusals both count, so that a
+// run without a lock, which has no holders, is comparable.
 //
-// It cannot see requests that never arrived, and does not tell those of the workload from those of steps.
+// It cannot see requests that never arrived, and does not distinguish those of the workload from those of steps.
 
 package costs
 

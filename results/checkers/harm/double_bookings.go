@@ -1,8 +1,7 @@
-// Double bookings: a seat that a client was told is its own is its own at the end.
+// Double bookings: a seat acknowledged to a client belongs to it at the end.
 //
 // Each write gives the lock's seat to the booking that its value names, and at the end a seat has one booking. Every
-// other acknowledged booking of that seat is a double booking, also where nobody acknowledged the booking that is
-// there.
+// other acknowledged booking of that seat is a double booking, even if the final booking was never acknowledged.
 //
 // It cannot see a booking that was made and never acknowledged, unless it replaced another one.
 

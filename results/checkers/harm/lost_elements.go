@@ -1,17 +1,17 @@
-// Lost elements: every element that was put into a set, and acknowledged, is in it at the end.
+// Lost elements: every acknowledged element of a set is in it at the end.
 //
-// Each write replaces the set by what its writer had read and one element more, which its value names. So the
-// element that was added last stands for the whole set. Its writer had read another element, which stands for the
-// set before, and so on down to the empty set. Acknowledged elements that are not met on this way from the final
-// read are lost.
+// Each write replaces the set by what its writer had read and one more element, which its value names. So the element
+// that was added last stands for the whole set. Its writer had read another element, which stands for the set before,
+// and so on down to the empty set. Acknowledged elements missing from this chain, starting at the final read, are
+// lost.
 //
-// Example: A and B both read the set of a. A adds b and is acknowledged, B adds c and is acknowledged. The final
-// read is c, c was added to a, a to the empty set: b is lost.
+// Example: A and B both read the set of a. A adds b and is acknowledged, B adds c and is acknowledged. The final read
+// is c, c was added to a, a to the empty set: b is lost.
 //
-// An element is acknowledged when the resource said yes to its write, whatever the lock said after.
+// An element is acknowledged when the resource accepted its write, whatever the lock said afterwards.
 // acknowledged_elements counts them, lost_elements_share is the lost part of them.
 //
-// It cannot see which write took an element away.
+// It cannot see which write removed an element.
 
 package harm
 
@@ -31,7 +31,7 @@ type lostElements struct {
 	added  int
 }
 
-// element is one by its name, in the set of a lock.
+// element names an element in the set of a lock.
 type element struct {
 	lock uint16
 	name int64
@@ -121,7 +121,7 @@ func (c *lostElements) Finish() results.Finding {
 	return f
 }
 
-// set walks down from the element that was added last. It is not whole where it meets an element that nobody added.
+// set walks down from the last added element. It is not whole if it meets an element that was never added.
 func (c *lostElements) set(lock uint16, last int64) (set map[int64]bool, whole bool) {
 	set = map[int64]bool{}
 	for last != 0 && !set[last] {

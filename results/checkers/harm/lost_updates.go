@@ -1,10 +1,10 @@
 // Lost updates: every acknowledged effect is there at the end.
 //
-// Where each acknowledged write adds one to what the lock protects, the final value must be at least the number of
-// writes that the clients saw acknowledged; what is missing is lost.
+// If each acknowledged write adds one to what the lock protects, the final value must be at least the number of
+// writes that the clients saw acknowledged; the difference is lost.
 //
-// It cannot see which update was lost, nor one that is made up for by a write that was applied but never acknowledged:
-// the count is a lower bound.
+// It cannot see which update was lost, nor one that an unacknowledged but applied write hides: the count is a lower
+// bound.
 
 package harm
 
@@ -25,7 +25,7 @@ type updates struct {
 	final        *history.Event
 }
 
-// LostUpdates judges values that count up.
+// LostUpdates judges counters.
 var LostUpdates = results.CheckerKind{
 	Name: "lost_updates", New: newLostUpdates,
 	Doc: "Every acknowledged effect is there at the end.",

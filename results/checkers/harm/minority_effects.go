@@ -4,7 +4,7 @@
 // replica on which no later epoch is marked. The next holder that marks a majority, and finds a later value there,
 // overrules that replica.
 //
-// It cannot see a write on a replica that died before it could tell.
+// It cannot see a write on a replica that died before it could report it.
 
 package harm
 

@@ -24,7 +24,7 @@ type oversold struct {
 
 type sales struct {
 	units  int64
-	beyond *history.Event // the first sale that had no unit any more
+	beyond *history.Event // the first sale beyond the stock
 }
 
 // Oversold judges sales from a stock.

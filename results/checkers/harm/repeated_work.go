@@ -1,9 +1,9 @@
 // Repeated work: a piece of work that should be done once is done once.
 //
-// Each write says that the piece of work is done that its value names. Every acknowledged write beyond the first of one
-// value is work that was done again: a second mail, another computation of what a cache lacks. Beside it stands how
-// long users waited for work that was wanted: from the moment at which all wanted it to the moment at which one knew
-// that it was done, because it read so or did it.
+// Each write says that the piece of work that its value names is done. Every acknowledged write beyond the first of
+// one value is repeated work: a second mail, another computation of a missing cache value. It also measures how long
+// users waited for wanted work. That is the time from the moment at which all wanted it to the moment at which a user
+// knew that it was done, because it read so or did it.
 //
 // It cannot see work that was done and never acknowledged.
 
@@ -29,8 +29,8 @@ type repeatedWork struct {
 	first  map[piece]history.Event
 	done   int64
 	again  int64
-	wanted map[history.User]int64 // since when a user wants what it is about
-	read   map[history.User]int64 // when it read what was done
+	wanted map[history.User]int64 // since when a user wants its work
+	read   map[history.User]int64 // when it read the latest finished work
 	served *hdrhistogram.Histogram
 	found  results.Finding
 }
@@ -84,10 +84,10 @@ func (c *repeatedWork) Observe(e *history.Event) {
 	}
 }
 
-// serve notes that a user knows that its work is done.
+// serve records that a user knows that its work is done.
 func (c *repeatedWork) serve(u history.User, at int64) {
 	if since := c.wanted[u]; since > 0 && at > since && c.run.Counts(since) {
-		_ = c.served.RecordValue(at - since) // what is longer is no time that a run has
+		_ = c.served.RecordValue(at - since) // no run has longer times
 	}
 	delete(c.wanted, u)
 }

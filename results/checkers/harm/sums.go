@@ -1,15 +1,15 @@
 // Sums: transfers move money and make none.
 //
 // Each write of a transfer changes an account by the difference between what the client wrote and what it had read.
-// At the end each account must hold the sum of its acknowledged changes (accounts_off counts those that do not). All
-// accounts together must hold the sum of all of these (sum_off is by how much they do not).
+// At the end each account must hold the sum of its acknowledged changes; accounts_off counts those that do not. All
+// accounts together must hold the sum of all changes; sum_off is the difference.
 //
-// A transfer whose second half was refused, or never made, is no change that is lost: each account holds what was
-// acknowledged. But what it took from one account no other got: money_missing is by how much all accounts together do
-// not hold 0.
+// If the second half of a transfer was refused, or never made, no change is lost: each account holds what was
+// acknowledged. But no other account got what it took from one: money_missing is the difference of all accounts
+// together from 0.
 //
 // A write of unknown outcome may or may not have been made. The accounts may be off by as much, and only the rest
-// counts, so the counts are lower bounds. It cannot see losses that make up for each other within one account.
+// counts, so the counts are lower bounds. It cannot see losses that cancel out within one account.
 
 package harm
 
@@ -31,8 +31,8 @@ type sums struct {
 
 type account struct {
 	made  int   // acknowledged changes
-	sum   int64 // of them
-	doubt int64 // of the sizes of those of unknown outcome
+	sum   int64 // of the changes
+	doubt int64 // total size of changes with unknown outcome
 }
 
 // Sums judges accounts between which money is moved.
@@ -111,7 +111,7 @@ func size(n int64) int64 { return max(n, -n) }
 
 // Finish returns the finding.
 func (c *sums) Finish() results.Finding {
-	for p, change := range c.pending { // whose client did not live to see the outcome
+	for p, change := range c.pending { // changes whose client died before the outcome
 		c.account(p.Lock).doubt += size(change)
 	}
 	f, ok := applies(c.run, writesTransfers, c.made, c.finals)

@@ -1,19 +1,18 @@
-// Load generator: the clients kept up with what they were asked to do, so that the figures are the lock's.
+// Load generator: the clients kept up with their load, so that the figures are the lock's.
 //
-// Each client tells how many arrivals of an open loop never got a user, how late it began what was due, and how much
-// CPU it used. An arrival that nobody served has no latency, so the measured latencies look better than they were.
-// Where more than one in a hundred was not served, an expectation of a latency is unknown, unless the scenario
-// expects something of the unserved.
+// Each client reports how many arrivals of an open loop never got a user, how late it began what was due, and how
+// much CPU it used. An unserved arrival has no latency, so the measured latencies look better than they were. If more
+// than one in a hundred was not served, an expectation on a latency is unknown, unless the scenario has an
+// expectation on the unserved.
 //
-// How late a start was is told from the history. A start is late by its own fault where a user was free and did not
-// begin in time: the generator lagged. Where all users were busy, the lock kept them, and the wait is part of the
-// latency. Both are of arrivals behind the warm-up, where the run had one; arrivals and those that nobody served are of
-// the whole run.
+// The history shows how late a start was. The generator lagged if a user was free and did not begin in time. If all
+// users were busy, the lock kept them, and the wait is part of the latency. Both figures are of arrivals after the
+// warm-up, if the run had one; arrivals and unserved ones are of the whole run.
 //
 // It cannot see what the rest of the machine took from the clients, nor the share of clients that run within another
-// process: they do not tell.
+// process: they do not report it.
 
-// Package keptup has the checkers of whether the run itself kept up: its load generator and its processes.
+// Package keptup has the checkers for whether the run itself kept up: its load generator and its processes.
 package keptup
 
 import (
@@ -27,17 +26,17 @@ import (
 )
 
 const (
-	lateBy       = 1e6  // ns: a start that is later than this after its arrival is a late one
-	lateStart    = 10e6 // ns: an open loop that is later than this with its arrivals is worth a word
+	lateBy       = 1e6  // ns: delay from which a start counts as late
+	lateStart    = 10e6 // ns: delay of an open loop from which a warning appears
 	crowdedShare = 0.4  // of the machine's CPU, from which clients compete with what they measure
 )
 
 type generator struct {
 	run    results.Run
 	served int64 // arrivals of the open loop that a user began
-	late   int64 // of those that figures are made of: begun late, whoever made them so
+	late   int64 // late starts among those in figures, whatever the cause
 	lag    *hdrhistogram.Histogram
-	free   users.Table[int64] // since when a user has had nothing to do
+	free   users.Table[int64] // since when a user has been idle
 }
 
 // Generator is the checker.
@@ -84,7 +83,7 @@ func (c *generator) begun(e *history.Event) {
 	if c.lag == nil {
 		c.lag = hdrhistogram.New(results.LowestLatency, results.HighestLatency, 2)
 	}
-	// What is clamped to the histogram's range cannot be refused.
+	// A value clamped to the histogram's range cannot be refused.
 	_ = c.lag.RecordValue(min(max(e.Time-max(e.Value, *c.free.At(e.User)), 0), results.HighestLatency))
 }
 

@@ -8,7 +8,8 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestWhatTheGeneratorIsWarnedOf: lag of more than 10 ms, of the client that lagged most, and more than 0.4 of the machine's processor time.
+// TestWhatTheGeneratorIsWarnedOf: a lag of more than 10 ms, with the client that lagged most, and more than 0.4 of
+// the machine's processor time.
 func TestWhatTheGeneratorIsWarnedOf(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -16,7 +17,7 @@ func TestWhatTheGeneratorIsWarnedOf(t *testing.T) {
 		cpu     int64   // of a second
 		cores   int
 		end     int64
-		share   float64 // -1 where it is not told
+		share   float64 // -1 if it is not reported
 		warning string
 	}{
 		{"just as much as is allowed", []int64{10e6}, 4e8, 1, 1e9, 0.4, ""},

@@ -1,10 +1,10 @@
 // Own stalls: no process of lockquake stood still for longer than half of the ttl unless a fault asked for it.
 //
-// A process that does not run stamps late, renews late and misses the very moments that the others are judged by; after
-// such a stall a zero proves nothing. What a pause on that process explains does not count, nor what lies before the
-// workload was let go: nobody had asked for a lock yet.
+// A process that does not run stamps late, renews late and misses the very moments that decide about others; after
+// such a stall a zero proves nothing. Stalls that a pause of that process explains do not count. Nor do those before
+// the start of the workload, when no user had asked for a lock.
 //
-// It cannot see a stall of a process that died before it could tell.
+// It cannot see a stall of a process that died before it could report it.
 
 package keptup
 
@@ -40,7 +40,7 @@ func newStalls(run results.Run) results.Checker {
 	return &stalls{run: run, still: results.NewStandstills(run)}
 }
 
-// Observe takes the next event of a process whose name is not known.
+// Observe takes the next event of an unnamed process.
 func (c *stalls) Observe(e *history.Event) { c.observe(history.ClientName(e.User.Client()), e) }
 
 // ObserveFrom takes the next event.

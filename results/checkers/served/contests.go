@@ -1,19 +1,18 @@
 // Contests: how many rounds of a contest had no winner.
 //
-// Users that ask for one lock in the same moment are a contest: the workloads stampede and once have them. Where
-// waiters ask again by themselves, the attempts of the same number are a round: everybody who has not won yet makes
-// one. A round without a winner is one of which no attempt was granted: on several servers it may be a split vote. It
-// is counted up to the latest round of which an outcome tells.
+// Users that ask for one lock at the same moment are a contest: the workloads stampede and once have them. If waiters
+// retry by themselves, the attempts of the same number are a round: every user that has not won yet makes one. A
+// round has no winner if none of its attempts was granted: on several servers it may be a split vote. Rounds count up
+// to the latest one with a reported outcome.
 //
-// Example: three users ask in the same moment. All fail at their first attempt, one is granted the lock with its
+// Example: three users ask at the same moment. All fail at their first attempt, one is granted the lock with its
 // second, and the others with their fourth and fifth. The first and the third round had no winner: two.
 //
-// Where each waits for a time of its own, the attempts of a round are not made in one moment, but are counted all the
-// same. late_askers_share tells how many were late for the moment itself: users that are out of step get out of each
-// other's way, so a figure that rests on their being in step is unknown where a demand on it is missed and more than
-// one of twenty was late.
+// If each user waits for its own time, the attempts of a round are not simultaneous, but are counted all the same.
+// late_askers_share is the share that missed the moment itself. Users that are out of step get out of each other's
+// way. So a figure that needs them in step is unknown if it misses a demand and more than one in twenty was late.
 //
-// It cannot see contests of users who do not tell their attempts: nothing is judged then.
+// It cannot see contests of users that do not report their attempts: nothing is judged then.
 
 package served
 
@@ -24,19 +23,19 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// lateAsker is how much later than the moment an acquire begins that is out of step: some round trips, and several
-// times what a timer lags.
+// lateAsker is the delay from which an acquire is out of step: some round trips, and several times the lag of a
+// timer.
 const lateAsker = int64(5 * time.Millisecond)
 
-// contest is the users that asked for a lock in one moment.
+// contest has the users that asked for a lock at one moment.
 type contest struct {
 	users, open int
 	late        int64
-	rounds      uint32          // that are known of
+	rounds      uint32          // known rounds
 	won         map[uint32]bool // rounds that had a winner
 }
 
-// appointment is a lock and the moment at which it is to be asked for.
+// appointment is a lock and the moment at which users are to ask for it.
 type appointment struct {
 	lock uint16
 	at   int64
@@ -105,7 +104,7 @@ func (c *contests) Observe(e *history.Event) {
 	}
 }
 
-// over adds a contest that all its users have left. One user alone is none.
+// over adds a contest that all its users have left. A single user is none.
 func (c *contests) over(x *contest) {
 	if x.users < 2 {
 		return

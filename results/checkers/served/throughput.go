@@ -1,19 +1,20 @@
-// Throughput: how many grants a second the clients got, from the moment they were let go to the moment at which they
-// were told to begin no more acquires; with a warm-up, from its end until the load was over. Beside it, which part of
-// the acquires that ended in that time was turned away: certainly not granted. And how often users asked in vain for
-// each grant, where the locks ask again and again; and how many acquires an error ended, neither because somebody else
-// had the lock nor because their time was over. Where no fault was planned and most acquires ended at their deadline, a
-// warning says that the figures are of users who give up.
+// Throughput: how many grants a second the clients got, from the start of the workload to the end of new acquires;
+// with a warm-up, from its end until the load was over. It also counts, among the acquires that ended in that time,
+// those turned away: certainly not granted. If the locks retry, it measures the failed attempts per grant. And it
+// counts acquires that ended in an error, neither because another user had the lock nor because their time was over.
+// If no fault was planned and most acquires ended at their deadline, a warning says that the figures are of users
+// that give up.
 //
 // Example: eight users ask for one lock. The first is granted it at once, the second at its third attempt: 2 failed
 // attempts for 2 grants.
 //
 // It judges nothing. It cannot see whether the lock or the load generator was the limit. It sees the attempts within
-// one acquire only where the lock's adapter makes them: not those of a library that asks again by itself, nor of a
-// client in another language that does not tell. There is no such figure unless every grant tells its attempts; and
-// acquires that are still under way are not in it.
+// one acquire only if the lock's adapter makes them: not those of a library that retries by itself, nor of a client
+// in another language that does not report them. That figure needs the attempts of every grant; acquires still in
+// progress are not in it.
 
-// Package served has the checkers of how much users got: grants a second, rounds without a winner, and who got none.
+// Package served has the checkers for what users got: grants a second, rounds without a winner, and users without
+// grants.
 package served
 
 import (
@@ -28,16 +29,16 @@ type throughput struct {
 	run           results.Run
 	from, to      int64
 	grants, asked int64
-	away          int64 // of those that asked
-	broke         int64 // of those that asked: by an error
-	tries         int64 // attempts of those that asked
-	untold        bool  // a grant does not tell its attempts
+	away          int64 // ended acquires that were turned away
+	broke         int64 // ended acquires that ended in an error
+	tries         int64 // attempts of ended acquires
+	untold        bool  // a grant does not report its attempts
 
-	due    users.Table[int64] // when a user gives up, if it asks; 0: it was not told
-	gaveUp int64              // of those that asked: at their deadline
+	due    users.Table[int64] // when an asking user gives up; 0: it has no known deadline
+	gaveUp int64              // ended acquires that ended at their deadline
 }
 
-// mostGaveUp is the share of acquires that end at their deadline from which a warning says so.
+// mostGaveUp is the share of acquires ending at their deadline from which a warning appears.
 const mostGaveUp = 0.5
 
 // Throughput is the checker.
@@ -91,8 +92,8 @@ func (c *throughput) Observe(e *history.Event) {
 	}
 }
 
-// brokeOff reports whether an error ended an acquire. A client that tells no class of it, and one that was late and had
-// no answer, only gave up.
+// brokeOff reports whether an error ended an acquire. An error without a class, or a late acquire without an answer,
+// counts as giving up.
 func brokeOff(e *history.Event, late bool) bool {
 	switch {
 	case e.Phase == history.Ok, e.Code == history.CodeNone, e.Code == history.CodeContended,

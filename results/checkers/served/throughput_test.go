@@ -8,7 +8,8 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestAcquiresThatEndAtTheirDeadline: half of the acquires or more that give up are worth a warning, unless a fault was planned.
+// TestAcquiresThatEndAtTheirDeadline: a warning appears if at least half of the acquires give up, unless a fault was
+// planned.
 func TestAcquiresThatEndAtTheirDeadline(t *testing.T) {
 	for _, c := range []struct {
 		name                   string
@@ -44,7 +45,7 @@ func TestAcquiresThatEndAtTheirDeadline(t *testing.T) {
 	}
 }
 
-// TestAcquiresThatAnErrorEnded: an answer that somebody else has the lock is none, nor are the end of a wait and of the run.
+// TestAcquiresThatAnErrorEnded: contention is no error, nor is the end of a wait or of the run.
 func TestAcquiresThatAnErrorEnded(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -1,16 +1,15 @@
-// Unfairness: who asks for a lock gets it, and about as often as the others.
+// Unfairness: a user that asks for a lock gets it, and about as often as the others.
 //
-// starved_users is the number of users who asked for longer than the lock's recovery bound (or half of the run, where
-// that is shorter) and got nothing, while others did. jain_index is Jain's index of the grants of all users that asked:
-// 1 when all got the same, 1/n when one got all. longest_wait_ms is the longest time from an acquire's invoke (in an
-// open loop: from its intended start) to its outcome, whatever that was; longest_vain_wait_ms is that of the acquires
-// that were answered by something else than a grant.
+// starved_users is the number of users that asked for longer than the lock's recovery bound (or half of the run, if
+// that is shorter) and got nothing, while others did. jain_index is Jain's index of the grants of all users that
+// asked: 1 when all got the same, 1/n when one got all. longest_wait_ms is the longest time from an acquire's invoke
+// (in an open loop: from its intended start) to its outcome, whatever that was. longest_vain_wait_ms is the same for
+// acquires without a grant.
 //
-// Where the run had a warm-up, grants and waits count that came or began behind it; starved users are judged over
-// everything.
+// If the run had a warm-up, only later grants and waits count; starved users are judged over everything.
 //
-// It cannot see who was overtaken by whom, and does not tell users that wanted less from users that got less: in a
-// directed run whoever asks was told to, so nothing is judged there but the longest wait.
+// It cannot see which user overtook which. It does not distinguish users that wanted less from users that got less.
+// In a directed run users only ask when told to, so there it judges nothing except the longest wait.
 
 package served
 
@@ -25,8 +24,8 @@ type unfairness struct {
 	users   users.Table[share]
 	death   map[int]int64
 	longest results.Interval // the longest wait
-	vain    results.Interval // the longest that ended without a grant
-	failed  bool             // one did
+	vain    results.Interval // the longest wait that ended without a grant
+	failed  bool             // there was one
 	waits   int64
 	last    int64
 }
@@ -40,7 +39,7 @@ type share struct {
 	asks   int64
 	asked  int64 // ns in all
 	grants int64
-	shared int64 // of the grants: those that the index is made of
+	shared int64 // grants in the index
 }
 
 // Unfairness is the checker.
@@ -121,7 +120,7 @@ func longer(a, b results.Interval) results.Interval {
 func (c *unfairness) Finish() results.Finding {
 	for _, i := range users.DeadClients(c.run) {
 		if _, ok := c.death[i]; !ok {
-			c.death[i] = 0 // nobody knows when: its open asks do not count
+			c.death[i] = 0 // unknown time: its open requests do not count
 		}
 	}
 	patience := c.run.RecoveryBound()

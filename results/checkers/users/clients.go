@@ -8,13 +8,13 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// LostClient is a client whose end nobody saw.
+// LostClient is a client whose end was not observed.
 type LostClient struct {
 	Client int
-	Last   int64 // ns: when it was heard last
+	Last   int64 // ns: its last event
 }
 
-// LostClients returns the clients whose end nobody saw, those that were heard for the shortest time first.
+// LostClients returns the clients whose end was not observed, those with the earliest last event first.
 func LostClients(run results.Run) []LostClient {
 	var cs []LostClient
 	for _, l := range run.Lost {
@@ -26,8 +26,8 @@ func LostClients(run results.Run) []LostClient {
 	return cs
 }
 
-// AllHeard is until when it is known what all users have in hand: from the last event of a client on whose end nobody
-// saw, it may have been granted any lock. Forever where there is none.
+// AllHeard returns until when all users' holds are known. A client whose end was not observed may have been granted
+// any lock after its last event. Forever without such a client.
 func AllHeard(run results.Run) int64 {
 	for _, l := range LostClients(run) {
 		return l.Last

@@ -10,18 +10,18 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// Table keeps something for each user in a table, because users are numbered densely and a map costs more than the
+// Table keeps a value for each user in a table, because users are numbered densely and a map costs more than the
 // sweep. Its size follows the number of users, not the largest of their numbers.
 type Table[T any] struct{ rows []row[T] }
 
-// row is the users of one client.
+// row has the users of one client.
 type row[T any] struct {
 	dense  []T        // by number
-	sparse map[int]*T // whose numbers lie far beyond
-	n      int        // how many users were not among dense when they were asked for first
+	sparse map[int]*T // users with numbers far beyond
+	n      int        // number of users that were not in dense at their first use
 }
 
-// At returns the place of a user. It stays valid until another user of the same client is asked for.
+// At returns the place of a user. It stays valid until another user of the same client is looked up.
 func (b *Table[T]) At(u history.User) *T {
 	c, i := u.Client(), u.Index()
 	if c < len(b.rows) && i < len(b.rows[c].dense) {
@@ -30,7 +30,7 @@ func (b *Table[T]) At(u history.User) *T {
 	return b.beyond(c, i)
 }
 
-// leastDense is how many users of a client have a place from the first one on.
+// leastDense is the initial number of dense places of a client.
 const leastDense = 8
 
 // beyond makes a place. The dense part at least doubles, but never has more than four places for each user.

@@ -17,7 +17,7 @@ func places[T any](b *Table[T]) (n int) {
 	return n
 }
 
-// TestUsersTakeRoomByTheirNumber has histories name users in any order and of any number.
+// TestUsersTakeRoomByTheirNumber uses histories with users in any order and of any number.
 func TestUsersTakeRoomByTheirNumber(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for name, users := range map[string]func(i int) history.User{
