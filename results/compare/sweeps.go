@@ -15,14 +15,14 @@ import (
 	"github.com/lockquake/lockquake/results/figure"
 )
 
-// Sweep is a sweep of capacity, and where it is.
+// Sweep is a sweep of capacity and its location.
 type Sweep struct {
 	Dir string
 	capacity.Sweep
 }
 
-// SweepFigures are what points of sweeps are compared by, as if one checker had told them: measures, and the counts of
-// all checkers, of which a sample has those that must be zero.
+// SweepFigures lists the measures and counts compared per sweep point, as if one checker had reported them. The
+// counts are those of all checkers; samples carry only the counts that must be zero.
 func SweepFigures(all results.Checkers) results.Checkers {
 	k := results.CheckerKind{Name: "capacity", Measures: SweepMeasures()}
 	for _, c := range all {
@@ -31,7 +31,7 @@ func SweepFigures(all results.Checkers) results.Checkers {
 	return results.Checkers{k}
 }
 
-// SweepMeasures are those of SweepFigures.
+// SweepMeasures returns the measures of SweepFigures.
 func SweepMeasures() []results.Quantity {
 	out := []results.Quantity{{Name: "throughput_per_s", Doc: "cycles per second", MoreIsBetter: true}}
 	for _, q := range latencies {
@@ -40,11 +40,11 @@ func SweepMeasures() []results.Quantity {
 	return out
 }
 
-// latencies are the names of those that a sample may have.
+// latencies are the names of the latencies that a sample may have.
 var latencies = append(slices.Clone(capacity.Quantiles), "max")
 
-// figures are what a sample has by the names of SweepFigures. What it measured may be spoilt; what it counted is
-// compared all the same, as it is of a run.
+// figures returns a sample's figures under the names of SweepFigures. Measurements of a spoilt sample are left out;
+// its counts are compared all the same, like those of a run.
 func figures(s capacity.Sample) map[string]float64 {
 	out := map[string]float64{}
 	for name, n := range s.Counts {
@@ -66,11 +66,11 @@ func figures(s capacity.Sample) map[string]float64 {
 type SweepResult struct {
 	Sides
 	Swept [2]string `json:"swept"` // what each group swept, in words
-	// Alpha is that of each point. There is some luck in every test, so that of many points one differs by chance
-	// alone: the Alpha of one test is divided by the number of points that both groups have (Bonferroni).
+	// Alpha is the level of each point. Of many tested points one differs by chance alone, so the Alpha of one test
+	// is divided by the number of points that both groups have (Bonferroni).
 	Alpha  float64      `json:"alpha"`
 	Curves []SweepCurve `json:"curves"`
-	// Alone are the closed loops that one group has and the other has not, in words.
+	// Alone are the closed loops that only one group has, in words.
 	Alone []string `json:"alone,omitempty"`
 
 	analyses [2]capacity.Analysis
@@ -80,7 +80,7 @@ type SweepResult struct {
 // SweepCurve has the points of a curve that both groups have.
 type SweepCurve struct {
 	Name    string           `json:"name"`
-	Setting capacity.Setting `json:"setting"` // as A has it, but for users and rate
+	Setting capacity.Setting `json:"setting"` // A's setting without users and rate
 	Points  []SweepPoint     `json:"points"`
 	A       Whole            `json:"a"`
 	B       *Whole           `json:"b,omitempty"`
@@ -91,30 +91,30 @@ type SweepPoint struct {
 	Users   int      `json:"users"`
 	Rate    float64  `json:"rate,omitempty"`
 	Figures []Figure `json:"figures"`
-	// Marks are why a group does not fit the point; Wrong is why its figures say nothing, "": they do. A point that the
-	// load generator limits is compared all the same: the client is part of the lock, and of both groups.
+	// Marks are the reasons why a group does not fit the point. Wrong is why its figures say nothing; "": they do. A
+	// point that the load generator limits is compared all the same: the client is part of the lock, and of both
+	// groups.
 	Marks []string `json:"marks,omitempty"`
 	Wrong string   `json:"wrong,omitempty"`
 }
 
-// Whole is what a group says of a whole curve.
+// Whole is a group's summary of a whole curve.
 type Whole struct {
-	// the most of the closed loop; nil: nothing that can be used was measured
+	// the maximum of the closed loop; nil: no usable measurement
 	Best      *capacity.Interval `json:"best_cycles_per_s"`
 	BestUsers int                `json:"best_users,omitempty"`
-	// more users would do more, or the load generator could not
+	// a lower bound: more users would do more, or the load generator was the limit
 	AtLeast bool   `json:"best_is_at_least,omitempty"`
 	Limit   string `json:"limit"` // of that point
-	// Knee and Peak are the users from which on the curve bends, and with which it is highest, with their ranges, in
-	// words.
+	// Knee and Peak are the users at which the curve bends, and at which it is highest, with their ranges, in words.
 	Knee      string  `json:"knee"`
 	Peak      string  `json:"peak"`
-	Kept      float64 `json:"kept_per_s"` // the highest rate that keeps the objective; 0: none is known
+	Kept      float64 `json:"kept_per_s"` // the highest rate that keeps the objective; 0: unknown
 	Confirmed bool    `json:"kept_confirmed"`
-	Why       string  `json:"kept_why,omitempty"` // it is not
+	Why       string  `json:"kept_why,omitempty"` // it is not confirmed
 }
 
-// whole sums up a curve.
+// whole summarises a curve.
 func whole(c capacity.Curve) Whole {
 	w := Whole{Limit: string(capacity.Unknown), Kept: c.Kept.Rate, Confirmed: c.Kept.Confirmed, Why: c.Kept.Why}
 	w.Knee, w.Peak = c.Bends()
@@ -124,7 +124,7 @@ func whole(c capacity.Curve) Whole {
 	return w
 }
 
-// OfSweeps compares two groups of sweeps by SweepFigures; b may be empty. The sweeps of a group become one, with the
+// OfSweeps compares two groups of sweeps by SweepFigures; b may be empty. The sweeps of a group are merged, with the
 // samples of all.
 func OfSweeps(a, b []Sweep, known results.Checkers, allow Allow) (*SweepResult, error) {
 	if len(a) == 0 {
@@ -164,7 +164,7 @@ func OfSweeps(a, b []Sweep, known results.Checkers, allow Allow) (*SweepResult, 
 	return out, out.pair(allow)
 }
 
-// subjectOf is a group of sweeps as one thing.
+// subjectOf treats a group of sweeps as one subject.
 func subjectOf(sweeps []Sweep, merged capacity.Sweep) subject {
 	s := subject{name: sweeps[0].Dir, machine: machineOf(merged.Host)}
 	if n := len(sweeps) - 1; n > 0 {
@@ -244,8 +244,9 @@ func (r *SweepResult) pair(allow Allow) error {
 	return nil
 }
 
-// telling returns what of a setting tells the curves of both groups apart: all of it; or, where settings may differ,
-// all but what has one value in each group. So two locks, or two TTLs, are compared over the axes that both have.
+// telling returns the part of a setting by which curves of both groups are matched. That is all of it or, if settings
+// may differ, all except what has one value in each group. So two locks, or two TTLs, are compared over the axes that
+// both have.
 func telling(a, b []capacity.Curve, lenient bool) func(capacity.Setting) capacity.Setting {
 	var blank []int
 	if lenient {
@@ -268,7 +269,7 @@ func telling(a, b []capacity.Curve, lenient bool) func(capacity.Setting) capacit
 	}
 }
 
-// twin finds the reading of a curve with as many users, and the same rate, as another one.
+// twin returns the reading of a curve with the users and the rate of another reading.
 func twin(c capacity.Curve, of capacity.Reading) (capacity.Reading, bool) {
 	list := slices.Concat(c.Closed, c.Open)
 	i := slices.IndexFunc(list, func(r capacity.Reading) bool { return r.Users == of.Users && r.Rate == of.Rate })
@@ -278,7 +279,7 @@ func twin(c capacity.Curve, of capacity.Reading) (capacity.Reading, bool) {
 	return list[i], true
 }
 
-// points compares those of two curves; of one, where there is one group.
+// points compares the points of two curves; of one, if there is one group.
 func (r *SweepResult) points(a, b capacity.Curve) []SweepPoint {
 	var out []SweepPoint
 	for _, x := range slices.Concat(a.Closed, a.Open) {
@@ -286,7 +287,7 @@ func (r *SweepResult) points(a, b capacity.Curve) []SweepPoint {
 		if len(r.B) > 0 {
 			y, ok := twin(b, x)
 			if !ok {
-				if x.Rate == 0 { // the search tries rates of its own
+				if x.Rate == 0 { // each search tries its own rates
 					r.Alone = append(r.Alone, fmt.Sprintf("only in A: %s, %s", SweepPoint{Users: x.Users}.at(),
 						a.Name()))
 				}
@@ -326,7 +327,7 @@ func (r *SweepResult) points(a, b capacity.Curve) []SweepPoint {
 	return out
 }
 
-// values are those of the samples of a point, by the names of SweepFigures.
+// values returns the values of a point's samples, by the names of SweepFigures.
 func (r *SweepResult) values(group int, of capacity.Setting) map[string][]float64 {
 	out := map[string][]float64{}
 	for _, p := range r.analyses[group].Points {
@@ -342,7 +343,7 @@ func (r *SweepResult) values(group int, of capacity.Setting) map[string][]float6
 	return out
 }
 
-// Hold holds demands against a comparison of two groups of sweeps. The worst point decides.
+// Hold tests demands on a comparison of two groups of sweeps. The worst point decides.
 func (r *SweepResult) Hold(demands []Demand) []Answer {
 	for _, d := range demands {
 		r.Answers = append(r.Answers, r.held(d))
@@ -357,7 +358,7 @@ func (r *SweepResult) held(d Demand) Answer {
 		for _, p := range c.Points {
 			one := held(p.Figures, d)
 			count := slices.ContainsFunc(p.Figures, func(f Figure) bool { return f.Count && f.Name == d.Name })
-			if p.Wrong != "" && !count { // a violation is one, whatever the point is worth
+			if p.Wrong != "" && !count { // a violation counts, whatever the point is worth
 				one = Answer{Verdict: results.Unknown, Reason: p.Wrong}
 			}
 			said[one.Verdict] = append(said[one.Verdict], fmt.Sprintf("with %s, %s: %s", p.at(), c.Name, one.Reason))

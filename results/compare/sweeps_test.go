@@ -17,7 +17,7 @@ import (
 	"github.com/lockquake/lockquake/results/capacity"
 )
 
-// swept is a sweep that nobody measured: 1 to 64 users on one lock, with noise of 3 %. How changes a sample.
+// swept returns a synthetic sweep: 1 to 64 users on one lock, with noise of 3 %. how changes a sample.
 func swept(name string, samples int, how func(users int, s *capacity.Sample)) Sweep {
 	out := Sweep{Dir: name, Sweep: capacity.Sweep{
 		Schema: capacity.Schema, Scenario: "capacity", ScenarioText: "a scenario", Provider: "local", Measured: int64(3 * time.Second), Warm: 1e9, Seed: 1,
@@ -44,7 +44,7 @@ func swept(name string, samples int, how func(users int, s *capacity.Sample)) Sw
 	return out
 }
 
-// slower makes a sample slower by a factor, and keeps Little's law.
+// slower slows a sample down by a factor, and keeps Little's law.
 func slower(by float64, from int) func(int, *capacity.Sample) {
 	return func(users int, s *capacity.Sample) {
 		if users >= from {
@@ -84,7 +84,8 @@ func holds(t *testing.T, r *SweepResult, text string) Answer {
 	return r.Hold(d)[0]
 }
 
-// TestSweepDemands compares sweeps that are slower, faster, slower at one point alone, equal, too few, and of another lock.
+// TestSweepDemands compares sweeps that are slower, faster, slower at one point only, equal, too few, and of another
+// lock.
 func TestSweepDemands(t *testing.T) {
 	base, slow := []Sweep{swept("base", 6, nil)}, []Sweep{swept("slow", 6, slower(1.2, 1))}
 	few := []Sweep{swept("few", 3, slower(1.2, 1))}
@@ -152,7 +153,8 @@ func TestSweepDemands(t *testing.T) {
 	}
 }
 
-// TestEqualSweepsAreNotAccused: with seven points, one is below a P of 0.05 in every third comparison. The demand takes that for chance.
+// TestEqualSweepsAreNotAccused: with seven points, one is below a P of 0.05 in every third comparison. The demand
+// treats that as chance.
 func TestEqualSweepsAreNotAccused(t *testing.T) {
 	const rounds = 200
 	accused, single := 0, 0
@@ -178,7 +180,7 @@ func TestEqualSweepsAreNotAccused(t *testing.T) {
 	}
 }
 
-// TestSweepsThatCannotBeCompared tells what differs, and can be overruled where that makes sense.
+// TestSweepsThatCannotBeCompared names the differences, and can be overruled if that makes sense.
 func TestSweepsThatCannotBeCompared(t *testing.T) {
 	each := func(how func(*capacity.Setting)) func(*Sweep) {
 		return func(s *Sweep) {
@@ -225,7 +227,7 @@ func TestSweepsThatCannotBeCompared(t *testing.T) {
 	}
 }
 
-// TestAxesTellCurvesApart: where settings may differ, an axis with several values in a group still tells curves apart.
+// TestAxesTellCurvesApart: if settings may differ, an axis with several values in a group still distinguishes curves.
 func TestAxesTellCurvesApart(t *testing.T) {
 	a, b := swept("a", 3, nil), swept("b", 3, nil)
 	for _, p := range slices.Clone(a.Points) {
@@ -249,7 +251,7 @@ func TestAxesTellCurvesApart(t *testing.T) {
 	}
 }
 
-// objective gives a sweep one, and open loops that keep it up to a rate.
+// objective adds an objective to a sweep, and open loops that keep it up to a rate.
 func objective(s Sweep, keeps float64) Sweep {
 	s.Objective, s.Confirm = &capacity.Objective{Quantile: 0.99, Most: 20e6}, 1
 	for rate, ms := range map[float64]float64{keeps: 10, keeps * 1.04: 30} {
@@ -260,7 +262,7 @@ func objective(s Sweep, keeps float64) Sweep {
 	return s
 }
 
-// TestTextOfSweeps has the points, what each group says of the whole, what is marked and what is alone.
+// TestTextOfSweeps has the points, each group's summary, the marks and the unmatched curves.
 func TestTextOfSweeps(t *testing.T) {
 	a := objective(swept("a", 6, nil), 5000)
 	b := objective(swept("b", 6, func(n int, s *capacity.Sample) {
@@ -310,8 +312,8 @@ func TestTextOfSweeps(t *testing.T) {
 	}
 }
 
-// TestSettingsThatDiffer: where settings may differ, those that do are named, with their side; a text of several lines is named alone. Those that are
-// the same are not told.
+// TestSettingsThatDiffer: if settings may differ, differing ones are named, with their side; of a text of several
+// lines only the name is shown. Equal settings are left out.
 func TestSettingsThatDiffer(t *testing.T) {
 	other := swept("b", 1, nil)
 	other.Provider, other.ScenarioText = "docker", "two\nlines"
@@ -330,7 +332,7 @@ func TestSettingsThatDiffer(t *testing.T) {
 	}
 }
 
-// TestBenchOfSweeps is read by the reader that benchstat has; a spoilt sample is not in it.
+// TestBenchOfSweeps: benchstat's reader can read it; spoilt samples are left out.
 func TestBenchOfSweeps(t *testing.T) {
 	a, b := swept("a", 2, nil), objective(swept("b", 1, nil), 5000)
 	a.Points[0].Samples[0].Spoilt = "the machine stood still"

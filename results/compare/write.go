@@ -16,8 +16,8 @@ import (
 // Text writes a comparison of runs for people.
 func (r *Result) Text(w io.Writer) error { return text(w, r.Page()) }
 
-// Page is a comparison of runs for people. Figures that are zero in every run are left out, unless reports show them
-// first.
+// Page returns the page of a comparison of runs. It leaves out figures that are zero in every run, unless reports
+// always show them.
 func (r *Result) Page() sheet.Page {
 	p := sheet.Page{Title: "Runs side by side", Answers: r.answered()}
 	for i, dirs := range [][]string{r.A, r.B} {
@@ -79,10 +79,10 @@ func text(w io.Writer, p sheet.Page) error {
 	return err
 }
 
-// group is the letter of a group.
+// group returns the letter of a group.
 func group(i int) rune { return 'A' + rune(i) }
 
-// where names the first directory of a group, for a person to know it by.
+// where names the first directory of a group, so that a reader can identify it.
 func where(dirs []string) string {
 	if n := len(dirs) - 1; n > 0 {
 		return fmt.Sprintf("%s and %d more", dirs[0], n)
@@ -90,7 +90,7 @@ func where(dirs []string) string {
 	return dirs[0]
 }
 
-// differing says which settings and versions differ. A text of several lines is named alone.
+// differing names the settings and versions that differ. Of a text of several lines only the name is shown.
 func (s Sides) differing() (out []string) {
 	for _, name := range slices.Sorted(maps.Keys(s.Settings)) {
 		d := s.Settings[name]
@@ -107,7 +107,7 @@ func (s Sides) differing() (out []string) {
 	return out
 }
 
-// answered says what became of the demands.
+// answered lists the results of the demands.
 func (s Sides) answered() (out []string) {
 	for _, one := range s.Answers {
 		out = append(out, fmt.Sprintf("%s  %s: %s", strings.ToUpper(string(one.Verdict)), one.Demand, one.Reason))
@@ -115,15 +115,15 @@ func (s Sides) answered() (out []string) {
 	return out
 }
 
-// table is one of figures. It remembers what has to be explained below it.
+// table is a table of figures. It remembers what needs an explanation below it.
 type table struct {
 	sheet.Table
 	two  bool   // there are two groups
-	few  string // the last reason why too few runs were made
+	few  string // the latest reason why there are too few runs
 	thin bool   // a median has no interval
 }
 
-// newTable begins a table whose first columns have these heads.
+// newTable starts a table whose first columns have these headers.
 func newTable(two bool, heads ...string) *table {
 	heads = append(heads, "A")
 	if two {
@@ -132,7 +132,7 @@ func newTable(two bool, heads ...string) *table {
 	return &table{Table: sheet.Table{Heads: [][]string{heads}}, two: two}
 }
 
-// row adds a figure behind what its first columns have.
+// row adds a figure after the cells of the first columns.
 func (t *table) row(f Figure, first ...string) {
 	change, p := "", ""
 	switch {
@@ -156,7 +156,7 @@ func (t *table) row(f Figure, first ...string) {
 	t.Rows = append(t.Rows, row)
 }
 
-// whole is the table with what explains it.
+// whole returns the table with its explanations.
 func (t *table) whole(title string, alpha float64) sheet.Table {
 	t.Title = title
 	said := "medians, with their 95 % intervals; n runs have it"
@@ -176,7 +176,7 @@ func (t *table) whole(title string, alpha float64) sheet.Table {
 // Text writes a comparison of sweeps for people.
 func (r *SweepResult) Text(w io.Writer) error { return text(w, r.Page()) }
 
-// Page is a comparison of sweeps for people.
+// Page returns the page of a comparison of sweeps.
 func (r *SweepResult) Page() sheet.Page {
 	p := sheet.Page{Title: "Sweeps side by side", Answers: r.answered(), Notes: r.Alone}
 	for i, dirs := range [][]string{r.A, r.B} {
@@ -192,7 +192,7 @@ func (r *SweepResult) Page() sheet.Page {
 	return p
 }
 
-// tables are the points of a curve, and what is said of the whole.
+// tables returns the points of a curve, and its summary.
 func (c SweepCurve) tables(alpha float64) []sheet.Table {
 	t := newTable(c.B != nil, "users", "figure")
 	for _, p := range c.Points {
@@ -237,7 +237,7 @@ func (c SweepCurve) tables(alpha float64) []sheet.Table {
 	return []sheet.Table{points, whole}
 }
 
-// best writes the most cycles a second of a closed loop.
+// best formats the maximum cycles a second of a closed loop.
 func (w Whole) best() string {
 	if w.Best == nil {
 		return string(capacity.Unknown)
@@ -249,7 +249,7 @@ func (w Whole) best() string {
 	return said
 }
 
-// keeps writes the highest rate that keeps the objective.
+// keeps formats the highest rate that keeps the objective.
 func (w Whole) keeps() string {
 	if !w.Confirmed {
 		return fmt.Sprintf("none confirmed (%s)", w.Why)
@@ -264,7 +264,7 @@ func spoken(values []string) string {
 	return strings.Join(values, " and ")
 }
 
-// cell is one side of a figure. Of a count that means something it tells in how many runs it is.
+// cell formats one side of a figure. For a count with a meaning it includes the number of runs that have it.
 func (f Figure) cell(s Side) string {
 	switch {
 	case len(s.Values) == 0:
@@ -278,8 +278,8 @@ func (f Figure) cell(s Side) string {
 		len(s.Values))
 }
 
-// Bench writes the runs in the format of Go's benchmarks, which benchstat reads: a line for each run, whose iterations
-// are the grants that were judged. The key group tells the groups apart: benchstat -col group.
+// Bench writes the runs in the format of Go's benchmarks, which benchstat reads: a line for each run, with its judged
+// grants as iterations. The key group distinguishes the groups: benchstat -col group.
 func (r *Result) Bench(w io.Writer) error {
 	for i, runs := range r.runs {
 		for _, r := range runs {
@@ -306,7 +306,7 @@ func (r *Result) Bench(w io.Writer) error {
 	return nil
 }
 
-// benchHead writes what is said of all benchmarks below it.
+// benchHead writes the common keys of the benchmarks below it.
 func benchHead(w io.Writer, i int, host map[string]string, backend, provider string) error {
 	_, err := fmt.Fprintf(w, "goos: %s\ngoarch: %s\nkernel: %s\nbackend: %s\nprovider: %s\ngroup: %c\n",
 		host["os"], host["arch"], host["kernel"], backend, provider, group(i))
@@ -323,8 +323,7 @@ func benchLine(w io.Writer, name string, iterations int64, figures map[string]fl
 	return err
 }
 
-// Bench writes the samples of sweeps as those of benchmarks: a line for each that can be used, whose iterations are its
-// cycles.
+// Bench writes the samples of sweeps as benchmarks: a line for each usable one, with its cycles as iterations.
 func (r *SweepResult) Bench(w io.Writer) error {
 	for i, a := range r.analyses {
 		for _, p := range a.Points {
@@ -342,8 +341,8 @@ func (r *SweepResult) Bench(w io.Writer) error {
 	return nil
 }
 
-// benchName names a point in the way of Go's benchmarks: users stand last, for a number behind a dash in the end would
-// be that of processors.
+// benchName names a point as Go's benchmarks do. Users come last: a trailing number after a dash would be read as the
+// number of processors.
 func benchName(s capacity.Setting) string {
 	name := "Capacity"
 	locks := fmt.Sprint(s.Locks)

@@ -1,4 +1,4 @@
-// Package figure writes numbers for people, everywhere in one way: 36,312; 1 grant; 790.9 ms.
+// Package figure formats numbers for people, always in the same way: 36,312; 1 grant; 790.9 ms.
 package figure
 
 import (
@@ -10,13 +10,13 @@ import (
 	"github.com/dustin/go-humanize/english"
 )
 
-// Count writes a whole number.
+// Count formats a whole number.
 func Count[N ~int | ~int64](n N) string { return humanize.Comma(int64(n)) }
 
-// Of writes a number of things, whose name is that of one.
+// Of formats a number of things; thing is the singular.
 func Of[N ~int | ~int64](n N, thing string) string { return english.Plural(int(n), thing, "") }
 
-// Number writes a number with decimals where it is small, and as a whole number from 1,000 on.
+// Number formats a number: with decimals if it is small, as a whole number from 1,000 on.
 func Number(f float64) string {
 	decimals := 3
 	switch abs := math.Abs(f); {
@@ -34,14 +34,14 @@ func Number(f float64) string {
 	return thousands(strconv.FormatFloat(f, 'f', decimals, 64))
 }
 
-// Exact writes a number without rounding it.
+// Exact formats a number without rounding it.
 func Exact(f float64) string { return thousands(strconv.FormatFloat(f, 'f', -1, 64)) }
 
-// thousands sets those of a decimal number apart.
+// thousands adds thousands separators to a decimal number.
 func thousands(s string) string {
 	whole, fraction, broken := strings.Cut(s, ".")
 	n, err := strconv.ParseInt(whole, 10, 64)
-	if err != nil || n == 0 { // which may have a sign
+	if err != nil || n == 0 { // it may have a sign
 		return s
 	}
 	if broken {
@@ -50,10 +50,10 @@ func thousands(s string) string {
 	return humanize.Comma(n)
 }
 
-// Duration writes ns with their unit.
+// Duration formats ns with their unit.
 func Duration(ns int64) string { return Milli(float64(ns) / 1e6) }
 
-// Milli writes ms with their unit.
+// Milli formats ms with their unit.
 func Milli(ms float64) string {
 	switch abs := math.Abs(ms); {
 	case abs == 0:
@@ -67,8 +67,8 @@ func Milli(ms float64) string {
 }
 
 // Samples returns how many samples a quantile needs to be shown: two are expected beyond it, which makes 20 for p90,
-// 200 for p99 and 2,000 for p99.9. A median is shown of two samples. With fewer, the quantile would be the slowest
-// sample alone.
+// 200 for p99 and 2,000 for p99.9. A median needs two samples. With fewer, the quantile would just be the slowest
+// sample.
 func Samples(quantile float64) int64 {
 	if quantile <= 0.5 {
 		return 2

@@ -5,14 +5,14 @@ import (
 	"text/tabwriter"
 )
 
-// Table is rows of cells; the first row is the head. Package sheet makes it a page of HTML.
+// Table is rows of cells; the first row is the header. Package sheet makes it a page of HTML.
 type Table [][]string
 
-// Text writes the rows for a terminal: columns two spaces apart, aligned to the left. A head that ends in blank cells,
-// as headings of groups do, makes the column before these no wider.
+// Text formats the rows for a terminal: columns two spaces apart, aligned to the left. A header that ends in blank
+// cells, such as the heading of a group, does not widen its column.
 func (t Table) Text() string { return t.aligned(0) }
 
-// TextRight is Text with columns aligned to the right, as figures are.
+// TextRight is Text with columns aligned to the right, as for figures.
 func (t Table) TextRight() string { return t.aligned(tabwriter.AlignRight) }
 
 func (t Table) aligned(flags uint) string {
@@ -23,7 +23,7 @@ func (t Table) aligned(flags uint) string {
 		if i == 0 && strings.HasSuffix(line, "\t\t") {
 			line = strings.TrimRight(line, "\t")
 		}
-		_, _ = w.Write([]byte(line + "\n")) // neither it nor the builder below it can fail
+		_, _ = w.Write([]byte(line + "\n")) // neither it nor the builder below can fail
 	}
 	_ = w.Flush()
 	for line := range strings.Lines(cells.String()) {
@@ -32,7 +32,7 @@ func (t Table) aligned(flags uint) string {
 	return out.String()
 }
 
-// Markdown writes the table as one of a page. Cell makes a text fit for it.
+// Markdown formats the table as Markdown. Cell escapes a text for it.
 func (t Table) Markdown() string {
 	var b strings.Builder
 	for i, row := range t {
@@ -44,7 +44,7 @@ func (t Table) Markdown() string {
 	return b.String()
 }
 
-// Cell is text that neither ends a cell of Markdown nor begins markup.
+// Cell escapes text so that it neither ends a cell of Markdown nor begins markup.
 func Cell(s string) string {
 	return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;", "*", `\*`, "`", "'").Replace(s)
 }

@@ -11,7 +11,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestTable writes one table in each way. The heading of a group makes its first column no wider.
+// TestTable formats one table in each way. The heading of a group does not widen its first column.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	table := Table{{"", "what was granted", ""}, {"lock", "grants", "what"}, {"v3lock-blind", "1", "as etcdctl"}, {"mutex", "36,312"}}

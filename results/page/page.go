@@ -1,5 +1,5 @@
-// Package page has what all HTML pages of results have in common: their style, and charts that follow it. A page is one
-// file that refers to nothing.
+// Package page has what all HTML pages of results share: their style, and charts that follow it. A page is one file
+// without external references.
 package page
 
 import (
@@ -13,7 +13,7 @@ const chartText = `{{define "chart"}}<figure><h3>{{.Title}}</h3><div class="scro
 //go:embed page.css
 var pageCSS string
 
-// Template begins a page that has the style of the report: its template "chart" draws a Chart.
+// Template starts a page in the style of the report. Its template "chart" draws a Chart.
 func Template(name string) *template.Template {
 	return template.Must(template.New(name).Parse(chartText))
 }
@@ -29,5 +29,5 @@ type Chart struct {
 	SVG     template.HTML
 }
 
-// Entry names a series beside its chart, where it covers no line.
+// Entry names a series next to its chart, where it covers no line.
 type Entry struct{ Class, Name string }

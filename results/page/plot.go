@@ -17,8 +17,8 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// The colours that charts are drawn in. Each becomes a variable of the page's style, so that a chart follows light and
-// dark. Ink is that of words and of bounds, Shade that of times.
+// The colours of charts. Each becomes a variable of the page's style, so that a chart follows light and dark mode.
+// Ink is for words and bounds, Shade for times.
 var (
 	Ink    = rgb(0x17, 0x20, 0x2c)
 	faint  = rgb(0xd5, 0xda, 0xe1)
@@ -38,19 +38,19 @@ const (
 	chartHeight = 250 * vg.Length(1)
 )
 
-// dashes tell series apart where colours do not.
+// dashes distinguish series if colours do not.
 var dashes = [][]vg.Length{nil, {7, 3}, {2, 3}, {9, 3, 2, 3}}
 
-// Styles is how many series of one chart look different.
+// Styles is the number of series of one chart that look different.
 const Styles = 8
 
-// Style is the look of a series; its entry in a legend has the class "key sN".
+// Style returns the look of a series; its entry in a legend has the class "key sN".
 func Style(n int) draw.LineStyle {
 	n %= Styles
 	return draw.LineStyle{Color: series[n%len(series)], Width: 1.8, Dashes: dashes[(n+n/len(series))%len(dashes)]}
 }
 
-// NewPlot makes an empty chart in the style of the page.
+// NewPlot returns an empty chart in the style of the page.
 func NewPlot(x, y string) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = color.Transparent
@@ -71,7 +71,7 @@ func NewPlot(x, y string) *plot.Plot {
 	return p
 }
 
-// Line adds a series in as many pieces as it has; a piece of one point is a dot.
+// Line adds a series in one or more pieces; a piece of one point is a dot.
 func Line(p *plot.Plot, name string, n int, step plotter.StepKind, pieces ...plotter.XYs) error {
 	for _, pts := range pieces {
 		if len(pts) == 1 {
@@ -98,7 +98,7 @@ var (
 	chartFont = regexp.MustCompile(`font-family:[^;"]*;?|font-variant:[^;"]*;?`)
 )
 
-// Inline draws a chart as an SVG element for a page. The label tells what it shows to those who cannot see it.
+// Inline draws a chart as an SVG element for a page. The label describes it for readers who cannot see it.
 func Inline(p *plot.Plot, label string) (template.HTML, error) {
 	c := vgsvg.New(chartWidth, chartHeight)
 	p.Draw(draw.New(c))
@@ -113,7 +113,7 @@ func Inline(p *plot.Plot, label string) (template.HTML, error) {
 	return template.HTML(head + svg), nil
 }
 
-// leastLabels is how many labels an axis has at least: fewer leave a reader to guess.
+// leastLabels is the minimum number of labels of an axis: with fewer, readers must guess.
 const leastLabels = 5
 
 // LinearTicks labels a linear axis at the widest round steps that give enough labels.
@@ -139,7 +139,7 @@ var LinearTicks = plot.TickerFunc(func(from, to float64) []plot.Tick {
 	}
 })
 
-// LogTicks labels a logarithmic axis at powers of ten, and between them where these are too few.
+// LogTicks labels a logarithmic axis at powers of ten, and between them if these are too few.
 var LogTicks = plot.TickerFunc(func(from, to float64) []plot.Tick {
 	var ticks []plot.Tick
 	for _, within := range [][]float64{{1}, {1, 3}, {1, 2, 5}, {1, 2, 3, 5}, {1, 1.5, 2, 3, 5, 7}} {

@@ -6,7 +6,7 @@ import (
 	"gonum.org/v1/plot"
 )
 
-// TestAxesHaveLabels: an axis has five labels at least, whatever it spans.
+// TestAxesHaveLabels: an axis has at least five labels, whatever its range.
 func TestAxesHaveLabels(t *testing.T) {
 	labels := func(ticks []plot.Tick) (n int) {
 		for _, k := range ticks {

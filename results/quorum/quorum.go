@@ -1,4 +1,4 @@
-// Package quorum makes one resource's effects of what its replicas did.
+// Package quorum derives one resource's effects from its replicas' effects.
 package quorum
 
 import (
@@ -8,18 +8,18 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// Quorum makes one resource's effects of what its replicas did.
+// Quorum derives one resource's effects from its replicas' effects.
 //
-// An effect counts from the moment at which a majority of the replicas has applied it; it is refused from the moment at
-// which so many have refused it that no majority is left. What was applied on fewer is no effect of the resource: it
-// comes at the end, with phase info.
+// An effect counts from the moment at which a majority of the replicas has applied it. It is refused from the moment
+// at which so many have refused it that no majority is left. A write applied on fewer is no effect of the resource:
+// it comes at the end, with phase info.
 type Quorum struct {
 	replicas []string
 	open     map[accessKey]*ballot
 	last     int64 // ns: the latest event
 }
 
-// accessKey names an access on whatever replica it arrived.
+// accessKey identifies an access on any replica.
 type accessKey struct {
 	user   history.User
 	grant  uint32
@@ -28,13 +28,13 @@ type accessKey struct {
 	number int64
 }
 
-// ballot is what became of an access.
+// ballot is the state of an access.
 type ballot struct {
-	event            history.Event // where it was seen first
+	event            history.Event // where it was first observed
 	applied, refused replicaSet
 }
 
-// MaxReplicas is how many replicas a resource may have.
+// MaxReplicas is the maximum number of replicas of a resource.
 const MaxReplicas = 64
 
 // replicaSet has a bit for each replica, by its number.
@@ -53,23 +53,23 @@ func (s replicaSet) size() (n int) {
 	return n
 }
 
-// New makes one of the replicas of that name.
+// New returns a Quorum of the replicas with these names.
 func New(replicas []string) *Quorum {
 	return &Quorum{replicas: replicas, open: map[accessKey]*ballot{}}
 }
 
-// Part is what an event is for the run.
+// Part is the role of an event in the run.
 type Part uint8
 
 // What an event may be.
 const (
 	Own   Part = iota // of the process that wrote it
 	Whole             // the resource as a whole did this now
-	None              // what one replica did, which decides nothing
+	None              // a replica did this, which decides nothing
 )
 
-// Take takes the next event. The replicas' own final reads count for nobody: the engine's final read says what a
-// majority has.
+// Take takes the next event. The replicas' own final reads are ignored: the engine's final read has the majority's
+// value.
 func (q *Quorum) Take(process string, e *history.Event) Part {
 	q.last = max(q.last, e.Time)
 	i := slices.Index(q.replicas, process)
@@ -86,7 +86,7 @@ func (q *Quorum) Take(process string, e *history.Event) Part {
 	return None
 }
 
-// decides tells whether what replica i did decides the access that it is part of.
+// decides reports whether the event of replica i decides the access that it is part of.
 func (q *Quorum) decides(i int, e *history.Event) bool {
 	key := accessKey{e.User, e.Grant, e.Lock, e.Kind, e.Valid}
 	b := q.open[key]
@@ -106,7 +106,7 @@ func (q *Quorum) decides(i int, e *history.Event) bool {
 	}
 }
 
-// Minority returns the writes that never came to a majority, in the order in which they first came to a replica.
+// Minority returns the writes that never reached a majority, in the order in which they first reached a replica.
 func (q *Quorum) Minority() []history.Event {
 	var out []history.Event
 	for _, b := range q.open {

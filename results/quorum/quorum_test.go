@@ -6,7 +6,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// TestAReadOfAMinorityIsNoEffect: it changed nothing, and nobody was told of it.
+// TestAReadOfAMinorityIsNoEffect: it changed nothing, and no user got its answer.
 func TestAReadOfAMinorityIsNoEffect(t *testing.T) {
 	q := New([]string{"epoch-1", "epoch-2", "epoch-3"})
 	for _, kind := range []history.Kind{history.EffectRead, history.EffectWrite} {
@@ -26,7 +26,7 @@ func TestAnEvenNumberOfReplicas(t *testing.T) {
 		return q.Take(replica, &history.Event{Time: number, Kind: history.EffectWrite, Phase: phase, Valid: number})
 	}
 	for i, want := range []Part{None, None, Whole, None, None} {
-		if got := does([]string{"a", "b", "c", "c", "d"}[i], history.Ok, 1); got != want { // one tells twice
+		if got := does([]string{"a", "b", "c", "c", "d"}[i], history.Ok, 1); got != want { // one reports twice
 			t.Errorf("application %d of a write is %d, want %d", i+1, got, want)
 		}
 	}
@@ -35,7 +35,7 @@ func TestAnEvenNumberOfReplicas(t *testing.T) {
 			t.Errorf("refusal %d of a write is %d, want %d", i+1, got, want)
 		}
 	}
-	does("a", history.Fail, 3) // nobody has applied it
+	does("a", history.Fail, 3) // no replica has applied it
 	does("a", history.Ok, 4)
 	does("b", history.Ok, 4)
 	if left := q.Minority(); len(left) != 1 || left[0].Valid != 4 {

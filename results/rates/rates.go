@@ -1,5 +1,5 @@
-// Package rates says how often something happens, and how sure that is: figures with intervals of 95 %, also of events
-// that come in bunches.
+// Package rates estimates how often something happens: figures with intervals of 95 %, also for events that come in
+// bunches.
 package rates
 
 import (
@@ -11,17 +11,17 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// tail is what lies beyond each end of an interval.
+// tail is the probability beyond each end of an interval.
 const tail = 0.025
 
 // Estimate is a figure and its interval of 95 %.
 type Estimate struct{ Value, Low, High float64 }
 
-// Over returns the estimate of a quantity that is the n-th part.
+// Over returns the estimate divided by n.
 func (e Estimate) Over(n float64) Estimate { return Estimate{e.Value / n, e.Low / n, e.High / n} }
 
-// Share is how often k of n trials had something. Its interval is exact: quantiles of beta distributions (Clopper and
-// Pearson, Biometrika 26, 1934).
+// Share estimates the share of trials with events, k of n. Its interval is exact: quantiles of beta distributions
+// (Clopper and Pearson, Biometrika 26, 1934).
 func Share(k, n int) Estimate {
 	e := Estimate{Value: float64(k) / float64(n), High: 1}
 	if k > 0 {
@@ -33,33 +33,33 @@ func Share(k, n int) Estimate {
 	return e
 }
 
-// Bunched is the rate of events that are not independent of each other: one trial has none of them, or a bunch.
+// Bunched is the rate of events that are not independent of each other: a trial has none of them, or a bunch.
 type Bunched struct {
 	Share Estimate  // trials that had any, of all
-	Size  *Estimate // events of one that had any; nil where none had, and its value is not known
+	Size  *Estimate // events of a trial with any; nil if none had any: the value is unknown
 	Rate  Estimate  // events for each trial
 }
 
-// Few is how many trials with events must have been seen before the sizes of their bunches are taken for those of the
-// others.
+// Few is the number of trials with events that must have been observed before the sizes of their bunches are taken as
+// typical.
 const Few = 5
 
-// Bunches makes the rate of the events of each trial. most is how many events one can have at most.
+// Bunches estimates the rate of events per trial. most is the maximum of events of one trial.
 //
 // The interval of the size is a bootstrap over the trials that had any (Efron and Tibshirani, "An Introduction to the
-// Bootstrap", chapter 13). Where these are few, nothing is known of the size but that it lies between 1 and most. The
-// interval of the rate is made of those of share and size, as if both were measured apart: on logarithms, the distances
-// of both ends are added like the sides of a right angle (Zou, Huang and Zhang, Computational Statistics & Data
-// Analysis 53, 2009).
+// Bootstrap", chapter 13). With few of these, the size is only known to lie between 1 and most. The interval of the
+// rate combines those of share and size, as if both were measured separately: on logarithms, the distances of both
+// ends are added like the sides of a right angle (Zou, Huang and Zhang, Computational Statistics & Data Analysis 53,
+// 2009).
 //
-// A sample says nothing of a kind of bunch that is not in it. Of n trials, those of a kind that was not seen may be the
-// upper end of 0 of n, and each of them may have most events: both upper ends have these on top. So no rate has a lower
-// upper end than one of which nothing was seen.
+// A sample says nothing of a kind of bunch that it lacks. Trials of an unseen kind may have a share up to the upper
+// end of 0 of n, with most events each: both upper ends add these. So no rate has a lower upper end than one without
+// observed events.
 //
 // Example: 75 locks were granted twice after one failover of 110, and none after the others; 150 were held at each.
-// That is 0.68 a failover, and the interval says how little one failover tells: from 0.02 % of them with one lock each,
-// to 5 % with all 150, which is 7.4. Another example: after 98 failovers of 100 it was 4.7 locks, of 150. That is 4.6,
-// from 4.2 to 10.6: 3.6 % may be such that all 150 are granted twice.
+// That is 0.68 a failover, and the interval shows how little one failover proves: from 0.02 % of them with one lock
+// each, to 5 % with all 150, which is 7.4. Another example: after 98 failovers of 100 it was 4.7 locks, of 150. That
+// is 4.6, from 4.2 to 10.6: 3.6 % may be such that all 150 are granted twice.
 func Bunches(trials []int64, most float64) Bunched {
 	var sizes []float64
 	for _, n := range trials {
@@ -90,10 +90,10 @@ func Bunches(trials []int64, most float64) Bunched {
 	return b
 }
 
-// resamples is how often a bootstrap draws.
+// resamples is the number of draws of a bootstrap.
 const resamples = 1000
 
-// resampled is the interval of the mean of sizes by the percentiles of a bootstrap. The same sizes have the same
+// resampled returns the interval of the mean of sizes by the percentiles of a bootstrap. The same sizes have the same
 // interval.
 func resampled(sizes []float64) (low, high float64) {
 	draw := rand.New(rand.NewPCG(uint64(len(sizes)), resamples))

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The ends are those of published tables.
+// The ends agree with published tables.
 func TestShareIsThatOfPublishedTables(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -35,12 +35,12 @@ func between(low, high float64) bunch {
 	return func(r *rand.Rand) float64 { return math.Floor(low + r.Float64()*(high-low+1)) }
 }
 
-// geometric sizes begin at 1.
+// geometric sizes start at 1.
 func geometric(mean, most float64) bunch {
 	return func(r *rand.Rand) float64 { return min(most, 1+math.Floor(math.Log(1-r.Float64())/math.Log(1-1/mean))) }
 }
 
-// either is rarely of the one kind, and mostly of the other.
+// either draws rarely from the one, and mostly from the other.
 func either(share float64, rarely, mostly bunch) bunch {
 	return func(r *rand.Rand) float64 {
 		if r.Float64() < share {
@@ -50,7 +50,8 @@ func either(share float64, rarely, mostly bunch) bunch {
 	}
 }
 
-// The intervals must contain the true rate and the true size in 93 % of 1,000 measurements, of whatever shape the failovers are.
+// The intervals must contain the true rate and the true size in 93 % of 1,000 measurements, whatever the shape of the
+// failovers.
 func TestIntervalsCoverBunches(t *testing.T) {
 	t.Parallel()
 	const draws, least, held = 1000, 930, 150
@@ -108,7 +109,7 @@ func TestIntervalsCoverBunches(t *testing.T) {
 	}
 }
 
-// What was published of a Sentinel, and measured again: the intervals must touch.
+// A published measurement of a Sentinel and its repetition: the intervals must touch.
 func TestTwoMeasurementsOfARareBunchAgree(t *testing.T) {
 	t.Parallel()
 	published, again := make([]int64, 110), make([]int64, 14)
@@ -122,7 +123,7 @@ func TestTwoMeasurementsOfARareBunchAgree(t *testing.T) {
 	}
 }
 
-// A measurement in which something was seen is never surer that there is little than one in which nothing was seen.
+// A measurement with observed events never has a lower upper bound than one without any.
 func TestNothingSeenHasTheLeastUpperEnd(t *testing.T) {
 	t.Parallel()
 	none := Bunches(make([]int64, 100), 150).Rate.High

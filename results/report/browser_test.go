@@ -20,7 +20,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// browser starts a headless chromium whose network is off, and gathers what its console says of errors.
+// browser starts a headless chromium without network, and collects the errors on its console.
 func browser(t *testing.T) (context.Context, func() []string) {
 	t.Helper()
 	path := ""
@@ -64,11 +64,11 @@ func browser(t *testing.T) (context.Context, func() []string) {
 	return ctx, func() []string { mu.Lock(); defer mu.Unlock(); return bad }
 }
 
-// box is what the page measures of itself.
+// box has the page's measurements of itself.
 type box struct {
 	Wide, Inner   float64
 	High          float64
-	Hint          bool     // that the picture scrolls
+	Hint          bool     // shows that the picture scrolls
 	Cut           []string // words that reach beyond the page and beyond what scrolls
 	Pictures      int
 	Width, Height float64
@@ -78,7 +78,7 @@ type box struct {
 	Scheme        string
 }
 
-// measure reads the page's width, its headings, its picture, and which labels of the picture lie on each other.
+// measure reads the page's width, its headings, its picture, and which labels of the picture overlap.
 const measure = `(() => {
   const svg = document.querySelector('svg.lq');
   const r = svg ? svg.getBoundingClientRect() : {width: 0, height: 0};

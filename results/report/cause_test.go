@@ -9,7 +9,7 @@ import (
 	"github.com/lockquake/lockquake/results/report/story"
 )
 
-// marked returns the time of the mark that says so, 0 for none.
+// marked returns the time of the mark with that label, 0 without one.
 func marked(s *story.Story, label string) int64 {
 	for _, m := range s.Marks {
 		if m.Label == label {
@@ -19,8 +19,8 @@ func marked(s *story.Story, label string) int64 {
 	return 0
 }
 
-// TestFaultsStandBeforeWhatTheyCause: packets pass from the moment a fault is undone, and a leader is dead before another leads, whenever that
-// was seen.
+// TestFaultsStandBeforeWhatTheyCause: packets pass from the moment a fault is undone, and a leader is dead before
+// another leads, whenever that was observed.
 func TestFaultsStandBeforeWhatTheyCause(t *testing.T) {
 	sc := sceneOf(t, pausedRun(t, false))
 	f := sc.Faults[0]
@@ -42,7 +42,7 @@ func TestFaultsStandBeforeWhatTheyCause(t *testing.T) {
 		sc.Faults = asRead(t, f)
 		s := story.Tell(sc)
 		began := want.began
-		if want.name == "hold-back" { // it stands at the receiver
+		if want.name == "hold-back" { // it is at the receiver
 			began = "client-3: " + began
 		}
 		if b, e := marked(s, began), marked(s, want.ended); b != want.begin || e != want.end {
@@ -64,7 +64,7 @@ func asRead(t *testing.T, f history.Fault) []history.Fault {
 	return fs
 }
 
-// TestDeathFollowsTheKill: a client is killed before it is dead, whenever the kill was seen.
+// TestDeathFollowsTheKill: a client is killed before it is dead, whenever the kill was observed.
 func TestDeathFollowsTheKill(t *testing.T) {
 	sc := sceneOf(t, pausedRun(t, false))
 	f := sc.Faults[0]
@@ -78,7 +78,8 @@ func TestDeathFollowsTheKill(t *testing.T) {
 	}
 }
 
-// TestUserGoesOnBeforeWhatItDoes: that a user went on from a point is heard of later than what it did.
+// TestUserGoesOnBeforeWhatItDoes: the report that a user went on from a point arrives later than the user's next
+// actions.
 func TestUserGoesOnBeforeWhatItDoes(t *testing.T) {
 	sc := sceneOf(t, pausedRun(t, false))
 	passed := func(answer string, when float64) history.Observation {
@@ -94,7 +95,8 @@ func TestUserGoesOnBeforeWhatItDoes(t *testing.T) {
 	}
 }
 
-// TestNobodyIsStillInsideWhoCameTooLate: a grant whose validity was over when it came is not one that ends while its holder is inside.
+// TestNobodyIsStillInsideWhoCameTooLate: a grant whose validity was over on arrival does not end while its holder is
+// inside.
 func TestNobodyIsStillInsideWhoCameTooLate(t *testing.T) {
 	sc := sceneOf(t, pausedRun(t, false))
 	for i := range sc.Holds {
@@ -114,7 +116,8 @@ func TestNobodyIsStillInsideWhoCameTooLate(t *testing.T) {
 	}
 }
 
-// TestServersThatShareALaneAreHeard: what one of them said of a lock is told at the lane that they share, with its name.
+// TestServersThatShareALaneAreHeard: a server's answer about a lock is shown at the shared lane, with the server's
+// name.
 func TestServersThatShareALaneAreHeard(t *testing.T) {
 	sc := sceneOf(t, pausedRun(t, false))
 	a, b := sc.Holds[0], sc.Holds[1]

@@ -16,7 +16,7 @@ import (
 	"github.com/lockquake/lockquake/results/page"
 )
 
-// entries makes the legend of the first series, and of the faults where there are any.
+// entries returns the legend of the first series, and of the faults if there are any.
 func entries(bands []span, names ...string) []page.Entry {
 	var out []page.Entry
 	for i, n := range names {
@@ -28,10 +28,10 @@ func entries(bands []span, names ...string) []page.Entry {
 	return out
 }
 
-// span of a fault on a time axis, in s since the start.
+// span is the time of a fault on a time axis, in s since the start.
 type span struct{ from, to float64 }
 
-// charts draws the latency spectrum, where there is one, and the time lines, where anything was granted.
+// charts draws the latency spectrum, if there is one, and the time lines, if anything was granted.
 func charts(s spectrum, t *timeline, faults []history.Fault) ([]page.Chart, error) {
 	var out []page.Chart
 	if len(s) > 0 {
@@ -91,8 +91,8 @@ func (s spectrum) chart() (page.Chart, error) {
 // leastMS is the lowest latency on a logarithmic axis, in ms.
 const leastMS = 1e-4
 
-// shownMS is a latency of so many ns in ms. None is below the axis: a holder that died as soon as it had the lock held
-// it for no time.
+// shownMS converts a latency from ns to ms. None is below the axis: a holder that died as soon as it had the lock
+// held it for no time.
 func shownMS(ns int64) float64 { return max(float64(ns)/1e6, leastMS) }
 
 // logY gives a chart whole decades.
@@ -106,7 +106,7 @@ func logY(p *plot.Plot, low, high float64) {
 	p.Y.Tick.Marker = page.LogTicks
 }
 
-// bands are the times of the faults that bit.
+// bands returns the times of the faults that bit.
 func (t *timeline) bands(faults []history.Fault) []span {
 	var out []span
 	whole := float64(int64(len(t.grants))*t.width) / 1e9
@@ -126,7 +126,7 @@ func (t *timeline) bands(faults []history.Fault) []span {
 	return out
 }
 
-// shadeBands adds the faults behind the series.
+// shadeBands draws the faults behind the series.
 func shadeBands(p *plot.Plot, bands []span, low, high float64) error {
 	for _, b := range bands {
 		poly, err := plotter.NewPolygon(plotter.XYs{
@@ -146,7 +146,7 @@ func shadeBands(p *plot.Plot, bands []span, low, high float64) error {
 	return nil
 }
 
-// x is the middle of a step in s since the start.
+// x returns the middle of a step in s since the start.
 func (t *timeline) x(i int) float64 { return (float64(i) + 0.5) * float64(t.width) / 1e9 }
 
 func (t *timeline) latencyChart(bands []span) (page.Chart, error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// clientLines says who was judged: one line where all clients were the same program.
+// clientLines names the judged programs: in one line if all clients were the same program.
 func clientLines(r results.Report) []string {
 	var out []string
 	for _, c := range r.Clients {
@@ -49,7 +49,7 @@ func clientLine(c results.Client, program string) string {
 
 var majorVersion = regexp.MustCompile(`^v[0-9]+$`)
 
-// libraryName shortens the path of a Go module; any other name stays.
+// libraryName shortens the path of a Go module; other names are unchanged.
 func libraryName(module string) string {
 	if base, last := path.Split(module); majorVersion.MatchString(last) {
 		module = strings.TrimSuffix(base, "/")

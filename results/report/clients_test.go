@@ -9,7 +9,7 @@ import (
 	"github.com/lockquake/lockquake/results/terminal"
 )
 
-// TestWhoWasJudged names one program once, several with their nodes, and says what is not lockquake's own.
+// TestWhoWasJudged names a single program once, several with their nodes, and marks foreign ones.
 func TestWhoWasJudged(t *testing.T) {
 	t.Parallel()
 	own := results.ReportClient{Nodes: []string{"client-1", "client-3"}, Client: results.Client{
@@ -34,7 +34,7 @@ func TestWhoWasJudged(t *testing.T) {
 	}
 }
 
-// TestTheTextSaysWhoWasJudged stands for the page too, which has the same lines.
+// TestTheTextSaysWhoWasJudged also covers the page, which has the same lines.
 func TestTheTextSaysWhoWasJudged(t *testing.T) {
 	t.Parallel()
 	r := results.Report{Clients: []results.ReportClient{{Client: results.Client{Process: "lockquake client", Software: "a9cc773"}}}}

@@ -8,8 +8,8 @@ import (
 	"github.com/lockquake/lockquake/results/report/story"
 )
 
-// crowdedRun has everything that makes a picture hard: two users of one client, wide tokens, renewals, a write that was
-// sent before the pause and arrives after it, a loss, many accesses, and a third holder.
+// crowdedRun has everything that makes a picture hard: two users of one client, wide tokens, renewals, a write that
+// was sent before the pause and arrives after it, a loss, many accesses, and a third holder.
 func crowdedRun(t *testing.T) synthetic {
 	w := newWorld(t, 3)
 	w.env.Scenario, w.env.TTL = "crowded", 1500*ms
@@ -67,7 +67,7 @@ func TestCrowdedPicture(t *testing.T) {
 	if got.Skipped == 0 {
 		t.Error("every one of many accesses is drawn")
 	}
-	if len(got.Bands) != 4 { // the story is told by two of the three holds
+	if len(got.Bands) != 4 { // the story needs two of the three holds
 		t.Errorf("%d bands, want 4", len(got.Bands))
 	}
 	for _, m := range got.Marks {

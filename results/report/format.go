@@ -4,7 +4,7 @@ import (
 	"github.com/lockquake/lockquake/results/figure"
 )
 
-// judged writes a count, or says that there is none.
+// judged formats a count, or says that it was not judged.
 func judged(n *int64) string {
 	if n == nil {
 		return notJudged
@@ -12,7 +12,7 @@ func judged(n *int64) string {
 	return figure.Count(*n)
 }
 
-// measured writes a measure, or says that there is none.
+// measured formats a measure, or says that it was not judged.
 func measured(f *float64) string {
 	if f == nil {
 		return notJudged
@@ -20,7 +20,7 @@ func measured(f *float64) string {
 	return figure.Number(*f)
 }
 
-// exact writes a figure that an expectation was held against, without rounding, because it decided.
+// exact formats the figure of an expectation without rounding, because it decided.
 func exact(f *float64) string {
 	if f == nil {
 		return notJudged
@@ -28,5 +28,5 @@ func exact(f *float64) string {
 	return figure.Exact(*f)
 }
 
-// notJudged stands where a null is: never a zero.
+// notJudged replaces a null, which is never shown as zero.
 const notJudged = "not judged"

@@ -10,7 +10,8 @@ import (
 	"github.com/lockquake/lockquake/results/report/story"
 )
 
-// Of three handoffs of a crowd, that of the middle length is drawn: from the release to the next grant, with who waits meanwhile.
+// Of three handoffs of a contended lock, the one of median length is drawn: from the release to the next grant, with
+// the users waiting meanwhile.
 func TestAHandoffIsDrawn(t *testing.T) {
 	w := newWorld(t, 2)
 	var last *grant
@@ -55,7 +56,7 @@ func TestAHandoffIsDrawn(t *testing.T) {
 	}
 }
 
-// Two users of one client are told apart.
+// Two users of one client have different names.
 func TestUsersOfOneClientHaveNames(t *testing.T) {
 	w := newWorld(t, 1)
 	a := w.acquire(history.MakeUser(0, 3), 1, 2, 1, 60_000)

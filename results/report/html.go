@@ -31,7 +31,7 @@ var pageTemplate = template.Must(page.Template("report").Funcs(template.FuncMap{
 	"upper":  func(v results.Verdict) string { return strings.ToUpper(string(v)) },
 }).Parse(pageText))
 
-// pageData is what the page is made of.
+// pageData is the data of the page template.
 type pageData struct {
 	results.Report
 	Env       results.Env
@@ -39,12 +39,12 @@ type pageData struct {
 	Picture   template.HTML
 	Title     string      // of the picture
 	Told      []string    // the same in words
-	Top       *page.Chart // in the place of a picture
+	Top       *page.Chart // instead of a picture
 	Charts    []page.Chart
 	Missing   []string
-	Sentence  string // beside the verdict
+	Sentence  string // next to the verdict
 	Headlines []pair
-	Notes     []string // what the lock says of its figures
+	Notes     []string // the lock's remarks on its figures
 	Outage    string   // how long which locks could not be taken, and why
 	Failovers string   // how often a killed server cost double grants
 	Cards     []card
@@ -53,7 +53,7 @@ type pageData struct {
 	Latencies []latencyRow
 	Phases    []phase
 	Facts     []facts
-	Who       []string // was judged
+	Who       []string // the judged programs
 	Witnesses []witnessView
 }
 
@@ -65,7 +65,7 @@ type card struct {
 
 type pair struct{ Name, Value string }
 
-// quantity is a figure with what it means.
+// quantity is a figure and its meaning.
 type quantity struct{ Name, Value, Doc string }
 
 type latencyRow struct {
@@ -129,7 +129,7 @@ func writePage(dir string, r results.Report, m material) error {
 	for _, f := range r.Findings {
 		for _, w := range f.Witnesses {
 			if scene.Drawing(w) == results.DrawGap {
-				continue // it is told at the top
+				continue // the top shows it
 			}
 			d.Witnesses = append(d.Witnesses, viewWitness(w, m.env.Start))
 		}
@@ -138,12 +138,12 @@ func writePage(dir string, r results.Report, m material) error {
 	if err := pageTemplate.Execute(&b, d); err != nil {
 		return fmt.Errorf("report page: %w", err)
 	}
-	// Evidence may quote addresses. They stay text, and look like it to whoever searches the page for references.
+	// Evidence may quote addresses. They stay text, and look like it to tools that search the page for references.
 	out := bytes.ReplaceAll(b.Bytes(), []byte("://"), []byte(":&#47;/"))
 	return results.WriteAtomically(filepath.Join(dir, results.FileReport), out)
 }
 
-// cards are the counts that mean something by themselves. Others that are above zero, or null, are listed with their
+// cards returns the counts that mean something by themselves. Other counts above zero, or null, are listed with their
 // meaning.
 func cards(r results.Report) (out []card, quiet []quantity) {
 	about := quantities()
@@ -170,7 +170,7 @@ func cards(r results.Report) (out []card, quiet []quantity) {
 	return out, quiet
 }
 
-// quantities are all counts and measures by name.
+// quantities maps all counts and measures by name.
 var quantities = sync.OnceValue(func() map[string]results.Quantity {
 	all := map[string]results.Quantity{}
 	for _, q := range checkers.All().Quantities() {

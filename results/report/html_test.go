@@ -110,7 +110,7 @@ func TestSpectrumIsTheSumOfTheLogs(t *testing.T) {
 	}
 }
 
-// TestSpectrumOfNoTime draws a hold that ended as it began, and an operation that nobody did.
+// TestSpectrumOfNoTime draws a hold that ended as it began, and an operation without samples.
 func TestSpectrumOfNoTime(t *testing.T) {
 	none, some := hdrhistogram.New(1, 1e9, 3), hdrhistogram.New(1, 1e9, 3)
 	must(t, some.RecordValue(0))
@@ -120,7 +120,8 @@ func TestSpectrumOfNoTime(t *testing.T) {
 	}
 }
 
-// TestRedIsForViolations: what proves nothing is listed with what it means, and a pass over what was demanded says so.
+// TestRedIsForViolations: counts that prove nothing are listed with their meaning, and a pass that demanded
+// violations says so.
 func TestRedIsForViolations(t *testing.T) {
 	r := results.Report{Verdict: results.Pass, Counts: map[string]*int64{
 		"double_grants": ptr(int64(0)), "possible_overlaps": ptr(int64(24120)), "own_stalls": ptr(int64(1)),
@@ -151,7 +152,7 @@ func TestRedIsForViolations(t *testing.T) {
 	}
 }
 
-// TestNotesOfTheLock: what a lock says of a figure is shown where the figure is such.
+// TestNotesOfTheLock: a lock's remark on a figure is shown if the figure is in its range.
 func TestNotesOfTheLock(t *testing.T) {
 	env := results.Env{Notes: []results.Note{{Measure: "handoff_p50_ms", Least: 80, Most: 130, Text: "so it is"}}}
 	for v, want := range map[float64]int{79: 0, 80: 1, 100: 1, 130: 1, 131: 0} {

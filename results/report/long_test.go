@@ -8,7 +8,7 @@ import (
 	"github.com/lockquake/lockquake/results/report/scene"
 )
 
-// TestALongStoryIsNotDrawnWhole has users whom steps name and who do more than a picture holds.
+// TestALongStoryIsNotDrawnWhole has users named by steps that do more than a picture can show.
 func TestALongStoryIsNotDrawnWhole(t *testing.T) {
 	for cycles, whole := range map[int]bool{10: true, scene.MaxStory / 3: false} {
 		w := newWorld(t, 2)
@@ -28,7 +28,7 @@ func TestALongStoryIsNotDrawnWhole(t *testing.T) {
 	}
 }
 
-// TestTheMiddleOfALongHoldIsNotDrawn has a hold with more accesses than a picture holds.
+// TestTheMiddleOfALongHoldIsNotDrawn has a hold with more accesses than a picture can show.
 func TestTheMiddleOfALongHoldIsNotDrawn(t *testing.T) {
 	w := newWorld(t, 1)
 	a := w.acquire(history.MakeUser(0, 0), 1, 2, 7, 10_000)

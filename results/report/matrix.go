@@ -15,9 +15,9 @@ import (
 var matrixColumns = slices.DeleteFunc(foremost(func(k results.CheckerKind) []results.Quantity { return k.Counts }),
 	func(q results.Quantity) bool { return q.Column == "" })
 
-// Matrix writes one row for each of several scenarios: what was found, and the verdict. The row of a scenario that
-// ran several times has the sums, the number of runs that found anything, and the number that met the expectations.
-// Below the table are the reasons of runs that did not pass, and the rates of several runs together.
+// Matrix writes one row for each of several scenarios: the findings, and the verdict. The row of a scenario that ran
+// several times has the sums, the number of runs with findings, and the number that met the expectations. Below the
+// table are the reasons of runs that did not pass, and the rates of several runs together.
 func Matrix(w io.Writer, rs []results.Report, opts ...terminal.Option) error {
 	st := terminal.NewStyle(opts)
 	rows := [][]string{{"scenario"}}
@@ -37,7 +37,7 @@ func Matrix(w io.Writer, rs []results.Report, opts ...terminal.Option) error {
 	}
 	b := st.Text()
 	for i := range rows {
-		rows[i] = append(rows[i], "#") // where the verdict goes: colour codes must not be measured
+		rows[i] = append(rows[i], "#") // place of the verdict: colour codes must not be measured
 	}
 	plain := terminal.Indent(figure.Table(rows).Text())
 	for i, line := range strings.Split(strings.TrimSuffix(plain, "\n"), "\n") {
@@ -65,7 +65,7 @@ func Matrix(w io.Writer, rs []results.Report, opts ...terminal.Option) error {
 	return err
 }
 
-// byScenario groups runs, in the order in which the scenarios came first.
+// byScenario groups runs by scenario, in the order of their first runs.
 func byScenario(rs []results.Report) [][]results.Report {
 	var out [][]results.Report
 	for _, r := range rs {
@@ -82,7 +82,7 @@ func byScenario(rs []results.Report) [][]results.Report {
 // noFigure is the cell of a count that no run has judged: it is not zero.
 const noFigure = "-"
 
-// summed adds one count up over the runs of a scenario that judged it.
+// summed adds up one count over the runs of a scenario that judged it.
 func summed(f []results.Report, name string) string {
 	var sum int64
 	judged, above := 0, 0
@@ -105,7 +105,7 @@ func summed(f []results.Report, name string) string {
 	return fmt.Sprintf("%s (in %d)", figure.Count(sum), above)
 }
 
-// verdicts is the verdict of one run, or of several "k of n" and what became of the others.
+// verdicts returns the verdict of one run; of several "k of n" and the other verdicts.
 func verdicts(f []results.Report, st terminal.Style) string {
 	if len(f) == 1 {
 		return st.Verdict(f[0].Verdict)

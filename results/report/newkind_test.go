@@ -10,7 +10,7 @@ import (
 	"github.com/lockquake/lockquake/results/report/story"
 )
 
-// madeUp is a checker that is on no list and says nothing of how its witness is drawn.
+// madeUp is a checker that is not in the list and does not say how its witness is drawn.
 type madeUp struct{ witness results.Witness }
 
 func (madeUp) Observe(*history.Event) {}
@@ -21,8 +21,8 @@ func (c madeUp) Finish() results.Finding {
 	return f.Judged("napping_holders", 1, 2)
 }
 
-// TestAWitnessOfANewCheckerIsDrawn: whether it has holds or none, and whether the run is a story of steps or a load,
-// the picture is about it.
+// TestAWitnessOfANewCheckerIsDrawn: the picture is about it, with or without holds, in a story of steps and in a
+// load.
 func TestAWitnessOfANewCheckerIsDrawn(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -107,7 +107,7 @@ func TestStoryOfAFence(t *testing.T) {
 	}
 }
 
-// TestReasonsAreTold: what is told of a refusal is what was recorded of it, and no guess.
+// TestReasonsAreTold: the explanation of a refusal is its recorded reason, and no guess.
 func TestReasonsAreTold(t *testing.T) {
 	s := pausedRun(t, true)
 	told := func(change func(*history.Event)) string {

@@ -15,17 +15,17 @@ import (
 	"github.com/lockquake/lockquake/results/report/story"
 )
 
-// recorded is a run of sentinel-split-brain in containers, as it was recorded.
+// recorded is a recorded run of sentinel-split-brain in containers.
 func recorded(t *testing.T) synthetic {
 	t.Helper()
-	dir := t.TempDir() // the judge writes latency logs beside what it reads
+	dir := t.TempDir() // the judge writes latency logs next to its input
 	must(t, os.CopyFS(dir, os.DirFS("testdata/split-brain")))
 	r, err := results.Judge(dir, checkers.All())
 	must(t, err)
 	return synthetic{dir, r}
 }
 
-// TestRecordedRun draws and tells a recorded run, and holds both against golden files.
+// TestRecordedRun draws and explains a recorded run, and compares both with golden files.
 func TestRecordedRun(t *testing.T) {
 	s := recorded(t)
 	golden(t, "split-brain.svg", pictureOf(t, s))
@@ -45,7 +45,7 @@ func TestRecordedRun(t *testing.T) {
 	}
 }
 
-// TestRecordedStory wants in the story what the recorded run has to tell, at the lanes that it happened at.
+// TestRecordedStory: the story has the events of the recorded run, at the right lanes.
 func TestRecordedStory(t *testing.T) {
 	told := toldOf(t, recorded(t))
 	var names []string
@@ -92,7 +92,7 @@ func TestRecordedStory(t *testing.T) {
 	}
 }
 
-// TestNobodyKnowsTheServer draws messages to the edge of the lock service where nothing says which server took them.
+// TestNobodyKnowsTheServer draws messages to the edge of the lock service if the server that took them is unknown.
 func TestNobodyKnowsTheServer(t *testing.T) {
 	s := recorded(t)
 	must(t, os.WriteFile(s.dir+"/"+results.FileObserved, nil, 0o644))
@@ -107,7 +107,7 @@ func TestNobodyKnowsTheServer(t *testing.T) {
 	}
 }
 
-// TestOutage tells of the longest time without a grant where nothing was found.
+// TestOutage shows the longest time without a grant if nothing else was found.
 func TestOutage(t *testing.T) {
 	s := healthyRun(t)
 	w := newWorld(t, 2)

@@ -1,5 +1,5 @@
-// Package report shows what a run found: as a text for terminals, as one self-contained page, and as a picture of a
-// witness. It reads the run directory and judges nothing.
+// Package report shows the findings of a run: as a text for terminals, as one self-contained page, and as a picture
+// of a witness. It reads the run directory and judges nothing.
 package report
 
 import (
@@ -20,21 +20,21 @@ import (
 // FilePicture is the picture's name in a run directory.
 const FilePicture = "picture.svg"
 
-// material is what the files of a run directory give beside the report.
+// material is the content of a run directory beyond the report.
 type material struct {
 	env     results.Env
-	told    *story.Story // nil where there is nothing to tell
+	told    *story.Story // nil without a story
 	svg     []byte       // the picture of it
 	charts  []page.Chart
 	missing []string // what could not be shown, and why
 }
 
-// Write writes picture.svg, where the run has something to draw, and report.html into the run directory.
+// Write writes picture.svg, if the run has something to draw, and report.html into the run directory.
 func Write(dir string, r results.Report) error {
 	m := gather(dir, r)
 	path := filepath.Join(dir, FilePicture)
 	if m.svg == nil {
-		// A picture of an earlier judgement must not outlive it.
+		// A picture of an earlier judgement must not survive.
 		if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
 			return err
 		}
@@ -44,7 +44,7 @@ func Write(dir string, r results.Report) error {
 	return writePage(dir, r, m)
 }
 
-// Picture draws the story of the run directory as an SVG file; nil where there is none.
+// Picture draws the story of the run directory as an SVG file; nil without one.
 func Picture(dir string, r results.Report) ([]byte, error) {
 	env, err := results.ReadEnv(dir)
 	if err != nil {
@@ -82,7 +82,7 @@ func gather(dir string, r results.Report) material {
 	} else if m.told != nil {
 		m.svg = picture.Draw(m.told)
 	}
-	if env.NoLock { // latencies and rates are of grants
+	if env.NoLock { // latencies and rates need grants
 		return m
 	}
 	latencies, err := readSpectrum(dir)
@@ -98,8 +98,8 @@ func gather(dir string, r results.Report) material {
 	return m
 }
 
-// Explain tells what happened in a run in about ten lines of plain words: what the picture shows, in the order of
-// time. It uses only the run's own events, faults and observations. Where there is nothing to tell it says so.
+// Explain describes a run in about ten lines of plain words: the content of the picture, in the order of time. It
+// uses only the run's own events, faults and observations. If there is no story it says so.
 func Explain(w io.Writer, dir string, r results.Report) error {
 	env, err := results.ReadEnv(dir)
 	if err != nil {

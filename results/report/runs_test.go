@@ -7,7 +7,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// synthetic is a run directory with the report that belongs to it.
+// synthetic is a run directory with its report.
 type synthetic struct {
 	dir    string
 	report results.Report
@@ -15,7 +15,7 @@ type synthetic struct {
 
 func ptr[T any](v T) *T { return &v }
 
-// baseReport is what all synthetic reports share.
+// baseReport is common to all synthetic reports.
 func baseReport(w *world, dir string) results.Report {
 	r := results.Report{
 		Schema: results.ReportSchema, Scenario: w.env.Scenario, Verdict: results.Pass, Seed: 42, Replay: w.env.Replay,
@@ -63,8 +63,8 @@ func faultResults(w *world) []results.FaultResult {
 	return out
 }
 
-// pausedRun is the classic: the holder is stopped, its lease runs out, somebody else enters, and it wakes and writes.
-// With the fence the resource refuses that write.
+// pausedRun is the classic: the holder is stopped, its lease runs out, another user enters, and the holder wakes and
+// writes. With the fence the resource refuses that write.
 func pausedRun(t *testing.T, fenced bool) synthetic {
 	w := newWorld(t, 3)
 	w.cycles(1, 20, 4950)

@@ -14,8 +14,8 @@ import (
 // spectrum is the latency (ns) of each operation over the whole run.
 type spectrum map[string]*hdrhistogram.Histogram
 
-// readSpectrum adds up the histogram logs that the judge left in a run directory: the chart then shows the very samples
-// that the figures were taken from. An operation without a log is left out.
+// readSpectrum adds up the histogram logs that the judge left in a run directory: the chart then shows the same
+// samples as the figures. An operation without a log is left out.
 func readSpectrum(dir string) (spectrum, error) {
 	s := spectrum{}
 	for _, op := range results.Operations {

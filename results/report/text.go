@@ -50,10 +50,10 @@ func Text(w io.Writer, r results.Report, opts ...terminal.Option) error {
 	return err
 }
 
-// interleavings says what a replay repeats and what not.
+// interleavings says what a replay repeats and what it does not.
 const interleavings = "(the same schedule; how users, servers and packets interleave does not repeat)"
 
-// reasons writes why a run is what it is. Each of several joined errors has a line of its own, or they would run
+// reasons writes the reasons for a verdict. Each of several joined errors has its own line; otherwise they would run
 // together.
 func reasons(b *terminal.Text, text string) {
 	lead := "  ! "
@@ -80,14 +80,14 @@ func textExpectations(b *terminal.Text, r results.Report, st terminal.Style) {
 		}
 		e := r.Expectations[i-1]
 		line = strings.TrimSuffix(line, strings.ToUpper(string(e.Verdict))+"\n")
-		b.WriteString(line + st.Verdict(e.Verdict) + "\n") // why not stands above
+		b.WriteString(line + st.Verdict(e.Verdict) + "\n") // the reasons are above
 	}
 }
 
-// also leads what a report of one run says of uncovered counts.
+// also is the prefix of uncovered counts in the report of one run.
 const also = "also    "
 
-// textUncovered warns of counts of trouble that no expectation covers.
+// textUncovered warns of counts that mean trouble and have no expectation.
 func textUncovered(b *terminal.Text, lead string, u results.Uncovered, st terminal.Style) {
 	if len(u) == 0 {
 		return
@@ -97,7 +97,7 @@ func textUncovered(b *terminal.Text, lead string, u results.Uncovered, st termin
 	b.WriteString(st.Amber(strings.TrimSuffix(one.String(), "\n")) + "\n")
 }
 
-// order puts the counts that people ask for first, and the others after them by name.
+// order puts the counts that people ask for first, then the others by name.
 func order[V any](m map[string]V, first []string) []string {
 	var names []string
 	for _, n := range first {
@@ -113,7 +113,7 @@ func order[V any](m map[string]V, first []string) []string {
 	return names
 }
 
-// foremost are the counts, or the measures, that a report shows first.
+// foremost returns the counts, or the measures, that a report shows first.
 func foremost(of func(results.CheckerKind) []results.Quantity) []results.Quantity {
 	var out []results.Quantity
 	for _, k := range checkers.All() {
@@ -140,7 +140,7 @@ func named(qs []results.Quantity) []string {
 	return out
 }
 
-// countNames lists the counts that a report shows: the usual ones always, the others where they were judged.
+// countNames lists the counts that a report shows: the usual ones always, the others if they were judged.
 func countNames(r results.Report) []string {
 	return slices.DeleteFunc(order(r.Counts, countOrder), func(n string) bool {
 		return r.Counts[n] == nil && !slices.Contains(countOrder, n)
@@ -208,7 +208,7 @@ func textLatency(b *terminal.Text, r results.Report) {
 	b.WriteString(terminal.Indent(figure.Table(rows).TextRight()))
 }
 
-// quantiles writes the cells of one distribution; one without samples has no figures.
+// quantiles formats the cells of one distribution; one without samples has no figures.
 func quantiles(q results.Quantiles) []string {
 	cells := []string{figure.Count(q.N)}
 	q = shown(q)
@@ -222,7 +222,7 @@ func quantiles(q results.Quantiles) []string {
 	return cells
 }
 
-// shown leaves out the quantiles that too few samples tell.
+// shown removes the quantiles with too few samples.
 func shown(q results.Quantiles) results.Quantiles {
 	for level, f := range map[float64]**float64{0.5: &q.P50, 0.9: &q.P90, 0.95: &q.P95, 0.99: &q.P99, 0.999: &q.P999} {
 		if q.N < figure.Samples(level) {
@@ -235,7 +235,7 @@ func shown(q results.Quantiles) results.Quantiles {
 	return q
 }
 
-// textWorld says what the run ran on and how long that took to come and go.
+// textWorld describes the run's environment, and how long its setup and teardown took.
 func textWorld(b *terminal.Text, r results.Report) {
 	b.WriteString("\n")
 	lead := "client  "

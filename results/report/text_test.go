@@ -54,7 +54,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestTextIsFolded wants no line longer than the terminal, but for paths and commands, and no word broken.
+// TestTextIsFolded: no line is longer than the terminal, except for paths and commands, and no word is broken.
 func TestTextIsFolded(t *testing.T) {
 	r := pausedRun(t, false).report
 	r.Warnings = []string{"a warning of many words that goes on and on until it is longer than any terminal that somebody would read it at, and further"}
@@ -75,7 +75,7 @@ func TestTextIsFolded(t *testing.T) {
 	}
 }
 
-// TestAPassIsBrief has every scenario pass with all that a run can have beside it: 14 lines, and that of the directory.
+// TestAPassIsBrief has every scenario pass with every optional part of a run: 14 lines, and that of the directory.
 func TestAPassIsBrief(t *testing.T) {
 	all, err := scenarios.Load("*")
 	must(t, err)
@@ -102,7 +102,7 @@ func TestAPassIsBrief(t *testing.T) {
 	}
 }
 
-// TestOneLineOfAFailure wants what failed told once.
+// TestOneLineOfAFailure: each failure is shown once.
 func TestOneLineOfAFailure(t *testing.T) {
 	r := healthyRun(t).report
 	for _, opts := range [][]terminal.Option{nil, {terminal.Whole()}} {
@@ -114,7 +114,7 @@ func TestOneLineOfAFailure(t *testing.T) {
 	}
 }
 
-// TestGotIsRounded wants no figure longer than it helps, and none that would decide otherwise.
+// TestGotIsRounded: figures are as short as useful, but rounding never changes the decision.
 func TestGotIsRounded(t *testing.T) {
 	for _, c := range []struct {
 		want string
@@ -148,7 +148,7 @@ func TestTextColour(t *testing.T) {
 	}
 }
 
-// notRun is the report of a scenario that could not be run, for two reasons.
+// notRun returns the report of a scenario that could not be run, for two reasons.
 func notRun(scenario string) results.Report {
 	why := errors.Join(errors.New("filter is unavailable: operation not permitted"), errors.New("hold is unavailable: operation not permitted"))
 	return results.Report{Scenario: scenario, Verdict: results.Unknown, Reasons: []string{"it was not run: " + why.Error()}}
@@ -167,7 +167,8 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// A killed server has a line in every text and on the page; the runs of a scenario are pooled below the table, without those that are unknown.
+// A killed server has a line in every text and on the page. The runs of a scenario are pooled below the table,
+// without unknown ones.
 func TestFailoversHaveALine(t *testing.T) {
 	t.Parallel()
 	run := pausedRun(t, false)
@@ -196,7 +197,7 @@ func TestFailoversHaveALine(t *testing.T) {
 	}
 }
 
-// TestClocksHaveALine in every text and on the page, where they are not one.
+// TestClocksHaveALine in every text and on the page, if there are several.
 func TestClocksHaveALine(t *testing.T) {
 	r := pausedRun(t, false).report
 	for _, c := range []*results.ReportClocks{nil, {Compared: 3, MaxErrorMS: 0.612, UnsurePairs: ptr(int64(4)), ByResource: true}} {
@@ -222,7 +223,7 @@ func TestClocksHaveALine(t *testing.T) {
 	}
 }
 
-// TestALateFaultIsCalledLate in the place of its receipt's answer, with by how much.
+// TestALateFaultIsCalledLate instead of its receipt's answer, with its delay.
 func TestALateFaultIsCalledLate(t *testing.T) {
 	r := pausedRun(t, false).report
 	r.Faults[0].Late = "bit 5.84 s late"

@@ -12,10 +12,11 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// briefLines is how many lines a passing run has, aside from those of its report and its directory.
+// briefLines is the number of lines of a passing run, without those of its report and its directory.
 const briefLines = 13
 
-// short writes the verdict, why not, what was met, and how to see the rest: for somebody who has just run it.
+// short writes the verdict, its reasons, the met expectations, and how to see the rest: for a user who has just run
+// it.
 func short(w io.Writer, r results.Report, st terminal.Style) error {
 	b, claim := st.Text(), st.Text()
 	for _, reason := range r.Reasons {
@@ -58,7 +59,7 @@ func short(w io.Writer, r results.Report, st terminal.Style) error {
 	return err
 }
 
-// briefMet tells which expectations were met; why the others were not is told by the reasons.
+// briefMet lists the met expectations; the reasons explain the others.
 func briefMet(b *terminal.Text, r results.Report) {
 	var met []string
 	zeros := 0
@@ -87,7 +88,7 @@ func briefMet(b *terminal.Text, r results.Report) {
 	b.Paragraph(lead, text)
 }
 
-// briefFigures tells how much was judged, and how fast the lock was.
+// briefFigures says how much was judged, and how fast the lock was.
 func briefFigures(b *terminal.Text, r results.Report) {
 	n, what := r.Subject()
 	text := figure.Of(n, what)
@@ -102,16 +103,16 @@ func briefFigures(b *terminal.Text, r results.Report) {
 	b.Paragraph("judged  ", text)
 }
 
-// failoverLine tells how often servers that were killed cost double grants, in one run or in several together; nothing
-// where none was killed.
+// failoverLine says how often killed servers cost double grants, in one run or in several together; nothing if none
+// was killed.
 func failoverLine(b *terminal.Text, lead string, rs ...results.Report) {
 	if text := failoverText(rs...); text != "" {
 		b.Paragraph(lead, text)
 	}
 }
 
-// failoverText is the same as text. Runs without an answer are left out where there are several: what was not judged
-// cannot be pooled.
+// failoverText returns the same as text. Of several runs those without an answer are left out: unjudged ones cannot
+// be pooled.
 func failoverText(rs ...results.Report) string {
 	var all []results.Failover
 	for _, r := range rs {
@@ -125,7 +126,7 @@ func failoverText(rs ...results.Report) string {
 	return results.RateOf(all).Text(figure.Number)
 }
 
-// briefFaults has a line for each of a few faults, or one for all.
+// briefFaults writes a line for each of a few faults, or one for all.
 func briefFaults(b *terminal.Text, r results.Report) {
 	if sum := injections(r.Faults); sum != "" {
 		b.Paragraph("faults  ", sum)
@@ -137,7 +138,7 @@ func briefFaults(b *terminal.Text, r results.Report) {
 	}
 }
 
-// got writes what an expectation was held against, rounded where that changes nothing.
+// got formats the figure of an expectation, rounded if that does not change the decision.
 func got(e results.ExpectationResult) string {
 	text := exact(e.Got)
 	if e.Got == nil {

@@ -38,10 +38,10 @@ func textFaults(b *terminal.Text, r results.Report) {
 	}
 }
 
-// late is shown in the place of the receipt's answer where the fault bit, and it or its heal was late.
+// late replaces the receipt's answer if the fault bit, and it or its heal was late.
 const late = "late"
 
-// answer writes what came of an injection.
+// answer formats the result of an injection.
 func answer(f results.FaultResult) string {
 	if f.Late != "" {
 		return late
@@ -49,7 +49,7 @@ func answer(f results.FaultResult) string {
 	return string(f.Receipt.Status)
 }
 
-// whom writes the target, and the scenario's selector where the target was found only at injection.
+// whom formats the target, and the scenario's selector if the target was only found at injection.
 func whom(f results.FaultResult) string {
 	if f.Selector == "" || f.Selector == f.Target {
 		return f.Target
@@ -57,7 +57,7 @@ func whom(f results.FaultResult) string {
 	return f.Selector + " = " + f.Target
 }
 
-// injections sums up the receipts. One installed receipt without a miss needs no sum.
+// injections summarises the receipts. A single installed receipt without a miss needs no summary.
 func injections(faults []results.FaultResult) string {
 	by, missed := map[string]int{}, 0
 	for _, f := range faults {
@@ -83,7 +83,7 @@ func injections(faults []results.FaultResult) string {
 	return sum
 }
 
-// faultTime writes from when to when a fault stood, in ms since the start.
+// faultTime formats the time of a fault, in ms since the start.
 func faultTime(f results.FaultResult) string {
 	if f.Receipt.Status == history.NotMade {
 		return fmt.Sprintf("at %.0f ms", f.StartMS)

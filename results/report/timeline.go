@@ -9,21 +9,21 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// bucket is the least width (ns) of the steps of a time line.
+// bucket is the minimum width (ns) of the steps of a time line.
 const bucket = 100_000_000
 
 // maxBuckets bounds the steps of a time line; a longer run has wider ones.
 const maxBuckets = 400
 
-// longest is the longest latency (ns) that a histogram can tell; a longer one counts as this.
+// longest is the longest latency (ns) that a histogram can hold; a longer one counts as this.
 const longest = 3_600_000_000_000
 
-// timeline gathers grants and their latencies from the events of a run, in steps of time.
+// timeline collects grants and their latencies from the events of a run, in steps of time.
 type timeline struct {
 	start, width int64
 	grants       []float64
 	steps        []*hdrhistogram.Histogram // acquire latency by step; nil without grants
-	open         map[history.User]int64    // since when the user's acquire counts
+	open         map[history.User]int64    // start of the user's acquire
 }
 
 func newTimeline(env results.Env) *timeline {
@@ -38,7 +38,7 @@ func newTimeline(env results.Env) *timeline {
 }
 
 func record(h *hdrhistogram.Histogram, ns int64) {
-	// The value is brought into the histogram's range, so it cannot be refused.
+	// The value is clamped to the histogram's range, so it cannot be refused.
 	_ = h.RecordValue(min(max(ns, 1), longest))
 }
 
@@ -58,7 +58,7 @@ func (t *timeline) observe(e *history.Event) {
 	case e.Kind == history.Acquire && e.Phase == history.Invoke:
 		t.open[e.User] = e.Time
 		if e.Value != 0 {
-			t.open[e.User] = e.Value // open loop: from when it was meant to begin
+			t.open[e.User] = e.Value // open loop: from its intended start
 		}
 	case e.Kind == history.Acquire && e.Phase == history.Ok:
 		t.granted(e)

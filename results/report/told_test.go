@@ -20,7 +20,8 @@ func told(t *testing.T, w *world, holds ...*grant) (words string, s *story.Story
 	return strings.Join(s.Explain(), "\n") + "\n", s
 }
 
-// answered adds an operation of A, of a grant that it was given before where it needs one, that is asked at 10 ms and answered at to ms, with a reason where there is one.
+// answered adds an operation of A, asked at 10 ms and answered at to ms. It uses an earlier grant if it needs one,
+// and has a reason if one is given.
 func (w *world) answered(k history.Kind, to float64, phase history.Phase, code uint8, r history.Event) {
 	var held uint32
 	if k != history.Acquire {
@@ -34,7 +35,8 @@ func (w *world) answered(k history.Kind, to float64, phase history.Phase, code u
 	}
 }
 
-// TestWhyALockWasNotGrantedIsTold by the reason that was recorded, else by what the receipts of faults prove, else by the error's class.
+// TestWhyALockWasNotGrantedIsTold by the recorded reason, else by what the receipts of faults prove, else by the
+// error's class.
 func TestWhyALockWasNotGrantedIsTold(t *testing.T) {
 	t.Parallel()
 	five := []string{"redlock-1", "redlock-2", "redlock-3", "redlock-4", "redlock-5"}
@@ -133,7 +135,8 @@ func TestAnAnswerStandsAtItsOwnTime(t *testing.T) {
 	}
 }
 
-// TestAKillIsDatedByItsSignal: whatever came of it stands below, whenever its receipt was taken; and a death that it explains is not told again.
+// TestAKillIsDatedByItsSignal: its consequences are below it, whenever its receipt was taken. A death that it
+// explains is not shown again.
 func TestAKillIsDatedByItsSignal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
@@ -169,7 +172,8 @@ func TestAServerIsUpWhenItWasSeenToServe(t *testing.T) {
 	}
 }
 
-// TestASessionIsLastSeenBeforeItEnds: that nobody saw it later is what is known then, not that its holder's time is over.
+// TestASessionIsLastSeenBeforeItEnds: the mark says that the session was not observed later, not that its holder's
+// time is over.
 func TestASessionIsLastSeenBeforeItEnds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
@@ -191,7 +195,8 @@ func TestASessionIsLastSeenBeforeItEnds(t *testing.T) {
 	}
 }
 
-// TestAKeyIsDrawnWhereItWasSeen, also at a server whose answer never came, and which therefore is not among those that granted it.
+// TestAKeyIsDrawnWhereItWasSeen, also at a server whose answer never arrived, and which is therefore not among those
+// that granted it.
 func TestAKeyIsDrawnWhereItWasSeen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
@@ -214,7 +219,7 @@ func TestAKeyIsDrawnWhereItWasSeen(t *testing.T) {
 	}
 }
 
-// TestTheEndOfAnOutageTellsWhy, after what led to it.
+// TestTheEndOfAnOutageTellsWhy, after its causes.
 func TestTheEndOfAnOutageTellsWhy(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
@@ -234,7 +239,7 @@ func TestTheEndOfAnOutageTellsWhy(t *testing.T) {
 	}
 }
 
-// TestAKeyThatAReleaseDidNotReachIsTold once, where a server was asked after it.
+// TestAKeyThatAReleaseDidNotReachIsTold once, at a server that was asked for it later.
 func TestAKeyThatAReleaseDidNotReachIsTold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
@@ -249,7 +254,7 @@ func TestAKeyThatAReleaseDidNotReachIsTold(t *testing.T) {
 			By: history.ByAwait, Node: "redlock-3", Fact: history.FactHolder + "lock-0", Answer: "k", User: &a.user, Grant: a.ref.Grant, Asked: at(when), Answered: at(when + 1),
 		})
 	}
-	sc.Events = append(sc.Events, history.Event{Kind: history.Check, Phase: history.Invoke, Time: at(100), Op: 9}) // the picture lasts until here
+	sc.Events = append(sc.Events, history.Event{Kind: history.Check, Phase: history.Invoke, Time: at(100), Op: 9}) // the picture ends here
 	got := strings.Join(story.Tell(sc).Explain(), "\n")
 	if want := "t+0.061 s  redlock-3 still has the key of A, although A has given it back"; strings.Count(got, "still has the key") != 1 || !strings.Contains(got, want) {
 		t.Errorf("no %q in\n%s", want, got)

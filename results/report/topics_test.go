@@ -13,11 +13,11 @@ import (
 	"github.com/lockquake/lockquake/results/report/story"
 )
 
-// svgText is a text of a picture, and not its style.
+// svgText matches a text of a picture, and not its style.
 var svgText = regexp.MustCompile(`>([^<>{]+)<`)
 
-// TestWhatAScenarioNamesIsTold in headline, words and picture, each count that was found and has a witness, whether a picture draws it by itself
-// or not; and what has no time is told at the end.
+// TestWhatAScenarioNamesIsTold in headline, words and picture: each count above zero with a witness, whether or not a
+// picture draws it by itself. Figures without a time come at the end.
 func TestWhatAScenarioNamesIsTold(t *testing.T) {
 	w := newWorld(t, 2)
 	w.env.People = map[string]string{"A": "client-1", "B": "client-2"}
@@ -82,8 +82,8 @@ func TestWhatAScenarioNamesIsTold(t *testing.T) {
 	}
 }
 
-// TestWhatAScenarioIsAboutComesFirst: counts and measures in its own order before what it expects, and events with the weight of a count. Where
-// nothing was found, the first event is the headline.
+// TestWhatAScenarioIsAboutComesFirst: counts and measures in its own order before its expectations, and events with
+// the weight of a count. If nothing was found, the first event is the headline.
 func TestWhatAScenarioIsAboutComesFirst(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -111,8 +111,8 @@ func TestWhatAScenarioIsAboutComesFirst(t *testing.T) {
 	}
 }
 
-// TestACountWithoutAHoldIsDrawn beside two users at work at the time of its witness, where no hold, fault or handoff is to be shown. Without
-// a lock nobody writes late there.
+// TestACountWithoutAHoldIsDrawn next to two users at work at the time of its witness, if no hold, fault or handoff is
+// to be shown. Without a lock no write there is late.
 func TestACountWithoutAHoldIsDrawn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3)
@@ -144,7 +144,7 @@ func TestACountWithoutAHoldIsDrawn(t *testing.T) {
 	}
 }
 
-// TestAStoryWithoutALock speaks of users and accesses, and of no grant, hold or validity.
+// TestAStoryWithoutALock mentions users and accesses, and no grant, hold or validity.
 func TestAStoryWithoutALock(t *testing.T) {
 	w := newWorld(t, 2)
 	w.env.People, w.env.NoLock, w.env.Lock = map[string]string{"A": "client-1", "B": "client-2"}, true, "none"
@@ -179,7 +179,8 @@ func TestAStoryWithoutALock(t *testing.T) {
 	}
 }
 
-// TestWhoDiesBeforeAnAnswer is told so, whether a fault killed it or it died at a point; of others nobody knows why there is no answer.
+// TestWhoDiesBeforeAnAnswer is named as dead, whether a fault killed it or it died at a point. For others the reason
+// of the missing answer is unknown.
 func TestWhoDiesBeforeAnAnswer(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault history.Fault

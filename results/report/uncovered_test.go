@@ -9,7 +9,8 @@ import (
 	"github.com/lockquake/lockquake/results/terminal"
 )
 
-// TestWhatNoExpectationCovers is told wherever the verdict is, in amber where there are colours; where there is none, nothing is said of it.
+// TestWhatNoExpectationCovers is shown next to every verdict, in amber if there are colours; without such counts
+// nothing is shown.
 func TestWhatNoExpectationCovers(t *testing.T) {
 	r := results.Report{Scenario: "s", Verdict: results.Pass, Uncovered: results.Uncovered{"overlapping_holds": 3, "orphans": 1}}
 	const told = "also    orphans 1, overlapping_holds 3 (no expectation covers it)"

@@ -20,8 +20,8 @@ const (
 	start = int64(5_000_000_000_000)
 )
 
-// world builds a run directory with real history files. Ids of operations are provisional until write puts the events
-// into their order.
+// world builds a run directory with real history files. Ids of operations are provisional until write sorts the
+// events.
 type world struct {
 	t       *testing.T
 	clients [][]history.Event
@@ -30,7 +30,7 @@ type world struct {
 	faults  []history.Fault
 	env     results.Env
 	value   int64
-	seen    uint64 // the highest token, says the guard that refuses
+	seen    uint64 // the highest token, according to the refusing guard
 }
 
 func newWorld(t *testing.T, clients int) *world {
@@ -105,7 +105,7 @@ func (w *world) release(g *grant, t float64, phase history.Phase, code uint8) {
 	g.ref.End = at(t)
 }
 
-// cycles fills a stretch of time with healthy holds of two users.
+// cycles fills a period with healthy holds of two users.
 func (w *world) cycles(client int, from, to float64) {
 	users := []history.User{history.MakeUser(client, 0), history.MakeUser(client, 1)}
 	for i, t := 0, from; t+60 < to; i, t = i+1, t+55 {
@@ -117,7 +117,7 @@ func (w *world) cycles(client int, from, to float64) {
 	}
 }
 
-// write puts the events into the order of time, gives them their final numbers, and writes the run directory.
+// write sorts the events by time, gives them their final numbers, and writes the run directory.
 func (w *world) write(holds ...*grant) string {
 	w.t.Helper()
 	dir := w.t.TempDir()
@@ -158,7 +158,7 @@ func (w *world) write(holds ...*grant) string {
 	return dir
 }
 
-// logs writes histogram logs as the judge does, of n acquires and releases.
+// logs writes histogram logs like the judge, of n acquires and releases.
 func (w *world) logs(dir string, n int64) {
 	w.t.Helper()
 	must(w.t, os.MkdirAll(filepath.Join(dir, results.DirLatency), 0o755))

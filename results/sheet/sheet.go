@@ -1,5 +1,5 @@
-// Package sheet writes pages of tables and lines, in the style of the report: for what puts locks, runs or sweeps side
-// by side.
+// Package sheet writes pages of tables and lines, in the style of the report, for comparisons of locks, runs or
+// sweeps.
 package sheet
 
 import (
@@ -17,22 +17,22 @@ var pageText string
 
 var pageTemplate = template.Must(page.Template("sheet").Parse(pageText))
 
-// Page is a page in one file. What is empty is left out.
+// Page is a page in one file. Empty parts are left out.
 type Page struct {
 	Title   string
-	Answers []string // what the page is read for, first of all
+	Answers []string // the answers, which come first
 	Head    []string // what was compared, where and when
 	Tables  []Table
 	Notes   []string // how to read it
 	Command string   // that makes it again
 }
 
-// Table is rows behind those of heads; the first cell of a row is its name.
+// Table is rows after header rows; the first cell of a row is its name.
 type Table struct {
 	Title string
 	Heads [][]string
 	Rows  [][]string
-	Below []string // what belongs to it
+	Below []string // its explanations
 }
 
 // HTML writes the page.

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestPage: every part stands on the page as text, in its order; what is empty leaves no heading; and nothing is fetched from elsewhere.
+// TestPage: every part is on the page as text, in its order. Empty parts leave no heading, and nothing is fetched
+// from elsewhere.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	p := Page{

@@ -1,4 +1,4 @@
-// Package terminal writes texts for terminals: folded at some width, and in colours where these are asked for.
+// Package terminal formats texts for terminals: folded at some width, and in colours if requested.
 package terminal
 
 import (
@@ -7,33 +7,32 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// usualWidth is the number of columns that a text keeps to where it is not told another; only a path or a command may
-// be longer.
+// usualWidth is the default number of columns of a text; only paths and commands may be longer.
 const usualWidth = 100
 
-// Option changes how text is written.
+// Option changes the style of a text.
 type Option func(*Style)
 
-// Style is how text is written.
+// Style is the style of a text.
 type Style struct {
 	Whole  bool // all counts, latencies, receipts and versions
 	escape string
 	width  int
-	told   bool // the width
+	told   bool // the width was set
 }
 
-// Width folds at that many columns.
+// Width sets the number of columns.
 func Width(columns int) Option { return func(s *Style) { s.width, s.told = columns, true } }
 
-// Whole writes all counts, latencies, receipts and versions. Without it a passing run has 15 lines, with those of
-// its report and its directory.
+// Whole includes all counts, latencies, receipts and versions. Without it a passing run has 15 lines, including those
+// of its report and its directory.
 func Whole() Option { return func(s *Style) { s.Whole = true } }
 
-// Colour marks verdicts with the colour codes of terminals; without it the text is plain. The codes begin with escape:
-// the escape character, or what the writer takes for it.
+// Colour marks verdicts with the colour codes of terminals; without it the text is plain. The codes begin with
+// escape: the escape character, or the writer's replacement for it.
 func Colour(escape string) Option { return func(s *Style) { s.escape = escape } }
 
-// NewStyle returns the style that the options ask for.
+// NewStyle returns the style for the options.
 func NewStyle(opts []Option) Style {
 	s := Style{width: usualWidth}
 	for _, o := range opts {
@@ -42,10 +41,10 @@ func NewStyle(opts []Option) Style {
 	return s
 }
 
-// Text begins a text in that style.
+// Text returns an empty text in that style.
 func (s Style) Text() *Text { return &Text{Width: s.width} }
 
-// Verdict writes a verdict in capitals, in its colour where colours are asked for.
+// Verdict formats a verdict in capitals, in its colour if colours are requested.
 func (s Style) Verdict(v results.Verdict) string {
 	code := amber
 	switch v {
@@ -60,10 +59,10 @@ func (s Style) Verdict(v results.Verdict) string {
 // amber is the colour code of what is open, or deserves a look.
 const amber = "33"
 
-// Amber writes what deserves a look.
+// Amber formats what deserves a look.
 func (s Style) Amber(text string) string { return s.paint(amber, text) }
 
-// paint writes text in bold and in a colour, where colours are asked for.
+// paint formats text in bold and in a colour, if colours are requested.
 func (s Style) paint(code, text string) string {
 	if s.escape == "" {
 		return text

@@ -16,7 +16,7 @@ type Text struct {
 	Width int
 }
 
-// Paragraph writes wrapped lines; those after the first are indented as deep as the lead of the first.
+// Paragraph writes wrapped lines; lines after the first are indented by the width of lead.
 func (b *Text) Paragraph(lead, text string) {
 	indent := len([]rune(lead))
 	for _, line := range figure.Wrap(text, max(b.Width-indent, 10)) {
@@ -25,7 +25,7 @@ func (b *Text) Paragraph(lead, text string) {
 	}
 }
 
-// Indent writes lines two spaces from the margin.
+// Indent indents lines by two spaces.
 func Indent(lines string) string {
 	var b strings.Builder
 	for line := range strings.Lines(lines) {
@@ -34,7 +34,7 @@ func Indent(lines string) string {
 	return b.String()
 }
 
-// Glossary writes names, and beside each what it means. Where the width is told, that is folded.
+// Glossary writes names, and next to each its meaning. The meanings are folded if the width was set.
 func Glossary(w io.Writer, entries [][2]string, opts ...Option) error {
 	st, longest := NewStyle(opts), 0
 	for _, e := range entries {
@@ -46,7 +46,7 @@ func Glossary(w io.Writer, entries [][2]string, opts ...Option) error {
 		switch {
 		case !st.told:
 			fmt.Fprintln(b, lead+text)
-		case len(lead) > b.Width/2: // the names leave no room
+		case len(lead) > b.Width/2: // the names leave no space
 			b.WriteString(e[0] + "\n")
 			b.Paragraph("    ", text)
 		default:
@@ -57,8 +57,8 @@ func Glossary(w io.Writer, entries [][2]string, opts ...Option) error {
 	return err
 }
 
-// Fold writes lines that are too long on several. Those after the first stand below the last column, where that leaves
-// half of the width, else a little deeper.
+// Fold breaks long lines. Continuation lines start below the last column if that leaves half of the width, else a
+// little deeper than the line.
 func Fold(w io.Writer, text string, opts ...Option) error {
 	b := NewStyle(opts).Text()
 	for line := range strings.Lines(text) {
@@ -68,7 +68,7 @@ func Fold(w io.Writer, text string, opts ...Option) error {
 	return err
 }
 
-// lastColumn is what stands before the last column of a line of a table.
+// lastColumn matches the part of a table line before its last column.
 var lastColumn = regexp.MustCompile(`^.*\S {2,}`)
 
 // fold writes a line. The spaces within stay, so that columns do.
@@ -90,8 +90,8 @@ func (b *Text) fold(line string) {
 	}
 }
 
-// lastSpace is where a line can be broken: the last space up to the width that a word stands before, else the first
-// behind it; -1: nowhere.
+// lastSpace returns where a line can be broken: the last space up to the width that is followed by a word, else the
+// first one after it; -1: nowhere.
 func lastSpace(line []rune, lead, width int) int {
 	for lead < len(line) && line[lead] == ' ' {
 		lead++

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestGlossary folds only where the width is told, and keeps names and meanings apart.
+// TestGlossary folds only if the width was set, and keeps names and meanings apart.
 func TestGlossary(t *testing.T) {
 	entries := [][2]string{{"a", "one two three four five"}, {"long-name", "six\n seven"}}
 	for name, c := range map[string]struct {

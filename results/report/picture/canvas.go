@@ -18,14 +18,14 @@ type canvas struct {
 	over bytes.Buffer
 }
 
-// clients' colours in picture.css are numbered from 0.
+// hues is the number of clients' colours; in picture.css they are numbered from 0.
 const hues = 5
 
 func hue(class string, n int) string { return class + strconv.Itoa(n%hues) }
 
 func (c *canvas) f(format string, args ...any) { fmt.Fprintf(c, format, args...) }
 
-// px writes a length with at most one decimal.
+// px formats a length with at most one decimal.
 func px(f float64) string {
 	return strconv.FormatFloat(math.Round(f*10)/10+0, 'f', -1, 64) // + 0: there is no -0
 }
@@ -67,7 +67,7 @@ func (c *canvas) line(class string, x1, y1, x2, y2 float64) {
 	c.f(`<line class="%s" x1="%s" y1="%s" x2="%s" y2="%s"/>`+"\n", class, px(x1), px(y1), px(x2), px(y2))
 }
 
-// arrow is a line whose class gives it a head.
+// arrow draws a line whose class gives it a head.
 func (c *canvas) arrow(class string, x1, y1, x2, y2 float64) {
 	c.line(class+" lq-arrow", x1, y1, x2, y2)
 }
@@ -82,20 +82,20 @@ func (c *canvas) anchored(class string, x, y float64, anchor, s string) {
 	c.f(`<text class="%s" x="%s" y="%s" text-anchor="%s">%s</text>`+"\n", class, px(x), px(y), anchor, escape(s))
 }
 
-// label is a text that nothing may cross.
+// label draws a text that nothing may cross.
 func (c *canvas) label(class string, x, y float64, anchor, s string) {
 	fmt.Fprintf(&c.over, `<text class="lq-label%s" x="%s" y="%s" text-anchor="%s">%s</text>`+"\n", class, px(x), px(y),
 		anchor, escape(s))
 }
 
-// drawLabels puts the labels on top of what was drawn.
+// drawLabels draws the labels on top of everything else.
 func (c *canvas) drawLabels() {
 	_, _ = c.over.WriteTo(&c.Buffer) // a bytes.Buffer takes everything
 }
 
 func pillWidth(s string) float64 { return 7.4*float64(len(s)) + 24 }
 
-// pill is a text on a rounded background, centred.
+// pill draws a text on a rounded background, centred.
 func (c *canvas) pill(class string, x, y float64, s string) {
 	w := pillWidth(s)
 	fmt.Fprintf(&c.over, `<rect class="%s" x="%s" y="%s" width="%s" height="24" rx="12"/>`+"\n", class, px(x-w/2),
@@ -103,7 +103,7 @@ func (c *canvas) pill(class string, x, y float64, s string) {
 	c.label(" "+class+"-text", x, y+4, "middle", s)
 }
 
-// stop is the mark of a refused access.
+// stop draws the mark of a refused access.
 func (c *canvas) stop(x, y float64) {
 	c.f(`<g class="lq-stop"><circle cx="%s" cy="%s" r="8"/><line x1="%s" y1="%s" x2="%s" y2="%s"/></g>`+"\n",
 		px(x), px(y), px(x-4), px(y), px(x+4), px(y))

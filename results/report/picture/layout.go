@@ -11,24 +11,24 @@ import (
 	"github.com/lockquake/lockquake/results/report/story"
 )
 
-// Measures of a picture, in px. It is made for the width of a page of text.
+// Measures of a picture, in px. It fits the width of a page of text.
 const (
 	axisX     = 68.0  // the time axis
 	firstX    = 142.0 // the first lane
 	margin    = 62.0  // right of the last lane
 	leastW    = 760.0
-	rowGap    = 27.0 // least distance of two rows
+	rowGap    = 27.0 // minimum distance of two rows
 	secondRow = 16.0 // more, under a row with a second line
-	breakGap  = 44.0 // least distance across a break of the axis
+	breakGap  = 44.0 // minimum distance across a break of the axis
 	barHalf   = 7.0
 	bandHalf  = 15.0
 	groupHalf = 40.0 // from the outer servers to the edge of the lock service
-	charWidth = 6.9  // of the widest usual font at 12 px
+	charWidth = 6.9  // of the widest common font at 12 px
 
 	titleWidth = 10.2 // of a character of the title
 )
 
-// breakFrom is the time (ns) between two rows from which on the axis is broken.
+// breakFrom is the minimum time (ns) between two rows that breaks the axis.
 const breakFrom = 100_000_000
 
 // placed is a mark with its height.
@@ -59,8 +59,8 @@ type layout struct {
 	Bottom float64 // y of the end of the lanes
 }
 
-// place decides where everything is drawn. Every mark gets a row of its own, in the order of time, so that no two
-// labels can meet. The distance of two rows grows with the logarithm of the time between them.
+// place computes all coordinates. Every mark gets its own row, in the order of time, so that no two labels can
+// overlap. The distance of two rows grows with the logarithm of the time between them.
 func place(s *story.Story) *layout {
 	l := &layout{story: s}
 	l.columns()
@@ -88,7 +88,7 @@ func place(s *story.Story) *layout {
 	return l
 }
 
-// cut says how long the stretch is that a break leaves out, in whole milliseconds or with two decimals.
+// cut formats the time that a break leaves out, in whole milliseconds or with two decimals.
 func cut(ns int64) string {
 	if ns < 1_000_000_000 {
 		return strconv.FormatInt(ns/1_000_000, 10) + " ms"
@@ -96,7 +96,7 @@ func cut(ns int64) string {
 	return strconv.FormatFloat(float64(ns)/1e9, 'f', 2, 64) + " s"
 }
 
-// columns places the lanes: servers stand close together, and the rest of the least width widens all gaps alike.
+// columns places the lanes: servers are close together, and the rest of the minimum width widens all gaps equally.
 func (l *layout) columns() {
 	nodes := 0
 	for _, lane := range l.story.Lanes {
@@ -134,7 +134,7 @@ func (l *layout) columns() {
 	}
 }
 
-// group returns the edges of the lock service; ok is false where it is one lane.
+// group returns the edges of the lock service; ok is false if it is one lane.
 func (l *layout) group() (from, to float64, ok bool) {
 	for i, lane := range l.story.Lanes {
 		if lane.Kind != story.LaneNode {
@@ -148,7 +148,7 @@ func (l *layout) group() (from, to float64, ok bool) {
 	return from, to, ok
 }
 
-// far is where an arrow from a lane ends: at another lane, or at the edge of the lock service.
+// far returns where an arrow from a lane ends: at another lane, or at the edge of the lock service.
 func (l *layout) far(lane, to int) float64 {
 	if to >= 0 {
 		return l.X[to]
@@ -183,7 +183,7 @@ func (l *layout) rows() {
 	}
 	for i := 1; i < len(l.Rows); i++ {
 		if l.Rows[i].Time == l.Rows[i-1].Time {
-			l.Rows[i].Tick = "" // the same moment: said once
+			l.Rows[i].Tick = "" // the same moment: shown once
 		}
 	}
 }
@@ -203,7 +203,7 @@ func (l *layout) notes() {
 	l.Notes = figure.Wrap(text, int((l.W-48)/5.7))
 }
 
-// at returns the height of a time: of its row where it has one, else between the rows around it.
+// at returns the height of a time: that of its row, else one between the rows around it.
 func (l *layout) at(t int64) float64 {
 	if len(l.Rows) == 0 || t == 0 {
 		return l.Bottom
@@ -221,7 +221,7 @@ func (l *layout) at(t int64) float64 {
 	return a.Y + (b.Y-a.Y)*float64(t-a.Time)/float64(b.Time-a.Time)
 }
 
-// tickLabels writes the times in ms since start, with as many decimals as it takes to tell them apart, at most three.
+// tickLabels formats the times in ms since start, with as many decimals as needed to distinguish them, at most three.
 func tickLabels(ms []story.Mark, start int64) []string {
 	out := make([]string, len(ms))
 	for decimals := 0; decimals <= 3; decimals++ {

@@ -8,7 +8,7 @@ import (
 	"github.com/lockquake/lockquake/results/report/story"
 )
 
-// TestLayoutKeepsItsDistances: rows never meet, and times lie between the rows around them.
+// TestLayoutKeepsItsDistances: rows never overlap, and times lie between the rows around them.
 func TestLayoutKeepsItsDistances(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &story.Story{Lanes: story.Lanes{{Name: "a"}, {Name: "s", Kind: story.LaneService}, {Name: "b"}}}

@@ -9,9 +9,9 @@ import (
 	"github.com/lockquake/lockquake/results/report/story"
 )
 
-// Draw draws a story from what happened, in the manner of Martin Kleppmann's paused client ("How to do
-// distributed locking"). There is a lane for each holder, for the lock service or those of its servers that did
-// something of their own, and for the resource. Time runs down. The same story gives the same bytes.
+// Draw draws a story in the manner of Martin Kleppmann's paused client ("How to do distributed locking"). There is a
+// lane for each holder, for the lock service or its servers with own actions, and for the resource. Time runs down.
+// The same story gives the same bytes.
 func Draw(s *story.Story) []byte { return render(place(s)) }
 
 // render draws a layout, from the back to the front.
@@ -40,7 +40,7 @@ func render(l *layout) []byte {
 	return c.Bytes()
 }
 
-// describe tells the picture in words, for those who cannot see it.
+// describe describes the picture in words, for readers who cannot see it.
 func describe(l *layout) string {
 	d := l.story.Text
 	for _, r := range l.Rows {
@@ -66,9 +66,9 @@ func drawGroup(c *canvas, l *layout) {
 	c.anchored("lq-small", (from+to)/2, l.Heads-6, "middle", l.groupLabel(to-from))
 }
 
-// groupLabel is as much of the group's name as fits into the frame around the servers.
+// groupLabel shortens the group's name to fit into the frame around the servers.
 func (l *layout) groupLabel(width float64) string {
-	most := int((width - 6) / 7) // of the widest usual font at 11.5 px
+	most := int((width - 6) / 7) // of the widest common font at 11.5 px
 	for _, name := range []string{strings.TrimSpace("lock service: " + l.story.Backend), l.story.Backend} {
 		if name != "" && len([]rune(name)) <= most {
 			return name
@@ -134,7 +134,7 @@ func drawHolds(c *canvas, l *layout) {
 		case h.Ref.End == 0 || h.Ref.Valid < h.Ref.End:
 			solid = min(bottom, l.at(h.Ref.Valid))
 		}
-		bottom = max(bottom, top+4) // one that ended as it began is seen too
+		bottom = max(bottom, top+4) // a hold that ended as it began is visible too
 		c.rect("lq-hatch"+hue(" lq-h", k), x-barHalf, top, 2*barHalf, bottom-top, 2)
 		c.rect("lq-solid"+hue(" lq-f", k), x-barHalf, top, 2*barHalf, solid-top, 2)
 		if h.Ref.End != 0 && h.Ref.Valid > h.Ref.End && l.story.HasMark(h.Lane, h.Ref.Valid) {
@@ -194,7 +194,7 @@ func (l *layout) isPillDouble(r placed) bool {
 	})
 }
 
-// drawMessage draws what a client and the lock service said to each other, and at which servers a grant was seen.
+// drawMessage draws messages between a client and the lock service, and the servers at which a grant was observed.
 func drawMessage(c *canvas, l *layout, r placed) {
 	from, to := l.edge(r.Lane, r.To)
 	y := r.Y
@@ -219,8 +219,8 @@ func drawMessage(c *canvas, l *layout, r placed) {
 	l.label(c, class, r, y-6)
 }
 
-// drawAccess draws what the resource did: reads towards the client, writes towards the resource, a refused one up to a
-// stop mark in front of it.
+// drawAccess draws the resource's effects: reads towards the client, writes towards the resource, a refused one up to
+// a stop mark in front of it.
 func drawAccess(c *canvas, l *layout, r placed) {
 	from, to := l.edge(r.Lane, r.To)
 	y := r.Y
@@ -263,7 +263,7 @@ func drawAccess(c *canvas, l *layout, r placed) {
 	}
 }
 
-// drawNote writes beside a lane: to its right, and where there is no room, to its left.
+// drawNote writes next to a lane: to its right or, without space, to its left.
 func drawNote(c *canvas, l *layout, r placed) {
 	class := " lq-note"
 	switch r.Kind {
@@ -295,7 +295,7 @@ func (l *layout) edge(lane, far int) (from, to float64) {
 	return x - barHalf - 2, end + 2
 }
 
-// label writes next to the client, on the side of the arrow; where the arrow is a slope, behind its far end.
+// label writes next to the client, on the side of the arrow; for a slope, behind its far end.
 func (l *layout) label(c *canvas, class string, r placed, y float64) {
 	right := l.far(r.Lane, r.To) > l.X[r.Lane]
 	switch {
@@ -310,7 +310,7 @@ func (l *layout) label(c *canvas, class string, r placed, y float64) {
 	}
 }
 
-// drawLegend explains the signs that this picture uses.
+// drawLegend explains the symbols that this picture uses.
 func drawLegend(c *canvas, l *layout) {
 	x, y := 24.0, l.Bottom+26
 	sign := func(words string, sign func(x float64)) {
@@ -360,7 +360,7 @@ func drawLegend(c *canvas, l *layout) {
 	c.anchored("lq-small lq-foot", l.W-24, y+24+16*float64(len(l.Notes)), "end", l.story.Foot)
 }
 
-// anyPast tells whether a hold is drawn past its validity.
+// anyPast reports whether a hold is drawn past its validity.
 func (l *layout) anyPast() bool {
 	return slices.ContainsFunc(l.story.Holds,
 		func(h story.Bar) bool { return h.Ref.End == 0 || h.Ref.Valid < h.Ref.End })

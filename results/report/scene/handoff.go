@@ -6,26 +6,25 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// Handoff is the time from a holder's release to the next one's grant, with those who had asked by then and had no
-// answer.
+// Handoff is the time from a holder's release to the next grant, with the acquires unanswered at the release.
 type Handoff struct {
 	Last, next history.Event   // the grants
 	Released   int64           // ns
-	Waiting    int             // acquires without an answer by then
+	Waiting    int             // unanswered acquires at that time
 	asked      []history.Event // the first of them
 }
 
-// maxWaiters is how many of those who wait have a lane of their own.
+// maxWaiters is how many waiting users have their own lane.
 const maxWaiters = 4
 
-// Long is how long it took, in ns.
+// Long returns its duration in ns.
 func (h Handoff) Long() int64 { return h.next.Time - h.Released }
 
-// handoffs finds those of a run.
+// handoffs finds the handoffs of a run.
 type handoffs struct {
-	asked   map[uint16][]history.Event // by lock: acquires without an answer
-	held    map[key]history.Event      // grants that nobody began to release
-	pending map[uint16]*Handoff        // by lock: a release that no grant has followed yet
+	asked   map[uint16][]history.Event // by lock: unanswered acquires
+	held    map[key]history.Event      // grants without a release
+	pending map[uint16]*Handoff        // by lock: a release without a following grant
 	all     []Handoff
 }
 

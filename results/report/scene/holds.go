@@ -10,7 +10,7 @@ type key struct {
 	grant uint32
 }
 
-// holdsOf lists the holds that the events tell of, in the order in which they began.
+// holdsOf lists the holds in the events, in the order of their start.
 func holdsOf(events []history.Event) []results.HoldRef {
 	var out []results.HoldRef
 	for i := range events {
@@ -29,7 +29,7 @@ func holdsOf(events []history.Event) []results.HoldRef {
 	return out
 }
 
-// follow keeps the end of a hold and of its validity.
+// follow updates the end of a hold and of its validity.
 func follow(h *results.HoldRef, e *history.Event) {
 	switch {
 	case h.End != 0:
@@ -44,12 +44,12 @@ func follow(h *results.HoldRef, e *history.Event) {
 	}
 }
 
-// refOf is the hold that a grant began.
+// refOf returns the hold that a grant began.
 func refOf(e *history.Event) results.HoldRef {
 	return results.HoldRef{User: e.User, Grant: e.Op, Issued: e.Value, Start: e.Time, Valid: e.Valid, Token: e.Token}
 }
 
-// IsEffect tells whether the resource did or refused something. What only a minority of its replicas did does not
+// IsEffect reports whether the resource did or refused something. Effects of a mere minority of its replicas do not
 // count.
 func IsEffect(e history.Event) bool {
 	return (e.Kind == history.EffectRead || e.Kind == history.EffectWrite) && e.Phase != history.Info

@@ -9,17 +9,17 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// Names is what everybody in a scene is called.
+// Names has the display names in a scene.
 type Names struct {
 	Env   results.Env
 	Locks []string
-	Users []history.User // who has a lane: those of a story by name, others by their first hold
+	Users []history.User // users with a lane: those of a story by name, others by their first hold
 }
 
-// clientWord is a client, or its first user, as texts name them.
+// clientWord matches a client, or its first user, in texts.
 var clientWord = regexp.MustCompile(`\bclient-[0-9]+(/0)?\b`)
 
-// LockName returns the name of a lock by its index in the events; "" where it has none.
+// LockName returns the name of a lock by its index in the events; "" if it has none.
 func (c *Names) LockName(i uint16) string {
 	if int(i) < len(c.Locks) {
 		return c.Locks[i]
@@ -27,7 +27,7 @@ func (c *Names) LockName(i uint16) string {
 	return ""
 }
 
-// Name is what a user is called: by the steps' name, else by its client's, with its number where two would have the
+// Name returns a user's display name: the steps' name, else that of its client, with its number if two would have the
 // same name.
 func (c *Names) Name(u history.User) string {
 	node := history.ClientName(u.Client())
@@ -42,7 +42,7 @@ func (c *Names) Name(u history.User) string {
 	return node
 }
 
-// Named replaces the names of users and clients in a text by those of the steps.
+// Named replaces the names of users and clients in a text with those of the steps.
 func (c *Names) Named(text string) string {
 	return clientWord.ReplaceAllStringFunc(text, func(word string) string {
 		if name := c.NodeName(strings.TrimSuffix(word, "/0")); name != strings.TrimSuffix(word, "/0") {
@@ -52,7 +52,7 @@ func (c *Names) Named(text string) string {
 	})
 }
 
-// NodeName is what a node is called; a client of the steps is called by its user.
+// NodeName returns a node's display name; a client of the steps has its user's name.
 func (c *Names) NodeName(node string) string {
 	for name, n := range c.Env.People {
 		if n == node {
@@ -62,12 +62,12 @@ func (c *Names) NodeName(node string) string {
 	return node
 }
 
-// IsServer tells whether a node is one of the lock service.
+// IsServer reports whether a node belongs to the lock service.
 func (c *Names) IsServer(node string) bool {
 	return !strings.HasPrefix(node, "client-") && !c.IsResource(node)
 }
 
-// IsResource tells whether a node is one of what the lock protects.
+// IsResource reports whether a node belongs to what the lock protects.
 func (c *Names) IsResource(node string) bool {
 	return slices.Contains(c.Env.ResourceNodes, node) || len(c.Env.ResourceNodes) == 0 && c.Env.Resource != "" &&
 		strings.HasPrefix(node, c.Env.Resource)

@@ -9,13 +9,13 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// reader reads from a run directory what a scene is made of.
+// reader reads the parts of a scene from a run directory.
 type reader struct {
 	dir   string
 	scene *Scene
 }
 
-// read makes the scene of what is best told of the run; it has no users where that is nothing.
+// read makes the run's most telling scene; without one it has no users.
 func (r *reader) read() error {
 	sc := r.scene
 	if len(sc.Env.People) > 0 {
@@ -41,11 +41,10 @@ func (r *reader) read() error {
 	return nil
 }
 
-// MaxStory is how many events of its users can be told as one story: in a longer one nobody finds anything.
+// MaxStory is the maximum of its users' events for one story: a longer one is unreadable.
 const MaxStory = 2000
 
-// wholeStory makes the scene of everything that the users did whom the steps name. ok is false where that is too
-// much.
+// wholeStory makes the scene of everything done by the users that steps name. ok is false if that is too much.
 func (r *reader) wholeStory() (ok bool, err error) {
 	sc := r.scene
 	clients := map[int]bool{}
@@ -81,7 +80,7 @@ func (r *reader) wholeStory() (ok bool, err error) {
 	return true, nil
 }
 
-// around makes the scene of a few holds: all that belongs to them, and how many others got their lock meanwhile.
+// around makes the scene of a few holds: all their events, and how many other users got their lock meanwhile.
 func (r *reader) around() error {
 	sc := r.scene
 	slices.SortStableFunc(sc.Holds, func(a, b results.HoldRef) int { return cmp.Compare(a.Start, b.Start) })
@@ -100,7 +99,7 @@ func (r *reader) around() error {
 	if sc.Worst != nil {
 		to = max(to, sc.Worst.To)
 	}
-	var first, last []history.Event // of what repeats
+	var first, last []history.Event // of repeated events
 	err := r.scan(func(e *history.Event) {
 		grant := e.Grant
 		if e.Kind == history.Acquire {
@@ -126,7 +125,7 @@ func (r *reader) around() error {
 	return err
 }
 
-// repeats tells whether a hold may have any number of events of this kind.
+// repeats reports whether a hold may have any number of events of this kind.
 func repeats(k history.Kind) bool {
 	switch k {
 	case history.Read, history.Write, history.EffectRead, history.EffectWrite, history.Renew, history.Renewed,
@@ -165,8 +164,8 @@ func (r *reader) outage() error {
 	return r.grants(last, next)
 }
 
-// glimpse makes the scene of two users at work, for witnesses that are no holds: at the time of the one that is told,
-// of the first one of a count that the scenario names, else in the middle of the run.
+// glimpse makes the scene of two users at work, for witnesses without holds. Its time is that of the shown witness,
+// else of the first one of a count that the scenario names, else the middle of the run.
 func (r *reader) glimpse() error {
 	sc := r.scene
 	until := sc.Env.Start + (sc.Env.End-sc.Env.Start)/2
@@ -197,7 +196,7 @@ func (r *reader) glimpse() error {
 	return r.grants(first, next)
 }
 
-// handoffScene makes the scene of a lock that many want and that nothing happens to: the handoff of median length.
+// handoffScene makes the scene of a contended lock without faults: the handoff of median length.
 func (r *reader) handoffScene() error {
 	sc := r.scene
 	x := newHandoffs()
@@ -219,7 +218,7 @@ func (r *reader) handoffScene() error {
 	return nil
 }
 
-// grants makes the scene of two grants, one after the other: all that belongs to their holds.
+// grants makes the scene of two successive grants: all events of their holds.
 func (r *reader) grants(last, next *history.Event) error {
 	sc := r.scene
 	sc.Holds = []results.HoldRef{refOf(last), refOf(next)}
@@ -230,7 +229,7 @@ func (r *reader) grants(last, next *history.Event) error {
 	return nil
 }
 
-// scan reads the history of a run directory once and shows each event.
+// scan reads the history of a run directory once and calls observe for each event.
 func (r *reader) scan(observe func(e *history.Event)) error {
 	sc := r.scene
 	sc.Reasons = Reasons{}
@@ -240,7 +239,7 @@ func (r *reader) scan(observe func(e *history.Event)) error {
 	})
 }
 
-// scan reads the history of a run directory once and shows the names of its locks, and each event.
+// scan reads the history of a run directory once and passes on the names of its locks, and each event.
 func scan(
 	dir string, env results.Env, locks func([]string), observe func(process string, e *history.Event),
 ) (err error) {

@@ -4,21 +4,21 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// Reasons are the reasons that a run recorded, by what they explain. Reports only put a reason into words; where none
-// was recorded, none is given.
+// Reasons are the recorded reasons of a run, by the event they explain. Reports only put a reason into words; without
+// a recorded one they give none.
 type Reasons map[reasonKey]history.Event
 
-// reasonKey names an event by its place in the history of a client, or of the resource.
+// reasonKey identifies an event by its place in the history of a client, or of the resource.
 type reasonKey struct {
 	client bool
 	user   history.User
 	op     uint32
 }
 
-// NoReason stands for a reason that nobody recorded, as with a resource that is not lockquake's own.
+// NoReason is the text for a reason that was not recorded, as with a foreign resource.
 const NoReason = "nobody told why"
 
-// maxReasons bounds how many are kept: no picture shows so many.
+// maxReasons bounds the kept reasons: no picture shows so many.
 const maxReasons = 1 << 16
 
 // Observe keeps an event that is a reason.

@@ -1,5 +1,5 @@
-// Package scene chooses the part of a run that is worth a picture, and reads it from the run directory: the events of a
-// few users, with the faults and the answers of servers around them.
+// Package scene chooses the part of a run that is worth a picture, and reads it from the run directory: the events of
+// a few users, with the faults and the answers of servers around them.
 package scene
 
 import (
@@ -10,26 +10,26 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// A Scene is the part of a run that is drawn and told. It is all that the users of a story did, or what lies around
-// one of these: a witness, the longest time in which nobody got a lock, a handoff of a lock that many wait for.
+// A Scene is the part of a run that is drawn and described. It has all that the users of a story did, or the
+// surroundings of one of these: a witness, the longest time without a grant, a handoff of a contended lock.
 type Scene struct {
 	Names
 	Report results.Report
 	Faults []history.Fault
 	Seen   Observations
 
-	Whole   bool             // all that its users did
-	Worst   *results.Witness // what is told; nil: nothing that would be worth a title
-	Cause   *results.Witness // what led to it, where the judge found that
-	Gap     *results.Witness // the time for which a lock could not be taken, where that is what is told
-	Handoff *Handoff         // where that is what is told
+	Whole   bool             // it has all that its users did
+	Worst   *results.Witness // its subject; nil: none that would be worth a title
+	Cause   *results.Witness // its cause, if the judge found one
+	Gap     *results.Witness // the time for which a lock could not be taken, if that is the subject
+	Handoff *Handoff         // if that is the subject
 	Holds   []results.HoldRef
 	Events  []history.Event // of these users, in the order of time
-	Reasons Reasons         // why something was refused or given up, by whoever decided
-	Crowd   []history.Event // grants of the same locks to others
+	Reasons Reasons         // why something was refused or given up, from the deciding process
+	Crowd   []history.Event // grants of the same locks to other users
 }
 
-// New reads the run directory and returns the part that is drawn; nil where there is none.
+// New reads the run directory and returns the part to draw; nil without one.
 func New(dir string, r results.Report, env results.Env) (*Scene, error) {
 	sc := &Scene{Names: Names{Env: env}, Report: r}
 	if w, cause, ok := choose(r); ok {
@@ -56,7 +56,7 @@ func New(dir string, r results.Report, env results.Env) (*Scene, error) {
 	return sc, nil
 }
 
-// Lock is the name of the lock that the scene is about, where that is one.
+// Lock returns the name of the lock that the scene is about, if there is only one.
 func (sc *Scene) Lock() string {
 	if sc.Worst != nil && sc.Worst.Lock != "" {
 		return sc.Worst.Lock
@@ -79,7 +79,7 @@ func (sc *Scene) Which(word string, lock uint16) string {
 	return word
 }
 
-// SessionEnded reports whether a hold without an end was over because nobody saw its session standing after that.
+// SessionEnded reports whether a hold without an end was over because its session was not observed after that.
 func (sc *Scene) SessionEnded(h results.HoldRef) bool {
 	return slices.ContainsFunc(sc.Events, func(e history.Event) bool {
 		return e.Kind == history.Ended && e.User == h.User && e.Grant == h.Grant &&
@@ -87,14 +87,14 @@ func (sc *Scene) SessionEnded(h results.HoldRef) bool {
 	})
 }
 
-// Touched tells whether the resource was involved: somebody read or wrote there, or a fault hit it.
+// Touched reports whether the resource was involved: a user read or wrote there, or a fault hit it.
 func (sc *Scene) Touched() bool {
 	return slices.ContainsFunc(sc.Events, IsEffect) || slices.ContainsFunc(sc.Faults, func(f history.Fault) bool {
 		return slices.ContainsFunc(f.Targets, sc.IsResource)
 	})
 }
 
-// span is the time of the scene's events.
+// span returns the time of the scene's events.
 func (sc *Scene) span() (from, to int64) {
 	if len(sc.Events) == 0 {
 		return 0, 0
@@ -106,8 +106,8 @@ func (sc *Scene) span() (from, to int64) {
 	return sc.Events[0].Time, last
 }
 
-// Nodes lists the servers that need a lane: a fault hit them, they took the lead, they granted what is drawn, or
-// they took writes when they were asked all the time.
+// Nodes lists the servers that need a lane: a fault hit them, they took the lead, they granted what is drawn, or they
+// took writes when asked continuously.
 func (sc *Scene) Nodes() []string {
 	var out []string
 	asked := sc.Seen.Asked()
@@ -145,7 +145,7 @@ func (sc *Scene) Nodes() []string {
 	return out
 }
 
-// Answered leaves out the servers whose answers never reached the client, where the lock recorded which ones did.
+// Answered removes the servers whose answers never reached the client, if the lock recorded which ones did.
 func (sc *Scene) Answered(h results.HoldRef, keepers []string) []string {
 	r, ok := sc.Reasons[reasonKey{true, h.User, h.Grant}]
 	if !ok || r.Code != history.CauseAnsweredBy {
@@ -161,8 +161,8 @@ func (sc *Scene) Answered(h results.HoldRef, keepers []string) []string {
 	return out
 }
 
-// ReasonOf finds why an operation of a client ended as it did, or why the resource refused an effect. A store that
-// is no process of lockquake's tells its reason only to the client that asked.
+// ReasonOf returns why an operation of a client ended as it did, or why the resource refused an effect. A store that
+// is no process of lockquake's returns its reason only to the client that asked.
 func (sc *Scene) ReasonOf(e history.Event) (history.Event, bool) {
 	if !IsEffect(e) {
 		r, ok := sc.Reasons[reasonKey{true, e.User, e.Op}]
@@ -185,7 +185,7 @@ func (sc *Scene) ReasonOf(e history.Event) (history.Event, bool) {
 	return found, ok
 }
 
-// GrantReason returns the reason that was recorded for a grant; its code is CodeNone where there is none.
+// GrantReason returns the recorded reason for a grant; its code is CodeNone without one.
 func (sc *Scene) GrantReason(u history.User, grant uint32) history.Event {
 	return sc.Reasons[reasonKey{true, u, grant}]
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// Observations are what servers answered to a run that asked them.
+// Observations are the servers' answers to questions of the run.
 type Observations []history.Observation
 
 // Asked lists the servers that were asked after a grant.
@@ -25,7 +25,7 @@ func (os Observations) Asked() []string {
 	return out
 }
 
-// Keepers lists the servers that had a grant right after it was given, but for the replicas that copied it.
+// Keepers lists the servers that had a grant right after it was given, without the replicas that copied it.
 func (os Observations) Keepers(h results.HoldRef) []string {
 	var out []string
 	for _, o := range os {
@@ -40,14 +40,15 @@ func (os Observations) Keepers(h results.HoldRef) []string {
 	return out
 }
 
-// first tells whether a server was asked because of this very grant: a later grant asks every server anew.
+// first reports whether a server was asked because of this very grant: a later grant asks every server anew.
 func (os Observations) first(o history.Observation) bool {
 	return !slices.ContainsFunc(os, func(p history.Observation) bool {
 		return p.By == history.ByGrant && p.User != nil && *p.User == *o.User && p.Grant == o.Grant && p.Step < o.Step
 	})
 }
 
-// ledAt tells whether a server was one that takes writes when a step asked it. One that did not tell its role was.
+// ledAt reports whether a server had a role that takes writes when a step asked it. Servers that did not report a
+// role count as such.
 func (os Observations) ledAt(step int, node string) bool {
 	for _, o := range os {
 		if o.By == history.ByGrant && o.Step == step && o.Node == node && o.Fact == "role" && o.Answer != "" {
@@ -57,10 +58,10 @@ func (os Observations) ledAt(step int, node string) bool {
 	return true
 }
 
-// Leads tells whether a role is one that takes writes.
+// Leads reports whether a role takes writes.
 func Leads(role string) bool { return slices.Contains([]string{"leader", "primary", "master"}, role) }
 
-// byNumber puts redis-2 before redis-10.
+// byNumber sorts redis-2 before redis-10.
 func byNumber(a, b string) int {
 	cut := func(s string) (string, int) {
 		i := strings.LastIndexByte(s, '-')

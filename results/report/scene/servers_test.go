@@ -8,7 +8,8 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestWhoAnsweredGranted: a server that has the key, but whose answer never came, is not named among those that granted it.
+// TestWhoAnsweredGranted: a server that has the key, but whose answer never arrived, is not named among those that
+// granted it.
 func TestWhoAnsweredGranted(t *testing.T) {
 	u := history.MakeUser(0, 0)
 	sc := &Scene{Reasons: Reasons{}}

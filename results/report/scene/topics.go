@@ -9,16 +9,15 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// A Topic is a figure above zero that the scenario names, under `about` or in its expectations: what the story is
-// about.
+// A Topic is a figure above zero that the scenario names, under `about` or in its expectations: the subject of the
+// story.
 type Topic struct {
 	Name  string
 	Value float64
 	Count bool // it is a count; else a measure
 }
 
-// TopicsOf lists them, counts first: those that the scenario says it is about, then the others in the order of the
-// expectations.
+// TopicsOf lists the topics, counts first: those in `about`, then the others in the order of the expectations.
 func TopicsOf(r results.Report) []Topic {
 	names := slices.Clone(r.About)
 	for _, e := range r.Expectations {
@@ -37,7 +36,7 @@ func TopicsOf(r results.Report) []Topic {
 	return append(counts, measures...)
 }
 
-// String writes "2 lost updates", "1 token regression" or "work done 12".
+// String formats "2 lost updates", "1 token regression" or "work done 12".
 func (s Topic) String() string {
 	if !s.Count {
 		if name, ms := strings.CutSuffix(s.Name, "_ms"); ms {
@@ -69,7 +68,7 @@ func (s Topic) names(kind string) bool {
 	return true
 }
 
-// Witness is the first one of the count that is preferred, else the first of all; nil where there is none.
+// Witness returns the first preferred witness of the count, else the first of all; nil without one.
 func (s Topic) Witness(r results.Report, preferred func(results.Witness) bool) *results.Witness {
 	var best *results.Witness
 	for _, f := range r.Findings {

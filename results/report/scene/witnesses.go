@@ -12,7 +12,7 @@ import (
 	"github.com/lockquake/lockquake/results/figure"
 )
 
-// witnessKinds are the kinds of witness of which a checker says how they are drawn, by name.
+// witnessKinds maps the kinds of witness whose drawing a checker declares, by name.
 var witnessKinds = sync.OnceValue(func() map[string]results.WitnessKind {
 	kinds := map[string]results.WitnessKind{}
 	for _, c := range checkers.All() {
@@ -26,7 +26,7 @@ var witnessKinds = sync.OnceValue(func() map[string]results.WitnessKind {
 // Drawing returns how a witness is drawn.
 func Drawing(w results.Witness) results.Drawing { return witnessKinds()[w.Kind].Draw }
 
-// Witnesses are those of a report that have one of some drawings, in the order of the findings.
+// Witnesses iterates over a report's witnesses with one of these drawings, in the order of the findings.
 func Witnesses(r results.Report, drawn ...results.Drawing) iter.Seq[*results.Witness] {
 	return func(yield func(*results.Witness) bool) {
 		for _, f := range r.Findings {
@@ -39,7 +39,7 @@ func Witnesses(r results.Report, drawn ...results.Drawing) iter.Seq[*results.Wit
 	}
 }
 
-// unavailable finds the witness of the longest time for which a lock could not be taken.
+// unavailable returns the witness of the longest time for which a lock could not be taken.
 func unavailable(r results.Report) *results.Witness {
 	for w := range Witnesses(r, results.DrawGap) {
 		return w
@@ -47,7 +47,7 @@ func unavailable(r results.Report) *results.Witness {
 	return nil
 }
 
-// Outage says how long which locks could not be taken, and why; "" where nothing is known of that.
+// Outage says how long which locks could not be taken, and why; "" if unknown.
 func Outage(r results.Report) string {
 	if w := unavailable(r); w != nil {
 		return w.Text
@@ -55,7 +55,7 @@ func Outage(r results.Report) string {
 	return ""
 }
 
-// pictured are the witnesses that a picture may be about, the worst kinds first.
+// pictured returns the witnesses that a picture may be about, the worst kinds first.
 func pictured(r results.Report) (all []*results.Witness) {
 	for _, f := range r.Findings {
 		for i := range f.Witnesses {
@@ -69,16 +69,16 @@ func pictured(r results.Report) (all []*results.Witness) {
 	return all
 }
 
-// placeOf orders kinds of witness.
+// placeOf returns the rank of a kind of witness.
 func placeOf(w results.Witness) int {
 	if place := witnessKinds()[w.Kind].Place; place > 0 {
 		return place
 	}
-	return len(witnessKinds()) + 1 // behind all that have a place
+	return len(witnessKinds()) + 1 // after all that have a place
 }
 
-// choose returns the witness that is drawn, and the one that caused it where that is known. The worst kind goes first,
-// and of that kind a witness whose cause the judge names. ok is false where there is none that a picture may be about.
+// choose returns the witness to draw, and the one that caused it if known. The worst kind goes first, and of that
+// kind a witness whose cause the judge names. ok is false if a picture may be about none.
 func choose(r results.Report) (w results.Witness, cause *results.Witness, ok bool) {
 	for _, x := range pictured(r) {
 		if ok && placeOf(*x) != placeOf(w) {
@@ -92,7 +92,7 @@ func choose(r results.Report) (w results.Witness, cause *results.Witness, ok boo
 	return w, cause, ok
 }
 
-// causeOf finds the foreign release that let the second holder of a double grant in.
+// causeOf returns the foreign release that let the second holder of a double grant in.
 func causeOf(w results.Witness, r results.Report) *results.Witness {
 	if Drawing(w) != results.DrawEntitled || len(w.Holds) != 2 {
 		return nil
@@ -108,7 +108,7 @@ func causeOf(w results.Witness, r results.Report) *results.Witness {
 // Same reports whether two references are to one hold.
 func Same(a, b results.HoldRef) bool { return a.User == b.User && a.Grant == b.Grant }
 
-// Headline is the title of a witness, in which who names two holders.
+// Headline returns the title of a witness; who names its two holders.
 func Headline(w results.Witness, who string) string {
 	if k := witnessKinds()[w.Kind]; k.Title != nil {
 		return k.Title(w, who)
@@ -128,7 +128,7 @@ type successor struct {
 	touched int64
 }
 
-// newSuccessor returns nil where the witness is not of a kind that another hold could prove.
+// newSuccessor returns nil if another hold could not prove a witness of this kind.
 func newSuccessor(w results.Witness, env results.Env) *successor {
 	if d := Drawing(w); d != results.DrawOvertaken && d != results.DrawSaved || len(w.Holds) < 2 {
 		return nil
@@ -159,13 +159,13 @@ func (s *successor) observe(e *history.Event) {
 	}
 }
 
-// later holds the same rule as the judge: by time, and only where time leaves it open by a token of the service.
+// later applies the judge's rule: by time, and by a token of the service only if time leaves it open.
 func (s *successor) later(h *results.HoldRef) bool {
 	first := s.w.Holds[0]
 	return h.Issued > first.Start || s.env.Token == "service" && first.Token != 0 && h.Token > first.Token
 }
 
-// witness returns the witness to draw: the judge's own where no better one was found.
+// witness returns the witness to draw: the judge's own if no better one was found.
 func (s *successor) witness() results.Witness {
 	if s.found == nil {
 		return s.w
@@ -183,8 +183,7 @@ func (s *successor) witness() results.Witness {
 	return w
 }
 
-// betterWitness reads the history for a better second hold of a witness. Where it cannot be read, the judge's own
-// stays.
+// betterWitness reads the history for a better second hold of a witness. If it cannot be read, the judge's own stays.
 func betterWitness(dir string, w results.Witness, env results.Env) results.Witness {
 	s := newSuccessor(w, env)
 	if s == nil || scan(dir, env, s.names, func(_ string, e *history.Event) { s.observe(e) }) != nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestTheCauseIsDrawn: of several double grants the one is drawn whose cause the judge found, with the holder who released what was another's.
+// TestTheCauseIsDrawn: of several double grants the one whose cause the judge found is drawn, with the holder that
+// released another user's lock.
 func TestTheCauseIsDrawn(t *testing.T) {
 	hold := func(client int, grant uint32) results.HoldRef {
 		return results.HoldRef{User: history.MakeUser(client, 0), Grant: grant}

@@ -12,17 +12,16 @@ import (
 	"github.com/lockquake/lockquake/results/report/scene"
 )
 
-// notable is the time (ns) that an access must have been under way to be drawn as a slope, from when it left its
-// client.
+// notable is the minimum time (ns), from when an access left its client, for it to be drawn as a slope.
 const notable = 100_000_000
 
 // maxAccesses bounds the ordinary accesses drawn for one hold.
 const maxAccesses = 4
 
-// accessMarker draws what the resource did for the holders.
+// accessMarker draws the resource's effects for the holders.
 type accessMarker marker
 
-// accessMarks adds what the resource did for the holders, at the times of the effects.
+// accessMarks adds the resource's effects for the holders, at their own times.
 func (mk accessMarker) accessMarks() {
 	resource := mk.story.Lanes.kind(LaneResource)
 	if resource < 0 {
@@ -48,7 +47,7 @@ func (mk accessMarker) accessMarks() {
 	}
 }
 
-// keep takes the first and the last marks where there are too many.
+// keep keeps the first and the last marks if there are too many.
 func (mk accessMarker) keep(ms []Mark) []Mark {
 	if len(ms) <= maxAccesses {
 		return ms
@@ -58,7 +57,7 @@ func (mk accessMarker) keep(ms []Mark) []Mark {
 	return append(slices.Clone(ms[:half]), ms[len(ms)-half:]...)
 }
 
-// access makes the mark of one effect.
+// access returns the mark of one effect.
 func (mk accessMarker) access(e history.Event, h *Bar) Mark {
 	name, on := mk.story.Lanes[h.Lane].Name, mk.scene.Which("", e.Lock)
 	m := Mark{
@@ -124,7 +123,7 @@ func (mk accessMarker) access(e history.Event, h *Bar) Mark {
 	return m
 }
 
-// value writes what was read or written. Elements of a set and bookings are named by their user and its count.
+// value formats a value read or written. Elements of a set and bookings are named by their user and its count.
 func (mk accessMarker) value(v int64) string {
 	switch what := mk.scene.Env.Writes; {
 	case v>>32 < 1:
@@ -137,7 +136,7 @@ func (mk accessMarker) value(v int64) string {
 	return strconv.FormatInt(v, 10)
 }
 
-// sentAt finds when the access that had this effect left its client.
+// sentAt returns when the access with this effect left its client.
 func (mk accessMarker) sentAt(effect history.Event, k history.Kind) int64 {
 	var sent int64
 	for _, e := range mk.scene.Events {
@@ -149,8 +148,8 @@ func (mk accessMarker) sentAt(effect history.Event, k history.Kind) int64 {
 	return sent
 }
 
-// successor returns the access of a later holder that came before a write; "" where none did: then the write is not
-// stale. Later goes by time first, and by a token of the service only where time leaves the order open.
+// successor returns the access of a later holder that came before a write; "" if there was none: then the write is
+// not stale. Later is decided by time first, and by a token of the service only if time leaves the order open.
 func (mk accessMarker) successor(write history.Event, h *Bar) string {
 	last, found := history.Event{}, false
 	for _, e := range mk.scene.Events {
@@ -173,7 +172,7 @@ func (mk accessMarker) successor(write history.Event, h *Bar) string {
 	return fmt.Sprintf("%s %s %s", mk.scene.Name(last.User), verb, mk.value(last.Value))
 }
 
-// later tells whether hold b certainly comes after hold a.
+// later reports whether hold b certainly comes after hold a.
 func (mk accessMarker) later(b, a results.HoldRef) bool {
 	if b.User == a.User && b.Grant == a.Grant {
 		return false

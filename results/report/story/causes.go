@@ -9,7 +9,7 @@ import (
 	"github.com/lockquake/lockquake/results/figure"
 )
 
-// causeWords says why in a few words for a picture, and in a sentence. of is the event that the reason explains.
+// causeWords returns a reason in a few words for a picture, and as a sentence. of is the event that it explains.
 func causeWords(r, of history.Event) (short, long string) {
 	switch r.Code {
 	case history.CauseTokenLower:
@@ -69,7 +69,7 @@ func causeWords(r, of history.Event) (short, long string) {
 	return "", ""
 }
 
-// answers says how many servers answered what.
+// answers says how many servers gave which answer.
 func answers(r history.Event, yes, no string) string {
 	v := lock.VoteOf(r.Token)
 	var out []string

@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// maxLines is how many lines an explanation has at most, beside its first and its last.
+// maxLines is the maximum of lines of an explanation, without its first and its last.
 const maxLines = 10
 
-// Explain is the story in lines: the heaviest sentences, in the order of time.
+// Explain returns the story in lines: the heaviest sentences, in the order of time.
 func (s *Story) Explain() []string {
 	type line struct {
 		Mark

@@ -10,10 +10,10 @@ import (
 	"github.com/lockquake/lockquake/results/figure"
 )
 
-// faultMarker draws which faults hit whom, and when.
+// faultMarker draws which faults hit which lanes, and when.
 type faultMarker marker
 
-// faultMarks adds the faults that hit a lane while it mattered: a band on each lane, a row for the begin and a row
+// faultMarks adds the faults that hit a lane while it mattered: a band on each lane, a row for the start and a row
 // for the end.
 func (mk faultMarker) faultMarks() {
 	from, to := mk.story.span()
@@ -22,14 +22,14 @@ func (mk faultMarker) faultMarks() {
 		if f.Bit != 0 {
 			begin = f.Bit
 		}
-		if f.Receipt.Sent != 0 { // whatever came of a signal is later than this, and may be seen before its effect is
+		if f.Receipt.Sent != 0 { // a signal's consequences are later, but may be observed before its effect
 			begin = f.Receipt.Sent
 		}
 		if f.Lead != nil && f.Lead.Led != 0 && f.Lead.Led <= begin {
-			begin = max(f.Start, f.Lead.Led-1) // that it is dead was seen later than what came of it
+			begin = max(f.Start, f.Lead.Led-1) // its death was observed later than its consequences
 		}
 		if dead := mk.deathBy(f); dead > f.Start && dead <= begin {
-			begin = dead - 1 // that the kill was seen came later than the death
+			begin = dead - 1 // the kill was observed after the death
 		}
 		if begin > to || f.End != 0 && f.End < from {
 			continue
@@ -40,7 +40,7 @@ func (mk faultMarker) faultMarks() {
 	}
 }
 
-// deathBy is when a client that the fault was aimed at was seen dead; 0 for none.
+// deathBy returns when a client that the fault was aimed at was observed dead; 0 for none.
 func (mk faultMarker) deathBy(f history.Fault) int64 {
 	for _, e := range mk.scene.Events {
 		if e.Kind == history.Dead && e.Time >= f.Start &&
@@ -55,11 +55,11 @@ func (mk faultMarker) deathBy(f history.Fault) int64 {
 func (mk faultMarker) fault(f history.Fault, hit []int, begin int64) {
 	words := mk.faultWords(f)
 	end := f.End
-	if f.Undo != 0 && !f.Traits.Kills { // who was killed runs when the heal is done
-		end = f.Undo // packets pass and processes run from there on; that they were seen to came later
+	if f.Undo != 0 && !f.Traits.Kills { // a killed process runs once the heal is done
+		end = f.Undo // packets pass and processes run from then on, though that was observed later
 	}
 	if f.Traits.Kills && f.Healed != nil && f.Healed.Time > f.Undo && f.Healed.Time < end {
-		end = f.Healed.Time // that it serves was seen before the heal was done
+		end = f.Healed.Time // it was observed to serve before the heal was done
 	}
 	if f.Traits.Kills && !f.Traits.Returns && !slices.ContainsFunc(f.Targets, mk.scene.IsServer) {
 		end = 0
@@ -92,16 +92,16 @@ func (mk faultMarker) fault(f history.Fault, hit []int, begin int64) {
 	}
 }
 
-// subject is whom the evidence of a receipt begins with: "redis-1: to redis-2, redis-3: ".
+// subject matches the node at the start of a receipt's evidence: "redis-1: to redis-2, redis-3: ".
 var subject = regexp.MustCompile(`^[a-z0-9-]+: (to [a-z0-9, -]+: )?`)
 
-// firstClause is the first clause of a receipt's evidence, without the name of the node.
+// firstClause returns the first clause of a receipt's evidence, without the name of the node.
 func firstClause(evidence string) string {
 	first, _, _ := strings.Cut(evidence, "; ")
 	return subject.ReplaceAllString(first, "")
 }
 
-// lead adds who was seen to lead after a fault at a leader.
+// lead adds the server that was observed as leader after a fault at a leader.
 func (mk faultMarker) lead(l *history.Lead) {
 	if n := mk.story.Lanes.node(l.New); n >= 0 && l.Led != 0 {
 		label := "leads now"
@@ -122,7 +122,7 @@ func (mk faultMarker) lead(l *history.Lead) {
 	}
 }
 
-// hit finds the lanes of a fault: of its targets, every user of a client, the resource, or the service.
+// hit returns the lanes of a fault: of its targets, every user of a client, the resource, or the service.
 func (mk faultMarker) hit(f history.Fault) []int {
 	targets := f.Targets
 	if f.Traits.AtPeers {
@@ -162,7 +162,7 @@ func (mk faultMarker) who(f history.Fault) string {
 	return figure.List(brief(out))
 }
 
-// brief shortens a list of many.
+// brief shortens a long list.
 func brief(names []string) []string {
 	if len(names) <= 3 {
 		return names
@@ -172,7 +172,7 @@ func brief(names []string) []string {
 
 type faultText struct{ began, ended string }
 
-// faultWords says how a fault's begin and its end are called on a lane.
+// faultWords returns the words for a fault's start and end on a lane.
 func (mk faultMarker) faultWords(f history.Fault) faultText {
 	var far []string
 	for _, p := range f.Peers {
@@ -192,10 +192,10 @@ func (mk faultMarker) faultWords(f history.Fault) faultText {
 	return faultText{f.Name + " begins", f.Name + " healed"}
 }
 
-// placeholder stands in a fault's words for one of its keys.
+// placeholder matches the place of a key in a fault's words.
 var placeholder = regexp.MustCompile(`\{[a-z-]+\}`)
 
-// param reads one of a fault's own keys, as the record has them: "by: +60s, how: faketime".
+// param returns the value of one of a fault's own keys from its record: "by: +60s, how: faketime".
 func param(params, name string) string {
 	for part := range strings.SplitSeq(params, ", ") {
 		if v, ok := strings.CutPrefix(part, name+": "); ok {

@@ -14,7 +14,7 @@ import (
 	"github.com/lockquake/lockquake/results/report/scene"
 )
 
-// title is the headline: what was found.
+// title returns the headline: the finding.
 func title(sc *scene.Scene) string {
 	if n := sc.Report.Counts["double_grants"]; sc.Whole && n != nil && *n > 1 {
 		title := figure.Of(*n, "double grant") + " of " + sc.Lock()
@@ -44,7 +44,7 @@ func title(sc *scene.Scene) string {
 	case n != nil && *n > 0:
 		found = "Stuck lock: somebody asks for " + sc.Lock() + ", and nobody gets it"
 	case sc.Gap != nil:
-		found, _, _ = strings.Cut(sc.Gap.Text, ": ") // the reason stands below
+		found, _, _ = strings.Cut(sc.Gap.Text, ": ") // the reason follows below
 		found, _, _ = strings.Cut(found, "; ")
 	case sc.Handoff != nil:
 		found = "A handoff, while " + strconv.Itoa(sc.Handoff.Waiting) + " wait: " + figure.Duration(sc.Handoff.Long())
@@ -60,10 +60,10 @@ func title(sc *scene.Scene) string {
 	return sc.Env.Scenario
 }
 
-// exactMS is a time to the microsecond, which nobody reads in a sentence.
+// exactMS matches a time to the microsecond, which is too precise for a sentence.
 var exactMS = regexp.MustCompile(`\b([0-9]+\.[0-9])[0-9]{2} ms`)
 
-// text says it in a sentence.
+// text returns the finding as a sentence.
 func text(sc *scene.Scene) string {
 	if sc.Worst != nil {
 		t := sc.Named(sc.Worst.Text)
@@ -78,7 +78,7 @@ func text(sc *scene.Scene) string {
 	return strings.Join(strings.Fields(sc.Report.Claim), " ")
 }
 
-// foot says what was run.
+// foot describes the run.
 func foot(env results.Env) string {
 	parts := []string{env.Scenario}
 	if env.Backend != "" {
@@ -96,7 +96,7 @@ func foot(env results.Env) string {
 	return strings.Join(append(parts, fmt.Sprintf("seed %d", env.Seed)), " · ")
 }
 
-// headline is the title of a witness.
+// headline returns the title of a witness.
 func headline(sc *scene.Scene, w results.Witness) string {
 	who := "two clients"
 	if len(w.Holds) > 2 { // the lock has several permits
@@ -108,8 +108,7 @@ func headline(sc *scene.Scene, w results.Witness) string {
 	return scene.Headline(w, who)
 }
 
-// headed lays what the scenario names over a headline, where that does not say it: counts, and measures that it is
-// about.
+// headed adds what the scenario names to a headline that lacks it: counts, and measures in `about`.
 func headed(sc *scene.Scene, title string) string {
 	var more []string
 	for _, x := range scene.TopicsOf(sc.Report) {
@@ -120,7 +119,7 @@ func headed(sc *scene.Scene, title string) string {
 	switch {
 	case len(more) == 0:
 		return title
-	case title == sc.Env.Scenario: // which says nothing
+	case title == sc.Env.Scenario: // it says nothing
 		return capital(figure.List(more))
 	case sc.Worst == nil:
 		return capital(figure.List(more)) + "; " + lower(title)
@@ -128,7 +127,7 @@ func headed(sc *scene.Scene, title string) string {
 	return title + "; " + figure.List(more)
 }
 
-// capital begins a sentence.
+// capital capitalises the first letter of a sentence.
 func capital(text string) string {
 	n := min(1, len(text))
 	return strings.ToUpper(text[:n]) + text[n:]

@@ -10,9 +10,9 @@ import (
 	"github.com/lockquake/lockquake/results/report/scene"
 )
 
-// lanesOf puts the first user to the left, the lock service and the resource in the middle, and everybody else to the
-// right, so that no arrow crosses a hold of the two that matter most. A server has a lane of its own where it did
-// something of its own.
+// lanesOf puts the first user to the left, the lock service and the resource in the middle, and all others to the
+// right, so that no arrow crosses a hold of the two that matter most. A server has its own lane if it did something
+// of its own.
 func lanesOf(sc *scene.Scene) Lanes {
 	var all Lanes
 	nodes := sc.Nodes()
@@ -44,17 +44,17 @@ func lanesOf(sc *scene.Scene) Lanes {
 // Lanes are the participants of a story, from left to right.
 type Lanes []Lane
 
-// client finds the lane of a user; -1 where it has none.
+// client returns the lane of a user; -1 without one.
 func (ls Lanes) client(u history.User) int {
 	return slices.IndexFunc(ls, func(l Lane) bool { return l.Kind == LaneClient && l.User == u })
 }
 
-// node finds the lane of a server; -1 where it has none.
+// node returns the lane of a server; -1 without one.
 func (ls Lanes) node(name string) int {
 	return slices.IndexFunc(ls, func(l Lane) bool { return l.Kind == LaneNode && l.Name == name })
 }
 
-// kind finds the first lane of a kind; -1 where there is none.
+// kind returns the first lane of a kind; -1 without one.
 func (ls Lanes) kind(k LaneKind) int {
 	return slices.IndexFunc(ls, func(l Lane) bool { return l.Kind == k })
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/lockquake/lockquake/results/report/scene"
 )
 
-// atOnce is the time (ns) within which a question and its answer are one row.
+// atOnce is the maximum time (ns) between a question and its answer in one row.
 const atOnce = 20_000_000
 
-// lockMarker draws what the clients and the lock service said to each other.
+// lockMarker draws the messages between the clients and the lock service.
 type lockMarker marker
 
-// lockMarks adds what the clients and the lock service said to each other.
+// lockMarks adds the messages between the clients and the lock service.
 func (mk lockMarker) lockMarks() {
 	for i, e := range mk.scene.Events {
 		lane := mk.story.Lanes.client(e.User)
@@ -51,7 +51,7 @@ func (mk lockMarker) lockMarks() {
 	}
 }
 
-// lost adds that a user is told that its grant is gone, and how long after the end of its validity.
+// lost adds that a user is notified that its grant is gone, and how long after the end of its validity.
 func (mk lockMarker) lost(e history.Event, lane int) {
 	say := mk.story.Lanes[lane].Name + " is told that it lost " + mk.scene.LockName(e.Lock)
 	// one without an end is later than all
@@ -68,7 +68,7 @@ func (mk lockMarker) lost(e history.Event, lane int) {
 	})
 }
 
-// service is the lane of messages to the lock service where nobody knows which server took them: the only one, or
+// service returns the lane of messages to the lock service if the server that took them is unknown: the only one, or
 // the whole group.
 func (mk lockMarker) service() int {
 	if l := mk.story.Lanes.kind(LaneService); l >= 0 {
@@ -80,7 +80,7 @@ func (mk lockMarker) service() int {
 	return AtService
 }
 
-// answer finds the event that ended the operation that event i began.
+// answer returns the event that ended the operation that event i began.
 func (mk lockMarker) answer(i int) *history.Event {
 	e := mk.scene.Events[i]
 	for j := i + 1; j < len(mk.scene.Events); j++ {
@@ -91,7 +91,7 @@ func (mk lockMarker) answer(i int) *history.Event {
 	return nil
 }
 
-// ended names the event that ended an operation, such as "renew ok"; f is nil where none did.
+// ended names the event that ended an operation, such as "renew ok"; f is nil without one.
 func ended(e history.Event, f *history.Event) string {
 	if f == nil {
 		return ""
@@ -99,7 +99,7 @@ func ended(e history.Event, f *history.Event) string {
 	return e.Kind.String() + " " + f.Phase.String()
 }
 
-// acquire adds the question for a lock and its answer.
+// acquire adds a request for a lock and its answer.
 func (mk lockMarker) acquire(i int, e history.Event, lane int) {
 	f, service, name := mk.answer(i), mk.service(), mk.story.Lanes[lane].Name
 	word, lock := mk.scene.Which("acquire", e.Lock), mk.scene.LockName(e.Lock)
@@ -131,14 +131,14 @@ func (mk lockMarker) acquire(i int, e history.Event, lane int) {
 	}
 	mk.story.add(ask)
 	mk.story.add(Mark{
-		// as heavy as what it waited for
+		// as heavy as the grant it waited for
 		Event: ended(e, f), Time: f.Time, Kind: MarkAnswer, Lane: lane, To: service, Label: why, Bad: true,
 		Weight: weightGrant,
 		Say:    fmt.Sprintf("%s, which had asked for %s at %s, is not granted it: %s", name, lock, mk.story.moment(e.Time), long),
 	})
 }
 
-// granted adds the question for a lock and the grant.
+// granted adds a request for a lock and the grant.
 func (mk lockMarker) granted(e history.Event, f *history.Event, h *Bar, word string) {
 	name, lock, took := mk.story.Lanes[h.Lane].Name, mk.scene.LockName(e.Lock), f.Time-e.Time
 	to, at, by := mk.service(), []int(nil), ""
@@ -146,7 +146,7 @@ func (mk lockMarker) granted(e history.Event, f *history.Event, h *Bar, word str
 	if who := mk.scene.Answered(h.Ref, have); len(who) > 0 {
 		by = " by " + figure.List(brief(who))
 		seen := have
-		if len(seen) == 0 { // nobody looked
+		if len(seen) == 0 { // no server was asked
 			seen = who
 		}
 		for _, n := range seen {
@@ -166,7 +166,7 @@ func (mk lockMarker) granted(e history.Event, f *history.Event, h *Bar, word str
 	label, say, weight := "granted", "", weightGrant
 	if w := mk.scene.Worst; w != nil && slices.ContainsFunc(w.Holds,
 		func(x results.HoldRef) bool { return scene.Same(x, h.Ref) }) {
-		weight = weightTurn // without it nobody understands what is told of the two
+		weight = weightTurn // without it the sentences about the two make no sense
 	}
 	if h.Ref.Token != 0 {
 		label = fmt.Sprintf("granted, token %d", h.Ref.Token)
@@ -204,13 +204,13 @@ func (mk lockMarker) granted(e history.Event, f *history.Event, h *Bar, word str
 	})
 }
 
-// farthest is the one of some lanes that is the farthest from a lane.
+// farthest returns the lane that is the farthest from another.
 func (mk lockMarker) farthest(from int, lanes []int) int {
 	return slices.MaxFunc(lanes, func(a, b int) int { return max(a-from, from-a) - max(b-from, from-b) })
 }
 
-// operation adds a release, a check, or a renewal that the user itself asked for. An answer that came later stands at
-// its own time.
+// operation adds a release, a check, or a renewal that the user itself asked for. A later answer stands at its own
+// time.
 func (mk lockMarker) operation(i int, e history.Event, lane int) {
 	f := mk.answer(i)
 	why, long := mk.outcome(e, f)
@@ -257,19 +257,19 @@ func (mk lockMarker) operation(i int, e history.Event, lane int) {
 	}
 }
 
-// operations are what users do with a lock that they have, in words.
+// operations are the users' operations on a lock that they have, in words.
 var operations = map[history.Kind]string{
 	history.Release: "releases", history.Check: "asks whether it still has", history.Renew: "renews",
 	history.Reenter: "takes once more", history.Leave: "gives back once",
 }
 
-// asked is what was asked, once the answer comes.
+// asked describes a request, for the row of its answer.
 var asked = map[history.Kind]string{
 	history.Release: "released", history.Check: "had asked whether it still has",
 	history.Renew: "had asked to renew", history.Reenter: "had asked once more for", history.Leave: "gave back once",
 }
 
-// victim returns whose lock a release freed, as the judge found it; without a name where that is nobody.
+// victim returns whose lock a release freed, according to the judge; the name is empty if there is none.
 func (mk lockMarker) victim(release history.Event) (v victim) {
 	for w := range scene.Witnesses(mk.scene.Report, results.DrawRelease) {
 		if w.From == release.Time && len(w.Holds) > 0 && w.Holds[0].User != release.User {
@@ -286,5 +286,5 @@ func (mk lockMarker) victim(release history.Event) (v victim) {
 	return v
 }
 
-// victim is whose lock a foreign release freed, and why, where the lock told.
+// victim is whose lock a foreign release freed, and why, if the lock reported that.
 type victim struct{ name, why string }

@@ -8,7 +8,7 @@ import (
 	"github.com/lockquake/lockquake/results/report/scene"
 )
 
-// TestWhyAReleaseFreedAnothersLock: the two had the same value at the key, where the lock recorded what it is.
+// TestWhyAReleaseFreedAnothersLock: both had the same value at the key, if the lock recorded the value.
 func TestWhyAReleaseFreedAnothersLock(t *testing.T) {
 	t.Parallel()
 	a, b := history.MakeUser(0, 0), history.MakeUser(1, 0)

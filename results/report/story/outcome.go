@@ -8,7 +8,7 @@ import (
 	"github.com/lockquake/lockquake/results/figure"
 )
 
-// outcome describes an operation that was not simply done, in a few words and in a sentence.
+// outcome describes an operation that did not simply succeed, in a few words and in a sentence.
 func (mk lockMarker) outcome(e history.Event, f *history.Event) (short, long string) {
 	switch {
 	case f == nil && mk.died(e):
@@ -35,7 +35,7 @@ func (mk lockMarker) outcome(e history.Event, f *history.Event) (short, long str
 	return outcome(f)
 }
 
-// unanswered are the error classes of requests of which servers said nothing, or that they cannot serve.
+// unanswered has the error classes of requests that servers did not answer, or cannot serve.
 var unanswered = map[uint8]bool{
 	history.CodeTimeout: true, history.CodeConnection: true, history.CodeUnavailable: true,
 	history.CodeOther: true,
@@ -48,7 +48,7 @@ func are(n int) string {
 	return "are"
 }
 
-// died reports whether the process that asked died before it had an answer: killed by a fault, at a point, or of
+// died reports whether the process that asked died before it had an answer: killed by a fault, at a point, or by
 // itself.
 func (mk lockMarker) died(e history.Event) bool {
 	return mk.killed(history.ClientName(e.User.Client()), e.Time) ||
@@ -66,7 +66,7 @@ func (mk lockMarker) killed(node string, from int64) bool {
 	})
 }
 
-// outcome describes one that was not done where nobody recorded a reason.
+// outcome describes an operation that did not succeed, without a recorded reason.
 func outcome(f *history.Event) (short, long string) {
 	word := func(s string) (string, string) { return s, s }
 	switch certain := f.Phase == history.Fail; {

@@ -9,11 +9,11 @@ import (
 	"github.com/lockquake/lockquake/results/report/scene"
 )
 
-// overlapMarker draws where holds overlap, and when their validities end.
+// overlapMarker draws overlaps of holds, and the ends of their validities.
 type overlapMarker marker
 
-// overlaps marks where two holds overlap. In a story that is every pair that the judge found, else the pair with the
-// longest overlap, entitled overlaps first.
+// overlaps marks where two holds overlap: in a story every pair that the judge found, else the pair with the longest
+// overlap, entitled overlaps first.
 func (mk overlapMarker) overlaps() {
 	if n := mk.scene.Env.Permits; n > 1 {
 		mk.surplus(n)
@@ -34,7 +34,7 @@ func (mk overlapMarker) overlaps() {
 	}
 }
 
-// surplus marks the moments at which more users had a lock than it has permits: two of them alone overlap rightly.
+// surplus marks the moments at which more users had a lock than it has permits: two of them alone may overlap.
 func (mk overlapMarker) surplus(permits int) {
 	for w := range scene.Witnesses(mk.scene.Report, results.DrawEntitled, results.DrawOverlap) {
 		last := w.Holds[len(w.Holds)-1]
@@ -53,7 +53,7 @@ func (mk overlapMarker) surplus(permits int) {
 	}
 }
 
-// common is the time that two holds have in common; of a double grant, the time in which both were entitled.
+// common returns the overlap of two holds; for a double grant, the time in which both were entitled.
 func (mk overlapMarker) common(a, b Bar, double bool) Region {
 	r := Region{
 		A: a.Lane, B: b.Lane, From: max(a.Ref.Start, b.Ref.Start), To: min(mk.story.end(a.Ref), mk.story.end(b.Ref)),
@@ -105,7 +105,7 @@ func (mk overlapMarker) region(r Region) {
 	mk.story.add(m)
 }
 
-// isDouble tells whether a double grant is drawn.
+// isDouble reports whether a double grant is drawn.
 func (mk overlapMarker) isDouble() bool {
 	for _, r := range mk.story.Regions {
 		if r.Double {
@@ -115,7 +115,7 @@ func (mk overlapMarker) isDouble() bool {
 	return false
 }
 
-// validityMarks adds the ends of validity: within a hold always, after it only where entitlement is the point.
+// validityMarks adds the ends of validity: within a hold always, after it only if entitlement is the point.
 func (mk overlapMarker) validityMarks() {
 	_, to := mk.story.span()
 	for _, h := range mk.story.Holds {
@@ -128,8 +128,8 @@ func (mk overlapMarker) validityMarks() {
 		case v == history.ValidUnknown || v == history.ValidEndless:
 			continue
 		case h.Ref.End == 0 && v > to+(to-h.Ref.Start):
-			continue // so far behind the picture that it would only stretch it
-		case v <= h.Ref.Start: // the answer came too late, or nobody can say how long the session stood
+			continue // so far after the picture that it would only stretch it
+		case v <= h.Ref.Start: // the answer came too late, or the session's length is unknown
 			m.Time, m.Label, m.Weight = h.Ref.Start, "not known to be entitled", weightLoss
 			m.Say = "the validity of " + name + " was over before it had the lock in hand"
 			if mk.scene.SessionEnded(h.Ref) {
@@ -152,8 +152,8 @@ func (mk overlapMarker) validityMarks() {
 	}
 }
 
-// matters tells whether the end of a hold's validity says anything: it lies within the hold, or the hold is one of an
-// overlap.
+// matters reports whether the end of a hold's validity is significant: it lies within the hold, or the hold is one of
+// an overlap.
 func (mk overlapMarker) matters(h results.HoldRef) bool {
 	if h.End == 0 || h.Valid <= h.End {
 		return true

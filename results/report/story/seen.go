@@ -10,11 +10,11 @@ import (
 	"github.com/lockquake/lockquake/results/report/scene"
 )
 
-// seenMarker draws what servers said, and where users were held.
+// seenMarker draws servers' answers, and where users were held.
 type seenMarker marker
 
-// seenMarks adds the points at which users were held, and what servers with a lane said that was news: who is the
-// primary, that a key is gone, when a server took writes.
+// seenMarks adds the points at which users were held, and news from servers with a lane: the primary, a missing key,
+// a server that took writes.
 func (mk seenMarker) seenMarks() {
 	mk.primaries()
 	begin, end := mk.story.span()
@@ -37,7 +37,7 @@ func (mk seenMarker) seenMarks() {
 	}
 }
 
-// primaries adds for how long two servers took writes, as the judge found it.
+// primaries adds for how long two servers took writes, according to the judge.
 func (mk seenMarker) primaries() {
 	for w := range scene.Witnesses(mk.scene.Report, results.DrawServers) {
 		if len(w.Observed) != 2 {
@@ -75,7 +75,7 @@ func (mk seenMarker) point(o history.Observation) {
 	})
 }
 
-// wentOn is when a user went on from a point. That it did is recorded after its next event.
+// wentOn returns when a user went on from a point. The record of that comes after its next event.
 func (mk seenMarker) wentOn(left history.Observation) int64 {
 	var held int64
 	for _, o := range mk.scene.Seen {
@@ -94,7 +94,7 @@ func (mk seenMarker) wentOn(left history.Observation) int64 {
 	return left.Answered
 }
 
-// keySeen adds that a server no longer has a user's key that it was seen to have, although nobody released it there.
+// keySeen adds that a server no longer has a user's key that it had before, although no user released it there.
 func (mk seenMarker) keySeen(o history.Observation) {
 	n, on := mk.story.Lanes.node(o.Node), ""
 	if n < 0 {
@@ -133,7 +133,7 @@ func (mk seenMarker) keySeen(o history.Observation) {
 	})
 }
 
-// left reports whether a server has a key whose holder was told what came of its release before. Only the first such
+// left reports whether a server has a key although its holder's release was answered before. Only the first such
 // answer is news.
 func (mk seenMarker) left(o history.Observation) bool {
 	if o.User == nil {
@@ -151,7 +151,7 @@ func (mk seenMarker) left(o history.Observation) bool {
 	return over(o.Asked) && !told
 }
 
-// released tells whether the holder of a key began to give it back between two observations.
+// released reports whether the holder of a key began to release it between two observations.
 func (mk seenMarker) released(before, after history.Observation) bool {
 	return slices.ContainsFunc(mk.scene.Events, func(e history.Event) bool {
 		return e.Kind == history.Release && e.Phase == history.Invoke && e.User == *before.User &&
@@ -159,7 +159,7 @@ func (mk seenMarker) released(before, after history.Observation) bool {
 	})
 }
 
-// awaited adds an answer that a step waited for and that tells who is the primary.
+// awaited adds an answer that a step waited for and that names the primary.
 func (mk seenMarker) awaited(o history.Observation) {
 	fact, _, _ := strings.Cut(o.Fact, ":")
 	lane, label := mk.story.Lanes.node(o.Node), ""
@@ -190,7 +190,7 @@ func (mk seenMarker) awaited(o history.Observation) {
 	}
 }
 
-// known tells whether the primary that an answer names was named before, or was the primary from the start.
+// known reports whether the primary that an answer names was named before, or was the primary from the start.
 func (mk seenMarker) known(o history.Observation) bool {
 	granted := false
 	for _, p := range mk.scene.Seen {
@@ -205,7 +205,7 @@ func (mk seenMarker) known(o history.Observation) bool {
 	return granted
 }
 
-// changed tells whether the node had said something else before.
+// changed reports whether the node's previous answer was different.
 func (mk seenMarker) changed(o history.Observation) bool {
 	last := ""
 	for _, p := range mk.scene.Seen {

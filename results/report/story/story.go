@@ -9,8 +9,8 @@ import (
 	"github.com/lockquake/lockquake/results/report/scene"
 )
 
-// A Story is what a picture tells, before anything has a place: who takes part, and what happens in which order.
-// Each mark stands for an event, a fault record, a server's answer, or a validity of the run.
+// A Story is the content of a picture, before anything has a place: the participants, and the order of events. Each
+// mark stands for an event, a fault record, a server's answer, or a validity of the run.
 type Story struct {
 	Title   string
 	Text    string
@@ -29,7 +29,7 @@ type Story struct {
 	Skipped int    // accesses of the drawn holds that are not drawn
 }
 
-// LaneKind is what a lane stands for.
+// LaneKind is the kind of a lane's participant.
 type LaneKind uint8
 
 // The kinds of lanes.
@@ -89,10 +89,10 @@ const (
 	MarkRegion
 )
 
-// Where an arrow ends that ends at no lane.
+// Ends of arrows that end at no lane.
 const (
 	nowhere   = -1
-	AtService = -2 // the lock service, nobody knows at which server
+	AtService = -2 // the lock service, with an unknown server
 )
 
 // Mark is one row of the picture.
@@ -100,21 +100,21 @@ type Mark struct {
 	Time  int64
 	Since int64 // ns: when an access left its client, if that was notably earlier; else 0
 	Kind  MarkKind
-	Lane  int   // whose it is
+	Lane  int   // its subject
 	To    int   // far end of an arrow
-	At    []int // lanes of the servers that a grant was seen at; To is the farthest
-	Bad   bool  // it was not done
+	At    []int // lanes of the servers at which a grant was observed; To is the farthest
+	Bad   bool  // it did not succeed
 	Label string
 	Below string // second line, under the arrow
-	Event string // what happened in the history, such as "renew ok"; "" for all else
-	// Say is the same as a sentence, "" where it is not worth one; the weightiest sentences are told.
+	Event string // the event in the history, such as "renew ok"; "" for all else
+	// Say is the mark as a sentence, "" if it is not worth one; explanations use the weightiest sentences.
 	Say    string
 	Weight int
 }
 
 func (s *Story) add(m Mark) { s.Marks = append(s.Marks, m) }
 
-// span is the time of the drawn holds and marks.
+// span returns the time of the drawn holds and marks.
 func (s *Story) span() (from, to int64) {
 	for i, h := range s.Holds {
 		if i == 0 || h.Ref.Start < from {
@@ -131,7 +131,7 @@ func (s *Story) span() (from, to int64) {
 	return from, to
 }
 
-// end is the end of a hold, or of the picture where it has none.
+// end returns the end of a hold, or of the picture if it has none.
 func (s *Story) end(h results.HoldRef) int64 {
 	if h.End != 0 {
 		return h.End
@@ -140,7 +140,7 @@ func (s *Story) end(h results.HoldRef) int64 {
 	return to
 }
 
-// hold finds the bar of a grant.
+// hold returns the bar of a grant.
 func (s *Story) hold(u history.User, grant uint32) *Bar {
 	i := slices.IndexFunc(s.Holds, func(h Bar) bool { return h.Ref.User == u && h.Ref.Grant == grant })
 	if i < 0 {
@@ -154,22 +154,22 @@ func (s *Story) HasMark(lane int, t int64) bool {
 	return slices.ContainsFunc(s.Marks, func(m Mark) bool { return m.Lane == lane && m.Time == t })
 }
 
-// moment writes a time as explanations do.
+// moment formats a time as explanations do.
 func (s *Story) moment(t int64) string { return fmt.Sprintf("t+%.3f s", float64(t-s.Start)/1e9) }
 
-// The weights of sentences: the heaviest ones are told.
+// The weights of sentences: explanations use the heaviest ones.
 const (
 	weightTopic  = 10 // what the scenario names
 	weightHarm   = 9  // two hold the lock, or harm is done
 	weightTurn   = 8  // a fault, a death, a promotion
 	weightGrant  = 7
-	weightLoss   = 6 // somebody learns that it has nothing, or is refused
+	weightLoss   = 6 // a user learns of a loss, or is refused
 	weightAccess = 4
 	weightEnd    = 3 // a release, a heal
 	weightTrifle = 1
 )
 
-// marker adds marks to a story: what a scene has to tell of one subject.
+// marker adds marks to a story: all of one subject in a scene.
 type marker struct {
 	scene *scene.Scene
 	story *Story

@@ -1,5 +1,5 @@
-// Package story tells what happened in a scene of a run: who takes part, and what they did, in the order of time, each
-// as a mark of a picture and as a sentence.
+// Package story describes a scene of a run: the participants, and what they did, in the order of time, each as a mark
+// of a picture and as a sentence.
 package story
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/lockquake/lockquake/results/report/scene"
 )
 
-// Of reads the story that a run directory has to tell; nil where there is none.
+// Of reads the story of a run directory; nil without one.
 func Of(dir string, r results.Report, env results.Env) (*Story, error) {
 	sc, err := scene.New(dir, r, env)
 	if err != nil || sc == nil {
@@ -27,7 +27,7 @@ func Tell(sc *scene.Scene) *Story {
 		NoLock: sc.Env.NoLock, Start: sc.Env.Start, Lanes: lanesOf(sc),
 	}
 	for _, h := range sc.Holds {
-		if sc.Env.NoLock { // a user at work, with nothing that could end
+		if sc.Env.NoLock { // a user at work, with no grant that could end
 			h.Issued, h.Valid = h.Start, history.ValidEndless
 		}
 		s.Holds = append(s.Holds, Bar{Ref: h, Lane: s.Lanes.client(h.User), Asked: h.Issued})
@@ -53,7 +53,7 @@ func Tell(sc *scene.Scene) *Story {
 	return s
 }
 
-// harmSentence is the sentence of the drawn mark that tells of harm, for a title whose own proof is not drawn.
+// harmSentence returns the sentence of the drawn mark of harm, for a title whose own proof is not drawn.
 func (s *Story) harmSentence(text string) string {
 	for _, m := range s.Marks {
 		if m.Say != "" && (m.Kind == MarkStale || m.Kind == MarkRefused || m.Kind == MarkRegion) {
@@ -63,7 +63,7 @@ func (s *Story) harmSentence(text string) string {
 	return text
 }
 
-// others counts the grants of the same lock that have no lane, so that nobody takes the drawn ones for all.
+// others counts the grants of the same lock without a lane, so that readers do not take the drawn ones for all.
 func others(sc *scene.Scene, s *Story) int {
 	from, to := s.span()
 	n := 0

@@ -11,11 +11,11 @@ import (
 	"github.com/lockquake/lockquake/results/report/scene"
 )
 
-// topicMarker draws what the scenario names and no other mark tells.
+// topicMarker draws what the scenario names and no other mark shows.
 type topicMarker marker
 
-// marks adds the witnesses of such counts, each at its time: what is missing in the end stands at the final read.
-// Counts without a witness, and measures, have no time.
+// marks adds the witnesses of such counts, each at its time: losses found at the end are at the final read. Counts
+// without a witness, and measures, have no time.
 func (mk topicMarker) marks() {
 	mk.events()
 	var rest []string
@@ -32,7 +32,7 @@ func (mk topicMarker) marks() {
 	mk.worst()
 }
 
-// worst adds the witness that the picture is about, where no other mark is made of it.
+// worst adds the witness that the picture is about, if no other mark shows it.
 func (mk topicMarker) worst() {
 	w := mk.scene.Worst
 	if w == nil || scene.Drawing(*w) != results.DrawWhole {
@@ -45,8 +45,8 @@ func (mk topicMarker) worst() {
 	}
 }
 
-// events gives the marks of the events that the scenario is about the weight of a topic. Where nothing else was found,
-// the first one is the headline.
+// events gives the marks of the events in `about` the weight of a topic. If nothing else was found, the first one is
+// the headline.
 func (mk topicMarker) events() {
 	first := ""
 	for i := range mk.story.Marks {
@@ -60,7 +60,7 @@ func (mk topicMarker) events() {
 	}
 }
 
-// told reports whether a mark names a count already, and gives that mark the weight of a topic.
+// told reports whether a mark already names a count, and gives that mark the weight of a topic.
 func (mk topicMarker) told(x scene.Topic) bool {
 	i := slices.IndexFunc(mk.story.Marks, func(m Mark) bool {
 		return scene.Mentions(m.Label+" "+m.Below, x.Name) &&
@@ -72,7 +72,7 @@ func (mk topicMarker) told(x scene.Topic) bool {
 	return i >= 0
 }
 
-// witnesses adds the first witness of a count that one of the drawn users takes part in, else the first of all.
+// witnesses adds the first witness of a count that involves a drawn user, else the first of all.
 func (mk topicMarker) witnesses(x scene.Topic) (found bool) {
 	best := x.Witness(mk.scene.Report, func(w results.Witness) bool { return mk.laneOf(w) >= 0 })
 	if best == nil {
@@ -82,7 +82,7 @@ func (mk topicMarker) witnesses(x scene.Topic) (found bool) {
 	return true
 }
 
-// note is the mark of a witness at its time. What is missing in the end stands at the resource.
+// note returns the mark of a witness at its time. Losses found at the end are at the resource.
 func (mk topicMarker) note(w results.Witness, label string) Mark {
 	lane := mk.laneOf(w)
 	if lane < 0 || slices.ContainsFunc(w.Events, func(e history.Event) bool { return e.Kind == history.Final }) {
@@ -94,12 +94,12 @@ func (mk topicMarker) note(w results.Witness, label string) Mark {
 	}
 }
 
-// says is the text of a witness, as sentences have it.
+// says returns the text of a witness in the form of sentences.
 func (mk topicMarker) says(w results.Witness) string {
 	return exactMS.ReplaceAllString(mk.scene.Named(w.Text), "$1 ms")
 }
 
-// laneOf is the lane of a user in a witness; below 0 where none is drawn.
+// laneOf returns the lane of a user in a witness; below 0 if none is drawn.
 func (mk topicMarker) laneOf(w results.Witness) int {
 	for i := len(w.Events) - 1; i >= 0; i-- {
 		if l := mk.story.Lanes.client(w.Events[i].User); l >= 0 && w.Events[i].Kind != history.Final {
@@ -109,5 +109,5 @@ func (mk topicMarker) laneOf(w results.Witness) int {
 	return -1
 }
 
-// middle is the lane of the resource, else the first.
+// middle returns the lane of the resource, else the first.
 func (mk topicMarker) middle() int { return max(mk.story.Lanes.kind(LaneResource), 0) }

@@ -6,7 +6,7 @@ import (
 	"github.com/lockquake/lockquake/results/figure"
 )
 
-// gap adds for how long a lock could not be taken, and why, at the end of that time: what led to it stands above.
+// gap adds for how long a lock could not be taken, and why, at the end of that time: its causes are above.
 func (m marker) gap() {
 	g := m.scene.Gap
 	if g == nil {
@@ -20,7 +20,7 @@ func (m marker) gap() {
 	})
 }
 
-// handoff adds who waits while a handoff is made, and what one costs.
+// handoff adds the users that wait during a handoff, and its cost.
 func (m marker) handoff() {
 	h := m.scene.Handoff
 	if h == nil {
