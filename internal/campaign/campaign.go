@@ -1,10 +1,10 @@
-// Package campaign makes many runs, one after another. A Plan says which run comes next, knowing the results so far.
-// The campaign makes it on servers that it keeps from run to run, appends its result to a journal, keeps to a budget,
-// ends in order when it is interrupted, and goes on later. A Reader follows it: tables, pages and verdicts are made of
-// the results, and are no business of the campaign.
+// Package campaign makes many runs, one after another. A Plan chooses the next run from the results so far. The
+// campaign makes it on servers that it keeps from run to run, and appends the result to a journal. It keeps to a
+// budget, ends in order when it is interrupted, and can be resumed later. A Reader follows it: tables, pages and
+// verdicts are made from the results outside this package.
 //
-// Example: a plan of ten runs is interrupted in its fourth. The journal has three results. The same plan, given the
-// same journal, is asked for the run that follows three results, and makes seven more.
+// Example: a plan of ten runs is interrupted in its fourth run. The journal has three results. When the plan is
+// resumed with the same journal, it is asked for the run after three results, and makes seven more.
 package campaign
 
 import (
@@ -22,55 +22,55 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// Plan says which run comes next.
+// Plan chooses the next run.
 type Plan interface {
-	// Next returns the job that follows all results so far, those of the journal first; ok is false where there is
-	// none. A job that was not made is among the results, with the reason: the plan may go on with another one.
+	// Next returns the job after all results so far, those of the journal first. ok is false if there is none. The
+	// results include jobs that could not be made, with the reason: the plan may go on with another job.
 	Next(done []Result) (j Job, ok bool)
 }
 
-// Job is a run that is to be made.
+// Job is a run to make.
 type Job struct {
-	// Name tells it from others, for people and in the journal. Several jobs of one name are runs of the same thing.
+	// Name identifies the job to people and in the journal. Jobs with the same name are runs of the same thing.
 	Name string
-	// Title is what people are told before it begins, a line each.
+	// Title is printed before the run, a line each.
 	Title []string
-	// Options are the run's. What it keeps of servers is the campaign's.
+	// Options are the options of the run. The campaign sets those for kept servers.
 	Options engine.Options
-	// Seed takes the place of the scenario's; 0: it does not.
+	// Seed replaces the scenario's seed; 0 keeps that.
 	Seed uint64
-	// Takes is about how long the run takes on servers that stand.
+	// Takes is the estimated time of the run on servers that are already up.
 	Takes time.Duration
-	// Cannot says why it cannot be made; nil: it may be.
+	// Cannot is the reason why the job cannot be made; nil if it can.
 	Cannot error
 }
 
 // Reader follows a campaign.
 type Reader interface {
-	// Begin is called before a run, whose options it may change.
+	// Begin is called before a run. It may change the options.
 	Begin(j Job, o *engine.Options)
-	// End is called with what came of a job, before that stands in the journal. It may add a note. An error ends the
-	// campaign.
+	// End is called with the result of a job before it is written to the journal. It may add a note. An error ends
+	// the campaign.
 	End(j Job, r *Result) error
 }
 
-// Campaign is many runs under way. The zero value of what is not set is the usual one.
+// Campaign makes the runs of a plan. The zero value of a field is its default.
 type Campaign struct {
-	Dir     string              // that run directories are told relative to
-	Journal *Journal            // nil: nothing is written down, and nothing can be gone on with
-	Kept    *engine.KeptServers // nil: each run starts servers of its own
-	Budget  time.Duration       // that all runs may take from now on; 0: as long as they need
+	Dir     string              // run directories are recorded relative to it
+	Journal *Journal            // nil: nothing is recorded, and the campaign cannot be resumed
+	Kept    *engine.KeptServers // nil: each run starts its own servers
+	Budget  time.Duration       // for all runs from now on; 0: unlimited
 	Reader  Reader
 
-	// Interrupted says that it was ended before its plan was.
+	// Interrupted says that the campaign was ended before its plan was.
 	Interrupted bool
 
-	run   func(context.Context, engine.Options) (string, error)        // engine.Run, but for tests
-	judge func(dir string, c results.Checkers) (results.Report, error) // Judge, but for tests
+	run   func(context.Context, engine.Options) (string, error)        // engine.Run, except in tests
+	judge func(dir string, c results.Checkers) (results.Report, error) // Judge, except in tests
 }
 
-// Run makes the runs of a plan, and returns all results, those of the journal first. Where ctx ends, the run under way
-// is healed, torn down and judged, and none follows. An error says that the rest cannot be made.
+// Run makes the runs of a plan, and returns all results, those of the journal first. When ctx ends, Run heals, tears
+// down and judges the run under way, and makes no other. An error means that the rest cannot be made.
 func (c *Campaign) Run(ctx context.Context, p Plan) (done []Result, err error) {
 	if c.run == nil {
 		c.run, c.judge = engine.Run, Judge
@@ -101,9 +101,9 @@ func (c *Campaign) Run(ctx context.Context, p Plan) (done []Result, err error) {
 			return done, err
 		}
 		if c.Interrupted {
-			return done, nil // a run that was cut short counts for nothing
+			return done, nil // a run that was cut short does not count
 		}
-		r.Report = results.Report{} // which the reader has seen
+		r.Report = results.Report{} // the reader has seen it
 		done = append(done, r)
 		if r.NotMade == "" && c.Journal != nil {
 			if err := c.Journal.add(r); err != nil {
@@ -113,10 +113,10 @@ func (c *Campaign) Run(ctx context.Context, p Plan) (done []Result, err error) {
 	}
 }
 
-// Spent is why a job is not made for which a budget has no time.
+// Spent is the reason for not making a job that the budget has no time for.
 func Spent(budget time.Duration) string { return fmt.Sprintf("the budget of %v", budget) }
 
-// make makes one run and judges it. Where nothing ran, because something is missing or wrong, it was not made.
+// make makes one run and judges it. If nothing ran because something is missing or wrong, the job counts as not made.
 func (c *Campaign) make(ctx context.Context, j Job) Result {
 	o, r := j.Options, Result{Job: j.Name}
 	if j.Seed != 0 && j.Cannot == nil {
@@ -154,7 +154,7 @@ func nothingRan(err error) bool {
 		errors.As(err, new(engine.UsageError)) || errors.As(err, &scenario)
 }
 
-// Judge judges a run and writes its verdict into its directory.
+// Judge judges a run and writes the verdict into its directory.
 func Judge(dir string, c results.Checkers) (results.Report, error) {
 	rep, err := results.Judge(dir, c)
 	if err == nil {
@@ -163,7 +163,7 @@ func Judge(dir string, c results.Checkers) (results.Report, error) {
 	return rep, err
 }
 
-// relative is a run's directory as seen from the campaign's.
+// relative returns the path of a run's directory relative to the campaign's.
 func relative(from, dir string) string {
 	if abs, err := filepath.Abs(from); err == nil && from != "" {
 		if rel, err := filepath.Rel(abs, dir); err == nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// names is a plan: jobs in their order, each once. It goes on behind one that was not made.
+// names is a plan that makes each job once, in order. It continues after a job that was not made.
 type names []Job
 
 func (n names) Next(done []Result) (Job, bool) {
@@ -46,7 +46,7 @@ func (n *notes) End(j Job, r *Result) (err error) {
 	return err
 }
 
-// faked is a campaign whose runs are made by a function, and judged to have passed with some grants.
+// faked returns a campaign whose runs are made by a function. Each is judged to have passed with some grants.
 func faked(dir string, j *Journal, run func(n int) error) (c *Campaign, read *notes) {
 	n := 0
 	read = &notes{}
@@ -105,8 +105,8 @@ func TestGoingOn(t *testing.T) {
 	}
 }
 
-// TestCutOff: where the machine died while a line was written, that line is dropped, wherever it was cut, and the journal goes on behind the one
-// before. What is damaged in any other way is an error that names the line.
+// TestCutOff: if the machine died while a line was written, that line is dropped wherever it was cut, and the journal
+// continues after the line before. Any other damage is an error that names the line.
 func TestCutOff(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -159,8 +159,8 @@ func TestCutOff(t *testing.T) {
 	}
 }
 
-// TestNotMade: a job that does not fit into the budget, or for which something is missing, is told to the plan, which goes on; it is not in the
-// journal, and no other run is kept from it. A campaign without any result leaves nothing.
+// TestNotMade: the plan learns of a job that does not fit into the budget or lacks something, and goes on. Such a job
+// is not in the journal and keeps no other run from being made. A campaign without any result leaves nothing.
 func TestNotMade(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "not", "there", "yet")
@@ -207,7 +207,8 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// TestRefuse: what another command, version or machine began is not gone on with. How the program is called is not the command.
+// TestRefuse: a campaign begun by another command, version or machine is not resumed. The program's path is not part
+// of the command.
 func TestRefuse(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*results.Origin){
@@ -225,7 +226,7 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
-// TestCostOf: a cost is the median of what earlier runs of the provider took, and the usual one where there are none.
+// TestCostOf: a cost is the median over earlier runs of the provider; without any, the default.
 func TestCostOf(t *testing.T) {
 	t.Parallel()
 	runs := t.TempDir()

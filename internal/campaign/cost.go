@@ -9,13 +9,13 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// Cost is about how long a provider takes.
+// Cost is an estimate of how long a provider takes.
 type Cost struct {
-	Start  time.Duration // from nothing until a service serves
-	Beside time.Duration // a run on servers that stand, beside its load
+	Start  time.Duration // from nothing until the service is ready
+	Beside time.Duration // the overhead of a run on servers that are up
 }
 
-// usual are the costs where nothing was measured yet, by provider.
+// usual lists the costs by provider, used before anything was measured.
 var usual = map[string]Cost{
 	"inproc": {0, 300 * time.Millisecond},
 	"local":  {5 * time.Second, time.Second},
@@ -23,11 +23,11 @@ var usual = map[string]Cost{
 	"swarm":  {15 * time.Second, 4 * time.Second},
 }
 
-// enough is how many earlier runs a cost is the median of.
+// enough is how many earlier runs the median is taken over.
 const enough = 9
 
-// CostOf is what runs of a provider took that are in a folder of runs, each scenario's latest; where there are none,
-// the usual.
+// CostOf returns the median cost of a provider's runs in a folder of runs: the latest of each scenario. Without any
+// it returns the default.
 func CostOf(provider, runs string) Cost {
 	var starts, besides []time.Duration
 	latest, _ := filepath.Glob(filepath.Join(runs, "*", "latest")) // the patterns are well formed
@@ -57,7 +57,7 @@ func CostOf(provider, runs string) Cost {
 	return Cost{Start: median(starts, c.Start), Beside: median(besides, c.Beside)}
 }
 
-// median is that of the first few, or what is taken where there are none.
+// median returns the median of the first few values, or none if the list is empty.
 func median(list []time.Duration, none time.Duration) time.Duration {
 	if len(list) == 0 {
 		return none

@@ -8,7 +8,7 @@ import (
 	"github.com/lockquake/lockquake/internal/engine"
 )
 
-// untilRed makes runs of one job until one of them fails, ten at most: what comes next depends on the results so far.
+// untilRed makes runs of one job until one fails, ten at most: the next job depends on the results so far.
 type untilRed struct{ job campaign.Job }
 
 func (p untilRed) Next(done []campaign.Result) (campaign.Job, bool) {
@@ -18,7 +18,7 @@ func (p untilRed) Next(done []campaign.Result) (campaign.Job, bool) {
 	return p.job, true
 }
 
-// printer prints what came of each run.
+// printer prints the result of each run.
 type printer struct{}
 
 func (printer) Begin(campaign.Job, *engine.Options) {}
@@ -28,7 +28,7 @@ func (printer) End(j campaign.Job, r *campaign.Result) error {
 	return nil
 }
 
-// A campaign keeps servers from run to run, and goes on with what its journal has.
+// A campaign keeps servers from run to run, and resumes from its journal.
 func Example() {
 	c := campaign.Campaign{Kept: &engine.KeptServers{}, Reader: printer{}}
 	done, err := c.Run(context.Background(), untilRed{campaign.Job{Name: "one more try", Cannot: engine.MissingError{Text: "no engine answers"}}})

@@ -17,20 +17,20 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// Schema names the version of the journal, and File the journal in the directory of a campaign.
+// Schema is the version of the journal's format. File is the journal's name in the directory of a campaign.
 const (
 	Schema = "lockquake/campaign/1"
 	File   = "campaign.jsonl"
 )
 
-// Header is the first line of a journal: what the campaign is, and where it is made.
+// Header is the first line of a journal: the campaign's command, and the program and machine that make it.
 type Header struct {
 	Schema string `json:"schema"`
 	results.Origin
 }
 
-// Refuse returns why a campaign cannot go on with what another command, version or machine began: their figures could
-// not be put together. what names the thing in the message.
+// Refuse returns an error if another command, version or machine began the campaign: their figures are not
+// comparable. what names the campaign in the message.
 func (h Header) Refuse(what string, now results.Origin) error {
 	switch {
 	case arguments(h.Command) != arguments(now.Command):
@@ -46,31 +46,30 @@ func (h Header) Refuse(what string, now results.Origin) error {
 	return nil
 }
 
-// arguments are what stands behind the program, however that was started.
+// arguments returns the command without the program's path.
 func arguments(command string) string {
 	_, rest, _ := strings.Cut(command, " ")
 	return rest
 }
 
-// Journal is the results of a campaign in a file, one JSON object a line behind its header. It is made with its first
-// result. A line is written whole or, where the machine dies, cut off at the end of the file; whoever opens it then
-// drops that line.
+// Journal holds the results of a campaign in a file: a header and one JSON object a line. The first result creates
+// the file. If the machine dies during a write, the last line may be cut off; Open drops it.
 type Journal struct {
 	Header  Header
-	Dropped bool // a last line was cut off, and is gone
+	Dropped bool // a last line was cut off and dropped
 
 	path string
 	done []Result
 	file *os.File
 }
 
-// New returns a journal in a directory that need not be there yet. It begins with the results done, of an older form of
-// the same campaign.
+// New returns a journal in a directory that need not exist yet. It begins with the results in done, which come from
+// an older form of the same campaign.
 func New(dir string, o results.Origin, done ...Result) *Journal {
 	return &Journal{Header: Header{Schema, o}, path: filepath.Join(dir, File), done: done}
 }
 
-// Open reads the journal in a directory, to go on with it. The error wraps fs.ErrNotExist where there is none.
+// Open reads the journal in a directory, to resume the campaign. The error wraps fs.ErrNotExist if there is none.
 func Open(dir string) (*Journal, error) {
 	j := &Journal{path: filepath.Join(dir, File)}
 	text, err := history.ReadFile(j.path, history.MostList)
@@ -107,7 +106,7 @@ func Open(dir string) (*Journal, error) {
 	return j, err
 }
 
-// Results returns what was written so far.
+// Results returns the results so far.
 func (j *Journal) Results() []Result { return slices.Clone(j.done) }
 
 // add appends a result.
@@ -121,7 +120,7 @@ func (j *Journal) add(r Result) error {
 	return j.write(r)
 }
 
-// begin makes the file, with what the journal begins with.
+// begin creates the file and writes the header and the results done before.
 func (j *Journal) begin() (err error) {
 	if err = os.MkdirAll(filepath.Dir(j.path), 0o755); err != nil {
 		return err

@@ -6,14 +6,14 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// Result is what came of a job: a line of the journal. It has of the run's verdict.json what outlives the run's
-// directory.
+// Result is the result of a job: a line of the journal. From the run's verdict.json it keeps what must outlive the
+// run's directory.
 type Result struct {
 	Job  string `json:"job"` // its name
 	Seed uint64 `json:"seed,omitempty"`
-	Dir  string `json:"run_dir,omitempty"` // as seen from the campaign's directory
+	Dir  string `json:"run_dir,omitempty"` // relative to the campaign's directory
 	Took int64  `json:"took_ms"`
-	// Broke says why a run that was made is not whole; its verdict is unknown then, if it has one.
+	// Broke is the reason why a run is incomplete. Its verdict, if any, is then unknown.
 	Broke string `json:"broke,omitempty"`
 
 	Verdict   results.Verdict     `json:"verdict,omitempty"`
@@ -27,22 +27,22 @@ type Result struct {
 	Kept      bool                `json:"kept,omitempty"`
 	Replay    string              `json:"replay,omitempty"`
 
-	// Note is what the campaign's reader has added.
+	// Note holds what the campaign's reader has added.
 	Note json.RawMessage `json:"note,omitempty"`
 
-	// NotMade says why the run was not made; "": it was. Such a job may be made when the campaign goes on, so it is not
-	// in the journal.
+	// NotMade is the reason why the run was not made; "" if it was made. Such a job may be made when the campaign is
+	// resumed, so it is not in the journal.
 	NotMade string `json:"-"`
-	// What follows is known in the process that made the run: the error that it ended with, or that no run could be
-	// made with; the one of its judging; its whole verdict; and its directory ("": none).
+	// Err is the error that ended the run, or why it could not be made. Like the fields after it, it is set only in
+	// the process that made the run: the error of its judging, its whole verdict, and its directory ("" if none).
 	Err         error          `json:"-"`
 	Unjudged    error          `json:"-"`
 	Report      results.Report `json:"-"`
 	At          string         `json:"-"`
-	Interrupted bool           `json:"-"` // it was cut short, and is told to the reader alone
+	Interrupted bool           `json:"-"` // it was cut short; only the reader sees it
 }
 
-// take keeps of a verdict what a journal has.
+// take copies the fields of a verdict that the journal keeps.
 func (r *Result) take(rep results.Report) {
 	r.Report = rep
 	r.Verdict, r.Reasons, r.Judged, r.Counts, r.Measures, r.Failovers = rep.Verdict, rep.Reasons, rep.Judged,
