@@ -12,9 +12,9 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// breaksOf lists the stories that demand a violation of a lock, the worst first: counts come in the order of the
-// checkers. Stories of another lock of the same service count where a double grant is demanded and that lock is a right
-// one: then it is the service that broke its promise.
+// breaksOf lists the stories that demand a violation of a lock, the worst first; counts come in the order of the
+// checkers. It includes stories of another right lock of the same service that demand a double grant: there the
+// service itself broke its promise.
 func (c Catalog) breaksOf(b backends.Backend, lock string) []Breaks {
 	var order []string
 	for _, q := range c.Checkers.Quantities() {
@@ -24,7 +24,7 @@ func (c Catalog) breaksOf(b backends.Backend, lock string) []Breaks {
 	}
 	var out []Breaks
 	for i, s := range c.Stories {
-		twin := i > 0 && s.File == c.Stories[i-1].File // its world differs in something that nobody need have
+		twin := i > 0 && s.File == c.Stories[i-1].File // its world differs in a detail that does not matter here
 		if twin || s.Backend.Use != b.Name {
 			continue
 		}
@@ -41,7 +41,7 @@ func (c Catalog) breaksOf(b backends.Backend, lock string) []Breaks {
 		}
 		out = append(out, x)
 	}
-	telling := func(x Breaks) int { // stories that are named for the service are about it
+	telling := func(x Breaks) int { // stories named after the service are about it
 		if strings.HasPrefix(x.Story, b.Name) {
 			return 0
 		}
@@ -50,14 +50,14 @@ func (c Catalog) breaksOf(b backends.Backend, lock string) []Breaks {
 	slices.SortStableFunc(out, func(a, b Breaks) int {
 		return cmp.Or(
 			slices.Index(order, a.Counts[0])-slices.Index(order, b.Counts[0]),
-			len(a.Lock)-len(b.Lock), // its own stories first
+			len(a.Lock)-len(b.Lock), // stories of the lock itself first
 			telling(a)-telling(b),
 		)
 	})
 	return out
 }
 
-// demanded are the counts of which a scenario demands at least one, in the order.
+// demanded returns the counts of which a scenario demands at least one, in the given order.
 func demanded(s scenarios.Scenario, order []string) (out []string) {
 	for _, e := range s.Expect {
 		some := e.Op == ">" || (e.Op == ">=" || e.Op == "=") && e.Value > 0
@@ -69,15 +69,15 @@ func demanded(s scenarios.Scenario, order []string) (out []string) {
 	return out
 }
 
-// Catalog is what there is to choose from.
+// Catalog holds the services and stories to choose from.
 type Catalog struct {
 	Backends []backends.Backend
 	Stories  []scenarios.Scenario // each before its twins
 	Checkers results.Checkers
 }
 
-// Rows are the locks that are named as BACKEND, BACKEND/LOCK or "BACKEND/*". Where none is, all right locks of services
-// that have servers; with quick, the default lock of each.
+// Rows returns the locks named as BACKEND, BACKEND/LOCK or "BACKEND/*". Without names it returns all right locks of
+// services that have servers, or with quick the default lock of each such service.
 func (c Catalog) Rows(names []string, quick bool) (out []Row, err error) {
 	add := func(b backends.Backend, l backends.Lock) {
 		out = append(out, Row{

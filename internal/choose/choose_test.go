@@ -22,7 +22,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden table anew")
 
-// whole is what there is in this program.
+// whole returns the catalog of this program.
 func whole(t *testing.T) Catalog {
 	t.Helper()
 	stories, err := scenarios.Load("stories/*")
@@ -49,7 +49,7 @@ func rows(t *testing.T, names []string, quick bool) map[string]Row {
 	return out
 }
 
-// TestRows: what is compared by default is right, and has servers; one lock of each topology is quick.
+// TestRows: the locks compared by default are right and have servers; with quick, one lock of each topology.
 func TestRows(t *testing.T) {
 	every, quick := rows(t, nil, false), rows(t, nil, true)
 	if len(every) < 20 {
@@ -79,7 +79,8 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestBreaks: a lock is broken by its own stories, and by those in which its service breaks its promise to another lock.
+// TestBreaks: a lock is broken by its own stories, and by those in which its service breaks its promise to another
+// lock.
 func TestBreaks(t *testing.T) {
 	every := rows(t, nil, false)
 	for name, want := range map[string][]string{
@@ -106,12 +107,12 @@ func TestBreaks(t *testing.T) {
 	}
 }
 
-// sample is one that can be used.
+// sample returns a usable sample.
 func sample(rate, p50 float64) capacity.Sample {
 	return capacity.Sample{Cycles: rate, Latency: map[string]float64{"p50": p50, "p99": 2 * p50}, Handoff: new(p50 / 4), Requests: new(2.0)}
 }
 
-// invented is a result with all that a table may show.
+// invented returns a result with everything that a table may show.
 func invented() Result {
 	spoilt := sample(1, 9999)
 	spoilt.Spoilt = "the machine stood still"
@@ -133,7 +134,7 @@ func invented() Result {
 	}
 }
 
-// TestText: the table is that of the golden file, and what is missing has a reason.
+// TestText: the table matches the golden file, and whatever is missing has a reason.
 func TestText(t *testing.T) {
 	var text, page bytes.Buffer
 	r := invented()
@@ -153,7 +154,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestJobs: the loads of all locks of a service come in turn, its losses last, and one service after the other.
+// TestJobs: services come one after the other. The loads of a service's locks come in turn, its losses last.
 func TestJobs(t *testing.T) {
 	r := Run{Result: &Result{Repeat: 2, Measured: int64(time.Second)}}
 	var list []Candidate

@@ -11,10 +11,10 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// Candidate is a lock with what is run on it.
+// Candidate is a lock with the runs to make on it.
 type Candidate struct {
 	Row
-	loads   []scenarios.Scenario // as many as there are numbers of locks
+	loads   []scenarios.Scenario // one for each number of locks
 	loss    scenarios.Scenario
 	options engine.Options // of all runs
 }
@@ -26,7 +26,7 @@ workload: {use: acquire-release, clients: 2, users: %d, locks: %d}
 expect: {judged: ">=1"}
 `
 
-// broken has users think, so that it is not the processor that they wait for. What is counted is told, and nothing is
+// broken gives users think time, so that the processor is not the bottleneck. Violations are counted, but none is
 // demanded.
 const broken = `name: choose-loss
 claim: A server is killed, and comes back.
@@ -37,14 +37,14 @@ chaos:
 expect: {double_grants: ">=0", foreign_releases: ">=0", stuck_locks: ">=0", wedges: ">=0", judged: ">=1"%s}
 `
 
-// targets are whom to kill, the first that the service has: the primary of the shard that has the lock, who leads, one
-// of equals.
+// targets lists the selectors of the server to kill; the first that the service supports is taken. They are the
+// primary of the lock's shard, the leader, and any of several equal servers.
 var targets = []string{"leader(lock-0)", "leader", "one"}
 
-// Options are what all runs of it are made with, but for their scenarios.
+// Options returns the options common to all its runs, without their scenarios.
 func (c Candidate) Options() engine.Options { return c.options }
 
-// NewCandidate makes the runs of a lock, as far as they can be made with the options, whose scenario they replace.
+// NewCandidate builds the runs of a lock, as far as they can be made with the options. It replaces their scenario.
 func NewCandidate(row Row, options func(scenarios.Scenario) (engine.Options, error)) (Candidate, error) {
 	c := Candidate{Row: row}
 	for _, locks := range loads {
@@ -67,7 +67,7 @@ func NewCandidate(row Row, options func(scenarios.Scenario) (engine.Options, err
 		c.Servers, c.options = plan.Facts().Servers, o
 		c.loads = append(c.loads, s)
 	}
-	tokens := "" // a counter that is lost with its server falls back
+	tokens := "" // a counter that is lost with its server restarts lower
 	if row.Token == string(backends.TokenHomeMade) {
 		tokens = `, token_regressions: ">=0"`
 	}
@@ -92,7 +92,7 @@ func NewCandidate(row Row, options func(scenarios.Scenario) (engine.Options, err
 	return c, first
 }
 
-// Takes is about how long all runs take.
+// Takes estimates how long all runs take.
 func Takes(candidates []Candidate, repeat int, measured time.Duration, cost campaign.Cost) (all time.Duration) {
 	started := map[string]bool{}
 	for _, c := range candidates {

@@ -13,13 +13,13 @@ import (
 	"github.com/lockquake/lockquake/results/sheet"
 )
 
-// The columns of the table, and what stands above those of one load.
+// The columns of the table, and the heading above those of one load.
 var (
 	loadColumns = []string{"grants/s", "p50", "p99", "handoff", "requests"}
 	lossColumns = []string{"gap", "double grants"}
 )
 
-// table is a row for each lock, headed by two rows.
+// table returns a row for each lock, below two header rows.
 func (r Result) table() [][]string {
 	over, head := []string{""}, []string{"lock"}
 	for _, n := range loads {
@@ -40,7 +40,7 @@ func (r Result) table() [][]string {
 	return out
 }
 
-// cells are the medians of what can be used.
+// cells returns the medians over the usable samples.
 func (l Load) cells() []string {
 	median := func(of func(capacity.Sample) *float64) string {
 		var list []float64
@@ -54,7 +54,7 @@ func (l Load) cells() []string {
 		}
 		return figure.Number(capacity.Summary(list).Mid)
 	}
-	acquires := int64(0) // 0: an older file does not tell
+	acquires := int64(0) // 0: an older file does not have it
 	for _, s := range l.Samples {
 		if s.Spoilt == "" {
 			acquires += s.Acquires
@@ -87,7 +87,7 @@ func (r Row) lossCells() []string {
 	return []string{gap, double}
 }
 
-// breaks names the worst story for each kind of violation that is the worst of some.
+// breaks names, for each kind of violation that is the worst of some story, the worst such story.
 func (r Row) breaks() string {
 	var words, seen []string
 	for _, b := range r.Breaks {
@@ -103,7 +103,7 @@ func (r Row) breaks() string {
 	return strings.Join(words, "; ")
 }
 
-// legend says what the columns are.
+// legend explains the columns.
 func (r Result) legend() []string {
 	return []string{
 		fmt.Sprintf("%d users in 2 processes ask again at once; median of the runs (%d, each %v). grants/s: grants that were given back; p50, p99: of the acquire, in ms;", r.Users, r.Repeat, time.Duration(r.Measured)),
@@ -124,7 +124,7 @@ func (r Result) Text(w io.Writer) error {
 	return err
 }
 
-// Left says what is missing, and why.
+// Left lists what is missing, and why.
 func (r Result) Left() (out []string) {
 	for _, row := range r.Rows {
 		name := row.Backend + "/" + row.Lock
@@ -140,7 +140,7 @@ func (r Result) Left() (out []string) {
 	return out
 }
 
-// Page is the table with what belongs to it.
+// Page returns the table with its legend and notes.
 func (r Result) Page() sheet.Page {
 	t := r.table()
 	return sheet.Page{
@@ -155,7 +155,7 @@ func (r Result) Page() sheet.Page {
 	}
 }
 
-// Markdown writes the table as one of a page.
+// Markdown writes the table as Markdown.
 func (r Result) Markdown(w io.Writer) error {
 	_, err := fmt.Fprintf(w, "%s\n%s\n\n`%s`\n", figure.Table(r.table()).Markdown(),
 		strings.Join(append(r.Left(), r.legend()...), "\n"), r.Command)

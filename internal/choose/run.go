@@ -18,24 +18,24 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// Run makes the runs of all candidates, and writes down each.
+// Run makes the runs of all candidates, and records each.
 type Run struct {
 	Dir     string
 	Result  *Result
-	Journal *campaign.Journal // what was run of it before is not run again
+	Journal *campaign.Journal // runs recorded there are not made again
 	Kept    *engine.KeptServers
 	Budget  time.Duration // of all runs from now on; 0: none
 	Cost    campaign.Cost
-	// Say tells people what is done.
+	// Say prints progress for people.
 	Say func(format string, args ...any)
 
 	list  []Candidate
 	left  []job // the first is under way
-	all   int   // how many there are in all
-	given bool  // that one was handed to the campaign
+	all   int   // the number of all jobs
+	given bool  // the first was handed to the campaign
 }
 
-// noted is what the journal has of a run beside its verdict: what its row got from it.
+// noted is the journal's note on a run: what its row got from it, beside the verdict.
 type noted struct {
 	Sample *capacity.Sample `json:"sample,omitempty"` // of a load
 	Loss   *Loss            `json:"loss,omitempty"`
@@ -44,14 +44,14 @@ type noted struct {
 
 // job is one run.
 type job struct {
-	row, load int // load: of the row's, or its loss where there is none of that number
+	row, load int // an index into the row's loads; one past them is its loss
 	name      string
 	scenario  scenarios.Scenario
 	measured  time.Duration
 }
 
-// jobs are all runs in their order. Those of one service follow each other, so that its servers are kept: first all
-// loads, in turn, so that what the machine does meanwhile meets all of its locks; then the losses.
+// jobs returns all runs in order. Those of one service are adjacent, so that its servers are kept. All loads come
+// first, interleaved, so that a disturbance of the machine meets all of the service's locks; then come the losses.
 func (r *Run) jobs(list []Candidate) (out []job) {
 	for first := 0; first < len(list); {
 		next := first + 1
@@ -80,8 +80,8 @@ func (r *Run) jobs(list []Candidate) (out []job) {
 	return out
 }
 
-// All runs everything. Where ctx ends or the budget is spent, the result has what there is. An error says that the rest
-// cannot be run.
+// All makes all runs. If ctx ends or the budget is spent, the result holds what was measured so far. An error means
+// that the rest cannot be run.
 func (r *Run) All(ctx context.Context, list []Candidate) error {
 	for _, c := range list {
 		r.Result.Rows = append(r.Result.Rows, c.Row)
@@ -113,7 +113,7 @@ func (r *Run) again(done campaign.Result) error {
 	return nil
 }
 
-// next is the first job that is left of a row none of whose runs broke.
+// next returns the first remaining job of a row without a broken run.
 func (r *Run) next() (one job, ok bool) {
 	for len(r.left) > 0 && r.Result.Rows[r.left[0].row].NotRun != "" {
 		r.left = r.left[1:]
@@ -129,7 +129,7 @@ func (r *Run) name(one job) string {
 	return fmt.Sprintf("%s/%s, %s", row.Backend, row.Lock, one.name)
 }
 
-// Next is the next run of a row none of whose runs broke, or had no time.
+// Next returns the next run of a row of which no run broke or ran out of time.
 func (r *Run) Next(done []campaign.Result) (j campaign.Job, ok bool) {
 	if r.given {
 		r.Result.Rows[r.left[0].row].NotRun = done[len(done)-1].NotMade
@@ -145,19 +145,19 @@ func (r *Run) Next(done []campaign.Result) (j campaign.Job, ok bool) {
 	return j, true
 }
 
-// runner makes and reads the runs of a job's row.
+// runner returns the runner that makes and reads the runs of a job's row.
 func (r *Run) runner(one job) *sweep.Runner {
 	return &sweep.Runner{Options: r.list[one.row].options, Warm: warm, For: one.measured}
 }
 
-// Begin tells of a run.
+// Begin announces a run.
 func (r *Run) Begin(j campaign.Job, _ *engine.Options) {
 	for _, line := range j.Title {
 		r.Say("%s", line)
 	}
 }
 
-// End writes down what a run has measured. A row of which one broke has no other.
+// End records what a run has measured. After a broken run, its row gets no other.
 func (r *Run) End(_ campaign.Job, run *campaign.Result) (err error) {
 	if run.Interrupted {
 		return nil
@@ -183,7 +183,7 @@ func (r *Run) End(_ campaign.Job, run *campaign.Result) (err error) {
 	return errors.Join(err, r.Result.Write(r.Dir))
 }
 
-// take adds what a run has measured to its row.
+// take adds the measurements of a run to its row.
 func (r *Run) take(one job, n noted) {
 	r.left = r.left[1:]
 	row := &r.Result.Rows[one.row]
@@ -197,7 +197,7 @@ func (r *Run) take(one job, n noted) {
 	}
 }
 
-// lossOf is what a run shows in which a server is killed.
+// lossOf returns the measurements of a run in which a server was killed.
 func lossOf(dir string, m sweep.Measured) *Loss {
 	loss := &Loss{
 		Run: dir, Verdict: m.Report.Verdict, Reasons: m.Report.Reasons,
