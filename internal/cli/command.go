@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Quoted is a word as a shell takes it.
+// Quoted returns a word quoted for a shell.
 func Quoted(word string) string {
 	if !strings.ContainsAny(word, " \t\n*?[]{}()<>|&;$\"'`\\!#~") {
 		return word

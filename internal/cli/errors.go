@@ -30,25 +30,25 @@ const (
 	CodeInterrupted  = 130
 )
 
-// Exit is an exit code whose reason was told already, such as a verdict.
+// Exit is an exit code whose reason has already been printed, such as a verdict.
 type Exit struct{ Code int }
 
-// Error names the code; nobody reads it.
+// Error names the code; it is never printed.
 func (e Exit) Error() string { return fmt.Sprintf("exit code %d", e.Code) }
 
-// Usagef makes an error of the command line.
+// Usagef returns a usage error.
 func Usagef(format string, args ...any) error {
 	return engine.UsageError{Text: fmt.Sprintf(format, args...)}
 }
 
-// FlagValues says what a flag of each type takes; a flag of any text has none.
+// FlagValues says what a flag of each type takes. Flags that take any text have no entry.
 var FlagValues = map[string]string{
 	"bool": "true or false", "int": "a whole number", "uint64": "a whole number from 0 on",
 	"stringSlice": "a list of words with commas between them",
 	"duration":    "a duration with its unit, such as 300ms, 2s or 10m",
 }
 
-// WrongFlag says what is wrong with a flag in words of the command line.
+// WrongFlag rewords an error about a flag in terms of the command line.
 func WrongFlag(c *cobra.Command, err error) error {
 	var (
 		unknown *pflag.NotExistError
@@ -70,8 +70,8 @@ func WrongFlag(c *cobra.Command, err error) error {
 	return Usagef("%s `%s --help` lists the flags", text, c.CommandPath())
 }
 
-// ExitCode maps an error to the exit code. A run that broke without an answer is inconclusive: 1 is kept for an
-// expectation that was held against a run and failed.
+// ExitCode maps an error to the exit code. A run that broke without an answer is inconclusive: 1 is reserved for an
+// expectation that was checked and failed.
 func ExitCode(err error) int {
 	var (
 		told        Exit
@@ -99,21 +99,21 @@ func ExitCode(err error) int {
 	return CodeInconclusive
 }
 
-// Complain prints an error for people, unless it was told already.
+// Complain prints an error for people, unless it was printed already.
 func Complain(w io.Writer, err error) {
 	var told Exit
 	if err == nil || errors.As(err, &told) {
 		return
 	}
 	text := strings.TrimSuffix(err.Error(), "\n")
-	// of this process, or of one that it started, which has as many
+	// EMFILE: too many open files, in this process or in one that it started
 	if out := syscall.EMFILE.Error(); strings.HasSuffix(text, out) {
 		text += fmt.Sprintf(": ulimit -n is %d, raise it", proc.OpenFiles())
 	}
 	fmt.Fprintln(w, "lockquake: "+text)
 }
 
-// VerdictCode is the exit code of a judged run.
+// VerdictCode returns the exit code of a judged run.
 func VerdictCode(v results.Verdict) int {
 	switch v {
 	case results.Pass:
@@ -124,14 +124,14 @@ func VerdictCode(v results.Verdict) int {
 	return CodeInconclusive
 }
 
-// Worse returns the exit code to end with after two runs: an interruption, then what is missing or wrong, then a
-// failure, then no answer.
+// Worse returns the exit code for two runs together. The order is: interruption, something missing or wrong, failure,
+// no answer.
 func Worse(a, b int) int {
 	order := []int{CodeMet, CodeInconclusive, CodeFailed, CodeUsage, CodeMissing, CodeInterrupted}
 	return order[max(slices.Index(order, a), slices.Index(order, b))]
 }
 
-// NoArgs refuses any argument.
+// NoArgs rejects any argument.
 func NoArgs(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return Usagef("`%s` takes no argument, and there is %q", c.CommandPath(), args[0])
@@ -139,7 +139,7 @@ func NoArgs(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// VerbOnly refuses a first word that is no verb.
+// VerbOnly rejects a first word that is not a verb.
 func VerbOnly(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

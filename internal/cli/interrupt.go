@@ -17,9 +17,8 @@ type Interrupt struct {
 	Done func()
 }
 
-// Interruptible returns a context that ends with the first SIGINT, SIGTERM or SIGHUP. Later ones are answered and
-// change nothing: what was broken must be healed first. That nobody reads what is told, as behind `| head`, ends
-// nothing.
+// Interruptible returns a context that ends with the first SIGINT, SIGTERM or SIGHUP. Later signals are answered but
+// change nothing: what was broken must be healed first. A closed output, as with `| head`, does not end the context.
 func Interruptible(parent context.Context, tell *Progress) Interrupt {
 	wire.OutliveReader()
 	ctx, cancel := context.WithCancel(parent)

@@ -31,12 +31,12 @@ func AddFormat(c *cobra.Command, known ...string) *Format {
 	f := &Format{Value: known[0], known: known}
 	c.Flags().StringVar(&f.Value, "format", known[0], "what is written on standard output: "+
 		strings.Join(known, " or "))
-	// The flag was added on the line before: this cannot fail.
+	// The flag was added on the line before, so this cannot fail.
 	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(known, cobra.ShellCompDirectiveNoFileComp))
 	return f
 }
 
-// Check refuses a format that the verb does not have.
+// Check rejects a format that the verb does not have.
 func (f *Format) Check() error {
 	if !slices.Contains(f.known, f.Value) {
 		return Usagef("--format: there is no format %q; there are %s", f.Value, strings.Join(f.known, ", "))
@@ -52,17 +52,18 @@ func WriteJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// printed is standard output or error for people; what verbs print passes through it. Names and messages come from
-// run directories that others made. So a control character, or a mark that turns the direction of text around, is
-// printed as \u001b. In JSON that is the same string.
+// printed is standard output or error for people; everything that verbs print passes through it. Names and messages
+// come from run directories that others made. So control characters, and marks that change the direction of text, are
+// printed as escapes such as \u001b. In JSON that is the same string.
 type printed struct {
 	w    io.Writer
 	rest []byte // the beginning of a character that the next Write completes
-	// escape stands for the escape character where a verb colours a word. It is drawn, so that no text can hold it.
+	// Escape stands for the escape character where a verb colours a word. It is random, so that no text can contain
+	// it.
 	Escape string
 }
 
-// NewPrinted makes what prints for people on w.
+// NewPrinted returns a printed on w.
 func NewPrinted(w io.Writer) *printed { return &printed{w: w, Escape: rand.Text()} }
 
 // Write prints b.
@@ -84,7 +85,7 @@ func (p *printed) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// terminal returns the terminal that it prints on; nil where that is none.
+// terminal returns the terminal that it prints on; nil if there is none.
 func (p *printed) terminal() *os.File {
 	if f, ok := p.w.(*os.File); ok && cwriter.IsTerminal(int(f.Fd())) {
 		return f
@@ -92,11 +93,11 @@ func (p *printed) terminal() *os.File {
 	return nil
 }
 
-// escaped is text without anything that a terminal would obey.
+// escaped returns text without anything that a terminal would interpret.
 func escaped(text []byte) []byte {
 	out := make([]byte, 0, len(text))
 	for len(text) > 0 {
-		if c := text[0]; c >= ' ' && c <= '~' { // most of what is printed
+		if c := text[0]; c >= ' ' && c <= '~' { // the common case
 			out, text = append(out, c), text[1:]
 			continue
 		}
@@ -117,7 +118,7 @@ func escaped(text []byte) []byte {
 	return out
 }
 
-// terminalWidth is the width of the terminal that w prints on; 0 where there is none.
+// terminalWidth returns the width of the terminal that w prints on; 0 if there is none.
 func terminalWidth(w io.Writer) int {
 	p, ok := w.(*printed)
 	if !ok || p.terminal() == nil {
@@ -130,7 +131,7 @@ func terminalWidth(w io.Writer) int {
 	return n
 }
 
-// PrintFolded prints text that fits into the terminal, where there is one.
+// PrintFolded prints text, folded to the width of the terminal if there is one.
 func PrintFolded(w io.Writer, text string) error {
 	if n := terminalWidth(w); n > 0 {
 		return terminal.Fold(w, text, terminal.Width(n))
@@ -139,7 +140,7 @@ func PrintFolded(w io.Writer, text string) error {
 	return err
 }
 
-// Folded prints what write writes so.
+// Folded folds what write writes, as PrintFolded does.
 func Folded(w io.Writer, write func(w io.Writer) error) error {
 	var text bytes.Buffer
 	if err := write(&text); err != nil {
@@ -148,17 +149,17 @@ func Folded(w io.Writer, write func(w io.Writer) error) error {
 	return PrintFolded(w, text.String())
 }
 
-// broken is where a paragraph goes on in the next line.
+// broken matches a line break within a paragraph.
 var broken = regexp.MustCompile(`(\S)\n(\w)`)
 
-// FoldedHelp prints the help of a verb. In a terminal its paragraphs are filled anew. Examples are there to be copied,
-// and are not folded.
+// FoldedHelp prints the help of a verb. In a terminal it refills the paragraphs, but not the examples, which are
+// meant to be copied.
 func FoldedHelp(w io.Writer, usual func(*cobra.Command, []string)) func(*cobra.Command, []string) {
 	return func(c *cobra.Command, args []string) {
 		var plain bytes.Buffer
 		c.SetOut(&plain)
 		usual(c, args)
-		c.SetOut(nil) // back to that of the root
+		c.SetOut(nil) // back to the root's
 		text := plain.String()
 		if terminalWidth(w) > 0 {
 			text = strings.Replace(text, c.Long, broken.ReplaceAllString(c.Long, "$1 $2"), 1)
@@ -167,7 +168,7 @@ func FoldedHelp(w io.Writer, usual func(*cobra.Command, []string)) func(*cobra.C
 		if !ok || c.Example == "" {
 			before, after = text, ""
 		}
-		_ = PrintFolded(w, before) // what cannot be printed cannot be complained of either
+		_ = PrintFolded(w, before) // a failed print cannot be reported either
 		if ok && c.Example != "" {
 			_, _ = io.WriteString(w, c.Example)
 		}
@@ -175,14 +176,14 @@ func FoldedHelp(w io.Writer, usual func(*cobra.Command, []string)) func(*cobra.C
 	}
 }
 
-// OneLine returns text with single spaces for all white space.
+// OneLine returns text with each run of white space replaced by one space.
 func OneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// InOneLine returns an error as the cells of a table have it.
+// InOneLine returns an error's text in one line, for a cell of a table.
 func InOneLine(err error) string { return OneLine(strings.ReplaceAll(err.Error(), "\n", "; ")) }
 
-// Manner says how to write: folded at the width of a terminal, and there in colours, which may be switched off as
-// usual.
+// Manner returns the options for a terminal: folded at its width and coloured, unless colours are switched off in the
+// usual ways.
 func Manner(w io.Writer, whole bool) []terminal.Option {
 	var out []terminal.Option
 	if whole {

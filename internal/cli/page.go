@@ -26,7 +26,7 @@ func DrawPage(file string, html func(io.Writer) error) error {
 	return results.WriteAtomically(file, page.Bytes())
 }
 
-// unlessPanic calls what draws a page. Charts are drawn by a library that panics at figures that it cannot place.
+// unlessPanic calls page and turns a panic into an error: the chart library panics at figures that it cannot place.
 func unlessPanic(where string, page func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -36,7 +36,7 @@ func unlessPanic(where string, page func() error) (err error) {
 	return page()
 }
 
-// Explain tells in plain words what happened in a run.
+// Explain explains in plain words what happened in a run.
 func Explain(w io.Writer, dir string, rep results.Report) error {
 	var plain bytes.Buffer
 	if err := report.Explain(&plain, dir, rep); err != nil {
@@ -45,7 +45,7 @@ func Explain(w io.Writer, dir string, rep results.Report) error {
 	return terminal.Fold(w, "\n"+plain.String(), Manner(w, false)...)
 }
 
-// Shorten returns a path relative to the working directory where it lies below it.
+// Shorten returns a path relative to the working directory if it lies below it.
 func Shorten(path string) string {
 	wd, err := os.Getwd()
 	if err != nil {

@@ -16,11 +16,11 @@ import (
 	"github.com/lockquake/lockquake/results/figure"
 )
 
-// plainEvery is how often a run without a terminal says how far it is.
+// plainEvery is how often a run without a terminal prints its progress.
 const plainEvery = 10 * time.Second
 
-// Progress shows how far a run has come: as a bar where standard error is a terminal, as lines where it is not.
-// Whatever else is written to it appears above the bar.
+// Progress shows the progress of a run: as a bar if standard error is a terminal, else as lines. Anything else
+// written to it appears above the bar.
 type Progress struct {
 	mu    sync.Mutex
 	w     io.Writer
@@ -31,7 +31,7 @@ type Progress struct {
 	lines int64 // clock.Now() when the last line without news was written
 }
 
-// NewProgress makes the progress of a command line; quiet leaves the bar out.
+// NewProgress returns the progress of a command line; quiet leaves the bar out.
 func NewProgress(w io.Writer, quiet bool) *Progress {
 	p := &Progress{w: w}
 	if out, ok := w.(*printed); ok && !quiet {
@@ -59,10 +59,10 @@ func (p *Progress) Write(b []byte) (int, error) {
 func (p *Progress) Say(format string, args ...any) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, format+"\n", args...)
-	_, _ = p.Write(b.Bytes()) // standard error is gone: there is nobody left to tell
+	_, _ = p.Write(b.Bytes()) // standard error is gone
 }
 
-// Update takes what the engine tells.
+// Update shows the engine's progress.
 func (p *Progress) Update(s engine.Progress) {
 	p.mu.Lock()
 	bars, news := p.bars, s.Text != "" || s.Phase != p.phase
@@ -113,7 +113,7 @@ func (p *Progress) tail() string {
 		figure.Of(s.Faults, "fault"))
 }
 
-// plainLine is the progress as a line.
+// plainLine returns the progress as a line.
 func plainLine(s engine.Progress) string {
 	line := s.Phase
 	if s.Elapsed > 0 && s.Total > 0 {
@@ -128,7 +128,7 @@ func plainLine(s engine.Progress) string {
 	return line
 }
 
-// Finish takes away the bar of the run that ended.
+// Finish removes the bar of the run that ended.
 func (p *Progress) Finish() {
 	p.mu.Lock()
 	bar := p.bar
@@ -140,7 +140,7 @@ func (p *Progress) Finish() {
 	}
 }
 
-// Close leaves the terminal as it was. It may be called more than once.
+// Close restores the terminal. It may be called more than once.
 func (p *Progress) Close() {
 	p.Finish()
 	p.mu.Lock()

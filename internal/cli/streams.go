@@ -1,5 +1,5 @@
-// Package cli is what all verbs of the command line have in common: streams, formats, exit codes, progress and Ctrl-C.
-// It knows no verb.
+// Package cli holds what all verbs of the command line share: streams, formats, exit codes, progress and Ctrl-C. It
+// knows no verb.
 package cli
 
 import (
@@ -14,16 +14,16 @@ import (
 	"github.com/vbauerster/mpb/v8/cwriter"
 )
 
-// Streams are what a verb talks to: data goes to Out, everything for people to Err.
+// Streams are the streams of a verb: data goes to Out, everything for people to Err.
 type Streams struct {
 	In  io.Reader
 	Out io.Writer
 	Err io.Writer
-	// Goroutine reports that the verb shares its process with others.
+	// Goroutine says that the verb shares its process with others.
 	Goroutine bool
 }
 
-// Logger writes what a verb notes on the side; without verbose only what somebody should know.
+// Logger logs what a verb does in passing; without verbose only warnings and worse.
 func Logger(w io.Writer, verbose bool) *slog.Logger {
 	level := slog.LevelWarn
 	if verbose {
@@ -32,13 +32,13 @@ func Logger(w io.Writer, verbose bool) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
 }
 
-// CanAsk reports whether somebody can be asked.
+// CanAsk reports whether there is a person to ask.
 func CanAsk(std Streams) bool {
 	in, ok := std.In.(*os.File)
 	return ok && cwriter.IsTerminal(int(in.Fd()))
 }
 
-// AskYes reports whether somebody answered a question with yes.
+// AskYes reports whether a question was answered with yes.
 func AskYes(ctx context.Context, std Streams, question string) bool {
 	fmt.Fprint(std.Err, question+" [y/N] ")
 	answer := make(chan string, 1)
@@ -54,7 +54,7 @@ func AskYes(ctx context.Context, std Streams, question string) bool {
 	}
 }
 
-// oneByte reads no further than it must: what follows is the answer to the next question.
+// oneByte reads one byte at a time: what follows belongs to the answer to the next question.
 type oneByte struct{ io.Reader }
 
 func (r oneByte) Read(b []byte) (int, error) { return r.Reader.Read(b[:min(1, len(b))]) }
