@@ -15,20 +15,20 @@ import (
 	"github.com/lockquake/lockquake/workloads/resource"
 )
 
-// What users look at before a write.
+// What users check before a write.
 const (
 	checkNothing  = ""
 	checkSignal   = "signal"
 	checkValidity = "validity"
 )
 
-// maxLocks is how many locks an event can name.
+// maxLocks is the largest number of locks that an event can name.
 const maxLocks = 1 << 16
 
-// maxUsers is how many users of one client an event can name.
+// maxUsers is the largest number of users of one client that an event can name.
 const maxUsers = 1 << 16
 
-// defaultTimeout bounds an operation where the start frame does not.
+// defaultTimeout bounds an operation if the start frame sets no timeout.
 const defaultTimeout = 10 * time.Second
 
 // begin prepares what the start frame asks for: it connects, and makes a locker for each user.
@@ -50,14 +50,14 @@ func (s *session) begin(st *wire.Start) error {
 	if err != nil {
 		return fmt.Errorf("connect to %s: %w", s.access.Backend, err)
 	}
-	n := 1 // in command mode the first user is ready too; others come when they are named
+	n := 1 // command mode prepares the first user; others are made when they are named
 	if st.Workload != nil {
 		n = st.Workload.Users
 	}
 	return s.grow(ctx, n)
 }
 
-// understand checks the start frame and finds what it names.
+// understand checks the start frame and resolves the names in it.
 func (s *session) understand(st *wire.Start) (backends.Lock, error) {
 	none := backends.Lock{}
 	if st.Format != wire.FormatRecords && st.Format != wire.FormatJSONL {
@@ -155,7 +155,7 @@ func (s *session) newUser(ctx context.Context, number int) (*user, error) {
 		u.renewer = r
 	}
 	if s.start.Check == checkSignal && u.watcher == nil && u.renewer == nil {
-		_ = u.locker.Close() // it was of no use
+		_ = u.locker.Close() // the user cannot use it
 		return nil, fmt.Errorf("check is %q, but lock %s tells of no loss: want %q, or a lock with a loss signal, or renew",
 			checkSignal, s.access.Lock, checkValidity)
 	}

@@ -1,6 +1,6 @@
 // Package client is the client process: many lock users in one process that faults hit. It is driven over its
-// standard streams (docs/protocol.md). In workload mode each user runs a workload by itself, in command mode a named
-// user does what it is told. It records what each of them did.
+// standard streams (docs/protocol.md). In workload mode each user runs a workload by itself. In command mode each
+// user carries out the commands that name it. The client records what each user did.
 package client
 
 import (
@@ -15,35 +15,35 @@ import (
 	"github.com/lockquake/lockquake/workloads/resource"
 )
 
-// Options is what a client process is given.
+// Options configures a client process.
 type Options struct {
 	Backends  []backends.Backend
 	Workloads []workloads.Kind
 	Resources []resource.Kind
-	In        io.Reader // closed at the end where it is an io.Closer
+	In        io.Reader // closed at the end if it is an io.Closer
 	Out       io.Writer // the same
-	// Process says what program this is where that is not lockquake; "": lockquake's own client.
+	// Process names the program if it is not lockquake; "" means lockquake's own client.
 	Process string
 	Version string // of this software
-	// Libraries are the modules, with their versions, that all locks of this software are made of.
+	// Libraries lists the modules, with versions, that this software's locks are made of.
 	Libraries map[string]string
-	// Points and Tells are what wire.Hello has, where this is not lockquake's own client: of its locks the list of
-	// backends tells.
+	// Points and Tells are as in wire.Hello. They are set only by a client that is not lockquake's own, whose locks
+	// are described in the list of backends.
 	Points []string
 	Tells  bool
-	// InProcess says that the client shares its process with others: it cannot be killed alone, and its processor time
-	// cannot be told.
+	// InProcess says that the client shares its process with others. So it cannot be killed alone, and its processor
+	// time cannot be measured.
 	InProcess bool
 }
 
 const (
-	// dialTimeout bounds the connection to the service and to the resource, and the making of all lockers.
+	// dialTimeout bounds connecting to the service and to the resource, and making all lockers.
 	dialTimeout = 30 * time.Second
 	// closeTimeout bounds the closing of lockers and connections at the end.
 	closeTimeout = 3 * time.Second
 )
 
-// Main is a client's life, as wire.Serve says.
+// Main runs a client until it ends, as described at wire.Serve.
 func Main(ctx context.Context, o Options) error {
 	hello := wire.NewHello(cmp.Or(o.Process, wire.ProcessClient), o.Version)
 	hello.Orders = wire.Optional

@@ -14,7 +14,7 @@ import (
 // maxOrders is how many commands of one user may wait.
 const maxOrders = 256
 
-// command hands an order to its user, who carries out one after the other. Arming and continuing act at once,
+// command hands an order to its user, which carries out one after the other. Arming and continuing act at once,
 // because they are meant for a user in the middle of an operation.
 func (s *session) command(c wire.Command) error {
 	if c.Do == wire.DoNotifications {
@@ -65,7 +65,7 @@ func (s *session) notifications(c wire.Command) error {
 	})
 }
 
-// person finds whom an order is for, and checks that it may have it.
+// person returns the user that an order is for, and checks that the user may get it.
 func (s *session) person(c wire.Command) (*user, error) {
 	if c.User < 0 || c.User >= maxUsers {
 		return nil, refusal(fmt.Sprintf("user is %d: want 0 to %d", c.User, maxUsers-1))
@@ -100,7 +100,7 @@ type result struct {
 	err   error
 }
 
-// answer sends a result, behind every event that came before it.
+// answer sends a result, after every event that came before it.
 func (s *session) answer(c wire.Command, r result) error {
 	a := wire.Result{ID: c.ID, Outcome: wire.OutcomeOK, Value: r.value, Grant: r.grant}
 	if r.err != nil {
@@ -113,7 +113,7 @@ func (s *session) answer(c wire.Command, r result) error {
 	return s.conn.Send(wire.Frame{Type: wire.TypeResult, Result: &a})
 }
 
-// obey carries out orders until there are no more, and then releases what is still held.
+// obey carries out orders until there are no more, and then releases whatever is still held.
 func (u *user) obey(orders <-chan wire.Command) {
 	for c := range orders {
 		r := result{err: refusal("the client was told to stop")}
@@ -132,7 +132,7 @@ func (u *user) obey(orders <-chan wire.Command) {
 	}
 }
 
-// dismiss lets the user go on from wherever it waits, and gives it no more orders.
+// dismiss lets the user continue from wherever it waits, and gives it no more orders.
 func (u *user) dismiss() {
 	u.points.open()
 	if u.orders != nil {
@@ -141,7 +141,7 @@ func (u *user) dismiss() {
 	}
 }
 
-// within is the time that an order may take.
+// within returns the time that an order may take.
 func (s *session) within(c wire.Command) time.Duration {
 	if c.Timeout > 0 {
 		return time.Duration(c.Timeout)
@@ -174,7 +174,7 @@ func (u *user) carryOut(c wire.Command) (r result) {
 	}
 	switch c.Do {
 	case wire.DoRelease:
-		if !h.again.any() { // a close has nothing to end here
+		if !h.again.any() { // a close leaves nothing to end here
 			u.held.drop(c.Lock)
 			u.given[c.Lock] = h.current()
 		}
@@ -191,14 +191,14 @@ func (u *user) carryOut(c wire.Command) (r result) {
 	return r
 }
 
-// take acquires a lock. A hold that the user has already must be lost or over.
+// take acquires a lock. If the user already has a hold of it, that must be lost or over.
 func (u *user) take(old *hold, d demand) result {
 	if old != nil {
 		if old.stands() {
 			return result{err: refusal(fmt.Sprintf("user %d has %s in hand already", u.number,
 				u.s.start.Locks[d.lock]))}
 		}
-		old.changed(lock.Change{At: time.Now(), Lost: true}) // what is over ends here at the latest
+		old.changed(lock.Change{At: time.Now(), Lost: true}) // a grant that is over ends here at the latest
 		old.unfollow()
 		u.held.drop(d.lock)
 	}
@@ -216,14 +216,14 @@ func (u *user) take(old *hold, d demand) result {
 	return result{value: int64(h.token), grant: h.current().ID}
 }
 
-// stands tells whether the user may believe in its grant.
+// stands reports whether the user may rely on its grant.
 func (h *hold) stands() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return !h.lost && h.valid.Covers(time.Now())
 }
 
-// unfollow stops to follow the grant.
+// unfollow stops following the grant.
 func (h *hold) unfollow() {
 	if h.stop != nil {
 		h.stop()

@@ -44,7 +44,7 @@ func TestCommands(t *testing.T) {
 			t.Errorf("%+v: got %q, want %q", c, a.Error, want)
 		}
 	}
-	// Another user asks in vain, and then in time; nobody waits for it meanwhile.
+	// Another user asks in vain, and then in time; the rig does not wait for the second acquire meanwhile.
 	if a := r.must(wire.OutcomeFail, wire.Command{User: 1, Do: wire.DoAcquire, Lock: 1, Timeout: int64(20 * time.Millisecond)}); !strings.Contains(a.Error, "held by another") {
 		t.Errorf("got %q", a.Error)
 	}
@@ -76,7 +76,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// A waiter gives up when it is told to, and another user closes its lock with what it has in hand.
+// A waiter gives up on command, and another user closes its lock object while it has a grant in hand.
 func TestGivingUpAndClosing(t *testing.T) {
 	r := inside(t, newToy())
 	r.begin(nil)
@@ -121,7 +121,7 @@ func TestGivingUpAndClosing(t *testing.T) {
 	}
 }
 
-// The process, not a user of it, tells how often it was woken; where the lock does not tell, it says so.
+// The process, not one of its users, reports how often it was woken; if the lock does not count, it says so.
 func TestNotificationsAreTold(t *testing.T) {
 	service := newToy()
 	service.woken = 17
@@ -167,7 +167,7 @@ func TestUnreachableResourceIsNotSent(t *testing.T) {
 	r.begin(protecting(address, resource.GuardNone, nil))
 	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoAcquire})
 	reg.stop()
-	r.must(wire.OutcomeInfo, wire.Command{Do: wire.DoWrite, Value: 1}) // the connection breaks: nobody knows
+	r.must(wire.OutcomeInfo, wire.Command{Do: wire.DoWrite, Value: 1}) // the connection breaks: the outcome is unknown
 	r.must(wire.OutcomeFail, wire.Command{Do: wire.DoWrite, Value: 1}) // there is none any more: certainly not
 	r.stop()
 	info, fail := find(r.events, history.Write, history.Info), find(r.events, history.Write, history.Fail)
@@ -207,7 +207,7 @@ func TestWaitAtPoint(t *testing.T) {
 			r.must(wire.OutcomeOK, wire.Command{Do: c.do})
 		}
 	}
-	// A stop lets go whoever waits, and an arm beside a workload works too.
+	// A stop releases whoever waits at a point; arm also works beside a workload.
 	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoArm, Point: workloads.PointAcquired, Action: wire.ActionWait})
 	r.order(wire.Command{Do: wire.DoAcquire})
 	r.frame(wire.TypePoint)
@@ -241,7 +241,7 @@ func TestArmBesideWorkload(t *testing.T) {
 	}
 }
 
-// A loss is recorded and ends the hold; who was not told to look goes on and writes.
+// A loss is recorded and ends the hold; a user that was not told to check goes on and writes.
 func TestLoss(t *testing.T) {
 	for check, outcome := range map[string]string{
 		checkNothing: wire.OutcomeOK, checkSignal: wire.OutcomeFail, checkValidity: wire.OutcomeFail,
@@ -272,7 +272,7 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// A validity that is over stops a user who looks at it, though nobody told it of a loss. One that is not over does not.
+// An expired validity stops a user that checks it, although no loss was reported. One that has not expired does not.
 func TestCheckValidity(t *testing.T) {
 	reg, address := startRegister(t, resource.GuardNone)
 	y := newToy()
@@ -359,7 +359,8 @@ func TestRenewalsGoOnUntilTheLoss(t *testing.T) {
 	}
 }
 
-// TestAStopIsNoWaitThatWasGivenUp stops a run whose one user waits for the other's lock: nobody gave up, and no reason says so.
+// TestAStopIsNoWaitThatWasGivenUp stops a run whose one user waits for the other's lock: this is not a give-up, and
+// no reason claims one.
 func TestAStopIsNoWaitThatWasGivenUp(t *testing.T) {
 	reg, address := startRegister(t, resource.GuardNone)
 	r := inside(t, newToy())
@@ -381,7 +382,7 @@ func TestAStopIsNoWaitThatWasGivenUp(t *testing.T) {
 	}
 }
 
-// TestTakingALockOnceMore: a hold lasts until its last release. One that is refused with certainty tells of a loss.
+// TestTakingALockOnceMore: a hold lasts until its last release. A release that is certainly refused shows a loss.
 func TestTakingALockOnceMore(t *testing.T) {
 	service := newToy()
 	service.reenters = true

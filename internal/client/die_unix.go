@@ -9,8 +9,8 @@ import (
 )
 
 // die kills the calling process as a fault would: nothing more is flushed, closed or released. A client in a
-// container is the first process of its pid namespace, for which the kernel drops signals from within. That one ends
-// by the exit system call, which does as little.
+// container is the first process of its pid namespace, and the kernel drops signals sent to that from within. There
+// the exit system call ends it, which flushes nothing either.
 func die() error {
 	if os.Getpid() == 1 {
 		unix.Exit(137)

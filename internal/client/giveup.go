@@ -13,10 +13,10 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// deadline is when a call that begins now must end, as its invoke tells it.
+// deadline returns when a call that begins now must end; its invoke carries it.
 func deadline(timeout time.Duration) int64 { return clock.Stamp() + int64(timeout) }
 
-// pendingAcquire is the acquire of one user that is under way, and what gives it up.
+// pendingAcquire is the acquire of one user that is under way, and the means to cancel it.
 type pendingAcquire struct {
 	mu   sync.Mutex
 	op   uint32             // 0: its invoke found no room
@@ -29,7 +29,7 @@ func (p *pendingAcquire) set(op uint32, stop context.CancelFunc) {
 	p.op, p.stop = op, stop
 }
 
-// giveUp tells the acquire of a user that is under way to end. That is on record before it is told.
+// giveUp cancels the acquire that a user has under way. That is recorded before the cancellation.
 func (u *user) giveUp() error {
 	p := &u.pending
 	p.mu.Lock()
@@ -44,7 +44,7 @@ func (u *user) giveUp() error {
 	return nil
 }
 
-// holds is what a user has in hand by the orders that it was given, by lock, until it closes its lock object.
+// holds are the holds, by lock, that a user got by orders. They last until it closes its lock object.
 type holds struct {
 	mu   sync.Mutex
 	by   map[int]*hold
@@ -57,7 +57,7 @@ func (h *holds) get(lockNumber int) (x *hold, closed bool) {
 	return h.by[lockNumber], h.over
 }
 
-// keep adds a hold, and returns false where the lock object was closed meanwhile.
+// keep adds a hold; it returns false if the lock object was closed meanwhile.
 func (h *holds) keep(x *hold) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -76,7 +76,7 @@ func (h *holds) drop(lockNumber int) {
 	delete(h.by, lockNumber)
 }
 
-// all takes out everything.
+// all removes all holds and returns them.
 func (h *holds) all() []*hold {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -85,7 +85,7 @@ func (h *holds) all() []*hold {
 	return out
 }
 
-// close notes that the lock object is closed, and returns whether it was not before.
+// close marks the lock object as closed, and reports whether it was open until then.
 func (h *holds) close() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -104,8 +104,8 @@ func hasClosed(user int) error {
 	return refusal(fmt.Sprintf("user %d has closed its lock", user))
 }
 
-// close closes the user's lock object, whatever call is under way. What it has in hand ends here: nobody knows whether
-// the service still keeps it.
+// close closes the user's lock object, even while a call is under way. All its holds end here: whether the service
+// still keeps them is unknown.
 func (u *user) close(timeout time.Duration) error {
 	if !u.held.close() {
 		return hasClosed(u.number)
@@ -141,14 +141,14 @@ func (u *user) close(timeout time.Duration) error {
 // neverGranted is the id of a grant that no service gave.
 const neverGranted = "never granted"
 
-// unheld is a lock that a user does not have in hand.
+// unheld is a lock that a user does not hold.
 type unheld struct {
 	u    *user
 	lock int
 }
 
-// release releases the grant that the user released last, or one that it was never given. h is what it has in hand
-// after all; nil: nothing.
+// release releases the grant that the user released last, or one that it was never given. h is the user's hold if it
+// has one after all, else nil.
 func (x unheld) release(h *hold, timeout time.Duration) error {
 	u, name := x.u, x.u.s.start.Locks[x.lock]
 	if h != nil {

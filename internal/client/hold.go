@@ -11,12 +11,12 @@ import (
 	"github.com/lockquake/lockquake/workloads/resource"
 )
 
-// hold is a lock that a user has in hand: a workloads.Hold. Its operations are not cut off by a stop, only by their
-// timeout and by the end of the client.
+// hold is a lock that a user holds: a workloads.Hold. A stop does not cut off its operations; only their timeout and
+// the end of the client do.
 type hold struct {
 	u        *user
 	lock     int
-	op       uint32 // of its acquire; 0 where nothing is recorded
+	op       uint32 // of its acquire; 0 if nothing is recorded
 	token    lock.Token
 	mode     lock.Mode
 	intended time.Time
@@ -36,10 +36,10 @@ var errNoResource = refusal("the run has no resource")
 // Read reads the value that the lock protects.
 func (h *hold) Read(context.Context) (int64, error) { return h.read(h.u.s.timeout) }
 
-// Write writes it, unless the user was told to look first and sees that its grant is gone.
+// Write writes it, unless the user was told to check first and sees that its grant is gone.
 func (h *hold) Write(_ context.Context, value int64) error { return h.write(value, h.u.s.timeout) }
 
-// Release gives the lock back.
+// Release releases the lock.
 func (h *hold) Release(context.Context) error {
 	defer h.u.setFree(h.intended)
 	return h.release(h.u.s.timeout)
@@ -87,7 +87,7 @@ func (h *hold) write(value int64, timeout time.Duration) error {
 	return nil
 }
 
-// look is what the scenario's check makes a user do before a write.
+// look does the check that the scenario demands before a write.
 func (h *hold) look() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -104,7 +104,7 @@ func (h *hold) look() error {
 	return nil
 }
 
-// release ends the hold. Its invoke is on record before anything is sent.
+// release ends the hold. Its invoke is recorded before anything is sent.
 func (h *hold) release(timeout time.Duration) error {
 	lock.At(h.u.base, workloads.PointRelease)
 	if h.stop != nil {
@@ -133,7 +133,7 @@ func (h *hold) release(timeout time.Duration) error {
 	return nil
 }
 
-// check asks the service whether the grant still stands.
+// check asks the service whether the grant is still valid.
 func (h *hold) check(timeout time.Duration) error {
 	c, ok := h.u.locker.(lock.Checker)
 	if !ok {

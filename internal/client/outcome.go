@@ -37,7 +37,7 @@ type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
-// outcome says what an error means: certainly not done, or nobody knows; and its class.
+// outcome returns what an error means, certainly not done or unknown, and the class of the error.
 func outcome(err error) (history.Phase, uint8) {
 	for _, c := range certain {
 		if errors.Is(err, c.err) {
@@ -51,7 +51,7 @@ func outcome(err error) (history.Phase, uint8) {
 	return history.Info, class(err)
 }
 
-// class tells why nobody knows.
+// class returns the reason why the outcome is unknown.
 func class(err error) uint8 {
 	var timeout interface{ Timeout() bool }
 	var network *net.OpError
@@ -69,10 +69,10 @@ func class(err error) uint8 {
 	return history.CodeOther
 }
 
-// failed records the end of an operation that was certainly, or perhaps, not done.
+// failed records the end of an operation that was not done, certainly or perhaps.
 func (u *user) failed(e *history.Event, asked wire.Stamp, err error) {
 	e.Op = asked.Seq
-	if e.Phase, e.Code = outcome(err); !errors.Is(err, context.Canceled) { // a stop is no error
+	if e.Phase, e.Code = outcome(err); !errors.Is(err, context.Canceled) { // a stop is not an error
 		u.s.tally.add(err)
 	}
 	u.finished(e, asked, false)
@@ -81,14 +81,14 @@ func (u *user) failed(e *history.Event, asked wire.Stamp, err error) {
 	}
 }
 
-// because records the reason of what e tells.
+// because records the reason for event e.
 func (u *user) because(e *history.Event, asked wire.Stamp, r lock.Reason) {
 	if reason, known := wire.Because(e, r); known && asked.Seq != 0 {
 		u.s.rec.Append(&reason)
 	}
 }
 
-// finished records the end of an operation, unless its invoke found no room: without that an end means nothing.
+// finished records the end of an operation, unless its invoke found no room: an end alone means nothing.
 func (u *user) finished(e *history.Event, asked wire.Stamp, flushed bool) {
 	switch {
 	case asked.Seq == 0:
@@ -99,7 +99,7 @@ func (u *user) finished(e *history.Event, asked wire.Stamp, flushed bool) {
 	}
 }
 
-// maxTexts is how many texts of errors a client keeps apart.
+// maxTexts is how many different error texts a client counts separately.
 const maxTexts = 20
 
 // tally counts errors by their texts.
@@ -108,7 +108,7 @@ type tally struct {
 	count map[string]int64
 }
 
-// changing matches the parts of an error's text that are different each time: our own ends of connections.
+// changing matches the part of an error's text that differs each time: the local end of a connection.
 var changing = regexp.MustCompile(`[0-9a-fA-F.:\[\]]+:\d+->`)
 
 func (t *tally) add(err error) {

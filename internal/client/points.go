@@ -10,7 +10,7 @@ import (
 	"github.com/lockquake/lockquake/internal/wire"
 )
 
-// points are the points at which one user is to stop or to die. Any other point costs one atomic read.
+// points are the points at which one user is to stop or die. Any other point costs one atomic read.
 type points struct {
 	user *user
 
@@ -18,9 +18,9 @@ type points struct {
 
 	mu      sync.Mutex
 	actions map[string]string
-	waiting string        // the point at which the user waits
+	waiting string        // where the user waits
 	let     chan struct{} // closed to let it go on; nil when it does not wait
-	opened  bool          // nobody waits any more
+	opened  bool          // points stop the user no more
 }
 
 // arm makes the user wait or die, as action says, the next time that it reaches a point.
@@ -44,7 +44,7 @@ func (p *points) arm(point, action string) error {
 }
 
 // reached is called at every announced point. It ignores the deadline of the operation: a user that is stopped at a
-// point stays there until it is told to go on.
+// point stays there until it is told to continue.
 func (p *points) reached(_ context.Context, point string) {
 	if p.count.Load() == 0 {
 		return
@@ -72,7 +72,7 @@ func (p *points) reached(_ context.Context, point string) {
 		return
 	}
 	if action == wire.ActionDie {
-		s.tally.add(die()) // does not return where it works
+		s.tally.add(die()) // does not return if it works
 	}
 	select {
 	case <-let:
@@ -80,7 +80,7 @@ func (p *points) reached(_ context.Context, point string) {
 	}
 }
 
-// proceed lets a user go on that waits at point, or at any point where that is "".
+// proceed lets a user continue that waits at point, or at any point if point is "".
 func (p *points) proceed(point string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,7 +92,7 @@ func (p *points) proceed(point string) error {
 	return nil
 }
 
-// open lets the user go on and makes it wait nowhere any more.
+// open lets the user continue and makes it wait nowhere any more.
 func (p *points) open() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

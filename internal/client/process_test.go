@@ -17,7 +17,7 @@ import (
 	"github.com/lockquake/lockquake/workloads"
 )
 
-// killed waits for the end of a child that was to die by SIGKILL.
+// killed waits for a child that must die by SIGKILL.
 func (r *rig) killed() {
 	r.t.Helper()
 	select {
@@ -46,7 +46,7 @@ func TestAcquireIsOnTheStreamBeforeTheUserGoesOn(t *testing.T) {
 	}
 }
 
-// A release that the service may have seen is on the stream, and so is its grant, though the user gave that back at once.
+// A release that the service may have seen is on the stream, and so is its grant, though it was released at once.
 func TestReleaseIsOnTheStreamBeforeItIsSent(t *testing.T) {
 	for range 5 {
 		r, _ := child(t, "dies-in-release")
@@ -73,8 +73,8 @@ func TestDieAtPoint(t *testing.T) {
 	}
 }
 
-// A client whose supervisor is gone ends, whatever goes on: here a user sits in a call that never returns. That it ends
-// within 2 s is exact in wire's TestANodeEndsWithinItsGrace. This bound only finds a client that adds much to it.
+// A client whose supervisor is gone ends whatever it does: here a user sits in a call that never returns. The exact
+// bound of 2 s is tested in wire's TestANodeEndsWithinItsGrace. This bound only finds a client that adds much to it.
 func TestEndOfInputEndsTheClient(t *testing.T) {
 	const promised, room = 2 * time.Second, 3 * time.Second // of a machine that is busy, as in clientcheck
 	for _, kind := range []string{"plain", "deaf"} {
@@ -100,7 +100,7 @@ func TestEndOfInputEndsTheClient(t *testing.T) {
 	}
 }
 
-// The same within one process, where nothing may be left behind (TestMain looks).
+// The same within one process, in which nothing may be left behind (TestMain checks).
 func TestEndOfInputInside(t *testing.T) {
 	r := inside(t, newToy())
 	r.begin(withWorkload("acquire-release", `{"hold": 60000000000}`, 3))
@@ -163,8 +163,8 @@ func TestStallIsNoticed(t *testing.T) {
 	}
 }
 
-// A client whose supervisor is stopped runs on until the stream is full, which is at once here. Then its users wait, some within the hold,
-// and the history tells for how long: stalls cover the time in which nothing happened.
+// A client whose supervisor is stopped runs on until the stream is full, which is at once here. Then its users wait,
+// some of them within the hold. The history records for how long: stalls cover the time in which nothing happened.
 func TestUsersOfAFullStreamStandStill(t *testing.T) {
 	r := inside(t, newToy())
 	r.begin(withWorkload("acquire-release", `{}`, 4))

@@ -9,8 +9,8 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// reentries are the takes of a lock that its user had in hand already, and has not given back. The hold lasts until the
-// release after as many.
+// reentries are the times that a user took a lock it already held and has not released yet. The hold lasts until all
+// of them and the grant itself are released.
 type reentries struct {
 	of     *hold
 	grants []lock.Grant
@@ -48,7 +48,7 @@ func (r *reentries) take(timeout time.Duration) result {
 	return result{value: int64(h.token), grant: g.ID}
 }
 
-// leave gives back the latest re-entry. Its user learns from a certain no that it has lost the lock.
+// leave releases the latest re-entry. If the service certainly refuses, the user learns that it has lost the lock.
 func (r *reentries) leave(timeout time.Duration) error {
 	h := r.of
 	h.u.call.Lock()
@@ -81,7 +81,7 @@ func (r *reentries) any() bool {
 	return len(r.grants) > 0
 }
 
-// drop takes out the latest re-entry; ok is false where there is none.
+// drop removes the latest re-entry and returns it; ok is false if there is none.
 func (r *reentries) drop() (g lock.Grant, ok bool) {
 	r.of.mu.Lock()
 	defer r.of.mu.Unlock()
@@ -91,7 +91,7 @@ func (r *reentries) drop() (g lock.Grant, ok bool) {
 	return g, ok
 }
 
-// left records that the latest re-entry is given back.
+// left records that the latest re-entry is released.
 func (r *reentries) left(timeout time.Duration) (history.Event, wire.Stamp) {
 	e := r.of.event(history.Leave)
 	e.Valid = deadline(timeout)
@@ -100,7 +100,7 @@ func (r *reentries) left(timeout time.Duration) (history.Event, wire.Stamp) {
 	return e, asked
 }
 
-// giveBack gives back the latest re-entry, or where there is none the grant; over tells that the hold has ended.
+// giveBack releases the latest re-entry, or the grant if there is none. over reports whether the hold has ended.
 func (r *reentries) giveBack(timeout time.Duration) (over bool, err error) {
 	if r.any() {
 		return false, r.leave(timeout)

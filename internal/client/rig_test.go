@@ -24,7 +24,7 @@ import (
 	"github.com/lockquake/lockquake/workloads/resource/register"
 )
 
-// envToy makes this test binary be a client process, with a toy of the named kind.
+// envToy makes this test binary a client process with a toy of the named kind.
 const envToy = "LOCKQUAKE_TEST_TOY"
 
 func TestMain(m *testing.M) {
@@ -59,7 +59,7 @@ type rig struct {
 	t      *testing.T
 	conn   *wire.Conn
 	stdin  io.WriteCloser
-	stdout *io.PipeReader // of a client inside
+	stdout *io.PipeReader // of a client in this process
 	frames chan *wire.Frame
 	ended  chan struct{} // the stream is read to its end
 	mu     sync.Mutex    // of events, until the stream has ended
@@ -83,7 +83,7 @@ func inside(t *testing.T, y *toy) *rig {
 	return r
 }
 
-// child runs a client in a process of its own.
+// child runs a client in a child process.
 func child(t *testing.T, kind string) (*rig, *exec.Cmd) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -164,7 +164,7 @@ func (r *rig) await(n int, k history.Kind, p history.Phase) {
 	r.until(fmt.Sprintf("%d times %v %v", n, k, p), func(events []history.Event) bool { return len(find(events, k, p)) >= n })
 }
 
-// until waits until ok is content with the events that came so far.
+// until waits until ok accepts the events that came so far.
 func (r *rig) until(what string, ok func(events []history.Event) bool) {
 	r.t.Helper()
 	wait.Until(r.t, patience, what, func() bool {
@@ -181,7 +181,7 @@ func (r *rig) send(f wire.Frame) {
 	}
 }
 
-// aStart is the start of client-2 with the toy, in command mode.
+// aStart returns the start frame of client-2 with the toy, in command mode.
 func aStart(change func(*wire.Start)) *wire.Start {
 	access, err := json.Marshal(backends.Access{Backend: "toy", Lock: "plain", TTL: time.Minute})
 	if err != nil {
@@ -229,7 +229,7 @@ func (r *rig) do(c wire.Command) wire.Result {
 	return *a
 }
 
-// must is do for what has to end in this way.
+// must is do for an order that must have this outcome.
 func (r *rig) must(outcome string, c wire.Command) wire.Result {
 	r.t.Helper()
 	a := r.do(c)

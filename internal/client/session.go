@@ -21,16 +21,16 @@ type session struct {
 	conn *wire.Conn
 	life context.Context // ends when everything must
 	end  context.CancelCauseFunc
-	load context.Context // ends at the stop: no more acquires
+	load context.Context // ends at the stop: no acquire begins after it
 	halt context.CancelFunc
 
 	start    *wire.Start
 	access   backends.Access
 	timeout  time.Duration
-	rec      *wire.Recorder // nil: count only
+	rec      *wire.Recorder // nil: only count
 	pulse    *wire.Pulse
 	service  backends.Connection
-	resource *resource.Kind // nil: nothing is protected
+	resource *resource.Kind // nil: no resource is protected
 	workload workloads.Workload
 	brief    bool // the workload does nothing between a grant and its release
 	tally    tally
@@ -122,7 +122,7 @@ func (s *session) finish() error {
 	return s.conn.Send(wire.Frame{Type: wire.TypeDone, Done: &d})
 }
 
-// Abandon leaves everything as it is and frees what it can.
+// Abandon leaves locks and users as they are, and frees what it can.
 func (s *session) Abandon() {
 	s.halt()
 	s.end(context.Canceled)
@@ -132,8 +132,8 @@ func (s *session) Abandon() {
 	s.disconnect()
 }
 
-// closeRecord ends the watch and the record, once: a client whose goodbye nobody hears is abandoned when it has
-// finished. It returns the longest gap in ns.
+// closeRecord ends the watch and the record. It runs once: a client whose goodbye cannot be sent is abandoned after
+// it has finished. It returns the longest gap in ns.
 func (s *session) closeRecord() (stall int64, err error) {
 	if s.pulse == nil {
 		return 0, nil
@@ -143,7 +143,7 @@ func (s *session) closeRecord() (stall int64, err error) {
 	return stall, s.rec.Close()
 }
 
-// disconnect closes lockers and connections. What does not close in time is left behind.
+// disconnect closes lockers and connections. Those that do not close in time are left behind.
 func (s *session) disconnect() {
 	done := make(chan struct{})
 	go func() {
@@ -169,5 +169,5 @@ func (s *session) each(do func(*user)) {
 	}
 }
 
-// userName is what a user is called in the history.
+// userName returns the name of a user in the history.
 func (s *session) userName(number int) history.User { return history.MakeUser(s.start.Index, number) }

@@ -20,12 +20,13 @@ import (
 // answerTime is how long a slow service takes.
 const answerTime = 20 * time.Millisecond
 
-// withoutStalls leaves out what a busy machine adds.
+// withoutStalls drops the stalls that a busy machine adds.
 func withoutStalls(events []history.Event) []history.Event {
 	return slices.DeleteFunc(slices.Clone(events), func(e history.Event) bool { return e.Kind == history.Stall })
 }
 
-// TestStampsOfAHold has a slow service grant, renew and take back: what the service was called with, and when, is what is recorded.
+// TestStampsOfAHold has a slow service grant, renew and release. The record must hold what the service was called
+// with, and when.
 func TestStampsOfAHold(t *testing.T) {
 	reg, address := startRegister(t, resource.GuardNone)
 	y := newToy()
@@ -101,7 +102,8 @@ func TestResourceIsToldOfTheGrant(t *testing.T) {
 	}
 }
 
-// TestValidityOfAnotherKind records a grant without end and one of which nothing is known, and when they were issued at the earliest.
+// TestValidityOfAnotherKind records a grant without end, and one whose end is unknown. Both have the earliest time at
+// which they can have been issued.
 func TestValidityOfAnotherKind(t *testing.T) {
 	for want, valid := range map[int64]lock.Validity{history.ValidEndless: lock.Endless(), history.ValidUnknown: lock.Unknown()} {
 		y := newToy()
@@ -111,7 +113,7 @@ func TestValidityOfAnotherKind(t *testing.T) {
 		r.must(wire.OutcomeOK, wire.Command{Do: wire.DoAcquire})
 		again := wire.OutcomeFail // in hand already
 		if want == history.ValidUnknown {
-			again = wire.OutcomeOK // the user is told of no loss, but may not believe in its grant
+			again = wire.OutcomeOK // the user learns of no loss, but may not rely on its grant
 			y.mu.Lock()
 			clear(y.holder)
 			y.mu.Unlock()
@@ -125,7 +127,7 @@ func TestValidityOfAnotherKind(t *testing.T) {
 	}
 }
 
-// tell has the service tell of a change, and returns when the Watcher has it.
+// tell has the service report a change, and returns when the Watcher has it.
 func (t *toy) tell(test *testing.T, c lock.Change) {
 	test.Helper()
 	select {
@@ -135,7 +137,7 @@ func (t *toy) tell(test *testing.T, c lock.Change) {
 	}
 }
 
-// TestChangesAreRecorded tells of a keep-alive, of the loss and of what comes after it.
+// TestChangesAreRecorded reports a keep-alive, the loss and a change after it.
 func TestChangesAreRecorded(t *testing.T) {
 	y := newToy()
 	y.news = make(chan lock.Change)
@@ -171,7 +173,7 @@ func TestChangesAreRecorded(t *testing.T) {
 	}
 }
 
-// releasing is a locker that does something while it gives a grant back.
+// releasing is a locker that does something during a release.
 type releasing struct {
 	lock.Locker
 	meanwhile func()
@@ -179,7 +181,7 @@ type releasing struct {
 
 func (r releasing) Release(context.Context, lock.Grant) error { r.meanwhile(); return nil }
 
-// TestChangesAfterTheRelease tells of a loss while the release is under way: it is the release's own doing.
+// TestChangesAfterTheRelease reports a loss while the release is under way: the release itself caused it.
 func TestChangesAfterTheRelease(t *testing.T) {
 	rec := wire.NewRecorder(wire.NewNodeConn(nil, io.Discard), wire.FormatRecords, nil)
 	h := &hold{u: &user{s: &session{rec: rec}, base: t.Context(), calls: t.Context()}}
@@ -212,7 +214,7 @@ func TestRenewalIsBelievedIn(t *testing.T) {
 	r.stop()
 }
 
-// TestLossFoundByAnOrder is told that the grant is gone by the answer to its own renewal.
+// TestLossFoundByAnOrder learns from the answer to its own renewal that the grant is gone.
 func TestLossFoundByAnOrder(t *testing.T) {
 	y := newToy()
 	r := inside(t, y)
@@ -248,7 +250,7 @@ func TestGrantIsRecordedBeforeItsPoint(t *testing.T) {
 	}
 }
 
-// TestEndWithoutInvoke ends an operation whose invoke found no room: an end alone would mean nothing.
+// TestEndWithoutInvoke ends an operation whose invoke found no room: an end alone means nothing.
 func TestEndWithoutInvoke(t *testing.T) {
 	u := &user{s: &session{rec: wire.NewRecorder(wire.NewNodeConn(nil, io.Discard), wire.FormatRecords, nil)}}
 	for _, flushed := range []bool{true, false} {
@@ -262,7 +264,7 @@ func TestEndWithoutInvoke(t *testing.T) {
 	}
 }
 
-// TestNobodyAsksWhileEventsWait holds a user back that has nothing in hand, until its time is over.
+// TestNobodyAsksWhileEventsWait holds back a user without a grant until its time is over.
 func TestNobodyAsksWhileEventsWait(t *testing.T) {
 	out, in := io.Pipe()
 	u := &user{s: &session{rec: wire.NewRecorder(wire.NewNodeConn(nil, in), wire.FormatRecords, nil)}}

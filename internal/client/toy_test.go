@@ -27,27 +27,27 @@ type toy struct {
 	silent    bool // lockers are neither Watcher nor Renewer
 	deaf      bool // an acquire never returns, not even when its context ends
 	renewals  int
-	reenters  bool // a holder takes its lock once more
+	reenters  bool // a holder can take its lock again
 	again     map[string]int
-	gone      bool // renewals say that the grant is lost
+	gone      bool // renewals report that the grant is lost
 	onRelease func()
-	woken     int64 // what it tells of notifications; 0: nothing
+	woken     int64 // the notifications that it reports; 0: it reports none
 
-	slow  time.Duration                     // by how much its answers come late
-	valid func(end time.Time) lock.Validity // of its grants; nil: they have the end that they seem to have
+	slow  time.Duration                     // the delay of its answers
+	valid func(end time.Time) lock.Validity // of its grants; nil: the end that they appear to have
 	quiet bool                              // its grants do not say when they were issued
 	calls []call
-	news  chan lock.Change // what a Watcher tells beside the loss; nil: nothing
+	news  chan lock.Change // what a Watcher reports beside the loss; nil: nothing
 }
 
-// call is one that the service took.
+// call is one call of the service.
 type call struct {
 	began, answered time.Time
 	given           lock.Grant // what it was called with
 	grant           lock.Grant // what it returned
 }
 
-// called notes a call when it is answered. The caller holds the lock.
+// called records a call when it is answered. The caller holds the lock.
 func (t *toy) called(began time.Time, given lock.Grant, grant *lock.Grant) {
 	time.Sleep(t.slow)
 	t.calls = append(t.calls, call{began: began, answered: time.Now(), given: given, grant: *grant})
@@ -73,7 +73,7 @@ func (t *toy) backend() backends.Backend {
 
 func (t *toy) Close() error { return nil }
 
-// heard is a toy that tells how often it woke somebody.
+// heard is a toy that reports how often it woke a user.
 type heard struct {
 	*toy
 	count int64
@@ -142,7 +142,7 @@ func (p *plain) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error)
 	return g, nil
 }
 
-// until is the validity of a grant with this end.
+// until returns the validity of a grant with this end.
 func (t *toy) until(end time.Time) lock.Validity {
 	if t.valid != nil {
 		return t.valid(end)
@@ -160,7 +160,7 @@ func (t *toy) awaitGrant(test *testing.T) {
 	})
 }
 
-// over is the validity of a grant that is over when it comes.
+// over returns the validity of a grant that is over when it comes.
 func over(time.Time) lock.Validity { return lock.Until(time.Now().Add(-time.Second)) }
 
 func (p *plain) Release(_ context.Context, g lock.Grant) error {
@@ -185,7 +185,7 @@ func (p *plain) Release(_ context.Context, g lock.Grant) error {
 
 func (p *plain) Close() error { return nil }
 
-// talking tells of losses, can be extended and asked.
+// talking reports losses, and can be renewed and checked.
 type talking struct{ *plain }
 
 func (p *talking) Watch(ctx context.Context, g lock.Grant) <-chan lock.Change {
@@ -237,7 +237,7 @@ func (p *talking) Check(_ context.Context, g lock.Grant) error {
 	return nil
 }
 
-// suicide is a workload whose process is killed by itself the moment its user goes on after an acquire.
+// suicide is a workload that kills its own process as soon as its user goes on after an acquire.
 var suicide = workloads.Kind{Name: "suicide", New: func(func(any) error) (workloads.Workload, error) { return dying{}, nil }}
 
 type dying struct{}

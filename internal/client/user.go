@@ -26,8 +26,8 @@ type user struct {
 	random  *rand.Rand
 	points  points
 	asking  clock.Timeouts // of acquires
-	holding clock.Timeouts // of what is done with a grant in hand
-	watcher lock.Watcher   // nil: the lock tells of nothing
+	holding clock.Timeouts // of operations while a grant is held
+	watcher lock.Watcher   // nil: the lock reports no changes
 	renewer lock.Renewer   // nil: grants are not extended
 	res     resource.Connection
 
@@ -41,7 +41,7 @@ type user struct {
 
 	orders chan wire.Command  // command mode; made by the first command
 	held   holds              // command mode
-	given  map[int]lock.Grant // command mode: by lock, what the user released last
+	given  map[int]lock.Grant // command mode: the last grant that the user released, by lock
 	grants int64
 	free   int64 // ns: since when the user has had nothing to do
 	lag    int64 // ns: the worst lag of the schedule
@@ -56,7 +56,7 @@ func (u *user) at(ctx context.Context) context.Context {
 	return lock.CountAttempts(lock.Arm(ctx, u.points.reached), &u.tries)
 }
 
-// Identity says who this is. Users of all processes are numbered process by process; each has as many.
+// Identity returns the user's identity. Users are numbered process by process; each process has the same number.
 func (u *user) Identity() workloads.Identity {
 	w := u.s.start.Workload
 	if w == nil {
@@ -68,7 +68,7 @@ func (u *user) Identity() workloads.Identity {
 // Random returns the user's own source of randomness.
 func (u *user) Random() *rand.Rand { return u.random }
 
-// Acquire asks for a lock. It is cut off by the end of ctx and by the scenario's timeout.
+// Acquire asks for a lock. The end of ctx and the scenario's timeout cut it off.
 func (u *user) Acquire(ctx context.Context, lockNumber int, intended time.Time) (workloads.Hold, error) {
 	return u.ask(ctx, demand{lock: lockNumber, intended: intended, timeout: u.s.timeout})
 }
@@ -88,7 +88,7 @@ func (u *user) ask(ctx context.Context, d demand) (workloads.Hold, error) {
 	return h, nil
 }
 
-// demand is what an acquire asks for.
+// demand is a request for a lock.
 type demand struct {
 	lock     int
 	mode     lock.Mode
@@ -96,7 +96,7 @@ type demand struct {
 	timeout  time.Duration
 }
 
-// setFree notes, in an open loop, that the user can take the next arrival.
+// setFree notes, in an open loop, since when the user can take the next arrival.
 func (u *user) setFree(intended time.Time) {
 	if !intended.IsZero() {
 		u.free = clock.Of(time.Now())
@@ -111,7 +111,7 @@ func (u *user) acquire(ctx context.Context, d demand) (*hold, error) {
 	e.Mode = uint8(d.mode)
 	if !d.intended.IsZero() {
 		e.Value = clock.Of(d.intended)
-		// Whoever was free before the arrival came due and begins late was late by the schedule's own fault.
+		// Once the arrival is due and the user is free, any further delay is the schedule's own.
 		u.lag = max(u.lag, clock.Of(time.Now())-max(e.Value, u.free))
 	}
 	e.Valid = deadline(d.timeout)
@@ -149,7 +149,7 @@ func (u *user) acquire(ctx context.Context, d demand) (*hold, error) {
 	return h, nil
 }
 
-// admit holds back a user who holds nothing while too many events wait to be sent.
+// admit holds back a user without a grant while too many events wait to be sent.
 func (u *user) admit(ctx context.Context) error {
 	for u.s.rec.Crowded() && ctx.Err() == nil {
 		clock.Sleep(ctx, time.Millisecond)
@@ -165,7 +165,7 @@ func (u *user) event(k history.Kind, lockNumber int) history.Event {
 	return history.Event{Kind: k, Phase: history.Invoke, User: u.name, Lock: uint16(lockNumber)}
 }
 
-// moment turns a validity into what events hold.
+// moment converts a validity into the form that events hold.
 func (s *session) moment(v lock.Validity) int64 {
 	if end, ok := v.Time(); ok {
 		return clock.Ends(end, s.access.TTL)
@@ -182,7 +182,7 @@ func (u *user) disconnect() error {
 		err = u.locker.Close()
 	}
 	if u.res != nil {
-		_ = u.res.Close() // nothing was said that needs an answer
+		_ = u.res.Close() // nothing was sent that needs an answer
 	}
 	return err
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// renewalsPerTTL is how often a grant is extended within the time that the service keeps it.
+// renewalsPerTTL is how often a grant is renewed within the time that the service keeps it.
 const renewalsPerTTL = 3
 
-// watch follows the grant until the hold ends: what the lock tells of it, and its own renewals.
+// watch follows the grant until the hold ends: the changes that the lock reports, and its own renewals.
 func (h *hold) watch() {
 	if h.u.watcher == nil && h.u.renewer == nil {
 		return
@@ -33,7 +33,7 @@ func (h *hold) watch() {
 	}
 }
 
-// changed records what was learned about the grant, unless the hold has ended or was lost already.
+// changed records a change of the grant, unless the hold has ended or was lost already.
 func (h *hold) changed(c lock.Change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -55,7 +55,7 @@ func (h *hold) changed(c lock.Change) {
 	h.u.s.rec.Append(&e)
 }
 
-// keep extends the grant a few times in each TTL until ctx ends or the grant is lost.
+// keep renews the grant a few times per TTL until ctx ends or the grant is lost.
 func (h *hold) keep(ctx context.Context) {
 	every := h.u.s.access.TTL / renewalsPerTTL
 	if every <= 0 {
@@ -103,7 +103,7 @@ func (h *hold) renew(ctx context.Context, r lock.Renewer, timeout time.Duration)
 	return nil
 }
 
-// renewNow is the command: one renewal, whether or not the scenario wants them.
+// renewNow carries out the renew command: one renewal, whether or not the scenario wants them.
 func (h *hold) renewNow(timeout time.Duration) error {
 	r, ok := h.u.locker.(lock.Renewer)
 	if !ok {

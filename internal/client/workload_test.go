@@ -64,7 +64,7 @@ func TestAcquireReleaseIsRecorded(t *testing.T) {
 		if n := checkExclusion(t, r.events); n == 0 || int64(n) != d.Cycles {
 			t.Errorf("%s: %d grants on record, %d counted", format, n, d.Cycles)
 		}
-		if len(d.Errors) > 0 { // who waits when the run stops met none
+		if len(d.Errors) > 0 { // users that wait when the run stops met no error
 			t.Errorf("%s: errors %v", format, d.Errors)
 		}
 		if users := whose(r.events); len(users) != 8 || !users[history.MakeUser(1, 7)] {
@@ -73,7 +73,7 @@ func TestAcquireReleaseIsRecorded(t *testing.T) {
 	}
 }
 
-// whose returns the users that events are of.
+// whose returns the users in the events.
 func whose(events []history.Event) map[history.User]bool {
 	users := map[history.User]bool{}
 	for _, e := range events {
@@ -166,7 +166,7 @@ func TestOpenLoopTellsItsLag(t *testing.T) {
 	if behind < served*(hold-gap) {
 		t.Errorf("after %d others the last acquire began %v after it was meant to", served, time.Duration(behind))
 	}
-	// The wait for the only user is no lag of the schedule. A stall is, and the last acquire is behind by both.
+	// Waiting for the only user is not lag of the schedule. A stall is. The last acquire is late by both.
 	if d.Lag <= 0 || d.Lag > behind-served*(hold-gap) {
 		t.Errorf("the schedule's own lag is %v; the last acquire is behind by %v", time.Duration(d.Lag), time.Duration(behind))
 	}
