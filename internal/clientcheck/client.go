@@ -24,7 +24,7 @@ type client struct {
 	hello   *wire.Hello
 	ids     int
 	results map[int]wire.Result
-	waits   time.Duration // for any one thing that the client must do
+	waits   time.Duration // for any one action that the client must take
 	starts  time.Duration // for its hello
 
 	frames chan *wire.Frame
@@ -48,7 +48,7 @@ type kindAndPhase struct {
 	phase history.Phase
 }
 
-// inbox is how many frames may come in a check: far more than it asks for.
+// inbox is how many frames may arrive in a check: far more than it asks for.
 const inbox = 10_000
 
 func newClient(p Process, start *wire.Start, waits time.Duration) *client {
@@ -62,7 +62,7 @@ func newClient(p Process, start *wire.Start, waits time.Duration) *client {
 	return c
 }
 
-// read takes what the client sends to the end of the stream, or to what breaks the protocol.
+// read reads what the client sends, until the end of the stream or a violation of the protocol.
 func (c *client) read() {
 	defer close(c.ended)
 	total := 0
@@ -97,7 +97,7 @@ func (c *client) read() {
 	}
 }
 
-// take takes one event.
+// take checks and keeps one event.
 func (c *client) take(e *history.Event) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,7 +128,7 @@ func (c *client) count(k history.Kind, p history.Phase) int {
 	return c.seen[kindAndPhase{k, p}]
 }
 
-// wrong notes what is wrong.
+// wrong records a finding.
 func (c *client) wrong(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,7 +137,7 @@ func (c *client) wrong(format string, args ...any) {
 	}
 }
 
-// found is all that is wrong. What broke the stream stands for all that never came.
+// found returns all findings. If the stream broke, that error replaces the findings about what never came.
 func (c *client) found() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,9 +147,9 @@ func (c *client) found() []string {
 	return c.said
 }
 
-func (c *client) send(f wire.Frame) { _ = c.conn.Send(f) } // what comes of it, the answer tells
+func (c *client) send(f wire.Frame) { _ = c.conn.Send(f) } // the answer shows whether it was sent
 
-// next waits for a frame of one of these types. Results of orders are kept, other frames passed over.
+// next waits for a frame of one of these types. It keeps results of orders and skips other frames.
 func (c *client) next(ctx context.Context, types ...string) (*wire.Frame, error) {
 	return c.nextWithin(ctx, c.waits, types...)
 }
@@ -173,7 +173,7 @@ func (c *client) nextWithin(ctx context.Context, patience time.Duration, types .
 				c.answered(*f.Result)
 			}
 		case <-ended:
-			ended = nil // but for what came before
+			ended = nil // except for what came before
 		case <-over.C:
 			return nil, fmt.Errorf("no %s within %v", types[0], patience)
 		case <-ctx.Done():
@@ -201,7 +201,7 @@ func (c *client) greet(ctx context.Context) (*wire.Hello, error) {
 	return f.Hello, nil
 }
 
-// begin greets the client and tells it to start, in command mode where there is no workload.
+// begin greets the client and sends its start frame, in command mode if there is no workload.
 func (c *client) begin(ctx context.Context, w *wire.Workload) error {
 	if _, err := c.greet(ctx); err != nil {
 		return err
@@ -252,7 +252,7 @@ func (c *client) result(ctx context.Context, id int) (wire.Result, error) {
 	}
 }
 
-// stop ends the client in order, and compares what it says of itself with what it sent.
+// stop ends the client in order, and compares the totals in its goodbye with what it sent.
 func (c *client) stop(ctx context.Context) error {
 	c.send(wire.Frame{Type: wire.TypeStop})
 	f, err := c.next(ctx, wire.TypeDone)
@@ -277,7 +277,7 @@ func (c *client) stop(ctx context.Context) error {
 
 // ends waits for the end of the process.
 func (c *client) ends(ctx context.Context, why string, within time.Duration) error {
-	const room = 3 * time.Second // of a machine that is busy
+	const room = 3 * time.Second // for a busy machine
 	select {
 	case <-c.process.Ended:
 	case <-time.After(within + room):
@@ -289,16 +289,16 @@ func (c *client) ends(ctx context.Context, why string, within time.Duration) err
 	return nil
 }
 
-// end leaves nothing of the process: it ends when its input does, or whoever started it kills it.
+// end leaves nothing of the process behind: it ends when its input does, or the code that started it kills it.
 func (c *client) end() { _ = c.conn.Close() }
 
-// clocks compares what the client tells of its clocks with this machine's, where it says that they are the same.
+// clocks compares the clocks that the client reports with this machine's, if it says that they are the same.
 func (c *client) clocks(h *wire.Hello, p *wire.Pong) {
 	if p.Wall == 0 || p.Mono == 0 {
 		c.wrong("pong: wall or mono is left out: it could not be shown that a clock fault hit the client")
 	}
 	if h.BootID != clock.BootID() || h.TimeNS != clock.TimeNamespace() {
-		return // it is measured
+		return // another clock: a run would measure it
 	}
 	const room = int64(10 * time.Millisecond)
 	if ahead := p.Now - now(); ahead > room || ahead < -int64(patience) {
@@ -307,7 +307,7 @@ func (c *client) clocks(h *wire.Hello, p *wire.Pong) {
 	}
 }
 
-// promises looks at what the grants say of their validity. The caller holds mu.
+// promises checks the validity of the grants. The caller holds mu.
 func (c *client) promises() error {
 	unknown := 0
 	for _, g := range c.grants {
@@ -325,7 +325,7 @@ func (c *client) promises() error {
 	return nil
 }
 
-// causes are the errors that the client counted. The caller holds mu.
+// causes returns the errors that the client counted. The caller holds mu.
 func (c *client) causes() []string {
 	out := []string{"it counted no errors"}
 	for text, n := range c.done.Errors {

@@ -1,5 +1,5 @@
 // Package clientcheck tests a client against docs/protocol.md without a judge: each check starts a process of it,
-// speaks to it as a run would, and says in one line what is wrong.
+// talks to it as a run would, and reports in one line what is wrong.
 package clientcheck
 
 import (
@@ -24,13 +24,13 @@ type Process struct {
 	Ended <-chan struct{} // closed when it has ended
 }
 
-// Options says what is tested.
+// Options says what to test.
 type Options struct {
-	// Start starts the process of a check, each of which has one of its own, by its number.
+	// Start starts the process for check number; each check has its own.
 	Start func(ctx context.Context, number int) (Process, error)
-	// Frame is what that process is told: Access, Locks (two of them), Resource, TTL. The check adds what it is about.
+	// Frame returns the start frame for that process: Access, Locks (two), Resource, TTL. The check sets the rest.
 	Frame func(number int) (*wire.Start, error)
-	// Tell is told of each check when it is over, with what is wrong; nothing: it is right.
+	// Tell is called after each check, with what is wrong, or nothing if the client passed.
 	Tell func(check string, wrong []string)
 
 	waits time.Duration // in place of patience and startPatience, for tests
@@ -57,7 +57,8 @@ var checks = []check{
 // Count is how many processes a Run starts.
 func Count() int { return len(checks) }
 
-// Run makes all checks and tells whether nothing is wrong. An error says that a check could not be made.
+// Run makes all checks and reports whether the client passed all of them. An error says that a check could not be
+// made.
 func Run(ctx context.Context, o Options) (right bool, err error) {
 	right = true
 	for i, k := range checks {
@@ -68,17 +69,17 @@ func Run(ctx context.Context, o Options) (right bool, err error) {
 		right = right && len(wrong) == 0
 		o.Tell(k.name, wrong)
 		if k.name == "hello" && len(wrong) > 0 {
-			break // whatever comes of the others says nothing more
+			break // the results of the other checks add nothing
 		}
 	}
 	return right, nil
 }
 
-// patience is how long a check waits for any one thing that a client must do.
+// patience is how long a check waits for any one action of a client.
 const patience = 10 * time.Second
 
-// startPatience is how long the first frame may take: an interpreter or a JVM has to start before, on a machine that
-// may be busy.
+// startPatience is how long the first frame may take: an interpreter or a JVM may have to start first, on a busy
+// machine.
 const startPatience = 30 * time.Second
 
 // one makes one check.
@@ -102,10 +103,10 @@ func (o Options) one(ctx context.Context, number int, k check) (wrong []string, 
 	return c.found(), ctx.Err()
 }
 
-// errOver says that the check cannot go on; what is wrong was said already.
+// errOver ends a check whose finding is recorded already.
 var errOver = errors.New("")
 
-// hello wants the first frame, and what it must say.
+// hello checks the first frame.
 func hello(ctx context.Context, c *client) error {
 	h, err := c.greet(ctx)
 	if err != nil {
@@ -136,7 +137,7 @@ func hello(ctx context.Context, c *client) error {
 	return nil
 }
 
-// otherVersion wants a version of the protocol to be refused that the client cannot know.
+// otherVersion checks that the client rejects a version of the protocol that it cannot know.
 func otherVersion(ctx context.Context, c *client) error {
 	if _, err := c.greet(ctx); err != nil {
 		return err
@@ -154,10 +155,10 @@ func otherVersion(ctx context.Context, c *client) error {
 	if err == nil && f.Type == wire.TypeReady {
 		c.wrong("start: version 99 of the protocol was answered by ready: refuse it by failed")
 	}
-	return nil // that it ended without a word will do
+	return nil // ending without a message is fine
 }
 
-// inputEnds wants a client to end within 2 s when its supervisor is gone.
+// inputEnds checks that a client ends within 2 s when its supervisor is gone.
 func inputEnds(ctx context.Context, c *client) error {
 	if err := c.begin(ctx, nil); err != nil {
 		return err
@@ -230,8 +231,7 @@ func orders(ctx context.Context, c *client) error {
 	return c.stop(ctx)
 }
 
-// givingUp wants the orders to be carried out that a client takes beside those of every client: a waiter is told to
-// give up, and closes its lock.
+// givingUp checks the orders that are optional for clients: a waiter is told to give up, and closes its lock object.
 func givingUp(ctx context.Context, c *client) error {
 	if err := c.begin(ctx, nil); err != nil {
 		return err
@@ -277,7 +277,7 @@ func givingUp(ctx context.Context, c *client) error {
 	return c.stop(ctx)
 }
 
-// points wants a user to stop at those that every client has, and at those that this one announces.
+// points checks that a user stops at the points that every client has, and at those that this one announces.
 func points(ctx context.Context, c *client) error {
 	if err := c.begin(ctx, nil); err != nil {
 		return err
@@ -318,7 +318,7 @@ func points(ctx context.Context, c *client) error {
 	return c.stop(ctx)
 }
 
-// orNothing lets an error that is none stand in a text.
+// orNothing returns an error that can be printed even if err is nil.
 func orNothing(err error) error {
 	if err == nil {
 		return errOver
@@ -326,7 +326,7 @@ func orNothing(err error) error {
 	return err
 }
 
-// death wants the process to end where it is told to die.
+// death checks that the process ends at the point where it is told to die.
 func death(ctx context.Context, c *client) error {
 	if err := c.begin(ctx, nil); err != nil {
 		return err
@@ -344,7 +344,7 @@ func death(ctx context.Context, c *client) error {
 	return c.ends(ctx, "it was to die at a point", 2*time.Second)
 }
 
-// workload lets four users count for two seconds.
+// workload has four users count for two seconds.
 func workload(ctx context.Context, c *client) error {
 	if err := c.begin(ctx, &wire.Workload{
 		Use: "counter", Users: 4, Total: 4,

@@ -27,7 +27,7 @@ import (
 	"github.com/lockquake/lockquake/workloads/resource/register"
 )
 
-// find finds a program that clients in another language need.
+// find finds a program needed for clients in another language.
 func find(t *testing.T, name, language string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -73,12 +73,12 @@ func java(t *testing.T, args ...string) func(context.Context, int) (Process, err
 
 var (
 	compile, build       sync.Once
-	compiled, built      string // the folders of Java's classes, and of the program in Go
+	compiled, built      string // the folders of Java's classes, and of the Go program
 	errCompile, errBuild error
 )
 
 func TestMain(m *testing.M) {
-	_ = flag.Set("test.parallel", "8") // unless told otherwise: they wait for what does not come, more than for a processor
+	_ = flag.Set("test.parallel", "8") // by default: the tests wait for a timeout more than for a processor
 	code := m.Run()
 	for _, dir := range []string{compiled, built} {
 		if dir != "" {
@@ -181,7 +181,7 @@ func serveRegister(t *testing.T) (address string) {
 // locks are names that a client must quote.
 var locks = []string{"lock \"0\"\n", `lock\1 ü 🔒`}
 
-// options are those of a test of a client.
+// options returns the options for testing a client.
 func options(t *testing.T, start func(context.Context, int) (Process, error)) Options {
 	t.Helper()
 	address := serveRegister(t)
@@ -203,7 +203,7 @@ const (
 	toyNode   = "../../clients/node/testdata/toy_lock.mjs"
 )
 
-// toys are a right client in each language that ships; the argument breaks a rule.
+// toys are correct clients in each language that ships; the argument breaks a rule.
 var toys = map[string]func(*testing.T, ...string) func(context.Context, int) (Process, error){
 	"python": python, "java": java, "go": golang, "node": javascript,
 }
@@ -226,7 +226,8 @@ func TestClientsThatShip(t *testing.T) {
 	}
 }
 
-// A client of one's own is to be small. What grows beyond this belongs into the file that carries the protocol, where every author has it.
+// A user's own client should be small. Anything above this size belongs into the file that carries the protocol,
+// which every author uses.
 func TestClientsThatShipAreSmall(t *testing.T) {
 	const most = 70
 	var files []string
@@ -239,7 +240,7 @@ func TestClientsThatShipAreSmall(t *testing.T) {
 	}
 	for _, f := range files {
 		name := strings.ToLower(strings.TrimSuffix(filepath.Base(f), filepath.Ext(f)))
-		if name == "lockquake" || name == "locktest" { // which are no clients
+		if name == "lockquake" || name == "locktest" { // they are not clients
 			continue
 		}
 		text, err := os.ReadFile(f)
@@ -252,7 +253,7 @@ func TestClientsThatShipAreSmall(t *testing.T) {
 	}
 }
 
-// A requirement of the package would raise the version of a library under test.
+// A dependency of the package would raise the version of a library under test.
 func TestTheGoPackageRequiresNothing(t *testing.T) {
 	text, err := os.ReadFile("../../clients/go/go.mod")
 	if err != nil {
@@ -263,7 +264,7 @@ func TestTheGoPackageRequiresNothing(t *testing.T) {
 	}
 }
 
-// Every workload that lockquake's own client has, they have too.
+// They have every workload that lockquake's own client has.
 func TestWorkloadsOfClientsThatShip(t *testing.T) {
 	t.Parallel()
 	small := map[string]string{
@@ -297,7 +298,7 @@ func TestWorkloadsOfClientsThatShip(t *testing.T) {
 	}
 }
 
-// A user that its library told of the loss does not write.
+// A user whose library reported the loss does not write.
 func TestALossThatTheLibraryTells(t *testing.T) {
 	t.Parallel()
 	for language, toy := range toys {
@@ -313,7 +314,7 @@ func TestALossThatTheLibraryTells(t *testing.T) {
 	}
 }
 
-// A renewal that the library made by itself makes the grant last longer than it said at first.
+// A renewal that the library made by itself extends the validity of the grant.
 func TestARenewalThatTheLibraryTells(t *testing.T) {
 	t.Parallel()
 	for language, toy := range toys {
@@ -329,7 +330,7 @@ func TestARenewalThatTheLibraryTells(t *testing.T) {
 	}
 }
 
-// All users of a client in JavaScript share one loop. What holds it up holds up all of them, and is on record.
+// All users of a client in JavaScript share one loop. What blocks the loop blocks all of them, and is recorded.
 func TestAStallOfTheLoop(t *testing.T) {
 	t.Parallel()
 	w := wire.Workload{Use: "counter", Params: []byte(`{"locks":1}`)}
@@ -340,7 +341,8 @@ func TestAStallOfTheLoop(t *testing.T) {
 	}
 }
 
-// surprising tells whether there are errors beside those of a wait that the end of the run cut short, and of a write that was held back.
+// surprising reports whether there are errors other than those of a wait cut short by the end of the run, and of a
+// write that was held back.
 func surprising(errors map[string]int64) bool {
 	for text := range errors {
 		if !strings.HasPrefix(text, "somebody else has the lock") && !strings.HasPrefix(text, "stopped before the write") {
@@ -350,7 +352,7 @@ func surprising(errors map[string]int64) bool {
 	return false
 }
 
-// work lets two users work until they were granted a few locks.
+// work has two users work until they were granted a few locks.
 func work(t *testing.T, start func(context.Context, int) (Process, error), w wire.Workload, change func(*wire.Start)) *client {
 	t.Helper()
 	o := options(t, start)
@@ -380,7 +382,7 @@ func work(t *testing.T, start func(context.Context, int) (Process, error), w wir
 	return c
 }
 
-// Each of these breaks one rule, and is told by name what it breaks.
+// Each of these breaks one rule, and the finding names it.
 func TestWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ kind, check, want string }{

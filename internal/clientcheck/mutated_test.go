@@ -14,7 +14,7 @@ import (
 	"github.com/lockquake/lockquake/internal/wire"
 )
 
-// said is what a client may say in a check, with numbers and words that are drawn.
+// said lists what a client may send in a check; numbers and words are drawn.
 var said = []string{
 	`{"type":"hello","hello":{"version":1,"process":"x","pid":%d,"formats":["jsonl"],"points":["a","b"]}}`,
 	`{"type":"hello","hello":{"version":1,"pid":%d}}`,
@@ -28,8 +28,8 @@ var said = []string{
 	`{"type":"log","log":{"text":"%d"}}`,
 }
 
-// TestMutatedClients: whatever a client says, each check ends, with what is wrong. LOCKQUAKE_MUTATED says how many thousand conversations, each of up
-// to thirty frames; 70 is a million frames.
+// TestMutatedClients: whatever a client sends, each check ends with a finding. LOCKQUAKE_MUTATED is how many thousand
+// conversations are held, of up to thirty frames each; 70 is a million frames.
 func TestMutatedClients(t *testing.T) {
 	t.Parallel()
 	rounds, _ := strconv.Atoi(os.Getenv("LOCKQUAKE_MUTATED"))
@@ -52,14 +52,14 @@ func TestMutatedClients(t *testing.T) {
 			waits: time.Second,
 		}
 		text := b.String()
-		k := checks[random.IntN(len(checks)-1)] // the last one lets users go for two seconds
+		k := checks[random.IntN(len(checks)-1)] // the last one runs users for two seconds
 		if wrong, err := o.one(t.Context(), 0, k); err != nil || len(wrong) == 0 && k.name != "hello" && k.name != "version" && k.name != "input ends" {
 			t.Fatalf("%s: %q, %v, of\n%s", k.name, wrong, err, text)
 		}
 	}
 }
 
-// nothing takes what is written and does nothing with it.
+// nothing discards what is written.
 type nothing struct{}
 
 func (nothing) Write(p []byte) (int, error) { return len(p), nil }
