@@ -18,7 +18,7 @@ const maxBatch = 1 << 20
 // queued is how many frames may wait for a node that does not read.
 const queued = 1024
 
-// ErrBacklog says that a node has not read its frames for so long that no more are kept for it.
+// ErrBacklog says that a node has not read its frames for so long that no more are queued for it.
 var ErrBacklog = errors.New("node does not read its control stream")
 
 // Conn is one side of the control stream. Send may be called by many goroutines, Receive by one.
@@ -37,8 +37,8 @@ type Conn struct {
 	finished chan struct{}
 }
 
-// NewConn is the supervisor's side: it reads what a node sends from r and writes to w. A stopped node lets writes to it
-// block, so they are made by a goroutine of their own, which Close ends; Send returns at once.
+// NewConn returns the supervisor's side: it reads what a node sends from r and writes to w. A stopped node blocks
+// writes, so a separate goroutine makes them, which Close ends; Send returns at once.
 func NewConn(r io.Reader, w io.Writer) *Conn {
 	c := &Conn{
 		dec: NewDecoder(r), w: w,
@@ -48,14 +48,14 @@ func NewConn(r io.Reader, w io.Writer) *Conn {
 	return c
 }
 
-// NewNodeConn is a node's side. When Send returns, the frame is in the hands of the operating system. Once the
-// supervisor is dead, Send returns an error.
+// NewNodeConn returns a node's side. When Send returns, the operating system has the frame. Once the supervisor is
+// dead, Send returns an error.
 func NewNodeConn(r io.Reader, w io.Writer) *Conn {
 	OutliveReader()
 	return &Conn{dec: NewDecoder(r), w: w}
 }
 
-// Send sends one frame. It fills in the protocol's version. On the supervisor's side an error tells of an earlier
+// Send sends one frame. It fills in the protocol's version. On the supervisor's side an error is about an earlier
 // frame.
 func (c *Conn) Send(f Frame) error {
 	f = c.prepare(f)
@@ -83,7 +83,7 @@ func (c *Conn) Send(f Frame) error {
 	}
 }
 
-// prepare stamps the version without touching what the caller's pointers lead to.
+// prepare sets the version without changing what the caller's pointers refer to.
 func (c *Conn) prepare(f Frame) Frame {
 	switch {
 	case f.Hello != nil:
@@ -176,8 +176,8 @@ func pong(id int) *Pong {
 	return &Pong{ID: id, Now: clock.Now(), Wall: clock.Wall().UnixNano(), Mono: clock.Mono()}
 }
 
-// Close ends the supervisor's side: what is still queued is not sent, and the node's input is closed where w is an
-// io.Closer, which tells the node to end itself. On a node's side it does nothing.
+// Close ends the supervisor's side and drops what is still queued. If w is an io.Closer it is closed, which tells the
+// node to end itself. On a node's side Close does nothing.
 func (c *Conn) Close() error {
 	if c.out == nil {
 		return nil

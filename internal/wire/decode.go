@@ -16,16 +16,16 @@ import (
 const (
 	// maxLine bounds one frame in bytes.
 	maxLine = 16 << 20
-	// batchHeader is the size of what precedes the records of a batch: the mark and their number.
+	// batchHeader is the size of the mark and the number of records that begin a batch.
 	batchHeader = 5
 	// readBuffer holds four thousand records.
 	readBuffer = 256 << 10
 )
 
-// ErrProtocol says that what came does not follow the protocol; the error that wraps it says what was wrong.
+// ErrProtocol says that the input does not follow the protocol; the error that wraps it says what is wrong.
 var ErrProtocol = errors.New("control stream breaks the protocol")
 
-// Item is what one Receive returns: either a frame or one or more events.
+// Item is the result of one Receive: either a frame or one or more events.
 type Item struct {
 	Frame  *Frame
 	Events []history.Event // valid until the next call
@@ -38,7 +38,7 @@ type Decoder struct {
 	left  int                      // records of the current batch that have not been read
 	locks atomic.Pointer[[]string] // table for events as JSON
 	line  []byte
-	// events are those of the item under way; err is what came after them and is told by the next call.
+	// events are those of the item under way. err came after them; the next call returns it.
 	events []history.Event
 	raw    []byte
 	err    error
@@ -47,15 +47,16 @@ type Decoder struct {
 // maxEvents bounds the events of one item.
 const maxEvents = 4096
 
-// NewDecoder reads from r.
+// NewDecoder returns a decoder that reads from r.
 func NewDecoder(r io.Reader) *Decoder { return &Decoder{r: bufio.NewReaderSize(r, readBuffer)} }
 
-// SetLocks sets the table that the lock names of events in JSON are looked up in. It may be called at any time.
+// SetLocks sets the table for the lock names of events in JSON. It may be called at any time.
 func (d *Decoder) SetLocks(locks []string) { d.locks.Store(&locks) }
 
-// Next returns the next frame, or as many events as have arrived, waiting for one. Records are returned as they come:
-// a batch whose sender was stopped or killed in the middle yields those that were sent. At the end of the stream it
-// returns io.EOF, or an error that wraps io.ErrUnexpectedEOF where the stream ends within a frame or batch.
+// Next returns the next frame, or as many events as have arrived; it waits for one. Records are returned as they
+// come: if the sender of a batch is stopped or killed in the middle, Next yields the records that were sent. At the
+// end of the stream it returns io.EOF, or an error that wraps io.ErrUnexpectedEOF if the stream ends within a frame
+// or batch.
 func (d *Decoder) Next() (Item, error) {
 	if d.err != nil {
 		return Item{}, d.err
@@ -83,7 +84,7 @@ func (d *Decoder) Next() (Item, error) {
 	return Item{Events: d.events, Raw: d.raw}, nil
 }
 
-// give returns the events that came before an error, and the error at the next call.
+// give returns the events that came before an error; the next call returns the error.
 func (d *Decoder) give(err error) (Item, error) {
 	d.err = err
 	if len(d.events) == 0 {
@@ -92,8 +93,8 @@ func (d *Decoder) give(err error) (Item, error) {
 	return Item{Events: d.events, Raw: d.raw}, nil
 }
 
-// more tells whether at least one more record can be had without waiting: a sender that writes each event by itself
-// must not cost a call for each.
+// more reports whether at least one more record can be read without waiting: a sender that writes each event
+// separately must not cost a call for each.
 func (d *Decoder) more() bool {
 	if d.left > 0 || len(d.events) >= maxEvents || d.r.Buffered() < batchHeader+history.RecordSize {
 		return false
@@ -129,7 +130,7 @@ func (d *Decoder) records() error {
 	}
 	n := min(d.left, d.r.Buffered()/history.RecordSize)
 	b, err := d.r.Peek(n * history.RecordSize)
-	if err != nil { // cannot be: they are buffered
+	if err != nil { // cannot happen: they are buffered
 		return err
 	}
 	for rest := b; len(rest) > 0; rest = rest[history.RecordSize:] {
@@ -187,7 +188,7 @@ func (d *Decoder) readLine() ([]byte, error) {
 	}
 }
 
-// check refuses a frame of unknown type, one whose part is missing, and one of another version.
+// check rejects a frame of unknown type, one whose part is missing, and one of another version.
 func (f *Frame) check() error {
 	var has bool
 	version := Version
@@ -234,7 +235,7 @@ func (f *Frame) check() error {
 	return nil
 }
 
-// unexpected turns an end of stream where more had to come into io.ErrUnexpectedEOF.
+// unexpected turns an end of stream into io.ErrUnexpectedEOF where more had to come.
 func unexpected(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

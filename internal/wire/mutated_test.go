@@ -13,7 +13,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// conversation is what a client may send, in both formats.
+// conversation returns what a client may send, in both formats.
 func conversation(t *testing.T) []byte {
 	t.Helper()
 	var out []byte
@@ -47,8 +47,9 @@ func conversation(t *testing.T) []byte {
 	return out
 }
 
-// TestMutatedFrames: whatever a client sends, its stream is read to an end or to an error that wraps ErrProtocol or io.ErrUnexpectedEOF, and
-// what its events tell is taken or refused. LOCKQUAKE_MUTATED says how many streams, a thousand each of some forty frames; 25 is a million frames.
+// TestMutatedFrames: whatever a client sends, its stream is read to an end or to an error that wraps ErrProtocol or
+// io.ErrUnexpectedEOF, and its events are accepted or rejected. LOCKQUAKE_MUTATED is the number of streams in
+// thousands, of some forty frames each; 25 is a million frames.
 func TestMutatedFrames(t *testing.T) {
 	t.Parallel()
 	right := conversation(t)

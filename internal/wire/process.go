@@ -9,13 +9,13 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// What lockquake's own nodes call themselves in Hello.Process.
+// The values of Hello.Process of lockquake's own nodes.
 const (
-	ProcessOwn    = "lockquake "          // all of them begin so
+	ProcessOwn    = "lockquake "          // the prefix of all of them
 	ProcessClient = ProcessOwn + "client" // the client
 )
 
-// NewHello introduces the calling process.
+// NewHello returns a hello for the calling process.
 func NewHello(process, software string) *Hello {
 	return &Hello{
 		Version: Version, Process: process, BootID: clock.BootID(), TimeNS: clock.TimeNamespace(), Now: clock.Now(),
@@ -24,22 +24,22 @@ func NewHello(process, software string) *Hello {
 }
 
 const (
-	// beat is how often a process looks whether it runs.
+	// beat is how often a process checks that it runs.
 	beat = 10 * time.Millisecond
-	// stallFrom is the shortest stall that becomes an event; below two beats every late tick would. It does not
-	// depend on the TTL: a hold that is nearly over outlives its validity by any stall. A process that is late at
-	// every beat has 50 such events a second, of 64 bytes each.
+	// stallFrom is the shortest stall that becomes an event; with less than two beats, every late tick would. It does
+	// not depend on the TTL: a hold that is nearly over outlives its validity by any stall. A process that is late at
+	// every beat records 50 such events a second, of 64 bytes each.
 	stallFrom = 2 * beat
 )
 
-// Pulse notices when its process does not run: stopped, or without a core.
+// Pulse detects when its process does not run: stopped, or without a core.
 type Pulse struct {
 	longest atomic.Int64
 	stop    chan struct{}
 	ended   chan struct{}
 }
 
-// StartPulse begins to watch. Stalls are recorded in r under the name of user. Where r cannot send any more, broken is
+// StartPulse begins to watch. It records stalls in r under the name of user. If r cannot send any more, broken is
 // called once, unless it is nil.
 func StartPulse(r *Recorder, user history.User, broken func(error)) *Pulse {
 	return Watch(func(gap int64) { r.Stood(user, gap) }, func() {
@@ -51,10 +51,10 @@ func StartPulse(r *Recorder, user history.User, broken func(error)) *Pulse {
 }
 
 // Watch begins to watch for a process that records by itself. stalled gets the length of every stall, in ns. each is
-// called at every look, unless it is nil.
+// called at every beat, unless it is nil.
 func Watch(stalled func(gap int64), each func()) *Pulse {
 	p := &Pulse{stop: make(chan struct{}), ended: make(chan struct{})}
-	go p.run(clock.Stamp(), stalled, each) // from here on, whenever the goroutine gets to run
+	go p.run(clock.Stamp(), stalled, each) // counted from here, however late the goroutine starts
 	return p
 }
 

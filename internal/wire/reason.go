@@ -5,7 +5,7 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// Because makes the event that gives the reason of e; ok is false where a history does not know the cause.
+// Because returns the event with the reason for e. ok is false if a history has no code for the cause.
 func Because(e *history.Event, r lock.Reason) (reason history.Event, ok bool) {
 	code, ok := history.CauseOf(string(r.Cause))
 	return history.Event{

@@ -13,7 +13,7 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// TestEveryCauseHasACode: a cause that a history does not know would be dropped, and nobody would be told why.
+// TestEveryCauseHasACode: a cause without a code in the history would be dropped, and the reason lost.
 func TestEveryCauseHasACode(t *testing.T) {
 	f, err := parser.ParseFile(token.NewFileSet(), "../../lock/reason.go", nil, 0)
 	if err != nil {
@@ -40,7 +40,7 @@ func TestEveryCauseHasACode(t *testing.T) {
 	var codes int
 	for c := range uint8(255) {
 		if _, ok := history.CauseOf(history.CodeName(c)); !ok {
-			continue // an error class, or what no history knows
+			continue // an error class, or a cause without a code
 		}
 		codes++
 		if !causes[history.CodeName(c)] {

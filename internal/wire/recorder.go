@@ -12,19 +12,19 @@ import (
 const (
 	// room is the number of events that may wait to be written; one more finds no room and is dropped.
 	room = 128 << 10
-	// crowded is the number of waiting events from which users who hold nothing are made to wait.
+	// crowded is the number of waiting events from which users without a grant are made to wait.
 	crowded = 4 << 10
-	// gather is how long events that nobody waits for may be kept while others are being written.
+	// gather is how long events that no user waits for may be kept while others are being written.
 	gather = 750 * time.Microsecond
-	// rounds is how often a user who writes for others lets others run first, as long as the group grows by it. It
-	// never waits while nobody could run: users who wait for one write would fall into step, and leave the machine
+	// rounds is how often a user who writes for others lets others run first, as long as the group grows. It never
+	// waits while no other user could run: users who wait for one write would fall into step, and leave the machine
 	// idle.
 	rounds = 8
 )
 
-// Recorder sends the events of one process. It gives each its time and its place under one lock, so that a process's
-// events are in the order of both, and writes them in groups: users who wait for their event share one write. All
-// methods may be called by many goroutines. A nil Recorder records nothing.
+// Recorder sends the events of one process. It sets the time and sequence number of each under one lock, so that a
+// process's events are in the order of both. It writes events in groups: users who wait for their event share one
+// write. All methods may be called by many goroutines. A nil Recorder records nothing.
 type Recorder struct {
 	conn  *Conn
 	json  bool
@@ -33,7 +33,7 @@ type Recorder struct {
 	mu      sync.Mutex
 	seq     uint32
 	last    int64
-	buf     []byte // encoded events that wait, behind the head of a batch
+	buf     []byte // encoded events that wait, after the head of a batch
 	n       int    // how many
 	spare   []byte
 	turn    uint64        // groups taken from buf so far: buf will be group turn+1
@@ -42,10 +42,10 @@ type Recorder struct {
 	writing bool
 	busy    int64 // time of the end of the last write
 	dropped int64
-	silent  int64 // dropped events that no Dropped event tells of yet
+	silent  int64 // dropped events that no Dropped event has reported yet
 	err     error
 	waits   [2]wait // of the users of odd and even groups
-	stood   int64   // stalls up to then are on record
+	stood   int64   // stalls up to this time are recorded
 
 	kick   chan struct{} // wakes the flusher; holds one
 	kicked bool          // the flusher is awake
@@ -53,13 +53,14 @@ type Recorder struct {
 	ended  chan struct{}
 }
 
-// wait is what users wait for who cannot go on before their event is written.
+// wait is a wait of users who cannot go on before their event is written.
 type wait struct {
 	user  history.User // the first of them
-	since int64        // 0: nobody waits
+	since int64        // 0: no user waits
 }
 
-// NewRecorder sends events over c in the given format; locks is the run's table of lock names.
+// NewRecorder returns a recorder that sends events over c in the given format; locks is the run's table of lock
+// names.
 func NewRecorder(c *Conn, format string, locks []string) *Recorder {
 	r := &Recorder{
 		conn: c, json: format == FormatJSONL, locks: locks,
@@ -70,14 +71,14 @@ func NewRecorder(c *Conn, format string, locks []string) *Recorder {
 	return r
 }
 
-// Stamp is the place that an event got.
+// Stamp is the sequence number and time that an event got.
 type Stamp struct {
 	Seq  uint32 // 0: there was no room for it
-	Time int64  // ns of the run's clock; 0 where nothing is recorded
+	Time int64  // ns of the run's clock; 0 if nothing is recorded
 }
 
-// Append records e, which is sent within a millisecond or so. It sets the time and the sequence number, and the
-// operation where e begins one or stands alone (Op is 0).
+// Append records e, which is sent within a millisecond or so. It sets the time and the sequence number. If e begins
+// an operation or stands alone (Op is 0), it also sets the operation.
 func (r *Recorder) Append(e *history.Event) Stamp {
 	if r == nil {
 		return Stamp{}
@@ -89,8 +90,8 @@ func (r *Recorder) Append(e *history.Event) Stamp {
 	return s
 }
 
-// AppendAt records e as what happened at ns of the run's clock; where that is before the last event, at that one's
-// time. It returns when there is room.
+// AppendAt records e as having happened at ns of the run's clock, or at the time of the last event if that is later.
+// It returns when there is room.
 func (r *Recorder) AppendAt(e *history.Event, at int64) Stamp {
 	if r == nil {
 		return Stamp{}
@@ -104,9 +105,8 @@ func (r *Recorder) AppendAt(e *history.Event, at int64) Stamp {
 	return Stamp{Seq: e.Seq, Time: e.Time}
 }
 
-// AppendFlushed is Append that returns when the event is in the hands of the operating system. Where that takes
-// long, as with a supervisor that does not read, the user could not go on although its process ran: that is recorded
-// as a stall too.
+// AppendFlushed is Append, but returns when the operating system has the event. If that takes long, as with a
+// supervisor that does not read, the user could not go on although its process ran. That is recorded as a stall too.
 func (r *Recorder) AppendFlushed(e *history.Event) Stamp {
 	if r == nil {
 		return Stamp{}
@@ -130,7 +130,7 @@ func (r *Recorder) Stood(user history.User, ns int64) {
 	defer r.mu.Unlock()
 	until := clock.Stamp()
 	from := until - ns
-	// a user who waits since before that does not run either, and what is on record is not told again
+	// a user who has waited since before that did not run either; what is recorded is not reported again
 	for _, w := range r.waits {
 		if w.since != 0 {
 			from = min(from, w.since)
@@ -140,8 +140,8 @@ func (r *Recorder) Stood(user history.User, ns int64) {
 	r.wake()
 }
 
-// still records a stall that ends about now, without the part that is on record, unless the rest is too short. The
-// caller holds mu.
+// still records a stall that ends about now, without the part that is recorded already. It records nothing if the
+// rest is too short. The caller holds mu.
 func (r *Recorder) still(user history.User, from, until int64) {
 	from = max(from, r.stood)
 	if gap := until - from; gap > int64(stallFrom) {
@@ -149,15 +149,15 @@ func (r *Recorder) still(user history.User, from, until int64) {
 	}
 }
 
-// wake has the flusher write what waits, unless somebody is about to. The caller holds mu.
+// wake has the flusher write what waits, unless a write is about to happen. The caller holds mu.
 func (r *Recorder) wake() {
 	if r.n > 0 && !r.kicked && !r.writing {
 		r.kicked = true
-		r.kick <- struct{}{} // never blocks: kicked says that none is in it
+		r.kick <- struct{}{} // never blocks: kicked is false, so the channel is empty
 	}
 }
 
-// Flush returns when every event recorded so far is in the hands of the operating system.
+// Flush returns when the operating system has every event recorded so far.
 func (r *Recorder) Flush() {
 	if r == nil {
 		return
@@ -206,8 +206,8 @@ func (r *Recorder) encode(e *history.Event, t int64) {
 	r.buf = append(history.AppendJSON(r.buf, e, "", r.locks), '}', '\n')
 }
 
-// flush returns when the group that is being gathered now has been written, and whatever was before it. The caller
-// holds mu. The first user to find nobody writing writes for all who came before it.
+// flush returns when the group that is being gathered now, and all before it, have been written. The caller holds mu.
+// The first user that finds no write under way writes for all who came before it.
 func (r *Recorder) flush() {
 	group := r.turn
 	if r.n > 0 {
@@ -222,7 +222,7 @@ func (r *Recorder) flush() {
 		for before, round := 0, 0; before != r.n && round < rounds; round++ {
 			before = r.n
 			r.mu.Unlock()
-			runtime.Gosched() // whoever is ready to run gets its event into this group
+			runtime.Gosched() // users that are ready to run get their events into this group
 			r.mu.Lock()
 		}
 		r.write()
@@ -258,8 +258,8 @@ func (r *Recorder) write() {
 	r.wake()
 }
 
-// flusher writes what nobody waits for: at once where nothing was written lately, else together with what comes within
-// the time to gather.
+// flusher writes the events that no user waits for: at once if nothing was written lately, else together with those
+// that come within the time to gather.
 func (r *Recorder) flusher() {
 	defer close(r.ended)
 	for {
@@ -282,7 +282,7 @@ func (r *Recorder) flusher() {
 	}
 }
 
-// Crowded tells whether so many events wait that a user who holds nothing should wait too.
+// Crowded reports whether so many events wait that a user without a grant should wait too.
 func (r *Recorder) Crowded() bool {
 	if r == nil {
 		return false
@@ -302,7 +302,7 @@ func (r *Recorder) Counts() (recorded, dropped int64) {
 	return int64(r.seq), r.dropped
 }
 
-// Err returns why events cannot be sent any more, or nil.
+// Err returns why events can no longer be sent, or nil.
 func (r *Recorder) Err() error {
 	if r == nil {
 		return nil

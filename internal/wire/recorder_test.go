@@ -75,7 +75,7 @@ func TestRecorderOrder(t *testing.T) {
 	}
 }
 
-// What AppendFlushed returned for has been written, whoever wrote it.
+// When AppendFlushed returns, the event has been written, by whichever user.
 func TestRecorderFlushes(t *testing.T) {
 	w := &watched{}
 	rec := NewRecorder(NewNodeConn(nil, w), FormatRecords, nil)
@@ -134,7 +134,8 @@ func TestRecorderSendsTheRestSoon(t *testing.T) {
 	}
 }
 
-// A reader that does not read: users in a hold go on, what finds no room is dropped and counted, and the history says so.
+// If the reader does not read, users in a hold go on. Events without room are dropped and counted, and the history
+// says so.
 func TestRecorderDrops(t *testing.T) {
 	out, in := io.Pipe()
 	rec := NewRecorder(NewNodeConn(nil, in), FormatRecords, nil)
@@ -178,7 +179,7 @@ func TestRecorderDrops(t *testing.T) {
 	}
 }
 
-// slow is a writer whose next write waits until it is let go, and from then on keeps what it is given.
+// slow is a writer whose next write waits until it is released, and that keeps what it is given from then on.
 type slow struct {
 	begun, letGo chan struct{}
 	mu           sync.Mutex
@@ -213,7 +214,7 @@ func (s *slow) stalls(t *testing.T, rec *Recorder) (stalls, all []history.Event)
 	return stalls, all
 }
 
-// covered tells how much of a time the stalls cover, and fails where two of them tell of the same.
+// covered returns how much of a time the stalls cover. It fails if two of them overlap.
 func covered(t *testing.T, stalls []history.Event, from, until int64) (sum int64) {
 	t.Helper()
 	var last int64
@@ -227,7 +228,8 @@ func covered(t *testing.T, stalls []history.Event, from, until int64) (sum int64
 	return sum
 }
 
-// A user who waits for its event to be written did not run, although its process did: what it does next is late by that.
+// A user who waits for its event to be written did not run, although its process did: its next action is late by
+// that.
 func TestAUserBlockedInRecordingStoodStill(t *testing.T) {
 	w := newSlow()
 	rec := NewRecorder(NewNodeConn(nil, w), FormatRecords, nil)
@@ -245,7 +247,7 @@ func TestAUserBlockedInRecordingStoodStill(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	time.Sleep(2 * stallFrom)
-	rec.Stood(one, int64(stallFrom)+1) // the pulse of the process tells of a shorter stall meanwhile
+	rec.Stood(one, int64(stallFrom)+1) // the process's pulse reports a shorter stall meanwhile
 	time.Sleep(2 * stallFrom)
 	before := clock.Mono()
 	close(w.letGo)
@@ -266,7 +268,7 @@ func TestAUserBlockedInRecordingStoodStill(t *testing.T) {
 	}
 }
 
-// A slow write that nobody waits for holds up nobody.
+// A slow write that no user waits for delays no user.
 func TestAWriteThatNobodyWaitsForIsNoStall(t *testing.T) {
 	w := newSlow()
 	rec := NewRecorder(NewNodeConn(nil, w), FormatRecords, nil)
@@ -279,7 +281,7 @@ func TestAWriteThatNobodyWaitsForIsNoStall(t *testing.T) {
 	}
 }
 
-// What two tell of the same time is recorded once.
+// Overlapping reports of the same stall are recorded once.
 func TestAStallIsRecordedOnce(t *testing.T) {
 	rec, r, end := piped(t)
 	defer r.Close()
@@ -347,7 +349,7 @@ func BenchmarkRecorderAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkRecorderUsers is 50 users who record as a lock cycle does, into a real pipe with a real decoder behind it.
+// BenchmarkRecorderUsers has 50 users record as a lock cycle does, into a real pipe that a real decoder reads.
 func BenchmarkRecorderUsers(b *testing.B) {
 	rec, r, end := piped(b)
 	defer r.Close()

@@ -11,8 +11,8 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// RemoteClock is the monotonic clock of a process beyond a stream: of a client, a resource or an agent. It is the run's
-// until it is measured: then its times are turned into the run's by all measurements so far.
+// RemoteClock is the monotonic clock of a process beyond a stream: of a client, a resource or an agent. Until it is
+// measured it is taken for the run's clock. After that, all measurements so far convert its times to the run's.
 type RemoteClock struct {
 	name      string
 	ask       func(ctx context.Context) (now int64, err error)
@@ -23,21 +23,21 @@ type RemoteClock struct {
 	line     *history.Clock // nil: it is the run's
 }
 
-// NewRemoteClock is the clock of a process of that name. ask asks it for the time, once.
+// NewRemoteClock returns the clock of the named process. ask reads it once.
 func NewRemoteClock(name string, ask func(ctx context.Context) (now int64, err error)) *RemoteClock {
 	return &RemoteClock{name: name, ask: ask}
 }
 
-// SameClock tells whether a process shares CLOCK_MONOTONIC with this one, by what it says of itself.
+// SameClock reports whether a process shares CLOCK_MONOTONIC with this one, according to its hello.
 func SameClock(bootID, timeNS string) bool {
 	return bootID != "" && bootID == clock.BootID() && timeNS == clock.TimeNamespace()
 }
 
-// questions is how often a clock is asked for in one measurement; the quickest answer counts.
+// questions is how often a clock is read in one measurement; the quickest answer counts.
 const questions = 30
 
-// Measure compares the clock with the run's. The time that the quickest answer took bounds the error: it was read
-// within that. A measurement without an answer to each question is none.
+// Measure compares the clock with the run's. The clock was read within the time of the quickest answer, which thus
+// bounds the error. If a question gets no answer, the measurement fails.
 func (c *RemoteClock) Measure(ctx context.Context) (history.Measurement, error) {
 	c.measuring.Lock()
 	defer c.measuring.Unlock()
@@ -63,11 +63,11 @@ func (c *RemoteClock) Measure(ctx context.Context) (history.Measurement, error) 
 	return best, nil
 }
 
-// Separate tells whether the clock was measured: it is not the run's, or nobody knows.
+// Separate reports whether the clock was measured: it is another clock than the run's, or may be.
 func (c *RemoteClock) Separate() bool { return c.now() != nil }
 
 // Stepped says how the measurements contradict each other: the clock was set, or stood still, and its times prove
-// nothing. "": they do not.
+// nothing. It returns "" if they do not.
 func (c *RemoteClock) Stepped() string {
 	line := c.now()
 	if line == nil || line.Step() == nil {
@@ -77,7 +77,7 @@ func (c *RemoteClock) Stepped() string {
 		c.name, 1_000_000/history.RateShare)
 }
 
-// Run turns a time of the clock into one of the run's.
+// Run converts a time of the clock to the run's clock.
 func (c *RemoteClock) Run(own int64) int64 {
 	if line := c.now(); line != nil {
 		return line.Run(own)
@@ -85,7 +85,7 @@ func (c *RemoteClock) Run(own int64) int64 {
 	return own
 }
 
-// Own turns a time of the run's clock into one of this.
+// Own converts a time of the run's clock to this clock.
 func (c *RemoteClock) Own(run int64) int64 {
 	if line := c.now(); line != nil {
 		return line.Own(run)
@@ -93,7 +93,7 @@ func (c *RemoteClock) Own(run int64) int64 {
 	return run
 }
 
-// Error returns how wrong a time that Run returned may be, in ns.
+// Error returns the largest error of a time returned by Run, in ns.
 func (c *RemoteClock) Error(run int64) int64 {
 	if line := c.now(); line != nil {
 		return line.Error(run)
@@ -101,7 +101,7 @@ func (c *RemoteClock) Error(run int64) int64 {
 	return 0
 }
 
-// now is the line through the measurements so far, or nil.
+// now returns the line through the measurements so far, or nil.
 func (c *RemoteClock) now() *history.Clock {
 	c.mu.Lock()
 	defer c.mu.Unlock()

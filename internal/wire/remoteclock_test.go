@@ -25,8 +25,8 @@ func TestWhoSharesTheClock(t *testing.T) {
 	}
 }
 
-// TestARemoteClock is an hour ahead. A few of its answers are quick, for a stall may delay one of them; they are read
-// when they come, and the others are read late.
+// TestARemoteClock uses a clock that is an hour ahead. A few of its answers are quick, since a stall may delay one of
+// them. Those are read when they come, the others late.
 func TestARemoteClock(t *testing.T) {
 	const hour, quick, slow = int64(time.Hour), time.Millisecond, 10 * time.Millisecond
 	asked, ahead := 0, hour

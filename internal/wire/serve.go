@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// grace is how long a node whose supervisor is gone waits for what it was doing. It must be gone within 2 s.
+	// grace is how long a node whose supervisor is gone waits for calls under way. It must be gone within 2 s.
 	grace = 1500 * time.Millisecond
 	// inbox is how many frames may wait while a node is busy with one, as with connecting.
 	inbox = 4096
@@ -18,20 +18,19 @@ const (
 // ErrSupervisorGone says that the standard input ended before a stop came.
 var ErrSupervisorGone = errors.New("the control stream ended")
 
-// Body is what a node does. Its methods are called one at a time.
+// Body is the implementation of a node. Its methods are called one at a time.
 type Body interface {
-	// Handle carries out one frame; done is true after the stop. The supervisor is told of an error, which ends the
+	// Handle carries out one frame; done is true after the stop. An error is sent to the supervisor and ends the
 	// node.
 	Handle(f *Frame) (done bool, err error)
-	// Abandon leaves everything as it is and frees what it can: the supervisor is gone, or a frame could not be carried
-	// out.
+	// Abandon frees what it can and leaves the rest: the supervisor is gone, or a frame could not be carried out.
 	Abandon()
 }
 
-// Serve is a node's life: it introduces itself with hello, and hands over frames one after the other until the stop. It
-// returns nil after a stop that was carried out. When in ends before that, ctx does, or the body calls end, it returns
-// within 2 s whatever is going on. Calls that do not end are left behind, so that the process should end too. At the
-// end it closes in and out where they are io.Closers.
+// Serve runs a node: it introduces itself with hello, and hands over frames one after the other until the stop. It
+// returns nil after a stop that was carried out. If before that in ends, ctx ends or the body calls end, it returns
+// within 2 s in any case. Calls that do not end are left behind, so the process should end too. At the end Serve
+// closes in and out if they are io.Closers.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, hello *Hello,
 	begin func(life context.Context, end context.CancelCauseFunc, conn *Conn) (Body, error),
 ) error {
@@ -66,7 +65,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, hello *Hello,
 	}
 }
 
-// receive hands over frames until the input ends, which ends the node. Events make no sense there.
+// receive hands over frames until the input ends, which ends the node. A node is sent no events.
 func receive(conn *Conn, frames chan<- *Frame, end context.CancelCauseFunc, over <-chan struct{}) {
 	for {
 		item, err := conn.Receive()

@@ -18,7 +18,7 @@ func (s stuck) Abandon()                  { <-s.over }
 // TestANodeEndsWithinItsGrace: a node whose supervisor is gone ends within the 2 s of the protocol, whatever it is
 // doing.
 func TestANodeEndsWithinItsGrace(t *testing.T) {
-	OutliveReader() // here, for it starts a goroutine, which must be in no bubble
+	OutliveReader() // called here because it starts a goroutine, which must not be in a bubble
 	synctest.Test(t, func(t *testing.T) {
 		in, supervisor := io.Pipe()
 		b := stuck{make(chan struct{})}

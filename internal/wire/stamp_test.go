@@ -12,7 +12,7 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// recorded returns a recorder, and what it has recorded when it is closed.
+// recorded returns a recorder, and a function that closes it and returns its events.
 func recorded(t *testing.T) (rec *Recorder, events func() []history.Event) {
 	t.Helper()
 	var out bytes.Buffer
@@ -30,7 +30,7 @@ func recorded(t *testing.T) (rec *Recorder, events func() []history.Event) {
 	}
 }
 
-// TestStampIsTheEventsOwn compares what the caller is told with what is recorded, in whatever way it is.
+// TestStampIsTheEventsOwn compares the returned stamp with the recorded event, for every way to record.
 func TestStampIsTheEventsOwn(t *testing.T) {
 	rec, events := recorded(t)
 	var stamps []Stamp
@@ -75,7 +75,7 @@ func TestTimesOfAProcessNeverGoBack(t *testing.T) {
 	}
 }
 
-// TestDropsAreToldOnce records after events that found no room.
+// TestDropsAreToldOnce records an event after some that found no room.
 func TestDropsAreToldOnce(t *testing.T) {
 	rec, events := recorded(t)
 	rec.mu.Lock()
@@ -104,7 +104,7 @@ func TestAppendAtWaitsForRoom(t *testing.T) {
 	}
 }
 
-// TestFlushWaitsForTheWriteUnderWay flushes while another user's event is on its way, and nothing else waits.
+// TestFlushWaitsForTheWriteUnderWay flushes while another user's event is being written, and no other event waits.
 func TestFlushWaitsForTheWriteUnderWay(t *testing.T) {
 	out, in := io.Pipe()
 	rec := NewRecorder(NewNodeConn(nil, in), FormatRecords, nil)
@@ -127,7 +127,7 @@ func TestFlushWaitsForTheWriteUnderWay(t *testing.T) {
 	_ = in.Close()
 }
 
-// TestCloseSendsWhatWaits closes at once after an event that nobody waits for.
+// TestCloseSendsWhatWaits closes at once after an event that no user waits for.
 func TestCloseSendsWhatWaits(t *testing.T) {
 	for range 50 {
 		r, w, err := os.Pipe()

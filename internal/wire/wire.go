@@ -1,5 +1,5 @@
-// Package wire is the control stream between the supervisor and its nodes (clients and resources): versioned frames of
-// JSON Lines over standard input and output, with the node's events between them. docs/protocol.md is its description
+// Package wire is the control stream between the supervisor and its nodes (clients and resources): versioned frames
+// of JSON Lines over standard input and output, with the node's events between them. docs/protocol.md describes it
 // for clients in other languages.
 package wire
 
@@ -10,7 +10,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// Version is the version of the protocol. A node with another major version is refused.
+// Version is the version of the protocol. A node with another major version is rejected.
 const Version = 1
 
 // The types of frames from the supervisor to a node.
@@ -42,7 +42,7 @@ const (
 	FormatJSONL   = "jsonl"   // frames of TypeEvent
 )
 
-// BatchMark is the first byte of a batch of records on the stream; four bytes with the number of records (little
+// BatchMark is the first byte of a batch of records on the stream. Four bytes with the number of records (little
 // endian) and the records follow. Every other frame begins with '{' and ends with a newline.
 const BatchMark byte = 0x01
 
@@ -74,26 +74,26 @@ type Hello struct {
 	Formats  []string `json:"formats"` // of events, the preferred first
 	PID      int      `json:"pid"`     // in the node's own pid namespace
 	Software string   `json:"software"`
-	// Libraries are the modules, with their versions, that the node's locks are made of; of a resource none.
+	// Libraries lists the modules, with their versions, that the node's locks are made of; a resource has none.
 	Libraries map[string]string `json:"libraries,omitempty"`
-	// Points are what a client announces beside those that every client has: the lock's own, within its acquire and
-	// release.
+	// Points lists the points that a client announces beside those that every client has: the lock's own, within its
+	// acquire and release.
 	Points []string `json:"points,omitempty"`
-	// Orders are those of Optional that a client takes.
+	// Orders lists the orders of Optional that a client supports.
 	Orders []string `json:"orders,omitempty"`
-	// Tells says that the locks of this client tell their holders of a loss; lockquake's own client leaves it to what
-	// the lock offers.
+	// Tells says that this client's locks notify their holders of a loss. lockquake's own client leaves this unset:
+	// there the lock's description says so.
 	Tells bool `json:"tells,omitempty"`
-	// Keeps says that a grant of this client does not end while its process lives, though its holder asks for nothing,
-	// as where a session is kept alive.
+	// Keeps says that this client's grants do not end while its process lives, even without renewals by the holder,
+	// as when a session is kept alive.
 	Keeps bool `json:"keeps,omitempty"`
-	// Permits says that this client's locks have as many permits as its access says.
+	// Permits says that this client's locks have the number of permits that its access names.
 	Permits bool `json:"permits,omitempty"`
-	// Elsewhere says that this client keeps its locks at other keys than those at which the service is asked for them.
+	// Elsewhere says that this client keeps its locks under other keys than those queried at the service.
 	Elsewhere bool `json:"elsewhere,omitempty"`
 }
 
-// Takes tells whether the client takes an order.
+// Takes reports whether the client supports an order.
 func (h *Hello) Takes(order string) bool {
 	return !slices.Contains(Optional, order) || slices.Contains(h.Orders, order)
 }
@@ -103,42 +103,42 @@ type Ping struct {
 	ID int `json:"id"`
 }
 
-// Pong tells a node's clocks. Wall and Mono are as the node's own program reads them, which a clock fault can move;
-// both are 0 where it does not tell.
+// Pong holds a node's clocks. Wall and Mono are as the node's own program reads them, which a clock fault can move;
+// both are 0 if it does not report them.
 type Pong struct {
 	ID   int   `json:"id"`
 	Now  int64 `json:"now"`            // the node's CLOCK_MONOTONIC, ns
 	Wall int64 `json:"wall,omitempty"` // ns since 1970
-	Mono int64 `json:"mono,omitempty"` // CLOCK_MONOTONIC once more, ns
+	Mono int64 `json:"mono,omitempty"` // CLOCK_MONOTONIC as well, ns
 }
 
-// Ready says that a node is connected and may be let go.
+// Ready says that a node is connected and can be started.
 type Ready struct {
 	Address string `json:"address,omitempty"` // host:port that a resource listens on
 }
 
-// Start tells a node what it is and what to do.
+// Start tells a node its identity and its task.
 type Start struct {
 	Version  int             `json:"version"` // of the protocol; Conn.Send fills it
 	Name     string          `json:"name"`    // node name, "client-1"
 	Index    int             `json:"index"`   // client index, from 0
 	Format   string          `json:"format"`  // of events
 	Seed     uint64          `json:"seed"`    // of this process
-	Locks    []string        `json:"locks"`   // all lock names of the run; events carry the index
+	Locks    []string        `json:"locks"`   // all lock names of the run; events hold an index into it
 	Access   json.RawMessage `json:"access,omitempty"`
 	Workload *Workload       `json:"workload,omitempty"` // nil: command mode only
 	Resource *Resource       `json:"resource,omitempty"` // what the lock protects
 	Guard    string          `json:"guard,omitempty"`    // for a resource node
-	// Terms are the workload's own numbers, for a resource that must know them: "stock".
+	// Terms holds the workload's own numbers, such as "stock", for a resource that needs them.
 	Terms   map[string]int64 `json:"terms,omitempty"`
-	Renew   bool             `json:"renew,omitempty"`     // clients extend their grants where the lock can
-	Check   string           `json:"check,omitempty"`     // "", "signal" or "validity": looked at before each write
+	Renew   bool             `json:"renew,omitempty"`     // clients renew their grants if the lock can
+	Check   string           `json:"check,omitempty"`     // "", "signal" or "validity": checked before each write
 	Margin  int64            `json:"margin_ns,omitempty"` // with "validity": how much of it must be left
 	Timeout int64            `json:"timeout_ns"`          // of one acquire, release, read or write
 	Record  bool             `json:"record"`              // false: count only (benchmarks)
 	TTL     int64            `json:"ttl_ns,omitempty"`    // of the run's grants, for all nodes; 0: not known
-	// OwnClock says that a fault of the run sets the client's monotonic clock back: events are stamped by a clock that
-	// it does not reach.
+	// OwnClock says that a fault of the run sets the client's monotonic clock back. Events are then stamped by a
+	// clock that the fault does not reach.
 	OwnClock bool `json:"own_clock,omitempty"`
 }
 
@@ -155,7 +155,7 @@ type Resource struct {
 	Use     string `json:"use"`
 	Address string `json:"address"` // host:port, or the run's id in process
 	Guard   string `json:"guard"`
-	// Password is what the resource asks for; "" where it asks for none.
+	// Password is the resource's password; "" if it has none.
 	Password string `json:"password,omitempty"`
 }
 
@@ -182,7 +182,7 @@ type Command struct {
 // The orders of a Command.
 const (
 	DoAcquire  = "acquire"
-	DoReenter  = "reenter" // an acquire by a user that may have the lock in hand, and then takes it once more
+	DoReenter  = "reenter" // an acquire by a user that may already hold the lock and then takes it again
 	DoRelease  = "release"
 	DoRenew    = "renew"
 	DoCheck    = "check"
@@ -190,16 +190,16 @@ const (
 	DoWrite    = "write"
 	DoArm      = "arm"      // the next time that it reaches Point, the user waits or its process dies
 	DoContinue = "continue" // let a waiting user go on
-	DoCancel   = "cancel"   // an acquire that is under way is given up; at once, whatever waits
+	DoCancel   = "cancel"   // cancel the acquire under way; at once, before all waiting orders
 	DoClose    = "close"    // close the lock object, and free what it holds; the user takes no more orders
-	// DoReleaseUnheld releases a lock that the user does not have: the grant that it gave back last, or none.
+	// DoReleaseUnheld releases a lock that the user does not hold: the grant that it released last, or none.
 	DoReleaseUnheld = "release-unheld"
 	DoFinal         = "final" // resource only: the value and number of applied writes of Lock
-	// DoNotifications asks a client, not a user of it, how many notifications of watches have come to it so far.
+	// DoNotifications asks a client, not one of its users, how many watch notifications it has received.
 	DoNotifications = "notifications"
 )
 
-// Optional are the orders that not every client takes.
+// Optional lists the orders that not every client supports.
 var Optional = []string{DoRenew, DoCheck, DoCancel, DoClose, DoReenter, DoReleaseUnheld}
 
 // What a user does at an armed point.
@@ -212,7 +212,7 @@ const (
 const (
 	OutcomeOK   = "ok"   // it was done
 	OutcomeFail = "fail" // it was certainly not done
-	OutcomeInfo = "info" // nobody knows
+	OutcomeInfo = "info" // the outcome is unknown
 )
 
 // Result answers a Command.
@@ -222,14 +222,14 @@ type Result struct {
 	Error   string `json:"error,omitempty"`
 	Value   int64  `json:"value,omitempty"`
 	Count   int64  `json:"count,omitempty"` // final: applied writes; notifications: how many
-	Grant   string `json:"grant,omitempty"` // acquire: the lock's own id of the grant, by which the service knows it
-	// Epoch and Number say, in the final of a replica, when the value was put down: under which epoch, as which one of
-	// it.
+	Grant   string `json:"grant,omitempty"` // acquire: the lock's own id of the grant, known to the service
+	// Epoch and Number say, in the final of a replica, when the value was written: the epoch, and the write's number
+	// within it.
 	Epoch  uint64 `json:"epoch,omitempty"`
 	Number int64  `json:"number,omitempty"`
 }
 
-// Point says that a user waits at, or dies at, an armed point. All events before it were sent before it.
+// Point says that a user waits or dies at an armed point. All events before it were sent before it.
 type Point struct {
 	User  int    `json:"user"`
 	Point string `json:"point"`
@@ -242,12 +242,12 @@ type Log struct {
 	Text  string `json:"text"`
 }
 
-// Done is the last word of a node.
+// Done is the last frame of a node.
 type Done struct {
 	Recorded  int64            `json:"recorded"`         // events sent
 	Dropped   int64            `json:"dropped"`          // events for which there was no room
 	Stall     int64            `json:"stall_ns"`         // longest time that this process did not run
-	Cycles    int64            `json:"cycles"`           // grants, counted also where nothing is recorded
+	Cycles    int64            `json:"cycles"`           // grants, counted even if nothing is recorded
 	Errors    map[string]int64 `json:"errors,omitempty"` // error texts and their number, at most 20 texts
 	Lag       int64            `json:"lag_ns"`           // open loop: the worst lag of the schedule itself
 	CPU       int64            `json:"cpu_ns"`           // user and system time of this process

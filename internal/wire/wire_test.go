@@ -48,7 +48,7 @@ func receiveAll(d *Decoder) (frames []Frame, events []history.Event, err error) 
 	}
 }
 
-// trickle hands out a stream in pieces of any size.
+// trickle returns a stream in pieces of any size.
 type trickle struct {
 	rest  []byte
 	sizes func() int
@@ -98,7 +98,7 @@ func TestStreamRoundTrip(t *testing.T) {
 	})
 }
 
-// A node that is killed or stopped in the middle of a batch has sent some records of it: they must be seen.
+// A node that is killed or stopped in the middle of a batch has sent some of its records: they must be returned.
 func TestBrokenBatchYieldsWhatCame(t *testing.T) {
 	var stream bytes.Buffer
 	if err := NewNodeConn(nil, &stream).SendEvents(someEvents(10)); err != nil {
@@ -211,7 +211,7 @@ func TestSendToStoppedNode(t *testing.T) {
 	if err := c.Send(big); err == nil {
 		t.Error("a closed connection accepts frames")
 	}
-	const blocked = 5 * time.Second // a call that waits for the node waits for ever, and all of these take 50 ms
+	const blocked = 5 * time.Second // a call that waits for the node never returns, and all of these take 50 ms
 	if took := time.Since(began); took > blocked {
 		t.Errorf("took %v", took)
 	}
@@ -241,7 +241,7 @@ func FuzzDecoder(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// What was understood must survive another journey.
+		// A decoded frame must survive encoding and decoding.
 		var again bytes.Buffer
 		c := NewNodeConn(nil, &again)
 		for _, fr := range frames {
@@ -288,7 +288,7 @@ func BenchmarkDecoder(b *testing.B) {
 	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "events/s")
 }
 
-// A stall that a hold of any TTL can be late by is recorded, under the name of its user; a late tick is not.
+// A stall by which a hold of any TTL can be late is recorded, under the name of its user; a late tick is not.
 func TestStallsThatMatterToAGrantAreRecorded(t *testing.T) {
 	for _, c := range []struct {
 		stood    time.Duration
@@ -297,7 +297,7 @@ func TestStallsThatMatterToAGrantAreRecorded(t *testing.T) {
 		rec, r, end := piped(t)
 		p := &Pulse{stop: make(chan struct{}), ended: make(chan struct{})}
 		close(p.stop)
-		p.run(clock.Mono()-int64(c.stood), func(gap int64) { rec.Stood(3, gap) }, nil) // as if it had not run so long
+		p.run(clock.Mono()-int64(c.stood), func(gap int64) { rec.Stood(3, gap) }, nil) // as if it had not run for that long
 		go end()
 		_, events, err := receiveAll(NewDecoder(r))
 		_ = r.Close()
