@@ -16,7 +16,7 @@ import (
 	"github.com/lockquake/lockquake/results/checkers"
 )
 
-// names are the counts that both judges know.
+// names lists the counts that both judges know.
 var names = []string{
 	"double_grants", "overlapping_holds", "possible_overlaps", "stale_writes", "fence_saves", "unordered_effects",
 	"false_refusals", "token_regressions", "foreign_releases", "lost_updates", "lost_elements", "units_oversold",
@@ -24,7 +24,7 @@ var names = []string{
 	"chances:token_regressions", "chances:stale_writes",
 }
 
-// alone are the violations that only package results counts, and why.
+// alone lists the violations that only package results counts, and why.
 var alone = map[string]string{
 	"wedges":                   "when all trouble was over is a matter of the faults, which the oracle is not told",
 	"deaf_waits":               "which clients stood still by a fault is what the oracle is not told",
@@ -39,7 +39,7 @@ var alone = map[string]string{
 	"false_results":            "it rests on what the service answered, and a drawn history has none",
 }
 
-// TestEveryViolationIsCompared wants both judges to know each violation, or a reason.
+// TestEveryViolationIsCompared requires both judges to know each violation, or a reason why not.
 func TestEveryViolationIsCompared(t *testing.T) {
 	for _, k := range checkers.All() {
 		for _, q := range k.Counts {
@@ -50,13 +50,13 @@ func TestEveryViolationIsCompared(t *testing.T) {
 	}
 }
 
-// masked tells which counts are not compared. From when on a dead client asks no more is a matter of the faults, which the oracle is
-// not told.
+// masked reports whether a count is not compared. When a dead client stops asking depends on the faults, which the
+// oracle does not get.
 func masked(r Run, name string) bool {
 	return len(r.Dead) > 0 && (name == "chances:double_grants" || name == "chances:overlapping_holds")
 }
 
-// resultsRun tells package results what the oracle is told.
+// resultsRun converts a run of the oracle to one of package results.
 func resultsRun(r Run, events []history.Event) results.Run {
 	out := results.Run{
 		Locks: []string{"lock-0", "lock-1"}, Token: r.Token, TTL: 10e9, Expires: true, Recovery: 10e9, End: 100e9,
@@ -70,7 +70,7 @@ func resultsRun(r Run, events []history.Event) results.Run {
 			out.Dead = append(out.Dead, name)
 		}
 		if silent := r.Dead[c] && !slices.ContainsFunc(events, func(e history.Event) bool { return e.Kind == history.Dead && e.User.Client() == c }); silent && c%2 == 0 {
-			out.Lost = append(out.Lost, results.Lost{Name: name, Last: lastOf(events, name)}) // to the oracle, one whose death nobody saw is as one that is lost
+			out.Lost = append(out.Lost, results.Lost{Name: name, Last: lastOf(events, name)}) // the oracle treats a client whose death was not seen as lost
 		}
 	}
 	for _, name := range []string{history.Engine, "register"} {
@@ -82,7 +82,7 @@ func resultsRun(r Run, events []history.Event) results.Run {
 	return out
 }
 
-// lastOf is when a process was heard last.
+// lastOf returns the time of a process's last event.
 func lastOf(events []history.Event, name string) (at int64) {
 	for i := range events {
 		if process(&events[i]) == name {
@@ -92,7 +92,7 @@ func lastOf(events []history.Event, name string) (at int64) {
 	return at
 }
 
-// nonsense says why no run can have such a history.
+// nonsense returns why no run can have such a history.
 func nonsense(r Run, events []history.Event) error {
 	run := resultsRun(r, events)
 	sense := history.NewRunSense(run.Processes, func(name string) bool { return slices.Contains(run.Dead, name) })
@@ -104,7 +104,7 @@ func nonsense(r Run, events []history.Event) error {
 	return sense.Finish()
 }
 
-// kinds are the checkers that yield any of the names.
+// kinds lists the checkers that yield any of the names.
 var kinds = slices.DeleteFunc(checkers.All(), func(k results.CheckerKind) bool {
 	return !slices.ContainsFunc(k.Counts, func(q results.Quantity) bool { return slices.Contains(names, q.Name) })
 })
@@ -151,7 +151,8 @@ func judgedIn(run results.Run, events []history.Event, from []string) map[string
 	return counts
 }
 
-// checks makes rapid draw n histories where nothing asks for another number, and leave no files behind: a failure prints all.
+// checks makes rapid draw n histories unless another number is asked for. It disables failure files: a failure prints
+// everything.
 func checks(t *testing.T, n string) {
 	t.Helper()
 	f := flag.Lookup("rapid.checks")
@@ -204,7 +205,7 @@ func TestBothJudgesAgree(t *testing.T) {
 	}
 }
 
-// also are what histories must have beside counts, or the comparison is idle.
+// also lists, beside the counts, what some histories must contain for the comparison to mean anything.
 func also(r Run, events []history.Event, want map[string]int64) map[string]bool {
 	return map[string]bool{
 		"effects before their acquire ok":          early(events),
@@ -214,12 +215,12 @@ func also(r Run, events []history.Event, want map[string]int64) map[string]bool 
 	}
 }
 
-// kept tells whether a user gives back a re-entry.
+// kept reports whether a user releases a re-entry.
 func kept(events []history.Event) bool {
 	return slices.ContainsFunc(events, func(e history.Event) bool { return e.Kind == history.Leave })
 }
 
-// early tells whether an effect comes before its acquire ok.
+// early reports whether an effect comes before its acquire ok.
 func early(events []history.Event) bool {
 	for i, e := range events {
 		granted := func(o history.Event) bool {
@@ -232,7 +233,7 @@ func early(events []history.Event) bool {
 	return false
 }
 
-// script writes a history in the language of the golden ones.
+// script formats a history in the language of the golden ones.
 func script(r Run, events []history.Event, want map[string]int64) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "run token=%s resource=%s%s\n", r.Token, r.Resource, settings(r))

@@ -12,31 +12,31 @@ import (
 
 // The kinds of correct lock services that are simulated.
 const (
-	leased   = iota // each grant has a TTL; who finds the lock taken asks again (Redis)
+	leased   = iota // each grant has a TTL; a user who finds the lock taken polls (Redis)
 	sessions        // a queue; grants hang on a session that is kept alive (etcd, ZooKeeper)
 	endless         // a queue; a session ends when the service says so, and the engine asks which stand (Postgres)
 )
 
-// world is a correct lock service with its users, on a clock of its own: requests, replies and effects come late or never,
-// users stop for longer than their validity and die, and the clocks of their clients err.
+// world is a correct lock service with its users, on a clock of its own. Requests, replies and effects come late or
+// never. Users stop for longer than their validity, and die. The clocks of their clients err.
 type world struct {
 	*drawing
 
 	kind      int
 	ttl       int64
-	okForGone bool // a release of what is gone is answered ok
-	alike     bool // those who share a lock have the same token
-	fence     bool // the resource refuses tokens that are lower than the highest it saw
+	okForGone bool // a release of a grant that is gone is answered ok
+	alike     bool // holders who share a lock have the same token
+	fence     bool // the resource rejects tokens lower than the highest it saw
 	wrong     []int64
-	register  int64 // how wrong the clock of the resource is
+	register  int64 // the error of the resource's clock
 	locks     [2]place
 	granted   int
 	agenda    []task
 	made      int
 	users     []*simUser
 	stale     int64 // effects that the service knows to be stale
-	saves     int64 // refused ones, and those of users that are entitled no more
-	refusals  int64 // other refused ones, of grants that the service stands by
+	saves     int64 // rejected ones of stale grants, and of users no longer entitled
+	refusals  int64 // other rejected ones, of grants that are valid for the service
 }
 
 type task struct {
@@ -52,25 +52,25 @@ type place struct {
 	highest uint64
 }
 
-// simGrant is what the service knows of a request, and the user of its grant.
+// simGrant is what the service knows about a request, and the user about its grant.
 type simGrant struct {
 	*drawnHold
 
 	user    *simUser
-	session *simSession // of a lock with sessions; a lease has one of its own
-	order   int         // of the grants, for the service
+	session *simSession // of a lock with sessions; a lease has its own
+	order   int         // the service's order of the grants
 	issued  int64
 	waiting bool
 	reply   func()
-	began   bool // the user has it in hand
+	began   bool // the user holds it
 }
 
-// simSession stands until it expires.
+// simSession lasts until it expires.
 type simSession struct {
 	expires int64
-	known   int64 // to the user: until when it stands at least
+	known   int64 // the user knows that it lasts at least until then
 	gone    bool
-	lost    bool // and the user knows
+	lost    bool // and the user knows it
 }
 
 type simUser struct {
@@ -84,7 +84,7 @@ type simUser struct {
 func newWorld(t *rapid.T) *world {
 	w := &world{drawing: &drawing{t: t, now: 1000 * ms, run: Run{Resource: "register", Token: "service", Errors: map[int]int64{}, Dead: map[int]bool{}}}}
 	w.kind, w.shared = w.n("kind", 3), w.n("shared", 2) == 1
-	if w.chance("several permits", 3) { // a resource is for locks that exclude
+	if w.chance("several permits", 3) { // a resource needs a lock that excludes
 		w.run.Permits, w.run.Resource, w.shared = 2+w.n("permits", 2), "", false
 	}
 	w.ttl = ms * int64(8+w.n("ttl", 40))
@@ -104,7 +104,7 @@ func newWorld(t *rapid.T) *world {
 	return w
 }
 
-// delay is how long something takes: mostly little, sometimes longer than a validity.
+// delay returns how long something takes: mostly little, sometimes longer than a validity.
 func (w *world) delay() int64 {
 	if w.chance("slow", 8) {
 		return ms * int64(w.n("long", 80))
@@ -117,7 +117,7 @@ func (w *world) in(d int64, do func()) {
 	w.agenda = append(w.agenda, task{w.now + d, int64(w.made), do})
 }
 
-// play does all that is to be done, in order.
+// play carries out the agenda in order.
 func (w *world) play() {
 	for len(w.agenda) > 0 && w.made < 400 {
 		i := 0
@@ -133,10 +133,10 @@ func (w *world) play() {
 	}
 }
 
-// stands tells whether the service still has the grant.
+// stands reports whether the service still has the grant.
 func (w *world) stands(g *simGrant) bool { return slices.Contains(w.locks[g.lock].held, g) }
 
-// serve lets the service see what has expired, and give its locks to those who wait.
+// serve lets the service notice what has expired, and grant its locks to the waiters.
 func (w *world) serve() {
 	for l := range w.locks {
 		p := &w.locks[l]
@@ -155,7 +155,7 @@ func (w *world) serve() {
 	}
 }
 
-// taken tells whether a lock cannot be granted now.
+// taken reports whether a lock cannot be granted now.
 func (w *world) taken(p *place, g *simGrant) bool {
 	if w.run.Permits > 1 {
 		return len(p.held) >= w.run.Permits
@@ -173,13 +173,13 @@ func (w *world) grant(p *place, g *simGrant) {
 	w.in(w.delay(), g.reply)
 }
 
-// note records what a user does, by its client's clock.
+// note records what a user does, with the time of its client's clock.
 func (a *simUser) note(e history.Event) {
 	e.Time = a.w.now + a.w.wrong[a.user.Client()]
 	a.w.add(a.drawnUser, e, a.op)
 }
 
-// local is the time by the client's clock of what happened at t.
+// local converts time t to the client's clock.
 func (a *simUser) local(t int64) int64 {
 	if t == history.ValidEndless {
 		return t
@@ -187,7 +187,7 @@ func (a *simUser) local(t int64) int64 {
 	return t + a.w.wrong[a.user.Client()]
 }
 
-// then does something on the client after a while, if it lives.
+// then does something on the client after a while, if it is alive.
 func (a *simUser) then(d int64, do func()) {
 	a.w.in(d, func() {
 		if !a.dead {
@@ -288,7 +288,7 @@ func (a *simUser) keepAlive(s *simSession) {
 	})
 }
 
-// heard takes the answer to a keep-alive.
+// heard handles the answer to a keep-alive.
 func (a *simUser) heard(s *simSession, alive bool, sent int64) {
 	if s.lost || s != a.session {
 		return
@@ -318,7 +318,7 @@ func (a *simUser) loses(s *simSession) {
 	}
 }
 
-// end is the end of a session of a service that knows no time; the engine dates it back.
+// end ends a session of a service without expiry; the engine dates the end back.
 func (w *world) end(s *simSession) {
 	if s.gone {
 		return
@@ -338,7 +338,7 @@ func (w *world) end(s *simSession) {
 func (w *world) ended(a *simUser, h *drawnHold, stood int64) {
 	if !h.known {
 		if !a.dead {
-			h.valid = stood // its grant may still be on its way
+			h.valid = stood // its grant may still be under way
 		}
 		return
 	}
@@ -348,7 +348,7 @@ func (w *world) ended(a *simUser, h *drawnHold, stood int64) {
 	w.add(a.drawnUser, e, nil)
 }
 
-// begin puts a grant into its user's hand.
+// begin gives a grant to its user.
 func (a *simUser) begin(g *simGrant) {
 	if a.dead || !g.waiting {
 		return
@@ -367,7 +367,7 @@ func (a *simUser) begin(g *simGrant) {
 	a.then(w.delay(), func() { a.act(g) })
 }
 
-// giveUp ends a request that nobody answered.
+// giveUp ends a request that was not answered.
 func (a *simUser) giveUp(g *simGrant) {
 	if !g.waiting {
 		return
@@ -378,7 +378,7 @@ func (a *simUser) giveUp(g *simGrant) {
 	a.then(a.w.delay(), a.ask)
 }
 
-// drop takes a grant or a request away.
+// drop removes a grant or a request, and reports whether it was held.
 func (w *world) drop(g *simGrant) (held bool) {
 	w.serve()
 	held = w.stands(g)
@@ -389,7 +389,7 @@ func (w *world) drop(g *simGrant) (held bool) {
 	return held
 }
 
-// act is what a user does that holds, or believes so, or has just been told of its loss.
+// act is what a user does that holds the lock, believes so, or has just learned of its loss.
 func (a *simUser) act(g *simGrant) {
 	w := a.w
 	switch n := w.n("act", 9); {
@@ -482,7 +482,7 @@ func (a *simUser) die() {
 	}
 }
 
-// effect is one that arrives at the resource.
+// effect is an access that arrives at the resource.
 func (w *world) effect(g *simGrant, read bool) {
 	p := &w.locks[g.lock]
 	late := slices.ContainsFunc(p.touched, func(k *simGrant) bool { return k.order > g.order && (k.mode == 0 || g.mode == 0) })
@@ -494,7 +494,7 @@ func (w *world) effect(g *simGrant, read bool) {
 	switch {
 	case w.fence && g.token < p.highest:
 		e.Phase, e.Code = history.Fail, history.CodeFenced
-		stands, off := w.stands(g), w.register != 0 // then a judge may be wrong about what was over at that time
+		stands, off := w.stands(g), w.register != 0 // with off, a judge may be wrong about what was over by then
 		if late || !stands || !g.open || g.user.dead || g.session.known <= w.now || off {
 			w.saves++
 		}
@@ -510,7 +510,8 @@ func (w *world) effect(g *simGrant, read bool) {
 	w.add(g.user.drawnUser, e, nil)
 }
 
-// A correct lock is never accused, whatever is late, lost, dead or off: neither judge says more than the service knows.
+// A correct lock is never accused, whatever is late, lost, dead or has a wrong clock: neither judge claims more than
+// the service knows.
 func TestCorrectLocksAreNotAccused(t *testing.T) {
 	checks(t, "4000")
 	seen := map[string]int{}

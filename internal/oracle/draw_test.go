@@ -12,7 +12,7 @@ import (
 
 const ms = int64(1e6)
 
-// draft is an event before events are put in order and numbered: Grant is the number of the user's acquire, from 1.
+// draft is an event before the events are ordered and numbered: Grant is the number of the user's acquire, from 1.
 type draft struct {
 	history.Event
 	op *operation
@@ -31,8 +31,8 @@ type drawnHold struct {
 	token       uint64
 	open        bool
 	known, over bool // granted; released or lost
-	read        bool // what the lock protects
-	entries     int  // re-entries that were not given back
+	read        bool // what the lock protects was read
+	entries     int  // re-entries that were not released
 }
 
 func (h *drawnHold) entitled(now int64) bool {
@@ -45,12 +45,12 @@ type drawnUser struct {
 	doing   history.Kind // the operation under way, or none
 	op      *operation
 	asked   int64
-	hold    *drawnHold   // the latest one asked for
+	hold    *drawnHold   // the latest one requested
 	earlier []*drawnHold // granted ones
 	dead    bool
 }
 
-// drawing makes one history by drawing who does what next.
+// drawing draws one history, action by action.
 type drawing struct {
 	t      *rapid.T
 	run    Run
@@ -59,7 +59,7 @@ type drawing struct {
 	users  []*drawnUser
 	locks  int
 	shared bool
-	polite bool // a lock that grants only what nobody is entitled to
+	polite bool // a lock that grants only what no other user is entitled to
 	token  uint64
 	value  int64
 	last   int64
@@ -67,13 +67,13 @@ type drawing struct {
 
 func (d *drawing) n(label string, n int) int { return rapid.IntRange(0, n-1).Draw(d.t, label) }
 
-// one in n, and seldom where the drawing shrinks.
+// chance returns true once in n draws; rapid makes it rarer when it shrinks.
 func (d *drawing) chance(label string, n int) bool { return d.n(label, n) == n-1 }
 
-// drawHistory draws a run and its events, in order and numbered. Clients may have clocks that err.
+// drawHistory draws a run and its events, ordered and numbered. Clients' clocks may err.
 func drawHistory(t *rapid.T) (Run, []history.Event) { return drawClocked(t, true) }
 
-// drawClocked does the same. Where clocks are right, no effect comes before its grant.
+// drawClocked draws a run and its events. If clocks are right, no effect comes before its grant.
 func drawClocked(t *rapid.T, err bool) (Run, []history.Event) {
 	d := &drawing{t: t, now: 100 * ms, run: Run{Resource: "register", Errors: map[int]int64{}, Dead: map[int]bool{}}}
 	d.run.Token = []string{"service", "none", "home-made"}[d.n("tokens", 3)]
@@ -107,7 +107,7 @@ func drawClocked(t *rapid.T, err bool) (Run, []history.Event) {
 	return d.run, number(d.drafts)
 }
 
-// drawWrites says what writes mean.
+// drawWrites draws the meaning of writes.
 func (d *drawing) drawWrites() {
 	switch d.n("writes", 6) {
 	case 1:
@@ -126,7 +126,7 @@ func (d *drawing) finalValue(lock uint16) int64 {
 	return d.someValue(lock)
 }
 
-// someValue is one that was written under the lock, or 0; seldom one of another lock.
+// someValue returns a value written under the lock, or 0; seldom one of another lock.
 func (d *drawing) someValue(lock uint16) int64 {
 	others := d.chance("of another lock", 12)
 	var vs []int64
@@ -147,12 +147,12 @@ func (d *drawing) add(a *drawnUser, e history.Event, op *operation) {
 	d.drafts = append(d.drafts, draft{e, op})
 }
 
-// of is an event about the hold h.
+// of returns an event about the hold h.
 func of(h *drawnHold, k history.Kind, p history.Phase) history.Event {
 	return history.Event{Kind: k, Phase: p, Grant: h.number, Lock: h.lock, Mode: h.mode, Token: h.token}
 }
 
-// step lets the drawnUser do one thing.
+// step lets the user take one action.
 func (d *drawing) step(a *drawnUser) {
 	switch {
 	case a.dead:
@@ -192,7 +192,7 @@ func (d *drawing) ask(a *drawnUser) {
 	d.begin(a, of(h, history.Acquire, history.Invoke))
 }
 
-// contested tells whether as many other users are entitled to what h asks for as it has permits.
+// contested reports whether as many other users are entitled to the lock of h as it has permits.
 func (d *drawing) contested(a *drawnUser, h *drawnHold) bool {
 	n := 0
 	for _, o := range d.users {
@@ -243,7 +243,7 @@ func (d *drawing) drawToken() {
 	}
 }
 
-// validity draws one that a hold may have that is told of it now.
+// validity draws the validity of a hold, as reported now.
 func (d *drawing) validity() int64 {
 	switch d.n("validity", 10) {
 	default:
@@ -275,12 +275,12 @@ func (d *drawing) effect(a *drawnUser, h *drawnHold) {
 		e.Phase, e.Code = history.Fail, history.CodeOther
 	}
 	if errs := d.run.Errors[a.user.Client()]; errs > 0 && d.chance("before its grant", 4) {
-		e.Time = max(ms, h.start-ms*int64(d.n("early", int(errs/ms)+2))) // by its clock; of more than that it may err the hold is none
+		e.Time = max(ms, h.start-ms*int64(d.n("early", int(errs/ms)+2))) // by its clock; if it is earlier by more than the error, the effect is not the hold's
 	}
 	d.add(a, e, nil)
 }
 
-// within lets one act that has a hold, or had one until it was told of its loss.
+// within lets a user act that has a hold, or had one until it learned of its loss.
 func (d *drawing) within(a *drawnUser) {
 	h := a.hold
 	if (d.run.Writes != "" || d.run.Increments) && d.n("access", 4) > 0 {
@@ -345,7 +345,7 @@ func (d *drawing) access(a *drawnUser) {
 	d.begin(a, e)
 }
 
-// outcome ends what is under way.
+// outcome ends the operation under way.
 func (d *drawing) outcome(a *drawnUser) {
 	e := of(a.hold, a.doing, history.Ok)
 	n := d.n("outcome", 8)
@@ -377,7 +377,7 @@ func (d *drawing) outcome(a *drawnUser) {
 	d.end(a, e)
 }
 
-// die ends the drawnUser's client, with or without a word.
+// die ends the user's client, with or without an event.
 func (d *drawing) die(a *drawnUser) {
 	silent := d.n("silent", 2) == 1
 	told := silent || d.n("told too", 2) == 1
@@ -402,7 +402,7 @@ func (d *drawing) die(a *drawnUser) {
 	}
 }
 
-// process is the name of the process whose history tells of e.
+// process returns the name of the process whose history contains e.
 func process(e *history.Event) string {
 	switch e.Kind {
 	case history.EffectRead, history.EffectWrite, history.Final:
@@ -413,7 +413,7 @@ func process(e *history.Event) string {
 	return fmt.Sprintf("client-%d", e.User.Client()+1)
 }
 
-// number puts the events in the order of a merged history, and gives them the numbers that join them.
+// number puts the events in the order of a merged history, and sets the numbers that link them.
 func number(drafts []draft) []history.Event {
 	slices.SortStableFunc(drafts, func(a, b draft) int {
 		return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(process(&a.Event), process(&b.Event)))

@@ -18,19 +18,19 @@ import (
 // host is a machine with a clock of its own, whose rate is constant.
 type host struct {
 	offset int64 // ns to add to its time at zero to get the run's
-	ppm    int64 // by how much it is slow
+	ppm    int64 // how slow it is
 }
 
-// own is the clock's time at a time of the run.
+// own returns the clock's time at a time of the run.
 func (h host) own(run int64) int64 {
 	own := run - h.offset
 	return own - own*h.ppm/(1_000_000+h.ppm)
 }
 
-// Run is what Shift needs to turn times of the run into the clock's.
+// Run is what Shift needs to convert times of the run to the clock's.
 func (h host) Run(run int64) int64 { return h.own(run) }
 
-// measured is the clock as it is measured every two seconds or so, right to an error.
+// measured returns measurements of the clock, one every two seconds or so, each right within its error.
 func (h host) measured(t *rapid.T, name string, until int64) (ms []history.Measurement) {
 	for run := int64(50 * 1e6); run < until+100*1e6; run += rapid.Int64Range(1e6, 1e9).Draw(t, "pause") {
 		e := rapid.SampledFrom([]int64{10_000, 500_000, 4_000_000}).Draw(t, "error")
@@ -41,10 +41,11 @@ func (h host) measured(t *rapid.T, name string, until int64) (ms []history.Measu
 	return ms
 }
 
-// elsewhere tells which processes run on the other host.
+// elsewhere holds the processes that run on the other host.
 type elsewhere map[string]bool
 
-// keep writes the histories of all processes into a folder, those of the other host by its clock, and reads them back as one.
+// keep writes the histories of all processes into a folder, those of the other host by its clock. It reads them back
+// as one.
 func keep(t *rapid.T, run results.Run, events []history.Event, other elsewhere, h host, clocks []history.Measurement, offset int64) (results.Run, []history.Event, []string) {
 	dir, err := os.MkdirTemp("", "hosts")
 	if err != nil {
@@ -102,7 +103,7 @@ func keep(t *rapid.T, run results.Run, events []history.Event, other elsewhere, 
 	}
 }
 
-// drawHosts draws a history on one clock, and who of it runs elsewhere.
+// drawHosts draws a history on one clock, and the processes that run elsewhere.
 func drawHosts(t *rapid.T) (Run, []history.Event, elsewhere) {
 	run, events := drawClocked(t, false)
 	other := elsewhere{"client-2": true, "client-4": true}
@@ -112,7 +113,8 @@ func drawHosts(t *rapid.T) (Run, []history.Event, elsewhere) {
 	return run, events, other
 }
 
-// TestTwoHostsAreJudgedAsOne: where the offset is known exactly, the verdict of two hosts' histories is that of the same run on one clock.
+// TestTwoHostsAreJudgedAsOne: with a known offset, the histories of two hosts get the verdict of the same run on one
+// clock.
 func TestTwoHostsAreJudgedAsOne(t *testing.T) {
 	checks(t, "2000")
 	rapid.Check(t, func(rt *rapid.T) {
@@ -128,8 +130,8 @@ func TestTwoHostsAreJudgedAsOne(t *testing.T) {
 	})
 }
 
-// TestTwoHostsProveNoMoreThanOne: where the clocks of two hosts are measured, what is certain of their histories is certain of the same run on one clock;
-// and a double grant that is longer than the errors is found.
+// TestTwoHostsProveNoMoreThanOne: with measured clocks, whatever is certain from the histories of two hosts is
+// certain of the same run on one clock. A double grant that is longer than the errors is found.
 func TestTwoHostsProveNoMoreThanOne(t *testing.T) {
 	checks(t, "2000")
 	found, all, unsure := int64(0), int64(0), int64(0)
@@ -147,23 +149,24 @@ func TestTwoHostsProveNoMoreThanOne(t *testing.T) {
 				rt.Errorf("%s: %d on one host, %d on two, %v\n%s", name, want[name], got[name], clocks, script(run, events, want))
 			}
 		}
-		// with several permits no pairs are counted, and so none that are unsure
+		// with several permits no pairs are counted, so none is unsure
 		if a, b := want["double_grants"]+want["overlapping_holds"], got["double_grants"]+got["overlapping_holds"]; b > a || a > b+got["unsure_pairs"] && run.Permits <= 1 || got["unsure_pairs"] > got["possible_overlaps"] {
 			rt.Errorf("%d overlaps on one host, on two %d and %d pairs unsure of %d possible, %v\n%s", a, b, got["unsure_pairs"], got["possible_overlaps"], clocks, script(run, events, want))
 		}
 		found, all, unsure = found+got["double_grants"], all+want["double_grants"], unsure+got["unsure_pairs"]
 	})
-	// Of 2,000 histories some 50 have an unsure pair, so that none has one by chance comes once in 10^21 runs. Nine
-	// lack a double grant that one clock would prove, and none may: that errors count at all is shown by
-	// TestBothJudgesAgree.
+	// Some 50 of 2,000 histories have an unsure pair, so having none by chance happens once in 10^21 runs. Nine lack
+	// a double grant that one clock would prove, and that number may be zero: TestBothJudgesAgree shows that errors
+	// count.
 	if found < all/2 || unsure == 0 {
 		t.Errorf("of %d double grants %d were found, and %d pairs are unsure", all, found, unsure)
 	}
 	t.Logf("of %d double grants %d were found, and %d pairs are unsure", all, found, unsure)
 }
 
-// endsAtItsBegin tells whether the service was last certain of a grant just when that came into hand. Whether that was before or after it is what
-// clocks that err cannot tell. Both prove an order; on one clock only the latter is taken for a proof.
+// endsAtItsBegin reports whether the service was last certain of a grant just when its user got it. Clocks that err
+// cannot tell whether that was before or after it. Both prove an order; on one clock only the latter counts as a
+// proof.
 func endsAtItsBegin(events []history.Event) bool {
 	begins := map[history.User]map[uint32]int64{}
 	for _, e := range events {
@@ -180,7 +183,7 @@ func endsAtItsBegin(events []history.Event) bool {
 	return false
 }
 
-// A double grant of a second is found, though the clock of one host is known to a few milliseconds only.
+// A double grant of a second is found, even if the clock of one host is known only to a few milliseconds.
 func TestADoubleGrantBetweenHostsIsFound(t *testing.T) {
 	var drafts []draft
 	add := func(u history.User, at int64, k history.Kind, p history.Phase, op *operation, value, valid int64) {

@@ -1,6 +1,6 @@
-// Package oracle is a second judge, for tests alone. It counts what package results counts straight from the
-// definitions: it looks through all events for each hold, and at every pair of holds. It is slow and short, and
-// shares nothing with results but the types of a history.
+// Package oracle is a second judge, for tests only. It counts what package results counts, straight from the
+// definitions: for each hold it looks through all events and all other holds. It is slow and short, and shares
+// nothing with results except the types of a history.
 package oracle
 
 import (
@@ -10,20 +10,19 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// Run is what the oracle is told beside the events.
+// Run is the oracle's input beside the events.
 type Run struct {
 	Token      string        // "none", "service" or "home-made"
-	Resource   string        // "" where nothing is protected
+	Resource   string        // "" if nothing is protected
 	Increments bool          // each acknowledged write adds one
 	Writes     string        // "sales", "seats", "transfers", "elements" or ""
 	Stock      int64         // units of each lock, for sales
 	Permits    int           // how many users may hold one lock at once; 0 is 1
-	Errors     map[int]int64 // ns: how wrong a client's clock may be, by the client's index
+	Errors     map[int]int64 // ns: the largest error of a client's clock, by the client's index
 	Dead       map[int]bool  // clients that were killed, by index
 }
 
-// judge appends one event that never happens. The position of an event that is not found is the position of that
-// one.
+// judge appends one event that never happens. If an event is not found, its position is the position of that one.
 type judge struct {
 	Run
 	events []history.Event
@@ -31,7 +30,7 @@ type judge struct {
 	counts map[string]int64
 }
 
-// Judge returns the counts of a run whose events are in the order of time; those that do not apply are missing.
+// Judge returns the counts of a run whose events are in the order of time; counts that do not apply are missing.
 func Judge(run Run, events []history.Event) map[string]int64 {
 	never := history.Event{Kind: history.Clean, Phase: history.Info, Time: math.MaxInt64}
 	j := &judge{Run: run, events: append(afterGrants(events), never), counts: map[string]int64{}}
@@ -61,10 +60,10 @@ func Judge(run Run, events []history.Event) map[string]int64 {
 	return j.counts
 }
 
-// afterGrants puts what the engine tells of a grant behind the grant, where a clock that errs has it come before.
+// afterGrants moves the engine's events about a grant behind the grant if a wrong clock puts them before it.
 func afterGrants(events []history.Event) (out []history.Event) {
 	for i, e := range events {
-		of := func(o history.Event) bool { // tells whether the engine tells of the grant e
+		of := func(o history.Event) bool { // reports whether o is an event of the engine about the grant e
 			told := o.Kind == history.Ended || o.Kind == history.Dead
 			return told && e.Kind == history.Acquire && e.Phase == history.Ok && o.User == e.User && o.Grant == e.Op
 		}
@@ -74,14 +73,14 @@ func afterGrants(events []history.Event) (out []history.Event) {
 	return out
 }
 
-// add counts one more where it is so.
+// add adds one to a count if is is true.
 func (j *judge) add(name string, is bool) {
 	if is {
 		j.counts[name]++
 	}
 }
 
-// judged keeps counts, as 0 where nothing was found, or takes them back.
+// judged sets missing counts to 0, or deletes the counts if is is false.
 func (j *judge) judged(is bool, names ...string) {
 	for _, name := range names {
 		if j.counts[name] += 0; !is {
@@ -90,7 +89,7 @@ func (j *judge) judged(is bool, names ...string) {
 	}
 }
 
-// first is the position of the first event that is so, from a position on.
+// first returns the position of the first event from a position on for which so is true.
 func (j *judge) first(from int, so func(e history.Event) bool) int {
 	return from + slices.IndexFunc(j.events[from:], func(e history.Event) bool {
 		return e.Kind == history.Clean ||
@@ -98,30 +97,35 @@ func (j *judge) first(from int, so func(e history.Event) bool) int {
 	})
 }
 
-// outcome is the position of the outcome of the operation that was invoked at a position.
+// outcome returns the position of the outcome of the operation invoked at a position.
 func (j *judge) outcome(invoke int) int {
 	o := j.events[invoke]
 	return j.first(invoke+1, func(e history.Event) bool { return e.User == o.User && e.Kind == o.Kind && e.Op == o.Op })
 }
 
-// hold is a grant, with the positions of what happened to it.
+// hold is a grant, with the positions of its events.
 type hold struct {
 	history.Event // the acquire ok; Value is when the request was sent
-	// Positions: the acquire's invoke and ok; its user began to release, learned of its loss or was seen dead; it was
-	// lost, its user dead, or its release had an outcome; the resource served it for the first time.
+	// Positions of events:
+	//   asked    the acquire's invoke
+	//   at       the acquire's ok
+	//   over     the user began to release, learned of its loss or was seen dead
+	//   gone     the grant was lost, its user dead, or its release had an outcome
+	//   touched  the resource served it for the first time
 	asked, at, over, gone, touched int
-	// Times: between the first two it was held for sure; when it was seen to be over; the error of its client's clock.
+	// Times: it was held for sure between from and to; told is when it was seen to be over; err is the error of its
+	// client's clock.
 	from, to, told, err int64
 	news                []news // of its validity
-	known               bool   // some of them name an end
-	ended               bool   // one tells when a session was last certain to stand
-	fresh               bool   // entitled when it came into hand, and not told at that very moment that it was over
+	known               bool   // some news names an end
+	ended               bool   // some news says when a session was last certain to be alive
+	fresh               bool   // entitled when granted, and not reported over at that very moment
 }
 
-// news is when a user learns up to when its grant is valid.
+// news is the time at which a user learns of an end of its grant's validity, and that end.
 type news struct{ time, end int64 }
 
-// owns tells whether an event is about the hold.
+// owns reports whether an event is about the hold.
 func (h *hold) owns(e history.Event) bool { return e.User == h.User && e.Grant == h.Grant }
 
 // reaches reports whether an event is an access that reached the resource.
@@ -129,11 +133,10 @@ func reaches(e history.Event) bool {
 	return (e.Kind == history.EffectRead || e.Kind == history.EffectWrite) && e.Phase != history.Info
 }
 
-// did reports whether an event is what the resource did for the hold. By a clock that errs its grant may be stamped
-// later.
+// did reports whether an event is an access by the hold. If clocks err, its grant may be stamped later.
 func (h *hold) did(e history.Event) bool { return reaches(e) && h.owns(e) && e.Time >= h.Time-h.err }
 
-// hold finds what became of the grant of the acquire ok at a position.
+// hold returns the grant of the acquire ok at a position.
 func (j *judge) hold(at int) *hold {
 	h := &hold{Event: j.events[at], at: at, err: j.Errors[j.events[at].User.Client()]}
 	next := func(k history.Kind, ps ...history.Phase) int {
@@ -142,7 +145,7 @@ func (j *judge) hold(at int) *hold {
 				h.owns(e)
 		})
 	}
-	taken := func(from int64) int { // one that names no grant is about all that the user holds
+	taken := func(from int64) int { // an event without a grant is about all holds of the user
 		of := func(e history.Event) bool { return h.owns(e) || e.User == h.User && e.Grant == 0 }
 		return j.first(at+1, func(e history.Event) bool {
 			return (e.Kind == history.Lost || e.Kind == history.Dead) && of(e) && e.Time >= from
@@ -153,7 +156,7 @@ func (j *judge) hold(at int) *hold {
 			e.Op == h.Op
 	})
 	h.over = min(taken(0), next(history.Release, history.Invoke))
-	// A death that is told before the grant, by clocks that err, does not tell when it was gone.
+	// If clocks err, a death may be recorded before the grant; it does not show when the grant was gone.
 	h.gone = min(taken(h.Time), next(history.Release, history.Ok, history.Fail, history.Info))
 	h.touched = j.first(0, func(e history.Event) bool { return h.did(e) && e.Phase == history.Ok })
 	over := j.events[h.over]
@@ -161,7 +164,7 @@ func (j *judge) hold(at int) *hold {
 	if over.Kind == history.Dead && over.Value > 0 { // when its client was certainly alive
 		h.to = min(h.to, over.Value)
 	}
-	for _, e := range j.events { // nobody saw it die: then that is told by its last event
+	for _, e := range j.events { // if its death was not seen, its last event counts
 		if over.Kind == history.Clean && j.Dead[h.User.Client()] && e.User.Client() == h.User.Client() &&
 			(e.Kind <= history.Write || e.Kind == history.Renewed || e.Kind == history.Lost ||
 				e.Kind == history.Reenter || e.Kind == history.Leave) {
@@ -178,7 +181,7 @@ func (j *judge) hold(at int) *hold {
 		}
 		renewed := (e.Kind == history.Renew || e.Kind == history.Reenter) && e.Phase == history.Ok ||
 			e.Kind == history.Renewed
-		// nobody knows whether it was learned after the end: it takes that not back
+		// it may have been learned before the end: it does not undo the end
 		if renewed && e.Time-h.err <= ended.time {
 			e.Valid = min(e.Valid, ended.end)
 		}
@@ -192,8 +195,8 @@ func (j *judge) hold(at int) *hold {
 	return h
 }
 
-// entitled tells whether the latest news by then has an end of validity that is still to come, and no later news takes
-// that back.
+// entitled reports whether the latest news by time t has an end of validity after t, and no later news takes that
+// back.
 func (h *hold) entitled(t int64) (is bool) {
 	for _, n := range h.news {
 		if n.time <= t || n.end <= t {
@@ -203,7 +206,7 @@ func (h *hold) entitled(t int64) (is bool) {
 	return is
 }
 
-// lapsed tells whether the user was certainly not entitled at a time of the resource.
+// lapsed reports whether the user was certainly not entitled at a time of the resource.
 func (h *hold) lapsed(t int64) bool {
 	entitled := h.entitled(t-h.err) || h.entitled(t+h.err) || slices.ContainsFunc(h.news, func(n news) bool {
 		return t-h.err <= n.time && n.time <= t+h.err && h.entitled(n.time)
@@ -211,19 +214,20 @@ func (h *hold) lapsed(t int64) bool {
 	return h.known && !h.ended && !entitled
 }
 
-// covers tells whether the user was entitled from one time to another, both included, whatever its clock's error.
+// covers reports whether the user was entitled from one time to another, both included, whatever its clock's error.
 func (h *hold) covers(from, to int64) bool {
 	from, to = from-h.err, to+h.err
 	return h.entitled(from) && !slices.ContainsFunc(h.news,
 		func(n news) bool { return from < n.end && n.end <= to && !h.entitled(n.end) })
 }
 
-// exclude tells whether two holds are of one lock and not both shared. With several permits no two do.
+// exclude reports whether two holds are of one lock and not both shared. With several permits no two exclude each
+// other.
 func (j *judge) exclude(a, b *hold) bool {
 	return j.Permits <= 1 && a.Lock == b.Lock && (a.Mode == 0 || b.Mode == 0)
 }
 
-// later reports whether b is later than a: a was in hand before b was asked for; or a was over when b came into hand,
+// later reports whether b is later than a: a was granted before b was requested; or a was over when b was granted,
 // entitled.
 func (j *judge) later(b, a *hold) bool {
 	asked := b.Value > 0 && a.Time+a.err < b.Value-b.err
@@ -231,22 +235,22 @@ func (j *judge) later(b, a *hold) bool {
 	return a != b && a.Lock == b.Lock && (asked || over && b.fresh && j.exclude(a, b))
 }
 
-// maybeLater tells whether b may be later than a, as is known at a position, whatever the clocks' errors hide; without
-// errors it is later's answer.
+// maybeLater reports whether b may be later than a, as known at a position, given the errors of the clocks. Without
+// errors it agrees with later.
 func (j *judge) maybeLater(b, a *hold, now int) bool {
 	if a.err == 0 && b.err == 0 {
 		return j.later(b, a)
 	}
-	told := j.events[min(a.over, now)].Time // what is told of its end may be under way
+	told := j.events[min(a.over, now)].Time // its end may be under way
 	return a.Time-a.err < b.Value+b.err || told-a.err <= b.Time+b.err && a.Time-a.err < b.Time+b.err
 }
 
-// overlaps counts the pairs of a hold and those before it that exclude each other and were entitled, held, or may
-// have been held at once.
+// overlaps counts the earlier holds that exclude this one and overlap with it: both entitled, both held, or possibly
+// both held.
 func (j *judge) overlaps(h *hold, before []*hold) {
 	for _, k := range before {
 		double, both := false, max(h.from, k.from) < min(h.to, k.to)
-		for _, x := range []*hold{h, k} { // if at all, they are entitled at once when one of them begins to be
+		for _, x := range []*hold{h, k} { // if they are ever entitled at once, they are when one of them begins to be
 			for _, n := range x.news {
 				t := n.time + x.err
 				double = double || max(h.from, k.from) <= t && t < min(h.to, k.to) && h.covers(t, t) && k.covers(t, t)
@@ -262,8 +266,8 @@ func (j *judge) overlaps(h *hold, before []*hold) {
 	}
 }
 
-// surplus counts the moments at which a hold of a lock with several permits begins, or begins to be entitled, while as
-// many other users have it already. Of two that begin at once, the one of the higher user comes second.
+// surplus counts the moments at which a hold of a lock with several permits begins, or begins to be entitled, while
+// as many other users have it already. If two begin at once, the one of the higher user comes second.
 func (j *judge) surplus(h *hold) {
 	others := func(t int64, entitled bool) (n int) {
 		users := map[history.User]bool{}
@@ -292,7 +296,7 @@ func (j *judge) surplus(h *hold) {
 	}
 }
 
-// crowd counts a hold of a lock that at some moment more users had or asked for than it has permits.
+// crowd counts a hold if at some moment more users had or wanted its lock than it has permits.
 func (j *judge) crowd(h *hold) {
 	wanted := false
 	for i := h.at; i < h.over; i++ {
@@ -314,7 +318,7 @@ func (j *judge) crowd(h *hold) {
 	j.add("chances:double_grants", wanted && h.fresh)
 }
 
-// contest counts a hold whose lock another user asked for or held meanwhile, in a mode that conflicts.
+// contest counts a hold whose lock another user requested or held meanwhile, in a conflicting mode.
 func (j *judge) contest(h *hold) {
 	wanted := slices.ContainsFunc(j.holds, func(k *hold) bool {
 		return k.User != h.User && j.exclude(k, h) &&
@@ -329,7 +333,7 @@ func (j *judge) contest(h *hold) {
 	j.add("chances:double_grants", wanted && h.fresh)
 }
 
-// tokens counts a hold whose token is not above that of an earlier one; two who share may have the same.
+// tokens counts a hold whose token is not above that of an earlier one; holders who share may have the same.
 func (j *judge) tokens(h *hold) {
 	earlier := func(k *hold) bool { return h.Token > 0 && k.Token > 0 && j.later(h, k) }
 	low := func(k *hold) bool { return earlier(k) && (k.Token > h.Token || k.Token == h.Token && j.exclude(h, k)) }
@@ -337,7 +341,8 @@ func (j *judge) tokens(h *hold) {
 	j.add("token_regressions", slices.ContainsFunc(j.holds, low))
 }
 
-// releases counts those of a user who was not entitled, and those that were answered ok and robbed another user.
+// releases counts releases that were answered ok and robbed another user. It counts only those of users not entitled,
+// and repeated ones.
 func (j *judge) releases(h *hold) {
 	for i, e := range j.events {
 		foreign := i != h.over || !slices.ContainsFunc(h.news,
@@ -351,9 +356,9 @@ func (j *judge) releases(h *hold) {
 	}
 }
 
-// robbed tells whether a release lies inside an entitled hold whose user misses it before that ends. Either a third
-// user is granted the lock through what the service did after the release, or the holder's own renewal or release is
-// refused. err is how wrong the times of the release may be.
+// robbed reports whether a release lies inside an entitled hold whose user loses the lock by it before the hold ends.
+// Either a third user is granted the lock through what the service did after the release, or the holder's own renewal
+// or release is refused. err is the largest error of the release's times.
 func (j *judge) robbed(v *hold, from, to, err int64) bool {
 	missed := slices.ContainsFunc(j.holds, func(x *hold) bool {
 		after := x.Time-x.err > from+err && (x.fresh || x.Value-x.err > from+err)
@@ -368,7 +373,7 @@ func (j *judge) robbed(v *hold, from, to, err int64) bool {
 	return missed && v.Time+v.err < from-err && to+err < v.to && v.covers(from-err, to+err)
 }
 
-// effects counts what the resource did for a user; it matters whether it had served a later one.
+// effects counts the resource's accesses by a hold; it matters whether the resource had served a later hold.
 func (j *judge) effects(h *hold) {
 	for i, e := range j.events {
 		if !h.did(e) || j.Resource == "" {
@@ -388,7 +393,7 @@ func (j *judge) effects(h *hold) {
 	}
 }
 
-// rewritten tells whether another hold wrote between what the resource last did for a hold and a position.
+// rewritten reports whether another hold wrote between a hold's last access to the resource and a position.
 func (j *judge) rewritten(h *hold, now int) (is bool) {
 	for _, e := range j.events[:now] {
 		if e.Lock == h.Lock && e.Phase == history.Ok &&
@@ -399,8 +404,8 @@ func (j *judge) rewritten(h *hold, now int) (is bool) {
 	return is
 }
 
-// overtaken tells whether a later hold had touched the resource before a position, or else a hold whose order is
-// unknown. Where time tells no order, a token of the service does.
+// overtaken reports whether a later hold touched the resource before a position, or else a hold whose order is
+// unknown. Where times do not show the order, tokens of the service do.
 func (j *judge) overtaken(h *hold, now int) (late, unplaced bool) {
 	for _, k := range j.holds {
 		if k == h || k.touched >= now || !j.exclude(h, k) {
@@ -415,13 +420,14 @@ func (j *judge) overtaken(h *hold, now int) (late, unplaced bool) {
 	return late, unplaced && !late
 }
 
-// write is what a user wrote, what it had read last before that, and the outcome: Info where nobody knows.
+// write is the value a user wrote, the value it had read last before that, and the outcome: Info if unknown.
 type write struct {
 	value, onto int64
 	phase       history.Phase
 }
 
-// writesOf are those of one lock. After a transfer its user knows what it wrote without reading it.
+// writesOf returns the writes under one lock. After a transfer its user knows the value that it wrote without
+// reading.
 func (j *judge) writesOf(lock uint16) (ws []write) {
 	for i, e := range j.events {
 		if e.Lock != lock || e.Kind != history.Write || e.Phase != history.Invoke {
@@ -439,7 +445,8 @@ func (j *judge) writesOf(lock uint16) (ws []write) {
 	return ws
 }
 
-// writes counts what is missing in the end, if all final values were read of what acknowledged writes changed.
+// writes counts what is missing at the end. A count applies only if the final value of each lock with acknowledged
+// writes was read.
 func (j *judge) writes() {
 	locks, finals := map[uint16]bool{}, map[uint16]int64{}
 	for _, e := range j.events {
@@ -448,7 +455,7 @@ func (j *judge) writes() {
 		}
 	}
 	acked, whole, linked := false, true, true
-	// of all accounts: what cannot be explained, and what may be explained by writes of unknown outcome
+	// of all accounts: what cannot be explained, and what may be explained by writes with unknown outcome
 	var off, doubt int64
 	for lock := range locks {
 		ws := j.writesOf(lock)
@@ -481,7 +488,7 @@ func (j *judge) writes() {
 	j.judged(acked && whole && j.Writes == "transfers", "accounts_off", "sum_off")
 }
 
-// chain is the last element, the one that it was added to, and so on: all where each of them was written.
+// chain returns the last element, the one that it was added to, and so on. all reports whether each was written.
 func chain(ws []write, last int64, later ...int64) (elements []int64, all bool) {
 	i := slices.IndexFunc(ws, func(w write) bool { return w.value == last })
 	if last == 0 || i < 0 || slices.Contains(later, last) {
