@@ -1,7 +1,7 @@
-// Soak runs each story and twin, each lock without faults, each fault on each backend and the family jepsen-etcd-lock,
-// as often as their rows say, and writes docs/track-record.md, with what it shows as data beside it. It is started at
-// the top of the tree. It appends each run to .soak/record.jsonl, outside of git; interrupted, it goes on where it was,
-// and without that file it begins anew.
+// Soak runs each story and twin, each lock without faults, each fault on each backend and the family
+// jepsen-etcd-lock, each as often as its row says. It writes docs/track-record.md, and the page's data beside it.
+// Start it at the top of the tree. It appends each run to .soak/record.jsonl, outside git, and resumes from that file
+// after an interruption.
 package main
 
 import (
@@ -28,7 +28,7 @@ func main() {
 
 const pageFile = "docs/track-record.md"
 
-// soak reads the flags and does what they say.
+// soak reads the flags and does what they ask for.
 func soak(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
 	only := flags.String("only", "", "run the rows whose scenario or id (as -list prints it) matches this pattern, or one of several with commas between")
@@ -73,7 +73,7 @@ func soak(ctx context.Context, args []string) error {
 	return verdict(rows, rec)
 }
 
-// build makes the program, and takes down the commit before: what is edited later is not in it.
+// build builds the program and notes the commit first: later edits are not in it.
 func (r *runner) build(ctx context.Context) error {
 	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--exclude=*").Output()
 	if err != nil {
@@ -85,8 +85,8 @@ func (r *runner) build(ctx context.Context) error {
 	return cmd.Run()
 }
 
-// verdict is an error unless every row has its runs, all of them passed, and the demands on the family are met. A
-// row that this machine cannot run is an error only where every machine should be able to.
+// verdict returns an error unless every row has its runs, all passed, and the demands on the family are met. A row
+// that this machine cannot run is an error only if every machine should be able to.
 func verdict(rows []Row, rec *record) error {
 	var wrong []string
 	rates := false

@@ -24,16 +24,16 @@ import (
 //go:embed page.tmpl
 var pageText string
 
-// The page is to stay below 36 kB: it shows so many runs that did not pass, and so many bytes of a reason.
+// The most failures, and bytes of a reason, that the page shows: it must stay below 36 kB.
 const mostFailures, mostReason = 13, 80
 
-// pages makes the page of the runs made so far, beside what it said before.
+// pages makes the page from the runs made so far and from its earlier content.
 type pages struct {
 	rec      *record
 	old, now shown
 }
 
-// row is a line of a table that so many runs are behind.
+// row returns a line of a table, based on the given runs.
 func (p pages) row(runs []Run, cells ...string) string {
 	was, ok := p.old.Rows[cells[0]]
 	if ok && len(runs) == 0 {
@@ -45,7 +45,7 @@ func (p pages) row(runs []Run, cells ...string) string {
 	return line(cells...)
 }
 
-// writePage writes the page of the runs made so far, and its data.
+// writePage writes the page for the runs made so far, and its data.
 func writePage(rec *record, path string) error {
 	old, err := readShown(path)
 	if err != nil {
@@ -104,7 +104,7 @@ func writePage(rec *record, path string) error {
 
 func line(cells ...string) string { return "| " + strings.Join(cells, " | ") + " |\n" }
 
-// score is how many runs passed, of all.
+// score returns how many runs passed, of all.
 func score(runs []Run) string {
 	if len(runs) == 0 {
 		return "–"
@@ -118,7 +118,7 @@ func score(runs []Run) string {
 	return fmt.Sprintf("%d/%d", n, len(runs))
 }
 
-// when names the commits that the runs were made at, and the date of the latest.
+// when returns the commits of the runs, and the date of the latest.
 func when(runs []Run) string {
 	var commits []string
 	var date time.Time
@@ -136,7 +136,7 @@ func when(runs []Run) string {
 	return strings.Join(commits, ", ") + date.Format(" 2006-01-02")
 }
 
-// found says in how many runs each count that means something was above zero.
+// found returns, for each significant count, in how many runs it was above zero.
 func found(runs []Run) string {
 	var out []string
 	for _, q := range checkers.All().Quantities() {
@@ -153,10 +153,10 @@ func found(runs []Run) string {
 	return strings.Join(out, ", ")
 }
 
-// whenHead is the head of the column that says when the runs of a fault were made.
+// whenHead heads the column that says when the runs of a fault were made.
 const whenHead = "commits, date"
 
-// matrix is the table of faults and backends.
+// matrix returns the table of faults and backends.
 func (p pages) matrix() string {
 	cells := map[string]string{} // by scenario
 	for _, row := range faultRows() {
@@ -197,7 +197,7 @@ func (p pages) matrix() string {
 	return table.Markdown()
 }
 
-// rest names the runs that did not pass, and counts the rows that are missing or were not run.
+// rest returns the runs that did not pass, and the number of rows that are missing or were not run, by reason.
 func (p pages) rest() (text string, failures []failure, lacks map[string]int) {
 	failures = slices.DeleteFunc(slices.Clone(p.old.Failures),
 		func(f failure) bool { return len(p.rec.runs[f.Row]) > 0 })
@@ -210,7 +210,7 @@ func (p pages) rest() (text string, failures []failure, lacks map[string]int) {
 			}
 		}
 		if why := p.rec.missing[row.ID]; why != "" {
-			lacks[why[max(0, strings.Index(why, "cannot be delivered")):]]++ // before is the row
+			lacks[why[max(0, strings.Index(why, "cannot be delivered")):]]++ // the row comes before it
 		} else if len(runs) == 0 {
 			left++
 		}
@@ -228,19 +228,19 @@ func (p pages) rest() (text string, failures []failure, lacks map[string]int) {
 	return text, failures, lacks
 }
 
-// failed says what became of a run that did not pass.
+// failed describes a run that did not pass.
 func failed(row Row, r Run) failure {
 	minute, _, _ := strings.Cut(r.Load, " ")
 	why, most := strings.Join(r.Reasons, "; "), 2*mostReason
-	// before are the expectations without an answer
+	// the expectations without an answer come before it
 	if _, after, ok := strings.Cut(why, ": "); ok && r.Verdict == results.Unknown {
 		why, most = after, mostReason
 	}
 	return failure{row.ID, fmt.Sprintf("load %s: %s, %.*s", cmp.Or(minute, "unknown"), r.Verdict, most, why)}
 }
 
-// madeOn names the machines and the versions of the services, beside those named before; those of the libraries are the
-// commit's.
+// madeOn lists the machines and the versions of the services, in addition to those in before. The versions of
+// libraries follow from the commit.
 func madeOn(rec *record, before []string) []string {
 	on := map[string]bool{}
 	for _, what := range before {
@@ -261,8 +261,8 @@ func madeOn(rec *record, before []string) []string {
 	return slices.Sorted(maps.Keys(on))
 }
 
-// losses adds up the lost elements in the judged runs of some members. The text has the interval, and the least and
-// the most of one run.
+// losses adds up the lost elements in the judged runs of some members. The text has the confidence interval, and the
+// smallest and largest share of one run.
 func losses(runs []Run) (lost int64, text string) {
 	of, least, most := int64(0), 100.0, 0.0
 	for _, r := range runs {
@@ -282,9 +282,12 @@ func losses(runs []Run) (lost int64, text string) {
 		100*all.Value, 100*all.Low, 100*all.High, least, most)
 }
 
-// failovers pools the failovers of runs: how many there were, and after how many another server led; the lag; the locks
-// held; the double grants, and of how many failovers they are; how many such a one has; and these for each failover and
-// for each lock that was held.
+// failovers pools the failovers of runs and returns these cells:
+//   - the number of failovers, and after how many another server led;
+//   - the lag;
+//   - the locks held;
+//   - the double grants, and the failovers that had any;
+//   - double grants per such failover, per failover, and per lock held.
 func failovers(runs []Run) []string {
 	var all []results.Failover
 	for _, r := range runs {
@@ -313,7 +316,7 @@ func failovers(runs []Run) []string {
 	}
 }
 
-// repeats pools what was done of work, and how much of it again.
+// repeats pools the work done, and the share that was repeated.
 func repeats(runs []Run) []string {
 	var pieces, again int64
 	for _, r := range runs {
@@ -341,8 +344,8 @@ func estimate(e rates.Estimate) string {
 	return fmt.Sprintf("%.3g (%.3g–%.3g)", e.Value, e.Low, e.High)
 }
 
-// demands pools the runs of some members and tells whether they meet what is demanded of the family: the loss of one
-// run is chance.
+// demands pools the runs of some members and reports whether they meet the demands on the family: the loss of one run
+// is chance.
 func demands(rec *record) (answers string, met bool) {
 	var stopped, late []Run
 	for _, row := range familyRows() {

@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden page anew")
 
-// ran is a run of the family.
+// ran returns a run of the family.
 func ran(verdict results.Verdict, acknowledged float64, lost int64) Run {
 	two := int64(2)
 	return Run{
@@ -67,7 +67,7 @@ func TestRepeatedWorkIsPooled(t *testing.T) {
 	}
 }
 
-// What is demanded of many runs together ends the soak with an error when it is not met, as far as there are any.
+// If the runs of the family, as far as there are any, do not meet its demands, the soak ends with an error.
 func TestTheFamilysDemands(t *testing.T) {
 	for _, c := range []struct {
 		name            string
@@ -110,7 +110,8 @@ func page(t *testing.T, rec *record) string {
 	return read(t, path)
 }
 
-// The golden page has a row of each kind, runs of two commits, one that failed, one without an answer, and a row that is missing.
+// The golden page has a row of each kind, runs of two commits, one failure, one run without an answer, and a missing
+// row.
 func TestPage(t *testing.T) {
 	run := func(commit string, verdict results.Verdict, reasons ...string) Run {
 		r := ran(verdict, 50, 4)
@@ -134,7 +135,7 @@ func TestPage(t *testing.T) {
 			t.Errorf("the matrix lacks %q:\n%s", want, matrix)
 		}
 	}
-	// What was not run comes and goes with the lists of stories, locks and faults.
+	// Rows that were not run come and go with the lists of stories, locks and faults.
 	got = regexp.MustCompile(`(?m)^.* \|  \| – \|\n`).ReplaceAllString(head+tail, "")
 	got = regexp.MustCompile(`\d+ of \d+ rows`).ReplaceAllString(got, "N of N rows")
 	golden := filepath.Join("testdata", "page.md")
@@ -146,7 +147,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// A record that lacks rows of the page leaves them as they are, and takes the place of those that it has. The text of the page is not read back.
+// Rows of the page that the record lacks stay as they are; those it has are replaced. The text of the page is not
+// read back.
 func TestThePageKeepsWhatTheRecordLacks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "page.md")
 	first := ran(passed, 50, 4)
@@ -181,7 +183,8 @@ func TestThePageKeepsWhatTheRecordLacks(t *testing.T) {
 
 const mostBytes = 42_000 // a row for each story on each provider
 
-// A page on which every row was run, at two commits here and there, and much went wrong, is no longer than the published one may be.
+// A page on which every row was run, some at two commits, with many failures, is no longer than the published one may
+// be.
 func TestPageStaysShort(t *testing.T) {
 	rec := &record{runs: map[string][]Run{}, missing: map[string]string{}}
 	for i, row := range allRows() {

@@ -14,22 +14,22 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// The verdicts beside unknown and fail; broken and missing are none of the judge's.
+// The verdicts beside unknown and fail; the judge gives neither broken nor missing.
 const (
 	passed  = results.Pass
-	broken  = "error"   // the program ended without one
+	broken  = "error"   // the program ended without a verdict
 	missing = "missing" // the row cannot be run on this machine
 )
 
-// Run is one run of a row, a line of the record: what a campaign keeps of it, and where it was made. Its job is the
-// row.
+// Run is one run of a row, a line of the record: what a campaign keeps of it, and the machine and commit. Its job is
+// the row.
 type Run struct {
 	campaign.Result
-	Row string `json:"row,omitempty"` // the job, in lines of before
+	Row string `json:"row,omitempty"` // the job, in older lines
 
 	Commit  string    `json:"commit"`
 	Date    time.Time `json:"date"`
-	Load    string    `json:"load"` // averages of the machine before the run
+	Load    string    `json:"load"` // load averages of the machine before the run
 	Machine string    `json:"machine,omitempty"`
 }
 
@@ -40,7 +40,7 @@ type record struct {
 	missing map[string]string // by row: why it could not be run when it was last tried
 }
 
-// openRecord reads the runs made so far. A last line that an interruption cut off is removed.
+// openRecord reads the runs made so far. It removes a last line that was cut off by an interruption.
 func openRecord(path string) (*record, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err

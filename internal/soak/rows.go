@@ -17,20 +17,20 @@ import (
 type Row struct {
 	ID       string // names the row among all
 	Scenario string
-	Text     string   // of the scenario of a fault, which is in no file
+	Text     string   // of the scenario of a fault, which has no file
 	Set      []string // keys of the scenario that are replaced
 	Provider string
 	Count    int
-	Quick    bool // one of those that -quick runs
+	Quick    bool // run by -quick
 }
 
-// allRows come from the lists of stories, locks and faults: what is added there has its rows.
+// allRows derives the rows from the lists of stories, locks and faults, so that new entries get rows.
 func allRows() []Row {
 	return slices.Concat(storyRows(), healthyRows(), faultRows(), familyRows(), rateRows())
 }
 
-// storyRows are the stories and their twins, 20 and 5 times with containers, and as processes. The family has rows of
-// its own.
+// storyRows returns the stories and their twins, 20 and 5 times with containers, and as processes. The family has its
+// own rows.
 func storyRows() []Row {
 	var docker, local []Row
 	for _, l := range scenarios.Names() {
@@ -46,14 +46,14 @@ func storyRows() []Row {
 	return append(docker, local...)
 }
 
-// local is the row with processes in place of containers.
+// local returns the row with processes instead of containers.
 func (r Row) local() Row {
 	r.ID, r.Provider, r.Count, r.Quick = r.Scenario+"@local", "local", 3, false
 	return r
 }
 
-// healthyRows are two backends as their scenarios have them, and every lock that is not wrong on purpose, wanted by 50
-// users for 30 s.
+// healthyRows returns two backends with their own scenarios, and every lock that is not wrong on purpose with 50
+// contending users for 30 s.
 func healthyRows() []Row {
 	out := []Row{
 		{ID: "etcd-healthy@docker", Scenario: "etcd-healthy", Provider: "docker", Count: 20},
@@ -74,7 +74,7 @@ func healthyRows() []Row {
 	return out
 }
 
-// faultRows are all faults on all backends that they apply to.
+// faultRows returns all faults on all backends that they apply to.
 func faultRows() []Row {
 	var out []Row
 	for _, b := range all.All() {
@@ -95,18 +95,18 @@ func faultRows() []Row {
 	return out
 }
 
-// familyStory is the story whose figures are rates. Its members differ by lock, version of etcd and who is stopped,
+// familyStory is the story whose figures are rates. Its members differ by lock, version of etcd and stopped process,
 // and their runs are pooled.
 const familyStory = "jepsen-etcd-lock"
 
-// familyQuick are the four members that tell most: Jepsen's own, the one that loses most, the newest etcd with only the
-// holder stopped, and the one whose fence loses nothing.
+// familyQuick lists the four most informative members: Jepsen's own, the one that loses most, the newest etcd with
+// only the holder stopped, and the one whose fence loses nothing.
 var familyQuick = []string{
 	familyStory + "+v3lock-blind+3.4+leader-or-all@docker", familyStory + "+v3lock-blind+3.4+leader@docker",
 	familyStory + "+mutex+built-in+holder@docker", familyStory + "-fenced@docker",
 }
 
-// familyRows are all members with containers. Those that the story's file has are run as processes too.
+// familyRows returns all members with containers. Those in the story's file are run as processes too.
 func familyRows() []Row {
 	var docker, local []Row
 	add := func(id, scenario string, set ...string) {
@@ -140,9 +140,9 @@ func familyRows() []Row {
 	return append(docker, local...)
 }
 
-// rateRows are the scenarios that ask how often something happens. Their runs are pooled: ten of them have a hundred
-// failovers, on servers that are kept from run to run. A row that was interrupted goes on with the next ten failovers,
-// on new servers.
+// rateRows returns the scenarios that measure how often something happens. Their runs are pooled: ten of them have a
+// hundred failovers, on servers kept from run to run. An interrupted row resumes with the next ten failovers, on new
+// servers.
 func rateRows() (out []Row) {
 	for _, l := range scenarios.Names() {
 		if strings.HasPrefix(l.File, "rates/") {
@@ -152,15 +152,15 @@ func rateRows() (out []Row) {
 	return out
 }
 
-// fenced tells whether the set of a member takes nothing from a holder that is late.
+// fenced reports whether the set of a member rejects the writes of a late holder.
 func fenced(id string) bool {
 	return strings.HasPrefix(id, familyStory+"-fenced@") || strings.HasPrefix(id, familyStory+"-in-etcd@")
 }
 
-// rated tells whether the row is one of the family.
+// rated reports whether the row belongs to the family.
 func (r Row) rated() bool { return strings.HasPrefix(r.Scenario, familyStory) }
 
-// choose picks the rows that the patterns name, all or the quick ones, and sets how often they are run. A pattern
+// choose returns the rows that the patterns name, all or the quick ones, and sets how often they are run. A pattern
 // without a row is an error.
 func choose(rows []Row, only string, quick bool, runs int) (out []Row, err error) {
 	patterns, used := strings.Split(cmp.Or(only, "*"), ","), map[string]bool{}
@@ -191,5 +191,6 @@ func choose(rows []Row, only string, quick bool, runs int) (out []Row, err error
 	return out, nil
 }
 
-// optional tells whether some machines cannot run the row: their kernel lacks the fault, or a server is not installed.
+// optional reports whether some machines cannot run the row: their kernel lacks the fault, or a server is not
+// installed.
 func (r Row) optional() bool { return r.Text != "" || r.Provider == "local" }

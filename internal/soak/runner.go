@@ -17,28 +17,28 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// The exit codes that are no verdict.
+// The exit codes that are not verdicts.
 const exitUsage, exitMissing, exitInterrupted = 2, 3, 130
 
-// runner runs scenarios by the built program, as a user would, at the top of the tree. One process makes the runs of
-// all rows, and keeps clean servers between them.
+// runner runs scenarios with the built program, as a user would, at the top of the tree. One process makes the runs
+// of all rows, and keeps clean servers between them.
 type runner struct {
 	bin    string // the program
-	commit string // that it is built of
+	commit string // it was built from
 	tell   io.Writer
-	under  *process // nil: none is under way
+	under  *process // nil: none is running
 }
 
-// process is the program under way.
+// process is the running program.
 type process struct {
 	cmd     *exec.Cmd
 	jobs    io.WriteCloser
 	answers *json.Decoder
-	said    bytes.Buffer // on standard error
+	said    bytes.Buffer // standard error so far
 }
 
-// job and answer are what goes into the program and what comes out of it, as `run -` has them. An answer is the verdict
-// of a run or, with Runs, the end of a job.
+// job and answer are the input and output of the program, in the form of `run -`. An answer is the verdict of a run
+// or, with Runs, the end of a job.
 type (
 	job struct {
 		Job      string   `json:"job"`
@@ -55,8 +55,8 @@ type (
 	}
 )
 
-// bring makes the runs that a row still lacks. A program that ends without a verdict is a run that did not pass. A run
-// that was interrupted does not count.
+// bring makes the runs that a row still lacks. A program that ends without a verdict counts as a run that did not
+// pass. An interrupted run does not count.
 func (r *runner) bring(ctx context.Context, row Row, rec *record) error {
 	n := row.Count - len(rec.runs[row.ID])
 	if n <= 0 {
@@ -100,14 +100,14 @@ func (r *runner) bring(ctx context.Context, row Row, rec *record) error {
 	return nil
 }
 
-// start starts the program, unless it is under way.
+// start starts the program, unless it is running.
 func (r *runner) start(ctx context.Context) error {
 	if r.under != nil {
 		return nil
 	}
 	p := &process{cmd: exec.CommandContext(ctx, r.bin, "run", "-", "--format", "json", "--out", ".soak/runs")}
 	p.cmd.Stderr = io.MultiWriter(&p.said, r.tell)
-	// The program heals what it broke before it ends: it is asked to end, once, and waited for.
+	// The program heals what it broke before it ends: it gets one signal, and is waited for.
 	p.cmd.Cancel = func() error { return p.cmd.Process.Signal(syscall.SIGINT) }
 	p.cmd.WaitDelay = 3 * time.Minute
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -125,7 +125,7 @@ func (r *runner) start(ctx context.Context) error {
 	return nil
 }
 
-// end ends the program, which takes its servers down.
+// end ends the program, which stops its servers.
 func (r *runner) end() {
 	if r.under != nil {
 		_ = r.under.jobs.Close()
@@ -134,7 +134,7 @@ func (r *runner) end() {
 	}
 }
 
-// died is why the program ended before it had answered.
+// died returns why the program ended before it had answered.
 func (r *runner) died() (code int, why string) {
 	p := r.under
 	r.end()
@@ -142,7 +142,7 @@ func (r *runner) died() (code int, why string) {
 	return p.cmd.ProcessState.ExitCode(), said[len(said)-1]
 }
 
-// job is what makes n runs of a row.
+// job returns the job that makes n runs of a row.
 func (r Row) job(n int) (job, error) {
 	scenario := r.Scenario
 	if r.Text != "" {
@@ -157,11 +157,11 @@ func (r Row) job(n int) (job, error) {
 	return job{Job: r.ID, Scenario: scenario, Set: r.Set, Provider: r.Provider, Repeat: n}, nil
 }
 
-// recordError is one of the record: no run must go uncounted.
+// recordError is an error of the record: no run must go uncounted.
 type recordError struct{ error }
 
-// follow records the runs of a row as the program prints their verdicts, until the end of the job. begun is when the
-// run began that got none.
+// follow records the runs of a row as the program prints their verdicts, until the end of the job. begun is the start
+// time of a run without a verdict.
 func (r *runner) follow(row Row, rec *record) (ended *answer, begun time.Time, err error) {
 	for {
 		begun = time.Now()
@@ -173,7 +173,7 @@ func (r *runner) follow(row Row, rec *record) (ended *answer, begun time.Time, e
 			return &a, begun, nil
 		}
 		run := Run{Result: a.Result, Commit: r.commit, Date: begun.UTC().Truncate(time.Second)}
-		if run.Job = row.ID; run.Dir == "" { // it was not made, which the end of the job tells
+		if run.Job = row.ID; run.Dir == "" { // it was not made; the end of the job says why
 			continue
 		}
 		run.Took = time.Since(begun).Milliseconds()

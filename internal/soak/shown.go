@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// shown is what the page says, as data: a row without runs in the record, which is not in git, stays as it was. It is
-// kept beside the page.
+// shown is the content of the page as data, kept beside the page. The record is not in git, so a row without runs in
+// it keeps its earlier content.
 type shown struct {
 	On       []string                     `json:"on"`       // machines and versions
 	Rows     map[string][]string          `json:"rows"`     // cells by the first of them
 	Faults   map[string]map[string]string `json:"faults"`   // cells of the matrix by fault and head
 	Failures []failure                    `json:"failures"` // runs that did not pass
-	Demands  string                       `json:"demands"`  // on the family, with their answers
-	Missing  map[string]int               `json:"missing"`  // rows by the reason
+	Demands  string                       `json:"demands"`  // the demands on the family, with their answers
+	Missing  map[string]int               `json:"missing"`  // number of rows by the reason
 }
 
 // failure is a run of a row that did not pass.
@@ -26,7 +26,7 @@ type failure struct {
 	Said string `json:"said"`
 }
 
-// dataOf is the file of a page's data.
+// dataOf returns the file of a page's data.
 func dataOf(page string) string { return strings.TrimSuffix(page, ".md") + ".json" }
 
 func readShown(page string) (old shown, err error) {

@@ -14,7 +14,7 @@ import (
 // row is the one row of the tests' own tree.
 var row = Row{ID: "story@docker", Scenario: "story", Provider: "docker", Count: 4}
 
-// tree makes a folder with a program that answers as lockquake does: it counts its calls, and its third run fails.
+// tree makes a folder with a program that answers like lockquake: it counts its calls, and its third run fails.
 func tree(t *testing.T) (*runner, *record) {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -129,7 +129,7 @@ func TestCtrlC(t *testing.T) {
 	}
 }
 
-// What an interruption left of the last line is no run, and the next run has a line of its own.
+// A last line that was cut off is not a run, and the next run gets its own line.
 func TestATornLastLine(t *testing.T) {
 	whole := `{"row":"story@docker","verdict":"pass","commit":"a"}` + "\n"
 	for name, torn := range map[string]string{"none": "", "a brace": "{", "half a line": `{"row":"story@docker","ver`, "half a number": `{"row":"story@docker","seconds":1.`} {
@@ -159,7 +159,7 @@ func TestATornLastLine(t *testing.T) {
 }
 
 func TestAProgramThatBreaksDownIsARunThatDidNotPass(t *testing.T) {
-	for code, want := range map[string]string{"9": "exit code 9: it broke", "3": "exit code 3: it broke"} { // what could be run before is not missing
+	for code, want := range map[string]string{"9": "exit code 9: it broke", "3": "exit code 3: it broke"} { // a row that could be run before is not missing
 		r, rec := tree(t)
 		write(t, r.bin+".crash", "2")
 		write(t, r.bin+".code", code)
@@ -191,7 +191,7 @@ func TestFailuresEndTheSoakWithAnError(t *testing.T) {
 	}
 }
 
-// A row that cannot be run here is named with the reason; it is no failure where the machine is not asked to deliver it.
+// A row that cannot be run here is named with the reason. It is not a failure unless this machine must support it.
 func TestARowThatCannotBeRunHere(t *testing.T) {
 	r, rec := tree(t)
 	write(t, r.bin+".missing", "zookeeper is not installed")
