@@ -27,9 +27,10 @@ var (
 	dump   = flag.String("dump", "", "a folder to write every scenario of the catalog into, for a diff with those of another commit")
 )
 
-// TestScenariosStay holds the very bytes of the scenario that each lock is put to by each story: what a suite says of a lock is compared from release
-// to release. The golden file has a line for each lock and story, with a hash of its scenarios and one of what else a suite says of it. Behind them are lines
-// of a story, or its family, and clients of somebody else's that offer what no lock of the catalog does.
+// TestScenariosStay compares the exact bytes of the scenario of each lock and story: the results of a suite must be
+// comparable from release to release. The golden file has a line for each lock and story, with a hash of its
+// scenarios and one of the other texts of a suite about it. After them come lines, each for a story or its family,
+// with external clients that offer what no lock of the catalog does.
 func TestScenariosStay(t *testing.T) {
 	t.Parallel()
 	const file = "testdata/scenarios.txt"
@@ -67,7 +68,7 @@ func TestScenariosStay(t *testing.T) {
 	}
 }
 
-// goldenOfLock has the stories of a lock in their order, in a suite and in a quick one.
+// goldenOfLock writes the stories of a lock in their order, in a suite and in a quick one.
 func goldenOfLock(t *testing.T, out *bytes.Buffer, b backends.Backend, l backends.Lock) {
 	t.Helper()
 	s := stories.Subject{
@@ -88,7 +89,8 @@ func goldenOfLock(t *testing.T, out *bytes.Buffer, b backends.Backend, l backend
 	}
 }
 
-// goldenOfOffers has what stories apply to each combination of what selects them, and scenarios of locks that are drawn.
+// goldenOfOffers writes which stories apply to each combination of the traits that select them, and scenarios of
+// drawn locks.
 func goldenOfOffers(t *testing.T, out *bytes.Buffer) {
 	t.Helper()
 	texts, reasons := map[string]hash.Hash{}, map[string]hash.Hash{}
@@ -113,15 +115,15 @@ func goldenOfOffers(t *testing.T, out *bytes.Buffer) {
 	}
 }
 
-// services are what clients of somebody else's may lock on.
+// services lists the services that external clients may lock on.
 var services = append(all.All(), external.Backend())
 
-// serversOf is what a service says of its servers.
+// serversOf returns a service's description of its servers.
 func serversOf(name string) backends.Servers {
 	return services[slices.IndexFunc(services, func(b listed.Backend) bool { return b.Name == name })].Servers
 }
 
-// eachOffer has every combination of what a client of somebody else's can say of itself.
+// eachOffer returns every combination of what an external client can announce.
 func eachOffer() []stories.Subject {
 	out := []stories.Subject{{TTL: 2 * time.Second, Clients: 3, Users: 4}}
 	vary := func(n int, change func(s *stories.Subject, i int)) {
@@ -164,7 +166,7 @@ var points = []string{"", "before-lock half-way lock-done before-unlock between 
 
 func twice(ttl time.Duration, _ json.RawMessage) time.Duration { return 2 * ttl }
 
-// drawnSubject differs in all that a scenario can depend on.
+// drawnSubject varies everything that a scenario can depend on.
 func drawnSubject(r *rand.Rand) stories.Subject {
 	coin := func() bool { return r.IntN(2) == 0 }
 	service := services[r.IntN(len(services))]

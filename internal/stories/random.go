@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// Draw says what is drawn.
+// Draw says what to draw from.
 type Draw struct {
 	Faults []string          // none: pause, partition, delay
 	On     []string          // targets; none: holder, clients
 	For    time.Duration     // 0: ten TTLs
-	Expect map[string]string // beside what every such story expects, or in its place
+	Expect map[string]string // added to the expectations of every such story, or replacing them
 }
 
-// Random is users that fight while faults come that are drawn from the seed. Holders may outlive their grants, and
-// nothing refuses what they write.
+// Random is a story of contending users under faults drawn from the seed. Holders may outlive their grants, and their
+// late writes are not rejected.
 func Random(seed uint64, d Draw) Story {
 	if len(d.Faults) == 0 {
 		d.Faults = []string{"pause", "partition", "{use: delay, to: all, by: (0.1ttl)}"}

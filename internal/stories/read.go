@@ -11,20 +11,20 @@ import (
 	"github.com/lockquake/lockquake/internal/caret"
 )
 
-// line is one of a scenario, as its story has it.
+// line is a line of a scenario, as written in its story.
 type line struct {
 	text string
-	when string // traits and names of stories, each perhaps behind "not ", with " and " between them; "": always
-	into string // the section that it is a part of; "": it stands for itself
+	when string // traits and names of stories, joined by " and ", each optionally after "not "; "": always
+	into string // its section; "": it stands for itself
 }
 
 // A story is YAML in the form of a scenario, whose keys and entries have a line each:
 //
 //   - a line that is a comment is about the story. One behind a step is part of the scenario;
-//   - an entry such as `- {when: processes, heal: pause}` is there for locks that have the trait, or not, or in one of
+//   - an entry such as `- {when: processes, heal: pause}` is only for locks that have the trait, or lack it, or for one of
 //     the stories that share these lines;
 //   - `workload`, `run` and `expect` may be lists of such entries, which make one map;
-//   - what stands between parentheses is a value, such as (long), (0.5ttl+1s) or (clients);
+//   - a text in parentheses is a value, such as (long), (0.5ttl+1s) or (clients);
 //   - POINT in a name, a claim or a line is the point that the story is about.
 //
 // Beside the keys of a scenario it has those of header.
@@ -44,14 +44,14 @@ type reader struct {
 	story Story
 	names map[string]bool // of all files
 	file  string
-	n     int    // the line that is read, from 1
-	text  string // that line
-	into  string // the section whose parts follow
+	n     int    // number of the current line, from 1
+	text  string // the current line
+	into  string // the section of the lines that follow
 }
 
 func nameOf(file string) string { return strings.TrimSuffix(path.Base(file), ".yaml") }
 
-// read reads a story. What is wrong with it is its error, with line and caret.
+// read reads a story. A mistake in it becomes its error, with line and caret.
 func read(file, text string, names map[string]bool) Story {
 	r := reader{file: file, names: names, story: Story{Text: text, Family: nameOf(file)}}
 	for l := range strings.Lines(text) {
@@ -130,7 +130,7 @@ func (r *reader) add(l line) error {
 	return nil
 }
 
-// values demands that all values in a text can be known.
+// values checks that all values in a text are known.
 func (r *reader) values(text string) error {
 	for _, m := range valueForm.FindAllStringSubmatch(text, -1) {
 		if _, err := (Subject{}).value(m[2]); err != nil {
@@ -140,7 +140,7 @@ func (r *reader) values(text string) error {
 	return nil
 }
 
-// head reads a key that is not one of scenarios.
+// head reads a key that scenarios do not have.
 func (r *reader) head(key, value string) (err error) {
 	t := &r.story
 	switch key {
@@ -193,7 +193,7 @@ func (r *reader) head(key, value string) (err error) {
 	return nil
 }
 
-// errorf makes an error about what stands in the line.
+// errorf returns an error about a text in the line.
 func (r *reader) errorf(at, format string, args ...any) error {
 	column := len([]rune(r.text[:max(0, strings.Index(r.text, at))])) + 1
 	return fmt.Errorf("%s", caret.Text(r.file, r.n, column, fmt.Sprintf(format, args...), r.text))

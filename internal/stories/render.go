@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// valueForm is a value between parentheses. Those of holder(lock-1) are the scenario's own.
+// valueForm matches a value in parentheses. Those of holder(lock-1) belong to the scenario itself.
 var valueForm = regexp.MustCompile(`(^|[^\w])\(([^()]*)\)`)
 
-// Scenario is the story as a scenario of a lock, whose name begins with the prefix.
+// Scenario returns the story as a scenario of a lock; its name begins with the prefix.
 func (t Story) Scenario(prefix string, s Subject) (string, error) {
 	if t.err != nil {
 		return "", t.err
@@ -49,16 +49,16 @@ func (t Story) Scenario(prefix string, s Subject) (string, error) {
 		rest = rest[n:]
 	}
 	text := out.String()
-	if s.NoTokens { // or the run were unknown: the judge waits for those of the lock that stands in
+	if s.NoTokens { // else the run would be unknown: the judge expects tokens, as the lock of that name has them
 		text = strings.Replace(text, "expect: {", `expect: {token_regressions: ">=0", `, 1)
 	}
 	return text, nil
 }
 
-// with returns the lock with the TTL that the story gives it.
+// with returns the lock with the TTL that the story sets.
 func (t Story) with(s Subject) Subject {
 	if t.ttl != "" {
-		s.TTL, _ = s.time(t.ttl) // that it can be read was seen when it was
+		s.TTL, _ = s.time(t.ttl) // read checked that it parses
 	}
 	return s
 }
@@ -82,16 +82,16 @@ func (t Story) holds(when string, s Subject) bool {
 	return when == "" || (word == t.Family) != not
 }
 
-// expand puts values in the place of what stands between parentheses.
+// expand replaces values in parentheses.
 func (s Subject) expand(text string) string {
 	return valueForm.ReplaceAllStringFunc(text, func(found string) string {
 		before, name, _ := strings.Cut(found, "(")
-		v, _ := s.value(strings.TrimSuffix(name, ")")) // it was known when the story was read
+		v, _ := s.value(strings.TrimSuffix(name, ")")) // read checked that it is known
 		return before + v
 	})
 }
 
-// value is what stands for a name in the scenario of a lock.
+// value returns the value of a name in the scenario of a lock.
 func (s Subject) value(name string) (string, error) {
 	switch name {
 	case "clients":
@@ -103,7 +103,7 @@ func (s Subject) value(name string) (string, error) {
 	return d.String(), err
 }
 
-// time is a sum such as "bound", "0.5ttl+patience" or "2ttl+30s".
+// time evaluates a sum such as "bound", "0.5ttl+patience" or "2ttl+30s".
 func (s Subject) time(sum string) (out time.Duration, err error) {
 	for term := range strings.SplitSeq(sum, "+") {
 		n, ofTTL := strings.CutSuffix(term, "ttl")

@@ -1,6 +1,6 @@
-// Package stories has the default suite of a lock: the stories of scenarios/suite, each of which becomes a scenario for
-// every lock that offers what it is about. `lockquake suite` takes them from here, and package locktest asks the program
-// for them.
+// Package stories holds the default suite of a lock: the stories of scenarios/suite. Each becomes a scenario for
+// every lock that offers what the story is about. `lockquake suite` uses it directly, and package locktest asks the
+// program for the stories.
 package stories
 
 import (
@@ -14,27 +14,26 @@ import (
 	"github.com/lockquake/lockquake/scenarios/suite"
 )
 
-// Story is a scenario that a lock is put to. It expects what is true of every lock, whatever breaks: no grants that
-// meet, no release that frees another's grant, no tokens that fall (which are lockquake's defaults), no lock that stays
-// taken.
+// Story is a scenario for a lock. It expects what holds for every lock, whatever breaks: no double grants, no foreign
+// releases, no falling tokens (lockquake's defaults), and no lock that stays taken.
 type Story struct {
-	Name   string // in Of with a point of the lock in the place of POINT, for one about points
+	Name   string // for one about points, Of puts a point of the lock in place of POINT
 	Family string // its name in All; "": it is drawn
 	Claim  string
-	Note   string   // what documentation says beside the claim
+	Note   string   // the documentation's addition to the claim
 	Quick  bool     // it takes seconds, and belongs to a quick suite
-	Grants int64    // how many it is about; 0: it is not about a number
+	Grants int64    // the number of grants it is about; 0: it is not about a number
 	Needs  []string // traits of the locks that it applies to
 	Text   string   // its file
 
 	turn  int    // among the stories of a lock
-	ttl   string // of the lock; "": as the suite has it
-	takes string // about how long; "": its steps wait for one grant to end
-	// durable says that its servers have their data again after a restart, whatever the backend's default is.
+	ttl   string // of the lock; "": the suite's
+	takes string // estimated time; "": its steps wait for one grant to end
+	// durable says that its servers keep their data over a restart, whatever the backend's default is.
 	durable bool
-	permits int    // of the lock; 0: as the backend has it
-	per     string // the points that it is told for each of; "": for none
-	like    string // the story whose lines it has; "": its own
+	permits int    // of the lock; 0: the backend's
+	per     string // the points it is repeated for; "": none
+	like    string // the story whose lines it shares; "": its own
 	lines   []line
 	err     error // why its file cannot be read
 
@@ -42,7 +41,7 @@ type Story struct {
 	place int // of the point among those of the lock
 }
 
-// Why says why the story does not apply to the lock; "": it does.
+// Why returns why the story does not apply to the lock; "" if it does.
 func (t Story) Why(s Subject) string {
 	for _, word := range t.Needs {
 		if x, _ := traitOf(word); !x.of(s) {
@@ -52,7 +51,7 @@ func (t Story) Why(s Subject) string {
 	return ""
 }
 
-// Where says to which locks the story applies, in a few words.
+// Where describes in a few words the locks that the story applies to.
 func (t Story) Where() string {
 	var out []string
 	for _, word := range t.Needs {
@@ -62,7 +61,7 @@ func (t Story) Where() string {
 	return cmp.Or(strings.Join(out, "; "), "always")
 }
 
-// Estimate is about how long a run of the story takes, without the start of servers.
+// Estimate returns the estimated time of a run of the story, without the start of servers.
 func (t Story) Estimate(s Subject) time.Duration {
 	s = t.with(s)
 	// clients start, and what was broken settles
@@ -70,11 +69,11 @@ func (t Story) Estimate(s Subject) time.Duration {
 	if t.takes == "" {
 		return starts + s.TTL
 	}
-	takes, _ := s.time(t.takes) // that it can be read was seen when it was
+	takes, _ := s.time(t.takes) // read checked that it parses
 	return starts + settles + takes
 }
 
-// Of lists the stories of a lock in the order in which they are run, also those that do not apply. Those about its
+// Of lists the stories of a lock in the order in which they are run, including those that do not apply. Stories about
 // points have a point of this lock in their name.
 func Of(s Subject) []Story { return of(All(), s) }
 
@@ -94,7 +93,7 @@ func of(all []Story, s Subject) []Story {
 	return inTurn(out)
 }
 
-// inTurn sorts stories: quick ones come first, and those about one point together.
+// inTurn sorts stories: quick ones first, and those about one point together.
 func inTurn(list []Story) []Story {
 	slices.SortStableFunc(list, func(a, b Story) int {
 		if a.Quick != b.Quick {
@@ -110,12 +109,12 @@ func All() []Story { return slices.Clone(own()) }
 
 var own = sync.OnceValue(func() []Story { return Read(suite.Files) })
 
-// Read reads the stories in the files of a folder. Whatever is wrong with a file is told by the Scenario of its story,
-// and by no other.
+// Read reads the stories in the files of a folder. An error in a file is returned by the Scenario method of its
+// story, and affects no other.
 func Read(folder fs.FS) []Story {
 	files, err := fs.Glob(folder, "*.yaml")
 	if err != nil {
-		panic(err) // the pattern is right
+		panic(err) // the pattern is valid
 	}
 	names := map[string]bool{}
 	for _, file := range files {
@@ -141,7 +140,7 @@ func Read(folder fs.FS) []Story {
 	return inTurn(out)
 }
 
-// Names lists the stories of All by their names.
+// Names lists the names of the stories of All.
 func Names() []string {
 	var out []string
 	for _, t := range own() {

@@ -50,7 +50,7 @@ func TestEveryStoryIsAScenario(t *testing.T) {
 	}
 }
 
-// TestPoints holds which points of a lock get a story.
+// TestPoints checks which points of a lock get a story.
 func TestPoints(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -76,7 +76,7 @@ func TestPoints(t *testing.T) {
 	}
 }
 
-// TestMistakes: what is wrong with a file is said with its line and a caret, and stops no other story.
+// TestMistakes: a mistake in a file is reported with its line and a caret, and affects no other story.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	const right = "name: bad\nclaim: It is short.\nturn: 1\nneeds: [expires]\nsteps:\n  - {do: acquire, user: A, within: (long)}\n"

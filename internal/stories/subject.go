@@ -8,44 +8,44 @@ import (
 	"github.com/lockquake/lockquake/backends"
 )
 
-// Subject is a lock that is put to stories.
+// Subject is a lock under test by stories.
 type Subject struct {
 	Backend string // as scenarios write it
 	Servers backends.Servers
 	Lock    backends.Lock // its name, what it offers, and what it announces
 	TTL     time.Duration
-	Clients int // client processes that fight, where many do
+	Clients int // contending client processes, in stories with many
 	Users   int // of each
 	// InProcess says that clients are goroutines, which cannot be paused.
 	InProcess bool
-	// NoTokens says that the judge expects tokens of a lock of that name, and this one has none.
+	// NoTokens says that this lock has no tokens, although the judge expects them of a lock of that name.
 	NoTokens bool
-	// Keeps says that a grant does not end while its client lives, though its holder asks for nothing.
+	// Keeps says that a grant does not end while its client lives, even without renewals by its holder.
 	Keeps bool
-	// Elsewhere says that the clients may keep their locks where the service is not asked for them.
+	// Elsewhere says that the clients may keep their locks under keys where the service is not queried.
 	Elsewhere bool
-	// Quick makes runs shorter whose length is free.
+	// Quick shortens runs whose length is free.
 	Quick bool
 }
 
-// times are what a story can name between parentheses, alone or in sums such as (bound+500ms). Beside them are
-// multiples of the TTL, such as (0.5ttl).
+// times holds the names that a story can use in parentheses, alone or in sums such as (bound+500ms). Multiples of the
+// TTL, such as (0.5ttl), can be used too.
 var times = map[string]func(Subject) time.Duration{
 	"bound": Subject.bound, "calm": Subject.calm, "delay": Subject.delay, "long": Subject.long,
 	"patience": Subject.patience,
 }
 
-// bound is within what time after a holder's death the lock must be granted again; 0: it names none.
+// bound is the time after a holder's death within which the lock must be granted again; 0: the lock names none.
 func (s Subject) bound() time.Duration { return s.Lock.Bound(s.TTL, nil) }
 
-// long is for how long an acquire may wait that must succeed once another grant has ended: longer than the bound after
-// which the judge says that a lock is stuck.
+// long is the timeout of an acquire that must succeed once another grant has ended. It is longer than the bound after
+// which the judge reports a stuck lock.
 func (s Subject) long() time.Duration {
 	const slack = 3 * time.Second
 	return max(4*s.TTL+5*time.Second, 2*s.TTL+s.bound()+slack)
 }
 
-// patience is for how long a lock may stay that nobody holds: as long as a dead holder's, and a bit.
+// patience is how long a lock without a holder may stay taken: as long as a dead holder's, and a bit.
 func (s Subject) patience() time.Duration {
 	const slack = 500 * time.Millisecond
 	if bound := s.bound(); bound > 0 {
@@ -54,8 +54,8 @@ func (s Subject) patience() time.Duration {
 	return s.TTL + slack
 }
 
-// calm is for how long nothing happens before a user that was in trouble must be able to use its lock again: longer
-// than the bound that the judge leaves it.
+// calm is the quiet time after which a user that was in trouble must be able to use its lock again. It is longer than
+// the bound that the judge allows.
 func (s Subject) calm() time.Duration {
 	if bound := s.bound(); bound > 0 && s.Lock.Offers.Expires {
 		return bound + s.TTL/4
@@ -63,7 +63,7 @@ func (s Subject) calm() time.Duration {
 	return s.TTL + s.TTL/4
 }
 
-// delay is how much longer each way to the service takes, where a lock must still be able to keep a grant.
+// delay is the extra one-way delay to the service under which a lock must still be able to keep a grant.
 func (s Subject) delay() time.Duration {
 	if s.Lock.Offers.Renewal == "background" {
 		return s.TTL / 8
@@ -71,8 +71,8 @@ func (s Subject) delay() time.Duration {
 	return s.TTL / 16
 }
 
-// points are what a story is told for each of, by the words of `per`. Each half of a cycle begins with a point
-// "before-...". Points that the lock comes to only where a scenario asks for it are left out.
+// points returns the points that a story is repeated for, by the words of `per`. Each half of a cycle begins with a
+// point "before-...". Points that the lock reaches only if a scenario asks for it are left out.
 func (s Subject) points() map[string][]string {
 	acquire := slices.DeleteFunc(slices.Clone(s.Lock.Points),
 		func(p string) bool { return s.Lock.Waits && p == "wait-done" })

@@ -7,15 +7,15 @@ import (
 	"github.com/lockquake/lockquake/backends"
 )
 
-// trait is what a story can need of a lock, and what its lines can depend on.
+// trait is something a story can require of a lock, or a line of it can depend on.
 type trait struct {
 	word  string
-	where string // in a table of stories: where those apply that need it
-	lacks string // why they do not apply to a lock; %s is its backend
+	where string // in a table of stories: the locks that stories with this need apply to
+	lacks string // why such stories do not apply to a lock; %s is its backend
 	of    func(Subject) bool
 }
 
-// traits are all of them.
+// traits lists all of them.
 var traits = []trait{
 	{
 		"processes", "clients are processes", "the clients of %s are no processes, which could be broken",
@@ -130,14 +130,14 @@ var traits = []trait{
 	{"quick", "the suite is quick", "the suite is not quick", func(s Subject) bool { return s.Quick }},
 }
 
-// counted reports whether somebody can ask the service what it has of a lock, and what it was asked for.
+// counted reports whether the service can be queried for the state of a lock and for its requests.
 func (s Subject) counted() bool { return !s.Servers.Unasked }
 
 func (s Subject) asked() bool { return !s.Elsewhere && s.counted() }
 
 func (s Subject) majority() bool { return slices.Contains(s.points()["acquire-points"], "replies-in") }
 
-// traitOf returns the trait that a word names.
+// traitOf returns the trait with a name.
 func traitOf(word string) (trait, bool) {
 	i := slices.IndexFunc(traits, func(x trait) bool { return x.word == word })
 	if i < 0 {
@@ -146,7 +146,7 @@ func traitOf(word string) (trait, bool) {
 	return traits[i], true
 }
 
-// words are those of all traits, for messages.
+// words lists the names of all traits, for messages.
 func words() string {
 	var out []string
 	for _, x := range traits {

@@ -1,6 +1,6 @@
-// Package ask has what a test program and lockquake say to each other about the stories of a lock. The program
-// describes a lock of its own in JSON, and `lockquake list scenarios --suite --of -` answers with the scenario of each story. So
-// a program that links package locktest links neither the stories nor what the services can do.
+// Package ask defines the messages between a test program and lockquake about the stories of a lock. The program
+// describes its own lock in JSON, and `lockquake list scenarios --suite --of -` answers with the scenario of each
+// story. So a program that links package locktest links neither the stories nor what the services can do.
 package ask
 
 import (
@@ -12,41 +12,42 @@ import (
 
 // Lock is a lock that lockquake does not have.
 type Lock struct {
-	Backend string   `json:"backend"` // the service that it locks on
-	StandIn string   `json:"lock"`    // the lock of lockquake's own that promises the same to the judge
+	Backend string   `json:"backend"` // the service that it uses
+	StandIn string   `json:"lock"`    // lockquake's own lock with the same promises to the judge
 	Set     []string `json:"set,omitempty"`
 	// TTL and Recovery are in nanoseconds.
 	TTL      time.Duration   `json:"ttl_ns"`
 	Recovery Recovery        `json:"recovery"`
-	Offers   backends.Offers `json:"offers"` // a wall clock that ends its grants is added where the service has one
+	Offers   backends.Offers `json:"offers"` // a wall clock that ends its grants is added if the service has one
 	Points   []string        `json:"points,omitempty"`
 	Clients  int             `json:"clients"`
 	Users    int             `json:"users"`
 	Quick    bool            `json:"quick"`
-	// Elsewhere says that its keys may be none that the service can be asked about by the lock's name.
+	// Elsewhere says that its keys may differ from those under which the service can be queried for the lock's name.
 	Elsewhere bool `json:"elsewhere"`
 }
 
-// Recovery bounds the time from a holder's death to the next grant: a multiple of the TTL and a time beside it.
+// Recovery bounds the time from a holder's death to the next grant: a multiple of the TTL plus a time.
 type Recovery struct {
 	TTLs int           `json:"ttls"`
 	Plus time.Duration `json:"plus_ns"`
 }
 
-// Bound returns the bound at a TTL.
+// Bound returns the bound for a TTL.
 func (r Recovery) Bound(ttl time.Duration) time.Duration { return time.Duration(r.TTLs)*ttl + r.Plus }
 
 // Story is one of the stories of a lock, in the order in which they are run.
 type Story struct {
 	Name     string `json:"name"`
 	Quick    bool   `json:"quick"`
-	Grants   int64  `json:"grants,omitempty"`   // how many it is about; 0: it is not about a number
-	Why      string `json:"why,omitempty"`      // it does not apply; "": it does
-	Scenario string `json:"scenario,omitempty"` // YAML, where it applies
+	Grants   int64  `json:"grants,omitempty"`   // the number of grants it is about; 0: it is not about a number
+	Why      string `json:"why,omitempty"`      // why it does not apply; "": it does
+	Scenario string `json:"scenario,omitempty"` // YAML, if it applies
 	Error    string `json:"error,omitempty"`    // why its file cannot be read
 }
 
-// Short says what a run is worth that found nothing, and has fewer grants than its story is about; "": it has as many.
+// Short says what a run without findings is worth if it has fewer grants than its story is about; "" if it has as
+// many.
 func Short(judged, about int64) string {
 	if judged >= about {
 		return ""
