@@ -5,12 +5,12 @@ import "path"
 // family is a group of stories that answer one question.
 type family struct {
 	Question string
-	// Stories are patterns of names, in the order in which they are shown.
+	// Stories holds patterns of names, in the order in which they are shown.
 	Stories []string
 }
 
-// families are all of them; a story belongs to the first that names it. One that none names is on no page, which a test
-// refuses.
+// families lists all of them; a story belongs to the first that matches it. A test rejects a story that matches none:
+// it would be on no page.
 var families = []family{
 	{
 		Question: "Does a failover, or a restart, give my lock away?",

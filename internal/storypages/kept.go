@@ -17,23 +17,23 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// judgedFiles are the files of a run directory that its verdict, words and picture are made of.
+// judgedFiles lists the files of a run directory from which its verdict, words and picture are made.
 var judgedFiles = []string{
 	results.FileScenario, results.FileEnv, results.FileFaults, results.FileObserved, results.FileDrawn,
 	results.DirHistory + "/*", results.DirLatency + "/*",
 }
 
-// archive is the file that keeps the runs of a story: a folder for the story, and one for each twin.
+// archive returns the file that keeps the runs of a story: a folder for the story, and one for each twin.
 func archive(story string) string { return filepath.Join(runsDir, story+".zip") }
 
-// keep puts a run directory into the archive of its story, in place of an earlier run of the same scenario. Runs of
-// scenarios that are not among the forms are dropped.
+// keep puts a run directory into the archive of its story, in place of an earlier run of the same scenario. It drops
+// runs of scenarios that are not among the forms.
 func keep(file, dir, scenario string, forms []string) error {
 	tmp, err := os.CreateTemp(filepath.Dir(file), ".kept-*")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(tmp.Name()) }() // gone, where it was renamed
+	defer func() { _ = os.Remove(tmp.Name()) }() // already gone if it was renamed
 	out := zip.NewWriter(tmp)
 	out.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser,
 		error,
@@ -68,7 +68,7 @@ func copyOthers(out *zip.Writer, file, but string, forms []string) error {
 	return errors.Join(err, old.Close())
 }
 
-// addRun adds the files of a run directory, without their dates: a run that is kept again changes nothing.
+// addRun adds the files of a run directory, without their dates: keeping a run again changes nothing.
 func addRun(out *zip.Writer, dir, scenario string) error {
 	for _, pattern := range judgedFiles {
 		files, err := filepath.Glob(filepath.Join(dir, filepath.FromSlash(pattern)))
@@ -103,8 +103,8 @@ func addFile(out *zip.Writer, file, name string) error {
 	return err
 }
 
-// transposed puts the first bytes of all rows first, then the second ones, and so on: a history's records of one size
-// take a quarter less in an archive that way. What is left behind the last whole row stays.
+// transposed moves the first bytes of all rows to the front, then the second ones, and so on: a history's records of
+// one size then take a quarter less in an archive. Bytes after the last whole row stay.
 func transposed(data []byte, row int) []byte {
 	out, rows := slices.Clone(data), len(data)/row
 	for i := range rows * row {
@@ -122,7 +122,7 @@ func straight(data []byte, row int) []byte {
 	return out
 }
 
-// eachKept unpacks every run in the archive of a story into a folder of its own, and has it read.
+// eachKept unpacks each run in the archive of a story into its own folder, and calls read.
 func eachKept(file string, read func(dir, scenario string) error) error {
 	r, err := zip.OpenReader(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -144,7 +144,7 @@ func eachKept(file string, read func(dir, scenario string) error) error {
 	return nil
 }
 
-// unpacked has one run read in a folder that is removed afterwards.
+// unpacked unpacks one run into a folder, calls read, and removes the folder.
 func unpacked(r fs.FS, scenario string, read func(dir, scenario string) error) (err error) {
 	run, err := fs.Sub(r, scenario)
 	if err != nil {

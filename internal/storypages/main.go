@@ -1,7 +1,7 @@
-// Storypages writes what the pages show of the stories: docs/stories.md lists them by question, docs/stories/NAME.md
-// has a story's claim, a run's findings, its picture, its words and its twins, and the README has one picture. Its
-// arguments are run directories, or folders of runs, from which it keeps the latest run of each story and twin. Without
-// arguments it writes the pages anew from what it kept.
+// Storypages writes the pages about the stories. docs/stories.md lists them by question. docs/stories/NAME.md has a
+// story's claim, a run's findings, its picture, its words and its twins. The README has one picture. Its arguments
+// are run directories, or folders of runs, from which it keeps the latest run of each story and twin. Without
+// arguments it rewrites the pages from the kept runs.
 package main
 
 import (
@@ -68,8 +68,8 @@ func run(args []string) error {
 	return nil
 }
 
-// runsIn lists arg itself where it is a run directory. Where it is a folder, it lists the latest run of each story
-// and twin that can be shown.
+// runsIn returns arg itself if it is a run directory. For a folder, it returns the latest run of each story and twin
+// that can be shown.
 func runsIn(arg string, all []*story) ([]string, error) {
 	if _, err := os.Stat(filepath.Join(arg, results.FileEnv)); err == nil {
 		return []string{arg}, shows(arg)
@@ -93,7 +93,7 @@ func runsIn(arg string, all []*story) ([]string, error) {
 	return out, nil
 }
 
-// shows tells why a run cannot be shown for its story; nil where it can.
+// shows returns why a run cannot be shown for its story; nil if it can.
 func shows(dir string) error {
 	env, err := results.ReadEnv(dir)
 	switch {
@@ -113,13 +113,13 @@ func shows(dir string) error {
 	return nil
 }
 
-// madeOf is a version with its commit, "0.1.0 (abc1234)", or a commit alone, as programs before 0.1.0 say.
+// madeOf matches a version with its commit, "0.1.0 (abc1234)", or a commit alone, as programs before 0.1.0 print.
 var madeOf = regexp.MustCompile(`^(\d+\.\d+\.\d+ \([0-9a-f]{7,40}\)|[0-9a-f]{7,40})$`)
 
-// ofCommit tells whether a version of lockquake is one that others can build.
+// ofCommit reports whether a version of lockquake is one that others can build.
 func ofCommit(version string) bool { return madeOf.MatchString(version) }
 
-// take keeps a run in the archive of its story.
+// take puts a run into the archive of its story.
 func take(dir string, all []*story) error {
 	r, err := results.ReadReport(dir)
 	if err != nil {
@@ -132,7 +132,7 @@ func take(dir string, all []*story) error {
 	return keep(archive(all[i].Name), dir, r.Scenario, all[i].names())
 }
 
-// rewrite puts the written part into a page.
+// rewrite replaces the generated part of a page.
 func rewrite(page, text string) error {
 	b, err := os.ReadFile(page)
 	if err != nil {

@@ -16,15 +16,16 @@ import (
 
 const again = "; run it and `go run ./internal/storypages RUN-DIR` (docs/internals/adding.md, \"Add a story\")"
 
-// Limits of what is kept and shown, in bytes.
+// Size limits of the kept runs and of the pages, in bytes.
 const (
 	mostKept  = 9 << 20 // of all runs
 	mostIndex = 25_000  // of docs/stories.md
 	mostDrawn = 40_000  // of one picture
 )
 
-// TestPagesShowTheStories holds the pages to the stories and to the code: what is shown of each story and twin is a run that passed, of a commit,
-// with all that is expected; its words and its picture are what today's code makes of that run, and leave nothing out that it demands.
+// TestPagesShowTheStories compares the pages with the stories and the code. Each story and twin must show a run that
+// passed, at a commit, with everything that the story expects. Its words and picture must be what today's code makes
+// of that run, and leave out no demand.
 func TestPagesShowTheStories(t *testing.T) {
 	if err := os.Chdir("../.."); err != nil {
 		t.Fatal(err)
@@ -84,7 +85,7 @@ func TestPagesShowTheStories(t *testing.T) {
 	}
 }
 
-// hold holds a kept run to its scenario.
+// hold checks a kept run against its scenario.
 func (f found) hold(t *testing.T, one scenarios.Scenario) {
 	t.Helper()
 	switch {
@@ -108,7 +109,8 @@ func (f found) hold(t *testing.T, one scenarios.Scenario) {
 	}
 }
 
-// TestARunIsKeptAndReadAgain: a later run of the same form replaces the earlier one, and one of a form that is gone is dropped.
+// TestARunIsKeptAndReadAgain: a later run of the same form replaces the earlier one, and one of a form that no longer
+// exists is dropped.
 func TestARunIsKeptAndReadAgain(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "a.zip")
@@ -156,7 +158,8 @@ func TestPut(t *testing.T) {
 	}
 }
 
-// TestPagesRepeatByTheInstalledProgram, whatever the path of the one that made the run.
+// TestPagesRepeatByTheInstalledProgram: the commands name the installed program, whatever the path of the one that
+// made the run.
 func TestPagesRepeatByTheInstalledProgram(t *testing.T) {
 	t.Parallel()
 	for made, want := range map[string]string{

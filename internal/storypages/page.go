@@ -10,13 +10,13 @@ import (
 	"github.com/lockquake/lockquake/results/figure"
 )
 
-// The written parts stand between these lines.
+// The generated parts are between these lines.
 const (
 	beginMark = "<!-- %s: written by make story-pages -->"
 	endMark   = "<!-- end of %s -->"
 )
 
-// put replaces what stands between the marks of a part.
+// put replaces the text between the marks of a part.
 func put(page, part, text string) (string, error) {
 	begin, end := fmt.Sprintf(beginMark, part), fmt.Sprintf(endMark, part)
 	head, rest, ok := strings.Cut(page, begin+"\n")
@@ -27,7 +27,8 @@ func put(page, part, text string) (string, error) {
 	return head + begin + "\n" + text + end + tail, nil
 }
 
-// storiesText is the part of docs/stories.md: the stories by question, each with the first sentence of its claim.
+// storiesText returns the generated part of docs/stories.md: the stories by question, each with the first sentence of
+// its claim.
 func storiesText(all []*story) string {
 	var b strings.Builder
 	for i, group := range sorted(all) {
@@ -43,7 +44,7 @@ func storiesText(all []*story) string {
 	return b.String() + "\n"
 }
 
-// files are the story's own: its page, and its picture.
+// files returns the story's own files: its page and its picture.
 func (s *story) files() map[string][]byte {
 	out := map[string][]byte{s.Name + ".md": []byte(s.page())}
 	if svg := s.Found[s.Name].Picture; svg != nil {
@@ -52,7 +53,7 @@ func (s *story) files() map[string][]byte {
 	return out
 }
 
-// page has the story's claim, what a run found, its picture and words, and its twins.
+// page returns the story's page: its claim, what a run found, its picture and words, and its twins.
 func (s *story) page() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "<!-- written by make story-pages -->\n# %s\n\n%s\n", s.Name, oneLine(s.Claim))
@@ -86,14 +87,14 @@ func (s *story) page() string {
 	return b.String()
 }
 
-// block is the explanation as it is printed.
+// block returns the explanation as it is printed.
 func (f found) block() string { return "```\n" + strings.Join(f.Words, "\n") + "\n```\n" }
 
-// onReadme is the story whose picture the README has.
+// onReadme is the story whose picture is in the README.
 const onReadme = "sentinel-lost-lock"
 
-// readmeText is the part of README.md: one story's claim, its picture, and what the run found; "" where there is no
-// picture.
+// readmeText returns the generated part of README.md: one story's claim, its picture, and what the run found. It is
+// "" if there is no picture.
 func readmeText(all []*story) string {
 	i := slices.IndexFunc(all, func(s *story) bool { return s.Name == onReadme })
 	if i < 0 || all[i].Found[onReadme].Picture == nil {
@@ -103,7 +104,7 @@ func readmeText(all []*story) string {
 		onReadme, all[i].Found[onReadme].sentence())
 }
 
-// sentence says what a run found, and which.
+// sentence returns what a run found, and which run.
 func (f found) sentence() string {
 	var on []string
 	for _, k := range slices.Sorted(maps.Keys(f.Versions)) {
@@ -122,7 +123,7 @@ func (f found) sentence() string {
 	return out + " Again: `" + f.Replay + "`"
 }
 
-// figures are the counts and measures of a run.
+// figures lists the counts and measures of a run.
 func (f found) figures() string {
 	var out []string
 	for _, name := range slices.Concat(shown, extra(f.Counts)) {
@@ -143,7 +144,7 @@ func (f found) figures() string {
 	return strings.Join(out, ", ")
 }
 
-// extra lists the counts that are not among those usually shown.
+// extra lists the counts that are not usually shown.
 func extra(counts map[string]int64) []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
@@ -154,7 +155,7 @@ func extra(counts map[string]int64) []string {
 	return out
 }
 
-// results are the figures of a run, in a table.
+// results returns the figures of a run as a table.
 func (f found) results() string {
 	if f.Verdict == "" {
 		return "not shown yet"
@@ -171,5 +172,5 @@ func (f found) verdict() string {
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// cell makes a text fit for a table.
+// cell escapes a text for a table.
 func cell(text string) string { return strings.ReplaceAll(oneLine(text), "|", `\|`) }

@@ -16,7 +16,7 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// found is what one run of a scenario showed.
+// found is the result of one run of a scenario.
 type found struct {
 	Verdict  string
 	Reasons  []string
@@ -24,28 +24,28 @@ type found struct {
 	Seed     uint64
 	Replay   string
 	Made     string              // version of lockquake
-	Grants   int64               // judged, or what Of says
+	Grants   int64               // judged grants, or what Of names
 	Of       string              // "": grants
-	Counts   map[string]int64    // those that are above zero, and those that are expected
-	Measures map[string]*float64 // those that are expected, and some of a run under load; nil: not judged
+	Counts   map[string]int64    // those above zero, and those expected
+	Measures map[string]*float64 // those expected, and some of a run under load; nil: not judged
 	Versions map[string]string   // of the servers
 	Words    []string            // the explanation
-	Picture  []byte              // SVG; nil: there is nothing to draw
-	Untold   []string            // what the scenario demands and the words or the picture leave out
+	Picture  []byte              // SVG; nil if there is nothing to draw
+	Untold   []string            // demands of the scenario that the words or the picture leave out
 }
 
-// shown are the counts that a page shows when they are above zero; the others are in the small print of a report.
+// shown lists the counts that a page shows if they are above zero; the others are in the small print of a report.
 var shown = []string{
 	"double_grants", "overlapping_holds", "stale_writes", "fence_saves", "lost_updates", "lost_elements",
 	"units_oversold", "double_bookings",
 	"token_regressions", "foreign_releases", "stuck_locks", "acknowledged_writes_lost", "false_results", "orphans",
 }
 
-// shownUnderLoad are the measures that a page shows of a story under load, where the run has them. A story by steps
+// shownUnderLoad lists the measures that a page shows of a story under load, if the run has them. A story by steps
 // takes as long as its steps, and shows only the measures that it expects.
 var shownUnderLoad = []string{"unavailability_ms_max", "wakeups_per_handoff", "requests_per_handoff", "handoff_p50_ms"}
 
-// read judges a run directory and takes what the pages show of it.
+// read judges a run directory and returns what the pages show of it.
 func read(dir string) (f found, err error) {
 	r, err := results.Judge(dir, checkers.All())
 	if err != nil {
@@ -71,7 +71,7 @@ func read(dir string) (f found, err error) {
 			f.Counts[name] = *n
 		}
 	}
-	if len(env.People) == 0 { // no steps name anybody
+	if len(env.People) == 0 { // no step names a user
 		for _, name := range shownUnderLoad {
 			if m := r.Measures[name]; m != nil {
 				f.Measures[name] = m
@@ -97,7 +97,7 @@ func read(dir string) (f found, err error) {
 	return f, err
 }
 
-// inSVG is a text of a picture.
+// inSVG matches a text in a picture.
 var inSVG = regexp.MustCompile(`>([^<>{]+)<`)
 
 // untold lists the demanded counts that the headline, the words or the picture of a run leave out.
@@ -124,14 +124,14 @@ func untold(r results.Report, f found) []string {
 	return out
 }
 
-// story is a story with its twins, and what the kept runs of them show.
+// story is a story with its twins, and the results of their kept runs.
 type story struct {
 	scenarios.Scenario
 	Twins []scenarios.Scenario
 	Found map[string]found // by name
 }
 
-// stories lists all stories, without what runs of them show.
+// stories lists all stories, without the results of runs.
 func stories() ([]*story, error) {
 	var out []*story
 	for _, l := range scenarios.Names() {
@@ -170,12 +170,12 @@ func judgeAll(all []*story) error {
 	return g.Wait()
 }
 
-// forms are the story itself and its twins.
+// forms returns the story itself and its twins.
 func (s *story) forms() []scenarios.Scenario {
 	return append([]scenarios.Scenario{s.Scenario}, s.Twins...)
 }
 
-// names lists the forms.
+// names returns the names of the forms.
 func (s *story) names() []string {
 	var out []string
 	for _, one := range s.forms() {
@@ -184,7 +184,7 @@ func (s *story) names() []string {
 	return out
 }
 
-// published is a command that repeats a run, of a program that readers have installed.
+// published returns the command that repeats a run with an installed program.
 func published(command string) string {
 	if _, rest, ok := strings.Cut(command, " run "); ok {
 		return "lockquake run " + rest
