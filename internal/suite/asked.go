@@ -10,8 +10,8 @@ import (
 	"github.com/lockquake/lockquake/internal/stories/ask"
 )
 
-// Asked returns the stories of a lock that only its own program knows, as scenarios whose names begin with the prefix.
-// What the service does with its servers is known here.
+// Asked returns the stories of a lock that only its own program knows, as scenarios whose names begin with the
+// prefix. The service's behaviour with its servers is known here.
 func Asked(l ask.Lock, prefix string, list []listed.Backend) ([]ask.Story, error) {
 	m := maker{set: slices.Clone(l.Set)}
 	for i, set := range m.set {
@@ -29,7 +29,7 @@ func Asked(l ask.Lock, prefix string, list []listed.Backend) ([]ask.Story, error
 		return nil, err
 	}
 	s, standIn := m.subject, m.subject.Lock
-	s.TTL = l.TTL // one that is too short is refused with the scenario
+	s.TTL = l.TTL // Parse rejects one that is too short
 	s.Lock = backends.Lock{
 		Name: standIn.Name, Offers: l.Offers, Points: l.Points, Recovery: backends.RecoversIn(l.Recovery.Bound),
 	}

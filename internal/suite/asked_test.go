@@ -12,13 +12,13 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// TestAsked makes the stories of a lock that lockquake does not have: each is a scenario that it can read.
+// TestAsked makes the stories of a lock that lockquake does not have: it can read each as a scenario.
 func TestAsked(t *testing.T) {
 	t.Parallel()
 	points := []string{"before-lock", "half-way", "lock-done", "before-unlock", "unlock-done"}
 	for _, c := range []struct {
 		backend, lock string
-		tokens        bool // the lock that stands in has some
+		tokens        bool // the lock that stands in has tokens
 	}{
 		{"redis", "set-px-lua", false},
 		{"redlock", "redlock", false},
@@ -67,7 +67,7 @@ func TestAsked(t *testing.T) {
 	}
 }
 
-// TestAskedWithout has stories that do not apply, or do by what the service is.
+// TestAskedWithout has stories that do not apply, or that apply because of what the service is.
 func TestAskedWithout(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

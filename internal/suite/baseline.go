@@ -5,10 +5,10 @@ import (
 	"io"
 )
 
-// Comparison holds a suite against an earlier one.
+// Comparison compares a suite with an earlier one.
 type Comparison struct{ Now, Baseline Result }
 
-// before is what a cell was in the baseline, in words.
+// before describes a cell of the baseline.
 func (x *Comparison) before(c Cell) string {
 	was := x.Baseline.find(c)
 	if was == nil {
@@ -17,13 +17,13 @@ func (x *Comparison) before(c Cell) string {
 	return "it was " + was.word() + " in the baseline"
 }
 
-// regressed tells whether a cell is red that was green, or costs more than it did.
+// regressed reports whether a cell is red that was green, or costs more than it did.
 func (x *Comparison) regressed(c Cell) bool {
 	was := x.Baseline.find(c)
 	return was != nil && was.State() == Green && c.State() == Red || len(x.dearer(c)) > 0
 }
 
-// dearer says what a cell costs more than in the baseline.
+// dearer lists the costs of a cell that are higher than in the baseline.
 func (x *Comparison) dearer(c Cell) []string {
 	if was := x.Baseline.find(c); was != nil {
 		return dearer(c, *was)
@@ -31,15 +31,15 @@ func (x *Comparison) dearer(c Cell) []string {
 	return nil
 }
 
-// unanswered tells whether a cell that was green has no answer now, although it was asked for one: what the budget left
-// out was not.
+// unanswered reports whether a cell that was green has no answer now. It returns false for cells left out by the
+// budget.
 func (x *Comparison) unanswered(c Cell) bool {
 	was := x.Baseline.find(c)
 	return was != nil && was.State() == Green && (c.State() == Unknown || c.State() == NotRun && c.Missing)
 }
 
-// Regressions is how many cells are red that were green or cost more than they did, and Unanswered how many that were
-// green have no answer.
+// Regressions returns two numbers of cells. regressions are red and were green, or cost more than they did.
+// unanswered were green and have no answer.
 func (x *Comparison) Regressions() (regressions, unanswered int) {
 	for _, c := range x.Now.Cells {
 		if x.regressed(c) {
@@ -52,7 +52,7 @@ func (x *Comparison) Regressions() (regressions, unanswered int) {
 	return regressions, unanswered
 }
 
-// Text writes what differs from the baseline.
+// Text writes the differences from the baseline.
 func (x *Comparison) Text(w io.Writer) error {
 	fmt.Fprintf(w, "\nagainst the baseline of %s, version %s:\n", x.Baseline.Started, x.Baseline.Version)
 	told := 0

@@ -8,11 +8,12 @@ import (
 	"github.com/lockquake/lockquake/results/figure"
 )
 
-// cost is a measure of what a lock costs, as a suite compares it with its baseline.
+// cost is a measure of a lock's cost that a suite compares with its baseline.
 type cost struct {
 	measure, unit string
-	// A run costs more if the measure is above so many times the baseline's, and by at least so much. Counts of one
-	// acquire or release are exact. What waiting costs also depends on how soon a busy machine lets a user ask again.
+	// A run costs more if the measure is at least ratio times the baseline's, and higher by at least more. Counts of
+	// one acquire or release are exact. The cost of waiting also depends on how soon a busy machine lets a user poll
+	// again.
 	ratio, more float64
 }
 
@@ -23,7 +24,7 @@ var costs = []cost{
 	{"requests_per_wait_s", "requests for each second of waiting", 2, 10},
 }
 
-// Costs names the measures that are compared.
+// Costs returns the names of the compared measures.
 func Costs() (names []string) {
 	for _, c := range costs {
 		names = append(names, c.measure)
@@ -31,7 +32,7 @@ func Costs() (names []string) {
 	return names
 }
 
-// costsOf keeps of a run's measures those that are compared; nil: there are none.
+// costsOf returns the compared measures of a run; nil if there are none.
 func costsOf(measures map[string]*float64) (out map[string]float64) {
 	for _, c := range costs {
 		if v := measures[c.measure]; v != nil {
@@ -44,7 +45,7 @@ func costsOf(measures map[string]*float64) (out map[string]float64) {
 	return out
 }
 
-// dearer says what costs more in each run of a cell than in any run of the baseline's.
+// dearer lists what costs more in each run of a cell than in any run of the baseline's.
 func dearer(now, before Cell) (told []string) {
 	for _, c := range costs {
 		least, most := math.Inf(1), math.Inf(-1)

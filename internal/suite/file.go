@@ -8,7 +8,7 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// Config is what a suite file says: locks, stories, and bounds.
+// Config is the content of a suite file: locks, stories, and bounds.
 type Config struct {
 	Name    string        `yaml:"name"`
 	Locks   []Row         `yaml:"locks"`
@@ -19,12 +19,12 @@ type Config struct {
 	TTL     time.Duration `yaml:"ttl"`    // 0: 2s, or the shortest that the lock honours
 	Clients int           `yaml:"clients"`
 	Users   int           `yaml:"users"` // of each client
-	// Most bounds the stories of one lock; 0: all. Quick makes runs short whose length is free.
+	// Most bounds the number of stories per lock; 0: unlimited. Quick shortens runs whose length is free.
 	Most  int  `yaml:"most"`
 	Quick bool `yaml:"-"`
 
 	params scenarios.Params // for errors with line and caret
-	dir    string           // of the file, where its files begin
+	dir    string           // of the suite file; relative paths start there
 }
 
 // Row is a lock of the suite.
@@ -33,23 +33,23 @@ type Row struct {
 	Backend string   `yaml:"backend"`
 	Lock    string   `yaml:"lock"`    // "": the backend's first; "*": all
 	Set     []string `yaml:"set"`     // keys of the scenarios, as --set takes them
-	Stories []string `yaml:"stories"` // in place of those of the suite
-	// Client is a program in the place of lockquake's own client.
+	Stories []string `yaml:"stories"` // replaces the suite's
+	// Client is a program that replaces lockquake's own client.
 	Client *scenarios.Client `yaml:"client"`
 }
 
-// Random is chaos that is drawn, a cell for each seed.
+// Random is drawn chaos, a cell for each seed.
 type Random struct {
 	Seeds  []uint64      `yaml:"seeds"`
 	Faults []string      `yaml:"faults"` // none: pause, partition, delay
 	On     []string      `yaml:"on"`     // none: holder, clients
 	For    time.Duration `yaml:"for"`    // 0: ten TTLs
-	// Expect is laid over what a story of drawn faults expects: "lost_updates: 0" for a lock whose resource refuses
-	// late writes.
+	// Expect is added to the expectations of a story of drawn faults, or overrides them: "lost_updates: 0" for a lock
+	// whose resource rejects late writes.
 	Expect map[string]string `yaml:"expect"`
 }
 
-// ReadFile reads a suite file strictly: what it does not know is an error with line and caret.
+// ReadFile reads a suite file strictly: an unknown key is an error with line and caret.
 func ReadFile(data []byte, file string) (c Config, err error) {
 	if c.params, err = scenarios.ReadParams(data, file); err != nil {
 		return c, err
@@ -75,7 +75,8 @@ func ReadFile(data []byte, file string) (c Config, err error) {
 	return c, nil
 }
 
-// UsualBudget bounds a suite that does not say how much it wants: neither stories nor repeats. 0: none.
+// UsualBudget returns the budget of a suite that sets neither stories, drawn faults nor repeats. For any other it
+// returns 0, which is unlimited.
 func (c Config) UsualBudget() time.Duration {
 	chosen := func(r Row) bool { return len(r.Stories) > 0 }
 	if len(c.Stories) > 0 || c.Random != nil || c.Repeat > 1 || slices.ContainsFunc(c.Locks, chosen) {
@@ -88,7 +89,7 @@ func (c Config) errorf(key, format string, args ...any) error {
 	return c.params.Errorf(key, format, args...)
 }
 
-// sets are the keys that a row sets in each of its scenarios.
+// sets returns the keys that a row sets in each of its scenarios.
 func (r Row) sets(dir string) ([]string, error) {
 	out := r.Set
 	if r.Client == nil {

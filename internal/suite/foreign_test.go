@@ -11,12 +11,12 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// says has every program of a scenario say the same of itself, one hello for each.
+// says returns an Ask by which every program of a scenario gives the same answers, one hello for each.
 func says(hellos ...*wire.Hello) suite.Ask {
 	return func(scenarios.Scenario) ([]*wire.Hello, error) { return hellos, nil }
 }
 
-// apart are the stories that do not apply, with the reasons, and found whether there is a story at all.
+// apart returns the stories that do not apply, with the reasons.
 func apart(t *testing.T, cells []suite.Cell) (why map[string]string) {
 	t.Helper()
 	why = map[string]string{}
@@ -26,7 +26,8 @@ func apart(t *testing.T, cells []suite.Cell) (why map[string]string) {
 	return why
 }
 
-// TestAServiceOfOnesOwn demands that the stories are those of what the row declares of the service, with a TTL that it honours.
+// TestAServiceOfOnesOwn requires that the stories follow from what the row declares of the service, with a TTL that
+// it honours.
 func TestAServiceOfOnesOwn(t *testing.T) {
 	t.Parallel()
 	const row = "locks: [{backend: external, client: {run: [./mine]}, set: ['backend.endpoints=[127.0.0.1:1]', %s]}]"
@@ -59,8 +60,8 @@ func TestAServiceOfOnesOwn(t *testing.T) {
 	}
 }
 
-// TestWhatProgramsAnnounce demands the stories about the points that all programs of a lock announce, and none about an order that one of them does not
-// take.
+// TestWhatProgramsAnnounce requires the stories about the points that all programs of a lock announce, and none about
+// an order that one of them does not support.
 func TestWhatProgramsAnnounce(t *testing.T) {
 	t.Parallel()
 	points := []string{"before-set", "set-done", "told", "before-get", "get-done"}
@@ -83,7 +84,7 @@ func TestWhatProgramsAnnounce(t *testing.T) {
 		{"zookeeper", []*wire.Hello{one}, map[string]string{"overdue": "", "renewal": ""}, nil},
 		{"zookeeper", []*wire.Hello{one, keeps}, map[string]string{"overdue": "the lock renews grants by itself", "renewal": ""}, nil},
 		{"redis", []*wire.Hello{one, elsewhere}, map[string]string{"answers": "nobody can ask the service what it has of the lock", "waiting": "", "late-release": ""}, nil},
-		// A program that takes no order to renew renews by itself, where the lock whose promises it makes does.
+		// A program without the order to renew renews by itself, if the lock whose promises it makes does.
 		{"etcd", []*wire.Hello{none}, map[string]string{"overdue": "the lock renews grants by itself", "steady-delay": ""}, nil},
 	} {
 		cells, err := planWith("locks: [{backend: "+c.lock+", client: {run: [./one]}}]", says(c.hellos...))
@@ -104,7 +105,7 @@ func TestWhatProgramsAnnounce(t *testing.T) {
 	}
 }
 
-// TestAProgramThatCannotBeAsked demands that all its cells are listed with the reason, and nobody else's.
+// TestAProgramThatCannotBeAsked requires that all its cells are listed with the reason, and no other row's.
 func TestAProgramThatCannotBeAsked(t *testing.T) {
 	t.Parallel()
 	cells, err := planWith("locks: [{backend: redis, client: {run: [./mine]}}, {backend: redis}]\nstories: [contention, crash]", func(scenarios.Scenario) ([]*wire.Hello, error) {

@@ -18,7 +18,7 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// What a suite has that says nothing.
+// The defaults of a suite.
 const (
 	usualTTL     = 2 * time.Second // etcd as it is set up here keeps no shorter lease
 	usualClients = 3
@@ -26,18 +26,18 @@ const (
 	quickUsers   = 2
 )
 
-// ErrNoLock says that a row names no lock that there is, and ErrNoStory that a name begins with Folder and is of no
+// ErrNoLock says that a row names an unknown lock. ErrNoStory says that a name begins with Folder but matches no
 // story.
 var (
 	ErrNoLock  = errors.New("no such lock")
 	ErrNoStory = errors.New("no such story")
 )
 
-// Ask asks the programs that stand in for lockquake's own client in a scenario what they say of themselves. There are
-// no answers where there are none.
+// Ask asks the programs that replace lockquake's own client in a scenario for their hellos. Without such programs
+// there are no answers.
 type Ask func(scenarios.Scenario) ([]*wire.Hello, error)
 
-// once asks the programs of several rows once.
+// once returns an Ask that asks the programs of several rows only once.
 func (ask Ask) once() Ask {
 	said := map[string]func() ([]*wire.Hello, error){}
 	return func(s scenarios.Scenario) ([]*wire.Hello, error) {
@@ -49,7 +49,7 @@ func (ask Ask) once() Ask {
 	}
 }
 
-// Plan makes the cells: each lock put to each story, those of one topology together. The cells of a lock whose clients
+// Plan makes the cells: each lock with each story, those of one topology together. The cells of a lock whose clients
 // cannot be asked are not run.
 func Plan(c Config, known []listed.Backend, ask Ask) ([]Cell, error) {
 	ask = ask.once()
@@ -91,7 +91,7 @@ func Plan(c Config, known []listed.Backend, ask Ask) ([]Cell, error) {
 	return out, nil
 }
 
-// locate makes an error one about a key of the file, where there is a file.
+// locate makes an error one about a key of the file, if there is a file.
 func (c Config) locate(key string, err error) error {
 	if c.dir == "" {
 		return err
@@ -106,7 +106,7 @@ type known struct {
 	lock    backends.Lock
 }
 
-// Locks finds the locks that BACKEND, BACKEND/LOCK or "BACKEND/*" name: the default one, one, or all.
+// Locks returns the locks that BACKEND, BACKEND/LOCK or "BACKEND/*" name: the default one, one, or all.
 func Locks(backend, lock string, list []backends.Backend) (b backends.Backend, locks []backends.Lock, err error) {
 	i := slices.IndexFunc(list, func(b backends.Backend) bool { return b.Name == backend })
 	if i < 0 {
@@ -132,7 +132,7 @@ func Locks(backend, lock string, list []backends.Backend) (b backends.Backend, l
 	return b, []backends.Lock{l}, nil
 }
 
-// expand finds the locks that a row names.
+// expand returns the locks that a row names.
 func expand(row Row, list []listed.Backend) ([]known, error) {
 	b, locks, err := Locks(row.Backend, row.Lock, listed.Clients(list))
 	i := slices.IndexFunc(list, func(x listed.Backend) bool { return x.Name == b.Name })
@@ -144,7 +144,7 @@ func expand(row Row, list []listed.Backend) ([]known, error) {
 	return out, err
 }
 
-// cells makes those of one lock.
+// cells makes the cells of one lock.
 func (c Config) cells(r known, ask Ask) ([]Cell, error) {
 	set, err := r.sets(c.dir)
 	if err != nil {
@@ -183,7 +183,7 @@ func (c Config) cells(r known, ask Ask) ([]Cell, error) {
 	return m.cells, nil
 }
 
-// subject is the lock as stories see it, as long as its clients are lockquake's own.
+// subject returns the lock as stories see it with lockquake's own clients.
 func (c Config) subject(r known) stories.Subject {
 	users := usualUsers
 	if c.Quick {
@@ -205,8 +205,8 @@ type maker struct {
 	cells   []Cell
 }
 
-// meet finds out what the lock is in this row: the keys of the backend may declare what it offers, and a program of
-// somebody else's says what it can do.
+// meet finds out what the lock can do in this row: the backend's keys may declare what it offers, and an external
+// program announces what it supports.
 func (m *maker) meet(c Config, ask Ask) error {
 	m.subject = c.subject(m.row)
 	lone, err := m.sample()
@@ -235,7 +235,7 @@ func (m *maker) meet(c Config, ask Ask) error {
 	return nil
 }
 
-// sample is a scenario of the lock, with those keys of the row that say what the lock is.
+// sample returns a scenario of the lock, with those keys of the row that describe the lock.
 func (m *maker) sample() (scenarios.Scenario, error) {
 	text := fmt.Sprintf("name: suite\nclaim: It says what the lock is.\nbackend: {use: %s, lock: %s, ttl: %v}\nworkload: {use: acquire-release, clients: %d}\n",
 		m.subject.Backend, m.subject.Lock.Name, m.subject.TTL, m.subject.Clients)
@@ -248,8 +248,8 @@ func (m *maker) sample() (scenarios.Scenario, error) {
 	}))
 }
 
-// announced is the lock as it is in programs of somebody else's, which take turns: what one of them lacks, no story may
-// ask for.
+// announced returns the lock as external programs support it. They take turns, so no story may need what one of them
+// lacks.
 func announced(l backends.Lock, hellos []*wire.Hello) backends.Lock {
 	lacks := func(has func(*wire.Hello) bool) bool {
 		return slices.ContainsFunc(hellos, func(h *wire.Hello) bool { return !has(h) })
@@ -275,7 +275,7 @@ func announced(l backends.Lock, hellos []*wire.Hello) backends.Lock {
 	return l
 }
 
-// Folder begins the names of stories of the default suite, where other scenarios are named beside them.
+// Folder is the prefix for stories of the default suite where other scenarios can be named too.
 const Folder = "suite/"
 
 // word adds the stories that one word of the list names.
@@ -324,11 +324,11 @@ func (m *maker) word(c Config, word string) error {
 	return nil
 }
 
-// ofSomeLock says that a word names stories that other locks have: those about a point.
+// ofSomeLock reports whether a word names stories that other locks have: those about a point.
 func ofSomeLock(word string) bool {
 	return slices.ContainsFunc(stories.Names(), func(name string) bool {
 		family, point := strings.CutSuffix(name, "POINT")
-		match, _ := path.Match(word, name) // that it is a pattern was asked before
+		match, _ := path.Match(word, name) // checked before to be a pattern
 		return match || point && strings.HasPrefix(word, family)
 	})
 }
@@ -340,8 +340,8 @@ func (m *maker) add(cell Cell) {
 	}
 }
 
-// template adds a story of the default suite, or one that is drawn. One of the suite that cannot be read is not run,
-// and stops no other.
+// template adds a story of the default suite, or a drawn one. If one of the suite cannot be read, it is not run; the
+// others are.
 func (m *maker) template(t stories.Story, name string) error {
 	cell := m.base
 	cell.Story, cell.Claim, cell.Estimate, cell.About, cell.Apart = name, t.Claim, t.Estimate(m.subject).Milliseconds(),
@@ -353,7 +353,7 @@ func (m *maker) template(t stories.Story, name string) error {
 			if cell.Scenario, err = s.With(m.set); err != nil {
 				return err
 			}
-		case t.Family == "": // the suite file says what is drawn
+		case t.Family == "": // the suite file says what to draw
 			return err
 		default:
 			cell.NotRun, _, _ = strings.Cut(err.Error(), "\n") // without the line and a caret
@@ -364,7 +364,7 @@ func (m *maker) template(t stories.Story, name string) error {
 	return nil
 }
 
-// read is a story as a scenario of the lock.
+// read returns a story as a scenario of the lock.
 func (m *maker) read(t stories.Story, name string) (s scenarios.Scenario, err error) {
 	text, err := t.Scenario("suite-", m.subject)
 	if err != nil {
@@ -373,7 +373,7 @@ func (m *maker) read(t stories.Story, name string) (s scenarios.Scenario, err er
 	return scenarios.Parse([]byte(text), name+".yaml")
 }
 
-// scenario adds one that comes with lockquake or is a file, where it is about the backend.
+// scenario adds a scenario that comes with lockquake or from a file, if it is about the backend.
 func (m *maker) scenario(s scenarios.Scenario) (err error) {
 	const around = 3 * time.Second
 	cell := m.base

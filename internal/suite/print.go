@@ -12,10 +12,10 @@ import (
 	"github.com/lockquake/lockquake/results/figure"
 )
 
-// withWarnings marks a green cell with trouble that its story does not name.
+// withWarnings marks a green cell with counts of trouble that its story does not name.
 const withWarnings = ", with warnings"
 
-// table is a row for each story and a column for each lock, headed by their names.
+// table returns a row for each story and a column for each lock, with their names as heads.
 func (r Result) table() [][]string {
 	head := []string{"story"}
 	rows := [][]string{}
@@ -45,8 +45,8 @@ func (r Result) table() [][]string {
 	return append([][]string{head}, rows...)
 }
 
-// told are the cells of which a reader wants to know more: those that are not green, or are worth less than they look,
-// but for those that do not apply.
+// told returns the cells to explain: those that are not green, or are worth less than they look. It omits those that
+// do not apply.
 func (r Result) told() []Cell {
 	return slices.DeleteFunc(slices.Clone(r.Cells),
 		func(c Cell) bool { return c.State() == Green && c.warning() == "" || c.State() == Apart })
@@ -67,7 +67,7 @@ func (r Result) Text(w io.Writer) error {
 	return err
 }
 
-// marks stand before the word of a state in Markdown.
+// marks precede the word of a state in Markdown.
 var marks = map[State]string{Green: "✅ ", Red: "❌ ", Unknown: "❔ ", NotRun: "⏳ "}
 
 // Markdown writes the suite as a table for the summary of a CI job.
@@ -95,8 +95,8 @@ func (r Result) Markdown(w io.Writer) error {
 }
 
 // JUnit writes the suite as JUnit XML: a suite for each lock, a case for each story. A red cell is a failure, an
-// unknown one an error, and one that was not run or does not apply is skipped. With a comparison, a failure is a
-// regression; what was red before is skipped.
+// unknown one an error. One that was not run or does not apply is skipped. With a comparison, only a regression is a
+// failure; cells that were red before are skipped.
 func (r Result) JUnit(w io.Writer, with *Comparison) error {
 	all := junit.Testsuites{Name: "lockquake"}
 	var locks []string

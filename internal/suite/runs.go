@@ -13,10 +13,10 @@ import (
 type Runs struct {
 	Result  *Result
 	Options []engine.Options   // by cell
-	Seed    func(n int) uint64 // of the n-th run of a cell, from 0, whose story has none
+	Seed    func(n int) uint64 // of the n-th run of a cell, from 0, if its story sets none
 }
 
-// Next is a run of the first cell that lacks one. A cell of which one was not made has no other.
+// Next returns a run of the first cell that lacks one. If a run of a cell could not be made, the cell gets no other.
 func (p Runs) Next(done []campaign.Result) (j campaign.Job, ok bool) {
 	made, over := map[string]int{}, map[string]bool{}
 	for _, d := range done {
@@ -41,7 +41,7 @@ func (p Runs) Next(done []campaign.Result) (j campaign.Job, ok bool) {
 	return j, false
 }
 
-// Fill gives the cells the runs that were made, and says why others were not.
+// Fill adds the runs that were made to the cells, and sets why others were not.
 func (r *Result) Fill(done []campaign.Result) {
 	cells := map[string]*Cell{}
 	for i := range r.Cells {
@@ -60,7 +60,7 @@ func (r *Result) Fill(done []campaign.Result) {
 	}
 }
 
-// runOf is a run as its cell has it.
+// runOf returns a run as its cell stores it.
 func runOf(d campaign.Result) Run {
 	run := Run{
 		Dir: d.Dir, Verdict: d.Verdict, Seed: d.Seed, Grants: d.Judged.Grants, Took: d.Took, Reasons: d.Reasons,
@@ -76,7 +76,8 @@ func runOf(d campaign.Result) Run {
 	return run
 }
 
-// Results are the runs of a suite as a campaign has them: those of before there were campaigns are in suite.json alone.
+// Results returns the runs of a suite in the form of a campaign: a suite older than campaigns has them in suite.json
+// alone.
 func (r Result) Results() (out []campaign.Result) {
 	for _, c := range r.Cells {
 		for _, run := range c.Runs {

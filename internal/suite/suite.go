@@ -1,5 +1,5 @@
-// Package suite puts many locks to many stories: it reads what is asked for, makes the cells, plans their runs for a
-// campaign, and prints what came of them.
+// Package suite runs many locks through many stories: it reads a suite file, makes the cells, plans their runs for a
+// campaign, and prints the results.
 package suite
 
 import (
@@ -21,8 +21,8 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// Schema names the version of suite.json. The others are files in the directory of a suite: itself, and what CI systems
-// read of it.
+// Schema is the version of suite.json's format. The others are files in the directory of a suite: the suite itself,
+// and the reports for CI systems.
 const (
 	Schema       = "lockquake/suite/1"
 	File         = "suite.json"
@@ -30,7 +30,7 @@ const (
 	FileMarkdown = "summary.md"
 )
 
-// Result is a suite, and what is known of it.
+// Result is a suite with the results so far.
 type Result struct {
 	Schema string `json:"schema"`
 	results.Origin
@@ -39,54 +39,53 @@ type Result struct {
 	Cells       []Cell `json:"cells"`
 }
 
-// Cell is one lock put to one story.
+// Cell is one lock with one story.
 type Cell struct {
 	Lock     string `json:"lock"`  // as backend/lock, or the row's own name
 	Story    string `json:"story"` // its name in the suite
 	Claim    string `json:"claim"`
-	Estimate int64  `json:"estimate_ms"` // about how long one run takes
-	// About is how many grants the story is about; 0: it is not about a number.
+	Estimate int64  `json:"estimate_ms"` // estimated time of one run
+	// About is the number of grants the story is about; 0: it is not about a number.
 	About int64 `json:"about_grants,omitempty"`
-	// Apart says why the story does not apply to the lock, and NotRun why the runs that are missing were not made; "":
-	// neither.
+	// Apart is the reason why the story does not apply to the lock. NotRun is the reason why runs are missing.
 	Apart  string `json:"does_not_apply,omitempty"`
 	NotRun string `json:"not_run,omitempty"`
-	// Missing says that something that it needs is not on this machine.
+	// Missing says that this machine lacks something it needs.
 	Missing bool  `json:"missing,omitempty"`
 	Runs    []Run `json:"runs,omitempty"`
 
 	Scenario scenarios.Scenario `json:"-"`
-	Text     string             `json:"scenario,omitempty"` // its YAML, in what is listed before any run
-	// Foreign says that clients are somebody else's program, which may lack what the story asks of it; Hellos are what
-	// these say of themselves.
+	Text     string             `json:"scenario,omitempty"` // its YAML, in listings before any run
+	// Foreign says that the clients are external programs, which may not support what the story needs. Hellos are
+	// their hellos.
 	Foreign  bool          `json:"-"`
 	Hellos   []*wire.Hello `json:"-"`
 	topology string        // cells of one topology share servers
 	turn     int           // stories come in turn: the first of every lock before the second of any
 }
 
-// Name tells a cell from the others, for people too.
+// Name identifies the cell, for people too.
 func (c Cell) Name() string { return c.Lock + ", " + c.Story }
 
 // Run is one run of a cell.
 type Run struct {
-	Dir     string          `json:"dir"` // within the suite's; "": it left none
+	Dir     string          `json:"dir"` // relative to the suite's; "": it left none
 	Verdict results.Verdict `json:"verdict"`
 	Seed    uint64          `json:"seed"`
 	Grants  int64           `json:"grants"` // that were judged
 	Took    int64           `json:"took_ms"`
-	Reasons []string        `json:"reasons,omitempty"` // why it is no pass
-	// Uncovered are counts of trouble that the story does not name, as in the run's verdict.
+	Reasons []string        `json:"reasons,omitempty"` // why it did not pass
+	// Uncovered holds counts of trouble that the story does not name, as in the run's verdict.
 	Uncovered results.Uncovered `json:"uncovered,omitempty"`
-	// Cost is what a comparison looks at: measures of cost by their names.
+	// Cost holds the compared measures of cost, by name.
 	Cost   map[string]float64 `json:"cost,omitempty"`
 	Replay string             `json:"replay,omitempty"`
 }
 
-// State is what came of a cell.
+// State is the outcome of a cell.
 type State string
 
-// The states. One red run makes a cell red, however many are green: a flaky cell is a red one.
+// The states. One red run makes a cell red, however many are green: a flaky cell is red.
 const (
 	Green   State = "green"
 	Red     State = "red"
@@ -95,7 +94,7 @@ const (
 	Apart   State = "does not apply"
 )
 
-// State returns what came of the cell.
+// State returns the state of the cell.
 func (c Cell) State() State {
 	switch {
 	case c.Apart != "":
@@ -119,7 +118,7 @@ func (c Cell) count(v results.Verdict) (n int) {
 	return n
 }
 
-// word is the state in a table; of a cell with several runs, in how many of them it is so.
+// word returns the state for a table; for a cell with several runs, also how many of them are in that state.
 func (c Cell) word() string {
 	state, n := c.State(), 0
 	switch state {
@@ -138,8 +137,8 @@ func (c Cell) word() string {
 	return string(state)
 }
 
-// short says what a green cell is worth that had fewer grants than its story is about; "": it had as many, or is not
-// green.
+// short says what a green cell is worth that had fewer grants than its story is about. It is "" if the cell had
+// enough, or is not green.
 func (c Cell) short() string {
 	if c.State() != Green {
 		return ""
@@ -148,8 +147,8 @@ func (c Cell) short() string {
 	return ask.Short(least.Grants, c.About)
 }
 
-// uncovered returns the counts of trouble in a green cell that its story does not name; "" where there are none, or the
-// cell is not green.
+// uncovered returns the counts of trouble in a green cell that its story does not name. It is "" if there are none,
+// or the cell is not green.
 func (c Cell) uncovered() string {
 	all := results.Uncovered{}
 	for _, r := range c.Runs {
@@ -161,13 +160,14 @@ func (c Cell) uncovered() string {
 	return "also found, and not covered by the story: " + all.String()
 }
 
-// warning says why a green cell is worth less than it looks; "": nothing, or it is not green.
+// warning says why a green cell is worth less than it looks; "" if nothing reduces it, or the cell is not green.
 func (c Cell) warning() string {
 	return strings.Join(slices.DeleteFunc([]string{c.short(), c.uncovered()}, func(s string) bool { return s == "" }),
 		"; ")
 }
 
-// reason is why a cell is not green: all that the first run of its state has against it; or what a green one is worth.
+// reason returns why a cell is not green: the reasons of the first run of its state, why the story does not apply, or
+// why it was not run. For a green cell it returns the warning.
 func (c Cell) reason() string {
 	if warning := c.warning(); warning != "" {
 		return warning
@@ -184,7 +184,7 @@ func (c Cell) reason() string {
 	return c.NotRun
 }
 
-// shown is the directory of the run that the state is about, or "".
+// shown returns the directory of the run that explains the state, or "".
 func (c Cell) shown() string {
 	want := map[State]results.Verdict{Red: results.Fail, Unknown: results.Unknown}[c.State()]
 	for _, r := range c.Runs {
@@ -195,8 +195,7 @@ func (c Cell) shown() string {
 	return ""
 }
 
-// Takes is about how long the runs take that are still to be made, where the servers of a topology take so long to
-// start.
+// Takes estimates the time of the runs still to be made; start is the time in which the servers of a topology start.
 func Takes(cells []Cell, repeat int, start time.Duration) time.Duration {
 	var out time.Duration
 	topologies := map[string]bool{}
@@ -214,9 +213,9 @@ func Takes(cells []Cell, repeat int, start time.Duration) time.Duration {
 	return out
 }
 
-// Fit marks as not run what is beyond the stories that a lock may have, and what does not fit into the budget; 0: all
-// does. The first stories of all locks come before the second of any. What does not apply, or cannot be run here, takes
-// nobody's place.
+// Fit marks as not run the stories above a lock's maximum, and those that do not fit into the budget; 0 is unlimited.
+// The first stories of all locks come before the second of any. Cells that do not apply or cannot be run here do not
+// count.
 func Fit(cells []Cell, most, repeat int, budget, start time.Duration) {
 	turns := map[string]int{}
 	for i := range cells {
@@ -270,7 +269,7 @@ func Read(dir string) (r Result, err error) {
 	return r, nil
 }
 
-// Write writes the suite into its directory, which it makes.
+// Write writes the suite into its directory, which it creates.
 func (r Result) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -278,8 +277,8 @@ func (r Result) Write(dir string) error {
 	return results.WriteJSON(filepath.Join(dir, File), r)
 }
 
-// WriteReports writes the suite into its directory as JUnit XML and as Markdown. Where there is a comparison, both tell
-// of regressions.
+// WriteReports writes the suite into its directory as JUnit XML and as Markdown. With a comparison, both report
+// regressions.
 func (r Result) WriteReports(dir string, with *Comparison) error {
 	var xml, text bytes.Buffer
 	err := errors.Join(r.JUnit(&xml, with), r.Markdown(&text))
@@ -295,10 +294,10 @@ func (r Result) WriteReports(dir string, with *Comparison) error {
 		results.WriteAtomically(filepath.Join(dir, FileMarkdown), text.Bytes()))
 }
 
-// Sums are how many cells came out how.
+// Sums holds the number of cells by outcome.
 type Sums struct {
 	Green, Red, Unknown, NotRun, Apart int
-	Missing                            int // of those not run: for something is not on this machine
+	Missing                            int // of those not run: this machine lacks something
 }
 
 // Sums counts the cells.

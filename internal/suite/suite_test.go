@@ -25,7 +25,7 @@ import (
 // start is how long the servers of a topology take to start.
 const start = 4 * time.Second
 
-// plan makes the cells that a suite file asks for. The programs of its clients say nothing of themselves but their names.
+// plan makes the cells that a suite file asks for. The programs of its clients announce nothing but their names.
 func plan(text string) ([]suite.Cell, error) {
 	return planWith(text, func(s scenarios.Scenario) (hellos []*wire.Hello, err error) {
 		for range s.Programs() {
@@ -45,7 +45,7 @@ func planWith(text string, ask suite.Ask) ([]suite.Cell, error) {
 	return cells, err
 }
 
-// TestMistakes demands an error that says where and what, with the line and a caret.
+// TestMistakes requires an error that says where and what, with the line and a caret.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -73,7 +73,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// names are the cells as lock, story and state.
+// names returns the cells as lock, story and state.
 func names(cells []suite.Cell) string {
 	var out []string
 	for _, c := range cells {
@@ -128,7 +128,8 @@ redis/set-px-lua by mine (lib@v2.1.0) random-7 not run`
 	}
 }
 
-// TestBudget demands that what does not fit is told, and that the first story of each lock comes before the second of any.
+// TestBudget requires that stories that do not fit are reported, and that the first story of each lock comes before
+// the second of any.
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	const text = "locks: [{backend: redis}, {backend: etcd}]\nstories: [contention, late-release, crash]"
@@ -160,7 +161,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestUsualBudget demands that only a suite which says nothing of its size is bounded.
+// TestUsualBudget requires that only a suite without a size is bounded.
 func TestUsualBudget(t *testing.T) {
 	t.Parallel()
 	const locks = "locks: [{backend: redis}]\n"
@@ -193,7 +194,7 @@ func runs(verdicts ...results.Verdict) (out []suite.Run) {
 	return out
 }
 
-// sample has a cell of each kind.
+// sample returns a suite with a cell of each kind.
 func sample() suite.Result {
 	return suite.Result{Schema: suite.Schema, Origin: results.Origin{Version: "1", Started: "then"}, Repeat: 2, Cells: []suite.Cell{
 		{Lock: "a/b", Story: "green", Runs: runs(results.Pass, results.Pass)},
@@ -242,7 +243,8 @@ func forms(t *testing.T, r suite.Result) (text, markdown, xml *bytes.Buffer) {
 	return text, markdown, xml
 }
 
-// TestTooFewGrants demands that a green cell with fewer grants than its story is about says so, and what it is worth.
+// TestTooFewGrants requires that a green cell with fewer grants than its story is about says so, and what it is
+// worth.
 func TestTooFewGrants(t *testing.T) {
 	t.Parallel()
 	r := suite.Result{Cells: []suite.Cell{
@@ -290,7 +292,7 @@ func TestMarkdown(t *testing.T) {
 	}
 }
 
-// TestJUnit reads back what was written. With a baseline only what was green there is a failure.
+// TestJUnit reads back what was written. With a baseline, only cells that were green there can be failures.
 func TestJUnit(t *testing.T) {
 	t.Parallel()
 	was := sample()
@@ -319,8 +321,8 @@ func TestJUnit(t *testing.T) {
 	}
 }
 
-// TestBaseline has what was green and is red, what was green and has no answer, what was green and for which there was no time, what was red all along, and
-// what is new.
+// TestBaseline has cells that were green and are red, have no answer, or had no time. Others were red all along, or
+// are new.
 func TestBaseline(t *testing.T) {
 	t.Parallel()
 	was := sample()
@@ -403,7 +405,7 @@ func TestBaselineOfCosts(t *testing.T) {
 	}
 }
 
-// TestReadBack: what is written is read back, and what was run takes no more time.
+// TestReadBack: a written suite is read back, and finished runs take no more time.
 func TestReadBack(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -421,7 +423,7 @@ func TestReadBack(t *testing.T) {
 	if len(now[0].Runs) != 2 || len(now[2].Runs) != 1 || len(now[3].Runs) != 0 || now[4].Runs != nil {
 		t.Errorf("%s", names(now))
 	}
-	// Left are one run of spoilt, two of left, and one of a/c's flaky.
+	// The remaining runs are one of spoilt, two of left, and one of a/c's flaky.
 	if got := suite.Takes(now, 2, start); got != 4*time.Second+4*time.Second {
 		t.Errorf("the rest takes %v", got)
 	}
@@ -457,7 +459,8 @@ func TestGreenWithWarnings(t *testing.T) {
 	}
 }
 
-// TestDrawnFaultsMayNameCounts: a suite file says what its drawn faults expect, beside the defaults of such a story and in their place.
+// TestDrawnFaultsMayNameCounts: a suite file's expectations of drawn faults add to the defaults of such a story, or
+// replace them.
 func TestDrawnFaultsMayNameCounts(t *testing.T) {
 	t.Parallel()
 	c, err := suite.ReadFile([]byte("locks: [{backend: redis}]\nrandom: {seeds: [1], expect: {lost_updates: \"0\", longest_wait_ms: <5s}}\n"), "x.yaml")
@@ -477,8 +480,8 @@ func TestDrawnFaultsMayNameCounts(t *testing.T) {
 	}
 }
 
-// TestRunsGoOn: a suite that has no journal is gone on with by what suite.json has of its runs, and comes out as it was. A run that broke is unknown,
-// and a job that was not made is no run.
+// TestRunsGoOn: a suite without a journal is resumed from the runs in suite.json, and the result is unchanged. A run
+// that broke is unknown, and a job that was not made is not a run.
 func TestRunsGoOn(t *testing.T) {
 	t.Parallel()
 	old, now := sample(), sample()

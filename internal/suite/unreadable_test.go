@@ -9,7 +9,8 @@ import (
 	"github.com/lockquake/lockquake/internal/stories"
 )
 
-// TestAStoryThatCannotBeReadStopsNoOther: it is not run, and says why, whether its file is wrong or the scenario that it makes.
+// TestAStoryThatCannotBeReadStopsNoOther: it is not run, and says why, whether its file is wrong or the scenario made
+// from it.
 func TestAStoryThatCannotBeReadStopsNoOther(t *testing.T) {
 	t.Parallel()
 	const head, body = "claim: It is short.\nturn: 1\n", "steps:\n  - {do: acquire, user: A, within: (long)}\n"
