@@ -1,8 +1,8 @@
-// Package sweep measures points: runs of one scenario that differ in some keys, on servers that are kept from run to
-// run, each with a warm-up. It yields what results/capacity reads. Verbs call it; it knows no command line.
+// Package sweep measures points: runs of one scenario that differ in some keys, on servers kept from run to run, each
+// with a warm-up. Its output is the input of results/capacity. Verbs call it; it does not depend on the command line.
 //
 // A sweep has axes. An axis has choices, each of which sets keys of the scenario. Every combination of choices is a
-// point, and is run several times, in an order that is drawn from the seed.
+// point. Each point is run several times, in an order drawn from the seed.
 package sweep
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/lockquake/lockquake/results/capacity"
 )
 
-// Axis is something that a sweep varies.
+// Axis is a parameter that a sweep varies.
 type Axis struct {
 	Name    string // for messages, such as users
 	Choices []Choice
@@ -24,20 +24,20 @@ type Axis struct {
 
 // Choice is one value on an axis.
 type Choice struct {
-	Set []string // what it sets in the scenario, as With takes it
-	// Note writes into the point's setting what the scenario itself does not tell; nil: it tells all.
+	Set []string // the keys to set in the scenario, as With takes them
+	// Note writes into the point's setting what the scenario itself does not show; nil if it shows everything.
 	Note func(*capacity.Setting)
-	// Server says that servers with another value cannot be kept.
+	// Server says that servers cannot be kept if the value changes.
 	Server bool
 	// Once says that one run of its points is enough.
 	Once bool
 }
 
-// most is how many values one axis may have.
+// most is the largest number of values on one axis.
 const most = 1000
 
 // Numbers reads a list of whole numbers such as "1,2,4..256". Two dots double the number before them until the one
-// behind them is reached, which is always in it: 4..256 is 4, 8, 16, 32, 64, 128, 256.
+// after them is reached, which is always included: 4..256 is 4, 8, 16, 32, 64, 128, 256.
 func Numbers(text string) ([]int, error) {
 	var out []int
 	for _, word := range strings.Split(text, ",") {
@@ -95,15 +95,15 @@ func Rates(text string) ([]float64, error) {
 	return distinct(out)
 }
 
-// Asked is the axis of rates of which it is asked whether they are carried. One run without a rate tells what the lock
-// does at most.
+// Asked is the axis of rates to test against the objective. One run without a rate measures the most that the lock
+// does.
 func Asked(list []float64) Axis {
 	a, _ := Keys("rate", "workload.rate", list, nil)
 	a.Choices = append([]Choice{{Once: true}}, a.Choices...)
 	return a
 }
 
-// Words splits a list at its commas, but for those within brackets, braces or quotes.
+// Words splits a list at its commas, except within brackets, braces or quotes.
 func Words(text string) ([]string, error) {
 	var out []string
 	depth, from, quote := 0, 0, rune(0)
@@ -131,7 +131,7 @@ func Words(text string) ([]string, error) {
 	return distinct(out)
 }
 
-// distinct refuses a value that comes twice: its samples would be those of one point.
+// distinct rejects duplicate values: their samples would fall into one point.
 func distinct[T comparable](list []T) ([]T, error) {
 	if len(list) > most {
 		return nil, fmt.Errorf("%d values are more than the %d that an axis may have", len(list), most)
@@ -144,8 +144,8 @@ func distinct[T comparable](list []T) ([]T, error) {
 	return list, nil
 }
 
-// Users is the axis of the number of users. They are spread evenly over as many client processes as divide them, at
-// most that many.
+// Users is the axis of the number of users. They are spread evenly over client processes: the largest number that
+// divides them, up to the maximum.
 func Users(text string, processes int) (Axis, error) {
 	list, err := Numbers(text)
 	return axis("users", list, err, func(n int) Choice {
@@ -160,7 +160,7 @@ func Users(text string, processes int) (Axis, error) {
 	})
 }
 
-// Locks is the axis of the number of locks, one of which each cycle takes at random; own is one for each user.
+// Locks is the axis of the number of locks, of which each cycle takes one at random; own is one for each user.
 func Locks(text string) (Axis, error) {
 	words, err := Words(text)
 	out := Axis{Name: "locks"}
@@ -183,7 +183,7 @@ func Locks(text string) (Axis, error) {
 	return out, wrong("locks", err)
 }
 
-// Keys is the axis of a key of the scenario that holds a duration or a number, whose values the reader has read.
+// Keys is the axis of a key of the scenario that holds a duration or a number.
 func Keys[T any](name, key string, list []T, err error) (Axis, error) {
 	return axis(name, list, err, func(v T) Choice {
 		return Choice{Set: []string{fmt.Sprintf("%s=%v", key, v)}, Server: strings.HasPrefix(key, "backend.") &&
@@ -191,14 +191,14 @@ func Keys[T any](name, key string, list []T, err error) (Axis, error) {
 	})
 }
 
-// The bounds of a round trip that is added: those of the fault that adds it.
+// The bounds of an added round trip: those of the fault that adds it.
 const (
 	leastTrip = time.Millisecond
 	mostTrip  = 5 * time.Second
 )
 
-// Trips is the axis of the round trip that is added between clients and servers; 0 adds none. All of it is added on the
-// way there.
+// Trips is the axis of the round trip added between clients and servers; 0 adds none. All of the delay is on the way
+// to the servers.
 func Trips(text string) (Axis, error) {
 	list, err := Durations(text)
 	for _, d := range list {
@@ -215,7 +215,7 @@ func Trips(text string) (Axis, error) {
 	})
 }
 
-// Policies are how a lock that polls waits for its next attempt, as the axis of retry names them.
+// Policies lists how a polling lock can wait for its next attempt, by name on the axis of retry.
 var Policies = map[string]string{
 	"spin":        "{delay: 0s, jitter: 0}",
 	"fixed":       "{delay: 10ms, jitter: 0}",
@@ -223,10 +223,10 @@ var Policies = map[string]string{
 	"exponential": "{delay: 1ms, jitter: 0.5, growth: 2, most: 100ms}",
 }
 
-// defaultPolicy is the one that a lock which polls has where none is asked for; the file's service names it.
+// defaultPolicy is the polling lock's own policy; the file's service names it.
 const defaultPolicy = "default"
 
-// Retries is the axis of how a lock that polls waits for its next attempt.
+// Retries is the axis of how a polling lock waits for its next attempt.
 func Retries(text string) (Axis, error) {
 	words, err := Words(text)
 	for _, w := range words {

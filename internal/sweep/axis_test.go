@@ -58,7 +58,8 @@ func TestListsOfOtherKinds(t *testing.T) {
 	}
 }
 
-// TestUsersAreSpread demands that users times clients is what was asked for, on at most as many clients as there are.
+// TestUsersAreSpread requires that users times clients is the requested number, on at most as many clients as there
+// are.
 func TestUsersAreSpread(t *testing.T) {
 	t.Parallel()
 	a, err := Users("1,2,3,7,9,32", 4)

@@ -12,23 +12,23 @@ import (
 	"github.com/lockquake/lockquake/results/capacity"
 )
 
-// schedule is which points are measured how often.
+// schedule says how often each point is measured.
 type schedule struct {
 	points []Point
 	repeat int
 	left   []capacity.Left // what the budget does not allow
 	why    string          // what was left out, for people; "": nothing
-	takes  time.Duration   // about, in all
+	takes  time.Duration   // estimate of the whole
 }
 
-// cost is about how long things take.
+// cost estimates how long things take.
 type cost struct {
 	point  func(Point) time.Duration // one run
-	first  time.Duration             // until the first servers serve
+	first  time.Duration             // until the first servers are ready
 	search int                       // runs of one curve's open loop; 0: none is searched
 }
 
-// of is how long the points of some curves take, and then the searches, each with the most users of its curve.
+// of returns the time of the points of some curves, and of the searches, each with the most users of its curve.
 func (c cost) of(curves [][]Point, repeat int) (points, searches time.Duration) {
 	points = c.first
 	for _, curve := range curves {
@@ -40,13 +40,13 @@ func (c cost) of(curves [][]Point, repeat int) (points, searches time.Duration) 
 	return points, searches
 }
 
-// leastOfCurve is how many points a curve keeps while there are curves to leave out: those that a fit needs, and one
+// leastOfCurve is how many points a curve keeps while other curves can be left out: those that a fit needs, and one
 // that may be marked.
 const leastOfCurve = 6
 
-// within fits a sweep into a budget. First it makes fewer runs of each point, down to one. Then each curve keeps fewer
-// numbers of users, evenly from the least to the most. Then whole curves are left out, evenly; the last one may get
-// shorter still. The searches count for half of the budget at most: they take what remains.
+// within fits a sweep into a budget. First it makes fewer runs of each point, down to one. Then each curve keeps
+// fewer numbers of users, evenly from the least to the most. Then whole curves are left out, evenly; the last one may
+// get shorter still. The searches count for at most half of the budget: they take what remains.
 func within(points []Point, repeat int, budget time.Duration, c cost) (schedule, error) {
 	all := byUsers(points)
 	closed, searches := c.of(all, repeat)
@@ -103,7 +103,7 @@ func within(points []Point, repeat int, budget time.Duration, c cost) (schedule,
 	return s, nil
 }
 
-// keep leaves out all points but some.
+// keep drops all points except some.
 func (s *schedule) keep(some []Point, why string) {
 	kept := map[capacity.Setting]bool{}
 	for _, p := range some {
@@ -120,7 +120,7 @@ func (s *schedule) keep(some []Point, why string) {
 	}
 }
 
-// lacking are the runs that are not in a file yet, in their order.
+// lacking returns the runs that are not in a file yet, in their order.
 func (s schedule) lacking(f capacity.Sweep) (out []Point) {
 	made := map[capacity.Setting]int{}
 	for _, p := range f.Points {
@@ -136,7 +136,7 @@ func (s schedule) lacking(f capacity.Sweep) (out []Point) {
 	return out
 }
 
-// byUsers puts together the points that differ in users alone, few users first.
+// byUsers groups the points that differ only in users, few users first.
 func byUsers(points []Point) (out [][]Point) {
 	at := map[capacity.Setting]int{}
 	for _, p := range points {
@@ -165,7 +165,7 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// evenly picks n that lie evenly among all.
+// evenly picks n elements that are evenly spread.
 func evenly[T any](all []T, n int) []T {
 	var out []T
 	for i := range n {
@@ -178,8 +178,8 @@ func evenly[T any](all []T, n int) []T {
 	return out
 }
 
-// rounds is the order of all runs. Each round runs every point once, in an order of its own, so that what changes with
-// time is no part of the difference between points. Points that share servers stay together, for servers take long to
+// rounds returns the order of all runs. Each round runs every point once, in its own order, so that drift over time
+// is not taken for a difference between points. Points that share servers stay together, because servers take long to
 // start.
 func rounds(points []Point, repeat int, from uint64) []Point {
 	random := seed.Rand(from, "order of the sweep")

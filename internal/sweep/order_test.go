@@ -17,7 +17,7 @@ import (
 	"github.com/lockquake/lockquake/results/capacity"
 )
 
-// grid is points by users, half of them with other servers.
+// grid returns points by users, half of them with other servers.
 func grid(n int) []Point {
 	var out []Point
 	for i := range n {
@@ -111,7 +111,8 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestBudgetOfManyCurves has the axes of lockquake capacity --users 1,2,4..256 --locks 1,64 --rtt 0,1ms,5ms --slo p99=20ms, in containers.
+// TestBudgetOfManyCurves uses the axes of lockquake capacity --users 1,2,4..256 --locks 1,64 --rtt 0,1ms,5ms --slo
+// p99=20ms, in containers.
 func TestBudgetOfManyCurves(t *testing.T) {
 	t.Parallel()
 	numbers := []int{1, 2, 4, 8, 16, 32, 64, 128, 256}
@@ -161,12 +162,12 @@ func TestBudgetOfManyCurves(t *testing.T) {
 	}
 }
 
-// TestShareOfASearch: no curve's search takes the time of another's, and what one leaves is shared by the rest.
+// TestShareOfASearch: no curve's search takes the time of another's, and the rest share what one leaves.
 func TestShareOfASearch(t *testing.T) {
 	t.Parallel()
 	s := Sweep{Budget: 10 * time.Minute, began: clock.Now() - int64(4*time.Minute), pace: pace{done: 1, took: 10 * time.Second}}
 	share := func(curves int) time.Duration { return (&searches{sweep: &s, left: make([]Point, curves)}).share() }
-	const aside = 10 * time.Second // room for the time that passes meanwhile
+	const aside = 10 * time.Second // for the time that passes meanwhile
 	for curves, want := range map[int]time.Duration{6: 5 * time.Minute, 3: 6 * time.Minute, 1: 10 * time.Minute} {
 		if got := share(curves); got < want || got > want+aside {
 			t.Errorf("%d curves: the next ends at %v, want %v", curves, got, want)
@@ -184,8 +185,8 @@ func TestShareOfASearch(t *testing.T) {
 	}
 }
 
-// TestResume demands that what was measured is not measured again, and that the rest follows in the order of the first command: by the journal as by
-// the file of a sweep that had none.
+// TestResume requires that measured points are not measured again, and that the rest follows in the order of the
+// first command. That holds for a journal, and for the file of a sweep without one.
 func TestResume(t *testing.T) {
 	t.Parallel()
 	whole := Sweep{File: capacity.Sweep{Seed: 5}, plan: schedule{points: grid(4), repeat: 2}}
@@ -238,7 +239,7 @@ func TestPeak(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftOutUntold demands a reason for each point without a sample.
+// TestNothingIsLeftOutUntold requires a reason for each point without a sample.
 func TestNothingIsLeftOutUntold(t *testing.T) {
 	t.Parallel()
 	s := Sweep{}
@@ -254,7 +255,7 @@ func TestNothingIsLeftOutUntold(t *testing.T) {
 	}
 }
 
-// A point keeps the policy that its own service had, also where the points' differ and none is the sweep's.
+// A point keeps the policy of its own service, even if the points differ and the sweep has none.
 func TestPolicyOfAPoint(t *testing.T) {
 	t.Parallel()
 	var s Sweep
@@ -277,7 +278,7 @@ func TestPolicyOfAPoint(t *testing.T) {
 	}
 }
 
-// TestWhatIsPlannedCanBeWritten: the largest sweep, with the most rates that its searches may try, is one that its file holds.
+// TestWhatIsPlannedCanBeWritten: the file can hold the largest sweep, with the most rates that its searches may try.
 func TestWhatIsPlannedCanBeWritten(t *testing.T) {
 	t.Parallel()
 	for _, searched := range []bool{false, true} {
@@ -296,7 +297,7 @@ func TestWhatIsPlannedCanBeWritten(t *testing.T) {
 			s.Points = append(s.Points, capacity.Point{Setting: p.Setting})
 		}
 		search := capacity.Search{Objective: capacity.Objective{Quantile: 0.99, Most: 1}, Start: 1}
-		for i := 0; searched; i++ { // no rate is told from another: the longest search
+		for i := 0; searched; i++ { // rates are indistinguishable: the longest search
 			rate, done := search.Next(s.Points)
 			if done {
 				break

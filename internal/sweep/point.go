@@ -12,18 +12,18 @@ import (
 	"github.com/lockquake/lockquake/workloads"
 )
 
-// Point is a scenario to be measured, and what tells it from the others.
+// Point is a scenario to measure, with its setting.
 type Point struct {
 	capacity.Setting
 	Scenario scenarios.Scenario
-	block    string // what its servers are started with: points of one block share them
+	block    string // the settings of its servers: points of one block share them
 	pick     []Choice
 	base     engine.Options
-	busy     bool // a closed loop whose users ask again at once
+	busy     bool // a closed loop without think time
 	once     bool // one run is enough
 }
 
-// runs is how many runs are made of it where each point has so many.
+// runs returns how many runs of the point are made if each point gets repeat.
 func (p Point) runs(repeat int) int {
 	if p.once {
 		return min(repeat, 1)
@@ -60,7 +60,7 @@ func Points(base engine.Options, axes []Axis) ([]Point, error) {
 	return out, nil
 }
 
-// apart refuses two axes that set the same key: one would undo the other.
+// apart rejects two axes that set the same key: one would undo the other.
 func apart(axes []Axis) error {
 	axisOf := map[string]int{}
 	for i, a := range axes {
@@ -126,20 +126,20 @@ func newPoint(base engine.Options, pick []Choice) (Point, error) {
 	return p, nil
 }
 
-// at is the same point as an open loop of that rate.
+// at returns the same point as an open loop of that rate.
 func (p Point) at(rate float64) (Point, error) {
 	return newPoint(p.base, append(slices.Clone(p.pick),
 		Choice{Set: []string{fmt.Sprintf("workload.rate=%.10g", rate)}}))
 }
 
-// curve is the setting of all points that differ in users and rate alone.
+// curve returns the setting shared by all points that differ only in users and rate.
 func (p Point) curve() capacity.Setting {
 	s := p.Setting
 	s.Users, s.Rate = 0, 0
 	return s
 }
 
-// Name says for people what tells a point from others.
+// Name returns for people the settings that distinguish a point.
 func Name(s capacity.Setting) string {
 	text := fmt.Sprintf("%s, %s", figure.Of(s.Users, "user"), figure.Of(s.Locks, "lock"))
 	if s.Own {

@@ -13,7 +13,7 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// Request is what is to be swept, in the words of the command line. Its errors name the flags of these names.
+// Request is a sweep in the words of the command line. Its errors name the flags of these names.
 type Request struct {
 	Backend, Lock, Scenario                          string
 	Users, Locks, Hold, TTL, Nodes, RTT, Retry, Rate string
@@ -31,8 +31,8 @@ func usagef(format string, args ...any) error {
 // Asks reports whether the question is if the locks carry a rate.
 func (r Request) Asks() bool { return r.SLO != "" && r.Rate != "" }
 
-// Points are those of all locks that were named, with what all runs have in common, by the first lock's scenario.
-// Options make those of a scenario.
+// Points returns the points of all named locks, and the options common to all runs, by the first lock's scenario.
+// options returns the options for a scenario.
 func (r Request) Points(options func(scenarios.Scenario) (engine.Options, error)) (first engine.Options, all []Point,
 	err error,
 ) {
@@ -69,10 +69,10 @@ func (r Request) Points(options func(scenarios.Scenario) (engine.Options, error)
 	return first, all, nil
 }
 
-// subject is a lock that is measured; "" is the scenario's backend, and the backend's default lock.
+// subject is a lock to measure. An empty backend is the scenario's; an empty lock is the backend's default.
 type subject struct{ backend, lock string }
 
-// subjects are the locks that were named.
+// subjects returns the named locks.
 func (r Request) subjects() (out []subject, err error) {
 	backends, err := Words(cmp.Or(r.Backend, "-"))
 	if err != nil {
@@ -99,7 +99,7 @@ func (r Request) subjects() (out []subject, err error) {
 	return out, err
 }
 
-// pairs are locks of several backends, each named BACKEND/LOCK.
+// pairs returns locks of several backends, each named BACKEND/LOCK.
 func (r Request) pairs(locks []string) (out []subject, err error) {
 	for _, l := range locks {
 		backend, lock, ok := strings.Cut(l, "/")
@@ -114,7 +114,7 @@ func (r Request) pairs(locks []string) (out []subject, err error) {
 	return out, nil
 }
 
-// base is the scenario that is swept where none is named.
+// base is the scenario to sweep if none is named.
 const base = `name: capacity
 claim: How much load the lock takes.
 backend: {use: %s, ttl: 10s}
@@ -122,7 +122,7 @@ workload: {use: acquire-release, clients: 2}
 expect: {judged: ">=1"}
 `
 
-// scenario is the one with all that is the same for every point.
+// scenario returns the scenario with all settings that are the same for every point.
 func (r Request) scenario(one subject) (s scenarios.Scenario, err error) {
 	var set []string
 	if r.Scenario == "" {
@@ -154,7 +154,7 @@ func (r Request) scenario(one subject) (s scenarios.Scenario, err error) {
 	return s.With(append(set, r.Set...))
 }
 
-// usualUsers are those of a sweep that names none: an open loop has as many as it needs to be served.
+// usualUsers returns the default users of a sweep: an open loop has as many as it needs to be served.
 func (r Request) usualUsers() string {
 	if r.Asks() {
 		return "64"
@@ -162,7 +162,7 @@ func (r Request) usualUsers() string {
 	return "1,2,4..64"
 }
 
-// axes reads the axes, and refuses those that the lock does not have.
+// axes reads the axes, and rejects those that the lock does not support.
 func (r Request) axes(o engine.Options) ([]Axis, error) {
 	plan, err := engine.Check(o)
 	if err != nil {

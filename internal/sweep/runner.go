@@ -12,19 +12,19 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// Runner makes jobs of scenarios whose load is measured behind a warm-up, and reads what their runs measured.
+// Runner makes jobs of scenarios whose load is measured after a warm-up, and reads the measurements.
 type Runner struct {
-	// Options is what all runs have in common; their scenario and seed are each run's own.
+	// Options holds what all runs have in common; each run has its own scenario and seed.
 	Options engine.Options
-	// Warm is how long a run goes before anything counts, For how long it is measured then.
+	// Warm is the time of a run before anything counts, For the measured time after it.
 	Warm, For time.Duration
 }
 
-// shapingTime is how much longer the warm-up is where links are delayed: the fault is measured before and after it is
-// put up, and stands when something counts.
+// shapingTime is added to the warm-up if links are delayed: the fault is measured before and after it is applied, and
+// must be in place when something counts.
 const shapingTime = time.Second
 
-// warm is the warm-up of a scenario.
+// warm returns the warm-up of a scenario.
 func (r *Runner) warm(s scenarios.Scenario) time.Duration {
 	if len(s.Chaos) > 0 {
 		return r.Warm + shapingTime
@@ -32,7 +32,7 @@ func (r *Runner) warm(s scenarios.Scenario) time.Duration {
 	return r.Warm
 }
 
-// Job is a run of a scenario. A scenario that cannot be measured so cannot be run.
+// Job returns a run of a scenario. If the scenario cannot be measured in this way, the job cannot be made.
 func (r *Runner) Job(name string, s scenarios.Scenario, seed uint64) campaign.Job {
 	warm := r.warm(s)
 	j := campaign.Job{Name: name, Options: r.Options, Seed: seed}
@@ -43,7 +43,7 @@ func (r *Runner) Job(name string, s scenarios.Scenario, seed uint64) campaign.Jo
 	return j
 }
 
-// Measured is a run that was made.
+// Measured is the measurement of a run.
 type Measured struct {
 	Sample capacity.Sample
 	Report results.Report

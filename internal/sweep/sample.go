@@ -16,11 +16,11 @@ import (
 	"github.com/lockquake/lockquake/results/capacity"
 )
 
-// sampleOf reads what a judged run measured behind its warm-up.
+// sampleOf reads what a judged run measured after its warm-up.
 func sampleOf(dir string, rep results.Report, env results.Env) (capacity.Sample, error) {
 	s := capacity.Sample{Verdict: string(rep.Verdict), Spoilt: spoilt(rep, env), Counts: forbidden(rep)}
 	var err error
-	if !env.NoLock { // else there is no acquire that takes any time
+	if !env.NoLock { // else there is no acquire to time
 		if s.Latency, s.Acquires, err = quantiles(filepath.Join(dir, results.DirLatency, "acquire.hlog")); err != nil {
 			return s, err
 		}
@@ -42,7 +42,7 @@ func sampleOf(dir string, rep results.Report, env results.Env) (capacity.Sample,
 			*into = int64(*m)
 		}
 	}
-	if m := env.Measured; s.Due > 0 && m != nil { // who came due last got no user
+	if m := env.Measured; s.Due > 0 && m != nil { // the last arrivals due got no user
 		s.Due += float64(s.Unserved) / (float64(m.To-m.From) / 1e9)
 	}
 	network(rep, &s)
@@ -50,7 +50,7 @@ func sampleOf(dir string, rep results.Report, env results.Env) (capacity.Sample,
 	return s, handedOver(filepath.Join(dir, results.DirLatency, "handoff.hlog"), env, &s)
 }
 
-// spoilt says why a run must not be used; "": it may. A run that failed is measured as well as any.
+// spoilt returns why a run must not be used; "" if it may. A failed run is measured as well as any.
 func spoilt(rep results.Report, env results.Env) string {
 	for _, f := range rep.Faults {
 		if f.Receipt.Status != history.Installed {
@@ -73,7 +73,7 @@ func spoilt(rep results.Report, env results.Env) string {
 	return ""
 }
 
-// forbidden are the counts that must be zero, where they were judged.
+// forbidden returns the counts that must be zero, if they were judged.
 func forbidden(rep results.Report) map[string]int64 {
 	out := map[string]int64{}
 	for _, x := range rep.Expectations {
@@ -84,10 +84,10 @@ func forbidden(rep results.Report) map[string]int64 {
 	return out
 }
 
-// lostUpdates is the count of acknowledged writes that the final value lacks.
+// lostUpdates is the count of acknowledged writes missing from the final value.
 const lostUpdates = "lost_updates"
 
-// lostShare is the part of the acknowledged writes that the final value lacks; nil: not judged.
+// lostShare returns the share of the acknowledged writes that the final value lacks; nil: not judged.
 func lostShare(rep results.Report) *float64 {
 	for _, f := range rep.Findings {
 		n, of := f.Counts[lostUpdates], f.Chances[lostUpdates].N
@@ -98,7 +98,7 @@ func lostShare(rep results.Report) *float64 {
 	return nil
 }
 
-// latencies reads a latency log of a run, in ns; nil where nothing was timed.
+// latencies reads a latency log of a run, in ns; nil if nothing was timed.
 func latencies(path string) (all *hdrhistogram.Histogram, err error) {
 	err = results.EachInterval(path, func(h *hdrhistogram.Histogram) {
 		if all == nil {
@@ -113,7 +113,8 @@ func latencies(path string) (all *hdrhistogram.Histogram, err error) {
 	return all, nil
 }
 
-// quantiles reads the latency log of a run, in ms, and how many were timed; nothing where none was.
+// quantiles reads the latency log of a run, in ms, and the number of timed operations. Without any it returns
+// nothing.
 func quantiles(path string) (map[string]float64, int64, error) {
 	all, err := latencies(path)
 	if err != nil || all == nil {
@@ -143,11 +144,11 @@ func handedOver(path string, env results.Env, s *capacity.Sample) error {
 
 // counted is one user's cycle under way.
 type counted struct {
-	asked, granted int64 // ns; 0: not
+	asked, granted int64 // ns; 0: not yet
 }
 
-// tally goes through the history, by means that no checker shares: how many cycles ended, how long they and their holds
-// took, and how many users were in one on average.
+// tally computes rates from the history, with code that no checker shares: how many cycles ended, how long they and
+// their holds took, and how many users were in one on average.
 func tally(dir string, env results.Env, s *capacity.Sample) (err error) {
 	log, err := results.OpenLog(dir, env)
 	if err != nil {
@@ -191,8 +192,8 @@ type tallying struct {
 	inside        float64 // ns of all users
 	cycle, held   float64
 	cycles, holds int64
-	due           int64 // arrivals of an open loop that a user began
-	writes        int64 // that the resource applied
+	due           int64 // arrivals of an open loop that were due and that a user began
+	writes        int64 // applied by the resource
 }
 
 func (t *tallying) within(at int64) bool { return at >= t.from && at < t.to }
@@ -233,14 +234,14 @@ func (t *tallying) observe(e *history.Event) {
 	}
 }
 
-// end ends the time of those who are in service when the history ends.
+// end closes the service time of users who are in service when the history ends.
 func (t *tallying) end() {
 	for _, u := range t.users {
 		t.over(u, t.to)
 	}
 }
 
-// over ends a user's time in service.
+// over closes a user's service time.
 func (t *tallying) over(u *counted, at int64) {
 	if u.asked != 0 {
 		t.inside += float64(max(0, min(at, t.to)-max(u.asked, t.from)))
@@ -264,11 +265,11 @@ func network(rep results.Report, s *capacity.Sample) {
 	}
 }
 
-// supervisor is what the CPU of the engine, and of all that runs within its process, is called in a sample.
+// supervisor is the name in a sample for the CPU of the engine and of everything in its process.
 const supervisor = "supervisor"
 
-// use tells the cores that were used between the two readings, and how long servers waited for their disks. Of several
-// hosts it tells the cores of the fullest, for that one is the first to be a limit.
+// use returns the cores used between the two readings, and how long servers waited for their disks. With several
+// hosts it returns the cores of the fullest, which is the first to be a limit.
 func use(env results.Env, s *capacity.Sample) {
 	if len(env.Readings) < 2 {
 		return
@@ -279,7 +280,7 @@ func use(env results.Env, s *capacity.Sample) {
 	}
 	cores := func(ns int64) float64 { return float64(ns) / float64(b.Time-a.Time) }
 	s.ServerCores = env.ServerCores
-	hosts := map[string]map[string]float64{} // cores used, by host and by who used them
+	hosts := map[string]map[string]float64{} // cores used, by host and user
 	for name, after := range b.CPU {
 		before, ok := a.CPU[name]
 		if !ok || after < before {
@@ -315,17 +316,17 @@ func use(env results.Env, s *capacity.Sample) {
 			n, ns = n+after.N-before.N, ns+after.NS-before.NS
 		}
 	}
-	if n > 0 && ns > 0 { // a server may not time them, or by a clock that is too coarse
+	if n > 0 && ns > 0 { // a server may not time them, or its clock may be too coarse
 		fsync := results.Milli(ns) / float64(n)
 		s.Fsync = &fsync
 	}
 }
 
-// fullest is the host that uses the largest share of its cores, and how many it has; 0: it does not tell.
+// fullest returns the host that uses the largest share of its cores, and its number of cores; 0: not reported.
 func fullest(env results.Env, hosts map[string]map[string]float64) (name string, cores int) {
 	most := -1.0
 	for _, host := range slices.Sorted(maps.Keys(hosts)) {
-		has := env.Host["cores"] // where there is one host, which has no name
+		has := env.Host["cores"] // a single host has no name
 		if host != "" {
 			has = env.Cluster[history.CoresOf+host]
 		}

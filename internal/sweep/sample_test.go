@@ -11,7 +11,8 @@ import (
 	"github.com/lockquake/lockquake/results/capacity"
 )
 
-// cycle is the events of one user who asks, gets, gives back and is rid of a lock at those ms; 0 is never.
+// cycle returns the events of one user who requests, gets, begins to release and has released a lock at those ms; 0
+// is never.
 func cycle(user int, asked, got, gave, rid int64) (out []history.Event) {
 	u := history.MakeUser(0, user)
 	for _, e := range []history.Event{
@@ -27,7 +28,7 @@ func cycle(user int, asked, got, gave, rid int64) (out []history.Event) {
 	return out
 }
 
-// TestTally counts by hand what lies within 100 ms to 200 ms.
+// TestTally compares with a count by hand of what lies within 100 ms to 200 ms.
 func TestTally(t *testing.T) {
 	t.Parallel()
 	x := tallying{from: 100e6, to: 200e6, users: map[history.User]*counted{}}
@@ -67,7 +68,8 @@ func TestArrivalsAreCountedWhenTheyAreDue(t *testing.T) {
 	}
 }
 
-// TestWritesAreThoseOfTheMeasuredTime demands writes that were applied, within the time, and the share of the acknowledged ones that is lost.
+// TestWritesAreThoseOfTheMeasuredTime requires the writes applied within the time, and the share of the acknowledged
+// ones that is lost.
 func TestWritesAreThoseOfTheMeasuredTime(t *testing.T) {
 	t.Parallel()
 	x := tallying{from: 100e6, to: 200e6, users: map[history.User]*counted{}}
@@ -139,7 +141,8 @@ func TestUsed(t *testing.T) {
 	}
 }
 
-// TestUsedOnSeveralHosts demands the figures of the host that is the fullest by its own cores, and the whole machine's of the engine's host alone.
+// TestUsedOnSeveralHosts requires the figures of the host that is fullest relative to its cores. Figures of a whole
+// machine come from the engine's host alone.
 func TestUsedOnSeveralHosts(t *testing.T) {
 	t.Parallel()
 	read := func(ns int64) results.Reading {
@@ -157,7 +160,7 @@ func TestUsedOnSeveralHosts(t *testing.T) {
 	for big, want := range map[string]capacity.Sample{
 		"4":  {Host: "c", Cores: 4, CPU: map[string]float64{"servers": 3}},
 		"16": {Host: "a", Cores: 2, CPU: map[string]float64{"supervisor": 0.25, "clients": 1}, Machine: new(1.0)},
-		"":   {Host: "a", Cores: 2, CPU: map[string]float64{"supervisor": 0.25, "clients": 1}, Machine: new(1.0)}, // it does not tell
+		"":   {Host: "a", Cores: 2, CPU: map[string]float64{"supervisor": 0.25, "clients": 1}, Machine: new(1.0)}, // it does not report its cores
 	} {
 		var s capacity.Sample
 		use(env(big), &s)
@@ -196,7 +199,7 @@ func TestSpoilt(t *testing.T) {
 	}
 }
 
-// TestNetwork demands the round trip that was achieved, and packets only where a queue stands in for the kernel's emulation.
+// TestNetwork requires the achieved round trip, and packets only if a queue replaces the kernel's emulation.
 func TestNetwork(t *testing.T) {
 	t.Parallel()
 	fault := results.FaultResult{
@@ -215,7 +218,7 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// TestForbidden demands the counts that must be zero and were judged, and no others.
+// TestForbidden requires exactly the counts that must be zero and were judged.
 func TestForbidden(t *testing.T) {
 	t.Parallel()
 	rep := results.Report{

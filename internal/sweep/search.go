@@ -11,16 +11,15 @@ import (
 	"github.com/lockquake/lockquake/results/capacity"
 )
 
-// searches look on each curve for the highest rate that keeps the objective, with as many users as the curve has at
-// most.
+// searches looks on each curve for the highest rate that meets the objective, with the most users of the curve.
 type searches struct {
 	sweep *Sweep
-	left  []Point       // the points from which they begin; the first is under way
-	begun bool          // that one
-	end   time.Duration // when it must end, after the sweep began; 0: whenever
+	left  []Point       // the points that they begin at; the first is under way
+	begun bool          // the first has begun
+	end   time.Duration // deadline, counted from the start of the sweep; 0: none
 }
 
-// next is the next run that a search asks for.
+// next returns the next run that a search asks for.
 func (x *searches) next() (j campaign.Job, ok bool) {
 	for ; len(x.left) > 0; x.left, x.begun = x.left[1:], false {
 		if !x.begun {
@@ -36,8 +35,8 @@ func (x *searches) next() (j campaign.Job, ok bool) {
 	return j, false
 }
 
-// share is when the search of the next curve must end, after the sweep began; 0: whenever. What remains of the budget
-// is for all curves that were not searched yet: the first does not take the time of the last.
+// share returns the deadline of the next curve's search, counted from the start of the sweep; 0 is none. The
+// remaining budget is shared by all curves that were not searched yet: the first does not take the time of the last.
 func (x *searches) share() time.Duration {
 	s := x.sweep
 	if s.Budget <= 0 {
@@ -47,7 +46,7 @@ func (x *searches) share() time.Duration {
 	return took + max(0, s.Budget-took)/time.Duration(len(x.left))
 }
 
-// point is what the search under way asks for. There is none where it is done, or has no more time.
+// point returns the point that the search under way asks for. ok is false if the search is done or has no more time.
 func (x *searches) point() (at Point, ok bool, err error) {
 	s, from := x.sweep, x.left[0]
 	search := capacity.Search{
@@ -70,7 +69,7 @@ func (x *searches) point() (at Point, ok bool, err error) {
 	return at, true, nil
 }
 
-// checkSearch says why the open loop of a curve could not be run.
+// checkSearch returns why the open loop of a curve cannot be run.
 func (s *Sweep) checkSearch() error {
 	for _, p := range s.largest() {
 		if _, err := p.at(1); err != nil {
@@ -80,7 +79,7 @@ func (s *Sweep) checkSearch() error {
 	return nil
 }
 
-// largest are the points from which the searches begin; none where no objective is asked for, or rates are.
+// largest returns the points at which the searches begin; none if there is no objective, or if rates are given.
 func (s *Sweep) largest() []Point {
 	if !s.File.Searches() {
 		return nil
@@ -88,7 +87,7 @@ func (s *Sweep) largest() []Point {
 	return largest(s.plan.points)
 }
 
-// largest is the point with the most users of each curve.
+// largest returns the point with the most users of each curve.
 func largest(points []Point) (out []Point) {
 	most := map[capacity.Setting]Point{}
 	var curves []capacity.Setting
@@ -107,7 +106,7 @@ func largest(points []Point) (out []Point) {
 	return out
 }
 
-// curve are the points that differ from a setting in users and rate alone.
+// curve returns the points that differ from a setting only in users and rate.
 func curve(points []capacity.Point, of capacity.Setting) []capacity.Point {
 	return slices.DeleteFunc(slices.Clone(points), func(p capacity.Point) bool {
 		p.Users, p.Rate = 0, 0
@@ -115,7 +114,7 @@ func curve(points []capacity.Point, of capacity.Setting) []capacity.Point {
 	})
 }
 
-// peak is the most cycles a second of a curve's closed loop, on average over the samples of a point.
+// peak returns the most cycles a second of a curve's closed loop, averaged over the samples of a point.
 func peak(curve []capacity.Point) float64 {
 	best := 0.0
 	for _, p := range curve {

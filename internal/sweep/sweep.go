@@ -20,18 +20,18 @@ import (
 	"github.com/lockquake/lockquake/results/capacity"
 )
 
-// Sweep measures points, one run after another, and writes down after each what is known.
+// Sweep measures points, one run after another, and writes the results after each.
 type Sweep struct {
 	Runner  *Runner
 	Dir     string            // of the sweep
-	File    capacity.Sweep    // what is known: at first the header
-	Journal *campaign.Journal // what was run of it before is not run again
-	Budget  time.Duration     // of all; 0: none
-	// Say tells people what is not to be seen in the result: a reason; Progress how far it is.
+	File    capacity.Sweep    // the results so far; at first only the header
+	Journal *campaign.Journal // runs recorded there are not made again
+	Budget  time.Duration     // of all runs; 0: none
+	// Say prints what the result does not show, such as a reason. Progress shows how far the sweep is.
 	Say      func(format string, args ...any)
 	Progress func(engine.Progress)
-	// Follow is called before each run, and what it returns after it, with the verdict or "" where there is none; nil:
-	// nobody follows.
+	// Follow is called before each run. The function it returns is called after the run, with the verdict or "" if
+	// there is none. nil: no calls.
 	Follow func(o *engine.Options) (end func(verdict string))
 
 	plan     schedule
@@ -40,29 +40,29 @@ type Sweep struct {
 	pace     pace
 	due      []Point   // of the plan, in the order of their runs
 	searches *searches // what follows them
-	under    []Point   // the point that is run; none between runs
+	under    []Point   // the point being run; none between runs
 	followed func(verdict string)
 }
 
-// pace is how far a sweep is.
+// pace is the progress of a sweep.
 type pace struct {
 	mu    sync.Mutex
-	guess time.Duration // what a run takes, before one was made
+	guess time.Duration // estimated time of a run, before one was made
 	done  int           // runs that were made
-	took  time.Duration // by these
-	all   int           // runs that are planned, as far as that is known
+	took  time.Duration // the time these took
+	all   int           // planned runs, as far as known
 	name  string        // of the point under way
 	since int64         // ns: when its run began
 }
 
-// is changes what is known.
+// is updates the progress.
 func (p *pace) is(how func(*pace)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	how(p)
 }
 
-// each is about how long one run takes.
+// each estimates the time of one run.
 func (p *pace) each() time.Duration {
 	if p.done == 0 {
 		return p.guess
@@ -70,7 +70,7 @@ func (p *pace) each() time.Duration {
 	return p.took / time.Duration(p.done)
 }
 
-// progress is what people see of it.
+// progress returns the progress for people.
 func (p *pace) progress(began int64) engine.Progress {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,7 +100,7 @@ func (s *Sweep) Plan(points []Point) (err error) {
 	return nil
 }
 
-// roomFor refuses a sweep that its file could not hold in the end.
+// roomFor rejects a sweep that its file could not hold in the end.
 func roomFor(points []Point, searched bool) error {
 	n := len(points)
 	if searched {
@@ -112,16 +112,16 @@ func roomFor(points []Point, searched bool) error {
 	return nil
 }
 
-// Points is how many points the plan has.
+// Points returns the number of points in the plan.
 func (s *Sweep) Points() int { return len(s.plan.points) }
 
-// Takes is about how long the plan takes.
+// Takes returns the estimated time of the plan.
 func (s *Sweep) Takes() time.Duration { return s.plan.takes }
 
 // searchRuns is about how many runs the search of one curve needs.
 const searchRuns = 10
 
-// cost tells how long runs take: by what they took so far, or by a guess.
+// cost estimates how long runs take: from the runs so far, or by a guess.
 func (s *Sweep) cost() cost {
 	r := s.Runner
 	of := campaign.CostOf(r.Options.Provider.Name(), filepath.Dir(s.Dir))
@@ -133,8 +133,8 @@ func (s *Sweep) cost() cost {
 	return c
 }
 
-// Run measures what was planned. It returns when all is done, the budget is used up or ctx ended; File has what is
-// known then, and has been written. An error says that the sweep cannot go on.
+// Run measures what was planned. It returns when all is done, the budget is used up or ctx ends. File then holds the
+// results so far, and has been written. An error says that the sweep cannot go on.
 func (s *Sweep) Run(ctx context.Context) (err error) {
 	s.began = clock.Now()
 	s.File.Left = slices.Clone(s.plan.left)
@@ -158,7 +158,7 @@ func (s *Sweep) Run(ctx context.Context) (err error) {
 	return errors.Join(err, s.write())
 }
 
-// again takes over what was run before.
+// again takes over the runs made before.
 func (s *Sweep) again() error {
 	for _, done := range s.Journal.Results() {
 		var n noted
@@ -170,7 +170,7 @@ func (s *Sweep) again() error {
 	return nil
 }
 
-// Next is the next point of the plan, and behind these those that the searches ask for.
+// Next returns the next point of the plan, and after those the ones that the searches ask for.
 func (s *Sweep) Next([]campaign.Result) (j campaign.Job, ok bool) {
 	if len(s.due) == 0 {
 		return s.searches.next()
@@ -185,14 +185,15 @@ func (s *Sweep) Next([]campaign.Result) (j campaign.Job, ok bool) {
 	return s.job(p), true
 }
 
-// job is the run of a point.
+// job returns the run of a point.
 func (s *Sweep) job(p Point) campaign.Job {
 	s.under = []Point{p}
 	return s.Runner.Job(Name(p.Setting), p.Scenario,
 		seed.Rand(s.File.Seed, fmt.Sprintf("run %d", s.order)).Uint64()>>22+1)
 }
 
-// mustEnd says why no run may follow, where all of them end so long after the sweep began (0: whenever), or "".
+// mustEnd returns why no further run may be made, or "". end is the deadline, counted from the start of the sweep; 0
+// is none.
 func (s *Sweep) mustEnd(end time.Duration) string {
 	var done int
 	var each time.Duration
@@ -203,7 +204,7 @@ func (s *Sweep) mustEnd(end time.Duration) string {
 	return ""
 }
 
-// leave notes the points that have no sample.
+// leave records the points without a sample.
 func (s *Sweep) leave(points []Point, why string) {
 	for _, p := range points {
 		has := slices.ContainsFunc(s.File.Points, func(o capacity.Point) bool {
@@ -216,7 +217,7 @@ func (s *Sweep) leave(points []Point, why string) {
 	}
 }
 
-// Begin tells of a run.
+// Begin announces a run.
 func (s *Sweep) Begin(j campaign.Job, o *engine.Options) {
 	s.pace.is(func(p *pace) { p.name, p.since = j.Name, clock.Now() })
 	s.tell()
@@ -226,7 +227,7 @@ func (s *Sweep) Begin(j campaign.Job, o *engine.Options) {
 	}
 }
 
-// End adds what a run has measured. One that broke is a spoilt sample, unless something is missing that every run
+// End adds the measurements of a run. A run that broke is a spoilt sample, unless something is missing that every run
 // needs.
 func (s *Sweep) End(j campaign.Job, r *campaign.Result) (err error) {
 	if s.followed != nil {
@@ -263,15 +264,15 @@ func (s *Sweep) End(j campaign.Job, r *campaign.Result) (err error) {
 	return errors.Join(err, s.write())
 }
 
-// noted is what the journal has of a run beside its verdict: the sample of its point. Service is nil where the run
-// broke.
+// noted is the journal's note on a run, beside its verdict: the sample of its point. Service is nil if the run broke.
 type noted struct {
 	Setting capacity.Setting  `json:"setting"`
 	Sample  capacity.Sample   `json:"sample"`
 	Service map[string]string `json:"service"`
 }
 
-// Results are the runs of a sweep as a campaign has them: those of before sweeps had a journal are in its file alone.
+// Results returns the runs of a sweep in the form of a campaign: a sweep older than journals has them only in its
+// file.
 func Results(old capacity.Sweep) (out []campaign.Result, err error) {
 	var all []noted
 	for _, p := range old.Points {
@@ -322,7 +323,7 @@ func (s *Sweep) add(n noted) {
 			s.File.Service[key] = value
 		}
 	}
-	// What differs from point to point stands in the run's own env.json. Another service has other keys.
+	// Values that differ from point to point are in each run's env.json. Another service has other keys.
 	maps.DeleteFunc(s.File.Service, func(key, value string) bool {
 		v, known := n.Service[key]
 		return known &&
@@ -337,7 +338,7 @@ func (s *Sweep) write() error {
 	return capacity.Write(filepath.Join(s.Dir, capacity.File), s.File)
 }
 
-// tick tells once a second how far the sweep is.
+// tick reports once a second how far the sweep is.
 func (s *Sweep) tick(ctx context.Context) {
 	for clock.Sleep(ctx, time.Second) == nil {
 		s.tell()
