@@ -8,10 +8,10 @@ import (
 	"github.com/lockquake/lockquake/internal/hunt/script"
 )
 
-// corpus is what a search has learned: which behaviours it has seen, how often, and the scripts whose runs showed
-// something new. It is made of notes alone, so that a hunt that goes on has the one that it left.
+// corpus is what a search has learned: the behaviours seen, how often, and the scripts whose runs showed something
+// new. It is computed from notes alone, so that a resumed hunt has the same corpus.
 type corpus struct {
-	numbers map[string]int // of behaviours, in the order in which they were seen first
+	numbers map[string]int // of behaviours, in the order in which they were first seen
 	runs    []int          // by number: how many runs showed it
 	entries []entry
 	curve   []Point
@@ -22,18 +22,18 @@ type entry struct {
 	script script.Script
 	shows  []int
 	near   map[string]float64
-	picked int // how often it was changed for another try
+	picked int // how often it was mutated
 	run    int // from 1
 }
 
 // Point is how many behaviours were known after a run.
 type Point struct {
 	Run        int   `json:"run"`
-	At         int64 `json:"at_ms"` // what all runs up to this one took
+	At         int64 `json:"at_ms"` // the time of all runs up to this one
 	Behaviours int   `json:"behaviours"`
 }
 
-// known numbers the behaviours of a run: those that are new, and the numbers of the others.
+// known splits the behaviours of a run: it returns the new ones, and the numbers of the others.
 func (c *corpus) known(seen behaviour.Seen) (fresh []string, others []int) {
 	for _, b := range seen.Behaviours {
 		if n, ok := c.numbers[b]; ok {
@@ -45,7 +45,7 @@ func (c *corpus) known(seen behaviour.Seen) (fresh []string, others []int) {
 	return fresh, others
 }
 
-// learn takes the note of the next run, which came at some ms of the search.
+// learn takes in the note of the next run, made at the given ms of the search.
 func (c *corpus) learn(n Note, run int, at int64) {
 	if c.numbers == nil {
 		c.numbers = map[string]int{}
@@ -70,12 +70,12 @@ func (c *corpus) learn(n Note, run int, at int64) {
 	}
 }
 
-// energy is how much a script promises. It is the sum of the rarities of its behaviours, more the nearer its run came
-// to a goal, and less with every time that it was tried.
+// energy is how promising a script is. It is the sum of the rarities of its behaviours. It grows the nearer the
+// script's run came to a goal, and shrinks each time it is tried.
 //
 // Example: a script shows one behaviour that no other run did and nine that every one of 100 runs did: its rarity is
-// 1 + 9/100. Its run came as near as 0.8 to a double grant, the first goal, which makes it 1 + 8*0.8*0.8 = 6.1 times as
-// promising. Once tried, it is half as promising as before.
+// 1 + 9/100. Its run came as near as 0.8 to a double grant, the first goal, which makes it 1 + 8*0.8*0.8 = 6.1 times
+// as promising. Once tried, it is half as promising as before.
 func (c *corpus) energy(e entry, wanted []Goal) float64 {
 	rarity := 0.0
 	for _, i := range e.shows {
@@ -89,7 +89,7 @@ func (c *corpus) energy(e entry, wanted []Goal) float64 {
 	return (0.1 + rarity) * (1 + 8*near*near) / float64(1+e.picked)
 }
 
-// pick draws an entry, by their energy; its number counts from 1. There must be one.
+// pick draws an entry, weighted by energy; its number counts from 1. There must be one.
 func (c *corpus) pick(r *rand.Rand, wanted []Goal) (e entry, number int) {
 	sums := make([]float64, len(c.entries))
 	sum := 0.0
@@ -102,7 +102,7 @@ func (c *corpus) pick(r *rand.Rand, wanted []Goal) (e entry, number int) {
 	return c.entries[i], i + 1
 }
 
-// nearest is the script whose run came nearest to the first goal that any came near to.
+// nearest returns the script whose run came nearest to a goal: the first goal that any run approached.
 func (c *corpus) nearest(wanted []Goal) (e entry, goal string, near float64) {
 	for _, g := range wanted {
 		for _, x := range c.entries {

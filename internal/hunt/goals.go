@@ -12,20 +12,20 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// Goal is a count that a hunt wants above zero.
+// Goal is a count that a hunt tries to raise above zero.
 type Goal struct {
 	Name string // of the count
-	// Needs returns what a lock lacks that the count can never be above zero for; "": it lacks nothing.
+	// Needs returns what a lock lacks without which the count is always zero; "" if it lacks nothing.
 	Needs func(Target) string
 }
 
-// Target is the lock as goals see it.
+// Target describes the lock to goals.
 type Target struct {
 	Lock    backends.Lock
 	Servers backends.Servers
 }
 
-// goals are all of them, the worst first.
+// goals lists all of them, the worst first.
 var goals = []Goal{
 	{Name: "double_grants", Needs: nothing},
 	{Name: "stale_writes", Needs: nothing},
@@ -63,8 +63,8 @@ func GoalNames() (names []string) {
 	return names
 }
 
-// Goals returns the goals of a hunt in their order: those that are named, or all that the lock can violate. A name that
-// is no goal, or a goal that the lock cannot violate, is an error.
+// Goals returns the goals of a hunt in their order: the named ones, or all that the lock can violate. An unknown
+// name, or a goal that the lock cannot violate, is an error.
 func Goals(named []string, t Target) (out []Goal, err error) {
 	if t.Lock.Absent {
 		return nil, fmt.Errorf("%s is no lock: it grants nothing that could be violated", t.Lock.Name)
@@ -86,11 +86,11 @@ func Goals(named []string, t Target) (out []Goal, err error) {
 	return out, nil
 }
 
-// atLeastOne is the fewest grants that a run has to judge. A violation in a handful of them is one.
+// atLeastOne is the fewest grants that a run must judge: a violation can be found in a handful of grants.
 const atLeastOne = `judged: ">=1"`
 
-// forbid is what the tries of a search expect: that nothing of what is hunted happens. So the judge weighs each count
-// as it does in any run: what a standstill of the machine explains, or a fault that was late, is not told as a failure.
+// forbid returns the expectations of the tries of a search: every goal is forbidden. So the judge weighs each count
+// as in any run: violations explained by a stall of the machine, or by a late fault, are not failures.
 func forbid(list []Goal) string {
 	pairs := []string{atLeastOne}
 	for _, g := range list {
@@ -99,7 +99,7 @@ func forbid(list []Goal) string {
 	return "expect={" + strings.Join(pairs, ", ") + "}"
 }
 
-// demand is what a script expects that is handed out: that the goal is reached, whatever else goes wrong with it.
+// demand returns the expectation of a script that is handed out: the goal is reached, whatever else is violated.
 func demand(goal string, others []string) string {
 	pairs := []string{goal + `: ">0"`}
 	for _, name := range others {
@@ -108,17 +108,16 @@ func demand(goal string, others []string) string {
 	return "expect={" + strings.Join(append(pairs, atLeastOne), ", ") + "}"
 }
 
-// Violation is what the judge says was violated in a run.
+// Violation is a violation found by the judge in a run.
 type Violation struct {
 	Goal    string `json:"goal"`
 	Count   int64  `json:"count"`
 	Claim   string `json:"claim"`             // the headline of its first witness
-	Witness string `json:"witness,omitempty"` // what that says
+	Witness string `json:"witness,omitempty"` // the text of that witness
 }
 
-// violations returns the goals that a run reached by its verdict, in their order, and the other counts that had to be
-// zero and were not. A goal that a run forbids is reached if that expectation failed, and one that it demands if it was
-// met.
+// violations returns the goals that a run reached according to its verdict, in their order, and the other counts that
+// had to be zero and were not. A forbidden goal is reached if that expectation failed, a demanded one if it was met.
 func violations(r results.Report, wanted []Goal) (found []Violation, others []string) {
 	for _, x := range r.Expectations {
 		if x.Got == nil || *x.Got <= 0 || x.Name == scenarios.Judged {
@@ -144,7 +143,7 @@ func violations(r results.Report, wanted []Goal) (found []Violation, others []st
 	return found, others
 }
 
-// witnessOf returns the headline and the text of the first witness of a count; "" where it has none.
+// witnessOf returns the headline and the text of the first witness of a count; "" if there is none.
 func witnessOf(r results.Report, count string) (claim, text string) {
 	for _, f := range r.Findings {
 		if f.Counts[count] == nil || len(f.Witnesses) == 0 {
@@ -156,5 +155,5 @@ func witnessOf(r results.Report, count string) (claim, text string) {
 	return sentence(figure.Words(count)), ""
 }
 
-// sentence begins a text with a capital.
+// sentence capitalizes the first letter of a text.
 func sentence(text string) string { return strings.ToUpper(text[:1]) + text[1:] }

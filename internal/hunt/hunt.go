@@ -2,13 +2,12 @@
 // reader of its runs.
 //
 // A search draws scripts, runs each, and looks at what the run shows (package behaviour). A script whose run shows
-// something new is kept, and changed a little for later tries (package script). The search ends with the first
-// violation of its first goal, or with its budget. Then a script that broke the lock is made smaller, as long as each
-// smaller one breaks it in 9 of 10 runs. What is left is handed out as a scenario that `lockquake run` judges like any
-// other.
+// something new is kept, and mutated for later tries (package script). The search ends with the first violation of
+// its first goal, or with its budget. Then a script that broke the lock is made smaller, as long as each smaller one
+// breaks it in 9 of 10 runs. The result is handed out as a scenario that `lockquake run` judges like any other.
 //
-// What comes next is a function of the seed and of the results in the journal. A hunt that is interrupted goes on with
-// the run that it would have made next.
+// The next run is a function of the seed and of the results in the journal. So a resumed hunt continues with the run
+// that it would have made next.
 package hunt
 
 import (
@@ -25,7 +24,7 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// Scripts are the tries that a hunt can make. script.Space is those of a lock on this machine.
+// Scripts is the source of the tries of a hunt. script.Space implements it for a lock on this machine.
 type Scripts interface {
 	Draw(r *rand.Rand) script.Script
 	Mutate(r *rand.Rand, of script.Script, with []script.Script) script.Script
@@ -42,27 +41,27 @@ type Hunt struct {
 	// Budget bounds the time of the search, and ShrinkBudget that of all runs after it.
 	Budget, ShrinkBudget time.Duration
 	Random               bool            // every script is drawn: the baseline of the guided search
-	Seeds                []script.Script // that are tried first
-	// Takes is about how long a run of a load takes, while none has been made.
+	Seeds                []script.Script // tried first
+	// Takes estimates the time of a run with a given load, until one has been made.
 	Takes func(load time.Duration) time.Duration
-	// Options are those of a run of a scenario.
+	// Options returns the options for a run of a scenario.
 	Options func(scenarios.Scenario) engine.Options
 	Keep    Keep
-	// Tell is told how far the hunt has come.
+	// Tell is called with the progress of the hunt.
 	Tell func(engine.Progress)
 
-	// Err is why nothing more can be run; nil: there is no such reason.
+	// Err is why nothing more can be run; nil if runs are possible.
 	Err error
 
-	folded  int // how many results are part of what follows
+	folded  int // how many results have been taken into account
 	search  search
 	shrink  *shrinker // nil: the search is not over
-	idle    int       // jobs in a row that were not made, or broke
+	idle    int       // consecutive jobs that were not made, or broke
 	under   Note
 	telling telling
 }
 
-// phase is the runs of a part of the hunt.
+// phase is the runs of one part of the hunt.
 type phase struct {
 	runs  int
 	spent time.Duration
@@ -73,11 +72,11 @@ func (p *phase) add(r campaign.Result) {
 	p.spent += time.Duration(r.Took) * time.Millisecond
 }
 
-// Note is what the journal has of a run of a hunt beside its verdict.
+// Note is the journal's note on a run of a hunt, beside its verdict.
 type Note struct {
 	Script script.Script `json:"script"`
-	From   int           `json:"from,omitempty"` // the number of the entry that it was made of, from 1; 0: it was drawn
-	// New are behaviours that no run before had shown, and Had the numbers of the others.
+	From   int           `json:"from,omitempty"` // number of the entry it was mutated from, from 1; 0: it was drawn
+	// New lists behaviours that no earlier run had shown; Had holds the numbers of the others.
 	New  []string           `json:"new,omitempty"`
 	Had  []int              `json:"had,omitempty"`
 	Near map[string]float64 `json:"near,omitempty"`
@@ -95,7 +94,7 @@ const (
 	jobShrink = "shrink"
 )
 
-// patience is how many jobs in a row may fail before the hunt gives up.
+// patience is how many consecutive jobs may fail before the hunt gives up.
 const patience = 5
 
 // Next returns the next job.
@@ -113,7 +112,7 @@ func (h *Hunt) Next(done []campaign.Result) (campaign.Job, bool) {
 	return h.shrink.next()
 }
 
-// fold takes the results that are new.
+// fold takes in the new results.
 func (h *Hunt) fold(done []campaign.Result) {
 	for _, r := range done[h.folded:] {
 		h.folded++
@@ -147,7 +146,7 @@ func (h *Hunt) fold(done []campaign.Result) {
 	}
 }
 
-// fail counts jobs that failed in a row.
+// fail counts consecutive failed jobs.
 func (h *Hunt) fail(r campaign.Result) {
 	if h.idle++; h.idle < patience || h.Err != nil {
 		return
@@ -157,7 +156,7 @@ func (h *Hunt) fail(r campaign.Result) {
 	}
 }
 
-// takes is about how long the next run takes.
+// takes estimates the time of the next run.
 func (h *Hunt) takes(p phase, load time.Duration) time.Duration {
 	if p.runs == 0 {
 		return h.Takes(load)
@@ -165,20 +164,20 @@ func (h *Hunt) takes(p phase, load time.Duration) time.Duration {
 	return p.spent / time.Duration(p.runs)
 }
 
-// drawTries is how many scripts may be refused in a row before the hunt gives up.
+// drawTries is how many consecutive scripts may be rejected before the hunt gives up.
 const drawTries = 100
 
-// randomShare is the share of tries that are drawn whatever was learned, so that no corpus is a dead end.
+// randomShare is the share of tries that are drawn without regard to the corpus, so that no corpus is a dead end.
 const randomShare = 0.2
 
-// propose returns the next job of the search; ok is false when that is over.
+// propose returns the next job of the search; ok is false when the search is over.
 func (h *Hunt) propose() (j campaign.Job, ok bool) {
 	if h.search.finding(h.Goals[0].Name) != nil {
 		return j, false
 	}
 	r := seed.Rand(h.Seed, fmt.Sprintf("hunt-%d-%d", h.search.runs, h.idle))
 	var refused error
-	long := false // a script does not fit into what is left of the budget
+	long := false // a script does not fit into the rest of the budget
 	for attempt := range drawTries {
 		n := h.draw(r, attempt)
 		if h.search.spent+h.takes(h.search.phase, n.Script.For) > h.Budget {
@@ -199,7 +198,7 @@ func (h *Hunt) propose() (j campaign.Job, ok bool) {
 	return j, false
 }
 
-// draw makes the next script of the search.
+// draw returns the note of the search's next script.
 func (h *Hunt) draw(r *rand.Rand, attempt int) Note {
 	switch {
 	case attempt == 0 && h.search.runs < len(h.Seeds):
@@ -216,7 +215,7 @@ func (h *Hunt) draw(r *rand.Rand, attempt int) Note {
 	return Note{Script: h.Scripts.Mutate(r, of.script, with), From: number}
 }
 
-// scenario writes a script as a scenario that expects something.
+// scenario writes a script as a scenario with the given expectations.
 func (h *Hunt) scenario(x script.Script, expect string, more ...string) (scenarios.Scenario, error) {
 	s, err := h.Scripts.Scenario(x)
 	if err != nil {

@@ -20,10 +20,10 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// numbers are scripts that are a set of faults by number: what breaks the lock is a subset of them.
+// numbers are scripts that are sets of faults by number: a subset of them breaks the lock.
 type numbers struct{ refuse int }
 
-// keys are not easily written as the text of a claim.
+// keys are hard to write as the text of a claim.
 const keys = `by: "-2s", how: it's # so`
 
 func numbered(list ...int) (x script.Script) {
@@ -74,13 +74,13 @@ func (numbers) Size(x script.Script) script.Size {
 	return script.Size{Faults: len(x.Faults), Steps: len(x.Faults)}
 }
 
-// world answers jobs without a run: a script breaks the lock when it has 3 and 7, in a share of its runs.
+// world answers jobs without a run: a script that has 3 and 7 breaks the lock in a share of its runs.
 type world struct {
 	t     *testing.T
 	hunt  *Hunt
 	done  []campaign.Result
 	share float64
-	crowd float64 // the share of scripts with more than two faults, where it is not 0
+	crowd float64 // the share for scripts with more than two faults, if not 0
 	r     *rand.Rand
 }
 
@@ -96,7 +96,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	return &world{t: t, hunt: h, share: 1, r: rand.New(rand.NewPCG(seed, 1))}
 }
 
-// answer makes a result of a job.
+// answer returns a result for a job.
 func (w *world) answer(j campaign.Job) campaign.Result {
 	n := w.hunt.under
 	list := numbersOf(n.Script)
@@ -186,7 +186,7 @@ func TestGuidedSearchNeedsFewerRunsThanDrawing(t *testing.T) {
 	}
 }
 
-// A hunt that goes on has the state that it left, and proposes the same next run.
+// A resumed hunt has the state that it left, and proposes the same next run.
 func TestAHuntGoesOnWithTheSameRun(t *testing.T) {
 	for _, share := range []float64{1, 0.6} {
 		w := newWorld(t, 7)
@@ -232,7 +232,7 @@ func TestTheBudgetEndsASearchThatFindsNothing(t *testing.T) {
 	}
 }
 
-// What breaks the lock only now and then is told, and not handed out.
+// A script that breaks the lock only now and then is reported, and not handed out.
 func TestWhatDoesNotReproduceIsNotHandedOut(t *testing.T) {
 	w := newWorld(t, 1)
 	w.hunt.Budget, w.share = time.Hour, 0.4
@@ -252,7 +252,7 @@ func TestWhatDoesNotReproduceIsNotHandedOut(t *testing.T) {
 	}
 }
 
-// A budget that suffices for a few candidates leaves time to accept what there is.
+// A budget for a few candidates leaves time to accept the current script.
 func TestAShortShrinkBudgetHandsOutWhatThereIs(t *testing.T) {
 	w := newWorld(t, 1)
 	w.hunt.Budget, w.hunt.ShrinkBudget = time.Hour, time.Minute
@@ -263,7 +263,7 @@ func TestAShortShrinkBudgetHandsOutWhatThereIs(t *testing.T) {
 	}
 }
 
-// A script that is too long for what is left of the budget is passed over for a shorter one.
+// A script too long for the rest of the budget is skipped in favour of a shorter one.
 func TestAShortBudgetIsForShortScripts(t *testing.T) {
 	w := newWorld(t, 3)
 	w.hunt.Scripts, w.hunt.Budget = lengths{}, 4*time.Second
@@ -281,7 +281,7 @@ func (lengths) Draw(r *rand.Rand) script.Script {
 	return x
 }
 
-// A script that does not reproduce as it was found is made smaller all the same: what is left may reproduce.
+// A script that does not reproduce as it was found is made smaller all the same: a smaller one may reproduce.
 func TestWhatReproducesOnlyWhenItIsSmaller(t *testing.T) {
 	w := newWorld(t, 1)
 	w.hunt.Budget, w.hunt.ShrinkBudget, w.crowd = time.Hour, 3*time.Minute, 0.5
@@ -358,7 +358,7 @@ func TestOnlySoMuchIsKept(t *testing.T) {
 	}
 }
 
-// The run that started the servers keeps its directory as long as they are there.
+// The run that started the servers keeps its directory as long as they are up.
 func TestTheHomeOfTheServersGoesLast(t *testing.T) {
 	k := Keep{Dir: t.TempDir()}
 	first, second := filepath.Join(k.Dir, "1"), filepath.Join(k.Dir, "2")

@@ -16,15 +16,15 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// Keep is what a hunt leaves on disk: the scripts that taught something, with their runs as long as there is room.
+// Keep manages what a hunt leaves on disk: the interesting scripts, with their runs as long as there is room.
 type Keep struct {
 	Dir  string // of the hunt
-	Most int64  // bytes of the run directories of scripts that taught something; 0: no bound
+	Most int64  // bytes of the run directories of interesting scripts; 0: unlimited
 
 	kept  []room // the oldest first
 	bytes int64
-	// home is the run that started the servers which later runs have: they may write into its directory. homeless says
-	// that it goes when they do.
+	// home is the directory of the run that started the servers in use, which may write into it. homeless says that
+	// it is removed when the servers are gone.
 	home     string
 	homeless bool
 }
@@ -35,18 +35,18 @@ type room struct {
 	bytes int64
 }
 
-// DirCorpus holds the scripts that taught something, and DirFound those that are handed out.
+// DirCorpus holds the interesting scripts, and DirFound those that are handed out.
 const (
 	DirCorpus = "corpus"
 	DirFound  = "found"
 )
 
-// Begin has a run tell how far the hunt is, in place of how far the run is.
+// Begin has a run report the hunt's progress instead of its own.
 func (h *Hunt) Begin(_ campaign.Job, o *engine.Options) {
 	o.Progress = func(engine.Progress) { h.tell("") }
 }
 
-// End notes what a run shows, and removes its directory if it taught nothing.
+// End records what a run shows, and removes its directory if it showed nothing new.
 func (h *Hunt) End(j campaign.Job, r *campaign.Result) error {
 	h.Keep.lives(r)
 	if r.NotMade != "" || r.Interrupted {
@@ -101,18 +101,18 @@ func (h *Hunt) note(r *campaign.Result, n *Note) error {
 	return nil
 }
 
-// lives notes which run started the servers that are there.
+// lives records which run started the current servers.
 func (k *Keep) lives(r *campaign.Result) {
 	if r.At == "" || r.Kept {
 		return
 	}
 	if k.homeless {
-		_ = os.RemoveAll(k.home) // what is left of it is for people, and only takes room
+		_ = os.RemoveAll(k.home) // its contents are for people, and only take room
 	}
 	k.home, k.homeless = r.At, false
 }
 
-// path is the directory of a run whose place a journal tells as seen from that of the hunt.
+// path returns the directory of a run, which a journal records relative to the hunt's.
 func (k *Keep) path(dir string) string {
 	if filepath.IsAbs(dir) {
 		return dir
@@ -124,11 +124,11 @@ func (k *Keep) path(dir string) string {
 	return abs
 }
 
-// add keeps a run that taught something, as long as there is room: the oldest go, and their scripts stay.
+// add keeps an interesting run as long as there is room: the oldest are removed, and their scripts stay.
 func (k *Keep) add(dir string) error {
 	bytes, err := sizeOf(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it went before the hunt was interrupted
+		return nil // it was removed before the hunt was interrupted
 	}
 	k.kept, k.bytes = append(k.kept, room{dir, bytes}), k.bytes+bytes
 	for err == nil && k.Most > 0 && k.bytes > k.Most && len(k.kept) > 0 {
@@ -158,7 +158,7 @@ func (k *Keep) remove(dir string) error {
 	return nil
 }
 
-// Close removes what was only there for servers that are gone now.
+// Close removes what was kept only for servers that are gone now.
 func (k *Keep) Close() error {
 	dir := k.home
 	k.home = ""
@@ -168,7 +168,7 @@ func (k *Keep) Close() error {
 	return k.remove(dir)
 }
 
-// sizeOf is how many bytes the files of a folder have.
+// sizeOf returns the size of a folder's files in bytes.
 func sizeOf(dir string) (sum int64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
@@ -183,7 +183,7 @@ func sizeOf(dir string) (sum int64, err error) {
 	return sum, err
 }
 
-// writeFile writes a file, and the folder that it is in.
+// writeFile writes a file, and creates its folder.
 func writeFile(file string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
@@ -191,7 +191,7 @@ func writeFile(file string, text []byte) error {
 	return results.WriteAtomically(file, text)
 }
 
-// ScriptsOf returns the scripts of another hunt that taught something, or broke its lock.
+// ScriptsOf returns the scripts of another hunt that were interesting, or broke its lock.
 func ScriptsOf(dir string) (out []script.Script, err error) {
 	j, err := campaign.Open(dir)
 	if err != nil {

@@ -28,12 +28,12 @@ type shown struct {
 	Words   []string
 	Picture template.HTML
 	Missing string // why there is no picture
-	Report  string // the report of that run, as seen from the page
+	Report  string // the report of that run, relative to the page
 	YAML    string
 }
 
-// HTML writes the page of a hunt in a directory: the answer, the scripts with their pictures, what was tried, and how
-// many behaviours were known over time.
+// HTML writes the page of a hunt in a directory: the answer, the scripts with their pictures, what was tried, and the
+// number of known behaviours over time.
 func (r Result) HTML(w io.Writer, dir string) error {
 	curve, err := r.chart()
 	if err != nil {
@@ -54,7 +54,7 @@ func (r Result) HTML(w io.Writer, dir string) error {
 	return err
 }
 
-// chart is the curve of behaviours over time.
+// chart returns the curve of behaviours over time.
 func (r Result) chart() ([]page.Chart, error) {
 	if len(r.Curve) < 2 {
 		return nil, nil
@@ -80,7 +80,7 @@ func (r Result) chart() ([]page.Chart, error) {
 	}}, nil
 }
 
-// shown are the scripts of the page: what is handed out, then each finding as it was found.
+// shown returns the scripts of the page: the one handed out, then each finding as it was found.
 func (r Result) shown(dir string) (out []shown) {
 	if x := r.Shrunk; x.HandedOut() {
 		s := shown{Title: x.Claim, Words: []string{x.Script.Text(), fmt.Sprintf("It reached its goal in %d of %s%s.",

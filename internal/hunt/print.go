@@ -13,7 +13,7 @@ import (
 	"github.com/lockquake/lockquake/results/figure"
 )
 
-// Text writes the result for a terminal: what was found, then what was tried. dir is the directory of the hunt, as it
+// Text writes the result for a terminal: what was found, then what was tried. dir is the directory of the hunt as it
 // is printed.
 func (r Result) Text(w io.Writer, dir string) error {
 	var b strings.Builder
@@ -41,7 +41,7 @@ func (r Result) Text(w io.Writer, dir string) error {
 	return err
 }
 
-// Answer is the result in a line.
+// Answer returns the result in one line.
 func (r Result) Answer() string {
 	if len(r.Findings) == 0 {
 		return "nothing found (" + figure.List(words(r.Goals)) + ")"
@@ -58,14 +58,14 @@ func words(names []string) (out []string) {
 	return out
 }
 
-// worst is the finding of the first goal that was reached; there must be one.
+// worst returns the finding of the first goal that was reached; there must be one.
 func (r Result) worst() Finding {
 	return slices.MinFunc(r.Findings, func(a, b Finding) int {
 		return cmp.Compare(slices.Index(r.Goals, a.Goal), slices.Index(r.Goals, b.Goal))
 	})
 }
 
-// story says what was found, how small it became, and how sure it is.
+// story says what was found, how small it became, and how certain it is.
 func (r Result) story(dir string) (lines []string) {
 	if len(r.Findings) == 0 {
 		if n := r.Nearest; n != nil {
@@ -101,7 +101,7 @@ func (r Result) story(dir string) (lines []string) {
 	return lines
 }
 
-// proof says what the runs of a script that is handed out are worth.
+// proof says what the runs of a script that is handed out prove.
 func (x *Shrunk) proof() string {
 	if x.Proven {
 		return " that had no part in its choice"
@@ -109,10 +109,10 @@ func (x *Shrunk) proof() string {
 	return " by which it was chosen"
 }
 
-// fewRuns is how many runs say nothing: three in n of fewer are more than one in ten.
+// fewRuns is the number of runs below which nothing is claimed: three in n of fewer are more than one in ten.
 const fewRuns = 30
 
-// share is the rate below which n tries without a hit lie with 95 % confidence: three in n.
+// share returns the 95 % upper bound on the rate of an event that n tries did not show: three in n.
 func share(n int64) string { return figure.Number(300/float64(n)) + " %" }
 
 // Tried says what a hunt did, and what it can say nothing about.
@@ -138,7 +138,7 @@ func (r Result) Tried() []string {
 	return lines
 }
 
-// bitRows are the rows of a table of the faults that were injected.
+// bitRows returns the rows of the table of injected faults.
 func (r Result) bitRows() [][]string {
 	rows := [][]string{{"fault", "on", "bit", "of"}}
 	bites := slices.SortedFunc(slices.Values(r.Bit), func(a, b behaviour.Bite) int {

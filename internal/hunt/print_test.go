@@ -116,7 +116,7 @@ func TestViolationsAreWhatTheJudgeCallsSo(t *testing.T) {
 	two, none := 2.0, 0.0
 	r := results.Report{Expectations: []results.ExpectationResult{
 		{Name: "judged", Want: ">=1", Got: &two, Verdict: results.Pass},
-		{Name: "stale_writes", Want: "0", Got: &two, Verdict: results.Unknown}, // only a standstill explains it
+		{Name: "stale_writes", Want: "0", Got: &two, Verdict: results.Unknown}, // only a stall explains it
 		{Name: "double_grants", Want: "0", Got: &two, Verdict: results.Fail},
 		{Name: "stuck_locks", Want: "0", Got: &none, Verdict: results.Unknown},
 		{Name: "lost_updates", Want: "0", Got: &two, Verdict: results.Fail, Default: true},

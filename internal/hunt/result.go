@@ -14,14 +14,14 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// Schema names the version of hunt.json. File and FileReport are files in the directory of a hunt.
+// Schema is the version of hunt.json's format. File and FileReport are files in the directory of a hunt.
 const (
 	Schema     = "lockquake/hunt/1"
 	File       = "hunt.json"
 	FileReport = "hunt.html"
 )
 
-// Result is what came of a hunt: hunt.json.
+// Result is the result of a hunt: hunt.json.
 type Result struct {
 	Schema string `json:"schema"`
 	results.Origin
@@ -49,7 +49,7 @@ type Result struct {
 
 	Findings []Finding `json:"findings"`
 	Shrunk   *Shrunk   `json:"shrunk,omitempty"`
-	Nearest  *Nearest  `json:"nearest,omitempty"` // where nothing was found
+	Nearest  *Nearest  `json:"nearest,omitempty"` // if nothing was found
 }
 
 // Nearest is the script whose run came nearest to a goal.
@@ -60,7 +60,7 @@ type Nearest struct {
 	Run    int           `json:"run"`
 }
 
-// Fill gives the result what is known now.
+// Fill sets in the result what is known now.
 func (h *Hunt) Fill(r *Result) {
 	r.Schema, r.Seed, r.Random = Schema, h.Seed, h.Random
 	r.Goals = nil
@@ -82,7 +82,7 @@ func (h *Hunt) Fill(r *Result) {
 	}
 }
 
-// HandOut writes the scenario of what was made smaller, if that reproduces.
+// HandOut writes the scenario of the shrunk script if it reproduces.
 func (h *Hunt) HandOut() error {
 	x := h.shrink.result()
 	if !x.HandedOut() {
@@ -97,7 +97,7 @@ func (h *Hunt) HandOut() error {
 	return writeFile(filepath.Join(h.Keep.Dir, x.File), append(text, s.Text...))
 }
 
-// claimOf says in words what a script shows.
+// claimOf describes in words what a script shows.
 func claimOf(x *Shrunk) string {
 	return strings.Join(strings.Fields(fmt.Sprintf("%s. It takes %s.", x.Claim, x.Script.Text())), " ")
 }
@@ -127,7 +127,7 @@ func Read(dir string) (r Result, err error) {
 	return r, nil
 }
 
-// Found reports whether a goal was reached by a run of the search.
+// Found reports whether a run of the search reached a goal.
 func (r Result) Found(goal string) bool {
 	for _, f := range r.Findings {
 		if f.Goal == goal {
@@ -137,8 +137,8 @@ func (r Result) Found(goal string) bool {
 	return false
 }
 
-// Lacking lists what this machine cannot deliver, a line for each reason. What makes no sense for the service on any
-// machine is left out.
+// Lacking lists what this machine cannot deliver, a line for each reason. It omits what makes no sense for the
+// service on any machine.
 func Lacking(refused []script.Refused) []string {
 	var reasons []string
 	faults := map[string][]string{}

@@ -24,13 +24,13 @@ type Finding struct {
 	Violation
 	Script script.Script `json:"script"`
 	Run    int           `json:"run"`   // of the search, from 1
-	At     int64         `json:"at_ms"` // what all runs up to it took
+	At     int64         `json:"at_ms"` // the time of all runs up to it
 	Dir    string        `json:"run_dir"`
 	Others []string      `json:"others,omitempty"` // counts that were above zero beside it
 }
 
-// take learns of a run. It returns the run's directory where that may go when room is short: a run that found something
-// stays.
+// take takes in a run. It returns the run's directory if that may be removed when room is short: a run that found
+// something stays.
 func (s *search) take(r campaign.Result, n Note, wanted []Goal) (dir string) {
 	s.add(r)
 	at := s.spent.Milliseconds()
@@ -63,7 +63,7 @@ func (s *search) finding(goal string) *Finding {
 	return nil
 }
 
-// worst is the finding of the first goal that was reached; nil: none was.
+// worst returns the finding of the first goal that was reached; nil if none was.
 func (s *search) worst(wanted []Goal) *Finding {
 	for _, g := range wanted {
 		if f := s.finding(g.Name); f != nil {

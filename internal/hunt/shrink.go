@@ -12,7 +12,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// A script is accepted when it reached its goal in accepted of tries runs; the second failure rejects it.
+// A script is accepted when accepted of tries runs reached its goal; the second failure rejects it.
 const (
 	tries    = 10
 	accepted = 9
@@ -21,36 +21,37 @@ const (
 // trial is the runs of one script.
 type trial struct {
 	script script.Script
-	ok     int    // runs that reached the goal, and have nothing else against them
+	ok     int    // runs that reached the goal, without any other objection
 	failed int    // the other ones
 	goal   int    // all runs that reached the goal
-	dir    string // of the last run that is among the first
+	dir    string // of the last run counted in ok
 }
 
 func (t trial) runs() int      { return t.ok + t.failed }
 func (t trial) accepted() bool { return t.ok >= accepted }
 func (t trial) rejected() bool { return t.failed > tries-accepted }
 
-// shrinker makes the script of a finding smaller. Its steps are a function of the results that it takes.
+// shrinker makes the script of a finding smaller. Its steps are a function of the results that it takes in.
 //
-// It tries the reductions of a script in their order, the most daring first. One that is accepted takes its place. As
-// long as none is accepted, a reduction that reaches the goal as often before its second failure takes its place, too:
-// what is rare as it was found may become certain when a time is replaced by an await, and a run that is unknown for a
-// fault that did not bite is not when that is left out. In the end the last accepted
-// script has to reach the goal in runs that had no part in its choice. If it does not, the one accepted before it has
-// to, and so on.
+// It tries the reductions of a script in their order, the most daring first. An accepted one replaces the script. As
+// long as none is accepted, a reduction also replaces the script if it reaches the goal as often before its second
+// failure. A violation that is rare as found may become certain when an await replaces a time. A run that is unknown
+// because a fault did not bite becomes known when that fault is left out.
+//
+// In the end the last accepted script must reach the goal in runs that had no part in its choice. If it does not, the
+// one accepted before it must, and so on.
 type shrinker struct {
 	hunt   *Hunt
 	goal   string
 	phase  phase
-	steps  int // trials that were begun
+	steps  int // trials begun
 	others []string
 
-	best    trial   // what is made smaller
+	best    trial   // the script to make smaller
 	tested  bool    // it had its own ten runs
 	kept    []trial // the accepted ones, the last of them the smallest
 	queue   []script.Script
-	refused map[string]bool // by JSON: the scripts that were rejected
+	refused map[string]bool // by JSON: the rejected scripts
 	now     *trial          // under way; nil: none
 
 	proving bool
@@ -58,7 +59,7 @@ type shrinker struct {
 	over    bool
 
 	last    Violation
-	stopped string // why it ended before nothing smaller was left; "": it did not
+	stopped string // why it ended although smaller scripts remained; "": none did
 }
 
 func newShrinker(h *Hunt) *shrinker {
@@ -78,7 +79,7 @@ func newShrinker(h *Hunt) *shrinker {
 	return s
 }
 
-// meet notes a count that goes up beside the goal.
+// meet records a count that rises together with the goal.
 func (s *shrinker) meet(name string) {
 	if name != s.goal && !slices.Contains(s.others, name) {
 		s.others = append(s.others, name)
@@ -86,7 +87,7 @@ func (s *shrinker) meet(name string) {
 	}
 }
 
-// keyOf tells scripts apart.
+// keyOf returns a key that identifies a script.
 func keyOf(x script.Script) string {
 	b, err := json.Marshal(x)
 	if err != nil {
@@ -95,7 +96,7 @@ func keyOf(x script.Script) string {
 	return string(b)
 }
 
-// reductions are those of the best script that were not rejected before.
+// reductions returns those of the best script that were not rejected before.
 func (s *shrinker) reductions() (out []script.Script) {
 	self := keyOf(s.best.script)
 	for _, x := range s.hunt.Scripts.Reductions(s.best.script) {
@@ -106,7 +107,7 @@ func (s *shrinker) reductions() (out []script.Script) {
 	return out
 }
 
-// next returns the next run; ok is false where there is none.
+// next returns the next run; ok is false if there is none.
 func (s *shrinker) next() (j campaign.Job, ok bool) {
 	for !s.over {
 		if s.now == nil && !s.begin() {
@@ -130,7 +131,7 @@ func (s *shrinker) next() (j campaign.Job, ok bool) {
 	return j, false
 }
 
-// begin chooses what is tried next; false: nothing is left.
+// begin chooses what to try next. It returns false if nothing is left.
 func (s *shrinker) begin() bool {
 	if !s.proving {
 		// what does not reproduce as it is may do so when it is smaller
@@ -142,7 +143,7 @@ func (s *shrinker) begin() bool {
 			s.steps++
 			return true
 		}
-		if len(s.kept) == 0 && !s.tested { // nothing smaller does: the script as it is may
+		if len(s.kept) == 0 && !s.tested { // nothing smaller reproduces: the script itself may
 			s.now = &trial{script: s.best.script}
 			s.steps++
 			return true
@@ -156,8 +157,8 @@ func (s *shrinker) begin() bool {
 	return true
 }
 
-// short reports whether the time that is left is needed for the last trial: the one that accepts what there is, or the
-// one that proves it.
+// short reports whether the remaining time is needed for the last trial: the one that accepts the current script, or
+// the one that proves it.
 func (s *shrinker) short() bool {
 	runs := tries
 	if len(s.kept) == 0 {
@@ -172,11 +173,11 @@ func (s *shrinker) short() bool {
 	return true
 }
 
-// take takes the result of a run.
+// take takes in the result of a run.
 func (s *shrinker) take(r campaign.Result, n Note) {
 	s.phase.add(r)
 	if s.over || s.now == nil && !s.begin() || keyOf(n.Script) != keyOf(s.now.script) {
-		return // of a hunt with other scripts: the note does not fit, and counts for nothing
+		return // of a hunt with other scripts: the note does not fit, and is ignored
 	}
 	if slices.ContainsFunc(n.Found, func(v Violation) bool { return v.Goal == s.goal }) {
 		s.now.goal++
@@ -229,7 +230,7 @@ func (s *shrinker) settle() {
 	}
 }
 
-// drop removes the directory of a run that is not shown any more.
+// drop removes the directory of a run that is no longer shown.
 func (s *shrinker) drop(dir string) {
 	if dir == "" {
 		return
@@ -239,7 +240,7 @@ func (s *shrinker) drop(dir string) {
 	}
 }
 
-// proven is the accepted script that its last runs confirmed; nil: there is none.
+// proven returns the accepted script that its last runs confirmed; nil if there is none.
 func (s *shrinker) proven() *trial {
 	if n := len(s.proofs); n > 0 && s.proofs[n-1].accepted() {
 		return &s.proofs[n-1]
@@ -250,25 +251,25 @@ func (s *shrinker) proven() *trial {
 // Shrunk is a script that is handed out, or why none is.
 type Shrunk struct {
 	Goal string `json:"goal"`
-	// Script is what reached the goal in Reached of Runs runs; where it is handed out, as a scenario in File. Proven
-	// says that these runs had no part in its choice.
+	// Script reached the goal in Reached of Runs runs. If it is handed out, File holds it as a scenario. Proven says
+	// that these runs had no part in its choice.
 	Script  script.Script `json:"script"`
 	Size    script.Size   `json:"size"`
 	Reached int           `json:"reached"`
 	Runs    int           `json:"runs"`
 	Proven  bool          `json:"proven"`
-	File    string        `json:"file,omitempty"`    // this and the next one as seen from the directory of the hunt
+	File    string        `json:"file,omitempty"`    // File and RunDir are relative to the directory of the hunt
 	RunDir  string        `json:"run_dir,omitempty"` // of a run of it; "": none was kept
 	Claim   string        `json:"claim,omitempty"`
 
 	Others  []string `json:"others,omitempty"`
-	Trials  int      `json:"trials"` // scripts that were tried
+	Trials  int      `json:"trials"` // number of scripts tried
 	All     int      `json:"all_runs"`
 	Took    int64    `json:"took_ms"`
-	Stopped string   `json:"stopped,omitempty"` // why it is not as small as it may get; "": nothing smaller does
+	Stopped string   `json:"stopped,omitempty"` // why it is not as small as possible; "": nothing smaller reproduces
 }
 
-// result returns what came of the shrinking so far; nil: nothing was found.
+// result returns the result of the shrinking so far; nil if nothing was found.
 func (s *shrinker) result() *Shrunk {
 	if s == nil || s.goal == "" {
 		return nil
@@ -297,8 +298,8 @@ func (s *shrinker) result() *Shrunk {
 // HandedOut reports whether the script reproduces.
 func (x *Shrunk) HandedOut() bool { return x != nil && x.Reached >= accepted }
 
-// reached reports whether a run of the shrinking did what it had to: by its verdict the goal was reached, and nothing
-// is against it but other counts that had to be zero.
+// reached reports whether a run of the shrinking succeeded: the verdict says that the goal was reached, and nothing
+// speaks against the run except other counts that had to be zero.
 func reached(r results.Report, goal string, others []string) bool {
 	i := slices.IndexFunc(r.Expectations, func(x results.ExpectationResult) bool { return x.Name == goal })
 	return i >= 0 && r.Expectations[i].Verdict == results.Pass &&

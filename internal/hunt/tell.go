@@ -10,20 +10,20 @@ import (
 	"github.com/lockquake/lockquake/results/figure"
 )
 
-// tellEvery is how often the hunt tells how far it is, beside what is new.
+// tellEvery is how often the hunt prints its progress, beside news.
 const tellEvery = 10 * time.Second
 
-// longest is how many characters of a script are told while the hunt goes on.
+// longest is how many characters of a script are printed during the hunt.
 const longest = 160
 
-// telling is what was told last.
+// telling is the last printed progress.
 type telling struct {
 	at      int64 // clock.Now()
 	phase   string
 	nearest string
 }
 
-// tell tells how far the hunt is. Some lines a minute are enough where nobody watches a bar.
+// tell prints the progress of the hunt. Without a bar, some lines a minute are enough.
 func (h *Hunt) tell(text string) {
 	if h.Tell == nil {
 		return
@@ -44,7 +44,7 @@ func (h *Hunt) tell(text string) {
 	h.Tell(p)
 }
 
-// phase names what the hunt does, and how far it has come.
+// phase returns what the hunt does now, and how far it has come.
 func (h *Hunt) phase() string {
 	if s := h.shrink; s != nil {
 		return fmt.Sprintf("shrink (%s, still %s)", figure.Of(s.phase.runs, "run"), sizeText(h.Scripts.Size(s.best.script)))
@@ -52,12 +52,12 @@ func (h *Hunt) phase() string {
 	return fmt.Sprintf("search (%s, %s)", figure.Of(h.search.runs, "run"), figure.Of(len(h.search.corpus.runs), "behaviour"))
 }
 
-// sizeText says how long a script is.
+// sizeText describes the size of a script.
 func sizeText(s script.Size) string {
 	return figure.Of(s.Steps, "step") + " and " + figure.Of(s.Faults, "fault")
 }
 
-// news is the best script so far, where that has changed.
+// news returns the best script so far if it has changed.
 func (h *Hunt) news() string {
 	if h.shrink != nil {
 		return ""
@@ -74,7 +74,7 @@ func (h *Hunt) news() string {
 	return text
 }
 
-// told tells what came of a run that has just ended.
+// told reports the result of a run that has just ended.
 func (h *Hunt) told(job string, n Note) {
 	for _, v := range n.Found {
 		if job == jobSearch && h.search.finding(v.Goal) == nil {

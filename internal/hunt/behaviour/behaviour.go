@@ -1,13 +1,12 @@
 // Package behaviour abstracts a run: it reads a run directory and returns the set of behaviours that the run shows,
-// each a short string. A search takes a script for interesting when its run shows a behaviour that no run before it
-// did.
+// each a short string. A search finds a script interesting if its run shows a behaviour that no earlier run showed.
 //
-// Example: in one run the holder is paused for half a TTL and releases in time. In another one it is paused for two
-// TTLs, and another user is granted the lock 10 ms after its validity ended. Both runs show "pause@holder begins: its
-// target holds". The second alone shows "grant beside an open hold, 2^-8 ttl after its end".
+// Example: in one run the holder is paused for half a TTL and releases in time. In another it is paused for two TTLs,
+// and another user is granted the lock 10 ms after its validity ended. Both runs show "pause@holder begins: its
+// target holds". Only the second shows "grant beside an open hold, 2^-8 ttl after its end".
 //
-// Numbers are put into buckets of powers of two, users are told apart only as own and other, and nodes by their role,
-// so that the set stays small. Nothing here judges: what was violated is what verdict.json says.
+// To keep the set small, numbers are put into buckets of powers of two, users are either own or other, and nodes are
+// named by role. Nothing here judges: verdict.json says what was violated.
 package behaviour
 
 import (
@@ -31,7 +30,7 @@ type Seen struct {
 	Bit  []Bite
 }
 
-// Bite is how often a fault was injected into targets of one role, and how often it bit.
+// Bite counts how often a fault was injected into targets of one role, and how often it bit.
 type Bite struct {
 	Fault string `json:"fault"`
 	Role  string `json:"role"`
@@ -83,11 +82,11 @@ func ignore(err, expected error) error {
 	return err
 }
 
-// watcher collects the behaviours of a run while its events pass.
+// watcher collects the behaviours of a run from its events.
 type watcher struct {
 	shows  shows
 	faults standing
-	marks  []mark // what happens between events, in the order of time
+	marks  []mark // points in time between events, ordered
 	calls  map[call]history.Event
 	locks  map[uint16]*lockState
 }
@@ -105,7 +104,7 @@ type call struct {
 	op   uint32
 }
 
-// mark is something that no event tells of: a fault begins or ends, or a user came to a point.
+// mark is something that has no event: a fault begins or ends, or a user reaches a point.
 type mark struct {
 	time int64
 	do   func(w *watcher)
@@ -144,12 +143,12 @@ func (s *shows) sorted() []string {
 	return out
 }
 
-// closer notes how near a run came to what a count forbids.
+// closer records how near a run came to violating what a count forbids.
 func (s *shows) closer(count string, near float64) {
 	s.near[count] = max(s.near[count], min(near, 1))
 }
 
-// until lets everything happen that comes before t without an event.
+// until handles all marks before t.
 func (w *watcher) until(t int64) {
 	for len(w.marks) > 0 && w.marks[0].time <= t {
 		w.expire(w.marks[0].time)
@@ -159,7 +158,7 @@ func (w *watcher) until(t int64) {
 	w.expire(t)
 }
 
-// event takes the next event.
+// event handles the next event.
 func (w *watcher) event(e *history.Event) {
 	w.until(e.Time)
 	switch e.Kind {
@@ -178,7 +177,7 @@ func (w *watcher) event(e *history.Event) {
 	}
 }
 
-// operation takes the begin or the outcome of a call.
+// operation handles the begin or the outcome of a call.
 func (w *watcher) operation(e *history.Event) {
 	if e.Phase == history.Invoke {
 		w.calls[call{e.User, e.Seq}] = *e
@@ -201,7 +200,7 @@ func (w *watcher) operation(e *history.Event) {
 	}
 }
 
-// wordOf names the outcome of an operation.
+// wordOf returns the name of an operation's outcome.
 func wordOf(e *history.Event) string {
 	word := e.Kind.String() + " " + e.Phase.String()
 	if e.Code != history.CodeNone {
@@ -210,19 +209,19 @@ func wordOf(e *history.Event) string {
 	return word
 }
 
-// say notes an event with the faults that stand and who holds the lock.
+// say adds an event with the active faults and the lock's holders.
 func (w *watcher) say(e *history.Event, word string) {
 	holds := w.lock(e.Lock).holders(e.User)
 	phases := w.faults.at(e.Time, e.User)
 	for _, phase := range phases {
 		w.shows.add("%s: %s, %s", phase, word, holds)
 	}
-	if len(phases) > 1 { // of faults that stand together it matters what they let through, and not to whom
+	if len(phases) > 1 { // of simultaneous faults, the effect matters and not the target
 		w.shows.add("%s: %s", strings.Join(phases, " + "), word)
 	}
 }
 
-// found notes what the verdict says was violated, and how near the measures of the run came to it.
+// found adds the violations in the verdict, and how near the run's measures came to others.
 func (s *shows) found(r results.Report, env results.Env) {
 	for _, f := range r.Findings {
 		for name, n := range f.Counts {
@@ -244,7 +243,7 @@ func (s *shows) found(r results.Report, env results.Env) {
 	}
 }
 
-// bucket puts a positive number between powers of two.
+// bucket returns the powers of two that enclose a positive number.
 func bucket(x float64) string {
 	switch {
 	case x <= 0:
@@ -255,5 +254,5 @@ func bucket(x float64) string {
 	return fmt.Sprintf("2^%d", int(math.Floor(math.Log2(min(x, 1<<20)))))
 }
 
-// since puts a time into buckets of the TTL.
+// since returns a time in buckets of the TTL.
 func (s *shows) since(ns int64) string { return bucket(float64(ns)/float64(s.ttl)) + " ttl" }

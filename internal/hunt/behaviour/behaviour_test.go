@@ -61,7 +61,7 @@ func (x *tale) event(client int, at int64, e history.Event) uint32 {
 	return e.Seq
 }
 
-// acquires adds an acquire and its grant, which is valid until some ms.
+// acquires adds an acquire and its grant, which is valid until the given ms.
 func (x *tale) acquires(client int, from, to, until int64) uint32 {
 	op := x.event(client, from, history.Event{Kind: history.Acquire, Phase: history.Invoke})
 	x.event(client, to, history.Event{

@@ -8,30 +8,30 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// hold is a grant that a user has in hand, or just gave back.
+// hold is a grant that a user holds, or has just released.
 type hold struct {
 	user    history.User
 	grant   uint32
 	shared  bool
 	valid   int64 // the latest end of its validity
-	expired bool  // that was told
+	expired bool  // its end was reported
 }
 
-// lockState is what is known of one lock while the events pass.
+// lockState is the state of one lock at the current event.
 type lockState struct {
 	open   []hold       // in the order of their grants
-	last   history.User // who was granted it last, and when
+	last   history.User // the user granted it last, and when
 	lastAt int64
-	order  []move // the latest moves, at most as many as are told together
+	order  []move // the latest moves, at most as many as form one behaviour
 }
 
-// move is a step in the life of a lock: who did what.
+// move is a step in the life of a lock: a user and its action.
 type move struct {
 	user history.User
 	what string
 }
 
-// together is how many moves in a row are one behaviour.
+// together is how many consecutive moves form one behaviour.
 const together = 3
 
 func (w *watcher) lock(i uint16) *lockState {
@@ -43,7 +43,7 @@ func (w *watcher) lock(i uint16) *lockState {
 	return l
 }
 
-// holders says who has the lock as a user sees it.
+// holders describes the lock's holders from a user's point of view.
 func (l *lockState) holders(u history.User) string {
 	own, other := "", ""
 	for _, h := range l.open {
@@ -68,12 +68,12 @@ func (l *lockState) holders(u history.User) string {
 	return own + " and " + other
 }
 
-// valid reports whether somebody has the lock whose time is not over.
+// valid reports whether a user has the lock with time left.
 func (l *lockState) valid() bool {
 	return slices.ContainsFunc(l.open, func(h hold) bool { return !h.expired })
 }
 
-// held says who has the lock as the targets of a fault see it.
+// held describes the lock's holders from the point of view of a fault's targets.
 func (l *lockState) held(targets []int) string {
 	var words []string
 	for _, h := range l.open {
@@ -95,7 +95,7 @@ func (l *lockState) held(targets []int) string {
 	return strings.Join(words, ", ")
 }
 
-// push adds a move, and notes the latest ones in a row with the users named in the order of their appearance.
+// push adds a move, and records the latest consecutive ones. Users are named in the order of their appearance.
 func (w *watcher) push(l *lockState, u history.User, what string) {
 	l.order = append(l.order, move{u, what})
 	if len(l.order) > together {
@@ -117,7 +117,7 @@ func (w *watcher) push(l *lockState, u history.User, what string) {
 	w.shows.add("order %s", strings.Join(words, ", "))
 }
 
-// expire ends the validity of holds, in its order.
+// expire ends the validity of holds, in the order of their ends.
 func (w *watcher) expire(t int64) {
 	for _, l := range w.locks {
 		for {
@@ -140,7 +140,7 @@ func (w *watcher) expire(t int64) {
 	}
 }
 
-// grant opens a hold, and notes how far it is from an overlap with another one.
+// grant opens a hold, and records how far it is from an overlap with another one.
 func (w *watcher) grant(e *history.Event) {
 	l := w.lock(e.Lock)
 	switch left := e.Valid - e.Time; {
@@ -161,8 +161,8 @@ func (w *watcher) grant(e *history.Event) {
 	w.push(l, e.User, "granted")
 }
 
-// beside notes a grant beside a hold that nobody has ended. How long after the end of the other's validity it comes is
-// a behaviour of its own. It says little of how near a double grant is: a right lock is granted anew just then.
+// beside records a grant beside an open hold. The time from the end of that hold's validity to the grant is a
+// behaviour of its own. It says little about how near a double grant is: a right lock is granted anew just then.
 func (w *watcher) beside(e *history.Event, h hold) {
 	w.shows.closer("overlapping_holds", 1)
 	w.shows.closer("stale_writes", 0.6)
@@ -182,14 +182,14 @@ func (w *watcher) beside(e *history.Event, h hold) {
 	}
 }
 
-// denied notes an acquire that got nothing.
+// denied records an acquire without a grant.
 func (w *watcher) denied(e *history.Event, invoked history.Event) {
 	if invoked.Time > 0 {
 		w.shows.add("%s after %s, %s", wordOf(e), w.shows.since(e.Time-invoked.Time), w.lock(e.Lock).holders(e.User))
 	}
 }
 
-// extend takes a new end of validity.
+// extend sets a new end of validity.
 func (w *watcher) extend(e *history.Event) {
 	l := w.lock(e.Lock)
 	for i := range l.open {
@@ -203,7 +203,7 @@ func (w *watcher) extend(e *history.Event) {
 	}
 }
 
-// release ends a hold with the begin of its release: from then on its user does not believe that it has the lock.
+// release ends a hold when its release begins: from then on its user does not rely on the lock.
 func (w *watcher) release(e *history.Event) {
 	l := w.lock(e.Lock)
 	w.push(l, e.User, "releases")
@@ -228,10 +228,10 @@ func (w *watcher) gone(e *history.Event) {
 	}
 }
 
-// crossing notes whether the end of validity, or another's grant, fell into a release, a renewal or a write.
+// crossing records whether the end of validity, or another user's grant, fell into a release, a renewal or a write.
 //
-// Example: a release begins 5 ms before the validity ends, its request is held up, another user is granted the lock,
-// and the release is answered ok. A lock that deletes whatever is there has now deleted the other's grant.
+// Example: a release begins 5 ms before the validity ends, its request is delayed, another user is granted the lock,
+// and the release is answered ok. A lock that deletes whatever is there has now deleted the other user's grant.
 func (w *watcher) crossing(e *history.Event, invoked history.Event) {
 	l := w.lock(e.Lock)
 	other := "nobody else was granted it"

@@ -9,19 +9,19 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// most is how many faults that stand together, or were over, are told of one event.
+// most is how many simultaneous or past faults are recorded with one event.
 const most = 3
 
-// stood is a fault that bit, in the words of a behaviour.
+// stood is a fault that bit, as behaviours describe it.
 type stood struct {
 	name     string // "pause@holder"
-	from, to int64  // ns; math.MaxInt64 where it was not healed
+	from, to int64  // ns; math.MaxInt64 if it was not healed
 	users    []int  // clients that are its targets
 	lead     *history.Lead
 	kills    bool
 }
 
-// standing knows which faults stand.
+// standing knows which faults are active.
 type standing struct {
 	list []stood // those that bit
 	made []Bite
@@ -42,7 +42,7 @@ func newStanding(env results.Env, faults []history.Fault) (s standing) {
 		if one.to == 0 {
 			one.to = math.MaxInt64
 		}
-		if f.For == 0 && f.End > 0 && f.Undo == 0 { // over when it was done
+		if f.For == 0 && f.End > 0 && f.Undo == 0 { // over by itself
 			one.to = max(one.from, f.End)
 		}
 		for _, name := range f.Targets {
@@ -69,7 +69,7 @@ func (s *standing) count(fault, role string, bit bool) {
 
 func (s *standing) bites() []Bite { return s.made }
 
-// roleOf is what the targets of a fault are to the lock.
+// roleOf returns the role of a fault's targets towards the lock.
 func roleOf(env results.Env, f history.Fault) string {
 	word, _, _ := strings.Cut(f.Selector, "(")
 	switch {
@@ -95,7 +95,7 @@ func roleOf(env results.Env, f history.Fault) string {
 	return role
 }
 
-// at names the phases of a moment as a user sees it: the faults that stand, else the one that was over last, else
+// at names the phases of a moment from a user's point of view: the active faults, else the one that ended last, else
 // "before".
 func (s *standing) at(t int64, u history.User) (phases []string) {
 	var over *stood
@@ -125,11 +125,11 @@ func (s *standing) at(t int64, u history.User) (phases []string) {
 	return []string{"before"}
 }
 
-// border notes who held what, and what was under way, when a fault began or ended.
+// border records the holders, and the calls under way, when a fault began or ended.
 func (w *watcher) border(f *stood, which string) {
 	for _, l := range w.locks {
 		w.shows.add("%s %s: %s", f.name, which, l.held(f.users))
-		if f.kills && len(f.users) == 0 && l.valid() { // what the server knew of the grant may be lost
+		if f.kills && len(f.users) == 0 && l.valid() { // the server's knowledge of the grant may be lost
 			w.shows.closer("double_grants", 0.4)
 		}
 	}
@@ -145,7 +145,7 @@ func (w *watcher) border(f *stood, which string) {
 	}
 }
 
-// lead notes who led after a fault that was aimed at a leader.
+// lead records which server led after a fault aimed at a leader.
 func (w *watcher) lead(f *stood) {
 	if f.lead == nil || f.lead.New == "" {
 		return
@@ -164,14 +164,14 @@ func (w *watcher) lead(f *stood) {
 	}})
 }
 
-// point notes that a user came to a point of the lock's recipe, or went on from it.
+// point records that a user reached a point of the lock's recipe, or continued from it.
 func (w *watcher) point(o history.Observation) {
 	i, client := history.ClientOf(o.Node)
 	if !client {
 		w.shows.add("point %s %s", o.Fact, o.Answer)
 		return
 	}
-	u := history.MakeUser(i, 0) // users that steps name are alone in their process
+	u := history.MakeUser(i, 0) // users named by steps are alone in their process
 	if len(w.locks) == 0 {
 		w.shows.add("point %s %s: nobody has held", o.Fact, o.Answer)
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The most that a drawn script has of each.
+// The most that a drawn script may have.
 const (
 	mostFaults  = 4
 	mostVisits  = 4
@@ -16,10 +16,10 @@ const (
 	mostLocks   = 3
 )
 
-// drawTries is how often a script is drawn or changed that a run would refuse, before a simpler one is taken.
+// drawTries is how often a script that a run would reject is drawn or mutated anew, before a simpler one is taken.
 const drawTries = 20
 
-// Draw returns a random script. It is a function of the space and of what r yields.
+// Draw returns a random script. It is a function of the space and of r's output.
 func (s Space) Draw(r *rand.Rand) Script {
 	d := newDrawer(s, r)
 	for range drawTries {
@@ -61,10 +61,10 @@ func (d drawer) script() Script {
 	return x
 }
 
-// chance is true with this probability.
+// chance returns true with this probability.
 func (d dice) chance(p float64) bool { return d.r.Float64() < p }
 
-// count draws 0 to most, each half as likely as the one before.
+// count draws a number from 0 to most, each half as likely as the one before.
 func (d dice) count(most int) int {
 	n := 0
 	for n < most && d.chance(0.5) {
@@ -73,7 +73,7 @@ func (d dice) count(most int) int {
 	return n
 }
 
-// between draws a time whose logarithm is evenly spread.
+// between draws a time, uniformly on a logarithmic scale.
 func (d dice) between(low, high time.Duration) time.Duration {
 	if high <= low {
 		return low
@@ -84,7 +84,7 @@ func (d dice) between(low, high time.Duration) time.Duration {
 // least is the shortest time that is drawn.
 const least = time.Millisecond
 
-// length draws how long something lasts: about a TTL, or anything that the run has room for.
+// length draws a duration: about a TTL, or anything that the run has room for.
 func (d dice) length(run time.Duration) time.Duration {
 	if d.chance(0.5) {
 		return round(d.between(d.ttl/8, 4*d.ttl))
@@ -97,7 +97,7 @@ func (d dice) moment(run time.Duration) time.Duration {
 	return round(time.Duration(d.r.Float64() * 0.8 * float64(run)))
 }
 
-// round is a time that people can read: whole milliseconds, and of longer ones two or three digits.
+// round rounds a time so that people can read it: whole milliseconds, and two or three digits for longer ones.
 func round(t time.Duration) time.Duration {
 	unit := time.Millisecond
 	for t >= 1000*unit {
@@ -125,7 +125,7 @@ func (d drawer) crowd() Crowd {
 	return c
 }
 
-// injection draws a fault; ok is false where none can be delivered.
+// injection draws a fault; ok is false if none can be delivered.
 func (d drawer) injection(x Script) (in Injection, ok bool) {
 	if len(d.space.Faults) == 0 {
 		return in, false
@@ -138,7 +138,7 @@ func (d drawer) injection(x Script) (in Injection, ok bool) {
 	return in, true
 }
 
-// target draws whom a fault hits.
+// target draws the target of a fault.
 func (d drawer) target(f Fault, x Script) string {
 	targets := f.Targets
 	if f.OnUsers {
@@ -147,7 +147,7 @@ func (d drawer) target(f Fault, x Script) string {
 	return targets[d.r.IntN(len(targets))]
 }
 
-// lasts reports whether an injection stands until it is healed.
+// lasts reports whether an injection is active until it is healed.
 func (s Space) lasts(in Injection) bool {
 	k := s.kinds[in.Use]
 	f, err := newFault(k, in.Keys)
@@ -183,7 +183,7 @@ func (d drawer) visit(x Script) Visit {
 		v.Renew = d.length(x.For)
 	}
 	if d.chance(0.25) {
-		v.Write = round(d.between(least, d.ttl/2)) // who writes later on purpose need not be hunted
+		v.Write = round(d.between(least, d.ttl/2)) // a later write that is on purpose need not be hunted
 	}
 	v.Close = d.space.Closes && d.chance(0.05)
 	if d.chance(0.5) {
@@ -192,7 +192,7 @@ func (d drawer) visit(x Script) Visit {
 	return v
 }
 
-// arm draws where a visit's user is stopped; nil where it passes no point.
+// arm draws the point at which a visit's user is stopped; nil if it passes none.
 func (d drawer) arm(x Script, v Visit) *Arm {
 	var points []Point
 	for _, p := range d.space.Points {

@@ -17,15 +17,15 @@ type caster struct {
 	fault Fault
 }
 
-// keys draws keys: those of one of its alternatives, with their values changed. What the fault does not
-// take stays as it was.
+// keys draws keys: those of one of the fault's alternatives, with some values changed. A value that the fault would
+// reject stays unchanged.
 func (d caster) keys() string {
 	return d.changed(settledBy(d.fault.Keys[d.r.IntN(len(d.fault.Keys))], func(last int64) int64 {
 		return d.r.Int64N(last + 1)
 	}))
 }
 
-// changed gives some of the values other ones of their type.
+// changed replaces some of the values by others of their type.
 func (d caster) changed(keys string) string {
 	pairs := pairsOf(keys)
 	for i := range pairs {
@@ -44,7 +44,7 @@ func (d caster) changed(keys string) string {
 // pair is a key with its value, both as YAML.
 type pair struct{ key, value string }
 
-// pairsOf takes keys apart. Values with commas in them stay whole: they are of one pair.
+// pairsOf splits keys into pairs. Values with commas in them stay whole.
 func pairsOf(keys string) (out []pair) {
 	params, err := scenarios.ParseParams("{" + keys + "}")
 	if err != nil {
@@ -72,7 +72,7 @@ func join(pairs []pair) string {
 	return strings.Join(out, ", ")
 }
 
-// settledBy replaces each range among keys by a value in it.
+// settledBy replaces each range in keys by a value in it.
 func settledBy(keys string, pick func(int64) int64) string {
 	params, err := scenarios.ParseParams("{" + keys + "}")
 	if err == nil {
@@ -84,11 +84,11 @@ func settledBy(keys string, pick func(int64) int64) string {
 	return params.String()
 }
 
-// amount is a number with a unit that is no time, such as 30%, 1mbit or 0.05.
+// amount matches a number with a unit other than time, such as 30%, 1mbit or 0.05.
 var amount = regexp.MustCompile(`^([+-]?)([0-9]+(?:\.[0-9]+)?)([A-Za-z%]*)$`)
 
-// value draws another value of the type that a value has: a time about as long, or about the TTL; an amount about as
-// large; or a word that an alternative has for the same key.
+// value draws another value of the same type: a time about as long, or about the TTL; an amount about as large; or a
+// word that an alternative has for the same key.
 func (d caster) value(p pair) string {
 	text := strings.Trim(p.value, `"`)
 	if t, err := time.ParseDuration(text); err == nil && t != 0 {
@@ -120,8 +120,8 @@ func (d caster) value(p pair) string {
 	return words[d.r.IntN(len(words))]
 }
 
-// amount draws an amount of the kind of another. It is at least a quarter of the smallest that an alternative has for
-// the key, and at most the largest: more may be more than a target has use for.
+// amount draws an amount of the same kind. It is at least a quarter of the smallest that an alternative has for the
+// key, and at most the largest: more might not affect the target.
 func (d caster) amount(key string, m []string) string {
 	var all []float64
 	for _, keys := range d.fault.Keys {
@@ -131,7 +131,7 @@ func (d caster) amount(key string, m []string) string {
 			}
 			for end := range strings.SplitSeq(strings.Trim(p.value, `"`), "..") {
 				if x := amount.FindStringSubmatch(end); x != nil && x[3] == m[3] {
-					v, _ := strconv.ParseFloat(x[2], 64) // its form is a number's
+					v, _ := strconv.ParseFloat(x[2], 64) // the pattern matched a number
 					all = append(all, v)
 				}
 			}
@@ -151,7 +151,7 @@ func (d caster) amount(key string, m []string) string {
 	return m[1] + strconv.FormatFloat(v, 'f', decimals(m[2]), 64) + m[3]
 }
 
-// decimals is how many digits an amount keeps behind its point.
+// decimals returns how many digits an amount has after its point.
 func decimals(text string) int {
 	if strings.Contains(text, ".") {
 		return 3

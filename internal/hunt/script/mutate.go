@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// mostChanges is how many changes one mutation makes at most.
+// mostChanges is the largest number of changes in one mutation.
 const mostChanges = 4
 
-// Mutate returns a script with one to four changes, never the same one. with are scripts of which parts may be taken
-// over; there may be none. It is a function of the space, the scripts and what r yields.
+// Mutate returns a changed script, with one to four changes. Parts of the scripts in with may be taken over; with may
+// be empty. The result is a function of the space, the scripts and r's output.
 func (s Space) Mutate(r *rand.Rand, of Script, with []Script) Script {
 	m := mutator{newDrawer(s, r)}
 	for range drawTries {
@@ -31,7 +31,7 @@ func (s Space) Mutate(r *rand.Rand, of Script, with []Script) Script {
 // mutator changes scripts.
 type mutator struct{ draw drawer }
 
-// changes lists what can be changed of a script. What comes twice comes twice as often.
+// changes lists the possible changes of a script. An entry that is listed twice is twice as likely.
 func (m mutator) changes(x Script, with []Script) []func(*Script) {
 	out := []func(*Script){m.load, m.anotherCrowd, m.addVisit, m.scale}
 	if len(m.draw.space.Faults) > 0 {
@@ -53,7 +53,7 @@ func (m mutator) load(x *Script) {
 	x.For = round(m.draw.between(m.draw.space.Shortest, m.draw.space.Longest))
 }
 
-// anotherCrowd draws one of the crowd's numbers anew.
+// anotherCrowd redraws one of the crowd's numbers.
 func (m mutator) anotherCrowd(x *Script) {
 	now, c := m.draw.crowd(), &x.Crowd
 	switch m.draw.r.IntN(7) {
@@ -74,7 +74,7 @@ func (m mutator) anotherCrowd(x *Script) {
 	}
 }
 
-// near is a time between half and twice another, or a new one.
+// near returns a time between half and twice another, or a new one.
 func (d dice) near(t, anew time.Duration) time.Duration {
 	if t > 0 && d.chance(0.7) {
 		return round(d.between(t/2, 2*t))
@@ -131,7 +131,7 @@ func (m mutator) repeatFault(x *Script) {
 	x.Faults = append(x.Faults, in)
 }
 
-// of finds the entry of the space that an injection is of.
+// of returns the space's entry for an injection.
 func (m mutator) of(in Injection) (Fault, bool) {
 	i := slices.IndexFunc(m.draw.space.Faults, func(f Fault) bool { return f.Kind.Name == in.Use })
 	if i < 0 {
@@ -197,7 +197,7 @@ func (m mutator) moveVisit(x *Script) {
 	}
 }
 
-// anotherVisit draws one thing of a visit anew.
+// anotherVisit redraws one part of a visit.
 func (m mutator) anotherVisit(x *Script) {
 	if len(x.Visits) == 0 {
 		return
@@ -231,7 +231,7 @@ func (m mutator) armVisit(x *Script) {
 	v.Arm = m.draw.arm(*x, *v)
 }
 
-// scale makes all times of faults and visits longer or shorter by one factor.
+// scale multiplies all times of faults and visits by one factor.
 func (m mutator) scale(x *Script) {
 	by := math.Exp((m.draw.r.Float64() - 0.5) * 2 * math.Log(2))
 	for i := range x.Faults {
@@ -246,7 +246,7 @@ func (m mutator) scale(x *Script) {
 	}
 }
 
-// times multiplies those times that are set.
+// times multiplies the times that are not zero.
 func times(by float64, list ...*time.Duration) {
 	for _, t := range list {
 		if *t > 0 {

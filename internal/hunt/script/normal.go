@@ -9,8 +9,8 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 )
 
-// normal makes a script one that can be run: everything begins before the end, a user that died does nothing more, and
-// whatever is named is there. It takes away, and adds nothing.
+// normal makes a script valid: everything begins before the end, a user that died does nothing more, and every named
+// thing exists. It removes parts, and adds none.
 func (s Space) normal(x Script) Script { return s.fit(x, s.Shortest) }
 
 // fit is normal with another shortest load.
@@ -48,7 +48,7 @@ func (s Space) fit(x Script, shortest time.Duration) Script {
 	return x
 }
 
-// hitsDead reports whether an injection would come to a user that died at a point, or is about to.
+// hitsDead reports whether an injection would hit a user that died at a point, or is about to.
 func (x Script) hitsDead(in Injection) bool {
 	return slices.ContainsFunc(x.Visits, func(v Visit) bool {
 		dies := v.Arm != nil && v.Arm.Die
@@ -56,7 +56,7 @@ func (x Script) hitsDead(in Injection) bool {
 	})
 }
 
-// fitVisits does so with the visits.
+// fitVisits does the same for the visits.
 func fitVisits(x *Script, last time.Duration, bound func(*time.Duration)) {
 	slices.SortStableFunc(x.Visits, func(a, b Visit) int { return cmp.Compare(a.At, b.At) })
 	dead := map[string]bool{}
@@ -83,11 +83,11 @@ func fitVisits(x *Script, last time.Duration, bound func(*time.Duration)) {
 	}
 }
 
-// afterwards is how long an injection takes until its receipt is there, or a server until it serves again.
+// afterwards is how long it takes until an injection has its receipt, or a server is ready again.
 const afterwards = 800 * time.Millisecond
 
-// awake moves faults away from times in which they would not bite, or nobody could see it: when their targets do not
-// run, or answer nobody.
+// awake moves faults away from times in which they would not bite, or could not be observed: when their targets do
+// not run, or do not answer.
 func awake(x *Script, last time.Duration, kinds map[string]chaos.Kind) {
 	for i := range x.Faults {
 		in := &x.Faults[i]
@@ -107,7 +107,7 @@ func awake(x *Script, last time.Duration, kinds map[string]chaos.Kind) {
 	}
 }
 
-// untilOver is when an injection without an end of its own is over: at the end of the run, or soon if it does not last.
+// untilOver returns when an injection without an end ends: at the end of the run, or soon if it does not last.
 func untilOver(x Script, in Injection, kinds map[string]chaos.Kind) time.Duration {
 	k := kinds[in.Use]
 	if f, err := newFault(k, in.Keys); err == nil && !k.Lasts(f) {
@@ -116,7 +116,7 @@ func untilOver(x Script, in Injection, kinds map[string]chaos.Kind) time.Duratio
 	return x.For
 }
 
-// hides reports whether one fault keeps another from being seen on the same node.
+// hides reports whether one fault prevents another from being observed on the same node.
 func hides(kinds map[string]chaos.Kind, one, other Injection) bool {
 	k, of := kinds[one.Use], kinds[other.Use]
 	f, err := newFault(k, one.Keys)
@@ -131,7 +131,7 @@ func hides(kinds map[string]chaos.Kind, one, other Injection) bool {
 	case k.Stops:
 		return !of.Stops
 	}
-	return linked && both // each would change what the other's datagrams measure
+	return linked && both // each would change the datagrams by which the other is measured
 }
 
 // meets reports whether two targets are likely to have a node in common.
@@ -140,13 +140,13 @@ func meets(a, b string) bool {
 	return onClients(a) == onClients(b) && (a == b || many(a) || many(b))
 }
 
-// onClients reports whether a target is for clients alone.
+// onClients reports whether a target contains only clients.
 func onClients(on string) bool { return on == "clients" || onHolder(on) || isUser(on) }
 
 // onHolder reports whether a target is the client that holds a lock.
 func onHolder(on string) bool { return strings.HasPrefix(on, "holder") }
 
-// reachHolders gives a fault at a holder time to find one: it hits the first grant that comes after its time.
+// reachHolders gives a fault at a holder time to find one: it hits the first grant after its time.
 func reachHolders(x *Script) {
 	for i := range x.Faults {
 		if in := &x.Faults[i]; onHolder(in.On) && x.Crowd.Clients > 0 {
@@ -156,10 +156,10 @@ func reachHolders(x *Script) {
 	}
 }
 
-// isUser reports whether a target is the user of a visit: no node and no word begins with a capital.
+// isUser reports whether a target is the user of a visit: no node and no keyword begins with a capital.
 func isUser(on string) bool { return on != "" && strings.ToUpper(on[:1]) == on[:1] }
 
-// dropLost takes away awaits of what is not there any more.
+// dropLost removes awaits for events that no longer exist.
 func dropLost(x *Script) {
 	users := x.users()
 	names := map[string]bool{}

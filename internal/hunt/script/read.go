@@ -11,9 +11,9 @@ import (
 	"github.com/lockquake/lockquake/workloads"
 )
 
-// Read makes a script of a scenario, such as one of somebody's own that a hunt begins with. What a script has no place
-// for is left out: reads and checks by themselves, observations, a second point of one visit, repetitions beyond the
-// most faults that a script has. A scenario that has no script is an error.
+// Read converts a scenario to a script, such as a user's own scenario from which a hunt begins. It drops what scripts
+// cannot express: separate reads and checks, observations, a second point of one visit, and repetitions beyond a
+// script's most faults. A scenario without anything for a script is an error.
 func (s Space) Read(sc scenarios.Scenario) (Script, error) {
 	if sc.Random != nil {
 		return Script{}, errors.New("its faults are drawn from its seed; give the schedule of one of its runs, drawn.yaml")
@@ -42,7 +42,7 @@ func (s Space) Read(sc scenarios.Scenario) (Script, error) {
 	return x, nil
 }
 
-// crowdOf is the crowd that a workload is.
+// crowdOf returns the crowd that a workload describes.
 func crowdOf(w scenarios.Workload) Crowd {
 	if w.Use == "" {
 		return Crowd{}
@@ -62,18 +62,18 @@ func crowdOf(w scenarios.Workload) Crowd {
 	return c
 }
 
-// reading is a scenario as far as it is read.
+// reading is a scenario that is being read.
 type reading struct {
 	script Script
 	now    time.Duration
 	after  *Await          // what the next step waits for
-	arms   map[string]*Arm // by user: armed, and no call was seen yet
+	arms   map[string]*Arm // by user: armed, and no call read yet
 }
 
-// nominal is how long a wait for an event is taken to be.
+// nominal is the assumed duration of a wait for an event.
 const nominal = 10 * least
 
-// take returns what the step that is read comes after.
+// take returns what the current step comes after.
 func (r *reading) take() *Await {
 	a := r.after
 	r.after = nil
@@ -91,7 +91,7 @@ func (r *reading) step(st scenarios.Step, sc scenarios.Scenario) {
 			Node: st.Node, Fact: st.Fact, Is: st.Is,
 		}
 		if st.IsNot != "" {
-			r.after = nil // a script asks for one answer alone
+			r.after = nil // a script waits for only one answer
 		}
 	case st.Inject != "":
 		r.script.Faults = append(r.script.Faults, Injection{
@@ -108,7 +108,7 @@ func (r *reading) step(st scenarios.Step, sc scenarios.Scenario) {
 	}
 }
 
-// do takes what a user does.
+// do reads an action of a user.
 func (r *reading) do(st scenarios.Step) {
 	switch st.Do {
 	case "arm":
@@ -161,7 +161,7 @@ func (r *reading) do(st scenarios.Step) {
 	}
 }
 
-// visit is the latest one of a user; nil: there is none.
+// visit returns the latest visit of a user; nil if there is none.
 func (r *reading) visit(user string) *Visit {
 	for i := range slices.Backward(r.script.Visits) {
 		if v := &r.script.Visits[i]; v.User == user {
@@ -171,7 +171,7 @@ func (r *reading) visit(user string) *Visit {
 	return nil
 }
 
-// target is a target of the scenario as a script has it. How many clients there are may change.
+// target converts a target of the scenario to a script's. The number of clients may differ.
 func (r *reading) target(on string, sc scenarios.Scenario) string {
 	if strings.HasPrefix(on, "client-") {
 		return "clients"
@@ -179,7 +179,7 @@ func (r *reading) target(on string, sc scenarios.Scenario) string {
 	return on
 }
 
-// lockNumber is the number of a lock of a workload; of any other it is 0.
+// lockNumber returns the number of a workload's lock; 0 for any other lock.
 func lockNumber(name string) int {
 	for n := range mostLocks {
 		if workloads.LockName(n) == name {

@@ -11,7 +11,7 @@ import (
 	"github.com/lockquake/lockquake/workloads"
 )
 
-// Size returns how long a script is.
+// Size returns the size of a script.
 func (s Space) Size(x Script) Size {
 	l := layOut(x)
 	steps := l.steps()
@@ -45,7 +45,7 @@ func (s Space) Size(x Script) Size {
 	return out
 }
 
-// parts is what could be left out of a crowd.
+// parts counts what could be left out of a crowd.
 func (c Crowd) parts() int {
 	return count(c.Locks > 1, c.Think > 0, c.Timeout > 0, c.Renew, c.Shared > 0, c.Hold > 0)
 }
@@ -59,19 +59,24 @@ func count(list ...bool) (n int) {
 	return n
 }
 
-// Less reports whether a is shorter than b.
+// Less reports whether a is smaller than b.
 func (a Size) Less(b Size) bool {
 	return cmp.Or(cmp.Compare(a.Faults, b.Faults), cmp.Compare(a.Users, b.Users), cmp.Compare(a.Steps, b.Steps),
 		cmp.Compare(a.Parts, b.Parts), cmp.Compare(a.Times, b.Times), cmp.Compare(a.Takes, b.Takes)) < 0
 }
 
-// briefest is the shortest load of a script that was made smaller.
+// briefest is the shortest load of a shrunk script.
 const briefest = 250 * time.Millisecond
 
-// Reductions lists scripts that are smaller and can be run, in the order in which they are worth a try: with half of
-// faults and visits, without single ones, with a shorter load (which makes all later tries cheaper) and fewer users,
-// without parts of what is left, without the crowd or with a few visits in its place, with shorter times, and with
-// times turned into awaits. It is a function of the space and the script.
+// Reductions lists valid scripts that are smaller than x, in the order in which to try them:
+//   - half of the faults and visits;
+//   - without single faults and visits;
+//   - a shorter load, which makes all later tries cheaper, and fewer users;
+//   - without parts of what is left;
+//   - without the crowd, or with a few visits in its place;
+//   - shorter times, and times turned into awaits.
+//
+// It is a function of the space and the script.
 func (s Space) Reductions(x Script) []Script {
 	r := reducer{space: s, of: x, size: s.Size(x), seen: map[string]bool{}}
 	r.halves()
@@ -85,7 +90,7 @@ func (s Space) Reductions(x Script) []Script {
 	return r.out
 }
 
-// reducer collects what is smaller than a script.
+// reducer collects the smaller forms of a script.
 type reducer struct {
 	space Space
 	of    Script
@@ -94,7 +99,7 @@ type reducer struct {
 	seen  map[string]bool // as JSON
 }
 
-// try adds what a change makes of the script, if it is smaller, and can be run.
+// try adds a changed script if it is smaller and can be run.
 func (r *reducer) try(change func(*Script)) {
 	x := r.of.Clone()
 	change(&x)
@@ -110,7 +115,7 @@ func (r *reducer) try(change func(*Script)) {
 	}
 }
 
-// halves leave out the first or the second half of the faults, of the visits, or all of either.
+// halves drops the first or the second half of the faults, of the visits, or all of either.
 func (r *reducer) halves() {
 	r.try(func(x *Script) { x.Faults, x.Visits = nil, nil })
 	r.try(func(x *Script) { x.Faults = nil })
@@ -125,7 +130,7 @@ func (r *reducer) halves() {
 	}
 }
 
-// loads end a half or a quarter earlier.
+// loads ends the load a half or a quarter earlier.
 func (r *reducer) loads() {
 	if r.of.Crowd.Clients > 0 {
 		for _, cut := range []time.Duration{r.of.For / 2, r.of.For / 4} {
@@ -138,7 +143,7 @@ func (r *reducer) loads() {
 	}
 }
 
-// crowd leaves out the crowd, or has a few users in its place that each ask once and keep what they get.
+// crowd drops the crowd, or replaces it by a few users that each ask once and keep what they get.
 func (r *reducer) crowd() {
 	if r.of.Crowd.Clients == 0 || len(r.of.Faults) == 0 && len(r.of.Visits) == 0 {
 		return
@@ -168,7 +173,7 @@ func (r *reducer) crowd() {
 	}
 }
 
-// nextUser is the first name that no visit has.
+// nextUser returns the first name that no visit has.
 func (x Script) nextUser() string {
 	users := x.users()
 	for c := 'A'; ; c++ {
@@ -178,7 +183,7 @@ func (x Script) nextUser() string {
 	}
 }
 
-// singles leave out one fault or one visit.
+// singles drops one fault or one visit.
 func (r *reducer) singles() {
 	for i := range r.of.Faults {
 		r.try(func(x *Script) { x.Faults = slices.Delete(x.Faults, i, i+1) })
@@ -188,7 +193,7 @@ func (r *reducer) singles() {
 	}
 }
 
-// parts leave out what a visit does beside its acquire, keys of faults, and what a crowd need not have.
+// parts drops what a visit does beside its acquire, keys of faults, and optional parts of the crowd.
 func (r *reducer) parts() {
 	for i := range r.of.Visits {
 		for _, change := range []func(v *Visit){
@@ -218,7 +223,7 @@ func (r *reducer) parts() {
 	}
 }
 
-// numbers have fewer users.
+// numbers reduces the number of users.
 func (r *reducer) numbers() {
 	c := r.of.Crowd
 	for _, n := range [][2]int{
@@ -243,7 +248,7 @@ func (r *reducer) numbers() {
 	}
 }
 
-// times close the gaps between one thing and the next, from the longest on, or halve them.
+// times closes the gaps between consecutive actions, from the longest on, or halves them.
 func (r *reducer) times() {
 	at := []time.Duration{0, r.of.For}
 	for _, m := range layOut(r.of).moments {
@@ -287,7 +292,7 @@ func (r *reducer) times() {
 	}
 }
 
-// warp moves all times of a script by a function that grows.
+// warp maps all times of a script by a monotonic function.
 func (x *Script) warp(f func(time.Duration) time.Duration) {
 	span := func(from time.Duration, length *time.Duration) {
 		if *length > 0 {
@@ -312,16 +317,15 @@ func (x *Script) warp(f func(time.Duration) time.Duration) {
 	x.For = f(x.For)
 }
 
-// callAt is when a visit makes a call, from its acquire on.
+// callAt returns when a visit makes a call, counted from its acquire.
 func (v Visit) callAt(before string) time.Duration {
 	return map[string]time.Duration{release: v.Hold, renew: v.Renew, write: v.Write}[before]
 }
 
-// most causes are tried for one time.
+// mostCauses is how many causes are tried for one time.
 const mostCauses = 8
 
-// events turn times into awaits of what came before them: the longest waits first, and for each the causes that were
-// nearest.
+// events turns times into awaits of what came before them: the longest waits first, and for each the nearest causes.
 func (r *reducer) events() {
 	l := layOut(r.of)
 	type wait struct {
@@ -340,7 +344,7 @@ func (r *reducer) events() {
 		}
 		waits = append(waits, wait{m, m.at - before, r.causes(m.at)})
 	}
-	if len(l.schedule) > 0 { // the faults become steps with the first await that they have
+	if len(l.schedule) > 0 { // with their first await the faults become steps
 		for i, in := range r.of.Faults {
 			m := moment{at: in.At, where: func(x *Script) **Await { return &x.Faults[i].After }}
 			waits = append(waits, wait{m, in.At, r.causes(in.At)})

@@ -13,12 +13,12 @@ import (
 	"github.com/lockquake/lockquake/workloads"
 )
 
-// within is the deadline of a step beside the time that it waits for. Nothing is shown by a step that is late, so it is
-// generous.
+// within is added to the time that a step waits for, and gives its deadline. It is generous, because a late step
+// shows nothing.
 const within = 30 * time.Second
 
-// Scenario writes a script as a scenario that `run` takes as it is. The faults are its schedule if they come at times
-// beside a crowd, and steps else. Visits are steps.
+// Scenario writes a script as a scenario that `run` takes as it is. Faults at times beside a crowd become its
+// schedule, all others steps. Visits are steps.
 func (s Space) Scenario(x Script) (scenarios.Scenario, error) {
 	sc, err := s.built(x)
 	if err != nil {
@@ -27,7 +27,7 @@ func (s Space) Scenario(x Script) (scenarios.Scenario, error) {
 	return scenarios.Parse(sc.Text, cmp.Or(s.Base.File, "hunt.yaml"))
 }
 
-// built is the scenario of a script as it was put together.
+// built returns a script's scenario as first put together.
 func (s Space) built(x Script) (scenarios.Scenario, error) {
 	sets := []string{"workload=" + workload(s.Base, x), "run=" + running(s.Base, x)}
 	l := layOut(x)
@@ -42,7 +42,7 @@ func (s Space) built(x Script) (scenarios.Scenario, error) {
 	return s.Base.With(sets)
 }
 
-// running is the section of the run.
+// running returns the section of the run.
 func running(base scenarios.Scenario, x Script) string {
 	run := []string{"seed: " + strconv.FormatUint(max(base.Run.Seed, 1), 10), "settle: " + base.Run.Settle.String()}
 	if x.Crowd.Clients > 0 {
@@ -51,7 +51,7 @@ func running(base scenarios.Scenario, x Script) string {
 	return flow(run)
 }
 
-// workload is the section of the crowd. The register is always there: visits write, too.
+// workload returns the section of the crowd. It always has the register, because visits write, too.
 func workload(base scenarios.Scenario, x Script) string {
 	var list []string
 	add := func(key, value string) { list = append(list, key+": "+value) }
@@ -88,7 +88,7 @@ func workload(base scenarios.Scenario, x Script) string {
 		add("resource", "{use: register, guard: none}")
 	}
 	if client := base.Workload.Client; !client.IsOwn() {
-		if text, err := json.Marshal(client); err == nil { // its fields are texts and lists of them
+		if text, err := json.Marshal(client); err == nil { // its fields are texts and lists of texts
 			add("client", string(text))
 		}
 	}
@@ -102,13 +102,13 @@ type moment struct {
 	at    time.Duration
 	after *Await
 	step  string // "": it is the end
-	where slot   // whose time it is
+	where slot   // the await that can replace its time
 }
 
-// slot is a place in a script for an Await in the place of a time; nil: there is none.
+// slot returns the place in a script for an Await that replaces a time; nil: there is none.
 type slot func(*Script) **Await
 
-// timeline is what happens when.
+// timeline holds the steps with their times.
 type timeline struct {
 	schedule []string
 	moments  []moment
@@ -136,8 +136,8 @@ func layOut(x Script) *timeline {
 	return l
 }
 
-// Timed reports whether the faults are a schedule beside a crowd: none comes after anything but a time, and nothing
-// comes after one.
+// Timed reports whether the faults form a schedule beside a crowd: none waits for an event, and nothing waits for one
+// of them.
 func (x Script) Timed() bool {
 	of := false
 	for _, a := range x.awaits() {
@@ -170,7 +170,7 @@ func (x Script) awaits() (out []*Await) {
 	return out
 }
 
-// entry is an injection as an entry of a schedule.
+// entry returns an injection as an entry of a schedule.
 func (in Injection) entry() string {
 	list := []string{"use: " + in.Use, "on: " + strconv.Quote(in.On), "at: " + in.At.String()}
 	if in.For > 0 {
@@ -190,7 +190,7 @@ func (l *timeline) add(at time.Duration, after *Await, where slot, pairs ...stri
 	l.moments = append(l.moments, m)
 }
 
-// inject lays out a fault as steps. What is not healed before the end is healed there.
+// inject lays out a fault as steps. If it is not healed before the end, it is healed there.
 func (l *timeline) inject(x Script, in Injection, number int) {
 	as := x.name(number)
 	heals := func(x *Script) **Await { return &x.Faults[number].Until }
@@ -203,7 +203,8 @@ func (l *timeline) inject(x Script, in Injection, number int) {
 	}
 }
 
-// name is how steps call the injection with that number: as an Await does, or by the first name that is free.
+// name returns the name by which steps call the injection with that number: the one that an Await uses, or the first
+// that is free.
 func (x Script) name(number int) string {
 	if as := x.Faults[number].As; as != "" {
 		return as
@@ -224,7 +225,7 @@ func (x Script) name(number int) string {
 	}
 }
 
-// visit lays out what a user does. It never waits for an answer: the user takes its orders one after another.
+// visit lays out what a user does. It never waits for an answer: the user carries out its orders one after another.
 func (l *timeline) visit(x Script, v Visit, number int) {
 	lock := ""
 	if v.Lock > 0 {
@@ -272,8 +273,8 @@ func (l *timeline) visit(x Script, v Visit, number int) {
 	}
 }
 
-// over reports whether a time of the script is beyond its load. What would come then is left out: the end of a run lets
-// users go on, gives back what they hold, and heals.
+// over reports whether a time of the script is after its load. Later actions are left out: at the end, a run lets
+// users continue, releases what they hold, and heals.
 func (x Script) over(at time.Duration, after *Await) bool {
 	return x.Crowd.Clients > 0 && after == nil && at >= x.For
 }
@@ -292,7 +293,7 @@ func (l *timeline) arm(v Visit, at time.Duration, verb string) {
 		"async: true", "within: "+within.String())
 }
 
-// proceed lets the user go on from the point at which it waits.
+// proceed lets the user continue from the point at which it waits.
 func (l *timeline) proceed(v Visit, at time.Duration, verb string, number int) {
 	a := v.Arm
 	if a == nil || call(a.Before) != verb || a.Die || a.Wait == 0 && a.Until == nil {
@@ -303,7 +304,7 @@ func (l *timeline) proceed(v Visit, at time.Duration, verb string, number int) {
 		"within: "+within.String())
 }
 
-// call is the first step of a call of a visit: it reads before it writes.
+// call returns the first step of a call of a visit, which reads before it writes.
 func call(before string) string {
 	if before == write {
 		return "read"
@@ -311,7 +312,7 @@ func call(before string) string {
 	return before
 }
 
-// steps are the moments in their order, with what they wait for between them.
+// steps returns the moments in order, with the awaits between them.
 func (l *timeline) steps() (out []string) {
 	now := time.Duration(0)
 	for _, m := range l.moments {
@@ -330,7 +331,7 @@ func (l *timeline) steps() (out []string) {
 	return out
 }
 
-// step is an await as a step.
+// step returns an await as a step.
 func (a *Await) step() string {
 	list := []string{"await: " + a.Kind}
 	add := func(key, value string) {
@@ -355,7 +356,7 @@ func (a *Await) step() string {
 	return flow(append(list, "within: "+within.String()))
 }
 
-// Text is a short form for people: what the script does, in the order of time.
+// Text describes for people what the script does, briefly and in the order of time.
 func (x Script) Text() string {
 	var parts []string
 	if c := x.Crowd; c.Clients > 0 {

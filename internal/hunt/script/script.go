@@ -1,8 +1,9 @@
-// Package script has the tries of a hunt: what one run does to a lock, as a value that can be drawn at random, changed
-// a little, made smaller, and written as a scenario that `lockquake run` takes as it is.
+// Package script holds the tries of a hunt. A try is what one run does to a lock, as a value that can be drawn at
+// random, mutated, made smaller, and written as a scenario that `lockquake run` takes as it is.
 //
-// Example: a script of one crowd, one fault and one visit. Four clients fight over lock-0 for 4 s. At 600 ms the leader
-// is paused for 900 ms. User A asks at 1.1 s, stops for 3 s at a point in the middle of its release, and goes on.
+// Example: a script of one crowd, one fault and one visit. Four clients contend for lock-0 for 4 s. At 600 ms the
+// leader is paused for 900 ms. User A asks at 1.1 s, stops for 3 s at a point in the middle of its release, and
+// continues.
 package script
 
 import (
@@ -10,18 +11,18 @@ import (
 	"time"
 )
 
-// Script is one try. Its times count from the moment at which the load begins. A Script that Draw, Mutate or Reductions
-// returned can be written as a scenario. Two scripts share nothing that either changes.
+// Script is one try. Its times count from the moment at which the load begins. A Script that Draw, Mutate or
+// Reductions returned can be written as a scenario. Two scripts share nothing that either changes.
 type Script struct {
 	For    time.Duration `json:"for"` // of the load
 	Crowd  Crowd         `json:"crowd"`
 	Faults []Injection   `json:"faults,omitempty"`
 	Visits []Visit       `json:"visits,omitempty"`
-	// End is what the end comes after where there is no crowd, in place of For.
+	// End is what the run's end waits for, instead of For, if there is no crowd.
 	End *Await `json:"end,omitempty"`
 }
 
-// Crowd is the workload in the background. No clients: there is none, and the visits are alone.
+// Crowd is the workload in the background. Without clients there is none, and the visits are alone.
 type Crowd struct {
 	Clients int           `json:"clients,omitempty"`
 	Users   int           `json:"users,omitempty"` // of each client
@@ -29,8 +30,9 @@ type Crowd struct {
 	Hold    time.Duration `json:"hold,omitempty"`
 	Think   time.Duration `json:"think,omitempty"`
 	Timeout time.Duration `json:"timeout,omitempty"` // of one acquire, release, read or write
-	Renew   bool          `json:"renew,omitempty"`   // its grants are extended while they are held
-	// Shared is the share of acquires in shared mode. Such a crowd protects nothing; any other counts under its locks.
+	Renew   bool          `json:"renew,omitempty"`   // users renew their grants while they hold them
+	// Shared is the share of acquires in shared mode. Such a crowd protects nothing; any other counts under its
+	// locks.
 	Shared float64 `json:"shared,omitempty"`
 }
 
@@ -40,31 +42,31 @@ type Injection struct {
 	On   string        `json:"on"`             // a target, or the user of a visit
 	Keys string        `json:"keys,omitempty"` // the fault's own, as YAML: "by: 50ms"
 	At   time.Duration `json:"at"`
-	For  time.Duration `json:"for,omitempty"` // 0: until the end, or over when it is done
-	As   string        `json:"as,omitempty"`  // the name by which an Await means it
+	For  time.Duration `json:"for,omitempty"` // 0: until the end, or until it ends by itself
+	As   string        `json:"as,omitempty"`  // the name that an Await uses for it
 
-	After *Await `json:"after,omitempty"` // what it comes after, in place of At
-	Until *Await `json:"until,omitempty"` // what its heal comes after, in place of For
+	After *Await `json:"after,omitempty"` // what it waits for, instead of At
+	Until *Await `json:"until,omitempty"` // what its heal waits for, instead of For
 }
 
-// Visit is what one named user does beside the crowd: it asks for a lock, keeps it for a while and gives it back.
-// Nothing is asked of the outcome.
+// Visit is what one named user does beside the crowd: it requests a lock, keeps it for a while and releases it. The
+// outcome does not matter.
 type Visit struct {
-	User   string        `json:"user"`             // A, B, ...: each has a process of its own
+	User   string        `json:"user"`             // A, B, ...: each has its own process
 	Lock   int           `json:"lock,omitempty"`   // the number of the lock
 	Shared bool          `json:"shared,omitempty"` // it asks for shared mode
 	At     time.Duration `json:"at"`               // of the acquire
 	// Patience is how long the acquire may wait; 0: to the end of the run.
 	Patience time.Duration `json:"patience,omitempty"`
-	Hold     time.Duration `json:"hold,omitempty"`   // from the acquire to the release; 0: nothing is released
-	Cancel   time.Duration `json:"cancel,omitempty"` // from the acquire to the moment at which it gives up; 0: it does not
+	Hold     time.Duration `json:"hold,omitempty"`   // from the acquire to the release; 0: no release
+	Cancel   time.Duration `json:"cancel,omitempty"` // from the acquire to its cancellation; 0: none
 	Renew    time.Duration `json:"renew,omitempty"`  // from the acquire to a renewal; 0: none
 	Write    time.Duration `json:"write,omitempty"`  // from the acquire to a read and a write under the lock; 0: none
-	Close    bool          `json:"close,omitempty"`  // it closes its lock in place of the release
+	Close    bool          `json:"close,omitempty"`  // it closes its lock instead of releasing it
 	Arm      *Arm          `json:"arm,omitempty"`
 
-	After *Await `json:"after,omitempty"` // what the acquire comes after, in place of At
-	Until *Await `json:"until,omitempty"` // what the release comes after, in place of Hold
+	After *Await `json:"after,omitempty"` // what the acquire waits for, instead of At
+	Until *Await `json:"until,omitempty"` // what the release waits for, instead of Hold
 }
 
 // Arm stops a visit's user the next time that it passes a point.
@@ -72,11 +74,11 @@ type Arm struct {
 	Point  string        `json:"point"`
 	Before string        `json:"before"`         // the call of the visit before which it is armed: acquire, release, ...
 	Die    bool          `json:"die,omitempty"`  // the process ends there; else it waits
-	Wait   time.Duration `json:"wait,omitempty"` // from that call to the moment at which it goes on; 0: never
+	Wait   time.Duration `json:"wait,omitempty"` // from that call until it continues; 0: never
 	Until  *Await        `json:"until,omitempty"`
 }
 
-// Await is what a step waits for in place of a time.
+// Await is what a step waits for instead of a time.
 type Await struct {
 	Kind  string `json:"kind"` // bitten, led, point, validity-over, event, fact
 	Of    string `json:"of,omitempty"`
@@ -89,13 +91,13 @@ type Await struct {
 	Is    string `json:"is,omitempty"`
 }
 
-// Size is how long a script is to read and to run, what weighs most first.
+// Size measures a script, the most important part first.
 type Size struct {
 	Faults int           `json:"faults"` // injections, and points that are armed
 	Users  int           `json:"users"`
 	Steps  int           `json:"steps"` // of the scenario, and entries of its schedule
 	Parts  int           `json:"parts"` // what could be left out of these
-	Times  int           `json:"times"` // that are waited for, in place of something that happens
+	Times  int           `json:"times"` // waits for a time rather than for an event
 	Takes  time.Duration `json:"takes"` // all these times
 }
 

@@ -26,7 +26,7 @@ import (
 	resources "github.com/lockquake/lockquake/workloads/resource/all"
 )
 
-// able is a provider that can do everything, and starts nothing.
+// able is a provider that supports everything, and starts nothing.
 type able struct{}
 
 func (able) Name() string                                       { return "able" }
@@ -36,7 +36,7 @@ func (able) Open(context.Context, cluster.Request) (*cluster.Cluster, error) {
 	panic("nothing is started")
 }
 
-// request is that of a hunt's runs, on a provider that can do everything.
+// request returns the request of a hunt's runs, on a provider that supports everything.
 func request(t *testing.T, b listed.Backend, lock string, ttl time.Duration) engine.Request {
 	t.Helper()
 	text := fmt.Sprintf("name: hunt-%s\nclaim: Nothing is known yet.\nbackend: {use: %s, lock: %s, ttl: %s}\nworkload: {use: counter, resource: {use: register, guard: none}}\nrun: {seed: 1}\nexpect: {judged: \">=1\"}\n",
@@ -50,8 +50,9 @@ func request(t *testing.T, b listed.Backend, lock string, ttl time.Duration) eng
 	}}
 }
 
-// spaces calls f with the space of one lock of each kind: those of a backend that offer the same, and stop at as many
-// points, have the same scripts but for names. With LOCKQUAKE_HUNT_ALL set it calls f with the space of every lock.
+// spaces calls f with the space of one lock of each kind: locks of a backend that offer the same, and stop at as many
+// points, have the same scripts except for names. With LOCKQUAKE_HUNT_ALL set it calls f with the space of every
+// lock.
 func spaces(t *testing.T, f func(t *testing.T, s Space)) {
 	type kind struct {
 		backend string
@@ -79,7 +80,7 @@ func spaces(t *testing.T, f func(t *testing.T, s Space)) {
 	}
 }
 
-// shrink makes a script smaller until nothing is left. Reductions can be run, and are smaller.
+// shrink makes a script smaller until nothing is left. All reductions must be runnable, and smaller.
 func shrink(t *testing.T, s Space, x Script, r *rand.Rand) {
 	t.Helper()
 	for steps := 0; ; steps++ {
@@ -97,7 +98,7 @@ func shrink(t *testing.T, s Space, x Script, r *rand.Rand) {
 	}
 }
 
-// TestEveryScriptCanBeRun draws and changes scripts of every lock: a run takes each of them.
+// TestEveryScriptCanBeRun draws and mutates scripts of every lock: a run accepts each of them.
 func TestEveryScriptCanBeRun(t *testing.T) {
 	t.Parallel()
 	spaces(t, func(t *testing.T, s Space) {
@@ -125,7 +126,7 @@ func TestEveryScriptCanBeRun(t *testing.T) {
 	})
 }
 
-// TestScriptsAreReadBack: what is written of a script is the same when it was read again.
+// TestScriptsAreReadBack: a script that is written and read again is unchanged.
 func TestScriptsAreReadBack(t *testing.T) {
 	t.Parallel()
 	spaces(t, func(t *testing.T, s Space) {
@@ -140,7 +141,7 @@ func TestScriptsAreReadBack(t *testing.T) {
 				t.Fatalf("%v\n%s", err, sc.Text)
 			}
 			if len(x.users()) < len(x.Visits) {
-				continue // whose second visit a release belongs to is not told
+				continue // the scenario does not show which visit a release belongs to
 			}
 			if again, err := s.Scenario(y); err != nil || string(again.Text) != string(sc.Text) {
 				t.Fatalf("%v\n%s\nwas read as %+v\n%s", err, sc.Text, y, again.Text)

@@ -15,25 +15,25 @@ import (
 	"github.com/lockquake/lockquake/workloads"
 )
 
-// Space is what can be done to a lock on this machine. It is found by asking the lock, its service, the faults and the
-// provider, and has no list of what is known to break.
+// Space is what can be done to a lock on this machine. It is found by asking the lock, its service, the faults and
+// the provider, without a list of known weaknesses.
 type Space struct {
-	// Base is what every try is laid over: its name, claim, backend and expectations. Of its workload it has the
-	// program of the clients, and what users check before they write.
+	// Base is the scenario that every try is laid over: its name, claim, backend and expectations. Its workload
+	// provides the clients' program, and what users check before they write.
 	Base   scenarios.Scenario
 	TTL    time.Duration
 	Faults []Fault // that can be delivered here
-	Points []Point // that clients of the lock announce
+	Points []Point // announced by the lock's clients
 	Users  []string
 
-	Renews  bool // grants can be extended by a call
+	Renews  bool // a call can renew grants
 	Cancels bool // a user can give up
 	Closes  bool // a user can close its lock
-	Extends bool // grants are extended, by whatever means
-	Shared  bool // the lock knows shared mode
+	Extends bool // grants are renewed, by whatever means
+	Shared  bool // the lock has shared mode
 	Dies    bool // a client can end alone
 	Expires bool // grants end by themselves
-	Stored  bool // the service as a whole can be asked who has a lock
+	Stored  bool // the service as a whole can be asked who holds a lock
 	// Shortest and Longest bound the load of a run.
 	Shortest, Longest time.Duration
 
@@ -41,41 +41,41 @@ type Space struct {
 	kinds   map[string]chaos.Kind
 }
 
-// Fault is a kind of fault in one of its ways, with the targets that it can hit here.
+// Fault is one way of a kind of fault, with the targets that it can hit here.
 type Fault struct {
 	Kind    chaos.Kind
 	Targets []string
 	OnUsers bool     // the user of a visit can be its target
 	Keys    []string // alternatives, as YAML: "by: 50ms"
-	Fresh   bool     // no later run can have the servers that it hit
+	Fresh   bool     // servers that it hit cannot be used by later runs
 }
 
-// Point is one of the places where a client can be stopped.
+// Point is a place where a client can be stopped.
 type Point struct {
 	Name   string
 	Before string // the call that passes it
 }
 
-// Asked is what a hunt is about.
+// Asked describes a hunt.
 type Asked struct {
-	// Request is that of every run. Its scenario is the Base.
+	// Request is the request of every run. Its scenario is the Base.
 	Request engine.Request
-	// Announced are the points of a program that takes the place of lockquake's own client, which it tells itself.
+	// Announced lists the points that a program in place of lockquake's own client announces.
 	Announced []string
-	// Takes reports whether such a program takes an order, such as renew or cancel, as its hello says; nil: it takes
-	// all.
+	// Takes reports whether such a program supports an order, such as renew or cancel, according to its hello; nil
+	// means it supports all.
 	Takes func(order string) bool
 }
 
-// Refused is a fault that cannot be delivered here, or not in one of its ways.
+// Refused is a fault, or a way of one, that cannot be delivered here.
 type Refused struct {
 	Fault  string
 	Keys   string
 	Reason string
-	Never  bool // it makes no sense for this service, on whatever machine
+	Never  bool // it makes no sense for this service on any machine
 }
 
-// The load of a run, and how many TTLs it has at least.
+// The bounds of a run's load, and the least number of TTLs in it.
 const (
 	shortest = 2 * time.Second
 	longest  = 6 * time.Second
@@ -83,8 +83,9 @@ const (
 	mostTTL  = 4
 )
 
-// NewSpace finds what can be done to the lock of the scenario. It starts nothing. refused lists, in the order of the
-// catalog, what cannot be delivered, with the reason. An error is the one that a run of the scenario would end with.
+// NewSpace determines what can be done to the lock of the scenario. It starts nothing. refused lists, in the order of
+// the catalog, what cannot be delivered, with the reason. An error is the one that a run of the scenario would
+// return.
 func NewSpace(ctx context.Context, a Asked) (s Space, refused []Refused, err error) {
 	s = Space{Base: a.Request.Scenario, TTL: a.Request.Scenario.Backend.TTL, request: a.Request}
 	s.Shortest = max(shortest, leastTTL*s.TTL)
@@ -100,7 +101,7 @@ func NewSpace(ctx context.Context, a Asked) (s Space, refused []Refused, err err
 	s.Renews, s.Extends = s.Renews && takes(wire.DoRenew), s.Extends && takes(wire.DoRenew)
 	s.Cancels, s.Closes = takes(wire.DoCancel), takes(wire.DoClose)
 	if s.Base.Workload.Check == "" && s.Expires && len(p.Programs) == 0 {
-		// Else every lock whose grants end is found to let a user write that holds it for too long.
+		// Without it, every lock whose grants end would be found to let a user write that holds it for too long.
 		if s.Base, err = s.Base.With([]string{"workload.check=validity"}); err != nil {
 			return s, nil, err
 		}
@@ -131,8 +132,8 @@ const (
 	write   = "write"
 )
 
-// pointsOf says which call passes each point of a lock, beside those that every client announces. A lock lists its
-// points in the order of a cycle, and the first of the acquire and of the release, and no others, begin with "before-".
+// pointsOf returns the points of a lock, and those that every client announces, with the calls that pass them. A lock
+// lists its points in the order of a cycle. Only the first of the acquire and of the release begin with "before-".
 func pointsOf(own []string) (out []Point) {
 	calls := []string{acquire, release}
 	at := -1
@@ -166,13 +167,13 @@ func (s Space) check(x Script) (*engine.Plan, error) {
 	return engine.Check(engine.Options{Request: r})
 }
 
-// Check returns why a run of the script would be refused, or nil. It starts nothing.
+// Check returns why a run of the script would be rejected, or nil. It starts nothing.
 func (s Space) Check(x Script) error {
 	_, err := s.check(x)
 	return err
 }
 
-// Fresh reports whether a run of the script needs servers of its own, and leaves none to the next.
+// Fresh reports whether a run of the script needs its own servers, which no later run can use.
 func (s Space) Fresh(x Script) bool {
 	for _, in := range x.Faults {
 		k, known := s.kinds[in.Use]
@@ -186,7 +187,7 @@ func (s Space) Fresh(x Script) bool {
 	return false
 }
 
-// String names a refused way in one line.
+// String describes a refused way in one line.
 func (r Refused) String() string {
 	if r.Keys == "" {
 		return fmt.Sprintf("%s: %s", r.Fault, r.Reason)

@@ -11,7 +11,7 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// survey finds the faults of a space.
+// survey determines the faults of a space.
 type survey struct {
 	space   *Space
 	plan    *engine.Plan
@@ -26,9 +26,9 @@ func newSurvey(s *Space, p *engine.Plan) *survey {
 	return l
 }
 
-// add adds the ways of a kind that can be delivered. The others are refused.
+// add adds the ways of a kind that can be delivered, and records the others as refused.
 func (l *survey) add(k chaos.Kind) {
-	if k.Idle || k.Shell { // the one does nothing, the other whatever it is told
+	if k.Idle || k.Shell { // the one does nothing, the other runs any command
 		return
 	}
 	for _, keys := range waysOf(k) {
@@ -52,7 +52,7 @@ func (l *survey) add(k chaos.Kind) {
 	}
 }
 
-// refuse notes what cannot be delivered. Ways of a fault with the same reason are one.
+// refuse records what cannot be delivered. It joins ways of a fault with the same reason.
 func (l *survey) refuse(r Refused) {
 	if !slices.ContainsFunc(l.refused, func(o Refused) bool { return o.Fault == r.Fault && o.Reason == r.Reason }) {
 		l.refused = append(l.refused, r)
@@ -74,8 +74,8 @@ func (l *survey) reached(k chaos.Kind, f chaos.Fault, keys string) (out []string
 	return out, why
 }
 
-// waysOf are the alternatives of a kind's keys: those with which it is tried, and a sample of a random schedule. How
-// little a target can do with is tried; a sample may leave it more than it wants.
+// waysOf returns the alternatives of a kind's keys: those with which doctor tries it, and a sample of a random
+// schedule. The former show how little a target can cope with; a sample may leave it more than it uses.
 func waysOf(k chaos.Kind) []string {
 	out := slices.Clone(k.Trials())
 	if k.Slows {
@@ -87,7 +87,7 @@ func waysOf(k chaos.Kind) []string {
 	return out
 }
 
-// merge puts a way to the fault that has the same targets and cost.
+// merge adds a way to the fault with the same targets and cost.
 func (l *survey) merge(x Fault) {
 	s := l.space
 	for i, f := range s.Faults {
@@ -99,7 +99,7 @@ func (l *survey) merge(x Fault) {
 	s.Faults = append(s.Faults, x)
 }
 
-// newFault makes the fault with keys, of which a range is settled to its low end.
+// newFault makes the fault with keys; a range is replaced by its low end.
 func newFault(k chaos.Kind, keys string) (chaos.Fault, error) {
 	params, err := scenarios.ParseParams("{" + keys + "}")
 	if err == nil {
@@ -111,7 +111,7 @@ func newFault(k chaos.Kind, keys string) (chaos.Fault, error) {
 	return k.New(params.Decode)
 }
 
-// delivers returns why a run with the fault on this target would be refused.
+// delivers returns why a run with the fault on this target would be rejected.
 func (l *survey) delivers(k chaos.Kind, f chaos.Fault, keys, on string) error {
 	s := l.space
 	x := Script{For: s.Shortest, Crowd: Crowd{Clients: 2, Users: 1, Locks: 1}}
@@ -123,7 +123,7 @@ func (l *survey) delivers(k chaos.Kind, f chaos.Fault, keys, on string) error {
 	return s.Check(x)
 }
 
-// settled is keys with each range at its low end.
+// settled returns keys with each range replaced by its low end.
 func settled(keys string) string {
 	params, err := scenarios.ParseParams("{" + keys + "}")
 	if err == nil {
@@ -135,7 +135,7 @@ func settled(keys string) string {
 	return params.String()
 }
 
-// worse is the error that tells more: one about this machine, before one about the scenario.
+// worse returns the more informative error: one about this machine rather than one about the scenario.
 func worse(a, b error) error {
 	var missing engine.MissingError
 	if a == nil || errors.As(b, &missing) && !errors.As(a, &missing) {
@@ -160,7 +160,7 @@ func (l *survey) refusal(k chaos.Kind, keys string, err error) Refused {
 	return r
 }
 
-// spoils reports whether no later run can have the servers of a run with this fault.
+// spoils reports whether the servers of a run with this fault cannot be used by later runs.
 func spoils(f chaos.Fault, targets []string) bool {
 	onServers := slices.ContainsFunc(targets, func(on string) bool { return !onClients(on) })
 	prepared, _ := f.(chaos.Prepared)
@@ -168,7 +168,7 @@ func spoils(f chaos.Fault, targets []string) bool {
 	return onServers && (prepared != nil && len(prepared.Preparations()) > 0 || damaging != nil && damaging.Damages())
 }
 
-// pointless says why a fault that can be delivered would not bite here, or leave a service that never serves again.
+// pointless says why a fault that can be delivered would not bite here, or would leave a service that never recovers.
 func (l *survey) pointless(k chaos.Kind, f chaos.Fault) string {
 	p := l.plan
 	x, _ := f.(chaos.Forgetful)
@@ -185,15 +185,15 @@ func (l *survey) pointless(k chaos.Kind, f chaos.Fault) string {
 	return ""
 }
 
-// dawdles reports whether the receipt of a fault needs a target that is at work. A holder is stopped until the receipt
-// is there, and its lock may be over by then.
+// dawdles reports whether the receipt of a fault needs a target that is at work. A holder is stopped until the
+// receipt is complete, and its lock may be over by then.
 func dawdles(k chaos.Kind, f chaos.Fault) bool {
 	_, linked := f.(chaos.Linked)
 	c, ok := f.(chaos.Cutting)
 	return k.Slows || linked && !(ok && c.Cuts())
 }
 
-// has reports whether the base has a key of the backend with a value; "" stands for nothing that it would need.
+// has reports whether the base sets a key of the backend to a value. The empty pair is always there.
 func (l *survey) has(pair string) bool {
 	own := l.space.Base.Backend.Params
 	key, value, _ := strings.Cut(pair, ":")
