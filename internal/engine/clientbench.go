@@ -17,8 +17,8 @@ import (
 	"github.com/lockquake/lockquake/internal/wire"
 )
 
-// ClientBench is the nodes of a scenario, of which the clients are left to the caller: a test of their program starts
-// them one by one, and speaks to them.
+// ClientBench holds the nodes of a scenario and leaves its clients to the caller: a test of their program starts them
+// one by one, and talks to them.
 type ClientBench struct{ run *run }
 
 // OpenClientBench starts the service and the resource of a scenario, and makes its clients. It must be closed.
@@ -38,7 +38,7 @@ func OpenClientBench(ctx context.Context, o Options) (*ClientBench, error) {
 	return &ClientBench{run: r}, nil
 }
 
-// Client returns the node of the client of that number, not yet started, and what it would be told to start with.
+// Client returns the node of client number, not yet started, and the start frame for it.
 func (b *ClientBench) Client(number int) (*cluster.Node, *wire.Start, error) {
 	n := b.run.nodes.Cluster.Node(history.ClientName(number))
 	frames := control.StartFrames{Plan: b.run.plan, Nodes: b.run.nodes, Run: b.run.id, Records: true}
@@ -46,17 +46,17 @@ func (b *ClientBench) Client(number int) (*cluster.Node, *wire.Start, error) {
 	return n, st, err
 }
 
-// LastWords are the last lines that clients wrote on standard error, once all is closed; nil: there are none.
+// LastWords returns the last lines that clients wrote to standard error, once all is closed; nil if there are none.
 func (b *ClientBench) LastWords() error { return lastWords(b.run.record.LogDir(), "client-*") }
 
-// Close ends all that was started.
+// Close ends everything that was started.
 func (b *ClientBench) Close(ctx context.Context) error {
 	return errors.Join(b.run.processes.Stop(ctx, node.Resource), b.run.finish(ctx))
 }
 
-// Hellos starts one client of each program that stands in for lockquake's own client, and returns what they say of
-// themselves. No server is started for that: a hello comes unasked, before a client is told where the service is. There
-// are none where the clients are lockquake's own.
+// Hellos starts one client of each program that replaces lockquake's own client, and returns their hellos. It starts
+// no server: a client sends its hello before it is told where the service is. It returns none if the clients are
+// lockquake's own.
 func Hellos(ctx context.Context, o Options) (hellos []*wire.Hello, err error) {
 	p, err := Check(o)
 	if err != nil || len(p.Programs) == 0 {
@@ -103,7 +103,7 @@ func hellosOf(ctx context.Context, o Options, c *cluster.Cluster) (hellos []*wir
 	return hellos, nil
 }
 
-// lastWords are the last lines that nodes of such a name wrote into their logs, as an error; nil: there are none.
+// lastWords returns, as an error, the last lines in the logs of nodes with such a name; nil if there are none.
 func lastWords(logs, names string) error {
 	files, err := filepath.Glob(filepath.Join(logs, names+".log"))
 	errs := []error{err}
@@ -118,8 +118,8 @@ func lastWords(logs, names string) error {
 	return errors.Join(errs...)
 }
 
-// Lacks says what the scenario of a plan asks of clients that the hellos of their programs, which take turns, do not
-// announce; nil: nothing.
+// Lacks returns what a plan's scenario needs of its clients and the hellos of their programs, which take turns, do
+// not announce; nil if nothing is missing.
 func Lacks(p *plan.Plan, hellos []*wire.Hello) error {
 	for i := range p.Specs.Of(node.Client) {
 		if len(hellos) == 0 {

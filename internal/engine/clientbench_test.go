@@ -9,7 +9,7 @@ import (
 	"github.com/lockquake/lockquake/internal/wire"
 )
 
-// Programs are asked once each, without a server, and what they do not announce is known before anything else is started.
+// Each program is asked once, without a server. What it does not announce is known before anything else starts.
 func TestHellosOfPrograms(t *testing.T) {
 	text := withProgram(t, "run: [lockquake, node, one], beside: [{dir: /, run: [lockquake, node, two]}]", "")
 	text = strings.Replace(text, "clients: 1", "clients: 2", 1) + "steps:\n  - {do: close, user: A}\n"

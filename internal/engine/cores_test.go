@@ -11,7 +11,7 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// TestServerCores: one thread fills one core, and a limit may be less.
+// TestServerCores: one thread fills one core, and a limit may be lower.
 func TestServerCores(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -26,7 +26,7 @@ func TestServerCores(t *testing.T) {
 	}
 }
 
-// TestUsedTicks adds up all but the time in which nothing ran; what guests used is in the user's time.
+// TestUsedTicks adds up all times except those in which nothing ran; guests' time is in the user time.
 func TestUsedTicks(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int64{
@@ -40,7 +40,7 @@ func TestUsedTicks(t *testing.T) {
 	}
 }
 
-// TestTheMachinesProcessorTime is told in nanoseconds; the kernel counts in hundredths of a second.
+// TestTheMachinesProcessorTime is in nanoseconds; the kernel counts in hundredths of a second.
 func TestTheMachinesProcessorTime(t *testing.T) {
 	t.Parallel()
 	now := func() int64 {

@@ -13,7 +13,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// describe tells what is known of a run before it starts.
+// describe returns what is known of a run before it starts.
 func describe(o Options, p *plan.Plan, id, dir string) results.Env {
 	sc := p.Scenario
 	e := results.Env{
@@ -68,7 +68,7 @@ func describe(o Options, p *plan.Plan, id, dir string) results.Env {
 	return e
 }
 
-// serverCores is how much of the machine one server can use at most; 0: all of it.
+// serverCores is how many cores of the machine one server can use at most; 0 is unlimited.
 func serverCores(p *plan.Plan) float64 {
 	most := p.Scenario.Backend.Limits.CPUs
 	if p.Backend.OneThread && (most == 0 || most > 1) {

@@ -26,7 +26,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// shortly are deadlines for what a test has fail.
+// shortly sets short deadlines for what a test makes fail.
 func shortly(r *run) {
 	r.within = deadlines{
 		hello: 5 * time.Second, ready: 5 * time.Second, recover: 60 * time.Millisecond, stop: 100 * time.Millisecond, close: 10 * time.Second,
@@ -34,13 +34,13 @@ func shortly(r *run) {
 	}
 }
 
-// unanswered are deadlines for a final read that fails, of nodes that end in time.
+// unanswered sets deadlines for a final read that fails, while nodes end in time.
 func unanswered(r *run) {
 	shortly(r)
 	r.within.stop = r.within.close
 }
 
-// TestAClientThatFailsMakesTheRunUnknown goes through the ways in which a client can keep back what it saw.
+// TestAClientThatFailsMakesTheRunUnknown goes through the ways in which a client can withhold what it saw.
 func TestAClientThatFailsMakesTheRunUnknown(t *testing.T) {
 	t.Parallel()
 	sends := func(b string) func(*fakeNode) {
@@ -120,7 +120,8 @@ func TestAClientThatFailsMakesTheRunUnknown(t *testing.T) {
 	}
 }
 
-// lastEvent has client-1 send one event more when it is told to stop, and calls f when that is written down, before anything else is read.
+// lastEvent has client-1 send one more event when it is told to stop. It calls f once that is recorded, before
+// anything else is read.
 func lastEvent(t *testing.T, f func(s *testbed, client *control.Process)) *testbed {
 	s := &testbed{t: t, scripts: map[string]script{"client-1": {ends: func(a *fakeNode, d *wire.Done) error {
 		a.emit(history.Event{Kind: history.Stall, Phase: history.Info, Value: 1})
@@ -138,7 +139,8 @@ func lastEvent(t *testing.T, f func(s *testbed, client *control.Process)) *testb
 	return s
 }
 
-// TestAStreamThatDoesNotEnd is waited for until the last deadline. Then the run is unknown, and the client's history is not whole.
+// TestAStreamThatDoesNotEnd is waited for until the last deadline. Then the run is unknown, and the client's history
+// is incomplete.
 func TestAStreamThatDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	s := lastEvent(t, func(s *testbed, client *control.Process) {
@@ -155,25 +157,26 @@ func TestAStreamThatDoesNotEnd(t *testing.T) {
 	}
 }
 
-// TestAHistoryThatCannotBeClosed: what was not written is not known.
+// TestAHistoryThatCannotBeClosed: what was not written is unknown.
 func TestAHistoryThatCannotBeClosed(t *testing.T) {
 	t.Parallel()
 	s := lastEvent(t, func(_ *testbed, client *control.Process) { _ = client.File.Close() })
 	s.wantVerdict(s.run(t.Context(), scheduled()), results.Unknown, "client-1: history: ")
 }
 
-// silenced is a client that takes the lock and is never heard again, though it goes on.
+// silenced is a client that takes the lock and sends nothing more, although it continues.
 func silenced(a *fakeNode) {
 	a.grant()
 	_ = a.out.(io.Closer).Close()
 	a.pause(time.Hour)
 }
 
-// TestALostClientLeavesNoZero: what a client that ended unasked did last is not known. The run names it and what it had in hand, no checker is clean,
-// and what its events prove is a failure still. Its hold has an end only where its process was seen to die.
+// TestALostClientLeavesNoZero: the last actions of a client that ended unasked are unknown. The run names it and what
+// it held, and no checker is clean; a violation that its events prove is still a failure. Its hold has an end only if
+// its process was seen to die.
 func TestALostClientLeavesNoZero(t *testing.T) {
 	t.Parallel()
-	later := func(a *fakeNode) { // client-2's grants do not meet those of client-1, as far as that was heard
+	later := func(a *fakeNode) { // client-2's grants do not overlap those of client-1, as far as received
 		a.pause(20 * time.Millisecond)
 		a.token = 100
 		cycles(a)
@@ -213,7 +216,7 @@ func TestALostClientLeavesNoZero(t *testing.T) {
 	}
 }
 
-// TestAHistoryThatIsNotWholeIsNotJudged: fewer events came than the client says that it sent.
+// TestAHistoryThatIsNotWholeIsNotJudged: fewer events arrived than the client says it sent.
 func TestAHistoryThatIsNotWholeIsNotJudged(t *testing.T) {
 	t.Parallel()
 	for _, by := range []int64{1, -1} {
@@ -269,7 +272,7 @@ func TestARunThatDoesNotComeUp(t *testing.T) {
 	}
 }
 
-// TestAServiceIsWaitedFor until it serves, described when all is over, and left.
+// TestAServiceIsWaitedFor until it serves; it is described when all is over, and left.
 func TestAServiceIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	asked, left := 0, 0
@@ -286,7 +289,7 @@ func TestAServiceIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestTheServiceMustServeAgain after the last heal, as a whole and each of its servers.
+// TestTheServiceMustServeAgain after the last heal, as a whole and on each of its servers.
 func TestTheServiceMustServeAgain(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, reason string }{
@@ -339,12 +342,12 @@ func TestTheServiceMustServeAgain(t *testing.T) {
 	}
 }
 
-// protected is a scenario with something that the lock protects.
+// protected returns a scenario with a resource that the lock protects.
 func protected(resource string) string {
 	return strings.Replace(scheduled(), "clients: 1,", "clients: 1, resource: {use: "+resource+", guard: none},", 1)
 }
 
-// TestTheFinalRead: without it, nobody knows what was lost.
+// TestTheFinalRead: without it, losses are unknown.
 func TestTheFinalRead(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -386,7 +389,7 @@ func TestTheFinalRead(t *testing.T) {
 	}
 }
 
-// TestWhatWasWrittenIntoAnAttachedServiceIsRemoved, and what cannot be is an error of the run.
+// TestWhatWasWrittenIntoAnAttachedServiceIsRemoved: a failure to remove it is an error of the run.
 func TestWhatWasWrittenIntoAnAttachedServiceIsRemoved(t *testing.T) {
 	t.Parallel()
 	for _, fails := range []error{nil, errTest} {
@@ -405,7 +408,8 @@ func TestWhatWasWrittenIntoAnAttachedServiceIsRemoved(t *testing.T) {
 	}
 }
 
-// TestServersBehindOneAddress are named where they agree among themselves, and refused where the promise rests on one.
+// TestServersBehindOneAddress are named if they agree among themselves, and rejected if the promise rests on a single
+// one.
 func TestServersBehindOneAddress(t *testing.T) {
 	t.Parallel()
 	two := topology.Met{Address: "10.0.0.7:1", Servers: []string{"a", "b"}}
@@ -414,7 +418,7 @@ func TestServersBehindOneAddress(t *testing.T) {
 		name   string
 		met    topology.Met
 		unmet  error
-		reason string // why the run is refused; "": it is not
+		reason string // why the run is rejected; "": it is not
 	}{
 		{"members", two, nil, ""},
 		{"servers", alone, nil, "--attach: 2 servers behind 10.0.0.7:1 (a, b), and the lock's promise rests on one"},
@@ -439,7 +443,7 @@ func TestServersBehindOneAddress(t *testing.T) {
 	}
 }
 
-// TestAResourceThatDoesNotEnd keeps back what it saw.
+// TestAResourceThatDoesNotEnd withholds what it saw.
 func TestAResourceThatDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	s := &testbed{t: t, tune: shortly, scripts: map[string]script{registerNode: {
@@ -449,7 +453,7 @@ func TestAResourceThatDoesNotEnd(t *testing.T) {
 	s.wantVerdict(s.run(t.Context(), protected(registerNode)), results.Unknown, "stopping the resource: register did not end", "register ended without its last word")
 }
 
-// TestTheFinalReadOfReplicas: a majority must answer, and what was put down last under the latest epoch counts.
+// TestTheFinalReadOfReplicas: a majority must answer, and the value written last under the latest epoch counts.
 func TestTheFinalReadOfReplicas(t *testing.T) {
 	t.Parallel()
 	ok := func(value int64, epoch uint64, number int64) *wire.Result {
@@ -490,14 +494,14 @@ func TestTheFinalReadOfReplicas(t *testing.T) {
 	}
 }
 
-// TestClocksThatDiffer: what they differ by is measured, goes into the history, and is measured again at the end.
+// TestClocksThatDiffer: their difference is measured, written to the history, and measured again at the end.
 func TestClocksThatDiffer(t *testing.T) {
 	t.Parallel()
 	const hour = int64(time.Hour)
 	for _, runs := range []time.Duration{0, time.Minute, -time.Minute} {
 		away := make(chan struct{})
 		s := &testbed{t: t, ahead: func() int64 {
-			time.Sleep(time.Millisecond) // else a round trip takes no time in a bubble, and its error is nothing
+			time.Sleep(time.Millisecond) // else a round trip takes no time in a bubble, and the error is 0
 			select {
 			case <-away:
 				return hour + int64(runs)
@@ -541,7 +545,7 @@ func TestClocksThatDiffer(t *testing.T) {
 	}
 }
 
-// TestAClockThatCannotBeComparedIsRefused: its times would prove nothing. One that can be compared to 50 ms is taken.
+// TestAClockThatCannotBeComparedIsRefused: its times would prove nothing. One comparable to 50 ms is accepted.
 func TestAClockThatCannotBeComparedIsRefused(t *testing.T) {
 	t.Parallel()
 	for answers, refused := range map[time.Duration]bool{2 * watch.MaxDrift: false, 2*watch.MaxDrift + 5*time.Millisecond: true} {
@@ -611,7 +615,7 @@ func TestAnInterruptedRunHealsAndTells(t *testing.T) {
 	}
 }
 
-// TestARealRunPasses: real clients, a real register and the lock that is right.
+// TestARealRunPasses uses real clients, a real register and the lock that is right.
 func TestARealRunPasses(t *testing.T) {
 	t.Parallel()
 	s := &testbed{t: t, realClients: true, realTime: true, faults: map[string]*fakeFault{"trouble": {}}}
@@ -629,7 +633,7 @@ func TestARealRunPasses(t *testing.T) {
 	}
 }
 
-// TestARealRunFails: the same with a lock that never excludes.
+// TestARealRunFails does the same with a lock that never excludes.
 func TestARealRunFails(t *testing.T) {
 	t.Parallel()
 	s := &testbed{t: t, realClients: true}
@@ -638,17 +642,18 @@ func TestARealRunFails(t *testing.T) {
 	s.wantVerdict(got, results.Fail, "double_grants 0: found")
 }
 
-// envStalled has the test binary play one run, in which it is stopped by its parent.
+// envStalled makes the test binary carry out one run, in which its parent stops it.
 const envStalled = "LOCKQUAKE_TEST_STALLED"
 
-// TestTheEnginesOwnStallIsRecorded: it would inject and heal late. The run is in a process of its own, which can be stopped.
+// TestTheEnginesOwnStallIsRecorded: the engine would inject and heal late. The run has its own process, which can be
+// stopped.
 func TestTheEnginesOwnStallIsRecorded(t *testing.T) {
 	const stall = 250 * time.Millisecond
 	if os.Getenv(envStalled) == "" {
 		t.Parallel()
 		cmd := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v")
 		cmd.Env = append(os.Environ(), envStalled+"=1")
-		runtime.LockOSThread() // the kernel kills the child, stopped or not, when the thread that started it is gone
+		runtime.LockOSThread() // when the thread that started it ends, the kernel kills the child, stopped or not
 		defer runtime.UnlockOSThread()
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		var out strings.Builder

@@ -12,16 +12,16 @@ import (
 	"github.com/lockquake/lockquake/internal/wire"
 )
 
-// script says what a fake node does instead of the right thing.
+// script is how a fake node misbehaves.
 type script struct {
 	starts    func(a *fakeNode) error                        // before ready
-	begins    func(a *fakeNode)                              // from go on; nil: take the lock and give it back, again and again
+	begins    func(a *fakeNode)                              // from go on; nil: take and release the lock repeatedly
 	commanded func(a *fakeNode, c wire.Command) *wire.Result // nil result: no answer
 	signalled func(a *fakeNode, name string)                 // before the signal acts
 	ends      func(a *fakeNode, d *wire.Done) error          // before its done frame
 }
 
-// fakeNode is a client, a resource or a server of a test. The first two speak the protocol of real ones.
+// fakeNode is a client, a resource or a server of a test. Clients and resources speak the real protocol.
 type fakeNode struct {
 	bed     *testbed
 	script  script
@@ -34,7 +34,7 @@ type fakeNode struct {
 	load    context.Context // ends by a stop
 	busy    sync.WaitGroup
 	startAt int64 // when it was told to begin, by its own clock
-	own     bool  // it says that it is lockquake's own client
+	own     bool  // it claims to be lockquake's own client
 
 	mu    sync.Mutex
 	seq   uint32
@@ -167,7 +167,7 @@ func (a *fakeNode) sendDone() error {
 	return a.conn.Send(wire.Frame{Type: wire.TypeDone, Done: d})
 }
 
-// cycles takes the lock and gives it back until the node is told to stop.
+// cycles takes the lock and releases it until the node is told to stop.
 func cycles(a *fakeNode) {
 	for a.pause(time.Millisecond) {
 		a.grant()
@@ -176,10 +176,10 @@ func cycles(a *fakeNode) {
 	}
 }
 
-// pause waits, and tells whether the node may go on.
+// pause waits, and reports whether the node may go on.
 func (a *fakeNode) pause(d time.Duration) bool { return clock.Sleep(a.load, d) == nil }
 
-// now is the node's own clock.
+// now returns the time of the node's own clock.
 func (a *fakeNode) now() int64 {
 	if a.bed.ahead == nil {
 		return clock.Now()
@@ -194,7 +194,7 @@ func (a *fakeNode) emit(e history.Event) history.Event {
 	return a.send(e)
 }
 
-// send is emit for who holds the mutex.
+// send is emit for callers that hold the mutex.
 func (a *fakeNode) send(e history.Event) history.Event {
 	a.seq++
 	e.Seq, e.User = a.seq, history.MakeUser(a.start.Index, a.user)

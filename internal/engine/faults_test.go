@@ -30,7 +30,7 @@ const entry = "{use: trouble, on: client-1, at: 10ms, for: 30ms}"
 
 var errTest = errors.New("a machine that says no")
 
-// TestWhatAFaultDidDecidesWhatAZeroIsWorth goes through the answers of a fault and of its heal.
+// TestWhatAFaultDidDecidesWhatAZeroIsWorth goes through the results of a fault and of its heal.
 func TestWhatAFaultDidDecidesWhatAZeroIsWorth(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -100,7 +100,7 @@ func TestWhatAFaultDidDecidesWhatAZeroIsWorth(t *testing.T) {
 	}
 }
 
-// TestAMomentIsHealedWhenItIsDone: what does not last is over before the next step is taken.
+// TestAMomentIsHealedWhenItIsDone: a fault that does not last is over before the next step is taken.
 func TestAMomentIsHealedWhenItIsDone(t *testing.T) {
 	t.Parallel()
 	f := &fakeFault{moment: true}
@@ -158,7 +158,7 @@ func TestTheLastFaultIsHealedFirst(t *testing.T) {
 	}
 }
 
-// TestAHealThatFailsStopsNoOther: the others are healed all the same.
+// TestAHealThatFailsStopsNoOther: the other faults are healed all the same.
 func TestAHealThatFailsStopsNoOther(t *testing.T) {
 	t.Parallel()
 	below, fails := &fakeFault{}, &fakeFault{heal: answers(history.Installed, errTest)}
@@ -170,7 +170,7 @@ func TestAHealThatFailsStopsNoOther(t *testing.T) {
 	}
 }
 
-// TestATargetThatIsNotThere: nothing is done, and the zero is worth nothing.
+// TestATargetThatIsNotThere: nothing is done, and a zero proves nothing.
 func TestATargetThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	f := &fakeFault{}
@@ -187,7 +187,7 @@ func TestATargetThatIsNotThere(t *testing.T) {
 	}
 }
 
-// TestOneInjectionThatBitesIsEnough, and the report says of how many, unless the scenario demands all.
+// TestOneInjectionThatBitesIsEnough, unless the scenario demands all. The report says how many bit.
 func TestOneInjectionThatBitesIsEnough(t *testing.T) {
 	t.Parallel()
 	again := "{use: trouble, on: client-1, at: 10ms, for: 10ms, every: 90ms}"
@@ -238,8 +238,8 @@ func TestAFaultThatIsNeverInjected(t *testing.T) {
 	s.wantVerdict(s.judge(got), results.Unknown, "other was never injected (entry 2 of chaos)")
 }
 
-// holding is a client that takes the lock again and again, and has it in hand at every stop. slips is how often it begins to release
-// before it stands still.
+// holding is a client that takes the lock again and again, and holds it at every stop. slips is how often it begins
+// to release before it is stopped.
 type holding struct {
 	mu      sync.Mutex
 	slips   int
@@ -285,7 +285,7 @@ func (h *holding) script() script {
 // held is a schedule that aims at a holder.
 var held = strings.Replace(scheduled("{use: trouble, on: holder, at: 10ms, for: 30ms}"), "for: 400ms", "for: 1500ms", 1)
 
-// TestTheHolderOfALockThatIsNamed, and of one that there is not.
+// TestTheHolderOfALockThatIsNamed, and of a lock that does not exist.
 func TestTheHolderOfALockThatIsNamed(t *testing.T) {
 	t.Parallel()
 	for lock, want := range map[string]results.Verdict{"lock-0": results.Pass, "lock-9": results.Unknown} {
@@ -299,7 +299,7 @@ func TestTheHolderOfALockThatIsNamed(t *testing.T) {
 	}
 }
 
-// TestAHolderThatSlipsAwayIsAMiss: it goes on, is counted, and the next grant is tried.
+// TestAHolderThatSlipsAwayIsAMiss: it continues, is counted, and the next grant is tried.
 func TestAHolderThatSlipsAwayIsAMiss(t *testing.T) {
 	t.Parallel()
 	h, f := &holding{slips: 3}, &fakeFault{kind: chaos.Kind{Stops: true}}
@@ -321,7 +321,7 @@ func TestAHolderThatSlipsAwayIsAMiss(t *testing.T) {
 	}
 }
 
-// TestAHolderThatHasHeldForLong is waited for: who releases sooner is passed over, and is no miss.
+// TestAHolderThatHasHeldForLong is waited for: a holder that releases sooner is skipped, and is not a miss.
 func TestAHolderThatHasHeldForLong(t *testing.T) {
 	t.Parallel()
 	var long uint32
@@ -346,7 +346,7 @@ func TestAHolderThatHasHeldForLong(t *testing.T) {
 	}
 }
 
-// TestTwentyMissesAreEnough: no miss counts as a hit, and the injection gives up.
+// TestTwentyMissesAreEnough: a miss is not a hit, and the injection gives up.
 func TestTwentyMissesAreEnough(t *testing.T) {
 	t.Parallel()
 	h, f := &holding{slips: 1000}, &fakeFault{kind: chaos.Kind{Stops: true}}
@@ -363,7 +363,7 @@ func TestTwentyMissesAreEnough(t *testing.T) {
 	}
 }
 
-// TestTheHistoryHasTheLastWord: a release that began before the stop, and comes after the heal, makes the receipt worth nothing.
+// TestTheHistoryHasTheLastWord: a release that began before the stop, and arrives after the heal, voids the receipt.
 func TestTheHistoryHasTheLastWord(t *testing.T) {
 	t.Parallel()
 	h := &holding{}
@@ -388,7 +388,7 @@ func TestTheHistoryHasTheLastWord(t *testing.T) {
 	}
 }
 
-// TestAHolderThatCannotBeStopped: nobody knows what it did, and it goes on.
+// TestAHolderThatCannotBeStopped: its actions are unknown, and it continues.
 func TestAHolderThatCannotBeStopped(t *testing.T) {
 	t.Parallel()
 	s := &testbed{t: t, faults: map[string]*fakeFault{"trouble": {}}}
@@ -405,7 +405,8 @@ func TestAHolderThatCannotBeStopped(t *testing.T) {
 	}
 }
 
-// TestAHolderThatIsNotContinued makes the run unknown: whoever was stopped in order to aim stands still for no fault.
+// TestAHolderThatIsNotContinued makes the run unknown: no fault explains why it stands still after it was stopped to
+// aim.
 func TestAHolderThatIsNotContinued(t *testing.T) {
 	t.Parallel()
 	h := &holding{slips: 1}
@@ -432,7 +433,7 @@ func TestNoHolderWasSeen(t *testing.T) {
 	s.wantVerdict(got, results.Unknown, "no holder was seen")
 }
 
-// TestAKilledClient is dead in the history from when it was last heard, and says no last word without blame.
+// TestAKilledClient is dead in the history after it was last heard, and its missing goodbye is not held against it.
 func TestAKilledClient(t *testing.T) {
 	t.Parallel()
 	h := &holding{}
@@ -456,7 +457,7 @@ func TestAKilledClient(t *testing.T) {
 	}
 }
 
-// TestAKilledClientLivedUntilTheSignal, although it had been silent for longer; and it was dead when it was seen gone.
+// TestAKilledClientLivedUntilTheSignal, although it had been silent for longer; it was dead when it was seen gone.
 func TestAKilledClientLivedUntilTheSignal(t *testing.T) {
 	t.Parallel()
 	kill := &fakeFault{moment: true, kind: chaos.Kind{Kills: true}}
@@ -476,7 +477,7 @@ func TestAKilledClientLivedUntilTheSignal(t *testing.T) {
 	}
 }
 
-// TestADeathThatNoFaultIsToBlameFor: a kill that was not seen to act excuses nobody.
+// TestADeathThatNoFaultIsToBlameFor: a kill that was not seen to act excuses no death.
 func TestADeathThatNoFaultIsToBlameFor(t *testing.T) {
 	t.Parallel()
 	kill := &fakeFault{moment: true, kind: chaos.Kind{Kills: true}}
@@ -489,7 +490,8 @@ func TestADeathThatNoFaultIsToBlameFor(t *testing.T) {
 	s.wantVerdict(got, results.Unknown, "client-1 ended although no fault asked for it", "client-1 ended without its last word")
 }
 
-// TestAnInjectionUnderWayIsWaitedFor: whatever ends the load, what was begun is healed before anybody looks whether the service recovered.
+// TestAnInjectionUnderWayIsWaitedFor: whatever ends the load, an injection that has begun is healed before the
+// service is checked for recovery.
 func TestAnInjectionUnderWayIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	f := &fakeFault{inject: func(chaos.Scope) (history.Receipt, error) {
@@ -521,7 +523,7 @@ func TestAnInjectionIsHealedWhenItsTimeIsOver(t *testing.T) {
 	}
 }
 
-// TestAnInjectionStandsForItsTime from when it bit, however long it took to be sure, or from when it was tried.
+// TestAnInjectionStandsForItsTime, counted from when it bit, however long the proof took, or from when it was tried.
 func TestAnInjectionStandsForItsTime(t *testing.T) {
 	t.Parallel()
 	for _, status := range []history.ReceiptStatus{history.Installed, history.NotInstalled} {
@@ -542,7 +544,7 @@ func TestAnInjectionStandsForItsTime(t *testing.T) {
 	}
 }
 
-// TestProgressTellsWhatStands: how many injections there were, how many of them are not healed, and for how long the load has gone on.
+// TestProgressTellsWhatStands: the number of injections, how many are not healed, and the time since the load began.
 func TestProgressTellsWhatStands(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -639,7 +641,7 @@ func TestAClientThatIsToDieAtAPoint(t *testing.T) {
 	}}}}
 	got := s.run(t.Context(), directed(
 		"{do: arm, user: A, point: before-free, action: die}", "{do: acquire, user: A, async: true}",
-		"{await: point, user: A, point: before-free}", "{await: elapsed, for: 250ms}", // two looks at who runs
+		"{await: point, user: A, point: before-free}", "{await: elapsed, for: 250ms}", // two checks of which processes run
 	))
 	s.wantVerdict(got, results.Pass)
 	if dead := got.events(t, history.Dead); len(dead) != 1 {
@@ -647,7 +649,7 @@ func TestAClientThatIsToDieAtAPoint(t *testing.T) {
 	}
 }
 
-// TestASessionThatEnds takes back what a grant without end promised, from the last time that the session was seen.
+// TestASessionThatEnds ends the entitlement of a grant without end, from the last time that the session was seen.
 func TestASessionThatEnds(t *testing.T) {
 	t.Parallel()
 	for _, ends := range []bool{false, true} {
@@ -658,7 +660,7 @@ func TestASessionThatEnds(t *testing.T) {
 			}
 			return []topology.Session{{User: history.MakeUser(0, 0), ID: "a", Stands: true}}
 		}}
-		again := func(a *fakeNode) { // until the service was asked two times more
+		again := func(a *fakeNode) { // until the service was asked twice more
 			for n := asked.Load() + 2; asked.Load() < n && a.pause(time.Millisecond); {
 			}
 		}
@@ -687,7 +689,7 @@ func TestASessionThatEnds(t *testing.T) {
 	}
 }
 
-// TestTheLocksOfAKilledServerAreRecorded where the service spreads them, and for nothing but a kill.
+// TestTheLocksOfAKilledServerAreRecorded if the service spreads them, and only for a kill.
 func TestTheLocksOfAKilledServerAreRecorded(t *testing.T) {
 	t.Parallel()
 	for _, kills := range []bool{true, false} {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Host tells what machine this is, as env.json does.
+// Host describes this machine for env.json.
 func Host() map[string]string {
 	h := map[string]string{
 		"os": runtime.GOOS, "arch": runtime.GOARCH, "cores": fmt.Sprint(runtime.NumCPU()),
@@ -27,8 +27,8 @@ func Host() map[string]string {
 	return h
 }
 
-// machineCPU is the processor time in ns that all programs of this machine have used, by /proc/stat; 0 where there is
-// none. What a hypervisor took away counts: it is as little to be had as what others use.
+// machineCPU is the processor time in ns that all programs of this machine have used, from /proc/stat; 0 if there is
+// none. It includes time stolen by the hypervisor: that is as unavailable as what others use.
 func machineCPU() int64 {
 	b, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -37,8 +37,8 @@ func machineCPU() int64 {
 	return usedTicks(string(b)) * (1e9 / 100) // the kernel counts in hundredths of a second
 }
 
-// usedTicks adds up the first line of /proc/stat, of all cores: user, nice, system, idle, iowait, irq, softirq, steal.
-// What guests use is in user already.
+// usedTicks adds up the first line of /proc/stat, which is over all cores: user, nice, system, irq, softirq and
+// steal, without idle and iowait. The guests' time is in user already.
 func usedTicks(stat string) (sum int64) {
 	line, _, _ := strings.Cut(stat, "\n")
 	fields := strings.Fields(line)
@@ -50,7 +50,7 @@ func usedTicks(stat string) (sum int64) {
 	return sum
 }
 
-// loadAverage returns the three load averages of the machine, or "" where it does not tell.
+// loadAverage returns the three load averages of the machine, or "" if they are unknown.
 func loadAverage() string {
 	b, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

@@ -37,12 +37,12 @@ type injector struct {
 
 	heals      *chaos.Stack     // of the faults
 	stops      *chaos.Stack     // of the stops that aim at a holder
-	linkFaults chaos.LinkFaults // which link faults stand where
+	linkFaults chaos.LinkFaults // which link faults are active where
 	leads      leads
 }
 
-// inject resolves the target and injects the fault. It returns the record, complete but for the heal. If the injection
-// fails, its receipt says so.
+// inject resolves the target and injects the fault. It returns the record, complete except for the heal. If the
+// injection fails, its receipt says so.
 func (in *injector) inject(ctx context.Context, d plan.Due, planned int64) *rundir.Injected {
 	f := in.faults.Add(d, planned)
 	var receipt history.Receipt
@@ -70,12 +70,12 @@ func (in *injector) inject(ctx context.Context, d plan.Due, planned int64) *rund
 	in.faults.Write()
 	in.reporter.tell(fmt.Sprintf("%s on %s: %s", f.Name, f.Target, receipt.Status))
 	if !f.Inj.Kind.Lasts(f.Inj.Fault) {
-		in.heal(f, 0) // it is over: nothing stands until the end
+		in.heal(f, 0) // it is over: nothing is active until the end
 	}
 	return f
 }
 
-// target notes what a selector resolved to.
+// target records what a selector resolved to.
 func (in *injector) target(f *rundir.Injected, nodes []chaos.Node, text string) {
 	in.faults.Change(func() {
 		f.Targets = nodeNames(nodes)
@@ -118,18 +118,17 @@ func (in *injector) injectNodes(ctx context.Context, f *rundir.Injected) (histor
 	return receipt, err
 }
 
-// timed notes when an injection into targets that were known at ns from was carried out, and how long it was measured
-// since.
+// timed records when an injection into targets known at ns from was carried out, and how long it was measured since.
 func (in *injector) timed(f *rundir.Injected, receipt *history.Receipt, acts *clock.Acts, from int64) {
 	receipt.Done, receipt.Slip = acts.Done(), acts.Late(from)
 	in.faults.Change(func() { f.Waited, f.Over = acts.Measured() })
 }
 
-// questionTime is how long servers may take to tell what is asked before an injection.
+// questionTime is how long servers may take to answer questions before an injection.
 const questionTime = time.Second
 
-// injectHolder stops the client of a user that was just granted the lock, reads its stream to the end, and injects the
-// fault when the user still had the grant in hand. A holder that had begun to release is a miss: it is continued,
+// injectHolder stops the client of a user that was just granted the lock, and reads its stream to the end. If the
+// user still held the grant, it injects the fault. A holder that had begun to release is a miss: it is continued and
 // counted, and the next grant is tried.
 func (in *injector) injectHolder(ctx context.Context, f *rundir.Injected, name string) (history.Receipt, error) {
 	number := -1
@@ -160,8 +159,8 @@ func (in *injector) injectHolder(ctx context.Context, f *rundir.Injected, name s
 		fmt.Errorf("%d holders in turn had begun to release before they were stopped", f.Misses)
 }
 
-// injectOn is one attempt on one holder; held tells whether it still had the grant in hand when it was stopped. The
-// stop has a heal of its own, which stays on the stack until it is done, whatever fails.
+// injectOn is one attempt on one holder. held reports whether it still had the grant when it was stopped. The stop
+// has its own heal, which stays on the stack until it is done, whatever fails.
 func (in *injector) injectOn(ctx context.Context, f *rundir.Injected, h live.Hold) (receipt history.Receipt, held bool,
 	err error,
 ) {
@@ -203,7 +202,7 @@ func (in *injector) injectOn(ctx context.Context, f *rundir.Injected, h live.Hol
 	return receipt, true, err
 }
 
-// resume is the heal of a stop that aimed at a holder.
+// resume returns the heal of a stop that aimed at a holder.
 func resume(n *cluster.Node) chaos.Heal {
 	return func(ctx context.Context) (history.Receipt, error) {
 		if !n.Process.Running() {
@@ -220,8 +219,8 @@ func (in *injector) continueHolder(f *rundir.Injected) error {
 	return err
 }
 
-// promised says why an injection would break what the schedule promises, or "": then it stands until it is healed. If
-// its heal fails, it stands to the end of the run.
+// promised returns why an injection would break the schedule's promise, or "": then it counts as active until it is
+// healed. If its heal fails, it stays active to the end of the run.
 func (in *injector) promised(f *rundir.Injected, s chaos.Scope) string {
 	p := in.plan
 	if p.Promise.None() {
@@ -232,7 +231,7 @@ func (in *injector) promised(f *rundir.Injected, s chaos.Scope) string {
 	return in.faults.Admit(f, p.Promise, servers, reach)
 }
 
-// scope is where an injection goes, with the other ends of its links as they are now.
+// scope returns where an injection goes, with the other ends of its links as they are now.
 func (in *injector) scope(ctx context.Context, f *rundir.Injected, on []chaos.Node) (chaos.Scope, error) {
 	s := chaos.Scope{
 		On: on, Service: control.Clocks{Nodes: in.nodes, Processes: in.processes},
@@ -260,7 +259,7 @@ func (in *injector) scope(ctx context.Context, f *rundir.Injected, on []chaos.No
 	return s, nil
 }
 
-// awaitBitten waits until an injection has met a packet since its receipt was taken.
+// awaitBitten waits until an injection has met a packet since its receipt.
 func (in *injector) awaitBitten(ctx context.Context, f *rundir.Injected) error {
 	var counted *chaos.Counted
 	in.faults.Change(func() { counted = f.Counter })
@@ -281,7 +280,7 @@ func (in *injector) awaitBitten(ctx context.Context, f *rundir.Injected) error {
 	}
 }
 
-// heal heals one injection, once, and notes the receipt. It was due at ns due; 0: nobody planned when.
+// heal heals one injection, once, and records the receipt. It was due at ns due; 0 means that it had no planned time.
 func (in *injector) heal(f *rundir.Injected, due int64) {
 	begun := clock.Now()
 	ctx, acts := clock.WithActs(context.Background())
@@ -294,7 +293,7 @@ func (in *injector) heal(f *rundir.Injected, due int64) {
 	}
 }
 
-// healed notes the receipt of a heal that began at ns begun.
+// healed records the receipt of a heal that began at ns begun.
 func (in *injector) healed(f *rundir.Injected, begun int64, receipt history.Receipt, err error) {
 	if err != nil {
 		receipt.Status = history.NotInstalled
@@ -331,16 +330,16 @@ func (in *injector) leaveOut(d plan.Due, why string) {
 	in.faults.Write()
 }
 
-// serversHit names the servers among the targets.
+// serversHit returns the servers among the targets.
 func serversHit(s chaos.Scope) []string {
 	return slices.DeleteFunc(nodeNames(s.On), func(name string) bool { return !slices.Contains(s.Servers, name) })
 }
 
-// underway is the run as the fault of one injection sees it.
+// underway is the run as seen by the fault of one injection.
 type underway struct {
 	injector *injector
 	fault    *rundir.Injected
-	stopped  bool // the target, in order to aim
+	stopped  bool // the target was stopped in order to aim
 }
 
 func (u *underway) Others() int { return u.injector.heals.Others(u.fault.ID) }

@@ -14,7 +14,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestAttachedServersAreNeverReset: whoever asks for kept servers, somebody else's are not taken over.
+// TestAttachedServersAreNeverReset: even if kept servers are requested, external ones are not taken over.
 func TestAttachedServersAreNeverReset(t *testing.T) {
 	t.Parallel()
 	kept := &KeptServers{}
@@ -34,7 +34,7 @@ func TestAttachedServersAreNeverReset(t *testing.T) {
 	}
 }
 
-// several are runs on servers that are kept where that is possible. They are in one bubble, see testbed.run.
+// several makes runs on servers that are kept if possible. They are in one bubble, see testbed.run.
 type several struct {
 	*testbed
 	kept KeptServers
@@ -63,7 +63,7 @@ func (s *several) next(text string) finishedRun {
 	return s.judge(finishedRun{dir: dir, err: err})
 }
 
-// mustTake demands that a run had the servers of an earlier one.
+// mustTake requires that a run had the servers of an earlier one.
 func (s *several) mustTake(got finishedRun, from string) {
 	s.t.Helper()
 	s.wantVerdict(got, results.Pass)
@@ -167,7 +167,8 @@ func TestServersThatAreNotProvenAreReplaced(t *testing.T) {
 	}
 }
 
-// TestServersThatNobodySawBeginAreNotKept: where the agent does not tell how their links were at the start, nothing can be compared later.
+// TestServersThatNobodySawBeginAreNotKept: if the agent does not report their links at the start, nothing can be
+// compared later.
 func TestServersThatNobodySawBeginAreNotKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -181,7 +182,8 @@ func TestServersThatNobodySawBeginAreNotKept(t *testing.T) {
 	})
 }
 
-// TestWhatCannotBeRemovedHindersNoRun: a run whose servers take the place of others is judged, and ends with the error of their removal.
+// TestWhatCannotBeRemovedHindersNoRun: a run whose servers replace others is judged, and ends with the error of their
+// removal.
 func TestWhatCannotBeRemovedHindersNoRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

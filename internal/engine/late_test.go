@@ -13,13 +13,14 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// long is a scenario of a load that lasts for seconds, with an expectation and entries of chaos.
+// long returns a scenario with a load of some seconds, an expectation and entries of chaos.
 func long(lasts, expect string, entries ...string) string {
 	text := strings.Replace(scheduled(entries...), "for: 400ms", "for: "+lasts, 1)
 	return strings.Replace(text, `double_grants: "0", `, expect, 1)
 }
 
-// slowAgent is a testbed whose signals to a server take effect that much later, as those of an agent that does not run for a while.
+// slowAgent returns a testbed whose signals to a server take effect that much later, as if its agent did not run for
+// a while.
 func slowAgent(t *testing.T, by map[string]time.Duration) *testbed {
 	return &testbed{t: t, kinds: killing.Kinds(), signalFails: func(node, signal string) error {
 		if strings.HasPrefix(node, "server-") {
@@ -42,7 +43,8 @@ func wantLate(t *testing.T, got finishedRun, want string) {
 	}
 }
 
-// TestAFaultThatSlips: what bit or was undone more than the larger of 1 s and 10 % of its time late proves no zero.
+// TestAFaultThatSlips: a fault that bit or was undone late proves no zero. Late is more than the larger of 1 s and 10
+// % of its time.
 func TestAFaultThatSlips(t *testing.T) {
 	t.Parallel()
 	const zero = `double_grants: "0", `
@@ -76,7 +78,7 @@ func TestAFaultThatSlips(t *testing.T) {
 	}
 }
 
-// TestOneInjectionInTimeIsEnough for what rests on its entry; the others are told.
+// TestOneInjectionInTimeIsEnough for what rests on its entry; the late ones are reported.
 func TestOneInjectionInTimeIsEnough(t *testing.T) {
 	t.Parallel()
 	s := slowAgent(t, nil)
@@ -96,7 +98,7 @@ func TestOneInjectionInTimeIsEnough(t *testing.T) {
 	}
 }
 
-// TestWaitsByDesignAreNotLate: for a holder, for the injection before, and for the links to be measured, before and after.
+// TestWaitsByDesignAreNotLate: for a holder, for the injection before, and for measuring the links, before and after.
 func TestWaitsByDesignAreNotLate(t *testing.T) {
 	t.Parallel()
 	waits := func(ctx context.Context, most, takes time.Duration) {
@@ -156,7 +158,8 @@ func TestWaitsByDesignAreNotLate(t *testing.T) {
 	s.wantVerdict(got, results.Pass)
 }
 
-// TestWhatALateFaultLeavesCertain: a demanded violation that was found, and a promise that was broken. A bound that is missed is not.
+// TestWhatALateFaultLeavesCertain: a demanded violation that was found, and a promise that was broken. A bound that
+// is missed is not certain.
 func TestWhatALateFaultLeavesCertain(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -204,8 +207,8 @@ func TestAStepThatSlips(t *testing.T) {
 	}
 }
 
-// TestAServerThatIsStoppedFromOutside is told. For longer than half of the TTL, zeros and bounds are unknown, and a broken promise counts. What a
-// fault stops is no news.
+// TestAServerThatIsStoppedFromOutside is reported. If it lasts longer than half of the TTL, zeros and bounds are
+// unknown, and a broken promise still counts. Stops by a fault are not reported.
 func TestAServerThatIsStoppedFromOutside(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

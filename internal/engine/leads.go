@@ -12,20 +12,20 @@ import (
 	"github.com/lockquake/lockquake/internal/engine/rundir"
 )
 
-// leads follows who leads the service after faults at its leader.
+// leads follows which server leads the service after faults at its leader.
 type leads struct {
 	faults *rundir.Faults
-	asking sync.WaitGroup // goroutines that ask who leads after a heal
+	asking sync.WaitGroup // goroutines that ask for the leader after a heal
 }
 
-// How long after a heal the servers are asked who leads now, and whether the old leader has noticed.
+// How long after a heal the servers are asked for the leader, and the old leader whether it has noticed.
 const (
 	leadTime   = time.Second
 	noticeTime = 5 * time.Second
 )
 
-// follow begins to follow who leads after the target, where a fault hits a leader, alone or with clients, and does
-// not follow the lead by itself.
+// follow begins to follow the lead after a fault that hits a leader, alone or with clients, unless the fault follows
+// it itself.
 func (l *leads) follow(ctx context.Context, f *rundir.Injected, s chaos.Scope) {
 	hit := serversHit(s)
 	if _, own := f.Inj.Fault.(chaos.Wanting); own || len(hit) != 1 {
@@ -51,7 +51,8 @@ func (l *leads) await(ctx context.Context, f *rundir.Injected) error {
 	return nil
 }
 
-// healed adds to the receipt of a heal who led while the fault stood, and goes on asking in the background.
+// healed adds to the receipt of a heal which server led while the fault was active, and goes on asking in the
+// background.
 func (l *leads) healed(f *rundir.Injected) {
 	var lead *chaos.Lead
 	l.faults.Change(func() { lead = f.Follows })

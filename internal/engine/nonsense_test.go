@@ -11,7 +11,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestWhatMakesNoSenseEndsTheRun: the line is told, the event is kept for the judge, and nothing behind it.
+// TestWhatMakesNoSenseEndsTheRun: the event is reported and kept for the judge, and nothing after it.
 func TestWhatMakesNoSenseEndsTheRun(t *testing.T) {
 	t.Parallel()
 	s := &testbed{t: t, scripts: map[string]script{"client-1": {begins: func(a *fakeNode) {
@@ -33,7 +33,7 @@ func TestWhatMakesNoSenseEndsTheRun(t *testing.T) {
 	}
 }
 
-// TestADeathIsNoExcuseForWhatMakesNoSense: whoever is to die may be silent, and may not tell what cannot be.
+// TestADeathIsNoExcuseForWhatMakesNoSense: a client that will die may be silent, but may not send impossible events.
 func TestADeathIsNoExcuseForWhatMakesNoSense(t *testing.T) {
 	t.Parallel()
 	s := &testbed{t: t, scripts: map[string]script{"client-1": {commanded: func(a *fakeNode, c wire.Command) *wire.Result {
@@ -55,7 +55,8 @@ func TestADeathIsNoExcuseForWhatMakesNoSense(t *testing.T) {
 	}
 }
 
-// TestTheLastEventMayMakeNoSense: what comes after the load counts, also of a client that was to die and did not.
+// TestTheLastEventMayMakeNoSense: events after the load count too, also those of a client that was to die and did
+// not.
 func TestTheLastEventMayMakeNoSense(t *testing.T) {
 	t.Parallel()
 	s := &testbed{t: t, scripts: map[string]script{"client-1": {

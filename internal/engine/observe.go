@@ -24,9 +24,9 @@ import (
 
 // Times of questions to the service.
 const (
-	askAgain = 10 * time.Millisecond // after an answer that is not the one that a step waits for
+	askAgain = 10 * time.Millisecond // after an answer other than the awaited one
 	askLimit = time.Second           // for one answer
-	// holderWait is how long a step that was granted the lock waits until the servers have said who holds it. The next
+	// holderWait is how long a step that was granted the lock waits for the servers to say who holds it. The next
 	// step may break them.
 	holderWait = 50 * time.Millisecond
 )
@@ -38,8 +38,8 @@ type observer struct {
 	live       *live.Table
 	seen       *rundir.Observations
 	during     context.Context // of the questions that a step repeats: it lasts as long as the steps
-	background context.Context // of what goes on in the background: it lasts as long as the load
-	asking     sync.WaitGroup  // what goes on there
+	background context.Context // of background questions: it lasts as long as the load
+	asking     sync.WaitGroup  // background questions
 }
 
 // ask asks once, and records the answer.
@@ -78,10 +78,10 @@ func (o *observer) stored(ctx context.Context, fact string) (answer string, ends
 	return cmp.Or(strings.Join(x.Keys, ","), "none"), nil, err
 }
 
-// errNoStore says that nobody can ask the service as a whole.
+// errNoStore says that the service as a whole cannot be asked.
 var errNoStore = errors.New("the service does not say as a whole what it has of a lock")
 
-// observe records a fact of some nodes: once each, or again and again until the steps are over.
+// observe records a fact of some nodes: once each, or repeatedly until the steps are over.
 func (o *observer) observe(ctx context.Context, number int, st scenarios.Step) error {
 	nodes := o.plan.Observed[number-1]
 	var group sync.WaitGroup
@@ -119,8 +119,8 @@ func (o *observer) askUntilAnswered(ctx context.Context, q rundir.Question, once
 	}
 }
 
-// granted notes what a user was granted, and asks the service for it, and the servers that may disagree which of them
-// know of it.
+// granted records a user's grant. It asks the service about it, and the servers that may disagree whether they know
+// it.
 func (o *observer) granted(number int, user history.User, lock int, res wire.Result) {
 	if h, ok := o.live.Last(user, lock); ok {
 		o.seen.Granted(res.Grant, live.GrantKey{User: user, Grant: h.Grant})
@@ -131,7 +131,7 @@ func (o *observer) granted(number int, user history.User, lock int, res wire.Res
 		_, ranked := o.nodes.Service.Facts()[chaos.FactRole]
 		for _, n := range keeper.Keepers() {
 			questions = append(questions, rundir.Question{Step: number, By: history.ByGrant, Node: n, Fact: holder})
-			if ranked { // a replica that has a key was not the one to grant it
+			if ranked { // a replica with the key did not grant it
 				questions = append(questions,
 					rundir.Question{Step: number, By: history.ByGrant, Node: n, Fact: chaos.FactRole})
 			}
@@ -140,15 +140,15 @@ func (o *observer) granted(number int, user history.User, lock int, res wire.Res
 	o.askAll(questions)
 }
 
-// answered asks the service what it has of a lock, after a user was told what came of its renewal or release.
+// answered asks the service for the lock's owner after each renewal or release.
 func (o *observer) answered(number, lock int) {
 	holder := history.FactHolder + o.plan.Locks[lock]
 	o.askAll([]rundir.Question{{Step: number, By: history.ByAnswer, Node: history.Service, Fact: holder}})
 }
 
-// askAll asks side by side, and waits for the answers, but not for long.
+// askAll asks in parallel, and waits for the answers, but not for long.
 func (o *observer) askAll(questions []rundir.Question) {
-	if o.plan.Rules().Permits > 0 { // the answer is one holder, and there are several
+	if o.plan.Rules().Permits > 0 { // an answer names one holder, and there are several
 		return
 	}
 	if _, ok := o.nodes.Service.(topology.Store); !ok {
@@ -160,7 +160,7 @@ func (o *observer) askAll(questions []rundir.Question) {
 		group.Go(func() {
 			limited, cancel := context.WithTimeout(o.background, askLimit)
 			defer cancel()
-			_, _ = o.ask(limited, q) // who does not answer is not known to have it
+			_, _ = o.ask(limited, q) // a server without an answer is not known to have it
 		})
 	}
 	o.asking.Go(func() { group.Wait(); close(answered) })
@@ -170,8 +170,8 @@ func (o *observer) askAll(questions []rundir.Question) {
 	}
 }
 
-// passes records, once, that a user comes to an armed point, for which no step waits. Whoever stands there asks for
-// nothing.
+// passes records, once, that a user reaches an armed point that no step awaits. No other call of the user would
+// record it.
 func (o *observer) passes(number int, node string, user history.User, st scenarios.Step) {
 	o.asking.Go(func() {
 		if o.live.AwaitPoint(o.background, user, st.Point) == nil {
@@ -184,7 +184,7 @@ func (o *observer) passes(number int, node string, user history.User, st scenari
 	})
 }
 
-// atPoint records that a user came to a point, or went on from it.
+// atPoint records that a user reached a point, or continued from it.
 func (o *observer) atPoint(number int, node, point, how string) {
 	now := clock.Now()
 	o.seen.Add(rundir.Question{Step: number, By: history.ByPoint, Node: node, Fact: point},

@@ -12,8 +12,8 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// outsideWatch looks for what no fault asked for: a server that is stopped, and an agent that has ended. Whoever did
-// it, the lock did not.
+// outsideWatch looks for events that no fault caused: a server that is stopped, and an agent that has ended. Whatever
+// caused them, it was not the lock.
 type outsideWatch struct {
 	nodes  *deployment.Nodes
 	faults *rundir.Faults
@@ -44,7 +44,7 @@ func (w outsideWatch) watch(ctx context.Context) {
 	}
 }
 
-// look looks at one server. It notes a stop that is over.
+// look checks one server. It records a stop that is over.
 func (w outsideWatch) look(ctx context.Context, n *cluster.Node, stopped map[string]*results.Stopped) {
 	if !n.Process.Running() || !n.Signals.Overseen(ctx) {
 		return

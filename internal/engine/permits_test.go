@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestSeveralHoldersAreRefused where the lock, or what it protects, is made for one.
+// TestSeveralHoldersAreRefused if the lock, or what it protects, is made for one.
 func TestSeveralHoldersAreRefused(t *testing.T) {
 	t.Parallel()
 	take := "{do: acquire, user: A}"

@@ -11,7 +11,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestWhatIsRefusedBeforeTheStart is what could not be carried out, or would prove nothing.
+// TestWhatIsRefusedBeforeTheStart: scenarios that could not be carried out, or would prove nothing.
 func TestWhatIsRefusedBeforeTheStart(t *testing.T) {
 	t.Parallel()
 	with := func(pairs ...string) string { return strings.NewReplacer(pairs...).Replace(scheduled()) }
@@ -53,7 +53,7 @@ func TestWhatIsRefusedBeforeTheStart(t *testing.T) {
 	}
 }
 
-// TestWhatStepsCannotDo is refused before the start, too.
+// TestWhatStepsCannotDo is rejected before the start, too.
 func TestWhatStepsCannotDo(t *testing.T) {
 	t.Parallel()
 	faults := map[string]*fakeFault{
@@ -86,7 +86,8 @@ func TestWhatStepsCannotDo(t *testing.T) {
 	}
 }
 
-// TestWhatAPlanHas: the guard that is asked for, a lock for each user where each has its own, and a client for each user that steps name.
+// TestWhatAPlanHas: the requested guard, a lock for each user if each has its own, and a client for each user that
+// steps name.
 func TestWhatAPlanHas(t *testing.T) {
 	t.Parallel()
 	text := strings.Replace(scheduled(), "clients: 1,", "clients: 2, users: 3, own_locks: true, resource: {use: register, guard: fence-writes},", 1)
@@ -100,7 +101,7 @@ func TestWhatAPlanHas(t *testing.T) {
 	}
 }
 
-// TestWhoNeedsTheAgent: whoever has a fault that needs something of its target.
+// TestWhoNeedsTheAgent: runs with a fault that needs something of its target.
 func TestWhoNeedsTheAgent(t *testing.T) {
 	t.Parallel()
 	pauses := chaos.Kind{Needs: []chaos.Capability{chaos.CanPause}}
@@ -120,7 +121,7 @@ func TestWhoNeedsTheAgent(t *testing.T) {
 	}
 }
 
-// TestAWarmUpIsNotMeasured: the first reading is taken when it is over, and the last one when the load is.
+// TestAWarmUpIsNotMeasured: the first reading is taken at its end, and the last one at the end of the load.
 func TestAWarmUpIsNotMeasured(t *testing.T) {
 	t.Parallel()
 	for warmup, want := range map[string][]time.Duration{"": {-20 * time.Millisecond, 410 * time.Millisecond}, ", warmup: 100ms": {100 * time.Millisecond, 400 * time.Millisecond}} {
@@ -140,7 +141,7 @@ func TestAWarmUpIsNotMeasured(t *testing.T) {
 	}
 }
 
-// TestWhatARunWithoutAWorkloadReads: nothing, for the engine's own questions would be most of it.
+// TestWhatARunWithoutAWorkloadReads: nothing, because the engine's own questions would be most of it.
 func TestWhatARunWithoutAWorkloadReads(t *testing.T) {
 	t.Parallel()
 	if got := (&testbed{t: t}).run(t.Context(), directed("{do: acquire, user: A}")).env; len(got.Readings) != 0 || got.Measured != nil || !maps.Equal(got.People, map[string]string{"A": "client-1"}) {
@@ -148,7 +149,8 @@ func TestWhatARunWithoutAWorkloadReads(t *testing.T) {
 	}
 }
 
-// TestWhatNodesAreToldAtTheStart: a client of the workload its part of it, one of the steps nothing of it, and the resource no way to the service.
+// TestWhatNodesAreToldAtTheStart: a client of the workload gets its part of it, a client of the steps none, and the
+// resource no access to the service.
 func TestWhatNodesAreToldAtTheStart(t *testing.T) {
 	t.Parallel()
 	s := &testbed{t: t, scripts: map[string]script{"client-2": {begins: func(a *fakeNode) { a.pause(time.Hour) }}}}
@@ -165,7 +167,7 @@ func TestWhatNodesAreToldAtTheStart(t *testing.T) {
 	}
 }
 
-// TestTheDrawnScheduleTellsWhatItWasDrawnOf, where something was drawn and nothing more is known.
+// TestTheDrawnScheduleTellsWhatItWasDrawnOf, if something was drawn and no outcome is known.
 func TestTheDrawnScheduleTellsWhatItWasDrawnOf(t *testing.T) {
 	t.Parallel()
 	s := &testbed{t: t, servers: 3, faults: map[string]*fakeFault{"trouble": {}}}

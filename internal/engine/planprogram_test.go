@@ -21,7 +21,7 @@ import (
 	"github.com/lockquake/lockquake/workloads/resource"
 )
 
-// withProgram is a scenario whose clients are a program in a folder of its own.
+// withProgram returns a scenario whose clients are a program in its own folder.
 func withProgram(t *testing.T, client, more string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -70,7 +70,7 @@ func TestAProgramOfOnesOwnIsANode(t *testing.T) {
 	}
 }
 
-// What was built of Go sources is copied alone, into an image that has nothing else.
+// A program built from Go sources is copied alone, into an image that has nothing else.
 func TestAProgramBuiltOfSources(t *testing.T) {
 	t.Parallel()
 	text := withProgram(t, "go: mine, with: [example.org/lib@v1.0.0, example.org/x=example.org/y@v1.2.0, example.org/z=./z]", "")
@@ -117,7 +117,7 @@ func TestProgramsTakeTurns(t *testing.T) {
 	}
 }
 
-// A program that says of itself that it is made of another version than was asked for proves nothing about that version.
+// A program whose hello names another version than the requested one proves nothing about the latter.
 func TestAClientOfAnotherVersion(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -159,7 +159,8 @@ func TestWhatAProgramOfOnesOwnCannotDo(t *testing.T) {
 	}
 }
 
-// A point that nobody passes would make a story unknown after minutes: it is refused when the client has said hello, before it is started.
+// A point that is never reached would make a story unknown after minutes. It is rejected when the client has said
+// hello, before it is started.
 func TestAPointThatTheClientDoesNotAnnounce(t *testing.T) {
 	t.Parallel()
 	started := false
@@ -174,7 +175,7 @@ func TestAPointThatTheClientDoesNotAnnounce(t *testing.T) {
 	}
 }
 
-// So is an order that the client does not take, and a demand about news that it does not have.
+// So is an order that the client does not support, and a demand about news that it does not have.
 func TestWhatAClientDoesNotAnnounce(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -193,7 +194,7 @@ func TestWhatAClientDoesNotAnnounce(t *testing.T) {
 	}
 }
 
-// A client whose clock is not the one that its hello says would move its holds out of each other's way.
+// If a client's clock is not the one that its hello names, its holds would be moved apart and no longer overlap.
 func TestAClientThatLiesAboutItsClock(t *testing.T) {
 	t.Parallel()
 	for ahead, want := range map[time.Duration]string{

@@ -14,8 +14,8 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestWhatAReadingHas is what servers, clients and the machine count, in the middle between the question and the answers. Who gives no answer
-// is left out. What attached servers count is what others ask of them, too.
+// TestWhatAReadingHas: the counters of servers, clients and the machine, dated midway between the question and the
+// answers. A node without an answer is left out. Counters of attached servers include the requests of others.
 func TestWhatAReadingHas(t *testing.T) {
 	t.Parallel()
 	for _, attached := range []bool{false, true} {
@@ -42,13 +42,14 @@ func TestWhatAReadingHas(t *testing.T) {
 		if len(got.CPU) != 1 || got.CPU[history.Engine] == 0 || got.Machine < before || got.Machine > machineCPU() {
 			t.Errorf("processor time of %v, of the machine %d; goroutines have none of their own", got.CPU, got.Machine)
 		}
-		if at := time.Duration(env.Start - got.Time); at != 20*time.Millisecond+took/2 { // the workload is let go 20 ms later
+		if at := time.Duration(env.Start - got.Time); at != 20*time.Millisecond+took/2 { // the workload is started 20 ms later
 			t.Errorf("attached %t: it is dated %v before the start", attached, at)
 		}
 	}
 }
 
-// TestServersAreReadBeforeAKill: the next process counts from zero. A client's death changes nothing of what servers count.
+// TestServersAreReadBeforeAKill: the next process counts from zero. A client's death does not affect the servers'
+// counters.
 func TestServersAreReadBeforeAKill(t *testing.T) {
 	t.Parallel()
 	for target, want := range map[string]int{"server-1": 3, "client-1": 2} {
@@ -78,7 +79,7 @@ func TestServersAreReadBeforeAKill(t *testing.T) {
 	}
 }
 
-// TestAttachedServersAreForOwnClients: nobody knows whether another program keeps to the prefix. The resource is not asked.
+// TestAttachedServersAreForOwnClients: another program may not keep to the prefix. The resource is not asked.
 func TestAttachedServersAreForOwnClients(t *testing.T) {
 	t.Parallel()
 	for _, own := range []bool{false, true} {

@@ -10,7 +10,8 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// promising is a schedule with what it promises. Its times are so far apart that no stall of the machine turns them round.
+// promising returns a schedule with its promise. Its times are so far apart that no stall of the machine changes
+// their order.
 func promising(promise string, entries ...string) string {
 	return strings.Replace(scheduled(), "for: 400ms", "for: 1500ms", 1) + "chaos:\n  " + promise + "\n  schedule:\n    - " + strings.Join(entries, "\n    - ") + "\n"
 }
@@ -23,7 +24,7 @@ func TestWhatTheSchedulePromisesIsKept(t *testing.T) {
 	for _, c := range []struct {
 		name, promise string
 		entries       []string
-		want          []string // by injection: what its evidence holds; "": it is made
+		want          []string // by injection: a part of its evidence; "": it is made
 		fails         bool     // the heals fail
 	}{
 		{
@@ -167,7 +168,7 @@ func TestWhatTheSchedulePromisesIsKept(t *testing.T) {
 	}
 }
 
-// TestATargetOnWhichNoPromiseCanBeKept is refused before the start.
+// TestATargetOnWhichNoPromiseCanBeKept is rejected before the start.
 func TestATargetOnWhichNoPromiseCanBeKept(t *testing.T) {
 	t.Parallel()
 	s := &testbed{t: t, servers: 3, faults: map[string]*fakeFault{"trouble": {}}}
@@ -177,7 +178,7 @@ func TestATargetOnWhichNoPromiseCanBeKept(t *testing.T) {
 	}
 }
 
-// TestAHolderThatMayNotBeHitGoesOn: it was stopped in order to aim.
+// TestAHolderThatMayNotBeHitGoesOn after it was stopped in order to aim.
 func TestAHolderThatMayNotBeHitGoesOn(t *testing.T) {
 	t.Parallel()
 	h := &holding{}

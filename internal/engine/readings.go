@@ -19,7 +19,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// readings asks the servers, the clients and the resource of a run for what they count and keep.
+// readings asks the servers, the clients and the resource of a run for their counters and contents.
 type readings struct {
 	plan      *plan.Plan
 	nodes     *deployment.Nodes
@@ -29,10 +29,9 @@ type readings struct {
 	own       *rundir.Journal
 }
 
-// take asks the servers how many requests they had, the clients how often they were woken, and how much processor time
-// each node has used. It is called before the workload begins and before it is stopped: at the stop every waiter leaves
-// its queue, which costs as much as many handoffs do. A run of steps alone has no reading: the engine's own questions
-// would be most of it.
+// take reads the servers' request counters, the clients' wake-ups, and the processor time of each node. It is called
+// before the workload begins and before it is stopped: at the stop every waiter leaves its queue, which costs as much
+// as many handoffs do. A run of steps alone has no reading: the engine's own questions would be most of it.
 func (r readings) take(ctx context.Context) {
 	if r.plan.Workload == nil {
 		return
@@ -74,13 +73,13 @@ func (r readings) take(ctx context.Context) {
 	r.record.Change(func(e *results.Env) { e.Readings = append(e.Readings, counted) })
 }
 
-// beforeEnd is how long before the end of a part that is: at the end of the load the clients leave.
+// beforeEnd is how long before the end of a part its footprint is taken: at the end of the load the clients leave.
 const beforeEnd = 50 * time.Millisecond
 
-// thirds is into how many parts the load is cut, at whose ends the clients are looked at.
+// thirds is the number of parts of the load; the clients are measured at the end of each.
 const thirds = 3
 
-// footprints looks at what the clients have of the machine as the load begins, and after each third of it.
+// footprints measures what the clients use of the machine as the load begins, and after each third of it.
 func (r readings) footprints(ctx context.Context, start int64) {
 	var seen []results.Footprints
 	for i := range int64(thirds + 1) {
@@ -102,7 +101,7 @@ func (r readings) footprints(ctx context.Context, start int64) {
 	r.record.Change(func(e *results.Env) { e.Footprints = seen })
 }
 
-// syncsOf is what servers said of their disks, as env.json has it.
+// syncsOf converts the servers' disk counters for env.json.
 func syncsOf(said map[string]topology.Syncs) map[string]results.Syncs {
 	out := map[string]results.Syncs{}
 	for name, s := range said {
@@ -130,7 +129,8 @@ func (r readings) finalRead(ctx context.Context) error {
 	return nil
 }
 
-// finalOf asks for what one lock protects. A majority of the replicas must answer; the latest value of theirs counts.
+// finalOf reads the value that one lock protects. A majority of the replicas must answer; the latest value among the
+// answers counts.
 func (r readings) finalOf(ctx context.Context, lock int) (best wire.Result, err error) {
 	all, answers := 0, 0
 	var errs []error

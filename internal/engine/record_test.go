@@ -63,7 +63,7 @@ func TestWhatIsKnownBeforeTheStart(t *testing.T) {
 	}
 }
 
-// TestWhoMustAgreeOnAGrantIsRecorded, for whoever judges why there was none.
+// TestWhoMustAgreeOnAGrantIsRecorded, so that it can be judged why there was none.
 func TestWhoMustAgreeOnAGrantIsRecorded(t *testing.T) {
 	t.Parallel()
 	for majority, want := range map[backends.Majority]*results.Majority{
@@ -88,12 +88,12 @@ func TestPhasesAreTimed(t *testing.T) {
 	t.Parallel()
 	s := &testbed{t: t}
 	got := s.run(t.Context(), strings.Replace(scheduled(), "settle: 10ms", "settle: 70ms", 1)).env.Timings
-	if load, settle := got[results.TimeLoad], got[results.TimeSettle]; load != 420 || settle != 70 { // the workload is let go after 20 ms
+	if load, settle := got[results.TimeLoad], got[results.TimeSettle]; load != 420 || settle != 70 { // the workload is started after 20 ms
 		t.Errorf("the load took %d ms, settling %d ms; want 420 and 70", load, settle)
 	}
 }
 
-// TestTheFirstGrantIsTimed from when the run was asked for: before the call of Run, where its caller says so.
+// TestTheFirstGrantIsTimed from the request for the run: before the call of Run, if its caller says so.
 func TestTheFirstGrantIsTimed(t *testing.T) {
 	t.Parallel()
 	for _, before := range []time.Duration{0, time.Hour} {
@@ -118,7 +118,7 @@ func TestTheFirstGrantIsTimed(t *testing.T) {
 func TestStepsComeIntoTheEnvironment(t *testing.T) {
 	t.Parallel()
 	r := &run{live: live.New(), nodes: &deployment.Nodes{}, record: &rundir.Dir{Env: results.Env{Host: map[string]string{}, Timings: map[string]int64{}}}}
-	r.describeEnd() // it never came to the load
+	r.describeEnd() // it never reached the load
 	r.wall = &watch.WallClock{Steps: []results.ClockStep{{Time: 1, By: 2}}}
 	r.describeEnd()
 	if !slices.Equal(r.record.Env.ClockSteps, r.wall.Steps) {

@@ -22,7 +22,7 @@ type reporter struct {
 	phase string // the one under way
 }
 
-// enter notes the phase that begins.
+// enter records the phase that begins.
 func (r *reporter) enter(phase string) {
 	r.mu.Lock()
 	r.phase = phase
@@ -30,7 +30,7 @@ func (r *reporter) enter(phase string) {
 	r.tell("")
 }
 
-// tell tells what happened just now.
+// tell reports what happened just now.
 func (r *reporter) tell(text string) {
 	if r.show == nil {
 		return
@@ -47,7 +47,7 @@ func (r *reporter) tell(text string) {
 	r.show(p)
 }
 
-// progressEvery is how often the load reports how far it is.
+// progressEvery is how often progress is reported during the load.
 const progressEvery = 250 * time.Millisecond
 
 // tick reports progress until ctx ends.

@@ -41,10 +41,10 @@ type run struct {
 	own       *rundir.Journal   // the engine's own history: deaths and the final read
 	reporter  *reporter         // of progress
 	nodes     *deployment.Nodes // the cluster and its service
-	takeover  *kept.Takeover    // of servers that a run before kept
+	takeover  *kept.Takeover    // of servers kept by an earlier run
 	clocks    *watch.Measurer
 	processes *control.Processes // clients and resource
-	readings  readings           // of what they and the servers count
+	readings  readings           // of their counters and the servers'
 	injector  *injector
 	schedule  *schedule
 	steps     *stepRunner
@@ -55,7 +55,7 @@ type run struct {
 }
 
 // Run carries out a scenario and returns the directory it left. The directory holds all that could be recorded, also
-// beside an error; it is "" when nothing was started. When ctx ends, faults are healed and nodes torn down first.
+// if there is an error; it is "" if nothing was started. When ctx ends, faults are healed and nodes torn down first.
 func Run(ctx context.Context, o Options) (dir string, err error) {
 	if o.Began == 0 {
 		o.Began = clock.Now()
@@ -72,8 +72,8 @@ func Run(ctx context.Context, o Options) (dir string, err error) {
 	return r.record.Path, r.do(ctx)
 }
 
-// sharing is the servers that a run may take over, reset, and leave: none where it starts none, or where they are
-// somebody else's.
+// sharing returns the servers that a run may take over, reset, and leave: none if it starts none, or if they are
+// external.
 func (o Options) sharing(p *plan.Plan) *kept.Servers {
 	if len(p.Specs.Of(node.Server)) == 0 || o.Attached != nil {
 		return nil
@@ -120,7 +120,7 @@ func newRun(o Options, p *plan.Plan) *run {
 	return r
 }
 
-// prepare makes the run directory and writes down what is known before anything starts.
+// prepare makes the run directory and writes what is known before anything starts.
 func (r *run) prepare() error {
 	if err := r.record.Create(r.plan.Scenario); err != nil {
 		return err
@@ -135,12 +135,12 @@ func (r *run) prepare() error {
 	return r.record.Write()
 }
 
-// do goes through the phases. Whatever happened, it heals, tears down and writes what is known.
+// do goes through the phases. Whatever happens, it heals, tears down and writes what is known.
 func (r *run) do(ctx context.Context) (err error) {
 	whole := false
 	defer func() {
 		if ctx.Err() != nil {
-			r.record.Change(func(e *results.Env) { e.Interrupted = true }) // what was there is judged
+			r.record.Change(func(e *results.Env) { e.Interrupted = true }) // whatever is there is judged
 		}
 		err = errors.Join(err, r.finish(ctx), r.takeover.Left)
 		if whole && ctx.Err() == nil {
@@ -152,7 +152,7 @@ func (r *run) do(ctx context.Context) (err error) {
 		switch {
 		case ctx.Err() != nil:
 			return nil // interrupted while starting: finish says so
-		case errors.As(err, &wrong): // what a client's program cannot do is known when it has said hello
+		case errors.As(err, &wrong): // an external client's limits are known once it has said hello
 			return wrong
 		}
 		return plan.MissingError{Text: err.Error()}
@@ -178,14 +178,14 @@ func (r *run) do(ctx context.Context) (err error) {
 	return nil
 }
 
-// phase enters a phase, and notes how long it took.
+// phase enters a phase, and records how long it took.
 func (r *run) phase(name string, f func() error) error {
 	r.reporter.enter(name)
 	return r.record.Timing(name, f)
 }
 
-// up starts all nodes side by side; of servers that an earlier run kept, it takes over those that are clean. It returns
-// when the service serves and every client is connected to it.
+// up starts all nodes in parallel. It takes over the clean ones of servers that an earlier run kept. It returns when
+// the service serves and every client is connected to it.
 func (r *run) up(ctx context.Context) error {
 	if a := r.options.Attached; a != nil {
 		if err := r.nodes.Enter(ctx, a); err != nil {
@@ -224,7 +224,7 @@ func (r *run) up(ctx context.Context) error {
 	return r.record.Timing(results.TimeConnect, func() error { return r.processes.Start(ctx, r.within.hello, r.id) })
 }
 
-// watchSelf records the engine's own stalls, which make it inject and heal late. At every beat it compares the
+// watchSelf records the engine's own stalls, which delay injections and heals. At every beat it compares the
 // machine's clocks.
 func (r *run) watchSelf() *wire.Pulse {
 	r.wall = watch.NewWallClock(clock.Read)
@@ -233,7 +233,7 @@ func (r *run) watchSelf() *wire.Pulse {
 	}, r.wall.Look)
 }
 
-// load lets the clients go, injects the schedule, takes the steps, and returns when the time is over, the steps are
+// load starts the clients, injects the schedule, and takes the steps. It returns when the time is over, the steps are
 // done, a node failed or ctx ended.
 func (r *run) load(ctx context.Context) error {
 	start := clock.Now() + int64(20*time.Millisecond) // all clients have the frame by then
@@ -247,7 +247,7 @@ func (r *run) load(ctx context.Context) error {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	defer r.schedule.injecting.Wait() // an injection under way must be on the stack before anybody heals
+	defer r.schedule.injecting.Wait() // an injection under way must be on the stack before any heal
 	defer cancel()
 	r.processes.WatchDeaths()
 	go r.reporter.tick(ctx)
@@ -271,7 +271,7 @@ func (r *run) load(ctx context.Context) error {
 	err := g.Wait()
 	cancel()
 	r.observer.asking.Wait()
-	return cmp.Or(watch.Wait(), err) // what a failed node cuts short says nothing more
+	return cmp.Or(watch.Wait(), err) // errors that follow from a failed node add nothing
 }
 
 // warm takes the first reading when the warm-up is over.
@@ -279,10 +279,10 @@ func (r *run) warm(ctx context.Context, start int64) error {
 	if r.plan.Warms() && sleepUntil(ctx, start+int64(r.plan.Scenario.Run.Warmup)) == nil {
 		r.readings.take(ctx)
 	}
-	return nil // whoever cuts the load short says so
+	return nil // whatever cuts the load short reports it
 }
 
-// measured ends what figures are made of, where the run had a warm-up: healing is no part of it.
+// measured ends the measured time of a run with a warm-up: healing is not part of it.
 func (r *run) measured(ctx context.Context) {
 	if !r.plan.Warms() {
 		return
@@ -295,7 +295,7 @@ func (r *run) measured(ctx context.Context) {
 	r.readings.take(ctx)
 }
 
-// heal undoes every fault that still stands, also when ctx is over, and waits until the service serves again.
+// heal undoes every fault that is still active, even if ctx is over, and waits until the service serves again.
 func (r *run) heal(ctx context.Context) {
 	r.injector.healAll(ctx)
 	if err := r.nodes.AwaitRecovery(context.WithoutCancel(ctx), r.within.recover); err != nil {
@@ -303,10 +303,10 @@ func (r *run) heal(ctx context.Context) {
 		return
 	}
 	r.record.Change(func(e *results.Env) { e.Recovered = true })
-	r.injector.leads.asking.Wait() // until it is known who leads after each fault at a leader
+	r.injector.leads.asking.Wait() // until the leader after each fault at a leader is known
 }
 
-// interrupted is what a client has to end, and the resource to answer, when the run was interrupted.
+// interrupted is how long a client may take to end, and the resource to answer, after the run was interrupted.
 const interrupted = 2 * time.Second
 
 // settle lets the clients work on for a while, stops them, and reads what the lock protected.
@@ -319,7 +319,7 @@ func (r *run) settle(ctx context.Context) {
 	}
 	r.contents.Loaded(context.WithoutCancel(ctx))
 	r.record.Change(func(e *results.Env) { e.End = clock.Now() })
-	// Each has a time of its own: a client that does not end takes none of the others'.
+	// Each call has its own time limit: a client that does not end takes no time from the others.
 	each := func(within time.Duration, do func(context.Context) error) error {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 		defer cancel()
@@ -350,7 +350,7 @@ func (r *run) settle(ctx context.Context) {
 func (r *run) finish(ctx context.Context) error {
 	var errs []error
 	r.injector.healAll(ctx) // nothing to do, unless starting was cut short
-	r.injector.leads.stop() // before the service that is asked
+	r.injector.leads.stop() // before the service, which it asks
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.within.close)
 	defer cancel()
 	errs = append(errs, r.nodes.Close(ctx), r.down(ctx))
@@ -385,7 +385,7 @@ func (r *run) describeEnd() {
 	r.record.Change(func(e *results.Env) {
 		e.Host["load_after"] = loadAverage()
 		if r.nodes.Cluster != nil {
-			e.Cluster = maps.Clone(r.nodes.Cluster.Describe) // servers that are kept go on in another run's
+			e.Cluster = maps.Clone(r.nodes.Cluster.Describe) // kept servers go on in another run's cluster
 			e.Warnings = append(e.Warnings, control.LeftBehind(r.nodes.Cluster.Nodes)...)
 		}
 		if first := r.live.FirstGrant(); first != 0 {
@@ -398,7 +398,7 @@ func (r *run) describeEnd() {
 	})
 }
 
-// writeDrawn writes the schedule as it was drawn into the run directory, where there is one.
+// writeDrawn writes the drawn schedule into the run directory, if there is one.
 func (r *run) writeDrawn() error {
 	if len(r.plan.Schedule) == 0 {
 		return nil

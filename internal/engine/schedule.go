@@ -21,8 +21,8 @@ type schedule struct {
 	injecting sync.WaitGroup
 }
 
-// follow makes the injections of the plan at their times, side by side unless none may overlap, and heals each when its
-// time is over.
+// follow makes the injections of the plan at their times, in parallel unless none may overlap, and heals each when
+// its time is over.
 func (s *schedule) follow(ctx context.Context) {
 	over := make(chan struct{})
 	close(over)
@@ -43,7 +43,7 @@ func (s *schedule) follow(ctx context.Context) {
 	}
 }
 
-// turn waits until the injection before is healed. It tells whether this one can still be healed before the end; if
+// turn waits until the injection before is healed. It reports whether this one can still be healed before the end; if
 // not, the injection is recorded as not made.
 func (s *schedule) turn(ctx context.Context, d plan.Due, over <-chan struct{}) bool {
 	why := "the run ended while the one before it stood"
@@ -64,7 +64,7 @@ func (s *schedule) turn(ctx context.Context, d plan.Due, over <-chan struct{}) b
 	return false
 }
 
-// lateness is how late an injection may come without turn asking whether there is time left for it.
+// lateness is how late an injection may come before turn checks whether there is time left for it.
 const lateness = 100 * time.Millisecond
 
 // carryOut makes one injection of the schedule, and heals it when its time is over.
@@ -75,7 +75,7 @@ func (s *schedule) carryOut(ctx context.Context, d plan.Due) {
 	}
 	if d.Lasts == 0 {
 		if s.plan.Promise.Serial {
-			<-ctx.Done() // it stands: nothing may follow
+			<-ctx.Done() // it is active: nothing may follow
 		}
 		return
 	}

@@ -22,11 +22,11 @@ import (
 )
 
 // stepRunner takes the scenario's steps, one after another. A story must come out the same every time, so its steps
-// wait for events and facts, not for a time to pass. Each has a deadline. A run whose step was not met is unknown:
-// nothing was shown about the lock.
+// wait for events and facts, not for a time to pass. Each has a deadline. A run with a step that was not met is
+// unknown: it shows nothing about the lock.
 //
 // Example: "A acquire", "inject kill on redis-1", "await fact role of redis-2 is master, within 10s", "B acquire". B
-// asks only when the failover was seen.
+// asks only once the failover was seen.
 type stepRunner struct {
 	plan      *plan.Plan
 	within    *deadlines
@@ -42,7 +42,7 @@ type stepRunner struct {
 	named map[string]*rundir.Injected // by the name that a step gave it
 }
 
-// take takes the scenario's steps in order. One that is not met ends them, and the run is unknown.
+// take takes the scenario's steps in order. A step that is not met ends them, and the run is unknown.
 func (r *stepRunner) take(ctx context.Context) error {
 	if len(r.plan.Scenario.Steps) == 0 {
 		return nil
@@ -98,7 +98,7 @@ func (r *stepRunner) step(ctx context.Context, i int, st scenarios.Step) error {
 	}
 }
 
-// miss records that a step was not done which had to be, if that is certain or its deadline is over.
+// miss records that a required step was not done, if that is certain or its deadline is over.
 func (r *stepRunner) miss(st scenarios.Step, began int64, err error) {
 	m := results.Missed{Text: err.Error(), From: began, To: clock.Now()}
 	var answer outcomeError
@@ -108,20 +108,20 @@ func (r *stepRunner) miss(st scenarios.Step, began int64, err error) {
 	case answered && answer.Outcome == wire.OutcomeFail && m.To-m.From < int64(st.Within):
 	case m.To-m.From >= int64(st.Within):
 		m.Within = int64(st.Within)
-	default: // nobody knows what became of it
+	default: // its result is unknown
 		return
 	}
 	r.record.Change(func(e *results.Env) { e.Missed = append(e.Missed, m) })
 }
 
-// awaited reports whether a later step waits until the user of an arm step comes to its point.
+// awaited reports whether a later step waits until the user of an arm step reaches its point.
 func awaited(later []scenarios.Step, arm scenarios.Step) bool {
 	return slices.ContainsFunc(later, func(st scenarios.Step) bool {
 		return st.Await == "point" && st.User == arm.User && st.Point == arm.Point
 	})
 }
 
-// outcomeError is an answer that is not what its step wants.
+// outcomeError is an answer other than its step wants.
 type outcomeError struct {
 	wire.Result
 	want string
@@ -171,7 +171,7 @@ func (r *stepRunner) doStep(ctx context.Context, number int, st scenarios.Step) 
 		r.observer.asking.Go(func() { r.answered(number, st, s, ch) })
 		return nil
 	}
-	// The client's own deadline is the same: its answer, which says more, should come first.
+	// The client has the same deadline, and its answer, which says more, should come first.
 	limit := st.Within + r.within.answer
 	actx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), limit,
 		fmt.Errorf("no result within %s", limit))
@@ -231,11 +231,11 @@ func unwanted(st scenarios.Step, res wire.Result) error {
 	return nil
 }
 
-// countRequests counts what the servers are asked for an acquire or a release. It returns what to call when that was
-// done, or nil where the figure would not be exact: others are there, something is broken, or the servers do not count.
-// The counters are read twice before, since a reading is a request too.
+// countRequests counts the requests to the servers for an acquire or a release. Call the returned function after the
+// call. It is nil if the count would not be exact: there are other users, something is broken, or the servers do not
+// count. The counters are read twice before the call, since a reading is a request too.
 //
-// Example: the counters stand at 100 and at 101 before the release, and at 105 after it. It took 4 - 1 = 3 requests: a
+// Example: the counters are at 100 and at 101 before the release, and at 105 after it. It took 4 - 1 = 3 requests: a
 // script, and the GET and DEL in it.
 func (r *stepRunner) countRequests(ctx context.Context, st scenarios.Step) (done func()) {
 	p := r.plan
@@ -269,11 +269,11 @@ func (r *stepRunner) countRequests(ctx context.Context, st scenarios.Step) (done
 	}
 }
 
-// done records what the result of a step shows. Where the steps were cut short, by Ctrl-C or at their end, faults may
-// be healed before the answer comes: an acquire that must not succeed while they stand may then.
+// done records what the result of a step shows. If the steps were cut short, by Ctrl-C or at their end, faults may be
+// healed before the answer comes. An acquire that must not succeed during those faults may then succeed.
 func (r *stepRunner) done(ctx context.Context, number int, st scenarios.Step, res wire.Result) {
 	s, user := r.user(st.User)
-	// what the scenario claims is not so
+	// the scenario's claim does not hold
 	if st.Outcome == scenarios.NotOK && res.Outcome == wire.OutcomeOK && !errors.Is(ctx.Err(), context.Canceled) {
 		r.record.Change(func(e *results.Env) {
 			e.Refuted = append(e.Refuted, fmt.Sprintf("step %d, %s of %s, was done, and must not be", number, st.Do,
@@ -281,7 +281,7 @@ func (r *stepRunner) done(ctx context.Context, number int, st scenarios.Step, re
 		})
 	}
 	switch {
-	case st.Do == wire.DoReleaseUnheld: // whatever it says, it may have freed the lock
+	case st.Do == wire.DoReleaseUnheld: // whatever the answer, it may have freed the lock
 		r.observer.answered(number, slices.Index(r.plan.Locks, st.Lock))
 	case (st.Do == wire.DoRenew || st.Do == wire.DoRelease) && res.Outcome != wire.OutcomeInfo:
 		r.observer.answered(number, slices.Index(r.plan.Locks, st.Lock))
@@ -293,16 +293,16 @@ func (r *stepRunner) done(ctx context.Context, number int, st scenarios.Step, re
 	}
 }
 
-// lastRead is what each user of the steps read last, by lock.
+// lastRead holds the last value read by each user of the steps, by lock.
 type lastRead map[userLock]int64
 
-// userLock is a lock that a user uses.
+// userLock is a lock and a user of it.
 type userLock struct {
 	user history.User
 	lock uint16
 }
 
-// plus returns the value that a write step is to write.
+// plus returns the value that a write step writes.
 func (l lastRead) plus(st scenarios.Step, user history.User, lock int) (int64, error) {
 	if st.Plus == 0 {
 		return st.Value, nil
@@ -346,12 +346,12 @@ func (r *stepRunner) awaitStep(ctx context.Context, number int, st scenarios.Ste
 	}
 }
 
-// awaitedLock returns the number of the lock that an await names, or -1, for any, where no step uses that lock.
+// awaitedLock returns the number of the lock that an await names. It is -1, for any lock, if no step uses that lock.
 func (r *stepRunner) awaitedLock(st scenarios.Step) int {
 	return slices.Index(r.plan.Locks, st.Lock)
 }
 
-// awaitValidity waits until the user's latest grant is over, as the user computes it, whatever its clock's error.
+// awaitValidity waits until the user's latest grant is over by the user's reckoning, whatever its clock's error.
 func (r *stepRunner) awaitValidity(ctx context.Context, st scenarios.Step) error {
 	_, user := r.user(st.User)
 	for {
@@ -394,7 +394,7 @@ func (r *stepRunner) awaitFact(ctx context.Context, number int, st scenarios.Ste
 	}
 }
 
-// increments tells whether the acknowledged writes of the steps count up: each adds one to what its user has read.
+// increments reports whether the acknowledged writes of the steps count up: each adds one to what its user has read.
 func increments(steps []scenarios.Step) bool {
 	writes := 0
 	for _, st := range steps {

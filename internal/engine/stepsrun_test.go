@@ -20,7 +20,7 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// answering is a client that answers the orders of steps in this way.
+// answering is a client that gives these answers to the orders of steps.
 func answering(how map[string]*wire.Result) script {
 	return script{commanded: func(a *fakeNode, c wire.Command) *wire.Result {
 		if res, ok := how[c.Do]; ok {
@@ -31,7 +31,7 @@ func answering(how map[string]*wire.Result) script {
 	}}
 }
 
-// TestAStepThatIsNotMetMakesTheRunUnknown goes through what can become of steps.
+// TestAStepThatIsNotMetMakesTheRunUnknown goes through the possible results of steps.
 func TestAStepThatIsNotMetMakesTheRunUnknown(t *testing.T) {
 	t.Parallel()
 	const acquire = "{do: acquire, user: A}"
@@ -324,7 +324,7 @@ func TestTheEndOfAValidityIsAwaited(t *testing.T) {
 	}
 }
 
-// TestAValidityIsOverByAnyClock: the wait ends after the validity, and later by as much as the user's clock may be wrong.
+// TestAValidityIsOverByAnyClock: the wait ends after the validity, and later by the error of the user's clock.
 func TestAValidityIsOverByAnyClock(t *testing.T) {
 	t.Parallel()
 	for _, answers := range []time.Duration{0, 10 * time.Millisecond} { // after which the clock answers: the longer, the less is known; 0: it is the run's
@@ -345,7 +345,7 @@ func TestAValidityIsOverByAnyClock(t *testing.T) {
 				if err := r.awaitValidity(t.Context(), scenarios.Step{User: "A"}); err != nil {
 					t.Fatal(err)
 				}
-				wrong := answers/2 + time.Millisecond // what the error grows by meanwhile is less
+				wrong := answers/2 + time.Millisecond // the error grows by less than this meanwhile
 				if late := time.Duration(clock.Now() - until); late <= answers/2 || late > wrong {
 					t.Errorf("its clock answers after %v: the wait for the end in %v was over %v late", answers, left, late)
 				}
@@ -354,7 +354,7 @@ func TestAValidityIsOverByAnyClock(t *testing.T) {
 	}
 }
 
-// TestWhatCountsUp: all writes of the steps add one to what was read, and there is one at least.
+// TestWhatCountsUp: all writes of the steps add one to what was read, and there is at least one.
 func TestWhatCountsUp(t *testing.T) {
 	t.Parallel()
 	next, other := scenarios.Step{Do: wire.DoWrite, Plus: 1}, scenarios.Step{Do: wire.DoWrite, Value: 5}
@@ -368,7 +368,8 @@ func TestWhatCountsUp(t *testing.T) {
 	}
 }
 
-// TestAValidityWithoutATime: one without an end is not waited for, and one that its user does not know is over for all that it knows.
+// TestAValidityWithoutATime: a validity without end is not waited for. One that its user does not know counts as
+// over.
 func TestAValidityWithoutATime(t *testing.T) {
 	t.Parallel()
 	for valid, want := range map[int64]string{history.ValidEndless: "A has a grant without end", history.ValidUnknown: ""} {
@@ -376,14 +377,14 @@ func TestAValidityWithoutATime(t *testing.T) {
 		l.Observe(0, []history.Event{acquired(valid)}, true)
 		r := &stepRunner{plan: &plan.Plan{StepUsers: []string{"A"}}, live: l, processes: &control.Processes{All: []*control.Process{{Clock: watch.NewClock("client-1", nil, nil)}}}}
 		ctx, cancel := context.WithCancel(t.Context())
-		cancel() // who waits for a time ends with it
+		cancel() // a wait for a time ends with it
 		if err := r.awaitValidity(ctx, scenarios.Step{User: "A"}); (err == nil) != (want == "") || err != nil && err.Error() != want {
 			t.Errorf("valid %d: %v, want %q", valid, err, want)
 		}
 	}
 }
 
-// TestWhenAUserWasAtAPointIsWrittenDown: when it came there, and when it went on.
+// TestWhenAUserWasAtAPointIsWrittenDown: when it reached the point, and when it continued.
 func TestWhenAUserWasAtAPointIsWrittenDown(t *testing.T) {
 	t.Parallel()
 	s := &testbed{t: t, scripts: map[string]script{"client-1": {commanded: func(a *fakeNode, c wire.Command) *wire.Result {
@@ -411,7 +412,8 @@ func TestWhenAUserWasAtAPointIsWrittenDown(t *testing.T) {
 	}
 }
 
-// TestWhatACallCosts wants the requests of an acquire or a release that nothing else adds to, less those of a reading; else none.
+// TestWhatACallCosts requires the requests of an acquire or a release if nothing else adds to them, less those of a
+// reading; otherwise none.
 func TestWhatACallCosts(t *testing.T) {
 	t.Parallel()
 	const acquire, release = "{do: acquire, user: A}", "{do: release, user: A}"
@@ -445,11 +447,12 @@ func TestWhatACallCosts(t *testing.T) {
 	}
 }
 
-// TestAnAnswerBehindAnInterruptionRefutesNothing: who must not be granted a lock while a fault stands may be when the interruption heals it.
+// TestAnAnswerBehindAnInterruptionRefutesNothing: a user that must not get a lock during a fault may get it when the
+// interruption heals the fault.
 func TestAnAnswerBehindAnInterruptionRefutesNothing(t *testing.T) {
 	t.Parallel()
 	for _, async := range []string{"", ", async: true"} {
-		for range 10 { // the answer and the interruption are there at once: either may be seen first
+		for range 10 { // the answer and the interruption come at once: either may be seen first
 			ctx, cancel := context.WithCancel(t.Context())
 			s := &testbed{t: t, realTime: true, scripts: map[string]script{"client-1": {commanded: func(a *fakeNode, c wire.Command) *wire.Result {
 				if c.Do == wire.DoRelease {

@@ -12,7 +12,8 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestTheServiceIsAskedAfterEachAnswer: after what was granted, and after a renewal or release that was done or certainly was not.
+// TestTheServiceIsAskedAfterEachAnswer: after a grant, and after a renewal or release that was done or certainly was
+// not.
 func TestTheServiceIsAskedAfterEachAnswer(t *testing.T) {
 	t.Parallel()
 	left := 1500 * time.Millisecond
@@ -57,7 +58,7 @@ func TestTheServiceIsAskedAfterEachAnswer(t *testing.T) {
 	}
 }
 
-// TestWhatTheServiceIsNotAsked is refused before anything starts.
+// TestWhatTheServiceIsNotAsked is rejected before anything starts.
 func TestWhatTheServiceIsNotAsked(t *testing.T) {
 	t.Parallel()
 	free := func() topology.Stored { return topology.Stored{Holder: "none"} }

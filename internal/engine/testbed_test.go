@@ -38,36 +38,36 @@ import (
 	"github.com/lockquake/lockquake/workloads/resource/register"
 )
 
-// testbed runs scenarios in this process on fake nodes, a fake service and fake faults. A test sets what differs from the good case:
-// clients are granted a lock again and again, faults bite and heal, the service serves.
+// testbed runs scenarios in this process on fake nodes, a fake service and fake faults. A test sets what differs from
+// the good case: clients get a lock again and again, faults bite and heal, the service serves.
 type testbed struct {
 	t           *testing.T
-	scripts     map[string]script // by node name; a node without one does what it should
+	scripts     map[string]script // by node name; a node without one behaves correctly
 	realClients bool              // the clients are real ones, on the memory backend; in a bubble they need a hold, or they never wait
 	realTime    bool              // time goes on as it does for the machine, as it must where nodes speak over a network
 	ahead       func() int64      // ns that the clients' clock is ahead of this machine's; nil: it is the same clock
-	lies        bool              // they say that it is the same clock all the same
+	lies        bool              // its hello claims the same clock all the same
 	mute        bool              // they never say hello
-	own         bool              // they say that they are lockquake's own
+	own         bool              // it claims to be lockquake's own
 	takes       []string          // the orders that the hello of its nodes names
-	servers     int               // how many there are; 0: one
+	servers     int               // their number; 0: one
 	faults      map[string]*fakeFault
-	kinds       []chaos.Kind // of faults that are no fake ones
+	kinds       []chaos.Kind // of real faults
 	ready       func() error
 	closes      func() error // of the service
 	ask         func(node, fact string) (string, error)
 	sessions    func() []topology.Session                           // nil: the service has none
-	stored      func() topology.Stored                              // nil: the service does not say as a whole what it has
-	reset       func() ([]string, error)                            // nil: nobody knows how
+	stored      func() topology.Stored                              // nil: the service as a whole cannot be asked
+	reset       func() ([]string, error)                            // nil: the service cannot be reset
 	settings    map[string]string                                   // of a service that can be reset
-	counts      func() int64                                        // requests and connections of its server; nil: nobody counts them
+	counts      func() int64                                        // requests and connections of its server; nil: not counted
 	leads       func(node string, locks []string) ([]string, error) // nil: each server has all locks
-	met         []topology.Met                                      // behind its endpoints, where it is somebody else's
+	met         []topology.Met                                      // behind its endpoints, if the service is external
 	unmet       error
-	removes     func() (string, error) // what a run wrote into it, where it is somebody else's; nil: nobody can
+	removes     func() (string, error) // what a run wrote into it, if it is external; nil: not supported
 	tune        func(*run)
 	progress    func(Progress)
-	signalFails func(node, signal string) error // what comes of a signal
+	signalFails func(node, signal string) error // the result of a signal
 
 	provider cluster.Provider // of all runs
 
@@ -85,7 +85,7 @@ type finishedRun struct {
 	faults []history.Fault
 	report results.Report
 	wrong  error    // of the judge
-	left   []string // nodes that go on
+	left   []string // nodes that stay up
 }
 
 // run runs a scenario to its end and has it judged. Every reason in env.json must appear in the verdict. Unless it is
@@ -132,7 +132,7 @@ func (s *testbed) runNow(ctx context.Context, text string) finishedRun {
 	return out
 }
 
-// options asks for a run of a scenario.
+// options returns the options for a run of a scenario.
 func (s *testbed) options(text string) Options {
 	s.t.Helper()
 	sc, err := scenarios.Parse([]byte(text), "fake.yaml")
@@ -149,7 +149,7 @@ func (s *testbed) options(text string) Options {
 	}
 }
 
-// noErrors is a log in which a test wants to see no error.
+// noErrors is a log that fails the test on any error.
 type noErrors struct {
 	slog.Handler
 	bed *testbed
@@ -253,7 +253,7 @@ func (s *testbed) node(ctx context.Context, args []string, in io.Reader, out io.
 	return a.main(ctx)
 }
 
-// trio is a resource of three fake replicas.
+// trio returns a resource of three fake replicas.
 func trio() []node.Spec {
 	var out []node.Spec
 	for _, name := range []string{"replica-1", "replica-2", "replica-3"} {
@@ -268,7 +268,7 @@ func trio() []node.Spec {
 // registerNode is the name of the resource's node, and of the subcommand that runs it.
 const registerNode = "register"
 
-// addFake notes the fake behind a node's name.
+// addFake registers the fake behind a node's name.
 func (s *testbed) addFake(name string, a *fakeNode) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -319,7 +319,7 @@ func (s *testbed) inspect(node string) chaos.ProcessState {
 	return state
 }
 
-// backend is the fake service, with one server unless the test sets more.
+// backend returns the fake service, with one server unless the test sets more.
 func (s *testbed) backend() listed.Backend {
 	blank := fakeLock("blank")
 	blank.Offers.Token, blank.Offers.Renewal = backends.TokenNone, "none"
@@ -343,7 +343,7 @@ func fakeLock(name string) backends.Lock {
 	}
 }
 
-// fakeService is the topology and the handle of it.
+// fakeService is both the topology and its handle.
 type fakeService struct{ bed *testbed }
 
 func (v fakeService) Specs() []node.Spec {
@@ -453,13 +453,13 @@ func (v withCounts) Connections(context.Context) map[string]int64 {
 	return map[string]int64{"server-1": v.bed.counts()}
 }
 
-// asGuest is a fake service of somebody else, in which nothing is before the run.
+// asGuest is an external fake service that is empty before the run.
 type asGuest struct{ fakeService }
 
 func (asGuest) Vacant(context.Context) (string, error)             { return "all but one key", nil }
 func (v asGuest) Remove(context.Context, []string) (string, error) { return v.bed.removes() }
 
-// withStore is a fake service that says as a whole what it has.
+// withStore is a fake service that can be asked as a whole.
 type withStore struct{ fakeService }
 
 func (v withStore) Stored(context.Context, string) (topology.Stored, error) {
@@ -479,8 +479,8 @@ type fakeFault struct {
 	during func(ctx context.Context) // before it looks
 	inject func(chaos.Scope) (history.Receipt, error)
 	heal   func() (history.Receipt, error)
-	moment bool              // it is over when it is done
-	far    chaos.Names       // the other ends of its links; nil: it is about no links
+	moment bool              // it ends by itself
+	far    chaos.Names       // the other ends of its links; nil: it has no links
 	ports  [2]chaos.PortName // at its own ends, and at the others
 
 	mu    sync.Mutex
@@ -539,7 +539,7 @@ func (f *fakeFault) healed() int {
 	return f.heals
 }
 
-// answers is a receipt and an error for an inject or a heal.
+// answers returns a receipt and an error for an inject or a heal.
 func answers(status history.ReceiptStatus, err error) func() (history.Receipt, error) {
 	return func() (history.Receipt, error) {
 		return history.Receipt{Status: status, Evidence: "as the test says"}, err
@@ -550,7 +550,7 @@ func injects(status history.ReceiptStatus, err error) func(chaos.Scope) (history
 	return func(chaos.Scope) (history.Receipt, error) { return answers(status, err)() }
 }
 
-// scheduled is a scenario with a workload and a schedule: the lines are entries of chaos.
+// scheduled returns a scenario with a workload and a schedule: the lines are entries of chaos.
 func scheduled(entries ...string) string {
 	text := `name: fake
 claim: a test
@@ -565,7 +565,7 @@ expect: {double_grants: "0", judged: ">=1"}
 	return text
 }
 
-// directed is a scenario of steps alone.
+// directed returns a scenario of steps alone.
 func directed(steps ...string) string {
 	return `name: fake
 claim: a test
@@ -577,13 +577,13 @@ steps:
   - ` + strings.Join(steps, "\n  - ") + "\n"
 }
 
-// TestMain lets many runs go on side by side: they do little but wait.
+// TestMain allows many tests in parallel: they do little but wait.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
 	clock.Simulate()
-	wire.OutliveReader() // here, for it starts a goroutine, which must be in no bubble
+	wire.OutliveReader() // called here because it starts a goroutine, which must not be in a bubble
 	os.Exit(m.Run())
 }

@@ -10,17 +10,17 @@ import (
 	"github.com/lockquake/lockquake/internal/engine/plan"
 )
 
-// Tried is what came of one entry of a scenario's list of faults.
+// Tried is the result of one entry of a scenario's list of faults.
 type Tried struct {
 	Entry int // its index
 	Fault history.Fault
-	Hosts []string // of its targets, where there are several machines
+	Hosts []string // of its targets, if there are several machines
 }
 
 // TryOut starts the nodes of a scenario and injects each entry of its list of faults once. Each is healed as soon as
-// its receipt is taken. There is no load, and nothing is judged. Stages come one after another, the rows of a stage
-// side by side, and the entries of a row one after another. told is called with each entry that is healed, by one
-// goroutine at a time. When ctx ends, TryOut heals what stands and tears the nodes down before it returns.
+// it has a receipt. There is no load, and nothing is judged. Stages come one after another, the rows of a stage in
+// parallel, and the entries of a row one after another. told is called with each healed entry, by one goroutine at a
+// time. When ctx ends, TryOut heals active faults and tears the nodes down before it returns.
 func TryOut(ctx context.Context, o Options, stages [][][]int, told func(Tried)) (err error) {
 	o.Began = clock.Now()
 	p, err := Check(o)

@@ -25,7 +25,7 @@ func installed() (history.Receipt, error) {
 	return history.Receipt{Status: history.Installed, Evidence: "seen", Time: clock.Now()}, nil
 }
 
-// TestWhatAFaultLearnsOfItsRun: which servers there are, how many others stand, and whether its target was stopped.
+// TestWhatAFaultLearnsOfItsRun: the servers, the number of other active faults, and whether its target was stopped.
 func TestWhatAFaultLearnsOfItsRun(t *testing.T) {
 	t.Parallel()
 	var others, still atomic.Int64
@@ -59,7 +59,8 @@ func TestWhatAFaultLearnsOfItsRun(t *testing.T) {
 	}
 }
 
-// TestAFaultAsksForClocks that the service does not tell: of a client over its control stream, of a node that is not there not at all.
+// TestAFaultAsksForClocks that the service does not report: a client's over its control stream; a missing node has
+// none.
 func TestAFaultAsksForClocks(t *testing.T) {
 	t.Parallel()
 	f := &fakeFault{inject: func(s chaos.Scope) (history.Receipt, error) {
@@ -88,7 +89,7 @@ func TestAFaultAsksForClocks(t *testing.T) {
 	s.wantVerdict(s.run(t.Context(), scheduled(entry)), results.Pass)
 }
 
-// ofBothClocks is a service that tells both clocks of a server, or neither.
+// ofBothClocks is a service that reports both clocks of a server, or neither.
 type ofBothClocks struct {
 	fakeService
 	fails error
@@ -102,7 +103,8 @@ func (v ofBothClocks) Ask(context.Context, string, string) (string, error) {
 	return "as it says", v.fails
 }
 
-// TestAServerIsAskedForItsClocksFirst: a monotonic clock that it does not tell, as a ZooKeeper in an election does not, is read by a thread of it. A wall clock is not.
+// TestAServerIsAskedForItsClocksFirst: if it does not report its monotonic clock, as a ZooKeeper in an election, one
+// of its threads reads it. A wall clock is not read in this way.
 func TestAServerIsAskedForItsClocksFirst(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -119,13 +121,13 @@ func TestAServerIsAskedForItsClocksFirst(t *testing.T) {
 	}
 }
 
-// TestPacketsAreAwaited of a fault that counts them.
+// TestPacketsAreAwaited for a fault that counts them.
 func TestPacketsAreAwaited(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, reason string
 		want         results.Verdict
-		packets      func(asked int) (uint64, error) // nil: the fault hands over nothing
+		packets      func(asked int) (uint64, error) // nil: the fault has no counter
 	}{
 		{"the third look shows one", "", results.Pass, func(asked int) (uint64, error) { return uint64(max(asked-2, 0)), nil }},
 		{"a look that fails is taken again", "", results.Pass, func(asked int) (uint64, error) {
@@ -170,7 +172,7 @@ func ledBy(leader *atomic.Value) func(node, fact string) (string, error) {
 	}
 }
 
-// TestWhoLeadsAfterAFaultAtTheLeader is asked until the old leader has noticed, and told in the receipt of the heal.
+// TestWhoLeadsAfterAFaultAtTheLeader is asked until the old leader has noticed, and is in the receipt of the heal.
 func TestWhoLeadsAfterAFaultAtTheLeader(t *testing.T) {
 	t.Parallel()
 	var leader atomic.Value
@@ -216,7 +218,7 @@ func TestAnotherLeadIsAwaited(t *testing.T) {
 	}
 }
 
-// TestWhatIsObservedIsWrittenDown: once each, or all the time until the steps are over.
+// TestWhatIsObservedIsWrittenDown: once each, or repeatedly until the steps are over.
 func TestWhatIsObservedIsWrittenDown(t *testing.T) {
 	t.Parallel()
 	s := &testbed{t: t, servers: 2}
@@ -251,7 +253,7 @@ func TestWhatIsObservedIsWrittenDown(t *testing.T) {
 	s.wantVerdict(got, results.Unknown, "line 9: observe role on server-1: server-1: not within 30ms; the last answer was an error: a machine that says no")
 }
 
-// TestFaultsAreTriedOut side by side and one after another, each healed as soon as it is injected.
+// TestFaultsAreTriedOut in parallel and one after another, each healed as soon as it is injected.
 func TestFaultsAreTriedOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -287,7 +289,7 @@ func TestFaultsAreTriedOut(t *testing.T) {
 	})
 }
 
-// TestServersAreNotKeptWhereNobodyCan: each run starts its own, and the second says why.
+// TestServersAreNotKeptWhereNobodyCan: if the service has no reset, each run starts its own, and the second says why.
 func TestServersAreNotKeptWhereNobodyCan(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -310,8 +312,8 @@ func TestServersAreNotKeptWhereNobodyCan(t *testing.T) {
 	})
 }
 
-// TestTheOtherEndsOfLinksAreDrawn for each injection by itself: in a schedule by its time, so that what is left of one that was trimmed meets
-// the same nodes.
+// TestTheOtherEndsOfLinksAreDrawn for each injection separately, in a schedule by its time. So the injections that
+// remain in a trimmed schedule meet the same nodes.
 func TestTheOtherEndsOfLinksAreDrawn(t *testing.T) {
 	t.Parallel()
 	cut := map[string]*fakeFault{"cut": {far: chaos.Names{"one"}}}

@@ -18,9 +18,9 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// Visit looks, before anything is written, whether a run on an attached service can be made: whether the service
-// answers and has nothing below the prefix, and whether its servers are within reach of the place where clients run. It
-// says in one line what would be written where, and, unless that is "", how much of the service was looked at.
+// Visit checks, before anything is written, whether a run on an attached service is possible: the service must answer
+// and have nothing below the prefix, and clients must reach its servers. where says in one line what would be written
+// where. partly says how much of the service was checked; "" means all of it.
 func Visit(ctx context.Context, o Options) (where, partly string, err error) {
 	p, err := Check(o)
 	if err != nil {
@@ -47,14 +47,14 @@ func Visit(ctx context.Context, o Options) (where, partly string, err error) {
 		d.Partly, nil
 }
 
-// ReachVerb is the node that tells which addresses it can connect to: a line for each that it cannot, and then
-// ReachDone with the ns of the fastest connect.
+// ReachVerb is the node that checks which addresses it can connect to. It prints a line for each that it cannot
+// reach, and then ReachDone with the ns of the fastest connect.
 const (
 	ReachVerb = "reach"
 	ReachDone = "done "
 )
 
-// connectAll has a node in a client's place connect to all addresses, and returns what the fastest connect took.
+// connectAll has a node in a client's place connect to all addresses, and returns the time of the fastest connect.
 func connectAll(ctx context.Context, o Options, id string, addresses []string) (trip time.Duration, err error) {
 	logs, remove, err := state.Scratch("reach")
 	if err != nil {
@@ -95,7 +95,7 @@ func connectAll(ctx context.Context, o Options, id string, addresses []string) (
 	return 0, plan.MissingError{Text: "--attach: the node in a client's place ended without a word"}
 }
 
-// elsewhere says what reaches addresses that a provider's clients do not.
+// elsewhere says which provider reaches addresses that a provider's clients do not.
 func elsewhere(p cluster.Provider) string {
 	if _, engined := p.(cluster.Engined); !engined {
 		return ""

@@ -13,7 +13,7 @@ type inContainers struct{ cluster.Provider }
 
 func (inContainers) EngineID(context.Context) (string, error) { return "", nil }
 
-// TestWhoCannotBeReachedFromContainersIsToldWhatCan, and nobody else.
+// TestWhoCannotBeReachedFromContainersIsToldWhatCan, and no other user is.
 func TestWhoCannotBeReachedFromContainersIsToldWhatCan(t *testing.T) {
 	t.Parallel()
 	if said := elsewhere(inContainers{}); !strings.Contains(said, "--provider local") {

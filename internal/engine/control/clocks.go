@@ -11,17 +11,17 @@ import (
 	"github.com/lockquake/lockquake/internal/engine/deployment"
 )
 
-// Clocks is the service's Observer, which also answers for clocks that the service does not tell. Clients and resources
-// are asked over their control streams. A server is made to read its clocks on one of its own threads.
+// Clocks is the service's Observer, and also reads clocks that the service does not report. Clients and resources are
+// asked over their control streams. For a server, one of its own threads is made to read its clocks.
 type Clocks struct {
 	Nodes     *deployment.Nodes
 	Processes *Processes
 }
 
-// Unwrap returns the service's own Observer, which may be able to do more than answer.
+// Unwrap returns the service's own Observer, which may support more than questions.
 func (c Clocks) Unwrap() chaos.Observer { return c.Nodes.Service }
 
-// Facts lists what can be asked.
+// Facts lists the facts that can be asked for.
 func (c Clocks) Facts() map[string]string {
 	out := maps.Clone(c.Nodes.Service.Facts())
 	for _, fact := range []string{chaos.FactClock, chaos.FactMonotonic} {
@@ -52,7 +52,7 @@ func (c Clocks) Ask(ctx context.Context, node, fact string) (string, error) {
 	_, known := c.Nodes.Service.Facts()[fact]
 	if known {
 		answer, err := c.Nodes.Service.Ask(ctx, node, fact)
-		// a server that does not answer is not asked in another way: it may be paused
+		// a server that does not answer is not read by a thread: it may be paused
 		if err == nil || fact == chaos.FactClock {
 			return answer, err
 		}
@@ -60,7 +60,7 @@ func (c Clocks) Ask(ctx context.Context, node, fact string) (string, error) {
 	return c.readByThread(ctx, node, fact)
 }
 
-// readByThread has a thread of the node read its clocks.
+// readByThread makes a thread of the node read its clocks.
 func (c Clocks) readByThread(ctx context.Context, node, fact string) (string, error) {
 	n := c.Nodes.Cluster.Node(node)
 	if n == nil {
@@ -70,7 +70,7 @@ func (c Clocks) readByThread(ctx context.Context, node, fact string) (string, er
 	return clockText(fact, wall, mono, " as a thread of its own reads it"), err
 }
 
-// clockText is the answer to one of the two facts.
+// clockText formats the answer for one of the two facts.
 func clockText(fact string, wall, mono int64, how string) string {
 	if fact == chaos.FactMonotonic {
 		return strconv.FormatInt(mono, 10) + how

@@ -18,8 +18,8 @@ import (
 	"github.com/lockquake/lockquake/internal/wire"
 )
 
-// TestMutatedClients: whatever a client sends, a run reads it to its end, or says in one line what is wrong. LOCKQUAKE_MUTATED says how many thousand
-// conversations, each of a dozen frames; 90 is a million frames.
+// TestMutatedClients: whatever a client sends, a run reads it to its end, or says in one line what is wrong.
+// LOCKQUAKE_MUTATED is the number of conversations in thousands, of a dozen frames each; 90 is a million frames.
 func TestMutatedClients(t *testing.T) {
 	t.Parallel()
 	rounds, _ := strconv.Atoi(os.Getenv("LOCKQUAKE_MUTATED"))
@@ -70,7 +70,7 @@ func TestMutatedClients(t *testing.T) {
 	}
 }
 
-// conversation is what a client may send, in both formats.
+// conversation returns what a client may send, in both formats.
 func conversation(t *testing.T) []byte {
 	t.Helper()
 	now := clock.Now()

@@ -1,4 +1,5 @@
-// Package control has the nodes that speak the protocol over a control stream: the clients of a run, and its resource.
+// Package control holds the nodes that speak the protocol over a control stream: the clients of a run, and its
+// resource.
 package control
 
 import (
@@ -28,23 +29,23 @@ type Process struct {
 	conn  *wire.Conn
 	Clock *watch.Clock
 	live  *live.Table
-	watch *watch.Sessions // nil where no grant lasts as long as a session
+	watch *watch.Sessions // nil if no grant lasts as long as a session
 	log   *slog.Logger
 
-	told func(batch []history.Event) // of a client's events, beside the live table; nil: nobody asked
+	told func(batch []history.Event) // gets a client's events, beside the live table; may be nil
 
 	started  atomic.Int64    // when it was told to start
 	File     *history.Writer // nil until the clocks are compared
 	sense    *history.Sense  // of what goes to the file
 	directed bool
-	died     bool // its process was seen dead, or a fault or a point killed it; the watcher of its death writes that
+	died     bool // seen dead, or killed by a fault or at a point; set by the watcher that records the death
 
 	mu      sync.Mutex
 	nextID  int
 	waiting map[int]chan wire.Result
-	users   int         // of its workload; 0: it takes orders
+	users   int         // of its workload; 0: it carries out orders
 	ordered map[int]int // acquires that its users were ordered and have not begun
-	talk    int         // frames that nobody asked for
+	talk    int         // unsolicited frames
 	hello   *wire.Hello
 	done    *wire.Done
 	err     error
@@ -64,7 +65,7 @@ func newProcess(n *cluster.Node, index int, l *live.Table, conn *wire.Conn) *Pro
 	return s
 }
 
-// Hello returns what a node says of itself, and closes its stream.
+// Hello returns a node's hello, and closes its stream.
 func Hello(ctx context.Context, n *cluster.Node, index int, log *slog.Logger) (*wire.Hello, error) {
 	s := newProcess(n, index, live.New(), wire.NewConn(n.Process.Stdio().Out, n.Process.Stdio().In))
 	s.log = log
@@ -77,7 +78,7 @@ func Hello(ctx context.Context, n *cluster.Node, index int, log *slog.Logger) (*
 	return s.greeting(), nil
 }
 
-// expect notes what a start frame asks of the node. It must come before that is sent.
+// expect notes what a start frame asks of the node. Call it before sending the frame.
 func (s *Process) expect(st *wire.Start) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +88,7 @@ func (s *Process) expect(st *wire.Start) {
 	s.started.Store(clock.Now())
 }
 
-// record opens the file that the node's events go to. It must come before the node is told to start.
+// record opens the file for the node's events. Call it before the node gets its start frame.
 func (s *Process) record(dir string, p *plan.Plan) error {
 	rules := p.Rules()
 	h := history.Header{
@@ -109,7 +110,7 @@ func (s *Process) record(dir string, p *plan.Plan) error {
 	return nil
 }
 
-// read takes what the node sends, to the end of the stream or to the first violation of the protocol.
+// read handles what the node sends, until the end of the stream or the first violation of the protocol.
 func (s *Process) read() {
 	defer close(s.ended)
 	for {
@@ -135,7 +136,7 @@ func (s *Process) read() {
 	}
 }
 
-// take takes events. One that makes no sense is the last that is kept: the judge finds it there.
+// take handles events. An event that makes no sense is the last that is kept: the judge finds it there.
 func (s *Process) take(batch []history.Event, raw []byte) (refused error) {
 	if s.File == nil {
 		return fmt.Errorf("%s sent events before it was started", s.Node.Name())
@@ -177,8 +178,8 @@ func (s *Process) take(batch []history.Event, raw []byte) (refused error) {
 	return refused
 }
 
-// unasked refuses an acquire that nobody asked for: of a user that the workload does not have, or, where there is none,
-// without an order.
+// unasked rejects an acquire that was not requested: by a user that the workload does not have, or, without a
+// workload, one without an order.
 func (s *Process) unasked(e *history.Event) error {
 	if s.index < 0 || e.Kind != history.Acquire || e.Phase != history.Invoke {
 		return nil
@@ -192,8 +193,8 @@ func (s *Process) unasked(e *history.Event) error {
 	return fmt.Errorf("%w: event %d (acquire invoke of %v): nobody asked for it", wire.ErrProtocol, e.Seq, e.User)
 }
 
-// punctual refuses events of times that cannot be: before the process was told to start, or after they came. A client
-// whose clock is not the one that its hello says would move its holds out of each other's way.
+// punctual rejects events with impossible times: before the process was told to start, or after they arrived. If a
+// client's clock is not the one that its hello names, its holds would be moved apart and no longer overlap.
 func (s *Process) punctual(batch []history.Event) error {
 	first, last := &batch[0], &batch[len(batch)-1]
 	from, until := s.Clock.Run(first.Time), s.Clock.Run(last.Time)
@@ -210,10 +211,10 @@ func (s *Process) punctual(batch []history.Event) error {
 	return nil
 }
 
-// MaxTalk bounds the frames of a process that nobody asked for, such as what it logs.
+// MaxTalk bounds the unsolicited frames of a process, such as its log lines.
 const MaxTalk = 10_000
 
-// frame takes a frame, or refuses it.
+// frame handles a frame, or rejects it.
 func (s *Process) frame(f *wire.Frame) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -278,8 +279,8 @@ func (s *Process) failure() error {
 	return s.err
 }
 
-// refusal returns the failure that no fault explains: the node sent what breaks the protocol, or events that contradict
-// each other.
+// refusal returns a failure that no fault explains: the node broke the protocol, or sent events that contradict each
+// other.
 func (s *Process) refusal() error {
 	var n *history.Nonsense
 	if err := s.failure(); errors.As(err, &n) || errors.Is(err, wire.ErrProtocol) {
@@ -306,7 +307,7 @@ func (s *Process) await(ctx context.Context, ch <-chan struct{}, what string) er
 	}
 }
 
-// Order sends a command and returns the channel on which its one answer comes.
+// Order sends a command and returns the channel for its one answer.
 func (s *Process) Order(c wire.Command) (<-chan wire.Result, error) {
 	s.mu.Lock()
 	s.nextID++
@@ -348,7 +349,7 @@ func (s *Process) stop(ctx context.Context) error {
 	}
 	select {
 	case <-s.ended:
-		return nil // where it failed, a frame of it has said so
+		return nil // if it failed, one of its frames says so
 	case <-ctx.Done():
 		return fmt.Errorf("%s did not end: %w", s.Node.Name(), context.Cause(ctx))
 	}
@@ -383,14 +384,15 @@ func (s *Process) finished() *wire.Done {
 	return s.done
 }
 
-// heard returns how many events arrived, and the time of the last one, which the node was certainly alive to send.
+// heard returns how many events arrived, and the time of the last one: the node was certainly alive then.
 func (s *Process) heard() (events, last int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.events, s.last
 }
 
-// close ends the control stream and writes the trailer of the history file. The stream must have been read to its end.
+// close ends the control stream and writes the trailer of the history file. The stream must have been read to its
+// end.
 func (s *Process) close() error {
 	_ = s.conn.Close() // the node has closed its end already: nothing is lost
 	if s.File == nil {

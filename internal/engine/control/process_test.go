@@ -35,7 +35,7 @@ func strange(t *testing.T, in io.Reader, out io.WriteCloser, ahead int64, hello 
 		}
 		switch f := item.Frame; f.Type {
 		case wire.TypePing:
-			time.Sleep(time.Millisecond) // it reads its clock when it answers, and not half way before
+			time.Sleep(time.Millisecond) // it reads its clock when it answers, not half-way before
 			err = conn.Send(wire.Frame{Type: wire.TypePong, Pong: &wire.Pong{ID: f.Ping.ID, Now: clock.Now() + ahead}})
 		case wire.TypeStop:
 			e := history.Event{Time: clock.Now() + ahead, Seq: 1, Op: 1, Grant: 1, Kind: history.Acquire, Phase: history.Ok, Valid: clock.Now() + ahead}
@@ -95,7 +95,7 @@ func TestAStrangeClockIsMeasuredAndItsEventsMoved(t *testing.T) {
 	}
 }
 
-// newMeasurer makes one of a run directory that has nothing but the folder of the history.
+// newMeasurer returns a measurer for a run directory that has only the folder of the history.
 func newMeasurer(t *testing.T) *watch.Measurer {
 	t.Helper()
 	m := &watch.Measurer{Dir: &rundir.Dir{Path: t.TempDir(), Log: slog.New(slog.DiscardHandler)}}
@@ -106,7 +106,7 @@ func newMeasurer(t *testing.T) *watch.Measurer {
 	return m
 }
 
-// greeted is the session of a node that has said hello.
+// greeted returns the session of a node that has said hello.
 func greeted(t *testing.T, out io.Reader, in io.Writer) *Process {
 	t.Helper()
 	s := newProcess(&cluster.Node{}, 0, live.New(), wire.NewConn(out, in))
@@ -118,7 +118,8 @@ func greeted(t *testing.T, out io.Reader, in io.Writer) *Process {
 	return s
 }
 
-// TestWhoseClockIsOurs: it takes the same kernel and the same time namespace, and a provider that does not say otherwise.
+// TestWhoseClockIsOurs: a clock is ours with the same kernel and the same time namespace, unless the provider says
+// otherwise.
 func TestWhoseClockIsOurs(t *testing.T) {
 	if clock.BootID() == "" {
 		t.Skip("this machine does not tell its boot id")
@@ -146,7 +147,7 @@ func TestWhoseClockIsOurs(t *testing.T) {
 	}
 }
 
-// TestTimesMayBeWrong by what the node's clock may be, and by 10 ms: then they are not held against it.
+// TestTimesMayBeWrong by the error of the node's clock plus 10 ms: up to that they are accepted.
 func TestTimesMayBeWrong(t *testing.T) {
 	t.Parallel()
 	for wrong, refused := range map[time.Duration]string{
@@ -172,7 +173,7 @@ func TestTimesMayBeWrong(t *testing.T) {
 	}
 }
 
-// TestTimesOfTheRunsClockMayBeWrong by 10 ms: a runtime may read it in two ways.
+// TestTimesOfTheRunsClockMayBeWrong by 10 ms: a runtime may read the clock in two ways.
 func TestTimesOfTheRunsClockMayBeWrong(t *testing.T) {
 	t.Parallel()
 	for wrong, refused := range map[time.Duration]bool{-watch.ClockRoom - 1: true, -watch.ClockRoom: false, watch.ClockRoom: false, watch.ClockRoom + 1: true} {
@@ -186,7 +187,7 @@ func TestTimesOfTheRunsClockMayBeWrong(t *testing.T) {
 	}
 }
 
-// TestTalkIsBounded to 10,000 frames that nobody asked for.
+// TestTalkIsBounded to 10,000 unsolicited frames.
 func TestTalkIsBounded(t *testing.T) {
 	t.Parallel()
 	s := newProcess(&cluster.Node{}, 0, live.New(), nil)
@@ -202,7 +203,7 @@ func TestTalkIsBounded(t *testing.T) {
 	}
 }
 
-// TestAClockBehindAFrozenStreamIsLeftOut: its answer to a question that was given up is not taken for that to the next.
+// TestAClockBehindAFrozenStreamIsLeftOut: a late answer to an abandoned question is not taken for the next one's.
 func TestAClockBehindAFrozenStreamIsLeftOut(t *testing.T) {
 	toNode, in := io.Pipe()
 	out, fromNode := io.Pipe()

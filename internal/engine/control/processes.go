@@ -25,29 +25,29 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// Processes are the nodes with a control stream: the clients, and those nodes of the resource that have one.
+// Processes holds the nodes with a control stream: the clients, and those nodes of the resource that have one.
 type Processes struct {
 	Plan     *plan.Plan
-	Attached bool // the servers are somebody else's
-	Counted  bool // grants are counted alone, and not recorded
-	// Modules names the modules that a client of a lock is made of; nil: nobody knows
+	Attached bool // the servers are external
+	Counted  bool // grants are only counted, not recorded
+	// Modules returns the modules that a client of a lock is made of; nil if unknown
 	Modules func(backend, lock string) []string
-	// Events takes the events of each client as they come; nil: nobody asked
+	// Events gets the events of each client as they come; may be nil
 	Events func(batch []history.Event)
 	Nodes  *deployment.Nodes
 	Live   *live.Table
-	Watch  *watch.Sessions // nil where no grant lasts as long as a session
+	Watch  *watch.Sessions // nil if no grant lasts as long as a session
 	Faults *rundir.Faults
 	Dir    *rundir.Dir
 	Clocks *watch.Measurer
 	Own    *rundir.Journal
 	All    []*Process // clients by index, then the resource
 
-	deaths sync.WaitGroup // watchers that may still write into the engine's history
-	over   chan struct{}  // closed when no stream is waited for any more; nil before one is opened
+	deaths sync.WaitGroup // watchers of deaths, which may still write into the engine's history
+	over   chan struct{}  // closed when streams are waited for no more; nil before one is opened
 
 	mu    sync.Mutex
-	toDie []string // clients whose user is to die at a point
+	toDie []string // clients whose user will die at a point
 }
 
 // Clients returns the clients.
@@ -60,7 +60,7 @@ func (p *Processes) Resources() []*Process {
 	return slices.DeleteFunc(slices.Clone(p.All), func(s *Process) bool { return s.index >= 0 })
 }
 
-// Greet opens the control stream of every node that has one and waits for its hello.
+// Greet opens the control stream of every node that has one, and waits for its hello.
 func (p *Processes) Greet(ctx context.Context, within time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("not within %v", within))
 	defer cancel()
@@ -107,7 +107,7 @@ func (p *Processes) Greet(ctx context.Context, within time.Duration) error {
 	return p.checkAlike()
 }
 
-// checkAlike refuses clients that are to have one process id, and say that they have not.
+// checkAlike rejects clients that should share one process id and report different ones.
 func (p *Processes) checkAlike() error {
 	if !p.Plan.Scenario.Workload.Alike {
 		return nil
@@ -124,7 +124,7 @@ func (p *Processes) checkAlike() error {
 	return nil
 }
 
-// checkOwn refuses clients of somebody else on an attached service: nobody knows whether they keep to the prefix.
+// checkOwn rejects external clients on an attached service: they may not keep to the prefix.
 func checkOwn(h *wire.Hello) error {
 	if h != nil && h.Process == wire.ProcessClient {
 		return nil
@@ -141,7 +141,7 @@ func openProcess(n *cluster.Node, index int, p *Processes) *Process {
 	return s
 }
 
-// Start tells every node what it is: the resource first, because clients connect to it.
+// Start sends every node its start frame: the resource first, because clients connect to it.
 func (p *Processes) Start(ctx context.Context, within time.Duration, id string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("not within %v", within))
 	defer cancel()
@@ -166,7 +166,7 @@ func (p *Processes) Start(ctx context.Context, within time.Duration, id string) 
 	return nil
 }
 
-// LetGo lets the workload go at that time of the run's clock.
+// LetGo starts the workload at the given time of the run's clock.
 func (p *Processes) LetGo(start int64) error {
 	for _, s := range p.Clients() {
 		if err := s.conn.Send(wire.Frame{Type: wire.TypeGo, Go: &wire.Go{Time: s.Clock.Own(start)}}); err != nil {
@@ -183,8 +183,8 @@ func (p *Processes) WatchDeaths() {
 	}
 }
 
-// watchDeath writes the end of the holds of a client whose process was seen dead. Where nobody saw that, nothing is
-// known of their ends: the client of a host that is cut off goes on there.
+// watchDeath records the end of the holds of a client whose process was seen dead. If no death was seen, the ends are
+// unknown: a client on a host that was cut off continues there.
 func (p *Processes) watchDeath(s *Process) {
 	select {
 	case <-s.ended:
@@ -211,7 +211,7 @@ func (p *Processes) watchDeath(s *Process) {
 	}
 }
 
-// dateDeaths dates the deaths of clients that a fault killed by when their processes were seen gone: their streams may
+// dateDeaths dates the deaths of clients killed by a fault to when their processes were seen gone: their streams may
 // end a second later.
 func (p *Processes) dateDeaths() {
 	p.Own.Change(func(e *history.Event) {
@@ -224,10 +224,11 @@ func (p *Processes) dateDeaths() {
 	})
 }
 
-// seenWithin is how long after its control stream a process may be seen to end: longer than any engine takes to tell.
+// seenWithin is how long after its control stream a process may be seen to end: longer than any engine takes to
+// report it.
 const seenWithin = 2 * time.Second
 
-// seenEnded tells whether the process of a node whose control stream ended was seen to end just then.
+// seenEnded reports whether a node's process was seen to end around the end of its control stream.
 func (p *Processes) seenEnded(n *cluster.Node) bool {
 	late := time.NewTimer(seenWithin)
 	defer late.Stop()
@@ -239,7 +240,7 @@ func (p *Processes) seenEnded(n *cluster.Node) bool {
 	return n.Process.Ended() != ""
 }
 
-// WatchFailure ends the load when a node fails that no fault asked to.
+// WatchFailure ends the load if a node fails that no fault was meant to end.
 func (p *Processes) WatchFailure(ctx context.Context) error {
 	for clock.Sleep(ctx, 100*time.Millisecond) == nil {
 		for _, s := range p.All {
@@ -259,21 +260,21 @@ func (p *Processes) WatchFailure(ctx context.Context) error {
 	return nil
 }
 
-// LeaveAlone closes the control streams of nodes that stay: a client ends itself when its input ends.
+// LeaveAlone closes the control streams of nodes that stay up: a client ends itself when its input ends.
 func (p *Processes) LeaveAlone() {
 	for _, s := range p.All {
 		_ = s.conn.Close()
 	}
 }
 
-// ExpectDeath notes that a node is to die at a point.
+// ExpectDeath notes that a node will die at a point.
 func (p *Processes) ExpectDeath(n *cluster.Node) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.toDie = append(p.toDie, n.Name())
 }
 
-// mayBeDead tells whether a node was asked to end: by a fault that kills and has not been healed, or by a point at
+// mayBeDead reports whether a node was made to end: by a fault that kills and has not been healed, or by a point at
 // which its user dies.
 func (p *Processes) mayBeDead(n *cluster.Node) bool {
 	p.mu.Lock()
@@ -299,8 +300,8 @@ func (p *Processes) Stop(ctx context.Context, role node.Role) error {
 	return g.Wait()
 }
 
-// recordHung records that a client did not end though it was told to, and that its process lives and is not stopped:
-// what it was asked for until now has not returned.
+// recordHung records a client that did not end when told to, although its process is alive and not stopped: its call
+// under way has not returned.
 func recordHung(r *rundir.Dir, s *Process) {
 	ctx, cancel := context.WithTimeout(context.Background(), deployment.ReadingTimeout)
 	defer cancel()
@@ -312,8 +313,8 @@ func recordHung(r *rundir.Dir, s *Process) {
 	r.Change(func(e *results.Env) { e.Hung = append(e.Hung, results.Hung{Name: s.Node.Name(), Until: now}) })
 }
 
-// Collect closes the histories of all nodes and records what they reported of themselves. All share the time that a
-// stream may take to end.
+// Collect closes the histories of all nodes and records what they reported about themselves. Their streams must end
+// within the same time limit.
 func (p *Processes) Collect(ctx context.Context, within time.Duration) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
@@ -321,7 +322,7 @@ func (p *Processes) Collect(ctx context.Context, within time.Duration) {
 	for _, s := range p.All {
 		if !s.endedBy(ctx) {
 			p.Dir.Unknown("%s: its stream did not end", s.Node.Name())
-			_ = s.conn.Close() // what comes of it is too late
+			_ = s.conn.Close() // anything it still sends is too late
 			continue
 		}
 		if err := s.close(); err != nil {
@@ -332,15 +333,15 @@ func (p *Processes) Collect(ctx context.Context, within time.Duration) {
 	if p.over != nil {
 		close(p.over)
 	}
-	p.deaths.Wait() // then it is known who was seen dead
+	p.deaths.Wait() // after this, all seen deaths are known
 	p.dateDeaths()
 	for _, s := range ended {
 		p.addStats(s)
 	}
 }
 
-// LeftBehind tells what was ended with the processes of the nodes. A pass beside it stands: it took part in nothing
-// that was judged.
+// LeftBehind says what was ended with the processes of the nodes. A pass remains a pass: what was left took no part
+// in anything that was judged.
 func LeftBehind(nodes []*cluster.Node) (told []string) {
 	for _, n := range nodes {
 		for _, what := range n.Process.LeftBehind() {
@@ -350,7 +351,7 @@ func LeftBehind(nodes []*cluster.Node) (told []string) {
 	return told
 }
 
-// addStats notes what a node reported at its end. One that ended unasked and without a report is lost, and may have
+// addStats records a node's report at its end. A node that ended unasked and without a report is lost, and may have
 // lost events.
 func (p *Processes) addStats(s *Process) {
 	d, dies := s.finished(), p.mayBeDead(s.Node)
@@ -376,8 +377,8 @@ func (p *Processes) addStats(s *Process) {
 	p.Dir.Change(func(e *results.Env) { e.Clients = append(e.Clients, st) })
 }
 
-// addProgram notes what program a node is. Lockquake's own client names the modules of all locks; only those of this
-// run's lock count.
+// addProgram records which program a node is. Lockquake's own client names the modules of all locks; only those of
+// this run's lock are kept.
 func (p *Processes) addProgram(st *results.ClientStats, s *Process) {
 	h := s.greeting()
 	if h == nil {

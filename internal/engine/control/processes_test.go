@@ -16,7 +16,8 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestWhoWasJudgedIsTold takes down what nodes say that they are: lockquake's own client names the modules of all locks, a foreign one its own.
+// TestWhoWasJudgedIsTold records what nodes report about themselves: lockquake's own client names the modules of all
+// locks, a foreign one its own.
 func TestWhoWasJudgedIsTold(t *testing.T) {
 	t.Parallel()
 	all := map[string]string{"redis": "v9", "etcd": "v3"}
@@ -51,7 +52,7 @@ func TestWhoWasJudgedIsTold(t *testing.T) {
 	}
 }
 
-// TestThePasswordOfTheResource is that of the first of its nodes that has one.
+// TestThePasswordOfTheResource: it is that of the first of its nodes that has one.
 func TestThePasswordOfTheResource(t *testing.T) {
 	t.Parallel()
 	spec := func(name string) node.Spec {

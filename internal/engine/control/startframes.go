@@ -17,15 +17,15 @@ import (
 	"github.com/lockquake/lockquake/workloads/resource"
 )
 
-// StartFrames makes the frame that tells a process what to be in a run.
+// StartFrames makes the start frames of a run's processes.
 type StartFrames struct {
 	Plan    *plan.Plan
 	Nodes   *deployment.Nodes
-	Run     string // its id
-	Records bool   // the grants are recorded, not counted only
+	Run     string // the run's id
+	Records bool   // the grants are recorded, not only counted
 }
 
-// Of is the frame of a client, by its index, or of a node of the resource, for -1.
+// Of returns the start frame of the client with that index, or of a node of the resource for -1.
 func (f StartFrames) Of(n *cluster.Node, index int) (*wire.Start, error) {
 	sc := f.Plan.Scenario
 	st := &wire.Start{
@@ -40,7 +40,7 @@ func (f StartFrames) Of(n *cluster.Node, index int) (*wire.Start, error) {
 	}
 	if index < 0 {
 		st.Guard, st.Terms = sc.Workload.Resource.Guard, f.Plan.Terms()
-		// it is a client of the service too, one behind all others
+		// it is a client of the service too; its index comes after all others
 		if f.Plan.Guard.Sequencer || f.Plan.Resource.Within != "" {
 			return st, f.access(st, f.Plan.StepUserIndex(len(f.Plan.StepUsers)))
 		}
@@ -64,12 +64,12 @@ func (f StartFrames) Of(n *cluster.Node, index int) (*wire.Start, error) {
 	return st, nil
 }
 
-// speaks tells whether a node of the resource has a control stream.
+// speaks reports whether a node of the resource has a control stream.
 func speaks(of *resource.Kind, name string) bool {
 	return slices.ContainsFunc(of.Specs(), func(s node.Spec) bool { return s.Name == name && s.Stdio })
 }
 
-// resourceAddress is where users reach the resource: the first port of each of its nodes, with commas between. A
+// resourceAddress is where users reach the resource: the first port of each of its nodes, separated by commas. A
 // resource within the lock service is reached at the servers.
 func (f StartFrames) resourceAddress() string {
 	var list []string
@@ -85,7 +85,7 @@ func (f StartFrames) resourceAddress() string {
 	return strings.Join(list, ",")
 }
 
-// resourcePassword is what the resource asks of its users; "" where it asks nothing.
+// resourcePassword is the password that the resource asks for; "" if it asks for none.
 func (f StartFrames) resourcePassword() string {
 	for _, n := range f.Nodes.Cluster.ByRole(node.Resource) {
 		if p := n.Login().Password; p != "" {
@@ -95,7 +95,7 @@ func (f StartFrames) resourcePassword() string {
 	return ""
 }
 
-// access tells a node how to reach the service, as the client of that number.
+// access sets in a start frame how a node reaches the service, as the client with that number.
 func (f StartFrames) access(st *wire.Start, client int) error {
 	access, err := listed.Reach(backends.Access{
 		Backend: f.Plan.Backend.Name, Lock: f.Plan.Lock.Name, TTL: f.Plan.Scenario.Backend.TTL, Run: f.Run,

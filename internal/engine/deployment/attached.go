@@ -17,11 +17,11 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// lookTimeout bounds one look at an attached service, at which each endpoint is connected to several times.
+// lookTimeout bounds one check of an attached service, which connects to each endpoint several times.
 const lookTimeout = 40 * time.Second
 
-// Enter looks whether the attached service answers, and has nothing below the prefix. It writes nothing. The handle
-// that it leaves knows what to remove in the end.
+// Enter checks that the attached service answers, and has nothing below the prefix. It writes nothing. The handle
+// that it leaves knows what to remove at the end.
 func (d *Nodes) Enter(ctx context.Context, a *plan.Attached) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -57,7 +57,8 @@ func (d *Nodes) Enter(ctx context.Context, a *plan.Attached) error {
 	return nil
 }
 
-// identify refuses endpoints that are not the servers they pass for, and notes those with several servers behind them.
+// identify rejects endpoints that are not the servers they claim to be, and notes those with several servers behind
+// them.
 func (d *Nodes) identify(ctx context.Context) error {
 	i, ok := d.Plan.Topology.(topology.Identified)
 	if !ok {
@@ -76,7 +77,7 @@ func (d *Nodes) identify(ctx context.Context) error {
 	return err
 }
 
-// connects makes one connection to an endpoint, and shakes hands where that comes first.
+// connects makes one connection to an endpoint, with a TLS handshake if that comes first.
 func connects(ctx context.Context, startTLS bool, e cluster.Endpoint) error {
 	d := net.Dialer{Timeout: ReachTimeout}
 	conn, err := d.DialContext(ctx, "tcp", e.Address)
@@ -96,13 +97,13 @@ func connects(ctx context.Context, startTLS bool, e cluster.Endpoint) error {
 // ReachTimeout bounds one connect to an endpoint.
 const ReachTimeout = 5 * time.Second
 
-// oneLine is an error for people.
+// oneLine returns the text of an error in one line.
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
 // removeTimeout bounds the removal of what a run wrote into an attached service.
 const removeTimeout = 30 * time.Second
 
-// Leave removes what the run wrote, and tells. No client lives any more.
+// Leave removes what the run wrote, and reports it. All clients have ended by then.
 func (d *Nodes) Leave(ctx context.Context, a *plan.Attached, tell func(string)) error {
 	if d.Guest == nil {
 		return nil

@@ -11,18 +11,18 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// ReadingTimeout bounds a reading. A node that does not answer in time is left out, and what depends on it is not
+// ReadingTimeout bounds a reading. A node that does not answer in time is left out, and figures that need it are not
 // judged.
 const ReadingTimeout = 2 * time.Second
 
-// Counters ask the servers what they have counted.
+// Counters reads the servers' own counters.
 type Counters struct {
 	Nodes *Nodes
-	// Attached says that the servers are somebody else's. What they count is what others ask of them, too.
+	// Attached says that the servers are external: their counters include the requests of others.
 	Attached bool
 }
 
-// Requests is the service as a counter of its requests; nil: it counts none, or others' as well.
+// Requests returns the service as a counter of its requests; nil if it counts none, or others' as well.
 func (c Counters) Requests() topology.RequestCounter {
 	if counter, ok := c.Nodes.Service.(topology.RequestCounter); ok && !c.Attached {
 		return counter
@@ -30,7 +30,7 @@ func (c Counters) Requests() topology.RequestCounter {
 	return nil
 }
 
-// Read asks all servers.
+// Read reads the counters of all servers.
 func (c Counters) Read(ctx context.Context) (r results.Reading) {
 	began := clock.Now()
 	r.Starts = map[string]int{}
@@ -49,8 +49,8 @@ func (c Counters) Read(ctx context.Context) (r results.Reading) {
 	return r
 }
 
-// ReadBeforeKill asks the servers just before one of them is killed: the next process counts from zero. What a server
-// that is stopped does not answer in time is not waited for, and what depends on it is not judged.
+// ReadBeforeKill reads the servers just before one of them is killed: the next process counts from zero. A stopped
+// server that does not answer in time is not waited for, and figures that need it are not judged.
 func (c Counters) ReadBeforeKill(ctx context.Context) {
 	const patience = 200 * time.Millisecond
 	begun := false
@@ -64,21 +64,21 @@ func (c Counters) ReadBeforeKill(ctx context.Context) {
 	c.Nodes.Dir.Change(func(e *results.Env) { e.Readings = append(e.Readings, r) })
 }
 
-// The times for what is left when all clients have ended: endsWithin is how long after its TTL a service may take to
-// end a grant, such as two ticks of a ZooKeeper; longestTTL is the longest TTL that is waited for.
+// The times for what is left when all clients have ended. endsWithin is how long after its TTL a service may take to
+// end a grant, such as two ticks of a ZooKeeper. longestTTL is the longest TTL that is waited for.
 const (
 	endsWithin = 5 * time.Second
 	longestTTL = 20 * time.Second
 )
 
-// Contents asks the service what it keeps: before the load, at its end, and when all clients have ended.
+// Contents asks the service what it stores: before the load, at its end, and when all clients have ended.
 type Contents struct {
 	Nodes    *Nodes
 	Attached bool // others use the servers, too
 }
 
-// read asks the service; nil: it does not count what it keeps, or it did not answer, and what depends on it is not
-// judged.
+// read asks the service. It returns nil if the service does not count what it stores, or did not answer; figures that
+// need it are not judged then.
 func (r Contents) read(ctx context.Context) map[string]results.Content {
 	counter, ok := r.Nodes.Service.(topology.ContentCounter)
 	if !ok || r.Attached || r.Nodes.Plan.Workload == nil {
@@ -97,14 +97,14 @@ func (r Contents) read(ctx context.Context) map[string]results.Content {
 	return out
 }
 
-// Before counts what is there before the load.
+// Before counts the contents before the load.
 func (r Contents) Before(ctx context.Context) {
 	if c := r.read(ctx); c != nil {
 		r.Nodes.Dir.Change(func(e *results.Env) { e.Contents = &results.Contents{Before: c} })
 	}
 }
 
-// Loaded counts what is there while the clients are.
+// Loaded counts the contents while the clients are up.
 func (r Contents) Loaded(ctx context.Context) {
 	c := r.read(ctx)
 	r.Nodes.Dir.Change(func(e *results.Env) {
@@ -114,8 +114,8 @@ func (r Contents) Loaded(ctx context.Context) {
 	})
 }
 
-// After counts what is there when all clients have ended. Grants that nobody gave back end with their TTL: where there
-// is more than users and lock names explain, it waits for that.
+// After counts the contents when all clients have ended. Grants that were not released end with their TTL: if there
+// is more than users and lock names explain, After waits for that.
 func (r Contents) After(ctx context.Context) {
 	var now results.Contents
 	var users int
@@ -133,7 +133,7 @@ func (r Contents) After(ctx context.Context) {
 			return
 		}
 		if over || ttl > longestTTL || clock.Sleep(ctx, 200*time.Millisecond) != nil {
-			return // what it keeps may still end by itself
+			return // what it stores may still expire
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package deployment has the nodes of a run and the service that its servers are: started, waited for, described, or,
-// where somebody else runs them, entered and left.
+// Package deployment holds the nodes of a run and the service that its servers form. It starts them, waits for them
+// and describes them. It enters and leaves an attached service.
 package deployment
 
 import (
@@ -21,21 +21,21 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// Nodes is the nodes of a run, and the service that its servers are.
+// Nodes holds the nodes of a run, and the service that its servers form.
 type Nodes struct {
 	Plan    *plan.Plan
 	Dir     *rundir.Dir
 	Cluster *cluster.Cluster // nil until the nodes are made
 	Service topology.Service // nil until the servers are started
-	Agent   bool             // it was asked for when the nodes were made
-	Partly  string           // what of the attached service was looked at before the run; "": all
+	Agent   bool             // an agent was requested for the nodes
+	Partly  string           // the part of the attached service checked before the run; "": all
 	several []topology.Met   // attached endpoints with more than one server behind them
-	Left    node.Role        // nodes of this role are left to somebody else to start; "": none are
-	// a topology.Guest in an attached service, which it leaves in the end; nil: the servers are ours
+	Left    node.Role        // nodes of this role are left for the caller to start; "": none
+	// a topology.Guest in an attached service, which it leaves at the end; nil: the servers are ours
 	Guest topology.Service
 }
 
-// Open makes all nodes and starts them. The request says what is not in the plan.
+// Open makes all nodes and starts them. The request holds what is not in the plan.
 func (d *Nodes) Open(ctx context.Context, from cluster.Provider, r cluster.Request) error {
 	d.Agent = d.Plan.NeedsAgent() || r.Agent
 	r.Specs, r.Hosts, r.Needs, r.Agent = d.Plan.OwnSpecs(), d.Plan.Scenario.Hosts, d.Plan.Needs, d.Agent
@@ -54,10 +54,10 @@ func (d *Nodes) Open(ctx context.Context, from cluster.Provider, r cluster.Reque
 	return nil
 }
 
-// hostOf names the host that a node is on; "" where there is one machine.
+// hostOf returns the name of a node's host; "" with a single machine.
 func (d *Nodes) hostOf(name string) string { return d.Cluster.Describe[history.HostOf+name] }
 
-// HostsOf names the hosts that nodes are on, each once; none where there is one machine.
+// HostsOf returns the names of the nodes' hosts, each once; none with a single machine.
 func (d *Nodes) HostsOf(nodes []string) []string {
 	var out []string
 	for _, n := range nodes {
@@ -68,7 +68,7 @@ func (d *Nodes) HostsOf(nodes []string) []string {
 	return out
 }
 
-// Named is a node's name, with its host where there are several.
+// Named returns a node's name, with its host if there are several.
 func (d *Nodes) Named(n *cluster.Node) string {
 	if host := d.hostOf(n.Name()); host != "" {
 		return n.Name() + " on host " + host
@@ -76,12 +76,12 @@ func (d *Nodes) Named(n *cluster.Node) string {
 	return n.Name()
 }
 
-// Connect makes the handle of the service.
+// Connect creates the handle of the service.
 func (d *Nodes) Connect() {
 	d.Service = d.Plan.Topology.Service(cluster.Handles(d.Cluster.ByRole(node.Server)))
 }
 
-// AwaitReady asks until the service serves a real write.
+// AwaitReady polls until the service serves a real write.
 func (d *Nodes) AwaitReady(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -113,7 +113,7 @@ func (d *Nodes) deadServer() *cluster.Node {
 	return nil
 }
 
-// AwaitRecovery waits until the service serves again, as a whole and each of its servers.
+// AwaitRecovery waits until the service serves again, as a whole and on each of its servers.
 func (d *Nodes) AwaitRecovery(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -128,7 +128,7 @@ func (d *Nodes) AwaitRecovery(ctx context.Context, limit time.Duration) error {
 	return nil
 }
 
-// View is the run's nodes as they are now, with a source of random numbers by that name.
+// View returns the run's nodes as they are now, with a source of random numbers by that name.
 func (d *Nodes) View(random string) chaos.View {
 	v := chaos.View{Service: d.Service, Random: seed.Rand(d.Plan.Scenario.Run.Seed, random)}
 	for _, n := range d.Cluster.Nodes {
@@ -144,7 +144,7 @@ func (d *Nodes) View(random string) chaos.View {
 	return v
 }
 
-// Close asks the service to describe itself a last time, and closes its handle.
+// Close asks the service to describe itself one last time, and closes its handle.
 func (d *Nodes) Close(ctx context.Context) error {
 	if d.Service == nil {
 		return nil

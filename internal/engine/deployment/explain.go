@@ -11,11 +11,10 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// explainTimeout bounds a look at the settings of all servers.
+// explainTimeout bounds a check of the settings of all servers.
 const explainTimeout = 2 * time.Second
 
-// Explain asks the servers for what may explain a finding, and records it as what was there before the load, or after
-// it.
+// Explain asks the servers for what may explain a finding, and records it as the state before the load, or after it.
 func (d *Nodes) Explain(ctx context.Context, after bool) {
 	e, ok := d.Plan.Topology.(topology.Explainer)
 	if !ok || d.Cluster == nil {

@@ -1,5 +1,5 @@
-// Package kept has servers that runs use one after another, and the proof that nothing of the run before is left in
-// them.
+// Package kept keeps servers for runs that use them one after another, and proves that nothing of the run before is
+// left in them.
 package kept
 
 import (
@@ -26,16 +26,16 @@ import (
 )
 
 // Servers are servers that runs use one after another, with their network and the agent. Starting servers takes
-// seconds, resetting them a fraction of one. A run takes them over if it would start the same ones, and if it can prove
-// that nothing of the run before is left. Otherwise it starts servers of its own, which are kept instead. Every run has
-// its own clients and resource. The zero value is ready for a first run. It must be closed.
+// seconds, resetting them a fraction of one. A run takes them over if it would start the same ones, and if it can
+// prove that nothing of the run before is left. Otherwise it starts its own servers, which are kept instead. Every
+// run has its own clients and resource. The zero value is ready for a first run. It must be closed.
 //
 // Example: ten runs of one scenario on three Redis servers. Run 1 starts the servers and notes their settings. Runs 2
-// to 5 reset them. Run 6 finds a server with another pid than run 5 left, says so, and starts three new ones, which run
-// 7 takes over.
+// to 5 reset them. Run 6 finds a server with another pid than run 5 left, says so, and starts three new ones, which
+// run 7 takes over.
 type Servers struct {
-	// Agent says that some run to come needs the agent. Servers that began to serve without one are not taken over by
-	// such a run.
+	// Agent says that a later run needs the agent. Such a run does not take over servers that started to serve
+	// without one.
 	Agent    bool
 	cluster  *cluster.Cluster // nil: the next run starts its own
 	provider cluster.Provider
@@ -46,13 +46,13 @@ type Servers struct {
 	why      string         // why the run before left none
 }
 
-// baseline is what was seen when the servers began to serve, before any client or fault was there.
+// baseline is the state when the servers began to serve, before there was any client or fault.
 type baseline struct {
 	links    map[string][]string // by server: what filters and shapes its packets; nil: there is no agent
 	settings map[string]string
 }
 
-// Nodes returns the servers that wait for the next run; none where it will start its own.
+// Nodes returns the servers that wait for the next run; none if it will start its own.
 func (k *Servers) Nodes() []*cluster.Node {
 	if k.cluster == nil {
 		return nil
@@ -75,7 +75,8 @@ func (k *Servers) Close(ctx context.Context) error {
 	return err
 }
 
-// Takeover gives a run the servers of an earlier one, or says why it cannot, and keeps this run's servers for the next.
+// Takeover gives a run the servers of an earlier one, or says why it cannot. It keeps this run's servers for the
+// next.
 type Takeover struct {
 	Kept     *Servers // nil: no run shares servers with this one
 	Plan     *plan.Plan
@@ -87,12 +88,11 @@ type Takeover struct {
 	Dir      *rundir.Dir
 	Tell     func(string) // shows what happened just now
 	took     bool         // this run uses kept servers
-	Left     error        // what of the kept servers could not be removed, where this run starts its own
+	Left     error        // why kept servers could not be removed, if this run starts its own
 }
 
-// TakeOver makes the kept servers those of this run, where there are any and they are proved to be clean. If the proof
-// fails, it ends them and notes the reason. What cannot be removed does not hinder the run, which has a network of its
-// own.
+// TakeOver makes the kept servers those of this run, if there are any and they are proved to be clean. If the proof
+// fails, it ends them and records the reason. A failed removal does not affect the run, which has its own network.
 func (t *Takeover) TakeOver(ctx context.Context) (bool, error) {
 	k := t.Kept
 	if k == nil {
@@ -126,7 +126,7 @@ func (t *Takeover) TakeOver(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// fresh notes why this run starts servers of its own although one ran before it.
+// fresh records why this run starts its own servers although one ran before it.
 func (t *Takeover) fresh(why string) {
 	if why == "" {
 		return
@@ -195,7 +195,7 @@ func (t *Takeover) sameServers() error {
 	return nil
 }
 
-// Remember keeps how the servers began to serve, as the baseline for later runs.
+// Remember keeps the servers' initial state as the baseline for later runs.
 func (t *Takeover) Remember(ctx context.Context) {
 	k := t.Kept
 	if k == nil || t.took {
@@ -210,7 +210,7 @@ func (t *Takeover) Remember(ctx context.Context) {
 	}
 }
 
-// HandOn leaves the servers to the next run, or notes why it cannot.
+// HandOn leaves the servers to the next run, or records why it cannot.
 func (t *Takeover) HandOn(ctx context.Context) (kept bool) {
 	k := t.Kept
 	if k == nil {
@@ -236,7 +236,7 @@ func (t *Takeover) HandOn(ctx context.Context) (kept bool) {
 	return true
 }
 
-// unfit says why no other run can take over these servers, or "". What it lets pass, the next run has to prove.
+// unfit returns why no other run can take over these servers, or "". The next run must prove the rest.
 func (t *Takeover) unfit() string {
 	for _, s := range t.Plan.Specs {
 		if s.Role == node.Server && len(s.Preparations) > 0 {
@@ -260,7 +260,7 @@ func (t *Takeover) unfit() string {
 	return cmp.Or(why, t.Faults.Damage())
 }
 
-// differences names what is not as it was, at most three.
+// differences lists what has changed, at most three items.
 func differences(now, then map[string]string) []string {
 	all := maps.Clone(then)
 	maps.Copy(all, now)

@@ -29,7 +29,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// fakeService is a service that can be reset, whose servers' clocks are ahead of this machine's.
+// fakeService is a service that can be reset. Its servers' clocks are ahead of this machine's.
 type fakeService struct {
 	topology.Service
 	topology.Resetter
@@ -97,7 +97,7 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// TestWhoIsNotKept goes through what a run can leave that no look afterwards would show.
+// TestWhoIsNotKept goes through what a run can leave behind that no later check would show.
 func TestWhoIsNotKept(t *testing.T) {
 	t.Parallel()
 	kill, _ := chaos.Lookup(faults.Kinds(), "kill")
@@ -143,7 +143,8 @@ func TestWhoIsNotKept(t *testing.T) {
 	}
 }
 
-// TestTheClocksOfKeptServersAreRight to within 50 ms of this machine's. An answer may be 5 ms old, and has whole milliseconds at least.
+// TestTheClocksOfKeptServersAreRight to within 50 ms of this machine's. An answer may be 5 ms old, and has a
+// resolution of a millisecond at best.
 func TestTheClocksOfKeptServersAreRight(t *testing.T) {
 	t.Parallel()
 	for ahead, want := range map[time.Duration]string{
@@ -164,7 +165,7 @@ func TestTheClocksOfKeptServersAreRight(t *testing.T) {
 	}
 }
 
-// TestLinksMustBeAsTheyBegan, and no order may stand.
+// TestLinksMustBeAsTheyBegan, and no order may be active.
 func TestLinksMustBeAsTheyBegan(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -188,7 +189,7 @@ func TestLinksMustBeAsTheyBegan(t *testing.T) {
 	}
 }
 
-// TestLinksThatNobodyCanSeeProveNothing: the agent that told of them at the start is gone.
+// TestLinksThatNobodyCanSeeProveNothing: the agent that reported them at the start is gone.
 func TestLinksThatNobodyCanSeeProveNothing(t *testing.T) {
 	t.Parallel()
 	c := stand(t, server())
@@ -198,7 +199,7 @@ func TestLinksThatNobodyCanSeeProveNothing(t *testing.T) {
 	}
 }
 
-// TestAClockThatIsReadCoarselyIsReadAgain, where it may be right and nobody can tell.
+// TestAClockThatIsReadCoarselyIsReadAgain, if the reading cannot decide whether it is right.
 func TestAClockThatIsReadCoarselyIsReadAgain(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -213,7 +214,7 @@ func TestAClockThatIsReadCoarselyIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestServersAloneAreHandedOn: whatever else still runs is ended with its run.
+// TestServersAloneAreHandedOn: everything else that still runs is ended with its run.
 func TestServersAloneAreHandedOn(t *testing.T) {
 	t.Parallel()
 	p := &plan.Plan{Specs: []node.Spec{server(), client()}}
@@ -232,7 +233,7 @@ func TestServersAloneAreHandedOn(t *testing.T) {
 	}
 }
 
-// TestWhichServersAreTheSame goes through what makes them others.
+// TestWhichServersAreTheSame goes through the differences that make servers others.
 func TestWhichServersAreTheSame(t *testing.T) {
 	t.Parallel()
 	provider := cluster.NewInproc(wait)
@@ -265,7 +266,7 @@ func TestWhichServersAreTheSame(t *testing.T) {
 	}
 }
 
-// TestSlowAnswersAreAskedForAgain: silence for a moment is no answer, an error is one, and nobody asks beyond the end.
+// TestSlowAnswersAreAskedForAgain: a timeout is not an answer, an error is one, and no question follows the end.
 func TestSlowAnswersAreAskedForAgain(t *testing.T) {
 	t.Parallel()
 	late := fmt.Errorf("ROLE of redis-1: %w", os.ErrDeadlineExceeded)

@@ -20,13 +20,13 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// prover proves that kept servers are as they were when they began to serve. What one run leaves behind would be taken
-// for the doing of the next: a packet filter that still drops looks like a partition that nobody injected. So the
-// prover reads back all that a fault can change, and one difference is enough to refuse the servers.
+// prover proves that kept servers are as they were when they began to serve. Anything that one run leaves behind
+// would be attributed to the next: a packet filter that still drops looks like a partition that was never injected.
+// So the prover reads back all that a fault can change. One difference is enough to reject the servers.
 //
 // Example: a run delayed redis-2 and healed it. Before the next run redis-2 has the pid that the run left, no order
-// stands, its link has the queueing disciplines of the start, its clock is within 50 ms, and its settings are those of
-// the start.
+// is active, its link has the queueing disciplines of the start, its clock is within 50 ms, and its settings are
+// those of the start.
 type prover struct {
 	nodes   *deployment.Nodes
 	clocks  chaos.Observer
@@ -38,8 +38,8 @@ type prover struct {
 // resetTimeout bounds a reset: after that a fresh start is quicker.
 const resetTimeout = 15 * time.Second
 
-// clockTolerance is how far the clock of a server may seem to be off. A busy server answers late, and no fault moves a
-// clock by so little.
+// clockTolerance is how far the clock of a server may appear to be off. A busy server answers late, and no fault
+// moves a clock by so little.
 const clockTolerance = 50 * time.Millisecond
 
 // reset has the service cleared, and waits until it serves again.
@@ -67,7 +67,7 @@ func answered[T any](ctx context.Context, ask func(context.Context) (T, error)) 
 	}
 }
 
-// all collects the proof. The error says all that is not as it was.
+// all collects the proof. The error lists all differences.
 func (p *prover) all(ctx context.Context) ([]results.Proof, error) {
 	ctx, cancel := context.WithTimeout(ctx, resetTimeout)
 	defer cancel()
@@ -91,7 +91,7 @@ func (p *prover) all(ctx context.Context) ([]results.Proof, error) {
 			return nil
 		})
 	}
-	_ = g.Wait() // the errors are collected: all of them are told
+	_ = g.Wait() // all errors are collected and reported
 	out = append(out, results.Proof{What: "the service is empty", Evidence: strings.Join(p.cleared, "; ")})
 	return out, errors.Join(errs...)
 }
@@ -121,7 +121,7 @@ func (p *prover) look(ctx context.Context) (baseline, error) {
 	return b, err
 }
 
-// pids finds the process of every server.
+// pids returns the process id of every server.
 func (p *prover) pids(ctx context.Context) (map[string]int, error) {
 	out := map[string]int{}
 	for _, n := range p.nodes.Cluster.ByRole(node.Server) {
@@ -134,14 +134,14 @@ func (p *prover) pids(ctx context.Context) (map[string]int, error) {
 	return out, nil
 }
 
-// each asks every one of the nodes, side by side.
+// each asks all of the nodes in parallel.
 func each(nodes []*cluster.Node, ask func(*cluster.Node) (string, error)) ([]string, error) {
 	said, errs := make([]string, len(nodes)), make([]error, len(nodes))
 	var g errgroup.Group
 	for i, n := range nodes {
 		g.Go(func() error { said[i], errs[i] = ask(n); return nil })
 	}
-	_ = g.Wait() // the errors are collected: all of them are told, and what is the same of several nodes once
+	_ = g.Wait() // all errors are collected and reported, equal ones of several nodes once
 	told := map[string]bool{}
 	errs = slices.DeleteFunc(errs, func(err error) bool {
 		if err == nil || told[err.Error()] {
@@ -175,7 +175,7 @@ func (p *prover) alive(ctx context.Context) ([]string, error) {
 	})
 }
 
-// undone checks that every order that a server was given has been taken back.
+// undone checks that every order given to a server has been taken back.
 func (p *prover) undone(context.Context) ([]string, error) {
 	return each(p.nodes.Cluster.ByRole(node.Server), func(n *cluster.Node) (string, error) {
 		if left := n.Standing(); len(left) > 0 {
@@ -200,7 +200,7 @@ func (p *prover) links(ctx context.Context) ([]string, error) {
 	})
 }
 
-// unchanged compares what is around a server with what was on its links when it began.
+// unchanged compares the packet settings around a server with those of its start.
 func unchanged(name string, now cluster.Around, was []string) (string, error) {
 	switch {
 	case len(now.Standing) > 0:
@@ -216,8 +216,8 @@ func unchanged(name string, now cluster.Around, was []string) (string, error) {
 	return name + ": nothing", nil
 }
 
-// readClocks asks every server for its wall clock, over its own protocol; one that tells whole seconds has one of its
-// threads read it too.
+// readClocks asks every server for its wall clock, over its own protocol. If a server reports whole seconds, one of
+// its threads reads the clock too.
 func (p *prover) readClocks(ctx context.Context) ([]string, error) {
 	return each(p.nodes.Cluster.ByRole(node.Server), func(n *cluster.Node) (string, error) {
 		low, high, err := chaos.ClockAhead(ctx, p.clocks, n.Name())
@@ -244,13 +244,13 @@ func (p *prover) readClocks(ctx context.Context) ([]string, error) {
 	})
 }
 
-// isOff tells whether a clock is wrong, wherever between the two it is ahead of this machine's.
+// isOff reports whether a clock is wrong for every offset from this machine's between low and high.
 func isOff(low, high time.Duration) bool { return low > clockTolerance || high < -clockTolerance }
 
-// undecided tells whether a clock may be right, and was read too coarsely to say so.
+// undecided reports whether a clock may be right but was read too coarsely to decide.
 func undecided(low, high time.Duration) bool { return !isOff(low, high) && high-low > 2*clockTolerance }
 
-// settings compares what the service says of itself with what it said when it began to serve.
+// settings compares the service's report about itself with that from its start.
 func (p *prover) settings(ctx context.Context) ([]string, error) {
 	now, err := answered(ctx, p.nodes.Service.(topology.Resetter).Settings)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package live is the table of what the clients of a run have told so far.
+// Package live is the table of what the clients of a run have reported so far.
 package live
 
 import (
@@ -14,11 +14,11 @@ import (
 	"github.com/lockquake/lockquake/internal/wire"
 )
 
-// Table is the table of what the clients have told so far: who has which grant in hand, and when each client was last
+// Table holds what the clients have reported so far: which user holds which grant, and when each client was last
 // heard. The target holder and the awaits of steps read it; nothing is judged from it.
 type Table struct {
 	mu sync.Mutex
-	// in hand now: granted, and no release begun; values, since each grant of a run passes here
+	// held now: granted, and no release begun. It has values, since each grant of a run passes here
 	holds  map[GrantKey]Hold
 	latest map[lockKey]Hold   // the last grant of a user and lock, directed runs only
 	seen   map[occurrence]int // events of a user since its last acquire was ordered, directed runs only
@@ -26,23 +26,23 @@ type Table struct {
 	heard  map[int]int64      // client index -> ns when its stream last brought something
 	delays delays             // of the clients' streams
 	grants int64
-	first  int64 // ns of the first grant; 0 while there is none
+	first  int64 // ns of the first grant; 0: none yet
 	news   news
 }
 
-// GrantKey names a grant.
+// GrantKey identifies a grant.
 type GrantKey struct {
 	User  history.User
 	Grant uint32
 }
 
-// lockKey is a lock that a user uses.
+// lockKey is a lock and a user of it.
 type lockKey struct {
 	user history.User
 	lock uint16
 }
 
-// Hold is a grant that a user has in hand, as its stream told.
+// Hold is a grant that a user holds, according to its client's stream.
 type Hold struct {
 	User  history.User
 	Grant uint32
@@ -52,7 +52,7 @@ type Hold struct {
 	lost  bool
 }
 
-// occurrence is a kind of event of one user; lock is -1 where any will do.
+// occurrence is a kind of event of one user; lock is -1 for any lock.
 type occurrence struct {
 	user  history.User
 	lock  int
@@ -68,7 +68,7 @@ func New() *Table {
 	}
 }
 
-// Observe takes a batch of one client's events.
+// Observe adds a batch of one client's events.
 func (l *Table) Observe(client int, batch []history.Event, directed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,7 +86,7 @@ func (l *Table) Observe(client int, batch []history.Event, directed bool) {
 	l.news.wake()
 }
 
-// Mark takes events that are not a client's own: what the resource did, what the engine saw.
+// Mark adds events that are not a client's own: what the resource did, and what the engine saw.
 func (l *Table) Mark(batch ...history.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,7 +127,7 @@ func (l *Table) apply(e *history.Event, directed bool) {
 	}
 }
 
-// change alters the hold that an event is about, if it is in hand.
+// change changes the hold that an event is about, if it is held.
 func (l *Table) change(e *history.Event, how func(*Hold)) {
 	k := GrantKey{e.User, e.Grant}
 	if h, ok := l.holds[k]; ok {
@@ -151,14 +151,14 @@ func (l *Table) Reached(client int, p wire.Point) {
 
 func pointKey(u history.User, point string) string { return fmt.Sprintf("%v %s", u, point) }
 
-// Forget begins a new count of a user's events.
+// Forget restarts the count of a user's events.
 func (l *Table) Forget(u history.User) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	maps.DeleteFunc(l.seen, func(o occurrence, _ int) bool { return o.user == u })
 }
 
-// ForgetPoint begins a new count of a user's passages of a point.
+// ForgetPoint restarts the count of a user's passages of a point.
 func (l *Table) ForgetPoint(u history.User, point string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -171,7 +171,7 @@ func (l *Table) AwaitPoint(ctx context.Context, u history.User, point string) er
 }
 
 // AwaitEvent waits until an event of a user was seen since its last acquire was ordered. The event is a kind and a
-// phase, such as "acquire ok" or "lost"; lock is -1 where any will do.
+// phase, such as "acquire ok" or "lost"; lock is -1 for any lock.
 func (l *Table) AwaitEvent(ctx context.Context, event string, u history.User, lock int) error {
 	o, err := parseOccurrence(event)
 	if err != nil {
@@ -181,13 +181,13 @@ func (l *Table) AwaitEvent(ctx context.Context, event string, u history.User, lo
 	return l.news.wait(ctx, &l.mu, func() bool { return l.seen[o] > 0 })
 }
 
-// news wakes who waits for a change of a table.
+// news wakes those who wait for a change of a table.
 type news struct {
 	waiters int
-	changed chan struct{} // closed, and made anew, when something changed and a waiter is there
+	changed chan struct{} // closed, and made anew, when something changed and somebody waits
 }
 
-// wake must be called with the table's mutex held.
+// wake wakes the waiters. The caller holds the table's mutex.
 func (n *news) wake() {
 	if n.waiters > 0 {
 		close(n.changed)
@@ -234,7 +234,7 @@ func parseOccurrence(text string) (occurrence, error) {
 	return occurrence{}, fmt.Errorf("there is no event %q; write a kind and a phase, such as \"acquire ok\" or \"lost\"", text)
 }
 
-// HeldFor waits for a grant that arrives from now on and is still in hand when d has passed since it was seen.
+// HeldFor waits for a grant that arrives from now on and is still held when d has passed since it was seen.
 func (l *Table) HeldFor(ctx context.Context, lock int, d time.Duration) (Hold, error) {
 	since := clock.Now()
 	for {
@@ -261,7 +261,7 @@ func (l *Table) GrantAfter(ctx context.Context, since int64, lock int) (found Ho
 	return found, err
 }
 
-// held tells whether a user still has that grant in hand.
+// held reports whether a user still holds that grant.
 func (l *Table) held(u history.User, grant uint32) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -269,7 +269,7 @@ func (l *Table) held(u history.User, grant uint32) bool {
 	return ok && !h.lost
 }
 
-// Last returns the last grant of a user and lock, or of the user alone for -1; ok is false when it never had one.
+// Last returns the last grant of a user and lock, or of the user alone for -1; ok is false if it never had one.
 func (l *Table) Last(u history.User, lock int) (found Hold, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -281,7 +281,7 @@ func (l *Table) Last(u history.User, lock int) (found Hold, ok bool) {
 	return found, ok
 }
 
-// RemoveHolds takes the holds of a dead client out of hand and returns them.
+// RemoveHolds removes the holds of a dead client and returns them.
 func (l *Table) RemoveHolds(client int) []Hold {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -295,10 +295,10 @@ func (l *Table) RemoveHolds(client int) []Hold {
 	return out
 }
 
-// Keeps reports whether a user whose client was stopped still has a grant in hand. It reads the client's stream until
-// that brings the grant's end, or was silent for long enough to be read to its end: counted from now at the earliest,
-// and at least twice as long as any event was under way lately. A busy machine delays what a client wrote before it was
-// stopped.
+// Keeps reports whether a user whose client was stopped still holds a grant. It reads the client's stream until the
+// grant's end arrives, or until the stream was silent for long enough to be read to its end. The silence counts from
+// now at the earliest, and is at least twice the longest recent delay of an event. A busy machine delays what a
+// client wrote before it was stopped.
 func (l *Table) Keeps(ctx context.Context, u history.User, grant uint32) (held bool, silent time.Duration, err error) {
 	since := clock.Now()
 	for {
@@ -321,14 +321,14 @@ func (l *Table) Keeps(ctx context.Context, u history.User, grant uint32) (held b
 const (
 	// Silence is how long a stopped client's stream must bring nothing before it counts as read to its end.
 	Silence = 20 * time.Millisecond
-	// maxSilence bounds what a slow stream makes of it: a holder that is stopped for long is another fault than the one
-	// that was asked for.
+	// maxSilence bounds the silence for a slow stream: stopping a holder for long is another fault than the one that
+	// was asked for.
 	maxSilence = 500 * time.Millisecond
-	// delaysKept is for how long a delay is remembered, and for at most twice as long.
+	// delaysKept is how long a delay is remembered at least; at most it is twice as long.
 	delaysKept = 2 * time.Second
 )
 
-// delays remembers how long events were under way from their client lately.
+// delays records how long events were recently under way from their client.
 type delays struct {
 	began        int64 // ns: the start of the current span
 	before, span int64 // ns: the longest delay of the span before, and of the current one
@@ -353,14 +353,14 @@ func (d *delays) turn(now int64) {
 	}
 }
 
-// Granted returns the number of grants so far, and of those that are in hand.
+// Granted returns the number of grants so far, and of those held now.
 func (l *Table) Granted() (all int64, held int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.grants, len(l.holds)
 }
 
-// FirstGrant returns when the first grant was in hand, or 0 where there was none.
+// FirstGrant returns when the first grant began, or 0 if there was none.
 func (l *Table) FirstGrant() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -76,15 +76,15 @@ func TestRenewalMovesTheValidity(t *testing.T) {
 	}
 }
 
-// TestAStreamIsReadToItsEnd: the end of the grant ends the wait; else it takes a silence, which counts from the last event and grows with
-// the delay of the events before.
+// TestAStreamIsReadToItsEnd: the end of the grant ends the wait. Otherwise a silence must pass, which counts from the
+// last event and grows with the delay of the events before.
 func TestAStreamIsReadToItsEnd(t *testing.T) {
 	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 	for _, c := range []struct {
 		name  string
 		delay time.Duration // of the grant's event
 		aged  time.Duration // since it arrived
-		grant uint32        // that is released after 10 ms
+		grant uint32        // released after 10 ms
 		held  bool
 		want  time.Duration
 	}{

@@ -11,12 +11,11 @@ import (
 	"github.com/lockquake/lockquake/workloads/resource"
 )
 
-// everywhere are the points that every client announces.
+// everywhere lists the points that every client announces.
 var everywhere = []string{workloads.PointAcquired, workloads.PointRead, workloads.PointWrite, workloads.PointRelease}
 
-// CheckAnnounced refuses steps of a client, a program of somebody else, that arm a point which it does not announce,
-// for that would never be passed, or that give an order which it does not take; and a workload that extends what it
-// cannot.
+// CheckAnnounced rejects what an external client's hello does not announce: steps that arm such a point, which would
+// never be reached; steps that give such an order; and a workload that renews grants if the client cannot.
 func CheckAnnounced(p *Plan, client string, h *wire.Hello) error {
 	if h.Process == wire.ProcessClient {
 		return nil

@@ -9,12 +9,12 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster"
 )
 
-// Attached is a service that somebody else runs. A run writes below the prefix alone, under a name of its own there,
-// and removes what it wrote. It changes nothing else of the service.
+// Attached is an external service. A run writes only below the prefix, under a name of its own, and removes what it
+// wrote. It changes nothing else of the service.
 type Attached struct {
 	Backend   string
 	Prefix    string
-	Master    string             // the name under which Sentinels know the primary
+	Master    string             // the primary's name in the Sentinels
 	Database  string             // of Postgres; "": postgres
 	Endpoints []cluster.Endpoint // of servers
 	// Trip is the round trip to the nearest endpoint from where clients run: the fastest of some connects. Visit sets
@@ -40,7 +40,7 @@ func (a *Attached) Addresses() string {
 	return strings.Join(list, ", ")
 }
 
-// below is the prefix of one run.
+// below returns the prefix of one run.
 func (a *Attached) below(run string) string { return a.Prefix + run + "/" }
 
 // NewID returns a random run id that fits into the names of containers and network links.

@@ -36,7 +36,7 @@ func Check(from Request) (*Plan, error) {
 	return p, nil
 }
 
-// wrong makes an error about a key of the scenario, with its place.
+// wrong returns an error about a key of the scenario, with its place.
 func (p *Plan) wrong(path, format string, args ...any) error {
 	return p.Scenario.Errorf(path, format, args...)
 }
@@ -49,7 +49,7 @@ func (p *Plan) placed(path string, err error) error {
 	return p.wrong(path, "%v", err)
 }
 
-// checkExpect refuses names, in expect and in about, that no run is judged by: a typing error would otherwise cost a
+// checkExpect rejects names in expect and about by which no run is judged: a typing error would otherwise cost a
 // whole run.
 func checkExpect(p *Plan, checkers results.Checkers) error {
 	var faults []string

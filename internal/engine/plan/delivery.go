@@ -10,14 +10,14 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// deliveryPlanner checks that every fault and limit can be delivered here, and notes how nodes must be prepared for
-// that.
+// deliveryPlanner checks that every fault and limit can be delivered here, and records the preparations that nodes
+// need for them.
 type deliveryPlanner struct {
 	plan *Plan
 	from Request
 }
 
-// prepare adds to every node that a fault may hit the preparations that the fault needs. It refuses those that the
+// prepare adds the preparations that a fault needs to every node that it may hit. It rejects preparations that the
 // provider does not have.
 func (p deliveryPlanner) prepare() error {
 	for _, inj := range p.plan.allInjections() {
@@ -36,7 +36,7 @@ func (p deliveryPlanner) prepare() error {
 	return p.checkExclusions()
 }
 
-// checkExclusions refuses a fault on a node whose preparations it does not work with.
+// checkExclusions rejects a fault on a node with preparations that it does not work with.
 func (p deliveryPlanner) checkExclusions() error {
 	for _, inj := range p.plan.allInjections() {
 		f, ok := inj.Fault.(chaos.Excluding)
@@ -134,13 +134,13 @@ func (p deliveryPlanner) undeliverable(inj Injection, err error) error {
 		p.plan.Scenario.Name, inj.Kind.Name, inj.On, p.from.Provider.Name(), err), Err: err}
 }
 
-// errNotOurs is why an attached server is no target.
+// errNotOurs is the reason why an attached server cannot be a target.
 var errNotOurs = chaos.Unavailable{
 	What:   "a fault on an attached server",
 	Reason: "attached servers are not ours to break; aim at clients", Never: true,
 }
 
-// checkAttached refuses what would do more to attached servers than use them.
+// checkAttached rejects everything that does more to attached servers than use them.
 func (p deliveryPlanner) checkAttached() error {
 	switch {
 	case len(p.plan.Outside) == 0:
@@ -168,7 +168,7 @@ func (p deliveryPlanner) checkAttached() error {
 	return nil
 }
 
-// deliverableHere says why a link fault cannot be done at the targets' own ends alone.
+// deliverableHere returns why a link fault cannot be injected at the targets' own ends alone.
 func (p deliveryPlanner) deliverableHere(inj Injection) error {
 	f, ok := inj.Fault.(chaos.OneEnded)
 	if !ok {

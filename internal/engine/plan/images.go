@@ -8,13 +8,13 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster"
 )
 
-// imageChecker refuses nodes that no image is there for.
+// imageChecker rejects nodes without an image.
 type imageChecker struct {
 	plan *Plan
 	from Request
 }
 
-// check refuses an image for a kind of node that the scenario does not have.
+// check rejects an image for a kind of node that the scenario does not have.
 func (p imageChecker) check() error {
 	var keys []string
 	for _, s := range p.plan.OwnSpecs() {
@@ -34,7 +34,7 @@ func (p imageChecker) check() error {
 	return p.hasImages()
 }
 
-// hasImages refuses nodes whose image is neither there nor named: a dry run tells, too.
+// hasImages rejects nodes whose image is neither present nor named; so does a dry run.
 func (p imageChecker) hasImages() error {
 	imager, ok := p.from.Provider.(cluster.Imager)
 	if !ok {

@@ -27,9 +27,9 @@ type Injection struct {
 	On       string
 	As       string
 	Params   string
-	own      scenarios.Params // the same, to be written down
-	Place    int              // in the schedule, from 1; 0: none
-	Draws    string           // names the stream that the other ends are drawn from
+	own      scenarios.Params // the fault's keys, to be written down
+	Place    int              // in the schedule, from 1; 0: not in it
+	Draws    string           // names the random stream for the other ends
 	Held     time.Duration    // how long a holder must have held its lock
 }
 
@@ -41,7 +41,7 @@ func (i *Injection) settle(place int, sel chaos.Selector, draws string) {
 	i.Place, i.Selector, i.Draws = place, sel, "peers-at-"+draws
 }
 
-// injections makes injections of what a scenario says of faults.
+// injections makes injections from a scenario's faults.
 type injections struct {
 	plan   *Plan
 	faults []chaos.Kind
@@ -50,7 +50,7 @@ type injections struct {
 // faultKeys is a fault as the scenario names it.
 type faultKeys struct {
 	path   string // of the entry or step
-	key    string // under which the fault's name stands there
+	key    string // of the fault's name
 	use    string
 	on     string
 	params scenarios.Params
@@ -100,12 +100,12 @@ func (p injections) nodesOf(names []string) []string {
 	return out
 }
 
-// aim says why a fault can never hit this target, or "".
+// aim returns why a fault can never hit this target, or "".
 func (p injections) aim(k chaos.Kind, on chaos.Selector) string {
 	return k.Aim(on, p.plan.Topology.Service(nil), p.plan.Specs.Of(node.Server), p.plan.Specs.Of(node.Client))
 }
 
-// checkServers refuses a target that may pick another node than a server, for faults that are for servers only.
+// checkServers rejects a target that may pick another node than a server, for faults that are for servers only.
 func (p injections) checkServers(inj Injection) error {
 	for _, s := range p.plan.Specs.picks(inj.Selector) {
 		if inj.Kind.Servers && s.Role != node.Server {
@@ -115,7 +115,7 @@ func (p injections) checkServers(inj Injection) error {
 	return nil
 }
 
-// checkLinks reads the other end of a link fault, and checks that the ports that it names exist.
+// checkLinks reads the other end of a link fault, and checks that the named ports exist.
 func (p injections) checkLinks(inj *Injection) error {
 	l, ok := inj.Fault.(chaos.Linked)
 	if !ok {

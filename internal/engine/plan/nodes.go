@@ -11,7 +11,7 @@ import (
 // Nodes are the nodes of a plan.
 type Nodes []node.Spec
 
-// Names returns the names of all.
+// Names returns the names of all nodes.
 func (n Nodes) Names() []string {
 	var out []string
 	for _, s := range n {
@@ -53,7 +53,7 @@ func (n Nodes) roles(sel chaos.Selector) []node.Role {
 	return out
 }
 
-// limits are a scenario's limits as the cluster takes them.
+// limits converts a scenario's limits for the cluster.
 func limits(l scenarios.Limits) node.Limits {
 	return node.Limits{CPUs: l.CPUs, Memory: int64(l.Memory)}
 }

@@ -29,26 +29,26 @@ type Plan struct {
 	Topology  topology.Topology
 	Workload  workloads.Workload // nil: steps only
 	Kind      workloads.Kind
-	Renews    bool           // the workload extends its grants, whether or not the scenario says so
+	Renews    bool           // the workload renews its grants, whether or not the scenario says so
 	Resource  *resource.Kind // nil: nothing is protected
 	Guard     resource.Guard
-	Programs  Programs // that take the place of lockquake's own client; nil: none does
+	Programs  Programs // that replace lockquake's own client; nil: none does
 	StepUsers []string // the users that steps name, in the order of their clients
 	Specs     Nodes
 	Locks     []string
 	ID        string          // of the run; "" where it is drawn later
-	Prefix    string          // of all keys, where the servers are somebody else's
-	Outside   []*cluster.Node // servers that somebody else runs, in place of those of specs
+	Prefix    string          // of all keys, if the servers are external
+	Outside   []*cluster.Node // external servers, in place of those in specs
 
-	Injections []Injection                   // all that the schedule may hold
-	Schedule   []Due                         // what happens when, in order
-	Promise    chaos.Promise                 // what the schedule's injections leave each other and the service
+	Injections []Injection                   // all that the schedule may contain
+	Schedule   []Due                         // the injections with their times, in order
+	Promise    chaos.Promise                 // of the schedule: what its injections leave each other and the service
 	StepFaults map[int]Injection             // by index of the scenario's steps
 	Observed   map[int][]string              // the nodes that an observe step asks, by its index
 	Needs      map[string][]chaos.Capability // what faults and limits need of a node, by its name
 }
 
-// Terms are the workload's own numbers that its writes are judged by.
+// Terms returns the workload's own numbers by which its writes are judged.
 func (p *Plan) Terms() map[string]int64 {
 	if w, ok := p.Workload.(workloads.Termed); ok {
 		return w.Terms()
@@ -64,17 +64,17 @@ func (p *Plan) Load() time.Duration {
 	return p.Scenario.Run.For
 }
 
-// Warms tells whether the run has a warm-up.
+// Warms reports whether the run has a warm-up.
 func (p *Plan) Warms() bool { return p.Workload != nil && p.Scenario.Run.Warmup > 0 }
 
-// Rules are those by which grants are judged: the scenario sets them, whatever the clients say.
+// Rules are the rules by which grants are judged: the scenario sets them, whatever the clients report.
 type Rules struct {
-	Exclusive bool // nobody asks for shared mode
-	Reentrant bool // a step has a user take a lock that it has in hand
+	Exclusive bool // no user asks for shared mode
+	Reentrant bool // a step has a user take a lock that it already holds
 	Permits   int  // how many users may hold one lock at once; 0 for one
 }
 
-// Rules returns those of the scenario.
+// Rules returns the rules of the scenario.
 func (p *Plan) Rules() Rules {
 	r := Rules{
 		Exclusive: sharedAt(p.Workload, p.Scenario.Steps) == "", Reentrant: reentrantAt(p.Scenario.Steps) != "",
@@ -98,7 +98,7 @@ func sharedAt(workload workloads.Workload, steps []scenarios.Step) string {
 	return ""
 }
 
-// reentrantAt returns the key of a step that does; "" if none does.
+// reentrantAt returns the key of a step with a re-entry; "" if there is none.
 func reentrantAt(steps []scenarios.Step) string {
 	for i, st := range steps {
 		if st.Reentrant {
@@ -108,7 +108,7 @@ func reentrantAt(steps []scenarios.Step) string {
 	return ""
 }
 
-// Order is what a client is told to do for a step.
+// Order returns the order that a client gets for a step.
 func Order(st scenarios.Step) string {
 	if st.Reentrant {
 		return wire.DoReenter
@@ -116,7 +116,7 @@ func Order(st scenarios.Step) string {
 	return st.Do
 }
 
-// stepPath is the place of a key of a step.
+// stepPath returns the place of a key of a step.
 func stepPath(i int, key string) string { return fmt.Sprintf("steps.%d.%s", i, key) }
 
 // StepUserNode returns the node name of the k-th user that steps name.
@@ -141,7 +141,7 @@ func (p *Plan) allInjections() []Injection {
 	return all
 }
 
-// NeedsAgent tells whether any fault has to reach a process from outside.
+// NeedsAgent reports whether any fault has to reach a process from outside.
 func (p *Plan) NeedsAgent() bool {
 	return slices.ContainsFunc(p.allInjections(), func(inj Injection) bool { return len(inj.needs()) > 0 })
 }
@@ -151,7 +151,7 @@ func (p *Plan) StopsClocks() bool {
 	return slices.ContainsFunc(p.allInjections(), func(inj Injection) bool { return inj.Kind.StopsClock })
 }
 
-// Passage says what a user does at the point that a step awaits: it waits ("reached") or dies ("died").
+// Passage returns what a user does at the point that a step awaits: it waits ("reached") or dies ("died").
 func (p *Plan) Passage(number int, st scenarios.Step) string {
 	how := history.PointReached
 	for _, before := range p.Scenario.Steps[:number-1] {
@@ -165,7 +165,7 @@ func (p *Plan) Passage(number int, st scenarios.Step) string {
 	return how
 }
 
-// ClientSpec is the node of a client, by its index.
+// ClientSpec returns the node of a client, by its index.
 func (p *Plan) ClientSpec(i int) node.Spec {
 	s := node.Spec{
 		Name: history.ClientName(i), Role: node.Client, Image: node.SelfProgram, Stdio: true,
@@ -179,7 +179,7 @@ func (p *Plan) ClientSpec(i int) node.Spec {
 	return s
 }
 
-// OwnSpecs are the nodes that the run starts itself.
+// OwnSpecs returns the nodes that the run starts itself.
 func (p *Plan) OwnSpecs() []node.Spec {
 	return slices.DeleteFunc(slices.Clone(p.Specs),
 		func(s node.Spec) bool { return len(p.Outside) > 0 && s.Role == node.Server })

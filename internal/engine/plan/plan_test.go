@@ -10,7 +10,7 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// TestWhatAUserDoesAtAPoint is what the last step before has armed it for there.
+// TestWhatAUserDoesAtAPoint: the last step before has armed it there.
 func TestWhatAUserDoesAtAPoint(t *testing.T) {
 	t.Parallel()
 	arm := func(user, point, action string) scenarios.Step {

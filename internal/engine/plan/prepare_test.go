@@ -19,7 +19,7 @@ import (
 	resources "github.com/lockquake/lockquake/workloads/resource/all"
 )
 
-// preparedFault needs what its parameter names.
+// preparedFault needs the preparation that its parameter names.
 type preparedFault struct {
 	What string `yaml:"what"`
 }
@@ -32,7 +32,7 @@ func (f preparedFault) Preparations() []node.Preparation {
 	return []node.Preparation{node.Preparation(f.What)}
 }
 
-// Excludes refuses nodes that were oiled.
+// Excludes rejects nodes that were oiled.
 func (f preparedFault) Excludes() (what node.Preparation, why string) {
 	if f.What == "sand" {
 		return "oil", "sand does not hold on oil"
@@ -40,7 +40,7 @@ func (f preparedFault) Excludes() (what node.Preparation, why string) {
 	return "", ""
 }
 
-// preparing is a provider that can prepare nodes by one thing.
+// preparing is a provider with one preparation.
 type preparing struct {
 	cluster.Provider
 	can node.Preparation
@@ -59,7 +59,7 @@ func (p preparing) Prepares(what node.Preparation, s node.Spec, image string) er
 	return nil
 }
 
-// unprepared is a provider that knows of no preparations.
+// unprepared is a provider without preparations.
 type unprepared struct{ cluster.Provider }
 
 func (unprepared) Name() string                             { return "unprepared" }
@@ -145,7 +145,8 @@ func (p imageless) HasImage(key string) error {
 	return nil
 }
 
-// TestAMissingImageIsKnownBeforeTheRun: of a program that stands in for the client, and of servers, but not where another image is named.
+// TestAMissingImageIsKnownBeforeTheRun: for a program that replaces the client, and for servers, but not if another
+// image is named.
 func TestAMissingImageIsKnownBeforeTheRun(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -19,22 +19,21 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// Program is a program that takes the place of lockquake's own client: it speaks docs/protocol.md, and locks in its own
-// way.
+// Program is a program that replaces lockquake's own client: it speaks docs/protocol.md, and has its own lock.
 type Program struct {
 	run    []string
-	folder string   // of this machine, which its nodes are given; "": all that it needs is in its image
-	argv   []string // run, with inFolder before the names of what is in the folder
-	image  string   // an image key, or an image itself where named
+	folder string   // on this machine, copied to its nodes; "": its image has all it needs
+	argv   []string // run, with inFolder before the names of files in the folder
+	image  string   // an image key, or an image itself if named
 	named  bool
-	What   string            // it was built of Go sources: what of
-	Pins   map[string]string // the versions of modules that it was built with, which its hello must name
+	What   string            // what it was built from, if from Go sources
+	Pins   map[string]string // the versions of modules that it was built with; its hello must name them
 }
 
-// inFolder stands for the folder where the program runs. No argument of a program can hold it.
+// inFolder stands for the folder where the program runs. No argument of a program can contain it.
 const inFolder = "\x00"
 
-// String is the command, and the image where one is named; "" for no program.
+// String returns the command, and the image if one is named; "" for no program.
 func (c *Program) String() string {
 	switch {
 	case c == nil:
@@ -47,7 +46,7 @@ func (c *Program) String() string {
 	return strings.Join(c.run, " ")
 }
 
-// replace makes a client's node one of this program.
+// replace makes a client's node run this program.
 func (c *Program) replace(s *node.Spec) {
 	s.Image, s.Named, s.Folder = c.image, c.named, c.folder
 	s.Command = func(p node.Place) []string {
@@ -59,10 +58,10 @@ func (c *Program) replace(s *node.Spec) {
 	}
 }
 
-// Programs are those of the clients, which take turns.
+// Programs are the programs of the clients, which take turns.
 type Programs []*Program
 
-// Of is the program of a client, by its index; nil: lockquake's own.
+// Of returns the program of a client, by its index; nil is lockquake's own.
 func (ps Programs) Of(client int) *Program {
 	if len(ps) == 0 {
 		return nil
@@ -70,7 +69,7 @@ func (ps Programs) Of(client int) *Program {
 	return ps[client%len(ps)]
 }
 
-// String names all of them; "" for none.
+// String lists all of them; "" for none.
 func (ps Programs) String() string {
 	names := make([]string, len(ps))
 	for i, c := range ps {
@@ -155,8 +154,8 @@ func (c *Program) isClassPath(i int) bool {
 	return i > 0 && slices.Contains([]string{"-cp", "-classpath", "--class-path"}, c.run[i-1])
 }
 
-// classFolder is the folder that has all of a class path that is there: target of target/classes:target/lib/*. A folder
-// that stands alone is it.
+// classFolder returns the folder that contains all existing parts of a class path: target for
+// target/classes:target/lib/*. A folder that stands alone is returned itself.
 func classFolder(dir string, names []string) string {
 	folder := ""
 	for _, name := range names {
@@ -177,7 +176,7 @@ func classFolder(dir string, names []string) string {
 	return folder
 }
 
-// ClientFolder is where relative names of a scenario's program begin.
+// ClientFolder returns the folder that relative names of a scenario's program refer to.
 func ClientFolder(s scenarios.Scenario, c scenarios.Client) (string, error) {
 	dir := c.Dir
 	if !filepath.IsAbs(dir) {
@@ -186,7 +185,7 @@ func ClientFolder(s scenarios.Scenario, c scenarios.Client) (string, error) {
 	return filepath.Abs(dir)
 }
 
-// built is what was built of the sources that the scenario names. It needs no image but its own.
+// built returns the program built from the sources that the scenario names. It needs no image but its own.
 func (p programFinder) built(i int, c scenarios.Client) (*Program, error) {
 	if i >= len(p.from.Built) || p.from.Built[i] == "" {
 		return nil, MissingError{Text: c.String() + ": it was not built"}
@@ -207,8 +206,7 @@ func (p programFinder) built(i int, c scenarios.Client) (*Program, error) {
 	return found, nil
 }
 
-// OtherVersions says how what a program tells of itself differs from the versions that were asked for; "" where it does
-// not.
+// OtherVersions describes how the versions in a program's hello differ from those requested; "" if they do not.
 func (c *Program) OtherVersions(h *wire.Hello) string {
 	if c == nil {
 		return ""
@@ -222,12 +220,12 @@ func (c *Program) OtherVersions(h *wire.Hello) string {
 	return ""
 }
 
-// missingFile returns a word that looks like the program's file, where none is.
+// missingFile returns a word that looks like the program's file but does not exist.
 func (c *Program) missingFile() (string, bool) {
 	if !slices.Equal(c.argv, c.run) {
 		return "", false
 	}
-	classes := false // behind a class path org.example.MyLock is no file
+	classes := false // after a class path, org.example.MyLock is not a file
 	for i, word := range c.run {
 		classes = classes || c.isClassPath(i)
 		local := !filepath.IsAbs(word) && !strings.HasPrefix(word, "-")
@@ -238,14 +236,14 @@ func (c *Program) missingFile() (string, bool) {
 	return "", false
 }
 
-// image chooses the image of the program's containers by its first word, where the scenario names none.
+// image chooses the image of the program's containers by its first word, if the scenario names none.
 func (p programFinder) image(c *Program, path string) error {
 	first := filepath.Base(c.run[0])
 	own, isOwn := strings.CutPrefix(c.argv[0], inFolder)
 	switch {
 	case c.named:
 	case isOwn && executable.RunsAlone(filepath.Join(c.folder, own)):
-		c.image = node.SelfProgram // which has nothing that could be in its way
+		c.image = node.SelfProgram // it contains nothing that could interfere
 	case strings.HasPrefix(first, "python"):
 		c.image = "python"
 	case first == "java":
@@ -261,13 +259,13 @@ func (p programFinder) image(c *Program, path string) error {
 	return nil
 }
 
-// inImages tells whether the nodes of a provider are containers.
+// inImages reports whether the nodes of a provider are containers.
 func inImages(p cluster.Provider) bool {
 	_, engined := p.(cluster.Engined)
 	return engined
 }
 
-// check refuses what only lockquake's own client can do.
+// check rejects what only lockquake's own client can do.
 func (p programFinder) check() error {
 	if len(p.plan.Programs) == 0 {
 		return nil
@@ -299,8 +297,8 @@ func (p programFinder) check() error {
 }
 
 // Lease returns how long a grant of these programs can be valid, in ns: the TTL, which a service may round up to a
-// whole second. It is 0 if grants do not expire, or if lockquake's own client takes them: the conformance suite holds
-// that one to its TTL.
+// whole second. It is 0 if grants do not expire. It is also 0 for lockquake's own client, which the conformance suite
+// holds to its TTL.
 func (ps Programs) Lease(l backends.Lock, ttl time.Duration) int64 {
 	if len(ps) == 0 || !l.Offers.Expires {
 		return 0

@@ -13,16 +13,16 @@ import (
 	"github.com/lockquake/lockquake/workloads/resource"
 )
 
-// Catalog is everything that a scenario may name.
+// Catalog lists everything that a scenario may name.
 type Catalog struct {
 	Backends  []listed.Backend
 	Workloads []workloads.Kind
 	Faults    []chaos.Kind
 	Resources []resource.Kind
-	Checkers  results.Checkers // a scenario expects something of what they yield
+	Checkers  results.Checkers // a scenario's expectations are about their counts
 }
 
-// names lists what there is of a kind, for errors.
+// names lists the available names of a kind, for errors.
 func names[T any](list []T, name func(T) string) string {
 	var out []string
 	for _, x := range list {
@@ -32,16 +32,16 @@ func names[T any](list []T, name func(T) string) string {
 	return strings.Join(out, ", ")
 }
 
-// Request is what a plan is made of.
+// Request is the input of a plan.
 type Request struct {
 	Scenario scenarios.Scenario
 	Provider cluster.Provider
 	Catalog  Catalog
 	Images   map[string]string // image key -> image, instead of the project's own
-	// the programs of the clients, as Scenario.Programs: of each that is built of Go sources the path, else ""
+	// the programs of the clients, as Scenario.Programs: the path of each built from Go sources, else ""
 	Built    []string
 	Keep     bool      // leave the nodes up after the run
-	Attached *Attached // the servers, where somebody else runs them; nil: the run starts its own
+	Attached *Attached // the servers, if external; nil: the run starts its own
 }
 
 // UsageError says that the scenario or the command line is wrong; nothing was started.
@@ -53,7 +53,7 @@ func (e UsageError) Error() string { return e.Text }
 // MissingError says that something needed is not there: an engine, a program, a capability, a service that serves.
 type MissingError struct {
 	Text string
-	Err  error // what of it is about the machine alone, where that is known
+	Err  error // the part of it about the machine alone, if known
 }
 
 // Error returns what is missing and what would help.

@@ -76,8 +76,8 @@ func (p schedulePlanner) scheduled(i int) (Injection, error) {
 	return inj, err
 }
 
-// possible refuses a target on which every injection would break what the schedule promises. It cannot tell for link
-// faults: their other ends are found when they are injected.
+// possible rejects a target on which every injection would break the schedule's promise. It cannot check link faults:
+// their other ends are found when they are injected.
 func (p schedulePlanner) possible(inj Injection, path string) error {
 	if _, linked := inj.Fault.(chaos.Linked); linked {
 		return nil
@@ -126,8 +126,8 @@ func (p schedulePlanner) random() error {
 
 func randomPath(i int) string { return fmt.Sprintf("chaos.random.%d", i) }
 
-// drawable checks one fault that may be drawn: on each of its targets, with both ends of its ranges. So a scenario is
-// refused whatever its seed.
+// drawable checks one fault that may be drawn: on each of its targets, with both ends of its ranges. So whether a
+// scenario is rejected does not depend on its seed.
 func (p schedulePlanner) drawable(i int, f scenarios.RandomFault) (chaos.Drawable, error) {
 	out := chaos.Drawable{Shortest: f.For.Low, Longest: f.For.High}
 	targets, err := p.fitting(f)

@@ -60,7 +60,7 @@ func (p servicePlanner) find() error {
 	return nil
 }
 
-// checkTTL refuses a TTL that the service would not keep to.
+// checkTTL rejects a TTL that the service would not honour.
 func (p servicePlanner) checkTTL() error {
 	if s := p.plan.Scenario.Backend; s.TTL < p.plan.Lock.MinTTL {
 		return p.plan.wrong("backend.ttl", "%v is less than %s honours: its %s lock takes %v and more", s.TTL, s.Use,
@@ -69,7 +69,7 @@ func (p servicePlanner) checkTTL() error {
 	return nil
 }
 
-// common adds to what a backend is told that its servers are somebody else's.
+// common adds that the servers are external, if they are, to what a backend gets.
 func (p servicePlanner) common(c topology.Common) (topology.Common, error) {
 	a, s := p.from.Attached, p.plan.Scenario.Backend
 	if a == nil {
@@ -112,7 +112,7 @@ func (p servicePlanner) common(c topology.Common) (topology.Common, error) {
 	return c, nil
 }
 
-// attach gives the plan the nodes of somebody else's servers.
+// attach adds the nodes of the external servers to the plan.
 func (p servicePlanner) attach() (err error) {
 	var endpoints []cluster.Endpoint
 	specs := p.plan.Topology.Specs()

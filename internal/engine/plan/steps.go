@@ -12,7 +12,7 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// stepPlanner makes the injections of the steps, and checks that all that they name exists.
+// stepPlanner makes the injections of the steps, and checks that everything they name exists.
 type stepPlanner struct {
 	plan *Plan
 	made injections
@@ -55,7 +55,7 @@ func (p stepPlanner) find() error {
 	return nil
 }
 
-// checkOf refuses to await of an injection what it can never tell.
+// checkOf rejects an await for something that its injection can never show.
 func (p stepPlanner) checkOf(i int, st scenarios.Step) error {
 	for _, inj := range p.plan.StepFaults {
 		if inj.As != st.Of {
@@ -71,7 +71,8 @@ func (p stepPlanner) checkOf(i int, st scenarios.Step) error {
 	return nil
 }
 
-// checkQuestion refuses what nobody can be asked; nodeKey and factKey are the step's that name the node and the fact.
+// checkQuestion rejects questions that cannot be asked. nodeKey and factKey are the step's keys for the node and the
+// fact.
 func (p stepPlanner) checkQuestion(i int, nodeKey, node, factKey, fact string) error {
 	if node != history.Service {
 		return errors.Join(p.checkNode(i, nodeKey, node), p.checkFact(i, factKey, fact))
@@ -88,7 +89,7 @@ func (p stepPlanner) checkQuestion(i int, nodeKey, node, factKey, fact string) e
 	return nil
 }
 
-// checkNode refuses a node that the run does not have; key is the step's that names it.
+// checkNode rejects a node that the run does not have; key is the step's key for it.
 func (p stepPlanner) checkNode(i int, key, node string) error {
 	if !slices.Contains(p.plan.Specs.Names(), node) {
 		return p.plan.wrong(stepPath(i, key), "there is no node %q; there are %s", node,
@@ -97,10 +98,10 @@ func (p stepPlanner) checkNode(i int, key, node string) error {
 	return nil
 }
 
-// checkFact refuses a fact that the service does not know; key is the step's that names it.
+// checkFact rejects a fact that the service does not know; key is the step's key for it.
 func (p stepPlanner) checkFact(i int, key, fact string) error {
 	known := slices.Sorted(maps.Keys(p.plan.Topology.Service(nil).Facts()))
-	// A fact "holder:LOCK" is asked for with the name of a lock: "holder:lock-0".
+	// A fact "holder:LOCK" is requested with the name of a lock: "holder:lock-0".
 	if !slices.ContainsFunc(known, func(f string) bool {
 		prefix, named := strings.CutSuffix(f, "LOCK")
 		return f == fact || named && strings.HasPrefix(fact, prefix)

@@ -15,7 +15,7 @@ import (
 	"github.com/lockquake/lockquake/workloads"
 )
 
-// outline is a Plan as --dry-run prints it. Everything in it can be delivered: a plan that cannot be is an error.
+// outline is a Plan as --dry-run prints it. Everything in it can be delivered; otherwise planning fails.
 type outline struct {
 	Scenario string `json:"scenario"`
 	Claim    string `json:"claim"`
@@ -25,8 +25,8 @@ type outline struct {
 	TTL      string `json:"ttl"`
 	Workload string `json:"workload,omitempty"`
 	Users    int    `json:"users"`
-	Locks    int    `json:"locks,omitempty"` // that the workload's users want
-	// of the workload: rate, hold and what else it has, with what is not set
+	Locks    int    `json:"locks,omitempty"` // wanted by the workload's users
+	// of the workload: rate, hold and its other keys, including those that are not set
 	Keys     string        `json:"keys,omitempty"`
 	Resource string        `json:"resource,omitempty"`
 	Guard    string        `json:"guard,omitempty"`
@@ -50,8 +50,8 @@ type outlineItem struct {
 	At     string   `json:"at"`
 	For    string   `json:"for,omitempty"`
 	Fault  string   `json:"fault"`
-	On     string   `json:"on"`               // as it will be asked for: random picks are made
-	Chosen string   `json:"chosen,omitempty"` // as the scenario has it, where that is another
+	On     string   `json:"on"`               // as it will be resolved: random picks are made
+	Chosen string   `json:"chosen,omitempty"` // as the scenario names it, if different
 	Params string   `json:"params,omitempty"`
 	Needs  []string `json:"needs,omitempty"`
 }
@@ -104,7 +104,7 @@ func (p *Plan) outline() outline {
 	return o
 }
 
-// DescribeStep says in a few words what a step does.
+// DescribeStep describes in a few words what a step does.
 func DescribeStep(st scenarios.Step) string {
 	switch {
 	case st.Do != "":
@@ -124,7 +124,7 @@ func DescribeStep(st scenarios.Step) string {
 	}
 }
 
-// keys writes the workload's own keys as a scenario would, also those that it leaves at their defaults.
+// keys formats the workload's own keys as a scenario would, including those left at their defaults.
 func keys(w workloads.Workload) string {
 	b, err := yaml.MarshalWithOptions(w, yaml.Flow(true))
 	if err != nil {
@@ -133,7 +133,7 @@ func keys(w workloads.Workload) string {
 	return strings.Trim(strings.TrimSpace(string(b)), "{}")
 }
 
-// text is what is injected, on whom, and for how long.
+// text returns the fault, its target and its duration.
 func (x outlineItem) text() string {
 	out := x.Fault + " on " + x.On
 	if x.Chosen != "" {
@@ -148,7 +148,7 @@ func (x outlineItem) text() string {
 	return out
 }
 
-// promises says in words what the schedule's injections leave each other and the service.
+// promises describes in words what the schedule's injections leave each other and the service.
 func (p *Plan) promises() string {
 	var out []string
 	switch {
@@ -166,7 +166,7 @@ func (p *Plan) promises() string {
 // MarshalJSON returns the outline of the plan.
 func (p *Plan) MarshalJSON() ([]byte, error) { return json.Marshal(p.outline()) }
 
-// deliverable stands behind each injection: a plan with one that is not is an error.
+// deliverable follows each injection: a plan with one that cannot be delivered is an error.
 const deliverable = " (can be delivered here)"
 
 // Text returns the outline of the plan for people.
@@ -227,7 +227,7 @@ func (o outline) table(p *Plan) figure.Table {
 }
 
 // Drawn returns the schedule, with every random pick made, as a plain scenario. The outcome of each injection, by its
-// place in the schedule, is a comment behind it.
+// place in the schedule, is a comment after it.
 func (p *Plan) Drawn(outcomes map[int]string) []byte {
 	var list []scenarios.Plain
 	for i, d := range p.Schedule {
@@ -245,10 +245,10 @@ Who is drawn is written down; leader, followers and holder are found anew.`, p.S
 	return p.Scenario.Drawn(head, list)
 }
 
-// Facts are what a plan says to who sweeps over scenarios.
+// Facts are what a plan tells a caller that sweeps over scenarios.
 type Facts struct {
-	Lock      backends.Lock      // that the scenario uses
-	Locks     int                // how many of it there are
+	Lock      backends.Lock      // of the scenario
+	Locks     int                // the number of such locks
 	Servers   int                // members of the service
 	Workload  workloads.Workload // what each user does; nil: steps only
 	InProcess bool               // the clients are goroutines of this process: they have no links of their own

@@ -9,7 +9,7 @@ import (
 	"github.com/lockquake/lockquake/workloads/resource"
 )
 
-// workloadPlanner finds what clients do, and what the lock protects.
+// workloadPlanner determines what clients do, and what the lock protects.
 type workloadPlanner struct {
 	plan    *Plan
 	catalog Catalog
@@ -52,7 +52,7 @@ func (p workloadPlanner) find() error {
 	return nil
 }
 
-// maxLocks is how many locks a history can tell apart.
+// maxLocks is the largest number of locks in a history.
 const maxLocks = 1 << 16
 
 // checkOffers checks that the lock has what the workload and the steps need: shared mode, re-entries, permits, renewal,
@@ -62,7 +62,7 @@ func (p workloadPlanner) checkOffers() error {
 	if at := sharedAt(p.plan.Workload, p.plan.Scenario.Steps); at != "" && !has.Shared {
 		return p.plan.wrong(at, "lock %s of %s knows no shared mode", p.plan.Lock.Name, p.plan.Backend.Name)
 	}
-	// of a program of somebody else, its hello tells what it takes
+	// an external program says in its hello what it supports
 	if at := reentrantAt(p.plan.Scenario.Steps); at != "" && !has.Reenters && len(p.plan.Programs) == 0 {
 		return p.plan.wrong(at, "lock %s of %s does not count how often its holder takes it", p.plan.Lock.Name,
 			p.plan.Backend.Name)
@@ -87,7 +87,7 @@ func (p workloadPlanner) checkOffers() error {
 	return nil
 }
 
-// checkPermits refuses several holders where the lock, or what it protects, is made for one.
+// checkPermits rejects several holders if the lock, or what it protects, is made for one.
 func (p workloadPlanner) checkPermits() error {
 	const at = "backend.permits"
 	b := p.plan.Scenario.Backend
@@ -150,7 +150,7 @@ func (p workloadPlanner) findResource() error {
 	return nil
 }
 
-// findStepUsers gives every user that steps name a client of its own, and collects the locks that steps name.
+// findStepUsers gives every user that steps name its own client, and collects the locks that steps name.
 func (p workloadPlanner) findStepUsers() error {
 	first := 0
 	if p.plan.Workload != nil {

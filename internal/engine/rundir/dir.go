@@ -1,5 +1,5 @@
-// Package rundir is what a run writes into its directory while it goes on: what is known of it as a whole, its faults,
-// the engine's own history, and the answers of the service.
+// Package rundir is what a run writes into its directory while it is under way: what is known of it as a whole, its
+// faults, the engine's own history, and the answers of the service.
 package rundir
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// Dir is the directory of a run, with what is known of the run as a whole, for env.json. Every part of the run adds to
+// Dir is the directory of a run, with the facts about the run as a whole for env.json. Every part of the run adds to
 // it.
 type Dir struct {
 	Path string // of the run
@@ -26,7 +26,7 @@ type Dir struct {
 	Env results.Env
 }
 
-// Create makes the run directory with the scenario in it.
+// Create creates the run directory with the scenario in it.
 func (r *Dir) Create(s scenarios.Scenario) error {
 	for _, d := range []string{results.DirHistory, results.DirLogs} {
 		if err := os.MkdirAll(filepath.Join(r.Path, d), 0o755); err != nil {
@@ -45,19 +45,19 @@ func (r *Dir) Create(s scenarios.Scenario) error {
 func (r *Dir) Link() {
 	link := filepath.Join(filepath.Dir(r.Path), "latest")
 	_ = os.Remove(link)
-	// A convenience: a file system without links must not stop the run.
+	// The link is a convenience: a file system without links must not stop the run.
 	if err := os.Symlink(filepath.Base(r.Path), link); err != nil {
 		r.Log.Debug("no latest link", "error", err)
 	}
 }
 
-// LogDir is the folder of what the nodes write.
+// LogDir returns the folder for the nodes' output.
 func (r *Dir) LogDir() string { return filepath.Join(r.Path, results.DirLogs) }
 
-// HistoryDir is the folder of the histories.
+// HistoryDir returns the folder for the histories.
 func (r *Dir) HistoryDir() string { return filepath.Join(r.Path, results.DirHistory) }
 
-// Change alters what is known.
+// Change changes the facts under the lock.
 func (r *Dir) Change(how func(*results.Env)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,7 +71,7 @@ func (r *Dir) Start() int64 {
 	return r.Env.Start
 }
 
-// Timing runs a phase or a part of one, and notes how long it took.
+// Timing runs a phase or a part of one, and records how long it took.
 func (r *Dir) Timing(what string, f func() error) error {
 	start := clock.Now()
 	err := f()
@@ -80,7 +80,7 @@ func (r *Dir) Timing(what string, f func() error) error {
 	return err
 }
 
-// Unknown notes a reason why this run cannot pass.
+// Unknown adds a reason why this run cannot pass.
 func (r *Dir) Unknown(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,7 +89,7 @@ func (r *Dir) Unknown(format string, args ...any) {
 	r.Log.Warn("this run cannot pass", "reason", text)
 }
 
-// Write writes env.json as it is known now.
+// Write writes env.json with what is known now.
 func (r *Dir) Write() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// Faults is what was injected, and what came of it: faults.jsonl.
+// Faults records the injections and their results: faults.jsonl.
 type Faults struct {
 	Dir *Dir // for the directory and the log
 
@@ -28,16 +28,16 @@ type Faults struct {
 type Injected struct {
 	Inj plan.Injection
 	*history.Fault
-	Counter *chaos.Counted // what counts its packets, where it does
-	Follows *chaos.Lead    // what follows the lead since, where it does
-	Reach   *chaos.Reach   // whom it hits, while it stands and the schedule makes a promise
+	Counter *chaos.Counted // counts its packets; nil: nothing does
+	Follows *chaos.Lead    // follows the lead since; nil: nothing does
+	Reach   *chaos.Reach   // the nodes that it hits, while it is active and the schedule has a promise
 	Waited  int64          // ns: how long its effect was measured, and
 	Over    int64          // ns: how much of that was more than it should be
 }
 
-// HealDue returns when (ns) a heal that begins at until should have begun. What is aimed at a holder bit before it was
-// measured, so that its time may be over when that ends. Of other faults the time begins when they were measured, and
-// what that took too long makes the heal late.
+// HealDue returns when (ns) a heal that begins at until should have begun. A fault aimed at a holder bites before it
+// is measured, so its time may be over when the measurement ends. The time of other faults begins with the
+// measurement, and excess time of that makes the heal late.
 func (f *Injected) HealDue(until int64) int64 {
 	if f.Bit == f.Receipt.Time {
 		until -= f.Over
@@ -59,7 +59,7 @@ func (l *Faults) Add(d plan.Due, planned int64) *Injected {
 	return f
 }
 
-// Change alters what is recorded.
+// Change changes the records under the lock.
 func (l *Faults) Change(how func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,7 +78,7 @@ func (l *Faults) Count() (all, standing int) {
 	return len(l.list), standing
 }
 
-// Of returns the injection of an id.
+// Of returns the injection with an id.
 func (l *Faults) Of(id int) *Injected {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,7 +98,7 @@ func (l *Faults) Following() []*chaos.Lead {
 	return out
 }
 
-// Admit says why an injection would break what the schedule promises, or "": then it stands from now on.
+// Admit returns why an injection would break the schedule's promise, or "": then it counts as active from now on.
 func (l *Faults) Admit(f *Injected, promise chaos.Promise, servers []string, reach chaos.Reach) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,7 +115,7 @@ func (l *Faults) Admit(f *Injected, promise chaos.Promise, servers []string, rea
 	return why
 }
 
-// KilledAt returns the last moment at which a node that a fault killed was certainly alive: just before the signal.
+// KilledAt returns the last moment at which a node killed by a fault was certainly alive: just before the signal.
 func (l *Faults) KilledAt(node string) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,7 +128,7 @@ func (l *Faults) KilledAt(node string) int64 {
 	return at
 }
 
-// GoneAt returns when a node was first seen gone that a fault killed; 0 where none was seen to.
+// GoneAt returns when a node killed by a fault was first seen gone; 0 if it was not.
 func (l *Faults) GoneAt(node string) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,7 +140,7 @@ func (l *Faults) GoneAt(node string) int64 {
 	return 0
 }
 
-// Killed tells whether a node was asked to end by a fault that kills, and need not have come back.
+// Killed reports whether a fault killed a node and the node need not have come back.
 func (l *Faults) Killed(n *cluster.Node) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -153,7 +153,7 @@ func (l *Faults) Killed(n *cluster.Node) bool {
 	return false
 }
 
-// Damage says which injection may have changed a server for good, or "".
+// Damage returns which injection may have changed a server for good, or "".
 func (l *Faults) Damage() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -171,7 +171,7 @@ func (l *Faults) Damage() string {
 	return ""
 }
 
-// Outcomes says of each injection that was made by the schedule whom it hit, where only that moment could tell.
+// Outcomes returns the targets of those scheduled injections whose targets were not known before.
 func (l *Faults) Outcomes() map[int]string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -197,7 +197,7 @@ func (l *Faults) At(node string, t int64) bool {
 	})
 }
 
-// Write writes faults.jsonl as it is known now.
+// Write writes faults.jsonl with what is known now.
 func (l *Faults) Write() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

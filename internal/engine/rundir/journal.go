@@ -24,7 +24,7 @@ func (j *Journal) Open(path string, locks []string) (err error) {
 	return err
 }
 
-// Add notes what happens now.
+// Add records an event that happens now.
 func (j *Journal) Add(e history.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -32,14 +32,14 @@ func (j *Journal) Add(e history.Event) {
 	j.events = append(j.events, e)
 }
 
-// AddLate notes events that bear the time of what they tell already.
+// AddLate records events that already have their times.
 func (j *Journal) AddLate(es []history.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.events = append(j.events, es...)
 }
 
-// Change alters the events that were noted.
+// Change changes the recorded events.
 func (j *Journal) Change(how func(*history.Event)) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -15,18 +15,18 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// maxGap is the longest time between two equal answers of one observation. After a longer one the answer may have
-// been another meanwhile.
+// maxGap is the longest time between two equal answers of one observation. In a longer gap the answer may have
+// changed and changed back.
 const maxGap = 100 * time.Millisecond
 
-// Question is what a node is asked, and for which step.
+// Question is a question to a node, and its step.
 type Question struct {
 	Step       int // from 1
 	By         string
 	Node, Fact string
 }
 
-// Reply is what came of asking once.
+// Reply is the result of asking once.
 type Reply struct {
 	Asked, Answered int64
 	Answer          string
@@ -34,7 +34,7 @@ type Reply struct {
 	EndsIn          *int64
 }
 
-// Observations are the service's answers. Equal answers in a row are one observation.
+// Observations are the service's answers. Consecutive equal answers are one observation.
 type Observations struct {
 	mu     sync.Mutex
 	list   []*history.Observation
@@ -71,8 +71,8 @@ func (s *Observations) Add(q Question, r Reply) {
 	last.Count++
 }
 
-// attribute names the grant whose id an answer is, where the engine was told of it. The process id of a session stands
-// for one grant after the other, so this is done when the answer comes, and for the rest at the end.
+// attribute sets the grant whose id an answer contains, if the engine knows it. A session's process id stands for one
+// grant after the other, so this is done when the answer comes; the rest is done at the end.
 func (s *Observations) attribute(o *history.Observation) {
 	if k, ok := s.grants[o.Answer]; ok && o.User == nil &&
 		(strings.HasPrefix(o.Fact, history.FactHolder) || strings.HasPrefix(o.Fact, history.FactKeys)) {
@@ -80,7 +80,7 @@ func (s *Observations) attribute(o *history.Observation) {
 	}
 }
 
-// Granted notes by which id the service knows a grant.
+// Granted records the id by which the service knows a grant.
 func (s *Observations) Granted(id string, k live.GrantKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestObservations joins equal answers that come close after each other, and keeps apart all others.
+// TestObservations joins equal answers that come close after each other, and separates all others.
 func TestObservations(t *testing.T) {
 	const ms = int64(time.Millisecond)
 	s := NewObservations()
@@ -27,7 +27,7 @@ func TestObservations(t *testing.T) {
 		{130 * ms, 131 * ms, "", errors.New("a timeout"), nil},
 		{150 * ms, 151 * ms, "true", nil, nil},
 		{251 * ms, 252 * ms, "true", nil, nil}, // 100 ms later
-		{400 * ms, 401 * ms, "true", nil, nil}, // who knows what it was meanwhile
+		{400 * ms, 401 * ms, "true", nil, nil}, // it may have changed meanwhile
 	} {
 		s.Add(takes, r)
 	}
@@ -35,7 +35,7 @@ func TestObservations(t *testing.T) {
 	s.Granted("secret", live.GrantKey{User: who, Grant: 7})
 	s.Granted("4711/0/0/1", live.GrantKey{User: who, Grant: 9})
 	s.Add(Question{Step: 5, By: history.ByAnswer, Node: history.Service, Fact: history.FactHolder + "lock-0"}, Reply{Asked: 500 * ms, Answered: 501 * ms, Answer: "4711"})
-	s.Granted("", live.GrantKey{User: who, Grant: 8}) // a client that does not tell
+	s.Granted("", live.GrantKey{User: who, Grant: 8}) // a client that does not report the id
 	s.Add(Question{Step: 4, By: history.ByGrant, Node: "n2", Fact: history.FactHolder + "lock-0"}, Reply{Asked: 5 * ms, Answered: 6 * ms, Answer: "secret", Err: nil})
 	dir := t.TempDir()
 	if err := s.Write(dir); err != nil {

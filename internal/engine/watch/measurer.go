@@ -1,5 +1,5 @@
-// Package watch observes what the verdict of a run depends on and no client can tell: the clocks of processes and of
-// the machine, and the sessions of the service.
+// Package watch observes what the verdict of a run depends on and no client can report: the clocks of processes and
+// of the machine, and the sessions of the service.
 package watch
 
 import (
@@ -21,12 +21,12 @@ import (
 )
 
 const (
-	// MaxDrift is the error of a measured clock beyond which no interval could be judged.
+	// MaxDrift is the largest acceptable error of a measured clock: with more, no interval could be judged.
 	MaxDrift = 50 * time.Millisecond
-	// measureEvery is the pause between two measurements of a clock. In the middle between two, the rate bound of 500
-	// ppm adds 0.5 ms to the error.
+	// measureEvery is the pause between two measurements of a clock. Midway between two, the rate bound of 500 ppm
+	// adds 0.5 ms to the error.
 	measureEvery = 2 * time.Second
-	// measureWithin bounds one measurement. A process that is stopped does not answer; then it is left out.
+	// measureWithin bounds one measurement. A stopped process does not answer; its measurement is left out.
 	measureWithin = time.Second
 )
 
@@ -47,12 +47,12 @@ type measuredClock struct {
 	name    string
 	running func() bool // of a process that has a history; nil for an agent
 	made    int         // measurements after the first
-	missed  int         // those of them that had no answer
-	stepped bool        // and it was told
+	missed  int         // those of them without an answer
+	stepped bool        // and it was reported
 }
 
-// Meet looks at the clock of a process that has said hello. One that is not the run's is measured, and is from now on;
-// always says that none of them is.
+// Meet checks the clock of a process that has said hello. If it is not the run's, Meet measures it and registers it
+// for later measurements. With always, every clock is taken for another than the run's.
 func (m *Measurer) Meet(ctx context.Context, of *Clock, h *wire.Hello, running func() bool, always bool) error {
 	shared, err := of.Shared(h)
 	if err != nil || shared && !always {
@@ -71,7 +71,7 @@ func (m *Measurer) Meet(ctx context.Context, of *Clock, h *wire.Hello, running f
 	return m.write(first)
 }
 
-// Keep measures the clocks every few seconds, and with them those of the agents that are not the run's.
+// Keep measures the clocks every few seconds, including those of the agents that are not the run's.
 func (m *Measurer) Keep(ctx context.Context, agents []*wire.RemoteClock) {
 	for i, c := range agents {
 		if c.Separate() {
@@ -82,7 +82,7 @@ func (m *Measurer) Keep(ctx context.Context, agents []*wire.RemoteClock) {
 	for _, c := range m.clocks {
 		m.going.Go(func() {
 			for clock.Sleep(ctx, measureEvery) == nil {
-				_ = m.measure(ctx, c) // it counts what it misses
+				_ = m.measure(ctx, c) // it counts failures
 			}
 		})
 	}
@@ -120,7 +120,8 @@ func (m *Measurer) measure(ctx context.Context, c *measuredClock) error {
 	return m.write(one)
 }
 
-// Finish measures the clocks a last time, and says what was left out. Whose process has ended has no last measurement.
+// Finish measures the clocks a last time, and reports what was left out. A process that has ended gets no last
+// measurement.
 func (m *Measurer) Finish(ctx context.Context) {
 	m.Stop()
 	last := make([]error, len(m.clocks))
@@ -168,7 +169,7 @@ func (m *Measurer) write(one history.Measurement) error {
 	return nil
 }
 
-// Close closes the file. What a run lacks of it, the judge takes for unknown to the rate bound.
+// Close closes the file. For a missing measurement, the judge assumes the rate bound.
 func (m *Measurer) Close() error {
 	m.writing.Lock()
 	defer m.writing.Unlock()

@@ -16,7 +16,8 @@ import (
 	"github.com/lockquake/lockquake/internal/wire"
 )
 
-// anHourAhead is a clock that is ahead by an hour and takes a millisecond to answer; while it is silent it does not answer at all.
+// anHourAhead returns a clock that is ahead by an hour and takes a millisecond to answer; while silent returns true,
+// it does not answer at all.
 func anHourAhead(name string, silent func() bool) *wire.RemoteClock {
 	return wire.NewRemoteClock(name, func(ctx context.Context) (int64, error) {
 		if silent() {
@@ -28,7 +29,8 @@ func anHourAhead(name string, silent func() bool) *wire.RemoteClock {
 	})
 }
 
-// TestClocksAreMeasuredAgain every few seconds. One that does not answer is left out, which is said, and makes no run unknown.
+// TestClocksAreMeasuredAgain every few seconds. A clock that does not answer is left out, which is reported, and does
+// not make a run unknown.
 func TestClocksAreMeasuredAgain(t *testing.T) {
 	m := measurer(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -80,7 +82,7 @@ func TestClocksAreMeasuredAgain(t *testing.T) {
 	}
 }
 
-// measurer makes one of a run directory that has nothing but the folder of the history.
+// measurer returns a measurer for a run directory that has only the folder of the history.
 func measurer(t *testing.T) *Measurer {
 	t.Helper()
 	m := &Measurer{Dir: &rundir.Dir{Path: t.TempDir(), Log: slog.New(slog.DiscardHandler)}}

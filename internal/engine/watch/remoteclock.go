@@ -22,7 +22,7 @@ type Clock struct {
 	ended <-chan struct{} // the stream is read to its end
 	pongs chan wire.Pong
 
-	asking sync.Mutex // held while the clock is asked for
+	asking sync.Mutex // held while the clock is being read
 	pings  int        // ids
 }
 
@@ -36,11 +36,11 @@ func NewClock(name string, conn *wire.Conn, ended <-chan struct{}) *Clock {
 	return c
 }
 
-// ClockRoom is by how much two readings of one clock may seem to be in the wrong order: a runtime may read it in two
-// ways.
+// ClockRoom is by how much two readings of one clock may appear to be in the wrong order: a runtime may read it in
+// two ways.
 const ClockRoom = 10 * time.Millisecond
 
-// Shared tells whether the node's clock is the run's, by what its hello says.
+// Shared reports whether the node's clock is the run's, according to its hello.
 func (c *Clock) Shared(h *wire.Hello) (bool, error) {
 	if !wire.SameClock(h.BootID, h.TimeNS) {
 		return false, nil
@@ -68,7 +68,7 @@ func (c *Clock) ask(ctx context.Context) (wire.Pong, error) {
 	c.asking.Lock()
 	defer c.asking.Unlock()
 	select {
-	case <-c.pongs: // the late answer to one that was given up
+	case <-c.pongs: // the late answer to an abandoned ping
 	default:
 	}
 	c.pings++
@@ -78,12 +78,12 @@ func (c *Clock) ask(ctx context.Context) (wire.Pong, error) {
 	return c.pong(ctx, c.pings)
 }
 
-// Heard takes an answer of the node, and tells whether there was room for it.
+// Heard handles an answer of the node, and reports whether there was room for it.
 func (c *Clock) Heard(p wire.Pong) bool {
 	select {
 	case c.pongs <- p:
 		return true
-	default: // nobody waits for it any more
+	default: // it is no longer waited for
 		return false
 	}
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// sessionsEvery is how often the service is asked for its sessions. A holder whose session ended is entitled up to the
-// last answer that showed it, so a double grant within less than this of a session's end can be missed; none is
-// invented.
+// sessionsEvery is how often the service is asked for its sessions. A holder whose session ended is entitled up to
+// the last answer that showed it. So a double grant within less than this of a session's end can be missed, and none
+// is invented.
 const sessionsEvery = 100 * time.Millisecond
 
 // Sessions finds the end of holds that last as long as their user's session with the service. The user cannot know
-// when the service ended it, so the engine asks. A session that is listed was there all the time before, even while it
-// could not be asked. So nothing is decided until the run is over.
+// when the service ended it, so the engine asks. A session that is listed was alive all the time before, even while
+// it could not be asked for. So nothing is decided until the run is over.
 //
 // Example: a ZooKeeper session is listed at 10.0 s and missing at 10.1 s. Its user's hold is entitled until 10.0 s.
 type Sessions struct {
@@ -37,16 +37,16 @@ type userSessions struct {
 	holds    []sessionHold
 }
 
-// serviceSession is a session as the service told of it.
+// serviceSession is a session as reported by the service.
 type serviceSession struct {
-	stood int64 // when the last question was sent whose answer listed it as alive; 0: none did
-	gone  int64 // when the first answer came that did not list it; 0: all did
+	stood int64 // send time of the last question whose answer listed it as alive; 0: none did
+	gone  int64 // time of the first answer that did not list it; 0: all did
 }
 
 // sessionHold is a hold that lasts as long as a session.
 type sessionHold struct {
 	event history.Event // its acquire ok
-	end   int64         // release invoke or loss; 0 while it is open
+	end   int64         // release invoke or loss; 0: still open
 }
 
 // forever is the end of a hold that has none.
@@ -66,7 +66,7 @@ func (w *Sessions) user(u history.User) *userSessions {
 	return s
 }
 
-// Observe takes a batch of a client's events. A nil watch ignores them.
+// Observe adds a batch of a client's events. A nil watch ignores them.
 func (w *Sessions) Observe(batch []history.Event) {
 	if w == nil {
 		return
@@ -92,7 +92,7 @@ func (w *Sessions) Observe(batch []history.Event) {
 	}
 }
 
-// take takes the service's answer to a question that was asked and answered then.
+// take handles the service's answer to a question, with the times of both.
 func (w *Sessions) take(list []topology.Session, asked, answered int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -117,8 +117,8 @@ func (w *Sessions) take(list []topology.Session, asked, answered int64) {
 	}
 }
 
-// until returns when the hold was last known to be entitled, or forever. Where one session of the user follows another,
-// nobody knows which of them the hold belongs to. So every session counts that may have existed when the hold began.
+// until returns when the hold was last known to be entitled, or forever. If one session of the user follows another,
+// the hold may belong to either. So every session counts that may have existed when the hold began.
 func (s *userSessions) until(h sessionHold) int64 {
 	begun, end := h.event.Time, cmp.Or(h.end, forever)
 	covered, until := int64(0), forever
@@ -134,7 +134,7 @@ func (s *userSessions) until(h sessionHold) int64 {
 	return until
 }
 
-// Ends returns an event for each hold that was not entitled to its end, dated back to when that began.
+// Ends returns an event for each hold that was not entitled to its end, with the time at which that began.
 func (w *Sessions) Ends() []history.Event {
 	if w == nil {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// rig feeds a session watch with times of a test's own.
+// rig feeds a session watch with the test's own times.
 type rig struct {
 	*Sessions
 	user history.User
@@ -17,7 +17,7 @@ func (r rig) granted(op uint32, at int64) {
 	r.Observe([]history.Event{{Time: at, Op: op, User: r.user, Kind: history.Acquire, Phase: history.Ok, Valid: history.ValidEndless}})
 }
 
-// leased is a grant that ends by the clock, whatever becomes of a session.
+// leased adds a grant that ends by the clock, whatever becomes of a session.
 func (r rig) leased(op uint32, at int64) {
 	r.Observe([]history.Event{{Time: at, Op: op, User: r.user, Kind: history.Acquire, Phase: history.Ok, Valid: at + 100}})
 }
@@ -30,7 +30,7 @@ func (r rig) lost(op uint32, at int64) {
 	r.Observe([]history.Event{{Time: at, User: r.user, Grant: op, Kind: history.Lost, Phase: history.Info}})
 }
 
-// asked takes an answer that lists the sessions named; one with a ? in front does not certainly stand.
+// asked adds an answer that lists the named sessions; one after a ? is not certainly alive.
 func (r rig) asked(at int64, ids ...string) {
 	var list []topology.Session
 	for _, id := range ids {

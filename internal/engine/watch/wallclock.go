@@ -11,16 +11,16 @@ const (
 	// clockStep is the smallest move of the wall clock between two looks that counts as a step. It is less than the
 	// drift that locks allow for a TTL of a second, and more than slewing does within a beat.
 	clockStep = 10 * time.Millisecond
-	// clockSlew is the smallest move since the last step, or since the start, that counts as one. Slewing by the usual
-	// 500 ppm takes 100 s for it; by 10 %, as chrony may, half a second.
+	// clockSlew is the smallest move since the last step, or since the start, that counts as one. Slewing reaches it
+	// in 100 s at the usual 500 ppm, and in half a second at 10 %, as chrony may do.
 	clockSlew = 50 * time.Millisecond
-	// clockTries is how often the clocks are read again when the thread was interrupted between two readings.
+	// clockTries is how often the clocks are read again if the thread was interrupted between two readings.
 	clockTries = 3
 )
 
 // WallClock finds moves of the machine's wall clock against its monotonic one: servers that end grants by the wall
-// clock then end them at the wrong time. A suspended machine shows as a move too, since only its wall clock goes on.
-// Clock faults do not: they move what their targets read, not the machine's clocks.
+// clock then end them at the wrong time. A suspended machine shows as a move too, since only its wall clock
+// continues. Clock faults do not: they change what their targets read, not the machine's clocks.
 type WallClock struct {
 	read  func() clock.Reading
 	last  offset // at the last look
@@ -28,7 +28,7 @@ type WallClock struct {
 	Steps []results.ClockStep
 }
 
-// offset is wall clock less monotonic clock, to within width.
+// offset is wall clock minus monotonic clock, with an uncertainty of width.
 type offset struct{ ns, width int64 }
 
 // NewWallClock begins to watch.
@@ -39,7 +39,7 @@ func NewWallClock(read func() clock.Reading) *WallClock {
 	return w
 }
 
-// measure takes the narrowest of some looks.
+// measure returns the narrowest of some readings.
 func (w *WallClock) measure() (best offset, at int64) {
 	for i := range clockTries {
 		r := w.read()
@@ -54,7 +54,7 @@ func (w *WallClock) measure() (best offset, at int64) {
 	return best, at
 }
 
-// Look compares the clocks with how they stood at the last look and when a step was last told.
+// Look compares the clocks with their offset at the last look and at the last reported step.
 func (w *WallClock) Look() {
 	now, at := w.measure()
 	if now.moved(w.last, clockStep) || now.moved(w.told, clockSlew) {
@@ -64,7 +64,7 @@ func (w *WallClock) Look() {
 	w.last = now
 }
 
-// moved tells whether two offsets differ by more than a limit, whatever the widths hide.
+// moved reports whether two offsets differ by more than a limit, whatever the widths hide.
 func (o offset) moved(from offset, limit time.Duration) bool {
 	by := max(o.ns-from.ns, from.ns-o.ns)
 	return by-o.width-from.width > int64(limit)

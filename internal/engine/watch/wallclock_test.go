@@ -9,21 +9,21 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestStepsOfTheWallClockAreTold steps and slews a wall clock, and interrupts looks at it.
+// TestStepsOfTheWallClockAreTold steps and slews a wall clock, and interrupts readings of it.
 func TestStepsOfTheWallClockAreTold(t *testing.T) {
 	t.Parallel()
 	const ms = int64(time.Millisecond)
 	type look struct {
 		by    int64 // the wall clock moves before it
 		takes int64 // between its readings
-		later int64 // the wall clock was read so much before the middle
-		once  bool  // that is so of its first reading alone
+		later int64 // the wall clock was read this long before the middle
+		once  bool  // that holds only for its first reading
 	}
 	slew := slices.Repeat([]look{{by: 3 * ms}}, 40)
 	for _, c := range []struct {
 		name  string
 		looks []look
-		want  []int64 // by how much each step was told
+		want  []int64 // the size of each reported step
 	}{
 		{"nothing", slices.Repeat([]look{{}}, 100), nil},
 		{"no more than 10 ms", []look{{by: 10 * ms}, {}, {by: -10 * ms}}, nil},
