@@ -21,8 +21,8 @@ type line struct {
 // A story is YAML in the form of a scenario, whose keys and entries have a line each:
 //
 //   - a line that is a comment is about the story. One behind a step is part of the scenario;
-//   - an entry such as `- {when: processes, heal: pause}` is only for locks that have the trait, or lack it, or for one of
-//     the stories that share these lines;
+//   - an entry such as `- {when: processes, heal: pause}` is only for locks that have the trait, or lack it, or for
+//     one of the stories that share these lines;
 //   - `workload`, `run` and `expect` may be lists of such entries, which make one map;
 //   - a text in parentheses is a value, such as (long), (0.5ttl+1s) or (clients);
 //   - POINT in a name, a claim or a line is the point that the story is about.
