@@ -33,8 +33,9 @@ type Result struct {
 	// NotMade is the reason why the run was not made; "" if it was made. Such a job may be made when the campaign is
 	// resumed, so it is not in the journal.
 	NotMade string `json:"-"`
-	// Err is the error that ended the run, or why it could not be made. Like the fields after it, it is set only in
-	// the process that made the run: the error of its judging, its whole verdict, and its directory ("" if none).
+	// Err is the error that ended the run, or why it could not be made. The fields after it are the error of its
+	// judging, its whole verdict, and its directory ("" if none). All of them are set only in the process that made
+	// the run.
 	Err         error          `json:"-"`
 	Unjudged    error          `json:"-"`
 	Report      results.Report `json:"-"`

@@ -57,7 +57,7 @@ func (c Catalog) breaksOf(b backends.Backend, lock string) []Breaks {
 	return out
 }
 
-// demanded returns the counts of which a scenario demands at least one, in the given order.
+// demanded returns the counts that a scenario demands to be at least one, in the given order.
 func demanded(s scenarios.Scenario, order []string) (out []string) {
 	for _, e := range s.Expect {
 		some := e.Op == ">" || (e.Op == ">=" || e.Op == "=") && e.Value > 0

@@ -44,7 +44,8 @@ var targets = []string{"leader(lock-0)", "leader", "one"}
 // Options returns the options common to all its runs, without their scenarios.
 func (c Candidate) Options() engine.Options { return c.options }
 
-// NewCandidate builds the runs of a lock, as far as they can be made with the options. It replaces their scenario.
+// NewCandidate builds the runs of a lock, as far as they can be made with the options. It replaces the options'
+// scenario.
 func NewCandidate(row Row, options func(scenarios.Scenario) (engine.Options, error)) (Candidate, error) {
 	c := Candidate{Row: row}
 	for _, locks := range loads {

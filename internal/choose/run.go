@@ -129,7 +129,7 @@ func (r *Run) name(one job) string {
 	return fmt.Sprintf("%s/%s, %s", row.Backend, row.Lock, one.name)
 }
 
-// Next returns the next run of a row of which no run broke or ran out of time.
+// Next returns the next run of a row without a run that broke or ran out of time.
 func (r *Run) Next(done []campaign.Result) (j campaign.Job, ok bool) {
 	if r.given {
 		r.Result.Rows[r.left[0].row].NotRun = done[len(done)-1].NotMade

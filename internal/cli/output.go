@@ -58,7 +58,7 @@ func WriteJSON(w io.Writer, v any) error {
 type printed struct {
 	w    io.Writer
 	rest []byte // the beginning of a character that the next Write completes
-	// Escape stands for the escape character where a verb colours a word. It is random, so that no text can contain
+	// Escape stands for the escape character when a verb colours a word. It is random, so that no text can contain
 	// it.
 	Escape string
 }

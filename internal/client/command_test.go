@@ -76,7 +76,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// A waiter gives up on command, and another user closes its lock object while it has a grant in hand.
+// A waiter gives up on command, and another user closes its lock object while it holds a grant.
 func TestGivingUpAndClosing(t *testing.T) {
 	r := inside(t, newToy())
 	r.begin(nil)
@@ -207,7 +207,7 @@ func TestWaitAtPoint(t *testing.T) {
 			r.must(wire.OutcomeOK, wire.Command{Do: c.do})
 		}
 	}
-	// A stop releases whoever waits at a point; arm also works beside a workload.
+	// A stop releases a user that waits at a point; arm also works beside a workload.
 	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoArm, Point: workloads.PointAcquired, Action: wire.ActionWait})
 	r.order(wire.Command{Do: wire.DoAcquire})
 	r.frame(wire.TypePoint)
@@ -241,7 +241,7 @@ func TestArmBesideWorkload(t *testing.T) {
 	}
 }
 
-// A loss is recorded and ends the hold; a user that was not told to check goes on and writes.
+// A loss is recorded and ends the hold; a user without a check goes on and writes.
 func TestLoss(t *testing.T) {
 	for check, outcome := range map[string]string{
 		checkNothing: wire.OutcomeOK, checkSignal: wire.OutcomeFail, checkValidity: wire.OutcomeFail,
@@ -391,7 +391,7 @@ func TestTakingALockOnceMore(t *testing.T) {
 	do := func(what string) string {
 		return r.must(wire.OutcomeOK, wire.Command{Do: what}).Grant
 	}
-	id := do(wire.DoReenter) // it has nothing in hand: that is an acquire
+	id := do(wire.DoReenter) // it holds nothing: that is an acquire
 	if again := do(wire.DoReenter); again == "" || again != id {
 		t.Errorf("the grant is %q, and taken once more it is %q", id, again)
 	}

@@ -147,8 +147,8 @@ type unheld struct {
 	lock int
 }
 
-// release releases the grant that the user released last, or one that it was never given. h is the user's hold if it
-// has one after all, else nil.
+// release releases the grant that the user released last, or one that it never had. h is the user's hold if it has
+// one after all, else nil.
 func (x unheld) release(h *hold, timeout time.Duration) error {
 	u, name := x.u, x.u.s.start.Locks[x.lock]
 	if h != nil {

@@ -36,7 +36,7 @@ var errNoResource = refusal("the run has no resource")
 // Read reads the value that the lock protects.
 func (h *hold) Read(context.Context) (int64, error) { return h.read(h.u.s.timeout) }
 
-// Write writes it, unless the user was told to check first and sees that its grant is gone.
+// Write writes it, unless the user has to check first and sees that its grant is gone.
 func (h *hold) Write(_ context.Context, value int64) error { return h.write(value, h.u.s.timeout) }
 
 // Release releases the lock.

@@ -44,7 +44,7 @@ func (p *points) arm(point, action string) error {
 }
 
 // reached is called at every announced point. It ignores the deadline of the operation: a user that is stopped at a
-// point stays there until it is told to continue.
+// point stays there until a command continues it.
 func (p *points) reached(_ context.Context, point string) {
 	if p.count.Load() == 0 {
 		return

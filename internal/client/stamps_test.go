@@ -111,7 +111,7 @@ func TestValidityOfAnotherKind(t *testing.T) {
 		r := inside(t, y)
 		r.begin(nil)
 		r.must(wire.OutcomeOK, wire.Command{Do: wire.DoAcquire})
-		again := wire.OutcomeFail // in hand already
+		again := wire.OutcomeFail // already held
 		if want == history.ValidUnknown {
 			again = wire.OutcomeOK // the user learns of no loss, but may not rely on its grant
 			y.mu.Lock()

@@ -1,4 +1,4 @@
-// Package clientcheck tests a client against docs/protocol.md without a judge: each check starts a process of it,
+// Package clientcheck tests a client against docs/protocol.md without a judge. Each check starts a process of it,
 // talks to it as a run would, and reports in one line what is wrong.
 package clientcheck
 
@@ -231,7 +231,7 @@ func orders(ctx context.Context, c *client) error {
 	return c.stop(ctx)
 }
 
-// givingUp checks the orders that are optional for clients: a waiter is told to give up, and closes its lock object.
+// givingUp checks the orders that are optional for clients: a waiter has to give up, and closes its lock object.
 func givingUp(ctx context.Context, c *client) error {
 	if err := c.begin(ctx, nil); err != nil {
 		return err
@@ -326,7 +326,7 @@ func orNothing(err error) error {
 	return err
 }
 
-// death checks that the process ends at the point where it is told to die.
+// death checks that the process ends at the point at which it has to die.
 func death(ctx context.Context, c *client) error {
 	if err := c.begin(ctx, nil); err != nil {
 		return err

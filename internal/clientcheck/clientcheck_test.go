@@ -341,8 +341,8 @@ func TestAStallOfTheLoop(t *testing.T) {
 	}
 }
 
-// surprising reports whether there are errors other than those of a wait cut short by the end of the run, and of a
-// write that was held back.
+// surprising reports whether there are unexpected errors. Those of a wait cut short by the end of the run, and of a
+// write that was held back, are expected.
 func surprising(errors map[string]int64) bool {
 	for text := range errors {
 		if !strings.HasPrefix(text, "somebody else has the lock") && !strings.HasPrefix(text, "stopped before the write") {

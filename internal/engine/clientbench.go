@@ -17,7 +17,7 @@ import (
 	"github.com/lockquake/lockquake/internal/wire"
 )
 
-// ClientBench holds the nodes of a scenario and leaves its clients to the caller: a test of their program starts them
+// ClientBench holds the nodes of a scenario and leaves its clients to the caller. A test of their program starts them
 // one by one, and talks to them.
 type ClientBench struct{ run *run }
 
@@ -55,7 +55,7 @@ func (b *ClientBench) Close(ctx context.Context) error {
 }
 
 // Hellos starts one client of each program that replaces lockquake's own client, and returns their hellos. It starts
-// no server: a client sends its hello before it is told where the service is. It returns none if the clients are
+// no server: a client sends its hello before it learns the service's address. It returns none if the clients are
 // lockquake's own.
 func Hellos(ctx context.Context, o Options) (hellos []*wire.Hello, err error) {
 	p, err := Check(o)

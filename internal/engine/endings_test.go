@@ -120,8 +120,8 @@ func TestAClientThatFailsMakesTheRunUnknown(t *testing.T) {
 	}
 }
 
-// lastEvent has client-1 send one more event when it is told to stop. It calls f once that is recorded, before
-// anything else is read.
+// lastEvent has client-1 send one more event after the stop. It calls f once that is recorded, before anything else
+// is read.
 func lastEvent(t *testing.T, f func(s *testbed, client *control.Process)) *testbed {
 	s := &testbed{t: t, scripts: map[string]script{"client-1": {ends: func(a *fakeNode, d *wire.Done) error {
 		a.emit(history.Event{Kind: history.Stall, Phase: history.Info, Value: 1})
@@ -231,7 +231,7 @@ func TestAHistoryThatIsNotWholeIsNotJudged(t *testing.T) {
 	}
 }
 
-// TestARunThatDoesNotComeUp is an error, and its nodes are told to end.
+// TestARunThatDoesNotComeUp is an error, and its nodes get a stop.
 func TestARunThatDoesNotComeUp(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

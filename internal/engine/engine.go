@@ -79,8 +79,9 @@ type Progress struct {
 	Text     string        // what happened just now, or ""
 }
 
-// deadlines bound the phases around the load. collect is how long a stream may stay open after all nodes are gone.
-// answer is how long after its own deadline a client may still answer a step.
+// deadlines bound the phases around the load:
+//   - collect is how long a stream may stay open after all nodes are gone;
+//   - answer is how long after its own deadline a client may still answer a step.
 type deadlines struct{ hello, ready, recover, stop, close, collect, answer time.Duration }
 
 // generous are the deadlines of every run: a busy machine must not turn into a wrong result.

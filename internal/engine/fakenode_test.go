@@ -33,7 +33,7 @@ type fakeNode struct {
 	die     context.CancelFunc
 	load    context.Context // ends by a stop
 	busy    sync.WaitGroup
-	startAt int64 // when it was told to begin, by its own clock
+	startAt int64 // when it had to begin, by its own clock
 	own     bool  // it claims to be lockquake's own client
 
 	mu    sync.Mutex
@@ -167,7 +167,7 @@ func (a *fakeNode) sendDone() error {
 	return a.conn.Send(wire.Frame{Type: wire.TypeDone, Done: d})
 }
 
-// cycles takes the lock and releases it until the node is told to stop.
+// cycles takes the lock and releases it until the node gets a stop.
 func cycles(a *fakeNode) {
 	for a.pause(time.Millisecond) {
 		a.grant()

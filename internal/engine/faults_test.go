@@ -238,8 +238,8 @@ func TestAFaultThatIsNeverInjected(t *testing.T) {
 	s.wantVerdict(s.judge(got), results.Unknown, "other was never injected (entry 2 of chaos)")
 }
 
-// holding is a client that takes the lock again and again, and holds it at every stop. slips is how often it begins
-// to release before it is stopped.
+// holding is a client that takes the lock again and again, and holds it at every stop. The field slips is how often
+// it begins to release before it is stopped.
 type holding struct {
 	mu      sync.Mutex
 	slips   int
@@ -616,7 +616,7 @@ func TestAKillIsTheDeathOfItsTargetsAlone(t *testing.T) {
 	}
 }
 
-// TestAClientThatEndsInOrderIsNotDead, even with a grant in hand.
+// TestAClientThatEndsInOrderIsNotDead, even with a grant held.
 func TestAClientThatEndsInOrderIsNotDead(t *testing.T) {
 	t.Parallel()
 	s := &testbed{t: t, scripts: map[string]script{"client-1": {begins: func(a *fakeNode) { a.grant() }}}}

@@ -30,7 +30,7 @@ type readings struct {
 }
 
 // take reads the servers' request counters, the clients' wake-ups, and the processor time of each node. It is called
-// before the workload begins and before it is stopped: at the stop every waiter leaves its queue, which costs as much
+// before the workload begins and before it is stopped. At the stop every waiter leaves its queue, which costs as much
 // as many handoffs do. A run of steps alone has no reading: the engine's own questions would be most of it.
 func (r readings) take(ctx context.Context) {
 	if r.plan.Workload == nil {

@@ -44,7 +44,7 @@ type testbed struct {
 	t           *testing.T
 	scripts     map[string]script // by node name; a node without one behaves correctly
 	realClients bool              // the clients are real ones, on the memory backend; in a bubble they need a hold, or they never wait
-	realTime    bool              // time goes on as it does for the machine, as it must where nodes speak over a network
+	realTime    bool              // time passes as for the machine: needed if nodes use a network
 	ahead       func() int64      // ns that the clients' clock is ahead of this machine's; nil: it is the same clock
 	lies        bool              // its hello claims the same clock all the same
 	mute        bool              // they never say hello

@@ -19,8 +19,8 @@ type Tried struct {
 
 // TryOut starts the nodes of a scenario and injects each entry of its list of faults once. Each is healed as soon as
 // it has a receipt. There is no load, and nothing is judged. Stages come one after another, the rows of a stage in
-// parallel, and the entries of a row one after another. told is called with each healed entry, by one goroutine at a
-// time. When ctx ends, TryOut heals active faults and tears the nodes down before it returns.
+// parallel, and the entries of a row one after another. TryOut calls told with each healed entry, by one goroutine at
+// a time. When ctx ends, it heals active faults and tears the nodes down before it returns.
 func TryOut(ctx context.Context, o Options, stages [][][]int, told func(Tried)) (err error) {
 	o.Began = clock.Now()
 	p, err := Check(o)

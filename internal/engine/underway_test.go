@@ -159,7 +159,7 @@ func TestPacketsAreAwaited(t *testing.T) {
 	}
 }
 
-// ledBy answers for servers of which one leads.
+// ledBy answers for servers, one of which leads.
 func ledBy(leader *atomic.Value) func(node, fact string) (string, error) {
 	return func(node, fact string) (string, error) {
 		switch {

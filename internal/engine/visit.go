@@ -18,9 +18,9 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// Visit checks, before anything is written, whether a run on an attached service is possible: the service must answer
-// and have nothing below the prefix, and clients must reach its servers. where says in one line what would be written
-// where. partly says how much of the service was checked; "" means all of it.
+// Visit checks, before anything is written, whether a run on an attached service is possible. The service must answer
+// and have nothing below the prefix, and clients must reach its servers. The result where says in one line what would
+// be written where. The result partly says how much of the service was checked; "" means all of it.
 func Visit(ctx context.Context, o Options) (where, partly string, err error) {
 	p, err := Check(o)
 	if err != nil {

@@ -23,7 +23,7 @@ type Keep struct {
 
 	kept  []room // the oldest first
 	bytes int64
-	// home is the directory of the run that started the servers in use, which may write into it. homeless says that
+	// home is the directory of the run that started the servers in use, which may write into it. If homeless is set,
 	// it is removed when the servers are gone.
 	home     string
 	homeless bool

@@ -298,8 +298,8 @@ func (s *shrinker) result() *Shrunk {
 // HandedOut reports whether the script reproduces.
 func (x *Shrunk) HandedOut() bool { return x != nil && x.Reached >= accepted }
 
-// reached reports whether a run of the shrinking succeeded: the verdict says that the goal was reached, and nothing
-// speaks against the run except other counts that had to be zero.
+// reached reports whether a run of the shrinking succeeded. The verdict must say that the goal was reached, and
+// nothing may speak against the run except other counts that had to be zero.
 func reached(r results.Report, goal string, others []string) bool {
 	i := slices.IndexFunc(r.Expectations, func(x results.ExpectationResult) bool { return x.Name == goal })
 	return i >= 0 && r.Expectations[i].Verdict == results.Pass &&

@@ -14,7 +14,7 @@ import (
 const (
 	leased   = iota // each grant has a TTL; a user who finds the lock taken polls (Redis)
 	sessions        // a queue; grants hang on a session that is kept alive (etcd, ZooKeeper)
-	endless         // a queue; a session ends when the service says so, and the engine asks which stand (Postgres)
+	endless         // a queue; the service ends sessions, and the engine asks which are alive (Postgres)
 )
 
 // world is a correct lock service with its users, on a clock of its own. Requests, replies and effects come late or

@@ -405,7 +405,7 @@ func (j *judge) rewritten(h *hold, now int) (is bool) {
 }
 
 // overtaken reports whether a later hold touched the resource before a position, or else a hold whose order is
-// unknown. Where times do not show the order, tokens of the service do.
+// unknown. If times do not show the order, tokens of the service do.
 func (j *judge) overtaken(h *hold, now int) (late, unplaced bool) {
 	for _, k := range j.holds {
 		if k == h || k.touched >= now || !j.exclude(h, k) {

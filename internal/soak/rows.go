@@ -99,8 +99,8 @@ func faultRows() []Row {
 // and their runs are pooled.
 const familyStory = "jepsen-etcd-lock"
 
-// familyQuick lists the four most informative members: Jepsen's own, the one that loses most, the newest etcd with
-// only the holder stopped, and the one whose fence loses nothing.
+// familyQuick lists the four most informative members. They are Jepsen's own, the one that loses most, the newest
+// etcd with only the holder stopped, and the one whose fence loses nothing.
 var familyQuick = []string{
 	familyStory + "+v3lock-blind+3.4+leader-or-all@docker", familyStory + "+v3lock-blind+3.4+leader@docker",
 	familyStory + "+mutex+built-in+holder@docker", familyStory + "-fenced@docker",

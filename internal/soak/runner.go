@@ -160,8 +160,8 @@ func (r Row) job(n int) (job, error) {
 // recordError is an error of the record: no run must go uncounted.
 type recordError struct{ error }
 
-// follow records the runs of a row as the program prints their verdicts, until the end of the job. begun is the start
-// time of a run without a verdict.
+// follow records the runs of a row as the program prints their verdicts, until the end of the job. It returns in
+// begun the start time of a run without a verdict.
 func (r *runner) follow(row Row, rec *record) (ended *answer, begun time.Time, err error) {
 	for {
 		begun = time.Now()

@@ -28,7 +28,7 @@ var (
 )
 
 // TestScenariosStay compares the exact bytes of the scenario of each lock and story: the results of a suite must be
-// comparable from release to release. The golden file has a line for each lock and story, with a hash of its
+// comparable from release to release. The golden file has a line for each lock and story. The line has a hash of its
 // scenarios and one of the other texts of a suite about it. After them come lines, each for a story or its family,
 // with external clients that offer what no lock of the catalog does.
 func TestScenariosStay(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 type line struct {
 	text string
 	when string // traits and names of stories, joined by " and ", each optionally after "not "; "": always
-	into string // its section; "": it stands for itself
+	into string // the section that it is a part of; "": none
 }
 
 // A story is YAML in the form of a scenario, whose keys and entries have a line each:

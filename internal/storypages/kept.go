@@ -103,7 +103,7 @@ func addFile(out *zip.Writer, file, name string) error {
 	return err
 }
 
-// transposed moves the first bytes of all rows to the front, then the second ones, and so on: a history's records of
+// transposed moves the first bytes of all rows to the front, then the second ones, and so on. A history's records of
 // one size then take a quarter less in an archive. Bytes after the last whole row stay.
 func transposed(data []byte, row int) []byte {
 	out, rows := slices.Clone(data), len(data)/row

@@ -275,7 +275,7 @@ func announced(l backends.Lock, hellos []*wire.Hello) backends.Lock {
 	return l
 }
 
-// Folder is the prefix for stories of the default suite where other scenarios can be named too.
+// Folder is the prefix for stories of the default suite in lists that can name other scenarios too.
 const Folder = "suite/"
 
 // word adds the stories that one word of the list names.

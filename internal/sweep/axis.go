@@ -160,7 +160,7 @@ func Users(text string, processes int) (Axis, error) {
 	})
 }
 
-// Locks is the axis of the number of locks, of which each cycle takes one at random; own is one for each user.
+// Locks is the axis of the number of locks. Each cycle takes one at random; own is one for each user.
 func Locks(text string) (Axis, error) {
 	words, err := Words(text)
 	out := Axis{Name: "locks"}

@@ -28,7 +28,7 @@ func usagef(format string, args ...any) error {
 	return engine.UsageError{Text: fmt.Sprintf(format, args...)}
 }
 
-// Asks reports whether the question is if the locks carry a rate.
+// Asks reports whether the sweep asks if the locks carry the given rates: an objective and rates are set.
 func (r Request) Asks() bool { return r.SLO != "" && r.Rate != "" }
 
 // Points returns the points of all named locks, and the options common to all runs, by the first lock's scenario.

@@ -147,8 +147,8 @@ type counted struct {
 	asked, granted int64 // ns; 0: not yet
 }
 
-// tally computes rates from the history, with code that no checker shares: how many cycles ended, how long they and
-// their holds took, and how many users were in one on average.
+// tally computes rates from the history, with code that no checker shares. It counts how many cycles ended, how long
+// they and their holds took, and how many users were in one on average.
 func tally(dir string, env results.Env, s *capacity.Sample) (err error) {
 	log, err := results.OpenLog(dir, env)
 	if err != nil {

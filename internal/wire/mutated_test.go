@@ -47,9 +47,9 @@ func conversation(t *testing.T) []byte {
 	return out
 }
 
-// TestMutatedFrames: whatever a client sends, its stream is read to an end or to an error that wraps ErrProtocol or
-// io.ErrUnexpectedEOF, and its events are accepted or rejected. LOCKQUAKE_MUTATED is the number of streams in
-// thousands, of some forty frames each; 25 is a million frames.
+// TestMutatedFrames: whatever a client sends, its stream is read to an end or to an error. The error wraps
+// ErrProtocol or io.ErrUnexpectedEOF. The stream's events are accepted or rejected. LOCKQUAKE_MUTATED is the number
+// of streams in thousands, of some forty frames each; 25 is a million frames.
 func TestMutatedFrames(t *testing.T) {
 	t.Parallel()
 	right := conversation(t)

@@ -296,7 +296,7 @@ func TestAStallIsRecordedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	told := int64(0)
-	for _, e := range events { // more than one where the machine stood still between the calls
+	for _, e := range events { // more than one if the machine stalled between the calls
 		told += e.Value
 	}
 	if got := covered(t, events, from, until); got < int64(10*stallFrom) || told > until-from {

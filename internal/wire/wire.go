@@ -1,6 +1,6 @@
-// Package wire is the control stream between the supervisor and its nodes (clients and resources): versioned frames
-// of JSON Lines over standard input and output, with the node's events between them. docs/protocol.md describes it
-// for clients in other languages.
+// Package wire is the control stream between the supervisor and its nodes, which are clients and resources. It
+// consists of versioned frames of JSON Lines over standard input and output, with the node's events between them.
+// docs/protocol.md describes it for clients in other languages.
 package wire
 
 import (
@@ -19,7 +19,7 @@ const (
 	TypeGo      = "go"      // Go: begin the workload
 	TypeStop    = "stop"    // no more acquires; finish what is held, send what is buffered, answer TypeDone, end
 	TypeCommand = "command" // Command: command mode
-	// Ping: answer TypePong at once; asked between hello and start where clocks may differ, and around clock faults
+	// Ping: answer TypePong at once; asked between hello and start if clocks may differ, and around clock faults
 	TypePing = "ping"
 )
 
@@ -29,7 +29,7 @@ const (
 	TypeReady  = "ready"  // Ready: the node is connected
 	TypeResult = "result" // Result: answer to one Command
 	TypePoint  = "point"  // Point: a user reached an armed point
-	TypeEvent  = "event"  // history.Line, where events travel as JSON Lines
+	TypeEvent  = "event"  // history.Line, if events travel as JSON Lines
 	TypeLog    = "log"    // Log: a line for the node's log
 	TypeDone   = "done"   // Done: the last frame
 	TypeFailed = "failed" // Failed: the node cannot go on
@@ -81,8 +81,8 @@ type Hello struct {
 	Points []string `json:"points,omitempty"`
 	// Orders lists the orders of Optional that a client supports.
 	Orders []string `json:"orders,omitempty"`
-	// Tells says that this client's locks notify their holders of a loss. lockquake's own client leaves this unset:
-	// there the lock's description says so.
+	// Tells says that this client's locks notify their holders of a loss. lockquake's own client leaves it unset:
+	// there the lock's LossSignal says so.
 	Tells bool `json:"tells,omitempty"`
 	// Keeps says that this client's grants do not end while its process lives, even without renewals by the holder,
 	// as when a session is kept alive.

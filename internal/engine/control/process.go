@@ -34,7 +34,7 @@ type Process struct {
 
 	told func(batch []history.Event) // gets a client's events, beside the live table; may be nil
 
-	started  atomic.Int64    // when it was told to start
+	started  atomic.Int64    // when its start frame was sent
 	File     *history.Writer // nil until the clocks are compared
 	sense    *history.Sense  // of what goes to the file
 	directed bool
@@ -193,7 +193,7 @@ func (s *Process) unasked(e *history.Event) error {
 	return fmt.Errorf("%w: event %d (acquire invoke of %v): nobody asked for it", wire.ErrProtocol, e.Seq, e.User)
 }
 
-// punctual rejects events with impossible times: before the process was told to start, or after they arrived. If a
+// punctual rejects events with impossible times: before the start frame was sent, or after the events arrived. If a
 // client's clock is not the one that its hello names, its holds would be moved apart and no longer overlap.
 func (s *Process) punctual(batch []history.Event) error {
 	first, last := &batch[0], &batch[len(batch)-1]

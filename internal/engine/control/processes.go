@@ -300,7 +300,7 @@ func (p *Processes) Stop(ctx context.Context, role node.Role) error {
 	return g.Wait()
 }
 
-// recordHung records a client that did not end when told to, although its process is alive and not stopped: its call
+// recordHung records a client that did not end on a stop, although its process is alive and not stopped: its call
 // under way has not returned.
 func recordHung(r *rundir.Dir, s *Process) {
 	ctx, cancel := context.WithTimeout(context.Background(), deployment.ReadingTimeout)

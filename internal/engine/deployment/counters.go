@@ -64,8 +64,9 @@ func (c Counters) ReadBeforeKill(ctx context.Context) {
 	c.Nodes.Dir.Change(func(e *results.Env) { e.Readings = append(e.Readings, r) })
 }
 
-// The times for what is left when all clients have ended. endsWithin is how long after its TTL a service may take to
-// end a grant, such as two ticks of a ZooKeeper. longestTTL is the longest TTL that is waited for.
+// The times for what is left when all clients have ended:
+//   - endsWithin is how long after its TTL a service may take to end a grant, such as two ticks of a ZooKeeper;
+//   - longestTTL is the longest TTL that is waited for.
 const (
 	endsWithin = 5 * time.Second
 	longestTTL = 20 * time.Second

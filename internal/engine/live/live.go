@@ -184,7 +184,7 @@ func (l *Table) AwaitEvent(ctx context.Context, event string, u history.User, lo
 // news wakes those who wait for a change of a table.
 type news struct {
 	waiters int
-	changed chan struct{} // closed, and made anew, when something changed and somebody waits
+	changed chan struct{} // closed, and made anew, when something changed and there are waiters
 }
 
 // wake wakes the waiters. The caller holds the table's mutex.

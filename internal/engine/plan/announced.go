@@ -14,8 +14,11 @@ import (
 // everywhere lists the points that every client announces.
 var everywhere = []string{workloads.PointAcquired, workloads.PointRead, workloads.PointWrite, workloads.PointRelease}
 
-// CheckAnnounced rejects what an external client's hello does not announce: steps that arm such a point, which would
-// never be reached; steps that give such an order; and a workload that renews grants if the client cannot.
+// CheckAnnounced rejects a plan that needs what an external client's hello does not announce:
+//   - steps that arm a point, which would never be reached, or that give an order;
+//   - a workload that renews grants;
+//   - a check or an expectation that rests on reports of a loss;
+//   - several permits.
 func CheckAnnounced(p *Plan, client string, h *wire.Hello) error {
 	if h.Process == wire.ProcessClient {
 		return nil

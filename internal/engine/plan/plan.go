@@ -36,7 +36,7 @@ type Plan struct {
 	StepUsers []string // the users that steps name, in the order of their clients
 	Specs     Nodes
 	Locks     []string
-	ID        string          // of the run; "" where it is drawn later
+	ID        string          // of the run; "" if it is drawn later
 	Prefix    string          // of all keys, if the servers are external
 	Outside   []*cluster.Node // external servers, in place of those in specs
 

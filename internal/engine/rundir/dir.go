@@ -1,5 +1,5 @@
-// Package rundir is what a run writes into its directory while it is under way: what is known of it as a whole, its
-// faults, the engine's own history, and the answers of the service.
+// Package rundir is what a run writes into its directory while it is under way: the facts about the run as a whole,
+// its faults, the engine's own history, and the answers of the service.
 package rundir
 
 import (

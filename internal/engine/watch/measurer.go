@@ -1,5 +1,5 @@
-// Package watch observes what the verdict of a run depends on and no client can report: the clocks of processes and
-// of the machine, and the sessions of the service.
+// Package watch observes what a run's verdict depends on and no client can report: the clocks of processes and of the
+// machine, and the sessions of the service.
 package watch
 
 import (

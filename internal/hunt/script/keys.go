@@ -87,8 +87,10 @@ func settledBy(keys string, pick func(int64) int64) string {
 // amount matches a number with a unit other than time, such as 30%, 1mbit or 0.05.
 var amount = regexp.MustCompile(`^([+-]?)([0-9]+(?:\.[0-9]+)?)([A-Za-z%]*)$`)
 
-// value draws another value of the same type: a time about as long, or about the TTL; an amount about as large; or a
-// word that an alternative has for the same key.
+// value draws another value of the same type:
+//   - a time about as long, or about the TTL;
+//   - an amount about as large;
+//   - a word that an alternative has for the same key.
 func (d caster) value(p pair) string {
 	text := strings.Trim(p.value, `"`)
 	if t, err := time.ParseDuration(text); err == nil && t != 0 {

@@ -13,7 +13,7 @@ import (
 
 // Read converts a scenario to a script, such as a user's own scenario from which a hunt begins. It drops what scripts
 // cannot express: separate reads and checks, observations, a second point of one visit, and repetitions beyond a
-// script's most faults. A scenario without anything for a script is an error.
+// script's most faults. It returns an error if the faults are drawn, or if the script cannot be run here.
 func (s Space) Read(sc scenarios.Scenario) (Script, error) {
 	if sc.Random != nil {
 		return Script{}, errors.New("its faults are drawn from its seed; give the schedule of one of its runs, drawn.yaml")

@@ -1,4 +1,4 @@
-// Package script holds the tries of a hunt. A try is what one run does to a lock, as a value that can be drawn at
+// Package script holds the tries of a hunt. A try is what one run does to a lock. It is a value that can be drawn at
 // random, mutated, made smaller, and written as a scenario that `lockquake run` takes as it is.
 //
 // Example: a script of one crowd, one fault and one visit. Four clients contend for lock-0 for 4 s. At 600 ms the

@@ -50,7 +50,7 @@ func request(t *testing.T, b listed.Backend, lock string, ttl time.Duration) eng
 	}}
 }
 
-// spaces calls f with the space of one lock of each kind: locks of a backend that offer the same, and stop at as many
+// spaces calls f with the space of one lock of each kind. Locks of a backend that offer the same, and stop at as many
 // points, have the same scripts except for names. With LOCKQUAKE_HUNT_ALL set it calls f with the space of every
 // lock.
 func spaces(t *testing.T, f func(t *testing.T, s Space)) {
