@@ -144,7 +144,7 @@ type Env struct {
 	Finished    bool     `json:"finished"`              // the engine reached its end; false for a truncated run
 	Interrupted bool     `json:"interrupted,omitempty"` // by a signal; the recorded part is judged
 	Recovered   bool     `json:"recovered"`             // the service served again after the heal
-	FinalRead   bool     `json:"final_read"`            // the resource was read at the end (true where there is none)
+	FinalRead   bool     `json:"final_read"`            // the resource was read at the end (true if there is none)
 	Refuted     []string `json:"refuted,omitempty"`     // steps that were done and must not be: the run fails
 	// steps that were not done and had to be; each is in Unknown, too
 	Missed []Missed `json:"missed,omitempty"`
@@ -186,7 +186,7 @@ const (
 	TimeLoad       = "load"
 	TimeHeal       = "heal"
 	TimeSettle     = "settle"
-	TimeDown       = "down" // teardown of all nodes, or of all but the servers where these are kept
+	TimeDown       = "down" // teardown of all nodes, or of all except kept servers
 )
 
 // ClockStep is a move of the machine's wall clock against its monotonic one: it was set, or the machine was

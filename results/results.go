@@ -35,7 +35,7 @@ type Run struct {
 	Permits    int       // how many users may hold one lock at once; 0 is 1
 	Recovery   int64     // ns: the lock's declared recovery bound
 	NoLock     bool      // there is no lock: users go ahead at once
-	Tells      bool      // the lock tells its holders of a loss
+	Tells      bool      // the lock notifies its holders of a loss
 	Fair       bool      // waiting users are granted the lock in the order of their requests
 	Majority   *Majority // who must agree on a grant; nil if one server decides
 	Terse      bool      // servers break connections without an answer: their errors are about requests
@@ -208,7 +208,7 @@ const (
 	DrawEntitled                // the same, for two holders who were both entitled
 	// its two holds: the resource applied an access of the first after the second began
 	DrawOvertaken
-	DrawSaved   // the same, where the resource refused the access
+	DrawSaved   // the same, if the resource refused the access
 	DrawRefused // its hold, and an access that the resource refused
 	DrawRelease // a mark at a release that freed the first of its holds, which belonged to another user
 	DrawServers // a mark at the time in which both servers of its observations took writes

@@ -43,7 +43,7 @@ func (w *HoldRenew) Run(ctx context.Context, u User) error {
 	return w.run(ctx, u, func(h Hold) { w.keep(ctx, h) })
 }
 
-// keep stays within the hold and uses the resource. It returns when a write is refused or the user is told to stop.
+// keep stays within the hold and uses the resource. It returns after a refused write or a request to stop.
 func (w *HoldRenew) keep(ctx context.Context, h Hold) {
 	if w.Touch == 0 {
 		clock.Sleep(ctx, w.Hold)

@@ -25,7 +25,7 @@ func TestPageOfTheInventedSweep(t *testing.T) {
 	style := regexp.MustCompile(`(?s)<style>.*?</style>`)
 	golden(t, "invented.html", []byte(style.ReplaceAllString(drawing.ReplaceAllString(page, "<svg/>"), "<style/>")))
 	charts := drawing.FindAllString(page, -1)
-	if len(charts) != 8 { // two of all curves, and the best of two over their locks; of each curve one for its closed loop, and one for its open loop where it has one
+	if len(charts) != 8 { // two of all curves, the best of two over their locks, and one for each loop of each curve
 		t.Errorf("%d charts", len(charts))
 	}
 	for i, c := range charts {

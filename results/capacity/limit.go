@@ -175,7 +175,7 @@ func (r Reading) processors(o *Objective) (generator, servers Candidate) {
 		servers.Bound, servers.Of = cpuFull, ofCores
 	}
 	one := r.Busiest.Mid / r.ServerCores
-	serverIs := r.ServerCores > 0 && one >= serverFull // whoever else is busy, no server can do more
+	serverIs := r.ServerCores > 0 && one >= serverFull // no server can do more, whatever else is busy
 	if serverIs || r.ServerCores > 0 && (byLoad || one > share) {
 		servers.Share, servers.Bound, servers.Of, servers.Reached = one, serverFull, "what one server can use", serverIs
 		servers.Evidence = fmt.Sprintf("the busiest server used %.2f of the %.2g cores that one can use", r.Busiest.Mid,

@@ -26,7 +26,7 @@ func TestIncompleteHistoryIsNotJudged(t *testing.T) {
 	for _, c := range []struct {
 		name          string
 		change, after func(*runDir)
-		file, reason  string // "" where it is judged
+		file, reason  string // "" if it is judged
 	}{
 		{"complete", stats(two...), nil, "", ""},
 		{"a client's file is missing", stats(two...), gone("client-2"), "client-2.lqh", "missing"},

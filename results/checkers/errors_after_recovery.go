@@ -1,27 +1,26 @@
 // Errors after recovery: when the trouble is over, calls do not end in errors.
 //
-// A call is an acquire, a renewal or a release. It is judged if it begins when every fault has been healed for at least
-// the lock's recovery bound, and if no fault begins before it ends. Contended, not held and lost are answers. Any other
-// failure is an error.
+// A call is an acquire, a renewal or a release. It is judged if it begins when every fault has been healed for at
+// least the lock's recovery bound, and if no fault begins before it ends. Contended, not held and lost are answers.
+// Any other failure is an error.
 //
-// Example: a server restarts and serves again at 3 s, with its data, but without the scripts that it was sent. The
-// bound is 2 s. A's releases at 6 s and at 9 s end with "NOSCRIPT": the first is forgiven, the second is an error after
+// Example: a server restarts and serves again at 3 s, with its data, but without its cached scripts. The bound is 2
+// s. A's releases at 6 s and at 9 s end with "NOSCRIPT": the first is forgiven, the second is an error after
 // recovery.
 //
-// What is forgiven:
-//   - the first error of a user since a fault began, and the first judged one by which it learns that a connection is
-//     broken
+// Forgiven are:
+//   - the first error of a user since a fault began, and its first judged error from a broken connection
 //   - an acquire that ends at its deadline: the user may have waited for another one
 //   - a time-out, unless the user's two judged calls of that kind before it ended in errors too: the machine may be
 //     busy
 //   - a class of error that calls of that kind had before the first fault: then it is not the recovery that fails
 //
-// A server that was restarted, and that never answers with an error because a connection broke (as Redis), is held to
-// more: nothing of the above is forgiven to an error of the class other, of a call that begins when that server serves
-// again. In the example the release at 6 s counts too, and so would one at 3.1 s.
+// Stricter rules apply to a restarted server that never answers with an error because a connection broke (such as
+// Redis). Nothing above forgives an error of the class other if the call began when that server served again. In the
+// example the release at 6 s counts too, and so would one at 3.1 s.
 //
-// It cannot see calls that nobody makes after the bound, so a run must go on for longer than that. It does not judge a
-// run without a fault, and whether an answer is true is for false_results.
+// It cannot see calls that are not made after the bound, so a run must go on for longer than that. It does not judge
+// a run without a fault, and whether an answer is true is for false_results.
 
 package checkers
 

@@ -1,19 +1,21 @@
 // Exclusion: no two conflicting holds of one lock overlap.
 //
-// A sweep over the certain intervals, from acquire ok to release invoke, loss or death, in the order of time. Where
-// the entitled parts of two holds overlap it is a double grant: the lock broke its promise. Where only the holds do,
-// at least one of them had outlived its validity: an overlapping hold. A pair counts once, as one of the two. Equal
-// times never overlap, and where clocks are not shared every interval is narrowed by their error. A pair whose order
-// lies within the errors is no overlap and not apart: it is counted as unsure_pairs, and among the possible_overlaps.
+// It sweeps over the certain intervals, from acquire ok to release invoke, loss or death, in the order of time. An
+// overlap of the entitled parts of two holds is a double grant: the lock broke its promise. If only the holds
+// overlap, at least one of them had outlived its validity: an overlapping hold. A pair counts once, as one of the
+// two. Equal times never overlap, and with several clocks every interval is narrowed by their error. A pair whose
+// order lies within the errors is neither an overlap nor apart: it counts as unsure_pairs, and among the
+// possible_overlaps.
 //
 // Example: A is granted the lock at 0 s, valid until 2 s, and releases it at 3 s, because it was paused.
 //   - B is granted it at 1 s: both are entitled from 1 s to 2 s, a double grant.
 //   - B is granted it at 2.5 s: A had outlived its validity, so from 2.5 s to 3 s it is an overlapping hold.
 //   - B is granted it at 3 s: nothing.
 //
-// It cannot see overlaps that are only possible: a grant that its user had not yet in hand, or one whose release was
-// under way. Those from acquire invoke to release outcome are counted as possible_overlaps, and prove nothing. Nor
-// can it see a grant whose acquire timed out for the user, or that a validity was shorter than an adapter claims.
+// It cannot see overlaps that are only possible: a grant that its user did not have in hand yet, or one with a
+// release in progress. Those from acquire invoke to release outcome are counted as possible_overlaps, and prove
+// nothing. Nor can it see a grant whose acquire timed out for the user, or a validity that is shorter than an adapter
+// claims.
 
 package checkers
 

@@ -1,21 +1,20 @@
 // Failovers: how many double grants a killed server costs.
 //
-// Each injection that bit and ended a server's process is a failover, whether another server took its place or the same
-// came back. A double grant is of the last failover before its second grant. Double grants of one failover come in
-// bunches and are no independent events, so three things are told: how many failovers had any, how many double grants
-// such a one had, and the product, each with an interval of 95 %. See results/rates for how these are made. Beside them
-// stand the locks of the killed server to which somebody was entitled, and the replication lag just before.
+// Each injection that bit and ended a server's process is a failover, whether another server took over or the same
+// one came back. A double grant belongs to the last failover before its second grant. Double grants of one failover
+// come in bunches and are no independent events. So there are three measures, each with an interval of 95 % (see
+// results/rates): the share of failovers with any, the double grants of such a failover, and the product. Next to
+// them are the locks of the killed server with an entitled holder, and the replication lag just before.
 //
-// Example: ten failovers with 64 locks held at each, and two double grants, both after the third kill. One failover of
-// ten had any (0.3 to 45 %). That is 0.2 a failover. But one bunch says little of the size of others, so the interval
-// goes from 0.0025 (each such failover has one) to 28 (each has all 64).
+// Example: ten failovers with 64 locks held at each, and two double grants, both after the third kill. One failover
+// of ten had any (0.3 to 45 %). That is 0.2 a failover. But one bunch says little of the size of others, so the
+// interval goes from 0.0025 (each such failover has one) to 28 (each has all 64).
 //
 // It is a part of the checker of exclusion, which knows the open holds and the double grants. It cannot see:
-//   - which failover a double grant came of, but by time: one that comes later than the next kill is taken for that
-//     one's
-//   - which locks a server had, where the service spreads them and did not tell: then those of all servers count, with
-//     a warning
-//   - a promotion that was seen by nobody within a second of the heal: it counts as a server that returned
+//   - which failover caused a double grant, except by time: one after the next kill counts for that kill
+//   - the locks of a server, if the service spreads them and did not report that: then the locks of all servers count,
+//     with a warning
+//   - a promotion that was not observed within a second of the heal: it counts as a server that returned
 
 package checkers
 

@@ -1,27 +1,27 @@
-// False results: what an acquire, renewal or release was answered is what the service has.
+// False results: the answer to an acquire, renewal or release matches the service's state.
 //
-// In a run by steps the service as a whole is asked after each grant, and after each answer to a renewal or release,
-// who has the lock and until when. An answer is false when one of these readings contradicts it:
-//   - an acquire was ok, and the grant ends sooner than its user was told
+// In a run by steps the service as a whole is asked who has the lock and until when. The questions follow each grant,
+// and each answer to a renewal or release. An answer is false when one of these readings contradicts it:
+//   - an acquire was ok, and the grant ends sooner than its answer said
 //   - a renewal was ok, and while it should be valid the grant is not there, or ends sooner
 //   - a release was ok, and the grant is there afterwards
 //   - a renewal or release was certainly not held, and the grant is there afterwards
 //   - a renewal or release certainly failed, and was done: the grant has a later end, or is gone before the end that it
 //     had
 //
-// A release that was ok although a reading shows that the grant had been gone before is counted apart. Some services
-// delete what may not be there and say yes to that, as etcd's Unlock does. It does no harm by itself, but its user
-// never hears that others may have been inside.
+// A release that was ok although a reading shows that the grant had been gone before is counted separately. Some
+// services delete what may not exist and answer ok to that, as etcd's Unlock does. It does no harm by itself, but its
+// user never learns that others may have been inside.
 //
 // Example: A's grant ends at 2 s, B is granted the lock at 2.1 s, and at 2.2 s a reading says that B has it. A renews
-// at 3 s and is told ok, valid until 5 s; at 3.1 s a reading says that B has it. That ok is false.
+// at 3 s and gets an ok, valid until 5 s; at 3.1 s a reading says that B has it. That ok is false.
 //
-// A reading counts only where nobody else can explain it. It lies wholly before the request or after the answer. The
+// A reading counts only if no other event can explain it. It lies wholly before the request or after the answer. The
 // user has not asked for the lock again, nor begun to release it, nor learned of its loss, nor died. No other user's
-// release was under way. No server was broken.
+// release was in progress. No server was broken.
 //
-// It cannot see what no reading shows: an answer after which the service did not say what it has in time. A grant whose
-// id its client does not tell is known to be gone only while nobody has the lock.
+// It cannot see what no reading shows, such as an answer that no reading of the service followed in time. A grant
+// whose id its client does not report is known to be gone only while no user has the lock.
 
 package checkers
 

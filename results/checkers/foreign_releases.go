@@ -6,12 +6,12 @@
 //   - the victim then misses its grant: a third user is granted the lock inside that hold, or the victim's own
 //     renewal or release is certainly not held before its validity ended
 //
-// Example: A outlives its TTL, B is granted the lock at 3 s, valid until 5 s. A releases by a plain DEL from 3.5 s
-// to 3.6 s and is told ok. If C is granted the lock at 4 s, A freed B's lock. If nobody is, and B releases at 4.5 s
-// and is told ok, nobody missed anything. The ok alone proves nothing: some services say ok for a key that is gone.
+// Example: A outlives its TTL, B is granted the lock at 3 s, valid until 5 s. A releases by a plain DEL from 3.5 s to
+// 3.6 s and gets an ok. If C is granted the lock at 4 s, A freed B's lock. If no user is, and B releases at 4.5 s and
+// gets an ok, nothing was missed. The ok alone proves nothing: some services answer ok for a key that is gone.
 //
-// It cannot see a foreign release that its victim never missed, nor one whose answer never came. Where the service
-// lost the victim's grant by itself just then, it cannot tell the two apart.
+// It cannot see a foreign release that its victim never missed, nor one whose answer never came. If the service lost
+// the victim's grant by itself just then, it cannot tell the two apart.
 
 package checkers
 

@@ -94,7 +94,7 @@ func (h *hold) overAt() int64 {
 //
 // The second order is the one that works in a queue, where every request is older than the grant before it. Example:
 // A and B both ask at 0 s. A is granted the lock at 1 s and releases at 2 s, and B is granted it at 2.1 s. B's
-// request is older than A's grant, yet B is later. A b that came into hand when its validity was over is left out:
+// request is older than A's grant, yet B is later. The order does not apply if b came into hand after its validity:
 // it may be the late answer to a request that was granted before a's.
 func before(a, b *hold) bool {
 	if a.latest(a.start) < b.earliest(b.issued) {

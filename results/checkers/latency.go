@@ -4,13 +4,13 @@
 //   - hold: from there to release invoke, loss or death
 //   - release: from its invoke to ok
 //   - handoff: from one holder's release invoke to the next acquire ok on that lock. The holder must still be
-//     entitled, else the lock was free, or another's, before. Somebody must have asked before the release, else
-//     it is the time in which nobody wanted the lock.
+//     entitled; otherwise the lock was free, or another's, before. A user must have asked before the release;
+//     otherwise it includes the time in which the lock was not wanted.
 //
 // An operation belongs to the first fault that was active while it lasted: the wait through a fault is the fault's.
 // Without one, it belongs to the stretch of the run in which it began.
 //
-// Where the run had a warm-up, an operation counts that began behind it and before the load was over.
+// If the run had a warm-up, operations count that began after it and before the load was over.
 //
 // It judges nothing. It cannot see operations that never ended, or failed: they have no latency.
 

@@ -121,7 +121,7 @@ type clockedEnds struct {
 	holders [2]holders // by mode: of the holds that began
 }
 
-// holders are the users who have held a lock: nobody, one, or several.
+// holders are the users that have held a lock: none, one, or several.
 type holders struct {
 	one          history.User
 	any, several bool

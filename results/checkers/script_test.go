@@ -21,11 +21,12 @@ import (
 //	                                        code=NAME: the class of its error
 //	                                        on=N: replica N did it, as the user's access number=N; of=NAME: that process did it
 //	reading MS requests=N,... notifications=N,... connections=N,... cpu=MS,... starts=N,...   what servers and clients had counted
-//	hung CLIENT MS                          a client that lived until then, and did not end when it was told to
+//	hung CLIENT MS                          a client that lived until then, and did not end on request
 //	keeps WHEN USERS KIND=N,PERUSER,PERLOCK...   what the service keeps before, loaded or after; a kind that begins with + ends with its client
 //	want NAME=VALUE...                      counts and measures (null where nothing is judged), verdict:CHECKER, witnesses:CHECKER (how many), excused:NAME, chances:NAME
 //
-// Times are ms. hold=N names the user's Nth acquire, its latest one where nothing is said; all names none, as a death of all its holds does.
+// Times are ms. hold=N names the user's Nth acquire, by default its latest one; all names none, as a death of all its
+// holds does.
 type script struct {
 	run    results.Run
 	events []history.Event

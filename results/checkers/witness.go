@@ -19,7 +19,7 @@ type proof struct {
 	text     func() string // called at the end
 }
 
-// shortlist keeps the best few of many proofs, the earlier one where two are equally good.
+// shortlist keeps the best few of many proofs, the earlier one of two equally good ones.
 type shortlist struct {
 	list []proof
 	room int

@@ -214,7 +214,7 @@ func sentence(r results.Report) string {
 	return "UNKNOWN: the run proves nothing, for the reasons below."
 }
 
-// notes are what the lock says of the figures of this run.
+// notes are the lock's remarks on figures of this run.
 func notes(r results.Report, env results.Env) []string {
 	var out []string
 	for _, n := range env.Notes {

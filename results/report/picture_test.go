@@ -33,7 +33,7 @@ func sceneOf(t *testing.T, s synthetic) *scene.Scene {
 	return sc
 }
 
-// toldOf tells the story of a synthetic run.
+// toldOf returns the story of a synthetic run.
 func toldOf(t *testing.T, s synthetic) *story.Story {
 	t.Helper()
 	return story.Tell(sceneOf(t, s))

@@ -58,8 +58,8 @@ func Fenced(r lock.Reason, format string, args ...any) error {
 	return lock.Because(r, fmt.Errorf("%w: %s", ErrFenced, fmt.Sprintf(format, args...)))
 }
 
-// RefusalCode returns the code of a refused effect. It tells a false condition of the write from a refusal of the
-// user.
+// RefusalCode returns the code of a refused effect. It distinguishes a false condition of the write from a refusal of
+// the user.
 func RefusalCode(err error) uint8 {
 	switch r, _ := lock.ReasonOf(err); r.Cause {
 	case lock.CauseVersionChanged, lock.CauseConditionFalse, lock.CauseKeyTaken:

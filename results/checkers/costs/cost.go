@@ -1,36 +1,36 @@
-// Cost: how often waiters were woken for each handoff, what the servers were asked for each handoff, each grant and
-// each second of waiting, how many connections a grant took, and how much of the clients' processor time.
+// Cost: how often waiters were woken for each handoff, how many requests the servers got for each handoff, each grant
+// and each second of waiting, how many connections a grant took, and how much of the clients' processor time.
 //
-// The clients count the notifications of their watches, the servers count their requests and connections, each in its
-// own way. All are read before the workload is let go and before it is stopped, and the servers also just before one of
-// them is killed. The differences are divided by the handoffs (a release followed by a grant of the same lock), by the
-// grants between, and by the time that users spent in acquires meanwhile, added up. Of that last the server counts that
-// was asked most, so that the number of servers does not matter.
+// The clients count the notifications of their watches; the servers count their requests and connections, each in its
+// own way. All are read before the start and before the stop of the workload, and the servers also just before one of
+// them is killed. The differences are divided by the handoffs (a release followed by a grant of the same lock), by
+// the grants between, and by the total time that users spent in acquires meanwhile. For the last one only the server
+// with the most requests counts, so that the number of servers does not matter.
 //
-// A process that is started anew counts from zero. So a stretch between two readings counts only where every server had
-// one process all the while. Example: a Redis took 9,000 requests for 1,000 grants, was killed, and has taken 7,000
-// since. Nobody knows how many lie between; the figure is that of the stretch up to the kill, 9 a grant.
+// A restarted process counts from zero. So a period between two readings counts only if every server had one process
+// throughout. Example: a Redis took 9,000 requests for 1,000 grants, was killed, and has taken 7,000 since. The
+// requests in between are unknown; the figure is that of the period up to the kill, 9 a grant.
 //
 // Example: one user holds the lock for 2 s, and nine wait. They ask again every 10 ms, so the server takes 1800
 // requests in 18 s of waiting: 100 for each second. A library that asks again without a pause has thousands.
 //
-// What an acquire of a free lock and a release cost is counted in runs of steps in which one user is alone and nothing
-// is broken, as in the story answers: the counters are read before and after each. Of several the least counts:
-// whatever else is asked meanwhile, such as pings, or a script that the server does not know yet, only adds.
+// The cost of an acquire of a free lock, and of a release, is counted in runs of steps with a single user and no
+// faults, as in the story answers: the counters are read before and after each. Of several the lowest counts. Other
+// requests meanwhile only add to it, such as pings, or a script that the server does not know yet.
 //
-// It judges nothing. Pings of sessions count as requests, and so does what lockquake itself asks while faults stand.
-// It cannot see:
+// It judges nothing. Pings of sessions count as requests, and so do lockquake's own requests while faults stand. It
+// cannot see:
 //   - the requests of servers that do not count them
-//   - what an acquire or a release costs while others wait or something is broken: their requests cannot be told from
-//     its own
-//   - what a kill costs: the stretch from it to the next reading is left out
-//   - that a server was started anew, in run directories of versions that did not record it, where it has counted
-//     beyond its first reading
-//   - users who poll, or waiters whom the server itself wakes: no watch notifies them
-//   - what waiting alone costs, where users take and give back all the time: the requests of their grants are among
+//   - the cost of an acquire or a release while others wait or something is broken: their requests cannot be
+//     distinguished from its own
+//   - the cost of a kill: the period from it to the next reading is left out
+//   - a restart in run directories of versions that did not record it, if the server has counted beyond its first
+//     reading
+//   - users that poll, or waiters that the server itself wakes: no watch notifies them
+//   - the cost of waiting alone, if users acquire and release all the time: the requests of their grants are among
 //     those of the waiting
 //
-// There is no figure where a server or client is missing from a reading, or began to count anew, in every stretch.
+// There is no figure if in every period a server or client is missing from a reading, or restarted its counters.
 
 // Package costs has the checkers for the costs of grants: of the servers, the resource and the clients, and
 // leftovers.

@@ -77,7 +77,7 @@ func (c *growth) Observe(e *history.Event) {
 	}
 }
 
-// resources lists what is counted of a client, and which of it is judged.
+// resources lists the counted resources of a client, and which of them are judged.
 var resources = []struct {
 	name, measure string
 	judged        bool

@@ -56,7 +56,7 @@ func New(dir string, r results.Report, env results.Env) (*Scene, error) {
 	return sc, nil
 }
 
-// Lock returns the name of the lock that the scene is about, if there is only one.
+// Lock returns the name of the lock that the scene is about; "" without one.
 func (sc *Scene) Lock() string {
 	if sc.Worst != nil && sc.Worst.Lock != "" {
 		return sc.Worst.Lock
@@ -79,7 +79,8 @@ func (sc *Scene) Which(word string, lock uint16) string {
 	return word
 }
 
-// SessionEnded reports whether a hold without an end was over because its session was not observed after that.
+// SessionEnded reports whether a hold without an end was over because its session was not observed standing any
+// later.
 func (sc *Scene) SessionEnded(h results.HoldRef) bool {
 	return slices.ContainsFunc(sc.Events, func(e history.Event) bool {
 		return e.Kind == history.Ended && e.User == h.User && e.Grant == h.Grant &&
