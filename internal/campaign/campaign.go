@@ -113,7 +113,7 @@ func (c *Campaign) Run(ctx context.Context, p Plan) (done []Result, err error) {
 	}
 }
 
-// Spent is the reason for not making a job that the budget has no time for.
+// Spent returns the reason for not making a job that the budget has no time for.
 func Spent(budget time.Duration) string { return fmt.Sprintf("the budget of %v", budget) }
 
 // make makes one run and judges it. If nothing ran because something is missing or wrong, the job counts as not made.

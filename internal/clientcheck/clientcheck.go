@@ -54,7 +54,7 @@ var checks = []check{
 	{"workload", workload},
 }
 
-// Count is how many processes a Run starts.
+// Count returns how many processes a Run starts.
 func Count() int { return len(checks) }
 
 // Run makes all checks and reports whether the client passed all of them. An error says that a check could not be

@@ -68,7 +68,7 @@ func describe(o Options, p *plan.Plan, id, dir string) results.Env {
 	return e
 }
 
-// serverCores is how many cores of the machine one server can use at most; 0 is unlimited.
+// serverCores returns how many cores of the machine one server can use at most; 0 is unlimited.
 func serverCores(p *plan.Plan) float64 {
 	most := p.Scenario.Backend.Limits.CPUs
 	if p.Backend.OneThread && (most == 0 || most > 1) {

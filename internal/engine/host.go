@@ -27,8 +27,8 @@ func Host() map[string]string {
 	return h
 }
 
-// machineCPU is the processor time in ns that all programs of this machine have used, from /proc/stat; 0 if there is
-// none. It includes time stolen by the hypervisor: that is as unavailable as what others use.
+// machineCPU returns the processor time in ns that all programs of this machine have used, from /proc/stat; 0 if
+// there is none. It includes time stolen by the hypervisor: that is as unavailable as what others use.
 func machineCPU() int64 {
 	b, err := os.ReadFile("/proc/stat")
 	if err != nil {

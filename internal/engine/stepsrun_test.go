@@ -20,7 +20,7 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// answering is a client that gives these answers to the orders of steps.
+// answering returns a client that gives these answers to the orders of steps.
 func answering(how map[string]*wire.Result) script {
 	return script{commanded: func(a *fakeNode, c wire.Command) *wire.Result {
 		if res, ok := how[c.Do]; ok {
@@ -296,7 +296,7 @@ func TestTheStepAfterOneThatIsNotMetIsNotTaken(t *testing.T) {
 	}
 }
 
-// acquired is the grant of a client's first user.
+// acquired returns the grant of a client's first user.
 func acquired(valid int64) history.Event {
 	return history.Event{Time: clock.Now(), Op: 1, Grant: 1, Kind: history.Acquire, Phase: history.Ok, Valid: valid}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// installed is the receipt of a fault that bit.
+// installed returns the receipt of a fault that bit.
 func installed() (history.Receipt, error) {
 	return history.Receipt{Status: history.Installed, Evidence: "seen", Time: clock.Now()}, nil
 }

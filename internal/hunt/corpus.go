@@ -70,7 +70,7 @@ func (c *corpus) learn(n Note, run int, at int64) {
 	}
 }
 
-// energy is how promising a script is. It is the sum of the rarities of its behaviours. It grows the nearer the
+// energy returns how promising a script is. It is the sum of the rarities of its behaviours. It grows the nearer the
 // script's run came to a goal, and shrinks each time it is tried.
 //
 // Example: a script shows one behaviour that no other run did and nine that every one of 100 runs did: its rarity is

@@ -16,8 +16,8 @@ type Draw struct {
 	Expect map[string]string // added to the expectations of every such story, or replacing them
 }
 
-// Random is a story of contending users under faults drawn from the seed. Holders may outlive their grants, and their
-// late writes are not rejected.
+// Random returns a story of contending users under faults drawn from the seed. Holders may outlive their grants, and
+// their late writes are not rejected.
 func Random(seed uint64, d Draw) Story {
 	if len(d.Faults) == 0 {
 		d.Faults = []string{"pause", "partition", "{use: delay, to: all, by: (0.1ttl)}"}

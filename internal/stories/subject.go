@@ -35,17 +35,17 @@ var times = map[string]func(Subject) time.Duration{
 	"patience": Subject.patience,
 }
 
-// bound is the time after a holder's death within which the lock must be granted again; 0: the lock names none.
+// bound returns the time after a holder's death within which the lock must be granted again; 0: the lock names none.
 func (s Subject) bound() time.Duration { return s.Lock.Bound(s.TTL, nil) }
 
-// long is the timeout of an acquire that must succeed once another grant has ended. It is longer than the bound after
-// which the judge reports a stuck lock.
+// long returns the timeout of an acquire that must succeed once another grant has ended. It is longer than the bound
+// after which the judge reports a stuck lock.
 func (s Subject) long() time.Duration {
 	const slack = 3 * time.Second
 	return max(4*s.TTL+5*time.Second, 2*s.TTL+s.bound()+slack)
 }
 
-// patience is how long a lock without a holder may stay taken: as long as a dead holder's, and a bit.
+// patience returns how long a lock without a holder may stay taken: as long as a dead holder's, and a bit.
 func (s Subject) patience() time.Duration {
 	const slack = 500 * time.Millisecond
 	if bound := s.bound(); bound > 0 {
@@ -54,8 +54,8 @@ func (s Subject) patience() time.Duration {
 	return s.TTL + slack
 }
 
-// calm is the quiet time after which a user that was in trouble must be able to use its lock again. It is longer than
-// the bound that the judge allows.
+// calm returns the quiet time after which a user that was in trouble must be able to use its lock again. It is longer
+// than the bound that the judge allows.
 func (s Subject) calm() time.Duration {
 	if bound := s.bound(); bound > 0 && s.Lock.Offers.Expires {
 		return bound + s.TTL/4
@@ -63,7 +63,7 @@ func (s Subject) calm() time.Duration {
 	return s.TTL + s.TTL/4
 }
 
-// delay is the extra one-way delay to the service under which a lock must still be able to keep a grant.
+// delay returns the extra one-way delay to the service under which a lock must still be able to keep a grant.
 func (s Subject) delay() time.Duration {
 	if s.Lock.Offers.Renewal == "background" {
 		return s.TTL / 8

@@ -95,8 +95,8 @@ func Rates(text string) ([]float64, error) {
 	return distinct(out)
 }
 
-// Asked is the axis of rates to test against the objective. One run without a rate measures the most that the lock
-// does.
+// Asked returns the axis of rates to test against the objective. One run without a rate measures the most that the
+// lock does.
 func Asked(list []float64) Axis {
 	a, _ := Keys("rate", "workload.rate", list, nil)
 	a.Choices = append([]Choice{{Once: true}}, a.Choices...)
@@ -144,8 +144,8 @@ func distinct[T comparable](list []T) ([]T, error) {
 	return list, nil
 }
 
-// Users is the axis of the number of users. They are spread evenly over client processes: the largest number that
-// divides them, up to the maximum.
+// Users returns the axis of the number of users. They are spread evenly over client processes: the largest number
+// that divides them, up to the maximum.
 func Users(text string, processes int) (Axis, error) {
 	list, err := Numbers(text)
 	return axis("users", list, err, func(n int) Choice {
@@ -160,7 +160,7 @@ func Users(text string, processes int) (Axis, error) {
 	})
 }
 
-// Locks is the axis of the number of locks. Each cycle takes one at random; own is one for each user.
+// Locks returns the axis of the number of locks. Each cycle takes one at random; own is one for each user.
 func Locks(text string) (Axis, error) {
 	words, err := Words(text)
 	out := Axis{Name: "locks"}
@@ -183,7 +183,7 @@ func Locks(text string) (Axis, error) {
 	return out, wrong("locks", err)
 }
 
-// Keys is the axis of a key of the scenario that holds a duration or a number.
+// Keys returns the axis of a key of the scenario that holds a duration or a number.
 func Keys[T any](name, key string, list []T, err error) (Axis, error) {
 	return axis(name, list, err, func(v T) Choice {
 		return Choice{Set: []string{fmt.Sprintf("%s=%v", key, v)}, Server: strings.HasPrefix(key, "backend.") &&
@@ -197,8 +197,8 @@ const (
 	mostTrip  = 5 * time.Second
 )
 
-// Trips is the axis of the round trip added between clients and servers; 0 adds none. All of the delay is on the way
-// to the servers.
+// Trips returns the axis of the round trip added between clients and servers; 0 adds none. All of the delay is on the
+// way to the servers.
 func Trips(text string) (Axis, error) {
 	list, err := Durations(text)
 	for _, d := range list {
@@ -226,7 +226,7 @@ var Policies = map[string]string{
 // defaultPolicy is the polling lock's own policy; the file's service names it.
 const defaultPolicy = "default"
 
-// Retries is the axis of how a polling lock waits for its next attempt.
+// Retries returns the axis of how a polling lock waits for its next attempt.
 func Retries(text string) (Axis, error) {
 	words, err := Words(text)
 	for _, w := range words {
@@ -239,7 +239,7 @@ func Retries(text string) (Axis, error) {
 	})
 }
 
-// Other is the axis of any key of the scenario, given as KEY=A,B,C.
+// Other returns the axis of any key of the scenario, given as KEY=A,B,C.
 func Other(text string) (Axis, error) {
 	key, values, ok := strings.Cut(text, "=")
 	if key = strings.TrimSpace(key); !ok || key == "" {

@@ -69,7 +69,7 @@ func speaks(of *resource.Kind, name string) bool {
 	return slices.ContainsFunc(of.Specs(), func(s node.Spec) bool { return s.Name == name && s.Stdio })
 }
 
-// resourceAddress is where users reach the resource: the first port of each of its nodes, separated by commas. A
+// resourceAddress returns where users reach the resource: the first port of each of its nodes, separated by commas. A
 // resource within the lock service is reached at the servers.
 func (f StartFrames) resourceAddress() string {
 	var list []string
@@ -85,7 +85,7 @@ func (f StartFrames) resourceAddress() string {
 	return strings.Join(list, ",")
 }
 
-// resourcePassword is the password that the resource asks for; "" if it asks for none.
+// resourcePassword returns the password that the resource asks for; "" if it asks for none.
 func (f StartFrames) resourcePassword() string {
 	for _, n := range f.Nodes.Cluster.ByRole(node.Resource) {
 		if p := n.Login().Password; p != "" {
