@@ -42,7 +42,7 @@ func Schema(v Vocabulary) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// schema is in draft 7, which editors know best.
+// schema returns the schema in draft 7, which editors support best.
 func (v Vocabulary) schema() *js.Schema {
 	steps, expect := reference("steps"), reference("expect")
 	s := object([]property{
@@ -90,7 +90,7 @@ func (v Vocabulary) workload() *js.Schema {
 	return s
 }
 
-// chaos is a list, or a map with further settings.
+// chaos returns the schema of `chaos:`: a list, or a map with further settings.
 func (v Vocabulary) chaos() *js.Schema {
 	list := &js.Schema{Type: "array", Items: reference("injection")}
 	promises := []property{{"overlap", oneOf(overlaps...)}, {"spare", oneOf(spares...)}}
@@ -170,7 +170,8 @@ func twinsSchema(steps, expect *js.Schema) *js.Schema {
 	return &js.Schema{Type: "object", PropertyNames: &js.Schema{Pattern: nameForm.String()}, AdditionalProperties: twin}
 }
 
-// step has a branch for each verb, each await and each fault, and one for each other kind of step.
+// step returns the schema of a step, with a branch for each verb, each await and each fault, and one for each other
+// kind of step.
 func (v Vocabulary) step() *js.Schema {
 	all := append(properties(rawStep{Step: Step{Within: DefaultWithin}}),
 		property{"outcome", oneOf(outcomes...)}, property{"action", oneOf(actions...)},

@@ -151,7 +151,7 @@ func namesOf(list []Instance) (names []string) {
 	return names
 }
 
-// filled is a non-empty text.
+// filled returns the schema of a non-empty text.
 func filled(doc string) *js.Schema {
 	return &js.Schema{Type: "string", Pattern: `\S`, Description: doc}
 }

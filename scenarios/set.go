@@ -88,7 +88,7 @@ func pairOf(key string, value ast.Node) *ast.MappingValueNode {
 	return ast.MappingValue(token.New(":", ":", &token.Position{Line: 1, Column: 1}), k, value)
 }
 
-// mark notes for every token of a value that it came from a --set argument.
+// mark records that all tokens of a value came from a --set argument.
 func mark(n ast.Node, arg string, sets map[*token.Token]string) {
 	if tok := tokenOf(n); tok != nil {
 		sets[tok] = arg
@@ -107,8 +107,8 @@ func mark(n ast.Node, arg string, sets map[*token.Token]string) {
 	}
 }
 
-// setPath returns root with the value of pair at the path of keys. Nodes are shared with other variants of the
-// scenario, so they are never changed. Errors point at the pair's key.
+// setPath returns root with the value of pair at the path of keys. It never changes nodes, because other variants of
+// the scenario share them. Errors point at the pair's key.
 func setPath(src *source, root *ast.MappingNode, keys []string, pair *ast.MappingValueNode) (*ast.MappingNode, error) {
 	if len(keys) > 2 && keys[0] == "expect" { // names of measures may have dots
 		keys = []string{"expect", strings.Join(keys[1:], ".")}
