@@ -132,7 +132,7 @@ type Kind struct {
 	New func(decode func(into any) error) (Workload, error)
 }
 
-// All is the list of workloads; the first is the default.
+// All returns all workloads; the first is the default.
 func All() []Kind {
 	return []Kind{acquireRelease, counter, guardedSet, inventory, booking, balance, holdRenew, stampede, spread, once}
 }

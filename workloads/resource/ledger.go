@@ -62,7 +62,7 @@ const (
 	maxClockShift = 5 * time.Millisecond
 )
 
-// Ledger is the process beside a resource that is a real service. It creates the store, and at the end sends the
+// Ledger runs the process beside a resource that is a real service. It creates the store, and at the end sends the
 // supervisor the store's own log.
 func Ledger(ctx context.Context, o Options, kinds []Kind, name string) error {
 	return Drive(ctx, o, ledgerNode, func(context.Context) (Body, error) {

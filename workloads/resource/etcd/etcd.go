@@ -20,8 +20,8 @@ import (
 
 const name = "etcd"
 
-// Kind is the etcd that grants the locks, with a key for each value and one for each effect. One transaction contains
-// the read or write, its log line and the guard's check of the lock's key.
+// Kind describes the etcd that grants the locks, with a key for each value and one for each effect. One transaction
+// contains the read or write, its log line and the guard's check of the lock's key.
 func Kind() resource.Kind {
 	return resource.Kind{
 		Name: name,

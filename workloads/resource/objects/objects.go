@@ -22,7 +22,7 @@ const (
 	port = 7072
 )
 
-// Kind is the store with an object for each lock.
+// Kind describes the store with an object for each lock.
 func Kind() resource.Kind {
 	return resource.Kind{
 		Name: name,

@@ -21,7 +21,7 @@ import (
 
 const name = "postgres"
 
-// Kind is a PostgreSQL server with a row for each lock.
+// Kind describes a PostgreSQL server with a row for each lock.
 func Kind() resource.Kind {
 	return resource.Kind{
 		Name: name,

@@ -19,7 +19,7 @@ import (
 
 const name = "redis"
 
-// Kind is a Redis server with a hash for each lock.
+// Kind describes a Redis server with a hash for each lock.
 func Kind() resource.Kind {
 	return resource.Kind{
 		Name: name,
