@@ -74,7 +74,8 @@ type Env struct {
 	// on a grant, nil if one server decides. Runs of older releases have neither.
 	Fair     bool      `json:"fair,omitempty"`
 	Majority *Majority `json:"majority,omitempty"`
-	// Terse says that servers break connections without an answer, as in backends.Servers.
+	// Terse says that servers break connections without an error answer: an error they answer with is about the
+	// request (see backends.Servers).
 	Terse      bool   `json:"terse,omitempty"`
 	Workload   string `json:"workload"`   // "" for steps only
 	Increments bool   `json:"increments"` // each acknowledged write adds one to what the lock protects

@@ -20,7 +20,7 @@ type Failover struct {
 // FailoverRate summarises the failovers of one run or of several.
 type FailoverRate struct {
 	N, Hit          int // failovers, and those with double grants
-	Promoted, Asked int // failovers followed by another leader, and those with a question for it
+	Promoted, Asked int // failovers followed by another leader, and failovers for which that was asked
 	DoubleGrants    int64
 	Held            float64  // mean
 	Lag             *float64 // mean of the known ones

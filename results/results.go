@@ -38,7 +38,7 @@ type Run struct {
 	Tells      bool      // the lock notifies its holders of a loss
 	Fair       bool      // waiting users are granted the lock in the order of their requests
 	Majority   *Majority // who must agree on a grant; nil if one server decides
-	Terse      bool      // servers break connections without an answer: their errors are about requests
+	Terse      bool      // servers break connections without an error answer: their errors are about requests
 	Increments bool      // each acknowledged write adds one to what the lock protects
 	// further meaning of the workload's writes: "sales", "seats", "transfers", "elements" or ""
 	Writes    string

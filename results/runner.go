@@ -203,7 +203,7 @@ func fill[V any](told *map[string]*V, all []Quantity) {
 	}
 }
 
-// nothingJudged is the finding of a checker that could not do its work.
+// nothingJudged returns the finding of a checker that could not do its work.
 func nothingJudged(k CheckerKind, why string) Finding {
 	f := Finding{Checker: k.Name, Verdict: Unknown}
 	complete(&f, k)

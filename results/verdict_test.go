@@ -318,8 +318,8 @@ func TestClientsAreGrouped(t *testing.T) {
 	}
 }
 
-// TestHarmIsExcusedWholeOrNotAtAll: a standstill of one lock excuses no count that contains more than was found by
-// lock.
+// TestHarmIsExcusedWholeOrNotAtAll: a standstill that explains one lock's violations excuses no count that contains
+// more than was found by lock.
 func TestHarmIsExcusedWholeOrNotAtAll(t *testing.T) {
 	run := Run{Locks: []string{"lock-0", "lock-1", "lock-2"}}
 	l := NewLedger()

@@ -289,10 +289,10 @@ func (r Reading) fsync() Candidate {
 }
 
 // distance compares a cycle, without its hold, with the travel time of its messages. A server may count more requests
-// than round trips, because some are parallel or made by a script. The share is then above 1, or the trips exceed
-// maxTrips. In that case, without contention, it takes as many round trips as fit into the cycle, up to maxTrips:
-// with more, some number of trips fits into any cycle. Without a count of requests, as on an attached service, it
-// takes two: a single user's cycle has no fewer.
+// than round trips, because some are parallel or made by a script. The share then exceeds 1/distancePart, or the
+// trips exceed maxTrips. In that case, without contention, it takes as many round trips as fit into the cycle, up to
+// maxTrips: with more, some number of trips fits into any cycle. Without a count of requests, as on an attached
+// service, it takes two: a single user's cycle has no fewer.
 func (r Reading) distance(alone bool) Candidate {
 	c := Candidate{Cause: Distance}
 	away := r.Trip.Mid

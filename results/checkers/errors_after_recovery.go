@@ -15,9 +15,9 @@
 //     busy
 //   - a class of error that calls of that kind had before the first fault: then it is not the recovery that fails
 //
-// Stricter rules apply to a restarted server that never answers with an error because a connection broke (such as
-// Redis). Nothing above forgives an error of the class other if the call began when that server served again. In the
-// example the release at 6 s counts too, and so would one at 3.1 s.
+// Stricter rules apply to a restarted server whose error answers never mean a broken connection (such as Redis).
+// Nothing above forgives an error of the class other if the call began when that server served again. In the example
+// the release at 6 s counts too, and so would one at 3.1 s.
 //
 // It cannot see calls that are not made after the bound, so a run must go on for longer than that. It does not judge
 // a run without a fault, and whether an answer is true is for false_results.

@@ -1,16 +1,19 @@
-// Late news: how long a holder was not told that its lock was gone.
+// Late news: how late a holder learned that its lock was gone.
 //
 // It is the time from the end of a hold's validity to the moment at which its user was notified: by the lock itself
 // (lost), or by a renewal or release that the service refused because the grant was not there. In between a user acts
 // upon a grant that it no longer has.
 //
-// If the lock notifies of losses, a holder counts as untold when its validity ended, another user was then granted
-// its lock, and it kept its grant without news for longer than the recovery bound after that. While a fault stops its
-// process, no time passes for it. The other user's grant proves the loss: a client may keep a grant alive without
-// reporting renewals.
+// If the lock notifies of losses, a holder counts as untold when all of this is true:
+//   - its validity ended
+//   - another user was then granted its lock
+//   - it kept its grant without news for longer than the recovery bound after that
 //
-// It cannot see what a user could have known by its own clock, holders that released before the bound was over, and
-// losses after which no user was granted the lock.
+// While a fault stops its process, no time passes for it. The other user's grant proves the loss: a client may keep a
+// grant alive without reporting renewals.
+//
+// It cannot see what a user could have known by its own clock, nor holders that released before the bound was over.
+// It ignores losses after which no user was granted the lock.
 
 package checkers
 

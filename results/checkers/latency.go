@@ -68,7 +68,7 @@ type timing struct {
 	asked, gave      int64
 }
 
-// latencyMeasures are the quantiles of each operation.
+// latencyMeasures returns the quantiles of each operation.
 func latencyMeasures() []results.Quantity {
 	docs := [opCount]string{
 		"from an acquire's invoke (in an open loop: from its intended start) to the grant",

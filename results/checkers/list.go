@@ -1,6 +1,6 @@
 // Package checkers is the list of all checkers. This folder has those that know holds and users' requests, one file
-// each, and what several of them share. harm has those that look only at what the lock protects, costs those on the
-// costs of grants, served those on users' shares, and keptup those on whether the run kept up.
+// each, and what several of them share. The folders below have the others: harm (what the lock protects), costs
+// (costs of grants), served (what users got) and keptup (whether the run kept up).
 package checkers
 
 import (

@@ -1,9 +1,13 @@
 // Lost writes: what the service acknowledged is there until its time is over.
 //
 // A grant of a lock that is a key in a store is a write. Servers are asked for the key right after each grant and, if
-// a scenario wants it, once more at the end (observe: holder:LOCK). A grant must be there at the end if a server was
-// observed to have it, it is still valid, and no release of that lock was in progress since it was asked for: a late
-// DEL deletes any key. If none of the servers asked has it, the acknowledged write is lost.
+// a scenario wants it, once more at the end (observe: holder:LOCK). A grant must be there at the end if all of this
+// is true:
+//   - a server was observed to have it
+//   - it is still valid
+//   - no release of that lock was in progress since it was asked for: a late DEL deletes any key
+//
+// If none of the servers asked has it, the acknowledged write is lost.
 //
 // It cannot see the loss of a grant that no server was observed to have. Nor does it see the loss of a lock that was
 // released in between, possibly by a user that never learned of its loss. So the count is a lower bound. It looks

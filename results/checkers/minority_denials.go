@@ -34,7 +34,7 @@ type minorityDenials struct {
 	next    int             // index of the first of the run's faults that has not begun
 	stands  []history.Fault // faults that stand
 	touched []string        // servers touched by these
-	broken  []string        // other nodes touched by these
+	broken  []string        // nodes touched by these, clients included
 	asks    map[results.Place]*deniedAsk
 	asked   int64
 	vain    vain
@@ -47,7 +47,8 @@ type deniedAsk struct {
 	n int
 }
 
-// fewestDenied is the number of vain acquires that is no chance, such as time-outs of a busy machine.
+// fewestDenied is the number of successive vain acquires that chance, such as time-outs of a busy machine, does not
+// explain.
 const fewestDenied = 3
 
 var minorityDenialsKind = results.CheckerKind{
@@ -197,7 +198,7 @@ func (c *minorityDenials) lookAt(t int64, who func(results.Place) bool) {
 	}
 }
 
-// end takes those who ask in vain at the end of the history.
+// end takes the users that ask in vain at the end of the history.
 func (c *minorityDenials) end(*tracker) {
 	dead := users.DeadClients(c.run)
 	maps.DeleteFunc(c.asks, func(p results.Place, _ *deniedAsk) bool { return slices.Contains(dead, p.User.Client()) })

@@ -1,9 +1,9 @@
 // Wedges: a lock object that was in trouble can be used again.
 //
-// A user asks in vain when the lock is free for it: no user has it in hand, no fault stands, the last one ended a
-// recovery bound ago, and another user was granted a lock since then, which proves that the service serves. A user is
-// wedged if it asks in vain for longer than the bound, by one acquire or by several without a grant between them. A
-// run without faults counts from its start.
+// A user asks in vain when the lock is free for it: no user has it in hand, no fault stands, and the last one ended a
+// recovery bound ago. Another user must also have been granted a lock since then, which proves that the service
+// serves. A user is wedged if it asks in vain for longer than the bound, by one acquire or by several without a grant
+// between them. A run without faults counts from its start.
 //
 // Example: the bound is 2 s, and a cut of A ends at 10 s. B is granted the lock at 10.1 s and releases it. A asks at
 // 13 s and gets an error at once, and the same at 16 s: it is wedged, because others get the lock.

@@ -18,7 +18,7 @@ func Template(name string) *template.Template {
 	return template.Must(template.New(name).Parse(chartText))
 }
 
-// CSS is the style of every page.
+// CSS returns the style of every page.
 func CSS() template.CSS { return template.CSS(pageCSS) }
 
 // Chart is one figure of the page.

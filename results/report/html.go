@@ -181,10 +181,10 @@ var quantities = sync.OnceValue(func() map[string]results.Quantity {
 
 var markup = regexp.MustCompile("[`*]|\\[([^]]*)\\]\\([^)]*\\)")
 
-// Plain takes the Markdown out of a text.
+// Plain removes the Markdown from a text.
 func Plain(text string) string { return markup.ReplaceAllString(text, "$1") }
 
-// broken lists the counts above zero whose tone is one of those given.
+// broken lists the counts above zero with one of the given tones.
 func broken(r results.Report, tones ...results.Tone) []string {
 	var out []string
 	about := quantities()
@@ -196,7 +196,7 @@ func broken(r results.Report, tones ...results.Tone) []string {
 	return out
 }
 
-// sentence says what the verdict means beside what was found.
+// sentence says what the verdict means.
 func sentence(r results.Report) string {
 	switch r.Verdict {
 	case results.Pass:
@@ -225,7 +225,7 @@ func notes(r results.Report, env results.Env) []string {
 	return out
 }
 
-// headlines are the figures that most readers come for.
+// headlines returns the figures that most readers come for.
 func headlines(r results.Report) []pair {
 	out := []pair{{"grants a second", measured(r.Measures["throughput_per_s"])}}
 	if r.NoLock {
@@ -253,7 +253,7 @@ type quantile struct {
 	ms   float64
 }
 
-// acquireQuantiles are those of the acquire that most readers come for, as far as there are enough samples.
+// acquireQuantiles returns the acquire quantiles that most readers come for, if there are enough samples.
 func acquireQuantiles(r results.Report) (out []quantile) {
 	q := shown(r.Latency["acquire"])
 	if q.P50 != nil {
@@ -273,7 +273,7 @@ func latencyRows(m map[string]results.Quantiles) []latencyRow {
 	return out
 }
 
-// environment lists what a reader must know to believe the figures.
+// environment lists what a reader must know to trust the figures.
 func environment(env results.Env, r results.Report) []facts {
 	run := []pair{
 		{"run", env.Run},
@@ -351,7 +351,7 @@ func viewWitness(w results.Witness, start int64) witnessView {
 	return v
 }
 
-// since writes a time in ms since the start of the run.
+// since formats a time in ms since the start of the run.
 func since(t, start int64) string { return strconv.FormatFloat(float64(t-start)/1e6, 'f', 3, 64) }
 
 func viewEvent(e history.Event, start int64) eventView {

@@ -2,8 +2,8 @@
 //
 // Each write says that the piece of work that its value names is done. Every acknowledged write beyond the first of
 // one value is repeated work: a second mail, another computation of a missing cache value. It also measures how long
-// users waited for wanted work. That is the time from the moment at which all wanted it to the moment at which a user
-// knew that it was done, because it read so or did it.
+// users waited for wanted work. The wait starts when all users want it, and ends when the user knows that it is done,
+// because it read so or did it.
 //
 // It cannot see work that was done and never acknowledged.
 

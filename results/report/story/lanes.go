@@ -11,8 +11,8 @@ import (
 )
 
 // lanesOf puts the first user to the left, the lock service and the resource in the middle, and all others to the
-// right, so that no arrow crosses a hold of the two that matter most. A server has its own lane if it did something
-// of its own.
+// right. So no arrow crosses a hold of the two that matter most. A server has its own lane if it did something of its
+// own.
 func lanesOf(sc *scene.Scene) Lanes {
 	var all Lanes
 	nodes := sc.Nodes()
