@@ -17,6 +17,7 @@ import (
 // modules come from this machine's cache, compiled with -trimpath as in the Makefile, so that the test compiles only
 // lockquake's own packages.
 func TestInstallWithoutACheckout(t *testing.T) {
+	leftToAll(t, "it compiles every module anew: two minutes of both cores")
 	t.Parallel()
 	const module, version = "github.com/lockquake/lockquake", "v0.999.0"
 	proxy, bin, empty := t.TempDir(), t.TempDir(), t.TempDir()

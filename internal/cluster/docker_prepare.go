@@ -175,7 +175,12 @@ func (d *docker) lookInto(ctx context.Context, image string,
 	if err != nil {
 		return fmt.Errorf("look into image %s: %w", image, err)
 	}
-	defer func() { err = errors.Join(err, removeContainer(context.WithoutCancel(ctx), d.api, made.ID)) }()
+	defer func() {
+		// err alone keeps its type: whether something is unavailable is asked of it
+		if failed := removeContainer(context.WithoutCancel(ctx), d.api, made.ID); failed != nil {
+			err = errors.Join(err, failed)
+		}
+	}()
 	return look(func(path string) (bool, error) {
 		_, err := d.api.ContainerStatPath(ctx, made.ID, client.ContainerStatPathOptions{Path: path})
 		if cerrdefs.IsNotFound(err) {
