@@ -11,7 +11,7 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster/executable"
 )
 
-// ChooseOptions is what every provider that Choose may take needs.
+// ChooseOptions are the options of the providers among which Choose chooses.
 type ChooseOptions struct {
 	Self     string       // lockquake's own binary; "" as in DockerOptions
 	Loopback bool         // as in LocalOptions
@@ -20,8 +20,8 @@ type ChooseOptions struct {
 	Mechanisms agent.Mechanisms // as in both
 }
 
-// Choose returns the provider of that name, or for "auto" (and "") docker where an engine answers and our own binary
-// can run in it, else local. The reason says why in one phrase.
+// Choose returns the provider of that name. For "auto" and "" that is docker if an engine answers and can run our own
+// binary, else local. The reason says why in one phrase.
 func Choose(ctx context.Context, want string, o ChooseOptions) (p Provider, reason string, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, "", err

@@ -14,16 +14,16 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// Clock does the clock faults of a node.
+// Clock is the part of a node for clock faults.
 type Clock struct {
 	part
-	// faketime is the file in the node that tells its programs their wall clock, where they were made to ask for it.
+	// faketime is the libfaketime file of the node's programs, if libfaketime was prepared.
 	faketime string
-	changes  atomic.Int64 // beginnings and ends of what is done to its clock
+	changes  atomic.Int64 // beginnings and ends of changes to its clock
 }
 
-// ShiftClock has the agent move the wall clock of the node's process and its descendants, and of the process that takes
-// its place.
+// ShiftClock makes the agent move the clock of the node's process and its descendants, and of the processes that
+// replace it.
 func (cf *Clock) ShiftClock(ctx context.Context, key string, s wall.Shift) (wall.Shifted, error) {
 	if s.How == wall.ByFaketime {
 		if s.File = cf.faketime; s.File == "" {
@@ -31,19 +31,19 @@ func (cf *Clock) ShiftClock(ctx context.Context, key string, s wall.Shift) (wall
 				" was not started with libfaketime"}
 		}
 	}
-	defer cf.changed()() // also while it is under way
+	defer cf.changed()() // also counted while in progress
 	asked := clock.Now()
 	var out wall.Clocked
 	order := agent.Order{Do: wall.DoClock, Key: cf.orders.key(key), Args: s}
 	err := cf.orders.apply(ctx, order, &out)
-	if out.Since != 0 { // a process that takes this one's place goes on with its drift
+	if out.Since != 0 { // a process that replaces this one continues its drift
 		s.Since = out.Since
 		cf.orders.amend(order.Key, s)
 	}
 	return cf.shifted(asked, out, err)
 }
 
-// UnshiftClock has the agent take one shift back. Where the process has ended that is done.
+// UnshiftClock makes the agent undo one shift. If the process has ended, nothing is left to undo.
 func (cf *Clock) UnshiftClock(ctx context.Context, key string) (wall.Shifted, error) {
 	defer cf.changed()()
 	asked := clock.Now()
@@ -52,7 +52,7 @@ func (cf *Clock) UnshiftClock(ctx context.Context, key string) (wall.Shifted, er
 	return cf.shifted(asked, out, err)
 }
 
-// ClockShifts asks the agent what stands.
+// ClockShifts asks the agent for the current shift.
 func (cf *Clock) ClockShifts(ctx context.Context) (wall.Shifted, error) {
 	changes, asked := cf.changes.Load(), clock.Now()
 	var out wall.Clocked
@@ -71,9 +71,9 @@ func (cf *Clock) changed() (done func()) {
 	return func() { cf.changes.Add(1) }
 }
 
-// shifted turns the agent's answer into the fault's. The jumps come from the supervisor's own list of orders, so that
-// an agent that does nothing cannot hide it. Only the drift since then comes from the agent. A process that has ended
-// is not an error.
+// shifted converts the agent's answer into the fault's. The jumps come from the supervisor's own list of orders, so
+// that an agent that does nothing cannot hide it. Only the drift since then comes from the agent. An ended process is
+// not an error.
 func (cf *Clock) shifted(asked int64, c wall.Clocked, err error) (wall.Shifted, error) {
 	if errors.Is(err, proc.ErrNoProcess) {
 		c.Gone, err = true, nil
@@ -81,7 +81,7 @@ func (cf *Clock) shifted(asked int64, c wall.Clocked, err error) (wall.Shifted, 
 	out := wall.Shifted{
 		Ahead: time.Duration(c.Drifted), Asked: asked, Time: clock.Now(), How: c.How, Gone: c.Gone ||
 			!cf.process.Running(),
-		Changes: cf.changes.Load() + 1, // when the change under way has ended
+		Changes: cf.changes.Load() + 1, // once the change in progress has ended
 	}
 	for _, s := range cf.orders.list() {
 		if args, ok := s.order.Args.(wall.Shift); ok {
@@ -93,8 +93,8 @@ func (cf *Clock) shifted(asked int64, c wall.Clocked, err error) (wall.Shifted, 
 	return out, err
 }
 
-// ReadClocks has a thread of the node's own process read its wall clock and its monotonic clock, in ns. The latter is
-// told as the run's, by the agent's offset.
+// ReadClocks makes a thread of the node's own process read its wall clock and its monotonic clock, in ns. The latter is
+// converted to the run's clock by the agent's offset.
 func (cf *Clock) ReadClocks(ctx context.Context) (now, mono int64, err error) {
 	if !cf.process.Running() {
 		return 0, 0, fmt.Errorf("%s: %w", cf.Name(), proc.ErrNoProcess)

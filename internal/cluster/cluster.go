@@ -1,6 +1,5 @@
-// Package cluster is where nodes run: containers (docker), containers on several machines (swarm), child processes
-// (local), or goroutines of this process (inproc). All are one type, Node, with the machine capabilities that chaos
-// asks for.
+// Package cluster runs nodes: as containers (docker), containers on several machines (swarm), child processes (local),
+// or goroutines of this process (inproc). All have one type, Node, with the machine capabilities that chaos asks for.
 package cluster
 
 import (
@@ -29,23 +28,23 @@ type Request struct {
 	Specs  []node.Spec       // all nodes
 	Images map[string]string // image key -> image, overriding the project's own
 	LogDir string            // where each node's output (stderr only, with Stdio) goes as NAME.log
-	// Agent asks for the agent, which sees and signals processes from outside: set it where a scenario has faults that
-	// reach a process.
+	// Agent asks for the agent, which inspects and signals processes from outside. Set it if a scenario has faults that
+	// act on a process.
 	Agent bool
-	// Keep makes Close leave behind what can be looked at: containers (docker), data directories (local). Sweep takes
-	// them only with All.
+	// Keep makes Close leave containers (docker) or data directories (local) for inspection. Sweep removes them only
+	// with All.
 	Keep bool
-	// Reuse prepares for Vacate and Renew: the output of the servers can go to the log directory of another run.
+	// Reuse prepares for Vacate and Renew, so that the servers' output can move to the log directory of another run.
 	Reuse bool
-	// Hosts says how the nodes are spread where there are several machines (swarm).
+	// Hosts says how the nodes are spread over several machines (swarm).
 	Hosts node.Hosts
-	// Needs is what will be asked of each node, by its name. Offers speaks for a provider as a whole; one with several
-	// machines asks each of them.
+	// Needs has the capabilities that will be needed of each node, by name. Offers covers a provider as a whole; a
+	// provider with several machines checks Needs on each of them.
 	Needs map[string][]chaos.Capability
 	Log   *slog.Logger // may be nil
 }
 
-// Provider makes clusters.
+// Provider opens clusters.
 type Provider interface {
 	// Name is "docker", "swarm", "local" or "inproc".
 	Name() string
@@ -56,20 +55,20 @@ type Provider interface {
 	Open(ctx context.Context, r Request) (*Cluster, error)
 }
 
-// Cluster is the nodes of one run, or of several that follow each other.
+// Cluster has the nodes of one run, or of several consecutive ones.
 type Cluster struct {
 	Nodes   []*Node
 	changed sync.RWMutex // held while Renew changes Nodes
 	// Describe says what the nodes run on, for env.json: provider, engine version, addresses, images.
 	Describe map[string]string
-	// SeparateClocks says that the nodes' clocks are not the run's, whatever boot ids say: they are always measured. It
-	// is for nodes on several machines, and for machines that are simulated on one.
+	// SeparateClocks means that the nodes' clocks are not the run's, even if the boot ids are equal, so they are always
+	// measured. It is for nodes on several machines, and for machines simulated on one.
 	SeparateClocks bool
-	// AgentClocks are the clocks of the agents. Those that were measured are measured again every few seconds, since
-	// what an agent sees is dated by its own clock.
+	// AgentClocks are the clocks of the agents. Measured ones are measured again every few seconds, since an agent
+	// timestamps what it sees with its own clock.
 	AgentClocks []*wire.RemoteClock
 	close       func(ctx context.Context) error
-	keeper      keeper // nil where no node outlives a run
+	keeper      keeper // nil if no node outlives a run
 	closing     sync.Mutex
 	closed      bool
 }
@@ -86,7 +85,7 @@ func (c *Cluster) Node(name string) *Node {
 	return nil
 }
 
-// ByRole returns the nodes of one role, in their order.
+// ByRole returns the nodes of one role, in order.
 func (c *Cluster) ByRole(r node.Role) []*Node {
 	c.changed.RLock()
 	defer c.changed.RUnlock()
@@ -100,7 +99,7 @@ func (c *Cluster) ByRole(r node.Role) []*Node {
 }
 
 // Close ends all processes, stopped ones too, and removes everything that the run made. It works with a cancelled
-// context, within closeTimeout, and may be called more than once; what could not be removed is tried again.
+// context, within closeTimeout. It may be called again to retry what could not be removed.
 func (c *Cluster) Close(ctx context.Context) error {
 	c.closing.Lock()
 	defer c.closing.Unlock()
@@ -119,7 +118,7 @@ const closeTimeout = 30 * time.Second
 
 var runName = regexp.MustCompile(`^[a-z0-9]{1,10}$`)
 
-// checked returns the request with its defaults, or what is wrong with it.
+// checked returns the request with its defaults, or an error if it is invalid.
 func (r Request) checked() (Request, error) {
 	if !runName.MatchString(r.Run) {
 		return r, fmt.Errorf("run id %q is not 1 to 10 of a-z and 0-9", r.Run)
@@ -133,8 +132,8 @@ func (r Request) checked() (Request, error) {
 	return r, enoughFiles(len(r.Specs), proc.OpenFiles())
 }
 
-// enoughFiles refuses a run whose processes would run out of file handles half-way: in the supervisor, which has some
-// for each node, or in a server, which has as many as the supervisor.
+// enoughFiles returns an error if a process of the run would run out of file handles: the supervisor, which needs some
+// per node, or a server, which has the supervisor's limit.
 func enoughFiles(nodes int, may uint64) error {
 	const base, each = 256, 16
 	if need := uint64(base + each*nodes); may < need {
@@ -146,7 +145,7 @@ func enoughFiles(nodes int, may uint64) error {
 	return nil
 }
 
-// checkSpecs says why no network could have these nodes.
+// checkSpecs returns why no network could have these nodes.
 func checkSpecs(specs []node.Spec) error {
 	seen := make(map[string]bool, len(specs))
 	for _, s := range specs {
@@ -161,29 +160,28 @@ func checkSpecs(specs []node.Spec) error {
 	return nil
 }
 
-// The keys under which Cluster.Describe tells of a node: its address, its program (local), and what limits were read
-// back.
+// The keys of a node in Cluster.Describe: its address, its program (local), and the limits read back.
 func addressKey(node string) string { return "address_" + node }
 func programKey(node string) string { return "program_" + node }
 func limitsKey(node string) string  { return "limits_" + node }
 
-// keeper is how a provider keeps its servers between runs, with their network and the agent.
+// keeper is implemented by providers that keep their servers between runs, with the network and the agent.
 type keeper interface {
 	// vacate ends a node that is no server and removes what the run made for it.
 	vacate(ctx context.Context, n *Node) error
 	// renew makes the nodes of the next run's specs from that number on, not yet started, and puts them behind the
-	// servers in c.Nodes. Those that were vacated are still there. No server is being asked anything meanwhile: each
-	// sees where the others are placed.
+	// servers in c.Nodes. The vacated nodes are still there. No server is asked anything meanwhile, since each sees
+	// where the others are placed.
 	renew(ctx context.Context, c *Cluster, next Request, from int) error
-	// nodeLogs are the files that the output of the nodes goes to.
+	// nodeLogs returns the log files of the nodes.
 	nodeLogs() *nodelog.Logs
 }
 
-// errNotKept says that a cluster ends with its run.
+// errNotKept means that a cluster ends with its run.
 var errNotKept = errors.New("the nodes of this provider end with their run")
 
-// Vacate ends every node but the servers. What they had is gone with them; the servers run on, with their network and
-// the agent, until Close.
+// Vacate ends every node except the servers, and removes what the ended ones had. The servers run on, with their
+// network and the agent, until Close.
 func (c *Cluster) Vacate(ctx context.Context) error {
 	if c.keeper == nil {
 		return errNotKept
@@ -203,8 +201,8 @@ func (c *Cluster) Vacate(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Renew makes the nodes of another run in a cluster that was vacated: of the request its Specs, LogDir and Needs count.
-// The servers stay, and come first in the specs. Every other node is new: it has its own place, and no process yet. The
+// Renew makes the nodes of another run in a vacated cluster. It uses the Specs, LogDir and Needs of the request. The
+// servers stay, and come first in the specs. Every other node is new: it has its own place, and no process yet. The
 // servers log to LogDir from now on.
 func (c *Cluster) Renew(ctx context.Context, next Request) error {
 	if c.keeper == nil {

@@ -15,26 +15,26 @@ import (
 
 var _ shell.Commander = (*Commands)(nil)
 
-// Commands runs commands of the user's on a node.
+// Commands runs the user's commands on a node.
 type Commands struct {
 	part
 	login *node.Login
 }
 
-// Exec has the agent run a command, and hold what undoes it.
+// Exec makes the agent run a command and keep its undo.
 func (co *Commands) Exec(ctx context.Context, key string, a shell.ExecArgs) (shell.Ran, error) {
 	ctx, done := clock.Act(ctx)
 	defer done()
 	return co.run(ctx, agent.Order{Do: shell.DoExec, Key: co.orders.key(key)}, a)
 }
 
-// Prove has the agent run a command.
+// Prove makes the agent run a command.
 func (co *Commands) Prove(ctx context.Context, a shell.ExecArgs) (shell.Ran, error) {
 	return co.run(ctx, agent.Order{Do: shell.DoProve}, a)
 }
 
-// UndoExec has the agent run the undo. What the process that the command was about has taken with it, its successor
-// may have again: of a file in the node's container.
+// UndoExec makes the agent run the undo. If the command's process has ended, its successor may still have the effect,
+// such as a file in the node's container.
 func (co *Commands) UndoExec(ctx context.Context, key string, a shell.ExecArgs) (shell.Ran, error) {
 	ctx, done := clock.Act(ctx)
 	defer done()
@@ -58,7 +58,7 @@ func (co *Commands) run(ctx context.Context, o agent.Order, a shell.ExecArgs) (s
 	return co.seen(ctx, ran), err
 }
 
-// seen dates a result, and keeps the node's password out of it.
+// seen converts the time of a result, and removes the node's password from it.
 func (co *Commands) seen(ctx context.Context, r shell.Ran) shell.Ran {
 	if r.Time = co.orders.runTime(ctx, r.Time); r.Time == 0 {
 		r.Time = clock.Now()
@@ -69,7 +69,7 @@ func (co *Commands) seen(ctx context.Context, r shell.Ran) shell.Ran {
 	return r
 }
 
-// environment tells commands where the node is, and how its server is asked.
+// environment returns the variables with the node's place, and how to reach its server.
 func (co *Commands) environment() []string {
 	env := []string{
 		"LOCKQUAKE_NODE=" + co.Name(), "LOCKQUAKE_DIR=" + co.place.Dir, "LOCKQUAKE_HOST=" + co.place.Host(co.Name()),

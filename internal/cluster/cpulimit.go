@@ -10,12 +10,12 @@ import (
 
 var _ process.Throttler = (*CPULimit)(nil)
 
-// CPULimit holds a node to a share of a processor.
+// CPULimit limits a node to a share of a CPU.
 type CPULimit struct {
 	part
 }
 
-// LimitCPU has the agent limit the node's process, and each that is started after it.
+// LimitCPU makes the agent limit the node's process and each later one.
 func (cl *CPULimit) LimitCPU(ctx context.Context, key string, cpus float64) error {
 	return cl.orders.apply(ctx, agent.Order{
 		Do: process.DoLimitCPU, Key: cl.orders.key(key),
@@ -23,7 +23,7 @@ func (cl *CPULimit) LimitCPU(ctx context.Context, key string, cpus float64) erro
 	}, nil)
 }
 
-// UnlimitCPU has the agent take one limit back.
+// UnlimitCPU makes the agent undo one limit.
 func (cl *CPULimit) UnlimitCPU(ctx context.Context, key string) error {
 	return cl.orders.takeBack(ctx, cl.orders.key(key), nil)
 }
@@ -39,7 +39,7 @@ func (cl *CPULimit) CPULimited(ctx context.Context) (process.CPULimited, error) 
 	return out, err
 }
 
-// ownGroup reports whether the node has a control group that no other process is in.
+// ownGroup reports whether the node has a control group without other processes.
 func (cl *CPULimit) ownGroup() bool {
 	p, shares := cl.driver.(interface{ limited() bool })
 	return !shares || p.limited()

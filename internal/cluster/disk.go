@@ -17,13 +17,13 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// dataKeys makes the keys of directories that the agent holds.
+// dataKeys numbers the keys of directories that the agent holds.
 var dataKeys atomic.Int64
 
-// Disk does the faults of a node's disk and data directory.
+// Disk is the part of a node for faults of its disk and data directory.
 type Disk struct {
 	part
-	loop *loopDisk // that the data directory lies on, where it was prepared so
+	loop *loopDisk // the disk of the data directory, if prepared
 }
 
 // HoldData opens the node's data directory: that of its Place, a volume (docker) or a directory of the run (local).
@@ -84,7 +84,7 @@ func (d agentData) Restore(ctx context.Context) error {
 
 func (d agentData) Release(ctx context.Context) error { return d.agent.Undo(ctx, d.key, nil) }
 
-// ownData is a directory that the supervisor itself can open: it has children and no agent.
+// ownData is a directory that the supervisor itself opens: it has child processes and no agent.
 type ownData struct {
 	process *Process
 	*datadir.Directory
@@ -100,7 +100,7 @@ func (d ownData) Save(context.Context) error { return d.idle(d.Directory.Save) }
 
 func (d ownData) Restore(context.Context) error { return d.idle(d.Directory.Restore) }
 
-// idle does something to the data of a node that does not run.
+// idle changes the data of a node that is not running.
 func (d ownData) idle(do func() error) error {
 	if d.process.Running() {
 		return fmt.Errorf("%s still runs: its data is not taken from under it", d.process.Name())
@@ -110,11 +110,10 @@ func (d ownData) idle(do func() error) error {
 
 func (d ownData) Release(context.Context) error { return d.Close() }
 
-// syncKey begins the keys of orders to hold syncs.
+// syncKey is the key prefix of orders to delay syncs.
 const syncKey = "syncs-"
 
-// HoldSyncs has the agent hold the calls to fsync back of this process of the node and of each that is started after
-// it.
+// HoldSyncs makes the agent delay the calls to fsync of the node's process and of each later one.
 func (df *Disk) HoldSyncs(ctx context.Context, key string, by time.Duration) (disk.Syncs, error) {
 	if df.spec.Role != node.Server {
 		return disk.Syncs{}, chaos.Unavailable{
@@ -130,7 +129,7 @@ func (df *Disk) HoldSyncs(ctx context.Context, key string, by time.Duration) (di
 	return was, df.orders.apply(ctx, agent.Order{Do: disk.DoSyncs, Key: syncKey + df.orders.key(key), Args: args}, nil)
 }
 
-// SyncsHeld asks the agent what it has held so far.
+// SyncsHeld asks the agent for its counts so far.
 func (df *Disk) SyncsHeld(ctx context.Context) (disk.Syncs, error) {
 	if !df.process.Running() {
 		return disk.Syncs{Gone: true}, nil
@@ -140,7 +139,7 @@ func (df *Disk) SyncsHeld(ctx context.Context) (disk.Syncs, error) {
 	return out, err
 }
 
-// LetSyncsGo has the agent end it.
+// LetSyncsGo makes the agent end the delay.
 func (df *Disk) LetSyncsGo(ctx context.Context, key string) (disk.Syncs, error) {
 	var out disk.Syncs
 	err := df.orders.takeBack(ctx, syncKey+df.orders.key(key), &out)
@@ -155,17 +154,16 @@ func (df *Disk) LetSyncsGo(ctx context.Context, key string) (disk.Syncs, error) 
 	return out, err
 }
 
-// loopDisk is a disk that the agent made for one node: ext4 in a file that has no name, behind a loop device. It is
-// mounted where the node's process is and for as long as that lives: by the engine as the container's volume, or in
-// mounts of the process's own. The agent holds the device meanwhile. So it is gone when the node and the agent are,
-// however they end.
+// loopDisk is a disk that the agent made for one node: ext4 in an unnamed file, behind a loop device. It is mounted for
+// the life of the node's process: by the engine as the container's volume, or in the process's own mount namespace. The
+// agent keeps the device open. So the disk vanishes with the node and the agent, however they end.
 type loopDisk struct {
 	agent  *agent.Client
 	key    string
 	device string
 }
 
-// makeDisk has the agent make a disk; without is why there is none.
+// makeDisk creates a disk through the agent; without is the reason if there is no agent.
 func makeDisk(ctx context.Context, a *agent.Client, without error, node string, args disk.Args) (*loopDisk, error) {
 	if a == nil {
 		return nil, chaos.Unavailable{
@@ -188,7 +186,7 @@ func makeDisk(ctx context.Context, a *agent.Client, without error, node string, 
 	return d, nil
 }
 
-// mark leaves the file on the disk that is synced, before each start.
+// mark writes the synced file to the disk, before each start.
 func (d *loopDisk) mark(ctx context.Context) error {
 	if err := d.order(ctx, disk.DoMark, nil); err != nil {
 		return fmt.Errorf("prepare the disk: %w", err)
@@ -200,8 +198,7 @@ func (d *loopDisk) order(ctx context.Context, do string, result any) error {
 	return d.agent.Order(ctx, agent.Order{Do: do, Key: d.key + "/" + do, Args: disk.Use{Disk: d.key}}, result)
 }
 
-// CutPower has the agent shut the node's file system down under it and kill it, and then look at what is left on the
-// disk.
+// CutPower makes the agent shut down the node's file system, kill the node, and check what is left on the disk.
 func (df *Disk) CutPower(ctx context.Context) (disk.PowerLost, error) {
 	d, exited := df.loop, df.process.Exited()
 	if d == nil {

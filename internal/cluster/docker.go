@@ -31,17 +31,17 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// DockerOptions says how nodes run in containers.
+// DockerOptions are the options of nodes in containers.
 type DockerOptions struct {
 	// Self is lockquake's own binary as a static Linux build; "" means LOCKQUAKE_BIN, else the running program.
 	Self string
 	Log  *slog.Logger // may be nil
-	// Mechanisms are asked what can be done here where containers run on this kernel.
+	// Mechanisms tell what is possible here, if containers run on this kernel.
 	Mechanisms agent.Mechanisms
 
-	// What other engines make necessary, forced by this package's tests on the engine at hand.
-	published bool // dial by published ports even where the engine's networks are within reach
-	noAgent   bool // signal through the engine even where an agent could be started
+	// Behaviour for other engines, which this package's tests force on the current one.
+	published bool // dial published ports even if the engine's networks are reachable
+	noAgent   bool // signal through the engine even if an agent could be started
 }
 
 // docker is the provider of containers.
@@ -52,24 +52,24 @@ type docker struct {
 	api     client.APIClient
 	version client.ServerVersionResult
 
-	canClock func() error                  // why clocks cannot be moved where the engine runs; asked once
+	canClock func() error                  // why clocks cannot be moved on the engine's machine; asked once
 	shapers  func() (links.Engines, error) // asked once
 
-	// lend has another engine give this one an image that it lacks, and tells whether that had it; nil where there is
-	// no other.
+	// lend makes another engine copy a missing image to this one, and reports whether it had the image. nil if there is
+	// no other engine.
 	lend func(ctx context.Context, ref string) (bool, error)
 
-	preloads struct { // what was found in images
+	preloads struct { // libraries found in images
 		sync.Mutex
 		of map[string]string
 	}
 }
 
-// engineTimeout bounds the first requests to the engine: one that hangs must not hang us.
+// engineTimeout bounds the first requests to the engine, which may hang.
 const engineTimeout = 10 * time.Second
 
-// NewDocker connects to the container engine that the environment names (DOCKER_HOST, or the usual sockets). The error
-// is a chaos.Unavailable where none answers.
+// NewDocker connects to the container engine that the environment names (DOCKER_HOST, or the usual sockets). It returns
+// a chaos.Unavailable if none answers.
 func NewDocker(o DockerOptions) (Provider, error) {
 	d, err := newDocker(o)
 	if err != nil {
@@ -114,7 +114,7 @@ func connectEngine(o DockerOptions) (*docker, error) {
 	return d, nil
 }
 
-// speak makes a provider that talks to its engine by the connections that use sets.
+// speak returns a provider whose engine connections are set up by use.
 func speak(o DockerOptions, use func(context.Context, *testcontainers.DockerProvider) error) (*docker, error) {
 	p, err := testcontainers.ProviderDefault.GetProvider(testcontainers.WithLogger(tclog.NewNoopLogger()))
 	if err != nil {
@@ -143,8 +143,8 @@ func speak(o DockerOptions, use func(context.Context, *testcontainers.DockerProv
 	return d, nil
 }
 
-// answersByName asks the engine that DOCKER_HOST names, if it names one: testcontainers would quietly take another
-// instead of one that does not answer.
+// answersByName checks that the engine in DOCKER_HOST, if any, answers: testcontainers would silently use another one
+// instead.
 func answersByName() error {
 	if os.Getenv(client.EnvOverrideHost) == "" {
 		return nil
@@ -160,9 +160,9 @@ func answersByName() error {
 	return err
 }
 
-// quietTestcontainers sets what testcontainers reads at its first use, if it is unset: no reaper, because its image
-// cannot be pulled everywhere and Sweep does its work; no guess of the engine's address from inside a container, which
-// can wait for ever.
+// quietTestcontainers sets what testcontainers reads at its first use, if it is unset. The reaper is off, because its
+// image cannot be pulled everywhere and Sweep does its work. So is the guess of the engine's address from inside a
+// container, which can hang.
 func quietTestcontainers() {
 	tclog.SetDefault(tclog.NewNoopLogger())
 	setDefault("TESTCONTAINERS_RYUK_DISABLED", "true")
@@ -180,10 +180,10 @@ func setDefault(key, value string) {
 // Name returns "docker".
 func (d *docker) Name() string { return "docker" }
 
-// Offers tells what can be done to a container's process. All of it also goes through the engine alone, should the
-// agent not start.
+// Offers reports what can be done to a container's process. All of it also works through the engine alone, if the agent
+// does not start.
 func (d *docker) Offers(c chaos.Capability, r node.Role) error {
-	if c == CanAlike { // the first process of each container has number 1
+	if c == CanAlike { // the first process of each container has pid 1
 		return nil
 	}
 	if c == CanLimit || c == process.CanLimitCPU {
@@ -206,7 +206,7 @@ func (d *docker) Offers(c chaos.Capability, r node.Role) error {
 	return offers(c, r)
 }
 
-// limits asks the engine whether it can limit containers, and says how.
+// limits returns how the engine limits containers, or why it cannot.
 func (d *docker) limits() (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), engineTimeout)
 	defer cancel()
@@ -224,9 +224,9 @@ func (d *docker) limits() (string, error) {
 		i.NCPU, i.CgroupVersion), nil
 }
 
-// Engined is a provider that stands on a container engine.
+// Engined is a provider with a container engine.
 type Engined interface {
-	// EngineID tells one engine from another, and from itself on another kernel.
+	// EngineID identifies the engine and its kernel.
 	EngineID(ctx context.Context) (string, error)
 }
 
@@ -259,7 +259,7 @@ func (d *docker) Open(ctx context.Context, r Request) (*Cluster, error) {
 	return c, nil
 }
 
-// newRun has nothing yet.
+// newRun returns an empty run.
 func (d *docker) newRun(r Request) *dockerRun {
 	return &dockerRun{
 		engine: d, agentUp: make(chan struct{}), agentName: "agent", request: r,
@@ -267,14 +267,14 @@ func (d *docker) newRun(r Request) *dockerRun {
 	}
 }
 
-// useOwnConnections has a provider of testcontainers talk to its engine by a connection of its own for each request.
-// With connections that are kept, what testcontainers does at the end of each call, closing those that are idle, can
-// hit one that another goroutine has just taken for its request: the start of a container then fails with "http:
-// CloseIdleConnections called". Nor are there idle ones to be left behind.
+// useOwnConnections makes a testcontainers provider use a new connection to its engine for each request. testcontainers
+// closes idle connections at the end of each call. If connections were kept alive, that could hit one that another
+// goroutine has just taken: the start of a container then fails with "http: CloseIdleConnections called". It also
+// leaves no idle connections behind.
 func useOwnConnections(ctx context.Context, p *testcontainers.DockerProvider) error {
 	options := []client.Opt{
 		client.WithHTTPClient(&http.Client{Transport: ownTransport(), CheckRedirect: client.CheckRedirect}),
-		client.FromEnv, // its certificates: those that testcontainers found went with the client before
+		client.FromEnv, // for its certificates: those that testcontainers found are lost with the earlier client
 	}
 	if c := testcontainers.ReadConfig().Config; c.TLSVerify == 1 {
 		options = append(options, client.WithTLSClientConfig(
@@ -284,15 +284,15 @@ func useOwnConnections(ctx context.Context, p *testcontainers.DockerProvider) er
 	return useClient(ctx, p, append(options, client.WithHost(p.Client().DaemonHost()))...)
 }
 
-// ownTransport makes a connection for each request.
+// ownTransport returns a transport with a new connection for each request.
 func ownTransport() *http.Transport {
 	var protocols http.Protocols
-	// with HTTP/2 a transport makes itself settings of TLS, and the client then takes every engine for one behind TLS
+	// with HTTP/2 a transport creates a TLS configuration, and the client then takes every engine for one behind TLS
 	protocols.SetHTTP1(true)
 	return &http.Transport{DisableKeepAlives: true, Protocols: &protocols}
 }
 
-// useClient has a provider of testcontainers talk to an engine by another client.
+// useClient makes a testcontainers provider use another client.
 func useClient(ctx context.Context, p *testcontainers.DockerProvider, options ...client.Opt) error {
 	before := p.Client()
 	own, err := testcontainers.NewDockerClientWithOpts(ctx, options...)
@@ -303,7 +303,7 @@ func useClient(ctx context.Context, p *testcontainers.DockerProvider, options ..
 	return before.Close()
 }
 
-// askClock tells why clocks cannot be moved on the kernel that the containers run on; nil where they can.
+// askClock returns why clocks cannot be moved on the containers' kernel; nil if they can.
 func (d *docker) askClock() error {
 	if d.ourKernel() {
 		return noClock(d.options.Mechanisms.Supports(wall.DoClock))
@@ -311,8 +311,8 @@ func (d *docker) askClock() error {
 	return noClock(d.agentSupports(wall.DoClock))
 }
 
-// ourKernel tells whether the engine runs on the kernel that this process runs on, as far as can be seen: what a
-// process is given there is then what we are given.
+// ourKernel reports whether the engine appears to run on the same kernel as this process. Then its processes get what
+// we get.
 func (d *docker) ourKernel() bool {
 	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
 	if err != nil || remote(d.api.DaemonHost()) || d.version.Arch != runtime.GOARCH {
@@ -326,12 +326,12 @@ func (d *docker) ourKernel() bool {
 
 // Imager is a provider whose nodes are made from images.
 type Imager interface {
-	// HasImage returns nil where there is the project's own image of that key, or where Open makes it; else a
-	// chaos.Unavailable that says how to get it.
+	// HasImage returns nil if the project's own image of that key exists, or if Open makes it; else a chaos.Unavailable
+	// that says how to get it.
 	HasImage(key string) error
 }
 
-// store is the images of the engine.
+// store returns the image store of the engine.
 func (d *docker) store() imagestore.Store {
 	return imagestore.Store{API: d.api, Self: d.options.Self, Log: d.log, Lend: d.lend}
 }
@@ -346,7 +346,7 @@ func (d *docker) HasImage(key string) error {
 	return d.store().HasProject(ctx, key)
 }
 
-// SelfImage makes the image of lockquake's own binary where the engine does not have it, names it ContainerImage, and
+// SelfImage makes the image of lockquake's own binary if the engine does not have it, tags it as ContainerImage, and
 // returns that name.
 func SelfImage(ctx context.Context) (string, error) {
 	d, err := newDocker(DockerOptions{})

@@ -21,9 +21,9 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// agentCapabilities is all that the agent gets; it is never privileged. KILL sends signals to processes of other
-// users, DAC_OVERRIDE empties their data directories, and SYS_NICE lets it act in time on a machine that its targets
-// keep busy; with SYS_CHROOT it enters the file system of a target; the others are for link and clock faults.
+// agentCapabilities are all the capabilities of the agent, which is never privileged. KILL signals processes of other
+// users, and DAC_OVERRIDE empties their data directories. SYS_NICE lets it act in time on a busy machine. SYS_CHROOT
+// enters the file system of a target. The others are for link and clock faults.
 var agentCapabilities = []string{
 	"SYS_ADMIN", "NET_ADMIN", "SYS_PTRACE", "KILL", "DAC_READ_SEARCH", "DAC_OVERRIDE",
 	"SYS_NICE", "SYS_CHROOT",
@@ -38,9 +38,9 @@ func (r *dockerRun) startAgent(ctx context.Context) error {
 	defer cancel()
 	box, s, err := helper{name: r.agentName, kind: "agent", host: func(h *container.HostConfig) {
 		h.PidMode = "host"
-		h.CgroupnsMode = container.CgroupnsModeHost // else the groups of its targets have no names there
+		h.CgroupnsMode = container.CgroupnsModeHost // otherwise the groups of its targets have no names there
 		h.CapAdd = agentCapabilities
-		// AppArmor's profile for containers forbids writing below /proc; the default seccomp filter opens with the
+		// AppArmor's profile for containers forbids writing below /proc. The default seccomp filter adapts to the
 		// capabilities and stays.
 		h.SecurityOpt = []string{"apparmor=unconfined", "no-new-privileges"}
 		if slices.ContainsFunc(r.request.Specs,
@@ -73,11 +73,10 @@ type helper struct {
 	name     string
 	kind     string // of lockquake's own nodes
 	networks []string
-	host     func(*container.HostConfig) // says what it needs beside; may be nil
+	host     func(*container.HostConfig) // adds what else it needs; may be nil
 }
 
-// start starts a helper of a run, which may do nothing and reach nothing but what it says. It returns the container's
-// id.
+// start starts a helper of a run with only the rights and networks that it names. It returns the container's id.
 func (h helper) start(ctx context.Context, r *dockerRun) (string, attached, error) {
 	req := testcontainers.ContainerRequest{
 		Image: r.images[node.SelfProgram], Name: r.name(h.name), Labels: r.labels(h.name, node.Role(h.kind)),
@@ -131,8 +130,8 @@ func (h helper) start(ctx context.Context, r *dockerRun) (string, attached, erro
 	return id, s, nil
 }
 
-// samePID tells whether engine and agent call the agent by the same pid. Where they do not, they look at different pid
-// namespaces, and the engine's pid of a node would be some other process to the agent.
+// samePID returns an error if engine and agent see the agent under different pids. Then their pid namespaces differ,
+// and the engine's pid of a node would be another process for the agent.
 func samePID(own int, engine *container.State) error {
 	if engine == nil || engine.Pid != own {
 		said := 0
@@ -144,7 +143,7 @@ func samePID(own int, engine *container.State) error {
 	return nil
 }
 
-// withAgent starts an agent of no run, and removes it.
+// withAgent starts an agent outside any run, and removes it.
 func (d *docker) withAgent(ctx context.Context, ask func(*agent.Client) error) error {
 	dir, remove, err := state.Scratch("probe")
 	if err != nil {
@@ -169,14 +168,14 @@ func (d *docker) withAgent(ctx context.Context, ask func(*agent.Client) error) e
 	return ask(r.agent)
 }
 
-// agentSupports asks an agent on the engine's machine why it cannot carry out an order; nil where it can.
+// agentSupports returns why an agent on the engine's machine cannot carry out an order; nil if it can.
 func (d *docker) agentSupports(do string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), agentStartTimeout+engineTimeout)
 	defer cancel()
 	return d.withAgent(ctx, func(a *agent.Client) error { return a.Supports(ctx, do) })
 }
 
-// askEngines has an agent try which engines shape links on the engine's machine.
+// askEngines makes an agent try which engines shape links on the engine's machine.
 func (d *docker) askEngines() (links.Engines, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), agentStartTimeout+engineTimeout)
 	defer cancel()

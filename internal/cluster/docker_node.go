@@ -34,12 +34,12 @@ type containerNode struct {
 	spec node.Spec
 	node *Node
 	box  testcontainers.Container
-	// limits says what limits the engine read back; "" where there are none.
+	// limits describes the limits read back from the engine; "" if there are none.
 	limits   string
 	prepared prepared
 
 	mu  sync.Mutex
-	sig signaller // of the process that was started last
+	sig signaller // of the last started process
 }
 
 // create makes the node's container without starting it.
@@ -55,7 +55,7 @@ func (r *dockerRun) create(ctx context.Context, n *Node) (*containerNode, error)
 	}
 	req := testcontainers.ContainerRequest{
 		Image: r.images[n.spec.Image], Name: r.name(n.spec.Name), Labels: r.labels(n.spec.Name, n.spec.Role),
-		// An entrypoint of the image's own is replaced: an init or shell in front would take the signals instead.
+		// The image's own entrypoint is replaced: an init or shell in front would take the signals instead.
 		Entrypoint: argv[:1], Cmd: argv[1:], Env: envMap(slices.Concat(n.spec.Env, done.env)),
 		ConfigModifier: func(c *container.Config) {
 			c.Hostname, c.WorkingDir = n.spec.Name, dataDir
@@ -94,7 +94,7 @@ func (r *dockerRun) create(ctx context.Context, n *Node) (*containerNode, error)
 	return &containerNode{run: r, spec: n.spec, node: n, box: box, limits: limits, prepared: done}, err
 }
 
-// limitsOf reads back from the engine what limits a container has.
+// limitsOf reads the limits of a container back from the engine.
 func limitsOf(ctx context.Context, api client.APIClient, id string, want node.Limits) (string, error) {
 	if want.None() {
 		return "", nil
@@ -139,7 +139,7 @@ func (r *dockerRun) hostConfig(h *container.HostConfig, spec node.Spec, f prepar
 	}
 }
 
-// remote tells whether published ports appear on another machine than this one.
+// remote reports whether published ports appear on another machine.
 func remote(daemon string) bool { return !strings.HasPrefix(daemon, "unix:") }
 
 func envMap(env []string) map[string]string {
@@ -204,7 +204,7 @@ func (c *containerNode) start(ctx context.Context) (Stdio, *ending, error) {
 	return s.Stdio, over, nil
 }
 
-// startBox starts the container, when it is its turn.
+// startBox starts the container when its turn has come.
 func (c *containerNode) startBox(ctx context.Context) error {
 	if c.run.starting != nil {
 		select {
@@ -223,18 +223,18 @@ func (c *containerNode) startBox(ctx context.Context) error {
 	}
 }
 
-// attachTries is how often a container in a swarm is started where its engine gives up waiting for the manager, which a
-// busy machine can bring about.
+// attachTries is how often to start a container in a swarm whose engine gives up waiting for the manager, as on a busy
+// machine.
 const attachTries = 3
 
-// notAttached tells whether a container did not start because the manager of the swarm did not give it an address in
+// notAttached reports whether a container did not start because the manager of the swarm did not give it an address in
 // time.
 func notAttached(err error) bool {
 	return strings.Contains(err.Error(), "attaching to network failed") ||
 		strings.Contains(err.Error(), "ttach to network")
 }
 
-// findSignaller looks up the process that was just started, which a later look could take for another.
+// findSignaller looks up the process that was just started; a later lookup could find another one.
 func (c *containerNode) findSignaller(ctx context.Context, id string) (signaller, error) {
 	info, err := c.run.engine.api.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
 	if err != nil {
@@ -273,7 +273,7 @@ func (c *containerNode) dial(ctx context.Context, port, address string) (net.Con
 	return dialer.DialContext(ctx, "tcp", address)
 }
 
-// published asks where the engine publishes the port now: it changes with every start.
+// published asks the engine where it publishes the port now: it changes with every start.
 func (c *containerNode) published(ctx context.Context, port string) (string, error) {
 	host, err := c.run.engine.tc.DaemonHost(ctx)
 	if err != nil {
@@ -293,8 +293,8 @@ func (c *containerNode) published(ctx context.Context, port string) (string, err
 // attachment asks for the streams of a container about to be started.
 type attachment struct {
 	container string
-	stdio     bool // its input and output are a control stream
-	batched   bool // it may say much in small writes, over a socket of this machine
+	stdio     bool // input and output are a control stream
+	batched   bool // it may send many small writes, over a local socket
 	log       io.WriteCloser
 }
 
@@ -304,7 +304,7 @@ type attached struct {
 	close func()
 }
 
-// attach connects to the streams. Output that is no control stream goes to the log, which is closed at their end.
+// attach connects to the streams. Output that is not a control stream goes to the log, which is closed at their end.
 func (d *docker) attach(ctx context.Context, a attachment) (attached, error) {
 	hijacked, err := d.api.ContainerAttach(context.WithoutCancel(ctx), a.container, client.ContainerAttachOptions{
 		Stream: true, Stdin: a.stdio, Stdout: true, Stderr: true,
@@ -354,8 +354,8 @@ func (c *containerNode) used(ctx context.Context) (time.Duration, error) {
 	return time.Duration(s.CPUStats.CPUUsage.TotalUsage), nil
 }
 
-// freeze has the engine pause the container. The agent is told first, so that it thaws the container when the
-// supervisor is gone; where it cannot, `clean` removes the container.
+// freeze makes the engine pause the container. The agent gets its order first, so that it thaws the container if the
+// supervisor dies; if it cannot, `clean` removes the container.
 func (c *containerNode) freeze(ctx context.Context) error {
 	if err := c.node.Signals.freezing.give(ctx, process.FreezeArgs{Engine: true}); err != nil {
 		c.run.engine.log.Warn("the agent could not thaw the container by itself", "node", c.spec.Name, "err", err)

@@ -23,12 +23,12 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// resolveImages finds, pulls or makes every image that the run needs, before anything is started.
+// resolveImages finds, pulls or makes all images of the run, before anything is started.
 func (r *dockerRun) resolveImages(ctx context.Context) error {
 	if r.images == nil {
 		r.images = make(map[string]string)
 	}
-	keys := make(map[string]bool) // whether they are images themselves
+	keys := make(map[string]bool) // whether the key is an image itself
 	for _, s := range r.request.Specs {
 		keys[s.Image] = s.Named
 	}
@@ -68,7 +68,7 @@ func (r *dockerRun) resolve(ctx context.Context, key string) (string, error) {
 	return imagestore.Project(key), r.engine.store().HasProject(ctx, key)
 }
 
-// faketimeInImage is where a container keeps the file that tells its wall clock.
+// faketimeInImage is the path of the libfaketime file in a container.
 const faketimeInImage = "/lockquake-faketime"
 
 // dockerPreparations are what the docker provider can prepare.
@@ -91,7 +91,7 @@ var dockerPreparations = map[node.Preparation]func(context.Context, *dockerRun, 
 	},
 }
 
-// Prepares looks for what the preparation needs in the image of the node, if the engine has the image.
+// Prepares checks the image of the node for what the preparation needs, if the engine has the image.
 func (d *docker) Prepares(p node.Preparation, s node.Spec, image string) error {
 	if err := preparable(p, s); err != nil {
 		return err
@@ -109,7 +109,7 @@ func (d *docker) Prepares(p node.Preparation, s node.Spec, image string) error {
 	}
 	if p == wall.Preload {
 		if found, err := d.store().Has(ctx, image); !found || err != nil {
-			return err // Open says more
+			return err // Open returns a better error
 		}
 		_, err := d.librariesOf(ctx, image)
 		return err
@@ -120,14 +120,14 @@ func (d *docker) Prepares(p node.Preparation, s node.Spec, image string) error {
 	return unknownPreparation(p)
 }
 
-// shellOf looks for a shell in the image of a node.
+// shellOf checks for a shell in the image of a node.
 func (d *docker) shellOf(ctx context.Context, s node.Spec, image string) (err error) {
 	none := chaos.Unavailable{What: string(shell.Shell), Reason: "there is no " + shell.Path + " in image " + s.Image}
 	if s.Image == node.SelfProgram {
-		return none // made of one program alone
+		return none // the image has only one program
 	}
 	if found, err := d.store().Has(ctx, image); !found || err != nil {
-		return err // Open says more
+		return err // Open returns a better error
 	}
 	return d.lookInto(ctx, image, func(exists func(path string) (bool, error)) error {
 		found, err := exists(shell.Path)
@@ -138,7 +138,7 @@ func (d *docker) shellOf(ctx context.Context, s node.Spec, image string) (err er
 	})
 }
 
-// librariesOf finds what can be preloaded in an image, by a container of it that is never started.
+// librariesOf finds the libraries to preload in an image, through a container that is never started.
 func (d *docker) librariesOf(ctx context.Context, image string) (libraries string, err error) {
 	d.preloads.Lock()
 	defer d.preloads.Unlock()
@@ -160,7 +160,7 @@ func (d *docker) librariesOf(ctx context.Context, image string) (libraries strin
 	return libraries, nil
 }
 
-// lookInto asks for files of an image, by a container of it that is never started.
+// lookInto checks for files in an image, through a container that is never started.
 func (d *docker) lookInto(ctx context.Context, image string,
 	look func(exists func(path string) (bool, error)) error,
 ) (err error) {
@@ -190,14 +190,14 @@ func (d *docker) lookInto(ctx context.Context, image string,
 	})
 }
 
-// Where the agent's container has what it needs to make disks.
+// Paths in the agent's container for making disks.
 const (
 	disksInAgent   = "/lockquake-disks"
 	devicesInAgent = "/lockquake-dev"
 )
 
-// disksForAgent lets the agent's container make loop devices: it may use them and no other device, and has a volume for
-// their files.
+// disksForAgent lets the agent's container make loop devices. It may use no other devices, and has a volume for their
+// files.
 func disksForAgent(h *container.HostConfig) {
 	h.DeviceCgroupRules = append(h.DeviceCgroupRules, "c 10:237 rw", "b 7:* rw") // loop-control; loop devices
 	h.Mounts = append(h.Mounts, mount.Mount{
@@ -207,14 +207,14 @@ func disksForAgent(h *container.HostConfig) {
 		mount.Mount{Type: mount.TypeVolume, Target: disksInAgent})
 }
 
-// diskVolume is the container's data directory on the disk: the engine mounts it for as long as the container runs.
+// diskVolume returns the mount of the data directory on the disk: the engine mounts it while the container runs.
 func diskVolume(device string) mount.Mount {
 	return mount.Mount{Type: mount.TypeVolume, Target: dataDir, VolumeOptions: &mount.VolumeOptions{
 		DriverConfig: &mount.Driver{Name: "local", Options: map[string]string{"type": "ext4", "device": device}},
 	}}
 }
 
-// loopDiskIn prepares a container's disk. The agent must be there before the container, and is waited for.
+// loopDiskIn prepares a container's disk. It waits for the agent, which must exist before the container.
 func loopDiskIn(ctx context.Context, r *dockerRun, n *Node) (prepared, error) {
 	select {
 	case <-r.agentUp:
@@ -229,13 +229,14 @@ func loopDiskIn(ctx context.Context, r *dockerRun, n *Node) (prepared, error) {
 	return prepared{disk: d.device, before: d.mark}, nil
 }
 
-// disksAt tells the same of an engine. Of one on another machine nothing is known before it is tried.
+// disksAt returns why an engine can have no loop disks. For an engine on another machine that is unknown until it is
+// tried.
 func disksAt(daemon string) error {
 	if remote(daemon) {
 		return nil
 	}
 	if _, err := os.Stat(filepath.Join("/proc/self/ns", "mnt")); err != nil {
-		return nil //nolint:nilerr // no Linux here: the engine is in a virtual machine
+		return nil //nolint:nilerr // not Linux: the engine is in a virtual machine
 	}
 	return canLoop()
 }

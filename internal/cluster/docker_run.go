@@ -28,40 +28,40 @@ import (
 	"github.com/lockquake/lockquake/internal/wire"
 )
 
-// dockerRun is what one run has in the engine.
+// dockerRun is one run's state in the engine.
 type dockerRun struct {
 	engine   *docker
 	request  Request
 	owner    owner.Mark
 	logs     *nodelog.Logs
 	place    node.Place
-	password string            // of all servers that ask for one
+	password string            // of all servers with a password
 	images   map[string]string // image key -> reference
 	network  string            // id
-	guest    bool              // the network is another's, who makes it and removes it
+	guest    bool              // the network is made and removed elsewhere
 	subnet   netip.Prefix
 	near     bool // the supervisor reaches containers by their addresses
-	// reach dials addresses of the network, where the supervisor cannot; nil: directly or by published ports.
+	// reach dials addresses of the network if the supervisor cannot; nil: directly or by published ports.
 	reach func(ctx context.Context, address string) (net.Conn, error)
-	// starting has room for as many containers as may be started at once; nil: for all.
+	// starting limits how many containers start at once; nil: no limit.
 	starting chan struct{}
 
 	nodes     []*Node
 	agentUp   chan struct{} // closed when the agent was started, or could not be
-	agent     *agent.Client // nil: the engine does what the agent would
-	agentErr  error         // why there is none
+	agent     *agent.Client // nil: the engine replaces it
+	agentErr  error         // why it is missing
 	agentName string        // of its container and its log
 
 	owed dockerCleanup
 }
 
-// dockerCleanup is what a run has made in the engine and must remove.
+// dockerCleanup has what a run made in the engine and must remove.
 type dockerCleanup struct {
 	mu         sync.Mutex
 	containers []string                      // ids of the nodes', in the order of creation
 	helpers    []string                      // ids of the containers of the agent and its like
 	stopping   map[string][]func()           // by node, ends its streams
-	unprepare  []func(context.Context) error // undoes what nodes were prepared with
+	unprepare  []func(context.Context) error // undo the preparations of nodes
 }
 
 func (r *dockerRun) open(ctx context.Context, c *Cluster) error {
@@ -80,7 +80,7 @@ func (r *dockerRun) open(ctx context.Context, c *Cluster) error {
 	return r.fill(ctx, c)
 }
 
-// fill makes the nodes, and starts the agent beside.
+// fill makes the nodes, and starts the agent concurrently.
 func (r *dockerRun) fill(ctx context.Context, c *Cluster) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return r.makeNodes(gctx, c, 0, nil) })
@@ -109,7 +109,7 @@ func (r *dockerRun) fill(ctx context.Context, c *Cluster) error {
 	return nil
 }
 
-// makeNodes makes the nodes from that number on, side by side. Those of boxes have a container already.
+// makeNodes makes the nodes from that number on, concurrently. Those in boxes already have a container.
 func (r *dockerRun) makeNodes(ctx context.Context, c *Cluster, from int, boxes map[int]*containerNode) error {
 	made := make([]*Node, len(r.request.Specs)-from)
 	g, ctx := errgroup.WithContext(ctx)
@@ -136,7 +136,7 @@ func (r *dockerRun) makeNodes(ctx context.Context, c *Cluster, from int, boxes m
 	return nil
 }
 
-// newNode makes a node with a new container, or with one that is there already.
+// newNode makes a node with a new container, or with an existing one.
 func (r *dockerRun) newNode(ctx context.Context, spec node.Spec, box *containerNode) (*Node, error) {
 	n := newNode(spec, r.place.Of(spec.Name, dataDir).Guarded(spec, secretInImage).Beside(spec, copyin.FolderPath))
 	if box != nil {
@@ -164,7 +164,7 @@ func (r *dockerRun) newNode(ctx context.Context, spec node.Spec, box *containerN
 // secretInImage is where a container finds its password.
 const secretInImage = "/lockquake-secret"
 
-// makeNetwork makes a private network with a subnet of its own: the engine gives fixed addresses only in such.
+// makeNetwork makes a private network with its own subnet: the engine assigns fixed addresses only in such a network.
 func (r *dockerRun) makeNetwork(ctx context.Context) error {
 	used, err := r.engine.usedSubnets(ctx)
 	if err != nil {
@@ -182,7 +182,7 @@ func (r *dockerRun) makeNetwork(ctx context.Context) error {
 			})
 		})
 		if err != nil && overlaps(err) {
-			continue // another run took it meanwhile, or a route that we cannot see covers it
+			continue // another run took it meanwhile, or an invisible route covers it
 		}
 		if err != nil {
 			return fmt.Errorf("make the run's network %v: %w", p, err)
@@ -194,7 +194,7 @@ func (r *dockerRun) makeNetwork(ctx context.Context) error {
 	return errors.New("make the run's network: every subnet tried overlaps another")
 }
 
-// usedSubnets lists what the networks of the engine and of this machine cover.
+// usedSubnets returns the subnets of the engine's networks and of this machine.
 func (d *docker) usedSubnets(ctx context.Context) ([]netip.Prefix, error) {
 	used := address.HostPrefixes()
 	list, err := d.api.NetworkList(ctx, client.NetworkListOptions{})
@@ -215,7 +215,7 @@ func overlaps(err error) bool {
 	return strings.Contains(err.Error(), "overlap") || strings.Contains(err.Error(), "conflicts with network")
 }
 
-// hasAddress tells whether the address is one of this machine's: the engine's bridge is here, so containers can be
+// hasAddress reports whether this machine has the address: then the engine's bridge is here, and containers can be
 // reached by their own addresses.
 func hasAddress(a netip.Addr) bool {
 	return slices.ContainsFunc(address.HostPrefixes(), func(p netip.Prefix) bool { return p.Addr() == a })
@@ -224,7 +224,7 @@ func hasAddress(a netip.Addr) bool {
 func (r *dockerRun) networkName() string   { return "lockquake-" + r.request.Run }
 func (r *dockerRun) name(of string) string { return "lockquake-" + r.request.Run + "-" + of }
 
-// atClose has f called when the node is gone.
+// atClose registers f to be called when the node is gone.
 func (o *dockerCleanup) atClose(node string, f func()) {
 	o.locked(func() {
 		if o.stopping == nil {
@@ -247,8 +247,8 @@ func (r *dockerRun) labels(name string, role node.Role) map[string]string {
 	return out
 }
 
-// close removes everything. The agent goes last but for the network: its end continues what it stopped, should that
-// still be there.
+// close removes everything. The agent is removed last, just before the network: at its end it continues what it
+// stopped, if that still exists.
 func (r *dockerRun) close(ctx context.Context) error {
 	if r.request.Keep && r.network != "" {
 		for _, n := range r.nodes {
@@ -271,7 +271,7 @@ func (r *dockerRun) close(ctx context.Context) error {
 	}
 	errs = append(errs, g.Wait())
 	if r.agent != nil {
-		_ = r.agent.Close() // whatever it says, it is removed next
+		_ = r.agent.Close() // its error does not matter: it is removed next
 	}
 	for _, id := range helpers {
 		errs = append(errs, removeContainer(ctx, r.engine.api, id))
@@ -295,11 +295,11 @@ func (r *dockerRun) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// makingTimeout bounds one request that makes something.
+// makingTimeout bounds one request that creates something.
 const makingTimeout = 30 * time.Second
 
-// whole makes something at the engine. A request that has been sent is not cut short with ctx: the engine would go on,
-// and nobody would know what it made.
+// whole creates something at the engine. A request that was sent does not end with ctx: the engine would go on, and the
+// result would be unknown.
 func whole[T any](ctx context.Context, make func(context.Context) (T, error)) (made T, err error) {
 	if err := ctx.Err(); err != nil {
 		return made, err
@@ -309,7 +309,7 @@ func whole[T any](ctx context.Context, make func(context.Context) (T, error)) (m
 	return make(ctx)
 }
 
-// removeContainer kills and removes a container with its volumes; one that is gone is no error.
+// removeContainer kills and removes a container with its volumes. A missing container is no error.
 func removeContainer(ctx context.Context, api client.APIClient, id string) error {
 	var err error
 	for range 200 {
@@ -317,7 +317,7 @@ func removeContainer(ctx context.Context, api client.APIClient, id string) error
 		if err == nil || cerrdefs.IsNotFound(err) {
 			return nil
 		}
-		// a conflict: its removal is under way
+		// a conflict: its removal is in progress
 		if !cerrdefs.IsConflict(err) || clock.Sleep(ctx, 50*time.Millisecond) != nil {
 			break
 		}
@@ -325,7 +325,7 @@ func removeContainer(ctx context.Context, api client.APIClient, id string) error
 	return fmt.Errorf("remove container %.12s: %w", id, err)
 }
 
-// networkTries is how often a network is removed again that a container has just left: within 2 s.
+// networkTries is how often to retry the removal of a network that a container has just left: within 2 s.
 const networkTries = 40
 
 // removeNetwork removes a network, waiting for the last container to leave it.
@@ -334,7 +334,7 @@ func removeNetwork(ctx context.Context, api client.APIClient, id string, tries i
 	var err error
 	for i := range tries {
 		if _, err = api.NetworkRemove(ctx, id, client.NetworkRemoveOptions{}); removed(err) {
-			// One over several hosts is there until each of them has left it.
+			// A network over several hosts exists until each of them has left it.
 			if _, err := api.NetworkInspect(ctx, id, client.NetworkInspectOptions{}); cerrdefs.IsNotFound(err) {
 				return nil
 			}
@@ -350,21 +350,21 @@ func removeNetwork(ctx context.Context, api client.APIClient, id string, tries i
 }
 
 const (
-	// ActiveEndpoints is how Docker refuses to remove a network.
+	// ActiveEndpoints is Docker's error for a network that is in use.
 	ActiveEndpoints = "has active endpoints"
-	// Miscount explains a network that nobody can remove.
+	// Miscount explains a network that cannot be removed.
 	Miscount = "a network without containers that the engine calls active is one whose endpoints it miscounts " +
 		"(seen with Docker 20.10, moby/moby#42119): restart the engine, and run `lockquake clean`"
 )
 
-// networkInspector is the part of the engine that lists who is in a network.
+// networkInspector is the part of the engine that lists the containers in a network.
 type networkInspector interface {
 	NetworkInspect(ctx context.Context, id string, o client.NetworkInspectOptions) (client.NetworkInspectResult, error)
 }
 
-// miscounted reports whether the engine refused to remove a network for endpoints of which it lists none. When
-// containers of a network end in the same moment, Docker 20.10 loses count now and then. No run can do anything about
-// that, so it is no error of the run.
+// miscounted reports whether the engine refused to remove a network because of endpoints, but lists none. When
+// containers of a network end at the same moment, Docker 20.10 sometimes miscounts. A run cannot prevent that, so it is
+// not an error of the run.
 func miscounted(ctx context.Context, api networkInspector, id string, err error) bool {
 	if err == nil || !strings.Contains(err.Error(), ActiveEndpoints) {
 		return false
@@ -375,7 +375,7 @@ func miscounted(ctx context.Context, api networkInspector, id string, err error)
 
 func (r *dockerRun) nodeLogs() *nodelog.Logs { return r.logs }
 
-// vacate ends the node's process. The container of our own binary stays, for renew to look at; any other is removed.
+// vacate ends the node's process. A container of our own binary stays, for renew to check; any other is removed.
 func (r *dockerRun) vacate(ctx context.Context, n *Node) error {
 	c := n.driver.(*containerNode)
 	if c.spec.Image != node.SelfProgram {
@@ -384,7 +384,7 @@ func (r *dockerRun) vacate(ctx context.Context, n *Node) error {
 	if n.Process.Running() {
 		_, err := r.engine.api.ContainerKill(ctx, c.box.GetContainerID(),
 			client.ContainerKillOptions{Signal: "SIGKILL"})
-		if err != nil && !cerrdefs.IsConflict(err) { // a conflict: it has just ended by itself
+		if err != nil && !cerrdefs.IsConflict(err) { // a conflict: it has just ended
 			return fmt.Errorf("kill its container: %w", err)
 		}
 		select {
@@ -421,9 +421,9 @@ func (o *dockerCleanup) stopStreams(node string) {
 	}
 }
 
-// renew makes the containers of another run. One of our own binary is started again where the same node has the same
-// address and nothing was written into it: the engine gives it another process, in other namespaces, and what it sees
-// of files is as it was. That is twice as quick as another container.
+// renew makes the containers of another run. A container of our own binary is restarted if the same node has the same
+// address and nothing was written into it. It then has a new process in new namespaces, and unchanged files. That is
+// twice as fast as a new container.
 func (r *dockerRun) renew(ctx context.Context, c *Cluster, next Request, from int) error {
 	specs := next.Specs
 	r.request.Specs = specs
@@ -458,8 +458,8 @@ func (r *dockerRun) renew(ctx context.Context, c *Cluster, next Request, from in
 	return r.makeNodes(ctx, c, from, boxes)
 }
 
-// untouched asks the engine whether a container's files are those of its image; the empty data directory is the
-// engine's own work.
+// untouched asks the engine whether a container's files are those of its image. The empty data directory does not
+// count: the engine made it.
 func (c *containerNode) untouched(ctx context.Context) bool {
 	diff, err := c.run.engine.api.ContainerDiff(ctx, c.box.GetContainerID(), client.ContainerDiffOptions{})
 	return err == nil && !slices.ContainsFunc(diff.Changes,

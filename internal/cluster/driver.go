@@ -13,7 +13,7 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// core is what a node is. Its parts share it, so each of them has the node's name and leads to the others.
+// core is the common state of a node. Its parts share it, so each has the node's name and leads to the others.
 type core struct {
 	spec   node.Spec
 	place  node.Place
@@ -24,10 +24,10 @@ type core struct {
 // Name returns the node's name within the run.
 func (c *core) Name() string { return c.spec.Name }
 
-// Capabilities lists the node and its parts, for chaos.As.
+// Capabilities returns the node and its parts, for chaos.As.
 func (c *core) Capabilities() []any { return c.all }
 
-// part is what most parts of a node use of the others.
+// part has what most parts of a node use of the others.
 type part struct {
 	*core
 	process *Process
@@ -38,23 +38,23 @@ type part struct {
 // Inspect reads the state of the node's process.
 func (p part) Inspect(ctx context.Context) (chaos.ProcessState, error) { return p.signals.Inspect(ctx) }
 
-// driver is one node as its provider starts and reaches it.
+// driver starts and reaches one node for its provider.
 type driver interface {
-	// start starts a process for the node and returns its control stream (zero without Spec.Stdio) and what tells of
-	// its end. The process outlives ctx.
+	// start starts a process for the node and returns its control stream (zero without Spec.Stdio) and its ending. The
+	// process outlives ctx.
 	start(ctx context.Context) (Stdio, *ending, error)
-	// dial connects to a named port of the node, which has that address in the run's network, from the supervisor.
+	// dial connects from the supervisor to a named port of the node, which has that address in the run's network.
 	dial(ctx context.Context, port, address string) (net.Conn, error)
-	// signaller returns what inspects and signals the process that start started last.
+	// signaller returns the signaller of the last started process.
 	signaller(ctx context.Context) (signaller, error)
 }
 
-// meter is a driver that knows how much processor time its node has used.
+// meter is a driver that knows the CPU time of its node.
 type meter interface {
 	used(ctx context.Context) (time.Duration, error)
 }
 
-// measurable is a driver whose node's processes can be looked at from here.
+// measurable is a driver whose node's processes can be measured from here.
 type measurable interface {
 	footprint(ctx context.Context) (proc.Footprint, error)
 }
@@ -63,17 +63,16 @@ type measurable interface {
 type freezable interface {
 	freeze(ctx context.Context) error
 	thaw(ctx context.Context) error
-	// frozen is what is known where no agent can ask the kernel.
+	// frozen returns the state if no agent can ask the kernel.
 	frozen(ctx context.Context) (process.Frozen, error)
 }
 
-// atHand is a driver whose node's data directory the supervisor can open by itself.
+// atHand is a driver whose node's data directory the supervisor can open itself.
 type atHand interface {
 	dataHere() string
 }
 
-// Stdio is the control stream of a running node. A stopped node takes no more than what the pipe holds: a Write beyond
-// it waits.
+// Stdio is the control stream of a running node. If the node is stopped, a Write blocks once the pipe is full.
 type Stdio struct {
 	In  io.WriteCloser
 	Out io.Reader
@@ -82,18 +81,17 @@ type Stdio struct {
 // ending is the end of one process.
 type ending struct {
 	seen chan struct{} // closed when it has ended
-	// how it ended, such as "exit status 0"; "" where that was not seen. To be read when seen is
-	// closed.
+	// how it ended, such as "exit status 0"; "" if that was not seen. To be read once seen is closed.
 	how    string
 	killed bool // by a SIGKILL
-	// left names what the process left behind when it ended, and what came of that; "" where there was nothing. To be
-	// read as how is.
+	// left names what the process left behind when it ended, and what was done about it; "" if nothing. To be read once
+	// seen is closed.
 	left string
 }
 
 func newEnding() *ending { return &ending{seen: make(chan struct{})} }
 
-// leftBehind appends what is known of a process that has ended.
+// leftBehind appends what a process left behind, once it has ended.
 func (e *ending) leftBehind(to []string) []string {
 	select {
 	case <-e.seen:
@@ -105,7 +103,7 @@ func (e *ending) leftBehind(to []string) []string {
 	return to
 }
 
-// dialer is how the supervisor connects to nodes.
+// dialer connects the supervisor to nodes.
 var dialer = net.Dialer{Timeout: 5 * time.Second}
 
 // outside drives a node that is not ours.
@@ -123,7 +121,7 @@ func (outside) dial(ctx context.Context, _, address string) (net.Conn, error) {
 
 func (outside) signaller(context.Context) (signaller, error) { return nil, errOutside }
 
-// external reports whether somebody else runs a driver's node.
+// external reports whether a driver's node is external.
 func external(d driver) bool {
 	_, is := d.(outside)
 	return is

@@ -37,7 +37,7 @@ func foreignFaults() map[string][]string {
 	return out
 }
 
-// beforeForeign starts a run whose client is before a server that somebody else runs: a node of the run, which lends its address.
+// beforeForeign starts a run whose client uses an external server: a node of the run, which lends its address.
 func beforeForeign(t *testing.T, p Provider, run string) (*Cluster, chaos.Scope) {
 	t.Helper()
 	c, _, two, _ := opened(t, p, run)

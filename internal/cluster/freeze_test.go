@@ -30,7 +30,7 @@ func freezes(t *testing.T, n *Node) {
 	}
 }
 
-// wantFrozen fails the test unless the node is frozen, or is not, and tells whether the kernel was asked.
+// wantFrozen fails the test unless the node is frozen, or is not, and reports whether the kernel was asked.
 func wantFrozen(t *testing.T, n *Node, want bool) (known bool) {
 	t.Helper()
 	f, err := n.Signals.Frozen(t.Context())

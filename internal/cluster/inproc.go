@@ -26,7 +26,7 @@ type inproc struct {
 }
 
 // FakeKernel stands in for the kernel in tests: it handles the signals to nodes that are goroutines, so that a test can
-// stop or kill a node at an exact moment. It stands here because nodes are made by the providers of this package alone.
+// stop or kill a node at an exact moment. It is in this package because only its providers make nodes.
 type FakeKernel struct {
 	Signal  func(node, name string) error // "STOP", "CONT", "KILL", "TERM", "INT"
 	Inspect func(node string) chaos.ProcessState
@@ -39,8 +39,8 @@ func NewInprocOn(main func(ctx context.Context, args []string, stdin io.Reader, 
 	return &inproc{main: main, kernel: &h}
 }
 
-// NewInproc returns a provider whose nodes are goroutines of this process, over pipes: main is called with a node's
-// command without its first word, and its return is the node's end. Nothing can be done to such a node from outside.
+// NewInproc returns a provider whose nodes are goroutines of this process, over pipes. main is called with a node's
+// command without its first word, and its return ends the node. No fault can act on such a node from outside.
 func NewInproc(main func(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error) Provider {
 	return &inproc{main: main}
 }
@@ -48,7 +48,7 @@ func NewInproc(main func(ctx context.Context, args []string, stdin io.Reader, st
 // Name returns "inproc".
 func (p *inproc) Name() string { return "inproc" }
 
-// Offers refuses everything: a goroutine has no process of its own.
+// Offers always returns an error: a goroutine has no process of its own.
 func (p *inproc) Offers(c chaos.Capability, _ node.Role) error {
 	if p.kernel != nil && (c == chaos.CanInspect || c == chaos.CanPause || c == process.CanKill) {
 		return nil
@@ -96,7 +96,7 @@ func (p *inproc) Open(_ context.Context, r Request) (*Cluster, error) {
 	return c, nil
 }
 
-// inprocRun is the goroutines of one run.
+// inprocRun has the goroutines of one run.
 type inprocRun struct {
 	main   func(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error
 	kernel *FakeKernel     // nil: nodes cannot be signalled
@@ -152,7 +152,7 @@ func (r *inprocRun) close(ctx context.Context) error {
 	return os.RemoveAll(r.dir)
 }
 
-// tell writes into a node's log why it ended.
+// tell writes to a node's log why it ended.
 func (r *inprocRun) tell(node string, why error) {
 	if f, err := r.logs.File(node); err == nil {
 		_, _ = fmt.Fprintln(f, why)

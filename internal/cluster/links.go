@@ -19,20 +19,20 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// Links does the link faults of a node.
+// Links is the part of a node for link faults.
 type Links struct {
 	part
 }
 
-// Filter has the agent put up packet filter rules in the node's network namespace.
+// Filter makes the agent install packet filter rules in the node's network namespace.
 func (l *Links) Filter(ctx context.Context, key string, rules []links.Rule) error {
 	return l.filter(ctx, key, links.FilterArgs{Rules: rules})
 }
 
-// filter gives a standing order to filter or shape packets.
+// filter sends a standing order to filter or shape packets.
 func (l *Links) filter(ctx context.Context, key string, args links.FilterArgs) (err error) {
 	if external(l.driver) {
-		return nil // the rules at the other end do
+		return nil // the rules at the other end suffice
 	}
 	if args.Rules, err = l.addressed(args.Rules); err != nil {
 		return err
@@ -62,7 +62,7 @@ func ownHost(place node.Place, name string) (string, error) {
 	return host, nil
 }
 
-// Unfilter takes rules down and looks at what is left.
+// Unfilter removes rules and reports what is left.
 func (l *Links) Unfilter(ctx context.Context, key string) (links.Filtered, error) {
 	var f links.Filtered
 	if external(l.driver) {
@@ -72,7 +72,7 @@ func (l *Links) Unfilter(ctx context.Context, key string) (links.Filtered, error
 	return f, err
 }
 
-// Filtered asks what rules have met. Those of a node that never ran have met nothing.
+// Filtered returns what rules have met. Rules of a node that never ran have met nothing.
 func (l *Links) Filtered(ctx context.Context, key string) (links.Filtered, error) {
 	if !slices.ContainsFunc(l.orders.list(),
 		func(s standingOrder) bool { return s.order.Key == l.orders.key(key) && s.given }) {
@@ -83,7 +83,7 @@ func (l *Links) Filtered(ctx context.Context, key string) (links.Filtered, error
 	return f, err
 }
 
-// Connections has the agent list the node's established connections with peers.
+// Connections makes the agent list the node's established connections with peers.
 func (l *Links) Connections(ctx context.Context, peers []chaos.Node, own uint16,
 	far []uint16,
 ) ([]links.Connection, error) {
@@ -103,7 +103,7 @@ func (l *Links) Connections(ctx context.Context, peers []chaos.Node, own uint16,
 	return out, err
 }
 
-// Reset has the agent end connections of the node.
+// Reset makes the agent end connections of the node.
 func (l *Links) Reset(ctx context.Context, those []links.Connection) (int, error) {
 	ctx, done := clock.Act(ctx)
 	defer done()
@@ -121,7 +121,7 @@ func (l *Links) Port(name string) (int, bool) {
 	return l.spec.Ports[i].Number, true
 }
 
-// ProbeLinks has the agent send datagrams over the node's links, between sockets of its own in the namespaces at both
+// ProbeLinks makes the agent send datagrams over the node's links, between its own sockets in the namespaces at both
 // ends. A peer without a process has no end to send from.
 func (l *Links) ProbeLinks(ctx context.Context, peers []chaos.Node, p links.ProbeArgs) (links.ProbeResult,
 	error,
@@ -166,20 +166,20 @@ func (l *Links) ProbeLinks(ctx context.Context, peers []chaos.Node, p links.Prob
 }
 
 const (
-	// probeShakes is how many connections tell whether a link to somebody else's server is cut.
+	// probeShakes is how many connections show whether a link to an external server is cut.
 	probeShakes     = 5
 	probeShakeEvery = 20 * time.Millisecond
-	// shakeMost is how many connections are opened to such a server at most, and shakeFew where a few tell.
+	// shakeMost is the maximum number of connections to such a server, and shakeFew if a few suffice.
 	shakeMost  = 200
 	shakeFew   = 30
 	shakeBurst = 5
-	// shakeEvery is the time between two of them, and shakeBehind where each waits for a burst to leave.
+	// shakeEvery is the time between two of them, and shakeBehind if each waits for a burst to leave.
 	shakeEvery  = 2 * time.Millisecond
 	shakeBehind = 500 * time.Millisecond
 )
 
-// shake has the agent open connections to those peers that somebody else runs, and returns what became of them, by the
-// place among the peers. Which packets leave from a port of one's own nobody can tell by that.
+// shake makes the agent open connections to the external peers, and returns the results by the index of the peer. It
+// cannot show faults limited to one of the node's own ports.
 func (l *Links) shake(ctx context.Context, peers []chaos.Node, args links.ShakeArgs, own links.ProbeEnd,
 	far []links.ProbeEnd,
 ) (map[int]links.Flow, error) {
@@ -213,23 +213,23 @@ func (l *Links) shake(ctx context.Context, peers []chaos.Node, args links.ShakeA
 	return out, nil
 }
 
-// linkOrder is an order that sends datagrams between a node and its peers.
+// linkOrder is an order to send datagrams between a node and its peers.
 type linkOrder struct {
 	do     string
 	own    *links.ProbeEnd   // in args
 	far    *[]links.ProbeEnd // likewise
 	args   interface{ Plan() links.Plan }
-	within time.Duration // how long it takes, without opening sockets
+	within time.Duration // its duration, without opening sockets
 	answer interface {
 		Take(p links.Plan, s links.Sight)
 	}
 }
 
-// missingEnd says of a peer whether it had no end to send from, at the beginning or until the end.
+// missingEnd says whether a peer had no end to send from, at the beginning or until the end.
 type missingEnd struct{ before, after bool }
 
-// overLinks fills in the addresses of the ends and has the plan carried out, with those peers that have a process: by
-// the node's agent, if it is theirs too.
+// overLinks fills in the addresses of the ends and carries out the plan with the peers that have a process. The node's
+// agent does it alone if it is theirs too.
 func (l *Links) overLinks(ctx context.Context, peers []chaos.Node, o linkOrder) ([]missingEnd, error) {
 	host, err := ownHost(l.place, l.Name())
 	if err != nil {
@@ -253,7 +253,7 @@ func (l *Links) overLinks(ctx context.Context, peers []chaos.Node, o linkOrder) 
 	}
 	*o.far = far
 	if o.do == links.DoMeasure && len(far) == 0 {
-		return out, nil // there is nothing to measure, which would take its time
+		return out, nil // nothing to measure
 	}
 	if ends[0].throughAgent, err = l.orders.reach(ctx); err != nil {
 		return nil, err
@@ -270,7 +270,7 @@ func (l *Links) overLinks(ctx context.Context, peers []chaos.Node, o linkOrder) 
 	return out, nil
 }
 
-// carryOut gives the order to the node's agent, or has its plan carried out by the agents that own the ends.
+// carryOut sends the order to the node's agent, or the parts of its plan to the agents that own the ends.
 func (l *Links) carryOut(ctx context.Context, o linkOrder, ends []reachedEnd) error {
 	order := agent.Order{Do: o.do, Args: o.args}
 	for _, e := range ends[1:] {
@@ -288,8 +288,7 @@ func (l *Links) carryOut(ctx context.Context, o linkOrder, ends []reachedEnd) er
 	return l.orders.order(ctx, order, o.answer)
 }
 
-// inPlace puts the agent's answers, which are about the peers that had a process, in the places of all peers, and marks
-// those that are missing.
+// inPlace maps the agent's answers, which cover the peers with a process, to all peers, and marks the missing ones.
 func inPlace[T any](answers []T, peers []missingEnd, mark func(*T)) ([]T, error) {
 	out := make([]T, len(peers))
 	for i, p := range peers {
@@ -306,7 +305,7 @@ func inPlace[T any](answers []T, peers []missingEnd, mark func(*T)) ([]T, error)
 	return out, nil
 }
 
-// lasting is lasts of a node, and then of each of its peers.
+// lasting returns the result of lasts for a node and then for each of its peers.
 func lasting(p *Process, peers []chaos.Node) []func() bool {
 	out := []func() bool{p.lasts()}
 	for _, n := range peers {
@@ -337,7 +336,7 @@ func probedEnd(ctx context.Context, n chaos.Node) (throughAgent, string, error) 
 	return a, host, err
 }
 
-// Engines has the agent try which engines shape links here.
+// Engines makes the agent try which engines shape links here.
 func (l *Links) Engines(ctx context.Context) (links.Engines, error) {
 	a, err := l.orders.reach(ctx)
 	if err != nil {
@@ -348,17 +347,17 @@ func (l *Links) Engines(ctx context.Context) (links.Engines, error) {
 	return e, err
 }
 
-// Shape has the agent shape packets between the node and others.
+// Shape makes the agent shape packets between the node and others.
 func (l *Links) Shape(ctx context.Context, key string, rules []links.Rule, s links.Shaping) error {
 	return l.filter(ctx, key, links.FilterArgs{Rules: rules, Shaping: &s})
 }
 
-// MeasureLinks has the agent send numbered datagrams over the node's links.
+// MeasureLinks makes the agent send numbered datagrams over the node's links.
 func (l *Links) MeasureLinks(ctx context.Context, peers []chaos.Node, m links.MeasureArgs) ([]links.MeasuredLink,
 	error,
 ) {
 	var answer links.Measured
-	own, far := m.ProbeEnd, slices.Clone(m.Peers) // overLinks fills in those that it can
+	own, far := m.ProbeEnd, slices.Clone(m.Peers) // overLinks fills in the known ones
 	within := time.Duration(m.Count)*m.Every + m.Patience
 	missing, err := l.overLinks(ctx, peers, linkOrder{
 		do: links.DoMeasure, own: &m.ProbeEnd, far: &m.Peers, args: &m,

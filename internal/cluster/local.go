@@ -33,14 +33,14 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// LocalOptions says how nodes run as child processes.
+// LocalOptions are the options of nodes as child processes.
 type LocalOptions struct {
 	// Self is lockquake's own binary; "" means LOCKQUAKE_BIN, else the running program.
 	Self string
-	// Loopback puts all nodes on 127.0.0.1, each with ports of its own, even where network namespaces could be made.
+	// Loopback puts all nodes on 127.0.0.1, each with its own ports, even if network namespaces are available.
 	Loopback bool
 	Log      *slog.Logger // may be nil
-	// Mechanisms are those of the agents, asked what can be done on this machine.
+	// Mechanisms are those of the agents; they tell what is possible on this machine.
 	Mechanisms agent.Mechanisms
 }
 
@@ -48,10 +48,10 @@ type LocalOptions struct {
 type localProvider struct {
 	options  LocalOptions
 	log      *slog.Logger
-	agentEnv []string // what tests add to the environment of agents
+	agentEnv []string // additions of tests to the environment of agents
 }
 
-// NewLocal returns the provider of child processes of this machine.
+// NewLocal returns the provider of child processes on this machine.
 func NewLocal(o LocalOptions) (Provider, error) {
 	l := &localProvider{options: o, log: o.Log}
 	if l.log == nil {
@@ -68,7 +68,7 @@ var grouped = map[chaos.Capability]string{
 	process.CanFreeze: process.DoFreeze, process.CanLimitCPU: process.DoLimitCPU,
 }
 
-// Offers tells what can be done to a child process.
+// Offers reports what can be done to a child process.
 func (l *localProvider) Offers(c chaos.Capability, r node.Role) error {
 	if r != node.Client {
 		if err := identity.CheckCapabilities(); err != nil {
@@ -132,7 +132,7 @@ func (l *localProvider) Offers(c chaos.Capability, r node.Role) error {
 	return offers(c, r)
 }
 
-// ownNetworks tells why nodes would not get network namespaces of their own.
+// ownNetworks returns why nodes would not get network namespaces of their own.
 func (l *localProvider) ownNetworks() error {
 	if l.options.Loopback {
 		return errors.New("asked for")
@@ -140,7 +140,7 @@ func (l *localProvider) ownNetworks() error {
 	return netspace.Probe()
 }
 
-// Open finds the programs and makes the network; nothing is started but, where asked for, the agent.
+// Open finds the programs and makes the network. It starts only the agent, if asked for.
 func (l *localProvider) Open(ctx context.Context, r Request) (*Cluster, error) {
 	r, err := r.checked()
 	if err != nil {
@@ -171,28 +171,28 @@ func (l *localProvider) Open(ctx context.Context, r Request) (*Cluster, error) {
 	return c, nil
 }
 
-// localRun is what one run has on this machine.
+// localRun is one run's state on this machine.
 type localRun struct {
 	provider  *localProvider
 	request   Request
 	owner     owner.Mark
-	servers   identity.User // who all nodes but clients are
-	password  string        // of all servers that ask for one
+	servers   identity.User // user of all nodes except clients
+	password  string        // of all servers with a password
 	logs      *nodelog.Logs
 	place     node.Place
 	dir       string // of the run; its data and state file
 	thread    *netspace.Thread
-	confined  *netspace.Thread // that servers are started from, where they are another user; else nil
+	confined  *netspace.Thread // starts servers if they run as another user; else nil
 	groups    *limits.Groups   // nil: no node has limits
 	net       *netspace.Hub    // nil: all on the loopback address
 	ports     address.Reservation
 	nodes     []*Node
-	unprepare []func(context.Context) error // undoes what nodes were prepared with
+	unprepare []func(context.Context) error // undo the preparations of nodes
 
 	reserving sync.Mutex // guards ports and unprepare
 
 	agent        *agent.Client
-	agentErr     error  // why there is none
+	agentErr     error  // why it is missing
 	agentProcess *child // the agent's process
 }
 
@@ -218,7 +218,7 @@ func (r *localRun) open(ctx context.Context, c *Cluster) error {
 	if set := r.request.proxies(); set != "" {
 		c.Describe["proxy_variables"] = set + ": clients that know them go to the service by a proxy"
 	}
-	// The state file comes before anything that it describes.
+	// The state file is written before anything that it describes.
 	if r.dir, err = state.Make(r.owner); err != nil {
 		return err
 	}
@@ -283,7 +283,7 @@ func (r *localRun) newNode(ctx context.Context, index int, spec node.Spec) (*Nod
 	return n, p, nil
 }
 
-// leaveSecret writes the file out of which a node's program takes its password.
+// leaveSecret writes the password file of a node's program.
 func (r *localRun) leaveSecret(p node.Place, s node.Spec) error {
 	if p.Secret == "" {
 		return nil
@@ -294,7 +294,7 @@ func (r *localRun) leaveSecret(p node.Place, s node.Spec) error {
 	return r.identityOf(s.Role).Give(p.Secret)
 }
 
-// identityOf returns the user of a node's process. A client is the supervisor's own user, who chose its program.
+// identityOf returns the user of a node's process. A client runs as the supervisor's own user, who chose its program.
 func (r *localRun) identityOf(role node.Role) identity.User {
 	if role == node.Client {
 		return 0
@@ -316,7 +316,7 @@ func (r *localRun) limit(p *localNode, c *Cluster) (err error) {
 	return err
 }
 
-// connect gives each node a network namespace of its own where the machine allows it, else loopback ports.
+// connect gives each node its own network namespace if the machine allows it, else loopback ports.
 func (r *localRun) connect() (node.Place, string, error) {
 	reason := "asked for"
 	if !r.provider.options.Loopback {
@@ -334,7 +334,7 @@ func (r *localRun) connect() (node.Place, string, error) {
 }
 
 func (r *localRun) makeHub() (*netspace.Hub, node.Place, error) {
-	p := address.Subnet(r.request.Run, 0) // no other process sees it
+	p := address.Subnet(r.request.Run, 0) // no other process sees the network
 	h, err := netspace.NewHub(r.thread, p, len(r.request.Specs), r.owner.Tag())
 	return h, address.PutAll(r.request.Specs, p), err
 }
@@ -344,14 +344,13 @@ func (r *localRun) startAgent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The file itself, also where the servers outlive their run: behind a pipe, the agent would end with the
-	// supervisor.
+	// The file itself, even if the servers outlive their run: with a pipe, the agent would end with the supervisor.
 	logFile, err := r.logs.File("agent")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = logFile.Close() }()
-	// It must outlive the supervisor by the moment that healing takes, so it does not die with it.
+	// It must outlive the supervisor long enough to heal, so it does not die with it.
 	r.agentProcess, err = r.spawn(command{
 		path: path, argv: node.Own("agent"), env: r.provider.agentEnv, name: "agent", node: -1,
 		stdio: true, log: logFile, survives: true,
@@ -386,7 +385,7 @@ func (r *localRun) close(ctx context.Context) error {
 		errs = append(errs, r.groups.Remove())
 	}
 	if err := errors.Join(errs...); err != nil {
-		return err // the record stays, so that clean knows whose the rest is
+		return err // the record stays, so that clean knows the owner of the rest
 	}
 	if r.dir != "" && !r.request.Keep {
 		if err := os.RemoveAll(r.dir); err != nil {
@@ -400,8 +399,8 @@ func (r *localRun) close(ctx context.Context) error {
 	return nil
 }
 
-// environment returns the environment of a child: ours, the marks by which Sweep finds it, and the node's own. A child
-// of another user gets only what programs need to run of ours, which may hold secrets.
+// environment returns the environment of a child: ours, the marks by which Sweep finds it, and the node's own. Ours may
+// hold secrets, so a child of another user gets only the parts that programs need.
 func (r *localRun) environment(c command) []string {
 	var env []string
 	for _, e := range os.Environ() {
@@ -415,20 +414,19 @@ func (r *localRun) environment(c command) []string {
 	return append(env, c.env...)
 }
 
-// proxyVariables name a proxy, by which some clients would go to private addresses, too, and nobody would answer.
+// proxyVariables name a proxy. Some clients would use it for private addresses too, where it cannot answer.
 var proxyVariables = []string{
 	"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy",
 	"all_proxy", "no_proxy",
 }
 
-// ownServers reports whether the run has servers of its own. Those are reached directly; others as the environment
-// says.
+// ownServers reports whether the run has servers of its own. Those are reached directly, external ones as the
+// environment says.
 func (r Request) ownServers() bool {
 	return slices.ContainsFunc(r.Specs, func(s node.Spec) bool { return s.Role == node.Server })
 }
 
-// proxies names the variables by which the clients of a run without servers of its own may take a proxy; "": none is
-// set.
+// proxies names the variables by which the clients of a run without its own servers may use a proxy; "": none is set.
 func (r Request) proxies() string {
 	if r.ownServers() {
 		return ""
@@ -437,7 +435,7 @@ func (r Request) proxies() string {
 		func(name string) bool { return os.Getenv(name) == "" }), ", ")
 }
 
-// forServers names the settings of ours that servers of another user get.
+// forServers names our variables that servers of another user get.
 var forServers = []string{"PATH", "LANG", "LC_ALL", "TZ", "JAVA_HOME", "LD_LIBRARY_PATH"}
 
 func (r *localRun) nodeLogs() *nodelog.Logs { return r.logs }
@@ -462,7 +460,7 @@ func (r *localRun) vacate(ctx context.Context, n *Node) error {
 	return nil
 }
 
-// renew makes the nodes of another run, each in a new namespace of its own.
+// renew makes the nodes of another run, each in a new namespace.
 func (r *localRun) renew(ctx context.Context, c *Cluster, next Request, from int) error {
 	specs := next.Specs
 	r.request.Specs = specs

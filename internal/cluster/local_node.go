@@ -37,11 +37,11 @@ type localNode struct {
 	prepared prepared
 
 	mu    sync.Mutex
-	child *child // started last
+	child *child // the last started one
 	sig   signaller
 }
 
-// newProcess finds the node's program, so that a missing one is known before anything starts.
+// newProcess finds the node's program, so that a missing one is reported before anything starts.
 func (r *localRun) newProcess(ctx context.Context, n *Node, index int) (*localNode, error) {
 	argv := n.spec.Command(n.place)
 	if len(argv) == 0 {
@@ -76,7 +76,7 @@ func (p *localNode) start(ctx context.Context) (Stdio, *ending, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.run.reserving.Lock()
-	p.run.ports.Release(p.spec.Name) // for the node itself
+	p.run.ports.Release(p.spec.Name) // for use by the node itself
 	p.run.reserving.Unlock()
 	user := p.run.identityOf(p.spec.Role)
 	path, argv, err := p.onDisk(p.path, p.argv, user)
@@ -84,7 +84,7 @@ func (p *localNode) start(ctx context.Context) (Stdio, *ending, error) {
 		return Stdio{}, nil, err
 	}
 	if p.node.Disk.loop != nil {
-		user = 0 // only root mounts; who did becomes that user
+		user = 0 // only root can mount; on-disk then switches to that user
 	}
 	c, err := p.run.spawn(command{
 		path: path, argv: argv, user: user, name: p.spec.Name, node: p.index, dir: p.node.place.Dir,
@@ -99,7 +99,7 @@ func (p *localNode) start(ctx context.Context) (Stdio, *ending, error) {
 	return c.stdio, c.over, nil
 }
 
-// signallerOf prefers the agent, which heals even when the supervisor is killed.
+// signallerOf prefers the agent, which heals even if the supervisor is killed.
 func (r *localRun) signallerOf(ctx context.Context, c *child) signaller {
 	d := direct{process: c.process, why: r.agentErr}
 	if r.agent == nil || !c.known {
@@ -157,7 +157,7 @@ type command struct {
 	group    *limits.Group // nil: no limits
 	stdio    bool
 	log      *os.File
-	survives bool // the death of the supervisor
+	survives bool // whether it survives the supervisor
 	alone    bool // in a process namespace of its own
 }
 
@@ -217,10 +217,10 @@ func (r *localRun) spawn(c command) (*child, error) {
 		out.process, out.known = p, true
 	}
 	go func() {
-		_ = cmd.Wait() // an exit status of its own is no failure of ours
+		_ = cmd.Wait() // its exit status is not our failure
 		out.over.how = cmd.ProcessState.String()
 		out.over.killed = strings.HasPrefix(out.over.how, "signal: killed")
-		// First: the node's next process begins where these are.
+		// This comes first: the node's next process starts in the same place.
 		out.over.left = endOutlived(func() []proc.Process { return processes.Outlived(r.owner, c.name, network) })
 		close(out.over.seen)
 		if out.output != nil && !out.output.ReleasedWithin(outputOutlives) {
@@ -231,14 +231,14 @@ func (r *localRun) spawn(c command) (*child, error) {
 	return out, nil
 }
 
-// killsWithin bounds the ending of what a process left behind.
+// killsWithin bounds the kills of what a process left behind.
 const killsWithin = 2 * time.Second
 
-// endOutlived kills what a process left behind, and what that starts meanwhile, and waits until all of it has ended. It
-// says what that was; "" where there was nothing. So a node ends as a container does: with its first process.
+// endOutlived kills the processes that a process left behind, and those that they start meanwhile, and waits until all
+// have ended. It describes them; "" if there were none. So a node ends as a container does: with its first process.
 //
-// A dying process loses its memory and its namespaces, by which find knows it, before it ends: one that was found once
-// is waited for by its pid.
+// A dying process loses its memory and namespaces, by which find recognizes it, before it ends. So once found, a
+// process is awaited by its pid.
 func endOutlived(find func() []proc.Process) string {
 	var killed []string
 	seen := map[proc.Process]bool{}
@@ -248,7 +248,7 @@ func endOutlived(find func() []proc.Process) string {
 			if !seen[p] {
 				seen[p], killed = true, append(killed, fmt.Sprintf("%s (pid %d)", p.Command(), p.PID))
 			}
-			_ = p.Signal("KILL") // one that cannot be killed is found again
+			_ = p.Signal("KILL") // if the kill fails, it is found again
 		}
 		left := 0
 		for p := range seen {
@@ -267,7 +267,7 @@ func endOutlived(find func() []proc.Process) string {
 	}
 }
 
-// listed names the first of many.
+// listed joins names, and cuts a long list.
 func listed(names []string) string {
 	const most = 6
 	if len(names) > most {
@@ -276,8 +276,8 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// startAs starts a command. A program in a directory that its user may not enter, such as root's home, is handed over
-// as an open file.
+// startAs starts a command. If the user may not enter the program's directory, such as root's home, the program is
+// passed as an open file.
 func (r *localRun) startAs(c command, cmd *exec.Cmd) (*exec.Cmd, error) {
 	place := placement.Place{Hub: r.net, Node: c.node, Group: c.group}
 	attributes := *cmd.SysProcAttr // start adds to them
@@ -331,11 +331,11 @@ func (c *child) closeFiles() {
 	}
 }
 
-// outputOutlives is how long a control stream may stay open after its process has ended. What is left in the pipe is
-// read within it.
+// outputOutlives is how long a control stream may stay open after its process has ended. The rest of the pipe is read
+// within it.
 const outputOutlives = 5 * time.Second
 
-// used sums up the process and all that descends from it.
+// used returns the CPU time of the process and its descendants.
 func (p *localNode) used(context.Context) (time.Duration, error) {
 	p.mu.Lock()
 	c := p.child
@@ -346,7 +346,7 @@ func (p *localNode) used(context.Context) (time.Duration, error) {
 	return proc.CPU(c.cmd.Process.Pid)
 }
 
-// footprint sums up the process and all that descends from it.
+// footprint returns the resource usage of the process and its descendants.
 func (p *localNode) footprint(context.Context) (proc.Footprint, error) {
 	p.mu.Lock()
 	c := p.child
@@ -357,7 +357,7 @@ func (p *localNode) footprint(context.Context) (proc.Footprint, error) {
 	return proc.FootprintOf(c.cmd.Process.Pid)
 }
 
-// freeze has the agent make a control group for the process, and freeze it.
+// freeze makes the agent put the process into a control group and freeze it.
 func (p *localNode) freeze(ctx context.Context) error {
 	ctx, done := clock.Act(ctx)
 	defer done()
@@ -374,5 +374,5 @@ func (p *localNode) frozen(context.Context) (process.Frozen, error) {
 	return process.Frozen{Said: "there is no agent to ask", Unseen: "there is no agent to ask", Time: clock.Now()}, nil
 }
 
-// dataHere is the node's data directory.
+// dataHere returns the node's data directory.
 func (p *localNode) dataHere() string { return p.node.place.Dir }

@@ -29,7 +29,7 @@ var localPreparations = map[node.Preparation]func(context.Context, *localRun, *N
 		return prepared{
 			env: preload.Env(libraries, n.Clock.faketime),
 			before: func(context.Context) error {
-				// whatever the umask is
+				// independent of the umask
 				return errors.Join(os.WriteFile(n.Clock.faketime, []byte(preload.NoShift), 0o644),
 					os.Chmod(n.Clock.faketime, 0o644))
 			},
@@ -37,7 +37,7 @@ var localPreparations = map[node.Preparation]func(context.Context, *localRun, *N
 	},
 }
 
-// Prepares looks for what the preparation needs on this machine.
+// Prepares checks this machine for what the preparation needs.
 func (l *localProvider) Prepares(p node.Preparation, s node.Spec, _ string) error {
 	if err := preparable(p, s); err != nil {
 		return err
@@ -58,7 +58,7 @@ func (l *localProvider) Prepares(p node.Preparation, s node.Spec, _ string) erro
 	return unknownPreparation(p)
 }
 
-// loopDiskHere prepares the disk of a process of this machine, when it is started first: the agent is there by then.
+// loopDiskHere prepares the disk of a process on this machine at its first start, when the agent exists.
 func loopDiskHere(_ context.Context, r *localRun, n *Node) (prepared, error) {
 	return prepared{before: func(ctx context.Context) error {
 		if n.Disk.loop == nil {
@@ -72,8 +72,8 @@ func loopDiskHere(_ context.Context, r *localRun, n *Node) (prepared, error) {
 	}}, nil
 }
 
-// onDisk is the command of a process that runs on the node's disk: lockquake mounts it for itself alone, and becomes
-// the user and the program.
+// onDisk returns the command of a process on the node's disk: lockquake mounts it for itself alone, switches to the
+// user, and executes the program.
 func (p *localNode) onDisk(path string, argv []string, user identity.User) (string, []string, error) {
 	if p.node.Disk.loop == nil {
 		return path, argv, nil
@@ -86,7 +86,7 @@ func (p *localNode) onDisk(path string, argv []string, user identity.User) (stri
 		argv...), nil
 }
 
-// disksHere tells why processes of this machine can have no loop disks.
+// disksHere returns why processes of this machine can have no loop disks.
 func disksHere() error {
 	if os.Geteuid() != 0 {
 		return chaos.Unavailable{

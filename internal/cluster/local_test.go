@@ -229,7 +229,7 @@ func TestSweepKillsStoppedOrphansOnly(t *testing.T) {
 	theirs.Start++ // the pid was reused: that supervisor is dead
 	kept.Start++
 	forged := theirs
-	forged.Run = "tforged" // nobody recorded such a run
+	forged.Run = "tforged" // no such run is recorded
 	live, orphan, keep, stranger := start(mine, true), start(theirs, true), start(kept, true), start(forged, false)
 	wrong := theirs
 	wrong.Start++ // a run of that name is recorded, and not this one

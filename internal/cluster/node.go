@@ -13,11 +13,11 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// Node is one process of a run, whatever it runs in. What can be done to it is up to its parts. All methods may be
+// Node is one process of a run, whatever it runs in. Its parts implement what can be done to it. All methods may be
 // called from several goroutines.
 type Node struct {
 	core
-	login node.Login // what its program asks for
+	login node.Login // what its program requires of clients
 
 	Process  Process
 	Orders   Orders
@@ -29,7 +29,7 @@ type Node struct {
 	CPULimit CPULimit
 }
 
-// newNode makes a node, which has no driver yet.
+// newNode makes a node without a driver.
 func newNode(spec node.Spec, place node.Place) *Node {
 	n := &Node{core: core{spec: spec, place: place}}
 	c := &n.core
@@ -43,8 +43,8 @@ func newNode(spec node.Spec, place node.Place) *Node {
 	return n
 }
 
-// renew has another process take the last one's place. The pauses and freezes of that one went with it; the orders that
-// outlast it are given again.
+// renew replaces the last process with a new one. Its pauses and freezes ended with it; standing orders are given
+// again.
 func (n *Node) renew(ctx context.Context, replace func()) error {
 	n.Signals.forget()
 	defer n.Clock.changed()()
@@ -52,13 +52,13 @@ func (n *Node) renew(ctx context.Context, replace func()) error {
 	return n.Orders.reapply(ctx)
 }
 
-// Role returns what the node is for.
+// Role returns the node's role.
 func (n *Node) Role() node.Role { return n.spec.Role }
 
 // Address returns "host:port" of a named port as other nodes of the run see it.
 func (n *Node) Address(port string) string { return n.place.Address(n.spec.Name, port) }
 
-// Login is what the node's program asks of its clients.
+// Login returns what the node's program requires of its clients.
 func (n *Node) Login() node.Login { return n.login }
 
 // Dial connects to a named port of the node from the supervisor.
@@ -70,10 +70,10 @@ func (n *Node) Dial(ctx context.Context, port string) (net.Conn, error) {
 	return n.driver.dial(ctx, port, address)
 }
 
-// Foreign tells whether somebody else runs the node.
+// Foreign reports whether the node is external.
 func (n *Node) Foreign() bool { return external(n.driver) }
 
-// Differs says in what a node of that spec would differ from this one, or "".
+// Differs returns how a node of that spec would differ from this one, or "".
 func (n *Node) Differs(s node.Spec) string {
 	own := n.spec
 	for _, of := range []struct {
@@ -114,7 +114,7 @@ func (n *Node) Standing() []string {
 	return out
 }
 
-// Handles returns the nodes as a service asks them.
+// Handles returns the nodes as handles for a service.
 func Handles(nodes []*Node) []node.Handle {
 	out := make([]node.Handle, len(nodes))
 	for i, n := range nodes {
@@ -123,12 +123,12 @@ func Handles(nodes []*Node) []node.Handle {
 	return out
 }
 
-// alikeFrom is how far in a second nodes start that are to be alike: the kernel tells the start of a process in
-// hundredths of a second, rounded down.
+// alikeFrom is how long after the begin of a second nodes with Spec.Alike start: the kernel reports the start of a
+// process in hundredths of a second, rounded down.
 const alikeFrom = 100 * time.Millisecond
 
-// StartAll starts all nodes side by side. Those that are to be alike start when a second of the wall clock has just
-// begun: a start in whole seconds is then the same for all of them.
+// StartAll starts all nodes concurrently. Nodes with Spec.Alike start when a second of the wall clock has just begun,
+// so that their start in whole seconds is the same.
 func StartAll(ctx context.Context, nodes []*Node) error {
 	if slices.ContainsFunc(nodes, func(n *Node) bool { return n.spec.Alike }) {
 		begun := clock.Time(clock.Now()).Truncate(time.Second)

@@ -76,7 +76,7 @@ func TestARestartDelayEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// tardy is a driver whose process is gone at the signal, and is told to have ended only when it was seen gone.
+// tardy is a driver whose process is gone at the signal, and whose end is reported only after it was seen gone.
 type tardy struct {
 	counted
 	over   *ending

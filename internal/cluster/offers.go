@@ -12,20 +12,20 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// CanLimit is what a provider offers that can hold a node to Limits.
+// CanLimit is the capability to hold a node to its Limits.
 const CanLimit chaos.Capability = "limits"
 
-// CanAlike is what a provider offers that can give all clients one process id and one host name.
+// CanAlike is the capability to give all clients the same process id and host name.
 const CanAlike chaos.Capability = "alike"
 
-// asked are the orders that an agent is asked about, for what hosts may differ in. Containers are frozen by their
-// engine.
+// asked maps the capabilities in which hosts may differ to the orders that an agent is asked about. Containers are
+// frozen by their engine.
 var asked = map[chaos.Capability]string{
 	links.CanFilter: links.DoFilter, links.CanHold: links.DoFilter, links.CanReset: links.DoReset,
 	wall.CanClock: wall.DoClock,
 }
 
-// offers holds for all providers of real processes.
+// offers is the common part of Offers for all providers of real processes.
 func offers(c chaos.Capability, r node.Role) error {
 	switch c {
 	case chaos.CanInspect, chaos.CanPause, process.CanFreeze, process.CanLimitCPU, process.CanKill, process.CanStop,
@@ -54,7 +54,7 @@ func offers(c chaos.Capability, r node.Role) error {
 // shapings are the capabilities of a links.Shaper.
 var shapings = []chaos.Capability{links.CanShape, links.CanNetem, links.CanQueue, links.CanThrottle}
 
-// offersShaping tells whether links can be shaped where these engines were tried.
+// offersShaping returns nil if one of the tried engines provides the capability, else the reason.
 func offersShaping(c chaos.Capability, e links.Engines) error {
 	why := map[chaos.Capability]string{
 		links.CanNetem: e[links.Netem], links.CanQueue: e[links.Queue],
@@ -72,7 +72,7 @@ func offersShaping(c chaos.Capability, e links.Engines) error {
 	return chaos.Unavailable{What: string(c), Reason: why}
 }
 
-// noClock is the refusal of a clock fault for that reason; nil for none.
+// noClock returns the error for a clock fault with that reason; nil without a reason.
 func noClock(reason error) error {
 	if reason == nil {
 		return nil

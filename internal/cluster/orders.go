@@ -14,12 +14,12 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// Orders gives the agent orders about one node, and remembers those that outlast the node's process.
+// Orders sends the agent orders about one node, and keeps those that outlive the node's process.
 //
-// A fault is about a node, the agent acts on a process. Example: a partition of redis-2 stands as packet filter rules
-// in the network namespace of its container. A kill and a restart give redis-2 another process in another namespace,
-// without rules. So the order is given again for the new process, and the node stays cut off until the partition is
-// healed.
+// A fault concerns a node, but the agent acts on a process. Example: a partition of redis-2 consists of packet filter
+// rules in the network namespace of its container. A kill and a restart give redis-2 another process in another
+// namespace, without rules. So the order is given again for the new process, and the node stays cut off until the
+// partition is healed.
 type Orders struct {
 	process *Process
 
@@ -27,11 +27,11 @@ type Orders struct {
 	standing []*standingOrder
 }
 
-// standingOrder is an order on the node's links or clock that outlasts its processes: it is given again for each that
-// is started.
+// standingOrder is an order on the node's links or clock that outlives its processes: it is given again for each new
+// one.
 type standingOrder struct {
 	order agent.Order
-	given bool // to the agent, so that it must be undone
+	given bool // sent to the agent, so that it must be undone
 }
 
 // reach returns the agent's access to the node's process.
@@ -51,7 +51,7 @@ func (o *Orders) reach(ctx context.Context) (throughAgent, error) {
 		reason}
 }
 
-// order has the node's agent do something to the node's process, and says why where there is no agent.
+// order sends an order about the node's process to its agent, or returns why there is no agent.
 func (o *Orders) order(ctx context.Context, what agent.Order, result any) error {
 	a, err := o.reach(ctx)
 	if err != nil {
@@ -64,7 +64,7 @@ func (o *Orders) order(ctx context.Context, what agent.Order, result any) error 
 	return nil
 }
 
-// runTime turns a time that the agent told into the run's.
+// runTime converts a time of the agent into the run's.
 func (o *Orders) runTime(ctx context.Context, t int64) int64 {
 	if a, err := o.reach(ctx); err == nil {
 		return a.agent.RunTime(t)
@@ -72,7 +72,7 @@ func (o *Orders) runTime(ctx context.Context, t int64) int64 {
 	return t
 }
 
-// undo has the agent take back what an order left standing under the key.
+// undo makes the agent undo the order with the key.
 func (o *Orders) undo(ctx context.Context, key string, result any) error {
 	a, err := o.reach(ctx)
 	if err != nil {
@@ -84,7 +84,7 @@ func (o *Orders) undo(ctx context.Context, key string, result any) error {
 	return nil
 }
 
-// apply gives an order that stands until takeBack: now, if the node runs, and again whenever it is started.
+// apply gives an order that is active until takeBack: now, if the node runs, and again at each start.
 func (o *Orders) apply(ctx context.Context, what agent.Order, result any) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -96,13 +96,13 @@ func (o *Orders) apply(ctx context.Context, what agent.Order, result any) error 
 	if _, err := o.reach(ctx); err != nil {
 		return err
 	}
-	s.given = true // from before its first effect
+	s.given = true // set before its first effect
 	ctx, done := clock.Act(ctx)
 	defer done()
 	return o.order(ctx, what, result)
 }
 
-// amend changes the arguments of a standing order for processes that are started from now on.
+// amend changes the arguments of a standing order for later processes.
 func (o *Orders) amend(key string, args any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -129,7 +129,7 @@ func (o *Orders) reapply(ctx context.Context) error {
 	return nil
 }
 
-// takeBack ends an order that stands, and has the agent undo it.
+// takeBack ends a standing order, and makes the agent undo it.
 func (o *Orders) takeBack(ctx context.Context, key string, result any) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -147,7 +147,7 @@ func (o *Orders) takeBack(ctx context.Context, key string, result any) error {
 	return o.undo(ctx, key, result)
 }
 
-// list returns the orders that stand.
+// list returns the standing orders.
 func (o *Orders) list() []standingOrder {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -158,10 +158,10 @@ func (o *Orders) list() []standingOrder {
 	return out
 }
 
-// key makes the key of an order out of one that is unique in the run: nodes can share a fault.
+// key returns the node's key of an order, from one that is unique in the run: nodes can share a fault.
 func (o *Orders) key(key string) string { return key + "/" + o.process.Name() }
 
-// Watched tells whether an agent can look at the node from outside.
+// Watched reports whether an agent can inspect the node from outside.
 func (o *Orders) Watched(ctx context.Context) bool {
 	_, err := o.reach(ctx)
 	return err == nil
@@ -181,13 +181,13 @@ func (o *Orders) AgentEnded(ctx context.Context) bool {
 	}
 }
 
-// Around is what acts on a node's links, and what stands in the whole run, as far as the node's agent reaches.
+// Around lists what acts on a node's links, and the standing orders of the whole run at the node's agent.
 type Around struct {
 	links.Around
-	Standing []string // keys of the orders that the agent has not undone, about whatever node
+	Standing []string // keys of the orders that the agent has not undone, of all nodes
 }
 
-// Around asks the agent for its standing orders, and for what is in the node's network namespace.
+// Around asks the agent for its standing orders, and for what acts in the node's network namespace.
 func (o *Orders) Around(ctx context.Context) (out Around, err error) {
 	if !o.process.Running() {
 		return out, fmt.Errorf("%s: %w", o.process.Name(), proc.ErrNoProcess)

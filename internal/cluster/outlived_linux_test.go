@@ -79,7 +79,7 @@ func TestWhatANodeLeavesBehindEndsWithIt(t *testing.T) {
 	}
 }
 
-// TestSweepFindsWhatIsLeftInANamespace: of a dead supervisor's node, with an environment that tells nothing.
+// TestSweepFindsWhatIsLeftInANamespace: a process of a dead supervisor's node, without marks in its environment.
 func TestSweepFindsWhatIsLeftInANamespace(t *testing.T) {
 	if err := netspace.Probe(); err != nil {
 		t.Skip(err)

@@ -12,8 +12,8 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// At returns the nodes of specs in a network that is not ours, at the addresses that a run in that network would
-// give them. They can be dialled and asked for their commands; starting and signalling them is not ours.
+// At returns the nodes of specs in an external network, at the addresses that a run in that network would give them.
+// They can be dialled and asked for their commands, but not started or signalled.
 func At(specs []node.Spec, network netip.Prefix) []*Node {
 	place := address.PutAll(specs, network)
 	nodes := make([]*Node, 0, len(specs))
@@ -28,7 +28,7 @@ func At(specs []node.Spec, network netip.Prefix) []*Node {
 // dataDir is Place.Dir in every container.
 const dataDir = "/lockquake-data"
 
-// ContainerImage is the project's own image for a node's image key, and ContainerData the directory for its data there.
+// ContainerImage returns the project's own image for an image key.
 func ContainerImage(key string) string {
 	if key == node.SelfProgram {
 		return imagestore.SelfRepository + ":latest"
@@ -39,7 +39,7 @@ func ContainerImage(key string) string {
 // ContainerData is Place.Dir in containers.
 const ContainerData = dataDir
 
-// inContainer puts the path of our own binary in an image in its place.
+// inContainer replaces node.SelfProgram with the path of our own binary in an image.
 func inContainer(argv []string) []string {
 	argv = slices.Clone(argv)
 	if len(argv) > 0 && argv[0] == node.SelfProgram {
@@ -48,21 +48,21 @@ func inContainer(argv []string) []string {
 	return argv
 }
 
-// ContainerCommand is the argv of the node's process in a container.
+// ContainerCommand returns the argv of the node's process in a container.
 func (n *Node) ContainerCommand() []string { return inContainer(n.spec.Command(n.place)) }
 
 // Host returns the host part of the node's addresses.
 func (n *Node) Host() string { return n.place.Host(n.Name()) }
 
-// Endpoint is a server that somebody else runs, as clients reach it.
+// Endpoint is the address of an external server.
 type Endpoint struct {
 	Port    string // the name of the port
 	Address string // host:port
 	Login   node.Login
 }
 
-// Attach returns nodes for servers that somebody else runs: each spec takes the next endpoint of its first port. They
-// can be dialled, are never started, signalled or ended, and count as running.
+// Attach returns nodes for external servers: each spec takes the next endpoint of its first port. They can be dialled,
+// are never started, signalled or ended, and count as running.
 func Attach(specs []node.Spec, endpoints []Endpoint) ([]*Node, error) {
 	place := node.NewPlace()
 	rest := slices.Clone(endpoints)
@@ -91,13 +91,13 @@ func Attach(specs []node.Spec, endpoints []Endpoint) ([]*Node, error) {
 	return nodes, nil
 }
 
-// Join puts nodes that somebody else runs before the cluster's own. Close leaves them alone.
+// Join puts external nodes before the cluster's own. Close leaves them alone.
 func (c *Cluster) Join(nodes []*Node) {
 	c.changed.Lock()
 	defer c.changed.Unlock()
 	for _, n := range nodes {
 		for _, own := range c.Nodes {
-			own.place.Put(n.Name(), n.Host()) // where rules on packets find it
+			own.place.Put(n.Name(), n.Host()) // for packet filter rules
 		}
 	}
 	c.Nodes = append(slices.Clone(nodes), c.Nodes...)

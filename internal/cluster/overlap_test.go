@@ -12,8 +12,8 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/all"
 )
 
-// TestOverlappingLinkFaults has two faults on one link, put up from both ends, and heals them in both orders: each heal must be told from
-// what the other fault still does. In a third round one comes while the other is being healed.
+// TestOverlappingLinkFaults injects two faults on one link, from both ends, and heals them in both orders: each heal
+// must be distinguished from the other fault's effect. In a third round one comes while the other is being healed.
 func TestOverlappingLinkFaults(t *testing.T) {
 	needRoot(t)
 	t.Parallel()

@@ -12,34 +12,33 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// Preparer is a provider that can give nodes what a fault needs of them before they start.
+// Preparer is a provider that can prepare nodes for faults before they start.
 type Preparer interface {
-	// Prepares returns nil when nodes like that one can be prepared so, else a chaos.Unavailable with the reason. image
-	// is what the user named instead of the project's own image; "" where there is none. A node that cannot be looked
-	// at before Open, because its image is not there yet, is refused by Open.
+	// Prepares returns nil if such nodes can be prepared so, else a chaos.Unavailable with the reason. image is the
+	// user's replacement of the project's own image; "" if there is none. If the image does not exist yet, Open makes
+	// the check instead.
 	Prepares(p node.Preparation, s node.Spec, image string) error
 }
 
 // prepared is what the preparations of one node add to its start. Each provider has a table of functions that return
 // one.
 type prepared struct {
-	// env holds "KEY=value" settings beside the spec's own.
+	// env holds "KEY=value" settings in addition to the spec's own.
 	env []string
-	// data is a directory of the machine that the nodes run on, in the place of the node's usual data directory; "" for
-	// that one.
+	// data is a directory of the nodes' machine that replaces the node's usual data directory; "" for the usual one.
 	data string
-	// disk is a block device of that machine, with ext4 on it, in the place of the node's usual data directory; "" for
-	// that one.
+	// disk is a block device of that machine, with ext4, that replaces the node's usual data directory; "" for the
+	// usual one.
 	disk string
-	// before is called before each start of the node, when its container (docker) or data directory (local) is there;
+	// before is called before each start of the node, when its container (docker) or data directory (local) exists. It
 	// may be nil.
 	before func(ctx context.Context) error
-	// undo is called when the node has ended for good and its container is gone; also for nodes that never started. It
-	// may be nil, and may be called again when it did not succeed.
+	// undo is called when the node has ended for good and its container is gone, and also for nodes that never started.
+	// It may be nil, and may be called again after an error.
 	undo func(ctx context.Context) error
 }
 
-// and joins two.
+// and joins two preparations.
 func (f prepared) and(o prepared) prepared {
 	f.env = append(f.env, o.env...)
 	if o.data != "" {
@@ -62,7 +61,7 @@ func both(first, second func(context.Context) error) func(context.Context) error
 	return func(ctx context.Context) error { return errors.Join(first(ctx), second(ctx)) }
 }
 
-// runHook calls before or undo, where there is one.
+// runHook calls before or undo, if not nil.
 func runHook(ctx context.Context, f func(context.Context) error) error {
 	if f == nil {
 		return nil
@@ -70,7 +69,7 @@ func runHook(ctx context.Context, f func(context.Context) error) error {
 	return f(ctx)
 }
 
-// prepareNode makes a node's preparations. What was done is returned also beside an error.
+// prepareNode makes a node's preparations. It returns what was done even with an error.
 func prepareNode[R any](ctx context.Context, run R, n *Node,
 	table map[node.Preparation]func(context.Context, R, *Node) (prepared, error),
 ) (prepared, error) {
@@ -93,7 +92,7 @@ func unknownPreparation(p node.Preparation) error {
 	return chaos.Unavailable{What: string(p), Reason: "this provider does not know how to prepare a node so"}
 }
 
-// preparable holds for all providers: what a node's own nature forbids.
+// preparable returns an error for preparations that a node's own nature forbids, with any provider.
 func preparable(p node.Preparation, s node.Spec) error {
 	if p == wall.Preload && (s.Go || s.Image == node.SelfProgram) {
 		return chaos.Unavailable{
@@ -118,7 +117,7 @@ func hint(err error, text string) error {
 	return err
 }
 
-// canLoop tells why this machine's kernel has no loop disks; nil where it may have.
+// canLoop returns why this machine's kernel has no loop disks; nil if it may have them.
 func canLoop() error {
 	_, control := os.Stat("/dev/loop-control")
 	known, err := os.ReadFile("/proc/filesystems")

@@ -30,11 +30,11 @@ import (
 type ProbeResult struct {
 	Name      string `json:"name"`
 	Available bool   `json:"available"`
-	Reason    string `json:"reason"` // what was found, or why not and what would help
+	Reason    string `json:"reason"` // what was found, or why it is unavailable and what would help
 }
 
-// Probe tries what this machine can deliver, by the mechanisms of an agent. images are the keys of the images that
-// nodes may need. Where an engine answers, Probe starts one container for a moment. It leaves nothing behind.
+// Probe tests what this machine can deliver with the mechanisms of an agent. images are the keys of the images that
+// nodes may need. If an engine answers, Probe starts one container for a moment. It leaves nothing behind.
 func Probe(ctx context.Context, m agent.Mechanisms, images ...string) []ProbeResult {
 	out := probeEngine(ctx, images)
 	add := func(name, found string, err error) { out = append(out, probed(name, found, err)) }
@@ -100,39 +100,40 @@ func probeEngine(ctx context.Context, images []string) []ProbeResult {
 			out = append(out, probed("image-"+key, ref+" "+info.ID, nil))
 		}
 	}
-	// refused where it does not share the engine's pid namespace
+	// fails if it does not share the engine's pid namespace
 	agentErr := d.withAgent(ctx, func(*agent.Client) error { return nil })
 	return append(out, probed("agent", "started in the engine's pid namespace with "+
 		strings.Join(agentCapabilities, ", "), agentErr))
 }
 
-// Surveyor is a provider with several hosts, which can say what each of them is good for.
+// Surveyor is a provider with several hosts that can report the capabilities of each.
 type Surveyor interface {
-	// Survey looks at all hosts, by a node on each that listens at port "probe" and is thrown away. Those that it finds
-	// unfit for nodes are given none from then on.
+	// Survey checks all hosts, with a temporary node on each that listens at port "probe". Hosts found unfit get no
+	// nodes from then on.
 	Survey(ctx context.Context, listener func(name string) node.Spec) ([]HostSeen, error)
 }
 
-// HostSeen is what was found of one host.
+// HostSeen is the survey of one host.
 type HostSeen struct {
 	Name string `json:"name"`
-	// why it gets no nodes, and nothing is known of what stays empty
+	// why it gets no nodes; empty fields are then unknown
 	Lacks      string `json:"lacks,omitempty"`
 	Engine     string `json:"engine"` // its version
 	Kernel     string `json:"kernel"`
 	Processors int    `json:"processors"`
 	Supervisor bool   `json:"supervisor"` // the supervisor talks to its engine without a relay
-	// capability -> why it cannot be delivered there; empty: all that was asked about can
+	// capability -> why it is unavailable there; empty: all surveyed ones are available
 	Cannot map[string]string `json:"cannot"`
 	Agent  string            `json:"agent"` // where it runs, or why it does not
 	Clock  *ClockSeen        `json:"clock"` // null: not measured
 	Links  []HostLink        `json:"links"` // to every other host
 }
 
-// ClockSeen is how a host's monotonic clock stands to the supervisor's. Where it is the supervisor's, both are 0.
+// ClockSeen is the offset of a host's monotonic clock from the supervisor's. If it is the supervisor's, both fields are
+// 0.
 type ClockSeen struct {
 	Offset time.Duration `json:"offset_ns"` // to be added to the host's times
-	Error  time.Duration `json:"error_ns"`  // by which that may be wrong
+	Error  time.Duration `json:"error_ns"`  // bound of the error of Offset
 }
 
 // HostLink is the way to another host.
@@ -141,7 +142,7 @@ type HostLink struct {
 	RoundTrip links.Spread `json:"round_trip"`
 	Sent      int          `json:"sent"` // datagrams
 	Arrived   int          `json:"arrived"`
-	// by which times of the two hosts may be wrong against each other: the errors of both clocks
+	// bound of the error between times of the two hosts: the errors of both clocks
 	ClockError time.Duration `json:"clock_error_ns"`
 }
 
@@ -194,7 +195,7 @@ func (s *swarm) Survey(ctx context.Context, listener func(name string) node.Spec
 	return out, err
 }
 
-// look starts the host's node, and asks its engine and its agent.
+// look starts the host's node, and queries its engine and its agent.
 func (m *member) look(ctx context.Context) HostSeen {
 	seen := HostSeen{Name: m.name, Supervisor: m.local, Cannot: map[string]string{}}
 	err := m.lacks
@@ -237,7 +238,7 @@ func (h *HostSeen) ask(ctx context.Context, m *member) error {
 	return nil
 }
 
-// try does to the host's node what is not asked about, and ends it.
+// try tests on the host's node what cannot be queried, and ends the node.
 func (h *HostSeen) try(ctx context.Context, n *Node) {
 	_, paused := n.Signals.Pause(ctx)
 	_, resumed := n.Signals.Resume(ctx)

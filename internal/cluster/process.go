@@ -13,10 +13,10 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// Process starts the process of a node, and knows how the one that was started last ended.
+// Process starts the process of a node, and knows how the last one ended.
 type Process struct {
 	*core
-	// renew has replace done, and with it what the other parts have to do for a process that takes another's place.
+	// renew calls replace, and does what the other parts need for a new process.
 	renew func(ctx context.Context, replace func()) error
 
 	starts atomic.Int32
@@ -24,8 +24,8 @@ type Process struct {
 	starting sync.Mutex // held while a process is being started
 	mu       sync.Mutex // guards what follows
 	stdio    Stdio
-	end      *ending  // of the process that was started last; nil before the first
-	left     []string // what those before it left behind
+	end      *ending  // of the last started process; nil before the first
+	left     []string // what earlier processes left behind
 }
 
 // Start starts the node's process. It does not wait until it serves. Every start but the first waits for RestartDelay
@@ -48,7 +48,7 @@ func (p *Process) Start(ctx context.Context) error {
 		}
 	}
 	_, done := clock.Act(ctx)
-	done() // an engine takes seconds to start a container, as a server does to serve: that is no slip of who ordered it
+	done() // the seconds that an engine takes to start a container do not count as a late injection
 	stdio, end, err := p.driver.start(ctx)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", p.Name(), err)
@@ -72,13 +72,13 @@ func (p *Process) StartDelay() time.Duration {
 	return p.spec.RestartDelay
 }
 
-// Restartable tells whether Start may be called after the process ended.
+// Restartable reports whether Start may be called after the process ended.
 func (p *Process) Restartable() bool { return p.spec.Restartable }
 
-// Starts is how many processes the node has had.
+// Starts returns how many processes the node has had.
 func (p *Process) Starts() int { return int(p.starts.Load()) }
 
-// Running tells whether the node's process has been started and has not been seen to end.
+// Running reports whether the node's process has been started and has not been seen to end.
 func (p *Process) Running() bool {
 	exited := p.Exited()
 	if exited == nil {
@@ -92,21 +92,21 @@ func (p *Process) Running() bool {
 	}
 }
 
-// lasts returns a function that tells whether the process of now still runs. The network of a container ends with its
-// process, so packets that were sent there meanwhile were not lost by a fault.
+// lasts returns a function that reports whether the current process still runs. The network of a container ends with
+// its process, so packets lost after that were not lost by a fault.
 func (p *Process) lasts() func() bool {
 	exited := p.Exited()
 	return func() bool { return p.Exited() == exited && p.Running() }
 }
 
-// last returns the end of the process that was started last; nil before the first.
+// last returns the end of the last started process; nil before the first.
 func (p *Process) last() *ending {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.end
 }
 
-// Exited is closed when the process that Start started last has ended; nil before the first Start.
+// Exited returns a channel that is closed when the last started process has ended; nil before the first Start.
 func (p *Process) Exited() <-chan struct{} {
 	if e := p.last(); e != nil {
 		return e.seen
@@ -114,8 +114,8 @@ func (p *Process) Exited() <-chan struct{} {
 	return nil
 }
 
-// Ended tells how the process that was started last was seen to end, such as "exit status 0"; "" while it runs, and
-// where nobody saw that, as on a host that cannot be reached any more.
+// Ended returns how the last started process ended, such as "exit status 0". It returns "" while the process runs, and
+// if the end was not seen, as on a host that cannot be reached any more.
 func (p *Process) Ended() string {
 	e := p.last()
 	if e == nil {
@@ -129,8 +129,8 @@ func (p *Process) Ended() string {
 	}
 }
 
-// LeftBehind tells what processes of the node left behind when they ended, and what came of it; nothing where all ended
-// with them.
+// LeftBehind returns what the node's processes left behind when they ended, and what was done about it; empty if
+// nothing.
 func (p *Process) LeftBehind() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,8 +148,8 @@ func (p *Process) Stdio() Stdio {
 	return p.stdio
 }
 
-// CPU returns the user and system time of all that runs in the node, since it was started. Only differences mean
-// something: what ended meanwhile may be missing.
+// CPU returns the user and system time of all processes of the node since its start. Only differences mean something:
+// processes that ended meanwhile may be missing.
 func (p *Process) CPU(ctx context.Context) (time.Duration, error) {
 	m, ok := p.driver.(meter)
 	if !ok {
@@ -161,7 +161,7 @@ func (p *Process) CPU(ctx context.Context) (time.Duration, error) {
 	return m.used(ctx)
 }
 
-// Footprint returns what all that runs in the node has of the machine.
+// Footprint returns the resource usage of all processes of the node.
 func (p *Process) Footprint(ctx context.Context) (proc.Footprint, error) {
 	m, ok := p.driver.(measurable)
 	if !ok {

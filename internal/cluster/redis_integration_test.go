@@ -94,7 +94,7 @@ func TestRedisIsProcessOne(t *testing.T) {
 	}
 }
 
-// TestFiveStartAtOnce only looks that they serve. How long that takes, make bench tells.
+// TestFiveStartAtOnce only checks that they serve. make bench measures how long that takes.
 func TestFiveStartAtOnce(t *testing.T) {
 	t.Parallel()
 	r := request(t, "tpar")

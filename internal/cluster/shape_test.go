@@ -99,8 +99,8 @@ func TestShapedLinksInNamespaces(t *testing.T) {
 	shapesBehave(t, p, "tshapens")
 }
 
-// inGuest tells whether these are the tests of make test-netem, in its guest: netem must be there, and the guest stands still for tens of
-// milliseconds now and then.
+// inGuest reports whether these are the tests of make test-netem, in its guest: netem must be there, and the guest
+// stands still for tens of milliseconds now and then.
 var inGuest = os.Getenv("LOCKQUAKE_TEST_NETEM") == "required"
 
 func shapingDelay() string {
@@ -116,7 +116,7 @@ var shapingFaults = map[string]string{
 	"rate": "{limit: 1mbit}",
 }
 
-// shapeable tells whether a provider offers what a fault needs; one without the kernel's netem says so.
+// shapeable reports whether a provider offers what a fault needs; one without the kernel's netem says so.
 func shapeable(t *testing.T, p Provider, name string) bool {
 	t.Helper()
 	k, _ := chaos.Lookup(faults.Kinds(), name)
@@ -147,7 +147,7 @@ func TestEveryFaultThatShapesLinks(t *testing.T) {
 			healed(t, name, injected(t, name, params, scope))
 		}
 	}
-	// A whole stack of them, of which the first goes first.
+	// A whole stack of them; the first is removed first.
 	var heals []chaos.Heal
 	for _, name := range []string{"rate", "delay", "loss"} {
 		heals = append(heals, injected(t, name, shapingFaults[name], scope))

@@ -26,22 +26,22 @@ type reachedEnd struct {
 // side is one agent's part of a plan.
 type side struct {
 	agent  *agent.Client
-	nodes  []string // whose ends are its, by name
+	nodes  []string // names of the nodes whose ends it has
 	open   agent.Order
 	ends   []links.OpenEnd // of these nodes
 	seen   links.Sight
 	opened bool
 }
 
-// probeGrace is what a probe is given beside its patience: to open its sockets, and to dial.
+// probeGrace is the time that a probe has besides its patience, to open its sockets and to dial.
 const probeGrace = 5 * time.Second
 
-// sidesDone numbers the plans that several agents carry out, so that their keys differ.
+// sidesDone numbers the plans of several agents, so that their keys differ.
 var sidesDone atomic.Uint64
 
-// bySides has a plan carried out, by each agent for the ends that it owns. ends are in the plan's order.
+// bySides carries out a plan through several agents, each for the ends that it owns. ends are in the plan's order.
 func bySides(ctx context.Context, plan links.Plan, ends []reachedEnd) (links.Sight, error) {
-	plan.Echo = plan.Echo || plan.Probe // without an echo, no sender knows that anything arrived
+	plan.Echo = plan.Echo || plan.Probe // without an echo, a sender cannot know what arrived
 	sides, by := divide(plan, ends)
 	seen, err := links.Sight{}, openSides(ctx, sides)
 	if err == nil {
@@ -56,7 +56,7 @@ func bySides(ctx context.Context, plan links.Plan, ends []reachedEnd) (links.Sig
 	return seen, errors.Join(err, closeSides(ctx, sides))
 }
 
-// divide makes the orders to open the ends, one for each agent, and tells whose each end is.
+// divide makes the sides of a plan, one for each agent. by has the side of each end.
 func divide(plan links.Plan, ends []reachedEnd) (sides []*side, by []int) {
 	key := "side-" + strconv.FormatUint(sidesDone.Add(1), 10)
 	own := make(map[*side][]int)
@@ -80,7 +80,7 @@ func divide(plan links.Plan, ends []reachedEnd) (sides []*side, by []int) {
 	return sides, by
 }
 
-// order gives an agent an order about its side.
+// order sends an agent an order about its side.
 func (s *side) order(ctx context.Context, o agent.Order, result any) error {
 	if err := s.agent.Order(ctx, o, result); err != nil {
 		return fmt.Errorf("%s by the agent of %s: %w", o.Do, strings.Join(s.nodes, ", "), err)
@@ -88,8 +88,8 @@ func (s *side) order(ctx context.Context, o agent.Order, result any) error {
 	return nil
 }
 
-// openSides opens all ends. It waits for the answer of every agent, also where the run is over: an undo must not come
-// before.
+// openSides opens all ends. It waits for the answer of every agent, even if the run is over: an undo must not come
+// first.
 func openSides(ctx context.Context, sides []*side) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeGrace)
 	defer cancel()
@@ -102,7 +102,7 @@ func openSides(ctx context.Context, sides []*side) error {
 	})
 }
 
-// runSides has all agents send, and asks them what they saw when all have. Where one cannot, the others give up.
+// runSides makes all agents send, and then asks them what they saw. If one fails, the others give up.
 func runSides(ctx context.Context, sides []*side, by []int) error {
 	ends, next := make([]links.OpenEnd, len(by)), make([]int, len(sides))
 	for place, i := range by {
@@ -125,7 +125,7 @@ func runSides(ctx context.Context, sides []*side, by []int) error {
 	return nil
 }
 
-// closeSides closes the ends, whatever became of the orders. With an agent that is gone, its sockets are too.
+// closeSides closes the ends, whether or not the orders succeeded. The sockets of a dead agent are gone with it.
 func closeSides(ctx context.Context, sides []*side) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeGrace)
 	defer cancel()

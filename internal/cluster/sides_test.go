@@ -19,12 +19,12 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// told is a mechanism that only notes the orders that it is given.
+// told is a mechanism that only records its orders.
 type told struct {
 	mu     sync.Mutex
 	orders []string
 	open   links.OpenArgs
-	ends   []links.OpenEnd // that it was told to send to
+	ends   []links.OpenEnd // destinations of its send order
 	fails  string          // this order
 }
 
@@ -194,7 +194,7 @@ func TestAnAgentThatCannotDoItsSide(t *testing.T) {
 		}
 		for i, n := range agents {
 			got := n.took()
-			// The other one gives up: perhaps before it is told the same, or while it is.
+			// The other one gives up, perhaps before it gets the same order, or during it.
 			gaveUp := i == 0 && do != links.DoSideOpen && strings.HasPrefix(got, "side-open ") && strings.Contains(got, "undo") && len(got) <= len(want)
 			if got != want && !gaveUp {
 				t.Errorf("%s: agent %d is told: %s", do, i, got)

@@ -17,12 +17,12 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// watching is a signaller that looks at the process right after a signal.
+// watching is a signaller that inspects the process right after a signal.
 type watching interface {
 	signalSeen(ctx context.Context, name string) (*chaos.ProcessState, error)
 }
 
-// sent sends a signal, and returns what was seen right after it, if anything.
+// sent sends a signal, and returns the state right after it, if known.
 func sent(ctx context.Context, s signaller, signal string) (*chaos.ProcessState, error) {
 	ctx, done := clock.Act(ctx)
 	defer done()
@@ -63,7 +63,7 @@ func (t throughAgent) signalSeen(ctx context.Context, name string) (*chaos.Proce
 // direct signals a process of this machine and pid namespace from the supervisor itself.
 type direct struct {
 	process proc.Process
-	why     error // there is no agent
+	why     error // why there is no agent
 }
 
 func (d direct) agentless() error { return d.why }
@@ -74,13 +74,13 @@ func (d direct) inspect(context.Context) (chaos.ProcessState, error) {
 
 func (d direct) signal(_ context.Context, name string) error { return d.process.Signal(name) }
 
-// throughEngine signals and looks by the engine's own calls: slower, and only process 1 of a container, but it needs
-// nothing in or beside the target.
+// throughEngine signals and inspects with the engine's own calls. That is slower and reaches only process 1 of a
+// container, but needs nothing in or beside the target.
 type throughEngine struct {
 	api       client.APIClient
 	container string
 	pid       int
-	why       error // there is no agent
+	why       error // why there is no agent
 }
 
 func (t throughEngine) agentless() error { return t.why }
@@ -131,8 +131,8 @@ func threadStates(pid int, titles []string, rows [][]string) (chaos.ProcessState
 }
 
 // agentStartTimeout bounds the start of the agent. An engine under load took 20 s to start a container, and a run
-// without its agent proves nothing: so it is as patient as the start of a server.
+// without its agent proves nothing, so it is as long as that for a server.
 const agentStartTimeout = time.Minute
 
-// errAgentNotNeeded is why a run that orders nothing has no agent.
+// errAgentNotNeeded is why a run without orders has no agent.
 var errAgentNotNeeded = errors.New("no scenario of this run needs it")

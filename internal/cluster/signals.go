@@ -16,8 +16,8 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// actTimeout bounds the wait for the effect of one signal, so that a process stuck in the kernel is told apart from a
-// slow one.
+// actTimeout bounds the wait for the effect of one signal, to distinguish a process stuck in the kernel from a slow
+// one.
 const actTimeout = 10 * time.Second
 
 // pollEvery is the pause between two looks at a process; the first look comes at once.
@@ -58,7 +58,7 @@ func (g *Signals) Inspect(ctx context.Context) (chaos.ProcessState, error) {
 	return state, err
 }
 
-// Overseen reports whether the node's process can be looked at often: by an agent or by this process, and not by a
+// Overseen reports whether the node's process can be inspected often: by an agent or by this process, not by a
 // container engine.
 func (g *Signals) Overseen(ctx context.Context) bool {
 	s, err := g.driver.signaller(ctx)
@@ -67,7 +67,7 @@ func (g *Signals) Overseen(ctx context.Context) bool {
 }
 
 // Pause sends SIGSTOP and returns when every thread was seen stopped. Pauses of one process are counted: each is undone
-// by one Resume, also one that did not come to its end.
+// by one Resume, even after an error.
 func (g *Signals) Pause(ctx context.Context) (chaos.ProcessState, error) {
 	g.pausing.Lock()
 	defer g.pausing.Unlock()
@@ -89,8 +89,8 @@ func (g *Signals) Resume(ctx context.Context) (chaos.ProcessState, error) {
 	})
 }
 
-// PID is the process that was started last, in the agent's pid namespace; 0 where none runs, or none is known without
-// asking.
+// PID returns the pid of the last started process, in the agent's pid namespace. It is 0 if none runs, or if it is
+// unknown without asking.
 func (g *Signals) PID() int {
 	if !g.process.Running() {
 		return 0
@@ -102,17 +102,17 @@ func (g *Signals) PID() int {
 	return 0
 }
 
-// forget is called when another process takes the last one's place.
+// forget is called when another process replaces the last one.
 func (g *Signals) forget() {
 	g.pauses.Store(0)
 	g.freezes.Store(0)
 }
 
-// Pauses is how many pauses of the process have not been undone.
+// Pauses returns how many pauses of the process have not been undone.
 func (g *Signals) Pauses() int { return int(g.pauses.Load()) }
 
-// Kill sends SIGKILL and returns when the process is gone and can be started again, with when it was first seen gone:
-// an engine may take a second more to tell. A process that is gone already is no error.
+// Kill sends SIGKILL and returns when the process is gone and can be started again. The state has the time at which it
+// was first seen gone: an engine may report that a second later. A process that is already gone is no error.
 func (g *Signals) Kill(ctx context.Context) (chaos.ProcessState, error) {
 	exited := g.process.Exited()
 	if exited == nil || !g.process.Running() {
@@ -134,8 +134,8 @@ func (g *Signals) Kill(ctx context.Context) (chaos.ProcessState, error) {
 	}
 }
 
-// Stop asks the process to end in order, by SIGTERM or the signal that its service takes for it, and returns when it
-// has ended and can be started again, or when ctx is over.
+// Stop asks the process to shut down, by SIGTERM or its service's own signal. It returns when the process has ended and
+// can be started again, or when ctx ends.
 func (g *Signals) Stop(ctx context.Context) (process.Ended, error) {
 	e := g.process.last()
 	out := process.Ended{Signal: cmp.Or(g.spec.StopSignal, "TERM")}
@@ -158,8 +158,8 @@ func (g *Signals) Stop(ctx context.Context) (process.Ended, error) {
 	return out, nil
 }
 
-// act sends a signal and looks until its effect is seen. A process that ended on the way is an error, unless its end
-// was the effect.
+// act sends a signal and polls until its effect is seen. It returns an error if the process ended meanwhile, unless
+// that was the effect.
 func (g *Signals) act(ctx context.Context, signal, what string, done func(chaos.ProcessState) bool) (chaos.ProcessState,
 	error,
 ) {
@@ -204,7 +204,7 @@ func (g *Signals) act(ctx context.Context, signal, what string, done func(chaos.
 }
 
 // Freeze halts the node's process and its descendants by the kernel's freezer. Freezes of one process are counted: each
-// is undone by one Thaw, also one that did not come to its end.
+// is undone by one Thaw, even after an error.
 func (g *Signals) Freeze(ctx context.Context) error {
 	g.pausing.Lock()
 	defer g.pausing.Unlock()
@@ -221,7 +221,7 @@ func (g *Signals) Freeze(ctx context.Context) error {
 	return f.freeze(ctx)
 }
 
-// Thaw undoes one Freeze. When none is left the process goes on.
+// Thaw undoes one Freeze. When none is left the process continues.
 func (g *Signals) Thaw(ctx context.Context) error {
 	g.pausing.Lock()
 	defer g.pausing.Unlock()
@@ -231,7 +231,7 @@ func (g *Signals) Thaw(ctx context.Context) error {
 	return g.driver.(freezable).thaw(ctx)
 }
 
-// Freezes is how many freezes of the process have not been undone.
+// Freezes returns how many freezes of the process have not been undone.
 func (g *Signals) Freezes() int { return int(g.freezes.Load()) }
 
 // Frozen asks the kernel whether the process is frozen, by way of the agent.
@@ -252,11 +252,10 @@ func (g *Signals) Frozen(ctx context.Context) (process.Frozen, error) {
 	return out, err
 }
 
-// noProcessLeft is why the freezer of a node was not asked.
+// noProcessLeft is the reason if a node's freezer was not asked.
 const noProcessLeft = "there is no process"
 
-// thawAll thaws a process however often it was frozen, so that it can die: one that was sent SIGKILL takes that before
-// anything else.
+// thawAll undoes all freezes of a process, so that it can die: a pending SIGKILL takes effect before it runs.
 func (g *Signals) thawAll(ctx context.Context) {
 	if g.freezes.Load() == 0 {
 		return
@@ -268,37 +267,37 @@ func (g *Signals) thawAll(ctx context.Context) {
 	}
 }
 
-// letGo continues a process however often it was frozen and paused.
+// letGo undoes all freezes and pauses of a process.
 func (g *Signals) letGo(ctx context.Context) error {
 	g.thawAll(ctx)
 	s, err := g.Inspect(ctx)
 	if err != nil || s.Threads["T"] == 0 {
-		return nil //nolint:nilerr // nobody can tell that it is stopped
+		return nil //nolint:nilerr // whether it is stopped cannot be known
 	}
 	g.pauses.Store(0)
 	_, err = g.Resume(ctx)
 	return err
 }
 
-// freezeOrder is the order to freeze a node, from the moment that it is given to the agent.
+// freezeOrder is the order to freeze a node, once sent to the agent.
 type freezeOrder struct {
 	orders *Orders
-	given  bool // the agent owes a thaw
+	given  bool // the agent must thaw
 }
 
-// freezeKey begins the keys of orders to freeze.
+// freezeKey is the key prefix of orders to freeze.
 const freezeKey = "freeze"
 
-// give gives the agent the order. The agent then undoes it, should the supervisor die.
+// give sends the order to the agent, which then undoes it if the supervisor dies.
 func (f *freezeOrder) give(ctx context.Context, args process.FreezeArgs) error {
 	if _, err := f.orders.reach(ctx); err != nil {
 		return err
 	}
-	f.given = true // from before its first effect
+	f.given = true // set before its first effect
 	return f.orders.order(ctx, agent.Order{Do: process.DoFreeze, Key: f.orders.key(freezeKey), Args: args}, nil)
 }
 
-// undo has the agent undo it.
+// undo makes the agent undo it.
 func (f *freezeOrder) undo(ctx context.Context) error {
 	if !f.given {
 		return nil

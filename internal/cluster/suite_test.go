@@ -253,7 +253,7 @@ func (s stream) ask(question string) string {
 	return s.line()
 }
 
-// streams tries the control stream and looks that nothing but standard error went to the log.
+// streams tries the control stream and checks that only standard error went to the log.
 func streams(t *testing.T, c *Cluster, r Request) stream {
 	t.Helper()
 	n := c.Node("client-1")

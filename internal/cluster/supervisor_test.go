@@ -23,15 +23,15 @@ import (
 	"github.com/lockquake/lockquake/internal/wait"
 )
 
-// orderKind is one kind of what stands on a node while the supervisor lives.
+// orderKind is one kind of order that is active on a node while the supervisor lives.
 type orderKind struct {
 	name  string
 	needs chaos.Capability
 	// prepared is what the node must be given before it starts.
 	prepared []node.Preparation
-	// give gives the order; nil where the preparation is all that stands.
+	// give sends the order; nil if there is only the preparation.
 	give func(ctx context.Context, n *Node) error
-	// watch returns what tells from outside whether the order stands on a process.
+	// watch returns a function that reports from outside whether the order is active on a process.
 	watch func(p proc.Process) (stands func() bool, err error)
 }
 

@@ -26,28 +26,26 @@ import (
 	"github.com/lockquake/lockquake/internal/relay"
 )
 
-// RelayImage is the key of the image that relays run from, for Request.Images: each host must have it, or get it from a
-// registry.
+// RelayImage is the key of the relays' image in Request.Images: each host must have it, or get it from a registry.
 const RelayImage = "relay"
 
 // swarm is the provider of containers on the hosts of a Docker Swarm.
 //
 // The swarm gives a run two things: a network over all hosts, and a relay on each, through which the supervisor talks
-// to that host's engine. The nodes themselves are plain containers in that network, as on one machine, and no tasks of
-// services: a task cannot be started again with the address and the data that it had; its container is not given its
-// standard input, nor the pid namespace of its host; and the swarm starts another in its place while it may still run,
-// on a host that was cut off. Example: redis-2 is placed on host B. Its container is made by B's own engine, a kill and
-// a restart of it are B's engine's too, and B's agent acts on it.
+// to that host's engine. The nodes themselves are plain containers in that network, as on one machine, and not tasks of
+// services. A task cannot be restarted with its address and data. Its container gets neither standard input nor the pid
+// namespace of its host. And the swarm replaces a task that may still run on a host that was cut off. Example: redis-2
+// is placed on host B. B's own engine makes, kills and restarts its container, and B's agent acts on it.
 type swarm struct {
-	engine    *docker // of the manager that the supervisor talks to
+	engine    *docker // the manager's, to which the supervisor talks
 	local     string
 	localName string
-	unfit     map[string]string // hosts by id that Survey found unfit for nodes, and why; nil: they were not looked at
-	turns     int               // runs since then
+	unfit     map[string]string // why Survey found hosts unfit for nodes, by id; nil: not surveyed
+	turns     int               // runs since the survey
 }
 
-// NewSwarm connects to the engine that the environment names, which must be a manager of a swarm. The error is a
-// chaos.Unavailable where it is none.
+// NewSwarm connects to the engine that the environment names, which must be a manager of a swarm. It returns a
+// chaos.Unavailable if it is not.
 func NewSwarm(o DockerOptions) (Provider, error) {
 	s, err := newSwarm(o)
 	if err != nil {
@@ -86,8 +84,8 @@ func newSwarm(o DockerOptions) (*swarm, error) {
 		return nil, refused("does not tell of its own host, as it does where there is a quorum of managers: " +
 			err.Error())
 	}
-	// Hub and nodes are attached to the networks of a run by tasks, and the swarm starts none where it starts no
-	// others: the engine would wait in vain, 20 s for each container.
+	// Tasks attach the hub and nodes to the run's networks. A drained or paused manager starts no tasks: the engine
+	// would wait in vain, 20 s for each container.
 	if a := own.Node.Spec.Availability; a != swarmapi.NodeAvailabilityActive {
 		return nil, refused(fmt.Sprintf("is that of host %s, whose availability is %q: it attaches no container to the networks of a run; set DOCKER_HOST to an active manager, "+
 			"or `docker node update --availability active %s`", answer.Info.Name, a, answer.Info.Name))
@@ -98,8 +96,8 @@ func newSwarm(o DockerOptions) (*swarm, error) {
 // Name returns "swarm".
 func (s *swarm) Name() string { return "swarm" }
 
-// Offers tells what every host can do, as far as it is known before the run: what the manager's engine can, but for
-// disks of a node's own. A host that cannot is named by Open.
+// Offers returns the capabilities that all hosts share, as known before the run: those of the manager's engine, except
+// a node's own disk. Open names a host that lacks one.
 func (s *swarm) Offers(c chaos.Capability, r node.Role) error {
 	if c == disk.CanCutPower && r == node.Server {
 		return noDisks()
@@ -107,7 +105,7 @@ func (s *swarm) Offers(c chaos.Capability, r node.Role) error {
 	return s.onManager(s.engine.Offers(c, r))
 }
 
-// onManager names the host where something is unavailable on the manager's engine.
+// onManager adds the host to an error of the manager's engine.
 func (s *swarm) onManager(err error) error {
 	if u := (chaos.Unavailable{}); errors.As(err, &u) && !u.Never {
 		u.Reason = "host " + s.localName + ": " + u.Reason
@@ -116,7 +114,7 @@ func (s *swarm) onManager(err error) error {
 	return err
 }
 
-// Prepares is that of the manager's engine, but for disks of a node's own.
+// Prepares asks the manager's engine. A node's own disk is refused.
 func (s *swarm) Prepares(p node.Preparation, spec node.Spec, image string) error {
 	if p == disk.LoopDisk {
 		return noDisks()
@@ -155,15 +153,15 @@ func (s *swarm) EngineID(ctx context.Context) (string, error) {
 type swarmHost struct {
 	id, name string
 	labels   map[string]string
-	local    bool // the supervisor's own engine runs it
+	local    bool // host of the supervisor's own engine
 	cores    int64
-	away     string // why it takes no part; "": it does
+	away     string // why it is excluded; "": it is not
 }
 
-// text names the host, and says why it takes no part.
+// text names the host, and why it is excluded.
 func (h swarmHost) text() string { return h.name + " (" + h.away + ")" }
 
-// hosts lists the hosts that may be given work, by their names, and those that take no part.
+// hosts returns the hosts that may get nodes, sorted by name, and the excluded ones.
 func (s *swarm) hosts(ctx context.Context) (in, away []swarmHost, err error) {
 	list, err := s.engine.api.NodeList(ctx, client.NodeListOptions{})
 	if err != nil {
@@ -191,7 +189,7 @@ func (s *swarm) hosts(ctx context.Context) (in, away []swarmHost, err error) {
 	return in, away, nil
 }
 
-// inTurn has each run of a doctor begin with another host, so that each of them has some of the targets.
+// inTurn makes each run of doctor begin with another host, so that each host gets some of the targets.
 func (s *swarm) inTurn(hosts []swarmHost) []swarmHost {
 	if s.unfit == nil || len(hosts) == 0 {
 		return hosts
@@ -201,7 +199,7 @@ func (s *swarm) inTurn(hosts []swarmHost) []swarmHost {
 	return slices.Concat(hosts[first:], hosts[:first])
 }
 
-// placeOn chooses a host for each node: all hosts that may have it, in turn. Servers come first in specs. Example: one
+// placeOn chooses a host for each node, in turn among the allowed hosts. Servers come first in specs. Example: one
 // Redis, two clients and a register on three hosts: redis-1 on the first, a client on each of the others, the register
 // on the first.
 func placeOn(specs []node.Spec, hosts []swarmHost, rule node.Hosts) ([]int, error) {
@@ -229,7 +227,7 @@ func placeOn(specs []node.Spec, hosts []swarmHost, rule node.Hosts) ([]int, erro
 		}
 		number := i
 		if rule.Apart && servers > 0 {
-			own := min(servers, len(hosts)-1) // hosts of servers
+			own := min(servers, len(hosts)-1) // number of hosts for servers
 			may = slices.DeleteFunc(may, func(h int) bool { return (h < own) != (s.Role == node.Server) })
 			if s.Role != node.Server {
 				number = i - servers
@@ -246,13 +244,14 @@ func placeOn(specs []node.Spec, hosts []swarmHost, rule node.Hosts) ([]int, erro
 	return out, nil
 }
 
-// relayed is what became of the relays, by the ids of their hosts.
+// relayed is the result of starting the relays, by the ids of their hosts.
 type relayed struct {
 	at    map[string]string // addresses
-	lacks map[string]error  // why there is none
+	lacks map[string]error  // why it is missing
 }
 
-// startRelays starts a relay on every host but the manager's own. Outside a visit, one that does not start is an error.
+// startRelays starts a relay on every host except the manager's own. Except in a visit, a relay that does not start is
+// an error.
 func (r *swarmRun) startRelays(ctx context.Context, between string, hosts []swarmHost) (relayed, error) {
 	hosts = slices.DeleteFunc(slices.Clone(hosts), func(h swarmHost) bool { return h.local })
 	if len(hosts) == 0 {
@@ -306,7 +305,7 @@ func (r *swarmRun) makeRelays(ctx context.Context, between, ref string) (string,
 		EndpointSpec: &swarmapi.EndpointSpec{Mode: swarmapi.ResolutionModeDNSRR},
 		TaskTemplate: swarmapi.TaskSpec{
 			ContainerSpec: &swarmapi.ContainerSpec{
-				// A host that has left the swarm keeps its container, which is then told by its own labels alone.
+				// A host that has left the swarm keeps its container, which then only its own labels identify.
 				Labels: r.manager.labels("relay", "relay"),
 				Image:  ref, Command: []string{imagestore.SelfPath}, Args: node.Own("relay")[1:],
 				Env:      []string{relay.KeyVariable + "=" + key},
@@ -328,7 +327,7 @@ func (r *swarmRun) makeRelays(ctx context.Context, between, ref string) (string,
 	return made.ID, nil
 }
 
-// relaysOf asks the swarm for the relays of hosts. Those that are starting are in neither list.
+// relaysOf asks the swarm for the relays of hosts. Relays that are still starting are in neither map.
 func (r *swarmRun) relaysOf(ctx context.Context, service, between string, hosts []swarmHost,
 	ref string,
 ) (relayed, error) {
@@ -365,7 +364,7 @@ func (r *swarmRun) relaysOf(ctx context.Context, service, between string, hosts 
 	return found, nil
 }
 
-// elsewhere is the engine of another host, whose socket dial connects to.
+// elsewhere returns the engine of another host; dial connects to its socket.
 func (s *swarm) elsewhere(of swarmHost, dial func(context.Context) (net.Conn, error)) (*docker, error) {
 	o := s.engine.options
 	o.Log = s.engine.log.With("host", of.name)
@@ -373,9 +372,9 @@ func (s *swarm) elsewhere(of swarmHost, dial func(context.Context) (net.Conn, er
 		transport := ownTransport()
 		err := useClient(ctx, p,
 			client.WithHTTPClient(&http.Client{Transport: transport, CheckRedirect: client.CheckRedirect}),
-			client.WithHost("tcp://"+net.JoinHostPort(of.name, "2375")), // a name only: dial knows the way
+			client.WithHost("tcp://"+net.JoinHostPort(of.name, "2375")), // only a name: dial makes the connection
 			client.WithDialContext(func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }))
-		transport.Proxy = nil // WithHost has set that of the environment
+		transport.Proxy = nil // WithHost has set the environment's proxy
 		return err
 	})
 	if err != nil {
@@ -385,7 +384,7 @@ func (s *swarm) elsewhere(of swarmHost, dial func(context.Context) (net.Conn, er
 	return d, nil
 }
 
-// give copies an image of the manager's engine to another, and tells whether the manager has it.
+// give copies an image from the manager's engine to another, and reports whether the manager has it.
 func (s *swarm) give(ctx context.Context, to *docker, ref string) (bool, error) {
 	if found, err := s.engine.store().Has(ctx, ref); !found || err != nil {
 		return false, err

@@ -30,43 +30,43 @@ import (
 )
 
 const (
-	// relaysTimeout bounds the start of the hub, and that of the relays, which every host does at its own pace.
+	// relaysTimeout bounds the start of the hub, and that of the relays on all hosts.
 	relaysTimeout = time.Minute
-	// startsAtOnce is how many containers a host starts at a time. Each is attached to the network by the manager, one
-	// after another, and the engine gives up after 20 s: of ten at once the last took 14.
+	// startsAtOnce is how many containers a host starts at a time. The manager attaches them to the network one after
+	// another, and the engine gives up after 20 s. Of ten at once the last took 14 s.
 	startsAtOnce = 4
-	// overlayTries is how often a network over several hosts is removed again, which each of them has to leave: within
-	// 20 s.
+	// overlayTries is how often to retry the removal of a network over several hosts, each of which has to leave it:
+	// within 20 s.
 	overlayTries = 400
 )
 
-// EngineSocket is where a relay finds the engine of its host.
+// EngineSocket is the socket of the engine on a relay's host.
 const EngineSocket = "/var/run/docker.sock"
 
-// swarmRun is what one run has in a swarm.
+// swarmRun is one run's state in a swarm.
 type swarmRun struct {
 	swarm   *swarm
 	request Request
-	manager *dockerRun // what the run has in the manager's engine beside nodes
+	manager *dockerRun // the run's state in the manager's engine, except nodes
 	place   node.Place
 	subnet  netip.Prefix
 	key     relay.Key
 	hub     *relay.Client // nil until it runs
 	members []*member
-	away    []swarmHost // that take no part
-	visit   bool        // hosts that cannot be had are left alone, and their members say why
+	away    []swarmHost // the excluded ones
+	visit   bool        // unavailable hosts are skipped, and their members say why
 
 	owedMu   sync.Mutex
 	networks []string // ids, the relays' first
 	service  string   // id of the relays'
 }
 
-// member is one host with what the run has there.
+// member is one host with the run's state there.
 type member struct {
 	swarmHost
 	run   *dockerRun
 	of    Cluster // the nodes on this host, servers first
-	lacks error   // why it cannot be had, in a visit
+	lacks error   // why it is unavailable, in a visit
 }
 
 // Open makes the networks and the relays, and the containers on all hosts, which are not yet started.
@@ -75,7 +75,7 @@ func (s *swarm) Open(ctx context.Context, r Request) (*Cluster, error) {
 	return c, err
 }
 
-// visit opens a run on all hosts that can be had, which leaves nothing, has it looked at, and closes it.
+// visit opens a run on all available hosts, calls look, and closes the run without leftovers.
 func (s *swarm) visit(ctx context.Context, r Request, look func(*swarmRun, *Cluster) error) error {
 	logs, remove, err := state.Scratch("swarm")
 	if err != nil {
@@ -177,13 +177,13 @@ func (r *swarmRun) open(ctx context.Context, c *Cluster) error {
 	return nil
 }
 
-// OverlayInClear says what a network of several hosts does not hide. The engine's own encryption is not asked for.
-// Where a kernel lacks what that needs, engines before 20.10.24 and 23.0.3 send in clear all the same (CVE-2023-28841),
-// others start no container in such a network, and with some kernels nothing arrives (moby/moby#43359): a promise that
-// nobody checks is worth less than none.
+// OverlayInClear says that traffic between hosts is not encrypted. The engine's own encryption is not used, because its
+// effect is not checked. If a kernel lacks what it needs, engines before 20.10.24 and 23.0.3 silently send in clear
+// (CVE-2023-28841). Others start no container in such a network, and with some kernels nothing arrives
+// (moby/moby#43359).
 const OverlayInClear = "none: what passes between hosts, passwords included, can be read on the way"
 
-// each does something on all hosts side by side, and names the host in its error.
+// each calls f for all hosts concurrently, and names the host in an error.
 func (r *swarmRun) each(f func(int, *member) error) error {
 	var g errgroup.Group
 	for i, m := range r.members {
@@ -197,7 +197,7 @@ func (r *swarmRun) each(f func(int, *member) error) error {
 	return g.Wait()
 }
 
-// ownOf is the specs of one host.
+// ownOf returns the specs of one host.
 func ownOf(specs []node.Spec, on []int, host int) []node.Spec {
 	var out []node.Spec
 	for i, s := range specs {
@@ -208,7 +208,7 @@ func ownOf(specs []node.Spec, on []int, host int) []node.Spec {
 	return out
 }
 
-// join makes the nodes of a host, and starts its agent where it has any.
+// join makes the nodes of a host, and starts its agent if it has nodes.
 func (r *swarmRun) join(ctx context.Context, m *member, relayAt string, specs []node.Spec) error {
 	engine := r.manager.engine
 	if !m.local {
@@ -242,7 +242,7 @@ func (r *swarmRun) join(ctx context.Context, m *member, relayAt string, specs []
 		return err
 	}
 	if run.agent != nil && !m.local && !run.agent.Clock().Separate() {
-		// Engines of one machine share a boot id, whatever clocks they have.
+		// Engines on one machine share a boot id, even if their clocks differ.
 		if _, err := run.agent.Clock().Measure(ctx); err != nil {
 			return fmt.Errorf("compare the agent's clock: %w", err)
 		}
@@ -250,9 +250,9 @@ func (r *swarmRun) join(ctx context.Context, m *member, relayAt string, specs []
 	return nil
 }
 
-// offers tells what can be done to nodes on this host. The host's own agent is asked, and its engine for limits. What a
-// fault needs, a host without an agent lacks: the engine could stop processes there, but nobody would let them go when
-// the supervisor is dead.
+// offers returns a function that reports what can be done to nodes on this host, from its own agent and, for limits,
+// its engine. A host without an agent lacks what faults need: the engine could stop processes there, but nothing would
+// resume them if the supervisor died.
 func (m *member) offers(ctx context.Context) func(chaos.Capability, node.Role) error {
 	return func(c chaos.Capability, r node.Role) error {
 		a, refused := m.run.agent, func(why string) error { return chaos.Unavailable{What: string(c), Reason: why} }
@@ -278,7 +278,7 @@ func (m *member) offers(ctx context.Context) func(chaos.Capability, node.Role) e
 	}
 }
 
-// lacking says what is needed of the nodes of a host that the host does not offer.
+// lacking returns an error for capabilities that a host's nodes need and the host does not offer.
 func lacking(specs []node.Spec, needs map[string][]chaos.Capability,
 	offers func(chaos.Capability, node.Role) error,
 ) error {
@@ -293,7 +293,7 @@ func lacking(specs []node.Spec, needs map[string][]chaos.Capability,
 	return errors.Join(errs...)
 }
 
-// imagesOf are the images that the user named for these nodes.
+// imagesOf returns the images that the user named for these nodes.
 func (r *swarmRun) imagesOf(specs []node.Spec) map[string]string {
 	images := maps.Clone(r.request.Images)
 	maps.DeleteFunc(images, func(key, _ string) bool {
@@ -321,9 +321,9 @@ func (r *swarmRun) gather(c *Cluster, specs []node.Spec, on []int, from int) {
 	c.replaceNodes(from, nodes)
 }
 
-// makeNetworks makes a network between the hub and the relays, which is returned, and the network of the nodes.
+// makeNetworks makes the network of the nodes, and one between the hub and the relays, whose id it returns.
 func (r *swarmRun) makeNetworks(ctx context.Context) (between string, err error) {
-	// Clients of an attached service must reach it, which has no node here.
+	// The clients of an attached service, which has no node here, must reach it.
 	closed := slices.ContainsFunc(r.request.Specs, func(s node.Spec) bool { return s.Role == node.Server })
 	if between, _, err = r.overlay(ctx, r.manager.name("relays"), true); err != nil {
 		return "", err
@@ -332,9 +332,9 @@ func (r *swarmRun) makeNetworks(ctx context.Context) (between string, err error)
 	return between, err
 }
 
-// overlay makes a network over all hosts, out of which nothing leads where it is closed. It returns the half of its
-// addresses that nodes have to themselves; what the swarm places, such as the hub, comes into the other. The subnet is
-// the run's own: where each run had the first free one, a host that still had the network of the run before would
+// overlay makes a network over all hosts; if it is closed, nothing leads out of it. It returns the half of its
+// addresses that is reserved for nodes; the swarm's own placements, such as the hub, use the other. The subnet is
+// specific to the run. If each run took the first free one, a host that still has the network of the run before would
 // refuse this one.
 func (r *swarmRun) overlay(ctx context.Context, name string, closed bool) (id string, nodes netip.Prefix, err error) {
 	used, err := r.manager.engine.usedSubnets(ctx)
@@ -388,7 +388,7 @@ func (r *swarmRun) startHub(ctx context.Context, between string) error {
 	return err
 }
 
-// close removes everything on all hosts, then the way to them.
+// close removes everything on all hosts, then the hub, the relays and the networks.
 func (r *swarmRun) close(ctx context.Context) error {
 	errs := []error{r.each(func(_ int, m *member) error {
 		if m.run == nil {
@@ -397,7 +397,7 @@ func (r *swarmRun) close(ctx context.Context) error {
 		return m.run.close(ctx)
 	})}
 	if r.hub != nil {
-		_ = r.hub.Close() // it is removed next
+		_ = r.hub.Close() // its container is removed next
 	}
 	r.owedMu.Lock()
 	networks, service := slices.Clone(r.networks), r.service
@@ -410,7 +410,7 @@ func (r *swarmRun) close(ctx context.Context) error {
 		}
 	}
 	if r.request.Keep && len(networks) > 1 {
-		networks = networks[:1] // what is kept is in the other
+		networks = networks[:1] // kept containers are in the other
 	}
 	for _, id := range networks {
 		errs = append(errs, removeNetwork(ctx, r.manager.engine.api, id, overlayTries))

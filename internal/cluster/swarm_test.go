@@ -73,7 +73,7 @@ func TestAHostWithoutAgentIsRefused(t *testing.T) {
 	}
 }
 
-// TestWhatTheManagerLacksNamesItsHost, but for what no host could do.
+// TestWhatTheManagerLacksNamesItsHost: errors name the manager's host, except for what no host could do.
 func TestWhatTheManagerLacksNamesItsHost(t *testing.T) {
 	s := &swarm{localName: "a"}
 	for _, tt := range []struct {

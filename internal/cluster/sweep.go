@@ -26,20 +26,20 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster/state"
 )
 
-// SweepOptions says what to remove.
+// SweepOptions are the options of Sweep.
 type SweepOptions struct {
-	// All also takes what was kept on purpose, what belongs to a supervisor that cannot be looked for from here
-	// (another machine or pid namespace), and the images of the own binary. The things of a supervisor that is seen to
-	// run are never touched.
+	// All also removes what was kept on purpose, what belongs to a supervisor that cannot be checked from here (another
+	// machine or pid namespace), and the images of lockquake's own binary. What belongs to a running supervisor is
+	// never touched.
 	All bool
-	// Images takes the images of the own binary but for the newest, which an earlier build left.
+	// Images also removes the images of lockquake's own binary that earlier builds left: all except the newest.
 	Images bool
-	// Look removes nothing: Swept is what would be removed, but for what is only set right or thawed.
+	// Look removes nothing: Swept lists what would be removed, without clocks to restore and groups to thaw.
 	Look bool
-	// Swarm also looks on all other hosts of the swarm whose manager the engine is.
+	// Swarm also sweeps all other hosts of the swarm, if the engine is its manager.
 	Swarm bool
 	Log   *slog.Logger // may be nil
-	// Mechanisms take back what dead agents left standing.
+	// Mechanisms undo what dead agents left.
 	Mechanisms agent.Mechanisms
 }
 
@@ -51,21 +51,21 @@ type Swept struct {
 	Processes   []string `json:"processes,omitempty"`
 	Directories []string `json:"directories,omitempty"`
 	Images      []string `json:"images,omitempty"`
-	Clocks      []string `json:"clocks,omitempty"` // set right, of processes that go on
+	Clocks      []string `json:"clocks,omitempty"` // restored, of processes that go on
 	Frozen      []string `json:"frozen,omitempty"` // control groups in which processes were frozen: thawed
 	// Left names what was found and not removed, with the reason.
 	Left []string `json:"left,omitempty"`
-	// Unseen names the hosts of the swarm that could not be looked at, with the reason.
+	// Unseen names the hosts of the swarm that could not be checked, with the reason.
 	Unseen []string `json:"unseen,omitempty"`
 }
 
-// Empty tells whether nothing was removed.
+// Empty reports whether nothing was removed.
 func (s Swept) Empty() bool {
 	return len(s.Containers)+len(s.Services)+len(s.Networks)+len(s.Processes)+len(s.Directories)+len(s.Images)+
 		len(s.Clocks)+len(s.Frozen) == 0
 }
 
-// String says in one line how much was removed.
+// String summarizes in one line how much was removed.
 func (s Swept) String() string {
 	var parts []string
 	count := func(n int, what string) {
@@ -87,9 +87,9 @@ func (s Swept) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// Sweep removes what runs left behind whose supervisor is dead: processes (stopped ones too), directories,
-// containers and networks. What a dead agent left frozen is thawed, and the clocks that it left moved, in processes
-// that go on, are set right. It does what it can and returns all errors.
+// Sweep removes what runs with a dead supervisor left behind: processes (stopped ones too), directories, containers and
+// networks. It thaws what a dead agent left frozen, and restores clocks that it left moved in processes that go on. It
+// does what it can and returns all errors.
 func Sweep(ctx context.Context, o SweepOptions) (Swept, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -111,7 +111,7 @@ func Sweep(ctx context.Context, o SweepOptions) (Swept, error) {
 	if o.Look {
 		return s, errors.Join(errs...)
 	}
-	// Last: what is left runs on, and is to have the machine's clock again.
+	// Last: the remaining processes run on, and get the machine's clock back.
 	of := clocksHere()
 	if err == nil {
 		of = append(of, clocksIn(ctx, d)...)
@@ -125,12 +125,12 @@ func Sweep(ctx context.Context, o SweepOptions) (Swept, error) {
 	return s, errors.Join(append(errs, err)...)
 }
 
-// local removes what is no container's.
+// local removes everything except containers.
 func (s *Swept) local(ctx context.Context, o SweepOptions) error {
 	if o.Look {
 		return errors.Join(s.processes(ctx, o), s.directories(o))
 	}
-	first := s.thaw(ctx, o) // what is frozen cannot be killed
+	first := s.thaw(ctx, o) // a frozen process cannot be killed
 	killed := s.processes(ctx, o)
 	again := s.thaw(ctx, o) // an agent may have been killed in the middle of its own thaw
 	return errors.Join(first, killed, again, s.directories(o))
@@ -159,7 +159,7 @@ func (s *Swept) processes(ctx context.Context, o SweepOptions) error {
 func clocksHere() []clockOf {
 	found, err := processes.Recorded()
 	if err != nil {
-		return nil // told when they were swept
+		return nil // reported when they were swept
 	}
 	out := make([]clockOf, 0, len(found))
 	for _, p := range found {
@@ -168,14 +168,14 @@ func clocksHere() []clockOf {
 	return out
 }
 
-// thaw takes away what dead agents left frozen.
+// thaw thaws what dead agents left frozen, and removes its groups.
 func (s *Swept) thaw(ctx context.Context, o SweepOptions) error {
 	groups, err := o.restore(ctx, agent.Order{Do: process.DoRestore})
 	s.Frozen = append(s.Frozen, groups...)
 	return err
 }
 
-// restore has a mechanism undo what dead agents left, and says what that was. On a system without agents there is
+// restore makes a mechanism undo what dead agents left, and returns a list of it. On a system without agents there is
 // nothing.
 func (o SweepOptions) restore(ctx context.Context, order agent.Order) (restored []string, err error) {
 	if proc.Supported() == nil {
@@ -184,13 +184,13 @@ func (o SweepOptions) restore(ctx context.Context, order agent.Order) (restored 
 	return restored, err
 }
 
-// clockOf is a process of a run, and the file that tells its clock, as the process sees it; "" where there is none.
+// clockOf is a process of a run, and its libfaketime file, as the process sees it; "" if it has none.
 type clockOf struct {
 	process proc.Process
 	file    string
 }
 
-// leave notes what is not removed. What belongs to a run that still goes on is not mentioned.
+// leave records what is not removed. What belongs to a running supervisor is not mentioned.
 func (s *Swept) leave(what string, o owner.Mark) {
 	switch {
 	case o.Liveness() == owner.Alive:
@@ -228,7 +228,7 @@ func (s *Swept) directories(o SweepOptions) error {
 	return errors.Join(errs...)
 }
 
-// unlessLook removes something, where something is to be removed.
+// unlessLook calls remove unless Look is set.
 func (o SweepOptions) unlessLook(remove func() error) error {
 	if o.Look {
 		return nil
@@ -236,8 +236,8 @@ func (o SweepOptions) unlessLook(remove func() error) error {
 	return remove()
 }
 
-// otherHosts removes what is on the other hosts of a swarm, by relays of its own. One that cannot be looked at keeps no
-// other from it.
+// otherHosts sweeps the other hosts of a swarm, through relays of its own. A host that cannot be checked does not stop
+// the others.
 func (s *Swept) otherHosts(ctx context.Context, o SweepOptions) error {
 	p, err := newSwarm(DockerOptions{Log: o.Log, Mechanisms: o.Mechanisms})
 	if err != nil {
@@ -262,14 +262,14 @@ func (s *Swept) otherHosts(ctx context.Context, o SweepOptions) error {
 	})
 }
 
-// otherHost removes what is on one of them.
+// otherHost sweeps one of them.
 func (s *Swept) otherHost(ctx context.Context, m *member, o SweepOptions) error {
 	of := Swept{}
 	var errs []error
 	if err := of.containers(ctx, m.run.engine, o, map[string]bool{}); err != nil {
 		errs = append(errs, fmt.Errorf("host %s: %w", m.name, err))
 	}
-	if o.All { // else relays would lack theirs
+	if o.All { // otherwise relays would lack their image
 		errs = append(errs, of.images(ctx, m.run.engine, o))
 	}
 	for _, name := range of.Containers {
@@ -284,11 +284,11 @@ func (s *Swept) otherHost(ctx context.Context, m *member, o SweepOptions) error 
 	return errors.Join(errs...)
 }
 
-// services removes services of a swarm whose manager the engine is: the relays of dead runs.
+// services removes the relay services of dead runs, if the engine is a swarm's manager.
 func (s *Swept) services(ctx context.Context, d *docker, o SweepOptions, marked client.Filters) error {
 	list, err := d.api.ServiceList(ctx, client.ServiceListOptions{Filters: marked})
 	if err != nil {
-		return nil //nolint:nilerr // the engine is no manager: there are none
+		return nil //nolint:nilerr // the engine is not a manager: there are none
 	}
 	var errs []error
 	for _, one := range list.Items {
@@ -309,7 +309,7 @@ func (s *Swept) services(ctx context.Context, d *docker, o SweepOptions, marked 
 	return errors.Join(errs...)
 }
 
-// containers removes containers, and notes whose.
+// containers removes containers, and records their runs.
 func (s *Swept) containers(ctx context.Context, d *docker, o SweepOptions, emptied map[string]bool) error {
 	marked := make(client.Filters).Add("label", owner.Label+"run")
 	boxes, err := d.api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: marked})
@@ -347,7 +347,7 @@ func (s *Swept) engine(ctx context.Context, d *docker, o SweepOptions) error {
 			s.leave("network "+n.Name, own)
 			continue
 		}
-		// the engine can keep a network for ever that it believes in use; waiting for it would cost every run the time
+		// the engine may keep forever a network that it believes in use; waiting for it would delay every run
 		tries := 1
 		switch {
 		case n.Scope == "swarm": // its relays have just been removed
@@ -368,7 +368,7 @@ func (s *Swept) engine(ctx context.Context, d *docker, o SweepOptions) error {
 	return errors.Join(errs...)
 }
 
-// images removes the images of the own binary that no container uses: all, or all but the newest.
+// images removes the unused images of lockquake's own binary: all, or all except the newest.
 func (s *Swept) images(ctx context.Context, d *docker, o SweepOptions) error {
 	list, err := d.api.ImageList(ctx, client.ImageListOptions{Filters: make(client.Filters).Add("label",
 		owner.Label+"self")})
@@ -380,7 +380,8 @@ func (s *Swept) images(ctx context.Context, d *docker, o SweepOptions) error {
 		if i == 0 && !o.All {
 			continue
 		}
-		// An image with several names goes with the last of them. Older engines call one without any "<none>:<none>".
+		// An image with several names is removed with the last of them. Older engines name one without any
+		// "<none>:<none>".
 		names := slices.DeleteFunc(slices.Clone(one.RepoTags),
 			func(n string) bool { return strings.HasPrefix(n, "<none>") })
 		if len(names) == 0 {
@@ -400,13 +401,13 @@ func (s *Swept) images(ctx context.Context, d *docker, o SweepOptions) error {
 	return nil
 }
 
-// clocksIn lists the processes of runs' containers whose clocks an agent may have moved. The kernel must say that a
-// process is in the container that the engine names: a pid of an engine on another machine means another process here.
+// clocksIn lists the processes of runs' containers whose clocks an agent may have moved. The kernel must confirm that a
+// process is in the container that the engine names: the pid of an engine on another machine is another process here.
 func clocksIn(ctx context.Context, d *docker) []clockOf {
 	boxes, err := d.api.ContainerList(ctx,
 		client.ContainerListOptions{Filters: make(client.Filters).Add("label", owner.Label+"run")})
 	if err != nil {
-		return nil // the engine was asked just before, and its error told
+		return nil // the engine was asked just before, and its error reported
 	}
 	var out []clockOf
 	for _, c := range boxes.Items {

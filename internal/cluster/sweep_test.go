@@ -28,8 +28,8 @@ type standing struct {
 	stands  func() bool
 }
 
-// abandon starts a supervisor of the named provider, waits until every kind of order stands, and kills it; where withAgent says so, its
-// agent first. look is called before. It returns what stood.
+// abandon starts a supervisor of the named provider, waits until every kind of order is active, calls look, and kills
+// the supervisor. If withAgent is set, it kills the agent first. It returns what was active.
 func abandon(t *testing.T, provider, run, binary string, withAgent bool, look func()) []standing {
 	t.Helper()
 	cmd := exec.Command(testBinary(t), "-test.run=^$")
@@ -79,7 +79,7 @@ func abandon(t *testing.T, provider, run, binary string, withAgent bool, look fu
 	return orders
 }
 
-// stood demands that an order stands on a process.
+// stood checks that an order is active on a process.
 func stood(t *testing.T, k orderKind, pid int) standing {
 	t.Helper()
 	p, err := proc.Find(pid)
@@ -96,7 +96,7 @@ func stood(t *testing.T, k orderKind, pid int) standing {
 	return standing{k.name, p, stands}
 }
 
-// undone waits until an order stands no more.
+// undone waits until an order is no longer active.
 func undone(t *testing.T, s standing) {
 	t.Helper()
 	t.Run(s.kind, func(t *testing.T) {

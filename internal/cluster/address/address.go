@@ -1,4 +1,4 @@
-// Package address gives the nodes of a run their addresses.
+// Package address assigns addresses to the nodes of a run.
 package address
 
 import (
@@ -33,7 +33,8 @@ func FreeSubnet(run string, n int, used []netip.Prefix) (netip.Prefix, int, erro
 		p := Subnet(run, n)
 		free := true
 		for _, u := range used {
-			// A route of /8 or shorter, such as the default of a VPN, is no network that a run could collide with.
+			// A route of /8 or shorter, such as the default route of a VPN, is not a network that a run could collide
+			// with.
 			free = free && (u.Bits() <= 8 || !p.Overlaps(u))
 		}
 		if free {
@@ -43,7 +44,7 @@ func FreeSubnet(run string, n int, used []netip.Prefix) (netip.Prefix, int, erro
 	return netip.Prefix{}, n, errors.New("no free subnet in 10.128.0.0/10")
 }
 
-// HostPrefixes lists the addresses of this machine's interfaces, each with the length of its network.
+// HostPrefixes returns the addresses of this machine's interfaces, each with its prefix length.
 func HostPrefixes() []netip.Prefix {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
@@ -82,7 +83,7 @@ func Put(place node.Place, s node.Spec, number int, p netip.Prefix) {
 	}
 }
 
-// Reservation holds the ports of nodes that share the loopback address until each node is started.
+// Reservation keeps the ports of nodes on the loopback address open until each node is started.
 type Reservation map[string][]net.Listener // by node
 
 // Loopback places all nodes at 127.0.0.1 with a free port each.
@@ -111,8 +112,8 @@ func (r Reservation) Place(place node.Place, s node.Spec) error {
 	return nil
 }
 
-// freePort listens on a port of 127.0.0.1 below the range out of which the kernel serves outgoing connections, so that
-// a node finds it free again when it is restarted.
+// freePort listens on a port of 127.0.0.1 below the range of ephemeral ports, so that a restarted node finds it free
+// again.
 func freePort() (net.Listener, error) {
 	const low, high, tries = 20000, 32000, 200
 	l, err := net.Listen("tcp4", "127.0.0.1:0") // the kernel's choice is as good a random number as any
@@ -130,7 +131,7 @@ func freePort() (net.Listener, error) {
 	return nil, fmt.Errorf("no free port between %d and %d on 127.0.0.1", low, high)
 }
 
-// Release gives the named nodes' ports free, or all.
+// Release frees the ports of the named nodes, or all.
 func (r Reservation) Release(names ...string) {
 	if len(names) == 0 {
 		for name := range r {

@@ -15,7 +15,7 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// File writes a small file into a container, which need not run.
+// File writes a small file into a container, which need not be running.
 func File(ctx context.Context, api client.APIClient, box, path, content string) error {
 	var b bytes.Buffer
 	t := tar.NewWriter(&b)
@@ -41,10 +41,10 @@ func File(ctx context.Context, api client.APIClient, box, path, content string) 
 // FolderPath is where a container has the folder.
 const FolderPath = "/lockquake-program"
 
-// maxFolder bounds what is copied into each container, in bytes.
+// maxFolder bounds the bytes copied into each container.
 const maxFolder = 64 << 20
 
-// Folder copies a folder of this machine into a container that was made and not started.
+// Folder copies a folder of this machine into a container that is not yet started.
 func Folder(ctx context.Context, api client.APIClient, box, folder string) error {
 	var b bytes.Buffer
 	t := tar.NewWriter(&b)

@@ -1,4 +1,4 @@
-// Package executable finds the programs that nodes run on this machine: lockquake's own binary, and others on PATH.
+// Package executable finds the programs of nodes on this machine: lockquake's own binary, and others on PATH.
 package executable
 
 import (
@@ -20,7 +20,7 @@ import (
 // SelfVariable is the environment variable that names lockquake's own binary, as nodes run it.
 const SelfVariable = "LOCKQUAKE_BIN"
 
-// Other returns the path of the program that SelfVariable names, where that is not the running program.
+// Other returns the path of the program that SelfVariable names, if it is not the running program.
 func Other() string {
 	named := os.Getenv(SelfVariable)
 	if named == "" {
@@ -36,7 +36,7 @@ func Other() string {
 	return named
 }
 
-// sameContent reports whether two files can be read and are the same.
+// sameContent reports whether two files are readable and equal.
 func sameContent(a, b string) bool {
 	x, errX := os.Stat(a)
 	y, errY := os.Stat(b)
@@ -81,7 +81,7 @@ func Self(named string) (string, error) {
 	return path, nil
 }
 
-// Static tells why a program cannot run in an image made from nothing else.
+// Static returns why a program cannot run in an image that has nothing else.
 func Static(path string) error {
 	f, err := elf.Open(path)
 	if err != nil {
@@ -108,7 +108,7 @@ var packages = map[string]string{
 	"etcd": "etcd-server",
 }
 
-// Find finds the first word of a node's command on this machine.
+// Find finds the program of a node's command on this machine.
 func Find(word, self string) (string, error) {
 	if word == node.SelfProgram {
 		return Self(self)
@@ -124,12 +124,11 @@ func Find(word, self string) (string, error) {
 	return "", chaos.Unavailable{What: word, Reason: "it is not on PATH; " + hint + ", or run with --provider docker"}
 }
 
-// RunsAlone reports whether a program runs in an image that has nothing else: it is for Linux, and needs no shared
-// library.
+// RunsAlone reports whether a program runs in an image that has nothing else: it is built for Linux, and needs no
+// shared library.
 func RunsAlone(path string) bool { return Static(path) == nil }
 
-// SelfHash is a hash of lockquake's own binary: the one that nodes run, and with it the one that runs, where that is
-// another.
+// SelfHash returns a hash of lockquake's own binary as nodes run it, combined with the running one if that differs.
 func SelfHash() (string, error) {
 	nodes, err := Self("")
 	if err != nil {
@@ -147,8 +146,8 @@ func SelfHash() (string, error) {
 	return hash + "-" + other, err
 }
 
-// hashed remembers hashes of files by fileState: every run asks for that of the own binary, and in a swarm every host
-// of it.
+// hashed caches hashes of files by fileState: every run asks for the hash of the own binary, and in a swarm once per
+// host.
 var hashed sync.Map
 
 type fileState struct {
@@ -157,7 +156,7 @@ type fileState struct {
 	changed int64 // ns
 }
 
-// Hash is a hash of what a file holds.
+// Hash returns a hash of a file's content.
 func Hash(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestOtherProgram tells a program that stands in from the running one, also from a copy of that.
+// TestOtherProgram: a stand-in is distinguished from the running program, and from a copy of it.
 func TestOtherProgram(t *testing.T) {
 	own, err := os.Executable()
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package identity is the user that servers of the local provider run as.
+// Package identity has the user that servers of the local provider run as.
 package identity
 
 import (
@@ -13,16 +13,16 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/proc"
 )
 
-// User is the user, and the group of the same number, of a local run's servers where the supervisor is root.
+// User is the user, and the group of the same number, of a local run's servers if the supervisor is root.
 type User uint32
 
-// The numbers that identities are taken from: nobody gives these to users. The first range is between those of
-// containers (as systemd counts them) and those that programs take for negative; the second, which distributions leave
-// alone, is for the root of a user namespace, who has not so many.
+// The ranges of identities, which are not assigned to users. The first is between the ids of containers (in systemd's
+// scheme) and those that programs take for negative. The second, which distributions leave unused, is for root in a
+// user namespace, which has fewer ids.
 var identityRanges = []struct{ first, count uint32 }{{0x70000000, 1 << 24}, {30000, 29999}}
 
-// OfServers returns the identity of a run's servers. It is 0, the supervisor's own user, where that is not root or
-// cannot change users.
+// OfServers returns the identity of a run's servers. It is 0, the supervisor's own user, if that is not root or cannot
+// change users.
 func OfServers(run string) User {
 	if os.Geteuid() != 0 {
 		return 0
@@ -38,8 +38,7 @@ func OfServers(run string) User {
 	return 0
 }
 
-// CheckCapabilities refuses what root cannot do without the capabilities to start and to end the processes of other
-// users.
+// CheckCapabilities returns an error if root lacks the capabilities to start and end processes of other users.
 func CheckCapabilities() error {
 	if OfServers("") == 0 {
 		return nil
@@ -66,7 +65,7 @@ func withoutCapabilities(capable func(uint) bool) error {
 	}
 }
 
-// known reports whether a number stands for a user or group in this user namespace.
+// known reports whether a number is mapped to a user or group in this user namespace.
 func known(file string, id uint32) bool {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -86,7 +85,7 @@ func known(file string, id uint32) bool {
 	return false
 }
 
-// Take has a child become that user.
+// Take makes a child run as that user.
 func (i User) Take(a *syscall.SysProcAttr) {
 	if i != 0 {
 		a.Credential = &syscall.Credential{Uid: uint32(i), Gid: uint32(i)}

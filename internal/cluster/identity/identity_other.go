@@ -7,13 +7,13 @@ import (
 	"syscall"
 )
 
-// User is the user of servers: none but the supervisor's own.
+// User is the user of servers: always the supervisor's own.
 type User uint32
 
 // OfServers returns the supervisor's own user.
 func OfServers(string) User { return 0 }
 
-// CheckCapabilities refuses nothing.
+// CheckCapabilities returns nil.
 func CheckCapabilities() error { return nil }
 
 // Take does nothing.

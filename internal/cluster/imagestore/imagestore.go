@@ -1,4 +1,4 @@
-// Package imagestore finds, pulls and makes the images that nodes are made from.
+// Package imagestore finds, pulls and makes the images of nodes.
 package imagestore
 
 import (
@@ -26,24 +26,23 @@ const (
 	SelfPath       = "/lockquake"
 )
 
-// OnDemand are the keys of those images that are built only when they are asked for: clients in other languages run in
-// them.
+// OnDemand are the keys of the images that are built only on request, for clients in other languages.
 var OnDemand = []string{"python", "java", "nodejs"}
 
 // Project returns the project's own image for an image key; `lockquake images` makes it.
 func Project(key string) string { return "lockquake-" + key + ":latest" }
 
-// Store is the images of one engine.
+// Store is the image store of one engine.
 type Store struct {
 	API  client.APIClient
 	Self string // lockquake's own binary; "" as in executable.Self
 	Log  *slog.Logger
-	// Lend has another engine give this one an image that it lacks, and reports whether that had it; nil where there is
-	// no other.
+	// Lend makes another engine copy a missing image to this one, and reports whether it had the image. nil if there is
+	// no other engine.
 	Lend func(ctx context.Context, ref string) (bool, error)
 }
 
-// HasProject returns nil where the engine has the project's own image of that key.
+// HasProject returns nil if the engine has the project's own image of that key.
 func (s Store) HasProject(ctx context.Context, key string) error {
 	ref := Project(key)
 	if found, err := s.Has(ctx, ref); found || err != nil {
@@ -57,7 +56,7 @@ func (s Store) HasProject(ctx context.Context, key string) error {
 		"`, or name another with --image " + key + "=IMAGE"}
 }
 
-// Has reports whether the engine has an image, or has been lent it.
+// Has reports whether the engine has an image, or got it by Lend.
 func (s Store) Has(ctx context.Context, ref string) (bool, error) {
 	_, err := s.API.ImageInspect(ctx, ref)
 	if cerrdefs.IsNotFound(err) {
@@ -72,7 +71,7 @@ func (s Store) Has(ctx context.Context, ref string) (bool, error) {
 	return true, nil
 }
 
-// EnsurePulled pulls an image that the user named and the engine does not have.
+// EnsurePulled pulls an image named by the user if the engine does not have it.
 func (s Store) EnsurePulled(ctx context.Context, ref string) error {
 	found, err := s.Has(ctx, ref)
 	if found || err != nil {
@@ -90,7 +89,7 @@ func (s Store) EnsurePulled(ctx context.Context, ref string) error {
 	return nil
 }
 
-// EnsureSelf makes an image of nothing but our own binary, tagged by its content.
+// EnsureSelf makes an image with only our own binary, tagged by its content.
 func (s Store) EnsureSelf(ctx context.Context) (string, error) {
 	path, err := executable.Self(s.Self)
 	if err != nil {
@@ -130,10 +129,10 @@ func (s Store) EnsureSelf(ctx context.Context) (string, error) {
 	return ref, nil
 }
 
-// importing lets only one import of this process run at a time: the second finds the image of the first.
+// importing serializes the imports of this process: the second finds the image of the first.
 var importing sync.Mutex
 
-// writeImage writes the only layer: the binary, and a /tmp.
+// writeImage writes the only layer: the binary and a /tmp.
 func writeImage(w io.Writer, path string) error {
 	f, err := os.Open(path)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What is built on demand is told by its Dockerfile, which build.sh reads.
+// Dockerfiles, which build.sh reads, say which images are built on demand.
 func TestOnDemand(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../../images/*/Dockerfile")

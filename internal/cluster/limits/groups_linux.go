@@ -19,8 +19,8 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// hierarchy is where control groups are made: below one folder that has both controllers (version 2), or below one for
-// each of them (version 1).
+// hierarchy has the folders in which control groups are made: one with both controllers (version 2), or one for each
+// (version 1).
 type hierarchy struct {
 	version     int
 	cpu, memory string // the same folder in version 2
@@ -33,8 +33,8 @@ func (h hierarchy) String() string {
 	return fmt.Sprintf("control groups of version %d below %s", h.version, strings.Join(h.folders(), " and "))
 }
 
-// findHierarchy looks for the controllers among the mounts. Version 1 groups are made below our own, so that they stay
-// within what holds us; version 2 allows no groups below one that has processes, unless it is the root.
+// findHierarchy looks for the controllers among the mounts. Version 1 groups are made below our own, so that our limits
+// include them. Version 2 allows no groups below one with processes, unless it is the root.
 func findHierarchy() (hierarchy, error) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -67,7 +67,7 @@ func findHierarchy() (hierarchy, error) {
 	return one, nil
 }
 
-// below returns the folder of a group, or the mount point where the group is not within what is mounted.
+// below returns the folder of a group, or the mount point if the group is outside the mount.
 func below(m cgroup.Mount, group string) string {
 	if path, ok := m.Folder("", group); ok {
 		return path
@@ -83,16 +83,16 @@ func ownGroup(text, controller string) string {
 	return "/"
 }
 
-// Groups is the control groups of a run: a folder in each hierarchy, and below it one for each node that has limits.
+// Groups has the control groups of a run: a folder in each hierarchy, and below it one for each node with limits.
 type Groups struct {
 	hierarchy
 	Tops []string // the run's own folders
 }
 
-// groupsFile in a run's directory names the run's own folders, for Sweep.
+// groupsFile is the file in a run's directory that names the run's own folders, for Sweep.
 const groupsFile = "groups"
 
-// Open makes the run's own folders, after it has written down in dir which they are. On an error nothing is left.
+// Open records the run's own folders in dir, and then makes them. On an error nothing is left.
 func Open(run, dir string) (*Groups, error) {
 	h, err := findHierarchy()
 	if err != nil {
@@ -117,7 +117,7 @@ func Open(run, dir string) (*Groups, error) {
 	return g, nil
 }
 
-// delegate lets the groups below a folder have limits.
+// delegate enables limits for the groups below a folder.
 func delegate(folder string) error {
 	const file, controllers = "cgroup.subtree_control", "+cpu +memory"
 	has, err := os.ReadFile(filepath.Join(folder, file))
@@ -130,7 +130,7 @@ func delegate(folder string) error {
 // Remove removes the folders of the run.
 func (g *Groups) Remove() error { return removeGroups(g.Tops) }
 
-// removeGroups removes the folders of a run, with those of its nodes; what is gone is no error.
+// removeGroups removes the folders of a run, with those of its nodes. A missing folder is no error.
 func removeGroups(tops []string) error {
 	var errs []error
 	for _, top := range tops {
@@ -143,7 +143,7 @@ func removeGroups(tops []string) error {
 	return errors.Join(errs...)
 }
 
-// Sweep removes the control groups of the run whose directory that is.
+// Sweep removes the control groups of the run with that directory.
 func Sweep(dir string) error {
 	tops, err := os.ReadFile(filepath.Join(dir, groupsFile))
 	if err != nil || len(tops) == 0 {
@@ -155,13 +155,13 @@ func Sweep(dir string) error {
 // Group is the control group of one node.
 type Group struct {
 	hierarchy           // the node's own folders
-	back      hierarchy // where the run's thread belongs
+	back      hierarchy // the groups of the run's thread
 }
 
-// cpuPeriod is the time in µs within which a CPU limit holds, the kernel's own default.
+// cpuPeriod is the period of a CPU limit in µs, the kernel's own default.
 const cpuPeriod = 100000
 
-// Node makes the group of one node. The text says what was read back.
+// Node makes the group of one node. The text describes the limits read back.
 func (g *Groups) Node(name string, l node.Limits) (*Group, string, error) {
 	n := &Group{back: g.hierarchy}
 	n.version, n.cpu, n.memory = g.version, filepath.Join(g.Tops[0], name), filepath.Join(g.Tops[len(g.Tops)-1], name)
@@ -231,8 +231,8 @@ func (n *Group) settings(l node.Limits) []setting {
 	return out
 }
 
-// Enter makes the next child of the calling thread begin within the group, so that no moment of it is unlimited. back,
-// never nil, undoes that for the thread itself.
+// Enter makes the next child of the calling thread start within the group, so that it is never unlimited. back, never
+// nil, undoes that for the thread itself.
 func (n *Group) Enter(cmd *exec.Cmd) (back func() error, err error) {
 	if n.version == 2 {
 		f, err := os.Open(n.cpu)
@@ -246,7 +246,7 @@ func (n *Group) Enter(cmd *exec.Cmd) (back func() error, err error) {
 	return back, moveThread(n.hierarchy)
 }
 
-// moveThread moves the calling thread into version 1 groups: a child begins where the thread is that starts it.
+// moveThread moves the calling thread into version 1 groups: a child starts in the groups of its thread.
 func moveThread(to hierarchy) error {
 	id := []byte(strconv.Itoa(unix.Gettid()))
 	for _, f := range to.folders() {
@@ -275,7 +275,7 @@ func Probe() (string, error) {
 	return g.hierarchy.String(), nil
 }
 
-// Lacking says why this machine cannot hold a process to limits, and what would help.
+// Lacking returns an error that says why this machine cannot limit a process, and what would help.
 func Lacking(err error) error {
 	return chaos.Unavailable{What: Unlimited, Reason: err.Error() +
 		"; the local provider makes control groups, for which it needs root and a writable hierarchy: use --provider docker, or leave cpus and memory out"}

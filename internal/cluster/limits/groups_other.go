@@ -28,7 +28,7 @@ func (n *Group) Remove() error { return nil }
 // Sweep removes nothing.
 func Sweep(string) error { return nil }
 
-// Probe refuses.
+// Probe returns an error.
 func Probe() (string, error) { return "", errNoGroups }
 
 // Lacking returns the reason.

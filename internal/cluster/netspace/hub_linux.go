@@ -15,17 +15,16 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster/address"
 )
 
-// Hub is the network of a local run: one namespace for each node, and one more that holds the bridge which joins them.
-// The bridge is not in the supervisor's namespace: there the machine's own packet filter (Docker's, say, which
-// drops what is forwarded) would rule over it, and every user of the machine could reach the nodes. No link leads out
-// of the network: the supervisor dials from within the bridge's namespace, and a node reaches nothing but the other
-// nodes.
+// Hub is the network of a local run: one namespace for each node, and one more for the bridge that joins them. The
+// bridge is not in the supervisor's namespace. There the machine's own packet filter would apply (Docker's drops
+// forwarded packets), and every user of the machine could reach the nodes. No link leads out of the network: the
+// supervisor dials from within the bridge's namespace, and a node reaches only the other nodes.
 //
-// Namespaces have no names: they are held open by this process and its children, so the kernel removes them, with the
-// bridge and all links, when the last of these is gone, however it went.
+// The namespaces have no names: this process and its children hold them open. So the kernel removes them, with the
+// bridge and all links, when the last of these processes ends, in whatever way.
 type Hub struct {
 	Subnet netip.Prefix
-	tag    string         // the owner's; it stands at the link of each node, by which Sweep knows the namespace
+	tag    string         // the owner's, on the link of each node, by which Sweep recognizes the namespace
 	origin netns.NsHandle // the supervisor's own
 	bridge netns.NsHandle
 	nodes  []netns.NsHandle
@@ -33,7 +32,7 @@ type Hub struct {
 	dialing sync.RWMutex // held for reading during a dial, so that bridge is not closed meanwhile
 }
 
-// NewHub makes the network on the run's thread. On an error nothing is left behind.
+// NewHub makes the network, on the run's thread. On an error nothing is left behind.
 func NewHub(t *Thread, subnet netip.Prefix, nodes int, tag string) (*Hub, error) {
 	h := &Hub{Subnet: subnet, tag: tag, origin: netns.None(), bridge: netns.None()}
 	err := t.Do(func() error {
@@ -50,7 +49,7 @@ func NewHub(t *Thread, subnet netip.Prefix, nodes int, tag string) (*Hub, error)
 	return h, nil
 }
 
-// make leaves the thread in another namespace than it began in.
+// make leaves the thread in another namespace.
 func (h *Hub) make(nodes int) error {
 	var err error
 	if h.bridge, err = netns.New(); err != nil {
@@ -63,7 +62,7 @@ func (h *Hub) make(nodes int) error {
 	defer in.Close()
 	own := address.Numbered(h.Subnet, 1)
 	bridge := &netlink.Bridge{LinkAttrs: named("br0")}
-	bridge.HardwareAddr = hardware(own) // else it would take another whenever nodes come and go
+	bridge.HardwareAddr = hardware(own) // otherwise it would change as nodes come and go
 	if err := in.LinkAdd(bridge); err != nil {
 		return fmt.Errorf("make a bridge: %w", err)
 	}
@@ -101,7 +100,7 @@ func (h *Hub) Renew(t *Thread, from, nodes int) error {
 		}
 		defer in.Close()
 		for i := from; i < len(h.nodes); i++ {
-			// By itself the link would go only some time after its namespace.
+			// Without this the link would vanish only some time after its namespace.
 			if err := in.LinkDel(&netlink.GenericLink{LinkAttrs: named(bridgeEnd(i))}); err != nil {
 				return fmt.Errorf("remove the link %s: %w", bridgeEnd(i), err)
 			}
@@ -115,7 +114,7 @@ func (h *Hub) Renew(t *Thread, from, nodes int) error {
 // Link is the node's end of its link.
 const Link = "eth0"
 
-// Network names the namespace of a node as /proc does; "" for the supervisor's own.
+// Network returns the name of a node's namespace in /proc; "" for the supervisor's own.
 func (h *Hub) Network(node int) string {
 	var st unix.Stat_t
 	if h == nil || node < 0 || unix.Fstat(int(h.nodes[node]), &st) != nil {
@@ -124,11 +123,11 @@ func (h *Hub) Network(node int) string {
 	return fmt.Sprintf("net:[%d]", st.Ino)
 }
 
-// bridgeEnd is the bridge's end of a node's link.
+// bridgeEnd returns the name of the bridge's end of a node's link.
 func bridgeEnd(node int) string { return fmt.Sprintf("n%d", node) }
 
-// hardware returns the hardware address for an IP address. It is the same for all nodes that have the address one after
-// another, or the neighbour tables of the other nodes would be wrong.
+// hardware returns the hardware address for an IP address. Consecutive nodes with the same IP address must share it, or
+// the neighbour tables of the other nodes would be wrong.
 func hardware(a netip.Addr) net.HardwareAddr {
 	return append(net.HardwareAddr{0x02, 0x42}, a.AsSlice()...)
 }
@@ -189,8 +188,8 @@ func assign(h *netlink.Handle, link netlink.Link, addr netip.Prefix) error {
 	return nil
 }
 
-// Dial connects to a node from within the bridge's namespace, on a thread that ends with it: a socket stays in the
-// namespace that it was made in.
+// Dial connects to a node from within the bridge's namespace, on a thread that ends afterwards: a socket stays in the
+// namespace in which it was made.
 func (h *Hub) Dial(ctx context.Context, d net.Dialer, addr string) (conn net.Conn, err error) {
 	h.dialing.RLock()
 	defer h.dialing.RUnlock()
@@ -223,7 +222,7 @@ func up(h *netlink.Handle, name string) error {
 	return nil
 }
 
-// Enter moves the calling thread into the namespace of a node; back moves it into the supervisor's again.
+// Enter moves the calling thread into the namespace of a node; back moves it back into the supervisor's.
 func (h *Hub) Enter(node int) (back func() error, err error) {
 	return func() error { return netns.Set(h.origin) }, netns.Set(h.nodes[node])
 }

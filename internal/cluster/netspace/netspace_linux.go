@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inNewNamespace runs f on a thread of its own in a new network namespace, which is gone afterwards.
+// inNewNamespace runs f on its own thread in a temporary network namespace.
 func inNewNamespace(f func() error) error {
 	t := NewThread()
 	defer t.Close()

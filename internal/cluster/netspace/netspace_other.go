@@ -12,16 +12,16 @@ import (
 
 var ErrLinux = errors.New("it needs Linux")
 
-// Probe refuses.
+// Probe returns an error.
 func Probe() error { return ErrLinux }
 
-// ProbeNetem refuses.
+// ProbeNetem returns an error.
 func ProbeNetem() error { return ErrLinux }
 
-// Thread starts children; only Linux needs a system thread of its own for it.
+// Thread starts children; only Linux needs its own system thread for it.
 type Thread struct{}
 
-// NewThread makes one.
+// NewThread returns a Thread.
 func NewThread() *Thread { return &Thread{} }
 
 // Close does nothing.
@@ -33,20 +33,20 @@ func (t *Thread) Confine() error { return nil }
 // Hub stands for the namespaces that only Linux has.
 type Hub struct{ Subnet netip.Prefix }
 
-// NewHub refuses.
+// NewHub returns an error.
 func NewHub(*Thread, netip.Prefix, int, string) (*Hub, error) {
 	return nil, errors.New("network namespaces need Linux")
 }
 
-// Dial refuses.
+// Dial returns an error.
 func (h *Hub) Dial(context.Context, net.Dialer, string) (net.Conn, error) {
 	return nil, errors.New("network namespaces need Linux")
 }
 
-// Renew refuses.
+// Renew returns an error.
 func (h *Hub) Renew(*Thread, int, int) error { return ErrLinux }
 
-// Network names none.
+// Network returns "".
 func (h *Hub) Network(int) string { return "" }
 
 // Close does nothing.

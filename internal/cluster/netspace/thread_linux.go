@@ -1,5 +1,4 @@
-// Package netspace is the network of a local run, a namespace for each node, and the threads that children are started
-// from.
+// Package netspace has the network of a local run, with a namespace for each node, and the threads that start children.
 package netspace
 
 import (
@@ -11,9 +10,9 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/proc"
 )
 
-// Thread is a system thread of our own. All children of a run are started from it, for two reasons: a child takes the
-// network namespace of the thread that starts it, and the kernel kills it when that thread ends, which must therefore
-// live as long as the run.
+// Thread is a system thread of our own that starts all children of a run. There are two reasons: a child inherits the
+// network namespace of the thread that starts it, and the kernel kills the child when that thread ends. So the thread
+// must live as long as the run.
 type Thread struct {
 	jobs chan func()
 	done chan struct{}
@@ -46,9 +45,9 @@ func (t *Thread) Close() {
 	<-t.done
 }
 
-// Confine permanently prevents what the thread starts from gaining rights: it sets no_new_privs and empties the
-// bounding set of capabilities. Servers run as another user and have none. Without CAP_SETPCAP the bounding set stays
-// as it is; no_new_privs alone suffices.
+// Confine permanently prevents the thread's children from gaining rights: it sets no_new_privs and empties the
+// capability bounding set. Servers run as another user and have no capabilities. Without CAP_SETPCAP the bounding set
+// stays as it is; no_new_privs alone suffices.
 func (t *Thread) Confine() error {
 	return t.Do(func() error {
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -56,7 +55,7 @@ func (t *Thread) Confine() error {
 		}
 		for c := uintptr(0); ; c++ {
 			switch err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); {
-			case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EPERM): // that was the last one
+			case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EPERM): // past the last one
 				return nil
 			case err != nil:
 				return fmt.Errorf("drop capability %d: %w", c, err)

@@ -1,4 +1,4 @@
-// Package nodelog is the log files of the nodes of a run.
+// Package nodelog has the log files of a run's nodes.
 package nodelog
 
 import (
@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// Logs is the log directory of a run. Servers that outlive the run go on in the
-// directory of the next, from one line to the next.
+// Logs is the log directory of a run. Servers that outlive the run continue in the directory of the next, between two
+// lines.
 type Logs struct {
 	mu   sync.Mutex
 	dir  string
@@ -27,10 +27,10 @@ func Open(dir string) (*Logs, error) {
 	return b, nil
 }
 
-// maxLog is how many bytes of one node's output a run keeps: a client is anybody's program, and may flood it.
+// maxLog is how many bytes of one node's output a run keeps: a client is an arbitrary program, and may flood it.
 const maxLog = 64 << 20
 
-// Writer is one node's file in it.
+// Writer is one node's file in the directory.
 type Writer struct {
 	logs *Logs
 	name string
@@ -40,7 +40,7 @@ type Writer struct {
 	left int64 // bytes until the file is full
 }
 
-// File opens NAME.log, behind what it holds.
+// File opens NAME.log for appending.
 func (b *Logs) File(name string) (*os.File, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -55,14 +55,14 @@ func openLog(dir, name string) (*os.File, error) {
 	return f, nil
 }
 
-// Writer opens NAME.log, whichever the directory is at the time of each write.
+// Writer opens NAME.log. Each write goes to the directory that is current at that time.
 func (b *Logs) Writer(name string) (*Writer, error) {
 	f, err := b.File(name)
 	if err != nil {
 		return nil, err
 	}
 	s := &Writer{logs: b, name: name, file: f, left: maxLog}
-	if info, err := f.Stat(); err == nil { // a node that was started again goes on in its file
+	if info, err := f.Stat(); err == nil { // a restarted node continues its file
 		s.left -= info.Size()
 	}
 	b.mu.Lock()
@@ -71,8 +71,8 @@ func (b *Logs) Writer(name string) (*Writer, error) {
 	return s, nil
 }
 
-// SwitchTo has everything that is open go on in another directory, but for the logs of nodes that ended: their last
-// lines may still be under way, and belong to their own run. A file says at its beginning where it comes from.
+// SwitchTo continues all open logs in another directory, except those of ended nodes: their last lines may still be on
+// the way, and belong to their own run. A new file begins with the path of the one that it continues.
 func (b *Logs) SwitchTo(dir string, ended []string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -98,8 +98,8 @@ func (b *Logs) SwitchTo(dir string, ended []string) error {
 	return nil
 }
 
-// Write writes to the file of the run that is under way, until that is full. The rest is read and left out, so that
-// nobody waits for it.
+// Write writes to the file of the current run until that is full. The rest is accepted and discarded, so that no writer
+// blocks.
 func (s *Writer) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,8 +124,8 @@ func (s *Writer) Close() error {
 	return s.file.Close()
 }
 
-// ForChild is what a child process writes its log to: the file itself, or a pipe, behind which the supervisor finds the
-// file. A server that outlives its run needs the pipe, and a client, whose output is bounded.
+// ForChild returns what a child process writes its log to: the file itself, or a pipe that the supervisor copies to the
+// file. A server that outlives its run needs the pipe, and so does a client, whose output is bounded.
 func (b *Logs) ForChild(name string, pipe bool) (*os.File, error) {
 	if !pipe {
 		return b.File(name)
@@ -139,7 +139,7 @@ func (b *Logs) ForChild(name string, pipe bool) (*os.File, error) {
 		_ = s.Close()
 		return nil, err
 	}
-	go func() { // until the process has ended, and all that inherited the pipe from it
+	go func() { // until the process, and all that inherited its pipe, have ended
 		_, _ = io.Copy(s, r)
 		_ = r.Close()
 		_ = s.Close()

@@ -1,5 +1,5 @@
-// Package owner marks what a run makes with the run and its supervisor, so that leftovers are told from the things of a
-// run that is still going on.
+// Package owner marks what a run makes with the run and its supervisor, to distinguish leftovers from what belongs to a
+// running one.
 package owner
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// Mark says whose something is: the run, and the supervisor beyond the reuse of its pid.
+// Mark identifies an owner: the run, and its supervisor, even after its pid was reused.
 type Mark struct {
 	Run   string // id of the run
 	PID   int    // of the supervisor
@@ -28,7 +28,7 @@ type Mark struct {
 // Label is the prefix of all labels.
 const Label = "org.lockquake."
 
-// Self returns the mark of what this process makes for a run.
+// Self returns the mark of this process for a run.
 func Self(run string, keep bool) Mark {
 	o := Mark{Run: run, PID: os.Getpid(), Boot: clock.BootID(), Keep: keep}
 	if p, err := proc.Find(o.PID); err == nil {
@@ -52,7 +52,7 @@ func (o Mark) Labels() map[string]string {
 	return out
 }
 
-// Of reads labels back. What is missing or broken stays empty, and makes the owner's state unknown.
+// Of parses labels. Missing or broken ones stay empty, and make the owner's state unknown.
 func Of(labels map[string]string) Mark {
 	o := Mark{
 		Run: labels[Label+"run"], Boot: labels[Label+"boot"], PIDNS: labels[Label+"pid-namespace"],
@@ -75,7 +75,7 @@ func (o Mark) Tag() string {
 		o.PIDNS, host, o.Keep)
 }
 
-// Parse reads a tag back; ok is false where it is none.
+// Parse parses a tag; ok is false if it is invalid.
 func Parse(s string) (o Mark, ok bool) {
 	for part := range strings.SplitSeq(s, ",") {
 		key, value, _ := strings.Cut(part, "=")
@@ -99,30 +99,30 @@ func Parse(s string) (o Mark, ok bool) {
 	return o, o.Run != "" && o.PID > 0
 }
 
-// Liveness is what is known of a supervisor.
+// Liveness is the known state of a supervisor.
 type Liveness int
 
-// What is known of a supervisor. Unknown is one that runs, or ran, where this process cannot look: another machine or
-// pid namespace.
+// The known states of a supervisor. Unknown is one on another machine or in another pid namespace, which this process
+// cannot inspect.
 const (
 	Unknown Liveness = iota
 	Alive
 	Dead
 )
 
-// Liveness reports whether the supervisor still runs.
+// Liveness returns whether the supervisor still runs, or is unknown.
 func (o Mark) Liveness() Liveness {
 	here := Self("", false)
 	switch {
 	case o.PID <= 0:
 		return Unknown
 	case o.Boot == "" && here.Boot == "" && o.Host == here.Host:
-		return bySignal(o.PID) // no /proc here: a pid that was reused counts as alive
+		return bySignal(o.PID) // no /proc here: a reused pid counts as alive
 	case o.Start == 0 || o.Boot == "":
 		return Unknown
 	case o.Boot != here.Boot:
 		if o.Host == here.Host && o.Host != "" {
-			return Dead // this machine was booted since
+			return Dead // this machine has been rebooted since
 		}
 		return Unknown
 	case o.PIDNS != here.PIDNS:

@@ -10,8 +10,8 @@ import (
 // pipeSize is what a control stream's pipe should hold while it is left to fill, in bytes: sixteen thousand events.
 const pipeSize = 1 << 20
 
-// New is os.Pipe whose ends the runtime does not poll: a watched pipe wakes a thread of this process at every
-// write, whether or not anybody reads. A read takes a thread of its own meanwhile, and ends when the writer is gone.
+// New is os.Pipe with ends that the runtime does not poll: a polled pipe wakes a thread of this process at every write,
+// even without a reader. A read occupies a thread meanwhile, and ends when the writer is gone.
 func New() (r, w *os.File, err error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
@@ -22,11 +22,11 @@ func New() (r, w *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), "|0"), os.NewFile(uintptr(fds[1]), "|1"), nil
 }
 
-// held reports whether somebody has the writing end of a pipe.
+// held reports whether any process has the writing end of a pipe open.
 func held(r *os.File) (is bool) {
 	if c, err := r.SyscallConn(); err == nil {
 		_ = c.Control(func(fd uintptr) {
-			seen := []unix.PollFd{{Fd: int32(fd)}} // a hang-up is told without being asked for
+			seen := []unix.PollFd{{Fd: int32(fd)}} // a hang-up is reported without being asked for
 			_, err := unix.Poll(seen, 0)
 			is = err == nil && seen[0].Revents&unix.POLLHUP == 0
 		})
@@ -34,8 +34,8 @@ func held(r *os.File) (is bool) {
 	return is
 }
 
-// wake has a read return that waits at a pipe for a writer: the end of it alone does not, where the runtime's poller
-// does not watch it. What it reads is one byte that nobody sent. A pipe that is full keeps no reader waiting.
+// wake makes a blocked read of a pipe return: closing the pipe does not, if the runtime's poller does not watch it. It
+// writes one byte, which that read gets. If the pipe is full, no reader is blocked.
 func wake(r *os.File) {
 	c, err := r.SyscallConn()
 	if err != nil {

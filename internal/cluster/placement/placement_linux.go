@@ -1,4 +1,4 @@
-// Package placement starts children where they belong.
+// Package placement starts children in their namespaces and control groups.
 package placement
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster/netspace"
 )
 
-// Start starts a command there, from a thread. If the thread cannot leave that again, the child is killed: others would
-// start there too.
+// Start starts a command in the place, from a thread. If the thread cannot leave the place again, the child is killed:
+// later children would start there too.
 func (p Place) Start(t *netspace.Thread, cmd *exec.Cmd) error {
 	return t.Do(func() error {
 		back, err := p.enter(cmd)
@@ -28,15 +28,15 @@ func (p Place) Start(t *netspace.Thread, cmd *exec.Cmd) error {
 	})
 }
 
-// Place is where a child belongs: in a node's network namespace (the supervisor's own for node -1 or without hub),
-// and in a control group where it has limits.
+// Place is where a child starts: in a node's network namespace (the supervisor's own for node -1 or without hub), and
+// in a control group if it has limits.
 type Place struct {
 	Hub   *netspace.Hub
 	Node  int
 	Group *limits.Group // nil: no limits
 }
 
-// enter moves the calling thread there; back, never nil, moves it back, also after an error.
+// enter moves the calling thread there; back, never nil, moves it back, even after an error.
 func (p Place) enter(cmd *exec.Cmd) (back func() error, err error) {
 	var undo []func() error
 	back = func() error {
@@ -61,7 +61,7 @@ func (p Place) enter(cmd *exec.Cmd) (back func() error, err error) {
 	return back, err
 }
 
-// Separate says why children cannot be in process namespaces of their own; nil: they can.
+// Separate returns why children cannot have their own process namespaces; nil if they can.
 func Separate() error {
 	if os.Geteuid() != 0 {
 		return errors.New("a process namespace takes root: use --provider docker")
@@ -69,10 +69,10 @@ func Separate() error {
 	return nil
 }
 
-// Alone puts the child into a process namespace of its own, where it has number 1.
+// Alone puts the child into a process namespace of its own, where it has pid 1.
 func Alone(a *syscall.SysProcAttr) { a.Cloneflags |= syscall.CLONE_NEWPID }
 
-// Attributes makes the kernel kill the child when the supervisor is gone, stopped or not.
+// Attributes returns attributes with which the kernel kills the child, stopped or not, when the supervisor dies.
 func Attributes(survives bool) *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Setpgid: true}
 	if !survives {

@@ -11,7 +11,7 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster/netspace"
 )
 
-// Place is where a child belongs.
+// Place is where a child starts.
 type Place struct {
 	Hub   *netspace.Hub
 	Node  int
@@ -21,7 +21,7 @@ type Place struct {
 // Start starts a command: there is one place only.
 func (Place) Start(_ *netspace.Thread, cmd *exec.Cmd) error { return cmd.Start() }
 
-// Separate says that there are no process namespaces.
+// Separate returns an error: there are no process namespaces.
 func Separate() error {
 	return errors.New("there are no process namespaces here: use --provider docker")
 }
@@ -29,5 +29,5 @@ func Separate() error {
 // Alone does nothing.
 func Alone(*syscall.SysProcAttr) {}
 
-// Attributes are none.
+// Attributes returns nil.
 func Attributes(bool) *syscall.SysProcAttr { return nil }

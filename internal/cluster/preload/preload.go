@@ -1,4 +1,4 @@
-// Package preload finds the libraries that have a program ask libfaketime for the time.
+// Package preload finds the libraries that make a program ask libfaketime for the time.
 package preload
 
 import (
@@ -16,9 +16,9 @@ var libraryDirs = []string{
 	"/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu",
 }
 
-// faketimeFiles and mallocFiles are what is preloaded, below one of libraryDirs. The other malloc is loaded first where
-// it is there: Debian's redis-server is linked with a jemalloc that asks for the time while libfaketime is being set
-// up, and would hang.
+// faketimeFiles and mallocFiles are the libraries to preload, below one of libraryDirs. The other malloc is loaded
+// first if it exists: Debian's redis-server is linked with a jemalloc that asks for the time during libfaketime's
+// setup, and would hang.
 var (
 	faketimeFiles = []string{"faketime/libfaketimeMT.so.1", "libfaketimeMT.so.1"}
 	mallocFiles   = []string{"libtcmalloc_minimal.so.4"}
@@ -51,10 +51,10 @@ func Find(there func(path string) (bool, error)) (string, error) {
 	return strings.TrimPrefix(malloc+":"+faketime, ":"), nil
 }
 
-// Env is the environment of a process whose wall clock is told by a file. The monotonic clock stays the machine's: one
-// that goes back freezes Redis and the JVM. The file is read once a second, because reading it each time costs a third
-// of the throughput. Without the setting FORCE_MONOTONIC_FIX a JVM's timed waits last far too long: a ZooKeeper server
-// took 11 s and more to serve, instead of 1 s.
+// Env returns the environment of a process whose wall clock comes from a libfaketime file. The monotonic clock stays
+// the machine's: if it went back, Redis and the JVM would freeze. The file is read once a second, because reading it
+// each time costs a third of the throughput. Without FORCE_MONOTONIC_FIX a JVM's timed waits last far too long: a
+// ZooKeeper server took 11 s and more to serve, instead of 1 s.
 func Env(preload, file string) []string {
 	return []string{
 		"LD_PRELOAD=" + preload, "FAKETIME_TIMESTAMP_FILE=" + file, "FAKETIME_CACHE_DURATION=1",
@@ -63,14 +63,14 @@ func Env(preload, file string) []string {
 	}
 }
 
-// NoShift is the content of the file while no fault stands.
+// NoShift is the content of the file without an active fault.
 const NoShift = "+0\n"
 
-// File is where a local run keeps the file that tells a node's wall clock.
+// File returns the path of a node's libfaketime file in a local run.
 func File(runDir, node string) string { return filepath.Join(runDir, node+".faketime") }
 
-// Here reports whether a file is there.
+// Here reports whether a file exists.
 func Here(path string) (bool, error) {
 	_, err := os.Stat(path)
-	return err == nil, nil //nolint:nilerr // what cannot be seen cannot be loaded
+	return err == nil, nil //nolint:nilerr // an unreadable file cannot be loaded
 }

@@ -1,5 +1,5 @@
-// Package processes marks the processes of local runs, and finds those that outlived a node or a supervisor by their
-// marks.
+// Package processes marks the processes of local runs, and finds by their marks those that outlived a node or a
+// supervisor.
 package processes
 
 import (
@@ -13,10 +13,10 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster/owner"
 )
 
-// OwnerVariable begins the environment setting that marks a child.
+// OwnerVariable is the beginning of the environment setting that marks a child.
 const OwnerVariable = "LOCKQUAKE_OWNER="
 
-// NodeName is what names of nodes are made of.
+// NodeName matches names of nodes.
 var NodeName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,40}$`)
 
 // Marked is a process of a local run.

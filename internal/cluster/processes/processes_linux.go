@@ -33,15 +33,15 @@ func Recorded() ([]Marked, error) {
 	return append(found, lost...), errors.Join(err, unread)
 }
 
-// markedProcesses lists the processes of these runs that tell whose they are. Servers are known by their user, which no
-// other process has. All others are known by their environment. The environment of another user's process is not read:
-// that can block for as long as that user likes.
+// markedProcesses lists the marked processes of these runs. Servers are recognized by their user, which no other
+// process has, all others by their environment. The environment of another user's process is not read: that can block
+// for as long as that user likes.
 func markedProcesses(runs map[string]owner.Mark) ([]Marked, error) {
 	servers := map[int]owner.Mark{}
 	for run, o := range runs {
 		servers[int(identity.OfServers(run))] = o
 	}
-	delete(servers, 0) // nobody's own
+	delete(servers, 0) // 0 is no user of servers alone
 	paths, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
@@ -54,14 +54,14 @@ func markedProcesses(runs map[string]owner.Mark) ([]Marked, error) {
 		}
 		p, err := proc.Find(pid)
 		if err != nil {
-			continue // it ended, or it is process 1
+			continue // it ended, or its pid is 1
 		}
 		user, err := userOf(entry)
 		if err != nil {
 			continue
 		}
 		if o, ok := servers[user]; ok {
-			// Programs that show a title write it over their environment. All begin in the node's data directory.
+			// Programs that set a process title overwrite their environment. All start in the node's data directory.
 			dir, _ := os.Readlink(entry + "/cwd")
 			out = append(out, Marked{p, o, filepath.Base(dir)})
 		} else if user == os.Geteuid() {
@@ -73,9 +73,9 @@ func markedProcesses(runs map[string]owner.Mark) ([]Marked, error) {
 	return slices.DeleteFunc(out, func(m Marked) bool { return !NodeName.MatchString(m.Node) }), nil
 }
 
-// inTheirNetworks lists the other processes in the network namespaces of nodes of these runs: a node's own child may
-// have given itself a session and an environment of its own, and no user but root can put a process there. A namespace
-// is known by what the supervisor wrote at its link.
+// inTheirNetworks lists the other processes in the network namespaces of these runs' nodes: a node's child may have its
+// own session and environment, but only root can put a process there. A namespace is recognized by the alias that the
+// supervisor wrote on its link.
 func inTheirNetworks(runs map[string]owner.Mark, found []Marked) ([]Marked, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil // there are none
@@ -96,8 +96,7 @@ func inTheirNetworks(runs map[string]owner.Mark, found []Marked) ([]Marked, erro
 	return out, err
 }
 
-// linkAlias reads what is written at the link of a node, from within the network namespace of a process; "" where
-// nothing is.
+// linkAlias returns the alias of the node's link in the network namespace of a process; "" if there is none.
 func linkAlias(p proc.Process) (alias string) {
 	ns, err := netns.GetFromPid(p.PID)
 	if err != nil {
@@ -115,8 +114,8 @@ func linkAlias(p proc.Process) (alias string) {
 	return alias
 }
 
-// Outlived lists what a node's process left behind when it ended: what is in the network namespace that was the node's
-// alone, or, on the shared loopback address, what still carries its marks.
+// Outlived lists the processes that a node's process left behind: those in the node's own network namespace or, on the
+// shared loopback address, those that still carry its marks.
 func Outlived(o owner.Mark, name, network string) []proc.Process {
 	if network != "" {
 		networks, err := proc.ByNetwork()
@@ -138,14 +137,14 @@ func Outlived(o owner.Mark, name, network string) []proc.Process {
 	return out
 }
 
-// userOf tells by its entry in /proc whose a process is.
+// userOf returns the user of a process from its entry in /proc.
 func userOf(entry string) (int, error) {
 	var st unix.Stat_t
 	err := unix.Stat(entry, &st)
 	return int(st.Uid), err
 }
 
-// ReadMark reads the marks of a run's child; others' processes, whose environment cannot be read, have none.
+// ReadMark reads the marks of a run's child. Other users' processes, whose environment cannot be read, have none.
 func ReadMark(path string) (o owner.Mark, name string, ok bool) {
 	env, err := os.ReadFile(path)
 	if err != nil || !bytes.Contains(env, []byte(OwnerVariable)) {
@@ -162,7 +161,7 @@ func ReadMark(path string) (o owner.Mark, name string, ok bool) {
 	return o, name, ok
 }
 
-// ProbePtrace attaches to a child, which is what writing into a target needs.
+// ProbePtrace attaches to a child, as writing into a target requires.
 func ProbePtrace() (string, error) {
 	cmd := exec.Command("sleep", "10")
 	if err := cmd.Start(); err != nil {

@@ -8,12 +8,12 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster/owner"
 )
 
-// Recorded finds nothing: without /proc the children of a dead supervisor cannot be told from others. Clients end by
+// Recorded returns nothing: without /proc the children of a dead supervisor cannot be recognized. Clients end by
 // themselves with their control stream.
 func Recorded() ([]Marked, error) { return nil, nil }
 
-// ProbePtrace refuses.
+// ProbePtrace returns an error.
 func ProbePtrace() (string, error) { return "", netspace.ErrLinux }
 
-// Outlived finds nothing, without /proc: the children of a process cannot be told from others.
+// Outlived returns nothing: without /proc the children of a process cannot be recognized.
 func Outlived(owner.Mark, string, string) []proc.Process { return nil }

@@ -1,4 +1,5 @@
-// Package state is the directories in which this user keeps state and data of runs, each with the mark of whose it is.
+// Package state has the directories in which this user keeps the state and data of runs, each with the mark of its
+// owner.
 package state
 
 import (
@@ -19,7 +20,7 @@ import (
 // OwnerFile is the state file in a run's directory.
 const OwnerFile = "owner"
 
-// Make makes the directory of a run, with the owner in it by which Sweep knows whose it is.
+// Make makes the directory of a run, with the owner's mark for Sweep.
 func Make(o owner.Mark) (string, error) {
 	dir, err := Dir()
 	if err != nil {
@@ -29,7 +30,7 @@ func Make(o owner.Mark) (string, error) {
 	if err := os.Mkdir(path, 0o700); err != nil {
 		return "", fmt.Errorf("make the run's directory: %w", err)
 	}
-	err = os.Chmod(path, mode()) // whatever the umask is
+	err = os.Chmod(path, mode()) // independent of the umask
 	if err == nil {
 		err = os.WriteFile(filepath.Join(path, OwnerFile), []byte(o.Tag()+"\n"), 0o600)
 	}
@@ -39,8 +40,8 @@ func Make(o owner.Mark) (string, error) {
 	return path, nil
 }
 
-// Scratch makes a directory for what is needed only while this process runs, such as logs of a node that answers a
-// question. It is removed by remove, or by Sweep where this process was killed before that.
+// Scratch makes a directory for files needed only while this process runs, such as logs of a node that answers a
+// question. remove removes it, or Sweep if this process was killed before.
 func Scratch(name string) (dir string, remove func() error, err error) {
 	if dir, err = Make(owner.Self(name+"-"+strings.ToLower(rand.Text()[:8]), false)); err != nil {
 		return "", nil, err
@@ -48,8 +49,8 @@ func Scratch(name string) (dir string, remove func() error, err error) {
 	return dir, func() error { return os.RemoveAll(dir) }, nil
 }
 
-// Dir returns this user's directory for the state and data of runs, and makes it. Where another user has taken its
-// name, it is one whose name nobody can know before.
+// Dir makes and returns this user's directory for the state and data of runs. If another user has taken its name, it
+// gets an unpredictable one.
 func Dir() (string, error) {
 	dir := usualDir()
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -72,21 +73,20 @@ func Dir() (string, error) {
 	return dir, nil
 }
 
-// ours reports whether a directory is there and this user's alone.
+// ours reports whether a directory exists and belongs to this user alone.
 func ours(dir string) bool {
 	info, err := os.Lstat(dir)
 	return err == nil && info.IsDir() && info.Mode().Perm()&^mode() == 0 && ownedByUs(info)
 }
 
-// existing lists the state directories that are there and this user's alone: that of the usual name, and those that
-// took its place.
+// existing lists the state directories that exist and belong to this user alone: the usual one, and its replacements.
 func existing() (dirs []string, err error) {
 	usual := usualDir()
 	entries, err := os.ReadDir(filepath.Dir(usual))
 	if err != nil {
 		return nil, fmt.Errorf("look for the state directory: %w", err)
 	}
-	for _, e := range entries { // by name: the usual one comes first
+	for _, e := range entries { // sorted by name: the usual one comes first
 		name := e.Name()
 		if name != filepath.Base(usual) && !strings.HasPrefix(name, filepath.Base(usual)+"-") {
 			continue
@@ -98,9 +98,9 @@ func existing() (dirs []string, err error) {
 	return dirs, nil
 }
 
-// Of returns where the state of a run is, or would be.
+// Of returns the path of a run's state, whether it exists or not.
 func Of(run string) string {
-	dirs, _ := existing() // else it is told when they are swept
+	dirs, _ := existing() // an error is reported when they are swept
 	if i := slices.IndexFunc(dirs, func(dir string) bool { return isDir(filepath.Join(dir, run)) }); i >= 0 {
 		return filepath.Join(dirs[i], run)
 	}
@@ -112,8 +112,8 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// mode is the mode of the state directory and of those of runs in it: this user's alone. Where servers are another
-// user, that one passes through on the way to its own data, and can neither list nor write.
+// mode returns the mode of the state directory and of the runs' directories in it: only this user has access. If
+// servers run as another user, that user may pass through to its own data, but neither list nor write.
 func mode() fs.FileMode {
 	if identity.OfServers("") != 0 {
 		return 0o711
@@ -121,16 +121,16 @@ func mode() fs.FileMode {
 	return 0o700
 }
 
-// usualDir is the usual name of the state directory.
+// usualDir returns the usual path of the state directory.
 func usualDir() string {
 	tmp := os.TempDir()
 	if real, err := filepath.EvalSymlinks(tmp); err == nil {
-		tmp = real // what is done in the name of a target follows no links
+		tmp = real // actions on behalf of a target follow no links
 	}
 	return filepath.Join(tmp, fmt.Sprintf("lockquake-%d", os.Getuid()))
 }
 
-// Entries lists the directories of runs in this user's state directories, which need not be there.
+// Entries lists the directories of runs in this user's state directories, which need not exist.
 func Entries() (paths []string, err error) {
 	dirs, err := existing()
 	for _, dir := range dirs {
@@ -145,8 +145,8 @@ func Entries() (paths []string, err error) {
 	return paths, err
 }
 
-// Recorded lists the local runs in this user's state directories, by their ids. Nothing else proves that a process
-// belongs to a run: anybody can write the same into an environment.
+// Recorded returns the local runs in this user's state directories, by id. Nothing else proves that a process belongs
+// to a run: any user can forge an environment.
 func Recorded() (map[string]owner.Mark, error) {
 	paths, err := Entries()
 	out := make(map[string]owner.Mark, len(paths))
@@ -167,7 +167,7 @@ func ReadOwner(dir string) (owner.Mark, bool) {
 	return owner.Parse(strings.TrimSpace(string(b)))
 }
 
-// Abandoned reports whether a directory without owner is no run that is just beginning.
+// Abandoned reports whether a directory without owner is too old to be a run that is just starting.
 func Abandoned(path string) bool {
 	info, err := os.Lstat(path)
 	return err == nil && time.Since(info.ModTime()) > time.Minute

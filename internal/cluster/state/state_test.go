@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestStateDirectory: where another user has taken the usual name, runs have one that nobody could take first.
+// TestStateDirectory: if another user has taken the usual name, runs get an unpredictable one.
 func TestStateDirectory(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	usual := usualDir()

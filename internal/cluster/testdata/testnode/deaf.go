@@ -14,14 +14,14 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/all"
 )
 
-// Deaf is the environment variable that names orders, with commas between, that an agent says it carried out, and does
+// Deaf is the environment variable with a comma-separated list of orders that an agent claims to carry out and does
 // not: the name of an order, or signal:STOP for one signal.
 const Deaf = "TESTNODE_DEAF"
 
 // DeafAnswer is the environment variable with what such an agent answers, as JSON.
 const DeafAnswer = "TESTNODE_DEAF_ANSWER"
 
-// deafAgent is an agent that answers some orders, and their undo, without carrying them out.
+// deafAgent is an agent that answers some orders and their undo without carrying them out.
 func deafAgent(ctx context.Context, deaf, answer string, stdin io.Reader, stdout io.Writer) error {
 	if answer == "" {
 		answer = `{"packets":7}`
@@ -56,7 +56,7 @@ func deafAgent(ctx context.Context, deaf, answer string, stdin io.Reader, stdout
 	return <-ended
 }
 
-// lines keeps the lines of two writers apart; each of them writes whole ones.
+// lines serializes the lines of two writers; each of them writes whole ones.
 type lines struct {
 	mu sync.Mutex
 	w  io.Writer

@@ -44,7 +44,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer)
 	case "stdio":
 		return stdio(stdin, stdout)
 	case "busy":
-		for ctx.Err() == nil { //nolint:revive // using a processor up is the point
+		for ctx.Err() == nil { //nolint:revive // using up a CPU is the point
 		}
 		return nil
 	case "eat":
@@ -62,8 +62,8 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer)
 	return fmt.Errorf("unknown mode %q", args[0])
 }
 
-// stdio says hello, and echoes lines until its input ends. For "dial ADDRESS" it tells the first line that comes from
-// there, for "try ADDRESS" the same, but does not wait long: nothing is expected.
+// stdio says hello, and echoes lines until its input ends. For "dial ADDRESS" it prints the first line from there. For
+// "try ADDRESS" it does the same, but waits only briefly: nothing is expected.
 func stdio(stdin io.Reader, stdout io.Writer) error {
 	fmt.Fprintln(os.Stderr, "stdio is up")
 	fmt.Fprintln(stdout, "hello")
@@ -94,8 +94,7 @@ func firstLine(addr string, patience time.Duration) string {
 	return strings.TrimSpace(line)
 }
 
-// echo greets each connection with the number of times that it was started with this directory, and then sends back
-// every byte.
+// echo greets each connection with the number of its starts with this directory, and then echoes every byte.
 func echo(ctx context.Context, addr, dir string) error {
 	f, err := os.OpenFile(dir+"/starts", os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
