@@ -2,15 +2,14 @@ package node
 
 import "strings"
 
-// Hosts says how the nodes of a run are spread over the machines of a provider that has several. The zero value takes
-// all hosts in turn.
+// Hosts says how the nodes of a run are spread over a provider's machines. The zero value takes all hosts in turn.
 type Hosts struct {
 	Apart   bool   // no host has both a server and a node of another role
 	Servers string // "key=value": servers only on hosts with that label; "": on any
 	Clients string // the same for clients
 }
 
-// String is the rule as a scenario writes it.
+// String returns the rule as a scenario writes it.
 func (h Hosts) String() string {
 	rule := "spread"
 	if h.Apart {

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// Limits is how much of its machine a node may use. A zero sets no limit.
+// Limits are a node's resource limits. Zero means unlimited.
 type Limits struct {
-	CPUs   float64 // processors' worth of time
+	CPUs   float64 // number of CPUs; may be a fraction
 	Memory int64   // bytes, swap included
 }
 
-// None tells whether nothing is limited.
+// None reports whether no limit is set.
 func (l Limits) None() bool { return l == Limits{} }
 
 // String names the limits that are set.

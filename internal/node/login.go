@@ -9,23 +9,23 @@ import (
 	"net"
 )
 
-// Login is what a server asks of whoever connects. The zero value stands for a server that asks nothing.
+// Login has the credentials that a server requires of its clients. The zero value means that it requires none.
 type Login struct {
 	User     string `json:"user,omitempty"` // "": the service's own default
 	Password string `json:"password,omitempty"`
 	TLS      *TLS   `json:"tls,omitempty"` // nil: no TLS
 }
 
-// TLS is how a connection to a server is protected. Certificates and keys are PEM, for a client process has no files of
-// ours.
+// TLS is the TLS configuration of connections to a server. Certificates and keys are in PEM, because a client process
+// has none of our files.
 type TLS struct {
-	CA   string `json:"ca,omitempty"`          // whom to trust; "": the machine's own list
+	CA   string `json:"ca,omitempty"`          // trusted CAs; "": the machine's own list
 	Cert string `json:"cert,omitempty"`        // of the client; "": none
 	Key  string `json:"key,omitempty"`         // of that certificate
 	Name string `json:"server_name,omitempty"` // in the server's certificate; "": the host that was dialled
 }
 
-// Config makes the configuration of a client that connects to a host; nil for no TLS.
+// Config returns the configuration of a client that connects to a host; nil without TLS.
 func (t *TLS) Config(host string) (*tls.Config, error) {
 	if t == nil {
 		return nil, nil
@@ -50,8 +50,8 @@ func (t *TLS) Config(host string) (*tls.Config, error) {
 	return c, nil
 }
 
-// Over shakes hands over a connection to an address; without TLS it returns the connection as it is. It closes the
-// connection on an error.
+// Over makes the TLS handshake over a connection to an address; without TLS it returns the connection unchanged. It
+// closes the connection on an error.
 func (t *TLS) Over(ctx context.Context, conn net.Conn, address string) (net.Conn, error) {
 	if t == nil {
 		return conn, nil
@@ -67,6 +67,6 @@ func (t *TLS) Over(ctx context.Context, conn net.Conn, address string) (net.Conn
 			return inner, nil
 		}
 	}
-	_ = conn.Close() // it is of no use
+	_ = conn.Close() // unusable after a failed handshake
 	return nil, fmt.Errorf("TLS with %s: %w", address, err)
 }

@@ -6,24 +6,24 @@ import (
 	"strings"
 )
 
-// Place is what a node knows of the run's network when its command line is made. The zero value knows nobody.
+// Place is what a node knows of the run's network when its command line is made. The zero value knows no nodes.
 type Place struct {
 	Self string // name of the node itself
 	Dir  string // an empty, writable directory for its data
-	// Secret is the file with the node's Spec.Secret; "" where it is asked for no password.
+	// Secret is the file with the node's Spec.Secret; "" if no password is required.
 	Secret string
-	// Folder is where the node finds its Spec.Folder; "" where it has none.
+	// Folder is where the node finds its Spec.Folder; "" if it has none.
 	Folder string
 
 	addrs map[string]string // "node/port" -> "host:port"
 	hosts map[string]string // node -> host
 }
 
-// RestoredMark is an empty file in a node's Place.Dir: its data were put back from a copy. A program that prepares such
-// data before it serves removes the file then.
+// RestoredMark is an empty file in a node's Place.Dir after its data were restored from a copy. A program that prepares
+// such data before it serves then removes the file.
 const RestoredMark = ".lockquake-restored"
 
-// NewPlace is what all nodes of a run know, before any has been placed.
+// NewPlace returns the Place shared by all nodes of a run, before any has been placed.
 func NewPlace() Place { return Place{addrs: map[string]string{}, hosts: map[string]string{}} }
 
 // Put places a node at a host.
@@ -52,7 +52,7 @@ func (p Place) Of(name, dir string) Place {
 	return p
 }
 
-// Beside adds where the node finds its folder, where it has one.
+// Beside adds where the node finds its folder, if it has one.
 func (p Place) Beside(s Spec, folder string) Place {
 	if s.Folder != "" {
 		p.Folder = folder
@@ -60,7 +60,7 @@ func (p Place) Beside(s Spec, folder string) Place {
 	return p
 }
 
-// Guarded adds the file of the node's secret, where the node has one.
+// Guarded adds the file of the node's secret, if it has one.
 func (p Place) Guarded(s Spec, file string) Place {
 	if s.Secret != nil {
 		p.Secret = file

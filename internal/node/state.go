@@ -13,28 +13,27 @@ type State struct {
 	// number of threads by state letter of /proc/PID/task/*/stat: R, S, D, T, ...
 	Threads map[string]int `json:"threads,omitempty"`
 	Time    int64          `json:"time"` // ns of CLOCK_MONOTONIC after the last thread was read
-	// TimeError is how wrong Time may be, in ns: the observer's clock was compared with the run's. 0 where the clock is
-	// the run's.
+	// TimeError bounds the error of Time, in ns, from the comparison of the observer's clock with the run's. 0 if the
+	// clock is the run's.
 	TimeError int64 `json:"time_error,omitempty"`
-	// Sent is just before the signal was sent that this is the effect of: whatever came of it is later. 0 where no
+	// Sent is the time just before the signal that caused this state was sent, so all its effects are later. 0 if no
 	// signal was sent.
 	Sent int64 `json:"sent,omitempty"`
-	// Frozen is what the freezer says, where the process is frozen: its threads then do not show whether they were
-	// stopped.
+	// Frozen is what the freezer says if the process is frozen: its threads then do not show whether they were stopped.
 	Frozen string `json:"frozen,omitempty"`
-	// Waits says that a SIGSTOP waits until the process is thawed.
+	// Waits means that a SIGSTOP is pending until the process is thawed.
 	Waits bool `json:"waits,omitempty"`
 }
 
-// Gone tells whether there was no process (or only an unreaped one).
+// Gone reports whether there was no process (or only an unreaped one).
 func (s State) Gone() bool { return s.PID == 0 || len(s.Threads) == 1 && s.Threads["Z"] > 0 }
 
-// Stopped tells whether every thread was stopped by a signal, or is frozen and will be when it is thawed.
+// Stopped reports whether every thread was stopped by a signal, or is frozen and will be stopped once thawed.
 func (s State) Stopped() bool {
 	return s.PID != 0 && (len(s.Threads) == 1 && s.Threads["T"] > 0 || s.Frozen != "" && s.Waits)
 }
 
-// String describes the state for a receipt.
+// String describes the state for the receipt.
 func (s State) String() string {
 	if s.PID == 0 {
 		return "no process"
@@ -55,7 +54,7 @@ var threadStates = map[string]string{
 	"I": "idle", "Z": "dead", "X": "dead",
 }
 
-// threads tells the states of the threads in words, such as "all 6 threads stopped".
+// threads describes the states of the threads, such as "all 6 threads stopped".
 func (s State) threads() string {
 	var parts []string
 	total := 0
