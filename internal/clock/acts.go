@@ -9,18 +9,19 @@ import (
 	"time"
 )
 
-// Acts notes when the acts of one injection or heal were carried out, and what it waited for on purpose. It travels in
-// a context: a mechanism that acts need not know for whom.
+// Acts records when the acts of one injection or heal were carried out, and its deliberate waits. It is passed in a
+// context, so that a mechanism need not know for which injection it acts.
 //
-// Example: a delay is due at 5.0 s. Its links are measured until 5.4 s, which is a wait. The agent says that its rules
-// stood at 5.5 s. The links are measured again until 11.8 s. The delay was carried out at 5.5 s and is 0.1 s late.
+// Example: a delay is due at 5.0 s. Its links are measured until 5.4 s, which is a wait. The agent reports that its
+// rules were installed at 5.5 s. The links are measured again until 11.8 s. The delay was carried out at 5.5 s and is
+// 0.1 s late.
 type Acts struct {
 	mu    sync.Mutex
 	done  int64
 	waits []wait
 }
 
-// wait is a stretch in which an injection waited on purpose, which was to take at most so long.
+// wait is a deliberate wait of an injection, with the longest time that it should take.
 type wait struct{ from, until, most int64 }
 
 type (
@@ -28,13 +29,13 @@ type (
 	actKey  struct{}
 )
 
-// WithActs returns a context whose acts and waits are noted.
+// WithActs returns a context whose acts and waits are recorded.
 func WithActs(ctx context.Context) (context.Context, *Acts) {
 	a := &Acts{}
 	return context.WithValue(ctx, actsKey{}, a), a
 }
 
-// WithoutActs returns a context of which nothing is noted: what follows is no part of the injection or heal any more.
+// WithoutActs returns a context that records nothing: what follows is not part of the injection or heal any more.
 func WithoutActs(ctx context.Context) context.Context {
 	return context.WithValue(ctx, actsKey{}, (*Acts)(nil))
 }
@@ -44,7 +45,7 @@ func actsOf(ctx context.Context) *Acts {
 	return a
 }
 
-// Act begins an act. It was carried out when CarriedOut says so for the returned context, else when done is called.
+// Act begins an act. Its time is that of CarriedOut for the returned context, else that of the call of done.
 func Act(ctx context.Context) (acting context.Context, done func()) {
 	a := actsOf(ctx)
 	if a == nil {
@@ -59,15 +60,14 @@ func Act(ctx context.Context) (acting context.Context, done func()) {
 	}
 }
 
-// CarriedOut says when an act that was ordered from elsewhere was carried out. The answer may arrive long after that.
+// CarriedOut records when an act was carried out elsewhere. The answer may arrive long after that.
 func CarriedOut(ctx context.Context, at int64) {
 	if said, ok := ctx.Value(actKey{}).(*atomic.Int64); ok && at != 0 {
 		said.Store(min(at, Now()))
 	}
 }
 
-// Waits begins a wait on purpose, which should take at most so long. Whatever it takes beyond that makes the injection
-// late.
+// Waits begins a deliberate wait, which should take at most that long. The excess makes the injection late.
 func Waits(ctx context.Context, most time.Duration) (over func()) {
 	a, from := actsOf(ctx), Now()
 	return func() {
@@ -80,22 +80,22 @@ func Waits(ctx context.Context, most time.Duration) (over func()) {
 	}
 }
 
-// Done returns when the last act was carried out (ns); 0 where there was none.
+// Done returns when the last act was carried out (ns); 0 if there was none.
 func (a *Acts) Done() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.done
 }
 
-// Late returns how much later (ns) than due the last act was carried out, without the waits on purpose before it.
+// Late returns how much later than due (ns) the last act was carried out, not counting the deliberate waits before it.
 func (a *Acts) Late(due int64) int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return max(0, a.done-due-a.waited(due, a.done))
 }
 
-// Measured returns for how long (ns) it waited on purpose since the last act, and by how much that was more than it
-// should be.
+// Measured returns how long (ns) the deliberate waits since the last act took, and by how much they exceeded their
+// limits.
 func (a *Acts) Measured() (waited, over int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -107,7 +107,7 @@ func (a *Acts) Measured() (waited, over int64) {
 	return a.waited(a.done, Now()), over
 }
 
-// waited adds up the waits between two times, none for longer than it should take. Those that overlap count once.
+// waited adds up the waits between two times, each up to its limit. Overlapping waits count once.
 func (a *Acts) waited(from, to int64) (sum int64) {
 	slices.SortFunc(a.waits, func(x, y wait) int { return cmp.Compare(x.from, y.from) })
 	for _, w := range a.waits {

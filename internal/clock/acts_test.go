@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestActs: what an injection does and waits for, in a time that passes only where it waits.
+// TestActs: acts and waits of an injection, in a time that passes only while it waits.
 func TestActs(t *testing.T) {
 	const ms = int64(time.Millisecond)
 	waits := func(ctx context.Context, most, takes time.Duration) {
@@ -79,7 +79,7 @@ func TestActs(t *testing.T) {
 			})
 		})
 	}
-	c, done := Act(t.Context()) // nobody asked for it
+	c, done := Act(t.Context()) // outside WithActs
 	CarriedOut(c, 1)
 	done()
 }

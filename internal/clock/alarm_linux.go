@@ -8,19 +8,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spin is what an Alarm waits for busily: about what a thread takes to wake up.
+// spin is how long an Alarm busy-waits: about the wake-up time of a thread.
 const spin = 20 * time.Microsecond
 
-// Alarm waits for moments of Now, one after another, for one caller. A timer of Go's is late by half a millisecond
-// where its process is idle, because Go has the kernel wait for whole milliseconds. A timer of the kernel's own is not.
+// Alarm waits for moments of Now, one after another, for one caller. In an idle process a Go timer is late by half a
+// millisecond, because Go makes the kernel wait for whole milliseconds. The kernel's own timer is not.
 type Alarm struct {
 	ctx   context.Context
 	fd    int
-	timer *os.File // of fd; nil: there is none
+	timer *os.File // the timer of fd; nil: none
 	leave func() bool
 }
 
-// NewAlarm returns an Alarm whose waits end with ctx. It must be closed.
+// NewAlarm returns an Alarm whose waits end with ctx. The caller must close it.
 func NewAlarm(ctx context.Context) *Alarm {
 	a := &Alarm{ctx: ctx}
 	if simulated {
@@ -35,7 +35,7 @@ func NewAlarm(ctx context.Context) *Alarm {
 	return a
 }
 
-// Wait returns when it is t, or why ctx has ended.
+// Wait returns nil at t, or the cause if ctx ends before.
 func (a *Alarm) Wait(t int64) error {
 	if a.timer == nil {
 		return Sleep(a.ctx, time.Duration(t-Now()))

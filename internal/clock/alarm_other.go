@@ -13,7 +13,7 @@ type Alarm struct{ ctx context.Context }
 // NewAlarm returns an Alarm whose waits end with ctx.
 func NewAlarm(ctx context.Context) *Alarm { return &Alarm{ctx} }
 
-// Wait returns when it is t, or why ctx has ended.
+// Wait returns nil at t, or the cause if ctx ends before.
 func (a *Alarm) Wait(t int64) error { return Sleep(a.ctx, time.Duration(t-Now())) }
 
 // Close does nothing.

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestAlarm waits for moments to come, for one that has passed, and for one that the end of the context comes before.
+// TestAlarm waits for future moments, for a past one, and for one that the end of the context precedes.
 func TestAlarm(t *testing.T) {
 	why := errors.New("the run is over")
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -15,18 +15,18 @@ func now() int64 {
 	return ts.Nano()
 }
 
-// wallNow returns CLOCK_REALTIME in the way in which Now reads its clock.
+// wallNow returns CLOCK_REALTIME by a system call, like Now.
 func wallNow() int64 {
 	var ts unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_REALTIME, &ts)
 	return ts.Nano()
 }
 
-// startedByKernel reads when this process was made. The kernel counts it in hundredths of a second since the boot, on a
-// clock that also runs while the machine sleeps.
+// startedByKernel returns when this process was created. The kernel counts that in hundredths of a second since boot,
+// on a clock that also runs while the machine sleeps.
 func startedByKernel() (int64, bool) {
 	b, err := os.ReadFile("/proc/self/stat")
-	i := bytes.LastIndexByte(b, ')') // the name before it may hold anything
+	i := bytes.LastIndexByte(b, ')') // the name before it may contain any characters
 	if err != nil || i < 0 {
 		return 0, false
 	}

@@ -10,5 +10,5 @@ func now() int64 { return int64(time.Since(start)) + 1 }
 
 func wallNow() int64 { return time.Now().UnixNano() }
 
-// startedByKernel does not know.
+// startedByKernel is not supported here.
 func startedByKernel() (int64, bool) { return 0, false }

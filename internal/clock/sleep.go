@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Sleep waits for d, or until ctx ends; then it returns why ctx did. Where d is not above 0 it only tells whether ctx
+// Sleep waits for d, or until ctx ends, and then returns the cause. If d is not positive, it only checks whether ctx
 // has ended.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestSleep sleeps to the end, is woken by the end of its context, and does not sleep where there is nothing to wait for.
+// TestSleep sleeps to the end, is woken by the end of its context, and returns at once if there is nothing to wait for.
 func TestSleep(t *testing.T) {
 	why := errors.New("the run is over")
 	for _, c := range []struct {

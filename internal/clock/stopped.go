@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// stopped is what is known of a monotonic clock that Go's time package reads by the vDSO, and that a fault made stand
-// still while the host's went on.
+// stopped records the stops of the monotonic clock that Go's time package reads through the vDSO. A fault made it stand
+// still while the host's clock went on.
 //
-// Example: the process is stopped when both clocks show 10 s, for 3 s. When it goes on the host's clock shows 13 s and
-// Go's 10 s. A time.Time that was taken before is the same time on both; one that is taken after it, such as 11 s, is
-// 14 s of the host's.
+// Example: the process is stopped when both clocks show 10 s, for 3 s. When it continues, the host's clock shows 13 s
+// and Go's 10 s. A time.Time taken before the stop is the same on both; one taken after it, such as 11 s, is 14 s on
+// the host's clock.
 var stopped struct {
 	follows atomic.Bool
 	mu      sync.Mutex
 	stops   atomic.Pointer[[]stop] // in order; nil: none
 }
 
-// stop says that times after that moment of Go's clock are that much later on the host's.
+// stop means that times after that moment on Go's clock are that much later on the host's.
 type stop struct{ after, behind int64 }
 
-// seenFrom is the shortest stop that is followed; less is the time between two readings.
+// seenFrom is the shortest stop that is recorded; less may be the time between two readings.
 const seenFrom = int64(time.Millisecond)
 
-// FollowStops makes Stamp and Of follow the host's clock where a fault makes Go's own stand still. It costs a system
-// call at every use.
+// FollowStops makes Stamp and Of follow the host's clock even if a fault stops Go's own. It costs a system call at
+// every use.
 func FollowStops() { stopped.follows.Store(true) }
 
 // Stamp returns the host's CLOCK_MONOTONIC for an event: by Mono, or by Now after FollowStops.
@@ -36,10 +36,10 @@ func Stamp() int64 {
 	return look(Now, Mono)
 }
 
-// look reads both clocks, notes a stop, and returns the host's time.
+// look reads both clocks, records a stop, and returns the host's time.
 func look(host, own func() int64) int64 {
 	at := host()
-	to := own() // after the other: a process that is kept from running in between sees less of a stop, and never more
+	to := own() // read after the host's: if the process is descheduled in between, it sees a shorter stop, never a longer one
 	if at-to <= behindAt(to)+seenFrom {
 		return at
 	}
@@ -54,8 +54,8 @@ func look(host, own func() int64) int64 {
 	return at
 }
 
-// behindAt is by how much Go's own clock was behind the host's when it showed that time. Between the stop and the first
-// look after it nobody knows: there it is what it was before, so that nothing that ends is taken to end too late.
+// behindAt returns by how much Go's clock was behind the host's when it showed that time. Between a stop and the first
+// look after it the value is unknown. There the earlier, smaller value is used, so that no end is taken to be too late.
 func behindAt(own int64) int64 {
 	known := stopped.stops.Load()
 	if known == nil {
@@ -69,9 +69,9 @@ func behindAt(own int64) int64 {
 	return 0
 }
 
-// Ends returns the end of what was promised for so long by a message that was sent before: on the host's
-// CLOCK_MONOTONIC, in nanoseconds. The promise counts from when it was sent, and goes on while the process and its
-// clock stand still.
+// Ends returns, on the host's CLOCK_MONOTONIC in nanoseconds, when a promise of the given duration ends. end is that
+// end on Go's clock. The promise counts from the sending of a message, and goes on while the process and its clock
+// stand still.
 func Ends(end time.Time, promised time.Duration) int64 {
 	return Of(end.Add(-promised)) + int64(promised)
 }

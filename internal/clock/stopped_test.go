@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestStopsAreFollowed has the host's clock go on while the own one stands still, twice.
+// TestStopsAreFollowed stops the own clock while the host's goes on, twice.
 func TestStopsAreFollowed(t *testing.T) {
 	defer stopped.stops.Store(nil)
 	const s = int64(time.Second)
@@ -24,7 +24,7 @@ func TestStopsAreFollowed(t *testing.T) {
 		}
 	}
 	for own, want := range map[int64]int64{
-		9 * s: 0, 10 * s: 0, 10*s + 1: 0, // before it, or nobody knows
+		9 * s: 0, 10 * s: 0, 10*s + 1: 0, // before the stop, or unknown
 		10*s + 2: 3*s - 1, 12 * s: 3*s - 1, 12*s + 1: 8 * s, 100 * s: 8 * s,
 	} {
 		if got := behindAt(own); got != want {
@@ -33,7 +33,7 @@ func TestStopsAreFollowed(t *testing.T) {
 	}
 }
 
-// TestPromiseCountsFromItsRequest reads the end of a grant, which lies after the stop, of a request that was sent before it.
+// TestPromiseCountsFromItsRequest: the request of a grant is sent before the stop, and the grant ends after it.
 func TestPromiseCountsFromItsRequest(t *testing.T) {
 	defer stopped.stops.Store(nil)
 	defer stopped.follows.Store(false)

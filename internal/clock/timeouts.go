@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// Timeouts gives the operations of one caller their contexts. They do what those of context.WithTimeout do, and cost
-// less where operations follow each other under the same parent: one timer and one registration with the parent serve
-// them all. The zero value is ready.
+// Timeouts makes the contexts of one caller's operations. They work like those of context.WithTimeout, but cost less if
+// operations follow each other under the same parent: one timer and one registration with the parent serve all. The
+// zero value is ready to use.
 //
 // Example: operations with a timeout of 10 s each take 1 ms. The first sets the timer to 10 s. The others find it set
-// to a time before their own deadlines. When it goes off, it is set again to the deadline of the one that is under way.
+// to a time before their own deadlines. When it goes off, it is set again to the deadline of the current operation.
 type Timeouts struct {
 	mu     sync.Mutex
 	parent context.Context
-	leave  func() bool // takes back the registration with the parent
-	under  []*Limited  // operations under way
+	leave  func() bool // removes the registration with the parent
+	under  []*Limited  // operations in progress
 	timer  *time.Timer
-	due    time.Time // when the timer goes off; zero: it is not set
+	due    time.Time // when the timer goes off; zero: not set
 }
 
 // Limited is the context of one operation.
@@ -32,11 +32,11 @@ type Limited struct {
 	mu    sync.Mutex
 	err   error
 	after map[*func()]struct{} // called at the end
-	parts []*Limited           // of this operation, with timeouts of their own
+	parts []*Limited           // parts of this operation, with their own timeouts
 }
 
 // Within returns a context that ends with its parent, after d, or by End, which must be called when the operation is
-// over. Where the parent is an operation itself, this is a part of it, and its Timeouts serve both.
+// over. If the parent is itself an operation, this is a part of it, and the parent's Timeouts serve both.
 func (t *Timeouts) Within(parent context.Context, d time.Duration) *Limited {
 	l := &Limited{Context: parent, of: t, deadline: time.Now().Add(d), done: make(chan struct{})}
 	if before, ok := parent.Deadline(); ok && before.Before(l.deadline) {
@@ -57,13 +57,13 @@ func (t *Timeouts) Within(parent context.Context, d time.Duration) *Limited {
 	}
 	t.under = append(t.under, l)
 	t.set(l.deadline)
-	if err := parent.Err(); err != nil { // perhaps it was told before this one was there
+	if err := parent.Err(); err != nil { // it may have ended before this one was registered
 		l.end(err)
 	}
 	return l
 }
 
-// follow registers with a parent. The operations of the one before are left to their deadlines, see Within. The caller
+// follow registers with a parent. Operations of the earlier parent are left to their deadlines, see Within. The caller
 // holds mu.
 func (t *Timeouts) follow(parent context.Context) {
 	if t.leave != nil {
@@ -82,7 +82,7 @@ func (t *Timeouts) follow(parent context.Context) {
 	})
 }
 
-// set has the timer go off at the deadline, unless it does so before. The caller holds mu.
+// set makes the timer go off at the deadline, unless it is set to an earlier time. The caller holds mu.
 func (t *Timeouts) set(deadline time.Time) {
 	if !t.due.IsZero() && !deadline.Before(t.due) {
 		return
@@ -110,10 +110,10 @@ func (t *Timeouts) expire() {
 	}
 }
 
-// Cancel ends the context before its time; what it holds is freed by End.
+// Cancel ends the context early. End still has to free its resources.
 func (l *Limited) Cancel() { l.end(context.Canceled) }
 
-// End ends the context, and frees what it holds.
+// End ends the context, and frees its resources.
 func (l *Limited) End() {
 	l.end(context.Canceled)
 	l.of.mu.Lock()
@@ -150,12 +150,12 @@ func (l *Limited) end(why error) {
 // Deadline returns the deadline.
 func (l *Limited) Deadline() (time.Time, bool) { return l.deadline, true }
 
-// Done is closed at the end.
+// Done returns a channel that is closed at the end.
 func (l *Limited) Done() <-chan struct{} { return l.done }
 
 // Err returns why the context has ended, or nil.
 func (l *Limited) Err() error {
-	if err := l.Context.Err(); err != nil { // the parent tells at once, its registration a moment later
+	if err := l.Context.Err(); err != nil { // the parent ends at once, its callback comes a moment later
 		l.end(err)
 	}
 	l.mu.Lock()
@@ -163,8 +163,8 @@ func (l *Limited) Err() error {
 	return l.err
 }
 
-// AfterFunc has f called, by a goroutine of its own, at the end, unless stop is called before. The package context uses
-// it for the contexts that are made from this one.
+// AfterFunc calls f in its own goroutine at the end, unless stop is called before. Package context uses it for contexts
+// derived from this one.
 func (l *Limited) AfterFunc(f func()) (stop func() bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 // told is the key of a value that a parent has.
 type told struct{}
 
-// TestTimeouts has operations of one caller end in each way, with a context that was made from theirs.
+// TestTimeouts ends operations of one caller in each way, with a context derived from theirs.
 func TestTimeouts(t *testing.T) {
 	for _, c := range []struct {
 		name           string
@@ -68,7 +68,7 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// TestTimeoutsParents has each operation follow its own parent, also one that has ended before.
+// TestTimeoutsParents: each operation follows its own parent, even one that has already ended.
 func TestTimeoutsParents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all Timeouts
@@ -99,7 +99,8 @@ func TestTimeoutsParents(t *testing.T) {
 	})
 }
 
-// TestTimeoutsParts has an operation whose part has a timeout of its own: each end ends the part, and the part's ends the part alone.
+// TestTimeoutsParts: a part of an operation with its own timeout. The operation's end ends the part; the part's end
+// ends only the part.
 func TestTimeoutsParts(t *testing.T) {
 	for _, c := range []struct {
 		name        string
