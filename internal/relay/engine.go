@@ -18,19 +18,19 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// Port is where a relay listens.
+// Port is the port on which a relay listens.
 const Port = "7475"
 
-// KeyVariable is the environment variable that a relay takes its key from.
+// KeyVariable is the environment variable with a relay's key.
 const KeyVariable = "LOCKQUAKE_RELAY_KEY"
 
-// name is what the certificate of a run is made out to.
+// name is the host name in the certificate of a run.
 const name = "lockquake-relay"
 
-// Key is the secret of one run: a certificate that both ends show each other, and its private key.
+// Key is the secret of one run: a certificate that both ends present to each other, and its private key.
 type Key struct {
 	pair   tls.Certificate
-	config *tls.Config // both ends show the one certificate, and take no other
+	config *tls.Config // both ends present the one certificate, and accept no other
 }
 
 func newKey(cert []byte, private *ecdsa.PrivateKey) (Key, error) {
@@ -47,7 +47,7 @@ func newKey(cert []byte, private *ecdsa.PrivateKey) (Key, error) {
 	}}, nil
 }
 
-// NewKey makes a key that is valid for ten days.
+// NewKey returns a new key that is valid for ten days.
 func NewKey() (Key, error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -67,7 +67,7 @@ func NewKey() (Key, error) {
 	return newKey(cert, private)
 }
 
-// Text is the key as one line, for an environment.
+// Text returns the key as one line, for an environment variable.
 func (k Key) Text() (string, error) {
 	private, err := x509.MarshalECPrivateKey(k.pair.PrivateKey.(*ecdsa.PrivateKey))
 	if err != nil {
@@ -77,7 +77,7 @@ func (k Key) Text() (string, error) {
 	return e.EncodeToString(k.pair.Certificate[0]) + "." + e.EncodeToString(private), nil
 }
 
-// ParseKey reads the text of a key.
+// ParseKey parses the text of a key.
 func ParseKey(text string) (Key, error) {
 	public, secret, _ := strings.Cut(text, ".")
 	cert, err := base64.StdEncoding.DecodeString(public)
@@ -95,7 +95,7 @@ func ParseKey(text string) (Key, error) {
 	return newKey(cert, private)
 }
 
-// Serve passes every connection that shows the key on to a socket of this machine, until the context ends.
+// Serve forwards every connection that presents the key to a socket of this machine, until the context ends.
 func Serve(ctx context.Context, key Key, listen, socket string) error {
 	listening := net.ListenConfig{KeepAliveConfig: dialer.KeepAliveConfig, Control: dialer.Control}
 	l, err := listening.Listen(ctx, "tcp", listen)
@@ -115,7 +115,7 @@ func Serve(ctx context.Context, key Key, listen, socket string) error {
 	}
 }
 
-// serve passes one connection on.
+// serve forwards one connection.
 func serve(ctx context.Context, conn *tls.Conn, socket string) {
 	defer func() { _ = conn.Close() }()
 	hands, cancel := context.WithTimeout(ctx, dialTimeout)

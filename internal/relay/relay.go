@@ -1,17 +1,17 @@
-// Package relay carries connections to where the supervisor cannot connect itself: to addresses in the private networks
-// of a swarm, and to the container engines of its other hosts.
+// Package relay forwards connections that the supervisor cannot make itself: to addresses in the private networks of a
+// swarm, and to the container engines of its other hosts.
 //
-// There are two ends. The hub is a container on the supervisor's own engine, with a foot in each of the run's networks;
-// it dials what it is asked to, and all its connections share its standard streams. A relay is a task on every other
-// host that passes what it hears on to the engine's socket there. Example: the supervisor starts redis-2 on host B. It
-// opens a stream to the hub, asks it for the address of B's relay, shows the key of the run, and speaks the engine's
-// own protocol from there on:
+// There are two ends. The hub is a container on the supervisor's own engine, attached to each of the run's networks. It
+// dials on request, and all its connections share its standard streams. A relay is a task on every other host that
+// forwards connections to the engine's socket there. Example: the supervisor starts redis-2 on host B. It opens a
+// stream to the hub, asks it to dial B's relay, presents the key of the run, and from then on speaks the engine's own
+// protocol:
 //
 //	supervisor == standard streams of the hub == hub -- overlay network -- relay on B -- /var/run/docker.sock of B
 //
-// Whoever reaches an engine's socket is root on that host. So a relay asks for the key, which only the supervisor and
-// the relays of one run have, and what passes between them is encrypted from end to end: neither the hub nor the
-// network reads along.
+// Access to an engine's socket means root on that host. So a relay requires the key, which only the supervisor and the
+// relays of one run have. The traffic between them is encrypted from end to end: neither the hub nor the network can
+// read it.
 package relay
 
 import (
@@ -33,27 +33,26 @@ import (
 const (
 	// dialTimeout bounds one connection of the hub.
 	dialTimeout = 5 * time.Second
-	// silence is how long the other end may leave what was sent to it unacknowledged. A host that is cut off is noticed
-	// after it.
+	// silence is how long data may stay unacknowledged by the other end. After it a host counts as cut off.
 	silence = 15 * time.Second
-	// window is how much of one connection may be under way in bytes: events of clients come in bursts.
+	// window is how many bytes of one connection may be in flight: events of clients come in bursts.
 	window = 1 << 20
-	// tcpUserTimeout is TCP_USER_TIMEOUT, of which x/sys knows the number on Linux alone. Hub and relay are containers,
-	// hence Linux, but the program with both in it builds for macOS too.
+	// tcpUserTimeout is TCP_USER_TIMEOUT, which x/sys defines on Linux alone. Hub and relay are containers, hence
+	// Linux, but the program that contains them also builds for macOS.
 	tcpUserTimeout = 18
 )
 
-// settings are those of both ends of the hub's streams.
+// settings returns the configuration of both ends of the hub's streams.
 func settings() *yamux.Config {
 	c := yamux.DefaultConfig()
-	c.EnableKeepAlive = false              // the streams of a container are there as long as it is
-	c.ConnectionWriteTimeout = time.Minute // a machine may stand still
+	c.EnableKeepAlive = false              // a container's streams exist as long as the container
+	c.ConnectionWriteTimeout = time.Minute // a machine may stall
 	c.MaxStreamWindowSize = window
 	c.LogOutput = io.Discard
 	return c
 }
 
-// dialer connects so that a host that has vanished ends the connection.
+// dialer makes connections that end if the host vanishes.
 var dialer = net.Dialer{
 	Timeout:         dialTimeout,
 	KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: silence / 3, Interval: silence / 3, Count: 2},
@@ -67,7 +66,7 @@ var dialer = net.Dialer{
 	},
 }
 
-// standard is the pair of streams of a process, or of its container, as one connection.
+// standard makes the two streams of a process, or of its container, one connection.
 type standard struct {
 	io.Reader
 	io.Writer
@@ -85,13 +84,14 @@ func Hub(ctx context.Context, in io.Reader, out io.Writer) error {
 	for {
 		stream, err := session.AcceptStream()
 		if err != nil {
-			return nil //nolint:nilerr // the supervisor is gone, and with it the reason to be here
+			return nil //nolint:nilerr // the supervisor is gone, so the hub ends
 		}
 		go connect(ctx, stream)
 	}
 }
 
-// connect dials the address that a stream begins with, answers "ok" or why not in one line, and passes on what comes.
+// connect dials the address at the beginning of a stream, answers "ok" or the error in one line, and forwards data both
+// ways.
 func connect(ctx context.Context, stream *yamux.Stream) {
 	defer func() { _ = stream.Close() }()
 	from := bufio.NewReader(stream)
@@ -111,7 +111,7 @@ func connect(ctx context.Context, stream *yamux.Stream) {
 	pass(conn, buffered{stream, from})
 }
 
-// buffered is a stream of which some may have been read ahead.
+// buffered is a stream from which some data may have been read ahead.
 type buffered struct {
 	*yamux.Stream
 	from *bufio.Reader
@@ -122,13 +122,13 @@ func (b buffered) Read(p []byte) (int, error) { return b.from.Read(p) }
 // CloseWrite ends one direction: a closed stream still reads.
 func (b buffered) CloseWrite() error { return b.Close() }
 
-// duplex is a connection of which one direction can be ended.
+// duplex is a connection whose directions can be closed separately.
 type duplex interface {
 	net.Conn
 	CloseWrite() error
 }
 
-// pass copies both ways until both have ended. The end of one direction is passed on; an error ends both.
+// pass copies both ways until both directions have ended. It forwards the end of one direction; an error ends both.
 func pass(a net.Conn, b duplex) {
 	defer func() { _, _ = a.Close(), b.Close() }()
 	var g errgroup.Group
@@ -144,13 +144,13 @@ func pass(a net.Conn, b duplex) {
 	}
 	g.Go(copying(a, b))
 	g.Go(copying(b, a))
-	_ = g.Wait() // both are closed; whoever reads or writes there is told
+	_ = g.Wait() // both are closed, so their users see the error
 }
 
 // Client is the supervisor's end of a hub. It may be used by several goroutines.
 type Client struct{ session *yamux.Session }
 
-// Connect takes the standard streams of a hub.
+// Connect returns a client over the standard streams of a hub.
 func Connect(in io.WriteCloser, out io.Reader) (*Client, error) {
 	session, err := yamux.Client(standard{out, in, in}, settings())
 	if err != nil {
@@ -162,7 +162,7 @@ func Connect(in io.WriteCloser, out io.Reader) (*Client, error) {
 // Close ends the hub and all its connections.
 func (c *Client) Close() error { return c.session.Close() }
 
-// Dial has the hub connect to "host:port".
+// Dial makes the hub connect to "host:port".
 func (c *Client) Dial(ctx context.Context, address string) (net.Conn, error) {
 	stream, err := c.session.OpenStream()
 	if err != nil {

@@ -39,7 +39,7 @@ func hub(t *testing.T) *relay.Client {
 	return c
 }
 
-// echo listens and says what it heard, in capitals, once it has heard all of it.
+// echo listens and returns what it received, in capitals, once it has received all of it.
 func echo(t *testing.T, network, address string) string {
 	t.Helper()
 	l, err := net.Listen(network, address)
@@ -140,7 +140,7 @@ func TestARelayTakesOnlyItsOwnKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	if conn, err := c.DialEngine(t.Context(), other, at); err == nil {
-		// TLS 1.3 tells a client that its certificate was refused only when it reads.
+		// With TLS 1.3 a client learns only on a read that its certificate was refused.
 		_ = conn.SetReadDeadline(time.Now().Add(patience))
 		if n, err := conn.Read(make([]byte, 1)); err == nil {
 			t.Errorf("another run's key read %d bytes of the engine", n)
