@@ -1,8 +1,8 @@
 //go:build linux
 
-// Command netemvm is the first process of a User-Mode Linux whose kernel has sch_netem: it loads the modules, runs the
-// tests of the faults that shape links and a scenario, each as on any machine, and switches the machine off. The
-// guest's exit code is lost, so it prints what came of it; `make test-netem` reads that.
+// Command netemvm is the first process of a User-Mode Linux whose kernel has sch_netem. It loads the modules, runs the
+// tests of the link shaping faults and a scenario as on any machine, and powers the machine off. The guest's exit code
+// is lost, so netemvm prints the result, which `make test-netem` reads.
 package main
 
 import (
@@ -19,21 +19,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Environment settings, which come from the kernel's command line.
+// Environment variables, from the kernel's command line.
 const (
 	envTree    = "NETEM_TREE"    // the directory of the project
 	envModules = "NETEM_MODULES" // the kernel's modules
 )
 
-// scratch is all that can be written to; the rest is the host's, and read only. The tree may well be below /tmp.
+// scratch is the only writable directory; the rest is the host's, and read-only. The tree may be below /tmp.
 const scratch = "/run/netem"
 
-// modules are those that the faults need; the kernel of the guest has nobody to load them by itself.
+// modules are the kernel modules that the faults need; in the guest nothing loads them automatically.
 var modules = []string{
 	"veth", "bridge", "sch_htb", "sch_tbf", "sch_netem", "cls_u32", "nf_tables",
 }
 
-// step is one thing that must go well.
+// step is one step that must succeed.
 type step struct {
 	name    string
 	command []string // below the tree
@@ -101,8 +101,8 @@ func run() error {
 	return errors.Join(errs...)
 }
 
-// systemCall measures how long one takes on average: what this machine can carry, and how busy its host is. Without a
-// clock in user space, reading the time is one too.
+// systemCall measures the average duration of a system call. It shows how fast this machine is, and how busy its host.
+// Without a clock in user space, reading the time is a system call too.
 func systemCall() time.Duration {
 	const n = 2000
 	begin := time.Now()
@@ -112,14 +112,14 @@ func systemCall() time.Duration {
 	return (time.Since(begin) / n).Round(100 * time.Nanosecond)
 }
 
-// prepare makes the guest a machine: its file systems, its loopback link, its modules.
+// prepare sets up the guest: file systems, loopback link, modules.
 func prepare() error {
 	for _, m := range [][3]string{{"proc", "/proc", "proc"}, {"sysfs", "/sys", "sysfs"}, {"tmpfs", "/run", "tmpfs"}} {
 		if err := unix.Mount(m[0], m[1], m[2], 0, ""); err != nil && !errors.Is(err, unix.EBUSY) {
 			return fmt.Errorf("mount %s: %w", m[1], err)
 		}
 	}
-	if err := os.Mkdir(scratch, 0o755); err != nil { // nodes run as users of their own
+	if err := os.Mkdir(scratch, 0o755); err != nil { // nodes run as other users
 		return err
 	}
 	dir := os.Getenv(envModules)
@@ -135,7 +135,7 @@ func prepare() error {
 	return os.Setenv("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 }
 
-// dependencies reads which files each module needs, its own first.
+// dependencies returns the files that each module needs, its own first.
 func dependencies(path string) (map[string][]string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -151,7 +151,7 @@ func dependencies(path string) (map[string][]string, error) {
 	return out, lines.Err()
 }
 
-// load loads a module and what it needs; one that is there is no error.
+// load loads a module and its dependencies; a loaded one is no error.
 func load(dir string, needs map[string][]string, name string) error {
 	if needs[name] == nil {
 		return fmt.Errorf("the kernel has no module %s", name)
