@@ -60,7 +60,7 @@ func (s Scope) Follow(ctx context.Context, f Following) *Lead {
 	return l
 }
 
-// RoleFact returns the fact that tells who leads.
+// RoleFact returns the fact by which leaders are found.
 func (s Scope) RoleFact() string {
 	if s.Role == "" {
 		return FactRole

@@ -53,7 +53,7 @@ func TestSidesOfAProbeAreJoined(t *testing.T) {
 	r.Take(p, seen)
 	want := ProbeResult{Self: true, Control: "refused", Peers: []Seen{{
 		Out: Arrival{Arrived: true, Sent: 3, After: time.Millisecond, Dial: Connected, Took: 2},
-		In:  Arrival{Arrived: true, Sent: 4, After: 9}, // no echo came back: as its receiver tells
+		In:  Arrival{Arrived: true, Sent: 4, After: 9}, // no echo came back: the receiver's view
 	}}}
 	if !reflect.DeepEqual(r, want) {
 		t.Errorf("joined: %+v\nwant:   %+v", r, want)

@@ -28,8 +28,8 @@ type Process struct {
 	left     []string // what earlier processes left behind
 }
 
-// Start starts the node's process. It does not wait until it serves. Every start but the first waits for RestartDelay
-// before it begins.
+// Start starts the node's process. It does not wait until it serves. Every start except the first waits for
+// RestartDelay before it begins.
 func (p *Process) Start(ctx context.Context) error {
 	p.starting.Lock()
 	defer p.starting.Unlock()
