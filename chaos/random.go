@@ -77,7 +77,7 @@ func (r Random) tooMany(runFor time.Duration) error {
 	return fmt.Errorf("a mean gap of %s in %s is more than %d injections", r.MeanGap, runFor, maxPlanned)
 }
 
-// standingUntil is an injection that still stands.
+// standingUntil is an active injection.
 type standingUntil struct {
 	until time.Duration
 	reach Reach

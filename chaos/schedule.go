@@ -13,7 +13,7 @@ import (
 // Entry is one line of a schedule. Times count from the start of the workload.
 type Entry struct {
 	At     time.Duration // of the first injection
-	For    time.Duration // until its heal; 0: it stands until the end
+	For    time.Duration // until its heal; 0: until the end of the run
 	Every  time.Duration // from one to the next; 0: once
 	Jitter time.Duration // each comes up to this much later, from the seed
 }

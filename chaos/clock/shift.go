@@ -127,7 +127,7 @@ func (f clockFault) shiftOne(ctx context.Context, s chaos.Scope, w *watched,
 	shiftedNodes *chaos.Hits[*watched],
 ) (history.Receipt, error) {
 	stopped := s.Run != nil && s.Run.Stopped()
-	if !stopped { // else it does not answer
+	if !stopped { // a paused target does not answer
 		waited := clock.Waits(ctx, seenWithin(f.shift)+chaos.AskTimeout)
 		w.look(ctx)
 		waited()

@@ -69,7 +69,7 @@ func (clockStop) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history
 				watched: watched{shiftable: n, service: s.Service, key: fmt.Sprintf("clock-%d", shiftKey.Add(1))},
 				process: of[n.Name()],
 			}
-			if s.Run == nil || !s.Run.Stopped() { // else it does not answer
+			if s.Run == nil || !s.Run.Stopped() { // a paused target does not answer
 				v.mono = v.monoAhead(ctx)
 			}
 			return v.suspend(ctx, held)

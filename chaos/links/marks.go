@@ -24,7 +24,7 @@ const (
 // order is the observation of the marks of one heal.
 type order struct {
 	why    string        // why there are no marks
-	others func() string // link faults that stood on the same lanes since the heal was begun; "" is none
+	others func() string // link faults that were active on the same lanes since the heal began; "" if none
 	held   int           // packets queued since the marks were sent, by the kernel's count
 	seen   <-chan []Flow // of all links, once they have arrived or timed out
 }

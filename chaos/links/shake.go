@@ -61,7 +61,7 @@ func (f partition) AtOwnEnd() ([]chaos.Capability, error) {
 	return []chaos.Capability{CanFilter}, nil
 }
 
-// AtOwnEnd refuses: packets that wait in their sender's namespace are lost with it.
+// AtOwnEnd returns an error: packets that wait in their sender's namespace are lost with it.
 func (f holdBack) AtOwnEnd() ([]chaos.Capability, error) {
 	return nil, chaos.Unavailable{
 		What: "hold-back of packets to attached servers", Never: true,

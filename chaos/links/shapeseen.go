@@ -50,8 +50,8 @@ func (x *shapeInjection) compare(t chaos.Node, now []MeasuredLink,
 	return lanes, missing
 }
 
-// judgeShaped makes the receipt of one target. If some links show the fault, the worst link decides; links of which too
-// little was seen do not count against it.
+// judgeShaped makes the receipt of one target. If some links show the fault, the worst link decides; links that showed
+// too little do not count against it.
 func (x *shapeInjection) judgeShaped(t chaos.Node, now []MeasuredLink) history.Receipt {
 	lanes, missing := x.compare(t, now, func(l chaos.Lane) chaos.Beside {
 		return x.block.scope.LinkFaults.Changed(x.block.noted, l,

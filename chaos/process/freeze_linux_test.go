@@ -11,7 +11,7 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// icy is a process that stands for a frozen one by being stopped, and counts as the nodes of a run do.
+// icy is a stopped process in the place of a frozen one. It counts its freezes like the nodes of a run.
 type icy struct {
 	*realProcess
 	n       int

@@ -26,7 +26,7 @@ type FreezeArgs struct {
 // Frozen is what the kernel says of a process. An undo answers with it too.
 type Frozen struct {
 	Frozen bool   `json:"frozen"`           // whether its control group is frozen
-	Said   string `json:"said"`             // what was read, and of which group
+	Said   string `json:"said"`             // the text that was read, with its group
 	Unseen string `json:"unseen,omitempty"` // why its group cannot be read from here; "" if it was read
 	// Outside counts descendants in other groups, which are not frozen.
 	Outside int `json:"outside,omitempty"`
@@ -62,7 +62,7 @@ type CPULimited struct {
 	Periods   int64         `json:"periods"`        // in which anything in the group ran
 	Throttled int64         `json:"throttled"`      // of these: in which the quota was used up
 	Waited    time.Duration `json:"waited"`         // for which it was throttled
-	Said      string        `json:"said"`           // the quota as it was read, and of which group
+	Said      string        `json:"said"`           // the quota as it was read, with its group
 	Limits    int           `json:"limits"`         // active limits of the agent
 	Outside   int           `json:"outside"`        // descendants in other groups, which are not limited
 	Time      int64         `json:"time"`           // ns of CLOCK_MONOTONIC, after it was read

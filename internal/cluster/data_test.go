@@ -10,7 +10,7 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/all"
 )
 
-// dataBehaves is what every provider of real processes must do. The node counts its starts in its data directory.
+// dataBehaves tests data faults with a provider of real processes. The node counts its starts in its data directory.
 func dataBehaves(t *testing.T, p Provider, run string) {
 	_, one, two, _ := opened(t, p, run)
 	heal := injected(t, "kill", "data: keep", chaos.Scope{On: []chaos.Node{one}})
@@ -41,7 +41,7 @@ func TestLocalDataIsKeptOrLost(t *testing.T) {
 	dataBehaves(t, p, "tdatal")
 }
 
-// TestDataCannotBeLostWithoutAnAgent asks the engine alone for it.
+// TestDataCannotBeLostWithoutAnAgent runs the fault with the engine alone.
 func TestDataCannotBeLostWithoutAnAgent(t *testing.T) {
 	t.Parallel()
 	_, one, _, _ := opened(t, engine(t, DockerOptions{Mechanisms: all.All(), noAgent: true}), "tdatano")

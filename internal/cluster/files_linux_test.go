@@ -8,7 +8,7 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 )
 
-// TestWhatLimitsTheSupervisorIsTold: a limit that would end a run half-way is one clear reason before it begins.
+// TestWhatLimitsTheSupervisorIsTold: a limit that would end a run half-way is reported before the run begins.
 func TestWhatLimitsTheSupervisorIsTold(t *testing.T) {
 	var missing chaos.Unavailable
 	err := enoughFiles(9, 64)

@@ -15,8 +15,8 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// foreignFaults are the faults of links, each in the ways in which it works at one end alone. The guest of make test-netem shapes what leaves,
-// and has no packet filter.
+// foreignFaults returns the link faults, each with the keys with which it works at one end. The guest of make
+// test-netem shapes egress only, and has no packet filter.
 func foreignFaults() map[string][]string {
 	out := map[string][]string{
 		"delay":     {"{by: " + shapingDelay() + ", direction: out}"},
@@ -49,8 +49,8 @@ func beforeForeign(t *testing.T, p Provider, run string) (*Cluster, chaos.Scope)
 	return c, chaos.Scope{On: []chaos.Node{c.Node("client-1")}, Peers: []chaos.Node{theirs[0]}, LinkFaults: &chaos.LinkFaults{}}
 }
 
-// TestEveryLinkFaultToForeignServers injects each fault of links at a client's end, towards a server that is not ours to enter, and sees it
-// gone.
+// TestEveryLinkFaultToForeignServers injects each link fault at a client's end, towards an external server, and checks
+// that the heal removes it.
 func TestEveryLinkFaultToForeignServers(t *testing.T) {
 	needRoot(t)
 	t.Parallel()
@@ -82,7 +82,7 @@ func TestEveryLinkFaultToForeignServers(t *testing.T) {
 	healed(t, "the partition", cut)
 }
 
-// TestForeignServersSeeNoFault sabotages the agent: it says that it filters and shapes, and does not.
+// TestForeignServersSeeNoFault sabotages the agent: it claims to filter and shape, and does not.
 func TestForeignServersSeeNoFault(t *testing.T) {
 	needRoot(t)
 	t.Parallel()
@@ -103,7 +103,7 @@ func TestForeignServersSeeNoFault(t *testing.T) {
 	}
 }
 
-// TestForeignServerThatIsGone cannot tell a fault from a server that does not answer.
+// TestForeignServerThatIsGone: a fault cannot be distinguished from a server that does not answer.
 func TestForeignServerThatIsGone(t *testing.T) {
 	needRoot(t)
 	t.Parallel()

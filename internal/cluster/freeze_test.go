@@ -25,7 +25,7 @@ func freezes(t *testing.T, n *Node) {
 		wantFrozen(t, n, left > 0)
 	}
 	serves(t, n, "start 1")
-	if known { // else a pause is not seen to wait, and is not believed
+	if known { // otherwise a pending pause is not seen, and not believed
 		pausesWhileFrozen(t, n)
 	}
 }
@@ -82,7 +82,7 @@ func pausesWhileFrozen(t *testing.T, n *Node) {
 		}
 		serves(t, n, "start 1")
 	}
-	if err := n.Signals.Freeze(ctx); err != nil { // the restart that comes next kills it so
+	if err := n.Signals.Freeze(ctx); err != nil { // the next restart kills it frozen
 		t.Fatal(err)
 	}
 }

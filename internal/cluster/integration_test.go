@@ -54,7 +54,7 @@ func init() {
 			return
 		}
 		of := make(client.Filters).Add("label", owner.Label+"run="+run)
-		if run == "probe" || run == "preload" { // programs beside this one have such as well
+		if run == "probe" || run == "preload" { // other programs have such processes too
 			of = of.Add("label", owner.Label+"supervisor-pid="+strconv.Itoa(os.Getpid()))
 		}
 		boxes, err := d.api.ContainerList(context.Background(), client.ContainerListOptions{All: true, Filters: of})
@@ -125,7 +125,7 @@ func TestDockerByPublishedPorts(t *testing.T) {
 	behaves(t, engine(t, DockerOptions{Mechanisms: all.All(), published: true}), "tdockpub")
 }
 
-// TestEngineFreezes has no other test beside it: there, runc now and then gives up a freeze after its 1000 tries.
+// TestEngineFreezes runs alone: beside other tests runc sometimes gives up a freeze after its 1000 tries.
 func TestEngineFreezes(t *testing.T) {
 	for run, o := range map[string]DockerOptions{"tfreeze": {}, "tfreezeno": {noAgent: true, published: true}} {
 		t.Run(run, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestEngineFreezes(t *testing.T) {
 			if _, err := two.Signals.Pause(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if err := two.Signals.Freeze(t.Context()); err != nil { // it is closed so
+			if err := two.Signals.Freeze(t.Context()); err != nil { // it is closed while frozen
 				t.Fatal(err)
 			}
 		})
@@ -258,8 +258,8 @@ func TestAloneKilledSupervisorInNamespaces(t *testing.T) {
 	}
 }
 
-// others demands that nothing kept a sweep from its end but networks of other tests that the engine calls active: those tests look at them
-// themselves.
+// others checks that only networks of other tests, which the engine calls active, caused errors of a sweep: those tests
+// check them themselves.
 func others(t *testing.T, run string, err error) {
 	t.Helper()
 	if err == nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster/processes"
 )
 
-// localLeft looks for processes of a run on this machine. With the last of them its network is gone.
+// localLeft looks for processes of a run on this machine. Its network vanishes with the last of them.
 func localLeft(t testing.TB, run string) {
 	t.Helper()
 	paths, err := filepath.Glob("/proc/[0-9]*/environ")

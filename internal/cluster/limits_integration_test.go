@@ -17,8 +17,8 @@ import (
 	"github.com/lockquake/lockquake/internal/wait"
 )
 
-// limited are four nodes: two that use all the processor they get, and two that take 100 MiB of memory; of each pair
-// one is held to limits.
+// limited returns four nodes: two that use all the CPU time they get, and two that take 100 MiB of memory. One of each
+// pair has limits.
 func limited(t *testing.T, run string) Request {
 	busy := func(name string, l node.Limits) node.Spec {
 		return node.Spec{Name: name, Role: node.Server, Image: node.SelfProgram, Limits: l, Command: func(node.Place) []string { return []string{node.SelfProgram, "busy"} }}
@@ -37,7 +37,7 @@ func limited(t *testing.T, run string) Request {
 	}}
 }
 
-// holds is what every provider of real processes must do with limits.
+// holds tests limits with a provider of real processes.
 func holds(t *testing.T, p Provider, run string) {
 	if err := p.Offers(CanLimit, node.Server); err != nil {
 		t.Skip(err)
@@ -76,7 +76,7 @@ func holds(t *testing.T, p Provider, run string) {
 	})
 	took := time.Since(begin)
 	t.Logf("CPU time used in %v: %v with the limit of a twentieth of a processor, %v without", took, with, without)
-	if with > max(without/2, took/10) { // where the other is starved, twice the limit
+	if with > max(without/2, took/10) { // twice the limit if the other is starved
 		t.Errorf("a node held to a twentieth of a processor used %v in %v, one without limits %v", with, took, without)
 	}
 }
@@ -90,7 +90,7 @@ func start(t *testing.T, nodes ...*Node) {
 	}
 }
 
-// used is the CPU time of a node's process, by this machine's /proc.
+// used returns the CPU time of a node's process, from this machine's /proc.
 func used(t *testing.T, n *Node) time.Duration {
 	t.Helper()
 	s, err := n.Signals.Inspect(t.Context())
@@ -110,7 +110,7 @@ func used(t *testing.T, n *Node) time.Duration {
 		}
 		ticks += n
 	}
-	return time.Duration(ticks) * 10 * time.Millisecond // the kernel tells hundredths of a second
+	return time.Duration(ticks) * 10 * time.Millisecond // the kernel counts hundredths of a second
 }
 
 func TestLimitsOfContainers(t *testing.T) {

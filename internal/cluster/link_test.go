@@ -19,7 +19,7 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// takesCounts is a run that keeps what counts the packets of a fault.
+// takesCounts is a run that keeps the counter of a fault's packets.
 type takesCounts struct {
 	chaos.Run
 	into *chaos.Counted
@@ -27,7 +27,7 @@ type takesCounts struct {
 
 func (r takesCounts) Counts(c chaos.Counted) { *r.into = c }
 
-// injected injects a link fault and demands that its receipt says so.
+// injected injects a link fault and checks that its receipt says installed.
 func injected(t *testing.T, name, params string, s chaos.Scope) chaos.Heal {
 	t.Helper()
 	heal, r, err := inject(t, name, params, s)
@@ -82,13 +82,13 @@ func opened(t *testing.T, p Provider, run string) (c *Cluster, one, two *Node, c
 	return c, one, two, streams(t, c, req)
 }
 
-// linksBehave is what every provider with networks of its own must do.
+// linksBehave tests link faults with a provider that has networks of its own.
 func linksBehave(t *testing.T, p Provider, run string) {
 	c, one, two, control := opened(t, p, run)
 	client := c.Node("client-1")
 	all := func(n ...chaos.Node) []chaos.Node { return n }
 	dial := func(n *Node) string { return control.ask("dial " + n.Address("main")) }
-	try := func(n *Node) string { return control.ask("try " + n.Address("main")) } // where nothing is to pass
+	try := func(n *Node) string { return control.ask("try " + n.Address("main")) } // for blocked links
 	cut := func(answer string) bool { return !strings.HasPrefix(answer, "start") }
 
 	var counted chaos.Counted
@@ -102,7 +102,7 @@ func linksBehave(t *testing.T, p Provider, run string) {
 	if answer := dial(two); cut(answer) {
 		t.Errorf("a client that is not cut off from echo-2 gets %q", answer)
 	}
-	serves(t, one, "start 1") // the harness is no node
+	serves(t, one, "start 1") // the harness is not a node
 	refused := injected(t, "partition", "{how: reject}", chaos.Scope{On: all(client), Peers: all(two)})
 	if answer := dial(two); !strings.Contains(answer, "refused") {
 		t.Errorf("a client whose packets are rejected gets %q", answer)
@@ -151,7 +151,7 @@ func linksBehave(t *testing.T, p Provider, run string) {
 	}
 }
 
-// keyOf returns the key of the first filter that stands at a node.
+// keyOf returns the key of a node's first active filter.
 func keyOf(t *testing.T, n *Node) string {
 	t.Helper()
 	n.Orders.mu.Lock()
@@ -204,7 +204,7 @@ func TestLinksOnLoopbackAreUnavailable(t *testing.T) {
 	serves(t, one, "start 1")
 }
 
-// deaf is the environment of an agent that says that it filters and shapes, and does not.
+// deaf is the environment of an agent that claims to filter and shape, and does not.
 const deaf = testnode.Deaf + "=" + links.DoFilter + "," + links.DoFiltered
 
 func deafProvider(t *testing.T) Provider {
@@ -217,7 +217,7 @@ func deafProvider(t *testing.T) Provider {
 	return p
 }
 
-// TestDeafAgent sabotages the agent: it says that it filters, and does not.
+// TestDeafAgent sabotages the agent: it claims to filter, and does not.
 func TestDeafAgent(t *testing.T) {
 	needRoot(t)
 	t.Parallel()

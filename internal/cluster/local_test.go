@@ -31,7 +31,7 @@ func nothingLeft(t testing.TB, run string) {
 	engineLeft(t, run)
 }
 
-// engineLeft is filled in where tests have an engine.
+// engineLeft is set if tests have an engine.
 var engineLeft = func(testing.TB, string) {}
 
 func TestLocalOnLoopback(t *testing.T) {
@@ -200,7 +200,7 @@ func TestSweepKillsStoppedOrphansOnly(t *testing.T) {
 	if err := proc.Supported(); err != nil {
 		t.Skip(err)
 	}
-	t.Setenv("TMPDIR", t.TempDir()) // else it finds other runs, and they find these
+	t.Setenv("TMPDIR", t.TempDir()) // otherwise it finds other runs, and they find these
 	start := func(o owner.Mark, recorded bool) proc.Process {
 		if recorded {
 			dir, err := state.Make(o)
@@ -250,7 +250,8 @@ func TestSweepKillsStoppedOrphansOnly(t *testing.T) {
 	}
 }
 
-// TestProxyVariables: servers of the run's own are reached directly, whatever the environment says; those of others as it says.
+// TestProxyVariables: the run's own servers are reached directly, whatever the environment says; external ones as it
+// says.
 func TestProxyVariables(t *testing.T) {
 	for _, name := range proxyVariables {
 		t.Setenv(name, "http://192.0.2.1:3128")

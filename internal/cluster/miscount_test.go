@@ -21,7 +21,7 @@ func (i inspected) NetworkInspect(context.Context, string, client.NetworkInspect
 	return out, i.err
 }
 
-// TestWhatTheEngineMiscounts is only a network that is refused for endpoints, and has none.
+// TestWhatTheEngineMiscounts: only a network that is refused for endpoints, and has none, is miscounted.
 func TestWhatTheEngineMiscounts(t *testing.T) {
 	t.Parallel()
 	kept := errors.New("remove network dfcedc2b2803: Error response from daemon: network lockquake-f810429c id dfcedc2b2803 has active endpoints")

@@ -105,7 +105,7 @@ func (d *tardy) inspect(context.Context) (chaos.ProcessState, error) {
 	return s, nil
 }
 
-// TestAKillIsSeenBeforeItIsTold: an engine may take a second to tell that a process has ended, which was gone long before.
+// TestAKillIsSeenBeforeItIsTold: an engine may take a second to report the end of a process that was gone long before.
 func TestAKillIsSeenBeforeItIsTold(t *testing.T) {
 	t.Parallel()
 	d := &tardy{over: newEnding()}

@@ -20,8 +20,8 @@ import (
 	"github.com/lockquake/lockquake/internal/wait"
 )
 
-// TestWhatANodeLeavesBehindEndsWithIt has a client's child hold its control stream from a session of its own. In a namespace of its own it has
-// another environment, too.
+// TestWhatANodeLeavesBehindEndsWithIt: a client's child holds its control stream from its own session. In a namespace
+// of its own it also has another environment.
 func TestWhatANodeLeavesBehindEndsWithIt(t *testing.T) {
 	t.Parallel()
 	for run, c := range map[string]struct {
@@ -58,7 +58,7 @@ func TestWhatANodeLeavesBehindEndsWithIt(t *testing.T) {
 				t.Fatalf("process %q: %v: this test shows nothing", line, err)
 			}
 			_ = n.Process.Stdio().In.Close()
-			if rest, err := io.ReadAll(out); len(rest) > 0 || err != nil { // else for as long as the child holds it
+			if rest, err := io.ReadAll(out); len(rest) > 0 || err != nil { // otherwise open as long as the child holds it
 				t.Errorf("its stream goes on with %q, %v", rest, err)
 			}
 			<-n.Process.Exited()
@@ -84,7 +84,7 @@ func TestSweepFindsWhatIsLeftInANamespace(t *testing.T) {
 	if err := netspace.Probe(); err != nil {
 		t.Skip(err)
 	}
-	t.Setenv("TMPDIR", t.TempDir()) // else it finds other runs
+	t.Setenv("TMPDIR", t.TempDir()) // otherwise it finds other runs
 	dead, alive := owner.Self("tnsdead", false), owner.Self("tnsalive", false)
 	dead.Start++
 	begin := func(o owner.Mark) proc.Process {

@@ -28,7 +28,7 @@ func TestOverlappingLinkFaults(t *testing.T) {
 	}
 	put := func(fault string, s chaos.Scope) chaos.Heal {
 		t.Helper()
-		// What it comes to beside another fault is not asked here: a link that is cut already cannot be seen to be cut.
+		// Overlaps with other faults are not tested here: a link that is already cut cannot be seen to be cut.
 		heal, r, err := inject(t, fault, map[string]string{"loss": "{share: 40%}", "delay": "{by: 300ms}", "partition": "{}"}[fault], s)
 		t.Logf("%s on %s: %s, %s", fault, s.On[0].Name(), r.Status, r.Evidence)
 		if err != nil {
@@ -59,7 +59,7 @@ func TestOverlappingLinkFaults(t *testing.T) {
 	}
 }
 
-// passes sees that all of some datagrams arrive both ways.
+// passes checks that all of some datagrams arrive both ways.
 func passes(t *testing.T, a, b *Node) {
 	t.Helper()
 	links, err := a.Links.MeasureLinks(t.Context(), []chaos.Node{b}, links.MeasureArgs{

@@ -13,7 +13,7 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// TestPreloadIsLookedFor finds libfaketime in the project's image, and misses it in one that has nothing.
+// TestPreloadIsLookedFor finds libfaketime in the project's image, and reports it missing in an empty one.
 func TestPreloadIsLookedFor(t *testing.T) {
 	d := engine(t, DockerOptions{Mechanisms: all.All()})
 	if err := d.Prepares(wall.Preload, redisSpec("redis-1"), ""); err != nil {
@@ -29,7 +29,7 @@ func TestPreloadIsLookedFor(t *testing.T) {
 	nothingLeft(t, "preload")
 }
 
-// TestClocksOfTheEnginesKernel asks the kernel that containers run on, by an agent that is gone afterwards.
+// TestClocksOfTheEnginesKernel asks the containers' kernel, through a temporary agent.
 func TestClocksOfTheEnginesKernel(t *testing.T) {
 	d := engine(t, DockerOptions{Mechanisms: all.All(), Self: testBinary(t)})
 	byAgent, own := noClock(d.agentSupports(wall.DoClock)), d.canClock()

@@ -17,7 +17,7 @@ import (
 	"github.com/lockquake/lockquake/internal/wait"
 )
 
-// redisSpec is Debian's Redis, by its usual command.
+// redisSpec returns Debian's Redis with its usual command.
 func redisSpec(name string) node.Spec {
 	return node.Spec{
 		Name: name, Role: node.Server, Image: "redis", Restartable: true, Ports: []node.Port{{Name: "client", Number: 6379}},

@@ -17,7 +17,7 @@ import (
 	"github.com/lockquake/lockquake/internal/wait"
 )
 
-// shapesBehave is what every provider with networks of its own must do with links that are shaped.
+// shapesBehave tests shaped links with a provider that has networks of its own.
 func shapesBehave(t *testing.T, p Provider, run string) {
 	if err := p.Offers(links.CanShape, node.Server); err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func shapesBehave(t *testing.T, p Provider, run string) {
 	if err := one.Process.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	serves(t, one, "start 2") // the harness is no node
+	serves(t, one, "start 2") // the harness is not a node
 	links, err := one.Links.MeasureLinks(t.Context(), all(client), links.MeasureArgs{
 		Peers: make([]links.ProbeEnd, 1), Count: 200, Every: time.Millisecond, In: true, Echo: true, Patience: 2 * time.Second,
 	})
@@ -99,8 +99,8 @@ func TestShapedLinksInNamespaces(t *testing.T) {
 	shapesBehave(t, p, "tshapens")
 }
 
-// inGuest reports whether these are the tests of make test-netem, in its guest: netem must be there, and the guest
-// stands still for tens of milliseconds now and then.
+// inGuest reports whether these are the tests of make test-netem, in its guest: netem must be available, and the guest
+// sometimes stalls for tens of milliseconds.
 var inGuest = os.Getenv("LOCKQUAKE_TEST_NETEM") == "required"
 
 func shapingDelay() string {
@@ -116,7 +116,7 @@ var shapingFaults = map[string]string{
 	"rate": "{limit: 1mbit}",
 }
 
-// shapeable reports whether a provider offers what a fault needs; one without the kernel's netem says so.
+// shapeable reports whether a provider offers what a fault needs. A provider without the kernel's netem must say so.
 func shapeable(t *testing.T, p Provider, name string) bool {
 	t.Helper()
 	k, _ := chaos.Lookup(faults.Kinds(), name)
@@ -132,7 +132,7 @@ func shapeable(t *testing.T, p Provider, name string) bool {
 	return true
 }
 
-// TestEveryFaultThatShapesLinks injects each alone, and sees it gone.
+// TestEveryFaultThatShapesLinks injects each alone, and checks that the heal removes it.
 func TestEveryFaultThatShapesLinks(t *testing.T) {
 	needRoot(t)
 	t.Parallel()
@@ -157,7 +157,7 @@ func TestEveryFaultThatShapesLinks(t *testing.T) {
 	}
 }
 
-// TestAgentThatShapesNothing sabotages the agent: it says that it shapes, and does not.
+// TestAgentThatShapesNothing sabotages the agent: it claims to shape, and does not.
 func TestAgentThatShapesNothing(t *testing.T) {
 	needRoot(t)
 	t.Parallel()

@@ -14,7 +14,7 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/all"
 )
 
-// another starts an agent with another clock, as on another host, and makes the node its own. env is added to the
+// another starts an agent with another clock, as on another host, and assigns the node to it. env is added to the
 // agent's environment.
 func another(t *testing.T, n *Node, env ...string) {
 	t.Helper()
@@ -29,7 +29,8 @@ func another(t *testing.T, n *Node, env ...string) {
 	d.sig = throughAgent{agent: second, process: p, without: direct{process: p}}
 }
 
-// TestLinkFaultsBetweenAgents injects every fault of links between nodes of two agents, and sees it gone.
+// TestLinkFaultsBetweenAgents injects every link fault between nodes of two agents, and checks that the heal removes
+// it.
 func TestLinkFaultsBetweenAgents(t *testing.T) {
 	needRoot(t)
 	t.Parallel()
@@ -72,7 +73,7 @@ func TestLinkFaultsBetweenAgents(t *testing.T) {
 	}
 }
 
-// TestOneDeafAgentOfTwo sabotages the agent of one end: it says that it filters and shapes, and does not.
+// TestOneDeafAgentOfTwo sabotages the agent of one end: it claims to filter and shape, and does not.
 func TestOneDeafAgentOfTwo(t *testing.T) {
 	needRoot(t)
 	t.Parallel()

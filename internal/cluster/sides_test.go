@@ -104,7 +104,7 @@ func (through) dial(context.Context, string, string) (net.Conn, error) {
 
 func (d through) signaller(context.Context) (signaller, error) { return d.throughAgent, nil }
 
-// hosts has a node a with one agent, and b to d with the agents of these places.
+// hosts returns a node a with one agent, and b to d with the agents at these indexes.
 func hosts(t *testing.T, of ...int) (agents []*told, clients []*agent.Client, a *Node, peers []chaos.Node) {
 	t.Helper()
 	agents = []*told{{}, {}}

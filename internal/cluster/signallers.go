@@ -131,7 +131,7 @@ func threadStates(pid int, titles []string, rows [][]string) (chaos.ProcessState
 }
 
 // agentStartTimeout bounds the start of the agent. An engine under load took 20 s to start a container, and a run
-// without its agent proves nothing, so it is as long as that for a server.
+// without its agent proves nothing. So the limit is that for a server.
 const agentStartTimeout = time.Minute
 
 // errAgentNotNeeded is why a run without orders has no agent.

@@ -20,7 +20,7 @@ import (
 	"github.com/lockquake/lockquake/internal/wait"
 )
 
-// supervisorVariable makes the test binary a supervisor that is to be killed; its value names the provider.
+// supervisorVariable makes the test binary a supervisor that will be killed; its value names the provider.
 const supervisorVariable = "LOCKQUAKE_TEST_SUPERVISOR"
 
 // TestMain lets the test binary be lockquake's own binary: a node, or a supervisor.
@@ -86,7 +86,7 @@ func request(t testing.TB, run string) Request {
 	}
 }
 
-// behaves is what every provider of real processes must do. run must be unused.
+// behaves tests a provider of real processes. run must be unused.
 func behaves(t *testing.T, p Provider, run string) {
 	req := request(t, run)
 	c, err := p.Open(t.Context(), req)
@@ -112,7 +112,7 @@ func behaves(t *testing.T, p Provider, run string) {
 		t.Errorf("a client that dials echo-2 at %s gets %q", two.Address("main"), got)
 	}
 	t.Run("pause", func(t *testing.T) { pauses(t, one) })
-	_, alone := p.(*docker) // TestEngineFreezes has them
+	_, alone := p.(*docker) // covered by TestEngineFreezes
 	cannotFreeze := p.Offers(process.CanFreeze, node.Server)
 	if cannotFreeze == nil && !alone {
 		t.Run("freeze", func(t *testing.T) { freezes(t, one) })
@@ -147,8 +147,8 @@ func behaves(t *testing.T, p Provider, run string) {
 	nothingLeft(t, run)
 }
 
-// renews gives the cluster to other runs, with more nodes beside its servers and with fewer. A client reaches all of them, where others were
-// before it.
+// renews gives the cluster to other runs, with more nodes and with fewer besides its servers. A client reaches all of
+// them at the addresses of earlier nodes.
 func renews(t *testing.T, c *Cluster, req Request) {
 	one, two := c.Node("echo-1"), c.Node("echo-2")
 	resource := echoSpec("other")
@@ -266,7 +266,7 @@ func streams(t *testing.T, c *Cluster, r Request) stream {
 	}
 	var log []byte
 	var err error
-	wait.Within(patience, func() bool { // engines bring standard error and output on ways of their own
+	wait.Within(patience, func() bool { // engines deliver standard error and output separately
 		log, err = os.ReadFile(filepath.Join(r.LogDir, "client-1.log"))
 		return err != nil || len(log) > 0
 	})

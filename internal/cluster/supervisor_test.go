@@ -27,7 +27,7 @@ import (
 type orderKind struct {
 	name  string
 	needs chaos.Capability
-	// prepared is what the node must be given before it starts.
+	// prepared lists the preparations that the node needs before it starts.
 	prepared []node.Preparation
 	// give sends the order; nil if there is only the preparation.
 	give func(ctx context.Context, n *Node) error
@@ -35,7 +35,7 @@ type orderKind struct {
 	watch func(p proc.Process) (stands func() bool, err error)
 }
 
-// orderKinds are all kinds of orders, each for a node of its own.
+// orderKinds returns all kinds of orders, each for a node of its own.
 func orderKinds() []orderKind {
 	toItself := func(n *Node, how string) []links.Rule { return []links.Rule{{Node: n.Name(), Port: 9, How: how}} }
 	return []orderKind{
@@ -89,14 +89,15 @@ func isStopped(p proc.Process) (func() bool, error) {
 	return func() bool { s, err := p.Inspect(); return err != nil || s.Stopped() || s.Threads["T"] > 0 }, nil
 }
 
-// tablesAt lists lockquake's packet filter tables in the network namespace of a process; filled in where tests can have such.
+// tablesAt lists lockquake's packet filter tables in the network namespace of a process; set if tests can have any.
 var tablesAt = func(int) ([]string, error) { return nil, nil }
 
 func hasTables(p proc.Process) (func() bool, error) {
 	return func() bool { tables, err := tablesAt(p.PID); return err == nil && len(tables) > 0 }, nil
 }
 
-// hasAnotherClock has a process read its wall clock. What is left of a patch that was taken back moves no clock: a thread may be inside.
+// hasAnotherClock makes a process read its wall clock. The rest of an undone patch, which stays because a thread may be
+// inside, moves no clock.
 func hasAnotherClock(p proc.Process) (func() bool, error) {
 	return func() bool {
 		var got wall.Readings
@@ -144,8 +145,8 @@ func hasLoopDisk(p proc.Process) (func() bool, error) {
 	return func() bool { return false }, nil
 }
 
-// supervise is the main function of a supervisor that is about to be killed: it opens a cluster, has every kind of order stand that the provider offers,
-// names each with its process, and asks on until its end.
+// supervise is the main function of a supervisor that will be killed. It opens a cluster, gives every kind of order
+// that the provider offers, prints each with its process, and keeps asking until its end.
 func supervise(provider string) error {
 	ctx := context.Background()
 	run, logs, binary := os.Getenv(supervisorVariable+"_RUN"), os.Getenv(supervisorVariable+"_LOGS"), os.Getenv(supervisorVariable+"_BIN")

@@ -61,7 +61,7 @@ func TestWhatAHostLacksIsToldByNode(t *testing.T) {
 	}
 }
 
-// TestAHostWithoutAgentIsRefused: faults need it, whatever the engine could do; limits are the engine's own.
+// TestAHostWithoutAgentIsRefused: faults need the agent, whatever the engine could do; limits need only the engine.
 func TestAHostWithoutAgentIsRefused(t *testing.T) {
 	m := &member{swarmHost: swarmHost{name: "b"}, run: &dockerRun{agentName: "agent-b"}, of: Cluster{Describe: map[string]string{"agent-b": "not started: no such device"}}}
 	r := &swarmRun{members: []*member{m}}
@@ -91,7 +91,7 @@ func TestWhatTheManagerLacksNamesItsHost(t *testing.T) {
 	}
 }
 
-// TestEachHostIsFirstInTurn, from a survey on.
+// TestEachHostIsFirstInTurn: after a survey each host is first in turn.
 func TestEachHostIsFirstInTurn(t *testing.T) {
 	hosts := []swarmHost{{name: "a"}, {name: "b"}}
 	s := &swarm{}

@@ -28,9 +28,9 @@ import (
 
 // SweepOptions are the options of Sweep.
 type SweepOptions struct {
-	// All also removes what was kept on purpose, what belongs to a supervisor that cannot be checked from here (another
-	// machine or pid namespace), and the images of lockquake's own binary. What belongs to a running supervisor is
-	// never touched.
+	// All also removes what was kept on purpose, and the images of lockquake's own binary. It includes what belongs to
+	// a supervisor that cannot be checked from here (another machine or pid namespace). What belongs to a running
+	// supervisor is never touched.
 	All bool
 	// Images also removes the images of lockquake's own binary that earlier builds left: all except the newest.
 	Images bool

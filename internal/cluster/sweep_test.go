@@ -144,8 +144,8 @@ func awaitThaw(t *testing.T, groups []string) {
 	}
 }
 
-// orphans kills the supervisor of a local provider, whose nodes the kernel then ends, and looks at what is left of every kind of order. What a
-// dead agent cannot undo is the sweep's.
+// orphans kills the supervisor of a local provider, whose nodes the kernel then ends, and checks what is left of every
+// kind of order. Sweep undoes what a dead agent cannot.
 func orphans(t *testing.T, provider, run string, withAgent bool) {
 	t.Helper()
 	if err := proc.Supported(); err != nil {
@@ -155,7 +155,7 @@ func orphans(t *testing.T, provider, run string, withAgent bool) {
 	if err := os.Chmod(filepath.Dir(tmp), 0o755); err != nil { // servers are another user
 		t.Fatal(err)
 	}
-	t.Setenv("TMPDIR", tmp) // else a run of another package's tests may sweep what is to be found here
+	t.Setenv("TMPDIR", tmp) // otherwise a run of another package's tests may sweep what this test must find
 	dir := state.Of(run)
 	earlier := frozenGroups(t)
 	var groups []string

@@ -11,7 +11,7 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster/state"
 )
 
-// TestSweepOfStateDirectories: what dead runs left is swept, also in a state directory that took the place of the usual one.
+// TestSweepOfStateDirectories: leftovers of dead runs are swept, even in a state directory that replaced the usual one.
 func TestSweepOfStateDirectories(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	usual, err := state.Dir()
@@ -22,7 +22,7 @@ func TestSweepOfStateDirectories(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(usual, usual+"-old"); err != nil { // it is ours still
+	if err := os.Rename(usual, usual+"-old"); err != nil { // it is still ours
 		t.Fatal(err)
 	}
 	if err := os.Mkdir(usual, 0o755); err != nil {

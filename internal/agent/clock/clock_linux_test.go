@@ -272,7 +272,7 @@ func TestLibc(t *testing.T) {
 		if got[0] < low-1000 || got[0] > high {
 			t.Errorf("%v: gettimeofday says %d, want %d to %d", jump, got[0], low, high)
 		}
-		// The coarse clock lags by a tick, and longer while the processor that keeps it stands still.
+		// The coarse clock lags by a tick, and longer while the CPU that updates it is stalled.
 		const lag = int64(2 * time.Second)
 		if s := got[1]; s < (low-lag)/1e9 || s > high/1e9 {
 			t.Errorf("%v: time says %d, want %d to %d", jump, s, low/1e9, high/1e9)

@@ -95,7 +95,7 @@ func TestReadsTheClocksOfStarters(t *testing.T) {
 func TestReadsTheClocksOfSleepers(t *testing.T) {
 	borrowing(t)
 	t.Parallel()
-	const sleeps = 3 * time.Second // what it is asked meanwhile takes a tenth of that, and more on a loud machine
+	const sleeps = 3 * time.Second // the questions meanwhile take a tenth of that, and more on a busy machine
 	begin := time.Now()
 	cmd := exec.Command("sleep", fmt.Sprint(sleeps.Seconds()))
 	if err := cmd.Start(); err != nil {

@@ -79,7 +79,7 @@ func (d *loopDevice) shell() proc.Process {
 	return p
 }
 
-// backing is the file behind the device; "" where there is none.
+// backing returns the file behind the device; "" if there is none.
 func (d *loopDevice) backing() string {
 	b, _ := os.ReadFile("/sys/block/" + strings.TrimPrefix(d.device, "/dev/") + "/loop/backing_file")
 	return string(b)

@@ -48,7 +48,7 @@ func TestSyncHoldCost(t *testing.T) {
 		threads []string
 	}{{"always", 1, nil}, {"always", 8, nil}, {"everysec", 8, []string{"bio_aof"}}} {
 		s := serveRedis(t, c.policy)
-		s.writes(c.clients, lasts) // what is cold at first is no arm's
+		s.writes(c.clients, lasts) // warm-up, not counted
 		rates, begun := make([][]float64, len(holdArms)), agenttest.Load()
 		for range rounds {
 			for i, arm := range holdArms {

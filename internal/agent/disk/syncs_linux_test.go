@@ -132,7 +132,7 @@ func TestSyncsAreHeldAndLetGo(t *testing.T) {
 	s.hold("b", time.Minute)
 	s.begin()
 	s.holding()
-	if left := s.undo("b"); left.Traced == 0 { // one stands
+	if left := s.undo("b"); left.Traced == 0 { // one order is active
 		t.Errorf("told: %+v", left)
 	}
 	if left := s.undo("a"); left.Traced != 0 || left.Holding != 0 || left.Early != 1 || left.Gone {

@@ -12,7 +12,7 @@ import (
 	"github.com/lockquake/lockquake/internal/wire"
 )
 
-// measuredWith measures one link, and how long the machine stood still meanwhile.
+// measuredWith measures one link, and the longest stall of the machine meanwhile.
 func measuredWith(t *testing.T, c *agent.Client, x, y cabled, args links.MeasureArgs) stoodLink {
 	t.Helper()
 	var stood int64 // ns

@@ -13,8 +13,8 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/proc"
 )
 
-// TestShapingCost prints how exact a delay of 50 ms is at 1000 packets a second, and how many packets a second pass at most,
-// without the fault, without it again (A/A), and with it, in turns.
+// TestShapingCost prints the accuracy of a delay of 50 ms at 1000 packets a second, and the maximum packet rate. It
+// measures that rate in turns without the fault, without it again (A/A), and with it.
 func TestShapingCost(t *testing.T) {
 	e := tryEngines()
 	if e[links.Queue] != "" {

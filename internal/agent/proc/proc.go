@@ -55,8 +55,8 @@ func (p Process) Inspect() (node.State, error) {
 // watchTime is how long to wait for the effect of a signal: a stop and its undo take some 0.1 ms.
 const watchTime = 3 * time.Millisecond
 
-// Watch waits, for watchTime at most, for the effect of a STOP or CONT, and returns the last state it saw, so that the
-// sender need not ask again. It returns nil for other signals.
+// Watch waits for the effect of a STOP or CONT, for at most watchTime, and returns the last state it saw. So the sender
+// need not ask again. It returns nil for other signals.
 func (p Process) Watch(signal string) *node.State {
 	if signal != "STOP" && signal != "CONT" {
 		return nil

@@ -10,7 +10,8 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 )
 
-// TestRootWithoutCapabilitiesIsRefused: a limit that would end a run half-way is one clear reason before it begins.
+// TestRootWithoutCapabilitiesIsRefused: a missing capability that would end a run half-way is reported before the run
+// begins.
 func TestRootWithoutCapabilitiesIsRefused(t *testing.T) {
 	var missing chaos.Unavailable
 	err := withoutCapabilities(func(c uint) bool { return c != unix.CAP_KILL && c != unix.CAP_SETUID })

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestConfine: what a confined thread starts cannot gain rights; what another one starts is as it was.
+// TestConfine: children of a confined thread cannot gain rights; those of another thread are unaffected.
 func TestConfine(t *testing.T) {
 	status := func(confined bool) string {
 		thread := NewThread()

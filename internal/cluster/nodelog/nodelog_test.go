@@ -32,7 +32,7 @@ func TestALogGoesOnInTheNextRun(t *testing.T) {
 	}
 	fmt.Fprintln(s, "one")
 	fmt.Fprintln(pipe, "two")
-	// It passes through a goroutine.
+	// The copy runs in a goroutine.
 	wait.Until(t, patience, "what was written into the pipe arrives", func() bool { return has(t, first, "server-2") == "two\n" })
 	ended, err := b.Writer("client-1")
 	if err != nil {
@@ -69,7 +69,7 @@ func TestALogGoesOnInTheNextRun(t *testing.T) {
 	}
 }
 
-// TestALogIsBounded writes as much as a log may have, and more.
+// TestALogIsBounded writes more than a log may hold.
 func TestALogIsBounded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

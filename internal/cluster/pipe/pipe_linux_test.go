@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestAHeldStreamIsCut: a stream that something else holds ends all the same, and its reader hears it.
+// TestAHeldStreamIsCut: a stream that another process holds ends anyway, and its reader returns.
 func TestAHeldStreamIsCut(t *testing.T) {
 	t.Parallel()
 	r, w, err := New()

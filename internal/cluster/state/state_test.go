@@ -18,7 +18,7 @@ func TestStateDirectory(t *testing.T) {
 	if err != nil || filepath.Dir(left) != usual {
 		t.Fatal(left, err)
 	}
-	if err := os.Rename(usual, usual+"-old"); err != nil { // it is ours still
+	if err := os.Rename(usual, usual+"-old"); err != nil { // it is still ours
 		t.Fatal(err)
 	}
 	for _, take := range []func() error{
