@@ -98,7 +98,7 @@ type Scope struct {
 	Run Run
 }
 
-// Run is what a fault may ask of its run, and what it reports to it.
+// Run is the part of a run that faults use.
 type Run interface {
 	// Others returns the number of other active injections.
 	Others() int

@@ -7,7 +7,7 @@ package disk
 const (
 	DoDisk = "disk"
 	DoMark = "disk-mark" // while it is not mounted: write a synced file to it, and remove the unsynced one
-	// write a file that is not synced, drop what was not synced from now on, and kill the process; answered with Cut
+	// write a file without a sync, drop unsynced data from now on, and kill the process; answered with Cut
 	DoCut  = "disk-cut"
 	DoLook = "disk-look" // once it is not mounted any more: check which files survived; answered with Seen
 )

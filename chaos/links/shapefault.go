@@ -96,7 +96,7 @@ const (
 	sparser         = 8
 	// gaugePatience is how long to wait for datagrams, besides the times seen before.
 	gaugePatience = 500 * time.Millisecond
-	// longestWait bounds that if faults add up.
+	// longestWait bounds the whole wait if faults add up.
 	longestWait = 12 * time.Second
 )
 

@@ -222,7 +222,7 @@ func TestShapingThatWasNotHealed(t *testing.T) {
 	}
 }
 
-// acting makes what was seen of a flow look as if the fault acted.
+// acting changes a flow as if the fault acted on it.
 func acting(f *Flow) {
 	f.Arrived, f.Copies, f.Leapt, f.Damaged, f.Bits = f.Sent*2/3, f.Sent/3, f.Sent/3, uint64(f.Sent/3), 1e6
 	late := 60 * time.Millisecond

@@ -167,7 +167,7 @@ func limitsKey(node string) string  { return "limits_" + node }
 
 // keeper is implemented by providers that keep their servers between runs, with the network and the agent.
 type keeper interface {
-	// vacate ends a node that is no server and removes what the run made for it.
+	// vacate ends a node that is not a server and removes what the run made for it.
 	vacate(ctx context.Context, n *Node) error
 	// renew makes the nodes of the next run's specs from that number on, not yet started, and puts them behind the
 	// servers in c.Nodes. The vacated nodes are still there. No server is asked anything meanwhile, since each sees

@@ -36,7 +36,7 @@ type DockerOptions struct {
 	// Self is lockquake's own binary as a static Linux build; "" means LOCKQUAKE_BIN, else the running program.
 	Self string
 	Log  *slog.Logger // may be nil
-	// Mechanisms tell what is possible here, if containers run on this kernel.
+	// Mechanisms are asked what is possible here, if containers run on this kernel.
 	Mechanisms agent.Mechanisms
 
 	// Behaviour for other engines, which this package's tests force on the current one.

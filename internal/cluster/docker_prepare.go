@@ -71,7 +71,7 @@ func (r *dockerRun) resolve(ctx context.Context, key string) (string, error) {
 // faketimeInImage is the path of the libfaketime file in a container.
 const faketimeInImage = "/lockquake-faketime"
 
-// dockerPreparations are what the docker provider can prepare.
+// dockerPreparations lists the preparations of the docker provider.
 var dockerPreparations = map[node.Preparation]func(context.Context, *dockerRun, *Node) (prepared, error){
 	disk.LoopDisk: loopDiskIn,
 	shell.Shell:   func(context.Context, *dockerRun, *Node) (prepared, error) { return prepared{}, nil },

@@ -40,7 +40,7 @@ type LocalOptions struct {
 	// Loopback puts all nodes on 127.0.0.1, each with its own ports, even if network namespaces are available.
 	Loopback bool
 	Log      *slog.Logger // may be nil
-	// Mechanisms are those of the agents; they tell what is possible on this machine.
+	// Mechanisms are the agents' mechanisms, which are asked what is possible on this machine.
 	Mechanisms agent.Mechanisms
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// localPreparations are what the local provider can prepare.
+// localPreparations lists the preparations of the local provider.
 var localPreparations = map[node.Preparation]func(context.Context, *localRun, *Node) (prepared, error){
 	disk.LoopDisk: loopDiskHere,
 	shell.Shell:   func(context.Context, *localRun, *Node) (prepared, error) { return prepared{}, nil },

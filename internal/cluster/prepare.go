@@ -20,7 +20,7 @@ type Preparer interface {
 	Prepares(p node.Preparation, s node.Spec, image string) error
 }
 
-// prepared is what the preparations of one node add to its start. Each provider has a table of functions that return
+// prepared has what the preparations of one node add to its start. Each provider has a table of functions that return
 // one.
 type prepared struct {
 	// env holds "KEY=value" settings in addition to the spec's own.

@@ -25,7 +25,7 @@ import (
 // disk.
 type tracer struct {
 	process proc.Process
-	only    []string // what the names of the threads to look at begin with; empty: all
+	only    []string // name prefixes of the threads to trace; empty: all
 	by      atomic.Int64
 	quit    chan struct{}
 	quitted sync.Once

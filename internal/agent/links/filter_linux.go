@@ -36,7 +36,7 @@ func Mechanism() agent.Mechanism {
 	}}
 }
 
-// linkFilters is what the agent has put on the links of a run's processes.
+// linkFilters has the filters that the agent installed on the links of a run's processes.
 type linkFilters struct {
 	mu      sync.Mutex
 	filters map[string]*keyedFilter

@@ -212,7 +212,7 @@ func TestSidesSeeACutOfOneDirection(t *testing.T) {
 	p := apart(t)
 	filtered(t, p.one, "cut", p.x, links.Rule{Peer: p.y.address, Out: true, How: links.Drop})
 	args := p.measuring(50)
-	args.Patience /= 2 // it is waited for in vain
+	args.Patience /= 2 // nothing will arrive
 	l := p.measured(t, args)
 	if l.Out.Arrived != 0 || l.Out.Sent != 50 || l.Out.Round.Max != 0 {
 		t.Errorf("to, which is cut: %+v", l.Out)

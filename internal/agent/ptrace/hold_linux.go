@@ -156,7 +156,7 @@ func (h *Held) HoldAll(ctx context.Context) error {
 	})
 }
 
-// each calls take for every thread until there was none that it took.
+// each calls take for every thread, until a round takes none.
 func (h *Held) each(take func(tid int) (took bool, err error)) error {
 	for {
 		names, err := proc.TaskNames("/proc/" + strconv.Itoa(h.PID) + "/task")

@@ -198,7 +198,7 @@ func dropPower() error {
 	return nil
 }
 
-// head keeps the beginning of what is written to it.
+// head keeps the beginning of the written data.
 type head struct {
 	b    []byte
 	more int

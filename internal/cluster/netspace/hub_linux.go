@@ -49,7 +49,7 @@ func NewHub(t *Thread, subnet netip.Prefix, nodes int, tag string) (*Hub, error)
 	return h, nil
 }
 
-// make leaves the thread in another namespace.
+// make makes the bridge and the namespaces. It leaves the thread in another namespace.
 func (h *Hub) make(nodes int) error {
 	var err error
 	if h.bridge, err = netns.New(); err != nil {

@@ -28,7 +28,7 @@ func Probe() error {
 	return inNewNamespace(func() error { return nil })
 }
 
-// ProbeNetem tries the kernel's netem in one.
+// ProbeNetem tries the kernel's netem in a new network namespace.
 func ProbeNetem() error {
 	return inNewNamespace(func() error {
 		lo, err := netlink.LinkByName("lo")
