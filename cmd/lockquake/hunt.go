@@ -243,7 +243,8 @@ func (r *huntRun) space(lock backends.Lock) error {
 		if i == 0 {
 			asked.Announced = slices.Clone(hello.Points)
 		}
-		asked.Announced = slices.DeleteFunc(asked.Announced, func(p string) bool { // keep the points that all clients announce
+		// keep the points that all clients announce
+		asked.Announced = slices.DeleteFunc(asked.Announced, func(p string) bool {
 			return !slices.Contains(hello.Points, p)
 		})
 	}

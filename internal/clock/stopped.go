@@ -39,7 +39,8 @@ func Stamp() int64 {
 // look reads both clocks, records a stop, and returns the host's time.
 func look(host, own func() int64) int64 {
 	at := host()
-	to := own() // read after the host's: if the process is descheduled in between, it sees a shorter stop, never a longer one
+	// Read after the host's: if the process is descheduled in between, it sees a shorter stop, never a longer one.
+	to := own()
 	if at-to <= behindAt(to)+seenFrom {
 		return at
 	}

@@ -70,7 +70,7 @@ type Spec struct {
 	RestartDelay time.Duration
 }
 
-// SelfProgram, as the first word of a command, means lockquake's own binary, wherever the provider keeps it.
+// SelfProgram means lockquake's own binary as the first word of a command, wherever the provider keeps it.
 const SelfProgram = "lockquake"
 
 // Own returns the command line of one of lockquake's own nodes: client, register, replica, objects, ledger, agent,

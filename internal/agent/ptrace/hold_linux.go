@@ -80,7 +80,8 @@ func (o Holder) HoldFree(ctx context.Context, pid int, do func(*Held) error) err
 		if busy := BusyError(""); !errors.As(err, &busy) || ctx.Err() != nil || clock.Now() > end {
 			return err
 		}
-		time.Sleep(time.Duration(100+clock.Now()%400) * time.Microsecond) // random, so as not to be in step with the process
+		// random, so as not to be in step with the process
+		time.Sleep(time.Duration(100+clock.Now()%400) * time.Microsecond)
 	}
 }
 
