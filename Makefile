@@ -143,6 +143,11 @@ race: ## the unit tests under the race detector (needs a C compiler)
 	@.ci/setup compiler
 	go test -race ./...
 
+.PHONY: hunt-bench
+hunt-bench: build ## the guided hunt against random scripts, on locks whose faults are known; at most a day, resumes where it was interrupted (HUNT="-only PATTERN -budget 2m")
+	@.ci/setup --optional redis zookeeper postgres faketime
+	go run ./internal/huntbench $(HUNT)
+
 .PHONY: soak
 soak: build ## write docs/track-record.md: takes hours, resumes where it was interrupted; SOAK=-quick runs most rows once, SOAK="-only PATTERN" some rows
 	@.ci/setup --optional redis zookeeper postgres etcd34 faketime

@@ -28,6 +28,7 @@ var nameExceptions = map[string]string{
 	"internal/cluster/executable/executable.go": "Debian's packages of programs",
 	"internal/cluster/signals.go":               "freeze: what a control group does",
 	"internal/engine/host.go":                   "memory: of the machine",
+	"internal/huntbench/targets.go":             "targets of the benchmark are locks in versions, and faults",
 	"internal/soak/rows.go":                     "rows of the track record are locks in versions",
 	"internal/stories/random.go":                "the faults that are drawn where none are named",
 	"internal/stories/subject.go":               "delay: a value that stories name",

@@ -1,0 +1,211 @@
+// Huntbench sends `lockquake hunt` after locks whose faults are known, with the guided search and with random scripts,
+// and compares how long each takes to the first violation. It is started at the top of the tree. It appends each hunt
+// to .hunt/record.jsonl, outside of git; interrupted, it goes on where it was.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "huntbench:", err)
+		os.Exit(1)
+	}
+}
+
+// What the benchmark is, unless flags say otherwise. The search of a target within the process is capped.
+const (
+	usualBudget  = 10 * time.Minute
+	memoryBudget = time.Minute
+	usualSeeds   = 3
+	mostHours    = 24
+	recordFile   = ".hunt/record.jsonl"
+	program      = "build/lockquake"
+)
+
+func run(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("huntbench", flag.ContinueOnError)
+	only := flags.String("only", "", "targets whose name contains this, or one of several texts with commas between")
+	budget := flags.Duration("budget", usualBudget, "of each search; targets within the process have at most a minute")
+	seeds := flags.Int("seeds", usualSeeds, "pairs of hunts for each target")
+	most := flags.Duration("within", mostHours*time.Hour, "begin no hunt after this time")
+	shrink := flags.Bool("shrink", true, "make the first script that is found for each target smaller, and try it")
+	list := flags.Bool("list", false, "print the targets and how far they are, and hunt nothing")
+	page := flags.Bool("page", false, "print the tables of the hunts made so far, and hunt nothing")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	rec, err := openRecord(recordFile)
+	if err != nil {
+		return err
+	}
+	defer rec.file.Close()
+	chosen := choose(targets(), *only)
+	if len(chosen) == 0 {
+		return fmt.Errorf("-only %s: no target has that in its name", *only)
+	}
+	if !*list && !*page {
+		b := bench{budget: *budget, seeds: *seeds, shrink: *shrink, until: time.Now().Add(*most), rec: rec}
+		if err := b.all(ctx, chosen); err != nil {
+			return err
+		}
+	}
+	if *list {
+		for _, t := range chosen {
+			fmt.Printf("%-40s %s, %d hunts done\n", t.Name, t.Goal, len(rec.of(t)))
+		}
+		return nil
+	}
+	return report(os.Stdout, chosen, rec)
+}
+
+func choose(all []Target, only string) (out []Target) {
+	for _, t := range all {
+		for _, part := range strings.Split(only, ",") {
+			if strings.Contains(t.Name, part) {
+				out = append(out, t)
+				break
+			}
+		}
+	}
+	return out
+}
+
+// bench makes hunts.
+type bench struct {
+	budget time.Duration
+	seeds  int
+	shrink bool
+	until  time.Time
+	rec    *record
+	commit string
+}
+
+// all makes the hunts that the record lacks: the first seed of every target before the second of any.
+func (b *bench) all(ctx context.Context, chosen []Target) error {
+	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--exclude=*").Output()
+	if err != nil {
+		return fmt.Errorf("git describe: %w", err)
+	}
+	b.commit = strings.TrimSpace(string(out))
+	for seed := 1; seed <= b.seeds; seed++ {
+		for _, t := range chosen {
+			if t.Nothing && seed > 1 {
+				continue
+			}
+			for _, random := range []bool{false, true} {
+				if random && t.Nothing || b.rec.has(t, seed, random) {
+					continue
+				}
+				if time.Now().After(b.until) {
+					return errors.New("the time is over; what is done is kept, start again to go on")
+				}
+				h, err := b.hunt(ctx, t, seed, random)
+				if err != nil {
+					return fmt.Errorf("%s, seed %d: %w", t.Name, seed, err)
+				}
+				if err := b.rec.add(h); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// noShrinking is too short for any run: the script is kept as it was found.
+const noShrinking = time.Millisecond
+
+// hunt makes one.
+func (b *bench) hunt(ctx context.Context, t Target, seed int, random bool) (Hunt, error) {
+	h := Hunt{
+		Target: t.Name, Seed: seed, Random: random, Commit: b.commit, Date: time.Now().UTC().Truncate(time.Second),
+		Load: load(),
+	}
+	budget, shrink := b.budget, noShrinking
+	if t.Memory {
+		budget = min(budget, memoryBudget)
+	}
+	if b.shrink && seed == 1 && !random {
+		shrink = budget
+	}
+	h.Budget = budget.Milliseconds()
+	args := append([]string{"hunt"}, t.Args...)
+	args = append(args, "--goal", t.Goal, "--budget", budget.String(), "--shrink-budget", shrink.String(), "--seed",
+		fmt.Sprint(seed), "--out", ".hunt/runs", "--format", "json", "--keep", "200MB")
+	if random {
+		args = append(args, "--random")
+	}
+	if !t.Memory {
+		args = append(args, "--provider", "local")
+	}
+	fmt.Fprintf(os.Stderr, "huntbench: %s %s\n", program, strings.Join(args, " "))
+	result, err := call(ctx, args)
+	if err != nil {
+		return h, err
+	}
+	if err := h.take(result, t.Goal); err != nil {
+		return h, err
+	}
+	if h.File != "" && len(t.Good) > 0 {
+		h.Good, err = b.good(ctx, t, h.File)
+	}
+	return h, err
+}
+
+// call runs the program and returns what it prints. A hunt that found something, or nothing, is no error; one that was
+// interrupted or refused is.
+func call(ctx context.Context, args []string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Stderr = os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
+	cmd.WaitDelay = 3 * time.Minute
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := cmd.Output()
+	const failed, inconclusive = 1, 4
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && (exit.ExitCode() == failed || exit.ExitCode() == inconclusive) && ctx.Err() == nil {
+		err = nil
+	}
+	return out, err
+}
+
+// goodRuns is how often a script is put to the version without the bug.
+const goodRuns = 10
+
+// good is in how many of ten runs the version without the bug reached the goal by the script that breaks the other.
+func (b *bench) good(ctx context.Context, t Target, file string) (*int, error) {
+	args := append([]string{
+		"run", file, "--repeat", fmt.Sprint(goodRuns), "--provider", "local", "--format", "json",
+		"--out", ".hunt/runs",
+	}, t.Good...)
+	out, err := call(ctx, args)
+	if err != nil {
+		return nil, err
+	}
+	return reached(out, t.Goal)
+}
+
+// load are the load averages of the machine.
+func load() string {
+	text, err := os.ReadFile(filepath.FromSlash("/proc/loadavg"))
+	if err != nil {
+		return ""
+	}
+	fields := strings.Fields(string(text))
+	return strings.Join(fields[:min(3, len(fields))], " ")
+}

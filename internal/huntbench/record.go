@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/lockquake/lockquake/internal/hunt"
+	"github.com/lockquake/lockquake/internal/hunt/script"
+	"github.com/lockquake/lockquake/results"
+)
+
+// Hunt is one hunt: a line of the record.
+type Hunt struct {
+	Target string `json:"target"`
+	Seed   int    `json:"seed"`
+	Random bool   `json:"random,omitempty"`
+	Budget int64  `json:"budget_ms"`
+
+	Found *int64 `json:"found_ms,omitempty"` // what the search took until then; nil: the budget was not enough
+	Runs  int    `json:"runs"`               // of the search
+	// Grants were judged, and Behaviours seen.
+	Grants     int64 `json:"grants"`
+	Behaviours int   `json:"behaviours"`
+
+	// Size is that of the script that was handed out, which reached the goal in Reached of Tries fresh runs; nil: none
+	// was asked for, or none reproduced.
+	Size    *script.Size `json:"size,omitempty"`
+	File    string       `json:"file,omitempty"`
+	Reached int          `json:"reached,omitempty"`
+	Tries   int          `json:"tries,omitempty"`
+	Good    *int         `json:"good,omitempty"` // in how many of ten runs the good version reached the goal by it
+
+	Commit string    `json:"commit"`
+	Date   time.Time `json:"date"`
+	Load   string    `json:"load"` // averages of the machine before it
+}
+
+// take reads what a hunt printed.
+func (h *Hunt) take(printed []byte, goal string) error {
+	var r hunt.Result
+	if err := json.Unmarshal(printed, &r); err != nil {
+		return fmt.Errorf("what the hunt printed: %w", err)
+	}
+	h.Runs, h.Grants, h.Behaviours = r.Runs, r.Grants, r.Behaviours
+	for _, f := range r.Findings {
+		if f.Goal == goal && h.Found == nil {
+			h.Found = new(f.At)
+		}
+	}
+	if x := r.Shrunk; x != nil && x.File != "" {
+		h.Size, h.File, h.Reached, h.Tries = &x.Size, x.File, x.Reached, x.Runs
+	}
+	return nil
+}
+
+// reached counts the verdicts in what `run --format json` printed in which a count is above zero.
+func reached(printed []byte, count string) (*int, error) {
+	n := 0
+	for d := json.NewDecoder(bytes.NewReader(printed)); ; {
+		var r results.Report
+		switch err := d.Decode(&r); {
+		case errors.Is(err, io.EOF):
+			return &n, nil
+		case err != nil:
+			return nil, err
+		}
+		if c := r.Counts[count]; c != nil && *c > 0 {
+			n++
+		}
+	}
+}
+
+// record is a file of hunts, one JSON object a line.
+type record struct {
+	file  *os.File
+	hunts []Hunt
+}
+
+// openRecord reads the hunts made so far. A last line that an interruption cut off is removed.
+func openRecord(path string) (*record, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	whole := text[:bytes.LastIndexByte(text, '\n')+1]
+	rec := &record{}
+	for line := range bytes.Lines(whole) {
+		var h Hunt
+		if err := json.Unmarshal(line, &h); err != nil {
+			return nil, fmt.Errorf("%s, line %d: %w", path, len(rec.hunts)+1, err)
+		}
+		rec.hunts = append(rec.hunts, h)
+	}
+	if rec.file, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644); err != nil {
+		return nil, err
+	}
+	return rec, rec.file.Truncate(int64(len(whole)))
+}
+
+// add appends a hunt to the file.
+func (rec *record) add(h Hunt) error {
+	rec.hunts = append(rec.hunts, h)
+	return json.NewEncoder(rec.file).Encode(h)
+}
+
+// of are the hunts after a target.
+func (rec *record) of(t Target) (out []Hunt) {
+	for _, h := range rec.hunts {
+		if h.Target == t.Name {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+func (rec *record) has(t Target, seed int, random bool) bool {
+	for _, h := range rec.of(t) {
+		if h.Seed == seed && h.Random == random {
+			return true
+		}
+	}
+	return false
+}
