@@ -64,6 +64,7 @@ func (c *unheldReleases) Observe(e *history.Event) {
 	case e.Kind == history.ReleaseUnheld:
 		c.unheld = append(c.unheld, &answeredOp{invoke: c.invokes[g], answer: *e})
 		delete(c.invokes, g)
+	case len(c.reads[e.Lock]) == 0: // no reading of it can show a grant
 	case e.Kind == history.Acquire && e.Phase == history.Ok:
 		c.ends[g] = e.Valid
 	case e.Kind == history.Renew && e.Phase == history.Ok, e.Kind == history.Renewed:
