@@ -24,6 +24,9 @@ const (
 	DefaultLock    = "lock-0" // of a step
 )
 
+// defaultBackend is a backend section that sets nothing.
+var defaultBackend = Backend{TTL: DefaultTTL, Permits: 1}
+
 // The rules of hosts.
 const (
 	HostsSpread = "spread"
@@ -250,7 +253,7 @@ func (r reader) backend(s *Scenario) error {
 	if m == nil {
 		return r.missing("backend", "what is locked, such as {use: etcd, lock: mutex, ttl: 2s}")
 	}
-	b := Backend{TTL: DefaultTTL, Permits: 1}
+	b := defaultBackend
 	if b.Params, err = r.own(without(m, "client"), "backend", &b); err != nil {
 		return err
 	}

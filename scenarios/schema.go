@@ -70,7 +70,7 @@ func (v Vocabulary) schema() *js.Schema {
 }
 
 func (v Vocabulary) backend() *js.Schema {
-	s := section(v.Backends, "use", append(properties(Backend{TTL: DefaultTTL, Permits: 1}),
+	s := section(v.Backends, "use", append(properties(defaultBackend),
 		property{"client", reference(clientDefinition)}))
 	return worded(s, "lock", v.Backends)
 }

@@ -175,11 +175,7 @@ func (o *observer) askAll(questions []rundir.Question) {
 func (o *observer) passes(number int, node string, user history.User, st scenarios.Step) {
 	o.asking.Go(func() {
 		if o.live.AwaitPoint(o.background, user, st.Point) == nil {
-			how := history.PointReached
-			if st.Action == wire.ActionDie {
-				how = history.PointDied
-			}
-			o.atPoint(number, node, st.Point, how)
+			o.atPoint(number, node, st.Point, plan.AtPoint(st))
 		}
 	})
 }

@@ -110,7 +110,6 @@ type tracker struct {
 	dead    map[int]int64      // clients without a final report: time of their last event
 	lost    []users.LostClient // those of them with an unobserved end and events still to come, the next one first
 	free    []*hold
-	several bool  // one lock has several permits
 	worst   int64 // the largest error of a hold's start so far
 }
 
@@ -118,7 +117,7 @@ func newTracker(run results.Run) *tracker {
 	t := &tracker{
 		run: run, clocks: run.Clocks(), locks: make([][]*hold, len(run.Locks)),
 		freed: make([]int64, len(run.Locks)), dead: map[int]int64{},
-		lost: users.LostClients(run), several: run.Permits > 1,
+		lost: users.LostClients(run),
 	}
 	for _, c := range users.DeadClients(run) {
 		t.dead[c] = 0
@@ -222,7 +221,7 @@ func (t *tracker) hear(e *history.Event) {
 func (t *tracker) begin(e *history.Event) {
 	h := t.fresh()
 	h.user, h.grant, h.lock, h.mode, h.token = e.User, e.Op, e.Lock, e.Mode, e.Token
-	if t.several { // its holders do not exclude each other in pairs
+	if t.run.Permits > 1 { // its holders do not exclude each other in pairs
 		h.mode = 1
 	}
 	h.issued, h.start, h.end, h.ok = e.Value, e.Time, results.Forever, *e

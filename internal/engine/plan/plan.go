@@ -156,13 +156,18 @@ func (p *Plan) Passage(number int, st scenarios.Step) string {
 	how := history.PointReached
 	for _, before := range p.Scenario.Steps[:number-1] {
 		if before.Do == wire.DoArm && before.User == st.User && before.Point == st.Point {
-			how = history.PointReached
-			if before.Action == wire.ActionDie {
-				how = history.PointDied
-			}
+			how = AtPoint(before)
 		}
 	}
 	return how
+}
+
+// AtPoint returns what a user that a step arms does at the point: it waits ("reached") or dies ("died").
+func AtPoint(arm scenarios.Step) string {
+	if arm.Action == wire.ActionDie {
+		return history.PointDied
+	}
+	return history.PointReached
 }
 
 // ClientSpec returns the node of a client, by its index.
