@@ -90,7 +90,7 @@ type holding struct {
 	begin time.Time
 	end   time.Time
 	lost  chan struct{} // closed when the grant runs out; never by a silent store
-	timer *time.Timer   // fires at the end
+	timer *time.Timer   // fires at the end; nil: it never ends by itself
 	owner any           // who may take it again
 	again int           // how often it was taken again and not yet given back
 }
@@ -176,7 +176,7 @@ func (s *store) take(name string, ttl time.Duration, owner any) *holding {
 	s.expire(name)
 	if s.flaws.neverExcludes {
 		for _, h := range r.holders {
-			h.timer.Stop()
+			h.disarm()
 		}
 		r.holders = nil
 		return s.grant(name, ttl, owner)
@@ -253,13 +253,17 @@ func (s *store) lateToken(name string) uint64 {
 	return s.flaws.draw(s.record(name))
 }
 
-// arm sets the timer to the end of a holding. The caller holds the mutex.
-func (s *store) arm(name string, h *holding) {
+// disarm keeps a holding from ending by itself.
+func (h *holding) disarm() {
 	if h.timer != nil {
 		h.timer.Stop()
 	}
+}
+
+// arm sets the timer to the end of a holding. The caller holds the mutex.
+func (s *store) arm(name string, h *holding) {
+	h.disarm()
 	if s.flaws.neverExpires {
-		h.timer = time.NewTimer(time.Hour) // nobody listens
 		return
 	}
 	h.timer = time.AfterFunc(time.Until(h.end), func() {
@@ -332,7 +336,7 @@ func (s *store) next(name string, ended *holding) {
 	if s.flaws.losesWakeups && ended.id%lostWakeup == 0 && time.Now().Before(ended.end) {
 		return // the timer stays armed, like that of a waiter who looks again after the TTL
 	}
-	ended.timer.Stop()
+	ended.disarm()
 	if s.price.Handoff > 0 && len(r.waiters) > 0 {
 		s.handOver(name)
 		return

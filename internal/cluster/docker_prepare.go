@@ -147,11 +147,11 @@ func (d *docker) librariesOf(ctx context.Context, image string) (libraries strin
 	}
 	err = d.lookInto(ctx, image, func(exists func(string) (bool, error)) (err error) {
 		libraries, err = preload.Find(exists)
-		return err
+		return hint(err, "in image "+image+
+			"; use how: vdso, or an image with libfaketime and libtcmalloc-minimal4 in it (`lockquake images` makes those of the project)")
 	})
 	if err != nil {
-		return "", hint(err, "in image "+image+
-			"; use how: vdso, or an image with libfaketime and libtcmalloc-minimal4 in it (`lockquake images` makes those of the project)")
+		return "", err
 	}
 	if d.preloads.of == nil {
 		d.preloads.of = map[string]string{}
@@ -175,12 +175,7 @@ func (d *docker) lookInto(ctx context.Context, image string,
 	if err != nil {
 		return fmt.Errorf("look into image %s: %w", image, err)
 	}
-	defer func() {
-		// err alone keeps its type: whether something is unavailable is asked of it
-		if failed := removeContainer(context.WithoutCancel(ctx), d.api, made.ID); failed != nil {
-			err = errors.Join(err, failed)
-		}
-	}()
+	defer func() { err = errors.Join(err, removeContainer(context.WithoutCancel(ctx), d.api, made.ID)) }()
 	return look(func(path string) (bool, error) {
 		_, err := d.api.ContainerStatPath(ctx, made.ID, client.ContainerStatPathOptions{Path: path})
 		if cerrdefs.IsNotFound(err) {
