@@ -33,22 +33,18 @@ func clockStopKind() chaos.Kind {
 	}
 }
 
-// pauser stops and continues a process, as the fault pause does.
-type pauser interface {
+// pausable is a node whose process can be stopped and continued, as the fault pause does.
+type pausable interface {
+	chaos.Node
 	chaos.Inspector
 	Pause(ctx context.Context) (chaos.ProcessState, error)
 	Resume(ctx context.Context) (chaos.ProcessState, error)
 }
 
-type pausable interface {
-	chaos.Node
-	pauser
-}
-
 // suspended is one target.
 type suspended struct {
 	watched
-	process pauser
+	process pausable
 	since   int64 // when it was seen stopped, so it read no clock after that; 0: not seen stopped
 	pid     int
 }
@@ -59,7 +55,7 @@ func (clockStop) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history
 	if err != nil {
 		return chaos.NothingToHeal, chaos.NothingDone(err), err
 	}
-	of := make(map[string]pauser, len(processes))
+	of := make(map[string]pausable, len(processes))
 	for _, p := range processes {
 		of[p.Name()] = p
 	}
@@ -79,12 +75,9 @@ func (clockStop) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history
 }
 
 func (v *suspended) suspend(ctx context.Context, held *chaos.Hits[*suspended]) (history.Receipt, error) {
-	before, err := v.process.Inspect(ctx)
-	switch {
-	case err != nil:
-		return history.Receipt{}, fmt.Errorf("its state could not be read: %w", err)
-	case before.Gone():
-		return chaos.Seen(history.NotInstalled, before.Time, v.Name()+" had no process to stop"), nil
+	before, none, err := chaos.Before(ctx, v.process, "to stop")
+	if err != nil || before.Gone() {
+		return none, err
 	}
 	v.pid = before.PID
 	held.Note(v)
