@@ -63,7 +63,7 @@ func (p *scriptRuns) End(j campaign.Job, r *campaign.Result) error {
 			found += fmt.Sprintf(" %s=%v", e.Name, *e.Got)
 		}
 	}
-	p.t.Logf("%s: %s %s %dms kept=%t fresh=%t judged=%d%s [%s]", j.Name, r.Verdict, r.NotMade, r.Took, r.Kept, p.space.Fresh(x), r.Judged.Grants, found, x.Text())
+	p.t.Logf("%s: %s %s %dms kept=%t judged=%d%s [%s]", j.Name, r.Verdict, r.NotMade, r.Took, r.Kept, r.Judged.Grants, found, x.Text())
 	if r.Verdict == results.Unknown || r.Verdict == "" || r.Broke != "" {
 		text, _ := json.Marshal(x)
 		p.t.Logf("   %s: %s\n   %s", r.Broke, strings.Join(r.Reasons, "\n   "), text)

@@ -3,6 +3,7 @@ package hunt
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -104,11 +105,10 @@ func claimOf(x *Shrunk) string {
 
 // Write writes the result into the directory of the hunt.
 func (r Result) Write(dir string) error {
-	b, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(dir, File), append(b, '\n'))
+	return results.WriteJSON(filepath.Join(dir, File), r)
 }
 
 // Read reads the result in the directory of a hunt.

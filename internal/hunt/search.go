@@ -40,7 +40,7 @@ func (s *search) take(r campaign.Result, n Note, wanted []Goal) (dir string) {
 		s.unknown++
 	}
 	for _, b := range n.Bit {
-		s.bites = addBite(s.bites, b)
+		s.bites = behaviour.AddBite(s.bites, b)
 	}
 	dir = r.Dir
 	for _, v := range n.Found {
@@ -71,16 +71,4 @@ func (s *search) worst(wanted []Goal) *Finding {
 		}
 	}
 	return nil
-}
-
-// addBite adds the injections of a run to those of the runs before it.
-func addBite(all []behaviour.Bite, b behaviour.Bite) []behaviour.Bite {
-	for i := range all {
-		if all[i].Fault == b.Fault && all[i].Role == b.Role {
-			all[i].Made += b.Made
-			all[i].Bit += b.Bit
-			return all
-		}
-	}
-	return append(all, b)
 }

@@ -38,6 +38,18 @@ type Bite struct {
 	Bit   int    `json:"bit"`
 }
 
+// AddBite adds injections to those of the same fault into targets of the same role.
+func AddBite(all []Bite, b Bite) []Bite {
+	for i := range all {
+		if all[i].Fault == b.Fault && all[i].Role == b.Role {
+			all[i].Made += b.Made
+			all[i].Bit += b.Bit
+			return all
+		}
+	}
+	return append(all, b)
+}
+
 // Of reads a run directory that has been judged.
 func Of(dir string) (Seen, error) {
 	env, err := results.ReadEnv(dir)

@@ -31,8 +31,11 @@ func newStanding(env results.Env, faults []history.Fault) (s standing) {
 	for _, f := range faults {
 		role := roleOf(env, f)
 		bit := f.Receipt.Status == history.Installed
-		s.count(f.Name, role, bit)
-		if !bit {
+		b := Bite{Fault: f.Name, Role: role, Made: 1}
+		if bit {
+			b.Bit = 1
+		}
+		if s.made = AddBite(s.made, b); !bit {
 			continue
 		}
 		one := stood{
@@ -53,18 +56,6 @@ func newStanding(env results.Env, faults []history.Fault) (s standing) {
 		s.list = append(s.list, one)
 	}
 	return s
-}
-
-func (s *standing) count(fault, role string, bit bool) {
-	i := slices.IndexFunc(s.made, func(b Bite) bool { return b.Fault == fault && b.Role == role })
-	if i < 0 {
-		i = len(s.made)
-		s.made = append(s.made, Bite{Fault: fault, Role: role})
-	}
-	s.made[i].Made++
-	if bit {
-		s.made[i].Bit++
-	}
 }
 
 func (s *standing) bites() []Bite { return s.made }

@@ -20,7 +20,7 @@ type caster struct {
 // keys draws keys: those of one of the fault's alternatives, with some values changed. A value that the fault would
 // reject stays unchanged.
 func (d caster) keys() string {
-	return d.changed(settledBy(d.fault.Keys[d.r.IntN(len(d.fault.Keys))], func(last int64) int64 {
+	return d.changed(settled(d.fault.Keys[d.r.IntN(len(d.fault.Keys))], func(last int64) int64 {
 		return d.r.Int64N(last + 1)
 	}))
 }
@@ -72,12 +72,21 @@ func join(pairs []pair) string {
 	return strings.Join(out, ", ")
 }
 
-// settledBy replaces each range in keys by a value in it.
-func settledBy(keys string, pick func(int64) int64) string {
+// settle parses keys, with each range replaced by one of its values: pick draws its number, from 0 to last.
+func settle(keys string, pick func(last int64) int64) (scenarios.Params, error) {
 	params, err := scenarios.ParseParams("{" + keys + "}")
-	if err == nil {
-		params, err = params.Settle(pick)
+	if err != nil {
+		return params, err
 	}
+	return params.Settle(pick)
+}
+
+// lowest picks the low end of a range.
+func lowest(int64) int64 { return 0 }
+
+// settled returns settled keys as YAML; keys that cannot be parsed stay as they are.
+func settled(keys string, pick func(last int64) int64) string {
+	params, err := settle(keys, pick)
 	if err != nil {
 		return keys
 	}

@@ -173,20 +173,6 @@ func (s Space) Check(x Script) error {
 	return err
 }
 
-// Fresh reports whether a run of the script needs its own servers, which no later run can use.
-func (s Space) Fresh(x Script) bool {
-	for _, in := range x.Faults {
-		k, known := s.kinds[in.Use]
-		if !known {
-			continue
-		}
-		if f, err := newFault(k, in.Keys); err == nil && spoils(f, []string{in.On}) {
-			return true
-		}
-	}
-	return false
-}
-
 // String describes a refused way in one line.
 func (r Refused) String() string {
 	if r.Keys == "" {

@@ -101,10 +101,7 @@ func (l *survey) merge(x Fault) {
 
 // newFault makes the fault with keys; a range is replaced by its low end.
 func newFault(k chaos.Kind, keys string) (chaos.Fault, error) {
-	params, err := scenarios.ParseParams("{" + keys + "}")
-	if err == nil {
-		params, err = params.Settle(func(int64) int64 { return 0 })
-	}
+	params, err := settle(keys, lowest)
 	if err != nil {
 		return nil, err
 	}
@@ -115,24 +112,12 @@ func newFault(k chaos.Kind, keys string) (chaos.Fault, error) {
 func (l *survey) delivers(k chaos.Kind, f chaos.Fault, keys, on string) error {
 	s := l.space
 	x := Script{For: s.Shortest, Crowd: Crowd{Clients: 2, Users: 1, Locks: 1}}
-	in := Injection{Use: k.Name, On: on, Keys: settled(keys), At: s.Shortest / 4}
+	in := Injection{Use: k.Name, On: on, Keys: settled(keys, lowest), At: s.Shortest / 4}
 	if k.Lasts(f) {
 		in.For = s.Shortest / 4
 	}
 	x.Faults = []Injection{in}
 	return s.Check(x)
-}
-
-// settled returns keys with each range replaced by its low end.
-func settled(keys string) string {
-	params, err := scenarios.ParseParams("{" + keys + "}")
-	if err == nil {
-		params, err = params.Settle(func(int64) int64 { return 0 })
-	}
-	if err != nil {
-		return keys
-	}
-	return params.String()
 }
 
 // worse returns the more informative error: one about this machine rather than one about the scenario.
