@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/lockquake/lockquake/internal/longrun"
 )
 
 func main() {
@@ -34,7 +36,6 @@ const (
 	usualSeeds   = 3
 	mostHours    = 24
 	recordFile   = ".hunt/record.jsonl"
-	program      = "build/lockquake"
 )
 
 func run(ctx context.Context, args []string) error {
@@ -97,11 +98,10 @@ type bench struct {
 
 // all makes the hunts that the record lacks: the first seed of every target before the second of any.
 func (b *bench) all(ctx context.Context, chosen []Target) error {
-	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--exclude=*").Output()
-	if err != nil {
-		return fmt.Errorf("git describe: %w", err)
+	var err error
+	if b.commit, err = longrun.Build(ctx, os.Stderr); err != nil {
+		return err
 	}
-	b.commit = strings.TrimSpace(string(out))
 	for seed := 1; seed <= b.seeds; seed++ {
 		for _, t := range chosen {
 			if t.Nothing && seed > 1 {
@@ -153,7 +153,7 @@ func (b *bench) hunt(ctx context.Context, t Target, seed int, random bool) (Hunt
 	if !t.Memory {
 		args = append(args, "--provider", "local")
 	}
-	fmt.Fprintf(os.Stderr, "huntbench: %s %s\n", program, strings.Join(args, " "))
+	fmt.Fprintf(os.Stderr, "huntbench: %s %s\n", longrun.Program, strings.Join(args, " "))
 	result, err := call(ctx, args)
 	if err != nil {
 		return h, err
@@ -170,11 +170,8 @@ func (b *bench) hunt(ctx context.Context, t Target, seed int, random bool) (Hunt
 // call runs the program and returns what it prints. A hunt that found something, or nothing, is no error; one that was
 // interrupted or refused is.
 func call(ctx context.Context, args []string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, program, args...)
+	cmd := longrun.Command(ctx, longrun.Program, args...)
 	cmd.Stderr = os.Stderr
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
-	cmd.WaitDelay = 3 * time.Minute
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := cmd.Output()
 	const failed, inconclusive = 1, 4
 	var exit *exec.ExitError

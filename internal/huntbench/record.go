@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/lockquake/lockquake/internal/hunt"
 	"github.com/lockquake/lockquake/internal/hunt/script"
+	"github.com/lockquake/lockquake/internal/longrun"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -82,28 +82,11 @@ type record struct {
 	hunts []Hunt
 }
 
-// openRecord reads the hunts made so far. A last line that an interruption cut off is removed.
-func openRecord(path string) (*record, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, err
-	}
-	text, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	whole := text[:bytes.LastIndexByte(text, '\n')+1]
-	rec := &record{}
-	for line := range bytes.Lines(whole) {
-		var h Hunt
-		if err := json.Unmarshal(line, &h); err != nil {
-			return nil, fmt.Errorf("%s, line %d: %w", path, len(rec.hunts)+1, err)
-		}
-		rec.hunts = append(rec.hunts, h)
-	}
-	if rec.file, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644); err != nil {
-		return nil, err
-	}
-	return rec, rec.file.Truncate(int64(len(whole)))
+// openRecord reads the hunts made so far.
+func openRecord(path string) (rec *record, err error) {
+	rec = &record{}
+	rec.file, err = longrun.OpenRecord(path, func(h Hunt) { rec.hunts = append(rec.hunts, h) })
+	return rec, err
 }
 
 // add appends a hunt to the file.

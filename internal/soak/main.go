@@ -10,10 +10,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"strings"
 	"syscall"
+
+	"github.com/lockquake/lockquake/internal/longrun"
 )
 
 func main() {
@@ -57,8 +58,8 @@ func soak(ctx context.Context, args []string) error {
 	case *page:
 		return writePage(rec, pageFile)
 	}
-	r := runner{bin: "build/lockquake", tell: os.Stderr}
-	if err := r.build(ctx); err != nil {
+	r := runner{bin: longrun.Program, tell: os.Stderr}
+	if r.commit, err = longrun.Build(ctx, r.tell); err != nil {
 		return err
 	}
 	defer r.end()
@@ -71,18 +72,6 @@ func soak(ctx context.Context, args []string) error {
 		return err
 	}
 	return verdict(rows, rec)
-}
-
-// build builds the program and notes the commit first: later edits are not in it.
-func (r *runner) build(ctx context.Context) error {
-	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--exclude=*").Output()
-	if err != nil {
-		return fmt.Errorf("git describe: %w", err)
-	}
-	r.commit = strings.TrimSpace(string(out))
-	cmd := exec.CommandContext(ctx, "make", "build")
-	cmd.Stdout, cmd.Stderr = r.tell, r.tell
-	return cmd.Run()
 }
 
 // verdict returns an error unless every row has its runs, all passed, and the demands on the family are met. A row

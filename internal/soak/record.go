@@ -3,14 +3,11 @@ package main
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/lockquake/lockquake/internal/campaign"
+	"github.com/lockquake/lockquake/internal/longrun"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -41,32 +38,10 @@ type record struct {
 }
 
 // openRecord reads the runs made so far. It removes a last line that was cut off by an interruption.
-func openRecord(path string) (*record, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, err
-	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	rec := &record{file: f, runs: map[string][]Run{}, missing: map[string]string{}}
-	for d := json.NewDecoder(f); ; {
-		var run Run
-		err := d.Decode(&run)
-		switch {
-		case errors.Is(err, io.EOF):
-			return rec, nil
-		case errors.Is(err, io.ErrUnexpectedEOF):
-			if err := f.Truncate(d.InputOffset()); err != nil {
-				return nil, err
-			}
-			_, err = f.WriteString("\n") // the end of the line before
-			return rec, err
-		case err != nil:
-			return nil, fmt.Errorf("%s, at byte %d: %w", path, d.InputOffset(), errors.Join(err, f.Close()))
-		}
-		rec.take(run)
-	}
+func openRecord(path string) (rec *record, err error) {
+	rec = &record{runs: map[string][]Run{}, missing: map[string]string{}}
+	rec.file, err = longrun.OpenRecord(path, rec.take)
+	return rec, err
 }
 
 func (rec *record) take(run Run) {

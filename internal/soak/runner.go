@@ -10,10 +10,10 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/lockquake/lockquake/internal/campaign"
+	"github.com/lockquake/lockquake/internal/longrun"
 	"github.com/lockquake/lockquake/results"
 )
 
@@ -105,12 +105,8 @@ func (r *runner) start(ctx context.Context) error {
 	if r.under != nil {
 		return nil
 	}
-	p := &process{cmd: exec.CommandContext(ctx, r.bin, "run", "-", "--format", "json", "--out", ".soak/runs")}
+	p := &process{cmd: longrun.Command(ctx, r.bin, "run", "-", "--format", "json", "--out", ".soak/runs")}
 	p.cmd.Stderr = io.MultiWriter(&p.said, r.tell)
-	// The program heals what it broke before it ends: it gets one signal, and is waited for.
-	p.cmd.Cancel = func() error { return p.cmd.Process.Signal(syscall.SIGINT) }
-	p.cmd.WaitDelay = 3 * time.Minute
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		return err
