@@ -57,12 +57,12 @@ of the recipe. A script whose run shows something new is changed a little and tr
 instead.
 
 The search ends with the first violation of its first goal, or with --budget. Then the script is made smaller, as long
-as it breaks the lock in 9 of 10 runs. What is left is a scenario with claim and picture, which 'lockquake run' takes as
-it is. "Nothing found" comes with what was tried, and below which rate that says nothing (docs/hunt.md).
+as it breaks the lock in 9 of 10 runs. The result is a scenario with claim and picture, which 'lockquake run' takes as
+it is. If nothing is found, hunt prints what it tried, and the rate below which that proves nothing (docs/hunt.md).
 
-It leaves a directory with hunt.json, a page (hunt.html), found/GOAL.yaml, and the scripts that taught something
-(corpus/); it is the last line printed. Ctrl-C reports what there is and ends with exit code 130; --resume goes on with
-it. Exit code 1: a goal of --fail-on was reached. 4: no run was judged.`
+It leaves a directory, whose path is the last line printed: hunt.json, a page (hunt.html), found/GOAL.yaml, and corpus/
+with the scripts whose runs showed something new. Ctrl-C reports what there is and ends with exit code 130; --resume
+goes on with it. Exit code 1: a goal of --fail-on was reached. 4: no run was judged.`
 
 func huntCommand(std cli.Streams) *cobra.Command {
 	var f huntFlags
@@ -88,12 +88,12 @@ func huntCommand(std cli.Streams) *cobra.Command {
 	fl.StringSliceVar(&f.failOn, "fail-on", nil, "goals that end with exit code 1 when they are reached, such as double_grants")
 	fl.StringSliceVar(&f.faults, "fault", nil,
 		"the faults that take part, such as pause,partition; not given: all that can be delivered here, but those that stop a monotonic clock")
-	fl.StringSliceVar(&f.spared, "without-fault", nil, "faults that take no part, such as clock-step")
+	fl.StringSliceVar(&f.spared, "without-fault", nil, "faults that take no part, such as clock-jump")
 	fl.DurationVar(&f.ttl, "ttl", 0, "lease, session or key lives; 0: 1s, or the shortest that the lock honours")
 	fl.StringArrayVar(&f.set, "set", nil, "replace a key of the scenarios, such as backend.nodes=5; may be repeated")
 	fl.StringArrayVar(&f.corpus, "corpus", nil,
 		"scripts that are tried first: the directory of another hunt, or a scenario in a YAML file; may be repeated")
-	fl.StringVar(&f.keep, "keep", "2GB", "how much room the runs may take that taught something, such as 500MB; their scripts stay")
+	fl.StringVar(&f.keep, "keep", "2GB", "the most room for runs that showed something new, such as 500MB; their scripts stay")
 	f.where.Add(c)
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of everything that is drawn; 0: drawn and written down")
 	fl.StringVar(&f.out, "out", "runs", "folder of all runs")

@@ -144,9 +144,13 @@ func (b *bench) hunt(ctx context.Context, t Target, seed int, random bool) (Hunt
 		shrink = budget
 	}
 	h.Budget = budget.Milliseconds()
+	out := filepath.Join(".hunt/runs", fmt.Sprintf("%s-%d", t.ID(), seed))
+	if random {
+		out += "-random"
+	}
 	args := append([]string{"hunt"}, t.Args...)
 	args = append(args, "--goal", t.Goal, "--budget", budget.String(), "--shrink-budget", shrink.String(), "--seed",
-		fmt.Sprint(seed), "--out", ".hunt/runs", "--format", "json", "--keep", "200MB")
+		fmt.Sprint(seed), "--out", out, "--format", "json", "--keep", "200MB")
 	if random {
 		args = append(args, "--random")
 	}
@@ -158,7 +162,7 @@ func (b *bench) hunt(ctx context.Context, t Target, seed int, random bool) (Hunt
 	if err != nil {
 		return h, err
 	}
-	if err := h.take(result, t.Goal); err != nil {
+	if err := h.take(result, t.Goal, out); err != nil {
 		return h, err
 	}
 	if h.File != "" && len(t.Good) > 0 {

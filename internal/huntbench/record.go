@@ -2,11 +2,14 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/lockquake/lockquake/internal/hunt"
@@ -41,8 +44,8 @@ type Hunt struct {
 	Load   string    `json:"load"` // averages of the machine before it
 }
 
-// take reads what a hunt printed.
-func (h *Hunt) take(printed []byte, goal string) error {
+// take reads what a hunt printed that made its directory in out.
+func (h *Hunt) take(printed []byte, goal, out string) error {
 	var r hunt.Result
 	if err := json.Unmarshal(printed, &r); err != nil {
 		return fmt.Errorf("what the hunt printed: %w", err)
@@ -53,9 +56,16 @@ func (h *Hunt) take(printed []byte, goal string) error {
 			h.Found = new(f.At)
 		}
 	}
-	if x := r.Shrunk; x != nil && x.File != "" {
-		h.Size, h.File, h.Reached, h.Tries = &x.Size, x.File, x.Reached, x.Runs
+	x := r.Shrunk
+	if !x.HandedOut() {
+		return nil
 	}
+	h.Size, h.Reached, h.Tries = &x.Size, x.Reached, x.Runs
+	files, err := filepath.Glob(filepath.Join(out, "hunt-*", x.File))
+	if err != nil || len(files) == 0 {
+		return fmt.Errorf("the script %s is not below %s: %w", x.File, out, cmp.Or(err, fs.ErrNotExist))
+	}
+	h.File = files[len(files)-1] // the names begin with the time
 	return nil
 }
 
