@@ -35,7 +35,7 @@ func TestTablesInDocs(t *testing.T) {
 			services := slices.DeleteFunc(nodes.Catalog().Backends, func(b listed.Backend) bool { return b.InProcess })
 			return append([][]string{lockColumns}, lockRows(services, true)...)
 		}},
-		{"../../docs/backends.md", "broken locks", brokenLocks},
+		{"../../docs/internals/broken-locks.md", "broken locks", brokenLocks},
 		{"../../docs/verdict.md", "counts", func() [][]string {
 			return glossary(func(k results.CheckerKind) []results.Quantity { return k.Counts })
 		}},
@@ -43,7 +43,7 @@ func TestTablesInDocs(t *testing.T) {
 			return glossary(func(k results.CheckerKind) []results.Quantity { return k.Measures })
 		}},
 		{"../../docs/suites.md", "stories", suiteStories},
-		{"../../docs/suites.md", "wrong locks", wrongLocks},
+		{"../../docs/internals/broken-locks.md", "wrong locks", wrongLocks},
 	} {
 		if err := w.hold(*update); err != nil {
 			t.Error(err)

@@ -36,8 +36,8 @@ const (
 	serverFull    = 0.90 // of the maximum of one server: its limit, or one core
 	othersPart    = 0.25 // share of the cores that other programs must use to be the limit
 	// queuePackets is the lowest throughput a second observed for the packet queue that replaces netem, on a machine
-	// with other load. At its best it is twice as high (docs/performance.md). A false mark only drops a point from
-	// the fit; a missed mark distorts it.
+	// with other load. At its best it is twice as high (docs/internals/measurements.md). A false mark only drops a
+	// point from the fit; a missed mark distorts it.
 	queuePackets = 22_000
 	queueFull    = 0.90
 	fsyncPart    = 0.50 // of the time that waits for a sync
