@@ -31,10 +31,10 @@ const RateShare = 2000
 // drift is how far two clocks can move against each other within d, rounded up.
 func drift(d int64) int64 { return (d + RateShare - 1) / RateShare }
 
-// Clock is how a process's own clock relates to the run's, by measurements. It is linear between two of them.
+// Clock converts times of a process's own clock to the run's, by measurements. It is linear between two of them.
 //
-// Each measurement leaves the offset an interval. What the rate bound allows carries that interval to every other
-// moment, where it gets wider by 500 ppm. The offset lies in all of them, so in their intersection.
+// Each measurement bounds the offset by an interval. At another moment that interval is wider by 500 ppm of the
+// distance. The offset lies in the intervals of all measurements, so in their intersection.
 //
 // Example: at 10 s of the process's clock the offset is measured as 7.0 ms, right to 0.1 ms, and at 12 s as 7.2 ms,
 // likewise.

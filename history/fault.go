@@ -82,7 +82,7 @@ func (s *Shard) Has(lock string) bool {
 	return s == nil || s.Unknown != "" || slices.Contains(s.Locks, lock)
 }
 
-// Traits are what a fault does, by its own account: whoever reads the record needs to know no fault by name.
+// Traits describe the effects of a fault, so that readers of the record need not know faults by name.
 type Traits struct {
 	Kills bool `json:"kills,omitempty"` // the target's process ends
 	// of a fault that kills: every target is started again; else servers alone are

@@ -141,7 +141,7 @@ func (t *tap) Write(b []byte) (int, error) {
 	return t.Conn.Write(b)
 }
 
-// Read examines what was read.
+// Read reads from the connection and parses the bytes.
 func (t *tap) Read(b []byte) (int, error) {
 	n, err := t.Conn.Read(b)
 	t.mu.Lock()

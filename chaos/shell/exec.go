@@ -31,11 +31,11 @@ type Commander interface {
 type exec struct {
 	// Run is a command line for /bin/sh on the target that injects the fault.
 	Run string `yaml:"run"`
-	// Proves is one that succeeds while the fault is active. Before and after it fails or has other output.
+	// Proves is a command that succeeds while the fault is active. Before and after, it fails or prints something else.
 	Proves string `yaml:"proves"`
-	// Undo is one that heals the fault.
+	// Undo is a command that heals the fault.
 	Undo string `yaml:"undo"`
-	// Within bounds each of them, and the wait for the proof; default 4s.
+	// Within bounds each command, and the wait for the proof; default 4s.
 	Within time.Duration `yaml:"within"`
 }
 

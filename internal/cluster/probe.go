@@ -142,7 +142,7 @@ type HostLink struct {
 	RoundTrip links.Spread `json:"round_trip"`
 	Sent      int          `json:"sent"` // datagrams
 	Arrived   int          `json:"arrived"`
-	// bound of the error between times of the two hosts: the errors of both clocks
+	// maximum error when times of the two hosts are compared: the sum of their clocks' errors
 	ClockError time.Duration `json:"clock_error_ns"`
 }
 

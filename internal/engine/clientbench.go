@@ -118,8 +118,8 @@ func lastWords(logs, names string) error {
 	return errors.Join(errs...)
 }
 
-// Lacks returns what a plan's scenario needs of its clients and the hellos of their programs, which take turns, do
-// not announce; nil if nothing is missing.
+// Lacks returns an error if a plan's scenario needs something of its clients that the hellos of their programs do not
+// announce. Several programs take turns.
 func Lacks(p *plan.Plan, hellos []*wire.Hello) error {
 	for i := range p.Specs.Of(node.Client) {
 		if len(hellos) == 0 {
