@@ -14,7 +14,7 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-// BumpFlag is the one flag that etcd does not know: by how much revisions are raised if the data directory was
+// BumpFlag is a flag of lockquake's that etcd does not have: by how much to raise revisions if the data directory was
 // restored from a copy.
 const BumpFlag = "bump-revision"
 
