@@ -104,8 +104,8 @@ type Lead struct {
 	Old   string `json:"old,omitempty"`   // the node that led; "" where it is not known
 	New   string `json:"new,omitempty"`   // the first other node that was seen to lead; "": nobody
 	Epoch string `json:"epoch,omitempty"` // the new leader's epoch by its own account, where it tells one
-	// Lag is how many bytes of what the old leader had written no follower had received just before From, at least; nil
-	// where it is not known.
+	// Lag is the minimum number of bytes that the old leader had written and no follower had received just before From;
+	// nil if unknown.
 	Lag     *int64 `json:"lag_bytes,omitempty"`
 	From    int64  `json:"from"`              // when the asking began
 	Led     int64  `json:"led,omitempty"`     // when the new leader was first seen to lead

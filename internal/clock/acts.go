@@ -45,7 +45,7 @@ func actsOf(ctx context.Context) *Acts {
 	return a
 }
 
-// Act begins an act. Its time is that of CarriedOut for the returned context, else that of the call of done.
+// Act begins an act. Its time is the one that CarriedOut gets with the returned context, or else when done is called.
 func Act(ctx context.Context) (acting context.Context, done func()) {
 	a := actsOf(ctx)
 	if a == nil {

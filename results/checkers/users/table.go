@@ -10,8 +10,8 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// Table keeps a value for each user in a table, because users are numbered densely and a map costs more than the
-// sweep. Its size follows the number of users, not the largest of their numbers.
+// Table keeps a value for each user in slices indexed by the user's number: numbers are dense, and a map would cost
+// more than the sweep over the events. Memory grows with the number of users, not with the largest of their numbers.
 type Table[T any] struct{ rows []row[T] }
 
 // row has the users of one client.
