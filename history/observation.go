@@ -18,8 +18,8 @@ type Observation struct {
 	Count        int   `json:"count"`         // how many questions had this answer
 	Gap          int64 `json:"gap_ns"`        // the longest time from one such answer to the next question
 
-	// EndsIn is how long the grant lasts from the first answer on, as the service as a whole said with it, in ns; nil:
-	// it did not say.
+	// EndsIn is the remaining life of the grant in ns, as the service as a whole reported it with the first answer; nil
+	// if it did not.
 	EndsIn *int64 `json:"ends_in_ns,omitempty"`
 
 	// User and Grant name the grant whose id the answer is, where that is known.

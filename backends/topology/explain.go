@@ -16,7 +16,7 @@ type Explainer interface {
 // Setting is a setting or a counter of a server.
 type Setting struct {
 	Server, Name, Value string
-	// Blames is set for a count: if it has grown during a run, this ends the sentence that the number begins: "keys
-	// were evicted". "": the count says nothing by itself.
+	// Blames completes the sentence about a count that grew during a run, behind its number: "keys were evicted". It is
+	// "" where the count says nothing by itself.
 	Blames string
 }
