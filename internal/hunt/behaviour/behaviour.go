@@ -192,10 +192,11 @@ func (w *watcher) event(e *history.Event) {
 // operation handles the begin or the outcome of a call.
 func (w *watcher) operation(e *history.Event) {
 	if e.Phase == history.Invoke {
-		w.calls[call{e.User, e.Seq}] = *e
+		invoked := *e
 		if e.Kind == history.Release {
-			w.release(e)
+			invoked.Valid = w.release(e) // in place of its deadline
 		}
+		w.calls[call{e.User, e.Seq}] = invoked
 		return
 	}
 	invoked := w.calls[call{e.User, e.Op}]

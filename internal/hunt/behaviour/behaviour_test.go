@@ -139,7 +139,7 @@ func TestAGrantBesideAHoldThatOutlivedItsValidity(t *testing.T) {
 		"during pause@holder: acquire ok, other outlived",
 		"grant beside an open hold, 2^-7 ttl after its end",
 		"order a granted, a outlives, b granted",
-		"release ok: another was granted it before",
+		"release ok: begun after its end, another was granted it before",
 		"after pause@holder: release ok, other valid",
 		"pause@holder stood 2^0 ttl",
 	)
@@ -178,9 +178,22 @@ func TestAReleaseAcrossAnothersGrant(t *testing.T) {
 	x.releases(1, b, 1600, 1601)
 	s := x.seen()
 	wantShown(t, s, "point before-del reached: free", "point before-del reached in the acquire of another user",
-		"release ok: another was granted it meanwhile", "order a releases, b granted, a release ok")
+		"release ok: done after its end, another was granted it meanwhile", "order a releases, b granted, a release ok")
 	if s.Near["foreign_releases"] < 0.7 {
 		t.Errorf("near: %v", s.Near)
+	}
+}
+
+// The next user is usually granted the lock before the answer to a release is there.
+func TestAHandOverIsNearNothing(t *testing.T) {
+	x := newTale(t)
+	a := x.acquires(0, 100, 110, 1100)
+	op := x.event(0, 200, history.Event{Kind: history.Release, Phase: history.Invoke, Grant: a})
+	b := x.acquires(1, 150, 205, 1150)
+	x.event(0, 210, history.Event{Kind: history.Release, Phase: history.Ok, Op: op, Grant: a})
+	x.releases(1, b, 300, 301)
+	if s := x.seen(); len(s.Near) != 0 {
+		t.Errorf("it is near to %v", s.Near)
 	}
 }
 

@@ -203,15 +203,23 @@ func (w *watcher) extend(e *history.Event) {
 	}
 }
 
-// release ends a hold when its release begins: from then on its user does not rely on the lock.
-func (w *watcher) release(e *history.Event) {
+// release ends a hold when its release begins: from then on its user does not rely on the lock. It returns the end of
+// its validity.
+func (w *watcher) release(e *history.Event) int64 {
 	l := w.lock(e.Lock)
+	end := history.ValidUnknown
+	for _, h := range l.open {
+		if h.user == e.User && h.grant == e.Grant {
+			end = h.valid
+		}
+	}
 	w.push(l, e.User, "releases")
 	l.open = slices.DeleteFunc(l.open, func(h hold) bool { return h.user == e.User && h.grant == e.Grant })
 	if i := slices.IndexFunc(l.open, func(h hold) bool { return !h.expired }); i >= 0 {
 		w.shows.add("release begins beside another's valid hold")
 		w.shows.closer("foreign_releases", 0.5)
 	}
+	return end
 }
 
 // gone ends the holds of a user that learned of a loss, or died.
@@ -242,18 +250,23 @@ func (w *watcher) crossing(e *history.Event, invoked history.Event) {
 	default:
 		other = "another was granted it before"
 	}
-	own := ""
-	if i := slices.IndexFunc(l.open, func(h hold) bool { return h.user == e.User && h.grant == e.Grant }); i >= 0 {
-		h := &l.open[i]
-		switch {
-		case invoked.Time > h.valid:
-			own = "begun after its end, "
-		case e.Time > h.valid:
-			own = "done after its end, "
+	end := invoked.Valid
+	if e.Kind != history.Release {
+		end = history.ValidUnknown
+		if i := slices.IndexFunc(l.open, func(h hold) bool { return h.user == e.User && h.grant == e.Grant }); i >= 0 {
+			end = l.open[i].valid
 		}
 		if e.Kind == history.Renew && e.Phase == history.Ok {
 			w.extend(e)
 		}
+	}
+	own := ""
+	switch {
+	case end == history.ValidUnknown:
+	case invoked.Time > end:
+		own = "begun after its end, "
+	case e.Time > end:
+		own = "done after its end, "
 	}
 	w.shows.add("%s: %s%s", wordOf(e), own, other)
 	if invoked.Time > 0 {
@@ -263,9 +276,8 @@ func (w *watcher) crossing(e *history.Event, invoked history.Event) {
 		return
 	}
 	switch {
-	case e.Kind == history.Release && e.Phase != history.Fail:
-		w.shows.closer("foreign_releases", 0.7)
-		w.shows.closer("double_grants", 0.5)
+	case e.Kind == history.Release:
+		w.shows.releases(e, own)
 	case e.Kind == history.Write && e.Phase == history.Ok:
 		w.shows.closer("stale_writes", 0.9)
 	case e.Kind == history.Renew && e.Phase == history.Ok:
@@ -273,5 +285,24 @@ func (w *watcher) crossing(e *history.Event, invoked history.Event) {
 	}
 	if e.Kind == history.Release {
 		w.push(l, e.User, wordOf(e))
+	}
+}
+
+// releases records how near a release that met another's grant came to free it. That another is granted the lock before
+// the answer is usual, unless the validity ended meanwhile, or the answer did not come.
+func (s *shows) releases(e *history.Event, own string) {
+	near := 0.0
+	switch {
+	case e.Phase == history.Fail:
+	case strings.HasPrefix(own, "done"):
+		near = 0.9
+	case own != "":
+		near = 0.7
+	case e.Phase == history.Info:
+		near = 0.6
+	}
+	if near > 0 {
+		s.closer("foreign_releases", near)
+		s.closer("double_grants", near-0.2)
 	}
 }
