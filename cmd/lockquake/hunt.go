@@ -213,9 +213,11 @@ func (r *huntRun) aims(lock backends.Lock) (err error) {
 // usualTTL is short, so that grants can expire and be followed by others within one run.
 const usualTTL = time.Second
 
-// space determines what scripts can do to the lock on this machine.
-func (r *huntRun) space(lock backends.Lock) error {
-	ttl := cmp.Or(r.ttl, max(usualTTL, lock.MinTTL))
+// longestTTL is the longest that is tried when a shorter one is refused and none is asked for.
+const longestTTL = 4 * time.Second
+
+// lay makes the scenario on which every script is laid.
+func (r *huntRun) lay(lock backends.Lock, ttl time.Duration) error {
 	name := fmt.Sprintf("hunt-%s-%s", r.backend.Name, lock.Name)
 	base, err := scenarios.Parse(fmt.Appendf(nil, baseText, name, r.backend.Name, lock.Name, ttl), "hunt.yaml")
 	if err == nil {
@@ -229,9 +231,23 @@ func (r *huntRun) space(lock backends.Lock) error {
 	}
 	r.base.Log = cli.Logger(r.tell, r.verbose)
 	r.base.Replay = r.nodes.Replay(results.FileScenario, nil, r.base.Provider.Name())
-	if _, err := engine.Check(r.base); err != nil {
+	_, err = engine.Check(r.base)
+	return err
+}
+
+// space determines what scripts can do to the lock on this machine.
+func (r *huntRun) space(lock backends.Lock) error {
+	ttl := cmp.Or(r.ttl, max(usualTTL, lock.MinTTL))
+	err := r.lay(lock, ttl)
+	for err != nil && r.ttl == 0 && ttl < longestTTL { // a service may keep no lease as short as that
+		if ttl *= 2; r.lay(lock, ttl) == nil {
+			err = nil
+		}
+	}
+	if err != nil {
 		return err
 	}
+	base := r.base.Scenario
 	hellos, err := r.nodes.Hellos(r.stop.Ctx, r.base.Log)(base)
 	if err != nil {
 		return err
