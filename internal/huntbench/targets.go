@@ -1,6 +1,9 @@
 package main
 
-import "strings"
+import (
+	"path"
+	"strings"
+)
 
 // Target is a lock that a hunt is sent after.
 type Target struct {
@@ -36,21 +39,23 @@ func targets() []Target {
 		named("redlock clock jump", lock("redlock", "redlock", "double_grants", "--fault", "clock-jump,clock-drift")),
 		lock("etcd", "mutex", "overlapping_holds"),
 
-		pair("redsync 4.0.3", "redis", "redsync", "github.com/go-redsync/redsync/v4@v4.0.3",
+		pair("redsync 4.0.3", "redis", "../../clients/go/redsync", "github.com/go-redsync/redsync/v4@v4.0.3",
 			"github.com/go-redsync/redsync/v4@v4.0.4", "false_results"),
 		pair("redsync 4.6.0", "redis", "redsync", "github.com/go-redsync/redsync/v4@v4.6.0",
 			"github.com/go-redsync/redsync/v4@v4.7.1", "orphans"),
 		pair("redsync 1.2.0", "redis", "redsync1", "github.com/go-redsync/redsync@v1.2.0",
 			"github.com/go-redsync/redsync@v1.3.0", "false_results"),
 		pair("redsync 4.12.0 on five", "redlock", "redsync", "github.com/go-redsync/redsync/v4@v4.12.0",
-			"github.com/go-redsync/redsync/v4@v4.12.1", "double_grants"),
+			"github.com/go-redsync/redsync/v4@v4.12.1", "double_grants", recipeAlone...),
 		pair("redis-lock 7.0.0", "redis", "redis-lock", "github.com/bsm/redis-lock@v7.0.0+incompatible",
 			"github.com/bsm/redis-lock@v8.0.0+incompatible", "false_results"),
 		pair("go-zero 1.3.1", "redis", "gozero", "github.com/zeromicro/go-zero@v1.3.1",
-			"github.com/zeromicro/go-zero@v1.3.2", "double_grants"),
+			"github.com/zeromicro/go-zero@v1.3.2", "double_grants", recipeAlone...),
 		pair("rueidislock 1.0.69", "redis", "rueidislock", "github.com/redis/rueidis@v1.0.69",
-			"github.com/redis/rueidis@v1.0.70", "double_grants"),
-		folders("etcd 3.4.13", "etcd", "etcd34", "etcd35", "overlapping_holds"),
+			"github.com/redis/rueidis@v1.0.70", "double_grants", append([]string{"--lock", "rueidislock"},
+				recipeAlone...)...),
+		// a holder that is late overlaps with the next one by any lock; this one is told that it holds what it lost
+		folders("etcd 3.4.13", "etcd", "etcd34", "etcd35", "false_results"),
 		folders("etcd 3.0.17 RWMutex", "etcd", "etcdrw30", "etcdrw31", "stuck_locks"),
 	}
 	for _, m := range []struct{ lock, goal string }{
@@ -97,8 +102,9 @@ func lock(backend, name, goal string, more ...string) Target {
 func named(name string, t Target) Target { t.Name = name; return t }
 
 // pair is a library in a version with a bug, beside the one that mends it.
-func pair(name, backend, folder, bad, good, goal string) Target {
-	return client(name, backend, bugs+folder+" "+bad, bugs+folder+" "+good, goal)
+func pair(name, backend, folder, bad, good, goal string, more ...string) Target {
+	folder = path.Join(bugs, folder)
+	return client(name, backend, folder+" "+bad, folder+" "+good, goal, more...)
 }
 
 // folders is a pair whose versions are built in folders of their own.
@@ -106,9 +112,10 @@ func folders(name, backend, bad, good, goal string) Target {
 	return client(name, backend, bugs+bad, bugs+good, goal)
 }
 
-func client(name, backend, bad, good, goal string) Target {
+func client(name, backend, bad, good, goal string, more ...string) Target {
 	return Target{
-		Name: name, Goal: goal, Args: []string{"--backend", backend, "--client", bad}, Good: []string{"--client", good},
+		Name: name, Goal: goal, Args: append([]string{"--backend", backend, "--client", bad}, more...),
+		Good: []string{"--client", good},
 	}
 }
 
