@@ -43,7 +43,7 @@ func (p *scriptRuns) Next(done []campaign.Result) (j campaign.Job, ok bool) {
 	number := p.from + len(done)
 	x := p.space.Draw(seed.Rand(uint64(number), "draw"))
 	j = campaign.Job{Name: "try-" + strconv.Itoa(number), Options: p.base, Seed: uint64(number + 1)}
-	j.Options.Scenario, j.Cannot = p.space.Scenario(x)
+	j.Options.Scenario, j.Cannot = p.space.Scenario(x, false)
 	p.tries[j.Name] = x
 	return j, true
 }

@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/lockquake/lockquake/internal/campaign"
@@ -28,7 +29,7 @@ import (
 type Scripts interface {
 	Draw(r *rand.Rand) script.Script
 	Mutate(r *rand.Rand, of script.Script, with []script.Script) script.Script
-	Scenario(x script.Script) (scenarios.Scenario, error)
+	Scenario(x script.Script, asked bool) (scenarios.Scenario, error)
 	Reductions(x script.Script) []script.Script
 	Size(x script.Script) script.Size
 }
@@ -184,7 +185,7 @@ func (h *Hunt) propose() (j campaign.Job, ok bool) {
 			long = true
 			continue
 		}
-		s, err := h.scenario(n.Script, forbid(h.Goals))
+		s, err := h.scenario(n.Script, slices.ContainsFunc(h.Goals, Goal.asks), forbid(h.Goals))
 		if err != nil {
 			refused = err
 			continue
@@ -215,13 +216,13 @@ func (h *Hunt) draw(r *rand.Rand, attempt int) Note {
 	return Note{Script: h.Scripts.Mutate(r, of.script, with), From: number}
 }
 
-// scenario writes a script as a scenario with the given expectations.
-func (h *Hunt) scenario(x script.Script, expect string, more ...string) (scenarios.Scenario, error) {
-	s, err := h.Scripts.Scenario(x)
+// scenario writes a script as a scenario with the given changes. asked is as for script.Space.
+func (h *Hunt) scenario(x script.Script, asked bool, sets ...string) (scenarios.Scenario, error) {
+	s, err := h.Scripts.Scenario(x, asked)
 	if err != nil {
 		return s, err
 	}
-	return s.With(append([]string{expect}, more...))
+	return s.With(sets)
 }
 
 func (h *Hunt) job(name string, s scenarios.Scenario, random uint64) campaign.Job {

@@ -83,8 +83,8 @@ func (r Result) chart() ([]page.Chart, error) {
 // shown returns the scripts of the page: the one handed out, then each finding as it was found.
 func (r Result) shown(dir string) (out []shown) {
 	if x := r.Shrunk; x.HandedOut() {
-		s := shown{Title: x.Claim, Words: []string{x.Script.Text(), fmt.Sprintf("It reached its goal in %d of %s%s.",
-			x.Reached, figure.Of(x.Runs, "run"), x.proof())}}
+		s := shown{Title: x.Claim, Words: []string{x.Script.Text(), fmt.Sprintf(
+			"It reached its goal in %d of %s that had no part in its choice.", x.Reached, figure.Of(x.Runs, "run"))}}
 		if text, err := history.ReadFile(filepath.Join(dir, x.File), history.MostText); err == nil {
 			s.YAML = string(text)
 		}

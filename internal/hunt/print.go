@@ -79,12 +79,11 @@ func (r Result) story(dir string) (lines []string) {
 	case x == nil:
 		lines = append(lines, "not made smaller: "+f.Script.Text())
 	case !x.HandedOut():
-		lines = append(lines, fmt.Sprintf("it does not reproduce: %d of %s; %s", x.Reached, figure.Of(x.Runs, "run"),
-			f.Script.Text()))
+		lines = append(lines, x.fails()+"; "+f.Script.Text())
 	default:
 		lines = append(lines, x.Script.Text())
-		lines = append(lines, fmt.Sprintf("%s, which break it in %d of %s%s", sizeText(x.Size), x.Reached,
-			figure.Of(x.Runs, "run"), x.proof()))
+		lines = append(lines, fmt.Sprintf("%s, which break it in %d of %s that had no part in its choice",
+			sizeText(x.Size), x.Reached, figure.Of(x.Runs, "run")))
 		if x.Stopped != "" {
 			lines = append(lines, "it may get smaller: "+x.Stopped)
 		}
@@ -101,12 +100,13 @@ func (r Result) story(dir string) (lines []string) {
 	return lines
 }
 
-// proof says what the runs of a script that is handed out prove.
-func (x *Shrunk) proof() string {
-	if x.Proven {
-		return " that had no part in its choice"
+// fails says that a script is not handed out, and in how many runs it reached its goal.
+func (x *Shrunk) fails() string {
+	word := "it does not reproduce"
+	if x.Runs-x.Reached <= tries-proof {
+		word = "not shown to reproduce, " + cmp.Or(x.Stopped, "for the hunt was interrupted")
 	}
-	return " by which it was chosen"
+	return fmt.Sprintf("%s: %d of %s", word, x.Reached, figure.Of(x.Runs, "run"))
 }
 
 // fewRuns is the number of runs below which nothing is claimed: three in n of fewer are more than one in ten.

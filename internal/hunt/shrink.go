@@ -12,34 +12,43 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// A script is accepted when accepted of tries runs reached its goal; the second failure rejects it.
+// A script is handed out when proof of tries fresh runs reached its goal. Before that, a smaller one replaces it when
+// chosen runs in a row reached the goal: fewer, because most of them are right and the last one is proven.
 const (
-	tries    = 10
-	accepted = 9
+	tries  = 10
+	proof  = 9
+	chosen = 3
 )
 
 // trial is the runs of one script.
 type trial struct {
 	script script.Script
+	number int    // among the reductions of the script that it came from
 	ok     int    // runs that reached the goal, without any other objection
 	failed int    // the other ones
 	goal   int    // all runs that reached the goal
 	dir    string // of the last run counted in ok
 }
 
-func (t trial) runs() int      { return t.ok + t.failed }
-func (t trial) accepted() bool { return t.ok >= accepted }
-func (t trial) rejected() bool { return t.failed > tries-accepted }
+func (t trial) runs() int { return t.ok + t.failed }
+
+// accepted weighs a failure against as many successes as make it likely that 9 of 10 runs succeed.
+func (t trial) accepted() bool { return t.ok >= chosen+t.failed*(proof-chosen) }
+func (t trial) proven() bool   { return t.ok >= proof }
+func (t trial) rejected() bool { return t.failed > tries-proof }
 
 // shrinker makes the script of a finding smaller. Its steps are a function of the results that it takes in.
 //
-// It tries the reductions of a script in their order, the most daring first. An accepted one replaces the script. As
-// long as none is accepted, a reduction also replaces the script if it reaches the goal as often before its second
+// It tries the reductions of a script in their order, the most daring first, and goes round: after an accepted one it
+// goes on with the kind of reduction at which it was, so that what was in vain is not tried again at each step. One
+// whose first run fails is put off to the end of the round, and rejected when it fails again.
+//
+// As long as none is accepted, a reduction also replaces the script if it reaches the goal as often before its second
 // failure. A violation that is rare as found may become certain when an await replaces a time. A run that is unknown
 // because a fault did not bite becomes known when that fault is left out.
 //
-// In the end the last accepted script must reach the goal in runs that had no part in its choice. If it does not, the
-// one accepted before it must, and so on.
+// In the end the last accepted script must reach the goal in runs that had no part in its choice. If it does not, a
+// bisection finds the smallest accepted one that does.
 type shrinker struct {
 	hunt   *Hunt
 	goal   string
@@ -47,15 +56,18 @@ type shrinker struct {
 	steps  int // trials begun
 	others []string
 
-	best    trial   // the script to make smaller
-	tested  bool    // it had its own ten runs
-	kept    []trial // the accepted ones, the last of them the smallest
-	queue   []script.Script
+	best    trial           // the script to make smaller
+	tested  bool            // it had its own runs
+	kept    []trial         // the accepted ones, the last of them the smallest
+	queue   []trial         // reductions of the best one
+	later   []trial         // those whose first run failed
 	refused map[string]bool // by JSON: the rejected scripts
 	now     *trial          // under way; nil: none
 
 	proving bool
-	proofs  []trial // of the kept ones, from the last one on
+	good    int   // how many of kept are no smaller than a proven one
+	bad     int   // the first of kept that is not larger than a disproven one
+	proof   trial // of the smallest proven one; if none is, of the one tried last
 	over    bool
 
 	last    Violation
@@ -75,7 +87,7 @@ func newShrinker(h *Hunt) *shrinker {
 			s.meet(g.Goal)
 		}
 	}
-	s.queue = s.reductions()
+	s.renew(0)
 	return s
 }
 
@@ -96,15 +108,17 @@ func keyOf(x script.Script) string {
 	return string(b)
 }
 
-// reductions returns those of the best script that were not rejected before.
-func (s *shrinker) reductions() (out []script.Script) {
+// renew lists the reductions of the best script that were not rejected before, beginning with number from.
+func (s *shrinker) renew(from int) {
+	s.queue, s.later = nil, nil
 	self := keyOf(s.best.script)
-	for _, x := range s.hunt.Scripts.Reductions(s.best.script) {
-		if key := keyOf(x); key != self && !s.refused[key] {
-			out = append(out, x)
+	list := s.hunt.Scripts.Reductions(s.best.script)
+	for i := range list {
+		number := (from + i) % len(list)
+		if key := keyOf(list[number]); key != self && !s.refused[key] {
+			s.queue = append(s.queue, trial{script: list[number], number: number})
 		}
 	}
-	return out
 }
 
 // next returns the next run; ok is false if there is none.
@@ -118,7 +132,7 @@ func (s *shrinker) next() (j campaign.Job, ok bool) {
 			s.stopped, s.over = "the budget of "+s.hunt.ShrinkBudget.String()+" was spent", true
 			break
 		}
-		sc, err := s.hunt.scenario(s.now.script, demand(s.goal, s.others))
+		sc, err := s.hunt.scenario(s.now.script, Goal{Name: s.goal}.asks(), demand(s.goal, s.others))
 		if err != nil {
 			s.now.failed = tries
 			s.settle()
@@ -136,11 +150,16 @@ func (s *shrinker) begin() bool {
 	if !s.proving {
 		// what does not reproduce as it is may do so when it is smaller
 		if s.short() && !(len(s.kept) == 0 && s.tested) {
-			s.queue = nil
+			s.queue, s.later = nil, nil
+		}
+		if len(s.queue) == 0 {
+			s.queue, s.later = s.later, nil
 		}
 		if len(s.queue) > 0 {
-			s.now, s.queue = &trial{script: s.queue[0]}, s.queue[1:]
-			s.steps++
+			s.now, s.queue = &s.queue[0], s.queue[1:]
+			if s.now.failed == 0 {
+				s.steps++
+			}
 			return true
 		}
 		if len(s.kept) == 0 && !s.tested { // nothing smaller reproduces: the script itself may
@@ -148,22 +167,22 @@ func (s *shrinker) begin() bool {
 			s.steps++
 			return true
 		}
-		s.proving = true
+		s.proving, s.bad = true, len(s.kept)
 	}
-	if s.proven() != nil || len(s.proofs) >= len(s.kept) {
+	if s.good >= s.bad {
 		return false
 	}
-	s.now = &trial{script: s.kept[len(s.kept)-1-len(s.proofs)].script}
+	i := s.bad - 1 // the smallest first
+	if s.bad < len(s.kept) {
+		i = (s.good + s.bad) / 2
+	}
+	s.now = &trial{script: s.kept[i].script, number: i}
 	return true
 }
 
-// short reports whether the remaining time is needed for the last trial: the one that accepts the current script, or
-// the one that proves it.
+// short reports whether the remaining time is needed to prove the current script, and before that to accept it.
 func (s *shrinker) short() bool {
-	runs := tries
-	if len(s.kept) == 0 {
-		runs = accepted
-	}
+	runs := tries + chosen
 	one := s.hunt.takes(s.phase, s.best.script.For)
 	left := s.hunt.ShrinkBudget - s.phase.spent
 	if s.hunt.ShrinkBudget <= 0 || left > time.Duration(runs)*one {
@@ -203,30 +222,47 @@ func (s *shrinker) take(r campaign.Result, n Note) {
 // settle ends a trial that is decided.
 func (s *shrinker) settle() {
 	t := *s.now
-	if !t.accepted() && !t.rejected() || s.proving && t.runs() < tries && !t.rejected() {
-		return
-	}
-	s.now = nil
+	self := keyOf(t.script) == keyOf(s.best.script)
 	switch {
+	case s.proving && !t.rejected() && t.runs() < tries, !s.proving && self && !t.accepted() && !t.rejected():
+		return
 	case s.proving:
-		s.proofs = append(s.proofs, t)
+		s.prove(t)
 	case t.accepted():
 		s.kept = append(s.kept, t)
-		if keyOf(t.script) != keyOf(s.best.script) {
+		if !self {
 			s.best = t
-			s.queue = s.reductions()
+			s.renew(t.number)
 		}
-	case keyOf(t.script) == keyOf(s.best.script):
+	case self:
 		s.drop(s.best.dir)
 		s.best, s.tested = t, true
-		s.queue = s.reductions()
+		s.renew(0)
+	case t.failed == 1 && t.ok == 0:
+		s.later = append(s.later, t)
+	case !t.rejected():
+		return
 	case len(s.kept) == 0 && t.goal > 0 && t.goal >= s.best.goal:
 		s.drop(s.best.dir)
 		s.best, s.tested = t, false
-		s.queue = s.reductions()
+		s.renew(t.number)
 	default:
 		s.refused[keyOf(t.script)] = true
 		s.drop(t.dir)
+	}
+	s.now = nil
+}
+
+// prove takes in the last runs of an accepted script.
+func (s *shrinker) prove(t trial) {
+	if t.proven() {
+		s.good = t.number + 1
+	} else {
+		s.bad = t.number
+	}
+	if t.proven() || s.good == 0 {
+		s.drop(s.proof.dir)
+		s.proof = t
 	}
 }
 
@@ -240,19 +276,11 @@ func (s *shrinker) drop(dir string) {
 	}
 }
 
-// proven returns the accepted script that its last runs confirmed; nil if there is none.
-func (s *shrinker) proven() *trial {
-	if n := len(s.proofs); n > 0 && s.proofs[n-1].accepted() {
-		return &s.proofs[n-1]
-	}
-	return nil
-}
-
 // Shrunk is a script that is handed out, or why none is.
 type Shrunk struct {
 	Goal string `json:"goal"`
-	// Script reached the goal in Reached of Runs runs. If it is handed out, File holds it as a scenario. Proven says
-	// that these runs had no part in its choice.
+	// Script reached the goal in Reached of Runs runs. If Proven, these runs had no part in its choice, and File holds
+	// it as a scenario.
 	Script  script.Script `json:"script"`
 	Size    script.Size   `json:"size"`
 	Reached int           `json:"reached"`
@@ -279,13 +307,8 @@ func (s *shrinker) result() *Shrunk {
 		Stopped: s.stopped, Claim: s.last.Claim,
 	}
 	t := s.best
-	switch p := s.proven(); {
-	case p != nil:
-		t, out.Proven = *p, true
-	case len(s.kept) > len(s.proofs): // accepted, and not refuted
-		t = s.kept[len(s.kept)-1-len(s.proofs)]
-	case len(s.proofs) > 0:
-		t = s.proofs[len(s.proofs)-1]
+	if s.proving && s.proof.runs() > 0 {
+		t, out.Proven = s.proof, s.good > 0
 	}
 	out.Script, out.Reached, out.Runs, out.RunDir = t.script, t.ok, t.runs(), t.dir
 	out.Size = s.hunt.Scripts.Size(t.script)
@@ -296,7 +319,7 @@ func (s *shrinker) result() *Shrunk {
 }
 
 // HandedOut reports whether the script reproduces.
-func (x *Shrunk) HandedOut() bool { return x != nil && x.Reached >= accepted }
+func (x *Shrunk) HandedOut() bool { return x != nil && x.Proven }
 
 // reached reports whether a run of the shrinking succeeded. The verdict must say that the goal was reached, and
 // nothing may speak against the run except other counts that had to be zero.

@@ -33,7 +33,10 @@ func (s Space) Read(sc scenarios.Scenario) (Script, error) {
 		r.step(st, sc)
 	}
 	if r.script.Crowd.Clients == 0 {
-		r.script.For, r.script.End = r.now+s.TTL, r.after
+		r.script.For, r.script.End = r.now, r.after
+		if n := len(sc.Steps); n > 0 && sc.Steps[n-1].Await == "" {
+			r.script.For += s.TTL
+		}
 	}
 	x := s.fit(r.script, briefest)
 	if err := s.Check(x); err != nil {

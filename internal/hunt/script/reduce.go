@@ -70,21 +70,22 @@ const briefest = 250 * time.Millisecond
 
 // Reductions lists valid scripts that are smaller than x, in the order in which to try them:
 //   - half of the faults and visits;
+//   - a shorter load, which makes all later tries cheaper;
 //   - without single faults and visits;
-//   - a shorter load, which makes all later tries cheaper, and fewer users;
-//   - without parts of what is left;
 //   - without the crowd, or with a few visits in its place;
+//   - fewer users;
+//   - without parts of what is left: all of them, then each;
 //   - shorter times, and times turned into awaits.
 //
 // It is a function of the space and the script.
 func (s Space) Reductions(x Script) []Script {
 	r := reducer{space: s, of: x, size: s.Size(x), seen: map[string]bool{}}
 	r.halves()
-	r.singles()
 	r.loads()
+	r.singles()
+	r.crowd()
 	r.numbers()
 	r.parts()
-	r.crowd()
 	r.times()
 	r.events()
 	return r.out
@@ -195,6 +196,12 @@ func (r *reducer) singles() {
 
 // parts drops what a visit does beside its acquire, keys of faults, and optional parts of the crowd.
 func (r *reducer) parts() {
+	r.try(func(x *Script) {
+		x.Crowd = Crowd{Clients: x.Crowd.Clients, Users: x.Crowd.Users, Locks: min(x.Crowd.Locks, 1), Hold: x.Crowd.Hold}
+		for i, v := range x.Visits {
+			x.Visits[i] = Visit{User: v.User, At: v.At, Hold: v.Hold, Arm: v.Arm, After: v.After, Until: v.Until}
+		}
+	})
 	for i := range r.of.Visits {
 		for _, change := range []func(v *Visit){
 			func(v *Visit) { v.Arm = nil }, func(v *Visit) { v.Write = 0 }, func(v *Visit) { v.Renew = 0 },

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/scenarios"
 	"github.com/lockquake/lockquake/workloads"
 )
@@ -18,9 +19,9 @@ import (
 const within = 30 * time.Second
 
 // Scenario writes a script as a scenario that `run` takes as it is. Faults at times beside a crowd become its
-// schedule, all others steps. Visits are steps.
-func (s Space) Scenario(x Script) (scenarios.Scenario, error) {
-	sc, err := s.built(x)
+// schedule, all others steps. Visits are steps. If asked, the service is asked all the time what it has of the locks.
+func (s Space) Scenario(x Script, asked bool) (scenarios.Scenario, error) {
+	sc, err := s.built(x, asked)
 	if err != nil {
 		return sc, err
 	}
@@ -28,13 +29,16 @@ func (s Space) Scenario(x Script) (scenarios.Scenario, error) {
 }
 
 // built returns a script's scenario as first put together.
-func (s Space) built(x Script) (scenarios.Scenario, error) {
+func (s Space) built(x Script, asked bool) (scenarios.Scenario, error) {
 	sets := []string{"workload=" + workload(s.Base, x), "run=" + running(s.Base, x)}
 	l := layOut(x)
 	if len(l.schedule) > 0 {
 		sets = append(sets, "chaos=["+strings.Join(l.schedule, ", ")+"]")
 	} else if len(s.Base.Chaos) > 0 || s.Base.Random != nil {
 		sets = append(sets, "chaos=[]")
+	}
+	if asked && s.Stored {
+		l.ask(x)
 	}
 	if steps := l.steps(); len(steps) > 0 || len(s.Base.Steps) > 0 {
 		sets = append(sets, "steps=["+strings.Join(steps, ", ")+"]")
@@ -170,6 +174,24 @@ func (x Script) awaits() (out []*Await) {
 	return out
 }
 
+// askEvery is from one question to the service to the next.
+const askEvery = 100 * time.Millisecond
+
+// ask lays out questions to the service, who has which lock. They end with the steps, so those last as long as the run.
+func (l *timeline) ask(x Script) {
+	var asked []moment
+	for i := range max(x.Crowd.Locks, 1) {
+		asked = append(asked, moment{step: flow([]string{
+			"observe: " + strconv.Quote(history.FactKeys+workloads.LockName(i)), "on: " + history.Service,
+			"every: " + askEvery.String(), "within: " + within.String(),
+		})})
+	}
+	l.moments = slices.Concat(asked, l.moments)
+	if x.Crowd.Clients > 0 && len(l.moments) > 0 && l.moments[len(l.moments)-1].at < x.For {
+		l.moments = append(l.moments, moment{at: x.For})
+	}
+}
+
 // entry returns an injection as an entry of a schedule.
 func (in Injection) entry() string {
 	list := []string{"use: " + in.Use, "on: " + strconv.Quote(in.On), "at: " + in.At.String()}
@@ -276,7 +298,7 @@ func (l *timeline) visit(x Script, v Visit, number int) {
 // over reports whether a time of the script is after its load. Later actions are left out: at the end, a run lets
 // users continue, releases what they hold, and heals.
 func (x Script) over(at time.Duration, after *Await) bool {
-	return x.Crowd.Clients > 0 && after == nil && at >= x.For
+	return x.End == nil && after == nil && at >= x.For
 }
 
 // arm lays out the arming of a point before the call that passes it.

@@ -158,7 +158,7 @@ func pointsOf(own []string) (out []Point) {
 
 // check returns the plan of a run of the script, or why there can be none.
 func (s Space) check(x Script) (*engine.Plan, error) {
-	sc, err := s.built(x)
+	sc, err := s.built(x, false)
 	if err != nil {
 		return nil, err
 	}
