@@ -46,14 +46,13 @@ type dice struct {
 
 func (d drawer) script() Script {
 	x := Script{For: round(d.between(d.space.Shortest, d.space.Longest)), Crowd: d.crowd()}
-	for range d.count(mostVisits) {
+	for range 1 + d.count(mostVisits-1) {
 		x.Visits = append(x.Visits, d.visit(x))
 	}
-	n := d.count(mostFaults)
-	if n == 0 && len(x.Visits) == 0 {
-		n = 1
+	if d.chance(0.2) {
+		x.Crowd = Crowd{} // the visits are alone
 	}
-	for range n {
+	for range d.count(mostFaults) {
 		if in, ok := d.injection(x); ok {
 			x.Faults = append(x.Faults, in)
 		}
@@ -106,8 +105,9 @@ func round(t time.Duration) time.Duration {
 	return max(t.Round(unit), least)
 }
 
+// crowd draws the workload. Mostly it is small: in a large one the visits wait for the lock until the run is over.
 func (d drawer) crowd() Crowd {
-	c := Crowd{Clients: 1 + d.r.IntN(mostClients), Users: 1 + d.r.IntN(mostUsers), Locks: 1}
+	c := Crowd{Clients: 1 + d.count(mostClients-1), Users: 1 + d.count(mostUsers-1), Locks: 1}
 	c.Hold = round(d.between(least, 2*d.ttl))
 	if d.chance(0.25) {
 		c.Locks = 2 + d.r.IntN(mostLocks-1)
