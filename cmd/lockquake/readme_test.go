@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/cmd/lockquake/nodes"
 	"github.com/lockquake/lockquake/internal/cli"
@@ -32,8 +33,10 @@ type written struct {
 func TestTablesInDocs(t *testing.T) {
 	for _, w := range []written{
 		{"../../docs/backends.md", "locks", func() [][]string {
-			services := slices.DeleteFunc(nodes.Catalog().Backends, func(b listed.Backend) bool { return b.InProcess })
-			return append([][]string{lockColumns}, lockRows(services, true)...)
+			return append([][]string{lockColumns}, lockRows(servicesWith(false), true)...)
+		}},
+		{"../../docs/internals/broken-locks.md", "locks of services", func() [][]string {
+			return append([][]string{lockColumns}, lockRows(servicesWith(true), true)...)
 		}},
 		{"../../docs/internals/broken-locks.md", "broken locks", brokenLocks},
 		{"../../docs/verdict.md", "counts", func() [][]string {
@@ -83,6 +86,17 @@ func TestReadmeSaysWhatLocalNeeds(t *testing.T) {
 	if seen == 0 {
 		t.Error("README.md has no command with --provider local")
 	}
+}
+
+// servicesWith returns the backends with servers, each with its deliberately wrong locks only, or with the others only.
+func servicesWith(wrong bool) []listed.Backend {
+	services := slices.DeleteFunc(nodes.Catalog().Backends, func(b listed.Backend) bool { return b.InProcess })
+	for i, b := range services {
+		services[i].Locks = slices.DeleteFunc(slices.Clone(b.Locks), func(l backends.Lock) bool {
+			return (l.Wrong != "") != wrong
+		})
+	}
+	return services
 }
 
 // brokenLocks returns those of memory.
