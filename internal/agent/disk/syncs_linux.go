@@ -169,8 +169,7 @@ func tracedThreads(p proc.Process) (int, error) {
 	return n, nil
 }
 
-// Untraced runs do while no tracer of this package traces the process: do traces it itself. Delayed calls are released
-// early.
+// Untraced calls do while this package does not trace the process, so that do can. Delayed calls are released early.
 func Untraced(ctx context.Context, pid int, do func() error) error {
 	var at []*slowed
 	slow.Range(func(_, v any) bool {
