@@ -7,7 +7,8 @@ type Receipt struct {
 	Status   ReceiptStatus `json:"status"`
 	Evidence string        `json:"evidence"` // what was seen, by whom
 	Time     int64         `json:"time"`     // ns of CLOCK_MONOTONIC at which it was seen
-	// Sent is just before the signal was sent that did it: whatever came of it is later. 0 where no signal did it.
+	// Sent is a time just before the signal that made the change was sent, so that its consequences are later; 0 if no
+	// signal made it.
 	Sent int64 `json:"sent,omitempty"`
 	// Done is when what was asked for had been carried out, by the clock of whoever did it (ns of CLOCK_MONOTONIC):
 	// before its effect was measured, which may take seconds. 0: not known.
