@@ -256,6 +256,7 @@ func TestWhatDoesNotReproduceIsNotHandedOut(t *testing.T) {
 func TestAShortShrinkBudgetHandsOutWhatThereIs(t *testing.T) {
 	w := newWorld(t, 1)
 	w.hunt.Budget, w.hunt.ShrinkBudget = time.Hour, time.Minute
+	w.hunt.Seeds = []script.Script{numbered(1, 2, 3, 4, 5, 6, 7, 8)}
 	w.run(5000)
 	x := w.hunt.shrink.result()
 	if !x.HandedOut() || x.Stopped == "" || x.Took > time.Minute.Milliseconds() {

@@ -187,6 +187,9 @@ func (w *watcher) denied(e *history.Event, invoked history.Event) {
 	if invoked.Time > 0 {
 		w.shows.add("%s after %s, %s", wordOf(e), w.shows.since(e.Time-invoked.Time), w.lock(e.Lock).holders(e.User))
 	}
+	if e.Phase == history.Info { // the service may have granted it
+		w.shows.closer("orphans", 0.5)
+	}
 }
 
 // extend sets a new end of validity.

@@ -30,6 +30,9 @@ func (s Space) fit(x Script, shortest time.Duration) Script {
 	})
 	for i := range x.Faults {
 		in := &x.Faults[i]
+		if x.Crowd.Clients == 0 && onHolder(in.On) { // there may be none for long
+			in.On = users[0]
+		}
 		in.At = min(in.At, last)
 		bound(&in.For)
 	}

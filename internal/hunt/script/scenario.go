@@ -15,8 +15,8 @@ import (
 )
 
 // within is added to the time that a step waits for, and gives its deadline. It is generous, because a late step
-// shows nothing.
-const within = 30 * time.Second
+// shows nothing, but a hunt waits that long for what never happens.
+const within = 10 * time.Second
 
 // Scenario writes a script as a scenario that `run` takes as it is. Faults at times beside a crowd become its
 // schedule, all others steps. Visits are steps. If asked, the service is asked all the time what it has of the locks.
