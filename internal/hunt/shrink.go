@@ -180,13 +180,12 @@ func (s *shrinker) begin() bool {
 	return true
 }
 
-// short reports whether the remaining time is needed to prove the current script, and before that to accept it. Half of
-// the budget is for smaller ones in any case: their runs are shorter.
+// short reports whether the remaining time is needed to prove the current script, and before that to accept it.
 func (s *shrinker) short() bool {
 	runs := tries + chosen
 	one := s.hunt.takes(s.phase, s.best.script.For)
 	left := s.hunt.ShrinkBudget - s.phase.spent
-	if s.hunt.ShrinkBudget <= 0 || left > min(time.Duration(runs)*one, s.hunt.ShrinkBudget/2) {
+	if s.hunt.ShrinkBudget <= 0 || left > time.Duration(runs)*one {
 		return false
 	}
 	s.stopped = "the budget of " + s.hunt.ShrinkBudget.String() + " was nearly spent"
