@@ -168,8 +168,9 @@ func (h *Hunt) takes(p phase, load time.Duration) time.Duration {
 // drawTries is how many consecutive scripts may be rejected before the hunt gives up.
 const drawTries = 100
 
-// randomShare is the share of tries that are drawn without regard to the corpus, so that no corpus is a dead end.
-const randomShare = 0.2
+// drawnShare is the share of tries that are drawn without regard to a corpus of so many scripts: all at first, since
+// relatives of one or two teach little; in the end a fifth, so that no corpus is a dead end.
+func drawnShare(scripts int) float64 { return max(0.2, 1/(1+float64(scripts)/2)) }
 
 // propose returns the next job of the search; ok is false when the search is over.
 func (h *Hunt) propose() (j campaign.Job, ok bool) {
@@ -204,7 +205,7 @@ func (h *Hunt) draw(r *rand.Rand, attempt int) Note {
 	switch {
 	case attempt == 0 && h.search.runs < len(h.Seeds):
 		return Note{Script: h.Seeds[h.search.runs]}
-	case h.Random, len(h.search.corpus.entries) == 0, r.Float64() < randomShare:
+	case h.Random, r.Float64() < drawnShare(len(h.search.corpus.entries)):
 		return Note{Script: h.Scripts.Draw(r)}
 	}
 	of, number := h.search.corpus.pick(r, h.Goals)
