@@ -185,7 +185,7 @@ var locks = []string{"lock \"0\"\n", `lock\1 ü 🔒`}
 func options(t *testing.T, start func(context.Context, int) (Process, error)) Options {
 	t.Helper()
 	address := serveRegister(t)
-	const ttl = 2 * time.Second
+	const ttl = 30 * time.Second
 	access, err := json.Marshal(map[string]any{"backend": "toy", "lock": "toy", "ttl_ns": int64(ttl), "nodes": []any{}, "run": "test"})
 	if err != nil {
 		t.Fatal(err)
@@ -382,24 +382,41 @@ func work(t *testing.T, start func(context.Context, int) (Process, error), w wir
 	return c
 }
 
+// What a lock does after its TTL proves nothing against it.
+func TestOrdersThatOutlastTheTTL(t *testing.T) {
+	t.Parallel()
+	o := options(t, golang(t, "never-excludes"))
+	frame := o.Frame
+	o.Frame = func(number int) (*wire.Start, error) {
+		st, err := frame(number)
+		st.TTL = 1
+		return st, err
+	}
+	i := slices.IndexFunc(checks, func(k check) bool { return k.name == "orders" })
+	wrong, err := o.one(t.Context(), i, checks[i])
+	if err != nil || len(wrong) != 1 || !strings.HasSuffix(wrong[0], "and the TTL of a grant is 1ns: repeat it on a machine with less load") {
+		t.Errorf("%q, %v", wrong, err)
+	}
+}
+
 // Each of these breaks one rule, and the finding names it.
 func TestWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ kind, check, want string }{
 		{"java never-excludes", "orders", "the lock excludes nobody"},
-		{"java late-valid", "workload", "and the TTL is 2s: it counts from when the request was sent"},
+		{"java late-valid", "workload", "and the TTL is 30s: it counts from when the request was sent"},
 		{"java no-points", "points", "point no-such-point: no point within 10s"},
 		{"java deaf", "giving up", "an acquire that was told to give up: "},
 		{"node never-excludes", "orders", "the lock excludes nobody"},
 		{"node no-valid", "orders", "its valid is 0 or left out"},
-		{"node late-valid", "workload", "and the TTL is 2s: it counts from when the request was sent"},
+		{"node late-valid", "workload", "and the TTL is 30s: it counts from when the request was sent"},
 		{"node no-points", "points", "point no-such-point: no point within 10s"},
 		{"node deaf", "giving up", "an acquire that was told to give up: "},
 		{"go never-excludes", "orders", "the lock excludes nobody"},
 		{"go interface", "hello", "no hello: its standard output ended"},
 		{"go deaf", "giving up", "an acquire that was told to give up: "},
 		{"go no-valid", "orders", "its valid is 0 or left out"},
-		{"go late-valid", "workload", "and the TTL is 2s: it counts from when the request was sent"},
+		{"go late-valid", "workload", "and the TTL is 30s: it counts from when the request was sent"},
 		{"go no-points", "points", "point no-such-point: no point within 10s"},
 		{"garbage", "hello", `"hello, I am a lock" where a frame or a batch begins`},
 		{"silent", "hello", "no hello within 1s"},
@@ -415,7 +432,7 @@ func TestWhatIsWrong(t *testing.T) {
 		{"never-excludes", "orders", "the lock excludes nobody"},
 		{"renews-nothing", "orders", "a renewal of it, which its hello names among orders: result: outcome is \"fail\""},
 		{"no-valid", "orders", "its valid is 0 or left out"},
-		{"late-valid", "workload", "and the TTL is 2s: it counts from when the request was sent"},
+		{"late-valid", "workload", "and the TTL is 30s: it counts from when the request was sent"},
 		{"endures", "input ends", "the process did not end within 2s"},
 		{"deaf", "giving up", "an acquire that was told to give up: "},
 		{"dies-waiting", "giving up", "an acquire that waits: "},
