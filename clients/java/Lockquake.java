@@ -766,7 +766,7 @@ public final class Lockquake {
             try {
                 while (!over.await(user.session.access.ttl.toNanos() / 3, TimeUnit.NANOSECONDS)) {
                     try {
-                        renew();
+                        renew(user.session.timeout);
                     } catch (Failed e) { // recorded and counted
                         if (e.gone()) { return; }
                     }
@@ -794,9 +794,12 @@ public final class Lockquake {
         }
 
         /** Records an operation within the hold and carries it out. */
-        private long done(String kind, boolean flush, long value, Asked what) {
+        private long done(String kind, boolean flush, long value, Asked what) { return done(kind, flush, value, 0, what); }
+
+        /** Does the same with a deadline, a time, which the invoke carries; 0: none. */
+        private long done(String kind, boolean flush, long value, long deadline, Asked what) {
             Fields f = fields().value(value);
-            if (kind.equals("release") || kind.equals("renew")) { f.valid = now() + user.session.timeout; } // deadline
+            f.valid = deadline;
             long seq = user.stream.event(user.name, kind, "invoke", flush, f).seq;
             f.valid = 0;
             long result;
@@ -836,14 +839,16 @@ public final class Lockquake {
 
         void write(long value) { write(value, user.session.timeout); }
 
-        void release() {
+        void release() { release(user.session.timeout); }
+
+        void release(long timeout) {
             at("before-release");
             over.countDown();
             synchronized (user.call) { // after this no renewal is under way
                 synchronized (mu) {
                     ended = true;
                 }
-                done("release", true, 0, () -> {
+                done("release", true, 0, now() + timeout, () -> {
                     user.giveBack(grant);
                     return 0;
                 });
@@ -862,11 +867,11 @@ public final class Lockquake {
             if (f.op > 0) { user.stream.event(user.name, "release", "info", false, f); }
         }
 
-        void renew() {
+        void renew(long timeout) {
             synchronized (user.call) {
                 if (ended) { return; }
                 try {
-                    done("renew", false, 0, () -> valid = user.lock.renew(grant));
+                    done("renew", false, 0, now() + timeout, () -> valid = user.lock.renew(grant));
                 } catch (Failed e) {
                     if (e.gone()) { gone(); }
                     throw e;
@@ -1151,11 +1156,11 @@ public final class Lockquake {
                 case "release" -> {
                     holds.remove(index);
                     given.put(index, h.grant);
-                    h.release();
+                    h.release(timeout);
                 }
                 case "read" -> answer.put("value", h.read(timeout));
                 case "write" -> h.write(order.number("value", 0), timeout);
-                case "renew" -> h.renew();
+                case "renew" -> h.renew(timeout);
                 default -> h.check();
             }
         }

@@ -35,6 +35,7 @@ type client struct {
 	asked  map[int]int // acquires that its users were ordered and have not begun
 	sense  *history.Sense
 	seen   map[kindAndPhase]int
+	lefts  map[history.Kind]time.Duration // from the latest invoke to the deadline that it carries
 	events int64
 	held   int             // grants without a release invoke or a loss
 	grants []history.Event // acquire ok
@@ -57,6 +58,7 @@ func newClient(p Process, start *wire.Start, waits time.Duration) *client {
 		results: map[int]wire.Result{}, asked: map[int]int{}, frames: make(chan *wire.Frame, inbox),
 		ended: make(chan struct{}),
 		sense: history.NewSense(history.Header{Process: start.Name, Locks: start.Locks}), seen: map[kindAndPhase]int{},
+		lefts: map[history.Kind]time.Duration{},
 	}
 	go c.read()
 	return c
@@ -112,6 +114,9 @@ func (c *client) take(e *history.Event) error {
 	}
 	c.events++
 	c.seen[kindAndPhase{e.Kind, e.Phase}]++
+	if e.Phase == history.Invoke {
+		c.lefts[e.Kind] = time.Duration(e.Valid - e.Time)
+	}
 	switch {
 	case e.Kind == history.Acquire && e.Phase == history.Ok:
 		c.grants = append(c.grants, *e)
@@ -126,6 +131,13 @@ func (c *client) count(k history.Kind, p history.Phase) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.seen[kindAndPhase{k, p}]
+}
+
+// left returns the time from the latest invoke of a kind to the deadline that it carries.
+func (c *client) left(k history.Kind) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lefts[k]
 }
 
 // wrong records a finding.

@@ -212,8 +212,17 @@ var contention = []step{
 	},
 }
 
+// timed lists the orders whose invoke carries the deadline that their timeout names.
+var timed = map[string]history.Kind{
+	wire.DoRelease: history.Release, wire.DoRenew: history.Renew, wire.DoReleaseUnheld: history.ReleaseUnheld,
+}
+
 // carry gives the order of a step, and records what is wrong with its result. The first step began at from.
 func (c *client) carry(ctx context.Context, s step, from int64) error {
+	kind, isTimed := timed[s.order.Do]
+	if isTimed {
+		s.order.Timeout = int64(time.Minute)
+	}
 	r, err := c.ask(ctx, s.order)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.what, err)
@@ -230,6 +239,10 @@ func (c *client) carry(ctx context.Context, s step, from int64) error {
 	if took := now() - from; wrong != "" && c.start.TTL > 0 && took > c.start.TTL {
 		return fmt.Errorf("%s: %s; but the orders took %v so far, and the TTL of a grant is %v: repeat it on a machine with less load",
 			s.what, wrong, time.Duration(took), time.Duration(c.start.TTL))
+	}
+	if left := c.left(kind); isTimed && r.Outcome == wire.OutcomeOK && (left > time.Minute || left < 30*time.Second) {
+		c.wrong("%s: event %v invoke: valid is %v after the event: want the deadline by timeout_ns of the order, %v", s.what,
+			kind, left, time.Minute)
 	}
 	if wrong != "" {
 		c.wrong("%s: %s", s.what, wrong)
