@@ -12,15 +12,25 @@ import (
 
 var _ topology.ContentCounter = (*service)(nil)
 
-// Contents counts keys and leases, asking one member that answers.
+// Contents counts keys and leases, asking one member that answers, and the watchers of all that do.
 func (s *service) Contents(ctx context.Context) (out map[string]topology.Content, err error) {
 	err = errors.New("there are no members")
 	for _, m := range s.members {
 		if out, err = m.contents(ctx); err == nil {
-			return out, nil
+			break
 		}
 	}
-	return nil, err
+	if err != nil {
+		return nil, err
+	}
+	watchers := topology.Content{PerUser: 2, PerLock: 2, Attached: true}
+	for _, m := range s.members {
+		if n, err := m.watchers(ctx); err == nil {
+			watchers.N += int64(n)
+		}
+	}
+	out["watchers"] = watchers
+	return out, nil
 }
 
 func (m member) contents(ctx context.Context) (map[string]topology.Content, error) {

@@ -7,14 +7,16 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
 )
 
 var _ topology.ContentCounter = members(nil)
 
-// Contents counts keys of all databases, connections and channels, each on the server that has most. The bound of
-// connections is that of go-redis: ten for each core of a client.
+// Contents counts keys of all databases, what their values consist of, scripts, connections and channels, each on the
+// server that has most. The bound of connections is that of go-redis: ten for each core of a client.
 func (ms members) Contents(ctx context.Context) (map[string]topology.Content, error) {
 	return contents(ctx, ms, func(a, b int64) int64 { return max(a, b) })
 }
@@ -47,6 +49,8 @@ func contents(ctx context.Context, ms members, add func(a, b int64) int64) (map[
 	keys := topology.Content{PerUser: 1, PerLock: 4}
 	connections := topology.Content{PerUser: 20, PerLock: 2, Attached: true}
 	channels := topology.Content{PerUser: 2, PerLock: 2, Attached: true}
+	parts := topology.Content{PerUser: 4, PerLock: 16}
+	scripts := topology.Content{PerUser: 10, PerLock: 4} // which end with the server
 	for _, m := range ms {
 		databases, err := m.info(ctx, "keyspace")
 		if err != nil {
@@ -63,19 +67,80 @@ func contents(ctx context.Context, ms members, add func(a, b int64) int64) (map[
 		}
 		keys.N = add(keys.N, here)
 		for _, count := range []struct {
-			of             *topology.Content
-			section, field string
-		}{{&connections, "clients", "connected_clients"}, {&channels, "stats", "pubsub_channels"}} {
-			section, err := m.info(ctx, count.section)
-			if err != nil {
-				return nil, err
-			}
-			n, err := strconv.ParseInt(section[count.field], 10, 64)
-			if err != nil {
-				return nil, fmt.Errorf("INFO %s of %s: %w", count.section, m.name, err)
+			of      *topology.Content
+			section string
+			fields  []string
+		}{
+			{&connections, "clients", []string{"connected_clients"}},
+			{&channels, "stats", []string{"pubsub_channels", "pubsub_patterns"}},
+			{&scripts, "memory", []string{"number_of_cached_scripts"}},
+		} {
+			var n int64
+			for _, field := range count.fields {
+				got, err := m.number(ctx, count.section, field)
+				if err != nil {
+					return nil, err
+				}
+				n += got
 			}
 			count.of.N = max(count.of.N, n)
 		}
+		n, err := m.parts(ctx)
+		if err != nil {
+			return nil, err
+		}
+		parts.N = add(parts.N, n)
 	}
-	return map[string]topology.Content{"keys": keys, "connections": connections, "channels": channels}, nil
+	return map[string]topology.Content{
+		"keys": keys, "parts of values": parts, "scripts": scripts, "connections": connections, "channels": channels,
+	}, nil
+}
+
+// partBytes is how much of a string counts as one part of it.
+const partBytes = 256
+
+// parts counts the elements of collections, and strings by their length: a lock may keep one key and add to it with
+// each grant. Of a large server it counts guestKeys keys.
+func (m member) parts(ctx context.Context) (n int64, err error) {
+	_, err = m.scan(ctx, "", func(keys []string) error {
+		types, sizes := map[string]*redis.StatusCmd{}, map[string]*redis.IntCmd{}
+		_, err := m.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for _, k := range keys {
+				types[k] = p.Type(ctx, k)
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("TYPE of keys of %s: %w", m.name, err)
+		}
+		size := map[string]func(redis.Pipeliner, string) *redis.IntCmd{
+			"string": func(p redis.Pipeliner, k string) *redis.IntCmd { return p.StrLen(ctx, k) },
+			"hash":   func(p redis.Pipeliner, k string) *redis.IntCmd { return p.HLen(ctx, k) },
+			"list":   func(p redis.Pipeliner, k string) *redis.IntCmd { return p.LLen(ctx, k) },
+			"set":    func(p redis.Pipeliner, k string) *redis.IntCmd { return p.SCard(ctx, k) },
+			"zset":   func(p redis.Pipeliner, k string) *redis.IntCmd { return p.ZCard(ctx, k) },
+			"stream": func(p redis.Pipeliner, k string) *redis.IntCmd { return p.XLen(ctx, k) },
+		}
+		_, _ = m.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for k, t := range types {
+				if ask := size[t.Val()]; ask != nil {
+					sizes[k] = ask(p, k)
+				}
+			}
+			return nil
+		})
+		for k, s := range sizes {
+			switch here, err := s.Result(); {
+			case redis.HasErrorPrefix(err, "WRONGTYPE"): // another key of that name by now
+			case err != nil:
+				return fmt.Errorf("size of a key of %s: %w", m.name, err)
+			case types[k].Val() == "string":
+				n += (here + partBytes - 1) / partBytes
+			default:
+				n += here
+			}
+		}
+		return nil
+	})
+	return n, err
 }

@@ -14,7 +14,7 @@
 //   - less than one object in 100 grants, nor a few for each user and lock name
 //   - what ends by itself within the TTL, nor, if the TTL is too long to wait for, any leftovers except those of living
 //     clients
-//   - what no kind counts: the growing content of a key, other tables of attached servers
+//   - what no kind counts: the growing value of a key of etcd or a node of ZooKeeper, other tables of attached servers
 //   - what a client keeps in its own memory
 
 package costs
