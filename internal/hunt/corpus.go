@@ -1,6 +1,7 @@
 package hunt
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 
@@ -70,24 +71,44 @@ func (c *corpus) learn(n Note, run int, at int64) {
 	}
 }
 
-// energy returns how promising a script is. It is the sum of the rarities of its behaviours. It grows the nearer the
-// script's run came to a goal, and shrinks each time it is tried.
+// energy returns how promising a script is. It is the root of the sum of the rarities of its behaviours. It grows the
+// nearer the script's run came to a goal, and shrinks each time it is tried.
 //
 // Example: a script shows one behaviour that no other run did and nine that every one of 100 runs did: its rarity is
-// 1 + 9/100. Its run came as near as 0.8 to a double grant, the first goal, which makes it 1 + 8*0.8*0.8 = 6.1 times
-// as promising. Once tried, it is half as promising as before.
+// 1 + 9/100, of which the root is 1.04. Its run came as near as 0.8 to a double grant, the first goal, which makes it
+// 1 + 8*0.8*0.8 = 6.1 times as promising. Once tried, it is half as promising as before.
 func (c *corpus) energy(e entry, wanted []Goal) float64 {
 	rarity := 0.0
 	for _, i := range e.shows {
 		rarity += 1 / float64(c.runs[i])
 	}
-	near, worth := 0.0, 1.0
+	near := e.nearness(wanted)
+	return (0.1 + math.Sqrt(rarity)) * (1 + 8*near*near) / float64(1+e.picked)
+}
+
+// nearness returns how near a script's run came to a goal, of which the first counts most.
+func (e entry) nearness(wanted []Goal) (near float64) {
+	worth := 1.0
 	for _, g := range wanted {
 		near = max(near, worth*e.near[g.Name])
 		worth *= 0.7
 	}
-	return (0.1 + rarity) * (1 + 8*near*near) / float64(1+e.picked)
+	return near
 }
+
+// drawn returns the share of tries that are drawn without regard to the corpus. At first it is all of them, since
+// relatives of a few scripts teach little. It falls with the number of scripts, and with the nearest one to a fifth: no
+// corpus is to be a dead end.
+func (c *corpus) drawn(wanted []Goal) float64 {
+	near := 0.0
+	for _, e := range c.entries {
+		near = max(near, e.nearness(wanted))
+	}
+	return max(0.2, (1-near)/(1+float64(len(c.entries))/many))
+}
+
+// many is the number of scripts at which a half of the tries is drawn, if none came near.
+const many = 20
 
 // pick draws an entry, weighted by energy; its number counts from 1. There must be one.
 func (c *corpus) pick(r *rand.Rand, wanted []Goal) (e entry, number int) {

@@ -168,10 +168,6 @@ func (h *Hunt) takes(p phase, load time.Duration) time.Duration {
 // drawTries is how many consecutive scripts may be rejected before the hunt gives up.
 const drawTries = 100
 
-// drawnShare is the share of tries that are drawn without regard to a corpus of so many scripts: all at first, since
-// relatives of one or two teach little; in the end a fifth, so that no corpus is a dead end.
-func drawnShare(scripts int) float64 { return max(0.2, 1/(1+float64(scripts)/2)) }
-
 // propose returns the next job of the search; ok is false when the search is over.
 func (h *Hunt) propose() (j campaign.Job, ok bool) {
 	if h.search.finding(h.Goals[0].Name) != nil {
@@ -205,7 +201,7 @@ func (h *Hunt) draw(r *rand.Rand, attempt int) Note {
 	switch {
 	case attempt == 0 && h.search.runs < len(h.Seeds):
 		return Note{Script: h.Seeds[h.search.runs]}
-	case h.Random, r.Float64() < drawnShare(len(h.search.corpus.entries)):
+	case h.Random, r.Float64() < h.search.corpus.drawn(h.Goals):
 		return Note{Script: h.Scripts.Draw(r)}
 	}
 	of, number := h.search.corpus.pick(r, h.Goals)

@@ -113,6 +113,7 @@ func (w *world) answer(j campaign.Job) campaign.Result {
 				seen.Behaviours = append(seen.Behaviours, fmt.Sprint(one))
 			}
 		}
+		n.Near = map[string]float64{"double_grants": float64(len(seen.Behaviours)) / 2}
 		slices.Sort(seen.Behaviours)
 		seen.Behaviours = slices.Compact(seen.Behaviours)
 		n.New, n.Had = w.hunt.search.corpus.known(seen)

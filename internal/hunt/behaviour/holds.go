@@ -296,6 +296,8 @@ func (w *watcher) crossing(e *history.Event, invoked history.Event) {
 func (s *shows) releases(e *history.Event, own string) {
 	near := 0.0
 	switch {
+	case e.Phase == history.Fail && strings.HasPrefix(own, "done"): // as late, and told so
+		near = 0.5
 	case e.Phase == history.Fail:
 	case strings.HasPrefix(own, "done"):
 		near = 0.9

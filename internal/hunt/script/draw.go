@@ -165,7 +165,7 @@ func (x Script) users() (out []string) {
 }
 
 func (d drawer) visit(x Script) Visit {
-	v := Visit{User: d.space.Users[d.r.IntN(len(d.space.Users))], At: d.moment(x.For)}
+	v := Visit{User: d.space.Users[d.r.IntN(len(d.space.Users))]}
 	if x.Crowd.Locks > 1 && d.chance(0.25) {
 		v.Lock = d.r.IntN(x.Crowd.Locks)
 	}
@@ -186,9 +186,13 @@ func (d drawer) visit(x Script) Visit {
 		v.Write = round(d.between(least, d.ttl/2)) // a later write that is on purpose need not be hunted
 	}
 	v.Close = d.space.Closes && d.chance(0.05)
+	takes := v.Hold
 	if d.chance(0.5) {
-		v.Arm = d.arm(x, v)
+		if v.Arm = d.arm(x, v); v.Arm != nil {
+			takes += v.Arm.Wait
+		}
 	}
+	v.At = d.moment(max(x.For-takes, x.For/8)) // what comes after the end is not done
 	return v
 }
 
