@@ -198,10 +198,11 @@ func (h *Hunt) propose() (j campaign.Job, ok bool) {
 
 // draw returns the note of the search's next script.
 func (h *Hunt) draw(r *rand.Rand, attempt int) Note {
+	share := r.Float64() // taken in any case, so that both arms of a comparison draw the same scripts
 	switch {
 	case attempt == 0 && h.search.runs < len(h.Seeds):
 		return Note{Script: h.Seeds[h.search.runs]}
-	case h.Random, r.Float64() < h.search.corpus.drawn(h.Goals):
+	case h.Random, share < h.search.corpus.drawn(h.Goals):
 		return Note{Script: h.Scripts.Draw(r)}
 	}
 	of, number := h.search.corpus.pick(r, h.Goals)

@@ -197,7 +197,8 @@ func (r *reducer) singles() {
 // parts drops what a visit does beside its acquire, keys of faults, and optional parts of the crowd.
 func (r *reducer) parts() {
 	r.try(func(x *Script) {
-		x.Crowd = Crowd{Clients: x.Crowd.Clients, Users: x.Crowd.Users, Locks: min(x.Crowd.Locks, 1), Hold: x.Crowd.Hold}
+		c := x.Crowd
+		x.Crowd = Crowd{Clients: c.Clients, Users: c.Users, Locks: min(c.Locks, 1), Hold: c.Hold}
 		for i, v := range x.Visits {
 			x.Visits[i] = Visit{User: v.User, At: v.At, Hold: v.Hold, Arm: v.Arm, After: v.After, Until: v.Until}
 		}
