@@ -20,15 +20,13 @@ type hold struct {
 	mu          sync.Mutex
 	valid       int64 // the latest end of the validity
 	lost, ended bool
+	again       []Grant // its re-entries
 }
 
-func (h *hold) leave() { h.once.Do(func() { close(h.over) }) }
+func (h *hold) unfollow() { h.once.Do(func() { close(h.over) }) }
 
-// stands reports whether the user may rely on its grant.
-func (h *hold) stands() bool { return h.standsFor(0) }
-
-// standsFor reports whether the grant stays valid for another margin nanoseconds.
-func (h *hold) standsFor(margin int64) bool {
+// stands reports whether the grant stays valid for another margin nanoseconds.
+func (h *hold) stands(margin int64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return !h.lost && Now()+margin < h.valid // Endless and Unknown are the extreme values of int64
@@ -94,10 +92,11 @@ func (h *hold) learned(kind byte, change func()) {
 // record.
 func (h *hold) do(e event, timeout time.Duration, carryOut func(context.Context, *event) error) error {
 	record, asked := h.user.s.stream.event, e
-	if e.kind == kindRelease {
+	if e.kind == kindRelease || e.kind == kindLeave {
 		record = h.user.s.stream.flushed
 	}
-	if e.kind == kindRelease || e.kind == kindRenew {
+	switch e.kind {
+	case kindRelease, kindRenew, kindReenter, kindLeave:
 		asked.valid = Now() + int64(timeout)
 	}
 	seq, _ := record(asked)
@@ -134,7 +133,7 @@ func (h *hold) write(value int64, timeout time.Duration) error {
 	h.mu.Lock()
 	lost := h.lost
 	h.mu.Unlock()
-	if look := h.user.s.start.Check; look != "" && lost || look == "validity" && !h.standsFor(h.user.s.start.Margin) {
+	if look := h.user.s.start.Check; look != "" && lost || look == "validity" && !h.stands(h.user.s.start.Margin) {
 		h.user.s.tally(errStopped)
 		return errStopped
 	}
@@ -146,15 +145,19 @@ func (h *hold) write(value int64, timeout time.Duration) error {
 
 func (h *hold) release(timeout time.Duration) error {
 	At(h.user.base, "before-release")
-	h.leave()
+	h.unfollow()
 	h.user.call.Lock() // after this no renewal is under way
 	defer h.user.call.Unlock()
 	h.mu.Lock()
 	h.ended = true
 	h.mu.Unlock()
-	return h.do(h.event(kindRelease), timeout, func(ctx context.Context, _ *event) error {
+	return h.giveBack(kindRelease, h.grant, timeout)
+}
+
+func (h *hold) giveBack(kind byte, g Grant, timeout time.Duration) error {
+	return h.do(h.event(kind), timeout, func(ctx context.Context, _ *event) error {
 		At(ctx, "before-unlock")
-		err := h.user.lock.Release(ctx, h.grant)
+		err := h.user.lock.Release(ctx, g)
 		if err == nil {
 			At(ctx, "unlock-done")
 		}
@@ -162,16 +165,73 @@ func (h *hold) release(timeout time.Duration) error {
 	})
 }
 
+func (h *hold) isReentered() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.again) > 0
+}
+
+// reenter takes the lock once more.
+func (h *hold) reenter(timeout time.Duration) (id string, err error) {
+	r, ok := h.user.lock.(Reenterer)
+	if !ok {
+		return "", refusal("this lock is not re-entrant")
+	}
+	h.user.call.Lock()
+	defer h.user.call.Unlock()
+	err = h.do(h.event(kindReenter), timeout, func(ctx context.Context, e *event) error {
+		g, err := h.user.take(ctx, func() (Grant, error) { return r.Reenter(ctx, h.grant) })
+		if err != nil {
+			return err
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.ended { // its lock was closed meanwhile
+			return context.Canceled
+		}
+		h.again, h.valid = append(h.again, g), g.Valid
+		id, e.valid = g.ID, g.Valid
+		return nil
+	})
+	return id, err
+}
+
+// leave gives back the latest re-entry.
+func (h *hold) leave(timeout time.Duration) error {
+	h.user.call.Lock()
+	defer h.user.call.Unlock()
+	h.mu.Lock()
+	n := len(h.again) - 1
+	if h.ended || n < 0 {
+		h.mu.Unlock()
+		return refuse("user %d has closed its lock", h.user.number)
+	}
+	g := h.again[n]
+	h.again = h.again[:n]
+	h.mu.Unlock()
+	err := h.giveBack(kindLeave, g, timeout)
+	if errors.Is(err, ErrLost) || errors.Is(err, ErrNotHeld) {
+		h.gone()
+	}
+	return err
+}
+
 // giveAway ends the hold of a lock that its user closed.
 func (h *hold) giveAway() {
-	h.leave()
+	h.unfollow()
 	h.mu.Lock()
 	h.ended = true
+	left := len(h.again)
 	h.mu.Unlock()
-	e := h.event(kindRelease)
-	if seq, _ := h.user.s.stream.flushed(e); seq != 0 {
-		e.phase, e.op, e.code = info, seq, 7
-		h.user.s.stream.event(e)
+	for ; left >= 0; left-- {
+		e := h.event(kindLeave)
+		if left == 0 {
+			e.kind = kindRelease
+		}
+		if seq, _ := h.user.s.stream.flushed(e); seq != 0 {
+			e.phase, e.op, e.code = info, seq, 7
+			h.user.s.stream.event(e)
+		}
 	}
 }
 

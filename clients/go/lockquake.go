@@ -42,6 +42,11 @@ type Lock interface {
 // Optional interfaces of a Lock. An io.Closer is closed at the end. Close alone may be called while another call is
 // under way; that call then returns, with an error unless it succeeded.
 type (
+	// Reenterer takes a lock that this object holds once more, by the library's own call, and returns the grant of that.
+	// Each grant is released, the latest first; the lock is free after the last.
+	Reenterer interface {
+		Reenter(ctx context.Context, g Grant) (Grant, error)
+	}
 	// Renewer extends a grant and returns the new end of its validity. ErrNotHeld and ErrLost mean that the grant is
 	// gone.
 	Renewer interface {
@@ -69,6 +74,10 @@ type (
 	// the library keeps alive is an example. Keeps is never called.
 	Keeper interface {
 		Keeps()
+	}
+	// Semaphore marks a lock that as many users may hold at once as Access.Permits says. HasPermits is never called.
+	Semaphore interface {
+		HasPermits()
 	}
 	// Hider marks a lock whose key is not the one at which lockquake asks the service for it. Elsewhere is never
 	// called.
@@ -116,6 +125,7 @@ type Access struct {
 	Backend, Lock  string
 	TTLNanoseconds int64 `json:"ttl_ns"` // TTL of grants
 	Client         int   // index of this process
+	Permits        int   // how many users may hold one lock at once
 	User, Password string
 	Run            string
 	Params         json.RawMessage // of the backend; keys that end in _ns are times in ns
@@ -231,6 +241,9 @@ func Main[L Lock](name string, connect func(*Access) (L, error), names ...string
 	if _, ok := any(kind).(io.Closer); ok {
 		orders = append(orders, "close")
 	}
+	if _, ok := any(kind).(Reenterer); ok {
+		orders = append(orders, "reenter")
+	}
 	if _, ok := any(kind).(Renewer); ok {
 		orders = append(orders, "renew")
 	}
@@ -243,6 +256,7 @@ func Main[L Lock](name string, connect func(*Access) (L, error), names ...string
 	h["orders"] = orders
 	_, h["tells"] = any(kind).(Watcher)
 	_, h["keeps"] = any(kind).(Keeper)
+	_, h["permits"] = any(kind).(Semaphore)
 	_, h["elsewhere"] = any(kind).(Hider)
 	s.serve(os.Stdin, h)
 }

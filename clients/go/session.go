@@ -191,6 +191,9 @@ func (s *session) begin(st *start) error {
 	if s.start, s.timeout = st, time.Duration(st.Timeout); s.timeout <= 0 {
 		s.timeout = 10 * time.Second
 	}
+	if st.Access.Permits == 0 {
+		st.Access.Permits = 1
+	}
 	if st.Access.TTLNanoseconds == 0 {
 		st.Access.TTLNanoseconds = st.TTL
 	}
@@ -252,7 +255,7 @@ func (s *session) run(life func()) {
 // of an operation.
 func (s *session) command(o order) error {
 	switch o.Do {
-	case "acquire", "release", "renew", "check", "read", "write", "arm", "continue", "cancel", "close",
+	case "acquire", "reenter", "release", "renew", "check", "read", "write", "arm", "continue", "cancel", "close",
 		"release-unheld":
 	default:
 		return refuse("this client does not know the order %s", o.Do)

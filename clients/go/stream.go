@@ -22,7 +22,7 @@ const (
 const (
 	kindAcquire, kindRelease, kindRenew, kindCheck, kindRead, kindWrite  byte = 1, 2, 3, 4, 5, 6
 	kindRenewed, kindLost, kindStall, kindDropped, kindCancel, kindClose byte = 7, 8, 12, 13, 18, 19
-	kindReleaseUnheld                                                    byte = 22
+	kindReenter, kindLeave, kindReleaseUnheld                            byte = 20, 21, 22
 	invoke, done, failed, info                                           byte = 1, 2, 3, 4
 )
 

@@ -83,11 +83,7 @@ func (u *user) acquire(lock int, intended int64, timeout time.Duration) (*hold, 
 	defer cancel()
 	u.underWay(seq, cancel)
 	u.call.Lock()
-	At(ctx, "before-lock")
-	g, err := u.lock.Acquire(ctx, u.s.start.Locks[lock])
-	if err == nil {
-		At(ctx, "lock-done")
-	}
+	g, err := u.take(ctx, func() (Grant, error) { return u.lock.Acquire(ctx, u.s.start.Locks[lock]) })
 	u.call.Unlock()
 	u.underWay(0, nil)
 	if err != nil {
@@ -104,6 +100,16 @@ func (u *user) acquire(lock int, intended int64, timeout time.Duration) (*hold, 
 	h.follow()
 	At(u.base, "acquired")
 	return h, nil
+}
+
+// take calls ask between the points around each acquire.
+func (u *user) take(ctx context.Context, ask func() (Grant, error)) (Grant, error) {
+	At(ctx, "before-lock")
+	g, err := ask()
+	if err == nil {
+		At(ctx, "lock-done")
+	}
+	return g, err
 }
 
 func (u *user) underWay(seq uint32, quit func()) {
@@ -308,8 +314,11 @@ func (u *user) obey() {
 		}
 		u.s.answer(r, err)
 	}
-	for _, h := range u.holds {
-		_ = h.release(u.s.timeout) // errors are recorded
+	for _, h := range u.holds { // errors are recorded
+		for h.isReentered() {
+			_ = h.leave(u.s.timeout)
+		}
+		_ = h.release(u.s.timeout)
 	}
 }
 
@@ -361,23 +370,8 @@ func (u *user) carryOut(o order, r *result) (err error) {
 	if closed {
 		return refuse("user %d has closed its lock", u.number)
 	}
-	if o.Do == "acquire" {
-		switch {
-		case o.Mode != "" && o.Mode != "exclusive":
-			return errShared
-		case h != nil && h.stands():
-			return refuse("user %d has %s in hand already", u.number, u.s.start.Locks[o.Lock])
-		case h != nil:
-			h.leave()
-			h.gone() // an expired grant counts as lost from here at the latest
-			u.drop(o.Lock)
-		}
-		if h, err = u.acquire(o.Lock, 0, timeout); err != nil {
-			return err
-		}
-		u.keep(h)
-		r.Value, r.Grant = int64(h.grant.Token), h.grant.ID
-		return nil
+	if o.Do == "acquire" || o.Do == "reenter" {
+		return u.obtain(h, o, r)
 	}
 	if o.Do == "release-unheld" {
 		return u.releaseUnheld(h, o.Lock, timeout)
@@ -387,6 +381,9 @@ func (u *user) carryOut(o order, r *result) (err error) {
 	}
 	switch o.Do {
 	case "release":
+		if h.isReentered() {
+			return h.leave(timeout)
+		}
 		u.drop(o.Lock)
 		u.given[o.Lock] = h.grant
 		return h.release(timeout)
@@ -399,4 +396,28 @@ func (u *user) carryOut(o order, r *result) (err error) {
 		return err
 	}
 	return h.write(o.Value, timeout)
+}
+
+// obtain acquires a lock, of which the user may have the hold h, or takes it once more.
+func (u *user) obtain(h *hold, o order, r *result) (err error) {
+	switch {
+	case o.Mode != "" && o.Mode != "exclusive":
+		return errShared
+	case h != nil && h.stands(0) && o.Do == "reenter":
+		r.Value = int64(h.grant.Token)
+		r.Grant, err = h.reenter(u.timeout(o))
+		return err
+	case h != nil && h.stands(0):
+		return refuse("user %d has %s in hand already", u.number, u.s.start.Locks[o.Lock])
+	case h != nil:
+		h.unfollow()
+		h.gone() // an expired grant counts as lost from here at the latest
+		u.drop(o.Lock)
+	}
+	if h, err = u.acquire(o.Lock, 0, u.timeout(o)); err != nil {
+		return err
+	}
+	u.keep(h)
+	r.Value, r.Grant = int64(h.grant.Token), h.grant.ID
+	return nil
 }

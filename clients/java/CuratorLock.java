@@ -27,11 +27,12 @@ public class CuratorLock extends Lockquake.Lock {
         if (!client.blockUntilConnected(20, TimeUnit.SECONDS)) throw new Lockquake.Refused("no server answers within 20 s");
     }
 
-    @Override public Lockquake.Grant acquire(String name, Duration timeout) throws Exception {
-        Mutex mutex = new Mutex(client, name);
+    @Override public Lockquake.Grant acquire(String name, Duration timeout) throws Exception { return take(new Mutex(client, name), timeout); }
+    @Override public Lockquake.Grant reenter(Lockquake.Grant grant, Duration timeout) throws Exception { return take((Mutex) grant.handle, timeout); }
+    private static Lockquake.Grant take(Mutex mutex, Duration timeout) throws Exception {
         long sent = Lockquake.now();
         if (!mutex.take(timeout)) throw new Lockquake.Contended(); // its node was deleted
-        return new Lockquake.Grant(name, sent, Lockquake.BY_RENEW, 0, mutex);
+        return new Lockquake.Grant(mutex.name, sent, Lockquake.BY_RENEW, 0, mutex);
     }
     /** An answered request renews the session, less the time for which a server answers without its leader. The library hides its own pings. */
     @Override public long renew(Lockquake.Grant grant) throws Exception {
@@ -46,8 +47,8 @@ public class CuratorLock extends Lockquake.Lock {
     }
     @Override public void check(Lockquake.Grant grant) throws Exception { renew(grant); }
     @Override public void release(Lockquake.Grant grant) throws Exception {
-        tell.remove(grant.handle);
         ((Mutex) grant.handle).release();
+        if (!((Mutex) grant.handle).isAcquiredInThisProcess()) tell.remove(grant.handle);
     }
     @Override public void releaseUnheld(String name, Lockquake.Grant last) throws Exception {
         try {

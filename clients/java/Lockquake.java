@@ -14,6 +14,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
@@ -23,6 +24,7 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.Queue;
 import java.util.SplittableRandom;
+import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
@@ -181,6 +183,12 @@ public final class Lockquake {
         /** Give the lock back. */
         public abstract void release(Grant grant) throws Exception;
 
+        /**
+         * Optional: take a lock that this object holds once more, by the library's own call, and return the grant of that. Each grant is released, the
+         * latest first; the lock is free after the last.
+         */
+        public Grant reenter(Grant grant, Duration timeout) throws Exception { throw new UnsupportedOperationException(); }
+
         /** Optional: extend the grant, and return the new end of the validity. NotHeld and Lost mean that the grant is gone. */
         public long renew(Grant grant) throws Exception { throw new UnsupportedOperationException(); }
 
@@ -195,6 +203,9 @@ public final class Lockquake {
 
         /** Optional: override it if grants last as long as the process lives without calls of renew, as with a session that is kept alive. */
         public void keeps() { throw new UnsupportedOperationException(); }
+
+        /** Optional: override it if as many users may hold the lock at once as access.permits says. */
+        public void permits() { throw new UnsupportedOperationException(); }
 
         /** Optional: override it if the lock's key differs from the one that lockquake asks the service for. */
         public void elsewhere() { throw new UnsupportedOperationException(); }
@@ -230,8 +241,8 @@ public final class Lockquake {
         /** Of one request. */
         public final Duration timeout;
         public final String run, user, password;
-        /** The index of this process. */
-        public final int client;
+        /** The index of this process; how many users may hold one lock at once. */
+        public final int client, permits;
         private final Tree frame, params;
 
         private Access(Tree frame, long ttl) {
@@ -241,6 +252,7 @@ public final class Lockquake {
             this.timeout = Duration.ofNanos(param("timeout_ns", 1_000_000_000));
             this.run = frame.text("run");
             this.client = (int) frame.number("client", 0);
+            this.permits = (int) frame.number("permits", 1);
             this.user = frame.text("user");
             this.password = frame.text("password");
         }
@@ -729,6 +741,7 @@ public final class Lockquake {
         private final Grant grant;
         private final Object mu = new Object();
         private final CountDownLatch over = new CountDownLatch(1);
+        private final ArrayDeque<Grant> again = new ArrayDeque<>(); // its re-entries, the latest first; guarded by mu
         private volatile long valid;
         private volatile boolean lost, ended;
 
@@ -811,7 +824,7 @@ public final class Lockquake {
             f.op = seq;
             if (kind.equals("read")) {
                 f.value = result;
-            } else if (kind.equals("renew")) {
+            } else if (kind.equals("renew") || kind.equals("reenter")) {
                 f.valid = result;
             }
             if (seq > 0) { user.stream.event(user.name, kind, "ok", false, f); }
@@ -858,13 +871,60 @@ public final class Lockquake {
         /** Ends the hold of a lock that its user closed. */
         void giveAway() {
             over.countDown();
+            int left;
             synchronized (mu) {
                 ended = true;
+                left = again.size();
             }
-            Fields f = fields();
-            f.op = user.stream.event(user.name, "release", "invoke", true, f).seq;
-            f.code = "cancelled";
-            if (f.op > 0) { user.stream.event(user.name, "release", "info", false, f); }
+            for (; left >= 0; left--) {
+                String kind = left > 0 ? "leave" : "release";
+                Fields f = fields();
+                f.op = user.stream.event(user.name, kind, "invoke", true, f).seq;
+                f.code = "cancelled";
+                if (f.op > 0) { user.stream.event(user.name, kind, "info", false, f); }
+            }
+        }
+
+        boolean isReentered() {
+            synchronized (mu) {
+                return !again.isEmpty();
+            }
+        }
+
+        /** Takes the lock once more, and returns the grant of that. */
+        Grant reenter(long timeout) {
+            synchronized (user.call) {
+                Grant[] got = new Grant[1];
+                done("reenter", false, 0, now() + timeout, () -> {
+                    got[0] = user.take(() -> user.lock.reenter(grant, Duration.ofNanos(timeout)));
+                    synchronized (mu) {
+                        if (ended) { throw new InterruptedException("the lock was closed meanwhile"); }
+                        again.push(got[0]);
+                        return valid = got[0].valid;
+                    }
+                });
+                return got[0];
+            }
+        }
+
+        /** Gives back the latest re-entry. */
+        void leave(long timeout) {
+            synchronized (user.call) {
+                Grant latest;
+                synchronized (mu) {
+                    if (ended) { throw new Certain("the lock was closed meanwhile"); }
+                    latest = again.pop();
+                }
+                try {
+                    done("leave", true, 0, now() + timeout, () -> {
+                        user.giveBack(latest);
+                        return 0;
+                    });
+                } catch (Failed e) {
+                    if (e.gone()) { gone(); }
+                    throw e;
+                }
+            }
         }
 
         void renew(long timeout) {
@@ -940,7 +1000,7 @@ public final class Lockquake {
                 underway(Thread.currentThread(), asked.seq);
                 try {
                     synchronized (call) {
-                        g = take(of, timeout);
+                        g = take(() -> lock.acquire(of, Duration.ofNanos(timeout)));
                     }
                 } finally {
                     underway(null, 0);
@@ -963,9 +1023,9 @@ public final class Lockquake {
             return h;
         }
 
-        private Grant take(String of, long timeout) throws Exception {
+        private Grant take(Callable<Grant> ask) throws Exception {
             at("before-lock");
-            Grant g = lock.acquire(of, Duration.ofNanos(timeout));
+            Grant g = ask.call();
             at("lock-done");
             if (g.valid == BY_RENEW) {
                 try {
@@ -1102,6 +1162,9 @@ public final class Lockquake {
                 session.tally(e); // never interrupted
             }
             for (Hold h : holds.values()) {
+                while (h.isReentered()) {
+                    session.attempt(() -> h.leave(session.timeout));
+                }
                 session.attempt(h::release);
             }
         }
@@ -1133,8 +1196,13 @@ public final class Lockquake {
             long timeout = timeoutOf(order);
             Hold h = holds.get(index);
             if (closed) { throw new Certain("user " + number + " has closed its lock"); }
-            if (what.equals("acquire")) {
+            if (what.equals("acquire") || what.equals("reenter")) {
                 if (order.text("mode").equals("shared")) { throw new Certain("this lock knows exclusive alone"); }
+                if (h != null && what.equals("reenter") && h.stands()) {
+                    answer.put("grant", h.reenter(timeout).id);
+                    answer.put("value", h.grant.token);
+                    return;
+                }
                 if (h != null) {
                     abandon(h);
                     holds.remove(index);
@@ -1154,6 +1222,10 @@ public final class Lockquake {
             if ((what.equals("renew") || what.equals("check")) && !lock.has(what)) { throw new Certain("this lock knows no " + what); }
             switch (what) {
                 case "release" -> {
+                    if (h.isReentered()) {
+                        h.leave(timeout);
+                        return;
+                    }
                     holds.remove(index);
                     given.put(index, h.grant);
                     h.release(timeout);
@@ -1438,13 +1510,14 @@ public final class Lockquake {
             h.put("pid", ProcessHandle.current().pid());
             h.put("points", announced);
             List<String> orders = new ArrayList<>(List.of("cancel", "close"));
-            for (String o : List.of("renew", "check")) {
+            for (String o : List.of("reenter", "renew", "check")) {
                 if (Lock.overrides(lock, o)) { orders.add(o); }
             }
             if (Lock.overrides(lock, "releaseUnheld")) { orders.add("release-unheld"); }
             h.put("orders", orders);
             h.put("tells", Lock.overrides(lock, "onLost"));
             h.put("keeps", Lock.overrides(lock, "keeps"));
+            h.put("permits", Lock.overrides(lock, "permits"));
             h.put("elsewhere", Lock.overrides(lock, "elsewhere"));
             return h;
         }
@@ -1526,7 +1599,7 @@ public final class Lockquake {
         private String takeOrder(Tree order) {
             String what = order.text("do"), point = order.text("point"), action = order.text("action");
             long number = order.number("user", 0), lock = order.number("lock", 0);
-            if (!List.of("acquire", "release", "renew", "check", "read", "write", "arm", "continue", "cancel", "close", "release-unheld").contains(what)) {
+            if (!List.of("acquire", "reenter", "release", "renew", "check", "read", "write", "arm", "continue", "cancel", "close", "release-unheld").contains(what)) {
                 return "a client of Lockquake.java does not know the order " + what;
             }
             if (lock < 0 || lock >= locks.size() || number < 0 || number >= 1 << 16) { return "there is no lock " + lock + " or no user " + number; }

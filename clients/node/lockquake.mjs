@@ -88,6 +88,8 @@ export class Grant {
  * One user's lock, with a connection of its own. Its methods are called one at a time. Only cancel and close may be
  * called during another call. Methods may be async. Optional ones that an author may add:
  *
+ * - reenter(grant, timeout) takes a lock that this object holds once more, by the library's own call, and returns the
+ *   grant of that. Each grant is released, the latest first; the lock is free after the last.
  * - renew(grant) extends the grant and returns the new end of the validity. NotHeld and Lost: the grant is gone.
  * - check(grant) throws NotHeld if the service says that the grant is gone.
  * - releaseUnheld(name, last) releases a lock that this object does not hold, by the library's own call. last is the
@@ -100,6 +102,8 @@ export class Grant {
 export class Lock {
   /** Whether grants last as long as the process lives without calls of renew, as with a session that is kept alive. */
   static keeps = false;
+  /** Whether as many users may hold the lock at once as access.permits says. */
+  static permits = false;
   /** Whether the lock's key differs from the one that lockquake asks for. */
   static elsewhere = false;
   /** Further points, in the order in which the lock reaches them. The first one in release begins with "before-". */
@@ -149,6 +153,7 @@ class Access {
     this.ttl = Number(this.ttlNs) / 1e6; // ms
     this.run = frame.run ?? "";
     this.client = frame.client ?? 0;
+    this.permits = frame.permits ?? 1; // how many users may hold one lock at once
     this.user = frame.user ?? "";
     this.password = frame.password ?? "";
     this.params = frame.params ?? {}; // of the backend; names that end in _ns are times in ns
@@ -445,6 +450,7 @@ class Hold {
   lost = false;
   ended = false;
   over = new Flag();
+  again = []; // the grants of its re-entries
 
   constructor(user, lock, op, grant) {
     Object.assign(this, { user, lock, op, grant });
@@ -545,8 +551,39 @@ class Hold {
     const { stream, name } = this.user;
     this.over.raise();
     this.ended = true;
-    const op = await stream.flushed(name, "release", "invoke", this.fields);
-    if (op) stream.event(name, "release", "info", { op, code: "cancelled", ...this.fields });
+    for (const kind of [...this.again.map(() => "leave"), "release"]) {
+      const op = await stream.flushed(name, kind, "invoke", this.fields);
+      if (op) stream.event(name, kind, "info", { op, code: "cancelled", ...this.fields });
+    }
+  }
+
+  /** Takes the lock once more. */
+  reenter(timeout = this.user.session.timeout) {
+    return this.user.call.take(() => {
+      const seq = this.invoke("reenter", { ...this.fields, valid: this.user.deadline(timeout) });
+      return this.done("reenter", seq, async () => {
+        const grant = await this.user.take(() => this.user.lock.reenter(this.grant, timeout));
+        if (this.ended) throw new Cancelled("the lock was closed meanwhile");
+        this.again.push(grant);
+        this.valid = grant.valid;
+        return [grant, { valid: grant.valid }];
+      }, this.fields);
+    });
+  }
+
+  /** Gives back the latest re-entry. */
+  leave(timeout) {
+    return this.user.call.take(async () => {
+      if (this.ended) throw new Certain("the lock was closed meanwhile");
+      const grant = this.again.pop(), { stream, name } = this.user;
+      const seq = await stream.flushed(name, "leave", "invoke", { ...this.fields, valid: this.user.deadline(timeout) });
+      try {
+        await this.done("leave", seq, async () => [await this.user.giveBack(grant)], this.fields);
+      } catch (err) {
+        if (err instanceof Lost || err instanceof NotHeld) this.gone();
+        throw err;
+      }
+    });
   }
 
   renew(timeout) {
@@ -678,7 +715,7 @@ class User {
     this.under = seq;
     let grant;
     try {
-      grant = await this.call.take(() => this.take(name, timeout));
+      grant = await this.call.take(() => this.take(() => this.lock.acquire(name, timeout)));
     } catch (err) {
       this.failed("acquire", seq, err, { lock: name });
       this.free = now();
@@ -697,9 +734,9 @@ class User {
     return h;
   }
 
-  async take(name, timeout) {
+  async take(ask) {
     await this.at("before-lock");
-    const grant = await this.lock.acquire(name, timeout);
+    const grant = await ask();
     await this.at("lock-done");
     if (grant.valid === BY_RENEW) {
       try {
@@ -780,8 +817,12 @@ class User {
     let h = this.holds.get(lock);
     const timeout = ns ? ns / 1e6 : undefined, name = this.session.locks[lock];
     if (this.closed) throw new Certain(`user ${this.number} has closed its lock`);
-    if (what === "acquire") {
+    if (what === "acquire" || what === "reenter") {
       if (mode && mode !== "exclusive") throw new Certain("this lock knows exclusive alone");
+      if (h?.stands() && what === "reenter") {
+        const again = await h.reenter(timeout);
+        return { value: h.grant.token, grant: String(again.id) };
+      }
       if (h?.stands()) throw new Certain(`user ${this.number} has ${name} in hand already`);
       h?.over.raise();
       h?.gone();
@@ -797,6 +838,7 @@ class User {
     if ((what === "renew" || what === "check") && !this.lock[what]) throw new Certain(`this lock knows no ${what}`);
     if (what === "read") return { value: await h.read(timeout) };
     if (what === "write") return h.write(BigInt(value ?? 0), timeout);
+    if (what === "release" && h.again.length > 0) return h.leave(timeout);
     if (what === "release") {
       this.holds.delete(lock);
       this.given.set(lock, h.grant);
@@ -808,7 +850,10 @@ class User {
   async finish() {
     if (!this.ordered) return;
     await this.orders.last;
-    for (const h of this.holds.values()) await this.session.attempt(() => h.release());
+    for (const h of this.holds.values()) {
+      while (h.again.length > 0) await this.session.attempt(() => h.leave());
+      await this.session.attempt(() => h.release());
+    }
   }
 }
 
@@ -951,10 +996,11 @@ const WORKLOADS = {
 };
 
 const ORDERS = [
-  "acquire", "release", "renew", "check", "read", "write", "arm", "continue", "cancel", "close", "release-unheld",
+  "acquire", "reenter", "release", "renew", "check", "read", "write", "arm", "continue", "cancel", "close",
+  "release-unheld",
 ];
 /** The methods for the orders that not every lock supports. */
-const OPTIONAL = { renew: "renew", check: "check", cancel: "cancel", "release-unheld": "releaseUnheld" };
+const OPTIONAL = { reenter: "reenter", renew: "renew", check: "check", cancel: "cancel", "release-unheld": "releaseUnheld" };
 
 /** A client between its start and its end. */
 class Session {
@@ -980,7 +1026,7 @@ class Session {
 
   /** Runs the client. Frames are handled one after the other, except pings. */
   serve() {
-    const { prototype: offers, points, keeps, elsewhere } = this.factory;
+    const { prototype: offers, points, keeps, permits, elsewhere } = this.factory;
     process.on("uncaughtException", (err) => this.fail(err));
     output.on("error", () => process.exit(1)); // the supervisor no longer reads
     this.stream.send("hello", {
@@ -989,7 +1035,7 @@ class Session {
       boot_id: readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim(),
       time_ns: readlinkSync("/proc/self/ns/time"), now: now(),
       points: [...POINTS, ...points], orders: ["close", ...Object.keys(OPTIONAL).filter((o) => offers[OPTIONAL[o]])],
-      tells: Boolean(offers.onLost), keeps, elsewhere,
+      tells: Boolean(offers.onLost), keeps, permits, elsewhere,
     });
     let text = "";
     process.stdin.setEncoding("utf8");

@@ -101,6 +101,7 @@ class Lock:
     called in another one. Only cancel and close may be called in another thread during another call."""
 
     keeps = False  # whether grants last as long as the process lives without calls of renew, as with a session that is kept alive
+    permits = False  # whether as many users may hold the lock at once as access.permits says
     elsewhere = False  # whether the lock's key differs from the one that lockquake asks the service for
     points = ()  # further points that the lock passes to at(), in this order; the first one in release must begin with "before-"
 
@@ -113,6 +114,11 @@ class Lock:
 
     def release(self, grant):
         """Give the lock back."""
+        raise NotImplementedError
+
+    def reenter(self, grant, timeout):
+        """Optional: take a lock that this object holds once more, by the library's own call, and return the grant of that. Each grant is released,
+        the latest first; the lock is free after the last."""
         raise NotImplementedError
 
     def renew(self, grant):
@@ -160,6 +166,7 @@ class Access:
     def __init__(self, frame):
         self.frame, self.ttl_ns, self.run = frame, frame.get("ttl_ns", 0), frame.get("run", "")
         self.ttl, self.client = self.ttl_ns / 1e9, frame.get("client", 0)
+        self.permits = frame.get("permits", 1)  # how many users may hold one lock at once
         self.user, self.password = frame.get("user", ""), frame.get("password", "")
         self.params = frame.get("params") or {}  # of the backend; names that end in _ns are times in ns
         self.timeout = self.params.get("timeout_ns", 1_000_000_000) / 1e9  # of one request, in seconds
@@ -347,6 +354,7 @@ class Hold:
         self.name, self.valid = user.session.locks[lock], grant.valid
         self.mu, self.lost, self.ended, self.over = threading.Lock(), False, False, threading.Event()
         self.fields = {"lock": self.name, "grant": op, "token": grant.token}
+        self.again = []  # the grants of its re-entries
 
     def stands(self, margin=0):
         """Whether the grant stays valid for another margin nanoseconds."""
@@ -421,10 +429,40 @@ class Hold:
         self.over.set()
         with self.mu:
             self.ended = True
+            kinds = ["leave"] * len(self.again) + ["release"]
         stream, name = self.user.stream, self.user.name
-        seq, _ = stream.event(name, "release", "invoke", True, **self.fields)
-        if seq:
-            stream.event(name, "release", "info", op=seq, code="cancelled", **self.fields)
+        for kind in kinds:
+            seq, _ = stream.event(name, kind, "invoke", True, **self.fields)
+            if seq:
+                stream.event(name, kind, "info", op=seq, code="cancelled", **self.fields)
+
+    def reenter(self, timeout):
+        """Takes the lock once more."""
+        u = self.user
+
+        def do():
+            g = u.take(lambda: u.lock.reenter(self.grant, timeout or u.session.timeout))
+            with self.mu:
+                if self.ended:
+                    raise Cancelled("the lock was closed meanwhile")
+                self.again.append(g)
+                self.valid = g.valid
+            return g, {"valid": g.valid}
+        with u.call:
+            return self.done("reenter", do, deadline=u.deadline(timeout))
+
+    def leave(self, timeout=None):
+        """Gives back the latest re-entry."""
+        with self.user.call:
+            with self.mu:
+                if self.ended:
+                    raise Certain("the lock was closed meanwhile")
+                grant = self.again.pop()
+            try:
+                self.done("leave", lambda: (self.user.give_back(grant), {}), flush=True, deadline=self.user.deadline(timeout))
+            except (Lost, NotHeld):
+                self.gone()
+                raise
 
     def release(self, timeout=None):
         at("before-release")
@@ -536,7 +574,7 @@ class User:
         try:
             with self.call:
                 try:
-                    g = self.take(name, timeout or self.session.timeout)
+                    g = self.take(lambda: self.lock.acquire(name, timeout or self.session.timeout))
                 finally:
                     self.underway(None)
         except Exception as err:
@@ -551,9 +589,9 @@ class User:
         at("acquired")
         return h
 
-    def take(self, name, timeout):
+    def take(self, ask):
         at("before-lock")
-        g = self.lock.acquire(name, timeout)
+        g = ask()
         at("lock-done")
         if g.valid == BY_RENEW:
             try:
@@ -610,6 +648,8 @@ class User:
                 break
             self.answer(order, self.carry_out)
         for h in self.holds.values():
+            while h.again:
+                self.session.attempt(h.leave)
             self.session.attempt(h.release)
 
     def answer(self, order, do):
@@ -636,10 +676,13 @@ class User:
         timeout = order.get("timeout_ns", 0) / 1e9 or None
         if self.closed:
             raise Certain(f"user {self.number} has closed its lock")
-        if do == "acquire":
+        if do in ("acquire", "reenter"):
             if order.get("mode", "exclusive") not in ("", "exclusive"):
                 raise Certain("this lock knows exclusive alone")
             if h is not None:
+                if h.stands() and do == "reenter":
+                    g = h.reenter(timeout)
+                    return {"value": h.grant.token, "grant": str(g.id)}
                 if h.stands():
                     raise Certain(f"user {self.number} has {h.name} in hand already")
                 h.over.set()
@@ -662,7 +705,9 @@ class User:
             raise Certain("the run has no resource")
         if do in ("renew", "check") and not self.has(do):
             raise Certain(f"this lock knows no {do}")
-        if do == "release":
+        if do == "release" and h.again:
+            h.leave(timeout)
+        elif do == "release":
             self.holds.pop(lock, None)
             self.given[lock] = h.grant
             h.release(timeout)
@@ -855,9 +900,9 @@ class Session:
             "version": VERSION, "process": self.process, "software": f"Python {sys.version.split()[0]}", "libraries": self.libraries,
             "boot_id": open("/proc/sys/kernel/random/boot_id").read().strip(), "time_ns": os.readlink("/proc/self/ns/time"), "now": now(),
             "formats": ["jsonl"], "pid": os.getpid(), "points": [*POINTS, *self.factory.points],
-            "orders": ["close"] + [o for o in ("renew", "check", "cancel", "release-unheld") if overrides(self.factory, o.replace("-", "_"))],
+            "orders": ["close"] + [o for o in ("reenter", "renew", "check", "cancel", "release-unheld") if overrides(self.factory, o.replace("-", "_"))],
             "tells": overrides(self.factory, "on_lost"),
-            "keeps": self.factory.keeps, "elsewhere": self.factory.elsewhere,
+            "keeps": self.factory.keeps, "permits": self.factory.permits, "elsewhere": self.factory.elsewhere,
         })
         for line in sys.stdin.buffer:
             frame = json.loads(line)
@@ -929,7 +974,7 @@ class Session:
             done = {"id": order["id"], "outcome": "fail" if error else "ok"}
             self.stream.send("result", {**done, "error": error} if error else done)
         do, number, w = order["do"], order.get("user", 0), self.start.get("workload")
-        if do not in ("acquire", "release", "renew", "check", "read", "write", "arm", "continue", "cancel", "close", "release-unheld"):
+        if do not in ("acquire", "reenter", "release", "renew", "check", "read", "write", "arm", "continue", "cancel", "close", "release-unheld"):
             return answer(f"a client of lockquake.py does not know the order {do}")
         if not (0 <= order.get("lock", 0) < len(self.locks) and 0 <= number < 1 << 16):
             return answer(f"there is no lock {order.get('lock')} or no user {number}")

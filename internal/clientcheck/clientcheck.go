@@ -31,7 +31,8 @@ type Options struct {
 	// Frame returns the start frame for that process: Access, Resource, TTL, and two Locks that no other check has: the
 	// clients of some checks die with a lock in hand. The check sets the rest.
 	Frame func(number int) (*wire.Start, error)
-	// Tell is called after each check, with what is wrong, or nothing if the client passed.
+	// Tell is called after each check, with what is wrong, or nothing if the client passed. It is not called for what the
+	// client does not offer, such as permits.
 	Tell func(check string, wrong []string)
 
 	waits time.Duration // in place of patience and startPatience, for tests
@@ -49,6 +50,7 @@ var checks = []check{
 	{"version", otherVersion},
 	{"input ends", inputEnds},
 	{"orders", orders},
+	{"permits", permits},
 	{"giving up", givingUp},
 	{"points", points},
 	{"death", death},
@@ -64,6 +66,9 @@ func Run(ctx context.Context, o Options) (right bool, err error) {
 	right = true
 	for i, k := range checks {
 		wrong, err := o.one(ctx, i, k)
+		if errors.Is(err, errNotOffered) {
+			continue
+		}
 		if err != nil {
 			return false, fmt.Errorf("%s: %w", k.name, err)
 		}
@@ -98,7 +103,10 @@ func (o Options) one(ctx context.Context, number int, k check) (wrong []string, 
 		c.starts = o.waits
 	}
 	defer c.end()
-	if err := k.talk(ctx, c); err != nil {
+	switch err := k.talk(ctx, c); {
+	case errors.Is(err, errNotOffered):
+		return nil, err
+	case err != nil:
 		c.wrong("%v", err)
 	}
 	return c.found(), ctx.Err()
@@ -177,50 +185,66 @@ type step struct {
 	order wire.Command
 	want  string // "": anything
 	value int64  // of a read; 0: anything
+
+	needs  string       // the order that the client must take beside its own
+	invoke history.Kind // the invoke that carries the deadline by the order's timeout; 0: none
 }
 
 // contention is what two users are ordered in command mode.
 var contention = []step{
-	{"a release of what is not held", wire.Command{Do: wire.DoRelease}, wire.OutcomeFail, 0},
-	{"an acquire", wire.Command{Do: wire.DoAcquire}, wire.OutcomeOK, 0},
-	{"a renewal of it, which its hello names among orders", wire.Command{Do: wire.DoRenew}, wire.OutcomeOK, 0},
-	{"a check of it, which its hello names among orders", wire.Command{Do: wire.DoCheck}, wire.OutcomeOK, 0},
-	{"a second acquire of the same user", wire.Command{Do: wire.DoAcquire}, wire.OutcomeFail, 0},
-	{"a write", wire.Command{Do: wire.DoWrite, Value: 7}, wire.OutcomeOK, 0},
-	{"a read", wire.Command{Do: wire.DoRead}, wire.OutcomeOK, 7},
-	{"an acquire of another lock", wire.Command{Do: wire.DoAcquire, Lock: 1}, wire.OutcomeOK, 0},
-	{"a release of that lock", wire.Command{Do: wire.DoRelease, Lock: 1}, wire.OutcomeOK, 0},
+	{what: "a release of what is not held", order: wire.Command{Do: wire.DoRelease}, want: wire.OutcomeFail},
+	{what: "an acquire", order: wire.Command{Do: wire.DoAcquire}, want: wire.OutcomeOK},
 	{
-		"an acquire of another user, for 300 ms",
-		wire.Command{Do: wire.DoAcquire, User: 1, Timeout: int64(300 * time.Millisecond)},
-		"not ok",
-		0,
+		what: "a renewal of it, which its hello names among orders", order: wire.Command{Do: wire.DoRenew},
+		want: wire.OutcomeOK, invoke: history.Renew,
 	},
 	{
-		"a release-unheld of a user that has the lock in hand",
-		wire.Command{Do: wire.DoReleaseUnheld},
-		wire.OutcomeFail, 0,
+		what: "a check of it, which its hello names among orders", order: wire.Command{Do: wire.DoCheck},
+		want: wire.OutcomeOK,
 	},
-	{"a release", wire.Command{Do: wire.DoRelease}, wire.OutcomeOK, 0},
-	{"a release-unheld, which its hello names among orders", wire.Command{Do: wire.DoReleaseUnheld}, "", 0},
-	{"an acquire of another user", wire.Command{Do: wire.DoAcquire, User: 1}, "", 0},
-	{"an order that there is not", wire.Command{Do: "dance"}, wire.OutcomeFail, 0},
+	{what: "a second acquire of the same user", order: wire.Command{Do: wire.DoAcquire}, want: wire.OutcomeFail},
 	{
-		"an order about a lock that there is not",
-		wire.Command{Do: wire.DoAcquire, User: 2, Lock: 99},
-		wire.OutcomeFail, 0,
+		what: "a re-entry, which its hello names among orders", order: wire.Command{Do: wire.DoReenter},
+		want: wire.OutcomeOK, invoke: history.Reenter,
+	},
+	{
+		what: "a release of the re-entry", order: wire.Command{Do: wire.DoRelease}, want: wire.OutcomeOK,
+		needs: wire.DoReenter, invoke: history.Leave,
+	},
+	{what: "a write", order: wire.Command{Do: wire.DoWrite, Value: 7}, want: wire.OutcomeOK},
+	{what: "a read", order: wire.Command{Do: wire.DoRead}, want: wire.OutcomeOK, value: 7},
+	{what: "an acquire of another lock", order: wire.Command{Do: wire.DoAcquire, Lock: 1}, want: wire.OutcomeOK},
+	{
+		what: "a release of that lock", order: wire.Command{Do: wire.DoRelease, Lock: 1}, want: wire.OutcomeOK,
+		invoke: history.Release,
+	},
+	{
+		what:  "an acquire of another user, for 300 ms",
+		order: wire.Command{Do: wire.DoAcquire, User: 1, Timeout: int64(300 * time.Millisecond)}, want: notOK,
+	},
+	{
+		what: "a release-unheld of a user that has the lock in hand", order: wire.Command{Do: wire.DoReleaseUnheld},
+		want: wire.OutcomeFail,
+	},
+	{what: "a release", order: wire.Command{Do: wire.DoRelease}, want: wire.OutcomeOK, invoke: history.Release},
+	{
+		what: "a release-unheld, which its hello names among orders", order: wire.Command{Do: wire.DoReleaseUnheld},
+		invoke: history.ReleaseUnheld,
+	},
+	{what: "an acquire of another user", order: wire.Command{Do: wire.DoAcquire, User: 1}},
+	{what: "an order that there is not", order: wire.Command{Do: "dance"}, want: wire.OutcomeFail},
+	{
+		what:  "an order about a lock that there is not",
+		order: wire.Command{Do: wire.DoAcquire, User: 2, Lock: 99}, want: wire.OutcomeFail,
 	},
 }
 
-// timed lists the orders whose invoke carries the deadline that their timeout names.
-var timed = map[string]history.Kind{
-	wire.DoRelease: history.Release, wire.DoRenew: history.Renew, wire.DoReleaseUnheld: history.ReleaseUnheld,
-}
+// notOK is what a step wants whose order must not be granted: it fails, or its outcome is unknown.
+const notOK = "not ok"
 
 // carry gives the order of a step, and records what is wrong with its result. The first step began at from.
 func (c *client) carry(ctx context.Context, s step, from int64) error {
-	kind, isTimed := timed[s.order.Do]
-	if isTimed {
+	if s.invoke != 0 {
 		s.order.Timeout = int64(time.Minute)
 	}
 	r, err := c.ask(ctx, s.order)
@@ -229,9 +253,9 @@ func (c *client) carry(ctx context.Context, s step, from int64) error {
 	}
 	wrong := ""
 	switch {
-	case s.want == "not ok" && r.Outcome == wire.OutcomeOK:
-		wrong = "while the first had it: result: outcome is ok: the lock excludes nobody"
-	case s.want != "" && s.want != "not ok" && r.Outcome != s.want:
+	case s.want == notOK && r.Outcome == wire.OutcomeOK:
+		wrong = "while others had it: result: outcome is ok: the lock excludes nobody"
+	case s.want != "" && s.want != notOK && r.Outcome != s.want:
 		wrong = fmt.Sprintf("result: outcome is %q (%s): want %s", r.Outcome, r.Error, s.want)
 	case s.value != 0 && r.Value != s.value:
 		wrong = fmt.Sprintf("result: value is %d: want %d", r.Value, s.value)
@@ -240,9 +264,9 @@ func (c *client) carry(ctx context.Context, s step, from int64) error {
 		return fmt.Errorf("%s: %s; but the orders took %v so far, and the TTL of a grant is %v: repeat it on a machine with less load",
 			s.what, wrong, time.Duration(took), time.Duration(c.start.TTL))
 	}
-	if left := c.left(kind); isTimed && r.Outcome == wire.OutcomeOK && (left > time.Minute || left < 30*time.Second) {
+	if left := c.left(s.invoke); s.invoke != 0 && r.Outcome == wire.OutcomeOK && (left > time.Minute || left < 30*time.Second) {
 		c.wrong("%s: event %v invoke: valid is %v after the event: want the deadline by timeout_ns of the order, %v", s.what,
-			kind, left, time.Minute)
+			s.invoke, left, time.Minute)
 	}
 	if wrong != "" {
 		c.wrong("%s: %s", s.what, wrong)
@@ -255,14 +279,64 @@ func orders(ctx context.Context, c *client) error {
 	if err := c.begin(ctx, nil); err != nil {
 		return err
 	}
+	if err := c.carryAll(ctx, contention); err != nil {
+		return err
+	}
+	return c.stop(ctx)
+}
+
+// carryAll carries out the steps whose orders the client takes.
+func (c *client) carryAll(ctx context.Context, steps []step) error {
 	from := now()
-	for _, s := range contention {
-		if !c.hello.Takes(s.order.Do) {
+	for _, s := range steps {
+		if !c.hello.Takes(s.order.Do) || !c.hello.Takes(s.needs) {
 			continue
 		}
 		if err := c.carry(ctx, s, from); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// sharing is what three users are ordered where a lock has two permits.
+var sharing = []step{
+	{what: "an acquire", order: wire.Command{Do: wire.DoAcquire}, want: wire.OutcomeOK},
+	{what: "an acquire of a second user", order: wire.Command{Do: wire.DoAcquire, User: 1}, want: wire.OutcomeOK},
+	{
+		what:  "an acquire of a third user of two permits, for 300 ms",
+		order: wire.Command{Do: wire.DoAcquire, User: 2, Timeout: int64(300 * time.Millisecond)}, want: notOK,
+	},
+	{what: "a release", order: wire.Command{Do: wire.DoRelease}, want: wire.OutcomeOK},
+	{
+		what: "an acquire of the third user, behind that release", order: wire.Command{Do: wire.DoAcquire, User: 2},
+		want: wire.OutcomeOK,
+	},
+}
+
+// errNotOffered ends a check of what the client does not offer.
+var errNotOffered = errors.New("not offered")
+
+// permits has three users take a lock of two permits, if the client's locks have permits.
+func permits(ctx context.Context, c *client) error {
+	access := map[string]json.RawMessage{}
+	if err := json.Unmarshal(c.start.Access, &access); err != nil {
+		return err
+	}
+	access["permits"] = json.RawMessage("2")
+	var err error
+	if c.start.Access, err = json.Marshal(access); err != nil {
+		return err
+	}
+	c.start.Resource = nil
+	if err := c.begin(ctx, nil); err != nil {
+		return err
+	}
+	if !c.hello.Permits {
+		return errNotOffered
+	}
+	if err := c.carryAll(ctx, sharing); err != nil {
+		return err
 	}
 	return c.stop(ctx)
 }

@@ -210,17 +210,23 @@ var toys = map[string]func(*testing.T, ...string) func(context.Context, int) (Pr
 
 func TestClientsThatShip(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ language, kind string }{{"go", ""}, {"java", ""}, {"java", "by-renew"}, {"node", ""}, {"node", "by-renew"}, {"python", ""}, {"python", "by-renew"}} {
-		t.Run(c.language+c.kind, func(t *testing.T) {
+	for _, c := range []struct{ language, kind string }{
+		{"go", ""}, {"go", "permits"}, {"go", "reenters"}, {"java", ""}, {"java", "by-renew"}, {"java", "permits"}, {"java", "reenters"},
+		{"node", ""}, {"node", "by-renew"}, {"node", "permits"}, {"node", "reenters"},
+		{"python", ""}, {"python", "by-renew"}, {"python", "permits"}, {"python", "reenters"},
+	} {
+		t.Run(c.language+" "+c.kind, func(t *testing.T) {
 			t.Parallel()
 			o := options(t, toys[c.language](t, c.kind))
+			told := 0
 			o.Tell = func(check string, wrong []string) {
+				told++
 				if len(wrong) > 0 {
 					t.Errorf("%s: %q", check, wrong)
 				}
 			}
-			if right, err := Run(t.Context(), o); !right || err != nil {
-				t.Errorf("a right client: %v, %v", right, err)
+			if right, err := Run(t.Context(), o); !right || err != nil || told < Count()-1 || (told == Count()) != (c.kind == "permits") {
+				t.Errorf("a right client: %v, %v, %d checks", right, err, told)
 			}
 		})
 	}
@@ -403,6 +409,14 @@ func TestOrdersThatOutlastTheTTL(t *testing.T) {
 func TestWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ kind, check, want string }{
+		{"java forgets", "orders", "an acquire of another user, for 300 ms: while others had it"},
+		{"java one-more", "permits", "an acquire of a third user of two permits, for 300 ms: while others had it"},
+		{"node forgets", "orders", "an acquire of another user, for 300 ms: while others had it"},
+		{"node one-more", "permits", "an acquire of a third user of two permits, for 300 ms: while others had it"},
+		{"go forgets", "orders", "an acquire of another user, for 300 ms: while others had it"},
+		{"go one-more", "permits", "an acquire of a third user of two permits, for 300 ms: while others had it"},
+		{"forgets", "orders", "an acquire of another user, for 300 ms: while others had it"},
+		{"one-more", "permits", "an acquire of a third user of two permits, for 300 ms: while others had it"},
 		{"java never-excludes", "orders", "the lock excludes nobody"},
 		{"java late-valid", "workload", "and the TTL is 30s: it counts from when the request was sent"},
 		{"java no-points", "points", "point no-such-point: no point within 10s"},

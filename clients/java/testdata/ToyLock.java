@@ -17,7 +17,7 @@ public class ToyLock extends Lockquake.Lock {
     }
 
     @Override public Lockquake.Grant acquire(String name, Duration timeout) throws InterruptedException {
-        Semaphore lock = TABLE.computeIfAbsent(name, n -> new Semaphore(1));
+        Semaphore lock = TABLE.computeIfAbsent(name, n -> new Semaphore(access.permits + (kind.equals("one-more") ? 1 : 0)));
         long sent = Lockquake.now();
         if (kind.equals("deaf")) lock.acquireUninterruptibly();
         else if (!kind.equals("never-excludes") && !lock.tryAcquire(timeout.toNanos(), TimeUnit.NANOSECONDS)) throw new Lockquake.Contended();
@@ -38,6 +38,31 @@ public class ToyLock extends Lockquake.Lock {
         if (((Semaphore) grant.handle).availablePermits() > 0) throw new Lockquake.NotHeld("it is free");
     }
 
+    /** A lock that a holder can take again: release gives back the latest grant first. forgets: the first release frees it. */
+    public static class Reentrant extends ToyLock {
+        private final Map<Object, Integer> entries = new ConcurrentHashMap<>(); // by the semaphore of the lock
+
+        Reentrant(Lockquake.Access access) { super(access); }
+
+        @Override public Lockquake.Grant reenter(Lockquake.Grant grant, Duration timeout) {
+            entries.merge(grant.handle, 1, Integer::sum);
+            return grant(grant.id, Lockquake.now(), grant.token, grant.handle);
+        }
+
+        @Override public void release(Lockquake.Grant grant) {
+            int left = entries.getOrDefault(grant.handle, 0);
+            entries.put(grant.handle, Math.max(left - 1, 0));
+            if (left == 0 || kind.equals("forgets")) super.release(grant);
+        }
+    }
+
+    /** A lock that several users can hold. */
+    public static class Counting extends ToyLock {
+        Counting(Lockquake.Access access) { super(access); }
+
+        @Override public void permits() {}
+    }
+
     /** A library that reports each grant as lost at once. */
     public static class Losing extends ToyLock {
         Losing(Lockquake.Access access) { super(access); }
@@ -56,6 +81,13 @@ public class ToyLock extends Lockquake.Lock {
 
     public static void main(String[] args) {
         kind = args.length > 0 ? args[0] : "";
-        Lockquake.main("toy", kind.equals("loses") ? Losing.class : kind.equals("renews") ? Renewing.class : ToyLock.class, Map.of("toy", "1"), kind.equals("no-points") ? "no-such-point" : "taken");
+        Class<? extends ToyLock> lock = switch (kind) {
+            case "loses" -> Losing.class;
+            case "renews" -> Renewing.class;
+            case "reenters", "forgets" -> Reentrant.class;
+            case "permits", "one-more" -> Counting.class;
+            default -> ToyLock.class;
+        };
+        Lockquake.main("toy", lock, Map.of("toy", "1"), kind.equals("no-points") ? "no-such-point" : "taken");
     }
 }

@@ -2,7 +2,7 @@
 import * as lockquake from "../lockquake.mjs";
 
 const KIND = process.argv[2] ?? "";
-const owners = new Map(); // the owner of each lock
+const owners = new Map(); // the owners of each lock
 let numbers = 0;
 
 class ToyLock extends lockquake.Lock {
@@ -15,12 +15,12 @@ class ToyLock extends lockquake.Lock {
   async acquire(name, timeout) {
     const sent = lockquake.now(), until = Date.now() + timeout;
     this.givenUp = false;
-    while (KIND !== "never-excludes" && owners.has(name)) {
+    while (KIND !== "never-excludes" && owners.get(name)?.size >= this.access.permits + (KIND === "one-more")) {
       if ((this.givenUp && KIND !== "deaf") || Date.now() > until) throw new lockquake.Contended();
       await new Promise((wake) => setTimeout(wake, 5));
     }
     const id = `owner-${++numbers}`;
-    owners.set(name, id);
+    owners.set(name, (owners.get(name) ?? new Set()).add(id));
     await this.at("taken");
     if (KIND === "stands-still") for (const end = lockquake.now() + 50_000_000n; lockquake.now() < end;);
     const grant = this.grant(id, sent, { token: numbers, handle: name });
@@ -32,7 +32,7 @@ class ToyLock extends lockquake.Lock {
 
   release(grant) {
     this.check(grant);
-    owners.delete(grant.handle);
+    owners.get(grant.handle)?.delete(grant.id);
   }
 
   renew() {
@@ -40,12 +40,32 @@ class ToyLock extends lockquake.Lock {
   }
 
   check(grant) {
-    if (owners.get(grant.handle) !== grant.id && KIND !== "never-excludes") throw new lockquake.NotHeld();
+    if (!owners.get(grant.handle)?.has(grant.id) && KIND !== "never-excludes") throw new lockquake.NotHeld();
   }
 
   cancel() {
     this.givenUp = true;
   }
+}
+
+/** A lock that a holder can take again. forgets: the first release frees it. */
+class Reentrant extends ToyLock {
+  entries = 0;
+
+  reenter(grant) {
+    this.entries++;
+    return this.grant(grant.id, lockquake.now(), { token: grant.token, handle: grant.handle });
+  }
+
+  release(grant) {
+    if (this.entries === 0 || KIND === "forgets") super.release(grant);
+    this.entries = Math.max(this.entries - 1, 0);
+  }
+}
+
+/** A lock that several users can hold. */
+class Counting extends ToyLock {
+  static permits = true;
 }
 
 /** A library that reports each grant as lost at once. */
@@ -62,4 +82,7 @@ class Renewing extends ToyLock {
   }
 }
 
-lockquake.main({ loses: Losing, renews: Renewing }[KIND] ?? ToyLock, "toy", { toy: "1" });
+const toys = {
+  loses: Losing, renews: Renewing, reenters: Reentrant, forgets: Reentrant, permits: Counting, "one-more": Counting,
+};
+lockquake.main(toys[KIND] ?? ToyLock, "toy", { toy: "1" });

@@ -25,7 +25,8 @@ class ToyLock(lockquake.Lock):
 
     def acquire(self, name, timeout):
         with MU:
-            lock = TABLE.setdefault(name, threading.Lock())
+            permits = self.access.permits + (KIND == "one-more")
+            lock = TABLE.setdefault(name, threading.Lock() if permits == 1 else threading.BoundedSemaphore(permits))
         sent, until, self.given_up = lockquake.now(), time.monotonic() + timeout, False
         while KIND != "never-excludes" and not lock.acquire(timeout=0.01):
             if KIND == "dies-waiting":
@@ -59,6 +60,26 @@ class ToyLock(lockquake.Lock):
     def check(self, grant):
         if KIND != "never-excludes" and not grant.handle.locked():
             raise lockquake.NotHeld()
+
+
+class Reentrant(ToyLock):
+    """A lock that a holder can take again. forgets: the first release frees it."""
+
+    def reenter(self, grant, timeout):
+        self.entries = getattr(self, "entries", 0) + 1
+        return self.grant(grant.id, lockquake.now(), token=grant.token, handle=grant.handle)
+
+    def release(self, grant):
+        left = getattr(self, "entries", 0)
+        self.entries = max(left - 1, 0)
+        if left == 0 or KIND == "forgets":
+            super().release(grant)
+
+
+class Counting(ToyLock):
+    """A lock that several users can hold."""
+
+    permits = True
 
 
 class Losing(ToyLock):
@@ -138,4 +159,7 @@ if KIND == "any-version":
         def __ne__(self, other):
             return False
     lockquake.VERSION = Any(1)
-lockquake.main({"loses": Losing, "renews": Renewing}.get(KIND, ToyLock), "" if KIND == "nameless" else "toy", toy="1")
+TOYS = {
+    "loses": Losing, "renews": Renewing, "reenters": Reentrant, "forgets": Reentrant, "permits": Counting, "one-more": Counting,
+}
+lockquake.main(TOYS.get(KIND, ToyLock), "" if KIND == "nameless" else "toy", toy="1")

@@ -33,14 +33,24 @@ func main() {
 	if kind == "renews" {
 		lockquake.Main("toy", func(a *lockquake.Access) (renewing, error) { return renewing{toy{a}}, nil }, points...)
 	}
+	if kind == "reenters" || kind == "forgets" {
+		lockquake.Main("toy", func(a *lockquake.Access) (*reentrant, error) { return &reentrant{toy: toy{a}}, nil }, points...)
+	}
+	if kind == "permits" || kind == "one-more" {
+		lockquake.Main("toy", func(a *lockquake.Access) (counting, error) { return counting{toy{a}}, nil }, points...)
+	}
 	lockquake.Main("toy", func(a *lockquake.Access) (toy, error) { return toy{a}, nil }, points...)
 }
 
-func of(name string) chan struct{} {
+func (t toy) of(name string) chan struct{} {
 	mu.Lock()
 	defer mu.Unlock()
 	if table[name] == nil {
-		table[name] = make(chan struct{}, 1)
+		n := t.access.Permits
+		if kind == "one-more" {
+			n++
+		}
+		table[name] = make(chan struct{}, n)
 	}
 	return table[name]
 }
@@ -53,7 +63,7 @@ func (t toy) Acquire(ctx context.Context, name string) (lockquake.Grant, error) 
 			ctx = context.Background() // never ends
 		}
 		select {
-		case of(name) <- struct{}{}:
+		case t.of(name) <- struct{}{}:
 		case <-ctx.Done():
 			return lockquake.Grant{}, lockquake.ErrContended
 		}
@@ -79,12 +89,43 @@ func (t toy) Release(_ context.Context, g lockquake.Grant) error {
 		return nil
 	}
 	select {
-	case <-of(g.Handle.(string)):
+	case <-t.of(g.Handle.(string)):
 		return nil
 	default:
 		return lockquake.ErrNotHeld
 	}
 }
+
+// reentrant is a lock that its holder can take again. If it forgets, the first release frees it.
+type reentrant struct {
+	toy
+	entries int
+}
+
+// Reenter counts.
+func (r *reentrant) Reenter(_ context.Context, g lockquake.Grant) (lockquake.Grant, error) {
+	r.entries++
+	g.Sent = lockquake.Now()
+	g.Valid = r.access.Valid(g.Sent)
+	return g, nil
+}
+
+// Release frees the lock if it was taken once.
+func (r *reentrant) Release(ctx context.Context, g lockquake.Grant) error {
+	if r.entries > 0 {
+		r.entries--
+		if kind != "forgets" {
+			return nil
+		}
+	}
+	return r.toy.Release(ctx, g)
+}
+
+// counting is a lock that several users can hold.
+type counting struct{ toy }
+
+// HasPermits says so.
+func (counting) HasPermits() {}
 
 // losing reports each grant as lost at once.
 type losing struct{ toy }
@@ -107,7 +148,7 @@ func (t toy) Renew(context.Context, lockquake.Grant) (int64, error) {
 
 // Check looks whether the lock is held at all, by any user.
 func (t toy) Check(_ context.Context, g lockquake.Grant) error {
-	if kind != "never-excludes" && len(of(g.Handle.(string))) == 0 {
+	if kind != "never-excludes" && len(t.of(g.Handle.(string))) == 0 {
 		return lockquake.ErrNotHeld
 	}
 	return nil
