@@ -1,6 +1,7 @@
 package hunt
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -53,7 +54,8 @@ type shrinker struct {
 	hunt   *Hunt
 	goal   string
 	phase  phase
-	steps  int // trials begun
+	took   time.Duration // by the last run
+	steps  int           // trials begun
 	others []string
 
 	best    trial           // the script to make smaller
@@ -128,7 +130,7 @@ func (s *shrinker) next() (j campaign.Job, ok bool) {
 			s.over = true
 			break
 		}
-		if s.hunt.ShrinkBudget > 0 && s.phase.spent+s.hunt.takes(s.phase, s.now.script.For) > s.hunt.ShrinkBudget {
+		if s.hunt.ShrinkBudget > 0 && s.phase.spent+s.takes() > s.hunt.ShrinkBudget {
 			s.stopped, s.over = "the budget of "+s.hunt.ShrinkBudget.String()+" was spent", true
 			break
 		}
@@ -180,21 +182,28 @@ func (s *shrinker) begin() bool {
 	return true
 }
 
-// short reports whether the remaining time is needed to prove the current script, and before that to accept it.
+// short reports whether the remaining time is needed to prove the current script, and before that to accept it. A
+// quarter of the budget is for smaller ones in any case, since their runs are shorter.
 func (s *shrinker) short() bool {
 	runs := tries + chosen
-	one := s.hunt.takes(s.phase, s.best.script.For)
-	left := s.hunt.ShrinkBudget - s.phase.spent
-	if s.hunt.ShrinkBudget <= 0 || left > time.Duration(runs)*one {
+	budget := s.hunt.ShrinkBudget
+	left := budget - s.phase.spent
+	if budget <= 0 || left > min(time.Duration(runs)*s.takes(), budget*3/4) {
 		return false
 	}
 	s.stopped = "the budget of " + s.hunt.ShrinkBudget.String() + " was nearly spent"
 	return true
 }
 
+// takes estimates the time of the next run by that of the last one.
+func (s *shrinker) takes() time.Duration {
+	return cmp.Or(s.took, s.hunt.takes(s.phase, s.best.script.For))
+}
+
 // take takes in the result of a run.
 func (s *shrinker) take(r campaign.Result, n Note) {
 	s.phase.add(r)
+	s.took = time.Duration(r.Took) * time.Millisecond
 	if s.over || s.now == nil && !s.begin() || keyOf(n.Script) != keyOf(s.now.script) {
 		return // of a hunt with other scripts: the note does not fit, and is ignored
 	}

@@ -69,8 +69,8 @@ func (a Size) Less(b Size) bool {
 const briefest = 250 * time.Millisecond
 
 // Reductions lists valid scripts that are smaller than x, in the order in which to try them:
-//   - half of the faults and visits;
 //   - a shorter load, which makes all later tries cheaper;
+//   - half of the faults and visits;
 //   - without single faults and visits;
 //   - without the crowd, or with a few visits in its place;
 //   - fewer users;
@@ -80,8 +80,8 @@ const briefest = 250 * time.Millisecond
 // It is a function of the space and the script.
 func (s Space) Reductions(x Script) []Script {
 	r := reducer{space: s, of: x, size: s.Size(x), seen: map[string]bool{}}
-	r.halves()
 	r.loads()
+	r.halves()
 	r.singles()
 	r.crowd()
 	r.numbers()
