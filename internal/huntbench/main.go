@@ -33,6 +33,7 @@ func main() {
 const (
 	usualBudget  = 10 * time.Minute
 	memoryBudget = time.Minute
+	leastShrink  = 2 * time.Minute
 	usualSeeds   = 3
 	mostHours    = 24
 	recordFile   = ".hunt/record.jsonl"
@@ -141,7 +142,7 @@ func (b *bench) hunt(ctx context.Context, t Target, seed int, random bool) (Hunt
 		budget = min(budget, memoryBudget)
 	}
 	if b.shrink && seed == 1 && !random {
-		shrink = budget
+		shrink = max(budget, leastShrink)
 	}
 	h.Budget = budget.Milliseconds()
 	out := filepath.Join(".hunt/runs", fmt.Sprintf("%s-%d", t.ID(), seed))
