@@ -21,6 +21,12 @@ const (
 	chosen = 3
 )
 
+// relative is the number of a script that is no reduction, and mostTrials bounds how many are tried in vain.
+const (
+	relative   = -1
+	mostTrials = 1000
+)
+
 // trial is the runs of one script.
 type trial struct {
 	script script.Script
@@ -44,9 +50,9 @@ func (t trial) rejected() bool { return t.failed > tries-proof }
 // goes on with the kind of reduction at which it was, so that what was in vain is not tried again at each step. One
 // whose first run fails is put off to the end of the round, and rejected when it fails again.
 //
-// As long as none is accepted, a reduction also replaces the script if it reaches the goal as often before its second
-// failure. A violation that is rare as found may become certain when an await replaces a time. A run that is unknown
-// because a fault did not bite becomes known when that fault is left out.
+// The script is tried first as it was found. If its violation is rare, every other try is a mutation of it, and each that
+// reaches the goal as often before its second failure replaces it. What is rare may become certain when a jump of a
+// clock is longer, or when a fault is left out that did not bite.
 //
 // In the end the last accepted script must reach the goal in runs that had no part in its choice. If it does not, a
 // bisection finds the smallest accepted one that does.
@@ -150,23 +156,28 @@ func (s *shrinker) next() (j campaign.Job, ok bool) {
 // begin chooses what to try next. It returns false if nothing is left.
 func (s *shrinker) begin() bool {
 	if !s.proving {
-		// what does not reproduce as it is may do so when it is smaller
-		if s.short() && !(len(s.kept) == 0 && s.tested) {
+		if s.short() && len(s.kept) > 0 {
 			s.queue, s.later = nil, nil
 		}
 		if len(s.queue) == 0 {
 			s.queue, s.later = s.later, nil
 		}
-		if len(s.queue) > 0 {
+		rare := len(s.kept) == 0
+		switch {
+		case rare && !s.tested:
+			s.now = &trial{script: s.best.script}
+			s.steps++
+			return true
+		case rare && s.steps < mostTrials && (s.steps%2 == 0 || len(s.queue) == 0):
+			r := seed.Rand(s.hunt.Seed, fmt.Sprintf("relative-%d", s.steps))
+			s.now = &trial{script: s.hunt.Scripts.Mutate(r, s.best.script, nil), number: relative}
+			s.steps++
+			return true
+		case len(s.queue) > 0:
 			s.now, s.queue = &s.queue[0], s.queue[1:]
 			if s.now.failed == 0 {
 				s.steps++
 			}
-			return true
-		}
-		if len(s.kept) == 0 && !s.tested { // nothing smaller reproduces: the script itself may
-			s.now = &trial{script: s.best.script}
-			s.steps++
 			return true
 		}
 		s.proving, s.bad = true, len(s.kept)
@@ -241,20 +252,20 @@ func (s *shrinker) settle() {
 		s.kept = append(s.kept, t)
 		if !self {
 			s.best = t
-			s.renew(t.number)
+			s.renew(max(t.number, 0))
 		}
 	case self:
 		s.drop(s.best.dir)
 		s.best, s.tested = t, true
 		s.renew(0)
-	case t.failed == 1 && t.ok == 0:
+	case t.failed == 1 && t.ok == 0 && t.number != relative:
 		s.later = append(s.later, t)
-	case !t.rejected():
+	case !t.rejected() && t.ok > 0:
 		return
 	case len(s.kept) == 0 && t.goal > 0 && t.goal >= s.best.goal:
 		s.drop(s.best.dir)
-		s.best, s.tested = t, false
-		s.renew(t.number)
+		s.best = t
+		s.renew(max(t.number, 0))
 	default:
 		s.refused[keyOf(t.script)] = true
 		s.drop(t.dir)
