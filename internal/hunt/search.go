@@ -34,11 +34,12 @@ type Finding struct {
 func (s *search) take(r campaign.Result, n Note, wanted []Goal) (dir string) {
 	s.add(r)
 	at := s.spent.Milliseconds()
-	s.corpus.learn(n, s.runs, at)
 	s.grants += r.Judged.Grants
 	if r.Verdict == results.Unknown {
 		s.unknown++
+		n.Near = nil // its relatives would be unknown, too
 	}
+	s.corpus.learn(n, s.runs, at)
 	for _, b := range n.Bit {
 		s.bites = behaviour.AddBite(s.bites, b)
 	}
