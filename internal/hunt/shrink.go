@@ -50,9 +50,9 @@ func (t trial) rejected() bool { return t.failed > tries-proof }
 // goes on with the kind of reduction at which it was, so that what was in vain is not tried again at each step. One
 // whose first run fails is put off to the end of the round, and rejected when it fails again.
 //
-// The script is tried first as it was found. If its violation is rare, every other try is a mutation of it, and each that
-// reaches the goal as often before its second failure replaces it. What is rare may become certain when a jump of a
-// clock is longer, or when a fault is left out that did not bite.
+// The script is tried first as it was found. If its violation is rare, every other try is a mutation of it, and each
+// that reaches the goal as often before its second failure replaces it. What is rare may become certain when a jump of
+// a clock is longer, or when a fault is left out that did not bite.
 //
 // In the end the last accepted script must reach the goal in runs that had no part in its choice. If it does not, a
 // bisection finds the smallest accepted one that does.
