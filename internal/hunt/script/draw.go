@@ -52,7 +52,11 @@ func (d drawer) script() Script {
 	if d.chance(0.2) {
 		x.Crowd = Crowd{} // the visits are alone
 	}
-	for range d.count(mostFaults) {
+	faults := 0
+	if d.chance(0.75) {
+		faults = 1 + d.count(mostFaults-1)
+	}
+	for range faults {
 		if in, ok := d.injection(x); ok {
 			x.Faults = append(x.Faults, in)
 		}
