@@ -2,6 +2,7 @@ package script
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -93,6 +94,9 @@ func NewSpace(ctx context.Context, a Asked) (s Space, refused []Refused, err err
 	p, err := s.check(Script{For: s.Shortest, Crowd: Crowd{Clients: 1, Users: 1, Locks: 1}})
 	if err != nil {
 		return s, nil, err
+	}
+	if params, err := json.Marshal(p.Topology.Params()); err == nil { // a lock is stuck when that is over
+		s.Longest = max(s.Longest, p.Lock.Bound(s.TTL, params)+leastTTL*s.TTL)
 	}
 	o := p.Lock.Offers
 	s.Renews, s.Extends, s.Shared = o.Renewal == "call", o.Renewal != "none", o.Shared && len(p.Programs) == 0
