@@ -13,6 +13,8 @@ type Servers struct {
 	CountsConnections bool
 	// WholeSeconds means that a TTL is a whole number of seconds.
 	WholeSeconds bool
+	// CapsTTL means that they cut a long TTL.
+	CapsTTL bool
 	// StartTLS means that TLS is negotiated within the service's own protocol, not by a handshake before it.
 	StartTLS bool
 	// Unasked means that the servers can be asked neither for a lock's holder nor for their number of requests.

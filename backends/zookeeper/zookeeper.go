@@ -30,7 +30,7 @@ func Backend() listed.Backend {
 			Doc:     "A ZooKeeper ensemble of three servers (or five), each a JVM of its own.",
 			Locks:   []backends.Lock{sequential(), herd(), single(), zkLock()},
 			Modules: []string{"github.com/go-zookeeper/zk"},
-			Servers: backends.Servers{Majority: backends.AmongThem},
+			Servers: backends.Servers{Majority: backends.AmongThem, CapsTTL: true},
 		},
 		Maker: topology.Maker{Profile: 8, Attachable: []string{Port}, New: newTopology, Health: health},
 	}

@@ -47,6 +47,10 @@ var traits = []trait{
 		func(s Subject) bool { return !s.Servers.WholeSeconds },
 	},
 	{
+		"uncapped-ttl", "TTLs may be long", "%s cuts a long TTL",
+		func(s Subject) bool { return !s.Servers.CapsTTL },
+	},
+	{
 		"watches", "the lock tells of a loss", "the lock tells nobody of a loss",
 		func(s Subject) bool { return s.Lock.Offers.LossSignal },
 	},

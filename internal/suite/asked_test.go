@@ -55,7 +55,7 @@ func TestAsked(t *testing.T) {
 			if strings.Contains(x.Scenario, "token_regressions") != c.tokens {
 				t.Errorf("%s, %s: of a lock without tokens it expects\n%s", c.backend, x.Name, x.Scenario)
 			}
-			ownTTL := strings.HasPrefix(x.Name, "odd-ttl")
+			ownTTL := strings.Contains(x.Name, "-ttl")
 			if got.Backend.Use != c.backend || got.Backend.Lock != c.lock || (got.Backend.TTL == 2*time.Second) == ownTTL ||
 				got.Name != "locktest-"+x.Name || len(got.Steps) == 0 && got.Workload.Use == "" {
 				t.Errorf("%s, %s: %+v", c.backend, x.Name, got)
