@@ -42,8 +42,8 @@ type Lock interface {
 // Optional interfaces of a Lock. An io.Closer is closed at the end. Close alone may be called while another call is
 // under way; that call then returns, with an error unless it succeeded.
 type (
-	// Reenterer takes a lock that this object holds once more, by the library's own call, and returns the grant of that.
-	// Each grant is released, the latest first; the lock is free after the last.
+	// Reenterer takes a lock that this object holds once more, by the library's own call, and returns the grant of
+	// that. Each grant is released, the latest first; the lock is free after the last.
 	Reenterer interface {
 		Reenter(ctx context.Context, g Grant) (Grant, error)
 	}

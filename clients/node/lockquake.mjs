@@ -1000,7 +1000,9 @@ const ORDERS = [
   "release-unheld",
 ];
 /** The methods for the orders that not every lock supports. */
-const OPTIONAL = { reenter: "reenter", renew: "renew", check: "check", cancel: "cancel", "release-unheld": "releaseUnheld" };
+const OPTIONAL = {
+  reenter: "reenter", renew: "renew", check: "check", cancel: "cancel", "release-unheld": "releaseUnheld",
+};
 
 /** A client between its start and its end. */
 class Session {

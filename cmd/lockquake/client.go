@@ -70,8 +70,8 @@ func clientCommand(std cli.Streams) *cobra.Command {
 	return c
 }
 
-// scenario returns a scenario with one client and two locks for each check. Its TTL is longer than the orders of a check
-// take on a busy machine: a grant that expired meanwhile would look like a lock that excludes nobody.
+// scenario returns a scenario with one client and two locks for each check. Its TTL is longer than the orders of a
+// check take on a busy machine: a grant that expired meanwhile would look like a lock that excludes nobody.
 func (f *clientCheckFlags) scenario(argv []string) (scenarios.Scenario, error) {
 	program, err := nodes.ClientFromWords(argv)
 	if err != nil {

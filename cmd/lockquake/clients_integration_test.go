@@ -226,6 +226,34 @@ func TestClientCheck(t *testing.T) {
 	}
 }
 
+// TestReentryAndPermitsOfClients puts clients that are re-entrant or have permits to the stories about that, and their
+// wrong twins.
+func TestReentryAndPermitsOfClients(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		story, client string
+		right         bool
+	}{
+		{"reentry", "python3 redis_reentrant.py", true},
+		{"reentry", "python3 redis_reentrant.py forgets", false},
+		{"permits", "python3 redis_semaphore.py", true},
+		{"permits", "python3 redis_semaphore.py check-then-add", false},
+	} {
+		t.Run(c.client, func(t *testing.T) {
+			if c.right {
+				leftToAll(t, "its wrong twin is put to the same story")
+			}
+			clientImage(t, "python")
+			cmd := exec.Command(program(t), "suite", "redis", "--provider", "docker", "--client", c.client, "--story", c.story, "--out", t.TempDir())
+			cmd.Dir = inPython(t)
+			out, err := cmd.CombinedOutput()
+			if want := map[bool]string{true: "1 green", false: "double_grants 0: found"}[c.right]; (err == nil) != c.right || !strings.Contains(string(out), want) {
+				t.Errorf("%v, want %q\n%s", err, want, out)
+			}
+		})
+	}
+}
+
 // TestClientCheckTellsLastWords: a program that ends before its hello has its last output in the error.
 func TestClientCheckTellsLastWords(t *testing.T) {
 	t.Parallel()

@@ -57,8 +57,8 @@ func newClient(p Process, start *wire.Start, waits time.Duration) *client {
 		process: p, conn: wire.NewConn(p.Out, p.In), start: start, waits: waits, starts: startPatience,
 		results: map[int]wire.Result{}, asked: map[int]int{}, frames: make(chan *wire.Frame, inbox),
 		ended: make(chan struct{}),
-		sense: history.NewSense(history.Header{Process: start.Name, Locks: start.Locks, Reentrant: true}), seen: map[kindAndPhase]int{},
-		lefts: map[history.Kind]time.Duration{},
+		sense: history.NewSense(history.Header{Process: start.Name, Locks: start.Locks, Reentrant: true}),
+		seen:  map[kindAndPhase]int{}, lefts: map[history.Kind]time.Duration{},
 	}
 	go c.read()
 	return c

@@ -31,8 +31,8 @@ type Options struct {
 	// Frame returns the start frame for that process: Access, Resource, TTL, and two Locks that no other check has: the
 	// clients of some checks die with a lock in hand. The check sets the rest.
 	Frame func(number int) (*wire.Start, error)
-	// Tell is called after each check, with what is wrong, or nothing if the client passed. It is not called for what the
-	// client does not offer, such as permits.
+	// Tell is called after each check, with what is wrong, or nothing if the client passed. It is not called for what
+	// the client does not offer, such as permits.
 	Tell func(check string, wrong []string)
 
 	waits time.Duration // in place of patience and startPatience, for tests
@@ -264,9 +264,10 @@ func (c *client) carry(ctx context.Context, s step, from int64) error {
 		return fmt.Errorf("%s: %s; but the orders took %v so far, and the TTL of a grant is %v: repeat it on a machine with less load",
 			s.what, wrong, time.Duration(took), time.Duration(c.start.TTL))
 	}
-	if left := c.left(s.invoke); s.invoke != 0 && r.Outcome == wire.OutcomeOK && (left > time.Minute || left < 30*time.Second) {
-		c.wrong("%s: event %v invoke: valid is %v after the event: want the deadline by timeout_ns of the order, %v", s.what,
-			s.invoke, left, time.Minute)
+	left := c.left(s.invoke)
+	if s.invoke != 0 && r.Outcome == wire.OutcomeOK && (left > time.Minute || left < 30*time.Second) {
+		c.wrong("%s: event %v invoke: valid is %v after the event: want the deadline by timeout_ns of the order, %v",
+			s.what, s.invoke, left, time.Minute)
 	}
 	if wrong != "" {
 		c.wrong("%s: %s", s.what, wrong)

@@ -211,9 +211,21 @@ var toys = map[string]func(*testing.T, ...string) func(context.Context, int) (Pr
 func TestClientsThatShip(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ language, kind string }{
-		{"go", ""}, {"go", "permits"}, {"go", "reenters"}, {"java", ""}, {"java", "by-renew"}, {"java", "permits"}, {"java", "reenters"},
-		{"node", ""}, {"node", "by-renew"}, {"node", "permits"}, {"node", "reenters"},
-		{"python", ""}, {"python", "by-renew"}, {"python", "permits"}, {"python", "reenters"},
+		{"go", ""},
+		{"go", "permits"},
+		{"go", "reenters"},
+		{"java", ""},
+		{"java", "by-renew"},
+		{"java", "permits"},
+		{"java", "reenters"},
+		{"node", ""},
+		{"node", "by-renew"},
+		{"node", "permits"},
+		{"node", "reenters"},
+		{"python", ""},
+		{"python", "by-renew"},
+		{"python", "permits"},
+		{"python", "reenters"},
 	} {
 		t.Run(c.language+" "+c.kind, func(t *testing.T) {
 			t.Parallel()
