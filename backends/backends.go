@@ -97,6 +97,9 @@ type Lock struct {
 	// Recovery bounds the time to the next grant after a holder's death. Every lock states it: the judge, the suites
 	// and the stories rely on it.
 	Recovery Recovery
+	// Hung bounds the time to the next grant after the last call of a user that hangs while its process lives. nil: the
+	// lock renews grants for as long as the process lives, or not at all.
+	Hung Recovery
 	// Notes explain figures of this lock to a reader of a report.
 	Notes []Note
 	// Dial connects a client process.

@@ -356,6 +356,7 @@ type Report struct {
 	Uncovered Uncovered           `json:"uncovered,omitempty"`
 
 	Expectations []ExpectationResult  `json:"expectations"`
+	Properties   []Property           `json:"properties,omitempty"` // what the scenario asks about the lock
 	Faults       []FaultResult        `json:"faults"`
 	Latency      map[string]Quantiles `json:"latency_ms"` // acquire, hold, release, handoff
 	Phases       []PhaseLatency       `json:"phases"`     // before, during and after each fault

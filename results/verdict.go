@@ -180,6 +180,9 @@ func (d *directory) expect(r *Report, damage error) {
 			r.Strength = append(r.Strength, s)
 		}
 	}
+	for _, p := range d.scenario.Properties {
+		r.Properties = append(r.Properties, c.property(p))
+	}
 	r.Uncovered = c.uncovered(r.Expectations)
 	if damage != nil {
 		r.Reasons = append(r.Reasons, c.causes...)

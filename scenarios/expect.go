@@ -31,7 +31,7 @@ func (r reader) expect(s *Scenario) error {
 	}
 	if m != nil {
 		for _, v := range m.Values {
-			e, err := r.expectation(v)
+			e, err := r.expectation(v, "expect")
 			if err != nil {
 				return err
 			}
@@ -41,9 +41,33 @@ func (r reader) expect(s *Scenario) error {
 	return nil
 }
 
-func (r reader) expectation(v *ast.MappingValueNode) (Expectation, error) {
+// properties reads the questions about the lock: a count or measure for each.
+func (r reader) properties(s *Scenario) error {
+	m, err := r.section("properties")
+	if m == nil || err != nil {
+		return err
+	}
+	for _, v := range m.Values {
+		path := join("properties", keyOf(v))
+		by, err := r.mapping(v.Value, path, v)
+		if err != nil {
+			return err
+		}
+		if len(by.Values) != 1 {
+			return r.src.at(tokenOf(v.Key), path, "wants one count or measure, such as {longest_wait_ms: %q}", ">3s")
+		}
+		e, err := r.expectation(by.Values[0], path)
+		if err != nil {
+			return err
+		}
+		s.Properties = append(s.Properties, Property{Name: keyOf(v), By: e})
+	}
+	return nil
+}
+
+func (r reader) expectation(v *ast.MappingValueNode, section string) (Expectation, error) {
 	name := keyOf(v)
-	path := join("expect", name)
+	path := join(section, name)
 	if !countForm.MatchString(name) {
 		return Expectation{}, r.src.at(tokenOf(v.Key), path,
 			"is not the name of a count or measure, such as double_grants")

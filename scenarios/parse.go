@@ -38,7 +38,7 @@ var (
 	labelForm = regexp.MustCompile(`^[^=\s]+=\S+$`)
 	rootKeys  = []string{
 		"name", "claim", "source", "about", "backend", "workload", "chaos", "steps", "run", "hosts",
-		"expect", "twins",
+		"expect", "properties", "twins",
 	}
 	nameForm = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 	guards   = []string{
@@ -103,7 +103,7 @@ func build(src *source, root *ast.MappingNode) (Scenario, error) {
 		}
 	}
 	for _, read := range []func(*Scenario) error{
-		r.head, r.backend, r.workload, r.run, r.hosts, chaosReader{d}.chaos, stepsReader{d}.steps, r.expect, r.whole,
+		r.head, r.backend, r.workload, r.run, r.hosts, chaosReader{d}.chaos, stepsReader{d}.steps, r.expect, r.properties, r.whole,
 	} {
 		if err := read(&s); err != nil {
 			return s, err

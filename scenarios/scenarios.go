@@ -31,8 +31,10 @@ type Scenario struct {
 	Run      Run
 	Hosts    node.Hosts // placement of the nodes, if the provider has several machines
 	Expect   []Expectation
-	Same     string // of a twin: why one run may meet both its expectations and the story's; "": no run can
-	Text     []byte // the YAML as it will be written into the run directory, twins and --set applied
+	// Properties are questions about the lock whose answers are reported and decide nothing.
+	Properties []Property
+	Same       string // of a twin: why one run may meet both its expectations and the story's; "": no run can
+	Text       []byte // the YAML as it will be written into the run directory, twins and --set applied
 
 	src  *source          // of the nodes
 	root *ast.MappingNode // parsed YAML, for variants
@@ -141,6 +143,12 @@ type Step struct {
 	Every time.Duration
 
 	Within time.Duration // deadline of the step; default 10s
+}
+
+// Property is a question about the lock: the answer is yes if the expectation is met.
+type Property struct {
+	Name string // such as "renews for hung users"
+	By   Expectation
 }
 
 // Run is the `run:` section.

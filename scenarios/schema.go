@@ -57,6 +57,7 @@ func (v Vocabulary) schema() *js.Schema {
 		{"run", object(properties(Run{For: DefaultFor, Settle: DefaultSettle}))},
 		{"hosts", object(append(properties(hostKeys{Rule: HostsSpread}), property{"rule", oneOf(hostRules...)}))},
 		{"expect", expect},
+		{"properties", &js.Schema{Type: "object", AdditionalProperties: expect}},
 		{"twins", twinsSchema(steps, expect)},
 	}, "name", "claim", "backend")
 	s.Schema, s.ID, s.Title = "http://json-schema.org/draft-07/schema#", SchemaAddress, "A scenario of lockquake"

@@ -38,10 +38,17 @@ func (b *bench) distant(ctx context.Context) (distant, error) {
 	return distant{Locker: l, gate: g}, err
 }
 
-// silence silences the user. Without a network a user is silent as long as it makes no call.
+// Muter is a Locker of a service without a network that renews grants in the background. Mute stops the renewals, or
+// lets them go on.
+type Muter interface{ Mute(silent bool) }
+
+// silence silences the user. Without a network a user is silent as long as it makes no call, and nothing renews its
+// grants.
 func (d distant) silence() {
 	if d.gate != nil {
 		d.gate.stall()
+	} else if m, ok := d.Locker.(Muter); ok {
+		m.Mute(true)
 	}
 }
 
@@ -60,6 +67,8 @@ func (d distant) silenceOrCut(l backends.Lock) (back func()) {
 func (d distant) speak() {
 	if d.gate != nil {
 		d.gate.resume()
+	} else if m, ok := d.Locker.(Muter); ok {
+		m.Mute(false)
 	}
 }
 

@@ -84,7 +84,7 @@ func (b *bench) promises(ctx context.Context, a distant, hear hearer) error {
 	case "call":
 		err = renewed(ctx, a, &g, b.ttl, hear)
 	case "background":
-		err = keptAlive(ctx, a.Locker, g, b.ttl, hear)
+		err = keptAlive(ctx, a, g, b.ttl, hear)
 	}
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func (b *bench) promises(ctx context.Context, a distant, hear hearer) error {
 	return freed(ctx, a, g)
 }
 
-// renewed makes one renewal. Without a network no answer can be delayed.
+// renewed makes one renewal. Without a network no answer can be delayed, to a keep-alive neither.
 func renewed(ctx context.Context, a distant, g *lock.Grant, ttl time.Duration, hear hearer) error {
 	r, ok := a.Locker.(lock.Renewer)
 	if !ok {
@@ -113,8 +113,8 @@ func renewed(ctx context.Context, a distant, g *lock.Grant, ttl time.Duration, h
 // grant's.
 const keepAlives = 2
 
-func keptAlive(ctx context.Context, u lock.Locker, g lock.Grant, ttl time.Duration, hear hearer) error {
-	w, ok := u.(lock.Watcher)
+func keptAlive(ctx context.Context, a distant, g lock.Grant, ttl time.Duration, hear hearer) error {
+	w, ok := a.Locker.(lock.Watcher)
 	if !ok {
 		return errors.New("no Watcher, though the lock renews in the background")
 	}
@@ -125,6 +125,9 @@ func keptAlive(ctx context.Context, u lock.Locker, g lock.Grant, ttl time.Durati
 		c, ok := <-changes
 		if !ok || c.Lost {
 			return fmt.Errorf("%w: lost, or nothing more was heard, after %d keep-alives", errLapsed, heard)
+		}
+		if a.gate == nil {
+			continue
 		}
 		if err := hear("a keep-alive", c.ValidUntil); err != nil {
 			return err

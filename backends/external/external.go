@@ -45,6 +45,7 @@ type Params struct {
 	Token    string        `yaml:"token"`    // none, service or home-made: where fencing tokens come from
 	Expires  bool          `yaml:"expires"`  // a dead holder's grant ends by itself
 	Recovery time.Duration `yaml:"recovery"` // within what time the service must grant again after a holder's death
+	Hung     time.Duration `yaml:"hung"`     // the same after the last call of a user that hangs; 0: there is no bound
 	MinTTL   time.Duration `yaml:"min_ttl"`  // the shortest TTL that the service honours
 	Start    *Start        `yaml:"start"`    // how to start the run's own servers
 	// Endpoints are host:port of external servers.
@@ -111,8 +112,9 @@ func (s setup) check() error {
 	switch {
 	case !slices.Contains(sources, p.Token):
 		return fmt.Errorf("token is %q; it must be %s", p.Token, strings.Join(sources, ", "))
-	case p.Recovery < 0 || p.MinTTL < 0:
-		return fmt.Errorf("recovery is %v and min_ttl %v; want durations of 0 or more", p.Recovery, p.MinTTL)
+	case p.Recovery < 0 || p.MinTTL < 0 || p.Hung < 0:
+		return fmt.Errorf("recovery is %v, hung %v and min_ttl %v; want durations of 0 or more", p.Recovery, p.Hung,
+			p.MinTTL)
 	case p.Start != nil && len(p.Endpoints) > 0:
 		return fmt.Errorf("start and endpoints are both there; servers are started by the run, or by somebody else")
 	case p.Start == nil && s.common.Nodes > 1:
@@ -143,6 +145,9 @@ func (s setup) Declare(l backends.Lock) backends.Lock {
 		Expires: p.Expires,
 	}
 	l.MinTTL = p.MinTTL
+	if p.Hung > 0 {
+		l.Hung = backends.RecoversIn(func(time.Duration) time.Duration { return p.Hung })
+	}
 	if p.Expires {
 		l.Recovery = backends.RecoversIn(func(ttl time.Duration) time.Duration {
 			if p.Recovery > 0 {

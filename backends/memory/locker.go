@@ -16,7 +16,8 @@ type connection struct {
 	store *store
 	// latest has the id of the latest grant of each lock in this process. A lock with freesBeside releases that one
 	// by mistake.
-	latest sync.Map
+	latest   sync.Map
+	watchdog bool
 }
 
 // Locker returns a locker for one user.
@@ -26,6 +27,9 @@ func (c *connection) Locker(context.Context, int) (lock.Locker, error) {
 	l.open, l.shut = context.WithCancel(context.Background())
 	if l.owner = l; c.store.flaws.admitsProcess {
 		l.owner = c
+	}
+	if c.watchdog {
+		return &watchdog{user: l, kept: map[string]*keptGrant{}}, nil
 	}
 	return l, nil
 }

@@ -171,6 +171,7 @@ type variant struct {
 
 	reenters bool // a holder can take it again
 	permits  bool // it has as many permits as the run says
+	watchdog bool // grants are renewed in the background
 }
 
 // variants lists the locks; the first is the right one.
@@ -192,6 +193,19 @@ var variants = []variant{
 		name:     "counts-entries",
 		doc:      "As exact, and its holder can take it again: it is free after as many releases.",
 		reenters: true,
+	},
+	{
+		name:     "watchdog",
+		doc:      "As exact, renewed in the background for three TTLs after the last call of its user.",
+		watchdog: true,
+	},
+	{
+		name:     "renews-for-ever",
+		doc:      "As watchdog, which is to stop three TTLs after the last call of its user and does not.",
+		wrong:    "a user that hangs keeps the lock for as long as its process lives, longer than the lock declares",
+		found:    backends.FoundIn("hung-user", "a lock that is kept for a hung user", "longest_wait_ms <"),
+		watchdog: true,
+		flaws:    flaws{renewsForever: true},
 	},
 	{
 		name:    "grants-one-more",
@@ -454,10 +468,17 @@ func (v variant) lock() backends.Lock {
 	if v.flaws.lateFence {
 		token = backends.TokenHomeMade
 	}
+	renewal, hung := "call", backends.Recovery(nil)
+	if v.watchdog {
+		renewal = "background"
+		hung = backends.RecoversIn(func(ttl time.Duration) time.Duration {
+			return (idleTTLs+1)*ttl + 250*time.Millisecond
+		})
+	}
 	return backends.Lock{
-		Name: v.name, Doc: v.doc, Wrong: v.wrong, Found: v.found,
+		Name: v.name, Doc: v.doc, Wrong: v.wrong, Found: v.found, Hung: hung,
 		Offers: backends.Offers{
-			Blocking: true, Try: true, Renewal: "call", LossSignal: !v.flaws.silent(), Token: token,
+			Blocking: true, Try: true, Renewal: renewal, LossSignal: !v.flaws.silent(), Token: token,
 			Reentrant: v.reentrant(), Fair: !v.flaws.storms, Expires: true, Reenters: v.reenters, Permits: v.permits,
 		},
 		Points: []string{"before-acquire", "granted", "acquire-done", "before-free", "release-done"},
@@ -473,7 +494,7 @@ func (v variant) lock() backends.Lock {
 			if err := backends.DecodeParams(a.Params, &p); err != nil {
 				return nil, err
 			}
-			return &connection{store: storeOf(a, v, p)}, nil
+			return &connection{store: storeOf(a, v, p), watchdog: v.watchdog}, nil
 		},
 	}
 }

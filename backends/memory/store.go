@@ -47,6 +47,7 @@ type flaws struct {
 	freesAgain      bool
 	freesBeside     bool
 	strandsWaiters  bool
+	renewsForever   bool
 }
 
 // silent reports whether the store says nothing when a grant ends. If it informed its victims it would hide the

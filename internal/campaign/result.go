@@ -16,16 +16,17 @@ type Result struct {
 	// Broke is the reason why a run is incomplete. Its verdict, if any, is then unknown.
 	Broke string `json:"broke,omitempty"`
 
-	Verdict   results.Verdict     `json:"verdict,omitempty"`
-	Reasons   []string            `json:"reasons,omitempty"`
-	Judged    results.Judged      `json:"judged"`
-	Counts    map[string]*int64   `json:"counts,omitempty"`
-	Measures  map[string]*float64 `json:"measures,omitempty"`
-	Failovers []results.Failover  `json:"failovers,omitempty"`
-	Uncovered results.Uncovered   `json:"uncovered,omitempty"`
-	Versions  map[string]string   `json:"versions,omitempty"`
-	Kept      bool                `json:"kept,omitempty"`
-	Replay    string              `json:"replay,omitempty"`
+	Verdict    results.Verdict     `json:"verdict,omitempty"`
+	Reasons    []string            `json:"reasons,omitempty"`
+	Judged     results.Judged      `json:"judged"`
+	Counts     map[string]*int64   `json:"counts,omitempty"`
+	Measures   map[string]*float64 `json:"measures,omitempty"`
+	Failovers  []results.Failover  `json:"failovers,omitempty"`
+	Uncovered  results.Uncovered   `json:"uncovered,omitempty"`
+	Properties []results.Property  `json:"properties,omitempty"`
+	Versions   map[string]string   `json:"versions,omitempty"`
+	Kept       bool                `json:"kept,omitempty"`
+	Replay     string              `json:"replay,omitempty"`
 
 	// Note holds what the campaign's reader has added.
 	Note json.RawMessage `json:"note,omitempty"`
@@ -48,5 +49,6 @@ func (r *Result) take(rep results.Report) {
 	r.Report = rep
 	r.Verdict, r.Reasons, r.Judged, r.Counts, r.Measures, r.Failovers = rep.Verdict, rep.Reasons, rep.Judged,
 		rep.Counts, rep.Measures, rep.Failovers
+	r.Properties = rep.Properties
 	r.Uncovered, r.Versions, r.Kept, r.Replay = rep.Uncovered, rep.Versions, rep.Kept, rep.Replay
 }

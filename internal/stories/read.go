@@ -33,7 +33,7 @@ var (
 		"name", "claim", "note", "turn", "quick", "needs", "ttl", "takes", "grants", "durable", "per",
 		"like", "permits",
 	}
-	sections = []string{"workload", "chaos", "steps", "run", "expect"}
+	sections = []string{"workload", "chaos", "steps", "run", "expect", "properties"}
 	joined   = []string{"workload", "run", "expect"}
 	whenForm = regexp.MustCompile(`^  - \{when: ([^,{}]+), `)
 	partForm = regexp.MustCompile(`^  - \{(.*)\}$`)

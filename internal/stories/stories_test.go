@@ -81,7 +81,7 @@ func TestMistakes(t *testing.T) {
 	t.Parallel()
 	const right = "name: bad\nclaim: It is short.\nturn: 1\nneeds: [expires]\nsteps:\n  - {do: acquire, user: A, within: (long)}\n"
 	for _, c := range []struct{ from, to, want string }{
-		{"(long)", "(lnog)", "bad.yaml:6:36: \"lnog\" is not known; valid: bound, calm, delay, long, patience, ttl, 0.5ttl, 500ms, "},
+		{"(long)", "(lnog)", "bad.yaml:6:36: \"lnog\" is not known; valid: bound, calm, delay, hung, long, patience, ttl, 0.5ttl, 500ms, "},
 		{"(long)", "(0.5ttl+bund)", "bad.yaml:6:36: \"bund\" is not known"},
 		{"- {do", "- {when: expirse, do", "bad.yaml:6:12: \"expirse\" is no trait and no story; traits: processes, expires, "},
 		{"- {do", "- {when: not worse, do", "bad.yaml:6:16: \"worse\" is no trait"},

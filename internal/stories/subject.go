@@ -31,12 +31,21 @@ type Subject struct {
 // times holds the names that a story can use in parentheses, alone or in sums such as (bound+500ms). Multiples of the
 // TTL, such as (0.5ttl), can be used too.
 var times = map[string]func(Subject) time.Duration{
-	"bound": Subject.bound, "calm": Subject.calm, "delay": Subject.delay, "long": Subject.long,
+	"bound": Subject.bound, "calm": Subject.calm, "delay": Subject.delay, "hung": Subject.hung, "long": Subject.long,
 	"patience": Subject.patience,
 }
 
 // bound returns the time after a holder's death within which the lock must be granted again; 0: the lock names none.
 func (s Subject) bound() time.Duration { return s.Lock.Bound(s.TTL, nil) }
+
+// hung returns the time within which the lock must be granted again after the last call of a user that hangs; 0: the
+// lock names none.
+func (s Subject) hung() time.Duration {
+	if s.Lock.Hung == nil {
+		return 0
+	}
+	return s.Lock.Hung(s.TTL, nil)
+}
 
 // long returns the timeout of an acquire that must succeed once another grant has ended. It is longer than the bound
 // after which the judge reports a stuck lock.

@@ -39,6 +39,14 @@ var traits = []trait{
 		func(s Subject) bool { return !s.Keeps && s.Lock.Offers.Renewal != "background" },
 	},
 	{
+		"renews-itself", "grants are renewed without their users", "nothing renews the lock's grants but their users",
+		func(s Subject) bool { return s.Keeps || s.Lock.Offers.Renewal == "background" },
+	},
+	{
+		"hung-bound", "a hung user has a bound", "the lock does not say for how long it renews for a user that hangs",
+		func(s Subject) bool { return s.hung() > 0 },
+	},
+	{
 		"bounded", "the recovery has a bound", "the lock names no bound for its recovery",
 		func(s Subject) bool { return s.bound() > 0 },
 	},

@@ -63,6 +63,12 @@ func (r Result) Text(w io.Writer) error {
 			fmt.Fprintf(w, "  %s\n", dir)
 		}
 	}
+	for i, p := range r.properties() {
+		if i == 0 {
+			fmt.Fprintln(w)
+		}
+		fmt.Fprintf(w, "%s: %s: %s\n", p.lock, p.name, p.answer)
+	}
 	_, err := fmt.Fprintf(w, "\n%v\n", r.Sums())
 	return err
 }
@@ -91,6 +97,9 @@ func (r Result) Markdown(w io.Writer) error {
 		fmt.Fprintf(w, "- **%s, %s**: %s: %s\n", figure.Cell(c.Lock), figure.Cell(c.Story), c.word(),
 			figure.Cell(c.reason()))
 	}
+	for _, p := range r.properties() {
+		fmt.Fprintf(w, "- %s: %s: %s\n", figure.Cell(p.lock), figure.Cell(p.name), p.answer)
+	}
 	return nil
 }
 
@@ -118,6 +127,11 @@ func (r Result) JUnit(w io.Writer, with *Comparison) error {
 			}
 			whole += took
 			s.AddTestcase(c.junit(took, with))
+		}
+		for _, p := range r.properties() {
+			if p.lock == lock {
+				s.AddProperty(p.name, p.answer)
+			}
 		}
 		s.Time = seconds(whole)
 		all.AddSuite(s)

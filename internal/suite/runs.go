@@ -64,7 +64,7 @@ func (r *Result) Fill(done []campaign.Result) {
 func runOf(d campaign.Result) Run {
 	run := Run{
 		Dir: d.Dir, Verdict: d.Verdict, Seed: d.Seed, Grants: d.Judged.Grants, Took: d.Took, Reasons: d.Reasons,
-		Uncovered: d.Uncovered, Cost: costsOf(d.Measures),
+		Uncovered: d.Uncovered, Properties: d.Properties, Cost: costsOf(d.Measures),
 		Replay: d.Replay,
 	}
 	switch {
@@ -83,7 +83,7 @@ func (r Result) Results() (out []campaign.Result) {
 		for _, run := range c.Runs {
 			out = append(out, campaign.Result{
 				Job: c.Name(), Seed: run.Seed, Dir: run.Dir, Took: run.Took, Verdict: run.Verdict, Reasons: run.Reasons,
-				Judged: results.Judged{Grants: run.Grants}, Uncovered: run.Uncovered, Replay: run.Replay,
+				Judged: results.Judged{Grants: run.Grants}, Uncovered: run.Uncovered, Properties: run.Properties, Replay: run.Replay,
 			})
 		}
 	}

@@ -77,6 +77,8 @@ type Run struct {
 	Reasons []string        `json:"reasons,omitempty"` // why it did not pass
 	// Uncovered holds counts of trouble that the story does not name, as in the run's verdict.
 	Uncovered results.Uncovered `json:"uncovered,omitempty"`
+	// Properties hold what the run shows of the lock, as in the run's verdict.
+	Properties []results.Property `json:"properties,omitempty"`
 	// Cost holds the compared measures of cost, by name.
 	Cost   map[string]float64 `json:"cost,omitempty"`
 	Replay string             `json:"replay,omitempty"`

@@ -532,3 +532,29 @@ func TestRunsGoOn(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 }
+
+// TestPropertiesAreTold: what runs show of a lock stands in every form. If runs of a cell differ, they are counted.
+func TestPropertiesAreTold(t *testing.T) {
+	t.Parallel()
+	says := func(answer string) suite.Run {
+		return suite.Run{Verdict: results.Pass, Properties: []results.Property{{Name: "renews for hung users", Answer: answer}}}
+	}
+	text, markdown, xml := forms(t, suite.Result{Cells: []suite.Cell{
+		{Lock: "a/b", Story: "s", Runs: []suite.Run{says("yes"), says("yes")}},
+		{Lock: "a/c", Story: "s", Runs: []suite.Run{says("yes"), says("no"), says("yes")}},
+		{Lock: "a/d", Story: "s", Runs: []suite.Run{{Verdict: results.Pass}}},
+	}})
+	for _, c := range []struct {
+		out  *bytes.Buffer
+		want string
+	}{
+		{text, "\na/b: renews for hung users: yes\na/c: renews for hung users: no 1 of 3, yes 2 of 3\n"},
+		{markdown, "- a/b: renews for hung users: yes\n- a/c: renews for hung users: no 1 of 3, yes 2 of 3\n"},
+		{xml, `<property name="renews for hung users" value="yes"></property>`},
+		{xml, `<property name="renews for hung users" value="no 1 of 3, yes 2 of 3"></property>`},
+	} {
+		if strings.Count(c.out.String(), c.want) != 1 {
+			t.Errorf("it does not say once %q:\n%s", c.want, c.out)
+		}
+	}
+}

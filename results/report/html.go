@@ -222,6 +222,9 @@ func notes(r results.Report, env results.Env) []string {
 			out = append(out, n.Text)
 		}
 	}
+	for _, p := range r.Properties {
+		out = append(out, "Property of the lock: "+p.String()+".")
+	}
 	return out
 }
 

@@ -28,6 +28,7 @@ func Text(w io.Writer, r results.Report, opts ...terminal.Option) error {
 	}
 	textExpectations(b, r, st)
 	textUncovered(b, also, r.Uncovered, st)
+	textProperties(b, r)
 	textCounts(b, r)
 	textLatency(b, r)
 	textFaults(b, r)
@@ -95,6 +96,13 @@ func textUncovered(b *terminal.Text, lead string, u results.Uncovered, st termin
 	one := st.Text()
 	one.Paragraph(lead, u.String()+" (no expectation covers it)")
 	b.WriteString(st.Amber(strings.TrimSuffix(one.String(), "\n")) + "\n")
+}
+
+// textProperties writes what the run shows of the lock.
+func textProperties(b *terminal.Text, r results.Report) {
+	for _, p := range r.Properties {
+		b.Paragraph("lock    ", p.String())
+	}
 }
 
 // order puts the counts that people ask for first, then the others by name.

@@ -24,6 +24,7 @@ func short(w io.Writer, r results.Report, st terminal.Style) error {
 	}
 	briefMet(b, r)
 	textUncovered(b, also, r.Uncovered, st)
+	textProperties(b, r)
 	briefFigures(b, r)
 	failoverLine(b, "rate    ", r)
 	briefFaults(b, r)
