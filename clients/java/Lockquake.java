@@ -1198,7 +1198,7 @@ public final class Lockquake {
             if (closed) { throw new Certain("user " + number + " has closed its lock"); }
             if (what.equals("acquire") || what.equals("reenter")) {
                 if (order.text("mode").equals("shared")) { throw new Certain("this lock knows exclusive alone"); }
-                if (h != null && what.equals("reenter") && h.stands()) {
+                if (h != null && what.equals("reenter") && h.stands() && lock.has("reenter")) {
                     answer.put("grant", h.reenter(timeout).id);
                     answer.put("value", h.grant.token);
                     return;

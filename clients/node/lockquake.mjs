@@ -819,7 +819,7 @@ class User {
     if (this.closed) throw new Certain(`user ${this.number} has closed its lock`);
     if (what === "acquire" || what === "reenter") {
       if (mode && mode !== "exclusive") throw new Certain("this lock knows exclusive alone");
-      if (h?.stands() && what === "reenter") {
+      if (h?.stands() && what === "reenter" && this.lock.reenter) {
         const again = await h.reenter(timeout);
         return { value: h.grant.token, grant: String(again.id) };
       }

@@ -680,7 +680,7 @@ class User:
             if order.get("mode", "exclusive") not in ("", "exclusive"):
                 raise Certain("this lock knows exclusive alone")
             if h is not None:
-                if h.stands() and do == "reenter":
+                if h.stands() and do == "reenter" and self.has("reenter"):
                     g = h.reenter(timeout)
                     return {"value": h.grant.token, "grant": str(g.id)}
                 if h.stands():
