@@ -23,11 +23,11 @@ func (d *directory) brokenAcquires(measures map[string]*float64) []string {
 	met := d.env.clientErrors()
 	for _, text := range mostOften(met) {
 		if !strings.Contains(text, lock.ErrContended.Error()) {
-			said = fmt.Sprintf("; the error that clients met most often is %q (%d)", text, met[text])
+			said = fmt.Sprintf("; the most frequent error is %q (%d)", text, met[text])
 			break
 		}
 	}
-	return []string{fmt.Sprintf("%.0f acquires ended by an error, not because somebody else had the lock%s", *n, said)}
+	return []string{fmt.Sprintf("%.0f acquires ended in an error other than contention%s", *n, said)}
 }
 
 // clientErrors counts the errors of all clients by text.

@@ -13,7 +13,7 @@ func TestBrokenAcquires(t *testing.T) {
 		{Errors: map[string]int64{"lock is held by another user: NX": 9, "compacted": 2}}, {Errors: map[string]int64{"compacted": 1, "reset": 2}},
 	}}}
 	some, none := map[string]*float64{AcquireErrors: new(3.0)}, map[string]*float64{AcquireErrors: new(0.0)}
-	if got := d.brokenAcquires(some); len(got) != 1 || !strings.HasPrefix(got[0], "3 acquires ended by an error") || !strings.Contains(got[0], `"compacted" (3)`) {
+	if got := d.brokenAcquires(some); len(got) != 1 || !strings.HasPrefix(got[0], "3 acquires ended in an error") || !strings.Contains(got[0], `"compacted" (3)`) {
 		t.Errorf("%q", got)
 	}
 	if got := append(d.brokenAcquires(none), d.brokenAcquires(nil)...); got != nil {

@@ -83,7 +83,7 @@ func (d *directory) causes(dropped int64) []string {
 	var why []string
 	switch {
 	case !d.env.Finished:
-		why = append(why, "the run was cut short: the supervisor did not come to its end")
+		why = append(why, "the run was cut short: the supervisor ended before the run did")
 	case d.env.Interrupted:
 		why = append(why, "the run was interrupted")
 	}
@@ -96,10 +96,10 @@ func (d *directory) causes(dropped int64) []string {
 		why = append(why, d.run.Lost[i].reason(d.run))
 	}
 	if dropped > 0 {
-		why = append(why, fmt.Sprintf("%d events or more were dropped for want of room", dropped))
+		why = append(why, fmt.Sprintf("at least %d events were dropped because buffers were full", dropped))
 	}
 	if !d.env.Recovered && d.env.Finished {
-		why = append(why, "the service was not seen to serve again after the last heal")
+		why = append(why, "after the last heal the service was not seen serving again")
 	}
 	if !d.env.FinalRead && d.env.Resource != "" && d.env.Finished {
 		why = append(why, "there was no final read")
@@ -119,7 +119,7 @@ func (d *directory) notHealed() []string {
 			return strings.HasPrefix(reason, fmt.Sprintf("heal of %s on %s", f.Name, f.Target))
 		}
 		if !slices.ContainsFunc(d.env.Unknown, told) {
-			why = append(why, fmt.Sprintf("nobody saw that %s on %s was undone: the receipt of its heal is %s (%s)",
+			why = append(why, fmt.Sprintf("the heal of %s on %s is not confirmed: its receipt is %s (%s)",
 				f.Name, f.Selector, f.Healed.Status, f.Healed.Evidence))
 		}
 	}
@@ -159,7 +159,7 @@ func (d *directory) clockSteps() []string {
 	var why []string
 	for _, s := range d.env.ClockSteps {
 		if d.env.WallClock && s.Time >= d.env.Start {
-			why = append(why, fmt.Sprintf("the machine's wall clock moved by %.3f ms against its monotonic one at %s, and the service ends grants by it",
+			why = append(why, fmt.Sprintf("the machine's wall clock moved by %.3f ms against its monotonic one at %s, and grants of the service expire by it",
 				Milli(s.By), d.run.MS(s.Time)))
 		}
 	}
@@ -223,7 +223,7 @@ func (d *directory) notBitten() []string {
 		}
 	}
 	if all == 0 && len(d.faults) > 0 {
-		why = append(why, fmt.Sprintf("none of %d injections was made: what the schedule promises forbade each",
+		why = append(why, fmt.Sprintf("none of %d injections was made: the promises of the schedule forbade each",
 			len(d.faults)))
 	}
 	for _, p := range plannedFaults(d.scenario) {

@@ -20,9 +20,9 @@ func TestNothingIsSaidToHaveHindered(t *testing.T) {
 	}
 }
 
-// TestWhatDidNotBite: one injection of an entry that bit is enough, and one that was deliberately not made says
+// TestUnbittenInjections: one injection of an entry that bit is enough, and one that was deliberately not made says
 // nothing of the others. A fault of the scenario that was never injected is named, with its place.
-func TestWhatDidNotBite(t *testing.T) {
+func TestUnbittenInjections(t *testing.T) {
 	const pauseDid, killDid = "pause on holder did not bite: its receipt is not-installed ()", "kill on leader did not bite: its receipt is not-installed ()"
 	pause := func(entry int, status history.ReceiptStatus) history.Fault {
 		return history.Fault{Name: "pause", Selector: "holder", Entry: entry, Receipt: history.Receipt{Status: status}}
@@ -54,8 +54,8 @@ func TestWhatDidNotBite(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatIsInstalledBit: an indeterminate injection does not count as bitten.
-func TestOnlyWhatIsInstalledBit(t *testing.T) {
+// TestOnlyInstalledInjectionsBit: an indeterminate injection does not count as bitten.
+func TestOnlyInstalledInjectionsBit(t *testing.T) {
 	var d directory
 	for _, s := range []history.ReceiptStatus{history.Installed, history.Installed, history.NotInstalled, history.Indeterminate, history.NotMade} {
 		d.faults = append(d.faults, history.Fault{Name: "pause", Receipt: history.Receipt{Status: s}})
@@ -65,9 +65,9 @@ func TestOnlyWhatIsInstalledBit(t *testing.T) {
 	}
 }
 
-// TestWhatWasNotSeenToHeal: an unobserved heal makes a run unknown. Exceptions are faults that were never installed,
+// TestUnobservedHeals: an unobserved heal makes a run unknown. Exceptions are faults that were never installed,
 // and those that the engine already reports.
-func TestWhatWasNotSeenToHeal(t *testing.T) {
+func TestUnobservedHeals(t *testing.T) {
 	healed := func(s history.ReceiptStatus) *history.Receipt { return &history.Receipt{Status: s} }
 	for _, c := range []struct {
 		receipt history.ReceiptStatus
@@ -93,9 +93,9 @@ func TestWhatWasNotSeenToHeal(t *testing.T) {
 	}
 }
 
-// TestWhoseEndsMayLack: last events may be missing of processes that were killed or dropped events, and of those that
+// TestProcessesWithMissingEnds: last events may be missing of processes that were killed or dropped events, and of those that
 // could not report before the run was cut short.
-func TestWhoseEndsMayLack(t *testing.T) {
+func TestProcessesWithMissingEnds(t *testing.T) {
 	e := Env{Clients: []ClientStats{{Name: "well"}, {Name: "killed", Dead: true}, {Name: "gone", Lost: true}, {Name: "full", Dropped: 1}}}
 	for _, e.Finished = range []bool{true, false} {
 		for process, want := range map[string]bool{"well": false, "killed": true, "gone": true, "full": true, "silent": !e.Finished} {
@@ -106,9 +106,9 @@ func TestWhoseEndsMayLack(t *testing.T) {
 	}
 }
 
-// TestWhatOnlyAStandstillDecides: a result that only a standstill decides is unknown. Of three violations two are
+// TestStandstillMakesAResultUnknown: a result that only a standstill decides is unknown. Of three violations two are
 // excused, which leaves one.
-func TestWhatOnlyAStandstillDecides(t *testing.T) {
+func TestStandstillMakesAResultUnknown(t *testing.T) {
 	c := circumstances{report: &Report{}, finding: map[string]*Finding{"late": {Excused: map[string]Excused{"late": {N: 2}}}}}
 	for _, x := range []struct {
 		op    string
@@ -139,7 +139,7 @@ func TestWhatOnlyAStandstillDecides(t *testing.T) {
 func TestLatenciesLackTheUnserved(t *testing.T) {
 	for share, want := range map[float64]string{
 		0.01: "",
-		0.05: "10 of 200 arrivals a second were offered in vain: 5.0 % never got a user, and have no latency",
+		0.05: "10 of 200 arrivals per second were not served: 5.0 % never got a user, and have no latency",
 	} {
 		r := &Report{Measures: map[string]*float64{"unserved_share": &share, "offered_per_s": new(200.0)}}
 		if got := unserved(r, nil); got != want {

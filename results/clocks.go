@@ -67,7 +67,7 @@ type ReportClocks struct {
 
 // Text returns a sentence for people.
 func (c ReportClocks) Text() string {
-	text := fmt.Sprintf("%d of the run's clocks were compared with the engine's, and times err by %.3f ms at most. Overlaps are judged by the users' intervals, narrowed by that", c.Compared, c.MaxErrorMS)
+	text := fmt.Sprintf("%d of the run's clocks were compared with the engine's; the error of times is at most %.3f ms. Overlaps are judged by the users' intervals, narrowed by that error", c.Compared, c.MaxErrorMS)
 	if c.UnsurePairs != nil {
 		text += fmt.Sprintf(": the order of %d pairs of holds lies within it, for %d grants that followed another user's", *c.UnsurePairs, c.UnsureOf)
 		if c.UnsureOf > 0 {

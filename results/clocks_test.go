@@ -36,7 +36,7 @@ func clockOf(t *testing.T, at, err int64) *history.Clock {
 	return c
 }
 
-func TestWhatIsSaidOfClocks(t *testing.T) {
+func TestClockNotes(t *testing.T) {
 	d := directory{run: Run{Processes: []history.Header{{Process: "client-1"}}}}
 	if c := d.reportClocks(nil); c != nil {
 		t.Errorf("of one clock: %s", c.Text())
@@ -46,7 +46,7 @@ func TestWhatIsSaidOfClocks(t *testing.T) {
 	d.findings = []Finding{{}, {Chances: map[string]Chances{"unsure_pairs": {N: 1600}}}}
 	n := int64(4)
 	text := d.reportClocks(map[string]*int64{"unsure_pairs": &n}).Text()
-	if want := "2 of the run's clocks were compared with the engine's, and times err by 0.612 ms at most. "; !strings.HasPrefix(text, want) || !strings.Contains(text, "4 pairs of holds lies within it, for 1600 grants that followed another user's (0.25 %), and") || strings.Contains(text, "Stale") {
+	if want := "2 of the run's clocks were compared with the engine's; the error of times is at most 0.612 ms. "; !strings.HasPrefix(text, want) || !strings.Contains(text, "4 pairs of holds lies within it, for 1600 grants that followed another user's (0.25 %), and") || strings.Contains(text, "Stale") {
 		t.Errorf("%q", text)
 	}
 	d.findings = nil

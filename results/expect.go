@@ -101,7 +101,7 @@ func (c *circumstances) excusing(x scenarios.Expectation, v float64, n int64) (V
 	}
 	sure := v * float64(n-e.N) / float64(n)
 	if x.Holds(sure) != x.Holds(v) || x.Op == "=" && sure < x.Value && x.Value < v {
-		return Unknown, fmt.Sprintf("%s%s%d of them only because a process of lockquake stood still: %s", found(v), but,
+		return Unknown, fmt.Sprintf("%s%s%d of them due only to a standstill of a process of lockquake: %s", found(v), but,
 			e.N, e.Why)
 	}
 	return c.counted(x, v)
@@ -169,9 +169,9 @@ func (c *circumstances) counted(x scenarios.Expectation, v float64) (Verdict, st
 	forbids := forbids(x)
 	switch {
 	case v > 0 && len(c.run.Lost) > 0 && c.quantity[x.Name].NeedsAll:
-		return Unknown, found(v) + but + "what explains it may be among the events that are missing"
+		return Unknown, found(v) + but + "its cause may be among the missing events"
 	case v > 0 && c.dropped > 0 && (c.quantity[x.Name].NeedsEnds || c.quantity[x.Name].NeedsAll):
-		return Unknown, found(v) + but + "what ended a hold may be among the events that were dropped"
+		return Unknown, found(v) + but + "the end of a hold may be among the dropped events"
 	case v == 0 && x.Holds(v) && len(c.blind) > 0: // even if any count would do: without a bite it shows nothing
 		return Unknown, because(c.blind)
 	case x.Holds(v) && !forbids:

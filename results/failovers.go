@@ -88,6 +88,6 @@ func (r FailoverRate) Text(format func(float64) string) string {
 	if r.Size != nil {
 		text += fmt.Sprintf("; one that had any, %s (%s)", format(r.Size.Value), between(*r.Size))
 	}
-	return text + fmt.Sprintf("; a failover, %s (%s), of %s locks held on the server that was killed",
+	return text + fmt.Sprintf("; a failover, %s (%s), of %s locks held on the killed server",
 		format(r.Rate.Value), between(r.Rate), format(r.Held))
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestARateOfFailoversPoolsWhatIsKnown(t *testing.T) {
+func TestFailoverRatesArePooled(t *testing.T) {
 	t.Parallel()
 	r := RateOf([]Failover{
 		{Held: 150, DoubleGrants: 75, Promoted: new(true), Lag: new(int64(10))}, {Held: 140, Promoted: new(false)}, {Held: 160, Lag: new(int64(30))},

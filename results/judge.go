@@ -48,7 +48,7 @@ func Judge(dir string, checkers Checkers) (Report, error) {
 	if d.faults, err = ReadFaults(dir); err == nil { // without them a correct lock may look wrong
 		var unread error
 		if d.observed, unread = ReadObserved(dir); unread != nil {
-			d.env.Unknown = append(d.env.Unknown, "what the service said cannot be read: "+unread.Error())
+			d.env.Unknown = append(d.env.Unknown, "the answers of the service cannot be read: "+unread.Error())
 		}
 		err = d.readHistory()
 	}
@@ -201,7 +201,7 @@ func (d *directory) complete(heard map[string]int64) error {
 			return missing(c.Name, "the file is missing")
 		}
 		if n := heard[c.Name]; d.env.Finished && !c.Dead && n != c.Recorded {
-			return missing(c.Name, fmt.Sprintf("it holds %d events, and the process says that it sent %d", n,
+			return missing(c.Name, fmt.Sprintf("it holds %d events, but the process reports %d sent", n,
 				c.Recorded))
 		}
 	}

@@ -49,7 +49,7 @@ func lateFaults(faults []FaultResult) (why []string) {
 func (d *directory) stoppedFromOutside(longer int64) (why []string) {
 	for _, s := range d.env.Stopped {
 		if s.To-s.From > longer {
-			why = append(why, fmt.Sprintf("%s was stopped for %s, from %s on, and no fault asked for that", s.Node,
+			why = append(why, fmt.Sprintf("%s was stopped for %s, from %s on, without a fault", s.Node,
 				figure.Duration(s.To-s.From), d.run.MS(s.From)))
 		}
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-// TestWhatIsLate: more than the larger of 1 s and 10 % of the fault's duration, or after the load. Records without
+// TestLateFaults: more than the larger of 1 s and 10 % of the fault's duration, or after the load. Records without
 // times are never late.
-func TestWhatIsLate(t *testing.T) {
+func TestLateFaults(t *testing.T) {
 	const s, start = int64(time.Second), int64(1e15)
 	receipt := func(status history.ReceiptStatus, done, slip int64) history.Receipt {
 		return history.Receipt{Status: status, Time: start + 8*s, Done: done, Slip: slip}
@@ -37,7 +37,7 @@ func TestWhatIsLate(t *testing.T) {
 		{"late by more", freeze(3*s, receipt(history.Installed, start+6*s+1, s+1)), false, "bit 1.00 s late"},
 		{"late by 10 %", freeze(30*s, receipt(history.Installed, start+8*s, 3*s)), false, ""},
 		{"late by more than 10 %", freeze(30*s, receipt(history.Installed, start+8*s, 31*s/10)), false, "bit 3.10 s late"},
-		{"nobody knows whether it bit", freeze(3*s, receipt(history.Indeterminate, start+8*s, 3*s)), false, "bit 3 s late"},
+		{"outcome is unknown bit", freeze(3*s, receipt(history.Indeterminate, start+8*s, 3*s)), false, "bit 3 s late"},
 		{"it did not bite", freeze(3*s, receipt(history.NotInstalled, start+8*s, 3*s)), false, ""},
 		{"after the load", freeze(3*s, receipt(history.Installed, start+9*s+s/5, s/5)), false, "bit 200 ms after the end of the load"},
 		{"there is no load", freeze(3*s, receipt(history.Installed, start+9*s+s/5, s/5)), true, ""},

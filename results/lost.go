@@ -47,17 +47,17 @@ func (l *Lost) reason(r Run) string {
 	if l.Host != "" {
 		text += " on host " + l.Host
 	}
-	text += " ended without its last word"
+	text += " ended without its final message"
 	_, client := history.ClientOf(l.Name)
 	switch {
 	case l.Last == 0:
-		return text + "; no event of it came"
+		return text + "; it sent no event"
 	case l.Ended != "":
 		text += " (" + l.Ended + ")"
 	case client:
-		text += ", and nobody saw its process end: it may have gone on"
+		text += ", and the end of its process was not seen: it may have gone on"
 	}
-	text += fmt.Sprintf("; what it did after its last event, at %s, cannot be judged", r.MS(l.Last))
+	text += fmt.Sprintf("; its actions after its last event, at %s, cannot be judged", r.MS(l.Last))
 	if len(l.Open) == 0 {
 		return text
 	}
@@ -70,7 +70,7 @@ func (l *Lost) reason(r Run) string {
 	if more := len(l.Open) - len(open); more > 0 {
 		open = append(open, fmt.Sprintf("and %d more", more))
 	}
-	return text + ", nor what it had in hand then: " + strings.Join(open, ", ")
+	return text + ", nor the grants that it held then: " + strings.Join(open, ", ")
 }
 
 // unprove makes a finding unknown if the missing events of lost processes could refute it: a zero, or a count of what

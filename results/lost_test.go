@@ -7,9 +7,9 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// TestWhatALostProcessHadInHand: grants that by the last event were neither being released nor lost. Four of them are
+// TestGrantsOfALostProcess: grants that by the last event were neither being released nor lost. Four of them are
 // named.
-func TestWhatALostProcessHadInHand(t *testing.T) {
+func TestGrantsOfALostProcess(t *testing.T) {
 	l := Lost{Name: "client-2", Ended: "exit status 137", Open: map[openGrant]uint16{}}
 	u := history.MakeUser(1, 0)
 	for i := range uint32(9) {
@@ -24,8 +24,9 @@ func TestWhatALostProcessHadInHand(t *testing.T) {
 	l.hear(&history.Event{Time: 12e6, Kind: history.Acquire, Phase: history.Fail, User: u, Op: 30})
 	l.hear(&history.Event{Time: 12e6, Kind: history.Renew, Phase: history.Invoke, User: u, Op: 31, Grant: 1})
 	l.hear(&history.Event{Time: 12e6, Kind: history.Renew, Phase: history.Ok, User: u, Op: 31, Grant: 1})
-	const want = "client-2 ended without its last word (exit status 137); what it did after its last event, at 12.000 ms, cannot be judged, nor what it had in hand then: " +
-		"a (grant 1 of client-2/0), a (grant 3 of client-2/0), a (grant 5 of client-2/0), a (grant 6 of client-2/0), and 2 more"
+	const want = "client-2 ended without its final message (exit status 137); its actions after its last event, at " +
+		"12.000 ms, cannot be judged, nor the grants that it held then: a (grant 1 of client-2/0), a (grant 3 of " +
+		"client-2/0), a (grant 5 of client-2/0), a (grant 6 of client-2/0), and 2 more"
 	if got := l.reason(Run{Locks: []string{"a"}}); got != want {
 		t.Errorf("it is told %q", got)
 	}

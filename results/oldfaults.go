@@ -13,15 +13,15 @@ var oldTraits = map[string]history.Traits{
 	"pause":      {Halts: true, Began: "paused (SIGSTOP)", Ended: "runs again"},
 	"freeze":     {Halts: true, Began: "frozen", Ended: "runs again"},
 	"kill":       {Kills: true, Began: "killed (SIGKILL)", Ended: "up again"},
-	"stop":       {Kills: true, Returns: true, Began: "told to end", Ended: "up again"},
+	"stop":       {Kills: true, Returns: true, Began: "asked to stop", Ended: "up again"},
 	"restart":    {Kills: true, Returns: true, Began: "killed (SIGKILL)", Ended: "serves again"},
 	"power-loss": {Kills: true, Returns: true, Began: "power lost", Ended: "serves again"},
 	"partition":  {Began: "cut off from {peers}", Ended: "connected again"},
-	"hold-back":  {AtPeers: true, Began: "packets to {peers} are held back", Ended: "packets are let go"},
+	"hold-back":  {AtPeers: true, Began: "packets to {peers} are held back", Ended: "packets are released"},
 	"clock-jump": {Began: "clock moved by {by}", Ended: "clock set right"},
 	"delay":      {Began: "packets delayed by {by}", Ended: "delayed no more"},
-	"slow-disk":  {Began: "fsyncs held back by {by}", Ended: "fsyncs as before"},
-	"failover":   {Began: "told to hand the lead over"},
+	"slow-disk":  {Began: "fsyncs delayed by {by}", Ended: "fsyncs as before"},
+	"failover":   {Began: "asked to hand over the lead"},
 	"loss":       {}, "duplicate": {}, "reorder": {}, "corrupt": {}, "rate": {}, "clock-drift": {},
 }
 
@@ -34,7 +34,7 @@ func giveTraits(f *history.Fault) {
 	t.Cuts = f.Name == "partition" && !strings.Contains(f.Params, "port: ")
 	switch {
 	case f.Name == "restart" && strings.Contains(f.Params, "how: stop"):
-		t.Began = "told to end"
+		t.Began = "asked to stop"
 	case f.Name == "partition" && strings.Contains(f.Params, "direction: out"):
 		t.Began, t.Ended = "nothing gets out to {peers}", "gets out again"
 	case f.Name == "partition" && strings.Contains(f.Params, "direction: in"):

@@ -9,8 +9,8 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-// TestOldRecordsAreToldAsNewOnes: a record without traits gets those that the fault writes today.
-func TestOldRecordsAreToldAsNewOnes(t *testing.T) {
+// TestOldRecordsGetTodaysTraits: a record without traits gets those that the fault writes today.
+func TestOldRecordsGetTodaysTraits(t *testing.T) {
 	for name := range oldTraits {
 		k, ok := chaos.Lookup(faults.Kinds(), name)
 		if !ok {

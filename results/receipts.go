@@ -85,7 +85,7 @@ func (r *receipts) faults() []history.Fault {
 		}
 		if why != "" {
 			f.Receipt.Status = history.NotInstalled
-			f.Receipt.Evidence += "; but the history says otherwise: " + why
+			f.Receipt.Evidence += "; but the history contradicts: " + why
 		}
 	}
 	return fs

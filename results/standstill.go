@@ -226,7 +226,7 @@ func (s *Standstills) fullest(length int64) (w Interval) {
 
 // Text describes the standstill for people.
 func (x Standstill) Text(run Run) string {
-	return fmt.Sprintf("%s did not run for %.3f ms, from %s on, and no fault asked for that", x.Process, Milli(x.Total),
+	return fmt.Sprintf("%s did not run for %.3f ms, from %s on, without a fault", x.Process, Milli(x.Total),
 		run.MS(x.from))
 }
 

@@ -63,8 +63,8 @@ func TestARunDirectoryHasBounds(t *testing.T) {
 	}
 }
 
-// TestWhereJSONCannotBeRead: errors name the place of invalid JSON and of values of the wrong kind.
-func TestWhereJSONCannotBeRead(t *testing.T) {
+// TestPlaceOfInvalidJSON: errors name the place of invalid JSON and of values of the wrong kind.
+func TestPlaceOfInvalidJSON(t *testing.T) {
 	for text, want := range map[string]int64{`{"a" 1}`: 6, `{"seed": "x"}`: 12} {
 		var into struct {
 			Seed int `json:"seed"`

@@ -52,7 +52,7 @@ func (d *directory) report(damage error) Report {
 		for _, name := range slices.Sorted(maps.Keys(f.Excused)) {
 			x := f.Excused[name]
 			r.Warnings = append(r.Warnings,
-				fmt.Sprintf("%s: %d of %d %s are there only because a process of lockquake stood still: %s",
+				fmt.Sprintf("%s: %d of %d %s are due only to a standstill of a process of lockquake: %s",
 					f.Checker, x.N, *f.Counts[name], name, x.Why))
 		}
 	}
@@ -152,12 +152,12 @@ func (d *directory) expect(r *Report, damage error) {
 			c.few = because(append([]string{fmt.Sprintf("only %s %s judged", figure.Of(n, what),
 				map[bool]string{true: "was", false: "were"}[n == 1])}, d.hindered(c.stood)...))
 		} else if !r.NoLock && !x.Holds(float64(r.Judged.Entitled)) {
-			c.unentitled = fmt.Sprintf("only %s of %s were entitled: the others can be no double grant",
+			c.unentitled = fmt.Sprintf("only %s of %s were entitled: the others cannot be double grants",
 				figure.Count(r.Judged.Entitled), figure.Of(r.Judged.Grants, "grant"))
 		}
 	}
 	if c.unentitled == "" && !d.env.Directed && 2*d.tally.brief > r.Judged.Entitled {
-		c.unentitled = fmt.Sprintf("%s of the %s entitled grants were valid for less than a tenth of the ttl: such are hardly ever double grants, whatever the lock does",
+		c.unentitled = fmt.Sprintf("%s of the %s entitled grants were valid for less than a tenth of the ttl: they hardly ever become double grants, whatever the lock does",
 			figure.Count(d.tally.brief), figure.Count(r.Judged.Entitled))
 	}
 	c.unserved, c.outOfStep = unserved(r, all), outOfStep(r)
@@ -258,7 +258,7 @@ func unserved(r *Report, all []scenarios.Expectation) string {
 	if share == nil || *share <= maxUnserved || expected {
 		return ""
 	}
-	return fmt.Sprintf("%.0f of %.0f arrivals a second were offered in vain: %.1f %% never got a user, and have no latency",
+	return fmt.Sprintf("%.0f of %.0f arrivals per second were not served: %.1f %% never got a user, and have no latency",
 		*r.Measures["offered_per_s"]**share, *r.Measures["offered_per_s"], 100**share)
 }
 
@@ -271,7 +271,7 @@ func outOfStep(r *Report) string {
 	if share == nil || *share <= maxLate {
 		return ""
 	}
-	return fmt.Sprintf("%.1f %% of those who were to ask in the same moment were late: they were not in step",
+	return fmt.Sprintf("%.1f %% of the users who should ask at the same moment were late: they were not in step",
 		100**share)
 }
 

@@ -26,8 +26,8 @@ func TestTheWorstVerdictWins(t *testing.T) {
 	}
 }
 
-// TestWhatIsDroppedIsCounted, up to the largest number.
-func TestWhatIsDroppedIsCounted(t *testing.T) {
+// TestDropsAreCounted, up to the largest number.
+func TestDropsAreCounted(t *testing.T) {
 	var c tally
 	for i, want := range []int64{3, 3, math.MaxInt64 - 1, math.MaxInt64} {
 		if c.observe(&history.Event{Kind: history.Dropped, Value: []int64{3, -5, math.MaxInt64 - 4, 9}[i]}); c.dropped != want {
@@ -36,8 +36,8 @@ func TestWhatIsDroppedIsCounted(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotRun: a run by steps demands one grant, another run demands many.
-func TestWhatIsNotRun(t *testing.T) {
+// TestVerdictWithoutARun: a run by steps demands one grant, another run demands many.
+func TestVerdictWithoutARun(t *testing.T) {
 	for steps, uses := range map[int]string{0: "", 1: "", 2: "counter"} {
 		s := scenarios.Scenario{Name: "x", Steps: make([]scenarios.Step, steps)}
 		s.Workload.Use = uses
@@ -49,8 +49,8 @@ func TestWhatIsNotRun(t *testing.T) {
 	}
 }
 
-// TestWhatEveryRunMustMeet: a scenario without expectations gets the defaults; its own expectations replace them.
-func TestWhatEveryRunMustMeet(t *testing.T) {
+// TestDefaultExpectations: a scenario without expectations gets the defaults; its own expectations replace them.
+func TestDefaultExpectations(t *testing.T) {
 	text := func(list []scenarios.Expectation) string {
 		var out []string
 		for _, x := range list {
@@ -107,9 +107,9 @@ func TestTheStrengthOfAZero(t *testing.T) {
 	}
 }
 
-// TestWhichReasonsAreTold: each failure has a line, expectations left open by one cause share a line, and those left
+// TestReasonsPerCause: each failure has a line, expectations left open by one cause share a line, and those left
 // open by the whole run have none.
-func TestWhichReasonsAreTold(t *testing.T) {
+func TestReasonsPerCause(t *testing.T) {
 	got := reasons([]ExpectationResult{
 		{Name: "a", Want: "0", Verdict: Fail, Reason: "found 1"},
 		{Name: "b", Want: "0", Verdict: Pass},
@@ -123,9 +123,9 @@ func TestWhichReasonsAreTold(t *testing.T) {
 	}
 }
 
-// TestWhatACountProves checks in this order: whether the finding may have another explanation, whether nothing bit,
+// TestVerdictOfACount checks in this order: whether the finding may have another explanation, whether nothing bit,
 // whether it meets the expectation.
-func TestWhatACountProves(t *testing.T) {
+func TestVerdictOfACount(t *testing.T) {
 	const blind, all, ends = "pause did not bite", "all", "ends"
 	quantities := map[string]Quantity{all: {NeedsAll: true}, ends: {NeedsEnds: true}}
 	for _, c := range []struct {
@@ -137,11 +137,11 @@ func TestWhatACountProves(t *testing.T) {
 		why             string
 	}{
 		{"found", all, ">", 0, 1, 0, 0, "", Pass, ""},
-		{"found, and a process is lost", all, ">", 0, 1, 1, 0, "", Unknown, "found 1, but what explains it may be among the events that are missing"},
+		{"found, and a process is lost", all, ">", 0, 1, 1, 0, "", Unknown, "found 1, but its cause may be among the missing events"},
 		{"found, and what was lost explains nothing", ends, ">", 0, 1, 1, 0, "", Pass, ""},
 		{"nothing was found, and a process is lost", all, "=", 0, 0, 1, 0, "", Pass, ""},
-		{"found, and events were dropped", all, ">", 0, 1, 0, 1, "", Unknown, "found 1, but what ended a hold may be among the events that were dropped"},
-		{"found, and ends were dropped", ends, ">", 0, 1, 0, 1, "", Unknown, "found 1, but what ended a hold may be among the events that were dropped"},
+		{"found, and events were dropped", all, ">", 0, 1, 0, 1, "", Unknown, "found 1, but the end of a hold may be among the dropped events"},
+		{"found, and ends were dropped", ends, ">", 0, 1, 0, 1, "", Unknown, "found 1, but the end of a hold may be among the dropped events"},
 		{"found, and what was dropped ends nothing", "other", ">", 0, 1, 0, 1, "", Pass, ""},
 		{"nothing was found, and events were dropped", ends, "=", 0, 0, 0, 1, "", Pass, ""},
 		{"nothing was found where nothing bit", "other", "=", 0, 0, 0, 0, "blind", Unknown, blind},
@@ -171,9 +171,9 @@ func TestWhatACountProves(t *testing.T) {
 	}
 }
 
-// TestWhatAMeasureProves: a time that is too long only because a process stood still proves nothing. Nor does a
+// TestVerdictOfAMeasure: a time that is too long only because a process stood still proves nothing. Nor does a
 // figure that is too small in a run that could not have shown a larger one.
-func TestWhatAMeasureProves(t *testing.T) {
+func TestVerdictOfAMeasure(t *testing.T) {
 	for _, c := range []struct {
 		name, measure, op string
 		value, found      float64
@@ -250,8 +250,8 @@ func TestStandstillsInsideATime(t *testing.T) {
 	}
 }
 
-// TestWhyNothingWasJudged: a finding without warnings gives no reason.
-func TestWhyNothingWasJudged(t *testing.T) {
+// TestReasonOfAnUnjudgedCount: a finding without warnings gives no reason.
+func TestReasonOfAnUnjudgedCount(t *testing.T) {
 	c := circumstances{finding: map[string]*Finding{"mute": {}, "skipped": {Skipped: "no tokens"}, "warned": {Warnings: []string{"it is dark"}}}}
 	for name, want := range map[string]string{
 		"mute": "it was not judged", "skipped": "it was not judged: no tokens", "warned": "it was not judged: it is dark", "none": "there is no such count or measure",
@@ -318,9 +318,9 @@ func TestClientsAreGrouped(t *testing.T) {
 	}
 }
 
-// TestHarmIsExcusedWholeOrNotAtAll: a standstill that explains one lock's violations excuses no count that contains
+// TestHarmIsExcusedCompletelyOrNot: a standstill that explains one lock's violations excuses no count that contains
 // more than was found by lock.
-func TestHarmIsExcusedWholeOrNotAtAll(t *testing.T) {
+func TestHarmIsExcusedCompletelyOrNot(t *testing.T) {
 	run := Run{Locks: []string{"lock-0", "lock-1", "lock-2"}}
 	l := NewLedger()
 	l.Add(run, 0, 1, Standstill{Process: "client-1", Total: 5}, true)

@@ -147,7 +147,7 @@ func check(src *source, n ast.Node, path string, t reflect.Type, pair *ast.Mappi
 		}
 	case t.Kind() == reflect.String:
 		if _, ok := textOf(n); !ok && !numberAsText(n, t) {
-			return wrong("text; quote it if it is meant so")
+			return wrong("text; quote it if text is meant")
 		}
 	case t.Kind() == reflect.Bool:
 		if n.Type() != ast.BoolType {

@@ -158,23 +158,23 @@ func (r clientReader) client(section *ast.MappingNode, path string) (c Client, e
 func (r clientReader) checkClient(c Client, path string) error {
 	switch {
 	case c.Go != "" && len(c.Run) > 0:
-		return r.errorf(path+".run", "stands beside %s.go: a program is there (run), or is built of Go sources (go)",
+		return r.errorf(path+".run", "conflicts with %s.go: a client is either a program (run) or built from Go sources (go)",
 			path)
 	case c.Go == "" && (len(c.With) > 0 || len(c.Tags) > 0):
-		return r.missing(path+".go", "the folder of the Go program that is built, such as clients/go/redsync")
+		return r.missing(path+".go", "the folder of the Go program to build, such as clients/go/redsync")
 	case c.Go == "" && (len(c.Run) == 0 || c.Run[0] == ""):
 		return r.missing(path+".run", "the program and its arguments, such as [python3, my_lock.py]")
 	}
 	for _, text := range c.With {
 		if _, ok := ReadPin(text); !ok {
 			return r.errorf(path+".with",
-				"%q names no version: want MODULE@VERSION, MODULE=OTHER@VERSION or MODULE=./FOLDER", text)
+				"%q has no version: want MODULE@VERSION, MODULE=OTHER@VERSION or MODULE=./FOLDER", text)
 		}
 	}
 	for i, b := range c.Beside {
 		at := fmt.Sprintf("%s.beside[%d]", path, i)
 		if len(b.Beside) > 0 {
-			return r.errorf(at+".beside", "they take turns: name all of them in %s.beside", path)
+			return r.errorf(at+".beside", "clients alternate: name all of them in %s.beside", path)
 		}
 		if err := r.checkClient(b, at); err != nil {
 			return err

@@ -19,7 +19,7 @@ func (t *targets) UnmarshalYAML(unmarshal func(any) error) error {
 		return err
 	}
 	if len(list) > 1 && slices.ContainsFunc(list, func(w string) bool { return strings.Contains(w, " or ") }) {
-		return errors.New("in a list all are hit; write alternatives as one text, such as leader or all")
+		return errors.New("a list hits all of its targets; write alternatives as one text, such as leader or all")
 	}
 	*t = targets(strings.Join(list, ", "))
 	return nil
@@ -90,10 +90,10 @@ func (r chaosReader) entries(s *Scenario, list []*ast.MappingNode, under string)
 			return err
 		}
 		if entry(m, "for") != nil && k.For == 0 {
-			return r.errorf(join(path, "for"), "a fault that is healed at once is none; write a time above 0s")
+			return r.errorf(join(path, "for"), "a fault needs some time; write a time above 0s")
 		}
 		if entry(m, "every") != nil && k.Every == 0 {
-			return r.errorf(join(path, "every"), "it would never end; write a time above 0s, or leave it out for once")
+			return r.errorf(join(path, "every"), "it would never end; write a time above 0s, or omit it for one injection")
 		}
 		s.Chaos = append(s.Chaos, in)
 	}
@@ -111,7 +111,7 @@ func (r chaosReader) injection(in Injection, path string, runFor time.Duration) 
 		return r.errorf(join(path, "at"), "%s is not before the end of the run (run.for: %s)", in.At+in.Jitter, runFor)
 	case in.Every > 0 && in.For+in.Jitter >= in.Every:
 		return r.errorf(join(path, "every"),
-			"%s is too soon: the one before may last until %s after it was due (for and jitter)",
+			"%s is too soon: the previous one may last until %s after it was due (for and jitter)",
 			in.Every, in.For+in.Jitter)
 	}
 	return nil

@@ -156,7 +156,7 @@ func loadFile(name string) ([]Scenario, error) {
 	case errors.Is(err, syscall.EISDIR):
 		return nil, &Error{File: name, Message: "is a directory; name the YAML file of a scenario"}
 	case errors.Is(err, history.ErrCorrupt):
-		return nil, &Error{File: name, Message: fmt.Sprintf("is no regular file of at most %d MiB; name the YAML file of a scenario", history.MostText>>20)}
+		return nil, &Error{File: name, Message: fmt.Sprintf("is not a regular file of at most %d MiB; name the YAML file of a scenario", history.MostText>>20)}
 	case err != nil:
 		return nil, fmt.Errorf("read scenario: %w", err)
 	}

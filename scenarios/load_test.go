@@ -26,7 +26,7 @@ func TestLoad(t *testing.T) {
 		{file, "small"},
 		{file + ":other", "small-other"},
 		{file + ":another", `error: ` + file + `: has no twin "another"; it has other`},
-		{bad, "error: " + bad + ": claim: is missing: one or two sentences on what the run shows"},
+		{bad, "error: " + bad + ": claim: is missing: one or two sentences that say what the run shows"},
 		{"etcd-holder-puase", "error: etcd-holder-puase: unknown scenario: did you mean etcd-holder-pause, etcd-holder-pause-fenced, etcd-holder-pause-delayed, etcd-holder-pause-fenced-redis or redis-holder-pause? `lockquake list scenarios` lists all"},
 		{"./nothing.yaml", "error: ./nothing.yaml: unknown scenario: no such file"},
 		{"zookeper-*", "error: zookeper-*: unknown scenario: no embedded scenario matches; did you mean zookeeper-healthy, "},

@@ -33,7 +33,7 @@ func readRoot(src *source, data []byte) (*ast.MappingNode, error) {
 
 func readNode(src *source, data []byte) (node ast.Node, err error) {
 	if len(data) > maxBytes {
-		return nil, src.at(nil, "", "%d bytes are too many for a scenario; at most %d", len(data), maxBytes)
+		return nil, src.at(nil, "", "%d bytes: a scenario has at most %d", len(data), maxBytes)
 	}
 	if !utf8.Valid(data) {
 		return nil, src.at(nil, "", "not UTF-8 text")
@@ -102,7 +102,7 @@ func plain(src *source, n ast.Node, path string, depth int) error {
 		for _, v := range n.Values {
 			key, ok := v.Key.(*ast.StringNode)
 			if !ok {
-				return src.at(tokenOf(v.Key), path, "%s is no key: keys are words", strings.TrimSpace(v.Key.String()))
+				return src.at(tokenOf(v.Key), path, "%s is not a key: keys are words", strings.TrimSpace(v.Key.String()))
 			}
 			if err := plain(src, v.Value, join(path, key.Value), depth+1); err != nil {
 				return err

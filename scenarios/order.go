@@ -20,20 +20,20 @@ func (r stepsReader) order(steps []Step) error {
 			armed[spot] = s.Action
 		case s.Do == "continue" && armed[spot] != "wait":
 			return r.errorf(join(path, "point"),
-				"user %s does not wait at %q: no step before armed it with action: wait",
+				"user %s does not wait at %q: no earlier step armed it with action: wait",
 				s.User, s.Point)
 		case s.Await == "point" && armed[spot] == "":
-			return r.errorf(join(path, "point"), "user %s never stops at %q: no step before armed it", s.User, s.Point)
+			return r.errorf(join(path, "point"), "user %s never stops at %q: no earlier step armed it", s.User, s.Point)
 		case s.Await != "" && s.User != "" && !slices.Contains(users, s.User):
-			return r.errorf(join(path, "user"), "no step before this one has a user %s; %s", s.User, have(users))
+			return r.errorf(join(path, "user"), "no earlier step has a user %s; %s", s.User, have(users))
 		case s.As != "" && (slices.Contains(active, s.As) || slices.Contains(healed, s.As)):
-			return r.errorf(join(path, "as"), "%q is taken: an injection before has this name", s.As)
+			return r.errorf(join(path, "as"), "%q is taken: an earlier injection has this name", s.As)
 		case s.Heal != "" && slices.Contains(healed, s.Heal):
-			return r.errorf(join(path, "heal"), "%q was healed before", s.Heal)
+			return r.errorf(join(path, "heal"), "%q is already healed", s.Heal)
 		case s.Heal != "" && !slices.Contains(active, s.Heal):
-			return r.errorf(join(path, "heal"), "no step before is named %q by as; %s", s.Heal, have(active))
+			return r.errorf(join(path, "heal"), "no earlier step has the name %q (as); %s", s.Heal, have(active))
 		case s.Of != "" && !slices.Contains(active, s.Of):
-			return r.errorf(join(path, "of"), "no injection that stands is named %q by as; %s", s.Of, have(active))
+			return r.errorf(join(path, "of"), "no active injection has the name %q (as); %s", s.Of, have(active))
 		}
 		if s.Do != "" && !slices.Contains(users, s.User) {
 			users = append(users, s.User)

@@ -233,11 +233,11 @@ func (r reader) head(s *Scenario) error {
 			maxLength)
 	}
 	if strings.TrimSpace(h.Claim) == "" {
-		return r.missing("claim", "one or two sentences on what the run shows")
+		return r.missing("claim", "one or two sentences that say what the run shows")
 	}
 	for i, name := range h.About {
 		if !IsEvent(name) && !countForm.MatchString(name) {
-			return r.errorf(fmt.Sprintf("about.%d", i), "%q is no count, measure or event, such as lost_updates or %q",
+			return r.errorf(fmt.Sprintf("about.%d", i), "%q is not a count, measure or event, such as lost_updates or %q",
 				name, "renew ok")
 		}
 	}
@@ -251,7 +251,7 @@ func (r reader) backend(s *Scenario) error {
 		return err
 	}
 	if m == nil {
-		return r.missing("backend", "what is locked, such as {use: etcd, lock: mutex, ttl: 2s}")
+		return r.missing("backend", "the backend, such as {use: etcd, lock: mutex, ttl: 2s}")
 	}
 	b := defaultBackend
 	if b.Params, err = r.own(without(m, "client"), "backend", &b); err != nil {
@@ -267,9 +267,9 @@ func (r reader) backend(s *Scenario) error {
 	case b.Nodes < 0 || b.Nodes == 0 && entry(m, "nodes") != nil:
 		return r.errorf("backend.nodes", "%d is too few; at least 1", b.Nodes)
 	case b.Permits < 1:
-		return r.errorf("backend.permits", "%d is too few; at least 1, which is a lock that excludes", b.Permits)
+		return r.errorf("backend.permits", "%d is too few; at least 1 (mutual exclusion)", b.Permits)
 	case b.TTL == 0:
-		return r.errorf("backend.ttl", "a lock that ends at once is no lock; write a time above 0s")
+		return r.errorf("backend.ttl", "a lock needs some time; write a time above 0s")
 	}
 	s.Backend = b
 	return r.limits(m, "backend", b.Limits)
@@ -289,7 +289,7 @@ func (r reader) run(s *Scenario) error {
 			return err
 		}
 		if entry(m, "for") != nil && run.For == 0 {
-			return r.errorf("run.for", "a run takes time; write a time above 0s")
+			return r.errorf("run.for", "a run needs some time; write a time above 0s")
 		}
 	}
 	s.Run = run
@@ -300,16 +300,16 @@ func (r reader) run(s *Scenario) error {
 func (r reader) whole(s *Scenario) error {
 	switch {
 	case s.Workload.Use == "" && len(s.Steps) == 0:
-		return r.errorf("workload", "nobody does anything: name a workload (use: counter) or write steps")
+		return r.errorf("workload", "there is nothing to do: name a workload (use: counter) or write steps")
 	case s.Workload.Use == "" && len(s.Workload.Params.Keys()) > 0:
-		return r.missing("workload.use", "the name of a workload, such as counter, whose keys these would be: "+
+		return r.missing("workload.use", "the name of a workload, such as counter, to which these keys belong: "+
 			strings.Join(s.Workload.Params.Keys(), ", "))
 	case s.Workload.Use == "" && (len(s.Chaos) > 0 || s.Random != nil):
-		return r.errorf("chaos", "a schedule needs a workload to run beside; with steps alone, write inject steps")
+		return r.errorf("chaos", "a schedule needs a workload; without one, write inject steps")
 	case s.Run.Warmup > 0 && s.Run.Warmup >= s.Run.For:
-		return r.errorf("run.warmup", "%v of warm-up leave nothing of %v to be measured; write less, or a longer run.for", s.Run.Warmup, s.Run.For)
+		return r.errorf("run.warmup", "a warm-up of %v leaves nothing of %v to measure; write a shorter one, or a longer run.for", s.Run.Warmup, s.Run.For)
 	case s.Workload.Use == "" && s.Run.For != 0:
-		return r.errorf("run.for", "with steps alone a run ends after the last step; leave it out")
+		return r.errorf("run.for", "without a workload a run ends after the last step; omit it")
 	}
 	return nil
 }

@@ -99,7 +99,7 @@ func (s *Span) UnmarshalYAML(unmarshal func(any) error) error {
 	}
 	switch {
 	case s.Low <= 0:
-		return errors.New("a fault that is healed at once is none; write times above 0s")
+		return errors.New("a fault needs some time; write times above 0s")
 	case s.High < s.Low:
 		return fmt.Errorf("the range ends (%s) before it begins (%s)", high, low)
 	}
@@ -111,7 +111,7 @@ type choices []string
 
 // UnmarshalYAML accepts a word or a list of words.
 func (c *choices) UnmarshalYAML(unmarshal func(any) error) error {
-	const want = "want a target, or a list of targets of which one is chosen"
+	const want = "want a target, or a list of targets to choose one from"
 	list, err := words(unmarshal, want)
 	if err != nil {
 		return err
@@ -196,10 +196,10 @@ func (r chaosReader) random(s *Scenario, m *ast.MappingNode) error {
 	}
 	switch {
 	case k.MeanGap < time.Millisecond:
-		return r.errorf("chaos.mean_gap", "injections come on whole milliseconds; write a time from 1ms on")
+		return r.errorf("chaos.mean_gap", "injections are due on whole milliseconds; write at least 1ms")
 	case s.Run.For > 0 && k.MeanGap >= s.Run.For:
 		return r.errorf("chaos.mean_gap",
-			"%s is not before the end of the run (run.for: %s): hardly an injection would come", k.MeanGap, s.Run.For)
+			"%s is not before the end of the run (run.for: %s): there would be almost no injections", k.MeanGap, s.Run.For)
 	case s.Run.For > 0 && k.For.Low >= s.Run.For:
 		return r.errorf("chaos.for", "%s is not before the end of the run (run.for: %s)", k.For.Low, s.Run.For)
 	}
@@ -233,7 +233,7 @@ func (r chaosReader) randomFault(n ast.Node, path string, runFor time.Duration) 
 	m, ok := n.(*ast.MappingNode)
 	if !ok {
 		return RandomFault{}, r.errorf(path,
-			"%s is no fault: want a name, or a map such as {use: pause, on: leader, for: 1s..4s}", shown(n))
+			"%s is not a fault: want a name, or a map such as {use: pause, on: leader, for: 1s..4s}", shown(n))
 	}
 	var k drawnKeys
 	p, err := r.own(m, path, &k)
@@ -243,7 +243,7 @@ func (r chaosReader) randomFault(n ast.Node, path string, runFor time.Duration) 
 	for _, key := range writtenKeys {
 		if slices.Contains(p.Keys(), key) {
 			return RandomFault{}, r.errorf(join(path, key),
-				"is for a schedule that is written down; here the times are drawn (mean_gap)")
+				"is for a written schedule; here the times are random (mean_gap)")
 		}
 	}
 	switch {

@@ -47,8 +47,8 @@ func (v Vocabulary) schema() *js.Schema {
 	steps, expect := reference("steps"), reference("expect")
 	s := object([]property{
 		{"name", &js.Schema{Type: "string", Pattern: nameForm.String(), MaxLength: new(maxLength)}},
-		{"claim", filled("What the run shows, in words.")},
-		{"source", filled("Where the argument comes from.")},
+		{"claim", filled("What the run shows, in one or two sentences.")},
+		{"source", filled("Source of the argument.")},
 		{"about", reference("about")},
 		{"backend", v.backend()},
 		{"workload", v.workload()},
@@ -135,7 +135,7 @@ func (v Vocabulary) about() *js.Schema {
 	}
 	return &js.Schema{
 		Type: "array", Items: oneOf(names...),
-		Description: "What headline, words and picture tell first: counts, measures, and events. None: what expect names.",
+		Description: "Counts, measures and events that headline, words and picture show first. Default: those of expect.",
 	}
 }
 
@@ -145,8 +145,8 @@ func (v Vocabulary) expect() *js.Schema {
 	}
 	form := expectForm.String()
 	list := []property{
-		{Judged, asked(form, "How many grants, or accesses of a run without a lock, were judged.")},
-		{Bit, asked(`^\s*all\s*$|`+form, "How many of the injections that were made bit: all, a number, or a share.")},
+		{Judged, asked(form, "Number of judged grants, or of accesses in a run without a lock.")},
+		{Bit, asked(`^\s*all\s*$|`+form, "Injections made that must have bitten: all, a number, or a share.")},
 	}
 	for _, q := range v.Quantities {
 		list = append(list, property{q.Name, asked(form, q.Doc)})
@@ -160,10 +160,10 @@ func (v Vocabulary) expect() *js.Schema {
 func twinsSchema(steps, expect *js.Schema) *js.Schema {
 	twin := object([]property{
 		{"claim", filled("What the variant shows.")},
-		{"source", filled("Where the argument comes from.")},
+		{"source", filled("Source of the argument.")},
 		{"about", reference("about")},
 		{"expect", expect},
-		{"same", filled("Why one run may meet both its own expectations and the story's.")},
+		{"same", filled("Why one run may meet both the variant's and the story's expectations.")},
 		{"set", &js.Schema{Type: "object", PropertyNames: &js.Schema{Pattern: `^(` + strings.Join(rootKeys, "|") +
 			`)(\.|$)`}}},
 		{"steps", steps},

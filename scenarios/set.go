@@ -53,7 +53,7 @@ func (s Scenario) With(set []string) (Scenario, error) {
 	out, err := build(&changed, root)
 	var e *Error
 	if errors.As(err, &e) && e.Set == "" { // the file itself was valid
-		e.Message += "; this came with --set " + strings.Join(set, " --set ")
+		e.Message += "; set by --set " + strings.Join(set, " --set ")
 	}
 	return out, err
 }
@@ -119,7 +119,7 @@ func setPath(src *source, root *ast.MappingNode, keys []string, pair *ast.Mappin
 	}
 	if keys[0] == "twins" || keys[0] == "name" {
 		return nil, src.at(tokenOf(pair.Key), strings.Join(keys, "."),
-			"cannot be set; give the variant a file or a twin of its own")
+			"cannot be set; write a file or a twin for the variant")
 	}
 	n, err := replaced(src, root, keys, 0, pair)
 	if err != nil {
@@ -142,7 +142,7 @@ func replaced(src *source, n ast.Node, keys []string, depth int, pair *ast.Mappi
 			below, keyNode = old.Value, old.Key
 		} else {
 			if depth+1 < len(keys) && number(keys[depth+1]) {
-				return nil, src.at(tokenOf(pair.Key), path, "there is no list %s; write the whole of it",
+				return nil, src.at(tokenOf(pair.Key), path, "there is no list %s; write the whole list",
 					strings.Join(keys[:depth+1], "."))
 			}
 			k := *tokenOf(pair.Key)

@@ -125,7 +125,7 @@ func (r stepsReader) rawStep(m *ast.MappingNode, path, kind string) (rawStep, Pa
 		keys = append(keys, "on", "every")
 	case "do":
 		if !slices.Contains(verbs, text) {
-			return raw, Params{}, r.errorf(join(path, "do"), "%q is nothing that a user can do; %s", text,
+			return raw, Params{}, r.errorf(join(path, "do"), "%q is not an operation of a user; %s", text,
 				instead(text, verbs))
 		}
 		keys = append(append(keys, "user"), keysOfVerb[text]...)
@@ -146,7 +146,7 @@ func (r stepsReader) rawStep(m *ast.MappingNode, path, kind string) (rawStep, Pa
 			known = append(known, v)
 		case kind != "inject":
 			if slices.Contains(keysOf(fieldsOf(reflect.TypeFor[rawStep]())), keyOf(v)) {
-				return raw, Params{}, r.src.at(tokenOf(v.Key), path, "%s has no use in this step; %s %s takes %s",
+				return raw, Params{}, r.src.at(tokenOf(v.Key), path, "%s does not apply to this step; %s %s takes %s",
 					keyOf(v), kind, text, strings.Join(keys, ", "))
 			}
 			return raw, Params{}, unknownKey(r.src, v, path, keys)
@@ -194,28 +194,28 @@ func (r stepsReader) stepValues(m *ast.MappingNode, s Step, path string) error {
 	}
 	switch {
 	case s.Within == 0:
-		return r.errorf(join(path, "within"), "nothing is done in no time; write a time above 0s")
+		return r.errorf(join(path, "within"), "an operation needs some time; write a time above 0s")
 	case s.Do == "write" && (entry(m, "value") == nil) == (entry(m, "plus") == nil):
 		return r.src.at(tokenOf(m), path,
-			"do write needs value, what is to stand there, or plus, how much more than was read")
+			"do write needs value (the new value) or plus (the difference to the value that was read)")
 	case entry(m, "plus") != nil && s.Plus == 0:
 		return r.errorf(join(path, "plus"), "0 changes nothing; write a number such as 1")
 	case s.Do != "" && s.User == "":
-		return r.src.at(tokenOf(m), path, "do %s needs user: who does it, a name such as A", s.Do)
+		return r.src.at(tokenOf(m), path, "do %s needs user: a name such as A", s.Do)
 	case entry(m, "user") != nil && !userForm.MatchString(s.User):
 		return r.errorf(join(path, "user"),
-			"%q is not a user's name: letters and digits, the first an upper-case letter, such as A", s.User)
+			"%q is not a user's name: letters and digits, beginning with an upper-case letter, such as A", s.User)
 	case entry(m, "lock") != nil && !isLockName(s.Lock):
 		return r.errorf(join(path, "lock"),
-			"%q is no name of a lock: 1 to 250 characters that can be seen; those of a workload are named lock-0, lock-1, ...", s.Lock)
+			"%q is not the name of a lock: 1 to 250 visible characters; a workload's locks are lock-0, lock-1, ...", s.Lock)
 	case entry(m, "is") != nil && entry(m, "is_not") != nil:
-		return r.errorf(join(path, "is_not"), "is one too many beside is; write one of them")
+		return r.errorf(join(path, "is_not"), "conflicts with is; write one of them")
 	case s.Observe != "" && s.On == "":
 		return r.src.at(tokenOf(m), path, "observe %s needs on: the nodes to ask", s.Observe)
 	case entry(m, "every") != nil && s.Every <= 0:
-		return r.errorf(join(path, "every"), "nobody can be asked without a pause; write a time above 0s")
+		return r.errorf(join(path, "every"), "an interval of zero would never pause; write a time above 0s")
 	case s.Await == "elapsed" && s.For == 0:
-		return r.errorf(join(path, "for"), "no time is nothing to wait for; write a time above 0s")
+		return r.errorf(join(path, "for"), "a wait needs some time; write a time above 0s")
 	case s.Await == "elapsed" && s.For >= s.Within:
 		if entry(m, "within") != nil {
 			return r.errorf(join(path, "within"), "%s is over before %s have elapsed", s.Within, s.For)

@@ -20,7 +20,7 @@ func twins(s Scenario) ([]Scenario, error) {
 		word, path := keyOf(v), join("twins", keyOf(v))
 		if !nameForm.MatchString(word) || len(s.Name)+1+len(word) > maxLength {
 			return nil, s.src.at(tokenOf(v.Key), path,
-				"is no name for a twin: lower-case letters, digits and single dashes, %d with the scenario's own name",
+				"is not a name for a twin: lower-case letters, digits and single dashes, %d with the scenario's own name",
 				maxLength)
 		}
 		def, err := r.mapping(v.Value, path, v)
@@ -42,7 +42,7 @@ func (r reader) twin(s Scenario, word string, def *ast.MappingNode) (Scenario, e
 	for _, key := range []string{"claim", "expect"} {
 		if entry(def, key) == nil {
 			return Scenario{}, r.errorf(join(path, key),
-				"is missing: a twin says for itself what it shows and what is expected")
+				"is missing: a twin needs its own claim and expectations")
 		}
 	}
 	root := without(r.root, "twins")
@@ -60,7 +60,7 @@ func (r reader) twin(s Scenario, word string, def *ast.MappingNode) (Scenario, e
 		case "same":
 			if same, _ = textOf(v.Value); same == "" {
 				return Scenario{}, r.src.at(tokenOf(v.Key), join(path, key),
-					"is no text: it should say why the same is expected as of the story")
+					"is not text: it should say why the expectations are those of the story")
 			}
 		case "set":
 			m, err := r.mapping(v.Value, join(path, "set"), v)

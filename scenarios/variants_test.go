@@ -253,9 +253,9 @@ func TestExpectationHolds(t *testing.T) {
 	}
 }
 
-// TestATwinFindsSomethingElse: no run can meet all expectations of both a story and its twin, which reveals a
+// TestTwinsHaveDifferentOutcomes: no run can meet all expectations of both a story and its twin, which reveals a
 // weakened expect. If both claims have the same outcome, the twin says why.
-func TestATwinFindsSomethingElse(t *testing.T) {
+func TestTwinsHaveDifferentOutcomes(t *testing.T) {
 	all, err := catalog()
 	if err != nil {
 		t.Fatal(err)

@@ -29,10 +29,10 @@ func (r reader) workload(s *Scenario) error {
 		return r.errorf("workload.check", "%q is not known; %s", w.Check, instead(w.Check, looks))
 	}
 	if w.Margin > 0 && w.Check != "validity" {
-		return r.errorf("workload.margin", "nobody looks at how much validity is left; write check: validity as well")
+		return r.errorf("workload.margin", "the remaining validity is not checked; add check: validity")
 	}
 	if w.Timeout == 0 {
-		return r.errorf("workload.timeout", "nothing is done in no time; write a time above 0s")
+		return r.errorf("workload.timeout", "an operation needs some time; write a time above 0s")
 	}
 	if err := r.limits(m, "workload", w.Limits); err != nil {
 		return err

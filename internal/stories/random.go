@@ -40,7 +40,7 @@ func Random(seed uint64, d Draw) Story {
 	for _, name := range slices.Sorted(maps.Keys(expect)) {
 		entries = append(entries, fmt.Sprintf("%s: %q", name, expect[name]))
 	}
-	t := read("random.yaml", `claim: Users fight while faults come that are drawn.
+	t := read("random.yaml", `claim: Users compete for the lock during random faults.
 turn: 1
 needs: [processes]
 takes: `+takes+`

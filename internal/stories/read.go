@@ -65,11 +65,11 @@ func read(file, text string, names map[string]bool) Story {
 	case t.Claim == "":
 		t.err = fmt.Errorf("%s: claim: is missing", file)
 	case t.turn == 0:
-		t.err = fmt.Errorf("%s: turn: is missing: a number; stories with lower ones come earlier", file)
+		t.err = fmt.Errorf("%s: turn: is missing: a number; stories with lower numbers come earlier", file)
 	case strings.Contains(t.Family, "POINT") != (t.per != ""):
-		t.err = fmt.Errorf("%s: per: a story about points has POINT in its name, and says which points", file)
+		t.err = fmt.Errorf("%s: per: a story about points needs POINT in its name, and per", file)
 	case len(t.lines) == 0 == (t.like == ""):
-		t.err = fmt.Errorf("%s: steps: it has some of its own, or those of the story that like names", file)
+		t.err = fmt.Errorf("%s: steps: write steps, or name their story in like", file)
 	}
 	return t
 }
@@ -103,14 +103,14 @@ func (r *reader) entry() error {
 		l.when, l.text = m[1], "  - {"+l.text[len(m[0]):]
 		for part := range strings.SplitSeq(l.when, " and ") {
 			if word := strings.TrimPrefix(part, "not "); !r.knows(word) {
-				return r.errorf(word, "%q is no trait and no story; traits: %s", word, words())
+				return r.errorf(word, "%q is neither a trait nor a story; traits: %s", word, words())
 			}
 		}
 	}
 	if l.into != "" {
 		m := partForm.FindStringSubmatch(l.text)
 		if m == nil {
-			return r.errorf(strings.TrimSpace(r.text), "a part of %s is an entry such as - {key: value}", l.into)
+			return r.errorf(strings.TrimSpace(r.text), "each part of %s must be an entry such as - {key: value}", l.into)
 		}
 		l.text = m[1]
 	}
@@ -172,7 +172,7 @@ func (r *reader) head(key, value string) (err error) {
 		t.Needs = strings.Split(strings.Trim(value, "[]"), ", ")
 		for _, word := range t.Needs {
 			if _, ok := traitOf(word); !ok {
-				return r.errorf(word, "needs: %q is no trait; valid: %s", word, words())
+				return r.errorf(word, "needs: %q is not a trait; valid: %s", word, words())
 			}
 		}
 	case "per":

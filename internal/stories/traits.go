@@ -18,12 +18,12 @@ type trait struct {
 // traits lists all of them.
 var traits = []trait{
 	{
-		"processes", "clients are processes", "the clients of %s are no processes, which could be broken",
+		"processes", "clients are processes", "the clients of %s are not processes, so faults cannot hit them",
 		func(s Subject) bool { return !s.InProcess },
 	},
-	{"expires", "grants end", "the lock's grants name no end", func(s Subject) bool { return s.Lock.Offers.Expires }},
+	{"expires", "grants end", "the lock's grants have no expiry", func(s Subject) bool { return s.Lock.Offers.Expires }},
 	{
-		"renews", "the holder can extend", "the lock is no lock.Renewer",
+		"renews", "the holder can extend", "the lock cannot be renewed by a call",
 		func(s Subject) bool { return s.Lock.Offers.Renewal == "call" },
 	},
 	{
@@ -31,7 +31,7 @@ var traits = []trait{
 		func(s Subject) bool { return s.Lock.Offers.Renewal != "none" },
 	},
 	{
-		"keeps", "a holder can keep the lock", "the lock's grants end, and nothing extends them",
+		"keeps", "a holder can keep the lock", "the lock's grants expire, and nothing extends them",
 		func(s Subject) bool { return !s.Lock.Offers.Expires || s.Lock.Offers.Renewal != "none" },
 	},
 	{
@@ -39,27 +39,27 @@ var traits = []trait{
 		func(s Subject) bool { return !s.Keeps && s.Lock.Offers.Renewal != "background" },
 	},
 	{
-		"renews-itself", "grants are renewed without their users", "nothing renews the lock's grants but their users",
+		"renews-itself", "grants are renewed without their users", "only users renew the lock's grants",
 		func(s Subject) bool { return s.Keeps || s.Lock.Offers.Renewal == "background" },
 	},
 	{
-		"hung-bound", "a hung user has a bound", "the lock does not say for how long it renews for a user that hangs",
+		"hung-bound", "a hung user has a bound", "the lock declares no bound for a user that hangs",
 		func(s Subject) bool { return s.hung() > 0 },
 	},
 	{
-		"bounded", "the recovery has a bound", "the lock names no bound for its recovery",
+		"bounded", "the recovery has a bound", "the lock has no recovery bound",
 		func(s Subject) bool { return s.bound() > 0 },
 	},
 	{
-		"any-ttl", "TTLs need be no whole seconds", "a TTL of %s is a whole number of seconds",
+		"any-ttl", "TTLs may be fractions of a second", "a TTL of %s must be a whole number of seconds",
 		func(s Subject) bool { return !s.Servers.WholeSeconds },
 	},
 	{
-		"uncapped-ttl", "TTLs may be long", "%s cuts a long TTL",
+		"uncapped-ttl", "TTLs may be long", "%s shortens a long TTL",
 		func(s Subject) bool { return !s.Servers.CapsTTL },
 	},
 	{
-		"watches", "the lock tells of a loss", "the lock tells nobody of a loss",
+		"watches", "the lock reports a loss", "the lock reports no loss",
 		func(s Subject) bool { return s.Lock.Offers.LossSignal },
 	},
 	{
@@ -71,11 +71,11 @@ var traits = []trait{
 		func(s Subject) bool { return s.Lock.Offers.Fair },
 	},
 	{
-		"shared", "the lock can be shared", "the lock can be held by one user alone",
+		"shared", "the lock can be shared", "the lock can only be held by one user",
 		func(s Subject) bool { return s.Lock.Offers.Shared },
 	},
 	{
-		"reenters", "a holder can take the lock again", "the lock does not count how often its holder takes it",
+		"reenters", "a holder can take the lock again", "the lock is not re-entrant",
 		func(s Subject) bool { return s.Lock.Offers.Reenters },
 	},
 	{
@@ -91,12 +91,12 @@ var traits = []trait{
 		func(s Subject) bool { return s.Lock.Offers.WallClock },
 	},
 
-	{"asked", "the service can be asked", "nobody can ask the service what it has of the lock", Subject.asked},
+	{"asked", "the service can be asked", "the service cannot be asked for the owner of the lock", Subject.asked},
 	{
-		"tells-gone", "a release tells that the grant was gone", "a release says yes to what is gone",
+		"tells-gone", "a release reports that the grant was gone", "a release of a lost grant is answered ok",
 		func(s Subject) bool { return s.asked() && !s.Lock.YesToGone },
 	},
-	{"counted", "the service counts requests", "nobody can ask the service how many requests it had", Subject.counted},
+	{"counted", "the service counts requests", "the service does not count requests", Subject.counted},
 	{
 		"counts-calls", "the service counts requests at once", "the service counts requests late",
 		func(s Subject) bool { return !s.Servers.CountsLate },
@@ -108,29 +108,29 @@ var traits = []trait{
 
 	{"majority", "the lock asks a majority", "the lock asks no majority of servers", Subject.majority},
 	{
-		"no-majority", "the lock asks no majority", "the lock asks a majority of servers, and gives each little time",
+		"no-majority", "the lock asks no majority", "the lock asks a majority of servers, with a short timeout each",
 		func(s Subject) bool { return !s.majority() },
 	},
 	{
 		"independent-servers", "a majority of independent servers is asked",
-		"no majority of independent servers is asked",
+		"the lock asks no majority of independent servers",
 		func(s Subject) bool { return s.Servers.Majority == backends.ByClients },
 	},
 	{
-		"patient", "one service is asked", "the lock does not wait so long for any server",
+		"patient", "one service is asked", "the lock waits for no server that long",
 		func(s Subject) bool { return s.Servers.Majority != backends.ByClients },
 	},
 	{
-		"several-servers", "several servers", "the service is one server, and the story hang is about its silence",
+		"several-servers", "several servers", "the service is one server, and the story hang covers its silence",
 		func(s Subject) bool { return s.Servers.Majority != backends.NoMajority },
 	},
 	{
-		"takeover", "etcd or ZooKeeper", "no server takes over from another without a loss of grants",
+		"takeover", "etcd or ZooKeeper", "no server takes over from another without losing grants",
 		func(s Subject) bool { return s.Servers.Majority == backends.AmongThem },
 	},
 	{
 		"no-failover", "not Sentinel or Cluster",
-		"a server that does not answer is replaced by one that may not know its grants",
+		"a silent server is replaced by one that may lack its grants",
 		func(s Subject) bool { return !s.Servers.Standby },
 	},
 	{

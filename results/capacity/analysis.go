@@ -319,7 +319,7 @@ func (r *Reading) judge(one float64, o *Objective) {
 		r.Wrong = append(r.Wrong, "Little's law does not hold: "+r.Little.String())
 	}
 	if n := r.Verdicts["fail"]; n > 0 {
-		r.Wrong = append(r.Wrong, fmt.Sprintf("the verdict is fail in %d of %d runs: what was measured is no lock", n,
+		r.Wrong = append(r.Wrong, fmt.Sprintf("the verdict is fail in %d of %d runs: it did not work as a lock", n,
 			r.Samples))
 	}
 	if c := r.Limit.Cause; c == Generator || c == Emulation {

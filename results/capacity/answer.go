@@ -14,7 +14,7 @@ type Answered string
 const (
 	Yes          Answered = "yes"
 	No           Answered = "no"
-	NobodyCanSay Answered = "nobody can say"
+	NobodyCanSay Answered = "unknown"
 )
 
 // Answer is one line: whether a lock carries a rate at the objective.
@@ -92,7 +92,7 @@ func (a Analysis) answer(c Curve, rate float64) (Answered, string) {
 	}
 	switch {
 	case t.Failed > 0 && t.Kept > 0:
-		return NobodyCanSay, fmt.Sprintf("%d of %s at %s kept %s, %d did not (%s): ask for fewer, or for longer runs with --for", t.Kept, runs, per, a.Objective, t.Failed, took)
+		return NobodyCanSay, fmt.Sprintf("%d of %s at %s kept %s, %d did not (%s): lower the rate, or make runs longer with --for", t.Kept, runs, per, a.Objective, t.Failed, took)
 	case t.Late > 0 && t.Kept+t.Failed < LeastRuns:
 		return NobodyCanSay, fmt.Sprintf("the load generator was late in %d of %s at %s: %s", t.Late, runs, per,
 			lessToDo)
@@ -103,11 +103,11 @@ func (a Analysis) answer(c Curve, rate float64) (Answered, string) {
 		}
 		return NobodyCanSay, fmt.Sprintf("%d of %s at %s cannot be used: %s", t.Spoilt, runs, per, why)
 	case t.Kept+t.Failed < LeastRuns:
-		return NobodyCanSay, fmt.Sprintf("%s at %s, and an answer needs %d: %s", runs, per, LeastRuns, moreTime)
+		return NobodyCanSay, fmt.Sprintf("%s at %s, but an answer needs %d: %s", runs, per, LeastRuns, moreTime)
 	case t.Failed > 0:
 		return No, c.misses(r, took)
 	case t.acquires < figure.Samples(a.Objective.Quantile):
-		return NobodyCanSay, fmt.Sprintf("%s at %s, and %s needs %s: %s",
+		return NobodyCanSay, fmt.Sprintf("%s at %s, but %s needs %s: %s",
 			figure.Of(t.acquires, "acquire"), per, quantile, figure.Count(figure.Samples(a.Objective.Quantile)),
 			longerRuns)
 	}
@@ -118,7 +118,7 @@ func (a Analysis) answer(c Curve, rate float64) (Answered, string) {
 func (c Curve) misses(r Reading, took string) string {
 	text := fmt.Sprintf("%s at %s/s", took, figure.Number(r.Rate))
 	if r.Verdicts["fail"] > 0 {
-		return fmt.Sprintf("the lock was none in %d of %s at %s/s", r.Verdicts["fail"], figure.Of(r.Samples, "run"),
+		return fmt.Sprintf("the lock broke its promise in %d of %s at %s/s", r.Verdicts["fail"], figure.Of(r.Samples, "run"),
 			figure.Number(r.Rate))
 	}
 	if r.Cycles.Mid < servedPart*r.Rate {

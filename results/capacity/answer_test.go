@@ -34,15 +34,15 @@ func TestAnswers(t *testing.T) {
 		"without a peak":                   {[]Sample{run(11, rate), run(9, rate), run(14, rate)}, nil, Yes, "redis: yes, p99 11 ms (9 to 14) at 2,000/s"},
 		"too slow":                         {[]Sample{run(31, rate), run(29, rate), run(34, rate)}, nil, No, "redis: no: p99 31 ms (29 to 34) at 2,000/s"},
 		"not served":                       {[]Sample{run(900, 259), run(800, 259), run(850, 259)}, &synced, No, "redis: no: 259/s of 2,000 are served"},
-		"no lock":                          {[]Sample{broken, broken, broken}, nil, No, "redis: no: the lock was none in 3 of 3 runs at 2,000/s"},
-		"runs differ":                      {[]Sample{run(11, rate), run(31, rate), run(12, rate)}, nil, NobodyCanSay, "redis: nobody can say: 2 of 3 runs at 2,000/s kept p99 within 20 ms, 1 did not (p99 12 ms (11 to 31)): ask for fewer, or for longer runs with --for"},
-		"a late generator":                 {[]Sample{run(11, rate), late, late}, nil, NobodyCanSay, "redis: nobody can say: the load generator was late in 2 of 3 runs at 2,000/s: give the clients a machine with less to do, or more --users"},
+		"no lock":                          {[]Sample{broken, broken, broken}, nil, No, "redis: no: the lock broke its promise in 3 of 3 runs at 2,000/s"},
+		"runs differ":                      {[]Sample{run(11, rate), run(31, rate), run(12, rate)}, nil, NobodyCanSay, "redis: unknown: 2 of 3 runs at 2,000/s kept p99 within 20 ms, 1 did not (p99 12 ms (11 to 31)): lower the rate, or make runs longer with --for"},
+		"a late generator":                 {[]Sample{run(11, rate), late, late}, nil, NobodyCanSay, "redis: unknown: the load generator was late in 2 of 3 runs at 2,000/s: run the clients on a less busy machine, or use more --users"},
 		"late, and overloaded by far more": {[]Sample{behind, behind, behind}, nil, No, "redis: no: p99 900 ms at 2,000/s"},
-		"spoilt runs":                      {[]Sample{run(11, rate), run(11, rate), {Spoilt: "the machine stood still"}}, nil, NobodyCanSay, "redis: nobody can say: 1 of 3 runs at 2,000/s cannot be used: the machine stood still"},
-		"too few runs":                     {[]Sample{run(11, rate)}, nil, NobodyCanSay, "redis: nobody can say: 1 run at 2,000/s, and an answer needs 3: give it more time with --budget"},
-		"runs too short to time anything":  {[]Sample{untimed, untimed, untimed}, nil, NobodyCanSay, "redis: nobody can say: 3 of 3 runs at 2,000/s cannot be used: too few acquires were timed; make runs longer with --for"},
-		"too few acquires":                 {[]Sample{few, few, few}, nil, NobodyCanSay, "redis: nobody can say: 180 acquires at 2,000/s, and p99 needs 200: make runs longer with --for"},
-		"nothing was measured":             {nil, nil, NobodyCanSay, "redis: nobody can say: no run was made at 2,000/s: the budget of 10s"},
+		"spoilt runs":                      {[]Sample{run(11, rate), run(11, rate), {Spoilt: "the machine stood still"}}, nil, NobodyCanSay, "redis: unknown: 1 of 3 runs at 2,000/s cannot be used: the machine stood still"},
+		"too few runs":                     {[]Sample{run(11, rate)}, nil, NobodyCanSay, "redis: unknown: 1 run at 2,000/s, but an answer needs 3: give it more time with --budget"},
+		"runs too short to time anything":  {[]Sample{untimed, untimed, untimed}, nil, NobodyCanSay, "redis: unknown: 3 of 3 runs at 2,000/s cannot be used: too few acquires were timed; make runs longer with --for"},
+		"too few acquires":                 {[]Sample{few, few, few}, nil, NobodyCanSay, "redis: unknown: 180 acquires at 2,000/s, but p99 needs 200: make runs longer with --for"},
+		"nothing was measured":             {nil, nil, NobodyCanSay, "redis: unknown: no run was made at 2,000/s: the budget of 10s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

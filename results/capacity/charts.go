@@ -136,10 +136,10 @@ func throughput(curves []Curve, o *Objective) (page.Chart, error) {
 	}
 	x.axis(&p.X)
 	y.axis(&p.Y)
-	svg, err := page.Inline(p, "Cycles a second by the number of users, on logarithmic scales; the tables have the figures.")
-	caption := "Dots are medians, in the band of their interval; a cross is a point that is marked below and not fitted. Dotted is the scalability law where one is fitted, thick where it bends and where it is highest."
+	svg, err := page.Inline(p, "Cycles per second by the number of users, on logarithmic scales; the tables have the figures.")
+	caption := "Dots are medians, in the band of their interval. A cross is a point that is marked below and not fitted. The dotted line is the fitted scalability law; thick ticks mark its knee and its peak."
 	if o != nil {
-		caption += " A level line is the highest rate that kept " + o.String() + "."
+		caption += " The horizontal line is the highest rate that kept " + o.String() + "."
 	}
 	return page.Chart{Title: "Throughput over users", Caption: caption, Legend: legend(curves), SVG: svg}, err
 }
@@ -183,7 +183,7 @@ func latencies(curves []Curve, o *Objective) (page.Chart, error) {
 	if y.high == 0 {
 		return page.Chart{}, nil
 	}
-	caption := "Along each line the number of users grows; triangles are of open loops, from the intended start. A line that turns back has passed its peak."
+	caption := "The number of users grows along each line. Triangles are open loops, timed from the intended start. A line that turns back has passed its peak."
 	if o != nil {
 		most := float64(o.Most) / 1e6
 		y.add(most)
@@ -191,11 +191,11 @@ func latencies(curves []Curve, o *Objective) (page.Chart, error) {
 			shape{line: plotter.XYs{{X: x.low / 1.2, Y: most}, {X: x.high * 1.2, Y: most}}}); err != nil {
 			return page.Chart{}, err
 		}
-		caption += " The level line is the objective, " + figure.Milli(most) + "."
+		caption += " The horizontal line is the objective, " + figure.Milli(most) + "."
 	}
 	x.axis(&p.X)
 	y.axis(&p.Y)
-	svg, err := page.Inline(p, "Latency in ms by cycles a second, on logarithmic scales; the tables have the figures.")
+	svg, err := page.Inline(p, "Latency in ms by cycles per second, on logarithmic scales; the tables have the figures.")
 	return page.Chart{Title: "Latency over throughput", Caption: caption, Legend: legend(curves), SVG: svg}, err
 }
 
@@ -212,7 +212,7 @@ func (c Curve) spectra() ([]page.Chart, error) {
 			p := page.NewPlot("percentile", "acquire, ms")
 			ch := page.Chart{
 				Title:   c.Name() + ", " + loop.name,
-				Caption: "Medians over the samples. Every decade to the right is ten times rarer.",
+				Caption: "Medians over the samples. Each decade to the right is ten times rarer.",
 			}
 			var y extent
 			for i, r := range some {

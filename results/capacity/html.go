@@ -107,7 +107,7 @@ func HTML(w io.Writer, a Analysis) error {
 		if c.Fit != nil {
 			one.Said = append(one.Said, c.bend(), "scalability law: "+c.Fit.law())
 		} else if len(c.Closed) > 0 {
-			one.Said = append(one.Said, "scalability law: none is fitted: "+c.NoFit)
+			one.Said = append(one.Said, "scalability law: not fitted: "+c.NoFit)
 		}
 		if a.Objective != nil {
 			one.Said = append(one.Said, a.plan(c))

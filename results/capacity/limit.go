@@ -134,7 +134,7 @@ func (r Reading) processors(o *Objective) (generator, servers Candidate) {
 	if late, most := r.Late.Mid, lateAllowed(o); r.Rate > 0 && late > most {
 		generator = Candidate{
 			Cause: Generator, Known: true, Share: late / most, Reached: true,
-			Evidence: fmt.Sprintf("it began arrivals %s late (p99), and %s is allowed", figure.Milli(late),
+			Evidence: fmt.Sprintf("it began arrivals %s late (p99); %s is allowed", figure.Milli(late),
 				figure.Milli(most)),
 		}
 	}
@@ -164,7 +164,7 @@ func (r Reading) processors(o *Objective) (generator, servers Candidate) {
 	if r.CPU["servers"].N+r.CPU["clients"].N == 0 && r.Host == "" { // all of them are one process
 		return generator, Candidate{
 			Machine, true, share, cpuFull, ofCores, share >= cpuFull,
-			said + ", in whose process are servers and clients",
+			said + ", whose process contains the servers and clients",
 		}
 	}
 	load := sum - r.CPU["servers"].Mid // a resource belongs to the load, not to the lock
@@ -177,8 +177,8 @@ func (r Reading) processors(o *Objective) (generator, servers Candidate) {
 	one := r.Busiest.Mid / r.ServerCores
 	serverIs := r.ServerCores > 0 && one >= serverFull // no server can do more, whatever else is busy
 	if serverIs || r.ServerCores > 0 && (byLoad || one > share) {
-		servers.Share, servers.Bound, servers.Of, servers.Reached = one, serverFull, "what one server can use", serverIs
-		servers.Evidence = fmt.Sprintf("the busiest server used %.2f of the %.2g cores that one can use", r.Busiest.Mid,
+		servers.Share, servers.Bound, servers.Of, servers.Reached = one, serverFull, "capacity of one server", serverIs
+		servers.Evidence = fmt.Sprintf("the busiest server used %.2f of at most %.2g cores", r.Busiest.Mid,
 			r.ServerCores)
 	}
 	if !generator.Reached {
@@ -213,7 +213,7 @@ func (r Reading) others() Candidate {
 		c.Bound = cpuFull
 	}
 	c.Reached = c.Share >= cpuFull // below othersPart, processors has named one of the run's own
-	c.Evidence = fmt.Sprintf("%.2f of %d cores in use, %.2f of them by programs that are no part of the runs",
+	c.Evidence = fmt.Sprintf("%.2f of %d cores in use, %.2f of them by programs outside of the runs",
 		r.Machine.Mid, r.Cores, max(0, r.Machine.Mid-own))
 	return c
 }
@@ -231,9 +231,9 @@ func (r Reading) emulation() Candidate {
 	if r.Packets.N == 0 {
 		return c
 	}
-	c.Known, c.Share, c.Bound, c.Of = true, r.Packets.Mid/queuePackets, queueFull, "what it surely can"
+	c.Known, c.Share, c.Bound, c.Of = true, r.Packets.Mid/queuePackets, queueFull, "its certain capacity"
 	c.Reached = c.Share >= queueFull
-	c.Evidence = fmt.Sprintf("%s packets/s of the %s that the packet queue is sure to let through",
+	c.Evidence = fmt.Sprintf("%s packets/s; the packet queue certainly handles %s",
 		figure.Number(r.Packets.Mid), figure.Number(queuePackets))
 	return c
 }
@@ -274,7 +274,7 @@ func (r Reading) fsync() Candidate {
 	if r.Fsync.N == 0 {
 		return c
 	}
-	of, n, what := r.Cycle.Mid-r.Hold.Mid, 2.0, "the cycle but for the hold"
+	of, n, what := r.Cycle.Mid-r.Hold.Mid, 2.0, "the cycle without the hold"
 	if r.serial().Reached {
 		of, n, what = r.handoff().Mid, 1.0, "the handoff"
 	}
@@ -307,18 +307,18 @@ func (r Reading) distance(alone bool) Candidate {
 	trips, said := r.Requests.Mid, ""
 	many := trips >= maxTrips+0.5
 	if !counted { // without contention
-		trips, said = 2, " (one to take and one to give back: requests were not counted)"
+		trips, said = 2, " (one for the acquire and one for the release: requests were not counted)"
 	} else if fit := math.Floor(of / away); (many || trips*away/of > 1/distancePart) && alone && fit >= 1 &&
 		fit <= maxTrips {
 		many, trips = false, fit
 		said = fmt.Sprintf(" (the servers counted %s requests)", figure.Number(r.Requests.Mid))
 	}
-	c.Known, c.Share, c.Of = true, away*trips/of, "the cycle but for the hold"
+	c.Known, c.Share, c.Of = true, away*trips/of, "the cycle without the hold"
 	if !many {
 		c.Bound = distancePart
 	}
 	c.Reached = c.Share >= distancePart && c.Share <= 1/distancePart && !many
-	c.Evidence = fmt.Sprintf("%s of %s are %s of the cycle but for the hold, %s%s", roundTrips(trips),
+	c.Evidence = fmt.Sprintf("%s of %s are %s of the cycle without the hold, %s%s", roundTrips(trips),
 		figure.Milli(away), percent(c.Share), figure.Milli(of), said)
 	return c
 }
@@ -335,7 +335,7 @@ func (r Reading) users(one float64) Candidate {
 	if r.Rate > 0 {
 		c := Candidate{Cause: Offered, Known: true, Share: r.Cycles.Mid / r.Rate, Bound: servedPart, Of: "it"}
 		c.Reached = c.Share >= servedPart
-		c.Evidence = fmt.Sprintf("%s of %s offered a second were served", figure.Number(r.Cycles.Mid),
+		c.Evidence = fmt.Sprintf("%s of %s offered per second were served", figure.Number(r.Cycles.Mid),
 			figure.Number(r.Rate))
 		return c
 	}
@@ -344,9 +344,9 @@ func (r Reading) users(one float64) Candidate {
 		return c
 	}
 	free := float64(r.Users) * one
-	c.Known, c.Share, c.Bound, c.Of = true, r.Cycles.Mid/free, alone, "what each would do alone"
+	c.Known, c.Share, c.Bound, c.Of = true, r.Cycles.Mid/free, alone, "their rates alone"
 	c.Reached = c.Share >= alone && c.Share <= aloneMost
-	c.Evidence = fmt.Sprintf("%s cycles/s of the %s that %s would do, each as fast as one alone (%s/s)",
+	c.Evidence = fmt.Sprintf("%s cycles/s, compared with %s if %s were each as fast as one alone (%s/s)",
 		figure.Number(r.Cycles.Mid), figure.Number(free), figure.Of(r.Users, "user"), figure.Number(one))
 	return c
 }
@@ -397,7 +397,7 @@ func (l Little) String() string {
 	if !l.Known {
 		return notKnown
 	}
-	said := fmt.Sprintf("%s users counted, throughput × cycle says %s: off by %s, %s is allowed",
+	said := fmt.Sprintf("%s users counted, but throughput × cycle gives %s: off by %s, %s is allowed",
 		figure.Number(l.Counted), figure.Number(l.Within), percent(l.Off), percent(littleMost))
 	if l.Outside > littleMost {
 		said += fmt.Sprintf("; %s of the users were inside the generator", percent(l.Outside))

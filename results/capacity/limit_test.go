@@ -33,14 +33,14 @@ func TestLimits(t *testing.T) {
 		"generator and servers in equal parts":         {func(_ *Setting, s *Sample) { s.CPU["servers"], s.CPU["clients"] = 1, 0.9 }, Generator, "2.00 of 2 cores"},
 		"servers' CPU":                                 {func(_ *Setting, s *Sample) { s.CPU["servers"] = 1.6 }, Processor, "1.80 of 2 cores used: 1.60 by servers"},
 		"servers' CPU, nearly":                         {func(_ *Setting, s *Sample) { s.CPU["servers"] = 1.59 }, Unknown, ""},
-		"all in one process":                           {func(_ *Setting, s *Sample) { s.CPU = map[string]float64{"supervisor": 1.8} }, Machine, "1.80 of 2 cores used: 1.80 by supervisor, in whose process are servers and clients"},
+		"all in one process":                           {func(_ *Setting, s *Sample) { s.CPU = map[string]float64{"supervisor": 1.8} }, Machine, "1.80 of 2 cores used: 1.80 by supervisor, whose process contains the servers and clients"},
 		"servers elsewhere":                            {func(_ *Setting, s *Sample) { s.CPU = map[string]float64{"supervisor": 0.1, "clients": 1.8} }, Generator, "1.90 of 2 cores used: 1.80 by clients, 0.10 by supervisor"},
 		"the resource fills the machine":               {func(_ *Setting, s *Sample) { s.CPU["resource"] = 1.3 }, Generator, "1.30 by resource"},
 		"the supervisor's host is full":                {func(_ *Setting, s *Sample) { s.Host, s.CPU = "a", map[string]float64{"supervisor": 1.8} }, Generator, "1.80 of 2 cores used on a: 1.80 by supervisor"},
 		"own locks":                                    {func(p *Setting, s *Sample) { p.Own = true; s.Handoff = ptr(3.25) }, Unknown, ""},
 		"no CPU was read":                              {func(_ *Setting, s *Sample) { s.CPU = nil }, Unknown, ""},
 		"cores are not known":                          {func(_ *Setting, s *Sample) { s.CPU["servers"], s.Cores = 9, 0 }, Unknown, ""},
-		"the packet queue":                             {func(_ *Setting, s *Sample) { s.Packets = ptr(19_800) }, Emulation, "19,800 packets/s of the 22,000 that"},
+		"the packet queue":                             {func(_ *Setting, s *Sample) { s.Packets = ptr(19_800) }, Emulation, "19,800 packets/s; the packet queue certainly handles 22,000"},
 		"the packet queue, nearly":                     {func(_ *Setting, s *Sample) { s.Packets = ptr(19_700) }, Unknown, ""},
 		"one lock is always busy":                      {func(_ *Setting, s *Sample) { s.Handoff = ptr(3.25) }, Serial, "200 cycles/s of at most 235.3: 1 lock / (hold 1 ms + handoff 3.25 ms)"},
 		"one lock, nearly":                             {func(_ *Setting, s *Sample) { s.Handoff = ptr(3.2) }, Unknown, ""},
@@ -49,23 +49,23 @@ func TestLimits(t *testing.T) {
 		"fsync in a handoff":                           {func(_ *Setting, s *Sample) { s.Handoff, s.Fsync = ptr(3.25), ptr(1.7) }, Fsync, "1 × fsync of 1.70 ms is 52 % of the handoff, 3.25 ms"},
 		"fsync in a handoff, nearly":                   {func(_ *Setting, s *Sample) { s.Handoff, s.Fsync = ptr(3.25), ptr(1.6) }, Serial, ""},
 		"fsync in a mean handoff":                      {func(_ *Setting, s *Sample) { s.Handoff, s.HandoffMean, s.Fsync = ptr(1.5), ptr(3.5), ptr(1.8) }, Fsync, "1 × fsync of 1.80 ms is 51 % of the handoff, 3.50 ms"},
-		"fsync in a cycle":                             {func(_ *Setting, s *Sample) { s.Fsync = ptr(9.8) }, Fsync, "2 × fsync of 9.80 ms is 50 % of the cycle but for the hold, 39 ms"},
+		"fsync in a cycle":                             {func(_ *Setting, s *Sample) { s.Fsync = ptr(9.8) }, Fsync, "2 × fsync of 9.80 ms is 50 % of the cycle without the hold, 39 ms"},
 		"fsync in a cycle, nearly":                     {func(_ *Setting, s *Sample) { s.Fsync = ptr(9.7) }, Unknown, ""},
 		"fsync of something else":                      {func(_ *Setting, s *Sample) { s.Fsync = ptr(40) }, Unknown, ""},
-		"distance":                                     {func(_ *Setting, s *Sample) { s.RTT = ptr(10.5) }, Distance, "3 round trips of 10.5 ms are 81 % of the cycle but for the hold, 39 ms"},
+		"distance":                                     {func(_ *Setting, s *Sample) { s.RTT = ptr(10.5) }, Distance, "3 round trips of 10.5 ms are 81 % of the cycle without the hold, 39 ms"},
 		"distance, nearly":                             {func(_ *Setting, s *Sample) { s.RTT = ptr(10.3) }, Unknown, ""},
 		"distance that was only asked":                 {func(p *Setting, s *Sample) { p.RTT = int64(12 * time.Millisecond); s.RTT = nil }, Distance, "3 round trips of 12 ms"},
 		"requests that went side by side":              {func(_ *Setting, s *Sample) { s.RTT, s.Requests = ptr(10.5), ptr(5) }, Unknown, ""},
 		"requests that a script made, in a slow cycle": {func(_ *Setting, s *Sample) { s.RTT, s.Requests = ptr(9.5), ptr(4) }, Unknown, ""},
 		"requests that a script made": {func(_ *Setting, s *Sample) {
 			s.Cycles, s.Cycle, s.Handoff, s.RTT, s.Requests = 361, 22.2, nil, ptr(10), ptr(4)
-		}, Distance, "2 round trips of 10 ms are 94 % of the cycle but for the hold, 21.2 ms (the servers counted 4 requests)"},
+		}, Distance, "2 round trips of 10 ms are 94 % of the cycle without the hold, 21.2 ms (the servers counted 4 requests)"},
 		"many trips fit into any cycle": {func(_ *Setting, s *Sample) {
 			s.Cycles, s.Cycle, s.Handoff, s.RTT, s.Requests = 361, 22.2, nil, ptr(5), ptr(9)
 		}, Users, ""},
 		"requests that nobody counted": {func(_ *Setting, s *Sample) {
 			s.Cycles, s.Cycle, s.Handoff, s.RTT, s.Requests = 361, 22.2, nil, ptr(10), nil
-		}, Distance, "2 round trips of 10 ms are 94 % of the cycle but for the hold, 21.2 ms (one to take and one to give back: requests were not counted)"},
+		}, Distance, "2 round trips of 10 ms are 94 % of the cycle without the hold, 21.2 ms (one for the acquire and one for the release: requests were not counted)"},
 		"requests that nobody counted, many": {func(_ *Setting, s *Sample) {
 			s.Cycles, s.Cycle, s.Handoff, s.RTT, s.Requests = 361, 22.2, nil, ptr(5), nil
 		}, Users, ""},
@@ -74,20 +74,20 @@ func TestLimits(t *testing.T) {
 		}, Users, ""},
 		"requests that nobody counted, beside others": {func(_ *Setting, s *Sample) { s.RTT, s.Requests = ptr(35), nil }, Unknown, ""},
 		"a handoff that is no mean":                   {func(_ *Setting, s *Sample) { s.Handoff = ptr(5) }, Unknown, ""},
-		"users":                                       {func(_ *Setting, s *Sample) { s.Cycles, s.Cycle, s.Handoff = 361, 22.2, nil }, Users, "361 cycles/s of the 400 that 8 users would do, each as fast as one alone (50/s)"},
+		"users":                                       {func(_ *Setting, s *Sample) { s.Cycles, s.Cycle, s.Handoff = 361, 22.2, nil }, Users, "361 cycles/s, compared with 400 if 8 users were each as fast as one alone (50/s)"},
 		"users, and one who was slow alone":           {func(_ *Setting, s *Sample) { s.Cycles, s.Cycle, s.Handoff = 510, 15.7, nil }, Unknown, ""},
 		"users, nearly":                               {func(_ *Setting, s *Sample) { s.Cycles, s.Cycle, s.Handoff = 359, 22.2, nil }, Unknown, ""},
-		"an open loop":                                {func(p *Setting, s *Sample) { p.Rate, s.Offered = 200, 200 }, Offered, "200 of 200 offered a second were served"},
+		"an open loop":                                {func(p *Setting, s *Sample) { p.Rate, s.Offered = 200, 200 }, Offered, "200 of 200 offered per second were served"},
 		"an open loop that is full":                   {func(p *Setting, s *Sample) { p.Rate, s.Offered, s.Cycles = 210, 210, 203 }, Unknown, ""},
-		"a generator that lags":                       {func(p *Setting, s *Sample) { p.Rate, s.Offered, s.Late = 200, 200, 2.1 }, Generator, "it began arrivals 2.10 ms late (p99), and 2 ms is allowed"},
+		"a generator that lags":                       {func(p *Setting, s *Sample) { p.Rate, s.Offered, s.Late = 200, 200, 2.1 }, Generator, "it began arrivals 2.10 ms late (p99); 2 ms is allowed"},
 		"a generator that lags a little":              {func(p *Setting, s *Sample) { p.Rate, s.Offered, s.Late = 200, 200, 2 }, Offered, ""},
-		"a server's one thread":                       {func(_ *Setting, s *Sample) { s.Busiest, s.ServerCores = ptr(0.91), 1 }, Processor, "the busiest server used 0.91 of the 1 cores that one can use"},
+		"a server's one thread":                       {func(_ *Setting, s *Sample) { s.Busiest, s.ServerCores = ptr(0.91), 1 }, Processor, "the busiest server used 0.91 of at most 1 cores"},
 		"a server's one thread, nearly":               {func(_ *Setting, s *Sample) { s.Busiest, s.ServerCores = ptr(0.89), 1 }, Unknown, ""},
 		"a server with many threads":                  {func(_ *Setting, s *Sample) { s.Busiest = ptr(1.2) }, Unknown, ""},
 		"a server's limit": {func(_ *Setting, s *Sample) {
 			s.CPU["clients"], s.Busiest, s.ServerCores = 1.5, ptr(0.19), 0.2
-		}, Processor, "0.19 of the 0.2 cores"},
-		"other programs":                  {func(_ *Setting, s *Sample) { s.Machine = ptr(1.8) }, Others, "1.80 of 2 cores in use, 1.30 of them by programs that are no part of the runs"},
+		}, Processor, "0.19 of at most 0.2 cores"},
+		"other programs":                  {func(_ *Setting, s *Sample) { s.Machine = ptr(1.8) }, Others, "1.80 of 2 cores in use, 1.30 of them by programs outside of the runs"},
 		"other programs, nearly":          {func(_ *Setting, s *Sample) { s.Machine = ptr(1.79) }, Unknown, ""},
 		"few other programs, and servers": {func(_ *Setting, s *Sample) { s.CPU["servers"], s.Machine = 1.3, ptr(1.95) }, Processor, "1.50 of 2 cores used: 1.30 by servers, 0.10 by clients, 0.10 by supervisor; 1.95 in use on the whole machine"},
 		"few other programs, and clients": {func(_ *Setting, s *Sample) { s.CPU["clients"], s.Machine = 1.1, ptr(1.8) }, Generator, "1.80 in use on the whole machine"},
@@ -115,17 +115,17 @@ func TestLimits(t *testing.T) {
 // If no cause is near enough to be named, the nearest one is shown, and the point is fitted as before.
 func TestTheNearestCause(t *testing.T) {
 	for want, change := range map[string]func(*Setting, *Sample){
-		"not known (nearest: the load generator, 86 % of the cores): give the clients a machine with less to do, or more --users":                    func(_ *Setting, s *Sample) { s.CPU["clients"] = 1.32 },
-		"not known (nearest: the servers' CPU, 86 % of the cores): more --users would show it":                                                       func(_ *Setting, s *Sample) { s.CPU["servers"] = 1.52 },
-		"not known (nearest: the servers' CPU, 88 % of what one server can use): more --users would show it":                                         func(_ *Setting, s *Sample) { s.CPU["clients"], s.Busiest, s.ServerCores = 1.32, ptr(0.88), 1 },
-		"not known (nearest: the servers' fsync, 46 % of the cycle but for the hold): more --users would show it":                                    func(_ *Setting, s *Sample) { s.Fsync = ptr(9) }, // half is enough
-		"not known (nearest: the per-lock ceiling, 50 % of it): more --users would show it":                                                          func(*Setting, *Sample) {},
-		"not known (nearest: the number of users, 50 % of what each would do alone): more --users would show it":                                     func(_ *Setting, s *Sample) { s.Handoff = nil },
-		"not known (nearest: the network's distance, 77 % of the cycle but for the hold): more --users would show it":                                func(_ *Setting, s *Sample) { s.RTT = ptr(10) },
-		"not known (nearest: the emulation of the network, 82 % of what it surely can): give the clients a machine with less to do, or more --users": func(_ *Setting, s *Sample) { s.Packets = ptr(18_000) },
-		"not known (nearest: the rate that was offered, 95 % of it): more --users would show it":                                                     func(p *Setting, s *Sample) { p.Rate, s.Offered = 210, 210 },
-		"not known (nearest: other programs on the machine, 88 % of the cores): give the clients a machine with less to do, or more --users":         func(_ *Setting, s *Sample) { s.Machine = ptr(1.76) },
-		"not known (nearest: the machine's CPU, 85 % of the cores): give the clients a machine with less to do, or more --users":                     func(_ *Setting, s *Sample) { s.CPU = map[string]float64{"supervisor": 1.7} },
+		"not known (nearest: the load generator, 86 % of the cores): run the clients on a less busy machine, or use more --users":                      func(_ *Setting, s *Sample) { s.CPU["clients"] = 1.32 },
+		"not known (nearest: the servers' CPU, 86 % of the cores): more --users would show it":                                                         func(_ *Setting, s *Sample) { s.CPU["servers"] = 1.52 },
+		"not known (nearest: the servers' CPU, 88 % of capacity of one server): more --users would show it":                                            func(_ *Setting, s *Sample) { s.CPU["clients"], s.Busiest, s.ServerCores = 1.32, ptr(0.88), 1 },
+		"not known (nearest: the servers' fsync, 46 % of the cycle without the hold): more --users would show it":                                      func(_ *Setting, s *Sample) { s.Fsync = ptr(9) }, // half is enough
+		"not known (nearest: the per-lock ceiling, 50 % of it): more --users would show it":                                                            func(*Setting, *Sample) {},
+		"not known (nearest: the number of users, 50 % of their rates alone): more --users would show it":                                              func(_ *Setting, s *Sample) { s.Handoff = nil },
+		"not known (nearest: the network's distance, 77 % of the cycle without the hold): more --users would show it":                                  func(_ *Setting, s *Sample) { s.RTT = ptr(10) },
+		"not known (nearest: the emulation of the network, 82 % of its certain capacity): run the clients on a less busy machine, or use more --users": func(_ *Setting, s *Sample) { s.Packets = ptr(18_000) },
+		"not known (nearest: the rate that was offered, 95 % of it): more --users would show it":                                                       func(p *Setting, s *Sample) { p.Rate, s.Offered = 210, 210 },
+		"not known (nearest: other programs on the machine, 88 % of the cores): run the clients on a less busy machine, or use more --users":           func(_ *Setting, s *Sample) { s.Machine = ptr(1.76) },
+		"not known (nearest: the machine's CPU, 85 % of the cores): run the clients on a less busy machine, or use more --users":                       func(_ *Setting, s *Sample) { s.CPU = map[string]float64{"supervisor": 1.7} },
 		"the load generator": func(_ *Setting, s *Sample) { s.CPU["clients"] = 1.4 },
 		"not known: more --users would show it": func(_ *Setting, s *Sample) {
 			*s = Sample{Verdict: "pass", Cycles: 510, Cycle: 15.7, InService: 8, Fsync: ptr(20)} // each too high
@@ -221,7 +221,7 @@ func TestIntervals(t *testing.T) {
 }
 
 // Only points that measure the lock itself are fitted.
-func TestWhatIsNotFitted(t *testing.T) {
+func TestPointsThatAreNotFitted(t *testing.T) {
 	u := laws["parallel"]
 	sweep := func(change func(users int, s *Sample)) Sweep {
 		s := Sweep{Schema: Schema}
@@ -275,7 +275,7 @@ func TestWhatIsNotFitted(t *testing.T) {
 		}
 	}
 	c := Analyse(sweep(func(n int, s *Sample) { s.CPU["clients"] = 1.9 })).Curves[0]
-	if c.Fit != nil || c.Peak() != nil || !strings.Contains(c.NoFit, "0 points can be used") {
+	if c.Fit != nil || c.Peak() != nil || !strings.Contains(c.NoFit, "0 points usable") {
 		t.Errorf("%+v, %q", c.Fit, c.NoFit)
 	}
 }

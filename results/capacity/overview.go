@@ -134,10 +134,10 @@ func (of numeric) best(lines []line) (page.Chart, error) {
 		x.axis(&p.X)
 	}
 	y.axis(&p.Y)
-	svg, err := page.Inline(p, "Best cycles a second by "+of.name+"; the overview has the figures.")
+	svg, err := page.Inline(p, "Best cycles per second by "+of.name+"; the overview has the figures.")
 	return page.Chart{
 		Title:   "Best throughput over " + of.name,
-		Caption: "A line joins curves that differ in this alone. A triangle is at least so much.",
+		Caption: "A line joins curves that differ only in this axis. A triangle is a lower bound.",
 		Legend:  legend(curves), SVG: svg,
 	}, err
 }

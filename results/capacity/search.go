@@ -259,7 +259,7 @@ type Kept struct {
 // Advice for a search that confirms no rate.
 const (
 	moreTime   = "give it more time with --budget"
-	lessToDo   = "give the clients a machine with less to do, or more --users"
+	lessToDo   = "run the clients on a less busy machine, or use more --users"
 	longerRuns = "make runs longer with --for"
 )
 
@@ -273,13 +273,13 @@ func (s Search) Found(points []Point) Kept {
 	per := func(t Trial) string { return figure.Number(t.Rate) + "/s" }
 	switch {
 	case len(st.trials) == 0:
-		k.Why = "none was tried: " + moreTime
+		k.Why = "no rate was tried: " + moreTime
 		return k
 	case st.low == nil && st.blocked != nil:
 		k.Why = fmt.Sprintf("at %s %s kept it: %s", per(*st.blocked), *st.blocked, lessToDo)
 		return k
 	case st.low == nil:
-		k.Why = fmt.Sprintf("%s of %s, the lowest that was tried, did not keep it: ask for more than %s with --slo",
+		k.Why = fmt.Sprintf("%s of %s, the lowest rate tried, did not keep it: allow more than %s with --slo",
 			figure.Of(st.high.Failed, "run"), per(*st.high), s.Objective)
 		return k
 	}
@@ -288,15 +288,15 @@ func (s Search) Found(points []Point) Kept {
 	case st.blocked != nil:
 		k.Why = fmt.Sprintf("and at %s %s: %s", per(*st.blocked), *st.blocked, lessToDo)
 	case st.high == nil:
-		k.Why = "and no rate was found that fails: " + moreTime
+		k.Why = "and no failing rate was found: " + moreTime
 	case k.Runs < s.confirm():
-		k.Why = fmt.Sprintf("and %d are needed: %s", s.confirm(), moreTime)
+		k.Why = fmt.Sprintf("but %d are needed: %s", s.confirm(), moreTime)
 	case st.low.acquires < needed(s.Objective.Quantile):
-		k.Why = fmt.Sprintf("with %s timed, and %s needs %s: %s",
+		k.Why = fmt.Sprintf("with %s timed, but %s needs %s: %s",
 			figure.Of(st.low.acquires, "acquire"), dotted(s.Objective.name()),
 			figure.Count(needed(s.Objective.Quantile)), longerRuns)
 	case k.Fails/k.Rate > step*1.000001:
-		k.Why = fmt.Sprintf("and between it and %s/s nothing was tried: %s", figure.Number(k.Fails), moreTime)
+		k.Why = fmt.Sprintf("and no rate between it and %s/s was tried: %s", figure.Number(k.Fails), moreTime)
 	default:
 		k.Confirmed = true
 		return k
@@ -309,9 +309,9 @@ func (s Search) Found(points []Point) Kept {
 func keptOf(s Sweep, of Setting) Kept {
 	switch {
 	case s.Objective == nil:
-		return Kept{Why: "ask with --slo p99=20ms"}
+		return Kept{Why: "set --slo p99=20ms"}
 	case len(s.Asked) > 0:
-		return Kept{Why: "it was not searched: leave --rate out"}
+		return Kept{Why: "no search was made: omit --rate"}
 	}
 	var points []Point
 	for _, p := range s.Points {

@@ -74,15 +74,15 @@ func TestSearchEnds(t *testing.T) {
 		confirmed bool
 		none      bool
 	}{
-		"never kept": {func(rate float64) Sample { s := good(rate); s.Latency["p99"] = 21; return s }, "1 run of 1.95/s, the lowest that was tried, did not keep it: ask for more than p99 within 20 ms with --slo", false, true},
-		"always":     {good, "512,000/s kept it in 3 of 3 runs, and no rate was found that fails: give it more time with --budget", false, false},
+		"never kept": {func(rate float64) Sample { s := good(rate); s.Latency["p99"] = 21; return s }, "1 run of 1.95/s, the lowest rate tried, did not keep it: allow more than p99 within 20 ms with --slo", false, true},
+		"always":     {good, "512,000/s kept it in 3 of 3 runs, and no failing rate was found: give it more time with --budget", false, false},
 		"late from 3000": {func(rate float64) Sample {
 			s := good(rate)
 			if rate > 3000 {
 				s.Late, s.Latency["p99"] = 2.1, 21
 			}
 			return s
-		}, "2,954/s kept it in 3 of 3 runs, and at 3,084/s 0 of 3 runs (3 with a late generator): give the clients a machine with less to do, or more --users", false, false},
+		}, "2,954/s kept it in 3 of 3 runs, and at 3,084/s 0 of 3 runs (3 with a late generator): run the clients on a less busy machine, or use more --users", false, false},
 		"late, and kept all the same": {func(rate float64) Sample {
 			s := good(rate)
 			s.Late = 2.1
@@ -91,7 +91,7 @@ func TestSearchEnds(t *testing.T) {
 			}
 			return s
 		}, "", true, false},
-		"spoilt": {func(rate float64) Sample { s := good(rate); s.Spoilt = "the machine stood still"; return s }, "at 125/s 0 of 3 runs (3 spoilt) kept it: give the clients a machine with less to do, or more --users", false, true},
+		"spoilt": {func(rate float64) Sample { s := good(rate); s.Spoilt = "the machine stood still"; return s }, "at 125/s 0 of 3 runs (3 spoilt) kept it: run the clients on a less busy machine, or use more --users", false, true},
 		"unserved": {func(rate float64) Sample {
 			s := good(rate)
 			if rate > 3000 {
@@ -140,7 +140,7 @@ func TestSearchNeedsAcquiresForATail(t *testing.T) {
 		"p99 by three runs":            {0.99, 334, 3, true, ""},
 		"p99 by four":                  {0.99, 333, 4, true, ""},
 		"p99.99 by ten":                {0.9999, 10_000, 10, true, ""},
-		"p99.99 by more than are made": {0.9999, 2_000, 3, false, "2,954/s kept it in 3 of 3 runs, with 6,000 acquires timed, and p99.99 needs 100,000: make runs longer with --for"},
+		"p99.99 by more than are made": {0.9999, 2_000, 3, false, "2,954/s kept it in 3 of 3 runs, with 6,000 acquires timed, but p99.99 needs 100,000: make runs longer with --for"},
 	} {
 		s := Search{Objective: Objective{c.quantile, 20e6}, Start: 1000}
 		points := play(t, s, func(rate float64) Sample {
@@ -183,7 +183,7 @@ func TestSearchConfirms(t *testing.T) {
 		"at the bound is kept":  {[]Point{at(100, 20, 20), at(104, 20.1)}, 0, true},
 		"a closed loop between": {[]Point{at(0, 50), at(100, 5, 6), at(104, 25)}, 0, true},
 	} {
-		if found := s.Found(c.points); found.Confirmed != c.done || name == "to confirm" && found.Why != "100/s kept it in 1 of 1 run, and 2 are needed: give it more time with --budget" {
+		if found := s.Found(c.points); found.Confirmed != c.done || name == "to confirm" && found.Why != "100/s kept it in 1 of 1 run, but 2 are needed: give it more time with --budget" {
 			t.Errorf("%s: %+v", name, found)
 		}
 		rate, done := s.Next(c.points)

@@ -63,7 +63,7 @@ func decode(b []byte, s *Sweep) error {
 		return err
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return errors.New("there is more behind the sweep")
+		return errors.New("there is data after the sweep")
 	}
 	return s.check()
 }
@@ -74,14 +74,14 @@ func (s Sweep) check() error {
 		return fmt.Errorf("schema is %q; this program knows %q", shorten(s.Schema), Schema)
 	}
 	if n := len(s.Points) + len(s.Left); n > MostPoints {
-		return fmt.Errorf("%d points are more than a sweep has: at most %d", n, MostPoints)
+		return fmt.Errorf("%d points: a sweep has at most %d", n, MostPoints)
 	}
 	if s.Repeat < 0 || s.Repeat > maxSamples || s.Warm < 0 || s.Measured < 0 {
-		return fmt.Errorf("repeat %d, warm_ns %d and measured_ns %d: none is below 0, and repeat is at most %d",
+		return fmt.Errorf("repeat %d, warm_ns %d and measured_ns %d: none may be negative, and repeat is at most %d",
 			s.Repeat, s.Warm, s.Measured, maxSamples)
 	}
 	if o := s.Objective; o != nil && (!(o.Quantile > 0 && o.Quantile < 1) || o.Most <= 0) {
-		return fmt.Errorf("objective: quantile %g within %d ns: the quantile is between 0 and 1, the time above 0",
+		return fmt.Errorf("objective: quantile %g within %d ns: the quantile must be between 0 and 1, the time above 0",
 			o.Quantile, o.Most)
 	}
 	for i, p := range s.Points {
@@ -100,7 +100,7 @@ func (s Sweep) check() error {
 func (s Setting) check() error {
 	for name, n := range map[string]int{"users": s.Users, "locks": s.Locks} {
 		if n < 1 || n > maxUsers {
-			return fmt.Errorf("%d %s: from 1 to %d make sense", n, name, maxUsers)
+			return fmt.Errorf("%d %s: must be 1 to %d", n, name, maxUsers)
 		}
 	}
 	for name, n := range map[string]int64{
@@ -108,11 +108,11 @@ func (s Setting) check() error {
 		"rtt_ns": s.RTT,
 	} {
 		if n < 0 {
-			return fmt.Errorf("%s is %d: it is never below 0", name, n)
+			return fmt.Errorf("%s is %d: it must not be negative", name, n)
 		}
 	}
 	if !plausible(s.Rate) {
-		return fmt.Errorf("rate is %g: it is a number from 0", s.Rate)
+		return fmt.Errorf("rate is %g: it must not be negative", s.Rate)
 	}
 	for _, name := range []string{s.Backend, s.Lock, s.Retry, s.Set} {
 		if len(name) > maxName {
@@ -130,12 +130,12 @@ func (p Point) check() error {
 		return fmt.Errorf("retry_policy %q... is too long", shorten(p.Policy))
 	}
 	if len(p.Samples) > maxSamples {
-		return fmt.Errorf("%d samples are more than a point has: at most %d", len(p.Samples), maxSamples)
+		return fmt.Errorf("%d samples: a point has at most %d", len(p.Samples), maxSamples)
 	}
 	for i, s := range p.Samples {
 		for name, f := range s.figures() {
 			if !plausible(f) {
-				return fmt.Errorf("sample %d: %s is %g: it is a number from 0", i, shorten(name), f)
+				return fmt.Errorf("sample %d: %s is %g: it must not be negative", i, shorten(name), f)
 			}
 		}
 	}
@@ -194,7 +194,7 @@ func Merge(sweeps ...Sweep) (Sweep, error) {
 	for i, s := range sweeps[1:] {
 		for _, name := range results.SameMachine {
 			if s.Host[name] != out.Host[name] {
-				return Sweep{}, fmt.Errorf("sweeps 1 and %d are of two machines: %s is %q and %q", i+2, name,
+				return Sweep{}, fmt.Errorf("sweeps 1 and %d are from different machines: %s is %q and %q", i+2, name,
 					out.Host[name], s.Host[name])
 			}
 		}
@@ -208,7 +208,7 @@ func Merge(sweeps ...Sweep) (Sweep, error) {
 		for j, t := range sweeps[:i+1] {
 			if t.ScenarioText != s.ScenarioText &&
 				slices.ContainsFunc(t.Points, func(p Point) bool { return s.has(p.Setting) }) {
-				return Sweep{}, fmt.Errorf("sweeps %d and %d measured points of one name in scenarios that differ, as --set and --scenario make them", j+1, i+2)
+				return Sweep{}, fmt.Errorf("sweeps %d and %d have points of the same name but different scenarios (--set, --scenario)", j+1, i+2)
 			}
 		}
 		out.Scenario, out.Version = both(out.Scenario, s.Scenario), both(out.Version, s.Version)

@@ -38,7 +38,7 @@ func TestForeignSweepsAreRefused(t *testing.T) {
 		`{"schema":"lockquake/capacity/1","new":1}`:                                  `unknown field "new"`,
 		`{"schema":"lockquake/capacity/1"} {}`:                                       "invalid character '{' after top-level value",
 		`{"schema":"lockquake/capacity/1","repeat":-1}`:                              "repeat -1",
-		point(`"users":-1,"locks":1`, ``):                                            "point 0: -1 users: from 1 to 1000000 make sense",
+		point(`"users":-1,"locks":1`, ``):                                            "point 0: -1 users: must be 1 to 1000000",
 		point(`"users":1,"locks":2000000`, ``):                                       "2000000 locks",
 		point(`"users":1,"locks":1,"rtt_ns":-1`, ``):                                 "rtt_ns is -1",
 		point(`"users":1,"locks":1,"rate":-2`, ``):                                   "rate is -2",
@@ -124,10 +124,10 @@ func TestMerge(t *testing.T) {
 		t.Errorf("merging changed what was merged: %s", d)
 	}
 	for want, change := range map[string]func(*Sweep){
-		"sweeps 1 and 2 are of two machines: kernel":    func(s *Sweep) { s.Host = map[string]string{"os": "linux", "kernel": "5.4"} },
-		"sweeps 1 and 2 have different objectives":      func(s *Sweep) { s.Objective = nil },
-		"sweeps 1 and 2 differ: providers local and d":  func(s *Sweep) { s.Provider = "docker" },
-		"sweeps 1 and 2 measured points of one name in": func(s *Sweep) { s.ScenarioText = "another scenario" },
+		"sweeps 1 and 2 are from different machines: kernel":        func(s *Sweep) { s.Host = map[string]string{"os": "linux", "kernel": "5.4"} },
+		"sweeps 1 and 2 have different objectives":                  func(s *Sweep) { s.Objective = nil },
+		"sweeps 1 and 2 differ: providers local and d":              func(s *Sweep) { s.Provider = "docker" },
+		"sweeps 1 and 2 have points of the same name but different": func(s *Sweep) { s.ScenarioText = "another scenario" },
 	} {
 		c := invented()
 		change(&c)

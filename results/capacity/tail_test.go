@@ -37,7 +37,7 @@ func TestTailsNeedAcquires(t *testing.T) {
 
 // The report shows the default retry policy of a polling lock, even if an older file has it for the service only. It
 // also shows the achieved round trip and what an open loop did not serve.
-func TestReportTellsWhatWasDone(t *testing.T) {
+func TestReportShowsActualSettings(t *testing.T) {
 	s := Sweep{Schema: Schema, Measured: int64(10 * time.Second), Service: map[string]string{"lock.retry": "poll every 10ms +/- 50 %"}}
 	p := Setting{Backend: "redis", Lock: "set-px-lua", Locks: 1, Retry: "default", RTT: 1e6}
 	for _, n := range []int{1, 2} {
@@ -87,9 +87,9 @@ func TestBrackets(t *testing.T) {
 	}
 	for want, a := range map[string]Analysis{
 		"": with(1, 1),
-		"Bounds are the lowest and the highest of the n samples: a 95 % interval needs 6.":                                with(3, 5, 1),
-		"Bounds are 95 % intervals of the median.":                                                                        with(6, 7),
-		"Bounds are 95 % intervals of the median where n is 6 or more, else the lowest and the highest of the n samples.": with(3, 7),
+		"Bounds are the minimum and maximum of the n samples: a 95 % interval needs 6.":                              with(3, 5, 1),
+		"Bounds are 95 % intervals of the median.":                                                                   with(6, 7),
+		"Bounds are 95 % intervals of the median if n is at least 6, else the minimum and maximum of the n samples.": with(3, 7),
 	} {
 		if got := a.Brackets(); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -42,7 +42,7 @@ func Text(w io.Writer, a Analysis, opts ...terminal.Option) error {
 			if c.Fit != nil {
 				fmt.Fprintf(&b, "  %s\n  scalability law: %s\n", c.bend(), c.Fit.law())
 			} else {
-				fmt.Fprintf(&b, "  scalability law: none is fitted: %s\n", c.NoFit)
+				fmt.Fprintf(&b, "  scalability law: not fitted: %s\n", c.NoFit)
 			}
 		}
 		table{"offered/s", c.Open}.text(&b)
@@ -52,7 +52,7 @@ func Text(w io.Writer, a Analysis, opts ...terminal.Option) error {
 		for _, more := range []struct {
 			title string
 			lines []string
-		}{{"the limit:", c.limits()}, {"left out or marked:", c.omitted()}} {
+		}{{"the limit:", c.limits()}, {"omitted or marked:", c.omitted()}} {
 			if len(more.lines) > 0 {
 				fmt.Fprintf(&b, "  %s\n    %s\n", more.title, strings.Join(more.lines, "\n    "))
 			}

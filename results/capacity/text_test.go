@@ -77,7 +77,7 @@ func TestTextOfAnEmptySweep(t *testing.T) {
 		if odd := regexp.MustCompile(`NaN|Inf|12,?345`).FindString(b.String()); odd != "" {
 			t.Errorf("%s: %q in\n%s", name, odd, &b)
 		}
-		if name != "nothing" && !strings.Contains(b.String(), "known") && !strings.Contains(b.String(), "nothing was measured") {
+		if name != "nothing" && !strings.Contains(b.String(), "known") && !strings.Contains(b.String(), "no closed loop was measured") {
 			t.Errorf("%s:\n%s", name, &b)
 		}
 	}
@@ -117,20 +117,20 @@ func TestParagraphs(t *testing.T) {
 	for want, s := range map[string]Sweep{
 		"zookeeper curator: 5,165 cycles/s over 64 locks (64 users); the limit is not known (nearest: the servers' CPU, 56 % of the cores): more --users would show it; it bends at 13 users and is highest at 69 users": loops(none),
 		"; plan for at most 990 acquires/s at p99 within 20 ms.": rate(rate(loops(none), 999, 19), 1040, 21),
-		"; no rate was confirmed for p99 within 20 ms: 999/s kept it in 1 of 1 run, and between it and 2,000/s nothing was tried: give it more time with --budget": rate(rate(loops(none), 999, 19), 2000, 21),
-		"; no rate was confirmed for p99 within 20 ms: 999/s kept it in 1 of 1 run, and no rate was found that fails: give it more time with --budget":             rate(loops(none), 999, 19),
-		"; no rate was confirmed for p99 within 20 ms: 1 run of 999/s, the lowest that was tried, did not keep it: ask for more than p99 within 20 ms with --slo":  rate(loops(none), 999, 21),
-		"; no rate was confirmed for p99 within 20 ms: 680/s kept it in 1 of 2 runs (1 with a late generator), and no rate was found that fails: ":                 late(rate(loops(none), 680, 19)),
-		"; no rate was confirmed for p99 within 20 ms: none was tried: give it more time with --budget":                                                            loops(none),
-		"; no rate to plan for was looked for: ask with --slo p99=20ms":                                                                                            func() Sweep { s := loops(none); s.Objective = nil; return s }(),
+		"; no rate was confirmed for p99 within 20 ms: 999/s kept it in 1 of 1 run, and no rate between it and 2,000/s was tried: give it more time with --budget": rate(rate(loops(none), 999, 19), 2000, 21),
+		"; no rate was confirmed for p99 within 20 ms: 999/s kept it in 1 of 1 run, and no failing rate was found: give it more time with --budget":                rate(loops(none), 999, 19),
+		"; no rate was confirmed for p99 within 20 ms: 1 run of 999/s, the lowest rate tried, did not keep it: allow more than p99 within 20 ms with --slo":        rate(loops(none), 999, 21),
+		"; no rate was confirmed for p99 within 20 ms: 680/s kept it in 1 of 2 runs (1 with a late generator), and no failing rate was found: ":                    late(rate(loops(none), 680, 19)),
+		"; no rate was confirmed for p99 within 20 ms: no rate was tried: give it more time with --budget":                                                         loops(none),
+		"; no search for a rate to plan for: set --slo p99=20ms":                                                                                                   func() Sweep { s := loops(none); s.Objective = nil; return s }(),
 		"Measured with servers elsewhere, clients on one machine of 2 cores":                                                                                       func() Sweep { s := loops(none); s.Attached = true; return s }(),
-		"nothing that can be used was measured over 64 locks; no rate was confirmed":                                                                               loops(func(_ int, s *Sample) { s.CPU["clients"] = 8 }),
+		"no usable measurement over 64 locks; no rate was confirmed":                                                                                               loops(func(_ int, s *Sample) { s.CPU["clients"] = 8 }),
 		"curator: at least 5,165 cycles/s over 64 locks (64 users)": loops(func(n int, s *Sample) {
 			if n > 64 {
 				s.CPU["clients"] = 8
 			}
 		}),
-		"nothing was measured in a closed loop; ": rate(Sweep{Schema: Schema}, 10, 10),
+		"no closed loop was measured; ": rate(Sweep{Schema: Schema}, 10, 10),
 	} {
 		a := Analyse(s)
 		if got := a.Paragraphs(); len(got) != 1 || !strings.Contains(got[0], want) {
@@ -154,7 +154,7 @@ func TestParagraphOfSeveralCurves(t *testing.T) {
 		}
 	}
 	got := Analyse(s).Paragraphs()
-	want := regexp.MustCompile(`cycles/s on one lock \(\d+ users\), nothing that can be used was measured over 8 locks and [\d,]+ cycles/s over 64 locks .*; ` +
+	want := regexp.MustCompile(`cycles/s on one lock \(\d+ users\), no usable measurement over 8 locks and [\d,]+ cycles/s over 64 locks .*; ` +
 		`on one lock it bends at 2 users.*, over 64 locks it bends at 21 users.*; on one lock plan for .*, over 8 locks no rate was confirmed for .*, over 64 locks plan for`)
 	if len(got) != 1 || !want.MatchString(got[0]) || strings.Contains(got[0], "over 8 locks it bends") {
 		t.Errorf("%q", got)

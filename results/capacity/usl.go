@@ -84,13 +84,13 @@ func (l level) weight() float64 { return float64(len(l.samples)) }
 // fit fits the law to levels; the error says in words why it cannot.
 func fit(levels []level, rnd *rand.Rand) (*Fit, error) {
 	if len(levels) < leastPoints {
-		return nil, fmt.Errorf("%s can be used; a fit needs %d", figure.Of(len(levels), "point"), leastPoints)
+		return nil, fmt.Errorf("%s usable; a fit needs %d", figure.Of(len(levels), "point"), leastPoints)
 	}
 	slices.SortFunc(levels, func(a, b level) int { return int(a.users - b.users) })
 	for i := range levels {
 		levels[i].mean = stat.Mean(levels[i].samples, nil)
 		if !(levels[i].mean > 0) {
-			return nil, fmt.Errorf("with %g users nothing was done", levels[i].users)
+			return nil, fmt.Errorf("with %g users there were no cycles", levels[i].users)
 		}
 	}
 	u, err := solve(levels)
@@ -116,7 +116,7 @@ func fit(levels []level, rnd *rand.Rand) (*Fit, error) {
 	}
 	f.Miss = math.Sqrt(sum / float64(len(levels)))
 	if most := max(mostMiss, 2*f.Spread); f.Miss > most {
-		return nil, fmt.Errorf("the line would miss the points by %s on average; up to %s is a fit (samples of one point differ by %s)", percent(f.Miss), percent(most), percent(f.Spread))
+		return nil, fmt.Errorf("the mean deviation from the points would be %s; a fit allows %s (samples of one point differ by %s)", percent(f.Miss), percent(most), percent(f.Spread))
 	}
 	return f, f.bootstrap(levels, residuals, rnd)
 }
@@ -160,7 +160,7 @@ func solve(levels []level) (USL, error) {
 		}
 	}
 	if math.IsInf(best, 1) {
-		return USL{}, fmt.Errorf("no coefficients from 0 on fit the points")
+		return USL{}, fmt.Errorf("no coefficients >= 0 fit the points")
 	}
 	return found, nil
 }

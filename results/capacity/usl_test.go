@@ -182,9 +182,9 @@ func TestFitThatExplainsNothing(t *testing.T) {
 	}
 	polling := jump([]float64{400, 402}, []float64{120, 122}, []float64{300, 299}, []float64{80, 82}, []float64{200, 199}, []float64{20, 21}, []float64{90, 91})
 	for want, levels := range map[string][]level{
-		"can be used; a fit needs 5":        noisy("few", laws["parallel"], 3, 0.05)[:4],
-		"the line would miss the points by": polling,
-		"nothing was done":                  jump([]float64{1}, []float64{1}, []float64{0}, []float64{1}, []float64{1}),
+		"usable; a fit needs 5":                       noisy("few", laws["parallel"], 3, 0.05)[:4],
+		"the mean deviation from the points would be": polling,
+		"there were no cycles":                            jump([]float64{1}, []float64{1}, []float64{0}, []float64{1}, []float64{1}),
 	} {
 		if f, err := fit(levels, seed.Rand(1, "nothing")); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, %v; want an error with %q", f, err, want)

@@ -56,7 +56,7 @@ func (a Analysis) paragraph(of Setting, group []Curve) string {
 			limits = append(limits, remark{c, "is " + peak.Limit.String()})
 			bends = append(bends, remark{c, c.bend()})
 		} else if len(c.Closed) > 0 {
-			throughputs = append(throughputs, "nothing that can be used was measured "+c.over())
+			throughputs = append(throughputs, "no usable measurement "+c.over())
 		}
 		if text := c.lasts(); text != "" {
 			writes = append(writes, remark{c, text})
@@ -64,7 +64,7 @@ func (a Analysis) paragraph(of Setting, group []Curve) string {
 		plans = append(plans, remark{c, a.plan(c)})
 	}
 	if len(throughputs) == 0 {
-		throughputs = []string{"nothing was measured in a closed loop"}
+		throughputs = []string{"no closed loop was measured"}
 	}
 	parts := []string{strings.Join(a.title(of, group), ", ") + ": " + figure.List(throughputs)}
 	if len(limits) > 0 {
@@ -156,9 +156,9 @@ func (a Analysis) Brackets() string {
 	}
 	switch {
 	case spread && interval:
-		return "Bounds are 95 % intervals of the median where n is 6 or more, else the lowest and the highest of the n samples."
+		return "Bounds are 95 % intervals of the median if n is at least 6, else the minimum and maximum of the n samples."
 	case spread:
-		return "Bounds are the lowest and the highest of the n samples: a 95 % interval needs 6."
+		return "Bounds are the minimum and maximum of the n samples: a 95 % interval needs 6."
 	case interval:
 		return "Bounds are 95 % intervals of the median."
 	}
@@ -166,12 +166,12 @@ func (a Analysis) Brackets() string {
 }
 
 // openWords explains the columns on unserved and late arrivals.
-const openWords = "Of an open loop, unserved are arrivals of a run that never got a user, late those that began more than 1 ms after their moment, " +
-	"and own lag is how late the generator began those that had a free user (p99)."
+const openWords = "Open loops: \"unserved\" arrivals never got a user, \"late\" ones began more than 1 ms late, and " +
+	"\"own lag\" is the generator's delay when a user was free (p99)."
 
 // tails says when a quantile is not shown.
 func tails() string {
-	return fmt.Sprintf("A - stands for a quantile that too few acquires tell, in all samples together: p90 needs %s of them, p99 %s, p99.9 %s, p99.99 %s.",
+	return fmt.Sprintf("A - means too few acquires for that quantile, over all samples: p90 needs %s, p99 %s, p99.9 %s, p99.99 %s.",
 		figure.Count(figure.Samples(0.9)), figure.Count(figure.Samples(0.99)), figure.Count(figure.Samples(0.999)),
 		figure.Count(figure.Samples(0.9999)))
 }
@@ -204,7 +204,7 @@ func (a Analysis) circumstances() string {
 	if a.Attached {
 		shared = "servers elsewhere, clients on "
 	}
-	return fmt.Sprintf("Measured with %s%s%s, for %s a run.", shared, on, provider, figure.Duration(a.Measured))
+	return fmt.Sprintf("Measured with %s%s%s, for %s per run.", shared, on, provider, figure.Duration(a.Measured))
 }
 
 func (c Curve) over() string {
@@ -236,9 +236,9 @@ func (c Curve) bend() string {
 	knee, peak := f.users(f.KneeRange), f.users(f.PeakRange)
 	switch {
 	case knee == "":
-		return fmt.Sprintf("it does not bend up to %s", figure.Of(f.To, "user"))
+		return fmt.Sprintf("no knee up to %s", figure.Of(f.To, "user"))
 	case peak == "":
-		return fmt.Sprintf("it bends at %s, and still rises with %s", knee, figure.Of(f.To, "user"))
+		return fmt.Sprintf("it bends at %s and still rises at %s", knee, figure.Of(f.To, "user"))
 	}
 	return fmt.Sprintf("it bends at %s and is highest at %s", knee, peak)
 }
@@ -270,7 +270,7 @@ func (f Fit) users(r Range) string {
 func (a Analysis) plan(c Curve) string {
 	switch {
 	case a.Objective == nil:
-		return "no rate to plan for was looked for: " + c.Kept.Why
+		return "no search for a rate to plan for: " + c.Kept.Why
 	case len(a.Asked) > 0:
 		return fmt.Sprintf("the highest rate that keeps %s: %s", a.Objective, c.Kept.Why)
 	case !c.Kept.Confirmed:
@@ -282,7 +282,7 @@ func (a Analysis) plan(c Curve) string {
 // law formats the fit.
 func (f Fit) law() string {
 	r := func(r Range) string { return fmt.Sprintf("%.3g (%.3g to %.3g)", r.Mid, r.Low, r.High) }
-	s := fmt.Sprintf("λ %s, σ %s, κ %s; the line misses the %d points up to %s by %s, at worst by %s", r(f.LambdaRange),
+	s := fmt.Sprintf("λ %s, σ %s, κ %s; deviation from the %d points up to %s: mean %s, maximum %s", r(f.LambdaRange),
 		r(f.SigmaRange), r(f.KappaRange), f.Points, figure.Of(f.To, "user"), percent(f.Miss), percent(f.WorstMiss))
 	if f.Spread > 0 {
 		s += fmt.Sprintf("; samples of one point differ by %s", percent(f.Spread))
@@ -292,13 +292,13 @@ func (f Fit) law() string {
 
 // head describes the sweep.
 func (a Analysis) head() []string {
-	out := []string{fmt.Sprintf("each point %s of %s, behind a warm-up of %s; seed %d; lockquake %s",
+	out := []string{fmt.Sprintf("each point %s of %s after a warm-up of %s; seed %d; lockquake %s",
 		figure.Of(a.Repeat, "run"), figure.Duration(a.Measured), figure.Duration(a.Warm), a.Seed, a.Version)}
 	if a.Objective != nil {
 		out = append(out, "objective: "+a.Objective.String()+", from the intended start of an acquire to its grant")
 	}
 	if a.Interrupted {
-		out = append(out, "the sweep was interrupted: this is what it had measured")
+		out = append(out, "the sweep was interrupted: these are its results so far")
 	}
 	return out
 }

@@ -49,10 +49,10 @@ func (c Curve) lasts() string {
 	case r == nil:
 		return ""
 	case r.Lost.N == 0:
-		return fmt.Sprintf("%s writes/s were applied (%s), and what was lost of them is not known",
+		return fmt.Sprintf("%s writes/s were applied (%s); the loss is unknown",
 			figure.Number(r.Writes.Mid), figure.Of(r.Users, "user"))
 	}
-	return fmt.Sprintf("%s writes/s last (%s; %s of what was acknowledged is lost)", figure.Number(r.lasting()),
+	return fmt.Sprintf("%s writes/s last (%s; %s of the acknowledged ones are lost)", figure.Number(r.lasting()),
 		figure.Of(r.Users, "user"), r.LostText())
 }
 
@@ -78,10 +78,10 @@ func lastingWrites(curves []Curve, _ *Objective) (page.Chart, error) {
 	}
 	x.axis(&p.X)
 	y.axis(&p.Y)
-	svg, err := page.Inline(p, "Lasting writes a second by the number of users, on logarithmic scales; the tables have the figures.")
+	svg, err := page.Inline(p, "Lasting writes per second by the number of users, on logarithmic scales; the tables have the figures.")
 	return page.Chart{
 		Title:   "Lasting writes over users",
-		Caption: "Medians of the writes that the resource applied, less the part that its final value lacks.",
+		Caption: "Medians of the applied writes, minus the share that is missing from the final value.",
 		Legend:  legend(curves), SVG: svg,
 	}, err
 }

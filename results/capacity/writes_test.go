@@ -35,7 +35,7 @@ func TestLastingWrites(t *testing.T) {
 	}
 	flat := strings.Join(strings.Fields(text.String()), " ")
 	for _, want := range []string{
-		"180 writes/s last (1 user; 0 % of what was acknowledged is lost)", "148 writes/s last (6 users; 0 % of what was acknowledged is lost)",
+		"180 writes/s last (1 user; 0 % of the acknowledged ones are lost)", "148 writes/s last (6 users; 0 % of the acknowledged ones are lost)",
 		"lasting writes/s lost curve", "180 0 % redis none", "148 0 % redis set-px-lua", "users cycles/s writes/s lost p50", "6 920 920 83 %",
 	} {
 		if !strings.Contains(flat, want) {

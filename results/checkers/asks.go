@@ -233,7 +233,7 @@ func (v *vain) judged(count string, chances int64) results.Finding {
 		})
 		list.add(proof{
 			kind: v.kind, from: s.from, to: s.until, rank: int(waited / 1e6), events: s.events, text: func() string {
-				return fmt.Sprintf("%v asked for %s in vain for %.3f ms from %s to %s: %s", p.User, v.run.LockName(p.Lock),
+				return fmt.Sprintf("%v waited for %s without a grant for %.3f ms, from %s to %s: %s", p.User, v.run.LockName(p.Lock),
 					results.Milli(waited), v.run.MS(s.from), v.run.MS(s.until), v.why())
 			},
 		})

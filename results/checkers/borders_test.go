@@ -59,7 +59,7 @@ func TestEachExpectationByItself(t *testing.T) {
 		{"a share that is too small", overlapScript, `overlapping_holds: ">50%", ` + free, nil, "overlapping_holds", results.Fail, "found 50"},
 		{
 			"a double grant where a release may be missing", strings.Replace(overlapScript, "valid=110", "valid=900", 1) + "500 A dropped info value=3\n",
-			`overlapping_holds: ">=0", stale_writes: ">=0", judged: ">=1"`, nil, "double_grants", results.Unknown, "what ended a hold",
+			`overlapping_holds: ">=0", stale_writes: ">=0", judged: ">=1"`, nil, "double_grants", results.Unknown, "the end of a hold",
 		},
 		{"a fault of a step was never injected", serialScript, "", steps, "", results.Unknown, "pause was never injected"},
 		{"a schedule of which nothing was made", overlapScript, free, func(d *runDir) {
@@ -99,7 +99,7 @@ run resource=register token=service increments
 400 B release invoke
 405 B release ok
 500 A final info value=1
-`, `lost_updates: "0", overlapping_holds: ">=0", ` + free, func(d *runDir) { d.env.Increments = true }, "lost_updates", results.Unknown, "stood still"},
+`, `lost_updates: "0", overlapping_holds: ">=0", ` + free, func(d *runDir) { d.env.Increments = true }, "lost_updates", results.Unknown, "standstill"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := judged(t, prepared(t, c.text, "expect: {"+c.expect+"}\n", c.change))
@@ -149,9 +149,9 @@ func TestReceiptsAtTheirBorders(t *testing.T) {
 	}
 }
 
-// TestWhatTheCheckersAreTold of faults: they get them in the order of their start, faults never installed without a
+// TestFaultsGivenToCheckers of faults: they get them in the order of their start, faults never installed without a
 // duration, and no skipped ones.
-func TestWhatTheCheckersAreTold(t *testing.T) {
+func TestFaultsGivenToCheckers(t *testing.T) {
 	text := overlapScript + "fault kill on=B at=200 until=210\n"
 	phases := func(change func(*runDir)) string {
 		r := judged(t, prepared(t, text, enough, change))
@@ -208,8 +208,8 @@ run resource=register
 	}
 }
 
-// TestWhoIsEntitled counts the grants that were entitled at their start.
-func TestWhoIsEntitled(t *testing.T) {
+// TestEntitledGrantsAreCounted counts the grants that were entitled at their start.
+func TestEntitledGrantsAreCounted(t *testing.T) {
 	text := `
 run resource=register
 0 A acquire invoke
@@ -269,8 +269,8 @@ fault pause on=A at=100 until=200
 	}
 }
 
-// TestWhatMakesNoSenseIsNotJudged names the file and the place.
-func TestWhatMakesNoSenseIsNotJudged(t *testing.T) {
+// TestInconsistentHistoryIsNotJudged names the file and the place.
+func TestInconsistentHistoryIsNotJudged(t *testing.T) {
 	for name, c := range map[string]struct {
 		file   string
 		change func(*runDir)

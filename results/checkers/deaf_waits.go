@@ -47,15 +47,15 @@ type call struct {
 
 var deafWaitsKind = results.CheckerKind{
 	Name: "deaf_waits", New: newDeafWaits, Grants: true,
-	Doc: "A call that was told to end, by its deadline, by a cancel or by a close of its lock object, returns within a TTL.",
+	Doc: "After its deadline, a cancel or the close of its lock object, a call returns within a TTL.",
 	Counts: []results.Quantity{
 		{
-			Name: "deaf_waits", Doc: "acquires, renewals, releases and closes that returned more than a TTL (at least a second) after their deadline, after they were told to give up, or after their lock object was closed",
-			Tone: results.Violation, Of: "calls that were under way when they were told to end",
+			Name: "deaf_waits", Doc: "acquires, renewals, releases and closes that returned more than a TTL (at least a second) after their deadline, a cancel, or the close of their lock object",
+			Tone: results.Violation, Of: "calls that were under way at their deadline, cancel or close",
 		},
 	},
 	Measures: []results.Quantity{
-		{Name: "deaf_wait_ms_max", Doc: "the longest time from when a call was told to end, by its deadline or by a cancel, to its return"},
+		{Name: "deaf_wait_ms_max", Doc: "the longest time from a call's deadline or cancel to its return"},
 	},
 	Witnesses: results.Aside("deaf_wait"),
 }
@@ -134,7 +134,7 @@ func (c *deafWaits) returned(x call, at int64, end *history.Event) {
 	how, what := "its deadline", "returned"
 	p := proof{kind: "deaf_wait", from: x.until, to: at, rank: int(took / 1e6), events: []history.Event{x.invoke}}
 	if x.cancel.Kind != history.KindNone {
-		how, p.events = "it was told to give up", append(p.events, x.cancel)
+		how, p.events = "it was cancelled", append(p.events, x.cancel)
 		if x.cancel.Kind == history.Close {
 			how = "its lock object was closed"
 		}

@@ -10,8 +10,8 @@ import (
 
 // Events stamped before the grant that they belong to, by inexact clocks.
 
-// TestWhatIsToldBeforeAGrant is kept for as long as the clock of its client may err, and of many grants the latest.
-func TestWhatIsToldBeforeAGrant(t *testing.T) {
+// TestEventsStampedBeforeTheirGrant is kept for as long as the clock of its client may err, and of many grants the latest.
+func TestEventsStampedBeforeTheirGrant(t *testing.T) {
 	const err = 5
 	a, b := history.MakeUser(0, 0), history.MakeUser(1, 0)
 	run := results.Run{Processes: []history.Header{{Process: "client-1", ErrorNS: err}, {Process: "client-2", ErrorNS: err}}}

@@ -83,10 +83,10 @@ type errorAfter struct {
 
 var afterRecoveryKind = results.CheckerKind{
 	Name: "errors_after_recovery", New: newAfterRecovery, Grants: true,
-	Doc: "When every fault has been healed for the recovery bound, acquires, renewals and releases do not end in errors.",
+	Doc: "From the recovery bound after the last heal on, acquires, renewals and releases do not end in errors.",
 	Counts: []results.Quantity{{
-		Name: "errors_after_recovery", Doc: "acquires, renewals and releases that began when every fault had been healed for the lock's recovery bound, and that ended in an error other than contended, not held or lost; a user's first error after a fault is forgiven",
-		Tone: results.Violation, Of: "calls that began when every fault had been healed for the recovery bound",
+		Name: "errors_after_recovery", Doc: "acquires, renewals and releases that began later than the lock's recovery bound after the last heal and ended in an error other than contended, not held or lost; a user's first error after a fault is forgiven",
+		Tone: results.Violation, Of: "calls that began later than the recovery bound after the last heal",
 	}},
 	Witnesses: results.Aside("error_after_recovery"),
 }
@@ -234,7 +234,7 @@ func (c *afterRecovery) add(invoke history.Event, e *history.Event, refused bool
 	if class == "" {
 		class = "of no class"
 	}
-	text := fmt.Sprintf("%s of %v began %.3f ms after %s on %s was healed, and ended in an error (%s) at %s; the bound is %.3f ms",
+	text := fmt.Sprintf("%s of %v began %.3f ms after the heal of %s on %s and ended in an error (%s) at %s; the bound is %.3f ms",
 		e.Kind, e.User, results.Milli(since), c.last.Name, c.last.Target, class, c.run.MS(e.Time),
 		results.Milli(c.bound))
 	p.text = func() string { return text }
@@ -261,7 +261,7 @@ func (c *afterRecovery) Finish() results.Finding {
 	case c.bound <= 0:
 		return f.NotApplicable("neither a recovery bound nor a ttl is known")
 	case c.judged == 0:
-		return f.NotApplicable("nobody called when every fault had been healed for the recovery bound")
+		return f.NotApplicable("no call began later than the recovery bound after the last heal")
 	}
 	l := results.NewLedger()
 	for _, x := range c.found {

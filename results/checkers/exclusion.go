@@ -92,7 +92,7 @@ type exclusion struct {
 
 var exclusionKind = results.CheckerKind{
 	Name: "exclusion", New: newExclusion, Follows: holdsOnce, Grants: true,
-	Doc: "No two conflicting holds of one lock overlap: while both are entitled (double grant), or after a validity ran out (overlapping hold).",
+	Doc: "No two conflicting holds of one lock overlap, neither while both are entitled (double grant) nor after a validity ran out (overlapping hold).",
 	Counts: []results.Quantity{
 		{
 			Name: "double_grants", Doc: "pairs of conflicting holds whose *entitled* parts overlap: the lock broke its promise",
@@ -101,17 +101,17 @@ var exclusionKind = results.CheckerKind{
 			Explains: []string{"stale_writes", "lost_updates"},
 		},
 		{
-			Name: "overlapping_holds", Doc: "pairs of conflicting holds that overlap where at least one was entitled no more: the service did what it said",
+			Name: "overlapping_holds", Doc: "pairs of conflicting holds that overlap after the validity of at least one had ended: the service kept its promise",
 			Tone: results.Doubtful, Of: "grants of a lock that another user asked for or held meanwhile", First: 2,
 			Column: "overlapping holds", NeedsEnds: true,
 		},
-		{Name: "outlived_holds", Doc: "holds that had outlived their validity in such a pair: how many holders were late, however many came in meanwhile"},
+		{Name: "outlived_holds", Doc: "holds that had outlived their validity in such a pair: the late holders, however many others came in meanwhile"},
 		{
-			Name: "possible_overlaps", Doc: "pairs that may have overlapped, for one was granted but not yet in hand, or its release was under way; they prove nothing",
+			Name: "possible_overlaps", Doc: "pairs that may have overlapped: one was granted but not yet in hand, or its release was under way; they prove nothing",
 			Timeless: true,
 		},
 		{
-			Name: "unsure_pairs", Doc: "of them: pairs of conflicting holds whose order lies within the [errors of their clocks](#clocks-of-several-machines); not judged where all clocks are one",
+			Name: "unsure_pairs", Doc: "pairs among them whose order lies within the [errors of their clocks](#clocks-of-several-machines); not judged where there is only one clock",
 			Of: "grants that followed a conflicting hold of another user", Timeless: true,
 		},
 	},
@@ -384,7 +384,7 @@ func (x *exclusion) runOut(a, b *hold, from int64) string {
 	for _, h := range []*hold{a, b} {
 		if !h.entitled(from, from) {
 			if h.valid == history.ValidUnknown {
-				return fmt.Sprintf("nothing is known of the validity of %v", h.user)
+				return fmt.Sprintf("the validity of %v is unknown", h.user)
 			}
 			return fmt.Sprintf("the validity of %v had ended at %s", h.user, x.run.MS(h.valid)) +
 				standingStill(x.run, h, h.end)
@@ -410,7 +410,7 @@ func bothEntitled(a, b *hold, from, to int64) int64 {
 func (x *exclusion) Finish() results.Finding {
 	x.excuseOverlaps()
 	f := results.Finding{Verdict: results.VerdictOf(x.double + x.overlapping), Ledger: x.excusals}
-	x.looks.bound(&f, x.double, "so many holds overlap that not all were held against each other: the counts are lower bounds")
+	x.looks.bound(&f, x.double, "too many holds overlap to compare all pairs: the counts are lower bounds")
 	x.excusals.Into(&f, "overlapping_holds")
 	f.Chances = map[string]results.Chances{
 		"double_grants":     {N: x.rivals.entitled},

@@ -43,20 +43,20 @@ type killed struct {
 var failoverMeasures = slices.Concat(
 	[]results.Quantity{
 		{Name: "failovers", Doc: "injections that ended a server's process"},
-		{Name: "promotions", Doc: "of these, those after which another server was seen to lead; after the others the same server came back"},
+		{Name: "promotions", Doc: "kills among them after which another server led; after the others the same server came back"},
 		{
 			Name: "failovers_with_double_grants",
-			Doc:  "of these, those that a double grant came after: its second grant lies between this kill and the next one",
+			Doc:  "failovers among them with a double grant: its second grant lies between this kill and the next one",
 		},
-		{Name: "held_at_failover", Doc: "locks of the killed server to which somebody was entitled at that moment, mean of the failovers"},
-		{Name: "lag_at_failover_bytes", Doc: "what the killed servers had written and no replica had received, in bytes, at least: mean of the failovers for which it was read"},
+		{Name: "held_at_failover", Doc: "locks of the killed server that had an entitled holder at the kill, mean of the failovers"},
+		{Name: "lag_at_failover_bytes", Doc: "bytes that a killed server had written and no replica had received, a lower bound; mean of the failovers for which it was read"},
 	},
 	estimated("failovers_with_double_grants_share",
-		"which part of the failovers had double grants, 0 to 1 (interval of Clopper and Pearson)"),
-	estimated("double_grants_when_any", "double grants of a failover that had any; null where none had ([interval](#rates-of-failovers))"),
+		"share of the failovers with double grants, 0 to 1 (Clopper-Pearson interval)"),
+	estimated("double_grants_when_any", "double grants per failover that had any; null if none had ([interval](#rates-of-failovers))"),
 	estimated("double_grants_per_failover",
-		"the product of these two; where few failovers had any, it is bounded by the locks that were held ([interval](#rates-of-failovers))"),
-	estimated("double_grants_per_held", "the same for each lock that was held on the killed server"),
+		"double grants per failover: the product of these two; if few failovers had any, it is bounded by the locks held ([interval](#rates-of-failovers))"),
+	estimated("double_grants_per_held", "double grants per failover and lock held on the killed server"),
 )
 
 // estimated returns a measure and the ends of its interval.
@@ -125,7 +125,7 @@ func (c *failovers) into(f *results.Finding) {
 		if s := k.record.Shard; s != nil && s.Unknown != "" {
 			if unknown++; unknown == 1 {
 				f.Warnings = append(f.Warnings,
-					fmt.Sprintf("which locks %s had when it was killed is not known (%s): those of all servers are counted as held there", k.record.Target, s.Unknown))
+					fmt.Sprintf("the locks of %s at its kill are unknown (%s): the locks of all servers are counted as held there", k.record.Target, s.Unknown))
 			}
 		}
 	}

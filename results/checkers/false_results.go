@@ -65,15 +65,15 @@ type underway struct {
 
 var falseResultsKind = results.CheckerKind{
 	Name: "false_results", New: newFalseResults, Grants: true,
-	Doc: "What an acquire, renewal or release was answered is what the service has; in runs by steps, where the service says who has a lock.",
+	Doc: "The answer to an acquire, renewal or release matches the state of the service. Judged in runs by steps, if the service names the owner of a lock.",
 	Counts: []results.Quantity{
 		{
-			Name: "false_results", Doc: "acquires, renewals and releases that were answered ok, and the service had it otherwise, or that certainly failed, and were done ([asked](#what-the-service-has) after each answer)",
-			Tone: results.Violation, Of: "acquires, renewals and releases whose answer was held against what the service had", NeedsAll: true,
+			Name: "false_results", Doc: "acquires, renewals and releases that were answered ok but not done, or failed for certain but were done ([asked](#what-the-service-has) after each answer)",
+			Tone: results.Violation, Of: "acquires, renewals and releases whose answer was compared with the state of the service", NeedsAll: true,
 		},
 		{
 			Name: "releases_of_nothing",
-			Doc:  "releases that were answered ok although the grant had been gone before: their users do not hear that they had lost the lock",
+			Doc:  "releases that were answered ok although the grant was already gone: their users do not learn that they had lost the lock",
 			Tone: results.Doubtful, NeedsAll: true,
 		},
 	},
@@ -139,7 +139,7 @@ func towardsClients(f *history.Fault) bool {
 }
 
 // unread is the reason for missing readings.
-const unread = "the service was not asked who has a lock, it never had one where it was looked for, or a server was broken by then"
+const unread = "the service was not asked for the owner of a lock, it never had one at that place, or a server was broken by then"
 
 // Observe takes the next event.
 func (c *falseResults) Observe(e *history.Event) {
@@ -276,7 +276,7 @@ func (c *falseResults) unkept(j judgedOp) (why string, by *history.Observation, 
 		return "", nil, false // only its end is checked
 	case has(o, j.grant) && o.EndsIn != nil && j.answer.Valid != history.ValidEndless && o.Answered+*o.EndsIn+
 		endSlack < c.clocks.Early(j.grant.user, j.answer.Valid):
-		return fmt.Sprintf("the grant was to end at %s, and its user was told %s", c.run.MS(o.Answered+*o.EndsIn),
+		return fmt.Sprintf("the grant was due to end at %s, but the answer was %s", c.run.MS(o.Answered+*o.EndsIn),
 			c.run.MS(j.answer.Valid)), o, true
 	}
 	return "", nil, has(o, j.grant)
@@ -292,7 +292,7 @@ func (c *falseResults) done(j judgedOp) (why string, by *history.Observation, ju
 	}
 	switch {
 	case c.lacks(after, j.grant) && after.Answered < before.Asked+*before.EndsIn-endSlack:
-		return "it was done: the grant is gone, and it had not ended", after, true
+		return "it was done: the grant is gone before its end", after, true
 	case j.invoke.Kind == history.Renew && has(after, j.grant) && after.EndsIn != nil &&
 		after.Asked+*after.EndsIn > before.Answered+*before.EndsIn+endSlack:
 		return "it was done: the grant ends later than before", after, true
@@ -312,7 +312,7 @@ func (c *falseResults) Finish() results.Finding {
 		if j.invoke.Kind == history.Release && j.answer.Phase == history.Ok && j.before != nil &&
 			c.lacks(j.before, j.grant) {
 			nothing++
-			f.Prove(c.witness("release_of_nothing", j, "the grant had been gone before", j.before))
+			f.Prove(c.witness("release_of_nothing", j, "the grant was already gone", j.before))
 		}
 		why, by, judged := c.contradiction(j)
 		if judged {
@@ -324,7 +324,7 @@ func (c *falseResults) Finish() results.Finding {
 		}
 	}
 	if chances == 0 {
-		return f.NotApplicable("no acquire, renewal or release was answered before the service said what it has")
+		return f.NotApplicable("no acquire, renewal or release was answered before the service was asked")
 	}
 	out := f.Judged("false_results", n, chances)
 	out.Counts["releases_of_nothing"] = new(nothing)
@@ -340,7 +340,7 @@ func (c *falseResults) witness(kind string, j judgedOp, why string, by *history.
 		Kind: kind, Lock: c.run.LockName(j.invoke.Lock), From: min(j.invoke.Time, by.Asked),
 		To:     max(j.answer.Time, by.Answered),
 		Events: c.events(j), Observed: []history.Observation{*by},
-		Text: fmt.Sprintf("the %s of %s by %v, asked for at %s, was answered %s at %s; the service, asked at %s, said that %s: %s", j.invoke.Kind,
+		Text: fmt.Sprintf("the %s of %s by %v, sent at %s, was answered %s at %s; asked at %s, the service said that %s: %s", j.invoke.Kind,
 			c.run.LockName(j.invoke.Lock), j.grant.user, c.run.MS(j.invoke.Time), told, c.run.MS(j.answer.Time),
 			c.run.MS(by.Asked), whose(by), why),
 	}

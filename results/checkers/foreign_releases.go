@@ -70,10 +70,10 @@ type foreignReleases struct {
 
 var foreignReleasesKind = results.CheckerKind{
 	Name: "foreign_releases", New: newForeignReleases, Follows: holdsOnce, Grants: true,
-	Doc: "No release takes away the grant of another user.",
+	Doc: "No release ends the grant of another user.",
 	Counts: []results.Quantity{
 		{
-			Name: "foreign_releases", Doc: "releases that ended somebody else's entitled hold, and that somebody missed; where one leads to the next, the length of the cascade",
+			Name: "foreign_releases", Doc: "releases that ended an entitled hold of another user; if one leads to the next, the length of the cascade",
 			Tone: results.Violation, Of: "releases by users who were not entitled, while another user was", First: 7,
 			NeedsEnds: true, Explains: []string{"double_grants", "stale_writes", "lost_updates"},
 		},
@@ -272,17 +272,17 @@ func (c *foreignReleases) confirm(s *suspect, v *victim, third *hold, refusal *h
 	how := ""
 	if third != nil {
 		p.holds, p.to = append(p.holds, third), max(p.to, third.start)
-		how = fmt.Sprintf("%v was granted it at %s", third.user, c.run.MS(third.start))
+		how = fmt.Sprintf("%v was granted the lock at %s", third.user, c.run.MS(third.start))
 	} else {
 		p.events, p.to = append(p.events, *refusal), refusal.Time
-		how = fmt.Sprintf("its own %s was told %s at %s", refusal.Kind, history.CodeName(refusal.Code),
+		how = fmt.Sprintf("its own %s was answered %s at %s", refusal.Kind, history.CodeName(refusal.Code),
 			c.run.MS(refusal.Time))
 	}
 	if s.own != nil && s.own != third {
 		p.holds = append(p.holds, s.own)
 	}
 	p.text = func() string {
-		return fmt.Sprintf("%v, not entitled itself, released %s from %s to %s and was told ok, while %v was entitled to it; then %s",
+		return fmt.Sprintf("%v, not entitled itself, released %s from %s to %s with the answer ok, while %v was entitled to it; then %s",
 			s.invoke.User, c.run.LockName(v.hold.lock), c.run.MS(s.invoke.Time), c.run.MS(s.ok.Time), v.hold.user, how)
 	}
 	c.list.add(p)
@@ -291,12 +291,12 @@ func (c *foreignReleases) confirm(s *suspect, v *victim, third *hold, refusal *h
 // Finish returns the finding.
 func (c *foreignReleases) Finish() results.Finding {
 	if c.run.Permits > 1 {
-		return results.Finding{}.NotApplicable("the lock has several permits, and no release frees that of a certain user")
+		return results.Finding{}.NotApplicable("the lock has several permits, and a release frees no particular user's")
 	}
 	for _, v := range c.ending.All() {
 		c.confirmAll(*v)
 	}
 	f := results.Finding{Witnesses: c.list.witnesses(c.run)}.Judged("foreign_releases", c.n, c.chances)
-	c.looks.bound(&f, c.n, "so many holds overlap that not all were held against each release: the count is a lower bound")
+	c.looks.bound(&f, c.n, "too many holds overlap to compare all of them with each release: the count is a lower bound")
 	return f
 }

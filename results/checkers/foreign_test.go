@@ -50,9 +50,9 @@ func TestAReleaseInsideAHold(t *testing.T) {
 	}
 }
 
-// TestWhatAVictimMisses: a grant to a third user after the release began, or its own refusal after the release was
+// TestVictimMissesTheLock: a grant to a third user after the release began, or its own refusal after the release was
 // answered; both while it was entitled.
-func TestWhatAVictimMisses(t *testing.T) {
+func TestVictimMissesTheLock(t *testing.T) {
 	third := func(x hold) func(*victim) { return func(v *victim) { v.thirds = append(v.thirds, &x) } }
 	refused := func(at int64) func(*victim) {
 		return func(v *victim) { v.refused = append(v.refused, history.Event{Time: at}) }
@@ -92,8 +92,8 @@ func TestWhatAVictimMisses(t *testing.T) {
 	}
 }
 
-// TestWhoIsAThird: another user than the victim, whose hold excludes the victim's.
-func TestWhoIsAThird(t *testing.T) {
+// TestThirdUser: another user than the victim, whose hold excludes the victim's.
+func TestThirdUser(t *testing.T) {
 	_, h := victimised()
 	shared := &hold{user: h.user, mode: 1}
 	for name, c := range map[string]struct {
@@ -116,8 +116,8 @@ func TestWhoIsAThird(t *testing.T) {
 	}
 }
 
-// TestWhatARefusalIs: the service certainly does not have the grant.
-func TestWhatARefusalIs(t *testing.T) {
+// TestRefusalMeansNoGrant: the service certainly does not have the grant.
+func TestRefusalMeansNoGrant(t *testing.T) {
 	for _, c := range []struct {
 		phase history.Phase
 		code  uint8

@@ -98,8 +98,8 @@ func TestAHoldIsDrawnToItsEnd(t *testing.T) {
 // errs returns a clock with the given error.
 func errs(n int64) *history.Header { return &history.Header{ErrorNS: n} }
 
-// TestWhatIsKnownOfAValidity: what the grant says, and what each renewal changes.
-func TestWhatIsKnownOfAValidity(t *testing.T) {
+// TestValidityOfAGrant: what the grant says, and what each renewal changes.
+func TestValidityOfAGrant(t *testing.T) {
 	type news struct{ at, valid int64 }
 	unknown := history.ValidUnknown
 	for _, c := range []struct {
@@ -220,8 +220,8 @@ func TestHowAHoldEnds(t *testing.T) {
 	}
 }
 
-// TestWhatRenewsAHold: the ok of a renewal, the client's own news, and the engine's news of its session.
-func TestWhatRenewsAHold(t *testing.T) {
+// TestEventsThatRenewAHold: the ok of a renewal, the client's own news, and the engine's news of its session.
+func TestEventsThatRenewAHold(t *testing.T) {
 	run := results.Run{Locks: []string{"lock-0"}}
 	for _, c := range []struct {
 		name  string
@@ -395,8 +395,8 @@ func TestAHoldIsRememberedOnce(t *testing.T) {
 	}
 }
 
-// TestWhatIsForgottenMayHaveBeenBeside a hold whose request is older.
-func TestWhatIsForgottenMayHaveBeenBeside(t *testing.T) {
+// TestEvictedHoldsMayOverlapOlderRequests a hold whose request is older.
+func TestEvictedHoldsMayOverlapOlderRequests(t *testing.T) {
 	l := &touched{}
 	for i := range int64(2 * maxTouches) {
 		l.add(effect{hold: &accessor{hold: &hold{issued: 100 + i, start: 100 + i, fresh: true}}})
@@ -409,9 +409,9 @@ func TestWhatIsForgottenMayHaveBeenBeside(t *testing.T) {
 	}
 }
 
-// TestWhatIsForgottenAndWasOverStandsBesideNobody: forgotten ended holds do not overlap entitled holds that began
+// TestEvictedEndedHoldsOverlapNothing: forgotten ended holds do not overlap entitled holds that began
 // after their end; they may overlap earlier ones.
-func TestWhatIsForgottenAndWasOverStandsBesideNobody(t *testing.T) {
+func TestEvictedEndedHoldsOverlapNothing(t *testing.T) {
 	l := &touched{}
 	for i := range int64(2 * maxTouches) {
 		l.add(effect{hold: &accessor{hold: &hold{issued: 100 + i, start: 100 + i, over: over(5000), fresh: true}}})
@@ -451,12 +451,12 @@ func TestTheOrderOfEffects(t *testing.T) {
 	}
 }
 
-// TestWhatStaleWritesWarnOf: each warning appears exactly when its cause exists.
-func TestWhatStaleWritesWarnOf(t *testing.T) {
+// TestStaleWriteWarnings: each warning appears exactly when its cause exists.
+func TestStaleWriteWarnings(t *testing.T) {
 	const queue = "run resource=register\n0 A acquire invoke\n1 B acquire invoke\n10 A acquire ok valid=100 issued=1\n130 B acquire ok valid=1030 issued=2\n140 B effect-read ok\n"
 	for text, want := range map[string]string{
 		queue:                             "[]",
-		queue + "150 A effect-write ok\n": "[1 write could be placed neither by time nor by a token of the service]",
+		queue + "150 A effect-write ok\n": "[1 write could be ordered neither by time nor by a token of the service]",
 		queue + "150 B effect-read fail fenced\n": "[the resource refused 1 access of rightful holders]",
 	} {
 		if got := fmt.Sprint(finding(t, "stale_writes", text).Warnings); got != want {
@@ -465,8 +465,8 @@ func TestWhatStaleWritesWarnOf(t *testing.T) {
 	}
 }
 
-// TestOnlyWhoWasEntitledComesAfterWhatWasOver: a grant that came too late does not replace one that did not.
-func TestOnlyWhoWasEntitledComesAfterWhatWasOver(t *testing.T) {
+// TestOnlyEntitledGrantsFollowEndedHolds: a grant that came too late does not replace one that did not.
+func TestOnlyEntitledGrantsFollowEndedHolds(t *testing.T) {
 	l := &touched{}
 	entitled := &accessor{hold: &hold{user: history.MakeUser(1, 0), issued: 5, start: 100, fresh: true}}
 	l.add(effect{hold: entitled})

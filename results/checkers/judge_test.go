@@ -26,7 +26,7 @@ const (
 )
 
 // Times of faults are relative to the start of the run.
-func TestFaultsAreToldFromTheBegin(t *testing.T) {
+func TestFaultTimesCountFromTheStart(t *testing.T) {
 	r := judged(t, prepared(t, overlapScript, pauseOnHolder+enough, func(d *runDir) { d.env.Start = 4e6 }))
 	if f := r.Faults[0]; f.StartMS != 16 || f.EndMS != 296 {
 		t.Errorf("%+v", f)
@@ -222,7 +222,7 @@ func TestDamagedObservations(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := results.Judge(d.dir, All())
-	if err != nil || r.Verdict != results.Unknown || !strings.Contains(strings.Join(r.Reasons, " "), "what the service said cannot be read: history is damaged") {
+	if err != nil || r.Verdict != results.Unknown || !strings.Contains(strings.Join(r.Reasons, " "), "the answers of the service cannot be read: history is damaged") {
 		t.Fatalf("%s, %q, %v", r.Verdict, r.Reasons, err)
 	}
 	if !reflect.DeepEqual(r.Counts, whole.Counts) {

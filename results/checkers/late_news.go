@@ -52,15 +52,15 @@ type outlived struct {
 
 var lateNewsKind = results.CheckerKind{
 	Name: "late_news", New: newLateNews, Follows: holdsOnce, Grants: true,
-	Doc: "How long it took until a holder was told that it had lost the lock.",
+	Doc: "How late a holder learned that it had lost the lock.",
 	Counts: []results.Quantity{
 		{
-			Name: "untold_losses", Doc: "holders that were not told, within the recovery bound after another user was granted the lock, that they had lost it; where the lock tells of losses",
+			Name: "untold_losses", Doc: "holders that did not learn of the loss within the recovery bound after the lock was granted to another user; judged if the lock reports losses",
 			Tone: results.Violation, Of: "holds that were lost to another user", NeedsEnds: true,
 		},
 	},
 	Measures: []results.Quantity{
-		{Name: "late_news_ms_max", Doc: "the longest time from the end of a holder's validity to the moment at which it was told: by the lock, or by a renewal or release that was refused"},
+		{Name: "late_news_ms_max", Doc: "the longest time from the end of a holder's validity until it learned of it: from the lock, or from a refused renewal or release"},
 	},
 	Witnesses: results.Aside("untold_loss"),
 }
@@ -143,7 +143,7 @@ func (c *lateNews) outlived(h *hold, until int64) {
 	c.list.add(proof{
 		kind: "untold_loss", from: lost, to: until, holds: []*hold{h}, rank: int(late / 1e6),
 		text: func() string {
-			return fmt.Sprintf("the validity of %v was over at %s, another user was granted the lock at %s, and it was not told of the loss by %s; the bound is %.3f ms",
+			return fmt.Sprintf("the validity of %v ended at %s, another user was granted the lock at %s, and by %s the holder had not learned of the loss; the bound is %.3f ms",
 				h.user, c.run.MS(over), c.run.MS(lost), c.run.MS(until), results.Milli(c.bound))
 		},
 	})
@@ -169,14 +169,14 @@ func (c *lateNews) Finish() results.Finding {
 	}
 	switch {
 	case !c.run.Tells && c.told == 0:
-		f.Verdict, f.Skipped = results.Unknown, "the lock tells of no losses, and nobody was told late of one"
+		f.Verdict, f.Skipped = results.Unknown, "the lock reports no losses, and no holder learned of one late"
 	case c.run.Tells && c.bound > 0:
 		n := int64(len(c.untold))
 		f.Verdict, f.Counts = results.VerdictOf(n), map[string]*int64{"untold_losses": new(n)}
 		f.Chances = map[string]results.Chances{"untold_losses": {N: c.outlive}}
 		excuses(c.run, c.untold, own).Into(&f, "untold_losses")
 		f.Witnesses = c.list.witnesses(c.run)
-		c.looks.bound(&f, n, "so many holds are open at once that not all of them were held against each new one: the count is a lower bound")
+		c.looks.bound(&f, n, "too many holds are open at once to compare all of them with each new one: the count is a lower bound")
 	}
 	return f
 }

@@ -72,9 +72,9 @@ type timing struct {
 func latencyMeasures() []results.Quantity {
 	docs := [opCount]string{
 		"from an acquire's invoke (in an open loop: from its intended start) to the grant",
-		"from the grant to the begin of the release, the loss or the death",
+		"from the grant to the start of the release, the loss or the death",
 		"from a release's invoke to its answer",
-		"from one holder's release to the next one's grant, where somebody had asked before the release",
+		"from one holder's release to the next one's grant, if the next holder had asked before the release",
 	}
 	var all []results.Quantity
 	for op, name := range results.Operations {
@@ -94,7 +94,7 @@ func latencyMeasures() []results.Quantity {
 
 var latencyKind = results.CheckerKind{
 	Name: "latency", New: newLatency, Follows: holdsOnce, Grants: true,
-	Doc:      "How long acquire, hold, release and handoff took, in the whole run and before, during and after each fault.",
+	Doc:      "The durations of acquire, hold, release and handoff, over the whole run and before, during and after each fault.",
 	Measures: latencyMeasures(),
 }
 
@@ -213,7 +213,7 @@ func (c *latency) Finish() results.Finding {
 		}
 	}
 	if n := len(c.run.Faults); n > mostPhased {
-		f.Warnings = append(f.Warnings, fmt.Sprintf("latency is told by phases for the first %d of %d injections",
+		f.Warnings = append(f.Warnings, fmt.Sprintf("latency by phases covers the first %d of %d injections",
 			mostPhased, n))
 	}
 	return f

@@ -30,9 +30,9 @@ func timed(t *testing.T, text string) *latency {
 	return c
 }
 
-// TestWhichPhaseAnOperationBelongsTo: the first fault that stood while it lasted, else the stretch in which it began.
+// TestPhaseOfAnOperation: the first fault that stood while it lasted, else the stretch in which it began.
 // Each phase has its start, its end and the number of its acquires.
-func TestWhichPhaseAnOperationBelongsTo(t *testing.T) {
+func TestPhaseOfAnOperation(t *testing.T) {
 	const (
 		one   = "fault pause on=A at=100 until=200\n"
 		two   = one + "fault kill on=B at=300 until=400\n"

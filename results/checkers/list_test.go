@@ -48,7 +48,7 @@ func TestEveryCheckerHasABrokenHistory(t *testing.T) {
 	}
 }
 
-func TestNamesAreWhatCheckersYield(t *testing.T) {
+func TestNamesMatchTheCheckers(t *testing.T) {
 	for _, k := range All() {
 		fs, _ := results.NewCheckerRunner(results.Checkers{k}, results.Run{Locks: []string{"lock-0"}, TTL: 1}).Finish()
 		f := fs[0]

@@ -56,12 +56,12 @@ type opOf struct {
 
 var lostWritesKind = results.CheckerKind{
 	Name: "lost_writes", New: newLostWrites, Follows: holdsOnce,
-	Doc: "A grant that a server was seen to have is there until its time is over, or somebody releases the lock; where servers were asked at the end.",
+	Doc: "A grant that was seen on a server stays until it expires or the lock is released. Judged where servers were asked at the end.",
 	Counts: []results.Quantity{
 		{
 			Name: "acknowledged_writes_lost",
-			Doc:  "grants that a server was seen to have and that none of those asked at the end has, though they are valid still and no release of the lock was under way since they were asked for ([asked by](scenarios.md#steps) `observe: \"holder:LOCK\"`)",
-			Tone: results.Violation, Of: "grants that a server was seen to have", NeedsAll: true,
+			Doc:  "grants that were seen on a server and that no server asked at the end has, although they are still valid and no release of the lock has been under way since their acquire ([asked by](scenarios.md#steps) `observe: \"holder:LOCK\"`)",
+			Tone: results.Violation, Of: "grants that were seen on a server", NeedsAll: true,
 		},
 	},
 	Witnesses: results.Aside("lost_write"),
@@ -189,7 +189,7 @@ func (c *lostWrites) lost(h *hold, l *look) bool {
 func (c *lostWrites) Finish() results.Finding {
 	f := results.Finding{Verdict: results.Clean}
 	if len(c.looks) == 0 {
-		return f.NotApplicable("no server was asked at the end what it has of a lock")
+		return f.NotApplicable("no server was asked for a lock at the end")
 	}
 	var lost int64
 	seen := 0
@@ -212,7 +212,7 @@ func (c *lostWrites) Finish() results.Finding {
 		c.list.add(proof{
 			kind: "lost_write", from: had.Answered, to: at, holds: []*hold{h}, observed: proved,
 			text: func() string {
-				return fmt.Sprintf("%v was granted %s at %s, valid until %s, and %s had its key at %s; at %s it is nowhere: %s", h.user,
+				return fmt.Sprintf("%v was granted %s at %s, valid until %s, and %s had its key at %s; at %s no server has it: %s", h.user,
 					c.run.LockName(h.lock), c.run.MS(h.start), c.run.MS(h.valid), had.Node, c.run.MS(had.Answered),
 					c.run.MS(at), l.text())
 			},

@@ -53,10 +53,10 @@ const fewestDenied = 3
 
 var minorityDenialsKind = results.CheckerKind{
 	Name: "minority_denials", New: newMinorityDenials, Follows: holdsOnce, Grants: true,
-	Doc: "While faults stand on a minority of the servers that decide, a user who asks for a free lock gets it.",
+	Doc: "While faults hit only a minority of the deciding servers, a user who asks for a free lock gets it.",
 	Counts: []results.Quantity{{
-		Name: "minority_denials", Doc: "users that asked for a free lock in vain for longer than twice its recovery bound, while faults stood on a minority of the servers that decide; each counts once for a lock",
-		Tone: results.Violation, Of: "acquires that ended while faults stood on a minority of the servers",
+		Name: "minority_denials", Doc: "users that asked for a free lock without success for longer than twice its recovery bound, while faults hit only a minority of the deciding servers; each counts once for a lock",
+		Tone: results.Violation, Of: "acquires that ended while faults hit only a minority of the servers",
 		NeedsEnds: true,
 	}},
 	Witnesses: results.Aside("minority_denial"),
@@ -67,7 +67,7 @@ func newMinorityDenials(run results.Run) results.Checker {
 	c := &minorityDenials{
 		run: run, bound: bound, heard: users.AllHeard(run), changed: run.Start, asks: map[results.Place]*deniedAsk{},
 		vain: vain{run: run, kind: "minority_denial", limit: 2 * bound, most: run.TTL / 4, why: func() string {
-			return fmt.Sprintf("nobody had it in hand, and most of the %d servers were untouched; it may take %.3f ms",
+			return fmt.Sprintf("it had no holder, and most of the %d servers were untouched; the bound is %.3f ms",
 				len(run.Majority.Servers), results.Milli(2*bound))
 		}},
 	}
@@ -210,11 +210,11 @@ func (c *minorityDenials) Finish() results.Finding {
 	f := results.Finding{Verdict: results.Clean}
 	switch {
 	case c.run.Majority == nil:
-		return f.NotApplicable("no majority of servers decides")
+		return f.NotApplicable("the lock is not decided by a majority of servers")
 	case c.bound <= 0:
 		return f.NotApplicable("neither a recovery bound nor a ttl is known")
 	case c.asked == 0 && len(c.vain.found) == 0:
-		return f.NotApplicable("nobody asked while faults stood on a minority of the servers")
+		return f.NotApplicable("no user asked for a lock while faults hit only a minority of the servers")
 	}
 	return c.vain.judged("minority_denials", c.asked)
 }

@@ -48,15 +48,15 @@ type unused struct {
 
 var orphansKind = results.CheckerKind{
 	Name: "orphans", New: newOrphans, Grants: true,
-	Doc: "The service has no lock that no user believes it holds; where the service was asked while nobody used the lock.",
+	Doc: "The service keeps no lock without a holder. Judged where the service was asked while the lock was unused.",
 	Counts: []results.Quantity{
 		{
-			Name: "orphans", Doc: "grants that the service has while nobody holds the lock, asks for it or gives it back ([asked by](scenarios.md#steps) `observe: \"keys:LOCK\"` on `service`)",
-			Tone: results.Doubtful, Of: "looks at a lock that nobody used", NeedsAll: true,
+			Name: "orphans", Doc: "grants that the service has while no user holds, acquires or releases the lock ([asked by](scenarios.md#steps) `observe: \"keys:LOCK\"` on `service`)",
+			Tone: results.Doubtful, Of: "observations of an unused lock", NeedsAll: true,
 		},
 	},
 	Measures: []results.Quantity{
-		{Name: "orphan_age_ms", Doc: "how long the oldest of them was certainly there after the last user had given up"},
+		{Name: "orphan_age_ms", Doc: "how long the oldest of them certainly stood after the last user had ended its call"},
 	},
 	Witnesses: results.Aside("orphan"),
 }
@@ -154,7 +154,7 @@ func (c *orphans) Finish() results.Finding {
 		return f.NotApplicable(unread)
 	}
 	if looks == 0 {
-		return f.NotApplicable("the service was not asked who has a lock while nobody used it")
+		return f.NotApplicable("the service was not asked for the owner of a lock while the lock was unused")
 	}
 	out := f.Judged("orphans", int64(len(ids)), looks)
 	out.Measures["orphan_age_ms"] = new(results.Milli(oldest))
@@ -162,14 +162,14 @@ func (c *orphans) Finish() results.Finding {
 }
 
 func (c *orphans) witness(lock uint16, o *history.Observation, u unused, asked, answered int64) results.Witness {
-	what := "an acquire that came to nothing"
+	what := "a failed acquire"
 	if o.User != nil {
 		what = fmt.Sprintf("the grant of %v", *o.User)
 	}
 	return results.Witness{
 		Kind: "orphan", Lock: c.run.LockName(lock), From: u.from, To: answered, Events: []history.Event{u.began},
 		Observed: []history.Observation{*o},
-		Text: fmt.Sprintf("nobody used %s from %s on (%s %s of %v), and at %s the service still had what is left of %s",
+		Text: fmt.Sprintf("%s was unused from %s on (%s %s of %v), but at %s the service still had the remains of %s",
 			c.run.LockName(lock), c.run.MS(u.from),
 			u.began.Kind, u.began.Phase, u.began.User, c.run.MS(asked), what),
 	}

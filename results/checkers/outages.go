@@ -37,19 +37,19 @@ const (
 var outageCauses = map[outageCause][2]string{
 	causeHeld:       {"their holders had them in hand", "its holder had it in hand"},
 	causeReleasing:  {"the releases of their holders had no answer", "the release of its holder had no answer"},
-	causeUnreleased: {"the releases of their holders did not come through, so the grants stood until their time was over", "the release of its holder did not come through, so the grant stood until its time was over"},
+	causeUnreleased: {"the releases of their holders did not get through, so the grants stood until they expired", "the release of its holder did not get through, so the grant stood until it expired"},
 	causeDead: {
-		"their holders had died, so the grants stood until their time was over",
-		"its holder had died, so the grant stood until its time was over",
+		"their holders had died, so the grants stood until they expired",
+		"its holder had died, so the grant stood until it expired",
 	},
 	causeLost: {"their holders had lost them", "its holder had lost it"},
 	causeFree: {
-		"they had been released, and the service granted them to nobody",
-		"it had been released, and the service granted it to nobody",
+		"they had been released, but the service did not grant them",
+		"it had been released, but the service did not grant it",
 	},
-	causeDeadWaiters: {"users that had died stood in their queues", "users that had died stood in its queue"},
+	causeDeadWaiters: {"dead users stood in their queues", "dead users stood in its queue"},
 	causeNoMajority:  {"there was no majority of the servers", "there was no majority of the servers"},
-	causeNoLeader:    {"nobody led the service", "nobody led the service"},
+	causeNoLeader:    {"the service had no leader", "the service had no leader"},
 }
 
 // outages keeps for each lock the longest time for which it could not be taken.
@@ -317,9 +317,9 @@ func (o *outages) reason(w *lockOutage, n, all int, causes map[outageCause]int) 
 
 // details adds facts about one lock to the words for a cause.
 func (o *outages) details(l *lockOutage, words [2]string) [2]string {
-	queue := fmt.Sprintf("%d users that had died stood in its queue until their sessions ended", l.dead)
+	queue := fmt.Sprintf("%d dead users stood in its queue until their sessions ended", l.dead)
 	if l.dead == 1 {
-		queue = "a user that had died stood in its queue until its session ended"
+		queue = "a dead user stood in its queue until its session ended"
 	}
 	switch {
 	case l.why == causeNoMajority:

@@ -23,7 +23,7 @@ fault kill on=redis-1 at=100 until=1000
 160 C release fail connection lock=1
 5100 B acquire ok valid=9000 issued=5090
 4900 D acquire ok lock=1 valid=9000 issued=4890
-`, "2 of 2 locks could not be taken for 4.80 to 5.00 s: the releases of their holders did not come through, so the grants stood until their time was over", ""},
+`, "2 of 2 locks could not be taken for 4.80 to 5.00 s: the releases of their holders did not get through, so the grants stood until they expired", ""},
 		{`
 fault kill on=A at=100 until=1000
 0 A acquire invoke
@@ -31,7 +31,7 @@ fault kill on=A at=100 until=1000
 20 B acquire invoke
 110 A dead info
 1100 B acquire ok valid=9000 issued=1090
-`, "lock-0 could not be taken for 1.00 s: its holder had died, so the grant stood until its time was over", ""},
+`, "lock-0 could not be taken for 1.00 s: its holder had died, so the grant stood until it expired", ""},
 		{`
 fault pause on=A at=100 until=1000
 0 A acquire invoke
@@ -58,7 +58,7 @@ fault kill on=redis-1 at=100 until=1000
 1100 B acquire ok valid=9000 issued=1090
 30 C acquire invoke lock=1
 210 C acquire ok lock=1 valid=9000 issued=200
-`, "1 of 2 locks could not be taken for 1.00 s: they had been released, and the service granted them to nobody", ""},
+`, "1 of 2 locks could not be taken for 1.00 s: they had been released, but the service did not grant them", ""},
 		// a death without a grant ends all holds; another lock was never out
 		{`
 fault kill on=A at=100 until=1000
@@ -70,7 +70,7 @@ fault kill on=A at=100 until=1000
 90 D dead info
 110 A dead info all
 1100 B acquire ok valid=9000 issued=1090
-`, "lock-0 could not be taken for 1.00 s: its holder had died, so the grant stood until its time was over", "lock-0 100-1100: 110 dead info"},
+`, "lock-0 could not be taken for 1.00 s: its holder had died, so the grant stood until it expired", "lock-0 100-1100: 110 dead info"},
 		// the death of another hold of the same user
 		{`
 fault kill on=A at=100 until=1000
@@ -91,7 +91,7 @@ fault kill on=A at=100 until=1000
 95 A release invoke
 110 A dead info
 1100 B acquire ok valid=9000 issued=1090
-`, "lock-0 could not be taken for 1.00 s: its holder had died, so the grant stood until its time was over", "lock-0 100-1100: 110 dead info"},
+`, "lock-0 could not be taken for 1.00 s: its holder had died, so the grant stood until it expired", "lock-0 100-1100: 110 dead info"},
 		// it had released before it died
 		{`
 fault kill on=A at=100 until=1000
@@ -102,7 +102,7 @@ fault kill on=A at=100 until=1000
 95 A release ok
 110 A dead info
 1100 B acquire ok valid=9000 issued=1090
-`, "lock-0 could not be taken for 1.00 s: it had been released, and the service granted it to nobody", "lock-0 100-1100: 95 release ok"},
+`, "lock-0 could not be taken for 1.00 s: it had been released, but the service did not grant it", "lock-0 100-1100: 95 release ok"},
 		// it was notified that it had lost the lock
 		{`
 fault kill on=redis-1 at=100 until=1000
@@ -132,7 +132,7 @@ fault kill on=redis-1 at=100 until=1000
 105 A release invoke
 110 A release fail not-held
 1100 B acquire ok valid=9000 issued=1090
-`, "lock-0 could not be taken for 1.00 s: it had been released, and the service granted it to nobody", "lock-0 100-1100: 110 release fail"},
+`, "lock-0 could not be taken for 1.00 s: it had been released, but the service did not grant it", "lock-0 100-1100: 110 release fail"},
 		// two had it: the later grant decides, whatever others ask for
 		{`
 fault kill on=redis-1 at=100 until=1000
@@ -203,7 +203,7 @@ fault kill on=B at=100 until=1000
 90 A release invoke
 95 A release ok
 1100 C acquire ok valid=9000 issued=1090
-`, "lock-0 could not be taken for 1.00 s: 3 users that had died stood in its queue until their sessions ended", ""},
+`, "lock-0 could not be taken for 1.00 s: 3 dead users stood in its queue until their sessions ended", ""},
 		// all dead users were behind C
 		{`
 run fair
@@ -215,7 +215,7 @@ fault kill on=B at=100 until=1000
 90 A release invoke
 95 A release ok
 1100 C acquire ok valid=9000 issued=1090
-`, "lock-0 could not be taken for 1.00 s: it had been released, and the service granted it to nobody", ""},
+`, "lock-0 could not be taken for 1.00 s: it had been released, but the service did not grant it", ""},
 		// the holder died while it released
 		{`
 run fair
@@ -226,7 +226,7 @@ fault kill on=A at=100 until=1000
 15 A2 acquire invoke
 99 A release invoke
 1100 C acquire ok valid=9000 issued=1090
-`, "lock-0 could not be taken for 1.00 s: 2 users that had died stood in its queue until their sessions ended", ""},
+`, "lock-0 could not be taken for 1.00 s: 2 dead users stood in its queue until their sessions ended", ""},
 		// the holder of a queue died, too
 		{`
 run fair
@@ -237,7 +237,7 @@ fault kill on=A at=100 until=1000
 20 B acquire invoke
 110 A dead info
 1100 B acquire ok valid=9000 issued=1090
-`, "lock-0 could not be taken for 1.00 s: its holder had died, so the grant stood until its time was over, and a user that had died stood in its queue until its session ended", ""},
+`, "lock-0 could not be taken for 1.00 s: its holder had died, so the grant stood until it expired, and a dead user stood in its queue until its session ended", ""},
 		// a lock without a queue has no dead waiters
 		{`
 fault kill on=A at=100 until=1000
@@ -248,7 +248,7 @@ fault kill on=A at=100 until=1000
 90 A release invoke
 95 A release ok
 1100 B acquire ok valid=9000 issued=1090
-`, "lock-0 could not be taken for 1.00 s: it had been released, and the service granted it to nobody", ""},
+`, "lock-0 could not be taken for 1.00 s: it had been released, but the service did not grant it", ""},
 		// a paused holder released it just before the next grant
 		{`
 fault pause on=A at=100 until=1000
@@ -279,7 +279,7 @@ fault kill on=n1 at=100 until=1000
 90 A release invoke
 95 A release ok
 1100 B acquire ok valid=9000 issued=1090
-`, "lock-0 could not be taken for 1.00 s: it had been released, and the service granted it to nobody", ""},
+`, "lock-0 could not be taken for 1.00 s: it had been released, but the service did not grant it", ""},
 		// no server led while the lock was free
 		{`
 fault kill on=n1 at=100 until=5000 new=n2 old=n1 led=1000
@@ -289,7 +289,7 @@ fault kill on=n1 at=100 until=5000 new=n2 old=n1 led=1000
 90 A release invoke
 95 A release ok
 1100 B acquire ok valid=9000 issued=1090
-`, "lock-0 could not be taken for 1.00 s: nobody led the service between n1 and n2", ""},
+`, "lock-0 could not be taken for 1.00 s: the service had no leader between n1 and n2", ""},
 		// no other server was known to lead
 		{`
 fault pause on=n1 at=100 until=1050 new= old=n1
@@ -299,7 +299,7 @@ fault pause on=n1 at=100 until=1050 new= old=n1
 90 A release invoke
 95 A release ok
 1100 B acquire ok valid=9000 issued=1090
-`, "lock-0 could not be taken for 1.00 s: nobody led the service after n1", ""},
+`, "lock-0 could not be taken for 1.00 s: the service had no leader after n1", ""},
 		// another server led soon
 		{`
 fault kill on=n1 at=100 until=5000 new=n2 old=n1 led=300
@@ -309,7 +309,7 @@ fault kill on=n1 at=100 until=5000 new=n2 old=n1 led=300
 90 A release invoke
 95 A release ok
 1100 B acquire ok valid=9000 issued=1090
-`, "lock-0 could not be taken for 1.00 s: it had been released, and the service granted it to nobody", ""},
+`, "lock-0 could not be taken for 1.00 s: it had been released, but the service did not grant it", ""},
 		// the old leader was back soon
 		{`
 fault kill on=n1 at=100 until=300 new=n2 old=n1 led=1000
@@ -319,7 +319,7 @@ fault kill on=n1 at=100 until=300 new=n2 old=n1 led=1000
 90 A release invoke
 95 A release ok
 1100 B acquire ok valid=9000 issued=1090
-`, "lock-0 could not be taken for 1.00 s: it had been released, and the service granted it to nobody", ""},
+`, "lock-0 could not be taken for 1.00 s: it had been released, but the service did not grant it", ""},
 		// a leader that is cut off may serve its clients
 		{`
 fault partition on=n1 at=100 until=5000 new=n2 old=n1 led=1000
@@ -329,7 +329,7 @@ fault partition on=n1 at=100 until=5000 new=n2 old=n1 led=1000
 90 A release invoke
 95 A release ok
 1100 B acquire ok valid=9000 issued=1090
-`, "lock-0 could not be taken for 1.00 s: it had been released, and the service granted it to nobody", ""},
+`, "lock-0 could not be taken for 1.00 s: it had been released, but the service did not grant it", ""},
 		// it led other locks
 		{`
 fault kill on=n1 at=100 until=5000 new=n2 old=n1 led=1000 locks=lock-7
@@ -339,7 +339,7 @@ fault kill on=n1 at=100 until=5000 new=n2 old=n1 led=1000 locks=lock-7
 90 A release invoke
 95 A release ok
 1100 B acquire ok valid=9000 issued=1090
-`, "lock-0 could not be taken for 1.00 s: it had been released, and the service granted it to nobody", ""},
+`, "lock-0 could not be taken for 1.00 s: it had been released, but the service did not grant it", ""},
 		// it led this lock
 		{`
 fault kill on=n1 at=100 until=5000 new=n2 old=n1 led=1000 locks=lock-0
@@ -349,7 +349,7 @@ fault kill on=n1 at=100 until=5000 new=n2 old=n1 led=1000 locks=lock-0
 90 A release invoke
 95 A release ok
 1100 B acquire ok valid=9000 issued=1090
-`, "lock-0 could not be taken for 1.00 s: nobody led the service between n1 and n2", ""},
+`, "lock-0 could not be taken for 1.00 s: the service had no leader between n1 and n2", ""},
 		// which locks it led is unknown
 		{`
 fault kill on=n1 at=100 until=5000 new=n2 old=n1 led=1000 locks=?
@@ -359,7 +359,7 @@ fault kill on=n1 at=100 until=5000 new=n2 old=n1 led=1000 locks=?
 90 A release invoke
 95 A release ok
 1100 B acquire ok valid=9000 issued=1090
-`, "lock-0 could not be taken for 1.00 s: it had been released, and the service granted it to nobody", ""},
+`, "lock-0 could not be taken for 1.00 s: it had been released, but the service did not grant it", ""},
 		// the lock of a service that spreads its locks
 		{`
 fault pause on=n1 at=100 until=5000 new=n2 old=n1 led=1000 selector=leader(lock-1)
@@ -369,7 +369,7 @@ fault pause on=n1 at=100 until=5000 new=n2 old=n1 led=1000 selector=leader(lock-
 90 A release invoke
 95 A release ok
 1100 B acquire ok valid=9000 issued=1090
-`, "lock-0 could not be taken for 1.00 s: it had been released, and the service granted it to nobody", ""},
+`, "lock-0 could not be taken for 1.00 s: it had been released, but the service did not grant it", ""},
 		// its holder had it in hand all the time
 		{`
 fault kill on=n1 at=100 until=5000 new=n2 old=n1 led=1000

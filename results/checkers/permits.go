@@ -272,7 +272,7 @@ func (p *permits) Finish() results.Finding {
 		p.sweep(&p.locks[i], results.Forever)
 	}
 	f := results.Finding{Verdict: results.VerdictOf(p.double + p.overlapping), Ledger: p.excuse()}
-	p.looks.bound(&f, p.double, "so many holds overlap that not all were held against each other: the counts are lower bounds")
+	p.looks.bound(&f, p.double, "too many holds overlap to compare all pairs: the counts are lower bounds")
 	f.Ledger.Into(&f, "overlapping_holds")
 	f.Chances = map[string]results.Chances{
 		"double_grants": {N: p.entitled}, "overlapping_holds": {N: p.contested},

@@ -23,11 +23,11 @@ type primaries struct{ run results.Run }
 
 var primariesKind = results.CheckerKind{
 	Name: "primaries", New: newPrimaries,
-	Doc: "At no time do two servers take writes where one lock is kept; where they were asked all the time.",
+	Doc: "Two servers never accept writes of one lock at the same time. Judged where they were asked all the time.",
 	Measures: []results.Quantity{
 		{
 			Name: "both_primaries_served_ms",
-			Doc:  "how long two servers took every write that they were asked to take (`observe: \"takes-writes:LOCK\"`); a lower bound",
+			Doc:  "how long two servers accepted every probe write at the same time (`observe: \"takes-writes:LOCK\"`); a lower bound",
 		},
 	},
 	Witnesses: []results.WitnessKind{{Name: "two_primaries", Draw: results.DrawServers}},
@@ -72,7 +72,7 @@ func (c primaries) Finish() results.Finding {
 		f.Witnesses = append(f.Witnesses, c.witnesses(lock, served[lock].overlaps(results.MaxWitnesses))...)
 	}
 	if !judged {
-		f.Verdict, f.Skipped = results.Unknown, "no two servers were asked all the time whether they take writes"
+		f.Verdict, f.Skipped = results.Unknown, "no two servers were probed for writes all the time"
 		return f
 	}
 	f.Verdict = results.VerdictOf(total)
@@ -147,7 +147,7 @@ func (c primaries) witnesses(lock string, list []shared) []results.Witness {
 		out = append(out, results.Witness{
 			Kind: "two_primaries", Lock: lock, From: s.from, To: s.until, Events: []history.Event{},
 			Observed: []history.Observation{s.a.said, s.b.said},
-			Text: fmt.Sprintf("%s took each of %d writes beside %s that it was asked to take from %s to %s, and %s each of %d from %s to %s",
+			Text: fmt.Sprintf("%s accepted each of %d probe writes next to %s from %s to %s, and %s each of %d from %s to %s",
 				s.a.said.Node, s.a.said.Count, lock, c.run.MS(s.a.from), c.run.MS(s.a.until), s.b.said.Node,
 				s.b.said.Count, c.run.MS(s.b.from), c.run.MS(s.b.until)),
 		})

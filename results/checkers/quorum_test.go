@@ -54,7 +54,7 @@ func TestReplicasAreNotTheResource(t *testing.T) {
 	}
 }
 
-func TestLogTellsWhoseAnEventIs(t *testing.T) {
+func TestLogAttributesEvents(t *testing.T) {
 	d := prepared(t, replicatedScript, enough, nil)
 	l, err := results.OpenLog(d.dir, d.env)
 	if err != nil {

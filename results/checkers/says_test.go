@@ -20,8 +20,8 @@ func finding(t *testing.T, checker, text string) results.Finding {
 	return fs[slices.IndexFunc(fs, func(f results.Finding) bool { return f.Checker == checker })]
 }
 
-// TestWhatCheckersSay checks the texts of all witnesses, in their order, and the warnings.
-func TestWhatCheckersSay(t *testing.T) {
+// TestCheckerTexts checks the texts of all witnesses, in their order, and the warnings.
+func TestCheckerTexts(t *testing.T) {
 	for _, c := range []struct {
 		name, checker, text string
 		witnesses           []string
@@ -40,7 +40,7 @@ fault kill on=n5 at=1500 until=1600
 30 B acquire invoke
 400 C acquire invoke
 1500 B acquire ok valid=9000
-`, []string{"lock-0: users asked for 1470.000 ms from 30.000 ms to 1500.000 ms, nobody had it in hand and nobody got it; the bound is 1000.000 ms; kill on n2 stood then; kill on n3 stood then; kill on n4 stood then"}, nil},
+`, []string{"lock-0: users asked for 1470.000 ms from 30.000 ms to 1500.000 ms; it had no holder and was not granted; the bound is 1000.000 ms; kill on n2 stood then; kill on n3 stood then; kill on n4 stood then"}, nil},
 		{"the longest wait comes first, be it hours", "stuck_locks", `
 run recovery=1000
 0 A acquire invoke
@@ -49,8 +49,8 @@ run recovery=1000
 2000 A acquire invoke
 10802000 A acquire ok valid=20000000
 `, []string{
-			"lock-0: users asked for 10800000.000 ms from 2000.000 ms to 10802000.000 ms, nobody had it in hand and nobody got it; the bound is 1000.000 ms",
-			"lock-0: users asked for 1500.000 ms from 0.000 ms to 1500.000 ms, nobody had it in hand and nobody got it; the bound is 1000.000 ms",
+			"lock-0: users asked for 10800000.000 ms from 2000.000 ms to 10802000.000 ms; it had no holder and was not granted; the bound is 1000.000 ms",
+			"lock-0: users asked for 1500.000 ms from 0.000 ms to 1500.000 ms; it had no holder and was not granted; the bound is 1000.000 ms",
 		}, nil},
 		{"a request sent at the very time of the other's grant is no later one: what tells is that the hold was over", "token_regressions", `
 run token=service
@@ -59,7 +59,7 @@ run token=service
 10 B acquire invoke
 20 A release invoke
 40 B acquire ok valid=1000 issued=10 token=5
-`, []string{"client-2/0 got token 5 at 40.000 ms and was entitled to it, when the hold of client-1/0, which had token 7, was over since 20.000 ms"}, nil},
+`, []string{"client-2/0 got token 5 at 40.000 ms and was entitled to it, although the hold of client-1/0, which had token 7, had ended at 20.000 ms"}, nil},
 		{"of the earlier ones, exclusive and shared, the witness names the one with the highest token", "token_regressions", `
 run token=service
 0 A acquire invoke
@@ -83,10 +83,10 @@ run token=service
 50 C acquire ok valid=1000 issued=41 token=5
 `, []string{"client-3/0 got token 5 with a request sent at 41.000 ms, after client-2/0 had got token 9 at 30.000 ms"}, nil},
 		{
-			"a request that waited for more grants than are remembered is not judged", "token_regressions",
+			"a request that waited while more grants came than are kept in memory is not judged", "token_regressions",
 			"run token=service\n0 B acquire invoke\n" + grants(maxRungs+1) + "900000 B acquire ok valid=1 issued=0 token=1\n",
 			nil,
-			[]string{"1 request waited for more grants than are remembered"},
+			[]string{"1 request waited while more grants came than are kept in memory"},
 		},
 		{
 			"... unless it came into hand when others were over: their tokens are known", "token_regressions",
@@ -99,13 +99,13 @@ run token=service
 10 A acquire ok valid=1000 issued=1
 `, nil, []string{"1 grant came without a token"}},
 		{"a wedge is told by the longest time of a user: the first one", "wedges", wedged(1600, 1400), []string{
-			"client-1/0 asked for lock-0 in vain for 1600.000 ms from 3100.000 ms to 4700.000 ms: nobody had it in hand, nothing was broken any more, and others were granted locks; the bound is 1000.000 ms",
+			"client-1/0 waited for lock-0 without a grant for 1600.000 ms, from 3100.000 ms to 4700.000 ms: it had no holder, all faults were over, and others were granted locks; the bound is 1000.000 ms",
 		}, nil},
 		{"... the second one", "wedges", wedged(1400, 1600), []string{
-			"client-1/0 asked for lock-0 in vain for 1600.000 ms from 6100.000 ms to 7700.000 ms: nobody had it in hand, nothing was broken any more, and others were granted locks; the bound is 1000.000 ms",
+			"client-1/0 waited for lock-0 without a grant for 1600.000 ms, from 6100.000 ms to 7700.000 ms: it had no holder, all faults were over, and others were granted locks; the bound is 1000.000 ms",
 		}, nil},
 		{"... the first of two that are as long", "wedges", wedged(1500, 1500), []string{
-			"client-1/0 asked for lock-0 in vain for 1500.000 ms from 3100.000 ms to 4600.000 ms: nobody had it in hand, nothing was broken any more, and others were granted locks; the bound is 1000.000 ms",
+			"client-1/0 waited for lock-0 without a grant for 1500.000 ms, from 3100.000 ms to 4600.000 ms: it had no holder, all faults were over, and others were granted locks; the bound is 1000.000 ms",
 		}, nil},
 		{"the longest wedge comes first, be it hours", "wedges", `
 run recovery=1000
@@ -118,8 +118,8 @@ run recovery=1000
 2000 A acquire fail timeout
 10801000 C acquire fail timeout
 `, []string{
-			"client-3/0 asked for lock-0 in vain for 10800000.000 ms from 1000.000 ms to 10801000.000 ms: nobody had it in hand, nothing was broken any more, and others were granted locks; the bound is 1000.000 ms",
-			"client-1/0 asked for lock-0 in vain for 1500.000 ms from 500.000 ms to 2000.000 ms: nobody had it in hand, nothing was broken any more, and others were granted locks; the bound is 1000.000 ms",
+			"client-3/0 waited for lock-0 without a grant for 10800000.000 ms, from 1000.000 ms to 10801000.000 ms: it had no holder, all faults were over, and others were granted locks; the bound is 1000.000 ms",
+			"client-1/0 waited for lock-0 without a grant for 1500.000 ms, from 500.000 ms to 2000.000 ms: it had no holder, all faults were over, and others were granted locks; the bound is 1000.000 ms",
 		}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -180,8 +180,8 @@ func TestFewWitnessesOfStalls(t *testing.T) {
 	}
 }
 
-// TestTheSameExcuseIsToldEachTime: of several locks that a standstill excuses, the first one is named.
-func TestTheSameExcuseIsToldEachTime(t *testing.T) {
+// TestSameExcuseIsNamedEachTime: of several locks that a standstill excuses, the first one is named.
+func TestSameExcuseIsNamedEachTime(t *testing.T) {
 	for range 20 {
 		f := finding(t, "stuck_locks", `
 run recovery=100 ttl=100
@@ -192,7 +192,7 @@ run recovery=100 ttl=100
 150 A stall info issued=120
 151 A acquire ok valid=300 issued=1
 `)
-		want := results.Excused{N: 2, Why: "client-1 did not run for 120.000 ms, from 30.000 ms on, and no fault asked for that"}
+		want := results.Excused{N: 2, Why: "client-1 did not run for 120.000 ms, from 30.000 ms on, without a fault"}
 		if got := f.Excused["stuck_locks"]; got != want {
 			t.Fatalf("%+v, want %+v", got, want)
 		}

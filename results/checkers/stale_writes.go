@@ -60,39 +60,39 @@ type staleWrites struct {
 
 var staleWritesKind = results.CheckerKind{
 	Name: "stale_writes", New: newStaleWrites, Follows: holdsOnce, Resource: true, Grants: true,
-	Doc: "The resource applies no write of a hold after a later, conflicting hold has read or written there; a refused one is a fence save.",
+	Doc: "The resource applies no write of a hold after a later, conflicting hold has read or written. A refused write is a fence save.",
 	Counts: []results.Quantity{
 		{
-			Name: "stale_writes", Doc: "effects that were applied after a later, conflicting holder had already read or written there: the harm itself",
+			Name: "stale_writes", Doc: "effects applied after a later, conflicting holder had read or written: the harm itself",
 			Tone: results.Violation, Of: "accesses that arrived after a later holder", First: 3, Column: "stale writes",
 			Explains: []string{"lost_updates"}, Outlived: true,
 		},
 		{
 			Name: "late_effects",
-			Doc:  "such effects that did no harm, because the step that applied them checked their condition: a conditional update, a compare of a version, `DECR`, `If-Match`",
+			Doc:  "such effects without harm: the operation checked a condition, as a conditional update, a version check, `DECR` or `If-Match` does",
 			Of:   "accesses that arrived after a later holder",
 		},
 		{
 			Name: "fence_saves",
-			Doc:  "accesses that the resource refused rightly: a later holder had been there, the hold or its validity was over, or another holder had written since what was read",
+			Doc:  "accesses that the resource refused rightly: a later holder had accessed it, the hold or its validity had ended, or another holder had written since the read",
 			Tone: results.Saved, Of: "accesses that came too late", First: 4, Column: "fence saves",
 		},
 		{
-			Name: "unordered_effects", Doc: "writes that were applied after another holder's access, where nothing tells which hold is the later one; they prove nothing",
+			Name: "unordered_effects", Doc: "writes applied after another holder's access where the order of the two holds is unknown; they prove nothing",
 			Of: "effects", Timeless: true,
 		},
 		{
-			Name: "false_refusals", Doc: "accesses that the resource refused though their user was the rightful holder: entitled, and no later one had been there",
+			Name: "false_refusals", Doc: "accesses that the resource refused although their user was the rightful holder: entitled, and without a later one",
 			Tone: results.Doubtful, Of: "effects", NeedsAll: true,
 		},
 	},
 	Measures: []results.Quantity{{
 		Name: "late_write_ms_max",
-		Doc:  "the longest time from the end of a holder's validity to a write of its own that the resource applied: how wide the window is that a look before the write leaves",
+		Doc:  "the longest time from the end of a holder's validity to an applied write of that holder: the window that a check before the write leaves open",
 	}},
 	Witnesses: []results.WitnessKind{
 		{Name: "stale_write", Draw: results.DrawOvertaken, Place: 2, Title: func(results.Witness, string) string {
-			return "Stale write: a holder whose time was over writes after its successor"
+			return "Stale write: an expired holder writes after its successor"
 		}},
 		{Name: "false_refusal", Draw: results.DrawRefused, Place: 3, Title: func(results.Witness, string) string {
 			return "False refusal: the resource refuses the rightful holder"
@@ -102,9 +102,9 @@ var staleWritesKind = results.CheckerKind{
 				return e.Phase == history.Fail &&
 					e.Code == history.CodeConditional
 			}) {
-				return "Fence save: the resource refuses a write that was made from an old value"
+				return "Fence save: the resource refuses a write based on an old value"
 			}
-			return "Fence save: the resource refuses a holder whose time was over"
+			return "Fence save: the resource refuses an expired holder"
 		}},
 	},
 }
@@ -304,7 +304,7 @@ func (s *staleWrites) keep(list *shortlist, kind, what string, x, t *effect) {
 		other := *t
 		p.from, p.holds, p.events = other.Time, []*hold{h, other.hold.hold}, []history.Event{other.Event, event}
 		p.text = func() string {
-			return says(fmt.Sprintf("after %v, granted it at %s, had touched the resource at %s", other.hold.user,
+			return says(fmt.Sprintf("after %v, granted the lock at %s, had accessed the resource at %s", other.hold.user,
 				s.run.MS(other.hold.start), s.run.MS(other.Time)))
 		}
 	}
@@ -316,7 +316,7 @@ func (s *staleWrites) Finish() results.Finding {
 	s.open()
 	f := results.Finding{Verdict: results.VerdictOf(s.stale), Measures: map[string]*float64{"late_write_ms_max": nil}}
 	if s.run.Resource == "" {
-		return f.NotApplicable("nothing is protected: there is no resource")
+		return f.NotApplicable("there is no resource")
 	}
 	if s.effects == 0 {
 		return f.NotApplicable("no read or write of a holder reached the resource")
@@ -338,12 +338,12 @@ func (s *staleWrites) Finish() results.Finding {
 		f.Warnings = append(f.Warnings, "the resource refused "+figure.Of(s.refusals, "access")+" of rightful holders")
 	}
 	if s.unordered > 0 {
-		f.Warnings = append(f.Warnings, fmt.Sprintf("%s could be placed neither by time nor by a token of the service",
+		f.Warnings = append(f.Warnings, fmt.Sprintf("%s could be ordered neither by time nor by a token of the service",
 			figure.Of(s.unordered, "write")))
 	}
 	if s.unknown > 0 {
 		f.Warnings = append(f.Warnings, figure.Of(s.unknown, "effect")+
-			" of holds that the history does not know, or that are long over")
+			" of holds that are not in the history, or ended long ago")
 		if s.stale == 0 {
 			f.Verdict = results.Unknown
 		}

@@ -64,18 +64,18 @@ type stuckLock struct {
 
 var stuckLocksKind = results.CheckerKind{
 	Name: "stuck_locks", New: newStuckLocks, Follows: holdsOnce, Grants: true,
-	Doc: "When users ask for a lock that nobody alive has in hand, somebody gets it within its recovery bound.",
+	Doc: "A lock without a living holder that users ask for is granted within its recovery bound.",
 	Counts: []results.Quantity{
 		{
-			Name: "stuck_locks", Doc: "locks that users asked for, and that nobody had in hand, for longer than the lock's recovery bound; each counts once",
+			Name: "stuck_locks", Doc: "locks that users asked for and that had no holder for longer than their recovery bound; each counts once",
 			Tone: results.Violation, Of: "grants", First: 8, Column: "stuck", NeedsEnds: true,
 		},
 	},
 	Measures: []results.Quantity{
-		{Name: "stuck_ms_max", Doc: "the longest time that users asked for a lock that nobody had in hand"},
+		{Name: "stuck_ms_max", Doc: "the longest time that users asked for a lock without a holder"},
 		{
 			Name: "held_beyond_validity_ms",
-			Doc:  "the longest time that users asked for a lock while all who had it in hand had outlived their validity: such a lock is taken, not stuck",
+			Doc:  "the longest time that users asked for a lock while all its holders had outlived their validity: such a lock is taken, not stuck",
 		},
 	},
 	Witnesses: results.Aside("stuck_lock"),
@@ -184,7 +184,7 @@ func (c *stuckLocks) keep(lock uint16, to int64, ok *history.Event) {
 	if !c.list.wants(rank) {
 		return
 	}
-	text := fmt.Sprintf("%s: users asked for %.3f ms from %s to %s, nobody had it in hand and nobody got it; the bound is %.3f ms",
+	text := fmt.Sprintf("%s: users asked for %.3f ms from %s to %s; it had no holder and was not granted; the bound is %.3f ms",
 		c.run.LockName(lock), results.Milli(l.waited), c.run.MS(l.since), c.run.MS(to), results.Milli(c.bound))
 	for _, f := range c.run.Faults {
 		if f.Start < to && (f.End == 0 || f.End > l.since) {

@@ -99,7 +99,7 @@ var tokenRegressionsKind = results.CheckerKind{
 	Counts: []results.Quantity{
 		{
 			Name: "token_regressions", Doc: "[later](#which-hold-is-later) grants with a lower or equal fencing token",
-			Tone: results.Violation, Of: "grants that came after another one with a token", First: 6, Timeless: true,
+			Tone: results.Violation, Of: "grants that followed another one with a token", First: 6, Timeless: true,
 		},
 	},
 	Witnesses: results.Aside("token_regression"),
@@ -208,7 +208,7 @@ func (c *tokenRegressions) keep(a, b *hold) {
 	if a.latest(a.start) >= b.earliest(b.issued) { // it is later because of the end of a's hold
 		p.events = append(p.events, a.over)
 		p.text = func() string {
-			return fmt.Sprintf("%v got token %d at %s and was entitled to it, when the hold of %v, which had token %d, was over since %s",
+			return fmt.Sprintf("%v got token %d at %s and was entitled to it, although the hold of %v, which had token %d, had ended at %s",
 				b.user, b.token, c.run.MS(b.start), a.user, a.token, c.run.MS(a.over.Time))
 		}
 	}
@@ -227,7 +227,7 @@ func (c *tokenRegressions) Finish() results.Finding {
 		f.Warnings = append(f.Warnings, figure.Of(c.missing, "grant")+" came without a token")
 	}
 	if c.unjudged > 0 {
-		f.Warnings = append(f.Warnings, figure.Of(c.unjudged, "request")+" waited for more grants than are remembered")
+		f.Warnings = append(f.Warnings, figure.Of(c.unjudged, "request")+" waited while more grants came than are kept in memory")
 	}
 	if c.missing+c.unjudged > 0 && c.regressions == 0 {
 		f.Verdict = results.Unknown

@@ -79,12 +79,12 @@ const perFault = "unavailability_ms"
 
 var unavailabilityKind = results.CheckerKind{
 	Name: "unavailability", New: newUnavailability, PerFault: perFault, Grants: true,
-	Doc: "How long nobody got a lock that somebody asked for, through a fault and until recovery; for each fault too.",
+	Doc: "How long a requested lock could not be taken, during a fault and until recovery; also for each fault.",
 	Measures: []results.Quantity{
 		{Name: "unavailable_locks", Doc: "locks that could not be taken for at least half of `unavailability_ms_max`"},
 		{
 			Name:  "unavailability_ms_max",
-			Doc:   "the longest time that one lock could not be taken though somebody asked, during a fault and until recovery; `unavailability_ms_FAULT_N` is the same for one injection",
+			Doc:   "the longest time that a requested lock could not be taken, during a fault and until recovery; `unavailability_ms_FAULT_N` is the same for one injection",
 			First: 2,
 		},
 	},
@@ -139,7 +139,7 @@ func (c *unavailability) granted(l *availableLock, lock uint16, t int64) {
 	open := l.faults[:0]
 	close := func(w window) {
 		if !c.looks.take(1) {
-			c.many = "there were too many locks and faults to hold each lock against each fault"
+			c.many = "there were too many locks and faults to compare each lock with each fault"
 			return
 		}
 		if n := c.gap(l, w); n > 0 {
@@ -203,11 +203,11 @@ func (c *unavailability) Finish() results.Finding {
 		for name := range f.Measures {
 			f.Measures[name] = nil
 		}
-		f.Verdict, f.Warnings = results.Unknown, []string{c.many + ": how long nobody got a lock is not told"}
+		f.Verdict, f.Warnings = results.Unknown, []string{c.many + ": its unavailability was not measured"}
 		return f
 	}
 	if !asked {
-		f.Verdict, f.Skipped = results.Unknown, "nobody asked for a lock while a fault stood"
+		f.Verdict, f.Skipped = results.Unknown, "no user asked for a lock during a fault"
 		return f
 	}
 	f.Measures["unavailability_ms_max"] = new(results.Milli(longest))

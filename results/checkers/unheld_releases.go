@@ -33,7 +33,7 @@ type unheldReleases struct {
 
 var unheldReleasesKind = results.CheckerKind{
 	Name: "unheld_releases", New: newUnheldReleases, Grants: true,
-	Doc: "A release by a user who does not have the lock frees nothing; in runs by steps that order it, where the service says who has a lock.",
+	Doc: "A release by a user who does not have the lock frees nothing. Judged in runs by steps that order one, if the service names the owner of a lock.",
 	Counts: []results.Quantity{
 		{
 			Name: "unheld_frees", Doc: "releases by users who did not have the lock, after which the grant of another user was gone ([asked](#what-the-service-has) before and after)",
@@ -41,7 +41,7 @@ var unheldReleasesKind = results.CheckerKind{
 		},
 		{
 			Name: "unheld_oks",
-			Doc:  "releases by users who did not have the lock, never or not any more, that were answered ok",
+			Doc:  "releases by users who had never had the lock, or had it no longer, that were answered ok",
 			Tone: results.Doubtful, NeedsAll: true,
 		},
 	},
@@ -115,7 +115,7 @@ func (c *unheldReleases) freed(op *answeredOp) (before, after *history.Observati
 func (c *unheldReleases) Finish() results.Finding {
 	f := results.Finding{Verdict: results.Clean}
 	if len(c.unheld) == 0 {
-		return f.NotApplicable("nobody was told to release a lock without having it")
+		return f.NotApplicable("no step released a lock that its user did not have")
 	}
 	var n, chances, oks int64
 	for _, op := range c.unheld {
@@ -126,7 +126,7 @@ func (c *unheldReleases) Finish() results.Finding {
 		if freed {
 			n++
 			f.Prove(c.unheldWitness("unheld_free", op,
-				fmt.Sprintf("%v had it before, and then %s", *before.User, whose(after)), before, after))
+				fmt.Sprintf("%v had it before; then %s", *before.User, whose(after)), before, after))
 		}
 		if op.answer.Phase == history.Ok {
 			oks++
@@ -151,7 +151,7 @@ func (c *unheldReleases) unheldWitness(kind string, op *answeredOp, why string,
 	w := results.Witness{
 		Kind: kind, Lock: c.run.LockName(op.invoke.Lock), From: op.invoke.Time, To: op.answer.Time,
 		Events: []history.Event{op.invoke, op.answer},
-		Text: fmt.Sprintf("%v, who did not have %s, released it at %s and was told %s at %s: %s", op.invoke.User,
+		Text: fmt.Sprintf("%v, who did not have %s, released it at %s and was answered %s at %s: %s", op.invoke.User,
 			c.run.LockName(op.invoke.Lock), c.run.MS(op.invoke.Time), told, c.run.MS(op.answer.Time), why),
 	}
 	for _, o := range by {

@@ -49,7 +49,7 @@ func TestVerdictLattice(t *testing.T) {
 		{"as many as asked for", serialScript, "expect: {judged: \">=2\"}\n", nil, results.Pass, ""},
 		{"fewer than asked for", serialScript, "expect: {judged: \">=3\"}\n", nil, results.Unknown, "only 2 grants"},
 		{"a round without a winner is demanded, and each had one", contestScript, "expect: {rounds_without_winner: \">0\", judged: \">=2\"}\n", nil, results.Fail, "found 0"},
-		{"... and some were late", strings.ReplaceAll(contestScript, "11 B acquire invoke", "15.1 B acquire invoke"), "expect: {rounds_without_winner: \">0\", judged: \">=2\"}\n", nil, results.Unknown, "50.0 % of those who were to ask in the same moment were late"},
+		{"... and some were late", strings.ReplaceAll(contestScript, "11 B acquire invoke", "15.1 B acquire invoke"), "expect: {rounds_without_winner: \">0\", judged: \">=2\"}\n", nil, results.Unknown, "50.0 % of the users who should ask at the same moment were late"},
 		{"... also for a figure of attempts", strings.ReplaceAll(contestScript, "11 B acquire invoke", "15.1 B acquire invoke"), "expect: {failed_attempts_per_grant: \">2\", judged: \">=2\"}\n", nil, results.Unknown, "not in step"},
 		{"a demanded violation is found", overlapScript, demand, nil, results.Pass, ""},
 		{
@@ -71,7 +71,7 @@ func TestVerdictLattice(t *testing.T) {
 		{"more than allowed", overlapScript, "expect: {overlapping_holds: \"<1\", judged: \">=1\"}\n", nil, results.Fail, ""},
 		{"cut short", serialScript, enough, func(d *runDir) { d.env.Finished = false }, results.Unknown, "cut short"},
 		{"interrupted", serialScript, enough, func(d *runDir) { d.env.Interrupted = true }, results.Unknown, "interrupted"},
-		{"not recovered", serialScript, enough, func(d *runDir) { d.env.Recovered = false }, results.Unknown, "serve again"},
+		{"not recovered", serialScript, enough, func(d *runDir) { d.env.Recovered = false }, results.Unknown, "serving again"},
 		{"no final read", serialScript, enough, func(d *runDir) { d.env.FinalRead = false }, results.Unknown, "final read"},
 		{"a step that was not met", serialScript, enough, func(d *runDir) { d.env.Unknown = []string{"step 3 was not met"} }, results.Unknown, "step 3"},
 		{"dropped by its own word", serialScript, enough, func(d *runDir) { d.env.Clients = []results.ClientStats{{Name: "client-1", Recorded: 4, Dropped: 4}} }, results.Unknown, "4 events"},
@@ -82,28 +82,28 @@ func TestVerdictLattice(t *testing.T) {
 		},
 		{
 			"a violation is found, but events were dropped", overlapScript + "500 A dropped info value=3\n",
-			"expect: {overlapping_holds: \"0\", judged: \">=1\"}\n", nil, results.Unknown, "overlapping_holds 0 (found 1): what ended a hold",
+			"expect: {overlapping_holds: \"0\", judged: \">=1\"}\n", nil, results.Unknown, "overlapping_holds 0 (found 1): the end of a hold",
 		},
 		{
 			"... which says nothing of a stale write", overlapScript + "500 A dropped info value=3\n",
 			"expect: {stale_writes: \"0\", judged: \">=1\"}\n", nil, results.Fail, "stale_writes 0: found 1",
 		},
-		{"a lost client", serialScript, enough, afterLoss(4), results.Unknown, "client-1 on host h-2 ended without its last word, and nobody saw its process end: it may have gone on; what it did after its last event, at 25.000 ms, cannot be judged"},
+		{"a lost client", serialScript, enough, afterLoss(4), results.Unknown, "client-1 on host h-2 ended without its final message, and the end of its process was not seen: it may have gone on; its actions after its last event, at 25.000 ms, cannot be judged"},
 		{
-			"a lost client, and what it had in hand", strings.ReplaceAll(serialScript, "20 A release invoke\n25 A release ok\n", ""), enough, afterLoss(2), results.Unknown,
-			"at 10.000 ms, cannot be judged, nor what it had in hand then: lock-0 (grant 1 of client-1/0)",
+			"a lost client, and the grants that it held", strings.ReplaceAll(serialScript, "20 A release invoke\n25 A release ok\n", ""), enough, afterLoss(2), results.Unknown,
+			"at 10.000 ms, cannot be judged, nor the grants that it held then: lock-0 (grant 1 of client-1/0)",
 		},
 		{"a lost client that told nothing", strings.ReplaceAll(serialScript, " A ", " C "), enough, func(d *runDir) {
 			d.env.Clients = []results.ClientStats{{Name: "client-1", Lost: true}}
-		}, results.Unknown, "client-1 ended without its last word; no event of it came"},
+		}, results.Unknown, "client-1 ended without its final message; it sent no event"},
 		{"a violation is found that a lost client cannot refute", overlapScript, "expect: {stale_writes: \"0\", judged: \">=1\"}\n", afterLoss(4), results.Fail, "stale_writes 0: found 1"},
 		{
 			"a violation is found that a lost client may explain", "run resource=register\n0 A acquire invoke\n10 A acquire ok valid=1000 issued=1\n12 A effect-read fail fenced\n20 A release invoke\n",
-			"expect: {false_refusals: \"0\", judged: \">=1\"}\n", afterLoss(3), results.Unknown, "false_refusals 0 (found 1): what explains it may be among the events that are missing",
+			"expect: {false_refusals: \"0\", judged: \">=1\"}\n", afterLoss(3), results.Unknown, "false_refusals 0 (found 1): its cause may be among the missing events",
 		},
 		{
 			"nobody knows when a call of a lost client returned", serialScript + "48 A acquire invoke valid=50\n30000 B acquire invoke\n", "expect: {deaf_waits: \"0\", judged: \">=1\"}\n",
-			afterLoss(5), results.Unknown, "ended without its last word",
+			afterLoss(5), results.Unknown, "ended without its final message",
 		},
 		{
 			"one of two entries of the same fault was never injected", overlapScript,
@@ -129,7 +129,7 @@ func TestVerdictLattice(t *testing.T) {
 			"an own stall whose end lies in the run", serialScript + "9000 A stall info issued=6000\n", enough,
 			func(d *runDir) { d.env.Start = 35e8 }, results.Unknown, "from 0.000 ms to 5500.000 ms",
 		},
-		{"an expectation of what is not judged", serialScript, "expect: {lost_updates: \"0\", judged: \">=1\"}\n", nil, results.Unknown, "do not count up"},
+		{"an expectation of what is not judged", serialScript, "expect: {lost_updates: \"0\", judged: \">=1\"}\n", nil, results.Unknown, "are no increments"},
 		{"an expectation of what there is not", serialScript, "expect: {loose_screws: \"0\", judged: \">=1\"}\n", nil, results.Unknown, "no such count"},
 		{"a default that does not apply", strings.ReplaceAll(serialScript, "token=service", "token=none"), enough, nil, results.Pass, ""},
 		{"a measure that is met", serialScript, "expect: {longest_wait_ms: \"<1s\", throughput_per_s: \">1\", judged: \">=1\"}\n", nil, results.Pass, ""},
@@ -141,12 +141,12 @@ func TestVerdictLattice(t *testing.T) {
 		{"a share of the grants", overlapScript, "expect: {overlapping_holds: \">=50%\", judged: \">=1\"}\n", nil, results.Pass, ""},
 		{
 			"what only a standstill explains", lateScript, "expect: {overlapping_holds: \"0\", judged: \">=1\"}\n", nil, results.Unknown,
-			"overlapping_holds 0 (found 1): 1 of them only because a process of lockquake stood still: client-1 did not run for 130.000 ms, from 170.000 ms on",
+			"overlapping_holds 0 (found 1): 1 of them due only to a standstill of a process of lockquake: client-1 did not run for 130.000 ms, from 170.000 ms on",
 		},
-		{"... where it is demanded", lateScript, "expect: {overlapping_holds: \">0\", judged: \">=1\"}\n", nil, results.Unknown, "stood still"},
+		{"... where it is demanded", lateScript, "expect: {overlapping_holds: \">0\", judged: \">=1\"}\n", nil, results.Unknown, "standstill"},
 		{"... where it is demanded by steps", lateScript, "expect: {overlapping_holds: \"1\", judged: \">=1\"}\n", func(d *runDir) { d.env.Directed = true }, results.Pass, ""},
 		{"... where it is demanded by steps beside a workload", lateScript, "expect: {overlapping_holds: \"1\", judged: \">=1\"}\n", func(d *runDir) { d.env.People = map[string]string{"A": "client-1"} }, results.Pass, ""},
-		{"... where steps forbid it", lateScript, "expect: {overlapping_holds: \"0\", judged: \">=1\"}\n", func(d *runDir) { d.env.Directed = true }, results.Unknown, "stood still"},
+		{"... where steps forbid it", lateScript, "expect: {overlapping_holds: \"0\", judged: \">=1\"}\n", func(d *runDir) { d.env.Directed = true }, results.Unknown, "standstill"},
 		{"... where as many are allowed", lateScript, "expect: {overlapping_holds: \"<=1\", judged: \">=1\"}\n", nil, results.Pass, ""},
 		{"... is no part of another count", lateScript, "expect: {overlapping_holds: \">=0\", stale_writes: \"0\", judged: \">=1\"}\n", nil, results.Pass, ""},
 		{
@@ -195,7 +195,7 @@ func TestVerdictLattice(t *testing.T) {
 			"a heal that nobody saw", overlapScript, "expect: {overlapping_holds: \">0\", judged: \">=1\"}\n",
 			func(d *runDir) {
 				d.script.run.Faults[0].Healed = &history.Receipt{Status: history.Indeterminate, Evidence: "no answer"}
-			}, results.Unknown, "the receipt of its heal is indeterminate (no answer)",
+			}, results.Unknown, " its receipt is indeterminate (no answer)",
 		},
 		{
 			"a heal that was seen", overlapScript, "expect: {overlapping_holds: \">0\", judged: \">=1\"}\n",
@@ -205,8 +205,8 @@ func TestVerdictLattice(t *testing.T) {
 		{"one is enough", overlapScript, "expect: {bit: \">=1\", judged: \">=1\"}\n", oneOfTwo, results.Pass, ""},
 		{"every injection is to bite, and did", overlapScript, "expect: {bit: all, judged: \">=1\"}\n", nil, results.Pass, ""},
 		{"a step that must not be done was done", serialScript, enough, func(d *runDir) {
-			d.env.Refuted = []string{"step 3, release of A, was done, and must not be"}
-		}, results.Fail, "step 3, release of A, was done, and must not be"},
+			d.env.Refuted = []string{"step 3, release of A, was done, but must not be"}
+		}, results.Fail, "step 3, release of A, was done, but must not be"},
 		{"a step that had to be done was not", serialScript, enough, missed(20, 30, 0), results.Fail, "line 9: B acquire"},
 		{
 			"a step that had to be done was not while something was broken", "fault pause on=A at=10 until=25\n" + serialScript, enough, missed(20, 30, 0),
@@ -263,7 +263,7 @@ func TestOneCauseIsGivenOnce(t *testing.T) {
 		"interrupted": prepared(t, serialScript, enough, func(d *runDir) {
 			d.env.Interrupted, d.env.Unknown = true, []string{"the run was interrupted"}
 		}),
-		"a process of lockquake did not run": prepared(t, serialScript+"9000 A stall info issued=6000\n", enough, nil),
+		"a process of lockquake stood still": prepared(t, serialScript+"9000 A stall info issued=6000\n", enough, nil),
 	} {
 		r := judged(t, d)
 		if n := strings.Count(strings.Join(r.Reasons, "\n"), name); n != 1 {
@@ -291,7 +291,7 @@ func TestAWarningIsNotTheCause(t *testing.T) {
 	}
 }
 
-func TestStrengthTellsHowManyInjectionsBit(t *testing.T) {
+func TestStrengthHasTheInjectionsThatBit(t *testing.T) {
 	r := judged(t, prepared(t, overlapScript, "expect: {overlapping_holds: \">0\", judged: \">=1\"}\n", oneOfTwo))
 	if all := strings.Join(r.Strength, "\n"); !strings.Contains(all, "; bit 1 of 2") {
 		t.Errorf("strength %q", r.Strength)
@@ -306,7 +306,7 @@ func TestStrengthCountsChances(t *testing.T) {
 	}
 }
 
-func TestLatencyOfNothingIsNull(t *testing.T) {
+func TestLatencyWithoutSamplesIsNull(t *testing.T) {
 	r := judged(t, prepared(t, "run resource=register\n0 A acquire invoke\n10 A acquire ok valid=1000 issued=1\n", enough, nil))
 	if q := r.Latency["release"]; q != (results.Quantiles{}) {
 		t.Errorf("release %+v", q)

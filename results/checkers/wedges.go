@@ -51,15 +51,15 @@ const maxAskLooks = 1 << 23
 
 var wedgesKind = results.CheckerKind{
 	Name: "wedges", New: newWedges, Follows: holdsOnce, Grants: true,
-	Doc: "A user whose lock object was in trouble gets the lock again when the trouble is over and the lock is free.",
+	Doc: "After a fault, a user's lock object works again: the user gets the lock when it is free.",
 	Counts: []results.Quantity{
 		{
-			Name: "wedges", Doc: "users that asked for a free lock in vain for longer than its recovery bound, when all faults had been over for that long and others were granted locks; each counts once for a lock",
-			Tone: results.Violation, Of: "acquires that ended, when all trouble was over for longer than the recovery bound", NeedsEnds: true,
+			Name: "wedges", Doc: "users that asked for a free lock without success for longer than its recovery bound, after all faults had been over for that long and while others were granted locks; each counts once for a lock",
+			Tone: results.Violation, Of: "acquires that ended later than the recovery bound after the last fault", NeedsEnds: true,
 		},
 	},
 	Measures: []results.Quantity{
-		{Name: "wedge_ms_max", Doc: "the longest time that a user asked for a free lock in vain, when all faults had been over for the recovery bound and others were granted locks"},
+		{Name: "wedge_ms_max", Doc: "the longest time that a user asked for a free lock without success, after all faults had been over for the recovery bound and while others were granted locks"},
 	},
 	Witnesses: results.Aside("wedge"),
 }
@@ -70,7 +70,7 @@ func newWedges(run results.Run) results.Checker {
 		run: run, bound: bound, heard: users.AllHeard(run), faults: withHeld(run), healed: run.Start,
 		asks: map[uint16]map[history.User]*vainAsk{}, dead: map[int]bool{}, looks: looks{most: maxAskLooks},
 		vain: vain{run: run, kind: "wedge", limit: bound, most: results.Forever, why: func() string {
-			return fmt.Sprintf("nobody had it in hand, nothing was broken any more, and others were granted locks; the bound is %.3f ms",
+			return fmt.Sprintf("it had no holder, all faults were over, and others were granted locks; the bound is %.3f ms",
 				results.Milli(bound))
 		}},
 	}
@@ -259,6 +259,6 @@ func (c *wedges) Finish() results.Finding {
 	}
 	f = c.vain.judged("wedges", c.asked)
 	f.Measures = map[string]*float64{"wedge_ms_max": new(results.Milli(c.longest))}
-	c.looks.bound(&f, int64(len(c.vain.found)), "so many users ask for one lock at once that not all of them were held against each grant: the count is a lower bound")
+	c.looks.bound(&f, int64(len(c.vain.found)), "too many users ask for one lock at once to compare all of them with each grant: the count is a lower bound")
 	return f
 }

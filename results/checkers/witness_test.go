@@ -62,13 +62,13 @@ func TestBothCountsHaveWitnesses(t *testing.T) {
 	}
 }
 
-// TestWhatAWitnessSaysOfTwoHolds: when both were entitled, or whose validity had run out.
-func TestWhatAWitnessSaysOfTwoHolds(t *testing.T) {
+// TestWitnessTextOfTwoHolds: when both were entitled, or whose validity had run out.
+func TestWitnessTextOfTwoHolds(t *testing.T) {
 	const held = "client-1/0 held lock-0 from 10.000 ms to 30.000 ms, client-2/0 from 20.000 ms to 40.000 ms; "
 	for valid, want := range map[string]string{
 		"100":     "both were entitled at 20.000 ms",
 		"15":      "the validity of client-1/0 had ended at 15.000 ms",
-		"unknown": "nothing is known of the validity of client-1/0",
+		"unknown": "the validity of client-1/0 is unknown",
 	} {
 		s, err := parseScript("1 A acquire invoke\n2 B acquire invoke\n10 A acquire ok valid=" + valid + "\n20 B acquire ok valid=100\n30 A release invoke\n40 B release invoke\n")
 		if err != nil {
@@ -80,8 +80,8 @@ func TestWhatAWitnessSaysOfTwoHolds(t *testing.T) {
 	}
 }
 
-// TestAWitnessTellsOfTheEarlierHoldFirst, whichever ends first; of two with one start the first user's.
-func TestAWitnessTellsOfTheEarlierHoldFirst(t *testing.T) {
+// TestWitnessNamesTheEarlierHoldFirst, whichever ends first; of two with one start the first user's.
+func TestWitnessNamesTheEarlierHoldFirst(t *testing.T) {
 	for _, c := range [][2]string{{"10 A 11 B", "A B"}, {"10 B 11 A", "B A"}, {"10 A 10 B", "A B"}, {"10 B 10 A", "A B"}} {
 		for _, ends := range []string{"A B", "B A"} {
 			w, first := strings.Fields(c[0]), strings.Fields(ends)
@@ -138,8 +138,8 @@ func TestAWitnessNamesTheLock(t *testing.T) {
 	}
 }
 
-// TestWhatAFaultIsAimedAt: one grant of one user.
-func TestWhatAFaultIsAimedAt(t *testing.T) {
+// TestTargetOfAHolderFault: one grant of one user.
+func TestTargetOfAHolderFault(t *testing.T) {
 	a, b := history.MakeUser(0, 0), history.MakeUser(1, 0)
 	for _, c := range []struct {
 		fault history.Fault
@@ -156,8 +156,8 @@ func TestWhatAFaultIsAimedAt(t *testing.T) {
 	}
 }
 
-// TestWhatAWitnessSays: the answer, the actual state, and when.
-func TestWhatAWitnessSays(t *testing.T) {
+// TestWitnessText: the answer, the actual state, and when.
+func TestWitnessText(t *testing.T) {
 	for _, c := range []struct{ name, checker, text, want string }{
 		{"a renewal that changed nothing", "false_results", `
 0 A acquire invoke
@@ -165,7 +165,7 @@ func TestWhatAWitnessSays(t *testing.T) {
 500 A renew invoke
 501 A renew ok valid=1500
 saw 3 answer service holder:lock-0 a at=502 whose=A ends-in=498
-`, "was answered ok at 501.000 ms; the service, asked at 502.000 ms, said that client-1/0 has it: the grant was to end at 1000.000 ms, and its user was told 1500.000 ms"},
+`, "was answered ok at 501.000 ms; asked at 502.000 ms, the service said that client-1/0 has it: the grant was due to end at 1000.000 ms, but the answer was 1500.000 ms"},
 		{"a renewal that was refused, and need not have been", "false_results", `
 0 A acquire invoke
 10 A acquire ok valid=1000 issued=1
@@ -192,7 +192,7 @@ saw 1 grant n1 holder:lock-0 a at=11 whose=A
 saw 3 observe n1 holder:lock-0 none at=90
 saw 3 observe n2 holder:lock-0 b at=90 whose=B
 saw 3 observe n3 holder:lock-0 x at=90
-`, "at 90.000 ms it is nowhere: n1 has no key, n2 has the key of client-2/0, n3 has another key"},
+`, "at 90.000 ms no server has it: n1 has no key, n2 has the key of client-2/0, n3 has another key"},
 	} {
 		if ws := finding(t, c.checker, c.text).Witnesses; len(ws) != 1 || !strings.Contains(ws[0].Text, c.want) {
 			t.Errorf("%s: %+v, want %q", c.name, ws, c.want)
@@ -238,8 +238,8 @@ run tells recovery=1000
 	}
 }
 
-// TestAForeignReleaseIsShownWithAllWhoHadTheLock: the victim, the third user, and the one that released it.
-func TestAForeignReleaseIsShownWithAllWhoHadTheLock(t *testing.T) {
+// TestForeignReleaseShowsAllHolders: the victim, the third user, and the one that released it.
+func TestForeignReleaseShowsAllHolders(t *testing.T) {
 	ws := finding(t, "foreign_releases", `
 0 A acquire invoke
 10 A acquire ok valid=100 issued=1
@@ -262,16 +262,16 @@ func TestAForeignReleaseIsShownWithAllWhoHadTheLock(t *testing.T) {
 	}
 }
 
-// TestAStaleWriteIsShownWithTheFirstWhoCameLater: B touched the resource before C. They asked, or were granted it, at
+// TestStaleWriteShowsTheFirstLaterHolder: B touched the resource before C. They asked, or were granted it, at
 // the same moment; or only their tokens show that they came later.
-func TestAStaleWriteIsShownWithTheFirstWhoCameLater(t *testing.T) {
+func TestStaleWriteShowsTheFirstLaterHolder(t *testing.T) {
 	for name, text := range map[string]string{
 		"asked at one moment": `
 10 A acquire ok valid=100 issued=1
 130 B acquire ok valid=1030 issued=120
 135 C acquire ok valid=1030 issued=120
 `,
-		"were granted it at one moment": `
+		"were granted the lock at one moment": `
 10 A acquire ok valid=100 issued=9
 12 A effect-read ok
 100 A release invoke

@@ -68,7 +68,7 @@ func refuse(all []subject, allow Allow) error {
 				if strings.Contains(values, "\n") {
 					values = ""
 				}
-				return fmt.Errorf("%s and %s differ in their %s%s; --allow %s compares them all the same", first.name,
+				return fmt.Errorf("%s and %s differ in their %s%s; --allow %s compares them anyway", first.name,
 					s.name, name, values, c.what)
 			}
 		}
@@ -194,7 +194,7 @@ func compared(q results.Quantity, count bool, alpha float64, groups ...[]float64
 	// The library only handles groups of one size. The lowest p is that of groups which do not overlap: one order of
 	// all values in two.
 	if least := 2 / mathx.Choose(len(a)+len(b), len(a)); f.TooFew == "" && least >= alpha {
-		f.TooFew = fmt.Sprintf("with %d and %d samples p is at least %.2g, and a difference needs less than %.2g",
+		f.TooFew = fmt.Sprintf("with %d and %d samples p is at least %.2g, but a difference needs less than %.2g",
 			len(a), len(b), least, alpha)
 	}
 	f.P = &found.P

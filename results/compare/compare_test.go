@@ -121,8 +121,8 @@ func TestDemandsThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeCompared names the differences, and can be overruled.
-func TestWhatCannotBeCompared(t *testing.T) {
+// TestDifferencesPreventComparison names the differences, and can be overruled.
+func TestDifferencesPreventComparison(t *testing.T) {
 	for want, change := range map[string]func(*Run){
 		"cores: 2 and 4; --allow machine":           func(r *Run) { r.Env.Host = map[string]string{"cores": "4"} },
 		"lock: l and other; --allow settings":       func(r *Run) { r.Report.Lock = "other" },

@@ -41,16 +41,16 @@ func ParseDemands(text string, known results.Checkers, list string) ([]Demand, e
 		})
 		switch {
 		case !slices.Contains(known.Names(), d.Name):
-			return nil, fmt.Errorf("there is no count or measure %q; %s, and p50, p99, max and throughput are short names", name, list)
+			return nil, fmt.Errorf("there is no count or measure %q; %s; p50, p99, max and throughput are short names", name, list)
 		case count && bounded:
-			return nil, fmt.Errorf("%s is a count, which must not become more: it takes no %q", name, "="+by)
+			return nil, fmt.Errorf("%s is a count, which must not grow: it takes no %q", name, "="+by)
 		case !count && !bounded:
 			return nil, fmt.Errorf("%s needs a bound, such as %s=10%%", name, name)
 		case bounded:
 			percent, ok := strings.CutSuffix(by, "%")
 			n, err := strconv.ParseFloat(percent, 64)
 			if !ok || err != nil || n < 0 || n > 1e6 {
-				return nil, fmt.Errorf("%s: the bound is %q; it must be a percentage from 0 on, such as 10%%", name, by)
+				return nil, fmt.Errorf("%s: the bound is %q; it must be a percentage >= 0, such as 10%%", name, by)
 			}
 			d.By = n / 100
 		}

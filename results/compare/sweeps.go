@@ -35,7 +35,7 @@ func SweepFigures(all results.Checkers) results.Checkers {
 func SweepMeasures() []results.Quantity {
 	out := []results.Quantity{{Name: "throughput_per_s", Doc: "cycles per second", MoreIsBetter: true}}
 	for _, q := range latencies {
-		out = append(out, results.Quantity{Name: "acquire_" + q + "_ms", Doc: q + " of the time to a grant"})
+		out = append(out, results.Quantity{Name: "acquire_" + q + "_ms", Doc: q + " of the acquire latency"})
 	}
 	return out
 }
@@ -147,7 +147,7 @@ func OfSweeps(a, b []Sweep, known results.Checkers, allow Allow) (*SweepResult, 
 		}
 		merged, err := capacity.Merge(files...)
 		if err != nil {
-			return nil, fmt.Errorf("group %c cannot be one: %w", group(i), err)
+			return nil, fmt.Errorf("group %c: %w", group(i), err)
 		}
 		out.analyses[i] = capacity.Analyse(merged)
 		subjects = append(subjects, subjectOf(sweeps, merged))
@@ -226,7 +226,7 @@ func (r *SweepResult) pair(allow Allow) error {
 		if len(r.Alone) == 0 {
 			return errors.New("the groups have no point in common: their users or rates differ on each curve")
 		}
-		return fmt.Errorf("the groups have no point in common: %s; %s; --allow settings compares groups that have one value each of what differs", r.Alone[0], r.Alone[len(r.Alone)-1])
+		return fmt.Errorf("the groups have no point in common: %s; %s; --allow settings compares groups whose differing settings have one value each", r.Alone[0], r.Alone[len(r.Alone)-1])
 	}
 	r.Alpha = Alpha / float64(max(points, 1))
 	for _, p := range pairs {

@@ -118,7 +118,7 @@ func TestSweepDemands(t *testing.T) {
 		"sooner":                   {slow, base, "p99=0%", results.Pass, ""},
 		"one point":                {base, []Sweep{swept("one", 6, slower(1.2, 64))}, "throughput=5%", results.Fail, "at 1 of 7 points, the first with 64 users"},
 		"too few":                  {few, []Sweep{swept("other", 3, nil)}, "throughput=5%", results.Unknown, "need >= 6 samples"},
-		"too few on one side":      {base, few, "throughput=5%", results.Unknown, "with 6 and 3 samples p is at least 0.024, and a difference needs less than 0.0071"},
+		"too few on one side":      {base, few, "throughput=5%", results.Unknown, "with 6 and 3 samples p is at least 0.024, but a difference needs less than 0.0071"},
 		"the same again":           {base, []Sweep{swept("again", 6, nil)}, "throughput=5%", results.Pass, ""},
 		"two sweeps make one":      {base, []Sweep{few[0], swept("rest", 3, slower(1.2, 1))}, "throughput=5%", results.Fail, "at 7 of 7"},
 		"no lock at one point":     {base, []Sweep{swept("broken", 6, broken)}, "throughput=5%", results.Unknown, "at 1 of 7 points, the first with 8 users, redis set-px-lua, 1 member, 1 lock, TTL 10 s: B: the verdict is fail in 6 of 6 runs"},
@@ -219,7 +219,7 @@ func TestSweepsThatCannotBeCompared(t *testing.T) {
 	}
 	other := swept("b", 3, nil)
 	other.Host["kernel"] = "5.4"
-	if _, err := OfSweeps([]Sweep{swept("a", 3, nil), other}, nil, SweepFigures(known), Allow{Machine: true}); err == nil || !strings.Contains(err.Error(), "group A cannot be one: sweeps 1 and 2 are of two machines") {
+	if _, err := OfSweeps([]Sweep{swept("a", 3, nil), other}, nil, SweepFigures(known), Allow{Machine: true}); err == nil || !strings.Contains(err.Error(), "group A: sweeps 1 and 2 are from different machines") {
 		t.Error(err)
 	}
 	if _, err := OfSweeps(nil, nil, SweepFigures(known), Allow{}); err == nil {
@@ -280,7 +280,7 @@ func TestTextOfSweeps(t *testing.T) {
 		{[]Sweep{b}, []string{
 			"A: 1 sweep of capacity (redis set-px-lua, provider local); a\nB: 1 sweep", "redis.version: a in A, b in B", "lockquake: a in A, b in B",
 			"users  figure            A                            B                            change   p\n1      throughput_per_s  398.7 (387.2 to 404.9), n=6  327.8 (321.1 to 345.9), n=6  -17.8 %  0.0022\n   ", "\n64*    throughput_per_s  ", "n=6     ~        0.026\n",
-			"~ is no difference at p < 0.0083", "* with 64 users, B: the load generator was the limit: 7.90 of 8 cores used",
+			"~ means no difference at p < 0.0083", "* with 64 users, B: the load generator was the limit: 7.90 of 8 cores used",
 			"                     A                                   B\nbest throughput      5,080 (4,761 to 5,532)/s, 64 users  at least 3,923", "its limit            not known", "bends at             1", "highest at           ",
 			"keeps the objective  5,000/s                             4,000/s", "only in A: 2 users, redis set-px-lua",
 		}, []string{"too few", "5000 at", "NaN", "Inf"}},
@@ -307,7 +307,7 @@ func TestTextOfSweeps(t *testing.T) {
 	}
 	r := sweepsOf(t, []Sweep{swept("a", 3, nil)}, []Sweep{swept("b", 3, nil)}, Allow{})
 	var out bytes.Buffer
-	if err := r.Text(&out); err != nil || !strings.Contains(out.String(), "too few runs to tell: need >= 6 samples") || !strings.Contains(out.String(), "an interval needs 6") {
+	if err := r.Text(&out); err != nil || !strings.Contains(out.String(), "too few runs for a result: need >= 6 samples") || !strings.Contains(out.String(), "an interval needs 6") {
 		t.Errorf("%v\n%s", err, &out)
 	}
 }
@@ -322,7 +322,7 @@ func TestSettingsThatDiffer(t *testing.T) {
 		t.Fatal(err)
 	}
 	head, _, _ := strings.Cut(out.String(), "\n\n")
-	for _, want := range []string{"\nprovider: local in A, docker in B\n", "\ntext of the scenario: another one in B than in A"} {
+	for _, want := range []string{"\nprovider: local in A, docker in B\n", "\ntext of the scenario: differs between A and B"} {
 		if !strings.Contains(head, want) {
 			t.Errorf("no %q in\n%s", want, head)
 		}

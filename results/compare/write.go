@@ -95,7 +95,7 @@ func (s Sides) differing() (out []string) {
 	for _, name := range slices.Sorted(maps.Keys(s.Settings)) {
 		d := s.Settings[name]
 		if strings.Contains(strings.Join(append(slices.Clone(d.A), d.B...), ""), "\n") {
-			out = append(out, name+": another one in B than in A")
+			out = append(out, name+": differs between A and B")
 			continue
 		}
 		out = append(out, fmt.Sprintf("%s: %s in A, %s in B", name, spoken(d.A), spoken(d.B)))
@@ -159,16 +159,16 @@ func (t *table) row(f Figure, first ...string) {
 // whole returns the table with its explanations.
 func (t *table) whole(title string, alpha float64) sheet.Table {
 	t.Title = title
-	said := "medians, with their 95 % intervals; n runs have it"
+	said := "medians with 95 % intervals; n is the number of runs with the measure"
 	if t.two {
-		said += fmt.Sprintf("; ~ is no difference at p < %.2g", alpha)
+		said += fmt.Sprintf("; ~ means no difference at p < %.2g", alpha)
 	}
 	t.Below = append(t.Below, said)
 	if t.thin {
-		t.Below = append(t.Below, "a median without an interval is of too few runs: an interval needs 6")
+		t.Below = append(t.Below, "a median without an interval has too few runs: an interval needs 6")
 	}
 	if t.few != "" {
-		t.Below = append(t.Below, "* too few runs to tell: "+t.few)
+		t.Below = append(t.Below, "* too few runs for a result: "+t.few)
 	}
 	return t.Table
 }

@@ -29,7 +29,7 @@ func TestFaultsStandBeforeWhatTheyCause(t *testing.T) {
 		name, began, ended string
 		begin, end         int64
 	}{
-		{"hold-back", "packets to register are held back", "packets are let go", f.Bit, f.Undo},
+		{"hold-back", "packets to register are held back", "packets are released", f.Bit, f.Undo},
 		{"partition", "cut off from register", "connected again", f.Bit, f.Undo},
 		{"pause", "paused (SIGSTOP)", "runs again", f.Bit, f.Undo},
 		{"restart", "killed (SIGKILL)", "serves again", f.Bit, f.End},
@@ -78,9 +78,9 @@ func TestDeathFollowsTheKill(t *testing.T) {
 	}
 }
 
-// TestUserGoesOnBeforeWhatItDoes: the report that a user went on from a point arrives later than the user's next
+// TestUserContinuesBeforeItsNextAction: the report that a user went on from a point arrives later than the user's next
 // actions.
-func TestUserGoesOnBeforeWhatItDoes(t *testing.T) {
+func TestUserContinuesBeforeItsNextAction(t *testing.T) {
 	sc := sceneOf(t, pausedRun(t, false))
 	passed := func(answer string, when float64) history.Observation {
 		return history.Observation{By: history.ByPoint, Node: "client-3", Fact: "token-checked", Answer: answer, Asked: at(when), Answered: at(when)}
@@ -95,9 +95,9 @@ func TestUserGoesOnBeforeWhatItDoes(t *testing.T) {
 	}
 }
 
-// TestNobodyIsStillInsideWhoCameTooLate: a grant whose validity was over on arrival does not end while its holder is
+// TestExpiredGrantDoesNotEndInside: a grant whose validity was over on arrival does not end while its holder is
 // inside.
-func TestNobodyIsStillInsideWhoCameTooLate(t *testing.T) {
+func TestExpiredGrantDoesNotEndInside(t *testing.T) {
 	sc := sceneOf(t, pausedRun(t, false))
 	for i := range sc.Holds {
 		sc.Holds[i].Valid = sc.Holds[i].Start - 1

@@ -83,7 +83,7 @@ func (s spectrum) chart() (page.Chart, error) {
 	logY(p, low, high)
 	svg, err := page.Inline(p, "Latency of acquire, hold, release and handoff in ms by percentile, on logarithmic scales; the table of latencies has the figures.")
 	return page.Chart{
-		Title: "Latency spectrum", Caption: "To the right lies the tail, up to the worst case: every decade is ten times rarer.",
+		Title: "Latency spectrum", Caption: "The tail is on the right, up to the maximum: each decade is ten times rarer.",
 		Legend: entries(nil, results.Operations...), SVG: svg,
 	}, err
 }
@@ -178,7 +178,7 @@ func (t *timeline) latencyChart(bands []span) (page.Chart, error) {
 	p.X.Tick.Marker = page.LinearTicks
 	svg, err := page.Inline(p, "Median and worst acquire latency in ms over the run's time, faults shaded.")
 	caption := "By the time of the grant, in steps of " + figure.Duration(t.width) +
-		"; where the line is broken nobody got a lock."
+		"; the line breaks where no lock was granted."
 	return page.Chart{
 		Title: "Acquire latency over time", Caption: caption, Legend: entries(bands, "median", "worst"), SVG: svg,
 	}, err
@@ -204,6 +204,6 @@ func (t *timeline) grantsChart(bands []span) (page.Chart, error) {
 	svg, err := page.Inline(p, "Number of grants in each "+figure.Duration(t.width)+" of the run, faults shaded.")
 	return page.Chart{
 		Title: "Grants over time", Legend: entries(bands, "grants"), SVG: svg,
-		Caption: "In steps of " + figure.Duration(t.width) + "; at zero nobody got a lock.",
+		Caption: "In steps of " + figure.Duration(t.width) + "; at zero no lock was granted.",
 	}, err
 }

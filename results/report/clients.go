@@ -23,7 +23,7 @@ func clientLines(r results.Report) []string {
 	return out
 }
 
-const notOurs = ", which is not lockquake's own: its lock is what it made of the one that was asked for"
+const notOurs = ", not lockquake's own: it implements the requested lock in its own way"
 
 func clientLine(c results.Client, program string) string {
 	var libraries []string

@@ -9,8 +9,8 @@ import (
 	"github.com/lockquake/lockquake/results/terminal"
 )
 
-// TestWhoWasJudged names a single program once, several with their nodes, and marks foreign ones.
-func TestWhoWasJudged(t *testing.T) {
+// TestJudgedProgramsAreNamed names a single program once, several with their nodes, and marks foreign ones.
+func TestJudgedProgramsAreNamed(t *testing.T) {
 	t.Parallel()
 	own := results.ReportClient{Nodes: []string{"client-1", "client-3"}, Client: results.Client{
 		Process: "lockquake client", Software: "a9cc773",
@@ -18,7 +18,7 @@ func TestWhoWasJudged(t *testing.T) {
 	}}
 	foreign := results.ReportClient{Nodes: []string{"client-2"}, Client: results.Client{Process: "kazoo-locks", Libraries: map[string]string{"kazoo": "2.10"}, Foreign: true}}
 	const told = "lockquake client a9cc773 (go-redis 9.23.0, rueidis/rueidislock 1, etcd/client 3.7.3)"
-	const stranger = "kazoo-locks (kazoo 2.10), which is not lockquake's own: its lock is what it made of the one that was asked for"
+	const stranger = "kazoo-locks (kazoo 2.10), not lockquake's own: it implements the requested lock in its own way"
 	for _, c := range []struct {
 		r    results.Report
 		want []string

@@ -43,8 +43,8 @@ func TestAHandoffIsDrawn(t *testing.T) {
 	}
 	text := strings.Join(told.Explain(), "\n")
 	for _, want := range []string{
-		"A handoff, while 2 wait: 20 ms; nothing was granted twice.",
-		"2 users wait for lock-0; in the mean of the run a handoff wakes 156 of them and costs the servers 9.72 requests",
+		"A handoff, while 2 wait: 20 ms; no double grant.",
+		"2 users wait for lock-0; on average a handoff wakes 156 of them and costs the servers 9.72 requests",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not told:\n%s", want, text)

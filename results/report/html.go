@@ -202,12 +202,12 @@ func sentence(r results.Report) string {
 	case results.Pass:
 		switch {
 		case len(r.Uncovered) > 0:
-			return "PASS: every expectation was met. The run also found what no expectation covers: " +
+			return "PASS: every expectation was met. The run also found violations without an expectation: " +
 				r.Uncovered.String() + "."
 		case len(broken(r, results.Violation, results.Doubtful)) > 0:
-			return "PASS: the run found what it was to show."
+			return "PASS: the run found the expected violation."
 		}
-		return "PASS: nothing was found that must not be, and the run could have found it."
+		return "PASS: no forbidden violation was found, and the run could have found one."
 	case results.Fail:
 		return "FAIL: an expectation was not met."
 	}
@@ -230,12 +230,12 @@ func notes(r results.Report, env results.Env) []string {
 
 // headlines returns the figures that most readers come for.
 func headlines(r results.Report) []pair {
-	out := []pair{{"grants a second", measured(r.Measures["throughput_per_s"])}}
+	out := []pair{{"grants per second", measured(r.Measures["throughput_per_s"])}}
 	if r.NoLock {
 		out = []pair{{"accesses of the resource", figure.Count(r.Judged.Effects)}}
 	}
 	if n := r.Measures["offered_per_s"]; n != nil {
-		out = append(out, pair{"offered a second", measured(n)})
+		out = append(out, pair{"offered per second", measured(n)})
 	}
 	for _, q := range acquireQuantiles(r) {
 		out = append(out, pair{"acquire " + q.name, figure.Milli(q.ms)})

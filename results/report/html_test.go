@@ -136,7 +136,7 @@ func TestRedIsForViolations(t *testing.T) {
 	if len(quiet) != 2 || quiet[1].Value != "24,120" || quiet[1].Doc == "" {
 		t.Errorf("%+v", quiet)
 	}
-	if s := sentence(r); !strings.HasPrefix(s, "PASS: nothing was found") {
+	if s := sentence(r); !strings.HasPrefix(s, "PASS: no forbidden violation was found") {
 		t.Error(s)
 	}
 	r.Counts["stale_writes"], r.Counts["overlapping_holds"], r.Counts["outlived_holds"] = ptr(int64(2)), ptr(int64(104)), ptr(int64(2))
@@ -147,7 +147,7 @@ func TestRedIsForViolations(t *testing.T) {
 	if c := all[2]; c.Tone != "violation" {
 		t.Errorf("%+v", c)
 	}
-	if s := sentence(r); s != "PASS: the run found what it was to show." {
+	if s := sentence(r); s != "PASS: the run found the expected violation." {
 		t.Error(s)
 	}
 }

@@ -107,8 +107,8 @@ func TestStoryOfAFence(t *testing.T) {
 	}
 }
 
-// TestReasonsAreTold: the explanation of a refusal is its recorded reason, and no guess.
-func TestReasonsAreTold(t *testing.T) {
+// TestRecordedReasonsAreShown: the explanation of a refusal is its recorded reason, and no guess.
+func TestRecordedReasonsAreShown(t *testing.T) {
 	s := pausedRun(t, true)
 	told := func(change func(*history.Event)) string {
 		path := filepath.Join(s.dir, results.DirHistory, "register.lqh")
@@ -126,9 +126,9 @@ func TestReasonsAreTold(t *testing.T) {
 		return strings.Join(toldOf(t, s).Explain(), "\n")
 	}
 	for code, want := range map[uint8]string{
-		history.CauseTokenLower:     ": its token is 3391, and 77 was seen before",
-		history.CauseVersionChanged: ": version 77 was read, and 78 stands there",
-		history.CauseSequencerEnded: ": the lock service says that its sequencer (token 77) describes the lock no more",
+		history.CauseTokenLower:     ": its token is 3391, but 77 was seen before",
+		history.CauseVersionChanged: ": version 77 was read, but 78 is current",
+		history.CauseSequencerEnded: ": according to the lock service, its sequencer (token 77) is no longer valid",
 		history.CauseOwnerChanged:   ": another grant is registered, or none",
 	} {
 		got := told(func(e *history.Event) { e.Code, e.Token, e.Value = code, 77, 78 })
@@ -146,7 +146,7 @@ func TestStoryOfADoubleGrant(t *testing.T) {
 	if len(got.Regions) != 1 || !got.Regions[0].Double || got.Regions[0].From != at(391.5) || got.Regions[0].To != at(410.2) {
 		t.Errorf("regions %+v", got.Regions)
 	}
-	for _, want := range []string{"redis-1: killed (SIGKILL)", "redis-1: serves again", "client-1: validity would end"} {
+	for _, want := range []string{"redis-1: killed (SIGKILL)", "redis-1: serves again", "client-1: validity would have ended"} {
 		if !slices.Contains(lines(got), want) {
 			t.Errorf("no %q in %q", want, lines(got))
 		}
@@ -170,7 +170,7 @@ func TestPictureShowsWhatMatters(t *testing.T) {
 	classes := map[string][]string{
 		"stale":  {`class="lq-stale lq-arrow"`, `class="lq-overlap"`, `class="lq-band"`, `class="lq-hatch lq-h0"`, "lq-tear", "stale write 90", ">client-3<", ">client-1<", ">lock service<", ">register<"},
 		"fenced": {`class="lq-refused"`, `class="lq-stop"`, `class="lq-band"`},
-		"double": {`class="lq-double"`, "DOUBLE GRANT", `class="lq-pill-double"`, "validity would end"},
+		"double": {`class="lq-double"`, "DOUBLE GRANT", `class="lq-pill-double"`, "validity would have ended"},
 	}
 	pictures := map[string][]byte{
 		"stale": pictureOf(t, pausedRun(t, false)), "fenced": pictureOf(t, pausedRun(t, true)), "double": pictureOf(t, restartRun(t)),

@@ -92,8 +92,8 @@ func TestRecordedStory(t *testing.T) {
 	}
 }
 
-// TestNobodyKnowsTheServer draws messages to the edge of the lock service if the server that took them is unknown.
-func TestNobodyKnowsTheServer(t *testing.T) {
+// TestMessagesToAnUnknownServer draws messages to the edge of the lock service if the server that took them is unknown.
+func TestMessagesToAnUnknownServer(t *testing.T) {
 	s := recorded(t)
 	must(t, os.WriteFile(s.dir+"/"+results.FileObserved, nil, 0o644))
 	told := toldOf(t, s)
@@ -124,7 +124,7 @@ func TestOutage(t *testing.T) {
 		Kind: "unavailability", Lock: "lock-0", From: at(2100), To: at(4499), Text: "2 of 3 locks could not be taken for 2.40 s: their holders had died",
 	}}})
 	told := toldOf(t, s)
-	if told.Title != "2 of 3 locks could not be taken for 2.40 s; nothing was granted twice" || !strings.HasSuffix(told.Text, ": their holders had died") {
+	if told.Title != "2 of 3 locks could not be taken for 2.40 s; no double grant" || !strings.HasSuffix(told.Text, ": their holders had died") {
 		t.Errorf("title %q, text %q", told.Title, told.Text)
 	}
 	page := pageOf(t, s)

@@ -110,7 +110,7 @@ func Explain(w io.Writer, dir string, r results.Report) error {
 		return err
 	}
 	if s == nil {
-		_, err := fmt.Fprintln(w, "Nothing was found, and nothing was broken: there is no story to tell.")
+		_, err := fmt.Fprintln(w, "No violation was found and no fault was injected: there is nothing to explain.")
 		return err
 	}
 	_, err = io.WriteString(w, strings.Join(s.Explain(), "\n")+"\n")

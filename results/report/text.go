@@ -165,10 +165,10 @@ func measureNames(r results.Report) []string {
 // textCounts writes counts and measures side by side.
 func textCounts(b *terminal.Text, r results.Report) {
 	b.WriteString("\n")
-	among := fmt.Sprintf("found among %s grants, %s events, %s accesses of the resource", figure.Count(r.Judged.Grants),
+	among := fmt.Sprintf("found in %s grants, %s events, %s accesses of the resource", figure.Count(r.Judged.Grants),
 		figure.Count(r.Judged.Events), figure.Count(r.Judged.Effects))
 	if r.NoLock {
-		among = fmt.Sprintf("found among %s accesses of the resource, %s events; there is no lock",
+		among = fmt.Sprintf("found in %s accesses of the resource, %s events; there is no lock",
 			figure.Count(r.Judged.Effects), figure.Count(r.Judged.Events))
 	}
 	b.Paragraph("", among)
@@ -280,9 +280,9 @@ func textWorld(b *terminal.Text, r results.Report) {
 		for _, p := range r.KeptProof {
 			seen = append(seen, p.What)
 		}
-		b.Paragraph("kept    ", "the servers are those of an earlier run, and were seen to be clean: "+
+		b.Paragraph("kept    ", "the servers are those of an earlier run and were verified clean: "+
 			strings.Join(seen, ", "))
 	case r.Fresh != "":
-		b.Paragraph("fresh   ", "the servers of the run before were not kept: "+r.Fresh)
+		b.Paragraph("fresh   ", "the servers of the previous run were not kept: "+r.Fresh)
 	}
 }

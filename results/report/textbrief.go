@@ -94,7 +94,7 @@ func briefFigures(b *terminal.Text, r results.Report) {
 	n, what := r.Subject()
 	text := figure.Of(n, what)
 	if v := r.Measures["throughput_per_s"]; v != nil {
-		text += ", " + figure.Number(*v) + " a second"
+		text += ", " + figure.Number(*v) + " per second"
 	}
 	lead := "; acquire "
 	for _, q := range acquireQuantiles(r) {

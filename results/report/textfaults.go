@@ -78,7 +78,7 @@ func injections(faults []results.FaultResult) string {
 	}
 	sum := figure.Of(len(faults), "injection") + ": " + strings.Join(parts, ", ")
 	if missed > 0 {
-		sum += "; " + figure.Of(missed, "target") + " slipped away before they were hit"
+		sum += "; " + figure.Of(missed, "target") + " escaped before they were hit"
 	}
 	return sum
 }

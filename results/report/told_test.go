@@ -35,9 +35,9 @@ func (w *world) answered(k history.Kind, to float64, phase history.Phase, code u
 	}
 }
 
-// TestWhyALockWasNotGrantedIsTold by the recorded reason, else by what the receipts of faults prove, else by the
+// TestReasonOfARefusalIsShown by the recorded reason, else by what the receipts of faults prove, else by the
 // error's class.
-func TestWhyALockWasNotGrantedIsTold(t *testing.T) {
+func TestReasonOfARefusalIsShown(t *testing.T) {
 	t.Parallel()
 	five := []string{"redlock-1", "redlock-2", "redlock-3", "redlock-4", "redlock-5"}
 	dead := history.Fault{
@@ -62,11 +62,11 @@ func TestWhyALockWasNotGrantedIsTold(t *testing.T) {
 		"held": {phase: history.Fail, code: history.CodeContended, want: "it is held"},
 		"held until its deadline": {
 			phase: history.Info, code: history.CodeTimeout, reason: history.Event{Code: history.CauseWaitOver, Value: 5000 * ms},
-			want: "the lock was held whenever it asked, until its deadline after 5 s; its last request has no answer",
+			want: "the lock was held at each attempt, until its deadline after 5 s; its last request has no answer",
 		},
 		"held until it gave up": {
 			phase: history.Fail, code: history.CodeContended, reason: history.Event{Code: history.CauseWaitOver, Value: 5000 * ms},
-			want: "the lock is held, and the wait was given up after 5 s",
+			want: "the lock is held; the wait was given up after 5 s",
 		},
 		"three of five dead": {
 			phase: history.Fail, code: history.CodeContended, reason: votes(lock.Vote{No: 2, NotSent: 3}), fault: dead, majority: &results.Majority{Servers: five, Apart: true},
@@ -90,8 +90,8 @@ func TestWhyALockWasNotGrantedIsTold(t *testing.T) {
 		"cut off, no answer": {phase: history.Info, code: history.CodeTimeout, fault: split, majority: etcd, want: "no majority: it reaches etcd-3 alone, of 3 servers"},
 		"cut off, but held":  {phase: history.Fail, code: history.CodeContended, fault: split, majority: etcd, want: "it is held"},
 		"no connection":      {phase: history.Fail, code: history.CodeConnection, majority: etcd, want: "no connection could be made"},
-		"it breaks":          {phase: history.Info, code: history.CodeConnection, want: "the connection breaks, and nobody knows whether it was done"},
-		"unavailable":        {phase: history.Fail, code: history.CodeUnavailable, want: "the service answers that it cannot serve"},
+		"it breaks":          {phase: history.Info, code: history.CodeConnection, want: "the connection breaks; the outcome is unknown"},
+		"unavailable":        {phase: history.Fail, code: history.CodeUnavailable, want: "the service reports that it cannot serve"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -101,7 +101,7 @@ func TestWhyALockWasNotGrantedIsTold(t *testing.T) {
 			}
 			w.answered(history.Acquire, 400, c.phase, c.code, c.reason)
 			words, _ := told(t, w, w.acquire(history.MakeUser(1, 0), 411, 412, 3, 10_000))
-			if want := "A, which had asked for lock-0 at t+0.010 s, is not granted it: " + c.want + "\n"; !strings.Contains(words, want) {
+			if want := "A, which had asked for lock-0 at t+0.010 s, gets no grant: " + c.want + "\n"; !strings.Contains(words, want) {
 				t.Errorf("no %q in\n%s", want, words)
 			}
 		})
@@ -118,11 +118,11 @@ func TestAnAnswerStandsAtItsOwnTime(t *testing.T) {
 		code  uint8
 		want  []string
 	}{
-		"late":      {history.Release, 2000, history.Fail, history.CodeNotHeld, []string{"t+0.010 s  A releases lock-0\n", "t+2.000 s  A, which released lock-0 at t+0.010 s, is told: not held\n"}},
+		"late":      {history.Release, 2000, history.Fail, history.CodeNotHeld, []string{"t+0.010 s  A releases lock-0\n", "t+2.000 s  A, which released lock-0 at t+0.010 s, gets the answer: not held\n"}},
 		"at once":   {history.Release, 11, history.Fail, history.CodeNotHeld, []string{"t+0.010 s  A releases lock-0: not held\n"}},
 		"late yes":  {history.Release, 2000, history.Ok, 0, []string{"t+0.010 s  A releases lock-0\n"}},
-		"checked":   {history.Check, 2000, history.Ok, 0, []string{"t+0.010 s  A asks whether it still has lock-0\n", "t+2.000 s  A, which had asked whether it still has lock-0 at t+0.010 s, is told: yes\n"}},
-		"extension": {history.Renew, 2000, history.Info, history.CodeTimeout, []string{"t+2.000 s  A, which had asked to renew lock-0 at t+0.010 s, is told: no answer\n"}},
+		"checked":   {history.Check, 2000, history.Ok, 0, []string{"t+0.010 s  A checks whether it still has lock-0\n", "t+2.000 s  A, which had checked whether it still has lock-0 at t+0.010 s, gets the answer: yes\n"}},
+		"extension": {history.Renew, 2000, history.Info, history.CodeTimeout, []string{"t+2.000 s  A, which had asked to renew lock-0 at t+0.010 s, gets the answer: no answer\n"}},
 	} {
 		w := newWorld(t, 2)
 		w.answered(c.kind, c.after, c.phase, c.code, history.Event{})
@@ -183,14 +183,14 @@ func TestASessionIsLastSeenBeforeItEnds(t *testing.T) {
 	w.event(history.Event{Time: at(905), Kind: history.Lost, Phase: history.Info, Grant: a.op})
 	words, s := told(t, w, a)
 	for _, want := range []string{
-		"t+0.450 s  the session of A is seen standing for the last time; nothing shows that A is entitled from here on, and it is still inside\n",
-		"t+0.905 s  A is told that it lost lock-0, 455 ms after its session was last seen\n",
+		"t+0.450 s  the session of A is seen alive for the last time; nothing shows that A is entitled from here on, and it is still inside\n",
+		"t+0.905 s  A learns that it lost lock-0, 455 ms after its session was last seen\n",
 	} {
 		if !strings.Contains(words, want) {
 			t.Errorf("no %q in\n%s", want, words)
 		}
 	}
-	if marked(s, "session last seen standing") != at(450) || marked(s, "validity ends") != 0 {
+	if marked(s, "session last seen alive") != at(450) || marked(s, "validity ends") != 0 {
 		t.Errorf("%q", lines(s))
 	}
 }
@@ -219,8 +219,8 @@ func TestAKeyIsDrawnWhereItWasSeen(t *testing.T) {
 	}
 }
 
-// TestTheEndOfAnOutageTellsWhy, after its causes.
-func TestTheEndOfAnOutageTellsWhy(t *testing.T) {
+// TestEndOfAnOutageHasItsReason, after its causes.
+func TestEndOfAnOutageHasItsReason(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
 	a := w.acquire(0, 5, 6, 1, 10_000)
@@ -230,17 +230,17 @@ func TestTheEndOfAnOutageTellsWhy(t *testing.T) {
 	dir := w.write(a, b)
 	r := baseReport(w, dir)
 	r.Findings = []results.Finding{{Checker: "unavailability", Witnesses: []results.Witness{{
-		Kind: "unavailability", Lock: "lock-0", From: at(100), To: at(1100), Text: "lock-0 could not be taken for 1.00 s: 200 users that had died stood in its queue until their sessions ended",
+		Kind: "unavailability", Lock: "lock-0", From: at(100), To: at(1100), Text: "lock-0 could not be taken for 1.00 s: 200 dead users stood in its queue until their sessions ended",
 	}}}}
 	words := strings.Join(toldOf(t, synthetic{dir, r}).Explain(), "\n")
-	want := "t+1.100 s  until here, lock-0 could not be taken for 1.00 s: 200 users that had died stood in its queue until their sessions ended\n  t+1.100 s  client-2,"
+	want := "t+1.100 s  until here, lock-0 could not be taken for 1.00 s: 200 dead users stood in its queue until their sessions ended\n  t+1.100 s  client-2,"
 	if !strings.Contains(words, want) {
 		t.Errorf("no %q in\n%s", want, words)
 	}
 }
 
-// TestAKeyThatAReleaseDidNotReachIsTold once, at a server that was asked for it later.
-func TestAKeyThatAReleaseDidNotReachIsTold(t *testing.T) {
+// TestUnreleasedKeyIsShown once, at a server that was asked for it later.
+func TestUnreleasedKeyIsShown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
 	a := w.acquire(0, 5, 6, 0, 10_000)

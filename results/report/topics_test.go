@@ -16,9 +16,9 @@ import (
 // svgText matches a text of a picture, and not its style.
 var svgText = regexp.MustCompile(`>([^<>{]+)<`)
 
-// TestWhatAScenarioNamesIsTold in headline, words and picture: each count above zero with a witness, whether or not a
+// TestExpectedCountsAreShown in headline, words and picture: each count above zero with a witness, whether or not a
 // picture draws it by itself. Figures without a time come at the end.
-func TestWhatAScenarioNamesIsTold(t *testing.T) {
+func TestExpectedCountsAreShown(t *testing.T) {
 	w := newWorld(t, 2)
 	w.env.People = map[string]string{"A": "client-1", "B": "client-2"}
 	a := w.acquire(history.MakeUser(0, 0), 1, 2, 7, 10_000)
@@ -56,7 +56,7 @@ func TestWhatAScenarioNamesIsTold(t *testing.T) {
 	var said bytes.Buffer
 	must(t, Explain(&said, dir, r))
 	head, rest, _ := strings.Cut(said.String(), "\n")
-	if want := "1 token regression, 1 lost update, 1 acknowledged write lost, 1 unit oversold, 1 false refusal and 3 orphans; nothing was granted twice."; !strings.EqualFold(head, want) {
+	if want := "1 token regression, 1 lost update, 1 acknowledged write lost, 1 unit oversold, 1 false refusal and 3 orphans; no double grant."; !strings.EqualFold(head, want) {
 		t.Errorf("headline %q, want %q", head, want)
 	}
 	var drawn strings.Builder
@@ -82,9 +82,9 @@ func TestWhatAScenarioNamesIsTold(t *testing.T) {
 	}
 }
 
-// TestWhatAScenarioIsAboutComesFirst: counts and measures in its own order before its expectations, and events with
+// TestSubjectOfAScenarioComesFirst: counts and measures in its own order before its expectations, and events with
 // the weight of a count. If nothing was found, the first event is the headline.
-func TestWhatAScenarioIsAboutComesFirst(t *testing.T) {
+func TestSubjectOfAScenarioComesFirst(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	w.env.People = map[string]string{"A": "client-1"}
@@ -99,14 +99,14 @@ func TestWhatAScenarioIsAboutComesFirst(t *testing.T) {
 		told := toldOf(t, synthetic{dir, r})
 		return told.Marks[slices.IndexFunc(told.Marks, func(m story.Mark) bool { return m.Event == "renew ok" })].Weight
 	}
-	if title := toldOf(t, synthetic{dir, r}).Title; title != "Nothing was granted twice" {
+	if title := toldOf(t, synthetic{dir, r}).Title; title != "No double grant" {
 		t.Errorf("without a word on it: %q", title)
 	}
 	light := weightOf()
 	r.About = []string{"renew ok", "orphans", "lost_updates"}
 	r.Counts["lost_updates"], r.Counts["orphans"], r.Counts["fence_saves"] = ptr(int64(2)), ptr(int64(1)), ptr(int64(3))
 	r.Expectations = []results.ExpectationResult{{Name: "fence_saves", Want: ">0", Got: ptr(3.0), Verdict: results.Pass}}
-	if title := toldOf(t, synthetic{dir, r}).Title; title != "A renews lock-0; 1 orphan, 2 lost updates and 3 fence saves; nothing was granted twice" || weightOf() <= light {
+	if title := toldOf(t, synthetic{dir, r}).Title; title != "A renews lock-0; 1 orphan, 2 lost updates and 3 fence saves; no double grant" || weightOf() <= light {
 		t.Errorf("about a renewal: %q, weight %d", title, weightOf())
 	}
 }
@@ -179,9 +179,9 @@ func TestAStoryWithoutALock(t *testing.T) {
 	}
 }
 
-// TestWhoDiesBeforeAnAnswer is named as dead, whether a fault killed it or it died at a point. For others the reason
+// TestDeadUsersWithoutAnAnswer is named as dead, whether a fault killed it or it died at a point. For others the reason
 // of the missing answer is unknown.
-func TestWhoDiesBeforeAnAnswer(t *testing.T) {
+func TestDeadUsersWithoutAnAnswer(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault history.Fault
 		seen  history.Observation

@@ -9,9 +9,9 @@ import (
 	"github.com/lockquake/lockquake/results/terminal"
 )
 
-// TestWhatNoExpectationCovers is shown next to every verdict, in amber if there are colours; without such counts
+// TestUncoveredViolationsAreShown is shown next to every verdict, in amber if there are colours; without such counts
 // nothing is shown.
-func TestWhatNoExpectationCovers(t *testing.T) {
+func TestUncoveredViolationsAreShown(t *testing.T) {
 	r := results.Report{Scenario: "s", Verdict: results.Pass, Uncovered: results.Uncovered{"overlapping_holds": 3, "orphans": 1}}
 	const told = "also    orphans 1, overlapping_holds 3 (no expectation covers it)"
 	for name, c := range map[string]struct {
@@ -27,7 +27,7 @@ func TestWhatNoExpectationCovers(t *testing.T) {
 		},
 		"page": {
 			func(b *bytes.Buffer, r results.Report) error { b.WriteString(sentence(r)); return nil },
-			"no expectation covers: orphans 1, overlapping_holds 3.",
+			"violations without an expectation: orphans 1, overlapping_holds 3.",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

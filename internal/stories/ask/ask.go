@@ -52,6 +52,6 @@ func Short(judged, about int64) string {
 	if judged >= about {
 		return ""
 	}
-	return fmt.Sprintf("%d grants were judged, and the story is about %d: what needs more than those was not seen, and of what comes by chance the rate is below 3/%d with 95 %% confidence",
+	return fmt.Sprintf("%d grants were judged, but the story needs %d: violations that need more grants were not seen, and those by chance are rarer than 3/%d with 95 %% confidence",
 		judged, about, judged)
 }

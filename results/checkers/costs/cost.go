@@ -62,7 +62,7 @@ type period struct {
 // Cost is the checker.
 var Cost = results.CheckerKind{
 	Name: "cost", New: newCost, Grants: true,
-	Doc: "What a handoff, a grant and waiting cost: how many waiters were woken, what the servers were asked, and the clients' processor time.",
+	Doc: "The cost of a handoff, of a grant and of waiting: waiters woken, requests to the servers, processor time of the clients.",
 	Measures: []results.Quantity{
 		{Name: "wakeups_per_handoff", Doc: "notifications of watches for each handoff ([cost](#cost))", Timeless: true},
 		{Name: "requests_per_handoff", Doc: "requests to the servers for each handoff ([cost](#cost))", Timeless: true},
@@ -70,11 +70,11 @@ var Cost = results.CheckerKind{
 			Name: "requests_per_grant", Doc: "requests to the servers for each grant ([cost](#cost))", Timeless: true,
 			InStep: true,
 		},
-		{Name: "requests_per_acquire", Doc: "requests to the servers for an acquire of a free lock, by a user who is alone, the least of the run ([cost](#cost))", Timeless: true},
-		{Name: "requests_per_release", Doc: "requests to the servers for a release of a lock that nobody waits for, the least of the run ([cost](#cost))", Timeless: true},
-		{Name: "requests_per_wait_s", Doc: "requests to the server that was asked most, for each second that a user waited for a lock ([cost](#cost))", Timeless: true},
+		{Name: "requests_per_acquire", Doc: "requests to the servers for an uncontended acquire, minimum of the run ([cost](#cost))", Timeless: true},
+		{Name: "requests_per_release", Doc: "requests to the servers for a release without waiters, minimum of the run ([cost](#cost))", Timeless: true},
+		{Name: "requests_per_wait_s", Doc: "requests to the busiest server, for each second that a user waited for a lock ([cost](#cost))", Timeless: true},
 		{
-			Name: "connections_per_grant", Doc: "connections that the servers took, for each grant ([cost](#cost))",
+			Name: "connections_per_grant", Doc: "connections that the servers accepted, for each grant ([cost](#cost))",
 			Timeless: true,
 		},
 		{

@@ -44,17 +44,17 @@ type growth struct {
 // Growth is the checker.
 var Growth = results.CheckerKind{
 	Name: "growth", New: newGrowth, Grants: true,
-	Doc: "No client has more descriptors and threads after each third of a run; where its processes can be seen, and nothing is broken.",
+	Doc: "The descriptors and threads of a client do not grow in each third of a run. Judged without faults, where its processes are visible.",
 	Counts: []results.Quantity{
 		{
 			Name: "client_leaks", Doc: "client processes whose descriptors or threads grew in each third of a run without faults ([growth](#growth))",
-			Tone: results.Violation, Of: "grants between two looks at the clients", Timeless: true,
+			Tone: results.Violation, Of: "grants between two samples of the clients", Timeless: true,
 		},
 	},
 	Measures: []results.Quantity{
-		{Name: "client_descriptors_per_1000_grants", Doc: "by how many open descriptors the clients grew after the first third ([growth](#growth))"},
-		{Name: "client_threads_per_1000_grants", Doc: "by how many threads the clients grew after the first third"},
-		{Name: "client_memory_kib_per_1000_grants", Doc: "by how much memory of no file the clients grew after the first third"},
+		{Name: "client_descriptors_per_1000_grants", Doc: "growth in open descriptors of the clients after the first third ([growth](#growth))"},
+		{Name: "client_threads_per_1000_grants", Doc: "growth in threads of the clients after the first third"},
+		{Name: "client_memory_kib_per_1000_grants", Doc: "growth in anonymous memory of the clients after the first third"},
 	},
 	Witnesses: results.Aside("leak"),
 }
@@ -97,7 +97,7 @@ func (c *growth) Finish() results.Finding {
 	looks := c.run.Footprints
 	switch {
 	case len(looks) != footprints:
-		return f.NotApplicable("the clients' processes were not looked at after each third")
+		return f.NotApplicable("the clients' processes were not sampled after each third")
 	case len(c.run.Faults) > 0:
 		return f.NotApplicable("faults may leave a client with more connections")
 	case (looks[footprints-1].Time-looks[0].Time)/(footprints-1) < shortestThird:

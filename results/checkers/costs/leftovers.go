@@ -35,11 +35,11 @@ type leftovers struct {
 // Leftovers is the checker.
 var Leftovers = results.CheckerKind{
 	Name: "leftovers", New: newLeftovers, Grants: true,
-	Doc: "The service keeps nothing for grants that are over; where it counts what it keeps.",
+	Doc: "The service keeps nothing for grants that ended. Judged where the service counts its contents.",
 	Counts: []results.Quantity{
 		{
-			Name: "leftovers", Doc: "things that the service still kept for grants that were over, such as keys, nodes or connections ([leftovers](#leftovers))",
-			Tone: results.Violation, Of: "grants after which the service was asked what it keeps", Timeless: true,
+			Name: "leftovers", Doc: "keys, nodes, connections and the like that the service still kept for ended grants ([leftovers](#leftovers))",
+			Tone: results.Violation, Of: "grants after which the contents of the service were counted", Timeless: true,
 		},
 	},
 	Witnesses: results.Aside("leftover"),
@@ -59,7 +59,7 @@ func (c *leftovers) Observe(e *history.Event) {
 func (c *leftovers) Finish() results.Finding {
 	f := results.Finding{Verdict: results.Clean}
 	if c.run.Contents == nil || c.run.Contents.After == nil && c.run.Contents.Loaded == nil {
-		return f.NotApplicable("the service was not asked what it keeps")
+		return f.NotApplicable("the contents of the service were not counted")
 	}
 	var n int64
 	for _, l := range c.run.Contents.Left(c.run.Users, len(c.run.Locks), c.grants) {

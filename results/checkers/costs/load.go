@@ -24,16 +24,16 @@ type load struct {
 // Load is the checker.
 var Load = results.CheckerKind{
 	Name: "load", New: newLoad,
-	Doc: "How many reads and writes reached the resource, served or refused, for each write that was acknowledged.",
+	Doc: "The number of reads and writes that reached the resource, served or refused, for each acknowledged write.",
 	Counts: []results.Quantity{
 		{
-			Name: "guard_refusals", Doc: "reads and writes that the resource's guard refused, whoever was right",
+			Name: "guard_refusals", Doc: "reads and writes that the resource's guard refused, rightly or not",
 			Of: "accesses", Timeless: true,
 		},
 	},
 	Measures: []results.Quantity{
 		{
-			Name: "accesses_per_write", Doc: "reads and writes that reached the resource, served or refused, for each write that was acknowledged: what a lock keeps away from an optimistic resource",
+			Name: "accesses_per_write", Doc: "reads and writes that reached the resource, served or refused, for each acknowledged write: a lock lowers it for an optimistic resource",
 			Timeless: true,
 		},
 	},
@@ -58,7 +58,7 @@ func (c *load) Observe(e *history.Event) {
 func (c *load) Finish() results.Finding {
 	f := results.Finding{Verdict: results.Clean}
 	if c.run.Resource == "" {
-		return f.NotApplicable("nothing is protected: there is no resource")
+		return f.NotApplicable("there is no resource")
 	}
 	f.Counts = map[string]*int64{"guard_refusals": &c.refused}
 	f.Chances = map[string]results.Chances{"guard_refusals": {N: c.accesses}}

@@ -24,7 +24,7 @@ type doubleBookings struct {
 // DoubleBookings judges bookings of seats.
 var DoubleBookings = results.CheckerKind{
 	Name: "double_bookings", New: newDoubleBookings,
-	Doc: "Of all bookings of a seat that were acknowledged, the one that stands at the end is the only one.",
+	Doc: "A seat has one acknowledged booking, the one that stands at the end.",
 	Counts: []results.Quantity{
 		{
 			Name: "double_bookings", Doc: "workload `booking`: acknowledged bookings of a seat that another booking has at the end",
@@ -72,7 +72,7 @@ func (c *doubleBookings) Finish() results.Finding {
 		if len(lost) > 0 {
 			f.Prove(results.Witness{
 				Kind: "double_booking", Lock: c.run.LockName(seat), From: bookings[0].Time, To: final.Time,
-				Text: fmt.Sprintf("the seat of %s was given to %d bookings, that of %v at %s among them, which does not stand at the end",
+				Text: fmt.Sprintf("the seat of %s went to %d bookings; the one by %v at %s does not stand at the end",
 					c.run.LockName(seat), len(bookings), lost[0].User, c.run.MS(lost[0].Time)),
 				Events: append(bookings[:min(len(bookings), 4):min(len(bookings), 4)], final),
 			})

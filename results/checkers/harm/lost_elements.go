@@ -40,7 +40,7 @@ type element struct {
 // LostElements judges sets to which elements are added.
 var LostElements = results.CheckerKind{
 	Name: "lost_elements", New: newLostElements,
-	Doc: "Every element that was put into a set, and acknowledged, is in it at the end.",
+	Doc: "Every element whose addition to a set was acknowledged is in the set at the end.",
 	Counts: []results.Quantity{
 		{
 			Name: "lost_elements", Doc: "workload `guarded-set`: acknowledged elements that are missing from the set at the end",
@@ -48,8 +48,8 @@ var LostElements = results.CheckerKind{
 		},
 	},
 	Measures: []results.Quantity{
-		{Name: "acknowledged_elements", Doc: "workload `guarded-set`: writes that the resource said yes to, whatever the lock said after", MoreIsBetter: true},
-		{Name: "lost_elements_share", Doc: "which part of them is lost, 0 to 1 (`\"<5%\"`)", Timeless: true},
+		{Name: "acknowledged_elements", Doc: "workload `guarded-set`: writes that the resource accepted, whatever the lock answered afterwards", MoreIsBetter: true},
+		{Name: "lost_elements_share", Doc: "share of them that is lost, 0 to 1 (`\"<5%\"`)", Timeless: true},
 	},
 	Witnesses: results.Aside("lost_element"),
 }
@@ -92,7 +92,7 @@ func (c *lostElements) Finish() results.Finding {
 		}
 		set, whole := c.set(lock, final.Value)
 		if !whole {
-			return f.Lacking(fmt.Sprintf("the set of %s has an element that nobody is known to have added",
+			return f.Lacking(fmt.Sprintf("the set of %s has an element that no recorded write added",
 				c.run.LockName(lock)))
 		}
 		var gone []history.Event
@@ -107,7 +107,7 @@ func (c *lostElements) Finish() results.Finding {
 		if len(gone) > 0 {
 			f.Prove(results.Witness{
 				Kind: "lost_element", Lock: c.run.LockName(lock), From: gone[0].Time, To: final.Time,
-				Text: fmt.Sprintf("%d of %d elements that were acknowledged under %s are not in the set at the end; the first is that of %v at %s",
+				Text: fmt.Sprintf("%d of %d acknowledged elements of %s are not in the set at the end; the first was added by %v at %s",
 					len(gone), len(c.acked[lock]), c.run.LockName(lock), gone[0].User, c.run.MS(gone[0].Time)),
 				Events: []history.Event{gone[0], final},
 			})

@@ -66,9 +66,9 @@ func (c *lostUpdates) Finish() results.Finding {
 	f := results.Finding{Verdict: results.Clean}
 	switch {
 	case c.run.Resource == "":
-		return f.NotApplicable("nothing is protected: there is no resource")
+		return f.NotApplicable("there is no resource")
 	case !c.run.Increments:
-		return f.NotApplicable("the workload's writes do not count up: what is missing cannot be told")
+		return f.NotApplicable("the workload's writes are no increments: lost ones cannot be counted")
 	}
 	var lost, acknowledged int64
 	finals := 0
@@ -87,7 +87,7 @@ func (c *lostUpdates) Finish() results.Finding {
 			f.Found(uint16(i), n)
 			f.Prove(results.Witness{
 				Kind: "lost_update", Lock: c.run.LockName(uint16(i)), From: c.run.Start, To: u.final.Time,
-				Text: fmt.Sprintf("%d writes under %s were acknowledged, and its value is %d at the end",
+				Text: fmt.Sprintf("%d writes under %s were acknowledged, but its final value is %d",
 					u.acknowledged, c.run.LockName(uint16(i)), u.final.Value),
 				Events: []history.Event{*u.final},
 			})

@@ -43,7 +43,7 @@ func applies(r results.Run, meaning string, acknowledged int, read finals) (resu
 	f := results.Finding{Verdict: results.Clean}
 	switch {
 	case r.Resource == "":
-		return f.NotApplicable("nothing is protected: there is no resource"), false
+		return f.NotApplicable("there is no resource"), false
 	case r.Writes != meaning:
 		return f.NotApplicable("the workload's writes are no " + meaning), false
 	case len(read) == 0:

@@ -25,10 +25,10 @@ type minorityEffects struct {
 // MinorityEffects counts writes of a replicated resource that no majority applied.
 var MinorityEffects = results.CheckerKind{
 	Name: "minority_effects", New: newMinorityEffects, Resource: true,
-	Doc: "Writes that some replicas of a replicated resource applied, but no majority: they do not count as effects.",
+	Doc: "Writes to a replicated resource that only a minority of the replicas applied: they do not count as effects.",
 	Counts: []results.Quantity{
 		{
-			Name: "minority_effects", Doc: "of a replicated resource: writes that some replicas applied, but never a majority; they are no effects",
+			Name: "minority_effects", Doc: "writes to a replicated resource that only a minority of the replicas applied; they are no effects",
 			Of: "effects", Timeless: true, NeedsAll: true,
 		},
 	},
@@ -50,7 +50,7 @@ func (c *minorityEffects) Observe(e *history.Event) {
 		c.list = append(c.list, results.Witness{
 			Kind: "minority_effect", Lock: c.run.LockName(e.Lock), From: e.Time, To: e.Time,
 			Events: []history.Event{*e},
-			Text: fmt.Sprintf("a write of %d by %v under %s never came to a majority of the replicas", e.Value, e.User,
+			Text: fmt.Sprintf("a write of %d by %v under %s never reached a majority of the replicas", e.Value, e.User,
 				c.run.LockName(e.Lock)),
 		})
 	}

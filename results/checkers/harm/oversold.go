@@ -30,7 +30,7 @@ type sales struct {
 // Oversold judges sales from a stock.
 var Oversold = results.CheckerKind{
 	Name: "oversold", New: newOversold,
-	Doc: "No more units of a stock are sold than there were.",
+	Doc: "Sales never exceed the stock.",
 	Counts: []results.Quantity{
 		{
 			Name: "units_oversold", Doc: "workload `inventory`: acknowledged sales beyond the stock",
@@ -83,7 +83,7 @@ func (c *oversold) Finish() results.Finding {
 		f.Found(uint16(i), s.units-stock)
 		f.Prove(results.Witness{
 			Kind: "oversold", Lock: c.run.LockName(uint16(i)), From: s.beyond.Time, To: max(s.beyond.Time, c.run.End),
-			Text: fmt.Sprintf("%d units under %s were sold, and there were %d; the first one too many went to %v at %s",
+			Text: fmt.Sprintf("%d units were sold under %s, of a stock of %d; the first one too many went to %v at %s",
 				s.units, c.run.LockName(uint16(i)), stock, s.beyond.User, c.run.MS(s.beyond.Time)),
 			Events: []history.Event{*s.beyond},
 		})

@@ -38,7 +38,7 @@ type repeatedWork struct {
 // RepeatedWork judges jobs that are to be done once.
 var RepeatedWork = results.CheckerKind{
 	Name: "repeated_work", New: newRepeatedWork,
-	Doc: "A piece of work that should be done once is done once.",
+	Doc: "Each piece of work is done exactly once.",
 	Counts: []results.Quantity{
 		{
 			Name: "repeated_work", Doc: "workload `once`: pieces of work that were done again",
@@ -46,9 +46,9 @@ var RepeatedWork = results.CheckerKind{
 		},
 	},
 	Measures: []results.Quantity{
-		{Name: "work_done", Doc: "workload `once`: how often a piece of work was done"},
-		{Name: "repeated_per_10000", Doc: "workload `once`: how much of 10,000 pieces of work was done again"},
-		{Name: "served_p50_ms", Doc: "workload `once`: from the moment at which a piece of work was wanted to the moment at which a user knew that it was done, median"},
+		{Name: "work_done", Doc: "workload `once`: executions per piece of work"},
+		{Name: "repeated_per_10000", Doc: "workload `once`: repeated executions per 10,000 pieces of work"},
+		{Name: "served_p50_ms", Doc: "workload `once`: time from when a piece of work was due until a user knew that it was done, median"},
 		{Name: "served_p99_ms", Doc: "the same, 99th percentile"},
 	},
 	Witnesses: results.Aside("repeated_work"),
@@ -104,7 +104,7 @@ func (c *repeatedWork) write(e *history.Event) {
 	c.found.Found(e.Lock, 1)
 	c.found.Prove(results.Witness{
 		Kind: "repeated_work", Lock: c.run.LockName(e.Lock), From: first.Time, To: e.Time,
-		Text: fmt.Sprintf("the work %d of %s was done by %v at %s, and again by %v at %s",
+		Text: fmt.Sprintf("piece of work %d of %s was done by %v at %s and again by %v at %s",
 			e.Value, c.run.LockName(e.Lock), first.User, c.run.MS(first.Time), e.User, c.run.MS(e.Time)),
 		Events: []history.Event{first, *e},
 	})

@@ -38,21 +38,21 @@ type account struct {
 // Sums judges accounts between which money is moved.
 var Sums = results.CheckerKind{
 	Name: "sums", New: newSums,
-	Doc: "Transfers make no money and lose none: every account, and all together, hold what was acknowledged.",
+	Doc: "Transfers neither create nor lose money: each account, and their sum, is what the acknowledged transfers make it.",
 	Counts: []results.Quantity{
 		{
-			Name: "accounts_off", Doc: "workload `balance`: accounts that do not hold what was acknowledged for them; writes of unknown outcome are allowed for",
+			Name: "accounts_off", Doc: "workload `balance`: accounts whose balance is not the sum of their acknowledged changes; writes of unknown outcome are allowed for",
 			Tone: results.Violation, Of: acknowledgedWrites, NeedsAll: true, Outlived: true,
 		},
 		{
-			Name: "sum_off", Doc: "workload `balance`: by how much all accounts together are off", Tone: results.Violation,
+			Name: "sum_off", Doc: "workload `balance`: the total deviation of all accounts", Tone: results.Violation,
 			Of: acknowledgedWrites, NeedsAll: true, Outlived: true,
 		},
 	},
 	Measures: []results.Quantity{
 		{
 			Name:     "money_missing",
-			Doc:      "workload `balance`: by how much all accounts together do not hold 0 at the end: what half-made transfers took, and no account got, is in it",
+			Doc:      "workload `balance`: the deviation of the sum of all accounts from 0 at the end; it includes half-made transfers",
 			Timeless: true,
 		},
 	},
@@ -140,7 +140,7 @@ func (c *sums) Finish() results.Finding {
 		f.Found(uint16(i), 1)
 		f.Prove(results.Witness{
 			Kind: "account_off", Lock: c.run.LockName(uint16(i)), From: c.run.Start, To: final.Time,
-			Text: fmt.Sprintf("the account of %s holds %d at the end, and the changes that were acknowledged make %d (%d more are of unknown outcome)",
+			Text: fmt.Sprintf("the account of %s holds %d at the end, but its acknowledged changes add up to %d (%d more are of unknown outcome)",
 				c.run.LockName(uint16(i)), final.Value, a.sum, a.doubt),
 			Events: []history.Event{final},
 		})

@@ -42,18 +42,18 @@ type generator struct {
 // Generator is the checker.
 var Generator = results.CheckerKind{
 	Name: "generator", New: newGenerator,
-	Doc: "Whether the clients kept up with what they were asked to do: arrivals that nobody served, lag, share of the machine's CPU.",
+	Doc: "Whether the clients kept up with the requested load: unserved arrivals, lag, share of the machine's CPU.",
 	Measures: []results.Quantity{
 		{Name: "offered_per_s", Doc: "open loop: arrivals per second, served or not", Timeless: true},
-		{Name: "unserved", Doc: "open loop: arrivals that came due and never got a user; a latency has only who was served"},
+		{Name: "unserved", Doc: "open loop: arrivals that came due and never got a user; latencies cover only those served"},
 		{
-			Name: "unserved_share", Doc: "open loop: which part of the arrivals that is, 0 to 1; above 0.01 an expectation of a latency is unknown, unless the scenario expects something of `unserved` or `unserved_share`",
+			Name: "unserved_share", Doc: "open loop: share of unserved arrivals, 0 to 1; above 0.01 an expectation of a latency is unknown, unless the scenario expects something of `unserved` or `unserved_share`",
 			Timeless: true,
 		},
-		{Name: "late_starts", Doc: "open loop: arrivals that began more than 1 ms after their moment, because no user was free or the generator lagged"},
-		{Name: "generator_lag_p99_ms", Doc: "open loop: 99th percentile of how late a user began who was free: the generator's own fault"},
+		{Name: "late_starts", Doc: "open loop: arrivals that began more than 1 ms late, because no user was free or the generator lagged"},
+		{Name: "generator_lag_p99_ms", Doc: "open loop: 99th percentile of the delay with which free users began: the generator's own lag"},
 		{
-			Name: "client_cpu_share", Doc: "how much of the machine's CPU the clients took, 0 to 1: above 0.4 the load generator may be the limit, and the report warns",
+			Name: "client_cpu_share", Doc: "share of the machine's CPU that the clients used, 0 to 1: above 0.4 the load generator may be the limit, and the report warns",
 			Timeless: true,
 		},
 	},
@@ -115,7 +115,7 @@ func (c *generator) Finish() results.Finding {
 			new(float64(unstarted)/float64(offered))
 	}
 	if late.Lag > lateStart {
-		f.Warnings = append(f.Warnings, fmt.Sprintf("the schedule of the open loop lagged: %s began what was due up to %.3f ms late", late.Name, results.Milli(late.Lag)))
+		f.Warnings = append(f.Warnings, fmt.Sprintf("the schedule of the open loop lagged: %s began arrivals up to %.3f ms late", late.Name, results.Milli(late.Lag)))
 	}
 	if cpu <= 0 || c.run.Cores <= 0 || c.run.End <= c.run.Start {
 		return f

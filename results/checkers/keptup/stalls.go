@@ -26,12 +26,12 @@ type stalls struct {
 // Stalls is the checker.
 var Stalls = results.CheckerKind{
 	Name: "stalls", New: newStalls, Resource: true,
-	Doc: "No process of lockquake stood still for longer than half of the ttl unless a fault asked for it; otherwise a zero proves nothing.",
+	Doc: "No process of lockquake stood still for longer than half of the TTL, except by a fault. Otherwise a zero proves nothing.",
 	Counts: []results.Quantity{
-		{Name: "own_stalls", Doc: "times that a process of lockquake stood still unasked for longer than half of the TTL", Timeless: true},
+		{Name: "own_stalls", Doc: "times that a process of lockquake stood still for longer than half of the TTL without a fault", Timeless: true},
 	},
 	Measures: []results.Quantity{
-		{Name: "own_stall_ms_max", Doc: "the longest time that a process of lockquake stood still unasked"},
+		{Name: "own_stall_ms_max", Doc: "the longest time that a process of lockquake stood still without a fault"},
 	},
 	Witnesses: results.Aside("own_stall"),
 }
@@ -61,7 +61,7 @@ func (c *stalls) observe(process string, e *history.Event) {
 	if from := max(e.Time-e.Value, c.run.Start); len(c.list) < results.MaxWitnesses {
 		c.list = append(c.list, results.Witness{
 			Kind: "own_stall", From: from, To: e.Time, Events: []history.Event{*e},
-			Text: fmt.Sprintf("%s did not run from %s to %s, and no fault asked for %.3f ms of that",
+			Text: fmt.Sprintf("%s did not run from %s to %s; no fault explains %.3f ms of that",
 				process, c.run.MS(from), c.run.MS(e.Time), results.Milli(own)),
 		})
 	}
@@ -74,7 +74,7 @@ func (c *stalls) Finish() results.Finding {
 	f.Measures = map[string]*float64{"own_stall_ms_max": new(results.Milli(c.longest))}
 	if c.n > 0 {
 		f.Verdict = results.Unknown
-		f.Warnings = []string{fmt.Sprintf("%d times a process of lockquake did not run for longer than half of the ttl: %s", c.n, c.list[0].Text)}
+		f.Warnings = []string{fmt.Sprintf("%d times a process of lockquake stood still for longer than half of the ttl: %s", c.n, c.list[0].Text)}
 	}
 	return f
 }

@@ -55,13 +55,13 @@ var Contests = results.CheckerKind{
 		return &contests{open: map[appointment]*contest{}, asked: map[history.User]appointment{}}
 	},
 	Grants: true,
-	Doc:    "How many rounds of a contest had no winner, where users ask for one lock in the same moment and ask again by themselves.",
+	Doc:    "Rounds without a winner, where users ask for one lock at the same moment and the lock retries by itself.",
 	Counts: []results.Quantity{{
-		Name: "rounds_without_winner", Doc: "users ask for one lock in the same moment, and again: rounds in which none of them was granted it, such as a split vote ([attempts](#attempts))",
+		Name: "rounds_without_winner", Doc: "rounds without a grant, such as split votes, where users ask for one lock at the same moment and retry ([attempts](#attempts))",
 		Of: "rounds", InStep: true,
 	}},
 	Measures: []results.Quantity{{
-		Name: "late_askers_share", Doc: "which part of those who were to ask in the same moment began more than 5 ms late, 0 to 1: above 0.05 a missed demand on rounds and attempts is unknown",
+		Name: "late_askers_share", Doc: "share of those users that began more than 5 ms late, 0 to 1: above 0.05 a missed expectation of rounds and attempts is unknown",
 	}},
 }
 
@@ -122,9 +122,9 @@ func (c *contests) Finish() results.Finding {
 	f := results.Finding{Verdict: results.Clean}
 	switch {
 	case c.contests == 0:
-		return f.NotApplicable("no users asked for one lock in the same moment")
+		return f.NotApplicable("no users asked for one lock at the same moment")
 	case c.untold:
-		return f.NotApplicable("not every grant tells how many attempts it took")
+		return f.NotApplicable("not every grant reports its number of attempts")
 	}
 	f.Counts = map[string]*int64{"rounds_without_winner": new(c.rounds - c.winner)}
 	f.Chances = map[string]results.Chances{"rounds_without_winner": {N: c.rounds}}

@@ -44,15 +44,15 @@ const mostGaveUp = 0.5
 // Throughput is the checker.
 var Throughput = results.CheckerKind{
 	Name: "throughput", New: newThroughput, Grants: true,
-	Doc: "How many grants a second the clients got.",
+	Doc: "The grants per second of all clients.",
 	Measures: []results.Quantity{
 		{Name: "throughput_per_s", Doc: "grants per second", First: 1, Timeless: true, MoreIsBetter: true},
 		{
 			Name: "failed_attempts_per_grant",
-			Doc:  "attempts of acquires that were granted nothing, for each grant; null unless every grant tells its attempts: where a lock asks again by itself", Timeless: true, InStep: true,
+			Doc:  "attempts without a grant, for each grant, of a lock that retries by itself; null unless every grant reports its attempts", Timeless: true, InStep: true,
 		},
-		{Name: "turned_away_share", Doc: "which part of the acquires that ended was certainly not granted, 0 to 1: what a gatekeeper keeps away", Timeless: true},
-		{Name: results.AcquireErrors, Doc: "acquires that an error ended: neither because somebody else had the lock, nor at their deadline, nor because the client was told to stop", Timeless: true},
+		{Name: "turned_away_share", Doc: "share of the ended acquires that were certainly not granted, 0 to 1: what a gatekeeper keeps away", Timeless: true},
+		{Name: results.AcquireErrors, Doc: "acquires that ended in an error, other than contention, their deadline, or the stop of the client", Timeless: true},
 	},
 }
 
@@ -124,7 +124,7 @@ func (c *throughput) Finish() results.Finding {
 		f.Measures["turned_away_share"] = new(float64(c.away) / float64(c.asked))
 		if part := float64(c.gaveUp) / float64(c.asked); part >= mostGaveUp && len(c.run.Faults) == 0 {
 			f.Warnings = append(f.Warnings, fmt.Sprintf(
-				"%.0f %% of the acquires ended at their deadline: the users ask for more than the lock grants, and each that gives up asks again; have fewer users, or a longer workload.timeout", 100*part))
+				"%.0f %% of the acquires ended at their deadline: the demand exceeds what the lock grants, and users who give up ask again; use fewer users or a longer workload.timeout", 100*part))
 		}
 	}
 	return f

@@ -45,17 +45,17 @@ type share struct {
 // Unfairness is the checker.
 var Unfairness = results.CheckerKind{
 	Name: "unfairness", New: newUnfairness, Grants: true,
-	Doc: "Who asks for a lock gets it, and about as often as the others.",
+	Doc: "Each user who asks for a lock gets it, and about as often as the others.",
 	Counts: []results.Quantity{
 		{
-			Name: "starved_users", Doc: "users who asked all the time and got nothing", Of: "users who asked for a lock",
+			Name: "starved_users", Doc: "users who asked all the time without a grant", Of: "users who asked for a lock",
 			NeedsEnds: true,
 		},
 	},
 	Measures: []results.Quantity{
-		{Name: "jain_index", Doc: "how evenly grants went to those who asked: 1 is the same for all, 1/n is all for one of n", MoreIsBetter: true},
-		{Name: "longest_wait_ms", Doc: "the longest time from asking for a lock to the outcome, whatever that was"},
-		{Name: "longest_vain_wait_ms", Doc: "the longest time from asking for a lock to an outcome that was no grant"},
+		{Name: "jain_index", Doc: "fairness of the grants among the users who asked: 1 means equal shares, 1/n all grants for one of n", MoreIsBetter: true},
+		{Name: "longest_wait_ms", Doc: "the longest time from asking for a lock to the outcome, granted or not"},
+		{Name: "longest_vain_wait_ms", Doc: "the longest time from asking for a lock to an outcome without a grant"},
 	},
 }
 
@@ -160,7 +160,7 @@ func (c *unfairness) Finish() results.Finding {
 	f.Spans = map[string]results.Interval{"longest_wait_ms": c.longest, "longest_vain_wait_ms": c.vain}
 	switch {
 	case c.run.Directed:
-		f.Verdict, f.Skipped = results.Unknown, "the run is directed: whoever asks was told to"
+		f.Verdict, f.Skipped = results.Unknown, "the run is directed: its steps decide who asks"
 	case got == 0:
 		f.Verdict, f.Skipped = results.Unknown, "nobody got a lock"
 	default:

@@ -16,7 +16,7 @@ type reasonKey struct {
 }
 
 // NoReason is the text for a reason that was not recorded, as with a foreign resource.
-const NoReason = "nobody told why"
+const NoReason = "no reason recorded"
 
 // maxReasons bounds the kept reasons: no picture shows so many.
 const maxReasons = 1 << 16

@@ -8,9 +8,9 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestWhoAnsweredGranted: a server that has the key, but whose answer never arrived, is not named among those that
+// TestGrantingServers: a server that has the key, but whose answer never arrived, is not named among those that
 // granted it.
-func TestWhoAnsweredGranted(t *testing.T) {
+func TestGrantingServers(t *testing.T) {
 	u := history.MakeUser(0, 0)
 	sc := &Scene{Reasons: Reasons{}}
 	for _, node := range []string{"redlock-1", "redlock-2", "redlock-3"} {

@@ -33,10 +33,10 @@ func (s *Story) Explain() []string {
 		out = append(out, "  in all: "+s.InAll)
 	}
 	if left := said - len(all); left > 0 {
-		out = append(out, fmt.Sprintf("  (%d lesser things are left out)", left))
+		out = append(out, fmt.Sprintf("  (%d minor events are omitted)", left))
 	}
 	if s.Others > 0 {
-		out = append(out, fmt.Sprintf("  (%d more grants to other users lie between)", s.Others))
+		out = append(out, fmt.Sprintf("  (%d more grants to other users lie in between)", s.Others))
 	}
 	return out
 }

@@ -115,9 +115,9 @@ func (mk faultMarker) lead(l *history.Lead) {
 	}
 	if n := mk.story.Lanes.node(l.Old); n >= 0 && l.Noticed != 0 {
 		mk.story.add(Mark{
-			Time: l.Noticed, Kind: MarkSeen, Lane: n, To: nowhere, Label: "says that it does not lead",
+			Time: l.Noticed, Kind: MarkSeen, Lane: n, To: nowhere, Label: "reports that it is not the leader",
 			Weight: weightEnd,
-			Say:    l.Old + " says that it does not lead",
+			Say:    l.Old + " reports that it is not the leader",
 		})
 	}
 }

@@ -27,13 +27,13 @@ func title(sc *scene.Scene) string {
 		freed := sc.Name(sc.Cause.Events[slices.IndexFunc(sc.Cause.Events, func(e history.Event) bool {
 			return e.Kind == history.Release && e.Time == sc.Cause.From
 		})].User)
-		return "Double grant: " + freed + " frees what is " + sc.Name(sc.Worst.Holds[0].User) + "'s, and " +
-			sc.Name(sc.Worst.Holds[1].User) + " is let in"
+		return "Double grant: " + freed + " releases the grant of " + sc.Name(sc.Worst.Holds[0].User) + ", and " +
+			sc.Name(sc.Worst.Holds[1].User) + " is granted the lock"
 	}
 	if sc.Worst != nil {
 		return capital(headline(sc, *sc.Worst))
 	}
-	clean := "nothing was granted twice"
+	clean := "no double grant"
 	for _, name := range []string{"double_grants", "overlapping_holds"} {
 		if n := sc.Report.Counts[name]; n == nil || *n > 0 {
 			clean = ""
@@ -42,7 +42,7 @@ func title(sc *scene.Scene) string {
 	found := ""
 	switch n := sc.Report.Counts["stuck_locks"]; {
 	case n != nil && *n > 0:
-		found = "Stuck lock: somebody asks for " + sc.Lock() + ", and nobody gets it"
+		found = "Stuck lock: users ask for " + sc.Lock() + " without a grant"
 	case sc.Gap != nil:
 		found, _, _ = strings.Cut(sc.Gap.Text, ": ") // the reason follows below
 		found, _, _ = strings.Cut(found, "; ")

@@ -53,7 +53,7 @@ func (mk lockMarker) lockMarks() {
 
 // lost adds that a user is notified that its grant is gone, and how long after the end of its validity.
 func (mk lockMarker) lost(e history.Event, lane int) {
-	say := mk.story.Lanes[lane].Name + " is told that it lost " + mk.scene.LockName(e.Lock)
+	say := mk.story.Lanes[lane].Name + " learns that it lost " + mk.scene.LockName(e.Lock)
 	// one without an end is later than all
 	if h := mk.story.hold(e.User, e.Grant); h != nil && h.Ref.Valid != history.ValidUnknown && h.Ref.Valid < e.Time {
 		since := " after its validity ended"
@@ -63,7 +63,7 @@ func (mk lockMarker) lost(e history.Event, lane int) {
 		say += ", " + figure.Duration(e.Time-h.Ref.Valid) + since
 	}
 	mk.story.add(Mark{
-		Time: e.Time, Kind: MarkNote, Lane: lane, To: nowhere, Label: "told: grant lost", Event: "lost",
+		Time: e.Time, Kind: MarkNote, Lane: lane, To: nowhere, Label: "learns: grant lost", Event: "lost",
 		Weight: weightLoss, Say: say,
 	})
 }
@@ -112,7 +112,7 @@ func (mk lockMarker) acquire(i int, e history.Event, lane int) {
 	}
 	ask := Mark{Time: e.Time, Kind: MarkAsk, Lane: lane, To: service, Label: word}
 	why, long := mk.outcome(e, f)
-	say := fmt.Sprintf("%s asks for %s and is not granted it: %s", name, lock, long)
+	say := fmt.Sprintf("%s asks for %s without a grant: %s", name, lock, long)
 	if f == nil || f.Time-e.Time <= atOnce {
 		ask.Kind, ask.Label, ask.Bad, ask.Say, ask.Weight, ask.Event = MarkExchange, word+": "+why, true, say,
 			weightLoss, ended(e, f)
@@ -134,7 +134,7 @@ func (mk lockMarker) acquire(i int, e history.Event, lane int) {
 		// as heavy as the grant it waited for
 		Event: ended(e, f), Time: f.Time, Kind: MarkAnswer, Lane: lane, To: service, Label: why, Bad: true,
 		Weight: weightGrant,
-		Say:    fmt.Sprintf("%s, which had asked for %s at %s, is not granted it: %s", name, lock, mk.story.moment(e.Time), long),
+		Say:    fmt.Sprintf("%s, which had asked for %s at %s, gets no grant: %s", name, lock, mk.story.moment(e.Time), long),
 	})
 }
 
@@ -239,8 +239,8 @@ func (mk lockMarker) operation(i int, e history.Event, lane int) {
 		m.Weight = weightAccess
 	}
 	if whose := mk.victim(e); e.Kind == history.Release && whose.name != "" {
-		m.Label, m.Bad, m.Weight = "foreign release: frees what is "+whose.name+"'s", true, weightHarm
-		m.Say = fmt.Sprintf("%s, whose time was over, releases %s, and frees what is %s's%s: FOREIGN RELEASE", name,
+		m.Label, m.Bad, m.Weight = "foreign release: ends the grant of "+whose.name, true, weightHarm
+		m.Say = fmt.Sprintf("%s, past its validity, releases %s and ends the grant of %s%s: FOREIGN RELEASE", name,
 			lock, whose.name, whose.why)
 	}
 	mk.story.add(m)
@@ -252,20 +252,20 @@ func (mk lockMarker) operation(i int, e history.Event, lane int) {
 		mk.story.add(Mark{
 			Event: ended(e, f), Time: f.Time, Kind: MarkAnswer, Lane: lane, To: m.To, Label: why, Bad: bad,
 			Weight: weightLoss,
-			Say:    fmt.Sprintf("%s, which %s %s at %s, is told: %s", name, asked[e.Kind], lock, mk.story.moment(e.Time), long),
+			Say:    fmt.Sprintf("%s, which %s %s at %s, gets the answer: %s", name, asked[e.Kind], lock, mk.story.moment(e.Time), long),
 		})
 	}
 }
 
 // operations are the users' operations on a lock that they have, in words.
 var operations = map[history.Kind]string{
-	history.Release: "releases", history.Check: "asks whether it still has", history.Renew: "renews",
+	history.Release: "releases", history.Check: "checks whether it still has", history.Renew: "renews",
 	history.Reenter: "takes once more", history.Leave: "gives back once",
 }
 
 // asked describes a request, for the row of its answer.
 var asked = map[history.Kind]string{
-	history.Release: "released", history.Check: "had asked whether it still has",
+	history.Release: "released", history.Check: "had checked whether it still has",
 	history.Renew: "had asked to renew", history.Reenter: "had asked once more for", history.Leave: "gave back once",
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/lockquake/lockquake/results/report/scene"
 )
 
-// TestWhyAReleaseFreedAnothersLock: both had the same value at the key, if the lock recorded the value.
-func TestWhyAReleaseFreedAnothersLock(t *testing.T) {
+// TestReasonOfAForeignRelease: both had the same value at the key, if the lock recorded the value.
+func TestReasonOfAForeignRelease(t *testing.T) {
 	t.Parallel()
 	a, b := history.MakeUser(0, 0), history.MakeUser(1, 0)
 	release := history.Event{Time: 10, Kind: history.Release, Phase: history.Invoke, User: a, Grant: 1}

@@ -77,9 +77,9 @@ func outcome(f *history.Event) (short, long string) {
 	case certain && f.Code == history.CodeConnection:
 		return "no connection", "no connection could be made"
 	case f.Code == history.CodeConnection:
-		return "connection breaks", "the connection breaks, and nobody knows whether it was done"
+		return "connection breaks", "the connection breaks; the outcome is unknown"
 	case certain && f.Code == history.CodeUnavailable:
-		return "refused by the service", "the service answers that it cannot serve"
+		return "refused by the service", "the service reports that it cannot serve"
 	case certain:
 		return word(strings.ReplaceAll(history.CodeName(f.Code), "-", " "))
 	case f.Code == history.CodeTimeout:

@@ -137,14 +137,14 @@ func (mk overlapMarker) validityMarks() {
 				m.Say = name + " is entitled until its session ends; the server was not asked about that session after " + name + " had the lock in hand"
 			}
 		case (h.Ref.End == 0 || v <= h.Ref.End) && mk.scene.SessionEnded(h.Ref):
-			m.Label, m.Weight = "session last seen standing", weightLoss
-			m.Say = "the session of " + name + " is seen standing for the last time; nothing shows that " + name +
+			m.Label, m.Weight = "session last seen alive", weightLoss
+			m.Say = "the session of " + name + " is seen alive for the last time; nothing shows that " + name +
 				" is entitled from here on, and it is still inside"
 		case h.Ref.End == 0 || v <= h.Ref.End:
 			m.Label, m.Say, m.Weight = "validity ends", "the validity of "+name+" ends, and it is still inside",
 				weightLoss
 		case mk.isDouble():
-			m.Label = "validity would end"
+			m.Label = "validity would have ended"
 		default:
 			continue
 		}

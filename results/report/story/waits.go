@@ -14,7 +14,7 @@ func (m marker) gap() {
 	}
 	lane := max(m.story.Lanes.kind(LaneService), m.story.Lanes.kind(LaneNode), 0)
 	m.story.add(Mark{
-		Time: g.To - 1, Kind: MarkNote, Lane: lane, To: nowhere, Label: "not to be had for " +
+		Time: g.To - 1, Kind: MarkNote, Lane: lane, To: nowhere, Label: "unavailable for " +
 			figure.Duration(g.To-g.From),
 		Say: "until here, " + m.scene.Named(g.Text), Weight: weightTurn,
 	})
@@ -37,7 +37,7 @@ func (m marker) handoff() {
 		}
 	}
 	label := fmt.Sprintf("%d wait; a handoff: %s", h.Waiting, figure.List(labels))
-	say := fmt.Sprintf("%d users wait for %s; in the mean of the run a handoff %s", h.Waiting,
+	say := fmt.Sprintf("%d users wait for %s; on average a handoff %s", h.Waiting,
 		m.scene.LockName(h.Last.Lock), figure.List(costs))
 	m.story.add(Mark{
 		Time: h.Released, Kind: MarkNote, Lane: m.story.Lanes.client(h.Last.User), To: nowhere, Label: label, Say: say,
