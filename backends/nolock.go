@@ -15,7 +15,7 @@ const NoLock = "none"
 // remains is the resource with its own guard, under the same load.
 func noLock() Lock {
 	return Lock{
-		Name: NoLock, Doc: "No lock: everybody goes ahead at once, and nobody is asked.", Wrong: "it excludes nobody",
+		Name: NoLock, Doc: "No lock: every acquire succeeds at once, without a request.", Wrong: "it excludes nobody",
 		Absent: true,
 		Offers: Offers{Try: true, Renewal: "none", Token: TokenNone, Reentrant: "no"},
 		Dial:   func(context.Context, Access) (Connection, error) { return open{}, nil },

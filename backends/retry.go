@@ -53,9 +53,9 @@ func (r Retry) Check() error {
 	}
 	switch {
 	case r.Growth != 0 && r.Growth < 1:
-		return fmt.Errorf("retry.growth is %g; it must be 1 (all delays are alike) or more", r.Growth)
+		return fmt.Errorf("retry.growth is %g; it must be 1 (constant delay) or more", r.Growth)
 	case r.Growth > 1 && r.Delay == 0:
-		return fmt.Errorf("retry.growth is %g, and a retry.delay of 0s does not grow", r.Growth)
+		return fmt.Errorf("retry.growth is %g, but a retry.delay of 0s does not grow", r.Growth)
 	case r.Most != 0 && r.Most < r.Delay:
 		return fmt.Errorf("retry.most is %s; it must be at least retry.delay, which is %s", r.Most, r.Delay)
 	}
@@ -63,7 +63,7 @@ func (r Retry) Check() error {
 		return fmt.Errorf("retry.jitter is %g; it must be from 0 to 1", r.Jitter)
 	}
 	if r.Tries < 0 {
-		return fmt.Errorf("retry.tries is %d; it must be 0 (until the acquire's time is over) or more", r.Tries)
+		return fmt.Errorf("retry.tries is %d; it must be 0 (until the acquire's deadline) or more", r.Tries)
 	}
 	return nil
 }

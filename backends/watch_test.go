@@ -22,7 +22,7 @@ func (r *renewing) renew(valid lock.Validity) {
 	close(was)
 }
 
-func TestWatchTellsOfChangesAndEndsWithTheLoss(t *testing.T) {
+func TestWatchReportsChangesUntilTheLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		r := &renewing{lock.Until(start.Add(time.Second)), make(chan struct{})}

@@ -63,7 +63,7 @@ func selectorOf(t *testing.T, text string, nodes ...string) Selector {
 // A holder is found by its grant, so it cannot be an alternative. A promise is allowed if at least one alternative can
 // keep it.
 func TestAlternativesHaveLimits(t *testing.T) {
-	if _, err := ParseSelector("leader or holder", nil); err == nil || !strings.Contains(err.Error(), "stands alone") {
+	if _, err := ParseSelector("leader or holder", nil); err == nil || !strings.Contains(err.Error(), "cannot be combined") {
 		t.Errorf("a holder among alternatives: %v", err)
 	}
 	p := Promise{Majority: true}

@@ -163,9 +163,9 @@ func (k Kind) Traits(f Fault) *history.Traits {
 func (k Kind) Fits(f Fault, e Entry) error {
 	switch lasts := k.Lasts(f); {
 	case !lasts && e.For > 0:
-		return fmt.Errorf("%s is over when it is done; leave out for", k.Name)
+		return fmt.Errorf("%s ends by itself; omit for", k.Name)
 	case lasts && e.Every > 0 && e.For == 0:
-		return fmt.Errorf("%s stands until it is healed, so it cannot come again every %s; write for as well", k.Name,
+		return fmt.Errorf("%s lasts until the heal, so it cannot repeat every %s; add for", k.Name,
 			e.Every)
 	}
 	return nil

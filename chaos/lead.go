@@ -225,7 +225,7 @@ func (l *Lead) Stop() {
 // LeadText describes what was seen, with times since Follow.
 func LeadText(s history.Lead) string {
 	since := func(t int64) time.Duration { return time.Duration(t - s.From).Round(time.Millisecond) }
-	text := "nobody else was seen to lead"
+	text := "no other node was seen to lead"
 	if s.New != "" {
 		text = fmt.Sprintf("%s led after %s", s.New, since(s.Led))
 		if s.Epoch != "" {
@@ -235,9 +235,9 @@ func LeadText(s history.Lead) string {
 	switch {
 	case s.Old == "":
 	case s.Noticed != 0:
-		text += fmt.Sprintf("; %s said after %s that it does not lead", s.Old, since(s.Noticed))
+		text += fmt.Sprintf("; %s reported after %s that it is not the leader", s.Old, since(s.Noticed))
 	case s.New != "":
-		text += fmt.Sprintf("; %s was not heard to say that it does not lead", s.Old)
+		text += fmt.Sprintf("; %s never reported that it is not the leader", s.Old)
 	}
 	if s.Lag != nil {
 		text += fmt.Sprintf("; before that its best follower was %d bytes behind", *s.Lag)

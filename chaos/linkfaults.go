@@ -63,7 +63,7 @@ func (l *LinkFaults) Remove(one *LinkFault) {
 type Beside []string
 
 // String returns the note for the receipt.
-func (b Beside) String() string { return strings.Join(b, ", ") + " stood there too" }
+func (b Beside) String() string { return strings.Join(b, ", ") + " was active there too" }
 
 // Others returns the other faults that were active on a lane at any time since then.
 func (l *LinkFaults) Others(mine *LinkFault, on Lane, since int64) Beside {

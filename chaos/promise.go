@@ -58,7 +58,7 @@ func common(a, b []string) []string {
 // Broken returns why an injection would break the promise, given the active ones, or "".
 func (p Promise) Broken(servers []string, standing []Reach, next Reach) string {
 	if p.Serial && len(standing) > 0 {
-		return fmt.Sprintf("another one stands, on %s, and none may overlap", strings.Join(standing[0].Targets, ", "))
+		return fmt.Sprintf("another one is active on %s, and none may overlap", strings.Join(standing[0].Targets, ", "))
 	}
 	if p.None() {
 		return ""
@@ -66,7 +66,7 @@ func (p Promise) Broken(servers []string, standing []Reach, next Reach) string {
 	down := slices.Clone(next.Servers)
 	for _, s := range standing {
 		if both := common(s.Targets, next.Targets); p.Apart && len(both) > 0 {
-			return fmt.Sprintf("another one stands on %s, and only those on other nodes may overlap",
+			return fmt.Sprintf("another one is active on %s, and only those on other nodes may overlap",
 				strings.Join(both, ", "))
 		}
 		down = append(down, s.Servers...)
@@ -84,7 +84,7 @@ func (p Promise) Broken(servers []string, standing []Reach, next Reach) string {
 	for _, s := range servers {
 		kind := serverKind(s)
 		if left := all[kind] - len(hit[kind]); 2*left <= all[kind] {
-			return fmt.Sprintf("with %s hit, %d of %d servers would be left alone, which is no majority",
+			return fmt.Sprintf("with %s hit, only %d of %d servers would be untouched, which is no majority",
 				strings.Join(hit[kind], ", "), left, all[kind])
 		}
 	}

@@ -69,7 +69,7 @@ func (r Random) Draw(runFor time.Duration, runSeed uint64) ([]Drawn, error) {
 			return out, err
 		}
 	}
-	return nil, fmt.Errorf("no injection fits into the run (%s) with a mean gap of %s and what is promised", runFor,
+	return nil, fmt.Errorf("no injection fits into the run (%s) with a mean gap of %s and the promises of the schedule", runFor,
 		r.MeanGap)
 }
 

@@ -68,7 +68,7 @@ func TestDrawIsTheSameEverywhere(t *testing.T) {
 	}
 }
 
-func TestDrawKeepsWhatIsPromised(t *testing.T) {
+func TestDrawKeepsPromises(t *testing.T) {
 	const run = time.Minute
 	overlapped, many := 0, 0
 	for s := range uint64(200) {

@@ -84,7 +84,7 @@ func Capable[T any](on []Node, what Capability) ([]T, error) {
 	for _, n := range on {
 		t, ok := As[T](n)
 		if !ok {
-			return nil, Unavailable{What: string(what), Reason: n.Name() + " is a node that it cannot be done to"}
+			return nil, Unavailable{What: string(what), Reason: n.Name() + " is a node without this capability"}
 		}
 		out = append(out, t)
 	}

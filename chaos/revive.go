@@ -31,7 +31,7 @@ type inspected interface {
 func Revive(ctx context.Context, n inspected, s Scope) (history.Receipt, error) {
 	starter, ok := As[Starter](n)
 	if !ok || !starter.Restartable() {
-		return Seen(history.Installed, 0, n.Name()+" stays dead: it is not a node that is started again"), nil
+		return Seen(history.Installed, 0, n.Name()+" stays dead: such nodes are not restarted"), nil
 	}
 	delay := startDelay(n)
 	ctx, cancel := context.WithTimeout(ctx, ReviveTimeout+delay)
@@ -54,15 +54,15 @@ func Revive(ctx context.Context, n inspected, s Scope) (history.Receipt, error) 
 	if !started {
 		evidence += ", was running already"
 	} else if delay > 0 {
-		evidence += fmt.Sprintf(", whose start was put off by %s", delay)
+		evidence += fmt.Sprintf(", whose start was delayed by %s", delay)
 	}
 	switch {
 	case s.Service == nil:
 		evidence += "; there is no service to ask"
 	case waits:
-		evidence += "; it does not serve yet, other faults stand"
+		evidence += "; it does not serve yet, other faults are active"
 	case started:
-		evidence += fmt.Sprintf(", serves again %s after the start was asked for", took)
+		evidence += fmt.Sprintf(", serves again %s after the request to start", took)
 	default:
 		evidence += " and serves"
 	}

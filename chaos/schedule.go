@@ -65,7 +65,7 @@ func (e Entry) check(runFor time.Duration) error {
 	case e.At+e.Jitter >= runFor:
 		return fmt.Errorf("at %s is not before the end of the run (%s)", e.At+e.Jitter, runFor)
 	case e.Every > 0 && e.For+e.Jitter >= e.Every:
-		return fmt.Errorf("every %s is too soon: the one before may last until %s after it was due", e.Every,
+		return fmt.Errorf("every %s is too soon: the previous one may last until %s after it was due", e.Every,
 			e.For+e.Jitter)
 	}
 	return nil

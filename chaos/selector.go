@@ -136,7 +136,7 @@ func parseSelector(text string, list, nodes []string, fits func(word) bool) (Sel
 			return Selector{}, err
 		}
 		if p.word != nil && p.word.holds() && len(list) > 1 {
-			return Selector{}, fmt.Errorf("%s stands alone: it is found by its grant", p.text)
+			return Selector{}, fmt.Errorf("%s cannot be combined: a holder is found by its grant", p.text)
 		}
 		s.parts = append(s.parts, p)
 	}
@@ -323,7 +323,7 @@ func (p part) resolve(ctx context.Context, v View) ([]Node, error) {
 func pick(v View, word string, k int) ([]Node, error) {
 	servers := without(v.Servers, v.Except)
 	if k > len(servers) {
-		return nil, fmt.Errorf("target %s: %d servers of %d, and there are %d beside the targets", word, k,
+		return nil, fmt.Errorf("target %s: %d servers of %d, but only %d are not targets", word, k,
 			len(v.Servers), len(servers))
 	}
 	if k <= 0 {
@@ -385,7 +385,7 @@ func parseAlternatives(text string, nodes []string) (Selector, error) {
 			return Selector{}, err
 		}
 		if _, ok := choice.Holder(); ok {
-			return Selector{}, fmt.Errorf("%s stands alone: it is found by its grant", choice.text)
+			return Selector{}, fmt.Errorf("%s cannot be combined: a holder is found by its grant", choice.text)
 		}
 		s.choices = append(s.choices, choice)
 	}

@@ -197,7 +197,7 @@ func TestFar(t *testing.T) {
 	view.Except = all[:3]
 	view.Random = seed.Rand(1, "t")
 	sel, _ := ParseFar(Names{"majority"}, names)
-	if _, err := sel.Resolve(t.Context(), view); err == nil || !strings.Contains(err.Error(), "3 servers of 5, and there are 2") {
+	if _, err := sel.Resolve(t.Context(), view); err == nil || !strings.Contains(err.Error(), "3 servers of 5, but only 2 are not targets") {
 		t.Errorf("a majority beside a majority: %v", err)
 	}
 	for _, bad := range []Names{{"holder"}, {"nobody"}, {"all", ""}} {

@@ -2,7 +2,7 @@ package chaos
 
 import "testing"
 
-func TestThreadsAreToldInWords(t *testing.T) {
+func TestThreadsInWords(t *testing.T) {
 	t.Parallel()
 	for want, threads := range map[string]map[string]int{
 		"pid 7, all 6 threads stopped":                 {"T": 6},

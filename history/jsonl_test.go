@@ -140,7 +140,7 @@ func TestWriteJSONL(t *testing.T) {
 	}
 }
 
-func TestWriteJSONLTellsOfDamage(t *testing.T) {
+func TestWriteJSONLReportsDamage(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "client-1.lqh")
 	w, err := Create(path, Header{Process: "client-1", Locks: tableOfLocks})
@@ -182,8 +182,8 @@ func BenchmarkAppendJSON(b *testing.B) {
 	}
 }
 
-// TestWhatNobodyKnowsHasANameToo, because error messages contain it.
-func TestWhatNobodyKnowsHasANameToo(t *testing.T) {
+// TestUnknownValuesHaveNames, because error messages contain it.
+func TestUnknownValuesHaveNames(t *testing.T) {
 	if KindNone.Known() || kindEnd.Known() || PhaseNone.Known() || phaseEnd.Known() {
 		t.Error("what is no kind or phase is known")
 	}

@@ -78,10 +78,10 @@ func OpenAll(dir string) (*Merge, error) {
 		}
 		switch {
 		case r.Header.Process != strings.TrimSuffix(name, filepath.Ext(Pattern)):
-			return nil, errors.Join(fmt.Errorf("%w: %s: it is the history of %q by its header", ErrCorrupt, p,
+			return nil, errors.Join(fmt.Errorf("%w: %s: its header names the history of %q", ErrCorrupt, p,
 				r.Header.Process), m.Close())
 		case !slices.Equal(m.locks, r.Header.Locks):
-			return nil, errors.Join(fmt.Errorf("%w: %s names other locks than the files before it", ErrCorrupt, p),
+			return nil, errors.Join(fmt.Errorf("%w: %s has other locks than the previous files", ErrCorrupt, p),
 				m.Close())
 		}
 		r.Header.Locks = m.locks // one copy will do

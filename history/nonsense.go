@@ -17,7 +17,7 @@ type Nonsense struct {
 
 // Error says which event of the process it is, and what is wrong with it.
 func (n *Nonsense) Error() string {
-	return fmt.Sprintf("event %d (%s) makes no sense: %s", n.Seq, n.what, n.why)
+	return fmt.Sprintf("event %d (%s) is inconsistent: %s", n.Seq, n.what, n.why)
 }
 
 // nonsense makes the error for e.

@@ -157,7 +157,7 @@ func (r *Reader) trailer(e *Event) error {
 			return r.at(fmt.Errorf("%w: after the trailer%s", ErrCorrupt, because(err)))
 		}
 	}
-	return r.at(fmt.Errorf("%w: something follows the trailer", ErrCorrupt))
+	return r.at(fmt.Errorf("%w: there is data after the trailer", ErrCorrupt))
 }
 
 // fill moves the rest to the front of the buffer and reads on until a whole record is there.

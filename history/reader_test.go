@@ -78,7 +78,7 @@ func readAll(b []byte, step int) ([]Event, error) {
 
 func testHeader() Header { return Header{Process: "client-1", Locks: []string{"lock-0", "lock-1"}} }
 
-func TestReadsWhatWasWritten(t *testing.T) {
+func TestReadsWrittenFile(t *testing.T) {
 	es := some(200)
 	b := writeFile(t, filepath.Join(t.TempDir(), "client-1.lqh"), testHeader(), es)
 	for _, step := range []int{1, 63, 64, 65, 1000, 1 << 20} {
@@ -307,7 +307,7 @@ func TestMergeRefuses(t *testing.T) {
 	}
 	dir = t.TempDir()
 	writeFile(t, filepath.Join(dir, "client-1.lqh"), header("client-2"), some(2))
-	if _, err := OpenAll(dir); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), `client-1.lqh: it is the history of "client-2"`) {
+	if _, err := OpenAll(dir); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), `client-1.lqh: its header names the history of "client-2"`) {
 		t.Errorf("another's name: %v", err)
 	}
 	if err := os.Remove(filepath.Join(dir, "client-1.lqh")); err != nil {
@@ -463,7 +463,7 @@ func TestShiftMovesTimesAlone(t *testing.T) {
 	}
 }
 
-func TestARecordOfNothingKnownIsRefused(t *testing.T) {
+func TestUnknownRecordIsRefused(t *testing.T) {
 	good := Event{Kind: Acquire, Phase: Ok, Code: CodeNone}
 	for name, change := range map[string]func(*Event){
 		"none":    func(*Event) {},
@@ -511,7 +511,7 @@ func TestTheTrailerCountsWhateverWayEventsCame(t *testing.T) {
 	}
 }
 
-func TestMergeRefusesAFileWhoseFirstEventIsDamaged(t *testing.T) {
+func TestMergeRefusesADamagedFirstEvent(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"a", "b"} {
 		h := testHeader()

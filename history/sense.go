@@ -81,7 +81,7 @@ func (s *Sense) place(e *Event) error {
 	case e.Time < s.time:
 		return s.refuse(e, "its time is %d, and that of the event before is %d", e.Time, s.time)
 	case rule.by&s.by == 0:
-		return s.refuse(e, "%s does not tell of that", writerNames[s.by])
+		return s.refuse(e, "%s does not report that", writerNames[s.by])
 	case rule.phases&set(e.Phase) == 0:
 		return s.refuse(e, "its kind has no such phase")
 	case s.by == byClient && e.User.Client() != s.client:
@@ -91,15 +91,15 @@ func (s *Sense) place(e *Event) error {
 	case e.Mode > 1:
 		return s.refuse(e, "its mode is %d: want 0 (exclusive) or 1 (shared)", e.Mode)
 	case e.Mode == 1 && !s.shared:
-		return s.refuse(e, "its mode is shared, and nothing in the run asks for that")
+		return s.refuse(e, "its mode is shared, but nothing in the run requests that")
 	case (e.Kind == Reenter || e.Kind == Leave) && !s.reenter:
-		return s.refuse(e, "nothing in the run asks for a re-entry")
+		return s.refuse(e, "nothing in the run requests a re-entry")
 	case e.Kind.explains() && (e.Op == 0 || e.Op >= e.Seq):
 		return s.refuse(e, "its op is %d: want the op of an event before", e.Op)
 	case e.Code == CodeConditional && (e.Kind != EffectWrite || e.Phase != Ok && e.Phase != Fail):
 		return s.refuse(e, "its code is %q: only the effect of a write has that", CodeName(e.Code))
 	case isCause(e.Code) != (e.Kind == Reason):
-		return s.refuse(e, "its code is %q: a reason has a cause, and nothing else has one", CodeName(e.Code))
+		return s.refuse(e, "its code is %q: a reason must have a cause, other events none", CodeName(e.Code))
 	case e.Op != e.Seq && !e.Kind.explains() && (e.Phase == Invoke || !e.Kind.isOperation()):
 		return s.refuse(e, "its op is %d: want its own seq", e.Op)
 	case e.Kind == Dropped && e.Value < 1:
@@ -137,11 +137,11 @@ func (s *Sense) end(e *Event) error {
 	o, ok := s.user(e.User).end(e.Op)
 	switch {
 	case !ok && !s.gaps:
-		return s.refuse(e, "its op is %d, of which no invoke of its user is open", e.Op)
+		return s.refuse(e, "its op is %d, but its user has no open invoke with it", e.Op)
 	case ok && (o.kind != e.Kind || o.lock != e.Lock):
 		return s.refuse(e, "its op is %d, which is the %v of lock %d", e.Op, o.kind, o.lock)
 	case ok && e.Kind == Acquire && o.mode != e.Mode:
-		return s.refuse(e, "its mode is %s, and its invoke asked for %s", modeNames[e.Mode], modeNames[o.mode])
+		return s.refuse(e, "its mode is %s, but its invoke requested %s", modeNames[e.Mode], modeNames[o.mode])
 	case ok && e.Kind != Acquire && o.grant != e.Grant:
 		return s.refuse(e, "its grant is %d, and that of its invoke is %d", e.Grant, o.grant)
 	case e.Phase != Ok:
@@ -167,9 +167,9 @@ func (s *Sense) granted(e *Event, asked int64) error {
 	case e.Op >= e.Seq: // where its invoke was dropped
 		return s.refuse(e, "its op is %d: want the op of an event before", e.Op)
 	case e.Value < asked || e.Value > e.Time || e.Value == 0 && e.Time > 0:
-		return s.refuse(e, "its value is %d: want the time at which the request was sent that was granted, from %d to %d", e.Value, asked, e.Time)
+		return s.refuse(e, "its value is %d: want the send time of the granted request, from %d to %d", e.Value, asked, e.Time)
 	case had != 0 && !s.gaps:
-		return s.refuse(e, "its user has that lock in hand already, by grant %d", had)
+		return s.refuse(e, "its user already has that lock in hand, by grant %d", had)
 	}
 	if err := s.valid(e); err != nil {
 		return err
@@ -185,9 +185,9 @@ func (s *Sense) valid(e *Event) error {
 	switch {
 	case e.Valid == ValidEndless || e.Valid == ValidUnknown:
 	case e.Valid <= 0 || e.Valid > maxTime:
-		return s.refuse(e, "its valid is %d or left out: want a time, %q or %q", e.Valid, wordEndless, wordUnknown)
+		return s.refuse(e, "its valid is %d or missing: want a time, %q or %q", e.Valid, wordEndless, wordUnknown)
 	case s.lease > 0 && e.Valid > e.Time && e.Valid-e.Time > s.lease:
-		return s.refuse(e, "its valid is %v after it: grants of the run end %v after they were asked for at the latest; where the lock has a lease of its own, that is the run's backend.ttl", time.Duration(e.Valid-e.Time), time.Duration(s.lease))
+		return s.refuse(e, "its valid is %v after it: grants of the run end at most %v after their request; for a lock with its own lease, that is the run's backend.ttl", time.Duration(e.Valid-e.Time), time.Duration(s.lease))
 	}
 	return nil
 }
@@ -210,9 +210,9 @@ func (s *Sense) unknown(e *Event) string {
 	case s.gaps || s.given.has(e.Grant, ownerOf(e)):
 		return ""
 	case e.Grant == 0:
-		return "it has no grant: want the op of the acquire that gave it"
+		return "it has no grant: want the op of its acquire"
 	}
-	return fmt.Sprintf("its grant is %d, and no acquire with that op gave its user that lock", e.Grant)
+	return fmt.Sprintf("its grant is %d, but no acquire with that op granted the lock to its user", e.Grant)
 }
 
 // unheard tells whether the grant of e may have been given although the history lacks its ok: the process was

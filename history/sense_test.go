@@ -129,38 +129,38 @@ func TestNonsenseIsRefused(t *testing.T) {
 		"no phase":                     {"", Acquire, Ok, func(e *Event) { e.Phase = PhaseNone }, "no such phase"},
 		"news with an outcome":         {"", Renewed, Info, func(e *Event) { e.Phase = Ok }, "no such phase"},
 		"effect of unknown outcome":    {"register", EffectRead, Ok, func(e *Event) { e.Phase = Info }, "no such phase"},
-		"unknown kind":                 {"", Stall, Info, func(e *Event) { e.Kind = kindEnd }, "does not tell of that"},
-		"client tells of an effect":    {"", Read, Ok, func(e *Event) { e.Kind = EffectRead }, "a client does not tell"},
-		"client tells of a death":      {"", Lost, Info, func(e *Event) { e.Kind = Dead }, "a client does not tell"},
-		"client tells of the end":      {"", Stall, Info, func(e *Event) { e.Kind = Clean }, "a client does not tell"},
-		"resource tells of a release":  {"register", EffectRead, Ok, func(e *Event) { e.Kind = Release }, "a resource does not tell"},
-		"engine tells of an effect":    {Engine, Ended, Info, func(e *Event) { e.Kind = EffectRead }, "the engine does not tell"},
+		"unknown kind":                 {"", Stall, Info, func(e *Event) { e.Kind = kindEnd }, "does not report that"},
+		"client tells of an effect":    {"", Read, Ok, func(e *Event) { e.Kind = EffectRead }, "a client does not report"},
+		"client tells of a death":      {"", Lost, Info, func(e *Event) { e.Kind = Dead }, "a client does not report"},
+		"client tells of the end":      {"", Stall, Info, func(e *Event) { e.Kind = Clean }, "a client does not report"},
+		"resource tells of a release":  {"register", EffectRead, Ok, func(e *Event) { e.Kind = Release }, "a resource does not report"},
+		"engine tells of an effect":    {Engine, Ended, Info, func(e *Event) { e.Kind = EffectRead }, "the engine does not report"},
 		"lock that is none":            {"", Acquire, Ok, func(e *Event) { e.Lock = 2 }, "the run has 2 locks"},
 		"mode that is none":            {"", Acquire, Ok, func(e *Event) { e.Mode = 2 }, "its mode is 2"},
 		"news of an earlier op":        {"", Renewed, Info, func(e *Event) { e.Op = 1 }, "its op is 1: want its own seq"},
 		"invoke of an earlier op":      {"", Read, Invoke, func(e *Event) { e.Op = 1 }, "its op is 1: want its own seq"},
 		"reason for nothing":           {"", Reason, Info, func(e *Event) { e.Op = e.Seq }, "want the op of an event before"},
 		"reason without an op":         {"", Reason, Info, func(e *Event) { e.Op = 0 }, "want the op of an event before"},
-		"reason without a cause":       {"", Reason, Info, func(e *Event) { e.Code = CodeFenced }, "a reason has a cause"},
-		"cause of an outcome":          {"", Acquire, Fail, func(e *Event) { e.Code = CauseWaitOver }, "a reason has a cause"},
+		"reason without a cause":       {"", Reason, Info, func(e *Event) { e.Code = CodeFenced }, "a reason must have a cause"},
+		"cause of an outcome":          {"", Acquire, Fail, func(e *Event) { e.Code = CauseWaitOver }, "a reason must have a cause"},
 		"nothing dropped":              {"", Stall, Info, func(e *Event) { e.Kind, e.Value = Dropped, 0 }, "its value is 0"},
-		"ok without its invoke":        {"", Acquire, Ok, func(e *Event) { e.Op, e.Grant = 5, 5 }, "its op is 5, of which no invoke of its user is open"},
-		"ok of an op to come":          {"", Acquire, Ok, func(e *Event) { e.Op, e.Grant = 1<<31, 1<<31 }, "of which no invoke of its user is open"},
-		"fail without its invoke":      {"", Acquire, Fail, func(e *Event) { e.Op = 2 }, "of which no invoke of its user is open"},
-		"second outcome":               {"", Acquire, Ok, func(e *Event) { e.Op, e.Grant = 1, 1 }, "of which no invoke of its user is open"},
+		"ok without its invoke":        {"", Acquire, Ok, func(e *Event) { e.Op, e.Grant = 5, 5 }, "its op is 5, but its user has no open"},
+		"ok of an op to come":          {"", Acquire, Ok, func(e *Event) { e.Op, e.Grant = 1<<31, 1<<31 }, "but its user has no open"},
+		"fail without its invoke":      {"", Acquire, Fail, func(e *Event) { e.Op = 2 }, "but its user has no open"},
+		"second outcome":               {"", Acquire, Ok, func(e *Event) { e.Op, e.Grant = 1, 1 }, "but its user has no open"},
 		"outcome of another kind":      {"", Read, Ok, func(e *Event) { e.Kind = Write }, "which is the read of lock 0"},
-		"outcome for another user":     {"", Read, Ok, func(e *Event) { e.User++ }, "of which no invoke of its user is open"},
+		"outcome for another user":     {"", Read, Ok, func(e *Event) { e.User++ }, "but its user has no open"},
 		"outcome of another lock":      {"", Read, Ok, func(e *Event) { e.Lock = 1 }, "which is the read of lock 0"},
 		"outcome of another grant":     {"", Release, Ok, func(e *Event) { e.Grant++ }, "that of its invoke is"},
 		"acquire ok without grant":     {"", Acquire, Ok, func(e *Event) { e.Grant = 0 }, "its grant is 0: want its op"},
-		"acquire ok without valid":     {"", Acquire, Ok, func(e *Event) { e.Valid = 0 }, "its valid is 0 or left out"},
+		"acquire ok without valid":     {"", Acquire, Ok, func(e *Event) { e.Valid = 0 }, "its valid is 0 or missing"},
 		"valid before all":             {"", Acquire, Ok, func(e *Event) { e.Valid = -7 }, "its valid is -7"},
-		"valid beyond all":             {"", Acquire, Ok, func(e *Event) { e.Valid = ValidEndless - 1 }, "or left out"},
-		"renew ok without valid":       {"", Renew, Ok, func(e *Event) { e.Valid = 0 }, "its valid is 0 or left out"},
-		"renewed without valid":        {"", Renewed, Info, func(e *Event) { e.Valid = 0 }, "its valid is 0 or left out"},
-		"acquire ok without issued":    {"", Acquire, Ok, func(e *Event) { e.Value = 0 }, "its value is 0: want the time"},
-		"issued before it was asked":   {"", Acquire, Ok, func(e *Event) { e.Value = 1010 }, "its value is 1010: want the time"},
-		"issued after it was answered": {"", Acquire, Ok, func(e *Event) { e.Value = e.Time + 1 }, "want the time"},
+		"valid beyond all":             {"", Acquire, Ok, func(e *Event) { e.Valid = ValidEndless - 1 }, "or missing"},
+		"renew ok without valid":       {"", Renew, Ok, func(e *Event) { e.Valid = 0 }, "its valid is 0 or missing"},
+		"renewed without valid":        {"", Renewed, Info, func(e *Event) { e.Valid = 0 }, "its valid is 0 or missing"},
+		"acquire ok without issued":    {"", Acquire, Ok, func(e *Event) { e.Value = 0 }, "its value is 0: want the send time"},
+		"issued before it was asked":   {"", Acquire, Ok, func(e *Event) { e.Value = 1010 }, "its value is 1010: want the send time"},
+		"issued after it was answered": {"", Acquire, Ok, func(e *Event) { e.Value = e.Time + 1 }, "want the send time"},
 		"release without grant":        {"", Release, Invoke, func(e *Event) { e.Grant = 0 }, "it has no grant"},
 		"release of nobody's grant":    {"", Release, Invoke, func(e *Event) { e.Grant = 1 }, "no acquire with that op"},
 		"release of a grant to come":   {"", Release, Invoke, func(e *Event) { e.Grant = 1 << 31 }, "no acquire with that op"},
@@ -232,11 +232,11 @@ func TestModes(t *testing.T) {
 		want          string
 	}{
 		"shared":                         {false, 1, 1, Ok, ""},
-		"shared, where nobody asks":      {true, 1, 1, Ok, "event 1 (acquire invoke of client-1/0) makes no sense: its mode is shared, and nothing in the run asks for that"},
-		"granted shared":                 {false, 0, 1, Ok, "event 2 (acquire ok of client-1/0) makes no sense: its mode is shared, and its invoke asked for exclusive"},
-		"granted shared, where none is":  {true, 0, 1, Ok, "event 2 (acquire ok of client-1/0) makes no sense: its mode is shared, and nothing in the run asks for that"},
-		"granted exclusive":              {false, 1, 0, Ok, "event 2 (acquire ok of client-1/0) makes no sense: its mode is exclusive, and its invoke asked for shared"},
-		"refused, and told as exclusive": {false, 1, 0, Fail, "its mode is exclusive, and its invoke asked for shared"},
+		"shared, where nobody asks":      {true, 1, 1, Ok, "event 1 (acquire invoke of client-1/0) is inconsistent: its mode is shared, but nothing in the run requests that"},
+		"granted shared":                 {false, 0, 1, Ok, "event 2 (acquire ok of client-1/0) is inconsistent: its mode is shared, but its invoke requested exclusive"},
+		"granted shared, where none is":  {true, 0, 1, Ok, "event 2 (acquire ok of client-1/0) is inconsistent: its mode is shared, but nothing in the run requests that"},
+		"granted exclusive":              {false, 1, 0, Ok, "event 2 (acquire ok of client-1/0) is inconsistent: its mode is exclusive, but its invoke requested shared"},
+		"refused, and told as exclusive": {false, 1, 0, Fail, "its mode is exclusive, but its invoke requested shared"},
 	} {
 		x := &tale{}
 		op := x.tell("client-1", Event{Kind: Acquire, Phase: Invoke, User: u, Mode: c.asked})
@@ -268,7 +268,7 @@ func TestLease(t *testing.T) {
 		want  string
 	}{
 		"at its end":                  {lease, Acquire, lease, ""},
-		"beyond it":                   {lease, Acquire, lease + 1, "makes no sense: its valid is 501ns after it: grants of the run end 500ns after"},
+		"beyond it":                   {lease, Acquire, lease + 1, "is inconsistent: its valid is 501ns after it: grants of the run end at most 500ns after"},
 		"a renewal beyond it":         {lease, Renew, lease + 1, "its valid is 501ns after it"},
 		"beyond it, told by the lock": {lease, Renewed, lease + 1, "its valid is 501ns after it"},
 		"no lease is known":           {0, Acquire, 1e12, ""},
@@ -300,8 +300,8 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// TestWhichEventsNeedALock: a stall needs none, and may not name one that does not exist.
-func TestWhichEventsNeedALock(t *testing.T) {
+// TestEventsThatNeedALock: a stall needs none, and may not name one that does not exist.
+func TestEventsThatNeedALock(t *testing.T) {
 	for _, c := range []struct {
 		locks int
 		event Event
@@ -326,12 +326,12 @@ func TestASecondHoldOfOneUserIsRefused(t *testing.T) {
 		between []Event
 		want    string
 	}{
-		"at once":                {nil, "has that lock in hand already, by grant 1"},
-		"another's release":      {[]Event{{Kind: Stall, Phase: Info}}, "in hand already"},
+		"at once":                {nil, "has that lock in hand, by grant 1"},
+		"another's release":      {[]Event{{Kind: Stall, Phase: Info}}, "in hand"},
 		"released":               {[]Event{{Kind: Release, Phase: Invoke, Grant: 1}}, ""},
 		"told of the loss":       {[]Event{{Kind: Lost, Phase: Info, Grant: 1}}, ""},
 		"events were dropped":    {[]Event{{Kind: Dropped, Phase: Info, Value: 1}}, ""},
-		"renewed, which is none": {[]Event{{Kind: Renewed, Phase: Info, Grant: 1, Valid: 5}}, "in hand already"},
+		"renewed, which is none": {[]Event{{Kind: Renewed, Phase: Info, Grant: 1, Valid: 5}}, "in hand"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := &tale{}
@@ -498,7 +498,7 @@ func TestSenseOfManyHoldsAndOperations(t *testing.T) {
 	good := len(x.events)
 	for _, lock := range []int{0, n - 1} {
 		take(lock)
-		if err := hear(); err == nil || !strings.Contains(err.Error(), "in hand already") {
+		if err := hear(); err == nil || !strings.Contains(err.Error(), "in hand") {
 			t.Errorf("a second hold of lock %d: %v", lock, err)
 		}
 		x.events, x.seq["client-1"] = x.events[:good], uint32(good)
@@ -515,9 +515,9 @@ func TestSenseOfManyHoldsAndOperations(t *testing.T) {
 	}
 }
 
-// TestWhatIsDroppedExcusesNoNumber: a grant's number must be that of an earlier event, even if its invoke was
+// TestDropsExcuseNoNumber: a grant's number must be that of an earlier event, even if its invoke was
 // dropped.
-func TestWhatIsDroppedExcusesNoNumber(t *testing.T) {
+func TestDropsExcuseNoNumber(t *testing.T) {
 	for op, want := range map[uint32]string{2: "an event before", 3: "an event before", 1 << 31: "an event before", 1: ""} {
 		x := &tale{}
 		x.tell("client-1", Event{Kind: Dropped, Phase: Info, Value: 1})
@@ -530,7 +530,7 @@ func TestWhatIsDroppedExcusesNoNumber(t *testing.T) {
 
 // TestWhenAGrantsRequestWasSent: at 0 only if it was answered at 0, also if its invoke was dropped.
 func TestWhenAGrantsRequestWasSent(t *testing.T) {
-	for first, want := range map[Event]string{{Kind: Dropped, Phase: Info, Value: 1}: "its value is 0: want the time", {Kind: Acquire, Phase: Invoke}: ""} {
+	for first, want := range map[Event]string{{Kind: Dropped, Phase: Info, Value: 1}: "its value is 0: want the send time", {Kind: Acquire, Phase: Invoke}: ""} {
 		x := &tale{}
 		x.tell("client-1", first)
 		x.tell("client-1", Event{Kind: Acquire, Phase: Ok, Op: 1, Grant: 1, Valid: ValidEndless})
@@ -585,10 +585,10 @@ func TestReentriesAreGivenBack(t *testing.T) {
 		want  string
 	}{
 		"taken and given back":  {[]Kind{take, take, leave, leave, release}, false, ""},
-		"released too early":    {[]Kind{take, take, leave, release}, false, "its user has a re-entry of that grant, which it has to leave first"},
+		"released too early":    {[]Kind{take, take, leave, release}, false, "its user has a re-entry of that grant and must leave it first"},
 		"left once too often":   {[]Kind{take, leave, leave}, false, "its user has no re-entry of that grant"},
 		"left, but never taken": {[]Kind{leave}, false, "no re-entry of that grant"},
-		"nobody asks for it":    {[]Kind{take}, true, "nothing in the run asks for a re-entry"},
+		"nobody asks for it":    {[]Kind{take}, true, "nothing in the run requests a re-entry"},
 		"events were dropped":   {[]Kind{Dropped, leave, release}, false, ""},
 		"told of the loss":      {[]Kind{take, Lost, leave, release}, false, ""},
 	} {

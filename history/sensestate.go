@@ -68,11 +68,11 @@ func (u *userSense) depth(e *Event) string {
 	i := slices.Index(u.entries, heldGrant{e.Grant, e.Lock})
 	switch {
 	case e.Kind == Reenter && len(u.entries) == maxOpen:
-		return fmt.Sprintf("its user has %d re-entries that it did not leave", maxOpen)
+		return fmt.Sprintf("its user has %d open re-entries", maxOpen)
 	case e.Kind == Leave && i < 0:
 		return "its user has no re-entry of that grant"
 	case e.Kind == Release && i >= 0:
-		return "its user has a re-entry of that grant, which it has to leave first"
+		return "its user has a re-entry of that grant and must leave it first"
 	case e.Kind == Leave:
 		u.entries = slices.Delete(u.entries, i, i+1)
 	}

@@ -22,7 +22,7 @@ import (
 var files embed.FS
 
 // ErrMissing says that there is no container engine or no base image. The output of the build says which.
-var ErrMissing = errors.New("something that the images need is missing")
+var ErrMissing = errors.New("a prerequisite of the images is missing")
 
 // missing is build.sh's exit code for that.
 const missing = 3

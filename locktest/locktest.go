@@ -104,7 +104,7 @@ func Run(t *testing.T, s Service, connect Connect, options ...Option) {
 		return // the process was started for another Run
 	}
 	if !mainCalled {
-		t.Fatal("this package has no TestMain that calls locktest.Main, which client processes need: func TestMain(m *testing.M) { locktest.Main(m) }")
+		t.Fatal("client processes need a TestMain in this package that calls locktest.Main: func TestMain(m *testing.M) { locktest.Main(m) }")
 	}
 	r, err := newRunner(t, set, s, connect, me)
 	if err != nil {

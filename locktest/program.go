@@ -22,7 +22,7 @@ import (
 type program string
 
 // errNoProgram says how to get the program.
-var errNoProgram = errors.New("there is no program lockquake: name it in LOCKQUAKE_BIN, or put it on PATH by `go install github.com/lockquake/lockquake/cmd/lockquake@latest`")
+var errNoProgram = errors.New("program lockquake not found: name it in LOCKQUAKE_BIN, or put it on PATH with `go install github.com/lockquake/lockquake/cmd/lockquake@latest`")
 
 func findProgram() (program, error) {
 	if named := os.Getenv("LOCKQUAKE_BIN"); named != "" {
@@ -158,7 +158,7 @@ const maxWitnesses = 2
 
 func figure(x *float64) string {
 	if x == nil {
-		return "nothing that could be judged"
+		return "nothing to judge"
 	}
 	return strconv.FormatFloat(*x, 'f', -1, 64)
 }

@@ -212,7 +212,7 @@ func (r *runner) runAll(t *testing.T) {
 		})
 	}
 	if r.made > 0 && r.judged == 0 {
-		t.Error("no run could be judged; each says why (go test -v)")
+		t.Error("no run could be judged; go test -v shows the reasons")
 	}
 }
 
@@ -256,7 +256,7 @@ func (r *runner) run(t *testing.T, scenario string, set []string, about int64) {
 	case errors.Is(err, errMissing), errors.Is(err, errSpent):
 		t.Skip(err)
 	case err != nil && linked():
-		t.Fatalf("%v\nThe test's program needs shared libraries, which containers do not have: CGO_ENABLED=0 go test",
+		t.Fatalf("%v\nThe test binary needs shared libraries, which containers lack: CGO_ENABLED=0 go test",
 			err)
 	case err != nil:
 		t.Fatal(err)

@@ -69,7 +69,7 @@ func RedisCluster() Service {
 	return Service{
 		backend: "rediscluster", lock: "set-px-lua", tokenLock: "set-px-incr", ttl: usualTTL,
 		endpoints: redisURLs,
-		direct:    "clients learn the addresses of nodes from the cluster",
+		direct:    "clients get the addresses of nodes from the cluster",
 	}
 }
 

@@ -35,7 +35,7 @@ const maxRate = 1e6
 
 var acquireRelease = Kind{
 	Name: "acquire-release",
-	Doc:  "Take a lock, keep it for a while, give it back; in a closed loop or, with a rate, in an open one.",
+	Doc:  "Acquire a lock, hold it, release it; in a closed loop or, with a rate, in an open one.",
 	New: func(decode func(into any) error) (Workload, error) {
 		w := &AcquireRelease{Count: 1, Arrivals: Poisson}
 		if err := decode(w); err != nil {
@@ -60,14 +60,14 @@ func (w *AcquireRelease) check() error {
 	case !(w.Shared >= 0 && w.Shared <= 1):
 		return fmt.Errorf("shared is %v: want the share of acquires in shared mode, from 0 to 1", w.Shared)
 	case w.OwnLocks && w.Count != 1:
-		return fmt.Errorf("locks is %d beside own_locks: leave locks out, each user has one lock of its own", w.Count)
+		return fmt.Errorf("locks is %d with own_locks: omit locks, each user has its own lock", w.Count)
 	case !(w.Rate >= 0 && w.Rate <= maxRate):
-		return fmt.Errorf("rate is %v: want arrivals a second above 0 and at most %.0f, or 0 for a closed loop", w.Rate,
+		return fmt.Errorf("rate is %v: want arrivals per second above 0 and at most %.0f, or 0 for a closed loop", w.Rate,
 			maxRate)
 	case w.Arrivals != Poisson && w.Arrivals != Uniform:
 		return fmt.Errorf("arrivals is %q: want %s or %s", w.Arrivals, Poisson, Uniform)
 	case w.Rate > 0 && w.Think > 0:
-		return fmt.Errorf("think is %v beside a rate of %v: in an open loop the rate alone says when a cycle begins; leave one out", w.Think, w.Rate)
+		return fmt.Errorf("think is %v with a rate of %v: in an open loop only the rate determines when cycles begin; omit one of them", w.Think, w.Rate)
 	}
 	return nil
 }

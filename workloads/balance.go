@@ -23,7 +23,7 @@ type Balance struct {
 
 var balance = Kind{
 	Name:   "balance",
-	Doc:    "Move money between two accounts, each under a lock of its own: read both, wait, write both; the sum must stay.",
+	Doc:    "Move money between two accounts, each under its own lock: read both, wait, write both; the sum must stay.",
 	Writes: Transfers,
 	New: func(decode func(into any) error) (Workload, error) {
 		w := &Balance{Accounts: 10, Amount: 100}

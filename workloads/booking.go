@@ -21,7 +21,7 @@ type Booking struct {
 
 var booking = Kind{
 	Name:   "booking",
-	Doc:    "Book seats, each under a lock of its own: read who has the first seat that is not known to be taken, wait, write oneself.",
+	Doc:    "Book seats, each under its own lock: read the first seat not known to be taken, wait, write the own booking.",
 	Writes: Seats,
 	New: func(decode func(into any) error) (Workload, error) {
 		w := &Booking{Seats: 100}

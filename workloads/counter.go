@@ -14,7 +14,7 @@ type Counter struct {
 
 var counter = Kind{
 	Name:       "counter",
-	Doc:        "Add one to a protected number: read it under the lock, wait, write one more.",
+	Doc:        "Increment a protected number: read it under the lock, wait, write it plus one.",
 	Increments: true,
 	New: func(decode func(into any) error) (Workload, error) {
 		w := &Counter{Cycles: Cycles{Count: 1}}

@@ -20,7 +20,7 @@ type GuardedSet struct {
 
 var guardedSet = Kind{
 	Name:   "guarded-set",
-	Doc:    "Put elements into a set: read all of it, wait, write all of it back with one element more.",
+	Doc:    "Add elements to a set: read the whole set, wait, write it back with one more element.",
 	Writes: Elements,
 	New: func(decode func(into any) error) (Workload, error) {
 		w := &GuardedSet{Cycles: Cycles{Count: 1}}

@@ -18,7 +18,7 @@ type HoldRenew struct {
 
 var holdRenew = Kind{
 	Name:       "hold-renew",
-	Doc:        "Keep a lock for long, while a watchdog extends the grant; use the resource now and then.",
+	Doc:        "Hold a lock for long, while a watchdog extends the grant; use the resource now and then.",
 	Increments: true,
 	New: func(decode func(into any) error) (Workload, error) {
 		w := &HoldRenew{Cycles: Cycles{Count: 1, Hold: 30 * time.Second}}

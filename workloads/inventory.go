@@ -20,7 +20,7 @@ const TermStock = "stock"
 
 var inventory = Kind{
 	Name:       "inventory",
-	Doc:        "Sell a limited stock: read how many units are sold, and while there is one left, wait and write one more.",
+	Doc:        "Sell a limited stock: read the number of sold units and, if one is left, wait and write one more.",
 	Increments: true,
 	Writes:     Sales,
 	New: func(decode func(into any) error) (Workload, error) {

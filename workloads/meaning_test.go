@@ -9,7 +9,7 @@ import (
 )
 
 // Each workload fulfils the promise of its name under a service that excludes (here: a single user).
-func TestWhatIsLeft(t *testing.T) {
+func TestWorkloadsKeepTheirPromise(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, wl := live(t, "inventory", "{stock: 7, hold: 1ms, think: 1ms}", 1, 0, time.Second, nil)
 		if w.values[0] != 7 || len(w.begun) < 100 || wl.(Termed).Terms()[TermStock] != 7 {

@@ -22,7 +22,7 @@ type Once struct {
 
 var once = Kind{
 	Name:   "once",
-	Doc:    "At the same moment everybody wants a piece of work done: whoever gets its lock and does not find it done does it, and writes that it is done.",
+	Doc:    "All users want the same piece of work at the same moment: each gets the lock in turn, does the work unless it is done, and writes that it is done.",
 	Writes: Work,
 	New: func(decode func(into any) error) (Workload, error) {
 		w := &Once{Every: 100 * time.Millisecond, Hold: 5 * time.Millisecond, Jobs: 1}

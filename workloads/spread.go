@@ -32,7 +32,7 @@ type Spread struct {
 
 var spread = Kind{
 	Name: "spread",
-	Doc:  "Take, keep and give back one of many locks, all equally wanted (uniform) or a few much more than the others (zipf).",
+	Doc:  "Acquire, hold and release one of many locks, all equally popular (uniform) or a few much more than the others (zipf).",
 	New: func(decode func(into any) error) (Workload, error) {
 		w := &Spread{Count: 1000, Pick: PickUniform, Skew: 1.1}
 		if err := decode(w); err != nil {

@@ -22,7 +22,7 @@ const shortestRound = 10 * time.Millisecond
 
 var stampede = Kind{
 	Name: "stampede",
-	Doc:  "Everybody asks for one lock at the same moment, gets it in turn, and waits for the next such moment.",
+	Doc:  "All users ask for one lock at the same moment, get it in turn, and wait for the next such moment.",
 	New: func(decode func(into any) error) (Workload, error) {
 		w := &Stampede{Every: time.Second, Hold: time.Millisecond}
 		if err := decode(w); err != nil {

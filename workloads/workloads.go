@@ -12,7 +12,7 @@ import (
 
 // ErrStopped says that nothing was written: the scenario's check before the write showed that the grant is lost or
 // over.
-var ErrStopped = errors.New("stopped before the write: the grant is lost or over")
+var ErrStopped = errors.New("stopped before the write: the grant is lost or expired")
 
 // User is one lock user as a workload sees it. The client records every operation; a workload records nothing.
 type User interface {

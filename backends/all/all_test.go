@@ -118,9 +118,9 @@ func TestServiceWithoutNodes(t *testing.T) {
 	}
 }
 
-// TestEveryServiceIsPutToTheSuite requires, for each service, the test through which make conformance finds its
+// TestEveryServiceHasAConformanceTest requires, for each service, the test through which make conformance finds its
 // locks.
-func TestEveryServiceIsPutToTheSuite(t *testing.T) {
+func TestEveryServiceHasAConformanceTest(t *testing.T) {
 	for _, b := range All() {
 		files, err := filepath.Glob("../" + Folder(b) + "/*_test.go")
 		if err != nil {

@@ -400,7 +400,7 @@ func (b *bench) refusalOf(ctx context.Context, who lock.Locker, r lock.Request, 
 		switch {
 		case err == nil && !b.o.Foreign &&
 			!held.entitled(ctx): // the validity of a foreign lock may count from its first attempt
-			return fmt.Errorf("%w: %s: granted as %s, but the validity of %s is over: the service was too slow for it",
+			return fmt.Errorf("%w: %s: granted as %s, but the validity of %s has ended: the service was too slow for it",
 				errSkip, when, g.ID, held.grant.ID)
 		case err == nil:
 			return fmt.Errorf("%s: granted a second time, as %s", when, g.ID)
@@ -409,7 +409,7 @@ func (b *bench) refusalOf(ctx context.Context, who lock.Locker, r lock.Request, 
 		case !unsure(err) || n == mayBeUnsure || !stands && time.Since(began) >= b.ttl/4:
 			return fmt.Errorf("%s: an attempt on a held lock should be contended, but is: %w", when, err)
 		}
-		b.tell("%s: the outcome of attempt %d is unknown, it is made again: %v", when, n+1, err)
+		b.tell("%s: the outcome of attempt %d is unknown, it is repeated: %v", when, n+1, err)
 	}
 }
 

@@ -21,11 +21,11 @@ func exclusionChecks() []Check {
 			least: lasting, run: exclusionPair,
 		},
 		{
-			Name: "exclusion-crowd", Doc: "users of one process that fight over the lock overlap",
+			Name: "exclusion-crowd", Doc: "users of one process that compete for the lock overlap",
 			run: exclusionCrowd,
 		},
 		{
-			Name: "exclusion-processes", Doc: "users of two processes that fight over the lock overlap",
+			Name: "exclusion-processes", Doc: "users of two processes that compete for the lock overlap",
 			needs: needsProcesses, run: exclusionProcesses,
 		},
 		{
@@ -34,19 +34,19 @@ func exclusionChecks() []Check {
 			run:   order,
 		},
 		{
-			Name: "shared", Doc: "a shared grant keeps out who would share it, or lets in who would not",
+			Name: "shared", Doc: "a shared grant excludes other sharers, or admits exclusive users",
 			least: lasting,
-			needs: offers(func(o backends.Offers) bool { return o.Shared }, "the lock knows no shared mode"),
+			needs: offers(func(o backends.Offers) bool { return o.Shared }, "the lock has no shared mode"),
 			run:   shared,
 		},
 		{
-			Name: "reentry", Doc: "a lock that its holder took twice is free after one release, or is not free after two",
+			Name: "reentry", Doc: "a lock taken twice by its holder is free after one release, or is not free after two",
 			least: lasting,
-			needs: offers(func(o backends.Offers) bool { return o.Reenters }, "the lock does not count how often its holder takes it"),
+			needs: offers(func(o backends.Offers) bool { return o.Reenters }, "the lock is not re-entrant"),
 			run:   reentry,
 		},
 		{
-			Name: "permits", Doc: "a lock of three permits keeps out the third user, or lets in a fourth",
+			Name: "permits", Doc: "a lock of three permits excludes the third user, or admits a fourth",
 			least: lasting,
 			needs: offers(func(o backends.Offers) bool { return o.Permits }, "the lock is held by one user at a time"),
 			run:   permits,
@@ -236,7 +236,7 @@ func order(ctx context.Context, b *bench) error {
 	}
 	for want := range waiters {
 		if got := <-served; got != want {
-			return fmt.Errorf("waiter %d was served where %d had asked first", got, want)
+			return fmt.Errorf("waiter %d was served before %d, which had asked first", got, want)
 		}
 	}
 	return nil
@@ -258,10 +258,10 @@ func shared(ctx context.Context, b *bench) error {
 		g, err := u.Acquire(bounded, sharing)
 		cancel()
 		if err != nil {
-			return fmt.Errorf("number %d of two who share: %w", len(grants)+1, err)
+			return fmt.Errorf("number %d of two sharers: %w", len(grants)+1, err)
 		}
 		if g.Mode != lock.Shared {
-			return fmt.Errorf("a shared grant says it is %s", g.Mode)
+			return fmt.Errorf("a shared grant has mode %s", g.Mode)
 		}
 		grants = append(grants, g)
 	}
@@ -274,14 +274,14 @@ func shared(ctx context.Context, b *bench) error {
 			return err
 		}
 	}
-	g, err := b.grantWithin(ctx, third, soon, "a lock that nobody shares any more")
+	g, err := b.grantWithin(ctx, third, soon, "a lock without sharers")
 	if err != nil {
 		return err
 	}
 	if b.lock.Offers.Token != backends.TokenNone && (g.Token <= grants[0].Token || g.Token <= grants[1].Token) {
 		return fmt.Errorf("token %d after the shared grants' %d and %d", g.Token, grants[0].Token, grants[1].Token)
 	}
-	return b.refusalOf(ctx, first, sharing, possession{third, g}, "while another user excludes")
+	return b.refusalOf(ctx, first, sharing, possession{third, g}, "while another user holds it exclusively")
 }
 
 // reentry has a user take the lock twice; another user must wait until both are given back.
@@ -309,7 +309,7 @@ func reentry(ctx context.Context, b *bench) error {
 	if err := freed(ctx, first, g); err != nil {
 		return err
 	}
-	_, err = b.grantWithin(ctx, second, soon, "a lock that was released as often as it was taken")
+	_, err = b.grantWithin(ctx, second, soon, "a lock released as often as it was taken")
 	return err
 }
 

@@ -59,7 +59,7 @@ func (b *bench) answerLate(ctx context.Context, a distant, d time.Duration) (con
 	if len(points) == 0 {
 		return ctx, fmt.Errorf("%w: there is no network, and an acquire announces no point", errSkip)
 	}
-	b.tell("there is no network: the answer to an acquire is held back at %s, the one to a renewal not at all",
+	b.tell("there is no network: the answer to an acquire is delayed at %s, the one to a renewal not at all",
 		points[len(points)-1])
 	return lock.Arm(ctx, func(ctx context.Context, p string) {
 		if p == points[len(points)-1] {
@@ -96,7 +96,7 @@ func (b *bench) promises(ctx context.Context, a distant, hear hearer) error {
 func renewed(ctx context.Context, a distant, g *lock.Grant, ttl time.Duration, hear hearer) error {
 	r, ok := a.Locker.(lock.Renewer)
 	if !ok {
-		return errors.New("no Renewer, though the lock says so")
+		return errors.New("no Renewer, although the lock declares it")
 	}
 	next, err := r.Renew(ctx, *g, ttl)
 	if err != nil {
@@ -116,7 +116,7 @@ const keepAlives = 2
 func keptAlive(ctx context.Context, a distant, g lock.Grant, ttl time.Duration, hear hearer) error {
 	w, ok := a.Locker.(lock.Watcher)
 	if !ok {
-		return errors.New("no Watcher, though the lock renews in the background")
+		return errors.New("no Watcher, although the lock renews in the background")
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*ttl+soon)
 	defer cancel()
@@ -124,7 +124,7 @@ func keptAlive(ctx context.Context, a distant, g lock.Grant, ttl time.Duration, 
 	for heard := 0; heard < keepAlives; heard++ {
 		c, ok := <-changes
 		if !ok || c.Lost {
-			return fmt.Errorf("%w: lost, or nothing more was heard, after %d keep-alives", errLapsed, heard)
+			return fmt.Errorf("%w: lost, or silent, after %d keep-alives", errLapsed, heard)
 		}
 		if a.gate == nil {
 			continue
@@ -146,7 +146,7 @@ type remaining struct {
 func left(what string, v lock.Validity) (time.Duration, error) {
 	end, ok := v.Time()
 	if !ok {
-		return 0, fmt.Errorf("%s names no end", what)
+		return 0, fmt.Errorf("%s has no end", what)
 	}
 	return time.Until(end), nil
 }
@@ -169,7 +169,7 @@ func (r *remaining) late(what string, v lock.Validity) error {
 		return err
 	}
 	if most := min(r.prompt-r.delay/2, r.ttl-r.delay); d > most {
-		return fmt.Errorf("%s is valid for %s when its answer comes %s late, for %s when it comes at once: it is not counted from the send time",
+		return fmt.Errorf("%s is valid for %s if its answer comes %s late, for %s if it comes at once: the validity is not counted from the send time",
 			what, d, r.delay, r.prompt)
 	}
 	return nil

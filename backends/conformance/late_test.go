@@ -197,7 +197,7 @@ func TestValidityLateIsNotForAll(t *testing.T) {
 		if c.Name != "validity-late" {
 			continue
 		}
-		if why := c.needs(&bench{}); why != "grants name no end" {
+		if why := c.needs(&bench{}); why != "grants have no end" {
 			t.Errorf("says %q", why)
 		}
 		if err := (&remaining{}).atOnce("a grant", lock.Endless()); err == nil || errors.Is(err, errSkip) {

@@ -13,12 +13,12 @@ import (
 
 func leaseChecks() []Check {
 	renews := offers(func(o backends.Offers) bool { return o.Renewal != "none" }, "grants cannot be renewed")
-	tells := offers(func(o backends.Offers) bool { return o.LossSignal }, "losses are not told")
+	tells := offers(func(o backends.Offers) bool { return o.LossSignal }, "losses are not reported")
 	return []Check{
-		{Name: "validity", Doc: "a fresh grant promises what the service does not keep", run: validity},
+		{Name: "validity", Doc: "a fresh grant promises more than the service keeps", run: validity},
 		{
-			Name: "validity-late", Doc: "the validity is not counted from the send time: an answer that comes late makes it end later",
-			needs: offers(func(o backends.Offers) bool { return o.Expires }, "grants name no end"),
+			Name: "validity-late", Doc: "the validity is not counted from the send time: a late answer makes it end later",
+			needs: offers(func(o backends.Offers) bool { return o.Expires }, "grants have no end"),
 			run:   countedFromSending,
 		},
 		{
@@ -33,7 +33,7 @@ func leaseChecks() []Check {
 			Name: "renewal", Doc: "a renewed grant does not outlive its first TTL", least: steady, needs: renews,
 			run: renewal,
 		},
-		{Name: "loss", Doc: "the loss of a grant is not told, or the user is stuck after it", needs: tells, run: loss},
+		{Name: "loss", Doc: "the loss of a grant is not reported, or the user is stuck after it", needs: tells, run: loss},
 	}
 }
 
@@ -73,7 +73,7 @@ func validity(ctx context.Context, b *bench) error {
 	case g.Lock != b.name || g.ID == "":
 		return fmt.Errorf("grant names lock %q and id %q", g.Lock, g.ID)
 	case !ok && b.lock.Offers.Expires:
-		return errors.New("an expiring grant names no end")
+		return errors.New("an expiring grant has no end")
 	case ok && end.After(after.Add(b.ttl)):
 		return fmt.Errorf("valid for %s, longer than the TTL %s", end.Sub(after), b.ttl)
 	case ok && !end.After(after):
@@ -120,7 +120,7 @@ func expired(ctx context.Context, b *bench) error {
 	latest, stop := known(ctx, a.Locker, g)
 	defer stop()
 	a.silence()
-	_, err = b.grantWithin(ctx, other, b.recovery(), "after the holder fell silent")
+	_, err = b.grantWithin(ctx, other, b.recovery(), "after the holder became silent")
 	ok := time.Now()
 	if err != nil {
 		return err
@@ -170,7 +170,7 @@ func loss(ctx context.Context, b *bench) error {
 	}
 	w, ok := a.Locker.(lock.Watcher)
 	if !ok {
-		return errors.New("no Watcher, though the lock says so")
+		return errors.New("no Watcher, although the lock declares it")
 	}
 	watch, cancel := context.WithTimeout(ctx, b.recovery())
 	defer cancel()
@@ -181,7 +181,7 @@ func loss(ctx context.Context, b *bench) error {
 		lost = lost || c.Lost
 	}
 	if !lost {
-		return fmt.Errorf("no word of the loss within %s", b.recovery())
+		return fmt.Errorf("no report of the loss within %s", b.recovery())
 	}
 	back()
 	again, err := b.grantWithin(ctx, a, b.recovery(), "the same user after its loss")

@@ -18,9 +18,9 @@ func mannerChecks() []Check {
 			run: cancelled,
 		},
 		{Name: "close", Doc: "a closed locker keeps its lock", least: lasting, run: closed},
-		{Name: "check", Doc: "the service's word on a grant is not what it is", run: checked},
-		{Name: "try", Doc: "a lock that says it can answer at once cannot", run: try},
-		{Name: "points", Doc: "its list of points is not what it announces", run: announced},
+		{Name: "check", Doc: "the service's answer on a grant is wrong", run: checked},
+		{Name: "try", Doc: "a lock that claims immediate answers does not give them", run: try},
+		{Name: "points", Doc: "its list of points differs from the announced ones", run: announced},
 	}
 }
 
@@ -50,7 +50,7 @@ func cancelled(ctx context.Context, b *bench) error {
 		}
 		if b.onlyWaits() && !lock.Certain(err) { // it may have left something behind, until that expires
 			within = b.recovery()
-			b.tell("a cancelled wait ended in doubt, the lock has %s to be free again: %v", within, err)
+			b.tell("a cancelled wait had an unknown outcome; the lock must be free within %s: %v", within, err)
 		}
 	case <-time.After(soon):
 		return fmt.Errorf("still waiting %s after it was cancelled", soon)
@@ -88,7 +88,7 @@ func checked(ctx context.Context, b *bench) error {
 		return err
 	}
 	if err := c.Check(ctx, g); err != nil {
-		return fmt.Errorf("check of a grant that stands: %w", err)
+		return fmt.Errorf("check of a valid grant: %w", err)
 	}
 	if err := freed(ctx, a, g); err != nil {
 		return err
@@ -108,7 +108,7 @@ func checked(ctx context.Context, b *bench) error {
 	}
 	a.silence()
 	// Another user's grant shows that this one has ended.
-	h, err := b.grantWithin(ctx, other, b.recovery(), "after the holder fell silent")
+	h, err := b.grantWithin(ctx, other, b.recovery(), "after the holder became silent")
 	if err == nil {
 		err = freed(ctx, other, h)
 	}
@@ -160,7 +160,7 @@ func announced(ctx context.Context, b *bench) error {
 		return b.lock.Waits && p == "wait-done" // it waits for replicas only if a scenario says so
 	})
 	if !slices.Equal(got, listed) {
-		return fmt.Errorf("a cycle announces %q, the list says %q", got, listed)
+		return fmt.Errorf("a cycle announces %q, but the list has %q", got, listed)
 	}
 	return nil
 }

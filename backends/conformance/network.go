@@ -13,15 +13,15 @@ import (
 func networkChecks() []Check {
 	return []Check{
 		{
-			Name: "errors-acquire", Doc: "an acquire whose reply was cut off is called certain, or blocks the lock",
+			Name: "errors-acquire", Doc: "an acquire whose reply was lost is reported as certain, or blocks the lock",
 			needs: remote, run: errorsAcquire,
 		},
 		{
-			Name: "errors-release", Doc: "a release whose reply was cut off is called certain, or blocks the lock",
+			Name: "errors-release", Doc: "a release whose reply was lost is reported as certain, or blocks the lock",
 			needs: remote, run: errorsRelease,
 		},
 		{
-			Name: "errors-silence", Doc: "a release into silence is called certain, does not return, or blocks the lock",
+			Name: "errors-silence", Doc: "a release without any answer is reported as certain, does not return, or blocks the lock",
 			needs: remote, run: errorsSilence,
 		},
 		{
@@ -45,13 +45,13 @@ func unknown(err error) error {
 		return errors.New("success, though no reply came")
 	}
 	if lock.Certain(err) {
-		return fmt.Errorf("called certain, though the service may have done it: %w", err)
+		return fmt.Errorf("reported as certain, although the service may have done it: %w", err)
 	}
 	return nil
 }
 
 // errNameless means that a check does not apply.
-var errNameless = fmt.Errorf("%w: no request carries the name of the lock, by which the gate knows it", errSkip)
+var errNameless = fmt.Errorf("%w: no request has the name of the lock, by which the gate recognises it", errSkip)
 
 // cutEnough returns an error unless enough replies were cut off to make the outcome unknown.
 func (o Options) cutEnough(n int) error {
@@ -61,7 +61,7 @@ func (o Options) cutEnough(n int) error {
 	case n == 0 && o.Foreign:
 		return errNameless
 	}
-	return fmt.Errorf("the gate cut %d replies; the check needs %d", n, o.majority())
+	return fmt.Errorf("the gate dropped %d replies; the check needs %d", n, o.majority())
 }
 
 func errorsAcquire(ctx context.Context, b *bench) error {
@@ -138,7 +138,7 @@ func errorsSilence(ctx context.Context, b *bench) error {
 	}
 	// The link comes back at once: a keep-alive that was not stopped would now hold the lock for ever.
 	a.speak()
-	_, err = b.grantWithin(ctx, other, b.recovery(), "after a release into silence")
+	_, err = b.grantWithin(ctx, other, b.recovery(), "after a release without any answer")
 	return err
 }
 

@@ -66,18 +66,18 @@ func (h *hasty) Release(ctx context.Context, g lock.Grant) error {
 
 func (h *hasty) Close() error { return h.conn.Close() }
 
-// TestWhatWasSentIsNotCertain has releases without an answer called certain. Only one that was never sent may be.
-func TestWhatWasSentIsNotCertain(t *testing.T) {
+// TestSentReleaseIsNotCertain has releases without an answer reported as certain. Only one that was never sent may be.
+func TestSentReleaseIsNotCertain(t *testing.T) {
 	for name, c := range map[string]struct {
 		locker hasty
 		want   string // in the error; "" for none
 	}{
 		"unknown":               {hasty{says: io.EOF}, ""},
-		"sent":                  {hasty{says: lock.ErrNotHeld}, "called certain"},
+		"sent":                  {hasty{says: lock.ErrNotHeld}, "reported as certain"},
 		"sent, yes":             {hasty{}, "success, though"},
 		"not sent":              {hasty{anew: true, says: lock.ErrNotSent}, ""},
 		"not sent, yes":         {hasty{anew: true}, "success, though"},
-		"not sent, not by name": {hasty{anew: true, says: lock.ErrNotSent, calls: "it"}, "called certain"},
+		"not sent, not by name": {hasty{anew: true, says: lock.ErrNotSent, calls: "it"}, "reported as certain"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := backends.Lock{

@@ -128,7 +128,7 @@ func holdForEver(ctx context.Context, b *bench, out *json.Encoder) error {
 	if err != nil {
 		return err
 	}
-	g, err := b.grantWithin(ctx, u, soon, "the process that will be killed")
+	g, err := b.grantWithin(ctx, u, soon, "the process to be killed")
 	if err != nil {
 		return err
 	}
@@ -274,7 +274,7 @@ func exclusionProcesses(ctx context.Context, b *bench) error {
 		return fmt.Errorf("%d grants here and %d there in %s: too few to judge", len(ours), len(theirs), patience)
 	}
 	if !together(ours, theirs) {
-		return fmt.Errorf("the two processes did not fight at the same time within %s", patience)
+		return fmt.Errorf("the two processes did not compete at the same time within %s", patience)
 	}
 	return overlap(append(ours, theirs...))
 }

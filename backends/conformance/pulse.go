@@ -22,7 +22,7 @@ const (
 // errSlow says that a check failed while the service hardly answered, for example on a busy machine, which says nothing
 // about the lock. Example: for five seconds a Redis answers no command within one second, so the next user of an ended
 // lock is not granted it within five.
-var errSlow = errors.New("the service was too slow to tell")
+var errSlow = errors.New("the service was too slow for a result")
 
 // pulse acquires a free lock again and again while checks run, with the first lock of the backend's list, which is
 // sound. It does not use the lock under test, so a lock that hangs is still found.
@@ -49,12 +49,12 @@ func startPulse(ctx context.Context, o Options, tell teller) *pulse {
 	o.Access.Lock = l.Name
 	conn, err := l.Dial(ctx, o.Access)
 	if err != nil {
-		tell("the service is not watched beside the checks: %v", err)
+		tell("the service is not watched during the checks: %v", err)
 		return p
 	}
 	user, err := conn.Locker(ctx, 0)
 	if err != nil {
-		tell("the service is not watched beside the checks: %v", errors.Join(err, conn.Close()))
+		tell("the service is not watched during the checks: %v", errors.Join(err, conn.Close()))
 		return p
 	}
 	go func() {
@@ -112,5 +112,5 @@ func (p *pulse) excuse(began time.Time, err error) error {
 	if worst < sluggish {
 		return err
 	}
-	return fmt.Errorf("%w: a free lock took %s beside the check (%w)", errSlow, worst.Round(time.Millisecond), err)
+	return fmt.Errorf("%w: a free lock took %s during the check (%w)", errSlow, worst.Round(time.Millisecond), err)
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// TestAFailureBesideASlowServiceSaysNothing: if a free lock takes a second, or is not answered at all, a check that
+// TestFailureOfASlowServiceProvesNothing: if a free lock takes a second, or is not answered at all, a check that
 // fails meanwhile is excused with that reason. If the service answers, now or again, the failure is a finding. A
 // check that passes or does not apply is unaffected.
-func TestAFailureBesideASlowServiceSaysNothing(t *testing.T) {
+func TestFailureOfASlowServiceProvesNothing(t *testing.T) {
 	failed := errors.New("not granted within 5s")
 	for name, c := range map[string]struct {
 		takes time.Duration // the acquire, and the release
@@ -23,7 +23,7 @@ func TestAFailureBesideASlowServiceSaysNothing(t *testing.T) {
 		want  string
 	}{
 		"a quick service":       {100 * time.Millisecond, 0, failed, "not granted within 5s"},
-		"a slow service":        {400 * time.Millisecond, 0, failed, "the service was too slow to tell: a free lock took 800ms beside the check (not granted within 5s)"},
+		"a slow service":        {400 * time.Millisecond, 0, failed, "the service was too slow for a result: a free lock took 800ms during the check (not granted within 5s)"},
 		"slow before the check": {400 * time.Millisecond, time.Second, failed, "not granted within 5s"},
 		"a check that passes":   {400 * time.Millisecond, 0, nil, ""},
 		"one that is left out":  {400 * time.Millisecond, 0, errSkip, errSkip.Error()},

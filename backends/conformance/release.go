@@ -13,7 +13,7 @@ import (
 func releaseChecks() []Check {
 	return []Check{
 		{
-			Name: "release-forged", Doc: "a release of a grant that one never had frees the holder's lock", least: lasting,
+			Name: "release-forged", Doc: "a release without a grant frees the holder's lock", least: lasting,
 			run: releaseForged,
 		},
 		{
@@ -21,7 +21,7 @@ func releaseChecks() []Check {
 			run: releaseStale,
 		},
 		{
-			Name: "release-between", Doc: "a release that is held up after its first request frees the new holder's lock",
+			Name: "release-between", Doc: "a release that is delayed after its first request frees the new holder's lock",
 			needs: func(b *bench) string { return remote(b) + expires(b) }, run: releaseBetween,
 		},
 		{
@@ -62,7 +62,7 @@ func releaseStale(ctx context.Context, b *bench) error {
 		return err
 	}
 	a.silence()
-	g, err := b.lastingWithin(ctx, next, b.recovery(), "after the holder fell silent")
+	g, err := b.lastingWithin(ctx, next, b.recovery(), "after the holder became silent")
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func releaseBetween(ctx context.Context, b *bench) error {
 	case !came && b.o.Foreign:
 		return errNameless
 	case !came:
-		return errors.New("no request of the release carried the name of the lock, so none was held back")
+		return errors.New("no request of the release had the name of the lock, so none was delayed")
 	}
 	return stands(ctx, b, possession{next, g}, third, "after the rest of the old holder's release")
 }

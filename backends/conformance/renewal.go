@@ -36,7 +36,7 @@ func renewal(ctx context.Context, b *bench) error {
 func renewedByCall(ctx context.Context, b *bench, a, other lock.Locker, g *lock.Grant) error {
 	r, ok := a.(lock.Renewer)
 	if !ok {
-		return errors.New("no Renewer, though the lock says so")
+		return errors.New("no Renewer, although the lock declares it")
 	}
 	first, _ := g.ValidUntil.Time()
 	clock.Sleep(ctx, b.ttl/2)
@@ -100,7 +100,7 @@ func besideProbes(ctx context.Context, b *bench, prober lock.Locker, f func() er
 func renewedBehind(ctx context.Context, b *bench, a lock.Locker, g lock.Grant) error {
 	w, ok := a.(lock.Watcher)
 	if !ok {
-		return errors.New("no Watcher, though the lock renews in the background")
+		return errors.New("no Watcher, although the lock renews in the background")
 	}
 	watch, cancel := context.WithTimeout(ctx, 4*b.ttl+soon)
 	defer cancel()

@@ -194,5 +194,5 @@ func checkSequencer(ctx context.Context, kv clientv3.KV, path string, q lock.Seq
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: nobody holds %s in %s mode any more", lock.ErrNotHeld, q.Lock, q.Mode)
+	return fmt.Errorf("%w: %s is no longer held in %s mode", lock.ErrNotHeld, q.Lock, q.Mode)
 }

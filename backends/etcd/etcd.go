@@ -24,7 +24,7 @@ func Backend() listed.Backend {
 	return listed.Backend{
 		Backend: backends.Backend{
 			Name:    "etcd",
-			Doc:     "An etcd cluster of an odd number of members (three unless asked for more): lockquake's own binary, or Debian's 3.4.",
+			Doc:     "An etcd cluster of an odd number of members (default three): lockquake's own binary, or Debian's 3.4.",
 			Locks:   []backends.Lock{mutex(), txn(), v3lock(), v3lockBlind(), chubby()},
 			Modules: []string{"go.etcd.io/etcd/client/v3", "go.etcd.io/etcd/api/v3"},
 			Servers: backends.Servers{Majority: backends.AmongThem, WholeSeconds: true},
@@ -114,9 +114,9 @@ func (p Params) check() error {
 	case p.Bump < 0:
 		return fmt.Errorf("bump_revision is %d; it must be at least 0", p.Bump)
 	case p.Version == version3_4 && p.Bump > 0:
-		return fmt.Errorf("bump_revision is not known to etcd %s; leave it out, or use version: %s", p.Version, builtIn)
+		return fmt.Errorf("etcd %s does not support bump_revision; omit it, or use version: %s", p.Version, builtIn)
 	case p.Version == version3_4 && p.NoFsync:
-		return fmt.Errorf("unsafe_no_fsync is not known to etcd %s; leave it out, or use version: %s", p.Version,
+		return fmt.Errorf("etcd %s does not support unsafe_no_fsync; omit it, or use version: %s", p.Version,
 			builtIn)
 	}
 	if p.Election < 5*p.Heartbeat || p.Election > 50*time.Second {

@@ -25,18 +25,18 @@ func (s *service) Facts() map[string]string {
 	return map[string]string{
 		chaos.FactServes:    "the member answers a linearizable read, for which it needs a quorum",
 		chaos.FactAnswers:   "the member answers by itself, with or without a quorum",
-		"role":              "leader or follower, by the member's own account",
-		"leader":            `name of the member that this one takes for the leader, or "none"`,
+		"role":              "leader or follower, according to the member",
+		"leader":            `name of the leader according to this member, or "none"`,
 		"clock":             "the member's wall clock by the Date header of its HTTP endpoint, RFC 3339, UTC, whole seconds",
 		"revision":          "the member's latest revision",
 		"raft-term":         "the member's Raft term, which grows with each election",
 		chaos.FactEpoch:     "the same",
 		chaos.FactSyncTime:  "the time that the member has spent in fsyncs of its log, in milliseconds (etcd_disk_wal_fsync_duration_seconds)",
-		chaos.FactWrites:    "the cluster takes a write through the member, at a key that no lock has; asking writes",
-		"leases":            "number of leases that stand, by the member's own account",
-		holderFact + "LOCK": `the id of the grant that holds lock LOCK, by a linearizable read, or "none"; of those who share, all, with commas`,
-		waitersFact + "LOCK": "number of users who wait for lock LOCK, by a linearizable read; for txn and chubby, whose waiters leave no key: " +
-			"number of watchers of all members, for whatever lock",
+		chaos.FactWrites:    "the cluster accepts a write through the member, at a key that no lock has; the query itself writes",
+		"leases":            "number of live leases, according to the member",
+		holderFact + "LOCK": `the id of the grant that holds lock LOCK, by a linearizable read, or "none"; all sharers, comma-separated`,
+		waitersFact + "LOCK": "number of users who wait for lock LOCK, by a linearizable read; for txn and chubby, " +
+			"whose waiters leave no key: number of watchers of all members, of any lock",
 	}
 }
 

@@ -251,9 +251,9 @@ func sequencers(t *testing.T, r servers.Running) {
 	}
 }
 
-// TestWaiterWhoseLeaseGoes revokes the lease of a user who waits in the server's queue, and then frees the lock. etcd
+// TestWaiterWithRevokedLease revokes the lease of a user who waits in the server's queue, and then frees the lock. etcd
 // 3.4 grants it nevertheless, with a key that is gone; only an adapter that reads the key notices.
-func TestWaiterWhoseLeaseGoes(t *testing.T) {
+func TestWaiterWithRevokedLease(t *testing.T) {
 	for _, c := range []struct {
 		version Version
 		lock    string

@@ -49,8 +49,8 @@ func TestLeaseGrantCountsFromTheRequest(t *testing.T) {
 	}
 }
 
-// TestKeepAliveIsTold: only the stream of keep-alives is read.
-func TestKeepAliveIsTold(t *testing.T) {
+// TestKeepAliveIsReported: only the stream of keep-alives is read.
+func TestKeepAliveIsReported(t *testing.T) {
 	ls := newLeases()
 	open := func(context.Context, *grpc.StreamDesc, *grpc.ClientConn, string, ...grpc.CallOption) (grpc.ClientStream, error) {
 		return &scripted{answers: []*pb.LeaseKeepAliveResponse{{ID: 7, TTL: 2}}}, nil

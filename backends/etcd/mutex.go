@@ -18,15 +18,16 @@ import (
 func mutex() backends.Lock {
 	return leased(backends.Lock{
 		Name:      "mutex",
-		Doc:       "Mutex and Session of go.etcd.io/etcd/client/v3/concurrency, one session a user; the recipe runs in the client.",
+		Doc:       "Mutex and Session of go.etcd.io/etcd/client/v3/concurrency, one session per user; the recipe runs in the client.",
 		Offers:    backends.Offers{Try: true, Reentrant: "session", Fair: true},
 		Points:    []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
 		Recovery:  backends.RecoveryBy(lockParams, recovery),
 		YesToGone: true,
 		Notes: []backends.Note{{
 			Measure: "acquire_p50_ms", Least: 80, Most: 130,
-			Text: "A median wait of about 100 ms can be etcd's own: a waiter watches the key before its own from a revision that lies behind the current one, " +
-				"and the server brings such watchers up to date every 100 ms. It takes two users of a lock at least; see docs/backends.md.",
+			Text: "A median wait of about 100 ms can be etcd's own: a waiter watches the previous key from a " +
+				"revision older than the current one, and the server updates such watchers every 100 ms. It needs at " +
+				"least two users of a lock; see docs/backends.md.",
 		}},
 		Dial: dialer(func(u *user) lock.Locker { return &mutexUser{user: u} }),
 	})

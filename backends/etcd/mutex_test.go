@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// TestWhoGaveUpACall: the end of a session is not a cancel by the user.
-func TestWhoGaveUpACall(t *testing.T) {
+// TestSessionEndIsNotACancel: the end of a session is not a cancel by the user.
+func TestSessionEndIsNotACancel(t *testing.T) {
 	t.Parallel()
 	stopped, stop := context.WithCancel(t.Context())
 	stop()

@@ -18,7 +18,7 @@ var _ chaos.Promoter = maintenance{}
 func (x maintenance) Promotes() error {
 	if x.service.nodes < 2 {
 		return chaos.Unavailable{
-			What:   "a failover in order",
+			What:   "an orderly failover",
 			Reason: "the cluster has one member; set backend.nodes to 3",
 		}
 	}
@@ -36,7 +36,7 @@ func (x maintenance) Promote(ctx context.Context, node string) (chaos.Promotion,
 		}
 	}
 	if leader == "" {
-		return chaos.Promotion{}, errors.New("no member that answers calls itself the leader")
+		return chaos.Promotion{}, errors.New("no answering member is the leader")
 	}
 	to := node
 	if leader == node {
@@ -44,7 +44,7 @@ func (x maintenance) Promote(ctx context.Context, node string) (chaos.Promotion,
 	}
 	target, ok := states[to]
 	if !ok {
-		return chaos.Promotion{}, fmt.Errorf("there is no member that answers beside %s", leader)
+		return chaos.Promotion{}, fmt.Errorf("no member except %s answers", leader)
 	}
 	m, err := x.service.member(leader)
 	if err != nil {

@@ -46,7 +46,7 @@ func recordsOf(name string) records {
 	switch name {
 	case "txn":
 		return records{
-			recipe: inClient, waits: "waiters watch the one key; all of them ask again when it goes",
+			recipe: inClient, waits: "waiters watch the one key; all of them retry when it is deleted",
 			holder: func(ctx context.Context, kv clientv3.KV, path string) (string,
 				error,
 			) {
@@ -55,17 +55,17 @@ func recordsOf(name string) records {
 		}
 	case "chubby":
 		return records{
-			recipe: inClient, waits: "waiters watch the lock's keys; all of them ask again when one goes",
+			recipe: inClient, waits: "waiters watch the lock's keys; all of them retry when one is deleted",
 			holder: chubbyHolders,
 		}
 	case "v3lock", "v3lock-blind":
 		return records{
-			recipe: "runs in the server", waits: "the server's waiters watch the key before theirs",
+			recipe: "runs in the server", waits: "the server's waiters watch the previous key",
 			holder: queueHead, waiters: queueLength,
 		}
 	default:
 		return records{
-			recipe: inClient, waits: "waiters watch the key before theirs", holder: queueHead,
+			recipe: inClient, waits: "waiters watch the previous key", holder: queueHead,
 			waiters: queueLength,
 		}
 	}

@@ -86,7 +86,7 @@ func (s *service) Settings(ctx context.Context) (map[string]string, error) {
 	for _, m := range s.members {
 		list, err := m.client.MemberList(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("members in the eyes of %s: %w", m.name, err)
+			return nil, fmt.Errorf("members according to %s: %w", m.name, err)
 		}
 		out[m.name+" cluster"] = fmt.Sprintf("%x", list.Header.ClusterId)
 		for _, known := range list.Members {

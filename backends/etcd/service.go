@@ -68,14 +68,14 @@ func (s *service) Ready(ctx context.Context) error {
 	defer done()
 	for _, m := range s.members {
 		if _, err := m.client.Put(ctx, s.keys.ready(), m.name); err != nil {
-			return fmt.Errorf("%s does not take a write: %w", m.name, err)
+			return fmt.Errorf("%s accepts no write: %w", m.name, err)
 		}
 		st, err := m.client.Status(ctx, m.addr)
 		if err != nil {
-			return fmt.Errorf("%s does not tell its status: %w", m.name, err)
+			return fmt.Errorf("%s does not report its status: %w", m.name, err)
 		}
 		if s.params.Version == version3_4 && !strings.HasPrefix(st.Version, string(version3_4)+".") {
-			return fmt.Errorf("%s is etcd %s, not %s: another one than Debian's comes first on PATH, or the image has another", m.name, st.Version, version3_4)
+			return fmt.Errorf("%s is etcd %s, not %s: PATH or the image has another one than Debian's", m.name, st.Version, version3_4)
 		}
 		if st.Leader == 0 {
 			return fmt.Errorf("%s knows no leader", m.name)

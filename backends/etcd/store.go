@@ -30,10 +30,10 @@ func Store(ctx context.Context, access json.RawMessage) (*clientv3.Client, error
 func GrantKey(id string) (key string, revision int64, err error) {
 	i := strings.LastIndexByte(id, '@')
 	if i < 0 {
-		return "", 0, fmt.Errorf("%q is the id of no grant", id)
+		return "", 0, fmt.Errorf("%q is not the id of a grant", id)
 	}
 	if revision, err = strconv.ParseInt(id[i+1:], 10, 64); err != nil {
-		return "", 0, fmt.Errorf("%q is the id of no grant: %w", id, err)
+		return "", 0, fmt.Errorf("%q is not the id of a grant: %w", id, err)
 	}
 	return id[:i], revision, nil
 }

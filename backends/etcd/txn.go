@@ -19,7 +19,7 @@ import (
 func txn() backends.Lock {
 	return leased(backends.Lock{
 		Name:     "txn",
-		Doc:      "One fixed key, put under the session's lease if its create revision is 0; every waiter watches that key and asks again when it goes: a herd.",
+		Doc:      "One fixed key, put under the session's lease if its create revision is 0. Every waiter watches that key and retries when it is deleted: a herd.",
 		Offers:   backends.Offers{Try: true, Reentrant: "no"},
 		Points:   []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
 		Recovery: backends.RecoveryBy(lockParams, recovery),

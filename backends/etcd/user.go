@@ -34,7 +34,7 @@ type held struct {
 // begin prepares an acquire. Its errors are certain.
 func (u *user) begin(ctx context.Context, r lock.Request) (*session, error) {
 	if r.TTL != u.conn.access.TTL {
-		return nil, fmt.Errorf("%w: ttl %s asked for, but the session has %s", lock.ErrNotSent, r.TTL,
+		return nil, fmt.Errorf("%w: ttl %s requested, but the session has %s", lock.ErrNotSent, r.TTL,
 			u.conn.access.TTL)
 	}
 	s, err := u.live(ctx)

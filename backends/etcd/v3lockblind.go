@@ -16,10 +16,10 @@ import (
 func v3lockBlind() backends.Lock {
 	l := v3lock()
 	l.Name = "v3lock-blind"
-	l.Doc = "v3lock without a look at the key or the session behind the server's yes, as Jepsen's test of etcd 3.4.3 called it."
-	l.Wrong = "an etcd before 3.5 also says yes to a waiter whose lease is over (issue 11456), and its yes is believed"
+	l.Doc = "v3lock without a check of the key or session after the server's yes, as in Jepsen's test of etcd 3.4.3."
+	l.Wrong = "etcd before 3.5 also grants the lock to a waiter whose lease has expired (issue 11456), and the client trusts the answer"
 	l.Found = backends.FoundIn("waiter-cut",
-		"an overlapping hold, with `--set backend.version=3.4` alone", "overlapping_holds 0: found",
+		"an overlapping hold, only with `--set backend.version=3.4`", "overlapping_holds 0: found",
 	)
 	l.Offers.Token = backends.TokenNone
 	l.Points = []string{"before-lock", "lock-done", "before-unlock", "unlock-done"}

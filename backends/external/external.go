@@ -27,12 +27,12 @@ func Backend() listed.Backend {
 	return listed.Backend{
 		Backend: backends.Backend{
 			Name:    Name,
-			Doc:     "A service that lockquake does not know, with a program of one's own as its client.",
+			Doc:     "A service that lockquake does not know, with your own program as its client.",
 			Servers: backends.Servers{Unasked: true, CountsConnections: true},
 			Locks: []backends.Lock{{
-				Name: "own", Doc: "What the program of the client makes of it.",
+				Name: "own", Doc: "Defined by the client program.",
 				Dial: func(context.Context, backends.Access) (backends.Connection, error) {
-					return nil, fmt.Errorf("lockquake's own client knows no lock of backend %s: name a program in backend.client", Name)
+					return nil, fmt.Errorf("lockquake's own client has no lock of backend %s: name a program in backend.client", Name)
 				},
 			}},
 		},
@@ -116,9 +116,9 @@ func (s setup) check() error {
 		return fmt.Errorf("recovery is %v, hung %v and min_ttl %v; want durations of 0 or more", p.Recovery, p.Hung,
 			p.MinTTL)
 	case p.Start != nil && len(p.Endpoints) > 0:
-		return fmt.Errorf("start and endpoints are both there; servers are started by the run, or by somebody else")
+		return fmt.Errorf("give start or endpoints, not both: either the run starts the servers, or they are already running")
 	case p.Start == nil && s.common.Nodes > 1:
-		return fmt.Errorf("nodes is %d; without start the run has none of its own", s.common.Nodes)
+		return fmt.Errorf("nodes is %d; without start the run has no nodes", s.common.Nodes)
 	case p.Start == nil:
 		return nil
 	case len(p.Start.Command) == 0:
@@ -223,14 +223,14 @@ type service struct {
 
 // Facts lists the one fact that every service answers.
 func (service) Facts() map[string]string {
-	return map[string]string{chaos.FactServes: "it takes connections, and answers as start.ready says"}
+	return map[string]string{chaos.FactServes: "it accepts connections and answers as in start.ready"}
 }
 
 // Ask asks one server.
 func (v service) Ask(ctx context.Context, of, fact string) (string, error) {
 	i := slices.IndexFunc(v.nodes, func(n node.Handle) bool { return n.Name() == of })
 	if i < 0 || fact != chaos.FactServes {
-		return "", fmt.Errorf("%s of %s cannot be asked for", fact, of)
+		return "", fmt.Errorf("unknown fact %s of %s", fact, of)
 	}
 	return strconv.FormatBool(v.serves(ctx, v.nodes[i]) == nil), nil
 }
@@ -277,7 +277,7 @@ func (v service) serves(ctx context.Context, n node.Handle) error {
 	for !strings.Contains(answer, ready.Expect) {
 		k, err := conn.Read(part)
 		if err != nil {
-			return fmt.Errorf("it answered %q, which has no %q: %w", answer, ready.Expect, err)
+			return fmt.Errorf("it answered %q, which does not contain %q: %w", answer, ready.Expect, err)
 		}
 		answer += string(part[:k])
 	}

@@ -52,7 +52,7 @@ func TestServersAreStartedAsTheScenarioSays(t *testing.T) {
 	}
 }
 
-func TestWhatTheScenarioPromises(t *testing.T) {
+func TestDeclaredTraits(t *testing.T) {
 	t.Parallel()
 	s, err := made(t, 0, "token: service, expires: true, recovery: 3s, min_ttl: 100ms")
 	if err != nil {
@@ -75,7 +75,7 @@ func TestWhatIsRefused(t *testing.T) {
 		"start: {command: [x]}":                     "start.ports is missing",
 		"start: {command: [x], ports: {client: 0}}": "start.ports.client is 0; want 1 to 65535",
 		"start: {command: [x], ports: {client: 1}, ready: {port: http}}":        `start.ready.port is "http"`,
-		"start: {command: [x], ports: {client: 1}}, endpoints: ['127.0.0.1:1']": "start and endpoints are both there",
+		"start: {command: [x], ports: {client: 1}}, endpoints: ['127.0.0.1:1']": "give start or endpoints, not both",
 		"recovery: 3": "recovery",
 		"starts: {}":  "starts",
 	} {

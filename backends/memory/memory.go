@@ -22,7 +22,7 @@ func Backend() listed.Backend {
 	b := listed.Backend{
 		Backend: backends.Backend{
 			Name:      "memory",
-			Doc:       "A lock service in the supervisor's own process; beside the exact lock it has broken ones, the positive controls.",
+			Doc:       "A lock service in the supervisor's own process. Besides the correct lock it has broken ones, the positive controls.",
 			InProcess: true,
 		},
 		Maker: topology.Maker{New: newTopology},
@@ -75,7 +75,7 @@ type service setup
 
 // Facts returns what a node could be asked, though there is no node.
 func (service) Facts() map[string]string {
-	return map[string]string{chaos.FactServes: "always true: there is no server that could be away"}
+	return map[string]string{chaos.FactServes: "always true: there is no server that could fail"}
 }
 
 // store returns the store of the service's clients; nil while there are none.
@@ -182,16 +182,16 @@ var variants = []variant{
 	},
 	{
 		name: metered,
-		doc:  "As exact, at a price in time that is known beforehand: the positive control of `lockquake capacity`.",
+		doc:  "As exact, with known service times: the positive control of `lockquake capacity`.",
 	},
 	{
 		name:    "semaphore",
-		doc:     "As exact, with as many permits as `backend.permits` says.",
+		doc:     "As exact, with `backend.permits` permits.",
 		permits: true,
 	},
 	{
 		name:     "counts-entries",
-		doc:      "As exact, and its holder can take it again: it is free after as many releases.",
+		doc:      "As exact, and re-entrant: it is free after as many releases as acquires.",
 		reenters: true,
 	},
 	{
@@ -218,14 +218,14 @@ var variants = []variant{
 	{
 		name:     "forgets-entries",
 		doc:      "A re-entrant lock that is free after the first release, however often its holder took it.",
-		wrong:    "it grants again while its holder has not given back all that it took",
+		wrong:    "it grants again before its holder has released all its entries",
 		found:    backends.FoundIn("reentry", "a double grant", "double_grants 0: found", "reentry"),
 		reenters: true,
 		flaws:    flaws{forgetsEntries: true},
 	},
 	{
 		name:  "admits-process",
-		doc:   "A re-entrant lock that takes all users of a process for one.",
+		doc:   "A re-entrant lock that does not distinguish the users of a process.",
 		wrong: "it grants a lock that another user of the process holds",
 		found: backends.FoundIn("contention", "a double grant", "double_grants 0: found",
 			"cancel", "check", "exclusion-crowd", "exclusion-pair", "expiry", "reentry",
@@ -236,7 +236,7 @@ var variants = []variant{
 	},
 	{
 		name:  "never-excludes",
-		doc:   "Grants to whoever asks.",
+		doc:   "Grants every request.",
 		wrong: "it grants a lock that another user holds",
 		found: backends.FoundIn("contention", "a double grant", "double_grants 0: found",
 			"cancel", "exclusion-crowd", "exclusion-pair", "expiry", "order",
@@ -247,7 +247,7 @@ var variants = []variant{
 	{
 		name:  "expires-early",
 		doc:   "Frees a lock after half of the TTL that it promised.",
-		wrong: "it grants again while the promise to the holder still stands",
+		wrong: "it grants again while the holder's grant is still valid",
 		found: backends.FoundIn("late-release", "a double grant", "double_grants 0: found",
 			"expiry", "renewal", "token-stopped",
 		),
@@ -255,23 +255,23 @@ var variants = []variant{
 	},
 	{
 		name:  "cuts-ttl",
-		doc:   "Cuts a TTL to whole seconds.",
-		wrong: "it grants again while the promise to the holder still stands",
+		doc:   "Truncates a TTL to whole seconds.",
+		wrong: "it grants again while the holder's grant is still valid",
 		found: backends.FoundIn("odd-ttl", "a double grant", "double_grants 0: found"),
 		flaws: flaws{cutsTTL: true},
 	},
 	{
 		name:  "forgets-renewals",
-		doc:   "Says yes to a renewal and keeps the old end.",
-		wrong: "it grants again while a renewed promise still stands",
+		doc:   "Confirms a renewal but keeps the old end.",
+		wrong: "it grants again while a renewed grant is still valid",
 		found: backends.FoundIn("renewal", "a double grant", "double_grants 0: found", "renewal"),
 		flaws: flaws{forgetsRenewals: true},
 	},
 	{
 		name:  "retakes",
-		doc:   "Says yes to the renewal of a grant that is over, where the lock is free, and takes it again.",
-		wrong: "its holder never hears that others had the lock meanwhile",
-		found: backends.FoundIn("lapsed-renewal", "a renewal of what was lost", "step 4, renew of A, was done", "renewal"),
+		doc:   "Renews an expired grant by taking the lock again, if it is free.",
+		wrong: "its holder never learns that others had the lock meanwhile",
+		found: backends.FoundIn("lapsed-renewal", "a renewal of a lost grant", "step 4, renew of A, was done", "renewal"),
 		flaws: flaws{retakes: true},
 	},
 	{
@@ -290,21 +290,21 @@ var variants = []variant{
 	},
 	{
 		name:  "wraps-tokens",
-		doc:   "Begins anew with its tokens after 1000 grants.",
+		doc:   "Restarts its tokens after 1000 grants.",
 		wrong: "a fence refuses every holder after the thousandth, and lets an older one through",
 		found: backends.FoundIn("many-holds", "a token regression", "token_regressions 0: found"),
 		flaws: flaws{wrapsTokens: true},
 	},
 	{
 		name:  "late-fence",
-		doc:   "Draws the token in a step of its own after the grant, without a look at whether the grant still stands.",
+		doc:   "Draws the token in a second step after the grant, without checking that the grant is still valid.",
 		wrong: "a holder that was stopped between the two steps gets a higher token than its successor",
 		found: backends.FoundIn("late-token-granted", "a false refusal", "false_refusals 0: found", "token-stopped"),
 		flaws: flaws{lateFence: true},
 	},
 	{
 		name:  "frees-foreign",
-		doc:   "A release frees the lock whoever holds it.",
+		doc:   "A release frees the lock of any holder.",
 		wrong: "the late release of an old holder frees the lock of the new one",
 		found: backends.FoundIn("late-release", "a double grant", "double_grants 0: found",
 			"release-forged", "release-point", "release-stale",
@@ -313,7 +313,7 @@ var variants = []variant{
 	},
 	{
 		name:  "frees-again",
-		doc:   "A second release of one grant frees the lock whoever holds it.",
+		doc:   "A second release of one grant frees the lock of any holder.",
 		wrong: "a holder that releases twice frees the lock of the next one",
 		found: backends.FoundIn("unheld-release", "a release by a user without the lock that frees it",
 			"unheld_frees 0: found",
@@ -322,7 +322,7 @@ var variants = []variant{
 	},
 	{
 		name:  "frees-beside",
-		doc:   "A release by an object without a grant frees what another object of the same process holds.",
+		doc:   "A release by an object without a grant frees the lock of another object of the same process.",
 		wrong: "an object that never had the lock frees it for its process",
 		found: backends.FoundIn("unheld-release", "a release by a user without the lock that frees it",
 			"unheld_frees 0: found", "release-forged",
@@ -347,9 +347,9 @@ var variants = []variant{
 	},
 	{
 		name:  "never-refuses",
-		doc:   "Says yes to every renewal and release, also of what is gone.",
-		wrong: "a holder that has lost the lock is told that it has it still",
-		found: backends.FoundIn("late-release", "a release of what was gone that says yes",
+		doc:   "Confirms every renewal and release, also of lost grants.",
+		wrong: "a holder that has lost the lock gets the answer that it still has it",
+		found: backends.FoundIn("late-release", "a release of a lost grant that is answered ok",
 			"releases_of_nothing 0: found",
 			"release-forged", "renewal",
 		),
@@ -357,8 +357,8 @@ var variants = []variant{
 	},
 	{
 		name:  "keeps-released",
-		doc:   "Says yes to a release and keeps the lock until its time is over.",
-		wrong: "others wait for a lock that nobody has",
+		doc:   "Confirms a release but keeps the lock until it expires.",
+		wrong: "others wait for a lock without a holder",
 		found: backends.FoundIn("answers", "a false result", "false_results 0: found",
 			"cancel", "check", "close", "exclusion-pair", "order", "release-point", "renewal", "token-growth",
 		),
@@ -366,79 +366,79 @@ var variants = []variant{
 	},
 	{
 		name:  "denies-renewals",
-		doc:   "Renews the grant and says that it is gone.",
-		wrong: "a holder gives up a lock that it has, and that nobody else gets",
+		doc:   "Renews the grant but answers that it is gone.",
+		wrong: "a holder gives up a lock that it still has, and no other user gets it",
 		found: backends.FoundIn("answers", "a false result", "false_results 0: found", "renewal", "validity-late"),
 		flaws: flaws{deniesRenewals: true},
 	},
 	{
 		name:  "grants-to-nobody",
 		doc:   "Grants the lock to waiters who have given up.",
-		wrong: "others wait for a lock that nobody has",
+		wrong: "others wait for a lock without a holder",
 		found: backends.FoundIn("gives-up", "an orphan", "orphans 0: found", "cancel"),
 		flaws: flaws{grantsToNobody: true},
 	},
 	{
 		name:  "storms",
-		doc:   "Asks again and again without a pause.",
+		doc:   "Retries without a pause.",
 		wrong: "each waiter keeps the store busy",
 		found: backends.FoundIn("waiting", "a retry storm", "requests_per_wait_s <500: measured"),
 		flaws: flaws{storms: true},
 	},
 	{
 		name:  "deaf",
-		doc:   "A user that waits goes on to wait, whatever it is told.",
+		doc:   "A waiter keeps waiting after its deadline or a cancel.",
 		wrong: "an acquire outlives its deadline, and a waiter cannot give up",
 		found: backends.FoundIn("cancel", "a deaf wait", "deaf_waits 0: found", "cancel"),
 		flaws: flaws{deaf: true},
 	},
 	{
 		name:  "strands-waiters",
-		doc:   "A wait goes on when its lock object is closed.",
+		doc:   "A wait continues after its lock object is closed.",
 		wrong: "a user that closes its lock object waits for as long as others hold the lock",
 		found: backends.FoundIn("close", "a deaf wait", "deaf_waits 0: found"),
 		flaws: flaws{strandsWaiters: true},
 	},
 	{
 		name:  "never-tells",
-		doc:   "Offers news of losses, and tells nobody.",
+		doc:   "Claims to report losses, but reports none.",
 		wrong: "a holder that lost the lock goes on as if it had it",
 		found: backends.FoundIn("news", "an untold loss", "untold_losses 0: found", "loss"),
 		flaws: flaws{neverTells: true},
 	},
 	{
 		name:  "tells-late",
-		doc:   "Tells of a loss when it is one and a half TTLs old.",
-		wrong: "a holder hears of its loss when another has long been inside",
-		found: backends.FoundIn("news", "an untold loss: it is told when the bound is over", "untold_losses 0: found",
+		doc:   "Reports a loss one and a half TTLs late.",
+		wrong: "a holder learns of its loss long after another user got the lock",
+		found: backends.FoundIn("news", "an untold loss: the report comes after the bound", "untold_losses 0: found",
 			"loss",
 		),
 		flaws: flaws{tellsLate: true},
 	},
 	{
 		name:  "wedges",
-		doc:   "A lock object that has lost a grant asks the store no more.",
+		doc:   "A lock object that has lost a grant never asks the store again.",
 		wrong: "a user that lost the lock once never gets it again",
 		found: backends.FoundIn("again", "a wedge", "wedges 0: found"),
 		flaws: flaws{wedges: true},
 	},
 	{
 		name:  "mixes-names",
-		doc:   "Takes the name of a lock for what stands before its first slash.",
-		wrong: "a lock cannot be had while another one is held",
+		doc:   "Cuts the name of a lock at its first slash.",
+		wrong: "a lock cannot be taken while another one is held",
 		found: backends.FoundIn("like-names", "a stuck lock", "stuck_locks 0: found"),
 		flaws: flaws{mixesNames: true},
 	},
 	{
 		name:  "hashes-names",
-		doc:   "Keeps a lock by the CRC32 of its name.",
-		wrong: "a lock cannot be had while another one is held",
+		doc:   "Identifies a lock by the CRC32 of its name.",
+		wrong: "a lock cannot be taken while another one is held",
 		found: backends.FoundIn("names-apart", "a stuck lock", "stuck_locks 0: found"),
 		flaws: flaws{hashesNames: true},
 	},
 	{
 		name:  "loses-wakeups",
-		doc:   "Wakes nobody at every twentieth release; the first waiter gets the lock when the TTL is over.",
+		doc:   "Wakes no waiter at every twentieth release; the first waiter gets the lock when the TTL ends.",
 		wrong: "a lock stays free while users wait for it",
 		found: backends.FoundIn("contention", "a lost wake-up", "stuck_ms_max <"),
 		flaws: flaws{losesWakeups: true},

@@ -44,9 +44,9 @@ func (p price) check(lock string) error {
 	case p.Coherency < 0 || p.Coherency > 1:
 		return fmt.Errorf("coherency is %g; it must be from 0 to 1", p.Coherency)
 	case p.Service == 0 && (p.Contention > 0 || p.Coherency > 0):
-		return errors.New("contention and coherency are parts of the service time, and there is no service")
+		return errors.New("contention and coherency are parts of the service time, but service is 0")
 	case p != (price{}) && lock != metered:
-		return fmt.Errorf("lock %s has no price; use lock %s", lock, metered)
+		return fmt.Errorf("lock %s has no service times; use lock %s", lock, metered)
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ const sessionRecovery = 5 * time.Second
 func advisory() backends.Lock {
 	return backends.Lock{
 		Name: advisoryName,
-		Doc:  "pg_advisory_lock on a session of one's own (PostgreSQL manual, 13.3.5); held until unlocked or disconnected.",
+		Doc:  "pg_advisory_lock on a session of its own (PostgreSQL manual, 13.3.5); held until unlocked or disconnected.",
 		Offers: backends.Offers{
 			Blocking: true, Try: true, Renewal: "none", LossSignal: true, Token: backends.TokenNone,
 			Reentrant: "connection", Fair: true, Reenters: true,

@@ -81,7 +81,7 @@ func (s *service) question(fact string) (question, error) {
 		if sql := waiters[s.lock]; sql != "" {
 			return question{sql: sql, args: []any{name}}, nil
 		}
-		return question{}, fmt.Errorf("the server does not know who waits for lock %s: its users poll", s.lock)
+		return question{}, fmt.Errorf("the server does not know the waiters of lock %s: its users poll", s.lock)
 	}
 	if fact == "sessions" {
 		return question{

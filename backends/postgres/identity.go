@@ -90,10 +90,10 @@ func (t target) odd(seen []seenSession) string {
 	for _, v := range seen {
 		switch {
 		case t.keys != "" && (v.path != t.keys.quoted() || v.schema != "" && v.schema != t.keys.schema()):
-			return fmt.Sprintf("the session's search_path is %s where %s was asked for (current_schema() is %q)",
+			return fmt.Sprintf("the session's search_path is %s, but %s was requested (current_schema() is %q)",
 				v.path, t.keys.quoted(), v.schema)
 		case v.name != t.name:
-			return fmt.Sprintf("the session's application_name is %q where %q was asked for", v.name, t.name)
+			return fmt.Sprintf("the session's application_name is %q, but %q was requested", v.name, t.name)
 		}
 	}
 	return ""

@@ -179,7 +179,7 @@ func (l *leaser) Release(ctx context.Context, g lock.Grant) error {
 	found, _, err := l.change(ctx, leaseGive, g.Lock, g.ID)
 	if err != nil {
 		l.doubted[g.ID] = g
-		return fmt.Errorf("give the row back: %w", err)
+		return fmt.Errorf("release the row: %w", err)
 	}
 	lock.At(ctx, "release-done")
 	if !found {

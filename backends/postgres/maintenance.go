@@ -20,8 +20,8 @@ type maintenance struct{ member *member }
 // Promotes returns an error: there is no other server to take over.
 func (maintenance) Promotes() error {
 	return chaos.Unavailable{
-		What:   "a failover in order",
-		Reason: "there is one server without a standby, and nobody to take over from it; use the fault restart",
+		What:   "an orderly failover",
+		Reason: "there is only one server, without a standby; use the fault restart",
 	}
 }
 

@@ -25,7 +25,7 @@ func Backend() listed.Backend {
 	return listed.Backend{
 		Backend: backends.Backend{
 			Name:    "postgres",
-			Doc:     "One PostgreSQL server; what it answered survives a crash, unless synchronous_commit is off.",
+			Doc:     "One PostgreSQL server; acknowledged writes survive a crash, unless synchronous_commit is off.",
 			Locks:   []backends.Lock{lease(), advisory(), row()},
 			Modules: []string{"github.com/jackc/pgx/v5"},
 			Servers: backends.Servers{CountsLate: true, CountsConnections: true, StartTLS: true},
@@ -107,7 +107,7 @@ func newTopology(c topology.Common, decode func(into any) error) (topology.Topol
 		return nil, fmt.Errorf("backend postgres: %w", err)
 	}
 	if p.SharedConnection && c.Lock != "" && c.Lock != advisoryName {
-		return nil, fmt.Errorf("backend postgres: shared_connection is not for lock %s; it is for %s", c.Lock,
+		return nil, fmt.Errorf("backend postgres: shared_connection does not apply to lock %s, only to %s", c.Lock,
 			advisoryName)
 	}
 	if c.Attached != nil {

@@ -111,9 +111,9 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// TestWhoGaveUpAStatement: a statement that the server ended by itself, for example after its lock_timeout, is an
+// TestServerEndedStatementIsNotContended: a statement that the server ended by itself, for example after its lock_timeout, is an
 // error. It does not mean that the lock is held.
-func TestWhoGaveUpAStatement(t *testing.T) {
+func TestServerEndedStatementIsNotContended(t *testing.T) {
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
 	timeout := &pgconn.PgError{SeverityUnlocalized: "ERROR", Code: codeLockNotAvailable}
@@ -225,8 +225,8 @@ func TestRefusedIsCertain(t *testing.T) {
 	}
 }
 
-// TestLossIsTold: the server closes a session between two statements.
-func TestLossIsTold(t *testing.T) {
+// TestLossIsReported: the server closes a session between two statements.
+func TestLossIsReported(t *testing.T) {
 	hangUp := make(chan struct{})
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {

@@ -49,8 +49,9 @@ func (s *service) Reset(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []string{fmt.Sprintf("%s: %d sessions of lock users were ended and the tables of the locks emptied; no such session, no lease, no row, "+
-		"no advisory lock, no prepared transaction and no table of others is there", s.member.name, ended)}, nil
+	return []string{fmt.Sprintf("%s: %d sessions of lock users were ended and the tables of the locks emptied; no "+
+		"such session, lease, row, advisory lock or prepared transaction is left, and no foreign "+
+		"table", s.member.name, ended)}, nil
 }
 
 // nothingLeft returns an error while anything remains.

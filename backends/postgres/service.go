@@ -157,12 +157,12 @@ func (s *service) needed() string {
 func (s *service) Ready(ctx context.Context) error {
 	return s.member.ask(ctx, func(ctx context.Context, c *pgx.Conn) error {
 		if _, err := c.Exec(ctx, s.needed()); err != nil {
-			return fmt.Errorf("%s does not take the tables: %w", s.member.name, err)
+			return fmt.Errorf("%s does not accept the tables: %w", s.member.name, err)
 		}
 		_, err := c.Exec(ctx, `INSERT INTO lockquake_ready VALUES (1, clock_timestamp())
 			ON CONFLICT (one) DO UPDATE SET at = excluded.at`)
 		if err != nil {
-			return fmt.Errorf("%s does not take a write: %w", s.member.name, err)
+			return fmt.Errorf("%s accepts no write: %w", s.member.name, err)
 		}
 		return nil
 	})
@@ -172,14 +172,14 @@ func (s *service) Ready(ctx context.Context) error {
 func (s *service) Facts() map[string]string {
 	return map[string]string{
 		chaos.FactServes:     "the server answers a statement",
-		chaos.FactRole:       "primary or standby, by the server's own account",
+		chaos.FactRole:       "primary or standby, according to the server",
 		"clock":              "the server's wall clock by clock_timestamp(), RFC 3339 with microseconds, UTC",
-		"started":            "when the server's first process started, by its own clock: another after each start",
+		"started":            "start time of the server's first process, by its own clock: it differs after each start",
 		"lsn":                "the end of the server's log",
 		chaos.FactSyncing:    "a process of the server waits for a sync of its log or its files (pg_stat_activity)",
-		chaos.FactWrites:     "the server takes a write in a table that no lock has; asking writes",
+		chaos.FactWrites:     "the server accepts a write to a table that no lock has; the query itself writes",
 		"sessions":           "number of sessions of lock users",
-		holderFact + "LOCK":  `who has lock LOCK by the server's account: the owner in the row (lease), the process id of the session (advisory, row), or "none"`,
+		holderFact + "LOCK":  `owner of lock LOCK according to the server: the owner in the row (lease), the process id of the session (advisory, row), or "none"`,
 		waitersFact + "LOCK": "number of sessions that wait for lock LOCK in the server (advisory, row)",
 	}
 }

@@ -47,7 +47,7 @@ func TestTopologyParams(t *testing.T) {
 		{Sentinel(), 0, "wait: 1", "", "set-px-incr"},
 		{Sentinel(), 0, "wait: 1", "the lock redsync does not wait", "redsync"},
 		{Cluster(), 0, "wait: 1", "the lock setnx does not wait", "setnx"},
-		{Single(), 0, "wait: 1", "wait is 1; there are no replicas", ""},
+		{Single(), 0, "wait: 1", "wait is 1, but there are no replicas", ""},
 	} {
 		_, err := c.backend.New(topology.Common{Nodes: c.nodes, TTL: time.Second, Lock: c.lock}, decoded(c.text))
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {

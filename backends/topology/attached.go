@@ -38,7 +38,7 @@ func (c Common) Drop(description map[string]string, names ...string) {
 }
 
 // ErrOccupied means that something is below the prefix already.
-var ErrOccupied = errors.New("something is below the prefix already")
+var ErrOccupied = errors.New("there are already keys below the prefix")
 
 // Occupied returns an ErrOccupied that says what is there.
 func Occupied(what string) error { return fmt.Errorf("%w: %s", ErrOccupied, what) }

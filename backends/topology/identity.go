@@ -33,7 +33,7 @@ type Met struct {
 }
 
 // ErrNotItself means that a connection did not reach a session of the server's own.
-var ErrNotItself = errors.New("a pooler stands between")
+var ErrNotItself = errors.New("there is a pooler in between")
 
 // NotItself returns an ErrNotItself with the address, and how it was noticed.
 func NotItself(address, how string) error {
@@ -48,7 +48,7 @@ func Meet(ctx context.Context, address string, alone bool, ask func(context.Cont
 	for range Meetings {
 		id, err := ask(ctx)
 		if err != nil {
-			return m, fmt.Errorf("%s does not say which server it is: %w", address, err)
+			return m, fmt.Errorf("%s does not identify its server: %w", address, err)
 		}
 		if id != "" && !slices.Contains(m.Servers, id) {
 			m.Servers = append(m.Servers, id)
@@ -73,7 +73,7 @@ func Several(all []Met) []Met {
 func CheckMet(all []Met, apart bool) error {
 	for _, m := range Several(all) {
 		if m.Alone {
-			return fmt.Errorf("%s, and the lock's promise rests on one: give the address of each server itself", m)
+			return fmt.Errorf("%s, but the lock needs one: give the address of each server itself", m)
 		}
 	}
 	if !apart {
@@ -83,7 +83,7 @@ func CheckMet(all []Met, apart bool) error {
 	for _, m := range all {
 		for _, id := range m.Servers {
 			if first, known := at[id]; known {
-				return fmt.Errorf("%s and %s are one server (%s): a majority of the endpoints is none of the servers",
+				return fmt.Errorf("%s and %s are the same server (%s): a majority of the endpoints is no majority of the servers",
 					first, m.Address, id)
 			}
 			at[id] = m.Address

@@ -37,10 +37,10 @@ func TestCheckMet(t *testing.T) {
 		want  string
 	}{
 		{"one server", []Met{one}, false, ""},
-		{"two servers behind one address", []Met{both}, false, "2 servers behind x:3 (b, c), and the lock's promise rests on one"},
+		{"two servers behind one address", []Met{both}, false, "2 servers behind x:3 (b, c), but the lock needs one"},
 		{"two that agree", []Met{quorum, one}, false, ""},
 		{"one server at two addresses, of a quorum", []Met{one, again}, false, ""},
-		{"one server at two addresses, of Redlock", []Met{one, two, again}, true, "x:1 and x:4 are one server (a)"},
+		{"one server at two addresses, of Redlock", []Met{one, two, again}, true, "x:1 and x:4 are the same server (a)"},
 		{"three servers of Redlock", []Met{one, two, {"x:7", []string{"c"}, true}}, true, ""},
 		{"several behind one of Redlock's addresses", []Met{one, both}, true, "2 servers behind x:3"},
 		{"servers that tell nothing", []Met{silent, silent}, true, ""},

@@ -32,5 +32,5 @@ func StoredBy[M any](ctx context.Context, members []M, ask func(context.Context,
 			return Stored{Holder: holder}, nil
 		}
 	}
-	return Stored{}, fmt.Errorf("no server says who has the lock: %w", err)
+	return Stored{}, fmt.Errorf("no server names the owner of the lock: %w", err)
 }

@@ -25,8 +25,8 @@ func checkGuest(c topology.Common, p Params) error {
 		strings.HasPrefix(under, "/zookeeper/") || strings.Contains(under, "//"):
 		return fmt.Errorf("prefix is %q; it must be a path with a slash at its end such as /bench/, and not below /zookeeper", under)
 	case p.TickTime == 0 || p.SyncLimit == 0:
-		return errors.New("tick_time and sync_limit are not given; say what the attached ensemble has in its tickTime and syncLimit, " +
-			"such as --set backend.tick_time=2s --set backend.sync_limit=5")
+		return errors.New("tick_time and sync_limit are missing; give the tickTime and syncLimit of the attached " +
+			"ensemble, such as --set backend.tick_time=2s --set backend.sync_limit=5")
 	}
 	return nil
 }
@@ -88,7 +88,7 @@ func (s *service) Remove(ctx context.Context, _ []string) (said string, err erro
 			return nil
 		})
 		if err == nil {
-			return fmt.Sprintf("%d nodes, %s and what was below", removed, s.keys.root()), nil
+			return fmt.Sprintf("%d nodes, %s and below", removed, s.keys.root()), nil
 		}
 	}
 	return "", err

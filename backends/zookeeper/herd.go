@@ -17,7 +17,7 @@ import (
 func herd() backends.Lock {
 	return backends.Lock{
 		Name:     "herd",
-		Doc:      "The queue of sequential, but every waiter watches all of it and is woken by each change (the herd effect of ZooKeeper's recipes).",
+		Doc:      "The queue of sequential, but every waiter watches the whole queue and is woken by each change (the herd effect of ZooKeeper's recipes).",
 		Offers:   offers(),
 		Points:   points,
 		MinTTL:   minTTL,

@@ -124,7 +124,7 @@ func (t setting) dismiss(ctx context.Context, server string, h hello) error {
 	}
 	answer, err := exchange(c, connectRequest(h))
 	if err != nil {
-		return fmt.Errorf("take the session up: %w", err)
+		return fmt.Errorf("resume the session: %w", err)
 	}
 	if again, err := parseHello(answer); err != nil || again.session == 0 {
 		return err // nil: the service does not know the session

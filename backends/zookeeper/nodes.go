@@ -64,7 +64,7 @@ func queue(nodes []string) []string {
 }
 
 // errGone means that a waiter's own node no longer exists.
-var errGone = fmt.Errorf("%w: the waiter's own node is gone", lock.ErrLost)
+var errGone = fmt.Errorf("%w: the waiter's node is gone", lock.ErrLost)
 
 // ahead returns the contender just before own, "" for the first.
 func ahead(nodes []string, own string) (string, error) {

@@ -34,7 +34,7 @@ func TestParams(t *testing.T) {
 		{topology.Common{TTL: 2 * time.Second}, func(p *Params) { p.CnxTimeout = 0 }, "cnx_timeout"},
 		{topology.Common{TTL: 2 * time.Second}, func(p *Params) { p.Timeout = 0 }, "timeout"},
 		{topology.Common{TTL: 2 * time.Second, Lock: "herd"}, func(p *Params) { p.SharedSession = true }, ""},
-		{topology.Common{TTL: 2 * time.Second, Lock: "zk-lock"}, func(p *Params) { p.SharedSession = true }, "shared_session is not for lock zk-lock"},
+		{topology.Common{TTL: 2 * time.Second, Lock: "zk-lock"}, func(p *Params) { p.SharedSession = true }, "shared_session does not apply to lock zk-lock"},
 	} {
 		_, err := newTopology(c.common, func(into any) error { c.set(into.(*Params)); return nil })
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {

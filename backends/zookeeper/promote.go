@@ -47,7 +47,7 @@ func (s *service) Promote(ctx context.Context, node string) (chaos.Promotion, er
 		}
 	}
 	if leader != node || number == 0 {
-		return chaos.Promotion{}, fmt.Errorf("%s does not lead (%s does), and the leader chooses its successor by itself; aim at the leader", node, leader)
+		return chaos.Promotion{}, fmt.Errorf("%s does not lead (%s does), and the leader chooses its successor itself; target the leader", node, leader)
 	}
 	p := chaos.Promotion{From: node, How: "reconfig that removes " + node + ", asked of itself"}
 	err := s.members[number-1].reconfig(ctx, func(c *zk.Conn) error {

@@ -21,7 +21,7 @@ import (
 func sequential() backends.Lock {
 	return backends.Lock{
 		Name:     "sequential",
-		Doc:      "Ephemeral sequential nodes, each waiter watches the one before its own (ZooKeeper's recipe for locks); czxid as token.",
+		Doc:      "Ephemeral sequential nodes; each waiter watches the previous one (ZooKeeper's recipe for locks); czxid as token.",
 		Offers:   offers(),
 		Points:   points,
 		MinTTL:   minTTL,

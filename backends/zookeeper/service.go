@@ -69,16 +69,16 @@ func (s *service) Facts() map[string]string {
 	return map[string]string{
 		chaos.FactServes:     "the server opens a session, which is a write through a quorum",
 		"answers":            "the server answers the word ruok, with or without a quorum",
-		chaos.FactRole:       "leader or follower, by the server's own account (srvr)",
+		chaos.FactRole:       "leader or follower, according to the server (srvr)",
 		"leader":             `name of the server that calls itself leader, or "none"`,
-		"epoch":              "the epoch of the server's last transaction: another after each election that was followed by a write",
+		"epoch":              "the epoch of the server's last transaction: it changes with the first write after each election",
 		chaos.FactSyncTime:   "the time that the server has spent in fsyncs of its log, in milliseconds (mntr, fsynctime)",
-		chaos.FactWrites:     "the ensemble takes a write through the server: it opens a session; asking writes",
+		chaos.FactWrites:     "the ensemble accepts a write through the server: it opens a session; the query itself writes",
 		"zxid":               "the server's last transaction, hexadecimal",
-		"sessions":           "the number of sessions that the server knows of, clients' and observers'",
-		"clock":              "the server's wall clock, by which a fresh connection came to be (cons), RFC 3339 with milliseconds, UTC",
+		"sessions":           "the number of sessions of the server, including those of lockquake itself",
+		"clock":              "the server's wall clock, from the start time of a new connection (cons), RFC 3339 with milliseconds, UTC",
 		"monotonic":          "how long the server has been serving by its monotonic clock (mntr), in ns, and since which election of its process",
-		holderFact + "LOCK":  `the id of the grant of the lowest contender of lock LOCK, by a read after all writes, or "none"`,
+		holderFact + "LOCK":  `the id of the grant of the lowest contender of lock LOCK, by a read after a sync, or "none"`,
 		waitersFact + "LOCK": "the number of contenders of lock LOCK behind the lowest; waiters of the lock single have no node and do not count",
 	}
 }
@@ -242,10 +242,10 @@ func (s *service) Syncs(ctx context.Context) map[string]topology.Syncs {
 
 // waiting says how each lock waits.
 var waiting = map[string]string{
-	"sequential": "none: each waiter watches the node before its own",
-	"herd":       "none: every waiter watches all nodes, and looks again at each change",
-	"single":     "none: every waiter watches the one node, and tries again when it is gone",
-	"zk-lock":    "none: each waiter watches the node before its own; the library asks again after a lost reply",
+	"sequential": "none: each waiter watches the previous node",
+	"herd":       "none: every waiter watches all nodes, and checks again after each change",
+	"single":     "none: every waiter watches the one node, and retries when it is gone",
+	"zk-lock":    "none: each waiter watches the previous node; the library retries after a lost reply",
 }
 
 // Stored asks the servers; the first that answers does so with a read after all writes.

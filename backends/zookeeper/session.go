@@ -19,11 +19,11 @@ import (
 // Why a session is over.
 var (
 	errExpired = errors.New("the service ended the session")
-	errSilent  = errors.New("nothing was answered for the length of the session")
+	errSilent  = errors.New("no answer for the length of the session")
 	errLeft    = errors.New("the session was closed")
-	errGivenUp = errors.New("the session was given up")
-	errGarbled = errors.New("what came over the connection could not be understood")
-	errHungUp  = errors.New("the server hung up")
+	errGivenUp = errors.New("the session was abandoned")
+	errGarbled = errors.New("invalid data on the connection")
+	errHungUp  = errors.New("the server closed the connection")
 )
 
 // setting is how sessions are opened.

@@ -19,7 +19,7 @@ func single() backends.Lock {
 	o.Fair = false
 	return backends.Lock{
 		Name:     "single",
-		Doc:      "One ephemeral node, created or waited for by an exists watch (the simple lock of Hunt et al., ZooKeeper, USENIX ATC 2010, 2.4); czxid as token.",
+		Doc:      "One ephemeral node, created or awaited by an exists watch (the simple lock of Hunt et al., ZooKeeper, USENIX ATC 2010, 2.4); czxid as token.",
 		Offers:   o,
 		Points:   points,
 		MinTTL:   minTTL,

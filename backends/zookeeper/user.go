@@ -90,7 +90,7 @@ func (u *user) live(ctx context.Context) (*session, error) {
 // begin prepares an acquire.
 func (u *user) begin(ctx context.Context, r lock.Request, point string) (*session, error) {
 	if r.TTL != u.conn.access.TTL {
-		return nil, fmt.Errorf("%w: ttl %s asked for, but the session has %s", lock.ErrNotSent, r.TTL,
+		return nil, fmt.Errorf("%w: ttl %s requested, but the session has %s", lock.ErrNotSent, r.TTL,
 			u.conn.access.TTL)
 	}
 	s, err := u.live(ctx)

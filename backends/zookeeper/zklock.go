@@ -23,7 +23,7 @@ func zkLock() backends.Lock {
 	o.Try = false
 	return backends.Lock{
 		Name:     "zk-lock",
-		Doc:      "Lock of github.com/go-zookeeper/zk v1.0.4; a wait that is given up closes the user's session, for the library's Lock knows no context.",
+		Doc:      "Lock of github.com/go-zookeeper/zk v1.0.4. A wait that is given up closes the user's session, because the library's Lock takes no context.",
 		Offers:   o,
 		Points:   []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},
 		MinTTL:   minTTL,
@@ -36,7 +36,7 @@ func zkLock() backends.Lock {
 type library struct{ user }
 
 // errAgain means that the library retried without its caller's knowledge.
-var errAgain = errors.New("a reply was lost on the way to the grant, and the library asked again")
+var errAgain = errors.New("a reply was lost before the grant, and the library retried")
 
 // Acquire waits in the library's queue.
 func (l *library) Acquire(ctx context.Context, r lock.Request) (lock.Grant, error) {

@@ -27,7 +27,7 @@ func Backend() listed.Backend {
 	return listed.Backend{
 		Backend: backends.Backend{
 			Name:    "zookeeper",
-			Doc:     "A ZooKeeper ensemble of three servers (or five), each a JVM of its own.",
+			Doc:     "A ZooKeeper ensemble of three servers (or five), one JVM each.",
 			Locks:   []backends.Lock{sequential(), herd(), single(), zkLock()},
 			Modules: []string{"github.com/go-zookeeper/zk"},
 			Servers: backends.Servers{Majority: backends.AmongThem, CapsTTL: true},
@@ -119,8 +119,8 @@ func (p Params) checkTTL(ttl time.Duration) error {
 		return fmt.Errorf("ttl is %s; ZooKeeper's sessions are whole milliseconds", ttl)
 	case ttl-p.Lag-backends.Drift(ttl) <= ttl/3:
 		// The library pings at every third of the session.
-		return fmt.Errorf("ttl is %s; a server may answer pings for %s (sync_limit + 1 ticks) without the leader, so that a holder "+
-			"could hardly ever be sure: raise ttl above %s, or lower tick_time or sync_limit", ttl, p.Lag,
+		return fmt.Errorf("ttl is %s; a server may answer pings for %s (sync_limit + 1 ticks) without the leader, so "+
+			"holders would almost never be entitled: raise ttl above %s, or lower tick_time or sync_limit", ttl, p.Lag,
 			leastTTL(p.Lag))
 	}
 	return nil
@@ -162,7 +162,7 @@ func newTopology(c topology.Common, decode func(into any) error) (topology.Topol
 		return nil, fmt.Errorf("backend zookeeper: %w", err)
 	}
 	if p.SharedSession && c.Lock != "" && !slices.Contains(queues, c.Lock) {
-		return nil, fmt.Errorf("backend zookeeper: shared_session is not for lock %s; it is for %s", c.Lock,
+		return nil, fmt.Errorf("backend zookeeper: shared_session does not apply to lock %s, only to %s", c.Lock,
 			strings.Join(queues, " and "))
 	}
 	return setup{common: c, params: p}, nil

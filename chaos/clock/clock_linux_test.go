@@ -181,7 +181,7 @@ func TestClockThatIsLookedAtTooEarly(t *testing.T) {
 		t.Fatal(err)
 	}
 	faulttest.WantStatus(t, "jump", r, history.Installed)
-	if !strings.Contains(r.Evidence, "before it was 1h0m") {
+	if !strings.Contains(r.Evidence, "previously 1h0m") {
 		t.Error(r.Evidence)
 	}
 }

@@ -32,8 +32,9 @@ const (
 func clockDriftKind() chaos.Kind {
 	return chaos.Kind{
 		Name: "clock-drift", Place: 10,
-		Doc: "Lets the target's wall clock run at `rate` (1.1 is a tenth too fast, 0.5 half as fast) until it is healed, which sets it right; its monotonic clock " +
-			"goes on. Receipt: two readings of the server's own clock, over its own protocol, against this machine's.",
+		Doc: "Runs the target's wall clock at `rate` (1.1 is 10 % too fast, 0.5 half as fast) until the heal, which " +
+			"corrects it. Its monotonic clock is unaffected. Receipt: two readings of the server's own clock, over " +
+			"its own protocol, against this machine's.",
 		Needs:   []chaos.Capability{CanClock},
 		Try:     []string{"rate: 1.5"},
 		Lasting: true,
@@ -44,7 +45,7 @@ func clockDriftKind() chaos.Kind {
 				return nil, err
 			}
 			if gain := math.Abs(f.Rate - 1); !(f.Rate > 0 && f.Rate <= maxRate && gain >= minGain) {
-				return nil, fmt.Errorf("rate of clock-drift is %g: want more than 0 and at most %d, and at least %g from 1: less cannot be seen in time", f.Rate, maxRate, minGain)
+				return nil, fmt.Errorf("rate of clock-drift is %g: want more than 0 and at most %d, and at least %g away from 1: a smaller drift cannot be measured in time", f.Rate, maxRate, minGain)
 			}
 			return clockFault{shift: Shift{Gain: f.Rate - 1, How: ByVDSO}, prove: drifted}, nil
 		},
@@ -74,7 +75,7 @@ func drifted(ctx context.Context, w *watched) (verdict, error) {
 	case want < low || want > high:
 		return verdict{history.NotInstalled, text + ": it does not"}, nil
 	case want-gain >= low && want-gain <= high:
-		return verdict{history.Indeterminate, text + ": that would be true without the drift"}, nil
+		return verdict{history.Indeterminate, text + ": this does not prove the drift"}, nil
 	}
 	return verdict{history.Installed, text}, nil
 }

@@ -27,8 +27,9 @@ const (
 func clockJumpKind() chaos.Kind {
 	return chaos.Kind{
 		Name: "clock-jump", Place: 9,
-		Doc: "Sets the target's wall clock forward by `by` (+60s), or back (-1h), until it is healed; its monotonic clock goes on. Receipt: " +
-			"the server's own clock, asked over its own protocol, against this machine's.",
+		Doc: "Sets the target's wall clock forward by `by` (+60s), or back (-1h), until the heal. Its monotonic " +
+			"clock is unaffected. Receipt: the server's own clock, read over its own protocol, against this " +
+			"machine's.",
 		Needs:   []chaos.Capability{CanClock},
 		Try:     []string{"by: +60s", "by: +60s, how: faketime"},
 		Lasting: true,
@@ -60,14 +61,14 @@ func jumped(ctx context.Context, w *watched) (verdict, error) {
 	}
 	text := fmt.Sprintf("by %s ahead of this machine by %s, want %s", w.account(), ahead, want)
 	if w.before.asked() {
-		text += fmt.Sprintf(", before it was %s", w.before.ahead())
+		text += fmt.Sprintf(", previously %s", w.before.ahead())
 	}
 	without := span{want.low - w.shift.Jump, want.high - w.shift.Jump}
 	switch {
 	case !ahead.meets(want):
-		return verdict{history.NotInstalled, text + ": it did not go there"}, nil
+		return verdict{history.NotInstalled, text + ": the clock did not jump"}, nil
 	case ahead.meets(without):
-		return verdict{history.Indeterminate, text + ": that would be true without the jump"}, nil
+		return verdict{history.Indeterminate, text + ": this does not prove the jump"}, nil
 	}
 	return verdict{history.Installed, text}, nil
 }

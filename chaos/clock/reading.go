@@ -68,7 +68,7 @@ func askClock(ctx context.Context, service chaos.Observer, node string) (stamp, 
 		}
 		first = next
 	}
-	return stamp{}, fmt.Errorf("its clock stands at %s", first.Shown.Format(time.RFC3339))
+	return stamp{}, fmt.Errorf("its clock reads %s", first.Shown.Format(time.RFC3339))
 }
 
 // rate returns bounds of the rate of a node's clock against ours, between two readings.

@@ -92,7 +92,7 @@ func (f clockFault) Excludes() (p node.Preparation, why string) {
 	if f.shift.How == ByFaketime {
 		return "", ""
 	}
-	return Preload, "libfaketime, which another clock fault needs there, does not bear a patched clock; use one how for all clock faults of a node"
+	return Preload, "another clock fault there uses libfaketime, which does not work with a patched clock; use the same how for all clock faults of a node"
 }
 
 // Needs leaves out the vDSO patch if libfaketime is used.
@@ -139,7 +139,7 @@ func (f clockFault) shiftOne(ctx context.Context, s chaos.Scope, w *watched,
 	}
 	if w.said.Gone {
 		return chaos.Seen(history.Indeterminate, w.said.Time, w.Name()+
-			": it has no process whose clock could be moved; the next one's will be"), nil
+			": it has no process; the clock of its next one will be moved"), nil
 	}
 	shifted := w.said.Time
 	if stopped {
@@ -151,7 +151,7 @@ func (f clockFault) shiftOne(ctx context.Context, s chaos.Scope, w *watched,
 	v, err := w.settled(ctx, f.prove)
 	waited()
 	if err != nil {
-		return chaos.Seen(history.Indeterminate, shifted, fmt.Sprintf("%s: its clock could not be asked: %v", w.Name(),
+		return chaos.Seen(history.Indeterminate, shifted, fmt.Sprintf("%s: its clock could not be read: %v", w.Name(),
 			err)), nil
 	}
 	if f.shift.How == ByFaketime {
@@ -187,7 +187,7 @@ func (w *watched) unshift(ctx context.Context) (history.Receipt, error) {
 	if err != nil {
 		// The shift was undone and read back, but a server that another fault took down or paused cannot be asked.
 		return chaos.Seen(history.Indeterminate, at,
-			fmt.Sprintf("%s: its clock was put back, but could not be asked: %v", w.Name(), err)), nil
+			fmt.Sprintf("%s: its clock was reset, but could not be read: %v", w.Name(), err)), nil
 	}
 	if w.shift.How == ByFaketime {
 		at = clock.Now()

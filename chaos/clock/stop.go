@@ -19,8 +19,9 @@ type clockStop struct{}
 func clockStopKind() chaos.Kind {
 	return chaos.Kind{
 		Name: "clock-stop", Place: 26,
-		Doc: "Stops the target, with its monotonic clock, until it is healed, as a suspended machine does. Then it goes on, its monotonic clock stays behind by " +
-			"that time for the rest of the run, and its wall clock is right. Receipts: every thread is in state T; after the heal, its monotonic clock against this machine's.",
+		Doc: "Stops the target and its monotonic clock until the heal, like a suspended machine. Afterwards its wall " +
+			"clock is right, but its monotonic clock stays behind by that time for the rest of the run. Receipts: " +
+			"every thread is in state T; after the heal, its monotonic clock against this machine's.",
 		Needs:      []chaos.Capability{chaos.CanInspect, chaos.CanPause, CanClock},
 		Lasting:    true,
 		Stops:      true,
@@ -121,7 +122,7 @@ func (v *suspended) resume(ctx context.Context) (history.Receipt, error) {
 		return chaos.Seen(history.Installed, going.Time, fmt.Sprintf("%s: %s", v.Name(), state)), nil
 	case state.Threads["T"] > 0 || state.Waits:
 		return chaos.Seen(history.Indeterminate, going.Time,
-			fmt.Sprintf("%s: %s: another pause of it stands, so its clock cannot be asked", v.Name(), state)), nil
+			fmt.Sprintf("%s: %s: another pause of it is active, so its clock cannot be read", v.Name(), state)), nil
 	}
 	if before != nil {
 		stands = Shifted{}
@@ -138,7 +139,7 @@ func (v *suspended) resume(ctx context.Context) (history.Receipt, error) {
 func (v *suspended) behind(ctx context.Context, earlier time.Duration) (history.ReceiptStatus, string) {
 	now := v.monoAhead(ctx)
 	if !now.known {
-		return history.Indeterminate, "its monotonic clock could not be asked: " + now.how
+		return history.Indeterminate, "its monotonic clock could not be read: " + now.how
 	}
 	was := monoReading{ahead: -earlier} // if it is this machine's clock
 	if v.mono.known && v.mono.how == now.how {
@@ -151,7 +152,7 @@ func (v *suspended) behind(ctx context.Context, earlier time.Duration) (history.
 	case (by - v.shift.Still).Abs() > room:
 		return history.NotInstalled, text
 	case v.shift.Still <= room:
-		return history.Indeterminate, text + ": that would be true without a stop"
+		return history.Indeterminate, text + ": this does not prove a stop"
 	}
 	return v.stamps(ctx, room, text)
 }
@@ -163,7 +164,7 @@ func (v *suspended) stamps(ctx context.Context, room time.Duration, text string)
 	case !at.known:
 		return history.Installed, text // a server stamps no events
 	case at.ahead.Abs() > room+at.err:
-		return history.NotInstalled, text + ", and so did the clock by which its events are stamped: this client cannot be judged by"
+		return history.NotInstalled, text + ", and so did the clock of its event stamps: this client cannot be judged by"
 	}
 	return history.Installed, text + fmt.Sprintf("; that of its events went on, to %v", at.ahead.Abs().Round(time.Millisecond))
 }

@@ -83,7 +83,7 @@ func (w *watched) settled(ctx context.Context, prove func(context.Context, *watc
 		now, err := w.ClockShifts(ctx)
 		switch {
 		case err != nil:
-			return v, fmt.Errorf("what moved it cannot be asked: %w", err)
+			return v, fmt.Errorf("the cause of its movement cannot be asked: %w", err)
 		case now.Gone:
 			return v, errors.New("its process has ended")
 		case now.Changes != w.said.Changes:
@@ -98,7 +98,7 @@ func (w *watched) settled(ctx context.Context, prove func(context.Context, *watc
 			return v, err
 		}
 	}
-	return verdict{}, errors.New("other faults move it all the time")
+	return verdict{}, errors.New("other active faults move it")
 }
 
 // around bounds how far the clock was ahead between then and now.
@@ -120,7 +120,7 @@ func (w *watched) ask(ctx context.Context) (stamp, error) {
 // account says how the last reading was obtained, for the receipt.
 func (w *watched) account() string {
 	if w.how == "" {
-		return "its own account"
+		return "itself"
 	}
 	return "its own clock, " + w.how + ","
 }
@@ -145,16 +145,16 @@ func (w *watched) monotonic(ctx context.Context) (text string, moved bool) {
 	by := now.ahead - w.mono.ahead
 	switch asked := w.mono.known && w.mono.how == now.how; { // two ways of reading may count from different times
 	case !now.known:
-		return "its monotonic clock was not asked: " + now.how, false
+		return "its monotonic clock was not read: " + now.how, false
 	case !asked && now.ahead.Abs() <= monoTolerance+now.err:
-		return "its monotonic clock is that of this machine" + now.how, false
+		return "it uses the monotonic clock of this machine" + now.how, false
 	case !asked:
-		return "its monotonic clock was not asked before, or in another way", false
+		return "its monotonic clock was not read before, or by a different method", false
 	case by.Abs() > monoTolerance+now.err+w.mono.err:
-		return fmt.Sprintf("its monotonic clock moved by %v, which it should not%s", by.Round(time.Millisecond),
+		return fmt.Sprintf("its monotonic clock moved by %v unexpectedly%s", by.Round(time.Millisecond),
 			now.how), true
 	}
-	return fmt.Sprintf("its monotonic clock is where it was, to %v%s", by.Abs().Round(time.Millisecond), now.how), false
+	return fmt.Sprintf("its monotonic clock is unchanged, to %v%s", by.Abs().Round(time.Millisecond), now.how), false
 }
 
 // monoAhead reads the node's monotonic clock.
@@ -165,7 +165,7 @@ func (w *watched) monoAhead(ctx context.Context) monoReading {
 // clockAhead reads a clock of the node that counts nanoseconds.
 func (w *watched) clockAhead(ctx context.Context, fact string) monoReading {
 	if w.service == nil {
-		return monoReading{how: "there is nobody to ask"}
+		return monoReading{how: "there is nothing to ask"}
 	}
 	ctx, cancel := context.WithTimeout(ctx, chaos.AskTimeout)
 	defer cancel()

@@ -39,8 +39,8 @@ type powerLoss struct{}
 func powerLossKind() chaos.Kind {
 	return chaos.Kind{
 		Name: "power-loss", Place: 19,
-		Doc: "Ends a server, and takes away what it had written and not synced. Receipt: on its disk, mounted again, there is a file that was " +
-			"synced and not one that was not. The heal starts it again and waits until it serves.",
+		Doc: "Kills a server and drops its unsynced writes. Receipt: its disk, mounted again, has a synced file and " +
+			"lacks an unsynced one. The heal starts it again and waits until it serves.",
 		Needs:   []chaos.Capability{chaos.CanInspect, CanCutPower, chaos.CanStart},
 		Lasting: true,
 		Stops:   true,
@@ -110,8 +110,7 @@ func cut(ctx context.Context, n unpowered, cutNodes *chaos.Hits[unpowered]) (his
 		return chaos.Seen(history.NotInstalled, lost.Time, text+", without the file that was synced"), nil
 	}
 	return chaos.Seen(history.Installed, lost.Time,
-		text+", with the file that was synced before it started and without the one that was written "+
-			"right before, and not synced"), nil
+		text+", with the file synced before its start and without the unsynced one written right before the kill"), nil
 }
 
 // back restarts a target. The receipt says whether its last acknowledged write survived.
@@ -123,11 +122,11 @@ func (n unpowered) back(ctx context.Context, s chaos.Scope) (history.Receipt, er
 	now, ok := n.ask(ctx, chaos.FactLastWrite)
 	switch {
 	case !ok:
-		r.Evidence += "; what became of the write that it had acknowledged last is not known"
+		r.Evidence += "; the fate of the last acknowledged write is unknown"
 	case now == n.last:
-		r.Evidence += "; the write that it had acknowledged last is there"
+		r.Evidence += "; the last acknowledged write is there"
 	default:
-		r.Evidence += "; the write that it had acknowledged last is gone"
+		r.Evidence += "; the last acknowledged write is gone"
 	}
 	return r, nil
 }

@@ -41,14 +41,15 @@ const (
 func slowDiskKind() chaos.Kind {
 	return chaos.Kind{
 		Name: "slow-disk", Place: 18,
-		Doc: "Holds each fsync, fdatasync, syncfs, sync and msync of a server back for `by` (500ms), until it is healed. Receipt: the server's own " +
-			"measure of its disk, or how long it takes to take a write, beside the number of calls that were held.",
+		Doc: "Delays each fsync, fdatasync, syncfs, sync and msync of a server by `by` (500ms), until the heal. " +
+			"Receipt: the server's own measure of its disk or the duration of a write, and the number of delayed " +
+			"calls.",
 		Needs:   []chaos.Capability{CanHoldSyncs},
 		Try:     []string{"by: 500ms"},
 		Lasting: true,
 		Syncs:   true,
 		Sample:  "{by: 50ms..500ms}",
-		Began:   "fsyncs held back by {by}", Ended: "fsyncs as before",
+		Began:   "fsyncs delayed by {by}", Ended: "fsyncs as before",
 		New: func(decode func(any) error) (chaos.Fault, error) {
 			f := slowDisk{}
 			if err := decode(&f); err != nil {
@@ -106,7 +107,7 @@ func (t slowed) inject(ctx context.Context, held *chaos.Hits[slowed]) (history.R
 	if err != nil {
 		return history.Receipt{}, err
 	}
-	text := fmt.Sprintf("%s: %s; %d calls were held by now, %d of its threads are watched", t.Name(), p.text,
+	text := fmt.Sprintf("%s: %s; %d calls delayed so far, %d of its threads are watched", t.Name(), p.text,
 		p.held.Calls-was.Calls, p.held.Traced)
 	return chaos.Seen(p.status, 0, text), nil
 }
@@ -117,12 +118,12 @@ func (t slowed) heal(ctx context.Context) (history.Receipt, error) {
 	if err != nil {
 		return history.Receipt{}, err
 	}
-	text := fmt.Sprintf("%s: %d calls had been held", t.Name(), held.Calls)
+	text := fmt.Sprintf("%s: %d calls were delayed", t.Name(), held.Calls)
 	if held.Least > 0 {
 		text += fmt.Sprintf(", each for %v or longer", held.Least.Round(100*time.Microsecond))
 	}
 	if held.Early > 0 {
-		text += fmt.Sprintf(", but %d that were let go early", held.Early)
+		text += fmt.Sprintf(", except %d that were released early", held.Early)
 	}
 	switch {
 	case held.Gone:
@@ -130,14 +131,14 @@ func (t slowed) heal(ctx context.Context) (history.Receipt, error) {
 	case held.Traced > 0 && held.Others == 0:
 		return chaos.Seen(history.NotInstalled, 0, text), fmt.Errorf("%d of its threads are still watched", held.Traced)
 	case held.Traced > 0:
-		return chaos.Seen(history.Installed, 0, text+"; another injection still holds calls"), nil
+		return chaos.Seen(history.Installed, 0, text+"; another injection still delays calls"), nil
 	}
 	took, err := t.writeTime(ctx)
 	if err != nil {
 		return chaos.Seen(history.Installed, 0, text+"; none of its threads is watched any more"),
 			nil //nolint:nilerr // it may be down for another reason
 	}
-	text += fmt.Sprintf("; none of its threads is watched any more, and it takes a write in %v",
+	text += fmt.Sprintf("; none of its threads is watched any more, and a write takes %v",
 		took.Round(100*time.Microsecond))
 	if took >= t.by {
 		return chaos.Seen(history.Indeterminate, 0, text), nil

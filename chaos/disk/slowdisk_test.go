@@ -87,18 +87,18 @@ func TestSlowDisk(t *testing.T) {
 		want history.ReceiptStatus
 		says string
 	}{
-		"it waits by its own account": {&syncer{facts: []string{chaos.FactSyncing}, slow: true}, history.Installed, "waits for a sync"},
-		"it counts the time":          {&syncer{facts: []string{chaos.FactSyncTime}, slow: true}, history.Installed, "500ms more in syncs"},
-		"its writes take long":        {&syncer{facts: []string{chaos.FactWrites}, slow: true}, history.Installed, "took a write in "},
-		"it tells nothing":            {&syncer{slow: true}, history.Indeterminate, "tells nothing"},
-		"it is not impressed":         {&syncer{facts: []string{chaos.FactSyncing, chaos.FactSyncTime, chaos.FactWrites}}, history.NotInstalled, "not seen to wait"},
-		"no call is held":             {&syncer{facts: []string{chaos.FactWrites}, slow: true, deaf: true}, history.NotInstalled, "made no call"},
+		"it waits by itself":   {&syncer{facts: []string{chaos.FactSyncing}, slow: true}, history.Installed, "a wait for a sync"},
+		"it counts the time":   {&syncer{facts: []string{chaos.FactSyncTime}, slow: true}, history.Installed, "500ms more in syncs"},
+		"its writes take long": {&syncer{facts: []string{chaos.FactWrites}, slow: true}, history.Installed, "a write took "},
+		"it tells nothing":     {&syncer{slow: true}, history.Indeterminate, "has no measure of its disk"},
+		"it is not impressed":  {&syncer{facts: []string{chaos.FactSyncing, chaos.FactSyncTime, chaos.FactWrites}}, history.NotInstalled, "not seen to wait"},
+		"no call is held":      {&syncer{facts: []string{chaos.FactWrites}, slow: true, deaf: true}, history.NotInstalled, "made no call"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d, by := c.syncer, "by: 500ms"
 			d.Node = "a"
-			if c.says == "took a write in " {
+			if c.says == "a write took " {
 				by = "by: 2s" // the write before must take less than half of that, even on a busy machine
 			}
 			heal, r, err := faulttest.New(t, Kinds(), "slow-disk", by).Inject(t.Context(), chaos.Scope{On: []chaos.Node{d}, Service: d})
@@ -130,7 +130,7 @@ func TestSlowDiskThatDoesNotHeal(t *testing.T) {
 	}
 	faulttest.WantStatus(t, "heal", r, history.NotInstalled)
 	d.other = 1
-	if r, err = heal(t.Context()); err != nil || !strings.Contains(r.Evidence, "another injection still holds calls") {
+	if r, err = heal(t.Context()); err != nil || !strings.Contains(r.Evidence, "another injection still delays calls") {
 		t.Errorf("a heal beside another injection: %v, %s", err, r.Evidence)
 	}
 	faulttest.WantStatus(t, "heal beside another", r, history.Installed)

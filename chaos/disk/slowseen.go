@@ -77,7 +77,7 @@ func (g gauge) writeTime(ctx context.Context) (time.Duration, error) {
 	from := clock.Now()
 	answer, err := g.service.Ask(ctx, g.node, chaos.FactWrites)
 	if err == nil && answer != "true" {
-		err = fmt.Errorf("it does not take a write: %s", answer)
+		err = fmt.Errorf("it accepts no write: %s", answer)
 	}
 	return time.Duration(clock.Now() - from), err
 }
@@ -150,11 +150,11 @@ func (t *slowed) prove(ctx context.Context, p proof) (proof, error) {
 	p.status = history.NotInstalled
 	switch {
 	case p.held.Calls == p.was.Calls:
-		p.text = fmt.Sprintf("it made no call that could be held within %v", proveTime+2*t.by)
+		p.text = fmt.Sprintf("it made no call to delay within %v", proveTime+2*t.by)
 	case !t.knows(chaos.FactSyncing) && !t.knows(chaos.FactSyncTime) && !t.knows(chaos.FactWrites):
-		p.status, p.text = history.Indeterminate, "calls were held, but the service tells nothing of its disk"
+		p.status, p.text = history.Indeterminate, "calls were delayed, but the service has no measure of its disk"
 	default:
-		p.text = "calls were held, but the server was not seen to wait for its disk"
+		p.text = "calls were delayed, but the server was not seen to wait for its disk"
 	}
 	return p, nil
 }
@@ -171,16 +171,16 @@ func (p *proof) met(by time.Duration, now reading, during bool) bool {
 	case p.held.Calls <= p.was.Calls:
 		return false
 	case now.syncing && during:
-		p.text = "by its own account it waits for a sync of its log, while a call of it is held"
+		p.text = "it reports a wait for a sync of its log, while one of its calls is delayed"
 	case now.hasSpent && p.before.hasSpent && now.spent-p.before.spent >= nearly:
-		p.text = fmt.Sprintf("by its own account it has spent %v more in syncs of its log",
+		p.text = fmt.Sprintf("it reports %v more in syncs of its log",
 			(now.spent - p.before.spent).Round(time.Millisecond))
 	case w.took >= min(nearly, chaos.AskTimeout/2) && w.err != nil && during && p.before.hasWrites &&
 		p.before.write < by/2:
-		p.text = fmt.Sprintf("it took no write within %v, before in %v", w.took.Round(time.Millisecond),
+		p.text = fmt.Sprintf("a write was not done within %v, previously in %v", w.took.Round(time.Millisecond),
 			p.before.write.Round(100*time.Microsecond))
 	case w.took >= nearly && w.err == nil && p.before.hasWrites && p.before.write < by/2:
-		p.text = fmt.Sprintf("it took a write in %v, before in %v", w.took.Round(time.Millisecond),
+		p.text = fmt.Sprintf("a write took %v, previously %v", w.took.Round(time.Millisecond),
 			p.before.write.Round(100*time.Microsecond))
 	default:
 		return false

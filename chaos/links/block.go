@@ -96,7 +96,7 @@ func (b *block) inject(ctx context.Context, cut func(chaos.Lane)) (chaos.Heal, h
 		return b.judge(t, after[t.Name()])
 	})
 	if met, err = b.sum(ctx, err); met.Packets > 0 {
-		receipt.Evidence += fmt.Sprintf("; the rules met %d packets", met.Packets)
+		receipt.Evidence += fmt.Sprintf("; the rules matched %d packets", met.Packets)
 	}
 	if b.how == Hold {
 		receipt.Evidence += fmt.Sprintf("; %d wait in the kernel's queue", met.Held)
@@ -111,7 +111,7 @@ func (b *block) inject(ctx context.Context, cut func(chaos.Lane)) (chaos.Heal, h
 func (b *block) plan(cut func(chaos.Lane)) error {
 	b.key, b.rules = linkKey(b.fault), make(map[string][]Rule)
 	if len(b.scope.Peers) == 0 {
-		return errors.New("there is nobody at the other end of the links")
+		return errors.New("the links have no other end")
 	}
 	for _, t := range b.targets {
 		if _, err := b.through.Port.At(t); err != nil {
@@ -132,7 +132,7 @@ func (b *block) plan(cut func(chaos.Lane)) error {
 		cut(l)
 	}
 	if len(b.at) == 0 {
-		return chaos.Unavailable{What: string(CanHold), Reason: "no receiver is a node that packets can be held at"}
+		return chaos.Unavailable{What: string(CanHold), Reason: "packets can be held at none of the receivers"}
 	}
 	return nil
 }
@@ -254,7 +254,7 @@ func (b *block) heal(ctx context.Context) (history.Receipt, error) {
 	})
 	receipt.Evidence += "; " + goneText(met, failed)
 	if b.how == Hold {
-		receipt.Evidence += fmt.Sprintf("; %d packets were let go, %s", max(0, met.Held-marked.held), text)
+		receipt.Evidence += fmt.Sprintf("; %d packets were released, %s", max(0, met.Held-marked.held), text)
 	}
 	if wrong != nil {
 		receipt.Status = history.NotInstalled

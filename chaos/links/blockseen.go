@@ -72,7 +72,7 @@ func (b *block) judge(t chaos.Node, now ProbeResult) (history.Receipt, error) {
 			found.add(l.way()+" nothing arrives, but by another fault", l.peer)
 		case l.was.Arrived && !l.is.Arrived:
 			worse(history.Indeterminate)
-			found.add(l.way()+" nothing arrives although only the other direction was to be cut", l.peer)
+			found.add(l.way()+" nothing arrives, although only the other direction should be cut", l.peer)
 		case l.is.Arrived:
 			found.add(l.way()+" still open, as it should be", l.peer)
 		}

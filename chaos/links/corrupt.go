@@ -17,8 +17,8 @@ type corrupt struct {
 func corruptKind() chaos.Kind {
 	return chaos.Kind{
 		Name: "corrupt", Place: 16,
-		Doc: "Turns one bit in a share of the packets between the targets and others; receipt: numbered datagrams over each link, of which some " +
-			"do not arrive while the receiver's kernel counts wrong checksums.",
+		Doc: "Flips one bit in a share of the packets between the targets and others. Receipt: some of the numbered " +
+			"datagrams over each link do not arrive, and the receiver's kernel counts wrong checksums.",
 		Try:   []string{"share: 30%", "share: 30%, engine: queue"},
 		Needs: []chaos.Capability{CanShape}, PeerNeeds: []chaos.Capability{CanShape}, Lasting: true, Counts: true,
 		Sample: "{share: 5%..40%}",
@@ -55,15 +55,15 @@ func (f corrupt) shows(l shapedLane) history.ReceiptStatus {
 }
 
 func (f corrupt) text(lanes []shapedLane) string {
-	seen := fmt.Sprintf("%s do not arrive now (asked: %v are damaged), %s before", tally(lost).now(lanes), f.Share,
+	seen := fmt.Sprintf("%s do not arrive now (requested: %v damaged), %s before", tally(lost).now(lanes), f.Share,
 		tally(lost).before(lanes))
 	if lanes[0].ways > 0 && !f.Direction.in() {
-		return seen + "; wrong checksums are counted at the other end, which is not ours to look at"
+		return seen + "; wrong checksums are counted at the other end, which is not accessible"
 	}
 	var damaged, before uint64
 	for _, l := range lanes { // one count covers all arrivals at a node
 		damaged, before = max(damaged, l.is.Damaged), max(before, l.was.Damaged)
 	}
-	return fmt.Sprintf("%s; the receiver's kernel threw away %d packets at most with a wrong checksum, %d before", seen,
+	return fmt.Sprintf("%s; the receiver's kernel dropped at most %d packets with a wrong checksum, %d before", seen,
 		damaged, before)
 }

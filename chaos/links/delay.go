@@ -30,8 +30,8 @@ const (
 func delayKind() chaos.Kind {
 	return chaos.Kind{
 		Name: "delay", Place: 12,
-		Doc: "Makes the packets between the targets and others arrive later by `by`, give or take `jitter`; receipt: one-way times and " +
-			"round trips of datagrams over each link, before and now.",
+		Doc: "Delays the packets between the targets and others by `by`, plus or minus `jitter`. Receipt: one-way " +
+			"times and round trips of datagrams over each link, before and now.",
 		Try:   []string{"by: 50ms", "by: 50ms, engine: queue"},
 		Needs: []chaos.Capability{CanShape}, PeerNeeds: []chaos.Capability{CanShape}, Lasting: true, Counts: true,
 		Sample: "{by: 5ms..200ms}",
@@ -45,9 +45,9 @@ func delayKind() chaos.Kind {
 			case f.By < leastDelay || f.By > mostDelay:
 				return nil, fmt.Errorf("by of delay is %v: want %v to %v", f.By, leastDelay, mostDelay)
 			case f.Jitter > f.By:
-				return nil, fmt.Errorf("jitter is %v: want at most what the packets are delayed by, %v", f.Jitter, f.By)
+				return nil, fmt.Errorf("jitter is %v: want at most the delay, %v", f.Jitter, f.By)
 			case f.Correlation > 0 && f.Jitter == 0:
-				return nil, errors.New("correlation is of the jitter, and there is none")
+				return nil, errors.New("correlation needs jitter")
 			}
 			return f.shapeFault(), errors.Join(f.check(), f.Correlation.correlates())
 		},
@@ -153,12 +153,12 @@ func (f delay) text(lanes []shapedLane) string {
 	if ways == 2 {
 		asked += " each way"
 	}
-	text := fmt.Sprintf("%s %s more at the median (asked: %s): %s before, %s now (5 %% to 95 %%: %s)",
+	text := fmt.Sprintf("%s %s more at the median (requested: %s): %s before, %s now (5 %% to 95 %%: %s)",
 		what, over(lanes, more), asked, over(lanes, func(l shapedLane) time.Duration { return took(l.was).Mid }),
 		over(lanes, func(l shapedLane) time.Duration { return took(l.is).Mid }),
 		within(lanes, func(l shapedLane) (time.Duration, time.Duration) { return took(l.is).Low, took(l.is).High }))
 	if lanes[0].is.TwoClocks {
-		text += "; times of one way, which take two clocks to tell, differ by " + over(lanes, oneWayDiffers)
+		text += "; one-way times, which depend on two clocks, differ by " + over(lanes, oneWayDiffers)
 	} else {
 		text += fmt.Sprintf("; round trips %s before, %s now",
 			over(lanes, func(l shapedLane) time.Duration { return l.was.Round.Mid }),

@@ -17,8 +17,8 @@ type duplicate struct {
 func duplicateKind() chaos.Kind {
 	return chaos.Kind{
 		Name: "duplicate", Place: 14,
-		Doc: "Makes a share of the packets between the targets and others arrive twice (needs the kernel's netem); receipt: numbered datagrams " +
-			"over each link, of which some arrive twice.",
+		Doc: "Duplicates a share of the packets between the targets and others (needs the kernel's netem). Receipt: " +
+			"some of the numbered datagrams over each link arrive twice.",
 		Try:   []string{"share: 30%"},
 		Needs: []chaos.Capability{CanNetem}, Lasting: true, Counts: true,
 		Sample: "{share: 5%..50%}",
@@ -28,7 +28,7 @@ func duplicateKind() chaos.Kind {
 				return nil, err
 			}
 			if f.Engine == Queue {
-				return nil, errors.New("engine is queue, which cannot duplicate: it is asked for one verdict on one packet; take netem")
+				return nil, errors.New("engine is queue, which cannot duplicate: it gives one verdict per packet; use netem")
 			}
 			return f.shapeFault(), f.checkShare("duplicate", 1)
 		},
@@ -53,6 +53,6 @@ func (f duplicate) text(lanes []shapedLane) string {
 	if lanes[0].ways > 0 {
 		what = "are answered twice"
 	}
-	return fmt.Sprintf("%s %s now (asked: %v), %s before", tally(copied).now(lanes), what, f.Share,
+	return fmt.Sprintf("%s %s now (requested: %v), %s before", tally(copied).now(lanes), what, f.Share,
 		tally(copied).before(lanes))
 }

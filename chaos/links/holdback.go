@@ -21,22 +21,22 @@ type holdBack struct {
 func holdBackKind() chaos.Kind {
 	return chaos.Kind{
 		Name: "hold-back", Place: 8,
-		Doc: "Keeps the packets from the targets to others waiting in the receivers' namespaces until it is healed, and lets them go " +
-			"in their order; receipt: datagrams arrived before, do not now, and wait in the kernel's queue.",
+		Doc: "Holds the packets from the targets to others in the receivers' namespaces until the heal, then " +
+			"releases them in order. Receipt: datagrams arrived before, do not now, and wait in the kernel's queue.",
 		Needs:     []chaos.Capability{CanFilter},
 		PeerNeeds: []chaos.Capability{CanHold},
 		Try:       []string{"to: rest"},
 		Lasting:   true,
 		Sample:    "{to: rest}",
 		Counts:    true,
-		AtPeers:   true, Began: "packets to {peers} are held back", Ended: "packets are let go",
+		AtPeers:   true, Began: "packets to {peers} are held back", Ended: "packets are released",
 		New: func(decode func(any) error) (chaos.Fault, error) {
 			f := holdBack{}
 			if err := decode(&f); err != nil {
 				return nil, err
 			}
 			if len(f.To) == 0 {
-				return nil, errors.New("hold-back needs to: whom the packets are for, such as register or leader")
+				return nil, errors.New("hold-back needs to: the receiver of the packets, such as register or leader")
 			}
 			return f, nil
 		},

@@ -52,9 +52,9 @@ type Shaper interface {
 // shapedText describes the counts of an engine.
 func shapedText(s *Shaped) string {
 	if s == nil {
-		return "its engine tells nothing"
+		return "its engine reports nothing"
 	}
-	text := fmt.Sprintf("it sent on %d packets", s.Passed)
+	text := fmt.Sprintf("it forwarded %d packets", s.Passed)
 	for _, c := range []struct {
 		n    uint64
 		what string
@@ -64,7 +64,7 @@ func shapedText(s *Shaped) string {
 		}
 	}
 	if s.LateMax > 0 {
-		text += fmt.Sprintf("; late by %v (half of them), %v (99 %%), %v (at most)", rounded(s.LateMid),
+		text += fmt.Sprintf("; late by %v (median), %v (99 %%), %v (maximum)", rounded(s.LateMid),
 			rounded(s.LateP99), rounded(s.LateMax))
 	}
 	return text

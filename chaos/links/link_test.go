@@ -260,7 +260,7 @@ func TestHoldBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	faulttest.WantStatus(t, "heal", r, history.Installed)
-	if !strings.Contains(r.Evidence, " packets were let go, of 20 datagrams that were sent behind them right before, 20 waited as well, and 20 arrived, in their order") {
+	if !strings.Contains(r.Evidence, " packets were released, 20 datagrams were sent right after them: 20 waited as well, and 20 arrived, in order") {
 		t.Errorf("the heal says %q", r.Evidence)
 	}
 }
@@ -273,8 +273,8 @@ func TestHeldPacketsThatAreNotLetGoInOrder(t *testing.T) {
 		says   string // in the evidence
 		err    string
 	}{
-		{"overtaken", func(a, _ *wired) { a.skewed = func(_ int, f *Flow) { f.Leapt = 3 } }, "3 of them before an earlier one", "another order"},
-		{"lost", func(a, _ *wired) { a.skewed = func(_ int, f *Flow) { f.Arrived -= 5 } }, "20 waited as well, and 15 arrived", "5 of 20 packets"},
+		{"overtaken", func(a, _ *wired) { a.skewed = func(_ int, f *Flow) { f.Leapt = 3 } }, "3 of them before an earlier one", "a different order"},
+		{"lost", func(a, _ *wired) { a.skewed = func(_ int, f *Flow) { f.Arrived -= 5 } }, "20 waited as well, and 15 arrived", "5 of 20 held packets"},
 		{"the sender is gone", func(a, _ *wired) { a.dead = true }, "no sender and receiver are left", ""},
 		{"not held any more", func(_, b *wired) { b.unheld = true }, "0 waited as well, and 20 arrived", ""},
 	} {

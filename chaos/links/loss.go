@@ -15,8 +15,8 @@ type loss struct {
 func lossKind() chaos.Kind {
 	return chaos.Kind{
 		Name: "loss", Place: 13,
-		Doc: "Makes a share of the packets between the targets and others vanish; receipt: numbered datagrams over each link, of which some " +
-			"do not arrive.",
+		Doc: "Drops a share of the packets between the targets and others. Receipt: some of the numbered datagrams " +
+			"over each link do not arrive.",
 		Try:   []string{"share: 30%", "share: 30%, engine: queue"},
 		Needs: []chaos.Capability{CanShape}, PeerNeeds: []chaos.Capability{CanShape}, Lasting: true, Counts: true,
 		Sample: "{share: 5%..40%}",
@@ -44,6 +44,6 @@ func (f loss) shows(l shapedLane) history.ReceiptStatus {
 }
 
 func (f loss) text(lanes []shapedLane) string {
-	return fmt.Sprintf("%s are lost now (asked: %v), %s before", tally(lost).now(lanes), f.Share,
+	return fmt.Sprintf("%s are lost now (requested: %v), %s before", tally(lost).now(lanes), f.Share,
 		tally(lost).before(lanes))
 }

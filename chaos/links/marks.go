@@ -40,11 +40,11 @@ func (b *block) mark(ctx context.Context, begun int64) order {
 		return ""
 	}
 	if who := others(); who != "" {
-		return order{why: "in which order was not looked at: " + who}
+		return order{why: "their order was not checked: " + who}
 	}
 	before, err := b.sum(ctx, nil)
 	if err != nil {
-		return order{why: "in which order is not known: " + err.Error()}
+		return order{why: "their order is unknown: " + err.Error()}
 	}
 	seen := make(chan []Flow, 1)
 	go func() { seen <- b.measureMarks(ctx) }()
@@ -97,18 +97,18 @@ func (o order) told() (string, error) {
 	for _, f := range <-o.seen {
 		sent, arrived, leapt = sent+f.Sent, arrived+f.Arrived, leapt+f.Leapt
 	}
-	text := fmt.Sprintf("of %d datagrams that were sent behind them right before, %d waited as well, and %d arrived",
+	text := fmt.Sprintf("%d datagrams were sent right after them: %d waited as well, and %d arrived",
 		sent, min(sent, o.held), arrived)
 	switch who := o.others(); {
 	case who != "":
 		return text + ", which is not judged: " + who, nil
 	case sent == 0:
-		return "in which order could not be seen: no sender and receiver are left", nil
+		return "their order could not be checked: no sender and receiver are left", nil
 	case leapt > 0:
 		return fmt.Sprintf("%s, %d of them before an earlier one", text, leapt),
-			errors.New("packets were let go in another order than they came")
+			errors.New("packets were released in a different order")
 	case arrived < sent:
-		return text, fmt.Errorf("%d of %d packets that were held did not arrive", sent-arrived, sent)
+		return text, fmt.Errorf("%d of %d held packets did not arrive", sent-arrived, sent)
 	}
-	return text + ", in their order", nil
+	return text + ", in order", nil
 }

@@ -37,12 +37,12 @@ type LinkProber interface {
 
 // goneText describes what the rules had met and their removal; failed is the error of the removal.
 func goneText(c Filtered, failed error) string {
-	text := fmt.Sprintf("the rules had met %d packets", c.Packets)
+	text := fmt.Sprintf("the rules matched %d packets", c.Packets)
 	if failed == nil {
-		text += " and are gone, by the kernel's own lists"
+		text += " and are gone, according to the kernel's lists"
 	}
 	if c.Others > 0 {
-		text += fmt.Sprintf("; of other link faults %d filters stand at its ends", c.Others)
+		text += fmt.Sprintf("; %d filters of other link faults are active at its ends", c.Others)
 	}
 	return text
 }
@@ -79,7 +79,7 @@ const (
 
 func (d Direction) check() error {
 	if !slices.Contains([]Direction{Both, Out, In}, d) {
-		return fmt.Errorf("direction is %q: want both, out (what the targets send) or in (what is sent to them)",
+		return fmt.Errorf("direction is %q: want both, out (packets from the targets) or in (packets to them)",
 			string(d))
 	}
 	return nil

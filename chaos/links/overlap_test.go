@@ -50,7 +50,7 @@ func put(t *testing.T, fault string, s chaos.Scope) chaos.Heal {
 func wellHealed(t *testing.T, what string, heal chaos.Heal) {
 	t.Helper()
 	r, err := heal(t.Context())
-	if err != nil || r.Status != history.Installed || !strings.Contains(r.Evidence, "gone, by the kernel's own lists") {
+	if err != nil || r.Status != history.Installed || !strings.Contains(r.Evidence, "gone, according to the kernel's lists") {
 		t.Errorf("%s: the heal is %s, %v: %s", what, r.Status, err, r.Evidence)
 	}
 }
@@ -122,7 +122,7 @@ func TestAnotherLinkExcusesNothing(t *testing.T) {
 	}
 }
 
-func TestAChangeBesideIsNotTakenForOnesOwn(t *testing.T) {
+func TestConcurrentChangeIsNotOwn(t *testing.T) {
 	c, _, scope := anyCable()
 	slow := faulttest.Injected(t, "the first delay", newFault(t, "delay", "{by: 200ms}"), scope(0, 1))
 	looks := 0

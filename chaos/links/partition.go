@@ -24,8 +24,9 @@ type partition struct {
 func partitionKind() chaos.Kind {
 	return chaos.Kind{
 		Name: "partition", Place: 7,
-		Doc: "Cuts the links between the targets and others, in one direction or both, by packet filter rules at both ends; receipt: " +
-			"datagrams over each link arrived before and do not now, while the target is still reached from inside.",
+		Doc: "Cuts the links between the targets and others, in one direction or both, by packet filter rules at " +
+			"both ends. Receipt: datagrams over each link arrived before and do not now, while the target still " +
+			"answers from inside its namespace.",
 		Needs:   []chaos.Capability{CanFilter},
 		Lasting: true,
 		Counts:  true,

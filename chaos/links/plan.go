@@ -142,7 +142,7 @@ func (r *ProbeResult) Take(p Plan, s Sight) {
 func (p Plan) Join(sides []Sight, by []int) (Sight, error) {
 	for _, s := range sides {
 		if p.Probe && len(s.Arrivals) != len(p.Flows) || !p.Probe && len(s.Flows) != len(p.Flows) {
-			return Sight{}, errors.New("an agent answered about fewer links than it was asked about")
+			return Sight{}, errors.New("an agent answered for fewer links than requested")
 		}
 	}
 	out := Sight{Control: sides[by[0]].Control}

@@ -69,8 +69,8 @@ const (
 func rateKind() chaos.Kind {
 	return chaos.Kind{
 		Name: "rate", Place: 17,
-		Doc: "Lets the links between the targets and others carry no more than `limit` in each direction, by the kernel's token bucket; " +
-			"receipt: datagrams at twice that rate, of which no more arrives.",
+		Doc: "Limits the links between the targets and others to `limit` in each direction, by the kernel's token " +
+			"bucket. Receipt: of datagrams sent at twice that rate, at most that rate arrives.",
 		Try:   []string{"limit: 1mbit"},
 		Needs: []chaos.Capability{CanThrottle}, PeerNeeds: []chaos.Capability{CanThrottle}, Lasting: true, Counts: true,
 		Sample: "{limit: 200kbit..2000kbit}",
@@ -83,7 +83,7 @@ func rateKind() chaos.Kind {
 				return nil, fmt.Errorf("limit of rate is %v: want %v to %v", f.Limit, leastRate, mostRate)
 			}
 			if f.Engine != anyEngine {
-				return nil, errors.New("engine cannot be chosen for rate: the kernel's token bucket does it")
+				return nil, errors.New("rate has no choice of engine: it uses the kernel's token bucket")
 			}
 			return f.shapeFault(), f.check()
 		},
@@ -152,7 +152,7 @@ func (f throttle) text(lanes []shapedLane) string {
 		mid := func(of func(shapedLane) Flow) string {
 			return over(lanes, func(l shapedLane) time.Duration { return of(l).OneWay.Mid })
 		}
-		return fmt.Sprintf("behind a burst of %d bytes an answer takes %s now, %s before (asked: %v, by which the burst alone takes %v); %s", f.burst(),
+		return fmt.Sprintf("after a burst of %d bytes an answer takes %s now, %s before (requested: %v, at which the burst alone takes %v); %s", f.burst(),
 			mid(func(l shapedLane) Flow { return l.is }), mid(func(l shapedLane) Flow { return l.was }), f.Limit,
 			behindBurst, arrived(lanes))
 	}
@@ -166,7 +166,7 @@ func (f throttle) text(lanes []shapedLane) string {
 		}
 		return fmt.Sprintf("%v to %v", Bits(low), Bits(high))
 	}
-	return fmt.Sprintf("%s arrive in a second now (asked: at most %v), %s before; %s",
+	return fmt.Sprintf("%s arrive per second now (requested: at most %v), %s before; %s",
 		bits(func(l shapedLane) float64 { return l.is.Bits }), f.Limit,
 		bits(func(l shapedLane) float64 { return l.was.Bits }), arrived(lanes))
 }

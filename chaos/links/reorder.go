@@ -21,8 +21,8 @@ const mostReordered Share = 0.9 // if all go at once, none overtakes another
 func reorderKind() chaos.Kind {
 	return chaos.Kind{
 		Name: "reorder", Place: 15,
-		Doc: "Lets a share of the packets between the targets and others overtake the rest, which are held up for `by`; receipt: numbered " +
-			"datagrams over each link, of which some arrive before earlier ones.",
+		Doc: "Lets a share of the packets between the targets and others overtake the rest, which are delayed by " +
+			"`by`. Receipt: some of the numbered datagrams over each link arrive before earlier ones.",
 		Try:   []string{"share: 30%", "share: 30%, engine: queue"},
 		Needs: []chaos.Capability{CanShape}, PeerNeeds: []chaos.Capability{CanShape}, Lasting: true, Counts: true,
 		Sample: "{share: 10%..50%}",
@@ -65,12 +65,12 @@ func (f reorder) noisy(was Flow) bool {
 }
 
 func (f reorder) text(lanes []shapedLane) string {
-	text := fmt.Sprintf("%s arrive before an earlier one now (asked: %v go at once), %s before; ",
+	text := fmt.Sprintf("%s arrive before an earlier one now (requested: %v undelayed), %s before; ",
 		tally(leapt).now(lanes), f.Share, tally(leapt).before(lanes))
 	what := "one way takes"
 	switch {
 	case lanes[0].is.TwoClocks:
-		return text + "times of one way, which take two clocks to tell, differ by " + over(lanes, oneWayDiffers)
+		return text + "one-way times, which depend on two clocks, differ by " + over(lanes, oneWayDiffers)
 	case lanes[0].ways > 0:
 		what = "an answer takes"
 	}

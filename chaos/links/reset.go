@@ -31,9 +31,10 @@ const (
 func resetKind() chaos.Kind {
 	return chaos.Kind{
 		Name: "reset", Place: 20,
-		Doc: "Takes away the TCP connections between the targets and others that are established at that moment; new ones pass. `how: rst` (default) ends them with " +
-			"a reset, which both ends see at once; `how: forget` lets what is sent over them vanish until it is healed, and resets them then; receipt: the " +
-			"kernels at both ends list none of them any more, or count the packets that vanished while the target's kernel still calls them established.",
+		Doc: "Breaks the TCP connections between the targets and others that are established at that moment; new " +
+			"ones work. `how: rst` (default) resets them at both ends at once. `how: forget` drops their packets " +
+			"until the heal, and then resets them. Receipt: the kernels at both ends no longer list them, or count " +
+			"the dropped packets while the target's kernel still lists them as established.",
 		Needs:   []chaos.Capability{CanReset},
 		Lasting: true,
 		Try:     []string{"", "how: forget"},
@@ -43,7 +44,7 @@ func resetKind() chaos.Kind {
 				return nil, err
 			}
 			if f.How != byRST && f.How != byForgetting {
-				return nil, fmt.Errorf("how of reset is %q: want %s (both ends are told) or %s (what is sent vanishes)",
+				return nil, fmt.Errorf("how of reset is %q: want %s (both ends get a reset) or %s (packets are dropped)",
 					f.How, byRST, byForgetting)
 			}
 			return f, nil
@@ -65,7 +66,7 @@ func (f reset) Needs() []chaos.Capability {
 // Words describe how the connections end.
 func (f reset) Words() (began, ended string) {
 	if f.How == byForgetting {
-		return "connections with {peers} forgotten", "what is left of them is reset"
+		return "connections with {peers} forgotten", "the rest of them is reset"
 	}
 	return "connections with {peers} reset", ""
 }
@@ -86,7 +87,7 @@ type resettable interface {
 func (f reset) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
 	targets, err := chaos.Capable[resettable](s.On, CanReset)
 	if err == nil && len(s.Peers) == 0 {
-		err = errors.New("there is nobody at the other end of the connections")
+		err = errors.New("the connections have no other end")
 	}
 	if err != nil {
 		return chaos.NothingToHeal, chaos.NothingDone(err), err
@@ -157,11 +158,11 @@ func (v *severed) end(ctx context.Context) (history.Receipt, error) {
 	}
 	evidence := fmt.Sprintf("%s: %d connections with %s", v.Name(), len(v.taken), perPeer(v.taken))
 	if still := among(v.taken, now); len(still) > 0 {
-		return chaos.Seen(history.NotInstalled, 0, fmt.Sprintf("%s, of which %d are still established", evidence,
+		return chaos.Seen(history.NotInstalled, 0, fmt.Sprintf("%s, %d of them still established", evidence,
 			len(still))), nil
 	}
 	status, text := v.atPeers(ctx)
-	evidence += ", none of which is established any more; " + text
+	evidence += ", none of them still established; " + text
 	if n := len(now); n > 0 {
 		evidence += fmt.Sprintf("; connections made since: %d", n)
 	}
@@ -197,7 +198,7 @@ func (v *severed) atPeers(ctx context.Context) (history.ReceiptStatus, string) {
 		}
 	}
 	if looked == 0 {
-		return history.Installed, "the other ends are not ours to look at"
+		return history.Installed, "the other ends are not accessible"
 	}
 	return history.Installed, fmt.Sprintf("nor at the ends of %d others", looked)
 }
@@ -239,7 +240,7 @@ func (v *severed) forget(ctx context.Context) (history.Receipt, error) {
 	if err != nil {
 		return history.Receipt{}, err
 	}
-	evidence := fmt.Sprintf("%s: %d connections with %s are forgotten, %d of which its kernel still calls established; %d packets of them vanished",
+	evidence := fmt.Sprintf("%s: %d connections with %s are forgotten, %d of them still established in its kernel; %d of their packets were dropped",
 		v.Name(), len(v.taken), perPeer(v.taken), len(among(v.taken, now)), met)
 	if met == 0 {
 		return chaos.Seen(history.Indeterminate, bit, evidence+" within "+forgetPatience.String()), nil
@@ -274,7 +275,7 @@ func (v *severed) heal(ctx context.Context) (history.Receipt, error) {
 	evidence := fmt.Sprintf("%s: %d of %d connections were left and were reset, %d others are established; %s",
 		v.Name(), len(left), len(v.taken), len(now)-len(left), goneText(met, failed))
 	if err != nil { // its process is gone, and its connections with it
-		evidence = fmt.Sprintf("%s: its connections were not looked at: %v; %s", v.Name(), err, goneText(met, failed))
+		evidence = fmt.Sprintf("%s: its connections were not checked: %v; %s", v.Name(), err, goneText(met, failed))
 	}
 	if len(met.Left) > 0 {
 		failed = errors.Join(failed, fmt.Errorf("%v is left", met.Left))

@@ -68,15 +68,15 @@ func TestReset(t *testing.T) {
 		sabotage         func(server, client *peered)
 		want             history.ReceiptStatus
 	}{
-		"rst":                            {"", "2 connections with client-1 (2), none of which is established any more; nor at the ends of 1 others", nil, history.Installed},
+		"rst":                            {"", "2 connections with client-1 (2), none of them still established; nor at the ends of 1 others", nil, history.Installed},
 		"rst of none":                    {"", "no connection is established", func(s, _ *peered) { s.up = nil }, history.NotInstalled},
-		"rst that the kernel ignored":    {"", "of which 2 are still established", func(s, _ *peered) { s.deaf = true }, history.NotInstalled},
+		"rst that the kernel ignored":    {"", "2 of them still established", func(s, _ *peered) { s.deaf = true }, history.NotInstalled},
 		"rst that did not arrive":        {"", "at the end of client-1 2 are still established", func(s, _ *peered) { s.far = nil }, history.NotInstalled},
-		"rst, and the client has gone":   {"", "the other ends are not ours to look at", func(_, c *peered) { c.dead = true }, history.Installed},
+		"rst, and the client has gone":   {"", "the other ends are not accessible", func(_, c *peered) { c.dead = true }, history.Installed},
 		"rst that failed":                {"", "out of order", func(s, _ *peered) { s.broken = errors.New("out of order") }, history.NotInstalled},
-		"forget":                         {"{how: forget}", "2 connections with client-1 (2) are forgotten, 2 of which its kernel still calls established; 4 packets", func(s, _ *peered) { s.busy = true }, history.Installed},
-		"forget of what nobody uses":     {"{how: forget}", "0 packets of them vanished within 2s", nil, history.Indeterminate},
-		"forget that the kernel ignored": {"{how: forget}", "0 packets of them vanished within 2s", func(s, _ *peered) { s.busy, s.deaf = true, true }, history.Indeterminate},
+		"forget":                         {"{how: forget}", "2 connections with client-1 (2) are forgotten, 2 of them still established in its kernel; 4 of their packets", func(s, _ *peered) { s.busy = true }, history.Installed},
+		"forget of what nobody uses":     {"{how: forget}", "0 of their packets were dropped within 2s", nil, history.Indeterminate},
+		"forget that the kernel ignored": {"{how: forget}", "0 of their packets were dropped within 2s", func(s, _ *peered) { s.busy, s.deaf = true, true }, history.Indeterminate},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -51,8 +51,8 @@ func (b shapeFault) AtOwnEnd() ([]chaos.Capability, error) {
 		}
 	}
 	return nil, chaos.Unavailable{
-		What: b.kind + " of what attached servers send", Never: true,
-		Reason: fmt.Sprintf("%v shapes what leaves a node, and attached servers are not ours to enter; write direction: out", engineText(b.by[0])),
+		What: b.kind + " of packets from attached servers", Never: true,
+		Reason: fmt.Sprintf("%v shapes outgoing packets, and lockquake cannot enter attached servers; write direction: out", engineText(b.by[0])),
 	}
 }
 
@@ -65,7 +65,7 @@ func (f partition) AtOwnEnd() ([]chaos.Capability, error) {
 func (f holdBack) AtOwnEnd() ([]chaos.Capability, error) {
 	return nil, chaos.Unavailable{
 		What: "hold-back of packets to attached servers", Never: true,
-		Reason: "they would have to wait in the servers' namespaces, which are not ours to enter; name other ends, such as the resource, or use partition",
+		Reason: "they would have to wait in the servers' namespaces, which lockquake cannot enter; name other ends, such as the resource, or use partition",
 	}
 }
 

@@ -129,17 +129,17 @@ func (b shapeFault) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, hist
 	if receipt.Status != history.Installed && failed == nil && x.lanesBefore(x.fault.noisy) {
 		first := receipt.Evidence
 		receipt, err = x.look(ctx)
-		receipt.Evidence += "; that was the second look, since the links were unsteady before the fault; the first one: " + first
+		receipt.Evidence += "; this is the second measurement, because the links were unsteady before the fault; the first one: " + first
 	}
 	if s.Run != nil {
 		s.Run.Counts(x.block.counter(ctx))
 	}
 	met, err := x.block.sum(ctx, err)
 	receipt.By = string(x.fault.shaping.Engine)
-	receipt.Evidence += fmt.Sprintf("; by %v: the rules met %d packets, %v", engineText(x.fault.shaping.Engine),
+	receipt.Evidence += fmt.Sprintf("; by %v: the rules matched %d packets, %v", engineText(x.fault.shaping.Engine),
 		met.Packets, shapedText(met.Shaped))
 	if x.fault.shaping.Correlation > 0 {
-		receipt.Evidence += "; how much the fate of one packet is that of the one before it was not measured"
+		receipt.Evidence += "; the correlation of successive packets was not measured"
 	}
 	if met.Packets == 0 && failed == nil && receipt.Status == history.Installed {
 		receipt.Status = history.Indeterminate // another fault had the effect
@@ -214,7 +214,7 @@ func (x *shapeInjection) prepare(ctx context.Context) error {
 	for _, t := range x.shapers {
 		l, ok := chaos.As[linked](t)
 		if !ok {
-			return chaos.Unavailable{What: string(CanFilter), Reason: t.Name() + " is a node that it cannot be done to"}
+			return chaos.Unavailable{What: string(CanFilter), Reason: t.Name() + " is a node without this capability"}
 		}
 		x.block.targets = append(x.block.targets, l)
 	}
@@ -239,7 +239,7 @@ func (x *shapeInjection) prepare(ctx context.Context) error {
 func (x *shapeInjection) choose(ctx context.Context) (Engine, error) {
 	there, err := x.askEngines(ctx)
 	if err != nil {
-		return "", fmt.Errorf("ask for the engines that shape links: %w", err)
+		return "", fmt.Errorf("query the shaping engines: %w", err)
 	}
 	var why []string
 	by := x.fault.by

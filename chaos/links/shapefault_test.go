@@ -176,7 +176,7 @@ func TestFaultsThatShapedNothing(t *testing.T) {
 			want     history.ReceiptStatus
 			says     string
 		}{
-			{"an engine that does nothing", func(a, b *wired) { a.lame, b.lame = true, true }, history.NotInstalled, "the rules met 0 packets"},
+			{"an engine that does nothing", func(a, b *wired) { a.lame, b.lame = true, true }, history.NotInstalled, "the rules matched 0 packets"},
 			{"an engine that gives up", func(_, b *wired) { b.broken = errors.New("no such queue") }, history.NotInstalled, "no such queue"},
 			{"nobody at the other end", func(_, b *wired) { b.dead = true }, history.Indeterminate, "not measured"},
 			{"a target without process", func(a, _ *wired) { a.dead = true }, history.Indeterminate, "could not be measured"},
@@ -337,7 +337,7 @@ func TestLinksThatAreUnsteadyBefore(t *testing.T) {
 				t.Errorf("%s: look %d sends a datagram each %v", x.what, i+1, pace)
 			}
 		}
-		if again := strings.Contains(r.Evidence, "that was the second look"); again != (x.looks > 3) {
+		if again := strings.Contains(r.Evidence, "this is the second measurement"); again != (x.looks > 3) {
 			t.Errorf("%s: %q", x.what, r.Evidence)
 		}
 	}
@@ -393,10 +393,10 @@ func TestJitterThatDoesNotShow(t *testing.T) {
 			t.Fatal(err)
 		}
 		faulttest.WantStatus(t, x.what, r, x.want)
-		if lacks := strings.Contains(r.Evidence, "what else was asked for does not show to b, from b"); lacks != (x.want != history.Installed) {
+		if lacks := strings.Contains(r.Evidence, "the rest of the request is not visible to b, from b"); lacks != (x.want != history.Installed) {
 			t.Errorf("%s: %s", x.what, r.Evidence)
 		}
-		if told := strings.Contains(r.Evidence, "that of the one before it was not measured"); told != strings.Contains(x.params, "correlation") {
+		if told := strings.Contains(r.Evidence, "the correlation of successive packets was not measured"); told != strings.Contains(x.params, "correlation") {
 			t.Errorf("%s: %s", x.what, r.Evidence)
 		}
 		if _, err := heal(t.Context()); err != nil {

@@ -77,7 +77,7 @@ func (x *shapeInjection) judgeShaped(t chaos.Node, now []MeasuredLink) history.R
 	}
 	evidence := t.Name() + ": " + x.evidence(lanes, missing)
 	if len(lacking) > 0 {
-		evidence += "; what else was asked for does not show " + strings.Join(lacking, ", ")
+		evidence += "; the rest of the request is not visible " + strings.Join(lacking, ", ")
 	}
 	return chaos.Seen(status, 0, evidence)
 }
@@ -218,7 +218,7 @@ func (a *healLooks) evidence(x *shapeInjection) string {
 		}
 	}
 	if a.looks > 1 && a.first != "" {
-		text += fmt.Sprintf("; that was look %d; the first one: %s", a.looks, a.first)
+		text += fmt.Sprintf("; this is measurement %d; the first one: %s", a.looks, a.first)
 	}
 	return text
 }

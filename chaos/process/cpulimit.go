@@ -45,14 +45,15 @@ const (
 func cpuLimitKind() chaos.Kind {
 	return chaos.Kind{
 		Name: "cpu-limit", Place: 22,
-		Doc: "Holds the target and its descendants to `cpus` (0.1: a tenth of a processor) by the quota of their control group, until it is healed; " +
-			"receipt: the quota read back, and the kernel's count of the periods in which they wanted more and had to wait.",
+		Doc: "Limits the target and its descendants to `cpus` (0.1: a tenth of a processor) by the quota of their " +
+			"control group, until the heal. Receipt: the quota read back, and the kernel's count of throttled " +
+			"periods.",
 		Needs:   []chaos.Capability{chaos.CanInspect, CanLimitCPU},
 		Try:     []string{"cpus: 0.01"},
 		Sample:  "{cpus: 0.02..0.2}",
 		Lasting: true,
 		Slows:   true,
-		Began:   "held to {cpus} processors", Ended: "as fast as before",
+		Began:   "limited to {cpus} processors", Ended: "as fast as before",
 		New: func(decode func(any) error) (chaos.Fault, error) {
 			f := cpuLimit{}
 			if err := decode(&f); err != nil {
@@ -131,7 +132,7 @@ func (t *throttled) inject(ctx context.Context, run chaos.Run, hits *chaos.Hits[
 		return history.Receipt{Evidence: evidence}, err
 	}
 	if now.Throttled == first.Throttled {
-		return chaos.Seen(history.Indeterminate, first.Time, fmt.Sprintf("%s; it did not want more within %v", evidence,
+		return chaos.Seen(history.Indeterminate, first.Time, fmt.Sprintf("%s; it was not throttled within %v", evidence,
 			throttlePatience)), nil
 	}
 	return chaos.Seen(history.Installed, now.Time, evidence+"; "+now.since(first)), nil
@@ -159,14 +160,14 @@ func (t *throttled) heal(ctx context.Context) (history.Receipt, error) {
 	if err = errors.Join(err, wrong); err != nil {
 		return history.Receipt{}, err
 	}
-	evidence := fmt.Sprintf("%s: %s; while it stood: %s", t.Name(), now.Said, last.since(t.before))
+	evidence := fmt.Sprintf("%s: %s; during the fault: %s", t.Name(), now.Said, last.since(t.before))
 	switch {
 	case now.Gone:
 		return chaos.Seen(history.Installed, now.Time, evidence+": it ended meanwhile"), nil
 	case now.CPUs == t.before.CPUs || now.CPUs == 0:
 		return chaos.Seen(history.Installed, now.Time, evidence), nil
 	case now.Limits > 0:
-		return chaos.Seen(history.Installed, now.Time, fmt.Sprintf("%s; %d other limits stand", evidence, now.Limits)), nil
+		return chaos.Seen(history.Installed, now.Time, fmt.Sprintf("%s; %d other limits are active", evidence, now.Limits)), nil
 	}
-	return chaos.Seen(history.NotInstalled, now.Time, evidence), errors.New("it is still held to that")
+	return chaos.Seen(history.NotInstalled, now.Time, evidence), errors.New("it is still limited")
 }

@@ -60,15 +60,15 @@ func TestCPULimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	faulttest.WantStatus(t, "cpu-limit", r, history.Installed)
-	if n.cpus != 0.05 || !strings.Contains(r.Evidence, "it had to wait in 1 of 1 periods, for 1ms") {
+	if n.cpus != 0.05 || !strings.Contains(r.Evidence, "it was throttled in 1 of 1 periods, for 1ms") {
 		t.Errorf("%v: %s", n.cpus, r.Evidence)
 	}
-	if r = faulttest.Healed(t, "its heal", heal); !strings.Contains(r.Evidence, "while it stood: it had to wait in 4 of 3 periods") {
+	if r = faulttest.Healed(t, "its heal", heal); !strings.Contains(r.Evidence, "during the fault: it was throttled in 4 of 3 periods") {
 		t.Error(r.Evidence)
 	}
 	n.others = 1
 	heal = faulttest.Injected(t, "beside another", faulttest.New(t, Kinds(), "cpu-limit", "cpus: 0.05"), n.scope())
-	if r = faulttest.Healed(t, "its heal", heal); !strings.Contains(r.Evidence, "1 other limits stand") {
+	if r = faulttest.Healed(t, "its heal", heal); !strings.Contains(r.Evidence, "1 other limits are active") {
 		t.Error(r.Evidence)
 	}
 }
@@ -81,7 +81,7 @@ func TestCPULimitThatDidNotBite(t *testing.T) {
 	}{
 		"nothing was done":   {narrow{deaf: true}, history.NotInstalled, "quota; before: quota"},
 		"children are free":  {narrow{outside: 2}, history.NotInstalled, "but 2 of its processes are in other groups"},
-		"it wants no more":   {narrow{idle: true}, history.Indeterminate, "it did not want more within"},
+		"it wants no more":   {narrow{idle: true}, history.Indeterminate, "it was not throttled within"},
 		"a higher one holds": {narrow{deaf: true, cpus: 0.5}, history.NotInstalled, "quota"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -107,7 +107,7 @@ func (l *dataSeen) release(ctx context.Context) error {
 func (l *dataSeen) settle(ctx context.Context, option dataOption, r history.Receipt) (history.Receipt, error) {
 	if l.data == nil {
 		if l.why != nil {
-			r.Evidence += fmt.Sprintf("; its data directory could not be looked into: %v", l.why)
+			r.Evidence += fmt.Sprintf("; its data directory could not be read: %v", l.why)
 		}
 		return r, nil
 	}
@@ -124,9 +124,9 @@ func (l *dataSeen) settle(ctx context.Context, option dataOption, r history.Rece
 	case loseData:
 		r.Evidence += fmt.Sprintf(", then %s", l.dead)
 	case saveData:
-		r.Evidence += ", and a copy of that was put aside"
+		r.Evidence += ", and a copy of it was saved"
 	case restoreData:
-		r.Evidence += fmt.Sprintf(", then the copy that was put aside, %s", l.dead)
+		r.Evidence += fmt.Sprintf(", then the saved copy, %s", l.dead)
 	default:
 	}
 	switch {
@@ -159,7 +159,7 @@ func (l *dataSeen) again(ctx context.Context, n chaos.Node, r history.Receipt) h
 	}
 	switch {
 	case err != nil:
-		r.Evidence += fmt.Sprintf("; its data directory cannot be looked into now: %v", err)
+		r.Evidence += fmt.Sprintf("; its data directory cannot be read now: %v", err)
 	case now.ID != l.dead.ID:
 		r.Status = history.Indeterminate
 		r.Evidence += fmt.Sprintf("; it has another data directory now (%s, not %s), which holds %s", now.ID, l.dead.ID,

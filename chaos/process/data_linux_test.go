@@ -115,7 +115,7 @@ func TestARestoreBringsBackWhatWasSaved(t *testing.T) {
 		t.Errorf("a restore of nothing ended with %v", err)
 	}
 	r, err := inject("data: save")
-	if err != nil || !strings.Contains(r.Evidence, "a copy of that was put aside") {
+	if err != nil || !strings.Contains(r.Evidence, "a copy of it was saved") {
 		t.Errorf("%v, %q", err, r.Evidence)
 	}
 	faulttest.WantStatus(t, "save", r, history.Installed)
@@ -123,7 +123,7 @@ func TestARestoreBringsBackWhatWasSaved(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err = inject("data: restore")
-	if err != nil || !strings.Contains(r.Evidence, "the copy that was put aside, 2 entries of 5 bytes") {
+	if err != nil || !strings.Contains(r.Evidence, "the saved copy, 2 entries of 5 bytes") {
 		t.Errorf("%v, %q", err, r.Evidence)
 	}
 	faulttest.WantStatus(t, "restore", r, history.Installed)

@@ -71,7 +71,7 @@ func (v *endedTargets) end(ctx context.Context, n killable,
 	case !after.Gone() && after.PID == before.PID:
 		alive = chaos.Seen(history.NotInstalled, after.Time, evidence+": it is still there")
 	case !after.Gone():
-		alive = chaos.Seen(history.Indeterminate, after.Time, evidence+": another process took its place by itself")
+		alive = chaos.Seen(history.Indeterminate, after.Time, evidence+": another process replaced it")
 	default:
 		r := chaos.Seen(end.status, cmp.Or(end.gone, after.Time), evidence) // an engine may take a second to reap it
 		r.Sent = end.sent
@@ -103,7 +103,7 @@ func (v *endedTarget) finish(ctx context.Context) error {
 		return nil
 	}
 	if _, err := v.Kill(ctx); err != nil {
-		return fmt.Errorf("it was asked to end, and cannot be killed: %w", err)
+		return fmt.Errorf("it did not stop on request, and cannot be killed: %w", err)
 	}
 	return nil
 }

@@ -284,7 +284,7 @@ func TestKillThatDidNotBite(t *testing.T) {
 	faulttest.WantStatus(t, "kill", r, history.NotInstalled)
 }
 
-func TestKillOfTheDeadDoesNotBiteAndRevivesNobody(t *testing.T) {
+func TestKillOfTheDeadDoesNotBite(t *testing.T) {
 	a := newProcess(t, "a")
 	if _, err := a.Kill(t.Context()); err != nil {
 		t.Fatal(err)
@@ -300,7 +300,7 @@ func TestKillOfTheDeadDoesNotBiteAndRevivesNobody(t *testing.T) {
 	}
 }
 
-func TestKillWhoseHealFails(t *testing.T) {
+func TestKillWithFailedHeal(t *testing.T) {
 	a := newProcess(t, "a")
 	heal := faulttest.Injected(t, "kill", newFault(t, "kill", ""), chaos.Scope{On: []chaos.Node{neverBack{a}}, Service: a})
 	r, err := heal(t.Context())
@@ -402,7 +402,7 @@ func TestANodeThatStartsLateIsGivenTheTime(t *testing.T) {
 	if a.left < time.Hour {
 		t.Errorf("its start was given %s, which is less than its delay", a.left)
 	}
-	if !strings.Contains(r.Evidence, "put off by 1h0m0s") {
+	if !strings.Contains(r.Evidence, "delayed by 1h0m0s") {
 		t.Errorf("evidence %q does not name the delay", r.Evidence)
 	}
 }

@@ -38,8 +38,9 @@ type freeze struct{}
 func freezeKind() chaos.Kind {
 	return chaos.Kind{
 		Name: "freeze", Place: 3,
-		Doc: "Halts the target and all its descendants by the kernel's freezer (in containers: the engine's pause) until it is healed; receipt: the " +
-			"freezer's state as the kernel tells it, and that none of its threads got a processor meanwhile.",
+		Doc: "Freezes the target and all its descendants by the kernel's freezer (in containers: the engine's pause) " +
+			"until the heal. Receipt: the freezer's state according to the kernel, and that none of its threads ran " +
+			"meanwhile.",
 		Needs:   []chaos.Capability{chaos.CanInspect, CanFreeze},
 		Lasting: true,
 		Stops:   true,
@@ -78,7 +79,7 @@ func freezeOne(ctx context.Context, n freezable, service chaos.Observer,
 	}
 	was, err := n.Frozen(ctx)
 	if err != nil {
-		return history.Receipt{}, fmt.Errorf("its freezer could not be asked: %w", err)
+		return history.Receipt{}, fmt.Errorf("its freezer could not be read: %w", err)
 	}
 	answers := ""
 	if !was.Known() {
@@ -90,7 +91,7 @@ func freezeOne(ctx context.Context, n freezable, service chaos.Observer,
 	}
 	first, err := n.Frozen(ctx)
 	if err != nil {
-		return history.Receipt{}, fmt.Errorf("its freezer could not be asked: %w", err)
+		return history.Receipt{}, fmt.Errorf("its freezer could not be read: %w", err)
 	}
 	evidence := fmt.Sprintf("%s: pid %d, %s", n.Name(), before.PID, first.Said)
 	switch {
@@ -131,9 +132,9 @@ func still(ctx context.Context, n Freezer, from Frozen) (string, error) {
 		case err != nil:
 			return "", err
 		case !now.Frozen:
-			return "", fmt.Errorf("soon after it was not: %s", now.Said)
+			return "", fmt.Errorf("it was not shortly after: %s", now.Said)
 		case now.Ran == from.Ran:
-			return fmt.Sprintf("its threads had no processor in %v",
+			return fmt.Sprintf("its threads did not run for %v",
 				time.Duration(now.Time-from.Time).Round(time.Millisecond)), nil
 		}
 		ran = time.Duration(now.Ran - from.Ran)
@@ -163,17 +164,17 @@ func (n frozen) thawed(ctx context.Context) (history.Receipt, error) {
 	case now.Gone || state.Gone():
 		return chaos.Seen(history.Installed, now.Time, evidence+": it ended meanwhile"), nil
 	case now.Frozen && others > 0:
-		return chaos.Seen(history.Installed, now.Time, fmt.Sprintf("%s: %d other freezes of it stand", evidence,
+		return chaos.Seen(history.Installed, now.Time, fmt.Sprintf("%s: %d other freezes of it are active", evidence,
 			others)), nil
 	case now.Frozen:
 		return chaos.Seen(history.NotInstalled, now.Time, evidence), errors.New("it is still frozen")
 	case state.Threads["T"] > 0 && paused == 0:
 		return chaos.Seen(history.NotInstalled, state.Time, evidence),
-			errors.New("it is stopped, and nobody asked for that")
+			errors.New("it is stopped, but not by a fault")
 	case state.Threads["T"] > 0:
-		evidence += fmt.Sprintf(": %d pauses of it stand", paused)
+		evidence += fmt.Sprintf(": %d pauses of it are active", paused)
 	}
-	return chaos.Seen(history.Installed, now.Time, fmt.Sprintf("%s, %v after the thaw was asked for", evidence,
+	return chaos.Seen(history.Installed, now.Time, fmt.Sprintf("%s, %v after the request to thaw", evidence,
 		time.Duration(now.Time-begun).Round(100*time.Microsecond))), nil
 }
 
@@ -209,11 +210,11 @@ const silentFor = 300 * time.Millisecond
 func silent(ctx context.Context, service chaos.Observer, node, fact string) (history.ReceiptStatus, string) {
 	switch {
 	case fact == "":
-		return history.Indeterminate, "it could not be asked anything before, so its silence proves nothing"
+		return history.Indeterminate, "it did not answer before, so its silence proves nothing"
 	case asked(ctx, service, node, fact, silentFor):
 		return history.NotInstalled, "but it answers"
 	}
-	return history.Installed, fmt.Sprintf("it answered before and did not in %v", silentFor)
+	return history.Installed, fmt.Sprintf("it answered before, but not within %v now", silentFor)
 }
 
 func asked(ctx context.Context, service chaos.Observer, node, fact string, within time.Duration) bool {

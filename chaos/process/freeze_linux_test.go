@@ -75,7 +75,7 @@ func TestFreezeAndThaw(t *testing.T) {
 	a := &icy{realProcess: newProcess(t, "a")}
 	heal, r := injectFreeze(t, a, a)
 	faulttest.WantStatus(t, "freeze", r, history.Installed)
-	if !strings.Contains(r.Evidence, "had no processor") {
+	if !strings.Contains(r.Evidence, "did not run for") {
 		t.Errorf("evidence %q", r.Evidence)
 	}
 	r, err := heal(t.Context())
@@ -132,7 +132,7 @@ func TestOverlappingFreezesHealIndependently(t *testing.T) {
 	healIndependently(t, a.realProcess, heals, "1 other freezes")
 }
 
-func TestAFreezeThatDoesNotThawIsTold(t *testing.T) {
+func TestFailedThawIsReported(t *testing.T) {
 	a := &icy{realProcess: newProcess(t, "a")}
 	heal, r := injectFreeze(t, a, a)
 	faulttest.WantStatus(t, "freeze", r, history.Installed)

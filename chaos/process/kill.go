@@ -17,9 +17,10 @@ type kill struct {
 func killKind() chaos.Kind {
 	return chaos.Kind{
 		Name: "kill", Place: 4,
-		Doc: "Ends the target with SIGKILL; receipt: the process is gone, and what its data directory held. With `data: lose` that is emptied; `data: save` puts a copy of it aside, and `data: restore` puts that back. " +
-			"The heal starts a server again and waits until it " +
-			"serves, or runs while other faults stand; a client stays dead.",
+		Doc: "Ends the target with SIGKILL. Receipt: the process is gone, and the contents of its data directory. " +
+			"`data: lose` empties the directory, `data: save` saves a copy, and `data: restore` restores that copy. " +
+			"The heal starts a server again and waits until it serves, or only until it runs while other faults are " +
+			"active; a client stays dead.",
 		Needs:   []chaos.Capability{chaos.CanInspect, CanKill},
 		Try:     []string{"", "data: lose"},
 		Lasting: true,

@@ -74,6 +74,6 @@ func (c CPULimited) since(from CPULimited) string {
 	if c.Periods < from.Periods {
 		from = CPULimited{}
 	}
-	return fmt.Sprintf("it had to wait in %d of %d periods, for %v", c.Throttled-from.Throttled, c.Periods-from.Periods,
+	return fmt.Sprintf("it was throttled in %d of %d periods, for %v", c.Throttled-from.Throttled, c.Periods-from.Periods,
 		(c.Waited - from.Waited).Round(time.Millisecond))
 }

@@ -17,8 +17,8 @@ type pause struct{}
 func pauseKind() chaos.Kind {
 	return chaos.Kind{
 		Name: "pause", Place: 2,
-		Doc: "Stops the target with SIGSTOP until it is healed with SIGCONT; receipt: every thread of it is in state T, " +
-			"as seen from outside.",
+		Doc: "Stops the target with SIGSTOP; the heal sends SIGCONT. Receipt: all its threads are in state T, as " +
+			"seen from outside.",
 		Needs:   []chaos.Capability{chaos.CanInspect, chaos.CanPause},
 		Lasting: true,
 		Stops:   true,
@@ -87,7 +87,7 @@ func (n stopped) resumed(ctx context.Context) (history.Receipt, error) {
 		return history.Receipt{Time: state.Time, Evidence: evidence}, failed
 	case (state.Threads["T"] > 0 || state.Waits) && others > 0:
 		return chaos.Seen(history.Installed, state.Time,
-			fmt.Sprintf("%s: %d other pauses of it stand", evidence, others)), nil
+			fmt.Sprintf("%s: %d other pauses of it are active", evidence, others)), nil
 	case state.Threads["T"] > 0 || state.Waits:
 		return chaos.Seen(history.NotInstalled, state.Time, evidence+": it is still stopped"),
 			errors.New("it is still stopped")

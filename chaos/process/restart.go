@@ -28,9 +28,10 @@ const maxDelay = chaos.Timeout - chaos.ReviveTimeout
 func restartKind() chaos.Kind {
 	return chaos.Kind{
 		Name: "restart", Place: 6,
-		Doc: "Ends a server with SIGKILL, or in order as `stop` does with `how: stop`, waits for `delay` (default 0s, at most 5s) and starts it again; " +
-			"receipt: the process was gone, then the node served again, and what its data directory held before, meanwhile and after; `data: lose` " +
-			"empties it, `save` puts a copy of it aside, and `restore` puts that back. A restart delay of the node's own comes on top.",
+		Doc: "Ends a server with SIGKILL (with `how: stop` gracefully, like `stop`), waits for `delay` (default 0s, " +
+			"at most 5s) and starts it again. Receipt: the process was gone, then the node served again, and the " +
+			"contents of its data directory before, meanwhile and after. `data: lose` empties the directory, `save` " +
+			"saves a copy, and `restore` restores that copy. A restart delay of the node itself is added.",
 		Needs: []chaos.Capability{chaos.CanInspect, CanKill, chaos.CanStart},
 		Try:   []string{"", "how: stop"},
 		Kills: true,
@@ -69,7 +70,7 @@ func (f restart) Needs() []chaos.Capability {
 // Words describe how it ends the process.
 func (f restart) Words() (began, ended string) {
 	if f.How == byStop {
-		return "told to end", "serves again"
+		return "asked to stop", "serves again"
 	}
 	return "killed (SIGKILL)", "serves again"
 }

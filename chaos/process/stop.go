@@ -25,13 +25,14 @@ const stopPatience = 10 * time.Second
 func stopKind() chaos.Kind {
 	return chaos.Kind{
 		Name: "stop", Place: 5,
-		Doc: "Asks a server to end in order (SIGTERM; Postgres: SIGINT, its fast shutdown); receipt: it was gone within 10s, by itself and not by a " +
-			"SIGKILL, its exit status, and what its data directory held. The heal starts it again and waits until it serves, or runs while other faults stand.",
+		Doc: "Stops a server gracefully (SIGTERM; Postgres: SIGINT, its fast shutdown). Receipt: it exited within " +
+			"10s without a SIGKILL, its exit status, and the contents of its data directory. The heal starts it " +
+			"again and waits until it serves, or only until it runs while other faults are active.",
 		Needs:   []chaos.Capability{chaos.CanInspect, CanStop, chaos.CanStart},
 		Lasting: true,
 		Stops:   true,
 		Kills:   true,
-		Began:   "told to end", Ended: "up again",
+		Began:   "asked to stop", Ended: "up again",
 		New: func(decode func(any) error) (chaos.Fault, error) {
 			f := gracefulStop{}
 			return f, decode(&f)
@@ -77,7 +78,7 @@ func (v *endedTargets) stop(ctx context.Context, n stoppable) (history.Receipt, 
 				e.Signal, e.How)
 		case e.How == "":
 			out.status, out.text = history.Indeterminate,
-				fmt.Sprintf("asked by SIG%s, it ended, and nobody saw how", e.Signal)
+				fmt.Sprintf("asked by SIG%s, it ended, but its exit status is unknown", e.Signal)
 		default:
 			out.status, out.text = history.Installed, fmt.Sprintf("asked by SIG%s, it ended by itself: %s", e.Signal,
 				e.How)

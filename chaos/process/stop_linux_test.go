@@ -46,7 +46,7 @@ func TestStopsThatWereNone(t *testing.T) {
 	}{
 		{"nothing was sent", func(p *realProcess) chaos.Node { return deafToStop{p} }, history.NotInstalled, "has not ended within 10s"},
 		{"it was killed", func(p *realProcess) chaos.Node { return killed{p} }, history.NotInstalled, "ended by a SIGKILL (signal: killed)"},
-		{"nobody saw how", func(p *realProcess) chaos.Node { return unseen{p} }, history.Indeterminate, "nobody saw how"},
+		{"nobody saw how", func(p *realProcess) chaos.Node { return unseen{p} }, history.Indeterminate, "its exit status is unknown"},
 	} {
 		for fault, params := range map[string]string{"stop": "", "restart": "how: stop"} {
 			p := newProcess(t, "a")

@@ -16,8 +16,8 @@ type compact struct{}
 func compactKind() chaos.Kind {
 	return chaos.Kind{
 		Name: "compact", Place: 24,
-		Doc: "Has a service that keeps a history of its keys (etcd) forget it up to the present; receipt: the revision, and that what was before it " +
-			"is refused, in the service's own words.",
+		Doc: "Compacts a service that keeps a history of its keys (etcd) up to the present. Receipt: the revision, " +
+			"and the service's refusal to read an earlier one.",
 		Servers: true,
 		Single:  true,
 		Began:   "history is compacted",
@@ -59,14 +59,14 @@ func (compact) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.R
 		gone, err := c.Forgotten(ctx, n.Name(), to-1)
 		switch {
 		case err != nil:
-			return chaos.Seen(history.Indeterminate, 0, evidence+"; asked for what was before: "+err.Error()), nil
+			return chaos.Seen(history.Indeterminate, 0, evidence+"; a read of an earlier revision: "+err.Error()), nil
 		case gone == "":
-			return chaos.Seen(history.NotInstalled, 0, evidence+"; what was before can still be read"), nil
+			return chaos.Seen(history.NotInstalled, 0, evidence+"; an earlier revision can still be read"), nil
 		}
-		return chaos.Seen(history.Installed, 0, evidence+"; what was before: "+gone), nil
+		return chaos.Seen(history.Installed, 0, evidence+"; an earlier revision: "+gone), nil
 	})
 	nothingLeft := func(context.Context) (history.Receipt, error) {
-		return chaos.Seen(history.Installed, 0, "a compaction stands"), nil
+		return chaos.Seen(history.Installed, 0, "a compaction is permanent"), nil
 	}
 	return nothingLeft, receipt, err
 }

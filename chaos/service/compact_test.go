@@ -34,7 +34,7 @@ func TestCompact(t *testing.T) {
 		want history.ReceiptStatus
 		says string
 	}{
-		"it is done":            {ledger{}, history.Installed, "a: compacted to revision 7; what was before: compacted"},
+		"it is done":            {ledger{}, history.Installed, "a: compacted to revision 7; an earlier revision: compacted"},
 		"it keeps all the same": {ledger{keeps: true}, history.NotInstalled, "can still be read"},
 		"it does not say":       {ledger{dumb: broken}, history.Indeterminate, "refused to connect"},
 		"it refuses":            {ledger{refuses: broken}, history.NotInstalled, "compact a: refused to connect"},

@@ -31,11 +31,12 @@ const (
 func failoverKind() chaos.Kind {
 	return chaos.Kind{
 		Name: "failover", Place: 11,
-		Doc: "Has the service hand its lead over in order, away from a target that leads, or to one that follows; receipt: another node leads, " +
-			"its epoch, and when the old leader says that it does not.",
+		Doc: "Makes the service hand over its lead in an orderly way, away from a target that leads, or to one that " +
+			"follows. Receipt: another node leads, its epoch, and when the old leader reports that it is not the " +
+			"leader.",
 		Servers: true,
 		Single:  true,
-		Began:   "told to hand the lead over",
+		Began:   "asked to hand over the lead",
 		New: func(decode func(any) error) (chaos.Fault, error) {
 			return failover{led: ledTime, noticed: noticeTime}, decode(&struct{}{})
 		},
@@ -59,8 +60,8 @@ func promoter(service chaos.Observer) (chaos.Promoter, error) {
 		}
 	}
 	return nil, chaos.Unavailable{
-		What:   "a failover in order",
-		Reason: "the service knows no lead that could be handed over",
+		What:   "an orderly failover",
+		Reason: "the service has no lead to hand over",
 	}
 }
 
@@ -68,10 +69,10 @@ func promoter(service chaos.Observer) (chaos.Promoter, error) {
 func (f failover) Inject(ctx context.Context, s chaos.Scope) (chaos.Heal, history.Receipt, error) {
 	p, err := promoter(s.Service)
 	if err == nil && len(s.On) != 1 {
-		err = fmt.Errorf("the lead is handed over away from one node, or to one; the target is %d", len(s.On))
+		err = fmt.Errorf("the lead is handed over from or to one node, but there are %d targets", len(s.On))
 	}
 	if err == nil && !slices.Contains(s.Servers, s.On[0].Name()) {
-		err = chaos.Unavailable{What: "a failover in order", Reason: s.On[0].Name() + " is no server"}
+		err = chaos.Unavailable{What: "an orderly failover", Reason: s.On[0].Name() + " is no server"}
 	}
 	if err != nil {
 		return chaos.NothingToHeal, chaos.NothingDone(err), err
@@ -131,7 +132,7 @@ func (h *handover) receipt(s history.Lead, before string) history.Receipt {
 	case s.New == "":
 		return chaos.Seen(history.NotInstalled, 0, evidence)
 	case h.asked.To != "" && s.New != h.asked.To:
-		return chaos.Seen(history.NotInstalled, s.Led, evidence+"; it was to be "+h.asked.To)
+		return chaos.Seen(history.NotInstalled, s.Led, evidence+"; it should have been "+h.asked.To)
 	case known && !later:
 		return chaos.Seen(history.Indeterminate, s.Led, evidence+": the epoch did not grow")
 	}

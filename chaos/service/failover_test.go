@@ -96,7 +96,7 @@ func TestFailover(t *testing.T) {
 		t.Fatal(err)
 	}
 	faulttest.WantStatus(t, "failover", receipt, history.Installed)
-	for _, want := range []string{"b led after", "in epoch 2", "a said after", "whose epoch was 1"} {
+	for _, want := range []string{"b led after", "in epoch 2", "a reported after", "whose epoch was 1"} {
 		if !strings.Contains(receipt.Evidence, want) {
 			t.Errorf("evidence %q does not say %q", receipt.Evidence, want)
 		}
@@ -139,7 +139,7 @@ func TestFailoverThatDidNotBite(t *testing.T) {
 	}
 }
 
-func TestFailoverTellsThatTheOldLeaderHasNotNoticed(t *testing.T) {
+func TestFailoverReportsAnUnawareOldLeader(t *testing.T) {
 	r := newRealm()
 	r.stubborn = true
 	ctx, over := context.WithCancel(t.Context())
@@ -149,14 +149,14 @@ func TestFailoverTellsThatTheOldLeaderHasNotNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	faulttest.WantStatus(t, "failover", receipt, history.Installed)
-	if !strings.Contains(receipt.Evidence, "a was not heard to say that it does not lead") {
+	if !strings.Contains(receipt.Evidence, "a never reported that it is not the leader") {
 		t.Error(receipt.Evidence)
 	}
 }
 
 func TestFailoverIsRefused(t *testing.T) {
 	alone := newRealm()
-	alone.refuses = chaos.Unavailable{What: "a failover in order", Reason: "it is alone"}
+	alone.refuses = chaos.Unavailable{What: "an orderly failover", Reason: "it is alone"}
 	var u chaos.Unavailable
 	for name, c := range map[string]struct {
 		service chaos.Observer

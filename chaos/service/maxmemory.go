@@ -30,8 +30,9 @@ var policies = []string{
 func maxMemoryKind() chaos.Kind {
 	return chaos.Kind{
 		Name: "maxmemory", Place: 25,
-		Doc: "Limits a server's memory to a little more than it uses, sets its eviction policy, and fills what is left with keys of our own, until it is " +
-			"healed; receipt: how many keys it has evicted, or with noeviction a write that it refuses.",
+		Doc: "Limits a server's memory to a little more than it uses, sets its eviction policy, and fills the rest " +
+			"with keys of lockquake, until the heal. Receipt: the number of evicted keys, or with noeviction a " +
+			"refused write.",
 		Servers: true,
 		Lasting: true,
 		Try:     []string{"", "policy: " + noEviction},
@@ -59,7 +60,7 @@ func (maxMemory) Wants(service chaos.Observer) error {
 func evictor(service chaos.Observer) (chaos.Evictor, error) {
 	return able[chaos.Evictor](service, chaos.Unavailable{
 		What:   "an eviction of keys",
-		Reason: "the service does not drop what it keeps when its memory is full",
+		Reason: "the service does not evict data when its memory is full",
 	})
 }
 
@@ -113,8 +114,8 @@ func (x *filled) heal(ctx context.Context, service chaos.Observer) (history.Rece
 	case failed != nil:
 		return chaos.Seen(history.NotInstalled, 0, x.Name()+": "+failed.Error()), failed
 	case err != nil || answer != "true":
-		err = errors.Join(errors.New("it takes no write"), err)
+		err = errors.Join(errors.New("it accepts no write"), err)
 		return chaos.Seen(history.NotInstalled, 0, x.Name()+": "+err.Error()), err
 	}
-	return chaos.Seen(history.Installed, 0, x.Name()+": a write is taken"), nil
+	return chaos.Seen(history.Installed, 0, x.Name()+": a write is accepted"), nil
 }

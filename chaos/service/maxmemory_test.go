@@ -65,7 +65,7 @@ func TestMaxMemoryThatStays(t *testing.T) {
 		cache
 		want history.ReceiptStatus
 	}{
-		"it takes no write afterwards":                {cache{staysLarge: true}, history.NotInstalled},
+		"it accepts no write afterwards":              {cache{staysLarge: true}, history.NotInstalled},
 		"it takes writes, and keeps what it was sent": {cache{stays: errFull}, history.NotInstalled},
 		"it is gone": {cache{stays: errFull, archive: archive{down: true}}, history.Indeterminate},
 	} {

@@ -13,7 +13,7 @@ type noop struct{}
 func noopKind() chaos.Kind {
 	return chaos.Kind{
 		Name: "noop", Place: 1,
-		Doc:     "Does nothing, and says so: for trying out a schedule.",
+		Doc:     "Does nothing, to try out a schedule.",
 		Lasting: true,
 		Idle:    true,
 		New: func(decode func(any) error) (chaos.Fault, error) {

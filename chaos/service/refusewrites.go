@@ -22,11 +22,11 @@ const writesTime = 4 * time.Second
 func refuseWritesKind() chaos.Kind {
 	return chaos.Kind{
 		Name: "refuse-writes", Place: 23,
-		Doc: "Has a server refuse writes while it lives and answers, by a setting of its own, until it is healed; receipt: a write of ours that it " +
-			"refuses, in its own words; then one that it takes.",
+		Doc: "Makes a live server refuse writes, by a setting of its own, until the heal. Receipt: its refusal of a " +
+			"write of lockquake; then a write that it accepts.",
 		Servers: true,
 		Lasting: true,
-		Began:   "refuses writes", Ended: "takes writes again",
+		Began:   "refuses writes", Ended: "accepts writes again",
 		New: func(decode func(any) error) (chaos.Fault, error) {
 			return refuseWrites{patience: writesTime}, decode(&struct{}{})
 		},
@@ -41,8 +41,8 @@ func (refuseWrites) Wants(service chaos.Observer) error {
 
 func refuser(service chaos.Observer) (chaos.WriteRefuser, error) {
 	return able[chaos.WriteRefuser](service, chaos.Unavailable{
-		What:   "having servers refuse writes",
-		Reason: "the service has no setting by which a server refuses writes and lives",
+		What:   "refusal of writes",
+		Reason: "the service has no setting that makes a live server refuse writes",
 	})
 }
 
@@ -76,7 +76,7 @@ func (x *refusing) inject(ctx context.Context, hits *chaos.Hits[*refusing]) (his
 	taken, said := x.writes(ctx)
 	waited()
 	if !taken {
-		return chaos.Seen(history.NotInstalled, 0, fmt.Sprintf("%s took no write before: %s", x.Name(), said)), nil
+		return chaos.Seen(history.NotInstalled, 0, fmt.Sprintf("%s accepted no write before: %s", x.Name(), said)), nil
 	}
 	hits.Note(x)
 	acting, done := clock.Act(ctx)
@@ -136,5 +136,5 @@ func (x *refusing) heal(ctx context.Context) (history.Receipt, error) {
 	case !x.answers(ctx):
 		return chaos.Seen(history.Indeterminate, 0, evidence+"; it does not answer"), nil
 	}
-	return chaos.Seen(history.NotInstalled, 0, evidence), errors.Join(failed, errors.New("it still takes no write"))
+	return chaos.Seen(history.NotInstalled, 0, evidence), errors.Join(failed, errors.New("it still accepts no write"))
 }

@@ -64,7 +64,7 @@ func TestRefuseWritesThatDidNotBite(t *testing.T) {
 		says string
 	}{
 		"nothing was done":          {archive{deaf: true}, "a: full; a write: taken: true"},
-		"it took none before":       {archive{refuses: true}, "a took no write before: NOSPACE"},
+		"it took none before":       {archive{refuses: true}, "a accepted no write before: NOSPACE"},
 		"the setting was not taken": {archive{deaf: true, unable: errFull}, "a: full: NOSPACE"},
 	} {
 		heal, r, err := brief.Inject(t.Context(), c.scope())

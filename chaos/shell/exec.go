@@ -58,8 +58,9 @@ func (exec) Preparations() []node.Preparation { return []node.Preparation{Shell}
 func execKind() chaos.Kind {
 	return chaos.Kind{
 		Name: "exec", Place: 21,
-		Doc: "Runs a command of yours on the target (`run`, for /bin/sh) until it is healed by another (`undo`); receipt: a third (`proves`) " +
-			"succeeds, and did not before the fault or said something else, with its output and exit code.",
+		Doc: "Runs a command of yours on the target (`run`, for /bin/sh); the heal runs another (`undo`). Receipt: a " +
+			"third command (`proves`) succeeds, and before the fault failed or had other output; with its output and " +
+			"exit code.",
 		Needs:   []chaos.Capability{chaos.CanInspect, CanExec},
 		Lasting: true,
 		Shell:   true,
@@ -78,9 +79,9 @@ func execKind() chaos.Kind {
 
 func (f exec) check() error {
 	for _, c := range []struct{ key, line, why string }{
-		{"run", f.Run, "the command that makes the trouble"},
-		{"proves", f.Proves, "a command that succeeds only while the trouble stands: without it nobody knows that it bit"},
-		{"undo", f.Undo, "a command that takes the trouble back: the agent runs it even if lockquake is killed"},
+		{"run", f.Run, "the command that causes the fault"},
+		{"proves", f.Proves, "a command that succeeds only during the fault: without it the receipt is unknown"},
+		{"undo", f.Undo, "a command that undoes the fault: the agent runs it even if lockquake is killed"},
 	} {
 		if c.line == "" {
 			return fmt.Errorf("exec needs %s: %s", c.key, c.why)
@@ -148,7 +149,7 @@ func (x *executed) inject(ctx context.Context, hits *chaos.Hits[*executed]) (his
 	case !x.proof.OK():
 		return chaos.Seen(history.NotInstalled, x.proof.Time, evidence), nil
 	case x.proof.Same(x.before):
-		return chaos.Seen(history.Indeterminate, x.proof.Time, evidence+": the same, which proves nothing"), nil
+		return chaos.Seen(history.Indeterminate, x.proof.Time, evidence+": unchanged, which proves nothing"), nil
 	}
 	return chaos.Seen(history.Installed, x.proof.Time, evidence), nil
 }
@@ -192,7 +193,7 @@ func (x *executed) heal(ctx context.Context) (history.Receipt, error) {
 	}
 	evidence += fmt.Sprintf("; proves: %s", now)
 	if stands(now) {
-		return chaos.Seen(history.NotInstalled, now.Time, evidence), errors.New("it still stands")
+		return chaos.Seen(history.NotInstalled, now.Time, evidence), errors.New("the fault is still active")
 	}
 	return chaos.Seen(history.Installed, now.Time, evidence), nil
 }

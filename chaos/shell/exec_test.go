@@ -109,7 +109,7 @@ func TestExecThatIsNotUndone(t *testing.T) {
 	faulttest.WantStatus(t, "its heal", r, history.NotInstalled)
 }
 
-func TestExecOnANodeThatIsGone(t *testing.T) {
+func TestExecOnAnEndedNode(t *testing.T) {
 	m := &machine{Node: "redis-1", gone: true}
 	f := faulttest.New(t, Kinds(), "exec", keys)
 	heal, r, err := f.Inject(t.Context(), chaos.Scope{On: []chaos.Node{m}})

@@ -262,7 +262,7 @@ func (h *hold) renew(timeout time.Duration) error {
 func (h *hold) check(timeout time.Duration) error {
 	c, ok := h.user.lock.(Checker)
 	if !ok {
-		return refusal("this lock cannot be asked whether a grant stands")
+		return refusal("this lock cannot check a grant")
 	}
 	h.user.call.Lock()
 	defer h.user.call.Unlock()

@@ -103,11 +103,11 @@ const (
 
 // Errors after which the outcome is certain.
 var (
-	ErrContended = errors.New("somebody else has the lock") // or the wait was given up; nothing was granted
-	ErrNotHeld   = errors.New("the service does not have the grant any more")
+	ErrContended = errors.New("another user has the lock") // or the wait was given up; nothing was granted
+	ErrNotHeld   = errors.New("the service no longer has the grant")
 	ErrLost      = errors.New("the grant was lost while it was in hand")
 	ErrNotSent   = errors.New("the request never reached the service")
-	ErrRefused   = errors.New("the service answered that it would not do it")
+	ErrRefused   = errors.New("the service refused the request")
 	errFenced    = errors.New("the resource refused the token")
 )
 
@@ -231,7 +231,7 @@ func Within(ctx context.Context, lock, unlock func() error) error {
 func Main[L Lock](name string, connect func(*Access) (L, error), names ...string) {
 	var kind L
 	if any(kind) == nil {
-		fmt.Fprintf(os.Stderr, "%s: connect returns an interface; return the lock's own type, which tells whether it can be renewed, checked, watched and closed\n", name)
+		fmt.Fprintf(os.Stderr, "%s: connect returns an interface; return the lock's own type, which shows whether it can be renewed, checked, watched and closed\n", name)
 		os.Exit(2)
 	}
 	s := &session{stream: newStream(os.Stdout), users: map[int]*user{}, errors: map[string]int{}}

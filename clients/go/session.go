@@ -135,7 +135,7 @@ func (s *session) serve(in io.Reader, hello map[string]interface{}) {
 		case "stop":
 			s.finish()
 		default:
-			s.fail(fmt.Errorf("frame %q has no place here", f.Type))
+			s.fail(fmt.Errorf("frame %q is not expected here", f.Type))
 		}
 	}
 }
@@ -185,7 +185,7 @@ func (s *session) begin(st *start) error {
 	case w != nil && w.Params.Shared > 0:
 		return errShared
 	case r != nil && (r.Use != "register" || r.Guard == "sequencer"):
-		return fmt.Errorf("resource %s with guard %s: this client knows the register, and not its sequencer", r.Use,
+		return fmt.Errorf("resource %s with guard %s: this client supports only the register, without its sequencer", r.Use,
 			r.Guard)
 	}
 	if s.start, s.timeout = st, time.Duration(st.Timeout); s.timeout <= 0 {
@@ -215,7 +215,7 @@ func (s *session) begin(st *start) error {
 	case st.Renew && !renews:
 		return errors.New("grants of this lock cannot be extended")
 	case st.Check == "signal" && !tells && !st.Renew:
-		return errors.New("check is signal, and this lock tells of no loss")
+		return errors.New("check is signal, but this lock reports no loss")
 	}
 	return nil
 }
@@ -258,7 +258,7 @@ func (s *session) command(o order) error {
 	case "acquire", "reenter", "release", "renew", "check", "read", "write", "arm", "continue", "cancel", "close",
 		"release-unheld":
 	default:
-		return refuse("this client does not know the order %s", o.Do)
+		return refuse("unknown order %s", o.Do)
 	}
 	if o.Lock < 0 || o.Lock >= len(s.start.Locks) || o.User < 0 || o.User >= 1<<16 {
 		return refuse("there is no lock %d or no user %d", o.Lock, o.User)
@@ -277,7 +277,7 @@ func (s *session) command(o order) error {
 		s.answer(result{ID: o.ID}, u.giveUp())
 		return nil
 	case w != nil && o.User < w.Users:
-		return refuse("user %d runs a workload: it can be armed and continued only", o.User)
+		return refuse("user %d runs a workload: it can only be armed and continued", o.User)
 	case o.Do == "close":
 		s.run(func() { u.closeNow(o) })
 		return nil
@@ -289,7 +289,7 @@ func (s *session) command(o order) error {
 	case u.orders <- o:
 		return nil
 	default:
-		return refuse("too many orders of user %d wait already", o.User)
+		return refuse("too many orders of user %d are already waiting", o.User)
 	}
 }
 

@@ -167,9 +167,9 @@ func (u *user) releaseUnheld(h *hold, lock int, timeout time.Duration) error {
 	r, ok := u.lock.(UnheldReleaser)
 	switch {
 	case !ok:
-		return refuse("this lock cannot be asked to release what it does not have")
+		return refuse("this lock cannot release without a grant")
 	case h != nil:
-		return refuse("user %d has %s in hand: want release", u.number, u.s.start.Locks[lock])
+		return refuse("user %d has %s in hand: release it first", u.number, u.s.start.Locks[lock])
 	}
 	u.call.Lock()
 	defer u.call.Unlock()
@@ -218,9 +218,9 @@ func (r refusal) Error() string { return string(r) }
 func refuse(format string, args ...interface{}) error { return refusal(fmt.Sprintf(format, args...)) }
 
 const (
-	errStopped = refusal("stopped before the write: the grant is lost or over")
-	errHalted  = refusal("the client was told to stop")
-	errShared  = refusal("this lock knows exclusive alone")
+	errStopped = refusal("stopped before the write: the grant is lost or expired")
+	errHalted  = refusal("the client was stopped")
+	errShared  = refusal("this lock is only exclusive")
 )
 
 // certain lists the errors after which an operation certainly had no effect, with their codes.
@@ -281,7 +281,7 @@ func (u *user) reached(point string) {
 // arm makes the user wait or die at a point.
 func (u *user) arm(point, action string) error {
 	if point == "" || action != "wait" && action != "die" {
-		return refuse("arm wants a point, and wait or die as action")
+		return refuse("arm needs a point, and wait or die as action")
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()

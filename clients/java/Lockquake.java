@@ -113,7 +113,7 @@ public final class Lockquake {
 
     /** The lock is taken, or the wait for it was given up. Certainly nothing was granted. */
     public static class Contended extends Certain {
-        public Contended() { super("contended", "somebody else has it", null); }
+        public Contended() { super("contended", "another user has it", null); }
     }
 
     /** The service certainly no longer has the grant. */
@@ -384,7 +384,7 @@ public final class Lockquake {
                 return (char) Integer.parseInt(text.substring(at - 4, at), 16);
             }
             int known = "\"\\/bfnrt".indexOf(c);
-            if (known < 0) { throw wrong("an escape that there is not"); }
+            if (known < 0) { throw wrong("an unknown escape"); }
             return "\"\\/\b\f\n\r\t".charAt(known);
         }
 
@@ -679,7 +679,7 @@ public final class Lockquake {
             while (length == 0 || answer[length - 1] != '\n') {
                 socket.setSoTimeout(left(deadline));
                 int n = socket.getInputStream().read(answer, length, answer.length - length);
-                if (n <= 0) { throw new EOFException("the register hung up"); }
+                if (n <= 0) { throw new EOFException("the register closed the connection"); }
                 length += n;
             }
             return new String(answer, 0, length, StandardCharsets.UTF_8);
@@ -841,7 +841,7 @@ public final class Lockquake {
         void write(long value, long timeout) {
             String look = user.session.start.text("check");
             if (!look.isEmpty() && lost || look.equals("validity") && !stands(user.session.start.number("margin_ns", 0))) {
-                throw new Stopped("stopped before the write: the grant is lost or over");
+                throw new Stopped("stopped before the write: the grant is lost or expired");
             }
             at("before-write");
             done("write", false, value, () -> {
@@ -1089,8 +1089,8 @@ public final class Lockquake {
         /** Releases a lock that the user does not hold. */
         private void releaseUnheld(int index, Hold hold, long timeout) {
             String of = session.locks.get(index);
-            if (!lock.has("releaseUnheld")) { throw new Certain("this lock cannot be asked to release what it does not have"); }
-            if (hold != null) { throw new Certain("user " + number + " has " + of + " in hand: want release"); }
+            if (!lock.has("releaseUnheld")) { throw new Certain("this lock cannot release without a grant"); }
+            if (hold != null) { throw new Certain("user " + number + " has " + of + " in hand: release it first"); }
             synchronized (call) {
                 Fields f = new Fields(of);
                 f.valid = now() + timeout; // deadline
@@ -1174,7 +1174,7 @@ public final class Lockquake {
             Map<String, Object> answer = new LinkedHashMap<>();
             answer.put("id", order.number("id", 0));
             try {
-                if (session.halted()) { throw new Certain("the client was told to stop"); }
+                if (session.halted()) { throw new Certain("the client was stopped"); }
                 connect();
                 what.run(answer);
                 answer.put("outcome", "ok");
@@ -1197,7 +1197,7 @@ public final class Lockquake {
             Hold h = holds.get(index);
             if (closed) { throw new Certain("user " + number + " has closed its lock"); }
             if (what.equals("acquire") || what.equals("reenter")) {
-                if (order.text("mode").equals("shared")) { throw new Certain("this lock knows exclusive alone"); }
+                if (order.text("mode").equals("shared")) { throw new Certain("this lock is only exclusive"); }
                 if (h != null && what.equals("reenter") && h.stands() && lock.has("reenter")) {
                     answer.put("grant", h.reenter(timeout).id);
                     answer.put("value", h.grant.token);
@@ -1219,7 +1219,7 @@ public final class Lockquake {
             }
             if (h == null) { throw new Certain("user " + number + " has no grant of " + session.locks.get(index) + " in hand"); }
             if ((what.equals("read") || what.equals("write")) && register == null) { throw new Certain("the run has no resource"); }
-            if ((what.equals("renew") || what.equals("check")) && !lock.has(what)) { throw new Certain("this lock knows no " + what); }
+            if ((what.equals("renew") || what.equals("check")) && !lock.has(what)) { throw new Certain("this lock has no " + what); }
             switch (what) {
                 case "release" -> {
                     if (h.isReentered()) {
@@ -1558,11 +1558,11 @@ public final class Lockquake {
             }
             if (st.has("resource") && (!r.text("use").equals("register") || r.text("guard").equals("sequencer"))) {
                 throw new IllegalArgumentException(
-                        "resource " + r.text("use") + " with guard " + r.text("guard") + ": this client knows the register, and not its sequencer");
+                        "resource " + r.text("use") + " with guard " + r.text("guard") + ": this client supports only the register, without its sequencer");
             }
             params = w.tree("params");
             firstUser = (int) (st.number("index", 0) * w.number("users", 0));
-            if (params.fraction("shared") > 0) { throw new IllegalArgumentException("this lock knows exclusive alone"); }
+            if (params.fraction("shared") > 0) { throw new IllegalArgumentException("this lock is only exclusive"); }
             stream.begin(st.flag("record"));
             daemon(this::watchSelf);
             for (int number = 0; number < w.number("users", 1); number++) {
@@ -1571,7 +1571,7 @@ public final class Lockquake {
             Lock first = users.get(0).lock;
             if (st.flag("renew") && !first.has("renew")) { throw new IllegalArgumentException("grants of this lock cannot be extended"); }
             if (st.text("check").equals("signal") && !first.tells && !st.flag("renew")) {
-                throw new IllegalArgumentException("check is signal, and this lock tells of no loss");
+                throw new IllegalArgumentException("check is signal, but this lock reports no loss");
             }
             stream.send("ready", Map.of());
             ready.countDown();
@@ -1600,13 +1600,13 @@ public final class Lockquake {
             String what = order.text("do"), point = order.text("point"), action = order.text("action");
             long number = order.number("user", 0), lock = order.number("lock", 0);
             if (!List.of("acquire", "reenter", "release", "renew", "check", "read", "write", "arm", "continue", "cancel", "close", "release-unheld").contains(what)) {
-                return "a client of Lockquake.java does not know the order " + what;
+                return "unknown order " + what;
             }
             if (lock < 0 || lock >= locks.size() || number < 0 || number >= 1 << 16) { return "there is no lock " + lock + " or no user " + number; }
             User u = person((int) number);
             synchronized (this) {
                 if (what.equals("arm")) {
-                    if (point.isEmpty() || !List.of("wait", "die").contains(action)) { return "arm wants a point, and wait or die as its action"; }
+                    if (point.isEmpty() || !List.of("wait", "die").contains(action)) { return "arm needs a point, and wait or die as its action"; }
                     u.points.put(point, action);
                     u.armed = true;
                     return "";
@@ -1628,7 +1628,7 @@ public final class Lockquake {
                 }
             }
             if (number < start.tree("workload").number("users", 0)) {
-                return "user " + number + " runs a workload: it can be armed and continued only";
+                return "user " + number + " runs a workload: it can only be armed and continued";
             }
             if (what.equals("close")) {
                 threads.add(daemon(() -> u.closeNow(order)));

@@ -396,7 +396,7 @@ class Register {
         connect: () => (reached = true),
         data: (part) => (text += part).endsWith("\n") && end(),
         error: (err) => end(err),
-        close: () => end(new Error("connection: the register hung up")),
+        close: () => end(new Error("connection: the register closed the connection")),
       };
       const end = (err) => {
         clearTimeout(timer);
@@ -524,7 +524,7 @@ class Hold {
   async write(value, timeout = this.user.session.timeout) {
     const { check, margin_ns: margin } = this.user.session.start;
     if ((check && this.lost) || (check === "validity" && !this.stands(margin))) {
-      throw new Stopped("stopped before the write: the grant is lost or over");
+      throw new Stopped("stopped before the write: the grant is lost or expired");
     }
     await this.user.at("before-write");
     const fields = { ...this.fields, value };
@@ -650,7 +650,7 @@ class User {
 
   /** Makes the user wait or die when it next reaches a point. Returns why it cannot. */
   arm({ point, action }) {
-    if (!point || !["wait", "die"].includes(action)) return "arm wants a point, and wait or die as its action";
+    if (!point || !["wait", "die"].includes(action)) return "arm needs a point, and wait or die as its action";
     this.armed.set(point, action);
   }
 
@@ -666,7 +666,7 @@ class User {
   async giveUp() {
     const op = this.under;
     if (op === null) throw new Certain("no acquire is under way");
-    if (!this.lock.cancel) throw new Certain("this lock knows no cancel");
+    if (!this.lock.cancel) throw new Certain("this lock has no cancel");
     if (op) await this.stream.flushed(this.name, "cancel", "info", { op });
     if (this.under === op) await this.lock.cancel();
   }
@@ -690,7 +690,7 @@ class User {
   /** Releases a lock that the user does not hold. */
   releaseUnheld(lock, hold, timeout) {
     const name = this.session.locks[lock];
-    if (!this.lock.releaseUnheld) throw new Certain("this lock cannot be asked to release what it does not have");
+    if (!this.lock.releaseUnheld) throw new Certain("this lock cannot release without a grant");
     if (hold) throw new Certain(`user ${this.number} has ${name} in hand: want release`);
     return this.call.take(async () => {
       const asked = { lock: name, valid: this.deadline(timeout) };
@@ -796,7 +796,7 @@ class User {
   async answer(order, work) {
     let answer = { id: order.id, outcome: "ok" };
     try {
-      if (this.session.halt.up) throw new Certain("the client was told to stop");
+      if (this.session.halt.up) throw new Certain("the client was stopped");
       await this.connect();
       answer = { ...answer, ...(await work()) };
     } catch (err) {
@@ -818,7 +818,7 @@ class User {
     const timeout = ns ? ns / 1e6 : undefined, name = this.session.locks[lock];
     if (this.closed) throw new Certain(`user ${this.number} has closed its lock`);
     if (what === "acquire" || what === "reenter") {
-      if (mode && mode !== "exclusive") throw new Certain("this lock knows exclusive alone");
+      if (mode && mode !== "exclusive") throw new Certain("this lock is only exclusive");
       if (h?.stands() && what === "reenter" && this.lock.reenter) {
         const again = await h.reenter(timeout);
         return { value: h.grant.token, grant: String(again.id) };
@@ -835,7 +835,7 @@ class User {
     if (what === "release-unheld") return this.releaseUnheld(lock, h, timeout);
     if (!h) throw new Certain(`user ${this.number} has no grant of ${name} in hand`);
     if ((what === "read" || what === "write") && !this.register) throw new Certain("the run has no resource");
-    if ((what === "renew" || what === "check") && !this.lock[what]) throw new Certain(`this lock knows no ${what}`);
+    if ((what === "renew" || what === "check") && !this.lock[what]) throw new Certain(`this lock has no ${what}`);
     if (what === "read") return { value: await h.read(timeout) };
     if (what === "write") return h.write(BigInt(value ?? 0), timeout);
     if (what === "release" && h.again.length > 0) return h.leave(timeout);
@@ -1082,12 +1082,12 @@ class Session {
     this.timeout = (start.timeout_ns || 10e9) / 1e6;
     if (w && !Object.hasOwn(WORKLOADS, w.use)) throw new Error(`there is no workload ${w.use}`);
     if (r && (r.use !== "register" || r.guard === "sequencer")) {
-      throw new Error(`resource ${r.use} with guard ${r.guard}: this client knows the register, and not its sequencer`);
+      throw new Error(`resource ${r.use} with guard ${r.guard}: this client supports only the register, without its sequencer`);
     }
     if (w) {
       this.params = w.params ?? {};
       this.firstUser = start.index * w.users;
-      if (this.params.shared) throw new Error("this lock knows exclusive alone");
+      if (this.params.shared) throw new Error("this lock is only exclusive");
     }
     this.stream.recording = Boolean(start.record);
     this.watchSelf();
@@ -1095,7 +1095,7 @@ class Session {
     const { renew, onLost } = this.users.get(0).lock;
     if (start.renew && !renew) throw new Error("grants of this lock cannot be extended");
     if (start.check === "signal" && !onLost && !start.renew) {
-      throw new Error("check is signal, and this lock tells of no loss");
+      throw new Error("check is signal, but this lock reports no loss");
     }
     await this.stream.send("ready");
   }
@@ -1117,14 +1117,14 @@ class Session {
     const answer = (error) => {
       this.stream.send("result", { id, outcome: error ? "fail" : "ok", error });
     };
-    if (!ORDERS.includes(what)) return answer(`a client of lockquake.mjs does not know the order ${what}`);
+    if (!ORDERS.includes(what)) return answer(`unknown order ${what}`);
     if (!this.locks[lock] || !(number >= 0 && number < 1 << 16)) return answer(`no lock ${lock} or no user ${number}`);
     const u = this.person(number);
     if (what === "arm") return answer(u.arm(order));
     if (what === "continue") return answer(u.goOn(order));
     if (what === "cancel") return void u.giveUp().then(() => answer(), (err) => answer(told(err)));
     if (number < (this.start.workload?.users ?? 0)) {
-      return answer(`user ${number} runs a workload: it can be armed and continued only`);
+      return answer(`user ${number} runs a workload: it can only be armed and continued`);
     }
     if (what === "close") return void u.closeNow(order);
     u.obey(order);

@@ -16,7 +16,7 @@ class RedisLock extends lockquake.Lock {
     for (this.givenUp = false; ; await pause(20)) {
       const sent = lockquake.now();
       if (await this.ask("SET", key, id, "NX", "PX", this.ttl())) return this.grant(id, sent, { handle: key });
-      if (this.givenUp || performance.now() + 20 > until) throw new lockquake.Contended("somebody else has the lock");
+      if (this.givenUp || performance.now() + 20 > until) throw new lockquake.Contended("another user has the lock");
     }
   }
   cancel() { this.givenUp = true; }

@@ -311,7 +311,7 @@ class Register:
             self.socket.settimeout(max(deadline - time.monotonic(), 0.001))
             part = self.socket.recv(4096)
             if not part:
-                raise ConnectionError("the register hung up")
+                raise ConnectionError("the register closed the connection")
             answer += part
         return answer
 
@@ -420,7 +420,7 @@ class Hold:
         start = self.user.session.start
         look = start.get("check")
         if look and self.lost or look == "validity" and not self.stands(start.get("margin_ns", 0)):
-            raise Stopped("stopped before the write: the grant is lost or over")
+            raise Stopped("stopped before the write: the grant is lost or expired")
         at("before-write")
         self.done("write", lambda: (self.user.register.write(self, value, timeout or self.user.session.timeout), {}), value=value)
 
@@ -550,9 +550,9 @@ class User:
         """Releases a lock that the user does not hold."""
         name = self.session.locks[lock]
         if not self.has("release_unheld"):
-            raise Certain("this lock cannot be asked to release what it does not have")
+            raise Certain("this lock cannot release without a grant")
         if hold is not None:
-            raise Certain(f"user {self.number} has {name} in hand: want release")
+            raise Certain(f"user {self.number} has {name} in hand: release it first")
         with self.call:
             seq, _ = self.stream.event(self.name, "release-unheld", "invoke", True, lock=name, valid=self.deadline(timeout))
             try:
@@ -657,7 +657,7 @@ class User:
         answer = {"id": order["id"], "outcome": "ok"}
         try:
             if self.session.halt.is_set():
-                raise Certain("the client was told to stop")
+                raise Certain("the client was stopped")
             self.connect()
             answer.update(do(order))
         except Exception as err:
@@ -678,7 +678,7 @@ class User:
             raise Certain(f"user {self.number} has closed its lock")
         if do in ("acquire", "reenter"):
             if order.get("mode", "exclusive") not in ("", "exclusive"):
-                raise Certain("this lock knows exclusive alone")
+                raise Certain("this lock is only exclusive")
             if h is not None:
                 if h.stands() and do == "reenter" and self.has("reenter"):
                     g = h.reenter(timeout)
@@ -704,7 +704,7 @@ class User:
         if do in ("read", "write") and self.register is None:
             raise Certain("the run has no resource")
         if do in ("renew", "check") and not self.has(do):
-            raise Certain(f"this lock knows no {do}")
+            raise Certain(f"this lock has no {do}")
         if do == "release" and h.again:
             h.leave(timeout)
         elif do == "release":
@@ -936,11 +936,11 @@ class Session:
         if w and w["use"] not in WORKLOADS:
             raise ValueError(f"there is no workload {w['use']}")
         if r and (r["use"] != "register" or r.get("guard") == "sequencer"):
-            raise ValueError(f"resource {r['use']} with guard {r.get('guard')}: this client knows the register, and not its sequencer")
+            raise ValueError(f"resource {r['use']} with guard {r.get('guard')}: this client supports only the register, without its sequencer")
         if w:
             self.params, self.first_user = w.get("params") or {}, start["index"] * w["users"]
             if self.params.get("shared"):
-                raise ValueError("this lock knows exclusive alone")
+                raise ValueError("this lock is only exclusive")
         self.stream.recording = bool(start.get("record"))
         threading.Thread(target=self.stream.keep_flushing, daemon=True).start()
         threading.Thread(target=self.watch_self, daemon=True).start()
@@ -950,7 +950,7 @@ class Session:
         if start.get("renew") and not u.has("renew"):
             raise ValueError("grants of this lock cannot be extended")
         if start.get("check") == "signal" and not (u.has("on_lost") or start.get("renew")):
-            raise ValueError("check is signal, and this lock tells of no loss")
+            raise ValueError("check is signal, but this lock reports no loss")
         self.stream.send("ready", {})
 
     def on_go(self, go):
@@ -975,13 +975,13 @@ class Session:
             self.stream.send("result", {**done, "error": error} if error else done)
         do, number, w = order["do"], order.get("user", 0), self.start.get("workload")
         if do not in ("acquire", "reenter", "release", "renew", "check", "read", "write", "arm", "continue", "cancel", "close", "release-unheld"):
-            return answer(f"a client of lockquake.py does not know the order {do}")
+            return answer(f"unknown order {do}")
         if not (0 <= order.get("lock", 0) < len(self.locks) and 0 <= number < 1 << 16):
             return answer(f"there is no lock {order.get('lock')} or no user {number}")
         u = self.person(number)
         if do == "arm":
             if not order.get("point") or order.get("action") not in ("wait", "die"):
-                return answer("arm wants a point, and wait or die as its action")
+                return answer("arm needs a point, and wait or die as its action")
             with self.mu:
                 u.points[order["point"]], u.armed = order["action"], True
             return answer()
@@ -997,7 +997,7 @@ class Session:
                 return answer(str(err))
             return answer()
         if w and number < w["users"]:
-            return answer(f"user {number} runs a workload: it can be armed and continued only")
+            return answer(f"user {number} runs a workload: it can only be armed and continued")
         if do == "close":
             return self.run(lambda: u.answer(order, u.close_now))
         if u.orders is None:

@@ -59,7 +59,7 @@ class Suite:
     def command(self, *args):
         program = os.environ.get("LOCKQUAKE_BIN") or shutil.which("lockquake")
         if not program:
-            raise Failed("there is no program lockquake: name it in LOCKQUAKE_BIN, or put it on PATH")
+            raise Failed("program lockquake not found: name it in LOCKQUAKE_BIN, or put it on PATH")
         return [os.path.abspath(program), *args]
 
     def list(self, *args):
@@ -134,4 +134,4 @@ class Suite:
         self.process.communicate()
         self.process = None
         if self.made and not self.judged:
-            pytest.fail("no run could be judged; each says why (pytest -rs)", pytrace=False)
+            pytest.fail("no run could be judged; pytest -rs shows the reasons", pytrace=False)

@@ -14,8 +14,8 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-// TestWhatAnAgentSeesIsDatedByTheRunsClock: the agent's times are kept if its clock is the run's, and converted if not.
-func TestWhatAnAgentSeesIsDatedByTheRunsClock(t *testing.T) {
+// TestAgentTimesUseTheRunsClock: the agent's times are kept if its clock is the run's, and converted if not.
+func TestAgentTimesUseTheRunsClock(t *testing.T) {
 	c, _ := agenttest.Serve(t)
 	p, err := c.Own(t.Context(), agenttest.Sleeper(t).Process.Pid, true)
 	if err != nil {

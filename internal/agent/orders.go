@@ -200,7 +200,7 @@ func (s *server) perform(ctx context.Context, r request, resp *response) error {
 	case doUndo:
 		u, ok := s.standing.take(r.Key)
 		if !ok {
-			return fmt.Errorf("nothing stands under %q", r.Key)
+			return fmt.Errorf("there is no order %q", r.Key)
 		}
 		result, err = u(ctx)
 	case doStanding:

@@ -23,7 +23,7 @@ func TestUndoIsOwedFromBeforeTheFirstEffect(t *testing.T) {
 	}
 }
 
-func TestWhatBelongsToOneFaultIsUndoneAtOnce(t *testing.T) {
+func TestOrdersOfOneFaultAreUndoneTogether(t *testing.T) {
 	var s standing
 	var order []string
 	together := make(chan string)

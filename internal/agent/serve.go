@@ -194,6 +194,6 @@ func (s *server) drain() {
 	select {
 	case <-done:
 	case <-time.After(drainTime):
-		fmt.Fprintln(os.Stderr, "agent: an order under way did not give up")
+		fmt.Fprintln(os.Stderr, "agent: a running order did not stop")
 	}
 }

@@ -213,9 +213,9 @@ func TestRefuse(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*results.Origin){
 		"":                              func(h *results.Origin) { h.Command = "/usr/bin/lockquake many x" },
-		"the command is another":        func(h *results.Origin) { h.Command = "lockquake many y" },
-		"by version v1, and this is v2": func(h *results.Origin) { h.Version = "v2" },
-		"cores was 2, and is 4":         func(h *results.Origin) { h.Host = map[string]string{"cores": "4"} },
+		"the command differs":           func(h *results.Origin) { h.Command = "lockquake many y" },
+		"by version v1, but this is v2": func(h *results.Origin) { h.Version = "v2" },
+		"cores was 2, but is 4":         func(h *results.Origin) { h.Host = map[string]string{"cores": "4"} },
 	} {
 		now := origin
 		change(&now)

@@ -34,13 +34,13 @@ type Header struct {
 func (h Header) Refuse(what string, now results.Origin) error {
 	switch {
 	case arguments(h.Command) != arguments(now.Command):
-		return fmt.Errorf("the command is another one; that %s was made by: %s", what, h.Command)
+		return fmt.Errorf("the command differs; that %s was made by: %s", what, h.Command)
 	case h.Version != now.Version:
-		return fmt.Errorf("that %s was made by version %s, and this is %s", what, h.Version, now.Version)
+		return fmt.Errorf("that %s was made by version %s, but this is %s", what, h.Version, now.Version)
 	}
 	for _, key := range slices.Sorted(maps.Keys(now.Host)) {
 		if was, is := h.Host[key], now.Host[key]; was != is {
-			return fmt.Errorf("that %s was made on another machine: %s was %s, and is %s", what, key, was, is)
+			return fmt.Errorf("that %s was made on another machine: %s was %s, but is %s", what, key, was, is)
 		}
 	}
 	return nil

@@ -90,7 +90,7 @@ func (c Catalog) Rows(names []string, quick bool) (out []Row, err error) {
 		backend, lock, _ := strings.Cut(name, "/")
 		b, locks, err := suite.Locks(backend, lock, c.Backends)
 		if err == nil && b.InProcess {
-			err = fmt.Errorf("%w to be compared: %s has no servers of which one could be killed", suite.ErrNoLock,
+			err = fmt.Errorf("%w to compare: %s has no servers to kill", suite.ErrNoLock,
 				b.Name)
 		}
 		if err != nil {

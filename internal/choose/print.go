@@ -98,7 +98,7 @@ func (r Row) breaks() string {
 		words = append(words, strings.ReplaceAll(b.Counts[0], "_", " ")+": "+b.Story)
 	}
 	if len(words) == 0 {
-		return "no story of its own"
+		return "no specific story"
 	}
 	return strings.Join(words, "; ")
 }
@@ -106,11 +106,11 @@ func (r Row) breaks() string {
 // legend explains the columns.
 func (r Result) legend() []string {
 	return []string{
-		fmt.Sprintf("%d users in 2 processes ask again at once; median of the runs (%d, each %v). grants/s: grants that were given back; p50, p99: of the acquire, in ms;", r.Users, r.Repeat, time.Duration(r.Measured)),
-		"handoff: from a release to the next grant, median, in ms; requests: that the servers counted for a grant",
-		fmt.Sprintf("a server is killed: the one that leads, the one that has the lock, or one of equals, for %v; ttl %v. gap: the longest time without a grant while somebody asked", lossFor, ttl),
-		"token: service: its fencing tokens come from the service, home-made: from a counter beside the lock",
-		"what breaks it: stories that show it, `lockquake run STORY`; docs/choosing.md tells what follows from them",
+		fmt.Sprintf("%d users in 2 processes, without a pause between cycles; median of the runs (%d, each %v). grants/s: released grants; p50, p99: of the acquire, in ms;", r.Users, r.Repeat, time.Duration(r.Measured)),
+		"handoff: from a release to the next grant, median, in ms; requests: per grant, as counted by the servers",
+		fmt.Sprintf("a server is killed: the leader, the server that has the lock, or one of several equal ones, for %v; ttl %v. gap: the longest time without a grant while a user asked", lossFor, ttl),
+		"token: service: fencing tokens come from the service, home-made: from a counter next to the lock",
+		"what breaks it: stories that show it, `lockquake run STORY`; docs/choosing.md interprets them",
 	}
 }
 
@@ -132,7 +132,7 @@ func (r Result) Left() (out []string) {
 		case row.NotRun != "":
 			out = append(out, name+": not run: "+row.NotRun)
 		case row.Loss != nil && !row.Loss.Bit:
-			out = append(out, name+": its server was not lost: "+strings.Join(row.Loss.Reasons, "; "))
+			out = append(out, name+": its server was not killed: "+strings.Join(row.Loss.Reasons, "; "))
 		case row.Loss != nil && row.Loss.Double == nil:
 			out = append(out, name+": the loss of its server was not judged: "+strings.Join(row.Loss.Reasons, "; "))
 		}

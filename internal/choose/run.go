@@ -103,7 +103,7 @@ func (r *Run) All(ctx context.Context, list []Candidate) error {
 func (r *Run) again(done campaign.Result) error {
 	one, ok := r.next()
 	if !ok || r.name(one) != done.Job {
-		return fmt.Errorf("the journal has a run of %q, which is not the one that follows here", done.Job)
+		return fmt.Errorf("the journal has a run of %q, which is not the next run here", done.Job)
 	}
 	var n noted
 	if err := json.Unmarshal(done.Note, &n); err != nil {
@@ -172,7 +172,7 @@ func (r *Run) End(_ campaign.Job, run *campaign.Result) (err error) {
 		r.Say("%s: %s", run.Job, n.NotRun)
 	case one.load < len(loads):
 		if m.Sample.Run = run.Dir; m.Sample.Spoilt != "" {
-			r.Say("%s: this run cannot be used: %s", run.Job, m.Sample.Spoilt)
+			r.Say("%s: unusable run: %s", run.Job, m.Sample.Spoilt)
 		}
 		n.Sample = &m.Sample
 	default:

@@ -43,8 +43,8 @@ func Usagef(format string, args ...any) error {
 
 // FlagValues says what a flag of each type takes. Flags that take any text have no entry.
 var FlagValues = map[string]string{
-	"bool": "true or false", "int": "a whole number", "uint64": "a whole number from 0 on",
-	"stringSlice": "a list of words with commas between them",
+	"bool": "true or false", "int": "a whole number", "uint64": "a non-negative whole number",
+	"stringSlice": "a comma-separated list of words",
 	"duration":    "a duration with its unit, such as 300ms, 2s or 10m",
 }
 
@@ -134,7 +134,7 @@ func Worse(a, b int) int {
 // NoArgs rejects any argument.
 func NoArgs(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return Usagef("`%s` takes no argument, and there is %q", c.CommandPath(), args[0])
+		return Usagef("`%s` takes no argument, but got %q", c.CommandPath(), args[0])
 	}
 	return nil
 }

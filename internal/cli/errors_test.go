@@ -47,7 +47,7 @@ func TestTheWorstExitCodeWins(t *testing.T) {
 	}
 }
 
-func TestAToldErrorIsNotToldAgain(t *testing.T) {
+func TestPrintedErrorIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	Complain(&b, Exit{Code: 1})

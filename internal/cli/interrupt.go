@@ -31,10 +31,10 @@ func Interruptible(parent context.Context, tell *Progress) Interrupt {
 			select {
 			case s := <-signals:
 				if i.hit.Swap(true) {
-					tell.Say("still healing what was broken; this ends by itself, please wait")
+					tell.Say("still healing the faults, please wait")
 					continue
 				}
-				tell.Say("%v: healing, tearing down, and judging what there is", s)
+				tell.Say("%v: healing, tearing down, and judging the results so far", s)
 				cancel()
 			case <-stop:
 				return

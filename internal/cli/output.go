@@ -29,7 +29,7 @@ type Format struct {
 // AddFormat adds --format with the given values; the first is the default.
 func AddFormat(c *cobra.Command, known ...string) *Format {
 	f := &Format{Value: known[0], known: known}
-	c.Flags().StringVar(&f.Value, "format", known[0], "what is written on standard output: "+
+	c.Flags().StringVar(&f.Value, "format", known[0], "write to standard output: "+
 		strings.Join(known, " or "))
 	// The flag was added on the line before, so this cannot fail.
 	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(known, cobra.ShellCompDirectiveNoFileComp))

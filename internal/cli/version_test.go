@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestChangelogTellsOfThisVersion(t *testing.T) {
+func TestChangelogHasThisVersion(t *testing.T) {
 	text, err := os.ReadFile("../../CHANGELOG.md")
 	if err != nil {
 		t.Fatal(err)

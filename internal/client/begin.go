@@ -94,7 +94,7 @@ func (s *session) understand(st *wire.Start) (backends.Lock, error) {
 
 func (s *session) makeWorkload(st *wire.Start) error {
 	if n := len(st.Locks); n > maxLocks {
-		return fmt.Errorf("the run has %d locks: want at most %d, which is what an event can name", n, maxLocks)
+		return fmt.Errorf("the run has %d locks: want at most %d, the limit of an event", n, maxLocks)
 	}
 	if st.Workload == nil {
 		return nil
@@ -156,7 +156,7 @@ func (s *session) newUser(ctx context.Context, number int) (*user, error) {
 	}
 	if s.start.Check == checkSignal && u.watcher == nil && u.renewer == nil {
 		_ = u.locker.Close() // the user cannot use it
-		return nil, fmt.Errorf("check is %q, but lock %s tells of no loss: want %q, or a lock with a loss signal, or renew",
+		return nil, fmt.Errorf("check is %q, but lock %s reports no loss: want %q, or a lock with a loss signal, or renew",
 			checkSignal, s.access.Lock, checkValidity)
 	}
 	if s.resource != nil {

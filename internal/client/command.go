@@ -48,7 +48,7 @@ func (s *session) command(c wire.Command) error {
 	case u.orders <- c:
 		return nil
 	default:
-		return s.answer(c, result{err: refusal(fmt.Sprintf("%d orders of user %d wait already", maxOrders, c.User))})
+		return s.answer(c, result{err: refusal(fmt.Sprintf("%d orders of user %d are already waiting", maxOrders, c.User))})
 	}
 }
 
@@ -57,7 +57,7 @@ func (s *session) notifications(c wire.Command) error {
 	n, ok := s.service.(backends.NotificationCounter)
 	if !ok {
 		return s.answer(c, result{err: refusal("lock " + s.access.Lock +
-			" does not tell how often its users were woken")})
+			" does not count the wake-ups of its users")})
 	}
 	return s.conn.Send(wire.Frame{
 		Type:   wire.TypeResult,
@@ -78,10 +78,10 @@ func (s *session) person(c wire.Command) (*user, error) {
 	case wire.DoAcquire, wire.DoReenter, wire.DoRelease, wire.DoRenew, wire.DoCheck, wire.DoRead, wire.DoWrite,
 		wire.DoCancel, wire.DoClose, wire.DoReleaseUnheld:
 		if w := s.start.Workload; w != nil && c.User < w.Users {
-			return nil, refusal(fmt.Sprintf("user %d runs a workload: it can be armed and continued only", c.User))
+			return nil, refusal(fmt.Sprintf("user %d runs a workload: it can only be armed and continued", c.User))
 		}
 	default:
-		return nil, refusal(fmt.Sprintf("a client does not know the order %q", c.Do))
+		return nil, refusal(fmt.Sprintf("unknown order %q", c.Do))
 	}
 	ctx, cancel := context.WithTimeout(s.life, dialTimeout)
 	defer cancel()
@@ -116,7 +116,7 @@ func (s *session) answer(c wire.Command, r result) error {
 // obey carries out orders until there are no more, and then releases whatever is still held.
 func (u *user) obey(orders <-chan wire.Command) {
 	for c := range orders {
-		r := result{err: refusal("the client was told to stop")}
+		r := result{err: refusal("the client was stopped")}
 		if u.s.load.Err() == nil {
 			r = u.carryOut(c)
 		}
@@ -195,7 +195,7 @@ func (u *user) carryOut(c wire.Command) (r result) {
 func (u *user) take(old *hold, d demand) result {
 	if old != nil {
 		if old.stands() {
-			return result{err: refusal(fmt.Sprintf("user %d has %s in hand already", u.number,
+			return result{err: refusal(fmt.Sprintf("user %d already has %s in hand", u.number,
 				u.s.start.Locks[d.lock]))}
 		}
 		old.changed(lock.Change{At: time.Now(), Lost: true}) // a grant that is over ends here at the latest

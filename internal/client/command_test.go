@@ -31,14 +31,14 @@ func TestCommands(t *testing.T) {
 	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoRenew, Lock: 1})
 	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoCheck, Lock: 1})
 	for want, c := range map[string]wire.Command{
-		"has lock-1 in hand already": {Do: wire.DoAcquire, Lock: 1},
-		"no grant of lock-0":         {Do: wire.DoWrite},
-		"lock is 2, the run has 2":   {Do: wire.DoAcquire, Lock: 2},
-		"user is -1":                 {Do: wire.DoAcquire, User: -1},
-		`know the order "steal"`:     {Do: "steal"},
-		"does not wait":              {Do: wire.DoContinue, Point: "nowhere"},
-		"want wait or die":           {Do: wire.DoArm, Point: "acquired", Action: "sing"},
-		"cannot die alone":           {Do: wire.DoArm, Point: "acquired", Action: wire.ActionDie},
+		"has lock-1 in hand":       {Do: wire.DoAcquire, Lock: 1},
+		"no grant of lock-0":       {Do: wire.DoWrite},
+		"lock is 2, the run has 2": {Do: wire.DoAcquire, Lock: 2},
+		"user is -1":               {Do: wire.DoAcquire, User: -1},
+		`unknown order "steal"`:   {Do: "steal"},
+		"does not wait":            {Do: wire.DoContinue, Point: "nowhere"},
+		"want wait or die":         {Do: wire.DoArm, Point: "acquired", Action: "sing"},
+		"cannot die alone":         {Do: wire.DoArm, Point: "acquired", Action: wire.ActionDie},
 	} {
 		if a := r.must(wire.OutcomeFail, c); !strings.Contains(a.Error, want) {
 			t.Errorf("%+v: got %q, want %q", c, a.Error, want)
@@ -122,7 +122,7 @@ func TestGivingUpAndClosing(t *testing.T) {
 }
 
 // The process, not one of its users, reports how often it was woken; if the lock does not count, it says so.
-func TestNotificationsAreTold(t *testing.T) {
+func TestNotificationsAreReported(t *testing.T) {
 	service := newToy()
 	service.woken = 17
 	r := inside(t, service)
@@ -133,7 +133,7 @@ func TestNotificationsAreTold(t *testing.T) {
 	r.stop()
 	r = inside(t, newToy())
 	r.begin(nil)
-	if a := r.must(wire.OutcomeFail, wire.Command{Do: wire.DoNotifications}); !strings.Contains(a.Error, "does not tell") {
+	if a := r.must(wire.OutcomeFail, wire.Command{Do: wire.DoNotifications}); !strings.Contains(a.Error, "does not count the wake-ups") {
 		t.Errorf("got %+v", a)
 	}
 	r.stop()
@@ -221,7 +221,7 @@ func TestWaitAtPoint(t *testing.T) {
 	reg.stop()
 }
 
-func TestArmBesideWorkload(t *testing.T) {
+func TestArmDuringWorkload(t *testing.T) {
 	r := inside(t, newToy())
 	r.begin(withWorkload("acquire-release", "{}", 2))
 	if a := r.must(wire.OutcomeFail, wire.Command{Do: wire.DoAcquire}); !strings.Contains(a.Error, "runs a workload") {

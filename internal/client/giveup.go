@@ -152,7 +152,7 @@ type unheld struct {
 func (x unheld) release(h *hold, timeout time.Duration) error {
 	u, name := x.u, x.u.s.start.Locks[x.lock]
 	if h != nil {
-		return refusal(fmt.Sprintf("user %d has %s in hand: want release", u.number, name))
+		return refusal(fmt.Sprintf("user %d has %s in hand: release it first", u.number, name))
 	}
 	g, ok := u.given[x.lock]
 	if !ok {

@@ -137,7 +137,7 @@ func (h *hold) release(timeout time.Duration) error {
 func (h *hold) check(timeout time.Duration) error {
 	c, ok := h.u.locker.(lock.Checker)
 	if !ok {
-		return refusal("lock " + h.u.s.access.Lock + " cannot be asked whether a grant still stands")
+		return refusal("lock " + h.u.s.access.Lock + " cannot check whether a grant is still valid")
 	}
 	h.u.call.Lock()
 	defer h.u.call.Unlock()

@@ -29,7 +29,7 @@ func (p *points) arm(point, action string) error {
 	case point == "":
 		return refusal("arm names no point")
 	case action == wire.ActionDie && p.user.s.o.InProcess:
-		return refusal("a client that shares its process cannot die alone")
+		return refusal("a client in a shared process cannot die alone")
 	case action != wire.ActionWait && action != wire.ActionDie:
 		return refusal(fmt.Sprintf("action is %q: want %s or %s", action, wire.ActionWait, wire.ActionDie))
 	}

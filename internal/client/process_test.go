@@ -122,7 +122,7 @@ func TestEndOfInputInside(t *testing.T) {
 }
 
 // A supervisor that no longer reads tells its client to stop: the goodbye cannot be sent.
-func TestAGoodbyeThatNobodyHears(t *testing.T) {
+func TestUnreadGoodbye(t *testing.T) {
 	r := inside(t, newToy())
 	r.begin(nil)
 	if err := r.stdout.Close(); err != nil {

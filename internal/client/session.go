@@ -63,7 +63,7 @@ func (s *session) Handle(f *wire.Frame) (done bool, err error) {
 	case f.Type == wire.TypeStop:
 		return true, s.finish()
 	}
-	return false, fmt.Errorf("frame %q has no place here", f.Type)
+	return false, fmt.Errorf("frame %q is not expected here", f.Type)
 }
 
 // letGo starts the workload's users at the given time of the run's clock.

@@ -93,8 +93,8 @@ func TestStampsOfAHold(t *testing.T) {
 	}
 }
 
-// TestResourceIsToldOfTheGrant compares what accesses carry with the grant.
-func TestResourceIsToldOfTheGrant(t *testing.T) {
+// TestAccessesCarryTheGrant compares what accesses carry with the grant.
+func TestAccessesCarryTheGrant(t *testing.T) {
 	u := &user{s: &session{start: aStart(nil)}, name: history.MakeUser(1, 3)}
 	h := &hold{u: u, lock: 1, op: 9, token: 5, mode: lock.Shared, grant: lock.Grant{ID: "g"}}
 	if got, want := h.touch(), (resource.Access{Lock: "lock-1", User: u.name, Grant: 9, Token: 5, Mode: lock.Shared, Owner: "g"}); got != want {
@@ -149,7 +149,7 @@ func TestChangesAreRecorded(t *testing.T) {
 	for range 3 { // when the third is taken, the first has been recorded
 		y.tell(t, lock.Change{At: before, ValidUntil: lock.Until(end)})
 	}
-	if a := r.must(wire.OutcomeFail, wire.Command{Do: wire.DoAcquire, Lock: 1}); !strings.Contains(a.Error, "in hand already") {
+	if a := r.must(wire.OutcomeFail, wire.Command{Do: wire.DoAcquire, Lock: 1}); !strings.Contains(a.Error, "in hand") {
 		t.Fatalf("it was kept alive, but: %s", a.Error)
 	}
 	learned := before.Add(time.Second)
@@ -208,7 +208,7 @@ func TestRenewalIsBelievedIn(t *testing.T) {
 	y.valid = nil
 	y.mu.Unlock()
 	r.must(wire.OutcomeOK, wire.Command{Do: wire.DoRenew})
-	if a := r.must(wire.OutcomeFail, wire.Command{Do: wire.DoAcquire}); !strings.Contains(a.Error, "in hand already") {
+	if a := r.must(wire.OutcomeFail, wire.Command{Do: wire.DoAcquire}); !strings.Contains(a.Error, "in hand") {
 		t.Errorf("it was renewed, but: %s", a.Error)
 	}
 	r.stop()
@@ -264,8 +264,8 @@ func TestEndWithoutInvoke(t *testing.T) {
 	}
 }
 
-// TestNobodyAsksWhileEventsWait holds back a user without a grant until its time is over.
-func TestNobodyAsksWhileEventsWait(t *testing.T) {
+// TestBackPressureHoldsUsersWithoutAGrant holds back a user without a grant until its time is over.
+func TestBackPressureHoldsUsersWithoutAGrant(t *testing.T) {
 	out, in := io.Pipe()
 	u := &user{s: &session{rec: wire.NewRecorder(wire.NewNodeConn(nil, in), wire.FormatRecords, nil)}}
 	u.s.rec.Append(&history.Event{Kind: history.Read, Phase: history.Invoke})

@@ -148,7 +148,7 @@ func TestCounterCounts(t *testing.T) {
 	}
 }
 
-func TestOpenLoopTellsItsLag(t *testing.T) {
+func TestOpenLoopReportsItsLag(t *testing.T) {
 	// One of two users takes half of 2000 arrivals a second, and serves one in 20 ms.
 	const gap, hold = int64(time.Millisecond), int64(20 * time.Millisecond)
 	r := inside(t, newToy())
@@ -201,7 +201,7 @@ func TestStartsRefused(t *testing.T) {
 	r := inside(t, y)
 	r.frame(wire.TypeHello)
 	r.send(wire.Frame{Type: wire.TypeStart, Start: aStart(func(s *wire.Start) { s.Check = checkSignal })})
-	if got := r.frame(wire.TypeFailed).Failed.Error; !strings.Contains(got, "tells of no loss") {
+	if got := r.frame(wire.TypeFailed).Failed.Error; !strings.Contains(got, "reports no loss") {
 		t.Errorf("got %q", got)
 	}
 	<-r.result

@@ -89,7 +89,7 @@ func (c *client) read() {
 		if item.Frame != nil {
 			if total++; total > inbox {
 				c.mu.Lock()
-				c.broken = fmt.Errorf("%w: %s: more than %d frames that nobody asked for", wire.ErrProtocol,
+				c.broken = fmt.Errorf("%w: %s: more than %d unexpected frames", wire.ErrProtocol,
 					item.Frame.Type, inbox)
 				c.mu.Unlock()
 				return
@@ -109,7 +109,7 @@ func (c *client) take(e *history.Event) error {
 	if e.Kind == history.Acquire && e.Phase == history.Invoke {
 		user := e.User.Index()
 		if c.asked[user]--; user >= c.users && (c.users > 0 || c.asked[user] < 0) {
-			return fmt.Errorf("event %d (acquire invoke of %v): nobody asked for it", e.Seq, e.User)
+			return fmt.Errorf("event %d (acquire invoke of %v): there was no such order", e.Seq, e.User)
 		}
 	}
 	c.events++
@@ -197,7 +197,7 @@ func (c *client) nextWithin(ctx context.Context, patience time.Duration, types .
 // answered keeps the result of an order.
 func (c *client) answered(r wire.Result) {
 	if r.ID < 1 || r.ID > c.ids {
-		c.wrong("result: id is %d, and no order has it", r.ID)
+		c.wrong("result: id is %d, but no order has it", r.ID)
 		return
 	}
 	c.results[r.ID] = r
@@ -279,10 +279,10 @@ func (c *client) stop(ctx context.Context) error {
 	events, held := c.events, c.held
 	c.mu.Unlock()
 	if f.Done.Recorded != events {
-		c.wrong("done: recorded is %d, and %d events came", f.Done.Recorded, events)
+		c.wrong("done: recorded is %d, but %d events came", f.Done.Recorded, events)
 	}
 	if held > 0 {
-		c.wrong("done: %d grants were not given back before it", held)
+		c.wrong("done: %d grants were not released before it", held)
 	}
 	return nil
 }
@@ -293,7 +293,7 @@ func (c *client) ends(ctx context.Context, why string, within time.Duration) err
 	select {
 	case <-c.process.Ended:
 	case <-time.After(within + room):
-		return fmt.Errorf("%s, and the process did not end within %v", why, within)
+		return fmt.Errorf("%s, but the process did not end within %v", why, within)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -307,14 +307,14 @@ func (c *client) end() { _ = c.conn.Close() }
 // clocks compares the clocks that the client reports with this machine's, if it says that they are the same.
 func (c *client) clocks(h *wire.Hello, p *wire.Pong) {
 	if p.Wall == 0 || p.Mono == 0 {
-		c.wrong("pong: wall or mono is left out: it could not be shown that a clock fault hit the client")
+		c.wrong("pong: wall or mono is missing: a clock fault on the client could not be confirmed")
 	}
 	if h.BootID != clock.BootID() || h.TimeNS != clock.TimeNamespace() {
 		return // another clock: a run would measure it
 	}
 	const room = int64(10 * time.Millisecond)
 	if ahead := p.Now - now(); ahead > room || ahead < -int64(patience) {
-		c.wrong("pong: now is %v from CLOCK_MONOTONIC, and by boot_id and time_ns of hello it is that clock",
+		c.wrong("pong: now is %v away from CLOCK_MONOTONIC, although boot_id and time_ns of hello name that clock",
 			time.Duration(ahead))
 	}
 }
@@ -327,12 +327,12 @@ func (c *client) promises() error {
 		case g.Valid == history.ValidUnknown:
 			unknown++
 		case g.Valid != history.ValidEndless && c.start.TTL > 0 && g.Valid > g.Time+c.start.TTL:
-			return fmt.Errorf("event %d (acquire ok): valid is %v after the event, and the TTL is %v: it counts from when the request was sent",
+			return fmt.Errorf("event %d (acquire ok): valid is %v after the event, but the TTL is %v: the validity counts from the send time of the request",
 				g.Seq, time.Duration(g.Valid-g.Time), time.Duration(c.start.TTL))
 		}
 	}
 	if unknown == len(c.grants) {
-		return errors.New("acquire ok: valid is unknown in all of them: nobody would ever be entitled, and no double grant be found")
+		return errors.New("acquire ok: valid is unknown in all of them: no user would ever be entitled, and no double grant could be found")
 	}
 	return nil
 }

@@ -122,10 +122,10 @@ func hello(ctx context.Context, c *client) error {
 		return err
 	}
 	if h.Process == "" {
-		c.wrong("hello: process is left out: nobody could tell who was judged")
+		c.wrong("hello: process is missing: the judged client would be unnamed")
 	}
 	if h.PID == 0 {
-		c.wrong("hello: pid is left out")
+		c.wrong("hello: pid is missing")
 	}
 	known := false
 	for _, f := range h.Formats {
@@ -162,7 +162,7 @@ func otherVersion(ctx context.Context, c *client) error {
 	}
 	f, err := c.next(ctx, wire.TypeReady, wire.TypeFailed)
 	if err == nil && f.Type == wire.TypeReady {
-		c.wrong("start: version 99 of the protocol was answered by ready: refuse it by failed")
+		c.wrong("start: version 99 of the protocol was answered with ready: refuse it with failed")
 	}
 	return nil // ending without a message is fine
 }
@@ -243,9 +243,9 @@ func givingUp(ctx context.Context, c *client) error {
 		r, err := c.result(ctx, waits)
 		switch {
 		case err != nil:
-			return fmt.Errorf("an acquire that was told to give up: %w", err)
+			return fmt.Errorf("a cancelled acquire: %w", err)
 		case r.Outcome == wire.OutcomeOK:
-			c.wrong("an acquire that was told to give up while another user had the lock: result: outcome is ok")
+			c.wrong("an acquire that was cancelled while another user had the lock: result: outcome is ok")
 		case c.count(history.Cancel, history.Info) == 0:
 			c.wrong("cancel: no event cancel was recorded")
 		}
@@ -286,7 +286,7 @@ func points(ctx context.Context, c *client) error {
 		case f.Point.Point != point || f.Point.User != 0:
 			c.wrong("point: it is %s of user %d: want %s of user 0", f.Point.Point, f.Point.User, point)
 		case point == "acquired" && c.count(history.Acquire, history.Ok) == 0:
-			c.wrong("point acquired: it came before the event acquire ok, which was before it")
+			c.wrong("point acquired: it came before the event acquire ok, but must follow it")
 		}
 		if r, err := c.ask(ctx, wire.Command{Do: wire.DoContinue, Point: point}); err != nil ||
 			r.Outcome != wire.OutcomeOK {
@@ -295,7 +295,7 @@ func points(ctx context.Context, c *client) error {
 		}
 		for _, id := range []int{taken, freed} {
 			if r, err := c.result(ctx, id); err != nil || r.Outcome != wire.OutcomeOK {
-				return fmt.Errorf("behind point %s: result: outcome is %q (%s), want ok (%w)", point, r.Outcome,
+				return fmt.Errorf("after point %s: result: outcome is %q (%s), want ok (%w)", point, r.Outcome,
 					r.Error, orNothing(err))
 			}
 		}
@@ -328,9 +328,9 @@ func death(ctx context.Context, c *client) error {
 		return fmt.Errorf("point acquired: %w", err)
 	}
 	if c.count(history.Acquire, history.Ok) == 0 {
-		c.wrong("point acquired: it came before the event acquire ok, which dies with the process")
+		c.wrong("point acquired: it came before the event acquire ok, which is lost with the process")
 	}
-	return c.ends(ctx, "it was to die at a point", 2*time.Second)
+	return c.ends(ctx, "it should have died at a point", 2*time.Second)
 }
 
 // workload has four users count for two seconds.
@@ -361,7 +361,7 @@ func workload(ctx context.Context, c *client) error {
 			time.Duration(from-first.Value))
 	}
 	if int64(len(c.grants)) != c.done.Cycles {
-		return fmt.Errorf("done: cycles is %d, and %d grants were recorded", c.done.Cycles, len(c.grants))
+		return fmt.Errorf("done: cycles is %d, but %d grants were recorded", c.done.Cycles, len(c.grants))
 	}
 	return c.promises()
 }

@@ -317,7 +317,7 @@ func TestWorkloadsOfClientsThatShip(t *testing.T) {
 }
 
 // A user whose library reported the loss does not write.
-func TestALossThatTheLibraryTells(t *testing.T) {
+func TestLossReportedByTheLibrary(t *testing.T) {
 	t.Parallel()
 	for language, toy := range toys {
 		t.Run(language, func(t *testing.T) {
@@ -333,7 +333,7 @@ func TestALossThatTheLibraryTells(t *testing.T) {
 }
 
 // A renewal that the library made by itself extends the validity of the grant.
-func TestARenewalThatTheLibraryTells(t *testing.T) {
+func TestRenewalReportedByTheLibrary(t *testing.T) {
 	t.Parallel()
 	for language, toy := range toys {
 		t.Run(language, func(t *testing.T) {
@@ -363,7 +363,7 @@ func TestAStallOfTheLoop(t *testing.T) {
 // write that was held back, are expected.
 func surprising(errors map[string]int64) bool {
 	for text := range errors {
-		if !strings.HasPrefix(text, "somebody else has the lock") && !strings.HasPrefix(text, "stopped before the write") {
+		if !strings.HasPrefix(text, "another user has the lock") && !strings.HasPrefix(text, "stopped before the write") {
 			return true
 		}
 	}
@@ -418,7 +418,7 @@ func TestOrdersThatOutlastTheTTL(t *testing.T) {
 }
 
 // Each of these breaks one rule, and the finding names it.
-func TestWhatIsWrong(t *testing.T) {
+func TestFindingsNameTheBrokenRule(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ kind, check, want string }{
 		{"java forgets", "orders", "an acquire of another user, for 300 ms: while others had it"},
@@ -430,40 +430,40 @@ func TestWhatIsWrong(t *testing.T) {
 		{"forgets", "orders", "an acquire of another user, for 300 ms: while others had it"},
 		{"one-more", "permits", "an acquire of a third user of two permits, for 300 ms: while others had it"},
 		{"java never-excludes", "orders", "the lock excludes nobody"},
-		{"java late-valid", "workload", "and the TTL is 30s: it counts from when the request was sent"},
+		{"java late-valid", "workload", "but the TTL is 30s: the validity counts from the send time of the request"},
 		{"java no-points", "points", "point no-such-point: no point within 10s"},
-		{"java deaf", "giving up", "an acquire that was told to give up: "},
+		{"java deaf", "giving up", "a cancelled acquire: "},
 		{"node never-excludes", "orders", "the lock excludes nobody"},
-		{"node no-valid", "orders", "its valid is 0 or left out"},
-		{"node late-valid", "workload", "and the TTL is 30s: it counts from when the request was sent"},
+		{"node no-valid", "orders", "its valid is 0 or missing"},
+		{"node late-valid", "workload", "but the TTL is 30s: the validity counts from the send time of the request"},
 		{"node no-points", "points", "point no-such-point: no point within 10s"},
-		{"node deaf", "giving up", "an acquire that was told to give up: "},
+		{"node deaf", "giving up", "a cancelled acquire: "},
 		{"go never-excludes", "orders", "the lock excludes nobody"},
 		{"go interface", "hello", "no hello: its standard output ended"},
-		{"go deaf", "giving up", "an acquire that was told to give up: "},
-		{"go no-valid", "orders", "its valid is 0 or left out"},
-		{"go late-valid", "workload", "and the TTL is 30s: it counts from when the request was sent"},
+		{"go deaf", "giving up", "a cancelled acquire: "},
+		{"go no-valid", "orders", "its valid is 0 or missing"},
+		{"go late-valid", "workload", "but the TTL is 30s: the validity counts from the send time of the request"},
 		{"go no-points", "points", "point no-such-point: no point within 10s"},
-		{"garbage", "hello", `"hello, I am a lock" where a frame or a batch begins`},
+		{"garbage", "hello", `"hello, I am a lock" at the start of a frame or batch`},
 		{"silent", "hello", "no hello within 1s"},
-		{"floods", "orders", "log: more than 10000 frames that nobody asked for"},
+		{"floods", "orders", "log: more than 10000 unexpected frames"},
 		{"floods-a-line", "hello", "a frame of more than 16777216 bytes"},
-		{"unasked-grant", "orders", "event 1 (acquire invoke of client-1/1): nobody asked for it"},
-		{"unasked-result", "orders", "result: id is 99, and no order has it"},
+		{"unasked-grant", "orders", "event 1 (acquire invoke of client-1/1): there was no such order"},
+		{"unasked-result", "orders", "result: id is 99, but no order has it"},
 		{"dies", "orders", "its standard output ended"},
 		{"crashes", "orders", "OSError: no way to the service (toy_lock.py, line "},
 		{"never-ready", "orders", "no ready within 10s"},
-		{"nameless", "hello", "hello: process is left out"},
-		{"another-clock", "hello", "from CLOCK_MONOTONIC, and by boot_id and time_ns of hello it is that clock"},
+		{"nameless", "hello", "hello: process is missing"},
+		{"another-clock", "hello", "from CLOCK_MONOTONIC, although boot_id and time_ns of hello name that clock"},
 		{"never-excludes", "orders", "the lock excludes nobody"},
 		{"renews-nothing", "orders", "a renewal of it, which its hello names among orders: result: outcome is \"fail\""},
-		{"no-valid", "orders", "its valid is 0 or left out"},
-		{"late-valid", "workload", "and the TTL is 30s: it counts from when the request was sent"},
+		{"no-valid", "orders", "its valid is 0 or missing"},
+		{"late-valid", "workload", "but the TTL is 30s: the validity counts from the send time of the request"},
 		{"endures", "input ends", "the process did not end within 2s"},
-		{"deaf", "giving up", "an acquire that was told to give up: "},
+		{"deaf", "giving up", "a cancelled acquire: "},
 		{"dies-waiting", "giving up", "an acquire that waits: "},
 		{"miscounts", "orders", "done: recorded is "},
-		{"any-version", "version", "version 99 of the protocol was answered by ready"},
+		{"any-version", "version", "version 99 of the protocol was answered with ready"},
 		{"no-points", "points", "point no-such-point: no point within 10s"},
 	} {
 		t.Run(c.kind, func(t *testing.T) {

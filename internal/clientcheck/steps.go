@@ -22,7 +22,7 @@ type step struct {
 
 // contention is what two users are ordered in command mode.
 var contention = []step{
-	{what: "a release of what is not held", order: wire.Command{Do: wire.DoRelease}, want: wire.OutcomeFail},
+	{what: "a release without a hold", order: wire.Command{Do: wire.DoRelease}, want: wire.OutcomeFail},
 	{what: "an acquire", order: wire.Command{Do: wire.DoAcquire}, want: wire.OutcomeOK},
 	{
 		what: "a renewal of it, which its hello names among orders", order: wire.Command{Do: wire.DoRenew},
@@ -63,9 +63,9 @@ var contention = []step{
 	},
 	{what: "an acquire of another user", order: wire.Command{Do: wire.DoAcquire, User: 1}},
 	{what: "a re-entry of that user, which the stop ends", order: wire.Command{Do: wire.DoReenter, User: 1}},
-	{what: "an order that there is not", order: wire.Command{Do: "dance"}, want: wire.OutcomeFail},
+	{what: "an unknown order", order: wire.Command{Do: "dance"}, want: wire.OutcomeFail},
 	{
-		what:  "an order about a lock that there is not",
+		what:  "an order for an unknown lock",
 		order: wire.Command{Do: wire.DoAcquire, User: 2, Lock: 99}, want: wire.OutcomeFail,
 	},
 }

@@ -214,7 +214,7 @@ func (c *Cluster) Renew(ctx context.Context, next Request) error {
 	servers := len(c.ByRole(node.Server))
 	for i, s := range next.Specs {
 		if (s.Role == node.Server) != (i < servers) {
-			return fmt.Errorf("%s is number %d of the nodes, and the %d servers come first", s.Name, i+1, servers)
+			return fmt.Errorf("%s is number %d of the nodes, but the %d servers come first", s.Name, i+1, servers)
 		}
 	}
 	var ended []string

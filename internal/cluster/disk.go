@@ -103,7 +103,7 @@ func (d ownData) Restore(context.Context) error { return d.idle(d.Directory.Rest
 // idle changes the data of a node that is not running.
 func (d ownData) idle(do func() error) error {
 	if d.process.Running() {
-		return fmt.Errorf("%s still runs: its data is not taken from under it", d.process.Name())
+		return fmt.Errorf("%s still runs: its data is not touched", d.process.Name())
 	}
 	return do()
 }

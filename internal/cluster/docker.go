@@ -217,7 +217,7 @@ func (d *docker) limits() (string, error) {
 	i := answer.Info
 	if !i.CPUCfsQuota || !i.MemoryLimit {
 		return "", chaos.Unavailable{What: limits.Unlimited, Reason: fmt.Sprintf(
-			"the engine's kernel lacks them (CPU quota %t, memory limit %t); leave cpus and memory out", i.CPUCfsQuota,
+			"the engine's kernel lacks them (CPU quota %t, memory limit %t); omit cpus and memory", i.CPUCfsQuota,
 			i.MemoryLimit)}
 	}
 	return fmt.Sprintf("the engine has %d processors and limits CPU time and memory by control groups of version %s",
@@ -234,7 +234,7 @@ type Engined interface {
 func (d *docker) EngineID(ctx context.Context) (string, error) {
 	answer, err := d.api.Info(ctx, client.InfoOptions{})
 	if err != nil {
-		return "", fmt.Errorf("ask the engine who it is: %w", err)
+		return "", fmt.Errorf("identify the engine: %w", err)
 	}
 	return strings.Join([]string{answer.Info.ID, answer.Info.ServerVersion, answer.Info.KernelVersion}, " "), nil
 }

@@ -138,7 +138,7 @@ func samePID(own int, engine *container.State) error {
 		if engine != nil {
 			said = engine.Pid
 		}
-		return fmt.Errorf("it does not see the engine's pids: it is %d to itself and %d to the engine", own, said)
+		return fmt.Errorf("it does not see the engine's pids: its own pid is %d, but %d for the engine", own, said)
 	}
 	return nil
 }

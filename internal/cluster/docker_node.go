@@ -189,7 +189,7 @@ func (c *containerNode) start(ctx context.Context) (Stdio, *ending, error) {
 			over.killed = r.StatusCode == killedStatus
 		case err := <-wait.Error:
 			if waitCtx.Err() == nil {
-				c.run.engine.log.Warn("the engine lost sight of a container", "node", c.spec.Name, "err", err)
+				c.run.engine.log.Warn("the engine lost a container", "node", c.spec.Name, "err", err)
 			}
 		}
 	}()
@@ -219,7 +219,7 @@ func (c *containerNode) startBox(ctx context.Context) error {
 		if err == nil || c.run.starting == nil || try == attachTries || !notAttached(err) {
 			return err
 		}
-		c.run.engine.log.Warn("a container is started again: its engine waited in vain for the swarm's manager to give it an address", "node", c.spec.Name, "try", try, "err", err)
+		c.run.engine.log.Warn("a container is started again: the swarm's manager gave it no address in time", "node", c.spec.Name, "try", try, "err", err)
 	}
 }
 
@@ -364,7 +364,7 @@ func (c *containerNode) freeze(ctx context.Context) error {
 	defer done()
 	_, err := c.run.engine.api.ContainerPause(ctx, c.box.GetContainerID(), client.ContainerPauseOptions{})
 	if err != nil {
-		return fmt.Errorf("have the engine pause %s: %w", c.spec.Name, err)
+		return fmt.Errorf("pause %s by the engine: %w", c.spec.Name, err)
 	}
 	return nil
 }
@@ -377,7 +377,7 @@ func (c *containerNode) thaw(ctx context.Context) error {
 		if paused, said := c.paused(ctx); said == nil && !paused {
 			err = nil // it has ended, or was never paused
 		} else {
-			err = fmt.Errorf("have the engine let %s go on: %w", c.spec.Name, err)
+			err = fmt.Errorf("unpause %s by the engine: %w", c.spec.Name, err)
 		}
 	}
 	return errors.Join(err, c.node.Signals.freezing.undo(ctx))
@@ -395,7 +395,7 @@ func (c *containerNode) paused(ctx context.Context) (bool, error) {
 func (c *containerNode) frozen(ctx context.Context) (process.Frozen, error) {
 	paused, err := c.paused(ctx)
 	return process.Frozen{
-		Frozen: paused, Unseen: "only the engine knows",
-		Said: fmt.Sprintf("paused: %t, says the engine itself", paused), Time: clock.Now(),
+		Frozen: paused, Unseen: "known only to the engine",
+		Said: fmt.Sprintf("paused: %t, according to the engine", paused), Time: clock.Now(),
 	}, err
 }

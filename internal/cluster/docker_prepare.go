@@ -173,7 +173,7 @@ func (d *docker) lookInto(ctx context.Context, image string,
 		})
 	})
 	if err != nil {
-		return fmt.Errorf("look into image %s: %w", image, err)
+		return fmt.Errorf("inspect image %s: %w", image, err)
 	}
 	defer func() { err = errors.Join(err, removeContainer(context.WithoutCancel(ctx), d.api, made.ID)) }()
 	return look(func(path string) (bool, error) {

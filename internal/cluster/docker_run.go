@@ -353,8 +353,8 @@ const (
 	// ActiveEndpoints is Docker's error for a network that is in use.
 	ActiveEndpoints = "has active endpoints"
 	// Miscount explains a network that cannot be removed.
-	Miscount = "a network without containers that the engine calls active is one whose endpoints it miscounts " +
-		"(seen with Docker 20.10, moby/moby#42119): restart the engine, and run `lockquake clean`"
+	Miscount = "the engine miscounts the endpoints of a network without containers (seen with Docker 20.10, " +
+		"moby/moby#42119): restart the engine, and run `lockquake clean`"
 )
 
 // networkInspector is the part of the engine that lists the containers in a network.

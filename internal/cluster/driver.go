@@ -109,7 +109,7 @@ var dialer = net.Dialer{Timeout: 5 * time.Second}
 // outside drives a node that is not ours.
 type outside struct{}
 
-var errOutside = errors.New("the node is not ours to start or signal")
+var errOutside = errors.New("lockquake cannot start or signal this node")
 
 func (outside) start(context.Context) (Stdio, *ending, error) {
 	return Stdio{}, nil, errOutside

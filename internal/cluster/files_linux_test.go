@@ -8,8 +8,8 @@ import (
 	"github.com/lockquake/lockquake/chaos"
 )
 
-// TestWhatLimitsTheSupervisorIsTold: a limit that would end a run half-way is reported before the run begins.
-func TestWhatLimitsTheSupervisorIsTold(t *testing.T) {
+// TestSupervisorLimitsAreReported: a limit that would end a run half-way is reported before the run begins.
+func TestSupervisorLimitsAreReported(t *testing.T) {
 	var missing chaos.Unavailable
 	err := enoughFiles(9, 64)
 	if !errors.As(err, &missing) || !strings.Contains(err.Error(), "too many open files: ulimit -n allows 64 here, and 400 are needed") {

@@ -103,8 +103,8 @@ func TestForeignServersSeeNoFault(t *testing.T) {
 	}
 }
 
-// TestForeignServerThatIsGone: a fault cannot be distinguished from a server that does not answer.
-func TestForeignServerThatIsGone(t *testing.T) {
+// TestSilentForeignServer: a fault cannot be distinguished from a server that does not answer.
+func TestSilentForeignServer(t *testing.T) {
 	needRoot(t)
 	t.Parallel()
 	p, err := NewLocal(LocalOptions{Mechanisms: all.All(), Self: testBinary(t)})

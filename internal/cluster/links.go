@@ -262,7 +262,7 @@ func (l *Links) overLinks(ctx context.Context, peers []chaos.Node, o linkOrder) 
 		return nil, err
 	}
 	if !last[0]() {
-		return nil, fmt.Errorf("%s ended while its links were looked at: %w", l.Name(), proc.ErrNoProcess)
+		return nil, fmt.Errorf("%s ended while its links were measured: %w", l.Name(), proc.ErrNoProcess)
 	}
 	for i := range out {
 		out[i].after = !last[i+1]()
@@ -294,7 +294,7 @@ func inPlace[T any](answers []T, peers []missingEnd, mark func(*T)) ([]T, error)
 	for i, p := range peers {
 		if !p.before {
 			if len(answers) == 0 {
-				return nil, errors.New("the agent answered about fewer links than it was asked about")
+				return nil, errors.New("the agent answered for fewer links than requested")
 			}
 			out[i], answers = answers[0], answers[1:]
 		}
@@ -323,7 +323,7 @@ func lasting(p *Process, peers []chaos.Node) []func() bool {
 func probedEnd(ctx context.Context, n chaos.Node) (throughAgent, string, error) {
 	peer, ok := chaos.As[*Links](n)
 	if !ok {
-		return throughAgent{}, "", fmt.Errorf("%s is no node of this run", n.Name())
+		return throughAgent{}, "", fmt.Errorf("%s is not a node of this run", n.Name())
 	}
 	if !peer.process.Running() {
 		return throughAgent{}, "", proc.ErrNoProcess

@@ -216,7 +216,7 @@ func (r *localRun) open(ctx context.Context, c *Cluster) error {
 	}
 	c.Describe["network"] = network
 	if set := r.request.proxies(); set != "" {
-		c.Describe["proxy_variables"] = set + ": clients that know them go to the service by a proxy"
+		c.Describe["proxy_variables"] = set + ": clients that use them reach the service through a proxy"
 	}
 	// The state file is written before anything that it describes.
 	if r.dir, err = state.Make(r.owner); err != nil {
@@ -269,7 +269,7 @@ func (r *localRun) newNode(ctx context.Context, index int, spec node.Spec) (*Nod
 	}
 	place := r.place.Of(spec.Name, data).Guarded(spec, data+".secret").Beside(spec, spec.Folder)
 	if err := r.leaveSecret(place, spec); err != nil {
-		return nil, nil, fmt.Errorf("leave the password of %s: %w", spec.Name, err)
+		return nil, nil, fmt.Errorf("write the password of %s: %w", spec.Name, err)
 	}
 	n := newNode(spec, place)
 	if spec.Secret != nil {

@@ -110,7 +110,7 @@ func (r *localRun) signallerOf(ctx context.Context, c *child) signaller {
 	case err != nil:
 		d.why = err
 	case p != c.process:
-		d.why = fmt.Errorf("pid %d is another process to it", c.process.PID)
+		d.why = fmt.Errorf("pid %d is a different process there", c.process.PID)
 	default:
 		return throughAgent{agent: r.agent, process: p, without: d}
 	}
@@ -224,7 +224,7 @@ func (r *localRun) spawn(c command) (*child, error) {
 		out.over.left = endOutlived(func() []proc.Process { return processes.Outlived(r.owner, c.name, network) })
 		close(out.over.seen)
 		if out.output != nil && !out.output.ReleasedWithin(outputOutlives) {
-			r.provider.log.Warn("its output was closed: something that outlived its process held it open",
+			r.provider.log.Warn("its output was closed: a process that outlived it held it open",
 				"node", c.name, "for", outputOutlives)
 		}
 	}()
@@ -260,9 +260,9 @@ func endOutlived(find func() []proc.Process) string {
 		case len(killed) == 0:
 			return ""
 		case len(found)+left == 0:
-			return "what it had left behind was killed: " + listed(killed)
+			return "its leftover processes were killed: " + listed(killed)
 		case clock.Now() > until:
-			return fmt.Sprintf("of what it had left behind, %d could not be killed: %s", left, listed(killed))
+			return fmt.Sprintf("%d of its leftover processes could not be killed: %s", left, listed(killed))
 		}
 	}
 }
@@ -300,7 +300,7 @@ func (r *localRun) startAs(c command, cmd *exec.Cmd) (*exec.Cmd, error) {
 		SysProcAttr: &attributes,
 	}
 	if err := place.Start(from, again); err != nil {
-		return nil, fmt.Errorf("as user %d, who may have no way to %s or to %s: %w", c.user, c.path, c.dir, err)
+		return nil, fmt.Errorf("as user %d, who may lack access to %s or %s: %w", c.user, c.path, c.dir, err)
 	}
 	return again, nil
 }

@@ -21,8 +21,8 @@ func (i inspected) NetworkInspect(context.Context, string, client.NetworkInspect
 	return out, i.err
 }
 
-// TestWhatTheEngineMiscounts: only a network that is refused for endpoints, and has none, is miscounted.
-func TestWhatTheEngineMiscounts(t *testing.T) {
+// TestMiscountedEndpoints: only a network that is refused for endpoints, and has none, is miscounted.
+func TestMiscountedEndpoints(t *testing.T) {
 	t.Parallel()
 	kept := errors.New("remove network dfcedc2b2803: Error response from daemon: network lockquake-f810429c id dfcedc2b2803 has active endpoints")
 	for _, c := range []struct {

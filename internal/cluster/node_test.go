@@ -105,8 +105,8 @@ func (d *tardy) inspect(context.Context) (chaos.ProcessState, error) {
 	return s, nil
 }
 
-// TestAKillIsSeenBeforeItIsTold: an engine may take a second to report the end of a process that was gone long before.
-func TestAKillIsSeenBeforeItIsTold(t *testing.T) {
+// TestKillIsSeenBeforeTheEngineReportsIt: an engine may take a second to report the end of a process that was gone long before.
+func TestKillIsSeenBeforeTheEngineReportsIt(t *testing.T) {
 	t.Parallel()
 	d := &tardy{over: newEnding()}
 	n := newNode(node.Spec{Name: "a"}, node.Place{})

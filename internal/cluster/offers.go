@@ -45,10 +45,10 @@ func offers(c chaos.Capability, r node.Role) error {
 		}
 		return chaos.Unavailable{
 			What:   "starting a " + string(r) + " again",
-			Reason: "what it knew died with its process; use it on servers", Never: true,
+			Reason: "its state is lost with its process; use it on servers", Never: true,
 		}
 	}
-	return chaos.Unavailable{What: string(c), Reason: "no provider has it"}
+	return chaos.Unavailable{What: string(c), Reason: "no provider supports it"}
 }
 
 // shapings are the capabilities of a links.Shaper.
@@ -67,7 +67,7 @@ func offersShaping(c chaos.Capability, e links.Engines) error {
 		return nil
 	}
 	if c == links.CanNetem {
-		why = "the kernel's sch_netem cannot be had (" + why + "): load the module, or take another kernel"
+		why = "the kernel's sch_netem is unavailable (" + why + "): load the module, or take another kernel"
 	}
 	return chaos.Unavailable{What: string(c), Reason: why}
 }

@@ -123,7 +123,7 @@ func (o *Orders) reapply(ctx context.Context) error {
 		errs = append(errs, o.order(ctx, s.order, nil))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("%s runs, but the faults that stand on its links, clock and disk were not put up again: %w",
+		return fmt.Errorf("%s runs, but the active faults on its links, clock and disk were not restored: %w",
 			o.process.Name(), err)
 	}
 	return nil
@@ -197,7 +197,7 @@ func (o *Orders) Around(ctx context.Context) (out Around, err error) {
 		return out, err
 	}
 	if out.Standing, err = a.agent.Standing(ctx); err != nil {
-		return out, fmt.Errorf("what stands on %s: %w", o.process.Name(), err)
+		return out, fmt.Errorf("active faults on %s: %w", o.process.Name(), err)
 	}
 	return out, o.order(ctx, agent.Order{Do: links.DoAround}, &out.Around)
 }

@@ -20,9 +20,9 @@ import (
 	"github.com/lockquake/lockquake/internal/wait"
 )
 
-// TestWhatANodeLeavesBehindEndsWithIt: a client's child holds its control stream from its own session. In a namespace
+// TestLeftoversEndWithTheirNode: a client's child holds its control stream from its own session. In a namespace
 // of its own it also has another environment.
-func TestWhatANodeLeavesBehindEndsWithIt(t *testing.T) {
+func TestLeftoversEndWithTheirNode(t *testing.T) {
 	t.Parallel()
 	for run, c := range map[string]struct {
 		loopback bool
@@ -65,7 +65,7 @@ func TestWhatANodeLeavesBehindEndsWithIt(t *testing.T) {
 			if left.Running() {
 				t.Errorf("process %d lives on", pid)
 			}
-			if told := n.Process.LeftBehind(); len(told) != 1 || !strings.Contains(told[0], "what it had left behind was killed: sleep (pid "+strconv.Itoa(pid)+")") {
+			if told := n.Process.LeftBehind(); len(told) != 1 || !strings.Contains(told[0], "its leftover processes were killed: sleep (pid "+strconv.Itoa(pid)+")") {
 				t.Errorf("told: %q", told)
 			}
 			if other := cl.Node("client-2"); !other.Process.Running() || other.Process.LeftBehind() != nil {
@@ -79,8 +79,8 @@ func TestWhatANodeLeavesBehindEndsWithIt(t *testing.T) {
 	}
 }
 
-// TestSweepFindsWhatIsLeftInANamespace: a process of a dead supervisor's node, without marks in its environment.
-func TestSweepFindsWhatIsLeftInANamespace(t *testing.T) {
+// TestSweepFindsLeftoversInANamespace: a process of a dead supervisor's node, without marks in its environment.
+func TestSweepFindsLeftoversInANamespace(t *testing.T) {
 	if err := netspace.Probe(); err != nil {
 		t.Skip(err)
 	}

@@ -89,7 +89,7 @@ func prepareNode[R any](ctx context.Context, run R, n *Node,
 }
 
 func unknownPreparation(p node.Preparation) error {
-	return chaos.Unavailable{What: string(p), Reason: "this provider does not know how to prepare a node so"}
+	return chaos.Unavailable{What: string(p), Reason: "this provider cannot prepare a node that way"}
 }
 
 // preparable returns an error for preparations that a node's own nature forbids, with any provider.
@@ -97,7 +97,7 @@ func preparable(p node.Preparation, s node.Spec) error {
 	if p == wall.Preload && (s.Go || s.Image == node.SelfProgram) {
 		return chaos.Unavailable{
 			What:   string(p),
-			Reason: "it is a Go program, which asks the kernel for the time and not the C library; use how: vdso",
+			Reason: "it is a Go program, which gets the time from the kernel, not from the C library; use how: vdso",
 			Never:  true,
 		}
 	}
@@ -126,7 +126,7 @@ func canLoop() error {
 	}
 	if err = errors.Join(control, err); err != nil {
 		return chaos.Unavailable{What: string(disk.LoopDisk), Reason: strings.ReplaceAll(err.Error(), "\n", "; ") +
-			"; it takes loop devices and ext4"}
+			"; it needs loop devices and ext4"}
 	}
 	return nil
 }

@@ -84,7 +84,7 @@ func probeEngine(ctx context.Context, images []string) []ProbeResult {
 	if err != nil {
 		return []ProbeResult{
 			probed("engine", "", err),
-			{Name: "agent", Reason: "no engine answers; the local provider's runs as a child process"},
+			{Name: "agent", Reason: "no engine answers; the local provider's agent runs as a child process"},
 		}
 	}
 	out := []ProbeResult{probed("engine", fmt.Sprintf("%s at %s, API %s", d.version.Version, d.api.DaemonHost(),
@@ -164,7 +164,7 @@ func (s *swarm) Survey(ctx context.Context, listener func(name string) node.Spec
 	}
 	err = s.visit(ctx, r, func(run *swarmRun, _ *Cluster) error {
 		for _, h := range run.away {
-			out = append(out, HostSeen{Name: h.name, Supervisor: h.local, Lacks: "it takes no part: " + h.away})
+			out = append(out, HostSeen{Name: h.name, Supervisor: h.local, Lacks: "it does not take part: " + h.away})
 		}
 		found := make([]HostSeen, len(run.members))
 		_ = run.each(func(i int, m *member) error {

@@ -34,7 +34,7 @@ func (p *Process) Start(ctx context.Context) error {
 	p.starting.Lock()
 	defer p.starting.Unlock()
 	if p.Running() {
-		return fmt.Errorf("%s is running already", p.Name())
+		return fmt.Errorf("%s is already running", p.Name())
 	}
 	if p.Exited() != nil && !p.spec.Restartable {
 		return fmt.Errorf("%s cannot be started a second time", p.Name())
@@ -44,7 +44,7 @@ func (p *Process) Start(ctx context.Context) error {
 		err := clock.Sleep(ctx, d)
 		waited()
 		if err != nil {
-			return fmt.Errorf("start %s: given up within its restart delay of %v: %w", p.Name(), d, ctx.Err())
+			return fmt.Errorf("start %s: cancelled within its restart delay of %v: %w", p.Name(), d, ctx.Err())
 		}
 	}
 	_, done := clock.Act(ctx)

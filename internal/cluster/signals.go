@@ -213,7 +213,7 @@ func (g *Signals) Freeze(ctx context.Context) error {
 	}
 	f, ok := g.driver.(freezable)
 	if !ok {
-		return chaos.Unavailable{What: string(process.CanFreeze), Reason: g.Name() + " is not ours to freeze"}
+		return chaos.Unavailable{What: string(process.CanFreeze), Reason: g.Name() + " cannot be frozen by lockquake"}
 	}
 	if g.freezes.Add(1) > 1 {
 		return nil

@@ -58,7 +58,7 @@ func newSwarm(o DockerOptions) (*swarm, error) {
 	d, err := newDocker(o)
 	if missing := (chaos.Unavailable{}); errors.As(err, &missing) {
 		return nil, chaos.Unavailable{What: "the swarm provider", Reason: missing.Reason +
-			"; nor does a manager answer whose swarm has no quorum of managers"}
+			"; a manager does not answer either if its swarm has no quorum of managers"}
 	}
 	if err != nil {
 		return nil, err
@@ -75,20 +75,21 @@ func newSwarm(o DockerOptions) (*swarm, error) {
 	}
 	switch of := answer.Info.Swarm; {
 	case of.LocalNodeState != swarmapi.LocalNodeStateActive:
-		return nil, refused("is in no swarm; `docker swarm init` makes one, or set DOCKER_HOST to a manager")
+		return nil, refused("is not in a swarm; `docker swarm init` creates one, or set DOCKER_HOST to a manager")
 	case !of.ControlAvailable:
-		return nil, refused("is no manager of its swarm; set DOCKER_HOST to one")
+		return nil, refused("is not a manager of its swarm; set DOCKER_HOST to one")
 	}
 	own, err := d.api.NodeInspect(ctx, answer.Info.Swarm.NodeID, client.NodeInspectOptions{})
 	if err != nil {
-		return nil, refused("does not tell of its own host, as it does where there is a quorum of managers: " +
+		return nil, refused("does not describe its own host, which needs a quorum of managers: " +
 			err.Error())
 	}
 	// Tasks attach the hub and nodes to the run's networks. A drained or paused manager starts no tasks: the engine
 	// would wait in vain, 20 s for each container.
 	if a := own.Node.Spec.Availability; a != swarmapi.NodeAvailabilityActive {
-		return nil, refused(fmt.Sprintf("is that of host %s, whose availability is %q: it attaches no container to the networks of a run; set DOCKER_HOST to an active manager, "+
-			"or `docker node update --availability active %s`", answer.Info.Name, a, answer.Info.Name))
+		return nil, refused(fmt.Sprintf("is on host %s with availability %q, so its containers cannot join the "+
+			"networks of a run; set DOCKER_HOST to an active manager, or `docker node update --availability active "+
+			"%s`", answer.Info.Name, a, answer.Info.Name))
 	}
 	return &swarm{engine: d, local: answer.Info.Swarm.NodeID, localName: answer.Info.Name}, nil
 }
@@ -177,7 +178,7 @@ func (s *swarm) hosts(ctx context.Context) (in, away []swarmHost, err error) {
 			h.away = fmt.Sprintf("%s, %s", n.Status.State, n.Spec.Availability)
 		}
 		if h.away != "" {
-			s.engine.log.Info("a host of the swarm takes no part", "host", h.name, "why", h.away)
+			s.engine.log.Info("a host of the swarm does not take part", "host", h.name, "why", h.away)
 			away = append(away, h)
 			continue
 		}
@@ -236,7 +237,7 @@ func placeOn(specs []node.Spec, hosts []swarmHost, rule node.Hosts) ([]int, erro
 		if len(may) == 0 {
 			return nil, chaos.Unavailable{
 				What:   "a host for " + s.Name,
-				Reason: fmt.Sprintf("none of the %d hosts of the swarm may have it by hosts: %v", len(hosts), rule),
+				Reason: fmt.Sprintf("hosts allows it on none of the %d hosts of the swarm: %v", len(hosts), rule),
 			}
 		}
 		out[i] = may[number%len(may)]

@@ -181,7 +181,7 @@ func (r *swarmRun) open(ctx context.Context, c *Cluster) error {
 // effect is not checked. If a kernel lacks what it needs, engines before 20.10.24 and 23.0.3 silently send in clear
 // (CVE-2023-28841). Others start no container in such a network, and with some kernels nothing arrives
 // (moby/moby#43359).
-const OverlayInClear = "none: what passes between hosts, passwords included, can be read on the way"
+const OverlayInClear = "none: traffic between hosts, including passwords, can be read on the way"
 
 // each calls f for all hosts concurrently, and names the host in an error.
 func (r *swarmRun) each(f func(int, *member) error) error {

@@ -44,7 +44,7 @@ func TestNodesAreSpreadOverHosts(t *testing.T) {
 	}
 }
 
-func TestWhatAHostLacksIsToldByNode(t *testing.T) {
+func TestMissingCapabilitiesNameTheNode(t *testing.T) {
 	offers := func(c chaos.Capability, r node.Role) error {
 		if c == "move" && r == node.Server {
 			return chaos.Unavailable{What: "move", Reason: "the kernel is too old"}
@@ -73,8 +73,8 @@ func TestAHostWithoutAgentIsRefused(t *testing.T) {
 	}
 }
 
-// TestWhatTheManagerLacksNamesItsHost: errors name the manager's host, except for what no host could do.
-func TestWhatTheManagerLacksNamesItsHost(t *testing.T) {
+// TestErrorsNameTheManagersHost: errors name the manager's host, except for what no host could do.
+func TestErrorsNameTheManagersHost(t *testing.T) {
 	s := &swarm{localName: "a"}
 	for _, tt := range []struct {
 		given error

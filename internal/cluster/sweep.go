@@ -197,7 +197,7 @@ func (s *Swept) leave(what string, o owner.Mark) {
 	case o.Keep:
 		s.Left = append(s.Left, what+": kept on purpose")
 	default:
-		s.Left = append(s.Left, what+": whether its supervisor runs cannot be seen from here")
+		s.Left = append(s.Left, what+": it is not visible from here whether its supervisor runs")
 	}
 }
 

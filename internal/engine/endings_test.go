@@ -56,15 +56,15 @@ func TestAClientThatFailsMakesTheRunUnknown(t *testing.T) {
 		script script
 		reason string
 	}{
-		{"no last word", script{ends: func(*fakeNode, *wire.Done) error { return errEnds }}, "client-1 ended without its last word"},
+		{"no last word", script{ends: func(*fakeNode, *wire.Done) error { return errEnds }}, "client-1 ended without its final message"},
 		{"a word of its failure at its end", script{ends: func(a *fakeNode, _ *wire.Done) error {
 			return errors.Join(a.conn.Send(wire.Frame{Type: wire.TypeFailed, Failed: &wire.Failed{Error: "the disk is full"}}), errEnds)
 		}}, "client-1: the disk is full"},
-		{"an end in the middle", script{begins: func(a *fakeNode) { a.grant(); a.release(); a.die() }}, "client-1 ended although no fault asked for it"},
+		{"an end in the middle", script{begins: func(a *fakeNode) { a.grant(); a.release(); a.die() }}, "client-1 ended without a fault"},
 		{"a word of its failure", script{begins: func(a *fakeNode) {
 			_ = a.conn.Send(wire.Frame{Type: wire.TypeFailed, Failed: &wire.Failed{Error: "no more memory"}})
 		}}, "client-1: no more memory"},
-		{"what is neither a frame nor a batch", script{begins: sends("?")}, "client-1: control stream: control stream breaks the protocol: \"?\" where a frame or a batch begins"},
+		{"what is neither a frame nor a batch", script{begins: sends("?")}, "client-1: control stream: control stream breaks the protocol: \"?\" at the start of a frame or batch"},
 		{"a frame that is no JSON", script{begins: sends("{]\n")}, "client-1: control stream:"},
 		{"a batch that breaks off", script{begins: func(a *fakeNode) {
 			_, _ = a.out.Write([]byte("\x01\x02\x00\x00\x00abc"))
@@ -74,42 +74,42 @@ func TestAClientThatFailsMakesTheRunUnknown(t *testing.T) {
 		{"what is neither, at its end", script{ends: func(a *fakeNode, _ *wire.Done) error {
 			_, _ = a.out.Write([]byte("?"))
 			return errEnds
-		}}, "client-1: control stream: control stream breaks the protocol: \"?\" where a frame or a batch begins"},
+		}}, "client-1: control stream: control stream breaks the protocol: \"?\" at the start of a frame or batch"},
 		{"a frame without an end", script{begins: sends("{" + strings.Repeat("x", 16<<20+256<<10))}, "client-1: control stream: control stream breaks the protocol: a frame of more than 16777216 bytes"},
 		{"a flood of what nobody asked for", script{begins: func(a *fakeNode) {
 			for range control.MaxTalk + 1 {
 				_ = a.conn.Send(wire.Frame{Type: wire.TypeLog, Log: &wire.Log{Text: "I am a lock"}})
 			}
 			a.pause(time.Hour)
-		}}, "client-1: control stream breaks the protocol: log: more than 10000 frames that nobody asked for"},
+		}}, "client-1: control stream breaks the protocol: log: more than 10000 unexpected frames"},
 		{"a flood of readies", script{begins: func(a *fakeNode) {
 			for range control.MaxTalk + 1 {
 				_ = a.conn.Send(wire.Frame{Type: wire.TypeReady, Ready: &wire.Ready{}})
 			}
 			a.pause(time.Hour)
-		}}, "client-1: control stream breaks the protocol: ready: more than 10000 frames that nobody asked for"},
+		}}, "client-1: control stream breaks the protocol: ready: more than 10000 unexpected frames"},
 		{"a second process that says it is the same client", script{begins: func(a *fakeNode) {
 			other := wire.NewHello("fake again", "test")
 			other.PID = 7
 			_ = a.conn.Send(wire.Frame{Type: wire.TypeHello, Hello: other})
 			a.pause(time.Hour)
-		}}, fmt.Sprintf(`client-1: control stream breaks the protocol: hello: a second one, of "fake again" (pid 7), after that of "fake" (pid %d): what two processes do that say that they are client-1`, os.Getpid())},
+		}}, fmt.Sprintf(`client-1: control stream breaks the protocol: hello: a second one, of "fake again" (pid 7), after that of "fake" (pid %d): two processes claim to be client-1`, os.Getpid())},
 		{"a result of no order", script{begins: func(a *fakeNode) {
 			_ = a.conn.Send(wire.Frame{Type: wire.TypeResult, Result: &wire.Result{ID: 99, Outcome: wire.OutcomeOK, Grant: "mine"}})
 			a.pause(time.Hour)
-		}}, "client-1: control stream breaks the protocol: result: its id is 99, and no order waits for it"},
+		}}, "client-1: control stream breaks the protocol: result: its id is 99, but no order waits for it"},
 		{"a grant of a user that there is not", script{begins: func(a *fakeNode) {
 			a.user = 1
 			a.grant()
 			a.pause(time.Hour)
-		}}, "client-1: control stream breaks the protocol: event 1 (acquire invoke of client-1/1): nobody asked for it"},
+		}}, "client-1: control stream breaks the protocol: event 1 (acquire invoke of client-1/1): there was no such order"},
 		{"no end", script{ends: func(a *fakeNode, _ *wire.Done) error { <-a.life.Done(); return errEnds }}, "client-1 did not end"},
-		{"events that found no room, by its own count", script{ends: func(_ *fakeNode, d *wire.Done) error { d.Dropped = 3; return nil }}, "3 events or more were dropped"},
+		{"events that found no room, by its own count", script{ends: func(_ *fakeNode, d *wire.Done) error { d.Dropped = 3; return nil }}, "3 events were dropped"},
 		{"events that found no room, by its history", script{ends: func(a *fakeNode, d *wire.Done) error {
 			a.emit(history.Event{Kind: history.Dropped, Phase: history.Info, Value: 4})
 			d.Recorded++
 			return nil
-		}}, "4 events or more were dropped"},
+		}}, "4 events were dropped"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -190,15 +190,15 @@ func TestALostClientLeavesNoZero(t *testing.T) {
 		found         results.Verdict // of exclusion
 		reason        string
 	}{
-		{"seen to die", func(a *fakeNode) { a.grant(); a.die() }, later, 1, "context canceled", results.Unknown, results.Unknown, "client-1 ended without its last word (context canceled); what it did after its last event, at "},
-		{"never seen to die", silenced, later, 0, "", results.Unknown, results.Unknown, "client-1 ended without its last word, and nobody saw its process end: it may have gone on; what it did after its last event, at "},
+		{"seen to die", func(a *fakeNode) { a.grant(); a.die() }, later, 1, "context canceled", results.Unknown, results.Unknown, "client-1 ended without its final message (context canceled); its actions after its last event, at "},
+		{"never seen to die", silenced, later, 0, "", results.Unknown, results.Unknown, "client-1 ended without its final message, and the end of its process was not seen: it may have gone on; its actions after its last event, at "},
 		{"a double grant before", func(a *fakeNode) { a.grant(); a.pause(10 * time.Millisecond); a.renew(); silenced(a) }, cycles, 0, "", results.Fail, results.Violated, "double_grants 0: found "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s := &testbed{t: t, scripts: map[string]script{"client-1": {begins: c.first}, "client-2": {begins: c.second}}}
 			got := s.run(t.Context(), strings.NewReplacer("clients: 1", "clients: 2", "for: 400ms", "for: 4s").Replace(scheduled()))
-			s.wantVerdict(got, c.verdict, c.reason, ", cannot be judged, nor what it had in hand then: lock-0 (grant 1 of client-1/0)")
+			s.wantVerdict(got, c.verdict, c.reason, ", cannot be judged, nor the grants that it held then: lock-0 (grant 1 of client-1/0)")
 			one, two := got.env.Clients[0], got.env.Clients[1]
 			if one.Dead || !one.Lost || one.Ended != c.ended || one.Recorded < 2 || two.Lost || two.Dead || two.Recorded == 0 {
 				t.Errorf("the clients' last words: %+v", got.env.Clients)
@@ -334,7 +334,7 @@ func TestTheServiceMustServeAgain(t *testing.T) {
 				return history.Receipt{Status: history.Installed}, nil
 			}
 			got := s.run(t.Context(), scheduled("{use: trouble, on: client-1, at: 10ms}"))
-			s.wantVerdict(got, results.Unknown, c.reason, "the service was not seen to serve again after the last heal")
+			s.wantVerdict(got, results.Unknown, c.reason, "after the last heal the service was not seen serving again")
 			if got.env.Recovered {
 				t.Error("it is said to have recovered")
 			}
@@ -389,8 +389,8 @@ func TestTheFinalRead(t *testing.T) {
 	}
 }
 
-// TestWhatWasWrittenIntoAnAttachedServiceIsRemoved: a failure to remove it is an error of the run.
-func TestWhatWasWrittenIntoAnAttachedServiceIsRemoved(t *testing.T) {
+// TestWritesToAnAttachedServiceAreRemoved: a failure to remove it is an error of the run.
+func TestWritesToAnAttachedServiceAreRemoved(t *testing.T) {
 	t.Parallel()
 	for _, fails := range []error{nil, errTest} {
 		s := &testbed{t: t, removes: func() (string, error) { return "3 keys", fails }, tune: func(r *run) {
@@ -402,7 +402,7 @@ func TestWhatWasWrittenIntoAnAttachedServiceIsRemoved(t *testing.T) {
 			if got.err != nil || c["attached_removed"] != "3 keys" || c["attached_looked_at"] != "all but one key" {
 				t.Errorf("the run ended with %v; env.json tells %v", got.err, c)
 			}
-		case got.err == nil || !strings.HasPrefix(got.err.Error(), "what is below bench:1/ on  could not be removed: a machine that says no"):
+		case got.err == nil || !strings.HasPrefix(got.err.Error(), "the keys below bench:1/ on  could not be removed: a machine that says no"):
 			t.Errorf("the run ended with %v", got.err)
 		}
 	}
@@ -421,8 +421,8 @@ func TestServersBehindOneAddress(t *testing.T) {
 		reason string // why the run is rejected; "": it is not
 	}{
 		{"members", two, nil, ""},
-		{"servers", alone, nil, "--attach: 2 servers behind 10.0.0.7:1 (a, b), and the lock's promise rests on one"},
-		{"a pooler", topology.Met{}, topology.NotItself(two.Address, "no session"), "--attach: 10.0.0.7:1: a pooler stands between: no session"},
+		{"servers", alone, nil, "--attach: 2 servers behind 10.0.0.7:1 (a, b), but the lock needs one"},
+		{"a pooler", topology.Met{}, topology.NotItself(two.Address, "no session"), "--attach: 10.0.0.7:1: there is a pooler in between: no session"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -450,7 +450,7 @@ func TestAResourceThatDoesNotEnd(t *testing.T) {
 		commanded: func(*fakeNode, wire.Command) *wire.Result { return &wire.Result{Outcome: wire.OutcomeOK} },
 		ends:      func(a *fakeNode, _ *wire.Done) error { <-a.life.Done(); return errEnds },
 	}}}
-	s.wantVerdict(s.run(t.Context(), protected(registerNode)), results.Unknown, "stopping the resource: register did not end", "register ended without its last word")
+	s.wantVerdict(s.run(t.Context(), protected(registerNode)), results.Unknown, "stopping the resource: register did not end", "register ended without its final message")
 }
 
 // TestTheFinalReadOfReplicas: a majority must answer, and the value written last under the latest epoch counts.
@@ -551,14 +551,14 @@ func TestAClockThatCannotBeComparedIsRefused(t *testing.T) {
 	for answers, refused := range map[time.Duration]bool{2 * watch.MaxDrift: false, 2*watch.MaxDrift + 5*time.Millisecond: true} {
 		s := &testbed{t: t, ahead: func() int64 { time.Sleep(answers); return 0 }}
 		got := s.run(t.Context(), scheduled())
-		if refused != (got.err != nil) || refused && !strings.Contains(got.err.Error(), "client-1: its clock can be compared to") {
+		if refused != (got.err != nil) || refused && !strings.Contains(got.err.Error(), "client-1: its clock can only be compared to") {
 			t.Errorf("it answers after %v: the run ended with %v", answers, got.err)
 		}
 	}
 }
 
-// TestAnInterruptedRunHealsAndTells, in whatever phase it is interrupted.
-func TestAnInterruptedRunHealsAndTells(t *testing.T) {
+// TestInterruptedRunHealsAndReports, in whatever phase it is interrupted.
+func TestInterruptedRunHealsAndReports(t *testing.T) {
 	t.Parallel()
 	for _, phase := range []string{results.TimeUp, results.TimeLoad, results.TimeHeal, results.TimeSettle, "chaos", "step"} {
 		t.Run(phase, func(t *testing.T) {

@@ -30,8 +30,8 @@ const entry = "{use: trouble, on: client-1, at: 10ms, for: 30ms}"
 
 var errTest = errors.New("a machine that says no")
 
-// TestWhatAFaultDidDecidesWhatAZeroIsWorth goes through the results of a fault and of its heal.
-func TestWhatAFaultDidDecidesWhatAZeroIsWorth(t *testing.T) {
+// TestReceiptsDecideTheStrengthOfAZero goes through the results of a fault and of its heal.
+func TestReceiptsDecideTheStrengthOfAZero(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name    string
@@ -67,12 +67,12 @@ func TestWhatAFaultDidDecidesWhatAZeroIsWorth(t *testing.T) {
 			results.Unknown, "heal of trouble on client-1: a machine that says no", history.Installed, history.NotInstalled,
 		},
 		{
-			"it still stands after the heal", &fakeFault{heal: answers(history.NotInstalled, nil)},
-			results.Unknown, "nobody saw that trouble on client-1 was undone", history.Installed, history.NotInstalled,
+			"the fault is still active after the heal", &fakeFault{heal: answers(history.NotInstalled, nil)},
+			results.Unknown, "the heal of trouble on client-1 is not confirmed", history.Installed, history.NotInstalled,
 		},
 		{
 			"nobody knows whether it still stands", &fakeFault{heal: answers(history.Indeterminate, nil)},
-			results.Unknown, "nobody saw that trouble on client-1 was undone", history.Installed, history.Indeterminate,
+			results.Unknown, "the heal of trouble on client-1 is not confirmed", history.Installed, history.Indeterminate,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -220,7 +220,7 @@ func TestAFaultThatIsNeverInjected(t *testing.T) {
 	for _, serial := range []bool{false, true} {
 		s.tune = func(r *run) { r.plan.Promise.Serial = serial }
 		got := s.run(t.Context(), strings.Replace(scheduled("{use: trouble, on: client-1, at: 4s}"), "for: 400ms", "for: 5s", 1))
-		s.wantVerdict(got, results.Unknown, "client-1 ended although no fault asked for it", "trouble was never injected")
+		s.wantVerdict(got, results.Unknown, "client-1 ended without a fault", "trouble was never injected")
 	}
 
 	s = &testbed{t: t, faults: map[string]*fakeFault{"trouble": {}, "other": {}}}
@@ -353,7 +353,7 @@ func TestTwentyMissesAreEnough(t *testing.T) {
 	s := &testbed{t: t, faults: map[string]*fakeFault{"trouble": f}, scripts: map[string]script{"client-1": h.script()}}
 	text := directed("{await: elapsed, for: 1ms}", "{inject: trouble, on: holder, within: 60s}")
 	got := s.run(t.Context(), strings.Replace(text, "workload: {", "workload: {use: acquire-release, clients: 1, timeout: 100ms, ", 1))
-	s.wantVerdict(got, results.Unknown, "20 holders in turn had begun to release before they were stopped")
+	s.wantVerdict(got, results.Unknown, "20 successive holders had begun to release before they were stopped")
 	x := got.faults[0]
 	if x.Misses != 20 || x.Receipt.Status != history.NotInstalled || x.Bit != 0 {
 		t.Errorf("%d misses, %+v", x.Misses, x)
@@ -382,7 +382,7 @@ func TestTheHistoryHasTheLastWord(t *testing.T) {
 	}
 	s := &testbed{t: t, faults: map[string]*fakeFault{"trouble": {kind: chaos.Kind{Stops: true}}}, scripts: map[string]script{"client-1": p}}
 	got := s.run(t.Context(), held)
-	s.wantVerdict(got, results.Unknown, "but the history says otherwise: a release of that grant")
+	s.wantVerdict(got, results.Unknown, "but the history contradicts: a release of that grant")
 	if got.faults[0].Receipt.Status != history.Installed || got.report.Faults[0].Receipt.Status != history.NotInstalled {
 		t.Errorf("recorded %s, judged %s", got.faults[0].Receipt.Status, got.report.Faults[0].Receipt.Status)
 	}
@@ -430,7 +430,7 @@ func TestNoHolderWasSeen(t *testing.T) {
 		a.release()
 	}}}}
 	got := s.run(t.Context(), scheduled("{use: trouble, on: holder, at: 60ms}"))
-	s.wantVerdict(got, results.Unknown, "no holder was seen")
+	s.wantVerdict(got, results.Unknown, "no holder appeared")
 }
 
 // TestAKilledClient is dead in the history after it was last heard, and its missing goodbye is not held against it.
@@ -487,7 +487,7 @@ func TestADeathThatNoFaultIsToBlameFor(t *testing.T) {
 		return history.Receipt{Status: history.NotInstalled}, nil
 	}
 	got := s.run(t.Context(), strings.Replace(scheduled("{use: kill, on: client-1, at: 30ms}"), "for: 400ms", "for: 5s", 1))
-	s.wantVerdict(got, results.Unknown, "client-1 ended although no fault asked for it", "client-1 ended without its last word")
+	s.wantVerdict(got, results.Unknown, "client-1 ended without a fault", "client-1 ended without its final message")
 }
 
 // TestAnInjectionUnderWayIsWaitedFor: whatever ends the load, an injection that has begun is healed before the
@@ -544,8 +544,8 @@ func TestAnInjectionStandsForItsTime(t *testing.T) {
 	}
 }
 
-// TestProgressTellsWhatStands: the number of injections, how many are not healed, and the time since the load began.
-func TestProgressTellsWhatStands(t *testing.T) {
+// TestProgressShowsActiveFaults: the number of injections, how many are not healed, and the time since the load began.
+func TestProgressShowsActiveFaults(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	said, elapsed := map[string][2]int{}, map[string]time.Duration{}
@@ -592,7 +592,7 @@ func TestAKilledServerMayBeGone(t *testing.T) {
 		got := s.run(t.Context(), scheduled("{use: kill, on: server-1, at: 10ms"+lasts+"}"))
 		reason := ""
 		if want == results.Unknown {
-			reason = "server-1 ended although no fault asked for it"
+			reason = "server-1 ended without a fault"
 		}
 		s.wantVerdict(got, want, reason)
 	}

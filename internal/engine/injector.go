@@ -147,7 +147,7 @@ func (in *injector) injectHolder(ctx context.Context, f *rundir.Injected, name s
 	for f.Misses < maxMisses {
 		h, err := next()
 		if err != nil {
-			return history.Receipt{Status: history.NotInstalled}, fmt.Errorf("no holder was seen: %w", err)
+			return history.Receipt{Status: history.NotInstalled}, fmt.Errorf("no holder appeared: %w", err)
 		}
 		receipt, held, err := in.injectOn(ctx, f, h)
 		if held || err != nil {
@@ -156,7 +156,7 @@ func (in *injector) injectHolder(ctx context.Context, f *rundir.Injected, name s
 		in.faults.Change(func() { f.Misses++ })
 	}
 	return history.Receipt{Status: history.NotInstalled},
-		fmt.Errorf("%d holders in turn had begun to release before they were stopped", f.Misses)
+		fmt.Errorf("%d successive holders had begun to release before they were stopped", f.Misses)
 }
 
 // injectOn is one attempt on one holder. held reports whether it still had the grant when it was stopped. The stop
@@ -275,7 +275,7 @@ func (in *injector) awaitBitten(ctx context.Context, f *rundir.Injected) error {
 			if err != nil {
 				return fmt.Errorf("%w; its packets cannot be counted: %w", serr, err)
 			}
-			return fmt.Errorf("%w; it has met no packet", serr)
+			return fmt.Errorf("%w; it has matched no packet", serr)
 		}
 	}
 }

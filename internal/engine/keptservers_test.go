@@ -70,7 +70,7 @@ func (s *several) mustTake(got finishedRun, from string) {
 	if e := got.env; !e.Kept || e.Fresh != "" || e.KeptFrom != from || len(e.KeptProof) != 6 {
 		s.t.Errorf("kept %t from %q (want %q), fresh because of %q, with the proof %v", e.Kept, e.KeptFrom, from, e.Fresh, e.KeptProof)
 	}
-	if seen := got.env.KeptProof[0].Evidence; !strings.HasSuffix(seen, ", as it began") {
+	if seen := got.env.KeptProof[0].Evidence; !strings.HasSuffix(seen, ", as at its start") {
 		s.t.Errorf("the server lives as it began, and the proof is %q", seen)
 	}
 	for _, p := range got.env.KeptProof {
@@ -132,14 +132,14 @@ func TestServersThatAreNotProvenAreReplaced(t *testing.T) {
 		name, why string
 		change    func(s *several)
 	}{
-		{"a reset that left something", "the reset left something: there is a key", func(s *several) {
+		{"a reset that left something", "the reset was incomplete: there is a key", func(s *several) {
 			s.reset = func() ([]string, error) { return nil, errors.New("there is a key") }
 		}},
-		{"a setting that was changed", `limit is "2" and was "1"`, func(s *several) { s.settings = map[string]string{"limit": "2"} }},
+		{"a setting that was changed", `limit is "2" but was "1"`, func(s *several) { s.settings = map[string]string{"limit": "2"} }},
 		{"a server that is stopped", "server-1 is stopped", func(s *several) { s.stopped["server-1"] = true }},
 		{"a server that died", "server-1 has no process", func(s *several) { s.fake("server-1").die() }},
-		{"more servers", "this run needs server-2, which is not among those that stand", func(s *several) { s.servers = 2 }},
-		{"an agent", "faults of this run need the agent, and those that stand began to serve without one", func(s *several) {
+		{"more servers", "this run needs server-2, which is not among the kept servers", func(s *several) { s.servers = 2 }},
+		{"an agent", "faults of this run need the agent, but the kept servers started without one", func(s *several) {
 			s.faults = map[string]*fakeFault{"good": {kind: chaos.Kind{Needs: []chaos.Capability{chaos.CanPause}}}}
 		}},
 	} {
@@ -167,24 +167,24 @@ func TestServersThatAreNotProvenAreReplaced(t *testing.T) {
 	}
 }
 
-// TestServersThatNobodySawBeginAreNotKept: if the agent does not report their links at the start, nothing can be
+// TestServersWithUnknownStartAreNotKept: if the agent does not report their links at the start, nothing can be
 // compared later.
-func TestServersThatNobodySawBeginAreNotKept(t *testing.T) {
+func TestServersWithUnknownStartAreNotKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSeveral(t)
 		s.kept.Agent = true // goroutines have none
 		s.next(scheduled())
-		const why = "how they began was not to be seen: around server-1"
+		const why = "their initial state is unknown: around server-1"
 		if got := s.next(scheduled()); got.env.Kept || !strings.HasPrefix(got.env.Fresh, why) {
 			t.Errorf("kept %t, fresh because of %q; want %q", got.env.Kept, got.env.Fresh, why)
 		}
 	})
 }
 
-// TestWhatCannotBeRemovedHindersNoRun: a run whose servers replace others is judged, and ends with the error of their
+// TestFailedRemovalHindersNoRun: a run whose servers replace others is judged, and ends with the error of their
 // removal.
-func TestWhatCannotBeRemovedHindersNoRun(t *testing.T) {
+func TestFailedRemovalHindersNoRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSeveral(t)

@@ -158,9 +158,9 @@ func TestWaitsByDesignAreNotLate(t *testing.T) {
 	s.wantVerdict(got, results.Pass)
 }
 
-// TestWhatALateFaultLeavesCertain: a demanded violation that was found, and a promise that was broken. A bound that
+// TestCertainResultsDespiteALateFault: a demanded violation that was found, and a promise that was broken. A bound that
 // is missed is not certain.
-func TestWhatALateFaultLeavesCertain(t *testing.T) {
+func TestCertainResultsDespiteALateFault(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, want string // of an expectation

@@ -11,8 +11,8 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestWhatMakesNoSenseEndsTheRun: the event is reported and kept for the judge, and nothing after it.
-func TestWhatMakesNoSenseEndsTheRun(t *testing.T) {
+// TestInconsistentEventEndsTheRun: the event is reported and kept for the judge, and nothing after it.
+func TestInconsistentEventEndsTheRun(t *testing.T) {
 	t.Parallel()
 	s := &testbed{t: t, scripts: map[string]script{"client-1": {begins: func(a *fakeNode) {
 		a.grant()
@@ -33,8 +33,8 @@ func TestWhatMakesNoSenseEndsTheRun(t *testing.T) {
 	}
 }
 
-// TestADeathIsNoExcuseForWhatMakesNoSense: a client that will die may be silent, but may not send impossible events.
-func TestADeathIsNoExcuseForWhatMakesNoSense(t *testing.T) {
+// TestDeathExcusesNoInconsistentEvent: a client that will die may be silent, but may not send impossible events.
+func TestDeathExcusesNoInconsistentEvent(t *testing.T) {
 	t.Parallel()
 	s := &testbed{t: t, scripts: map[string]script{"client-1": {commanded: func(a *fakeNode, c wire.Command) *wire.Result {
 		if c.Do == wire.DoAcquire {
@@ -80,7 +80,7 @@ func refused(t *testing.T, got finishedRun) {
 	if got.err != nil || !errors.As(got.wrong, &n) || !errors.Is(got.wrong, history.ErrCorrupt) || got.report.Verdict != results.Unknown {
 		t.Errorf("the run ended with %v, the judge with %v and %s", got.err, got.wrong, got.report.Verdict)
 	}
-	const want = "client-1: event 3 (renewed info of client-1/0) makes no sense: its grant is 99"
+	const want = "client-1: event 3 (renewed info of client-1/0) is inconsistent: its grant is 99"
 	if len(got.env.Unknown) == 0 || !strings.HasPrefix(got.env.Unknown[0], want) {
 		t.Errorf("the reasons are %q, want %q", got.env.Unknown, want)
 	}

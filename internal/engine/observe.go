@@ -79,7 +79,7 @@ func (o *observer) stored(ctx context.Context, fact string) (answer string, ends
 }
 
 // errNoStore says that the service as a whole cannot be asked.
-var errNoStore = errors.New("the service does not say as a whole what it has of a lock")
+var errNoStore = errors.New("the service cannot name the owner of a lock")
 
 // observe records a fact of some nodes: once each, or repeatedly until the steps are over.
 func (o *observer) observe(ctx context.Context, number int, st scenarios.Step) error {

@@ -33,7 +33,7 @@ func (w outsideWatch) watch(ctx context.Context) {
 				agentGone = true
 				w.record.Change(func(e *results.Env) {
 					e.Warnings = append(e.Warnings,
-						"the agent ended during the load: what it had done was undone then, and faults that need it cannot be made any more")
+						"the agent ended during the load: its faults were undone then, and no more faults can use it")
 				})
 			}
 			w.look(ctx, n, stopped)

@@ -10,7 +10,7 @@ func TestSeveralHoldersAreRefused(t *testing.T) {
 	t.Parallel()
 	take := "{do: acquire, user: A}"
 	for _, c := range []struct{ steps, backend, workload, want string }{
-		{"{do: acquire, user: A, reentrant: true}", "use: fake", "", "steps.0.reentrant: lock plain of fake does not count how often its holder takes it"},
+		{"{do: acquire, user: A, reentrant: true}", "use: fake", "", "steps.0.reentrant: lock plain of fake is not re-entrant"},
 		{take, "use: fake, permits: 2", "", "backend.permits: lock plain of fake is held by one user at a time"},
 		{take, "use: memory, lock: semaphore, permits: 2", "resource: {use: register, guard: none}", "workload.resource: 2 users hold the lock at once"},
 		{take, "use: memory, lock: semaphore, permits: 2", "", ""},

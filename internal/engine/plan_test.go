@@ -11,8 +11,8 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestWhatIsRefusedBeforeTheStart: scenarios that could not be carried out, or would prove nothing.
-func TestWhatIsRefusedBeforeTheStart(t *testing.T) {
+// TestScenariosRefusedBeforeTheStart: scenarios that could not be carried out, or would prove nothing.
+func TestScenariosRefusedBeforeTheStart(t *testing.T) {
 	t.Parallel()
 	with := func(pairs ...string) string { return strings.NewReplacer(pairs...).Replace(scheduled()) }
 	guarded := func(workload, resource string) string {
@@ -20,31 +20,31 @@ func TestWhatIsRefusedBeforeTheStart(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		with("ttl: 5s", "ttl: 1ms"):                                                                                                "",
-		with("ttl: 5s", "ttl: 999us"):                                                                                              "backend.ttl: 999µs is less than fake honours: its plain lock takes 1ms and more",
+		with("ttl: 5s", "ttl: 999us"):                                                                                              "backend.ttl: 999µs is too short for fake: its plain lock needs at least 1ms",
 		with("ttl: 5s", "ttl: 5s, cpus: 1"):                                                                                        "server-1 cannot be limited",
-		with("use: fake, ttl: 5s", "use: memory, ttl: 5s, cpus: 1"):                                                                "backend: memory has no servers that could be held to",
+		with("use: fake, ttl: 5s", "use: memory, ttl: 5s, cpus: 1"):                                                                "backend: memory has no servers to limit to",
 		with("clients: 1,", "clients: 2, users: 32768, own_locks: true,"):                                                          "",
-		with("clients: 1,", "clients: 3, users: 21846, own_locks: true,"):                                                          "workload: 65538 locks are more than the 65536 that a history can name",
+		with("clients: 1,", "clients: 3, users: 21846, own_locks: true,"):                                                          "workload: 65538 locks: a history can name at most 65536",
 		guarded("counter", "use: register, guard: fence"):                                                                          "",
 		guarded("counter", "use: register, guard: unique"):                                                                         `workload.resource.guard: register has no guard "unique"; it has ask-then-write, cas-owner, `,
 		guarded("guarded-set", "use: register, guard: none"):                                                                       "",
-		guarded("counter", "use: redis, guard: condition"):                                                                         "workload.resource.guard: condition is about ",
+		guarded("counter", "use: redis, guard: condition"):                                                                         "workload.resource.guard: condition needs writes that are ",
 		guarded("inventory", "use: redis, guard: condition"):                                                                       "",
-		guarded("counter", "use: etcd, guard: none"):                                                                               "workload.resource.use: etcd keeps the values in the lock service itself, which must be etcd and is fake",
+		guarded("counter", "use: etcd, guard: none"):                                                                               "workload.resource.use: etcd keeps the values in the lock service itself, which must be etcd but is fake",
 		guarded("counter", "use: postgres, guard: none"):                                                                           "",
-		strings.Replace(guarded("counter", "use: postgres, guard: none"), "use: fake", "use: memory", 1):                           "workload.resource.use: postgres needs processes of its own, and backend memory has none",
-		strings.Replace(guarded("counter", "use: register, guard: fence"), "use: fake", "use: fake, lock: blank", 1):               "fence needs a fencing token, and lock blank of fake has none",
+		strings.Replace(guarded("counter", "use: postgres, guard: none"), "use: fake", "use: memory", 1):                           "workload.resource.use: postgres needs its own processes, but backend memory has none",
+		strings.Replace(guarded("counter", "use: register, guard: fence"), "use: fake", "use: fake, lock: blank", 1):               "fence needs a fencing token, but lock blank of fake has none",
 		strings.Replace(guarded("counter", "use: register, guard: none"), "use: fake", "use: fake, lock: blank", 1):                "",
-		with("use: fake", "use: fake, lock: blank", "use: acquire-release", "use: hold-renew"):                                     "workload.use: hold-renew extends its grants, and lock blank of fake cannot be renewed",
+		with("use: fake", "use: fake, lock: blank", "use: acquire-release", "use: hold-renew"):                                     "workload.use: hold-renew extends its grants, but lock blank of fake cannot be renewed",
 		with("use: fake", "use: fake, lock: blank", "clients: 1", "clients: 1, renew: true"):                                       "workload.renew: lock blank of fake cannot be renewed",
 		with(`judged: ">=1"`, `own_stall_ms_max: "<1s"`):                                                                           "",
-		with(`judged: ">=1"`, `foreign_releases: "<1s"`):                                                                           `expect.foreign_releases: foreign_releases is no duration: leave the unit out of "<1s"`,
+		with(`judged: ">=1"`, `foreign_releases: "<1s"`):                                                                           `expect.foreign_releases: foreign_releases is not a duration: omit the unit of "<1s"`,
 		with(`judged: ">=1"`, `foreign_release: "0"`):                                                                              "there is no such count or measure; did you mean foreign_releases? ",
 		with(`judged: ">=1"`, `nothing_like_it: "0"`):                                                                              "there is no such count or measure; `lockquake list measures` lists them",
-		scheduled("{use: trouble, on: client-1, held: 10ms}"):                                                                      "chaos.0.held: only a holder has held a lock for 10ms; this is on client-1",
+		scheduled("{use: trouble, on: client-1, held: 10ms}"):                                                                      "chaos.0.held: held applies only to the target holder (10ms); this is on client-1",
 		directed("{do: read, user: A}"):                                                                                            "",
-		strings.Replace(directed("{do: read, user: A}"), "workload: {resource: {use: register, guard: none}}\n", "", 1):            "steps.0.do: read needs something to act on; give workload.resource",
-		strings.Replace(directed("{do: write, user: A, value: 1}"), "workload: {resource: {use: register, guard: none}}\n", "", 1): "steps.0.do: write needs something to act on; give workload.resource",
+		strings.Replace(directed("{do: read, user: A}"), "workload: {resource: {use: register, guard: none}}\n", "", 1):            "steps.0.do: read needs a resource; give workload.resource",
+		strings.Replace(directed("{do: write, user: A, value: 1}"), "workload: {resource: {use: register, guard: none}}\n", "", 1): "steps.0.do: write needs a resource; give workload.resource",
 		strings.Replace(directed("{do: acquire, user: A}"), "workload: {resource: {use: register, guard: none}}\n", "", 1):         "",
 	} {
 		if _, err := Check((&testbed{t: t, faults: map[string]*fakeFault{"trouble": {}}}).options(text)); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
@@ -53,8 +53,8 @@ func TestWhatIsRefusedBeforeTheStart(t *testing.T) {
 	}
 }
 
-// TestWhatStepsCannotDo is rejected before the start, too.
-func TestWhatStepsCannotDo(t *testing.T) {
+// TestStepsRefusedBeforeTheStart is rejected before the start, too.
+func TestStepsRefusedBeforeTheStart(t *testing.T) {
 	t.Parallel()
 	faults := map[string]*fakeFault{
 		"plain": {}, "counting": {kind: chaos.Kind{Counts: true}}, "servers": {kind: chaos.Kind{Servers: true}},
@@ -65,20 +65,20 @@ func TestWhatStepsCannotDo(t *testing.T) {
 	const acquire, bitten, led = "{do: acquire, user: A}", "{await: bitten, of: it}", "{await: led, of: it}"
 	for text, want := range map[string]string{
 		directed(acquire, "{await: fact, fact: role, node: server-1, is: x}"):                               "",
-		directed(acquire, "{await: fact, fact: mood, node: server-1, is: x}"):                               `steps.1.fact: fake cannot be asked for "mood"; it answers role, serves`,
+		directed(acquire, "{await: fact, fact: mood, node: server-1, is: x}"):                               `steps.1.fact: fake has no fact "mood"; it has role, serves`,
 		directed(acquire, "{await: fact, fact: role, node: server-9, is: x}"):                               `steps.1.node: there is no node "server-9"`,
-		directed(acquire, "{inject: plain, on: A, as: it}", bitten):                                         "steps.2.of: plain counts no packets that could be awaited",
+		directed(acquire, "{inject: plain, on: A, as: it}", bitten):                                         "steps.2.of: plain counts no packets to await",
 		directed(acquire, "{inject: counting, on: A, as: it}", "{inject: plain, on: A, as: other}", bitten): "",
-		directed(acquire, "{inject: plain, on: A, as: it}", led):                                            "steps.2.of: it is not on leader: nobody takes the lead after it",
+		directed(acquire, "{inject: plain, on: A, as: it}", led):                                            "steps.2.of: it is not on leader: no other node takes the lead after it",
 		directed(acquire, "{inject: plain, on: [A, leader], as: it}", led):                                  "",
 		directed(acquire, "{inject: cut, on: A}"):                                                           "",
 		directed(acquire, "{inject: nowhere, on: A}"):                                                       "server-9",
-		directed(acquire, "{inject: own-port, on: A}"):                                                      `client-1 may be at that end of a link, and has no port "peer"`,
+		directed(acquire, "{inject: own-port, on: A}"):                                                      `client-1 may be at that end of a link, but has no port "peer"`,
 		directed(acquire, "{inject: register-port, on: register}"):                                          "",
-		directed(acquire, "{inject: own-port, on: register}"):                                               `register may be at that end of a link, and has no port "peer"; it has register`,
-		directed(acquire, "{inject: far-port, on: A}"):                                                      `server-1 may be at that end of a link, and has no port "peer"`,
+		directed(acquire, "{inject: own-port, on: register}"):                                               `register may be at that end of a link, but has no port "peer"; it has register`,
+		directed(acquire, "{inject: far-port, on: A}"):                                                      `server-1 may be at that end of a link, but has no port "peer"`,
 		directed(acquire, "{inject: servers, on: server-1}"):                                                "",
-		directed(acquire, "{inject: servers, on: A}"):                                                       "steps.1.on: servers may hit client-1, a client, and is for servers only",
+		directed(acquire, "{inject: servers, on: A}"):                                                       "steps.1.on: servers may hit client-1, a client, but applies only to servers",
 	} {
 		if _, err := Check((&testbed{t: t, faults: faults}).options(text)); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
@@ -86,9 +86,9 @@ func TestWhatStepsCannotDo(t *testing.T) {
 	}
 }
 
-// TestWhatAPlanHas: the requested guard, a lock for each user if each has its own, and a client for each user that
+// TestPlanContents: the requested guard, a lock for each user if each has its own, and a client for each user that
 // steps name.
-func TestWhatAPlanHas(t *testing.T) {
+func TestPlanContents(t *testing.T) {
 	t.Parallel()
 	text := strings.Replace(scheduled(), "clients: 1,", "clients: 2, users: 3, own_locks: true, resource: {use: register, guard: fence-writes},", 1)
 	p, err := Check((&testbed{t: t}).options(text + "steps:\n  - {do: acquire, user: A, lock: special}\n  - {do: acquire, user: B, lock: special}\n"))
@@ -101,8 +101,8 @@ func TestWhatAPlanHas(t *testing.T) {
 	}
 }
 
-// TestWhoNeedsTheAgent: runs with a fault that needs something of its target.
-func TestWhoNeedsTheAgent(t *testing.T) {
+// TestRunsThatNeedTheAgent: runs with a fault that needs something of its target.
+func TestRunsThatNeedTheAgent(t *testing.T) {
 	t.Parallel()
 	pauses := chaos.Kind{Needs: []chaos.Capability{chaos.CanPause}}
 	for _, c := range []struct {
@@ -141,17 +141,17 @@ func TestAWarmUpIsNotMeasured(t *testing.T) {
 	}
 }
 
-// TestWhatARunWithoutAWorkloadReads: nothing, because the engine's own questions would be most of it.
-func TestWhatARunWithoutAWorkloadReads(t *testing.T) {
+// TestRunWithoutAWorkloadReadsNothing: nothing, because the engine's own questions would be most of it.
+func TestRunWithoutAWorkloadReadsNothing(t *testing.T) {
 	t.Parallel()
 	if got := (&testbed{t: t}).run(t.Context(), directed("{do: acquire, user: A}")).env; len(got.Readings) != 0 || got.Measured != nil || !maps.Equal(got.People, map[string]string{"A": "client-1"}) {
 		t.Errorf("%+v", got)
 	}
 }
 
-// TestWhatNodesAreToldAtTheStart: a client of the workload gets its part of it, a client of the steps none, and the
+// TestStartFrames: a client of the workload gets its part of it, a client of the steps none, and the
 // resource no access to the service.
-func TestWhatNodesAreToldAtTheStart(t *testing.T) {
+func TestStartFrames(t *testing.T) {
 	t.Parallel()
 	s := &testbed{t: t, scripts: map[string]script{"client-2": {begins: func(a *fakeNode) { a.pause(time.Hour) }}}}
 	text := strings.Replace(scheduled(), "clients: 1,", "clients: 2, users: 3, resource: {use: register, guard: none},", 1)
@@ -167,8 +167,8 @@ func TestWhatNodesAreToldAtTheStart(t *testing.T) {
 	}
 }
 
-// TestTheDrawnScheduleTellsWhatItWasDrawnOf, if something was drawn and no outcome is known.
-func TestTheDrawnScheduleTellsWhatItWasDrawnOf(t *testing.T) {
+// TestDrawnScheduleNamesItsSource, if something was drawn and no outcome is known.
+func TestDrawnScheduleNamesItsSource(t *testing.T) {
 	t.Parallel()
 	s := &testbed{t: t, servers: 3, faults: map[string]*fakeFault{"trouble": {}}}
 	p, err := Check(s.options(scheduled("{use: trouble, on: one, at: 10ms}", "{use: trouble, on: server-2, at: 20ms}", "{use: trouble, on: one, at: 30ms}")))

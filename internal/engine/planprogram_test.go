@@ -43,7 +43,7 @@ expect: {judged: ">=0"}
 `)
 }
 
-func TestAProgramOfOnesOwnIsANode(t *testing.T) {
+func TestOwnProgramIsANode(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ client, image, argv string }{
 		{"run: [python3, -u, my_lock.py, --config, config.json, nothing]", "python", "python3 -u /there/my_lock.py --config /there/config.json nothing"},
@@ -98,7 +98,7 @@ func TestProgramsTakeTurns(t *testing.T) {
 	t.Parallel()
 	text := withProgram(t, "run: [python3, my_lock.py, one], beside: [{dir: /, run: [/usr/bin/my-lock, two]}]", "")
 	o := (&testbed{t: t}).options(text)
-	if _, err := Check(o); err == nil || !strings.Contains(err.Error(), "workload.client.beside: 2 programs take turns, and the clients are 1") {
+	if _, err := Check(o); err == nil || !strings.Contains(err.Error(), "workload.client.beside: 2 programs alternate, but there are 1") {
 		t.Errorf("one client: %v", err)
 	}
 	p, err := Check((&testbed{t: t}).options(strings.Replace(text, "clients: 1", "clients: 3", 1)))
@@ -127,8 +127,8 @@ func TestAClientOfAnotherVersion(t *testing.T) {
 	}{
 		{"example.org/lib", "v1.0.0", results.Pass, ""},
 		{"example.org/old", "v2.0.0", results.Pass, ""},
-		{"example.org/lib", "v1.1.0", results.Unknown, "client-1 is not what was asked for: its hello says example.org/lib v1.0.0, and v1.1.0 was asked for"},
-		{"example.org/other", "v1.1.0", results.Unknown, "its hello says example.org/other (not at all), and v1.1.0 was asked for"},
+		{"example.org/lib", "v1.1.0", results.Unknown, "client-1 is not the requested program: its hello has example.org/lib v1.0.0, but v1.1.0 was requested"},
+		{"example.org/other", "v1.1.0", results.Unknown, "its hello has example.org/other (not at all), but v1.1.0 was requested"},
 	} {
 		s := &testbed{t: t, tune: func(r *run) {
 			r.plan.Programs = plan.Programs{{What: "mine", Pins: map[string]string{c.module: c.version}}}
@@ -137,17 +137,17 @@ func TestAClientOfAnotherVersion(t *testing.T) {
 	}
 }
 
-func TestWhatAProgramOfOnesOwnCannotDo(t *testing.T) {
+func TestLimitsOfOwnPrograms(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ client, more, use, want string }{
 		{"run: [python3, other.py]", "", "", "there is no file other.py in /"},
 		{"run: [./other]", "", "", "workload.client.run: there is no file ./other in /"},
 		{"run: [python3, my_lock.py], beside: [{dir: /, run: [./other]}]", "", "", "workload.client.beside[0].run: there is no file ./other in /"},
 		{"run: [java, -cp, 'other:/opt/x.jar', MyLock]", "", "", "there is no file other:/opt/x.jar in /"},
-		{"run: [python3, my_lock.py]", ", resource: {use: trio}", "", "workload.resource.use: a program of one's own reaches the register alone, and not trio"},
-		{"run: [python3, my_lock.py]", ", shared: 0.5", "", "knows no shared mode"},
+		{"run: [python3, my_lock.py]", ", resource: {use: trio}", "", "workload.resource.use: a program of your own can only use the register, not trio"},
+		{"run: [python3, my_lock.py]", ", shared: 0.5", "", "has no shared mode"},
 		{"run: [python3, my_lock.py]", "", "memory", "workload.client: backend memory has no processes"},
-		{"run: [python3, my_lock.py]", "", "fake, lock: none", "workload.client: lock none asks nobody"},
+		{"run: [python3, my_lock.py]", "", "fake, lock: none", "workload.client: lock none sends no requests"},
 	} {
 		text := withProgram(t, c.client, c.more)
 		if c.use != "" {
@@ -176,15 +176,15 @@ func TestAPointThatTheClientDoesNotAnnounce(t *testing.T) {
 }
 
 // So is an order that the client does not support, and a demand about news that it does not have.
-func TestWhatAClientDoesNotAnnounce(t *testing.T) {
+func TestUnannouncedPointsAreRefused(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		directed("{do: close, user: A}"):                                                                     "steps.0.do: fake takes no order close: its hello does not name it among orders",
+		directed("{do: close, user: A}"):                                                                     "steps.0.do: fake takes no order close: it is not among the orders in its hello",
 		directed("{do: acquire, user: A}", "{do: cancel, user: A}"):                                          "steps.1.do: fake takes no order cancel",
 		directed("{do: acquire, user: A}", "{do: renew, user: A}"):                                           "steps.1.do: fake takes no order renew",
-		strings.Replace(scheduled(), "timeout:", "renew: true, timeout:", 1):                                 "workload: fake cannot extend its grants: its hello does not name renew among orders",
-		strings.Replace(scheduled(), "timeout:", "check: signal, timeout:", 1):                               "workload.check: fake tells its holders of no loss",
-		strings.Replace(directed("{do: acquire, user: A}"), "expect: {", `expect: {untold_losses: "0", `, 1): "expect.untold_losses: fake tells its holders of no loss",
+		strings.Replace(scheduled(), "timeout:", "renew: true, timeout:", 1):                                 "workload: fake cannot extend its grants: renew is not among the orders in its hello",
+		strings.Replace(scheduled(), "timeout:", "check: signal, timeout:", 1):                               "workload.check: fake reports no losses",
+		strings.Replace(directed("{do: acquire, user: A}"), "expect: {", `expect: {untold_losses: "0", `, 1): "expect.untold_losses: fake reports no losses",
 	} {
 		got := (&testbed{t: t}).run(t.Context(), text)
 		var wrong plan.UsageError
@@ -198,7 +198,7 @@ func TestWhatAClientDoesNotAnnounce(t *testing.T) {
 func TestAClientThatLiesAboutItsClock(t *testing.T) {
 	t.Parallel()
 	for ahead, want := range map[time.Duration]string{
-		time.Second: "to come when it arrived: its clock is not the one that its hello says", -time.Second: "before the start frame was sent: its clock is not the one that its hello says",
+		time.Second: "later than its arrival: its clock is not the one in its hello", -time.Second: "before the start frame was sent: its clock is not the one in its hello",
 	} {
 		s := &testbed{t: t, ahead: func() int64 { return int64(ahead) }, lies: true}
 		s.wantVerdict(s.run(t.Context(), scheduled()), results.Unknown, want)
@@ -232,8 +232,8 @@ func TestThePointOfAGuardThatLooksFirst(t *testing.T) {
 func TestAServiceThatOnlyAProgramKnows(t *testing.T) {
 	t.Parallel()
 	for client, want := range map[string]string{
-		"": "backend.client: is missing: only a program of one's own knows the locks of backend external", ", client: {dir: /, run: [/usr/bin/my-lock]}": "",
-		", min_ttl: 10s, client: {dir: /, run: [/usr/bin/my-lock]}": "backend.ttl: 5s is less than external honours: its own lock takes 10s and more",
+		"": "backend.client: is missing: backend external needs a client program of your own", ", client: {dir: /, run: [/usr/bin/my-lock]}": "",
+		", min_ttl: 10s, client: {dir: /, run: [/usr/bin/my-lock]}": "backend.ttl: 5s is too short for external: its own lock needs at least 10s",
 	} {
 		text := strings.NewReplacer("use: fake, ttl: 5s", "use: external, ttl: 5s, endpoints: ['127.0.0.1:9']"+client).Replace(scheduled())
 		o := (&testbed{t: t}).options(text)

@@ -14,9 +14,9 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestWhatAReadingHas: the counters of servers, clients and the machine, dated midway between the question and the
+// TestReading: the counters of servers, clients and the machine, dated midway between the question and the
 // answers. A node without an answer is left out. Counters of attached servers include the requests of others.
-func TestWhatAReadingHas(t *testing.T) {
+func TestReading(t *testing.T) {
 	t.Parallel()
 	for _, attached := range []bool{false, true} {
 		s := &testbed{t: t, own: true, scripts: map[string]script{

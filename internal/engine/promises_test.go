@@ -16,8 +16,8 @@ func promising(promise string, entries ...string) string {
 	return strings.Replace(scheduled(), "for: 400ms", "for: 1500ms", 1) + "chaos:\n  " + promise + "\n  schedule:\n    - " + strings.Join(entries, "\n    - ") + "\n"
 }
 
-// TestWhatTheSchedulePromisesIsKept: an injection that would break the promise is not made, and says why.
-func TestWhatTheSchedulePromisesIsKept(t *testing.T) {
+// TestSchedulePromisesAreKept: an injection that would break the promise is not made, and says why.
+func TestSchedulePromisesAreKept(t *testing.T) {
 	t.Parallel()
 	const one, two = "server-1", "server-2"
 	at := func(on, when string) string { return "{use: trouble, on: " + on + ", " + when + "}" }
@@ -30,19 +30,19 @@ func TestWhatTheSchedulePromisesIsKept(t *testing.T) {
 		{
 			"never: the one before stands to the end", "overlap: never",
 			[]string{at(one, "at: 10ms"), at(two, "at: 50ms, for: 10ms")},
-			[]string{"", "the run ended while the one before it stood"},
+			[]string{"", "the run ended while the previous one was active"},
 			false,
 		},
 		{
 			"never: too little of the run is left", "overlap: never",
 			[]string{at(one, "at: 10ms, for: 200ms"), at(two, "at: 50ms, for: 1400ms")},
-			[]string{"", "when the one before it was healed, only"},
+			[]string{"", "when the previous one was healed, only"},
 			false,
 		},
 		{
 			"never: the one before stands to the end, and two wait for it", "overlap: never",
 			[]string{at(one, "at: 10ms"), at(two, "at: 50ms, for: 10ms"), at(one, "at: 60ms, for: 10ms")},
-			[]string{"", "the run ended while the one before it stood", "the run ended while the one before it stood"},
+			[]string{"", "the run ended while the previous one was active", "the run ended while the previous one was active"},
 			false,
 		},
 		{
@@ -54,7 +54,7 @@ func TestWhatTheSchedulePromisesIsKept(t *testing.T) {
 		{
 			"never: late, and it would be healed at the very end", "overlap: never",
 			[]string{at(one, "at: 10ms, for: 200ms"), at(two, "at: 50ms, for: 1289ms")},
-			[]string{"", "when the one before it was healed, only 1.289s of the run were left"},
+			[]string{"", "when the previous one was healed, only 1.289s of the run were left"},
 			false,
 		},
 		{
@@ -66,7 +66,7 @@ func TestWhatTheSchedulePromisesIsKept(t *testing.T) {
 		{
 			"never: 100 ms late", "overlap: never",
 			[]string{at(one, "at: 10ms, for: 289ms"), at(two, "at: 200ms, for: 1400ms")},
-			[]string{"", "when the one before it was healed, only 1.2s of the run were left"},
+			[]string{"", "when the previous one was healed, only 1.2s of the run were left"},
 			false,
 		},
 		{
@@ -78,7 +78,7 @@ func TestWhatTheSchedulePromisesIsKept(t *testing.T) {
 		{
 			"other nodes: the same node", "overlap: other-nodes",
 			[]string{at(one, "at: 10ms"), at(one, "at: 50ms, for: 10ms")},
-			[]string{"", "another one stands on server-1, and only those on other nodes may overlap"},
+			[]string{"", "another one is active on server-1, and only those on other nodes may overlap"},
 			false,
 		},
 		{
@@ -96,13 +96,13 @@ func TestWhatTheSchedulePromisesIsKept(t *testing.T) {
 		{
 			"other nodes: the same node, after a heal that failed", "overlap: other-nodes",
 			[]string{at(one, "at: 10ms, for: 20ms"), at(one, "at: 1s, for: 10ms")},
-			[]string{"", "another one stands on server-1"},
+			[]string{"", "another one is active on server-1"},
 			true,
 		},
 		{
 			"majority: a second server", "spare: majority",
 			[]string{at(one, "at: 10ms"), at(two, "at: 50ms, for: 10ms")},
-			[]string{"", "with server-1, server-2 hit, 1 of 3 servers would be left alone, which is no majority"},
+			[]string{"", "with server-1, server-2 hit, only 1 of 3 servers would be untouched, which is no majority"},
 			false,
 		},
 		{

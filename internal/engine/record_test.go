@@ -20,8 +20,8 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestWhatIsKnownBeforeTheStart of a run is in env.json.
-func TestWhatIsKnownBeforeTheStart(t *testing.T) {
+// TestEnvironmentIsWrittenBeforeTheStart of a run is in env.json.
+func TestEnvironmentIsWrittenBeforeTheStart(t *testing.T) {
 	t.Parallel()
 	many := strings.Replace(scheduled(), "clients: 1,", "clients: 2, users: 3,", 1)
 	write := func(what string) string { return "{do: write, user: A, " + what + "}" }
@@ -63,8 +63,8 @@ func TestWhatIsKnownBeforeTheStart(t *testing.T) {
 	}
 }
 
-// TestWhoMustAgreeOnAGrantIsRecorded, so that it can be judged why there was none.
-func TestWhoMustAgreeOnAGrantIsRecorded(t *testing.T) {
+// TestQuorumIsRecorded, so that it can be judged why there was none.
+func TestQuorumIsRecorded(t *testing.T) {
 	t.Parallel()
 	for majority, want := range map[backends.Majority]*results.Majority{
 		backends.NoMajority: nil,

@@ -46,7 +46,7 @@ func (s *schedule) follow(ctx context.Context) {
 // turn waits until the injection before is healed. It reports whether this one can still be healed before the end; if
 // not, the injection is recorded as not made.
 func (s *schedule) turn(ctx context.Context, d plan.Due, over <-chan struct{}) bool {
-	why := "the run ended while the one before it stood"
+	why := "the run ended while the previous one was active"
 	select {
 	case <-over:
 		rest := s.record.Start() + int64(s.plan.Load()) - clock.Now()
@@ -56,7 +56,7 @@ func (s *schedule) turn(ctx context.Context, d plan.Due, over <-chan struct{}) b
 		if clock.Now() < s.record.Start()+int64(d.At)+int64(lateness) || rest > int64(d.Lasts) {
 			return true
 		}
-		why = fmt.Sprintf("when the one before it was healed, only %s of the run were left",
+		why = fmt.Sprintf("when the previous one was healed, only %s of the run were left",
 			time.Duration(rest).Round(time.Millisecond))
 	case <-ctx.Done():
 	}

@@ -276,7 +276,7 @@ func (r *stepRunner) done(ctx context.Context, number int, st scenarios.Step, re
 	// the scenario's claim does not hold
 	if st.Outcome == scenarios.NotOK && res.Outcome == wire.OutcomeOK && !errors.Is(ctx.Err(), context.Canceled) {
 		r.record.Change(func(e *results.Env) {
-			e.Refuted = append(e.Refuted, fmt.Sprintf("step %d, %s of %s, was done, and must not be", number, st.Do,
+			e.Refuted = append(e.Refuted, fmt.Sprintf("step %d, %s of %s, was done, but must not be", number, st.Do,
 				st.User))
 		})
 	}
@@ -389,7 +389,7 @@ func (r *stepRunner) awaitFact(ctx context.Context, number int, st scenarios.Ste
 			if err != nil {
 				return fmt.Errorf("%w; the last answer was an error: %w", serr, err)
 			}
-			return fmt.Errorf("%w; the last answer was %q; awaited is %s", serr, got, want)
+			return fmt.Errorf("%w; the last answer was %q; expected %s", serr, got, want)
 		}
 	}
 }

@@ -81,7 +81,7 @@ func TestAStepThatIsNotMetMakesTheRunUnknown(t *testing.T) {
 				a.grant()
 				return &wire.Result{Outcome: wire.OutcomeOK}
 			}}}},
-			results.Unknown, "client-1: control stream breaks the protocol: event 5 (acquire invoke of client-1/0): nobody asked for it",
+			results.Unknown, "client-1: control stream breaks the protocol: event 5 (acquire invoke of client-1/0): there was no such order",
 		},
 		{
 			"another outcome",
@@ -133,12 +133,12 @@ func TestAStepThatIsNotMetMakesTheRunUnknown(t *testing.T) {
 		{
 			"what must not be done is done",
 			[]string{acquire, "{do: release, user: A, outcome: not-ok}"},
-			&testbed{}, results.Fail, "step 2, release of A, was done, and must not be",
+			&testbed{}, results.Fail, "step 2, release of A, was done, but must not be",
 		},
 		{
 			"what must not be done is done, and nobody waited for it",
 			[]string{acquire, "{do: release, user: A, outcome: not-ok, async: true}", "{await: elapsed, for: 300ms}"},
-			&testbed{}, results.Fail, "step 2, release of A, was done, and must not be",
+			&testbed{}, results.Fail, "step 2, release of A, was done, but must not be",
 		},
 		{
 			"an outcome that was not asked for",
@@ -181,12 +181,12 @@ func TestAStepThatIsNotMetMakesTheRunUnknown(t *testing.T) {
 		{
 			"a fact that is not so",
 			[]string{acquire, "{await: fact, fact: role, node: server-1, is: leader, within: 30ms}"},
-			&testbed{}, results.Unknown, `line 9: await fact role server-1: not within 30ms; the last answer was "true"; awaited is "leader"`,
+			&testbed{}, results.Unknown, `line 9: await fact role server-1: not within 30ms; the last answer was "true"; expected "leader"`,
 		},
 		{
 			"a fact that stays so",
 			[]string{acquire, "{await: fact, fact: role, node: server-1, is_not: \"true\", within: 30ms}"},
-			&testbed{}, results.Unknown, `the last answer was "true"; awaited is anything but "true"`,
+			&testbed{}, results.Unknown, `the last answer was "true"; expected anything but "true"`,
 		},
 		{
 			"a question that is not answered",
@@ -354,8 +354,8 @@ func TestAValidityIsOverByAnyClock(t *testing.T) {
 	}
 }
 
-// TestWhatCountsUp: all writes of the steps add one to what was read, and there is at least one.
-func TestWhatCountsUp(t *testing.T) {
+// TestIncrementingSteps: all writes of the steps add one to what was read, and there is at least one.
+func TestIncrementingSteps(t *testing.T) {
 	t.Parallel()
 	next, other := scenarios.Step{Do: wire.DoWrite, Plus: 1}, scenarios.Step{Do: wire.DoWrite, Value: 5}
 	for _, c := range []struct {
@@ -412,9 +412,9 @@ func TestWhenAUserWasAtAPointIsWrittenDown(t *testing.T) {
 	}
 }
 
-// TestWhatACallCosts requires the requests of an acquire or a release if nothing else adds to them, less those of a
+// TestCostOfACall requires the requests of an acquire or a release if nothing else adds to them, less those of a
 // reading; otherwise none.
-func TestWhatACallCosts(t *testing.T) {
+func TestCostOfACall(t *testing.T) {
 	t.Parallel()
 	const acquire, release = "{do: acquire, user: A}", "{do: release, user: A}"
 	for _, c := range []struct {

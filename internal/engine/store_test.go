@@ -58,8 +58,8 @@ func TestTheServiceIsAskedAfterEachAnswer(t *testing.T) {
 	}
 }
 
-// TestWhatTheServiceIsNotAsked is rejected before anything starts.
-func TestWhatTheServiceIsNotAsked(t *testing.T) {
+// TestUnknownFactsAreRefused is rejected before anything starts.
+func TestUnknownFactsAreRefused(t *testing.T) {
 	t.Parallel()
 	free := func() topology.Stored { return topology.Stored{Holder: "none"} }
 	for _, c := range []struct {
@@ -67,8 +67,8 @@ func TestWhatTheServiceIsNotAsked(t *testing.T) {
 		fact string
 		want string
 	}{
-		{&testbed{}, "holder:lock-0", "does not say as a whole"},
-		{&testbed{stored: free}, "role", `cannot be asked for "role"`},
+		{&testbed{}, "holder:lock-0", "cannot name the owner of a lock"},
+		{&testbed{stored: free}, "role", `has no fact "role"`},
 		{&testbed{stored: free}, "keys:lock-0", ""},
 	} {
 		c.bed.t = t

@@ -25,8 +25,8 @@ func installed() (history.Receipt, error) {
 	return history.Receipt{Status: history.Installed, Evidence: "seen", Time: clock.Now()}, nil
 }
 
-// TestWhatAFaultLearnsOfItsRun: the servers, the number of other active faults, and whether its target was stopped.
-func TestWhatAFaultLearnsOfItsRun(t *testing.T) {
+// TestScopeOfAFault: the servers, the number of other active faults, and whether its target was stopped.
+func TestScopeOfAFault(t *testing.T) {
 	t.Parallel()
 	var others, still atomic.Int64
 	h := &holding{}
@@ -136,7 +136,7 @@ func TestPacketsAreAwaited(t *testing.T) {
 			}
 			return 1, nil
 		}},
-		{"none comes", "line 10: await bitten: not within 50ms; it has met no packet", results.Unknown, func(int) (uint64, error) { return 0, nil }},
+		{"none comes", "line 10: await bitten: not within 50ms; it has matched no packet", results.Unknown, func(int) (uint64, error) { return 0, nil }},
 		{"they cannot be counted", "its packets cannot be counted: a machine that says no", results.Unknown, func(int) (uint64, error) { return 0, errTest }},
 		{"it hands over nothing", "line 10: await bitten: trouble on client-1 counts no packets", results.Unknown, nil},
 	} {
@@ -172,8 +172,8 @@ func ledBy(leader *atomic.Value) func(node, fact string) (string, error) {
 	}
 }
 
-// TestWhoLeadsAfterAFaultAtTheLeader is asked until the old leader has noticed, and is in the receipt of the heal.
-func TestWhoLeadsAfterAFaultAtTheLeader(t *testing.T) {
+// TestLeaderAfterAFaultAtTheLeader is asked until the old leader has noticed, and is in the receipt of the heal.
+func TestLeaderAfterAFaultAtTheLeader(t *testing.T) {
 	t.Parallel()
 	var leader atomic.Value
 	leader.Store("server-1")
@@ -199,7 +199,7 @@ func TestAnotherLeadIsAwaited(t *testing.T) {
 		reason string
 	}{
 		{true, results.Pass, ""},
-		{false, results.Unknown, "line 10: await led: not within 300ms; nobody else was seen to lead"},
+		{false, results.Unknown, "line 10: await led: not within 300ms; no other node was seen to lead"},
 	} {
 		var leader atomic.Value
 		leader.Store("server-1")
@@ -218,8 +218,8 @@ func TestAnotherLeadIsAwaited(t *testing.T) {
 	}
 }
 
-// TestWhatIsObservedIsWrittenDown: once each, or repeatedly until the steps are over.
-func TestWhatIsObservedIsWrittenDown(t *testing.T) {
+// TestObservationsAreRecorded: once each, or repeatedly until the steps are over.
+func TestObservationsAreRecorded(t *testing.T) {
 	t.Parallel()
 	s := &testbed{t: t, servers: 2}
 	got := s.run(t.Context(), directed(
@@ -289,13 +289,13 @@ func TestFaultsAreTriedOut(t *testing.T) {
 	})
 }
 
-// TestServersAreNotKeptWhereNobodyCan: if the service has no reset, each run starts its own, and the second says why.
-func TestServersAreNotKeptWhereNobodyCan(t *testing.T) {
+// TestServersWithoutAResetAreNotKept: if the service has no reset, each run starts its own, and the second says why.
+func TestServersWithoutAResetAreNotKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &testbed{t: t}
 		kept := &KeptServers{}
-		for i, want := range []string{"", "nobody knows how to reset fake"} {
+		for i, want := range []string{"", "there is no reset for fake"} {
 			o := s.options(scheduled())
 			o.Kept, o.Started = kept, time.Now().Add(time.Duration(i)*time.Second)
 			dir, err := Run(t.Context(), o)

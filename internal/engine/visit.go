@@ -69,11 +69,11 @@ func connectAll(ctx context.Context, o Options, id string, addresses []string) (
 		}},
 	})
 	if err != nil {
-		return 0, plan.MissingError{Text: fmt.Sprintf("--attach: start a node in a client's place: %v", err)}
+		return 0, plan.MissingError{Text: fmt.Sprintf("--attach: start a node in place of a client: %v", err)}
 	}
 	defer func() { err = errors.Join(err, c.Close(ctx)) }()
 	if err := cluster.StartAll(ctx, c.Nodes); err != nil {
-		return 0, plan.MissingError{Text: fmt.Sprintf("--attach: start a node in a client's place: %v", err)}
+		return 0, plan.MissingError{Text: fmt.Sprintf("--attach: start a node in place of a client: %v", err)}
 	}
 	patience := time.AfterFunc(2*deployment.ReachTimeout+generous.hello, func() { _ = c.Close(ctx) })
 	defer patience.Stop()
@@ -92,7 +92,7 @@ func connectAll(ctx context.Context, o Options, id string, addresses []string) (
 		return 0, plan.MissingError{Text: fmt.Sprintf("--attach: from where clients run (provider %s): %s%s",
 			o.Provider.Name(), strings.Join(cannot, "; "), elsewhere(o.Provider))}
 	}
-	return 0, plan.MissingError{Text: "--attach: the node in a client's place ended without a word"}
+	return 0, plan.MissingError{Text: "--attach: the node in place of a client ended without a message"}
 }
 
 // elsewhere says which provider reaches addresses that a provider's clients do not.
@@ -100,5 +100,5 @@ func elsewhere(p cluster.Provider) string {
 	if _, engined := p.(cluster.Engined); !engined {
 		return ""
 	}
-	return ". Clients are containers here, which reach neither this machine's 127.0.0.1 nor the networks of other containers, such as those of docker-compose.yml; --provider local does"
+	return ". Clients are containers here; they can reach neither this machine's 127.0.0.1 nor the networks of other containers, such as those of docker-compose.yml. Use --provider local"
 }

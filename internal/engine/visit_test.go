@@ -13,8 +13,8 @@ type inContainers struct{ cluster.Provider }
 
 func (inContainers) EngineID(context.Context) (string, error) { return "", nil }
 
-// TestWhoCannotBeReachedFromContainersIsToldWhatCan, and no other user is.
-func TestWhoCannotBeReachedFromContainersIsToldWhatCan(t *testing.T) {
+// TestUnreachableFromContainersNamesTheRemedy, and no other user is.
+func TestUnreachableFromContainersNamesTheRemedy(t *testing.T) {
 	t.Parallel()
 	if said := elsewhere(inContainers{}); !strings.Contains(said, "--provider local") {
 		t.Errorf("it says %q", said)

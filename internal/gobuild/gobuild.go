@@ -75,7 +75,7 @@ func (b *Builder) Build(ctx context.Context, s Source) (string, error) {
 
 func (b *Builder) build(ctx context.Context, s Source) (string, error) {
 	if _, err := os.Stat(filepath.Join(s.Dir, "go.mod")); err != nil {
-		return "", fmt.Errorf("%s is no module of its own: it has no go.mod", s.Dir)
+		return "", fmt.Errorf("%s is not a module: it has no go.mod", s.Dir)
 	}
 	for i, m := range s.With { // go reads them from the copied go.mod
 		if m.Version == "" && !filepath.IsAbs(m.Replacement) {
@@ -224,7 +224,7 @@ func check(path string, with []Module) error {
 			}
 		}
 		if got != m.Version && got != m.Version+"+incompatible" {
-			return fmt.Errorf("%s was asked for, and the program is built with %s", m,
+			return fmt.Errorf("%s was requested, but the program is built with %s", m,
 				cmp.Or(got, "one without a version"))
 		}
 	}

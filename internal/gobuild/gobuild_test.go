@@ -137,7 +137,7 @@ func TestVersionsSideBySide(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeBuilt(t *testing.T) {
+func TestBuildErrors(t *testing.T) {
 	proxy(t)
 	dir := sources(t)
 	raised := sources(t)
@@ -149,11 +149,11 @@ func TestWhatCannotBeBuilt(t *testing.T) {
 	}{
 		{Source{Dir: dir, With: []Module{{Path: "example.org/lib", Version: "v9.0.0"}}}, "go get: go: example.org/lib@v9.0.0: "},
 		{Source{Dir: dir, With: []Module{{Path: "example.org/nothing", Version: "v1.0.0"}}}, "example.org/nothing@v1.0.0: "},
-		{Source{Dir: dir, With: []Module{{Path: "example.org/fork", Version: "v1.5.0"}}}, "example.org/fork@v1.5.0 was asked for, and the program is built with none of it"},
+		{Source{Dir: dir, With: []Module{{Path: "example.org/fork", Version: "v1.5.0"}}}, "example.org/fork@v1.5.0 was requested, but the program is built with none of it"},
 		{Source{Dir: dir, Tags: []string{"new"}}, "undefined: lib.New"},
-		{Source{Dir: filepath.Dir(dir)}, "is no module of its own: it has no go.mod"},
+		{Source{Dir: filepath.Dir(dir)}, "is not a module: it has no go.mod"},
 		// A requirement of another module raises the version that was asked for.
-		{Source{Dir: raised, With: []Module{{Path: "example.org/lib", Version: "v1.0.0"}}}, "example.org/lib@v1.0.0 was asked for, and the program is built with v1.1.0"},
+		{Source{Dir: raised, With: []Module{{Path: "example.org/lib", Version: "v1.0.0"}}}, "example.org/lib@v1.0.0 was requested, but the program is built with v1.1.0"},
 	} {
 		b := Builder{Cache: t.TempDir()}
 		for range 2 {

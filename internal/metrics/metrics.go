@@ -51,7 +51,7 @@ var bounds = prometheus.ExponentialBuckets(50e-6, 2, 22)
 func Listen(addr string) (*Server, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return nil, fmt.Errorf("%q is no address: want HOST:PORT, such as 127.0.0.1:9464, or :9464 for loopback alone",
+		return nil, fmt.Errorf("%q is not an address: want HOST:PORT, such as 127.0.0.1:9464, or :9464 for loopback only",
 			addr)
 	}
 	if host == "" {
@@ -75,13 +75,13 @@ func Listen(addr string) (*Server, error) {
 	s := &Server{
 		listener: l,
 		operations: counter("lockquake_operations_total",
-			"Operations of the users that ended, by outcome: ok, fail (certainly not done), info (nobody knows).",
+			"Completed operations of the users, by outcome: ok, fail (certainly not done), info (unknown).",
 			"operation", "outcome"),
 		acquire: histogram("lockquake_acquire_seconds",
-			"From the acquire to its grant; in an open loop from the intended start."),
-		hold:     histogram("lockquake_hold_seconds", "From a grant to the beginning of its release."),
+			"Time from the acquire to its grant; in an open loop from the intended start."),
+		hold:     histogram("lockquake_hold_seconds", "Time from a grant to the start of its release."),
 		held:     gauge("lockquake_grants_in_hand", "Grants that users have in hand."),
-		injected: gauge("lockquake_faults_injected", "Injections of the run under way that were made or tried."),
+		injected: gauge("lockquake_faults_injected", "Injections made or tried in the current run."),
 		standing: gauge("lockquake_faults_standing", "Injections that are not yet healed."),
 		phase: gauge("lockquake_run_phase", "1 for the phase that the run is in: up, load, heal, settle or down.",
 			"phase"),

@@ -37,12 +37,12 @@ var (
 )
 
 func main() {
-	only := flag.String("only", "", "the mutants whose file, declaration or reason contains this")
-	again := flag.Bool("again", false, "only those that survived last time; what was killed then counts as killed still")
+	only := flag.String("only", "", "only mutants whose file, declaration or reason contains this")
+	again := flag.Bool("again", false, "only the survivors of the last time; the others still count as killed")
 	gremlins := flag.String("gremlins", "",
-		"this program, which finds mutants in the folders that are the arguments; they are tried in place of the list")
-	jobs := flag.Int("jobs", runtime.GOMAXPROCS(0), "how many are run side by side")
-	patience := flag.Duration("timeout", timeout, "how long the tests of a package may take; a busy machine wants more")
+		"this program finds mutants in the folders given as arguments; they are tried instead of the list")
+	jobs := flag.Int("jobs", runtime.GOMAXPROCS(0), "number of parallel runs")
+	patience := flag.Duration("timeout", timeout, "time limit for the tests of a package; a busy machine needs more")
 	flag.Parse()
 	if err := run(options{*only, *again, *gremlins, flag.Args(), *jobs, *patience, os.Stdout}); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
@@ -112,7 +112,7 @@ func run(o options) error {
 	close(queue)
 	group.Wait()
 	if ctx.Err() != nil {
-		return fmt.Errorf("%w: what was tried is kept in build/mutants", ctx.Err())
+		return fmt.Errorf("%w: the results so far are in build/mutants", ctx.Err())
 	}
 	return tell(o.out, all, verdicts, wanted)
 }

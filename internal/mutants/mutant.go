@@ -44,7 +44,7 @@ func parse(root string, text []byte) ([]Mutant, error) {
 func (m *Mutant) locate(root string) (err error) {
 	switch {
 	case m.Why == "" && m.Equivalent == "":
-		return fmt.Errorf("%s: a mutant does not say what is wrong with it: %q", m.Func, m.Old)
+		return fmt.Errorf("%s: the mutant has no reason: %q", m.Func, m.Old)
 	case slices.Equal(lexemes(m.Old), lexemes(m.New)):
 		return fmt.Errorf("%s: %s: it changes nothing", m.Func, m.Why)
 	}

@@ -230,8 +230,8 @@ func (l list[T]) size() int { return l.n }
 	}
 }
 
-// TestWhatGremlinsFindsIsReplacedInItsPlace: the same operator occurs there twice.
-func TestWhatGremlinsFindsIsReplacedInItsPlace(t *testing.T) {
+// TestGremlinsMutantIsReplacedInPlace: the same operator occurs there twice.
+func TestGremlinsMutantIsReplacedInPlace(t *testing.T) {
 	dir, text := t.TempDir(), "package toy\n\n// ü\nfunc between(a, b, c int) bool { return a < b && b <= c }\n"
 	if err := os.WriteFile(filepath.Join(dir, "toy.go"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)

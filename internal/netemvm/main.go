@@ -70,7 +70,7 @@ var steps = []step{
 
 func main() {
 	if os.Getpid() != 1 {
-		fmt.Fprintln(os.Stderr, "netemvm: this is the first process of a machine; run make test-netem")
+		fmt.Fprintln(os.Stderr, "netemvm: it must be the first process of a machine; run make test-netem")
 		os.Exit(2)
 	}
 	err := run()
@@ -192,7 +192,7 @@ func (s step) run(tree string) error {
 	}
 	for _, text := range s.says {
 		if !strings.Contains(said.String(), text) {
-			return fmt.Errorf("its output does not say %q", text)
+			return fmt.Errorf("its output lacks %q", text)
 		}
 	}
 	return nil

@@ -50,7 +50,7 @@ func (s State) String() string {
 
 // threadStates are the state letters of /proc/PID/task/*/stat in words.
 var threadStates = map[string]string{
-	"R": "running", "S": "sleeping", "D": "in a wait that no signal ends", "T": "stopped", "t": "halted by a tracer",
+	"R": "running", "S": "sleeping", "D": "in an uninterruptible wait", "T": "stopped", "t": "stopped by a tracer",
 	"I": "idle", "Z": "dead", "X": "dead",
 }
 

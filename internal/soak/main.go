@@ -32,11 +32,11 @@ const pageFile = "docs/track-record.md"
 // soak reads the flags and does what they ask for.
 func soak(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("soak", flag.ContinueOnError)
-	only := flags.String("only", "", "run the rows whose scenario or id (as -list prints it) matches this pattern, or one of several with commas between")
+	only := flags.String("only", "", "run the rows whose scenario or id (as -list prints it) matches this pattern, or one of several, comma-separated")
 	quick := flags.Bool("quick", false, "run each story and twin, each fault on each backend, and four members of the family; each once, with containers")
-	runs := flags.Int("runs", 0, "bring each row to this many runs; 0: as many as it asks for")
+	runs := flags.Int("runs", 0, "bring each row to this many runs; 0: the row's own number")
 	page := flags.Bool("page", false, "write the page from the runs made so far, and run nothing")
-	list := flags.Bool("list", false, "print the rows and how far they are, and run nothing")
+	list := flags.Bool("list", false, "print the rows and their progress, and run nothing")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -218,7 +218,7 @@ func (p pages) rest() (text string, failures []failure, lacks map[string]int) {
 	if len(lacks) == 0 {
 		lacks = p.old.Missing
 	}
-	text = fmt.Sprintf("%s did not pass; at most %d are listed. %d of %d rows are not in this record: they are as they were, or have no runs.\n\n", figure.Of(len(failures), "run"), mostFailures, left, len(allRows()))
+	text = fmt.Sprintf("%s did not pass; at most %d are listed. %d of %d rows are not in this record: they are unchanged, or have no runs.\n\n", figure.Of(len(failures), "run"), mostFailures, left, len(allRows()))
 	for _, f := range failures[:min(len(failures), mostFailures)] {
 		text += fmt.Sprintf("- %s, %s\n", f.Row, f.Said)
 	}

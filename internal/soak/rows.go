@@ -185,7 +185,7 @@ func choose(rows []Row, only string, quick bool, runs int) (out []Row, err error
 	}
 	for _, p := range patterns {
 		if !used[p] {
-			return nil, fmt.Errorf("-only %s: no row is called so; -list prints them", p)
+			return nil, fmt.Errorf("-only %s: no row matches; -list prints them", p)
 		}
 	}
 	return out, nil

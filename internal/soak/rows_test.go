@@ -117,7 +117,7 @@ func TestQuickRows(t *testing.T) {
 }
 
 // Each row of the family is the member that its name says.
-func TestMembersAreWhatTheySay(t *testing.T) {
+func TestFamilyRowsMatchTheirNames(t *testing.T) {
 	for _, row := range familyRows() {
 		found, err := scenarios.Load(row.Scenario)
 		if err != nil || len(found) != 1 {

@@ -62,7 +62,7 @@ func (r *runner) bring(ctx context.Context, row Row, rec *record) error {
 	if n <= 0 {
 		return nil
 	}
-	fmt.Fprintf(r.tell, "soak: %s, %d of %d runs are done\n", row.ID, row.Count-n, row.Count)
+	fmt.Fprintf(r.tell, "soak: %s, %d of %d runs done\n", row.ID, row.Count-n, row.Count)
 	j, err := row.job(n)
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func (r *runner) bring(ctx context.Context, row Row, rec *record) error {
 		ended, begun, err = r.follow(row, rec)
 	}
 	over := Run{Result: campaign.Result{Job: row.ID}, Commit: r.commit, Date: begun.UTC().Truncate(time.Second)}
-	interrupted := fmt.Errorf("%s: interrupted; what is done is kept, start again to go on", row.ID)
+	interrupted := fmt.Errorf("%s: interrupted; finished runs are kept, start again to continue", row.ID)
 	switch {
 	case ctx.Err() != nil:
 		return interrupted

@@ -13,7 +13,7 @@ type family struct {
 // it would be on no page.
 var families = []family{
 	{
-		Question: "Does a failover, or a restart, give my lock away?",
+		Question: "Does a failover or a restart lose my lock?",
 		Stories: []string{
 			"sentinel-lost-lock", "sentinel-split-brain", "cluster-lost-lock", "redis-restart-amnesia",
 			"redis-evicted",
@@ -37,7 +37,7 @@ var families = []family{
 		},
 	},
 	{
-		Question: "What do the network, and the service's own troubles, do?",
+		Question: "What do network faults and faults of the service do?",
 		Stories: []string{
 			"late-packet-*", "*-expiry", "redis-holder-cut-off", "etcd-slow-leader", "*-leader-failover",
 			"*-minority-leader", "redlock-*", "postgres-session-end",
@@ -45,7 +45,7 @@ var families = []family{
 		},
 	},
 	{
-		Question: "What must the thing behind the lock check?",
+		Question: "What must the resource behind the lock check?",
 		Stories: []string{
 			"random-token-cas", "check-then-write", "fence-*", "names-in-turn", "half-transfer", "chubby-*",
 			"sequencer-*", "lock-delay-*", "conditional-put",
@@ -63,7 +63,7 @@ var families = []family{
 		Question: "Which mistakes do programs make?",
 		Stories:  []string{"setnx-*", "del-cascade", "get-then-del", "weak-owner-value", "shared-session", "crosswise"},
 	},
-	{Question: "Do published findings come out again?", Stories: []string{"jepsen-*"}},
+	{Question: "Can published findings be reproduced?", Stories: []string{"jepsen-*"}},
 }
 
 // sorted puts each story into its family.

@@ -100,15 +100,15 @@ func shows(dir string) error {
 	case err != nil:
 		return err
 	case env.Interrupted || !env.Finished:
-		return errors.New("the run was cut short; a whole one should be shown")
+		return errors.New("the run was cut short; show a complete one")
 	case strings.Contains(env.Replay, "--set"):
-		return fmt.Errorf("the run is of another scenario (%s); one of the story's own should be shown", env.Replay)
+		return fmt.Errorf("the run is of another scenario (%s); show one of the story's own", env.Replay)
 	case !ofCommit(env.Version):
-		return fmt.Errorf("the run was made by %s, which nobody else can build; one of a commit should be shown",
+		return fmt.Errorf("the run was made by %s, an uncommitted build; show one of a commit",
 			env.Version)
 	}
 	if r, err := results.ReadReport(dir); err != nil || r.Verdict != results.Pass {
-		return errors.Join(err, fmt.Errorf("the run is %q; one that passed should be shown", r.Verdict))
+		return errors.Join(err, fmt.Errorf("the run is %q; show one that passed", r.Verdict))
 	}
 	return nil
 }
@@ -127,7 +127,7 @@ func take(dir string, all []*story) error {
 	}
 	i := slices.IndexFunc(all, func(s *story) bool { return slices.Contains(s.names(), r.Scenario) })
 	if i < 0 {
-		return fmt.Errorf("%q is no story", r.Scenario)
+		return fmt.Errorf("%q is not a story", r.Scenario)
 	}
 	return keep(archive(all[i].Name), dir, r.Scenario, all[i].names())
 }

@@ -62,7 +62,7 @@ func (s *story) page() string {
 	}
 	f, ok := s.Found[s.Name]
 	if !ok {
-		b.WriteString("\nNo run of it is shown here yet.\n")
+		b.WriteString("\nNo run is shown here yet.\n")
 	} else {
 		fmt.Fprintf(&b, "\n%s\n", f.sentence())
 		if f.Picture != nil {

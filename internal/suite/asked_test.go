@@ -79,7 +79,7 @@ func TestAskedWithout(t *testing.T) {
 		{"late-release", ask.Lock{Backend: "redis"}, backends.Offers{}, "name no end"},
 		{"late-renewal", ask.Lock{Backend: "redis"}, backends.Offers{Expires: true, Renewal: "background"}, "no lock.Renewer"},
 		{"leader-crash", ask.Lock{Backend: "redis"}, backends.Offers{}, "no server takes over"},
-		{"server-pauses", ask.Lock{Backend: "sentinel"}, backends.Offers{}, "may not know its grants"},
+		{"server-pauses", ask.Lock{Backend: "sentinel"}, backends.Offers{}, "may lack its grants"},
 		{"crash", ask.Lock{Backend: "redis"}, backends.Offers{}, ""},
 	} {
 		c.lock.Offers, c.lock.TTL = c.offers, 2*time.Second

@@ -60,7 +60,7 @@ func ReadFile(data []byte, file string) (c Config, err error) {
 	c.dir = filepath.Dir(file)
 	switch {
 	case len(c.Locks) == 0:
-		return c, c.errorf("locks", "there is none: want a list such as [{backend: redis, lock: set-px-lua}]")
+		return c, c.errorf("locks", "is empty: want a list such as [{backend: redis, lock: set-px-lua}]")
 	case c.Repeat < 0:
 		return c, c.errorf("repeat", "%d is too few; at least 1", c.Repeat)
 	case c.Budget < 0:
@@ -68,9 +68,9 @@ func ReadFile(data []byte, file string) (c Config, err error) {
 	case c.TTL < 0:
 		return c, c.errorf("ttl", "%v is negative", c.TTL)
 	case c.Clients < 0, c.Users < 0, c.Most < 0:
-		return c, c.errorf("locks", "clients, users and most are whole numbers from 1 on")
+		return c, c.errorf("locks", "clients, users and most must be at least 1")
 	case c.Random != nil && len(c.Random.Seeds) == 0:
-		return c, c.errorf("random", "it has no seeds: want a list such as seeds: [1, 2, 3]")
+		return c, c.errorf("random", "has no seeds: want a list such as seeds: [1, 2, 3]")
 	}
 	return c, nil
 }

@@ -26,15 +26,15 @@ func apart(t *testing.T, cells []suite.Cell) (why map[string]string) {
 	return why
 }
 
-// TestAServiceOfOnesOwn requires that the stories follow from what the row declares of the service, with a TTL that
+// TestExternalService requires that the stories follow from what the row declares of the service, with a TTL that
 // it honours.
-func TestAServiceOfOnesOwn(t *testing.T) {
+func TestExternalService(t *testing.T) {
 	t.Parallel()
 	const row = "locks: [{backend: external, client: {run: [./mine]}, set: ['backend.endpoints=[127.0.0.1:1]', %s]}]"
 	full := &wire.Hello{Process: "mine", Orders: []string{wire.DoRenew}, Tells: true}
 	for set, want := range map[string]map[string]string{
 		"backend.token=service, backend.recovery=3s, backend.min_ttl=4s": {"late-release": "", "late-renewal": "", "overdue": "", "news": "", "queue": "the lock does not promise to serve users in order"},
-		"backend.expires=false": {"late-release": "the lock's grants name no end", "overdue": "the lock names no bound for its recovery", "contention": ""},
+		"backend.expires=false": {"late-release": "the lock's grants name no end", "overdue": "the lock has no recovery bound", "contention": ""},
 	} {
 		cells, err := planWith(strings.Replace(row, "%s", set, 1), says(full))
 		if err != nil {
@@ -60,9 +60,9 @@ func TestAServiceOfOnesOwn(t *testing.T) {
 	}
 }
 
-// TestWhatProgramsAnnounce requires the stories about the points that all programs of a lock announce, and none about
+// TestStoriesFollowFromAnnouncedPoints requires the stories about the points that all programs of a lock announce, and none about
 // an order that one of them does not support.
-func TestWhatProgramsAnnounce(t *testing.T) {
+func TestStoriesFollowFromAnnouncedPoints(t *testing.T) {
 	t.Parallel()
 	points := []string{"before-set", "set-done", "told", "before-get", "get-done"}
 	one := &wire.Hello{Process: "one", Points: points, Orders: []string{wire.DoRenew}, Tells: true}
@@ -78,12 +78,12 @@ func TestWhatProgramsAnnounce(t *testing.T) {
 	}{
 		{"redis", []*wire.Hello{one}, map[string]string{"late-release-before-get": "", "crash-set-done": "", "late-renewal": "", "news": ""}, []string{"late-release-before-delete"}},
 		{"redis", []*wire.Hello{one, two}, map[string]string{
-			"late-release-before-get": "", "late-renewal": "the lock is no lock.Renewer", "news": "the lock tells nobody of a loss",
+			"late-release-before-get": "", "late-renewal": "the lock is no lock.Renewer", "news": "the lock reports no loss",
 		}, []string{"crash-set-done"}},
-		{"redis", []*wire.Hello{none}, map[string]string{"renewal": "the lock is no lock.Renewer", "cancel": "", "steady-delay": "nothing extends the lock's grants"}, []string{"late-release-before-get", "late-release-before-delete"}},
+		{"redis", []*wire.Hello{none}, map[string]string{"renewal": "the lock cannot be renewed by a call", "cancel": "", "steady-delay": "nothing extends the lock's grants"}, []string{"late-release-before-get", "late-release-before-delete"}},
 		{"zookeeper", []*wire.Hello{one}, map[string]string{"overdue": "", "renewal": ""}, nil},
 		{"zookeeper", []*wire.Hello{one, keeps}, map[string]string{"overdue": "the lock renews grants by itself", "renewal": ""}, nil},
-		{"redis", []*wire.Hello{one, elsewhere}, map[string]string{"answers": "nobody can ask the service what it has of the lock", "waiting": "", "late-release": ""}, nil},
+		{"redis", []*wire.Hello{one, elsewhere}, map[string]string{"answers": "the service cannot be asked for the owner of the lock", "waiting": "", "late-release": ""}, nil},
 		// A program without the order to renew renews by itself, if the lock whose promises it makes does.
 		{"etcd", []*wire.Hello{none}, map[string]string{"overdue": "the lock renews grants by itself", "steady-delay": ""}, nil},
 	} {

@@ -75,7 +75,7 @@ func Plan(c Config, known []listed.Backend, ask Ask) ([]Cell, error) {
 		key := cell.Lock + "\x00" + cell.Story
 		if seen[key] {
 			return nil, c.locate("locks",
-				fmt.Errorf("%s has the story %s twice; give one of the rows a name of its own", cell.Lock, cell.Story))
+				fmt.Errorf("%s has the story %s twice; give one of the rows its own name", cell.Lock, cell.Story))
 		}
 		seen[key] = true
 	}
@@ -237,7 +237,7 @@ func (m *maker) meet(c Config, ask Ask) error {
 
 // sample returns a scenario of the lock, with those keys of the row that describe the lock.
 func (m *maker) sample() (scenarios.Scenario, error) {
-	text := fmt.Sprintf("name: suite\nclaim: It says what the lock is.\nbackend: {use: %s, lock: %s, ttl: %v}\nworkload: {use: acquire-release, clients: %d}\n",
+	text := fmt.Sprintf("name: suite\nclaim: The features of the lock.\nbackend: {use: %s, lock: %s, ttl: %v}\nworkload: {use: acquire-release, clients: %d}\n",
 		m.subject.Backend, m.subject.Lock.Name, m.subject.TTL, m.subject.Clients)
 	s, err := scenarios.Parse([]byte(text), "suite.yaml")
 	if err != nil {
@@ -287,7 +287,7 @@ func (m *maker) word(c Config, word string) error {
 	for _, t := range stories.Of(m.subject) {
 		match, err := path.Match(word, t.Name)
 		if err != nil {
-			return c.locate("stories", fmt.Errorf("%q is no pattern", word))
+			return c.locate("stories", fmt.Errorf("%q is not a pattern", word))
 		}
 		if word == "default" || word == "quick" && t.Quick || match || word == t.Family {
 			found = true

@@ -69,9 +69,9 @@ func runOf(d campaign.Result) Run {
 	}
 	switch {
 	case run.Verdict == "":
-		run.Verdict, run.Reasons = results.Unknown, []string{"the run broke; its log tells more"}
+		run.Verdict, run.Reasons = results.Unknown, []string{"the run broke; see its log"}
 	case run.Verdict == results.Pass && d.Broke != "": // the lock was right, and something was left behind
-		run.Verdict, run.Reasons = results.Unknown, []string{"the run ended with an error, which was told"}
+		run.Verdict, run.Reasons = results.Unknown, []string{"the run ended with the error above"}
 	}
 	return run
 }

@@ -159,7 +159,7 @@ func (c Cell) uncovered() string {
 	if c.State() != Green || len(all) == 0 {
 		return ""
 	}
-	return "also found, and not covered by the story: " + all.String()
+	return "also found, without an expectation in the story: " + all.String()
 }
 
 // warning says why a green cell is worth less than it looks; "" if nothing reduces it, or the cell is not green.
@@ -227,7 +227,7 @@ func Fit(cells []Cell, most, repeat int, budget, start time.Duration) {
 		}
 		c.turn = turns[c.Lock]
 		if turns[c.Lock]++; most > 0 && c.turn >= most {
-			c.NotRun = fmt.Sprintf("at most %d stories of a lock were asked for", most)
+			c.NotRun = fmt.Sprintf("--most allows %d stories per lock", most)
 		}
 	}
 	if budget <= 0 {

@@ -253,7 +253,7 @@ func TestTooFewGrants(t *testing.T) {
 		{Lock: "a/d", Story: "many", About: 10_000, Runs: []suite.Run{{Verdict: results.Fail, Grants: 500, Reasons: []string{"why", "and why"}}}},
 	}}
 	text, markdown, xml := forms(t, r)
-	const worth = "500 grants were judged, and the story is about 10000: what needs more than those was not seen, and of what comes by chance the rate is below 3/500 with 95 % confidence"
+	const worth = "500 grants were judged, but the story needs 10000: violations that need more grants were not seen, and those by chance are rarer than 3/500 with 95 % confidence"
 	for _, c := range []struct {
 		out  *bytes.Buffer
 		want []string
@@ -442,7 +442,7 @@ func TestGreenWithWarnings(t *testing.T) {
 		{Lock: "a/d", Story: "s", Runs: []suite.Run{{Verdict: results.Fail, Reasons: []string{"why"}, Uncovered: held}}},
 	}}
 	text, markdown, xml := forms(t, r)
-	const worth = "also found, and not covered by the story: overlapping_holds 4"
+	const worth = "also found, without an expectation in the story: overlapping_holds 4"
 	for _, c := range []struct {
 		out  *bytes.Buffer
 		want string

@@ -49,11 +49,11 @@ func Numbers(text string) ([]int, error) {
 		}
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("%q is no whole number and no span such as 4..256", strings.TrimSpace(word))
+			return nil, fmt.Errorf("%q is neither a whole number nor a range such as 4..256", strings.TrimSpace(word))
 		case first < 1:
 			return nil, fmt.Errorf("%d is too few; at least 1", first)
 		case last < first:
-			return nil, fmt.Errorf("%s runs downwards; write the lower number first", word)
+			return nil, fmt.Errorf("%s is descending; write the lower number first", word)
 		case last > 1<<16:
 			return nil, fmt.Errorf("%d is too many; at most %d", last, 1<<16)
 		}
@@ -71,7 +71,7 @@ func Durations(text string) ([]time.Duration, error) {
 	for _, word := range strings.Split(text, ",") {
 		d, err := time.ParseDuration(strings.TrimSpace(word))
 		if err != nil || d < 0 {
-			return nil, fmt.Errorf("%q is no duration: 0, or a number and a unit, such as 5ms", strings.TrimSpace(word))
+			return nil, fmt.Errorf("%q is not a duration: 0, or a number and a unit, such as 5ms", strings.TrimSpace(word))
 		}
 		out = append(out, d)
 	}
@@ -85,9 +85,9 @@ func Rates(text string) ([]float64, error) {
 		f, err := strconv.ParseFloat(strings.TrimSpace(word), 64)
 		switch {
 		case err != nil || math.IsNaN(f) || math.IsInf(f, 0):
-			return nil, fmt.Errorf("%q is no rate: arrivals a second, such as 500", strings.TrimSpace(word))
+			return nil, fmt.Errorf("%q is not a rate: arrivals per second, such as 500", strings.TrimSpace(word))
 		case f <= 0:
-			return nil, fmt.Errorf("%s is no rate: an open loop offers something; leave it out for a closed loop",
+			return nil, fmt.Errorf("%s is not a rate: it must be above 0; omit it for a closed loop",
 				strings.TrimSpace(word))
 		}
 		out = append(out, f)
@@ -134,11 +134,11 @@ func Words(text string) ([]string, error) {
 // distinct rejects duplicate values: their samples would fall into one point.
 func distinct[T comparable](list []T) ([]T, error) {
 	if len(list) > most {
-		return nil, fmt.Errorf("%d values are more than the %d that an axis may have", len(list), most)
+		return nil, fmt.Errorf("%d values: an axis has at most %d", len(list), most)
 	}
 	for i, v := range list {
 		if slices.Contains(list[:i], v) {
-			return nil, fmt.Errorf("%v comes twice", v)
+			return nil, fmt.Errorf("%v is listed twice", v)
 		}
 	}
 	return list, nil

@@ -80,7 +80,7 @@ func within(points []Point, repeat int, budget time.Duration, c cost) (schedule,
 			left = append(left, evenly(curve, min(most, len(curve))))
 		}
 		if n == 1 && len(left[0]) < min(2, len(points)) {
-			return s, engine.UsageError{Text: fmt.Sprintf("--budget: %v is not enough for the smallest sweep, which takes about %v; the whole takes about %v",
+			return s, engine.UsageError{Text: fmt.Sprintf("--budget: %v is too short for the smallest sweep, about %v; the whole takes about %v",
 				budget, smallest.Round(time.Second), whole.Round(time.Second))}
 		}
 	}
@@ -90,7 +90,7 @@ func within(points []Point, repeat int, budget time.Duration, c cost) (schedule,
 		why = append(why, fmt.Sprintf("each point is run %s instead of %d", times(s.repeat), repeat))
 	}
 	if len(s.left) > 0 {
-		why = append(why, fmt.Sprintf("%d of %d points are left out", len(s.left), len(points)))
+		why = append(why, fmt.Sprintf("%d of %d points are omitted", len(s.left), len(points)))
 	}
 	if n < len(all) {
 		why = append(why, fmt.Sprintf("%d of %d curves with them", len(all)-n, len(all)))
@@ -98,7 +98,7 @@ func within(points []Point, repeat int, budget time.Duration, c cost) (schedule,
 	if closed+searches > budget {
 		why = append(why, fmt.Sprintf("the search of rates has about %v", (budget-closed).Round(time.Second)))
 	}
-	s.why = fmt.Sprintf("the sweep would take about %v, and the budget is %v: %s", whole.Round(time.Second), budget,
+	s.why = fmt.Sprintf("the sweep would take about %v, but the budget is %v: %s", whole.Round(time.Second), budget,
 		strings.Join(why, ", and "))
 	return s, nil
 }

@@ -85,11 +85,11 @@ func TestBudget(t *testing.T) {
 	}{
 		{0, 3, []int{1, 2, 3, 4, 5}, ""},
 		{210 * time.Second, 3, []int{1, 2, 3, 4, 5}, ""},
-		{209 * time.Second, 2, []int{1, 2, 3, 4, 5}, "would take about 3m30s, and the budget is 3m29s: each point is run twice instead of 3"},
+		{209 * time.Second, 2, []int{1, 2, 3, 4, 5}, "would take about 3m30s, but the budget is 3m29s: each point is run twice instead of 3"},
 		{110 * time.Second, 1, []int{1, 2, 3, 4, 5}, "each point is run once instead of 3"},
-		{90 * time.Second, 1, []int{1, 3, 5}, "each point is run once instead of 3, and 2 of 5 points are left out"},
-		{80 * time.Second, 1, []int{1, 3, 5}, "and 2 of 5 points are left out, and the search of rates has about 40s"},
-		{60 * time.Second, 1, []int{1, 5}, "3 of 5 points are left out"},
+		{90 * time.Second, 1, []int{1, 3, 5}, "each point is run once instead of 3, and 2 of 5 points are omitted"},
+		{80 * time.Second, 1, []int{1, 3, 5}, "and 2 of 5 points are omitted, and the search of rates has about 40s"},
+		{60 * time.Second, 1, []int{1, 5}, "3 of 5 points are omitted"},
 	} {
 		s, err := within(grid(5), 3, x.budget, c)
 		if err != nil {
@@ -137,10 +137,10 @@ func TestBudgetOfManyCurves(t *testing.T) {
 	}{
 		{0, 3, 6, numbers, ""},
 		{30 * time.Minute, 3, 6, numbers, ""},
-		{25 * time.Minute, 2, 6, numbers, "the sweep would take about 26m41s, and the budget is 25m0s: each point is run twice instead of 3"},
-		{10 * time.Minute, 1, 6, []int{1, 4, 8, 32, 64, 256}, "each point is run once instead of 3, and 18 of 54 points are left out, and the search of rates has about 5m32s"},
-		{4 * time.Minute, 1, 2, []int{1, 2, 8, 16, 32, 128, 256}, "40 of 54 points are left out, and 4 of 6 curves with them, and the search of rates has about 2m12s"},
-		{time.Minute, 1, 1, []int{1, 16, 256}, "51 of 54 points are left out, and 5 of 6 curves with them"},
+		{25 * time.Minute, 2, 6, numbers, "the sweep would take about 26m41s, but the budget is 25m0s: each point is run twice instead of 3"},
+		{10 * time.Minute, 1, 6, []int{1, 4, 8, 32, 64, 256}, "each point is run once instead of 3, and 18 of 54 points are omitted, and the search of rates has about 5m32s"},
+		{4 * time.Minute, 1, 2, []int{1, 2, 8, 16, 32, 128, 256}, "40 of 54 points are omitted, and 4 of 6 curves with them, and the search of rates has about 2m12s"},
+		{time.Minute, 1, 1, []int{1, 16, 256}, "51 of 54 points are omitted, and 5 of 6 curves with them"},
 	} {
 		s, err := within(points, 3, x.budget, c)
 		if err != nil {
@@ -278,8 +278,8 @@ func TestPolicyOfAPoint(t *testing.T) {
 	}
 }
 
-// TestWhatIsPlannedCanBeWritten: the file can hold the largest sweep, with the most rates that its searches may try.
-func TestWhatIsPlannedCanBeWritten(t *testing.T) {
+// TestLargestSweepCanBeWritten: the file can hold the largest sweep, with the most rates that its searches may try.
+func TestLargestSweepCanBeWritten(t *testing.T) {
 	t.Parallel()
 	for _, searched := range []bool{false, true} {
 		room := capacity.MostPoints

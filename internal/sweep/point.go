@@ -45,7 +45,7 @@ func Points(base engine.Options, axes []Axis) ([]Point, error) {
 			}
 		}
 		if combinations = next; len(combinations) > capacity.MostPoints {
-			return nil, engine.UsageError{Text: fmt.Sprintf("the sweep has more than %d points; give fewer values",
+			return nil, engine.UsageError{Text: fmt.Sprintf("the sweep has more than %d points; use fewer values",
 				capacity.MostPoints)}
 		}
 	}
@@ -68,7 +68,7 @@ func apart(axes []Axis) error {
 			for _, set := range c.Set {
 				key, _, _ := strings.Cut(set, "=")
 				if was, ok := axisOf[key]; ok && was != i {
-					return engine.UsageError{Text: fmt.Sprintf("--%s and --%s both set %s; leave one of them out",
+					return engine.UsageError{Text: fmt.Sprintf("--%s and --%s both set %s; omit one of them",
 						axes[was].Name, a.Name, key)}
 				}
 				axisOf[key] = i
@@ -100,7 +100,7 @@ func newPoint(base engine.Options, pick []Choice) (Point, error) {
 	}
 	found := plan.Facts()
 	if found.Workload == nil {
-		return p, engine.UsageError{Text: fmt.Sprintf("%s has steps alone and no workload: there is no load to sweep",
+		return p, engine.UsageError{Text: fmt.Sprintf("%s has only steps and no workload: there is no load to sweep",
 			p.Scenario.Name)}
 	}
 	w := p.Scenario.Workload

@@ -85,7 +85,7 @@ func (r Request) subjects() (out []subject, err error) {
 	case strings.Contains(r.Lock, "/"):
 		out, err = r.pairs(locks)
 	case len(backends) > 1 && r.Lock != "":
-		err = usagef("--lock: each of several backends is measured with its default lock; name one --backend, or leave --lock out")
+		err = usagef("--lock: several backends are measured with their default locks; name one --backend, or omit --lock")
 	default:
 		for _, b := range backends {
 			for _, l := range locks {
@@ -94,7 +94,7 @@ func (r Request) subjects() (out []subject, err error) {
 		}
 	}
 	if err == nil && len(out) > 1 && r.Attached != "" {
-		err = usagef("--attach: it is one service with one lock; leave the others out of --backend and --lock")
+		err = usagef("--attach: it is one service with one lock; omit the others from --backend and --lock")
 	}
 	return out, err
 }
@@ -107,7 +107,7 @@ func (r Request) pairs(locks []string) (out []subject, err error) {
 		case !ok || backend == "" || lock == "":
 			return nil, usagef("--lock: %q is not of the form BACKEND/LOCK, as the others are", l)
 		case r.Backend != "":
-			return nil, usagef("--lock: %s names its backend; leave --backend out", l)
+			return nil, usagef("--lock: %s names its backend; omit --backend", l)
 		}
 		out = append(out, subject{backend, lock})
 	}
@@ -130,7 +130,7 @@ func (r Request) scenario(one subject) (s scenarios.Scenario, err error) {
 	}
 	switch {
 	case r.Scenario == "" && one.backend == "":
-		return s, usagef("capacity: what is to be measured? name a --backend, such as redis, a --scenario, or a service to --attach")
+		return s, usagef("capacity: name what to measure: a --backend, such as redis, a --scenario, or a service to --attach")
 	case r.Scenario == "":
 		s, err = scenarios.Parse(fmt.Appendf(nil, base, strconv.Quote(one.backend)), "capacity.yaml")
 	default:
@@ -171,15 +171,15 @@ func (r Request) axes(o engine.Options) ([]Axis, error) {
 	who := fmt.Sprintf("lock %s of %s", plan.Facts().Lock.Name, o.Scenario.Backend.Use)
 	switch {
 	case r.Retry != "" && plan.Facts().Lock.Offers.Blocking:
-		return nil, usagef("--retry: %s waits in the service and does not ask again; there is nothing to retry", who)
+		return nil, usagef("--retry: %s waits in the service and does not retry", who)
 	case r.RTT != "" && plan.Facts().InProcess:
-		return nil, usagef("--rtt: backend %s runs within lockquake's own process, and has no links that could be delayed", o.Scenario.Backend.Use)
+		return nil, usagef("--rtt: backend %s runs within lockquake's own process and has no links to delay", o.Scenario.Backend.Use)
 	case r.RTT != "" && (len(o.Scenario.Chaos) > 0 || o.Scenario.Random != nil):
-		return nil, usagef("--rtt: scenario %s has a schedule of its own; add the delay there", o.Scenario.Name)
+		return nil, usagef("--rtt: scenario %s has its own schedule; add the delay there", o.Scenario.Name)
 	case r.TTL != "" && !plan.Facts().Lock.Offers.Expires:
-		return nil, usagef("--ttl: a grant of %s does not expire; leave it out", who)
+		return nil, usagef("--ttl: grants of %s do not expire; omit --ttl", who)
 	case o.Attached != nil && r.Nodes != "":
-		return nil, usagef("--attach: the servers are as many as they are; leave --nodes out")
+		return nil, usagef("--attach: the number of servers is fixed; omit --nodes")
 	}
 	var out []Axis
 	add := func(text string, read func(string) (Axis, error)) {
@@ -240,7 +240,7 @@ func ParseObjective(text string) (*capacity.Objective, error) {
 	}
 	d, err := time.ParseDuration(strings.TrimSpace(value))
 	if err != nil || d <= 0 {
-		return nil, usagef("--slo: %q is no time to be kept, such as 20ms", value)
+		return nil, usagef("--slo: %q is not a time, such as 20ms", value)
 	}
 	return &capacity.Objective{Quantile: q, Most: int64(d)}, nil
 }

@@ -57,14 +57,14 @@ func spoilt(rep results.Report, env results.Env) string {
 			return fmt.Sprintf("%s was %s", f.Name, f.Receipt.Status)
 		}
 		if env.Measured != nil && f.Receipt.Time > env.Measured.From {
-			return fmt.Sprintf("%s was not there when the warm-up was over", f.Name)
+			return fmt.Sprintf("%s was missing at the end of the warm-up", f.Name)
 		}
 	}
 	switch m := env.Measured; {
 	case env.Interrupted:
 		return "the run was cut short"
 	case m == nil || m.To <= m.From:
-		return "the run did not come so far as to be measured"
+		return "the run ended before its measurement"
 	case rep.Verdict == results.Unknown && len(rep.Reasons) > 0:
 		return rep.Reasons[0]
 	case rep.Verdict == results.Unknown:

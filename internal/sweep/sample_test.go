@@ -188,9 +188,9 @@ func TestSpoilt(t *testing.T) {
 		{results.Report{Verdict: results.Fail, Reasons: []string{"double_grants"}}, measured, ""},
 		{results.Report{Verdict: results.Unknown, Reasons: []string{"events were dropped"}}, measured, "events were dropped"},
 		{results.Report{Verdict: results.Pass, Faults: delay(history.Installed, 4)}, measured, ""},
-		{results.Report{Verdict: results.Pass, Faults: delay(history.Installed, 6)}, measured, "delay was not there when the warm-up was over"},
+		{results.Report{Verdict: results.Pass, Faults: delay(history.Installed, 6)}, measured, "delay was missing at the end of the warm-up"},
 		{results.Report{Verdict: results.Pass, Faults: delay(history.NotInstalled, 4)}, measured, "delay was not-installed"},
-		{results.Report{Verdict: results.Pass}, results.Env{Measured: &results.Interval{From: 5, To: 4}}, "the run did not come so far as to be measured"},
+		{results.Report{Verdict: results.Pass}, results.Env{Measured: &results.Interval{From: 5, To: 4}}, "the run ended before its measurement"},
 		{results.Report{Verdict: results.Pass}, results.Env{Interrupted: true, Measured: measured.Measured}, "the run was cut short"},
 	} {
 		if got := spoilt(c.rep, c.env); got != c.want {

@@ -107,7 +107,7 @@ func roomFor(points []Point, searched bool) error {
 		n += capacity.SearchMost * len(largest(points))
 	}
 	if n > capacity.MostPoints {
-		return engine.UsageError{Text: fmt.Sprintf("the sweep may have %d points, with those that --slo searches, and at most %d are possible; give fewer values", n, capacity.MostPoints)}
+		return engine.UsageError{Text: fmt.Sprintf("the sweep may have %d points, including the search of --slo, but at most %d are possible; use fewer values", n, capacity.MostPoints)}
 	}
 	return nil
 }
@@ -252,7 +252,7 @@ func (s *Sweep) End(j campaign.Job, r *campaign.Result) (err error) {
 		}
 	}
 	if m.Sample.Spoilt != "" {
-		s.Say("%s: this run cannot be used: %s", j.Name, m.Sample.Spoilt)
+		s.Say("%s: unusable run: %s", j.Name, m.Sample.Spoilt)
 	}
 	m.Sample.Order, m.Sample.Run = s.order, r.Dir
 	if m.Sample.InService > 0 && p.busy {

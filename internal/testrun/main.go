@@ -31,7 +31,7 @@ func main() {
 
 func run(out io.Writer, args []string) error {
 	flags := flag.NewFlagSet("testrun", flag.ContinueOnError)
-	file := flags.String("o", "build/tests.jsonl", "the file that keeps what `go test -json` prints")
+	file := flags.String("o", "build/tests.jsonl", "the file for the output of `go test -json`")
 	sum := flags.Bool("summary", false, "print the slowest tests and the time by package of files")
 	flaky := flags.Bool("flaky", false, "compare the runs below a folder")
 	if err := flags.Parse(args); err != nil {

@@ -193,11 +193,11 @@ func (p *pkg) retry(out io.Writer, watched *stalls, again func(*pkg, string) (*r
 	for _, t := range failed {
 		n, longest := watched.within(t.start, t.end)
 		if n == 0 {
-			fmt.Fprintf(out, "testrun: %s failed. This machine did not stand still for %v meanwhile: it is not run again\n", t.name, leastStall)
+			fmt.Fprintf(out, "testrun: %s failed. This machine had no standstill of %v meanwhile: no second run\n", t.name, leastStall)
 			still = true
 			continue
 		}
-		fmt.Fprintf(out, "testrun: %s failed. This machine stood still %d times for %v or more meanwhile, %v the longest: it is run again, once\n", t.name, n, leastStall, longest)
+		fmt.Fprintf(out, "testrun: %s failed. This machine stood still %d times for %v or more meanwhile, %v the longest: it is run once more\n", t.name, n, leastStall, longest)
 		r, err := again(p, t.name)
 		if err != nil {
 			return true, err

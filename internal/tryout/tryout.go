@@ -38,7 +38,7 @@ type Options struct {
 // lock is counted, without a demand.
 func Scenario(o Options) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "name: %s\nclaim: Each fault acts while it stands, and is gone when it is healed.\n", o.Name)
+	fmt.Fprintf(&b, "name: %s\nclaim: Each fault acts until its heal, and is then gone.\n", o.Name)
 	fmt.Fprintf(&b, "backend: {%s}\n", keys("use: "+o.Backend, o.Set))
 	b.WriteString("workload: {use: counter, clients: 2, hold: 5ms, resource: {use: register, guard: none}}\nchaos:\n")
 	for _, e := range o.Entries {

@@ -107,12 +107,12 @@ func (d *Decoder) openBatch(first byte) error {
 	if first != BatchMark {
 		text, _ := d.r.Peek(d.r.Buffered())
 		text, _, _ = bytes.Cut(text, []byte("\n"))
-		return fmt.Errorf("%w: %s where a frame or a batch begins: standard output is for these alone", ErrProtocol,
+		return fmt.Errorf("%w: %s at the start of a frame or batch: standard output is only for these", ErrProtocol,
 			clip(text))
 	}
 	head, err := d.r.Peek(batchHeader)
 	if err != nil {
-		return fmt.Errorf("within the head of a batch: %w", unexpected(err))
+		return fmt.Errorf("within the header of a batch: %w", unexpected(err))
 	}
 	n := binary.LittleEndian.Uint32(head[1:])
 	if n > maxBatch {

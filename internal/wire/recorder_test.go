@@ -269,7 +269,7 @@ func TestAUserBlockedInRecordingStoodStill(t *testing.T) {
 }
 
 // A slow write that no user waits for delays no user.
-func TestAWriteThatNobodyWaitsForIsNoStall(t *testing.T) {
+func TestUnawaitedSlowWriteIsNoStall(t *testing.T) {
 	w := newSlow()
 	rec := NewRecorder(NewNodeConn(nil, w), FormatRecords, nil)
 	rec.Append(&history.Event{Kind: history.Acquire, Phase: history.Invoke})
@@ -310,7 +310,7 @@ var errBroken = errors.New("broken")
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, errBroken }
 
-func TestRecorderTellsOfBrokenStream(t *testing.T) {
+func TestRecorderReportsABrokenStream(t *testing.T) {
 	rec := NewRecorder(NewNodeConn(nil, brokenWriter{}), FormatRecords, nil)
 	var wg sync.WaitGroup
 	for range 10 {

@@ -73,7 +73,7 @@ func (c *RemoteClock) Stepped() string {
 	if line == nil || line.Step() == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s: its clock was set or stood still: against the run's it moved by more than %d ppm between two measurements, and its times prove nothing",
+	return fmt.Sprintf("%s: its clock was set or stood still: it moved by more than %d ppm against the run's clock between two measurements, so its times prove nothing",
 		c.name, 1_000_000/history.RateShare)
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/lockquake/lockquake/internal/clock"
 )
 
-func TestWhoSharesTheClock(t *testing.T) {
+func TestSharedClock(t *testing.T) {
 	boot, ns := clock.BootID(), clock.TimeNamespace()
 	if boot == "" {
 		t.Skip("this machine does not tell its boot id")

@@ -75,8 +75,8 @@ func TestTimesOfAProcessNeverGoBack(t *testing.T) {
 	}
 }
 
-// TestDropsAreToldOnce records an event after some that found no room.
-func TestDropsAreToldOnce(t *testing.T) {
+// TestDropsAreReportedOnce records an event after some that found no room.
+func TestDropsAreReportedOnce(t *testing.T) {
 	rec, events := recorded(t)
 	rec.mu.Lock()
 	rec.silent = 3

@@ -123,7 +123,7 @@ func TestDecoderRefuses(t *testing.T) {
 	record := history.AppendRecord(nil, &someEvents(1)[0])
 	record[5] ^= 1
 	for name, c := range map[string]struct{ stream, want string }{
-		"garbage":       {"hello\n", "where a frame or a batch begins"},
+		"garbage":       {"hello\n", "at the start of a frame or batch"},
 		"unknown type":  {`{"type":"bye"}` + "\n", `unknown type \"bye\"`},
 		"missing part":  {`{"type":"result"}` + "\n", `no key "result"`},
 		"other version": {`{"type":"hello","hello":{"version":2}}` + "\n", "version 2 of the protocol; this program speaks 1"},

@@ -68,7 +68,7 @@ func Ledger(ctx context.Context, o Options, kinds []Kind, name string) error {
 	return Drive(ctx, o, ledgerNode, func(context.Context) (Body, error) {
 		k, ok := Find(kinds, name)
 		if !ok || k.Book == nil {
-			return nil, fmt.Errorf("no ledger is kept of resource %q", name)
+			return nil, fmt.Errorf("resource %q has no ledger", name)
 		}
 		return &ledger{book: k.Book(), guards: k.Guards}, nil
 	})
@@ -90,7 +90,7 @@ func (l *ledger) Watched() bool { return false }
 
 func (l *ledger) Start(ctx context.Context, s *wire.Start, rec *wire.Recorder) (string, error) {
 	if s.Resource == nil {
-		return "", errors.New("nobody said where the store is")
+		return "", errors.New("the address of the store is missing")
 	}
 	l.rec, l.locks, l.conditional = rec, s.Locks, Conditional(l.guards, s.Guard)
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
@@ -138,7 +138,7 @@ func (l *ledger) Final(ctx context.Context, number int) (Final, error) {
 	}
 	f, ok := l.cells[l.locks[number]]
 	if !ok {
-		return Final{}, fmt.Errorf("the store has nothing under %s", l.locks[number])
+		return Final{}, fmt.Errorf("the store has no value for %s", l.locks[number])
 	}
 	l.rec.Append(&history.Event{
 		Kind: history.Final, Phase: history.Info, Lock: uint16(number), Value: f.Value,
@@ -159,7 +159,7 @@ func (l *ledger) tell(ctx context.Context) error {
 		return err
 	}
 	if d := time.Duration(offset - l.offset).Abs(); d > maxClockShift {
-		return fmt.Errorf("the store's clock has moved by %v in the course of the run: its log cannot be dated", d)
+		return fmt.Errorf("the store's clock moved by %v during the run: its log cannot be dated", d)
 	}
 	for _, x := range log {
 		e, err := l.event(x)
@@ -179,7 +179,7 @@ func (l *ledger) event(x Entry) (history.Event, error) {
 	}
 	i := slices.Index(l.locks, x.Lock)
 	if i < 0 {
-		return history.Event{}, fmt.Errorf("the store's log names lock %q, which the run has not", x.Lock)
+		return history.Event{}, fmt.Errorf("the store's log has lock %q, which is not in the run", x.Lock)
 	}
 	e := history.Event{
 		Kind: history.EffectRead, Phase: history.Ok, User: u, Grant: x.Grant, Lock: uint16(i), Token: x.Token,
@@ -233,7 +233,7 @@ func StoreRefused(guard string, version int64) error {
 	case GuardUnique:
 		r.Cause = lock.CauseKeyTaken
 	}
-	return Fenced(r, "what stands there does not satisfy %s", guard)
+	return Fenced(r, "the current value does not satisfy %s", guard)
 }
 
 // LacksToken returns the error of an access without the token that a guard needs.

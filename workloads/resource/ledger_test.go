@@ -54,7 +54,7 @@ func tells(t *testing.T, s *shelf, then func()) (*wire.Result, *resourcetest.Pro
 }
 
 // The log of a store becomes the resource's effects, in its order, dated by the run's clock and never early.
-func TestLedgerTellsTheLog(t *testing.T) {
+func TestLedgerReportsTheLog(t *testing.T) {
 	s := &shelf{moved: int64(time.Hour), late: 2, cells: map[string]Final{"lock-0": {}, "lock-1": {Value: 7, Applied: 1}}}
 	var before, after int64
 	got, r := tells(t, s, func() {
@@ -94,7 +94,7 @@ func TestLedgerTellsTheLog(t *testing.T) {
 }
 
 // Whether the guard is conditional decides the code of each write of a store's log.
-func TestLedgerTellsConditions(t *testing.T) {
+func TestLedgerMarksConditionalWrites(t *testing.T) {
 	log := []Entry{
 		{Lock: "lock-1", User: "client-1/0", OK: true}, {Lock: "lock-1", User: "client-1/0", Write: true, OK: true}, {Lock: "lock-1", User: "client-1/0", Write: true},
 	}
@@ -124,7 +124,7 @@ func TestLedgerRefuses(t *testing.T) {
 		{"a clock that moved", func(s *shelf) { s.moved += int64(time.Minute) }, "cannot be dated"},
 		{"another run's lock", func(s *shelf) { s.log = []Entry{{Lock: "lock-9", User: "client-1/0"}} }, "lock-9"},
 		{"nobody", func(s *shelf) { s.log = []Entry{{Lock: "lock-0", User: "root"}} }, "root"},
-		{"a lock without a row", func(s *shelf) { s.cells = map[string]Final{} }, "nothing under lock-1"},
+		{"a lock without a row", func(s *shelf) { s.cells = map[string]Final{} }, "no value for lock-1"},
 	} {
 		s := &shelf{cells: map[string]Final{"lock-1": {}}}
 		got, r := tells(t, s, func() { c.then(s) })

@@ -116,7 +116,7 @@ func (n *served) start(s *wire.Start) error {
 func (n *served) command(c *wire.Command) error {
 	r := wire.Result{ID: c.ID, Outcome: wire.OutcomeFail}
 	if c.Do != wire.DoFinal {
-		r.Error = fmt.Sprintf("a resource does not know %q; it knows %s", c.Do, wire.DoFinal)
+		r.Error = fmt.Sprintf("unknown operation %q; a resource has %s", c.Do, wire.DoFinal)
 	} else if f, err := n.body.Final(n.life, c.Lock); err != nil {
 		r.Error = err.Error()
 	} else {

@@ -66,7 +66,7 @@ func CountsRequests(t *testing.T, r Running, l backends.Lock) {
 	t.Logf("%d cycles of %s cost %d requests: %v, %v before", cycles, l.Name, sum, after, before)
 	slices.Sort(acquires)
 	slices.Sort(releases)
-	t.Logf("an acquire of %s costs %d requests, a release %d (medians; pings and what servers ask each other are among them)", l.Name, acquires[cycles/2], releases[cycles/2])
+	t.Logf("an acquire of %s costs %d requests, a release %d (medians, with pings and requests between servers)", l.Name, acquires[cycles/2], releases[cycles/2])
 	if most := int64(mostRequests * len(after)); acquires[cycles/2] > most || releases[cycles/2] > most {
 		t.Errorf("that is more than %d for each of %d servers", mostRequests, len(after))
 	}

@@ -16,7 +16,7 @@ func Stored(t *testing.T, r Running, l backends.Lock) {
 	t.Helper()
 	store, ok := r.Service.(topology.Store)
 	if !ok {
-		t.Fatalf("%T does not say as a whole what it has", r.Service)
+		t.Fatalf("%T cannot list its grants", r.Service)
 	}
 	conn := dialed(t, r, l)
 	defer func() { _ = conn.Close() }()

@@ -40,7 +40,7 @@ func (p LockParams) Check(replicas int) error {
 	}
 	switch {
 	case p.Wait != 0 && replicas == 0:
-		return fmt.Errorf("wait is %d; there are no replicas to wait for: leave it out", p.Wait)
+		return fmt.Errorf("wait is %d, but there are no replicas: omit it", p.Wait)
 	case p.Wait < 0 || p.Wait > replicas:
 		return fmt.Errorf("wait is %d; it must be from 0 to %d, the number of replicas of a primary", p.Wait, replicas)
 	case p.Wait > 0 && p.WaitTimeout >= p.Timeout:

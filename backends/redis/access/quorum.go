@@ -85,7 +85,7 @@ func (p QuorumParams) Check(ttl time.Duration) error {
 		return fmt.Errorf("clock_drift is %g; it must be a part of the ttl, from 0 to below 1, such as 0.01",
 			p.ClockDrift)
 	case p.Drift(ttl) >= ttl:
-		return fmt.Errorf("clock_drift is %g; with the 2ms beside it, it leaves nothing of the ttl (%s)", p.ClockDrift,
+		return fmt.Errorf("clock_drift is %g; with the additional 2ms it leaves nothing of the ttl (%s)", p.ClockDrift,
 			ttl)
 	case p.Order != OrderParallel && p.Order != OrderSequential:
 		return fmt.Errorf("order is %q; it must be %s or %s", p.Order, OrderParallel, OrderSequential)

@@ -188,8 +188,8 @@ func TestSentinelClientLeavesAHangingSentinel(t *testing.T) {
 	}
 }
 
-// TestConnectNamesWhatIsMissing rejects an access that reaches nothing.
-func TestConnectNamesWhatIsMissing(t *testing.T) {
+// TestConnectRejectsUselessAccess rejects an access that reaches nothing.
+func TestConnectRejectsUselessAccess(t *testing.T) {
 	for backend, want := range map[string]string{access.Single: access.Port, access.Sentinel: access.SentinelPort, access.Cluster: access.Port, "redlock": "redlock"} {
 		if _, err := connect(backends.Access{Backend: backend}, access.LockDefaults()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", backend, err)

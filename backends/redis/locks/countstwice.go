@@ -24,7 +24,7 @@ if n < 0 then redis.call("HDEL", KEYS[1], ARGV[1]) return -1 end if n == 0 then 
 func countsTwice() backends.Lock {
 	return expiring(backends.Lock{
 		Name:   "counts-twice",
-		Doc:    "A counter for each owner, as re-entrant locks have it, that asks again when the connection ends in place of the reply.",
+		Doc:    "A counter for each owner, as in re-entrant locks, that retries when the connection breaks before the reply.",
 		Wrong:  "an acquire that is sent twice counts twice, and its release leaves the lock taken",
 		Found:  backends.FoundIn("reset-acquire", "false results of a release", "false_results 0: found"),
 		Offers: backends.Offers{Renewal: "none"},

@@ -47,9 +47,9 @@ func TestVotes(t *testing.T) {
 	}
 }
 
-// TestWhoHadNoMajority: the error contains the answers, except if a majority said no: then it only says that another
+// TestErrorWithoutMajorityHasTheAnswers: the error contains the answers, except if a majority said no: then it only says that another
 // user has the lock.
-func TestWhoHadNoMajority(t *testing.T) {
+func TestErrorWithoutMajorityHasTheAnswers(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]*lock.Vote{
 		"nnnyy": nil,

@@ -19,7 +19,7 @@ func getThenDel() backends.Lock {
 	return expiring(backends.Lock{
 		Name:  "get-then-del",
 		Doc:   "SET NX PX with a random owner value; the client reads the key, compares, and deletes it by a second command.",
-		Wrong: "a release that is late between its GET and its DEL frees the next holder's lock",
+		Wrong: "a release that is delayed between its GET and its DEL frees the next holder's lock",
 		Found: backends.Found{
 			Checks: []string{"release-between", "release-point"},
 			Stories: []backends.Finding{

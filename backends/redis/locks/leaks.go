@@ -17,7 +17,7 @@ const leakEvery = 4
 // leaksDescriptors is set-px-lua with a client that opens a file for every fourth acquire and never closes it. It is
 // wrong on purpose in what it leaks in its own process; its grants are correct.
 func leaksDescriptors() backends.Lock {
-	return leaking("leaks-descriptors", "set-px-lua that opens a file for every fourth acquire, and does not close it.",
+	return leaking("leaks-descriptors", "set-px-lua that opens a file at every fourth acquire and never closes it.",
 		"its process runs out of descriptors", func() func() {
 			var mu sync.Mutex
 			var kept []*os.File // otherwise the garbage collector would close them

@@ -18,8 +18,8 @@ import (
 func processOwner() backends.Lock {
 	return expiring(backends.Lock{
 		Name:   "process-owner",
-		Doc:    "set-px-lua with host name, process id, start in seconds and a counter in the place of a random value.",
-		Wrong:  "two processes in namespaces of their own, with one host name, that start in one second have one value: a holder who outlived its TTL frees the next holder's lock",
+		Doc:    "set-px-lua with host name, process id, start in seconds and a counter instead of a random value.",
+		Wrong:  "two processes in their own namespaces with the same host name and start second have the same value: a holder that outlived its TTL frees the next holder's lock",
 		Found:  backends.FoundIn("alike", "a double grant", "double_grants 0: found"),
 		Offers: backends.Offers{Renewal: "none"},
 		Points: []string{"before-set", "set-done", "before-delete", "release-done"},

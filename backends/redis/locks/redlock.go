@@ -138,7 +138,7 @@ func (l *redlocker) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant,
 	if late := l.params.Late(end); l.rules.checks && late >= 0 {
 		l.takeBack(ctx, r.Lock, id, v)
 		return lock.Grant{}, lock.Because(lock.Reason{Cause: lock.CauseTooLate, N: int64(late)},
-			fmt.Errorf("%w: given up: the validity was over %s before the replies were in", lock.ErrContended,
+			fmt.Errorf("%w: given up: the validity ended %s before the last reply", lock.ErrContended,
 				late.Round(time.Millisecond)))
 	}
 	lock.At(ctx, "set-done")
@@ -213,7 +213,7 @@ func (l *redlocker) Renew(ctx context.Context, g lock.Grant, ttl time.Duration) 
 	}
 	end := l.params.End(start, ttl)
 	if late := time.Since(end); l.rules.checks && late >= 0 {
-		return g, fmt.Errorf("extended, but the new validity was over %s before the replies were in",
+		return g, fmt.Errorf("extended, but the new validity ended %s before the last reply",
 			late.Round(time.Millisecond))
 	}
 	g.ValidUntil = lock.Until(end)

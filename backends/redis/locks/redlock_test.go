@@ -250,8 +250,8 @@ func TestElapsedCheck(t *testing.T) {
 	})
 }
 
-// TestNobodyThere: no server listens, so certainly nothing was granted.
-func TestNobodyThere(t *testing.T) {
+// TestNoServerListens: no server listens, so certainly nothing was granted.
+func TestNoServerListens(t *testing.T) {
 	for _, l := range Quorum() {
 		servers := make([]*fake, 3)
 		for i := range servers {

@@ -11,9 +11,9 @@ import "github.com/lockquake/lockquake/backends"
 func redlockIncr() backends.Lock {
 	return quorumLock(backends.Lock{
 		Name: "redlock-incr",
-		Doc: "redlock, with a counter beside each key (INCR in the same script), the highest of which is a home-made fencing token: " +
-			"which falls when the next majority has counted less.",
-		Wrong:  "each server counts on its own, and an attempt that fails drives up the counters of a minority: a later grant has a lower token",
+		Doc: "redlock with a counter next to each key (INCR in the same script). The highest counter is a home-made " +
+			"fencing token, which falls when the next majority has counted less.",
+		Wrong:  "each server counts separately, and a failed attempt raises the counters of a minority: a later grant has a lower token",
 		Found:  backends.FoundIn("contention", "a token regression", "token_regressions 0: found"),
 		Offers: backends.Offers{Token: backends.TokenHomeMade},
 		Dial:   dialRedlock(rules{checks: true, counts: true}),

@@ -10,8 +10,8 @@ import "github.com/lockquake/lockquake/backends"
 func redlockNoElapsedCheck() backends.Lock {
 	return quorumLock(backends.Lock{
 		Name:  "redlock-no-elapsed-check",
-		Doc:   "redlock without the look at the clock after the last reply, for what that is worth.",
-		Wrong: "hands out a grant whose validity was over before the replies were read",
+		Doc:   "redlock without the check of the clock after the last reply, to show its value.",
+		Wrong: "returns a grant whose validity ended before the replies were read",
 		Found: backends.FoundIn("late-replies", "an overlapping hold", "overlapping_holds 0: found"),
 		Dial:  dialRedlock(rules{}),
 	})
@@ -22,8 +22,8 @@ func redlockNoElapsedCheck() backends.Lock {
 func redlockUnanimous() backends.Lock {
 	return quorumLock(backends.Lock{
 		Name:  "redlock-unanimous",
-		Doc:   "redlock that is granted by all servers, and by no fewer.",
-		Wrong: "one server that is down keeps everybody out",
+		Doc:   "redlock that needs the grant of all servers.",
+		Wrong: "one failed server blocks all users",
 		Found: backends.Found{Stories: []backends.Finding{
 			{Story: "hang-one", Shows: "a minority denial", Reasons: []string{"minority_denials 0: found"}},
 			{Story: "refuse", Shows: "a minority denial", Reasons: []string{"minority_denials 0: found"}},

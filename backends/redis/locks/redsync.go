@@ -22,7 +22,7 @@ import (
 func redSync() backends.Lock {
 	return expiring(backends.Lock{
 		Name:    "redsync",
-		Doc:     "The library github.com/go-redsync/redsync v4.18 on one pool: SET NX PX, scripts to extend and delete one's own.",
+		Doc:     "The library github.com/go-redsync/redsync v4.18 on one pool: SET NX PX, scripts to extend and delete only its own key.",
 		Modules: []string{access.GoRedis, "github.com/go-redsync/redsync/v4"},
 		Offers:  backends.Offers{Renewal: "call"},
 		Points:  []string{"before-lock", "lock-done", "before-unlock", "unlock-done"},

@@ -56,7 +56,7 @@ func (l *recipe) replicated(ctx context.Context, via link, g lock.Grant) error {
 	}
 	if err := l.deleteOwn(ctx, g); err != nil && !errors.Is(err, lock.ErrNotHeld) {
 		// the delete's certainty is not the acquire's
-		return fmt.Errorf("%w, and nobody knows whether the key was deleted: %v", why, err)
+		return fmt.Errorf("%w, and it is unknown whether the key was deleted: %v", why, err)
 	}
 	return fmt.Errorf("%w: %w", lock.ErrRefused, why)
 }

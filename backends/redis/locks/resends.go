@@ -15,7 +15,7 @@ import (
 func resends() backends.Lock {
 	return expiring(backends.Lock{
 		Name:  "resends",
-		Doc:   "set-px-del that looks at its clock first, and sends its DEL again when the connection ends in place of the reply.",
+		Doc:   "set-px-del that checks its clock first, and resends its DEL when the connection breaks before the reply.",
 		Wrong: "a release that is sent twice frees the next holder's lock",
 		Found: backends.FoundIn("reset-release", "a double grant", "double_grants 0: found",
 			"errors-release", "errors-silence", "release-forged"),

@@ -93,7 +93,7 @@ func (l *rueidisUser) TryAcquire(ctx context.Context, r lock.Request) (lock.Gran
 
 func (l *rueidisUser) acquire(ctx context.Context, r lock.Request, call rueidisCall) (lock.Grant, error) {
 	if ttl := l.conn.access.TTL; r.TTL != ttl {
-		return lock.Grant{}, fmt.Errorf("%w: ttl %s asked for, but the library was set up for %s", lock.ErrNotSent,
+		return lock.Grant{}, fmt.Errorf("%w: ttl %s requested, but the library was set up for %s", lock.ErrNotSent,
 			r.TTL, ttl)
 	}
 	lock.At(ctx, "before-lock")
@@ -192,7 +192,7 @@ func (l *rueidisUser) Close() error {
 }
 
 // errTakenBack means that an attempt left nothing behind, although no answer said that another user has the lock.
-var errTakenBack = fmt.Errorf("%w: what was asked for was taken back", lock.ErrRefused)
+var errTakenBack = fmt.Errorf("%w: the request was withdrawn", lock.ErrRefused)
 
 // errNoAnswer means that the final state of the key is unknown: the library's connection broke, or was too slow.
 var errNoAnswer = fmt.Errorf("the delete was not answered: %w", io.ErrUnexpectedEOF)

@@ -15,8 +15,8 @@ import (
 func setNx() backends.Lock {
 	return backends.Lock{
 		Name:  "setnx",
-		Doc:   "SETNX, released by DEL (redis.io, SETNX, the design pattern of old).",
-		Wrong: "the key never expires: a holder that crashes blocks the lock for ever; and a release deletes the key whosever it is",
+		Doc:   "SETNX, released by DEL (redis.io, SETNX, the old design pattern).",
+		Wrong: "the key never expires: a crashed holder blocks the lock forever; and a release deletes the key of any owner",
 		Found: backends.Found{
 			Checks: []string{
 				"expiry", "expiry-process", "release-stale", "errors-acquire", "release-forged",

@@ -15,8 +15,8 @@ import (
 func setNxExpire() backends.Lock {
 	return expiring(backends.Lock{
 		Name:   "setnx-expire",
-		Doc:    "SETNX, then PEXPIRE as a second command (what was done before Redis 2.6.12); a script deletes only one's own.",
-		Wrong:  "two commands: a holder that crashes between SETNX and PEXPIRE blocks the lock for ever",
+		Doc:    "SETNX, then PEXPIRE as a second command (common before Redis 2.6.12); a script deletes only its own key.",
+		Wrong:  "two commands: a holder that crashes between SETNX and PEXPIRE blocks the lock forever",
 		Found:  backends.FoundIn("crash-setnx-done", "a stuck lock", "stuck_locks 0: found", "errors-acquire"),
 		Offers: backends.Offers{Renewal: "none"},
 		Points: []string{"before-setnx", "setnx-done", "expire-done", "before-delete", "release-done"},

@@ -9,8 +9,8 @@ import "github.com/lockquake/lockquake/backends"
 func setPxDel() backends.Lock {
 	return expiring(backends.Lock{
 		Name:  "set-px-del",
-		Doc:   "SET NX PX, released by a plain DEL (the mistake that redis.io, distributed locks, warns of).",
-		Wrong: "a release deletes the key whosever it is: a holder who outlived its TTL frees the next holder's lock",
+		Doc:   "SET NX PX, released by a plain DEL (the mistake that redis.io, distributed locks, warns against).",
+		Wrong: "a release deletes the key of any owner: a holder that outlived its TTL frees the next holder's lock",
 		Found: backends.FoundIn("late-release", "a double grant", "double_grants 0: found",
 			"release-forged", "release-stale", "release-point",
 		),

@@ -24,7 +24,7 @@ import (
 func setPxIncr() backends.Lock {
 	return expiring(backends.Lock{
 		Name: "set-px-incr",
-		Doc: "set-px-lua, with a counter beside the key (INCR in the same script) as a home-made fencing token, " +
+		Doc: "set-px-lua with a counter next to the key (INCR in the same script) as a home-made fencing token, " +
 			"which is no safer than the data of one Redis server.",
 		Offers: backends.Offers{Renewal: "call", Token: backends.TokenHomeMade},
 		Points: []string{"before-set", "set-done", "wait-done", "before-delete", "release-done"},

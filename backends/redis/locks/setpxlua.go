@@ -14,7 +14,7 @@ import (
 func setPxLua() backends.Lock {
 	return expiring(backends.Lock{
 		Name:   "set-px-lua",
-		Doc:    "SET NX PX with a random owner value; a script deletes or extends only one's own (redis.io, distributed locks).",
+		Doc:    "SET NX PX with a random owner value; a script deletes or extends only its own key (redis.io, distributed locks).",
 		Offers: backends.Offers{Renewal: "call"},
 		Points: []string{"before-set", "set-done", "wait-done", "before-delete", "release-done"},
 		Waits:  true,

@@ -18,8 +18,8 @@ import (
 func stubborn() backends.Lock {
 	return expiring(backends.Lock{
 		Name:  "stubborn",
-		Doc:   "set-px-lua whose calls wait for their answer without a deadline, and whose lock objects are of no use after a broken connection.",
-		Wrong: "a server that hangs keeps its callers for as long, and one that refused a connection once has lost its users",
+		Doc:   "set-px-lua whose calls wait for their answer without a deadline, and whose lock objects fail for good after a broken connection.",
+		Wrong: "a hanging server blocks its callers for as long, and a single refused connection loses its users",
 		Found: backends.Found{
 			Checks: []string{"errors-refused", "errors-silence"},
 			Stories: []backends.Finding{

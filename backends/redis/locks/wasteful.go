@@ -22,8 +22,8 @@ const looks = 50
 func wasteful() backends.Lock {
 	return expiring(backends.Lock{
 		Name:  "wasteful",
-		Doc:   "set-px-lua over a new connection for each call, which reads the key fifty times afterwards, and waits in a busy loop.",
-		Wrong: "it costs a connection for each call, fifty requests beside each that is needed, and a core for each waiter",
+		Doc:   "set-px-lua that opens a new connection for each call, reads the key fifty times afterwards, and waits in a busy loop.",
+		Wrong: "it costs a connection per call, fifty requests per necessary one, and a core per waiter",
 		Found: backends.Found{
 			Stories: []backends.Finding{
 				{

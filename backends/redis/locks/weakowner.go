@@ -18,8 +18,8 @@ import (
 func weakOwner() backends.Lock {
 	return expiring(backends.Lock{
 		Name:  "weak-owner",
-		Doc:   "set-px-lua with a time in milliseconds and the client's number in the place of a random value.",
-		Wrong: "users of one client who ask in the same millisecond have one value: a holder who outlived its TTL frees the next holder's lock",
+		Doc:   "set-px-lua with a time in milliseconds and the client's number instead of a random value.",
+		Wrong: "users of one client that ask in the same millisecond have the same value: a holder that outlived its TTL frees the next holder's lock",
 		Found: backends.FoundIn("still-clock", "a double grant", "double_grants 0: found",
 			"release-stale?", "release-between?", "release-point?",
 		),

@@ -27,8 +27,8 @@ func Cluster(list []backends.Lock) listed.Backend {
 	return listed.Backend{
 		Backend: backends.Backend{
 			Name: access.Cluster,
-			Doc: "Redis Cluster: three primaries that share the keys among them, with a replica each; replication is asynchronous, so that a " +
-				"promoted replica may not know the newest grants.",
+			Doc: "Redis Cluster: three primaries that share the keys, with one replica each. Replication is " +
+				"asynchronous, so a promoted replica may lack the newest grants.",
 			Modules: []string{access.GoRedis},
 			Locks:   list,
 			Servers: backends.Servers{Standby: true, CountsConnections: true, Durable: durable, Forgets: true},
@@ -84,7 +84,7 @@ func newCluster(list locks, c topology.Common, decode func(into any) error) (top
 		return nil, fmt.Errorf("backend %s: %w", access.Cluster, err)
 	}
 	if c.Attached == nil && c.Nodes != 0 && c.Nodes != clusterServers {
-		return nil, fmt.Errorf("backend %s: nodes is %d; it runs %d primaries with a replica each: leave it out",
+		return nil, fmt.Errorf("backend %s: nodes is %d; it runs %d primaries with a replica each: omit it",
 			access.Cluster, c.Nodes, clusterPrimaries)
 	}
 	return sharded{locks: list, common: c, params: p}, nil

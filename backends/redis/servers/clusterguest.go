@@ -37,7 +37,7 @@ func (g *clusterGuest) attached(ctx context.Context) (attachedServers, []redis.C
 			return attachedServers{}, nil, err
 		}
 		if i > 0 && !slices.Equal(seen, primaries) {
-			return attachedServers{}, nil, fmt.Errorf("%s takes %s for the primaries of its cluster, and %s takes %s",
+			return attachedServers{}, nil, fmt.Errorf("according to %s, the primaries of its cluster are %s; according to %s, they are %s",
 				m.address, strings.Join(seen, ", "),
 				g.endpoints[0].address, strings.Join(primaries, ", "))
 		}

@@ -32,12 +32,12 @@ type clusterService struct {
 func (s *clusterService) Facts() map[string]string {
 	out := serverFacts()
 	maps.Copy(out, replicationFacts())
-	out[primaryFact+"LOCK"] = `name of the node that this one takes for the primary of lock LOCK's slot, or "none"`
-	out[roleFact+"LOCK"] = `this node's role for lock LOCK by its own account: master or slave where it has the lock's slot, else "none"`
-	out["state"] = "the cluster_state of CLUSTER INFO in the node's eyes: ok or fail; in state fail it refuses every key"
+	out[primaryFact+"LOCK"] = `name of the primary of lock LOCK's slot according to this node, or "none"`
+	out[roleFact+"LOCK"] = `this node's role for lock LOCK, according to itself: master or slave if it has the lock's slot, else "none"`
+	out["state"] = "the cluster_state of CLUSTER INFO on this node: ok or fail; in state fail it refuses every key"
 	out["epoch"] = "the node's current epoch, which grows with each election"
-	out["flags"] = "the node's flags by its own account, such as master or slave"
-	out["failing"] = `names of the nodes that this one suspects (fail?) or holds to have failed (fail), or "none"`
+	out["flags"] = "the node's flags according to itself, such as master or slave"
+	out["failing"] = `names of the nodes that this one suspects (fail?) or considers failed (fail), or "none"`
 	return out
 }
 

@@ -97,7 +97,7 @@ func (s *clusterSetup) whole(ctx context.Context, m member) ([]string, error) {
 		"cluster_known_nodes": strconv.Itoa(clusterServers),
 	} {
 		if info[name] != want {
-			return nil, fmt.Errorf("%s of %s is %s; awaited is %s", name, m.name, info[name], want)
+			return nil, fmt.Errorf("%s of %s is %s; expected %s", name, m.name, info[name], want)
 		}
 	}
 	ranges, primaries, err := shardsOf(ctx, m)
@@ -136,7 +136,7 @@ func (s *clusterSetup) ready(ctx context.Context) error {
 			primaries = seen
 		}
 		if !slices.Equal(seen, primaries) {
-			return fmt.Errorf("%s takes %s for the primaries, others %s", m.name, strings.Join(seen, ", "),
+			return fmt.Errorf("according to %s the primaries are %s, according to others %s", m.name, strings.Join(seen, ", "),
 				strings.Join(primaries, ", "))
 		}
 	}

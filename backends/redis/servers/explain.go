@@ -55,7 +55,7 @@ func explain(ctx context.Context, nodes []node.Handle) []topology.Setting {
 			}
 			s := topology.Setting{Server: m.name, Name: f.field, Value: value}
 			if f.field == "evicted_keys" {
-				s.Blames = fmt.Sprintf("keys were evicted (maxmemory %s, %s): the key of a lock that was held may be one of them",
+				s.Blames = fmt.Sprintf("keys were evicted (maxmemory %s, %s): the key of a held lock may be one of them",
 					sections["memory"]["maxmemory"], sections["memory"]["maxmemory_policy"])
 			}
 			out = append(out, s)

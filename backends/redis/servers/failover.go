@@ -12,22 +12,22 @@ import (
 // Promotes returns an error: there is no other server to take over.
 func (s *service) Promotes() error {
 	return chaos.Unavailable{
-		What:   "a failover in order",
-		Reason: "there is one server, and nobody to take over from it; use backend sentinel or rediscluster, or the fault restart",
+		What:   "an orderly failover",
+		Reason: "there is only one server; use backend sentinel or rediscluster, or the fault restart",
 	}
 }
 
 // Promotes returns an error: there is no leader.
 func (s *fiveService) Promotes() error {
 	return chaos.Unavailable{
-		What:   "a failover in order",
-		Reason: "the servers of redlock are independent, and none of them leads; use the fault restart",
+		What:   "an orderly failover",
+		Reason: "the servers of redlock are independent, without a leader; use the fault restart",
 	}
 }
 
 // Leaderless says that there is no leader, although each server calls itself a master.
 func (s *fiveService) Leaderless(string) string {
-	return "the servers of redlock are independent, and none of them leads; write one"
+	return "the servers of redlock are independent, without a leader; write one"
 }
 
 // Leaderless says that each part of the locks has its own leader.
@@ -35,7 +35,7 @@ func (s *clusterService) Leaderless(lock string) string {
 	if lock != "" {
 		return ""
 	}
-	return "each part of the locks has a leader of its own; write leader(LOCK), such as leader(lock-0)"
+	return "each part of the locks has its own leader; write leader(LOCK), such as leader(lock-0)"
 }
 
 // Promotes is always possible.
@@ -48,7 +48,7 @@ func (s *sentinelService) Promote(ctx context.Context, node string) (chaos.Promo
 		return chaos.Promotion{}, err
 	}
 	if !chaos.Leads(role) {
-		return chaos.Promotion{}, fmt.Errorf("%s is a %s, and a Sentinel chooses by itself whom it promotes; aim at the leader", node, role)
+		return chaos.Promotion{}, fmt.Errorf("%s is a %s, but Sentinels choose the new primary themselves; target the leader", node, role)
 	}
 	var errs []error
 	for _, m := range s.nodes.sentinels {

@@ -22,7 +22,7 @@ func Five(list []backends.Lock) listed.Backend {
 	return listed.Backend{
 		Backend: backends.Backend{
 			Name:    access.Five,
-			Doc:     "Five independent Redis servers (or 3, 7, 9) that know nothing of each other; a lock is held where a majority has its key.",
+			Doc:     "Five independent Redis servers (or 3, 7, 9); a lock is held when a majority has its key.",
 			Modules: []string{access.GoRedis},
 			Locks:   list,
 			Servers: backends.Servers{
@@ -108,8 +108,8 @@ const freshFact = "fresh-seconds"
 // Facts lists the facts. All are about one server, except the majority and the moment without syncs.
 func (s *fiveService) Facts() map[string]string {
 	facts := s.members.Facts()
-	facts[majorityFact+"LOCK"] = `the value that a majority of all servers have at the key of lock LOCK, or "none"; of whichever node it is asked`
-	facts[freshFact] = "true when fresh-second is true of all servers in the same second of their clocks; of whichever node it is asked, and asking waits for it"
+	facts[majorityFact+"LOCK"] = `the value that a majority of all servers have at the key of lock LOCK, or "none"; the same for each node`
+	facts[freshFact] = "true when fresh-second is true of all servers in the same second of their clocks; the same for each node; the query waits for it"
 	return facts
 }
 
@@ -176,7 +176,7 @@ func majorityOf(values []string, errs []error) (string, error) {
 		}
 	}
 	if most+silent >= quorum {
-		return "", fmt.Errorf("%d of %d servers do not answer, too many to tell what a majority has: %w", silent,
+		return "", fmt.Errorf("%d of %d servers do not answer, too many to know the state of a majority: %w", silent,
 			len(values), last)
 	}
 	return "none", nil

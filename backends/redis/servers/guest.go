@@ -72,7 +72,7 @@ func (v attachedServers) Vacant(ctx context.Context) (string, error) {
 			return "", fmt.Errorf("%s does not answer: %w", m.address, err)
 		}
 		if role != "master" {
-			return "", fmt.Errorf("%s is a %s; the primary is needed", m.address, role)
+			return "", fmt.Errorf("%s is a %s; use the primary", m.address, role)
 		}
 	}
 	for _, c := range v.clients() {
@@ -191,7 +191,7 @@ func (m member) scan(ctx context.Context, prefix string, found func(keys []strin
 		}
 		for i := range keys {
 			if !strings.HasPrefix(keys[i], prefix) { // even if the pattern matched something else
-				return "", fmt.Errorf("SCAN of %s: it answers with the key %s", m.address, keys[i])
+				return "", fmt.Errorf("SCAN of %s: it returned the key %s", m.address, keys[i])
 			}
 		}
 		if len(keys) > 0 {

@@ -95,7 +95,7 @@ func TestScanKeepsToThePrefix(t *testing.T) {
 	if _, err := m.scan(t.Context(), "b*nch:", none); err != nil {
 		t.Errorf("the prefix b*nch: %v", err)
 	}
-	if _, err := m.scan(t.Context(), "bench:", none); err == nil || !strings.Contains(err.Error(), "it answers with the key theirs") {
+	if _, err := m.scan(t.Context(), "bench:", none); err == nil || !strings.Contains(err.Error(), "it returned the key theirs") {
 		t.Errorf("a key of others: %v", err)
 	}
 }
@@ -142,7 +142,7 @@ func TestClusterGuestRefuses(t *testing.T) {
 		"no cluster":       {"-ERR This instance has cluster support disabled\r\n", "cluster support disabled", false},
 		"half of it":       {"*1\r\n*3\r\n:0\r\n:8191\r\n*2\r\n$9\r\n192.0.2.1\r\n:6379\r\n", "8192 of 16384 slots", false},
 		"no address":       {"*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$0\r\n\r\n:6379\r\n", "must announce one", false},
-		"another's member": {"SELF", "for the primaries of its cluster", true},
+		"another's member": {"SELF", "the primaries of its cluster are", true},
 	} {
 		addresses := []string{redistest.Play(t, answers("SLOTS", c.answer))}
 		if c.beside {

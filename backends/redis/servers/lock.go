@@ -44,7 +44,7 @@ func (list locks) describe(p access.LockParams, c topology.Common) map[string]st
 		"lock.ttl": c.TTL.String(),
 	}
 	if list.named(c.Lock).Offers.Blocking {
-		out["lock.retry"] = "none: the server tells waiters that the key has changed"
+		out["lock.retry"] = "none: the server notifies waiters of a changed key"
 	}
 	if p.Wait > 0 {
 		out["lock.wait"] = fmt.Sprintf("%d replicas, %s", p.Wait, p.WaitTimeout)

@@ -156,13 +156,13 @@ func serverFacts() map[string]string {
 		chaos.FactServes:    "the server answers PING",
 		chaos.FactRole:      "first word of the server's ROLE: master or slave",
 		"clock":             "the server's wall clock by TIME, RFC 3339 with microseconds, UTC",
-		"run-id":            "the server's run_id: another after each start",
+		"run-id":            "the server's run_id, which differs after each start",
 		chaos.FactSyncing:   "an fsync of the append-only file waits or is under way (aof_pending_bio_fsync)",
-		"delayed-fsyncs":    "how often the server put a write off because an fsync took too long (aof_delayed_fsync)",
-		chaos.FactLastWrite: "the value that the last of these writes left",
-		"fresh-second":      "true when the server has begun no fsync but that of this second, which is over, and begins none for half a second; asking waits for it",
-		chaos.FactWrites:    "the server takes a write at a key that no lock has; asking writes",
-		holderFact + "LOCK": `the value at the key of lock LOCK on this very server, or "none"`,
+		"delayed-fsyncs":    "how often the server delayed a write because an fsync took too long (aof_delayed_fsync)",
+		chaos.FactLastWrite: "the value of the last of these writes",
+		"fresh-second":      "true when this second's fsync is done and the next is at least half a second away; the query waits for it",
+		chaos.FactWrites:    "the server accepts a write at a key that no lock has; the query itself writes",
+		holderFact + "LOCK": `the value at the key of lock LOCK on this server, or "none"`,
 		history.FactTakes + "LOCK": `"true" if the server takes a write beside the key of lock LOCK, in the same slot, else the word with which it ` +
 			"refuses, such as READONLY, NOREPLICAS or CLUSTERDOWN; asking writes",
 	}
@@ -292,14 +292,14 @@ func fields(text string) map[string]string {
 func (m member) write(ctx context.Context, c redis.Cmdable, at string) error {
 	want := time.Now().String()
 	if err := c.Set(ctx, at, want, time.Minute).Err(); err != nil {
-		return fmt.Errorf("%s does not take a write: %w", m.name, err)
+		return fmt.Errorf("%s accepts no write: %w", m.name, err)
 	}
 	got, err := c.Get(ctx, at).Result()
 	if err != nil {
 		return fmt.Errorf("%s does not serve a read: %w", m.name, err)
 	}
 	if got != want {
-		return fmt.Errorf("%s serves %q where %q was written", m.name, got, want)
+		return fmt.Errorf("%s returns %q, but %q was written", m.name, got, want)
 	}
 	return nil
 }

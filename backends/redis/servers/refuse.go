@@ -38,7 +38,7 @@ func (w writeRefuser) RefuseWrites(ctx context.Context, node string) (string, fu
 	}
 	before, err := m.client.ConfigGet(ctx, leastReplicas).Result()
 	if err == nil && before[leastReplicas] == "" {
-		err = errors.New("it does not say what it has now")
+		err = errors.New("it does not return the current value")
 	}
 	if err != nil {
 		return how, nothing, fmt.Errorf("CONFIG GET of %s: %w", node, err)

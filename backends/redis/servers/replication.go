@@ -40,11 +40,11 @@ func (r WriteRule) describe() string { return fmt.Sprintf("%d, heard within 1s",
 // replicationFacts lists the facts of servers with replicas, besides serverFacts.
 func replicationFacts() map[string]string {
 	return map[string]string{
-		"master":      "name of the node that this one takes for the primary: itself on a primary",
+		"master":      "name of the primary according to this node: itself on a primary",
 		"link":        `a replica's master_link_status: up or down; "none" on a primary`,
-		"offset":      "the replication offset: what a primary has written, what a replica has applied",
-		"replicas":    "how many replicas a primary has online; 0 on a replica",
-		chaos.FactLag: "how many bytes of what a primary had written the best of its replicas had not received, at least: the primary is asked first",
+		"offset":      "the replication offset: written by a primary, applied by a replica",
+		"replicas":    "number of online replicas of a primary; 0 on a replica",
+		chaos.FactLag: "bytes that a primary had written and its best replica had not received, a lower bound: the primary is asked first",
 	}
 }
 
@@ -84,7 +84,7 @@ func askReplication(ctx context.Context, ms members, m member, fact string) (str
 func lag(ctx context.Context, ms members, primary member, replication map[string]string) (string, error) {
 	written, err := strconv.ParseInt(replication["master_repl_offset"], 10, 64)
 	if err != nil {
-		return "", fmt.Errorf("%s tells no replication offset: %w", primary.name, err)
+		return "", fmt.Errorf("%s reports no replication offset: %w", primary.name, err)
 	}
 	offsets := make([]int64, len(ms)) // -1 for those that do not follow it
 	var asking sync.WaitGroup
@@ -103,7 +103,7 @@ func lag(ctx context.Context, ms members, primary member, replication map[string
 	asking.Wait()
 	best := slices.Max(offsets)
 	if best < 0 {
-		return "", fmt.Errorf("no replica of %s tells its replication offset", primary.name)
+		return "", fmt.Errorf("no replica of %s reports its replication offset", primary.name)
 	}
 	return strconv.FormatInt(max(0, written-best), 10), nil
 }

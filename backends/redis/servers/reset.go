@@ -52,7 +52,7 @@ func takeSlotsBack(ctx context.Context, m member, slot int) (back bool, err erro
 	return true, topology.Until(ctx, resetPatience, func(ctx context.Context) error {
 		v, err := viewOf(ctx, m)
 		if err == nil && v.roleFor(slot) != "master" {
-			err = fmt.Errorf("%s was told to take its slots back, and is no primary of slot %d", m.name, slot)
+			err = fmt.Errorf("%s should have taken its slots back, but is not the primary of slot %d", m.name, slot)
 		}
 		return err
 	})
@@ -96,7 +96,7 @@ func (s *sentinelService) Reset(ctx context.Context) ([]string, error) {
 	}
 	s.setup.formed = false
 	if err := topology.Until(ctx, resetPatience, s.Ready); err != nil {
-		return nil, fmt.Errorf("brought together anew, the nodes do not serve: %w", err)
+		return nil, fmt.Errorf("after the cluster was rebuilt, the nodes do not serve: %w", err)
 	}
 	for _, m := range s.nodes.sentinels {
 		v, err := m.primary(ctx)
@@ -104,10 +104,10 @@ func (s *sentinelService) Reset(ctx context.Context) ([]string, error) {
 			return nil, err
 		}
 		if v["config-epoch"] != "0" || v["flags"] != "master" {
-			return nil, fmt.Errorf("%s watches the primary in epoch %s with the flags %s, and not as at the start",
+			return nil, fmt.Errorf("%s watches the primary in epoch %s with the flags %s, unlike at the start",
 				m.name, v["config-epoch"], v["flags"])
 		}
-		evidence = append(evidence, fmt.Sprintf("%s was made to watch %s anew: epoch 0, no failover, %s replicas, %s other Sentinels",
+		evidence = append(evidence, fmt.Sprintf("%s watches %s again: epoch 0, no failover, %s replicas, %s other Sentinels",
 			m.name, s.nodes.servers.at(v["ip"]+":"+v["port"]), v["num-slaves"], v["num-other-sentinels"]))
 	}
 	return evidence, nil
@@ -174,7 +174,7 @@ func (ms members) Reset(ctx context.Context) ([]string, error) {
 			evidence[i] = fmt.Sprintf("%s: DBSIZE is 0 after %d keys of lock users were deleted, and no client is connected", m.name, removed[i])
 			saved, err := m.saveEmpty(gctx)
 			if saved {
-				evidence[i] += "; its RDB file was written anew"
+				evidence[i] += "; its RDB file was rewritten"
 			}
 			return err
 		})

@@ -27,8 +27,8 @@ func Sentinel(list []backends.Lock) listed.Backend {
 	return listed.Backend{
 		Backend: backends.Backend{
 			Name: access.Sentinel,
-			Doc: "One Redis primary with two replicas, and three Sentinels that promote a replica when the primary is gone; replication is " +
-				"asynchronous, so that a promoted replica may not know the newest grants.",
+			Doc: "One Redis primary with two replicas, and three Sentinels that promote a replica when the primary " +
+				"fails. Replication is asynchronous, so a promoted replica may lack the newest grants.",
 			Modules: []string{access.GoRedis},
 			Locks:   list,
 			Servers: backends.Servers{Standby: true, CountsConnections: true, Durable: durable, Forgets: true},
@@ -100,7 +100,7 @@ func newSentinel(list locks, c topology.Common, decode func(into any) error) (to
 		return s, nil
 	}
 	if c.Nodes != 0 && c.Nodes != sentinelServers+sentinelWatches {
-		return nil, fmt.Errorf("backend %s: nodes is %d; it runs %d servers and %d Sentinels: leave it out",
+		return nil, fmt.Errorf("backend %s: nodes is %d; it runs %d servers and %d Sentinels: omit it",
 			access.Sentinel, c.Nodes, sentinelServers, sentinelWatches)
 	}
 	return s, nil

@@ -89,7 +89,7 @@ func (n sentinelNodes) elected(ctx context.Context) (string, error) {
 		}
 		return name, nil
 	}
-	return "", fmt.Errorf("no server is named by most Sentinels: %v", votes)
+	return "", fmt.Errorf("most Sentinels agree on no server: %v", votes)
 }
 
 // watched answers a fact from a Sentinel's view of the primary.
@@ -113,7 +113,7 @@ func (m member) primary(ctx context.Context) (map[string]string, error) {
 	_ = m.client.Process(ctx, cmd)
 	v, err := cmd.Result()
 	if err != nil {
-		return nil, fmt.Errorf("%s does not tell of the primary: %w", m.name, err)
+		return nil, fmt.Errorf("%s does not report the primary: %w", m.name, err)
 	}
 	return v, nil
 }
@@ -125,7 +125,7 @@ func (n sentinelNodes) followers(ctx context.Context, m member) (map[string]stri
 	_ = m.client.Process(ctx, cmd)
 	list, err := cmd.Result()
 	if err != nil {
-		return nil, fmt.Errorf("%s does not tell of the replicas: %w", m.name, err)
+		return nil, fmt.Errorf("%s does not report the replicas: %w", m.name, err)
 	}
 	out := map[string]string{}
 	for _, r := range list {
@@ -145,7 +145,7 @@ func (n sentinelNodes) primary(ctx context.Context) (member, error) {
 	}
 	name, err := n.elected(ctx)
 	if err != nil {
-		return member{}, fmt.Errorf("%w; `endpoints` must have the addresses that the Sentinels give to clients", err)
+		return member{}, fmt.Errorf("%w; `endpoints` must list the addresses that the Sentinels give to clients", err)
 	}
 	return n.servers.find(name)
 }

@@ -23,13 +23,13 @@ func (s *sentinelService) Facts() map[string]string {
 	out := serverFacts()
 	maps.Copy(out, replicationFacts())
 	out[chaos.FactRole] = "first word of the server's ROLE: master or slave; sentinel for a Sentinel"
-	out["master"] = "name of the node that this one takes for the primary: a primary itself, a replica the one it follows, a Sentinel the one it watches"
-	out["primary"] = "whichever node is asked: the server that most Sentinels take for the primary and that takes itself for it; no answer while there is no such server"
-	out["replicas"] += "; on a Sentinel, how many replicas it sees with their link up"
+	out["master"] = "name of the primary according to this node: a primary names itself, a replica the server that it follows, a Sentinel the server that it watches"
+	out["primary"] = "the server that is the primary according to most Sentinels and to itself, the same for each node; no answer while there is no such server"
+	out["replicas"] += "; on a Sentinel, the number of replicas that it sees with their link up"
 	out["quorum"] = "Sentinels only: it reaches enough others to agree on a failover and to vote for it (SENTINEL CKQUORUM)"
 	out[chaos.FactEpoch] = "the configuration epoch of the primary, which grows with each failover, by a Sentinel's own account; of a server: the " +
 		`latest with which a Sentinel names it as the primary, or "none"`
-	out["flags"] = "Sentinels only: the primary's flags in its eyes, such as master, or master,s_down,o_down"
+	out["flags"] = "Sentinels only: the primary's flags according to this Sentinel, such as master, or master,s_down,o_down"
 	out["tilt"] = "Sentinels only: it distrusts its own clock and does nothing (true or false)"
 	return out
 }

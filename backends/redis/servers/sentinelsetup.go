@@ -112,7 +112,7 @@ func (s *sentinelSetup) agreed(ctx context.Context) (member, error) {
 			{"counts other Sentinels as", v["num-other-sentinels"], strconv.Itoa(sentinelWatches - 1)},
 		} {
 			if c.got != c.want {
-				return member{}, fmt.Errorf("%s %s %q; awaited is %q (%s names %s)", m.name, c.what, c.got, c.want,
+				return member{}, fmt.Errorf("%s %s %q; expected %q (%s names %s)", m.name, c.what, c.got, c.want,
 					name, s.nodes.servers.at(first))
 			}
 		}

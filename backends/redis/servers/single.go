@@ -17,7 +17,7 @@ func Single(list []backends.Lock) listed.Backend {
 	return listed.Backend{
 		Backend: backends.Backend{
 			Name:    access.Single,
-			Doc:     "One Redis server; without persistence unless asked for, so that a restart forgets every lock.",
+			Doc:     "One Redis server; by default without persistence, so a restart loses every lock.",
 			Modules: []string{access.GoRedis},
 			Locks:   list,
 			Servers: backends.Servers{CountsConnections: true, Durable: durable, Forgets: true, Terse: true},

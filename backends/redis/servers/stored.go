@@ -122,7 +122,7 @@ func (s *clusterService) Stored(ctx context.Context, name string) (out topology.
 		}
 	}
 	if primaries != 1 {
-		return topology.Stored{}, fmt.Errorf("%d servers say that they have the slot of %s: %w", primaries, name,
+		return topology.Stored{}, fmt.Errorf("%d servers claim the slot of %s: %w", primaries, name,
 			errors.Join(errs...))
 	}
 	return out, nil

@@ -174,7 +174,7 @@ func shardsOf(ctx context.Context, m member) (ranges []redis.ClusterSlot, primar
 		}
 	}
 	if covered != slots {
-		return nil, nil, fmt.Errorf("%s knows primaries for %d of %d slots", m.name, covered, slots)
+		return nil, nil, fmt.Errorf("%s has primaries for %d of %d slots", m.name, covered, slots)
 	}
 	slices.Sort(primaries)
 	return ranges, slices.Compact(primaries), nil
@@ -190,7 +190,7 @@ func writeAll(ctx context.Context, ms, primaries members, replicas int, owner fu
 	asked := ms[0]
 	for n := 0; len(missing) > 0; n++ {
 		if n == access.ReadyKeys {
-			return fmt.Errorf("%s takes none of %v for a primary", asked.name, slices.Collect(maps.Keys(missing)))
+			return fmt.Errorf("according to %s, none of %v is a primary", asked.name, slices.Collect(maps.Keys(missing)))
 		}
 		at := asked.keys.ReadyAt(n)
 		slot, err := asked.client.ClusterKeySlot(ctx, at).Result()

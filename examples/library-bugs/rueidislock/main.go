@@ -77,7 +77,7 @@ func (u user) Acquire(ctx context.Context, name string) (lockquake.Grant, error)
 
 func (u user) Release(_ context.Context, g lockquake.Grant) error {
 	g.Handle.(handle).cancel()
-	return errors.New("the library does not tell what became of the key")
+	return errors.New("the library does not report the fate of the key")
 }
 
 // OnLost calls lost when the library cancels the context of the grant.

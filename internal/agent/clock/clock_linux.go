@@ -85,10 +85,10 @@ func (m *mover) doClock(ctx context.Context, c agent.Call, args wall.Shift) (any
 			maxGain)
 	}
 	if args.File != "" && args.Gain != 0 {
-		return nil, errors.New("libfaketime counts a rate from the start of each program, so a clock that drifts is not told by a file")
+		return nil, errors.New("libfaketime counts a rate from the start of each program, so its file cannot control a drifting clock")
 	}
 	if args.Still < 0 || args.Still != 0 && args.File != "" {
-		return nil, errors.New("a monotonic clock can be set back alone, and by a patch of the vDSO alone")
+		return nil, errors.New("a monotonic clock can only be set back, and only by a patch of the vDSO")
 	}
 	if args.File == "" {
 		if err := supported(); err != nil {

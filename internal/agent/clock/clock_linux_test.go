@@ -288,8 +288,8 @@ func TestLibc(t *testing.T) {
 	}
 }
 
-// TestBesideAPause moves the clock of a process that is stopped, and which stays so.
-func TestBesideAPause(t *testing.T) {
+// TestShiftDuringAPause moves the clock of a process that is stopped, and which stays so.
+func TestShiftDuringAPause(t *testing.T) {
 	child := goTeller(t)
 	c, p := clockAgent(t, child.cmd.Process.Pid)
 	ctx := t.Context()

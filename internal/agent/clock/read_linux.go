@@ -47,7 +47,7 @@ func (m *mover) doReadClocks(ctx context.Context, c agent.Call) (any, error) {
 func (v vdso) function(name string) (uint64, error) {
 	f, err := elf.NewFile(bytes.NewReader(v.image))
 	if err != nil {
-		return 0, fmt.Errorf("the vDSO is no ELF image: %w", err)
+		return 0, fmt.Errorf("the vDSO is not an ELF image: %w", err)
 	}
 	symbols, err := f.DynamicSymbols()
 	if err != nil {

@@ -166,8 +166,8 @@ func TestDriftGoesOn(t *testing.T) {
 	}
 }
 
-// TestFileTellsTheClock checks that the libfaketime file is written and undone.
-func TestFileTellsTheClock(t *testing.T) {
+// TestClockFileIsWrittenAndUndone checks that the libfaketime file is written and undone.
+func TestClockFileIsWrittenAndUndone(t *testing.T) {
 	child := goTeller(t)
 	c, p := clockAgent(t, child.cmd.Process.Pid)
 	file := filepath.Join(t.TempDir(), "clock")
@@ -195,8 +195,8 @@ func TestFileTellsTheClock(t *testing.T) {
 	}
 }
 
-// TestRestoresWhatADeadAgentLeft: only patches of dead agents are undone.
-func TestRestoresWhatADeadAgentLeft(t *testing.T) {
+// TestRestoresAfterADeadAgent: only patches of dead agents are undone.
+func TestRestoresAfterADeadAgent(t *testing.T) {
 	child := goTeller(t)
 	c, p := clockAgent(t, child.cmd.Process.Pid)
 	shiftBy(t, c, p, "a", wall.Shift{Jump: time.Duration(time.Hour)})

@@ -21,7 +21,7 @@ import (
 const maxStamp = 4096
 
 // errNoStamp means that something else is in the place of the libfaketime file.
-var errNoStamp = errors.New("it is no small regular file")
+var errNoStamp = errors.New("it is not a small regular file")
 
 // stampDir opens the directory of a process's libfaketime file. A symbolic link in the target's file system cannot lead
 // out of that file system.
@@ -56,7 +56,7 @@ func stampInfo(dir *os.Root, name string) (fs.FileInfo, error) {
 func writeStamp(pid int, path string, ahead int64, by proc.Program) (err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("tell the clock of pid %d by %s: %w", pid, path, err)
+			err = fmt.Errorf("set the clock of pid %d by %s: %w", pid, path, err)
 		}
 	}()
 	dir, name, err := stampDir(pid, path)

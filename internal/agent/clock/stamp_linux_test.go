@@ -56,7 +56,7 @@ func errorsOf(errs ...error) error {
 }
 
 // No predictable name is written beside the file, and nothing is left.
-func TestWritesAClockFileBesideLinks(t *testing.T) {
+func TestClockFileFollowsNoLinks(t *testing.T) {
 	dir := t.TempDir()
 	file, secret := filepath.Join(dir, "f"), filepath.Join(t.TempDir(), "secret")
 	if err := errorsOf(os.WriteFile(secret, nil, 0o600), os.WriteFile(file, []byte(left), 0o600), os.Symlink(secret, file+".new")); err != nil {

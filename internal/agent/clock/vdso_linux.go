@@ -103,13 +103,13 @@ var ownVDSO = sync.OnceValues(func() (original, error) {
 // dissect finds the functions to be patched and room for the stub in an image.
 func dissect(image []byte) (original, error) {
 	if runtime.GOARCH != "amd64" {
-		return original{}, fmt.Errorf("the code that shifts a clock exists for amd64 alone, and this is %s",
+		return original{}, fmt.Errorf("the code that shifts a clock exists only for amd64, but this is %s",
 			runtime.GOARCH)
 	}
 	p := original{image: image}
 	f, err := elf.NewFile(bytes.NewReader(image))
 	if err != nil {
-		return p, fmt.Errorf("the vDSO is no ELF image: %w", err)
+		return p, fmt.Errorf("the vDSO is not an ELF image: %w", err)
 	}
 	// The stub goes behind the content of the image, in its last page: threads inside a vDSO function during the patch
 	// finish it undisturbed.
@@ -174,7 +174,7 @@ func (p original) header(image []byte) (h stubHeader, err error) {
 	if bytes.Equal(image, p.image) {
 		return stubHeader{}, nil
 	}
-	err = errors.New("it does not match: its bytes are not those that this kernel gives to a process")
+	err = errors.New("it does not match: its bytes differ from those of this kernel")
 	if len(image) != len(p.image) {
 		return h, err
 	}
@@ -232,7 +232,7 @@ func (p original) write(held *ptrace.Held, h stubHeader) (changed bool, err erro
 	}
 	after, err := readVDSO(held.PID)
 	if err == nil && !bytes.Equal(after.image, want) {
-		err = fmt.Errorf("the vDSO of pid %d does not hold what was written", held.PID)
+		err = fmt.Errorf("the vDSO of pid %d lacks the written bytes", held.PID)
 	}
 	return true, err
 }

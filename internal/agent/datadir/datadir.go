@@ -31,7 +31,7 @@ func Open(path string) (*Directory, error) {
 func (d *Directory) List() (disk.Listing, error) {
 	info, err := d.root.Stat(".")
 	if err != nil {
-		return disk.Listing{}, fmt.Errorf("look at the data directory: %w", err)
+		return disk.Listing{}, fmt.Errorf("inspect the data directory: %w", err)
 	}
 	out := disk.Listing{ID: identity(info)}
 	err = fs.WalkDir(d.root.FS(), ".", func(at string, e fs.DirEntry, err error) error {
@@ -89,7 +89,7 @@ func (d *Directory) remove(chosen func(name string) bool) error {
 const aside = ".lockquake-aside"
 
 // ErrNoCopy means that there is nothing to restore.
-var ErrNoCopy = errors.New("no copy of the data was put aside")
+var ErrNoCopy = errors.New("no copy of the data was saved")
 
 // Save copies everything, replacing an earlier copy.
 func (d *Directory) Save() error {
@@ -97,7 +97,7 @@ func (d *Directory) Save() error {
 		return fmt.Errorf("remove the earlier copy: %w", err)
 	}
 	if err := d.root.Mkdir(aside, 0o700); err != nil {
-		return fmt.Errorf("put a copy of the data aside: %w", err)
+		return fmt.Errorf("save a copy of the data: %w", err)
 	}
 	return d.copy(".", aside)
 }

@@ -36,13 +36,13 @@ func doData(_ context.Context, c agent.Call, args disk.DataArgs) (any, error) {
 	case disk.DataRestore:
 		return changed(c, d, d.Restore)
 	}
-	return nil, fmt.Errorf("a data directory cannot be asked to %q", args.Act)
+	return nil, fmt.Errorf("unknown operation %q on a data directory", args.Act)
 }
 
 // changed changes the data of an ended process, and lists the result.
 func changed(c agent.Call, d *datadir.Directory, do func() error) (any, error) {
 	if c.Process.Running() {
-		return nil, fmt.Errorf("pid %d still runs: its data is not taken from under it", c.Process.PID)
+		return nil, fmt.Errorf("pid %d still runs: its data is not touched", c.Process.PID)
 	}
 	err := do()
 	list, failed := d.List()

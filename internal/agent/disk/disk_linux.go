@@ -165,7 +165,7 @@ func (d *loopDisk) close(ctx context.Context) error {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	return fmt.Errorf("%s is still there: somebody has it mounted", d.name)
+	return fmt.Errorf("%s is still there: it is mounted elsewhere", d.name)
 }
 
 // namelessFile makes a file that vanishes with its last open descriptor.

@@ -85,7 +85,7 @@ func (d *loopDevice) backing() string {
 	return string(b)
 }
 
-func TestWhatWasNotSyncedIsLostWithThePower(t *testing.T) {
+func TestPowerLossDropsUnsyncedData(t *testing.T) {
 	d := newLoopDevice(t)
 	p := d.shell()
 	var before, after disk.Seen

@@ -60,7 +60,7 @@ const maxHold = time.Minute
 func doSyncs(ctx context.Context, c agent.Call, args disk.SyncsArgs) (any, error) {
 	by := time.Duration(args.By)
 	if by <= 0 || by > maxHold {
-		return nil, fmt.Errorf("a call cannot be held for %v: want more than 0s, at most %v", by, maxHold)
+		return nil, fmt.Errorf("a call cannot be delayed by %v: want more than 0s, at most %v", by, maxHold)
 	}
 	found, _ := slow.LoadOrStore(c.Process, &slowed{process: c.Process, by: map[string]time.Duration{}})
 	s := found.(*slowed)

@@ -167,7 +167,7 @@ func (f *filter) chooseHandler(l *linkFilters, key string, args links.FilterArgs
 	}
 	switch {
 	case has(links.Shape) && (args.Shaping == nil || has(links.Hold)):
-		return queueTarget{}, errors.New("rules that shape need a shaping, and stand alone")
+		return queueTarget{}, errors.New("rules that shape need a shaping and nothing else")
 	case has(links.Shape) && args.Shaping.Engine != links.Queue:
 		g, err := l.shapeInKernel(f.space, args)
 		if err != nil {

@@ -135,7 +135,7 @@ func (e *gaugeEnd) dial(ctx context.Context, address string) (outcome string, to
 func wrongChecksums() (uint64, error) {
 	f, err := os.Open("/proc/thread-self/net/snmp")
 	if err != nil {
-		return 0, fmt.Errorf("look at the network's counters: %w", err)
+		return 0, fmt.Errorf("inspect the network's counters: %w", err)
 	}
 	defer func() { _ = f.Close() }()
 	var sum uint64

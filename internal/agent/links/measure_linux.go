@@ -97,7 +97,7 @@ type gaugeFlow struct {
 func newGauge(plan links.Plan) (*gauge, error) {
 	n := len(plan.Flows)
 	if plan.Count < 1 || plan.Count*n > gaugeMost || n > 1<<16 {
-		return nil, fmt.Errorf("%d datagrams on each of %d flows: want 1 to %d in all", plan.Count, n, gaugeMost)
+		return nil, fmt.Errorf("%d datagrams on each of %d flows: want 1 to %d in total", plan.Count, n, gaugeMost)
 	}
 	for _, f := range plan.Flows {
 		if min(f.From, f.To) < 0 || max(f.From, f.To) >= len(plan.Ends) {

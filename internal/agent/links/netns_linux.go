@@ -34,7 +34,7 @@ var shared = sync.OnceValue(func() []uint64 {
 })
 
 // errShared means that a process has no network namespace of its own.
-var errShared = errors.New("it has no network namespace of its own: its links cannot be told from the machine's")
+var errShared = errors.New("it has no network namespace of its own: its links are those of the machine")
 
 // openNamespace opens the network namespace of a process. It returns an error for a shared one: rules there would hit
 // other processes.

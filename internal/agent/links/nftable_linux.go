@@ -175,7 +175,7 @@ func allTables(space *namespace) ([]string, error) {
 func ruleExprs(r links.Rule, to []expr.Any) ([][]expr.Any, error) {
 	peer, err := netip.ParseAddr(r.Peer)
 	if err != nil || !peer.Is4() {
-		return nil, fmt.Errorf("%q is no IPv4 address", r.Peer)
+		return nil, fmt.Errorf("%q is not an IPv4 address", r.Peer)
 	}
 	const anyProtocol = 0
 	protocols := []byte{anyProtocol}
@@ -252,7 +252,7 @@ func endExprs(r links.Rule, tcp bool, to []expr.Any) ([]expr.Any, error) {
 			return to, nil
 		}
 	}
-	return nil, fmt.Errorf("nothing can be done to packets by %q", r.How)
+	return nil, fmt.Errorf("unknown action %q on packets", r.How)
 }
 
 // toQueue hands packets to a queue. They pass if no process reads it, so that a dead agent blocks nothing. A kernel

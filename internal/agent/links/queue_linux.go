@@ -131,7 +131,7 @@ func (q *queue) length() (queueLength, error) {
 	err := q.space.do(func() error {
 		f, err := os.Open("/proc/thread-self/net/netfilter/nfnetlink_queue")
 		if err != nil {
-			return fmt.Errorf("look at the packet queue: %w", err)
+			return fmt.Errorf("inspect the packet queue: %w", err)
 		}
 		defer func() { _ = f.Close() }()
 		for lines := bufio.NewScanner(f); lines.Scan(); {

@@ -140,7 +140,7 @@ func tryReset(space *namespace) error {
 	for _, c := range []net.Conn{one, other} {
 		_ = c.SetReadDeadline(clock.Time(clock.Now() + int64(time.Second)))
 		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNRESET) && !errors.Is(err, unix.ECONNABORTED) {
-			return fmt.Errorf("an end of a connection that was reset says %w", err)
+			return fmt.Errorf("an end of a reset connection reports %w", err)
 		}
 	}
 	return nil

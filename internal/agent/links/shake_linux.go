@@ -37,7 +37,7 @@ func doShake(ctx context.Context, c agent.Call, args links.ShakeArgs) (any, erro
 	for _, p := range args.Peers {
 		at, err := netip.ParseAddrPort(p)
 		if err != nil || !at.Addr().Is4() {
-			return nil, fmt.Errorf("%q is no IPv4 address with a port", p)
+			return nil, fmt.Errorf("%q is not an IPv4 address with a port", p)
 		}
 		s.peers = append(s.peers, &shakenPeer{at: at, gaugeFlow: gaugeFlow{
 			sent:    make([]int64, args.Count),

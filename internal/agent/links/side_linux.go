@@ -34,7 +34,7 @@ func (s *sides) doOpen(ctx context.Context, c agent.Call, args links.OpenArgs) (
 	d := &side{gauge: g}
 	d.over, d.end = context.WithCancel(context.Background())
 	if !s.add(c.Key, d) {
-		return nil, fmt.Errorf("%q is under way already", c.Key)
+		return nil, fmt.Errorf("%q is already under way", c.Key)
 	}
 	c.Stand(func(context.Context) (any, error) { return nil, s.close(c.Key) })
 	var ends []links.OpenEnd

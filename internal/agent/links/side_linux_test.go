@@ -272,7 +272,7 @@ func TestSidesSeeADelayInTheRoundTrip(t *testing.T) {
 	unfiltered(t, shaped, "late")
 }
 
-func TestSidesWhoseAgentDies(t *testing.T) {
+func TestSidesOfADeadAgent(t *testing.T) {
 	t.Parallel()
 	p := apart(t)
 	const long = time.Minute

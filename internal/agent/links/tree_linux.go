@@ -87,7 +87,7 @@ func (t *tree) addFault(space *namespace, b *treeFault) (int, error) {
 	defer h.Close()
 	slot := slices.Index(t.faults[:], nil)
 	if slot < 0 {
-		return 0, fmt.Errorf("%d faults shape the links of this node already, more is not possible", treeFaults)
+		return 0, fmt.Errorf("%d faults already shape the links of this node; more are not possible", treeFaults)
 	}
 	if err := t.addRoot(h, b.rules); err != nil {
 		return 0, err
@@ -230,7 +230,7 @@ func (t *tree) addRoot(h *netlink.Handle, rules []links.Rule) error {
 			link = i
 		}
 		if i != link || t.link != 0 && i != t.link {
-			return fmt.Errorf("%s is reached by another link than others: traffic is shaped on one only", r.Peer)
+			return fmt.Errorf("%s is reached over another link than others, but traffic is shaped on only one", r.Peer)
 		}
 		if !slices.Contains(t.peers, r.Peer) {
 			t.peers = append(t.peers, r.Peer)
@@ -240,7 +240,7 @@ func (t *tree) addRoot(h *netlink.Handle, rules []links.Rule) error {
 		return nil
 	}
 	if link == 0 {
-		return errors.New("no rule says whose packets are shaped")
+		return errors.New("no rule selects the packets to shape")
 	}
 	root, err := rootOf(h, link)
 	if err != nil {
@@ -269,7 +269,7 @@ func (t *tree) addRoot(h *netlink.Handle, rules []links.Rule) error {
 func linkTo(h *netlink.Handle, address string) (int, error) {
 	ip := net.ParseIP(address)
 	if ip == nil {
-		return 0, fmt.Errorf("%q is no address", address)
+		return 0, fmt.Errorf("%q is not an address", address)
 	}
 	routes, err := h.RouteGet(ip)
 	if err != nil || len(routes) == 0 {
@@ -314,7 +314,7 @@ func (t *tree) addClass(h *netlink.Handle, minor uint16) error {
 		attrs := netlink.QdiscAttrs{LinkIndex: t.link, Parent: parent, Handle: netlink.MakeHandle(t.handle, 0)}
 		if err := h.QdiscAdd(qdiscOf(attrs, fault.shaping)); err != nil {
 			if errors.Is(err, unix.EINVAL) && t.duplicates() {
-				return fmt.Errorf("this kernel lets a netem that duplicates packets stand beside no other on one link: %w", err)
+				return fmt.Errorf("this kernel allows no second netem next to one that duplicates packets: %w", err)
 			}
 			return fmt.Errorf("make a qdisc (%s): %w", fault.shaping.Engine, err)
 		}
@@ -357,7 +357,7 @@ type kernelShaping struct {
 func (l *linkFilters) shapeInKernel(space *namespace, args links.FilterArgs) (*kernelShaping, error) {
 	for _, r := range args.Rules {
 		if !r.Out {
-			return nil, errors.New("the kernel shapes what a node sends, and nothing else")
+			return nil, errors.New("the kernel shapes only outgoing packets")
 		}
 	}
 	t := l.tree(space)

@@ -12,9 +12,9 @@ import (
 	"github.com/lockquake/lockquake/internal/agent/agenttest"
 )
 
-// TestQdiscThatNobodyAccountsFor leaves a stray qdisc in the tree while a fault is active: the undo of another fault
+// TestStrayQdiscIsReported leaves a stray qdisc in the tree while a fault is active: the undo of another fault
 // reports it.
-func TestQdiscThatNobodyAccountsFor(t *testing.T) {
+func TestStrayQdiscIsReported(t *testing.T) {
 	if e := tryEngines(); e[links.TBF] != "" {
 		t.Skip(e[links.TBF])
 	}

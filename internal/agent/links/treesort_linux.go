@@ -73,7 +73,7 @@ func (t *tree) filter(priority uint16) netlink.FilterAttrs {
 func (c choice) keys() ([][]netlink.TcU32Key, error) {
 	peer, err := netip.ParseAddr(c.peer)
 	if err != nil || !peer.Is4() {
-		return nil, fmt.Errorf("%q is no IPv4 address", c.peer)
+		return nil, fmt.Errorf("%q is not an IPv4 address", c.peer)
 	}
 	const protocolAt, destinationAt, portsAt = 8, 16, 20 // word offsets in the IPv4 packet
 	to := netlink.TcU32Key{Mask: 0xffffffff, Val: binary.BigEndian.Uint32(peer.AsSlice()), Off: destinationAt}

@@ -152,7 +152,7 @@ func cpuGroupOf(pid int) (cpuGroup, error) {
 			return g, nil
 		}
 	}
-	return cpuGroup{}, errors.New("no control group with the controller cpu is within reach" + why)
+	return cpuGroup{}, errors.New("no control group with the controller cpu is available" + why)
 }
 
 // controlled reports whether the hierarchy has the controller.
@@ -176,7 +176,7 @@ func (g cpuGroup) made(name string) (cpuGroup, error) {
 		}
 		out.folder, out.group = filepath.Join(g.top, name), "/"+name
 		if err := os.WriteFile(filepath.Join(g.top, "cgroup.subtree_control"), []byte("+cpu"), 0); err != nil {
-			return out, fmt.Errorf("let control groups have limits: %w", err)
+			return out, fmt.Errorf("enable limits of control groups: %w", err)
 		}
 	}
 	if err := os.Mkdir(out.folder, 0o755); err != nil {

@@ -291,8 +291,8 @@ func TestAClockIsMovedInTheIce(t *testing.T) {
 	ask()
 }
 
-// TestWhatADeadAgentFrozeIsFound kills an agent, so that it heals nothing.
-func TestWhatADeadAgentFrozeIsFound(t *testing.T) {
+// TestFreezeOfADeadAgentIsFound kills an agent, so that it heals nothing.
+func TestFreezeOfADeadAgentIsFound(t *testing.T) {
 	canFreeze(t)
 	cmd, in, out := agenttest.Child(t, "agent")
 	c, err := agent.Connect(t.Context(), in, out)

@@ -63,7 +63,7 @@ func freezersOf(pid int) ([]freezer, error) {
 	}
 	all := slices.Concat(writable, readable)
 	if len(all) == 0 {
-		return nil, errors.New("no freezer is within reach: neither version of control groups is mounted where its group can be seen")
+		return nil, errors.New("no freezer is available: neither version of control groups is mounted where its group is visible")
 	}
 	return all, nil
 }

@@ -115,7 +115,7 @@ func (h *Held) runToEnd(tid int) error {
 // Go program have it blocked for moments, while one thread creates another.
 func (h *Held) borrowable() (int, error) {
 	if runtime.GOARCH != "amd64" {
-		return 0, fmt.Errorf("it cannot be asked on %s", runtime.GOARCH)
+		return 0, fmt.Errorf("it cannot be read on %s", runtime.GOARCH)
 	}
 	if h.Paused {
 		return 0, errors.New("it is stopped")
@@ -140,5 +140,5 @@ func (h *Held) borrowable() (int, error) {
 			return tid, nil
 		}
 	}
-	return 0, BusyError("none of its threads can be borrowed: each has SIGSEGV blocked, ignored or pending")
+	return 0, BusyError("none of its threads can be used: each has SIGSEGV blocked, ignored or pending")
 }

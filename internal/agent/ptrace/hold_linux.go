@@ -55,7 +55,7 @@ type Holder struct {
 // Hold holds all threads of a process while do runs.
 func (o Holder) Hold(ctx context.Context, pid int, do func(*Held) error) error {
 	if err := holdings.lock(ctx, pid); err != nil {
-		return fmt.Errorf("pid %d is held for something else: %w", pid, err)
+		return fmt.Errorf("pid %d is already held: %w", pid, err)
 	}
 	defer holdings.unlock(pid)
 	hold := func() error { return o.hold(ctx, pid, do) }

@@ -7,7 +7,7 @@ import (
 	"github.com/lockquake/lockquake/internal/node"
 )
 
-func TestSubnetAvoidsWhatIsInUse(t *testing.T) {
+func TestSubnetAvoidsUsedOnes(t *testing.T) {
 	used := []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("172.17.0.0/16")}
 	first, n, err := FreeSubnet("run", 0, used)
 	if err != nil || n != 0 || first.Bits() != 24 {

@@ -57,7 +57,7 @@ func Folder(ctx context.Context, api client.APIClient, box, folder string) error
 			return err
 		}
 		if size := int64(b.Len()) + info.Size(); !entry.IsDir() && size > maxFolder {
-			return fmt.Errorf("it holds more than the %d MiB that are copied into each container: put the program into a folder of its own", maxFolder>>20)
+			return fmt.Errorf("it holds more than %d MiB, the limit for copies into containers: put the program into a separate folder", maxFolder>>20)
 		}
 		head, err := tar.FileInfoHeader(info, "")
 		if err != nil {

@@ -87,7 +87,7 @@ func Static(path string) error {
 	if err != nil {
 		return chaos.Unavailable{
 			What:   "an image of " + path,
-			Reason: "it is no Linux program; set LOCKQUAKE_BIN to one built with GOOS=linux CGO_ENABLED=0",
+			Reason: "it is not a Linux program; set LOCKQUAKE_BIN to one built with GOOS=linux CGO_ENABLED=0",
 		}
 	}
 	defer func() { _ = f.Close() }()

@@ -33,7 +33,7 @@ func TestOtherProgram(t *testing.T) {
 	}
 }
 
-func TestStaticBinaryIsTold(t *testing.T) {
+func TestStaticBinaryIsRecognised(t *testing.T) {
 	if err := Static("/bin/sh"); err == nil {
 		t.Error("a program with shared libraries was taken")
 	}

@@ -66,7 +66,7 @@ func (s Store) Has(ctx context.Context, ref string) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("look for image %s: %w", ref, err)
+		return false, fmt.Errorf("inspect image %s: %w", ref, err)
 	}
 	return true, nil
 }
@@ -108,7 +108,7 @@ func (s Store) EnsureSelf(ctx context.Context) (string, error) {
 	if found, err := s.Has(ctx, ref); found || err != nil {
 		return ref, err
 	}
-	s.Log.Info("making the image of the own binary", "image", ref, "binary", path)
+	s.Log.Info("making the image of lockquake's own binary", "image", ref, "binary", path)
 	body, w := io.Pipe()
 	go func() { _ = w.CloseWithError(writeImage(w, path)) }()
 	defer func() { _ = body.Close() }()
@@ -124,7 +124,7 @@ func (s Store) EnsureSelf(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("make image %s: %w", ref, err)
 	}
 	if found, err := s.Has(ctx, ref); err != nil || !found {
-		return "", errors.Join(fmt.Errorf("the engine took image %s, but does not have it", ref), err)
+		return "", errors.Join(fmt.Errorf("the engine accepted image %s, but does not have it", ref), err)
 	}
 	return ref, nil
 }

@@ -278,5 +278,5 @@ func Probe() (string, error) {
 // Lacking returns an error that says why this machine cannot limit a process, and what would help.
 func Lacking(err error) error {
 	return chaos.Unavailable{What: Unlimited, Reason: err.Error() +
-		"; the local provider makes control groups, for which it needs root and a writable hierarchy: use --provider docker, or leave cpus and memory out"}
+		"; the local provider makes control groups, for which it needs root and a writable hierarchy: use --provider docker, or omit cpus and memory"}
 }

@@ -9,11 +9,11 @@ import (
 )
 
 // Unlimited is the subject of errors about missing limits.
-const Unlimited = "holding nodes to limits"
+const Unlimited = "limiting nodes"
 
 // NotHeld returns the error for a limit that was set but not read back.
 func NotHeld(l node.Limits, found string) error {
-	return chaos.Unavailable{What: "limiting a node to " + l.String(), Reason: "what was set reads back as " + found}
+	return chaos.Unavailable{What: "limiting a node to " + l.String(), Reason: "the setting reads back as " + found}
 }
 
 // NanoCPUs returns the CPU limit in the unit of container engines.

@@ -88,7 +88,7 @@ func (b *Logs) SwitchTo(dir string, ended []string) error {
 			return err
 		}
 		s.mu.Lock()
-		fmt.Fprintf(f, "lockquake: %s runs on from an earlier run; what it said before is in %s\n", s.name,
+		fmt.Fprintf(f, "lockquake: %s continues from an earlier run; its earlier output is in %s\n", s.name,
 			s.file.Name())
 		_ = s.file.Close()
 		s.file, s.left = f, maxLog
@@ -107,7 +107,7 @@ func (s *Writer) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	if s.left -= int64(len(p)); s.left < 0 {
-		_, err := fmt.Fprintf(s.file, "\nlockquake: %s wrote more than %d MiB; the rest is left out\n", s.name,
+		_, err := fmt.Fprintf(s.file, "\nlockquake: %s wrote more than %d MiB; the rest is omitted\n", s.name,
 			maxLog>>20)
 		return len(p), err
 	}

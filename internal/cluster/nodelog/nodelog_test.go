@@ -63,7 +63,7 @@ func TestALogGoesOnInTheNextRun(t *testing.T) {
 	if got := has(t, first, "server-1"); got != "one\n" {
 		t.Errorf("the first run's log is %q", got)
 	}
-	want := "lockquake: server-1 runs on from an earlier run; what it said before is in " + filepath.Join(first, "server-1.log") + "\nthree\n"
+	want := "lockquake: server-1 continues from an earlier run; its earlier output is in " + filepath.Join(first, "server-1.log") + "\nthree\n"
 	if got := has(t, second, "server-1"); got != want {
 		t.Errorf("the second run's log is %q, want %q", got, want)
 	}
@@ -91,7 +91,7 @@ func TestALogIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := has(t, dir, "client-1")
-	const said = "\nlockquake: client-1 wrote more than 64 MiB; the rest is left out\n"
+	const said = "\nlockquake: client-1 wrote more than 64 MiB; the rest is omitted\n"
 	if len(got) != maxLog+len(said) || !strings.HasSuffix(got, said) {
 		t.Errorf("the log has %d bytes and ends with %q", len(got), got[max(0, len(got)-100):])
 	}

@@ -64,7 +64,7 @@ func (p Place) enter(cmd *exec.Cmd) (back func() error, err error) {
 // Separate returns why children cannot have their own process namespaces; nil if they can.
 func Separate() error {
 	if os.Geteuid() != 0 {
-		return errors.New("a process namespace takes root: use --provider docker")
+		return errors.New("a process namespace needs root: use --provider docker")
 	}
 	return nil
 }

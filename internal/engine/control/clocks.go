@@ -26,7 +26,7 @@ func (c Clocks) Facts() map[string]string {
 	out := maps.Clone(c.Nodes.Service.Facts())
 	for _, fact := range []string{chaos.FactClock, chaos.FactMonotonic} {
 		if _, ok := out[fact]; !ok {
-			out[fact] = "a clock of the node, by its control stream or as its own thread reads it"
+			out[fact] = "a clock of the node, over its control stream or read by its own thread"
 		}
 	}
 	return out
@@ -67,7 +67,7 @@ func (c Clocks) readByThread(ctx context.Context, node, fact string) (string, er
 		return "", fmt.Errorf("there is no node %q", node)
 	}
 	wall, mono, err := n.Clock.ReadClocks(ctx)
-	return clockText(fact, wall, mono, " as a thread of its own reads it"), err
+	return clockText(fact, wall, mono, " read by one of its threads"), err
 }
 
 // clockText formats the answer for one of the two facts.

@@ -190,7 +190,7 @@ func (s *Process) unasked(e *history.Event) error {
 	if s.ordered[user]--; user < s.users || s.users == 0 && s.ordered[user] >= 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: event %d (acquire invoke of %v): nobody asked for it", wire.ErrProtocol, e.Seq, e.User)
+	return fmt.Errorf("%w: event %d (acquire invoke of %v): there was no such order", wire.ErrProtocol, e.Seq, e.User)
 }
 
 // punctual rejects events with impossible times: before the start frame was sent, or after the events arrived. If a
@@ -202,10 +202,10 @@ func (s *Process) punctual(batch []history.Event) error {
 	room := int64(watch.ClockRoom) + max(s.Clock.Error(from), s.Clock.Error(until))
 	switch {
 	case early > room:
-		return fmt.Errorf("%s: event %d has a time that was %v before the start frame was sent: its clock is not the one that its hello says",
+		return fmt.Errorf("%s: event %d is stamped %v before the start frame was sent: its clock is not the one in its hello",
 			s.Node.Name(), first.Seq, time.Duration(early))
 	case late > room:
-		return fmt.Errorf("%s: event %d has a time that was %v to come when it arrived: its clock is not the one that its hello says",
+		return fmt.Errorf("%s: event %d is stamped %v later than its arrival: its clock is not the one in its hello",
 			s.Node.Name(), last.Seq, time.Duration(late))
 	}
 	return nil
@@ -222,7 +222,7 @@ func (s *Process) frame(f *wire.Frame) error {
 	switch f.Type {
 	case wire.TypeHello:
 		if h := s.hello; h != nil {
-			return fmt.Errorf("hello: a second one, of %q (pid %d), after that of %q (pid %d): what two processes do that say that they are %s cannot be told apart",
+			return fmt.Errorf("hello: a second one, of %q (pid %d), after that of %q (pid %d): two processes claim to be %s",
 				f.Hello.Process, f.Hello.PID, h.Process, h.PID, s.Node.Name())
 		}
 		s.hello = f.Hello
@@ -237,7 +237,7 @@ func (s *Process) frame(f *wire.Frame) error {
 	case wire.TypeResult:
 		ch := s.waiting[f.Result.ID]
 		if ch == nil {
-			return fmt.Errorf("result: its id is %d, and no order waits for it", f.Result.ID)
+			return fmt.Errorf("result: its id is %d, but no order waits for it", f.Result.ID)
 		}
 		delete(s.waiting, f.Result.ID)
 		ch <- *f.Result // buffered: one answer for each command
@@ -259,7 +259,7 @@ func (s *Process) frame(f *wire.Frame) error {
 		s.talk++
 	}
 	if s.talk > MaxTalk {
-		return fmt.Errorf("%s: more than %d frames that nobody asked for", f.Type, MaxTalk)
+		return fmt.Errorf("%s: more than %d unexpected frames", f.Type, MaxTalk)
 	}
 	return nil
 }

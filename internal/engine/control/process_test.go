@@ -118,9 +118,9 @@ func greeted(t *testing.T, out io.Reader, in io.Writer) *Process {
 	return s
 }
 
-// TestWhoseClockIsOurs: a clock is ours with the same kernel and the same time namespace, unless the provider says
+// TestSharedClockIsRecognised: a clock is ours with the same kernel and the same time namespace, unless the provider says
 // otherwise.
-func TestWhoseClockIsOurs(t *testing.T) {
+func TestSharedClockIsRecognised(t *testing.T) {
 	if clock.BootID() == "" {
 		t.Skip("this machine does not tell its boot id")
 	}
@@ -151,7 +151,7 @@ func TestWhoseClockIsOurs(t *testing.T) {
 func TestTimesMayBeWrong(t *testing.T) {
 	t.Parallel()
 	for wrong, refused := range map[time.Duration]string{
-		-16 * time.Millisecond: "before the start frame was sent", -14 * time.Millisecond: "", 14 * time.Millisecond: "", 16 * time.Millisecond: "to come when it arrived",
+		-16 * time.Millisecond: "before the start frame was sent", -14 * time.Millisecond: "", 14 * time.Millisecond: "", 16 * time.Millisecond: "later than its arrival",
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newProcess(&cluster.Node{}, 0, live.New(), nil)

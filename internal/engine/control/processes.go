@@ -129,7 +129,7 @@ func checkOwn(h *wire.Hello) error {
 	if h != nil && h.Process == wire.ProcessClient {
 		return nil
 	}
-	return errors.New("it is not lockquake's own client, and nobody knows whether it would keep to the prefix of an attached service")
+	return errors.New("it is not lockquake's own client, so it may ignore the prefix of an attached service")
 }
 
 // openProcess takes over the control stream of a running node.
@@ -251,9 +251,9 @@ func (p *Processes) WatchFailure(ctx context.Context) error {
 		for _, n := range p.Nodes.Cluster.Nodes {
 			if !n.Process.Running() && !p.mayBeDead(n) {
 				if n.Process.Ended() == "" { // as on a host that was cut off
-					return fmt.Errorf("%s is out of sight although no fault asked for it; nobody saw its process end: it may have gone on", p.Nodes.Named(n))
+					return fmt.Errorf("%s is out of sight without a fault; the end of its process was not seen: it may have gone on", p.Nodes.Named(n))
 				}
-				return fmt.Errorf("%s ended although no fault asked for it", p.Nodes.Named(n))
+				return fmt.Errorf("%s ended without a fault", p.Nodes.Named(n))
 			}
 		}
 	}
@@ -395,12 +395,12 @@ func (p *Processes) addProgram(st *results.ClientStats, s *Process) {
 		maps.DeleteFunc(st.Libraries, func(module, _ string) bool { return !slices.Contains(used, module) })
 	}
 	if h.Process == "" {
-		p.Dir.Unknown("%s does not say in its hello what program it is (process): nobody can tell who was judged",
+		p.Dir.Unknown("%s does not name its program in its hello (process): the judged client would be unnamed",
 			st.Name)
 	}
 	if s.index >= 0 {
 		if other := p.Plan.Programs.Of(s.index).OtherVersions(h); other != "" {
-			p.Dir.Unknown("%s is not what was asked for: %s", st.Name, other)
+			p.Dir.Unknown("%s is not the requested program: %s", st.Name, other)
 		}
 	}
 }

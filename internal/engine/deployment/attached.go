@@ -45,7 +45,7 @@ func (d *Nodes) Enter(ctx context.Context, a *plan.Attached) error {
 	switch {
 	case errors.As(err, &wrong):
 	case errors.Is(err, topology.ErrOccupied):
-		err = plan.UsageError{Text: fmt.Sprintf("--attach: prefix %q: %s; give another, or remove what is there", a.Prefix,
+		err = plan.UsageError{Text: fmt.Sprintf("--attach: prefix %q: %s; use another, or remove the keys", a.Prefix,
 			oneLine(err))}
 	case err != nil:
 		err = plan.MissingError{Text: "--attach: " + oneLine(err)}
@@ -114,7 +114,7 @@ func (d *Nodes) Leave(ctx context.Context, a *plan.Attached, tell func(string)) 
 	err = errors.Join(err, d.Guest.Close())
 	d.Guest = nil
 	if err != nil {
-		return fmt.Errorf("what is below %s on %s could not be removed: %w", d.Plan.Prefix, a.Addresses(), err)
+		return fmt.Errorf("the keys below %s on %s could not be removed: %w", d.Plan.Prefix, a.Addresses(), err)
 	}
 	tell("removed from the attached service: " + said)
 	if d.Cluster != nil {

@@ -132,7 +132,7 @@ func (t *Takeover) fresh(why string) {
 		return
 	}
 	t.Dir.Change(func(e *results.Env) { e.Fresh = why })
-	t.Tell("servers are started anew: " + why)
+	t.Tell("new servers are started: " + why)
 }
 
 // reuse resets the kept servers, makes new clients and a new resource, and collects the proof.
@@ -169,11 +169,11 @@ func (t *Takeover) sameServers() error {
 	k := t.Kept
 	switch {
 	case k.provider != t.Provider:
-		return fmt.Errorf("those that stand are of another provider than %s", t.Provider.Name())
+		return fmt.Errorf("the kept servers belong to another provider than %s", t.Provider.Name())
 	case !maps.Equal(k.images, t.Images):
-		return errors.New("those that stand are of other images")
+		return errors.New("the kept servers have other images")
 	case t.Plan.NeedsAgent() && k.start.links == nil:
-		return errors.New("faults of this run need the agent, and those that stand began to serve without one")
+		return errors.New("faults of this run need the agent, but the kept servers started without one")
 	}
 	count := 0
 	for _, want := range t.Plan.Specs {
@@ -183,14 +183,14 @@ func (t *Takeover) sameServers() error {
 		count++
 		n := k.cluster.Node(want.Name)
 		if n == nil {
-			return fmt.Errorf("this run needs %s, which is not among those that stand", want.Name)
+			return fmt.Errorf("this run needs %s, which is not among the kept servers", want.Name)
 		}
 		if what := n.Differs(want); what != "" {
-			return fmt.Errorf("this run needs another %s than the one that stands (%s)", want.Name, what)
+			return fmt.Errorf("this run needs another %s than the kept one (%s)", want.Name, what)
 		}
 	}
 	if n := len(k.Nodes()); n != count {
-		return fmt.Errorf("this run needs %d servers, and %d stand", count, n)
+		return fmt.Errorf("this run needs %d servers, but %d are kept", count, n)
 	}
 	return nil
 }
@@ -206,7 +206,7 @@ func (t *Takeover) Remember(ctx context.Context) {
 	k.start, k.from, k.why = b, t.Dir.Path, ""
 	k.provider, k.images = t.Provider, t.Images
 	if err != nil {
-		k.why = "how they began was not to be seen: " + err.Error()
+		k.why = "their initial state is unknown: " + err.Error()
 	}
 }
 
@@ -248,13 +248,13 @@ func (t *Takeover) unfit() string {
 	t.Dir.Change(func(e *results.Env) {
 		switch {
 		case e.Interrupted:
-			why = "the run before was cut short"
+			why = "the previous run was cut short"
 		case !e.Recovered:
-			why = "the service was not seen to serve at the end of the run before"
+			why = "the service was not seen serving at the end of the previous run"
 		case !resets:
-			why = fmt.Sprintf("nobody knows how to reset %s", t.Plan.Backend.Name)
+			why = fmt.Sprintf("there is no reset for %s", t.Plan.Backend.Name)
 		case len(e.Unknown) > 0:
-			why = "the run before left a question: " + e.Unknown[0]
+			why = "the previous run left doubt: " + e.Unknown[0]
 		}
 	})
 	return cmp.Or(why, t.Faults.Damage())
@@ -269,7 +269,7 @@ func differences(now, then map[string]string) []string {
 		a, was := then[name]
 		b, is := now[name]
 		if a != b || was != is {
-			out = append(out, fmt.Sprintf("%s is %q and was %q", name, b, a))
+			out = append(out, fmt.Sprintf("%s is %q but was %q", name, b, a))
 		}
 	}
 	if len(out) > 3 {

@@ -88,7 +88,7 @@ func TestDifferences(t *testing.T) {
 		t.Errorf("the same differs: %v", d)
 	}
 	got := differences(map[string]string{"a": "1", "b": "x", "new": "4"}, then)
-	want := []string{`b is "x" and was "2"`, `gone is "" and was "3"`, `new is "4" and was ""`}
+	want := []string{`b is "x" but was "2"`, `gone is "" but was "3"`, `new is "4" but was ""`}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -97,8 +97,8 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// TestWhoIsNotKept goes through what a run can leave behind that no later check would show.
-func TestWhoIsNotKept(t *testing.T) {
+// TestServersThatAreNotKept goes through what a run can leave behind that no later check would show.
+func TestServersThatAreNotKept(t *testing.T) {
 	t.Parallel()
 	kill, _ := chaos.Lookup(faults.Kinds(), "kill")
 	keeps, err := kill.New(func(any) error { return nil })
@@ -127,10 +127,10 @@ func TestWhoIsNotKept(t *testing.T) {
 		{"data that is lost", "took data away", fault(loses, history.Fault{Receipt: bit, Healed: healed})},
 		{"a fault that was not made", "", fault(loses, history.Fault{Receipt: history.Receipt{Status: history.NotMade}})},
 		{"an interruption", "cut short", func(t *Takeover) { t.Dir.Env.Interrupted = true }},
-		{"no recovery", "not seen to serve", func(t *Takeover) { t.Dir.Env.Recovered = false }},
-		{"a question", "left a question: a step was not met", func(t *Takeover) { t.Dir.Env.Unknown = []string{"a step was not met"} }},
+		{"no recovery", "not seen serving", func(t *Takeover) { t.Dir.Env.Recovered = false }},
+		{"a question", "left doubt: a step was not met", func(t *Takeover) { t.Dir.Env.Unknown = []string{"a step was not met"} }},
 		{"a preparation", "was prepared for a fault (loop-disk)", func(t *Takeover) { t.Plan.Specs[0].Preparations = []node.Preparation{disk.LoopDisk} }},
-		{"a service without reset", "nobody knows how to reset redis", func(t *Takeover) { t.Nodes.Service = nil }},
+		{"a service without reset", "there is no reset for redis", func(t *Takeover) { t.Nodes.Service = nil }},
 	} {
 		over := &Takeover{
 			Plan: &plan.Plan{Specs: []node.Spec{{Name: "redis-1", Role: node.Server}}, Backend: listed.Backend{Backend: backends.Backend{Name: "redis"}}},
@@ -148,12 +148,12 @@ func TestWhoIsNotKept(t *testing.T) {
 func TestTheClocksOfKeptServersAreRight(t *testing.T) {
 	t.Parallel()
 	for ahead, want := range map[time.Duration]string{
-		0:                       "server-1 is 0s to 6ms ahead of this machine, by its own protocol",
-		1234 * time.Microsecond: "server-1 is 1.2ms to 7.2ms ahead of this machine, by its own protocol",
-		50 * time.Millisecond:   "server-1 is 50ms to 56ms ahead of this machine, by its own protocol",
-		-56 * time.Millisecond:  "server-1 is -56ms to -50ms ahead of this machine, by its own protocol",
-		51 * time.Millisecond:   "the clock of server-1 is 51ms to 57ms ahead of this machine, by its own protocol",
-		-57 * time.Millisecond:  "the clock of server-1 is -57ms to -51ms ahead of this machine, by its own protocol",
+		0:                       "server-1 is 0s to 6ms ahead of this machine, over its own protocol",
+		1234 * time.Microsecond: "server-1 is 1.2ms to 7.2ms ahead of this machine, over its own protocol",
+		50 * time.Millisecond:   "server-1 is 50ms to 56ms ahead of this machine, over its own protocol",
+		-56 * time.Millisecond:  "server-1 is -56ms to -50ms ahead of this machine, over its own protocol",
+		51 * time.Millisecond:   "the clock of server-1 is 51ms to 57ms ahead of this machine, over its own protocol",
+		-57 * time.Millisecond:  "the clock of server-1 is -57ms to -51ms ahead of this machine, over its own protocol",
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d := &deployment.Nodes{Cluster: stand(t, server()), Service: fakeService{ahead: ahead}}
@@ -174,11 +174,11 @@ func TestLinksMustBeAsTheyBegan(t *testing.T) {
 		want               string
 	}{
 		{nil, nil, nil, false, "redis-1: nothing<nil>"},
-		{nil, []string{"noqueue"}, []string{"noqueue"}, false, "redis-1: [noqueue], as it began<nil>"},
+		{nil, []string{"noqueue"}, []string{"noqueue"}, false, "redis-1: [noqueue], as at its start<nil>"},
 		{nil, []string{"noqueue"}, []string{"noqueue"}, true, "redis-1: the machine's own network<nil>"},
-		{nil, []string{"netem", "noqueue"}, []string{"noqueue"}, false, "on the links of redis-1 there is [netem, noqueue], and was [noqueue]"},
-		{nil, nil, []string{"noqueue"}, true, "on the links of redis-1 there is [], and was [noqueue]"},
-		{[]string{"partition-1"}, nil, nil, false, "the agent owes an undo of partition-1"},
+		{nil, []string{"netem", "noqueue"}, []string{"noqueue"}, false, "the links of redis-1 have [netem, noqueue], but had [noqueue]"},
+		{nil, nil, []string{"noqueue"}, true, "the links of redis-1 have [], but had [noqueue]"},
+		{[]string{"partition-1"}, nil, nil, false, "the agent has not undone partition-1"},
 	} {
 		around := cluster.Around{Standing: c.standing}
 		around.Links, around.Shared = c.now, c.shared
@@ -189,8 +189,8 @@ func TestLinksMustBeAsTheyBegan(t *testing.T) {
 	}
 }
 
-// TestLinksThatNobodyCanSeeProveNothing: the agent that reported them at the start is gone.
-func TestLinksThatNobodyCanSeeProveNothing(t *testing.T) {
+// TestUnobservedLinksProveNothing: the agent that reported them at the start is gone.
+func TestUnobservedLinksProveNothing(t *testing.T) {
 	t.Parallel()
 	c := stand(t, server())
 	p := &prover{nodes: &deployment.Nodes{Cluster: c}, start: baseline{links: map[string][]string{"server-1": nil}}}
@@ -214,8 +214,8 @@ func TestAClockThatIsReadCoarselyIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestServersAloneAreHandedOn: everything else that still runs is ended with its run.
-func TestServersAloneAreHandedOn(t *testing.T) {
+// TestOnlyServersAreHandedOn: everything else that still runs is ended with its run.
+func TestOnlyServersAreHandedOn(t *testing.T) {
 	t.Parallel()
 	p := &plan.Plan{Specs: []node.Spec{server(), client()}}
 	c := stand(t, p.Specs...)
@@ -233,8 +233,8 @@ func TestServersAloneAreHandedOn(t *testing.T) {
 	}
 }
 
-// TestWhichServersAreTheSame goes through the differences that make servers others.
-func TestWhichServersAreTheSame(t *testing.T) {
+// TestSameServers goes through the differences that make servers others.
+func TestSameServers(t *testing.T) {
 	t.Parallel()
 	provider := cluster.NewInproc(wait)
 	c := stand(t, server())
@@ -243,17 +243,17 @@ func TestWhichServersAreTheSame(t *testing.T) {
 		change func(t *Takeover, s *node.Spec)
 	}{
 		{"", func(*Takeover, *node.Spec) {}},
-		{"needs another server-1 than the one that stands (limits)", func(_ *Takeover, s *node.Spec) { s.Limits.CPUs = 1 }},
-		{"needs another server-1 than the one that stands (preparations)", func(_ *Takeover, s *node.Spec) { s.Preparations = []node.Preparation{"loop-disk"} }},
-		{"needs another server-1 than the one that stands (image)", func(_ *Takeover, s *node.Spec) { s.Image = "redis" }},
-		{"needs another server-1 than the one that stands (command)", func(_ *Takeover, s *node.Spec) {
+		{"needs another server-1 than the kept one (limits)", func(_ *Takeover, s *node.Spec) { s.Limits.CPUs = 1 }},
+		{"needs another server-1 than the kept one (preparations)", func(_ *Takeover, s *node.Spec) { s.Preparations = []node.Preparation{"loop-disk"} }},
+		{"needs another server-1 than the kept one (image)", func(_ *Takeover, s *node.Spec) { s.Image = "redis" }},
+		{"needs another server-1 than the kept one (command)", func(_ *Takeover, s *node.Spec) {
 			s.Command = func(node.Place) []string { return node.Own("server", "fast") }
 		}},
-		{"needs another server-1 than the one that stands (environment)", func(_ *Takeover, s *node.Spec) { s.Env = []string{"A=1"} }},
-		{"needs another server-1 than the one that stands (restart delay)", func(_ *Takeover, s *node.Spec) { s.RestartDelay = time.Second }},
-		{"needs another server-1 than the one that stands (nature)", func(_ *Takeover, s *node.Spec) { s.Restartable = false }},
-		{"of another provider", func(t *Takeover, _ *node.Spec) { t.Provider = cluster.NewInproc(wait) }},
-		{"of other images", func(t *Takeover, _ *node.Spec) { t.Images = map[string]string{"redis": "mine"} }},
+		{"needs another server-1 than the kept one (environment)", func(_ *Takeover, s *node.Spec) { s.Env = []string{"A=1"} }},
+		{"needs another server-1 than the kept one (restart delay)", func(_ *Takeover, s *node.Spec) { s.RestartDelay = time.Second }},
+		{"needs another server-1 than the kept one (nature)", func(_ *Takeover, s *node.Spec) { s.Restartable = false }},
+		{"another provider", func(t *Takeover, _ *node.Spec) { t.Provider = cluster.NewInproc(wait) }},
+		{"other images", func(t *Takeover, _ *node.Spec) { t.Images = map[string]string{"redis": "mine"} }},
 	} {
 		other := server()
 		over := &Takeover{Kept: &Servers{cluster: c, provider: provider}, Provider: provider}

@@ -48,10 +48,10 @@ func (p *prover) reset(ctx context.Context) (err error) {
 	defer cancel()
 	resetter, ok := p.nodes.Service.(topology.Resetter)
 	if !ok {
-		return fmt.Errorf("nobody knows how to reset %s", p.nodes.Plan.Backend.Name)
+		return fmt.Errorf("there is no reset for %s", p.nodes.Plan.Backend.Name)
 	}
 	if p.cleared, err = answered(ctx, resetter.Reset); err != nil {
-		return fmt.Errorf("the reset left something: %w", err)
+		return fmt.Errorf("the reset was incomplete: %w", err)
 	}
 	return p.nodes.AwaitReady(ctx, resetTimeout)
 }
@@ -76,10 +76,10 @@ func (p *prover) all(ctx context.Context) ([]results.Proof, error) {
 		see  func(context.Context) ([]string, error)
 	}{
 		{"every server is alive", p.alive},
-		{"no fault stands", p.undone},
-		{"nothing stands on the links", p.links},
+		{"no fault is active", p.undone},
+		{"no fault is active on the links", p.links},
 		{"the clocks are right", p.readClocks},
-		{"roles and settings are as at the start", p.settings},
+		{"roles and settings are those of the start", p.settings},
 	}
 	out := make([]results.Proof, len(parts), len(parts)+1)
 	errs := make([]error, len(parts))
@@ -166,12 +166,12 @@ func (p *prover) alive(ctx context.Context) ([]string, error) {
 		case state.Threads["T"] > 0 || state.Frozen != "":
 			return "", fmt.Errorf("%s is stopped (%v)", n.Name(), state)
 		case p.left[n.Name()] != state.PID:
-			return "", fmt.Errorf("%s is pid %d, and was pid %d at the end of the run before", n.Name(), state.PID,
+			return "", fmt.Errorf("%s is pid %d, but was pid %d at the end of the previous run", n.Name(), state.PID,
 				p.left[n.Name()])
 		case n.Process.Starts() > 1:
 			return fmt.Sprintf("%s: %v, started for the %d. time by a heal", n.Name(), state, n.Process.Starts()), nil
 		}
-		return fmt.Sprintf("%s: %v, as it began", n.Name(), state), nil
+		return fmt.Sprintf("%s: %v, as at its start", n.Name(), state), nil
 	})
 }
 
@@ -179,7 +179,7 @@ func (p *prover) alive(ctx context.Context) ([]string, error) {
 func (p *prover) undone(context.Context) ([]string, error) {
 	return each(p.nodes.Cluster.ByRole(node.Server), func(n *cluster.Node) (string, error) {
 		if left := n.Standing(); len(left) > 0 {
-			return "", fmt.Errorf("%s stands on %s", strings.Join(left, ", "), n.Name())
+			return "", fmt.Errorf("%s is active on %s", strings.Join(left, ", "), n.Name())
 		}
 		return n.Name() + ": nothing", nil
 	})
@@ -189,7 +189,7 @@ func (p *prover) undone(context.Context) ([]string, error) {
 // other nodes have new networks.
 func (p *prover) links(ctx context.Context) ([]string, error) {
 	if p.start.links == nil {
-		return []string{"no fault of these runs reaches a link, and there is no agent"}, nil
+		return []string{"no fault of these runs affects links, and there is no agent"}, nil
 	}
 	return each(p.nodes.Cluster.ByRole(node.Server), func(n *cluster.Node) (string, error) {
 		around, err := n.Orders.Around(ctx)
@@ -204,14 +204,14 @@ func (p *prover) links(ctx context.Context) ([]string, error) {
 func unchanged(name string, now cluster.Around, was []string) (string, error) {
 	switch {
 	case len(now.Standing) > 0:
-		return "", fmt.Errorf("the agent owes an undo of %s", strings.Join(now.Standing, ", "))
+		return "", fmt.Errorf("the agent has not undone %s", strings.Join(now.Standing, ", "))
 	case !slices.Equal(now.Links, was):
-		return "", fmt.Errorf("on the links of %s there is [%s], and was [%s]", name, strings.Join(now.Links, ", "),
+		return "", fmt.Errorf("the links of %s have [%s], but had [%s]", name, strings.Join(now.Links, ", "),
 			strings.Join(was, ", "))
 	case now.Shared:
 		return name + ": the machine's own network", nil
 	case len(was) > 0:
-		return fmt.Sprintf("%s: [%s], as it began", name, strings.Join(was, ", ")), nil
+		return fmt.Sprintf("%s: [%s], as at its start", name, strings.Join(was, ", ")), nil
 	}
 	return name + ": nothing", nil
 }
@@ -224,7 +224,7 @@ func (p *prover) readClocks(ctx context.Context) ([]string, error) {
 		if err != nil {
 			return "", fmt.Errorf("the clock of %s: %w", n.Name(), err)
 		}
-		how := "by its own protocol"
+		how := "over its own protocol"
 		if undecided(low, high) && n.Orders.Watched(ctx) {
 			before := clock.Wall()
 			wall, _, err := n.Clock.ReadClocks(ctx)
@@ -233,7 +233,7 @@ func (p *prover) readClocks(ctx context.Context) ([]string, error) {
 				return "", fmt.Errorf("the clock of %s: %w", n.Name(), err)
 			}
 			low, high, how = time.Unix(0, wall).Sub(after), time.Unix(0, wall).Sub(before),
-				"as a thread of its own reads it"
+				"read by one of its threads"
 		}
 		text := fmt.Sprintf("%s is %s to %s ahead of this machine, %s", n.Name(), low.Round(time.Millisecond/10),
 			high.Round(time.Millisecond/10), how)

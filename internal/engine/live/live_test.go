@@ -133,7 +133,7 @@ func TestPointIsReached(t *testing.T) {
 	}
 }
 
-func TestWaitTellsWhyItEnded(t *testing.T) {
+func TestWaitReportsItsEnd(t *testing.T) {
 	want := errors.New("not within 5ms")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Millisecond, want)
 	defer cancel()
@@ -200,7 +200,7 @@ func TestALostGrantIsNotHeld(t *testing.T) {
 	}
 }
 
-func TestOnlyTheDeadAreBuried(t *testing.T) {
+func TestHoldsOfTheDeadAreRemoved(t *testing.T) {
 	l, a, b := New(), history.MakeUser(0, 0), history.MakeUser(1, 0)
 	l.Observe(0, []history.Event{granted(a, 1, 10)}, false)
 	l.Observe(1, []history.Event{granted(b, 1, 10)}, false)

@@ -27,7 +27,7 @@ func CheckAnnounced(p *Plan, client string, h *wire.Hello) error {
 	renews, untold := w.Renew || p.Renews, ""
 	switch {
 	case renews && !h.Takes(wire.DoRenew):
-		return UsageError{Text: fmt.Sprintf("%s: workload: %s cannot extend its grants: its hello does not name renew among orders", client, h.Process)}
+		return UsageError{Text: fmt.Sprintf("%s: workload: %s cannot extend its grants: renew is not among the orders in its hello", client, h.Process)}
 	case slices.ContainsFunc(p.Scenario.Expect,
 		func(e scenarios.Expectation) bool { return e.Name == "untold_losses" }):
 		untold = "expect.untold_losses"
@@ -35,10 +35,10 @@ func CheckAnnounced(p *Plan, client string, h *wire.Hello) error {
 		untold = "workload.check"
 	}
 	if untold != "" && !h.Tells {
-		return UsageError{Text: fmt.Sprintf("%s: %s: %s tells its holders of no loss: its hello does not say so (tells)", client, untold, h.Process)}
+		return UsageError{Text: fmt.Sprintf("%s: %s: %s reports no losses: its hello lacks tells", client, untold, h.Process)}
 	}
 	if p.Rules().Permits > 0 && !h.Permits {
-		return UsageError{Text: fmt.Sprintf("%s: backend.permits: %s does not say that its locks have several permits: its hello does not say so (permits)", client, h.Process)}
+		return UsageError{Text: fmt.Sprintf("%s: backend.permits: %s has no locks with several permits: its hello lacks permits", client, h.Process)}
 	}
 	known := slices.Concat(everywhere, h.Points)
 	if p.Guard.TwoSteps {
@@ -50,7 +50,7 @@ func CheckAnnounced(p *Plan, client string, h *wire.Hello) error {
 			continue
 		}
 		if !h.Takes(Order(st)) {
-			err := p.Scenario.Errorf(stepPath(i, "do"), "%s takes no order %s: its hello does not name it among orders",
+			err := p.Scenario.Errorf(stepPath(i, "do"), "%s takes no order %s: it is not among the orders in its hello",
 				h.Process, Order(st))
 			return UsageError{Text: fmt.Sprintf("%s: %v", client, err)}
 		}

@@ -84,7 +84,7 @@ func checkExpect(p *Plan, checkers results.Checkers) error {
 			return err
 		}
 		if e.Unit == "ms" && !results.IsTime(e.Name) {
-			return p.wrong(path, "%s is no duration: leave the unit out of %q", e.Name, e.Text)
+			return p.wrong(path, "%s is not a duration: omit the unit of %q", e.Name, e.Text)
 		}
 	}
 	return nil

@@ -67,7 +67,7 @@ func (p deliveryPlanner) prepared(s node.Spec, what node.Preparation) error {
 	if err := preparer.Prepares(what, s, p.from.Images[s.Image]); errors.As(err, &missing) {
 		return fmt.Errorf("%s: %w", s.Name, err)
 	} else if err != nil {
-		return fmt.Errorf("whether %s can have %s is not known: %w", s.Name, what, err)
+		return fmt.Errorf("it is unknown whether %s can have %s: %w", s.Name, what, err)
 	}
 	p.plan.Specs[i].Preparations = append(p.plan.Specs[i].Preparations, what)
 	return nil
@@ -90,7 +90,7 @@ func (p deliveryPlanner) check() error {
 			continue
 		}
 		if err := p.from.Provider.Offers(cluster.CanLimit, s.Role); err != nil {
-			return MissingError{Text: fmt.Sprintf("%s: %s cannot be limited to %v by provider %s: %v; `lockquake doctor` tells more",
+			return MissingError{Text: fmt.Sprintf("%s: %s cannot be limited to %v by provider %s: %v; see `lockquake doctor`",
 				p.plan.Scenario.Name, s.Name, s.Limits, p.from.Provider.Name(), err)}
 		}
 		p.plan.Needs[s.Name] = append(p.plan.Needs[s.Name], cluster.CanLimit)
@@ -137,7 +137,7 @@ func (p deliveryPlanner) undeliverable(inj Injection, err error) error {
 // errNotOurs is the reason why an attached server cannot be a target.
 var errNotOurs = chaos.Unavailable{
 	What:   "a fault on an attached server",
-	Reason: "attached servers are not ours to break; aim at clients", Never: true,
+	Reason: "lockquake cannot break attached servers; target clients", Never: true,
 }
 
 // checkAttached rejects everything that does more to attached servers than use them.
@@ -147,11 +147,11 @@ func (p deliveryPlanner) checkAttached() error {
 		return nil
 	case p.from.Keep:
 		return UsageError{
-			Text: "--keep: clients that go on would go on writing into the attached service; leave it out",
+			Text: "--keep: kept clients would continue to write to the attached service; omit --keep",
 		}
 	case p.plan.Resource != nil && p.plan.Resource.Within != "":
 		return p.plan.wrong("workload.resource.use",
-			"%s keeps its values in the lock service, and an attached one is not ours to lay out; use register",
+			"%s keeps its values in the lock service, and lockquake cannot set up an attached one; use register",
 			p.plan.Resource.Name)
 	}
 	server := func(s node.Spec) bool { return s.Role == node.Server }
@@ -174,7 +174,7 @@ func (p deliveryPlanner) deliverableHere(inj Injection) error {
 	if !ok {
 		return chaos.Unavailable{
 			What:   inj.Kind.Name + " of links to attached servers",
-			Reason: "attached servers are not ours to enter", Never: true,
+			Reason: "lockquake cannot enter attached servers", Never: true,
 		}
 	}
 	needs, err := f.AtOwnEnd()

@@ -109,7 +109,7 @@ func (p injections) aim(k chaos.Kind, on chaos.Selector) string {
 func (p injections) checkServers(inj Injection) error {
 	for _, s := range p.plan.Specs.picks(inj.Selector) {
 		if inj.Kind.Servers && s.Role != node.Server {
-			return fmt.Errorf("%s may hit %s, a %s, and is for servers only", inj.Kind.Name, s.Name, s.Role)
+			return fmt.Errorf("%s may hit %s, a %s, but applies only to servers", inj.Kind.Name, s.Name, s.Role)
 		}
 	}
 	return nil
@@ -139,7 +139,7 @@ func (p injections) checkPort(port chaos.PortName, of chaos.Selector) error {
 	}
 	for _, s := range p.plan.Specs.picks(of) {
 		if !slices.ContainsFunc(s.Ports, func(x node.Port) bool { return x.Name == string(port) }) {
-			return fmt.Errorf("%s may be at that end of a link, and has no port %q; it has %s", s.Name, port,
+			return fmt.Errorf("%s may be at that end of a link, but has no port %q; it has %s", s.Name, port,
 				names(s.Ports, func(x node.Port) string { return x.Name }))
 		}
 	}

@@ -31,8 +31,8 @@ func TestWhatAUserDoesAtAPoint(t *testing.T) {
 	}
 }
 
-// TestServersOfSomebodyElseAreNotStarted, and all other nodes are.
-func TestServersOfSomebodyElseAreNotStarted(t *testing.T) {
+// TestAttachedServersAreNotStarted, and all other nodes are.
+func TestAttachedServersAreNotStarted(t *testing.T) {
 	t.Parallel()
 	p := &Plan{Specs: []node.Spec{{Name: "redis-1", Role: node.Server}, {Name: "client-1", Role: node.Client}}}
 	if own := p.OwnSpecs(); len(own) != 2 {

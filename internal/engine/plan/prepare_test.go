@@ -80,7 +80,7 @@ func checkPrepared(t *testing.T, p cluster.Provider, steps string) (*Plan, error
 	return Check(Request{Scenario: s, Provider: p, Catalog: Catalog{Backends: redis.Backends(), Faults: []chaos.Kind{kind}, Checkers: checkers.All()}})
 }
 
-func TestPreparationsReachWhoeverMayBeTheTarget(t *testing.T) {
+func TestPreparationsReachAllPossibleTargets(t *testing.T) {
 	p, err := checkPrepared(t, preparing{can: "oil"}, `  - {inject: needy, what: oil, on: leader}`)
 	if err != nil {
 		t.Fatal(err)

@@ -92,7 +92,7 @@ func (p programFinder) find() error {
 	}
 	all := p.plan.Scenario.Programs()
 	if _, declared := p.plan.Topology.(listed.Declaring); declared && len(all) == 0 {
-		return p.plan.wrong(path, "is missing: only a program of one's own knows the locks of backend %s",
+		return p.plan.wrong(path, "is missing: backend %s needs a client program of your own",
 			p.plan.Backend.Name)
 	}
 	for i, c := range all {
@@ -214,7 +214,7 @@ func (c *Program) OtherVersions(h *wire.Hello) string {
 	for _, module := range slices.Sorted(maps.Keys(c.Pins)) {
 		want, got := c.Pins[module], h.Libraries[module]
 		if got != want && got != want+"+incompatible" {
-			return fmt.Sprintf("its hello says %s %s, and %s was asked for", module, cmp.Or(got, "(not at all)"), want)
+			return fmt.Sprintf("its hello has %s %s, but %s was requested", module, cmp.Or(got, "(not at all)"), want)
 		}
 	}
 	return ""
@@ -251,7 +251,7 @@ func (p programFinder) image(c *Program, path string) error {
 	case first == "node":
 		c.image = "nodejs"
 	case inImages(p.from.Provider):
-		return p.plan.wrong(path+".run", "which image has what %s needs is not known: name one in %s.image", first,
+		return p.plan.wrong(path+".run", "the image for %s is unknown: name one in %s.image", first,
 			path)
 	default:
 		c.image = "client"
@@ -274,24 +274,24 @@ func (p programFinder) check() error {
 	shared := sharedAt(p.plan.Workload, p.plan.Scenario.Steps)
 	switch {
 	case p.plan.Backend.InProcess:
-		return p.plan.wrong(path, "backend %s has no processes: its clients are goroutines of lockquake's own; take another backend",
+		return p.plan.wrong(path, "backend %s has no processes: its clients are goroutines of lockquake; use another backend",
 			p.plan.Backend.Name)
 	case p.plan.Lock.Absent:
-		return p.plan.wrong(path, "lock %s asks nobody, and a program would; leave backend.lock out", p.plan.Lock.Name)
+		return p.plan.wrong(path, "lock %s sends no requests, but a program would; omit backend.lock", p.plan.Lock.Name)
 	case p.from.Attached != nil:
-		return p.plan.wrong(path, "nobody knows whether a program of one's own keeps to the prefix of an attached service; leave --attach out")
+		return p.plan.wrong(path, "a program of your own may ignore the prefix of an attached service; omit --attach")
 	case p.plan.Resource != nil && p.plan.Resource.Name != "register":
-		return p.plan.wrong("workload.resource.use", "a program of one's own reaches the register alone, and not %s",
+		return p.plan.wrong("workload.resource.use", "a program of your own can only use the register, not %s",
 			p.plan.Resource.Name)
 	case p.plan.Guard.Sequencer:
 		return p.plan.wrong("workload.resource.guard",
-			"%s asks the lock service about a lock of lockquake's own, which %s does not take", p.plan.Guard.Name,
+			"%s asks the lock service about one of lockquake's own locks, which %s does not use", p.plan.Guard.Name,
 			p.plan.Programs[0].run[0])
 	case shared != "":
-		return p.plan.wrong(shared, "a program of one's own takes locks in exclusive mode alone")
+		return p.plan.wrong(shared, "a program of your own takes locks only in exclusive mode")
 	}
 	if n := len(p.plan.Specs.Of(node.Client)); n < len(p.plan.Programs) {
-		return p.plan.wrong(path+".beside", "%d programs take turns, and the clients are %d", len(p.plan.Programs), n)
+		return p.plan.wrong(path+".beside", "%d programs alternate, but there are %d clients", len(p.plan.Programs), n)
 	}
 	return nil
 }

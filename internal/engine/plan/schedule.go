@@ -27,7 +27,7 @@ func (p schedulePlanner) find() error {
 		return nil
 	}
 	if p.plan.Workload == nil {
-		return p.plan.wrong("chaos", "a schedule needs a workload; with steps alone, inject by a step")
+		return p.plan.wrong("chaos", "a schedule needs a workload; without one, inject by a step")
 	}
 	if p.plan.Scenario.Random != nil {
 		return p.random()
@@ -71,7 +71,7 @@ func (p schedulePlanner) scheduled(i int) (Injection, error) {
 	inj, err := p.made.make(faultKeys{path: in.Path, key: "use", use: in.Use, on: in.On, params: in.Params})
 	inj.Entry, inj.Held = i+1, in.Held
 	if _, holder := inj.Selector.Holder(); err == nil && in.Held > 0 && !holder {
-		err = p.plan.wrong(in.Path+".held", "only a holder has held a lock for %v; this is on %s", in.Held, in.On)
+		err = p.plan.wrong(in.Path+".held", "held applies only to the target holder (%v); this is on %s", in.Held, in.On)
 	}
 	return inj, err
 }

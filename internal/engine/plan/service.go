@@ -51,7 +51,7 @@ func (p servicePlanner) find() error {
 		return err
 	}
 	if l := limits(s.Limits); len(t.Specs()) == 0 && !l.None() {
-		return p.plan.wrong("backend", "%s has no servers that could be held to %v", s.Use, l)
+		return p.plan.wrong("backend", "%s has no servers to limit to %v", s.Use, l)
 	}
 	for _, spec := range t.Specs() {
 		spec.Limits = limits(s.Limits)
@@ -63,7 +63,7 @@ func (p servicePlanner) find() error {
 // checkTTL rejects a TTL that the service would not honour.
 func (p servicePlanner) checkTTL() error {
 	if s := p.plan.Scenario.Backend; s.TTL < p.plan.Lock.MinTTL {
-		return p.plan.wrong("backend.ttl", "%v is less than %s honours: its %s lock takes %v and more", s.TTL, s.Use,
+		return p.plan.wrong("backend.ttl", "%v is too short for %s: its %s lock needs at least %v", s.TTL, s.Use,
 			p.plan.Lock.Name, p.plan.Lock.MinTTL)
 	}
 	return nil
@@ -76,10 +76,10 @@ func (p servicePlanner) common(c topology.Common) (topology.Common, error) {
 		return c, nil
 	}
 	if s.Use != a.Backend {
-		return c, p.plan.wrong("backend.use", "it is %s, and the service of --attach is %s", s.Use, a.Backend)
+		return c, p.plan.wrong("backend.use", "it is %s, but the service of --attach is %s", s.Use, a.Backend)
 	}
 	if len(p.plan.Backend.Attachable) == 0 {
-		return c, UsageError{Text: fmt.Sprintf("--attach: %s cannot be attached to; these can: %s", s.Use,
+		return c, UsageError{Text: fmt.Sprintf("--attach: %s cannot be attached; these can: %s", s.Use,
 			names(slices.DeleteFunc(slices.Clone(p.from.Catalog.Backends),
 				func(b listed.Backend) bool { return len(b.Attachable) == 0 }),
 				func(b listed.Backend) string { return b.Name }))}
@@ -87,20 +87,20 @@ func (p servicePlanner) common(c topology.Common) (topology.Common, error) {
 	ports, n := a.ports(), len(a.Endpoints)
 	for _, port := range p.plan.Backend.Attachable {
 		if ports[port] == 0 {
-			return c, UsageError{Text: fmt.Sprintf("--attach: backend %s needs endpoints of its port %q, and the file has none", s.Use, port)}
+			return c, UsageError{Text: fmt.Sprintf("--attach: backend %s needs endpoints of its port %q, but the file has none", s.Use, port)}
 		}
 		n -= ports[port]
 	}
 	if n != 0 {
-		return c, UsageError{Text: fmt.Sprintf("--attach: backend %s has endpoints of %s alone; the file has others",
+		return c, UsageError{Text: fmt.Sprintf("--attach: backend %s only has endpoints of %s; the file has others",
 			s.Use, strings.Join(p.plan.Backend.Attachable, ", "))}
 	}
 	if s.Nodes != 0 && s.Nodes != len(a.Endpoints) {
-		return c, p.plan.wrong("backend.nodes", "%d nodes are asked for, and --attach has %d endpoints", s.Nodes,
+		return c, p.plan.wrong("backend.nodes", "%d nodes are requested, but --attach has %d endpoints", s.Nodes,
 			len(a.Endpoints))
 	}
 	if !limits(s.Limits).None() {
-		return c, p.plan.wrong("backend", "attached servers are not ours to limit; leave cpus and memory out")
+		return c, p.plan.wrong("backend", "lockquake cannot limit attached servers; omit cpus and memory")
 	}
 	p.plan.ID = NewID()
 	p.plan.Prefix = a.below(p.plan.ID)

@@ -32,7 +32,7 @@ func (p stepPlanner) find() error {
 			inj.As, inj.Entry = st.As, i+1
 			p.plan.StepFaults[i] = inj
 		case st.Await != "" && st.User != "" && !slices.Contains(p.plan.StepUsers, st.User):
-			return p.plan.wrong(stepPath(i, "user"), "nobody called %q does anything in these steps; there are %s",
+			return p.plan.wrong(stepPath(i, "user"), "no user %q acts in these steps; there are %s",
 				st.User, strings.Join(p.plan.StepUsers, ", "))
 		case st.Await == "fact":
 			if err := p.checkQuestion(i, "node", st.Node, "fact", st.Fact); err != nil {
@@ -62,10 +62,10 @@ func (p stepPlanner) checkOf(i int, st scenarios.Step) error {
 			continue
 		}
 		if st.Await == "bitten" && !inj.Kind.Counts {
-			return p.plan.wrong(stepPath(i, "of"), "%s counts no packets that could be awaited", inj.Kind.Name)
+			return p.plan.wrong(stepPath(i, "of"), "%s counts no packets to await", inj.Kind.Name)
 		}
 		if _, ok := inj.Selector.Leader(p.plan.Topology.Service(nil)); st.Await == "led" && !ok {
-			return p.plan.wrong(stepPath(i, "of"), "%s is not on leader: nobody takes the lead after it", st.Of)
+			return p.plan.wrong(stepPath(i, "of"), "%s is not on leader: no other node takes the lead after it", st.Of)
 		}
 	}
 	return nil
@@ -78,12 +78,12 @@ func (p stepPlanner) checkQuestion(i int, nodeKey, node, factKey, fact string) e
 		return errors.Join(p.checkNode(i, nodeKey, node), p.checkFact(i, factKey, fact))
 	}
 	if _, ok := p.plan.Topology.Service(nil).(topology.Store); !ok {
-		return p.plan.wrong(stepPath(i, nodeKey), "%s does not say as a whole what it has of a lock",
+		return p.plan.wrong(stepPath(i, nodeKey), "%s cannot name the owner of a lock",
 			p.plan.Backend.Name)
 	}
 	if !strings.HasPrefix(fact, history.FactHolder) && !strings.HasPrefix(fact, history.FactKeys) {
 		return p.plan.wrong(stepPath(i, factKey),
-			"the service as a whole cannot be asked for %q; it answers %sLOCK, %sLOCK", fact, history.FactHolder,
+			"the service as a whole has no fact %q; it has %sLOCK, %sLOCK", fact, history.FactHolder,
 			history.FactKeys)
 	}
 	return nil
@@ -106,7 +106,7 @@ func (p stepPlanner) checkFact(i int, key, fact string) error {
 		prefix, named := strings.CutSuffix(f, "LOCK")
 		return f == fact || named && strings.HasPrefix(fact, prefix)
 	}) {
-		return p.plan.wrong(stepPath(i, key), "%s cannot be asked for %q; it answers %s", p.plan.Backend.Name, fact,
+		return p.plan.wrong(stepPath(i, key), "%s has no fact %q; it has %s", p.plan.Backend.Name, fact,
 			strings.Join(known, ", "))
 	}
 	return nil

@@ -158,7 +158,7 @@ func (p *Plan) promises() string {
 		out = append(out, "no two injections overlap on one node")
 	}
 	if p.Promise.Majority {
-		out = append(out, "more than half of the servers of each kind are left alone")
+		out = append(out, "more than half of the servers of each kind stay untouched")
 	}
 	return strings.Join(out, "; ")
 }
@@ -167,7 +167,7 @@ func (p *Plan) promises() string {
 func (p *Plan) MarshalJSON() ([]byte, error) { return json.Marshal(p.outline()) }
 
 // deliverable follows each injection: a plan with one that cannot be delivered is an error.
-const deliverable = " (can be delivered here)"
+const deliverable = " (available here)"
 
 // Text returns the outline of the plan for people.
 func (p *Plan) Text() string {
@@ -215,7 +215,7 @@ func (o outline) table(p *Plan) figure.Table {
 		add("drawn of", "%s", o.Random)
 	}
 	if o.Random != "" && o.Seed == 0 {
-		add("schedule", "drawn at the start of the run; --seed N shows that of a seed")
+		add("schedule", "drawn at the start of the run; --seed N shows the one of a seed")
 	}
 	if o.Promises != "" {
 		add("promised", "%s", o.Promises)
@@ -240,8 +240,8 @@ func (p *Plan) Drawn(outcomes map[int]string) []byte {
 		}
 		list = append(list, x)
 	}
-	head := fmt.Sprintf(`The schedule of %s as seed %d drew it. lockquake run takes this file as it is, or trimmed.
-Who is drawn is written down; leader, followers and holder are found anew.`, p.Scenario.Name, p.Scenario.Run.Seed)
+	head := fmt.Sprintf(`The schedule of %s, drawn with seed %d. lockquake run takes this file as it is, or trimmed.
+Drawn targets are fixed; leader, followers and holder are resolved again.`, p.Scenario.Name, p.Scenario.Run.Seed)
 	return p.Scenario.Drawn(head, list)
 }
 

@@ -37,13 +37,13 @@ func (p workloadPlanner) find() error {
 	p.plan.Workload = w
 	n := w.Locks(s.Clients * max(s.Users, 1))
 	if n > maxLocks {
-		return p.plan.wrong("workload", "%d locks are more than the %d that a history can name", n, maxLocks)
+		return p.plan.wrong("workload", "%d locks: a history can name at most %d", n, maxLocks)
 	}
 	for i := range n {
 		p.plan.Locks = append(p.plan.Locks, workloads.LockName(i))
 	}
 	if w.NeedsResource() && s.Resource.Use == "" {
-		return p.plan.wrong("workload.resource", "%s reads and writes what the lock protects; give one of %s", s.Use,
+		return p.plan.wrong("workload.resource", "%s uses a resource; give one of %s", s.Use,
 			names(p.catalog.Resources, func(r resource.Kind) string { return r.Name }))
 	}
 	for i := range s.Clients {
@@ -60,11 +60,11 @@ const maxLocks = 1 << 16
 func (p workloadPlanner) checkOffers() error {
 	s, has := p.plan.Scenario.Workload, p.plan.Lock.Offers
 	if at := sharedAt(p.plan.Workload, p.plan.Scenario.Steps); at != "" && !has.Shared {
-		return p.plan.wrong(at, "lock %s of %s knows no shared mode", p.plan.Lock.Name, p.plan.Backend.Name)
+		return p.plan.wrong(at, "lock %s of %s has no shared mode", p.plan.Lock.Name, p.plan.Backend.Name)
 	}
 	// an external program says in its hello what it supports
 	if at := reentrantAt(p.plan.Scenario.Steps); at != "" && !has.Reenters && len(p.plan.Programs) == 0 {
-		return p.plan.wrong(at, "lock %s of %s does not count how often its holder takes it", p.plan.Lock.Name,
+		return p.plan.wrong(at, "lock %s of %s is not re-entrant", p.plan.Lock.Name,
 			p.plan.Backend.Name)
 	}
 	if err := p.checkPermits(); err != nil {
@@ -75,13 +75,13 @@ func (p workloadPlanner) checkOffers() error {
 	}
 	switch {
 	case p.plan.Renews && has.Renewal == "none":
-		return p.plan.wrong("workload.use", "%s extends its grants, and lock %s of %s cannot be renewed", s.Use,
+		return p.plan.wrong("workload.use", "%s extends its grants, but lock %s of %s cannot be renewed", s.Use,
 			p.plan.Lock.Name, p.plan.Backend.Name)
 	case s.Renew && has.Renewal == "none":
 		return p.plan.wrong("workload.renew", "lock %s of %s cannot be renewed", p.plan.Lock.Name, p.plan.Backend.Name)
 	case s.Check == "signal" && !has.LossSignal && !s.Renew && !p.plan.Renews:
 		return p.plan.wrong("workload.check",
-			"lock %s of %s tells nobody of a loss; use check: validity, or renew: true, whose answers tell",
+			"lock %s of %s reports no loss; use check: validity, or renew: true, whose answers report it",
 			p.plan.Lock.Name, p.plan.Backend.Name)
 	}
 	return nil
@@ -97,9 +97,9 @@ func (p workloadPlanner) checkPermits() error {
 	case !p.plan.Lock.Offers.Permits && len(p.plan.Programs) == 0:
 		return p.plan.wrong(at, "lock %s of %s is held by one user at a time", p.plan.Lock.Name, p.plan.Backend.Name)
 	case shared != "":
-		return p.plan.wrong(shared, "a lock of %d permits has no shared mode; leave %s out", b.Permits, at)
+		return p.plan.wrong(shared, "a lock of %d permits has no shared mode; omit %s", b.Permits, at)
 	case p.plan.Scenario.Workload.Resource.Use != "":
-		return p.plan.wrong("workload.resource", "%d users hold the lock at once, and nothing keeps their writes apart; leave %s out",
+		return p.plan.wrong("workload.resource", "%d users hold the lock at once, so their writes conflict; omit %s",
 			b.Permits, at)
 	}
 	return nil
@@ -123,27 +123,27 @@ func (p workloadPlanner) findResource() error {
 	p.plan.Guard = r.Guards[g]
 	if p.plan.Guard.Token && p.plan.Lock.Offers.Token == backends.TokenNone {
 		return p.plan.wrong("workload.resource.guard",
-			"%s needs a fencing token, and lock %s of %s has none; use guard none, or a lock with a token (`lockquake list locks`)",
+			"%s needs a fencing token, but lock %s of %s has none; use guard none, or a lock with a token (`lockquake list locks`)",
 			s.Guard, p.plan.Lock.Name, p.plan.Backend.Name)
 	}
 	if p.plan.Guard.Sequencer && !p.plan.Lock.Offers.Sequencer {
 		return p.plan.wrong("workload.resource.guard",
-			"%s asks the lock service whether a sequencer still describes the lock, and lock %s of %s cannot be asked; use lock chubby of etcd",
+			"%s asks the lock service whether a sequencer is still valid, but lock %s of %s cannot check that; use lock chubby of etcd",
 			s.Guard, p.plan.Lock.Name, p.plan.Backend.Name)
 	}
 	if p.plan.Guard.Writes != "" && p.plan.Kind.Writes != p.plan.Guard.Writes {
-		return p.plan.wrong("workload.resource.guard", "%s is about %s, which the writes of this workload are not",
+		return p.plan.wrong("workload.resource.guard", "%s needs writes that are %s, which this workload does not make",
 			s.Guard, p.plan.Guard.Writes)
 	}
 	if r.Within != "" && r.Within != p.plan.Backend.Name {
 		return p.plan.wrong("workload.resource.use",
-			"%s keeps the values in the lock service itself, which must be %s and is %s; use register", s.Use, r.Within,
+			"%s keeps the values in the lock service itself, which must be %s but is %s; use register", s.Use, r.Within,
 			p.plan.Backend.Name)
 	}
 	if i := slices.IndexFunc(r.Specs(), func(s node.Spec) bool { return s.Image != node.SelfProgram }); i >= 0 &&
 		p.plan.Backend.InProcess {
 		return p.plan.wrong("workload.resource.use",
-			"%s needs processes of its own, and backend %s has none; use register", s.Use, p.plan.Backend.Name)
+			"%s needs its own processes, but backend %s has none; use register", s.Use, p.plan.Backend.Name)
 	}
 	p.plan.Resource = &r
 	p.plan.Specs = append(p.plan.Specs, r.Specs()...)
@@ -168,7 +168,7 @@ func (p workloadPlanner) findStepUsers() error {
 			p.plan.Locks = append(p.plan.Locks, st.Lock)
 		}
 		if (st.Do == "read" || st.Do == "write") && p.plan.Resource == nil {
-			return p.plan.wrong(stepPath(i, "do"), "%s needs something to act on; give workload.resource", st.Do)
+			return p.plan.wrong(stepPath(i, "do"), "%s needs a resource; give workload.resource", st.Do)
 		}
 	}
 	return nil

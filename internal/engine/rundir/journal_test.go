@@ -7,7 +7,7 @@ import (
 	"github.com/lockquake/lockquake/history"
 )
 
-func TestJournalTakesWhatIsLearnedLate(t *testing.T) {
+func TestJournalAcceptsLateResults(t *testing.T) {
 	dir := t.TempDir()
 	j := &Journal{}
 	if err := j.Open(dir+"/engine.lqh", []string{"l"}); err != nil {

@@ -64,7 +64,7 @@ func (m *Measurer) Meet(ctx context.Context, of *Clock, h *wire.Hello, running f
 		return err
 	}
 	if first.ErrorNS > int64(MaxDrift) {
-		return fmt.Errorf("%s: its clock can be compared to %v only, which would prove nothing", c.name,
+		return fmt.Errorf("%s: its clock can only be compared to within %v, which would prove nothing", c.name,
 			time.Duration(first.ErrorNS))
 	}
 	m.clocks = append(m.clocks, c)
@@ -107,7 +107,7 @@ func (m *Measurer) measure(ctx context.Context, c *measuredClock) error {
 	c.made++
 	if err != nil {
 		c.missed++
-		m.Dir.Log.Info("a measurement of a clock is left out", "node", c.name, "reason", err)
+		m.Dir.Log.Info("a measurement of a clock is omitted", "node", c.name, "reason", err)
 		return err
 	}
 	if why := c.Stepped(); why != "" && !c.stepped {
@@ -141,7 +141,7 @@ func (m *Measurer) Finish(ctx context.Context) {
 			}
 			if c.missed > 0 {
 				e.Warnings = append(e.Warnings,
-					fmt.Sprintf("%d of %d measurements of the clock of %s were left out, for it did not answer within %v: the error of its times is larger there",
+					fmt.Sprintf("%d of %d measurements of the clock of %s are missing, because it did not answer within %v: the error of its times is larger there",
 						c.missed, c.made, c.name, measureWithin))
 			}
 		}

@@ -46,7 +46,7 @@ func (c *Clock) Shared(h *wire.Hello) (bool, error) {
 		return false, nil
 	}
 	if ahead := h.Now - clock.Now(); ahead > int64(ClockRoom) {
-		return true, fmt.Errorf("%s: hello: its now is %v ahead of CLOCK_MONOTONIC, and by boot_id and time_ns it is that clock", c.name, time.Duration(ahead))
+		return true, fmt.Errorf("%s: hello: its now is %v ahead of CLOCK_MONOTONIC, although boot_id and time_ns name that clock", c.name, time.Duration(ahead))
 	}
 	return true, nil
 }
@@ -58,7 +58,7 @@ func (c *Clock) Read(ctx context.Context) (wire.Pong, error) {
 	case err != nil:
 		err = fmt.Errorf("%s: clock: %w", c.name, err)
 	case p.Wall == 0:
-		err = fmt.Errorf("%s does not tell its wall clock", c.name)
+		err = fmt.Errorf("%s does not report its wall clock", c.name)
 	}
 	return p, err
 }

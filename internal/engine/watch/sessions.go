@@ -173,7 +173,7 @@ func (w *Sessions) KeepAsking(ctx context.Context) (stop func()) {
 			if list, err := w.service.Sessions(ctx); err == nil {
 				w.take(list, asked, clock.Now())
 			} else if ctx.Err() == nil {
-				w.log.Debug("the service does not tell its sessions", "error", err)
+				w.log.Debug("the service does not list its sessions", "error", err)
 			}
 			if clock.Sleep(ctx, sessionsEvery) != nil {
 				return

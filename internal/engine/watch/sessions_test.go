@@ -156,7 +156,7 @@ func TestSessionWatch(t *testing.T) {
 	}
 }
 
-func TestSessionWatchForgetsWhatIsCertain(t *testing.T) {
+func TestSessionWatchForgetsEndedSessions(t *testing.T) {
 	r := rig{NewSessions(nil, nil), history.MakeUser(0, 0)}
 	for i := range uint32(100) {
 		at := int64(i) * 10

@@ -9,8 +9,8 @@ import (
 	"github.com/lockquake/lockquake/results"
 )
 
-// TestStepsOfTheWallClockAreTold steps and slews a wall clock, and interrupts readings of it.
-func TestStepsOfTheWallClockAreTold(t *testing.T) {
+// TestStepsOfTheWallClockAreReported steps and slews a wall clock, and interrupts readings of it.
+func TestStepsOfTheWallClockAreReported(t *testing.T) {
 	t.Parallel()
 	const ms = int64(time.Millisecond)
 	type look struct {

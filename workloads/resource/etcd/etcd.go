@@ -30,7 +30,7 @@ func Kind() resource.Kind {
 			{Name: resource.GuardNone, Doc: "refuses nothing"},
 			{
 				Name: resource.GuardLockKey, Token: true,
-				Doc: "refuses a read or write when the lock's key is gone, or was made at another revision than the one that was granted",
+				Doc: "refuses a read or write if the lock's key is gone, or has another create revision than the grant",
 			},
 		},
 		Within: "etcd",
@@ -125,7 +125,7 @@ func (l *link) do(ctx context.Context, a resource.Access, e effect, access clien
 	case err != nil:
 		return nil, fmt.Errorf("etcd: %w", err)
 	case !resp.Succeeded:
-		return nil, resource.Fenced(lock.Reason{Cause: lock.CauseKeyGone}, "the lock's key is gone, or another")
+		return nil, resource.Fenced(lock.Reason{Cause: lock.CauseKeyGone}, "the lock's key is gone or was replaced")
 	}
 	return resp, nil
 }

@@ -26,12 +26,12 @@ const (
 func Kind() resource.Kind {
 	return resource.Kind{
 		Name: name,
-		Doc:  "An object store over HTTP: an object for each lock, got and put whole, with an ETag that changes with each write; it knows no tokens.",
+		Doc:  "An object store over HTTP: one object per lock, read and written whole, with an ETag that changes with each write; without tokens.",
 		Guards: []resource.Guard{
 			{Name: resource.GuardNone, Doc: "refuses nothing: a plain PUT"},
 			{
 				Name: resource.GuardIfMatch, Conditional: true,
-				Doc: "a PUT names the ETag that was read, or wants that there is no object yet (If-Match, If-None-Match: *), and is refused where that is not so",
+				Doc: "a PUT requires the ETag that was read, or that there is no object yet (If-Match, If-None-Match: *), and is refused otherwise",
 			},
 		},
 		Specs: func() []node.Spec {
@@ -61,7 +61,7 @@ func etagOf(version int64) string { return `"` + strconv.FormatInt(version, 10) 
 func versionOf(etag string) (int64, error) {
 	v, err := strconv.ParseInt(strings.Trim(etag, `"`), 10, 64)
 	if err != nil || etag != etagOf(v) || v < 1 {
-		return 0, fmt.Errorf("ETag %s is none of this store's", etag)
+		return 0, fmt.Errorf("ETag %s is not from this store", etag)
 	}
 	return v, nil
 }

@@ -185,7 +185,7 @@ func (s *server) put(o *object, e history.Event, h http.Header) answer {
 	}
 	if conditional && from != version {
 		why := resource.Fenced(lock.Reason{Cause: lock.CauseVersionChanged, Seen: uint64(from), N: version},
-			"version %d was read, and %d stands there", from, version)
+			"version %d was read, but %d is current", from, version)
 		e.Phase, e.Code = history.Fail, resource.RefusalCode(why)
 		s.record(&e)
 		resource.RecordReason(s.record, &e, why)

@@ -25,9 +25,9 @@ const name = "postgres"
 func Kind() resource.Kind {
 	return resource.Kind{
 		Name: name,
-		Doc:  "A PostgreSQL server: a row for each lock, with a last fencing token, a version and a stock; seats with a unique key; and a log of effects.",
+		Doc:  "A PostgreSQL server: one row per lock, with the last fencing token, a version and a stock; seats with a unique key; and a log of effects.",
 		Guards: []resource.Guard{
-			{Name: resource.GuardNone, Doc: "refuses nothing: what was read is compared by the client, if at all"},
+			{Name: resource.GuardNone, Doc: "refuses nothing: only the client may compare values"},
 			{
 				Name: resource.GuardFence, Token: true,
 				Doc: "the row keeps the last fencing token; reads and writes with a lower one find no row",
@@ -154,7 +154,7 @@ func (l *link) Write(ctx context.Context, a resource.Access, value int64) error 
 		args = append(args, from.Version)
 	case resource.GuardCondition:
 		if from.Version == 0 {
-			return fmt.Errorf("%w: this grant has read nothing, so nobody knows what change it means",
+			return fmt.Errorf("%w: this grant has read nothing, so its change is unknown",
 				resource.ErrRefused)
 		}
 		args = append(args, from.Value)
@@ -217,7 +217,7 @@ type book struct{ conn *pgx.Conn }
 
 func (b *book) Open(ctx context.Context, s *wire.Start) (err error) {
 	if _, ok := statements[s.Guard]; !ok {
-		return fmt.Errorf("guard is %q: the store does not know it", s.Guard)
+		return fmt.Errorf("guard is %q: the store does not support it", s.Guard)
 	}
 	if b.conn == nil || b.conn.IsClosed() {
 		if b.conn, err = connect(ctx, s.Resource.Address, s.Resource.Password); err != nil {

@@ -23,7 +23,7 @@ const name = "redis"
 func Kind() resource.Kind {
 	return resource.Kind{
 		Name: name,
-		Doc:  "A Redis server of its own: a hash for each lock, read and written by one script that is also the guard, and a list of effects.",
+		Doc:  "A separate Redis server: one hash per lock, read and written by one script that is also the guard, and a list of effects.",
 		Guards: []resource.Guard{
 			{Name: resource.GuardNone, Doc: "refuses nothing"},
 			{
@@ -32,19 +32,19 @@ func Kind() resource.Kind {
 			},
 			{
 				Name: resource.GuardCASVersion, Conditional: true,
-				Doc: "refuses a write that does not come from a read of what stands there",
+				Doc: "refuses a write that is not based on the current value",
 			},
 			{
 				Name: resource.GuardCASOwner,
-				Doc:  "refuses a write of any but the grant that read last, by the grant's random name",
+				Doc:  "refuses a write unless its grant was the last to read, by the grant's random name",
 			},
 			{
 				Name: resource.GuardCondition, Conditional: true, Writes: workloads.Sales,
-				Doc: "the script compares, and then counts: if sold + change <= stock",
+				Doc: "the script compares, then counts: if sold + change <= stock",
 			},
 			{
 				Name: resource.GuardDecr, Conditional: true, Writes: workloads.Sales,
-				Doc: "counts first, as DECR does, and refuses where what the counter returns is beyond the stock",
+				Doc: "counts first, as DECR does, and refuses if the counter exceeds the stock",
 			},
 		},
 		Specs: func() []node.Spec {
@@ -134,7 +134,7 @@ func (l *link) Write(ctx context.Context, a resource.Access, value int64) error 
 func (l *link) do(ctx context.Context, a resource.Access, op string, value int64) (int64, error) {
 	from := l.seen.Of(a)
 	if op == "write" && from.Version == 0 && (l.guard == resource.GuardCondition || l.guard == resource.GuardDecr) {
-		return 0, fmt.Errorf("%w: this grant has read nothing, so nobody knows what change it means",
+		return 0, fmt.Errorf("%w: this grant has read nothing, so its change is unknown",
 			resource.ErrRefused)
 	}
 	// EVAL rather than EVALSHA: a script unknown to the server would have to be sent again.

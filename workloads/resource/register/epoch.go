@@ -34,14 +34,14 @@ const (
 
 var epoch = resource.Kind{
 	Name: epochName,
-	Doc:  "Three replicas, each a register: an effect counts when a majority has applied it.",
+	Doc:  "Three replicas, each a register: an effect counts once a majority has applied it.",
 	Guards: []resource.Guard{
 		{Name: resource.GuardNone, Doc: "refuses nothing: no epoch is marked"},
 		{
 			Name: GuardMajority, Token: true,
 			Doc: "each grant marks its epoch (its token) on a majority before its first access; a replica refuses lower ones",
 		},
-		{Name: GuardAll, Token: true, Doc: "the same on all replicas: where one does not answer, nobody gets on"},
+		{Name: GuardAll, Token: true, Doc: "the same on all replicas: a single silent one blocks all"},
 		{Name: GuardOne, Token: true, Doc: "the same on one replica only; the mark is lost with it"},
 	},
 	Replicated: true,
@@ -217,7 +217,7 @@ func (v *votes) fenced() error {
 }
 
 // errMinority says that some replicas applied a value and the others refused it.
-var errMinority = errors.New("whoever comes next may find it")
+var errMinority = errors.New("later readers may see it")
 
 // trouble returns why the outcome of a write is unknown. It wraps no error that means that certainly nothing was
 // done.

@@ -233,7 +233,7 @@ func (r *running) direct(t *testing.T, q replicaRequest) {
 }
 
 // If a write may count or not, its outcome is unknown; if nothing was written, that is certain.
-func TestWhatIsCertainOfReplicas(t *testing.T) {
+func TestCertainOutcomesOfReplicas(t *testing.T) {
 	x := replicas(t, GuardMajority)
 	deaf := silent(t)
 	mute, err := epoch.Dial(t.Context(), resource.Target{Address: strings.Join([]string{x.nodes[0].address, deaf, deaf}, ","), Guard: GuardMajority})
@@ -266,7 +266,7 @@ func TestWhatIsCertainOfReplicas(t *testing.T) {
 }
 
 // A silent replica delays no user, and gets every request, in order, when it answers again.
-func TestSlowReplicaHoldsNobodyUp(t *testing.T) {
+func TestSlowReplicaDelaysNoUser(t *testing.T) {
 	x := replicas(t, GuardMajority)
 	slow, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -12,29 +12,29 @@ var guards = []resource.Guard{
 	{Name: resource.GuardNone, Doc: "refuses nothing"},
 	{
 		Name: resource.GuardFence, Token: true,
-		Doc: "refuses a read or write whose token is lower than the highest that one has shown",
+		Doc: "refuses a read or write whose token is lower than the highest seen so far",
 	},
-	{Name: resource.GuardFenceWrites, Token: true, Doc: "the same for writes; it does not look at reads"},
+	{Name: resource.GuardFenceWrites, Token: true, Doc: "the same for writes; reads are not checked"},
 	{
 		Name: resource.GuardCASVersion, Conditional: true,
-		Doc: "refuses a write that does not come from a read of what stands there",
+		Doc: "refuses a write that is not based on the current value",
 	},
 	{
 		Name: resource.GuardFenceVersion, Token: true, Conditional: true,
-		Doc: "fence-writes and cas-version at once: a write wants both",
+		Doc: "fence-writes and cas-version at once: a write must pass both",
 	},
-	{Name: resource.GuardCASOwner, Doc: "refuses a write of any but the grant that read last, by the grant's random name"},
+	{Name: resource.GuardCASOwner, Doc: "refuses a write unless its grant was the last to read, by the grant's random name"},
 	{
 		Name: resource.GuardCheckThenWrite, Token: true, TwoSteps: true,
-		Doc: "fence, but a write is looked at in one step and applied in another",
+		Doc: "fence, but a write is checked in one step and applied in another",
 	},
 	{
 		Name: resource.GuardSequencer, Token: true, Sequencer: true,
-		Doc: "fence, and the lock service says that the sequencer still describes the lock",
+		Doc: "fence, and the lock service must confirm that the sequencer is still valid",
 	},
 	{
 		Name: resource.GuardAskThenWrite, Token: true, Sequencer: true, TwoSteps: true,
-		Doc: "the lock service says so in one step, and the write is applied in another",
+		Doc: "the lock service confirms it in one step, and the write is applied in another",
 	},
 }
 
@@ -115,7 +115,7 @@ func sameVersion(c *cell, op operation) error {
 		return resource.Fenced(lock.Reason{Cause: lock.CauseVersionMissing}, "it wants the version that was read")
 	case op.version != c.version():
 		return resource.Fenced(lock.Reason{Cause: lock.CauseVersionChanged, Seen: uint64(op.version), N: c.version()},
-			"version %d was read, and %d stands there", op.version, c.version())
+			"version %d was read, but %d is current", op.version, c.version())
 	}
 	return nil
 }

@@ -222,7 +222,7 @@ func TestSequencerNeedsTheService(t *testing.T) {
 	r := launch(t, "127.0.0.1:0")
 	r.Frame(wire.TypeHello)
 	r.Send(wire.Frame{Type: wire.TypeStart, Start: &wire.Start{Name: "register", Index: -1, Format: wire.FormatRecords, Guard: resource.GuardSequencer}})
-	if f := r.Frame(wire.TypeFailed).Failed; !strings.Contains(f.Error, "nobody said how to reach it") {
+	if f := r.Frame(wire.TypeFailed).Failed; !strings.Contains(f.Error, "its address is missing") {
 		t.Errorf("failed: %s", f.Error)
 	}
 	if err := <-r.Result; err == nil {

@@ -22,7 +22,7 @@ func Kinds() []resource.Kind { return []resource.Kind{register, epoch} }
 
 var register = resource.Kind{
 	Name:   registerName,
-	Doc:    "A TCP service with one number for each lock, which applies reads and writes in the order of their arrival.",
+	Doc:    "A TCP service with one number per lock, which applies reads and writes in order of arrival.",
 	Guards: guards,
 	Specs: func() []node.Spec {
 		return []node.Spec{{

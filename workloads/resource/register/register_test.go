@@ -87,7 +87,7 @@ func TestFenceWritesLeaks(t *testing.T) {
 	}
 }
 
-func TestFenceRefusesWhoHasNoToken(t *testing.T) {
+func TestFenceRefusesMissingToken(t *testing.T) {
 	r := start(t, resource.GuardFence)
 	c := r.dial()
 	if _, err := c.Read(t.Context(), by(0, lock.NoToken)); !errors.Is(err, resource.ErrFenced) || !strings.Contains(err.Error(), "wants a fencing token") {
@@ -168,7 +168,7 @@ func listening(t *testing.T, heard func()) string {
 	return l.Addr().String()
 }
 
-func TestNobodyKnows(t *testing.T) {
+func TestUnknownOutcome(t *testing.T) {
 	heard := make(chan struct{})
 	c, err := register.Dial(t.Context(), resource.Target{Address: listening(t, func() { heard <- struct{}{} })})
 	if err != nil {

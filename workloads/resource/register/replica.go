@@ -175,7 +175,7 @@ func (r *replica) put(c *replicaCell, q replicaRequest, asker history.Event) err
 	next := stamp{Epoch: q.Token, Number: q.Number}
 	if keepsOrder(r.guard) { // the other guards keep no order: they store the marks only
 		if !next.after(c.stamp) {
-			return fmt.Errorf("%w: what stands there was put down later", resource.ErrRefused)
+			return fmt.Errorf("%w: the current value is newer", resource.ErrRefused)
 		}
 		c.seen = q.Token
 	}

@@ -78,7 +78,7 @@ func (r *registerBody) Start(ctx context.Context, s *wire.Start, rec *wire.Recor
 // connect makes the register a client of the lock service.
 func (r *registerBody) connect(ctx context.Context, s *wire.Start) (err error) {
 	if r.o.Sequencers == nil || len(s.Access) == 0 {
-		return fmt.Errorf("guard %s asks the lock service, and nobody said how to reach it", s.Guard)
+		return fmt.Errorf("guard %s asks the lock service, but its address is missing", s.Guard)
 	}
 	if r.asked, err = r.o.Sequencers(ctx, s.Access); err != nil {
 		return fmt.Errorf("guard %s: %w", s.Guard, err)

@@ -138,9 +138,9 @@ func (s *store) stands(ctx context.Context, op operation) error {
 		return nil
 	case errors.Is(err, lock.ErrNotHeld):
 		return resource.Fenced(lock.Reason{Cause: lock.CauseSequencerEnded, Seen: uint64(op.Token)},
-			"the lock service says that sequencer (%s, %s, %d) describes the lock no more", op.Lock, op.Mode, op.Token)
+			"according to the lock service, sequencer (%s, %s, %d) is no longer valid", op.Lock, op.Mode, op.Token)
 	}
-	return fmt.Errorf("%w: the lock service did not tell whether the sequencer stands: %w", resource.ErrRefused, err)
+	return fmt.Errorf("%w: the lock service did not say whether the sequencer is valid: %w", resource.ErrRefused, err)
 }
 
 // final reads a cell for the judge, without the guard.

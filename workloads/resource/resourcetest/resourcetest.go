@@ -91,7 +91,7 @@ func (r *Process) Stop() wire.Done {
 	r.Send(wire.Frame{Type: wire.TypeStop})
 	d := r.Frame(wire.TypeDone).Done
 	for range r.frames {
-		r.t.Error("there is something behind done")
+		r.t.Error("there is data after done")
 	}
 	if err := <-r.Result; err != nil {
 		r.t.Error(err)

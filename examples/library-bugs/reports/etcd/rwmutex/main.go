@@ -46,7 +46,7 @@ func main() {
 		case text := <-inside:
 			fmt.Println(text)
 		case <-time.After(3 * time.Second):
-			fmt.Println("one of B and C waits still")
+			fmt.Println("one of B and C is still waiting")
 		}
 	}
 }
