@@ -65,7 +65,6 @@ func targets() []Target {
 		{"forgets-renewals", "double_grants"},
 		{"reuses-tokens", "token_regressions"},
 		{"falling-tokens", "token_regressions"},
-		{"late-fence", "stale_writes"},
 		{"frees-foreign", "foreign_releases"},
 		{"never-expires", "stuck_locks"},
 		{"never-refuses", "false_results"},
