@@ -61,7 +61,7 @@ func TestBuildOfJava(t *testing.T) {
 		t.Fatalf("%v\n%s", err, said.String())
 	}
 	built, _ := os.ReadFile(filepath.Join(kept, "built"))
-	for _, class := range []string{"Lockquake", "CuratorLock"} {
+	for _, class := range []string{"Lockquake", "CuratorLock", "CuratorSemaphore"} {
 		if want, err := os.ReadFile(filepath.Join(testDir, "../clients/java", class+".java")); err != nil || !bytes.Contains(built, want) {
 			t.Errorf("%s.java is not where the image is built: %v", class, err)
 		}

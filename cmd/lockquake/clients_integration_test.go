@@ -205,6 +205,7 @@ func TestClientCheck(t *testing.T) {
 		{"redis", "python", inPython, []string{"python3", "redis_lock.py"}},
 		{"zookeeper", "python", inPython, []string{"python3", "kazoo_lock.py"}},
 		{"zookeeper", "java", javaClasses, []string{"java", "-cp", "classes:" + curator, "CuratorLock"}},
+		{"zookeeper", "java", javaClasses, []string{"java", "-cp", "classes:" + curator, "CuratorSemaphore"}},
 		{"redis", "nodejs", inNode, []string{"node", "redis_lock.mjs"}},
 		{"redis", "", inGo, []string{"redislock", "github.com/bsm/redislock@v0.9.0"}},
 		{"redlock", "", inGo, []string{"redsync", "github.com/go-redsync/redsync/v4@v4.0.4"}},
@@ -219,7 +220,7 @@ func TestClientCheck(t *testing.T) {
 				clientImage(t, c.image)
 			}
 			out, err := cmd.CombinedOutput()
-			if err != nil || strings.Count(string(out), "  ok\n") != 8 {
+			if err != nil || strings.Count(string(out), "  ok\n") < 8 { // permits has a line of its own
 				t.Errorf("%v\n%s", err, out)
 			}
 		})
