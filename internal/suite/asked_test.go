@@ -76,8 +76,8 @@ func TestAskedWithout(t *testing.T) {
 		offers backends.Offers
 		want   string
 	}{
-		{"late-release", ask.Lock{Backend: "redis"}, backends.Offers{}, "name no end"},
-		{"late-renewal", ask.Lock{Backend: "redis"}, backends.Offers{Expires: true, Renewal: "background"}, "no lock.Renewer"},
+		{"late-release", ask.Lock{Backend: "redis"}, backends.Offers{}, "have no expiry"},
+		{"late-renewal", ask.Lock{Backend: "redis"}, backends.Offers{Expires: true, Renewal: "background"}, "cannot be renewed by a call"},
 		{"leader-crash", ask.Lock{Backend: "redis"}, backends.Offers{}, "no server takes over"},
 		{"server-pauses", ask.Lock{Backend: "sentinel"}, backends.Offers{}, "may lack its grants"},
 		{"crash", ask.Lock{Backend: "redis"}, backends.Offers{}, ""},

@@ -34,7 +34,7 @@ func TestExternalService(t *testing.T) {
 	full := &wire.Hello{Process: "mine", Orders: []string{wire.DoRenew}, Tells: true}
 	for set, want := range map[string]map[string]string{
 		"backend.token=service, backend.recovery=3s, backend.min_ttl=4s": {"late-release": "", "late-renewal": "", "overdue": "", "news": "", "queue": "the lock does not promise to serve users in order"},
-		"backend.expires=false": {"late-release": "the lock's grants name no end", "overdue": "the lock has no recovery bound", "contention": ""},
+		"backend.expires=false": {"late-release": "the lock's grants have no expiry", "overdue": "the lock has no recovery bound", "contention": ""},
 	} {
 		cells, err := planWith(strings.Replace(row, "%s", set, 1), says(full))
 		if err != nil {
@@ -78,7 +78,7 @@ func TestStoriesFollowFromAnnouncedPoints(t *testing.T) {
 	}{
 		{"redis", []*wire.Hello{one}, map[string]string{"late-release-before-get": "", "crash-set-done": "", "late-renewal": "", "news": ""}, []string{"late-release-before-delete"}},
 		{"redis", []*wire.Hello{one, two}, map[string]string{
-			"late-release-before-get": "", "late-renewal": "the lock is no lock.Renewer", "news": "the lock reports no loss",
+			"late-release-before-get": "", "late-renewal": "the lock cannot be renewed by a call", "news": "the lock reports no loss",
 		}, []string{"crash-set-done"}},
 		{"redis", []*wire.Hello{none}, map[string]string{"renewal": "the lock cannot be renewed by a call", "cancel": "", "steady-delay": "nothing extends the lock's grants"}, []string{"late-release-before-get", "late-release-before-delete"}},
 		{"zookeeper", []*wire.Hello{one}, map[string]string{"overdue": "", "renewal": ""}, nil},

@@ -50,13 +50,13 @@ func TestMistakes(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"loks: []":                                                              `s.yaml:1:1: unknown key "loks"; did you mean "locks"?`,
-		"name: x\nlocks: []":                                                    "s.yaml:2:8: locks: there is none",
+		"name: x\nlocks: []":                                                    "s.yaml:2:8: locks: is empty",
 		"locks: [{backend: redis, lok: a}]":                                     `s.yaml:1:26: locks.0: unknown key "lok"`,
 		"locks: [{backend: reddis}]":                                            `s.yaml:1:8: locks: no such lock: there is no backend "reddis"`,
 		"locks: [{backend: redis, lock: setny}]":                                `redis has no lock "setny"`,
 		"locks: [{backend: redis}]\nbudget: 5":                                  "s.yaml:2:9: budget: ",
 		"locks: [{backend: redis}]\nrepeat: -1":                                 "s.yaml:2:9: repeat: ",
-		"locks: [{backend: redis}]\nrandom: {for: 3s}":                          "random: it has no seeds",
+		"locks: [{backend: redis}]\nrandom: {for: 3s}":                          "random: has no seeds",
 		"locks: [{backend: redis}]\nstories: [contenton]":                       "s.yaml:2:10: stories: contenton: unknown scenario",
 		"locks: [{backend: redis}]\nstories: [no.yaml]":                         "no.yaml",
 		"locks: [{backend: redis, set: [workload.clints=3]}]":                   "workload.clints=3",

@@ -22,8 +22,8 @@ func TestNumbers(t *testing.T) {
 		}
 	}
 	for text, why := range map[string]string{
-		"": "whole number", "0": "at least 1", "-3": "at least 1", "1,2,": "whole number", "8..4": "downwards", "1.5": "whole number",
-		"4..x": "whole number", "2,1..4": "2 comes twice", "70000": "at most", "1..99999": "at most",
+		"": "whole number", "0": "at least 1", "-3": "at least 1", "1,2,": "whole number", "8..4": "descending", "1.5": "whole number",
+		"4..x": "whole number", "2,1..4": "2 is listed twice", "70000": "at most", "1..99999": "at most",
 	} {
 		if got, err := Numbers(text); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%q is %v, %v; want an error with %q", text, got, err, why)

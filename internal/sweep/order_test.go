@@ -106,7 +106,7 @@ func TestBudget(t *testing.T) {
 			t.Errorf("%v: what is left takes %v", x.budget, s.takes)
 		}
 	}
-	if s, err := within(grid(5), 3, 59*time.Second, c); err == nil || !strings.Contains(err.Error(), "takes about 1m0s; the whole takes about 3m30s") {
+	if s, err := within(grid(5), 3, 59*time.Second, c); err == nil || !strings.Contains(err.Error(), "about 1m0s; the whole takes about 3m30s") {
 		t.Errorf("a budget that is too small: %v, %v", users(s.points), err)
 	}
 }
