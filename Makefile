@@ -184,7 +184,7 @@ bench: build ## how fast the generator is beside bare loops, how late an open lo
 	go test -tags bench -count 1 -v -run TestGeneratorCost -timeout 60m ./cmd/lockquake
 	go test -tags bench -count 1 -v -run TestOpenLoopLag -timeout 20m ./cmd/lockquake
 	go test -tags bench -count 1 -v -run TestEtcdGeneratorCost -timeout 20m ./cmd/lockquake
-	go test -tags bench -count 1 -v -run TestCapacityFindsWhatIsKnown -timeout 20m ./cmd/lockquake
+	go test -tags bench -count 1 -v -run TestCapacityFindsKnownFigures -timeout 20m ./cmd/lockquake
 	go test -tags bench -count 1 -v -run "TestFaultPrecision|TestQueueCost" -timeout 60m ./cmd/lockquake
 	@.ci/setup --optional compose; if .ci/engine; then build/lockquake images; fi
 	go test -tags bench -count 1 -v -run 'TestStartUp|TestFirstGrant' -timeout 60m ./cmd/lockquake

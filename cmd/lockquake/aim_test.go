@@ -29,9 +29,9 @@ run: {for: 60s, seed: 5}
 	return s
 }
 
-// TestWhatCanNeverBeMadeIsRefused: targets on which a fault can never act are refused, in a schedule, alone or as one
+// TestImpossibleTargetsAreRefused: targets on which a fault can never act are refused, in a schedule, alone or as one
 // of several drawn from.
-func TestWhatCanNeverBeMadeIsRefused(t *testing.T) {
+func TestImpossibleTargetsAreRefused(t *testing.T) {
 	const several = "failover has one target at a time, and "
 	for _, c := range []struct{ backend, chaos, want string }{
 		{"etcd", "[{use: failover, on: all, at: 1s}]", several + "all is 3 of 3 servers; write leader, one, or the name of one server"},

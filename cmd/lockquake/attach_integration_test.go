@@ -166,7 +166,7 @@ func TestAttachToALargeRedis(t *testing.T) {
 			last = l
 			p := a.begin(t, access, l, a.watched(t, r, access))
 			code := p.wait(t)
-			if !strings.Contains(p.stderr.String(), "not all keys were looked at") || !strings.Contains(p.stderr.String(), fmt.Sprintf("of %d keys of", others)) {
+			if !strings.Contains(p.stderr.String(), "not all keys were searched") || !strings.Contains(p.stderr.String(), fmt.Sprintf("of %d keys of", others)) {
 				t.Errorf("%s: exit code %d, and nobody tells that not all was looked at\n%s", l.Name, code, p.stderr.String())
 			}
 			if left, err := client.Keys(t.Context(), "bench:*").Result(); err != nil || len(left) > 0 {

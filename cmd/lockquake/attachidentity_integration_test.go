@@ -58,7 +58,7 @@ func TestAttachToServersBehindOneAddress(t *testing.T) {
 	one := attachedRun{backend: "redis", prefix: "bench:", watch: itself}
 	one.refused(t, at(access.Password, inTurns(t, a[0], a[1])), lockOf(t, "redis", "setnx"), cli.CodeUsage, "2 servers behind 127.0.0.1:")
 	redlock := attachedRun{backend: "redlock", prefix: "bench:", watch: itself}
-	redlock.refused(t, at(access.Password, a[0], a[1], inTurns(t, a[0])), lockOf(t, "redlock", "redlock"), cli.CodeUsage, "are one server")
+	redlock.refused(t, at(access.Password, a[0], a[1], inTurns(t, a[0])), lockOf(t, "redlock", "redlock"), cli.CodeUsage, "are the same server")
 	redlock.refused(t, at(access.Password, a[0], a[1], inTurns(t, a[1], a[2])), lockOf(t, "redlock", "redlock"), cli.CodeUsage, "2 servers behind 127.0.0.1:")
 
 	quorum, over := servers(t, "local", "etcd", []string{"nodes=3"})
@@ -90,7 +90,7 @@ func TestAttachToAPooler(t *testing.T) {
 	run := attachedRun{backend: "postgres", prefix: "bench_", watch: itself, yaml: "user: lockquake\n"}
 	for _, mode := range []string{"transaction", "session"} {
 		pooler := pgbouncer(t, access, "pool_mode = "+mode, "ignore_startup_parameters = extra_float_digits, search_path, options")
-		run.refused(t, at(access.Password, pooler), lockOf(t, "postgres", "advisory"), cli.CodeUsage, "a pooler stands between")
+		run.refused(t, at(access.Password, pooler), lockOf(t, "postgres", "advisory"), cli.CodeUsage, "a pooler in between")
 	}
 	run.refused(t, at(access.Password, pgbouncer(t, access, "pool_mode = session")), lockOf(t, "postgres", "lease"), cli.CodeUsage, "unsupported startup parameter")
 	run.run(t, access, lockOf(t, "postgres", "advisory"))

@@ -68,7 +68,7 @@ func TestCampaigns(t *testing.T) {
 				t.Errorf("what was run before is another: %v\n%s\nwas\n%s", err, text, kept)
 			}
 			other := begin(t, append([]string{verb, "--resume", filepath.Dir(path), "--set", "backend.ttl=7s"}, c.args...)...)
-			if code := other.wait(t); verb != "choose" && (code != cli.CodeUsage || !strings.Contains(other.stderr.String(), "the command is another one")) {
+			if code := other.wait(t); verb != "choose" && (code != cli.CodeUsage || !strings.Contains(other.stderr.String(), "the command differs")) {
 				t.Errorf("gone on with by another command: exit code %d\n%s", code, other.stderr.String())
 			}
 		})

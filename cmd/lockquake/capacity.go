@@ -39,38 +39,39 @@ type capacityFlags struct {
 	format                 *cli.Format
 }
 
-const capacityDoc = `Capacity measures how much load a lock takes, and where it bends. It runs a scenario again and
-again with more and more users, on servers that are kept from run to run, each run with a warm-up, and every point
-several times, in an order that is drawn. With --slo it then looks for the highest rate of an open loop that keeps the
-objective, timed from the moment at which each acquire was due.
+const capacityDoc = `Capacity measures how much load a lock takes, and where its throughput stops growing. It runs a scenario
+with more and more users. Servers are kept from run to run, each run has a warm-up, and each point is measured several
+times, in random order. With --slo it then searches for the highest open-loop rate that keeps the objective. Latency
+counts from the time at which each acquire was due.
 
-With --rate and --slo it answers, in one line for each lock: does it carry that rate? It makes three runs at each rate,
-and one without a rate for the peak. Several backends may be named.
+With --rate and --slo it answers, in one line per lock, whether the lock carries that rate. It makes three runs at each
+rate, and one without a rate for the peak. Several backends may be named.
 
-Where the scenario writes to a resource, the report compares the writes that last: those that the resource applied, less
-what its final value lacks.
+If the scenario writes to a resource, the report compares the lasting writes: applied writes, minus those missing from
+the final value.
 
 A list names several values of an axis; every combination of values is a point. In lists of whole numbers, 4..256
-doubles: it is 4, 8, 16, 32, 64, 128, 256. --users, --locks, --hold, --ttl, --nodes, --rtt, --retry and --rate are axes;
---sweep KEY=A,B,C makes one of any other key of the scenario, and --set gives a key one value. The scenario is one that
-takes and gives back locks, or the one that --scenario names.
+doubles: it is 4, 8, 16, 32, 64, 128, 256. --users, --locks, --hold, --ttl, --nodes, --rtt, --retry and --rate are axes.
+--sweep KEY=A,B,C adds an axis of any other key of the scenario, and --set gives a key one value. Without --scenario,
+users only acquire and release locks.
 
 --rtt adds a delay between the clients and the servers, at the clients' end; the round trip is measured and reported.
---retry is how a lock that polls waits for its next attempt: spin (not at all), fixed (10ms), jittered (5ms to 15ms),
-exponential (1ms, doubled up to 100ms).
+--retry is the time that a polling lock waits before its next attempt: spin (none), fixed (10ms), jittered (5ms to
+15ms), exponential (1ms, doubled up to 100ms).
 
-It leaves a directory with capacity.json, capacity.html and the directories of all runs; it is the last line printed.
-Ctrl-C reports what there is and ends with exit code 130; --resume goes on with it. --budget bounds the time of the
-whole: first each point is run less often, then each curve has fewer numbers of users, at least 6, then whole curves are
-left out; the search has half of it at least, if it needs that. Exit code 1 says that no rate kept the objective, that
-one that was asked for does not, or that a lock broke its promise; 4 that the runs cannot tell, for they were spoilt or
-the load generator was late.`
+Capacity leaves a directory with capacity.json, capacity.html and the directories of all runs. Its path is the last line
+printed. Ctrl-C reports the results so far and ends with exit code 130; --resume continues. To fit into --budget, first
+each point gets fewer runs, then each curve fewer numbers of users (at least 6), then whole curves are omitted. The
+search gets at least half of the budget if it needs that.
+
+Exit code 1: no rate kept the objective, a requested rate did not, or a lock broke its promise. 4: the runs are
+inconclusive, because they were spoilt or the load generator was late.`
 
 func capacityCommand(std cli.Streams) *cobra.Command {
 	var f capacityFlags
 	c := &cobra.Command{
 		Use:   "capacity",
-		Short: "Measure how much load a lock takes, and where it bends",
+		Short: "Measure how much load a lock takes, and where its throughput stops growing",
 		Long:  capacityDoc,
 		Example: `  lockquake capacity --backend redis
   lockquake capacity --scenario counted-row --lock redis/none,redis/set-px-lua,etcd/mutex --users 1,10,100
@@ -82,34 +83,34 @@ func capacityCommand(std cli.Streams) *cobra.Command {
 	fl := c.Flags()
 	f.flags = fl
 	fl.StringVar(&f.Backend, "backend", "",
-		"what is locked, such as redis, or several: redis,etcd; 'lockquake list backends' has them")
-	fl.StringVar(&f.Lock, "lock", "", "the lock, or several of one backend, or of several: redis/none,etcd/mutex; the backend's default where none is named")
+		"the backend, such as redis, or several: redis,etcd; 'lockquake list backends' has them")
+	fl.StringVar(&f.Lock, "lock", "", "the lock, or several, also of several backends: redis/none,etcd/mutex; not given: the backend's default")
 	fl.StringVar(&f.Scenario, "scenario", "",
-		"the scenario to be swept, by name or file, in place of --backend and --lock")
-	fl.StringVar(&f.Users, "users", "", "numbers of users, all clients together; 4..64 doubles: 4,8,16,32,64; left out: 1,2,4..64, or with --rate and --slo 64")
-	fl.StringVar(&f.Locks, "locks", "", "numbers of locks, of which each cycle takes one; own: each user has one of its own")
-	fl.StringVar(&f.Hold, "hold", "", "how long each grant is kept, such as 0s,5ms")
-	fl.StringVar(&f.TTL, "ttl", "", "lease, session or key lives, such as 2s,10s")
+		"the scenario to sweep, by name or file, instead of --backend and --lock")
+	fl.StringVar(&f.Users, "users", "", "numbers of users, all clients together; 4..64 doubles: 4,8,16,32,64; not given: 1,2,4..64, or 64 with --rate and --slo")
+	fl.StringVar(&f.Locks, "locks", "", "numbers of locks; each cycle takes one of them; own: one lock per user")
+	fl.StringVar(&f.Hold, "hold", "", "durations of each hold, such as 0s,5ms")
+	fl.StringVar(&f.TTL, "ttl", "", "TTLs of the lease, session or key, such as 2s,10s")
 	fl.StringVar(&f.Nodes, "nodes", "", "numbers of members of the service, such as 1,3,5")
-	fl.StringVar(&f.RTT, "rtt", "", "round trips to be added between clients and servers, such as 0,1ms,5ms")
+	fl.StringVar(&f.RTT, "rtt", "", "round trips to add between clients and servers, such as 0,1ms,5ms")
 	fl.StringVar(&f.Retry, "retry", "", "retry policies of a lock that polls: spin, fixed, jittered, exponential")
-	fl.StringVar(&f.Rate, "rate", "", "rates of an open loop, in acquires a second over all users, such as 100,200; with --slo: does the lock carry them?")
+	fl.StringVar(&f.Rate, "rate", "", "open-loop rates, in acquires per second over all users, such as 100,200; with --slo: does the lock carry them?")
 	fl.StringArrayVar(&f.Sweep, "sweep", nil,
 		"an axis of any other key of the scenario, such as workload.think=0s,5ms; may be repeated")
 	fl.StringArrayVar(&f.Set, "set", nil,
 		"replace a key of the scenario for all points, such as workload.clients=4; may be repeated")
-	fl.StringVar(&f.SLO, "slo", "", "the objective of the open loop, such as p99=20ms: the highest rate that keeps it is searched, unless --rate names some")
+	fl.StringVar(&f.SLO, "slo", "", "the objective of the open loop, such as p99=20ms: the highest rate that keeps it is searched, unless --rate is given")
 	fl.IntVar(&f.repeat, "repeat", 3, "runs of each point")
-	fl.DurationVar(&f.measured, "for", 3*time.Second, "how long each run is measured, behind its warm-up")
+	fl.DurationVar(&f.measured, "for", 3*time.Second, "measured duration of each run, after its warm-up")
 	fl.DurationVar(&f.warm, "warmup", time.Second,
-		"how long each run goes before anything counts; a second more where --rtt delays links")
-	fl.DurationVar(&f.budget, "budget", 0, "how long the whole may take, such as 10m; 0: as long as it needs")
+		"warm-up of each run, not measured; a second more if --rtt delays links")
+	fl.DurationVar(&f.budget, "budget", 0, "time limit of the whole, such as 10m; 0: unlimited")
 	f.where.Add(c)
-	fl.Uint64Var(&f.seed, "seed", 0, "seed of the order and of everything that is random in the runs; 0: drawn and written down")
+	fl.Uint64Var(&f.seed, "seed", 0, "seed of the order and of the runs; 0: random, and recorded")
 	fl.StringVar(&f.out, "out", "runs", "folder of all runs")
 	fl.StringVar(&f.resume, "resume", "",
-		"the directory of a sweep to go on with, made by the same command on the same machine")
-	fl.BoolVarP(&f.verbose, "verbose", "v", false, "note on standard error what is done")
+		"continue the sweep in this directory, started by the same command on the same machine")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "log progress to standard error")
 	f.metrics.Add(fl)
 	f.format = cli.AddFormat(c, "text", "json")
 	words.CompleteBackendAndLock(c)
@@ -158,7 +159,7 @@ func (f *capacityFlags) run(ctx context.Context, std cli.Streams) error {
 		return err
 	}
 	tell.Say("provider %s: %s", o.Provider.Name(), o.ProviderReason)
-	tell.Say("points: %d, which take about %v", s.Points(), s.Takes().Round(time.Second))
+	tell.Say("points: %d, about %v", s.Points(), s.Takes().Round(time.Second))
 	(&batch.Batch{Tell: tell, Stop: stop}).Sweep(o)
 	err = s.Run(stop.Ctx)
 	tell.Close()
@@ -171,9 +172,9 @@ func (f *capacityFlags) header(s *sweep.Sweep, tell *cli.Progress) error {
 	case f.repeat < 1:
 		return cli.Usagef("--repeat: %d is too few; at least 1", f.repeat)
 	case f.measured < 100*time.Millisecond:
-		return cli.Usagef("--for: %v measures nothing; at least 100ms", f.measured)
+		return cli.Usagef("--for: %v is too short; at least 100ms", f.measured)
 	case f.warm < time.Millisecond:
-		return cli.Usagef("--warmup: %v is none; at least 1ms", f.warm)
+		return cli.Usagef("--warmup: %v is too short; at least 1ms", f.warm)
 	case f.budget < 0:
 		return cli.Usagef("--budget: %v is negative", f.budget)
 	}
@@ -290,7 +291,7 @@ func (f *capacityFlags) report(std cli.Streams, s *sweep.Sweep, failed error, in
 		fmt.Fprintf(std.Err, "lockquake: no rate was confirmed for %v: %s\n", *s.File.Objective, unproven)
 		code = cli.Worse(code, cli.CodeInconclusive)
 	case !interrupted:
-		fmt.Fprintf(std.Err, "lockquake: no rate that was tried keeps %v\n", *s.File.Objective)
+		fmt.Fprintf(std.Err, "lockquake: none of the rates keeps %v\n", *s.File.Objective)
 		code = cli.Worse(code, cli.CodeFailed)
 	}
 	if interrupted {

@@ -12,9 +12,9 @@ import (
 	"github.com/lockquake/lockquake/results/capacity"
 )
 
-// TestCapacityFindsWhatIsKnown sweeps a lock of known cost. The figures must be within 5 % of it each time. It
+// TestCapacityFindsKnownFigures sweeps a lock of known cost. The figures must be within 5 % of it each time. It
 // measures time, so it needs an idle machine.
-func TestCapacityFindsWhatIsKnown(t *testing.T) {
+func TestCapacityFindsKnownFigures(t *testing.T) {
 	const tries, allowed = 5, 0.05
 	for _, c := range []struct {
 		name string

@@ -16,20 +16,20 @@ func checkCommand(std cli.Streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check RUN-DIR",
 		Short: "Judge a run again from its directory",
-		Long: "Check judges a run from what is on disk, prints the verdict and ends with its exit code. It writes nothing. A history\n" +
-			"that is truncated or damaged is not judged: the place is named and the exit code is 4.",
+		Long: "Check judges a run from its files, prints the verdict and ends with its exit code. It writes nothing. A truncated or\n" +
+			"damaged history is not judged: check names the place and ends with exit code 4.",
 		Args:              words.OneRun,
 		ValidArgsFunction: words.CompleteRunDir,
 	}
 	f := cli.AddFormat(c, "text", "json")
 	verbose := c.Flags().BoolP("verbose", "v", false, "print all counts, latencies, receipts and versions")
-	tell := c.Flags().Bool("explain", false, "tell in about ten lines of plain words what happened, behind the verdict")
+	tell := c.Flags().Bool("explain", false, "explain in about ten lines what happened, after the verdict")
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if err := f.Check(); err != nil {
 			return err
 		}
 		if *tell && f.Value == "json" {
-			return cli.Usagef("--explain: it is for people, and --format json prints the verdict only")
+			return cli.Usagef("--explain: it needs --format text; --format json prints only the verdict")
 		}
 		dir, err := words.RunDir(args[0])
 		if err != nil {

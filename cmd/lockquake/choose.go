@@ -39,23 +39,24 @@ type chooseFlags struct {
 	format   *cli.Format
 }
 
-const chooseDoc = `Choose puts locks side by side for whoever has to take one. It runs the same load on each (32 users
-on one lock, then on 64), and then kills a server under them: the one that leads, the one that has a lock, or one of
-equals. It prints a table: grants a second, the time that an acquire took, handoff, requests of a grant, how long nobody
-got a lock when the server was gone, whether a fencing token comes with the grant, and the stories that show what breaks
-the lock. docs/choosing.md says what follows from them.
+const chooseDoc = `Choose compares locks, to help you pick one. It runs the same load on each: 32 users on one lock, then on
+64. Then it kills a server: the leader, the server that has a lock, or one of several equal ones.
 
-Without arguments it runs all locks that are right; --quick takes one of each topology. BACKEND names its default lock,
-BACKEND/LOCK another one, "BACKEND/*" all. It says first how long it takes. It leaves a directory with choose.json, a
-page (choose.html) and the directories of all runs; it is the last line printed. Ctrl-C reports what there is and ends
-with exit code 130; --resume goes on with it. Exit code 4: a lock could not be run, or the loss of its server was not
-judged.`
+It prints a table: grants per second, acquire latency, handoff, requests per grant, unavailability after the loss of the
+server, whether grants carry a fencing token, and the stories that break the lock. docs/choosing.md interprets it.
+
+Without arguments it compares all correct locks; --quick takes one per topology. BACKEND names its default lock,
+BACKEND/LOCK another one, "BACKEND/*" all. The estimated time is printed first.
+
+Choose leaves a directory with choose.json, a page (choose.html) and the directories of all runs. Its path is the last
+line printed. Ctrl-C reports the results so far and ends with exit code 130; --resume continues. Exit code 4: a lock
+could not be run, or the loss of its server was not judged.`
 
 func chooseCommand(std cli.Streams) *cobra.Command {
 	var f chooseFlags
 	c := &cobra.Command{
 		Use:   "choose [LOCK...]",
-		Short: "Put locks side by side: their load, the loss of a server, what breaks them",
+		Short: "Compare locks: their load, the loss of a server, what breaks them",
 		Long:  chooseDoc,
 		Example: `  lockquake choose --quick
   lockquake choose redis/redislock redis/redsync etcd zookeeper --format markdown`,
@@ -63,16 +64,16 @@ func chooseCommand(std cli.Streams) *cobra.Command {
 	c.ValidArgsFunction = words.CompleteLock(cobra.ShellCompDirectiveNoFileComp)
 	fl := c.Flags()
 	f.flags = fl
-	fl.BoolVar(&f.quick, "quick", false, "one lock of each topology, and one run of each load")
+	fl.BoolVar(&f.quick, "quick", false, "one lock per topology, and one run per load")
 	fl.IntVar(&f.repeat, "repeat", 0, "runs of each load; 0: 3, or with --quick 1")
-	fl.DurationVar(&f.measured, "for", 3*time.Second, "how long each load is measured, behind its warm-up")
+	fl.DurationVar(&f.measured, "for", 3*time.Second, "measured duration of each load, after its warm-up")
 	f.where.Add(c)
-	fl.Uint64Var(&f.seed, "seed", 0, "seed of everything that is random; 0: drawn and written down")
-	fl.DurationVar(&f.budget, "budget", 0, "how long the whole may take, such as 10m; 0: as long as it needs")
+	fl.Uint64Var(&f.seed, "seed", 0, "random seed; 0: random, and recorded")
+	fl.DurationVar(&f.budget, "budget", 0, "time limit of the whole, such as 10m; 0: unlimited")
 	fl.StringVar(&f.out, "out", "runs", "folder of all runs")
 	fl.StringVar(&f.resume, "resume", "",
-		"the directory of a choose to go on with, made by the same command on the same machine")
-	fl.BoolVarP(&f.verbose, "verbose", "v", false, "note on standard error what is done")
+		"continue the choose in this directory, started by the same command on the same machine")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "log progress to standard error")
 	f.format = cli.AddFormat(c, "text", "json", "markdown")
 	words.CompleteDir(c, "out", "resume")
 	c.RunE = func(c *cobra.Command, args []string) error { return f.run(c.Context(), std, args) }
@@ -87,7 +88,7 @@ func (f *chooseFlags) run(ctx context.Context, std cli.Streams, args []string) e
 	case f.budget < 0:
 		return cli.Usagef("--budget: %v is negative", f.budget)
 	case f.measured < 100*time.Millisecond:
-		return cli.Usagef("--for: %v measures nothing; at least 100ms", f.measured)
+		return cli.Usagef("--for: %v is too short; at least 100ms", f.measured)
 	}
 	if err := f.format.Check(); err != nil {
 		return err
@@ -99,7 +100,7 @@ func (f *chooseFlags) run(ctx context.Context, std cli.Streams, args []string) e
 		return err
 	}
 	if nodes.Attached != nil {
-		return cli.Usagef("--attach: a server is to be killed, and those are not ours; `lockquake capacity --attach` measures their load")
+		return cli.Usagef("--attach: choose kills a server, and attached servers are not ours to kill; `lockquake capacity --attach` measures their load")
 	}
 	rows, err := chooseRows(nodes.Catalog, args, f.quick)
 	if err != nil {
@@ -135,7 +136,7 @@ func (f *chooseFlags) run(ctx context.Context, std cli.Streams, args []string) e
 		return err
 	}
 	r.Cost = campaign.CostOf(result.Provider, f.out)
-	tell.Say("locks: %d, which take about %v", len(list),
+	tell.Say("locks: %d, about %v", len(list),
 		choose.Takes(list, once, f.measured, r.Cost).Round(time.Second))
 	(&batch.Batch{Tell: tell, Stop: stop}).Sweep(list[slices.IndexFunc(list,
 		func(c choose.Candidate) bool { return c.NotRun == "" })].Options())

@@ -20,22 +20,22 @@ func cleanCommand(std cli.Streams) *cobra.Command {
 	var provider string
 	c := &cobra.Command{
 		Use:   "clean",
-		Short: "Remove what dead runs left behind",
+		Short: "Remove the leftovers of dead runs",
 		Long: "Clean removes the containers, networks, namespaces, processes and directories of runs whose supervisor is dead, and\n" +
-			"the images of lockquake's own binary that earlier builds left: the newest stays. Processes are killed, those that were\n" +
-			"left stopped or frozen too. What belongs to a supervisor that is seen to run is never touched. It prints what it removed, one\n" +
-			"thing a line; what it found and left is told on standard error. With --all it first lists what it would remove, and asks: on a\n" +
-			"machine that others use too, it takes what they kept.\n\n" +
-			"With --provider swarm it looks at all hosts of the swarm that can be had. It names the others, and the exit code is then 3.",
+			"the images of lockquake's own binary from earlier builds, except the newest. Processes are killed, also stopped and\n" +
+			"frozen ones. Whatever belongs to a running supervisor stays. Clean prints what it removed, one line each; what it found\n" +
+			"but left goes to standard error. With --all it first lists what it would remove, and asks: on a shared machine that\n" +
+			"includes what other users kept.\n\n" +
+			"With --provider swarm it cleans all available hosts of the swarm. It names the others and ends with exit code 3.",
 		Args:              cli.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	c.Flags().BoolVar(&all, "all", false,
-		"also what was kept on purpose (run --keep), what belongs to supervisors out of sight, such as on another machine, and the images of lockquake's own binary")
+		"also remove what run --keep kept, what belongs to supervisors that are not visible (such as on another machine), and the images of lockquake's own binary")
 	c.Flags().BoolVar(&yes, "yes", false, "with --all: do not ask")
 	c.Flags().StringVar(&provider, "provider", "auto",
-		"swarm: also on all other hosts of the Docker Swarm; with any other, on this machine and its engine")
-	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "note on standard error what is done")
+		"swarm: all hosts of the Docker Swarm; any other: this machine and its engine")
+	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "log progress to standard error")
 	f := cli.AddFormat(c, "text", "json")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := f.Check(); err != nil {
@@ -71,7 +71,7 @@ func cleanCommand(std cli.Streams) *cobra.Command {
 			fmt.Fprintln(std.Err, "left: "+l)
 		}
 		for _, h := range swept.Unseen {
-			fmt.Fprintln(std.Err, "not looked at: host "+h+"; clean again when it is ready and active")
+			fmt.Fprintln(std.Err, "not checked: host "+h+"; clean again when it is ready and active")
 		}
 		if err != nil && strings.Contains(err.Error(), cluster.ActiveEndpoints) {
 			fmt.Fprintln(std.Err, "left: "+cluster.Miscount)
@@ -109,7 +109,7 @@ func agree(ctx context.Context, std cli.Streams, found cluster.Swept) error {
 	}
 	tellSwept(std.Err, found)
 	if !cli.CanAsk(std) {
-		return cli.Usagef("clean --all: it would remove the above, %v, and there is no terminal to ask at; --yes removes it", found)
+		return cli.Usagef("clean --all: it would remove the above, %v, but there is no terminal for the question; --yes removes it", found)
 	}
 	if !cli.AskYes(ctx, std, fmt.Sprintf("remove the above, %v?", found)) {
 		return cli.Usagef("clean --all: nothing was removed")

@@ -19,12 +19,12 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-const clientDoc = `Check tests a client of your own, a program that speaks the protocol of docs/protocol.md, before it
-is put into a run. A command that begins with a folder is built there of Go sources, with the versions of modules behind
-it (docs/clients.md). It starts the service, the register, and a process of the program for each check, speaks to it as
-a run would, and prints a line for each check: ok, or what is wrong and in which frame.
+const clientDoc = `Check tests a client of your own: a program that speaks the protocol of docs/protocol.md. A command that
+begins with a folder is built from the Go sources there, with the module versions that follow it (docs/clients.md).
+Check starts the service, the register, and one process of the program per check, and talks to it as a run would. It
+prints a line per check: ok, or what is wrong and in which frame.
 
-Exit codes: 0 nothing is wrong, 1 something is, 2 bad usage, 3 something needed is missing.`
+Exit codes: 0 all checks passed, 1 a check failed, 2 bad usage, 3 something needed is missing.`
 
 // clientCheckFlags is the command line of client check.
 type clientCheckFlags struct {
@@ -45,7 +45,7 @@ func clientCommand(std cli.Streams) *cobra.Command {
   lockquake client check --backend zookeeper --client-image python:3.12 -- python3 my_lock.py`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return cli.Usagef("client check: no program is named; write it behind --, such as `lockquake client check -- python3 my_lock.py`")
+				return cli.Usagef("client check: no program is given; write it after --, such as `lockquake client check -- python3 my_lock.py`")
 			}
 			return nil
 		},
@@ -53,14 +53,14 @@ func clientCommand(std cli.Streams) *cobra.Command {
 	}
 	fl := check.Flags()
 	fl.StringVar(&f.backend, "backend", "redis",
-		"the service that the client locks on; 'lockquake list backends' has them")
-	fl.StringVar(&f.lock, "lock", "", "the lock whose promises it makes; the backend's default where none is named")
-	fl.StringVar(&f.image, "client-image", "", "image of the client's containers, where its first word does not tell")
+		"the service that the client uses; 'lockquake list backends' has them")
+	fl.StringVar(&f.lock, "lock", "", "the lock that it implements; not given: the backend's default")
+	fl.StringVar(&f.image, "client-image", "", "image of the client's containers, if the first word of the command does not imply it")
 	fl.StringVar(&f.nodes.Provider, "provider", "auto",
-		"what the nodes are: docker (containers), local (processes), or auto: docker where an engine answers")
+		"how nodes run: docker (containers), local (processes), or auto: docker if an engine answers")
 	fl.StringArrayVar(&f.nodes.Images, "image", nil,
 		"image of a kind of node instead of the project's own, such as redis=redis:7.4; may be repeated")
-	fl.BoolVarP(&f.verbose, "verbose", "v", false, "note on standard error what is done")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "log progress to standard error")
 	words.CompleteBackendAndLock(check)
 	c := &cobra.Command{
 		Use: "client", Short: "Test a client of your own", Long: clientDoc, Args: cli.VerbOnly,

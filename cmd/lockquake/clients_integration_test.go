@@ -255,8 +255,8 @@ func TestReentryAndPermitsOfClients(t *testing.T) {
 	}
 }
 
-// TestClientCheckTellsLastWords: a program that ends before its hello has its last output in the error.
-func TestClientCheckTellsLastWords(t *testing.T) {
+// TestClientCheckShowsLastOutput: a program that ends before its hello has its last output in the error.
+func TestClientCheckShowsLastOutput(t *testing.T) {
 	t.Parallel()
 	clientImage(t, "python")
 	cmd := exec.Command(program(t), "client", "check", "--provider", "docker", "--", "python3", "-c", "import nothing_like_it")

@@ -57,7 +57,7 @@ func TestClocksJump(t *testing.T) {
 			}
 			for _, f := range r.Faults {
 				wantReceipts(t, f, history.Installed)
-				if !strings.Contains(f.Receipt.Evidence, "its monotonic clock is where it was") {
+				if !strings.Contains(f.Receipt.Evidence, "its monotonic clock is unchanged") {
 					t.Errorf("%s: nothing is known of its monotonic clock: %s", f.Target, f.Receipt.Evidence)
 				}
 			}
@@ -202,7 +202,7 @@ func TestFaketimeIsRefused(t *testing.T) {
 		t.Errorf("exit code %d\n%s", code, p.stderr.String())
 	}
 	p = begin(t, "run", scenarioFile(t, told+"  - {inject: clock-drift, on: all, rate: 1.5}\n"), "--provider", testProvider())
-	if code := p.wait(t); code != cli.CodeMissing || !strings.Contains(p.stderr.String(), "use one how for all clock faults of a node") {
+	if code := p.wait(t); code != cli.CodeMissing || !strings.Contains(p.stderr.String(), "use the same how for all clock faults of a node") {
 		t.Errorf("exit code %d\n%s", code, p.stderr.String())
 	}
 }

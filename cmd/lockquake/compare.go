@@ -23,22 +23,23 @@ import (
 	"github.com/lockquake/lockquake/results/sheet"
 )
 
-const compareDoc = `Compare judges runs of one scenario anew and sets their figures side by side: medians with their
-intervals, and of two groups, which -- tells apart, how likely the difference is by chance. Measures are tested by Mann
-and Whitney's U test, counts by Fisher's exact test of how many runs have them. It refuses to compare different machines
-or settings, unless --allow names them.
+const compareDoc = `Compare judges runs of one scenario again and prints their figures side by side: medians with their
+intervals. For two groups, separated by --, it adds how likely the difference is by chance: the Mann-Whitney U test for
+measures, Fisher's exact test for the share of runs that have a count. It refuses to compare different machines or
+settings, unless --allow names them.
 
-Of the directories of sweeps, which ` + "`lockquake capacity`" + ` left, it compares each point that both groups have,
-and says of each curve where it bends, what it does at most and which rate keeps the objective. The sweeps of a group
-become one.
+For directories of sweeps (from 'lockquake capacity') it compares each point that both groups have. For each curve it
+also compares the knee, the peak and the rate that keeps the objective. The sweeps of a group become one.
 
---fail-on p99=10%,throughput=5%,double_grants ends with 1 where B is worse than A: the median of a measure by more than
-that, with p below 0.05; a count that A never has and B has, or that significantly more runs of B have. Too few runs to
-tell end with 4. Of sweeps the worst point decides, with p below 0.05 divided by the number of points.
+--fail-on p99=10%,throughput=5%,double_grants ends with exit code 1 if B is worse than A:
+  - the median of a measure is worse by more than the bound, with p below 0.05
+  - a count occurs only in B, or in significantly more runs of B
+Too few runs for a result end with 4. For sweeps the worst point decides, with p below 0.05 divided by the number of
+points.
 
-It leaves a directory with compare.json and a page, compare.html; it is the last line printed.
+Compare leaves a directory with compare.json and a page, compare.html. Its path is the last line printed.
 
-Flags come before the directories. --format bench is that of Go's benchmarks: benchstat -col group reads it.`
+Flags come before the directories. --format bench is the format of Go's benchmarks: benchstat -col group reads it.`
 
 // comparison is a comparison of runs or of sweeps.
 type comparison interface {
@@ -66,7 +67,7 @@ const (
 func compareCommand(std cli.Streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "compare RUN-DIR... [-- RUN-DIR...] | compare SWEEP-DIR... [-- SWEEP-DIR...]",
-		Short: "Set the figures of runs, or of sweeps, side by side",
+		Short: "Compare the figures of runs, or of sweeps",
 		Long:  compareDoc,
 		Example: `  lockquake compare --fail-on p99=10% before/etcd-healthy/2* -- runs/etcd-healthy/2*
   lockquake compare --fail-on p99=10%,throughput=5% before/capacity-* -- runs/capacity-*`,
@@ -74,9 +75,9 @@ func compareCommand(std cli.Streams) *cobra.Command {
 	}
 	f := compareFlags{flags: c.Flags(), format: cli.AddFormat(c, "text", "json", "bench")}
 	c.Flags().StringVar(&f.failOn, "fail-on", "",
-		"end with exit code 1 where one of these became worse, such as p99=10%,throughput=5%,double_grants")
-	c.Flags().StringSliceVar(&f.allow, "allow", nil, "compare although these differ: machine, settings")
-	c.Flags().StringVar(&f.out, "out", "runs", "folder of all runs, where the comparison gets a directory of its own")
+		"end with exit code 1 if one of these became worse, such as p99=10%,throughput=5%,double_grants")
+	c.Flags().StringSliceVar(&f.allow, "allow", nil, "compare even if these differ: machine, settings")
+	c.Flags().StringVar(&f.out, "out", "runs", "folder of all runs; the comparison gets a directory there")
 	words.CompleteDir(c, "out")
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		dash := c.ArgsLenAtDash()
@@ -84,7 +85,7 @@ func compareCommand(std cli.Streams) *cobra.Command {
 			dash = len(args)
 		}
 		if dash == 0 {
-			return cli.Usagef("name the directories of runs, such as runs/etcd-healthy/latest; `%s --help` tells how",
+			return cli.Usagef("name the directories of runs, such as runs/etcd-healthy/latest; see `%s --help`",
 				c.CommandPath())
 		}
 		return f.run(std, args[:dash], args[dash:])
@@ -97,10 +98,10 @@ func (f *compareFlags) run(std cli.Streams, a, b []string) error {
 		return err
 	}
 	if i := slices.IndexFunc(b, func(arg string) bool { return strings.HasPrefix(arg, "--") }); i >= 0 {
-		return cli.Usagef("%s stands behind --, where only directories are: put it before them", b[i])
+		return cli.Usagef("%s follows --, where only directories may be: put it before them", b[i])
 	}
 	if f.failOn != "" && len(b) == 0 {
-		return cli.Usagef("--fail-on: there is one group; put -- between what was before and what is now")
+		return cli.Usagef("--fail-on: there is only one group; put -- between the old and the new directories")
 	}
 	sweeps, err := areSweeps(slices.Concat(a, b))
 	if err != nil {
@@ -169,7 +170,7 @@ func areSweeps(dirs []string) (bool, error) {
 		}
 	}
 	if sweep != "" && run != "" {
-		return false, cli.Usagef("%s is the directory of a run, and %s that of a sweep: name either", run, sweep)
+		return false, cli.Usagef("%s is the directory of a run, but %s that of a sweep: name only one kind", run, sweep)
 	}
 	return sweep != "", nil
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/lockquake/lockquake/internal/cli"
 )
 
-func TestComposeSaysWhatTheBackendsSay(t *testing.T) {
+func TestComposeMatchesTheBackends(t *testing.T) {
 	want, err := compose.File(compose.Backends()...)
 	if err != nil {
 		t.Fatal(err)

@@ -33,12 +33,12 @@ func TestEveryFlagSaysWhatItTakes(t *testing.T) {
 	visit(newRoot(cli.Streams{}, cli.Streams{}))
 }
 
-// TestTooLittleOfTheMachineIsTold: a too low limit of the process is reported in one line with the remedy, and the
+// TestTooLowLimitIsReported: a too low limit of the process is reported in one line with the remedy, and the
 // exit code for missing requirements.
-func TestTooLittleOfTheMachineIsTold(t *testing.T) {
+func TestTooLowLimitIsReported(t *testing.T) {
 	t.Parallel()
 	err := enoughAddresses("run", 2_000_000<<10)
-	if cli.ExitCode(err) != cli.CodeMissing || err.Error() != "run is unavailable: ulimit -v allows 1953 MiB of addresses here, and 4096 are needed: ulimit -v unlimited" {
+	if cli.ExitCode(err) != cli.CodeMissing || err.Error() != "run is unavailable: ulimit -v allows 1953 MiB of address space here, but 4096 are needed: ulimit -v unlimited" {
 		t.Errorf("%d, %v", cli.ExitCode(err), err)
 	}
 	if err := errors.Join(enoughAddresses("version", 1<<20), enoughAddresses("run", 4<<30)); err != nil {

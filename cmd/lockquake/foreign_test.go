@@ -35,7 +35,7 @@ expect: {double_grants: "0", token_regressions: ">=0"}
 // The messages about invalid events: when the run is judged, and when it ends.
 var (
 	place       = regexp.MustCompile(`/client-[12]\.lqh: offset [0-9]+: history is damaged: event [0-9]+ `)
-	refusalLine = regexp.MustCompile(`^client-[12]: event [0-9]+ \(.* of client-[12]/[01]\) makes no sense: `)
+	refusalLine = regexp.MustCompile(`^client-[12]: event [0-9]+ \(.* of client-[12]/[01]\) is inconsistent: `)
 )
 
 // line is an event in the JSON Lines form.
@@ -121,17 +121,17 @@ func TestForeignClientsThatMakeNoSense(t *testing.T) {
 		change func(line)
 		want   string
 	}{
-		"no valid":                   {leaves("valid", "acquire", "ok"), "its valid is 0 or left out"},
+		"no valid":                   {leaves("valid", "acquire", "ok"), "its valid is 0 or missing"},
 		"no issued":                  {leaves("value", "acquire", "ok"), "its value is 0"},
 		"no grant":                   {leaves("grant", "acquire", "ok"), "its grant is 0"},
 		"no grant in releases":       {leaves("grant", "release", "invoke"), "it has no grant"},
-		"no op in outcomes":          {leaves("op", "read", "ok"), "its op is 0, of which no invoke of its user is open"},
+		"no op in outcomes":          {leaves("op", "read", "ok"), "its op is 0, but its user has no open"},
 		"no seq":                     {leaves("seq", "read", ""), "its seq is 0"},
 		"outcomes of something else": {other, "which is the check of"},
-		"shared in outcomes":         {shared("ok"), "its mode is shared, and nothing in the run asks for that"},
-		"shared from the beginning":  {shared(""), "its mode is shared, and nothing in the run asks for that"},
+		"shared in outcomes":         {shared("ok"), "its mode is shared, but nothing in the run requests that"},
+		"shared from the beginning":  {shared(""), "its mode is shared, but nothing in the run requests that"},
 		"all users named alike":      {alike, ""},
-		"users of a client alike":    {first, "in hand already"},
+		"users of a client alike":    {first, "in hand"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -42,7 +42,7 @@ func TestVersionsOfAGoLibrary(t *testing.T) {
 		reason   string
 		state    suite.State
 	}{
-		{[]string{"v4.0.3"}, "renew of A, was done, and must not be", suite.Red},
+		{[]string{"v4.0.3"}, "renew of A, was done, but must not be", suite.Red},
 		{[]string{"v4.0.4"}, "", suite.Green},
 		{[]string{"v4.0.9999"}, "go get: go: " + module + "@v4.0.9999: ", suite.NotRun},
 		{[]string{"v4.0.4", "v4.0.3"}, "", suite.Green}, // A uses the first one

@@ -13,9 +13,9 @@ import (
 	"github.com/lockquake/lockquake/internal/cli"
 )
 
-// TestWhatAClientLeavesBehind: a client leaves children in sessions of their own, with an empty environment. They end
+// TestLeftoversOfAClientAreKilled: a client leaves children in sessions of their own, with an empty environment. They end
 // with it. The run takes no longer, its verdict stands, and it reports what was killed.
-func TestWhatAClientLeavesBehind(t *testing.T) {
+func TestLeftoversOfAClientAreKilled(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.Abs("../../clients/python")
 	if err != nil {
@@ -43,7 +43,7 @@ expect: {double_grants: ">=0", judged: ">=1"}
 			p := begin(t, "run", file, "--provider", "local", "-v")
 			code := p.wait(t)
 			said := regexp.MustCompile(`\s+`).ReplaceAllString(p.stdout.String()+p.stderr.String(), " ")
-			if code != cli.CodeMet || !regexp.MustCompile(`when client-[12] ended, what it had left behind was killed: python[0-9.]* \(pid [0-9]+\)`).MatchString(said) {
+			if code != cli.CodeMet || !regexp.MustCompile(`when client-[12] ended, its leftover processes were killed: python[0-9.]* \(pid [0-9]+\)`).MatchString(said) {
 				t.Errorf("exit code %d\n%s", code, said)
 			}
 			commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -75,16 +75,16 @@ func TestHostileClientsLeaveNothing(t *testing.T) {
 		code int
 		line string
 	}{
-		{"garbage", never, `client-[12]: control stream: .*"hello, I am a lock" where a frame or a batch begins`},
+		{"garbage", never, `client-[12]: control stream: .*"hello, I am a lock" at the start of a frame or batch`},
 		{"silent", never, `client-[12]: no hello: not within 30s`},
 		{"crashes", never, `client-[12]: OSError: no way to the service \(toy_lock.py, line [0-9]+\)`},
 		{"never-ready", never, `client-[12]: no ready: not within 30s`},
-		{"dies", cli.CodeInconclusive, `client-[12](: no ready: its control stream ended| ended (although no fault asked for it|without its last word))`},
-		{"floods", cli.CodeInconclusive, `client-[12]: .*: log: more than 10000 frames that nobody asked for`},
+		{"dies", cli.CodeInconclusive, `client-[12](: no ready: its control stream ended| ended (without a fault|without its final message))`},
+		{"floods", cli.CodeInconclusive, `client-[12]: .*: log: more than 10000 unexpected frames`},
 		{"floods-a-line", never, `client-[12]: .*: a frame of more than 16777216 bytes`},
 		{"another-clock", never, `client-[12]: hello: its now is .* ahead of CLOCK_MONOTONIC`},
-		{"unasked-grant", cli.CodeInconclusive, `client-[12]: .*event [0-9]+ \(acquire invoke of client-[12]/1\): nobody asked for it`},
-		{"unasked-result", cli.CodeInconclusive, `client-[12]: .*: result: its id is 99, and no order waits for it`},
+		{"unasked-grant", cli.CodeInconclusive, `client-[12]: .*event [0-9]+ \(acquire invoke of client-[12]/1\): there was no such order`},
+		{"unasked-result", cli.CodeInconclusive, `client-[12]: .*: result: its id is 99, but no order waits for it`},
 		{"answers-late", cli.CodeInconclusive, `A acquire: client-1: acquire: no result within 3s`},
 		{"hangs", cli.CodeFailed, `deaf_waits 0: found 1`},
 	} {

@@ -77,29 +77,29 @@ func huntCommand(std cli.Streams) *cobra.Command {
 	}
 	fl := c.Flags()
 	f.flags = fl
-	fl.StringVar(&f.backend, "backend", "", "what is locked, such as redis; 'lockquake list backends' has them")
-	fl.StringVar(&f.lock, "lock", "", "the lock; the backend's default where none is named")
+	fl.StringVar(&f.backend, "backend", "", "the backend, such as redis; 'lockquake list backends' has them")
+	fl.StringVar(&f.lock, "lock", "", "the lock; not given: the backend's default")
 	fl.StringSliceVar(&f.goals, "goal", nil,
-		"what to look for, such as double_grants; may be repeated. Not given: all that the lock can violate, the worst first")
-	fl.DurationVar(&f.budget, "budget", 10*time.Minute, "how long the runs of the search may take")
+		"violation to search for, such as double_grants; may be repeated. Not given: all that the lock can commit, the worst first")
+	fl.DurationVar(&f.budget, "budget", 10*time.Minute, "time limit of the search")
 	fl.DurationVar(&f.shrink, "shrink-budget", 0,
-		"how long the runs may take that make the script smaller; 0: as long as the search")
-	fl.BoolVar(&f.random, "random", false, "draw every script, and learn nothing: the baseline")
-	fl.StringSliceVar(&f.failOn, "fail-on", nil, "goals that end with exit code 1 when they are reached, such as double_grants")
+		"time limit of making the script smaller; 0: the same as the search")
+	fl.BoolVar(&f.random, "random", false, "draw every script at random, without feedback: the baseline")
+	fl.StringSliceVar(&f.failOn, "fail-on", nil, "goals that set exit code 1 when reached, such as double_grants")
 	fl.StringSliceVar(&f.faults, "fault", nil,
-		"the faults that take part, such as pause,partition; not given: all that can be delivered here, but those that stop a monotonic clock")
-	fl.StringSliceVar(&f.spared, "without-fault", nil, "faults that take no part, such as clock-jump")
-	fl.DurationVar(&f.ttl, "ttl", 0, "lease, session or key lives; 0: 1s, or the shortest that the lock honours")
+		"faults to use, such as pause,partition; not given: all that are available here, except those that stop a monotonic clock")
+	fl.StringSliceVar(&f.spared, "without-fault", nil, "faults to leave out, such as clock-jump")
+	fl.DurationVar(&f.ttl, "ttl", 0, "TTL of the lease, session or key; 0: 1s, or the shortest that the lock supports")
 	fl.StringArrayVar(&f.set, "set", nil, "replace a key of the scenarios, such as backend.nodes=5; may be repeated")
 	fl.StringArrayVar(&f.corpus, "corpus", nil,
-		"scripts that are tried first: the directory of another hunt, or a scenario in a YAML file; may be repeated")
-	fl.StringVar(&f.keep, "keep", "2GB", "the most room for runs that showed something new, such as 500MB; their scripts stay")
+		"scripts to try first: the directory of another hunt, or a scenario in a YAML file; may be repeated")
+	fl.StringVar(&f.keep, "keep", "2GB", "disk space limit for runs that showed something new, such as 500MB; their scripts stay")
 	f.where.Add(c)
-	fl.Uint64Var(&f.seed, "seed", 0, "seed of everything that is drawn; 0: drawn and written down")
+	fl.Uint64Var(&f.seed, "seed", 0, "random seed; 0: random, and recorded")
 	fl.StringVar(&f.out, "out", "runs", "folder of all runs")
 	fl.StringVar(&f.resume, "resume", "",
-		"the directory of a hunt to go on with, made by the same command on the same machine")
-	fl.BoolVarP(&f.verbose, "verbose", "v", false, "note on standard error what is done")
+		"continue the hunt in this directory, started by the same command on the same machine")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "log progress to standard error")
 	f.format = cli.AddFormat(c, "text", "json")
 	words.CompleteBackendAndLock(c)
 	for _, name := range []string{"goal", "fail-on"} {
@@ -151,7 +151,7 @@ func (r *huntRun) prepare() (err error) {
 	}
 	switch {
 	case r.budget <= 0:
-		return cli.Usagef("--budget: %v is no time", r.budget)
+		return cli.Usagef("--budget: %v is too short", r.budget)
 	case r.shrink < 0, r.ttl < 0:
 		return cli.Usagef("hunt: --shrink-budget and --ttl are not negative")
 	}
@@ -178,10 +178,10 @@ func (r *huntRun) prepare() (err error) {
 // find returns the lock that the flags name.
 func (r *huntRun) find() (backends.Lock, error) {
 	if r.huntFlags.backend == "" {
-		return backends.Lock{}, cli.Usagef("hunt: no lock is named: --backend redis --lock set-px-lua; `lockquake list locks` lists them")
+		return backends.Lock{}, cli.Usagef("hunt: no lock is given, such as --backend redis --lock set-px-lua; `lockquake list locks` lists them")
 	}
 	if r.lock == "*" {
-		return backends.Lock{}, cli.Usagef("hunt: one lock, not all of them")
+		return backends.Lock{}, cli.Usagef("hunt: name one lock, not all of them")
 	}
 	known := r.nodes.Catalog.Backends
 	b, locks, err := suite.Locks(r.huntFlags.backend, r.lock, listed.Clients(known))
@@ -204,7 +204,7 @@ func (r *huntRun) aims(lock backends.Lock) (err error) {
 	}
 	for _, g := range wanted {
 		if len(r.failOn) > 0 && !slices.ContainsFunc(r.hunt.Goals, func(x hunt.Goal) bool { return x.Name == g.Name }) {
-			return cli.Usagef("--fail-on: %s is no --goal of this hunt", g.Name)
+			return cli.Usagef("--fail-on: %s is not a --goal of this hunt", g.Name)
 		}
 	}
 	return nil
@@ -305,7 +305,7 @@ func (r *huntRun) narrow(space *script.Space) error {
 		return !asked || slices.Contains(r.spared, f.Kind.Name)
 	})
 	if len(r.faults) > 0 && len(space.Faults) == 0 {
-		return chaos.Unavailable{What: "--fault " + strings.Join(r.faults, ","), Reason: "none of them can be delivered here"}
+		return chaos.Unavailable{What: "--fault " + strings.Join(r.faults, ","), Reason: "none of them is available here"}
 	}
 	return nil
 }
@@ -365,7 +365,7 @@ func (r *huntRun) open() (err error) {
 func bytesOf(text string) (int64, error) {
 	n, err := humanize.ParseBytes(text)
 	if err != nil || n > math.MaxInt64 {
-		return 0, cli.Usagef("--keep: %q is no amount of room, such as 500MB or 2GB", text)
+		return 0, cli.Usagef("--keep: %q is no size, such as 500MB or 2GB", text)
 	}
 	return int64(n), nil
 }
@@ -378,7 +378,7 @@ func (r *huntRun) report(failed error) error {
 	case failed == nil && r.result.Interrupted:
 		return cli.Exit{Code: cli.CodeInterrupted}
 	case failed == nil:
-		return errors.New("no script was drawn that fits into the budget")
+		return errors.New("no drawn script fits into the budget")
 	default:
 		return failed
 	}

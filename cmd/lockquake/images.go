@@ -14,11 +14,11 @@ import (
 	"github.com/lockquake/lockquake/internal/cluster/imagestore"
 )
 
-var imagesDoc = `Images makes the images of the nodes that the container engine does not have, or that were made from
-other Dockerfiles, and that of this program. The program carries the Dockerfiles. Where no registry answers, the base
-image is made out of Debian's packages, as root.
+var imagesDoc = `Images makes the image of this program, and the node images that the container engine lacks or that were made
+from other Dockerfiles. The program contains the Dockerfiles. If no registry answers, it makes the base image from
+Debian's packages, as root.
 
-The images of clients in other languages are made only when they are named:
+Images of clients in other languages are made only on request:
 lockquake images ` + strings.Join(imagestore.OnDemand, " ") + `.`
 
 func imagesCommand(std cli.Streams) *cobra.Command {

@@ -119,7 +119,7 @@ func mustBeKept(t *testing.T, env results.Env) {
 func (g *keptRuns) mustBeFresh(t *testing.T, env results.Env, reasons ...string) {
 	t.Helper()
 	text := strings.Join(g.said, "\n")
-	if env.Kept || !strings.Contains(text, "servers are started anew: ") {
+	if env.Kept || !strings.Contains(text, "new servers are started: ") {
 		t.Errorf("kept %t, and this was told: %s", env.Kept, text)
 	}
 	for _, why := range reasons {
@@ -129,9 +129,9 @@ func (g *keptRuns) mustBeFresh(t *testing.T, env results.Env, reasons ...string)
 	}
 }
 
-// TestWhatIsPlantedBetweenRunsIsFound keeps the servers of a run and does one thing to them that no reset undoes. The
+// TestChangesBetweenRunsAreFound keeps the servers of a run and does one thing to them that no reset undoes. The
 // next run must find it, start its own servers, and stop the old ones.
-func TestWhatIsPlantedBetweenRunsIsFound(t *testing.T) {
+func TestChangesBetweenRunsAreFound(t *testing.T) {
 	t.Parallel()
 	g := newKeptRuns(t, "redis-clock-jump")
 	if env := g.run(t); env.Kept || env.Fresh != "" {

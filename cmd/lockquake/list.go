@@ -78,12 +78,12 @@ func listCommand(std cli.Streams) *cobra.Command {
 	}
 	f := cli.AddFormat(c, "text", "json")
 	wide := c.Flags().Bool("wide", false,
-		"of locks, all columns: what each offers, what it is, and what is wrong with it")
+		"with locks: all columns, such as traits, description and known defects")
 	ofSuite := c.Flags().Bool("suite", false,
-		"of scenarios, the stories of the regression suite, which any lock can be put to (docs/suites.md)")
+		"with scenarios: the stories of the regression suite, which apply to any lock (docs/suites.md)")
 	of := c.Flags().String("of", "",
 		"with --suite: the scenarios of all stories for the lock that this JSON file describes; - is standard input (docs/suites.md)")
-	backend := c.Flags().String("for", "", "of scenarios and locks, those of this backend alone")
+	backend := c.Flags().String("for", "", "with scenarios and locks: only those of this backend")
 	// The flag was added on the line before: this cannot fail.
 	_ = c.RegisterFlagCompletionFunc("for",
 		cobra.FixedCompletions(nodes.BackendNames(listed.Clients(nodes.Catalog().Backends)),
@@ -95,9 +95,9 @@ func listCommand(std cli.Streams) *cobra.Command {
 		list := lists[args[0]]
 		switch {
 		case *ofSuite && (args[0] != "scenarios" || *backend != ""):
-			return cli.Usagef("list --suite: it is of scenarios, and for any backend")
+			return cli.Usagef("list --suite: only for scenarios, and without --for")
 		case *of != "" && (!*ofSuite || len(args) > 1 || f.Value != "json"):
-			return cli.Usagef("list --of takes all stories and prints JSON: list scenarios --suite --of FILE --format json")
+			return cli.Usagef("list --of prints all stories as JSON: list scenarios --suite --of FILE --format json")
 		case *of != "":
 			return storiesOf(std, *of)
 		case *ofSuite:
@@ -129,7 +129,7 @@ func chosenItems(items []item, args []string, backend string) ([]item, error) {
 				strings.Join(names, ", "))
 		}
 		if items = slices.DeleteFunc(items, func(i item) bool { return i.Backend != backend }); len(items) == 0 {
-			return nil, cli.Usagef("list: --for is for scenarios and locks, and %s have no backend", args[0])
+			return nil, cli.Usagef("list: --for is for scenarios and locks; %s have no backend", args[0])
 		}
 	}
 	if len(args) == 1 {
@@ -160,7 +160,7 @@ func printLocks(std cli.Streams, items []item, wide bool) error {
 		table = append(table, r)
 	}
 	if !wide {
-		fmt.Fprintln(std.Err, "list locks --wide tells what else each lock offers, and what it is")
+		fmt.Fprintln(std.Err, "list locks --wide shows more traits of each lock and its description")
 	}
 	_, err := io.WriteString(std.Out, table.Text())
 	return err
@@ -205,7 +205,7 @@ func listFaults() []item {
 	for _, k := range nodes.Catalog().Faults {
 		i := item{Name: k.Name, Doc: k.Doc}
 		if k.Sample != "" {
-			i.Doc += " A random schedule that gives it no keys takes " + k.Sample + "."
+			i.Doc += " Without keys, a random schedule uses " + k.Sample + "."
 		}
 		for _, n := range k.Needs {
 			i.Needs = append(i.Needs, string(n))
@@ -239,7 +239,7 @@ func listCheckers() []item {
 // tones describe what the judge does with a count above zero that expect does not name.
 var tones = map[results.Tone]string{
 	results.Violation: " It must be 0 unless expect names it.",
-	results.Doubtful:  " Told next to the verdict unless expect names it.",
+	results.Doubtful:  " Shown next to the verdict unless expect names it.",
 }
 
 // listMeasures lists the measures that expect can name.

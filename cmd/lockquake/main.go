@@ -41,13 +41,13 @@ func execute(args []string, std cli.Streams) int {
 	return cli.ExitCode(err)
 }
 
-const rootDoc = `lockquake starts real lock services, makes clients fight over locks in them, pauses, kills and restarts
-what is under them, and reports how fast the lock was and how often it was not a lock.
+const rootDoc = `lockquake starts real lock services, lets clients compete for locks, and pauses, kills, restarts and
+disconnects servers and clients. It reports how fast the lock was and how often it was not a lock.
 
 Exit codes: 0 expectations met, 1 an expectation failed, 2 bad usage or scenario, 3 something needed is missing,
 4 inconclusive, 130 interrupted after healing.
 
-The verb node is what lockquake starts on its nodes; it has help of its own.`
+The verb node has what lockquake starts on its nodes; it has help of its own.`
 
 // newRoot returns the root command with all verbs. Verbs for people print through people; verbs for nodes use std,
 // because they speak a protocol over it.
@@ -93,7 +93,7 @@ func enoughAddresses(verb string, may uint64) error {
 	}
 	return chaos.Unavailable{
 		What: verb,
-		Reason: fmt.Sprintf("ulimit -v allows %d MiB of addresses here, and %d are needed: ulimit -v unlimited",
+		Reason: fmt.Sprintf("ulimit -v allows %d MiB of address space here, but %d are needed: ulimit -v unlimited",
 			may>>20, need>>20),
 	}
 }

@@ -143,7 +143,7 @@ type outcomeOfCheck struct {
 }
 
 // placed matches the place of a damage: an offset, a line, or a file that is missing as a whole.
-var placed = regexp.MustCompile(`\.lqh: offset [0-9]+: |\.lqh: (no header|truncated within its header|header: |format version|it is )|\.lqh names other locks|` +
+var placed = regexp.MustCompile(`\.lqh: offset [0-9]+: |\.lqh: (no header|truncated within its header|header: |format version|it is |its header )|\.lqh has other locks|` +
 	`(faults|observed)\.jsonl: line [0-9]+: |scenario\.yaml:[0-9]+:[0-9]+: |scenario\.yaml: |env\.json: |: it is (missing|a directory|a link|no regular file)|the file is missing|` +
 	`it holds [0-9]+ events|no history files`)
 

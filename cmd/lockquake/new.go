@@ -31,7 +31,7 @@ const newTTL = 2 * time.Second
 func newCommand(std cli.Streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "new NAME --backend BACKEND",
-		Short:   "Write a scenario with comments, to be changed and run",
+		Short:   "Write a commented scenario to edit and run",
 		Example: "  lockquake new my-story --backend redis && lockquake run my-story.yaml",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -40,8 +40,8 @@ func newCommand(std cli.Streams) *cobra.Command {
 			return nil
 		},
 	}
-	backend := c.Flags().String("backend", "", "what is locked, as lockquake list backends has it")
-	lockName := c.Flags().String("lock", "", "one of its locks; the backend's first by default")
+	backend := c.Flags().String("backend", "", "the backend; 'lockquake list backends' has them")
+	lockName := c.Flags().String("lock", "", "one of its locks; default: the backend's first")
 	words.CompleteBackendAndLock(c)
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		b, locks, err := suite.Locks(*backend, *lockName, nodes.OwnBackends(nodes.Catalog()))
@@ -61,7 +61,7 @@ func newCommand(std cli.Streams) *cobra.Command {
 			return err
 		}
 		fmt.Fprintf(std.Out, "%s\n", file)
-		fmt.Fprintf(std.Err, "run it with `lockquake run %s`; docs/scenarios.md has all keys, and `lockquake list` what can be named\n", file)
+		fmt.Fprintf(std.Err, "run it with `lockquake run %s`; docs/scenarios.md has all keys, and `lockquake list` all names\n", file)
 		return nil
 	}
 	return c
@@ -85,7 +85,7 @@ func newScenario(name string, b backends.Backend, l backends.Lock) ([]byte, erro
 func writeNew(file string, text []byte) (err error) {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		return cli.Usagef("new: %s is there already; give another name, or remove it", file)
+		return cli.Usagef("new: %s exists; give another name, or remove it", file)
 	}
 	if err != nil {
 		return cli.Usagef("new: %v", err)

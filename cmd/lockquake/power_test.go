@@ -62,7 +62,7 @@ func TestAlonePowerLoss(t *testing.T) {
 		}
 		healed := r.Faults[0].Healed
 		t.Logf("%s; healed: %s", r.Faults[0].Receipt.Evidence, healed.Evidence)
-		if strings.Contains(healed.Evidence, "acknowledged last is gone") {
+		if strings.Contains(healed.Evidence, "acknowledged write is gone") {
 			t.Errorf("deaf %t: a server that syncs before it answers lost a write: %s", deaf, healed.Evidence)
 		}
 		noLoopDisks(t, before)

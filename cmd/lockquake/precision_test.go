@@ -94,7 +94,7 @@ func TestQueueCost(t *testing.T) {
 		{"nothing again", "{use: noop, on: redis-1, at: 0s}"},
 		{"queue, 1 ms", "{use: delay, on: redis-1, to: clients, by: 1ms, engine: queue, at: 0s}"},
 	}
-	fmt.Printf("cycles a second of 200 users, provider %s; load %s\n", provider.Name(), readFirstLine("/proc/loadavg"))
+	fmt.Printf("cycles per second of 200 users, provider %s; load %s\n", provider.Name(), readFirstLine("/proc/loadavg"))
 	all := make([][]float64, len(arms))
 	for range n {
 		for i, arm := range arms {

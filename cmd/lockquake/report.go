@@ -17,11 +17,11 @@ import (
 func reportCommand(std cli.Streams) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "report RUN-DIR | report SWEEP-DIR...",
-		Short: "Judge a run again and write its verdict and report anew; or put sweeps on one page",
-		Long: "Report judges a run from what is on disk and writes verdict.json, report.html and the pictures into its directory. It\n" +
+		Short: "Judge a run again and rewrite its verdict and report; or put sweeps on one page",
+		Long: "Report judges a run from its files and writes verdict.json, report.html and the pictures into its directory. It\n" +
 			"prints the path of the report; the exit code says only whether it could be written.\n\n" +
-			"Of the directory of a sweep, which `lockquake capacity` left, it writes capacity.html anew. Several sweeps of one machine\n" +
-			"become one page, on the same axes, at --out.",
+			"For the directory of a sweep (from `lockquake capacity`) it rewrites capacity.html. Several sweeps of one machine\n" +
+			"become one page with the same axes, at --out.",
 		Example: `  lockquake report runs/etcd-holder-pause/latest --explain
   lockquake report runs/capacity-20261124T045637.160 runs/capacity-20261124T051201.402 --out etcd-and-redis.html`,
 		Args: func(c *cobra.Command, args []string) error {
@@ -32,14 +32,14 @@ func reportCommand(std cli.Streams) *cobra.Command {
 		},
 		ValidArgsFunction: words.CompleteRunDir,
 	}
-	tell := c.Flags().Bool("explain", false, "tell in about ten lines of plain words what happened, before the path")
-	page := c.Flags().String("out", "", "of sweeps: the file of the page, in place of the sweep's own capacity.html")
+	tell := c.Flags().Bool("explain", false, "explain in about ten lines what happened, before the path")
+	page := c.Flags().String("out", "", "with sweeps: the file of the page, instead of the sweep's own capacity.html")
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if words.IsSweep(args[0]) {
 			return reportSweeps(std, args, *page)
 		}
 		if *page != "" {
-			return cli.Usagef("--out: the report of a run goes into its directory; leave it out")
+			return cli.Usagef("--out: the report of a run goes into its directory; omit --out")
 		}
 		dir, err := words.RunDir(args[0])
 		if err != nil {
@@ -67,7 +67,7 @@ func reportCommand(std cli.Streams) *cobra.Command {
 func reportSweeps(std cli.Streams, dirs []string, page string) error {
 	if page == "" {
 		if len(dirs) > 1 {
-			return cli.Usagef("report: --out is missing: say in which file the page of %d sweeps goes", len(dirs))
+			return cli.Usagef("report: --out is missing: name the file for the page of %d sweeps", len(dirs))
 		}
 		page = filepath.Join(dirs[0], capacity.FileReport)
 	}

@@ -27,7 +27,7 @@ func showCommand(std cli.Streams) *cobra.Command {
 		ValidArgsFunction: words.CompleteAnyScenario,
 	}
 	schema := c.Flags().Bool("schema", false,
-		"print the JSON Schema of scenarios instead, by which editors complete them (docs/scenarios.md)")
+		"print the JSON Schema of scenarios instead, for completion in editors (docs/scenarios.md)")
 	var lock string
 	words.AddLock(c, &lock)
 	set := c.Flags().StringArray("set", nil,
@@ -35,7 +35,7 @@ func showCommand(std cli.Streams) *cobra.Command {
 	c.Args = func(_ *cobra.Command, args []string) error {
 		switch {
 		case *schema && len(args) > 0:
-			return cli.Usagef("show: --schema is of all scenarios; name none beside it")
+			return cli.Usagef("show: --schema takes no scenario")
 		case !*schema && len(args) == 0:
 			return cli.Usagef("show: no scenario is named; `lockquake list scenarios` lists them")
 		}
@@ -70,7 +70,7 @@ func textsOf(word, lock string, set []string, tell func(string, ...any)) (out []
 		return words.StoryFiles(word)
 	}
 	none := func(scenarios.Scenario) ([]*wire.Hello, error) {
-		return nil, errors.New("what a client of one's own can do is asked by run alone; `lockquake run --dry-run` starts no more than that")
+		return nil, errors.New("only run asks a client of your own for its features; `lockquake run --dry-run` starts nothing else")
 	}
 	list, err := words.Against{Lock: lock, Set: set, Ask: none, Tell: tell}.Load(word)
 	for _, s := range list {
@@ -125,7 +125,7 @@ func vocabulary(c engine.Catalog) scenarios.Vocabulary {
 
 type decoder = func(into any) error
 
-var errAsked = errors.New("only asked for the keys")
+var errAsked = errors.New("only used for the keys")
 
 // instance describes a name, with the struct that its own keys decode into.
 func instance(name, doc string, start func(decode decoder) (any, error)) scenarios.Instance {

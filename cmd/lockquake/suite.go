@@ -40,32 +40,33 @@ type suiteFlags struct {
 	format                *cli.Format
 }
 
-const suiteDoc = `Suite puts locks to stories and prints a table of what came of them. A lock is BACKEND, which is its
-default lock, BACKEND/LOCK, or "BACKEND/*". Its default suite is chosen by what it offers: contention, many short holds,
-renewals, late releases, crashes, a cut in each call, paused holders, moved clocks. A FILE.yaml names locks, stories,
-random chaos, clients of one's own and bounds (docs/suites.md).
+const suiteDoc = `Suite runs stories against locks and prints a table of the results. A lock is BACKEND (its default lock),
+BACKEND/LOCK, or "BACKEND/*". The lock's features select its default suite: contention, many short holds, renewals, late
+releases, crashes, a cut in each call, paused holders, moved clocks. A FILE.yaml names locks, stories, random chaos,
+your own clients and bounds (docs/suites.md).
 
-It prints first how many cells there are and about how long they take. What does not fit into the --budget, or cannot be
-delivered on this machine, is listed as "not run" with the reason. Servers are kept from cell to cell. With --repeat, a
-cell is red if one of its runs is: it is told as "red 2 of 5". A cell that the machine disturbed is unknown.
+The number of cells and the estimated time are printed first. Cells that do not fit into --budget, or that this machine
+cannot deliver, are listed as "not run" with the reason. Servers are kept from cell to cell. With --repeat, a cell is
+red if one of its runs is: "red 2 of 5". A cell that the machine disturbed is unknown.
 
-It leaves a directory with suite.json, junit.xml, summary.md and the directories of all runs; it is the last line
-printed. Ctrl-C reports what there is and ends with exit code 130; --resume goes on with it. Exit code 1: a cell is red,
-or with --baseline, one is red that was green there, or costs more. 4: a cell is unknown, or cannot be delivered here.
-3: none can be.`
+Suite leaves a directory with suite.json, junit.xml, summary.md and the directories of all runs. Its path is the last
+line printed. Ctrl-C reports the results so far and ends with exit code 130; --resume continues.
+
+Exit code 1: a cell is red; with --baseline, a cell is red that was green there, or costs more. 4: a cell is unknown, or
+cannot be delivered here. 3: no cell can be delivered.`
 
 func suiteCommand(std cli.Streams) *cobra.Command {
 	var f suiteFlags
 	c := &cobra.Command{
 		Use:   "suite FILE.yaml | LOCK...",
-		Short: "Put locks to the stories that apply to them",
+		Short: "Run the stories that apply to locks",
 		Long:  suiteDoc,
 		Example: `  lockquake suite redis etcd/mutex --quick
   lockquake suite redis/set-px-lua --client 'python3 my_lock.py' --budget 10m --format junit >junit.xml
   lockquake suite suite.yaml --repeat 5 --baseline runs/suite-20261124T080000.000-7`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return cli.Usagef("suite: no lock is named: want redis, redis/set-px-lua, or a YAML file; `lockquake list locks` lists them")
+				return cli.Usagef("suite: no lock is given: name one, such as redis or redis/set-px-lua, or a YAML file; `lockquake list locks` lists them")
 			}
 			return nil
 		},
@@ -74,24 +75,24 @@ func suiteCommand(std cli.Streams) *cobra.Command {
 	fl := c.Flags()
 	f.flags = fl
 	fl.StringArrayVar(&f.stories, "story", nil,
-		`a story in place of the default suite: its name, a pattern such as "late-*", "quick", a scenario, or a YAML file; may be repeated`)
-	fl.BoolVar(&f.quick, "quick", false, "the quick stories alone, with short runs and few users; at most 8 of a lock")
-	fl.IntVar(&f.most, "most", 0, "at most this many stories of a lock; 0: all, and with --quick 8")
-	fl.IntVar(&f.repeat, "repeat", 0, "runs of each cell; 0: what the file says, else 1")
+		`a story instead of the default suite: its name, a pattern such as "late-*", "quick", a scenario, or a YAML file; may be repeated`)
+	fl.BoolVar(&f.quick, "quick", false, "only the quick stories, with short runs and few users; at most 8 per lock")
+	fl.IntVar(&f.most, "most", 0, "at most this many stories per lock; 0: all, or 8 with --quick")
+	fl.IntVar(&f.repeat, "repeat", 0, "runs of each cell; 0: the file's number, else 1")
 	fl.DurationVar(&f.budget, "budget", 0,
-		"how long the whole may take, such as 10m; 0: as long as it needs. Not given: what the file says, else 25m where neither stories nor repeats are named")
-	fl.DurationVar(&f.ttl, "ttl", 0, "lease, session or key lives; 0: what the file says, else 2s, or the shortest that the lock honours")
+		"time limit of the whole, such as 10m; 0: unlimited. Not given: the limit in the file, else 25m if neither stories nor repeats are named")
+	fl.DurationVar(&f.ttl, "ttl", 0, "TTL of the lease, session or key; 0: the file's, else 2s, or the shortest that the lock supports")
 	fl.StringArrayVar(&f.set, "set", nil, "replace a key of every scenario, such as backend.nodes=5; may be repeated")
 	f.where.Add(c)
-	fl.Uint64Var(&f.seed, "seed", 0, "seed of the first run of each cell, one more for each further; 0: drawn for each run and written down")
+	fl.Uint64Var(&f.seed, "seed", 0, "seed of the first run of each cell, plus one for each further run; 0: random for each run, and recorded")
 	fl.StringVar(&f.out, "out", "runs", "folder of all runs")
 	fl.StringVar(&f.resume, "resume", "",
-		"the directory of a suite to go on with, made by the same command on the same machine")
+		"continue the suite in this directory, started by the same command on the same machine")
 	fl.StringVar(&f.baseline, "baseline", "",
-		"the directory of a suite; exit code 1 then means that a cell is red which was green there")
+		"the directory of an earlier suite; exit code 1 then means that a cell is red that was green there")
 	fl.BoolVar(&f.dryRun, "dry-run", false,
-		"list the cells and what does not apply, and start no run: a client of one's own is asked what it offers, and no more. With --format json the scenario of each cell is part of it")
-	fl.BoolVarP(&f.verbose, "verbose", "v", false, "note on standard error what is done")
+		"list the cells and the stories that do not apply, and start no run. Of a client of your own, only the features are asked. --format json includes the scenario of each cell")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "log progress to standard error")
 	f.format = cli.AddFormat(c, "text", "json", "junit", "markdown")
 	words.CompleteFlag(c, "story", words.CompleteStory)
 	words.CompleteDir(c, "out", "resume", "baseline")
@@ -159,7 +160,7 @@ func (r *suiteRun) prepare(args []string) (err error) {
 	}
 	r.nodes.Builder.Tell = r.tell.Say
 	if r.nodes.Attached != nil {
-		return cli.Usagef("--attach: the stories break servers, which are not ours there; `lockquake run` takes scenarios that do not")
+		return cli.Usagef("--attach: the stories break servers, and attached servers are not ours to break; `lockquake run` takes scenarios that do not")
 	}
 	if r.baseline != "" {
 		before, err := readSuite("--baseline", r.baseline)
@@ -202,7 +203,7 @@ func readSuite(flag, dir string) (suite.Result, error) {
 	old, err := suite.Read(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return old, cli.Usagef("%s: %s is no directory of a suite: it has no %s", flag, dir, suite.File)
+		return old, cli.Usagef("%s: %s is not the directory of a suite: it has no %s", flag, dir, suite.File)
 	case err != nil:
 		return old, cli.Usagef("%s: %v", flag, err)
 	}
@@ -222,7 +223,7 @@ func (r *suiteRun) read(args []string) (c suite.Config, err error) {
 			return c, err
 		}
 	case slices.ContainsFunc(args, isFile):
-		return c, cli.Usagef("suite: one file, or locks; not both")
+		return c, cli.Usagef("suite: name one file or locks, not both")
 	}
 	if len(c.Locks) == 0 {
 		for _, arg := range args {
@@ -335,7 +336,7 @@ func (r *suiteRun) announce() {
 		}
 	}
 	s := r.result.Sums()
-	say("cells: %d of %d, each run %d times, which take about %v; %d more do not apply",
+	say("cells: %d of %d, each run %d times, about %v; %d more do not apply",
 		due, len(r.result.Cells)-s.Apart, r.result.Repeat,
 		suite.Takes(r.result.Cells, r.result.Repeat, r.start).Round(time.Second), s.Apart)
 }

@@ -279,7 +279,7 @@ func TestSwarmUnfitHosts(t *testing.T) {
 		docker(t, at[2], "image", "rm", "lockquake-put-away")
 	})
 	hosts := survey(t)
-	for i, want := range []string{"", "it takes no part: ready, drain", "No such image"} {
+	for i, want := range []string{"", "it does not take part: ready, drain", "No such image"} {
 		if h := hosts[i]; !strings.Contains(h.Lacks, want) || (h.Lacks == "") != (want == "") || (h.Engine == "") != (want != "") {
 			t.Errorf("of %s: %+v, want %q", h.Name, h, want)
 		}
@@ -309,7 +309,7 @@ func TestSwarmUnfitManager(t *testing.T) {
 		docker(t, manager, "node", "update", "--availability", availability, name)
 		for _, args := range [][]string{{"run", "redis-healthy"}, {"capacity", "--backend", "redis"}, {"doctor"}, {"clean"}} {
 			p := begin(t, append(args, "--provider", "swarm")...)
-			if code := p.wait(t); code != cli.CodeMissing || !strings.Contains(p.stderr.String(), fmt.Sprintf("host %s, whose availability is %q", name, availability)) {
+			if code := p.wait(t); code != cli.CodeMissing || !strings.Contains(p.stderr.String(), fmt.Sprintf("host %s with availability %q", name, availability)) {
 				t.Errorf("%s, %v: exit code %d\n%s", availability, args, code, p.stderr.String())
 			}
 		}

@@ -138,12 +138,12 @@ func lostWith(t *testing.T, r results.Report, hosts []string) {
 		processes[c.Name] = true
 		gone := slices.Contains(hosts, on[c.Name])
 		_, client := history.ClientOf(c.Name)
-		begins := fmt.Sprintf("%s on host %s ended without its last word", c.Name, on[c.Name])
+		begins := fmt.Sprintf("%s on host %s ended without its final message", c.Name, on[c.Name])
 		if gone {
 			lost++
 		}
 		if gone && client {
-			begins += ", and nobody saw its process end: it may have gone on; what it did after its last event, at "
+			begins += ", and the end of its process was not seen: it may have gone on; its actions after its last event, at "
 		}
 		if c.Lost != gone || c.Dead || c.Recorded == 0 || gone && c.Ended != "" {
 			t.Errorf("on %s: %+v", on[c.Name], c)

@@ -29,13 +29,11 @@ import (
 	"github.com/lockquake/lockquake/scenarios"
 )
 
-const upDoc = `Up starts the servers that a run would start, prints where they listen once they serve a write, and waits
-for Ctrl-C. Then it removes them. Keys of the scenario's backend section are set with --set, such as --set version=3.4
-or --set ttl=2s.
+const upDoc = `Up starts the servers of a run and prints their endpoints once they serve a write. It waits for Ctrl-C and
+then removes them. --set sets keys of the scenario's backend section, such as --set version=3.4 or --set ttl=2s.
 
-With --format json it prints what a client process finds in ` + "`access`" + ` of its start frame (docs/protocol.md). A
-program that starts it keeps its standard input open, and gives --until-eof: then the servers are gone when that program
-is.`
+--format json prints the object that a client process gets as "access" in its start frame (docs/protocol.md). A program
+that starts up should pass --until-eof and keep standard input open: the servers stop when it closes.`
 
 // upPatience is how long the servers may take to serve.
 const upPatience = 2 * time.Minute
@@ -57,10 +55,10 @@ func upCommand(std cli.Streams) *cobra.Command {
 		ValidArgsFunction: cobra.FixedCompletions(compose.Backends(), cobra.ShellCompDirectiveNoFileComp),
 	}
 	f := cli.AddFormat(c, "text", "json")
-	c.Flags().StringVar(&provider, "provider", nodes.Providers[0], "what the servers run as: auto, docker or local")
+	c.Flags().StringVar(&provider, "provider", nodes.Providers[0], "how the servers run: auto, docker or local")
 	c.Flags().StringArrayVar(&sets, "set", nil,
 		"set a key of the backend section, such as version=3.4; may be repeated")
-	c.Flags().BoolVar(&untilEOF, "until-eof", false, "end also when standard input ends")
+	c.Flags().BoolVar(&untilEOF, "until-eof", false, "also stop when standard input closes")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := f.Check(); err != nil {
 			return err
@@ -78,7 +76,7 @@ func upCommand(std cli.Streams) *cobra.Command {
 			}()
 		}
 		if provider == "swarm" {
-			return cli.Usagef("up --provider swarm: the addresses of its servers are those of a closed network between the hosts, which no client of yours is in; there are auto, docker and local")
+			return cli.Usagef("up --provider swarm: its servers are in a closed network between the hosts, which your clients cannot reach; there are auto, docker and local")
 		}
 		// Child processes listen on 127.0.0.1: clients on this machine cannot reach a run's own network.
 		p, _, err := nodes.ChooseWith(ctx, provider, cluster.ChooseOptions{Loopback: true})
@@ -103,7 +101,7 @@ func newUp(backend string, sets []string) (*up, error) {
 		return nil, cli.Usagef("up: there is no backend %q with servers; there are %s", backend,
 			strings.Join(compose.Backends(), ", "))
 	}
-	s, err := scenarios.Parse([]byte("name: up\nclaim: Servers for the clients of somebody else.\nbackend: {use: "+
+	s, err := scenarios.Parse([]byte("name: up\nclaim: Servers for other clients.\nbackend: {use: "+
 		backend+"}\nworkload: {use: acquire-release}\n"), "up")
 	if err != nil {
 		return nil, err
@@ -156,7 +154,7 @@ func (u *up) run(ctx context.Context, p cluster.Provider, serves func() error) (
 	case ctx.Err() != nil:
 		return nil
 	case err != nil:
-		return engine.MissingError{Text: fmt.Sprintf("%s does not serve: %v; its servers' logs are in %s",
+		return engine.MissingError{Text: fmt.Sprintf("%s does not serve: %v; the logs of its servers are in %s",
 			u.access.Backend, err, logs)}
 	}
 	if u.access, err = listed.Reach(u.access, u.topology, cluster.Handles(c.Nodes)); err != nil {
@@ -186,6 +184,6 @@ func (u *up) print(std cli.Streams, format string) error {
 	if u.access.Password != "" {
 		fmt.Fprintf(std.Out, "password %s\n", u.access.Password)
 	}
-	fmt.Fprintln(std.Err, "Ctrl-C ends them")
+	fmt.Fprintln(std.Err, "Ctrl-C stops them")
 	return nil
 }

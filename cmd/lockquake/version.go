@@ -14,7 +14,7 @@ import (
 func versionCommand(std cli.Streams) *cobra.Command {
 	return &cobra.Command{
 		Use:               "version",
-		Short:             "Print the version, and those of the formats that it speaks",
+		Short:             "Print the version, and those of its formats",
 		Args:              cli.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {

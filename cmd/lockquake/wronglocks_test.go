@@ -43,9 +43,9 @@ func lockOf(t *testing.T, backend, name string) backends.Lock {
 	return backends.Lock{}
 }
 
-// TestEveryWrongLockSaysWhatFindsIt: a wrong lock names stories that apply to it, and existing checks of the
+// TestEveryWrongLockNamesItsStory: a wrong lock names stories that apply to it, and existing checks of the
 // conformance suite. A correct lock names none.
-func TestEveryWrongLockSaysWhatFindsIt(t *testing.T) {
+func TestEveryWrongLockNamesItsStory(t *testing.T) {
 	t.Parallel()
 	checks := map[string]bool{}
 	for _, c := range conformance.Checks() {
@@ -74,9 +74,9 @@ func TestEveryWrongLockSaysWhatFindsIt(t *testing.T) {
 	}
 }
 
-// TestWhatIsLeftToAllIsSeen: if a red cell is left to `make test-all`, `make test` sees the same reason in a cell of
+// TestReasonsLeftToTestAllAreCovered: if a red cell is left to `make test-all`, `make test` sees the same reason in a cell of
 // another lock.
-func TestWhatIsLeftToAllIsSeen(t *testing.T) {
+func TestReasonsLeftToTestAllAreCovered(t *testing.T) {
 	t.Parallel()
 	for cell, like := range leftToAllLocks {
 		name, story, _ := strings.Cut(cell, " ")
@@ -129,7 +129,7 @@ func TestSuiteIsPlannable(t *testing.T) {
 		t.Errorf("exit code %d\n%s\n%s", code, &out, &told)
 	}
 	for _, want := range []string{
-		"external/own by python3 toy_lock.py, late-release: A holder", "does not apply: external/own by python3 toy_lock.py, answers: nobody can ask the service",
+		"external/own by python3 toy_lock.py, late-release: A holder", "does not apply: external/own by python3 toy_lock.py, answers: the service",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it does not print %q\n%s", want, &out)

@@ -38,9 +38,10 @@ import (
 	"github.com/lockquake/lockquake/workloads/resource/register"
 )
 
-const nodeDoc = `Node is what lockquake starts on the nodes of a run; nobody else needs to. Client, register, replica,
-objects and ledger speak the protocol of docs/protocol.md over standard streams, and end when their standard input does.
-Agent acts on the processes of a run over standard streams, and heals all that it did when its input ends.`
+const nodeDoc = `Node has the programs that lockquake starts on the nodes of a run; you never need to start them. Client,
+register, replica, objects and ledger speak the protocol of docs/protocol.md over standard streams, and end when their
+standard input does. Agent acts on the processes of a run over standard streams, and undoes all of it when its input
+ends.`
 
 // Command returns the verb node. Nodes that speak a protocol use std directly, not people.
 func Command(people, std cli.Streams) *cobra.Command {
@@ -69,7 +70,7 @@ func Command(people, std cli.Streams) *cobra.Command {
 		}), listening("replica", ":7071", "Be one replica of a replicated resource", std, register.Replica),
 		objectsCommand(std), &cobra.Command{
 			Use:   "ledger RESOURCE",
-			Short: "Be the ledger of a resource that is a real service: lay out its store, and tell what its log says",
+			Short: "Be the ledger of a resource in a real service: create its store, and report its log",
 			Args:  cobra.ExactArgs(1),
 			RunE: func(c *cobra.Command, args []string) error {
 				return resource.Ledger(c.Context(), resource.Options{In: std.In, Out: std.Out, Version: cli.Version},
@@ -89,7 +90,7 @@ func Command(people, std cli.Streams) *cobra.Command {
 			RunE:               func(_ *cobra.Command, args []string) error { return etcdnode.RunNode(args) },
 		}, &cobra.Command{
 			Use:                "on-disk DEVICE DIRECTORY USER PROGRAM ARGV...",
-			Short:              "Mount a disk for this process alone, and become a user (0: as it is) and a program on it",
+			Short:              "Mount a disk for this process alone, switch to a user (0: keep the current one), and run a program on it",
 			Args:               cobra.MinimumNArgs(5),
 			DisableFlagParsing: true,
 			RunE: func(_ *cobra.Command, args []string) error {
@@ -115,7 +116,7 @@ func swarmCommands(std cli.Streams) []*cobra.Command {
 		RunE:  func(c *cobra.Command, _ []string) error { return relay.Hub(c.Context(), std.In, std.Out) },
 	}, {
 		Use:   "relay",
-		Short: "Pass connections that show the run's key on to the engine of this host",
+		Short: "Forward connections that present the run's key to the engine of this host",
 		Args:  cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			key, err := relay.ParseKey(os.Getenv(relay.KeyVariable))
@@ -181,7 +182,7 @@ func sequencers(ctx context.Context, access json.RawMessage) (resource.Sequencer
 		}
 		c, ok := locker.(lock.SequencerChecker)
 		if !ok {
-			return nil, errors.Join(fmt.Errorf("lock %s of %s cannot be asked about sequencers", a.Lock, a.Backend),
+			return nil, errors.Join(fmt.Errorf("lock %s of %s has no sequencers to check", a.Lock, a.Backend),
 				locker.Close(), conn.Close())
 		}
 		return asker{c, locker, conn}, nil
@@ -202,7 +203,7 @@ func InProcess(ctx context.Context, args []string, stdin io.Reader, stdout io.Wr
 func reachCommand(std cli.Streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   engine.ReachVerb + " ADDRESS...",
-		Short: "Tell which addresses cannot be connected to from here, and what the fastest connect took",
+		Short: "Report the addresses that cannot be reached from here, and the duration of the fastest connect",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			said, took := make([]string, len(args)), make([]int64, len(args))

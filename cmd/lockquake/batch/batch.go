@@ -71,7 +71,7 @@ func (b *Batch) End(j campaign.Job, r *campaign.Result) error {
 	switch {
 	case r.NotMade != "": // nothing ran, so there is nothing to judge
 		if r.At != "" {
-			b.Tell.Say("what the nodes wrote is in %s", cli.Shorten(filepath.Join(r.At, results.DirLogs)))
+			b.Tell.Say("the output of the nodes is in %s", cli.Shorten(filepath.Join(r.At, results.DirLogs)))
 		}
 		b.notRun(j.Options, code, r.Err)
 	default:
@@ -95,10 +95,10 @@ func (b *Batch) Sweep(o engine.Options) {
 	b.swept = true
 	swept, err := cluster.Sweep(b.Stop.Ctx, cluster.SweepOptions{Log: o.Log, Mechanisms: mechanisms.All()})
 	if err != nil {
-		o.Log.Warn("what dead runs left behind could not be removed", "error", err)
+		o.Log.Warn("the leftovers of dead runs could not be removed", "error", err)
 	}
 	if !swept.Empty() {
-		b.Tell.Say("removed what dead runs left behind: %v", swept)
+		b.Tell.Say("removed the leftovers of dead runs: %v", swept)
 	}
 }
 

@@ -62,7 +62,7 @@ func (o Opening) Journal(tell *cli.Progress) (dir string, j *campaign.Journal, s
 		return "", nil, 0, cli.Usagef("--resume: %v", err)
 	}
 	if j.Dropped {
-		tell.Say("--resume: the last line of %s was cut off; its run is made again", campaign.File)
+		tell.Say("--resume: the last line of %s was cut off; its run is repeated", campaign.File)
 	}
 	return dir, j, seed, nil
 }
@@ -79,7 +79,7 @@ func (o Opening) open() (*campaign.Journal, error) {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, cli.Usagef("--resume: %s is no directory of a %s: it has no %s", o.Resume, o.What, campaign.File)
+		return nil, cli.Usagef("--resume: %s is not the directory of a %s: it has no %s", o.Resume, o.What, campaign.File)
 	case err != nil:
 		return nil, cli.Usagef("--resume: %v", err)
 	}

@@ -74,7 +74,7 @@ func NodeCommands(std cli.Streams) []*cobra.Command {
 	var check bool
 	ready := &cobra.Command{
 		Use:   "ready BACKEND",
-		Short: "Bring the nodes of a compose profile together, and tell whether they serve",
+		Short: "Join the nodes of a compose profile, and report whether they serve",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if check {
@@ -84,7 +84,7 @@ func NodeCommands(std cli.Streams) []*cobra.Command {
 		},
 	}
 	ready.Flags().BoolVar(&check, "check", false,
-		"only tell whether the one that runs in this container found them serving")
+		"only report whether the instance in this container found them serving")
 	return []*cobra.Command{ready, {
 		Use:   "serves BACKEND NODE",
 		Short: "Ask one node of a compose profile whether it serves",

@@ -199,7 +199,7 @@ func (p ByHand) healthOf(s node.Spec) ([]string, error) {
 	case s.Image == node.SelfProgram:
 		return []string{"CMD", "/lockquake", "node", "serves", p.backend, s.Name}, nil
 	case p.health == nil:
-		return nil, fmt.Errorf("backend %s: nothing is known of how an image %q is asked whether its server answers",
+		return nil, fmt.Errorf("backend %s: there is no health check for image %q",
 			p.backend, s.Image)
 	}
 	return p.health(s.Ports[0].Number), nil

@@ -245,7 +245,7 @@ func (s *sums) text() string {
 	if s.cached == 0 {
 		return out
 	}
-	return out + fmt.Sprintf("\n%d of the %d worked before, with this program and since this machine was booted; --fresh tries them again\n", s.cached, s.tried)
+	return out + fmt.Sprintf("\n%d of the %d are cached successes of this program since the last boot; --fresh tries them again\n", s.cached, s.tried)
 }
 
 // text returns a cell of the table. Equal reasons share one note.

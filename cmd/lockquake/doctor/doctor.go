@@ -31,19 +31,17 @@ type Diagnosis struct {
 	Faults   []Cell                `json:"faults"`
 }
 
-const doctorDoc = `Doctor tries what runs need: an engine and what may be done through it, root, namespaces, ptrace,
-programs. Then it tries every fault in every way in which it works, on nodes of its own that are thrown away: it is
-injected, seen to act by its own receipt, healed, and seen to be healed. That takes a minute or two for each provider.
-What worked is kept for as long as the machine is up and the program is the same; what did not is tried again the next
-time, and --fresh tries everything again. Doctor leaves nothing behind.
+const doctorDoc = `Doctor checks what runs need: an engine and its permissions, root, namespaces, ptrace, programs. Then it
+tries each mode of each fault on nodes of its own: it injects the fault, confirms it by the receipt, heals it, and
+confirms the heal. That takes a minute or two per provider. Successes are cached until the machine reboots or the
+program changes; failures are tried again each time. --fresh tries everything again. Doctor leaves nothing behind.
 
-In the matrix "yes" is one way, a word such as netem or vdso names what does it, "no" has its reason below, and "-"
-means that the fault does not apply. A link fault is tried on the links of a client to every other node. The exit code
-is 3 when no provider can be had at all.
+In the matrix, "yes" means one mechanism; a word such as netem or vdso names the mechanism; "no" has its reason below;
+"-" means that the fault does not apply. A link fault is tried on the links of a client to every other node. The exit
+code is 3 if no provider is available.
 
-Of a Docker Swarm it lists all hosts: what the agent on each says it cannot do, or why the host can have no nodes; the
-round trips between each two; and by how much times of the two may be wrong against each other. Faults are then tried on
-the hosts that can have nodes.`
+For a Docker Swarm it lists all hosts: what the agent of each cannot do, or why the host can have no nodes; the round
+trip between each two hosts, and their possible clock error. Faults are then tried on the hosts that can have nodes.`
 
 // everyProvider selects all available providers.
 const everyProvider = "all"
@@ -54,19 +52,19 @@ func Command(std cli.Streams) *cobra.Command {
 	var provider string
 	c := &cobra.Command{
 		Use:               "doctor",
-		Short:             "Try what can be delivered on this machine, and tell why the rest cannot",
+		Short:             "Try every fault on this machine, and report why some are unavailable",
 		Long:              doctorDoc,
 		Args:              cli.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	f := cli.AddFormat(c, "text", "json")
 	c.Flags().StringVar(&provider, "provider", everyProvider,
-		"with what faults are tried: docker, local, swarm, or all that can be had")
+		"provider for the trials: docker, local, swarm, or all that are available")
 	known := append([]string{everyProvider}, nodes.Providers[1:]...)
 	// The flag was added above: this cannot fail.
 	_ = c.RegisterFlagCompletionFunc("provider", cobra.FixedCompletions(known, cobra.ShellCompDirectiveNoFileComp))
-	c.Flags().BoolVar(&fresh, "fresh", false, "try everything again, whatever was seen before")
-	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "note on standard error what is done")
+	c.Flags().BoolVar(&fresh, "fresh", false, "try everything again, ignoring cached successes")
+	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "log progress to standard error")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := f.Check(); err != nil {
 			return err

@@ -40,9 +40,9 @@ func TestEveryFaultIsAttempted(t *testing.T) {
 	}
 }
 
-// TestWhatEndsAProcessIsTriedLast checks the order of the attempts: those that kill a process come last, and no two
+// TestKillingFaultsAreTriedLast checks the order of the attempts: those that kill a process come last, and no two
 // attempts in one column are made at once.
-func TestWhatEndsAProcessIsTriedLast(t *testing.T) {
+func TestKillingFaultsAreTriedLast(t *testing.T) {
 	list, err := attempts()
 	if err != nil {
 		t.Fatal(err)
@@ -79,10 +79,10 @@ func TestTheAnswerIsWhatTheReceiptsSay(t *testing.T) {
 	}{
 		"bit and healed":      {history.Fault{Receipt: installed, Healed: &installed}, Yes, ""},
 		"cannot tell healed":  {history.Fault{Receipt: installed, Healed: &unsure}, Yes, ""},
-		"did not bite":        {history.Fault{Receipt: bad, Healed: &installed}, No, "tried, and it was not-installed: it did not"},
-		"cannot tell":         {history.Fault{Receipt: unsure, Healed: &installed}, No, "tried, and it was indeterminate: who knows"},
-		"was not healed":      {history.Fault{Receipt: installed, Healed: &bad}, No, "tried, and it was not healed: it did not"},
-		"was never healed":    {history.Fault{Receipt: installed}, No, "tried, and it was not healed: "},
+		"did not bite":        {history.Fault{Receipt: bad, Healed: &installed}, No, "tried: not-installed: it did not"},
+		"cannot tell":         {history.Fault{Receipt: unsure, Healed: &installed}, No, "tried: indeterminate: who knows"},
+		"was not healed":      {history.Fault{Receipt: installed, Healed: &bad}, No, "tried: not healed: it did not"},
+		"was never healed":    {history.Fault{Receipt: installed}, No, "tried: not healed: "},
 		"bit by other means ": {history.Fault{Receipt: history.Receipt{Status: history.Installed}, Healed: &installed}, Yes, ""},
 	} {
 		w := seenOf(c.f)
@@ -92,8 +92,8 @@ func TestTheAnswerIsWhatTheReceiptsSay(t *testing.T) {
 	}
 }
 
-// TestTheHostsThatWereTriedAreTold: each host is listed with the number of ways tried on it.
-func TestTheHostsThatWereTriedAreTold(t *testing.T) {
+// TestTriedHostsAreListed: each host is listed with the number of ways tried on it.
+func TestTriedHostsAreListed(t *testing.T) {
 	at := time.Unix(1, 0)
 	got := matrixText(cellsOf("swarm", "pause", map[string][]way{
 		onServer: {{Answer: Yes, At: at, Hosts: []string{"b", "a"}}}, onClient: {{Answer: Yes, At: at, Hosts: []string{"b"}}},
@@ -122,7 +122,7 @@ func TestMatrixIsDrawn(t *testing.T) {
 	var cells []Cell
 	for _, provider := range []string{"docker", "local"} {
 		cells = append(cells, cellsOf(provider, "pause", map[string][]way{
-			onServer: {{Answer: Yes, At: at}}, onClient: {{Answer: Yes, At: at, Cached: true}}, onResource: {{Answer: No, Reason: "tried, and it was not-installed: it runs", At: at}},
+			onServer: {{Answer: Yes, At: at}}, onClient: {{Answer: Yes, At: at, Cached: true}}, onResource: {{Answer: No, Reason: "tried: not-installed: it runs", At: at}},
 		})...)
 		cells = append(cells, cellsOf(provider, "clock-jump", map[string][]way{
 			onServer: {{Keys: "by: +60s", Answer: Yes, By: "vdso", At: at}, {Keys: "by: +60s, how: faketime", Answer: No, Reason: "no library"}},
@@ -143,11 +143,11 @@ provider local
   clock-jump  vdso [2]  vdso    -         -
   duplicate   -         -       -         no [3]
 
-[1] tried, and it was not-installed: it runs
+[1] tried: not-installed: it runs
 [2] by: +60s, how: faketime: no library
 [3] this kernel has no sch_netem
 
-2 of the 10 worked before, with this program and since this machine was booted; --fresh tries them again
+2 of the 10 are cached successes of this program since the last boot; --fresh tries them again
 `
 	if got := matrixText(cells); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -161,12 +161,12 @@ host  engine   kernel  processors  clock                         agent          
 a     27.0.1   6.1     8           the supervisor's own          in the engine's pid namespace  netem (no module); queue (none)                      
 b     20.10.5  5.10    4           ahead by 1m40s, to within 9ms  in the engine's pid namespace  -
 c     26.1     6.6     2           -                             not started: no                have nodes (the agent is unavailable: not started: no)
-d     -        -       -           -                             -                              have nodes (it takes no part: down, active)
+d     -        -       -           -                             -                              have nodes (it does not take part: down, active)
 
 from  to  round trip, median  95 %  arrived    clock error of the pair
 a     b   2ms                 3ms   99 of 100  9ms
 
-encryption of the network between the hosts: none: what passes between hosts, passwords included, can be read on the way
+encryption of the network between the hosts: none: traffic between hosts, including passwords, can be read on the way
 `
 	got := HostsText([]cluster.HostSeen{
 		{
@@ -176,7 +176,7 @@ encryption of the network between the hosts: none: what passes between hosts, pa
 		},
 		{Name: "b", Engine: "20.10.5", Kernel: "5.10", Processors: 4, Agent: "in the engine's pid namespace", Clock: &cluster.ClockSeen{Offset: -100 * time.Second, Error: 9 * time.Millisecond}},
 		{Name: "c", Engine: "26.1", Kernel: "6.6", Processors: 2, Agent: "not started: no", Lacks: "the agent is unavailable: not started: no"},
-		{Name: "d", Lacks: "it takes no part: down, active"},
+		{Name: "d", Lacks: "it does not take part: down, active"},
 	})
 	if strings.Join(strings.Fields(got), " ") != strings.Join(strings.Fields(want), " ") || strings.Count(got, "\n") != strings.Count(want, "\n")+1 {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

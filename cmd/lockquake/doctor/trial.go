@@ -75,11 +75,11 @@ func attempts() ([]attempt, error) {
 		for _, keys := range k.Trials() {
 			params, err := scenarios.ParseParams("{" + keys + "}")
 			if err != nil {
-				return nil, fmt.Errorf("what %s is tried with: %w", k.Name, err)
+				return nil, fmt.Errorf("trial of %s: %w", k.Name, err)
 			}
 			f, err := k.New(params.Decode)
 			if err != nil {
-				return nil, fmt.Errorf("what %s is tried with: %w", k.Name, err)
+				return nil, fmt.Errorf("trial of %s: %w", k.Name, err)
 			}
 			for _, column := range columnsOf(k, f) {
 				a := attempt{kind: k, keys: keys, column: column, testbed: testbedFor(k, f, column)}
@@ -176,7 +176,7 @@ type doctor struct {
 func newDoctor(log *slog.Logger, tell func(string, ...any)) (d *doctor, done func(), err error) {
 	out, remove, err := state.Scratch("doctor")
 	if err != nil {
-		return nil, nil, fmt.Errorf("make a directory for what is tried: %w", err)
+		return nil, nil, fmt.Errorf("make a directory for the trials: %w", err)
 	}
 	return &doctor{out: out, log: log, tell: tell}, func() { _ = remove() }, nil
 }
@@ -205,7 +205,7 @@ func (d *doctor) try(ctx context.Context, p cluster.Provider, list []attempt, to
 	case !errors.As(err, &missing):
 		return err
 	case len(list) == 1:
-		w := way{Answer: No, Reason: "the nodes that it was to be tried on do not start: " + cli.OneLine(err.Error())}
+		w := way{Answer: No, Reason: "the nodes of the trial do not start: " + cli.OneLine(err.Error())}
 		d.tell("%s: %s: %s", p.Name(), list[0], w.Word())
 		told(list[0], w)
 		return nil
@@ -250,10 +250,10 @@ func seenOf(f history.Fault) way {
 	}
 	switch {
 	case f.Receipt.Status != history.Installed:
-		w.Answer, w.Reason = No, fmt.Sprintf("tried, and it was %s: %s", f.Receipt.Status,
+		w.Answer, w.Reason = No, fmt.Sprintf("tried: %s: %s", f.Receipt.Status,
 			cli.OneLine(f.Receipt.Evidence))
 	case f.Healed == nil || f.Healed.Status == history.NotInstalled:
-		w.Answer, w.Reason = No, "tried, and it was not healed: "+cli.OneLine(w.Healed)
+		w.Answer, w.Reason = No, "tried: not healed: "+cli.OneLine(w.Healed)
 	}
 	return w
 }

@@ -35,7 +35,7 @@ type trialKey struct {
 func openTrialCache(ctx context.Context, p cluster.Provider) (*trialCache, error) {
 	hash, err := executable.SelfHash()
 	if err != nil {
-		return nil, fmt.Errorf("hash the own binary: %w", err)
+		return nil, fmt.Errorf("hash this program's binary: %w", err)
 	}
 	key := trialKey{Boot: clock.BootID(), Program: hash, User: os.Getuid()}
 	if e, ok := p.(cluster.Engined); ok {
@@ -88,7 +88,7 @@ func (c *trialCache) save() error {
 	}
 	text, err := json.Marshal(c)
 	if err != nil {
-		return fmt.Errorf("what was tried: %w", err)
+		return fmt.Errorf("cache of trials: %w", err)
 	}
 	err = os.MkdirAll(filepath.Dir(c.path), 0o755)
 	if err == nil {

@@ -24,9 +24,9 @@ func (unable) Open(context.Context, cluster.Request) (*cluster.Cluster, error) {
 	return nil, chaos.Unavailable{What: "a node", Reason: "it is made to fail"}
 }
 
-// TestWhatWasTriedInVainIsTriedAgain: of two attempts, several doctors in a row repeat only the one that has not
+// TestFailedAttemptsAreRepeated: of two attempts, several doctors in a row repeat only the one that has not
 // worked.
-func TestWhatWasTriedInVainIsTriedAgain(t *testing.T) {
+func TestFailedAttemptsAreRepeated(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	self, err := os.Executable()
 	if err != nil {

@@ -31,10 +31,10 @@ type attachFlags struct {
 }
 
 func (a *attachFlags) add(fl *pflag.FlagSet) {
-	fl.StringVar(&a.File, "attach", "", "use the service that this file describes, which somebody else runs, instead of servers of one's own (docs/attach.md)")
-	fl.BoolVar(&a.yes, "yes", false, "with --attach: do not ask before anything is written there")
+	fl.StringVar(&a.File, "attach", "", "use the running service that this file describes, instead of starting servers (docs/attach.md)")
+	fl.BoolVar(&a.yes, "yes", false, "with --attach: write there without asking")
 	fl.StringArrayVar(&a.secrets, "secret", nil,
-		"with --attach: a file, or a variable of the environment, whose password may be sent there, where it is neither beside the file nor named LOCKQUAKE_...; may be repeated")
+		"with --attach: a file or environment variable whose password may be sent there; needed if it is neither next to the file nor named LOCKQUAKE_...; may be repeated")
 }
 
 // attachFile describes an external service.
@@ -76,9 +76,9 @@ func (a *attachFlags) read() (*engine.Attached, error) {
 	if a.File == "" {
 		switch {
 		case a.yes:
-			return nil, cli.Usagef("--yes: there is nothing to be asked without --attach")
+			return nil, cli.Usagef("--yes: only with --attach")
 		case len(a.secrets) > 0:
-			return nil, cli.Usagef("--secret: nothing is sent without --attach")
+			return nil, cli.Usagef("--secret: only with --attach")
 		}
 		return nil, nil
 	}
@@ -107,7 +107,7 @@ func withoutPasswordLine(err error) error {
 	text, line, _ := strings.Cut(err.Error(), "\n")
 	switch {
 	case errors.As(err, &wrong) && strings.Contains(wrong.Path, "password"):
-		return cli.Usagef("%s:%d:%d: %s: a file with a password in it is easily passed on; say where it is: {env: NAME} or {file: PATH}",
+		return cli.Usagef("%s:%d:%d: %s: the file must not contain a password; name its place: {env: NAME} or {file: PATH}",
 			wrong.File, wrong.Line, wrong.Column, wrong.Path)
 	case strings.Contains(line, "password"):
 		return cli.Usagef("%s", text)
@@ -187,13 +187,13 @@ func (r *attachReader) ports(backend string) ([]string, error) {
 			known = append(known, b.Name)
 		}
 	}
-	return nil, r.params.Errorf("backend", "it is %q; what can be attached to is %s", backend,
+	return nil, r.params.Errorf("backend", "it is %q; it must be one of %s", backend,
 		strings.Join(known, ", "))
 }
 
 func (r *attachReader) endpoints(key string, list []string, port string, login node.Login) ([]cluster.Endpoint, error) {
 	if len(list) == 0 {
-		return nil, r.params.Errorf(key, "no endpoint is given; write a list of host:port")
+		return nil, r.params.Errorf(key, "no endpoints; write a list of host:port")
 	}
 	var out []cluster.Endpoint
 	for i, address := range list {
@@ -202,7 +202,7 @@ func (r *attachReader) endpoints(key string, list []string, port string, login n
 			return nil, r.params.Errorf(key, "%q is no address; write host:port", address)
 		}
 		if slices.Contains(list[:i], address) {
-			return nil, r.params.Errorf(key, "%s is there twice", address)
+			return nil, r.params.Errorf(key, "%s is listed twice", address)
 		}
 		out = append(out, cluster.Endpoint{Port: port, Address: address, Login: login})
 	}
@@ -212,11 +212,11 @@ func (r *attachReader) endpoints(key string, list []string, port string, login n
 func (r *attachReader) secret(key string, s secret) (string, error) {
 	switch {
 	case s.Env != "" && s.File != "":
-		return "", r.params.Errorf(key, "a password is in env or in file, not in both")
+		return "", r.params.Errorf(key, "give env or file, not both")
 	case s.Env != "":
 		value, ok := os.LookupEnv(s.Env)
 		if !ok || value == "" {
-			return "", r.params.Errorf(key, "the environment has no %s", s.Env)
+			return "", r.params.Errorf(key, "environment variable %s is not set", s.Env)
 		}
 		r.secrets = append(r.secrets, "$"+s.Env)
 		return value, nil
@@ -276,7 +276,7 @@ func (a *attachFlags) Agree(ctx context.Context, std cli.Streams, o engine.Optio
 	if len(a.strange) > 0 {
 		what := fmt.Sprintf("the password in %s to %s", strings.Join(a.strange, " and "), o.Attached.Addresses())
 		if !cli.CanAsk(std) || a.yes {
-			return cli.Usagef("--attach: %s would send %s: if it may, say --secret %s", a.File, what,
+			return cli.Usagef("--attach: %s would send %s: allow it with --secret %s", a.File, what,
 				cli.Quoted(a.strange[0]))
 		}
 		if !cli.AskYes(ctx, std, a.File+" sends "+what+". Go on?") {
@@ -288,20 +288,20 @@ func (a *attachFlags) Agree(ctx context.Context, std cli.Streams, o engine.Optio
 		return err
 	}
 	if partly != "" {
-		fmt.Fprintf(std.Err, "lockquake: --attach: not all keys were looked at for what is below %q: %s\n",
+		fmt.Fprintf(std.Err, "lockquake: --attach: not all keys were searched for those below %q: %s\n",
 			o.Attached.Prefix, partly)
 	}
 	if a.yes {
 		return nil
 	}
 	if !cli.CanAsk(std) {
-		return cli.Usagef("--attach: the runs would write %s; nobody can be asked here, so say --yes", where)
+		return cli.Usagef("--attach: the runs would write %s; confirm with --yes, as there is no terminal", where)
 	}
 	from := ""
 	if len(a.sent) > 0 {
 		from = ", with the password in " + strings.Join(a.sent, " and ")
 	}
-	if !cli.AskYes(ctx, std, "The runs write "+where+from+", nowhere else, and remove it in the end. Go on?") {
+	if !cli.AskYes(ctx, std, "The runs write "+where+from+", nowhere else, and remove it in the end. Continue?") {
 		return cli.Usagef("--attach: nothing was written")
 	}
 	return nil

@@ -18,7 +18,7 @@ import (
 // current directory.
 func ClientFromWords(words []string) (c scenarios.Client, err error) {
 	if len(words) == 0 {
-		return c, cli.Usagef("--client: it names no program")
+		return c, cli.Usagef("--client: no program is given")
 	}
 	if c.Dir, err = os.Getwd(); err != nil {
 		return c, err
@@ -35,7 +35,7 @@ func ClientFromWords(words []string) (c scenarios.Client, err error) {
 			continue
 		}
 		if _, ok := scenarios.ReadPin(word); !ok {
-			return c, cli.Usagef("%s is a folder, so that a Go client is built there, and %q is neither MODULE@VERSION, MODULE=OTHER@VERSION, MODULE=./FOLDER nor -tags=TAG", c.Go, word)
+			return c, cli.Usagef("%s is a folder, so a Go client is built there, but %q is neither MODULE@VERSION, MODULE=OTHER@VERSION, MODULE=./FOLDER nor -tags=TAG", c.Go, word)
 		}
 		c.With = append(c.With, word)
 	}

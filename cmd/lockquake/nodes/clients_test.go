@@ -21,9 +21,9 @@ func TestClientFromWords(t *testing.T) {
 		"testdata":                             `{"dir":"HERE","go":"testdata"}`,
 		"testdata a.org/b@v1.0.0 -tags=x,y":    `{"dir":"HERE","go":"testdata","with":["a.org/b@v1.0.0"],"tags":["x","y"]}`,
 		"testdata a.org/b=./c a.org/d=e@v1.0":  `{"dir":"HERE","go":"testdata","with":["a.org/b=./c","a.org/d=e@v1.0"]}`,
-		"testdata --verbose":                   `testdata is a folder, so that a Go client is built there, and "--verbose" is neither MODULE@VERSION`,
+		"testdata --verbose":                   `testdata is a folder, so a Go client is built there, but "--verbose" is neither MODULE@VERSION`,
 		"testdata a.org/b":                     `"a.org/b" is neither MODULE@VERSION`,
-		"  ":                                   "names no program",
+		"  ":                                   "no program is given",
 	} {
 		f := Flags{Clients: strings.Split(words, "|")}
 		key, err := f.clientKey()

@@ -35,11 +35,11 @@ type Flags struct {
 func (f *Flags) Add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.Provider, "provider", "auto",
-		"what the nodes are: docker (containers), local (processes), swarm (containers on the hosts of a Docker Swarm), or auto: docker where an engine answers")
+		"how nodes run: docker (containers), local (processes), swarm (containers on the hosts of a Docker Swarm), or auto: docker if an engine answers")
 	fl.StringArrayVar(&f.Images, "image", nil,
 		"image of a kind of node instead of the project's own, such as redis=redis:7.4; may be repeated")
 	fl.StringArrayVar(&f.Clients, "client", nil,
-		"program in the place of lockquake's own client, such as 'python3 my_lock.py', or 'FOLDER MODULE@VERSION' that is built: workload.client of the scenario (docs/clients.md); may be repeated: the clients take turns")
+		"program instead of lockquake's own client, such as 'python3 my_lock.py', or 'FOLDER MODULE@VERSION', which is built: workload.client of the scenario (docs/clients.md); may be repeated: the clients take turns")
 	f.Attach.add(fl)
 	// The flag was added above: this cannot fail.
 	_ = c.RegisterFlagCompletionFunc("provider", cobra.FixedCompletions(Providers, cobra.ShellCompDirectiveNoFileComp))

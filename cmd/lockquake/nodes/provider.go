@@ -33,7 +33,7 @@ func ChooseWith(ctx context.Context, name string, o cluster.ChooseOptions) (clus
 	o.Mechanisms = mechanisms.All()
 	p, reason, err := cluster.Choose(ctx, name, o)
 	if err != nil {
-		return nil, "", engine.MissingError{Text: fmt.Sprintf("--provider %s: %v; `lockquake doctor` tells more", name,
+		return nil, "", engine.MissingError{Text: fmt.Sprintf("--provider %s: %v; see `lockquake doctor`", name,
 			err)}
 	}
 	return p, reason, nil

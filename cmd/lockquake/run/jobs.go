@@ -109,7 +109,7 @@ func (p *jobsPlan) read(line []byte) ([]candidate, error) {
 		return nil, cli.Usagef("run -: %s: %v", beginningOf(line), err)
 	}
 	if p.job.Scenario == "" || p.job.Repeat < 0 {
-		return nil, cli.Usagef("run -: %s: a job has a scenario, and runs it once or more", beginningOf(line))
+		return nil, cli.Usagef("run -: %s: a job needs a scenario and at least one run", beginningOf(line))
 	}
 	provider := cmp.Or(p.job.Provider, p.flags.nodes.Provider)
 	nodes := p.nodes[provider]

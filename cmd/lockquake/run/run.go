@@ -43,28 +43,26 @@ type runFlags struct {
 	metrics batch.MetricsFlag
 }
 
-const runDoc = `Run carries out scenarios, one after another, judges each, and writes a run directory for each with the
+const runDoc = `Run executes scenarios one after another and judges each. It writes a run directory for each, with the
 history, the verdict and a report. A scenario is one that comes with lockquake (` + "`lockquake list scenarios`" + `), a pattern of
-such names ("etcd-*"), or a YAML file. With --lock it is also a story of the regression suite, such as
+such names ("etcd-*"), or a YAML file. With --lock it may also be a story of the regression suite, such as
 suite/late-release (` + "`lockquake list scenarios --suite`" + `).
 
-The directory of the run is the last line printed, and before it of several runs a table: a row for each scenario, also
-for one that cannot be run here, which is unknown. With --format table that table is all that is printed; with --format
-json the verdict is, one object a run. Progress goes to standard error. Ctrl-C heals what was broken, tears down, judges
-what there is, prints the table of it and ends with exit code 130.
+The last line printed is the directory of the run. Several runs print a table before it, with a row for each scenario. A
+scenario that cannot run here is unknown. --format table prints only that table; --format json prints the verdicts, one
+object per run. Progress goes to standard error. Ctrl-C heals the faults, tears down, judges the results so far, prints
+their table and ends with exit code 130.
 
-Of several runs, be it of one scenario or of many, the servers of one are kept for the next that needs such servers,
-where they are shown to be as they were when they began to serve; clients and resource are always new. Where the next
-run needs others, or that cannot be shown, the reason is told, and the run starts its own. --fresh starts every run on
-its own.
+The servers of a run are kept for the next run that needs the same ones, if they are verified to be as they were at the
+start. Clients and resource are always new. Otherwise the run starts its own servers and reports the reason. With
+--fresh each run starts its own.
 
-Several runs have a journal in a folder of their own, campaign.jsonl. What was interrupted, killed or did not fit into
-the --budget is made by the same command with --resume.
+Several runs have a journal, campaign.jsonl, in a folder of their own. Runs that were interrupted, killed or did not fit
+into --budget are made by the same command with --resume.
 
-With - in place of scenarios, jobs are read from standard input, a JSON object a line, each as soon as the one before is
-done: {"job": "a name", "scenario": "etcd-healthy", "set": ["run.for=5s"], "provider": "local", "repeat": 3}. Behind the
-verdicts of a job, of --format json, stands {"job": "a name", "runs": 3, "code": 0}. The end of the input is the end of
-the servers.`
+With - in place of scenarios, jobs are read from standard input, one JSON object per line, each after the previous job:
+{"job": "a name", "scenario": "etcd-healthy", "set": ["run.for=5s"], "provider": "local", "repeat": 3}. With --format
+json, {"job": "a name", "runs": 3, "code": 0} follows the verdicts of a job. The servers stop when the input ends.`
 
 // Command is the verb run.
 func Command(std cli.Streams) *cobra.Command {
@@ -80,7 +78,7 @@ func Command(std cli.Streams) *cobra.Command {
 		ValidArgsFunction: words.CompleteAnyScenario,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return cli.Usagef("run: no scenario is named; `lockquake list scenarios` lists them, and a YAML file will do")
+				return cli.Usagef("run: no scenario is given; name one of `lockquake list scenarios`, or a YAML file")
 			}
 			return nil
 		},
@@ -91,21 +89,21 @@ func Command(std cli.Streams) *cobra.Command {
 	words.AddLock(c, &f.lock)
 	fl.StringArrayVar(&f.set, "set", nil,
 		"replace a key of the scenario, such as workload.resource.guard=fence; may be repeated")
-	fl.Uint64Var(&f.seed, "seed", 0, "seed of everything that is random in the run; 0: the scenario's, else drawn and written down")
+	fl.Uint64Var(&f.seed, "seed", 0, "seed of the run; 0: the scenario's, else random, and recorded")
 	fl.IntVar(&f.repeat, "repeat", 1, "run each scenario this many times, keep every run, and end with the worst exit code")
 	fl.BoolVar(&f.fresh, "fresh", false,
-		"start every run on servers of its own, instead of keeping those of the run before that were shown to be clean")
-	fl.DurationVar(&f.budget, "budget", 0, "how long several runs may take, such as 10m; 0: as long as they need")
+		"start new servers for every run, instead of keeping those of the previous run that are verified clean")
+	fl.DurationVar(&f.budget, "budget", 0, "time limit of several runs, such as 10m; 0: unlimited")
 	fl.StringVar(&f.out, "out", "runs", "folder of all runs")
 	fl.StringVar(&f.resume, "resume", "",
-		"the directory of several runs to go on with, made by the same command on the same machine")
-	fl.BoolVar(&f.keep, "keep", false, "leave the nodes up after the run; clean --all removes them")
-	fl.BoolVar(&f.dryRun, "dry-run", false, "print schedule, steps and what can be delivered, and start nothing")
+		"continue the runs in this directory, started by the same command on the same machine")
+	fl.BoolVar(&f.keep, "keep", false, "keep the nodes after the run; clean --all removes them")
+	fl.BoolVar(&f.dryRun, "dry-run", false, "print schedule, steps and available faults, and start nothing")
 	fl.BoolVar(&f.explain, "explain", false,
-		"tell in about ten lines of plain words what happened, behind each verdict")
+		"explain in about ten lines what happened, after each verdict")
 	f.metrics.Add(fl)
 	fl.BoolVarP(&f.verbose, "verbose", "v", false,
-		"print all counts, latencies, receipts and versions, and note on standard error what is done")
+		"print all counts, latencies, receipts and versions, and log progress to standard error")
 	f.format = cli.AddFormat(c, "text", "json", "table")
 	words.CompleteDir(c, "out", "resume")
 	c.RunE = func(c *cobra.Command, args []string) error { return f.run(c.Context(), std, args) }
@@ -175,15 +173,15 @@ func (f *runFlags) check(args []string) error {
 		return cli.Usagef("--budget: %v is negative", f.budget)
 	case !f.ofJobs(args):
 	case f.format.Value != "json":
-		return cli.Usagef("run -: a program that gives jobs reads their verdicts: it takes --format json")
+		return cli.Usagef("run -: needs --format json")
 	case f.dryRun, f.resume != "", f.repeat > 1, f.nodes.Attach.File != "":
 		return cli.Usagef("run -: it has no --dry-run, --resume, --repeat or --attach; each job has its own repeat")
 	}
 	if f.lock != "" && !f.ofJobs(args) && !slices.ContainsFunc(args, nodes.OfSuite) {
-		return cli.Usagef("--lock: it is for stories of the regression suite, such as suite/late-release; a scenario names its own lock, which --set backend.lock=NAME replaces")
+		return cli.Usagef("--lock: only for stories of the regression suite, such as suite/late-release; a scenario names its own lock, which --set backend.lock=NAME replaces")
 	}
 	if f.explain && f.format.Value != "text" {
-		return cli.Usagef("--explain: it stands behind the text of a verdict, and --format %s prints none; `lockquake report --explain RUN-DIR` tells a run afterwards", f.format.Value)
+		return cli.Usagef("--explain: it needs --format text, not %s; `lockquake report --explain RUN-DIR` explains a run afterwards", f.format.Value)
 	}
 	return f.format.Check()
 }
@@ -260,7 +258,7 @@ func (f *runFlags) plan(std cli.Streams, list []candidate) error {
 	var missing error
 	for i, o := range list {
 		if o.cannot != nil {
-			fmt.Fprintf(std.Err, "lockquake: %s: it cannot be run here: %v\n", o.Scenario.Name, o.cannot)
+			fmt.Fprintf(std.Err, "lockquake: %s: cannot run here: %v\n", o.Scenario.Name, o.cannot)
 			missing = cli.Exit{Code: cli.CodeMissing}
 			continue
 		}

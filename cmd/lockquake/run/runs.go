@@ -97,7 +97,7 @@ func (r *runs) all(p campaign.Plan, kept *engine.KeptServers) {
 		r.Code = cli.Worse(r.Code, cli.CodeInterrupted)
 	}
 	if r.journal != nil && len(r.journal.Results()) > 0 && (c.Interrupted || spent) {
-		r.Tell.Say("to go on: %s --resume %s", r.journal.Header.Command, cli.Quoted(cli.Shorten(r.dir)))
+		r.Tell.Say("to continue: %s --resume %s", r.journal.Header.Command, cli.Quoted(cli.Shorten(r.dir)))
 	}
 }
 

@@ -28,7 +28,7 @@ type Against struct {
 // AddLock adds --lock.
 func AddLock(c *cobra.Command, into *string) {
 	c.Flags().StringVar(into, "lock", "",
-		"of stories of the regression suite, such as suite/late-release: the lock that is put to them, BACKEND or BACKEND/LOCK")
+		"with stories of the regression suite, such as suite/late-release: the lock under test, BACKEND or BACKEND/LOCK")
 	CompleteFlag(c, "lock", CompleteLock(cobra.ShellCompDirectiveNoFileComp))
 }
 
@@ -39,7 +39,7 @@ func (a Against) Load(word string) ([]scenarios.Scenario, error) {
 		return scenarios.Load(word)
 	}
 	if a.Lock == "" {
-		return nil, cli.Usagef("%s: a story of the regression suite is for any lock; name one, such as --lock redis/set-px-lua", word)
+		return nil, cli.Usagef("%s: a story of the regression suite needs a lock, such as --lock redis/set-px-lua", word)
 	}
 	backend, lock, _ := strings.Cut(a.Lock, "/")
 	row := suite.Row{Backend: backend, Lock: lock, Client: a.Client, Set: a.Set}
