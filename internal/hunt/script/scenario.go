@@ -182,7 +182,7 @@ func (l *timeline) ask(x Script) {
 	var asked []moment
 	for i := range max(x.Crowd.Locks, 1) {
 		asked = append(asked, moment{step: flow([]string{
-			"observe: " + strconv.Quote(history.FactKeys+workloads.LockName(i)), "on: " + history.Service,
+			"observe: " + strconv.Quote(history.FactHolder+workloads.LockName(i)), "on: " + history.Service,
 			"every: " + askEvery.String(), "within: " + within.String(),
 		})})
 	}
