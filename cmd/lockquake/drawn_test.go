@@ -265,13 +265,13 @@ expect: {judged: ">=1"}
 			t.Errorf("%+v, want %s", f, want)
 		}
 	}
-	for _, want := range []string{"3 injections: 2 installed, 1 not-made", "because: another one stands on client-1"} {
+	for _, want := range []string{"3 injections: 2 installed, 1 not-made", "because: another one is active on client-1"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("the report does not tell %q:\n%s", want, said)
 		}
 	}
 	drawn, err := os.ReadFile(filepath.Join(dir, results.FileDrawn))
-	if err != nil || !strings.Contains(string(drawn), "# not made: another one stands on client-1") {
+	if err != nil || !strings.Contains(string(drawn), "# not made: another one is active on client-1") {
 		t.Errorf("%v\n%s", err, drawn)
 	}
 

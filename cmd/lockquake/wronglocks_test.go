@@ -125,7 +125,7 @@ func TestSuiteIsPlannable(t *testing.T) {
 	}
 	var out, told bytes.Buffer
 	code := execute([]string{"suite", file, "--dry-run", "--provider", "local"}, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &told})
-	if code != cli.CodeMet || strings.Contains(out.String(), "not run:") || strings.Count(out.String(), ", random-1: Users fight") < 30 {
+	if code != cli.CodeMet || strings.Contains(out.String(), "not run:") || strings.Count(out.String(), ", random-1: Users compete") < 30 {
 		t.Errorf("exit code %d\n%s\n%s", code, &out, &told)
 	}
 	for _, want := range []string{
