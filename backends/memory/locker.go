@@ -121,11 +121,20 @@ func (l *locker) Release(ctx context.Context, g lock.Grant) error {
 		l.mu.Unlock()
 	}
 	if !ok {
+		l.linger(g.Lock)
 		l.stuck = l.store.flaws.wedges
 		return fmt.Errorf("%w: %s", lock.ErrNotHeld, g.Lock)
 	}
 	lock.At(ctx, "release-done")
 	return nil
+}
+
+// linger waits until nobody has the lock, if the store has that flaw.
+func (l *locker) linger(name string) {
+	const again = 10 * time.Millisecond
+	for l.store.flaws.waitsWhenGone && l.store.look(name).Holder != "none" && l.open.Err() == nil {
+		time.Sleep(again)
+	}
 }
 
 // meant returns the store's id of the grant that a release refers to.
@@ -152,6 +161,7 @@ func number(id string) uint64 {
 func (l *locker) Renew(_ context.Context, g lock.Grant, ttl time.Duration) (lock.Grant, error) {
 	sent := time.Now()
 	if !l.store.renew(g.Lock, number(g.ID), ttl) {
+		l.linger(g.Lock)
 		return g, fmt.Errorf("%w: %s", lock.ErrLost, g.Lock)
 	}
 	g.ValidUntil = backends.Validity(sent, ttl)

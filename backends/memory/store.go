@@ -48,6 +48,7 @@ type flaws struct {
 	freesBeside     bool
 	strandsWaiters  bool
 	renewsForever   bool
+	waitsWhenGone   bool
 }
 
 // silent reports whether the store says nothing when a grant ends. If it informed its victims it would hide the

@@ -83,7 +83,8 @@ func (r Result) Results() (out []campaign.Result) {
 		for _, run := range c.Runs {
 			out = append(out, campaign.Result{
 				Job: c.Name(), Seed: run.Seed, Dir: run.Dir, Took: run.Took, Verdict: run.Verdict, Reasons: run.Reasons,
-				Judged: results.Judged{Grants: run.Grants}, Uncovered: run.Uncovered, Properties: run.Properties, Replay: run.Replay,
+				Judged: results.Judged{Grants: run.Grants}, Uncovered: run.Uncovered, Replay: run.Replay,
+				Properties: run.Properties,
 			})
 		}
 	}
