@@ -49,13 +49,14 @@ type flaws struct {
 	strandsWaiters  bool
 	renewsForever   bool
 	waitsWhenGone   bool
+	likensOwners    bool
 }
 
 // silent reports whether the store says nothing when a grant ends. If it informed its victims it would hide the
 // violation, because a hold ends when its user learns of the loss.
 func (f flaws) silent() bool {
 	return f.neverRefuses || f.neverExcludes || f.expiresEarly || f.forgetsRenewals || f.cutsTTL || f.freesForeign ||
-		f.neverExpires || f.retakes || f.oneMore || f.forgetsEntries || f.admitsProcess
+		f.neverExpires || f.retakes || f.likensOwners || f.oneMore || f.forgetsEntries || f.admitsProcess
 }
 
 // store is the service: what a server would keep.
@@ -311,7 +312,7 @@ func (s *store) free(name string, id uint64) bool {
 	s.expire(name)
 	r := s.record(name)
 	h := r.find(id)
-	if h == nil && (s.flaws.freesForeign || s.freed[id]) && len(r.holders) > 0 {
+	if h == nil && len(r.holders) > 0 && (s.flaws.freesForeign || s.freed[id] || s.flaws.likens(id, r.holders[0].id)) {
 		h = r.holders[0]
 	}
 	if h == nil {
@@ -323,6 +324,11 @@ func (s *store) free(name string, id uint64) bool {
 	}
 	s.next(name, h)
 	return true
+}
+
+// likens reports whether the owner of a lock is taken for another, whose id begins like its own.
+func (f flaws) likens(id, holder uint64) bool {
+	return f.likensOwners && strings.HasPrefix(strconv.FormatUint(holder, 10), strconv.FormatUint(id, 10))
 }
 
 // lostWakeup: one in so many releases wakes no waiter.

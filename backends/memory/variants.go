@@ -159,6 +159,13 @@ var variants = []variant{
 		flaws: flaws{freesForeign: true},
 	},
 	{
+		name:  "likens-owners",
+		doc:   "Compares the owner of a lock by the first characters alone.",
+		wrong: "the late release of owner 1 frees the lock of owner 11",
+		found: backends.FoundIn("owners-apart", "a double grant", "double_grants 0: found"),
+		flaws: flaws{likensOwners: true},
+	},
+	{
 		name:  "frees-again",
 		doc:   "A second release of one grant frees the lock of any holder.",
 		wrong: "a holder that releases twice frees the lock of the next one",
