@@ -35,7 +35,7 @@ func TestCommands(t *testing.T) {
 		"no grant of lock-0":       {Do: wire.DoWrite},
 		"lock is 2, the run has 2": {Do: wire.DoAcquire, Lock: 2},
 		"user is -1":               {Do: wire.DoAcquire, User: -1},
-		`unknown order "steal"`:   {Do: "steal"},
+		`unknown order "steal"`:    {Do: "steal"},
 		"does not wait":            {Do: wire.DoContinue, Point: "nowhere"},
 		"want wait or die":         {Do: wire.DoArm, Point: "acquired", Action: "sing"},
 		"cannot die alone":         {Do: wire.DoArm, Point: "acquired", Action: wire.ActionDie},

@@ -184,7 +184,7 @@ func TestFitThatExplainsNothing(t *testing.T) {
 	for want, levels := range map[string][]level{
 		"usable; a fit needs 5":                       noisy("few", laws["parallel"], 3, 0.05)[:4],
 		"the mean deviation from the points would be": polling,
-		"there were no cycles":                            jump([]float64{1}, []float64{1}, []float64{0}, []float64{1}, []float64{1}),
+		"there were no cycles":                        jump([]float64{1}, []float64{1}, []float64{0}, []float64{1}, []float64{1}),
 	} {
 		if f, err := fit(levels, seed.Rand(1, "nothing")); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, %v; want an error with %q", f, err, want)

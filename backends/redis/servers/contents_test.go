@@ -16,8 +16,11 @@ func TestContentsSeeIntoValues(t *testing.T) {
 		answer     int
 		want       int64
 	}{
-		{"hash", "HLEN", 700, 700}, {"stream", "XLEN", 7, 7},
-		{"string", "STRLEN", 32, 1}, {"string", "STRLEN", 25700, 101}, {"other", "LLEN", 7, 0},
+		{"hash", "HLEN", 700, 700},
+		{"stream", "XLEN", 7, 7},
+		{"string", "STRLEN", 32, 1},
+		{"string", "STRLEN", 25700, 101},
+		{"other", "LLEN", 7, 0},
 	} {
 		bulk := func(text string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(text), text) }
 		address := redistest.Play(t, answers(

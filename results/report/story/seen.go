@@ -46,9 +46,9 @@ func (mk seenMarker) primaries() {
 		a, b, long := w.Observed[0].Node, w.Observed[1].Node, figure.Duration(w.To-w.From)
 		if n := mk.story.Lanes.node(b); n >= 0 {
 			mk.story.add(Mark{
-				Time: w.From, Kind: MarkSeen, Lane: n, To: nowhere, Weight: weightTurn, Label: "accepts writes next to " +
-					a + ", for " + long,
-				Say: a + " and " + b + " both accept writes, for " + long,
+				Time: w.From, Kind: MarkSeen, Lane: n, To: nowhere, Weight: weightTurn,
+				Label: "accepts writes next to " + a + ", for " + long,
+				Say:   a + " and " + b + " both accept writes, for " + long,
 			})
 		}
 	}
