@@ -47,10 +47,8 @@ func contents(ctx context.Context, ms members, add func(a, b int64) int64) (map[
 		return nil, errors.New("there are no servers")
 	}
 	keys := topology.Content{PerUser: 1, PerLock: 4}
-	connections := topology.Content{PerUser: 20, PerLock: 2, Attached: true}
-	channels := topology.Content{PerUser: 2, PerLock: 2, Attached: true}
 	parts := topology.Content{PerUser: 4, PerLock: 16}
-	scripts := topology.Content{PerUser: 10, PerLock: 4} // which end with the server
+	kinds := numbers()
 	for _, m := range ms {
 		databases, err := m.info(ctx, "keyspace")
 		if err != nil {
@@ -66,24 +64,10 @@ func contents(ctx context.Context, ms members, add func(a, b int64) int64) (map[
 			here += k
 		}
 		keys.N = add(keys.N, here)
-		for _, count := range []struct {
-			of      *topology.Content
-			section string
-			fields  []string
-		}{
-			{&connections, "clients", []string{"connected_clients"}},
-			{&channels, "stats", []string{"pubsub_channels", "pubsub_patterns"}},
-			{&scripts, "memory", []string{"number_of_cached_scripts"}},
-		} {
-			var n int64
-			for _, field := range count.fields {
-				got, err := m.number(ctx, count.section, field)
-				if err != nil {
-					return nil, err
-				}
-				n += got
+		for i := range kinds {
+			if err := kinds[i].count(ctx, m); err != nil {
+				return nil, err
 			}
-			count.of.N = max(count.of.N, n)
 		}
 		n, err := m.parts(ctx)
 		if err != nil {
@@ -91,9 +75,61 @@ func contents(ctx context.Context, ms members, add func(a, b int64) int64) (map[
 		}
 		parts.N = add(parts.N, n)
 	}
-	return map[string]topology.Content{
-		"keys": keys, "parts of values": parts, "scripts": scripts, "connections": connections, "channels": channels,
-	}, nil
+	out := map[string]topology.Content{"keys": keys, "parts of values": parts}
+	for _, k := range kinds {
+		if k.reported {
+			out[k.name] = k.content
+		}
+	}
+	return out, nil
+}
+
+// infoKind is a kind of content whose number is in INFO.
+type infoKind struct {
+	name     string
+	content  topology.Content
+	section  string
+	fields   []string
+	reported bool // by a server: one that only speaks Redis's protocol may report less
+}
+
+func numbers() []infoKind {
+	return []infoKind{
+		{
+			name: "connections", content: topology.Content{PerUser: 20, PerLock: 2, Attached: true},
+			section: "clients", fields: []string{"connected_clients"},
+		},
+		{
+			name: "channels", content: topology.Content{PerUser: 2, PerLock: 2, Attached: true},
+			section: "stats", fields: []string{"pubsub_channels", "pubsub_patterns"},
+		},
+		{
+			name: "scripts", content: topology.Content{PerUser: 10, PerLock: 4}, // they end with the server
+			section: "memory", fields: []string{"number_of_cached_scripts"},
+		},
+	}
+}
+
+// count adds up the fields of one server.
+func (k *infoKind) count(ctx context.Context, m member) error {
+	section, err := m.info(ctx, k.section)
+	if err != nil {
+		return err
+	}
+	var n int64
+	for _, field := range k.fields {
+		text, ok := section[field]
+		if !ok {
+			continue
+		}
+		here, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return fmt.Errorf("%s of %s: %w", field, m.name, err)
+		}
+		n, k.reported = n+here, true
+	}
+	k.content.N = max(k.content.N, n)
+	return nil
 }
 
 // partBytes is how much of a string counts as one part of it.

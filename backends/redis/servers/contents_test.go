@@ -41,3 +41,15 @@ func TestContentsSeeIntoValues(t *testing.T) {
 		}
 	}
 }
+
+// TestContentsOfAServerThatReportsLess: what a server does not count is left out; it is not zero.
+func TestContentsOfAServerThatReportsLess(t *testing.T) {
+	t.Parallel()
+	bulk := func(text string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(text), text) }
+	address := redistest.Play(t, answers("KEYSPACE", bulk("# Keyspace\r\n"), "CLIENTS", bulk("connected_clients:3\r\n"),
+		"STATS", bulk("pubsub_channels:2\r\n"), "MEMORY", bulk("used_memory:9\r\n"), "SCAN", "*2\r\n$1\r\n0\r\n*0\r\n"))
+	got, err := guestOf(t, Single(nil), address).(topology.ContentCounter).Contents(t.Context())
+	if _, ok := got["scripts"]; err != nil || ok || got["channels"].N != 2 || got["connections"].N != 3 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
