@@ -60,6 +60,20 @@ func (c *circumstances) judge(x scenarios.Expectation) (res ExpectationResult, a
 	return res, true
 }
 
+// property answers one question of the scenario about the lock.
+func (c *circumstances) property(p scenarios.Property) Property {
+	by, applies := c.judge(p.By)
+	out := Property{Name: p.Name, By: by, Answer: string(Unknown)}
+	switch {
+	case !applies:
+	case by.Verdict == Pass:
+		out.Answer = "yes"
+	case by.Verdict == Fail:
+		out.Answer = "no"
+	}
+	return out
+}
+
 // certain reports whether a figure proves a broken promise, however long and whenever a fault stood. The checkers do
 // not know about servers stopped from outside, so in such a run only firstZeros are certain.
 func (c *circumstances) certain(x scenarios.Expectation, v float64) bool {

@@ -1,7 +1,5 @@
 package results
 
-import "github.com/lockquake/lockquake/scenarios"
-
 // Property is something that a run shows of the lock and that is neither right nor wrong, such as "renews for hung
 // users: yes". It does not change the verdict.
 type Property struct {
@@ -17,18 +15,4 @@ func (p Property) String() string {
 		text += " (" + p.By.Reason + ")"
 	}
 	return text
-}
-
-// property answers one question of the scenario about the lock.
-func (c *circumstances) property(p scenarios.Property) Property {
-	by, applies := c.judge(p.By)
-	out := Property{Name: p.Name, By: by, Answer: string(Unknown)}
-	switch {
-	case !applies:
-	case by.Verdict == Pass:
-		out.Answer = "yes"
-	case by.Verdict == Fail:
-		out.Answer = "no"
-	}
-	return out
 }

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/internal/clock"
 	"github.com/lockquake/lockquake/internal/wire"
 )
@@ -30,23 +29,12 @@ type client struct {
 	frames chan *wire.Frame
 	ended  chan struct{} // the stream was read to its end
 
-	mu     sync.Mutex
-	users  int         // of its workload; 0: it takes orders
-	asked  map[int]int // acquires that its users were ordered and have not begun
-	sense  *history.Sense
-	seen   map[kindAndPhase]int
-	lefts  map[history.Kind]time.Duration // from the latest invoke to the deadline that it carries
-	events int64
-	held   int             // grants without a release invoke or a loss
-	grants []history.Event // acquire ok
+	record *record
 	done   wire.Done
+
+	mu     sync.Mutex
 	broken error // of the stream
 	said   []string
-}
-
-type kindAndPhase struct {
-	kind  history.Kind
-	phase history.Phase
 }
 
 // inbox is how many frames may arrive in a check: far more than it asks for.
@@ -55,10 +43,8 @@ const inbox = 10_000
 func newClient(p Process, start *wire.Start, waits time.Duration) *client {
 	c := &client{
 		process: p, conn: wire.NewConn(p.Out, p.In), start: start, waits: waits, starts: startPatience,
-		results: map[int]wire.Result{}, asked: map[int]int{}, frames: make(chan *wire.Frame, inbox),
-		ended: make(chan struct{}),
-		sense: history.NewSense(history.Header{Process: start.Name, Locks: start.Locks, Reentrant: true}),
-		seen:  map[kindAndPhase]int{}, lefts: map[history.Kind]time.Duration{},
+		results: map[int]wire.Result{}, frames: make(chan *wire.Frame, inbox), ended: make(chan struct{}),
+		record: newRecord(start),
 	}
 	go c.read()
 	return c
@@ -79,7 +65,7 @@ func (c *client) read() {
 			return
 		}
 		for i := range item.Events {
-			if err := c.take(&item.Events[i]); err != nil {
+			if err := c.record.take(&item.Events[i]); err != nil {
 				c.mu.Lock()
 				c.broken = err
 				c.mu.Unlock()
@@ -97,47 +83,6 @@ func (c *client) read() {
 			c.frames <- item.Frame
 		}
 	}
-}
-
-// take checks and keeps one event.
-func (c *client) take(e *history.Event) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := c.sense.Observe(e); err != nil {
-		return err
-	}
-	if e.Kind == history.Acquire && e.Phase == history.Invoke {
-		user := e.User.Index()
-		if c.asked[user]--; user >= c.users && (c.users > 0 || c.asked[user] < 0) {
-			return fmt.Errorf("event %d (acquire invoke of %v): there was no such order", e.Seq, e.User)
-		}
-	}
-	c.events++
-	c.seen[kindAndPhase{e.Kind, e.Phase}]++
-	if e.Phase == history.Invoke {
-		c.lefts[e.Kind] = time.Duration(e.Valid - e.Time)
-	}
-	switch {
-	case e.Kind == history.Acquire && e.Phase == history.Ok:
-		c.grants = append(c.grants, *e)
-		c.held++
-	case e.Kind == history.Release && e.Phase == history.Invoke, e.Kind == history.Lost:
-		c.held--
-	}
-	return nil
-}
-
-func (c *client) count(k history.Kind, p history.Phase) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.seen[kindAndPhase{k, p}]
-}
-
-// left returns the time from the latest invoke of a kind to the deadline that it carries.
-func (c *client) left(k history.Kind) time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.lefts[k]
 }
 
 // wrong records a finding.
@@ -219,9 +164,7 @@ func (c *client) begin(ctx context.Context, w *wire.Workload) error {
 		return err
 	}
 	if w != nil {
-		c.mu.Lock()
-		c.users = w.Users
-		c.mu.Unlock()
+		c.record.workload(w.Users)
 	}
 	st := *c.start
 	st.Record, st.Workload, st.Timeout, st.Format = true, w, int64(5*time.Second), wire.FormatJSONL
@@ -238,9 +181,7 @@ func (c *client) order(o wire.Command) int {
 	c.ids++
 	o.ID = c.ids
 	if o.Do == wire.DoAcquire {
-		c.mu.Lock()
-		c.asked[o.User]++
-		c.mu.Unlock()
+		c.record.order(o.User)
 	}
 	c.send(wire.Frame{Type: wire.TypeCommand, Command: &o})
 	return o.ID
@@ -274,10 +215,8 @@ func (c *client) stop(ctx context.Context) error {
 	if err := c.ends(ctx, "done", c.waits); err != nil {
 		return err
 	}
-	c.mu.Lock()
 	c.done = *f.Done
-	events, held := c.events, c.held
-	c.mu.Unlock()
+	events, held := c.record.totals()
 	if f.Done.Recorded != events {
 		c.wrong("done: recorded is %d, but %d events came", f.Done.Recorded, events)
 	}
@@ -319,25 +258,7 @@ func (c *client) clocks(h *wire.Hello, p *wire.Pong) {
 	}
 }
 
-// promises checks the validity of the grants. The caller holds mu.
-func (c *client) promises() error {
-	unknown := 0
-	for _, g := range c.grants {
-		switch {
-		case g.Valid == history.ValidUnknown:
-			unknown++
-		case g.Valid != history.ValidEndless && c.start.TTL > 0 && g.Valid > g.Time+c.start.TTL:
-			return fmt.Errorf("event %d (acquire ok): valid is %v after the event, but the TTL is %v: the validity counts from the send time of the request",
-				g.Seq, time.Duration(g.Valid-g.Time), time.Duration(c.start.TTL))
-		}
-	}
-	if unknown == len(c.grants) {
-		return errors.New("acquire ok: valid is unknown in all of them: no user would ever be entitled, and no double grant could be found")
-	}
-	return nil
-}
-
-// causes returns the errors that the client counted. The caller holds mu.
+// causes returns the errors that the client counted.
 func (c *client) causes() []string {
 	out := []string{"it counted no errors"}
 	for text, n := range c.done.Errors {

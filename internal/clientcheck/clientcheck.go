@@ -230,7 +230,7 @@ func givingUp(ctx context.Context, c *client) error {
 		waits := c.order(wire.Command{Do: wire.DoAcquire, User: 1, Timeout: int64(time.Minute)})
 		asked, cancel := context.WithTimeout(ctx, c.waits)
 		defer cancel()
-		for c.count(history.Acquire, history.Invoke) < 2 {
+		for c.record.count(history.Acquire, history.Invoke) < 2 {
 			if clock.Sleep(asked, time.Millisecond) != nil {
 				return fmt.Errorf("an acquire that waits: no event of it within %v", c.waits)
 			}
@@ -246,7 +246,7 @@ func givingUp(ctx context.Context, c *client) error {
 			return fmt.Errorf("a cancelled acquire: %w", err)
 		case r.Outcome == wire.OutcomeOK:
 			c.wrong("an acquire that was cancelled while another user had the lock: result: outcome is ok")
-		case c.count(history.Cancel, history.Info) == 0:
+		case c.record.count(history.Cancel, history.Info) == 0:
 			c.wrong("cancel: no event cancel was recorded")
 		}
 	}
@@ -255,7 +255,7 @@ func givingUp(ctx context.Context, c *client) error {
 	}
 	if c.hello.Takes(wire.DoClose) {
 		if r, err := c.ask(ctx, wire.Command{Do: wire.DoClose, User: 1}); err != nil || r.Outcome != wire.OutcomeOK ||
-			c.count(history.Close, history.Ok) == 0 {
+			c.record.count(history.Close, history.Ok) == 0 {
 			return fmt.Errorf("a close: result: outcome is %q (%s), want ok, and the events close invoke and ok before it (%w)", r.Outcome, r.Error, orNothing(err))
 		}
 		if r, err := c.ask(ctx, wire.Command{Do: wire.DoAcquire, User: 1}); err == nil &&
@@ -285,7 +285,7 @@ func points(ctx context.Context, c *client) error {
 		switch {
 		case f.Point.Point != point || f.Point.User != 0:
 			c.wrong("point: it is %s of user %d: want %s of user 0", f.Point.Point, f.Point.User, point)
-		case point == "acquired" && c.count(history.Acquire, history.Ok) == 0:
+		case point == "acquired" && c.record.count(history.Acquire, history.Ok) == 0:
 			c.wrong("point acquired: it came before the event acquire ok, but must follow it")
 		}
 		if r, err := c.ask(ctx, wire.Command{Do: wire.DoContinue, Point: point}); err != nil ||
@@ -327,7 +327,7 @@ func death(ctx context.Context, c *client) error {
 	if _, err := c.next(ctx, wire.TypePoint); err != nil {
 		return fmt.Errorf("point acquired: %w", err)
 	}
-	if c.count(history.Acquire, history.Ok) == 0 {
+	if c.record.count(history.Acquire, history.Ok) == 0 {
 		c.wrong("point acquired: it came before the event acquire ok, which is lost with the process")
 	}
 	return c.ends(ctx, "it should have died at a point", 2*time.Second)
@@ -351,17 +351,16 @@ func workload(ctx context.Context, c *client) error {
 	if err := c.stop(ctx); err != nil {
 		return err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.grants) == 0 {
+	grants := c.record.granted()
+	if len(grants) == 0 {
 		return fmt.Errorf("no user was granted a lock in two seconds: %s", strings.Join(c.causes(), "; "))
 	}
-	if first := c.grants[0]; first.Value < from {
+	if first := grants[0]; first.Value < from {
 		return fmt.Errorf("event %d (acquire ok): its request was sent %v before the time in go", first.Seq,
 			time.Duration(from-first.Value))
 	}
-	if int64(len(c.grants)) != c.done.Cycles {
-		return fmt.Errorf("done: cycles is %d, but %d grants were recorded", c.done.Cycles, len(c.grants))
+	if int64(len(grants)) != c.done.Cycles {
+		return fmt.Errorf("done: cycles is %d, but %d grants were recorded", c.done.Cycles, len(grants))
 	}
-	return c.promises()
+	return promises(grants, c.start.TTL)
 }

@@ -324,9 +324,9 @@ func TestLossReportedByTheLibrary(t *testing.T) {
 			t.Parallel()
 			w := wire.Workload{Use: "counter", Params: []byte(`{"locks":1}`)}
 			c := work(t, toy(t, "loses"), w, func(st *wire.Start) { st.Check = "signal" })
-			found, lost, written := c.found(), c.count(history.Lost, history.Info), c.count(history.Write, history.Invoke)
-			if len(found) > 0 || surprising(c.done.Errors) || lost != len(c.grants) || written > 0 {
-				t.Errorf("%d grants, %d lost, %d writes, %q, errors %v", len(c.grants), lost, written, found, c.done.Errors)
+			found, lost, written := c.found(), c.record.count(history.Lost, history.Info), c.record.count(history.Write, history.Invoke)
+			if len(found) > 0 || surprising(c.done.Errors) || lost != len(c.record.granted()) || written > 0 {
+				t.Errorf("%d grants, %d lost, %d writes, %q, errors %v", len(c.record.granted()), lost, written, found, c.done.Errors)
 			}
 		})
 	}
@@ -340,9 +340,9 @@ func TestRenewalReportedByTheLibrary(t *testing.T) {
 			t.Parallel()
 			w := wire.Workload{Use: "counter", Params: []byte(`{"locks":1}`)}
 			c := work(t, toy(t, "renews"), w, func(*wire.Start) {})
-			found, renewed := c.found(), c.count(history.Renewed, history.Info)
-			if len(found) > 0 || surprising(c.done.Errors) || renewed < len(c.grants) || renewed == 0 {
-				t.Errorf("%d grants, %d renewed, %q, errors %v", len(c.grants), renewed, found, c.done.Errors)
+			found, renewed := c.found(), c.record.count(history.Renewed, history.Info)
+			if len(found) > 0 || surprising(c.done.Errors) || renewed < len(c.record.granted()) || renewed == 0 {
+				t.Errorf("%d grants, %d renewed, %q, errors %v", len(c.record.granted()), renewed, found, c.done.Errors)
 			}
 		})
 	}
@@ -353,9 +353,9 @@ func TestAStallOfTheLoop(t *testing.T) {
 	t.Parallel()
 	w := wire.Workload{Use: "counter", Params: []byte(`{"locks":1}`)}
 	c := work(t, javascript(t, "stands-still"), w, func(*wire.Start) {})
-	found, stalls := c.found(), c.count(history.Stall, history.Info)
-	if len(found) > 0 || stalls < len(c.grants) || c.done.Stall < int64(50*time.Millisecond) {
-		t.Errorf("%d grants, %d stalls, the longest %d ns, %q", len(c.grants), stalls, c.done.Stall, found)
+	found, stalls := c.found(), c.record.count(history.Stall, history.Info)
+	if len(found) > 0 || stalls < len(c.record.granted()) || c.done.Stall < int64(50*time.Millisecond) {
+		t.Errorf("%d grants, %d stalls, the longest %d ns, %q", len(c.record.granted()), stalls, c.done.Stall, found)
 	}
 }
 
@@ -391,7 +391,7 @@ func work(t *testing.T, start func(context.Context, int) (Process, error), w wir
 	}
 	c.send(wire.Frame{Type: wire.TypeGo, Go: &wire.Go{Time: now()}})
 	const some = 3
-	if !wait.Within(patience, func() bool { return c.count(history.Acquire, history.Ok) >= some }) {
+	if !wait.Within(patience, func() bool { return c.record.count(history.Acquire, history.Ok) >= some }) {
 		t.Errorf("fewer than %d grants", some)
 	}
 	if err := c.stop(t.Context()); err != nil {

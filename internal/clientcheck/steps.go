@@ -95,7 +95,7 @@ func (c *client) carry(ctx context.Context, s step, from int64) error {
 		return fmt.Errorf("%s: %s; but the orders took %v so far, and the TTL of a grant is %v: repeat it on a machine with less load",
 			s.what, wrong, time.Duration(took), time.Duration(c.start.TTL))
 	}
-	left := c.left(s.invoke)
+	left := c.record.left(s.invoke)
 	if s.invoke != 0 && r.Outcome == wire.OutcomeOK && (left > time.Minute || left < 30*time.Second) {
 		c.wrong("%s: event %v invoke: valid is %v after the event: want the deadline by timeout_ns of the order, %v",
 			s.what, s.invoke, left, time.Minute)
