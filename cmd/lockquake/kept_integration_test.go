@@ -144,18 +144,18 @@ func TestChangesBetweenRunsAreFound(t *testing.T) {
 		plant func(t *testing.T, n *cluster.Node)
 	}{
 		{"key", []string{`redis-1 has 1 keys, "dirty" among them`}, func(t *testing.T, n *cluster.Node) { redisSays(t, n, "SET dirty 1", "+OK") }},
-		{"setting", []string{`redis-1 config maxmemory is "1048576" and was "0"`}, func(t *testing.T, n *cluster.Node) { redisSays(t, n, "CONFIG SET maxmemory 1mb", "+OK") }},
-		{"clock", []string{"the clock of redis-1 is ", "s to 1m0", "s ahead of this machine, by its own protocol"}, func(t *testing.T, n *cluster.Node) {
+		{"setting", []string{`redis-1 config maxmemory is "1048576" but was "0"`}, func(t *testing.T, n *cluster.Node) { redisSays(t, n, "CONFIG SET maxmemory 1mb", "+OK") }},
+		{"clock", []string{"the clock of redis-1 is ", "s to 1m0", "s ahead of this machine, over its own protocol"}, func(t *testing.T, n *cluster.Node) {
 			if _, err := n.Clock.ShiftClock(t.Context(), "planted", wall.Shift{Jump: time.Minute}); err != nil {
 				t.Fatal(err)
 			}
 		}},
-		{"rule", []string{"filter planted/redis-1 stands on redis-1"}, func(t *testing.T, n *cluster.Node) {
+		{"rule", []string{"filter planted/redis-1 is active on redis-1"}, func(t *testing.T, n *cluster.Node) {
 			if err := n.Links.Filter(t.Context(), "planted", []links.Rule{{Node: n.Name(), Port: 9, How: links.Drop}}); err != nil {
 				t.Fatal(err)
 			}
 		}},
-		{"table of a stranger", []string{"on the links of redis-1 there is ["}, plantTable},
+		{"table of a stranger", []string{"the links of redis-1 have ["}, plantTable},
 		{"pause", []string{"redis-1 is stopped"}, func(t *testing.T, n *cluster.Node) {
 			if _, err := n.Signals.Pause(t.Context()); err != nil {
 				t.Fatal(err)

@@ -19,16 +19,20 @@ import (
 // Program is the path of the built program, from the top of the tree.
 const Program = "build/lockquake"
 
-// Build builds the program and returns its commit, marked if files are edited. It notes the commit first: later edits
-// are not in it.
+// Build builds the program and returns its commit, marked if files are edited that are built: the pages that are
+// written from runs are not. It notes the commit first: later edits are not in it.
 func Build(ctx context.Context, tell io.Writer) (commit string, err error) {
-	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--exclude=*").Output()
+	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--exclude=*").Output()
 	if err != nil {
 		return "", fmt.Errorf("git describe: %w", err)
 	}
+	commit = strings.TrimSpace(string(out))
+	if exec.CommandContext(ctx, "git", "diff", "--quiet", "HEAD", "--", ".", ":!docs").Run() != nil {
+		commit += "-dirty"
+	}
 	cmd := exec.CommandContext(ctx, "make", "build")
 	cmd.Stdout, cmd.Stderr = tell, tell
-	return strings.TrimSpace(string(out)), cmd.Run()
+	return commit, cmd.Run()
 }
 
 // Command returns the command that runs a program. When ctx ends, the program is asked to end, once, and waited for:
