@@ -126,7 +126,7 @@ func TestClockFaultsOverlap(t *testing.T) {
 			}
 			// Reading a clock is accurate to some ms, so the hour may be 59m59.999s.
 			back := r.Faults[len(r.Faults)-1].Receipt.Evidence
-			_, before, _ := strings.Cut(back, "before it was ")
+			_, before, _ := strings.Cut(back, "previously ")
 			before, _, _ = strings.Cut(before, "±")
 			if ahead, err := time.ParseDuration(before); err != nil || (ahead-time.Hour).Abs() > time.Second {
 				t.Errorf("after a restart and one heal it was ahead by %v, %v: %s", ahead, err, back)

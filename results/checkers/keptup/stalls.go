@@ -74,7 +74,7 @@ func (c *stalls) Finish() results.Finding {
 	f.Measures = map[string]*float64{"own_stall_ms_max": new(results.Milli(c.longest))}
 	if c.n > 0 {
 		f.Verdict = results.Unknown
-		f.Warnings = []string{fmt.Sprintf("%d times a process of lockquake stood still for longer than half of the ttl: %s", c.n, c.list[0].Text)}
+		f.Warnings = []string{fmt.Sprintf("%d times a process of lockquake did not run for longer than half of the ttl: %s", c.n, c.list[0].Text)}
 	}
 	return f
 }
