@@ -103,8 +103,8 @@ func build(src *source, root *ast.MappingNode) (Scenario, error) {
 		}
 	}
 	for _, read := range []func(*Scenario) error{
-		r.head, r.backend, r.workload, r.run, r.hosts, chaosReader{d}.chaos, stepsReader{d}.steps, r.expect, r.properties,
-		r.whole,
+		r.head, r.backend, r.workload, r.run, r.hosts, chaosReader{d}.chaos, stepsReader{d}.steps,
+		r.expect, r.properties, r.whole,
 	} {
 		if err := read(&s); err != nil {
 			return s, err

@@ -263,7 +263,7 @@ func TestOneCauseIsGivenOnce(t *testing.T) {
 		"interrupted": prepared(t, serialScript, enough, func(d *runDir) {
 			d.env.Interrupted, d.env.Unknown = true, []string{"the run was interrupted"}
 		}),
-		"a process of lockquake stood still": prepared(t, serialScript+"9000 A stall info issued=6000\n", enough, nil),
+		"a process of lockquake did not run": prepared(t, serialScript+"9000 A stall info issued=6000\n", enough, nil),
 	} {
 		r := judged(t, d)
 		if n := strings.Count(strings.Join(r.Reasons, "\n"), name); n != 1 {
