@@ -167,6 +167,7 @@ func TestNonsenseIsRefused(t *testing.T) {
 		"release of another's grant":   {"", Release, Invoke, func(e *Event) { e.User++ }, "no acquire with that op"},
 		"release of another lock":      {"", Release, Invoke, func(e *Event) { e.Lock = 1 }, "no acquire with that op"},
 		"renewal of nobody's grant":    {"", Renew, Invoke, func(e *Event) { e.Grant = 1 }, "no acquire with that op"},
+		"release-unheld by a holder":   {"", Read, Invoke, func(e *Event) { e.Kind, e.Grant = ReleaseUnheld, 0 }, "has that lock in hand, by grant"},
 		"renewed without grant":        {"", Renewed, Info, func(e *Event) { e.Grant = 0 }, "it has no grant"},
 		"lost without grant":           {"", Lost, Info, func(e *Event) { e.Grant = 0 }, "it has no grant"},
 		"read without grant":           {"", Read, Invoke, func(e *Event) { e.Grant = 0 }, "it has no grant"},
