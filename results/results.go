@@ -236,7 +236,7 @@ type Checkers []CheckerKind
 func (cs Checkers) Quantities() []Quantity {
 	var all []Quantity
 	for _, k := range cs {
-		all = slices.Concat(all, k.Counts, k.Measures)
+		all = append(append(all, k.Counts...), k.Measures...)
 	}
 	return all
 }
@@ -266,7 +266,8 @@ var numbered = regexp.MustCompile(`_[1-9][0-9]*$`)
 
 // Has reports whether a run with these faults has a count or measure of that name.
 func (cs Checkers) Has(name string, faults []string) bool {
-	return slices.Contains(cs.Names(), name) || numbered.MatchString(name) &&
+	named := func(q Quantity) bool { return q.Name == name }
+	return slices.ContainsFunc(cs.Quantities(), named) || numbered.MatchString(name) &&
 		slices.ContainsFunc(faults, func(fault string) bool {
 			return slices.ContainsFunc(cs, func(k CheckerKind) bool {
 				return k.PerFault != "" && numbered.ReplaceAllString(name, "_") == FaultMeasure(k.PerFault, fault, "")
