@@ -216,7 +216,7 @@ const usualTTL = time.Second
 // longestTTL is the longest that is tried when a shorter one is refused and none is asked for.
 const longestTTL = 4 * time.Second
 
-// lay makes the scenario on which every script is laid.
+// lay makes the scenario that every script changes, and checks it.
 func (r *huntRun) lay(lock backends.Lock, ttl time.Duration) error {
 	name := fmt.Sprintf("hunt-%s-%s", r.backend.Name, lock.Name)
 	base, err := scenarios.Parse(fmt.Appendf(nil, baseText, name, r.backend.Name, lock.Name, ttl), "hunt.yaml")
@@ -238,14 +238,15 @@ func (r *huntRun) lay(lock backends.Lock, ttl time.Duration) error {
 // space determines what scripts can do to the lock on this machine.
 func (r *huntRun) space(lock backends.Lock) error {
 	ttl := cmp.Or(r.ttl, max(usualTTL, lock.MinTTL))
-	err := r.lay(lock, ttl)
-	for err != nil && r.ttl == 0 && ttl < longestTTL { // a service may keep no lease as short as that
-		if ttl *= 2; r.lay(lock, ttl) == nil {
-			err = nil
+	if first := r.lay(lock, ttl); first != nil {
+		err := first
+		for err != nil && r.ttl == 0 && ttl < longestTTL { // a service may keep no lease as short as that
+			ttl *= 2
+			err = r.lay(lock, ttl)
 		}
-	}
-	if err != nil {
-		return err
+		if err != nil {
+			return first
+		}
 	}
 	base := r.base.Scenario
 	hellos, err := r.nodes.Hellos(r.stop.Ctx, r.base.Log)(base)

@@ -17,6 +17,8 @@ type Goal struct {
 	Name string // of the count
 	// Needs returns what a lock lacks without which the count is always zero; "" if it lacks nothing.
 	Needs func(Target) string
+	// Asks says that the count is judged by what the service has of the locks: it is asked all the time then.
+	Asks bool
 }
 
 // Target describes the lock to goals.
@@ -32,8 +34,8 @@ var goals = []Goal{
 	{Name: "stuck_locks", Needs: nothing},
 	{Name: "foreign_releases", Needs: nothing},
 	{Name: "token_regressions", Needs: tokens},
-	{Name: "false_results", Needs: asked},
-	{Name: "orphans", Needs: asked},
+	{Name: "false_results", Needs: asked, Asks: true},
+	{Name: "orphans", Needs: asked, Asks: true},
 	{Name: "deaf_waits", Needs: nothing},
 	{Name: "overlapping_holds", Needs: nothing},
 	{Name: "starved_users", Needs: nothing},
@@ -55,8 +57,10 @@ func asked(t Target) string {
 	return ""
 }
 
-// asks reports whether the goal is judged by what the service has: it is asked all the time then.
-func (g Goal) asks() bool { return g.Name == "orphans" || g.Name == "false_results" }
+// asks reports whether the goal of that name has Asks.
+func asks(name string) bool {
+	return slices.ContainsFunc(goals, func(g Goal) bool { return g.Name == name && g.Asks })
+}
 
 // GoalNames lists the goals in their order.
 func GoalNames() (names []string) {

@@ -182,7 +182,8 @@ func (h *Hunt) propose() (j campaign.Job, ok bool) {
 			long = true
 			continue
 		}
-		s, err := h.scenario(n.Script, slices.ContainsFunc(h.Goals, Goal.asks), forbid(h.Goals))
+		asked := slices.ContainsFunc(h.Goals, func(g Goal) bool { return g.Asks })
+		s, err := h.scenario(n.Script, asked, forbid(h.Goals))
 		if err != nil {
 			refused = err
 			continue

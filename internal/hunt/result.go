@@ -90,8 +90,7 @@ func (h *Hunt) HandOut() error {
 		return nil
 	}
 	claim := "claim='" + strings.ReplaceAll(claimOf(x), "'", "''") + "'"
-	s, err := h.scenario(x.Script, Goal{Name: x.Goal}.asks(), demand(x.Goal, x.Others), claim,
-		"about=["+x.Goal+"]")
+	s, err := h.scenario(x.Script, asks(x.Goal), demand(x.Goal, x.Others), claim, "about=["+x.Goal+"]")
 	if err != nil {
 		return err
 	}

@@ -140,7 +140,7 @@ func (s *shrinker) next() (j campaign.Job, ok bool) {
 			s.stopped, s.over = "the budget of "+s.hunt.ShrinkBudget.String()+" was spent", true
 			break
 		}
-		sc, err := s.hunt.scenario(s.now.script, Goal{Name: s.goal}.asks(), demand(s.goal, s.others))
+		sc, err := s.hunt.scenario(s.now.script, asks(s.goal), demand(s.goal, s.others))
 		if err != nil {
 			s.now.failed = tries
 			s.settle()

@@ -99,7 +99,7 @@ type watcher struct {
 	shows  shows
 	faults standing
 	marks  []mark // points in time between events, ordered
-	calls  map[call]history.Event
+	calls  map[call]begun
 	locks  map[uint16]*lockState
 }
 
@@ -110,10 +110,17 @@ type shows struct {
 	near map[string]float64
 }
 
-// call is an operation under way.
+// call identifies an operation under way.
 type call struct {
 	user history.User
 	op   uint32
+}
+
+// begun is the invoke of an operation under way. For a release it has the end of the validity of its grant, whose hold
+// ended with it.
+type begun struct {
+	history.Event
+	end int64
 }
 
 // mark is something that has no event: a fault begins or ends, or a user reaches a point.
@@ -125,7 +132,7 @@ type mark struct {
 func newWatcher(env results.Env, faults []history.Fault, observed []history.Observation) *watcher {
 	w := &watcher{
 		shows:  shows{ttl: max(env.TTL, 1), seen: map[string]struct{}{}, near: map[string]float64{}},
-		faults: newStanding(env, faults), calls: map[call]history.Event{}, locks: map[uint16]*lockState{},
+		faults: newStanding(env, faults), calls: map[call]begun{}, locks: map[uint16]*lockState{},
 	}
 	for i := range w.faults.list {
 		f := &w.faults.list[i]
@@ -192,11 +199,11 @@ func (w *watcher) event(e *history.Event) {
 // operation handles the begin or the outcome of a call.
 func (w *watcher) operation(e *history.Event) {
 	if e.Phase == history.Invoke {
-		invoked := *e
+		x := begun{Event: *e}
 		if e.Kind == history.Release {
-			invoked.Valid = w.release(e) // in place of its deadline
+			x.end = w.release(e)
 		}
-		w.calls[call{e.User, e.Seq}] = invoked
+		w.calls[call{e.User, e.Seq}] = x
 		return
 	}
 	invoked := w.calls[call{e.User, e.Op}]

@@ -183,7 +183,7 @@ func (w *watcher) beside(e *history.Event, h hold) {
 }
 
 // denied records an acquire without a grant.
-func (w *watcher) denied(e *history.Event, invoked history.Event) {
+func (w *watcher) denied(e *history.Event, invoked begun) {
 	if invoked.Time > 0 {
 		w.shows.add("%s after %s, %s", wordOf(e), w.shows.since(e.Time-invoked.Time), w.lock(e.Lock).holders(e.User))
 	}
@@ -243,7 +243,7 @@ func (w *watcher) gone(e *history.Event) {
 //
 // Example: a release begins 5 ms before the validity ends, its request is delayed, another user is granted the lock,
 // and the release is answered ok. A lock that deletes whatever is there has now deleted the other user's grant.
-func (w *watcher) crossing(e *history.Event, invoked history.Event) {
+func (w *watcher) crossing(e *history.Event, invoked begun) {
 	l := w.lock(e.Lock)
 	other := "nobody else was granted it"
 	switch {
@@ -253,7 +253,7 @@ func (w *watcher) crossing(e *history.Event, invoked history.Event) {
 	default:
 		other = "another was granted it before"
 	}
-	end := invoked.Valid
+	end := invoked.end
 	if e.Kind != history.Release {
 		end = history.ValidUnknown
 		if i := slices.IndexFunc(l.open, func(h hold) bool { return h.user == e.User && h.grant == e.Grant }); i >= 0 {
@@ -263,13 +263,13 @@ func (w *watcher) crossing(e *history.Event, invoked history.Event) {
 			w.extend(e)
 		}
 	}
-	own := ""
+	own := inTime
 	switch {
 	case end == history.ValidUnknown:
 	case invoked.Time > end:
-		own = "begun after its end, "
+		own = begunLate
 	case e.Time > end:
-		own = "done after its end, "
+		own = doneLate
 	}
 	w.shows.add("%s: %s%s", wordOf(e), own, other)
 	if invoked.Time > 0 {
@@ -291,17 +291,26 @@ func (w *watcher) crossing(e *history.Event, invoked history.Event) {
 	}
 }
 
+// lateness says whether an operation was begun or answered after the end of its user's validity.
+type lateness string
+
+const (
+	inTime    lateness = ""
+	begunLate lateness = "begun after its end, "
+	doneLate  lateness = "done after its end, "
+)
+
 // releases records how near a release that met another's grant came to free it. That another is granted the lock before
 // the answer is usual, unless the validity ended meanwhile, or the answer did not come.
-func (s *shows) releases(e *history.Event, own string) {
+func (s *shows) releases(e *history.Event, own lateness) {
 	near := 0.0
 	switch {
-	case e.Phase == history.Fail && strings.HasPrefix(own, "done"): // as late, and told so
+	case e.Phase == history.Fail && own == doneLate: // as late, and told so
 		near = 0.5
 	case e.Phase == history.Fail:
-	case strings.HasPrefix(own, "done"):
+	case own == doneLate:
 		near = 0.9
-	case own != "":
+	case own != inTime:
 		near = 0.7
 	case e.Phase == history.Info:
 		near = 0.6
