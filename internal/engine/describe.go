@@ -64,7 +64,7 @@ func describe(o Options, p *plan.Plan, id, dir string) results.Env {
 		}
 		e.ResourceNodes = p.Specs.Of(node.Resource)
 	}
-	e.Host["load_before"] = loadAverage()
+	e.Host["load_before"] = LoadAverage()
 	return e
 }
 

@@ -50,8 +50,8 @@ func usedTicks(stat string) (sum int64) {
 	return sum
 }
 
-// loadAverage returns the three load averages of the machine, or "" if they are unknown.
-func loadAverage() string {
+// LoadAverage returns the three load averages of the machine, or "" if they are unknown.
+func LoadAverage() string {
 	b, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
 		return ""

@@ -383,7 +383,7 @@ func (r *run) down(ctx context.Context) error {
 // describeEnd records what is known only at the end.
 func (r *run) describeEnd() {
 	r.record.Change(func(e *results.Env) {
-		e.Host["load_after"] = loadAverage()
+		e.Host["load_after"] = LoadAverage()
 		if r.nodes.Cluster != nil {
 			e.Cluster = maps.Clone(r.nodes.Cluster.Describe) // kept servers go on in another run's cluster
 			e.Warnings = append(e.Warnings, control.LeftBehind(r.nodes.Cluster.Nodes)...)

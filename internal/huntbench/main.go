@@ -1,6 +1,6 @@
 // Huntbench sends `lockquake hunt` after locks whose faults are known, with the guided search and with random scripts,
-// and compares how long each takes to the first violation. It is started at the top of the tree. It appends each hunt
-// to .hunt/record.jsonl, outside of git; interrupted, it goes on where it was.
+// and compares the times to the first violation. Start it at the top of the tree. It appends each hunt to
+// .hunt/record.jsonl, outside git, and resumes from that file after an interruption.
 package main
 
 import (
@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/longrun"
 )
 
@@ -29,7 +30,7 @@ func main() {
 	}
 }
 
-// What the benchmark is, unless flags say otherwise. The search of a target within the process is capped.
+// The defaults of the flags. The search of a target within the process is capped.
 const (
 	usualBudget  = 10 * time.Minute
 	memoryBudget = time.Minute
@@ -87,7 +88,7 @@ func choose(all []Target, only string) (out []Target) {
 	return out
 }
 
-// bench makes hunts.
+// bench runs hunts.
 type bench struct {
 	budget time.Duration
 	seeds  int
@@ -97,7 +98,7 @@ type bench struct {
 	commit string
 }
 
-// all makes the hunts that the record lacks: the first seed of every target before the second of any.
+// all runs the hunts that the record lacks: the first seed of every target before the second of any.
 func (b *bench) all(ctx context.Context, chosen []Target) error {
 	var err error
 	if b.commit, err = longrun.Build(ctx, os.Stderr); err != nil {
@@ -113,7 +114,7 @@ func (b *bench) all(ctx context.Context, chosen []Target) error {
 					continue
 				}
 				if time.Now().After(b.until) {
-					return errors.New("the time is over; what is done is kept, start again to go on")
+					return errors.New("the time is over; start again to resume")
 				}
 				h, err := b.hunt(ctx, t, seed, random)
 				if err != nil {
@@ -131,11 +132,11 @@ func (b *bench) all(ctx context.Context, chosen []Target) error {
 // noShrinking is too short for any run: the script is kept as it was found.
 const noShrinking = time.Millisecond
 
-// hunt makes one.
+// hunt runs one hunt.
 func (b *bench) hunt(ctx context.Context, t Target, seed int, random bool) (Hunt, error) {
 	h := Hunt{
 		Target: t.Name, Seed: seed, Random: random, Commit: b.commit, Date: time.Now().UTC().Truncate(time.Second),
-		Load: load(),
+		Load: engine.LoadAverage(),
 	}
 	budget, shrink := b.budget, noShrinking
 	if t.Memory {
@@ -172,8 +173,7 @@ func (b *bench) hunt(ctx context.Context, t Target, seed int, random bool) (Hunt
 	return h, err
 }
 
-// call runs the program and returns what it prints. A hunt that found something, or nothing, is no error; one that was
-// interrupted or refused is.
+// call runs the program and returns its output. A hunt that was interrupted or refused is an error, whatever it found.
 func call(ctx context.Context, args []string) ([]byte, error) {
 	cmd := longrun.Command(ctx, longrun.Program, args...)
 	cmd.Stderr = os.Stderr
@@ -186,10 +186,11 @@ func call(ctx context.Context, args []string) ([]byte, error) {
 	return out, err
 }
 
-// goodRuns is how often a script is put to the version without the bug.
+// goodRuns is the number of runs of a script on the version without the bug.
 const goodRuns = 10
 
-// good is in how many of ten runs the version without the bug reached the goal by the script that breaks the other.
+// good returns in how many of ten runs the script that breaks one version reaches the goal on the version without the
+// bug.
 func (b *bench) good(ctx context.Context, t Target, file string) (*int, error) {
 	args := append([]string{
 		"run", file, "--repeat", fmt.Sprint(goodRuns), "--provider", "local", "--format", "json",
@@ -200,14 +201,4 @@ func (b *bench) good(ctx context.Context, t Target, file string) (*int, error) {
 		return nil, err
 	}
 	return reached(out, t.Goal)
-}
-
-// load are the load averages of the machine.
-func load() string {
-	text, err := os.ReadFile(filepath.FromSlash("/proc/loadavg"))
-	if err != nil {
-		return ""
-	}
-	fields := strings.Fields(string(text))
-	return strings.Join(fields[:min(3, len(fields))], " ")
 }

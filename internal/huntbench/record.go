@@ -25,30 +25,30 @@ type Hunt struct {
 	Random bool   `json:"random,omitempty"`
 	Budget int64  `json:"budget_ms"`
 
-	Found *int64 `json:"found_ms,omitempty"` // what the search took until then; nil: the budget was not enough
+	Found *int64 `json:"found_ms,omitempty"` // time of the search until then; nil: not found within the budget
 	Runs  int    `json:"runs"`               // of the search
 	// Grants were judged, and Behaviours seen.
 	Grants     int64 `json:"grants"`
 	Behaviours int   `json:"behaviours"`
 
-	// Size is that of the script that was handed out, which reached the goal in Reached of Tries fresh runs; nil: none
-	// was asked for, or none reproduced.
+	// Size is the size of the script that was handed out. It reached the goal in Reached of Tries fresh runs. nil: no
+	// script was asked for, or none reproduced.
 	Size    *script.Size `json:"size,omitempty"`
 	File    string       `json:"file,omitempty"`
 	Reached int          `json:"reached,omitempty"`
 	Tries   int          `json:"tries,omitempty"`
-	Good    *int         `json:"good,omitempty"` // in how many of ten runs the good version reached the goal by it
+	Good    *int         `json:"good,omitempty"` // in how many of ten runs it reached the goal on the good version
 
 	Commit string    `json:"commit"`
 	Date   time.Time `json:"date"`
 	Load   string    `json:"load"` // averages of the machine before it
 }
 
-// take reads what a hunt printed that made its directory in out.
+// take reads the output of a hunt whose directory is in out.
 func (h *Hunt) take(printed []byte, goal, out string) error {
 	var r hunt.Result
 	if err := json.Unmarshal(printed, &r); err != nil {
-		return fmt.Errorf("what the hunt printed: %w", err)
+		return fmt.Errorf("output of the hunt: %w", err)
 	}
 	h.Runs, h.Grants, h.Behaviours = r.Runs, r.Grants, r.Behaviours
 	for _, f := range r.Findings {
@@ -69,7 +69,7 @@ func (h *Hunt) take(printed []byte, goal, out string) error {
 	return nil
 }
 
-// reached counts the verdicts in what `run --format json` printed in which a count is above zero.
+// reached returns in how many verdicts, as `run --format json` prints them, a count is above zero.
 func reached(printed []byte, count string) (*int, error) {
 	n := 0
 	for d := json.NewDecoder(bytes.NewReader(printed)); ; {
@@ -105,7 +105,7 @@ func (rec *record) add(h Hunt) error {
 	return json.NewEncoder(rec.file).Encode(h)
 }
 
-// of are the hunts after a target.
+// of returns the hunts for a target.
 func (rec *record) of(t Target) (out []Hunt) {
 	for _, h := range rec.hunts {
 		if h.Target == t.Name {

@@ -12,13 +12,13 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// pairs are the hunts after one target, paired by their seed.
+// pairs has the hunts for one target, of both arms.
 type pairs struct {
 	target         Target
 	guided, random []Hunt
 }
 
-// took is the time to the first violation; where there was none, the budget, and censored.
+// took returns the time to the first violation. Without one it returns the budget, and censored.
 func (h Hunt) took() (ms float64, censored bool) {
 	if h.Found == nil {
 		return float64(h.Budget), true
@@ -26,8 +26,8 @@ func (h Hunt) took() (ms float64, censored bool) {
 	return float64(max(*h.Found, 1)), false
 }
 
-// ratios are how many times longer the random arm took, by seed. A pair in which neither found anything says nothing,
-// and is left out.
+// ratios returns how many times longer the random arm took, for each seed. A pair in which neither arm found anything
+// is left out.
 func (p pairs) ratios() (out []float64) {
 	for _, g := range p.guided {
 		for _, r := range p.random {
@@ -42,7 +42,7 @@ func (p pairs) ratios() (out []float64) {
 	return out
 }
 
-// paired are the targets of which something is expected, with the hunts of both arms.
+// paired returns the targets with an expected violation, and their hunts.
 func paired(chosen []Target, rec *record) (out []pairs) {
 	for _, t := range chosen {
 		if t.Nothing {
@@ -61,11 +61,11 @@ func paired(chosen []Target, rec *record) (out []pairs) {
 	return out
 }
 
-// samples of the bootstrap.
+// samples is the number of bootstrap samples.
 const samples = 10_000
 
-// speedup is the geometric mean over targets of the median ratio, with its 95 % interval: targets and, within them,
-// pairs are drawn anew. It is 0 where no target has a pair.
+// speedup returns the geometric mean over targets of the median ratio, and its 95 % bootstrap interval: it resamples
+// targets, and pairs within them. All are 0 if no target has a pair.
 func speedup(all []pairs) (mean, low, high float64, n int) {
 	var ratios [][]float64
 	for _, p := range all {
@@ -99,14 +99,14 @@ func speedup(all []pairs) (mean, low, high float64, n int) {
 		stat.Quantile(0.975, stat.Empirical, drawn, nil), len(ratios)
 }
 
-// median of some values; of an even number, the geometric middle of the inner two, since these are ratios.
+// median returns the median of ratios: of an even number of values, the geometric mean of the inner two.
 func median(x []float64) float64 {
 	x = slices.Sorted(slices.Values(x))
 	n := len(x)
 	return math.Sqrt(x[(n-1)/2] * x[n/2])
 }
 
-// report prints the tables of the hunts made so far, as Markdown.
+// report prints the tables of the hunts so far, as Markdown.
 func report(w io.Writer, chosen []Target, rec *record) error {
 	all := paired(chosen, rec)
 	fmt.Fprint(w, "| target | goal | found by guided | after (s, median) | found by random | after (s, median) "+
@@ -142,7 +142,7 @@ func report(w io.Writer, chosen []Target, rec *record) error {
 	return nil
 }
 
-// found is in how many of the hunts the goal was reached.
+// found returns in how many of the hunts the goal was reached.
 func found(of []Hunt) string {
 	n := 0
 	for _, h := range of {
@@ -153,7 +153,7 @@ func found(of []Hunt) string {
 	return fmt.Sprintf("%d of %d", n, len(of))
 }
 
-// seconds is the median time to the first violation. One that is censored says so.
+// seconds returns the median time to the first violation, with "> " in front if it is censored.
 func seconds(of []Hunt) string {
 	var all []float64
 	for _, h := range of {
@@ -173,7 +173,7 @@ func seconds(of []Hunt) string {
 	return fmt.Sprintf("%.1f", at)
 }
 
-// handed are the cells of the script that was handed out.
+// handed returns the cells about the script that was handed out.
 func handed(of []Hunt) string {
 	for _, h := range of {
 		if h.Size == nil {
