@@ -129,7 +129,7 @@ func (l *locker) Release(ctx context.Context, g lock.Grant) error {
 	return nil
 }
 
-// linger waits until nobody has the lock, if the store has that flaw.
+// linger waits until the lock is free, if the store has that flaw.
 func (l *locker) linger(name string) {
 	const again = 10 * time.Millisecond
 	for l.store.flaws.waitsWhenGone && l.store.look(name).Holder != "none" && l.open.Err() == nil {

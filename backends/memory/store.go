@@ -326,7 +326,7 @@ func (s *store) free(name string, id uint64) bool {
 	return true
 }
 
-// likens reports whether the owner of a lock is taken for another, whose id begins like its own.
+// likens reports whether a grant is mistaken for the holder's, because the holder's id begins with its id.
 func (f flaws) likens(id, holder uint64) bool {
 	return f.likensOwners && strings.HasPrefix(strconv.FormatUint(holder, 10), strconv.FormatUint(id, 10))
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/lockquake/lockquake/lock"
 )
 
-// idleTTLs is for how many TTLs after its user's last call a watchdog renews a grant.
+// idleTTLs is the number of TTLs for which a watchdog renews a grant after the last call of its user.
 const idleTTLs = 3
 
-// watchdog is a user whose grants are renewed in the background, three times in a TTL. If the user makes no call any
-// more, it stops: a user that hangs must not keep the lock for as long as its process lives.
+// watchdog is a user whose grants are renewed in the background, three times per TTL. It stops when the user has made
+// no call for idleTTLs: a user that hangs must not keep the lock for as long as its process lives.
 type watchdog struct {
 	user *locker
 
@@ -27,11 +27,11 @@ type watchdog struct {
 type keptGrant struct {
 	valid   lock.Validity
 	changed chan struct{} // closed when valid changes
-	over    chan struct{} // closed when the user gives it back
+	over    chan struct{} // closed when the user releases it
 	lost    <-chan struct{}
 }
 
-// call notes that the user lives.
+// call records that the user is not hung.
 func (w *watchdog) call() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -69,7 +69,7 @@ func (w *watchdog) keep(ttl time.Duration) func(lock.Grant, error) (lock.Grant, 
 	}
 }
 
-// renew renews a grant until it is given back or lost, or its user has made no call for long.
+// renew renews a grant until it is released or lost, or its user has been idle for too long.
 func (w *watchdog) renew(k *keptGrant, g lock.Grant, ttl time.Duration) {
 	const renewals = 3 // in a TTL
 	tick := time.NewTicker(ttl / renewals)
@@ -103,7 +103,7 @@ func (w *watchdog) renew(k *keptGrant, g lock.Grant, ttl time.Duration) {
 	}
 }
 
-// Release gives the lock back.
+// Release ends the renewals, and releases the lock.
 func (w *watchdog) Release(ctx context.Context, g lock.Grant) error {
 	w.mu.Lock()
 	if k := w.kept[g.Lock+"/"+g.ID]; k != nil {
@@ -139,7 +139,7 @@ func (w *watchdog) Watch(ctx context.Context, g lock.Grant) <-chan lock.Change {
 	}.Watch(ctx, g.ValidUntil)
 }
 
-// Mute stops all renewals, as a cut network would, or lets them go on.
+// Mute pauses all renewals, as a cut network would, or resumes them.
 func (w *watchdog) Mute(silent bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
