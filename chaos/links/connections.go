@@ -13,7 +13,7 @@ import (
 const (
 	// ConnectionsArgs; answers the established Connections of the process's network namespace
 	DoConnections = "connections"
-	// the Connections to end; the kernel sends a reset to the other end; answers how many there were
+	// the Connections to end; answers Ended
 	DoReset = "reset"
 )
 
@@ -24,8 +24,24 @@ const CanReset chaos.Capability = "reset"
 type Resetter interface {
 	// Connections returns the established connections with any of the peers. Port 0 means any port.
 	Connections(ctx context.Context, peers []chaos.Node, own uint16, far []uint16) ([]Connection, error)
-	// Reset ends connections and returns how many still existed.
-	Reset(ctx context.Context, those []Connection) (int, error)
+	// Reset ends those of the connections that still exist.
+	Reset(ctx context.Context, those []Connection) (Ended, error)
+}
+
+// Ended says how connections ended.
+type Ended struct {
+	Reset   int `json:"reset"`   // each end got a reset segment: its calls fail with ECONNRESET
+	Aborted int `json:"aborted"` // only the other end got one: calls at this end fail with ECONNABORTED
+	// Why the last of the aborted connections could not be reset.
+	Why string `json:"why,omitempty"`
+}
+
+// String describes aborted connections; it is empty if there are none.
+func (e Ended) String() string {
+	if e.Aborted == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d of them were aborted, so calls at this end fail with ECONNABORTED: %s", e.Aborted, e.Why)
 }
 
 // ConnectionsArgs are the arguments of DoConnections.

@@ -150,7 +150,7 @@ func (v *severed) end(ctx context.Context) (history.Receipt, error) {
 	if err := v.take(ctx); err != nil {
 		return history.Receipt{}, err
 	}
-	_, failed := v.Reset(ctx, v.taken)
+	ended, failed := v.Reset(ctx, v.taken)
 	sent := clock.Now()
 	now, err := v.list(ctx)
 	if err = errors.Join(failed, err); err != nil {
@@ -162,7 +162,7 @@ func (v *severed) end(ctx context.Context) (history.Receipt, error) {
 			len(still))), nil
 	}
 	status, text := v.atPeers(ctx)
-	evidence += ", none of them still established; " + text
+	evidence += ", none of them still established; " + text + ended.String()
 	if n := len(now); n > 0 {
 		evidence += fmt.Sprintf("; connections made since: %d", n)
 	}

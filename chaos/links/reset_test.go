@@ -17,6 +17,8 @@ type peered struct {
 	up   []Connection // by the kernel at this end
 	far  *peered      // whose connections end when this one's do; nil: they do not
 	busy bool         // something is sent over each connection
+	// aborts: this end's kernel aborts connections instead of resetting them
+	aborts bool
 }
 
 func (p *peered) Connections(context.Context, []chaos.Node, uint16, []uint16) ([]Connection, error) {
@@ -26,9 +28,13 @@ func (p *peered) Connections(context.Context, []chaos.Node, uint16, []uint16) ([
 	return slices.Clone(p.up), nil
 }
 
-func (p *peered) Reset(_ context.Context, those []Connection) (int, error) {
+func (p *peered) Reset(_ context.Context, those []Connection) (Ended, error) {
+	out := Ended{Reset: len(those)}
+	if p.aborts {
+		out = Ended{Aborted: len(those), Why: "no raw sockets"}
+	}
 	if p.deaf {
-		return len(those), nil
+		return out, nil
 	}
 	gone := func(all []Connection, those []Connection) []Connection {
 		return slices.DeleteFunc(all, func(c Connection) bool { return len(among([]Connection{c}, those)) > 0 })
@@ -37,7 +43,7 @@ func (p *peered) Reset(_ context.Context, those []Connection) (int, error) {
 	if p.far != nil {
 		p.far.up = nil
 	}
-	return len(those), p.broken
+	return out, p.broken
 }
 
 func (p *peered) Filter(ctx context.Context, key string, rules []Rule) error {
@@ -69,6 +75,7 @@ func TestReset(t *testing.T) {
 		want             history.ReceiptStatus
 	}{
 		"rst":                            {"", "2 connections with client-1 (2), none of them still established; nor at the ends of 1 others", nil, history.Installed},
+		"rst, but aborted at this end":   {"", "; 2 of them were aborted, so calls at this end fail with ECONNABORTED: no raw sockets", func(s, _ *peered) { s.aborts = true }, history.Installed},
 		"rst of none":                    {"", "no connection is established", func(s, _ *peered) { s.up = nil }, history.NotInstalled},
 		"rst that the kernel ignored":    {"", "2 of them still established", func(s, _ *peered) { s.deaf = true }, history.NotInstalled},
 		"rst that did not arrive":        {"", "at the end of client-1 2 are still established", func(s, _ *peered) { s.far = nil }, history.NotInstalled},

@@ -104,10 +104,10 @@ func (l *Links) Connections(ctx context.Context, peers []chaos.Node, own uint16,
 }
 
 // Reset makes the agent end connections of the node.
-func (l *Links) Reset(ctx context.Context, those []links.Connection) (int, error) {
+func (l *Links) Reset(ctx context.Context, those []links.Connection) (links.Ended, error) {
 	ctx, done := clock.Act(ctx)
 	defer done()
-	ended := 0
+	var ended links.Ended
 	err := l.orders.order(ctx, agent.Order{Do: links.DoReset, Args: those}, &ended)
 	return ended, err
 }

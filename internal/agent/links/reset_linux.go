@@ -36,15 +36,16 @@ func doConnections(_ context.Context, c agent.Call, args links.ConnectionsArgs) 
 	return out, err
 }
 
-// doReset aborts connections: the kernel sends a reset to the other end.
+// doReset ends connections: both ends get a reset segment, as from a middlebox. What cannot be reset like that is
+// aborted by the kernel at this end.
 func doReset(_ context.Context, c agent.Call, those []links.Connection) (any, error) {
-	ended := 0
+	var out links.Ended
 	err := inNamespaceOf(c, func() error {
 		var err error
-		ended, err = abort(those)
+		out, err = endAll(those)
 		return err
 	})
-	return ended, err
+	return out, err
 }
 
 func inNamespaceOf(c agent.Call, f func() error) error {
@@ -69,13 +70,15 @@ func established() ([]links.Connection, error) {
 			if s.State == tcpEstablished && own != nil && peer != nil {
 				out = append(out, links.Connection{
 					Own: own.String(), Peer: peer.String(), Port: s.ID.SourcePort, PeerPort: s.ID.DestinationPort,
-					Cookie: uint64(s.ID.Cookie[1])<<32 | uint64(s.ID.Cookie[0]),
+					Cookie: cookieOf(s),
 				})
 			}
 		}
 	}
 	return out, nil
 }
+
+func cookieOf(s *netlink.Socket) uint64 { return uint64(s.ID.Cookie[1])<<32 | uint64(s.ID.Cookie[0]) }
 
 // tcpSockets returns the sockets of one address family. It retries when a change interrupted the dump.
 func tcpSockets(family uint8) (all []*netlink.Socket, err error) {
@@ -87,28 +90,50 @@ func tcpSockets(family uint8) (all []*netlink.Socket, err error) {
 	return all, err
 }
 
-// abort ends the given connections of the thread's namespace that still exist, and returns their number.
-func abort(those []links.Connection) (int, error) {
-	all, err := established()
-	if err != nil {
-		return 0, err
-	}
-	ended := 0
+// endAll ends the given connections of the thread's namespace that still exist.
+func endAll(those []links.Connection) (links.Ended, error) {
+	var out links.Ended
 	for _, c := range those {
-		if !slices.Contains(all, c) {
+		was, err := isEstablished(c)
+		if err != nil {
+			return out, err
+		}
+		if !was {
 			continue
 		}
-		own, peer := net.TCPAddr{IP: net.ParseIP(c.Own), Port: int(c.Port)},
-			net.TCPAddr{IP: net.ParseIP(c.Peer), Port: int(c.PeerPort)}
-		switch err := netlink.SocketDestroy(&own, &peer); {
-		case errors.Is(err, unix.ENOENT): // it ended meanwhile
+		forged := forgeResets(c)
+		if forged == nil {
+			out.Reset++
+			continue
+		}
+		switch aborted, err := abort(c); {
 		case err != nil:
-			return ended, fmt.Errorf("end the connection of %v with %v: %w", &own, &peer, err)
-		default:
-			ended++
+			return out, err
+		case aborted:
+			out.Aborted, out.Why = out.Aborted+1, forged.Error()
 		}
 	}
-	return ended, nil
+	return out, nil
+}
+
+func isEstablished(c links.Connection) (bool, error) {
+	all, err := established()
+	return slices.Contains(all, c), err
+}
+
+// abort makes the kernel end a connection of the thread's namespace. The other end gets a reset; at this end calls fail
+// with ECONNABORTED.
+func abort(c links.Connection) (bool, error) {
+	own, peer := net.TCPAddr{IP: net.ParseIP(c.Own), Port: int(c.Port)},
+		net.TCPAddr{IP: net.ParseIP(c.Peer), Port: int(c.PeerPort)}
+	err := netlink.SocketDestroy(&own, &peer)
+	if errors.Is(err, unix.ENOENT) { // it ended meanwhile
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("end the connection of %v with %v: %w", &own, &peer, err)
+	}
+	return true, nil
 }
 
 // canReset returns why connections cannot be reset on this machine, or nil. It tries once, in a temporary network
@@ -133,9 +158,11 @@ func tryReset(space *namespace) error {
 	if err != nil {
 		return err
 	}
-	if n, err := abort(all[:min(1, len(all))]); err != nil || n != 1 {
-		return fmt.Errorf("%d of 1 connection ended: %w", n,
-			errors.Join(err, errors.New("the kernel needs CONFIG_INET_DIAG_DESTROY")))
+	if len(all) == 0 {
+		return errors.New("the kernel does not list a new connection")
+	}
+	if aborted, err := abort(all[0]); err != nil || !aborted {
+		return errors.Join(err, errors.New("a connection did not end: the kernel needs CONFIG_INET_DIAG_DESTROY"))
 	}
 	for _, c := range []net.Conn{one, other} {
 		_ = c.SetReadDeadline(clock.Time(clock.Now() + int64(time.Second)))
