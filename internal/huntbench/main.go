@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -42,7 +43,7 @@ const (
 
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("huntbench", flag.ContinueOnError)
-	only := flags.String("only", "", "targets whose name contains this, or one of several texts with commas between")
+	only := flags.String("only", "", "the target of this name, or all whose names contain this; several with commas between")
 	budget := flags.Duration("budget", usualBudget, "of each search; targets within the process have at most a minute")
 	seeds := flags.Int("seeds", usualSeeds, "pairs of hunts for each target")
 	most := flags.Duration("within", mostHours*time.Hour, "begin no hunt after this time")
@@ -76,13 +77,18 @@ func run(ctx context.Context, args []string) error {
 	return report(os.Stdout, chosen, rec)
 }
 
+// choose returns the targets that a list names, in their order. A text that is no target's name stands for all whose
+// names contain it.
 func choose(all []Target, only string) (out []Target) {
+	named := func(name string) bool {
+		return slices.ContainsFunc(all, func(t Target) bool { return t.Name == name })
+	}
+	parts := strings.Split(only, ",")
 	for _, t := range all {
-		for _, part := range strings.Split(only, ",") {
-			if strings.Contains(t.Name, part) {
-				out = append(out, t)
-				break
-			}
+		if slices.ContainsFunc(parts, func(part string) bool {
+			return t.Name == part || !named(part) && strings.Contains(t.Name, part)
+		}) {
+			out = append(out, t)
 		}
 	}
 	return out

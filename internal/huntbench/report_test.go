@@ -66,3 +66,24 @@ func TestTargets(t *testing.T) {
 		seen[x.ID()] = true
 	}
 }
+
+// TestChoose: the name of one target may be part of another's.
+func TestChoose(t *testing.T) {
+	all := []Target{{Name: "etcd/mutex"}, {Name: "etcd/mutex keeps its word"}, {Name: "redis/a"}, {Name: "redis/b"}}
+	for only, want := range map[string][]string{
+		"":                        {"etcd/mutex", "etcd/mutex keeps its word", "redis/a", "redis/b"},
+		"etcd/mutex":              {"etcd/mutex"},
+		"etcd":                    {"etcd/mutex", "etcd/mutex keeps its word"},
+		"redis,etcd/mutex":        {"etcd/mutex", "redis/a", "redis/b"},
+		"redis/a,keeps,zookeeper": {"etcd/mutex keeps its word", "redis/a"},
+		"zookeeper":               nil,
+	} {
+		var got []string
+		for _, x := range choose(all, only) {
+			got = append(got, x.Name)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("-only %q: %v, want %v", only, got, want)
+		}
+	}
+}
