@@ -85,8 +85,9 @@ type Note struct {
 
 	Found  []Violation `json:"found,omitempty"`
 	Others []string    `json:"others,omitempty"` // counts beside the goals that had to be zero and were not
-	// Reached says that a run of the shrinking reached its goal.
+	// Reached says that a run of the shrinking reached its goal, and Unsure that it does not show whether.
 	Reached bool `json:"reached,omitempty"`
+	Unsure  bool `json:"unsure,omitempty"`
 }
 
 // The names of jobs begin with their phase.

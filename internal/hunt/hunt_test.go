@@ -81,6 +81,7 @@ type world struct {
 	done  []campaign.Result
 	share float64
 	crowd float64 // the share for scripts with more than two faults, if not 0
+	doubt float64 // the share of runs that do not show it, before the last ones
 	r     *rand.Rand
 }
 
@@ -121,7 +122,8 @@ func (w *world) answer(j campaign.Job) campaign.Result {
 			n.Found = []Violation{{Goal: "double_grants", Count: 1, Claim: "Double grant: two clients hold lock-0"}}
 		}
 	case jobShrink:
-		n.Reached = breaks
+		n.Unsure = !w.hunt.shrink.proving && w.r.Float64() < w.doubt
+		n.Reached = breaks && !n.Unsure
 	}
 	note, err := json.Marshal(n)
 	if err != nil {
@@ -250,6 +252,24 @@ func TestWhatDoesNotReproduceIsNotHandedOut(t *testing.T) {
 	var b strings.Builder
 	if err := r.Text(&b, "DIR"); err != nil || !strings.Contains(b.String(), "does not reproduce: ") {
 		t.Errorf("%v:\n%s", err, b.String())
+	}
+}
+
+// A run that does not show whether the goal was reached is repeated, but not forever.
+func TestARunThatShowsNothingIsRepeated(t *testing.T) {
+	for seed := range uint64(3) {
+		w := newWorld(t, seed)
+		w.hunt.Budget, w.hunt.ShrinkBudget, w.doubt = time.Hour, time.Hour, 0.25
+		w.run(5000)
+		if x := w.hunt.shrink.result(); !x.HandedOut() || len(x.Script.Faults) != 2 {
+			t.Errorf("a quarter of the runs shows nothing: %+v", x)
+		}
+	}
+	w := newWorld(t, 1)
+	w.hunt.Budget, w.doubt = time.Hour, 1
+	w.run(5000)
+	if x := w.hunt.shrink.result(); x.HandedOut() {
+		t.Errorf("no run shows anything: %+v", x)
 	}
 }
 

@@ -70,7 +70,7 @@ func (h *Hunt) End(j campaign.Job, r *campaign.Result) error {
 			}
 		}
 	case jobShrink:
-		n.Reached = reached(r.Report, h.shrink.goal, n.Others)
+		n.Reached, n.Unsure = reached(r.Report, h.shrink.goal, n.Others)
 		keep = n.Reached
 	}
 	if !keep {

@@ -33,9 +33,13 @@ type trial struct {
 	number int    // among the reductions of the script that it came from
 	ok     int    // runs that reached the goal, without any other objection
 	failed int    // the other ones
+	unsure int    // runs that do not show whether, and count as neither
 	goal   int    // all runs that reached the goal
 	dir    string // of the last run counted in ok
 }
+
+// mostUnsure bounds the runs of a script that count as neither: it may be the script because of which nothing is shown.
+const mostUnsure = 2
 
 func (t trial) runs() int { return t.ok + t.failed }
 
@@ -48,7 +52,8 @@ func (t trial) rejected() bool { return t.failed > tries-proof }
 //
 // It tries the reductions of a script in their order, the most daring first, and goes round: after an accepted one it
 // goes on with the kind of reduction at which it was, so that what was in vain is not tried again at each step. One
-// whose first run fails is put off to the end of the round, and rejected when it fails again.
+// whose first run fails is put off to the end of the round, and rejected when it fails again. A run that does not show
+// whether the goal was reached is repeated.
 //
 // The script is tried first as it was found. If its violation is rare, every other try is a mutation of it, and each
 // that reaches the goal as often before its second failure replaces it. What is rare may become certain when a jump of
@@ -221,6 +226,10 @@ func (s *shrinker) take(r campaign.Result, n Note) {
 	if slices.ContainsFunc(n.Found, func(v Violation) bool { return v.Goal == s.goal }) {
 		s.now.goal++
 	}
+	if n.Unsure && !s.proving && s.now.unsure < mostUnsure {
+		s.now.unsure++
+		return
+	}
 	if n.Reached {
 		s.now.ok++
 		if len(n.Found) > 0 {
@@ -342,9 +351,16 @@ func (s *shrinker) result() *Shrunk {
 func (x *Shrunk) HandedOut() bool { return x != nil && x.Proven }
 
 // reached reports whether a run of the shrinking succeeded. The verdict must say that the goal was reached, and
-// nothing may speak against the run except other counts that had to be zero.
-func reached(r results.Report, goal string, others []string) bool {
+// nothing may speak against the run except other counts that had to be zero. The run is unsure if the goal was not
+// judged, or if something else makes doubtful what was found.
+//
+// Example: a machine that stands still for 300 ms explains a double grant. The script may be as good as it was.
+func reached(r results.Report, goal string, others []string) (ok, unsure bool) {
 	i := slices.IndexFunc(r.Expectations, func(x results.ExpectationResult) bool { return x.Name == goal })
-	return i >= 0 && r.Expectations[i].Verdict == results.Pass &&
-		(r.Verdict == results.Pass || r.Verdict == results.Fail && len(others) > 0)
+	if i < 0 {
+		return false, true
+	}
+	x := r.Expectations[i]
+	ok = x.Verdict == results.Pass && (r.Verdict == results.Pass || r.Verdict == results.Fail && len(others) > 0)
+	return ok, !ok && r.Verdict == results.Unknown && (x.Got == nil || *x.Got > 0)
 }
