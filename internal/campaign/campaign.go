@@ -140,8 +140,10 @@ func (c *Campaign) make(ctx context.Context, j Job) Result {
 		}
 		return r
 	}
+	ran := clock.Now()
 	rep, failed := c.judge(dir, o.Catalog.Checkers)
 	r.take(rep)
+	r.Judging = (clock.Now() - ran) / int64(time.Millisecond)
 	r.Dir, r.Unjudged, r.Broke = relative(c.Dir, dir), failed, oneLine(errors.Join(err, failed))
 	r.Took = (clock.Now() - start) / int64(time.Millisecond)
 	return r

@@ -26,6 +26,9 @@ type Result struct {
 	Properties []results.Property  `json:"properties,omitempty"`
 	Versions   map[string]string   `json:"versions,omitempty"`
 	Kept       bool                `json:"kept,omitempty"`
+	Fresh      string              `json:"fresh,omitempty"`      // why it started servers of its own
+	Timings    map[string]int64    `json:"timings_ms,omitempty"` // of its phases
+	Judging    int64               `json:"judging_ms,omitempty"`
 	Replay     string              `json:"replay,omitempty"`
 
 	// Note holds what the campaign's reader has added.
@@ -51,4 +54,5 @@ func (r *Result) take(rep results.Report) {
 		rep.Counts, rep.Measures, rep.Failovers
 	r.Properties = rep.Properties
 	r.Uncovered, r.Versions, r.Kept, r.Replay = rep.Uncovered, rep.Versions, rep.Kept, rep.Replay
+	r.Fresh, r.Timings = rep.Fresh, rep.Timings
 }
