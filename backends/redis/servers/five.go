@@ -14,6 +14,7 @@ import (
 	"github.com/lockquake/lockquake/backends/listed"
 	"github.com/lockquake/lockquake/backends/redis/access"
 	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/node"
 )
 
@@ -105,9 +106,11 @@ type fiveService struct {
 // freshFact asks for a moment after which no server syncs anything for half a second.
 const freshFact = "fresh-seconds"
 
-// Facts lists the facts. All are about one server, except the majority and the moment without syncs.
+// Facts lists the facts. All are about one server, except the majority and the moment without syncs. There is no role:
+// each server says it is a master, and none leads the others.
 func (s *fiveService) Facts() map[string]string {
 	facts := s.members.Facts()
+	delete(facts, chaos.FactRole)
 	facts[majorityFact+"LOCK"] = `the value that a majority of all servers have at the key of lock LOCK, or "none"; the same for each node`
 	facts[freshFact] = "true when fresh-second is true of all servers in the same second of their clocks; the same for each node; the query waits for it"
 	return facts
