@@ -89,7 +89,7 @@ func huntCommand(std cli.Streams) *cobra.Command {
 	fl.StringSliceVar(&f.faults, "fault", nil,
 		"faults to use, such as pause,partition; not given: all that are available here, except those that stop a monotonic clock")
 	fl.StringSliceVar(&f.spared, "without-fault", nil, "faults to leave out, such as clock-jump")
-	fl.DurationVar(&f.ttl, "ttl", 0, "TTL of the lease, session or key; 0: 1s, or the shortest that the lock supports")
+	fl.DurationVar(&f.ttl, "ttl", 0, "TTL of the lease, session or key; 0: drawn for each run, from 500ms to 2s or what the lock supports")
 	fl.StringArrayVar(&f.set, "set", nil, "replace a key of the scenarios, such as backend.nodes=5; may be repeated")
 	fl.StringArrayVar(&f.corpus, "corpus", nil,
 		"scripts to try first: the directory of another hunt, or a scenario in a YAML file; may be repeated")
@@ -253,9 +253,13 @@ func (r *huntRun) space(lock backends.Lock) error {
 	if err != nil {
 		return err
 	}
-	asked := script.Asked{Request: r.base.Request, Takes: func(order string) bool {
-		return !slices.ContainsFunc(hellos, func(h *wire.Hello) bool { return !h.Takes(order) })
-	}}
+	asked := script.Asked{
+		Request: r.base.Request, TTL: r.ttl > 0,
+		Takes: func(order string) bool {
+			return !slices.ContainsFunc(hellos, func(h *wire.Hello) bool { return !h.Takes(order) })
+		},
+		Patient: slices.ContainsFunc(r.hunt.Goals, func(g hunt.Goal) bool { return g.Waits }),
+	}
 	for i, hello := range hellos {
 		if i == 0 {
 			asked.Announced = slices.Clone(hello.Points)

@@ -21,7 +21,7 @@ const drawTries = 20
 
 // Draw returns a random script. It is a function of the space and of r's output.
 func (s Space) Draw(r *rand.Rand) Script {
-	d := newDrawer(s, r)
+	d := newDrawer(s, r, s.TTL)
 	for range drawTries {
 		if x := s.normal(d.script()); s.Check(x) == nil {
 			return x
@@ -36,7 +36,8 @@ type drawer struct {
 	space Space
 }
 
-func newDrawer(s Space, r *rand.Rand) drawer { return drawer{dice{r, s.TTL}, s} }
+// newDrawer returns a drawer of parts for scripts with a TTL.
+func newDrawer(s Space, r *rand.Rand, ttl time.Duration) drawer { return drawer{dice{r, ttl}, s} }
 
 // dice draws numbers and times.
 type dice struct {
@@ -45,7 +46,9 @@ type dice struct {
 }
 
 func (d drawer) script() Script {
-	x := Script{For: round(d.between(d.space.Shortest, d.space.Longest)), Crowd: d.crowd()}
+	x := Script{TTL: d.another()}
+	d.ttl = d.space.ttl(x)
+	x.For, x.Crowd = d.load(), d.crowd()
 	for range 1 + d.count(mostVisits-1) {
 		x.Visits = append(x.Visits, d.visit(x))
 	}
@@ -62,6 +65,27 @@ func (d drawer) script() Script {
 		}
 	}
 	return x
+}
+
+// another draws a TTL; 0: the space's.
+func (d drawer) another() time.Duration {
+	if len(d.space.TTLs) < 2 {
+		return 0
+	}
+	ttl := d.space.TTLs[d.r.IntN(len(d.space.TTLs))]
+	if ttl == d.space.TTL {
+		return 0
+	}
+	return ttl
+}
+
+// load draws the length of a load.
+func (d drawer) load() time.Duration {
+	low, high := bounds(d.ttl)
+	if d.space.Patience > 0 && d.chance(0.5) {
+		high = max(high, d.space.Patience)
+	}
+	return round(d.between(low, high))
 }
 
 // chance returns true with this probability.

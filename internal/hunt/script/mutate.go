@@ -14,7 +14,7 @@ const mostChanges = 4
 // Mutate returns a changed script, with one to four changes. Parts of the scripts in with may be taken over; with may
 // be empty. The result is a function of the space, the scripts and r's output.
 func (s Space) Mutate(r *rand.Rand, of Script, with []Script) Script {
-	m := mutator{newDrawer(s, r)}
+	m := mutator{newDrawer(s, r, s.ttl(of))}
 	for range drawTries {
 		x := of.Clone()
 		for range 1 + r.IntN(mostChanges) {
@@ -34,6 +34,9 @@ type mutator struct{ draw drawer }
 // changes lists the possible changes of a script. An entry that is listed twice is twice as likely.
 func (m mutator) changes(x Script, with []Script) []func(*Script) {
 	out := []func(*Script){m.load, m.anotherCrowd, m.addVisit, m.scale}
+	if len(m.draw.space.TTLs) > 1 {
+		out = append(out, func(x *Script) { x.TTL = m.draw.another() })
+	}
 	if len(m.draw.space.Faults) > 0 {
 		out = append(out, m.addFault, m.addFault)
 	}
@@ -50,7 +53,7 @@ func (m mutator) changes(x Script, with []Script) []func(*Script) {
 }
 
 func (m mutator) load(x *Script) {
-	x.For = round(m.draw.between(m.draw.space.Shortest, m.draw.space.Longest))
+	x.For = m.draw.load()
 }
 
 // anotherCrowd redraws one of the crowd's numbers.
@@ -113,7 +116,7 @@ func (m mutator) moveFault(x *Script) {
 		return
 	}
 	in := m.fault(x)
-	if in.For > 0 && m.draw.chance(0.5) {
+	if m.draw.space.lasts(*in) && m.draw.chance(0.5) {
 		in.For = m.draw.near(in.For, m.draw.length(x.For))
 		return
 	}

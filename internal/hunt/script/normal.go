@@ -34,7 +34,9 @@ func (s Space) fit(x Script, shortest time.Duration) Script {
 			in.On = users[0]
 		}
 		in.At = min(in.At, last)
-		bound(&in.For)
+		if bound(&in.For); in.Until == nil && x.End == nil && in.At+in.For >= x.For {
+			in.For = 0 // it is healed at the end in any case
+		}
 	}
 	x.Faults = slices.DeleteFunc(x.Faults, x.hitsDead)
 	const most = 4 // each may move what the other has moved

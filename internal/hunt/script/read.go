@@ -38,6 +38,9 @@ func (s Space) Read(sc scenarios.Scenario) (Script, error) {
 			r.script.For += s.TTL
 		}
 	}
+	if ttl := sc.Backend.TTL; ttl != s.TTL && slices.Contains(s.TTLs, ttl) {
+		r.script.TTL = ttl
+	}
 	x := s.fit(r.script, briefest)
 	if err := s.Check(x); err != nil {
 		return x, fmt.Errorf("its script cannot be run here: %w", err)

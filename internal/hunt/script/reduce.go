@@ -17,7 +17,7 @@ func (s Space) Size(x Script) Size {
 	steps := l.steps()
 	out := Size{
 		Faults: len(x.Faults), Users: x.Crowd.Clients*max(x.Crowd.Users, 1) + len(x.users()),
-		Steps: len(l.schedule) + len(steps), Parts: x.Crowd.parts(),
+		Steps: len(l.schedule) + len(steps), Parts: x.Crowd.parts() + count(x.TTL > 0),
 	}
 	for _, step := range steps {
 		if strings.HasPrefix(step, "{await: elapsed") {
@@ -203,6 +203,7 @@ func (r *reducer) parts() {
 			x.Visits[i] = Visit{User: v.User, At: v.At, Hold: v.Hold, Arm: v.Arm, After: v.After, Until: v.Until}
 		}
 	})
+	r.try(func(x *Script) { x.TTL = 0 })
 	for i := range r.of.Visits {
 		for _, change := range []func(v *Visit){
 			func(v *Visit) { v.Arm = nil }, func(v *Visit) { v.Write = 0 }, func(v *Visit) { v.Renew = 0 },

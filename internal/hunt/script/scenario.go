@@ -31,6 +31,9 @@ func (s Space) Scenario(x Script, asked bool) (scenarios.Scenario, error) {
 // built returns a script's scenario as first put together.
 func (s Space) built(x Script, asked bool) (scenarios.Scenario, error) {
 	sets := []string{"workload=" + workload(s.Base, x), "run=" + running(s.Base, x)}
+	if x.TTL > 0 {
+		sets = append(sets, "backend.ttl="+x.TTL.String())
+	}
 	l := layOut(x)
 	if len(l.schedule) > 0 {
 		sets = append(sets, "chaos=["+strings.Join(l.schedule, ", ")+"]")

@@ -14,7 +14,8 @@ import (
 // Script is one try. Its times count from the moment at which the load begins. A Script that Draw, Mutate or
 // Reductions returned can be written as a scenario. Two scripts share nothing that either changes.
 type Script struct {
-	For    time.Duration `json:"for"` // of the load
+	For    time.Duration `json:"for"`           // of the load
+	TTL    time.Duration `json:"ttl,omitempty"` // 0: the space's
 	Crowd  Crowd         `json:"crowd"`
 	Faults []Injection   `json:"faults,omitempty"`
 	Visits []Visit       `json:"visits,omitempty"`

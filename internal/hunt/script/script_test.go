@@ -126,6 +126,76 @@ func TestEveryScriptCanBeRun(t *testing.T) {
 	})
 }
 
+// spaceOf returns the space of a hunt with keys of its base set.
+func spaceOf(t *testing.T, backend, lock string, a Asked, sets ...string) Space {
+	t.Helper()
+	i := slices.IndexFunc(all.All(), func(b listed.Backend) bool { return b.Name == backend })
+	a.Request = request(t, all.All()[i], lock, time.Second)
+	var err error
+	if a.Request.Scenario, err = a.Request.Scenario.With(sets); err != nil {
+		t.Fatal(err)
+	}
+	s, _, err := NewSpace(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestTTLs: a hunt has those that the lock supports, on servers that can be kept.
+func TestTTLs(t *testing.T) {
+	t.Parallel()
+	delayed := "backend.restart=delayed" // by the TTL
+	for _, c := range []struct {
+		backend, lock string
+		asked         Asked
+		sets          []string
+		want          []time.Duration
+	}{
+		{"redis", "set-px-lua", Asked{}, nil, []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second}},
+		{"redis", "set-px-lua", Asked{TTL: true}, nil, nil},
+		{"redis", "set-px-lua", Asked{}, []string{delayed}, []time.Duration{time.Second}},
+	} {
+		if got := spaceOf(t, c.backend, c.lock, c.asked, c.sets...).TTLs; !slices.Equal(got, c.want) {
+			t.Errorf("%s/%s with %v, %v: %v, want %v", c.backend, c.lock, c.asked.TTL, c.sets, got, c.want)
+		}
+	}
+}
+
+// TestLoads: only a goal that is about waiting makes loads long.
+func TestLoads(t *testing.T) {
+	t.Parallel()
+	for _, patient := range []bool{false, true} {
+		s := spaceOf(t, "redis", "set-px-lua", Asked{Patient: patient, TTL: true}, "backend.ttl=4s")
+		low, high := bounds(s.TTL)
+		long := 0
+		for n := range uint64(40) {
+			x := s.Draw(seed.Rand(n, "draw"))
+			if x.For < low || x.For > max(high, s.Patience) {
+				t.Fatalf("a load of %v", x.For)
+			}
+			long += count(x.For > high)
+		}
+		if patient != (s.Patience > high && long > 0) {
+			t.Errorf("patient %t: %d of 40 loads are longer than %v; patience %v", patient, long, high, s.Patience)
+		}
+	}
+}
+
+// TestFaultsAreHealedAtTheEnd: how much longer they were to last makes no difference.
+func TestFaultsAreHealedAtTheEnd(t *testing.T) {
+	t.Parallel()
+	s := spaceOf(t, "redis", "set-px-lua", Asked{})
+	x := Script{For: 2 * time.Second, Crowd: Crowd{Clients: 1, Users: 2, Locks: 1}, Faults: []Injection{
+		{Use: "pause", On: "clients", At: time.Second, For: 900 * time.Millisecond},
+		{Use: "pause", On: "clients", At: time.Second, For: 1100 * time.Millisecond},
+	}}
+	got := s.normal(x).Faults
+	if got[0].For != x.Faults[0].For || got[1].For != 0 {
+		t.Errorf("of %+v are left %+v", x.Faults, got)
+	}
+}
+
 // TestScriptsAreReadBack: a script that is written and read again is unchanged.
 func TestScriptsAreReadBack(t *testing.T) {
 	t.Parallel()

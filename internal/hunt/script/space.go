@@ -1,6 +1,7 @@
 package script
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/lockquake/lockquake/backends/topology"
 	"github.com/lockquake/lockquake/chaos"
 	"github.com/lockquake/lockquake/internal/engine"
+	"github.com/lockquake/lockquake/internal/node"
 	"github.com/lockquake/lockquake/internal/wire"
 	"github.com/lockquake/lockquake/scenarios"
 	"github.com/lockquake/lockquake/workloads"
@@ -23,8 +25,9 @@ type Space struct {
 	// provides the clients' program, and what users check before they write.
 	Base   scenarios.Scenario
 	TTL    time.Duration
-	Faults []Fault // that can be delivered here
-	Points []Point // announced by the lock's clients
+	TTLs   []time.Duration // that a script can have, TTL among them; empty: only that one
+	Faults []Fault         // that can be delivered here
+	Points []Point         // announced by the lock's clients
 	Users  []string
 
 	Renews  bool // a call can renew grants
@@ -35,8 +38,9 @@ type Space struct {
 	Dies    bool // a client can end alone
 	Expires bool // grants end by themselves
 	Stored  bool // the service as a whole can be asked who holds a lock
-	// Shortest and Longest bound the load of a run.
-	Shortest, Longest time.Duration
+	// Shortest and Longest bound the load of a run. A load as long as Patience, if that is not zero, shows whether a
+	// lock is stuck.
+	Shortest, Longest, Patience time.Duration
 
 	request engine.Request
 	kinds   map[string]chaos.Kind
@@ -66,6 +70,10 @@ type Asked struct {
 	// Takes reports whether such a program supports an order, such as renew or cancel, according to its hello; nil
 	// means it supports all.
 	Takes func(order string) bool
+	// Patient says that a goal of the hunt is reached by nothing but waiting: half of the loads are long then.
+	Patient bool
+	// TTL says that the scenario's TTL is that of every run.
+	TTL bool
 }
 
 // Refused is a fault, or a way of one, that cannot be delivered here.
@@ -79,24 +87,30 @@ type Refused struct {
 // The bounds of a run's load, and the least number of TTLs in it.
 const (
 	shortest = 2 * time.Second
-	longest  = 6 * time.Second
+	longest  = 4 * time.Second
 	leastTTL = 2
-	mostTTL  = 4
+	mostTTL  = 3
 )
+
+// usualTTLs are tried beside the scenario's. With a shorter one, more grants end within a run.
+var usualTTLs = []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second}
 
 // NewSpace determines what can be done to the lock of the scenario. It starts nothing. refused lists, in the order of
 // the catalog, what cannot be delivered, with the reason. An error is the one that a run of the scenario would
 // return.
 func NewSpace(ctx context.Context, a Asked) (s Space, refused []Refused, err error) {
 	s = Space{Base: a.Request.Scenario, TTL: a.Request.Scenario.Backend.TTL, request: a.Request}
-	s.Shortest = max(shortest, leastTTL*s.TTL)
-	s.Longest = max(longest, mostTTL*s.TTL)
+	s.Shortest, s.Longest = bounds(s.TTL)
 	p, err := s.check(Script{For: s.Shortest, Crowd: Crowd{Clients: 1, Users: 1, Locks: 1}})
 	if err != nil {
 		return s, nil, err
 	}
-	if params, err := json.Marshal(p.Topology.Params()); err == nil { // a lock is stuck when that is over
-		s.Longest = max(s.Longest, p.Lock.Bound(s.TTL, params)+leastTTL*s.TTL)
+	if !a.TTL {
+		s.addTTLs(p)
+	}
+	if params, err := json.Marshal(p.Topology.Params()); err == nil && a.Patient { // a lock is stuck when that is over
+		s.Patience = p.Lock.Bound(s.TTL, params) + leastTTL*s.TTL
+		s.Longest = max(s.Longest, s.Patience)
 	}
 	o := p.Lock.Offers
 	s.Renews, s.Extends, s.Shared = o.Renewal == "call", o.Renewal != "none", o.Shared && len(p.Programs) == 0
@@ -127,6 +141,39 @@ func NewSpace(ctx context.Context, a Asked) (s Space, refused []Refused, err err
 	}
 	return s, look.refused, nil
 }
+
+// bounds returns the bounds of a load with a TTL.
+func bounds(ttl time.Duration) (low, high time.Duration) {
+	return max(shortest, leastTTL*ttl), max(longest, mostTTL*ttl)
+}
+
+// addTTLs finds the TTLs that the lock supports, with servers like those of the plan: others could not be kept.
+func (s *Space) addTTLs(p *engine.Plan) {
+	for _, ttl := range usualTTLs {
+		if ttl < p.Lock.MinTTL {
+			continue
+		}
+		low, high := bounds(ttl)
+		other, err := s.check(Script{For: low, TTL: ttl, Crowd: Crowd{Clients: 1, Users: 1, Locks: 1}})
+		if err == nil && alike(p.Specs, other.Specs) {
+			s.TTLs = append(s.TTLs, ttl)
+			s.Shortest, s.Longest = min(s.Shortest, low), max(s.Longest, high)
+		}
+	}
+	if len(s.TTLs) > 0 && !slices.Contains(s.TTLs, s.TTL) {
+		s.TTLs = append(s.TTLs, s.TTL)
+	}
+}
+
+// alike reports whether nodes are started in the same way.
+func alike(a, b []node.Spec) bool {
+	return slices.EqualFunc(a, b, func(x, y node.Spec) bool {
+		return x.Name == y.Name && x.RestartDelay == y.RestartDelay && slices.Equal(x.Env, y.Env)
+	})
+}
+
+// ttl returns the TTL of a script.
+func (s Space) ttl(x Script) time.Duration { return cmp.Or(x.TTL, s.TTL) }
 
 // The calls of a visit before which a point can be armed.
 const (
