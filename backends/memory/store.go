@@ -2,7 +2,6 @@ package memory
 
 import (
 	"context"
-	"hash/crc32"
 	"runtime"
 	"slices"
 	"strconv"
@@ -35,11 +34,9 @@ type flaws struct {
 	neverTells      bool
 	tellsLate       bool
 	wedges          bool
-	mixesNames      bool
 	leavesRecords   bool
 	cutsTTL         bool
 	losesWakeups    bool
-	hashesNames     bool
 	retakes         bool
 	oneMore         bool
 	forgetsEntries  bool
@@ -50,13 +47,16 @@ type flaws struct {
 	renewsForever   bool
 	waitsWhenGone   bool
 	likensOwners    bool
+	wrapsTTL        bool
+	leavesWaits     bool
+	key             func(name string) string // what a lock is known by; nil: its name
 }
 
 // silent reports whether the store says nothing when a grant ends. If it informed its victims it would hide the
 // violation, because a hold ends when its user learns of the loss.
 func (f flaws) silent() bool {
-	return f.neverRefuses || f.neverExcludes || f.expiresEarly || f.forgetsRenewals || f.cutsTTL || f.freesForeign ||
-		f.neverExpires || f.retakes || f.likensOwners || f.oneMore || f.forgetsEntries || f.admitsProcess
+	return f.neverRefuses || f.neverExcludes || f.expiresEarly || f.forgetsRenewals || f.cutsTTL || f.wrapsTTL ||
+		f.freesForeign || f.neverExpires || f.retakes || f.likensOwners || f.oneMore || f.forgetsEntries || f.admitsProcess
 }
 
 // store is the service: what a server would keep.
@@ -74,7 +74,7 @@ type store struct {
 	mu     sync.Mutex
 	locks  map[string]*record
 	grants uint64          // the last id and token given out
-	left   int64           // records left behind by ended grants
+	left   int64           // records left behind by ended grants and waits
 	freed  map[uint64]bool // ids of released grants; only with freesAgain
 }
 
@@ -106,11 +106,8 @@ type waiter struct {
 }
 
 func (s *store) record(name string) *record {
-	if s.flaws.mixesNames {
-		name, _, _ = strings.Cut(name, "/")
-	}
-	if s.flaws.hashesNames {
-		name = strconv.FormatUint(uint64(crc32.ChecksumIEEE([]byte(name))), 16)
+	if s.flaws.key != nil {
+		name = s.flaws.key(name)
 	}
 	r, ok := s.locks[name]
 	if !ok {
@@ -164,6 +161,9 @@ func (s *store) acquire(ctx context.Context, name string, ttl time.Duration, own
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.flaws.leavesWaits {
+		s.left++
+	}
 	r.waiters = slices.DeleteFunc(r.waiters, func(o *waiter) bool { return o == w })
 	select {
 	case h := <-w.given: // granted at the last moment, but the waiter has left: give it back
@@ -227,6 +227,9 @@ func (f flaws) life(ttl time.Duration) time.Duration {
 	}
 	if f.cutsTTL && ttl > time.Second {
 		return ttl.Truncate(time.Second)
+	}
+	if f.wrapsTTL {
+		return time.Duration(uint32(ttl.Milliseconds())) * time.Millisecond //nolint:gosec // the overflow is the point
 	}
 	return ttl
 }

@@ -3,6 +3,10 @@ package memory
 import (
 	"context"
 	"errors"
+	"hash/crc32"
+	"hash/fnv"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/lockquake/lockquake/backends"
@@ -106,6 +110,13 @@ var variants = []variant{
 		wrong: "it grants again while the holder's grant is still valid",
 		found: backends.FoundIn("odd-ttl", "a double grant", "double_grants 0: found"),
 		flaws: flaws{cutsTTL: true},
+	},
+	{
+		name:  "wraps-ttl",
+		doc:   "Keeps a TTL in 32 bits of milliseconds.",
+		wrong: "it grants again while the holder's grant is still valid",
+		found: backends.FoundIn("long-ttl", "a double grant", "double_grants 0: found"),
+		flaws: flaws{wrapsTTL: true},
 	},
 	{
 		name:  "forgets-renewals",
@@ -288,14 +299,28 @@ var variants = []variant{
 		doc:   "Cuts the name of a lock at its first slash.",
 		wrong: "a lock cannot be taken while another one is held",
 		found: backends.FoundIn("like-names", "a stuck lock", "stuck_locks 0: found"),
-		flaws: flaws{mixesNames: true},
+		flaws: flaws{key: firstPart},
 	},
 	{
 		name:  "hashes-names",
 		doc:   "Identifies a lock by the CRC32 of its name.",
 		wrong: "a lock cannot be taken while another one is held",
 		found: backends.FoundIn("names-apart", "a stuck lock", "stuck_locks 0: found"),
-		flaws: flaws{hashesNames: true},
+		flaws: flaws{key: crc32Of},
+	},
+	{
+		name:  "shortens-hashes",
+		doc:   "Identifies a lock by the 32 bits of the FNV-1a hash of its name.",
+		wrong: "a lock cannot be taken while another one is held",
+		found: backends.FoundIn("names-paired", "a stuck lock", "stuck_ms_max <"),
+		flaws: flaws{key: fnv1aOf},
+	},
+	{
+		name:  "cuts-names",
+		doc:   "Identifies a lock by the last 64 bytes of its name.",
+		wrong: "a lock cannot be taken while another one is held",
+		found: backends.FoundIn("names-paired", "a stuck lock", "stuck_ms_max <"),
+		flaws: flaws{key: last64},
 	},
 	{
 		name:  "loses-wakeups",
@@ -311,7 +336,31 @@ var variants = []variant{
 		found: backends.FoundIn("many-holds", "leftovers", "leftovers 0: found"),
 		flaws: flaws{leavesRecords: true},
 	},
+	{
+		name:  "leaves-waits",
+		doc:   "Keeps a record of each wait that ended without a grant.",
+		wrong: "the store grows with every wait in vain, until it is full",
+		found: backends.FoundIn("in-vain", "leftovers", "leftovers 0: found"),
+		flaws: flaws{leavesWaits: true},
+	},
 }
+
+func firstPart(name string) string {
+	first, _, _ := strings.Cut(name, "/")
+	return first
+}
+
+func crc32Of(name string) string {
+	return strconv.FormatUint(uint64(crc32.ChecksumIEEE([]byte(name))), 16)
+}
+
+func fnv1aOf(name string) string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(name)) // never fails
+	return strconv.FormatUint(uint64(h.Sum32()), 16)
+}
+
+func last64(name string) string { return name[max(0, len(name)-64):] }
 
 // reentrant returns the scope of the lock's re-entry.
 func (v variant) reentrant() string {

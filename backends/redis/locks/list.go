@@ -20,7 +20,7 @@ func OneClient() []backends.Lock {
 // OneServer returns the locks on one server.
 func OneServer() []backends.Lock {
 	return append(OneClient(), processOwner(), leaksDescriptors(), leaksThreads(), wasteful(), stubborn(),
-		evalshaOnly(), resends(), countsTwice())
+		evalshaOnly(), resends(), countsTwice(), missesReleases())
 }
 
 // Quorum returns the locks on independent servers.

@@ -75,17 +75,22 @@ func notHeld(g lock.Grant) error {
 
 // releaseOwn deletes the key if it still has this grant's value.
 func releaseOwn(ctx context.Context, l *recipe, g lock.Grant) error {
+	return l.releaseBy(ctx, g, deleteOwn)
+}
+
+func (l *recipe) releaseBy(ctx context.Context, g lock.Grant, script *redis.Script) error {
 	lock.At(ctx, "before-delete")
-	if err := l.deleteOwn(ctx, g); err != nil {
+	if err := l.delete(ctx, g, script); err != nil {
 		return err
 	}
 	lock.At(ctx, "release-done")
 	return nil
 }
 
-func (l *recipe) deleteOwn(ctx context.Context, g lock.Grant) error {
+// delete runs the script that deletes the key of a grant.
+func (l *recipe) delete(ctx context.Context, g lock.Grant, script *redis.Script) error {
 	o := &owner{id: g.ID}
-	n, err := deleteOwn.Run(ctx, l.client, []string{l.keys.Key(g.Lock)}, o).Int()
+	n, err := script.Run(ctx, l.client, []string{l.keys.Key(g.Lock)}, o).Int()
 	if err != nil {
 		return fmt.Errorf("delete by script: %w", o.classify(err))
 	}

@@ -54,7 +54,7 @@ func (l *recipe) replicated(ctx context.Context, via link, g lock.Grant) error {
 	if err != nil {
 		why = fmt.Errorf("WAIT: %w", err)
 	}
-	if err := l.deleteOwn(ctx, g); err != nil && !errors.Is(err, lock.ErrNotHeld) {
+	if err := l.delete(ctx, g, deleteOwn); err != nil && !errors.Is(err, lock.ErrNotHeld) {
 		// the delete's certainty is not the acquire's
 		return fmt.Errorf("%w, and it is unknown whether the key was deleted: %v", why, err)
 	}
