@@ -36,6 +36,7 @@ type Connect func(ctx context.Context, endpoints []string) (lock.Locker, error)
 type settings struct {
 	ttl       time.Duration
 	recovery  time.Duration // 0: twice the TTL, and five seconds
+	hung      time.Duration // 0: no bound
 	clients   int
 	users     int
 	provider  string
@@ -56,6 +57,11 @@ func TTL(d time.Duration) Option { return func(s *settings) { s.ttl = d } }
 // Recovery sets how soon after a holder's death the lock must be granted again. The default is twice the TTL plus five
 // seconds.
 func Recovery(d time.Duration) Option { return func(s *settings) { s.recovery = d } }
+
+// Hung declares how soon the lock must be granted again after the last call of a user that hangs while its process lives.
+// It is for a lock that renews grants by itself, and stops when its user makes no more calls. The default is no bound:
+// the suite then shows what the lock does, and nothing fails.
+func Hung(d time.Duration) Option { return func(s *settings) { s.hung = d } }
 
 // Users sets the number of users per client process, and the number of client processes. The default is four users in
 // each of three processes.

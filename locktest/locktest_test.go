@@ -102,6 +102,27 @@ func TestStoriesOfServices(t *testing.T) {
 	}
 }
 
+// TestBoundForHungUsers: the story about a user that hangs applies to a lock that declares a bound, with that bound.
+func TestBoundForHungUsers(t *testing.T) {
+	t.Parallel()
+	for _, bound := range []time.Duration{0, 7 * time.Second} {
+		r := &runner{settings: settings{ttl: 2 * time.Second, users: 4, clients: 3}, service: Redis()}
+		Hung(bound)(&r.settings)
+		r.lock.Name, r.lock.Offers = r.service.standIn(false), backends.Offers{Expires: true, Renewal: "call", Token: backends.TokenNone}
+		made, err := suite.Asked(r.subject(false), "locktest-", all.All())
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(made, func(x ask.Story) bool { return x.Name == "hung-user" })
+		if applies := i >= 0 && made[i].Why == ""; applies != (bound > 0) {
+			t.Fatalf("with a bound of %v the story is %+v", bound, made[i])
+		}
+		if bound > 0 && !strings.Contains(made[i].Scenario, "longest_wait_ms: \"<8000\"") && !strings.Contains(made[i].Scenario, "longest_wait_ms: \"<8s\"") {
+			t.Errorf("the story does not demand 8 s:\n%s", made[i].Scenario)
+		}
+	}
+}
+
 // TestJobs replaces lockquake by a program: each job gets its verdicts or the reason for having none, and a program
 // that ends says why.
 func TestJobs(t *testing.T) {

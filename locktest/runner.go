@@ -221,7 +221,7 @@ func (r *runner) subject(quick bool) ask.Lock {
 	return ask.Lock{
 		Backend: r.service.backend, StandIn: r.lock.Name, Set: r.service.pairs(), TTL: r.ttl, Recovery: r.bound(),
 		Offers: r.lock.Offers, Points: r.lock.Points, Clients: r.clients, Users: r.users, Quick: quick,
-		Elsewhere: !r.service.named,
+		Elsewhere: !r.service.named, Hung: r.hung,
 	}
 }
 

@@ -84,6 +84,12 @@ type (
 	Hider interface {
 		Elsewhere()
 	}
+	// Abandoner declares the bound from the last call of a user that hangs, while its process lives, to the next grant:
+	// a number of TTLs and a time. It is for a library that renews by itself, and stops for such a user. Hung is called
+	// once, on the zero value of the lock's type.
+	Abandoner interface {
+		Hung() (ttls int, plus time.Duration)
+	}
 )
 
 // Grant is a lock that was granted.
@@ -258,5 +264,9 @@ func Main[L Lock](name string, connect func(*Access) (L, error), names ...string
 	_, h["keeps"] = any(kind).(Keeper)
 	_, h["permits"] = any(kind).(Semaphore)
 	_, h["elsewhere"] = any(kind).(Hider)
+	if a, ok := any(kind).(Abandoner); ok {
+		ttls, plus := a.Hung()
+		h["hung"] = map[string]interface{}{"ttls": ttls, "plus_ns": plus.Nanoseconds()}
+	}
 	s.serve(os.Stdin, h)
 }

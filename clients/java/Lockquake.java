@@ -5,6 +5,8 @@ import java.io.FileOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.InputStreamReader;
+import java.lang.annotation.Retention;
+import java.lang.annotation.RetentionPolicy;
 import java.lang.reflect.InvocationTargetException;
 import java.math.BigInteger;
 import java.net.InetSocketAddress;
@@ -164,6 +166,17 @@ public final class Lockquake {
             this.token = token;
             this.handle = handle;
         }
+    }
+
+    /**
+     * The bound from the last call of a user that hangs, while its process lives, to the next grant: a number of TTLs plus a time. Put it on the class of a
+     * lock whose library renews by itself, and stops for such a user.
+     */
+    @Retention(RetentionPolicy.RUNTIME)
+    public @interface Hung {
+        int ttls() default 0;
+
+        long plusMillis() default 0;
     }
 
     /**
@@ -1519,6 +1532,8 @@ public final class Lockquake {
             h.put("keeps", Lock.overrides(lock, "keeps"));
             h.put("permits", Lock.overrides(lock, "permits"));
             h.put("elsewhere", Lock.overrides(lock, "elsewhere"));
+            Hung hung = lock.getAnnotation(Hung.class);
+            if (hung != null) { h.put("hung", Map.of("ttls", hung.ttls(), "plus_ns", hung.plusMillis() * 1_000_000)); }
             return h;
         }
 

@@ -106,6 +106,8 @@ export class Lock {
   static permits = false;
   /** Whether the lock's key differs from the one that lockquake asks for. */
   static elsewhere = false;
+  /** { ttls, plus }: the bound from the last call of a user that hangs to the next grant, if the library renews by itself. plus is in ms. */
+  static hung = undefined;
   /** Further points, in the order in which the lock reaches them. The first one in release begins with "before-". */
   static points = [];
 
@@ -1028,7 +1030,7 @@ class Session {
 
   /** Runs the client. Frames are handled one after the other, except pings. */
   serve() {
-    const { prototype: offers, points, keeps, permits, elsewhere } = this.factory;
+    const { prototype: offers, points, keeps, permits, elsewhere, hung } = this.factory;
     process.on("uncaughtException", (err) => this.fail(err));
     output.on("error", () => process.exit(1)); // the supervisor no longer reads
     this.stream.send("hello", {
@@ -1038,6 +1040,7 @@ class Session {
       time_ns: readlinkSync("/proc/self/ns/time"), now: now(),
       points: [...POINTS, ...points], orders: ["close", ...Object.keys(OPTIONAL).filter((o) => offers[OPTIONAL[o]])],
       tells: Boolean(offers.onLost), keeps, permits, elsewhere,
+      hung: hung && { ttls: hung.ttls ?? 0, plus_ns: Math.round((hung.plus ?? 0) * 1e6) },
     });
     let text = "";
     process.stdin.setEncoding("utf8");

@@ -103,6 +103,7 @@ class Lock:
     keeps = False  # whether grants last as long as the process lives without calls of renew, as with a session that is kept alive
     permits = False  # whether as many users may hold the lock at once as access.permits says
     elsewhere = False  # whether the lock's key differs from the one that lockquake asks the service for
+    hung = None  # (TTLs, seconds): the bound from the last call of a user that hangs to the next grant, if the library renews by itself
     points = ()  # further points that the lock passes to at(), in this order; the first one in release must begin with "before-"
 
     def __init__(self, access):
@@ -896,6 +897,7 @@ class Session:
 
     def serve(self):
         """Runs the client. The main thread reads frames and never waits for anything else."""
+        declared = {"hung": {"ttls": self.factory.hung[0], "plus_ns": round(self.factory.hung[1] * 1e9)}} if self.factory.hung else {}
         self.stream.send("hello", {
             "version": VERSION, "process": self.process, "software": f"Python {sys.version.split()[0]}", "libraries": self.libraries,
             "boot_id": open("/proc/sys/kernel/random/boot_id").read().strip(), "time_ns": os.readlink("/proc/self/ns/time"), "now": now(),
@@ -903,6 +905,7 @@ class Session:
             "orders": ["close"] + [o for o in ("reenter", "renew", "check", "cancel", "release-unheld") if overrides(self.factory, o.replace("-", "_"))],
             "tells": overrides(self.factory, "on_lost"),
             "keeps": self.factory.keeps, "permits": self.factory.permits, "elsewhere": self.factory.elsewhere,
+            **declared,
         })
         for line in sys.stdin.buffer:
             frame = json.loads(line)

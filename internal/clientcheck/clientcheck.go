@@ -127,6 +127,9 @@ func hello(ctx context.Context, c *client) error {
 	if h.PID == 0 {
 		c.wrong("hello: pid is missing")
 	}
+	if b := h.Hung; b != nil && (b.TTLs < 0 || b.Plus < 0 || b.TTLs == 0 && b.Plus == 0) {
+		c.wrong("hello: hung is %d TTLs and %v: want a bound above 0, or none", b.TTLs, time.Duration(b.Plus))
+	}
 	known := false
 	for _, f := range h.Formats {
 		known = known || f == wire.FormatJSONL || f == wire.FormatRecords

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -244,6 +245,36 @@ func TestClientsThatShip(t *testing.T) {
 	}
 }
 
+// TestBoundsForHungUsers: a client in each language declares the same bound, and one that declares none has none.
+func TestBoundsForHungUsers(t *testing.T) {
+	t.Parallel()
+	for language, toy := range toys {
+		for kind, want := range map[string]*wire.Bound{"bounded": {TTLs: 3, Plus: int64(500 * time.Millisecond)}, "renews": nil} {
+			t.Run(language+" "+kind, func(t *testing.T) {
+				t.Parallel()
+				o := options(t, toy(t, kind))
+				start, err := o.Frame(0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				p, err := o.Start(t.Context(), 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c := newClient(p, start, patience)
+				defer c.end()
+				h, err := c.greet(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !reflect.DeepEqual(h.Hung, want) {
+					t.Errorf("hung is %+v, want %+v", h.Hung, want)
+				}
+			})
+		}
+	}
+}
+
 // A user's own client should be small. Anything above this size belongs into the file that carries the protocol,
 // which every author uses.
 func TestClientsThatShipAreSmall(t *testing.T) {
@@ -429,6 +460,10 @@ func TestFindingsNameTheBrokenRule(t *testing.T) {
 		{"go one-more", "permits", "an acquire of a third user of two permits, for 300 ms: while others had it"},
 		{"forgets", "orders", "an acquire of another user, for 300 ms: while others had it"},
 		{"one-more", "permits", "an acquire of a third user of two permits, for 300 ms: while others had it"},
+		{"go no-bound", "hello", "hello: hung is 0 TTLs and 0s: want a bound above 0, or none"},
+		{"java no-bound", "hello", "hello: hung is 0 TTLs and 0s"},
+		{"node no-bound", "hello", "hello: hung is 0 TTLs and 0s"},
+		{"no-bound", "hello", "hello: hung is 0 TTLs and 0s"},
 		{"java never-excludes", "orders", "the lock excludes nobody"},
 		{"java late-valid", "workload", "but the TTL is 30s: the validity counts from the send time of the request"},
 		{"java no-points", "points", "point no-such-point: no point within 10s"},

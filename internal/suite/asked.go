@@ -3,6 +3,7 @@ package suite
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/lockquake/lockquake/backends"
 	"github.com/lockquake/lockquake/backends/listed"
@@ -34,6 +35,10 @@ func Asked(l ask.Lock, prefix string, list []listed.Backend) ([]ask.Story, error
 		Name: standIn.Name, Offers: l.Offers, Points: l.Points, Recovery: backends.RecoversIn(l.Recovery.Bound),
 	}
 	s.Lock.Offers.WallClock = l.Offers.WallClock || l.Offers.Expires && standIn.Offers.WallClock
+	if l.Hung > 0 {
+		s.Keeps = true
+		s.Lock.Hung = backends.RecoversIn(func(time.Duration) time.Duration { return l.Hung })
+	}
 	s.NoTokens = standIn.Offers.Token != backends.TokenNone && l.Offers.Token == backends.TokenNone
 	s.Elsewhere = l.Elsewhere
 	var out []ask.Story

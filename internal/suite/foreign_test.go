@@ -2,6 +2,8 @@ package suite_test
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -70,6 +72,7 @@ func TestStoriesFollowFromAnnouncedPoints(t *testing.T) {
 	none := &wire.Hello{Process: "none"}
 	keeps := &wire.Hello{Process: "keeps", Orders: []string{wire.DoRenew}, Keeps: true}
 	elsewhere := &wire.Hello{Process: "elsewhere", Elsewhere: true}
+	bounded := &wire.Hello{Process: "bounded", Hung: &wire.Bound{TTLs: 3}}
 	for _, c := range []struct {
 		lock   string
 		hellos []*wire.Hello
@@ -84,6 +87,8 @@ func TestStoriesFollowFromAnnouncedPoints(t *testing.T) {
 		{"zookeeper", []*wire.Hello{one}, map[string]string{"overdue": "", "renewal": ""}, nil},
 		{"zookeeper", []*wire.Hello{one, keeps}, map[string]string{"overdue": "the lock renews grants by itself", "renewal": ""}, nil},
 		{"redis", []*wire.Hello{one, elsewhere}, map[string]string{"answers": "the service cannot be asked for the owner of the lock", "waiting": "", "late-release": ""}, nil},
+		{"redis", []*wire.Hello{one}, map[string]string{"hung-user": "only users renew the lock's grants"}, nil},
+		{"redis", []*wire.Hello{bounded}, map[string]string{"hung-user": "", "overdue": "the lock renews grants by itself"}, nil},
 		// A program without the order to renew renews by itself, if the lock whose promises it makes does.
 		{"etcd", []*wire.Hello{none}, map[string]string{"overdue": "the lock renews grants by itself", "steady-delay": ""}, nil},
 	} {
@@ -101,6 +106,42 @@ func TestStoriesFollowFromAnnouncedPoints(t *testing.T) {
 			if _, ok := got[story]; ok {
 				t.Errorf("%s by %s: there is a story %s", c.lock, c.hellos[0].Process, story)
 			}
+		}
+	}
+}
+
+// TestBoundForHungUsersIsDeclared requires the story about a user that hangs to demand the longest bound of all programs,
+// and none if one of them declares none.
+func TestBoundForHungUsersIsDeclared(t *testing.T) {
+	t.Parallel()
+	keeps := &wire.Hello{Process: "keeps", Keeps: true}
+	short := &wire.Hello{Process: "short", Hung: &wire.Bound{TTLs: 1}}
+	long := &wire.Hello{Process: "long", Hung: &wire.Bound{TTLs: 2, Plus: int64(500 * time.Millisecond)}}
+	for _, c := range []struct {
+		hellos []*wire.Hello
+		want   string
+	}{
+		{[]*wire.Hello{keeps}, ""},
+		{[]*wire.Hello{long}, "longest_wait_ms < 5500"},
+		{[]*wire.Hello{short, long}, "longest_wait_ms < 5500"},
+		{[]*wire.Hello{long, keeps}, ""},
+	} {
+		cells, err := planWith("locks: [{backend: redis, client: {run: [./one]}}]", says(c.hellos...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(cells, func(c suite.Cell) bool { return c.Story == "hung-user" })
+		if i < 0 {
+			t.Fatal("there is no story hung-user")
+		}
+		got := ""
+		for _, e := range cells[i].Scenario.Expect {
+			if e.Name == "longest_wait_ms" {
+				got = fmt.Sprintf("%s %s %v", e.Name, e.Op, e.Value)
+			}
+		}
+		if got != c.want {
+			t.Errorf("%d programs: the story expects %q, want %q", len(c.hellos), got, c.want)
 		}
 	}
 }

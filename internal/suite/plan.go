@@ -230,7 +230,7 @@ func (m *maker) meet(c Config, ask Ask) error {
 		m.base.NotRun, m.base.Missing = err.Error(), true
 	}
 	m.subject.Lock = announced(m.subject.Lock, m.base.Hellos)
-	m.subject.Keeps = slices.ContainsFunc(m.base.Hellos, func(h *wire.Hello) bool { return h.Keeps })
+	m.subject.Keeps = slices.ContainsFunc(m.base.Hellos, func(h *wire.Hello) bool { return h.Keeps || h.Hung != nil })
 	m.subject.Elsewhere = slices.ContainsFunc(m.base.Hellos, func(h *wire.Hello) bool { return h.Elsewhere })
 	return nil
 }
@@ -266,6 +266,14 @@ func announced(l backends.Lock, hellos []*wire.Hello) backends.Lock {
 	l.Offers.LossSignal = !lacks(func(h *wire.Hello) bool { return h.Tells })
 	l.Offers.Reenters = len(hellos) > 0 && !lacks(func(h *wire.Hello) bool { return h.Takes(wire.DoReenter) })
 	l.Offers.Permits = len(hellos) > 0 && !lacks(func(h *wire.Hello) bool { return h.Permits })
+	if len(hellos) > 0 && !lacks(func(h *wire.Hello) bool { return h.Hung != nil }) {
+		l.Hung = backends.RecoversIn(func(ttl time.Duration) (bound time.Duration) {
+			for _, h := range hellos {
+				bound = max(bound, h.Hung.Of(ttl))
+			}
+			return bound
+		})
+	}
 	switch renews := !lacks(func(h *wire.Hello) bool { return h.Takes(wire.DoRenew) }); {
 	case renews:
 		l.Offers.Renewal = "call"

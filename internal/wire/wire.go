@@ -6,6 +6,7 @@ package wire
 import (
 	"encoding/json"
 	"slices"
+	"time"
 
 	"github.com/lockquake/lockquake/history"
 )
@@ -91,6 +92,20 @@ type Hello struct {
 	Permits bool `json:"permits,omitempty"`
 	// Elsewhere says that this client keeps its locks under other keys than those queried at the service.
 	Elsewhere bool `json:"elsewhere,omitempty"`
+	// Hung bounds the time to the next grant after the last call of a user that hangs while its process lives. nil: the
+	// client declares no bound. A client that declares one renews grants by itself, as with Keeps.
+	Hung *Bound `json:"hung,omitempty"`
+}
+
+// Bound is a time that may depend on the TTL, which a client does not know yet when it sends its hello.
+type Bound struct {
+	TTLs int   `json:"ttls"`
+	Plus int64 `json:"plus_ns"`
+}
+
+// Of returns the bound for a TTL.
+func (b Bound) Of(ttl time.Duration) time.Duration {
+	return time.Duration(b.TTLs)*ttl + time.Duration(b.Plus)
 }
 
 // Takes reports whether the client supports an order.

@@ -79,12 +79,26 @@ public class ToyLock extends Lockquake.Lock {
         }
     }
 
+    /** A library that renews by itself, and stops for a user that hangs. */
+    @Lockquake.Hung(ttls = 3, plusMillis = 500)
+    public static class Bounded extends Renewing {
+        Bounded(Lockquake.Access access) { super(access); }
+    }
+
+    /** A bound of nothing. */
+    @Lockquake.Hung
+    public static class NoBound extends Renewing {
+        NoBound(Lockquake.Access access) { super(access); }
+    }
+
     public static void main(String[] args) {
         kind = args.length > 0 ? args[0] : "";
         Class<? extends ToyLock> lock = switch (kind) {
             case "loses" -> Losing.class;
             case "renews" -> Renewing.class;
             case "reenters", "forgets" -> Reentrant.class;
+            case "bounded" -> Bounded.class;
+            case "no-bound" -> NoBound.class;
             case "permits", "one-more" -> Counting.class;
             default -> ToyLock.class;
         };

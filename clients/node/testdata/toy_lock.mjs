@@ -82,7 +82,13 @@ class Renewing extends ToyLock {
   }
 }
 
+/** A library that renews by itself, and stops for a user that hangs. */
+class Bounded extends Renewing {
+  static hung = KIND === "bounded" ? { ttls: 3, plus: 500 } : {};
+}
+
 const toys = {
   loses: Losing, renews: Renewing, reenters: Reentrant, forgets: Reentrant, permits: Counting, "one-more": Counting,
+  bounded: Bounded, "no-bound": Bounded,
 };
 lockquake.main(toys[KIND] ?? ToyLock, "toy", { toy: "1" });

@@ -96,6 +96,12 @@ class Renewing(ToyLock):
         tell(lockquake.valid(lockquake.now(), self.access.ttl_ns))
 
 
+class Bounded(Renewing):
+    """A library that renews by itself, and stops for a user that hangs."""
+
+    hung = (3, 0.5) if KIND == "bounded" else (0, 0)
+
+
 if KIND == "silent":
     sys.stdin.read()
     sys.exit(0)
@@ -161,5 +167,6 @@ if KIND == "any-version":
     lockquake.VERSION = Any(1)
 TOYS = {
     "loses": Losing, "renews": Renewing, "reenters": Reentrant, "forgets": Reentrant, "permits": Counting, "one-more": Counting,
+    "bounded": Bounded, "no-bound": Bounded,
 }
 lockquake.main(TOYS.get(KIND, ToyLock), "" if KIND == "nameless" else "toy", toy="1")

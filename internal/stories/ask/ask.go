@@ -25,6 +25,9 @@ type Lock struct {
 	Quick    bool            `json:"quick"`
 	// Elsewhere says that its keys may differ from those under which the service can be queried for the lock's name.
 	Elsewhere bool `json:"elsewhere"`
+	// Hung bounds the time to the next grant after the last call of a user that hangs while its process lives. 0: the
+	// lock declares no bound. A lock that declares one renews grants by itself.
+	Hung time.Duration `json:"hung_ns,omitempty"`
 }
 
 // Recovery bounds the time from a holder's death to the next grant: a multiple of the TTL plus a time.

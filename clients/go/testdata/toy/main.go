@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"time"
 
 	lockquake "github.com/lockquake/lockquake/clients/go"
 )
@@ -38,6 +39,9 @@ func main() {
 	}
 	if kind == "permits" || kind == "one-more" {
 		lockquake.Main("toy", func(a *lockquake.Access) (counting, error) { return counting{toy{a}}, nil }, points...)
+	}
+	if kind == "bounded" || kind == "no-bound" {
+		lockquake.Main("toy", func(a *lockquake.Access) (bounded, error) { return bounded{renewing{toy{a}}}, nil }, points...)
 	}
 	lockquake.Main("toy", func(a *lockquake.Access) (toy, error) { return toy{a}, nil }, points...)
 }
@@ -152,4 +156,15 @@ func (t toy) Check(_ context.Context, g lockquake.Grant) error {
 		return lockquake.ErrNotHeld
 	}
 	return nil
+}
+
+// bounded is a library that renews by itself, and stops for a user that hangs.
+type bounded struct{ renewing }
+
+// Hung is the bound for such a user.
+func (bounded) Hung() (ttls int, plus time.Duration) {
+	if kind == "no-bound" {
+		return 0, 0
+	}
+	return 3, 500 * time.Millisecond
 }
