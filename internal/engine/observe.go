@@ -29,6 +29,9 @@ const (
 	// holderWait is how long a step that was granted the lock waits for the servers to say who holds it. The next
 	// step may break them.
 	holderWait = 50 * time.Millisecond
+	// afterFailure is how long after a failed acquire the service is asked whether it was granted. The judge leaves it
+	// 100 ms to clean up.
+	afterFailure = 150 * time.Millisecond
 )
 
 // observer asks the service for the steps, and records the answers.
@@ -144,6 +147,15 @@ func (o *observer) granted(number int, user history.User, lock int, res wire.Res
 func (o *observer) answered(number, lock int) {
 	holder := history.FactHolder + o.plan.Locks[lock]
 	o.askAll([]rundir.Question{{Step: number, By: history.ByAnswer, Node: history.Service, Fact: holder}})
+}
+
+// failed asks the service for the lock's owner, in the background, when a failed acquire has had time to clean up.
+func (o *observer) failed(number, lock int) {
+	o.asking.Go(func() {
+		if clock.Sleep(o.during, afterFailure) == nil {
+			o.answered(number, lock)
+		}
+	})
 }
 
 // askAll asks in parallel, and waits for the answers, but not for long.

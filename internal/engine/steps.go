@@ -285,6 +285,8 @@ func (r *stepRunner) done(ctx context.Context, number int, st scenarios.Step, re
 		r.observer.answered(number, slices.Index(r.plan.Locks, st.Lock))
 	case (st.Do == wire.DoRenew || st.Do == wire.DoRelease) && res.Outcome != wire.OutcomeInfo:
 		r.observer.answered(number, slices.Index(r.plan.Locks, st.Lock))
+	case st.Do == wire.DoAcquire && res.Outcome == wire.OutcomeFail: // it may have been granted all the same
+		r.observer.failed(number, slices.Index(r.plan.Locks, st.Lock))
 	case res.Outcome != wire.OutcomeOK:
 	case st.Do == wire.DoAcquire:
 		r.observer.granted(number, user, slices.Index(r.plan.Locks, st.Lock), res)

@@ -8,6 +8,7 @@
 //   - a renewal or release was certainly not held, and the grant is there afterwards
 //   - a renewal or release certainly failed, and was done: the grant has a later end, or is gone before the end that it
 //     had
+//   - an acquire certainly failed, and was granted: the service has a grant that belongs to no other acquire
 //
 // A release that was ok although a reading shows that the grant had been gone before is counted separately. Some
 // services delete what may not exist and answer ok to that, as etcd's Unlock does. It does no harm by itself, but its
@@ -15,6 +16,10 @@
 //
 // Example: A's grant ends at 2 s, B is granted the lock at 2.1 s, and at 2.2 s a reading says that B has it. A renews
 // at 3 s and gets an ok, valid until 5 s; at 3.1 s a reading says that B has it. That ok is false.
+//
+// Example: A asks at 0 s, gets no reply, and tells its user at 1 s that the lock is taken. Nobody else has asked. At
+// 1.2 s a reading says that a grant with an unknown id has the lock. It can only be that of A's acquire, which did not
+// certainly fail.
 //
 // A reading counts only if no other event can explain it. It lies wholly before the request or after the answer. The
 // user has not asked for the lock again, nor begun to release it, nor learned of its loss, nor died. No other user's
@@ -51,6 +56,7 @@ type falseResults struct {
 	left     map[grantOf]int64         // when its user began to release it, learned of its loss, or may have died
 	acquires map[results.Place][]int64 // when they began
 	releases map[uint16][]underway
+	failed   map[uint16]*failedAcquires
 }
 
 // answeredOp is a renewal or release with the answer to its user.
@@ -85,7 +91,7 @@ func newFalseResults(run results.Run) results.Checker {
 		run: run, reads: readings(run, history.FactHolder), known: map[grantOf]bool{}, open: map[grantOf]*answeredOp{},
 		granted: map[grantOf]history.Event{},
 		left:    map[grantOf]int64{}, acquires: map[results.Place][]int64{}, releases: map[uint16][]underway{},
-		clocks: run.Clocks(),
+		failed: map[uint16]*failedAcquires{}, clocks: run.Clocks(),
 	}
 	for _, list := range c.reads {
 		for _, o := range list {
@@ -146,6 +152,10 @@ func (c *falseResults) Observe(e *history.Event) {
 	if len(c.reads[e.Lock]) == 0 {
 		return
 	}
+	if c.failed[e.Lock] == nil {
+		c.failed[e.Lock] = newFailedAcquires()
+	}
+	c.failed[e.Lock].observe(e, c.clocks)
 	g := grantOf{e.User, e.Grant}
 	switch {
 	case e.Kind == history.Acquire && e.Phase == history.Invoke:
@@ -321,6 +331,14 @@ func (c *falseResults) Finish() results.Finding {
 		if why != "" {
 			n++
 			f.Prove(c.witness("false_result", j, why, by))
+		}
+	}
+	for lock := range c.run.Locks {
+		wrong, judged := c.grantedThoughFailed(uint16(lock))
+		chances += judged
+		n += int64(len(wrong))
+		for _, w := range wrong {
+			f.Prove(w)
 		}
 	}
 	if chances == 0 {

@@ -79,6 +79,11 @@ func (c *orphans) Observe(e *history.Event) {
 		l = &idle{busy: map[history.User]uint32{}}
 		c.locks[e.Lock] = l
 	}
+	l.observe(e)
+}
+
+// observe takes the next event of the lock.
+func (l *idle) observe(e *history.Event) {
 	switch {
 	case e.Kind == history.Acquire && e.Phase == history.Invoke, e.Kind == history.Release && e.Phase == history.Invoke:
 		l.use(e)
@@ -106,10 +111,11 @@ func (l *idle) leave(e *history.Event) {
 	}
 }
 
-// seen returns when a reading certainly observed its answer, within a time in which no user used the lock.
-func (c *orphans) seen(o *history.Observation, u unused) (asked, answered int64, ok bool) {
+// seen returns when a reading certainly observed its answer, within a time in which no user used the lock. worst is the
+// largest error of an event's time.
+func (u unused) seen(o *history.Observation, worst int64) (asked, answered int64, ok bool) {
 	for _, at := range []span{{o.LastAsked, o.LastAnswered}, {o.Asked, o.Answered}} {
-		if at.from > u.from+c.worst && (u.until == results.Forever || at.until < u.until-c.worst) {
+		if at.from > u.from+worst && (u.until == results.Forever || at.until < u.until-worst) {
 			return at.from, at.until, true
 		}
 	}
@@ -134,7 +140,7 @@ func (c *orphans) Finish() results.Finding {
 		for k := range c.reads[lock] {
 			o := &c.reads[lock][k]
 			for _, u := range l.spans {
-				asked, answered, ok := c.seen(o, u)
+				asked, answered, ok := u.seen(o, c.worst)
 				if !ok {
 					continue
 				}
