@@ -1,6 +1,7 @@
 package hunt
 
 import (
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -14,6 +15,7 @@ import (
 type corpus struct {
 	numbers map[string]int // of behaviours, in the order in which they were first seen
 	runs    []int          // by number: how many runs showed it
+	kinds   []string       // by number: its family
 	entries []entry
 	curve   []Point
 }
@@ -59,6 +61,7 @@ func (c *corpus) learn(n Note, run int, at int64) {
 		c.numbers[b] = len(c.runs)
 		shows = append(shows, len(c.runs))
 		c.runs = append(c.runs, 0)
+		c.kinds = append(c.kinds, behaviour.Family(b))
 	}
 	for _, i := range shows {
 		if i < len(c.runs) {
@@ -71,16 +74,23 @@ func (c *corpus) learn(n Note, run int, at int64) {
 	}
 }
 
-// energy returns how promising a script is. It is the root of the sum of the rarities of its behaviours. It grows the
-// nearer the script's run came to a goal, and shrinks each time it is tried.
+// energy returns how promising a script is. It is the root of the sum of the rarities of its behaviours, of each family
+// the rarest one: a fault that was not used before makes dozens of the same family. It grows the nearer the script's
+// run came to a goal, and shrinks each time it is tried.
 //
-// Example: a script shows one behaviour that no other run did and nine that every one of 100 runs did: its rarity is
-// 1 + 9/100, of which the root is 1.04. Its run came as near as 0.8 to a double grant, the first goal, which makes it
-// 1 + 8*0.8*0.8 = 6.1 times as promising. Once tried, it is half as promising as before.
+// Example: a script shows a family of behaviours that no other run did, and nine that every one of 100 runs did: its
+// rarity is 1 + 9/100, of which the root is 1.04. Its run came as near as 0.8 to a double grant, the first goal, which
+// makes it 1 + 8*0.8*0.8 = 6.1 times as promising. Once tried, it is half as promising as before.
 func (c *corpus) energy(e entry, wanted []Goal) float64 {
-	rarity := 0.0
+	fewest := map[string]int{} // runs, by family
 	for _, i := range e.shows {
-		rarity += 1 / float64(c.runs[i])
+		if n, ok := fewest[c.kinds[i]]; !ok || c.runs[i] < n {
+			fewest[c.kinds[i]] = c.runs[i]
+		}
+	}
+	rarity := 0.0
+	for _, kind := range slices.Sorted(maps.Keys(fewest)) { // in an order, so that the sum is the same each time
+		rarity += 1 / float64(fewest[kind])
 	}
 	near := e.nearness(wanted)
 	return (0.1 + math.Sqrt(rarity)) * (1 + 8*near*near) / float64(1+e.picked)

@@ -190,6 +190,20 @@ func TestGuidedSearchNeedsFewerRunsThanDrawing(t *testing.T) {
 }
 
 // A resumed hunt has the state that it left, and proposes the same next run.
+// A script that shows one family of behaviours with many faults is no more promising than one that shows it with one.
+func TestEnergyCountsFamilies(t *testing.T) {
+	var c corpus
+	many, two := Note{}, Note{New: []string{"order a granted, b granted", "during pause@holder: lost"}}
+	for _, fault := range []string{"delay", "loss", "kill", "stop"} {
+		many.New = append(many.New, "during "+fault+"@server: acquire ok, free", "after "+fault+"@server: acquire ok, free")
+	}
+	c.learn(many, 1, 1)
+	c.learn(two, 2, 2)
+	if a, b := c.energy(c.entries[0], goals), c.energy(c.entries[1], goals); a >= b {
+		t.Errorf("one family with four faults: %.2f, two families: %.2f", a, b)
+	}
+}
+
 func TestAHuntGoesOnWithTheSameRun(t *testing.T) {
 	for _, share := range []float64{1, 0.6} {
 		w := newWorld(t, 7)

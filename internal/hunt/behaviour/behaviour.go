@@ -30,6 +30,21 @@ type Seen struct {
 	Bit  []Bite
 }
 
+// Family returns a behaviour without the fault, its target and amounts. Each fault on each target makes dozens of new
+// behaviours of a few families, so the number of behaviours alone says little about how new a run is.
+//
+// Example: "during pause@holder: release fail not-held, other valid" and "after delay@servers: release fail not-held,
+// other valid" are of the family "release fail not-held, other valid".
+func Family(of string) string {
+	phase, event, ok := strings.Cut(of, ": ")
+	if ok && (phase == "before" || strings.HasPrefix(phase, "during ") || strings.HasPrefix(phase, "after ")) {
+		of = event
+	}
+	words := strings.Fields(of)
+	words = slices.DeleteFunc(words, func(w string) bool { return strings.Contains(w, "@") || strings.HasPrefix(w, "2^") })
+	return strings.Join(words, " ")
+}
+
 // Bite counts how often a fault was injected into targets of one role, and how often it bit.
 type Bite struct {
 	Fault string `json:"fault"`

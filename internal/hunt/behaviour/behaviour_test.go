@@ -229,3 +229,25 @@ func TestAFaultThatDidNotBiteStandsNowhere(t *testing.T) {
 		t.Errorf("bites: %v, want %v", s.Bit, want)
 	}
 }
+
+// TestFamily: faults, targets and amounts make no family of their own.
+func TestFamily(t *testing.T) {
+	for of, want := range map[string]string{
+		"before: acquire ok, free":                                      "acquire ok, free",
+		"during pause@holder (own): release fail not-held, other valid": "release fail not-held, other valid",
+		"during delay@server + during pause@holder: release ok":         "release ok",
+		"pause@holder begins: its target holds":                         "begins: its target holds",
+		"kill@leader: another leads after 2^1 ttl":                      "another leads after ttl",
+		"another leads after kill@leader: another holds":                "another leads after another holds",
+		"pause@holder stood 2^0 ttl":                                    "stood ttl",
+		"grant beside an open hold, 2^-8 ttl after its end":             "grant beside an open hold, ttl after its end",
+		"release ok: done after its end, another was granted it before": "release ok: done after its end, another was granted it before",
+		"point before-release reached: own valid":                       "point before-release reached: own valid",
+		"order a granted, a outlives, b granted":                        "order a granted, a outlives, b granted",
+		"acquire info timeout after 2^-1 ttl, other valid":              "acquire info timeout after ttl, other valid",
+	} {
+		if got := Family(of); got != want {
+			t.Errorf("%q is of %q, want %q", of, got, want)
+		}
+	}
+}
