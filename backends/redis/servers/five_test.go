@@ -2,12 +2,14 @@ package servers
 
 import (
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/lockquake/lockquake/backends/redis/access"
 	"github.com/lockquake/lockquake/backends/topology"
+	"github.com/lockquake/lockquake/chaos"
 )
 
 // TestFiveParams: settings that the servers or the algorithm do not support are rejected, and the error names the
@@ -87,5 +89,17 @@ func TestMajorityOf(t *testing.T) {
 		if got != c.want || (err != nil) != (c.want == "") {
 			t.Errorf("a majority of %s has %q, %v; want %q", c.text, got, err, c.want)
 		}
+	}
+}
+
+// TestNoServerOfFiveLeadsOrFollows, so neither is a target.
+func TestNoServerOfFiveLeadsOrFollows(t *testing.T) {
+	f, err := newFive(topology.Common{TTL: time.Second}, func(any) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	targets := chaos.Targets(f.Service(nil), []string{"redlock-1", "redlock-2", "redlock-3"}, "lock-0")
+	if slices.Contains(targets, "leader") || slices.Contains(targets, "followers") || !slices.Contains(targets, "majority") {
+		t.Errorf("the targets are %q", targets)
 	}
 }
