@@ -203,6 +203,15 @@ type Interval struct {
 	To   int64 `json:"to"`
 }
 
+// Span returns the whole interval.
+func (i Interval) Span() Span { return Span{i, i.To - i.From} }
+
+// Span is a time within an interval. It is shorter than the interval if it has gaps.
+type Span struct {
+	Interval
+	Length int64 // ns
+}
+
 // Proof is one condition that had to be the same as when the servers began to serve.
 type Proof struct {
 	What     string `json:"what"`

@@ -351,8 +351,8 @@ type Finding struct {
 	// the report.
 	Failovers []Failover `json:"-"`
 
-	// Spans holds the time window of each measure that is the longest of several times.
-	Spans map[string]Interval `json:"-"`
+	// Spans holds, for each measure that is the longest of several times, the longest of them.
+	Spans map[string][]Span `json:"-"`
 
 	// Ledger explains the violations of each lock; nil if nothing is known about that. ByLock is the count of each
 	// lock, if all counts of the finding depend on the excuses of other checkers.

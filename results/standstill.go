@@ -151,8 +151,10 @@ func stoodUpTo(list []stall, t int64) int64 {
 
 // Worst returns the process that stood still the longest from one time to another.
 func (s *Standstills) Worst(from, until int64) Standstill {
-	return s.Longest(from, until, func(string) bool { return true })
+	return s.Longest(from, until, anyProcess)
 }
+
+func anyProcess(string) bool { return true }
 
 // Longest returns the process of a selection that stood still the longest.
 func (s *Standstills) Longest(from, until int64, among func(process string) bool) Standstill {
@@ -170,6 +172,53 @@ func (s *Standstills) Longest(from, until int64, among func(process string) bool
 		}
 	}
 	return w
+}
+
+// maxSteps is how many steps of a hand-over a standstill can delay, one after the other. A hand-over of a lock in
+// several requests has about ten wake-ups of the processes that take part.
+const maxSteps = 16
+
+// Delay returns by how much standstills can have delayed what a selection of processes did from one time to another.
+// A step is delayed by one standstill at most, so only as many count as there are steps: those that together cover the
+// most time, of whatever process. Time in which several processes stood still counts once.
+//
+// Example: on a busy machine a process runs for a moment every 25 ms. In a wait of 1,500 ms it stands still 60 times,
+// for nearly all of it, but had the lock been free, a waiter would have had it after some of these times: 16 of them
+// explain 400 ms.
+func (s *Standstills) Delay(from, until int64, among func(process string) bool) (total int64) {
+	if s == nil {
+		return 0
+	}
+	var rest, covered []period
+	for process, list := range s.list {
+		i := sort.Search(len(list), func(i int) bool { return list[i].until > from })
+		for ; i < len(list) && list[i].from < until && among(process); i++ {
+			rest = append(rest, period{max(from, list[i].from), min(until, list[i].until)})
+		}
+	}
+	for range maxSteps {
+		var most int64
+		var best period
+		for _, p := range rest {
+			if n := p.until - p.from; n > most && n-overlap(covered, p) > most {
+				most, best = n-overlap(covered, p), p
+			}
+		}
+		if most == 0 {
+			break
+		}
+		total += most
+		covered = merged(append(covered, best))
+	}
+	return total
+}
+
+// overlap returns the total time of p that the periods cover. They do not overlap each other.
+func overlap(list []period, p period) (total int64) {
+	for _, x := range list {
+		total += max(0, min(p.until, x.until)-max(p.from, x.from))
+	}
+	return total
 }
 
 // together returns when any process stood still, in the order of time. It must only be called after the last stall.

@@ -1,6 +1,7 @@
 package results
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/lockquake/lockquake/history"
@@ -35,6 +36,43 @@ func TestSinceWhenAProcessStoodStill(t *testing.T) {
 		}
 		if got, want := s.Worst(c.asked.from, c.asked.until), (Standstill{"client-1", c.length, c.since}); got != want {
 			t.Errorf("%s: %+v, want %+v", c.name, got, want)
+		}
+	}
+}
+
+// TestDelayCountsAsManyStandstillsAsSteps: many short standstills explain no long wait, and a long one explains its
+// length, whoever saw it.
+func TestDelayCountsAsManyStandstillsAsSteps(t *testing.T) {
+	const ms = 1e6
+	run := Run{End: 10_000 * ms}
+	s := NewStandstills(run)
+	stall := func(process string, from, until int64) {
+		s.Observe(process, &history.Event{Kind: history.Stall, Time: until * ms, Value: (until - from) * ms})
+	}
+	for i := range int64(60) { // a busy machine
+		stall("client-1", 1000+25*i, 1000+25*i+20)
+	}
+	stall("client-1", 4000, 4500)
+	for i := range int64(maxSteps) { // all see the same freeze
+		stall("client-"+strconv.FormatInt(i+2, 10), 4000+i, 4500)
+	}
+	stall("engine", 4600, 4650)
+	only := func(name string) func(string) bool { return func(process string) bool { return process == name } }
+	for _, c := range []struct {
+		name        string
+		from, until int64
+		among       func(string) bool
+		want        int64
+	}{
+		{"many short ones", 1000, 2500, anyProcess, maxSteps * 20},
+		{"a few short ones", 1000, 1100, anyProcess, 4 * 20},
+		{"a part of one", 1010, 1020, anyProcess, 10},
+		{"a long one that all saw, and another", 3000, 5000, anyProcess, 500 + 50},
+		{"those of one process", 3000, 5000, only("engine"), 50},
+		{"none", 6000, 7000, anyProcess, 0},
+	} {
+		if got := s.Delay(c.from*ms, c.until*ms, c.among); got != c.want*ms {
+			t.Errorf("%s: %d ms, want %d", c.name, got/ms, c.want)
 		}
 	}
 }

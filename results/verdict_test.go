@@ -240,7 +240,7 @@ func TestStandstillsInsideATime(t *testing.T) {
 	} {
 		f := &Finding{Checker: c.checker}
 		if c.span != nil {
-			f.Spans = map[string]Interval{"wait_ms": *c.span}
+			f.Spans = map[string][]Span{"wait_ms": {c.span.Span()}}
 		}
 		x := circumstances{report: &Report{}, finding: map[string]*Finding{"wait_ms": f}, run: run, stood: run.Still.Worst(0, run.End)}
 		got, why := x.measured(scenarios.Expectation{Name: "wait_ms", Op: "<", Value: 100.5}, c.found)

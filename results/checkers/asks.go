@@ -239,7 +239,7 @@ func (v *vain) judged(count string, chances int64) results.Finding {
 		})
 	}
 	f := results.Finding{}.Judged(count, int64(len(v.found)), chances)
-	excuses(v.run, stays, anyone).Into(&f, count)
+	excuseWaits(v.run, stays, anyone).Into(&f, count)
 	f.Witnesses = list.witnesses(v.run)
 	return f
 }

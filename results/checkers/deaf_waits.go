@@ -191,7 +191,7 @@ func (c *deafWaits) Finish() results.Finding {
 	if c.told > 0 {
 		f.Measures = map[string]*float64{"deaf_wait_ms_max": new(results.Milli(c.longest))}
 	}
-	excuses(c.run, c.late, own).Into(&f, "deaf_waits")
+	excuseWaits(c.run, c.late, own).Into(&f, "deaf_waits")
 	f.Witnesses = c.list.witnesses(c.run)
 	return f
 }

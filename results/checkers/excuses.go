@@ -38,9 +38,9 @@ func overstayed(h *hold, until int64) overstay {
 type processes func(run results.Run, o overstay) func(process string) bool
 
 // anyone selects every process of lockquake.
-func anyone(results.Run, overstay) func(process string) bool {
-	return func(string) bool { return true }
-}
+func anyone(results.Run, overstay) func(process string) bool { return anyProcess }
+
+func anyProcess(string) bool { return true }
 
 // own selects the process of the user.
 func own(_ results.Run, o overstay) func(process string) bool {
@@ -65,11 +65,29 @@ func excused(run results.Run, o overstay, among processes) (results.Standstill, 
 	return x, x.Total > o.late
 }
 
+// delayed reports whether a wait would have ended in time without standstills of the processes, as many as can delay
+// a hand-over, and returns the longest standstill.
+func delayed(run results.Run, o overstay, among processes) (results.Standstill, bool) {
+	x := run.Still.Longest(o.start, o.end, among(run, o))
+	return x, run.Still.Delay(o.start, o.end, among(run, o)) > o.late
+}
+
 // excuses returns which of the stays are excused.
 func excuses(run results.Run, list []overstay, among processes) *results.Ledger {
+	return ledger(run, list, among, excused)
+}
+
+// excuseWaits returns which of the waits are excused.
+func excuseWaits(run results.Run, list []overstay, among processes) *results.Ledger {
+	return ledger(run, list, among, delayed)
+}
+
+func ledger(run results.Run, list []overstay, among processes,
+	judge func(results.Run, overstay, processes) (results.Standstill, bool),
+) *results.Ledger {
 	l := results.NewLedger()
 	for _, o := range list {
-		x, ok := excused(run, o, among)
+		x, ok := judge(run, o, among)
 		l.Add(run, o.lock, 1, x, ok)
 	}
 	return l

@@ -41,7 +41,7 @@ type lateNews struct {
 	list    shortlist
 	over    users.Table[outlived] // by user: the hold that it releases
 	told    int64
-	longest int64
+	longest results.Span
 }
 
 // outlived is a hold whose validity was over when its release began.
@@ -98,7 +98,9 @@ func (c *lateNews) Observe(e *history.Event) {
 func (c *lateNews) hear(until, told int64) {
 	if until != 0 && until < told {
 		c.told++
-		c.longest = max(c.longest, told-until)
+		if x := (results.Interval{From: until, To: told}).Span(); x.Length > c.longest.Length {
+			c.longest = x
+		}
 	}
 }
 
@@ -165,7 +167,8 @@ func (c *lateNews) end(t *tracker) {
 func (c *lateNews) Finish() results.Finding {
 	f := results.Finding{Verdict: results.Clean, Measures: map[string]*float64{"late_news_ms_max": nil}}
 	if c.told > 0 {
-		f.Measures["late_news_ms_max"] = new(results.Milli(c.longest))
+		f.Measures["late_news_ms_max"] = new(results.Milli(c.longest.Length))
+		f.Spans = map[string][]results.Span{"late_news_ms_max": {c.longest}}
 	}
 	switch {
 	case !c.run.Tells && c.told == 0:
@@ -174,7 +177,7 @@ func (c *lateNews) Finish() results.Finding {
 		n := int64(len(c.untold))
 		f.Verdict, f.Counts = results.VerdictOf(n), map[string]*int64{"untold_losses": new(n)}
 		f.Chances = map[string]results.Chances{"untold_losses": {N: c.outlive}}
-		excuses(c.run, c.untold, own).Into(&f, "untold_losses")
+		excuseWaits(c.run, c.untold, own).Into(&f, "untold_losses")
 		f.Witnesses = c.list.witnesses(c.run)
 		c.looks.bound(&f, n, "too many holds are open at once to compare all of them with each new one: the count is a lower bound")
 	}

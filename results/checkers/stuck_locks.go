@@ -16,6 +16,7 @@
 package checkers
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -38,8 +39,13 @@ type stuckLocks struct {
 	list    shortlist
 	last    int64
 	stuck   []waiting
+	longest []results.Span // the longest waits, the longest first
+	outlast results.Span   // the longest time asked while no holder was entitled
 	holds   int64
 }
+
+// maxLongest is how many waits are kept. A shorter one may be the longest without the standstills in it.
+const maxLongest = 16
 
 // waiting is a time beyond the bound in which users asked for a lock in vain.
 type waiting struct {
@@ -52,14 +58,13 @@ type waiting struct {
 const maxInside = 64
 
 type stuckLock struct {
-	seen    int64 // the lock's state is known up to here
-	since   int64 // when the current wait began; 0 for none
-	waited  int64 // time asked in vain since the last grant, with no holder
-	longest int64
-	beyond  int64         // time asked since the last grant while no holder was entitled
-	outlast int64         // the longest such time
-	ended   history.Event // what ended the latest hold
-	asked   history.Event // the first acquire since then
+	seen   int64         // the lock's state is known up to here
+	since  int64         // when the current wait began; 0 for none
+	until  int64         // when users last asked in it
+	waited int64         // time asked in vain since the last grant, with no holder
+	beyond results.Span  // time asked since the last grant while no holder was entitled
+	ended  history.Event // what ended the latest hold
+	asked  history.Event // the first acquire since then
 }
 
 var stuckLocksKind = results.CheckerKind{
@@ -130,14 +135,20 @@ func (c *stuckLocks) touch(lock uint16, t int64) {
 	l, open := c.lock(lock), c.t.held(lock)
 	asked := int(lock) < len(c.asks.asking) && c.asks.asking[lock] > 0
 	if t > l.seen && asked && len(open) > 0 {
-		l.beyond += beyond(open, l.seen, t)
-		l.outlast = max(l.outlast, l.beyond)
+		n := beyond(open, l.seen, t)
+		if l.beyond.Length == 0 {
+			l.beyond.From = t - n
+		}
+		l.beyond.To, l.beyond.Length = t, l.beyond.Length+n
+		if l.beyond.Length > c.outlast.Length {
+			c.outlast = l.beyond
+		}
 	}
 	if until := min(t, c.heard); until > l.seen && asked && len(open) < c.permits {
 		if l.waited == 0 {
 			l.since = l.seen
 		}
-		l.waited += until - l.seen
+		l.waited, l.until = l.waited+until-l.seen, until
 	}
 	l.seen = max(l.seen, t)
 }
@@ -157,7 +168,7 @@ func beyond(open []*hold, from, t int64) int64 {
 
 func (c *stuckLocks) began(h *hold) {
 	c.holds++
-	c.lock(h.lock).beyond = 0
+	c.lock(h.lock).beyond = results.Span{}
 	c.over(h.lock, h.start, &h.ok)
 	c.lock(h.lock).asked.Kind = history.KindNone
 }
@@ -170,9 +181,14 @@ func (c *stuckLocks) ended(h *hold) {
 // over ends a wait, by a grant or, if ok is nil, by the end of the run.
 func (c *stuckLocks) over(lock uint16, t int64, ok *history.Event) {
 	l := c.lock(lock)
-	l.longest = max(l.longest, l.waited)
+	if n := len(c.longest); l.waited > 0 && (n < maxLongest || l.waited > c.longest[n-1].Length) {
+		within := results.Interval{From: l.since, To: l.until}
+		c.longest = append(c.longest, results.Span{Interval: within, Length: l.waited})
+		slices.SortStableFunc(c.longest, func(a, b results.Span) int { return cmp.Compare(b.Length, a.Length) })
+		c.longest = c.longest[:min(n+1, maxLongest)]
+	}
 	if l.waited > c.bound+2*c.worst && c.bound > 0 {
-		c.stuck = append(c.stuck, waiting{lock, span{l.since, t}, l.waited})
+		c.stuck = append(c.stuck, waiting{lock, span{l.since, l.until}, l.waited})
 		c.keep(lock, t, ok)
 	}
 	l.waited, l.since = 0, 0
@@ -203,14 +219,14 @@ func (c *stuckLocks) keep(lock uint16, to int64, ok *history.Event) {
 	c.list.add(p)
 }
 
-// decide returns the locks that were stuck. It excuses a lock if a process stood still for longer than the wait
-// exceeded the bound: that process may have been granted the lock.
+// decide returns the locks that were stuck. It excuses a lock if processes stood still for longer than the wait
+// exceeded the bound: one of them may have been granted the lock.
 func (c *stuckLocks) decide() (stuck map[uint16]bool, l *results.Ledger) {
 	stuck, l = map[uint16]bool{}, results.NewLedger()
 	why := map[uint16]results.Standstill{}
 	for _, w := range c.stuck {
 		x := c.run.Still.Worst(w.span.from, w.span.until)
-		excused := x.Total > w.waited-c.bound
+		excused := c.run.Still.Delay(w.span.from, w.span.until, anyProcess) > w.waited-c.bound
 		stuck[w.lock] = stuck[w.lock] || !excused
 		if excused {
 			why[w.lock] = x
@@ -234,9 +250,9 @@ func (c *stuckLocks) end(*tracker) {
 
 // Finish returns the finding.
 func (c *stuckLocks) Finish() results.Finding {
-	var longest, outlast int64
-	for i := range c.locks {
-		longest, outlast = max(longest, c.locks[i].longest), max(outlast, c.locks[i].outlast)
+	var longest int64
+	if len(c.longest) > 0 {
+		longest = c.longest[0].Length
 	}
 	stuck, l := c.decide()
 	n := int64(len(stuck))
@@ -250,8 +266,9 @@ func (c *stuckLocks) Finish() results.Finding {
 	f.Chances = map[string]results.Chances{"stuck_locks": {N: c.holds}}
 	f.Measures = map[string]*float64{
 		"stuck_ms_max":            new(results.Milli(longest)),
-		"held_beyond_validity_ms": new(results.Milli(outlast)),
+		"held_beyond_validity_ms": new(results.Milli(c.outlast.Length)),
 	}
+	f.Spans = map[string][]results.Span{"stuck_ms_max": c.longest, "held_beyond_validity_ms": {c.outlast}}
 	l.Into(&f, "stuck_locks")
 	f.Witnesses = c.list.witnesses(c.run)
 	return f

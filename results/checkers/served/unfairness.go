@@ -157,7 +157,7 @@ func (c *unfairness) Finish() results.Finding {
 	if c.failed {
 		f.Measures["longest_vain_wait_ms"] = new(results.Milli(c.vain.To - c.vain.From))
 	}
-	f.Spans = map[string]results.Interval{"longest_wait_ms": c.longest, "longest_vain_wait_ms": c.vain}
+	f.Spans = map[string][]results.Span{"longest_wait_ms": {c.longest.Span()}, "longest_vain_wait_ms": {c.vain.Span()}}
 	switch {
 	case c.run.Directed:
 		f.Verdict, f.Skipped = results.Unknown, "the run is directed: its steps decide who asks"
