@@ -255,6 +255,27 @@ func TestReentryAndPermitsOfClients(t *testing.T) {
 	}
 }
 
+// TestBoundForHungUsersOfClients puts a client with a watchdog to the story about a user that hangs. Renewing for ever
+// is wrong only if the client declares a bound; without one it is told as a property.
+func TestBoundForHungUsersOfClients(t *testing.T) {
+	t.Parallel()
+	for client, want := range map[string]string{
+		"redis_watchdog.py":                     "1 green",
+		"redis_watchdog.py for-ever":            "longest_wait_ms <8s: measured",
+		"redis_watchdog.py for-ever undeclared": "renews for hung users: yes",
+	} {
+		t.Run(client, func(t *testing.T) {
+			clientImage(t, "python")
+			cmd := exec.Command(program(t), "suite", "redis", "--provider", "docker", "--client", "python3 "+client, "--story", "hung-user", "--out", t.TempDir())
+			cmd.Dir = inPython(t)
+			out, err := cmd.CombinedOutput()
+			if right := client != "redis_watchdog.py for-ever"; (err == nil) != right || !strings.Contains(string(out), want) {
+				t.Errorf("%v, want %q\n%s", err, want, out)
+			}
+		})
+	}
+}
+
 // TestClientCheckShowsLastOutput: a program that ends before its hello has its last output in the error.
 func TestClientCheckShowsLastOutput(t *testing.T) {
 	t.Parallel()
