@@ -21,17 +21,19 @@ redis.call("DEL", KEYS[1]) redis.call("PUBLISH", KEYS[1], "") return 1`)
 func missesReleases() backends.Lock {
 	return expiring(backends.Lock{
 		Name:   "misses-releases",
-		Doc:    "set-px-lua whose release is announced on a channel. A waiter asks for the key and subscribes only then.",
+		Doc:    "set-px-lua that announces its release on a channel. A waiter asks for the key, then subscribes.",
 		Wrong:  "a release between the two wakes no waiter, and the lock stays free while users wait for it",
 		Found:  backends.FoundIn("hand-over", "a lost wake-up", "stuck_ms_max <"),
 		Offers: backends.Offers{Blocking: true, Renewal: "none"},
 		Points: []string{"before-set", "set-done", "before-delete", "release-done"},
 		Dial: dialer(func(u user) lock.Locker {
-			return announced{&recipe{user: u, how: means{takePx, func(ctx context.Context, l *recipe, g lock.Grant) error {
-				return l.releaseBy(ctx, g, announceOwn)
-			}}}}
+			return announced{&recipe{user: u, how: means{takePx, releaseAnnounced}}}
 		}),
 	})
+}
+
+func releaseAnnounced(ctx context.Context, l *recipe, g lock.Grant) error {
+	return l.releaseBy(ctx, g, announceOwn)
 }
 
 // announced is a recipe whose releases are announced.
