@@ -67,8 +67,8 @@ func TestAloneClockStopIsUndoneWithoutItsSupervisor(t *testing.T) {
 }
 
 // clockCode returns the code of the functions by which a process reads its clocks without the kernel (its vDSO), and
-// whether the process is stopped. The code is nil if the process is gone. What the agent wrote behind the functions stays,
-// and nothing calls it any more.
+// whether the process is stopped. The code is nil if the process is gone. What the agent wrote behind the functions
+// stays, and nothing calls it any more.
 func clockCode(pid int) (code []byte, stopped bool) {
 	of := func(name string) string { return fmt.Sprintf("/proc/%d/%s", pid, name) }
 	stat, err := os.ReadFile(of("stat"))

@@ -110,8 +110,8 @@ func TestStoriesFollowFromAnnouncedPoints(t *testing.T) {
 	}
 }
 
-// TestBoundForHungUsersIsDeclared requires the story about a user that hangs to demand the longest bound of all programs,
-// and none if one of them declares none.
+// TestBoundForHungUsersIsDeclared requires the story about a user that hangs to demand the longest bound of all
+// programs, and none if one of them declares none.
 func TestBoundForHungUsersIsDeclared(t *testing.T) {
 	t.Parallel()
 	keeps := &wire.Hello{Process: "keeps", Keeps: true}
