@@ -204,12 +204,15 @@ type Interval struct {
 }
 
 // Span returns the whole interval.
-func (i Interval) Span() Span { return Span{i, i.To - i.From} }
+func (i Interval) Span() Span { return Span{Interval: i, Length: i.To - i.From} }
 
 // Span is a time within an interval. It is shorter than the interval if it has gaps.
 type Span struct {
 	Interval
 	Length int64 // ns
+	// Queued: other users may have been granted the lock in it, one after the other. Standstills can delay each of
+	// these hand-overs.
+	Queued bool
 }
 
 // Proof is one condition that had to be the same as when the servers began to serve.

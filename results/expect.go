@@ -243,7 +243,11 @@ func (c *circumstances) without(name string, v float64) (least float64, x Stands
 		return v - Milli(c.stood.Total), c.stood
 	}
 	for i, w := range spans {
-		if left := Milli(w.Length - c.run.Still.Delay(w.From, w.To, anyProcess)); i == 0 || left > least {
+		delay := c.run.Still.Delay(w.From, w.To, anyProcess)
+		if w.Queued {
+			delay = c.run.Still.inside(w.Interval)
+		}
+		if left := Milli(w.Length - delay); i == 0 || left > least {
 			least, x = left, c.run.Still.Worst(w.From, w.To)
 		}
 	}

@@ -250,6 +250,25 @@ func TestStandstillsInsideATime(t *testing.T) {
 	}
 }
 
+// TestStandstillsOfAQueue: many short standstills excuse a wait in which others were granted the lock, but not a wait
+// for one hand-over.
+func TestStandstillsOfAQueue(t *testing.T) {
+	const ms = 1e6
+	run := Run{End: 10_000 * ms}
+	run.Still = NewStandstills(run)
+	for i := range int64(20) {
+		run.Still.Observe("client-1", &history.Event{Kind: history.Stall, Time: (1020 + 25*i) * ms, Value: 20 * ms})
+	}
+	for queued, want := range map[bool]Verdict{true: Unknown, false: Fail} {
+		span := Span{Interval{1000 * ms, 1500 * ms}, 500 * ms, queued}
+		f := &Finding{Checker: "another", Spans: map[string][]Span{"wait_ms": {span}}}
+		x := circumstances{report: &Report{}, finding: map[string]*Finding{"wait_ms": f}, run: run}
+		if got, why := x.measured(scenarios.Expectation{Name: "wait_ms", Op: "<", Value: 150}, 500); got != want {
+			t.Errorf("queued %v: %s (%s), want %s", queued, got, why, want)
+		}
+	}
+}
+
 // TestReasonOfAnUnjudgedCount: a finding without warnings gives no reason.
 func TestReasonOfAnUnjudgedCount(t *testing.T) {
 	c := circumstances{finding: map[string]*Finding{"mute": {}, "skipped": {Skipped: "no tokens"}, "warned": {Warnings: []string{"it is dark"}}}}

@@ -157,7 +157,10 @@ func (c *unfairness) Finish() results.Finding {
 	if c.failed {
 		f.Measures["longest_vain_wait_ms"] = new(results.Milli(c.vain.To - c.vain.From))
 	}
-	f.Spans = map[string][]results.Span{"longest_wait_ms": {c.longest.Span()}, "longest_vain_wait_ms": {c.vain.Span()}}
+	queued := func(w results.Interval) []results.Span {
+		return []results.Span{{Interval: w, Length: w.To - w.From, Queued: true}}
+	}
+	f.Spans = map[string][]results.Span{"longest_wait_ms": queued(c.longest), "longest_vain_wait_ms": queued(c.vain)}
 	switch {
 	case c.run.Directed:
 		f.Verdict, f.Skipped = results.Unknown, "the run is directed: its steps decide who asks"
