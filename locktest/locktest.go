@@ -59,8 +59,8 @@ func TTL(d time.Duration) Option { return func(s *settings) { s.ttl = d } }
 func Recovery(d time.Duration) Option { return func(s *settings) { s.recovery = d } }
 
 // Hung declares how soon the lock must be granted again after the last call of a user that hangs while its process
-// lives. It is for a lock that renews grants by itself, and stops when its user makes no more calls. The default is no bound:
-// the suite then shows what the lock does, and nothing fails.
+// lives. It is for a lock that renews grants by itself, and stops when its user makes no more calls. The default is no
+// bound: the suite then shows what the lock does, and nothing fails.
 func Hung(d time.Duration) Option { return func(s *settings) { s.hung = d } }
 
 // Users sets the number of users per client process, and the number of client processes. The default is four users in

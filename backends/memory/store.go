@@ -56,7 +56,8 @@ type flaws struct {
 // violation, because a hold ends when its user learns of the loss.
 func (f flaws) silent() bool {
 	return f.neverRefuses || f.neverExcludes || f.expiresEarly || f.forgetsRenewals || f.cutsTTL || f.wrapsTTL ||
-		f.freesForeign || f.neverExpires || f.retakes || f.likensOwners || f.oneMore || f.forgetsEntries || f.admitsProcess
+		f.freesForeign || f.neverExpires || f.retakes || f.likensOwners || f.oneMore || f.forgetsEntries ||
+		f.admitsProcess
 }
 
 // store is the service: what a server would keep.

@@ -250,10 +250,7 @@ func (c *stuckLocks) end(*tracker) {
 
 // Finish returns the finding.
 func (c *stuckLocks) Finish() results.Finding {
-	var longest int64
-	if len(c.longest) > 0 {
-		longest = c.longest[0].Length
-	}
+	longest := append(c.longest, results.Span{})[0].Length // 0 without any wait
 	stuck, l := c.decide()
 	n := int64(len(stuck))
 	f := results.Finding{Verdict: results.VerdictOf(n)}

@@ -41,7 +41,9 @@ func Family(of string) string {
 		of = event
 	}
 	words := strings.Fields(of)
-	words = slices.DeleteFunc(words, func(w string) bool { return strings.Contains(w, "@") || strings.HasPrefix(w, "2^") })
+	words = slices.DeleteFunc(words, func(w string) bool {
+		return strings.Contains(w, "@") || strings.HasPrefix(w, "2^")
+	})
 	return strings.Join(words, " ")
 }
 
