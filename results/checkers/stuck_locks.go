@@ -250,7 +250,6 @@ func (c *stuckLocks) end(*tracker) {
 
 // Finish returns the finding.
 func (c *stuckLocks) Finish() results.Finding {
-	longest := append(c.longest, results.Span{})[0].Length // 0 without any wait
 	stuck, l := c.decide()
 	n := int64(len(stuck))
 	f := results.Finding{Verdict: results.VerdictOf(n)}
@@ -262,7 +261,7 @@ func (c *stuckLocks) Finish() results.Finding {
 	f.Counts = map[string]*int64{"stuck_locks": new(n)}
 	f.Chances = map[string]results.Chances{"stuck_locks": {N: c.holds}}
 	f.Measures = map[string]*float64{
-		"stuck_ms_max":            new(results.Milli(longest)),
+		"stuck_ms_max":            new(results.Milli(append(c.longest, results.Span{})[0].Length)), // 0: no wait
 		"held_beyond_validity_ms": new(results.Milli(c.outlast.Length)),
 	}
 	f.Spans = map[string][]results.Span{"stuck_ms_max": c.longest, "held_beyond_validity_ms": {c.outlast}}
