@@ -317,7 +317,8 @@ func TestStandsStill(t *testing.T) {
 	const still = 1500 * time.Millisecond
 	shiftBy(t, c, p, "j", wall.Shift{Jump: time.Minute})
 	for i, key := range []string{"a", "b"} {
-		before, from := child.ask(""), hostTime()
+		from := hostTime() // before the child reads its clock, so that the host's time has gone on by no less
+		before := child.ask("")
 		if err := c.Signal(ctx, p, "STOP"); err != nil {
 			t.Fatal(err)
 		}
