@@ -31,8 +31,8 @@ const (
 // A kernel accepts a reset only with the very sequence number that it expects next. Only the socket knows that number,
 // so the socket is borrowed from its process for the question. The segment for this end enters by the loopback
 // interface, which link faults leave alone. That for the other end takes the link.
-func forgeResets(c links.Connection) error {
-	socket, err := borrow(c)
+func forgeResets(c links.Connection, at descriptor) error {
+	socket, err := at.borrow()
 	if err != nil {
 		return fmt.Errorf("borrow the socket: %w", err)
 	}
@@ -66,47 +66,52 @@ func forgeResets(c links.Connection) error {
 	return errors.New("this end did not accept a forged reset")
 }
 
-// borrow duplicates the socket of a connection from a process that has it.
-func borrow(c links.Connection) (int, error) {
-	link, err := linkOf(c)
+// descriptor is an open socket of a process.
+type descriptor struct{ pid, number int }
+
+// borrow duplicates the socket.
+func (d descriptor) borrow() (int, error) {
+	if d.pid == 0 {
+		return -1, errors.New("no process has it")
+	}
+	process, err := unix.PidfdOpen(d.pid, 0)
 	if err != nil {
 		return -1, err
+	}
+	defer func() { _ = unix.Close(process) }()
+	return unix.PidfdGetfd(process, d.number, 0)
+}
+
+// descriptors returns where the TCP sockets of the thread's namespace are open, by cookie. Of several processes that
+// share a socket it returns one.
+func descriptors() (map[uint64]descriptor, error) {
+	cookies := map[string]uint64{} // by what a descriptor links to below /proc
+	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
+		all, err := tcpSockets(family)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range all {
+			cookies[fmt.Sprintf("socket:[%d]", s.INode)] = cookieOf(s)
+		}
 	}
 	files, err := filepath.Glob("/proc/[0-9]*/fd/[0-9]*")
 	if err != nil {
-		return -1, err
+		return nil, err
 	}
+	out := map[uint64]descriptor{}
 	for _, file := range files {
-		if to, err := os.Readlink(file); err != nil || to != link {
+		to, err := os.Readlink(file)
+		cookie, ours := cookies[to]
+		if err != nil || !ours {
 			continue
 		}
 		parts := strings.Split(file, "/") // "", proc, PID, fd, NUMBER
 		pid, _ := strconv.Atoi(parts[2])
 		number, _ := strconv.Atoi(parts[4])
-		process, err := unix.PidfdOpen(pid, 0)
-		if err != nil {
-			return -1, err
-		}
-		defer func() { _ = unix.Close(process) }()
-		return unix.PidfdGetfd(process, number, 0)
+		out[cookie] = descriptor{pid, number}
 	}
-	return -1, errors.New("no process has it")
-}
-
-// linkOf returns what a file descriptor of the connection's socket links to below /proc.
-func linkOf(c links.Connection) (string, error) {
-	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-		all, err := tcpSockets(family)
-		if err != nil {
-			return "", err
-		}
-		for _, s := range all {
-			if cookieOf(s) == c.Cookie && s.INode != 0 {
-				return fmt.Sprintf("socket:[%d]", s.INode), nil
-			}
-		}
-	}
-	return "", errors.New("the kernel does not list it")
+	return out, nil
 }
 
 // sequences are the numbers of the next bytes that a socket expects and sends.

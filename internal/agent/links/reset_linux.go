@@ -93,6 +93,10 @@ func tcpSockets(family uint8) (all []*netlink.Socket, err error) {
 // endAll ends the given connections of the thread's namespace that still exist.
 func endAll(those []links.Connection) (links.Ended, error) {
 	var out links.Ended
+	open, err := descriptors()
+	if err != nil {
+		return out, fmt.Errorf("look for the sockets: %w", err)
+	}
 	for _, c := range those {
 		was, err := isEstablished(c)
 		if err != nil {
@@ -101,7 +105,7 @@ func endAll(those []links.Connection) (links.Ended, error) {
 		if !was {
 			continue
 		}
-		forged := forgeResets(c)
+		forged := forgeResets(c, open[c.Cookie])
 		if forged == nil {
 			out.Reset++
 			continue
