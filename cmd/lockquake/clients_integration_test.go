@@ -308,7 +308,7 @@ backend:
   use: external
   ttl: 2s
   client: {run: [python3, redis_lock.py], dir: %q}
-  recovery: 4s
+  recovery: 10s # a container may start slowly
   start:
     image: lockquake-redis:latest
     command: [redis-server, --port, "{client.port}", --bind, "{listen}", --protected-mode, "no", --save, ""]

@@ -20,10 +20,11 @@ redis.call("DEL", KEYS[1]) redis.call("PUBLISH", KEYS[1], "") return 1`)
 // first and listens then, so it sleeps through a release that comes between the two, until the TTL has passed.
 func missesReleases() backends.Lock {
 	return expiring(backends.Lock{
-		Name:   "misses-releases",
-		Doc:    "set-px-lua that announces its release on a channel. A waiter asks for the key, then subscribes.",
-		Wrong:  "a release between the two wakes no waiter, and the lock stays free while users wait for it",
-		Found:  backends.FoundIn("hand-over", "a lost wake-up", "stuck_ms_max <"),
+		Name:  "misses-releases",
+		Doc:   "set-px-lua that announces its release on a channel. A waiter asks for the key, then subscribes.",
+		Wrong: "a release between the two wakes no waiter, and the lock stays free while users wait for it",
+		Found: backends.FoundIn("hand-over", "a lost wake-up", "stuck_ms_max <",
+			"release-point", "release-stale"), // an expired key wakes no waiter either
 		Offers: backends.Offers{Blocking: true, Renewal: "none"},
 		Points: []string{"before-set", "set-done", "before-delete", "release-done"},
 		Dial: dialer(func(u user) lock.Locker {
