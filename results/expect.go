@@ -243,7 +243,7 @@ func (c *circumstances) without(name string, v float64) (least float64, x Stands
 		return v - Milli(c.stood.Total), c.stood
 	}
 	for i, w := range spans {
-		delay := c.run.Still.Delay(w.From, w.To, anyProcess)
+		delay := c.run.Still.Delay(w.From, w.To, AnyProcess)
 		if w.Queued {
 			delay = c.run.Still.inside(w.Interval)
 		}

@@ -151,10 +151,11 @@ func stoodUpTo(list []stall, t int64) int64 {
 
 // Worst returns the process that stood still the longest from one time to another.
 func (s *Standstills) Worst(from, until int64) Standstill {
-	return s.Longest(from, until, anyProcess)
+	return s.Longest(from, until, AnyProcess)
 }
 
-func anyProcess(string) bool { return true }
+// AnyProcess selects every process of lockquake.
+func AnyProcess(string) bool { return true }
 
 // Longest returns the process of a selection that stood still the longest.
 func (s *Standstills) Longest(from, until int64, among func(process string) bool) Standstill {

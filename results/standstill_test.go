@@ -64,12 +64,12 @@ func TestDelayCountsAsManyStandstillsAsSteps(t *testing.T) {
 		among       func(string) bool
 		want        int64
 	}{
-		{"many short ones", 1000, 2500, anyProcess, maxSteps * 20},
-		{"a few short ones", 1000, 1100, anyProcess, 4 * 20},
-		{"a part of one", 1010, 1020, anyProcess, 10},
-		{"a long one that all saw, and another", 3000, 5000, anyProcess, 500 + 50},
+		{"many short ones", 1000, 2500, AnyProcess, maxSteps * 20},
+		{"a few short ones", 1000, 1100, AnyProcess, 4 * 20},
+		{"a part of one", 1010, 1020, AnyProcess, 10},
+		{"a long one that all saw, and another", 3000, 5000, AnyProcess, 500 + 50},
 		{"those of one process", 3000, 5000, only("engine"), 50},
-		{"none", 6000, 7000, anyProcess, 0},
+		{"none", 6000, 7000, AnyProcess, 0},
 	} {
 		if got := s.Delay(c.from*ms, c.until*ms, c.among); got != c.want*ms {
 			t.Errorf("%s: %d ms, want %d", c.name, got/ms, c.want)

@@ -38,9 +38,7 @@ func overstayed(h *hold, until int64) overstay {
 type processes func(run results.Run, o overstay) func(process string) bool
 
 // anyone selects every process of lockquake.
-func anyone(results.Run, overstay) func(process string) bool { return anyProcess }
-
-func anyProcess(string) bool { return true }
+func anyone(results.Run, overstay) func(process string) bool { return results.AnyProcess }
 
 // own selects the process of the user.
 func own(_ results.Run, o overstay) func(process string) bool {

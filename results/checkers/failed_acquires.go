@@ -2,6 +2,7 @@ package checkers
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lockquake/lockquake/history"
@@ -102,11 +103,8 @@ func (a *failedAcquires) before(t int64) *answeredOp {
 // that the user was told.
 func (c *falseResults) identifies(lock uint16, a *failedAcquires) bool {
 	for user := range a.granted {
-		seen := false
-		for _, o := range c.reads[lock] {
-			seen = seen || o.User != nil && *o.User == user
-		}
-		if !seen {
+		has := func(o history.Observation) bool { return o.User != nil && *o.User == user }
+		if !slices.ContainsFunc(c.reads[lock], has) {
 			return false
 		}
 	}

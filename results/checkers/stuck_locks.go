@@ -226,7 +226,7 @@ func (c *stuckLocks) decide() (stuck map[uint16]bool, l *results.Ledger) {
 	why := map[uint16]results.Standstill{}
 	for _, w := range c.stuck {
 		x := c.run.Still.Worst(w.span.from, w.span.until)
-		excused := c.run.Still.Delay(w.span.from, w.span.until, anyProcess) > w.waited-c.bound
+		excused := c.run.Still.Delay(w.span.from, w.span.until, results.AnyProcess) > w.waited-c.bound
 		stuck[w.lock] = stuck[w.lock] || !excused
 		if excused {
 			why[w.lock] = x
