@@ -1,6 +1,8 @@
 // Huntbench sends `lockquake hunt` after locks whose faults are known, with the guided search and with random scripts,
 // and compares the times to the first violation. Start it at the top of the tree. It appends each hunt to
-// .hunt/record.jsonl, outside git, and resumes from that file after an interruption.
+// docs/internals/hunt-bench.jsonl, and makes only the hunts that this file lacks.
+//
+// Both hunts of a pair run side by side: whatever else the machine does, it does it to both.
 package main
 
 import (
@@ -16,6 +18,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/lockquake/lockquake/internal/engine"
 	"github.com/lockquake/lockquake/internal/longrun"
@@ -38,7 +42,7 @@ const (
 	leastShrink  = 2 * time.Minute
 	usualSeeds   = 3
 	mostHours    = 24
-	recordFile   = ".hunt/record.jsonl"
+	recordFile   = "docs/internals/hunt-bench.jsonl"
 )
 
 func run(ctx context.Context, args []string) error {
@@ -46,6 +50,7 @@ func run(ctx context.Context, args []string) error {
 	only := flags.String("only", "", "the target of this name, or all whose names contain this; several with commas between")
 	budget := flags.Duration("budget", usualBudget, "of each search; targets within the process have at most a minute")
 	seeds := flags.Int("seeds", usualSeeds, "pairs of hunts for each target")
+	parallel := flags.Int("parallel", 1, "pairs at once; a hunt mostly waits")
 	most := flags.Duration("within", mostHours*time.Hour, "begin no hunt after this time")
 	shrink := flags.Bool("shrink", true, "make the first script that is found for each target smaller, and try it")
 	list := flags.Bool("list", false, "print the targets and how far they are, and hunt nothing")
@@ -63,7 +68,9 @@ func run(ctx context.Context, args []string) error {
 		return fmt.Errorf("-only %s: no target has that in its name", *only)
 	}
 	if !*list && !*page {
-		b := bench{budget: *budget, seeds: *seeds, shrink: *shrink, until: time.Now().Add(*most), rec: rec}
+		b := bench{
+			budget: *budget, seeds: *seeds, shrink: *shrink, until: time.Now().Add(*most), parallel: *parallel, rec: rec,
+		}
 		if err := b.all(ctx, chosen); err != nil {
 			return err
 		}
@@ -96,12 +103,13 @@ func choose(all []Target, only string) (out []Target) {
 
 // bench runs hunts.
 type bench struct {
-	budget time.Duration
-	seeds  int
-	shrink bool
-	until  time.Time
-	rec    *record
-	commit string
+	budget   time.Duration
+	seeds    int
+	shrink   bool
+	until    time.Time
+	parallel int
+	rec      *record
+	commit   string
 }
 
 // all runs the hunts that the record lacks: the first seed of every target before the second of any.
@@ -110,29 +118,41 @@ func (b *bench) all(ctx context.Context, chosen []Target) error {
 	if b.commit, err = longrun.Build(ctx, os.Stderr); err != nil {
 		return err
 	}
+	var group errgroup.Group // an error of one target ends no other
+	group.SetLimit(max(b.parallel, 1))
 	for seed := 1; seed <= b.seeds; seed++ {
 		for _, t := range chosen {
 			if t.Nothing && seed > 1 {
 				continue
 			}
-			for _, random := range []bool{false, true} {
-				if random && t.Nothing || b.rec.has(t, seed, random) {
-					continue
-				}
-				if time.Now().After(b.until) {
-					return errors.New("the time is over; start again to resume")
-				}
-				h, err := b.hunt(ctx, t, seed, random)
-				if err != nil {
-					return fmt.Errorf("%s, seed %d: %w", t.Name, seed, err)
-				}
-				if err := b.rec.add(h); err != nil {
-					return err
-				}
-			}
+			group.Go(func() error { return b.pair(ctx, t, seed) })
 		}
 	}
-	return nil
+	return group.Wait()
+}
+
+// pair runs the hunts of a pair that the record lacks, side by side.
+func (b *bench) pair(ctx context.Context, t Target, seed int) error {
+	var group errgroup.Group
+	for _, random := range []bool{false, true} {
+		if random && t.Nothing || b.rec.has(t, seed, random) {
+			continue
+		}
+		if time.Now().After(b.until) {
+			return errors.Join(group.Wait(), errors.New("the time is over; start again to resume"))
+		}
+		group.Go(func() error {
+			h, err := b.hunt(ctx, t, seed, random)
+			if err == nil {
+				err = b.rec.add(h)
+			}
+			if err != nil {
+				return fmt.Errorf("%s, seed %d: %w", t.Name, seed, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
 }
 
 // noShrinking is too short for any run: the script is kept as it was found.

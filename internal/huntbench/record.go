@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/lockquake/lockquake/internal/hunt"
@@ -88,7 +89,9 @@ func reached(printed []byte, count string) (*int, error) {
 
 // record is a file of hunts, one JSON object a line.
 type record struct {
-	file  *os.File
+	file *os.File
+
+	mu    sync.Mutex
 	hunts []Hunt
 }
 
@@ -101,12 +104,16 @@ func openRecord(path string) (rec *record, err error) {
 
 // add appends a hunt to the file.
 func (rec *record) add(h Hunt) error {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
 	rec.hunts = append(rec.hunts, h)
 	return json.NewEncoder(rec.file).Encode(h)
 }
 
 // of returns the hunts for a target.
 func (rec *record) of(t Target) (out []Hunt) {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
 	for _, h := range rec.hunts {
 		if h.Target == t.Name {
 			out = append(out, h)
