@@ -106,10 +106,10 @@ var traits = []trait{
 		func(s Subject) bool { return s.Servers.CountsConnections },
 	},
 
-	{"majority", "the lock asks a majority", "the lock asks no majority of servers", Subject.majority},
 	{
-		"no-majority", "the lock asks no majority", "the lock asks a majority of servers, with a short timeout each",
-		func(s Subject) bool { return !s.majority() },
+		"replies-in", "the lock asks a majority, and announces that their replies are in",
+		"the lock announces no point between the replies of a majority and its decision",
+		func(s Subject) bool { return slices.Contains(s.points()["acquire-points"], "replies-in") },
 	},
 	{
 		"independent-servers", "a majority of independent servers is asked",
@@ -146,8 +146,6 @@ var traits = []trait{
 func (s Subject) counted() bool { return !s.Servers.Unasked }
 
 func (s Subject) asked() bool { return !s.Elsewhere && s.counted() }
-
-func (s Subject) majority() bool { return slices.Contains(s.points()["acquire-points"], "replies-in") }
 
 // traitOf returns the trait with a name.
 func traitOf(word string) (trait, bool) {

@@ -55,9 +55,12 @@ func (x *Comparison) Regressions() (regressions, unanswered int) {
 // Text writes the differences from the baseline.
 func (x *Comparison) Text(w io.Writer) error {
 	fmt.Fprintf(w, "\nagainst the baseline of %s, version %s:\n", x.Baseline.Started, x.Baseline.Version)
-	told := 0
+	told, compared := 0, 0
 	for _, c := range x.Now.Cells {
 		was := x.Baseline.find(c)
+		if was != nil && len(was.Runs) > 0 && len(c.Runs) > 0 {
+			compared++
+		}
 		more := x.dearer(c)
 		if was == nil && (c.State() == Green || c.State() == Apart) || was != nil && was.word() == c.word() &&
 			len(more) == 0 {
@@ -86,8 +89,11 @@ func (x *Comparison) Text(w io.Writer) error {
 			fmt.Fprintf(w, "  no longer there: %s, %s; it was %s in the baseline\n", c.Lock, c.Story, c.word())
 		}
 	}
-	if told == 0 {
-		fmt.Fprintln(w, "  nothing differs")
+	switch {
+	case compared == 0:
+		fmt.Fprintln(w, "  nothing was compared: no cell was run in both suites")
+	case told == 0:
+		fmt.Fprintf(w, "  nothing differs in %s\n", words.Count(int64(compared), "cell"))
 	}
 	return nil
 }
